@@ -140,7 +140,8 @@ class Redos:
                 if redo.index in samples:
                     connection.execute(
                         """
-                        UPDATE chunks SET samples = $1, voice = $2, seed = $3, state = 'spoken', reason = NULL
+                        UPDATE chunks SET samples = $1, voice = $2, seed = $3, state = 'spoken', reason = NULL,
+                            changed = (SELECT changes + 1 FROM documents WHERE number = $4)
                         WHERE document = $4 AND place = $5
                         """,
                         (samples[redo.index], redo.voice, redo.seed, number, redo.index),

@@ -33,6 +33,14 @@ export async function call(path, { method = "GET", json = null, form = null, hea
   }
 }
 
+/** The sound that a request is answered with; throws as `call`. */
+export async function fetchSound(path, json, signal) {
+  const headers = { "Content-Type": "application/json", "X-Voxyard-Page": "1" };
+  const answer = await reach(path, { method: "POST", headers, body: JSON.stringify(json), signal });
+  if (!answer.ok) throw await refusal(answer);
+  return answer.blob();
+}
+
 async function reach(path, request) {
   try {
     return await fetch(path, request);

@@ -1,5 +1,5 @@
 // The form: a text or a file, a voice, and what few want to set.
-import { call } from "./api.js";
+import { call, fetchSound } from "./api.js";
 import * as stored from "./stored.js";
 import { announce, complain, element, language, size } from "./words.js";
 
@@ -30,7 +30,8 @@ function showVoices() {
   const select = element("voice");
   const before = select.value || stored.voice();
   const groups = Map.groupBy(matching, (voice) => voice.language ?? "");
-  select.replaceChildren(...[...groups].sort(byLanguage).map(([code, members]) => {
+  const byText = new Option("By the language of the text", "");
+  select.replaceChildren(...(voices.length ? [byText] : []), ...[...groups].sort(byLanguage).map(([code, members]) => {
     const group = document.createElement("optgroup");
     group.label = language(code);
     group.append(...members.map((voice) => new Option(label(voice), voice.id)));
@@ -45,6 +46,39 @@ function showVoices() {
 const described = (voice) => `${label(voice)} ${voice.id} ${voice.language ?? ""} ${language(voice.language)}`.toLowerCase();
 
 const label = (voice) => voice.name;
+
+const SAMPLES = {
+  de: "Guten Tag. So klingt diese Stimme.", en: "Good morning. This is how this voice sounds.",
+  es: "Buenos días. Así suena esta voz.", fr: "Bonjour. Voici le son de cette voix.",
+  hi: "नमस्ते। यह आवाज़ ऐसी है।", it: "Buongiorno. Questa voce suona così.", ja: "おはようございます。こんな声です。",
+  ko: "안녕하세요. 이런 목소리입니다.", pl: "Dzień dobry. Tak brzmi ten głos.", pt: "Bom dia. É assim que esta voz soa.",
+  ru: "Доброе утро. Так звучит этот голос.", tr: "Günaydın. Bu ses böyle.", zh: "早上好。这就是这个声音。",
+};
+let previewing = null; // AbortController of the sample that is being spoken
+
+/** Speak a sentence in the chosen voice. */
+async function preview() {
+  const [audio, words, voice] = [element("preview-audio"), element("preview-words"), element("voice").value];
+  previewing?.abort();
+  audio.pause();
+  if (!voice) {
+    words.textContent = "Choose a voice to hear it.";
+    return;
+  }
+  const mine = (previewing = new AbortController());
+  words.textContent = "It is being spoken…";
+  const spoken = voices.find((one) => one.id === voice);
+  const input = SAMPLES[spoken?.language?.split("-")[0]] ?? SAMPLES.en;
+  try {
+    const sound = await fetchSound("v1/audio/speech", { model: "tts-1", input, voice, response_format: "mp3" }, mine.signal);
+    if (audio.src) URL.revokeObjectURL(audio.src);
+    audio.src = URL.createObjectURL(sound);
+    await audio.play();
+    words.textContent = "";
+  } catch (error) {
+    if (mine === previewing && !mine.signal.aborted) words.textContent = error.message;
+  }
+}
 
 /** The reader's own language first. */
 function byLanguage([one], [other]) {
@@ -139,6 +173,7 @@ export function start(accepted) {
   element("form").addEventListener("submit", (event) => submit(event, accepted));
   element("form").addEventListener("input", () => (submission = null));
   element("voice-filter").addEventListener("input", showVoices);
+  element("preview").addEventListener("click", preview);
   element("file").addEventListener("change", (event) => event.target.files[0] && choose(event.target.files[0]));
   element("remove-file").addEventListener("click", () => {
     element("file").value = "";

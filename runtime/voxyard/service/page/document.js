@@ -18,9 +18,14 @@ let ready = null; // promise of whether the player may go on after a break
 let connected = true;
 let left = () => {};
 let noted = 0;
+let chapters = [];
+let described = null; // the part that is described
 
 const player = new Player(element("audio"), { changed: () => drawPlayer(), lost: stillThere });
-const strip = new Strip(chooseRow);
+const strip = new Strip(chooseRow, (row) => {
+  described = row.index;
+  drawRedo();
+});
 
 /** Show a document; `onLeave()` is called after it was deleted. */
 export function open(id, onLeave) {
@@ -29,7 +34,8 @@ export function open(id, onLeave) {
   left = onLeave;
   told = "";
   connected = true;
-  shown = null;
+  shown = described = null;
+  chapters = [];
   strip.clear();
   const known = stored.documents().find((one) => one.id === id);
   element("document-title").textContent = known?.title || "Document";
@@ -69,6 +75,7 @@ function watch() {
     chunk: (row) => strip.update(row),
     rows: (whole) => {
       strip.show(whole.chunks, whole.language);
+      chapters = whole.chapters ?? [];
       draw(whole);
     },
     gone: showGone,
@@ -91,6 +98,8 @@ function showGone(error) {
 }
 
 function draw(next) {
+  const renewed = shown && next.revision > shown.revision;
+  const waited = shown?.redo?.waiting.length ?? 0;
   shown = next;
   document.title = `${unfinished(next) ? `${percent(next.progress)} · ` : ""}${next.title} · voxyard`;
   element("document-body").hidden = false;
@@ -102,8 +111,12 @@ function draw(next) {
   drawProblem();
   drawPlayer();
   drawActions();
+  drawChapters();
+  drawRedo();
   seen(next);
   tell();
+  if (renewed) player.renew();
+  if (waited && next.redo && !next.redo.waiting.length) announce(redoWords());
 }
 
 function drawProgress() {
@@ -152,6 +165,7 @@ function drawPlayer() {
   element("clock").textContent = `${clock(seconds)} / ${clock(total)}${unfinished(shown) ? "+" : ""}`;
   setWords(waitingWords());
   strip.follow(player.loaded || seconds > 0 ? seconds : null);
+  drawChapters();
   if (player.playing && Math.abs(seconds - noted) > 2) keepPosition();
 }
 
@@ -178,6 +192,56 @@ function drawActions() {
     ? ""
     : "It can be downloaded when it is finished. Until then it plays as far as it is made.";
   element("cancel").textContent = unfinished(shown) ? "Cancel" : "Delete";
+}
+
+function drawChapters() {
+  element("chapters").hidden = chapters.length === 0;
+  const list = element("chapter-list");
+  if (list.children.length !== chapters.length) list.replaceChildren(...chapters.map(freshChapter));
+  const position = player.loaded || player.position > 0 ? player.position : -1;
+  chapters.forEach((chapter, index) => {
+    const [item, known] = [list.children[index], chapter.start_seconds !== null];
+    const [button, time, link] = item.children;
+    item.dataset.level = chapter.level;
+    button.textContent = chapter.title;
+    button.disabled = !known || shown.state === "failed";
+    button.toggleAttribute("aria-current", known && position >= chapter.start_seconds
+      && !(chapters[index + 1]?.start_seconds <= position));
+    time.textContent = known ? clock(chapter.start_seconds) : "";
+    link.hidden = chapter.end_seconds === null || shown.state === "failed";
+  });
+}
+
+function freshChapter(chapter) {
+  const [item, button, link] = [document.createElement("li"), document.createElement("button"), document.createElement("a")];
+  button.type = "button";
+  button.className = "plain";
+  button.dir = "auto";
+  button.addEventListener("click", () => {
+    player.seek(chapters[chapter.index].start_seconds);
+    player.play();
+  });
+  link.textContent = "MP3";
+  link.href = documentPath(current, `/audio?chapter=${chapter.index}&format=mp3&download=true`);
+  link.download = "";
+  link.setAttribute("aria-label", `Download “${chapter.title}” as MP3`);
+  item.append(button, document.createElement("span"), link);
+  return item;
+}
+
+function drawRedo() {
+  element("redo").hidden = !(shown?.state === "completed" && described !== null);
+  element("redo-part").textContent = described === null ? "" : `Speak part ${described + 1} again`;
+  const words = shown?.redo ? redoWords() : "";
+  if (element("redo-words").textContent !== words) element("redo-words").textContent = words;
+}
+
+function redoWords() {
+  const { waiting, failed } = shown.redo;
+  const named = (list) => `Part${list.length > 1 ? "s" : ""} ${list.map((index) => index + 1).join(", ")}`;
+  if (waiting.length) return `${named(waiting)} will be spoken again; until then the sound stays as it is.`;
+  if (failed.length) return `${named(failed.map((each) => each.index))} could not be spoken again: ${failed[0].reason}`;
+  return shown.revision ? "The sound has been renewed." : "";
 }
 
 /** Say how it goes, at quarters and at its end: each part would be too much to listen to. */
@@ -219,7 +283,7 @@ async function ask() {
     draw(fresh);
     return fresh.state !== "failed";
   } catch (error) {
-    return error.status === 0 || error.status >= 500;
+    return error.status === 0 ? null : error.status >= 500;
   }
 }
 
@@ -246,6 +310,16 @@ element("retry").addEventListener("click", async () => {
   }
 });
 
+element("redo-part").addEventListener("click", async () => {
+  complain("action-error", "");
+  try {
+    draw(await call(documentPath(current, `/chunks/${described}/redo`), { method: "POST", json: {} }));
+    watch();
+  } catch (error) {
+    complain("action-error", error.message);
+  }
+});
+
 element("download").addEventListener("click", async () => {
   complain("action-error", "");
   const id = current;
@@ -256,7 +330,9 @@ element("download").addEventListener("click", async () => {
     return;
   }
   const link = document.createElement("a");
-  link.href = documentPath(id, `/audio?format=${element("format").value}&download=true`);
+  const format = element("format").value;
+  const subtitles = ["srt", "vtt"].includes(format);
+  link.href = documentPath(id, `/${subtitles ? "subtitles" : "audio"}?format=${format}&download=true`);
   link.download = "";
   link.click();
 });

@@ -41,7 +41,7 @@ export function follow(id, { progress, chunk, rows, gone, connected, signal }) {
 
   async function poll() {
     const shown = await ask();
-    if (!ended && !(shown && !unfinished(shown))) timer = setTimeout(poll, unhurried(POLL));
+    if (!ended && !(shown && !unfinished(shown) && !shown.redo?.waiting.length)) timer = setTimeout(poll, unhurried(POLL));
   }
 
   function askSoon() {
@@ -94,7 +94,7 @@ export function follow(id, { progress, chunk, rows, gone, connected, signal }) {
     const shown = await ask();
     if (ended || document.hidden) return;
     if (!shown) timer = setTimeout(attend, POLL);
-    else if (unfinished(shown)) listen();
+    else if (unfinished(shown) || shown.redo?.waiting.length) listen();
     else stop();
   }
 

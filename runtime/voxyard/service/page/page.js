@@ -7,6 +7,7 @@ import { read, write } from "./stored.js";
 import { complain, element } from "./words.js";
 
 const THEME = "voxyard.theme";
+const AGAIN = 3000; // ms
 
 function route({ focus = true } = {}) {
   const id = location.hash.slice(2);
@@ -33,13 +34,18 @@ async function showNotes() {
     }));
     element("notes").hidden = notes.length === 0;
     complain("trouble", "");
+    return true;
   } catch (error) {
     complain("trouble", error.message);
+    return error.status !== 0;
   }
 }
 
 async function lookUp() {
-  await showNotes();
+  if (!(await showNotes())) {
+    setTimeout(lookUp, AGAIN); // nobody answers: the service may come back
+    return;
+  }
   await compose.loadVoices();
   list.refresh();
 }

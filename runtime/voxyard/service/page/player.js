@@ -23,7 +23,7 @@ export class Player {
   #changed;
   #lost;
 
-  /** `changed()` is called when anything about it changes; `lost()` asks whether a broken stream is worth another try. */
+  /** `changed()` is called when anything about it changes; `lost()` asks whether a broken stream is worth another try; null: nobody answers. */
   constructor(audio, { changed, lost }) {
     this.#audio = audio;
     this.#changed = changed;
@@ -98,6 +98,15 @@ export class Player {
   pause() {
     this.#playing = false;
     this.#audio.pause();
+    this.#changed();
+  }
+
+  /** Its sound has changed: go on in the new one from where it is. */
+  renew() {
+    const position = this.position;
+    this.#unload();
+    this.#wanted = position || null;
+    if (this.#playing) this.#load(position);
     this.#changed();
   }
 
@@ -212,6 +221,11 @@ export class Player {
     this.#timer = setTimeout(async () => {
       const again = await this.#lost();
       if (id !== this.#id || this.#source) return;
+      if (again === null) { // nobody answers, which says nothing of the stream: the service may come back
+        this.#breaks -= 1;
+        this.#broken();
+        return;
+      }
       if (!again) this.pause();
       else if (this.#playing) this.#load(position);
     }, RETRY);

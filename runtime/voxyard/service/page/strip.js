@@ -12,10 +12,12 @@ export class Strip {
   #playing = -1;
   #shown = -1;
   #choose;
+  #told;
 
-  /** `choose(row)` is called with the part that the user wants to hear. */
-  constructor(choose) {
+  /** `choose(row)` is called with the part that the user wants to hear, `told(row)` with the one that is described. */
+  constructor(choose, told) {
     this.#choose = choose;
+    this.#told = told;
     for (const place of [this.#cells, this.#reading]) {
       place.addEventListener("click", (event) => this.#chosen(event.target.dataset.index));
     }
@@ -81,12 +83,12 @@ export class Strip {
       option.setAttribute("aria-selected", "false");
       option.tabIndex = row.index ? -1 : 0;
       const span = document.createElement("span");
-      span.textContent = row.text;
+      span.textContent = row.text.replace(/(?<!\n)\n(?!\n)/g, " ");
       option.dataset.index = span.dataset.index = row.index;
       this.#options.push(option);
       this.#spans.push(span);
       cells.append(option);
-      text.append(span, " ");
+      text.append(span, ["paragraph", "chapter"].includes(row.ending) ? "\n\n" : " ");
     }
     this.#cells.append(cells);
     this.#reading.append(text);
@@ -123,6 +125,7 @@ export class Strip {
     said.dir = "auto";
     said.textContent = row.text;
     this.#detail.replaceChildren(facts, said);
+    this.#told(row);
   }
 
   /** The last part that has begun by then. */

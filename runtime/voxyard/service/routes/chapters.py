@@ -58,7 +58,11 @@ def list_chapters(id: DocumentId, state: AppStateDep, client: ClientDep) -> Chap
     },
 )
 def retrieve_subtitles(
-    id: DocumentId, state: AppStateDep, client: ClientDep, format: Annotated[SubtitleFormat, Query()] = "srt"
+    id: DocumentId,
+    state: AppStateDep,
+    client: ClientDep,
+    format: Annotated[SubtitleFormat, Query()] = "srt",
+    download: Annotated[bool, Query(description="Send as an attachment.")] = False,
 ) -> Response:
     """Subtitles of a completed document. Cues begin and end with words, whose times are estimated."""
     document = state.store.document(id, client.name)
@@ -67,7 +71,8 @@ def retrieve_subtitles(
     text = state.store.text(id)
     found = subtitles.cues(text, _timed_words(state, document, text))
     content = subtitles.srt(found) if format == "srt" else subtitles.vtt(found)
-    return Response(content, media_type=f"{subtitles.MEDIA_TYPES[format]}; charset=utf-8")
+    headers = {"Content-Disposition": serializers.disposition(document, format, download=download)}
+    return Response(content, media_type=f"{subtitles.MEDIA_TYPES[format]}; charset=utf-8", headers=headers)
 
 
 @router.get(

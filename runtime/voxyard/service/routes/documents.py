@@ -6,7 +6,6 @@ import re
 import time
 from functools import partial
 from typing import Annotated, Any, Literal
-from urllib.parse import quote
 
 from anyio.to_thread import run_sync
 from fastapi import Header, Path, Query, Request, status
@@ -212,7 +211,7 @@ async def retrieve_audio(
     document = await run_sync(state.store.document, id, client.name)
     if document.state == "failed":
         raise ConflictError(document_stream.failure(document))
-    headers = {"Content-Disposition": _disposition(document, format, download=download)}
+    headers = {"Content-Disposition": serializers.disposition(document, format, download=download)}
     if format == "m4b":
         if chapter is not None or speed != 1:
             raise ServiceError(
@@ -222,7 +221,7 @@ async def retrieve_audio(
         return await chapter_routes.audiobook_response(state, document, headers)
     if chapter is not None:
         document, found, chunks = await run_sync(chapter_routes.chapter_of, state, document.id, chapter)
-        headers["Content-Disposition"] = _disposition(document, format, download=download, part=found.title)
+        headers["Content-Disposition"] = serializers.disposition(document, format, download=download, part=found.title)
         return AudioStreamingResponse(
             document_stream.chapter_audio(state, document, chunks, found.first, format, speed),
             media_type=MEDIA_TYPES[format],
@@ -344,14 +343,3 @@ def _range_not_satisfiable(asked: str, size: int) -> Response:
         "range_not_satisfiable",
         headers={"Content-Range": f"bytes */{size}"},
     )
-
-
-def _disposition(
-    document: Document, format: Format | Literal["m4b"], *, download: bool, part: str | None = None
-) -> str:
-    title = document.title if part is None else f"{document.title[:60]} - {part}"
-    name = re.sub(r'[\\/:*?"<>|\s]+', " ", title).strip(" .")[:100] or "voxyard"
-    suffix = "opus" if format == "opus" else format
-    plain = re.sub(r"[^A-Za-z0-9 ._-]", "_", name)
-    kind = "attachment" if download else "inline"
-    return f"{kind}; filename=\"{plain}.{suffix}\"; filename*=UTF-8''{quote(f'{name}.{suffix}', safe='')}"

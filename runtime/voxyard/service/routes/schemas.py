@@ -20,6 +20,7 @@ from pydantic_core import CoreSchema
 from voxyard.service.documents.records import ChunkState, State
 from voxyard.service.documents.submission import LARGEST_SEED, LONGEST_TITLE
 from voxyard.speech.audio.encoder import Format
+from voxyard.speech.requests import Boundary
 
 _ABOUT = ("title", "description", "default", "examples")
 _NUMBER = re.compile(r"^[0-9]{1,3}(\.[0-9]{0,17})?$", re.ASCII)
@@ -197,6 +198,7 @@ class ChunkOut(BaseModel):
 
     index: int
     text: str
+    ending: Boundary = Field(description="What ends with it.")
     state: ChunkState
     start_seconds: float | None
     end_seconds: float | None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from urllib.parse import quote
 
 from voxyard.service.audiobook.chapters import timed
 from voxyard.service.documents.chunk_times import Span, with_spans
@@ -103,6 +105,7 @@ def chunk(record: StoredChunk, at: ChunkTimes, text: str) -> ChunkOut:
     return ChunkOut(
         index=record.index,
         text=text[record.start : record.end],
+        ending=record.ending,
         state=record.state,
         start_seconds=start,
         end_seconds=end,
@@ -131,3 +134,12 @@ def _eta(record: Document, ratio: float, now: float) -> float | None:
     if record.state != "processing" or record.started is None or not ratio or record.parked is not None:
         return None
     return round(max(0.0, now - record.started) / ratio * (1 - ratio), 1)
+
+
+def disposition(record: Document, suffix: str, *, download: bool, part: str | None = None) -> str:
+    """Content-Disposition of a file of a document, or of a part of it, named after its title."""
+    title = record.title if part is None else f"{record.title[:60]} - {part}"
+    name = re.sub(r'[\\/:*?"<>|\s]+', " ", title).strip(" .")[:100] or "voxyard"
+    plain = re.sub(r"[^A-Za-z0-9 ._-]", "_", name)
+    kind = "attachment" if download else "inline"
+    return f"{kind}; filename=\"{plain}.{suffix}\"; filename*=UTF-8''{quote(f'{name}.{suffix}', safe='')}"
