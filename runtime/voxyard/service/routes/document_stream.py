@@ -56,7 +56,8 @@ async def audio(
         UnavailableError: the service is shutting down; the next start goes on with the document.
     """
     seen = state.notifier.version(document.id)
-    kept, whole = tuple[StoredChunk, ...](), tuple[Span, ...]()
+    kept: Sequence[StoredChunk] = ()
+    whole: Sequence[Span] = ()
     if document.state == "completed":  # of one moment: chunks may be spoken again while it is read
         document, kept = await run_sync(state.store.snapshot, document.id)
         whole = ChunkTimes.of(kept, state.pauses).spans
