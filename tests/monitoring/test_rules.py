@@ -239,8 +239,19 @@ def test_the_catalogue_knows_the_xids_that_matter() -> None:
         ),
         (
             "a PCIe link that is slow under load is named and that of an idle GPU is not",
-            "< 1\n            and on (job, instance, uuid) voxyard:gpu_utilization:ratio10m > 0.3",
-            "< 1",
+            "voxyard:gpu_utilization:ratio10m > 0.3\n                or\n",
+            "voxyard:gpu_utilization:ratio10m >= 0\n                or\n",
+        ),
+        (
+            "slow workers are no hanging ones",
+            "(increase(voxyard_bark_chunks_total[10m])) == 0",
+            "(increase(voxyard_bark_chunks_total[10m])) >= 0",
+        ),
+        ("a slow disk is told without pressure counters", "node_procs_running > bool", "node_procs_running > bool 0 *"),
+        (
+            "a run that waits for its data from its start is told by that alone",
+            "unless on (job, instance) voxyard:train_waiting:ratio10m\n            unless",
+            "unless",
         ),
         ("cards whose NVLinks repeat single packets page nobody", 'kind=~"crc|effective"} > 900', 'kind="crc"} > 0'),
         (
