@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -139,7 +140,7 @@ def test_a_full_disk_parks_the_document_until_there_is_space(
     service.pool.going.set()
 
     parked = service.wait(new, lambda document: document.parked)
-    assert "full" in parked.parked or "no room" in parked.parked
+    assert re.search("full|no room|not enough disk space", parked.parked)
     assert 0 < parked.chunks_done < 60
     service.wait(other, lambda document: document.state == "failed")
     for chunk in service.store.chunks(new.id):

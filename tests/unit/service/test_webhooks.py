@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import ssl
 import threading
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import trustme
+from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.records import NewChunk, NewDocument
@@ -183,6 +185,10 @@ def test_the_receiver_can_verify_a_webhook(store: Store, receiver: Receiver, clo
     heard = receiver.heard[0]
     assert verify(SECRET, heard.headers[SIGNATURE], heard.body, now=clock.now)
     assert not verify(b"another secret", heard.headers[SIGNATURE], heard.body, now=clock.now)
+    secret = f"whsec_{base64.b64encode(SECRET).decode()}"  # as a receiver's library of any language takes it
+    assert Webhook(secret).verify(heard.body, heard.headers) == json.loads(heard.body)
+    with pytest.raises(WebhookVerificationError):
+        Webhook(b"another secret").verify(heard.body, heard.headers)
     assert not verify(SECRET, heard.headers[SIGNATURE], heard.body + b" ", now=clock.now)
 
 
@@ -209,6 +215,7 @@ def test_another_status_is_retried_later(store: Store, receiver: Receiver, clock
     assert due(store, clock, 1e9) == 0
     first, second = receiver.heard
     assert first.headers["X-Voxyard-Delivery"] == second.headers["X-Voxyard-Delivery"]
+    assert first.headers["webhook-id"] == second.headers["webhook-id"]
     assert first.headers[SIGNATURE] != second.headers[SIGNATURE]
 
 

@@ -15,9 +15,12 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import SplitResult, urlsplit
+
+from standardwebhooks.webhooks import Webhook
 
 from voxyard import __version__
 from voxyard.service.config import ServiceSection
@@ -104,6 +107,12 @@ def check_webhook(rules: WebhookRules | None, url: str) -> WebhookRules:
 def sign(secret: bytes, body: bytes, when: int) -> str:
     """Signature header: `t=<Unix seconds>,v1=<HMAC-SHA256 of "<t>.<body>">`."""
     return f"t={when},v1={hmac.new(secret, b'%d.' % when + body, 'sha256').hexdigest()}"
+
+
+def standard_headers(secret: bytes, id: str, body: bytes, when: int) -> dict[str, str]:
+    """Headers of the specification Standard Webhooks; `id` is the same at every delivery, `when` in Unix seconds."""
+    signed = Webhook(secret).sign(id, datetime.fromtimestamp(when, UTC), body.decode())
+    return {"webhook-id": id, "webhook-timestamp": str(when), "webhook-signature": signed}
 
 
 def verify(secret: bytes, header: str, body: bytes, *, now: float, tolerance: float = TOLERANCE) -> bool:
@@ -208,6 +217,7 @@ class WebhookSender:
             "X-Voxyard-Event": hook.event,
             "X-Voxyard-Delivery": str(hook.id),
             SIGNATURE: sign(secret, body, int(self._clock())),
+            **standard_headers(secret, f"{hook.document}.{hook.id}", body, int(self._clock())),
         }
         name = target.hostname or ""
         connection = (

@@ -1,4 +1,9 @@
-"""HTTP/1.1 protocol: uvicorn's own, with a timeout for slow headers and an error envelope for invalid requests."""
+"""HTTP/1.1 protocol: uvicorn's own, with a timeout for slow headers and an error envelope for invalid requests.
+
+uvicorn has neither that timeout nor a hook for a connection's start and end, which the limit of connections without a
+key needs; so this class reads attributes that uvicorn does not document. They are listed in `PRIVATE_PARTS`, the
+version is pinned to a minor one, and a test runs the server's tests on uvicorn's next one as soon as there is one.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +22,9 @@ HEADER_BYTES = 32 * 1024
 """Maximum bytes of a request's line and headers; larger ones get 400."""
 KEEP_ALIVE_SECONDS = 15
 """Idle time after which a connection is closed."""
+
+PRIVATE_PARTS = ("client", "conn", "cycle", "loop", "timeout_keep_alive_task", "transport")
+"""Attributes of uvicorn's protocol that this module reads and uvicorn does not document."""
 
 
 class HttpProtocol(H11Protocol):
