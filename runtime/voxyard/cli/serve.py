@@ -63,7 +63,7 @@ def _serve(settings: ServeConfig, engine: EngineChoice, *, verbose: bool) -> int
     from voxyard.speech.open_pool import open_pool
     from voxyard.telemetry.workloads import Registry
 
-    section, pauses = settings.service, settings.speech.pauses()
+    section, pauses, reading = settings.service, settings.speech.pauses(), settings.speech.reading()
     open_certificate(section)  # before a model is loaded
     with listen(section) as listener:
         frontend = open_frontend(engine.frontend, engine.settings)
@@ -82,7 +82,7 @@ def _serve(settings: ServeConfig, engine: EngineChoice, *, verbose: bool) -> int
                 warm="all",
                 parks=True,
             ) as pool,
-            running_app(section, pauses, frontend, pool, registry, every_gpu) as app,
+            running_app(section, pauses, frontend, pool, registry, every_gpu, reading) as app,
         ):
             return run(
                 app,

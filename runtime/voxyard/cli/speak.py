@@ -20,6 +20,7 @@ from voxyard.cli.documents import read_document
 from voxyard.cli.engines import EngineChoice, choose_engine
 from voxyard.settings import Section, SettingsCommand, load, options
 from voxyard.speech.config import SpeakSection, SpeechSection
+from voxyard.speech.reading.reader import READING_VERSION
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -80,10 +81,11 @@ def _speak(settings: SpeakConfig, engine: EngineChoice, file: Path, out: Path, *
     from voxyard.speech.synthesize import SynthesisResult, synthesize
 
     format_of(out)  # fails before anything expensive
+    reading = settings.speech.reading()
     frontend = open_frontend(engine.frontend, engine.settings)
     text = read_document(file)
     section = settings.speak
-    script = prepare(text, frontend, voice=section.voice, seed=section.seed, language=section.language)
+    script = prepare(text, frontend, voice=section.voice, seed=section.seed, language=section.language, reading=reading)
     for note in frontend.notes:
         log.warning("%s", note)
     result = SynthesisResult(len(script.chunks))
@@ -118,7 +120,11 @@ def _speak(settings: SpeakConfig, engine: EngineChoice, file: Path, out: Path, *
         except BaseException:
             log.error("voxyard speak: %s", _partial(result, sound))
             raise
-    print(json.dumps({"out": str(out), **result.to_json()}, indent=2) if as_json else _summary(out, result))
+    print(
+        json.dumps({"out": str(out), "reading": READING_VERSION, **result.to_json()}, indent=2)
+        if as_json
+        else _summary(out, result)
+    )
     return 0
 
 

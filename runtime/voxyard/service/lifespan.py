@@ -29,6 +29,7 @@ from voxyard.service.state import AppState
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.frontend import Frontend
 from voxyard.speech.pool.pool import Pool
+from voxyard.speech.reading.spoken import READING, ReadingOptions
 
 _MIB = 2**20
 
@@ -41,6 +42,7 @@ def running_app(
     pool: Pool,
     registry: CollectorRegistry,
     gpus: Callable[[], Sequence[Gpu]],
+    reading: ReadingOptions = READING,
 ) -> Iterator[Starlette]:
     """The application over its data directory and a worker pool, until the block ends.
 
@@ -69,7 +71,18 @@ def running_app(
         queue = DocumentQueue(store, audio_store, pool, section, pauses, on_change, notifier.forget, limits=limits)
         peers = store.peers(queue, notifier.bump_waiting)
         state = AppState(
-            section, frontend, pool, store, audio_store, queue, notifier, keys, registry, gpus=gpus, pauses=pauses
+            section,
+            frontend,
+            pool,
+            store,
+            audio_store,
+            queue,
+            notifier,
+            keys,
+            registry,
+            gpus=gpus,
+            pauses=pauses,
+            reading=reading,
         )
         app = create_app(state)
         app.state.graceful_shutdown = graceful_shutdown = GracefulShutdown(queue, app.state.limiter, pool, notifier)

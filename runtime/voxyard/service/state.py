@@ -13,6 +13,7 @@ from voxyard.service.config import ServiceSection
 from voxyard.service.documents.timelines import Timelines
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.frontend import Frontend
+from voxyard.speech.reading.spoken import READING, ReadingOptions
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -44,6 +45,7 @@ class AppState:
     registry: CollectorRegistry
     gpus: Callable[[], Sequence[Gpu]] = _no_gpus
     pauses: Pauses = field(default_factory=Pauses)
+    reading: ReadingOptions = READING
 
     @cached_property
     def timelines(self) -> Timelines:

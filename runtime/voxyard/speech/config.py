@@ -9,6 +9,7 @@ from voxyard.settings import Section, setting
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.pool.job import OnFailure
 from voxyard.speech.pool.limits import PoolLimits
+from voxyard.speech.reading.spoken import READING, ReadingOptions
 
 DEFAULT_WORKERS = 4
 
@@ -89,6 +90,13 @@ class SpeechSection(Section):
     paragraph_pause: float = setting(0.6, "Silence between two paragraphs.", unit="s", ge=0, le=10)
     chapter_pause: float = setting(1.5, "Silence between two chapters.", unit="s", ge=0, le=10)
 
+    read: str = setting(
+        "all",
+        "Figures and short forms that become words: all, none, or some of numbers, ordinals, currency, dates, times, "
+        "units, abbreviations, with commas between; in languages with rules.",
+    )
+    lexicon: Path | None = setting(None, "Pronunciation lexicon, a YAML file: a word and what is spoken for it.")
+
     def limits(self) -> PoolLimits:
         """Limits of the scheduler."""
         return PoolLimits(
@@ -101,3 +109,9 @@ class SpeechSection(Section):
     def pauses(self) -> Pauses:
         """Silence between chunks."""
         return Pauses(sentence=self.sentence_pause, paragraph=self.paragraph_pause, chapter=self.chapter_pause)
+
+    def reading(self) -> ReadingOptions:
+        """How texts are read. Raises SpeechError where a kind is unknown or the lexicon is wrong."""
+        from voxyard.speech.reading.lexicon import read_lexicon
+
+        return READING.changed(self.read, None if self.lexicon is None else read_lexicon(self.lexicon))

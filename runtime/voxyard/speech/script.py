@@ -7,8 +7,11 @@ from dataclasses import dataclass, replace
 
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.frontend import Frontend
-from voxyard.speech.requests import Request
-from voxyard.speech.text.chunks import TextChunk, split
+from voxyard.speech.reading.spoken import READING, ReadingOptions, passages
+from voxyard.speech.requests import Boundary, Request
+from voxyard.speech.text.chunks import TextChunk, check_text, split
+
+_SENTENCE_ENDS = ".!?…。！？"
 
 
 @dataclass(frozen=True)
@@ -32,35 +35,54 @@ def prepare(
     seed: int,
     language: str | None = None,
     chapters: Sequence[int] = (),
+    reading: ReadingOptions = READING,
 ) -> Script:
     """The script of a text in one voice: the engine's default for the language, where none is named.
 
-    The language is the voice's where none is given. No chunk crosses one of the positions where `chapters` begin.
+    The language is the voice's where none is given. No chunk crosses one of the positions where `chapters` begin, nor a
+    pause tag. A chunk's text and positions are those of the document; its request has what is spoken for it, by
+    `reading`. Where a replacement is longer than a chunk, its document's part is that of the first.
 
     Raises:
-        SpeechError: the text is empty or invalid.
+        SpeechError: the text is empty or invalid, its SSML too.
         Exception: with `exit_code`, where the engine has no such voice.
     """
     voice = voice or frontend.default_voice(language)
     if voice is not None:
         frontend.check_voice(voice)
-    chunks = split(
-        text,
-        frontend.count_tokens,
-        max_tokens=frontend.max_tokens,
-        max_seconds=frontend.max_seconds,
-        language=language or frontend.language(voice),
-        chapters=chapters,
-    )
-    # characters without a token, as a lone zero-width space, are silent
-    spoken = (chunk for chunk in chunks if chunk.tokens)
-    chunks = tuple(replace(chunk, index=index) for index, chunk in enumerate(spoken))
-    if not any(letter.isalnum() for chunk in chunks for letter in chunk.text):
+    language = language or frontend.language(voice)
+    check_text(text)
+    chunks, spoken = list[TextChunk](), list[str]()
+    for passage in passages(text, language, reading):
+        inside = [at for at in map(passage.position, chapters) if at]
+        found = split(
+            passage.text,
+            frontend.count_tokens,
+            max_tokens=frontend.max_tokens,
+            max_seconds=frontend.max_seconds,
+            language=language,
+            chapters=inside,
+            opening=not chunks,
+        )
+        # characters without a token, as a lone zero-width space, are silent
+        for chunk in (chunk for chunk in found if chunk.tokens):
+            start, end = passage.source(chunk.start, chunk.end)
+            spoken.append(chunk.text)
+            chunks.append(replace(chunk, index=len(chunks), text=text[start:end], start=start, end=end))
+        if chunks and passage.pause is not None:
+            chunks[-1] = _paused(chunks[-1], spoken[-1], passage.pause)
+    if not any(letter.isalnum() for words in spoken for letter in words):
         raise SpeechError("there is nothing to say: the text has no letter and no digit")
     return Script(
-        chunks,
+        tuple(chunks),
         tuple(
-            Request(chunk.index, chunk.text, voice=voice, seed=seed, seconds=chunk.estimated_seconds)
-            for chunk in chunks
+            Request(chunk.index, words, voice=voice, seed=seed, seconds=chunk.estimated_seconds)
+            for chunk, words in zip(chunks, spoken, strict=True)
         ),
     )
+
+
+def _paused(chunk: TextChunk, spoken: str, seconds: float) -> TextChunk:
+    """A chunk with a pause tag after it: those in a row add up."""
+    ending: Boundary = "sentence" if spoken[-1] in _SENTENCE_ENDS else "clause"
+    return replace(chunk, ending=ending, pause=(chunk.pause or 0.0) + seconds)

@@ -74,9 +74,9 @@ def synthesize(
     """
     began = time.monotonic()
     job = pool.submit(script.requests, listening=script.estimated_seconds > IN_ORDER_SECONDS, on_failure="silence")
-    endings = [chunk.ending for chunk in script.chunks]
+    endings = [chunk.joint for chunk in script.chunks]
 
-    def spoken() -> Iterator[tuple[Result, Boundary]]:
+    def spoken() -> Iterator[tuple[Result, Boundary | float]]:
         for outcome in job.outcomes():
             if outcome.result is None:
                 raise outcome.failure or RuntimeError(f"chunk {outcome.index} has neither audio nor failure")

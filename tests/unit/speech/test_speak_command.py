@@ -26,6 +26,7 @@ from voxyard.speech.pool.job import ChunkFailedError, Progress
 from voxyard.speech.pool.pool import Pool
 from voxyard.speech.pool.worker_process import Device
 from voxyard.speech.requests import Request
+from voxyard.speech.script import Script
 from voxyard.speech.synthesize import SynthesisResult
 
 
@@ -191,3 +192,45 @@ def test_the_report_names_the_rows_that_make_the_same_audio_again() -> None:
     assert "avoids that on GPUs of one kind" in said
     assert "7 chunks were spoken in smaller batches for lack of memory" in said
     assert "batch size" not in _summary(Path("a.wav"), SynthesisResult(9))  # of an engine that does not report it
+
+
+def test_a_document_is_spoken_in_words_and_with_the_lexicon_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "words.yaml").write_text("nginx: engine x\n")
+    (tmp_path / "text.txt").write_text("It cost $5 for nginx. [pause 2s] The end.")
+    spoken_texts: list[tuple[list[str], list[object]]] = []
+
+    def keeps(script: Script, *_: object) -> NoReturn:
+        spoken_texts.append(([each.text for each in script.requests], [each.joint for each in script.chunks]))
+        raise EncodeError("enough")
+
+    monkeypatch.setattr("voxyard.cli.engines.FRONTEND", "frontends:frontend")
+    monkeypatch.setattr("voxyard.speech.synthesize.synthesize", keeps)
+    command = [str(tmp_path / "text.txt"), "--device", "cpu", "--out", str(tmp_path / "a.wav")]
+    lexicon = ["--lexicon", str(tmp_path / "words.yaml")]
+    for options in ([], ["--read", "none"], lexicon):
+        CliRunner().invoke(speak, [*command, *options])
+    assert [texts[0] for texts, _ in spoken_texts] == [
+        "It cost five dollars for nginx.", "It cost $5 for nginx.", "It cost five dollars for engine x.",
+    ]  # fmt: skip
+    assert {tuple(joints) for _, joints in spoken_texts} == {(2.0, "paragraph")}
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "said"),
+    [
+        ("--read", "colours", "cannot read 'colours': expected all, none, or a list"),
+        ("--lexicon", "words.yaml", "words.yaml:1: nginx: found nothing, expected the spoken words"),
+    ],
+)
+def test_a_wrong_reading_is_refused_before_a_model_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, text: str, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "words.yaml").write_text("nginx:\n")
+    (tmp_path / "text.txt").write_text("The end.")
+    monkeypatch.setattr("voxyard.cli.engines.FRONTEND", "no_such_frontend:frontend")
+    ended = CliRunner().invoke(speak, ["text.txt", "--device", "cpu", "--out", "a.wav", option, text])
+    assert ended.exit_code == 2
+    assert said in ended.stderr

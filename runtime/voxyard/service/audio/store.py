@@ -102,7 +102,7 @@ class AudioStore:
             for chunk, span in with_spans(renewed, pauses):
                 file.write(bytes((span.start - span.begin) * WIDTH))
                 if chunk.index in audio:
-                    (faded,) = join([(Result(chunk.index, rounded(audio[chunk.index])), chunk.ending)], pauses)
+                    (faded,) = join([(Result(chunk.index, rounded(audio[chunk.index])), chunk.joint)], pauses)
                     file.write(to_bytes(faded.audio))
                 else:
                     old = before[chunk.index]
@@ -235,7 +235,7 @@ class AudioStore:
                 f"chunk {chunk.index} of document {id} has {len(audio)} samples on the disk, expected {chunk.samples}: "
                 "the file was changed"
             )
-        (faded,) = join([(Result(chunk.index, audio), chunk.ending)], pauses)
+        (faded,) = join([(Result(chunk.index, audio), chunk.joint)], pauses)
         silence = np.zeros(span.start - span.begin, np.float32)
         return Piece(chunk.index, np.concatenate([silence, faded.audio]), span.start, span.end, SAMPLE_RATE)
 

@@ -94,12 +94,12 @@ class RedoWorker:
 
     def _redo(self, taken: TakenRedos) -> None:
         id = taken.document
-        document, text = self.store.document(id), self.store.text(id)
+        document, text, spoken = self.store.document(id), self.store.text(id), self.store.spoken(id)
         chunks = self.store.chunks(id)
         requests = [
             Request(
                 redo.index,
-                text[chunks[redo.index].start : chunks[redo.index].end],
+                spoken.get(redo.index, text[chunks[redo.index].start : chunks[redo.index].end]),
                 voice=redo.voice or document.voice,
                 seed=redo.seed,
                 seconds=chunks[redo.index].estimated_seconds,

@@ -41,12 +41,12 @@ class ChunkTimeline:
         if chunk.samples is None:
             return False
         if not chunk.samples:
-            self._pending = max(self._pending, self._pauses.after(chunk.ending) if self._position else 0.0)
+            self._pending = max(self._pending, self._pauses.after(chunk.joint) if self._position else 0.0)
             self.spans.append(Span(self._position, self._position, self._position))
             return True
         start = self._position + round(self._pending * SAMPLE_RATE)
         self.spans.append(Span(self._position, start, start + chunk.samples))
-        self._position, self._pending = start + chunk.samples, self._pauses.after(chunk.ending)
+        self._position, self._pending = start + chunk.samples, self._pauses.after(chunk.joint)
         return True
 
 

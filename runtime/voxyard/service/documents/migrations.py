@@ -145,5 +145,17 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         """,
         "PRAGMA user_version = 3",
     ),
+    (
+        "ALTER TABLE chunks ADD COLUMN pause REAL",
+        """
+        CREATE TABLE spoken (
+            document INTEGER NOT NULL REFERENCES documents (number) ON DELETE CASCADE,
+            place INTEGER NOT NULL,
+            text TEXT NOT NULL,
+            PRIMARY KEY (document, place)
+        ) WITHOUT ROWID
+        """,
+        "PRAGMA user_version = 4",
+    ),
 )
 """Step n migrates version n to n + 1; a released step is never changed, only followed by another."""

@@ -131,5 +131,16 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         )
         """,
     ),
+    (
+        "ALTER TABLE chunks ADD COLUMN pause DOUBLE PRECISION",
+        """
+        CREATE TABLE spoken (
+            document BIGINT NOT NULL REFERENCES documents (number) ON DELETE CASCADE,
+            place INTEGER NOT NULL,
+            text TEXT NOT NULL,
+            PRIMARY KEY (document, place)
+        )
+        """,
+    ),
 )
 """Step n migrates version n to n + 1; a released step is never changed, only followed by another."""

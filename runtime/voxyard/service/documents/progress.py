@@ -74,11 +74,11 @@ class DocumentProgress:
 
     def begin(self, document: Document, waiting: Sequence[StoredChunk]) -> list[Request]:
         """Marks a document as processing; returns the requests for its chunks."""
-        text = self.store.text(document.id)
+        text, spoken = self.store.text(document.id), self.store.spoken(document.id)
         requests = [
             Request(
                 chunk.index,
-                text[chunk.start : chunk.end],
+                spoken.get(chunk.index, text[chunk.start : chunk.end]),
                 voice=document.voice,
                 seed=document.seed,
                 seconds=chunk.estimated_seconds,

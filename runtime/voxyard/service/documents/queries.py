@@ -124,6 +124,7 @@ def read_chunk(row: Row) -> StoredChunk:
         start=row["first"],
         end=row["last"],
         ending=row["ending"],
+        pause=row["pause"],
         estimated_seconds=row["estimated_seconds"],
         state=row["state"],
         samples=row["samples"],

@@ -21,6 +21,8 @@ class NewChunk:
     end: int
     ending: Boundary
     estimated_seconds: float
+    pause: float | None = None  # seconds of silence after it, by a pause tag; None: by its ending
+    spoken: str | None = None  # where that is not its text
 
 
 @dataclass(frozen=True)
@@ -97,5 +99,11 @@ class StoredChunk:
     state: ChunkState
     samples: int | None
     reason: str | None
+    pause: float | None = None  # seconds of silence after it, by a pause tag; None: by its ending
     voice: str | None = None  # of its own, once it was spoken again; None: the document's
     seed: int | None = None  # likewise
+
+    @property
+    def joint(self) -> Boundary | float:
+        """What decides the silence after it: the pause tag's seconds, else the boundary."""
+        return self.ending if self.pause is None else self.pause

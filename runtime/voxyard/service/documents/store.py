@@ -161,6 +161,13 @@ class Store:
             found = connection.execute("SELECT text FROM texts WHERE document = $1", (number,))
             return str(first(found)["text"])
 
+    def spoken(self, id: str) -> dict[int, str]:
+        """What is spoken for chunks, by their index, where it is not their text."""
+        with self._database.read() as connection:
+            number = queries.number_of(connection, id)
+            found = connection.execute("SELECT place, text FROM spoken WHERE document = $1", (number,))
+            return {row["place"]: row["text"] for row in found}
+
     def chunks(self, id: str) -> tuple[StoredChunk, ...]:
         """Chunks of a document in text order."""
         with self._database.read() as connection:
@@ -472,10 +479,17 @@ def _insert(connection: Connection, new: NewDocument) -> bool:
     connection.execute("INSERT INTO texts (document, text) VALUES ($1, $2)", (number, new.text))
     connection.executemany(
         """
-        INSERT INTO chunks (document, place, first, last, ending, estimated_seconds)
-        VALUES ($1, $2, $3, $4, $5, $6)
+        INSERT INTO chunks (document, place, first, last, ending, estimated_seconds, pause)
+        VALUES ($1, $2, $3, $4, $5, $6, $7)
         """,
-        ((number, each.index, each.start, each.end, each.ending, each.estimated_seconds) for each in new.chunks),
+        (
+            (number, each.index, each.start, each.end, each.ending, each.estimated_seconds, each.pause)
+            for each in new.chunks
+        ),
+    )
+    connection.executemany(
+        "INSERT INTO spoken (document, place, text) VALUES ($1, $2, $3)",
+        ((number, each.index, each.spoken) for each in new.chunks if each.spoken is not None),
     )
     chapters.insert(connection, number, new.chapters, new.cover)
     return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from voxyard.service.audiobook import chapters
@@ -19,6 +19,8 @@ from voxyard.service.voice_names import VoiceNames
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.frontend import Frontend
 from voxyard.speech.pool.job import OnFailure
+from voxyard.speech.reading.lexicon import of_mapping
+from voxyard.speech.reading.spoken import READING, ReadingOptions
 from voxyard.speech.script import Script, prepare
 from voxyard.speech.text.sentences import language_code
 
@@ -41,6 +43,8 @@ class DocumentRequest:
     on_failure: OnFailure = "fail"
     webhook: str | None = None
     idempotency_key: str | None = None
+    read: str | None = None  # kinds that become words; None: the host's
+    lexicon: Mapping[str, str] | None = None
     headings: tuple[Heading, ...] = ()  # of the text
     cover: bytes | None = None  # JPEG or PNG
 
@@ -53,6 +57,7 @@ def script(
     language: str | None = None,
     parameter: str = "text",
     chapters: Sequence[int] = (),
+    reading: ReadingOptions = READING,
 ) -> Script:
     """Chunks of a text, ready for the pool. Blocks for a long text: not for the event loop.
 
@@ -62,9 +67,21 @@ def script(
     if language is not None:
         _checked_language(language)
     try:
-        return prepare(text, frontend, voice=voice, seed=seed, language=language, chapters=chapters)
+        return prepare(text, frontend, voice=voice, seed=seed, language=language, chapters=chapters, reading=reading)
     except SpeechError as error:
         raise ServiceError(str(error), parameter=parameter) from error
+
+
+def changed(reading: ReadingOptions, read: str | None, lexicon: Mapping[str, str] | None) -> ReadingOptions:
+    """The reading of a request: its kinds, where it names some, and its lexicon first. Raises ServiceError."""
+    try:
+        reading = reading.changed(read)
+    except SpeechError as error:
+        raise ServiceError(str(error), parameter="read") from error
+    try:
+        return reading.changed(lexicon=None if lexicon is None else of_mapping(lexicon))
+    except SpeechError as error:
+        raise ServiceError(str(error), parameter="lexicon") from error
 
 
 def new_document(
@@ -76,6 +93,7 @@ def new_document(
     now: float,
     section: ServiceSection,
     limits: KeyLimits = NO_LIMITS,
+    reading: ReadingOptions = READING,
 ) -> NewDocument:
     """Document to store, with a new id, within its key's limits. Blocks for a long text: not for the event loop.
 
@@ -96,7 +114,8 @@ def new_document(
     voice = None if request.voice is None else voices.resolve(request.voice)
     seed = 0 if request.seed is None else request.seed
     starts = tuple(heading.start for heading in request.headings)
-    prepared = script(request.text, frontend, voice, seed, request.language, chapters=starts)
+    reading = changed(reading, request.read, request.lexicon)
+    prepared = script(request.text, frontend, voice, seed, request.language, chapters=starts, reading=reading)
     voice = prepared.requests[0].voice  # the engine's default voice is stored with the document
     return NewDocument(
         id=new_id(section.instance),
@@ -104,8 +123,11 @@ def new_document(
         title=(title := _title(request)),
         text=request.text,
         chunks=tuple(
-            NewChunk(chunk.index, chunk.start, chunk.end, chunk.ending, chunk.estimated_seconds)
-            for chunk in prepared.chunks
+            NewChunk(
+                *(chunk.index, chunk.start, chunk.end, chunk.ending, chunk.estimated_seconds, chunk.pause),
+                spoken=None if asked.text == chunk.text else asked.text,
+            )
+            for chunk, asked in zip(prepared.chunks, prepared.requests, strict=True)
         ),
         created=now,
         voice=voice,
@@ -122,7 +144,8 @@ def new_document(
 
 def fingerprint(request: DocumentRequest) -> str:
     """SHA-256 of the request without its idempotency key; equal for equal requests. A text has the same headings."""
-    left_out = ("idempotency_key", "headings", "cover")
+    left_out = {"idempotency_key", "headings", "cover"}
+    left_out |= {name for name in ("read", "lexicon") if getattr(request, name) is None}  # as before there were these
     asked = {name: value for name, value in vars(request).items() if name not in left_out}
     return hashlib.sha256(json.dumps(asked, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 

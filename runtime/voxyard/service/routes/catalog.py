@@ -18,6 +18,7 @@ from voxyard.service.routes.schemas import (
     WorkersOut,
 )
 from voxyard.service.state import AppState
+from voxyard.speech.reading.reader import READING_VERSION
 
 router = Router(tags=["catalogue"])
 
@@ -109,4 +110,6 @@ def list_workers(state: AppStateDep) -> WorkersOut:
 
 
 def _model(name: str, state: AppState) -> ModelOut:
-    return ModelOut(id=name, name=name, created=0, owned_by="voxyard", notes=list(state.frontend.notes))
+    return ModelOut(
+        id=name, name=name, created=0, owned_by="voxyard", notes=list(state.frontend.notes), reading=READING_VERSION
+    )

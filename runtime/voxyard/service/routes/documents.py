@@ -102,6 +102,7 @@ async def create_document(
             now=time.time(),
             section=section,
             limits=state.limits(client.name),
+            reading=state.reading,
         )
     )
     document, is_new = await run_sync(partial(state.queue.accept, new, admitted=admitted))

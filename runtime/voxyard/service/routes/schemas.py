@@ -11,6 +11,7 @@ from pydantic import (
     ConfigDict,
     Field,
     GetJsonSchemaHandler,
+    Json,
     StringConstraints,
     WithJsonSchema,
     model_validator,
@@ -20,6 +21,8 @@ from pydantic_core import CoreSchema
 from voxyard.service.documents.records import ChunkState, State
 from voxyard.service.documents.submission import LARGEST_SEED, LONGEST_TITLE
 from voxyard.speech.audio.encoder import Format
+from voxyard.speech.reading.lexicon import LONGEST_SPOKEN, LONGEST_WORD, MOST_OF_REQUEST
+from voxyard.speech.reading.rules import KINDS
 from voxyard.speech.requests import Boundary
 
 _ABOUT = ("title", "description", "default", "examples")
@@ -38,6 +41,21 @@ def _number(value: object) -> object:
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Seed = Annotated[int, Field(ge=0, le=LARGEST_SEED, description="Random seed; equal seeds give equal audio.")]
+_KIND = "|".join(KINDS)
+ReadOption = Annotated[
+    Annotated[str, StringConstraints(max_length=100, pattern=rf"^(all|none|({_KIND})(,({_KIND}))*)$")] | None,
+    Field(description=f"What becomes words: `all`, `none`, or some of {', '.join(KINDS)}; defaults to the host's."),
+]
+Words = Annotated[
+    dict[
+        Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_WORD)],
+        Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_SPOKEN)],
+    ],
+    Field(max_length=MOST_OF_REQUEST),
+]
+LexiconOption = Annotated[
+    Words | None, Field(description="A word or phrase, and what is spoken for it; before the host's lexicon.")
+]
 OnFailureOption = Annotated[
     Literal["fail", "silence"],
     Field(description="Handling of a chunk that cannot be synthesized: fail the document, or insert silence."),
@@ -98,6 +116,8 @@ class SpeechBody(RequestBody):
         None, max_length=4096, description="Accepted for compatibility with OpenAI's clients; ignored."
     )
     seed: Seed = 0
+    read: ReadOption = None
+    lexicon: LexiconOption = None
 
     @property
     def voice_name(self) -> str:
@@ -138,6 +158,8 @@ class DocumentBody(RequestBody):
     language: Annotated[str, StringConstraints(max_length=35)] | None = Field(
         None, description="Language code such as `en` or `pt-BR`; defaults to the voice's."
     )
+    read: ReadOption = None
+    lexicon: LexiconOption = None
     on_failure: OnFailureOption = "fail"
     webhook: Annotated[str, StringConstraints(max_length=2000)] | None = Field(
         None,
@@ -154,6 +176,8 @@ class UploadBody(BaseModel):
     voice: Name | None = None
     seed: Seed | None = None
     language: Annotated[str, StringConstraints(max_length=35)] | None = None
+    read: ReadOption = None
+    lexicon: Json[Words] | None = Field(None, description="JSON object: a word or phrase, and what is spoken for it.")
     on_failure: OnFailureOption = "fail"
     webhook: Annotated[str, StringConstraints(max_length=2000)] | None = None
 
@@ -318,6 +342,7 @@ class ModelOut(BaseModel):
     created: int
     owned_by: str
     notes: list[str] = Field(description="Warnings about the model's audio.")
+    reading: int = Field(description="Version of what turns figures into words: another may speak other words.")
 
 
 class ModelsOut(BaseModel):

@@ -66,7 +66,10 @@ async def create_speech(
             parameter="input",
         )
     voice = voices.resolve(body.voice_name)
-    script = await run_sync(partial(submission.script, body.input, state.frontend, voice, body.seed, parameter="input"))
+    reading = submission.changed(state.reading, body.read, body.lexicon)
+    script = await run_sync(
+        partial(submission.script, body.input, state.frontend, voice, body.seed, parameter="input", reading=reading)
+    )
     speech = SpeechRequest(
         *(state.pool, limiter, script, state.pauses, body.codec, body.speed), client=client.name, share=limits.share
     )

@@ -127,6 +127,8 @@ def _document_request(
         on_failure=options.on_failure,
         webhook=options.webhook or None,
         idempotency_key=idempotency_key,
+        read=options.read,
+        lexicon=options.lexicon,
     )
 
 

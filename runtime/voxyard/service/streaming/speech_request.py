@@ -70,7 +70,7 @@ class SpeechRequest:
                     outcome = await outcomes.take(chunk.index, job)
                     if outcome.result is None:
                         raise SpeechFailedError(str(outcome.failure))
-                    yield await in_thread(encoder.add, (outcome.result, chunk.ending))
+                    yield await in_thread(encoder.add, (outcome.result, chunk.joint))
                 self._samples = encoder.position
                 yield await in_thread(encoder.finish)
             finally:
@@ -94,7 +94,7 @@ class SpeechRequest:
                 raise
         yield _event({"type": "speech.audio.done", "usage": self._usage()})
 
-    def _encoder(self) -> StreamEncoder[tuple[Result, Boundary]]:
+    def _encoder(self) -> StreamEncoder[tuple[Result, Boundary | float]]:
         return StreamEncoder(lambda spoken: join(spoken, self._pauses), self._format, speed=self._speed)
 
     def _usage(self) -> dict[str, int]:

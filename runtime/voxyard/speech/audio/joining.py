@@ -36,9 +36,9 @@ class Pauses:
             if not (math.isfinite(seconds) and seconds >= 0):
                 raise SpeechError(f"pause {name} is {seconds} s, expected 0 or more")
 
-    def after(self, ending: Boundary) -> float:
-        """Silence in seconds after a chunk with this boundary."""
-        seconds: float = getattr(self, ending)
+    def after(self, ending: Boundary | float) -> float:
+        """Silence in seconds after a chunk with this boundary; a pause tag's seconds are what they are."""
+        seconds: float = getattr(self, ending) if isinstance(ending, str) else ending
         return seconds
 
 
@@ -67,12 +67,12 @@ class Piece:
 
 
 def join(
-    spoken: Iterable[tuple[Result, Boundary]], pauses: Pauses | None = None, *, sample_rate: int = SAMPLE_RATE
+    spoken: Iterable[tuple[Result, Boundary | float]], pauses: Pauses | None = None, *, sample_rate: int = SAMPLE_RATE
 ) -> Iterator[Piece]:
     """Pieces of the joined audio, each as soon as its chunk is there; concatenated they are the whole.
 
-    `spoken` gives the chunks in text order, each with its boundary. The pause after a chunk begins the next piece, so
-    the audio ends with its last chunk. An empty chunk adds no pause of its own.
+    `spoken` gives the chunks in text order, each with its boundary, or the seconds of a pause tag. The pause after a
+    chunk begins the next piece, so the audio ends with its last chunk. An empty chunk adds no pause of its own.
 
     Raises:
         SpeechError: a chunk has another sample rate.

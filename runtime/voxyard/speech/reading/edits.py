@@ -23,6 +23,7 @@ class EditedText:
 
     def __init__(self, original: str, edits: Iterable[Edit]) -> None:
         self.edits = tuple(sorted(edits, key=lambda edit: (edit.start, edit.end)))
+        self._old_starts = [edit.start for edit in self.edits]
         pieces, at, length = [], 0, 0
         self._starts: list[int] = []  # of each replacement in the new text
         self._ends: list[int] = []
@@ -44,6 +45,14 @@ class EditedText:
         """
         first = self._first(start)
         return first, max(first, self._last(end))
+
+    def position(self, at: int) -> int:
+        """The position in the new text of one in the old: the beginning of a replacement, where it was replaced."""
+        index = bisect_right(self._old_starts, at) - 1
+        if index < 0:
+            return at
+        edit = self.edits[index]
+        return self._starts[index] if at < edit.end or at == edit.start else self._ends[index] + at - edit.end
 
     def replaced(self) -> list[Span]:
         """Spans of the replacements in the new text."""

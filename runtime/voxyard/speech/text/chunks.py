@@ -34,7 +34,9 @@ class TextChunk:
 
     Between two chunks stand blanks only. `estimated_seconds` is a guess (see `voxyard.speech.text.duration`), `tokens`
     is what the given counter says. `ending` is the boundary after it: of a chapter, a paragraph (or the document), a
-    sentence, or a part of a long one.
+    sentence, or a part of a long one. `pause` is the silence after it in seconds, where the document has a pause tag.
+
+    What is spoken for it may differ from its text (see `voxyard.speech.script`).
     """
 
     index: int
@@ -44,6 +46,12 @@ class TextChunk:
     ending: Boundary
     estimated_seconds: float
     tokens: int
+    pause: float | None = None
+
+    @property
+    def joint(self) -> Boundary | float:
+        """What decides the silence after it: the pause tag's seconds, else the boundary."""
+        return self.ending if self.pause is None else self.pause
 
 
 def split(
@@ -54,6 +62,7 @@ def split(
     max_seconds: float = MAX_SECONDS,
     language: str | None = None,
     chapters: Sequence[int] = (),
+    opening: bool = True,
 ) -> tuple[TextChunk, ...]:
     """Chunks in text order; none where the text is blank.
 
@@ -72,14 +81,16 @@ def split(
         max_seconds: longest estimate of a chunk.
         language: a code such as `en` or `pt-BR`; without one the script of each paragraph decides.
         chapters: positions in the text where chapters begin, which no chunk crosses.
+        opening: the text begins the document; without it the first sentence is packed with others.
 
     Raises:
         SpeechError: the text holds half a character (a lone surrogate), the limits are too small for one character,
             or the language is no code.
     """
-    _check(text, max_tokens, max_seconds)
+    check_text(text)
+    _check(max_tokens, max_seconds)
     splitter = _Splitter(text, count_tokens, max_tokens, max_seconds, language_code(language))
-    paragraphs, opening = list[list[Span]](), True
+    paragraphs = list[list[Span]]()
     for start, end in _paragraphs(text, chapters):
         paragraphs.append(splitter.pack(start, end, opening=opening))
         opening = opening and splitter.length(0, end) < SHORT
@@ -103,12 +114,16 @@ def split(
     )
 
 
-def _check(text: str, max_tokens: int, max_seconds: float) -> None:
+def check_text(text: str) -> None:
+    """Checks that every character of a text is whole. Raises SpeechError."""
     if (broken := _SURROGATE.search(text)) is not None:
         raise SpeechError(
             f"the text has half a character (U+{ord(broken[0]):04X}) at position {broken.start()}: it was read with "
             "the wrong encoding or cut inside of a character; read it again as what it is, UTF-8 in most cases"
         )
+
+
+def _check(max_tokens: int, max_seconds: float) -> None:
     if max_tokens < 1:
         raise SpeechError(f"max_tokens is {max_tokens}, a chunk needs room for at least 1 token")
     if not max_seconds > 0:

@@ -1,0 +1,177 @@
+"""Pause tags and SSML: what of a text directs the voice, and what is left to speak.
+
+`[pause 0.5s]` and `[pause 300ms]` are a pause in any text; other brackets are text. A text that begins with `<speak>`
+is SSML: `<break>` is a pause, `<sub alias="…">` is spoken as its alias, `<p>` and `<s>` end what they hold, and of all
+others the text stays.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from typing import NoReturn
+from xml.parsers import expat
+
+from voxyard.speech.errors import SpeechError
+from voxyard.speech.reading.edits import Edit, EditedText, Span
+
+LONGEST_PAUSE = 10.0  # seconds of one tag
+MOST_PAUSES = 3600.0  # seconds of a text's tags together
+STRENGTHS = {"none": 0.0, "x-weak": 0.1, "weak": 0.2, "medium": 0.4, "strong": 0.7, "x-strong": 1.2}  # seconds
+
+_TAG = re.compile(r"\[pause[ \t]+(?P<number>\d{1,6}(?:\.\d{1,6})?)[ \t]*(?P<unit>ms|s)\]", re.IGNORECASE)
+_TIME = re.compile(r"\+?(?P<number>\d{0,6}(?:\.\d{1,6})?)(?P<unit>ms|s)", re.IGNORECASE)
+_SSML = re.compile(r"\s*(?:<\?xml\b[^>]*\?>\s*)?<speak[\s/>]")
+
+
+@dataclass(frozen=True)
+class PauseTag:
+    """A pause at a position of the text that is left."""
+
+    at: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class MarkedText:
+    """What is left to speak, with its pauses in text order, and the spans whose words the author has chosen."""
+
+    edited: EditedText
+    pauses: tuple[PauseTag, ...] = ()
+    chosen: tuple[Span, ...] = ()
+
+
+def read_markup(text: str) -> MarkedText:
+    """The text without its tags.
+
+    Raises:
+        SpeechError: a pause is longer than LONGEST_PAUSE, all of them than MOST_PAUSES, or SSML is no XML.
+    """
+    edits: list[Edit]
+    breaks: dict[int, float]
+    edits, breaks, aliases = _ssml(text) if _SSML.match(text) else ([], {}, set())
+    taken = [(edit.start, edit.end) for edit in edits if edit.start < edit.end]
+    for tag in _TAG.finditer(text):
+        if not any(start < tag.end() and tag.start() < end for start, end in _near(taken, tag.span())):
+            seconds = _seconds(tag, text, tag.start())
+            edits.append(Edit(*tag.span(), ""))
+            breaks[tag.start()] = breaks.get(tag.start(), 0.0) + seconds
+    if sum(breaks.values()) > MOST_PAUSES:
+        raise SpeechError(
+            f"the pauses of the text last {sum(breaks.values()):.0f} s together, expected at most {MOST_PAUSES:.0f} s"
+        )
+    edited = EditedText(text, edits)
+    pauses = tuple(PauseTag(edited.position(at), seconds) for at, seconds in sorted(breaks.items()))
+    spans = zip(edited.edits, edited.replaced(), strict=True)
+    return MarkedText(edited, pauses, tuple(span for edit, span in spans if edit.start in aliases and edit.text))
+
+
+def _near(spans: list[Span], span: Span) -> list[Span]:
+    at = bisect_left(spans, span)
+    return spans[max(0, at - 1) : at + 2]
+
+
+def _seconds(found: re.Match[str], text: str, at: int) -> float:
+    seconds = float(found["number"] or 0) / (1000 if found["unit"].lower() == "ms" else 1)
+    if seconds > LONGEST_PAUSE:
+        raise SpeechError(
+            f"the pause {found[0]} on line {text.count(chr(10), 0, at) + 1} is too long: expected at most "
+            f"{LONGEST_PAUSE:g} s"
+        )
+    return seconds
+
+
+def _ssml(text: str) -> tuple[list[Edit], dict[int, float], set[int]]:
+    """Edits, pauses by their position, and the beginnings of the edits that are aliases."""
+    edits: list[Edit] = []
+    breaks: dict[int, float] = {}
+    aliases: set[int] = set()
+    sub: tuple[int, str] | None = None  # where a <sub> began, and its alias
+    depth = 0  # of elements within it
+    events = _events(text)
+    for (at, event), (end, _) in zip(events, [*events[1:], (len(text), _Event("end", ""))], strict=True):
+        if event.kind == "start":
+            if sub is not None:
+                depth += 1
+            elif event.name == "break":
+                breaks[at] = breaks.get(at, 0.0) + _break(event.attributes, text, at)
+            elif event.name == "sub" and event.attributes.get("alias", "").strip():
+                sub, depth = (at, event.attributes["alias"]), 0
+        elif event.kind == "end" and sub is not None:
+            depth -= 1
+            if depth < 0:
+                edits.append(Edit(sub[0], end, sub[1]))
+                aliases.add(sub[0])
+                sub = None
+                continue
+        if sub is None and at < end and text[at:end] != event.text:
+            edits.append(Edit(at, end, event.text))
+    return edits, breaks, aliases
+
+
+@dataclass(frozen=True)
+class _Event:
+    """What expat read: the beginning or end of an element, or characters; `text` is what of it is spoken."""
+
+    kind: str
+    text: str
+    name: str = ""
+    attributes: dict[str, str] = field(default_factory=dict)
+
+
+def _events(text: str) -> list[tuple[int, _Event]]:
+    """What expat reads, each with its position in the text. Raises SpeechError where it is no XML."""
+    start = len(text) - len(text.lstrip())
+    content = text[start:].encode()
+    found: list[tuple[int, _Event]] = []
+    parser = expat.ParserCreate("utf-8")
+    parser.buffer_text = False
+
+    def add(event: _Event) -> None:
+        found.append((parser.CurrentByteIndex, event))
+
+    def begin(name: str, attributes: dict[str, str]) -> None:
+        name = name.rpartition(":")[2]
+        add(_Event("start", "\n\n" if name == "p" else "", name, attributes))
+
+    def end(name: str) -> None:
+        add(_Event("end", {"p": "\n\n", "s": " "}.get(name.rpartition(":")[2], "")))
+
+    parser.StartElementHandler, parser.EndElementHandler = begin, end
+    parser.CharacterDataHandler = lambda data: add(_Event("characters", data))
+    parser.StartDoctypeDeclHandler = _refuse_doctype
+    parser.XmlDeclHandler = lambda *_: add(_Event("other", ""))
+    parser.CommentHandler = lambda _: add(_Event("other", ""))
+    parser.ProcessingInstructionHandler = lambda *_: add(_Event("other", ""))
+    parser.StartCdataSectionHandler = parser.EndCdataSectionHandler = lambda: add(_Event("other", ""))
+    try:
+        parser.Parse(content, True)
+    except expat.ExpatError as error:
+        line = error.lineno + text.count("\n", 0, start)
+        raise SpeechError(
+            f"the text begins with <speak> and is no SSML, line {line}: {expat.ErrorString(error.code)}; expected XML, "
+            "with &amp; for & and &lt; for <"
+        ) from None
+    events, byte, at = [], 0, start
+    for index, event in found:
+        at += len(content[byte:index].decode())
+        byte = index
+        events.append((at, event))
+    return events
+
+
+def _refuse_doctype(*_: object) -> NoReturn:
+    raise SpeechError("the SSML has a DOCTYPE, which is not taken: expected <speak> and its elements only")
+
+
+def _break(attributes: dict[str, str], text: str, at: int) -> float:
+    if (time := attributes.get("time")) is not None:
+        found = _TIME.fullmatch(time.strip())
+        if found is None or not found["number"]:
+            raise SpeechError(f"the break's time is {time!r}, expected seconds or milliseconds such as 0.5s or 300ms")
+        return _seconds(found, text, at)
+    strength = attributes.get("strength", "medium")
+    if strength not in STRENGTHS:
+        raise SpeechError(f"the break's strength is {strength!r}, expected one of {', '.join(STRENGTHS)}")
+    return STRENGTHS[strength]

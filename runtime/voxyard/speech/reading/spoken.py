@@ -1,0 +1,97 @@
+"""What of a document is spoken: without its tags, with its lexicon, in words; parted at its pauses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import get_args
+
+from voxyard.speech.errors import SpeechError
+from voxyard.speech.reading.edits import Edit, EditedText, Span
+from voxyard.speech.reading.lexicon import Lexicon
+from voxyard.speech.reading.markup import read_markup
+from voxyard.speech.reading.reader import readings
+from voxyard.speech.reading.rules import KINDS, Kind
+
+_MOST_TIMES, _MOST_MORE = 20, 1000  # the spoken text may be so many times as long, and so many characters
+
+
+@dataclass(frozen=True)
+class ReadingOptions:
+    """How a text is read: the kinds of figures and short forms that become words, and lexicons, the first first."""
+
+    kinds: tuple[Kind, ...] = KINDS
+    lexicons: tuple[Lexicon, ...] = ()
+
+    def changed(self, read: str | None = None, lexicon: Lexicon | None = None) -> ReadingOptions:
+        """With the kinds that `read` names, and with a lexicon that goes before those here. Raises SpeechError."""
+        kinds = self.kinds if read is None else read_kinds(read)
+        return ReadingOptions(kinds, self.lexicons if lexicon is None else (lexicon, *self.lexicons))
+
+
+READING = ReadingOptions()
+"""Every kind, no lexicon: how a text is read where nothing else is said."""
+
+
+def read_kinds(names: str) -> tuple[Kind, ...]:
+    """The kinds of a list with commas, of `all` or `none`. Raises SpeechError."""
+    if names in ("all", "none"):
+        return KINDS if names == "all" else ()
+    asked = [name.strip() for name in names.split(",")]
+    if unknown := [name for name in asked if name not in get_args(Kind)]:
+        raise SpeechError(
+            f"cannot read {unknown[0]!r}: expected all, none, or a list with commas of {', '.join(KINDS)}"
+        )
+    return tuple(kind for kind in KINDS if kind in asked)
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A part of a document up to a pause tag or the end: `text` is spoken; `pause` seconds are silent after it."""
+
+    text: str
+    pause: float | None
+    _marked: EditedText
+    _begin: int  # of this passage in the text without tags
+    _edited: EditedText
+    _end: int
+
+    def source(self, start: int, end: int) -> Span:
+        """Characters of the document from which these of the passage came."""
+        first, last = self._edited.span(start, end)
+        return self._marked.span(self._begin + first, self._begin + last)
+
+    def position(self, at: int) -> int | None:
+        """Position in the passage of a character of the document; None where it is before or after it."""
+        marked = self._marked.position(at)
+        if not self._begin <= marked < self._end:
+            return None
+        return self._edited.position(marked - self._begin)
+
+
+def passages(text: str, language: str | None, reading: ReadingOptions) -> Iterator[Passage]:
+    """The passages of a document, in text order, blank ones too.
+
+    Raises:
+        SpeechError: its SSML or a pause is wrong, or its spoken form is too long.
+    """
+    marked = read_markup(text)
+    left = marked.edited.text
+    marks = [(pause.at, pause.seconds) for pause in marked.pauses]
+    most, spoken, begin = _MOST_TIMES * len(text) + _MOST_MORE, 0, 0
+    for end, pause in [*marks, (len(left), None)]:
+        piece = left[begin:end]
+        chosen = [(start - begin, last - begin) for start, last in marked.chosen if begin <= start < end]
+        edits = list[Edit]()
+        for lexicon in reading.lexicons:
+            edits += lexicon.edits(piece, language, [*chosen, *((edit.start, edit.end) for edit in edits)])
+        taken = [*chosen, *((edit.start, edit.end) for edit in edits)]
+        edited = EditedText(piece, [*edits, *readings(piece, language, reading.kinds, taken)])
+        spoken += len(edited.text)
+        if spoken > most:
+            raise SpeechError(
+                f"the spoken text has more than {most:,} characters, {_MOST_TIMES} times those of the document: use "
+                "shorter words in the lexicon"
+            )
+        yield Passage(edited.text, pause, marked.edited, begin, edited, end)
+        begin = end

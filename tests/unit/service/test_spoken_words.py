@@ -1,0 +1,164 @@
+"""What the service speaks of a text: words for figures, lexicons of host and request, pauses, SSML."""
+
+from __future__ import annotations
+
+import io
+import json
+import wave
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from engines import sound
+from frontends import TonesFrontend
+from service_app import Served, eventually, running, serving
+
+from voxyard.service.config import ServiceSection
+from voxyard.service.documents.submission import DocumentRequest, fingerprint, new_document
+from voxyard.service.voice_names import open_voices
+from voxyard.speech.audio.encoder import pcm16
+from voxyard.speech.audio.joining import Pauses, join
+from voxyard.speech.reading.lexicon import of_mapping
+from voxyard.speech.reading.reader import READING_VERSION
+from voxyard.speech.reading.spoken import READING, ReadingOptions
+from voxyard.speech.requests import SAMPLE_RATE, Request, Result
+from voxyard.speech.script import prepare
+
+TEXT = "It cost $5.50 in 1999, and nginx was young. [pause 1.5s] Dr. Bell walked 5 km that day."
+SPOKEN = [
+    "It cost five dollars fifty in nineteen ninety-nine, and engine x was young.",
+    "Doctor Bell walked five kilometers that day.",
+]
+WORDS = {"nginx": "engine x"}
+VOICE = "v2/en_speaker_6"  # alloy
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with serving(tmp_path_factory.mktemp("reading"), engine={"samples": 2400}) as served:
+        yield served
+
+
+def pcm(texts: Sequence[str], joints: Sequence[Any]) -> bytes:
+    """Audio of chunks of these words, joined by hand."""
+    requests = [Request(number, text, voice=VOICE) for number, text in enumerate(texts)]
+    spoken = zip((Result(each.chunk, sound(each, 2400)) for each in requests), joints, strict=True)
+    return bytes(pcm16(np.concatenate([piece.audio for piece in join(spoken, Pauses())])).tobytes())
+
+
+def speech(served: Served, text: str = TEXT, **options: Any) -> httpx.Response:
+    asked = {"model": "tts-1", "voice": "alloy", "input": text, "response_format": "pcm", **options}
+    return httpx.post(f"{served.url}/v1/audio/speech", json=asked, timeout=60)
+
+
+def test_speech_is_of_the_words_with_the_requests_lexicon_and_its_pause(served: Served) -> None:
+    requests = prepare(TEXT, TonesFrontend(), voice=VOICE, seed=0, reading=READING.changed(lexicon=of_mapping(WORDS)))
+    assert [each.text for each in requests.requests] == SPOKEN
+    assert speech(served, lexicon=WORDS).content == pcm(SPOKEN, [1.5, "paragraph"])
+    assert speech(served, lexicon=None, read=None).content == speech(served).content
+
+
+def test_with_read_none_the_figures_are_spoken_as_they_are_written(served: Served) -> None:
+    written = ["It cost $5.50 in 1999, and nginx was young.", "Dr. Bell walked 5 km that day."]
+    assert speech(served, read="none").content == pcm(written, [1.5, "paragraph"])
+    some = ["It cost $5.50 in 1999, and nginx was young.", "Dr. Bell walked five kilometers that day."]
+    assert speech(served, read="units").content == pcm(some, [1.5, "paragraph"])
+
+
+@pytest.mark.parametrize(
+    ("options", "param", "said"),
+    [
+        ({"read": "colours"}, "read", "pattern"),
+        ({"lexicon": {"a": ""}}, "lexicon", "at least 1 character"),
+        ({"lexicon": {"a": " "}}, "lexicon", "not all blank"),
+        ({"lexicon": {f"w{number}": "x" for number in range(201)}}, "lexicon", "200"),
+        ({"lexicon": ["a"]}, "lexicon", "dictionary"),
+        ({"input": "<speak>R & D</speak>"}, "input", "no SSML, line 1"),
+        ({"input": "One. [pause 11s] Two."}, "input", "expected at most 10 s"),
+    ],
+)
+def test_what_is_wrong_is_named(served: Served, options: dict[str, Any], param: str, said: str) -> None:
+    answer = speech(served, **{"text": "One.", **options})
+    error = answer.json()["error"]
+    assert answer.status_code == 400
+    assert error["param"].startswith(param)
+    assert said in error["message"]
+
+
+def ended(served: Served, answer: httpx.Response) -> dict[str, Any]:
+    assert answer.status_code == 202, answer.text
+    path = f"{served.url}/v1/documents/{answer.json()['id']}"
+    eventually(lambda: httpx.get(path).json()["state"] in ("completed", "failed"), "the document ends")
+    found: dict[str, Any] = httpx.get(f"{path}?chunks=true").json()
+    return found
+
+
+def of_wav(content: bytes) -> bytes:
+    with wave.open(io.BytesIO(content)) as file:
+        return bytes(file.readframes(file.getnframes()))
+
+
+def test_a_documents_chunks_show_its_text_and_its_audio_has_the_words(served: Served) -> None:
+    body = {"text": TEXT, "voice": "alloy", "lexicon": WORDS}
+    found = ended(served, httpx.post(f"{served.url}/v1/documents", json=body, timeout=60))
+    audio = of_wav(httpx.get(served.url + found["audio"]["url"]).content)
+    assert audio == pcm(SPOKEN, [1.5, "paragraph"])
+    assert [each["text"] for each in found["chunks"]] == TEXT.split(" [pause 1.5s] ")
+    first, second = found["chunks"]
+    assert second["start_seconds"] - first["end_seconds"] == pytest.approx(1.5)
+    assert second["end_seconds"] == pytest.approx(len(audio) / 2 / SAMPLE_RATE)
+
+
+def test_a_form_brings_its_lexicon_as_json(served: Served) -> None:
+    fields = {"text": TEXT, "voice": "alloy", "lexicon": json.dumps(WORDS), "read": "all"}
+    files = {"nothing": ("", b"")}
+    found = ended(served, httpx.post(f"{served.url}/v1/documents", data=fields, files=files, timeout=60))
+    assert of_wav(httpx.get(served.url + found["audio"]["url"]).content) == pcm(SPOKEN, [1.5, "paragraph"])
+    wrong = httpx.post(f"{served.url}/v1/documents", data={**fields, "lexicon": "{"}, files=files, timeout=60)
+    assert wrong.status_code == 400
+    assert wrong.json()["error"]["param"].startswith("lexicon")
+
+
+def test_the_words_of_a_document_are_stored_with_it(tmp_path: Path) -> None:
+    """So that a chunk that is spoken after an update of the service has the same words as the others."""
+    with running(tmp_path / "data") as state:
+        new = new_document(
+            DocumentRequest(TEXT, voice="alloy", lexicon=WORDS),
+            state.frontend,
+            open_voices(state.frontend, None),
+            owner="",
+            now=0.0,
+            section=state.section,
+        )
+        state.store.accept(new)
+        assert state.store.spoken(new.id) == dict(enumerate(SPOKEN))
+        assert [each.pause for each in state.store.chunks(new.id)] == [1.5, None]
+        state.store.delete(new.id)
+
+
+def test_the_hosts_lexicon_comes_after_the_requests() -> None:
+    host = ReadingOptions(lexicons=(of_mapping({"nginx": "en gee", "Bell": "Belle"}),))
+    new = new_document(
+        DocumentRequest(TEXT, lexicon=WORDS),
+        TonesFrontend(),
+        open_voices(TonesFrontend(), None),
+        owner="",
+        now=0.0,
+        section=ServiceSection(),
+        reading=host,
+    )
+    assert [each.spoken for each in new.chunks] == [SPOKEN[0], SPOKEN[1].replace("Bell", "Belle")]
+
+
+def test_a_request_without_words_of_its_own_is_the_same_as_before_there_were_any() -> None:
+    plain = DocumentRequest("A text.")
+    assert fingerprint(plain) == "a3de27de280f0703ccaba55cbadb51a7a5eacd0ad183ddabf1aaf83772846b75"
+    assert len({fingerprint(each) for each in (plain, DocumentRequest("A text.", read="none"))}) == 2
+    assert len({fingerprint(each) for each in (plain, DocumentRequest("A text.", lexicon={}))}) == 2
+
+
+def test_the_version_of_the_words_is_told_beside_the_model(served: Served) -> None:
+    assert httpx.get(f"{served.url}/v1/models").json()["data"][0]["reading"] == READING_VERSION

@@ -1,0 +1,136 @@
+"""The pronunciation lexicon: what it finds in a text, and what is said of a wrong file."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from voxyard.speech.errors import SpeechError
+from voxyard.speech.reading.edits import EditedText
+from voxyard.speech.reading.lexicon import Lexicon, LexiconEntry, of_mapping, read_lexicon
+
+FILE = """\
+# names of the house
+nginx: engine x
+SQL: {say: sequel, case: true}
+Nice: [{say: neece, language: en}, {say: Nizza, language: de}]
+data base: "database"
+C++: see plus plus
+東京: とうきょう
+42: the answer
+"""
+
+
+def spoken(text: str, lexicon: Lexicon, language: str | None = None) -> str:
+    return EditedText(text, lexicon.edits(text, language)).text
+
+
+@pytest.fixture
+def lexicon(tmp_path: Path) -> Lexicon:
+    (tmp_path / "words.yaml").write_text(FILE, encoding="utf-8")
+    return read_lexicon(tmp_path / "words.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("NGINX, nginx's and nginxes", "engine x, engine x's and nginxes"),
+        ("SQL, sql and MySQL", "sequel, sql and MySQL"),
+        ("a data\n base, a database", "a database, a database"),
+        ("C++ and C+", "see plus plus and C+"),
+        ("今は東京都です", "今はとうきょう都です"),
+        ("42, 421 and 4.42", "the answer, 421 and 4.42"),
+        ("_nginx_", "_engine x_"),
+    ],
+)
+def test_words_and_phrases_are_found_whole(lexicon: Lexicon, text: str, said: str) -> None:
+    assert spoken(text, lexicon) == said
+
+
+def test_an_entry_of_a_language_counts_in_that_language(lexicon: Lexicon) -> None:
+    assert spoken("In Nice", lexicon, "en-GB") == "In neece"
+    assert spoken("In Nice", lexicon, "de") == "In Nizza"
+    assert spoken("In Nice", lexicon, "fr") == spoken("In Nice", lexicon) == "In Nice"
+
+
+def test_the_longest_phrase_wins_and_of_one_word_the_first() -> None:
+    entries = [("new york", "a"), ("new", "b"), ("New York City", "c"), ("new", "d")]
+    lexicon = Lexicon(tuple(LexiconEntry(*each) for each in entries))
+    assert spoken("New York City, New York, new", lexicon) == "c, a, b"
+
+
+def test_nothing_of_what_is_taken_is_changed() -> None:
+    found = of_mapping({"a": "x"}).edits("a a a", None, [(1, 3)])
+    assert [edit.start for edit in found] == [0, 4]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("- nginx", ":1: expected lines such as `nginx: engine x`, found a list"),
+        ("a: b\nnginx:\n", ":2: nginx: found nothing, expected the spoken words"),
+        ("nginx: {spoken: x}", ":1: nginx: unknown field 'spoken', expected say, language and case"),
+        ("nginx: {case: true}", ":1: nginx: found no `say`"),
+        ("a: b\n\nnginx: {say: x, case: maybe}", ":3: nginx: case is 'maybe', expected true or false"),
+        ("nginx: {say: x, language: english}", "the language is 'english', expected a code of two or three letters"),
+        ("nginx: {say: [x]}", "found a list, expected the spoken words"),
+        ("nginx: ' '", "the spoken form ' ' has 1 characters, expected 1 to 200"),
+        (f"nginx: {'x' * 201}", "has 201 characters"),
+        (f"{'x' * 101}: y", "the word"),
+        ("nginx: a\nnginx: b", ":2: nginx stands here a second time, first on line 1"),
+        ("a: [", ":1: not YAML"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_its_line(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "words.yaml"
+    path.write_text(text)
+    with pytest.raises(SpeechError) as caught:
+        read_lexicon(path)
+    assert said in str(caught.value)
+    assert str(caught.value).startswith(str(path))
+
+
+def test_a_missing_file_is_refused_and_an_empty_one_is_a_lexicon(tmp_path: Path) -> None:
+    with pytest.raises(SpeechError, match="no such file"):
+        read_lexicon(tmp_path / "none.yaml")
+    (tmp_path / "empty.yaml").write_text("# nothing yet\n")
+    assert read_lexicon(tmp_path / "empty.yaml") == Lexicon()
+
+
+def test_a_request_brings_a_bounded_number_of_words() -> None:
+    with pytest.raises(SpeechError, match="201 entries, expected at most 200"):
+        of_mapping({f"w{number}": "x" for number in range(201)})
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.dictionaries(
+        st.text("abcAß東.+ '", min_size=1, max_size=6), st.text("xyz ", min_size=1, max_size=6), max_size=6
+    ),
+    st.text("abcAßSs東.+ '\n", max_size=60),
+)
+def test_edits_are_in_order_and_apart(words: dict[str, str], text: str) -> None:
+    words = {word: said for word, said in words.items() if word.strip() and said.strip()}
+    at = 0
+    for edit in of_mapping(words).edits(text, "en"):
+        assert at <= edit.start < edit.end <= len(text)
+        assert edit.text in words.values()
+        at = edit.end
+
+
+def test_a_large_lexicon_costs_no_more_than_its_words() -> None:
+    text = "The harbour lay still and word77 was awake. " * 2000
+    small = of_mapping({"word77": "x"})
+    large = Lexicon(tuple(LexiconEntry(f"word{number}", "x") for number in range(5000)))
+    for lexicon in (small, large):
+        lexicon.edits("word77", "en")  # compiled
+    began = time.perf_counter()
+    few = small.edits(text, "en")
+    between = time.perf_counter()
+    many = large.edits(text, "en")
+    assert len(few) == len(many) == 2000
+    assert time.perf_counter() - between < 20 * (between - began)
