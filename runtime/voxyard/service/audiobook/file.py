@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import tempfile
 import threading
@@ -15,6 +16,8 @@ from voxyard.speech.audio import audiobook
 from voxyard.speech.audio.audiobook import ChapterMark
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.requests import SAMPLE_RATE
+
+_log = logging.getLogger(__name__)
 
 _ROOM = 1.1  # of what its bit rate makes
 _lock = threading.Lock()  # one at a time: encoding takes a core
@@ -43,6 +46,9 @@ def write(
     with _lock:
         if audio_store.size(document.id, name(document)) is not None:
             return
+        if cover is not None and not audiobook.is_cover(cover):
+            _log.warning("document %s: its cover is no readable JPEG or PNG image, and is left out", document.id)
+            cover = None
         spans = [span for _, span in with_spans(chunks, pauses)]
         samples = spans[-1].end if spans else 0
         need = samples / SAMPLE_RATE * audiobook.BIT_RATE / 8 * _ROOM + len(cover or b"")

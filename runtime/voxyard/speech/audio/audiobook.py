@@ -94,8 +94,15 @@ def _chapters(marks: Sequence[ChapterMark], samples: int) -> list[Chapter]:
 
 
 def is_cover(image: bytes) -> bool:
-    """True for an image that can be a cover: a JPEG or PNG by its first bytes."""
-    return any(image.startswith(magic) for magic in _COVERS)
+    """True for an image that can be a cover: a JPEG or PNG that FFmpeg can read."""
+    import av
+
+    try:
+        with _open_cover(image) as found:
+            picture = found.streams.video[0]
+            return picture.width > 0 and any(packet.size for packet in found.demux(picture))
+    except (EncodeError, av.FFmpegError, IndexError):
+        return False
 
 
 def _open_cover(image: bytes) -> InputContainer:
