@@ -292,3 +292,27 @@ def test_the_room_is_light_until_a_sound_is_encoded() -> None:
     program = "import sys, voxyard.speech.audio.encoder\nprint({'av', 'numpy'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_encoders_start_no_threads() -> None:
+    """Twenty encoders at once in a process of its own, whose threads the system counts."""
+    program = """
+import os
+import numpy as np
+from voxyard.speech.audio.encoder import FORMATS, Encoder
+
+def threads():
+    return len(os.listdir("/proc/self/task"))
+
+allowed = os.sched_getaffinity(0)
+with Encoder("wav") as warm:
+    warm.encode(np.zeros(1000, np.float32))
+import av
+before = threads()
+encoders = [Encoder(each) for each in FORMATS for _ in range(4)]
+for each in encoders:
+    each.encode(np.zeros(30_000, np.float32))
+print(threads() - before, os.sched_getaffinity(0) == allowed)
+"""
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert told.split() == ["0", "True"]

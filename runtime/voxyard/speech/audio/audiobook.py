@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, BinaryIO
 
 from voxyard.speech.audio.codecs import STEP, EncodeError
+from voxyard.speech.audio.one_cpu import on_one_cpu
 from voxyard.speech.requests import SAMPLE_RATE
 
 if TYPE_CHECKING:
@@ -72,8 +74,9 @@ def write(
                 for start in range(0, len(part), STEP):
                     frame = AudioFrame.from_ndarray(part[None, start : start + STEP], format="fltp", layout="mono")
                     frame.sample_rate, frame.pts = SAMPLE_RATE, position
+                    with contextlib.nullcontext() if position else on_one_cpu():
+                        container.mux(stream.encode(frame))
                     position += frame.samples
-                    container.mux(stream.encode(frame))
             container.mux(stream.encode(None))
     except av.FFmpegError as error:
         raise EncodeError(f"FFmpeg could not write the audiobook: {error}") from error

@@ -9,6 +9,7 @@ from types import MappingProxyType, SimpleNamespace
 from typing import TYPE_CHECKING, Literal, Protocol, get_args
 
 from voxyard.speech.audio import wav
+from voxyard.speech.audio.one_cpu import on_one_cpu
 from voxyard.speech.errors import SpeechError
 
 if TYPE_CHECKING:
@@ -179,13 +180,20 @@ class _Coded:
         self._container.start_encoding()
 
     def write(self, pcm: Pcm) -> None:
+        if not self._written and len(pcm):
+            with on_one_cpu():
+                self._write_frame(pcm[:1])
+            pcm = pcm[1:]
+        for start in range(0, len(pcm), STEP):
+            self._write_frame(pcm[start : start + STEP])
+
+    def _write_frame(self, pcm: Pcm) -> None:
         from av.audio.frame import AudioFrame
 
-        for start in range(0, len(pcm), STEP):
-            frame = AudioFrame.from_ndarray(pcm[None, start : start + STEP], format="s16", layout="mono")
-            frame.sample_rate, frame.pts = self._sample_rate, self._written
-            self._written += frame.samples
-            self._container.mux(self._stream.encode(frame))
+        frame = AudioFrame.from_ndarray(pcm[None, :], format="s16", layout="mono")
+        frame.sample_rate, frame.pts = self._sample_rate, self._written
+        self._written += frame.samples
+        self._container.mux(self._stream.encode(frame))
 
     def finish(self) -> None:
         import numpy as np
