@@ -11,6 +11,7 @@ from voxyard.host.nvml import Gpu
 from voxyard.service.auth.key_limits import NO_LIMITS, KeyLimits
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.timelines import Timelines
+from voxyard.service.streaming.shared_encoding import SharedEncodings
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.frontend import Frontend
 from voxyard.speech.reading.spoken import READING, ReadingOptions
@@ -46,6 +47,7 @@ class AppState:
     gpus: Callable[[], Sequence[Gpu]] = _no_gpus
     pauses: Pauses = field(default_factory=Pauses)
     reading: ReadingOptions = READING
+    encodings: SharedEncodings = field(default_factory=SharedEncodings)
 
     @cached_property
     def timelines(self) -> Timelines:

@@ -13,6 +13,7 @@ from voxyard.service.documents.chunk_times import Span, with_spans
 from voxyard.service.documents.ids import is_id
 from voxyard.service.documents.records import StoredChunk
 from voxyard.service.errors import NoRoomError, NotFoundError, StoreError
+from voxyard.speech.audio.codecs import FORMATS
 from voxyard.speech.audio.joining import Pauses, Piece, join
 from voxyard.speech.audio.wav import WIDTH, data_start, file_size, from_bytes, header, rounded, to_bytes
 from voxyard.speech.requests import SAMPLE_RATE, Result
@@ -112,7 +113,8 @@ class AudioStore:
 
     def remove_revision(self, id: str, revision: int) -> None:
         """Deletes a revision of the joined audio, and what was made of it."""
-        for name in (_wav_name(revision), f"book.{revision}.m4b"):
+        wav = _wav_name(revision)
+        for name in (wav, f"book.{revision}.m4b", *(wav.removesuffix("wav") + each for each in FORMATS)):
             self._files.remove(_checked(id), name)
 
     def remove_chunks(self, id: str) -> None:
@@ -201,6 +203,11 @@ class AudioStore:
     def free_bytes(self) -> float:
         """Free bytes for this process; infinite where there is no limit."""
         return self._files.free_bytes()
+
+    @property
+    def quota(self) -> int:
+        """Most bytes that the files may take."""
+        return self._quota
 
     def room_bytes(self) -> float:
         """Bytes that further audio may take, by the quota and the disk."""

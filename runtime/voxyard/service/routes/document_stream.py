@@ -6,13 +6,16 @@ import contextlib
 import itertools
 import json
 import time
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
+from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 
+from voxyard.service.audio import encoded
 from voxyard.service.documents.chunk_times import Span
 from voxyard.service.documents.records import Document, StoredChunk
 from voxyard.service.errors import ConflictError, NotFoundError, UnavailableError
@@ -20,6 +23,7 @@ from voxyard.service.routes import serializers
 from voxyard.service.routes.serializers import ChunkTimes
 from voxyard.service.state import AppState
 from voxyard.service.streaming.audio_response import StreamEncoder, in_thread
+from voxyard.service.streaming.shared_encoding import Pieces, SharedEncoding
 from voxyard.speech.audio.encoder import Format
 
 if TYPE_CHECKING:
@@ -28,6 +32,8 @@ if TYPE_CHECKING:
 HEARTBEAT = 15.0  # seconds between two comments on an idle event stream
 COALESCE_SECONDS = 0.1  # minimum interval between two reads of the store
 _PAGE = 64  # chunks read at a time
+COPY_SECONDS = 2.0
+"""Time that a request waits for a copy to be encoded, before it is answered with what there is, without a length."""
 _SentState = tuple[str, float | None, float | None]  # state, start and end (seconds) of a chunk
 
 
@@ -42,11 +48,56 @@ async def _counted_listener(queue: DocumentQueue, id: str) -> AsyncGenerator[Non
             await run_sync(queue.listen, id, False)
 
 
+async def shared_audio(
+    state: AppState, document: Document, format: Format, speed: float
+) -> AsyncGenerator[bytes, None]:
+    """As `audio`; readers of one document, format and speed share one encoding."""
+    key, pieces = _encoding(state, document, format, speed)
+    async with contextlib.aclosing(state.encodings.read(key, pieces, state.section.data_dir)) as blocks:
+        async for block in blocks:
+            yield block
+
+
+async def encoded_copy(state: AppState, document: Document, format: Format) -> AsyncGenerator[bytes, None] | None:
+    """Audio of a completed document in a format of which there is no copy yet, while it is encoded and kept.
+
+    None where the copy was there within `COPY_SECONDS`.
+    """
+    name = encoded.name(document.revision, format)
+    keep = partial(encoded.keep, state.audio_store, document.id, document.revision, format)
+    key, pieces = _encoding(state, document, format, 1.0)
+    stack = contextlib.AsyncExitStack()
+    joined = state.encodings.joined(key, pieces, state.section.data_dir, keep)
+    async with stack:
+        encoding = await stack.enter_async_context(joined)
+        await encoding.wait(COPY_SECONDS)
+        if await run_sync(state.audio_store.size, document.id, name) is not None:
+            return None
+        left = stack.pop_all()
+    following = _follow(encoding, left)
+    await anext(following)
+    return following
+
+
+async def _follow(encoding: SharedEncoding, joined: contextlib.AsyncExitStack) -> AsyncGenerator[bytes, None]:
+    async with joined, contextlib.aclosing(encoding.read()) as blocks:
+        yield b""  # it has begun: closing it leaves the encoding, also where nothing is read
+        async for block in blocks:
+            yield block
+
+
+def _encoding(state: AppState, document: Document, format: Format, speed: float) -> tuple[Hashable, Pieces]:
+    """Key of a shared encoding, and what it encodes."""
+    key = (document.id, document.revision, document.state == "completed", format, speed)
+    return key, lambda threads: audio(state, document, format, speed, threads)
+
+
 async def audio(
     state: AppState,
     document: Document,
     format: Format,
     speed: float,
+    threads: CapacityLimiter | None = None,
 ) -> AsyncGenerator[bytes, None]:
     """Encoded audio of a document in text order, each chunk as soon as it is stored.
 
@@ -78,7 +129,7 @@ async def audio(
         while at < document.chunks:
             found = kept[at:] or await run_sync(state.store.chunks_from, document.id, at, _PAGE)
             for chunk in itertools.takewhile(lambda each: each.samples is not None, found):
-                yield await in_thread(encoder.add, chunk)
+                yield await in_thread(encoder.add, chunk, limiter=threads)
                 at += 1
             if not found or at > found[-1].index:
                 continue
@@ -86,7 +137,7 @@ async def audio(
                 raise UnavailableError("the service is shutting down: retry in 10 s", retry_after=10.0)
             seen = await state.notifier.wait(document.id, seen, HEARTBEAT)
             await _check_not_failed(state, document.id)
-        yield await in_thread(encoder.finish)
+        yield await in_thread(encoder.finish, limiter=threads)
 
 
 async def chapter_audio(

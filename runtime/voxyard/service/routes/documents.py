@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import re
 import time
 from functools import partial
 from typing import Annotated, Any, Literal
 
 from anyio.to_thread import run_sync
 from fastapi import Header, Path, Query, Request, status
-from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response
 
+from voxyard.service.audio import encoded
 from voxyard.service.documents import submission
 from voxyard.service.documents.records import Document
 from voxyard.service.documents.webhooks import check_webhook
-from voxyard.service.errors import ConflictError, ServiceError
-from voxyard.service.http.errors import envelope
+from voxyard.service.errors import ConflictError, NotFoundError, ServiceError
 from voxyard.service.routes import chapters as chapter_routes
 from voxyard.service.routes import document_stream, serializers, uploads
 from voxyard.service.routes.dependencies import AppStateDep, ClientDep, VoiceNamesDep, WebhookRulesDep
@@ -24,6 +23,7 @@ from voxyard.service.routes.parameters import DocumentId as Id
 from voxyard.service.routes.router import Router
 from voxyard.service.routes.schemas import DocumentBody, DocumentOut, DocumentsOut, RedoBody, UploadBody
 from voxyard.service.routes.serializers import ChunkTimes
+from voxyard.service.routes.stored_audio import StoredAudio, stored_response
 from voxyard.service.state import AppState
 from voxyard.service.streaming.audio_response import AudioStreamingResponse
 from voxyard.speech.audio import audiobook
@@ -33,7 +33,6 @@ router = Router(tags=["documents"])
 
 LARGEST_CHAPTER = LARGEST_CHUNK = 1_000_000
 PAUSED_STALL_SECONDS = 3600.0  # a paused player reads nothing
-_RANGE = re.compile(r"bytes=(\d{1,18})?-(\d{1,18})?")
 
 _BODY: dict[str, Any] = {
     "requestBody": {
@@ -191,7 +190,10 @@ async def follow_document(
             "description": "Audio from the beginning; of an unfinished document, streamed during synthesis.",
             "content": dict.fromkeys(sorted({*MEDIA_TYPES.values(), audiobook.MEDIA_TYPE}), _AUDIO),
         },
-        206: {"description": "A range of the WAV file.", "content": {"audio/wav": _AUDIO}},
+        206: {
+            "description": "A range of the file.",
+            "content": dict.fromkeys(sorted(set(MEDIA_TYPES.values())), _AUDIO),
+        },
         **errors(400, 404, 409, 416),
     },
 )
@@ -207,7 +209,8 @@ async def retrieve_audio(
 ) -> Response:
     """Audio of an unfinished document is streamed during synthesis, and ends with the document.
 
-    The WAV of a completed document at speed 1, and its audiobook, support `Range`.
+    That of a completed document at speed 1 is a file, encoded once, with `Content-Length`, `ETag` and `Range`. A
+    request that comes while a long one is being encoded is answered without these, from the first byte.
     """
     document = await run_sync(state.store.document, id, client.name)
     if document.state == "failed":
@@ -229,9 +232,9 @@ async def retrieve_audio(
             headers=headers,
             stall=PAUSED_STALL_SECONDS,
         )
-    if document.state == "completed" and format == "wav" and speed == 1:
-        return await run_sync(partial(_wav_response, request, state, document, headers))
-    audio = document_stream.audio(state, document, format, speed)
+    if document.state == "completed" and speed == 1:
+        return await _stored_audio(request, state, document, format, headers)
+    audio = document_stream.shared_audio(state, document, format, speed)
     return AudioStreamingResponse(audio, media_type=MEDIA_TYPES[format], headers=headers, stall=PAUSED_STALL_SECONDS)
 
 
@@ -298,49 +301,20 @@ def _times(state: AppState, document: Document) -> ChunkTimes:
     return ChunkTimes((), state.timelines.spans(document))
 
 
-def _wav_response(request: Request, state: AppState, document: Document, headers: dict[str, str]) -> Response:
-    """WAV file, or the requested range of it. A Range header that is not a single range is ignored."""
-    size = state.audio_store.wav_size(document.id, document.revision)
-    path = state.audio_store.wav(document.id, document.revision)
-    asked, found = request.headers.get("range"), None
-    if asked is not None:
-        found = _RANGE.fullmatch(asked.strip())
-        if found is None or found[0] == "bytes=-" or (found[1] and found[2] and int(found[2]) < int(found[1])):
-            found = None
-            request.scope["headers"] = [pair for pair in request.scope["headers"] if pair[0] != b"range"]
-        elif (found[1] and int(found[1]) >= size) or (not found[1] and not int(found[2])):
-            return _range_not_satisfiable(asked, size)
-    headers = {**headers, "Cache-Control": "private, no-cache"}
-    if path is not None:
-        return FileResponse(path, media_type=MEDIA_TYPES["wav"], headers=headers)
-    if "if-range" in request.headers:  # it has no validator that could match
-        found = None
-    return _stored_wav(state, document, found, size, headers)
-
-
-def _stored_wav(
-    state: AppState, document: Document, asked: re.Match[str] | None, size: int, headers: dict[str, str]
-) -> StreamingResponse:
-    """WAV file that is elsewhere, or a range of it that begins before its end, passed on as it comes."""
-    start, end = 0, size
-    if asked is not None:
-        start = int(asked[1]) if asked[1] else max(0, size - int(asked[2]))
-        end = min(size, int(asked[2]) + 1) if asked[1] and asked[2] else size
-        headers = {**headers, "Content-Range": f"bytes {start}-{end - 1}/{size}"}
-    return StreamingResponse(
-        state.audio_store.wav_bytes(document.id, start, end, document.revision),
-        status_code=status.HTTP_200_OK if asked is None else status.HTTP_206_PARTIAL_CONTENT,
-        media_type=MEDIA_TYPES["wav"],
-        headers={**headers, "Accept-Ranges": "bytes", "Content-Length": str(end - start)},
-    )
-
-
-def _range_not_satisfiable(asked: str, size: int) -> Response:
-    """Response to a range that starts after the end of the file."""
-    return envelope(
-        status.HTTP_416_RANGE_NOT_SATISFIABLE,
-        f"range {asked[:100]} not satisfiable: the audio has {size} bytes",
-        "invalid_request_error",
-        "range_not_satisfiable",
-        headers={"Content-Range": f"bytes */{size}"},
-    )
+async def _stored_audio(
+    request: Request, state: AppState, document: Document, format: Format, headers: dict[str, str]
+) -> Response:
+    """Audio of a completed document from its file; encoded first where it is asked for in this format first."""
+    name = encoded.name(document.revision, format)
+    size = await run_sync(state.audio_store.size, document.id, name)
+    if size is None and format == "wav":
+        raise NotFoundError(f"document {document.id} has no complete audio")
+    if size is None:
+        growing = await document_stream.encoded_copy(state, document, format)
+        if growing is not None:
+            return AudioStreamingResponse(
+                growing, media_type=MEDIA_TYPES[format], headers=headers, stall=PAUSED_STALL_SECONDS
+            )
+        size = await run_sync(state.audio_store.size, document.id, name) or 0
+    stored = StoredAudio(document.id, name, size, document.revision, MEDIA_TYPES[format])
+    return await run_sync(stored_response, request, state.audio_store, stored, headers)

@@ -207,6 +207,8 @@ def _service_error(error: Exception) -> ServiceError:
     return error if isinstance(error, ServiceError) else SpeechFailedError(str(error) or type(error).__name__)
 
 
-async def in_thread(encode: Callable[..., bytes], *arguments: object) -> bytes:
+async def in_thread(
+    encode: Callable[..., bytes], *arguments: object, limiter: anyio.CapacityLimiter | None = None
+) -> bytes:
     """Result of a StreamEncoder's method, run in a worker thread. A cancelled stream waits for its end."""
-    return await run_sync(encode, *arguments)
+    return await run_sync(encode, *arguments, limiter=limiter)

@@ -1,0 +1,83 @@
+"""Responses with a stored audio file or a range of it, from the disk or a bucket."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fastapi import Request, status
+from starlette.responses import FileResponse, Response, StreamingResponse
+
+from voxyard.service.audio.store import AudioStore
+from voxyard.service.http.errors import envelope
+
+_RANGE = re.compile(r"bytes=(\d{1,18})?-(\d{1,18})?")
+
+
+@dataclass(frozen=True)
+class StoredAudio:
+    """An audio file of a document: its name, its bytes in all, and the revision of the document that it has."""
+
+    id: str
+    name: str
+    size: int
+    revision: int
+    media_type: str
+
+    @property
+    def etag(self) -> str:
+        """Strong validator: two files of one are the same bytes, whichever service made them."""
+        return f'"{self.id[:16]}-{self.revision}-{self.name}-{self.size}"'
+
+
+def stored_response(
+    request: Request, audio_store: AudioStore, stored: StoredAudio, headers: Mapping[str, str]
+) -> Response:
+    """The file, or the requested range of it; to HEAD the headers alone. Blocks.
+
+    A Range header that is not a single range, or whose If-Range names another file, is ignored.
+    """
+    headers = {**headers, "Cache-Control": "private, no-cache", "ETag": stored.etag}
+    if stored.etag in _tags(request.headers.get("if-none-match")):
+        return Response(status_code=status.HTTP_304_NOT_MODIFIED, headers=headers)
+    asked = request.headers.get("range")
+    found = None if asked is None else _RANGE.fullmatch(asked.strip())
+    if found is not None and (found[0] == "bytes=-" or (found[1] and found[2] and int(found[2]) < int(found[1]))):
+        found = None
+    path = audio_store.path(stored.id, stored.name)
+    validator = request.headers.get("if-range")
+    if validator not in (None, stored.etag) and (path is None or validator.startswith(('"', "W/"))):
+        found = None
+    if found is None:
+        request.scope["headers"] = [pair for pair in request.scope["headers"] if pair[0] != b"range"]
+    elif (found[1] and int(found[1]) >= stored.size) or (not found[1] and not int(found[2])):
+        return _range_not_satisfiable(found[0], stored.size)
+    if path is not None:
+        return FileResponse(path, media_type=stored.media_type, headers=headers)
+    start, end = 0, stored.size
+    if found is not None:
+        start = int(found[1]) if found[1] else max(0, stored.size - int(found[2]))
+        end = min(stored.size, int(found[2]) + 1) if found[1] and found[2] else stored.size
+        headers["Content-Range"] = f"bytes {start}-{end - 1}/{stored.size}"
+    headers |= {"Accept-Ranges": "bytes", "Content-Length": str(end - start)}
+    code = status.HTTP_200_OK if found is None else status.HTTP_206_PARTIAL_CONTENT
+    if request.method == "HEAD":
+        return Response(status_code=code, media_type=stored.media_type, headers=headers)
+    blocks = audio_store.stream(stored.id, stored.name, start, end)
+    return StreamingResponse(blocks, status_code=code, media_type=stored.media_type, headers=headers)
+
+
+def _tags(header: str | None) -> tuple[str, ...]:
+    return () if header is None else tuple(tag.strip().removeprefix("W/") for tag in header.split(","))
+
+
+def _range_not_satisfiable(asked: str, size: int) -> Response:
+    """Response to a range that starts after the end of the file."""
+    return envelope(
+        status.HTTP_416_RANGE_NOT_SATISFIABLE,
+        f"range {asked[:100]} not satisfiable: the audio has {size} bytes",
+        "invalid_request_error",
+        "range_not_satisfiable",
+        headers={"Content-Range": f"bytes */{size}"},
+    )
