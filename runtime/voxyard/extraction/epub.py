@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 from lxml import etree
 
-from voxyard.extraction.document import Block
+from voxyard.extraction.document import Block, ListItem, Paragraph
 from voxyard.extraction.errors import TextTooLongError, UnreadableFileError, UnsupportedFileError
 from voxyard.extraction.markup import html_blocks
 
@@ -31,6 +31,7 @@ MAX_RATIO = 200
 RATIO_FROM_BYTES = 4 * 2**20
 
 _PIECE_BYTES = 2**16
+_LONG_PARAGRAPH = 60  # characters; entries of a table of contents are shorter
 _CONTAINER = "META-INF/container.xml"
 _ENCRYPTION = "META-INF/encryption.xml"
 _FONT_OBFUSCATION = ("http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC")
@@ -126,10 +127,12 @@ def _read(archive: _Archive, max_characters: int) -> Epub:
 
 def _blocks(archive: _Archive, package: etree._Element, package_name: str, most: int) -> Iterator[Block]:
     length = 0
+    contents = _guided(package, package_name, "toc")
     for name in _spine(package, package_name):
         if name not in archive:
             continue
-        for block in html_blocks(archive.read(name))[2]:
+        blocks = html_blocks(archive.read(name))[2]
+        for block in _prose(blocks) if name in contents else blocks:
             length += sum(map(len, block.cells)) if hasattr(block, "cells") else len(block.text)
             if length > 2 * most + 1000:  # the exact length is known after rendering
                 raise TextTooLongError(f"the text has more than {most} characters: split the document")
@@ -137,20 +140,33 @@ def _blocks(archive: _Archive, package: etree._Element, package_name: str, most:
 
 
 def _spine(package: etree._Element, package_name: str) -> Iterator[str]:
-    """Names of the pages in reading order, without tables of contents and what is not part of the main order."""
+    """Names of the pages in reading order, each once, without what is not part of the main order."""
     manifest = {item.get("id"): item for item in package.iterfind(".//o:manifest/o:item", _NS)}
-    tables = {
-        _resolved(package_name, reference.get("href", ""))
-        for reference in package.iterfind(".//o:guide/o:reference", _NS)
-        if reference.get("type", "").lower() in ("toc", "cover")
-    }
+    seen = _guided(package, package_name, "cover")
     for reference in package.iterfind(".//o:spine/o:itemref", _NS):
         item = manifest.get(reference.get("idref"))
         if item is None or reference.get("linear") == "no" or item.get("media-type") not in _PAGES:
             continue
         name = _resolved(package_name, item.get("href", ""))
-        if "nav" not in item.get("properties", "").split() and name not in tables:
+        if "nav" not in item.get("properties", "").split() and name not in seen:
+            seen.add(name)
             yield name
+
+
+def _guided(package: etree._Element, package_name: str, kind: str) -> set[str]:
+    """Pages that the guide of an EPUB 2 names as of this kind."""
+    return {
+        _resolved(package_name, reference.get("href", ""))
+        for reference in package.iterfind(".//o:guide/o:reference", _NS)
+        if reference.get("type", "").lower() == kind
+    }
+
+
+def _prose(blocks: list[Block]) -> list[Block]:
+    """Blocks of a page with a table of contents: nothing without a paragraph of prose, else all but its lists."""
+    if not any(isinstance(block, Paragraph) and len(block.text) > _LONG_PARAGRAPH for block in blocks):
+        return []
+    return [block for block in blocks if not isinstance(block, ListItem)]
 
 
 def _cover(archive: _Archive, package: etree._Element, package_name: str) -> bytes | None:

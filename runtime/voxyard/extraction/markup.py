@@ -30,6 +30,9 @@ _SILENT_ROLES = frozenset(
     ("navigation", "search", "doc-toc", "doc-pagelist", "doc-index", "doc-backlink", "doc-noteref")
 )
 _SILENT_TYPES = frozenset(("toc", "landmarks", "page-list", "pagebreak", "noteref", "loi", "lot", "backlink"))
+_SILENT_CLASSES = frozenset(  # navigation of Sphinx and of DocBook's style sheets
+    ("headerlink", "navfooter", "navheader", "related", "sphinxsidebar", "toc", "toctree-wrapper")
+)
 _MARKS = frozenset("¶#§↩↑^\u21a9\ufe0e")  # text of links that only lead somewhere
 _NOTE_NUMBER = re.compile(r"\s*[\[(]?\s*(?:\d{1,4}|[*†‡a-z])\s*[\])]?\s*", re.IGNORECASE)
 _BLANKS = re.compile(r"[ \t\r\n\f\u200b]+")
@@ -185,6 +188,8 @@ def _is_silent(element: html.HtmlElement) -> bool:
         or element.get("aria-hidden") == "true"
         or element.get("role") in _SILENT_ROLES
     ):
+        return True
+    if not _SILENT_CLASSES.isdisjoint((element.get("class") or "").split()):
         return True
     kinds = (element.get(_EPUB_TYPE) or element.get("epub:type") or "").split()
     if not _SILENT_TYPES.isdisjoint(kinds):

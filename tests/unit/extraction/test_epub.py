@@ -135,3 +135,21 @@ def test_entities_of_its_package_are_not_expanded(tmp_path: object) -> None:
     laughs = '<!DOCTYPE p [<!ENTITY a "hahahaha"><!ENTITY b SYSTEM "file:///etc/passwd">]>'
     package = laughs + PACKAGE.replace("The Long Night", "The &a; &b;")
     assert "root:" not in read(packed({"OEBPS/book.opf": package})).title
+
+
+GUIDE = PACKAGE.replace("</package>", '<guide><reference type="toc" href="text/one.xhtml"/></guide></package>')
+
+
+def test_a_page_of_contents_is_left_out_and_its_prose_is_not() -> None:
+    entries = '<h1>Contents</h1><ul><li><a href="b">Two</a></li></ul><p>Three</p>'
+    assert read(packed({"OEBPS/book.opf": GUIDE, "OEBPS/text/one.xhtml": xhtml(entries)})).text.startswith("Two\n\n")
+    prose = "<p>This book is about a night that went on until the first light came over the hills.</p>"
+    found = read(packed({"OEBPS/book.opf": GUIDE, "OEBPS/text/one.xhtml": xhtml(prose + entries)}))
+    assert found.text.startswith("This book is about a night")
+    assert "Two.\n" not in found.text
+
+
+def test_a_page_that_the_spine_names_once_for_each_of_its_sections_is_read_once() -> None:
+    more = '<item id="part" href="text/one.xhtml#n1" media-type="application/xhtml+xml"/></manifest>'
+    package = PACKAGE.replace("</manifest>", more).replace("</spine>", '<itemref idref="part"/></spine>')
+    assert read(packed({"OEBPS/book.opf": package})).text.count("It was därk.") == 1

@@ -145,3 +145,13 @@ def test_no_word_of_a_page_is_lost(paragraphs: list[str], tag: str) -> None:
     blocks = html_blocks(f"<html><body>{page}</body></html>")[2]
     assert not any(isinstance(block, Code) for block in blocks)
     assert rendered(blocks).replace(".", "").replace(",", "").split() == " ".join(paragraphs).split()
+
+
+@pytest.mark.parametrize("tag", ["div", "table"])
+@pytest.mark.parametrize("name", ["toc", "toctree-wrapper compound", "navheader", "navfooter", "related"])
+def test_navigation_of_known_style_sheets_is_left_out(tag: str, name: str) -> None:
+    page = (
+        f'<html><body><{tag} class="{name}"><a href="x">Next</a></{tag}><p class="tocs">It was dark.</p></body></html>'
+    )
+    assert "Next" not in rendered(html_blocks(page)[2])
+    assert "It was dark." in rendered(html_blocks(page)[2])
