@@ -32,5 +32,9 @@ class ReaderBusyError(ExtractionError):
     """All child processes are in use."""
 
 
+class ExtractionCancelledError(ExtractionError):
+    """Nobody wants the text any more."""
+
+
 class ReaderUnavailableError(ExtractionError):
     """The library for this file type is missing, or the child process did not start."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 import zipfile
 from dataclasses import dataclass
 from io import BytesIO
@@ -110,6 +111,7 @@ def extract(
     max_characters: int,
     code: CodeBlocks = "skip",
     limits: ExtractionLimits = DEFAULT_LIMITS,
+    cancelled: threading.Event | None = None,
 ) -> ExtractedText:
     """Title, text and chapters of the document in `content`, which is read to its end.
 
@@ -124,6 +126,7 @@ def extract(
         TextTooLongError: more than `max_characters`.
         ReaderBusyError: no child process was free within a minute.
         ReaderUnavailableError: a library is missing.
+        ExtractionCancelledError: `cancelled` was set meanwhile.
     """
     name = _last_part(filename)
     try:
@@ -134,7 +137,9 @@ def extract(
                 raise TextTooLongError(_too_long(max_characters))
             document = ParsedDocument(None, short_urls(clean(decode(data))))
         else:
-            document = read_in_child(kind, data, max_characters=max_characters, code=code, limits=limits)
+            document = read_in_child(
+                kind, data, max_characters=max_characters, code=code, limits=limits, cancelled=cancelled
+            )
         text = document.text
         if not any(c.isalnum() for c in text):
             raise UnreadableFileError("no text found: send a document with at least one word")
@@ -144,6 +149,26 @@ def extract(
         raise type(error)(f"{name or 'the document'}: {error}", retry_after=error.retry_after) from error
     title = _title(document.title, name, text)
     return ExtractedText(title, text, kind, document.chapters, document.language, document.cover)
+
+
+def kind_of(data: bytes, filename: str | None, media_type: str | None) -> Kind:
+    """File type of a document by its content, as `extract` finds it, without reading it.
+
+    Raises:
+        UnsupportedFileError: an unsupported file type.
+        UnreadableFileError: of another type than its name says.
+    """
+    name = _last_part(filename)
+    try:
+        return _kind(data, name, media_type)
+    except ExtractionError as error:
+        raise type(error)(f"{name or 'the document'}: {error}") from error
+
+
+def title_of_name(filename: str | None) -> str | None:
+    """Title of a document by the name of its file; None where that has no letters or digits."""
+    name = _last_part(filename)
+    return _title(None, name, "") if any(c.isalnum() for c in name) else None
 
 
 def extract_file(

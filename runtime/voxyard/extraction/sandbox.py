@@ -9,11 +9,13 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import dataclass
 from typing import Literal
 
 from voxyard.extraction.document import CodeBlocks, ParsedDocument, TextChapter
 from voxyard.extraction.errors import (
+    ExtractionCancelledError,
     ExtractionError,
     ReaderBusyError,
     ReaderUnavailableError,
@@ -24,10 +26,11 @@ from voxyard.extraction.errors import (
 
 _log = logging.getLogger(__name__)
 
-MAX_CONCURRENT = 2
+MAX_CONCURRENT = 3
 """Concurrent child processes; each may use one core and `ExtractionLimits.memory_mib`."""
 
 _WAIT_SECONDS = 60.0
+_TICK_SECONDS = 0.2  # between two looks whether it is cancelled
 _slots = threading.BoundedSemaphore(MAX_CONCURRENT)
 _ABORTS = (-signal.SIGABRT, -signal.SIGTRAP, -signal.SIGILL)
 _ERRORS: dict[str, type[ExtractionError]] = {
@@ -54,6 +57,7 @@ def read_in_child(
     max_characters: int,
     code: CodeBlocks = "skip",
     limits: ExtractionLimits = DEFAULT_LIMITS,
+    cancelled: threading.Event | None = None,
 ) -> ParsedDocument:
     """Contents of a document, read in a child process; `code` says whether code blocks are announced.
 
@@ -63,6 +67,7 @@ def read_in_child(
         TextTooLongError: its text has far more than `max_characters`.
         ReaderBusyError: no child process was free within a minute.
         ReaderUnavailableError: a library is missing.
+        ExtractionCancelledError: `cancelled` was set; the child was killed.
     """
     if not _slots.acquire(timeout=_WAIT_SECONDS):
         raise ReaderBusyError(
@@ -70,12 +75,14 @@ def read_in_child(
             retry_after=_WAIT_SECONDS,
         )
     try:
-        return _read(kind, data, max_characters, code, limits)
+        return _read(kind, data, max_characters, code, limits, cancelled or threading.Event())
     finally:
         _slots.release()
 
 
-def _read(kind: str, data: bytes, max_characters: int, code: CodeBlocks, limits: ExtractionLimits) -> ParsedDocument:
+def _read(
+    kind: str, data: bytes, max_characters: int, code: CodeBlocks, limits: ExtractionLimits, cancelled: threading.Event
+) -> ParsedDocument:
     command = [
         sys.executable,
         "-P",
@@ -88,7 +95,7 @@ def _read(kind: str, data: bytes, max_characters: int, code: CodeBlocks, limits:
         str(limits.memory_mib),
     ]
     try:
-        done = subprocess.run(command, input=data, capture_output=True, timeout=limits.seconds, check=False)
+        done = _run(command, data, limits.seconds, cancelled)
     except subprocess.TimeoutExpired as error:  # the child was killed
         raise _too_slow(limits) from error
     except OSError as error:
@@ -117,6 +124,30 @@ def _read(kind: str, data: bytes, max_characters: int, code: CodeBlocks, limits:
         language=answer["language"],
         cover=None if answer["cover"] is None else base64.b64decode(answer["cover"]),
     )
+
+
+def _run(
+    command: list[str], data: bytes, seconds: float, cancelled: threading.Event
+) -> subprocess.CompletedProcess[bytes]:
+    """As `subprocess.run`, until it is cancelled; the child is killed then, or after so many seconds."""
+    pipe = subprocess.PIPE
+    deadline, given = time.monotonic() + seconds, data or None
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as child:
+        try:
+            while True:
+                try:
+                    output, errors = child.communicate(given, timeout=_TICK_SECONDS)
+                except subprocess.TimeoutExpired:
+                    given = None  # it goes on with what it was given
+                    if cancelled.is_set():
+                        raise ExtractionCancelledError("reading was cancelled") from None
+                    if time.monotonic() >= deadline:
+                        raise
+                else:
+                    return subprocess.CompletedProcess(command, child.returncode, output, errors)
+        except BaseException:
+            child.kill()
+            raise
 
 
 def _too_slow(limits: ExtractionLimits) -> UnreadableFileError:

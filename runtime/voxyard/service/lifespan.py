@@ -26,6 +26,7 @@ from voxyard.service.http.components import open_components
 from voxyard.service.http.metrics import DiskUsage
 from voxyard.service.shutdown import GracefulShutdown
 from voxyard.service.state import AppState
+from voxyard.service.uploads.read import UploadReader
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.frontend import Frontend
 from voxyard.speech.pool.pool import Pool
@@ -68,7 +69,17 @@ def running_app(
             webhooks.wake()
 
         limits = no_limits if keys is None else keys.limits
-        queue = DocumentQueue(store, audio_store, pool, section, pauses, on_change, notifier.forget, limits=limits)
+        queue = DocumentQueue(
+            store,
+            audio_store,
+            pool,
+            section,
+            pauses,
+            on_change,
+            notifier.forget,
+            limits=limits,
+            read_upload=UploadReader(frontend, section, limits),
+        )
         peers = store.peers(queue, notifier.bump_waiting)
         state = AppState(
             section,

@@ -25,6 +25,7 @@ from voxyard.service.documents.store import Store
 from voxyard.service.http.components import open_components
 from voxyard.service.lifespan import open_audio_store
 from voxyard.service.state import AppState
+from voxyard.service.uploads.read import UploadReader
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.placement import Refusal
 from voxyard.speech.pool.limits import PoolLimits
@@ -74,7 +75,17 @@ def running(
     )
     keys = None if section.keys is None else Keys(section.keys)
     limits = no_limits if keys is None else keys.limits
-    queue = DocumentQueue(store, audio_store, pool, section, Pauses(), notifier.bump, notifier.forget, limits=limits)
+    queue = DocumentQueue(
+        store,
+        audio_store,
+        pool,
+        section,
+        Pauses(),
+        notifier.bump,
+        notifier.forget,
+        limits=limits,
+        read_upload=UploadReader(frontend, section, limits),
+    )
     queue.start()
     try:
         yield AppState(section, frontend, pool, store, audio_store, queue, notifier, keys, CollectorRegistry())

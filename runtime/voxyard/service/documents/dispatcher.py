@@ -23,13 +23,24 @@ from voxyard.service.documents.dispatcher_events import (
     DocumentDeleted,
     DocumentTakenOver,
     ListenersChanged,
+    TextExtracted,
 )
 from voxyard.service.documents.listeners import HERE, Listeners
 from voxyard.service.documents.progress import DocumentProgress, delete_document
-from voxyard.service.documents.records import Document, StoredChunk
+from voxyard.service.documents.records import Document, NewDocument, StoredChunk
 from voxyard.service.documents.store import Store
 from voxyard.service.documents.throughput import Throughput
-from voxyard.service.errors import ClaimLostError, NotFoundError, ServiceError, StoreUnavailableError
+from voxyard.service.errors import (
+    BusyError,
+    ClaimLostError,
+    NotFoundError,
+    ServiceError,
+    StoreError,
+    StoreUnavailableError,
+    UnavailableError,
+)
+from voxyard.service.uploads.read import ReadUpload
+from voxyard.service.uploads.workers import ExtractionWorkers
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.pool.job import Job, OnFailure, Outcome
@@ -99,12 +110,14 @@ class DocumentDispatcher:
     on_change: Callable[[str], None]
     on_delete: Callable[[str], None]
     limits: LimitsOf = no_limits
+    read_upload: ReadUpload | None = None
 
     def __post_init__(self) -> None:
         self._events: queue.SimpleQueue[DispatcherEvent] = queue.SimpleQueue()
         self._active: dict[str, ActiveDocument] = {}
         self._parked: dict[str, str] = {}  # id → reason, in order of arrival
         self._owners: dict[str, str] = {}  # id → name of the key, of documents that are or were active or parked
+        self._extractions = ExtractionWorkers()
         self._listeners = Listeners(self.config.listener_seconds)
         self._owner = self.store.ownership
         self._progress = DocumentProgress(self.store, self.audio_store, self.pauses)
@@ -137,6 +150,7 @@ class DocumentDispatcher:
         active = self._active.get(id)
         if active is not None and active.job is not None:
             active.job.cancel()  # at once: the dispatcher may be busy writing
+        self._extractions.cancel(id)
         self._events.put(DocumentDeleted(id))
 
     def document_taken_over(self, id: str) -> None:
@@ -153,6 +167,7 @@ class DocumentDispatcher:
 
     def close(self) -> None:
         """Stores the outcomes so far and ends the thread; unfinished documents stay in the store for the next start."""
+        self._extractions.close()
         self._events.put(DispatcherClosing())
         if self._thread.is_alive():
             self._thread.join()
@@ -196,6 +211,10 @@ class DocumentDispatcher:
                 if self._active.get(active.id) is active:
                     with self._error_boundary(active.id):
                         self._store_or_keep(active, outcome)
+            case TextExtracted(active, text):
+                if self._active.get(active.id) is active:
+                    with self._error_boundary(active.id):
+                        self._store_text(active.id, text)
             case DocumentAccepted(id, owner):
                 self._owner.add(id, owner)
             case DocumentTakenOver(id):
@@ -273,6 +292,10 @@ class DocumentDispatcher:
                 self._parked.pop(id, None)
                 self._owner.drop(id)
                 return
+            if document.extracting:
+                self._parked.pop(id, None)
+                self._extract(document)
+                return
             chunks = self._progress.chunks_with_audio(id)
             waiting = [chunk for chunk in chunks if chunk.state == "waiting"]
             if waiting:
@@ -281,6 +304,43 @@ class DocumentDispatcher:
             else:
                 self._finish(id, chunks)
             self._parked.pop(id, None)
+
+    def _extract(self, document: Document) -> None:
+        """Has the text of a document's upload extracted, as its first step."""
+        active = self._active[document.id] = ActiveDocument(document.id, set())
+
+        def work(cancelled: threading.Event) -> None:
+            outcome: NewDocument | ServiceError
+            try:
+                if self.read_upload is None:
+                    raise UnavailableError("this service reads no files")
+                outcome = self.read_upload(document, self.store.upload(document.id), cancelled)
+            except ServiceError as error:
+                outcome = error
+            except Exception as error:  # noqa: BLE001 — the other documents continue
+                _log.exception("internal error in the extraction of document %s", document.id)
+                outcome = ServiceError(f"internal error of the service: {type(error).__name__}: {error}")
+            if not cancelled.is_set():
+                self._events.put(TextExtracted(active, outcome))
+
+        self._extractions.add(document.id, document.owner, work)
+        self.on_change(document.id)
+
+    def _store_text(self, id: str, text: NewDocument | ServiceError) -> None:
+        """Stores an extracted text, and submits its chunks; or fails the document."""
+        if isinstance(text, StoreError | BusyError):
+            self._park(id, str(text))
+            return
+        if isinstance(text, ServiceError):
+            self._cancel_job(id)
+            self.store.failed(id, time.time(), str(text), text.code)
+            self._owner.drop(id)
+            self._listeners.forget(id)
+            self.on_change(id)
+            return
+        self.store.extracted(id, text)
+        self._active.pop(id, None)
+        self._submit_document(id)
 
     def _submit_chunks(self, document: Document, waiting: Sequence[StoredChunk]) -> None:
         active = ActiveDocument(document.id, {chunk.index for chunk in waiting})
@@ -428,6 +488,7 @@ class DocumentDispatcher:
 
     def _cancel_job(self, id: str) -> None:
         active = self._active.pop(id, None)
+        self._extractions.cancel(id)
         if active is not None and active.job is not None:
             active.job.cancel()
 

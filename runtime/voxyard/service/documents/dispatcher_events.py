@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from voxyard.service.documents.records import NewDocument
+from voxyard.service.errors import ServiceError
 from voxyard.speech.pool.job import Job, Outcome
 
 
@@ -23,6 +25,14 @@ class ChunkFinished:
 
     document: ActiveDocument
     outcome: Outcome
+
+
+@dataclass(frozen=True, eq=False)
+class TextExtracted:
+    """The extraction of a document's text has ended: with its text and chunks, or an error."""
+
+    document: ActiveDocument
+    outcome: NewDocument | ServiceError
 
 
 @dataclass(frozen=True)
@@ -62,5 +72,11 @@ class DispatcherClosing:
 
 
 DispatcherEvent = (
-    ChunkFinished | DocumentAccepted | DocumentDeleted | DocumentTakenOver | ListenersChanged | DispatcherClosing
+    TextExtracted
+    | ChunkFinished
+    | DocumentAccepted
+    | DocumentDeleted
+    | DocumentTakenOver
+    | ListenersChanged
+    | DispatcherClosing
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from voxyard.service.documents.records import Document, NewDocument, StoredChunk
+from voxyard.service.documents.records import Document, NewDocument, StoredChunk, Upload
 from voxyard.service.documents.sql import Connection, Row, first
 from voxyard.service.errors import ConflictError, NotFoundError
 from voxyard.speech.requests import SAMPLE_RATE
@@ -69,6 +69,30 @@ def end_chunk(
         (number, index),
     )
     return True
+
+
+def end_extraction(connection: Connection, number: int, new: NewDocument) -> bool:
+    """Gives a document that is being extracted its totals, and deletes its upload; False where it is not any more."""
+    seconds = sum(chunk.estimated_seconds for chunk in new.chunks)
+    changed = connection.execute(
+        """
+        UPDATE documents SET phase = NULL, upload_bytes = 0, title = $1, voice = $2, language = $3, characters = $4,
+            chunks = $5, estimated_seconds = $6, waiting_seconds = $6, changes = changes + 1, resets = resets + 1
+        WHERE number = $7 AND phase = $8
+        """,
+        (new.title, new.voice, new.language, len(new.text), len(new.chunks), seconds, number, EXTRACTING),
+    ).rowcount
+    connection.execute("DELETE FROM uploads WHERE document = $1", (number,))
+    return bool(changed)
+
+
+def read_upload(connection: Connection, id: str) -> Upload:
+    """File of a document. Raises NotFoundError where it has none (any more)."""
+    number = number_of(connection, id)
+    row = connection.execute("SELECT * FROM uploads WHERE document = $1", (number,)).fetchone()
+    if row is None:
+        raise NotFoundError(f"document {id} has no upload: its text is extracted")
+    return Upload(row["name"], row["media_type"], bool(row["titled"]), bytes(row["content"]))
 
 
 def recount(connection: Connection, number: int) -> None:

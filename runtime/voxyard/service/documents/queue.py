@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from voxyard.service.audio.store import AudioStore
+from voxyard.service.audio.store import SECOND, AudioStore
 from voxyard.service.audiobook.redo_worker import RedoWorker
 from voxyard.service.auth.key_limits import LimitsOf, fair_part, no_limits
 from voxyard.service.config import ServiceSection
@@ -17,6 +17,7 @@ from voxyard.service.documents.records import Document, NewDocument
 from voxyard.service.documents.store import QueueLoad, Store
 from voxyard.service.documents.throughput import Throughput
 from voxyard.service.errors import BusyError, ServiceError, TooLargeError, UnavailableError
+from voxyard.service.uploads.read import ReadUpload
 from voxyard.speech.audio.joining import Pauses
 
 
@@ -41,6 +42,7 @@ class DocumentQueue:
         on_delete: Callable[[str], None] | None = None,
         *,
         limits: LimitsOf = no_limits,
+        read_upload: ReadUpload | None = None,
         poll_seconds: float = 5.0,
         cleanup_seconds: float = 600.0,
     ) -> None:
@@ -54,7 +56,7 @@ class DocumentQueue:
             section.claim_seconds,
         )  # fmt: skip
         self._dispatcher = DocumentDispatcher(
-            store, audio_store, pool, pauses, config, on_change, self._on_delete, limits
+            store, audio_store, pool, pauses, config, on_change, self._on_delete, limits, read_upload
         )
         self._redo = RedoWorker(store, audio_store, pool, pauses, on_change, poll_seconds)
         self._accept_lock = threading.Lock()  # checking the limits and storing are one step
@@ -124,7 +126,9 @@ class DocumentQueue:
             if earlier is not None:
                 return earlier, False
             load = self._check_queue(new)
-            self._audio_store.check_room(sum(chunk.estimated_seconds for chunk in new.chunks), load.estimated_seconds)
+            uploaded = self._store.upload_bytes() + (0 if new.upload is None else len(new.upload.content))
+            seconds = sum(chunk.estimated_seconds for chunk in new.chunks)
+            self._audio_store.check_room(seconds, load.estimated_seconds + uploaded / SECOND)
             document, fresh = self._store.accept(new)
             if fresh:
                 self._dispatcher.document_accepted(document.id, document.owner)

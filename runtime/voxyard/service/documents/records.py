@@ -35,6 +35,16 @@ class Chapter:
 
 
 @dataclass(frozen=True)
+class Upload:
+    """File whose text is to be extracted; `titled` where its document has a title of the client's."""
+
+    name: str
+    media_type: str
+    titled: bool
+    content: bytes
+
+
+@dataclass(frozen=True)
 class NewDocument:
     """Document to store; times are Unix seconds."""
 
@@ -50,6 +60,7 @@ class NewDocument:
     on_failure: OnFailure = "fail"
     webhook: str | None = None
     idempotency_key: str | None = None
+    upload: Upload | None = None  # in place of text and chunks, which follow
     fingerprint: str = ""  # of the whole request; must be equal for equal idempotency keys
     chapters: tuple[Chapter, ...] = ()
     cover: bytes | None = None  # JPEG or PNG

@@ -13,7 +13,7 @@ from voxyard.service.audiobook.redos import Redos
 from voxyard.service.documents import queries
 from voxyard.service.documents.database import SqliteDatabase
 from voxyard.service.documents.ownership import Claims, Ownership, SoleOwnership
-from voxyard.service.documents.records import Chapter, Document, NewDocument, State, StoredChunk
+from voxyard.service.documents.records import Chapter, Document, NewDocument, State, StoredChunk, Upload
 from voxyard.service.documents.sql import Connection, Database, Row, first
 from voxyard.service.errors import ConflictError, StoreError
 from voxyard.speech.audio.wav import WIDTH
@@ -212,6 +212,24 @@ class Store:
             )
             return tuple(queries.read_chunk(row) for row in found)
 
+    def upload(self, id: str) -> Upload:
+        """File of a document whose text is to be extracted. Raises NotFoundError where it has none (any more)."""
+        with self._database.read() as connection:
+            return queries.read_upload(connection, id)
+
+    def upload_bytes(self) -> int:
+        """Bytes of the uploads whose text is not extracted."""
+        with self._database.read() as connection:
+            found = connection.execute("SELECT CAST(coalesce(sum(upload_bytes), 0) AS BIGINT) AS bytes FROM documents")
+            return int(first(found)["bytes"])
+
+    def extracted(self, id: str, new: NewDocument) -> None:
+        """Stores the text and the chunks of a document in place of its upload."""
+        with self._progress(id) as (connection, number):
+            if queries.end_extraction(connection, number, new):
+                connection.execute("UPDATE texts SET text = $1 WHERE document = $2", (new.text, number))
+                _insert_chunks(connection, number, new)
+
     def unfinished(self) -> tuple[Document, ...]:
         """Documents that are neither completed nor failed, oldest first."""
         with self._database.read() as connection:
@@ -305,9 +323,9 @@ class Store:
         """Marks a document as completed; its webhook is due."""
         self._end(id, "completed", when, None, "document.completed")
 
-    def failed(self, id: str, when: float, reason: str) -> None:
-        """Marks a document as failed; its webhook is due."""
-        self._end(id, "failed", when, reason, "document.failed")
+    def failed(self, id: str, when: float, reason: str, code: str | None = None) -> None:
+        """Marks a document as failed, with the code of the error; its webhook is due."""
+        self._end(id, "failed", when, reason, "document.failed", code)
 
     def parked(self, id: str, reason: str | None) -> None:
         """Stores the reason why a document is parked; None where it resumes."""
@@ -329,7 +347,7 @@ class Store:
             number = queries.number_of(connection, id)
             changed = connection.execute(
                 """
-                UPDATE documents SET state = 'pending', finished = NULL, reason = NULL, parked = NULL
+                UPDATE documents SET state = 'pending', finished = NULL, reason = NULL, code = NULL, parked = NULL
                 WHERE number = $1 AND state = 'failed'
                 """,
                 (number,),
@@ -417,14 +435,16 @@ class Store:
         with self._database.write() as connection:
             connection.execute("DELETE FROM hooks WHERE number = $1", (id,))
 
-    def _end(self, id: str, state: State, when: float, reason: str | None, event: HookEvent) -> None:
+    def _end(
+        self, id: str, state: State, when: float, reason: str | None, event: HookEvent, code: str | None = None
+    ) -> None:
         with self._progress(id) as (connection, number):
             changed = connection.execute(
                 """
-                UPDATE documents SET state = $1, finished = $2, reason = $3, parked = NULL
-                WHERE number = $4 AND state IN ('pending', 'processing')
+                UPDATE documents SET state = $1, finished = $2, reason = $3, code = $4, parked = NULL
+                WHERE number = $5 AND state IN ('pending', 'processing')
                 """,
-                (state, when, reason, number),
+                (state, when, reason, code, number),
             ).rowcount
             if changed:
                 self.ownership.end(connection, number)
@@ -463,20 +483,31 @@ def _insert(connection: Connection, new: NewDocument) -> bool:
     inserted = connection.execute(
         """
         INSERT INTO documents (id, owner, title, created, voice, seed, language, on_failure, characters,
-            chunks, estimated_seconds, waiting_seconds, webhook, idempotency_key, fingerprint)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+            chunks, estimated_seconds, waiting_seconds, webhook, idempotency_key, fingerprint, phase, upload_bytes)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
         ON CONFLICT (owner, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
         """,
         (
             *(new.id, new.owner, new.title, new.created, new.voice, new.seed, new.language, new.on_failure),
             *(len(new.text), len(new.chunks), seconds, seconds),
             *(new.webhook, new.idempotency_key, new.fingerprint),
+            *((None, 0) if new.upload is None else (queries.EXTRACTING, len(new.upload.content))),
         ),
     ).rowcount
     if not inserted:
         return False
     number = queries.number_of(connection, new.id)
     connection.execute("INSERT INTO texts (document, text) VALUES ($1, $2)", (number, new.text))
+    if (upload := new.upload) is not None:
+        connection.execute(
+            "INSERT INTO uploads (document, name, media_type, titled, content) VALUES ($1, $2, $3, $4, $5)",
+            (number, upload.name, upload.media_type, upload.titled, upload.content),
+        )
+    _insert_chunks(connection, number, new)
+    return True
+
+
+def _insert_chunks(connection: Connection, number: int, new: NewDocument) -> None:
     connection.executemany(
         """
         INSERT INTO chunks (document, place, first, last, ending, estimated_seconds, pause)
@@ -492,7 +523,6 @@ def _insert(connection: Connection, new: NewDocument) -> bool:
         ((number, each.index, each.spoken) for each in new.chunks if each.spoken is not None),
     )
     chapters.insert(connection, number, new.chapters, new.cover)
-    return True
 
 
 def _due_webhook(row: Row) -> DueWebhook:

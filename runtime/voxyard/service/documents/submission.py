@@ -13,7 +13,7 @@ from voxyard.service.audiobook.chapters import Heading
 from voxyard.service.auth.key_limits import NO_LIMITS, KeyLimits
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.ids import new_id
-from voxyard.service.documents.records import NewChunk, NewDocument
+from voxyard.service.documents.records import Document, NewChunk, NewDocument, Upload
 from voxyard.service.errors import ServiceError, TooLargeError
 from voxyard.service.voice_names import VoiceNames
 from voxyard.speech.errors import SpeechError
@@ -47,6 +47,7 @@ class DocumentRequest:
     lexicon: Mapping[str, str] | None = None
     headings: tuple[Heading, ...] = ()  # of the text
     cover: bytes | None = None  # JPEG or PNG
+    upload: Upload | None = None  # in place of the text
 
 
 def script(
@@ -112,6 +113,8 @@ def new_document(
             parameter="Idempotency-Key",
         )
     voice = None if request.voice is None else voices.resolve(request.voice)
+    if request.upload is not None:
+        return _uploaded(request, request.upload, voice, owner, now, section)
     seed = 0 if request.seed is None else request.seed
     starts = tuple(heading.start for heading in request.headings)
     reading = changed(reading, request.read, request.lexicon)
@@ -142,11 +145,61 @@ def new_document(
     )
 
 
+def _uploaded(
+    request: DocumentRequest, upload: Upload, voice: str | None, owner: str, now: float, section: ServiceSection
+) -> NewDocument:
+    """Document whose text is extracted later."""
+    if request.language is not None:
+        _checked_language(request.language)
+    return NewDocument(
+        id=new_id(section.instance),
+        owner=owner,
+        title=_title(request),
+        text="",
+        chunks=(),
+        created=now,
+        voice=voice,
+        seed=0 if request.seed is None else request.seed,
+        language=request.language,
+        on_failure=request.on_failure,
+        webhook=request.webhook,
+        idempotency_key=request.idempotency_key,
+        fingerprint=fingerprint(request),
+        upload=upload,
+    )
+
+
+def extracted_document(document: Document, request: DocumentRequest, frontend: Frontend) -> NewDocument:
+    """An accepted document with the text that was extracted for it. Raises ServiceError."""
+    starts = tuple(heading.start for heading in request.headings)
+    prepared = script(request.text, frontend, request.voice, document.seed, request.language, chapters=starts)
+    voice = prepared.requests[0].voice
+    return NewDocument(
+        id=document.id,
+        owner=document.owner,
+        title=(title := _title(request)),
+        text=request.text,
+        chunks=tuple(
+            NewChunk(chunk.index, chunk.start, chunk.end, chunk.ending, chunk.estimated_seconds)
+            for chunk in prepared.chunks
+        ),
+        created=document.created,
+        voice=voice,
+        seed=document.seed,
+        language=request.language if request.language is not None else frontend.language(voice),
+        on_failure=document.on_failure,
+        chapters=chapters.of_headings(request.headings, [chunk.start for chunk in prepared.chunks], title),
+        cover=request.cover,
+    )
+
+
 def fingerprint(request: DocumentRequest) -> str:
     """SHA-256 of the request without its idempotency key; equal for equal requests. A text has the same headings."""
-    left_out = {"idempotency_key", "headings", "cover"}
+    left_out = {"idempotency_key", "headings", "cover", "upload"}
     left_out |= {name for name in ("read", "lexicon") if getattr(request, name) is None}  # as before there were these
     asked = {name: value for name, value in vars(request).items() if name not in left_out}
+    if (upload := request.upload) is not None:
+        asked["upload"] = [upload.name, upload.media_type, hashlib.sha256(upload.content).hexdigest()]
     return hashlib.sha256(json.dumps(asked, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 

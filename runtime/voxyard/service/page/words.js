@@ -61,6 +61,7 @@ export function stateWords(shown) {
   if (shown.state === "completed") return "Finished";
   if (shown.state === "failed") return "Failed";
   if (shown.parked) return "On hold";
+  if (shown.phase === "extracting" && unfinished(shown)) return "Its text is being read";
   return shown.state === "pending" ? "Waiting for its turn" : "Being spoken";
 }
 

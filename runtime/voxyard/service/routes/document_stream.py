@@ -122,6 +122,12 @@ async def audio(
         )
 
     at = 0
+    while document.extracting:
+        if state.notifier.closed:
+            raise UnavailableError("the service is shutting down: retry in 10 s", retry_after=10.0)
+        seen = await state.notifier.wait(document.id, seen, HEARTBEAT)
+        await _check_not_failed(state, document.id)
+        document = await run_sync(state.store.document, document.id)
     async with contextlib.AsyncExitStack() as stack:
         if document.state != "completed":
             await stack.enter_async_context(_counted_listener(state.queue, document.id))

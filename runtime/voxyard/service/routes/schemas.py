@@ -313,6 +313,10 @@ class DocumentOut(BaseModel):
     language: str | None
     on_failure: Literal["fail", "silence"]
     reason: str | None = Field(description="Reason of the failure.")
+    code: str | None = Field(None, description="Code of the error, such as `unreadable_document`, where it has one.")
+    phase: Literal["extracting"] | None = Field(
+        None, description="`extracting` until the text of an uploaded file is read; there are no chunks before."
+    )
     parked: str | None = Field(description="Reason why synthesis is paused, such as a full disk.")
     reduced: bool = Field(
         description="Synthesized in smaller batches for lack of memory or after a crash; samples may differ slightly."

@@ -62,6 +62,8 @@ def document(record: Document, now: float, at: ChunkTimes | None = None, text: s
         language=record.language,
         on_failure=record.on_failure,
         reason=record.reason,
+        code=record.code,
+        phase="extracting" if record.extracting else None,
         parked=record.parked,
         reduced=record.reduced,
         revision=record.revision,
@@ -116,7 +118,7 @@ def chunk(record: StoredChunk, at: ChunkTimes, text: str) -> ChunkOut:
 
 
 def _progress(record: Document, now: float) -> ProgressOut:
-    ratio = record.chunks_done / record.chunks if record.chunks else 1.0
+    ratio = record.chunks_done / record.chunks if record.chunks else float(not record.extracting)
     return ProgressOut(
         chunks=record.chunks,
         done=record.chunks_done,

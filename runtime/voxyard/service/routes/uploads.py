@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import io
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from anyio.to_thread import run_sync
 from fastapi.exceptions import RequestValidationError
@@ -12,45 +13,29 @@ from pydantic import ValidationError
 from starlette.datastructures import UploadFile
 from starlette.requests import Request
 
-from voxyard.extraction.errors import (
-    ExtractionError,
-    ReaderBusyError,
-    ReaderUnavailableError,
-    TextTooLongError,
-    UnsupportedFileError,
-)
-from voxyard.extraction.extract import ExtractedText, extract
+from voxyard.extraction.errors import ExtractionError
+from voxyard.extraction.extract import extract, kind_of, title_of_name
 from voxyard.extraction.plaintext import clean
 from voxyard.service.audiobook.chapters import Heading
 from voxyard.service.config import ServiceSection
+from voxyard.service.documents.records import Upload
 from voxyard.service.documents.submission import DocumentRequest
-from voxyard.service.errors import (
-    BusyError,
-    ServiceError,
-    TooLargeError,
-    UnavailableError,
-    UnreadableDocumentError,
-    UnsupportedDocumentError,
-)
+from voxyard.service.errors import ServiceError, TooLargeError, UnsupportedDocumentError
 from voxyard.service.routes.schemas import DocumentBody, UploadBody
+from voxyard.service.uploads.read import service_error
 
 MIB = 1 << 20
 _FIELDS = 16  # of a form
-_STATUS: dict[type[ExtractionError], type[ServiceError]] = {  # others: UnreadableDocumentError
-    ReaderBusyError: BusyError,
-    ReaderUnavailableError: UnavailableError,
-    TextTooLongError: TooLargeError,
-    UnsupportedFileError: UnsupportedDocumentError,
-}
+Read = TypeVar("Read")
 
 
 async def read_document_request(
     request: Request, section: ServiceSection, idempotency_key: str | None
 ) -> DocumentRequest:
-    """Document request of a body, with the text of its file extracted.
+    """Document request of a body, with its text, or with a file whose text is extracted later.
 
     Raises:
-        ServiceError: the body is too large or of another type, or the file has no readable text.
+        ServiceError: the body is too large or of another type, or the file is not supported.
         RequestValidationError: a field is invalid.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -101,18 +86,28 @@ async def _from_file(
 ) -> DocumentRequest:
     if (file.size or 0) > section.max_upload_mib * MIB:
         raise TooLargeError(f"file larger than {section.max_upload_mib} MiB: send a smaller one", parameter="file")
-    extracted = await run_sync(lambda: _extract(file, section.max_characters))
-    made = _document_request(options, extracted.text, options.title or extracted.title, idempotency_key)
-    headings = tuple(Heading(chapter.title, chapter.start, chapter.level) for chapter in extracted.chapters)
-    return replace(made, headings=headings, cover=extracted.cover)
+    content = await file.read()
+    kind = await run_sync(lambda: _checked(lambda: kind_of(content, file.filename, file.content_type)))
+    if kind != "txt":
+        upload = Upload(file.filename or "", file.content_type or "", bool(options.title), content)
+        title = options.title or title_of_name(file.filename)
+        return replace(_document_request(options, "", title, idempotency_key), upload=upload)
+    extracted = await run_sync(
+        lambda: _checked(
+            lambda: extract(
+                io.BytesIO(content), file.filename, file.content_type, max_characters=section.max_characters
+            )
+        )
+    )
+    return _document_request(options, extracted.text, options.title or extracted.title, idempotency_key)
 
 
-def _extract(file: UploadFile, max_characters: int) -> ExtractedText:
+def _checked(read: Callable[[], Read]) -> Read:
+    """What is read of a file; its ExtractionError becomes a ServiceError."""
     try:
-        return extract(file.file, file.filename, file.content_type, max_characters=max_characters)
+        return read()
     except ExtractionError as error:
-        kind = _STATUS.get(type(error), UnreadableDocumentError)
-        raise kind(str(error), parameter="file", retry_after=error.retry_after) from error
+        raise service_error(error) from error
 
 
 def _document_request(

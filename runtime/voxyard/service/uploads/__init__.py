@@ -1,0 +1,1 @@
+"""Uploaded files: stored with their document, and read as its first step."""

@@ -1,0 +1,79 @@
+"""Reading of an upload: its text in a child process, and the chunks of that."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from voxyard.extraction.errors import (
+    ExtractionError,
+    ReaderBusyError,
+    ReaderUnavailableError,
+    TextTooLongError,
+    UnsupportedFileError,
+)
+from voxyard.extraction.extract import ExtractedText, extract
+from voxyard.service.audiobook.chapters import Heading
+from voxyard.service.auth.key_limits import LimitsOf, no_limits
+from voxyard.service.config import ServiceSection
+from voxyard.service.documents.records import Document, NewDocument, Upload
+from voxyard.service.documents.submission import DocumentRequest, extracted_document
+from voxyard.service.errors import (
+    BusyError,
+    ServiceError,
+    TooLargeError,
+    UnavailableError,
+    UnreadableDocumentError,
+    UnsupportedDocumentError,
+)
+from voxyard.speech.frontend import Frontend
+
+_STATUS: dict[type[ExtractionError], type[ServiceError]] = {  # others: UnreadableDocumentError
+    ReaderBusyError: BusyError,
+    ReaderUnavailableError: UnavailableError,
+    TextTooLongError: TooLargeError,
+    UnsupportedFileError: UnsupportedDocumentError,
+}
+ReadUpload = Callable[[Document, Upload, threading.Event], NewDocument]
+"""Reads the upload of a document; raises ServiceError, also where the event is set."""
+
+
+def service_error(error: ExtractionError) -> ServiceError:
+    """Service error of an extraction error."""
+    kind = _STATUS.get(type(error), UnreadableDocumentError)
+    return kind(str(error), parameter="file", retry_after=error.retry_after)
+
+
+@dataclass(frozen=True)
+class UploadReader:
+    """Reads uploads, with the front end and within the limits of a service."""
+
+    frontend: Frontend
+    section: ServiceSection
+    limits: LimitsOf = no_limits
+
+    def __call__(self, document: Document, upload: Upload, cancelled: threading.Event) -> NewDocument:
+        """Text and chunks of a document. Raises ServiceError."""
+        most = self.limits(document.owner).characters_of(self.section.max_characters)
+        found = self._extracted(upload, most, cancelled)
+        request = DocumentRequest(
+            text=found.text,
+            title=document.title if upload.titled else found.title,
+            voice=document.voice,
+            seed=document.seed,
+            language=document.language,
+            on_failure=document.on_failure,
+            headings=tuple(Heading(chapter.title, chapter.start, chapter.level) for chapter in found.chapters),
+            cover=found.cover,
+        )
+        return extracted_document(document, request, self.frontend)
+
+    def _extracted(self, upload: Upload, most: int, cancelled: threading.Event) -> ExtractedText:
+        try:
+            return extract(
+                io.BytesIO(upload.content), upload.name, upload.media_type, max_characters=most, cancelled=cancelled
+            )
+        except ExtractionError as error:
+            raise service_error(error) from error

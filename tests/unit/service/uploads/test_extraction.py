@@ -1,0 +1,217 @@
+"""Extraction of an uploaded file as its document's first step: at once accepted, cancellable, by turns of the keys."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pdfs
+import psutil
+import pytest
+from documents import ThreadPool
+from service_app import Served, eventually, serving
+
+from voxyard.service.audio.files import AudioFolder
+from voxyard.service.audio.store import AudioStore
+from voxyard.service.config import ServiceSection
+from voxyard.service.documents.queue import DocumentQueue
+from voxyard.service.documents.records import Document, NewChunk, NewDocument, Upload
+from voxyard.service.documents.store import Store
+from voxyard.service.errors import NoRoomError, UnreadableDocumentError
+from voxyard.service.uploads.workers import ExtractionWorkers
+from voxyard.speech.audio.joining import Pauses
+
+LINE = "It was late and so the night went on until the first light came over the hills."
+PDF = pdfs.written([[LINE]])
+SLOW_PDF = pdfs.written([[LINE] * 50] * 1500)  # takes the child many seconds
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with serving(tmp_path_factory.mktemp("uploads"), engine={"samples": 240}) as served:
+        yield served
+
+
+def send(served: Served, content: bytes, name: str = "night.pdf", **options: Any) -> httpx.Response:
+    files = {"file": (name, content, "application/octet-stream")}
+    return httpx.post(f"{served.url}/v1/documents", files=files, data=options, timeout=60)
+
+
+def look(served: Served, document: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = httpx.get(f"{served.url}/v1/documents/{document['id']}?chunks=true", timeout=60).json()
+    return found
+
+
+def children() -> list[psutil.Process]:
+    return [each for each in psutil.Process().children() if "voxyard.extraction.child" in each.cmdline()]
+
+
+def test_a_file_is_accepted_before_its_text_is_read(served: Served) -> None:
+    answer = send(served, PDF, title="Night", seed="3")
+    assert (answer.status_code, answer.json()["state"], answer.json()["phase"]) == (202, "pending", "extracting")
+    assert answer.json()["progress"]["ratio"] == 0
+    sound = httpx.get(f"{served.url}/v1/documents/{answer.json()['id']}/audio?format=pcm", timeout=60)
+
+    found = look(served, answer.json())
+    eventually(lambda: look(served, answer.json())["state"] == "completed", "it is spoken")
+    assert sound.content
+    assert (found["phase"], found["title"]) == (None, "Night")
+    assert LINE.startswith(found["chunks"][0]["text"])
+
+
+def test_the_title_is_the_files_until_its_own_is_read(served: Served) -> None:
+    answer = send(served, PDF).json()
+    assert answer["title"] == "night"
+
+
+def test_a_file_that_cannot_be_read_fails_its_document_with_message_and_code(served: Served) -> None:
+    answer = send(served, PDF[:300])
+    assert answer.status_code == 202
+    eventually(lambda: look(served, answer.json())["state"] == "failed", "it has failed")
+
+    found = look(served, answer.json())
+    assert found["code"] == "unreadable_document"
+    assert found["reason"].startswith("night.pdf: ")
+    assert found["progress"]["chunks"] == 0
+    audio = httpx.get(f"{served.url}/v1/documents/{answer.json()['id']}/audio", timeout=60)
+    assert audio.status_code == 409
+    assert "night.pdf" in audio.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "status", "code"),
+    [
+        ("night.png", b"\x89PNG\r\n\x1a\n", 415, "unsupported_document"),
+        ("night.pdf", b"no PDF at all", 400, "unreadable_document"),
+        ("night.docx", PDF, 400, "unreadable_document"),
+    ],
+)
+def test_a_file_of_another_type_is_refused_at_once(
+    served: Served, name: str, content: bytes, status: int, code: str
+) -> None:
+    answer = send(served, content, name)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
+
+
+def test_deleting_a_document_ends_the_process_that_reads_it(served: Served) -> None:
+    document = send(served, SLOW_PDF).json()
+    eventually(children, "a process reads it")
+
+    assert httpx.delete(f"{served.url}/v1/documents/{document['id']}", timeout=60).status_code == 204
+
+    eventually(lambda: not children(), "the process has ended", 10)
+
+
+def test_the_same_key_and_file_give_the_same_document(served: Served) -> None:
+    def post(content: bytes) -> httpx.Response:
+        return httpx.post(
+            f"{served.url}/v1/documents", files={"file": ("a.pdf", content)}, headers={"Idempotency-Key": "a"},
+            timeout=60,
+        )  # fmt: skip
+
+    first, again, other = post(PDF), post(PDF), post(pdfs.written([["Another."]]))
+    assert (first.status_code, again.status_code, other.status_code) == (202, 200, 409)
+    assert first.json()["id"] == again.json()["id"]
+
+
+def test_files_of_one_key_leave_a_place_to_another() -> None:
+    workers, going, began = ExtractionWorkers(3), threading.Event(), list[str]()
+
+    def work(name: str) -> Callable[[threading.Event], None]:
+        def run(_: threading.Event) -> None:
+            began.append(name)
+            going.wait(60)
+
+        return run
+
+    for number in range(5):
+        workers.add(f"flood {number}", "flood", work(f"flood {number}"))
+    workers.add("other", "other", work("other"))
+    wait_for(lambda: len(began) == 3)
+
+    assert sorted(began) == ["flood 0", "flood 1", "other"]
+    going.set()
+    wait_for(lambda: len(began) == 6)
+
+
+def wait_for(good: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not good():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
+    if request.param == "sqlite":
+        return tmp_path / "store.sqlite"
+    url: str = request.getfixturevalue("postgres").url()
+    return url
+
+
+def uploaded(number: int = 1) -> NewDocument:
+    upload = Upload("night.pdf", "application/pdf", False, PDF)
+    return NewDocument(f"{number:032x}", "", "night", "", (), time.time(), upload=upload)
+
+
+class Reader:
+    """Reads an upload once it may."""
+
+    def __init__(self) -> None:
+        self.going, self.begun, self.cancelled = threading.Event(), threading.Event(), False
+
+    def __call__(self, document: Document, upload: Upload, cancelled: threading.Event) -> NewDocument:
+        self.begun.set()
+        while not self.going.wait(0.01):
+            if cancelled.is_set():
+                self.cancelled = True
+                raise UnreadableDocumentError("cancelled")
+        assert upload.content == PDF
+        chunk = NewChunk(0, 0, len(LINE), "paragraph", 1.0)
+        return NewDocument(document.id, document.owner, "Night", LINE, (chunk,), document.created, voice="en_1")
+
+
+def queue_of(store: Store, folder: Path, reader: Reader, pool: ThreadPool, quota: int = 10**9) -> DocumentQueue:
+    audio_store = AudioStore(AudioFolder(folder), quota=quota)
+    return DocumentQueue(
+        store, audio_store, pool, ServiceSection(), Pauses(), poll_seconds=0.05, read_upload=reader
+    )  # fmt: skip
+
+
+def test_a_service_that_stopped_goes_on_with_the_extraction_at_its_next_start(
+    place: Path | str, tmp_path: Path
+) -> None:
+    first, second = Reader(), Reader()
+    second.going.set()
+    for reader in (first, second):
+        store, pool = Store(place, service="a", claim_seconds=1.0), ThreadPool()
+        queue = queue_of(store, tmp_path / "audio", reader, pool)
+        queue.start()
+        if reader is first:
+            queue.accept(uploaded())
+            assert reader.begun.wait(60)
+        else:
+            wait_for(lambda: store.document(uploaded().id).state == "completed")  # noqa: B023
+            assert store.document(uploaded().id).title == "Night"
+            assert store.upload_bytes() == 0
+        queue.close()
+        pool.close()
+        store.close()
+    assert first.cancelled
+
+
+def test_uploads_count_in_the_quota(tmp_path: Path) -> None:
+    store, pool, reader = Store(tmp_path / "store.sqlite"), ThreadPool(), Reader()
+    queue = queue_of(store, tmp_path / "audio", reader, pool, quota=2 * len(PDF))
+    queue.start()
+    queue.accept(uploaded(1))
+    queue.accept(uploaded(2))
+    with pytest.raises(NoRoomError):
+        queue.accept(uploaded(3))
+    queue.close()
+    pool.close()
+    store.close()
