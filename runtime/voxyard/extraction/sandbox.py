@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from dataclasses import dataclass
 from typing import Literal
 
@@ -130,24 +129,28 @@ def _run(
     command: list[str], data: bytes, seconds: float, cancelled: threading.Event
 ) -> subprocess.CompletedProcess[bytes]:
     """As `subprocess.run`, until it is cancelled; the child is killed then, or after so many seconds."""
-    pipe = subprocess.PIPE
-    deadline, given = time.monotonic() + seconds, data or None
+    pipe, ended = subprocess.PIPE, threading.Event()
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as child:
+
+        def watch() -> None:
+            while not ended.wait(_TICK_SECONDS):
+                if cancelled.is_set():
+                    child.kill()
+                    return
+
+        watcher = threading.Thread(target=watch, name="voxyard-extraction-watch", daemon=True)
+        watcher.start()
         try:
-            while True:
-                try:
-                    output, errors = child.communicate(given, timeout=_TICK_SECONDS)
-                except subprocess.TimeoutExpired:
-                    given = None  # it goes on with what it was given
-                    if cancelled.is_set():
-                        raise ExtractionCancelledError("reading was cancelled") from None
-                    if time.monotonic() >= deadline:
-                        raise
-                else:
-                    return subprocess.CompletedProcess(command, child.returncode, output, errors)
+            output, errors = child.communicate(data, timeout=seconds)
         except BaseException:
             child.kill()
             raise
+        finally:
+            ended.set()
+            watcher.join()
+    if cancelled.is_set():
+        raise ExtractionCancelledError("reading was cancelled")
+    return subprocess.CompletedProcess(command, child.returncode, output, errors)
 
 
 def _too_slow(limits: ExtractionLimits) -> UnreadableFileError:
