@@ -78,7 +78,7 @@ def running_app(
             on_change,
             notifier.forget,
             limits=limits,
-            read_upload=UploadReader(frontend, section, limits),
+            read_upload=UploadReader(frontend, section, limits, reading),
         )
         peers = store.peers(queue, notifier.bump_waiting)
         state = AppState(

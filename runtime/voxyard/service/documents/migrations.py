@@ -157,5 +157,10 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         """,
         "PRAGMA user_version = 4",
     ),
+    (
+        "ALTER TABLE uploads ADD COLUMN read TEXT",
+        "ALTER TABLE uploads ADD COLUMN lexicon TEXT",
+        "PRAGMA user_version = 5",
+    ),
 )
 """Step n migrates version n to n + 1; a released step is never changed, only followed by another."""

@@ -142,5 +142,6 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         )
         """,
     ),
+    ("ALTER TABLE uploads ADD COLUMN read TEXT, ADD COLUMN lexicon TEXT",),
 )
 """Step n migrates version n to n + 1; a released step is never changed, only followed by another."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from voxyard.service.documents.records import Document, NewDocument, StoredChunk, Upload
 from voxyard.service.documents.sql import Connection, Row, first
 from voxyard.service.errors import ConflictError, NotFoundError
@@ -92,7 +94,14 @@ def read_upload(connection: Connection, id: str) -> Upload:
     row = connection.execute("SELECT * FROM uploads WHERE document = $1", (number,)).fetchone()
     if row is None:
         raise NotFoundError(f"document {id} has no upload: its text is extracted")
-    return Upload(row["name"], row["media_type"], bool(row["titled"]), bytes(row["content"]))
+    return Upload(
+        row["name"],
+        row["media_type"],
+        bool(row["titled"]),
+        bytes(row["content"]),
+        row["read"],
+        None if row["lexicon"] is None else json.loads(row["lexicon"]),
+    )
 
 
 def recount(connection: Connection, number: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -42,6 +43,8 @@ class Upload:
     media_type: str
     titled: bool
     content: bytes
+    read: str | None = None  # kinds that become words; None: the host's
+    lexicon: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True)

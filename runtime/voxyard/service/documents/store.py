@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -500,8 +501,14 @@ def _insert(connection: Connection, new: NewDocument) -> bool:
     connection.execute("INSERT INTO texts (document, text) VALUES ($1, $2)", (number, new.text))
     if (upload := new.upload) is not None:
         connection.execute(
-            "INSERT INTO uploads (document, name, media_type, titled, content) VALUES ($1, $2, $3, $4, $5)",
-            (number, upload.name, upload.media_type, upload.titled, upload.content),
+            """
+            INSERT INTO uploads (document, name, media_type, titled, content, read, lexicon)
+            VALUES ($1, $2, $3, $4, $5, $6, $7)
+            """,
+            (
+                *(number, upload.name, upload.media_type, upload.titled, upload.content, upload.read),
+                None if upload.lexicon is None else json.dumps(dict(upload.lexicon)),
+            ),
         )
     _insert_chunks(connection, number, new)
     return True

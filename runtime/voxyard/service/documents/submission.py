@@ -114,6 +114,7 @@ def new_document(
         )
     voice = None if request.voice is None else voices.resolve(request.voice)
     if request.upload is not None:
+        changed(reading, request.read, request.lexicon)  # refused at once where it is wrong
         return _uploaded(request, request.upload, voice, owner, now, section)
     seed = 0 if request.seed is None else request.seed
     starts = tuple(heading.start for heading in request.headings)
@@ -169,10 +170,15 @@ def _uploaded(
     )
 
 
-def extracted_document(document: Document, request: DocumentRequest, frontend: Frontend) -> NewDocument:
+def extracted_document(
+    document: Document, request: DocumentRequest, frontend: Frontend, reading: ReadingOptions
+) -> NewDocument:
     """An accepted document with the text that was extracted for it. Raises ServiceError."""
     starts = tuple(heading.start for heading in request.headings)
-    prepared = script(request.text, frontend, request.voice, document.seed, request.language, chapters=starts)
+    reading = changed(reading, request.read, request.lexicon)
+    prepared = script(
+        request.text, frontend, request.voice, document.seed, request.language, chapters=starts, reading=reading
+    )
     voice = prepared.requests[0].voice
     return NewDocument(
         id=document.id,

@@ -29,6 +29,7 @@ from voxyard.service.errors import (
     UnsupportedDocumentError,
 )
 from voxyard.speech.frontend import Frontend
+from voxyard.speech.reading.spoken import READING, ReadingOptions
 
 _STATUS: dict[type[ExtractionError], type[ServiceError]] = {  # others: UnreadableDocumentError
     ReaderBusyError: BusyError,
@@ -53,6 +54,7 @@ class UploadReader:
     frontend: Frontend
     section: ServiceSection
     limits: LimitsOf = no_limits
+    reading: ReadingOptions = READING
 
     def __call__(self, document: Document, upload: Upload, cancelled: threading.Event) -> NewDocument:
         """Text and chunks of a document. Raises ServiceError."""
@@ -65,10 +67,12 @@ class UploadReader:
             seed=document.seed,
             language=document.language,
             on_failure=document.on_failure,
+            read=upload.read,
+            lexicon=upload.lexicon,
             headings=tuple(Heading(chapter.title, chapter.start, chapter.level) for chapter in found.chapters),
             cover=found.cover,
         )
-        return extracted_document(document, request, self.frontend)
+        return extracted_document(document, request, self.frontend, self.reading)
 
     def _extracted(self, upload: Upload, most: int, cancelled: threading.Event) -> ExtractedText:
         try:
