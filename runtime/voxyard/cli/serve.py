@@ -82,7 +82,9 @@ def _serve(settings: ServeConfig, engine: EngineChoice, *, verbose: bool) -> int
                 warm="all",
                 parks=True,
             ) as pool,
-            running_app(section, pauses, frontend, pool, registry, every_gpu, reading) as app,
+            running_app(
+                section, pauses, frontend, pool, registry, every_gpu, reading, settings.speech.code_blocks
+            ) as app,
         ):
             return run(
                 app,

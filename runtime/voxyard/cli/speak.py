@@ -61,8 +61,8 @@ class SpeakConfig(Section):
 def speak(flags: dict[str, object], file: Path, out: Path, config: Path | None, as_json: bool) -> int:
     """Speak a document on all GPUs, into an audio file.
 
-    FILE is a text, PDF or Word file; - reads text from standard input. The audio is written in text order while later
-    chunks are still being spoken. Ctrl-C stops cleanly and reports what was written.
+    FILE is a text, Markdown, HTML, EPUB, PDF or Word file; - reads text from standard input. The audio is written in
+    text order while later chunks are still being spoken. Ctrl-C stops cleanly and reports what was written.
     """
     with answering("speak"):
         loaded = load(SpeakConfig, flags=flags, file=config)
@@ -83,9 +83,17 @@ def _speak(settings: SpeakConfig, engine: EngineChoice, file: Path, out: Path, *
     format_of(out)  # fails before anything expensive
     reading = settings.speech.reading()
     frontend = open_frontend(engine.frontend, engine.settings)
-    text = read_document(file)
+    document = read_document(file, settings.speech.code_blocks)
     section = settings.speak
-    script = prepare(text, frontend, voice=section.voice, seed=section.seed, language=section.language, reading=reading)
+    script = prepare(
+        document.text,
+        frontend,
+        voice=section.voice,
+        seed=section.seed,
+        language=section.language,
+        chapters=[chapter.start for chapter in document.chapters],
+        reading=reading,
+    )
     for note in frontend.notes:
         log.warning("%s", note)
     result = SynthesisResult(len(script.chunks))

@@ -86,7 +86,7 @@ def synthesize(
 
         from voxyard.trainer.api import synthesize as speak
 
-        words = read_document(file) if file is not None else text or ""
+        words = read_document(file).text if file is not None else text or ""
         spoken = speak(checkpoint, words, out, mel, speaker=speaker, language=language, vocoder=vocoder)
         if as_json:
             print(json.dumps(dataclasses.asdict(spoken), default=str))

@@ -170,7 +170,7 @@ def _without_running_heads(pages: Sequence[Sequence[TextLine]]) -> list[Sequence
     heads = {place for place, count in places.items() if count >= _PAGES_TO_BE_CERTAIN and place[0]}
     kept: list[Sequence[TextLine]] = []
     for page in pages:
-        dropped = {at for at in _edges(page) if _place(page[at]) in heads}
+        dropped = {at for at in _edges(page, least=1) if _place(page[at]) in heads}
         kept.append([line for at, line in enumerate(page) if at not in dropped])
     return kept if _length(kept) >= _LEAST_KEPT * _length(pages) else list(pages)
 
@@ -179,9 +179,9 @@ def _length(pages: Sequence[Sequence[TextLine]]) -> int:
     return sum(len(line.text) for page in pages for line in page)
 
 
-def _edges(page: Sequence[TextLine]) -> set[int]:
-    """Numbers of a page's highest and lowest two lines; a page of less than three lines has none to spare."""
-    if len(page) < _FEWEST_LINES:
+def _edges(page: Sequence[TextLine], least: int = _FEWEST_LINES) -> set[int]:
+    """Numbers of a page's highest and lowest two lines; none of a page with fewer lines than `least`."""
+    if len(page) < least:
         return set()
     order = sorted(range(len(page)), key=lambda at: page[at].down)
     return {*order[:2], *order[-2:]}

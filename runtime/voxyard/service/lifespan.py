@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from prometheus_client import CollectorRegistry
 from starlette.applications import Starlette
 
+from voxyard.extraction.document import CodeBlocks
 from voxyard.host import Gpu
 from voxyard.service.app import create_app, install
 from voxyard.service.audio.shelf import check_shelf, open_shelf
@@ -44,6 +45,7 @@ def running_app(
     registry: CollectorRegistry,
     gpus: Callable[[], Sequence[Gpu]],
     reading: ReadingOptions = READING,
+    code_blocks: CodeBlocks = "skip",
 ) -> Iterator[Starlette]:
     """The application over its data directory and a worker pool, until the block ends.
 
@@ -78,7 +80,7 @@ def running_app(
             on_change,
             notifier.forget,
             limits=limits,
-            read_upload=UploadReader(frontend, section, limits, reading),
+            read_upload=UploadReader(frontend, section, limits, reading, code_blocks),
         )
         peers = store.peers(queue, notifier.bump_waiting)
         state = AppState(

@@ -97,6 +97,10 @@ class SpeechSection(Section):
     )
     lexicon: Path | None = setting(None, "Pronunciation lexicon, a YAML file: a word and what is spoken for it.")
 
+    code_blocks: Literal["skip", "announce"] = setting(
+        "skip", "Blocks of code in Markdown, HTML and EPUB files: skip, or announce with their number of lines."
+    )
+
     def limits(self) -> PoolLimits:
         """Limits of the scheduler."""
         return PoolLimits(

@@ -132,6 +132,11 @@ def test_a_line_that_repeats_within_pages_or_on_two_of_them_stays() -> None:
     assert " ".join(paragraphs_of(*refrain)).count("Sing, oh sing.") == 2
 
 
+def test_the_head_of_other_pages_is_dropped_from_a_page_of_two_lines() -> None:
+    pages = [["The Long Night 1", "", *body(page)] for page in range(4)]
+    assert "Long Night" not in " ".join(paragraphs_of(*pages, ["The Long Night 5", "", "The last line."]))
+
+
 def test_copies_of_one_letter_are_not_running_heads() -> None:
     letter = ["Dear reader,", FULL, "ended.", "Yours, Ann"]
     assert " ".join(paragraphs_of(letter, letter, letter, letter)).count("Yours, Ann") == 4

@@ -217,6 +217,27 @@ def test_a_document_is_spoken_in_words_and_with_the_lexicon_of_a_file(
     assert {tuple(joints) for _, joints in spoken_texts} == {(2.0, "paragraph")}
 
 
+def test_no_chunk_crosses_the_chapters_of_a_file_and_its_code_is_announced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "book.md").write_text("# One\n\nIt began.\n\n    x = 1\n\n# Two\n\nIt ended.\n")
+    spoken_texts: list[list[tuple[str, str]]] = []
+
+    def keeps(script: Script, *_: object) -> NoReturn:
+        spoken_texts.append([(each.text, each.ending) for each in script.chunks])
+        raise EncodeError("enough")
+
+    monkeypatch.setattr("voxyard.cli.engines.FRONTEND", "frontends:frontend")
+    monkeypatch.setattr("voxyard.speech.synthesize.synthesize", keeps)
+    command = [str(tmp_path / "book.md"), "--device", "cpu", "--out", str(tmp_path / "a.wav")]
+    for options in ([], ["--code-blocks", "announce"]):
+        CliRunner().invoke(speak, [*command, *options])
+    whole, announced = (" ".join(text for text, _ in chunks) for chunks in spoken_texts)
+    assert "Code, 1 line." not in whole
+    assert "It began. Code, 1 line. Two" in announced
+    assert [ending for text, ending in spoken_texts[0] if "It began." in text] == ["chapter"]
+
+
 @pytest.mark.parametrize(
     ("option", "text", "said"),
     [

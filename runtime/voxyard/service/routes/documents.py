@@ -86,7 +86,7 @@ async def create_document(
         ),
     ] = None,
 ) -> Response:
-    """Submit a text as JSON, or a TXT, PDF or DOCX file as a form. Accepted documents are durable."""
+    """Submit a text as JSON, or a TXT, Markdown, HTML, EPUB, PDF or DOCX file as a form; accepted ones are durable."""
     section, admitted = state.section, not state.queue.draining
     submitted = await uploads.read_document_request(request, section, idempotency_key)
     if submitted.webhook is not None:

@@ -170,7 +170,9 @@ class DocumentBody(RequestBody):
 class UploadBody(BaseModel):
     """Form fields of an upload; `file` or `text` is required."""
 
-    file: bytes | None = Field(None, description="TXT, PDF or DOCX.", json_schema_extra={"format": "binary"})
+    file: bytes | None = Field(
+        None, description="TXT, Markdown, HTML, EPUB, PDF or DOCX.", json_schema_extra={"format": "binary"}
+    )
     text: str | None = Field(None, min_length=1)
     title: str | None = Field(None, max_length=LONGEST_TITLE)
     voice: Name | None = None

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from voxyard.extraction.document import CodeBlocks
 from voxyard.extraction.errors import (
     ExtractionError,
     ReaderBusyError,
@@ -55,6 +56,7 @@ class UploadReader:
     section: ServiceSection
     limits: LimitsOf = no_limits
     reading: ReadingOptions = READING
+    code: CodeBlocks = "skip"
 
     def __call__(self, document: Document, upload: Upload, cancelled: threading.Event) -> NewDocument:
         """Text and chunks of a document. Raises ServiceError."""
@@ -77,7 +79,12 @@ class UploadReader:
     def _extracted(self, upload: Upload, most: int, cancelled: threading.Event) -> ExtractedText:
         try:
             return extract(
-                io.BytesIO(upload.content), upload.name, upload.media_type, max_characters=most, cancelled=cancelled
+                io.BytesIO(upload.content),
+                upload.name,
+                upload.media_type,
+                max_characters=most,
+                code=self.code,
+                cancelled=cancelled,
             )
         except ExtractionError as error:
             raise service_error(error) from error
