@@ -22,12 +22,30 @@ from forked import run_forked
 from runs import environment
 
 from voxyard.corpus import espeak
+from voxyard.trainer import checkpoint
+from voxyard.trainer.steps.average import weights_for_use
+
+pytestmark = pytest.mark.timeout(600)  # two networks are compiled: minutes on a busy machine
 
 Train = Callable[..., subprocess.CompletedProcess[str]]
 
 TEXTS = ("The baker opens the heavy door.", "A brown fox follows a narrow path.", "Our neighbour counts the stars.")
 SENTENCE = "The fox opens the door."
 PATIENCE = 180.0  # seconds
+
+
+def two_speakers(corpus: Path, **pitches: int) -> Path:
+    """Writes a corpus of three sentences of each speaker, at its pitch of espeak-ng (0 to 99)."""
+    corpus.mkdir()
+    lines = []
+    for speaker, pitch in pitches.items():
+        for number, text in enumerate(TEXTS):
+            samples, rate = espeak.speak(text, pitch=pitch)
+            soundfile.write(corpus / f"{speaker}-{number}.wav", samples, rate)
+            lines.append(f"{speaker}-{number}.wav|{text}|{speaker}")
+    (corpus / "filelist.txt").write_text("\n".join(lines) + "\n")
+    (corpus / "LICENSE").write_text("CC0-1.0\n")
+    return corpus
 
 
 @pytest.fixture
@@ -44,16 +62,7 @@ def voxyard() -> Train:
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Checkpoints of two steps of both networks on two speakers."""
     folder = tmp_path_factory.mktemp("two-speakers")
-    corpus = folder / "corpus"
-    corpus.mkdir()
-    lines = []
-    for speaker, pitch in (("anna", 70), ("ben", 20)):
-        for number, text in enumerate(TEXTS):
-            samples, rate = espeak.speak(text, pitch=pitch)
-            soundfile.write(corpus / f"{speaker}-{number}.wav", samples, rate)
-            lines.append(f"{speaker}-{number}.wav|{text}|{speaker}")
-    (corpus / "filelist.txt").write_text("\n".join(lines) + "\n")
-    (corpus / "LICENSE").write_text("CC0-1.0\n")
+    corpus = two_speakers(folder / "corpus", anna=70, ben=20)
     arguments = [
         "train", "--device", "cpu", "--strategy", "single", "--train-data", corpus, "--val-data", corpus,
         "--networks", "acoustic,vocoder", "--text-units", "characters", "--batch-size", 2, "--max-steps", 2,
@@ -177,6 +186,32 @@ def test_speak_takes_the_voice_and_says_what_it_cannot(voice: Path, tmp_path: Pa
     done = voxyard("speak", text, *flags, "--int8", "--out", tmp_path / "no.wav")
     assert done.returncode == 2
     assert "--int8 has no effect with --engine voxyard" in done.stderr
+
+
+@pytest.mark.slow
+def test_two_other_speakers_are_fine_tuned_from_one_checkpoint_and_exported(
+    run: Path, tmp_path: Path, voxyard: Train
+) -> None:
+    """T21: both networks begin with the averaged weights of the base, and the voices are the new speakers."""
+    corpus = two_speakers(tmp_path / "corpus", carl=40, dora=90)
+    done = voxyard(
+        "train", "--device", "cpu", "--strategy", "single", "--train-data", corpus, "--val-data", corpus,
+        "--networks", "acoustic,vocoder", "--text-units", "characters", "--batch-size", 2, "--max-steps", 1,
+        "--no-tensorboard", "--sample-text", "", "--checkpoint-dir", tmp_path / "fine", "--init-from", run,
+        "--seed", 5,  # with the base's seed its weights would be near those of a new model
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "(averaged weights of step 2); did not match: 1" in done.stderr
+    assert "speakers: ['anna', 'ben'] in the checkpoint, ['carl', 'dora'] here" in done.stderr
+    base, fine = (checkpoint.newest_good(where) for where in (run, tmp_path / "fine"))
+    assert base is not None
+    assert fine is not None
+    begun = {name: value for name, value in weights_for_use(base.state).items() if name.startswith("model/")}
+    assert max(np.abs(fine.state[name] - value).max() for name, value in begun.items()) < 1e-3
+    assert any((fine.state[name] != value).any() for name, value in begun.items())
+    out = voxyard("export", "--checkpoint", tmp_path / "fine", "--out", tmp_path / "voice", "--vocoder", "neural")
+    assert out.returncode == 0, out.stderr
+    assert "voices carl, dora" in out.stdout
 
 
 def test_export_refuses_what_is_no_voice_and_leaves_nothing(run: Path, tmp_path: Path, voxyard: Train) -> None:
