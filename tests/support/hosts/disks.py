@@ -30,6 +30,28 @@ def on_disk(folder: Path) -> Iterator[Path]:
         yield Path(other)
 
 
+@contextmanager
+def slow_reads(folder: Path, bytes_per_second: int) -> Iterator[list[str]]:
+    """Words before a command that hold its reads of the folder's disk to a rate, by a control group.
+
+    Where none can be had (no root, no throttling in the kernel), the test is skipped with the reason.
+    """
+    number = folder.stat().st_dev
+    device = f"{os.major(number)}:{os.minor(number)}"
+    if Path(f"/sys/dev/block/{device}/partition").exists():  # rates belong to whole disks
+        device = Path(f"/sys/dev/block/{device}").resolve().parent.joinpath("dev").read_text().strip()
+    group = Path(f"/sys/fs/cgroup/blkio/voxyard-test-{os.getpid()}")
+    try:
+        group.mkdir()
+        (group / "blkio.throttle.read_bps_device").write_text(f"{device} {bytes_per_second}\n")
+    except OSError as error:
+        pytest.skip(f"reads of {folder} cannot be slowed down here: {error}")
+    try:
+        yield ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(group / "tasks")]
+    finally:
+        group.rmdir()
+
+
 def run_on_small_disk(size: str, disk: Path, program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     """Run a Python program with a tmpfs of this size on `disk`, in a mount namespace of its own.
 
