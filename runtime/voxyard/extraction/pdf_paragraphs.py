@@ -27,6 +27,9 @@ _NUMBERED = re.compile(
 _NUMBERS_AT_ENDS = re.compile(r"^[\W\d_]+|[\W\d_]+$|(?<=\s)[ivxlc]+$|^[ivxlc]+(?=\s)", re.IGNORECASE)
 _PAGES_TO_BE_CERTAIN = 3
 _FEWEST_LINES = 3
+_APART = 1.5  # times the usual distance of lines
+_MOSTLY = 0.8  # of the pages that have a line at a place
+_SAME_AS_TEXT = 1.05  # times the size of most of the text
 _LEAST_KEPT = 0.75  # of the text, without its running heads
 _SAME_PLACE = 4.0  # points
 _LARGER = 1.1  # times the size of most of the text
@@ -134,6 +137,10 @@ class _LineMetrics:
         self._usual = {size: _quantile(found, 0.25) for size, found in distances.items()}
         self._long = {size: _quantile(found, 0.9) for size, found in lengths.items()}
 
+    def usual(self, size: float) -> float:
+        """Usual distance of two lines of a paragraph in this font size, in points."""
+        return self._usual.get(round(size), 1.5 * size)
+
     def starts_paragraph(self, before: TextLine, after: TextLine, *, new_page: bool) -> bool:
         """True where `after` starts a new paragraph."""
         ended = _ENDS.search(before.text) is not None
@@ -142,7 +149,7 @@ class _LineMetrics:
             return ended or not after.text[0].islower() or not new_page
         if new_page or distance <= 0:  # another page, another column
             return ended or not (after.text[0].islower() or _NO_BLANK.match(after.text[0]) or before.text.endswith("-"))
-        if distance > _MORE_THAN_USUAL * self._usual.get(round(after.size), 1.5 * after.size):
+        if distance > _MORE_THAN_USUAL * self.usual(after.size):
             return True
         short = len(before.text) < _FULL_LINE * self._long[round(before.size)]
         indented = after.along > before.along + _INDENT * after.size
@@ -161,9 +168,11 @@ def _without_running_heads(pages: Sequence[Sequence[TextLine]]) -> list[Sequence
     """Pages without the lines that repeat at one place of the top or the bottom of pages, but for their numbers.
 
     A line is a running head where the same one, without numbers at its ends, is among the first or last two lines of
-    at least three pages, at the same distance from the page's edge and in the same size. Where that would be more than
-    a quarter of the text, as in copies of one letter, nothing is a running head.
+    at least three pages, at the same distance from the page's edge and in the same size; or where it stands apart at a
+    place where lines stand apart on most pages, whatever they say. Where that would be more than a quarter of the text,
+    as in copies of one letter, nothing is a running head.
     """
+    apart = _places_apart(pages)
     places: Counter[tuple[str, int, int]] = Counter()
     for page in pages:
         places.update({_place(page[at]) for at in _edges(page)})
@@ -171,8 +180,68 @@ def _without_running_heads(pages: Sequence[Sequence[TextLine]]) -> list[Sequence
     kept: list[Sequence[TextLine]] = []
     for page in pages:
         dropped = {at for at in _edges(page, least=1) if _place(page[at]) in heads}
+        dropped |= {
+            at for at, neighbour in _outermost(page) if any(place.has(page[at], page[neighbour]) for place in apart)
+        }
         kept.append([line for at, line in enumerate(page) if at not in dropped])
     return kept if _length(kept) >= _LEAST_KEPT * _length(pages) else list(pages)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Range of `down` at which lines stand apart; their least distance from the text and largest size, in points."""
+
+    top: float
+    bottom: float
+    apart: float
+    largest: float
+
+    def has(self, line: TextLine, neighbour: TextLine) -> bool:
+        """True for a line at this place that stands apart from its neighbour."""
+        return (
+            self.top <= line.down <= self.bottom
+            and line.size <= self.largest
+            and abs(line.down - neighbour.down) > self.apart
+        )
+
+
+def _places_apart(pages: Sequence[Sequence[TextLine]]) -> list[_Place]:
+    """Places of the highest or lowest line of most pages, at which that stands apart from the text.
+
+    There lines in the size of the text, or a smaller one, are further from their neighbours than lines of a paragraph.
+    Larger ones, such as the titles of slides, belong to the text.
+    """
+    metrics = _LineMetrics(pages)
+    sizes: Counter[float] = Counter()
+    for line in (line for page in pages for line in page):
+        sizes[round(line.size, 1)] += len(line.text)
+    largest = _SAME_AS_TEXT * sizes.most_common(1)[0][0] if sizes else 0.0
+    found = sorted(
+        (page[at].down, abs(page[at].down - page[neighbour].down), _APART * metrics.usual(page[neighbour].size))
+        for page in pages
+        for at, neighbour in _outermost(page)
+        if page[at].size <= largest
+    )
+    groups: list[list[tuple[float, float, float]]] = []
+    for each in found:
+        if groups and each[0] - groups[-1][-1][0] <= _SAME_PLACE:
+            groups[-1].append(each)
+        else:
+            groups.append([each])
+    return [
+        _Place(group[0][0], group[-1][0], sorted(least for _, _, least in group)[len(group) // 2], largest)
+        for group in groups
+        if len(group) >= max(_PAGES_TO_BE_CERTAIN + 1, len(pages) / 2)
+        and sum(distance > least for _, distance, least in group) >= _MOSTLY * len(group)
+    ]
+
+
+def _outermost(page: Sequence[TextLine]) -> list[tuple[int, int]]:
+    """Numbers of a page's highest and lowest line, each with that of its neighbour."""
+    if len(page) < _FEWEST_LINES:
+        return []
+    order = sorted(range(len(page)), key=lambda at: page[at].down)
+    return [(order[0], order[1]), (order[-1], order[-2])]
 
 
 def _length(pages: Sequence[Sequence[TextLine]]) -> int:

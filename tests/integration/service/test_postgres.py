@@ -183,7 +183,7 @@ def test_a_connection_lost_in_a_transaction_leaves_nothing_and_the_next_one_work
 ) -> None:
     def cut() -> None:
         with store._database.write() as connection:
-            connection.execute("UPDATE voxyard SET version = 7")
+            connection.execute("UPDATE voxyard SET version = 700")
             row = connection.execute("SELECT pg_backend_pid() AS pid").fetchone()
             assert row is not None
             postgres.execute(f"SELECT pg_terminate_backend({row['pid']})")
@@ -193,7 +193,7 @@ def test_a_connection_lost_in_a_transaction_leaves_nothing_and_the_next_one_work
         cut()
     assert (lost.value.status, lost.value.retry_after, lost.value.exit_code) == (503, 5.0, 1)
     with store._database.read() as connection:
-        assert connection.execute("SELECT * FROM voxyard WHERE version = 7").fetchall() == []
+        assert connection.execute("SELECT * FROM voxyard WHERE version = 700").fetchall() == []
 
 
 def test_a_server_that_is_away_is_unavailable_until_it_is_back(

@@ -137,6 +137,26 @@ def test_the_head_of_other_pages_is_dropped_from_a_page_of_two_lines() -> None:
     assert "Long Night" not in " ".join(paragraphs_of(*pages, ["The Long Night 5", "", "The last line."]))
 
 
+def apart(page: int, title: str, size: float = 11) -> bytes:
+    """A page with a line of its own, two lines above the text."""
+    return pdfs.page_content([title], size=size) + pdfs.page_content(body(page), top=770 - 2 * 14)
+
+
+def test_heads_that_change_from_page_to_page_are_told_by_their_place() -> None:
+    titles = ["7.3. Why", "Chapter 7", "7.4. How", "Chapter 8", "8.1. When", "8.2. Where"]
+    found = read(pdfs.document([apart(page, title) for page, title in enumerate(titles)]))
+    assert not any(title in found.text for title in titles)
+    assert found.text.count("\n\n") == 0
+
+
+def test_titles_of_slides_and_first_lines_of_pages_stay() -> None:
+    titles = [f"Slide {word}" for word in ("one", "two", "three", "four", "five", "six")]
+    slides = read(pdfs.document([apart(page, title, size=18) for page, title in enumerate(titles)]))
+    assert [chapter.title for chapter in slides.chapters] == titles
+    pages = [[f"{title} it began.", *body(page)] for page, title in enumerate(titles)]
+    assert all(title in " ".join(paragraphs_of(*pages)) for title in titles)
+
+
 def test_copies_of_one_letter_are_not_running_heads() -> None:
     letter = ["Dear reader,", FULL, "ended.", "Yours, Ann"]
     assert " ".join(paragraphs_of(letter, letter, letter, letter)).count("Yours, Ann") == 4
