@@ -115,7 +115,7 @@ class SpeechSection(Section):
         return Pauses(sentence=self.sentence_pause, paragraph=self.paragraph_pause, chapter=self.chapter_pause)
 
     def reading(self) -> ReadingOptions:
-        """How texts are read. Raises SpeechError where a kind is unknown or the lexicon is wrong."""
+        """Reading of texts. Raises SpeechError where a kind is unknown or the lexicon is wrong."""
         from voxyard.speech.reading.lexicon import read_lexicon
 
         return READING.changed(self.read, None if self.lexicon is None else read_lexicon(self.lexicon))

@@ -163,7 +163,7 @@ class Store:
             return str(first(found)["text"])
 
     def spoken(self, id: str) -> dict[int, str]:
-        """What is spoken for chunks, by their index, where it is not their text."""
+        """Spoken words of chunks, by their index, where they are not their text."""
         with self._database.read() as connection:
             number = queries.number_of(connection, id)
             found = connection.execute("SELECT place, text FROM spoken WHERE document = $1", (number,))

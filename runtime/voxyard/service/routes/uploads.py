@@ -105,7 +105,7 @@ async def _from_file(
 
 
 def _checked(read: Callable[[], Read]) -> Read:
-    """What is read of a file; its ExtractionError becomes a ServiceError."""
+    """Contents of a file; an ExtractionError becomes a ServiceError."""
     try:
         return read()
     except ExtractionError as error:

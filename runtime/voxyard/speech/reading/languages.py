@@ -1,4 +1,4 @@
-"""What the reading of a language needs beside num2words and Babel: separators, agreement, words of dates and times.
+"""Rules of each language beside num2words and Babel: separators, agreement, words of dates and times.
 
 Every language here was read through by a person; a language that is not here is left as it is written.
 """

@@ -35,7 +35,7 @@ class PauseTag:
 
 @dataclass(frozen=True)
 class MarkedText:
-    """What is left to speak, with its pauses in text order, and the spans whose words the author has chosen."""
+    """Text that is left to speak, with its pauses in text order, and the spans whose words the author has chosen."""
 
     edited: EditedText
     pauses: tuple[PauseTag, ...] = ()
@@ -112,7 +112,7 @@ def _ssml(text: str) -> tuple[list[Edit], dict[int, float], set[int]]:
 
 @dataclass(frozen=True)
 class _Event:
-    """What expat read: the beginning or end of an element, or characters; `text` is what of it is spoken."""
+    """Event of expat: the beginning or end of an element, or characters; `text` is what of it is spoken."""
 
     kind: str
     text: str
@@ -121,7 +121,7 @@ class _Event:
 
 
 def _events(text: str) -> list[tuple[int, _Event]]:
-    """What expat reads, each with its position in the text. Raises SpeechError where it is no XML."""
+    """Events of expat, each with its position in the text. Raises SpeechError where it is no XML."""
     start = len(text) - len(text.lstrip())
     content = text[start:].encode()
     found: list[tuple[int, _Event]] = []

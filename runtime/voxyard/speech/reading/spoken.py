@@ -1,4 +1,4 @@
-"""What of a document is spoken: without its tags, with its lexicon, in words; parted at its pauses."""
+"""Spoken text of a document: without its tags, with its lexicon, in words; parted at its pauses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_TIMES, _MOST_MORE = 20, 1000  # the spoken text may be so many times as lo
 
 @dataclass(frozen=True)
 class ReadingOptions:
-    """How a text is read: the kinds of figures and short forms that become words, and lexicons, the first first."""
+    """Reading of a text: the kinds of figures and short forms that become words, and lexicons, the first first."""
 
     kinds: tuple[Kind, ...] = KINDS
     lexicons: tuple[Lexicon, ...] = ()

@@ -50,7 +50,7 @@ class TextChunk:
 
     @property
     def joint(self) -> Boundary | float:
-        """What decides the silence after it: the pause tag's seconds, else the boundary."""
+        """Cause of the silence after it: the pause tag's seconds, else the boundary."""
         return self.ending if self.pause is None else self.pause
 
 
