@@ -63,13 +63,14 @@ def main() -> int:
     kinds = [kind for kind in KINDS if not asked.only or kind.name in asked.only]
     profiles = [kind for kind in PROFILED if not asked.only or kind.name in asked.only]
     weeks = [week for week in WEEKS if asked.days and (not asked.only or week.name in asked.only)]
+    # The profiles come first and one at a time: they measure, and want the machine to themselves.
+    each_profile = (profiled(kind, asked.seed + number) for number in range(asked.each) for kind in profiles)
+    seen = _told(each_profile, asked.each * len(profiles), "profile")
     with ProcessPoolExecutor(asked.jobs) as processes:
         faults = [(kind.name, asked.seed + number) for number in range(asked.each) for kind in kinds]
         healthy = processes.map(partial(_live, days=asked.days, seed=asked.seed), [week.name for week in weeks])
         outcomes = _told(processes.map(_observe, faults), len(faults), "fault")
         lived = _told(healthy, len(weeks), "week")
-    each_profile = (profiled(kind, asked.seed + number) for number in range(asked.each) for kind in profiles)
-    seen = _told(each_profile, asked.each * len(profiles), "profile")  # one at a time: they measure
     print(table(outcomes, lived), profiled_table(seen), sep="\n\n")
     result = _result(outcomes, lived, seen, asked, time.perf_counter() - began)
     OUTPUT.parent.mkdir(parents=True, exist_ok=True)
