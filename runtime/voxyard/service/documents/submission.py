@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from voxyard.service.audiobook import chapters
 from voxyard.service.audiobook.chapters import Heading
@@ -113,46 +113,7 @@ def new_document(
             parameter="Idempotency-Key",
         )
     voice = None if request.voice is None else voices.resolve(request.voice)
-    if request.upload is not None:
-        changed(reading, request.read, request.lexicon)  # refused at once where it is wrong
-        return _uploaded(request, request.upload, voice, owner, now, section)
-    seed = 0 if request.seed is None else request.seed
-    starts = tuple(heading.start for heading in request.headings)
-    reading = changed(reading, request.read, request.lexicon)
-    prepared = script(request.text, frontend, voice, seed, request.language, chapters=starts, reading=reading)
-    voice = prepared.requests[0].voice  # the engine's default voice is stored with the document
-    return NewDocument(
-        id=new_id(section.instance),
-        owner=owner,
-        title=(title := _title(request)),
-        text=request.text,
-        chunks=tuple(
-            NewChunk(
-                *(chunk.index, chunk.start, chunk.end, chunk.ending, chunk.estimated_seconds, chunk.pause),
-                spoken=None if asked.text == chunk.text else asked.text,
-            )
-            for chunk, asked in zip(prepared.chunks, prepared.requests, strict=True)
-        ),
-        created=now,
-        voice=voice,
-        seed=seed,
-        language=request.language if request.language is not None else frontend.language(voice),
-        on_failure=request.on_failure,
-        webhook=request.webhook,
-        idempotency_key=request.idempotency_key,
-        fingerprint=fingerprint(request),
-        chapters=chapters.of_headings(request.headings, [chunk.start for chunk in prepared.chunks], title),
-        cover=request.cover,
-    )
-
-
-def _uploaded(
-    request: DocumentRequest, upload: Upload, voice: str | None, owner: str, now: float, section: ServiceSection
-) -> NewDocument:
-    """Document whose text is extracted later."""
-    if request.language is not None:
-        _checked_language(request.language)
-    return NewDocument(
+    new = NewDocument(
         id=new_id(section.instance),
         owner=owner,
         title=_title(request),
@@ -166,35 +127,54 @@ def _uploaded(
         webhook=request.webhook,
         idempotency_key=request.idempotency_key,
         fingerprint=fingerprint(request),
-        upload=upload,
+        upload=request.upload,
     )
+    if request.upload is None:
+        return _with_text(new, request, frontend, reading)
+    changed(reading, request.read, request.lexicon)  # refused at once where it is wrong
+    if request.language is not None:
+        _checked_language(request.language)
+    return new
 
 
 def extracted_document(
     document: Document, request: DocumentRequest, frontend: Frontend, reading: ReadingOptions
 ) -> NewDocument:
     """An accepted document with the text that was extracted for it. Raises ServiceError."""
-    starts = tuple(heading.start for heading in request.headings)
-    reading = changed(reading, request.read, request.lexicon)
-    prepared = script(
-        request.text, frontend, request.voice, document.seed, request.language, chapters=starts, reading=reading
-    )
-    voice = prepared.requests[0].voice
-    return NewDocument(
+    new = NewDocument(
         id=document.id,
         owner=document.owner,
-        title=(title := _title(request)),
+        title=_title(request),
+        text="",
+        chunks=(),
+        created=document.created,
+        voice=request.voice,
+        seed=document.seed,
+        language=request.language,
+        on_failure=document.on_failure,
+    )
+    return _with_text(new, request, frontend, reading)
+
+
+def _with_text(new: NewDocument, request: DocumentRequest, frontend: Frontend, reading: ReadingOptions) -> NewDocument:
+    """The document with its text, the chunks and their words, and the chapters. Raises ServiceError."""
+    starts = tuple(heading.start for heading in request.headings)
+    reading = changed(reading, request.read, request.lexicon)
+    prepared = script(request.text, frontend, new.voice, new.seed, new.language, chapters=starts, reading=reading)
+    voice = prepared.requests[0].voice  # the engine's default voice is stored with the document
+    return replace(
+        new,
         text=request.text,
         chunks=tuple(
-            NewChunk(chunk.index, chunk.start, chunk.end, chunk.ending, chunk.estimated_seconds)
-            for chunk in prepared.chunks
+            NewChunk(
+                *(chunk.index, chunk.start, chunk.end, chunk.ending, chunk.estimated_seconds, chunk.pause),
+                spoken=None if asked.text == chunk.text else asked.text,
+            )
+            for chunk, asked in zip(prepared.chunks, prepared.requests, strict=True)
         ),
-        created=document.created,
         voice=voice,
-        seed=document.seed,
-        language=request.language if request.language is not None else frontend.language(voice),
-        on_failure=document.on_failure,
-        chapters=chapters.of_headings(request.headings, [chunk.start for chunk in prepared.chunks], title),
+        language=new.language if new.language is not None else frontend.language(voice),
+        chapters=chapters.of_headings(request.headings, [chunk.start for chunk in prepared.chunks], new.title),
         cover=request.cover,
     )
 
