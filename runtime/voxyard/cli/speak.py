@@ -77,7 +77,7 @@ def _speak(settings: SpeakConfig, engine: EngineChoice, file: Path, out: Path, *
     from voxyard.speech.audio.sound_file import format_of, open_sound
     from voxyard.speech.frontend import open_frontend
     from voxyard.speech.open_pool import open_pool
-    from voxyard.speech.script import prepare
+    from voxyard.speech.script import document_language, prepare
     from voxyard.speech.synthesize import SynthesisResult, synthesize
 
     format_of(out)  # fails before anything expensive
@@ -90,7 +90,7 @@ def _speak(settings: SpeakConfig, engine: EngineChoice, file: Path, out: Path, *
         frontend,
         voice=section.voice,
         seed=section.seed,
-        language=section.language,
+        language=document_language(section.language, section.voice, document.language, frontend),
         chapters=[chapter.start for chapter in document.chapters],
         reading=reading,
     )

@@ -28,7 +28,9 @@ class SpeakSection(Section):
         0, "Random seed; the same seed gives the same audio with any number of workers.", ge=0, lt=2**63
     )
     language: str | None = setting(
-        None, "Language of the text, such as en or pt-BR.", default_text="the voice's, else detected from the script"
+        None,
+        "Language of the text, such as en or pt-BR.",
+        default_text="the voice's, without a voice the file's, else by the script",
     )
     on_failure: OnFailure = setting(
         "fail", "Action on a chunk that cannot be spoken: the command fails, or silence is accepted."

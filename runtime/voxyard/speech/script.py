@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from voxyard.speech.errors import SpeechError
@@ -12,6 +13,8 @@ from voxyard.speech.requests import Boundary, Request
 from voxyard.speech.text.chunks import TextChunk, check_text, split
 
 _SENTENCE_ENDS = ".!?…。！？"
+_DECLARED = re.compile(r"([A-Za-z]{2,3})(?:[-_][A-Za-z0-9]+)*$")
+_NO_LANGUAGE = {"und", "mul", "mis", "zxx"}  # ISO 639-2: undetermined, multiple, uncoded, no linguistic content
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,23 @@ def prepare(
             for chunk, words in zip(chunks, spoken, strict=True)
         ),
     )
+
+
+def document_language(asked: str | None, voice: str | None, declared: str | None, frontend: Frontend) -> str | None:
+    """Language for the script of a file: the one asked for, else the one that the file declares of itself.
+
+    A named voice of a language speaks and reads that one. `declared` may be anything; `de-AT` and `deu` are `de`, and
+    what is no language (`und`) is None.
+    """
+    if asked is not None or (voice is not None and frontend.language(voice) is not None):
+        return asked
+    if declared is None or (code := _DECLARED.match(declared.strip())) is None:
+        return None
+    from babel.core import get_global
+
+    aliases: Mapping[str, str] = get_global("language_aliases")
+    found = aliases.get(code[1].lower(), code[1].lower())
+    return None if found in _NO_LANGUAGE else found
 
 
 def _paused(chunk: TextChunk, spoken: str, seconds: float) -> TextChunk:

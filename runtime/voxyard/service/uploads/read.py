@@ -31,6 +31,7 @@ from voxyard.service.errors import (
 )
 from voxyard.speech.frontend import Frontend
 from voxyard.speech.reading.spoken import READING, ReadingOptions
+from voxyard.speech.script import document_language
 
 _STATUS: dict[type[ExtractionError], type[ServiceError]] = {  # others: UnreadableDocumentError
     ReaderBusyError: BusyError,
@@ -67,7 +68,7 @@ class UploadReader:
             title=document.title if upload.titled else found.title,
             voice=document.voice,
             seed=document.seed,
-            language=document.language,
+            language=document_language(document.language, document.voice, found.language, self.frontend),
             on_failure=document.on_failure,
             read=upload.read,
             lexicon=upload.lexicon,

@@ -9,13 +9,13 @@ import shutil
 import struct
 import subprocess
 import wave
-import zipfile
 import zlib
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import epubs
 import httpx
 import numpy as np
 import pytest
@@ -155,9 +155,11 @@ def test_an_audiobook_has_its_chapters_and_its_title(book: dict[str, Any], tmp_p
 
 
 def test_an_epub_is_an_audiobook_with_its_cover_also_where_that_is_broken(served: Served, tmp_path: Path) -> None:
+    texts = {"One": "The harbour lay still.", "Two": "In the morning the ships came in."}
     for number, (cover, pictures) in enumerate([(png(), 1), (png()[:40], 0)]):
+        book = epubs.epub(texts, title="The harbour", cover=cover)
         answer = httpx.post(
-            f"{served.url}/v1/documents", files={"file": ("book.epub", epub(cover), "application/epub+zip")}, timeout=60
+            f"{served.url}/v1/documents", files={"file": ("book.epub", book, "application/epub+zip")}, timeout=60
         )
         assert answer.status_code == 202, answer.text
         url = f"{served.url}/v1/documents/{answer.json()['id']}"
@@ -184,34 +186,6 @@ def png() -> bytes:
     return b"\x89PNG\r\n\x1a\n" + b"".join(
         struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data)) for name, data in parts
     )
-
-
-def epub(cover: bytes) -> bytes:
-    """A book of two chapters with a PNG cover."""
-    out = io.BytesIO()
-    page = "<html xmlns='http://www.w3.org/1999/xhtml'><head><title/></head><body><h1>{}</h1><p>{}</p></body></html>"
-    names = ("a", "b")
-    items = "".join(f"<item id='{name}' href='{name}.xhtml' media-type='application/xhtml+xml'/>" for name in names)
-    spine = "".join(f"<itemref idref='{name}'/>" for name in names)
-    with zipfile.ZipFile(out, "w") as archive:
-        archive.writestr("mimetype", "application/epub+zip")
-        archive.writestr(
-            "META-INF/container.xml",
-            "<container version='1.0' xmlns='urn:oasis:names:tc:opendocument:xmlns:container'><rootfiles><rootfile "
-            "full-path='book.opf' media-type='application/oebps-package+xml'/></rootfiles></container>",
-        )
-        archive.writestr(
-            "book.opf",
-            "<package xmlns='http://www.idpf.org/2007/opf' version='3.0' unique-identifier='i'>"
-            "<metadata xmlns:dc='http://purl.org/dc/elements/1.1/'><dc:title>The harbour</dc:title>"
-            "<dc:identifier id='i'>x</dc:identifier><dc:language>en</dc:language></metadata><manifest>"
-            f"{items}<item id='v' href='v.png' media-type='image/png' properties='cover-image'/></manifest>"
-            f"<spine>{spine}</spine></package>",
-        )
-        archive.writestr("a.xhtml", page.format("One", "The harbour lay still."))
-        archive.writestr("b.xhtml", page.format("Two", "In the morning the ships came in."))
-        archive.writestr("v.png", cover)
-    return out.getvalue()
 
 
 def test_subtitles_show_every_word_in_its_time(book: dict[str, Any]) -> None:

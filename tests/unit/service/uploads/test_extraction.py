@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import epubs
 import httpx
 import pdfs
 import psutil
@@ -80,6 +82,46 @@ def test_a_file_that_cannot_be_read_fails_its_document_with_message_and_code(ser
     audio = httpx.get(f"{served.url}/v1/documents/{answer.json()['id']}/audio", timeout=60)
     assert audio.status_code == 409
     assert "night.pdf" in audio.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("declared", "options", "voice", "language"),
+    [
+        ("deu", {}, "v2/de_speaker_1", "de"),
+        ("de-AT", {}, "v2/de_speaker_1", "de"),
+        ("de", {"language": "en"}, "v2/en_speaker_6", "en"),
+        ("de", {"voice": "alloy"}, "v2/en_speaker_6", "en"),
+        ("de", {"voice": "announcer"}, "announcer", "de"),
+        ("und", {}, "v2/en_speaker_6", "en"),
+        ("no language at all", {}, "v2/en_speaker_6", "en"),
+    ],
+)
+def test_a_file_is_spoken_in_the_language_that_it_declares(
+    served: Served, declared: str, options: dict[str, str], voice: str, language: str
+) -> None:
+    page = f'<html lang="{declared}"><body><p>Um 5 km.</p></body></html>'.encode()
+    answer = send(served, page, "page.html", **options)
+    eventually(lambda: look(served, answer.json())["state"] == "completed", "it is spoken")
+    found = look(served, answer.json())
+    assert (found["voice"], found["language"]) == (voice, language)
+    words = {"de": "Um fünf Kilometer.", "en": "Um five kilometers."}[language]
+    assert served.state.store.spoken(found["id"]) == {0: words}
+
+
+def test_an_epub_is_spoken_in_its_language(served: Served) -> None:
+    answer = send(served, epubs.epub({"Eins": "Er ging 5 km."}, title="Ein Buch", language="de-DE"), "buch.epub")
+    eventually(lambda: look(served, answer.json())["state"] == "completed", "it is spoken")
+    found = look(served, answer.json())
+    assert (found["voice"], found["language"]) == ("v2/de_speaker_1", "de")
+
+
+def test_a_file_is_spoken_in_words_with_its_lexicon_and_pauses(served: Served) -> None:
+    text = b"nginx cost $5.\n\n[pause 1.5s]\n\nIt ran."
+    answer = send(served, text, "a.md", lexicon=json.dumps({"nginx": "engine x"}), read="currency")
+    eventually(lambda: look(served, answer.json())["state"] == "completed", "it is spoken")
+    first, second = look(served, answer.json())["chunks"]
+    assert served.state.store.spoken(answer.json()["id"]) == {0: "engine x cost five dollars."}
+    assert second["start_seconds"] - first["end_seconds"] == pytest.approx(1.5)
 
 
 @pytest.mark.parametrize(
