@@ -2,7 +2,9 @@
 
 Requests that name a document go to its host, also while that host is about to stop or restarts. New documents with an
 idempotency key go to one host by that key, whatever its state: a repeated request finds the document of the first.
-All other requests go to hosts that are ready, and wait for any where none is.
+All other requests go to hosts that are ready. Where none is they wait: at a server of the gateway itself, which refuses
+them until one is ready again. (HAProxy waits a second before it tries the same server again, and not at all before it
+tries another: left to services that are all away it has used up its tries in milliseconds.)
 
 Where all services share their documents (bark.store), any of them serves any request: then none is bound to a host.
 
@@ -30,6 +32,7 @@ STOP_SECONDS = 60
 """Seconds until the container of a gateway is killed; its open requests have less."""
 PORT, METRICS_PORT, HEALTH_PORT = 8443, 9412, 9413
 """Ports inside the container; the last is there with TLS of the metrics, for the container's own health check."""
+_WAITING = "abns@voxyard_:waiting"  # no host is named so
 _REST = f"[0-9a-f]{{{32 - PREFIX_DIGITS}}}"
 _UNAVAILABLE = (
     '{"error": {"message": "no speech service answers: retry in 10 s", "type": "server_error", '
@@ -68,7 +71,8 @@ defaults
     # One try a second while nothing listens. Nothing was sent then: every request may be tried again.
     retries {wait}
     retry-on conn-failure
-    # Faster than a service that is to stop begins to refuse.
+    # Faster than a service that is to stop begins to refuse; one that refuses a request gets no other before its next
+    # check.
     default-server inter 1s fall 1 rise 1
     http-error status 502 content-type application/json string '{unavailable}' hdr Retry-After 10
     http-error status 503 content-type application/json string '{unavailable}' hdr Retry-After 10
@@ -81,10 +85,22 @@ frontend https
     acl with_api_key req.hdr(Authorization) -m found
     acl with_idempotency_key req.hdr(Idempotency-Key) -m found
 {ways}
-    use_backend waiting if {{ nbsrv(ready) eq 0 }}
     use_backend list if METH_GET documents with_api_key
     use_backend page if !with_api_key
     default_backend ready
+
+# What waited goes on here; until a service is ready its handshake fails, and it is tried again a second later.
+frontend waiting
+    bind {waiting} ssl crt {certificate}
+    tcp-request connection reject if {{ nbsrv(services) eq 0 }}
+    acl documents path /v1/documents
+    acl with_api_key req.hdr(Authorization) -m found
+    use_backend list if METH_GET documents with_api_key
+    use_backend page if !with_api_key
+    default_backend ready
+
+backend services
+{tracking}
 
 frontend metrics
     bind :{metrics_port}{metrics_tls}
@@ -99,6 +115,7 @@ backend ready
     option httpchk GET /readyz
     http-check expect status 200
 {checked}
+{backup}
 
 # The list of a client's documents: that of one host, always the same while it is ready; ?host=NAME asks another.
 backend list
@@ -106,6 +123,7 @@ backend list
     hash-type consistent
     option redispatch 1{again}
 {tracking}
+{backup}
 
 # Browsers stay with a host.
 backend page
@@ -113,12 +131,7 @@ backend page
     cookie voxyard_host insert indirect nocache httponly secure attr SameSite=Strict
     option redispatch 1{again}
 {tracking_with_cookies}
-
-# No host is ready: the first that begins to listen.
-backend waiting
-    balance roundrobin
-    option redispatch 1{again}
-{plain}
+{backup}
 """
 _AGAIN = """
     option http-buffer-request
@@ -240,8 +253,9 @@ def configuration(host: Host, encrypted: Collection[str] = (), *, metrics_tls: b
         ways="" if shared else "\n".join(ways),
         work="All work." if shared else "New work.",
         again=_AGAIN if shared else "",
-        plain="\n".join(each.unchecked() for each in services),
-        checked=servers(" check"),
+        waiting=_WAITING,
+        backup=f"    server :waiting {_WAITING} ssl verify none backup",
+        checked=servers(" check observe layer4 error-limit 1 on-error mark-down"),
         tracking=servers(" track ready/{name}"),
         tracking_with_cookies=servers(" track ready/{name} cookie {host}"),
     )

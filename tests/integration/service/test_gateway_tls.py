@@ -1,9 +1,10 @@
-"""A real HAProxy before one service: what it sends to that by its certificate, and TLS of its own metrics."""
+"""A real HAProxy before small services: what it sends by their certificates, how requests wait, TLS of its metrics."""
 
 from __future__ import annotations
 
 import ssl
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -47,6 +48,42 @@ def test_a_service_gets_requests_only_with_its_own_certificate(tmp_path: Path, s
                 ]
     assert answers == [200 if served in SPOKEN else 503] * 3
     assert ({path for path in service.asked if path != "/readyz"} != set()) == (served in SPOKEN)
+
+
+@pytest.mark.parametrize("speaks_tls", [True, False], ids=["TLS", "plain, allowed"])
+def test_requests_wait_for_the_first_service_that_is_ready(tmp_path: Path, speaks_tls: bool) -> None:
+    """Of two; neither listens as the requests come, and the one that was ready before is gone again later."""
+    authority = new_authority(tmp_path / "authority", SERVER_NAME)
+    certificate = authority.write_of_host(tmp_path / "served.pem", "gpu-02", "127.0.0.1") if speaks_tls else None
+    ports = {"gpu-01": free_port(), "gpu-02": free_port()}
+    barks = [Host(name, "127.0.0.1", "voxyard", roles=("bark",), bark=Bark(port=port)) for name, port in ports.items()]
+    settings = Gateway(plain_http=not speaks_tls)
+    on = with_upstreams([Host("gw", "127.0.0.1", "voxyard", roles=("gateway",), gateway=settings), *barks])[0]
+    trust = ssl.create_default_context(cafile=str(authority.root))
+    here, https, metrics = tmp_path / "haproxy", free_port(), free_port()
+    with running_gateway(on, here, https, metrics, encrypted=list(ports), authority=authority) as running:
+
+        def answers() -> list[int]:
+            """Of a page, a client's list, other work, and of a body that is sent when somebody takes it."""
+            with httpx.Client(base_url=running.url, verify=trust, timeout=60) as client:
+                key = {"Authorization": "Bearer key"}
+                return [
+                    client.get("/").status_code,
+                    client.get("/v1/documents", headers=key).status_code,
+                    client.get("/v1/voices", headers=key).status_code,
+                    client.post("/v1/audio/speech", headers=key, content=b"x" * 100_000).status_code,
+                ]
+
+        seen_away = 'haproxy_backend_active_servers{proxy="ready"} 0\n'
+        with ThreadPoolExecutor(1) as clients:
+            while seen_away not in httpx.get(f"http://127.0.0.1:{metrics}/metrics").text:
+                time.sleep(0.1)
+            for _ in range(2):
+                waiting = clients.submit(answers)
+                time.sleep(3)
+                assert not waiting.done()
+                with running_server(certificate, ports["gpu-02"]):
+                    assert waiting.result() == [200] * 4
 
 
 def test_the_gateways_metrics_speak_tls_where_its_host_has_a_certificate(tmp_path: Path) -> None:

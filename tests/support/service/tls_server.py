@@ -22,13 +22,14 @@ class RunningServer:
 
 
 @contextmanager
-def running_server(certificate: Path | None) -> Iterator[RunningServer]:
-    """Answers until the block ends; the certificate has its key beside it, with the suffix .key."""
+def running_server(certificate: Path | None, port: int = 0) -> Iterator[RunningServer]:
+    """Answers until the block ends, on a free port unless given; beside the certificate lies its key, suffix .key."""
     asked: list[str] = []
 
     class Answers(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             asked.append(self.path)
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
             self.send_response(200)
             self.end_headers()
             self.wfile.write(PAGE)
@@ -43,7 +44,7 @@ def running_server(certificate: Path | None) -> Iterator[RunningServer]:
         def handle_error(self, *_: object) -> None:
             """Handshakes that fail are no news."""
 
-    server = Server(("127.0.0.1", 0), Answers)
+    server = Server(("127.0.0.1", port), Answers)
     if certificate is not None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, f"{certificate}.key")

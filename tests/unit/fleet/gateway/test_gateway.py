@@ -153,7 +153,7 @@ def test_ids_of_a_hosts_documents_lead_to_it() -> None:
 def test_services_that_share_their_documents_serve_all_of_them() -> None:
     text = configuration(shared()).decode()
     assert not [word for word in ("of_gpu", "by_key", "path_reg", "url_param") if word in text]
-    assert text.count("retry-on conn-failure empty-response") == 4
+    assert text.count("retry-on conn-failure empty-response") == 3
     for stores in ((STORE, None), (STORE, f"{STORE}2")):
         assert configuration(shared(*stores)) == configuration(gateway())
 
