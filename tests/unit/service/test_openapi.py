@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from typing import Any
 
 import httpx
 import pytest
+from fastapi.params import Depends
 from service_app import Served, serving
+
+from voxyard.service.routes import dependencies
 
 OPEN = {"/healthz", "/readyz", "/metrics", "/session"}
 
@@ -92,3 +96,14 @@ def test_the_page_of_the_service_is_served_at_its_root(served: Served) -> None:
     assert httpx.get(f"{served.url}/page/page.js").status_code == 200
     assert httpx.get(f"{served.url}/page/../config.py").status_code == 404
     assert httpx.get(f"{served.url}/page/%2e%2e/config.py").status_code == 404
+
+
+def test_dependencies_of_the_endpoints_take_no_thread() -> None:
+    found = [
+        metadata.dependency
+        for annotated in vars(dependencies).values()
+        for metadata in getattr(annotated, "__metadata__", ())
+        if isinstance(metadata, Depends)
+    ]
+    assert len(found) >= 6
+    assert [each for each in found if not inspect.iscoroutinefunction(each)] == []

@@ -16,7 +16,7 @@ from typing import BinaryIO, Protocol
 from voxyard.service.documents.ids import is_id
 from voxyard.service.errors import NoRoomError, StoreError
 
-BLOCK = 256 * 1024
+BLOCK = 128 * 1024
 """Bytes of a block of `stream`."""
 MARKER = ".voxyard"
 """Name of the marker."""

@@ -8,8 +8,8 @@ from typing import Annotated
 
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
-from fastapi import Query
-from starlette.responses import FileResponse, Response, StreamingResponse
+from fastapi import Query, Request
+from starlette.responses import Response
 
 from voxyard.service.audiobook import file as audiobook_file
 from voxyard.service.audiobook import subtitles
@@ -26,6 +26,7 @@ from voxyard.service.routes.parameters import DocumentId
 from voxyard.service.routes.router import Router
 from voxyard.service.routes.schemas import ChaptersOut, ChunkTimesOut, TimingsOut, WordOut
 from voxyard.service.routes.serializers import ChunkTimes
+from voxyard.service.routes.stored_audio import StoredAudio, stored_response
 from voxyard.service.state import AppState
 from voxyard.speech.audio import audiobook
 
@@ -130,7 +131,9 @@ def chapter_of(state: AppState, id: str, index: int) -> tuple[Document, TimedCha
     return document, found[index], chunks[: found[index].last + 1]
 
 
-async def audiobook_response(state: AppState, document: Document, headers: dict[str, str]) -> Response:
+async def audiobook_response(
+    request: Request, state: AppState, document: Document, headers: dict[str, str]
+) -> Response:
     """The document as an audiobook with chapter marks.
 
     Raises:
@@ -146,12 +149,7 @@ async def audiobook_response(state: AppState, document: Document, headers: dict[
     write = partial(audiobook_file.write, state.audio_store, document, chunks, state.pauses, chapters, cover)
     await run_sync(write, limiter=_encoding)
     name = audiobook_file.name(document)
-    headers = {**headers, "Cache-Control": "private, no-cache"}
-    if (path := state.audio_store.path(document.id, name)) is not None:
-        return FileResponse(path, media_type=audiobook.MEDIA_TYPE, headers=headers)
     size = await run_sync(state.audio_store.size, document.id, name) or 0
-    return StreamingResponse(
-        state.audio_store.stream(document.id, name, 0, size),
-        media_type=audiobook.MEDIA_TYPE,
-        headers={**headers, "Content-Length": str(size)},
-    )
+    stored = StoredAudio(document.id, name, size, document.revision, audiobook.MEDIA_TYPE)
+    reading = state.encodings.threads.reading
+    return await run_sync(stored_response, request, state.audio_store, stored, headers, reading, limiter=reading)

@@ -1,4 +1,7 @@
-"""Dependencies of the endpoints: application state, voice names, model names, limiter, webhook rules, client."""
+"""Dependencies of the endpoints: application state, voice names, model names, limiter, webhook rules, client.
+
+All are coroutines: FastAPI calls any other function in a thread, which costs more than these functions do.
+"""
 
 from __future__ import annotations
 
@@ -33,23 +36,23 @@ async def authenticated(
     return client
 
 
-def _app_state(request: Request) -> AppState:
+async def _app_state(request: Request) -> AppState:
     return cast("AppState", request.app.state.app_state)
 
 
-def _voice_names(request: Request) -> VoiceNames:
+async def _voice_names(request: Request) -> VoiceNames:
     return cast("VoiceNames", request.app.state.voices)
 
 
-def _model_names(request: Request) -> ModelNames:
+async def _model_names(request: Request) -> ModelNames:
     return cast("ModelNames", request.app.state.models)
 
 
-def _limiter(request: Request) -> ConcurrencyLimiter:
+async def _limiter(request: Request) -> ConcurrencyLimiter:
     return cast("ConcurrencyLimiter", request.app.state.limiter)
 
 
-def _webhook_rules(request: Request) -> WebhookRules | None:
+async def _webhook_rules(request: Request) -> WebhookRules | None:
     return cast("WebhookRules | None", request.app.state.webhook_rules)
 
 

@@ -222,7 +222,7 @@ async def retrieve_audio(
                 "an audiobook (m4b) is the whole document at speed 1: ask for it without chapter and speed, or for mp3",
                 parameter="format",
             )
-        return await chapter_routes.audiobook_response(state, document, headers)
+        return await chapter_routes.audiobook_response(request, state, document, headers)
     if chapter is not None:
         document, found, chunks = await run_sync(chapter_routes.chapter_of, state, document.id, chapter)
         headers["Content-Disposition"] = serializers.disposition(document, format, download=download, part=found.title)
@@ -306,7 +306,8 @@ async def _stored_audio(
 ) -> Response:
     """Audio of a completed document from its file; encoded first where it is asked for in this format first."""
     name = encoded.name(document.revision, format)
-    size = await run_sync(state.audio_store.size, document.id, name)
+    reading = state.encodings.threads.reading  # many readers at once wait for each other, and other requests do not
+    size = await run_sync(state.audio_store.size, document.id, name, limiter=reading)
     if size is None and format == "wav":
         raise NotFoundError(f"document {document.id} has no complete audio")
     if size is None:
@@ -315,6 +316,6 @@ async def _stored_audio(
             return AudioStreamingResponse(
                 growing, media_type=MEDIA_TYPES[format], headers=headers, stall=PAUSED_STALL_SECONDS
             )
-        size = await run_sync(state.audio_store.size, document.id, name) or 0
+        size = await run_sync(state.audio_store.size, document.id, name, limiter=reading) or 0
     stored = StoredAudio(document.id, name, size, document.revision, MEDIA_TYPES[format])
-    return await run_sync(stored_response, request, state.audio_store, stored, headers)
+    return await run_sync(stored_response, request, state.audio_store, stored, headers, reading, limiter=reading)

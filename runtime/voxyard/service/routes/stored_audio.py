@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from email.utils import formatdate
 
+from anyio import CapacityLimiter
 from fastapi import Request, status
-from starlette.responses import FileResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 
 from voxyard.service.audio.store import AudioStore
 from voxyard.service.http.errors import envelope
+from voxyard.service.streaming.file_reading import blocks_of
 
 _RANGE = re.compile(r"bytes=(\d{1,18})?-(\d{1,18})?")
 
@@ -32,31 +35,26 @@ class StoredAudio:
 
 
 def stored_response(
-    request: Request, audio_store: AudioStore, stored: StoredAudio, headers: Mapping[str, str]
+    request: Request, audio_store: AudioStore, stored: StoredAudio, headers: Mapping[str, str], reading: CapacityLimiter
 ) -> Response:
     """The file, or the requested range of it; to HEAD the headers alone. Blocks.
 
-    A Range header that is not a single range, or whose If-Range names another file, is ignored.
+    A Range header that is not a single range, or whose If-Range names another file, is ignored. The file is read in
+    the threads of `reading`, one block at a time, by turns with those of other responses.
     """
     headers = {**headers, "Cache-Control": "private, no-cache", "ETag": stored.etag}
     if stored.etag in _tags(request.headers.get("if-none-match")):
         return Response(status_code=status.HTTP_304_NOT_MODIFIED, headers=headers)
-    asked = request.headers.get("range")
-    found = None if asked is None else _RANGE.fullmatch(asked.strip())
-    if found is not None and (found[0] == "bytes=-" or (found[1] and found[2] and int(found[2]) < int(found[1]))):
-        found = None
     path = audio_store.path(stored.id, stored.name)
-    validator = request.headers.get("if-range")
-    if validator not in (None, stored.etag) and (path is None or validator.startswith(('"', "W/"))):
-        found = None
-    if found is None:
-        request.scope["headers"] = [pair for pair in request.scope["headers"] if pair[0] != b"range"]
-    elif (found[1] and int(found[1]) >= stored.size) or (not found[1] and not int(found[2])):
-        return _range_not_satisfiable(found[0], stored.size)
-    if path is not None:
-        return FileResponse(path, media_type=stored.media_type, headers=headers)
+    validators = [None, stored.etag]
+    if path is not None and path.exists():
+        headers["Last-Modified"] = formatdate(path.stat().st_mtime, usegmt=True)
+        validators.append(headers["Last-Modified"])
+    found = _range(request.headers.get("range")) if request.headers.get("if-range") in validators else None
     start, end = 0, stored.size
     if found is not None:
+        if (found[1] and int(found[1]) >= stored.size) or (not found[1] and not int(found[2])):
+            return _range_not_satisfiable(found[0], stored.size)
         start = int(found[1]) if found[1] else max(0, stored.size - int(found[2]))
         end = min(stored.size, int(found[2]) + 1) if found[1] and found[2] else stored.size
         headers["Content-Range"] = f"bytes {start}-{end - 1}/{stored.size}"
@@ -64,8 +62,16 @@ def stored_response(
     code = status.HTTP_200_OK if found is None else status.HTTP_206_PARTIAL_CONTENT
     if request.method == "HEAD":
         return Response(status_code=code, media_type=stored.media_type, headers=headers)
-    blocks = audio_store.stream(stored.id, stored.name, start, end)
+    blocks = blocks_of(audio_store.stream(stored.id, stored.name, start, end), reading)
     return StreamingResponse(blocks, status_code=code, media_type=stored.media_type, headers=headers)
+
+
+def _range(asked: str | None) -> re.Match[str] | None:
+    """A header that asks for one range of bytes; None for any other."""
+    found = None if asked is None else _RANGE.fullmatch(asked.strip())
+    if found is None or found[0] == "bytes=-" or (found[1] and found[2] and int(found[2]) < int(found[1])):
+        return None
+    return found
 
 
 def _tags(header: str | None) -> tuple[str, ...]:

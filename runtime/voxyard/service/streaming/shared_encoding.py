@@ -9,6 +9,7 @@ import logging
 import os
 import tempfile
 from collections.abc import AsyncGenerator, Callable, Generator, Hashable
+from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO
 
@@ -17,11 +18,11 @@ from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 
 from voxyard.service.errors import NoRoomError
+from voxyard.service.streaming.file_reading import READING_THREADS
 
 _log = logging.getLogger(__name__)
 
 BLOCK = 1 << 16  # bytes that a reader takes at a time
-READING_THREADS = 4
 ENCODING_THREADS = 2
 
 Pieces = Callable[[CapacityLimiter], AsyncGenerator[bytes, None]]
@@ -133,10 +134,14 @@ class SharedEncodings:
 
     def __init__(self) -> None:
         self._running: dict[Hashable, SharedEncoding] = {}
-        self._threads: EncodingThreads | None = None  # made on the event loop
 
     def __len__(self) -> int:
         return len(self._running)
+
+    @cached_property
+    def threads(self) -> EncodingThreads:
+        """The threads of its encodings and of the readers of finished ones; made on the event loop."""
+        return EncodingThreads()
 
     @contextlib.asynccontextmanager
     async def joined(
@@ -152,8 +157,7 @@ class SharedEncodings:
         """
         encoding = self._running.get(key)
         if encoding is None or encoding.failed:
-            self._threads = self._threads or EncodingThreads()
-            encoding = self._running[key] = SharedEncoding(pieces, folder, keep, self._threads)
+            encoding = self._running[key] = SharedEncoding(pieces, folder, keep, self.threads)
         encoding.readers += 1
         try:
             yield encoding

@@ -157,6 +157,42 @@ def test_readers_of_a_growing_document_share_one_encoder_and_wait_without_thread
         assert not len(served.state.encodings)
 
 
+def test_readers_that_wait_for_a_slow_disk_hold_up_no_other_request(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = completed(served)
+    whole = got(address).content
+    disk, stream, before = threading.Event(), AudioStore.stream, threading.active_count()
+
+    def slow(*arguments: Any) -> Iterator[bytes]:
+        disk.wait(60)
+        yield from stream(*arguments)
+
+    monkeypatch.setattr(AudioStore, "stream", slow)
+    with ThreadPoolExecutor(60) as readers:
+        reading = [readers.submit(lambda: got(address).content) for _ in range(60)]
+        try:
+            eventually(lambda: threading.active_count() - before > 60, "all of them are there")
+            for _ in range(50):
+                assert httpx.get(address, timeout=30).status_code == 200
+            assert not any(each.done() for each in reading)
+            assert threading.active_count() - before - 60 < 20
+        finally:
+            disk.set()
+        assert {each.result() for each in reading} == {whole}
+
+
+def test_an_audiobook_is_a_stored_file_too(served: Served) -> None:
+    address = completed(served)
+    first = got(address, "m4b")
+    part = got(address, "m4b", {"Range": "bytes=-10", "If-Range": first.headers["etag"]})
+    head = httpx.head(f"{address}/audio", params={"format": "m4b"}, timeout=60)
+
+    assert (part.status_code, part.content) == (206, first.content[-10:])
+    assert (head.status_code, int(head.headers["content-length"])) == (200, len(first.content))
+    assert got(address, "m4b", {"If-None-Match": first.headers["etag"]}).status_code == 304
+
+
 def test_copies_are_counted_and_deleted_with_the_document(served: Served) -> None:
     address = completed(served)
     before = served.state.audio_store.used_bytes()
