@@ -1,8 +1,9 @@
-"""Commands `voxyard keys`: create, list, limit and revoke API keys of the speech service."""
+"""Commands `voxyard keys`: create, list, limit and revoke API keys of the speech service, and give them lexicons."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -47,9 +48,9 @@ def new(name: str, path: Path) -> None:
 @_FILE
 @JSON
 def list_(path: Path, as_json: bool) -> None:
-    """List the key names with their limits.
+    """List the key names with their limits and lexicons.
 
-    With --json: {"keys": [{"name", "sha256", "limits"}, …]}.
+    With --json: {"keys": [{"name", "sha256", "limits", "lexicon"}, …]}.
     """
     with answering("keys list", extra=_EXTRA):
         import json
@@ -58,12 +59,14 @@ def list_(path: Path, as_json: bool) -> None:
 
         found = sorted(read_keys(path).items())
         if as_json:
-            listed = [{"name": name, "sha256": known.sha256, "limits": known.limits.changed()} for name, known in found]
+            listed = [
+                {"name": name, "sha256": known.sha256, "limits": known.limits.changed(), "lexicon": known.lexicon}
+                for name, known in found
+            ]
             print(json.dumps({"keys": listed}, indent=2))
             return
         for name, known in found:
-            limits = known.limits.describe()
-            print(f"{name}  {limits}" if limits else name)
+            print("  ".join(filter(None, (name, known.limits.describe(), _lexicon_words(known.lexicon)))))
 
 
 @keys.command("limit", context_settings=CONTEXT)
@@ -92,6 +95,23 @@ def limit(name: str, path: Path, **limits: float | None) -> None:
         print(f"limits of {name}: {changed.describe() or 'none'}", file=sys.stderr)
 
 
+@keys.command("lexicon", context_settings=CONTEXT)
+@click.argument("name")
+@click.argument("lexicon", type=PATH, required=False, metavar="[LEXICON]")
+@_FILE
+def lexicon_(name: str, lexicon: Path | None, path: Path) -> None:
+    """Set the pronunciation lexicon of NAME's key, a YAML file.
+
+    Without LEXICON the key has none. Its words go before those of the host's --lexicon, and after a request's own. A
+    running service reads the file again when it changes.
+    """
+    with answering("keys lexicon", extra=_EXTRA):
+        from voxyard.service.auth.api_keys import give_lexicon
+
+        give_lexicon(path, name, None if lexicon is None else str(lexicon.absolute()))
+        print(f"lexicon of {name}: {lexicon or 'none'}", file=sys.stderr)
+
+
 @keys.command("revoke", context_settings=CONTEXT)
 @click.argument("name")
 @_FILE
@@ -105,3 +125,10 @@ def revoke(name: str, path: Path) -> None:
 
         revoke_key(path, name)
         print(f"the key of {name} is revoked", file=sys.stderr)
+
+
+def _lexicon_words(lexicon: str | Mapping[str, str] | None) -> str:
+    """A key's lexicon in a few words; "" for none."""
+    if isinstance(lexicon, Mapping):
+        return f"lexicon of {len(lexicon)} words"
+    return "" if lexicon is None else f"lexicon {lexicon}"

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from voxyard.service.documents.queue import DocumentQueue
     from voxyard.service.documents.store import Store
     from voxyard.speech.pool.pool import Pool
+    from voxyard.speech.reading.lexicon import Lexicon
 
 
 def _no_gpus() -> Sequence[Gpu]:
@@ -57,3 +58,7 @@ class AppState:
     def limits(self, client: str) -> KeyLimits:
         """Limits of a client's key."""
         return NO_LIMITS if self.keys is None else self.keys.limits(client)
+
+    def lexicon(self, client: str) -> Lexicon | None:
+        """Lexicon of a client's key. May read a file: not for the event loop."""
+        return None if self.keys is None else self.keys.lexicon(client)

@@ -33,6 +33,7 @@ from voxyard.speech.pool.observer import PoolObserver
 from voxyard.speech.pool.pool import Pool
 from voxyard.speech.pool.scheduler import PoolStats
 from voxyard.speech.pool.worker_process import Device
+from voxyard.speech.reading.spoken import READING, ReadingOptions
 
 
 class Watch(PoolObserver):
@@ -56,6 +57,7 @@ def running(
     watch: Watch | None = None,
     engine: dict[str, Any] | None = None,
     admit: Callable[[Device], Refusal | None] = lambda _: None,
+    reading: ReadingOptions = READING,
     **settings: Any,
 ) -> Iterator[AppState]:
     """Services over data in `folder`; `engine` are the settings of the tones, `settings` the service's."""
@@ -84,11 +86,12 @@ def running(
         notifier.bump,
         notifier.forget,
         limits=limits,
-        read_upload=UploadReader(frontend, section, limits),
+        read_upload=UploadReader(frontend, section, limits, reading),
     )
     queue.start()
     try:
-        yield AppState(section, frontend, pool, store, audio_store, queue, notifier, keys, CollectorRegistry())
+        registry = CollectorRegistry()
+        yield AppState(section, frontend, pool, store, audio_store, queue, notifier, keys, registry, reading=reading)
     finally:
         queue.close()
         pool.close(0.3)

@@ -18,6 +18,7 @@ from voxyard.service.auth.api_keys import (
     Keys,
     StoredKey,
     add_key,
+    give_lexicon,
     hashed,
     limit_key,
     new_key,
@@ -271,3 +272,74 @@ def test_limits_that_an_operator_writes_take_effect_while_the_service_runs(path:
 
     assert keys.client(key) == Client("reader")
     assert keys.limits("reader").speech_requests == 4
+
+
+HASH = "a" * 64
+
+
+@pytest.mark.parametrize(
+    ("lexicon", "line", "reason"),
+    [
+        ("  lexicon:\n    nginx: 7\n", 4, "found 7, expected words: put it into quotes"),
+        ("  lexicon:\n    nginx: ''\n", 4, "has 0 characters"),
+        ("  lexicon: [a]\n", 4, "expected the path of a file"),
+        ("  lexicon: nowhere.yaml\n", 4, "nowhere.yaml: no such file"),
+        ("  lexicon: words.yaml\n", 4, "words.yaml:2: nginx: found nothing"),
+        ("  lexicons: words.yaml\n", 4, "unknown field 'lexicons'"),
+    ],
+)
+def test_a_wrong_lexicon_is_refused_at_the_start_with_file_line_and_key(
+    path: Path, lexicon: str, line: int, reason: str
+) -> None:
+    (path.parent / "words.yaml").write_text("SQL: sequel\nnginx:\n")
+    path.write_text(f"other: {HASH}\nreader:\n  sha256: {HASH}\n{lexicon}")
+    with pytest.raises(ServiceError) as caught:
+        Keys(path)
+    assert str(caught.value).startswith(f"{path}:{line}: reader: ")
+    assert reason in str(caught.value)
+
+
+def spoken_of(keys: Keys, name: str, word: str) -> list[str]:
+    lexicon = keys.lexicon(name)
+    return [] if lexicon is None else [each.text for each in lexicon.edits(word, "en")]
+
+
+def test_a_lexicon_is_read_again_when_the_key_file_or_its_own_file_changes(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    words = path.parent / "words.yaml"
+    words.write_text("nginx: engine x\n")
+    write_keys(path, {"a": StoredKey(HASH, lexicon="words.yaml"), "b": StoredKey(HASH, lexicon={"nginx": "en gee"})})
+    keys = Keys(path)
+    assert [spoken_of(keys, name, "nginx") for name in ("a", "b", "nobody")] == [["engine x"], ["en gee"], []]
+
+    words.write_text("nginx: engine ex\nSQL: sequel\n")
+    assert spoken_of(keys, "a", "nginx") == ["engine ex"]
+    words.write_text("nginx:\n")
+    for _ in range(3):
+        assert spoken_of(keys, "a", "nginx") == ["engine ex"]
+    assert len([each for each in caplog.records if "keeping the previous lexicon of key a" in each.message]) == 1
+
+    write_keys(path, {"a": StoredKey(HASH, lexicon={"SQL": "squirrel"}), "b": StoredKey(HASH)})
+    assert [spoken_of(keys, "a", word) for word in ("nginx", "SQL")] == [[], ["squirrel"]]
+    assert spoken_of(keys, "b", "nginx") == []
+
+
+def test_a_wrong_lexicon_keeps_no_revoked_key_alive(path: Path) -> None:
+    key, other = add_key(path, "reader"), add_key(path, "other")
+    keys = Keys(path)
+    stored = read_keys(path)
+    write_keys(path, {"other": StoredKey(stored["other"].sha256, lexicon="nowhere.yaml")})
+    assert (keys.client(key), keys.client(other)) == (None, Client("other"))
+    assert keys.lexicon("other") is None
+
+
+def test_a_lexicon_is_kept_when_the_limits_change_and_the_limits_when_the_lexicon_does(path: Path) -> None:
+    add_key(path, "reader")
+    give_lexicon(path, "reader", {"nginx": "engine x"})
+    limit_key(path, "reader", KeyLimits(documents=3))
+    assert read_keys(path)["reader"].lexicon == {"nginx": "engine x"}
+    give_lexicon(path, "reader", None)
+    assert (read_keys(path)["reader"].lexicon, read_keys(path)["reader"].limits.documents) == (None, 3)
+    with pytest.raises(ServiceError, match="no such file"):
+        give_lexicon(path, "reader", "nowhere.yaml")

@@ -97,3 +97,17 @@ def test_limit_sets_the_limits_that_list_shows(path: Path) -> None:
     assert call("limit", "reader", "--file", path).exit_code == 0
     assert call("list", "--file", path).stdout == "reader\n"
     assert call("limit", "nobody", "--file", path).exit_code != 0
+
+
+def test_lexicon_gives_a_key_the_words_that_list_shows(path: Path) -> None:
+    words = path.parent / "words.yaml"
+    words.write_text("nginx: engine x\n")
+    call("new", "reader", "--file", str(path))
+    assert call("lexicon", "reader", str(words), "--file", str(path)).exit_code == 0
+    assert Keys(path).lexicon("reader") is not None
+    assert call("list", "--file", str(path)).stdout == f"reader  lexicon {words}\n"
+    assert call("lexicon", "reader", "--file", str(path)).exit_code == 0
+    assert call("list", "--file", str(path)).stdout == "reader\n"
+    words.write_text("- nginx\n")
+    refused = call("lexicon", "reader", str(words), "--file", str(path))
+    assert (refused.exit_code, "words.yaml:1" in refused.output) == (2, True)

@@ -12,16 +12,19 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+import yaml
 from engines import sound
 from frontends import TonesFrontend
 from service_app import Served, eventually, running, serving
 
+from voxyard.service.auth.api_keys import add_key, give_lexicon
 from voxyard.service.config import ServiceSection
+from voxyard.service.documents.queries import _lexicons, lexicons_text
 from voxyard.service.documents.submission import DocumentRequest, fingerprint, new_document
 from voxyard.service.voice_names import open_voices
 from voxyard.speech.audio.encoder import pcm16
 from voxyard.speech.audio.joining import Pauses, join
-from voxyard.speech.reading.lexicon import of_mapping
+from voxyard.speech.reading.lexicon import Lexicon, LexiconEntry, of_mapping
 from voxyard.speech.reading.reader import READING_VERSION
 from voxyard.speech.reading.spoken import READING, ReadingOptions
 from voxyard.speech.requests import SAMPLE_RATE, Request, Result
@@ -151,6 +154,66 @@ def test_the_hosts_lexicon_comes_after_the_requests() -> None:
         reading=host,
     )
     assert [each.spoken for each in new.chunks] == [SPOKEN[0], SPOKEN[1].replace("Bell", "Belle")]
+
+
+KEY_WORDS = {"nginx": "en gee", "Bell": "Belle"}
+HOST_WORDS = {"nginx": "host x", "Bell": "host Bell", "walked": "strolled"}
+ALL_WORDS = "Engine x, Belle strolled."  # each word by request, key and host that has it
+
+
+@pytest.fixture(scope="module")
+def with_key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, str, Path]]:
+    """A service with a lexicon of the host's, and one of a key's."""
+    folder = tmp_path_factory.mktemp("key-words")
+    path, words = folder / "keys.yaml", folder / "words.yaml"
+    key = add_key(path, "ann")
+    words.write_text(yaml.safe_dump(KEY_WORDS))
+    give_lexicon(path, "ann", "words.yaml")
+    reading = ReadingOptions(lexicons=(of_mapping(HOST_WORDS),))
+    with serving(folder / "data", engine={"samples": 2400}, keys=path, reading=reading) as served:
+        yield served, key, words
+
+
+def test_words_of_the_request_go_before_the_keys_and_these_before_the_hosts(
+    with_key: tuple[Served, str, Path],
+) -> None:
+    served, key, _ = with_key
+    headers = {"Authorization": f"Bearer {key}"}
+    asked = {"model": "tts-1", "voice": "alloy", "input": "Nginx, Bell walked.", "response_format": "pcm"}
+    answer = httpx.post(
+        f"{served.url}/v1/audio/speech", json={**asked, "lexicon": {"nginx": "Engine x"}}, headers=headers, timeout=60
+    )
+    assert answer.content == pcm([ALL_WORDS], ["paragraph"])
+
+
+@pytest.mark.parametrize("as_file", [False, True])
+def test_a_document_keeps_the_words_that_its_key_had_when_it_was_submitted(
+    with_key: tuple[Served, str, Path], as_file: bool
+) -> None:
+    served, key, words = with_key
+    text, fields = "Nginx, Bell walked.", {"voice": "alloy", "lexicon": {"nginx": "Engine x"}}
+    page = ("a.html", f"<p>{text}</p>".encode())
+    with httpx.Client(headers={"Authorization": f"Bearer {key}"}, timeout=60, base_url=served.url) as client:
+        if as_file:
+            new = client.post(
+                "/v1/documents", data={**fields, "lexicon": json.dumps(fields["lexicon"])}, files={"file": page}
+            )
+        else:
+            new = client.post("/v1/documents", json={**fields, "text": text})
+        words.write_text("Bell: bong\n")
+        assert new.status_code == 202, new.text
+        url = f"/v1/documents/{new.json()['id']}"
+        eventually(lambda: client.get(url).json()["state"] == "completed", "it is spoken")
+    assert served.state.store.spoken(new.json()["id"]) == {0: ALL_WORDS}
+    words.write_text(yaml.safe_dump(KEY_WORDS))
+
+
+def test_lexicons_of_an_upload_come_back_from_the_store_as_they_went_in(tmp_path: Path) -> None:
+    entries = (LexiconEntry("SQL", "sequel", "en", True), LexiconEntry("nginx", "engine x"))
+    lexicons = (of_mapping(WORDS), Lexicon(entries))
+    assert _lexicons(lexicons_text(lexicons)) == lexicons
+    assert _lexicons(lexicons_text(())) == _lexicons(None) == ()
+    assert _lexicons(json.dumps(WORDS)) == (of_mapping(WORDS),)  # as a service of before left them
 
 
 def test_a_request_without_words_of_its_own_is_the_same_as_before_there_were_any() -> None:

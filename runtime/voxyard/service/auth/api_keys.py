@@ -1,4 +1,4 @@
-"""API keys: a file of names, SHA-256 hashes and limits, reloaded when it changes."""
+"""API keys: a file of names, SHA-256 hashes, limits and lexicons, reloaded when it changes."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ import re
 import secrets
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
+from voxyard.service.auth.key_lexicons import KeyLexicons, LexiconSource, file_identity, read_source
 from voxyard.service.auth.key_limits import NO_LIMITS, KeyLimits, read_limits
 from voxyard.service.errors import ServiceError
+from voxyard.speech.reading.lexicon import Lexicon
 
 log = logging.getLogger("voxyard.service")
 
@@ -29,8 +32,9 @@ _LONGEST_KEY = 512
 _LARGEST_FILE = 4_000_000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _HASH = re.compile(r"[0-9a-f]{64}")
+Read = TypeVar("Read")
 _HEADER = "# API keys of voxyard: name: SHA-256 of the key. `voxyard keys` writes this file.\n"
-_SHA256, _LIMITS = "sha256", "limits"  # fields of an entry with limits
+_SHA256, _LIMITS, _LEXICON = "sha256", "limits", "lexicon"  # fields of an entry that is more than a hash
 
 
 @dataclass(frozen=True)
@@ -42,15 +46,17 @@ class Client:
 
 @dataclass(frozen=True)
 class StoredKey:
-    """Entry of the file: the hash of a key and its limits."""
+    """Entry of the file: the hash of a key, its limits and its lexicon."""
 
     sha256: str
     limits: KeyLimits = NO_LIMITS
+    lexicon: LexiconSource | None = None
 
     def written(self) -> str | dict[str, object]:
         """The entry as the file has it."""
-        limits = self.limits.changed()
-        return {_SHA256: self.sha256, _LIMITS: limits} if limits else self.sha256
+        more = {_LIMITS: self.limits.changed(), _LEXICON: self.lexicon}
+        given = {field: value for field, value in more.items() if value}
+        return {_SHA256: self.sha256, **given} if given else self.sha256
 
 
 def new_key() -> str:
@@ -76,11 +82,18 @@ class Keys:
     """
 
     def __init__(self, path: Path) -> None:
-        """Reads the file. Raises ServiceError where it is missing or invalid."""
+        """Reads the file and the lexicons. Raises ServiceError where one is missing or invalid."""
         self.path = path
         self._lock = threading.Lock()
-        self._seen = _file_identity(path)
+        self._seen = file_identity(path)
         self._stored = read_keys(path)
+        self._lexicons = KeyLexicons(path)
+        for name, known in self._stored.items():
+            if known.lexicon is not None:
+                try:
+                    self._lexicons.check(name, known.lexicon)
+                except ServiceError as error:
+                    raise ServiceError(f"{_place(path, name, _LEXICON)}: {name}: {error}") from error
         if not self._stored:
             log.warning("%s has no keys: every request is refused until `voxyard keys new NAME` adds one", path)
 
@@ -104,12 +117,17 @@ class Keys:
         known = self._current().get(name)
         return NO_LIMITS if known is None else known.limits
 
+    def lexicon(self, name: str) -> Lexicon | None:
+        """Lexicon of a client's key; None where it has none. May read a file: not for the event loop."""
+        known = self._current().get(name)
+        return None if known is None or known.lexicon is None else self._lexicons.find(name, known.lexicon)
+
     def names(self) -> tuple[str, ...]:
         """Names of all keys, sorted."""
         return tuple(sorted(self._current()))
 
     def _current(self) -> Mapping[str, StoredKey]:
-        seen = _file_identity(self.path)
+        seen = file_identity(self.path)
         if seen != self._seen:
             with self._lock:
                 self._reload(seen)
@@ -160,21 +178,43 @@ def _stored(path: Path, name: object, entry: object) -> StoredKey:
     """Entry of the file, checked. Raises ServiceError."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ServiceError(f"{path}: invalid key name {name!r}: put it into quotes, or choose another")
-    known, limits = entry, NO_LIMITS
-    if isinstance(entry, dict):
-        known = entry.get(_SHA256)
-        if unknown := sorted(str(field) for field in entry if field not in (_SHA256, _LIMITS)):
-            raise ServiceError(f"{path}: {name}: unknown field {unknown[0]!r}: expected {_SHA256} and {_LIMITS}")
-        try:
-            limits = read_limits(entry.get(_LIMITS) or {})
-        except ServiceError as error:
-            raise ServiceError(f"{path}: {name}: {error}") from error
+    fields = entry if isinstance(entry, dict) else {_SHA256: entry}
+    if unknown := sorted(str(field) for field in fields if field not in (_SHA256, _LIMITS, _LEXICON)):
+        place = _place(path, name, unknown[0])
+        raise ServiceError(
+            f"{place}: {name}: unknown field {unknown[0]!r}: expected {_SHA256}, {_LIMITS} and {_LEXICON}"
+        )
+    limits = _read(path, name, _LIMITS, lambda: read_limits(fields.get(_LIMITS) or {}))
+    lexicon = _read(path, name, _LEXICON, lambda: read_source(fields.get(_LEXICON)))
+    known = fields.get(_SHA256)
     if not isinstance(known, str) or not _HASH.fullmatch(known):
         raise ServiceError(
-            f"{path}: {name}: expected the SHA-256 of a key, 64 hexadecimal digits; "
+            f"{_place(path, name)}: {name}: expected the SHA-256 of a key, 64 hexadecimal digits; "
             f"`voxyard keys new {name}` creates a key and writes its hash"
         )
-    return StoredKey(known, limits)
+    return StoredKey(known, limits, lexicon)
+
+
+def _read(path: Path, name: str, field: str, read: Callable[[], Read]) -> Read:
+    """A field of an entry; its ServiceError gets file, line and key."""
+    try:
+        return read()
+    except ServiceError as error:
+        raise ServiceError(f"{_place(path, name, field)}: {name}: {error}") from error
+
+
+def _place(path: Path, *fields: str) -> str:
+    """File and line of a field within an entry, for messages; of what was found of it where it is written otherwise."""
+    import yaml
+
+    node, line = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader), 1
+    for field in fields:
+        within = node.value if isinstance(node, yaml.MappingNode) else []
+        found = [(key.start_mark.line + 1, value) for key, value in within if key.value == field]
+        if not found:
+            break
+        line, node = found[-1]
+    return f"{path}:{line}"
 
 
 def write_keys(path: Path, keys: Mapping[str, StoredKey]) -> None:
@@ -225,23 +265,31 @@ def add_key(path: Path, name: str) -> str:
 def revoke_key(path: Path, name: str) -> None:
     """Removes a key from the file. Raises ServiceError where it is not there."""
     with _locked(path):
-        _write_changed(path, name, None)
+        _write_changed(path, name, lambda _: None)
 
 
 def limit_key(path: Path, name: str, limits: KeyLimits) -> None:
     """Replaces the limits of a key. Raises ServiceError where it is not there."""
     with _locked(path):
-        _write_changed(path, name, limits)
+        _write_changed(path, name, lambda known: replace(known, limits=limits))
 
 
-def _write_changed(path: Path, name: str, limits: KeyLimits | None) -> None:
-    """Writes the file with other limits of a key, or without the key."""
+def give_lexicon(path: Path, name: str, lexicon: LexiconSource | None) -> None:
+    """Replaces the lexicon of a key. Raises ServiceError where the key is not there, or the lexicon is wrong."""
+    if lexicon is not None:
+        KeyLexicons(path).check(name, lexicon)
+    with _locked(path):
+        _write_changed(path, name, lambda known: replace(known, lexicon=lexicon))
+
+
+def _write_changed(path: Path, name: str, change: Callable[[StoredKey], StoredKey | None]) -> None:
+    """Writes the file with another entry for a key, or without the key."""
     keys = read_keys(path)
     if name not in keys:
         known = f"the keys are {', '.join(sorted(keys))}" if keys else "it has no keys"
         raise ServiceError(f"{path} has no key {name}: {known}")
-    before = keys.pop(name)
-    write_keys(path, keys if limits is None else {**keys, name: StoredKey(before.sha256, limits)})
+    changed = change(keys.pop(name))
+    write_keys(path, keys if changed is None else {**keys, name: changed})
 
 
 @contextmanager
@@ -266,14 +314,6 @@ def _keep_owner(target: Path, descriptor: int) -> None:
         before, mine = target.stat(), os.fstat(descriptor)
         if (before.st_uid, before.st_gid) != (mine.st_uid, mine.st_gid):
             os.fchown(descriptor, before.st_uid, before.st_gid)
-
-
-def _file_identity(path: Path) -> tuple[int, ...] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _one_line(error: Exception) -> str:

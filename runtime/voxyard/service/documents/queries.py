@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import astuple
 
 from voxyard.service.documents.records import Document, NewDocument, StoredChunk, Upload
 from voxyard.service.documents.sql import Connection, Row, first
 from voxyard.service.errors import ConflictError, NotFoundError
+from voxyard.speech.reading.lexicon import Lexicon, LexiconEntry
 from voxyard.speech.requests import SAMPLE_RATE
 
 EXTRACTING = "extracting"
@@ -100,8 +103,20 @@ def read_upload(connection: Connection, id: str) -> Upload:
         bool(row["titled"]),
         bytes(row["content"]),
         row["read"],
-        None if row["lexicon"] is None else json.loads(row["lexicon"]),
+        _lexicons(row["lexicon"]),
     )
+
+
+def lexicons_text(lexicons: Sequence[Lexicon]) -> str | None:
+    """Lexicons as the database has them: JSON, a list of entries for each; None for none."""
+    return json.dumps([[astuple(entry) for entry in each.entries] for each in lexicons]) if lexicons else None
+
+
+def _lexicons(text: str | None) -> tuple[Lexicon, ...]:
+    found = json.loads(text or "[]")
+    if isinstance(found, dict):  # the words of a request, of services before keys had lexicons
+        found = [list(found.items())]
+    return tuple(Lexicon(tuple(LexiconEntry(*entry) for entry in entries)) for entries in found)
 
 
 def recount(connection: Connection, number: int) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from voxyard.speech.pool.job import OnFailure
+from voxyard.speech.reading.lexicon import Lexicon
 from voxyard.speech.requests import Boundary
 
 State = Literal["pending", "processing", "completed", "failed"]
@@ -44,7 +44,7 @@ class Upload:
     titled: bool
     content: bytes
     read: str | None = None  # kinds that become words; None: the host's
-    lexicon: Mapping[str, str] | None = None
+    lexicons: tuple[Lexicon, ...] = ()  # of its request and of its key, as they were then
 
 
 @dataclass(frozen=True)

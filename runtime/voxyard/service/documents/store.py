@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -507,7 +506,7 @@ def _insert(connection: Connection, new: NewDocument) -> bool:
             """,
             (
                 *(number, upload.name, upload.media_type, upload.titled, upload.content, upload.read),
-                None if upload.lexicon is None else json.dumps(dict(upload.lexicon)),
+                queries.lexicons_text(upload.lexicons),
             ),
         )
     _insert_chunks(connection, number, new)

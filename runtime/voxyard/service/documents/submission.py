@@ -19,7 +19,7 @@ from voxyard.service.voice_names import VoiceNames
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.frontend import Frontend
 from voxyard.speech.pool.job import OnFailure
-from voxyard.speech.reading.lexicon import of_mapping
+from voxyard.speech.reading.lexicon import Lexicon, of_mapping
 from voxyard.speech.reading.spoken import READING, ReadingOptions
 from voxyard.speech.script import Script, prepare
 from voxyard.speech.text.sentences import language_code
@@ -94,9 +94,12 @@ def new_document(
     now: float,
     section: ServiceSection,
     limits: KeyLimits = NO_LIMITS,
+    lexicon: Lexicon | None = None,
     reading: ReadingOptions = READING,
 ) -> NewDocument:
     """Document to store, with a new id, within its key's limits. Blocks for a long text: not for the event loop.
+
+    `lexicon` is the key's: it goes after the request's, and before those of `reading`, the host's.
 
     Raises:
         ServiceError: the text is empty or too long, or an option is invalid.
@@ -130,11 +133,11 @@ def new_document(
         upload=request.upload,
     )
     if request.upload is None:
-        return _with_text(new, request, frontend, reading)
-    changed(reading, request.read, request.lexicon)  # refused at once where it is wrong
+        return _with_text(new, request, frontend, reading.changed(lexicon=lexicon))
+    own = changed(ReadingOptions().changed(lexicon=lexicon), request.read, request.lexicon)  # what is wrong is refused
     if request.language is not None:
         _checked_language(request.language)
-    return new
+    return replace(new, upload=replace(request.upload, lexicons=own.lexicons))
 
 
 def extracted_document(

@@ -92,8 +92,7 @@ async def create_document(
     if submitted.webhook is not None:
         check_webhook(rules, submitted.webhook)
     new = await run_sync(
-        partial(
-            submission.new_document,
+        lambda: submission.new_document(
             submitted,
             state.frontend,
             voices,
@@ -101,6 +100,7 @@ async def create_document(
             now=time.time(),
             section=section,
             limits=state.limits(client.name),
+            lexicon=state.lexicon(client.name),
             reading=state.reading,
         )
     )

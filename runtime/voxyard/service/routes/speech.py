@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from anyio.to_thread import run_sync
@@ -14,9 +13,11 @@ from voxyard.service.errors import ServiceError
 from voxyard.service.routes.dependencies import AppStateDep, ClientDep, LimiterDep, ModelNamesDep, VoiceNamesDep
 from voxyard.service.routes.openapi import errors
 from voxyard.service.routes.schemas import SpeechBody
+from voxyard.service.state import AppState
 from voxyard.service.streaming.audio_response import AudioStreamingResponse
 from voxyard.service.streaming.speech_request import SpeechRequest
 from voxyard.speech.audio.encoder import MEDIA_TYPES
+from voxyard.speech.script import Script
 
 router = APIRouter(tags=["speech"])
 
@@ -66,13 +67,16 @@ async def create_speech(
             parameter="input",
         )
     voice = voices.resolve(body.voice_name)
-    reading = submission.changed(state.reading, body.read, body.lexicon)
-    script = await run_sync(
-        partial(submission.script, body.input, state.frontend, voice, body.seed, parameter="input", reading=reading)
-    )
+    script = await run_sync(_script, state, client.name, body, voice)
     speech = SpeechRequest(
         *(state.pool, limiter, script, state.pauses, body.codec, body.speed), client=client.name, share=limits.share
     )
     if body.stream_format == "sse":
         return AudioStreamingResponse(speech.events(), media_type="text/event-stream", cut=speech.cut)
     return AudioStreamingResponse(speech.audio(), media_type=MEDIA_TYPES[body.codec], cut=speech.cut)
+
+
+def _script(state: AppState, client: str, body: SpeechBody, voice: str | None) -> Script:
+    """Chunks of the text, with the lexicons of the request, the key and the host. Raises ServiceError."""
+    reading = submission.changed(state.reading.changed(lexicon=state.lexicon(client)), body.read, body.lexicon)
+    return submission.script(body.input, state.frontend, voice, body.seed, parameter="input", reading=reading)

@@ -89,9 +89,7 @@ async def _from_file(
     content = await file.read()
     kind = await run_sync(lambda: _checked(lambda: kind_of(content, file.filename, file.content_type)))
     if kind != "txt":
-        upload = Upload(
-            file.filename or "", file.content_type or "", bool(options.title), content, options.read, options.lexicon
-        )
+        upload = Upload(file.filename or "", file.content_type or "", bool(options.title), content, options.read)
         title = options.title or title_of_name(file.filename)
         return replace(_document_request(options, "", title, idempotency_key), upload=upload)
     extracted = await run_sync(

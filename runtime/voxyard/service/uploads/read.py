@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from voxyard.extraction.document import CodeBlocks
 from voxyard.extraction.errors import (
@@ -71,11 +71,11 @@ class UploadReader:
             language=document_language(document.language, document.voice, found.language, self.frontend),
             on_failure=document.on_failure,
             read=upload.read,
-            lexicon=upload.lexicon,
             headings=tuple(Heading(chapter.title, chapter.start, chapter.level) for chapter in found.chapters),
             cover=found.cover,
         )
-        return extracted_document(document, request, self.frontend, self.reading)
+        reading = replace(self.reading, lexicons=(*upload.lexicons, *self.reading.lexicons))
+        return extracted_document(document, request, self.frontend, reading)
 
     def _extracted(self, upload: Upload, most: int, cancelled: threading.Event) -> ExtractedText:
         try:

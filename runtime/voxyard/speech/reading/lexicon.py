@@ -113,11 +113,15 @@ def _parts_words(letter: str) -> bool:
 
 
 def of_mapping(words: Mapping[str, str]) -> Lexicon:
-    """The lexicon of a request. Raises SpeechError where it has too many entries, or one that cannot be."""
+    """The lexicon of a request or of a key's entry.
+
+    Raises:
+        SpeechError: it has too many entries, or one that cannot be.
+    """
     if len(words) > MOST_OF_REQUEST:
         raise SpeechError(
             f"the lexicon has {len(words)} entries, expected at most {MOST_OF_REQUEST}: send those of the text, or "
-            "put them into the host's lexicon"
+            "put them into a lexicon file of the host's, or of a key's"
         )
     return Lexicon(tuple(LexiconEntry(word, spoken) for word, spoken in words.items()))
 
