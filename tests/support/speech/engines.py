@@ -81,7 +81,8 @@ class TonesEngine:
             if request.chunk in self._deadly:
                 os.kill(os.getpid(), signal.SIGKILL)
             if request.chunk in self._poison or self._cannot_say(request.text):
-                yield request, Unspeakable(f"voice {request.voice!r} cannot say chunk {request.chunk}")
+                missing = "" if self._unspeakable is None else f": {self._marks}/cured is missing"
+                yield request, Unspeakable(f"voice {request.voice!r} cannot say chunk {request.chunk}{missing}")
                 continue
             if request.chunk in self._deranging:
                 raise ValueError(f"chunk {request.chunk} upsets the engine")

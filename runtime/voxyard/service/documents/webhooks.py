@@ -27,6 +27,7 @@ from voxyard.service.config import ServiceSection
 from voxyard.service.documents.records import Document
 from voxyard.service.documents.store import DueWebhook
 from voxyard.service.errors import ForbiddenError, NotFoundError, ServiceError
+from voxyard.service.server_paths import without_paths
 
 log = logging.getLogger("voxyard.service")
 
@@ -265,7 +266,7 @@ def _body(hook: DueWebhook, document: Document) -> bytes:
         "chunks": document.chunks,
         "chunks_failed": document.chunks_failed,
         "audio_seconds": document.audio_seconds,
-        "reason": document.reason,
+        "reason": None if document.reason is None else without_paths(document.reason),
         "url": f"/v1/documents/{document.id}",
     }
     return json.dumps({"type": hook.event, "document": facts}, separators=(",", ":")).encode()

@@ -13,6 +13,7 @@ from starlette.routing import Match, Mount
 
 from voxyard.service.errors import ServiceError
 from voxyard.service.http.rate_limit import whole_seconds
+from voxyard.service.server_paths import without_paths
 
 _LONGEST_MESSAGE = 1000
 _MAX_SHOWN = 5
@@ -64,8 +65,10 @@ def envelope(
     parameter: str | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
-    """`{"error": {"message", "type", "param", "code"}}` with a status."""
-    readable = message[:_LONGEST_MESSAGE].encode("utf-8", "replace").decode()  # a lone surrogate cannot be encoded
+    """`{"error": {"message", "type", "param", "code"}}` with a status; the message without paths of the server."""
+    readable = (
+        without_paths(message)[:_LONGEST_MESSAGE].encode("utf-8", "replace").decode()
+    )  # a lone surrogate cannot be encoded
     error = {"message": readable, "type": kind, "param": parameter, "code": code}
     return JSONResponse({"error": error}, status_code=status, headers=dict(headers or {}))
 

@@ -5,7 +5,7 @@ import { announce, complain, element, language, size } from "./words.js";
 
 const FIELDS = {
   text: ["source-error", "text"], input: ["source-error", "text"], file: ["source-error", "file"],
-  voice: ["voice-error", "voice"], seed: ["seed-error", "seed"], title: ["title-error", "title"],
+  voice: ["voice-error", "voice"], read: ["read-error", "read"], lexicon: ["lexicon-error", "lexicon"], seed: ["seed-error", "seed"], title: ["title-error", "title"],
 };
 
 let voices = [];
@@ -106,11 +106,42 @@ function mistake() {
     element("more").open = true;
     return element("seed");
   }
+  if (element("read").value === "some" && !chosenKinds().length) {
+    complain("read-error", "Choose at least one kind, or that figures stay as they are written.", element("read"));
+    element("more").open = true;
+    return document.querySelector("#kinds input");
+  }
+  const { wrong } = lexicon();
+  if (wrong) {
+    complain("lexicon-error", wrong, element("lexicon"));
+    element("more").open = true;
+    return element("lexicon");
+  }
   if (!file && !element("text").value.trim()) {
     complain("source-error", "There is nothing to speak yet: paste a text, or choose a file.", element("text"));
     return element("text");
   }
   return null;
+}
+
+const chosenKinds = () => [...document.querySelectorAll("#kinds input:checked")].map((box) => box.value);
+
+/** What becomes words, as a request has it; null: as the service is set. */
+function read() {
+  const choice = element("read").value;
+  return choice === "some" ? chosenKinds().join(",") || null : choice || null;
+}
+
+/** The words of the field as {word: spoken}, or the first line that is none. */
+function lexicon() {
+  const words = Object.create(null); // a word may be __proto__
+  for (const [index, line] of element("lexicon").value.split("\n").entries()) {
+    if (!line.trim()) continue;
+    const [, word, spoken] = /^\s*([^:]*[^:\s])\s*:\s*(\S.*?)\s*$/.exec(line) ?? [];
+    if (!word) return { wrong: `Line ${index + 1} is “${line.trim()}”, but it must be a word, a colon and what is spoken for it, such as nginx: engine x.` };
+    words[word] = spoken;
+  }
+  return { words };
 }
 
 function request() {
@@ -119,20 +150,23 @@ function request() {
   if (element("voice").value) options.voice = element("voice").value;
   if (seed) options.seed = Number(seed);
   if (element("title").value.trim()) options.title = element("title").value.trim();
+  if (read()) options.read = read();
+  const { words } = lexicon();
+  if (Object.keys(words).length) options.lexicon = words;
   const key = [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
   const headers = { "Idempotency-Key": key };
   if (!file) return { method: "POST", json: { text: element("text").value, ...options }, headers };
   const form = new FormData();
-  for (const [name, value] of Object.entries(options)) form.append(name, value);
+  for (const [name, value] of Object.entries(options)) form.append(name, name === "lexicon" ? JSON.stringify(value) : value);
   form.append("file", file, file.name);
   return { method: "POST", form, headers };
 }
 
 function showError(error) {
-  const [place, name] = FIELDS[error.param] ?? (file && [413, 415].includes(error.status) ? FIELDS.file : ["form-error"]);
+  const [place, name] = FIELDS[error.param?.split(".")[0]] ?? (file && [413, 415].includes(error.status) ? FIELDS.file : ["form-error"]);
   const field = name ? element(name) : null;
   complain(place, error.message, field);
-  if (place === "seed-error" || place === "title-error") element("more").open = true;
+  if (field && element("more").contains(field)) element("more").open = true;
   field?.focus();
 }
 
@@ -174,6 +208,7 @@ export function start(accepted) {
   element("form").addEventListener("input", () => (submission = null));
   element("voice-filter").addEventListener("input", showVoices);
   element("preview").addEventListener("click", preview);
+  element("read").addEventListener("change", () => (element("kinds").hidden = element("read").value !== "some"));
   element("file").addEventListener("change", (event) => event.target.files[0] && choose(event.target.files[0]));
   element("remove-file").addEventListener("click", () => {
     element("file").value = "";

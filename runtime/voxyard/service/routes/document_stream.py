@@ -21,6 +21,7 @@ from voxyard.service.documents.records import Document, StoredChunk
 from voxyard.service.errors import ConflictError, NotFoundError, UnavailableError
 from voxyard.service.routes import serializers
 from voxyard.service.routes.serializers import ChunkTimes
+from voxyard.service.server_paths import without_paths
 from voxyard.service.state import AppState
 from voxyard.service.streaming.audio_response import StreamEncoder, in_thread
 from voxyard.service.streaming.shared_encoding import Pieces, SharedEncoding
@@ -239,7 +240,8 @@ async def events(state: AppState, id: str, last_event: str | None) -> AsyncGener
             return
         for chunk, (chunk_state, start, end) in sent.new_events(at, found):
             facts = {"index": chunk.index, "state": chunk_state, "start_seconds": start, "end_seconds": end}
-            yield _event("chunk", {**facts, "reason": chunk.reason}, min(sent.whole, chunk.index))
+            reason = None if chunk.reason is None else without_paths(chunk.reason)
+            yield _event("chunk", {**facts, "reason": reason}, min(sent.whole, chunk.index))
         out = serializers.document(document, time.time(), at)
         out.redo = await run_sync(serializers.redo, state.store, document)
         progress = out.model_dump(exclude={"chunks"})

@@ -6,6 +6,7 @@ import re
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -20,6 +21,7 @@ from pydantic_core import CoreSchema
 
 from voxyard.service.documents.records import ChunkState, State
 from voxyard.service.documents.submission import LARGEST_SEED, LONGEST_TITLE
+from voxyard.service.server_paths import without_paths
 from voxyard.speech.audio.encoder import Format
 from voxyard.speech.reading.lexicon import LONGEST_SPOKEN, LONGEST_WORD, MOST_OF_REQUEST
 from voxyard.speech.reading.rules import KINDS
@@ -39,6 +41,8 @@ def _number(value: object) -> object:
     return float(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else value
 
 
+Reason = Annotated[str, AfterValidator(without_paths)]
+"""A sentence for clients, who are not shown the server's paths."""
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Seed = Annotated[int, Field(ge=0, le=LARGEST_SEED, description="Random seed; equal seeds give equal audio.")]
 _KIND = "|".join(KINDS)
@@ -228,7 +232,7 @@ class ChunkOut(BaseModel):
     state: ChunkState
     start_seconds: float | None
     end_seconds: float | None
-    reason: str | None
+    reason: Reason | None
     voice: str | None = Field(default=None, description="Of its own, once it was spoken again.")
     seed: int | None = Field(default=None, description="Of its own, once it was spoken again.")
 
@@ -290,7 +294,7 @@ class FailedRedoOut(BaseModel):
     """Chunk that could not be spoken again; its audio is what it was."""
 
     index: int
-    reason: str
+    reason: Reason
 
 
 class RedoOut(BaseModel):
@@ -314,12 +318,12 @@ class DocumentOut(BaseModel):
     seed: int
     language: str | None
     on_failure: Literal["fail", "silence"]
-    reason: str | None = Field(description="Reason of the failure.")
+    reason: Reason | None = Field(description="Reason of the failure.")
     code: str | None = Field(None, description="Code of the error, such as `unreadable_document`, where it has one.")
     phase: Literal["extracting"] | None = Field(
         None, description="`extracting` until the text of an uploaded file is read; there are no chunks before."
     )
-    parked: str | None = Field(description="Reason why synthesis is paused, such as a full disk.")
+    parked: Reason | None = Field(description="Reason why synthesis is paused, such as a full disk.")
     reduced: bool = Field(
         description="Synthesized in smaller batches for lack of memory or after a crash; samples may differ slightly."
     )
@@ -347,7 +351,7 @@ class ModelOut(BaseModel):
     object: Literal["model"] = "model"
     created: int
     owned_by: str
-    notes: list[str] = Field(description="Warnings about the model's audio.")
+    notes: list[Reason] = Field(description="Warnings about the model's audio.")
     reading: int = Field(description="Version of what turns figures into words: another may speak other words.")
 
 
@@ -398,7 +402,7 @@ class WorkerOut(BaseModel):
     state: str = Field(description="down, waiting (for its GPU), starting, ready, busy, resting or off.")
     pid: int | None
     processes: int = Field(description="Worker processes started so far.")
-    reason: str | None = Field(
+    reason: Reason | None = Field(
         description="Reason why it is not running: what it waits for, or the error of its last start."
     )
     facts: dict[str, Any]

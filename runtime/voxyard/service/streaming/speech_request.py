@@ -9,6 +9,7 @@ import math
 from collections.abc import AsyncGenerator
 
 from voxyard.service.errors import ServiceError, UnavailableError
+from voxyard.service.server_paths import without_paths
 from voxyard.service.streaming.audio_response import OrderedOutcomes, SpeechFailedError, StreamEncoder, in_thread
 from voxyard.service.streaming.concurrency import ConcurrencyLimiter, Cut
 from voxyard.speech.audio.encoder import Format
@@ -87,7 +88,7 @@ class SpeechRequest:
                         yield _event({"type": "speech.audio.delta", "audio": base64.b64encode(piece).decode()})
             except (ServiceError, SpeechError) as error:
                 if sent:
-                    error_fields = {"message": str(error), "type": "server_error", "param": None}
+                    error_fields = {"message": without_paths(str(error)), "type": "server_error", "param": None}
                     yield _event(
                         {"type": "error", "error": {**error_fields, "code": getattr(error, "code", "speech_failed")}}
                     )
