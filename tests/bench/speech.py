@@ -33,12 +33,13 @@ from bench_voices import Clips, MeanMel, Trained, Voice
 from voxyard.corpus import CorpusError, make_demo
 from voxyard.corpus.layouts.lines import MetadataLine
 from voxyard.corpus.recordings import CorpusRequirements, Recordings, read_contents
-from voxyard.corpus.text import Tokenizer
+from voxyard.corpus.text import Tokenizer, Units
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.model.griffin_lim import write_wav
 
 CORPUS = ROOT.parent / "shared" / "data" / "speech"
 BUILD = ROOT / "build" / "bench"
+UNITS: Units = "characters"  # of all figures in the guide
 CHECKPOINTS = (5.0, 15.0, 30.0)  # minutes of training after which the voice is judged
 SETTINGS = (
     "--learning-rate",
@@ -51,6 +52,8 @@ SETTINGS = (
     "1000000",
     "--networks",
     "acoustic,vocoder",
+    "--text-units",
+    UNITS,
 )
 
 
@@ -142,10 +145,8 @@ def opened(corpus: Path) -> tuple[tuple[MetadataLine, ...], Recordings]:
     """The corpus' metadata, and its clips as the trainer reads them. Raises CorpusError."""
     model, data = TrainConfig().model, TrainConfig().data
     needs = CorpusRequirements(model.sample_rate, model.hop_length)
-    contents = read_contents(corpus, "all", Tokenizer(model.text_units, model.language), needs)
-    source = Recordings(
-        corpus, "all", needs, units=model.text_units, language=model.language, max_bad_share=data.max_bad_share
-    )
+    contents = read_contents(corpus, "all", Tokenizer(UNITS), needs)
+    source = Recordings(corpus, "all", needs, units=UNITS, language=model.language, max_bad_share=data.max_bad_share)
     return contents.lines, source
 
 

@@ -12,12 +12,16 @@ from voxyard.cli.train import load_settings
 from voxyard.settings import SettingsCommand, options
 from voxyard.trainer.config import TrainConfig
 
+CHECKED = (
+    "model.text_units", "model.language", "model.read_words", "data.max_dropped_text", "data.corpus_layout",
+)  # fmt: skip
+
 
 @click.command("check", cls=SettingsCommand, context_settings=CONTEXT)
 @click.argument("directory", type=PATH)
 @CONFIG
 @JSON
-@options(TrainConfig, only=("model.text_units", "model.language", "data.max_dropped_text", "data.corpus_layout"))
+@options(TrainConfig, only=CHECKED)
 def check(flags: dict[str, object], directory: Path, config: Path | None, as_json: bool) -> None:
     """Read a whole corpus and list what is wrong with it; exit code 1 where anything is.
 
@@ -27,12 +31,15 @@ def check(flags: dict[str, object], directory: Path, config: Path | None, as_jso
     """
     with answering("corpus check"):
         from voxyard.corpus import check as check_corpus
+        from voxyard.trainer.text.front_end import choose, tokenizer_of
 
         loaded = load_settings(flags, config).config
+        text = tokenizer_of(choose(loaded.model, directory, layout=loaded.data.corpus_layout))
         found = check_corpus(
             directory,
-            text_units=loaded.model.text_units,
-            language=loaded.model.language,
+            text_units=text.units,
+            language=text.language,
+            normaliser=text.normaliser,
             max_dropped_text=loaded.data.max_dropped_text,
             layout=loaded.data.corpus_layout,
         )

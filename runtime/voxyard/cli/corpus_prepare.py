@@ -37,15 +37,18 @@ def prepare(flags: dict[str, object], source: Path, destination: Path, features:
         from voxyard.corpus import prepare as write_shards
         from voxyard.trainer.api import prepare_features
         from voxyard.trainer.corpora import feature_settings
+        from voxyard.trainer.text.front_end import choose, tokenizer_of
 
         loaded = load_settings(flags, config).config
+        text = tokenizer_of(choose(loaded.model, source, layout=loaded.data.corpus_layout))
         with progress_bar("writing shards") as progress:
             made = write_shards(
                 source,
                 destination,
                 sample_rate=loaded.model.sample_rate,
-                text_units=loaded.model.text_units,
-                language=loaded.model.language,
+                text_units=text.units,
+                language=text.language,
+                normaliser=text.normaliser,
                 max_bad_share=loaded.data.max_bad_share,
                 max_dropped_text=loaded.data.max_dropped_text,
                 layout=loaded.data.corpus_layout,

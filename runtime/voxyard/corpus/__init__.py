@@ -18,7 +18,7 @@ from voxyard.corpus.layouts.recognize import LayoutName
 from voxyard.corpus.recordings import HOP_LENGTH, CorpusRequirements, Recordings
 from voxyard.corpus.shard_writer import Features, Prepared, Progress, write_shards
 from voxyard.corpus.shards import EVAL, ShardRequirements, Shards, is_shards, only_shards
-from voxyard.corpus.text import Units
+from voxyard.corpus.text import Normaliser, Units
 
 __all__ = [
     "CorpusError",
@@ -34,6 +34,7 @@ __all__ = [
     "make_demo",
     "open_source",
     "prepare",
+    "version_of",
 ]
 
 
@@ -42,8 +43,9 @@ def open_source(
     *,
     sample_rate: int,
     text_units: Units,
-    language: str,
+    language: str | None,
     max_bad_share: float,
+    normaliser: Normaliser | None = None,
     max_dropped_text: float = MAX_DROPPED_TEXT,
     layout: LayoutName = "auto",
     split: Split = "train",
@@ -60,8 +62,10 @@ def open_source(
     """
     shards = path / EVAL if split == "eval" else path
     if is_shards(shards):
+        reading = version_of(normaliser)
         found = Shards(
-            shards, ShardRequirements(sample_rate, text_units, language, hop_length, speakers, feature_settings)
+            shards,
+            ShardRequirements(sample_rate, text_units, language, hop_length, speakers, feature_settings, reading),
         )
         if found.coverage is not None:
             advice = f"{corpus_advice(text_units, language)}; then prepare the corpus again"
@@ -70,8 +74,14 @@ def open_source(
         return found
     needs = CorpusRequirements(sample_rate, hop_length, speakers, max_dropped_text)
     return Recordings(
-        path, split, needs, units=text_units, language=language, max_bad_share=max_bad_share, layout=layout
-    )
+        path, split, needs, units=text_units, language=language, max_bad_share=max_bad_share, normaliser=normaliser,
+        layout=layout,
+    )  # fmt: skip
+
+
+def version_of(normaliser: Normaliser | None) -> int:
+    """Version of the reading that an index of shards names; 0 for none."""
+    return 0 if normaliser is None else normaliser.version
 
 
 def has_eval_split(path: Path) -> bool:
@@ -85,8 +95,9 @@ def prepare(
     *,
     sample_rate: int,
     text_units: Units,
-    language: str,
+    language: str | None,
     max_bad_share: float,
+    normaliser: Normaliser | None = None,
     max_dropped_text: float = MAX_DROPPED_TEXT,
     layout: LayoutName = "auto",
     hop_length: int = HOP_LENGTH,
@@ -99,15 +110,18 @@ def prepare(
 
     Raises CorpusError where the source cannot be used, the disk is full, or `destination` holds something else.
     """
-    description = {"text_units": text_units, "language": language, "feature_settings": feature_settings}
+    description = {
+        "text_units": text_units, "language": language, "reading": version_of(normaliser),
+        "feature_settings": feature_settings,
+    }  # fmt: skip
     needs = CorpusRequirements(sample_rate, hop_length, max_dropped_text=max_dropped_text)
 
     layouts: set[str] = set()
 
     def write(split: Split, where: Path) -> Prepared:
         found = Recordings(
-            source, split, needs, units=text_units, language=language, max_bad_share=max_bad_share, layout=layout,
-            log_bad=False,
+            source, split, needs, units=text_units, language=language, max_bad_share=max_bad_share,
+            normaliser=normaliser, layout=layout, log_bad=False,
         )  # fmt: skip
         layouts.add(found.layout)
         return write_shards(

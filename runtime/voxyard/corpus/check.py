@@ -18,7 +18,7 @@ from voxyard.corpus.layouts.lines import BadClip, MetadataLine
 from voxyard.corpus.layouts.recognize import LayoutName
 from voxyard.corpus.recordings import Contents, CorpusRequirements, read_contents
 from voxyard.corpus.shards import EVAL, ShardRequirements, Shards, altered_files, is_shards, read_index
-from voxyard.corpus.text import Tokenizer, Units
+from voxyard.corpus.text import Normaliser, Tokenizer, Units
 
 RATE = 22050  # the model's default, at which clips are decoded
 
@@ -71,7 +71,8 @@ def check(
     directory: Path,
     *,
     text_units: Units = "characters",
-    language: str = "en-us",
+    language: str | None = "en-us",
+    normaliser: Normaliser | None = None,
     max_dropped_text: float = MAX_DROPPED_TEXT,
     layout: LayoutName = "auto",
     workers: int = 8,
@@ -83,7 +84,8 @@ def check(
     """
     if is_shards(directory):
         return _shards_report(directory, max_dropped_text)
-    needs, tokenizer = CorpusRequirements(RATE, max_dropped_text=max_dropped_text), Tokenizer(text_units, language)
+    needs = CorpusRequirements(RATE, max_dropped_text=max_dropped_text)
+    tokenizer = Tokenizer(text_units, language, normaliser)
     contents = read_contents(directory, "all", tokenizer, needs, layout=layout, workers=workers)
     with ThreadPoolExecutor(workers) as pool:
         found = list(pool.map(_broken, contents.lines))
@@ -95,7 +97,9 @@ def check(
 
 def _shards_report(directory: Path, limit: float) -> CorpusReport:
     index = read_index(directory)
-    shards = Shards(directory, ShardRequirements(index["sample_rate"], index["text_units"], str(index.get("language"))))
+    language = index.get("language")
+    made_with = ShardRequirements(index["sample_rate"], index["text_units"], language, reading=index.get("reading", 0))
+    shards = Shards(directory, made_with)
     seconds = shards.samples / shards.sample_rate
     bad = [BadClip(name, "it does not hold what was written") for name in altered_files(directory, index)]
     speakers: Counter[str] = Counter()
@@ -118,11 +122,7 @@ def _shards_report(directory: Path, limit: float) -> CorpusReport:
         tokens_percentiles=_at(shards.token_lengths),
         texts=shards.coverage,
         bad=tuple(bad),
-        refused=tuple(
-            refusal(
-                shards.coverage or Coverage(), limit, corpus_advice(index["text_units"], str(index.get("language")))
-            )
-        ),
+        refused=tuple(refusal(shards.coverage or Coverage(), limit, corpus_advice(index["text_units"], language))),
     )
 
 

@@ -123,7 +123,7 @@ def log_coverage(coverage: Coverage, path: Path, units: Units) -> None:
         log.warning("Phonemes keep such letters apart: --text-units phonemes --language CODE")
 
 
-def corpus_advice(units: Units, language: str) -> str:
+def corpus_advice(units: Units, language: str | None) -> str:
     """Advice to a user whose corpus loses its texts."""
     mend = "write the texts (third column of the metadata) with letters and signs that the model knows"
     more = "--max-dropped-text allows more"

@@ -37,6 +37,7 @@ TIMES = (
     "with joy",
 )
 MARK = "demo.json"
+LANGUAGE = "en-us"
 SAMPLE_RATE = 22050  # espeak-ng's
 
 

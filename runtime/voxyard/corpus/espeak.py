@@ -32,6 +32,8 @@ _LONGEST_PATH = 140  # espeak-ng keeps 160 bytes for the path of its data and th
 _WORDS = {"CYRILLIC": "мир", "ARABIC": "سلام", "HEBREW": "שלום"}
 _SYLLABLES = {"CJK": "一人", "HIRAGANA": "あか", "KATAKANA": "アカ"}
 
+_OTHER_CODES = {"zh": "cmn", "no": "nb"}  # language → its voice
+
 _lock = threading.Lock()  # the library keeps one global state
 _Callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctypes.c_int, ctypes.c_void_p)
 
@@ -58,6 +60,23 @@ def phonemes(text: str, language: str) -> str:
             if phonetic
         ]
     return _LANGUAGE_SWITCH.sub("", " ".join(clauses)).translate(_IPA_SIGNS)
+
+
+def voice_for(language: str) -> str:
+    """Voice for a language code as corpora write them: zh-CN is spoken by cmn, sv-SE by sv.
+
+    Raises CorpusError where the library is missing, or has none.
+    """
+    primary = language.lower().replace("_", "-").partition("-")[0]
+    for name in dict.fromkeys((language, primary, _OTHER_CODES.get(primary, primary))):
+        try:
+            phonemes("a", name)
+        except CorpusError:
+            if name == _OTHER_CODES.get(primary, primary):
+                phonemes("a", language)  # the reason, in the words for what was asked
+        else:
+            return name
+    return language
 
 
 @cache

@@ -27,7 +27,7 @@ from voxyard.corpus.examples import CorpusError, Example, allowed_bad
 from voxyard.corpus.layouts.lines import BadClip, MetadataLine, Split
 from voxyard.corpus.layouts.ljspeech import is_ljspeech, read_ljspeech
 from voxyard.corpus.layouts.recognize import CorpusLayout, LayoutName, find_layout
-from voxyard.corpus.text import Encoded, Tokenizer, Units
+from voxyard.corpus.text import Encoded, Normaliser, Tokenizer, Units
 from voxyard.host.page_cache import Extent
 
 log = logging.getLogger("voxyard.corpus")
@@ -119,13 +119,14 @@ class Recordings:
         needs: CorpusRequirements,
         *,
         units: Units,
-        language: str,
+        language: str | None,
         max_bad_share: float,
+        normaliser: Normaliser | None = None,
         layout: LayoutName = "auto",
         log_bad: bool = True,
     ) -> None:
         """Raises CorpusError for an empty corpus, or where more is bad, or dropped of the texts, than is allowed."""
-        contents = read_contents(directory, split, Tokenizer(units, language), needs, layout=layout)
+        contents = read_contents(directory, split, Tokenizer(units, language, normaliser), needs, layout=layout)
         clips, advice = len(contents.lines) + len(contents.bad), corpus_advice(units, language)
         more = [*contents.lost.sentences()[:1], advice] if contents.lost.dropped else []
         refuse_bad(contents.bad, clips, max_bad_share, directory, more=more)

@@ -44,10 +44,11 @@ class ShardRequirements:
 
     sample_rate: int
     units: Units
-    language: str
+    language: str | None
     hop_length: int = 1
     speakers: tuple[str, ...] | None = None  # those of the training corpus; None takes the shards' own
     feature_settings: Mapping[str, Any] | None = None  # None takes features however they were made
+    reading: int = 0  # version of the texts' normaliser; 0 is none
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,10 +172,11 @@ def crc32(path: Path) -> int:
 
 
 def _check_settings(directory: Path, index: Mapping[str, Any], wanted: ShardRequirements) -> None:
-    pairs = {"sample_rate": wanted.sample_rate, "text_units": wanted.units, "symbols": SYMBOLS_HASH}
-    if wanted.units == "phonemes":
+    pairs: dict[str, Any] = {"sample_rate": wanted.sample_rate, "text_units": wanted.units, "symbols": SYMBOLS_HASH}
+    pairs["reading"] = wanted.reading
+    if wanted.units == "phonemes" or wanted.reading:
         pairs["language"] = wanted.language
-    made_with = dict(index)
+    made_with = {"reading": 0} | dict(index)
     if index["features"] and wanted.feature_settings is not None:
         made_with |= index.get("feature_settings") or {}
         pairs |= wanted.feature_settings

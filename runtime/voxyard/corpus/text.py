@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from voxyard.corpus.examples import CorpusError
 
 Units = Literal["characters", "phonemes"]
 
@@ -29,7 +31,7 @@ SYMBOLS_HASH = hashlib.sha256("\0".join(SYMBOLS).encode()).hexdigest()[:16]
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A text as tokens, and what became of its characters, each as it was written.
+    """A text as tokens, and what became of its characters, each as it was written, or in the words of a normaliser.
 
     Blanks and invisible signs (soft hyphens, zero-width characters) are not counted; control characters are.
     """
@@ -42,11 +44,20 @@ class Encoded:
 
 
 @dataclass(frozen=True, slots=True)
+class Normaliser:
+    """Words for numbers, amounts, dates and the like in a text of a language; another version may give others."""
+
+    version: int  # from 1; 0 in an index of shards stands for none
+    words: Callable[[str, str], str]  # of a text and its language
+
+
+@dataclass(frozen=True, slots=True)
 class Tokenizer:
-    """Encodes text for a model."""
+    """Encodes text for a model. Phonemes and a normaliser need the language; characters alone do without."""
 
     units: Units = "characters"
-    language: str = "en-us"
+    language: str | None = "en-us"
+    normaliser: Normaliser | None = None
 
     def encode(self, text: str) -> NDArray[np.int32]:
         """Tokens (n,) of a text; empty where no symbol of it is known. Raises CorpusError for an unknown language."""
@@ -54,6 +65,8 @@ class Tokenizer:
 
     def read(self, text: str) -> Encoded:
         """The text's tokens, and what was dropped and folded on the way. Raises CorpusError for an unknown language."""
+        if self.normaliser is not None and self.language is not None:
+            text = self.normaliser.words(text, self.language)
         written = _tidy(unicodedata.normalize("NFC", text))
         dropped = Counter(character for character in text if _is_control(character))
         folded = Counter[str]()
@@ -67,14 +80,17 @@ class Tokenizer:
         """The symbols of what the voice says, and the counts."""
         from voxyard.corpus.espeak import phonemes, reads
 
+        language = self.language
+        if language is None:
+            raise CorpusError("phonemes are those of a language: give --language CODE, such as en-us or de")
         for character in written:
             parts = unicodedata.normalize("NFKC", character)
-            if not all(_is_invisible(part) or reads(part, self.language) for part in parts):
+            if not all(_is_invisible(part) or reads(part, language) for part in parts):
                 dropped[character] += 1
             elif parts != character and _is_lettered(parts):
                 folded[character] += 1
         known = False  # whether the sound before is
-        for sound in phonemes(_tidy(unicodedata.normalize("NFKC", written)), self.language):  # US and us differ
+        for sound in phonemes(_tidy(unicodedata.normalize("NFKC", written)), language):  # US and us differ
             if sound in _INDEX:
                 known = sound != " "
                 yield sound

@@ -14,6 +14,7 @@ from voxyard.trainer.devices.auto_settings import apply_auto_settings
 from voxyard.trainer.devices.tensorflow_import import import_tensorflow
 from voxyard.trainer.devices.tensorflow_setup import Devices, prepare, prepare_one_device
 from voxyard.trainer.hosts.addresses import for_this_host
+from voxyard.trainer.text.front_end import with_text_front_end
 
 if TYPE_CHECKING:
     from voxyard.corpus import Example
@@ -28,7 +29,7 @@ def train(config: TrainConfig) -> Report:
 
     Raises TrainerError, CorpusError or HostError with what was found, what was expected and what to do.
     """
-    config = for_this_host(choose_strategy(apply_auto_settings(config)))
+    config = for_this_host(choose_strategy(apply_auto_settings(with_text_front_end(config))))
     corpora = open_corpora(config)
     devices = prepare(config, cache=config.training.checkpoint_dir, corpus=corpora.training.fingerprint)
     with checkpoints.exclusive(config.training.checkpoint_dir):
@@ -41,6 +42,7 @@ def open_run(config: TrainConfig, *, devices: Devices | None = None, corpora: Co
     Opens the corpora and sets TensorFlow's devices up, in this order, unless they are given. `strategy` auto and
     `auto` must be resolved. Raises TrainerError, CorpusError or HostError.
     """
+    config = with_text_front_end(config)
     corpora = open_corpora(config) if corpora is None else corpora
     if devices is None:
         devices = prepare(config, corpus=corpora.training.fingerprint)  # before anything else touches TensorFlow

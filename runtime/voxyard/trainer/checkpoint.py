@@ -102,6 +102,18 @@ def load(path: Path) -> Checkpoint:
     return Checkpoint(path, int(meta["step"]), meta, load_file(path / STATE))
 
 
+def peek(path: Path) -> dict[str, Any] | None:
+    """Metadata of one checkpoint, or of the newest of a run's directory, not verified; None where there are none."""
+    for each in (path, *reversed(_all(path))):
+        try:
+            meta = json.loads((each / META).read_text())
+        except (OSError, ValueError):  # `newest_good` names it
+            continue
+        if isinstance(meta, dict) and isinstance(meta.get("config"), dict):
+            return meta
+    return None
+
+
 def newest_good(directory: Path) -> Checkpoint | None:
     """The newest checkpoint that is intact; damaged ones are named in the log and passed over."""
     for path in reversed(_all(directory)):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -27,10 +28,19 @@ class ModelConfig(Section):
     networks: Literal["acoustic", "acoustic,vocoder"] = setting(
         "acoustic", "What is trained: the acoustic model (text to mel), and the vocoder of its mels."
     )
-    text_units: Literal["characters", "phonemes"] = setting(
-        "characters", "Unit of a token; phonemes come from espeak-ng."
+    text_units: Literal["auto", "characters", "phonemes"] = setting(
+        "auto",
+        "Unit of a token. Phonemes are espeak-ng's; auto takes them where the language is known, and keeps those of a "
+        "checkpoint or of shards.",
     )
-    language: str = setting("en-us", "The espeak-ng voice that turns text into phonemes.")
+    language: str | None = setting(
+        None, "Language of the texts, by its espeak-ng voice, such as en-us or de.", default_text="what the corpus says"
+    )
+    read_words: bool | None = setting(
+        None,
+        "Read numbers, amounts, dates, units and abbreviations as words before texts become tokens.",
+        default_text="on where the language is known; as a checkpoint or shards have it",
+    )
     sample_rate: int = setting(22050, "Rate to which every clip is resampled.", unit="Hz", ge=8000, le=48000)
     fft_size: int = setting(
         1024, "Window and transform length of the mel spectrogram.", unit="samples", ge=256, le=4096
@@ -234,3 +244,8 @@ class TrainConfig(Section):
     data: DataConfig = Field(default_factory=DataConfig)
     training: TrainingConfig = Field(default_factory=TrainingConfig)
     telemetry: TelemetryConfig = Field(default_factory=TelemetryConfig)
+
+
+def trained_config(document: Mapping[str, Any]) -> TrainConfig:
+    """Settings that a checkpoint or a voice was trained with, with what older ones did not say. Raises ValueError."""
+    return TrainConfig.model_validate({**document, "model": {"read_words": False, **document.get("model", {})}})

@@ -19,6 +19,7 @@ from voxyard.host.page_cache import Extent
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.model.mel import EDGES
+from voxyard.trainer.text.front_end import tokenizer_of, with_text_front_end
 
 log = logging.getLogger("voxyard.trainer")
 
@@ -83,6 +84,7 @@ def open_corpora(config: TrainConfig) -> Corpora:
     data = config.data
     if data.train_data is None:
         raise TrainerError("no corpus: give --train-data DIR (`voxyard corpus demo DIR` makes a small one)")
+    config = with_text_front_end(config)
     training, coverage = _open(data.train_data, config)
     if data.val_data is not None:
         validation: ExampleSource | None = _open(data.val_data, config, speakers=training.speakers)[0]
@@ -115,12 +117,13 @@ def feature_settings(config: TrainConfig) -> dict[str, Any]:
 def _open(
     path: Path, config: TrainConfig, split: Split = "train", speakers: tuple[str, ...] | None = None
 ) -> tuple[ExampleSource, Coverage | None]:
-    model = config.model
+    model, text = config.model, tokenizer_of(config.model)
     source = open_source(
         path,
         sample_rate=model.sample_rate,
-        text_units=model.text_units,
-        language=model.language,
+        text_units=text.units,
+        language=text.language,
+        normaliser=text.normaliser,
         max_bad_share=config.data.max_bad_share,
         max_dropped_text=config.data.max_dropped_text,
         layout=config.data.corpus_layout,

@@ -17,7 +17,7 @@ import numpy as np
 from voxyard.telemetry.gpu_watch import GpuWatch
 from voxyard.telemetry.workloads import TrainMetrics
 from voxyard.trainer import checkpoint
-from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.config import ModelConfig, TrainConfig, trained_config
 from voxyard.trainer.corpora import Corpora
 from voxyard.trainer.devices.tensorflow_setup import Devices, resolve_precision, resolve_xla
 from voxyard.trainer.errors import TrainerError
@@ -42,6 +42,7 @@ from voxyard.trainer.step import STOP, TrainStep
 from voxyard.trainer.steps.average import has_average
 from voxyard.trainer.steps.in_flight import AHEAD, Calibration, EndedStep, StepsInFlight
 from voxyard.trainer.steps.updates import RATE
+from voxyard.trainer.text.front_end import described, reading_version
 from voxyard.trainer.validation import HeldOutValidation
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("voxyard.trainer")
 
-FRONT_END = ("text_units", "sample_rate", "fft_size", "hop_length", "mels", "mel_low_hz", "mel_high_hz")
+FRONT_END = ("text_units", "read_words", "sample_rate", "fft_size", "hop_length", "mels", "mel_low_hz", "mel_high_hz")
 """Settings of the model that give its weights their meaning: a resumed run keeps them."""
 
 DEFAULT_EPOCHS = 100
@@ -181,13 +182,13 @@ class Run:
     def _refuse_other_front_end(self, found: checkpoint.Checkpoint) -> None:
         """Raises TrainerError where a resumed run would give its weights another meaning."""
         mine = self.config.model
-        was = TrainConfig.model_validate(found.meta["config"]).model
-        names = [*FRONT_END, *(["language"] if mine.text_units == was.text_units == "phonemes" else [])]
+        was = trained_config(found.meta["config"]).model
+        names = [*FRONT_END, *(["language"] if _needs_language(mine) and _needs_language(was) else [])]
         changed = [name for name in names if getattr(was, name) != getattr(mine, name)]
         if not changed:
             return
         differences = ", ".join(f"{name} was {getattr(was, name)} and is now {getattr(mine, name)}" for name in changed)
-        flags = " ".join(f"--{name.replace('_', '-')} {getattr(was, name)}" for name in changed)
+        flags = " ".join(_flag(name, getattr(was, name)) for name in changed)
         raise TrainerError(
             f"{found.path} cannot be resumed, its weights know another text or sound: {differences}; give {flags}, or "
             "start anew with --no-resume, or from its weights in another --checkpoint-dir with --init-from"
@@ -195,12 +196,14 @@ class Run:
 
     def _front_end_differences(self, meta: Mapping[str, Any]) -> list[str]:
         """Settings and speakers that give weights another meaning than in their checkpoint, a line each."""
-        was = TrainConfig.model_validate(meta["config"])
+        was = trained_config(meta["config"])
         pairs = {
             f"model.{name}": (getattr(was.model, name), mine)
             for name, mine in self.config.model
             if name not in ("size", "module")  # the variables tell these
         }
+        if was.model.read_words and self.config.model.read_words:
+            pairs["reading of numbers"] = (meta.get("reading", 0), reading_version(self.config.model))
         pairs["data.pre_emphasis"] = (was.data.pre_emphasis, self.config.data.pre_emphasis)
         pairs["speakers"] = (list(meta["speakers"]), list(self.corpora.speakers))
         return [
@@ -491,6 +494,7 @@ class Run:
         return {
             "config": self.config.model_dump(mode="json"),
             "speakers": list(self.corpora.speakers),
+            "reading": reading_version(self.config.model),
             **self._identity(),
         }
 
@@ -623,6 +627,7 @@ class Run:
             gradient_bytes=None if self.hosts is None else self._gradient_bytes,
             bad_clips=len(self.assemble.bad),
             texts=self.corpora.coverage,
+            text_front_end=described(self.config.model),
             phase_seconds=self.metrics.phase_seconds(),
             checkpoints_written=self.checkpoints.count,
             checkpoint_write_seconds=self.checkpoints.mean_seconds,
@@ -641,3 +646,14 @@ def resolve(config: TrainConfig, devices: Devices) -> TrainConfig:
         }
     )
     return config.model_copy(update={"training": training})
+
+
+def _needs_language(model: ModelConfig) -> bool:
+    """True where tokens depend on the language."""
+    return model.text_units == "phonemes" or bool(model.read_words)
+
+
+def _flag(name: str, value: object) -> str:
+    """The flag that gives a setting of the model this value."""
+    flag = name.replace("_", "-")
+    return f"--{'' if value else 'no-'}{flag}" if isinstance(value, bool) else f"--{flag} {value}"

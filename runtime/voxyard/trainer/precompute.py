@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from voxyard.corpus import ExampleSource, has_eval_split, open_source
+from voxyard.corpus import ExampleSource, has_eval_split, open_source, version_of
 from voxyard.corpus.directories import whole_directory
 from voxyard.corpus.layouts.lines import Split
 from voxyard.corpus.recordings import Recordings
@@ -17,6 +17,7 @@ from voxyard.trainer.api import prepare_features
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.corpora import Subset, feature_settings
 from voxyard.trainer.errors import TrainerError
+from voxyard.trainer.text.front_end import tokenizer_of, with_text_front_end
 
 log = logging.getLogger("voxyard.trainer")
 
@@ -30,10 +31,12 @@ def precompute(config: TrainConfig, destination: Path, *, clips: int | None = No
     source = config.data.train_data
     if source is None:
         raise TrainerError("no corpus: give --train-data DIR")
-    features = prepare_features(config)
+    config = with_text_front_end(config)
+    features, text = prepare_features(config), tokenizer_of(config.model)
     description = {
-        "text_units": config.model.text_units,
-        "language": config.model.language,
+        "text_units": text.units,
+        "language": text.language,
+        "reading": version_of(text.normaliser),
         "feature_settings": feature_settings(config),
     }
 
@@ -58,12 +61,13 @@ def precompute(config: TrainConfig, destination: Path, *, clips: int | None = No
 
 
 def _open(config: TrainConfig, source: Path, split: Split) -> Recordings | Shards:
-    model = config.model
+    model, text = config.model, tokenizer_of(config.model)
     return open_source(
         source,
         sample_rate=model.sample_rate,
-        text_units=model.text_units,
-        language=model.language,
+        text_units=text.units,
+        language=text.language,
+        normaliser=text.normaliser,
         max_bad_share=config.data.max_bad_share,
         max_dropped_text=config.data.max_dropped_text,
         layout=config.data.corpus_layout,

@@ -208,6 +208,7 @@ class Report:
     device_use_source: str = ""
     memory_of_limit: Mapping[str, float | None] = field(default_factory=dict)
     power_watts: float | None = None
+    text_front_end: str = ""  # in words
     texts: Coverage | None = None  # what became of the training texts' characters
     data_stage_source: str = "every batch of this run"
     all_reduce_seconds: float | None = None  # over hosts: of the gradients alone, at the start
@@ -371,6 +372,7 @@ class Report:
                 ", ".join(f"{name} {count}" for name, count in self.traces.items()),
                 f"{self.buckets} length buckets",
             ),
+            *([("text", "", self.text_front_end)] if self.text_front_end else []),
             *(("texts", "", said) for said in (self.texts.sentences() if self.texts else ())),
             ("clips replaced", str(self.bad_clips), "could not be read while training"),
             ("checkpoint", self.checkpoint or "none", ""),

@@ -23,7 +23,7 @@ from voxyard.speech.requests import Result
 from voxyard.speech.text.chunks import TextChunk, split
 from voxyard.speech.text.sentences import language_code
 from voxyard.trainer import checkpoint as checkpoints
-from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.config import TrainConfig, trained_config
 from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.input import pad
 from voxyard.trainer.load_trainable import load_trainable
@@ -78,7 +78,7 @@ def synthesize(
     """
     tf.config.set_visible_devices([], "GPU")
     found = checkpoints.open_any(checkpoint)
-    config, speakers = TrainConfig.model_validate(found.meta["config"]), tuple(found.meta["speakers"])
+    config, speakers = trained_config(found.meta["config"]), tuple(found.meta["speakers"])
     trainable = load_trainable(config, speakers)
     voice: dict[str, Any] = {} if speaker is None else {"speaker": _speaker_id(speakers, speaker, found.path)}
     if speaker is None and len(speakers) > 1:
@@ -153,7 +153,7 @@ def _chunks(text: str, config: TrainConfig, language: str | None) -> list[TextCh
     return lettered
 
 
-def _sentence_language(voice: str) -> str | None:
+def _sentence_language(voice: str | None) -> str | None:
     """The language whose rules end sentences; None, by the script, for a voice that is not named by a language."""
     try:
         return language_code(voice)

@@ -29,7 +29,7 @@ _DEPLOYED = {  # set by the compose file on a host
 }
 HOST_SETTINGS = ("training.hosts", "training.host_index")
 PATHS = ("data.train_data", "data.val_data", "data.cache_file", "training.init_from")
-_SHARDS_FOLLOW = ("sample_rate", "text_units", "language", "hop_length")
+_SHARDS_FOLLOW = ("sample_rate", "text_units", "language", "read_words", "hop_length")
 
 
 @dataclass(frozen=True, slots=True)

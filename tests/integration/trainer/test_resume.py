@@ -166,12 +166,14 @@ def test_fine_tuning_names_a_front_end_that_does_not_match(toy, tmp_path, voxyar
     """T21: the shapes are the same, and the numbers of letters would be taken for those of sounds."""
     assert voxyard(*toy, "--max-steps", 2).returncode == 0
     rest = [argument for argument in toy if argument not in ("--checkpoint-dir", tmp_path / "run")]
-    phonemes = ["--text-units", "phonemes", "--mel-high-hz", 7600]
+    phonemes = ["--text-units", "phonemes", "--read-words", "--mel-high-hz", 7600]
     other = voxyard(
         *rest, *phonemes, "--checkpoint-dir", tmp_path / "o", "--max-steps", 1, "--init-from", tmp_path / "run"
     )
     assert other.returncode == 0, other.stderr
-    assert "did not match: 2" in other.stderr
+    assert "did not match: 4" in other.stderr
+    assert "model.read_words: False in the checkpoint, True here" in other.stderr
+    assert "model.language: None in the checkpoint, en-us here" in other.stderr
     assert "model.text_units: characters in the checkpoint, phonemes here" in other.stderr
     assert "model.mel_high_hz: 8000.0 in the checkpoint, 7600.0 here" in other.stderr
 

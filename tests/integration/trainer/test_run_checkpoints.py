@@ -89,15 +89,20 @@ def test_a_run_from_before_the_mels_edges_were_reflected_says_so_when_it_is_resu
     ("was", "now", "said"),
     [
         (
-            {},
+            {"text_units": "characters"},
             {"text_units": "phonemes"},
             r"was characters and is now phonemes; give --text-units characters",
         ),
         ({"mels": 40}, {}, r"mels was 40 and is now 80; give --mels 40"),
         (
             {"text_units": "phonemes", "language": "de"},
-            {"text_units": "phonemes"},
+            {"text_units": "phonemes", "language": "en-us"},
             r"language was de and is now en-us; give --language de, or start anew with --no-resume",
+        ),
+        (
+            {"language": "en-us", "read_words": False},
+            {"language": "en-us", "read_words": True},
+            r"read_words was False and is now True; give --no-read-words, or start anew",
         ),
     ],
 )

@@ -7,11 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from voxyard.corpus.demo import LANGUAGE, MARK
 from voxyard.corpus.examples import CorpusError
 from voxyard.corpus.layouts.lines import Lines, Split
 from voxyard.corpus.layouts.ljspeech import is_ljspeech, read_ljspeech
 from voxyard.corpus.layouts.speaker_folders import is_libritts, is_vctk, read_libritts, read_vctk
-from voxyard.corpus.layouts.tables import is_common_voice, is_list, read_common_voice, read_list
+from voxyard.corpus.layouts.tables import (
+    common_voice_language,
+    is_common_voice,
+    is_list,
+    read_common_voice,
+    read_list,
+)
 
 LayoutName = Literal["auto", "ljspeech", "libritts", "vctk", "commonvoice", "list"]
 
@@ -78,6 +85,17 @@ def find_layout(path: Path, name: LayoutName = "auto") -> CorpusLayout:
         raise CorpusError(f"{path} cannot be read ({error.strerror}): {EXPECTED}") from error
     kind = "is no corpus" if name == "auto" else f"is not in the layout {name}"
     raise CorpusError(f"{path} {kind}, it {found}: {EXPECTED}")
+
+
+def stated_language(path: Path, name: LayoutName = "auto") -> str | None:
+    """Language that a corpus of recordings says itself: Common Voice by its table, the demo's; else None.
+
+    Raises CorpusError where there is no corpus.
+    """
+    layout = find_layout(path, name)
+    if layout.name == "commonvoice":
+        return common_voice_language(path)
+    return LANGUAGE if layout.name == "ljspeech" and (path / MARK).is_file() else None
 
 
 def _listing(directory: Path) -> str:

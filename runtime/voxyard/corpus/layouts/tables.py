@@ -43,6 +43,17 @@ def read_common_voice(directory: Path) -> Lines:
     return lines, bad
 
 
+def common_voice_language(directory: Path) -> str | None:
+    """Language of the clips, such as de or zh-CN; None where the table does not say it, or names several."""
+    rows = read_table(directory / _TABLE)
+    head = rows[0].rstrip("\r").split("\t")
+    if "locale" not in head:
+        return None
+    cells = (row.rstrip("\r").split("\t") for row in rows[1:] if row.strip())
+    found = {row[head.index("locale")].strip() for row in cells if len(row) == len(head)}
+    return found.pop() or None if len(found) == 1 else None
+
+
 def is_list(path: Path) -> bool:
     """True for a text file whose first line has columns, or a folder with filelist.txt."""
     if path.is_dir():

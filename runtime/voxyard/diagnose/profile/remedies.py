@@ -166,6 +166,8 @@ def _corpus_words(facts: AdviceFacts) -> list[str]:
     for word in kept:
         if word in _CORPUS_FLAGS:
             words += [word, next(kept)]
+        elif word in _CORPUS_SWITCHES:
+            words.append(word)
     return words
 
 
@@ -176,6 +178,7 @@ _CORPUS_FLAGS = frozenset(
         "--max-dropped-text",
     }
 )  # fmt: skip
+_CORPUS_SWITCHES = frozenset({"--read-words", "--no-read-words"})
 
 
 # -- transfer ----------------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ from voxyard.trainer.autotune.candidates import (
     table,
     trial,
 )
-from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.config import TrainConfig, trained_config
 from voxyard.trainer.corpora import open_corpora
 from voxyard.trainer.devices.placement import Kind, kind_of, requested_strategy
 from voxyard.trainer.devices.tensorflow_setup import inspect_host
@@ -250,7 +250,7 @@ def _of_checkpoint(config: TrainConfig) -> TrainConfig | None:
     found = checkpoint.newest_good(config.training.checkpoint_dir)
     if found is None:
         return None
-    was = TrainConfig.model_validate(found.meta["config"])
+    was = trained_config(found.meta["config"])
     strategy = requested_strategy(was)
     log.info("--strategy auto: the resumed run keeps its strategy %s", strategy)
     features = was.data.train_data is not None and was.data.train_data.name == FEATURES_DIRECTORY

@@ -22,6 +22,7 @@ from voxyard.trainer.model.optimizer import FusedAdamW, WarmUpThenRoot
 from voxyard.trainer.model.sizes import SIZES, Shape
 from voxyard.trainer.model.text_to_mel import TextToMel
 from voxyard.trainer.sampler import Bucket
+from voxyard.trainer.text.front_end import tokenizer_of
 from voxyard.trainer.trainable import Batch
 
 POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
@@ -36,7 +37,7 @@ class TextToSpeech:
         self.sample_rate = config.model.sample_rate
         self._config, self._speakers = config, speakers
         self._shape = shape or SIZES[config.model.size]
-        self._tokenizer = Tokenizer(config.model.text_units, config.model.language)
+        self._tokenizer = tokenizer_of(config.model)
         self._features = FeatureExtractor(config.model, config.data)
 
     def batch_spec(self, bucket: Bucket, batch_size: int) -> dict[str, tf.TensorSpec]:
@@ -128,11 +129,11 @@ class TextToSpeech:
         if language is None:
             return own
         if own.units == "characters":
-            if _primary(language) == _primary(own.language):
+            if own.language is not None and _primary(language) == _primary(own.language):
                 return own
             raise TrainerError(
                 f"--language {language}: this model has learned to read the letters of its corpus, in one language "
-                f"({own.language} by its settings); leave --language out, or train on phonemes "
+                f"({own.language or 'unknown'} by its settings); leave --language out, or train on phonemes "
                 "(--text-units phonemes), which all languages share"
             )
         return replace(own, language=language)

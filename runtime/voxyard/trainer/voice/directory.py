@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from voxyard.corpus.text import SYMBOLS_HASH
-from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.config import TrainConfig, trained_config
 from voxyard.trainer.errors import TrainerError
 
 FORMAT = 1
@@ -26,6 +26,7 @@ class VoiceDirectory:
     vocoder: str
     step: int
     sha256: str
+    reading: int = 0  # version of the reading of numbers and dates that it was trained with; 0 is none
 
     @property
     def voices(self) -> tuple[str, ...]:
@@ -57,11 +58,12 @@ def read(path: Path) -> VoiceDirectory:
             )
         return VoiceDirectory(
             path,
-            TrainConfig.model_validate(meta["config"]),
+            trained_config(meta["config"]),
             tuple(meta["speakers"]),
             str(meta["vocoder"]),
             int(meta["step"]),
             str(meta["sha256"]),
+            int(meta.get("reading", 0)),
         )
     except OSError as error:
         raise TrainerError(

@@ -18,6 +18,7 @@ from voxyard.speech.requests import SAMPLE_RATE, Request, Result, Unspeakable
 from voxyard.trainer.devices.tensorflow_import import import_tensorflow
 from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.load_trainable import load_trainable
+from voxyard.trainer.text.front_end import normaliser_of
 from voxyard.trainer.voice.directory import VoiceDirectory, read, read_weights
 
 if TYPE_CHECKING:
@@ -138,6 +139,9 @@ def _without_signs(text: str, voice: VoiceDirectory) -> str:
     """
     if voice.config.model.text_units == "phonemes":
         return text
+    normaliser, language = normaliser_of(voice.config.model), voice.config.model.language
+    if normaliser is not None and language is not None:
+        text = normaliser.words(text, language)  # before the signs of amounts and units are gone
     return "".join(one if one.isalnum() or unicodedata.combining(one) or spelled(one) else " " for one in text)
 
 

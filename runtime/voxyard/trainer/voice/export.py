@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from voxyard import __version__
 from voxyard.corpus.text import SYMBOLS_HASH
 from voxyard.trainer import checkpoint as checkpoints
-from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.config import TrainConfig, trained_config
 from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.steps.average import has_average, weights_for_use
+from voxyard.trainer.text.front_end import described
 from voxyard.trainer.voice.directory import FORMAT, LICENCE, META, README, WEIGHTS, digest_of, read
 from voxyard.trainer.voice.engine import VoiceEngine
 
@@ -57,7 +58,7 @@ def export(checkpoint: Path, out: Path, *, vocoder: str = "griffin-lim", licence
     if out.exists():
         raise TrainerError(f"--out {out} exists: give a new directory, or remove this one first")
     found = checkpoints.open_any(checkpoint)
-    config = TrainConfig.model_validate(found.meta["config"])
+    config = trained_config(found.meta["config"])
     text = _licence(licence, config.data.train_data)
     weights = _weights(weights_for_use(found.state), config, vocoder, found.path)
     folder = _new_folder(out)
@@ -168,6 +169,7 @@ def _write(
         "config": {"model": model, "data": {name: data[name] for name in KEPT_DATA}},
         "speakers": list(found.meta["speakers"]),
         "symbols": SYMBOLS_HASH,
+        "reading": found.meta.get("reading", 0),
         "vocoder": vocoder,
         "step": found.step,
         "averaged": has_average(found.state),
@@ -183,7 +185,7 @@ def _card(config: TrainConfig, found: checkpoints.Checkpoint, vocoder: str, lice
     speakers = ", ".join(name or "default" for name in found.meta["speakers"]) or "default"
     return (
         "# A voice made with voxyard\n\n"
-        f"- speakers: {speakers}\n- language: {model.language}, read as {model.text_units}\n"
+        f"- speakers: {speakers}\n- language: {model.language or 'not known'}; read as {described(model)}\n"
         f"- model: {model.size}, step {found.step}, vocoder {vocoder}, {model.sample_rate} Hz\n"
         f"- licence of the corpus ({LICENCE}): {licence.strip().splitlines()[0]}\n\n"
         "```\nvoxyard serve --engine voxyard --model DIR\nvoxyard speak book.txt --engine voxyard --model DIR "

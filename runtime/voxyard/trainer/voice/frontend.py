@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from voxyard.speech.engine import EngineSpec
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.frontend import Frontend, VoiceDescription
+from voxyard.speech.reading.reader import READING_VERSION
 from voxyard.speech.text.sentences import language_code
 from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.voice.directory import VoiceDirectory, read
@@ -25,13 +26,13 @@ class VoiceFrontend:
     """Front end of one voice directory; its speakers are its voices. Thread-safe: it only reads."""
 
     max_tokens = CHUNK_CHARACTERS
-    notes: tuple[str, ...] = ()
 
     def __init__(self, voice: VoiceDirectory, device: str, threads: int) -> None:
         self._voice = voice
         self.max_seconds = min(CHUNK_SECONDS, voice.config.data.max_clip_seconds)
         settings = {"model": str(voice.path), "device": device, "threads": threads}
         self.engine = EngineSpec(ENGINE, settings, voice.identity, name="voxyard")
+        self.notes = tuple(_notes(voice))
 
     def count_tokens(self, text: str) -> int:
         """Characters of a text.
@@ -75,6 +76,14 @@ class VoiceFrontend:
     def describe(self, voice: str) -> VoiceDescription:
         """The speaker's name; a corpus does not say more."""
         return VoiceDescription(voice)
+
+
+def _notes(voice: VoiceDirectory) -> Iterator[str]:
+    if voice.reading not in (0, READING_VERSION):
+        yield (
+            f"the voice in {voice.path} learned texts by reading {voice.reading} of numbers and dates, and this "
+            f"voxyard has reading {READING_VERSION}: some may be spoken in other words than those that it learned"
+        )
 
 
 def frontend(settings: Mapping[str, object]) -> Frontend:
