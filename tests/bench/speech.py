@@ -25,7 +25,6 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests/support/benchmarks")]
 
 from bench_closed_grammar import ClosedGrammar
-from bench_mos import P808
 from bench_sentences import Sentence, held_out, one_clip_each, sentence, split, spread, write_corpus
 from bench_speech_table import CONTROL, COPY, RECORDINGS, Judgement, best, figures, mos_gap, ratios, table
 from bench_voices import Clips, MeanMel, Trained, Voice
@@ -34,6 +33,7 @@ from voxyard.corpus import CorpusError, make_demo
 from voxyard.corpus.layouts.lines import MetadataLine
 from voxyard.corpus.recordings import CorpusRequirements, Recordings, read_contents
 from voxyard.corpus.text import Tokenizer, Units
+from voxyard.speech.verification.mean_opinion import P808
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.model.griffin_lim import write_wav
 

@@ -37,6 +37,12 @@ class Example:
     features: Mapping[str, NDArray[np.float32]] | None = None  # mel (frames, mels), pitch and energy (frames,)
 
 
+def sentences_of(source: ExampleSource) -> Sequence[str]:
+    """The text of each clip as it was written; () where the source does not keep texts."""
+    found: Sequence[str] = getattr(source, "sentences", ())
+    return found
+
+
 class ExampleSource(Protocol):
     """Examples that can be read in any order, from several threads; their lengths are known beforehand."""
 

@@ -153,6 +153,7 @@ class Recordings:
             [resampled_length(header.frames, header.sample_rate, sample_rate) for header in contents.headers], np.int64
         )
         self.token_lengths = np.array([len(tokens) for tokens in contents.tokens], np.int64)
+        self.sentences: Sequence[str] = [line.text for line in contents.lines]  # as they are written
         self.feature_names: tuple[str, ...] = ()
         speakers = [line.speaker for line in contents.lines]
         self.fingerprint = fingerprint(self.ids, self.samples, self._tokens, speakers, sample_rate)

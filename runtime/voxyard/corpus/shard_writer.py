@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from voxyard.corpus.audio import unlearnable
 from voxyard.corpus.coverage import Coverage
-from voxyard.corpus.examples import CorpusError, Example, ExampleSource
+from voxyard.corpus.examples import CorpusError, Example, ExampleSource, sentences_of
 from voxyard.corpus.layouts.lines import BadClip
 from voxyard.corpus.recordings import fingerprint, refuse_bad
 from voxyard.corpus.shards import ARRAYS, COLUMNS, FORMAT, INDEX, crc32, file_name
@@ -69,6 +69,7 @@ def write_shards(
     """
     bad, clips = list(already_bad), len(source) + len(already_bad)
     ids: list[str] = []
+    sentences, written = sentences_of(source), list[str]()
     with _Writer(directory) as writer:
         for i, example in enumerate(_examples(source, workers)):
             if isinstance(example, CorpusError):
@@ -77,6 +78,7 @@ def write_shards(
             else:
                 writer.add(_with_features(source.ids[i], example, features))
                 ids.append(source.ids[i])
+                written += sentences[i : i + 1]
             if progress is not None:
                 progress(i + 1, len(source))
     if not ids:
@@ -84,6 +86,7 @@ def write_shards(
     size = writer.describe({
         **description, "format": FORMAT, "symbols": SYMBOLS_HASH, "sample_rate": source.sample_rate,
         "speakers": list(source.speakers), "ids": ids, "texts": coverage.to_json() if coverage else None,
+        "sentences": written,
     })  # fmt: skip
     samples = sum(row[COLUMNS.index("samples")] for row in writer.rows)
     return Prepared(directory, len(ids), samples / source.sample_rate, size, tuple(str(one) for one in bad), coverage)

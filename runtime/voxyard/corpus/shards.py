@@ -96,6 +96,7 @@ class Shards:
         self._columns, self._tokens, self.token_lengths = _read_arrays(directory, index)
         self.sample_rate = wanted.sample_rate
         self.ids: Sequence[str] = index["ids"]
+        self.sentences: Sequence[str] = index.get("sentences") or []  # none in shards of an older version
         self.samples = self._columns["samples"]
         self.fingerprint: str = index["fingerprint"]
         self.feature_names: tuple[str, ...] = tuple(sorted(index["features"]))

@@ -230,6 +230,18 @@ class TelemetryConfig(Section):
     )
     log_every: int = setting(10, "Steps between two reads of losses from the device.", unit="steps", ge=1)
     tensorboard: bool = setting(True, "Write TensorBoard scalars and spectrograms under --checkpoint-dir.")
+    judge: int = setting(
+        0,
+        "Sentences of the validation clips that are spoken and judged at each validation, for TensorBoard: word error "
+        "rate, and DNSMOS of the sound (extra `judges`); 0 is off.",
+        unit="sentences",
+        ge=0,
+        le=200,
+    )
+    judge_recogniser: str = setting(
+        "voxyard.speech.verification.pocketsphinx:recogniser",
+        "Recogniser of --judge, as package.module:factory; pocketsphinx hears English.",
+    )
     image_every: int = setting(500, "Steps between two spectrograms in TensorBoard.", unit="steps", ge=1)
     sample_text: str = setting(
         "The old sailor opens the heavy door.",

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from voxyard.corpus import Coverage, Example, ExampleSource, allowed_bad, has_eval_split, open_source
 from voxyard.corpus.cache import CachedSource
+from voxyard.corpus.examples import sentences_of
 from voxyard.corpus.layouts.lines import Split
 from voxyard.host.memory import available_bytes
 from voxyard.host.page_cache import Extent
@@ -39,6 +40,7 @@ class Subset:
     token_lengths: NDArray[np.int64] = field(init=False)
     feature_names: tuple[str, ...] = field(init=False)
     fingerprint: str = field(init=False)
+    sentences: Sequence[str] = field(init=False)
 
     def __post_init__(self) -> None:
         chosen = {
@@ -48,6 +50,7 @@ class Subset:
             "samples": self.source.samples[self.clips],
             "token_lengths": self.source.token_lengths[self.clips],
             "feature_names": self.source.feature_names,
+            "sentences": [sentences[i] for i in self.clips] if (sentences := sentences_of(self.source)) else [],
             "fingerprint": f"{self.source.fingerprint}/{len(self.clips)}",
         }
         for name, value in chosen.items():

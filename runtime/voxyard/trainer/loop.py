@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -22,6 +22,8 @@ from voxyard.trainer.corpora import Corpora
 from voxyard.trainer.devices.tensorflow_setup import Devices, resolve_precision, resolve_xla
 from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.input import BatchAssembler, batch_bytes
+from voxyard.trainer.judging.judges import require_judges
+from voxyard.trainer.judging.spoken_validation import SpokenValidation
 from voxyard.trainer.load_trainable import load_trainable
 from voxyard.trainer.model.mel import EDGES
 from voxyard.trainer.observer import Observer
@@ -64,6 +66,8 @@ class Run:
     def __init__(self, config: TrainConfig, devices: Devices, corpora: Corpora) -> None:
         """Builds the model and restores its newest checkpoint. Raises TrainerError."""
         self.config = resolve(config, devices)
+        if config.telemetry.judge:
+            require_judges(config.telemetry)
         self.devices, self.corpora = devices, corpora
         self.clock = StepClock()
         self._stop: str | None = None
@@ -71,6 +75,7 @@ class Run:
         self._watch = GpuWatch(devices.cards)
         self._losses: dict[str, float] = {}
         self._validation: dict[str, float] = {}
+        self._spoken: SpokenValidation | None = None
         self._validated: int | None = None  # the step whose weights these losses are of
         training = self.config.training
         keras.utils.set_random_seed(training.seed)
@@ -282,6 +287,7 @@ class Run:
             stack.enter_context(self.checkpoints)
             self._time_network()
             held_out = self.open_validation()
+            self._spoken = self._open_judges(stack)
             pipeline = stack.enter_context(self.pipeline(self.first_step, self.end_step))
             warm_up = pipeline.warm_up(self._stopped)
             self._watch = stack.enter_context(GpuWatch(self.devices.cards))
@@ -327,6 +333,7 @@ class Run:
                     break
                 step = launched
                 self.checkpoints.collect()
+                self._collect_judged(observer)
                 at_end = step == self.end_step
                 validates = held_out is not None and (step % training.validate_every == 0 or at_end)
                 shows = step % every.image_every == 0 or at_end
@@ -352,6 +359,7 @@ class Run:
         if ended is not None and step > self.checkpoints.saved:
             self._fetch_losses(ended, observer)
             self._save(step, must=True)
+        self._collect_judged(observer, last=True)
         if self.hosts is not None:
             self.hosts.meet()  # none goes before the first has saved
         why = self._stop or ("the end is reached" if step == self.end_step else "the corpus ended early")
@@ -442,11 +450,30 @@ class Run:
             max_bad_share=config.data.max_bad_share,
         )
 
+    def _open_judges(self, stack: ExitStack) -> SpokenValidation | None:
+        """Judges of --judge, on the first host; None where nothing is asked of them, or nothing is held out."""
+        source = self.corpora.validation
+        if not self.config.telemetry.judge or not self._is_first:
+            return None
+        if source is None:
+            log.warning("--judge has no effect: no clips are held out (--val-data, --validation-share)")
+            return None
+        return stack.enter_context(SpokenValidation(self.config, source))
+
+    def _collect_judged(self, observer: Observer, *, last: bool = False) -> None:
+        """Passes on what was judged since; with `last` waits for it."""
+        if self._spoken is not None:
+            with self.metrics.during("validate") if last else nullcontext():
+                self._spoken.collect(observer, last=last)
+
     def _validate(self, step: int, held_out: HeldOutValidation, observer: Observer) -> None:
         with self.metrics.during("validate"), self.step.averaged():
             self._validation, self._validated = held_out.run(self.step, self.metrics.progress), step
         if self._validation:
             observer.validation(step, self._validation)
+        if self._spoken is not None:
+            with self.metrics.during("sample"), self.step.averaged(), self.step.scope():
+                self._spoken.judge(step, self.step)
 
     def _loss_at(self, step: int) -> float:
         """Validation loss of the weights after this step; infinite where these were not validated."""
@@ -611,6 +638,7 @@ class Run:
             losses=self._losses,
             validation=self._validation,
             ema=self.config.training.ema,
+            judged={} if self._spoken is None else self._spoken.scores,
             data_stage_seconds=clock.stage_mean("data") if self.devices.strategy != "mirrored" else None,
             data_stage_source=self._data_stage_source(),
             train_stage_seconds=self._train_mean(),

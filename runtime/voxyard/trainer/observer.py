@@ -94,6 +94,13 @@ class Observer:
         parts = ", ".join(f"{name} {value:.4g}" for name, value in losses.items())
         log.info("Validation at step %d: %s", step, parts)
 
+    def judged(self, step: int | None, scores: Mapping[str, float]) -> None:
+        """Result of the judges for a step; None is of the recordings, which are the most that can be reached."""
+        of = "recordings" if step is None else f"step {step}"
+        prefix = "validation/recorded_" if step is None else "validation/"
+        self._scalars(self._first if step is None else step, {f"{prefix}{name}": v for name, v in scores.items()})
+        log.info("Judged %s: %s", of, ", ".join(f"{name} {value:.3g}" for name, value in scores.items()))
+
     def pictures(self, step: int, pictures: Mapping[str, NDArray[np.uint8]]) -> None:
         """Images (height, width, 3) for TensorBoard."""
         if self._writer is not None:

@@ -216,6 +216,7 @@ class Report:
     beside_stage_seconds: float | None = None  # mean of the updates on the data device
     beside_names: tuple[str, ...] = ()
     phase_seconds: Mapping[str, float] = field(default_factory=dict)  # warm_up, train, validate, checkpoint, sample
+    judged: Mapping[str, float] = field(default_factory=dict)  # of --judge: wer, dnsmos, step; recorded_… of recordings
     ema: float | None = None  # decay of the averaged weights, which validation and samples are of
     checkpoints_written: int = 0
     checkpoint_write_seconds: float | None = None  # mean, from the step to the disk; most of it beside the training
@@ -277,6 +278,20 @@ class Report:
             if seconds
         ]
 
+    def _judged_rows(self) -> list[tuple[str, str, str]]:
+        """Rows of what judges said of the model's speech, beside what they said of recordings."""
+        at = f"at step {self.judged['step']:.0f}" if "step" in self.judged else ""
+        named = {"wer": "word error rate", "dnsmos": "DNSMOS P.808"}
+        return [
+            (
+                said,
+                f"{self.judged[name]:.2f}",
+                f"{at}; {self.judged.get(f'recorded_{name}', math.nan):.2f} of recordings",
+            )
+            for name, said in named.items()
+            if name in self.judged
+        ]
+
     def to_json(self) -> dict[str, Any]:
         """Everything as plain data, verdicts included."""
         return {
@@ -302,6 +317,7 @@ class Report:
             ("warm-up", "", self.warm_up),
             *_loss_rows("loss", self.losses),
             *_loss_rows("validation", self.validation),
+            *self._judged_rows(),
             *(
                 [("weights", "averaged", f"in validation, samples and synthesis (--ema {self.ema:g})")]
                 if self.ema is not None

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 from bench_closed_grammar import ClosedGrammar
-from bench_mos import RATE, SECONDS, log_mel, segments
 from bench_sentences import Sentence, held_out, one_clip_each, sentence, split, spread, write_corpus
 from bench_speech_table import CONTROL, COPY, RECORDINGS, Judgement, best, figures, mos_gap, ratios, table
 from bench_voices import mean_mel, stretched
 
 from voxyard.corpus import espeak
 from voxyard.corpus.layouts.lines import MetadataLine
+from voxyard.speech.verification.mean_opinion import RATE, SECONDS, log_mel, segments
 
 ROOT = Path(__file__).resolve().parents[3]
 TEXTS = (

@@ -446,7 +446,7 @@ def test_looking_whether_a_file_can_be_written_leaves_it_as_it_was(
 
 
 def test_a_corpus_is_made_checked_and_written_as_shards(voxyard_command: Command, tmp_path: Path) -> None:
-    """T8: results on standard output, and nothing else anywhere where no one watches."""
+    """T8: results on standard output, and nothing else anywhere where no one watches, but how texts are read."""
     corpus, shards = str(tmp_path / "corpus"), str(tmp_path / "shards")
     made = voxyard_command("corpus", "demo", corpus, "--clips", "2", "--seed", "1")
     assert (made.code, made.err) == (0, "")
@@ -455,7 +455,8 @@ def test_a_corpus_is_made_checked_and_written_as_shards(voxyard_command: Command
     assert checked.code == 0
     assert json.loads(checked.out)["clips"] == 2
     written = voxyard_command("corpus", "prepare", corpus, shards, "--sample-rate", "16000")
-    assert (written.code, written.err) == (0, "")
+    assert (written.code, written.err.count("\n")) == (0, 1)
+    assert written.err.startswith("Text: phonemes of en-us by espeak-ng; ")
     assert f"{shards}: 2 clips" in written.out
     assert (tmp_path / "shards").is_dir()
 

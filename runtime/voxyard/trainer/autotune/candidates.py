@@ -65,7 +65,7 @@ def trial(config: TrainConfig, directory: str, steps: int) -> TrainConfig:
             "checkpoint_dir": directory, "resume": False, "init_from": None, "epochs": None, "max_minutes": None,
             "max_steps": steps, "checkpoint_every": steps + 1,
         },
-        telemetry={"metrics_port": 0, "tensorboard": False, "image_every": steps + 1, "sample_text": ""},
+        telemetry={"metrics_port": 0, "tensorboard": False, "image_every": steps + 1, "sample_text": "", "judge": 0},
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Judge of the speech benchmark: mean opinion score by Microsoft's DNSMOS P.808, 1 (bad) to 5 (excellent).
+"""Mean opinion score of a sound by Microsoft's DNSMOS P.808, 1 (bad) to 5 (excellent).
 
 C. Reddy, V. Gopal & R. Cutler (2021), "DNSMOS: a non-intrusive perceptual objective speech quality metric". The model
 is that of the wheel `speechmos`, whose own code needs librosa, numba and pandas: it is run by onnxruntime alone here.
@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import soxr
 from numpy.typing import NDArray
+
+from voxyard.speech.errors import SpeechError
 
 RATE = 16_000  # Hz
 SECONDS = 9.01  # that the model hears at once; shorter sounds are repeated
@@ -26,19 +27,29 @@ class P808:
     """The model, ready to judge."""
 
     def __init__(self) -> None:
-        """Raises SystemExit with what to install where a package is missing."""
+        """Raises SpeechError with what to install where a package is missing."""
         found = importlib.util.find_spec("speechmos")
-        if found is None or found.origin is None or importlib.util.find_spec("onnxruntime") is None:
-            raise SystemExit("the judge needs speechmos and onnxruntime: pip install -c constraints.txt '.[bench]'")
+        missing = [name for name in ("onnxruntime", "soxr") if importlib.util.find_spec(name) is None]
+        if found is None or found.origin is None or missing:
+            raise SpeechError(
+                "DNSMOS needs speechmos (for its models), onnxruntime and soxr: pip install 'voxyard[judges]'"
+            )
         import onnxruntime
 
-        model = Path(found.origin).parent / "dnsmos_models" / "model_v8.onnx"
-        self._session: Any = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1  # the model is small
+        self._session: Any = onnxruntime.InferenceSession(
+            str(Path(found.origin).parent / "dnsmos_models" / "model_v8.onnx"),
+            options,
+            providers=["CPUExecutionProvider"],
+        )
 
     def score(self, samples: NDArray[np.float32], rate: int) -> float:
         """Mean opinion score of a sound (n,), the mean of its segments; nan for an empty one."""
         if len(samples) == 0:
             return float("nan")
+        import soxr
+
         sound = samples if rate == RATE else soxr.resample(samples, rate, RATE)
         inputs = [log_mel(segment[:-UNHEARD])[None] for segment in segments(sound)]
         return float(np.mean([self._session.run(None, {"input_1": each})[0][0, 0] for each in inputs]))

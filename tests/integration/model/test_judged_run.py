@@ -1,0 +1,31 @@
+"""Judges of a run's validation (--judge): TensorBoard and report have what they said, beside the recordings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from forked import run_forked
+from runs import environment, write_tones
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+
+def test_speech_of_each_validation_is_judged_beside_the_recordings(tmp_path: Path) -> None:
+    """T21."""
+    corpus, run = write_tones(tmp_path / "corpus", 12), tmp_path / "run"
+    done = run_forked(
+        "train", "--device", "cpu", "--strategy", "single", "--train-data", corpus, "--validation-share", "0.25",
+        "--model-module", "toy:make", "--batch-size", 4, "--max-steps", 2, "--judge", 2, "--checkpoint-dir", run,
+        environment=environment(), timeout=240,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    events = EventAccumulator(str(run / "tensorboard"), size_guidance={"tensors": 0})
+    events.Reload()
+    names = {"validation/wer", "validation/dnsmos", "validation/recorded_wer", "validation/recorded_dnsmos"}
+    assert names <= set(events.Tags()["tensors"])
+    assert [event.step for event in events.Tensors("validation/dnsmos")] == [2]
+    judged = json.loads((run / "report.json").read_text())["judged"]
+    assert judged.keys() == {"wer", "dnsmos", "step", "recorded_wer", "recorded_dnsmos"}
+    assert 1 <= judged["recorded_dnsmos"] <= 5
+    assert "DNSMOS P.808" in done.stdout
+    assert "words are counted as English ones" in done.stderr
