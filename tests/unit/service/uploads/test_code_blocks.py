@@ -1,0 +1,47 @@
+"""Blocks of code in uploads, through the service as its command opens it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+import pytest
+from frontends import TonesFrontend
+from live_service import live
+from service_app import eventually
+
+from voxyard.cli.serve import ServeConfig
+from voxyard.service.lifespan import running_app
+from voxyard.settings import load
+from voxyard.speech.open_pool import open_pool
+from voxyard.telemetry.workloads import Registry
+
+PAGE = b"It began.\n\n    one = 1\n    two = 2\n\nIt ended.\n"
+
+
+@pytest.mark.parametrize(("chosen", "announced"), [("skip", False), ("announce", True)])
+def test_code_blocks_are_left_out_or_announced_as_the_settings_say(
+    tmp_path: Path, chosen: str, announced: bool
+) -> None:
+    file = tmp_path / "serve.yaml"
+    file.write_text(
+        f"service: {{data_dir: {tmp_path / 'data'}}}\nspeech: {{code_blocks: {chosen}, max_parallel_tts_workers: 1}}\n"
+    )
+    settings = load(ServeConfig, flags={}, file=file).config
+    section, speech, registry = settings.service, settings.speech, Registry()
+    frontend = TonesFrontend({"samples": 240})
+    with (
+        open_pool(frontend.engine, speech, "cpu", workload="bark", registry=registry, warm="all") as pool,
+        running_app(
+            section, speech.pauses(), frontend, pool, registry, tuple, speech.reading(), speech.code_blocks
+        ) as app,
+        live(app, section) as url,
+    ):
+        new = httpx.post(f"{url}/v1/documents", files={"file": ("a.md", PAGE)}, timeout=60)
+        document = f"{url}/v1/documents/{new.json()['id']}"
+        eventually(lambda: httpx.get(document, timeout=60).json()["state"] == "completed", "it is spoken")
+        text = " ".join(each["text"] for each in httpx.get(f"{document}?chunks=true", timeout=60).json()["chunks"])
+    assert ("Code, 2 lines." in text) is announced
+    assert "one = 1" not in text
+    assert text.startswith("It began.")
+    assert text.endswith("It ended.")
