@@ -103,7 +103,12 @@ def word_error_rate(text: str, transcript: str, language: str | None = None) -> 
 
 
 def edit_distance(one: Sequence[str], other: Sequence[str]) -> int:
-    """The least number of insertions, deletions and substitutions that turn one sequence into the other."""
+    """The least number of insertions, deletions and substitutions that turn one sequence into the other.
+
+    jiwer 4.0 counts the same (on 300 random pairs of 35 words), five times as fast and with an import as short, but a
+    pair costs 0.3 ms here beside the seconds of its synthesis, which is not worth jiwer and rapidfuzz, an extension
+    module, in each image of a GPU host. Words and characters come from this package's normaliser either way.
+    """
     row = list(range(len(other) + 1))  # distances of one[:i] to every other[:j]
     for i, word in enumerate(one, 1):
         above, row = row, [i]
