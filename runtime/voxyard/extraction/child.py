@@ -14,11 +14,14 @@ from voxyard.extraction.document import CodeBlocks, ParsedDocument, parsed
 from voxyard.extraction.errors import ExtractionError, ReaderUnavailableError, UnreadableFileError
 from voxyard.extraction.plaintext import decode
 
+_NICENESS = 5  # speech and requests come first
+
 
 def main(arguments: list[str]) -> None:
-    """Reads one document; `arguments`: file type, code blocks, maximum characters, seconds, MiB of memory."""
+    """Reads one document; `arguments`: file type, code blocks, maximum characters, seconds of CPU, MiB of memory."""
     kind, code = arguments[:2]
     max_characters, seconds, memory_mib = map(int, arguments[2:])
+    os.nice(_NICENESS)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
     resource.setrlimit(resource.RLIMIT_AS, (memory_mib * 2**20, memory_mib * 2**20))
@@ -67,8 +70,8 @@ def _read(kind: str, content: io.BytesIO, code: str, max_characters: int) -> Par
     from voxyard.extraction.markup import html_blocks, markdown_blocks
 
     if kind == "markdown":
-        return parsed(None, markdown_blocks(decode(content.getvalue())), chosen)
-    title, language, blocks = html_blocks(content.getvalue())
+        return parsed(None, markdown_blocks(decode(content.getvalue()), max_characters=max_characters), chosen)
+    title, language, blocks = html_blocks(content.getvalue(), max_characters=max_characters)
     return parsed(title, blocks, chosen, language=language)
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from voxyard.extraction.errors import TextTooLongError
 from voxyard.extraction.plaintext import clean
 
 CodeBlocks = Literal["skip", "announce"]
@@ -80,6 +81,20 @@ class ParsedDocument:
     chapters: tuple[TextChapter, ...] = ()
     language: str | None = None
     cover: bytes | None = None
+
+
+def within(blocks: Iterable[Block], max_characters: float) -> Iterator[Block]:
+    """The blocks, while they have no more than twice so many characters: the exact length is known after rendering.
+
+    Raises:
+        TextTooLongError: they have more.
+    """
+    length = 0
+    for block in blocks:
+        length += sum(map(len, block.cells)) if isinstance(block, TableRow) else len(block.text)
+        if length > 2 * max_characters + 1000:
+            raise TextTooLongError(f"the text has more than {max_characters} characters: split the document")
+        yield block
 
 
 def parsed(

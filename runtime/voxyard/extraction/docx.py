@@ -14,9 +14,18 @@ from docx.opc.exceptions import OpcError
 from docx.oxml.ns import nsmap
 from docx.oxml.parser import parse_xml
 
-from voxyard.extraction.document import Block, HeadingBlock, ListItem, Paragraph, ParsedDocument, TableRow, parsed
+from voxyard.extraction.document import (
+    Block,
+    HeadingBlock,
+    ListItem,
+    Paragraph,
+    ParsedDocument,
+    TableRow,
+    parsed,
+    within,
+)
 from voxyard.extraction.docx_archive import SAVE_AGAIN, sanitized
-from voxyard.extraction.errors import TextTooLongError, UnreadableFileError
+from voxyard.extraction.errors import UnreadableFileError
 
 if TYPE_CHECKING:
     from docx.document import Document
@@ -54,13 +63,7 @@ def read_docx(content: BinaryIO, *, max_characters: int) -> ParsedDocument:
         reading = _DocumentWalk(document)
     except (OpcError, KeyError, ValueError, AttributeError, SyntaxError, zipfile.BadZipFile) as error:  # lxml's too
         raise UnreadableFileError(f"broken DOCX structure ({error!r}): {SAVE_AGAIN}") from error
-    blocks: list[Block] = []
-    length = 0
-    for block in reading.paragraphs():
-        blocks.append(block)
-        length += sum(map(len, block.cells)) if isinstance(block, TableRow) else len(block.text)
-        if length > max_characters:
-            raise TextTooLongError(f"the text has more than {max_characters} characters: split the document")
+    blocks = within(reading.paragraphs(), max_characters)
     return parsed(title or None, blocks, "skip", language=language or None)
 
 

@@ -12,8 +12,8 @@ from urllib.parse import unquote, urlsplit
 
 from lxml import etree
 
-from voxyard.extraction.document import Block, ListItem, Paragraph
-from voxyard.extraction.errors import TextTooLongError, UnreadableFileError, UnsupportedFileError
+from voxyard.extraction.document import Block, ListItem, Paragraph, within
+from voxyard.extraction.errors import UnreadableFileError, UnsupportedFileError
 from voxyard.extraction.markup import html_blocks
 
 MAX_ENTRIES = 20_000
@@ -121,22 +121,17 @@ def _read(archive: _Archive, max_characters: int) -> Epub:
         title=_first_text(package, "dc:title"),
         language=_first_text(package, "dc:language"),
         cover=_cover(archive, package, package_name),
-        blocks=tuple(_blocks(archive, package, package_name, max_characters)),
+        blocks=tuple(within(_blocks(archive, package, package_name), max_characters)),
     )
 
 
-def _blocks(archive: _Archive, package: etree._Element, package_name: str, most: int) -> Iterator[Block]:
-    length = 0
+def _blocks(archive: _Archive, package: etree._Element, package_name: str) -> Iterator[Block]:
     contents = _guided(package, package_name, "toc")
     for name in _spine(package, package_name):
         if name not in archive:
             continue
         blocks = html_blocks(archive.read(name))[2]
-        for block in _prose(blocks) if name in contents else blocks:
-            length += sum(map(len, block.cells)) if hasattr(block, "cells") else len(block.text)
-            if length > 2 * most + 1000:  # the exact length is known after rendering
-                raise TextTooLongError(f"the text has more than {most} characters: split the document")
-            yield block
+        yield from _prose(blocks) if name in contents else blocks
 
 
 def _spine(package: etree._Element, package_name: str) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 
@@ -10,7 +11,7 @@ from markdown_it import MarkdownIt
 from mdit_py_plugins.footnote import footnote_plugin
 from mdit_py_plugins.front_matter import front_matter_plugin
 
-from voxyard.extraction.document import Block, Code, HeadingBlock, ListItem, Paragraph, TableRow
+from voxyard.extraction.document import Block, Code, HeadingBlock, ListItem, Paragraph, TableRow, within
 from voxyard.extraction.errors import UnreadableFileError
 
 MAX_DEPTH = 200
@@ -46,16 +47,17 @@ _MARKDOWN = (
 _MAIN = ".//main|.//*[@role='main']"
 
 
-def markdown_blocks(text: str) -> list[Block]:
+def markdown_blocks(text: str, *, max_characters: float = math.inf) -> list[Block]:
     """Blocks of a Markdown text (CommonMark, tables, footnotes); a front matter is left out, footnotes come last.
 
     Raises:
         UnreadableFileError: nested too deeply.
+        TextTooLongError: far more than `max_characters`.
     """
-    return html_blocks(_MARKDOWN.render(text))[2]
+    return html_blocks(_MARKDOWN.render(text), max_characters=max_characters)[2]
 
 
-def html_blocks(markup: str | bytes) -> tuple[str | None, str | None, list[Block]]:
+def html_blocks(markup: str | bytes, *, max_characters: float = math.inf) -> tuple[str | None, str | None, list[Block]]:
     """Title, language and blocks of an HTML or XHTML page; bytes are decoded as the page declares, else as UTF-8.
 
     Of a page with one `main`, only that is read. Left out: scripts, styles, forms, navigation, footers, images, hidden
@@ -63,20 +65,21 @@ def html_blocks(markup: str | bytes) -> tuple[str | None, str | None, list[Block
 
     Raises:
         UnreadableFileError: nothing in it can be read as HTML, or it is nested too deeply.
+        TextTooLongError: far more than `max_characters`.
     """
     root = _parsed(markup)
     title = root.findtext(".//head/title")
     language = root.get("lang") or root.get("{http://www.w3.org/XML/1998/namespace}lang")
     main = root.xpath(_MAIN)
     body = main[0] if len(main) == 1 else root.find(".//body")
-    found = list(_Walk().blocks(root if body is None else body))
+    found = list(within(_Walk(root).blocks(root if body is None else body), max_characters))
     return (" ".join(title.split()) or None) if title else None, language or None, found
 
 
 def _parsed(markup: str | bytes) -> html.HtmlElement:
     encoding = "utf-8" if isinstance(markup, str) or not _declares_encoding(markup) else None
     data = markup.encode("utf-8", "surrogatepass") if isinstance(markup, str) else markup
-    parser = html.HTMLParser(encoding=encoding, no_network=True, remove_comments=True, remove_pis=True, huge_tree=False)
+    parser = html.HTMLParser(encoding=encoding, no_network=True, remove_comments=True, remove_pis=True, huge_tree=True)
     try:
         root = html.document_fromstring(data, parser=parser)
     except (etree.ParserError, etree.XMLSyntaxError, ValueError, AssertionError) as error:
@@ -103,18 +106,22 @@ def _check_depth(root: html.HtmlElement) -> None:
 
 
 class _Walk:
-    """Walk over a page's elements that yields its blocks."""
+    """Walk over a page's elements that yields its blocks; takes time in proportion to the page."""
+
+    def __init__(self, root: html.HtmlElement) -> None:
+        self._with_blocks = _elements_around(root, _BLOCKS)
+        self._layout = _elements_around(root, frozenset(["table"]))
 
     def blocks(self, parent: html.HtmlElement, item: bool = False) -> Iterator[Block]:
         """Blocks within an element; loose text between them is a paragraph, or an item where `item` says so."""
         line: list[str] = [parent.text or ""]
         for child in parent:
             if not _is_silent(child):
-                if _is_block(child):
+                if self._is_block(child):
                     yield from self._flush(line, item)
                     yield from self._block(child, item)
                 else:
-                    line.append(_inline(child))
+                    line.append(self._inline(child))
             line.append(child.tail or "")
         yield from self._flush(line, item)
 
@@ -127,15 +134,15 @@ class _Walk:
     def _block(self, element: html.HtmlElement, item: bool) -> Iterator[Block]:
         tag = element.tag
         if tag in _HEADINGS:
-            if text := _folded(_inline(element)):
+            if text := _folded(self._inline(element)):
                 yield HeadingBlock(text, _HEADINGS[tag])
         elif tag == "pre":
             if (text := element.text_content()).strip():
                 yield Code(text)
-        elif tag == "table" and element.get("role") != "presentation" and not element.xpath(".//td//table"):
+        elif tag == "table" and element.get("role") != "presentation" and element not in self._layout:
             yield from self._table(element)
-        elif tag == "p" and not _has_blocks(element):
-            yield from self._flush([_inline(element)], item)
+        elif tag == "p" and element not in self._with_blocks:
+            yield from self._flush([self._inline(element)], item)
         else:
             yield from self.blocks(element, item or tag == "li")
 
@@ -145,39 +152,44 @@ class _Walk:
         header: tuple[str, ...] = ()
         for row in table.iter("tr"):
             cells = [cell for cell in row.iterchildren("td", "th") if not _is_silent(cell)]
-            if any(_has_blocks(cell) and len(list(self.blocks(cell))) > 1 for cell in cells):
+            if any(cell in self._with_blocks and len(list(self.blocks(cell))) > 1 for cell in cells):
                 for cell in cells:
                     yield from self.blocks(cell)
                 continue
-            texts = tuple(_folded(_inline(cell)) for cell in cells)
+            texts = tuple(_folded(self._inline(cell)) for cell in cells)
             if texts and not header and all(cell.tag == "th" for cell in cells) and len(cells) > 1:
                 header = texts
             elif any(texts):
                 yield TableRow(texts, header if len(header) == len(texts) else ())
 
+    def _inline(self, element: html.HtmlElement) -> str:
+        """Text of an element without what is silent in it."""
+        if element.tag == "br":
+            return "\n"
+        parts = [element.text or ""]
+        for child in element:
+            if not _is_silent(child):
+                parts.append(f" {self._inline(child)} " if self._is_block(child) else self._inline(child))
+            parts.append(child.tail or "")
+        return "".join(parts)
 
-def _inline(element: html.HtmlElement) -> str:
-    """Text of an element without what is silent in it."""
-    if element.tag == "br":
-        return "\n"
-    parts = [element.text or ""]
-    for child in element:
-        if not _is_silent(child):
-            parts.append(f" {_inline(child)} " if _is_block(child) else _inline(child))
-        parts.append(child.tail or "")
-    return "".join(parts)
+    def _is_block(self, element: html.HtmlElement) -> bool:
+        return element.tag in _BLOCKS or element in self._with_blocks
+
+
+def _elements_around(root: html.HtmlElement, tags: frozenset[str]) -> set[html.HtmlElement]:
+    """Elements with one of these tags somewhere within them."""
+    found: set[html.HtmlElement] = set()
+    for inner in root.iter(*tags):
+        above = inner.getparent()
+        while above is not None and above not in found:
+            found.add(above)
+            above = above.getparent()
+    return found
 
 
 def _folded(text: str) -> str:
     return _BLANKS.sub(" ", text).strip()
-
-
-def _is_block(element: html.HtmlElement) -> bool:
-    return element.tag in _BLOCKS or _has_blocks(element)
-
-
-def _has_blocks(element: html.HtmlElement) -> bool:
-    return any(inner.tag in _BLOCKS for inner in element.iterdescendants() if isinstance(inner.tag, str))
 
 
 def _is_silent(element: html.HtmlElement) -> bool:
