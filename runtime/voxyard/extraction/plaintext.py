@@ -38,7 +38,7 @@ _LINE_END = re.compile(r"\r\n|[\r\x0b\x85\u2028]")
 _PARAGRAPH_END = re.compile(r"[\x0c\u2029]")
 _REMOVED = dict.fromkeys([*range(0x09), *range(0x0E, 0x20), *range(0x7F, 0xA0), 0xAD, 0xFEFF, 0xFFFE, 0xFFFF])
 _HALF_CHARACTER = re.compile(r"[\ud800-\udfff]")  # lone surrogates cannot be encoded
-_BLANKS_AT_LINE_END = re.compile(r"[ \u00a0]+$", re.MULTILINE)
+_BLANKS_AT_LINE_END = re.compile(r"(?<![ \u00a0])[ \u00a0]+$", re.MULTILINE)  # a run is searched once
 _EMPTY_LINES = re.compile(r"\n{3,}")
 _UNEXPECTED = re.compile(
     rb"[\x00-\x07\x0e-\x19\x1c-\x1f\x7f]"

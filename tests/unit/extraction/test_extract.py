@@ -67,6 +67,11 @@ def test_control_characters_go_and_line_ends_become_one_kind() -> None:
     assert read(text.encode()).text == "A bc\nd\ne\nf\n\ng\n\nh\n\ni coop"
 
 
+@pytest.mark.timeout(60)  # seconds; a search that starts again at each blank takes an hour
+def test_blanks_without_end_take_no_longer_than_a_text() -> None:
+    assert clean(f"a{' ' * 400_000}b \n") == f"a{' ' * 400_000}b"
+
+
 @pytest.mark.parametrize("size", [40, 1000, 100_000])
 def test_binary_junk_is_no_text(size: int) -> None:
     with pytest.raises(UnreadableFileError, match="TXT, Markdown, HTML, EPUB, PDF or DOCX"):

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from voxyard.speech.text.boundaries import clauses
 from voxyard.speech.text.chunks import SHORT, split
 from voxyard.speech.text.duration import milliseconds
 
@@ -217,3 +218,10 @@ def test_the_estimate_adds_letters_figures_and_pauses(text: str, language: str, 
 def test_one_sentence_is_estimated_alike_in_every_language(language: str, text: str) -> None:
     """A reader takes about five seconds for each of these translations."""
     assert 3_000 < milliseconds(text, language)[-1] < 8_000
+
+
+@pytest.mark.timeout(60)  # seconds; a search that starts again at each character takes an hour
+@pytest.mark.parametrize("run", [" ", ")", "»", ',"', "\n"])
+def test_one_character_over_and_over_takes_no_longer_than_a_text(run: str) -> None:
+    text = f"a{run * 100_000}b"
+    assert clauses(text, 0, len(text))[-1] == len(text)

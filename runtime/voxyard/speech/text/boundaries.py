@@ -10,7 +10,9 @@ LONGEST_WORD = 100
 """Letters in a row. BERT's word pieces, which Bark reads, turn a longer word into one unknown token: silence."""
 
 _CLOSING = "\"'”’»)\\]」』）》〉】"
-_CLAUSE = re.compile(rf"[,;:)\]»”—–…،؛][{_CLOSING}]*\s+|[、，；：…—]+[{_CLOSING}]*\s*|\s*[\n\r\x0b\x0c\x85\u2028]\s*")
+_CLAUSE = re.compile(  # whatever the text, it takes time in proportion to its length
+    rf"[,;:)\]»”—–…،؛][{_CLOSING}]{{,8}}\s+|[、，；：…—]+[{_CLOSING}]*\s*|[\n\r\x0b\x0c\x85\u2028]\s*"
+)
 _BLANK = re.compile(r"\s+")
 _JOINT = re.compile(r"[-/_.,:;!?&=#%+~|@()\u00ad\u200b\u2010。！？、，]+")
 _ZWJ = 0x200D
