@@ -179,6 +179,36 @@ def test_a_killed_service_leaves_its_chunks_to_the_next(tmp_path: Path) -> None:
         next_one.close()
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_service_killed_before_it_commits_new_audio_serves_the_old_and_speaks_it_again(tmp_path: Path) -> None:
+    desk, written = Desk(tmp_path / "store.sqlite", tmp_path / "audio"), threading.Event()
+
+    def killed(*_: object) -> bool:
+        written.set()
+        raise SystemExit  # the thread is gone, as after SIGKILL; nothing is committed
+
+    desk.store.redos.finish = killed  # type: ignore[method-assign]
+    id = desk.spoken(1).id
+    old, folder = desk.wav(id), tmp_path / "audio" / id
+    desk.queue.redo(id, 0, None, 9)
+    assert written.wait(60)
+    assert {path.name for path in folder.iterdir()} == {"audio.wav", "audio.1.wav"}
+    assert (desk.wav(id), desk.store.document(id).revision) == (old, 0)
+    desk.close()
+    (folder / "audio.1.wav").write_bytes(b"half")
+    (folder / "audio.1.mp3.part").write_bytes(b"half")
+
+    next_one = Desk(tmp_path / "store.sqlite", tmp_path / "audio")
+    try:
+        eventually(lambda: next_one.store.document(id).revision == 1, "the next service speaks it")
+        assert len(next_one.wav(id)) == len(old)
+        assert next_one.wav(id) != old
+        assert not list(folder.glob("*.part"))
+        assert next_one.store.redos.of(id) == ()
+    finally:
+        next_one.close()
+
+
 def test_a_chunk_that_cannot_be_spoken_keeps_its_audio(tmp_path: Path) -> None:
     desk = Desk(tmp_path / "store.sqlite", tmp_path / "audio")
     try:
