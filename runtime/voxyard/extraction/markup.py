@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from html import escape
 
 from lxml import etree, html
 from markdown_it import MarkdownIt
+from mdit_py_plugins.dollarmath import dollarmath_plugin
 from mdit_py_plugins.footnote import footnote_plugin
 from mdit_py_plugins.front_matter import front_matter_plugin
+from mdit_py_plugins.tasklists import tasklists_plugin
 
 from voxyard.extraction.document import Block, Code, HeadingBlock, ListItem, Paragraph, TableRow, within
 from voxyard.extraction.errors import UnreadableFileError
@@ -28,7 +31,17 @@ _SILENT = frozenset((
     "object", "picture", "rp", "rt", "script", "select", "style", "svg", "template", "textarea", "title", "video",
 ))  # fmt: skip
 _SILENT_ROLES = frozenset(
-    ("navigation", "search", "doc-toc", "doc-pagelist", "doc-index", "doc-backlink", "doc-noteref")
+    (
+        "alertdialog",
+        "dialog",
+        "navigation",
+        "search",
+        "doc-toc",
+        "doc-pagelist",
+        "doc-index",
+        "doc-backlink",
+        "doc-noteref",
+    )
 )
 _SILENT_TYPES = frozenset(("toc", "landmarks", "page-list", "pagebreak", "noteref", "loi", "lot", "backlink"))
 _SILENT_CLASSES = frozenset(  # navigation of Sphinx and of DocBook's style sheets
@@ -37,24 +50,44 @@ _SILENT_CLASSES = frozenset(  # navigation of Sphinx and of DocBook's style shee
 _MARKS = frozenset("¶#§↩↑^\u21a9\ufe0e")  # text of links that only lead somewhere
 _NOTE_NUMBER = re.compile(r"\s*[\[(]?\s*(?:\d{1,4}|[*†‡a-z])\s*[\])]?\s*", re.IGNORECASE)
 _BLANKS = re.compile(r"[ \t\r\n\f\u200b]+")
+_UNSEEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
+_CONSENT = re.compile(r"\b(?:cookie|gdpr)s?[-_]?(?:banner|bar|consent|dialog|modal|notice|popup)\b", re.IGNORECASE)
+_TOML = re.compile(r"\A\+\+\+[ \t]*\r?\n.*?^\+\+\+[ \t]*$", re.DOTALL | re.MULTILINE)
+_CALLOUT = re.compile(r"^([ >]*>[ \t]*)\[!(\w+)\][-+]?[ \t]*$", re.MULTILINE)
 _EPUB_TYPE = "{http://www.idpf.org/2007/ops}type"
+
+
+def _formula(formula: str, options: Mapping[str, object]) -> str:
+    """A formula in a line without its signs; one that stands apart is left out, as code is."""
+    return "" if options.get("display_mode") else escape(formula)
+
+
 _MARKDOWN = (
     MarkdownIt("commonmark", {"html": True})
     .enable(["table", "strikethrough"])
     .use(footnote_plugin)
     .use(front_matter_plugin)
+    .use(tasklists_plugin)
+    .use(dollarmath_plugin, allow_space=False, allow_digits=False, renderer=_formula)
 )
 _MAIN = ".//main|.//*[@role='main']"
 
 
 def markdown_blocks(text: str, *, max_characters: float = math.inf) -> list[Block]:
-    """Blocks of a Markdown text (CommonMark, tables, footnotes); a front matter is left out, footnotes come last.
+    """Blocks of a Markdown text: CommonMark, tables, task lists, formulas, callouts, footnotes, which come last.
+
+    Left out: front matter, and formulas that stand apart.
 
     Raises:
         UnreadableFileError: nested too deeply.
         TextTooLongError: far more than `max_characters`.
     """
-    return html_blocks(_MARKDOWN.render(text), max_characters=max_characters)[2]
+    return html_blocks(_MARKDOWN.render(_plain_markdown(text)), max_characters=max_characters)[2]
+
+
+def _plain_markdown(text: str) -> str:
+    """CommonMark of a text with front matter in TOML, and with callouts such as `> [!NOTE]`."""
+    return _CALLOUT.sub(lambda found: f"{found[1]}{found[2].capitalize()}:", _TOML.sub("", text))
 
 
 def html_blocks(markup: str | bytes, *, max_characters: float = math.inf) -> tuple[str | None, str | None, list[Block]]:
@@ -150,17 +183,36 @@ class _Walk:
         for caption in table.iterchildren("caption"):
             yield from self.blocks(caption)
         header: tuple[str, ...] = ()
+        taken: dict[int, int] = {}  # columns that cells above take, and in how many rows
         for row in table.iter("tr"):
             cells = [cell for cell in row.iterchildren("td", "th") if not _is_silent(cell)]
+            texts = self._in_columns(cells, taken, len(header))
             if any(cell in self._with_blocks and len(list(self.blocks(cell))) > 1 for cell in cells):
                 for cell in cells:
                     yield from self.blocks(cell)
                 continue
-            texts = tuple(_folded(self._inline(cell)) for cell in cells)
-            if texts and not header and all(cell.tag == "th" for cell in cells) and len(cells) > 1:
+            titles = row.getparent().tag == "thead" or all(cell.tag == "th" for cell in cells)
+            if titles and not header and len(cells) > 1 and any(texts):
                 header = texts
             elif any(texts):
                 yield TableRow(texts, header if len(header) == len(texts) else ())
+
+    def _in_columns(self, cells: list[html.HtmlElement], taken: dict[int, int], columns: int) -> tuple[str, ...]:
+        """Texts of a row's cells by columns, empty where a cell is wider than one or comes down from above."""
+        found: list[str] = []
+
+        def skip() -> None:
+            while taken.get(len(found), 0) > 0:
+                taken[len(found)] -= 1
+                found.append("")
+
+        for cell in cells:
+            skip()
+            wide, high = min(_span(cell, "colspan"), max(columns - len(found), 1)), _span(cell, "rowspan")
+            taken.update(dict.fromkeys(range(len(found), len(found) + wide), high - 1))
+            found += [_folded(self._inline(cell)), *[""] * (wide - 1)]
+        skip()
+        return tuple(found)
 
     def _inline(self, element: html.HtmlElement) -> str:
         """Text of an element without what is silent in it."""
@@ -188,6 +240,11 @@ def _elements_around(root: html.HtmlElement, tags: frozenset[str]) -> set[html.H
     return found
 
 
+def _span(cell: html.HtmlElement, name: str) -> int:
+    value = cell.get(name, "1").strip()
+    return max(int(value), 1) if value.isdecimal() and len(value) < 6 else 1
+
+
 def _folded(text: str) -> str:
     return _BLANKS.sub(" ", text).strip()
 
@@ -199,6 +256,8 @@ def _is_silent(element: html.HtmlElement) -> bool:
         element.get("hidden") is not None
         or element.get("aria-hidden") == "true"
         or element.get("role") in _SILENT_ROLES
+        or _UNSEEN.search(element.get("style") or "")
+        or _CONSENT.search(f"{element.get('id') or ''} {element.get('class') or ''}")
     ):
         return True
     if not _SILENT_CLASSES.isdisjoint((element.get("class") or "").split()):

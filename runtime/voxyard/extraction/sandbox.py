@@ -42,7 +42,8 @@ _ERRORS: dict[str, type[ExtractionError]] = {
 class ExtractionLimits:
     """Limits of one child process: seconds of CPU time and of wall-clock time, MiB of address space.
 
-    Files of two million characters take up to 8 s of CPU; on a busy machine that may be a minute.
+    Crafted files of two million characters that can still be read took up to 20 s of CPU, books some seconds; on a
+    busy machine that was several times as long by the clock.
     """
 
     cpu_seconds: int = 30

@@ -155,3 +155,48 @@ def test_navigation_of_known_style_sheets_is_left_out(tag: str, name: str) -> No
     )
     assert "Next" not in rendered(html_blocks(page)[2])
     assert "It was dark." in rendered(html_blocks(page)[2])
+
+
+def read_page(body: str) -> list[str]:
+    return rendered(html_blocks(f"<html><body>{body}</body></html>")[2]).split("\n\n")
+
+
+def test_cells_over_several_rows_or_columns_leave_the_others_their_titles() -> None:
+    head = "<tr><th>Day</th><th>Hour</th><th>Room</th></tr>"
+    rows = "<tr><td rowspan='2'>Monday</td><td>9</td><td>A</td></tr><tr><td>10</td><td>B</td></tr>"
+    wide = "<tr><td colspan='2'>free</td><td>C</td></tr><tr><td colspan='99999' rowspan='x'>all</td></tr>"
+    assert read_page(f"<table>{head}{rows}{wide}</table>") == [
+        "Day: Monday, Hour: 9, Room: A.", "Hour: 10, Room: B.", "Day: free, Room: C.", "Day: all.",
+    ]  # fmt: skip
+
+
+def test_a_head_may_have_an_empty_corner_and_rows_may_have_titles() -> None:
+    table = "<thead><tr><td></td><th>Hour</th></tr></thead><tbody><tr><th>Monday</th><td>9</td></tr></tbody>"
+    assert read_page(f"<table>{table}</table>") == ["Monday, Hour: 9."]
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        "<div id='cookie-banner'>We use cookies.</div>",
+        "<div class='box cookieConsent'>We use cookies.</div>",
+        "<section role='dialog'>Subscribe!</section>",
+        "<p style='color: red; display: none'>unseen</p>",
+    ],
+)
+def test_banners_dialogs_and_what_is_not_shown_are_not_spoken(around: str) -> None:
+    assert read_page(f"{around}<p>Of cookies and <b>banners</b>.</p>") == ["Of cookies and banners."]
+
+
+@pytest.mark.parametrize(
+    ("text", "spoken"),
+    [
+        ("- [ ] to do\n- [x] done\n", ["to do.", "done."]),
+        ("> [!NOTE]\n> Mind the gap.\n", ["Note: Mind the gap."]),
+        ("+++\ntitle = 'x'\n+++\n\n# Night\n", ["Night"]),
+        ("We have $E = mc^2$ here.\n\n$$\n\\int_0^1 x\n$$\n\nNext.\n", ["We have E = mc^2 here.", "Next."]),
+        ("It costs $5 or $6; a $10 bill, where $x < y$.\n", ["It costs $5 or $6; a $10 bill, where x < y."]),
+    ],
+)
+def test_what_writers_of_markdown_add_is_read_as_it_is_meant(text: str, spoken: list[str]) -> None:
+    assert read(f"{text}\nEnd.", "a.md").text.split("\n\n") == [*spoken, "End."]

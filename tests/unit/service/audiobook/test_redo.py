@@ -180,14 +180,16 @@ def test_a_killed_service_leaves_its_chunks_to_the_next(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_service_killed_before_it_commits_new_audio_serves_the_old_and_speaks_it_again(tmp_path: Path) -> None:
+def test_a_service_killed_before_it_commits_new_audio_serves_the_old_and_speaks_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     desk, written = Desk(tmp_path / "store.sqlite", tmp_path / "audio"), threading.Event()
 
     def killed(*_: object) -> bool:
         written.set()
         raise SystemExit  # the thread is gone, as after SIGKILL; nothing is committed
 
-    desk.store.redos.finish = killed  # type: ignore[method-assign]
+    monkeypatch.setattr(desk.store.redos, "finish", killed)
     id = desk.spoken(1).id
     old, folder = desk.wav(id), tmp_path / "audio" / id
     desk.queue.redo(id, 0, None, 9)
