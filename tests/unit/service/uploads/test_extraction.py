@@ -17,8 +17,10 @@ import pytest
 from documents import ThreadPool
 from service_app import Served, eventually, serving
 
+from voxyard.extraction.sandbox import MAX_CONCURRENT
 from voxyard.service.audio.files import AudioFolder
 from voxyard.service.audio.store import AudioStore
+from voxyard.service.auth.api_keys import add_key
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.queue import DocumentQueue
 from voxyard.service.documents.records import Document, NewChunk, NewDocument, Upload
@@ -178,6 +180,31 @@ def test_files_of_one_key_leave_a_place_to_another() -> None:
     assert sorted(began) == ["flood 0", "flood 1", "other"]
     going.set()
     wait_for(lambda: len(began) == 6)
+
+
+def test_crafted_files_of_one_key_keep_no_small_file_of_another_waiting(tmp_path: Path) -> None:
+    letters = b"".join(b"1 0 0 1 %d %d Tm (a) Tj\n" % (n * 7 % 600, n * 13 % 800) for n in range(190_000))
+    crafted = pdfs.document([b"BT /F1 10 Tf\n" + letters + b"ET"] * 9, packed=True)  # 30 s of CPU and more
+    keys = {name: add_key(tmp_path / "keys.yaml", name) for name in ("flood", "other")}
+    with serving(tmp_path / "data", engine={"samples": 240}, keys=tmp_path / "keys.yaml") as served:
+        flood, other = (httpx.Client(headers={"Authorization": f"Bearer {key}"}, timeout=60) for key in keys.values())
+        files = [{"file": (f"{number}.pdf", crafted)} for number in range(4)]
+        sent = [flood.post(f"{served.url}/v1/documents", files=each).json()["id"] for each in files]
+        eventually(lambda: len(children()) == MAX_CONCURRENT - 1, "all but one place are taken")
+        small = other.post(f"{served.url}/v1/documents", files={"file": ("small.pdf", PDF)}).json()["id"]
+        most = [0]
+
+        def is_spoken() -> bool:
+            most.append(len(children()))
+            return bool(other.get(f"{served.url}/v1/documents/{small}").json()["state"] == "completed")
+
+        eventually(is_spoken, "the small file is spoken")
+        assert max(most) <= MAX_CONCURRENT
+        states = [flood.get(f"{served.url}/v1/documents/{id}").json() for id in sent]
+        assert [each["phase"] for each in states] == ["extracting"] * 4, "nobody waited for the crafted files"
+        for id in sent:
+            assert flood.delete(f"{served.url}/v1/documents/{id}").status_code == 204
+        eventually(lambda: not children(), "their readers have ended")
 
 
 def wait_for(good: Callable[[], object]) -> None:
