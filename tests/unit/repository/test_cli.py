@@ -418,7 +418,7 @@ def test_a_file_that_cannot_be_written_is_told_before_the_work(
     voxyard_command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, option: str, name: str
 ) -> None:
     """T18."""
-    monkeypatch.setattr(voxyard.trainer.api, "synthesize", lambda *_: pytest.fail("it began"))
+    monkeypatch.setattr(voxyard.trainer.api, "synthesize", lambda *_, **__: pytest.fail("it began"))
     (tmp_path / "file").write_text("")
     options = {"--out": str(tmp_path / "x.wav"), option: str(tmp_path / name)}
     ended = voxyard_command(
