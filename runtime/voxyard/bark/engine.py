@@ -164,7 +164,7 @@ class BarkEngine:
     def _accept(self, request: Request) -> ChunkInFlight:
         """Tokenize a chunk and find its voice; BarkError where the model cannot take them."""
         checkpoint, _ = self._require_model()
-        voice = None if request.voice is None else self._find_voice(request.voice)
+        voice = self._voice(request)
         tokens = checkpoint.tokenizer.encode(request.text, add_special_tokens=False).ids
         most = checkpoint.layout.semantic.window
         if not 0 < len(tokens) <= most:
@@ -173,6 +173,14 @@ class BarkEngine:
         if voice is not None:
             _check_voice(request.chunk, voice, checkpoint.layout)
         return ChunkInFlight(request, voice, tokens)
+
+    def _voice(self, request: Request) -> VoicePrompt | None:
+        """The voice of a request, from its file where it brings one. Raises BarkError."""
+        if request.voice is None:
+            return None
+        if request.voice_file is None:
+            return self._find_voice(request.voice)
+        return _read_voice(request.voice, request.voice_file)
 
     def _decode_audio(
         self, decoded: Sequence[tuple[ChunkInFlight, CausalOutcome]], source: ChunkSource
@@ -253,12 +261,16 @@ def create(settings: Mapping[str, object]) -> BarkEngine:
     return BarkEngine(config)
 
 
+_read_voice = functools.lru_cache(maxsize=64)(voices.read)
+
+
 def _check_voice(chunk: int, voice: VoicePrompt, layout: Layout) -> None:
     """Check that the voice consists of this model's codes."""
     parts: tuple[tuple[str, Any, int], ...] = (
         ("semantic_prompt", voice.semantic_prompt, layout.semantic.vocabulary),
         ("coarse_prompt", voice.coarse_prompt, layout.coarse.codebook),
         ("fine_prompt", voice.fine_prompt, layout.fine.codebook),
+        ("manner_prompt", voice.semantic_prompt if voice.manner is None else voice.manner, layout.semantic.vocabulary),
     )
     for name, codes, vocabulary in parts:
         if codes.size and not 0 <= int(np.min(codes)) <= int(np.max(codes)) < vocabulary:

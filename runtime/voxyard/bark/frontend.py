@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from voxyard.bark import speakers, voices
 from voxyard.bark.config import BarkConfig
 from voxyard.bark.errors import BarkError
+from voxyard.bark.voice_files import BarkVoiceFiles
 from voxyard.bark.weights import checkpoint, tokenizer
 from voxyard.bark.weights.identity import identity
 from voxyard.speech.engine import EngineSpec
@@ -33,6 +34,7 @@ class BarkFrontend:
         self.notes = _notes(config.model)
         self._own = config.voices
         voices.own(self._own)
+        self.voice_files = BarkVoiceFiles(self._own)
 
     def count_tokens(self, text: str) -> int:
         """Number of Bark's text tokens, without special tokens or truncation.

@@ -243,5 +243,6 @@ def noise_key(request: Request, stage: Stage) -> tuple[int, int]:
 
 
 def _semantic_work(work: ChunkWork) -> SemanticWork:
-    history = None if work.voice is None else work.voice.semantic_prompt
+    voice = work.voice
+    history = None if voice is None else voice.semantic_prompt if voice.manner is None else voice.manner
     return SemanticWork(work.number, work.text, history, noise_key(work.request, "semantic"))

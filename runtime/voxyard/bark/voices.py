@@ -43,6 +43,7 @@ _UNREADABLE = (
     SyntaxError, tokenize.TokenError, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
 _KEYS = ("semantic_prompt", "coarse_prompt", "fine_prompt")
+_MANNER = "manner_prompt"
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +55,7 @@ class VoicePrompt:
     semantic_prompt: Codes  # (tokens,), 0 to 9999
     coarse_prompt: Codes  # (2, frames), 0 to 1023
     fine_prompt: Codes  # (8, frames), 0 to 1023
+    manner: Codes | None = None  # (tokens,) of another voice: what the semantic stage continues in a mixed voice
 
     @property
     def seconds(self) -> float:
@@ -132,8 +134,30 @@ def read(name: str, content: bytes) -> VoicePrompt:
     semantic = _checked(name, "semantic_prompt", arrays, None, SEMANTIC_CODES)
     coarse = _checked(name, "coarse_prompt", arrays, COARSE_ROWS, CODEBOOK)
     fine = _checked(name, "fine_prompt", arrays, FINE_ROWS, CODEBOOK)
+    manner = _checked(name, _MANNER, arrays, None, SEMANTIC_CODES) if _MANNER in arrays else None
     _check_lengths(name, len(semantic), coarse.shape[1], fine.shape[1])
-    return VoicePrompt(name, language(name), semantic, coarse, fine)
+    return VoicePrompt(name, language(name), semantic, coarse, fine, manner)
+
+
+def pack(voice: VoicePrompt) -> bytes:
+    """The .npz file of a voice, small: 16 bits a code, compressed; its arrays alone."""
+    arrays = {key: getattr(voice, key).astype(np.uint16) for key in _KEYS}
+    if voice.manner is not None:
+        arrays[_MANNER] = voice.manner.astype(np.uint16)
+    file = io.BytesIO()
+    np.savez_compressed(file, **arrays)
+    return file.getvalue()
+
+
+def mix(name: str, manner: VoicePrompt, timbre: VoicePrompt) -> VoicePrompt:
+    """A voice that speaks in the manner of one voice with the timbre of another.
+
+    The semantic stage continues the semantic tokens of `manner`. The coarse and fine stages continue `timbre` as it is,
+    with its own semantic tokens: these must belong to the same recording as the frames beside them. Codes are names of
+    sounds, not amounts, so there is nothing between two of them: voices cannot be interpolated.
+    """
+    spoken = manner.semantic_prompt if manner.manner is None else manner.manner
+    return VoicePrompt(name, language(name), timbre.semantic_prompt, timbre.coarse_prompt, timbre.fine_prompt, spoken)
 
 
 def language(name: str) -> str | None:
@@ -190,7 +214,7 @@ def _arrays(name: str, content: bytes) -> dict[str, npt.NDArray[Any]]:
                     f"the voice {name!r} lacks {', '.join(missing)}; it contains {', '.join(file.files) or 'nothing'}, "
                     f"expected the arrays {', '.join(_KEYS)}"
                 )
-            arrays = {key: file[key] for key in _KEYS}
+            arrays = {key: file[key] for key in (*_KEYS, _MANNER) if key in file.files}
             bare = [key for key, array in arrays.items() if not isinstance(array, np.ndarray)]
             if bare:  # numpy returns the bytes of a member that is no array
                 raise ValueError(f"member {', '.join(bare)} is no array")

@@ -17,7 +17,7 @@ from voxyard.service.http.components import MiddlewareComponents
 from voxyard.service.http.errors import install_envelope
 from voxyard.service.http.observability import ObservabilityMiddleware
 from voxyard.service.model_names import open_models
-from voxyard.service.routes import api_reference, catalog, chapters, documents, speech
+from voxyard.service.routes import api_reference, catalog, chapters, documents, speech, voices
 from voxyard.service.routes.dependencies import authenticated
 from voxyard.service.routes.openapi import describe, errors
 from voxyard.service.routes.operations import operations_router
@@ -55,12 +55,12 @@ def create_app(state: AppState) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.app_state = state
-    app.state.voices = open_voices(state.frontend, state.section.voices)
+    app.state.voices = open_voices(state.frontend, state.section.voices, state.store.voices)
     app.state.models = open_models(state.frontend.engine, state.section.models)
     app.state.webhook_rules = read_rules(state.section)
     app.state.limiter = ConcurrencyLimiter(state.section.max_requests, state.limits)
     app.openapi = partial(describe, app, state.section)  # type: ignore[method-assign]
-    for router in (speech.router, documents.router, chapters.router, catalog.router):
+    for router in (speech.router, documents.router, chapters.router, catalog.router, voices.router):
         app.include_router(router, dependencies=[Depends(authenticated)], responses=errors(401, 403, 429, 500, 503))
     app.include_router(api_reference.reference_router(app.title))
     if PAGE.is_dir():

@@ -71,6 +71,9 @@ class ServiceSection(Section):
     max_documents: int = setting(1000, "Maximum number of pending documents; further ones get 429.", ge=1)
     max_chunks: int = setting(100_000, "Maximum number of chunks of pending documents.", ge=1)
     max_requests: int = setting(64, "Maximum number of concurrent speech requests; further ones get 429.", ge=1)
+    max_voices: int = setting(
+        50, "Maximum number of uploaded voices of an API key, of 256 KiB each; 0 takes none.", ge=0, le=10_000
+    )
     active_documents: int = setting(8, "Maximum number of documents in the worker pool at a time.", ge=1)
     rate_limit: int = setting(600, "Requests per minute and API key; 0 disables the limit.", ge=0)
     retention_hours: float = setting(168.0, "Time after which finished documents are deleted.", unit="h", gt=0)

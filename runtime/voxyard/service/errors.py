@@ -69,6 +69,12 @@ class BusyError(ServiceError):
     status, code, kind = 429, "rate_limit_exceeded", "rate_limit_error"
 
 
+class NotSupportedError(ServiceError):
+    """The engine cannot do this."""
+
+    status, code = 501, "not_supported"
+
+
 class UnavailableError(ServiceError):
     """No worker is available, or the service is shutting down."""
 

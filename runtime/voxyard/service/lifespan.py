@@ -28,6 +28,7 @@ from voxyard.service.http.metrics import DiskUsage
 from voxyard.service.shutdown import GracefulShutdown
 from voxyard.service.state import AppState
 from voxyard.service.uploads.read import UploadReader
+from voxyard.service.voices.frontend import UploadedVoicesFrontend
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.frontend import Frontend
 from voxyard.speech.pool.pool import Pool
@@ -62,6 +63,7 @@ def running_app(
         name = f"{section.instance or socket.gethostname()}:{os.getpid()}"
         store = Store(place, service=name, claim_seconds=section.claim_seconds)
         stack.callback(store.close)
+        frontend = UploadedVoicesFrontend(frontend, store.voices)
         audio_store = open_audio_store(section, store, shared=isinstance(place, str))
         webhooks = WebhookSender(rules, store)
         notifier = ChangeNotifier()

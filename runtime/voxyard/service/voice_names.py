@@ -1,4 +1,4 @@
-"""Voice names that clients may use: the engine's own, OpenAI's aliases, and the operator's aliases."""
+"""Voice names that clients may use: the engine's own, OpenAI's and the operator's aliases, uploaded voices."""
 
 from __future__ import annotations
 
@@ -9,17 +9,12 @@ from pathlib import Path
 from typing import Literal
 
 from voxyard.service.config import DEFAULT_VOICES
-from voxyard.service.errors import NotFoundError, ServiceError
+from voxyard.service.errors import ServiceError
 from voxyard.service.names_file import read_names, shown
+from voxyard.service.voices.table import StoredVoice, UploadedVoices, VoiceNotFoundError
 from voxyard.speech.frontend import Frontend
 
 _COMPARED = 60  # characters of an unknown name, which may be long
-
-
-class VoiceNotFoundError(NotFoundError):
-    """No voice of this name."""
-
-    code = "voice_not_found"
 
 
 @dataclass(frozen=True)
@@ -34,41 +29,55 @@ class VoiceName:
     language: str | None
     gender: Literal["female", "male"] | None
     alias_of: str | None = None
+    uploaded: StoredVoice | None = None
 
 
 class VoiceNames:
-    """Voice names, resolved to the engine's. Only these names reach the engine: a client cannot pass a path."""
+    """Voice names, resolved to the engine's. Only these names reach the engine: a client cannot pass a path.
 
-    def __init__(self, frontend: Frontend, aliases: Mapping[str, str]) -> None:
+    The service's own names go before uploaded voices, whose ids reach the engine with the file.
+    """
+
+    def __init__(self, frontend: Frontend, aliases: Mapping[str, str], uploaded: UploadedVoices | None = None) -> None:
+        self._uploaded = uploaded
         own = {name: _described(name, frontend) for name in frontend.voices()}
         further = {
             alias: _alias(alias, own[name]) for alias, name in aliases.items() if name in own and alias not in own
         }
         self._voices = own | dict(sorted(further.items()))
 
-    def resolve(self, name: str) -> str:
-        """The engine's name of a voice.
+    def __contains__(self, name: str) -> bool:
+        """True where the service has a voice of this name itself."""
+        return name in self._voices
+
+    def resolve(self, name: str, owner: str = "", *, parameter: str = "voice") -> str:
+        """The engine's name of a voice, or the id of one that this key has uploaded, which is read from the store.
 
         Raises:
             VoiceNotFoundError: no voice of this name; the message names the nearest.
         """
         found = self._voices.get(name)
-        if found is None:
-            raise VoiceNotFoundError(self._unknown(name), parameter="voice")
-        return found.alias_of or found.name
+        if found is not None:
+            return found.alias_of or found.name
+        own = None if self._uploaded is None else self._uploaded.find(owner, name)
+        if own is None:
+            raise VoiceNotFoundError(self._unknown(name, owner), parameter=parameter)
+        return own.id
 
-    def all(self) -> tuple[VoiceName, ...]:
-        """All names: the engine's own first, then the aliases, each sorted."""
-        return tuple(self._voices.values())
+    def all(self, owner: str = "") -> tuple[VoiceName, ...]:
+        """All names: the engine's own, then the aliases, then the voices that this key has uploaded, each sorted."""
+        own = () if self._uploaded is None else self._uploaded.of(owner)
+        return *self._voices.values(), *(uploaded_voice(each) for each in own if each.name not in self._voices)
 
-    def _unknown(self, name: str) -> str:
-        near = difflib.get_close_matches(name[:_COMPARED], self._voices, n=3)
+    def _unknown(self, name: str, owner: str) -> str:
+        known = [voice.name for voice in self.all(owner)]
+        near = difflib.get_close_matches(name[:_COMPARED], known, n=3)
         nearest = f"the nearest are {', '.join(near)}" if near else "no name is similar"
-        return f"no voice {shown(name)}: {nearest}; GET /v1/audio/voices lists all {len(self._voices)}"
+        return f"no voice {shown(name)}: {nearest}; GET /v1/audio/voices lists all {len(known)}"
 
 
-def open_voices(frontend: Frontend, path: Path | None) -> VoiceNames:
-    """The engine's voices, OpenAI's aliases for those that it has, and the aliases of the operator's file.
+def open_voices(frontend: Frontend, path: Path | None, uploaded: UploadedVoices | None = None) -> VoiceNames:
+    """The engine's voices, OpenAI's aliases for those that it has, those of the operator's file, and uploaded voices.
 
     Raises:
         ServiceError: the file cannot be read, or names a voice that the engine does not have.
@@ -80,7 +89,15 @@ def open_voices(frontend: Frontend, path: Path | None) -> VoiceNames:
             near = difflib.get_close_matches(name, own, n=3)
             hint = f"the nearest are {', '.join(near)}" if near else "`voxyard voices` lists them"
             raise ServiceError(f"{path}: {alias}: the engine has no voice {shown(name)}; {hint}")
-    return VoiceNames(frontend, {**DEFAULT_VOICES, **further})
+    return VoiceNames(frontend, {**DEFAULT_VOICES, **further}, uploaded)
+
+
+def uploaded_voice(voice: StoredVoice) -> VoiceName:
+    """Name of a voice that a key has uploaded."""
+    readable = voice.name.replace("_", " ")
+    return VoiceName(
+        voice.name, f"{readable[:1].upper()}{readable[1:]} (uploaded)", voice.language, None, uploaded=voice
+    )
 
 
 def _described(name: str, frontend: Frontend) -> VoiceName:

@@ -17,6 +17,24 @@ class VoiceDescription:
     gender: Literal["female", "male"] | None = None
 
 
+class VoiceFiles(Protocol):
+    """Voices of users as files, which an engine reads from `Request.voice_file`. May be called from several threads."""
+
+    def read(self, name: str, content: bytes) -> bytes:
+        """Checks the file of a voice; the file for the workers, which may be smaller.
+
+        Raises:
+            SpeechError: the bytes are no voice; nothing in them was run.
+        """
+
+    def mix(self, name: str, manner: str | bytes, timbre: str | bytes) -> bytes:
+        """A voice with the manner of speaking of one and the timbre of another: names of the engine's, or such files.
+
+        Raises:
+            SpeechError: there is no such voice, or these two cannot be mixed.
+        """
+
+
 class Frontend(Protocol):
     """The side of an engine that the parent process needs; it loads no weights and imports no torch.
 
@@ -38,6 +56,10 @@ class Frontend(Protocol):
     @property
     def notes(self) -> Sequence[str]:
         """Warnings for a listener: that the weights are random, for example."""
+
+    @property
+    def voice_files(self) -> VoiceFiles | None:
+        """Reader of the voices that users bring as files; None where the engine takes none."""
 
     def count_tokens(self, text: str) -> int:
         """Tokens of a text, before any cutting."""

@@ -25,7 +25,8 @@ class Request:
 
     Equal requests give equal audio, so a chunk that runs again because its worker died keeps all fields; `attempt`
     counts the engine's attempts for quality. `seconds` is an estimate of the audio's length. Neither that nor `urgent`
-    changes the audio.
+    changes the audio. An uploaded voice comes as a file with each of its chunks: the worker may have started before the
+    upload, or run on another host.
     """
 
     chunk: int
@@ -35,6 +36,7 @@ class Request:
     attempt: int = 0
     seconds: float = 1.0
     urgent: bool = False  # set by the pool: a listener waits for this chunk, the others of its batch can wait
+    voice_file: bytes | None = field(default=None, repr=False)  # of an uploaded voice; None: the engine has `voice`
 
 
 @dataclass(frozen=True, eq=False)

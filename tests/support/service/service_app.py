@@ -12,7 +12,7 @@ from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
-from frontends import TonesFrontend
+from frontends import TONE_FILES, TonesFrontend
 from prometheus_client import CollectorRegistry
 
 from voxyard.service.app import create_app, install
@@ -26,7 +26,9 @@ from voxyard.service.http.components import open_components
 from voxyard.service.lifespan import open_audio_store
 from voxyard.service.state import AppState
 from voxyard.service.uploads.read import UploadReader
+from voxyard.service.voices.frontend import UploadedVoicesFrontend
 from voxyard.speech.audio.joining import Pauses
+from voxyard.speech.frontend import VoiceFiles
 from voxyard.speech.placement import Refusal
 from voxyard.speech.pool.limits import PoolLimits
 from voxyard.speech.pool.observer import PoolObserver
@@ -58,14 +60,16 @@ def running(
     engine: dict[str, Any] | None = None,
     admit: Callable[[Device], Refusal | None] = lambda _: None,
     reading: ReadingOptions = READING,
+    voice_files: VoiceFiles | None = TONE_FILES,
     **settings: Any,
 ) -> Iterator[AppState]:
     """Services over data in `folder`; `engine` are the settings of the tones, `settings` the service's."""
     section = ServiceSection(data_dir=folder, **settings)
-    frontend = TonesFrontend({"marks": str(folder), **(engine or {})})
+    tones = TonesFrontend({"marks": str(folder), **(engine or {})}, voice_files=voice_files)
     folder.mkdir(exist_ok=True)
     store, notifier = Store(folder / "voxyard.db"), ChangeNotifier()
     audio_store = open_audio_store(section, store, shared=False)
+    frontend = UploadedVoicesFrontend(tones, store.voices)
     watch = Watch() if watch is None else watch
     pool = Pool(
         frontend.engine,

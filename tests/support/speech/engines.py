@@ -141,7 +141,8 @@ class TonesEngine:
 
 def sound(request: Request, samples: int = 240) -> np.ndarray[Any, np.dtype[np.float32]]:
     """Audio of the engine: noise that follows from the request alone."""
-    generator = np.random.default_rng((request.seed, request.chunk, request.attempt))
+    voice = () if request.voice_file is None else tuple(request.voice_file)
+    generator = np.random.default_rng((request.seed, request.chunk, request.attempt, *voice))
     return generator.uniform(-0.5, 0.5, samples * len(request.text)).astype(np.float32)
 
 

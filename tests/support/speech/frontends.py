@@ -8,9 +8,26 @@ from typing import Any
 
 from voxyard.speech.engine import EngineSpec
 from voxyard.speech.errors import SpeechError
-from voxyard.speech.frontend import VoiceDescription
+from voxyard.speech.frontend import VoiceDescription, VoiceFiles
 
 VOICES = ("announcer", "v2/de_speaker_1", *(f"v2/en_speaker_{number}" for number in range(10)))
+
+
+class ToneFiles:
+    """Files of tones begin with the word; a mixed one has both."""
+
+    def read(self, name: str, content: bytes) -> bytes:
+        if not content.startswith(b"tone"):
+            raise SpeechError(f"the voice {name!r} is no tone: expected the word at the beginning")
+        return content
+
+    def mix(self, name: str, manner: str | bytes, timbre: str | bytes) -> bytes:
+        return b"tone of " + b" and ".join(
+            each if isinstance(each, bytes) else each.encode() for each in (manner, timbre)
+        )
+
+
+TONE_FILES: VoiceFiles = ToneFiles()
 
 
 @dataclass(frozen=True)
@@ -21,6 +38,7 @@ class TonesFrontend:
     max_tokens: int = 16
     max_seconds: float = 13.0
     notes: Sequence[str] = ("a test's tones: noise, no speech",)
+    voice_files: VoiceFiles | None = TONE_FILES
 
     @property
     def engine(self) -> EngineSpec:

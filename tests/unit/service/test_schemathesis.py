@@ -88,6 +88,8 @@ OPERATIONS = [
     "GET /v1/models/{model}",
     "GET /v1/audio/models",
     "GET /v1/audio/voices",
+    "POST /v1/audio/voices",
+    "DELETE /v1/audio/voices/{name}",
     "GET /v1/workers",
     "GET /session",
     "POST /session",

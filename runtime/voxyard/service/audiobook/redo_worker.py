@@ -107,6 +107,7 @@ class RedoWorker:
             for redo in taken.redos
         ]
         outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
+        requests = self.store.voices.attach(requests)
         job = self.pool.submit(requests, priority=PRIORITY, tenant=document.owner, deliver=outcomes.put)
         found, renewed = dict[int, Outcome](), time.monotonic()
         while len(found) < len(requests):

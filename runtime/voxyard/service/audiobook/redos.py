@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from voxyard.service.documents import queries
 from voxyard.service.documents.sql import Connection, Database, first
 from voxyard.service.errors import ConflictError, NotFoundError
+from voxyard.service.voices.table import hold
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Redos:
 
         Raises:
             ConflictError: the document is not completed.
-            NotFoundError: there is no such document or chunk.
+            NotFoundError: there is no such document or chunk, or the uploaded voice was deleted meanwhile.
         """
         with self._database.write() as connection:
             document = queries.find(connection, id)
@@ -61,6 +62,7 @@ class Redos:
                 raise NotFoundError(
                     f"document {id} has no chunk {index}: it has {document.chunks}, counted from 0", parameter="index"
                 )
+            hold(connection, voice)
             had = document.seed if row["seed"] is None else row["seed"]
             connection.execute("DELETE FROM redos WHERE document = $1 AND place = $2", (number, index))
             connection.execute(

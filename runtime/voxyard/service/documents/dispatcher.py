@@ -281,6 +281,7 @@ class DocumentDispatcher:
                 with suppress(NotFoundError):  # another service was faster
                     delete_document(self.store, self.audio_store, id)
                 self._remove(id)
+            self.store.voices.sweep()
         except ServiceError:
             _log.exception("expired documents could not be deleted; trying again later")
 

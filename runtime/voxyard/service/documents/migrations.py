@@ -162,5 +162,25 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "ALTER TABLE uploads ADD COLUMN lexicon TEXT",
         "PRAGMA user_version = 5",
     ),
+    (
+        """
+        CREATE TABLE voices (
+            number INTEGER PRIMARY KEY,
+            id TEXT NOT NULL UNIQUE,
+            owner TEXT NOT NULL,
+            name TEXT NOT NULL,
+            description TEXT,
+            language TEXT,
+            mixed TEXT,
+            created REAL NOT NULL,
+            deleted INTEGER NOT NULL DEFAULT 0,
+            content BLOB NOT NULL
+        )
+        """,
+        "CREATE UNIQUE INDEX voices_name ON voices (owner, name) WHERE deleted = 0",
+        "CREATE INDEX documents_voice ON documents (voice)",
+        "CREATE INDEX chunks_voice ON chunks (voice) WHERE voice IS NOT NULL",
+        "PRAGMA user_version = 6",
+    ),
 )
 """Step n migrates version n to n + 1; a released step is never changed, only followed by another."""

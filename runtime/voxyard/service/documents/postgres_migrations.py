@@ -143,5 +143,24 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         """,
     ),
     ("ALTER TABLE uploads ADD COLUMN read TEXT, ADD COLUMN lexicon TEXT",),
+    (
+        """
+        CREATE TABLE voices (
+            number BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+            id TEXT NOT NULL UNIQUE,
+            owner TEXT NOT NULL,
+            name TEXT NOT NULL,
+            description TEXT,
+            language TEXT,
+            mixed TEXT,
+            created DOUBLE PRECISION NOT NULL,
+            deleted INTEGER NOT NULL DEFAULT 0,
+            content BYTEA NOT NULL
+        )
+        """,
+        "CREATE UNIQUE INDEX voices_name ON voices (owner, name) WHERE deleted = 0",
+        "CREATE INDEX documents_voice ON documents (voice)",
+        "CREATE INDEX chunks_voice ON chunks (voice) WHERE voice IS NOT NULL",
+    ),
 )
 """Step n migrates version n to n + 1; a released step is never changed, only followed by another."""

@@ -85,6 +85,7 @@ class DocumentProgress:
             )
             for chunk in waiting
         ]
+        requests = self.store.voices.attach(requests)
         self.store.started(document.id, time.time())
         return requests
 

@@ -16,6 +16,7 @@ from voxyard.service.documents.ownership import Claims, Ownership, SoleOwnership
 from voxyard.service.documents.records import Chapter, Document, NewDocument, State, StoredChunk, Upload
 from voxyard.service.documents.sql import Connection, Database, Row, first
 from voxyard.service.errors import ConflictError, StoreError
+from voxyard.service.voices.table import UploadedVoices, hold
 from voxyard.speech.audio.wav import WIDTH
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ class Store:
         """
         self._database = open_database(place)
         self.redos = Redos(self._database)
+        self.voices = UploadedVoices(self._database)
         self.ownership: Ownership = (
             SoleOwnership(self._database) if isinstance(place, Path) else Claims(self._database, service, claim_seconds)
         )
@@ -112,12 +114,14 @@ class Store:
 
         Raises:
             ConflictError: the idempotency key was used with a different request.
+            VoiceNotFoundError: its uploaded voice was deleted meanwhile.
         """
         with self._database.write() as connection:
             while True:
                 earlier = queries.earlier(connection, new)
                 if earlier is not None:
                     return earlier, False
+                hold(connection, new.voice)
                 if _insert(connection, new):  # else another service has just stored the same request
                     connection.notify("accepted", new.id)
                     return queries.find(connection, new.id), True

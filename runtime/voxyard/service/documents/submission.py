@@ -115,7 +115,7 @@ def new_document(
             "invalid Idempotency-Key: expected 1 to 255 visible ASCII characters without spaces, such as a UUID",
             parameter="Idempotency-Key",
         )
-    voice = None if request.voice is None else voices.resolve(request.voice)
+    voice = None if request.voice is None else voices.resolve(request.voice, owner)
     new = NewDocument(
         id=new_id(section.instance),
         owner=owner,

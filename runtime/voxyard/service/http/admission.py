@@ -20,6 +20,7 @@ from voxyard.service.http.connection_limit import CONNECTION, KEY_SECONDS, Conne
 from voxyard.service.http.errors import LargeHeadersError, TooManyConnectionsError, answer
 from voxyard.service.http.protocol import HEADER_BYTES
 from voxyard.service.http.rate_limit import whole_seconds
+from voxyard.service.voices.submission import LARGEST_FILE
 
 PUBLIC_PATHS = frozenset(
     {"/", "/healthz", "/readyz", "/metrics", "/docs", "/openapi.json", "/session", "/favicon.ico"}
@@ -28,6 +29,7 @@ PUBLIC_PREFIXES = ("/page/",)
 HEALTH_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
 """Answered above the connection limit too, so that monitoring does not report a busy service as down."""
 UPLOAD_PATHS = frozenset({"/v1/documents"})
+VOICE_PATHS = frozenset({"/v1/audio/voices"})
 MAX_IN_FLIGHT = 1000
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _MULTIPART = 64 * 1024  # bytes of a form besides its file
@@ -42,6 +44,7 @@ class AdmissionMiddleware:
         section = components.section
         self._upload = (section.max_upload_mib << 20) + _MULTIPART
         self._small = _ESCAPED * section.max_input + _MULTIPART
+        self._voice = max(LARGEST_FILE + _MULTIPART, self._small)
         self._origins = frozenset(section.origins())
         self._in_flight: Counter[str] = Counter()  # by key
 
@@ -51,7 +54,8 @@ class AdmissionMiddleware:
             await self._app(scope, receive, send)
             return
         upload = scope["method"] == "POST" and scope["path"] in UPLOAD_PATHS
-        body = LimitedBody(scope, receive, self._upload if upload else self._small)
+        voice = scope["method"] == "POST" and scope["path"] in VOICE_PATHS
+        body = LimitedBody(scope, receive, self._upload if upload else self._voice if voice else self._small)
         closing = ClosingSend(body, send)
         try:
             counted = self._admit(scope)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from voxyard.service.routes.dependencies import AppStateDep, ModelNamesDep, VoiceNamesDep
+from voxyard.service.routes import serializers
+from voxyard.service.routes.dependencies import AppStateDep, ClientDep, ModelNamesDep, VoiceNamesDep
 from voxyard.service.routes.openapi import errors
 from voxyard.service.routes.router import Router
 from voxyard.service.routes.schemas import (
@@ -12,7 +13,6 @@ from voxyard.service.routes.schemas import (
     GpuOut,
     ModelOut,
     ModelsOut,
-    VoiceOut,
     VoicesOut,
     WorkerOut,
     WorkersOut,
@@ -60,20 +60,9 @@ def list_audio_models(state: AppStateDep, models: ModelNamesDep) -> AudioModelsO
     operation_id="list_voices",
     summary="List voices",
 )
-def list_voices(voices: VoiceNamesDep) -> VoicesOut:
-    """The engine's own names first, then their aliases."""
-    return VoicesOut(
-        voices=[
-            VoiceOut(
-                id=voice.name,
-                name=voice.title,
-                language=voice.language,
-                gender=voice.gender,
-                alias_of=voice.alias_of,
-            )
-            for voice in voices.all()
-        ]
-    )
+def list_voices(voices: VoiceNamesDep, client: ClientDep) -> VoicesOut:
+    """The engine's own names first, then their aliases, then those that this key has uploaded or mixed."""
+    return VoicesOut(voices=[serializers.voice(each) for each in voices.all(client.name)])
 
 
 @router.get(

@@ -273,7 +273,7 @@ def redo_chunk(
     """
     state.store.document(id, client.name)
     body = RedoBody() if body is None else body
-    voice = None if body.voice is None else voices.resolve(body.voice)
+    voice = None if body.voice is None else voices.resolve(body.voice, client.name)
     document = state.queue.redo(id, index, voice, body.seed)
     out = _document_out(state, document)
     out.redo = serializers.redo(state.store, document)

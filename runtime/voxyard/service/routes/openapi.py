@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import FastAPI
@@ -36,6 +37,7 @@ _ERRORS: dict[int, tuple[str, str, str, str]] = {  # status → description, typ
     429: ("Rate limit exceeded or queue full; `Retry-After` gives the seconds to wait.", "rate_limit_error",
           "rate_limit_exceeded", "64 of 64 speech requests in progress"),
     500: ("Internal error.", "server_error", "speech_failed", "chunk 3 could not be synthesized"),
+    501: ("Not supported by the engine.", "invalid_request_error", "not_supported", "the engine takes no voices"),
     503: ("No worker available.", "server_error", "unavailable", "the service is shutting down"),
     507: ("The disk or the audio quota is full.", "server_error", "insufficient_storage", "audio quota exceeded"),
 }  # fmt: skip
@@ -81,8 +83,8 @@ def inlined(schema: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def form(schema: dict[str, Any]) -> dict[str, Any]:
-    """Model's schema as that of a form: fields are never null, and an empty field counts as missing."""
+def form(schema: dict[str, Any], one_of: Sequence[str] = ("file", "text")) -> dict[str, Any]:
+    """Model's schema as that of a form with one of these fields; none is null, and an empty one counts as missing."""
     properties = {}
     for name, asked in schema["properties"].items():
         kept = {key: value for key, value in asked.items() if key not in ("anyOf", "default") or asked.get(key)}
@@ -90,7 +92,7 @@ def form(schema: dict[str, Any]) -> dict[str, Any]:
         kept.pop("anyOf", None)
         properties[name] = {**(real[0] if real else {}), **kept}
         properties[name].pop("minLength", None)
-    return {**schema, "properties": properties, "anyOf": [{"required": ["file"]}, {"required": ["text"]}]}
+    return {**schema, "properties": properties, "anyOf": [{"required": [name]} for name in one_of]}
 
 
 def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:

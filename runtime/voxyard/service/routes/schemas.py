@@ -376,6 +376,9 @@ class VoiceOut(BaseModel):
     language: str | None = Field(description="Language code such as `en`; null where it has none.")
     gender: Literal["female", "male"] | None = Field(description="Null where it is not known.")
     alias_of: str | None = None
+    uploaded: bool = Field(default=False, description="Uploaded or mixed by this key.")
+    description: str | None = None
+    mixed: dict[str, str] | None = Field(default=None, description="The voices that it was mixed of, by their part.")
 
 
 class VoicesOut(BaseModel):

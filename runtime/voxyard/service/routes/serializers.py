@@ -19,7 +19,10 @@ from voxyard.service.routes.schemas import (
     FailedRedoOut,
     ProgressOut,
     RedoOut,
+    VoiceOut,
 )
+from voxyard.service.voice_names import VoiceName
+from voxyard.service.voices.table import shown_name
 from voxyard.speech.audio.joining import Pauses
 
 
@@ -57,7 +60,7 @@ def document(record: Document, now: float, at: ChunkTimes | None = None, text: s
         started=record.started,
         finished=record.finished,
         progress=_progress(record, now),
-        voice=record.voice,
+        voice=shown_name(record.voice),
         seed=record.seed,
         language=record.language,
         on_failure=record.on_failure,
@@ -112,8 +115,23 @@ def chunk(record: StoredChunk, at: ChunkTimes, text: str) -> ChunkOut:
         start_seconds=start,
         end_seconds=end,
         reason=record.reason,
-        voice=record.voice,
+        voice=shown_name(record.voice),
         seed=record.seed,
+    )
+
+
+def voice(found: VoiceName) -> VoiceOut:
+    """Response of a voice name."""
+    own = found.uploaded
+    return VoiceOut(
+        id=found.name,
+        name=found.title,
+        language=found.language,
+        gender=found.gender,
+        alias_of=found.alias_of,
+        uploaded=own is not None,
+        description=None if own is None else own.description,
+        mixed=None if own is None or own.mixed is None else dict(own.mixed),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from anyio.to_thread import run_sync
@@ -16,6 +17,7 @@ from voxyard.service.routes.schemas import SpeechBody
 from voxyard.service.state import AppState
 from voxyard.service.streaming.audio_response import AudioStreamingResponse
 from voxyard.service.streaming.speech_request import SpeechRequest
+from voxyard.service.voice_names import VoiceNames
 from voxyard.speech.audio.encoder import MEDIA_TYPES
 from voxyard.speech.script import Script
 
@@ -66,8 +68,7 @@ async def create_speech(
             f"input has {len(body.input):,} characters, expected at most {most:,}: split it, or submit a document",
             parameter="input",
         )
-    voice = voices.resolve(body.voice_name)
-    script = await run_sync(_script, state, client.name, body, voice)
+    script = await run_sync(_script, state, client.name, body, voices)
     speech = SpeechRequest(
         *(state.pool, limiter, script, state.pauses, body.codec, body.speed), client=client.name, share=limits.share
     )
@@ -76,7 +77,9 @@ async def create_speech(
     return AudioStreamingResponse(speech.audio(), media_type=MEDIA_TYPES[body.codec], cut=speech.cut)
 
 
-def _script(state: AppState, client: str, body: SpeechBody, voice: str | None) -> Script:
-    """Chunks of the text, with the lexicons of the request, the key and the host. Raises ServiceError."""
+def _script(state: AppState, client: str, body: SpeechBody, voices: VoiceNames) -> Script:
+    """Chunks of the text, with the lexicons of the request, the key and the host, and the voice. Raises ServiceError."""
+    voice = voices.resolve(body.voice_name, client)
     reading = submission.changed(state.reading.changed(lexicon=state.lexicon(client)), body.read, body.lexicon)
-    return submission.script(body.input, state.frontend, voice, body.seed, parameter="input", reading=reading)
+    script = submission.script(body.input, state.frontend, voice, body.seed, parameter="input", reading=reading)
+    return replace(script, requests=tuple(state.store.voices.attach(script.requests)))

@@ -41,7 +41,7 @@ async def read_document_request(
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json":
         content = await request.body()
-        body = await run_sync(lambda: _valid(lambda: DocumentBody.model_validate_json(content)))
+        body = await run_sync(lambda: valid(lambda: DocumentBody.model_validate_json(content)))
         return await run_sync(_from_json, body, idempotency_key)
     if kind == "multipart/form-data":
         return await _from_form(request, section, idempotency_key)
@@ -71,7 +71,7 @@ async def _from_form(request: Request, section: ServiceSection, idempotency_key:
     async with request.form(max_files=1, max_fields=_FIELDS, max_part_size=4 * section.max_characters + 4) as form:
         file = form.get("file")
         fields = {name: value for name, value in form.items() if isinstance(value, str) and value and name != "file"}
-        options: UploadBody = _valid(lambda: UploadBody.model_validate(fields))
+        options: UploadBody = valid(lambda: UploadBody.model_validate(fields))
         if isinstance(file, UploadFile):
             if options.text is not None:
                 raise ServiceError("both file and text are given: expected one of them", parameter="text")
@@ -127,7 +127,7 @@ def _document_request(
     )
 
 
-def _valid(read: Any) -> Any:
+def valid(read: Any) -> Any:
     """Validated model; its ValidationError becomes a RequestValidationError."""
     try:
         return read()

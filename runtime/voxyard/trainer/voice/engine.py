@@ -100,6 +100,8 @@ class VoiceEngine:
             raise TrainerError("the engine has no model: prepare it first")
         if not any(map(str.isalnum, request.text)):
             return Result(request.chunk, np.zeros(SAMPLE_RATE // 10, np.float32))  # a line of asterisks is a pause
+        if request.voice_file is not None:  # of a document that was submitted to another engine
+            return Unspeakable("the voice is an uploaded file, this engine has only the speakers it was trained on")
         trainable, model = self._loaded
         chosen: dict[str, Any] = {}
         if len(self._voice.speakers) > 1:

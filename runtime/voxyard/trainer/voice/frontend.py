@@ -9,7 +9,7 @@ from pathlib import Path
 
 from voxyard.speech.engine import EngineSpec
 from voxyard.speech.errors import SpeechError
-from voxyard.speech.frontend import Frontend, VoiceDescription
+from voxyard.speech.frontend import Frontend, VoiceDescription, VoiceFiles
 from voxyard.speech.reading.reader import READING_VERSION
 from voxyard.speech.text.sentences import language_code
 from voxyard.trainer.errors import TrainerError
@@ -26,6 +26,7 @@ class VoiceFrontend:
     """Front end of one voice directory; its speakers are its voices. Thread-safe: it only reads."""
 
     max_tokens = CHUNK_CHARACTERS
+    voice_files: VoiceFiles | None = None  # its speakers are those that it was trained on
 
     def __init__(self, voice: VoiceDirectory, device: str, threads: int) -> None:
         self._voice = voice

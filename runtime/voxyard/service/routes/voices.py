@@ -1,0 +1,95 @@
+"""Voice routes: upload or mix a voice, delete one."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Annotated, Any
+
+from anyio.to_thread import run_sync
+from fastapi import Path, status
+from starlette.datastructures import UploadFile
+from starlette.requests import Request
+
+from voxyard.service.errors import ServiceError, UnsupportedDocumentError
+from voxyard.service.routes import serializers
+from voxyard.service.routes.dependencies import AppStateDep, ClientDep, VoiceNamesDep
+from voxyard.service.routes.openapi import errors, form, inlined
+from voxyard.service.routes.router import Router
+from voxyard.service.routes.schemas import VoiceOut
+from voxyard.service.routes.uploads import valid
+from voxyard.service.routes.voice_schemas import VoiceMixBody, VoiceUploadBody
+from voxyard.service.voice_names import uploaded_voice
+from voxyard.service.voices.submission import VoiceDesk, VoiceSubmission
+from voxyard.service.voices.table import StoredVoice
+
+router = Router(tags=["catalogue"])
+
+_FIELDS = 8  # of a form
+_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "multipart/form-data": {"schema": form(VoiceUploadBody.model_json_schema(), ("file",))},
+            "application/json": {"schema": inlined(VoiceMixBody.model_json_schema())},
+        },
+    }
+}
+
+
+@router.post(
+    "/v1/audio/voices",
+    operation_id="create_voice",
+    summary="Upload or mix a voice",
+    status_code=status.HTTP_201_CREATED,
+    openapi_extra=_BODY,
+    responses=errors(400, 404, 408, 409, 413, 415, 501, 507),
+)
+async def create_voice(request: Request, state: AppStateDep, names: VoiceNamesDep, client: ClientDep) -> VoiceOut:
+    """A form with a voice file, or JSON with two voices to mix. The key that sent it sees and uses it, no other.
+
+    A mixed voice has the manner of speaking of one voice and the timbre of another. The codes of voices are names of
+    sounds, not amounts: there is no voice in the middle between two.
+    """
+    desk = VoiceDesk(state.frontend, names, state.store.voices, state.section.max_voices)
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == "application/json":
+        content = await request.body()
+        body: VoiceMixBody = valid(lambda: VoiceMixBody.model_validate_json(content))
+        asked = VoiceSubmission(body.name, body.description, body.language or None)
+        mix = partial(desk.mix, client.name, asked, body.mix.manner, body.mix.timbre, time.time())
+        return _voice_out(await run_sync(mix))
+    if kind != "multipart/form-data":
+        raise UnsupportedDocumentError(
+            f"unsupported Content-Type {kind or '(none)'}: expected multipart/form-data with a voice file, or "
+            "application/json with voices to mix"
+        )
+    async with request.form(max_files=1, max_fields=_FIELDS) as fields:
+        given = {name: value for name, value in fields.items() if isinstance(value, str) and value and name != "file"}
+        options: VoiceUploadBody = valid(lambda: VoiceUploadBody.model_validate(given))
+        file = fields.get("file")
+        if not isinstance(file, UploadFile):
+            raise ServiceError("no file is given: expected the .npz file of a voice", parameter="file")
+        content = await file.read()
+    asked = VoiceSubmission(options.name, options.description, options.language)
+    return _voice_out(await run_sync(desk.upload, client.name, asked, content, time.time()))
+
+
+@router.delete(
+    "/v1/audio/voices/{name}",
+    operation_id="delete_voice",
+    summary="Delete an uploaded voice",
+    status_code=status.HTTP_204_NO_CONTENT,
+    responses=errors(404),
+)
+def delete_voice(
+    name: Annotated[str, Path(max_length=200, description="Name of a voice that this key has uploaded.")],
+    state: AppStateDep,
+    client: ClientDep,
+) -> None:
+    """Documents that are spoken with it keep it until they are deleted; it counts among the key's voices until then."""
+    state.store.voices.delete(client.name, name)
+
+
+def _voice_out(stored: StoredVoice) -> VoiceOut:
+    return serializers.voice(uploaded_voice(stored))

@@ -1,0 +1,1 @@
+"""Voices that clients upload or mix, each of one key."""
