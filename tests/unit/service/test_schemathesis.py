@@ -110,6 +110,7 @@ NOTHING_TO_GET_WRONG = {name for name in OPERATIONS if name.split("/")[1] != "v1
     "GET /v1/models/{model}",
     "GET /v1/audio/models",
     "GET /v1/audio/voices",
+    "DELETE /v1/audio/voices/{name}",
     "GET /v1/workers",
 }
 

@@ -83,7 +83,7 @@ async def create_voice(request: Request, state: AppStateDep, names: VoiceNamesDe
     responses=errors(404),
 )
 def delete_voice(
-    name: Annotated[str, Path(max_length=200, description="Name of a voice that this key has uploaded.")],
+    name: Annotated[str, Path(description="Name of a voice that this key has uploaded.")],
     state: AppStateDep,
     client: ClientDep,
 ) -> None:

@@ -212,7 +212,10 @@ def test_keys_see_use_and_delete_only_their_own_within_their_bound(tmp_path: Pat
 
 
 def test_voices_and_their_documents_survive_a_restart(tmp_path: Path) -> None:
-    with serving(tmp_path, engine={"seconds": 3600.0}) as served, httpx.Client(base_url=served.url) as client:
+    with (
+        serving(tmp_path, engine={"seconds": 3600.0}) as served,
+        httpx.Client(base_url=served.url, timeout=60) as client,
+    ):
         upload(client, "captain")
         upload(client, "unused")
         answer = client.post("/v1/documents", json={"text": TEXT, "voice": "captain", "seed": 4})
@@ -232,7 +235,7 @@ def test_voices_and_their_documents_survive_a_restart(tmp_path: Path) -> None:
     [({"voice_files": None}, "the engine of this service takes no voices"), ({"max_voices": 0}, "--max-voices 0")],
 )
 def test_where_no_voices_are_taken_the_answer_says_so(tmp_path: Path, settings: dict[str, Any], message: str) -> None:
-    with serving(tmp_path, **settings) as served, httpx.Client(base_url=served.url) as client:
+    with serving(tmp_path, **settings) as served, httpx.Client(base_url=served.url, timeout=60) as client:
         answer = upload(client, "captain")
         assert (answer.status_code, answer.json()["error"]["code"]) == (501, "not_supported")
         assert message in answer.json()["error"]["message"]
