@@ -78,7 +78,7 @@ async def create_speech(
 
 
 def _script(state: AppState, client: str, body: SpeechBody, voices: VoiceNames) -> Script:
-    """Chunks of the text, with the lexicons of the request, the key and the host, and the voice. Raises ServiceError."""
+    """Chunks of the text in the voice, with the lexicons of request, key and host. Raises ServiceError."""
     voice = voices.resolve(body.voice_name, client)
     reading = submission.changed(state.reading.changed(lexicon=state.lexicon(client)), body.read, body.lexicon)
     script = submission.script(body.input, state.frontend, voice, body.seed, parameter="input", reading=reading)
