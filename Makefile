@@ -231,7 +231,7 @@ bench-pool: $(VENV)/stamps/dev  ## benchmark the pool scheduler on 8 simulated G
 bench-cluster: $(VENV)/stamps/dev  ## benchmark a pool over two hosts beside a local one, with faults (needs root) → build/bench/cluster.json
 	@$(BIN)/python tests/bench/cluster.py $(ARGS)
 
-bench-service: $(VENV)/stamps/dev  ## benchmark service overhead, and 500 concurrent documents → build/bench/service.json
+bench-service: $(VENV)/stamps/dev  ## benchmark the service beside bare FastAPI, under floods and slow readers (needs wrk) → build/bench/service.json
 	@$(BIN)/python tests/bench/service.py
 
 bench-cells: $(VENV)/stamps/dev  ## benchmark three services on one PostgreSQL behind HAProxy (Debian's packages) → build/bench/cells.json

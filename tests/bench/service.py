@@ -1,187 +1,168 @@
-"""make bench-service: what the service adds to an instant engine; 500 documents at once; memory over the run.
+"""make bench-service: the service beside a bare FastAPI application; floods, slow readers, slow bodies; first sound.
 
-The client runs on the same machine: its CPU time is told apart from the service's, and rates are of both together.
+Every client is a process of its own, wrk where there are many requests, so that no client measures itself. The service
+has its shipped settings and keys; contestants take turns, and a ratio is the median of the turns' ratios.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import os
 import platform
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 sys.path[:0] = map(str, (Path(__file__).resolve().parents[1] / "support").glob("*/"))
 
-import httpx
-import psutil
-
-from voxyard.speech.engine import EngineSpec
-from voxyard.speech.pool.pool import Pool
-from voxyard.speech.pool.worker_process import Device
-from voxyard.speech.requests import Request
+import bench_service_parts as parts
+from bench_service_parts import Running, running
+from bench_wrk import WrkError, check_wrk
 
 OUTPUT = Path(__file__).resolve().parents[2] / "build" / "bench" / "service.json"
-UNDER_TEST = Path(__file__).with_name("service_under_test.py")
-SENTENCE = "The old sailor opens the heavy door."
-STORY = " ".join([SENTENCE] * 8)
-DOCUMENTS, AT_ONCE, LATENCIES, WAVES = 500, 100, 300, 3
-_MIB = 2**20
+GOALS = {
+    "requests_vs_floor": ("≥", 0.6),
+    "seconds_of_p99_under_flood_above_idle": ("<", 0.3),
+    "first_sound_vs_bound": ("≤", 1.15),
+    "threads_500_readers": ("<", 60),
+    "resident_mib_500_readers": ("<", 400),
+    "slow_body_refused": ("≤", 0),
+    "lost": ("≤", 0),
+}
+"""Goals of the ratios; the others are for reading."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure, print, write the JSON; 1 where a document was lost."""
+    """Measure, print, write the JSON; 1 where a document was lost or wrk is missing."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--documents", type=int, default=DOCUMENTS)
+    parser.add_argument("--rounds", type=int, default=3, help="turns of each contestant")
+    parser.add_argument("--seconds", type=float, default=3.0, help="length of a load")
+    parser.add_argument("--readers", type=int, default=500, help="slow readers of one MP3")
+    parser.add_argument("--bodies", type=int, default=1100, help="slow senders of bodies")
     chosen = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory() as folder:
-        process = subprocess.Popen(
-            [sys.executable, str(UNDER_TEST), folder],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        try:
-            assert process.stdout is not None
-            address = process.stdout.readline().strip()
-            figures = asyncio.run(measure(address, psutil.Process(process.pid), chosen.documents))
-        finally:
-            process.communicate("", timeout=60)
-    result = {
-        "name": "service",
-        "machine": {"cores": os.cpu_count(), "system": platform.platform(), "python": platform.python_version()},
-        "ratios": {"lost": figures["documents_lost"], "rss_growth": figures["resident_growth"]},
-        "figures": figures,
-    }
+    try:
+        check_wrk()
+        with tempfile.TemporaryDirectory() as folder:
+            found = measured(Path(folder), chosen)
+    except WrkError as error:
+        print(f"bench-service: {error}", file=sys.stderr)
+        return 1
+    ratios = {name.removeprefix("ratio "): value for name, value in found.items() if name.startswith("ratio ")}
+    figures = {name: value for name, value in found.items() if not name.startswith("ratio ")}
+    result = {"name": "service", "machine": machine(), "ratios": ratios, "goals": met(ratios), "figures": figures}
     OUTPUT.parent.mkdir(parents=True, exist_ok=True)
-    OUTPUT.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-    for name, value in figures.items():
-        print(f"{name:50}{value:12.3f}")
-    return 1 if figures["documents_lost"] else 0
+    OUTPUT.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    for name, value in {**ratios, **figures}.items():
+        print(f"{name:56}{value:12.3f}  {met(ratios).get(name, '')}")
+    return 1 if ratios["lost"] else 0
 
 
-async def measure(address: str, process: psutil.Process, documents: int) -> dict[str, float]:
-    """All figures; times in milliseconds, memory in MiB."""
-    limits = httpx.Limits(max_connections=AT_ONCE)
-    async with httpx.AsyncClient(base_url=address, timeout=300, limits=limits) as client:
-        await ready(client)
-        figures = await latencies(client, process)
-        resident = [process.memory_info().rss / _MIB]
-        lost = accepted = 0.0
-        cpu = Cpu(process)
-        for _ in range(WAVES):
-            rate, missing = await wave(client, documents)
-            accepted, lost = max(accepted, rate), lost + missing
-            resident.append(process.memory_info().rss / _MIB)
-        spent = cpu.spent("document", documents * WAVES)
+def machine() -> dict[str, Any]:
+    """The machine, and its load while it measured."""
     return {
-        **figures,
-        "documents": float(documents * WAVES),
-        "documents_lost": lost,
-        "documents_accepted_per_second_beside_the_client": accepted,
-        **spent,
-        "resident_mib_after_first_wave": resident[1],
-        "resident_mib_after_last_wave": resident[-1],
-        "resident_growth": resident[-1] / resident[1],
+        "cores": os.cpu_count(),
+        "load_average": [round(each, 1) for each in os.getloadavg()],
+        "system": platform.platform(),
+        "python": platform.python_version(),
     }
 
 
-async def ready(client: httpx.AsyncClient) -> None:
-    """Wait until a worker is there."""
-    while (await client.get("/readyz")).status_code != 200:
-        await asyncio.sleep(0.1)
-
-
-class Cpu:
-    """CPU time from now on: of the service with its workers, and of this process, which is the client."""
-
-    def __init__(self, service: psutil.Process) -> None:
-        self._service = service
-        self._begin = self._read()
-
-    def spent(self, what: str, count: int) -> dict[str, float]:
-        """Milliseconds for each of so many."""
-        each = [(now - then) * 1000 / count for now, then in zip(self._read(), self._begin, strict=True)]
-        return {f"service_cpu_ms_per_{what}": each[0], f"client_cpu_ms_per_{what}": each[1]}
-
-    def _read(self) -> tuple[float, float]:
-        """Seconds; of processes that have ended, what their parents have waited for."""
-        of_service = [each.cpu_times() for each in [self._service, *self._service.children(recursive=True)]]
-        return sum(sum(times[:4]) for times in of_service), time.process_time()
-
-
-async def latencies(client: httpx.AsyncClient, process: psutil.Process) -> dict[str, float]:
-    """A sentence over HTTP and the same straight through a pool, by turns."""
-    over_http: list[float] = []
-    direct: list[float] = []
-    body = {"model": "tts-1", "input": SENTENCE, "voice": "alloy", "response_format": "wav"}
-    with Pool(EngineSpec("engines:tones", {"rows": 8, "samples": 240}), [Device("cpu0"), Device("cpu1")]) as pool:
-
-        def speak() -> None:
-            list(pool.submit([Request(0, SENTENCE)], listening=True).results())
-
-        for turn in range(LATENCIES + 20):
-            began = time.perf_counter()
-            answer = await client.post("/v1/audio/speech", json=body)
-            took = time.perf_counter() - began
-            answer.raise_for_status()
-            alone = timed(speak)
-            if turn >= 20:  # both are warm
-                over_http.append(took)
-                direct.append(alone)
-        cpu, began = Cpu(process), time.perf_counter()
-        await asyncio.gather(*(client.post("/v1/audio/speech", json=body) for _ in range(LATENCIES)))
-        together = LATENCIES / (time.perf_counter() - began)
-        spent = cpu.spent("speech_request", LATENCIES)
-    added = [http - alone for http, alone in zip(over_http, direct, strict=True)]
+def met(ratios: dict[str, float]) -> dict[str, str]:
+    """Each goal with the word whether it is met."""
+    compare = {"≥": float.__ge__, "≤": float.__le__, "<": float.__lt__}
     return {
-        "speech_p50_ms": statistics.median(over_http) * 1000,
-        "pool_alone_p50_ms": statistics.median(direct) * 1000,
-        "added_p50_ms": statistics.median(added) * 1000,
-        "added_p99_ms": statistics.quantiles(added, n=100)[-1] * 1000,
-        "speech_requests_per_second_beside_the_client": together,
-        **spent,
+        name: f"goal {sign} {goal:g}: {'met' if compare[sign](float(ratios[name]), float(goal)) else 'missed'}"
+        for name, (sign, goal) in GOALS.items()
     }
 
 
-def timed(action: Callable[[], Any]) -> float:
-    """Seconds that it takes."""
-    began = time.perf_counter()
-    action()
-    return time.perf_counter() - began
+def measured(folder: Path, chosen: argparse.Namespace) -> dict[str, float]:
+    """All figures; those whose names begin with `ratio ` are ratios, or have a goal."""
+    rounds, seconds = chosen.rounds, chosen.seconds
+    with running("service", folder) as service, running("floor", folder) as floor:
+        story = parts.finished_document(service, "asks", parts.STORY)
+        book = parts.finished_document(service, "floods", parts.BOOK)
+        _progress("requests beside the floor")
+        found = beside_the_floor(service, floor, story, rounds, seconds)
+        _progress("waves of documents")
+        found |= parts.documents(service, seconds)
+        _progress("flood and readers")
+        found |= flooded(service, book, rounds, seconds, chosen.readers)
+        _progress("slow bodies")
+        found |= parts.slow_bodies(service, chosen.bodies, seconds)
+    _progress("first sound")
+    with running("service", folder, parts.CHUNK_SECONDS) as service:
+        found |= parts.first_sound(service, rounds * 10)
+    return found
 
 
-async def wave(client: httpx.AsyncClient, documents: int) -> tuple[float, int]:
-    """Send so many documents at once; accepted ones a second, and how many never became sound."""
-    began = time.perf_counter()
-    answers = await asyncio.gather(
-        *(client.post("/v1/documents", json={"text": STORY, "seed": number}) for number in range(documents))
-    )
-    rate = documents / (time.perf_counter() - began)
-    accepted = [answer.json()["id"] for answer in answers if answer.status_code == 202]
-    whole = await asyncio.gather(*(completed(client, document) for document in accepted))
-    return rate, documents - sum(whole)
+def _progress(part: str) -> None:
+    print(f"bench-service: {part}", file=sys.stderr, flush=True)
 
 
-async def completed(client: httpx.AsyncClient, document: str) -> bool:
-    """True where it becomes sound; it is deleted then."""
-    for _ in range(1200):
-        found = (await client.get(f"/v1/documents/{document}")).json()
-        if found["state"] in ("completed", "failed"):
-            break
-        await asyncio.sleep(0.25)
-    sound = await client.get(f"/v1/documents/{document}/audio?format=wav")
-    await client.delete(f"/v1/documents/{document}")
-    return sound.status_code == 200 and len(sound.content) > 1000
+def beside_the_floor(service: Running, floor: Running, story: str, rounds: int, seconds: float) -> dict[str, float]:
+    """Requests a second, and processor time for each: a spoken sentence, and a short GET."""
+    contestants = {
+        "speech": (service, "/v1/audio/speech", parts.SPEECH),
+        "bare_endpoint": (floor, "/bare", parts.SPEECH),
+        "pool_endpoint": (floor, "/pool", parts.SPEECH),
+        "document": (service, f"/v1/documents/{story}", None),
+        "short_endpoint": (floor, "/short", None),
+    }
+    loads: dict[str, list[parts.Timed]] = {name: [] for name in contestants}
+    for turn in range(rounds + 1):  # the first one warms
+        for name, (where, path, body) in contestants.items():
+            load = where.load(path, body, connections=8, seconds=seconds)
+            if turn:
+                loads[name].append(load)
+
+    def ratio(one: str, other: str) -> float:
+        pairs = zip(loads[one], loads[other], strict=True)
+        return statistics.median(a.load.per_second / b.load.per_second for a, b in pairs)
+
+    found = {
+        "ratio requests_vs_floor": ratio("speech", "bare_endpoint"),
+        "ratio requests_vs_pool_floor": ratio("speech", "pool_endpoint"),
+        "ratio short_requests_vs_floor": ratio("document", "short_endpoint"),
+    }
+    for name, each in loads.items():
+        found[f"{name}_requests_per_second"] = statistics.median(one.load.per_second for one in each)
+        found[f"{name}_cpu_ms_per_request"] = statistics.median(one.cpu_ms for one in each)
+        found[f"{name}_client_cpu_ms_per_request"] = statistics.median(one.client_cpu_ms for one in each)
+    return found
+
+
+def flooded(service: Running, book: str, rounds: int, seconds: float, readers: int) -> dict[str, float]:
+    """A short request of one key, alone and while another key floods, by turns."""
+    idle, under, peaks = [], [], parts.Peaks(service)
+    for _ in range(rounds):
+        idle.append(service.load("/v1/audio/speech", parts.SPEECH, connections=1, seconds=seconds).load)
+        with parts.flood(service, book, readers, seconds):
+            under.append(service.load("/v1/audio/speech", parts.SPEECH, connections=1, seconds=seconds).load)
+            peaks.look()
+    with parts.reading(service, book, readers, seconds + 3):
+        beside = service.load("/v1/audio/speech", parts.SPEECH, connections=1, seconds=seconds).load
+        peaks.look()
+    return {
+        "ratio p99_under_flood_vs_idle": statistics.median(
+            flood.p99 / alone.p99 for flood, alone in zip(under, idle, strict=True)
+        ),
+        "ratio seconds_of_p99_under_flood_above_idle": statistics.median(
+            flood.p99 - alone.p99 for flood, alone in zip(under, idle, strict=True)
+        ),
+        "ratio threads_500_readers": peaks.threads,
+        "ratio resident_mib_500_readers": peaks.resident_mib,
+        "idle_p50_ms": statistics.median(each.p50 for each in idle) * 1000,
+        "idle_p99_ms": statistics.median(each.p99 for each in idle) * 1000,
+        "flood_p50_ms": statistics.median(each.p50 for each in under) * 1000,
+        "flood_p99_ms": statistics.median(each.p99 for each in under) * 1000,
+        "flood_refused": float(sum(each.refused + each.broken for each in under)),
+        "beside_readers_at_full_speed_p50_ms": beside.p50 * 1000,
+        "beside_readers_at_full_speed_p99_ms": beside.p99 * 1000,
+    }
 
 
 if __name__ == "__main__":
