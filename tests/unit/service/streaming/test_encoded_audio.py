@@ -9,6 +9,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import av
 import httpx
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from voxyard.service.documents.records import StoredChunk
 from voxyard.service.streaming import audio_response
 from voxyard.speech.audio.encoder import FORMATS, Encoder
 from voxyard.speech.audio.joining import Pauses
+from voxyard.speech.requests import SAMPLE_RATE
 
 TEXT = "\n\n".join(f"Paragraph number {number} of a text that is spoken." for number in range(12))
 SLOW = {"rows": 1, "seconds": 0.05, "samples": 480}
@@ -90,6 +92,16 @@ def test_readers_of_a_completed_document_share_one_encoding_and_then_its_file(
     assert len(together[0]) > 500
     assert int(later.headers["content-length"]) == len(together[0])
     assert files(served, address) == {"audio.wav", f"audio.{kind}"}
+
+
+@pytest.mark.parametrize("kind", ["opus", "mp3", "flac"])
+def test_a_copy_is_decoded_to_the_length_of_the_documents_sound(served: Served, kind: str) -> None:
+    address = completed(served)
+    seconds = len(got(address, "pcm").content) / (2 * SAMPLE_RATE)
+    with av.open(BytesIO(got(address, kind).content), "r") as file:
+        (stream,) = file.streams.audio
+        decoded = sum([float(frame.samples / frame.sample_rate) for frame in file.decode(stream)])
+    assert decoded == pytest.approx(seconds, abs=0.1)
 
 
 def test_an_encoded_file_takes_ranges_and_has_a_validator(served: Served) -> None:
