@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Protocol
 
+from voxyard.extraction.sandbox import MAX_CONCURRENT
 from voxyard.service.audio.store import AudioStore
 from voxyard.service.auth.key_limits import LimitsOf, no_limits
 from voxyard.service.documents.dispatcher_events import (
@@ -232,22 +233,31 @@ class DocumentDispatcher:
         return self.stopped is None and not self._draining
 
     def _dispatch_waiting(self) -> None:
-        while self._dispatching and not (self._owner.shared and self.pool.waiting):
-            id = self._owner.take(self._busy(), room=self._has_room())
-            if id is None:
-                return
-            if id not in self._active and id not in self._parked:
-                self._submit_document(id)
+        """Begins documents for which there is room: to read uploads, and to synthesize what is read."""
+        for unread in (True, False):
+            while self._dispatching and not (self._owner.shared and self.pool.waiting):
+                id = self._owner.take(self._busy(unread), room=self._has_room(unread), unread=unread)
+                if id is None:
+                    break
+                if id not in self._active and id not in self._parked:
+                    self._submit_document(id)
 
-    def _busy(self) -> Counter[str]:
-        """Documents that are active or parked, by owner."""
-        dispatched = {*self._active, *self._parked}
-        self._owners = {id: owner for id, owner in self._owners.items() if id in dispatched}
-        return Counter(self._owners.values())
+    def _dispatched(self, unread: bool) -> set[str]:
+        """Ids of documents whose uploads are being read; else of those that are in the pool or parked."""
+        reading = {id for id, active in self._active.items() if active.job is None}
+        return reading if unread else {*self._active, *self._parked} - reading
 
-    def _has_room(self) -> bool:
+    def _busy(self, unread: bool) -> Counter[str]:
+        """Number of these documents by owner."""
+        self._owners = {id: owner for id, owner in self._owners.items() if id in self._active or id in self._parked}
+        dispatched = self._dispatched(unread)
+        return Counter(owner for id, owner in self._owners.items() if id in dispatched)
+
+    def _has_room(self, unread: bool) -> bool:
         """True where one more document of any key may be dispatched: of a shared one, if workers begin it soon."""
-        if len(self._active) + len(self._parked) >= self.config.max_active:
+        if unread:
+            return len(self._dispatched(unread)) < MAX_CONCURRENT
+        if len(self._dispatched(unread)) >= self.config.max_active:
             return False
         unspoken = sum(len(active.remaining) for active in self._active.values())
         return not self._owner.shared or unspoken < 2 * self.pool.rows
@@ -328,7 +338,7 @@ class DocumentDispatcher:
         self.on_change(document.id)
 
     def _store_text(self, id: str, text: NewDocument | ServiceError) -> None:
-        """Stores an extracted text, and submits its chunks; or fails the document."""
+        """Stores an extracted text, whose document waits then to be synthesized; or fails the document."""
         if isinstance(text, StoreError | BusyError):
             self._park(id, str(text))
             return
@@ -341,7 +351,8 @@ class DocumentDispatcher:
             return
         self.store.extracted(id, text)
         self._active.pop(id, None)
-        self._submit_document(id)
+        self._owner.upload_read(id, self._owners[id])
+        self.on_change(id)
 
     def _submit_chunks(self, document: Document, waiting: Sequence[StoredChunk]) -> None:
         active = ActiveDocument(document.id, {chunk.index for chunk in waiting})

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import threading
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -12,14 +13,19 @@ from typing import Protocol
 
 from voxyard.service.documents import queries
 from voxyard.service.documents.sql import Connection, Database
-from voxyard.service.errors import ClaimLostError, StoreUnavailableError
+from voxyard.service.errors import ClaimLostError, StoreError, StoreUnavailableError
 
-UNFINISHED = "SELECT id, owner FROM documents WHERE state IN ('pending', 'processing') ORDER BY number"
-CLAIM = """
+UNREAD = "EXISTS (SELECT 1 FROM uploads WHERE uploads.document = documents.number)"
+"""True for a document whose upload is not read yet."""
+UNFINISHED = f"""
+    SELECT id, owner, {UNREAD} AS unread FROM documents WHERE state IN ('pending', 'processing') ORDER BY number
+"""
+IS_UNREAD = f"SELECT {UNREAD} AS unread FROM documents WHERE id = $1"
+CLAIM = f"""
     WITH oldest AS MATERIALIZED (
         SELECT number, claimed_by FROM documents WHERE state IN ('pending', 'processing')
             AND (claim_until IS NULL OR claim_until < clock_timestamp())
-            AND owner <> ALL (CAST($3 AS TEXT[]))
+            AND owner <> ALL (CAST($3 AS TEXT[])) AND {UNREAD} = CAST($6 AS BOOLEAN)
         ORDER BY (SELECT coalesce(sum(busy), 0) FROM
             unnest(CAST($4 AS TEXT[]), CAST($5 AS BIGINT[])) AS held (owner, busy) WHERE held.owner = documents.owner),
             number
@@ -36,6 +42,7 @@ RENEW = """
     RETURNING documents.id
 """
 _NONE: Mapping[str, int] = MappingProxyType({})
+_KINDS = ((False, False), (False, True), (True, False), (True, True))
 RELEASE = "UPDATE documents SET claimed_by = NULL, claim_until = NULL WHERE id = $1 AND claim = $2"
 
 
@@ -61,12 +68,15 @@ class Ownership(Protocol):
     def add(self, id: str, owner: str) -> None:
         """Adds a document that was accepted, is retried, or was given back."""
 
-    def take(self, busy: Mapping[str, int] = _NONE, *, room: bool = True) -> str | None:
-        """The next document to synthesize; None where none waits.
+    def take(self, busy: Mapping[str, int] = _NONE, *, room: bool = True, unread: bool = False) -> str | None:
+        """The next document to synthesize, or with `unread` whose upload is to be read; None where none waits.
 
         `busy` has the number of documents in progress by owner: one with the fewest comes first, and of its documents
         the oldest. Without `room` only owners with none count.
         """
+
+    def upload_read(self, id: str, owner: str) -> None:
+        """Has a document wait to be synthesized, in the order of its arrival; its upload was taken and is read."""
 
     def look_again(self) -> None:
         """Has `take` look for documents whose services are gone."""
@@ -92,6 +102,27 @@ class Ownership(Protocol):
         """Gives documents back to the other services."""
 
 
+class _Waiting:
+    """Documents by owner, in the order of their arrival."""
+
+    def __init__(self) -> None:
+        self._owners: dict[str, list[tuple[int, str]]] = {}  # heaps of arrival and id
+
+    def add(self, arrival: int, id: str, owner: str) -> None:
+        heapq.heappush(self._owners.setdefault(owner, []), (arrival, id))
+
+    def take(self, busy: Mapping[str, int], room: bool) -> tuple[int, str, str] | None:
+        """Arrival, id and owner of the first document of the owner with the fewest in progress."""
+        owners = [owner for owner in self._owners if room or not busy.get(owner)]
+        if not owners:
+            return None
+        owner = min(owners, key=lambda each: (busy.get(each, 0), self._owners[each][0]))
+        arrival, id = heapq.heappop(self._owners[owner])
+        if not self._owners[owner]:
+            del self._owners[owner]
+        return arrival, id, owner
+
+
 class SoleOwnership:
     """All documents are this service's."""
 
@@ -99,30 +130,40 @@ class SoleOwnership:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._waiting: dict[str, deque[tuple[int, str]]] = {}  # by owner: arrival and id
+        self._waiting = {unread: _Waiting() for unread in (False, True)}
+        self._reading: dict[str, int] = {}  # id → arrival, of uploads that were taken
         self._arrivals = itertools.count()
 
     def resume(self) -> None:
         """Adds the unfinished documents of earlier runs."""
         with self._database.read() as connection:
-            found = [(row["id"], row["owner"]) for row in connection.execute(UNFINISHED)]
-        for id, owner in found:
-            self.add(id, owner)
+            found = [(row["id"], row["owner"], row["unread"]) for row in connection.execute(UNFINISHED)]
+        for id, owner, unread in found:
+            self._waiting[bool(unread)].add(next(self._arrivals), id, owner)
 
     def add(self, id: str, owner: str) -> None:
         """Adds a document."""
-        self._waiting.setdefault(owner, deque()).append((next(self._arrivals), id))
+        try:
+            with self._database.read() as connection:
+                row = connection.execute(IS_UNREAD, (id,)).fetchone()
+        except StoreError:  # it is read when its turn to be spoken comes
+            row = None
+        self._waiting[row is not None and bool(row["unread"])].add(next(self._arrivals), id, owner)
 
-    def take(self, busy: Mapping[str, int] = _NONE, *, room: bool = True) -> str | None:
-        """The next document to synthesize, of the owner with the fewest in progress, in the order of arrival."""
-        owners = [owner for owner in self._waiting if room or not busy.get(owner)]
-        if not owners:
+    def take(self, busy: Mapping[str, int] = _NONE, *, room: bool = True, unread: bool = False) -> str | None:
+        """The next document to synthesize or to read, of the owner with the fewest in progress, in order of arrival."""
+        found = self._waiting[unread].take(busy, room)
+        if found is None:
             return None
-        owner = min(owners, key=lambda each: (busy.get(each, 0), self._waiting[each][0]))
-        _, id = self._waiting[owner].popleft()
-        if not self._waiting[owner]:
-            del self._waiting[owner]
+        arrival, id, owner = found
+        if unread:
+            self._reading[id] = arrival
         return id
+
+    def upload_read(self, id: str, owner: str) -> None:
+        """Has a document wait to be synthesized, at its place."""
+        arrival = self._reading.pop(id, None)
+        self._waiting[False].add(next(self._arrivals) if arrival is None else arrival, id, owner)
 
     def look_again(self) -> None:
         """Does nothing: all documents are known."""
@@ -139,7 +180,8 @@ class SoleOwnership:
         """Does nothing."""
 
     def drop(self, id: str) -> None:
-        """Does nothing."""
+        """Forgets that its upload was taken."""
+        self._reading.pop(id, None)
 
     def release(self, *ids: str) -> None:
         """Does nothing: no other service can take them."""
@@ -158,7 +200,7 @@ class Claims:
         self._database, self._service, self.seconds = database, service, seconds
         self._held: dict[str, int] = {}  # id → claim
         self._lock = threading.Lock()
-        self._look = self._look_without_room = True  # a document may wait
+        self._look = dict.fromkeys(_KINDS, True)  # by unread and room: such a document may wait
         self._ran_out: Counter[str] = Counter()
 
     def resume(self) -> None:
@@ -171,19 +213,20 @@ class Claims:
 
     def look_again(self) -> None:
         """Looks for documents whose claims ran out."""
-        self._look = self._look_without_room = True
+        self._look = dict.fromkeys(_KINDS, True)
 
-    def take(self, busy: Mapping[str, int] = _NONE, *, room: bool = True) -> str | None:
+    def take(self, busy: Mapping[str, int] = _NONE, *, room: bool = True, unread: bool = False) -> str | None:
         """Claims a document that nobody has; None where there is none, or the database does not answer."""
-        if not (self._look if room else self._look_without_room):
+        if not self._look[unread, room]:
             return None
-        self._look_without_room = False
-        self._look = self._look and not room
+        self._look[unread, False] = False
+        self._look[unread, True] = self._look[unread, True] and not room
         owners, counts = list(busy), list(busy.values())
         excluded = [] if room else [owner for owner in owners if busy[owner]]
         try:
             with self._database.write() as connection:
-                claimed = connection.execute(CLAIM, (self._service, self.seconds, excluded, owners, counts))
+                values = (self._service, self.seconds, excluded, owners, counts, unread)
+                claimed = connection.execute(CLAIM, values)
                 row = claimed.fetchone()
         except StoreUnavailableError:
             return None  # the next look is soon
@@ -196,6 +239,11 @@ class Claims:
             if row["ran_out"] is not None:
                 self._ran_out[str(row["ran_out"]).rpartition(":")[0]] += 1
         return id
+
+    def upload_read(self, id: str, owner: str) -> None:
+        """Gives a document back, so that whichever service has room for it claims it."""
+        self.release(id)
+        self.look_again()
 
     def number_of(self, connection: Connection, id: str) -> int:
         """Row number of a document, locked against another claim until the transaction ends.

@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,16 @@ def test_a_file_is_spoken_in_words_with_its_lexicon_and_pauses(served: Served) -
     assert second["start_seconds"] - first["end_seconds"] == pytest.approx(1.5)
 
 
+def test_files_are_read_also_while_no_more_documents_are_spoken(tmp_path: Path) -> None:
+    with serving(tmp_path, engine={"seconds": 600.0}, active_documents=1) as served:
+        spoken = httpx.post(f"{served.url}/v1/documents", json={"text": LINE}, timeout=60).json()
+        eventually(lambda: look(served, spoken)["state"] == "processing", "the first one is being spoken")
+        broken, good = send(served, PDF[:300]).json(), send(served, PDF).json()
+        eventually(lambda: look(served, broken)["state"] == "failed", "the broken file is found out")
+        eventually(lambda: look(served, good)["phase"] != "extracting", "the file is read")
+        assert (look(served, good)["state"], look(served, good)["progress"]["chunks"]) == ("pending", 2)
+
+
 @pytest.mark.parametrize(
     ("name", "content", "status", "code"),
     [
@@ -240,6 +251,10 @@ class Reader:
                 self.cancelled = True
                 raise UnreadableDocumentError("cancelled")
         assert upload.content == PDF
+        return self.read(document)
+
+    @staticmethod
+    def read(document: Document) -> NewDocument:
         chunk = NewChunk(0, 0, len(LINE), "paragraph", 1.0)
         return NewDocument(document.id, document.owner, "Night", LINE, (chunk,), document.created, voice="en_1")
 
@@ -283,4 +298,20 @@ def test_uploads_count_in_the_quota(tmp_path: Path) -> None:
         queue.accept(uploaded(3))
     queue.close()
     pool.close()
+    store.close()
+
+
+def test_a_document_is_spoken_in_the_order_of_its_arrival_however_long_its_file_was_read(
+    place: Path | str,
+) -> None:
+    store = Store(place, service="a", claim_seconds=60.0)
+    file, text = uploaded(1), replace(uploaded(2), upload=None)
+    for document in (file, text):
+        store.accept(document)
+        store.ownership.add(document.id, "key")
+    assert store.ownership.take(unread=True) == file.id
+    assert store.ownership.take(unread=True) is None
+    store.extracted(file.id, Reader.read(store.document(file.id)))
+    store.ownership.upload_read(file.id, "key")
+    assert [store.ownership.take() for _ in range(3)] == [file.id, text.id, None]
     store.close()
