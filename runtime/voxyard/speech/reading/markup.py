@@ -22,7 +22,10 @@ STRENGTHS = {"none": 0.0, "x-weak": 0.1, "weak": 0.2, "medium": 0.4, "strong": 0
 
 _TAG = re.compile(r"\[pause[ \t]+(?P<number>\d{1,6}(?:\.\d{1,6})?)[ \t]*(?P<unit>ms|s)\]", re.IGNORECASE)
 _TIME = re.compile(r"\+?(?P<number>\d{0,6}(?:\.\d{1,6})?)(?P<unit>ms|s)", re.IGNORECASE)
-_SSML = re.compile(r"\s*(?:<\?xml\b[^>]*\?>\s*)?<speak[\s/>]")
+# Before <speak> may stand an XML declaration, comments, and a DOCTYPE, which is refused by name.
+_SSML = re.compile(
+    r"\s*(?:<\?xml\b[^>]*\?>\s*|<!--(?:[^-]|-(?!->))*-->\s*|<!DOCTYPE\b[^\[>]*(?:\[[^\]]*\]\s*)?>\s*)*<speak[\s/>]"
+)
 
 
 @dataclass(frozen=True)
@@ -169,9 +172,15 @@ def _break(attributes: dict[str, str], text: str, at: int) -> float:
     if (time := attributes.get("time")) is not None:
         found = _TIME.fullmatch(time.strip())
         if found is None or not found["number"]:
-            raise SpeechError(f"the break's time is {time!r}, expected seconds or milliseconds such as 0.5s or 300ms")
+            raise SpeechError(
+                f"{_break_on(text, at)} the time {time!r}, expected seconds or milliseconds such as 0.5s or 300ms"
+            )
         return _seconds(found, text, at)
     strength = attributes.get("strength", "medium")
     if strength not in STRENGTHS:
-        raise SpeechError(f"the break's strength is {strength!r}, expected one of {', '.join(STRENGTHS)}")
+        raise SpeechError(f"{_break_on(text, at)} the strength {strength!r}, expected one of {', '.join(STRENGTHS)}")
     return STRENGTHS[strength]
+
+
+def _break_on(text: str, at: int) -> str:
+    return f"the <break> on line {text.count(chr(10), 0, at) + 1} has"
