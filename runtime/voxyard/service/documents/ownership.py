@@ -15,17 +15,18 @@ from voxyard.service.documents import queries
 from voxyard.service.documents.sql import Connection, Database
 from voxyard.service.errors import ClaimLostError, StoreError, StoreUnavailableError
 
-UNREAD = "EXISTS (SELECT 1 FROM uploads WHERE uploads.document = documents.number)"
-"""True for a document whose upload is not read yet."""
-UNFINISHED = f"""
-    SELECT id, owner, {UNREAD} AS unread FROM documents WHERE state IN ('pending', 'processing') ORDER BY number
+# An upload is a row beside its document until it is read.
+UNFINISHED = """
+    SELECT id, owner, EXISTS (SELECT 1 FROM uploads WHERE document = number) AS unread FROM documents
+    WHERE state IN ('pending', 'processing') ORDER BY number
 """
-IS_UNREAD = f"SELECT {UNREAD} AS unread FROM documents WHERE id = $1"
-CLAIM = f"""
+IS_UNREAD = "SELECT EXISTS (SELECT 1 FROM uploads WHERE document = number) AS unread FROM documents WHERE id = $1"
+CLAIM = """
     WITH oldest AS MATERIALIZED (
         SELECT number, claimed_by FROM documents WHERE state IN ('pending', 'processing')
             AND (claim_until IS NULL OR claim_until < clock_timestamp())
-            AND owner <> ALL (CAST($3 AS TEXT[])) AND {UNREAD} = CAST($6 AS BOOLEAN)
+            AND owner <> ALL (CAST($3 AS TEXT[]))
+            AND EXISTS (SELECT 1 FROM uploads WHERE document = number) = CAST($6 AS BOOLEAN)
         ORDER BY (SELECT coalesce(sum(busy), 0) FROM
             unnest(CAST($4 AS TEXT[]), CAST($5 AS BIGINT[])) AS held (owner, busy) WHERE held.owner = documents.owner),
             number
@@ -155,7 +156,7 @@ class SoleOwnership:
         found = self._waiting[unread].take(busy, room)
         if found is None:
             return None
-        arrival, id, owner = found
+        arrival, id, _ = found
         if unread:
             self._reading[id] = arrival
         return id

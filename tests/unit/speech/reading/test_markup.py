@@ -59,12 +59,12 @@ def test_tags_direct_the_voice_and_are_not_spoken(text: str, expected: list[str 
         ("<speak>One</speak> two", "no SSML, line 1: junk after document element"),
         (
             '<speak><break time="soon"/></speak>',
-            "the <break> on line 1 has the time 'soon', expected seconds or milliseconds",
+            "the <break> on line 1 has the time 'soon', expected seconds",
         ),
         ('<speak><break time="60s"/></speak>', "too long: expected at most 10 s"),
         (
             '<speak><break strength="loud"/></speak>',
-            "the <break> on line 1 has the strength 'loud', expected one of none, x-weak",
+            "the <break> on line 1 has the strength 'loud', expected one of none",
         ),
         ('<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a "b">]><speak>&a;</speak>', "has a DOCTYPE"),
         ('<!DOCTYPE speak PUBLIC "-//W3C//DTD" "http://x/synthesis.dtd">\n<speak>a</speak>', "has a DOCTYPE"),
