@@ -8,6 +8,7 @@ from voxyard.settings.errors import SettingsError
 from voxyard.settings.fields import Section, Setting, flags_of, setting, settings_of
 from voxyard.settings.flags import SettingOption, SettingsCommand, options
 from voxyard.settings.load import CONFIG_VARIABLE, HOST_PLAN_VARIABLE, Loaded, load
+from voxyard.settings.typed_command import TypedCommand, typed_command
 
 __all__ = [
     "CONFIG_VARIABLE",
@@ -19,10 +20,12 @@ __all__ = [
     "SettingOption",
     "SettingsCommand",
     "SettingsError",
+    "TypedCommand",
     "flags_of",
     "load",
     "markdown",
     "options",
     "setting",
     "settings_of",
+    "typed_command",
 ]

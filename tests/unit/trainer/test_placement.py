@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
 
+from voxyard import cli
 from voxyard.host import Gpu
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.devices.device_ids import HostDevices
@@ -382,3 +384,27 @@ def test_memory_that_is_not_reported_asks_for_the_numbers() -> None:
     assert "give --batch-size" in refusal(silent)
     assert "give --model-gpu-memory MIB" in refusal(silent, batch_size=4, enable_memory_isolation=True)
     assert plan(silent, batch_size=4).batch_size == 4
+
+
+# -- the command to use instead ------------------------------------------------------------------------------
+
+
+def test_a_refused_profile_names_a_profile_and_not_a_training(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Pasted, the command must do what was asked for; a flag that it does not take is left out."""
+
+    def refused(config: TrainConfig, **_: Any) -> None:
+        choose(config, NONE)
+
+    monkeypatch.setattr("voxyard.diagnose.profile.run.profile", refused)
+    monkeypatch.setenv("VOXYARD_TRAIN_LEARNING_RATE", "0.002")
+    typed = ["--train-data", "/corpus", "--device", "gpu", "--num-steps", "7", "--batch-size", "4", "--json"]
+    monkeypatch.setattr(sys, "argv", ["voxyard", "profile", *typed])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 2
+    message = capsys.readouterr().err
+    wanted = "voxyard profile --train-data /corpus --batch-size 4 --num-steps 7 --json --device cpu"
+    assert f"On the CPU instead: {wanted}" in message
+    assert "voxyard train " not in message

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, NoReturn
 
 from voxyard.host.nvml import Gpu
-from voxyard.settings import flags_of
+from voxyard.settings import TypedCommand, flags_of, settings_of, typed_command
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.devices.cuda_kernels import UNKNOWN_KERNELS, CudaKernels
 from voxyard.trainer.errors import TrainerError
@@ -121,13 +121,16 @@ def listing(host: HostDevices) -> str:
 
 
 def command(config: TrainConfig, flags: str) -> str:
-    """A command to use instead: the settings of the run with other devices, which `flags` names."""
+    """A command to use instead: the one that was typed, its settings kept, with other devices, which `flags` names."""
+    every = frozenset(each.key for each in settings_of(TrainConfig))
+    typed = typed_command() or TypedCommand(_TRAIN, (), every)
     data = config.data.train_data
-    kept = flags_of(config, leave_out=_REPLACED)
-    words = ("voxyard", "train", "--train-data", "DIR" if data is None else str(data), *kept)
-    return f"{shlex.join(words)} {flags}".rstrip()
+    corpus = () if data is None and typed.words != _TRAIN else ("--train-data", "DIR" if data is None else str(data))
+    kept = flags_of(config, leave_out=_REPLACED | (every - typed.settings))
+    return f"{shlex.join((*typed.words, *corpus, *kept, *typed.own))} {flags}".rstrip()
 
 
+_TRAIN = ("voxyard", "train")
 _REPLACED = frozenset(
     {
         "data.train_data", "data.data_gpu", "data.model_gpu", "training.device", "training.strategy", "training.auto",
