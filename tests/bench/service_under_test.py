@@ -49,7 +49,7 @@ class Body(BaseModel):
 def main(kind: str, folder: Path, chunk_seconds: float) -> int:
     """Serve until standard input ends."""
     keys = folder / "keys.yaml"
-    section = ServiceSection(data_dir=folder / "data", port=0, keys=keys if keys.exists() else None)
+    section = ServiceSection(data_dir=folder / "data", port=0, keys=keys if keys.exists() else None, rate_limit=0)
     frontend = TonesFrontend({"rows": ROWS, "samples": SAMPLES, "seconds": ROWS * chunk_seconds})
     registry, stop = Registry(), threading.Event()
 
