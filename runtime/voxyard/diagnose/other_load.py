@@ -26,6 +26,7 @@ FREE = 0.10
 SAMPLE_SECONDS = 0.25
 GPU_LOOK_SECONDS = 1.0
 MOST_NAMED = 3
+LEAST_NAMED = 0.05  # cores
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _KERNEL_THREAD = 0x00200000  # PF_KTHREAD of include/linux/sched.h
@@ -53,20 +54,31 @@ class OtherLoad:
     @property
     def disturbs(self) -> bool:
         """True where two measurements would not agree."""
-        return self.contended >= NOTABLE or bool(self.gpus)
+        return self.spoils(cores=True, gpus=True)
+
+    @property
+    def unnamed(self) -> float:
+        """Cores' worth of time beyond what `programs` explain: smaller programs, ended ones, other containers'."""
+        return max(0.0, self.taken - sum(each.cores for each in self.programs))
+
+    def spoils(self, *, cores: bool, gpus: bool) -> bool:
+        """True where a figure that depends on free cores, or on free GPUs, would be another one without the others."""
+        return (cores and self.contended >= NOTABLE) or (gpus and bool(self.gpus))
 
     def sentence(self) -> str:
         """How the measurement was disturbed, and by whom; "" where it was not."""
         parts = list(self.gpus)
         if self.contended >= NOTABLE:
-            named = "; ".join(f"{each.name}, process {each.pid}: {each.cores:.1f}" for each in self.programs)
-            who = f" ({named})" if named else " (by programs that cannot be seen from here, or have ended)"
+            named = [f"{each.name}, process {each.pid}: {each.cores:.1f}" for each in self.programs]
+            if named and self.unnamed >= LEAST_NAMED:
+                named.append(f"and {self.unnamed:.1f} cores in other or short-lived programs")
+            who = f" ({'; '.join(named)})" if named else " (by programs that cannot be seen from here, or have ended)"
             parts.insert(0, f"other programs took {self.taken:.1f} of {self.cores} cores while none was free{who}")
         return "; ".join(parts)
 
     def document(self) -> dict[str, Any]:
         """Everything as plain data."""
-        return asdict(self) | {"disturbs": self.disturbs}
+        return asdict(self) | {"disturbs": self.disturbs, "unnamed": self.unnamed}
 
 
 @dataclass
@@ -155,7 +167,7 @@ class OtherLoadWatch:
         return tuple(
             Program(self._name(pid), pid, taken[pid, start] / seconds)
             for pid, start in largest
-            if taken[pid, start] / seconds >= 0.05
+            if taken[pid, start] / seconds >= LEAST_NAMED
         )
 
     def _name(self, pid: int) -> str:

@@ -98,7 +98,9 @@ def made_up(load: float, features: float, transfer: float, train: float, /, **va
         variation_within_buckets=0.1, reads=reads.pages, others=others, interruptions=interruptions,
     )  # fmt: skip
     values["load"] = values.get("load", {}) | {"pages": reads.measurements["load alone"]}
-    facts = advice_facts(costs, overlapped=overlapped.seconds_per_step, data_wait_share=found.model_share, **values)
+    facts = advice_facts(
+        costs, overlapped=overlapped.seconds_per_step, data_wait_share=found.model_share, others=others, **values
+    )
     return Profile(
         setup=setup, stages=stages, costs=costs, overlapped=overlapped, use=use, gpus=GpuFigures(missing=NO_GPU),
         verdict=verdict, recommendations=() if verdict.withheld else advise(facts), reads=reads, others=others,

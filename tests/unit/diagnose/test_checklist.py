@@ -48,14 +48,16 @@ def split(data_limit: int | None, model_limit: int | None, **card: Any) -> Devic
 ON_CPU = DevicePlan(kind="cpu", strategy="single", assigned=(Assigned("model", 0, 0),), batch_size=8)
 
 
-def profile(*, bottleneck: str | None = None, missing: str | None = "not measured: no GPU") -> Any:
+def profile(*, bottleneck: str | None = None, withheld: str = "", missing: str | None = "not measured: no GPU") -> Any:
     """As much of a profile as the checklist looks at."""
     gpus = () if missing else (SimpleNamespace(role="model", index=1, memory_used=9 * 2**30, memory_size=24 * 2**30),)
     advice = SimpleNamespace(title="prepare the corpus as shards", flags=("--train-data", "shards"))
     sentence = "no bottleneck; bound by train" if bottleneck is None else f"bottleneck: {bottleneck}"
     return SimpleNamespace(
         overlapped=SimpleNamespace(steps=SimpleNamespace(count=20), seconds_per_step=0.05),
-        verdict=SimpleNamespace(bottleneck=bottleneck, sentence=sentence, data_wait_share=0.4 if bottleneck else 0.01),
+        verdict=SimpleNamespace(
+            bottleneck=bottleneck, sentence=sentence, data_wait_share=0.4 if bottleneck else 0.01, withheld=withheld
+        ),
         recommendations=(advice,),
         gpus=SimpleNamespace(gpus=gpus, missing=missing),
     )
@@ -73,6 +75,7 @@ def test_a_model_that_waits_is_a_bottleneck_with_advice() -> None:
     assert "waits for data 40.0%" in found.found
     assert found.advice == "prepare the corpus as shards: --train-data shards"
     assert bottleneck_item("it broke").answer is False
+    assert bottleneck_item(profile(withheld="other programs took 1.8 of 2 cores")).answer is None
 
 
 @pytest.mark.parametrize(

@@ -109,8 +109,10 @@ def test_a_gpu_that_others_use_is_said_first_come_first() -> None:
         cores=2, taken=1.2, contended=0.6, programs=(Program("make", 41, 0.9),), gpus=("GPU 0 was 63% busy before",)
     )
     assert load.sentence() == (
-        "other programs took 1.2 of 2 cores while none was free (make, process 41: 0.9); GPU 0 was 63% busy before"
+        "other programs took 1.2 of 2 cores while none was free (make, process 41: 0.9; "
+        "and 0.3 cores in other or short-lived programs); GPU 0 was 63% busy before"
     )
+    assert load.document()["unnamed"] == pytest.approx(0.3)
     assert OtherLoad(gpus=("GPU 0 was 63% busy before",)).disturbs
 
 

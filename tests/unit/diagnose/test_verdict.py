@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from profiles import made_up, stage_times
+from profiles import advice_facts, made_up, stage_times
 
 from voxyard.diagnose.other_load import OtherLoad, Program
 from voxyard.diagnose.profile import interruptions
+from voxyard.diagnose.profile.advice import advise
 from voxyard.diagnose.profile.cost_model import Costs
 from voxyard.diagnose.profile.html_report import render as page
 from voxyard.diagnose.profile.interruptions import Interruption, Interruptions
@@ -151,11 +153,12 @@ def test_beside_strangers_on_a_gpu_only_reading_can_be_judged(stages: tuple[floa
 
 def test_a_disturbed_profile_says_so_in_every_form_and_advises_nothing() -> None:
     found = made_up(0.4, 0.1, 0.1, 0.25, others=BUSY)
-    said = "other programs took 1.0 of 2 cores while none was free (make, process 41: 0.9)"
+    said = "other programs took 1.0 of 2 cores while none was free (make, process 41: 0.9; and 0.1 cores in other"
     assert said in render(found)
     assert "nothing is advised from a disturbed measurement" in render(found)
     assert said in page(found)
     assert "No verdict: the measurement was disturbed" in page(found)
+    assert '<section class="verdict disturbed"' in page(found)
     assert found.document()["other_load"]["disturbs"]
     assert found.document()["recommendations"] == []
 
@@ -165,6 +168,38 @@ def test_a_verdict_that_holds_is_given_beside_the_disturbance() -> None:
     assert found.verdict.bottleneck == "load"
     assert "the measurement was disturbed, and the figures are rough" in render(found)
     assert "the figures are rough" in page(found)
+    assert found.verdict.sentence == "as measured beside other programs: bottleneck: load (data loading)"
+    assert "<title>Disturbed measurement: data loading is the bottleneck · " in page(found)
+    assert [each.gain for each in found.recommendations if each.gain is not None] == []
+    assert "gain not predicted" in render(found)
+    assert "<b>?</b><span>not predicted</span>" in page(found)
+
+
+def test_no_bottleneck_beside_others_is_not_all_well_and_promises_nothing() -> None:
+    """Two CPU devices of two cores that others had: a second replica would not gain anything there."""
+    found = made_up(0.01, 0.15, 0.01, 0.2, others=replace(BUSY, taken=0.4, contended=0.2))
+    alone = made_up(0.01, 0.15, 0.01, 0.2)
+    assert any("mirrored" in each.title for each in alone.recommendations)
+    assert found.recommendations == ()
+    assert found.verdict.bottleneck is None
+    assert found.verdict.sentence.startswith("as measured beside other programs: no bottleneck; bound by train")
+    assert found.document()["verdict"]["disturbed"].startswith("other programs took 0.4 of 2 cores")
+    assert "no gain is predicted that depends on these" in render(found)
+    assert "no gain is predicted that depends on these" in page(found)
+    assert "<title>Disturbed measurement: no bottleneck; bound by training · " in page(found)
+    assert '<section class="verdict disturbed"' in page(found)
+    assert '<section class="verdict "' in page(alone)
+
+
+def test_what_a_gpu_does_alone_is_predicted_whoever_takes_the_cores() -> None:
+    costs = Costs(0.01, 0.05, 0.01, 0.2)
+    gpu = {"kind": "gpu", "compute_capability": (8, 9)}
+    calm = advise(advice_facts(costs, host=gpu, data_wait_share=0.01))
+    beside = advise(advice_facts(costs, host=gpu, data_wait_share=0.01, others=BUSY))
+    assert [each.title for each in beside] == [each.title for each in calm if each.then != "data loading"]
+    assert "train in bfloat16" in [each.title for each in beside]
+    strangers = OtherLoad(gpus=("GPU 1 was 40% busy before the run began",))
+    assert advise(advice_facts(costs, host=gpu, data_wait_share=0.01, others=strangers)) == ()
 
 
 def test_checkpoints_and_validations_that_stop_the_steps_are_causes() -> None:

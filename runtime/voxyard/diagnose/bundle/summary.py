@@ -23,7 +23,8 @@ code { overflow-wrap: anywhere; }
 def page(verdict: str, head: Mapping[str, str], documents: Mapping[str, Any], parts: Sequence[Part]) -> str:
     """The page. `documents` are the archive's JSON files by name, with secrets removed already."""
     profile, training = documents.get("profile.json"), documents.get("training.json")
-    well = profile is not None and profile["verdict"]["bottleneck"] is None
+    judged = None if profile is None else profile["verdict"]
+    well = judged is not None and judged["bottleneck"] is None and not judged["disturbed"]
     title = f"voxyard diagnosis of {head['host']}"
     body = [
         f"<h1>{escape(title)}</h1>",

@@ -10,6 +10,7 @@ from typing import Any
 
 from voxyard.diagnose.profile.facts import AdviceFacts
 from voxyard.diagnose.profile.remedies import WORTH, Change, Option, options
+from voxyard.diagnose.profile.verdict import WAIT_SHARE
 
 
 @dataclass(frozen=True)
@@ -48,13 +49,30 @@ def advise(facts: AdviceFacts) -> tuple[Recommendation, ...]:
     The gain of a change is gain = (t₀ ÷ n₀) ÷ (t₁ ÷ n₁): t is the ideal step of `Costs.step`, from the stages measured
     alone, before and after; n are its clips. The run is taken to stay as far from its ideal as it is now, so that a
     step is expected to take `overlapped` · (n₁ ÷ n₀) ÷ gain seconds.
+
+    Where other programs took the cores or GPUs that a change is about, no gain is predicted; and while the model hardly
+    waits, nothing is known then that such a change would cure: it is left out.
     """
     found = []
     for option in options(facts):
+        disturbed = _disturbed(facts, option)
+        if disturbed and facts.data_wait_share < WAIT_SHARE:
+            continue
         gain = option.after.gain_over(facts.costs) if option.most is None else option.most
         if gain >= WORTH or option.always:
-            found.append(_recommendation(facts, option, gain if math.isfinite(gain) else None))
+            found.append(_recommendation(facts, option, None if disturbed or math.isinf(gain) else gain))
     return tuple(sorted(found, key=lambda each: (each.gain is None, each.bound, -(each.gain or 0.0))))
+
+
+def _disturbed(facts: AdviceFacts, option: Option) -> bool:
+    """True where others had a part in the times that the gain follows from.
+
+    CPU devices compute on the cores, and so do reading threads: with GPU devices a gain depends on free cores where
+    loading is the longest lane before or after.
+    """
+    before, after, on_gpus = facts.costs, option.after, facts.host.kind == "gpu"
+    reading = any(each.load >= each.step for each in (before, after))
+    return facts.others.spoils(cores=reading or not on_gpus, gpus=on_gpus)
 
 
 def _recommendation(facts: AdviceFacts, option: Option, gain: float | None) -> Recommendation:

@@ -19,6 +19,7 @@ from voxyard.trainer.config import TrainConfig
 
 if TYPE_CHECKING:
     from voxyard.diagnose.gpu_figures import GpuFigures
+    from voxyard.diagnose.other_load import OtherLoad
     from voxyard.diagnose.profile.cost_model import Costs
     from voxyard.diagnose.profile.measure import LoadTiming, StageBenchmark
     from voxyard.trainer.loop import Run
@@ -36,6 +37,7 @@ def advice_facts_of(
     probed: Probed | None,
     overlapped: Overlapped,
     gpus: GpuFigures,
+    others: OtherLoad,
 ) -> AdviceFacts:
     """The facts of a run that was profiled."""
     data, training = run.config.data, run.config.training
@@ -57,6 +59,7 @@ def advice_facts_of(
         static_shapes=data.static_shapes,
         buffer=benchmark.buffer,
         words=("train", *flags_of(config, leave_out=_NOT_TRAINED_WITH)),
+        others=others,
     )
 
 

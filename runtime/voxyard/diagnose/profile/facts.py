@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from voxyard.diagnose.other_load import OtherLoad
 from voxyard.diagnose.profile.cost_model import Costs
 from voxyard.host.page_cache import Pages
 
@@ -78,3 +79,4 @@ class AdviceFacts:
     static_shapes: bool
     buffer: int  # host batches that the memory allows, at most what is set
     words: tuple[str, ...] = field(default=())  # of the command line that was profiled, from `train` on
+    others: OtherLoad = field(default=OtherLoad())  # beside which it was measured

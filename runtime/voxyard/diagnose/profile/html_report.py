@@ -76,20 +76,22 @@ def _headline(profile: Profile) -> str:
     verdict = profile.verdict
     if verdict.withheld:
         return "No verdict: the measurement was disturbed"
-    return BOUND[verdict.bound_by] if verdict.bottleneck is None else HEADLINES[verdict.bottleneck]
+    found = BOUND[verdict.bound_by] if verdict.bottleneck is None else HEADLINES[verdict.bottleneck]
+    return f"Disturbed measurement: {found[0].lower()}{found[1:]}" if verdict.disturbed else found
 
 
 def _verdict(profile: Profile) -> Iterator[str]:
     verdict, over = profile.verdict, profile.overlapped
-    yield f'<section class="verdict {verdict.bottleneck or ""}" aria-labelledby="headline">'
+    kind = "disturbed" if verdict.disturbed else verdict.bottleneck or ""
+    yield f'<section class="verdict {kind}" aria-labelledby="headline">'
     yield f'<h1 id="headline">{escape(_headline(profile))}</h1>'
     yield f'<p class="said">{_in_words(profile)}</p>'
     if verdict.cause is not None:
         yield f"<p>{escape(_sentence(f'{verdict.cause.title}: {verdict.cause.remedy}'))}</p>"
     if verdict.explanation:
         yield f"<p>{escape(_sentence(verdict.explanation))}</p>"
-    if profile.others.disturbs and not verdict.withheld:
-        yield f"<p>{escape(_sentence(f'disturbed, and the figures are rough: {profile.others.sentence()}'))}</p>"
+    if verdict.disturbed and not verdict.withheld:
+        yield f"<p>{escape(_sentence(f'disturbed, and the figures are rough: {verdict.disturbed}'))}</p>"
     yield '<dl class="figures">'
     for name, value, unit in (
         ("a step, overlapped", ms(over.seconds_per_step), "ms"),
@@ -219,9 +221,14 @@ def _advice(profile: Profile) -> Iterator[str]:
         return
     if withheld := profile.reads.withheld:
         yield f'<p class="soft">{escape(_sentence(withheld))}</p>'
-    if not profile.recommendations:
+    if profile.verdict.disturbed:
+        yield (
+            "<p>Other programs took cores or GPUs: no gain is predicted that depends on these. Measure again alone.</p>"
+        )
+    elif not profile.recommendations:
         name = NAMES[profile.verdict.bound_by]
         yield f"<p>Nothing that the measured times would reward: {escape(name)} is what the work takes.</p>"
+    if not profile.recommendations:
         return
     yield (
         '<p class="soft">The gain follows from the stage times above: the longest lane before, divided by the longest '

@@ -117,7 +117,7 @@ def _measured(
         interruptions=interruptions,
         computing={"load": loading.cpu / loading.in_thread if loading.in_thread else 0.0, **benchmark.computing},
     )
-    facts: AdviceFacts = advice_facts_of(config, run, benchmark, costs, loading, probed, overlapped, gpus)
+    facts: AdviceFacts = advice_facts_of(config, run, benchmark, costs, loading, probed, overlapped, gpus, others.load)
     return Profile(
         setup=setup_of(run, benchmark, facts, overlapped),
         stages=stages,

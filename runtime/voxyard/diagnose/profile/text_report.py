@@ -132,8 +132,8 @@ def _name(gpu: GpuUse) -> str:
 def _verdict(profile: Profile) -> Iterator[str]:
     verdict = profile.verdict
     yield verdict.sentence
-    if profile.others.disturbs and not verdict.withheld:
-        yield f"the measurement was disturbed, and the figures are rough: {profile.others.sentence()}"
+    if verdict.disturbed and not verdict.withheld:
+        yield f"the measurement was disturbed, and the figures are rough: {verdict.disturbed}"
     if verdict.cause is not None:
         yield f"cause: {verdict.cause.title} ({verdict.cause.name}); {verdict.cause.remedy}"
     if verdict.explanation:
@@ -149,7 +149,9 @@ def _advice(profile: Profile) -> Iterator[str]:
         return
     if withheld := profile.reads.withheld:
         yield withheld
-    if not profile.recommendations:
+    if profile.verdict.disturbed:
+        yield "other programs took cores or GPUs: no gain is predicted that depends on these; measure again alone"
+    elif not profile.recommendations:
         yield f"nothing that the measured times would reward: {NAMES[profile.verdict.bound_by]} is what the work takes"
     for number, each in enumerate(profile.recommendations, 1):
         yield f"{number}. {each.title}: {each.gain_text()}" + (

@@ -57,6 +57,7 @@ class Verdict:
     explanation: str = ""
     cause: Cause | None = None  # of the bottleneck, or of what stops or disturbs the steps
     withheld: str = ""  # why there is no verdict: others disturbed what it would rest on
+    disturbed: str = ""  # the load of others beside which all was measured, with a verdict or without
 
     def document(self) -> dict[str, Any]:
         """Everything as plain data."""
@@ -86,7 +87,8 @@ def judge(
     `reads` are the pages of the clips: where they came from memory, a disk may be slower than what was measured.
     `reading` is the work of the reading threads, which tells the cause of a bottleneck. `others` is the load by other
     programs, and `computing` the share of its time that each stage computed (1 where it is not given): a verdict is
-    withheld where the stages could stand in another order without that load. `interruptions` are checkpoints and
+    withheld where the stages could stand in another order without that load, and otherwise says that it is of a
+    disturbed measurement. `interruptions` are checkpoints and
     validations, which no stage contains.
     """
     slowest = max(stages, key=lambda each: each.mean).stage
@@ -104,14 +106,19 @@ def judge(
             f"no verdict: {withheld}. As measured, {slowest} ({NAMES[slowest]}) takes longest. Measure again alone"
         )
         stranger = BY_NAME["stranger_compute" if others.gpus else "cpu_pressure"]
-        return Verdict(None, slowest, data_wait_share, sentence, annotations, cause=stranger, withheld=withheld)
+        return Verdict(
+            None, slowest, data_wait_share, sentence, annotations, cause=stranger, withheld=withheld, disturbed=withheld
+        )
+    disturbed = others.sentence()
+    measured = "as measured beside other programs: " if disturbed else ""
     if not waits:
-        sentence = f"no bottleneck; bound by {slowest} ({NAMES[slowest]})"
+        sentence = f"{measured}no bottleneck; bound by {slowest} ({NAMES[slowest]})"
         stopping = next((cause for cause, _ in interruptions.too_long), None)
-        return Verdict(None, slowest, data_wait_share, sentence, annotations, cause=stopping)
-    sentence = f"bottleneck: {slowest} ({NAMES[slowest]})"
+        return Verdict(None, slowest, data_wait_share, sentence, annotations, cause=stopping, disturbed=disturbed)
+    sentence = f"{measured}bottleneck: {slowest} ({NAMES[slowest]})"
     cause = None if reading is None else cause_of(slowest, reading, contended=others.contended)
-    return Verdict(slowest, slowest, data_wait_share, sentence, annotations, _explained(slowest, costs), cause)
+    explained = _explained(slowest, costs)
+    return Verdict(slowest, slowest, data_wait_share, sentence, annotations, explained, cause, disturbed=disturbed)
 
 
 def _holds(

@@ -146,6 +146,8 @@ def bottleneck_item(found: Profile | str) -> Item:
         return Item(BOTTLENECK, False, "not known: the profiler did not run")
     verdict = found.verdict
     waits = f"{verdict.sentence}; the model waits for data {verdict.data_wait_share:.1%} of the time"
+    if verdict.withheld:
+        return Item(BOTTLENECK, None, waits)
     if verdict.bottleneck is None:
         return Item(BOTTLENECK, True, waits)
     advice = [f"{each.title}: {' '.join(each.flags)}" for each in found.recommendations[:1]]
