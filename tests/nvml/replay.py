@@ -7,9 +7,9 @@ not supported.
 from __future__ import annotations
 
 import ctypes
-import gzip
 import json
 import threading
+import zlib
 from collections import defaultdict, deque
 from pathlib import Path
 from types import SimpleNamespace
@@ -56,9 +56,11 @@ class ReplayedSession(Session):
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """Lines of a recording."""
-    text = gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz" else path.read_text()
-    return [json.loads(line) for line in text.splitlines()]
+    """Lines of a recording; of one that was cut off, those that are whole."""
+    data = path.read_bytes()
+    if path.suffix == ".gz":
+        data = zlib.decompressobj(wbits=31).decompress(data)  # 31: gzip; as far as it goes, its end may be missing
+    return [json.loads(line) for line in data[: data.rfind(b"\n") + 1].splitlines()]
 
 
 def _key(name: str, arguments: list[Any]) -> str:

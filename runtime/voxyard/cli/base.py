@@ -85,21 +85,29 @@ def answering(command: str, *, extra: str = "trainer,cpu", needs: str | None = N
 
 
 def require_writable(**files: Path | None) -> None:
-    """Ends the command where a file, named by its option, cannot be written; before any work. Makes its folder.
+    """Ends the command where a file, named by its option, cannot be written; before any work.
 
-    A file that is there stays as it is, and none is left where there was none. Raises click.UsageError (exit code 2).
+    A file that is there stays as it is, and none is left where there was none, nor a folder: the writer makes it.
+    Raises click.UsageError (exit code 2).
     """
     for option, path in files.items():
         if path is None:
             continue
+        made: list[Path] = []
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            for folder in reversed((path.parent, *path.parent.parents)):
+                if not folder.exists():
+                    folder.mkdir()
+                    made.insert(0, folder)
             there = path.exists()
             path.open("ab").close()
             if not there:
                 path.unlink()
         except OSError as error:
             raise click.UsageError(f"--{option} {path} cannot be written: {error.strerror}") from error
+        finally:
+            for folder in made:
+                folder.rmdir()
 
 
 def require_folder(**folders: Path) -> None:

@@ -41,6 +41,9 @@ def exporter(flags: dict[str, object], config: Path | None, plan: Path | None, o
 
         loaded = load(ExporterConfig, flags=flags, file=config, host_plan=plan, environ=os.environ)
         log_notes(loaded.notes)
+        seconds = loaded.origins["exporter.record_seconds"]
+        if loaded.config.exporter.record is None and seconds != "default":
+            raise click.UsageError(f"{seconds} has no effect without --record: add --record FILE, or leave it out")
         settings = Config(**loaded.config.exporter.model_dump(), plan=plan)
         if only_probe:
             print(probe(settings.host, settings.port))

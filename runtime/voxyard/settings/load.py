@@ -132,7 +132,10 @@ def _from_file(path: Path, known: Mapping[str, Setting], aliases: tuple[Alias, .
     try:
         file = yaml_file.read(path)
     except SettingsError as error:
-        return _Source(problems=[f"{prefix}{problem}" for problem in error.problems])
+        named = "VOXYARD_HOST_PLAN, or --plan of the exporter" if plan else "--config, or VOXYARD_CONFIG"
+        advice = f"{named}: expected a YAML file of settings; correct the path, or leave it out"
+        found = [f"{prefix}{each}" for each in error.problems]
+        return _Source(problems=found if _is_file(path) else [f"{each} ({advice})" for each in found])
     if plan:
         file = file.only({each.section for each in known.values()})
     renamed = rename(file, aliases)
@@ -151,6 +154,13 @@ def _from_file(path: Path, known: Mapping[str, Setting], aliases: tuple[Alias, .
         for remarks in (problems, renamed.notes)
     ]
     return _Source(values, *told)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
 
 
 def _take(source: _Source, setting: Setting, value: object, origin: str) -> None:

@@ -145,7 +145,8 @@ def _report(recording: Recording) -> None:
     """Says what was recorded. Raises TelemetryError where the file is not whole; an empty one is removed."""
     if recording.problem is not None:
         raise TelemetryError(
-            f"--record {recording.path}: it ends early ({recording.problem}): make room, remove it and try again",
+            f"--record {recording.path}: it ends early ({recording.problem}): what was written can be replayed; for "
+            "the rest make room, and record to a new name or another disk",
             exit_code=1,
         )
     if not recording.answered:

@@ -2,7 +2,8 @@
 
 The first line says what made it. Each other one has the call's begin (seconds of the recording), its duration,
 function, arguments, and the answer or the code of its refusal (nvmlReturn_t). A call that hung at the end has
-neither. Handles are numbers in the order in which they came. Names of processes are left out.
+neither. Where the exporter was killed, the last line may be cut off, and of `.gz` the end is missing: what was flushed
+can be read all the same. Handles are numbers in the order in which they came. Names of processes are left out.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import ctypes
 import gzip
 import importlib.metadata
 import json
+import logging
 import threading
 import time
 from contextlib import suppress
@@ -21,6 +23,8 @@ import pynvml
 
 from voxyard.host.nvml import Session
 from voxyard.telemetry.errors import TelemetryError
+
+log = logging.getLogger("voxyard.telemetry")
 
 FORMAT = 1
 _FLUSH_SECONDS = 1.0  # of the recording that a kill may cost
@@ -37,19 +41,24 @@ class Recording:
     """
 
     def __init__(self, path: Path, *, interval: float) -> None:
-        """Raises TelemetryError where the file exists or cannot be made."""
+        """Makes the folder too, and says so. Raises TelemetryError where the file exists or cannot be made."""
         self.path, self.calls, self.answered = path, 0, False
         self.problem: str | None = None
         self._lock = threading.Lock()
         self._handles: dict[int, int] = {}
         self._pending: dict[int, dict[str, Any]] = {}  # by thread
         self._begun = self._flushed = time.monotonic()
+        self._folders: list[Path] = []  # made for it, the deepest first
         try:
+            self._make_folder()
             self._file: TextIO | None = _created(path)
         except FileExistsError:
             raise TelemetryError(f"--record {path}: it is there already: choose another name, or remove it") from None
         except OSError as error:
-            raise TelemetryError(f"--record {path}: it cannot be made: {error.strerror}") from error
+            self._remove_folders()
+            raise TelemetryError(
+                f"--record {path}: it cannot be made ({error.strerror}): choose a folder that can be written"
+            ) from error
         self._write(
             {
                 "recording": FORMAT,
@@ -92,8 +101,9 @@ class Recording:
             self.calls += 1
 
     def remove(self) -> None:
-        """Leaves no file: there is nothing in it."""
+        """Leaves no file, and no folder that was made for it: there is nothing in it."""
         self.path.unlink(missing_ok=True)
+        self._remove_folders()
 
     def __enter__(self) -> Self:
         return self
@@ -109,6 +119,19 @@ class Recording:
                 except OSError as error:
                     self._fail(error)
             self._file = None
+
+    def _make_folder(self) -> None:
+        for folder in reversed((self.path.parent, *self.path.parent.parents)):
+            if not folder.exists():
+                folder.mkdir()
+                self._folders.insert(0, folder)
+        if self._folders:
+            log.info("the folder %s was not there, and was made", self.path.parent)
+
+    def _remove_folders(self) -> None:
+        for folder in self._folders:
+            with suppress(OSError):  # somebody put something into it meanwhile
+                folder.rmdir()
 
     def _write(self, line: dict[str, Any]) -> None:
         if self._file is None:

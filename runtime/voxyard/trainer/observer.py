@@ -42,7 +42,7 @@ class Observer:
     def __enter__(self) -> Self:
         if self._config.metrics_port:
             host, port, path = self._config.metrics_host, self._config.metrics_port, self._config.metrics_web_config
-            web = read_web_config(path) if path else WebConfig()
+            web = read_web_config(path, option="--metrics-web-config") if path else WebConfig()
             self._server = serve(self.metrics.registry, host, port, web=web)
             log.info("Metrics on %s://%s:%d/metrics", "https" if web.tls else "http", host, port)
         if self._config.tensorboard:

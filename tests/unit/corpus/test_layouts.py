@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import soundfile
 from tones import RATE, open_corpus, tone
 
 from voxyard.corpus import CorpusError, check, prepare
-from voxyard.corpus.layouts.recognize import LAYOUTS
+from voxyard.corpus.layouts.recognize import LAYOUTS, find_layout
 from voxyard.corpus.text import decode
 
 
@@ -192,3 +194,19 @@ def test_a_recording_that_was_cut_is_named_in_each_format(suffix: str, tmp_path:
     words(tmp_path / "filelist.txt", f"sounds/1{suffix}|one cat\n")
     (bad,) = check(tmp_path).bad
     assert f"1{suffix} " in bad.reason
+
+
+def test_a_folder_that_this_user_may_not_read_asks_for_access_and_not_for_a_layout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> bool:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(Path, "is_dir", refuse)
+    monkeypatch.setenv("LOGNAME", "alice")
+    with pytest.raises(CorpusError) as refused:
+        find_layout(tmp_path)
+    assert str(refused.value).startswith(
+        f"{tmp_path} cannot be read (Permission denied: {tmp_path}): give this user (alice)"
+    )
+    assert "expected one of" not in str(refused.value)

@@ -109,9 +109,9 @@ def test_json_is_all_that_is_printed(command: Any) -> None:
 
 
 def test_the_page_is_written_beside_the_report(command: Any, tmp_path: Path) -> None:
-    code, out, err, _ = command("--html", str(tmp_path / "profile.html"))
+    code, out, err, _ = command("--html", str(tmp_path / "new/profile.html"))
     assert (code, out.startswith("What was profiled")) == (0, True)
-    assert (tmp_path / "profile.html").read_text().startswith("<!doctype html>")
+    assert (tmp_path / "new/profile.html").read_text().startswith("<!doctype html>")
     assert "profile.html" in err
 
 

@@ -443,6 +443,8 @@ def test_looking_whether_a_file_can_be_written_leaves_it_as_it_was(
     ended = voxyard_command(*arguments, "--mel", str(tmp_path / "new.npy"))
     assert (ended.code, ended.err) == (2, "voxyard synthesize: no such checkpoint\n")
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("old.wav", "sound")]
+    ended = voxyard_command(*arguments, "--mel", str(tmp_path / "a/b/new.npy"))
+    assert (ended.code, [path.name for path in tmp_path.iterdir()]) == (2, ["old.wav"])
 
 
 def test_a_corpus_is_made_checked_and_written_as_shards(voxyard_command: Command, tmp_path: Path) -> None:

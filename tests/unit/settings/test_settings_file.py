@@ -195,6 +195,7 @@ def test_a_missing_file_a_directory_and_an_unreadable_one_are_told_apart(tmp_pat
         with pytest.raises(SettingsError) as caught:
             load(TrainConfig, file=path, environ={})
         assert sentence in str(caught.value)
+        assert "(--config, or VOXYARD_CONFIG: expected a YAML file of settings; correct the path, " in str(caught.value)
 
 
 def test_a_file_may_come_through_a_pipe(tmp_path: Path) -> None:
@@ -208,7 +209,7 @@ def test_a_file_may_come_through_a_pipe(tmp_path: Path) -> None:
 
 def test_a_broken_host_plan_is_named_as_such(tmp_path: Path) -> None:
     """T12."""
-    with pytest.raises(SettingsError, match=r"^host plan /nowhere/plan.yaml: no such file$"):
+    with pytest.raises(SettingsError, match=r"^host plan /nowhere/plan.yaml: no such file \(VOXYARD_HOST_PLAN, or --p"):
         load(TrainConfig, environ={"VOXYARD_HOST_PLAN": "/nowhere/plan.yaml"})
     plan = tmp_path / "plan.yaml"
     plan.write_text("training:\n  seed: x\n")

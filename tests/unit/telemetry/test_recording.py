@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +16,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 from replay import ReplayedSession, read
 from scenario import GpuState, MigInstance, Process, Scenario, counter
 
+from voxyard.telemetry import recording
 from voxyard.telemetry import sampler as sampling
+from voxyard.telemetry.errors import TelemetryError
 from voxyard.telemetry.gpu_collector import GpuCollector
 from voxyard.telemetry.sampler import GpuSampler
 
@@ -162,10 +163,21 @@ def test_a_file_is_never_written_over(driver: FakeDriver, tmp_path: Path) -> Non
     assert (tmp_path / "card").read_text() == "mine"
 
 
-def test_a_directory_that_is_missing_is_named(driver: FakeDriver, tmp_path: Path) -> None:
-    code, said = refused(driver, tmp_path / "none/card")
-    assert code == 2
-    assert "none/card: it cannot be made: No such file or directory" in said
+def test_a_folder_that_is_missing_is_made_and_not_left_where_nothing_comes_of_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    with recording.Recording(tmp_path / "new/more/card", interval=1.0) as made:
+        assert read(tmp_path / "new/more/card") == []  # of this second
+    assert f"the folder {tmp_path}/new/more was not there, and was made" in caplog.text
+    made.remove()
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").touch()
+    with pytest.raises(TelemetryError, match=r"file/card: it cannot be made \(.*\): choose a folder that can be"):
+        recording.Recording(tmp_path / "file/card", interval=1.0)
+    with pytest.raises(TelemetryError, match=r"new/nn+: it cannot be made"):
+        recording.Recording(tmp_path / "new" / ("n" * 300), interval=1.0)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_host_without_a_driver_has_nothing_to_record(driver: FakeDriver, tmp_path: Path) -> None:
@@ -192,14 +204,37 @@ def test_an_address_that_cannot_be_taken_leaves_no_file(driver: FakeDriver, tmp_
     assert not (tmp_path / "card").exists()
 
 
-def test_a_kill_costs_the_last_second_at_most(driver: FakeDriver, tmp_path: Path) -> None:
-    path = tmp_path / "card"
+@pytest.mark.parametrize("name", ["card.jsonl", "card.jsonl.gz"])
+def test_a_kill_costs_the_last_second_at_most(driver: FakeDriver, tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
     with exporter(driver.environment_of(host(), path=tmp_path / "scenario"), "--record", str(path)) as running:
-        until(lambda: path.stat().st_size > 0)
+        until(lambda: path.stat().st_size > 100)  # more than the head of a gzip file
         running.process.kill()
         running.process.wait(timeout=PATIENCE)
-    head = json.loads(path.read_text().splitlines()[0])
+    head, *lines = read(path)
     assert head["recording"] == 1
+    assert "nvmlDeviceGetCount" in {line["call"] for line in lines}
+
+
+@pytest.mark.parametrize("name", ["card.jsonl", "card.jsonl.gz"])
+def test_a_recording_is_read_up_to_its_last_whole_line_wherever_it_was_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(recording, "_FLUSH_SECONDS", -1.0)  # after each line
+    with recording.Recording(tmp_path / name, interval=1.0) as made:
+        for number in range(5):
+            made.begin("nvmlDeviceGetPowerUsage", (number,))
+            made.end(answer=1000 * number)
+    data, whole = (tmp_path / name).read_bytes(), read(tmp_path / name)
+    assert [line["answer"] for line in whole[1:]] == [0, 1000, 2000, 3000, 4000]
+    counts = []
+    for size in range(len(data) + 1):
+        (tmp_path / name).write_bytes(data[:size])
+        found = read(tmp_path / name)
+        assert found == whole[: len(found)]
+        counts.append(len(found))
+    assert counts == sorted(counts)
+    assert set(counts) == set(range(len(whole) + 1))
 
 
 @pytest.mark.parametrize("name", ["card.jsonl", "card.jsonl.gz"])
@@ -208,5 +243,6 @@ def test_a_file_that_cannot_grow_is_an_error_and_the_metrics_go_on(
 ) -> None:
     code, said = refused(driver, tmp_path / name, before="ulimit -f 2;")
     assert code == 1
-    assert "it ends early (File too large): make room, remove it and try again" in said
+    assert "it ends early (File too large): what was written can be replayed; for the rest make room, and" in said
+    assert read(tmp_path / name)[0]["recording"] == 1
     assert said.count("does not answer") == 1  # the lost GPU

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import getpass
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,6 +83,11 @@ def find_layout(path: Path, name: LayoutName = "auto") -> CorpusLayout:
             if layout.fits(path):
                 return layout
         found = f"holds {_listing(path)}" if path.is_dir() else "is a file"
+    except PermissionError as error:
+        raise CorpusError(
+            f"{path} cannot be read ({error.strerror}: {error.filename or path}): give this user ({_user()}) read "
+            "access to the folder and all below it, or run as its owner"
+        ) from error
     except OSError as error:
         raise CorpusError(f"{path} cannot be read ({error.strerror}): {EXPECTED}") from error
     kind = "is no corpus" if name == "auto" else f"is not in the layout {name}"
@@ -96,6 +103,13 @@ def stated_language(path: Path, name: LayoutName = "auto") -> str | None:
     if layout.name == "commonvoice":
         return common_voice_language(path)
     return LANGUAGE if layout.name == "ljspeech" and (path / MARK).is_file() else None
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # in a container, a number without a name
+        return f"number {os.geteuid()}"
 
 
 def _listing(directory: Path) -> str:

@@ -36,8 +36,9 @@ BOUND: dict[Stage, str] = {
 
 
 def write_page(profile: Profile, path: Path) -> None:
-    """Writes the page. Raises DiagnoseError where the file cannot be written."""
+    """Writes the page, and makes its folder. Raises DiagnoseError where the file cannot be written."""
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(render(profile), encoding="utf-8")
     except OSError as error:
         raise DiagnoseError(f"--html {path} cannot be written ({error.strerror}): give another path") from error
