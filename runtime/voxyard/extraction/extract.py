@@ -194,7 +194,7 @@ def extract_file(
 def _kind(data: bytes, name: str, media_type: str | None) -> Kind:
     """File type of the content, where the name or the media type agrees. Raises ExtractionError."""
     suffix = Path(name).suffix.lower()
-    kind = _kind_by_content(data, pdf_expected=suffix == ".pdf")
+    kind = _kind_by_content(data, pdf_expected=suffix == ".pdf", epub_expected=suffix == ".epub")
     if suffix in _OTHER_SUFFIXES:
         raise UnsupportedFileError(
             f"unsupported file type {suffix}: {_SEND}; if it is {_NAMES[kind]}, rename it to {_SUFFIX_OF[kind]}"
@@ -219,12 +219,12 @@ def _kind(data: bytes, name: str, media_type: str | None) -> Kind:
     )
 
 
-def _kind_by_content(data: bytes, *, pdf_expected: bool) -> Kind:
+def _kind_by_content(data: bytes, *, pdf_expected: bool, epub_expected: bool) -> Kind:
     head = data[:_PDF_MAGIC_WITHIN].lstrip(b"\xef\xbb\xbf \t\r\n\0")
     if head.startswith(_PDF_MAGIC) or (_PDF_MAGIC in head and (pdf_expected or b"\0" in data)):
         return "pdf"
     if data.startswith(_ZIP_MAGIC):
-        return "epub" if _is_epub(data) else "docx"  # verified when it is unpacked
+        return "epub" if _is_epub(data, expected=epub_expected) else "docx"  # verified when it is unpacked
     if data.startswith(_OLE_MAGIC):
         raise _ole(data)
     for magic, found in _OTHER_MAGIC:
@@ -233,12 +233,13 @@ def _kind_by_content(data: bytes, *, pdf_expected: bool) -> Kind:
     return "html" if _HTML_BEGINS.match(head) else "txt"
 
 
-def _is_epub(data: bytes) -> bool:
+def _is_epub(data: bytes, *, expected: bool) -> bool:
+    """True for an archive with an EPUB's container; of one that is broken what is `expected` is assumed."""
     try:
         with zipfile.ZipFile(BytesIO(data)) as archive:
             return _EPUB_CONTAINER in archive.namelist()
     except (zipfile.BadZipFile, EOFError, NotImplementedError, ValueError):
-        return False
+        return expected
 
 
 def _ole(data: bytes) -> ExtractionError:

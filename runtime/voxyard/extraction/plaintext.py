@@ -31,6 +31,7 @@ _MAX_MESS = 0.3  # charset-normalizer's own 0.2 refuses a short French line full
 _MAX_DIFFERENCE = 0.05  # encodings that score closer are ranked by how common they are
 _MOST_CONTROLS = 0.02
 _FEW_CONTROLS = 4
+_FEWEST_NULS = 0.25  # of the bytes
 _DAMAGED_SHARE = 0.1
 _SAVE_AS_UTF8 = "save it as UTF-8 text and send it again"
 
@@ -92,7 +93,13 @@ def _marked(data: bytes, encoding: str) -> str:
 
 
 def _wide(data: bytes) -> str:
-    """UTF-16 without a byte order mark: the byte order with the fewest unusual characters."""
+    """UTF-16 without a byte order mark: the byte order with the fewest unusual characters.
+
+    Of UTF-16 with NUL bytes among those of ASCII a half is NUL. A few of them in what is UTF-8 without them are not
+    it: the pairs of its letters would be Chinese signs.
+    """
+    if data.count(0) < _FEWEST_NULS * len(data) and _is_utf8_text(data.replace(b"\0", b"")):
+        raise _no_text()
     texts = []
     for encoding in ("utf-16-le", "utf-16-be"):
         try:
@@ -103,6 +110,16 @@ def _wide(data: bytes) -> str:
     if _strange_share(best) > _MOST_CONTROLS:
         raise _no_text()
     return best
+
+
+def _is_utf8_text(data: bytes) -> bool:
+    if _UNEXPECTED.search(data):
+        return False
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _strange_share(text: str) -> float:

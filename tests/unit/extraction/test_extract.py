@@ -78,6 +78,13 @@ def test_binary_junk_is_no_text(size: int) -> None:
         read(random.Random(7).randbytes(size))
 
 
+@pytest.mark.parametrize("text", [b"Hello\0world. This has one.", b"Hello\0world. " * 200, "Schön\0e Nacht.".encode()])
+def test_a_stray_nul_makes_no_chinese_of_a_text(text: bytes) -> None:
+    with pytest.raises(UnreadableFileError, match="binary data"):
+        read(text)
+    assert read("Hello 世界".encode("utf-16-le")).text == "Hello 世界"
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -140,6 +147,7 @@ def test_an_encrypted_office_document_says_to_take_the_password_off() -> None:
         ("a.pdf", None, b"just text", r"its name ends in \.pdf, but its content is not a PDF: .*rename it to \.txt"),
         ("a.docx", None, b"just text", r"not a DOCX"),
         ("a.pdf", None, b"PK\x03\x04", r"is a DOCX: rename it to \.docx"),
+        ("a.epub", None, b"PK\x03\x04", r"a\.epub: .*broken or truncated"),
         (None, "application/pdf", b"just text", "sent as application/pdf, but its content is not a PDF"),
     ],
 )

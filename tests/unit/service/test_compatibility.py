@@ -63,7 +63,7 @@ def test_the_api_is_described_without_head(served: Served) -> None:
         ("PUT", "/v1/documents", "GET, HEAD, POST"),
         ("PATCH", "/v1/documents/" + "0" * 32, "DELETE, GET, HEAD"),
         ("GET", "/v1/audio/speech", "POST"),
-        ("POST", "/v1/audio/voices", "GET, HEAD"),
+        ("PUT", "/v1/audio/voices", "GET, HEAD, POST"),
         ("PUT", "/session", "DELETE, GET, HEAD, POST"),
         ("POST", "/docs", "GET, HEAD"),
         ("POST", "/", "GET, HEAD"),
@@ -94,6 +94,20 @@ def test_null_is_as_if_it_were_missing(served: Served) -> None:
     assert (document.status_code, document.json()["on_failure"]) == (202, "fail")
 
 
+def test_a_misspelt_field_is_an_error_but_for_openais_own_request(served: Served) -> None:
+    assert speak(served, sed=5).status_code == 200
+    path = f"{served.url}/v1/documents"
+    id = httpx.post(path, json={"text": ASKED["input"]}).json()["id"]
+    answers = [
+        httpx.post(path, json={"text": "One.", "sed": 5}),
+        httpx.post(path, data={"text": "One.", "sed": "5"}, files={"file": ("a.txt", b"")}),
+        httpx.post(f"{path}/{id}/chunks/0/redo", json={"sed": 5}),
+    ]
+    for answer in answers:
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "sed")
+        assert "sed: there is no such field" in answer.json()["error"]["message"]
+
+
 def test_ogg_is_another_name_of_opus(served: Served) -> None:
     answer = speak(served, response_format="ogg")
     assert answer.headers["content-type"] == speak(served, response_format="opus").headers["content-type"]
@@ -102,12 +116,13 @@ def test_ogg_is_another_name_of_opus(served: Served) -> None:
 
 def test_the_list_of_voices_is_the_one_that_open_webui_reads(served: Served) -> None:
     voices = {voice["id"]: voice for voice in httpx.get(f"{served.url}/v1/audio/voices").json()["voices"]}
+    own = {"uploaded": False, "description": None, "mixed": None}
     assert voices["v2/en_speaker_3"] == {
-        "id": "v2/en_speaker_3", "name": "Tone 3 (male)", "language": "en", "gender": "male", "alias_of": None,
+        "id": "v2/en_speaker_3", "name": "Tone 3 (male)", "language": "en", "gender": "male", "alias_of": None, **own,
     }  # fmt: skip
     assert voices["fable"] == {
         "id": "fable", "name": "Fable: Tone 3 (male)", "language": "en", "gender": "male",
-        "alias_of": "v2/en_speaker_3",
+        "alias_of": "v2/en_speaker_3", **own,
     }  # fmt: skip
     assert (voices["announcer"]["language"], voices["announcer"]["gender"]) == (None, None)
 

@@ -74,7 +74,8 @@ def test_with_read_none_the_figures_are_spoken_as_they_are_written(served: Serve
 @pytest.mark.parametrize(
     ("options", "param", "said"),
     [
-        ({"read": "colours"}, "read", "pattern"),
+        ({"read": "colours"}, "read", "expected all, none, or some of numbers"),
+        ({"read": ""}, "read", "expected all, none, or some of numbers"),
         ({"lexicon": {"a": ""}}, "lexicon", "at least 1 character"),
         ({"lexicon": {"a": " "}}, "lexicon", "not all blank"),
         ({"lexicon": {f"w{number}": "x" for number in range(201)}}, "lexicon", "200"),

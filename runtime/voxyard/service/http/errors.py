@@ -17,6 +17,7 @@ from voxyard.service.server_paths import without_paths
 
 _LONGEST_MESSAGE = 1000
 _MAX_SHOWN = 5
+_LONGEST_SHOWN = 60  # of a value that is not as expected
 _METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 
 
@@ -131,7 +132,11 @@ def _field(place: Sequence[object]) -> str | None:
 def _sentence(error: Mapping[str, Any]) -> str:
     if error.get("type") == "json_invalid":
         return f"invalid JSON body: {error.get('ctx', {}).get('error', 'it cannot be read')}"
-    return str(error.get("msg", "invalid value"))
+    if error.get("type") == "extra_forbidden":
+        return "there is no such field: /docs lists those of this request"
+    found = error.get("input")
+    shown = f", found {found!r}" if isinstance(found, str | int | float) and len(repr(found)) <= _LONGEST_SHOWN else ""
+    return f"{error.get('msg', 'invalid value')}{shown}"
 
 
 def _has_default_detail(error: HTTPException) -> bool:

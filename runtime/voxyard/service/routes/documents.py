@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from anyio.to_thread import run_sync
 from fastapi import Header, Path, Query, Request, status
@@ -21,7 +21,15 @@ from voxyard.service.routes.dependencies import AppStateDep, ClientDep, VoiceNam
 from voxyard.service.routes.openapi import errors, form, inlined
 from voxyard.service.routes.parameters import DocumentId as Id
 from voxyard.service.routes.router import Router
-from voxyard.service.routes.schemas import DocumentBody, DocumentOut, DocumentsOut, RedoBody, UploadBody
+from voxyard.service.routes.schemas import (
+    DocumentBody,
+    DocumentFormat,
+    DocumentOut,
+    DocumentsOut,
+    RedoBody,
+    UploadBody,
+    codec_of,
+)
 from voxyard.service.routes.serializers import ChunkTimes
 from voxyard.service.routes.stored_audio import StoredAudio, stored_response
 from voxyard.service.state import AppState
@@ -202,7 +210,9 @@ async def retrieve_audio(
     id: Id,
     state: AppStateDep,
     client: ClientDep,
-    format: Annotated[Format | Literal["m4b"], Query(description="`m4b` is an audiobook with chapter marks.")] = "wav",
+    format: Annotated[
+        DocumentFormat, Query(description="`m4b` is an audiobook with chapter marks; `ogg` another name of `opus`.")
+    ] = "wav",
     speed: Annotated[float, Query(ge=0.25, le=4.0, allow_inf_nan=False)] = 1.0,
     download: Annotated[bool, Query(description="Send as an attachment.")] = False,
     chapter: Annotated[int | None, Query(ge=0, le=LARGEST_CHAPTER, description="This chapter alone.")] = None,
@@ -215,27 +225,26 @@ async def retrieve_audio(
     document = await run_sync(state.store.document, id, client.name)
     if document.state == "failed":
         raise ConflictError(document_stream.failure(document))
-    headers = {"Content-Disposition": serializers.disposition(document, format, download=download)}
     if format == "m4b":
         if chapter is not None or speed != 1:
             raise ServiceError(
                 "an audiobook (m4b) is the whole document at speed 1: ask for it without chapter and speed, or for mp3",
                 parameter="format",
             )
+        headers = {"Content-Disposition": serializers.disposition(document, format, download=download)}
         return await chapter_routes.audiobook_response(request, state, document, headers)
+    codec = codec_of(format)
+    media_type = MEDIA_TYPES[codec]
+    headers = {"Content-Disposition": serializers.disposition(document, codec, download=download)}
     if chapter is not None:
         document, found, chunks = await run_sync(chapter_routes.chapter_of, state, document.id, chapter)
-        headers["Content-Disposition"] = serializers.disposition(document, format, download=download, part=found.title)
-        return AudioStreamingResponse(
-            document_stream.chapter_audio(state, document, chunks, found.first, format, speed),
-            media_type=MEDIA_TYPES[format],
-            headers=headers,
-            stall=PAUSED_STALL_SECONDS,
-        )
+        headers["Content-Disposition"] = serializers.disposition(document, codec, download=download, part=found.title)
+        audio = document_stream.chapter_audio(state, document, chunks, found.first, codec, speed)
+        return AudioStreamingResponse(audio, media_type=media_type, headers=headers, stall=PAUSED_STALL_SECONDS)
     if document.state == "completed" and speed == 1:
-        return await _stored_audio(request, state, document, format, headers)
-    audio = document_stream.shared_audio(state, document, format, speed)
-    return AudioStreamingResponse(audio, media_type=MEDIA_TYPES[format], headers=headers, stall=PAUSED_STALL_SECONDS)
+        return await _stored_audio(request, state, document, codec, headers)
+    audio = document_stream.shared_audio(state, document, codec, speed)
+    return AudioStreamingResponse(audio, media_type=media_type, headers=headers, stall=PAUSED_STALL_SECONDS)
 
 
 @router.post(

@@ -17,7 +17,7 @@ from pydantic import (
     WithJsonSchema,
     model_validator,
 )
-from pydantic_core import CoreSchema
+from pydantic_core import CoreSchema, PydanticCustomError
 
 from voxyard.service.documents.records import ChunkState, State
 from voxyard.service.documents.submission import LARGEST_SEED, LONGEST_TITLE
@@ -34,6 +34,12 @@ _SPEED: dict[str, Any] = {
 }
 AudioFormat = Literal[Format, "ogg"]
 """Formats that requests may name; `ogg` is what other services call `opus`."""
+DocumentFormat = Literal[AudioFormat, "m4b"]
+
+
+def codec_of(format: AudioFormat) -> Format:
+    """Format of the audio, by what requests may call it."""
+    return "opus" if format == "ogg" else format
 
 
 def _number(value: object) -> object:
@@ -46,8 +52,25 @@ Reason = Annotated[str, AfterValidator(without_paths)]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Seed = Annotated[int, Field(ge=0, le=LARGEST_SEED, description="Random seed; equal seeds give equal audio.")]
 _KIND = "|".join(KINDS)
+_READ = re.compile(rf"^(all|none|({_KIND})(,({_KIND}))*)$")
+
+
+def _kinds(value: str) -> str:
+    """Kinds without blanks around their commas."""
+    found = ",".join(part.strip() for part in value.split(","))
+    if not _READ.match(found):
+        raise PydanticCustomError("read", f"expected all, none, or some of {', '.join(KINDS)} with commas between")
+    return found
+
+
 ReadOption = Annotated[
-    Annotated[str, StringConstraints(max_length=100, pattern=rf"^(all|none|({_KIND})(,({_KIND}))*)$")] | None,
+    Annotated[
+        str,
+        StringConstraints(max_length=100),
+        AfterValidator(_kinds),
+        WithJsonSchema({"type": "string", "maxLength": 100, "pattern": _READ.pattern}),
+    ]
+    | None,
     Field(description=f"What becomes words: `all`, `none`, or some of {', '.join(KINDS)}; defaults to the host's."),
 ]
 Words = Annotated[
@@ -67,9 +90,9 @@ OnFailureOption = Annotated[
 
 
 class RequestBody(BaseModel):
-    """Request body. Unknown fields are ignored, as OpenAI's clients may send new ones; a null counts as missing."""
+    """Request body. An unknown field is an error, for it may be a misspelt one; a null counts as missing."""
 
-    model_config = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
     @model_validator(mode="before")
     @classmethod
@@ -96,9 +119,10 @@ class VoiceId(RequestBody):
 
 
 class SpeechBody(RequestBody):
-    """Speech request."""
+    """Speech request. Unknown fields are ignored: OpenAI's clients may send new ones."""
 
     model_config = ConfigDict(
+        extra="ignore",
         json_schema_extra={
             "examples": [{"model": "tts-1", "input": "The harbour lay still.", "voice": "alloy"}],
         },
@@ -131,7 +155,7 @@ class SpeechBody(RequestBody):
     @property
     def codec(self) -> Format:
         """Format of the audio."""
-        return "opus" if self.response_format == "ogg" else self.response_format
+        return codec_of(self.response_format)
 
 
 class ChapterBody(RequestBody):
@@ -172,7 +196,9 @@ class DocumentBody(RequestBody):
 
 
 class UploadBody(BaseModel):
-    """Form fields of an upload; `file` or `text` is required."""
+    """Form fields of an upload; `file` or `text` is required. An unknown field is an error."""
+
+    model_config = ConfigDict(extra="forbid")
 
     file: bytes | None = Field(
         None, description="TXT, Markdown, HTML, EPUB, PDF or DOCX.", json_schema_extra={"format": "binary"}

@@ -49,7 +49,9 @@ class VoiceMixBody(RequestBody):
 
 
 class VoiceUploadBody(BaseModel):
-    """Form fields of a voice to upload."""
+    """Form fields of a voice to upload. An unknown field is an error."""
+
+    model_config = ConfigDict(extra="forbid")
 
     name: VoiceNameField
     file: bytes | None = Field(

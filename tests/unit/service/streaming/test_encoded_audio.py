@@ -94,7 +94,7 @@ def test_readers_of_a_completed_document_share_one_encoding_and_then_its_file(
     assert files(served, address) == {"audio.wav", f"audio.{kind}"}
 
 
-@pytest.mark.parametrize("kind", ["opus", "mp3", "flac"])
+@pytest.mark.parametrize("kind", ["opus", "mp3", "flac", "ogg"])
 def test_a_copy_is_decoded_to_the_length_of_the_documents_sound(served: Served, kind: str) -> None:
     address = completed(served)
     seconds = len(got(address, "pcm").content) / (2 * SAMPLE_RATE)
