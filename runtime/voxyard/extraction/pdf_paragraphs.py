@@ -168,22 +168,25 @@ def _without_running_heads(pages: Sequence[Sequence[TextLine]]) -> list[Sequence
     """Pages without the lines that repeat at one place of the top or the bottom of pages, but for their numbers.
 
     A line is a running head where the same one, without numbers at its ends, is among the first or last two lines of
-    at least three pages, at the same distance from the page's edge and in the same size; or where it stands apart at a
-    place where lines stand apart on most pages, whatever they say. Where that would be more than a quarter of the text,
-    as in copies of one letter, nothing is a running head.
+    at least three pages, at the same distance from the page's edge and in the same size, unless it is as close to the
+    text as the lines of a paragraph; or where it stands apart at a place where lines stand apart on most pages,
+    whatever they say. A line that ends in a comma, such as the salutation of a letter, is none. Where that would be
+    more than a quarter of the text, as in copies of one letter, nothing is a running head.
     """
     apart = _places_apart(pages)
+    metrics = _LineMetrics(pages)
     places: Counter[tuple[str, int, int]] = Counter()
     for page in pages:
         places.update({_place(page[at]) for at in _edges(page)})
     heads = {place for place, count in places.items() if count >= _PAGES_TO_BE_CERTAIN and place[0]}
     kept: list[Sequence[TextLine]] = []
     for page in pages:
-        dropped = {at for at in _edges(page, least=1) if _place(page[at]) in heads}
+        repeated = {at for at in _edges(page, least=1) if _place(page[at]) in heads}
+        dropped = repeated - _close_to_text(page, repeated, metrics)
         dropped |= {
             at for at, neighbour in _outermost(page) if any(place.has(page[at], page[neighbour]) for place in apart)
         }
-        kept.append([line for at, line in enumerate(page) if at not in dropped])
+        kept.append([line for at, line in enumerate(page) if at not in dropped or line.text.endswith((",", ";"))])
     return kept if _length(kept) >= _LEAST_KEPT * _length(pages) else list(pages)
 
 
@@ -234,6 +237,20 @@ def _places_apart(pages: Sequence[Sequence[TextLine]]) -> list[_Place]:
         if len(group) >= max(_PAGES_TO_BE_CERTAIN + 1, len(pages) / 2)
         and sum(distance > least for _, distance, least in group) >= _MOSTLY * len(group)
     ]
+
+
+def _close_to_text(page: Sequence[TextLine], repeated: set[int], metrics: _LineMetrics) -> set[int]:
+    """Numbers of those of the repeated lines that follow or precede a line of the text as in a paragraph."""
+    order = sorted(range(len(page)), key=lambda at: page[at].down)
+    close: set[int] = set()
+    for inward in (order[::-1], order):  # to the page's top, and to its bottom
+        for nearer, at in pairwise(inward):
+            text = nearer not in repeated or nearer in close
+            distance = abs(page[at].down - page[nearer].down)
+            usual = _MORE_THAN_USUAL * metrics.usual(page[nearer].size)
+            if text and at in repeated and distance <= usual and _same_size(page[at], page[nearer]):
+                close.add(at)
+    return close
 
 
 def _outermost(page: Sequence[TextLine]) -> list[tuple[int, int]]:

@@ -162,6 +162,16 @@ def test_copies_of_one_letter_are_not_running_heads() -> None:
     assert " ".join(paragraphs_of(letter, letter, letter, letter)).count("Yours, Ann") == 4
 
 
+def test_the_salutation_of_several_letters_stays() -> None:
+    letters = [["Dear Members of the Council,", "", *body(page)] for page in range(5)]
+    assert " ".join(paragraphs_of(*letters)).count("Council,") == 5
+
+
+def test_a_first_line_that_repeats_under_a_running_head_belongs_to_the_text() -> None:
+    found = " ".join(paragraphs_of(*[["The Long Night", "", "It was so that", *body(page)] for page in range(5)]))
+    assert (found.count("Long Night"), found.count("It was so that")) == (0, 5)
+
+
 def test_headings_by_size_are_chapters() -> None:
     def page(title: str) -> bytes:
         return pdfs.page_content([title], size=20) + pdfs.page_content([FULL, FULL, "ended."], top=742)
