@@ -124,7 +124,9 @@ def chapter_of(state: AppState, id: str, index: int) -> tuple[Document, TimedCha
     found = tuple(timed(state.store.chapters(id), len(chunks), ChunkTimes.of(chunks, state.pauses).spans))
     if index >= len(found):
         raise NotFoundError(
-            f"document {id} has no chapter {index}: it has {len(found)}, counted from 0", parameter="chapter"
+            f"document {id} has no chapter {index}: "
+            + (f"it has {len(found)}, counted from 0" if found else "it has none, for its text has no headings"),
+            parameter="chapter",
         )
     if found[index].end_seconds is None:
         raise ConflictError(f"chapter {index} of document {id} is not spoken yet: its audio comes later")
