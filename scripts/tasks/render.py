@@ -131,7 +131,7 @@ def _kubernetes(folder: Path, wanted: _Wanted, fleet: Inventory, names: Sequence
     clusters = _clusters(fleet, names)
     images = _images({"exporter", *(role for each in clusters for role in each.roles)})
     checksums = ChecksumCache(CHECKSUMS)
-    places: dict[str, Mapping[str, bytes]] = {"base": base_files(ROOT)}
+    places: dict[str, Mapping[str, bytes]] = {"base": base_files(ROOT, fleet.monitoring.runbook_url)}
     applied = []
     for each in clusters:
         release = release_of(each, COMPOSE, images, checksums)

@@ -17,7 +17,8 @@ from monitoring_programs import Alertmanager
 from monitoring_programs import alertmanager as running_alertmanager
 
 from fleet.errors import FleetError
-from fleet.inventory.hosts import AlertReceiver, Bark, Host, Inventory, Trainer, load
+from fleet.inventory.hosts import Bark, Host, Inventory, Trainer, load
+from fleet.inventory.monitoring_settings import AlertReceiver
 from fleet.monitoring.render import MailRelay, base_configuration, mail_relay, render_configuration
 
 CONFIGURATION = ROOT / "deploy/alertmanager/alertmanager.yml"

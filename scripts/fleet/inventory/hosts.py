@@ -17,6 +17,7 @@ from fleet.inventory import types
 from fleet.inventory.bark_settings import ServiceSettings, StopSeconds
 from fleet.inventory.clusters import Cluster, read_clusters
 from fleet.inventory.gateway_settings import Gateway, Upstream
+from fleet.inventory.monitoring_settings import AlertReceiver, MonitoringSettings, read_receivers
 from fleet.inventory.ray_clusters import BARK, RayNode, head_addresses, ray_ports, ray_problems
 from fleet.inventory.rollout_settings import RolloutSettings
 from fleet.inventory.shared_documents import Shelf, Store, store_problems
@@ -30,15 +31,13 @@ from fleet.inventory.types import (
     Registry,
     Seconds,
     Switch,
-    Text,
     Word,
     expected,
     list_of,
     refusal,
 )
-from fleet.inventory.validation import ErrorCollector, Values, keys_of, plain
+from fleet.inventory.validation import ErrorCollector, Values, keys_of
 from voxyard.settings import SettingsError
-from voxyard.settings.values import found_words
 from voxyard.settings.yaml_reader import YamlValue, read
 
 Role = Literal["trainer", "bark", "monitoring", "gateway", "head", "worker"]
@@ -200,15 +199,6 @@ class Host:
 
 
 @dataclass(frozen=True, slots=True)
-class AlertReceiver:
-    """Alert receiver: a mail address, or a file on the monitoring host that contains a webhook URL."""
-
-    name: Text
-    email: Text | None = None
-    webhook_url_file: Text | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Inventory:
     """Hosts, clusters, alert receivers and rollout settings of a fleet."""
 
@@ -217,6 +207,7 @@ class Inventory:
     alert_receivers: tuple[AlertReceiver, ...] = ()
     rollout: RolloutSettings = field(default_factory=RolloutSettings)
     clusters: tuple[Cluster, ...] = ()
+    monitoring: MonitoringSettings = field(default_factory=MonitoringSettings)
 
     def select(self, names: Iterable[str], groups: Iterable[str] = ()) -> tuple[Host, ...]:
         """Hosts of these names and groups, all without either, in the inventory's order. Raises FleetError."""
@@ -243,10 +234,11 @@ class Inventory:
 
 _DERIVED = {"name", "upstreams", "behind_gateway", "ray_head"}
 _OF_A_HOST = {*_DERIVED, "address", "exporter_address", "canary", "bark.address", "gateway.address", "ray.address"}
-_HOST, _ROLLOUT, _RECEIVER = TypeAdapter(Host), TypeAdapter(RolloutSettings), TypeAdapter(AlertReceiver)
+_HOST, _ROLLOUT, _MONITORING = TypeAdapter(Host), TypeAdapter(RolloutSettings), TypeAdapter(MonitoringSettings)
 _DEFAULT_KEYS, _HOST_KEYS = keys_of(Host, _OF_A_HOST), keys_of(Host, _DERIVED)
 _ROLLOUT_KEYS = keys_of(RolloutSettings, {"hooks.folder"})  # the inventory's
-_RECEIVER_KEYS = keys_of(AlertReceiver)
+_MONITORING_KEYS = keys_of(MonitoringSettings)
+_SECTIONS = ("defaults", "hosts", "clusters", "alert_receivers", "rollout", "monitoring")
 _PORT_KEYS: Mapping[str, tuple[str, ...]] = {
     "the exporter": ("exporter_port",),
     "the host's node_exporter": ("node_exporter_port",),
@@ -268,7 +260,7 @@ def load(path: Path) -> Inventory:
         raise FleetError(str(error)) from None
     for note in document.problems:
         problems.add(note.line, "", note.text)
-    top = problems.mapping(document.root, "", ("defaults", "hosts", "clusters", "alert_receivers", "rollout"))
+    top = problems.mapping(document.root, "", _SECTIONS)
     defaults = problems.valid(_HOST, problems.nested(top.get("defaults"), "defaults", _DEFAULT_KEYS), "defaults")
     clusters = tuple(read_clusters(top.get("clusters"), defaults, problems))
     hosts = tuple(_hosts(top.get("hosts"), defaults, problems)) if "hosts" in top or not clusters else ()
@@ -276,10 +268,11 @@ def load(path: Path) -> Inventory:
     heads, hosts = head_addresses(hosts), with_upstreams(hosts)
     hosts = tuple(replace(host, ray_head=heads.get(host.ray.cluster)) if host.ray_roles else host for host in hosts)
     _check_together(hosts, top.get("hosts"), problems)
-    receivers = tuple(_receivers(top.get("alert_receivers"), problems))
+    receivers = tuple(read_receivers(top.get("alert_receivers"), problems))
     rollout = problems.validated(_ROLLOUT, _ROLLOUT_KEYS, top.get("rollout"), "rollout") or RolloutSettings()
+    watching = problems.validated(_MONITORING, _MONITORING_KEYS, top.get("monitoring"), "monitoring")
     problems.raise_any()
-    return Inventory(path, hosts, receivers, rollout, clusters)
+    return Inventory(path, hosts, receivers, rollout, clusters, watching or MonitoringSettings())
 
 
 def _hosts(node: YamlValue | None, defaults: Values, problems: ErrorCollector) -> Iterable[Host]:
@@ -350,27 +343,6 @@ def _line(entry: YamlValue, keys: Sequence[str]) -> int | None:
             return None
         entry = entry.value[key]
     return entry.line if keys else None
-
-
-def _receivers(node: YamlValue | None, problems: ErrorCollector) -> Iterable[AlertReceiver]:
-    if node is None or node.value is None:
-        return
-    if not isinstance(node.value, list):
-        problems.add(node.line, "alert_receivers", f"expected a list, found {found_words(plain(node))}")
-        return
-    names = set[str]()
-    for number, entry in enumerate(node.value):
-        where = f"alert_receivers[{number}]"
-        receiver = problems.validated(_RECEIVER, _RECEIVER_KEYS, entry, where)
-        if receiver is not None:
-            if (receiver.email is None) == (receiver.webhook_url_file is None):
-                problems.add(entry.line, where, "expected a name, and either email or webhook_url_file")
-            if receiver.email is not None and not re.fullmatch(r"[^@\s]+@[^@\s]+", receiver.email):
-                problems.add(entry.line, f"{where}.email", f"expected a mail address, found {receiver.email!r}")
-            if receiver.name in names:
-                problems.add(entry.line, f"{where}.name", f"{receiver.name} is the name of another receiver, too")
-            names.add(receiver.name)
-            yield receiver
 
 
 def with_upstreams(hosts: Iterable[Host]) -> tuple[Host, ...]:

@@ -12,7 +12,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import yaml
 
 from fleet.errors import FleetError
-from fleet.inventory.hosts import AlertReceiver, Host, Inventory
+from fleet.inventory.hosts import Host, Inventory
+from fleet.inventory.monitoring_settings import AlertReceiver
 from fleet.inventory.ray_clusters import HEAD, WORKER
 from voxyard.speech.cluster.ports import node_ports
 
@@ -28,6 +29,8 @@ SECRETS = PurePosixPath("/etc/voxyard")
 """Mount point of secrets in Alertmanager's container, one file each."""
 MAIL_RELAY, MAIL_PASSWORD = "alert-mail-relay", "alert-mail-password"
 """Secret with the mail relay URL (smtp://…), and the password file extracted from it."""
+
+_RUNBOOK = b"runbook_url: deploy/prometheus/runbook.md#"
 
 WATCHDOG = "watchdog"
 """Receiver of the Watchdog alert only; without it all receivers get the alert, once a day."""
@@ -109,6 +112,11 @@ def webhook_secrets(inventory: Inventory) -> tuple[str, ...]:
     """Names of the secrets that the receivers of the inventory need. Raises FleetError as render_configuration does."""
     files = [_secret(each.webhook_url_file, each.name) for each in inventory.alert_receivers if each.webhook_url_file]
     return tuple(dict.fromkeys(PurePosixPath(file).name for file in files))
+
+
+def with_runbook(rules: bytes, url: str | None) -> bytes:
+    """A file of rules whose alerts lead to the runbook at `url`, which a mail can open; None: to its path here."""
+    return rules if url is None else rules.replace(_RUNBOOK, f"runbook_url: {url}#".encode())
 
 
 def with_authorities(prometheus: bytes) -> bytes:

@@ -25,6 +25,7 @@ from fleet.monitoring.render import (
     render_configuration,
     webhook_secrets,
     with_authorities,
+    with_runbook,
 )
 from fleet.release import compose
 from fleet.release.config_hash import variable
@@ -103,7 +104,9 @@ def monitoring_part(
     owned = _secrets(inventory, secrets, inputs.programs)
     relay, made = mail_relay(secrets.of("alertmanager"))
     owned["alertmanager"] |= made
-    files = dict(inputs.files)
+    url = inventory.monitoring.runbook_url
+    rules = below(inputs.files, "prometheus/rules")
+    files = {**inputs.files, **{name: with_runbook(content, url) for name, content in rules.items()}}
     if encrypted:
         files[PROMETHEUS_FILE] = with_authorities(files[PROMETHEUS_FILE])
         files[f"prometheus/{CA_FILE}"] = _authorities(encrypted, secrets)

@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from fleet.errors import FleetError
+from fleet.monitoring.render import with_runbook
 from fleet.render.documents import KUSTOMIZATION, config_map, kustomization, labels, to_bytes
 
 GROUP = "monitoring.coreos.com/v1"
@@ -18,8 +19,11 @@ _ENDPOINTS = {"PodMonitor": "podMetricsEndpoints", "ServiceMonitor": "endpoints"
 _HEADING = "Written by fab render --to kubernetes; the same in every cluster. Needs the Prometheus Operator."
 
 
-def base_files(root: Path) -> Mapping[str, bytes]:
-    """Files of the kustomize base by name, from the repository `root`. Raises FleetError."""
+def base_files(root: Path, runbook_url: str | None = None) -> Mapping[str, bytes]:
+    """Files of the kustomize base by name, from the repository `root`; alerts lead to `runbook_url`.
+
+    Raises FleetError.
+    """
     scraped = yaml.safe_load(_text(root / PROMETHEUS))["global"]
     times = {"interval": scraped["scrape_interval"], "scrapeTimeout": scraped["scrape_timeout"]}
     files = {
@@ -33,7 +37,7 @@ def base_files(root: Path) -> Mapping[str, bytes]:
             ],
             _HEADING,
         ),
-        "rules.yaml": to_bytes([_rule(path) for path in _files(root / RULES, "*.yaml")], _HEADING),
+        "rules.yaml": to_bytes([_rule(path, runbook_url) for path in _files(root / RULES, "*.yaml")], _HEADING),
         "dashboards.yaml": to_bytes([_dashboard(path) for path in _files(root / DASHBOARDS, "*.json")], _HEADING),
     }
     return files | {KUSTOMIZATION: kustomization(f"{_HEADING} Apply an overlay.", resources=list(files))}
@@ -58,8 +62,8 @@ def _monitor(kind: str, component: str, port: str, times: Mapping[str, str]) -> 
     }
 
 
-def _rule(path: Path) -> dict[str, Any]:
-    document = yaml.safe_load(_text(path))
+def _rule(path: Path, runbook_url: str | None) -> dict[str, Any]:
+    document = yaml.safe_load(with_runbook(_text(path).encode(), runbook_url))
     name = f"voxyard-{path.stem.replace('_', '-')}"
     return {
         "apiVersion": GROUP,

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from fleet.errors import FleetError
-from fleet.inventory.hosts import WARNINGS, AlertReceiver, Bark, Inventory, Jump, Trainer, load
+from fleet.inventory.hosts import WARNINGS, Bark, Inventory, Jump, Trainer, load
+from fleet.inventory.monitoring_settings import AlertReceiver
 from fleet.inventory.rollout_settings import HookSettings, MaxFailed, RolloutSettings
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -236,6 +237,8 @@ def test_a_wrong_value_is_named_with_host_key_and_line(read: Read, keys: str, co
             "alert_receivers: [{name: n, email: a@b}, {name: n, email: c@d}]",
             "1: alert_receivers[1].name: n is the name of another receiver, too",
         ),
+        ("monitoring: {runbook_url: runbook.md}", "1: monitoring.runbook_url: expected a URL without #"),
+        ("monitoring: {runbook_url: 'https://a/b#c'}", "1: monitoring.runbook_url: expected a URL without #"),
         ("alert_receivers: {}", "1: alert_receivers: expected a list, found a mapping"),
         ("rollout: {batch: 0}\nhosts: {a: {address: h, user: u}}", "1: rollout.batch: expected a number of hosts from"),
         (

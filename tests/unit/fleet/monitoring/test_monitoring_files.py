@@ -14,7 +14,8 @@ from fleet.certificates import make
 from fleet.errors import FleetError
 from fleet.images.image import LocalImage
 from fleet.inventory.host_tls import with_tls
-from fleet.inventory.hosts import AlertReceiver, Host, Inventory
+from fleet.inventory.hosts import Host, Inventory
+from fleet.inventory.monitoring_settings import AlertReceiver, MonitoringSettings
 from fleet.inventory.ray_clusters import RayNode
 from fleet.inventory.secrets import Secrets, read, versioned
 from fleet.monitoring.check import check_here
@@ -24,6 +25,7 @@ from fleet.release.gpu_assignment import assign
 from fleet.release.manifest import Manifest, manifest_of
 from fleet.release.release import LoginInfo, Release, ReleaseInputs, render
 from fleet.release.service import RolePart
+from fleet.render.monitors import base_files
 
 ROOT = Path(__file__).resolve().parents[4]
 SECRETS = {"grafana-admin-password": b"a-long-password", "alert-chat": b"https://chat.lab.example/secret-hook"}
@@ -266,3 +268,23 @@ def test_nodes_of_a_ray_cluster_are_targets_at_their_addresses_in_it(site: Path)
             {"targets": ["10.0.0.7:8084"], "labels": {"host": "gpu-07"}},
         ],
     }
+
+
+def runbook_urls(content: bytes) -> set[str]:
+    """Links of the alerts of a file of rules, up to their anchors."""
+    rules = [rule for group in yaml.safe_load(content)["groups"] for rule in group["rules"]]
+    return {rule["annotations"]["runbook_url"].partition("#")[0] for rule in rules if "alert" in rule}
+
+
+def test_alerts_lead_to_the_runbook_where_the_inventory_says_that_it_is_read(site: Path) -> None:
+    """A mail cannot open a path of the repository."""
+    url = "https://git.lab.example/voxyard/runbook.md"
+    named = replace(FLEET, monitoring=MonitoringSettings(runbook_url=url))
+    for fleet, wanted in ((FLEET, "deploy/prometheus/runbook.md"), (named, url)):
+        files = {name: content for name, content in part(site, fleet).files.items() if "/rules/" in name}
+        found = [runbook_urls(content) for content in files.values()]
+        assert {wanted} in found
+        assert all(each in ({wanted}, set()) for each in found)
+    (rules,) = [content for name, content in base_files(ROOT, url).items() if name == "rules.yaml"]
+    assert rules.count(f"runbook_url: {url}#".encode()) > 10
+    assert b"deploy/prometheus/runbook.md" not in rules
