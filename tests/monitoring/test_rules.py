@@ -10,6 +10,8 @@ import pytest
 import yaml
 from alert_rules import DCGM, PROMETHEUS, RULE_TESTS, RULES, RUNBOOK, alert_expectations, alerts, groups, rules, run
 
+from fleet.runs.config import flags_of
+from voxyard.cli import voxyard
 from voxyard.host.xid_catalog import CATALOG, Severity, numbers
 
 SEVERITIES = {"critical", "warning", "info", "none"}
@@ -131,6 +133,17 @@ def test_the_runbooks_queries_are_promql(promtool: str, tmp_path: Path) -> None:
 def test_the_runbooks_links_lead_somewhere() -> None:
     text = RUNBOOK.read_text(encoding="utf-8")
     assert set(re.findall(r"\]\(#([\w-]+)\)", text)) <= {anchor(heading) for heading in sections()}
+
+
+def test_the_runbooks_commands_are_those_of_a_deployed_host() -> None:
+    """voxyard is in containers there; `fab train` takes each setting, and each command of voxyard is one."""
+    text = RUNBOOK.read_text(encoding="utf-8")
+    lines = [line.strip() for line in text.splitlines() if line.startswith("    ")]
+    assert [line for line in lines if re.match(r"ssh (-t )?HOST ['\"]?voxyard ", line)] == []
+    assigned = re.findall(r"--set (\S+?=\S*)", " ".join(lines))
+    assert len(flags_of(assigned, {})) == len({each.partition("=")[0] for each in assigned}) > 8
+    named = re.findall(r"(?:voxyard-exporter-1 |^)voxyard ([a-z]+)", "\n".join(lines), re.MULTILINE)
+    assert {"monitor", "limits", "topology"} <= set(named) <= set(voxyard.entries)
 
 
 def test_recording_rules_are_named_level_metric_operations() -> None:
