@@ -29,7 +29,7 @@ def train(config: TrainConfig) -> Report:
 
     Raises TrainerError, CorpusError or HostError with what was found, what was expected and what to do.
     """
-    config = for_this_host(choose_strategy(apply_auto_settings(with_text_front_end(config))))
+    config = for_this_host(choose_strategy(with_text_front_end(apply_auto_settings(config))))
     corpora = open_corpora(config)
     devices = prepare(config, cache=config.training.checkpoint_dir, corpus=corpora.training.fingerprint)
     with checkpoints.exclusive(config.training.checkpoint_dir):

@@ -65,8 +65,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     corpus = two_speakers(folder / "corpus", anna=70, ben=20)
     arguments = [
         "train", "--device", "cpu", "--strategy", "single", "--train-data", corpus, "--val-data", corpus,
-        "--networks", "acoustic,vocoder", "--text-units", "characters", "--batch-size", 2, "--max-steps", 2,
-        "--ema", 0.9, "--no-tensorboard", "--sample-text", "", "--checkpoint-dir", folder / "run",
+        "--networks", "acoustic,vocoder", "--text-units", "characters", "--language", "en-us", "--batch-size", 2,
+        "--max-steps", 2, "--ema", 0.9, "--no-tensorboard", "--sample-text", "", "--checkpoint-dir", folder / "run",
     ]  # fmt: skip
     done = subprocess.run(
         [sys.executable, "-m", "voxyard", *map(str, arguments)], capture_output=True, text=True, check=False

@@ -156,16 +156,16 @@ def test_readers_of_a_growing_document_share_one_encoder_and_wait_without_thread
         address = sent(served)
         before = threading.active_count()
         most: list[int] = []
-        with ThreadPoolExecutor(40) as readers:
-            reading = [readers.submit(lambda: got(address).content) for _ in range(40)]
+        with ThreadPoolExecutor(60) as readers:
+            reading = [readers.submit(lambda: got(address).content) for _ in range(60)]
             while not all(each.done() for each in reading):
-                most.append(threading.active_count() - before - 40)
+                most.append(threading.active_count() - before - 60)
                 threading.Event().wait(0.02)
         eventually(lambda: httpx.get(address).json()["state"] == "completed", "the document is complete")
 
         assert encoders == ["mp3"]
         assert {each.result() for each in reading} == {got(address).content}
-        assert max(most) < 20
+        assert max(most) < 45  # up to 40 of the framework begin the requests, and none is a reader's
         assert not len(served.state.encodings)
 
 
@@ -177,7 +177,7 @@ def test_readers_that_wait_for_a_slow_disk_hold_up_no_other_request(
     disk, stream, before = threading.Event(), AudioStore.stream, threading.active_count()
 
     def slow(*arguments: Any) -> Iterator[bytes]:
-        disk.wait(60)
+        disk.wait(300)
         yield from stream(*arguments)
 
     monkeypatch.setattr(AudioStore, "stream", slow)
@@ -188,7 +188,13 @@ def test_readers_that_wait_for_a_slow_disk_hold_up_no_other_request(
             for _ in range(50):
                 assert httpx.get(address, timeout=30).status_code == 200
             assert not any(each.done() for each in reading)
-            assert threading.active_count() - before - 60 < 20
+            # Threads that began the readers' requests end when they have had nothing to do for ten seconds.
+            eventually(
+                lambda: (
+                    httpx.get(address, timeout=30).is_success and threading.active_count() - before - len(reading) < 20
+                ),
+                "readers that wait hold a few threads",
+            )
         finally:
             disk.set()
         assert {each.result() for each in reading} == {whole}
