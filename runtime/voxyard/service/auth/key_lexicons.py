@@ -86,7 +86,7 @@ class KeyLexicons:
 
 
 def file_identity(path: Path) -> tuple[int, ...] | None:
-    """What changes with a file: modification time in ns, size in bytes, inode; None where there is no file."""
+    """Modification time in ns, size in bytes, and inode of a file, one of which changes with it; None without one."""
     try:
         found = path.stat()
     except OSError:

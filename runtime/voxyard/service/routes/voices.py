@@ -20,7 +20,7 @@ from voxyard.service.routes.schemas import VoiceOut
 from voxyard.service.routes.uploads import valid
 from voxyard.service.routes.voice_schemas import VoiceMixBody, VoiceUploadBody
 from voxyard.service.voice_names import uploaded_voice
-from voxyard.service.voices.submission import VoiceDesk, VoiceSubmission
+from voxyard.service.voices.submission import VoiceSubmission, VoiceSubmissions
 from voxyard.service.voices.table import StoredVoice
 
 router = Router(tags=["catalogue"])
@@ -51,13 +51,13 @@ async def create_voice(request: Request, state: AppStateDep, names: VoiceNamesDe
     A mixed voice has the manner of speaking of one voice and the timbre of another. The codes of voices are names of
     sounds, not amounts: there is no voice in the middle between two.
     """
-    desk = VoiceDesk(state.frontend, names, state.store.voices, state.section.max_voices)
+    submissions = VoiceSubmissions(state.frontend, names, state.store.voices, state.section.max_voices)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json":
         content = await request.body()
         body: VoiceMixBody = valid(lambda: VoiceMixBody.model_validate_json(content))
         asked = VoiceSubmission(body.name, body.description, body.language or None)
-        mix = partial(desk.mix, client.name, asked, body.mix.manner, body.mix.timbre, time.time())
+        mix = partial(submissions.mix, client.name, asked, body.mix.manner, body.mix.timbre, time.time())
         return _voice_out(await run_sync(mix))
     if kind != "multipart/form-data":
         raise UnsupportedDocumentError(
@@ -72,7 +72,7 @@ async def create_voice(request: Request, state: AppStateDep, names: VoiceNamesDe
             raise ServiceError("no file is given: expected the .npz file of a voice", parameter="file")
         content = await file.read()
     asked = VoiceSubmission(options.name, options.description, options.language)
-    return _voice_out(await run_sync(desk.upload, client.name, asked, content, time.time()))
+    return _voice_out(await run_sync(submissions.upload, client.name, asked, content, time.time()))
 
 
 @router.delete(

@@ -35,7 +35,7 @@ class VoiceSubmission:
 
 
 @dataclass(frozen=True)
-class VoiceDesk:
+class VoiceSubmissions:
     """Takes the voices of all keys, at most `most` of each. Its methods block: not for the event loop."""
 
     frontend: Frontend

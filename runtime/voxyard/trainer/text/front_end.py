@@ -63,12 +63,12 @@ def choose(
     needs_language = model.text_units == "phonemes" or model.read_words is not False
     if model.text_units != "auto" and model.read_words is not None and (model.language or not needs_language):
         return model  # all is given, or was chosen before
-    makers = _Makers.of(corpus, resumed, base)
-    kept, language = makers.first, model.language or makers.language
-    if language is None and corpus is not None and makers.resumed is makers.shards is None:
+    fixed = _FixedFrontEnds.of(corpus, resumed, base)
+    kept, language = fixed.first, model.language or fixed.language
+    if language is None and corpus is not None and fixed.resumed is fixed.shards is None:
         language = stated_language(corpus, layout)
-    if language is None and makers.base is not None:
-        language = makers.base.language
+    if language is None and fixed.base is not None:
+        language = fixed.base.language
     units, why = model.text_units, "--text-units"
     if units == "auto" and kept is not None:
         units, why = kept.text_units, f"as in {kept.what}"
@@ -135,15 +135,15 @@ READING = Normaliser(READING_VERSION, spoken_words)
 
 
 @dataclass(frozen=True)
-class _Makers:
-    """What has a front end already."""
+class _FixedFrontEnds:
+    """Front ends that are fixed already: of the checkpoint to resume, the shards, and the checkpoint to begin with."""
 
     resumed: _Known | None
     shards: _Known | None
     base: _Known | None
 
     @classmethod
-    def of(cls, corpus: Path | None, resumed: Path | None, base: Path | None) -> _Makers:
+    def of(cls, corpus: Path | None, resumed: Path | None, base: Path | None) -> _FixedFrontEnds:
         return cls(
             None if resumed is None else _of_checkpoint(resumed),
             _of_shards(corpus) if corpus is not None and is_shards(corpus) else None,
