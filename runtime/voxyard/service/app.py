@@ -11,7 +11,6 @@ from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 
 from voxyard import __version__
-from voxyard.service.documents.webhooks import read_rules
 from voxyard.service.http.admission import AdmissionMiddleware
 from voxyard.service.http.components import MiddlewareComponents
 from voxyard.service.http.errors import install_envelope
@@ -25,6 +24,7 @@ from voxyard.service.routes.session import session_router
 from voxyard.service.state import AppState
 from voxyard.service.streaming.concurrency import ConcurrencyLimiter
 from voxyard.service.voice_names import open_voices
+from voxyard.service.webhooks.rules import read_rules
 
 PAGE = Path(__file__).parent / "page"
 _TAGS = [

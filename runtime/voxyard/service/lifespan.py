@@ -21,7 +21,6 @@ from voxyard.service.config import ServiceSection
 from voxyard.service.documents.change_notifier import ChangeNotifier
 from voxyard.service.documents.queue import DocumentQueue
 from voxyard.service.documents.store import Store
-from voxyard.service.documents.webhooks import WebhookSender, read_rules
 from voxyard.service.healthcheck import CANNOT_WORK
 from voxyard.service.http.components import open_components
 from voxyard.service.http.metrics import DiskUsage
@@ -29,6 +28,8 @@ from voxyard.service.shutdown import GracefulShutdown
 from voxyard.service.state import AppState
 from voxyard.service.uploads.read import UploadReader
 from voxyard.service.voices.frontend import UploadedVoicesFrontend
+from voxyard.service.webhooks.rules import read_rules
+from voxyard.service.webhooks.sender import WebhookSender
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.frontend import Frontend
 from voxyard.speech.pool.pool import Pool

@@ -112,7 +112,7 @@ def test_a_stale_owner_writes_nothing(stores: tuple[Store, Store]) -> None:
             write()
 
     assert (owner.document(new.id), owner.chunks(new.id)) == before
-    assert owner.pending_hooks(1e12) == ()
+    assert owner.webhooks.pending(1e12) == ()
     owner.chunk_spoken(new.id, 2, 24_000)
     owner.completed(new.id, 3.0)
     assert owner.document(new.id).state == "completed"
@@ -203,7 +203,7 @@ def test_each_webhook_is_taken_by_one_service_until_its_time_is_over(stores: tup
     taken: list[list[int]] = [[], []]
 
     def take(service: int) -> None:
-        while hooks := stores[service].take_hooks(100.0):
+        while hooks := stores[service].webhooks.take(100.0):
             taken[service].extend(hook.id for hook in hooks)
 
     threads = [threading.Thread(target=take, args=(service,)) for service in (0, 1)]
@@ -213,17 +213,17 @@ def test_each_webhook_is_taken_by_one_service_until_its_time_is_over(stores: tup
         thread.join()
 
     assert len(taken[0] + taken[1]) == len(set(taken[0] + taken[1])) == 20
-    assert stores[0].take_hooks(100.0 + 3600.0) == (), "a clock that is ahead takes none from the others"
+    assert stores[0].webhooks.take(100.0 + 3600.0) == (), "a clock that is ahead takes none from the others"
     with stores[0]._database.write() as connection:  # their services were killed
         connection.execute("UPDATE hooks SET taken_until = clock_timestamp() - make_interval(secs => 1)")
-    again = stores[1].take_hooks(100.0)
+    again = stores[1].webhooks.take(100.0)
     assert [(hook.tries, hook.event) for hook in again] == [(0, "document.completed")] * 8
-    stores[1].hook_done(again[0].id)
-    assert again[0].id not in {hook.id for hook in stores[0].pending_hooks(1e12)}
-    stores[1].hook_tried(again[1].id, 100.0, 110.0, "refused")
-    assert stores[0].take_hooks(109.0, 1)[0].id == 9
+    stores[1].webhooks.done(again[0].id)
+    assert again[0].id not in {hook.id for hook in stores[0].webhooks.pending(1e12)}
+    stores[1].webhooks.tried(again[1].id, 100.0, 110.0, "refused")
+    assert stores[0].webhooks.take(109.0, 1)[0].id == 9
     taken[0].clear()
-    while hooks := stores[0].take_hooks(110.0):
+    while hooks := stores[0].webhooks.take(110.0):
         taken[0].extend(hook.id for hook in hooks)
     assert again[1].id in taken[0], "its next attempt is anybody's"
 

@@ -15,7 +15,7 @@ PACKAGES = sorted(path.parent.name for path in (ROOT / "runtime/voxyard").glob("
 QUESTIONS = {  # what a newcomer looks for, as its row of the map says it → the file that has it
     "rate limit": "voxyard/service/http/rate_limit.py",
     "retry": "voxyard/speech/pool/scheduler.py",
-    "dispatch": "voxyard/service/documents/dispatcher.py",
+    "dispatch": "voxyard/service/dispatch/dispatcher.py",
     "CUDA graph": "voxyard/bark/model/cuda_graph.py",
     "memory limit": "voxyard/host/limits.py",
     "alert for idle GPUs": "../deploy/prometheus/rules/gpu_alerts.yaml",

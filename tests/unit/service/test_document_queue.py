@@ -164,7 +164,7 @@ def test_a_failed_chunk_fails_the_document_and_stops_no_other(start_service: Cal
     assert failed.reason == f"chunk 2 ({words_of(bad)[2]!r}) could not be synthesized: no voice (and 1 more chunk)"
     chunks = service.store.chunks(bad.id)
     assert [chunk.state for chunk in chunks] == ["spoken", "spoken", "failed", "spoken", "failed", "spoken"]
-    assert [hook.event for hook in service.store.pending_hooks(time.time())] == ["document.failed"]
+    assert [hook.event for hook in service.store.webhooks.pending(time.time())] == ["document.failed"]
     assert service.state(good).state == "completed"
 
 

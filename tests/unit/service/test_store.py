@@ -185,31 +185,31 @@ def test_an_end_queues_the_webhook_once_and_a_retry_takes_it_back(store: Store) 
     store.failed(new.id, 20.0, "no")
     store.failed(new.id, 21.0, "again")
 
-    (hook,) = store.pending_hooks(20.0)
+    (hook,) = store.webhooks.pending(20.0)
     assert (hook.document, hook.url, hook.event, hook.tries) == (new.id, "http://h/", "document.failed", 0)
-    assert store.pending_hooks(19.0) == ()
-    store.hook_tried(hook.id, 22.0, 30.0, "refused")
-    assert store.pending_hooks(29.0) == ()
-    assert [(each.tries, each.error) for each in store.pending_hooks(30.0)] == [(1, "refused")]
+    assert store.webhooks.pending(19.0) == ()
+    store.webhooks.tried(hook.id, 22.0, 30.0, "refused")
+    assert store.webhooks.pending(29.0) == ()
+    assert [(each.tries, each.error) for each in store.webhooks.pending(30.0)] == [(1, "refused")]
 
     again = store.retry(new.id)
     assert (again.chunks_done, again.chunks_failed, store.queue_load().chunks) == (0, 0, 1)
-    assert store.pending_hooks(99.0) == ()
+    assert store.webhooks.pending(99.0) == ()
     store.chunk_spoken(new.id, 0, 1)
     store.completed(new.id, 40.0)
-    (hook,) = store.pending_hooks(99.0)
+    (hook,) = store.webhooks.pending(99.0)
     assert hook.event == "document.completed"
-    store.hook_done(hook.id)
-    assert store.pending_hooks(99.0) == ()
+    store.webhooks.done(hook.id)
+    assert store.webhooks.pending(99.0) == ()
 
 
 def test_a_webhook_that_is_given_up_is_gone(store: Store) -> None:
     new = new_document(1, 1, webhook="http://h/")
     store.accept(new)
     store.completed(new.id, 1.0)
-    (hook,) = store.pending_hooks(1.0)
-    store.hook_tried(hook.id, 2.0, None, "never")
-    assert store.pending_hooks(9.0) == ()
+    (hook,) = store.webhooks.pending(1.0)
+    store.webhooks.tried(hook.id, 2.0, None, "never")
+    assert store.webhooks.pending(9.0) == ()
 
 
 def test_a_deleted_document_takes_everything_with_it(store: Store) -> None:

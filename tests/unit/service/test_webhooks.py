@@ -20,17 +20,10 @@ from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.records import NewChunk, NewDocument
 from voxyard.service.documents.store import Store
-from voxyard.service.documents.webhooks import (
-    DELAYS,
-    SIGNATURE,
-    WebhookRules,
-    WebhookSender,
-    check_webhook,
-    read_rules,
-    sign,
-    verify,
-)
 from voxyard.service.errors import ForbiddenError, ServiceError
+from voxyard.service.webhooks.rules import WebhookRules, check_webhook, read_rules
+from voxyard.service.webhooks.sender import DELAYS, WebhookSender
+from voxyard.service.webhooks.signatures import SIGNATURE, sign, verify
 
 PATIENCE = 30.0
 SECRET = b"a secret of some length"
@@ -153,7 +146,7 @@ def finish(store: Store, url: str, number: int = 0, *, failed: bool = False, whe
 
 
 def due(store: Store, clock: Clock, after: float = 0.0) -> int:
-    return len(store.pending_hooks(clock.now + after))
+    return len(store.webhooks.pending(clock.now + after))
 
 
 # -- delivery ------------------------------------------------------------------------------------------------
@@ -208,7 +201,7 @@ def test_another_status_is_retried_later(store: Store, receiver: Receiver, clock
     webhooks.deliver_due()
     assert due(store, clock) == 0
     clock.now += DELAYS[0] * 1.2
-    (hook,) = store.pending_hooks(clock.now)
+    (hook,) = store.webhooks.pending(clock.now)
     assert (hook.tries, str(status) in str(hook.error)) == (1, True)
     receiver.status = 204
     webhooks.deliver_due()
@@ -225,14 +218,14 @@ def test_a_redirect_is_not_followed(store: Store, receiver: Receiver, clock: Clo
         finish(store, receiver.url)
         WebhookSender(rules_for(receiver), store, clock=clock).deliver_due()
         assert other.heard == []
-    assert "redirects are not followed" in str(store.pending_hooks(clock.now + 1e6)[0].error)
+    assert "redirects are not followed" in str(store.webhooks.pending(clock.now + 1e6)[0].error)
 
 
 def test_backoff_grows_and_ends(store: Store, receiver: Receiver, clock: Clock) -> None:
     receiver.status = 500
     finish(store, receiver.url)
     webhooks, waits = WebhookSender(rules_for(receiver), store, clock=clock), []
-    while pending := store.pending_hooks(clock.now + 1e9):
+    while pending := store.webhooks.pending(clock.now + 1e9):
         waits.append(pending[0].next_try - clock.now)
         clock.now = max(clock.now, pending[0].next_try)
         webhooks.deliver_due()
@@ -254,7 +247,7 @@ def test_an_unreachable_receiver_is_retried(store: Store, clock: Clock) -> None:
     gone.server().server_close()
     finish(store, gone.url)
     WebhookSender(rules_for(gone), store, clock=clock).deliver_due()
-    assert "could not be reached" in str(store.pending_hooks(clock.now + 1e6)[0].error)
+    assert "could not be reached" in str(store.webhooks.pending(clock.now + 1e6)[0].error)
 
 
 def test_a_slow_receiver_is_cut_off(store: Store, receiver: Receiver, clock: Clock) -> None:
@@ -264,7 +257,7 @@ def test_a_slow_receiver_is_cut_off(store: Store, receiver: Receiver, clock: Clo
     WebhookSender(rules_for(receiver), store, clock=clock, timeout=0.5).deliver_due()
     assert time.monotonic() - began < PATIENCE
     receiver.drip.set()
-    assert store.pending_hooks(clock.now + 1e6)[0].tries == 1
+    assert store.webhooks.pending(clock.now + 1e6)[0].tries == 1
 
 
 def test_one_receiver_that_is_down_does_not_delay_another(store: Store, receiver: Receiver, clock: Clock) -> None:
@@ -284,20 +277,15 @@ def test_a_webhook_that_is_no_longer_allowed_is_given_up_unsent(store: Store, re
     assert receiver.heard == []
 
 
-def test_a_deleted_document_sends_no_webhook(store: Store, receiver: Receiver, clock: Clock) -> None:
+def test_a_deleted_document_sends_no_webhook(
+    store: Store, receiver: Receiver, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     name = finish(store, receiver.url)
-    hooks = store.pending_hooks(clock.now + 1)
+    hooks = store.webhooks.pending(clock.now + 1)
     store.delete(name)
 
-    class Late(Store):
-        """Deletes the document between the query for due webhooks and the delivery."""
-
-        def take_hooks(self, now: float, limit: int = 100):
-            return hooks
-
-    late = Late.__new__(Late)
-    late.__dict__.update(store.__dict__)
-    assert WebhookSender(rules_for(receiver), late, clock=clock).deliver_due() == 1
+    monkeypatch.setattr(store.webhooks, "take", lambda *_: hooks)  # deleted between query and delivery
+    assert WebhookSender(rules_for(receiver), store, clock=clock).deliver_due() == 1
     assert receiver.heard == []
 
 
@@ -307,7 +295,7 @@ def test_an_untrusted_certificate_is_refused(
     finish(store, tls_receiver.url)
     WebhookSender(rules_for(tls_receiver), store, clock=clock).deliver_due()
     assert tls_receiver.heard == []
-    (hook,) = store.pending_hooks(clock.now + 1e6)
+    (hook,) = store.webhooks.pending(clock.now + 1e6)
     assert "certificate" in str(hook.error)
     context = ssl.create_default_context()
     authority.configure_trust(context)
@@ -331,7 +319,7 @@ def test_a_proxy_of_the_environment_is_not_asked(
 
 def wait_until(store: Store, count: int) -> None:
     end = time.monotonic() + PATIENCE
-    while len(store.pending_hooks(time.time() + 1e6)) != count:
+    while len(store.webhooks.pending(time.time() + 1e6)) != count:
         assert time.monotonic() < end
         time.sleep(0.02)
 
@@ -364,14 +352,14 @@ def test_an_undelivered_webhook_is_sent_after_a_restart(tmp_path: Path, receiver
 def test_a_store_that_fails_for_a_while_does_not_end_the_thread(
     store: Store, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    real, failures = store.pending_hooks, [ServiceError("the store is locked"), RuntimeError("a bug")]
+    real, failures = store.webhooks.pending, [ServiceError("the store is locked"), RuntimeError("a bug")]
 
     def sometimes(now: float, limit: int = 100):
         if failures and threading.current_thread().name == "voxyard-webhooks":
             raise failures.pop()
         return real(now, limit)
 
-    monkeypatch.setattr(store, "pending_hooks", sometimes)
+    monkeypatch.setattr(store.webhooks, "pending", sometimes)
     finish(store, receiver.url)
     webhooks = WebhookSender(rules_for(receiver), store)
     webhooks.start()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from voxyard.service.audio.store import AudioStore
 from voxyard.service.audiobook.redos import TakenRedos
-from voxyard.service.documents.dispatcher import SpeechPool
+from voxyard.service.dispatch.speech_pool import SpeechPool
 from voxyard.service.documents.store import Store
 from voxyard.service.errors import ServiceError
 from voxyard.speech.audio.joining import Pauses

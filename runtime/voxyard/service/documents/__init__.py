@@ -1,1 +1,1 @@
-"""Durable documents: store, queue, dispatcher, audio files, webhooks."""
+"""Durable documents: their store, and the queue that accepts them."""

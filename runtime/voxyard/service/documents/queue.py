@@ -11,11 +11,12 @@ from voxyard.service.audio.store import SECOND, AudioStore
 from voxyard.service.audiobook.redo_worker import RedoWorker
 from voxyard.service.auth.key_limits import LimitsOf, fair_part, no_limits
 from voxyard.service.config import ServiceSection
-from voxyard.service.documents.dispatcher import DispatcherConfig, DocumentDispatcher, SpeechPool
-from voxyard.service.documents.progress import delete_document
-from voxyard.service.documents.records import Document, NewDocument
-from voxyard.service.documents.store import QueueLoad, Store
-from voxyard.service.documents.throughput import Throughput
+from voxyard.service.dispatch.dispatcher import DispatcherConfig, DocumentDispatcher
+from voxyard.service.dispatch.progress import delete_document
+from voxyard.service.dispatch.speech_pool import SpeechPool
+from voxyard.service.dispatch.throughput import Throughput
+from voxyard.service.documents.records import Document, NewDocument, QueueLoad
+from voxyard.service.documents.store import Store
 from voxyard.service.errors import BusyError, ServiceError, TooLargeError, UnavailableError
 from voxyard.service.uploads.read import ReadUpload
 from voxyard.speech.audio.joining import Pauses

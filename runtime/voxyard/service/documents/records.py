@@ -1,7 +1,8 @@
-"""Stored records of documents and their chunks; frozen, without behaviour."""
+"""Stored records of documents and their chunks; frozen."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -121,3 +122,24 @@ class StoredChunk:
     def joint(self) -> Boundary | float:
         """Cause of the silence after it: the pause tag's seconds, else the boundary."""
         return self.ending if self.pause is None else self.pause
+
+
+@dataclass(frozen=True)
+class QueueLoad:
+    """Backlog of unfinished documents."""
+
+    documents: int = 0  # unfinished
+    chunks: int = 0  # of these documents, without an outcome
+    estimated_seconds: float = 0.0  # of audio, for these chunks
+
+    @classmethod
+    def sum(cls, loads: Iterable[QueueLoad]) -> QueueLoad:
+        """Backlog of several keys together."""
+        total = cls()
+        for each in loads:
+            total = cls(
+                total.documents + each.documents,
+                total.chunks + each.chunks,
+                total.estimated_seconds + each.estimated_seconds,
+            )
+        return total

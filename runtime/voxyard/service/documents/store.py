@@ -1,73 +1,26 @@
-"""Document store (SQLite or PostgreSQL): accepted documents, their progress, and pending webhooks."""
+"""Document store (SQLite or PostgreSQL): accepted documents, their progress."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from voxyard.service.audiobook import chapters
 from voxyard.service.audiobook.redos import Redos
-from voxyard.service.documents import queries
+from voxyard.service.documents import insertion, queries
 from voxyard.service.documents.database import SqliteDatabase
 from voxyard.service.documents.ownership import Claims, Ownership, SoleOwnership
-from voxyard.service.documents.records import Chapter, Document, NewDocument, State, StoredChunk, Upload
-from voxyard.service.documents.sql import Connection, Database, Row, first
+from voxyard.service.documents.records import Chapter, Document, NewDocument, QueueLoad, State, StoredChunk, Upload
+from voxyard.service.documents.sql import Connection, Database, first
 from voxyard.service.errors import ConflictError, StoreError
 from voxyard.service.voices.table import UploadedVoices, hold
+from voxyard.service.webhooks import pending
 from voxyard.speech.audio.wav import WIDTH
 
 if TYPE_CHECKING:
     from voxyard.service.documents.peers import PeerListener, Peers
-
-HookEvent = Literal["document.completed", "document.failed"]
-
-TAKE_HOOKS = """
-    UPDATE hooks SET taken_until = clock_timestamp() + make_interval(secs => $1) FROM documents
-    WHERE documents.number = hooks.document AND hooks.number IN (
-        SELECT number FROM hooks WHERE next_try <= $2 AND (taken_until IS NULL OR taken_until < clock_timestamp())
-        ORDER BY next_try, number LIMIT $3 FOR UPDATE SKIP LOCKED)
-    RETURNING hooks.number, documents.id, documents.webhook, hooks.event, hooks.tries, hooks.next_try, hooks.error
-"""
-GIVE_HOOK_BACK = "UPDATE hooks SET taken_until = NULL WHERE number = $1"
-_LEAST_HOOK_SECONDS = 15.0  # more than a delivery takes
-_MOST_SHARED_HOOKS = 8  # as many as are delivered at a time
-
-
-@dataclass(frozen=True)
-class QueueLoad:
-    """Backlog of unfinished documents."""
-
-    documents: int = 0  # unfinished
-    chunks: int = 0  # of these documents, without an outcome
-    estimated_seconds: float = 0.0  # of audio, for these chunks
-
-    @classmethod
-    def sum(cls, loads: Iterable[QueueLoad]) -> QueueLoad:
-        """Backlog of several keys together."""
-        total = cls()
-        for each in loads:
-            total = cls(
-                total.documents + each.documents,
-                total.chunks + each.chunks,
-                total.estimated_seconds + each.estimated_seconds,
-            )
-        return total
-
-
-@dataclass(frozen=True)
-class DueWebhook:
-    """Webhook that is due; `tries` counts failed attempts, `next_try` is in Unix seconds."""
-
-    id: int
-    document: str
-    url: str
-    event: HookEvent
-    tries: int
-    next_try: float
-    error: str | None  # of the last attempt
 
 
 class Store:
@@ -89,6 +42,7 @@ class Store:
         self.ownership: Ownership = (
             SoleOwnership(self._database) if isinstance(place, Path) else Claims(self._database, service, claim_seconds)
         )
+        self.webhooks = pending.PendingWebhooks(self._database, self.ownership)
 
     def peers(self, listener: PeerListener, on_missed: Callable[[], None]) -> Peers | None:
         """Connection with the other services on the database, to be started; None where there can be none."""
@@ -122,7 +76,7 @@ class Store:
                 if earlier is not None:
                     return earlier, False
                 hold(connection, new.voice)
-                if _insert(connection, new):  # else another service has just stored the same request
+                if insertion.insert(connection, new):  # else another service has just stored the same request
                     connection.notify("accepted", new.id)
                     return queries.find(connection, new.id), True
 
@@ -232,7 +186,7 @@ class Store:
         with self._progress(id) as (connection, number):
             if queries.end_extraction(connection, number, new):
                 connection.execute("UPDATE texts SET text = $1 WHERE document = $2", (new.text, number))
-                _insert_chunks(connection, number, new)
+                insertion.insert_chunks(connection, number, new)
 
     def unfinished(self) -> tuple[Document, ...]:
         """Documents that are neither completed nor failed, oldest first."""
@@ -395,52 +349,8 @@ class Store:
             )
             return tuple(row["id"] for row in found)
 
-    def pending_hooks(self, now: float, limit: int = 100) -> tuple[DueWebhook, ...]:
-        """Up to `limit` webhooks that are due, longest overdue first."""
-        with self._database.read() as connection:
-            found = connection.execute(
-                """
-                SELECT hooks.number, documents.id, documents.webhook, hooks.event, hooks.tries, hooks.next_try,
-                    hooks.error
-                FROM hooks JOIN documents ON documents.number = hooks.document
-                WHERE hooks.next_try <= $1 ORDER BY hooks.next_try, hooks.number LIMIT $2
-                """,
-                (now, limit),
-            )
-            return tuple(_due_webhook(row) for row in found)
-
-    def take_hooks(self, now: float, limit: int = 100) -> tuple[DueWebhook, ...]:
-        """Webhooks that are due, for this service to deliver: on a shared database no other gets them for a while.
-
-        Where neither `hook_done` nor `hook_tried` follows, they are due again: the service was killed.
-        """
-        if not isinstance(self.ownership, Claims):
-            return self.pending_hooks(now, limit)
-        seconds = max(_LEAST_HOOK_SECONDS, 2 * self.ownership.seconds)
-        with self._database.write() as connection:
-            found = connection.execute(TAKE_HOOKS, (seconds, now, min(limit, _MOST_SHARED_HOOKS)))
-            return tuple(sorted((_due_webhook(row) for row in found), key=lambda hook: hook.id))
-
-    def hook_tried(self, id: int, when: float, next_try: float | None, error: str | None) -> None:
-        """Records a failed delivery at `when`; the webhook is due again at `next_try`, or never where that is None."""
-        if next_try is None:
-            self.hook_done(id)
-            return
-        with self._database.write() as connection:
-            connection.execute(
-                "UPDATE hooks SET tries = tries + 1, next_try = $1, error = $2 WHERE number = $3",
-                (max(next_try, when), error, id),
-            )
-            if isinstance(self.ownership, Claims):
-                connection.execute(GIVE_HOOK_BACK, (id,))
-
-    def hook_done(self, id: int) -> None:
-        """Removes a webhook that was delivered or given up."""
-        with self._database.write() as connection:
-            connection.execute("DELETE FROM hooks WHERE number = $1", (id,))
-
     def _end(
-        self, id: str, state: State, when: float, reason: str | None, event: HookEvent, code: str | None = None
+        self, id: str, state: State, when: float, reason: str | None, event: pending.HookEvent, code: str | None = None
     ) -> None:
         with self._progress(id) as (connection, number):
             changed = connection.execute(
@@ -452,13 +362,7 @@ class Store:
             ).rowcount
             if changed:
                 self.ownership.end(connection, number)
-                connection.execute(
-                    """
-                    INSERT INTO hooks (document, event, next_try)
-                    SELECT number, $1, $2 FROM documents WHERE number = $3 AND webhook IS NOT NULL
-                    """,
-                    (event, when, number),
-                )
+                pending.add(connection, number, event, when)
 
     @contextmanager
     def _progress(self, id: str) -> Iterator[tuple[Connection, int]]:
@@ -479,63 +383,3 @@ def open_database(place: Path | str) -> Database:
             f"--store names a PostgreSQL database, and {error.name} is not installed: pip install 'voxyard[postgres]'"
         ) from error
     return PostgresDatabase(place)
-
-
-def _insert(connection: Connection, new: NewDocument) -> bool:
-    """Stores a document; False where a document with its idempotency key was stored meanwhile."""
-    seconds = sum(chunk.estimated_seconds for chunk in new.chunks)
-    inserted = connection.execute(
-        """
-        INSERT INTO documents (id, owner, title, created, voice, seed, language, on_failure, characters,
-            chunks, estimated_seconds, waiting_seconds, webhook, idempotency_key, fingerprint, phase, upload_bytes)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
-        ON CONFLICT (owner, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
-        """,
-        (
-            *(new.id, new.owner, new.title, new.created, new.voice, new.seed, new.language, new.on_failure),
-            *(len(new.text), len(new.chunks), seconds, seconds),
-            *(new.webhook, new.idempotency_key, new.fingerprint),
-            *((None, 0) if new.upload is None else (queries.EXTRACTING, len(new.upload.content))),
-        ),
-    ).rowcount
-    if not inserted:
-        return False
-    number = queries.number_of(connection, new.id)
-    connection.execute("INSERT INTO texts (document, text) VALUES ($1, $2)", (number, new.text))
-    if (upload := new.upload) is not None:
-        connection.execute(
-            """
-            INSERT INTO uploads (document, name, media_type, titled, content, read, lexicon)
-            VALUES ($1, $2, $3, $4, $5, $6, $7)
-            """,
-            (
-                *(number, upload.name, upload.media_type, upload.titled, upload.content, upload.read),
-                queries.lexicons_text(upload.lexicons),
-            ),
-        )
-    _insert_chunks(connection, number, new)
-    return True
-
-
-def _insert_chunks(connection: Connection, number: int, new: NewDocument) -> None:
-    connection.executemany(
-        """
-        INSERT INTO chunks (document, place, first, last, ending, estimated_seconds, pause)
-        VALUES ($1, $2, $3, $4, $5, $6, $7)
-        """,
-        (
-            (number, each.index, each.start, each.end, each.ending, each.estimated_seconds, each.pause)
-            for each in new.chunks
-        ),
-    )
-    connection.executemany(
-        "INSERT INTO spoken (document, place, text) VALUES ($1, $2, $3)",
-        ((number, each.index, each.spoken) for each in new.chunks if each.spoken is not None),
-    )
-    chapters.insert(connection, number, new.chapters, new.cover)
-
-
-def _due_webhook(row: Row) -> DueWebhook:
-    return DueWebhook(
-        row["number"], row["id"], row["webhook"], row["event"], row["tries"], row["next_try"], row["error"]
-    )

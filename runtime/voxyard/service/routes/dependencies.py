@@ -11,12 +11,12 @@ from fastapi import Depends, Request, Security
 from fastapi.security import APIKeyCookie, HTTPBearer
 
 from voxyard.service.auth.api_keys import COOKIE, Client
-from voxyard.service.documents.webhooks import WebhookRules
 from voxyard.service.errors import UnauthorizedError
 from voxyard.service.model_names import ModelNames
 from voxyard.service.state import AppState
 from voxyard.service.streaming.concurrency import ConcurrencyLimiter
 from voxyard.service.voice_names import VoiceNames
+from voxyard.service.webhooks.rules import WebhookRules
 
 _BEARER = HTTPBearer(auto_error=False, scheme_name="key", description="An API key created with `voxyard keys new`.")
 _SESSION = APIKeyCookie(name=COOKIE, auto_error=False, scheme_name="session", description="Set by `POST /session`.")

@@ -13,7 +13,6 @@ from starlette.responses import JSONResponse, Response
 from voxyard.service.audio import encoded
 from voxyard.service.documents import submission
 from voxyard.service.documents.records import Document
-from voxyard.service.documents.webhooks import check_webhook
 from voxyard.service.errors import ConflictError, NotFoundError, ServiceError
 from voxyard.service.routes import chapters as chapter_routes
 from voxyard.service.routes import document_stream, serializers, uploads
@@ -34,6 +33,7 @@ from voxyard.service.routes.serializers import ChunkTimes
 from voxyard.service.routes.stored_audio import StoredAudio, stored_response
 from voxyard.service.state import AppState
 from voxyard.service.streaming.audio_response import AudioStreamingResponse
+from voxyard.service.webhooks.rules import check_webhook
 from voxyard.speech.audio import audiobook
 from voxyard.speech.audio.encoder import MEDIA_TYPES, Format
 

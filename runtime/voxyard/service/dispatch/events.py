@@ -4,19 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from voxyard.service.dispatch.dispatched import ActiveDocument
 from voxyard.service.documents.records import NewDocument
 from voxyard.service.errors import ServiceError
-from voxyard.speech.pool.job import Job, Outcome
-
-
-@dataclass(eq=False, slots=True)
-class ActiveDocument:
-    """Document whose chunks are in the pool."""
-
-    id: str
-    remaining: set[int]  # chunks without an outcome
-    job: Job | None = None
-    reported_reason: str | None = None  # why it is parked, as the store has it
+from voxyard.speech.pool.job import Outcome
 
 
 @dataclass(frozen=True, eq=False)

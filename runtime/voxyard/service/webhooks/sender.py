@@ -1,8 +1,7 @@
-"""Webhooks: signed notifications of completed and failed documents, retried with backoff."""
+"""Webhook sender: signed notifications of completed and failed documents, retried with backoff."""
 
 from __future__ import annotations
 
-import hmac
 import http.client
 import json
 import logging
@@ -14,115 +13,25 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import Protocol
-from urllib.parse import SplitResult, urlsplit
-
-from standardwebhooks.webhooks import Webhook
+from urllib.parse import SplitResult
 
 from voxyard import __version__
-from voxyard.service.config import ServiceSection
 from voxyard.service.documents.records import Document
-from voxyard.service.documents.store import DueWebhook
-from voxyard.service.errors import ForbiddenError, NotFoundError, ServiceError
+from voxyard.service.documents.store import Store
+from voxyard.service.errors import NotFoundError, ServiceError
 from voxyard.service.server_paths import without_paths
+from voxyard.service.webhooks.pending import DueWebhook
+from voxyard.service.webhooks.rules import WebhookRules, check_webhook, target_of
+from voxyard.service.webhooks.signatures import SIGNATURE, sign, standard_headers
 
 log = logging.getLogger("voxyard.service")
 
-SIGNATURE = "X-Voxyard-Signature"
 DELAYS = (10.0, 30.0, 120.0, 600.0, 3600.0, 3 * 3600.0, 6 * 3600.0, 12 * 3600.0)
 """Backoff: seconds from each failed attempt to the next; after the last, the webhook is given up."""
-TOLERANCE = 300.0
-"""Seconds by which a signature's time may differ from the receiver's clock, in `verify`."""
 _DELIVERY_SECONDS = 10.0  # for a whole delivery
 _MAX_CONCURRENT = 8
 _POLL_SECONDS = 1.0  # between two queries for due webhooks
-_SHORTEST_SECRET = 16
 _GONE = 410
-_PORTS = {"http": 80, "https": 443}
-
-
-class WebhookQueue(Protocol):
-    """Store interface of the webhook sender."""
-
-    def document(self, id: str, owner: str | None = None) -> Document:
-        """Document of this id."""
-
-    def take_hooks(self, now: float, limit: int = 100) -> tuple[DueWebhook, ...]:
-        """Webhooks that are due, for this service to deliver."""
-
-    def hook_tried(self, id: int, when: float, next_try: float | None, error: str | None) -> None:
-        """Records a failed delivery."""
-
-    def hook_done(self, id: int) -> None:
-        """Removes a delivered webhook."""
-
-
-@dataclass(frozen=True)
-class WebhookRules:
-    """Allowed webhook hosts and the signing secret; a host without a port allows ports 80 and 443."""
-
-    hosts: tuple[str, ...]
-    secret: bytes = field(repr=False)
-
-    def check(self, url: str) -> None:
-        """Checks a webhook's URL.
-
-        Raises:
-            ServiceError: it is not a valid URL.
-            ForbiddenError: its host is not allowed.
-        """
-        target, port = _target(url)
-        name = (target.hostname or "").rstrip(".")
-        plain = port == _PORTS[target.scheme] and name in self.hosts
-        if not plain and f"{name}:{port}" not in self.hosts:
-            raise ForbiddenError(
-                f"webhooks to {name}:{port} are not allowed: add the host to --webhook-hosts",
-                parameter="webhook",
-            )
-
-
-def read_rules(section: ServiceSection) -> WebhookRules | None:
-    """Webhook rules of the settings; None where webhooks are disabled.
-
-    Raises:
-        ServiceError: the secret file cannot be read, or the secret is too short.
-    """
-    if section.webhook_secret is None:
-        return None
-    return WebhookRules(section.hooks(), _read_secret(section.webhook_secret))
-
-
-def check_webhook(rules: WebhookRules | None, url: str) -> WebhookRules:
-    """Checks a new document's webhook; returns the rules. Raises ServiceError or ForbiddenError."""
-    if rules is None:
-        raise ForbiddenError(
-            "webhooks are disabled: poll the document's state, or set --webhook-secret", parameter="webhook"
-        )
-    rules.check(url)
-    return rules
-
-
-def sign(secret: bytes, body: bytes, when: int) -> str:
-    """Signature header: `t=<Unix seconds>,v1=<HMAC-SHA256 of "<t>.<body>">`."""
-    return f"t={when},v1={hmac.new(secret, b'%d.' % when + body, 'sha256').hexdigest()}"
-
-
-def standard_headers(secret: bytes, id: str, body: bytes, when: int) -> dict[str, str]:
-    """Headers of the specification Standard Webhooks; `id` is the same at every delivery, `when` in Unix seconds."""
-    signed = Webhook(secret).sign(id, datetime.fromtimestamp(when, UTC), body.decode())
-    return {"webhook-id": id, "webhook-timestamp": str(when), "webhook-signature": signed}
-
-
-def verify(secret: bytes, header: str, body: bytes, *, now: float, tolerance: float = TOLERANCE) -> bool:
-    """Verification at the receiver: True where the header signs the body and is not older than `tolerance` seconds."""
-    parts = dict(part.partition("=")[::2] for part in header.split(","))
-    when = parts.get("t", "")
-    if not (when.isascii() and when.isdecimal() and len(when) < 15) or abs(now - int(when)) > tolerance:
-        return False
-    return hmac.compare_digest(sign(secret, body, int(when)).encode(), header.encode())
 
 
 class WebhookSender:
@@ -135,14 +44,14 @@ class WebhookSender:
     def __init__(
         self,
         rules: WebhookRules | None,
-        queue: WebhookQueue,
+        store: Store,
         *,
         clock: Callable[[], float] = time.time,
         timeout: float = _DELIVERY_SECONDS,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         """`timeout` in seconds for one delivery; `tls` for receivers whose certificate has a private CA."""
-        self._rules, self._queue, self._clock, self._timeout = rules, queue, clock, timeout
+        self._rules, self._store, self._clock, self._timeout = rules, store, clock, timeout
         self._tls = tls or ssl.create_default_context()
         self._stop = threading.Event()
         self._wake = threading.Event()
@@ -165,7 +74,7 @@ class WebhookSender:
 
     def deliver_due(self) -> int:
         """Attempts all due webhooks; returns their number."""
-        due = self._queue.take_hooks(self._clock())
+        due = self._store.webhooks.take(self._clock())
         if due:
             with ThreadPoolExecutor(_MAX_CONCURRENT, thread_name_prefix="voxyard-webhook") as executor:
                 for done in [executor.submit(self._deliver, hook) for hook in due]:
@@ -189,9 +98,9 @@ class WebhookSender:
         if self._stop.is_set():
             return
         try:
-            document = self._queue.document(hook.document)
+            document = self._store.document(hook.document)
         except NotFoundError:
-            self._queue.hook_done(hook.id)
+            self._store.webhooks.done(hook.id)
             return
         try:
             rules = check_webhook(self._rules, hook.url)
@@ -202,7 +111,7 @@ class WebhookSender:
             self._try_later(hook, _describe_error(error))
         else:
             if 200 <= status < 300:
-                self._queue.hook_done(hook.id)
+                self._store.webhooks.done(hook.id)
                 log.info("webhook %d of document %s delivered", hook.id, hook.document)
             elif status == _GONE:
                 self._give_up(hook, "the receiver responded 410")
@@ -211,7 +120,7 @@ class WebhookSender:
 
     def _post(self, hook: DueWebhook, secret: bytes, body: bytes) -> int:
         """Status of the response; its body is not read, and redirects are not followed."""
-        target, port = _target(hook.url)
+        target, port = target_of(hook.url)
         headers = {
             "Content-Type": "application/json",
             "User-Agent": f"voxyard/{__version__}",
@@ -245,11 +154,11 @@ class WebhookSender:
             return
         now = self._clock()
         wait = DELAYS[hook.tries] * random.uniform(0.9, 1.1)
-        self._queue.hook_tried(hook.id, now, now + wait, error)
+        self._store.webhooks.tried(hook.id, now, now + wait, error)
         log.warning("webhook %d of document %s: %s; retry in %.0f s", hook.id, hook.document, error, wait)
 
     def _give_up(self, hook: DueWebhook, error: str) -> None:
-        self._queue.hook_tried(hook.id, self._clock(), None, error)
+        self._store.webhooks.tried(hook.id, self._clock(), None, error)
         log.error("webhook %d of document %s given up: %s", hook.id, hook.document, error)
 
 
@@ -272,20 +181,6 @@ def _body(hook: DueWebhook, document: Document) -> bytes:
     return json.dumps({"type": hook.event, "document": facts}, separators=(",", ":")).encode()
 
 
-def _target(url: str) -> tuple[SplitResult, int]:
-    """Parts of a URL, and its port."""
-    wrong = "expected a URL such as https://example.org/path, without credentials"
-    try:
-        target = urlsplit(url)
-        port = target.port or _PORTS.get(target.scheme, 0)
-    except ValueError as error:
-        raise ServiceError(f"invalid webhook URL ({error}): {wrong}", parameter="webhook") from error
-    clean = url.isascii() and url.isprintable() and " " not in url and "\\" not in url
-    if not (clean and target.hostname and port and target.scheme in _PORTS) or "@" in target.netloc:
-        raise ServiceError(f"invalid webhook URL: {wrong}", parameter="webhook")
-    return target, port
-
-
 def _path(target: SplitResult) -> str:
     return (target.path or "/") + (f"?{target.query}" if target.query else "")
 
@@ -300,18 +195,3 @@ def _describe_error(error: Exception) -> str:
         return "the receiver did not respond in time"
     reason = (error.strerror if isinstance(error, OSError) and error.strerror else str(error)) or type(error).__name__
     return f"the receiver could not be reached or did not respond: {reason[:300]}"
-
-
-def _read_secret(path: Path) -> bytes:
-    try:
-        secret = path.read_bytes().strip()
-    except OSError as error:
-        raise ServiceError(
-            f"webhook_secret {path}: {error.strerror}: expected a readable file with the secret"
-        ) from error
-    if len(secret) < _SHORTEST_SECRET:
-        raise ServiceError(
-            f"webhook_secret {path}: the secret has {len(secret)} bytes, expected at least {_SHORTEST_SECRET}: "
-            "`openssl rand -hex 32` prints one"
-        )
-    return secret

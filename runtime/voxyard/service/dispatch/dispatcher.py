@@ -6,17 +6,15 @@ import logging
 import queue
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Protocol
 
 from voxyard.extraction.sandbox import MAX_CONCURRENT
 from voxyard.service.audio.store import AudioStore
 from voxyard.service.auth.key_limits import LimitsOf, no_limits
-from voxyard.service.documents.dispatcher_events import (
-    ActiveDocument,
+from voxyard.service.dispatch.dispatched import ActiveDocument, DispatchedDocuments
+from voxyard.service.dispatch.events import (
     ChunkFinished,
     DispatcherClosing,
     DispatcherEvent,
@@ -26,11 +24,13 @@ from voxyard.service.documents.dispatcher_events import (
     ListenersChanged,
     TextExtracted,
 )
-from voxyard.service.documents.listeners import HERE, Listeners
-from voxyard.service.documents.progress import DocumentProgress, delete_document
+from voxyard.service.dispatch.extraction import extract
+from voxyard.service.dispatch.listeners import HERE, Listeners
+from voxyard.service.dispatch.progress import DocumentProgress, delete_document
+from voxyard.service.dispatch.speech_pool import SpeechPool
+from voxyard.service.dispatch.throughput import Throughput
 from voxyard.service.documents.records import Document, NewDocument, StoredChunk
 from voxyard.service.documents.store import Store
-from voxyard.service.documents.throughput import Throughput
 from voxyard.service.errors import (
     BusyError,
     ClaimLostError,
@@ -38,48 +38,17 @@ from voxyard.service.errors import (
     ServiceError,
     StoreError,
     StoreUnavailableError,
-    UnavailableError,
 )
 from voxyard.service.uploads.read import ReadUpload
 from voxyard.service.uploads.workers import ExtractionWorkers
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.errors import SpeechError
-from voxyard.speech.pool.job import Job, OnFailure, Outcome
-from voxyard.speech.requests import Request
+from voxyard.speech.pool.job import Outcome
 
 _log = logging.getLogger(__name__)
 
 CLEANUP_SECONDS = 600.0  # between two deletions of expired documents
 _KEEP_SECONDS = 1.0  # between two attempts to store what is kept
-
-
-class SpeechPool(Protocol):
-    """Pool interface of the dispatcher."""
-
-    @property
-    def ended(self) -> SpeechError | None:
-        """Error that ended the pool; None while it accepts chunks."""
-
-    @property
-    def waiting(self) -> str | None:
-        """Reason why no worker can start; None while one runs or may start."""
-
-    @property
-    def rows(self) -> int:
-        """Chunks that its workers speak at a time."""
-
-    def submit(
-        self,
-        requests: Sequence[Request],
-        *,
-        priority: int = 0,
-        listening: bool = False,
-        on_failure: OnFailure = "fail",
-        deliver: Callable[[Outcome], None] | None = None,
-        tenant: str = "",
-        share: float = 1.0,
-    ) -> Job:
-        """Queues these chunks of a tenant. Raises SpeechError where the pool has ended."""
 
 
 @dataclass(frozen=True)
@@ -115,9 +84,8 @@ class DocumentDispatcher:
 
     def __post_init__(self) -> None:
         self._events: queue.SimpleQueue[DispatcherEvent] = queue.SimpleQueue()
-        self._active: dict[str, ActiveDocument] = {}
-        self._parked: dict[str, str] = {}  # id → reason, in order of arrival
-        self._owners: dict[str, str] = {}  # id → name of the key, of documents that are or were active or parked
+        self._dispatched = DispatchedDocuments()
+        self._active, self._parked = self._dispatched.active, self._dispatched.parked
         self._extractions = ExtractionWorkers()
         self._listeners = Listeners(self.config.listener_seconds)
         self._owner = self.store.ownership
@@ -190,7 +158,7 @@ class DocumentDispatcher:
         except queue.Empty:
             event = None
         if isinstance(event, DispatcherClosing):
-            self._give_back(*self._active, *self._parked)
+            self._give_back(*self._dispatched)
             return False
         self._handle(event)
         now = time.monotonic()
@@ -236,31 +204,21 @@ class DocumentDispatcher:
         """Begins documents for which there is room: to read uploads, and to synthesize what is read."""
         for unread in (True, False):
             while self._dispatching and not (self._owner.shared and self.pool.waiting):
-                id = self._owner.take(self._busy(unread), room=self._has_room(unread), unread=unread)
+                id = self._owner.take(
+                    self._dispatched.by_owner(unread=unread), room=self._has_room(unread), unread=unread
+                )
                 if id is None:
                     break
-                if id not in self._active and id not in self._parked:
+                if id not in self._dispatched:
                     self._submit_document(id)
-
-    def _dispatched(self, unread: bool) -> set[str]:
-        """Ids of documents whose uploads are being read; else of those that are in the pool or parked."""
-        reading = {id for id, active in self._active.items() if active.job is None}
-        return reading if unread else {*self._active, *self._parked} - reading
-
-    def _busy(self, unread: bool) -> Counter[str]:
-        """Number of these documents by owner."""
-        self._owners = {id: owner for id, owner in self._owners.items() if id in self._active or id in self._parked}
-        dispatched = self._dispatched(unread)
-        return Counter(owner for id, owner in self._owners.items() if id in dispatched)
 
     def _has_room(self, unread: bool) -> bool:
         """True where one more document of any key may be dispatched: of a shared one, if workers begin it soon."""
         if unread:
-            return len(self._dispatched(unread)) < MAX_CONCURRENT
-        if len(self._dispatched(unread)) >= self.config.max_active:
+            return len(self._dispatched.ids(unread=unread)) < MAX_CONCURRENT
+        if len(self._dispatched.ids(unread=unread)) >= self.config.max_active:
             return False
-        unspoken = sum(len(active.remaining) for active in self._active.values())
-        return not self._owner.shared or unspoken < 2 * self.pool.rows
+        return not self._owner.shared or self._dispatched.unspoken < 2 * self.pool.rows
 
     def _poll_parked(self) -> None:
         """Resumes parked documents where there is room; records why the pool waits, or that it has ended.
@@ -298,7 +256,7 @@ class DocumentDispatcher:
     def _submit_document(self, id: str) -> None:
         with self._error_boundary(id):
             document = self.store.document(id)
-            self._owners[id] = document.owner
+            self._dispatched.owners[id] = document.owner
             if document.state not in ("pending", "processing"):
                 self._parked.pop(id, None)
                 self._owner.drop(id)
@@ -321,16 +279,7 @@ class DocumentDispatcher:
         active = self._active[document.id] = ActiveDocument(document.id, set())
 
         def work(cancelled: threading.Event) -> None:
-            outcome: NewDocument | ServiceError
-            try:
-                if self.read_upload is None:
-                    raise UnavailableError("this service reads no files")
-                outcome = self.read_upload(document, self.store.upload(document.id), cancelled)
-            except ServiceError as error:
-                outcome = error
-            except Exception as error:  # noqa: BLE001 — the other documents continue
-                _log.exception("internal error in the extraction of document %s", document.id)
-                outcome = ServiceError(f"internal error of the service: {type(error).__name__}: {error}")
+            outcome = extract(document, self.store, self.read_upload, cancelled)
             if not cancelled.is_set():
                 self._events.put(TextExtracted(active, outcome))
 
@@ -351,7 +300,7 @@ class DocumentDispatcher:
             return
         self.store.extracted(id, text)
         self._active.pop(id, None)
-        self._owner.upload_read(id, self._owners[id])
+        self._owner.upload_read(id, self._dispatched.owners[id])
         self.on_change(id)
 
     def _submit_chunks(self, document: Document, waiting: Sequence[StoredChunk]) -> None:
@@ -471,7 +420,7 @@ class DocumentDispatcher:
             self.stopped = reason
             _log.error("no documents are dispatched any more: %s; restart the service", reason)
         if self._owner.shared:
-            self._give_back(*self._active, *self._parked)
+            self._give_back(*self._dispatched)
         for id in tuple(self._active):
             self._park(id, f"{reason}; it resumes when the service is restarted")
 

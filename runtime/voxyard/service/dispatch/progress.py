@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from voxyard.service.audio.store import SECOND, AudioStore
+from voxyard.service.dispatch.throughput import Throughput
 from voxyard.service.documents.records import Document, StoredChunk
 from voxyard.service.documents.store import Store
-from voxyard.service.documents.throughput import Throughput
 from voxyard.service.errors import NoRoomError, NotFoundError
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.pool.job import Outcome

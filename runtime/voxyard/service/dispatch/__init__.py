@@ -1,0 +1,1 @@
+"""Dispatch of documents: the thread between the store and the worker pool."""

@@ -1,0 +1,50 @@
+"""Documents that are dispatched: their uploads are being read, their chunks are in the pool, or they are parked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from voxyard.speech.pool.job import Job
+
+
+@dataclass(eq=False, slots=True)
+class ActiveDocument:
+    """Document whose chunks are in the pool."""
+
+    id: str
+    remaining: set[int]  # chunks without an outcome
+    job: Job | None = None
+    reported_reason: str | None = None  # why it is parked, as the store has it
+
+
+class DispatchedDocuments:
+    """Active and parked documents with their owners; used by the dispatcher's thread alone, but for `active.get`."""
+
+    def __init__(self) -> None:
+        self.active: dict[str, ActiveDocument] = {}
+        self.parked: dict[str, str] = {}  # id → reason, in order of arrival
+        self.owners: dict[str, str] = {}  # id → name of the key, of documents that are or were active or parked
+
+    def __contains__(self, id: str) -> bool:
+        return id in self.active or id in self.parked
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((*self.active, *self.parked))
+
+    @property
+    def unspoken(self) -> int:
+        """Chunks in the pool without an outcome."""
+        return sum(len(active.remaining) for active in self.active.values())
+
+    def ids(self, *, unread: bool) -> set[str]:
+        """Ids of documents whose uploads are being read; else of those that are in the pool or parked."""
+        reading = {id for id, active in self.active.items() if active.job is None}
+        return reading if unread else {*self} - reading
+
+    def by_owner(self, *, unread: bool) -> Counter[str]:
+        """Number of these documents by owner."""
+        self.owners = {id: owner for id, owner in self.owners.items() if id in self}
+        counted = self.ids(unread=unread)
+        return Counter(owner for id, owner in self.owners.items() if id in counted)

@@ -1,0 +1,1 @@
+"""Webhooks: which may be called, those that are due, and their signed delivery."""

@@ -1,0 +1,87 @@
+"""Webhook rules: the hosts that may be called, and the secret that signs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import SplitResult, urlsplit
+
+from voxyard.service.config import ServiceSection
+from voxyard.service.errors import ForbiddenError, ServiceError
+
+PORTS = {"http": 80, "https": 443}
+_SHORTEST_SECRET = 16
+
+
+@dataclass(frozen=True)
+class WebhookRules:
+    """Allowed webhook hosts and the signing secret; a host without a port allows ports 80 and 443."""
+
+    hosts: tuple[str, ...]
+    secret: bytes = field(repr=False)
+
+    def check(self, url: str) -> None:
+        """Checks a webhook's URL.
+
+        Raises:
+            ServiceError: it is not a valid URL.
+            ForbiddenError: its host is not allowed.
+        """
+        target, port = target_of(url)
+        name = (target.hostname or "").rstrip(".")
+        plain = port == PORTS[target.scheme] and name in self.hosts
+        if not plain and f"{name}:{port}" not in self.hosts:
+            raise ForbiddenError(
+                f"webhooks to {name}:{port} are not allowed: add the host to --webhook-hosts",
+                parameter="webhook",
+            )
+
+
+def read_rules(section: ServiceSection) -> WebhookRules | None:
+    """Webhook rules of the settings; None where webhooks are disabled.
+
+    Raises:
+        ServiceError: the secret file cannot be read, or the secret is too short.
+    """
+    if section.webhook_secret is None:
+        return None
+    return WebhookRules(section.hooks(), _read_secret(section.webhook_secret))
+
+
+def check_webhook(rules: WebhookRules | None, url: str) -> WebhookRules:
+    """Checks a new document's webhook; returns the rules. Raises ServiceError or ForbiddenError."""
+    if rules is None:
+        raise ForbiddenError(
+            "webhooks are disabled: poll the document's state, or set --webhook-secret", parameter="webhook"
+        )
+    rules.check(url)
+    return rules
+
+
+def target_of(url: str) -> tuple[SplitResult, int]:
+    """Parts of a webhook's URL, and its port. Raises ServiceError."""
+    wrong = "expected a URL such as https://example.org/path, without credentials"
+    try:
+        target = urlsplit(url)
+        port = target.port or PORTS.get(target.scheme, 0)
+    except ValueError as error:
+        raise ServiceError(f"invalid webhook URL ({error}): {wrong}", parameter="webhook") from error
+    clean = url.isascii() and url.isprintable() and " " not in url and "\\" not in url
+    if not (clean and target.hostname and port and target.scheme in PORTS) or "@" in target.netloc:
+        raise ServiceError(f"invalid webhook URL: {wrong}", parameter="webhook")
+    return target, port
+
+
+def _read_secret(path: Path) -> bytes:
+    try:
+        secret = path.read_bytes().strip()
+    except OSError as error:
+        raise ServiceError(
+            f"webhook_secret {path}: {error.strerror}: expected a readable file with the secret"
+        ) from error
+    if len(secret) < _SHORTEST_SECRET:
+        raise ServiceError(
+            f"webhook_secret {path}: the secret has {len(secret)} bytes, expected at least {_SHORTEST_SECRET}: "
+            "`openssl rand -hex 32` prints one"
+        )
+    return secret
