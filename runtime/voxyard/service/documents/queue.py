@@ -105,6 +105,19 @@ class DocumentQueue:
         """True once `drain` was called."""
         return self._draining
 
+    def earlier(self, new: NewDocument) -> Document | None:
+        """Document of an earlier request with the same idempotency key, whatever has changed since it was accepted.
+
+        Raises:
+            ConflictError: another request came with the same idempotency key.
+            UnavailableError: the service is shutting down.
+        """
+        if new.idempotency_key is None:
+            return None
+        with self._accept_lock:
+            self._refuse_closing()
+            return self._store.earlier(new)
+
     def accept(self, new: NewDocument, *, admitted: bool = False) -> tuple[Document, bool]:
         """Stores a document and dispatches it; False where the same request was accepted before.
 
@@ -118,9 +131,7 @@ class DocumentQueue:
             UnavailableError: the service is shutting down, or the pool has stopped.
         """
         with self._accept_lock:
-            refused = self._draining and not admitted and new.idempotency_key is None
-            if self._closing or refused:
-                raise UnavailableError("the service is shutting down: retry in 10 s", retry_after=10.0)
+            self._refuse_closing(self._draining and not admitted and new.idempotency_key is None)
             if self.problem is not None:
                 raise UnavailableError(f"no documents are dispatched: {self.problem}; restart the service")
             earlier = self._store.earlier(new)
@@ -206,6 +217,10 @@ class DocumentQueue:
     def claim_lost(self, id: str) -> None:
         """Withdraws a document that another service has taken over."""
         self._dispatcher.document_taken_over(id)
+
+    def _refuse_closing(self, refused: bool = False) -> None:
+        if self._closing or refused:
+            raise UnavailableError("the service is shutting down: retry in 10 s", retry_after=10.0)
 
     def _check_queue(self, new: NewDocument) -> QueueLoad:
         """The queue's load before this document, which has room: a key below its part of the queue always has."""

@@ -110,20 +110,35 @@ def new_document(
             f"the text has {len(request.text):,} characters, expected at most {most:,}: split it",
             parameter="text",
         )
+    voice = None if request.voice is None else voices.resolve(request.voice, owner)
+    new = replace(unprepared(request, owner=owner, now=now, instance=section.instance), voice=voice)
+    if request.upload is None:
+        return _with_text(new, request, frontend, reading.changed(lexicon=lexicon))
+    own = changed(ReadingOptions().changed(lexicon=lexicon), request.read, request.lexicon)  # what is wrong is refused
+    if request.language is not None:
+        _checked_language(request.language)
+    return replace(new, upload=replace(request.upload, lexicons=own.lexicons))
+
+
+def unprepared(request: DocumentRequest, *, owner: str, now: float, instance: str) -> NewDocument:
+    """The document before its voice is found and its text is split: enough to find an earlier one of the same request.
+
+    Raises:
+        ServiceError: the idempotency key is invalid.
+    """
     if request.idempotency_key is not None and not _KEY.fullmatch(request.idempotency_key):
         raise ServiceError(
             "invalid Idempotency-Key: expected 1 to 255 visible ASCII characters without spaces, such as a UUID",
             parameter="Idempotency-Key",
         )
-    voice = None if request.voice is None else voices.resolve(request.voice, owner)
-    new = NewDocument(
-        id=new_id(section.instance),
+    return NewDocument(
+        id=new_id(instance),
         owner=owner,
         title=_title(request),
         text="",
         chunks=(),
         created=now,
-        voice=voice,
+        voice=None,
         seed=0 if request.seed is None else request.seed,
         language=request.language,
         on_failure=request.on_failure,
@@ -132,12 +147,6 @@ def new_document(
         fingerprint=fingerprint(request),
         upload=request.upload,
     )
-    if request.upload is None:
-        return _with_text(new, request, frontend, reading.changed(lexicon=lexicon))
-    own = changed(ReadingOptions().changed(lexicon=lexicon), request.read, request.lexicon)  # what is wrong is refused
-    if request.language is not None:
-        _checked_language(request.language)
-    return replace(new, upload=replace(request.upload, lexicons=own.lexicons))
 
 
 def extracted_document(

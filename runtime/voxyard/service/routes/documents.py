@@ -97,22 +97,26 @@ async def create_document(
     """Submit a text as JSON, or a TXT, Markdown, HTML, EPUB, PDF or DOCX file as a form; accepted ones are durable."""
     section, admitted = state.section, not state.queue.draining
     submitted = await uploads.read_document_request(request, section, idempotency_key)
-    if submitted.webhook is not None:
-        check_webhook(rules, submitted.webhook)
-    new = await run_sync(
-        lambda: submission.new_document(
-            submitted,
-            state.frontend,
-            voices,
-            owner=client.name,
-            now=time.time(),
-            section=section,
-            limits=state.limits(client.name),
-            lexicon=state.lexicon(client.name),
-            reading=state.reading,
+    earlier = await run_sync(_earlier, state, submitted, client.name)
+    if earlier is not None:
+        document, is_new = earlier, False
+    else:
+        if submitted.webhook is not None:
+            check_webhook(rules, submitted.webhook)
+        new = await run_sync(
+            lambda: submission.new_document(
+                submitted,
+                state.frontend,
+                voices,
+                owner=client.name,
+                now=time.time(),
+                section=section,
+                limits=state.limits(client.name),
+                lexicon=state.lexicon(client.name),
+                reading=state.reading,
+            )
         )
-    )
-    document, is_new = await run_sync(partial(state.queue.accept, new, admitted=admitted))
+        document, is_new = await run_sync(partial(state.queue.accept, new, admitted=admitted))
     body = await run_sync(_document_out, state, document)
     return JSONResponse(
         body.model_dump(mode="json", exclude={"chunks"}),
@@ -300,6 +304,14 @@ def delete_document(id: Id, state: AppStateDep, client: ClientDep) -> None:
     """Stops synthesis and deletes the text and the audio."""
     state.store.document(id, client.name)
     state.queue.cancel(id)
+
+
+def _earlier(state: AppState, submitted: submission.DocumentRequest, owner: str) -> Document | None:
+    """Document of the same request before: what it named (a voice, a webhook's host) may be gone since then."""
+    if submitted.idempotency_key is None:
+        return None
+    asked = submission.unprepared(submitted, owner=owner, now=time.time(), instance=state.section.instance)
+    return state.queue.earlier(asked)
 
 
 def _document_out(state: AppState, document: Document) -> DocumentOut:

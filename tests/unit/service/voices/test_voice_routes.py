@@ -131,6 +131,18 @@ def test_a_deleted_voice_is_gone_for_requests_and_stays_for_documents(client: ht
         assert connection.execute("SELECT count(*) AS found FROM voices").fetchall()[0]["found"] == 0
 
 
+def test_a_repeated_request_finds_its_document_after_its_voice_was_deleted(client: httpx.Client) -> None:
+    upload(client, "captain")
+    body, headers = {"text": TEXT, "voice": "captain"}, {"Idempotency-Key": "night-1"}
+    first = client.post("/v1/documents", json=body, headers=headers)
+    client.delete("/v1/audio/voices/captain")
+    again = client.post("/v1/documents", json=body, headers=headers)
+    assert (first.status_code, again.status_code) == (202, 200), again.text
+    assert again.json()["id"] == first.json()["id"]
+    other = client.post("/v1/documents", json={**body, "seed": 2}, headers=headers)
+    assert (other.status_code, other.json()["error"]["code"]) == (409, "conflict")
+
+
 @pytest.mark.parametrize(
     ("fields", "content", "status", "code", "parameter"),
     [

@@ -108,6 +108,16 @@ def test_a_document_or_redo_in_a_voice_deleted_meanwhile_is_refused(store: Store
     assert store.redos.of(done.id) == ()
 
 
+def test_a_repeated_request_needs_its_voice_no_more(store: Store) -> None:
+    new = replace(new_document(1, idempotency_key="k", fingerprint="a"), voice=add(store, "captain"))
+    store.accept(new)
+    store.voices.delete("ann", "captain")
+    found = store.earlier(replace(new, id="2" * 32, voice=None))
+    assert found is not None
+    assert found.id == new.id
+    assert store.accept(replace(new, id="2" * 32)) == (found, False)
+
+
 def test_a_deletion_waits_for_the_document_that_is_being_stored(store: Store) -> None:
     id, new = add(store, "captain"), replace(new_document(1), voice="")
     store.accept(new)
