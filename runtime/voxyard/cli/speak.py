@@ -75,6 +75,7 @@ def speak(flags: dict[str, object], file: Path, out: Path, config: Path | None, 
 def _speak(settings: SpeakConfig, engine: EngineChoice, file: Path, out: Path, *, as_json: bool) -> int:
     from voxyard.speech.audio.codecs import EncodeError
     from voxyard.speech.audio.sound_file import format_of, open_sound
+    from voxyard.speech.audio.tags import Tags
     from voxyard.speech.frontend import open_frontend
     from voxyard.speech.open_pool import open_pool
     from voxyard.speech.script import document_language, prepare
@@ -110,7 +111,7 @@ def _speak(settings: SpeakConfig, engine: EngineChoice, file: Path, out: Path, *
             workers,
             "worker" if workers == 1 else "workers",
         )
-        sound = open_sound(out)
+        sound = open_sound(out, tags=Tags(document.title, document.author))
         try:
             with _progress_display(result, pool) as progress:
                 synthesize(script, pool, sound.write, settings.speech.pauses(), result, progress)

@@ -66,13 +66,13 @@ def _read(kind: str, content: io.BytesIO, code: str, max_characters: int) -> Par
         from voxyard.extraction.epub import read_epub
 
         book = read_epub(content, max_characters=max_characters)
-        return parsed(book.title, book.blocks, chosen, language=book.language, cover=book.cover)
-    from voxyard.extraction.markup import html_blocks, markdown_blocks
+        return parsed(book.title, book.blocks, chosen, language=book.language, cover=book.cover, author=book.author)
+    from voxyard.extraction.markup import html_page, markdown_blocks
 
     if kind == "markdown":
         return parsed(None, markdown_blocks(decode(content.getvalue()), max_characters=max_characters), chosen)
-    title, language, blocks = html_blocks(content.getvalue(), max_characters=max_characters)
-    return parsed(title, blocks, chosen, language=language)
+    page = html_page(content.getvalue(), max_characters=max_characters)
+    return parsed(page.title, page.blocks, chosen, language=page.language, author=page.author)
 
 
 def _error(error: ExtractionError) -> dict[str, object]:

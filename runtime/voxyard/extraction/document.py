@@ -21,6 +21,7 @@ _ENDS = re.compile(r"""[.!?…:;。！？；：]["'”’»)\]]*$""")
 _LINES_OF_CODE = "Code, {} lines."
 _LINE_OF_CODE = "Code, 1 line."
 _LONGEST_CHAPTER_TITLE = 200
+_LONGEST_PROPERTY = 2000  # what is longer is no title, and no author
 
 
 @dataclass(frozen=True)
@@ -74,13 +75,14 @@ class TextChapter:
 
 @dataclass(frozen=True)
 class ParsedDocument:
-    """Contents of a file: the title of its properties, its text, chapters, language (BCP 47) and cover (JPEG, PNG)."""
+    """Contents of a file: title and author it names, text, chapters, language (BCP 47), cover (JPEG, PNG)."""
 
     title: str | None
     text: str
     chapters: tuple[TextChapter, ...] = ()
     language: str | None = None
     cover: bytes | None = None
+    author: str | None = None
 
 
 def within(blocks: Iterable[Block], max_characters: float) -> Iterator[Block]:
@@ -99,12 +101,13 @@ def within(blocks: Iterable[Block], max_characters: float) -> Iterator[Block]:
 
 def parsed(
     title: str | None, blocks: Iterable[Block], code: CodeBlocks, *, language: str | None = None,
-    cover: bytes | None = None,
+    cover: bytes | None = None, author: str | None = None,
 ) -> ParsedDocument:  # fmt: skip
-    """Document of these blocks, rendered as it is spoken."""
+    """Document of these blocks, rendered as it is spoken. Of a longer title or author the rest is left out."""
     kept = spoken(blocks, code)
     text = rendered(kept)
-    return ParsedDocument(title, text, chapters(kept, text), language, cover)
+    title, author = title and title[:_LONGEST_PROPERTY], author and author[:_LONGEST_PROPERTY]
+    return ParsedDocument(title, text, chapters(kept, text), language, cover, author)
 
 
 def spoken(blocks: Iterable[Block], code: CodeBlocks) -> tuple[Block, ...]:

@@ -44,7 +44,7 @@ _BODY_LEVEL = 9  # the outline level of text that is no heading
 
 
 def read_docx(content: BinaryIO, *, max_characters: int) -> ParsedDocument:
-    """Title and language in a DOCX's properties, and its text: paragraphs, headings, list items, tables.
+    """Title, author and language in a DOCX's properties, and its text: paragraphs, headings, list items, tables.
 
     An empty line stands between paragraphs. A table's row is a sentence, of its cells with the titles of the columns
     where the table marks a header row; in a row whose cells have several paragraphs, each is one. Text boxes and
@@ -59,12 +59,13 @@ def read_docx(content: BinaryIO, *, max_characters: int) -> ParsedDocument:
     harmless_copy = sanitized(content)
     try:
         document = docx.Document(io.BytesIO(harmless_copy))
-        title, language = document.core_properties.title, document.core_properties.language
+        properties = document.core_properties
+        title, author, language = properties.title, properties.author, properties.language
         reading = _DocumentWalk(document)
     except (OpcError, KeyError, ValueError, AttributeError, SyntaxError, zipfile.BadZipFile) as error:  # lxml's too
         raise UnreadableFileError(f"broken DOCX structure ({error!r}): {SAVE_AGAIN}") from error
     blocks = within(reading.paragraphs(), max_characters)
-    return parsed(title or None, blocks, "skip", language=language or None)
+    return parsed(title or None, blocks, "skip", language=language or None, author=author or None)
 
 
 class _DocumentWalk:

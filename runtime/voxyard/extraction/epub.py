@@ -1,11 +1,11 @@
-"""EPUB reader: title, language, cover and the blocks of the chapters in reading order (EPUB 2 and 3)."""
+"""EPUB reader: title, author, language, cover and the blocks of the chapters in reading order (EPUB 2 and 3)."""
 
 from __future__ import annotations
 
 import posixpath
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
 from urllib.parse import unquote, urlsplit
@@ -14,7 +14,7 @@ from lxml import etree
 
 from voxyard.extraction.document import Block, ListItem, Paragraph, within
 from voxyard.extraction.errors import UnreadableFileError, UnsupportedFileError
-from voxyard.extraction.markup import html_blocks
+from voxyard.extraction.markup import html_page
 
 MAX_ENTRIES = 20_000
 """Maximum number of files in an EPUB."""
@@ -41,15 +41,18 @@ _NS = {
     "dc": "http://purl.org/dc/elements/1.1/",
     "e": "http://www.w3.org/2001/04/xmlenc#",
 }
+_ROLE = "{http://www.idpf.org/2007/opf}role"
+_AUTHOR = "aut"  # MARC's code of the relation
 _PAGES = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml")
 _SAVE_AGAIN = "open it in an e-book program, save it as EPUB again and send that"
 
 
 @dataclass(frozen=True)
 class Epub:
-    """Contents of an EPUB: title and language of its metadata, its cover (JPEG or PNG), and its blocks."""
+    """Contents of an EPUB: title, authors and language of its metadata, its cover (JPEG or PNG), and its blocks."""
 
     title: str | None
+    author: str | None
     language: str | None
     cover: bytes | None
     blocks: tuple[Block, ...]
@@ -119,6 +122,7 @@ def _read(archive: _Archive, max_characters: int) -> Epub:
     package = _xml(archive, package_name)
     return Epub(
         title=_first_text(package, "dc:title"),
+        author=_author(package),
         language=_first_text(package, "dc:language"),
         cover=_cover(archive, package, package_name),
         blocks=tuple(within(_blocks(archive, package, package_name), max_characters)),
@@ -130,7 +134,7 @@ def _blocks(archive: _Archive, package: etree._Element, package_name: str) -> It
     for name in _spine(package, package_name):
         if name not in archive:
             continue
-        blocks = html_blocks(archive.read(name))[2]
+        blocks = html_page(archive.read(name)).blocks
         yield from _prose(blocks) if name in contents else blocks
 
 
@@ -157,7 +161,7 @@ def _guided(package: etree._Element, package_name: str, kind: str) -> set[str]:
     }
 
 
-def _prose(blocks: list[Block]) -> list[Block]:
+def _prose(blocks: Sequence[Block]) -> list[Block]:
     """Blocks of a page with a table of contents: nothing without a paragraph of prose, else all but its lists."""
     if not any(isinstance(block, Paragraph) and len(block.text) > _LONG_PARAGRAPH for block in blocks):
         return []
@@ -193,6 +197,21 @@ def _xml(archive: _Archive, name: str) -> etree._Element:
         return etree.fromstring(archive.read(name), parser)
     except etree.XMLSyntaxError as error:
         raise _broken(f"{name[:100]} is not well-formed XML ({error})") from error
+
+
+def _author(package: etree._Element) -> str | None:
+    """Names of the creators, without those that only illustrate or translate where the package tells their roles."""
+    refined = {
+        meta.get("refines", "").removeprefix("#"): (meta.text or "").strip()
+        for meta in package.iterfind(".//o:metadata/o:meta[@property='role']", _NS)
+    }
+    creators = [
+        (" ".join(each.text.split()), each.get(_ROLE) or refined.get(each.get("id", "")) or _AUTHOR)
+        for each in package.iterfind(".//dc:creator", _NS)
+        if each.text
+    ]
+    names = [name for name, role in creators if role == _AUTHOR] or [name for name, _ in creators]
+    return ", ".join(dict.fromkeys(filter(None, names))) or None
 
 
 def _first_text(package: etree._Element, name: str) -> str | None:

@@ -84,7 +84,11 @@ _NO_TITLE = re.compile(
     r"|microsoft \w+ - .*|.*\.(docx?|pdf|txt|rtf|odt|tex|dvi|indd|qxd|pages|html?)|(https?|file):\S*",
     re.IGNORECASE,
 )
+_NO_AUTHOR = re.compile(
+    r"unknown|author|user|owner|admin(istrator)?|root|python-docx|openpyxl|(microsoft )?office user", re.IGNORECASE
+)
 _LONGEST_TITLE = 200
+_LONGEST_AUTHOR = 200
 _LONGEST_FIRST_LINE = 80
 
 
@@ -92,7 +96,8 @@ _LONGEST_FIRST_LINE = 80
 class ExtractedText:
     r"""Text of a document: `\n` at its line ends, an empty line between its paragraphs, no control characters.
 
-    `chapters` begin at offsets in `text`; `language` is what the file says of itself (BCP 47), `cover` a JPEG or PNG.
+    `chapters` begin at offsets in `text`; `language` (BCP 47) and `author` are what the file says of itself, `cover` is
+    a JPEG or PNG.
     """
 
     title: str
@@ -101,6 +106,7 @@ class ExtractedText:
     chapters: tuple[TextChapter, ...] = ()
     language: str | None = None
     cover: bytes | None = None
+    author: str | None = None
 
 
 def extract(
@@ -147,8 +153,8 @@ def extract(
             raise TextTooLongError(_too_long(max_characters))
     except ExtractionError as error:
         raise type(error)(f"{name or 'the document'}: {error}", retry_after=error.retry_after) from error
-    title = _title(document.title, name, text)
-    return ExtractedText(title, text, kind, document.chapters, document.language, document.cover)
+    title, author = _title(document.title, name, text), _author(document.author)
+    return ExtractedText(title, text, kind, document.chapters, document.language, document.cover, author)
 
 
 def kind_of(data: bytes, filename: str | None, media_type: str | None) -> Kind:
@@ -271,6 +277,14 @@ def _title(own: str | None, name: str, text: str) -> str:
         return stem.strip()
     line = " ".join(text.split("\n", 1)[0].split())
     return line if len(line) <= _LONGEST_FIRST_LINE else f"{line[: _LONGEST_FIRST_LINE - 1].rstrip()}…"
+
+
+def _author(own: str | None) -> str | None:
+    """Author of a document's properties in one line; None for what programs write there where nobody is named."""
+    own = " ".join(clean(own or "").split())
+    if not any(c.isalpha() for c in own) or _NO_AUTHOR.fullmatch(own):
+        return None
+    return own if len(own) <= _LONGEST_AUTHOR else f"{own[: _LONGEST_AUTHOR - 1].rstrip()}…"
 
 
 def _too_long(max_characters: int) -> str:

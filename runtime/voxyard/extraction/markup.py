@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from html import escape
 
 from lxml import etree, html
@@ -71,6 +72,17 @@ _MARKDOWN = (
     .use(dollarmath_plugin, allow_space=False, allow_digits=False, renderer=_formula)
 )
 _MAIN = ".//main|.//*[@role='main']"
+_AUTHORS = ("author", "dc.creator", "dcterms.creator")
+
+
+@dataclass(frozen=True)
+class HtmlPage:
+    """Contents of an HTML page: its blocks, and what it says of itself."""
+
+    title: str | None
+    author: str | None
+    language: str | None
+    blocks: tuple[Block, ...]
 
 
 def markdown_blocks(text: str, *, max_characters: float = math.inf) -> list[Block]:
@@ -82,7 +94,7 @@ def markdown_blocks(text: str, *, max_characters: float = math.inf) -> list[Bloc
         UnreadableFileError: nested too deeply.
         TextTooLongError: far more than `max_characters`.
     """
-    return html_blocks(_MARKDOWN.render(_plain_markdown(text)), max_characters=max_characters)[2]
+    return list(html_page(_MARKDOWN.render(_plain_markdown(text)), max_characters=max_characters).blocks)
 
 
 def _plain_markdown(text: str) -> str:
@@ -90,8 +102,8 @@ def _plain_markdown(text: str) -> str:
     return _CALLOUT.sub(lambda found: f"{found[1]}{found[2].capitalize()}:", _TOML.sub("", text))
 
 
-def html_blocks(markup: str | bytes, *, max_characters: float = math.inf) -> tuple[str | None, str | None, list[Block]]:
-    """Title, language and blocks of an HTML or XHTML page; bytes are decoded as the page declares, else as UTF-8.
+def html_page(markup: str | bytes, *, max_characters: float = math.inf) -> HtmlPage:
+    """Title, authors, language and blocks of an HTML or XHTML page; bytes are decoded as it declares, else as UTF-8.
 
     Of a page with one `main`, only that is read. Left out: scripts, styles, forms, navigation, footers, images, hidden
     elements, and links that are marks of notes or headings.
@@ -105,8 +117,15 @@ def html_blocks(markup: str | bytes, *, max_characters: float = math.inf) -> tup
     language = root.get("lang") or root.get("{http://www.w3.org/XML/1998/namespace}lang")
     main = root.xpath(_MAIN)
     body = main[0] if len(main) == 1 else root.find(".//body")
-    found = list(within(_Walk(root).blocks(root if body is None else body), max_characters))
-    return (" ".join(title.split()) or None) if title else None, language or None, found
+    found = tuple(within(_Walk(root).blocks(root if body is None else body), max_characters))
+    named = (meta for meta in root.iter("meta") if meta.get("name", "").lower() in _AUTHORS)
+    authors = dict.fromkeys(" ".join(meta.get("content", "").split()) for meta in named)
+    return HtmlPage(
+        title=(" ".join(title.split()) or None) if title else None,
+        author=", ".join(filter(None, authors)) or None,
+        language=language or None,
+        blocks=found,
+    )
 
 
 def _parsed(markup: str | bytes) -> html.HtmlElement:

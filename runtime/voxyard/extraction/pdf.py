@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
 import pypdfium2
@@ -29,7 +29,7 @@ _MAX_FORM_DEPTH = 4
 
 
 def read_pdf(content: BinaryIO, *, max_characters: int) -> ParsedDocument:
-    """Title in a PDF's properties, and the text of its pages in order; headings are told by their size.
+    """Title and author in a PDF's properties, and the text of its pages in order; headings are told by their size.
 
     Raises:
         UnreadableFileError: broken, encrypted, without pages or text.
@@ -63,7 +63,9 @@ def _read(pdf: PdfDocument, max_characters: int) -> ParsedDocument:
             raise TextTooLongError(f"the text has more than {max_characters} characters: split the document")
         pages.append(lines)
     found_blocks: list[Block] = blocks(pages)
-    document = parsed(_title(pdf), found_blocks, "skip", language=_language(pdf))
+    document = parsed(
+        _property(pdf, b"Title"), found_blocks, "skip", language=_language(pdf), author=_property(pdf, b"Author")
+    )
     _check_text(document.text, count)
     return document
 
@@ -148,15 +150,25 @@ def _check_text(text: str, pages: int) -> None:
         )
 
 
-def _title(pdf: PdfDocument) -> str | None:
-    return pdf.get_metadata_value("Title").strip() or None
+def _property(pdf: PdfDocument, name: bytes) -> str | None:
+    """Text of the document's information dictionary, None without one; what is no UTF-16 in it is replaced."""
+    return _text(lambda buffer, size: raw.FPDF_GetMetaText(pdf, name, buffer, size))
 
 
 def _language(pdf: PdfDocument) -> str | None:
     """Language of the catalog, None without one."""
-    size = raw.FPDFCatalog_GetLanguage(pdf, None, 0)
+    return _text(
+        lambda buffer, size: raw.FPDFCatalog_GetLanguage(
+            pdf, ctypes.cast(buffer, ctypes.POINTER(raw.FPDF_WCHAR)) if buffer else None, size
+        )
+    )
+
+
+def _text(read: Callable[[ctypes.Array[ctypes.c_char] | None, int], int]) -> str | None:
+    """Text that pdfium writes as UTF-16 with a zero at its end; `read` tells its bytes where it has no buffer."""
+    size = read(None, 0)
     if size <= 2:
         return None
     buffer = ctypes.create_string_buffer(size)
-    raw.FPDFCatalog_GetLanguage(pdf, ctypes.cast(buffer, ctypes.POINTER(raw.FPDF_WCHAR)), size)
+    read(buffer, size)
     return buffer.raw[: size - 2].decode("utf-16-le", "replace").strip() or None

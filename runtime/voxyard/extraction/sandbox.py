@@ -127,6 +127,7 @@ def _read(
         chapters=tuple(TextChapter(**chapter) for chapter in answer["chapters"]),
         language=answer["language"],
         cover=None if answer["cover"] is None else base64.b64decode(answer["cover"]),
+        author=answer["author"],
     )
 
 

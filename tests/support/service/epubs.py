@@ -16,7 +16,9 @@ _PAGE = (
 )
 
 
-def epub(chapters: Mapping[str, str], *, title: str, language: str = "en", cover: bytes | None = None) -> bytes:
+def epub(
+    chapters: Mapping[str, str], *, title: str, author: str = "", language: str = "en", cover: bytes | None = None
+) -> bytes:
     """A book of these chapters, title to text, with a PNG as its cover."""
     items = "".join(
         f"<item id='c{number}' href='c{number}.xhtml' media-type='application/xhtml+xml'/>"
@@ -33,6 +35,7 @@ def epub(chapters: Mapping[str, str], *, title: str, language: str = "en", cover
             "book.opf",
             "<package xmlns='http://www.idpf.org/2007/opf' version='3.0' unique-identifier='i'>"
             f"<metadata xmlns:dc='http://purl.org/dc/elements/1.1/'><dc:title>{escape(title)}</dc:title>"
+            f"<dc:creator>{escape(author)}</dc:creator>"
             f"<dc:identifier id='i'>x</dc:identifier><dc:language>{escape(language)}</dc:language></metadata>"
             f"<manifest>{items}</manifest><spine>{spine}</spine></package>",
         )

@@ -56,9 +56,12 @@ def page_content(
 
 def document(
     contents: Sequence[bytes], *, title: str | None = None, packed: bool = False, resources: bytes = b"",
-    further: Mapping[int, bytes] | None = None,
+    further: Mapping[int, bytes] | None = None, information: bytes = b"",
 ) -> bytes:  # fmt: skip
-    """A file with one page for each content stream; `further` objects are numbered from 10 to 19."""
+    """A file with one page for each content stream; `further` objects are numbered from 10 to 19.
+
+    `information` are further entries of the information dictionary.
+    """
     numbered = {3: FONT, **(further or {})}
     kids = []
     for index, content in enumerate(contents):
@@ -73,7 +76,9 @@ def document(
     numbered[2] = b"<< /Type /Pages /Count %d /Kids [%s] >>" % (len(kids), b" ".join(kids))
     trailer = b""
     if title is not None:
-        numbered[4], trailer = b"<< /Title %s >>" % string(title), b"/Info 4 0 R"
+        information += b" /Title " + string(title)
+    if information:
+        numbered[4], trailer = b"<< %s >>" % information, b"/Info 4 0 R"
     return objects(numbered, trailer)
 
 

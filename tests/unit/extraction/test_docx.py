@@ -325,3 +325,10 @@ WORDS = st.text(
 @given(paragraphs=st.lists(st.lists(WORDS, min_size=1).map(" ".join), min_size=1, max_size=20))
 def test_any_text_comes_back_from_a_document(paragraphs: list[str]) -> None:
     assert text_of(of(*paragraphs)) == paragraphs
+
+
+def test_the_author_is_the_creator_of_its_properties() -> None:
+    document = of("Hello.")
+    assert read(saved(document)).author is None  # the library's own name
+    document.core_properties.author = "Ann\n Ode"
+    assert read(saved(document)).author == "Ann Ode"

@@ -73,6 +73,32 @@ def test_a_book_is_read_in_the_order_of_its_spine() -> None:
     assert found.chapters == (TextChapter("One", 0, 1), TextChapter("Two", found.text.index("Two"), 1))
 
 
+@pytest.mark.parametrize(
+    ("creators", "author"),
+    [
+        ("", None),
+        ("<dc:creator>Ann\n Ode</dc:creator>", "Ann Ode"),
+        ("<dc:creator>Ann Ode</dc:creator><dc:creator> </dc:creator><dc:creator>Bo Ek</dc:creator>", "Ann Ode, Bo Ek"),
+        (
+            '<dc:creator xmlns:opf="http://www.idpf.org/2007/opf" opf:role="ill">Bo Ek</dc:creator>'
+            '<dc:creator xmlns:opf="http://www.idpf.org/2007/opf" opf:role="aut">Ann Ode</dc:creator>',
+            "Ann Ode",
+        ),
+        (
+            '<dc:creator id="b">Bo Ek</dc:creator><meta refines="#b" property="role">trl</meta>'
+            "<dc:creator>Ann Ode</dc:creator>",
+            "Ann Ode",
+        ),
+        ('<dc:creator id="b">Bo Ek</dc:creator><meta refines="#b" property="role">edt</meta>', "Bo Ek"),
+        ("<dc:creator>Unknown</dc:creator>", None),
+        (f"<dc:creator>{'Ann Ode ' * 100_000}</dc:creator>", "Ann Ode " * 24 + "Ann Ode…"),
+    ],
+)
+def test_the_author_is_the_creator_that_wrote_the_book(creators: str, author: str | None) -> None:
+    package = PACKAGE.replace("</dc:title>", f"</dc:title>{creators}")
+    assert read(packed({"OEBPS/book.opf": package})).author == author
+
+
 def test_a_book_is_told_from_a_word_document_by_its_content() -> None:
     assert read(packed(), None).kind == "epub"
     with pytest.raises(UnreadableFileError, match=r"ends in \.docx, but its content is an EPUB: rename it to \.epub"):

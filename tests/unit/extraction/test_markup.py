@@ -21,7 +21,7 @@ from voxyard.extraction.document import (
 )
 from voxyard.extraction.errors import ExtractionError, UnreadableFileError
 from voxyard.extraction.extract import ExtractedText, extract
-from voxyard.extraction.markup import html_blocks, markdown_blocks
+from voxyard.extraction.markup import html_page, markdown_blocks
 
 PAGE = """<!DOCTYPE html><html lang="de"><head><title>Die Nacht</title><style>p {}</style></head><body>
 <nav><a href="/">Start</a></nav><main><h1>Die Nacht<a class="headerlink" href="#nacht">¶</a></h1>
@@ -94,14 +94,14 @@ def test_an_url_is_read_as_its_host(text: str, expected: str) -> None:
 def test_entities_and_other_encodings_are_text() -> None:
     page = '<html><head><meta charset="iso-8859-1"></head><body>'
     page += "<p>Fr\xfch &amp; sp&auml;t&nbsp;&#8212; ja</p></body></html>"
-    assert rendered(html_blocks(page.encode("latin-1"))[2]).replace("\u00a0", " ") == "Früh & spät — ja"
+    assert rendered(html_page(page.encode("latin-1")).blocks).replace("\u00a0", " ") == "Früh & spät — ja"
 
 
 def test_nested_lists_and_tables_for_layout_are_text() -> None:
     lists = "<ul><li>one<ol><li>inner</li></ol></li><li><p>two</p><p>more</p></li></ul>"
-    assert rendered(html_blocks(lists)[2]).split("\n\n") == ["one.", "inner.", "two.", "more."]
+    assert rendered(html_page(lists).blocks).split("\n\n") == ["one.", "inner.", "two.", "more."]
     layout = "<table><tr><td><p>left</p><p>side</p></td><td>right</td></tr></table>"
-    assert rendered(html_blocks(layout)[2]).split("\n\n") == ["left", "side", "right"]
+    assert rendered(html_page(layout).blocks).split("\n\n") == ["left", "side", "right"]
 
 
 def test_elements_nested_without_end_are_refused() -> None:
@@ -126,7 +126,7 @@ def test_a_page_without_a_word_is_refused() -> None:
 
 @given(st.text())
 def test_any_text_is_markdown_and_html(text: str) -> None:
-    for read_blocks in (markdown_blocks, lambda markup: html_blocks(markup)[2]):
+    for read_blocks in (markdown_blocks, lambda markup: html_page(markup).blocks):
         try:
             blocks = read_blocks(text)
         except ExtractionError:
@@ -142,7 +142,7 @@ WORDS = st.lists(st.text("abcdefghijklmnopqrstuvwxyzäöü", min_size=1, max_siz
 def test_no_word_of_a_page_is_lost(paragraphs: list[str], tag: str) -> None:
     page = "".join(f"<{tag}>{paragraph}</{tag}>" for paragraph in paragraphs)
     page = f"<table><tr>{page}</tr></table>" if tag == "td" else page
-    blocks = html_blocks(f"<html><body>{page}</body></html>")[2]
+    blocks = html_page(f"<html><body>{page}</body></html>").blocks
     assert not any(isinstance(block, Code) for block in blocks)
     assert rendered(blocks).replace(".", "").replace(",", "").split() == " ".join(paragraphs).split()
 
@@ -153,12 +153,12 @@ def test_navigation_of_known_style_sheets_is_left_out(tag: str, name: str) -> No
     page = (
         f'<html><body><{tag} class="{name}"><a href="x">Next</a></{tag}><p class="tocs">It was dark.</p></body></html>'
     )
-    assert "Next" not in rendered(html_blocks(page)[2])
-    assert "It was dark." in rendered(html_blocks(page)[2])
+    assert "Next" not in rendered(html_page(page).blocks)
+    assert "It was dark." in rendered(html_page(page).blocks)
 
 
 def read_page(body: str) -> list[str]:
-    return rendered(html_blocks(f"<html><body>{body}</body></html>")[2]).split("\n\n")
+    return rendered(html_page(f"<html><body>{body}</body></html>").blocks).split("\n\n")
 
 
 def test_cells_over_several_rows_or_columns_leave_the_others_their_titles() -> None:
@@ -200,3 +200,18 @@ def test_banners_dialogs_and_what_is_not_shown_are_not_spoken(around: str) -> No
 )
 def test_what_writers_of_markdown_add_is_read_as_it_is_meant(text: str, spoken: list[str]) -> None:
     assert read(f"{text}\nEnd.", "a.md").text.split("\n\n") == [*spoken, "End."]
+
+
+@pytest.mark.parametrize(
+    ("meta", "author"),
+    [
+        ('<meta name="Author" content=" Ann  Ode ">', "Ann Ode"),
+        ('<meta name="author" content="Ann Ode"><meta name="DC.creator" content="Ann Ode">', "Ann Ode"),
+        ('<meta name="author" content="Ann Ode"><meta name="author" content="Bo Ek">', "Ann Ode, Bo Ek"),
+        ('<meta name="author"><meta content="x"><meta name="description" content="A page.">', None),
+    ],
+)
+def test_a_page_names_its_author(meta: str, author: str | None) -> None:
+    page = f"<!doctype html><html><head>{meta}</head><body><p>It was dark.</p></body></html>"
+    found = extract(io.BytesIO(page.encode()), "page.html", None, max_characters=1000)
+    assert (found.author, found.text) == (author, "It was dark.")

@@ -56,6 +56,23 @@ def test_a_files_own_title_counts(packed: bool) -> None:
     assert read(pdfs.document([page], title="untitled.doc", packed=packed)).title == "story"
 
 
+@pytest.mark.parametrize(
+    ("written", "author"),
+    [
+        (b"(Ann Ode)", "Ann Ode"),
+        (b"<FEFF0041006E006E00070020004F0064000A0065>", "Ann Od e"),
+        (b"<FEFF0041006E006E0000004F>", "AnnO"),
+        (b"<FEFF0041D800006E>", "A\ufffdn"),  # half a character
+        (b"(python-docx)", None),
+        (b"()", None),
+        (b"(" + b"Ode " * 100_000 + b")", "Ode " * 49 + "Ode…"),
+    ],
+)
+def test_a_files_own_author_is_one_line_whatever_it_says(written: bytes, author: str | None) -> None:
+    page = pdfs.page_content(["Hello."])
+    assert read(pdfs.document([page], information=b"/Author " + written)).author == author
+
+
 def test_a_paragraph_ends_at_a_larger_distance_an_indent_or_a_short_last_line() -> None:
     assert paragraphs_of([FULL, FULL, "", FULL, FULL]) == [f"{FULL} {FULL}", f"{FULL} {FULL}"]
     assert paragraphs_of([f"{FULL}.", f"    {FULL}", FULL]) == [f"{FULL}.", f"{FULL} {FULL}"]

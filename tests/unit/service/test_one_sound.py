@@ -112,4 +112,6 @@ def test_a_lossy_format_gets_the_same_input_everywhere(served: Served, tmp_path:
     address = document(served)
     wait_until_complete(address)
 
-    assert asked(served, "mp3") == got(address, "mp3") == expected
+    assert asked(served, "mp3") == expected
+    assert got(address, "mp3").startswith(b"ID3")
+    assert got(address, "mp3").endswith(expected)

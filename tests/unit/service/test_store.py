@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ from voxyard.service.documents import (
 )
 from voxyard.service.documents import store as store_module
 from voxyard.service.documents.database import SqliteDatabase
-from voxyard.service.documents.records import Document, NewDocument
+from voxyard.service.documents.records import Document, NewDocument, Upload
 from voxyard.service.documents.store import Store
 from voxyard.service.errors import ConflictError, NoRoomError, NotFoundError, ServiceError, StoreError
 
@@ -467,5 +468,15 @@ def test_a_store_of_the_first_version_is_read_with_its_documents(tmp_path: Path)
     with contextlib.closing(Store(path)) as store:
         document, chunks = store.changed_chunks("0" * 32, -1)
 
-    assert (document.title, document.changes, document.extracting) == ("Old", 0, False)
+    assert (document.title, document.author, document.changes, document.extracting) == ("Old", None, 0, False)
     assert [(chunk.state, chunk.samples) for chunk in chunks] == [("spoken", 24)]
+
+
+def test_the_author_of_a_document_is_kept_and_one_that_its_file_names_comes_with_its_text(store: Store) -> None:
+    given, read = new_document(1, author="Ann Ode"), new_document(2)
+    store.accept(given)
+    store.accept(replace(read, text="", chunks=(), upload=Upload("a.epub", "", False, b"x")))
+    assert (store.document(given.id).author, store.document(read.id).author) == ("Ann Ode", None)
+    store.ownership.take(unread=True)
+    store.extracted(read.id, replace(read, author="Bo Ek"))
+    assert store.document(read.id).author == "Bo Ek"

@@ -14,7 +14,13 @@ from hypothesis import strategies as st
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.ids import instance_prefix, new_id
 from voxyard.service.documents.records import NewDocument
-from voxyard.service.documents.submission import LONGEST_TITLE, DocumentRequest, fingerprint, new_document
+from voxyard.service.documents.submission import (
+    LONGEST_AUTHOR,
+    LONGEST_TITLE,
+    DocumentRequest,
+    fingerprint,
+    new_document,
+)
 from voxyard.service.errors import NotFoundError, ServiceError
 from voxyard.service.voice_names import open_voices
 
@@ -103,6 +109,13 @@ def test_a_title_is_one_line_whatever_the_text(title: str) -> None:
     assert found.isprintable() or not set(found) & set("\n\r\x00\x1b")
 
 
+@given(st.text(max_size=300))
+def test_an_author_is_one_line_or_none(author: str) -> None:
+    found = kept(replace(REQUEST, author=author)).author
+    assert found is None or (0 < len(found) <= LONGEST_AUTHOR and not set(found) & set("\n\r\x00\x1b"))
+    assert kept(replace(REQUEST, author=" Ann\x00\n Ode ")).author == "Ann Ode"
+
+
 def test_chunks_are_stretches_of_the_text() -> None:
     document = kept()
     assert [document.text[chunk.start : chunk.end] for chunk in document.chunks] == document.text.split("\n\n")
@@ -120,6 +133,7 @@ def test_every_document_has_an_id_of_its_own() -> None:
     [
         replace(REQUEST, text=REQUEST.text + "."),
         replace(REQUEST, title="t"),
+        replace(REQUEST, author="a"),
         replace(REQUEST, voice="alloy"),
         replace(REQUEST, seed=1),
         replace(REQUEST, language="en"),

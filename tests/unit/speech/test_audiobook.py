@@ -10,6 +10,7 @@ import pytest
 
 from voxyard.speech.audio.audiobook import ChapterMark, is_cover, write
 from voxyard.speech.audio.codecs import EncodeError
+from voxyard.speech.audio.tags import Tags
 from voxyard.speech.requests import SAMPLE_RATE
 
 SOUND = (np.sin(np.arange(3 * SAMPLE_RATE) / 20) / 2).astype(np.float32)
@@ -33,7 +34,7 @@ def image(codec: str, pixels: str) -> bytes:
 def book(cover: bytes | None = None) -> bytes:
     file = io.BytesIO()
     parts = (SOUND[at : at + 5000] for at in range(0, len(SOUND), 5000))
-    write(file, parts, samples=len(SOUND), title="A book", marks=MARKS, cover=cover)
+    write(file, parts, samples=len(SOUND), tags=Tags("A book", "Ann Ode"), marks=MARKS, cover=cover)
     return file.getvalue()
 
 
@@ -44,7 +45,7 @@ def test_a_book_has_its_chapters_its_sound_and_its_cover(codec: str, pixels: str
     content = book(cover)
     assert content[4:12] == b"ftypM4B "
     with av.open(io.BytesIO(content), "r") as found:
-        assert found.metadata["title"] == "A book"
+        assert (found.metadata["title"], found.metadata["artist"]) == ("A book", "Ann Ode")
         starts = [(each["metadata"]["title"], each["start"] * (each["time_base"] or 0)) for each in found.chapters()]
         assert starts == [("One", 0), ("Zwei ü", 1), ("三", 2)]
         assert found.streams.video[0].disposition == av.stream.Disposition.attached_pic

@@ -15,6 +15,7 @@ from voxyard.service.errors import NoRoomError
 from voxyard.speech.audio import audiobook
 from voxyard.speech.audio.audiobook import ChapterMark
 from voxyard.speech.audio.joining import Pauses
+from voxyard.speech.audio.tags import Tags
 from voxyard.speech.requests import SAMPLE_RATE
 
 _log = logging.getLogger(__name__)
@@ -61,7 +62,7 @@ def write(
                 scratch,
                 (piece.audio for piece in audio_store.pieces(document.id, chunks, pauses, revision=document.revision)),
                 samples=samples,
-                title=document.title,
+                tags=Tags(document.title, document.author),
                 marks=_marks(chapters, spans),
                 cover=cover,
             )

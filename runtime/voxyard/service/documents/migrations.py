@@ -182,5 +182,9 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX chunks_voice ON chunks (voice) WHERE voice IS NOT NULL",
         "PRAGMA user_version = 6",
     ),
+    (
+        "ALTER TABLE documents ADD COLUMN author TEXT",
+        "PRAGMA user_version = 7",
+    ),
 )
 """Step n migrates version n to n + 1; a released step is never changed, only followed by another."""

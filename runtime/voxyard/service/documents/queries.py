@@ -82,10 +82,14 @@ def end_extraction(connection: Connection, number: int, new: NewDocument) -> boo
     changed = connection.execute(
         """
         UPDATE documents SET phase = NULL, upload_bytes = 0, title = $1, voice = $2, language = $3, characters = $4,
-            chunks = $5, estimated_seconds = $6, waiting_seconds = $6, changes = changes + 1, resets = resets + 1
-        WHERE number = $7 AND phase = $8
+            chunks = $5, estimated_seconds = $6, waiting_seconds = $6, changes = changes + 1, resets = resets + 1,
+            author = $7
+        WHERE number = $8 AND phase = $9
         """,
-        (new.title, new.voice, new.language, len(new.text), len(new.chunks), seconds, number, EXTRACTING),
+        (
+            *(new.title, new.voice, new.language, len(new.text), len(new.chunks), seconds, new.author),
+            *(number, EXTRACTING),
+        ),
     ).rowcount
     connection.execute("DELETE FROM uploads WHERE document = $1", (number,))
     return bool(changed)
@@ -162,6 +166,7 @@ def read(row: Row) -> Document:
         resets=row["resets"],
         extracting=row["phase"] == EXTRACTING,
         code=row["code"],
+        author=row["author"],
     )
 
 

@@ -68,6 +68,7 @@ class NewDocument:
     fingerprint: str = ""  # of the whole request; must be equal for equal idempotency keys
     chapters: tuple[Chapter, ...] = ()
     cover: bytes | None = None  # JPEG or PNG
+    author: str | None = None
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,7 @@ class Document:
     resets: int = 0  # of these, when chunks were set back to waiting
     extracting: bool = False  # its text is still to be extracted from its upload
     code: str | None = None  # of the error for which it failed
+    author: str | None = None
 
 
 @dataclass(frozen=True)

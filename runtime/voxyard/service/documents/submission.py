@@ -25,7 +25,7 @@ from voxyard.speech.script import Script, prepare
 from voxyard.speech.text.sentences import language_code
 
 LARGEST_SEED = 2**63 - 1  # as in `voxyard speak`
-LONGEST_TITLE = 200  # characters
+LONGEST_TITLE = LONGEST_AUTHOR = 200  # characters
 _TITLE_FROM_TEXT = 60
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
 _INVISIBLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
@@ -48,6 +48,7 @@ class DocumentRequest:
     headings: tuple[Heading, ...] = ()  # of the text
     cover: bytes | None = None  # JPEG or PNG
     upload: Upload | None = None  # in place of the text
+    author: str | None = None
 
 
 def script(
@@ -135,6 +136,7 @@ def unprepared(request: DocumentRequest, *, owner: str, now: float, instance: st
         id=new_id(instance),
         owner=owner,
         title=_title(request),
+        author=_author(request),
         text="",
         chunks=(),
         created=now,
@@ -157,6 +159,7 @@ def extracted_document(
         id=document.id,
         owner=document.owner,
         title=_title(request),
+        author=_author(request),
         text="",
         chunks=(),
         created=document.created,
@@ -194,7 +197,9 @@ def _with_text(new: NewDocument, request: DocumentRequest, frontend: Frontend, r
 def fingerprint(request: DocumentRequest) -> str:
     """SHA-256 of the request without its idempotency key; equal for equal requests. A text has the same headings."""
     left_out = {"idempotency_key", "headings", "cover", "upload"}
-    left_out |= {name for name in ("read", "lexicon") if getattr(request, name) is None}  # as before there were these
+    left_out |= {
+        name for name in ("read", "lexicon", "author") if getattr(request, name) is None
+    }  # as before there were these
     asked = {name: value for name, value in vars(request).items() if name not in left_out}
     if (upload := request.upload) is not None:
         asked["upload"] = [upload.name, upload.media_type, hashlib.sha256(upload.content).hexdigest()]
@@ -208,6 +213,10 @@ def _title(request: DocumentRequest) -> str:
         if len(title) > _TITLE_FROM_TEXT:
             title = title[: _TITLE_FROM_TEXT - 1].rsplit(" ", 1)[0] + "…"
     return _INVISIBLE.sub(" ", title).strip()[:LONGEST_TITLE] or "Untitled"
+
+
+def _author(request: DocumentRequest) -> str | None:
+    return " ".join(_INVISIBLE.sub(" ", request.author or "").split())[:LONGEST_AUTHOR].rstrip() or None
 
 
 def _checked_language(language: str) -> None:

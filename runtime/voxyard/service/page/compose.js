@@ -6,6 +6,7 @@ import { announce, complain, element, language, size } from "./words.js";
 const FIELDS = {
   text: ["source-error", "text"], input: ["source-error", "text"], file: ["source-error", "file"],
   voice: ["voice-error", "voice"], read: ["read-error", "read"], lexicon: ["lexicon-error", "lexicon"], seed: ["seed-error", "seed"], title: ["title-error", "title"],
+  author: ["author-error", "author"],
 };
 
 let voices = [];
@@ -149,7 +150,7 @@ function request() {
   const seed = element("seed").value.trim();
   if (element("voice").value) options.voice = element("voice").value;
   if (seed) options.seed = Number(seed);
-  if (element("title").value.trim()) options.title = element("title").value.trim();
+  for (const name of ["title", "author"]) if (element(name).value.trim()) options[name] = element(name).value.trim();
   if (read()) options.read = read();
   const { words } = lexicon();
   if (Object.keys(words).length) options.lexicon = words;
@@ -198,7 +199,7 @@ async function submit(event, accepted) {
 }
 
 function clear() {
-  element("text").value = element("title").value = element("file").value = "";
+  for (const name of ["text", "title", "author", "file"]) element(name).value = "";
   choose(null);
 }
 

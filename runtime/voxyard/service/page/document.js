@@ -104,7 +104,7 @@ function draw(next) {
   document.title = `${unfinished(next) ? `${percent(next.progress)} · ` : ""}${next.title} · voxyard`;
   element("document-body").hidden = false;
   element("document-title").textContent = next.title;
-  const facts = [next.voice, next.language && language(next.language), `seed ${next.seed}`, moment(next.created)];
+  const facts = [next.author, next.voice, next.language && language(next.language), `seed ${next.seed}`, moment(next.created)];
   element("document-facts").textContent = facts.filter(Boolean).join(" · ");
   player.complete = next.state === "completed";
   drawProgress();

@@ -26,8 +26,10 @@ from voxyard.service.state import AppState
 from voxyard.service.streaming.audio_response import StreamEncoder, in_thread
 from voxyard.service.streaming.shared_encoding import Pieces, SharedEncoding
 from voxyard.speech.audio.encoder import Format
+from voxyard.speech.audio.tags import Tags
 
 if TYPE_CHECKING:
+    from voxyard.service.audiobook.chapters import TimedChapter
     from voxyard.service.documents.queue import DocumentQueue
 
 HEARTBEAT = 15.0  # seconds between two comments on an idle event stream
@@ -120,6 +122,7 @@ async def audio(
             format,
             speed=speed,
             samples=whole[-1].end if whole else None,
+            tags=Tags(document.title, document.author),
         )
 
     at = 0
@@ -148,14 +151,20 @@ async def audio(
 
 
 async def chapter_audio(
-    state: AppState, document: Document, chunks: Sequence[StoredChunk], first: int, format: Format, speed: float
+    state: AppState,
+    document: Document,
+    chunks: Sequence[StoredChunk],
+    chapter: TimedChapter,
+    format: Format,
+    speed: float,
 ) -> AsyncGenerator[bytes, None]:
-    """Encoded audio of the last of these chunks, from `first` on; all have their sound.
+    """Encoded audio of the chapter that these chunks end with; all have their sound.
 
     Raises:
         NotFoundError: the document was deleted.
     """
-    spans = ChunkTimes.of(chunks, state.pauses).spans
+    first, spans = chapter.first, ChunkTimes.of(chunks, state.pauses).spans
+    tags = Tags(chapter.title, document.author, document.title)
 
     def open_encoder() -> StreamEncoder[StoredChunk]:
         return StreamEncoder(
@@ -165,6 +174,7 @@ async def chapter_audio(
             format,
             speed=speed,
             samples=spans[-1].end - spans[first].start,
+            tags=tags,
         )
 
     with contextlib.closing(open_encoder()) as encoder:

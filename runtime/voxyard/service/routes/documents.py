@@ -243,7 +243,7 @@ async def retrieve_audio(
     if chapter is not None:
         document, found, chunks = await run_sync(chapter_routes.chapter_of, state, document.id, chapter)
         headers["Content-Disposition"] = serializers.disposition(document, codec, download=download, part=found.title)
-        audio = document_stream.chapter_audio(state, document, chunks, found.first, codec, speed)
+        audio = document_stream.chapter_audio(state, document, chunks, found, codec, speed)
         return AudioStreamingResponse(audio, media_type=media_type, headers=headers, stall=PAUSED_STALL_SECONDS)
     if document.state == "completed" and speed == 1:
         return await _stored_audio(request, state, document, codec, headers)

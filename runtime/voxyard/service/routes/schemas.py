@@ -20,7 +20,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError
 
 from voxyard.service.documents.records import ChunkState, State
-from voxyard.service.documents.submission import LARGEST_SEED, LONGEST_TITLE
+from voxyard.service.documents.submission import LARGEST_SEED, LONGEST_AUTHOR, LONGEST_TITLE
 from voxyard.service.server_paths import without_paths
 from voxyard.speech.audio.encoder import Format
 from voxyard.speech.reading.lexicon import LONGEST_SPOKEN, LONGEST_WORD, MOST_OF_REQUEST
@@ -181,6 +181,9 @@ class DocumentBody(RequestBody):
     title: str | None = Field(
         None, max_length=LONGEST_TITLE, description="Title; defaults to the first words of the text."
     )
+    author: str | None = Field(
+        None, max_length=LONGEST_AUTHOR, description="Author, the artist in the tags of audio files."
+    )
     voice: Name | None = Field(None, description="A voice from `GET /v1/audio/voices`; defaults to the engine's.")
     seed: Seed | None = None
     language: Annotated[str, StringConstraints(max_length=35)] | None = Field(
@@ -205,6 +208,7 @@ class UploadBody(BaseModel):
     )
     text: str | None = Field(None, min_length=1)
     title: str | None = Field(None, max_length=LONGEST_TITLE)
+    author: str | None = Field(None, max_length=LONGEST_AUTHOR, description="Defaults to the one that the file names.")
     voice: Name | None = None
     seed: Seed | None = None
     language: Annotated[str, StringConstraints(max_length=35)] | None = None
@@ -335,6 +339,7 @@ class DocumentOut(BaseModel):
 
     id: str
     title: str
+    author: str | None
     state: State
     created: float
     started: float | None

@@ -55,6 +55,7 @@ def document(record: Document, now: float, at: ChunkTimes | None = None, text: s
     return DocumentOut(
         id=record.id,
         title=record.title,
+        author=record.author,
         state=record.state,
         created=record.created,
         started=record.started,

@@ -19,6 +19,7 @@ from voxyard.service.http.logging import ConnectionCut
 from voxyard.service.streaming.concurrency import Cut
 from voxyard.speech.audio.encoder import Encoder, Format
 from voxyard.speech.audio.joining import Piece
+from voxyard.speech.audio.tags import NO_TAGS, Tags
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.pool.job import Job, Outcome
 from voxyard.speech.requests import SAMPLE_RATE
@@ -95,8 +96,9 @@ class StreamEncoder(Generic[Part]):
         *,
         speed: float = 1.0,
         samples: int | None = None,
+        tags: Tags = NO_TAGS,
     ) -> None:
-        self._encoder = Encoder(format, SAMPLE_RATE, speed=speed, samples=samples)
+        self._encoder = Encoder(format, SAMPLE_RATE, speed=speed, samples=samples, tags=tags)
         self._parts: deque[Part] = deque()
         self._pieces = join(iter(self._parts.popleft, None))
         self._lock = threading.Lock()  # close() waits for a running encode

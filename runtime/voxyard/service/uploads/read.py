@@ -73,6 +73,7 @@ class UploadReader:
             read=upload.read,
             headings=tuple(Heading(chapter.title, chapter.start, chapter.level) for chapter in found.chapters),
             cover=found.cover,
+            author=document.author or found.author,
         )
         reading = replace(self.reading, lexicons=(*upload.lexicons, *self.reading.lexicons))
         return extracted_document(document, request, self.frontend, reading)

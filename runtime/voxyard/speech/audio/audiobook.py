@@ -1,4 +1,4 @@
-"""Audiobook file (M4B): AAC in MP4 with chapter marks, a title and a cover, written by FFmpeg through PyAV."""
+"""Audiobook file (M4B): AAC in MP4 with chapter marks, tags and a cover, written by FFmpeg through PyAV."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from av.container.output import OutputContainer
     from av.video.stream import VideoStream
 
+    from voxyard.speech.audio.tags import Tags
     from voxyard.speech.requests import Audio
 
 MEDIA_TYPE = "audio/mp4"
@@ -39,7 +40,7 @@ def write(
     audio: Iterable[Audio],
     *,
     samples: int,
-    title: str,
+    tags: Tags,
     marks: Sequence[ChapterMark] = (),
     cover: bytes | None = None,
 ) -> None:
@@ -58,7 +59,7 @@ def write(
     try:
         options = {"fflags": "+bitexact", "brand": "M4B "}  # bitexact: equal calls give equal bytes
         with av.open(file, "w", format="mp4", container_options=options) as container:
-            container.metadata["title"] = title
+            container.metadata.update(tags.metadata())
             stream = container.add_stream("aac", rate=SAMPLE_RATE, options={"flags": "+bitexact"})
             if not isinstance(stream, AudioStream):
                 raise EncodeError("the AAC encoder of this FFmpeg is no audio encoder")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType, SimpleNamespace
 from typing import TYPE_CHECKING, Literal, Protocol, get_args
 
 from voxyard.speech.audio import wav
 from voxyard.speech.audio.one_cpu import on_one_cpu
+from voxyard.speech.audio.tags import NO_TAGS, Tags
 from voxyard.speech.errors import SpeechError
 
 if TYPE_CHECKING:
@@ -51,11 +52,12 @@ class _Codec:
     sample_format: str
     bit_rate: int | None  # bit/s; None where nothing is lost
     options: Mapping[str, str]
+    tag_options: Mapping[str, str] = field(default_factory=dict)  # where the file has tags
 
 
 _CODECS: Mapping[Format, _Codec] = {
-    # No ID3 tag: it would contain only the name of the encoder.
-    "mp3": _Codec("libmp3lame", "mp3", "s16p", 96_000, {"id3v2_version": "0"}),
+    # Without tags of its own, an MP3's ID3 tag would contain only the name of the encoder. Version 3: all players.
+    "mp3": _Codec("libmp3lame", "mp3", "s16p", 96_000, {"id3v2_version": "0"}, {"id3v2_version": "3"}),
     # An Ogg page is sent when it is full, by default after a second: too late for streaming.
     "opus": _Codec("libopus", "ogg", "s16", 48_000, {"page_duration": "100000"}),
     "aac": _Codec("aac", "adts", "fltp", 96_000, {}),
@@ -104,8 +106,9 @@ def open_coder(
     *,
     samples: int | None = None,
     amend: bool = False,
+    tags: Tags = NO_TAGS,
 ) -> Coder:
-    """Encoder for `format`; with `amend` its `head` is set at the end.
+    """Encoder for `format`; with `amend` its `head` is set at the end. Containers that have none leave out `tags`.
 
     Raises:
         EncodeError: the format is unknown, or cannot have this sample rate.
@@ -116,7 +119,7 @@ def open_coder(
         raise EncodeError(f"the sample rate is {sample_rate}, expected a number of samples a second")
     if format in ("wav", "pcm"):
         return _Plain(sample_rate, header=format == "wav", samples=samples, amend=amend)
-    return _Coded(sample_rate, format, amend=amend)
+    return _Coded(sample_rate, format, amend=amend, tags=tags)
 
 
 class _Plain:
@@ -154,7 +157,7 @@ class _Coded:
     callback would be lost. io.BytesIO does not check for signals.
     """
 
-    def __init__(self, sample_rate: int, format: Format, *, amend: bool) -> None:
+    def __init__(self, sample_rate: int, format: Format, *, amend: bool, tags: Tags) -> None:
         import av
         from av.audio.stream import AudioStream
 
@@ -167,8 +170,11 @@ class _Coded:
         sink = (
             self._out if amend else SimpleNamespace(write=self._out.write)
         )  # without `seek` the beginning is not rewritten
+        metadata = tags.metadata()
         options = {"fflags": "+bitexact+flush_packets", **codec.options}  # bitexact: no random serial, no versions
+        options |= codec.tag_options if metadata else {}
         self._container = av.open(sink, "w", format=codec.container, container_options=options)
+        self._container.metadata.update(metadata)
         stream = self._container.add_stream(codec.encoder, rate=sample_rate, options={"flags": "+bitexact"})
         if not isinstance(stream, AudioStream):
             raise EncodeError(f"{codec.encoder} of this FFmpeg is not an audio encoder")

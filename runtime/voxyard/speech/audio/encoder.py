@@ -18,6 +18,7 @@ from voxyard.speech.audio.codecs import (
     check,
     open_coder,
 )
+from voxyard.speech.audio.tags import NO_TAGS, Tags
 from voxyard.speech.audio.tempo import FASTEST, SLOWEST, Stretch, stretched_length
 from voxyard.speech.audio.wav import pcm16
 from voxyard.speech.requests import SAMPLE_RATE
@@ -51,6 +52,7 @@ class Encoder:
         speed: float = 1.0,
         samples: int | None = None,
         amend: bool = False,
+        tags: Tags = NO_TAGS,
     ) -> None:
         """Begin a stream.
 
@@ -60,6 +62,7 @@ class Encoder:
             speed: 0.25 (slow) to 4 (fast), at the same pitch; the length is divided by it, to the sample.
             samples: total number of input samples where it is known: a WAV header then has the true length.
             amend: the caller will overwrite the beginning of the file with `head`, which has the true length.
+            tags: of the file; WAV, PCM and AAC in ADTS have none.
 
         Raises:
             EncodeError: no such format or speed, or the format cannot have this sample rate.
@@ -68,7 +71,7 @@ class Encoder:
             raise EncodeError(f"the speed is {speed}, expected {SLOWEST} (slow) to {FASTEST} (fast)")
         if samples is not None and speed != 1:
             samples = stretched_length(samples, speed)
-        self._coder: Coder | None = open_coder(format, sample_rate, samples=samples, amend=amend)
+        self._coder: Coder | None = open_coder(format, sample_rate, samples=samples, amend=amend, tags=tags)
         self._stretch = Stretch(speed, sample_rate) if speed != 1 else None
         self.head = b""  # with `amend`, after `finish`: the final first bytes of the file
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Self
 from voxyard.speech.audio import wav
 from voxyard.speech.audio.codecs import DiskFullError, EncodeError, Format, check
 from voxyard.speech.audio.encoder import Encoder
+from voxyard.speech.audio.tags import NO_TAGS, Tags
 from voxyard.speech.requests import SAMPLE_RATE
 
 if TYPE_CHECKING:
@@ -47,13 +48,13 @@ def format_of(path: Path) -> Format:
         raise EncodeError(f"{path} ends in {path.suffix or 'no suffix'!r}, expected one of {known}") from None
 
 
-def open_sound(path: Path, sample_rate: int = SAMPLE_RATE) -> SoundFile:
-    """Open an audio file of `sample_rate` Hz, in the format of its suffix.
+def open_sound(path: Path, sample_rate: int = SAMPLE_RATE, tags: Tags = NO_TAGS) -> SoundFile:
+    """Open an audio file of `sample_rate` Hz, in the format of its suffix, with these tags where that has tags.
 
     Raises:
         EncodeError: the suffix is unknown, or the file cannot be created.
     """
-    return SoundFile(path, format_of(path), sample_rate)
+    return SoundFile(path, format_of(path), sample_rate, tags)
 
 
 class SoundFile:
@@ -63,7 +64,7 @@ class SoundFile:
     interrupt: a step that has begun is completed, and `abandon` waits for it.
     """
 
-    def __init__(self, path: Path, format: Format, sample_rate: int = SAMPLE_RATE) -> None:
+    def __init__(self, path: Path, format: Format, sample_rate: int = SAMPLE_RATE, tags: Tags = NO_TAGS) -> None:
         """Create the file.
 
         Raises:
@@ -74,7 +75,7 @@ class SoundFile:
         self.path, self.format, self.sample_rate = path, format, sample_rate
         self.partial = self._kept = path.with_name(f"{path.stem}.part{path.suffix}")
         self.samples = 0  # accepted so far
-        self._encoder: Encoder | None = Encoder(format, sample_rate, amend=True)
+        self._encoder: Encoder | None = Encoder(format, sample_rate, amend=True, tags=tags)
         try:
             self._file = self.partial.open("wb", buffering=0)
         except OSError as error:
