@@ -226,15 +226,18 @@ def parts_alone(step: Any) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
     """The update of a host with its own gradients: the step without the mean over the hosts; and its losses alone."""
     from voxyard.trainer.packing import Packed
 
+    over = step.over_hosts
+
     def update(layout: Any, words: Any) -> Any:
-        gradients, means = step._gradients_of[0](Packed(layout, words))
-        step._apply(*gradients)
+        gradients, means = over.gradients_of[0][0](Packed(layout, words))
+        over.apply[0](*gradients)
         return means["total"]
 
     def losses(layout: Any, words: Any) -> Any:
         return step.trainable.losses(step.model, layout.unpack(words), training=True)["total"]
 
-    return step._compiled_by_layout("alone", update, xla=False), step._compiled_by_layout("losses", losses, xla=False)
+    compiler = step._compiler
+    return compiler.of_layout("alone", update, xla=False), compiler.of_layout("losses", losses, xla=False)
 
 
 def timed(ready: Callable[[], None], work: Callable[[], Any]) -> float:

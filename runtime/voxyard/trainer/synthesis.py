@@ -29,8 +29,8 @@ from voxyard.trainer.input import pad
 from voxyard.trainer.load_trainable import load_trainable
 from voxyard.trainer.model.griffin_lim import write_wav
 from voxyard.trainer.sampler import Bucket
-from voxyard.trainer.step import mismatches, named_weights
 from voxyard.trainer.steps.average import has_average, weights_for_use
+from voxyard.trainer.steps.state import mismatches, named_weights
 from voxyard.trainer.voice.frontend import CHUNK_CHARACTERS, CHUNK_SECONDS
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from voxyard.trainer.copies import to_device
 from voxyard.trainer.devices.device_ids import Placement, Role
 from voxyard.trainer.devices.tensorflow_setup import Devices
 from voxyard.trainer.packing import Packed
-from voxyard.trainer.step import StepLosses
+from voxyard.trainer.steps.losses import StepLosses
 
 DATA, MODEL = "/device:CPU:0", "/device:CPU:1"
 DRIVER = "550.90.07"

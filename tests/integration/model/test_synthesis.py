@@ -19,7 +19,7 @@ from voxyard.trainer import synthesis as trained
 from voxyard.trainer.config import ModelConfig, TrainConfig
 from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.model.trainable_tts import TextToSpeech
-from voxyard.trainer.step import named_weights
+from voxyard.trainer.steps.state import named_weights
 
 STORY = (
     "The old sailor opens the heavy door and looks at the sea for a while. Nobody has been here for many years, and "

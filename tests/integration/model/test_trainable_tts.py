@@ -20,7 +20,7 @@ from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.model.sizes import Shape
 from voxyard.trainer.model.trainable_tts import TextToSpeech
 from voxyard.trainer.sampler import Bucket
-from voxyard.trainer.step import named_weights
+from voxyard.trainer.steps.state import named_weights
 from voxyard.trainer.trainable import Trainable
 
 

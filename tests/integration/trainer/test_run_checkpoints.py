@@ -2,58 +2,72 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import signal
 import threading
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from voxyard.telemetry.workloads import TrainMetrics
 from voxyard.trainer import checkpoint
 from voxyard.trainer.api import open_run
 from voxyard.trainer.config import DataConfig, ModelConfig, TelemetryConfig, TrainConfig, TrainingConfig
 from voxyard.trainer.devices.tensorflow_setup import Devices
 from voxyard.trainer.errors import TrainerError
+from voxyard.trainer.judging.run_validation import RunValidation
 from voxyard.trainer.loop import Run
 from voxyard.trainer.saving.run_checkpoints import RunCheckpoints
+from voxyard.trainer.saving.run_state import RunState
+from voxyard.trainer.saving.saver import RunSaver
 from voxyard.trainer.step import TrainStep
 
 
-def saving_run(directory: Path) -> Any:
-    """A run of which only the saving is there."""
-    run: Any = object.__new__(Run)
-    run.config = TrainConfig(
-        training=TrainingConfig(checkpoint_dir=directory), telemetry=TelemetryConfig(sample_text="")
-    )
-    run.corpora = SimpleNamespace(speakers=("a",))
-    run.metrics, run.hosts = SimpleNamespace(during=lambda _phase: nullcontext()), None
-    run.step = SimpleNamespace(state=lambda: {"x": np.zeros(1, np.float32)})
-    run._identity = dict
-    run._validation, run._validated = {}, None
-    run.checkpoints = RunCheckpoints(directory, keep=3)
-    return run
+def saver(directory: Path, loss_at: Callable[[int], float]) -> RunSaver:
+    """Of a step of one variable, by these validation losses."""
+    config = TrainConfig(training=TrainingConfig(checkpoint_dir=directory))
+    step: Any = SimpleNamespace(state=lambda: {"x": np.zeros(1, np.float32)})
+    metrics: Any = SimpleNamespace(during=lambda _phase: nullcontext())
+    written = RunCheckpoints(directory, keep=3)
+    return RunSaver(config, step, run_state(config), written, metrics, loss_at=loss_at, is_first=True)
+
+
+def run_state(config: TrainConfig) -> RunState:
+    """Of a corpus of one speaker."""
+    corpora: Any = SimpleNamespace(speakers=("a",), training=SimpleNamespace(fingerprint="f"))
+    return RunState(config, corpora, 8)
 
 
 def test_a_checkpoint_is_not_judged_by_the_validation_of_an_earlier_step(tmp_path: Path) -> None:
     """--validate-every 15 --checkpoint-every 10."""
-    run = saving_run(tmp_path)
-    run._validation, run._validated = {"total": 1.0}, 15
-    run._save(20, must=True)
+    validation = RunValidation(TrainConfig(), step_of_nothing(), None, TrainMetrics("run"))
+    held_out: Any = SimpleNamespace(run=lambda *_: {"total": 1.0})
+    validation.held_out = held_out
+    validation.run(15, Mock())
+    assert (validation.loss_at(15), validation.loss_at(20)) == (1.0, math.inf)
+    saver(tmp_path, validation.loss_at).save(20, must=True)
     assert not (tmp_path / checkpoint.BEST).exists()
     assert checkpoint.load(tmp_path / "step-00000020").meta["best"] is None
+
+
+def step_of_nothing() -> Any:
+    return SimpleNamespace(averaged=nullcontext)
 
 
 def test_weights_that_are_worse_than_those_being_written_are_not_saved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Which of both is better is known when the first one is on the disk."""
-    run, written = saving_run(tmp_path), threading.Event()
+    run, written = saver(tmp_path, {3: 1.0, 6: 2.0}.__getitem__), threading.Event()
     save = checkpoint.save
 
     def held(*arguments: Any, **more: Any) -> Path:
@@ -61,12 +75,10 @@ def test_weights_that_are_worse_than_those_being_written_are_not_saved(
         return save(*arguments, **more)
 
     monkeypatch.setattr(checkpoint, "save", held)
-    run._validation, run._validated = {"total": 1.0}, 3
-    run._save(3)
-    run._validation, run._validated = {"total": 2.0}, 6
+    run.save(3)
     threading.Timer(0.1, written.set).start()
-    assert run._loss_at(6) < run.checkpoints.best
-    assert not run._is_best(6)
+    assert run.checkpoints.best == math.inf
+    assert not run.is_best(6)
     assert run.checkpoints.best == 1.0
 
 
@@ -74,14 +86,10 @@ def test_a_run_from_before_the_mels_edges_were_reflected_says_so_when_it_is_resu
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """T17: it goes on, but does not end where it would have ended."""
-    run = saving_run(tmp_path)
-    run.corpora, run.rows = SimpleNamespace(speakers=("a",), training=SimpleNamespace(fingerprint="f")), 8
-    own = Run._identity(run)
-    run._identity = lambda: {name: value for name, value in own.items() if name != "mel_edges"}
-    run._save(1, must=True)
-    run._identity = lambda: own
-    run.step.restore = lambda _state: None
-    assert run._restore()[0] == 1
+    state = run_state(TrainConfig(training=TrainingConfig(checkpoint_dir=tmp_path)))
+    meta = {name: value for name, value in state.meta().items() if name != "mel_edges"}
+    checkpoint.save(tmp_path, 1, {"x": np.zeros(1, np.float32)}, meta, keep=3)
+    assert state.restore(SimpleNamespace(restore=lambda _state: None))[0] == 1  # type: ignore[arg-type]
     assert caplog.messages == ["The resumed run differs from the run before: mel_edges was None and is now reflect"]
 
 
@@ -110,19 +118,18 @@ def test_a_resumed_run_with_another_front_end_is_refused_before_its_weights_are_
     tmp_path: Path, was: dict[str, Any], now: dict[str, Any], said: str
 ) -> None:
     """Weights that learned letters would read phonemes as nonsense, and learn it."""
-    run = saving_run(tmp_path)
-    own = run.config
-    run.config = own.model_copy(update={"model": ModelConfig(**was)})
-    run._save(1, must=True)
+
+    def state(model: dict[str, Any]) -> RunState:
+        return run_state(TrainConfig(model=ModelConfig(**model), training=TrainingConfig(checkpoint_dir=tmp_path)))
+
+    checkpoint.save(tmp_path, 1, {"x": np.zeros(1, np.float32)}, state(was).meta(), keep=3)
     restored: list[object] = []
-    run.step.restore = restored.append
-    run.config = own.model_copy(update={"model": ModelConfig(**now)})
+    into: Any = SimpleNamespace(restore=restored.append)
     with pytest.raises(TrainerError, match=said) as refused:
-        run._restore()
+        state(now).restore(into)
     assert refused.value.exit_code == 2
     assert restored == []
-    run.config = own.model_copy(update={"model": ModelConfig(**was)})
-    assert run._restore()[0] == 1
+    assert state(was).restore(into)[0] == 1
 
 
 CPU = "/device:CPU:0"

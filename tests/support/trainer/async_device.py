@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from voxyard.trainer.packing import Packed
-from voxyard.trainer.step import StepLosses, TrainStep
+from voxyard.trainer.step import TrainStep
+from voxyard.trainer.steps.losses import StepLosses
 
 
 class Stream:

@@ -57,7 +57,7 @@ class VoiceEngine:
             tf.config.threading.set_inter_op_parallelism_threads(1)
         device = self._choose_device(tf)
         weights = read_weights(voice)
-        from voxyard.trainer.step import mismatches, named_weights
+        from voxyard.trainer.steps.state import mismatches, named_weights
 
         trainable = load_trainable(voice.config, voice.speakers)
         model = trainable.build()

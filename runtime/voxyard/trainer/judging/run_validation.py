@@ -1,0 +1,90 @@
+"""Validation of a run in progress: losses of the held-out clips, judges of its speech, pictures."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+from contextlib import ExitStack, nullcontext
+from typing import TYPE_CHECKING
+
+from voxyard.corpus import ExampleSource
+from voxyard.telemetry.workloads import TrainMetrics
+from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.judging.spoken_validation import SpokenValidation
+from voxyard.trainer.sampler import Bucket
+from voxyard.trainer.validation import HeldOutValidation
+
+if TYPE_CHECKING:
+    from voxyard.trainer.observer import Observer
+    from voxyard.trainer.step import TrainStep
+
+log = logging.getLogger("voxyard.trainer")
+
+
+class RunValidation:
+    """Validates the weights of a step; over hosts the first one does."""
+
+    def __init__(
+        self, config: TrainConfig, step: TrainStep, source: ExampleSource | None, metrics: TrainMetrics
+    ) -> None:
+        """`source` has the held-out clips; None where there are none, or another host validates."""
+        self.losses: dict[str, float] = {}
+        self.held_out: HeldOutValidation | None = None
+        self.spoken: SpokenValidation | None = None
+        self._step_of_losses: int | None = None
+        self._config, self._step, self._source, self._metrics = config, step, source, metrics
+
+    def open(self, buckets: Sequence[Bucket], rows: int) -> HeldOutValidation | None:
+        """The validation of the clips that are held out, `rows` at once; None where there are none."""
+        if self._source is None:
+            return None
+        self.held_out = HeldOutValidation(
+            self._source,
+            buckets,
+            rows=rows,
+            hop_length=self._config.model.hop_length,
+            max_bad_share=self._config.data.max_bad_share,
+        )
+        return self.held_out
+
+    def open_judges(self, stack: ExitStack) -> None:
+        """Opens the judges of --judge, to the end of `stack`; none where nothing is held out."""
+        if not self._config.telemetry.judge:
+            return
+        if self._source is None:
+            log.warning("--judge has no effect: no clips are held out (--val-data, --validation-share)")
+            return
+        self.spoken = stack.enter_context(SpokenValidation(self._config, self._source))
+
+    def run(self, step: int, observer: Observer) -> None:
+        """Validates the weights after this step, where clips are held out."""
+        if self.held_out is None:
+            return
+        with self._metrics.during("validate"), self._step.averaged():
+            self.losses, self._step_of_losses = self.held_out.run(self._step, self._metrics.progress), step
+        if self.losses:
+            observer.validation(step, self.losses)
+        if self.spoken is not None:
+            with self._metrics.during("sample"), self._step.averaged(), self._step.scope():
+                self.spoken.judge(step, self._step)
+
+    def loss_at(self, step: int) -> float:
+        """Validation loss of the weights after this step; infinite where these were not validated."""
+        return self.losses.get("total", math.inf) if self._step_of_losses == step else math.inf
+
+    def collect_judged(self, observer: Observer, *, last: bool = False) -> None:
+        """Passes on what was judged since; with `last` waits for it."""
+        if self.spoken is not None:
+            with self._metrics.during("validate") if last else nullcontext():
+                self.spoken.collect(observer, last=last)
+
+    def show(self, step: int, observer: Observer) -> None:
+        """Pictures for TensorBoard, where the trainable draws some."""
+        draw = getattr(self._step.trainable, "pictures", None)
+        if draw is None or self.held_out is None or not self._config.telemetry.tensorboard:
+            return
+        with self._metrics.during("sample"), self._step.averaged():
+            arrays = self.held_out.first()
+            if arrays is not None:
+                observer.pictures(step, draw(self._step.model, self._step.features_for_model(arrays)))

@@ -1,0 +1,1 @@
+"""Reports of a run: at its end, and to a tracking server on the way."""

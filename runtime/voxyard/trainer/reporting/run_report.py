@@ -1,0 +1,76 @@
+"""Report of a run: what its clocks, its step and its devices measured."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from voxyard.telemetry.gpu_watch import GpuWatch
+    from voxyard.trainer.devices.tensorflow_setup import Devices
+    from voxyard.trainer.report import StepClock
+    from voxyard.trainer.step import TrainStep
+
+
+def measured(clock: StepClock, step: TrainStep, watch: GpuWatch) -> dict[str, Any]:
+    """Fields of a run's report that its clock, its step and its devices give."""
+    devices = step.devices
+    return {
+        "strategy": devices.strategy,
+        "steps_per_second": clock.rate,
+        "data_stage_seconds": clock.stage_mean("data") if devices.strategy != "mirrored" else None,
+        "data_stage_source": _data_stage_source(clock, step),
+        "train_stage_seconds": train_mean(clock, step),
+        "beside_stage_seconds": beside_mean(step),
+        "beside_names": step.beside_names,
+        "data_wait_share": clock.wait_share,
+        "step_time_variation": clock.variation,
+        "step_time_variation_within_buckets": clock.variation_within_buckets,
+        "traces": dict(step.traces),
+        **_device_use(clock, step, watch),
+    }
+
+
+def devices_described(devices: Devices, own_rows: int, rows: int) -> tuple[str, ...]:
+    """The devices in words, a line each; over hosts with this host's part of the `rows` clips of a batch."""
+    if devices.hosts is None:
+        return devices.description
+    group = devices.hosts.group
+    here = f"{group.name(group.index)} of {group.count}, {own_rows} of {rows} clips of each batch"
+    return (*devices.description, here)
+
+
+def beside_mean(step: TrainStep) -> float | None:
+    """Mean seconds of the updates on the data device."""
+    return None if step.lane is None else step.lane.mean_seconds
+
+
+def train_mean(clock: StepClock, step: TrainStep) -> float | None:
+    """Mean seconds of the training stage, without its waits: for data, and for the networks beside it."""
+    mean, lane = clock.train_mean, step.lane
+    return mean if mean is None or lane is None else mean - lane.blocked_seconds / clock.steps
+
+
+def _device_use(clock: StepClock, step: TrainStep, watch: GpuWatch) -> dict[str, Any]:
+    """Utilisation of the devices: of a CPU device the share of the time in which its function ran."""
+    if step.devices.kind == "gpu":
+        return {
+            "device_use": watch.utilization(),
+            "device_use_source": "mean of NVML's utilization, a reading a second",
+            "power_watts": watch.power_watts(),
+            "memory_of_limit": step.memory_of_limits(),
+        }
+    seconds = clock.duration / max(1, clock.steps)
+    if not seconds:
+        return {}
+    data = clock.stage_mean("data") if step.devices.strategy == "split" else None
+    if data is not None:
+        data += beside_mean(step) or 0.0
+    return {
+        "device_use": {"data": None if data is None else min(1.0, data / seconds), "model": 1 - clock.wait_share},
+        "device_use_source": "share of the time in which the CPU device's function ran",
+    }
+
+
+def _data_stage_source(clock: StepClock, step: TrainStep) -> str:
+    count = clock.stage_count("data")
+    return f"{count} batches, alone between barriers" if step.asynchronous else f"{count} batches of this run"

@@ -1,0 +1,59 @@
+"""Gradients of the updates of a step, over micro-batches, and the updates in turn on one device; graph code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from voxyard.trainer.packing import Packed
+from voxyard.trainer.steps.compiled import Compiler
+from voxyard.trainer.steps.updates import Means, Updater
+from voxyard.trainer.trainable import Batch
+
+UPDATE = "update"  # the name of the functions that compute gradients
+
+GradientsOf = list[list[Callable[[Packed], Any]]]  # by update and replica
+
+
+def accumulated(updater: Updater, batch: Batch, count: int) -> tuple[list[tf.Tensor], Means]:
+    """Mean gradients and losses over `count` micro-batches (rows 0…B/N − 1 first), accumulated inside the graph."""
+    if count == 1:
+        return updater.gradients(batch)
+    parts = {
+        name: tf.reshape(value, [count, value.shape[0] // count, *value.shape[1:]]) for name, value in batch.items()
+    }
+    first_gradients, first_means = updater.gradients({name: part[0] for name, part in parts.items()})
+    names = list(first_means)
+
+    def add(i: tf.Tensor, *sums: tf.Tensor) -> list[tf.Tensor]:
+        gradients, means = updater.gradients({name: part[i] for name, part in parts.items()})
+        more = [*gradients, *(means[name] for name in names)]
+        return [i + 1, *(total + value for total, value in zip(sums, more, strict=True))]
+
+    start = [tf.constant(1), *first_gradients, *(first_means[name] for name in names)]
+    _, *sums = tf.while_loop(lambda i, *_: i < count, add, start, parallel_iterations=1, maximum_iterations=count - 1)
+    averaged = [total / count for total in sums]
+    gradients = len(updater.variables)
+    return averaged[:gradients], dict(zip(names, averaged[gradients:], strict=True))
+
+
+def in_turn(updaters: Sequence[Updater], batch: Batch, count: int) -> tf.Tensor:
+    """The updates after each other from one batch; their losses and rates."""
+    values = []
+    for updater in updaters:
+        gradients, means = accumulated(updater, batch, count)
+        values.append(updater.values(means))
+        updater.apply(gradients)
+    return tf.concat(values, 0)
+
+
+def compiled_gradients(compiler: Compiler, updaters: Sequence[Updater], count: int, replicas: int) -> GradientsOf:
+    """Functions that give the gradients of each update, one for each replica."""
+    alike = replicas * len(updaters)
+
+    def of(updater: Updater) -> Callable[[Packed], Any]:
+        return compiler.of_batch(UPDATE, lambda batch: accumulated(updater, batch, count), alike=alike)
+
+    return [[of(updater) for _ in range(replicas)] for updater in updaters]

@@ -1,0 +1,34 @@
+"""Losses of a step: they stay on the model device until somebody reads them."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+from voxyard.trainer.copies import to_device
+from voxyard.trainer.steps.updates import with_totals
+
+HOST = "/device:CPU:0"
+STOP = "stop/"  # beside them over hosts, with the number of each host: above 0 where it was asked to stop
+
+
+@dataclass(frozen=True)
+class StepLosses:
+    """Mean losses of one step and the learning rate that it took, on the model device: one tensor."""
+
+    names: tuple[str, ...]
+    values: tf.Tensor  # (names,) float32
+    beside: Future[dict[str, float]] | None = None  # those of the updates on the data device
+
+    def read(self) -> dict[str, float]:
+        """The values by name. Waits for this step, and not for one that is handed over to the device afterwards.
+
+        `EagerTensor.numpy()` would wait for both: `EagerCopyToDevice` (tensor_handle.cc) first waits for all that the
+        compute stream was given. A copy inside a function is ordered behind what the stream was given when the copy
+        was handed over (`GPUUtil::CopyGPUTensorToCPU`).
+        """
+        values = to_device({"values": self.values}, HOST)["values"].numpy()
+        read = dict(zip(self.names, map(float, values), strict=True))
+        return with_totals(read if self.beside is None else read | self.beside.result())

@@ -1,0 +1,70 @@
+"""End of a run before its last step: a signal, --max-minutes, or over hosts another host that was asked to stop."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from voxyard.trainer.steps.in_flight import AHEAD, EndedStep
+from voxyard.trainer.steps.losses import STOP
+
+if TYPE_CHECKING:
+    from voxyard.trainer.hosts.addresses import HostGroup
+    from voxyard.trainer.step import TrainStep
+
+
+class Stopping:
+    """Whether a run ends after the step in progress, and why."""
+
+    def __init__(self, max_minutes: float | None, group: HostGroup | None) -> None:
+        """The minutes count from now."""
+        self.why: str | None = None
+        self._begin, self._limit, self._group = time.perf_counter(), max_minutes, group
+        self._last: int | None = None  # over hosts: the step after which all of them end, once they know
+
+    def asked(self) -> bool:
+        """True where a signal came, or the time is up."""
+        if self.why is None and self._limit is not None and time.perf_counter() - self._begin > 60 * self._limit:
+            self.why = f"the time is up (--max-minutes {self._limit:g}): saved and stopped"
+        return self.why is not None
+
+    def ends_after(self, number: int, step: TrainStep) -> bool:
+        """True where step `number` is the last one; over hosts all of them agree on that first."""
+        if self._group is None:
+            return self.asked()
+        if self.asked():
+            step.ask_to_stop()
+        return self._last is not None and number >= self._last
+
+    def agree(self, ended: EndedStep, *, asynchronous: bool) -> None:
+        """Over hosts: notes which step is the last one, where a host was asked to stop.
+
+        All learn it from the same step. Another one may have been handed over to the devices by then, on every host.
+        """
+        if self._group is None:
+            return
+        asked = [place for place in range(self._group.count) if ended.losses.read()[f"{STOP}{place}"] > 0]
+        if asked and self._last is None:
+            self._last = ended.step + (AHEAD if asynchronous else 0)
+            self.why = self.why or f"{self._group.name(asked[0])} was asked to stop: saved and stopped"
+
+    @contextmanager
+    def signals(self) -> Iterator[None]:
+        """SIGTERM and SIGINT end the run after the step in progress, with a checkpoint."""
+
+        def stop(number: int, _frame: Any) -> None:
+            self.why = f"{signal.Signals(number).name}: saved and stopped"
+
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
