@@ -26,6 +26,7 @@ from voxyard.trainer.load_trainable import load_trainable
 from voxyard.trainer.observer import Observer
 from voxyard.trainer.pipeline import Pipeline
 from voxyard.trainer.report import CpuClock, MemoryGrowth, Report, StepClock, little_gain, split_bound, write_report
+from voxyard.trainer.reporting.mlflow_run import open_mlflow
 from voxyard.trainer.reporting.run_report import beside_mean, devices_described, measured, train_mean
 from voxyard.trainer.sampler import BatchSampler, plan_buckets
 from voxyard.trainer.saving.run_checkpoints import RunCheckpoints
@@ -191,6 +192,7 @@ class Run:
             log.info("Nothing to do: the checkpoint is at step %d of %d", self.first_step, self.end_step)
             return self._report(self.first_step, "nothing to do: the checkpoint is at the end", "")
         with ExitStack() as stack:
+            mlflow = stack.enter_context(open_mlflow(self.config, self.name, here=self._is_first))
             stack.enter_context(self._lost_hosts())
             stack.enter_context(self._stopping.signals())
             stack.callback(self.step.close)
@@ -209,6 +211,7 @@ class Run:
                     self.config.training.checkpoint_dir,
                     first=self.first_step,
                     end=self.end_step,
+                    mlflow=mlflow,
                 )
             )
             return self._train(pipeline, observer, warm_up)
@@ -272,7 +275,7 @@ class Run:
             self.hosts.meet()  # none goes before the first has saved
         why = self._stopping.why or ("the end is reached" if step == self.end_step else "the corpus ended early")
         report = self._report(step, why, warm_up, cpu_use=cpu.use(), memory_growth=self._memory.growth)
-        write_report(report, training.checkpoint_dir)
+        observer.ended(write_report(report, training.checkpoint_dir), killed=self._stopping.killed)
         return report
 
     def _save(self, step: int, *, must: bool = False, speaks: bool = True) -> None:
@@ -345,13 +348,7 @@ class Run:
         return self.validation.open(self.buckets, self._own_rows // self.step.replicas)
 
     def _report(
-        self,
-        step: int,
-        ended: str,
-        warm_up: str,
-        *,
-        cpu_use: float | None = None,
-        memory_growth: float | None = None,
+        self, step: int, ended: str, warm_up: str, *, cpu_use: float | None = None, memory_growth: float | None = None
     ) -> Report:
         newest, spoken = checkpoint.newest(self.config.training.checkpoint_dir), self.validation.spoken
         return Report(

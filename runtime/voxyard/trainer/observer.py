@@ -20,6 +20,7 @@ from voxyard.telemetry.server import MetricsServer, serve
 from voxyard.telemetry.web_config import WebConfig, read_web_config
 from voxyard.telemetry.workloads import TrainMetrics
 from voxyard.trainer.config import TelemetryConfig
+from voxyard.trainer.reporting.mlflow_run import MlflowRun
 
 log = logging.getLogger("voxyard.trainer")
 
@@ -31,9 +32,17 @@ class Observer:
     """Reports the progress of a run to metrics, TensorBoard and the terminal."""
 
     def __init__(
-        self, config: TelemetryConfig, metrics: TrainMetrics, directory: Path, *, first: int, end: int | None
+        self,
+        config: TelemetryConfig,
+        metrics: TrainMetrics,
+        directory: Path,
+        *,
+        first: int,
+        end: int | None,
+        mlflow: MlflowRun | None = None,
     ) -> None:
-        self.metrics = metrics
+        self.metrics, self._mlflow = metrics, mlflow
+        self._clips, self._seconds = 0, 0.0  # of the steps since losses were read
         self._config, self._directory, self._first = config, directory, first
         self._server: MetricsServer | None = None
         self._writer: Any = None
@@ -47,7 +56,7 @@ class Observer:
             log.info("Metrics on %s://%s:%d/metrics", "https" if web.tls else "http", host, port)
         if self._config.tensorboard:
             self._writer = tf.summary.create_file_writer(str(self._directory / "tensorboard"))
-            self._scalars(self._first, {"started": time.time()})  # the slow first use, before any step is timed
+            self._draw(self._first, {"started": time.time()})  # the slow first use, before any step is timed
         self.metrics.start()
         self._progress.start()
         return self
@@ -75,6 +84,7 @@ class Observer:
     ) -> None:
         """After each step; cheap."""
         self.metrics.step(duration, wait, samples, ring_depth)
+        self._clips, self._seconds = self._clips + samples, self._seconds + duration
         self._progress.step(step, duration, wait, ring_depth, buffer)
 
     def losses(self, step: int, losses: Mapping[str, float], learning_rate: float) -> None:
@@ -82,10 +92,11 @@ class Observer:
         self.metrics.losses(losses)
         self.metrics.learning_rate(learning_rate)
         self._progress.loss = (step, losses["total"])
-        self._scalars(
-            step,
-            {f"train/{name}": value for name, value in losses.items()} | {"learning_rate": learning_rate},
-        )
+        scalars = {f"train/{name}": value for name, value in losses.items()} | {"learning_rate": learning_rate}
+        if self._seconds:
+            scalars["train/clips_per_second"] = self._clips / self._seconds
+            self._clips, self._seconds = 0, 0.0
+        self._scalars(step, scalars)
 
     def validation(self, step: int, losses: Mapping[str, float]) -> None:
         """After each validation."""
@@ -101,6 +112,11 @@ class Observer:
         self._scalars(self._first if step is None else step, {f"{prefix}{name}": v for name, v in scores.items()})
         log.info("Judged %s: %s", of, ", ".join(f"{name} {value:.3g}" for name, value in scores.items()))
 
+    def ended(self, report: Path, *, killed: bool) -> None:
+        """After the last step, with the file of the report; `killed`: the run was told to stop before its end."""
+        if self._mlflow is not None:
+            self._mlflow.finish(report, killed=killed)
+
     def pictures(self, step: int, pictures: Mapping[str, NDArray[np.uint8]]) -> None:
         """Images (height, width, 3) for TensorBoard."""
         if self._writer is not None:
@@ -109,6 +125,11 @@ class Observer:
                     tf.summary.image(name, picture[None], step=step)
 
     def _scalars(self, step: int, values: Mapping[str, float]) -> None:
+        self._draw(step, values)
+        if self._mlflow is not None:
+            self._mlflow.scalars(step, values)
+
+    def _draw(self, step: int, values: Mapping[str, float]) -> None:
         if self._writer is not None:
             with self._writer.as_default():
                 for name, value in values.items():

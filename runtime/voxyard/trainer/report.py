@@ -396,8 +396,11 @@ class Report:
         return _table(rows)
 
 
-def write_report(report: Report, directory: Path) -> None:
-    """Writes DIRECTORY/report.json and report.txt, each whole or not at all; a failure is an error in the log."""
+def write_report(report: Report, directory: Path) -> Path:
+    """Writes DIRECTORY/report.json and report.txt, each whole or not at all; a failure is an error in the log.
+
+    Returns the path of the JSON.
+    """
     texts = {".json": json.dumps(report.to_json(), indent=1, default=str) + "\n", ".txt": report.render() + "\n"}
     for suffix, text in texts.items():
         path = directory / f"{REPORT}{suffix}"
@@ -409,6 +412,7 @@ def write_report(report: Report, directory: Path) -> None:
             with contextlib.suppress(OSError):
                 unfinished.unlink(missing_ok=True)
             log.error("The report was not written: %s", error)
+    return directory / f"{REPORT}.json"
 
 
 def resident_bytes() -> int:

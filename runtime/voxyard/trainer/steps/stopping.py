@@ -23,6 +23,7 @@ class Stopping:
     def __init__(self, max_minutes: float | None, group: HostGroup | None) -> None:
         """The minutes count from now."""
         self.why: str | None = None
+        self.killed = False  # by a signal, here or on another host; the end of --max-minutes is none
         self._begin, self._limit, self._group = time.perf_counter(), max_minutes, group
         self._last: int | None = None  # over hosts: the step after which all of them end, once they know
 
@@ -50,14 +51,15 @@ class Stopping:
         asked = [place for place in range(self._group.count) if ended.losses.read()[f"{STOP}{place}"] > 0]
         if asked and self._last is None:
             self._last = ended.step + (AHEAD if asynchronous else 0)
-            self.why = self.why or f"{self._group.name(asked[0])} was asked to stop: saved and stopped"
+            if self.why is None:
+                self.why, self.killed = f"{self._group.name(asked[0])} was asked to stop: saved and stopped", True
 
     @contextmanager
     def signals(self) -> Iterator[None]:
         """SIGTERM and SIGINT end the run after the step in progress, with a checkpoint."""
 
         def stop(number: int, _frame: Any) -> None:
-            self.why = f"{signal.Signals(number).name}: saved and stopped"
+            self.why, self.killed = f"{signal.Signals(number).name}: saved and stopped", True
 
         if threading.current_thread() is not threading.main_thread():
             yield
