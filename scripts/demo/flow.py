@@ -24,7 +24,9 @@ from demo.processes import INTERRUPTS, ChildCommand, Children, DemoError
 from demo.sound import read
 from voxyard.corpus import CorpusError
 from voxyard.corpus.coverage import MAX_DROPPED_TEXT, ONE_TEXT, coverage_of, refuse_dropped
-from voxyard.corpus.text import Tokenizer
+from voxyard.corpus.demo import LANGUAGE
+from voxyard.trainer.config import ModelConfig
+from voxyard.trainer.text.front_end import choose, tokenizer_of
 
 ROOT = Path(__file__).resolve().parents[2]
 SENTENCE = "The baker sings about the heavy door before the storm."
@@ -312,16 +314,9 @@ def only_one(out: Path) -> Iterator[None]:
 
 def check(asked: Asked) -> None:
     """Reads what was given, before anything of an earlier demo is touched. Raises DemoError."""
-    encoded = Tokenizer().read(asked.sentence)
-    if not encoded.lettered:
-        raise DemoError(f"the sentence {asked.sentence!r} has no letter or digit that the model knows")
-    advice = "give another sentence (SENTENCE=TEXT), of the letters a to z"
-    try:  # the limit of the trainer's own check
-        refuse_dropped(coverage_of(encoded), ONE_TEXT * MAX_DROPPED_TEXT, f"the sentence {asked.sentence!r}", advice)
-    except CorpusError as error:
-        raise DemoError(str(error)) from error
     if asked.corpus is not None:
         training.first_recording(asked.corpus)
+    _check_sentence(asked)
     if asked.metrics:
         try:
             socket.create_server(("", asked.metrics)).close()
@@ -330,6 +325,20 @@ def check(asked: Asked) -> None:
                 f"port {asked.metrics} cannot be used for the trainer's metrics: {error.strerror}; give another "
                 "(METRICS=PORT) or none"
             ) from error
+
+
+def _check_sentence(asked: Asked) -> None:
+    """Reads the sentence as the model will. Raises DemoError where too little of it is left."""
+    try:  # the limit of the trainer's own check
+        model = choose(ModelConfig(language=LANGUAGE if asked.corpus is None else None), asked.corpus)
+        encoded = tokenizer_of(model).read(asked.sentence)
+        units = "of the letters a to z" if model.text_units == "characters" else f"in the language {model.language}"
+        advice = f"give another sentence (SENTENCE=TEXT), {units}"
+        refuse_dropped(coverage_of(encoded), ONE_TEXT * MAX_DROPPED_TEXT, f"the sentence {asked.sentence!r}", advice)
+    except CorpusError as error:
+        raise DemoError(str(error)) from error
+    if not encoded.lettered:
+        raise DemoError(f"the sentence {asked.sentence!r} has no letter or digit that the model knows")
 
 
 def clear(out: Path) -> None:

@@ -123,6 +123,28 @@ def test_a_late_part_that_fails_leaves_a_page_with_the_others(
     assert (out / "before/index.html").read_text() == "the last good page"
 
 
+def test_the_sentence_is_read_as_the_model_of_its_corpus_will_read_it(
+    out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The demo's own model speaks phonemes and reads amounts; one of a corpus without a language knows letters."""
+    monkeypatch.setattr(flow, "run", lambda _: None)
+    amounts = ["--out", str(out), "--sentence", "7 €, 8 €, 9 €"]
+    assert flow.main(amounts) == 0
+    corpus = one_clip(tmp_path / "corpus")
+    assert flow.main([*amounts, "--corpus", str(corpus)]) == 2
+    assert "give another sentence (SENTENCE=TEXT), of the letters a to z" in capsys.readouterr().err
+    assert flow.main(["--out", str(out), "--sentence", "Добрый день"]) == 2
+    assert "give another sentence (SENTENCE=TEXT), in the language en-us" in capsys.readouterr().err
+
+
+def one_clip(corpus: Path) -> Path:
+    """A corpus in LJSpeech's layout."""
+    (corpus / "wavs").mkdir(parents=True)
+    (corpus / "metadata.csv").write_text("one|A text.|A text.\n")
+    (corpus / "wavs/one.wav").write_bytes(Sound(np.sin(np.arange(9000) / 9), 22050).wav())
+    return corpus
+
+
 def shell(script: str) -> ChildCommand:
     """A command that runs a script of the shell."""
     return command("sh", "-c", script)
@@ -131,10 +153,7 @@ def shell(script: str) -> ChildCommand:
 def test_on_a_bare_machine_the_trainers_parts_run_and_the_others_are_named(
     out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    corpus = tmp_path / "corpus"
-    (corpus / "wavs").mkdir(parents=True)
-    (corpus / "metadata.csv").write_text("one|A text.|A text.\n")
-    (corpus / "wavs/one.wav").write_bytes(Sound(np.sin(np.arange(9000) / 9), 22050).wav())
+    corpus = one_clip(tmp_path / "corpus")
     report = '{"last_step": 40, "losses": {"total": 4.5}, "validation": {"refined_mel": 0.5}}'
     programs = {
         "prepare": "true",
