@@ -14,6 +14,7 @@ from voxyard.trainer.devices.auto_settings import apply_auto_settings
 from voxyard.trainer.devices.tensorflow_import import import_tensorflow
 from voxyard.trainer.devices.tensorflow_setup import Devices, prepare, prepare_one_device
 from voxyard.trainer.hosts.addresses import for_this_host
+from voxyard.trainer.hosts.texts import with_shared_text_front_end
 from voxyard.trainer.reporting.mlflow_run import require_mlflow
 from voxyard.trainer.text.front_end import with_text_front_end
 
@@ -31,7 +32,7 @@ def train(config: TrainConfig) -> Report:
     Raises TrainerError, CorpusError or HostError with what was found, what was expected and what to do.
     """
     require_mlflow()
-    config = for_this_host(choose_strategy(with_text_front_end(apply_auto_settings(config))))
+    config = for_this_host(choose_strategy(with_shared_text_front_end(apply_auto_settings(config))))
     corpora = open_corpora(config)
     devices = prepare(config, cache=config.training.checkpoint_dir, corpus=corpora.training.fingerprint)
     with checkpoints.exclusive(config.training.checkpoint_dir):

@@ -10,14 +10,18 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from voxyard.trainer.config import TrainConfig
+from voxyard.corpus.demo import MARK
+from voxyard.trainer import checkpoint
+from voxyard.trainer.config import ModelConfig, TrainConfig
 from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.hosts import meeting
 from voxyard.trainer.hosts.addresses import HostAddress, HostGroup, for_this_host, host_group, refuse_uneven, resolve
 from voxyard.trainer.hosts.facts import facts_of
 from voxyard.trainer.hosts.meeting import GPU, differences, meet
+from voxyard.trainer.hosts.texts import with_shared_text_front_end
 
 THREE = "10.0.0.1:2222,10.0.0.2:2222,gpu-03:2223"
 
@@ -245,3 +249,34 @@ def _said(gathering: Meeting, line: dict[str, Any]) -> socket.socket:
         else:
             call.sendall(json.dumps(line).encode() + b"\n")
             return call
+
+
+# -- texts -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("given", "expected"), [({}, "characters"), ({"text_units": "phonemes"}, "phonemes")])
+def test_a_host_without_the_checkpoint_reads_texts_as_the_first_one_that_resumes_it(
+    tmp_path: Path, given: dict[str, Any], expected: str
+) -> None:
+    """The run is of a time before phonemes; what a host is given otherwise stays, and is refused later."""
+    corpus = tmp_path / "corpus"
+    (corpus / "wavs").mkdir(parents=True)
+    (corpus / "metadata.csv").write_text("one|A text.|A text.\n")
+    (corpus / MARK).touch()
+    meta = {"config": {"model": {"text_units": "characters"}}}
+    checkpoint.save(tmp_path / "first", 3, {"x": np.zeros(1, np.float32)}, meta, keep=3)
+    with ExitStack() as held:
+        ports = [held.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1] for _ in range(2)]
+
+    def chosen(place: int) -> ModelConfig:
+        training = {
+            "hosts": ",".join(f"127.0.0.1:{port}" for port in ports), "host_index": place, "hosts_wait": 60,
+            "checkpoint_dir": tmp_path / ("first", "second")[place],
+        }  # fmt: skip
+        wanted = {"training": training, "data": {"train_data": corpus}, "model": given if place else {}}
+        return with_shared_text_front_end(TrainConfig.model_validate(wanted)).model
+
+    with ThreadPoolExecutor(2) as threads:
+        first, second = threads.map(chosen, range(2))
+    assert (first.text_units, first.language, first.read_words) == ("characters", None, False)
+    assert (second.text_units, second.read_words) == (expected, False)

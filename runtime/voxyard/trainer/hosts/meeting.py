@@ -33,8 +33,12 @@ GPU = "GPU of the model"  # the fact that --allow-mixed lets differ
 Facts = Mapping[str, str]
 
 
-def meet(group: HostGroup, facts: Facts, *, wait: float, allow_mixed: bool) -> None:
-    """Returns on every host when all are there and fit. `facts` must be the same on all: versions, settings, corpus.
+def meet(
+    group: HostGroup, facts: Facts, *, wait: float, allow_mixed: bool, tell: Mapping[str, Any] | None = None
+) -> Mapping[str, Any]:
+    """Returns on every host when all are there and fit, with what the first one has to `tell`.
+
+    `facts` must be the same on all: versions, settings, corpus.
 
     Raises TrainerError: an address that is not this host's or not private, a port in use, hosts that do not fit, or
     `wait` seconds without all of them.
@@ -44,12 +48,14 @@ def meet(group: HostGroup, facts: Facts, *, wait: float, allow_mixed: bool) -> N
     with _listening(group, resolved[group.index]) as server:
         log.info("This is %s of %d", group.name(group.index), group.count)
         if group.is_first:
-            refused = _gather(group, server, facts, end=end, wait=wait, allow_mixed=allow_mixed)
+            told = dict(tell or {})
+            refused = _gather(group, server, facts, told, end=end, wait=wait, allow_mixed=allow_mixed)
         else:
-            refused = _attend(group, resolved[0], facts, end=end, wait=wait)
+            refused, told = _attend(group, resolved[0], facts, end=end, wait=wait)
     if refused:
         raise TrainerError(refused)
     log.info("All %d hosts are there", group.count)
+    return told
 
 
 def differences(group: HostGroup, facts: Mapping[int, Facts], *, allow_mixed: bool) -> str:
@@ -91,7 +97,14 @@ def _listening(group: HostGroup, own: str) -> Iterator[socket.socket]:
 
 
 def _gather(
-    group: HostGroup, server: socket.socket, facts: Facts, *, end: float, wait: float, allow_mixed: bool
+    group: HostGroup,
+    server: socket.socket,
+    facts: Facts,
+    tell: Mapping[str, Any],
+    *,
+    end: float,
+    wait: float,
+    allow_mixed: bool,
 ) -> str:
     """Waits for all others and answers them; the reason why the run does not start, "" where it does."""
     calls: dict[int, tuple[socket.socket, Facts]] = {}
@@ -117,7 +130,7 @@ def _gather(
         )
         refused = refused or _closed_ports(group)
         for call, _ in calls.values():
-            _answer(call, refused)
+            _answer(call, refused, tell)
     finally:
         for call, _ in calls.values():
             call.close()
@@ -163,9 +176,9 @@ def _closed_ports(group: HostGroup) -> str:
     return f"{group.name(0)} cannot connect to {'; '.join(closed)}: open its port to the hosts of the run, to no other"
 
 
-def _answer(call: socket.socket, refused: str) -> None:
+def _answer(call: socket.socket, refused: str, tell: Mapping[str, Any] | None = None) -> None:
     try:
-        call.sendall(json.dumps({"magic": MAGIC, "refused": refused}).encode() + b"\n")
+        call.sendall(json.dumps({"magic": MAGIC, "refused": refused, "told": dict(tell or {})}).encode() + b"\n")
     except OSError as error:  # it finds the connection closed, and tries again until its time is up
         log.warning("A host of the run has gone: %s", error.strerror)
 
@@ -186,20 +199,20 @@ def _hung_up(call: socket.socket) -> bool:
 # -- the others ------------------------------------------------------------------------------------------------------
 
 
-def _attend(group: HostGroup, leader: str, facts: Facts, *, end: float, wait: float) -> str:
-    """Tells the first host of this one, and waits for its answer; the reason why the run does not start."""
+def _attend(group: HostGroup, leader: str, facts: Facts, *, end: float, wait: float) -> tuple[str, dict[str, Any]]:
+    """Tells the first host of this one, and waits for its answer; why the run does not start, and what was told."""
     hello = {"magic": MAGIC, "index": group.index, "hosts": [str(one) for one in group.addresses], "facts": dict(facts)}
     line = json.dumps(hello).encode() + b"\n"
     remind = time.monotonic() + REMIND_SECONDS
     while time.monotonic() < end:
         answer = _ask(group.addresses[0], leader, line, end)
         if answer is not None:
-            return str(answer.get("refused", ""))
+            return str(answer.get("refused", "")), dict(answer.get("told", {}))
         if time.monotonic() >= remind:
             log.info("Waiting for %s", group.name(0))
             remind += REMIND_SECONDS
         time.sleep(RETRY_SECONDS)
-    return f"after {wait:g} s there is no answer from {group.name(0)}: is it started there, and its port open?"
+    return f"after {wait:g} s there is no answer from {group.name(0)}: is it started there, and its port open?", {}
 
 
 def _ask(address: HostAddress, leader: str, line: bytes, end: float) -> Mapping[str, Any] | None:
