@@ -17,6 +17,7 @@ from pydantic import Field
 from voxyard.bark.config import BarkConfig
 from voxyard.cli.base import CHECK_FAILED, CONTEXT, INTERRUPTED, JSON, PATH, answering, log_notes, refuse
 from voxyard.cli.documents import read_document
+from voxyard.cli.durations import clock
 from voxyard.cli.engines import EngineChoice, choose_engine
 from voxyard.settings import Section, SettingsCommand, load, options
 from voxyard.speech.config import SpeakSection, SpeechSection
@@ -25,9 +26,12 @@ from voxyard.speech.reading.reader import READING_VERSION
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
+    from voxyard.extraction.extract import ExtractedText
     from voxyard.speech.audio.sound_file import SoundFile
+    from voxyard.speech.frontend import Frontend
     from voxyard.speech.pool.job import Progress
     from voxyard.speech.pool.pool import Pool
+    from voxyard.speech.script import Script
     from voxyard.speech.synthesize import SynthesisResult
 
 log = logging.getLogger("voxyard.cli")
@@ -46,9 +50,8 @@ class SpeakConfig(Section):
 
 @click.command("speak", cls=SettingsCommand, context_settings=CONTEXT)
 @click.argument("file", type=PATH)
-@click.option(
-    "--out", type=PATH, required=True, metavar="FILE", help="Audio file: .wav, .mp3, .opus, .ogg, .flac, .aac or .pcm."
-)
+@click.option("--out", type=PATH, metavar="FILE", help="Audio file: .wav, .mp3, .opus, .ogg, .flac, .aac or .pcm.")
+@click.option("--show-words", is_flag=True, help="Print the words of each chunk and their length, and speak nothing.")
 @click.option(
     "--config",
     type=PATH,
@@ -58,34 +61,44 @@ class SpeakConfig(Section):
 )
 @JSON
 @options(SpeakConfig)
-def speak(flags: dict[str, object], file: Path, out: Path, config: Path | None, as_json: bool) -> int:
+def speak(
+    flags: dict[str, object], file: Path, out: Path | None, show_words: bool, config: Path | None, as_json: bool
+) -> int:
     """Speak a document on all GPUs, into an audio file.
 
     FILE is a text, Markdown, HTML, EPUB, PDF or Word file; - reads text from standard input. The audio is written in
     text order while later chunks are still being spoken. Ctrl-C stops cleanly and reports what was written.
+    --show-words prints what would be spoken instead, and loads no model.
     """
+    if show_words == (out is not None):
+        raise click.UsageError("expected either --out FILE or --show-words")
     with answering("speak"):
         loaded = load(SpeakConfig, flags=flags, file=config)
         log_notes(loaded.notes)
         engine = choose_engine(loaded.config.speech, loaded.config.bark, loaded.origins)
+    if out is None:
+        with answering("speak", extra=engine.extra):
+            return _show_words(loaded.config, engine, file, as_json=as_json)
     with answering("speak", extra=engine.extra, needs=engine.package), _terminable():
         return _speak(loaded.config, engine, file, out, as_json=as_json)
 
 
-def _speak(settings: SpeakConfig, engine: EngineChoice, file: Path, out: Path, *, as_json: bool) -> int:
-    from voxyard.speech.audio.codecs import EncodeError
-    from voxyard.speech.audio.sound_file import format_of, open_sound
-    from voxyard.speech.audio.tags import Tags
-    from voxyard.speech.frontend import open_frontend
-    from voxyard.speech.open_pool import open_pool
-    from voxyard.speech.script import document_language, prepare
-    from voxyard.speech.synthesize import SynthesisResult, synthesize
+def _show_words(settings: SpeakConfig, engine: EngineChoice, file: Path, *, as_json: bool) -> int:
+    from voxyard.cli.words import listing, to_json
 
-    format_of(out)  # fails before anything expensive
-    reading = settings.speech.reading()
+    document, _, script = _script(settings, engine, file)
+    print(json.dumps(to_json(script, document.chapters), indent=2) if as_json else listing(script, document.chapters))
+    return 0
+
+
+def _script(settings: SpeakConfig, engine: EngineChoice, file: Path) -> tuple[ExtractedText, Frontend, Script]:
+    """The document of a file, the front end of the engine, and what it is to speak."""
+    from voxyard.speech.frontend import open_frontend
+    from voxyard.speech.script import document_language, prepare
+
+    section, reading = settings.speak, settings.speech.reading()
     frontend = open_frontend(engine.frontend, engine.settings)
     document = read_document(file, settings.speech.code_blocks)
-    section = settings.speak
     script = prepare(
         document.text,
         frontend,
@@ -95,6 +108,19 @@ def _speak(settings: SpeakConfig, engine: EngineChoice, file: Path, out: Path, *
         chapters=[chapter.start for chapter in document.chapters],
         reading=reading,
     )
+    return document, frontend, script
+
+
+def _speak(settings: SpeakConfig, engine: EngineChoice, file: Path, out: Path, *, as_json: bool) -> int:
+    from voxyard.speech.audio.codecs import EncodeError
+    from voxyard.speech.audio.sound_file import format_of, open_sound
+    from voxyard.speech.audio.tags import Tags
+    from voxyard.speech.open_pool import open_pool
+    from voxyard.speech.synthesize import SynthesisResult, synthesize
+
+    format_of(out)  # fails before anything expensive
+    document, frontend, script = _script(settings, engine, file)
+    section = settings.speak
     for note in frontend.notes:
         log.warning("%s", note)
     result = SynthesisResult(len(script.chunks))
@@ -107,7 +133,7 @@ def _speak(settings: SpeakConfig, engine: EngineChoice, file: Path, out: Path, *
         log.info(
             "%d chunks, about %s of audio, %d %s",
             result.total,
-            _clock(script.estimated_seconds),
+            clock(script.estimated_seconds),
             workers,
             "worker" if workers == 1 else "workers",
         )
@@ -150,7 +176,7 @@ def _partial(result: SynthesisResult, file: SoundFile) -> str:
     chunks = max(1, result.chunks)  # an interrupt may come between a chunk and its count
     silent = f", {len(result.failures)} of them as silence" if result.failures else ""
     return (
-        f"{kept} holds the first {chunks} of {result.total} chunks{silent}, {_clock(file.seconds)}; "
+        f"{kept} holds the first {chunks} of {result.total} chunks{silent}, {clock(file.seconds)}; "
         "the same command with the same --seed speaks the whole document again"
     )
 
@@ -221,13 +247,13 @@ def _status(progress: Progress, seconds: float, *, loaded: bool) -> str:
         return "the first ones are being spoken" if loaded else "the workers load their model"
     factor = f"real-time factor {seconds / progress.audio_seconds:.2f}, " if progress.audio_seconds else ""
     left = seconds * (1 - progress.share) / progress.share if progress.share else 0.0
-    return f"{_clock(progress.audio_seconds)} of audio, {factor}{_clock(left)} left"
+    return f"{clock(progress.audio_seconds)} of audio, {factor}{clock(left)} left"
 
 
 def _summary(out: Path, result: SynthesisResult) -> str:
     factor = result.real_time_factor
     lines = [
-        f"{out}: {result.chunks} chunks, {_clock(result.audio_seconds)} of audio in {_clock(result.seconds)}"
+        f"{out}: {result.chunks} chunks, {clock(result.audio_seconds)} of audio in {clock(result.seconds)}"
         + (f", real-time factor {factor:.2f}" if factor is not None else "")
     ]
     lines += [f"replaced by silence: {failure}" for failure in result.failures]
@@ -245,12 +271,3 @@ def _summary(out: Path, result: SynthesisResult) -> str:
         found = ", ".join(f"{fault}: {count}" for fault, count in sorted(result.faults.items()))
         lines.append(f"chunks with quality faults ({found})")
     return "\n".join(lines)
-
-
-def _clock(seconds: float) -> str:
-    """Human-readable duration: 9.4 s, 3:07 min, 1:02:09 h."""
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02} h" if hours else f"{minutes}:{rest:02} min"

@@ -16,7 +16,7 @@ from voxyard.service.http.components import MiddlewareComponents
 from voxyard.service.http.errors import install_envelope
 from voxyard.service.http.observability import ObservabilityMiddleware
 from voxyard.service.model_names import open_models
-from voxyard.service.routes import api_reference, catalog, chapters, documents, speech, voices
+from voxyard.service.routes import api_reference, catalog, chapters, documents, scripts, speech, voices
 from voxyard.service.routes.dependencies import authenticated
 from voxyard.service.routes.openapi import describe, errors
 from voxyard.service.routes.operations import operations_router
@@ -60,7 +60,7 @@ def create_app(state: AppState) -> FastAPI:
     app.state.webhook_rules = read_rules(state.section)
     app.state.limiter = ConcurrencyLimiter(state.section.max_requests, state.limits)
     app.openapi = partial(describe, app, state.section)  # type: ignore[method-assign]
-    for router in (speech.router, documents.router, chapters.router, catalog.router, voices.router):
+    for router in (speech.router, documents.router, chapters.router, scripts.router, catalog.router, voices.router):
         app.include_router(router, dependencies=[Depends(authenticated)], responses=errors(401, 403, 429, 500, 503))
     app.include_router(api_reference.reference_router(app.title))
     if PAGE.is_dir():

@@ -72,6 +72,7 @@ def document(state: AppState) -> Callable[[], str]:
 
 
 OPERATIONS = [
+    "POST /v1/audio/script",
     "POST /v1/audio/speech",
     "POST /v1/documents",
     "GET /v1/documents",
@@ -83,6 +84,7 @@ OPERATIONS = [
     "POST /v1/documents/{id}/chunks/{index}/redo",
     "GET /v1/documents/{id}/chapters",
     "GET /v1/documents/{id}/subtitles",
+    "GET /v1/documents/{id}/script",
     "GET /v1/documents/{id}/timings",
     "GET /v1/models",
     "GET /v1/models/{model}",

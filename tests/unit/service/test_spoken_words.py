@@ -226,3 +226,39 @@ def test_a_request_without_words_of_its_own_is_the_same_as_before_there_were_any
 
 def test_the_version_of_the_words_is_told_beside_the_model(served: Served) -> None:
     assert httpx.get(f"{served.url}/v1/models").json()["data"][0]["reading"] == READING_VERSION
+
+
+def test_the_words_of_a_text_are_shown_and_nothing_is_spoken(served: Served) -> None:
+    asked = {"text": TEXT, "voice": "alloy", "lexicon": WORDS}
+    answer = httpx.post(f"{served.url}/v1/audio/script", json=asked, timeout=60)
+    assert answer.status_code == 200, answer.text
+    found = answer.json()
+    assert [chunk["words"] for chunk in found["chunks"]] == SPOKEN
+    assert [chunk["text"] for chunk in found["chunks"]] == TEXT.split(" [pause 1.5s] ")
+    assert [chunk["pause_seconds"] for chunk in found["chunks"]] == [1.5, None]
+    assert (found["voice"], found["language"], found["chapters"]) == (VOICE, "en", [])
+    assert found["estimated_seconds"] == pytest.approx(
+        sum(each["estimated_seconds"] for each in found["chunks"]), abs=0.01
+    )
+
+    kept = httpx.post(f"{served.url}/v1/documents", json=asked, timeout=60).json()
+    of_document = httpx.get(f"{served.url}/v1/documents/{kept['id']}/script", timeout=60).json()
+    assert of_document == found
+
+
+def test_the_script_of_a_text_has_the_length_of_a_speech_request_and_that_of_a_book_its_chapters(
+    served: Served,
+) -> None:
+    long = httpx.post(f"{served.url}/v1/audio/script", json={"text": "word " * 900}, timeout=60)
+    assert (long.status_code, long.json()["error"]["param"]) == (413, "text")
+    assert "/v1/documents/{id}/script" in long.json()["error"]["message"]
+    unknown = httpx.post(f"{served.url}/v1/audio/script", json={"text": "Word.", "voice": "nobody"}, timeout=60)
+    assert unknown.status_code == 404
+    silent = httpx.post(f"{served.url}/v1/audio/script", json={"text": "…"}, timeout=60)
+    assert silent.status_code == 400
+
+    chapters = [{"title": "One", "text": "It cost $5."}, {"title": "Two", "text": "It ended."}]
+    kept = httpx.post(f"{served.url}/v1/documents", json={"chapters": chapters}, timeout=60).json()
+    found = httpx.get(f"{served.url}/v1/documents/{kept['id']}/script", timeout=60).json()
+    assert [(each["title"], each["first_chunk"]) for each in found["chapters"]] == [("One", 0), ("Two", 1)]
+    assert found["chunks"][0]["words"] == "One\n\nIt cost five dollars."

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import time
 from collections import Counter
@@ -255,3 +257,45 @@ def test_a_wrong_reading_is_refused_before_a_model_is_loaded(
     ended = CliRunner().invoke(speak, ["text.txt", "--device", "cpu", "--out", "a.wav", option, text])
     assert ended.exit_code == 2
     assert said in ended.stderr
+
+
+def test_the_words_are_shown_chapter_by_chapter_and_no_worker_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def starts(*_: object, **__: object) -> NoReturn:
+        raise AssertionError("a pool is opened")
+
+    monkeypatch.setattr("voxyard.cli.engines.FRONTEND", "frontends:frontend")
+    monkeypatch.setattr("voxyard.speech.open_pool.open_pool", starts)
+    book = tmp_path / "book.md"
+    book.write_text(
+        "It cost $5. [pause 2s] Then it ended.\n\n# One\n\nDr. Bell walked 5 km.\n\n# Two\n\nThe end.\n\n# Three\n"
+    )
+    command = [str(book), "--device", "cpu", "--show-words"]
+
+    shown = CliRunner().invoke(speak, command)
+    as_json = json.loads(CliRunner().invoke(speak, [*command, "--json"]).stdout)
+
+    assert shown.exit_code == 0, shown.stderr
+    lines = [re.sub(r"^ +\d+ +[\d.]+ s  ", "", line) for line in shown.stdout.splitlines() if line]
+    assert lines[:-2] == [
+        "It cost five dollars. [pause 2s]", "Then it ended.",
+        "# One", "One Doctor Bell walked five kilometers.", "# Two", "Two The end.", "# Three",
+    ]  # fmt: skip
+    assert lines[-1].startswith("5 chunks, about ")
+    assert lines[-1].endswith(" of speech without its pauses, in the voice v2/en_speaker_6")
+    assert [chunk["words"] for chunk in as_json["chunks"]][:2] == ["It cost five dollars.", "Then it ended."]
+    assert [(each["title"], each["first_chunk"]) for each in as_json["chapters"]] == [
+        ("One", 2),
+        ("Two", 3),
+        ("Three", 4),
+    ]
+    assert as_json["estimated_seconds"] > 0
+    assert [each.name for each in tmp_path.iterdir()] == ["book.md"]
+
+
+@pytest.mark.parametrize("options", [[], ["--show-words", "--out", "a.wav"]])
+def test_either_a_file_or_the_words_are_asked_for(options: list[str]) -> None:
+    ended = CliRunner().invoke(speak, ["book.txt", *options])
+    assert ended.exit_code == 2
+    assert "expected either --out FILE or --show-words" in ended.stderr

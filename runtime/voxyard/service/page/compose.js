@@ -1,5 +1,6 @@
 // The form: a text or a file, a voice, and what few want to set.
 import { call, fetchSound } from "./api.js";
+import { fold, ofText } from "./spoken.js";
 import * as stored from "./stored.js";
 import { announce, complain, element, language, size } from "./words.js";
 
@@ -145,15 +146,30 @@ function lexicon() {
   return { words };
 }
 
-function request() {
-  const options = { on_failure: element("on-failure").value };
-  const seed = element("seed").value.trim();
+/** The options that decide which words are spoken. */
+function reading() {
+  const options = {};
   if (element("voice").value) options.voice = element("voice").value;
-  if (seed) options.seed = Number(seed);
-  for (const name of ["title", "author"]) if (element(name).value.trim()) options[name] = element(name).value.trim();
   if (read()) options.read = read();
   const { words } = lexicon();
-  if (Object.keys(words).length) options.lexicon = words;
+  if (words && Object.keys(words).length) options.lexicon = words;
+  return options;
+}
+
+/** The script of what the form holds. Throws an error in words. */
+async function script(signal) {
+  if (file) throw new Error("A file is read once it is sent: then this is shown beside its text.");
+  if (!element("text").value.trim()) throw new Error("There is nothing to speak yet: paste a text.");
+  const { wrong } = lexicon();
+  if (wrong) throw new Error(wrong);
+  return ofText({ text: element("text").value, ...reading() }, signal);
+}
+
+function request() {
+  const options = { on_failure: element("on-failure").value, ...reading() };
+  const seed = element("seed").value.trim();
+  if (seed) options.seed = Number(seed);
+  for (const name of ["title", "author"]) if (element(name).value.trim()) options[name] = element(name).value.trim();
   const key = [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
   const headers = { "Idempotency-Key": key };
   if (!file) return { method: "POST", json: { text: element("text").value, ...options }, headers };
@@ -207,6 +223,7 @@ function clear() {
 export function start(accepted) {
   element("form").addEventListener("submit", (event) => submit(event, accepted));
   element("form").addEventListener("input", () => (submission = null));
+  element("form").addEventListener("change", fold("text-script", script));
   element("voice-filter").addEventListener("input", showVoices);
   element("preview").addEventListener("click", preview);
   element("read").addEventListener("change", () => (element("kinds").hidden = element("read").value !== "some"));

@@ -3,6 +3,7 @@ import { call, documentPath } from "./api.js";
 import { follow } from "./follow.js";
 import { seen } from "./list.js";
 import { Player } from "./player.js";
+import { fold } from "./spoken.js";
 import * as stored from "./stored.js";
 import { Strip } from "./strip.js";
 import {
@@ -27,6 +28,8 @@ const strip = new Strip(chooseRow, (row) => {
   drawRedo();
 });
 
+fold("document-script", async (signal) => ({ script: await call(documentPath(current, "/script"), { signal }) }));
+
 /** Show a document; `onLeave()` is called after it was deleted. */
 export function open(id, onLeave) {
   close();
@@ -37,6 +40,7 @@ export function open(id, onLeave) {
   shown = described = null;
   chapters = [];
   strip.clear();
+  element("document-script").open = false;
   const known = stored.documents().find((one) => one.id === id);
   element("document-title").textContent = known?.title || "Document";
   element("document-body").hidden = true;

@@ -1,0 +1,99 @@
+"""Script routes: the words that are, or would be, spoken of a text."""
+
+from __future__ import annotations
+
+from anyio.to_thread import run_sync
+
+from voxyard.extraction.plaintext import clean
+from voxyard.service.documents import submission
+from voxyard.service.errors import ConflictError, TooLargeError
+from voxyard.service.routes.dependencies import AppStateDep, ClientDep, VoiceNamesDep
+from voxyard.service.routes.openapi import errors
+from voxyard.service.routes.parameters import DocumentId
+from voxyard.service.routes.router import Router
+from voxyard.service.routes.script_schemas import ScriptBody, ScriptChapterOut, ScriptChunkOut, ScriptOut
+from voxyard.service.state import AppState
+from voxyard.service.voice_names import VoiceNames
+from voxyard.service.voices.table import shown_name
+
+router = Router()
+
+
+@router.post(
+    "/v1/audio/script",
+    operation_id="create_script",
+    summary="Show what would be spoken of a text",
+    tags=["speech"],
+    responses=errors(400, 404, 408, 413),
+)
+async def create_script(body: ScriptBody, state: AppStateDep, client: ClientDep, voices: VoiceNamesDep) -> ScriptOut:
+    """Words that the engine would get: figures as words, with the lexicons of request, key and host. Speaks nothing.
+
+    The text may be as long as that of a speech request.
+    """
+    most = state.limits(client.name).characters_of(state.section.max_input)
+    if len(body.text) > most:
+        raise TooLargeError(
+            f"the text has {len(body.text):,} characters, expected at most {most:,}: send its beginning, or submit it "
+            "as a document, whose script is at /v1/documents/{id}/script",
+            parameter="text",
+        )
+    return await run_sync(_of_text, state, client.name, body, voices)
+
+
+@router.get(
+    "/v1/documents/{id}/script",
+    operation_id="retrieve_script",
+    summary="Show what is spoken of a document",
+    tags=["documents"],
+    responses=errors(404, 409),
+)
+def retrieve_script(id: DocumentId, state: AppStateDep, client: ClientDep) -> ScriptOut:
+    """Words that the engine gets, chunk by chunk, as they were made of the text when it was submitted."""
+    state.store.document(id, client.name)
+    document, chunks = state.store.snapshot(id)
+    if document.extracting:
+        raise ConflictError(f"the text of document {id} is being read: its script comes after that")
+    text, spoken = state.store.text(id), state.store.spoken(id)
+    return ScriptOut(
+        voice=shown_name(document.voice),
+        language=document.language,
+        estimated_seconds=round(document.estimated_seconds, 3),
+        chapters=[
+            ScriptChapterOut(title=chapter.title, level=chapter.level, first_chunk=chapter.first)
+            for chapter in state.store.chapters(id)
+        ],
+        chunks=[
+            ScriptChunkOut(
+                index=chunk.index,
+                text=text[chunk.start : chunk.end],
+                words=spoken.get(chunk.index, text[chunk.start : chunk.end]),
+                estimated_seconds=round(chunk.estimated_seconds, 3),
+                pause_seconds=chunk.pause,
+            )
+            for chunk in chunks
+        ],
+    )
+
+
+def _of_text(state: AppState, client: str, body: ScriptBody, voices: VoiceNames) -> ScriptOut:
+    voice = None if body.voice is None else voices.resolve(body.voice, client)
+    reading = submission.changed(state.reading.changed(lexicon=state.lexicon(client)), body.read, body.lexicon)
+    script = submission.script(clean(body.text), state.frontend, voice, 0, body.language or None, reading=reading)
+    voice = script.requests[0].voice
+    return ScriptOut(
+        voice=shown_name(voice),
+        language=body.language or state.frontend.language(voice),
+        estimated_seconds=round(script.estimated_seconds, 3),
+        chapters=[],
+        chunks=[
+            ScriptChunkOut(
+                index=chunk.index,
+                text=chunk.text,
+                words=asked.text,
+                estimated_seconds=round(chunk.estimated_seconds, 3),
+                pause_seconds=chunk.pause,
+            )
+            for chunk, asked in zip(script.chunks, script.requests, strict=True)
+        ],
+    )
