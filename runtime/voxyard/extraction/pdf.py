@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import BinaryIO
 
 import pypdfium2
@@ -13,6 +13,7 @@ from pypdfium2 import PdfDocument, PdfiumError, raw
 
 from voxyard.extraction.document import Block, ParsedDocument, parsed
 from voxyard.extraction.errors import TextTooLongError, UnreadableFileError
+from voxyard.extraction.pdf_columns import WIDE, Gap, LineExtent, in_reading_order
 from voxyard.extraction.pdf_paragraphs import TextLine, blocks
 
 _SAVE_AGAIN = "open it in a PDF program, print or save it as a new PDF and send that"
@@ -22,6 +23,7 @@ _LETTERS = {  # ligatures and special hyphens
 }  # fmt: skip
 _BROKEN_WORD = "\ufffe\x02"  # pdfium's signs for the hyphen and the end of a line within a word
 _LINE_ENDS = re.compile(r"\r\n|[\r\n\x02\ufffe]")
+_BLANKS = re.compile(r"\s+")
 _MAX_UNKNOWN = 0.3  # of a document's characters
 _MAX_PAGES = 20_000
 _MAX_OBJECTS = 200_000  # on a page, those of its forms included; a page of print has some thousands
@@ -76,7 +78,7 @@ def _lines_of(pdf: PdfDocument, number: int) -> list[TextLine]:
         _check_objects(page, number)
         text_page = page.get_textpage()
         try:
-            return list(_lines(text_page))
+            return _in_reading_order(text_page, list(_lines(text_page)))
         finally:
             text_page.close()
     finally:
@@ -92,8 +94,34 @@ def _check_objects(page: pypdfium2.PdfPage, number: int) -> None:
             )
 
 
-def _lines(text_page: pypdfium2.PdfTextPage) -> Iterator[TextLine]:
-    """Lines of a page that are not blank, each at the position of its first letter."""
+def _in_reading_order(text_page: pypdfium2.PdfTextPage, lines: Sequence[tuple[TextLine, str, int]]) -> list[TextLine]:
+    def extent(number: int) -> LineExtent | None:
+        line, written, first = lines[number]
+        return _extent(text_page, line, written, first)
+
+    return in_reading_order([line for line, _, _ in lines], extent)
+
+
+def _extent(text_page: pypdfium2.PdfTextPage, line: TextLine, written: str, first: int) -> LineExtent | None:
+    """End and wide gaps of a line that is written so from a place of the page's text; None of a turned one."""
+    index, last = _index(text_page, first), _index(text_page, first + len(written) - 1)
+    a, b, c, _ = _matrix(text_page, index)
+    if a <= 0 or b or c or last - index != len(written) - 1:
+        return None
+    gaps, page, least = [], text_page.raw, WIDE * line.size
+    left, right, bottom, top = (ctypes.c_double() for _ in range(4))
+    for number, blank in enumerate(_BLANKS.finditer(written), 1):
+        raw.FPDFText_GetCharBox(page, index + blank.start() - 1, left, right, bottom, top)
+        start = right.value
+        raw.FPDFText_GetCharBox(page, index + blank.end(), left, right, bottom, top)
+        if left.value - start >= least:
+            gaps.append(Gap(number, start, left.value))
+    raw.FPDFText_GetCharBox(page, last, left, right, bottom, top)
+    return LineExtent(right.value, tuple(gaps))
+
+
+def _lines(text_page: pypdfium2.PdfTextPage) -> Iterator[tuple[TextLine, str, int]]:
+    """Lines of a page that are not blank, each at the position of its first letter; how it is written, and where."""
     text, at = text_page.get_text_range(), 0
     for end in (*_LINE_ENDS.finditer(text), None):
         line = text[at:] if end is None else text[at : end.start()]
@@ -101,9 +129,17 @@ def _lines(text_page: pypdfium2.PdfTextPage) -> Iterator[TextLine]:
         if words:
             first = at + len(line) - len(line.lstrip())
             hyphen = "-" if end is not None and end.group() in _BROKEN_WORD else ""
-            middle = first + len(line.strip()) // 2
-            yield TextLine(words + hyphen, *_position(text_page, first), _size(text_page, middle))
+            middle = first + _letter(line.strip(), len(line.strip()) // 2)
+            found = TextLine(words + hyphen, *_position(text_page, first), _size(text_page, middle))
+            yield found, line.strip(), first
         at = len(text) if end is None else end.end()
+
+
+def _letter(line: str, at: int) -> int:
+    """The place, or that of the letter before it: blanks that pdfium adds have no size."""
+    while line[at].isspace():
+        at -= 1
+    return at
 
 
 def _position(text_page: pypdfium2.PdfTextPage, at: int) -> tuple[float, float]:
