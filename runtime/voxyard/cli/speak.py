@@ -94,7 +94,7 @@ def _show_words(settings: SpeakConfig, engine: EngineChoice, file: Path, *, as_j
 def _script(settings: SpeakConfig, engine: EngineChoice, file: Path) -> tuple[ExtractedText, Frontend, Script]:
     """The document of a file, the front end of the engine, and what it is to speak."""
     from voxyard.speech.frontend import open_frontend
-    from voxyard.speech.script import document_language, prepare
+    from voxyard.speech.script import document_language, language_note, prepare
 
     section, reading = settings.speak, settings.speech.reading()
     frontend = open_frontend(engine.frontend, engine.settings)
@@ -108,6 +108,8 @@ def _script(settings: SpeakConfig, engine: EngineChoice, file: Path) -> tuple[Ex
         chapters=[chapter.start for chapter in document.chapters],
         reading=reading,
     )
+    if note := language_note(section.language or document.language, script.requests[0].voice, frontend):
+        log.warning("%s", note)
     return document, frontend, script
 
 

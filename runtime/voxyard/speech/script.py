@@ -93,6 +93,22 @@ def document_language(asked: str | None, voice: str | None, declared: str | None
     """
     if asked is not None or (voice is not None and frontend.language(voice) is not None):
         return asked
+    return _code(declared)
+
+
+def language_note(language: str | None, voice: str | None, frontend: Frontend) -> str | None:
+    """Warning where a voice speaks another language than the text's; None where one of the two is not known."""
+    text, spoken = _code(language), _code(frontend.language(voice))
+    if text is None or spoken is None or text == spoken:
+        return None
+    return (
+        f"the text is in the language {text}, and the voice {voice} speaks {spoken}: it may be hard to understand; name"
+        f" a voice of {text}, or none"
+    )
+
+
+def _code(declared: str | None) -> str | None:
+    """Code of a language as ISO 639 has it, by what a file may declare."""
     if declared is None or (code := _DECLARED.match(declared.strip())) is None:
         return None
     from babel.core import get_global

@@ -299,3 +299,30 @@ def test_either_a_file_or_the_words_are_asked_for(options: list[str]) -> None:
     ended = CliRunner().invoke(speak, ["book.txt", *options])
     assert ended.exit_code == 2
     assert "expected either --out FILE or --show-words" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "declared", "warned"),
+    [
+        (["--voice", "v2/en_speaker_1"], "de-AT", True),
+        (["--voice", "v2/en_speaker_1", "--language", "de"], "en", True),
+        (["--voice", "v2/de_speaker_1"], "deu", False),
+        (["--voice", "announcer"], "de", False),
+        (["--voice", "v2/en_speaker_1"], "und", False),
+        ([], "de", False),
+    ],
+)
+def test_a_voice_of_another_language_is_warned_of_and_speaks(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    options: list[str],
+    declared: str,
+    warned: bool,
+) -> None:
+    monkeypatch.setattr("voxyard.cli.engines.FRONTEND", "frontends:frontend")
+    page = tmp_path / "page.html"
+    page.write_text(f'<!doctype html><html lang="{declared}"><body><p>Guten Tag.</p></body></html>')
+    ended = CliRunner().invoke(speak, [str(page), "--device", "cpu", "--show-words", *options])
+    said = "the text is in the language de, and the voice v2/en_speaker_1 speaks en"
+    assert (ended.exit_code, any(said in each for each in caplog.messages)) == (0, warned)
