@@ -89,6 +89,13 @@ def test_the_words_are_shown_before_and_after_a_text_is_sent(service: Service, p
     expect(page.locator("#document-script-list li")).to_have_text(["engine x cost $5 in 1999."])
 
 
+def test_a_voice_of_another_language_is_noted(service: Service, page: Page) -> None:
+    asked = {"text": "Guten Tag.", "language": "de", "voice": "alloy"}
+    kept = httpx.post(f"{service.url}v1/documents", json=asked, timeout=60).json()
+    page.goto(f"{service.url}#/{kept['id']}")
+    expect(page.locator("#document-note")).to_contain_text("the voice v2/en_speaker_6 speaks en")
+
+
 def test_a_book_is_dropped_and_spoken_with_its_words(service: Service, page: Page) -> None:
     book = epubs.epub({"Eins": "Es kostete 5 km nginx.", "Zwei": "Ende."}, title="Ein Buch", language="de")
     open_more(service, page)

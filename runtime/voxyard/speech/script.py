@@ -96,14 +96,17 @@ def document_language(asked: str | None, voice: str | None, declared: str | None
     return _code(declared)
 
 
-def language_note(language: str | None, voice: str | None, frontend: Frontend) -> str | None:
-    """Warning where a voice speaks another language than the text's; None where one of the two is not known."""
+def language_note(language: str | None, voice: str | None, frontend: Frontend, shown: str | None = None) -> str | None:
+    """Warning where a voice speaks another language than the text's; None where one of the two is not known.
+
+    `shown` is the voice's name for people, where that is another.
+    """
     text, spoken = _code(language), _code(frontend.language(voice))
     if text is None or spoken is None or text == spoken:
         return None
     return (
-        f"the text is in the language {text}, and the voice {voice} speaks {spoken}: it may be hard to understand; name"
-        f" a voice of {text}, or none"
+        f"the text is in the language {text}, and the voice {shown or voice} speaks {spoken}: it may be hard to"
+        f" understand; name a voice of {text}, or none"
     )
 
 

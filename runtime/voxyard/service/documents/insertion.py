@@ -15,8 +15,8 @@ def insert(connection: Connection, new: NewDocument) -> bool:
         """
         INSERT INTO documents (id, owner, title, created, voice, seed, language, on_failure, characters,
             chunks, estimated_seconds, waiting_seconds, webhook, idempotency_key, fingerprint, phase, upload_bytes,
-            author)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)
+            author, note)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)
         ON CONFLICT (owner, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
         """,
         (
@@ -24,7 +24,7 @@ def insert(connection: Connection, new: NewDocument) -> bool:
             *(len(new.text), len(new.chunks), seconds, seconds),
             *(new.webhook, new.idempotency_key, new.fingerprint),
             *((None, 0) if new.upload is None else (queries.EXTRACTING, len(new.upload.content))),
-            new.author,
+            *(new.author, new.note),
         ),
     ).rowcount
     if not inserted:

@@ -186,5 +186,9 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "ALTER TABLE documents ADD COLUMN author TEXT",
         "PRAGMA user_version = 7",
     ),
+    (
+        "ALTER TABLE documents ADD COLUMN note TEXT",
+        "PRAGMA user_version = 8",
+    ),
 )
 """Step n migrates version n to n + 1; a released step is never changed, only followed by another."""

@@ -163,5 +163,6 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX chunks_voice ON chunks (voice) WHERE voice IS NOT NULL",
     ),
     ("ALTER TABLE documents ADD COLUMN author TEXT",),
+    ("ALTER TABLE documents ADD COLUMN note TEXT",),
 )
 """Step n migrates version n to n + 1; a released step is never changed, only followed by another."""

@@ -83,12 +83,12 @@ def end_extraction(connection: Connection, number: int, new: NewDocument) -> boo
         """
         UPDATE documents SET phase = NULL, upload_bytes = 0, title = $1, voice = $2, language = $3, characters = $4,
             chunks = $5, estimated_seconds = $6, waiting_seconds = $6, changes = changes + 1, resets = resets + 1,
-            author = $7
-        WHERE number = $8 AND phase = $9
+            author = $7, note = $8
+        WHERE number = $9 AND phase = $10
         """,
         (
             *(new.title, new.voice, new.language, len(new.text), len(new.chunks), seconds, new.author),
-            *(number, EXTRACTING),
+            *(new.note, number, EXTRACTING),
         ),
     ).rowcount
     connection.execute("DELETE FROM uploads WHERE document = $1", (number,))
@@ -167,6 +167,7 @@ def read(row: Row) -> Document:
         extracting=row["phase"] == EXTRACTING,
         code=row["code"],
         author=row["author"],
+        note=row["note"],
     )
 
 

@@ -69,6 +69,7 @@ class NewDocument:
     chapters: tuple[Chapter, ...] = ()
     cover: bytes | None = None  # JPEG or PNG
     author: str | None = None
+    note: str | None = None
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,7 @@ class Document:
     extracting: bool = False  # its text is still to be extracted from its upload
     code: str | None = None  # of the error for which it failed
     author: str | None = None
+    note: str | None = None  # warning for a listener
 
 
 @dataclass(frozen=True)

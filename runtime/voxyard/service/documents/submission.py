@@ -16,12 +16,13 @@ from voxyard.service.documents.ids import new_id
 from voxyard.service.documents.records import Document, NewChunk, NewDocument, Upload
 from voxyard.service.errors import ServiceError, TooLargeError
 from voxyard.service.voice_names import VoiceNames
+from voxyard.service.voices.table import shown_name
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.frontend import Frontend
 from voxyard.speech.pool.job import OnFailure
 from voxyard.speech.reading.lexicon import Lexicon, of_mapping
 from voxyard.speech.reading.spoken import READING, ReadingOptions
-from voxyard.speech.script import Script, prepare
+from voxyard.speech.script import Script, language_note, prepare
 from voxyard.speech.text.sentences import language_code
 
 LARGEST_SEED = 2**63 - 1  # as in `voxyard speak`
@@ -49,6 +50,7 @@ class DocumentRequest:
     cover: bytes | None = None  # JPEG or PNG
     upload: Upload | None = None  # in place of the text
     author: str | None = None
+    declared: str | None = None  # language that the file declares, which a named voice of another one goes before
 
 
 def script(
@@ -188,6 +190,7 @@ def _with_text(new: NewDocument, request: DocumentRequest, frontend: Frontend, r
             for chunk, asked in zip(prepared.chunks, prepared.requests, strict=True)
         ),
         voice=voice,
+        note=language_note(new.language or request.declared, voice, frontend, shown_name(voice)),
         language=new.language if new.language is not None else frontend.language(voice),
         chapters=chapters.of_headings(request.headings, [chunk.start for chunk in prepared.chunks], new.title),
         cover=request.cover,
@@ -196,7 +199,7 @@ def _with_text(new: NewDocument, request: DocumentRequest, frontend: Frontend, r
 
 def fingerprint(request: DocumentRequest) -> str:
     """SHA-256 of the request without its idempotency key; equal for equal requests. A text has the same headings."""
-    left_out = {"idempotency_key", "headings", "cover", "upload"}
+    left_out = {"idempotency_key", "headings", "cover", "upload", "declared"}
     left_out |= {
         name for name in ("read", "lexicon", "author") if getattr(request, name) is None
     }  # as before there were these

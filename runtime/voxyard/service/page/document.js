@@ -41,6 +41,7 @@ export function open(id, onLeave) {
   chapters = [];
   strip.clear();
   element("document-script").open = false;
+  complain("document-note", "");
   const known = stored.documents().find((one) => one.id === id);
   element("document-title").textContent = known?.title || "Document";
   element("document-body").hidden = true;
@@ -110,6 +111,7 @@ function draw(next) {
   element("document-title").textContent = next.title;
   const facts = [next.author, next.voice, next.language && language(next.language), `seed ${next.seed}`, moment(next.created)];
   element("document-facts").textContent = facts.filter(Boolean).join(" · ");
+  complain("document-note", next.note ? `Note: ${next.note}.` : "");
   player.complete = next.state === "completed";
   drawProgress();
   drawProblem();

@@ -340,6 +340,7 @@ class DocumentOut(BaseModel):
     id: str
     title: str
     author: str | None
+    note: str | None = Field(description="Warning for a listener, such as that the voice speaks another language.")
     state: State
     created: float
     started: float | None

@@ -56,6 +56,7 @@ def document(record: Document, now: float, at: ChunkTimes | None = None, text: s
         id=record.id,
         title=record.title,
         author=record.author,
+        note=record.note,
         state=record.state,
         created=record.created,
         started=record.started,

@@ -74,6 +74,7 @@ class UploadReader:
             headings=tuple(Heading(chapter.title, chapter.start, chapter.level) for chapter in found.chapters),
             cover=found.cover,
             author=document.author or found.author,
+            declared=found.language,
         )
         reading = replace(self.reading, lexicons=(*upload.lexicons, *self.reading.lexicons))
         return extracted_document(document, request, self.frontend, reading)

@@ -111,6 +111,19 @@ def test_a_file_is_spoken_in_the_language_that_it_declares(
     assert served.state.store.spoken(found["id"]) == {0: words}
 
 
+def test_a_voice_of_another_language_speaks_and_the_document_says_so(served: Served) -> None:
+    page = b'<!doctype html><html lang="de-AT"><body><p>Guten Tag.</p></body></html>'
+    note = "the text is in the language de, and the voice v2/en_speaker_6 speaks en"
+    file = send(served, page, "page.html", voice="alloy")
+    asked = {"text": "Guten Tag.", "language": "de"}
+    text = httpx.post(f"{served.url}/v1/documents", json={**asked, "voice": "alloy"}, timeout=60)
+    fitting = httpx.post(f"{served.url}/v1/documents", json=asked, timeout=60)
+    eventually(lambda: look(served, file.json())["state"] == "completed", "it is spoken")
+    assert look(served, file.json())["note"].startswith(note)
+    assert text.json()["note"].startswith(note)
+    assert fitting.json()["note"] is None
+
+
 def test_an_epub_is_spoken_in_its_language(served: Served) -> None:
     answer = send(served, epubs.epub({"Eins": "Er ging 5 km."}, title="Ein Buch", language="de-DE"), "buch.epub")
     eventually(lambda: look(served, answer.json())["state"] == "completed", "it is spoken")
