@@ -94,6 +94,10 @@ class ServiceSection(Section):
         None, "File with the secret that signs browser sessions, the same for all services behind a gateway.",
         default_text="a secret of its own in the data directory",
     )  # fmt: skip
+    aligner: str | None = setting(
+        None, "Aligner that finds the times of words, as package.module:factory; "
+        "voxyard.speech.alignment.pocketsphinx:aligner is for English.", default_text="estimated from lengths",
+    )  # fmt: skip
     lame_duck_seconds: float = setting(
         0.0, "At shutdown, time in which `/readyz` answers 503 and all is still accepted, for a gateway to notice.",
         unit="s", ge=0,

@@ -15,6 +15,7 @@ from voxyard.host import Gpu
 from voxyard.service.app import create_app, install
 from voxyard.service.audio.shelf import check_shelf, open_shelf
 from voxyard.service.audio.store import AudioStore
+from voxyard.service.audiobook.word_aligner import WordAligner
 from voxyard.service.auth.api_keys import Keys
 from voxyard.service.auth.key_limits import no_limits
 from voxyard.service.config import ServiceSection
@@ -69,9 +70,16 @@ def running_app(
         webhooks = WebhookSender(rules, store)
         notifier = ChangeNotifier()
 
+        word_aligner = None if section.aligner is None else WordAligner(section.aligner, store, audio_store, pauses)
+        if word_aligner is not None:
+            stack.callback(word_aligner.close)
+            word_aligner.start()
+
         def on_change(document: str) -> None:
             notifier.bump(document)
             webhooks.wake()
+            if word_aligner is not None:
+                word_aligner.notice(document)
 
         limits = no_limits if keys is None else keys.limits
         queue = DocumentQueue(
@@ -99,6 +107,7 @@ def running_app(
             gpus=gpus,
             pauses=pauses,
             reading=reading,
+            word_aligner=word_aligner,
         )
         app = create_app(state)
         app.state.graceful_shutdown = graceful_shutdown = GracefulShutdown(queue, app.state.limiter, pool, notifier)

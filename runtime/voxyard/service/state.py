@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from voxyard.service.audio.store import AudioStore
+    from voxyard.service.audiobook.word_aligner import WordAligner
     from voxyard.service.auth.api_keys import Keys
     from voxyard.service.documents.change_notifier import ChangeNotifier
     from voxyard.service.documents.queue import DocumentQueue
@@ -49,6 +50,7 @@ class AppState:
     pauses: Pauses = field(default_factory=Pauses)
     reading: ReadingOptions = READING
     encodings: SharedEncodings = field(default_factory=SharedEncodings)
+    word_aligner: WordAligner | None = None  # None: times of words are estimated
 
     @cached_property
     def timelines(self) -> Timelines:

@@ -16,6 +16,7 @@ from frontends import TONE_FILES, TonesFrontend
 from prometheus_client import CollectorRegistry
 
 from voxyard.service.app import create_app, install
+from voxyard.service.audiobook.word_aligner import WordAligner
 from voxyard.service.auth.api_keys import Keys
 from voxyard.service.auth.key_limits import no_limits
 from voxyard.service.config import ServiceSection
@@ -81,23 +82,37 @@ def running(
     )
     keys = None if section.keys is None else Keys(section.keys)
     limits = no_limits if keys is None else keys.limits
+    word_aligner = None if section.aligner is None else WordAligner(section.aligner, store, audio_store, Pauses())
+
+    def on_change(document: str) -> None:
+        notifier.bump(document)
+        if word_aligner is not None:
+            word_aligner.notice(document)
+
     queue = DocumentQueue(
         store,
         audio_store,
         pool,
         section,
         Pauses(),
-        notifier.bump,
+        on_change,
         notifier.forget,
         limits=limits,
         read_upload=UploadReader(frontend, section, limits, reading),
     )
+    if word_aligner is not None:
+        word_aligner.start()
     queue.start()
     try:
         registry = CollectorRegistry()
-        yield AppState(section, frontend, pool, store, audio_store, queue, notifier, keys, registry, reading=reading)
+        yield AppState(
+            section, frontend, pool, store, audio_store, queue, notifier, keys, registry,
+            reading=reading, word_aligner=word_aligner,
+        )  # fmt: skip
     finally:
         queue.close()
+        if word_aligner is not None:
+            word_aligner.close()
         pool.close(0.3)
         store.close()
 

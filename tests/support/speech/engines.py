@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from voxyard.speech.engine import Answer, ChunkSource, EngineLostError, Ready
-from voxyard.speech.requests import Cancelled, Request, Result, Unspeakable
+from voxyard.speech.requests import SAMPLE_RATE, Cancelled, Request, Result, Unspeakable
 
 
 def tones(settings: Mapping[str, Any]) -> TonesEngine:
@@ -43,6 +43,7 @@ class TonesEngine:
         self._pause = settings.get("pause")  # it asks for so many seconds, and reports nothing while it speaks
         self._opening = float(settings.get("opening", 0.0))
         self._samples = int(settings.get("samples", 240))  # a character of the text
+        self._espeak = bool(settings.get("espeak"))  # English in place of noise
         self._poison = set(settings.get("poison", ()))  # chunks that it refuses
         self._deranging = set(settings.get("deranging", ()))  # chunks that make it raise
         self._deadly = set(settings.get("deadly", ()))  # chunks that end the process
@@ -87,7 +88,8 @@ class TonesEngine:
             if request.chunk in self._deranging:
                 raise ValueError(f"chunk {request.chunk} upsets the engine")
             facts = {"pid": os.getpid(), "gpus": os.environ.get("CUDA_VISIBLE_DEVICES"), "batch_size": self._rows}
-            yield request, Result(request.chunk, sound(request, self._samples), facts=facts)
+            audio = speech(request) if self._espeak else sound(request, self._samples)
+            yield request, Result(request.chunk, audio, facts=facts)
 
     def shrink(self, rows: int) -> None:
         self._rows = rows
@@ -144,6 +146,16 @@ def sound(request: Request, samples: int = 240) -> np.ndarray[Any, np.dtype[np.f
     voice = () if request.voice_file is None else tuple(request.voice_file)
     generator = np.random.default_rng((request.seed, request.chunk, request.attempt, *voice))
     return generator.uniform(-0.5, 0.5, samples * len(request.text)).astype(np.float32)
+
+
+def speech(request: Request) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """espeak-ng's English; the seed chooses how fast it speaks."""
+    import soxr
+
+    from voxyard.corpus import espeak
+
+    samples, rate = espeak.speak(request.text, words_per_minute=140 + 10 * (request.seed % 5))
+    return np.asarray(soxr.resample((samples / 32768).astype(np.float32), rate, SAMPLE_RATE), np.float32)
 
 
 def _mark(path: Path) -> bool:

@@ -1,12 +1,13 @@
-"""Times of words in the joined audio, estimated from their lengths within the sound of their chunk."""
+"""Times of words in the joined audio: recognised by an aligner, else estimated from their lengths in their chunk."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from voxyard.service.audiobook.aligned_words import AlignedChunk, AlignedWord
 from voxyard.service.documents.chunk_times import Span
 from voxyard.service.documents.records import StoredChunk
 from voxyard.speech.text.duration import milliseconds
@@ -30,30 +31,63 @@ class WordTime:
 
 @dataclass(frozen=True)
 class TimedChunk:
-    """Chunk with the times of its words."""
+    """Chunk with the times of its words; `reason` tells why they are not recognised."""
 
     chunk: StoredChunk
     span: Span
     words: tuple[WordTime, ...]
+    recognised: bool = False
+    reason: str | None = None
 
 
-def word_times(text: str, chunks: Iterable[tuple[StoredChunk, Span]], language: str | None) -> Iterator[TimedChunk]:
+@dataclass(frozen=True)
+class TextWord:
+    """Characters [start, end) of a text, and their share in the duration of their chunk, blanks after them included."""
+
+    start: int
+    end: int
+    weight: int
+
+
+def text_words(text: str, chunk: StoredChunk, sums: Sequence[int]) -> list[TextWord]:
+    """Words of a chunk; `sums` are `milliseconds` of the whole text."""
+    found = [match.span() for match in _WORD.finditer(text, chunk.start, chunk.end)]
+    edges = [start for start, _ in found] + [chunk.end]
+    weights = [sums[after] - sums[before] for before, after in pairwise(edges)]
+    if not any(weights):
+        weights = [after - before for before, after in pairwise(edges)]
+    return [TextWord(start, end, weight) for (start, end), weight in zip(found, weights, strict=True)]
+
+
+def word_times(
+    text: str,
+    chunks: Iterable[tuple[StoredChunk, Span]],
+    language: str | None,
+    aligned: Mapping[int, AlignedChunk] | None = None,
+) -> Iterator[TimedChunk]:
     """Chunks of a text with the times of their words.
 
-    The sound of a chunk is shared among its words by the estimated duration of each, blanks after it included (see
-    `speech.text.duration`).
+    Where a chunk is not in `aligned`, or has no words there, its sound is shared among its words by the estimated
+    duration of each, blanks after it included (see `speech.text.duration`).
     """
     sums = milliseconds(text, language_code(language))
     for chunk, span in chunks:
-        found = [match.span() for match in _WORD.finditer(text, chunk.start, chunk.end)]
-        edges = [start for start, _ in found] + [chunk.end]
-        weights = [sums[after] - sums[before] for before, after in pairwise(edges)]
-        if not any(weights):
-            weights = [after - before for before, after in pairwise(edges)]
+        recognised = (aligned or {}).get(chunk.index)
+        if recognised is not None and recognised.words is not None:
+            yield TimedChunk(chunk, span, tuple(_recognised(chunk, span, recognised.words)), recognised=True)
+            continue
         seconds = span.end_seconds - span.start_seconds
-        total, passed, words = sum(weights), 0, list[WordTime]()
-        for (start, end), weight in zip(found, weights, strict=True):
+        found = text_words(text, chunk, sums)
+        total, passed, words = sum(word.weight for word in found), 0, list[WordTime]()
+        for word in found:
             begin = span.start_seconds + seconds * passed / total
-            passed += weight
-            words.append(WordTime(start, end, begin, span.start_seconds + seconds * passed / total))
-        yield TimedChunk(chunk, span, tuple(words))
+            passed += word.weight
+            words.append(WordTime(word.start, word.end, begin, span.start_seconds + seconds * passed / total))
+        yield TimedChunk(chunk, span, tuple(words), reason=None if recognised is None else recognised.reason)
+
+
+def _recognised(chunk: StoredChunk, span: Span, words: Iterable[AlignedWord]) -> Iterator[WordTime]:
+    """Words in the joined audio; none ends after its chunk."""
+    for word in words:
+        begin, end = (min(span.start_seconds + at / 1000, span.end_seconds) for at in (word.begin, word.end))
+        yield WordTime(chunk.start + word.first, chunk.start + word.last, begin, end)

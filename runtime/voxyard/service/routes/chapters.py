@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from functools import partial
 from typing import Annotated
 
+import anyio
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 from fastapi import Query, Request
@@ -32,6 +34,9 @@ from voxyard.speech.audio import audiobook
 
 router = Router(tags=["documents"])
 
+WAIT_SECONDS = 5.0
+"""Time that a request for subtitles waits for words that are being recognised."""
+_POLL_SECONDS = 0.25
 _encoding = CapacityLimiter(2)  # threads that write or wait for an audiobook: other requests keep theirs
 
 
@@ -58,22 +63,43 @@ def list_chapters(id: DocumentId, state: AppStateDep, client: ClientDep) -> Chap
         **errors(400, 404, 409),
     },
 )
-def retrieve_subtitles(
+async def retrieve_subtitles(
     id: DocumentId,
     state: AppStateDep,
     client: ClientDep,
     format: Annotated[SubtitleFormat, Query()] = "srt",
     download: Annotated[bool, Query(description="Send as an attachment.")] = False,
+    estimated: Annotated[bool, Query(description="With words that are not recognised yet: 409 otherwise.")] = False,
 ) -> Response:
-    """Subtitles of a completed document. Cues begin and end with words, whose times are estimated."""
-    document = state.store.document(id, client.name)
-    if document.state != "completed":
-        raise ConflictError(f"document {id} is {document.state}: its subtitles are there once it is completed")
-    text = state.store.text(id)
-    found = subtitles.cues(text, _timed_words(state, document, text))
-    content = subtitles.srt(found) if format == "srt" else subtitles.vtt(found)
-    headers = {"Content-Disposition": serializers.disposition(document, format, download=download)}
+    """Subtitles of a completed document. Cues begin and end with words.
+
+    The header `X-Voxyard-Estimated-Words` counts the words whose times are estimated, and not recognised.
+    """
+    until = time.monotonic() + WAIT_SECONDS
+    while True:
+        document, text, chunks, waiting = await run_sync(_timed_words, state, id, client.name)
+        if document.state != "completed":
+            raise ConflictError(f"document {id} is {document.state}: its subtitles are there once it is completed")
+        if estimated or not waiting:
+            break
+        if time.monotonic() > until:
+            raise ConflictError(
+                f"the words of document {id} are still being recognised: ask again in some seconds, or for times from "
+                "lengths by estimated=true",
+                retry_after=WAIT_SECONDS,
+            )
+        await anyio.sleep(_POLL_SECONDS)
+    headers = {
+        "Content-Disposition": serializers.disposition(document, format, download=download),
+        "X-Voxyard-Estimated-Words": str(sum(len(each.words) for each in chunks if not each.recognised)),
+    }
+    content = await run_sync(_subtitles, text, chunks, format)
     return Response(content, media_type=f"{subtitles.MEDIA_TYPES[format]}; charset=utf-8", headers=headers)
+
+
+def _subtitles(text: str, chunks: Sequence[TimedChunk], format: SubtitleFormat) -> str:
+    found = subtitles.cues(text, chunks)
+    return subtitles.srt(found) if format == "srt" else subtitles.vtt(found)
 
 
 @router.get(
@@ -83,10 +109,12 @@ def retrieve_subtitles(
     responses=errors(404),
 )
 def retrieve_timings(id: DocumentId, state: AppStateDep, client: ClientDep) -> TimingsOut:
-    """Times in the joined audio, as far as they are known. Those of chunks are exact, those of words estimated."""
-    document = state.store.document(id, client.name)
-    text = state.store.text(id)
+    """Times in the joined audio, as far as they are known. Those of chunks are exact; those of words have a source."""
+    document, text, chunks, waiting = _timed_words(state, id, client.name)
+    sources = {each.recognised for each in chunks}
     return TimingsOut(
+        source="mixed" if len(sources) == 2 else "recognised" if True in sources else "estimated",
+        waiting=waiting,
         complete=document.state == "completed",
         chunks=[
             ChunkTimesOut(
@@ -94,6 +122,8 @@ def retrieve_timings(id: DocumentId, state: AppStateDep, client: ClientDep) -> T
                 text=text[each.chunk.start : each.chunk.end],
                 start_seconds=round(each.span.start_seconds, 6),
                 end_seconds=round(each.span.end_seconds, 6),
+                source="recognised" if each.recognised else "estimated",
+                reason=each.reason,
                 words=[
                     WordOut(
                         text=text[word.start : word.end],
@@ -103,14 +133,20 @@ def retrieve_timings(id: DocumentId, state: AppStateDep, client: ClientDep) -> T
                     for word in each.words
                 ],
             )
-            for each in _timed_words(state, document, text)
+            for each in chunks
         ],
     )
 
 
-def _timed_words(state: AppState, document: Document, text: str) -> Sequence[TimedChunk]:
-    chunks = with_spans(state.store.chunks(document.id), state.pauses)
-    return tuple(word_times(text, chunks, document.language))
+def _timed_words(state: AppState, id: str, client: str | None) -> tuple[Document, str, Sequence[TimedChunk], bool]:
+    """A client's document, its text, its chunks with their words, and True while words are still to be recognised."""
+    state.store.document(id, client)
+    document, chunks = state.store.snapshot(id)
+    text = state.store.text(id)
+    found = None if state.word_aligner is None else state.word_aligner.found(document, chunks)
+    aligned = None if found is None else found.chunks
+    timed_chunks = tuple(word_times(text, with_spans(chunks, state.pauses), document.language, aligned))
+    return document, text, timed_chunks, found is not None and found.waiting
 
 
 def chapter_of(state: AppState, id: str, index: int) -> tuple[Document, TimedChapter, tuple[StoredChunk, ...]]:

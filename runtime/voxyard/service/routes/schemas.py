@@ -285,8 +285,11 @@ class ChaptersOut(BaseModel):
     chapters: list[ChapterOut]
 
 
+WordSource = Literal["recognised", "estimated"]
+
+
 class WordOut(BaseModel):
-    """Word with its estimated times in the joined audio."""
+    """Word with its times in the joined audio."""
 
     text: str
     start_seconds: float
@@ -300,15 +303,21 @@ class ChunkTimesOut(BaseModel):
     text: str
     start_seconds: float
     end_seconds: float
+    source: WordSource
+    reason: str | None = Field(
+        default=None, description="Why the words are not recognised, where the service recognises words."
+    )
     words: list[WordOut]
 
 
 class TimingsOut(BaseModel):
     """Times of a document's chunks and words, from the beginning as far as they are known."""
 
-    source: Literal["estimated"] = Field(
-        default="estimated", description="Of the words' times: from their lengths within the sound of their chunk."
+    source: WordSource | Literal["mixed"] = Field(
+        description="Of the words' times: recognised in the sound, or estimated from their lengths within the sound of "
+        "their chunk; mixed where chunks differ."
     )
+    waiting: bool = Field(description="True while words are being recognised: ask again for better times.")
     complete: bool
     chunks: list[ChunkTimesOut]
 
