@@ -19,6 +19,7 @@ from voxyard.service.audio import encoded
 from voxyard.service.audio.files import AudioFolder
 from voxyard.service.audio.store import AudioStore
 from voxyard.service.documents.records import StoredChunk
+from voxyard.service.routes import document_stream
 from voxyard.service.streaming import audio_response
 from voxyard.speech.audio.encoder import FORMATS, Encoder
 from voxyard.speech.audio.joining import Pauses
@@ -27,6 +28,7 @@ from voxyard.speech.requests import SAMPLE_RATE
 TEXT = "\n\n".join(f"Paragraph number {number} of a text that is spoken." for number in range(12))
 SLOW = {"rows": 1, "seconds": 0.05, "samples": 480}
 ID = "0123456789abcdef" * 2
+SHIPPED_COPY_SECONDS = document_stream.COPY_SECONDS
 
 
 @pytest.fixture(autouse=True)
@@ -147,6 +149,33 @@ def test_a_long_encoding_is_followed_from_its_first_byte(served: Served, monkeyp
     head = httpx.head(f"{address}/audio", params={"format": "aac"}, timeout=60)
     assert (head.status_code, head.content) == (200, b"")
     eventually(lambda: not len(served.state.encodings), "the encoding that HEAD began has ended")
+
+
+def test_with_the_shipped_time_a_copy_that_takes_longer_is_sent_while_it_is_made(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(document_stream, "COPY_SECONDS", SHIPPED_COPY_SECONDS)
+    goes_on = threading.Event()
+
+    class Held(Encoder):
+        def finish(self) -> bytes:
+            assert goes_on.wait(60), "no reader got the first bytes while the encoder was at work"
+            return super().finish()
+
+    monkeypatch.setattr(audio_response, "Encoder", Held)
+    address = completed(served)
+    with httpx.stream("GET", f"{address}/audio", params={"format": "flac"}, timeout=50) as growing:
+        assert "content-length" not in growing.headers
+        blocks = growing.iter_raw()
+        first = next(blocks)
+        assert not goes_on.is_set()
+        goes_on.set()
+        content = first + b"".join(blocks)
+
+    eventually(lambda: not len(served.state.encodings), "no encoding is left")
+    whole = httpx.get(f"{address}/audio", params={"format": "flac"}, timeout=60)
+    assert whole.headers["content-length"] == str(len(whole.content))
+    assert content == whole.content
 
 
 def test_readers_of_a_growing_document_share_one_encoder_and_wait_without_threads(
