@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
@@ -52,7 +53,12 @@ def look(served: Served, document: dict[str, Any]) -> dict[str, Any]:
 
 
 def children() -> list[psutil.Process]:
-    return [each for each in psutil.Process().children() if "voxyard.extraction.child" in each.cmdline()]
+    found = []
+    for each in psutil.Process().children():
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has ended since it was listed
+            if "voxyard.extraction.child" in each.cmdline():
+                found.append(each)
+    return found
 
 
 def test_a_file_is_accepted_before_its_text_is_read(served: Served) -> None:
