@@ -105,7 +105,7 @@ TABLES = {
     "cells of several words": (
         [["Port of call", "Length of the pier", "Name of the watchman", "Ships in a year", "Depth", "Height", "Age"],
          ["Bergen in Norway", "two hundred meters", "Ann Ode", "about a thousand", "nine meters", "two meters", "old"]],
-        [72, 310],
+        [72, 230],
     ),
     "three columns": ([[line[:24] for line in LEFT], [line[:24] for line in RIGHT], [line[:20] for line in LEFT]],
                       [72, 240, 400]),
@@ -115,7 +115,7 @@ TABLES = {
 
 @pytest.mark.parametrize("name", TABLES)
 def test_a_table_is_read_row_by_row(name: str) -> None:
-    columns, starts = TABLES[name]
+    columns, starts = [list(column) * 2 for column in TABLES[name][0]], TABLES[name][1]
     expected = " ".join(" ".join(row) for row in zip(*columns, strict=True))
     assert " ".join(paragraphs(by_rows(columns, starts))).split() == expected.split()
 
