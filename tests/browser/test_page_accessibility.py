@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
+import httpx
 import pytest
 from playwright.sync_api import Page, expect
 from watching import Service, sentences, until
@@ -94,6 +95,31 @@ def test_the_form_has_names_and_contrast(service: Service, page: Page, theme: Th
     assert nameless(page) == []
     expect_contrast(page, 15)
     picture(page, f"form-{theme}")
+
+
+@pytest.mark.parametrize(("theme", "width"), [("light", 900), ("dark", 900), ("dark", 320)])
+def test_the_voices_have_names_contrast_and_room(service: Service, page: Page, theme: Theme, width: int) -> None:
+    for name in ("captain", "v" * 64):
+        fields = {"name": name, "language": "de", "description": "From the archive of the harbour, tape 7."}
+        httpx.post(f"{service.url}v1/audio/voices", data=fields, files={"file": ("a.npz", b"tone")}).raise_for_status()
+    page.set_viewport_size({"width": width, "height": 640})
+    show(page, service, theme)
+    expect(page.locator("#own-voices li")).to_have_count(2)
+    page.get_by_text("Add a voice", exact=True).click()
+    page.get_by_role("button", name="Add the voice").click()
+    assert nameless(page) == []
+    expect_contrast(page, 25)
+    picture(page, f"voices-file-{theme}-{width}")
+    page.get_by_label("a mix of two voices").check()
+    page.get_by_role("button", name="Add the voice").click()
+    assert nameless(page) == []
+    expect_contrast(page, 25)
+    picture(page, f"voices-mix-{theme}-{width}")
+    assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
+    page.get_by_role("button", name="Delete captain").click()
+    assert nameless(page) == []
+    expect_contrast(page, 25)
+    picture(page, f"voices-delete-{theme}-{width}")
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

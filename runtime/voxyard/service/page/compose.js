@@ -1,7 +1,9 @@
 // The form: a text or a file, a voice, and what few want to set.
-import { call, fetchSound } from "./api.js";
+import { call } from "./api.js";
+import * as ownVoices from "./own-voices.js";
 import { fold, ofText } from "./spoken.js";
 import * as stored from "./stored.js";
+import * as voices from "./voices.js";
 import { announce, complain, element, language, size } from "./words.js";
 
 const FIELDS = {
@@ -10,82 +12,47 @@ const FIELDS = {
   author: ["author-error", "author"],
 };
 
-let voices = [];
 let file = null;
 let submission = null; // the request, until it is accepted or changed: a repeated click starts no second document
 
 /** Ask for the voices and show them. */
 export async function loadVoices() {
   try {
-    voices = (await call("v1/audio/voices")).voices;
+    if (!(await voices.load())) return;
     complain("voice-error", "");
   } catch (error) {
     complain("voice-error", `The voices cannot be shown: ${error.message}`);
     return;
   }
   showVoices();
+  ownVoices.show();
 }
 
 function showVoices() {
   const wanted = element("voice-filter").value.trim().toLowerCase();
-  const matching = voices.filter((voice) => described(voice).includes(wanted));
+  const all = voices.all();
+  const matching = all.filter((voice) => described(voice).includes(wanted));
   const select = element("voice");
   const before = select.value || stored.voice();
-  const groups = Map.groupBy(matching, (voice) => voice.language ?? "");
   const byText = new Option("By the language of the text", "");
-  select.replaceChildren(...(voices.length ? [byText] : []), ...[...groups].sort(byLanguage).map(([code, members]) => {
-    const group = document.createElement("optgroup");
-    group.label = language(code);
-    group.append(...members.map((voice) => new Option(label(voice), voice.id)));
-    return group;
-  }));
+  select.replaceChildren(...(all.length ? [byText] : []), ...voices.grouped(matching));
   if (matching.some((voice) => voice.id === before)) select.value = before;
   element("voice-count").textContent = wanted
-    ? `${matching.length} of ${voices.length} voices match${matching.length ? "" : ": clear the search to see them all"}`
-    : voices.length ? "" : "This service has one voice, without a name.";
+    ? `${matching.length} of ${all.length} voices match${matching.length ? "" : ": clear the search to see them all"}`
+    : all.length ? "" : "This service has one voice, without a name.";
 }
 
-const described = (voice) => `${label(voice)} ${voice.id} ${voice.language ?? ""} ${language(voice.language)}`.toLowerCase();
-
-const label = (voice) => voice.name;
-
-const SAMPLES = {
-  de: "Guten Tag. So klingt diese Stimme.", en: "Good morning. This is how this voice sounds.",
-  es: "Buenos días. Así suena esta voz.", fr: "Bonjour. Voici le son de cette voix.",
-  hi: "नमस्ते। यह आवाज़ ऐसी है।", it: "Buongiorno. Questa voce suona così.", ja: "おはようございます。こんな声です。",
-  ko: "안녕하세요. 이런 목소리입니다.", pl: "Dzień dobry. Tak brzmi ten głos.", pt: "Bom dia. É assim que esta voz soa.",
-  ru: "Доброе утро. Так звучит этот голос.", tr: "Günaydın. Bu ses böyle.", zh: "早上好。这就是这个声音。",
-};
-let previewing = null; // AbortController of the sample that is being spoken
+const described = (voice) => `${voice.name} ${voice.id} ${voice.language ?? ""} ${language(voice.language)}`.toLowerCase();
 
 /** Speak a sentence in the chosen voice. */
-async function preview() {
-  const [audio, words, voice] = [element("preview-audio"), element("preview-words"), element("voice").value];
-  previewing?.abort();
-  audio.pause();
-  if (!voice) {
-    words.textContent = "Choose a voice to hear it.";
+function preview() {
+  const [words, voice] = [element("preview-words"), element("voice").value];
+  if (voice) {
+    voices.hear(voice, words);
     return;
   }
-  const mine = (previewing = new AbortController());
-  words.textContent = "It is being spoken…";
-  const spoken = voices.find((one) => one.id === voice);
-  const input = SAMPLES[spoken?.language?.split("-")[0]] ?? SAMPLES.en;
-  try {
-    const sound = await fetchSound("v1/audio/speech", { model: "tts-1", input, voice, response_format: "mp3" }, mine.signal);
-    if (audio.src) URL.revokeObjectURL(audio.src);
-    audio.src = URL.createObjectURL(sound);
-    await audio.play();
-    words.textContent = "";
-  } catch (error) {
-    if (mine === previewing && !mine.signal.aborted) words.textContent = error.message;
-  }
-}
-
-/** The reader's own language first. */
-function byLanguage([one], [other]) {
-  const own = navigator.language.split("-")[0];
-  return (other === own) - (one === own) || language(one).localeCompare(language(other));
+  voices.hush();
+  words.textContent = "Choose a voice to hear it.";
 }
 
 function choose(chosen) {
@@ -233,6 +200,7 @@ export function start(accepted) {
     choose(null);
     element("text").focus();
   });
+  ownVoices.start(loadVoices);
   drop();
 }
 
@@ -252,6 +220,7 @@ function drop() {
     event.preventDefault();
     if (element("compose").hidden) return;
     const [dropped, ...more] = event.dataTransfer.files;
+    if (/\.npz$/i.test(dropped?.name)) return ownVoices.take(event.dataTransfer.files);
     if (dropped) choose(dropped);
     if (more.length) complain("source-error", `${more.length + 1} files were dropped; one is taken at a time: ${dropped.name}.`);
   });

@@ -84,7 +84,7 @@ function fill(list, rows) {
 
 /** The open document is known sooner than the list: its row says the same. */
 export function seen(row) {
-  const item = [...document.querySelectorAll(".list li")].find((one) => one.dataset.id === row.id);
+  const item = [...document.querySelectorAll("#documents li")].find((one) => one.dataset.id === row.id);
   if (item) item.lastChild.textContent = facts(row);
 }
 

@@ -11,7 +11,7 @@ const AGAIN = 3000; // ms
 
 function route({ focus = true } = {}) {
   const id = location.hash.slice(2);
-  element("compose").hidden = Boolean(id);
+  element("compose").hidden = element("voices").hidden = Boolean(id);
   element("document").hidden = !id;
   if (id) shown.open(id, () => (location.hash = "#/"));
   else {
