@@ -87,10 +87,10 @@ def limit(name: str, path: Path, **limits: float | None) -> None:
     """
     with answering("keys limit", extra=_EXTRA):
         from voxyard.service.auth.api_keys import limit_key
-        from voxyard.service.auth.key_limits import KeyLimits
+        from voxyard.service.auth.key_limits import read_limits
 
         given = {field: value for field, value in limits.items() if value is not None}
-        changed = KeyLimits.model_validate(given)
+        changed = read_limits(given)
         limit_key(path, name, changed)
         print(f"limits of {name}: {changed.describe() or 'none'}", file=sys.stderr)
 
