@@ -71,9 +71,14 @@ class SpeechSection(Section):
     progress_timeout: float = setting(
         20.0, "Time without progress on its chunks after which a worker counts as hung.", unit="s", ge=5
     )
-    start_timeout: float = setting(900.0, "Timeout for a worker to load its model.", unit="s", gt=0)
+    start_timeout: float = setting(
+        900.0, "Timeout for a worker to load its model; meanwhile no heartbeat is expected.", unit="s", gt=0
+    )
     heartbeat_timeout: float = setting(
-        25.0, "Time without a heartbeat of its process after which a worker counts as hung.", unit="s", ge=5
+        25.0,
+        "Time without a heartbeat of its process after which a worker that has its model loaded counts as hung.",
+        unit="s",
+        ge=5,
     )
     pool: Literal["local", "ray"] = setting(
         "local", "Place of the workers: local, on this host, or ray, on the hosts of a cluster."

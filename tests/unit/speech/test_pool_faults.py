@@ -10,6 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +119,8 @@ def test_a_worker_killed_from_outside_while_it_is_idle_loses_no_chunk(pool: Make
 @pytest.mark.parametrize("stage", ["prepare", "speak", "between"])
 def test_a_stopped_worker_is_replaced_and_loses_no_chunk(pool: MakePool, stage: str) -> None:
     asked = requests(25)
-    speaking = pool(1, limits=IMPATIENT, faults={stage: ["stop", 1]})
+    limits = replace(IMPATIENT, start_timeout=8.0) if stage == "prepare" else IMPATIENT
+    speaking = pool(1, limits=limits, faults={stage: ["stop", 1]})
 
     got = outcomes(speaking, asked)
 
@@ -419,7 +421,7 @@ def test_a_job_submitted_while_the_pool_ends_is_ended_too(pool: MakePool) -> Non
 @pytest.mark.parametrize("seed", range(4))
 def test_workers_killed_and_stopped_at_random_lose_and_double_nothing(pool: MakePool, seed: int) -> None:
     dice = random.Random(seed)
-    limits = PoolLimits(backoff=0.01, max_backoff=0.05, heartbeat_timeout=2.0, max_deaths=50, max_failed_starts=50)
+    limits = replace(IMPATIENT, heartbeat_timeout=2.0, start_timeout=15.0, max_deaths=50, max_failed_starts=50)
     speaking = pool(3, limits=limits, seconds=0.1, samples=10_000, rows=dice.randint(1, 6))
     first, second = requests(60), requests(30)
     jobs = [speaking.submit(first), speaking.submit(second, priority=1, listening=True)]

@@ -150,6 +150,21 @@ def test_a_worker_that_reports_progress_may_take_an_hour_for_a_chunk() -> None:
     assert not pool.kills
 
 
+def test_a_worker_that_loads_may_be_silent_for_minutes_and_no_longer_than_its_start() -> None:
+    """On a busy host the interpreter's lock, or the imports before the first heartbeat, take longer than a beat."""
+    limits = SpeechSection().limits()
+    scheduler = Scheduler(1, limits)
+    scheduler.submit(0, [1.0], 0.0)
+    scheduler.actions(0.0)
+    assert scheduler.actions(limits.start_timeout - 1) == ()
+    assert scheduler.next_deadline(limits.start_timeout - 1) == pytest.approx(1.0)
+    scheduler.engine_ready(0, 1, 1, limits.start_timeout - 1)
+    assert not any(isinstance(each, KillWorker) for each in scheduler.actions(limits.start_timeout))
+    (killed, *_) = scheduler.actions(limits.start_timeout + limits.heartbeat_timeout)
+    assert isinstance(killed, KillWorker)
+    assert "no heartbeat" in killed.reason
+
+
 def beating(progress: Callable[[int], int], pause: float = 0.0) -> Scheduler:
     """A worker with a chunk, whose heartbeats have come every second for 40 s."""
     scheduler = Scheduler(1)

@@ -195,12 +195,13 @@ class WorkerSlot:
         """Cause and reason why its process has to be killed; None where it need not be."""
         if not self.has_process:
             return None
+        if self.phase == "starting":  # its host may be too busy for heartbeats
+            late = now >= self.start_deadline
+            return ("late", f"did not load its engine within {limits.start_timeout:.0f} s") if late else None
         hangs = bool(self.leases) and now >= self._progress_deadline(limits)
         silent = now - self.last_seen
         if silent >= limits.heartbeat_timeout or (hangs and silent >= limits.progress_timeout / 2):
             return "hung", f"sent no heartbeat for {silent:.0f} s"
-        if self.phase == "starting" and now >= self.start_deadline:
-            return "late", f"did not load its engine within {limits.start_timeout:.0f} s"
         if hangs:
             return "hung", f"made no progress on its chunks for {now - self.last_progress:.0f} s: its device hangs"
         return None
@@ -211,9 +212,9 @@ class WorkerSlot:
             return self.not_before if self.not_before > now and (waiting or limits.warm_workers) else None
         if not self.has_process:
             return None
-        deadlines = [self.last_seen + limits.heartbeat_timeout]
         if self.phase == "starting":
-            deadlines.append(self.start_deadline)
+            return self.start_deadline
+        deadlines = [self.last_seen + limits.heartbeat_timeout]
         if self.leases:
             deadlines.append(self._progress_deadline(limits))
         return min(deadlines)
