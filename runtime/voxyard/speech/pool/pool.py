@@ -9,10 +9,10 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Self
 
-from voxyard.speech.engine import EngineSpec, Ready
+from voxyard.speech.engine import EngineSpec
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.placement import Refusal
 from voxyard.speech.pool import commands, ipc
@@ -30,39 +30,14 @@ from voxyard.speech.pool.scheduler import (
     SendChunk,
     StartWorker,
 )
-from voxyard.speech.pool.transport import Launch, StartRefused, Worker
+from voxyard.speech.pool.transport import Launch, StartRefused
 from voxyard.speech.pool.worker_process import Device, ProcessEnded, WorkerProcess
-from voxyard.speech.pool.worker_slot import State, WorkerSlot
+from voxyard.speech.pool.workers import PoolWorker, Workers, WorkerState
 from voxyard.speech.requests import Cancelled, Request, Result, Unspeakable
 
 _log = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0  # longest wait for a command
-
-
-@dataclass(frozen=True)
-class WorkerState:
-    """A worker as an operator sees it."""
-
-    device: str
-    state: State
-    pid: int | None
-    processes: int  # started so far
-    ready: Ready | None
-    reason: str = ""  # why it does not run: its device has no memory yet, or its last start failed
-
-
-@dataclass(slots=True)
-class _Worker:
-    """State of a slot in the pool itself, beside the scheduler's."""
-
-    device: Device
-    process: Worker | None = None
-    generation: int = 0
-    ready: Ready | None = None
-    refusal: Refusal | None = None  # of its device, at the latest attempt to start
-    sent: dict[int, tuple[SendChunk, float]] = field(default_factory=dict)  # by lease, and when
-    reported: float = 0.0  # until when its work has been reported to the observer
 
 
 class Pool:
@@ -89,17 +64,19 @@ class Pool:
     ) -> None:
         if not devices and no_device is None:
             raise SpeechError("a pool needs a device: found none; name a GPU, or use the CPU")
-        self._engine, self._heartbeat_seconds, self._admit = engine, heartbeat_seconds, admit
-        self._launch, self._no_device = launch, no_device
+        self._no_device = no_device
         self._observer = PoolObserver() if observer is None else observer
         self._scheduler = scheduler = Scheduler(len(devices), limits, elastic=no_device is not None)
         self._patience = min(scheduler.limits.heartbeat_timeout, scheduler.limits.progress_timeout) / 2
-        self._workers = [_Worker(device) for device in devices]
+        self._commands: queue.SimpleQueue[commands.Command] = queue.SimpleQueue()
+        self._workers = Workers(
+            *(devices, scheduler, engine, heartbeat_seconds),
+            admit=admit, launch=launch, observer=self._observer, report=self._commands.put, patience=self._patience,
+        )  # fmt: skip
         self._jobs: dict[int, Job] = {}
         self._submitted: dict[int, float] = {}
         self._first_sounds: dict[int, FirstSound] = {}  # of jobs with a listener who has heard nothing yet
         self._numbers = itertools.count()
-        self._commands: queue.SimpleQueue[commands.Command] = queue.SimpleQueue()
         self._ended: SpeechError | None = None
         self._drain: Drain | None = None
         self._draining = False  # set by the pool's thread
@@ -167,8 +144,7 @@ class Pool:
 
     def workers(self) -> tuple[WorkerState, ...]:
         """The workers, as they are now."""
-        pairs = zip(self._workers, self._scheduler.slots)  # noqa: B905 — the pool's thread may add one now
-        return tuple(_worker_state(worker, slot) for worker, slot in pairs if slot.present)
+        return self._workers.states()
 
     @property
     def waiting(self) -> str | None:
@@ -211,22 +187,7 @@ class Pool:
         """
         self._commands.put(commands.ClosePool())
         self._thread.join()
-        deadline = time.monotonic() + seconds
-        processes = []
-        for worker, slot in zip(self._workers, self._scheduler.slots, strict=True):
-            if worker.process is None:
-                continue
-            processes.append(worker.process)
-            if slot.leases or not slot.running:
-                worker.process.kill()
-            else:
-                worker.process.send(ipc.StopWorker())
-        for process in processes:
-            if not process.join(max(0.0, deadline - time.monotonic())):
-                process.kill()
-                process.join(seconds)
-        for worker in self._workers:
-            worker.process = None
+        self._workers.close(seconds)
 
     def _run(self) -> None:
         reason = SpeechError("the pool was closed")
@@ -302,9 +263,9 @@ class Pool:
                 self._scheduler.drain(below)
                 self._draining = True
             case commands.AddDevice(device):
-                self._add(device)
+                self._workers.add(device)
             case commands.RemoveDevice(device, reason):
-                self._remove(device, reason)
+                self._workers.remove(device, reason)
 
     def _worker_message(self, report: commands.WorkerMessage, now: float) -> None:
         """Handle a message of a worker's process. The scheduler ignores those of a former process of the slot."""
@@ -323,34 +284,20 @@ class Pool:
                 self._chunk_done(slot, generation, report.message, now)
             case ipc.EngineRaised(reason, out_of_memory):
                 if current:
-                    self._worked(worker, now)
+                    self._workers.worked(worker, now)
                     worker.sent.clear()
                 self._observer.failure(worker.device.name, "out of memory" if out_of_memory else "raised")
                 self._scheduler.engine_raised(slot, generation, reason, now, out_of_memory=out_of_memory)
             case ProcessEnded() | StartRefused():
-                self._worker_ended(slot, generation, report.message, now)
+                self._workers.ended(slot, generation, report.message, now)
             case ipc.EngineFailed():
                 pass  # ProcessEnded follows, with this reason
-
-    def _worker_ended(self, slot: int, generation: int, end: ProcessEnded | StartRefused, now: float) -> None:
-        worker = self._workers[slot]
-        current = worker.generation == generation
-        if isinstance(end, StartRefused):
-            if current:
-                self._without_process(worker)
-                self._refused(worker, slot, generation, end.refusal)
-            return
-        if current and worker.process is not None:
-            _log.warning("worker %s: %s", worker.device.name, end.reason)
-            self._observer.failure(worker.device.name, "died" if end.cause == "crashed" else end.cause)
-            self._without_process(worker)
-        self._scheduler.process_ended(slot, generation, end.reason, now, cause=end.cause)
 
     def _chunk_done(self, slot: int, generation: int, message: ipc.ChunkDone, now: float) -> None:
         worker = self._workers[slot]
         if worker.generation != generation or message.lease not in worker.sent:
             return  # from a former process, or taken back
-        self._worked(worker, now)
+        self._workers.worked(worker, now)
         sent, since = worker.sent.pop(message.lease)
         if isinstance(message.answer, Cancelled):
             self._scheduler.chunk_cancelled(slot, generation, message.lease, now)
@@ -368,92 +315,29 @@ class Pool:
             for action in actions:
                 match action:
                     case StartWorker(slot, generation):
-                        self._start(slot, generation, now)
+                        self._workers.start(slot, generation, now)
                     case SendChunk():
                         self._send(action, now)
                     case CancelLease(slot, _, lease):
-                        self._message(self._workers[slot], ipc.CancelChunk(lease))
+                        self._workers[slot].send(ipc.CancelChunk(lease))
                     case BeginWork(slot, _, rows):
-                        self._message(self._workers[slot], ipc.BeginDecoding(rows))
+                        self._workers[slot].send(ipc.BeginDecoding(rows))
                     case KillWorker(slot, _, reason, cause):
-                        self._kill(self._workers[slot], cause, reason)
+                        self._workers.kill(self._workers[slot], cause, reason)
                     case FailChunk():
                         self._fail_chunk(action)
         return acted
 
-    def _start(self, slot: int, generation: int, now: float) -> None:
-        worker = self._workers[slot]
-        worker.generation, worker.ready = generation, None
-        worker.refusal, refusal = None, self._admit(worker.device)
-        if time.monotonic() - now > self._patience:  # a driver may take its time to answer
-            self._scheduler.resumed(time.monotonic())
-        if refusal is not None:
-            self._refused(worker, slot, generation, refusal)
-            return
-        self._observer.device_waits(worker.device.name, None)
-        try:
-            worker.process = self._launch(
-                worker.device,
-                self._engine,
-                self._heartbeat_seconds,
-                lambda message: self._commands.put(commands.WorkerMessage(slot, generation, message)),
-            )
-        except OSError as error:
-            reason = f"its process cannot be started: {error}"
-            _log.warning("worker %s: %s", worker.device.name, reason)
-            self._scheduler.process_ended(slot, generation, reason, now)
-
-    def _refused(self, worker: _Worker, slot: int, generation: int, refusal: Refusal) -> None:
-        worker.refusal = refusal
-        _log.warning("worker %s waits for its device: %s", worker.device.name, refusal.message)
-        self._observer.device_waits(worker.device.name, refusal.cause)
-        self._scheduler.start_refused(slot, generation, time.monotonic())
-
-    def _add(self, device: Device) -> None:
-        slot, worker = self._scheduler.add_slot(), _Worker(device)
-        if slot < len(self._workers):
-            self._workers[slot] = worker
-        else:
-            self._workers.append(worker)
-
-    def _remove(self, device: Device, reason: str) -> None:
-        for slot, worker in enumerate(self._workers):
-            if worker.device == device and self._scheduler.slots[slot].present:
-                if worker.process is not None:
-                    self._kill(worker, "left", reason)
-                self._observer.device_waits(device.name, None)
-                self._scheduler.remove_slot(slot, reason)
-
     def _send(self, send: SendChunk, now: float) -> None:
         worker, chunk = self._workers[send.slot], send.chunk
-        self._worked(worker, now)
+        self._workers.worked(worker, now)
         worker.sent[send.lease] = send, now
         request = replace(self._jobs[chunk.job].requests[chunk.index], urgent=send.urgent)
-        self._message(worker, ipc.SpeakChunk(send.lease, request))
+        worker.send(ipc.SpeakChunk(send.lease, request))
         self._observer.chunk_sent(worker.device.name, send.held)
         self._observer.chunk_waited(now - self._submitted[chunk.job])
 
-    def _message(self, worker: _Worker, message: ipc.ToWorker) -> None:
-        if worker.process is not None:
-            worker.process.send(message)
-
-    def _kill(self, worker: _Worker, cause: str, reason: str) -> None:
-        _log.warning("worker %s is killed (%s): %s", worker.device.name, cause, reason)
-        self._observer.failure(worker.device.name, cause)
-        if worker.process is not None:
-            worker.process.kill()
-        self._without_process(worker)
-
-    def _without_process(self, worker: _Worker) -> None:
-        worker.process, worker.ready, worker.sent = None, None, {}
-
-    def _worked(self, worker: _Worker, now: float) -> None:
-        """Report the time in which the worker had chunks since the last report."""
-        if worker.sent:
-            self._observer.worked(worker.device.name, now - worker.reported)
-        worker.reported = now
-
-    def _deliver(self, worker: _Worker, sent: SendChunk, since: float, result: Result, now: float) -> None:
+    def _deliver(self, worker: PoolWorker, sent: SendChunk, since: float, result: Result, now: float) -> None:
         chunk, job = sent.chunk, self._jobs[sent.chunk.job]
         reduced = worker.ready is not None and sent.rows < max(worker.ready.batch_limit, worker.ready.meant_rows)
         seconds = now - since
@@ -503,15 +387,6 @@ class Pool:
         self._scheduler.cancel(number)
         for of_jobs in (self._jobs, self._submitted, self._first_sounds):
             of_jobs.pop(number, None)
-
-
-def _worker_state(worker: _Worker, slot: WorkerSlot) -> WorkerState:
-    refusal = worker.refusal  # read once: the pool's thread may change it
-    pid = worker.process.pid if worker.process else None
-    if refusal is not None:
-        return WorkerState(worker.device.name, "waiting", pid, slot.generation, None, refusal.message)
-    reason = "" if slot.running else slot.failure
-    return WorkerState(worker.device.name, slot.state, pid, slot.generation, worker.ready, reason)
 
 
 def _is_heartbeat(command: commands.Command) -> bool:
