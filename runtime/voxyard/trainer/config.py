@@ -178,6 +178,12 @@ class TrainingConfig(Section):
     warmup_steps: int = setting(
         100, "Steps of linear warm-up to the peak; then it falls with 1/√step.", unit="steps", ge=1
     )
+    discriminators_after: int = setting(
+        3000,
+        "Updates of the vocoder by its spectral loss alone, before its discriminators take part.",
+        unit="steps",
+        ge=0,
+    )
     weight_decay: float = setting(1e-2, "AdamW's decoupled weight decay.", ge=0)
     clip_norm: float = setting(1.0, "Largest global norm of a gradient.", gt=0)
     ema: float | None = setting(

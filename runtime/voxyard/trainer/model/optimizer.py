@@ -42,16 +42,20 @@ class FusedAdamW(keras.optimizers.Adam):
 
 
 class WarmUpThenRoot(keras.optimizers.schedules.LearningRateSchedule):
-    """A learning rate that rises linearly to its peak and then falls with 1/√step; always finite and positive."""
+    """A learning rate that rises linearly to its peak, stays there, and falls with 1/√step; finite and positive.
 
-    def __init__(self, peak: float, warmup_steps: int) -> None:
-        self.peak, self.warmup_steps = peak, warmup_steps
+    It falls from step `hold_steps` on; where that is 0, from the end of the warm-up.
+    """
+
+    def __init__(self, peak: float, warmup_steps: int, hold_steps: int = 0) -> None:
+        self.peak, self.warmup_steps, self.hold_steps = peak, warmup_steps, hold_steps
 
     def __call__(self, step: Any) -> Any:
         """The rate of update `step`, from 0."""
         done = ops.cast(step, "float32") + 1.0
-        return self.peak * ops.minimum(done / self.warmup_steps, ops.sqrt(self.warmup_steps / done))
+        falling = ops.sqrt(max(self.warmup_steps, self.hold_steps) / done)
+        return self.peak * ops.minimum(ops.minimum(done / self.warmup_steps, falling), 1.0)
 
     def get_config(self) -> dict[str, float]:
         """Keras' hook: the arguments of the schedule."""
-        return {"peak": self.peak, "warmup_steps": self.warmup_steps}
+        return {"peak": self.peak, "warmup_steps": self.warmup_steps, "hold_steps": self.hold_steps}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import cache
 from typing import Any
 
 import keras
@@ -18,12 +19,12 @@ from voxyard.trainer.model.optimizer import FusedAdamW, WarmUpThenRoot
 from voxyard.trainer.model.sizes import VOCODER_SIZES, Shape, VocoderShape
 from voxyard.trainer.model.trainable_tts import POLICIES, TextToSpeech
 from voxyard.trainer.model.vocoder import Vocoder
-from voxyard.trainer.model.vocoder_losses import MelDistance, discriminator_losses, vocoder_losses
+from voxyard.trainer.model.vocoder_losses import MelDistance, discriminator_losses, spectral_losses, vocoder_losses
 from voxyard.trainer.sampler import Bucket
 from voxyard.trainer.trainable import Batch, Update
 
 SEGMENT = 32  # frames of a clip that the vocoder is trained on in a step: Vocos' and HiFi-GAN's third of a second
-RATE, WARM_UP = 5e-4, 200  # Vocos' peak learning rate; HiFi-GAN's and Vocos' momenta below
+RATE, WARM_UP, HOLD = 1e-3, 200, 20_000  # learning rate; HiFi-GAN's and Vocos' momenta below
 
 
 class Voice(keras.Model):
@@ -81,24 +82,43 @@ class SpeechWithVocoder(TextToSpeech):
         return voice
 
     def updates(self, model: Voice) -> Sequence[Update]:
-        """See SeveralUpdates: the acoustic model; the discriminators; the vocoder, against those as they are then."""
+        """See SeveralUpdates: the acoustic model; the discriminators; the vocoder, against those as they are then.
+
+        The first updates of the vocoder are by its spectral loss alone, as Parallel WaveGAN's and UnivNet's are: they
+        cost a tenth, and discriminators have nothing to tell of a sound that has no words yet.
+        """
+        optimizer_of_vocoder = cache(_optimizer)
+
+        def alone() -> tf.Tensor:
+            return optimizer_of_vocoder().iterations < self._config.training.discriminators_after
 
         def acoustic(batch: Batch) -> Batch:
             return super(SpeechWithVocoder, self).losses(model.acoustic, batch, training=True)
 
         def discriminators(batch: Batch) -> Batch:
-            made = tf.stop_gradient(model.vocoder(batch["segment_mel"]))
-            return discriminator_losses(model.discriminators(batch["segment"])[0], model.discriminators(made)[0])
+            recorded, mel = batch["segment"], batch["segment_mel"]
+            none = tf.zeros(recorded.shape[0])
+
+            def judged() -> tf.Tensor:
+                made = tf.stop_gradient(model.vocoder(mel))
+                opinions = model.discriminators(recorded)[0], model.discriminators(made)[0]
+                return discriminator_losses(*opinions)["total"]
+
+            return {"total": tf.cond(alone(), lambda: none, judged)}
 
         def vocoder(batch: Batch) -> Batch:
             recorded, made = batch["segment"], model.vocoder(batch["segment_mel"])
-            judged = model.discriminators(recorded), model.discriminators(made)
-            return vocoder_losses(self._distance(recorded, made), *judged)
+            mel = self._distance(recorded, made)
+
+            def judged() -> Batch:
+                return vocoder_losses(mel, model.discriminators(recorded), model.discriminators(made))
+
+            return tf.cond(alone(), lambda: spectral_losses(mel), judged)
 
         return [
             Update("acoustic", model.acoustic.trainable_variables, acoustic, self.optimizer),
             Update("discriminators", model.discriminators.trainable_variables, discriminators, _optimizer),
-            Update("vocoder", model.vocoder.trainable_variables, vocoder, _optimizer),
+            Update("vocoder", model.vocoder.trainable_variables, vocoder, optimizer_of_vocoder),
         ]
 
     def losses(self, model: Voice, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
@@ -131,4 +151,4 @@ class SpeechWithVocoder(TextToSpeech):
 
 
 def _optimizer() -> keras.optimizers.Optimizer:
-    return FusedAdamW(WarmUpThenRoot(RATE, WARM_UP), weight_decay=0.01, beta_1=0.8, beta_2=0.9, epsilon=1e-8)
+    return FusedAdamW(WarmUpThenRoot(RATE, WARM_UP, HOLD), weight_decay=0.01, beta_1=0.8, beta_2=0.9, epsilon=1e-8)

@@ -36,6 +36,12 @@ class MelDistance:
         return tf.reduce_mean(tf.abs(one - other), [1, 2])
 
 
+def spectral_losses(mel: tf.Tensor) -> dict[str, tf.Tensor]:
+    """Losses (B,) of the vocoder without discriminators, from its mel distance (B,) in nepers."""
+    none = tf.zeros_like(mel)
+    return {"total": len(RESOLUTIONS) * MEL_WEIGHT * mel, "mel": mel, "adversarial": none, "features": none}
+
+
 def vocoder_losses(mel: tf.Tensor, recorded: Judgement, made: Judgement) -> dict[str, tf.Tensor]:
     """Losses (B,) of the vocoder from its mel distance (B,) and from what the judges say and see.
 
