@@ -43,6 +43,7 @@ def configuration(kind: str, args: argparse.Namespace) -> Any:
         ),
         training=TrainingConfig(
             device=args.device,
+            discriminators_after=0,  # as most steps of a run are
             strategy="mirrored" if kind == "mirrored" else None,
             batch_size=args.rows,
             checkpoint_dir=Path(tempfile.mkdtemp()),

@@ -164,6 +164,13 @@ def test_two_clips_are_learned() -> None:
     assert found[-1]["discriminators/total"] < 1.9, found[-1]
 
 
+def test_the_vocoders_rate_is_held_and_then_falls() -> None:
+    ours, model = made()
+    rate = ours.updates(model)[2].optimizer()._learning_rate
+    found = [float(rate(step)) for step in (0, 199, 19_999, 79_999, 10**7)]
+    np.testing.assert_allclose(found, [5e-6, 1e-3, 1e-3, 5e-4, 1e-3 * math.sqrt(0.002)], rtol=1e-3)
+
+
 @pytest.mark.parametrize("size", ["tiny", "small", "normal"])
 def test_the_table_counts_the_variables_of_vocoder_and_discriminators(size: str) -> None:
     shape, model, policy = VOCODER_SIZES[size], ModelConfig(), keras.DTypePolicy("float32")

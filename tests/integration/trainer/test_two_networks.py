@@ -21,7 +21,8 @@ def words(tones: Path, directory: Path, steps: int, *more: object) -> list[objec
     return [
         "train", "--device", "cpu", "--data-gpu", 0, "--model-gpu", 1, "--train-data", tones, "--batch-size", 2,
         "--networks", "acoustic,vocoder", "--buckets", 1, "--num-workers", 1, "--no-tensorboard", "--sample-text", "",
-        "--model-start-delay", 0, "--checkpoint-dir", directory, "--max-steps", steps, *more,
+        "--model-start-delay", 0, "--checkpoint-dir", directory, "--max-steps", steps,
+        "--discriminators-after", 1, *more,
     ]  # fmt: skip
 
 
@@ -49,6 +50,7 @@ def test_both_networks_resume_bit_for_bit(trained: Path, tones: Path, tmp_path: 
     assert whole.state.keys() == parts.state.keys()
     assert [name for name in whole.state if whole.state[name].tobytes() != parts.state[name].tobytes()] == []
     report = json.loads((trained / "report.json").read_text())
+    assert report["losses"]["discriminators/total"] > 0, "they take part from the second step on"
     assert {"total", "acoustic/mel", "discriminators/total", "vocoder/mel", "vocoder/features"} <= set(report["losses"])
     assert "vocoder_mel" in report["validation"]
 
