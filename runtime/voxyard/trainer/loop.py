@@ -324,6 +324,9 @@ class Run:
         if self._split_judged or self.devices.strategy != "split" or self.clock.steps < STEPS_TO_JUDGE:
             return
         self._split_judged, model = True, self.config.model
+        if (after := self.config.training.discriminators_after) and model.networks != "acoustic":
+            log.info("The vocoder's first %d updates are without discriminators, and faster than the others", after)
+            return
         bound = split_bound(self.clock.stage_mean("data"), beside_mean(self.step), train_mean(self.clock, self.step))
         could = model.module is None and model.networks == "acoustic" and not self.corpora.training.feature_names
         if bound is not None and (said := little_gain(bound, second_network=could)) is not None:
