@@ -38,7 +38,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class LineExtent:
-    """Where a line ends, in points, and its wide gaps."""
+    """End of a line, in points, and its wide gaps."""
 
     end: float
     gaps: tuple[Gap, ...]
@@ -88,7 +88,7 @@ def _may_have_columns(lines: Sequence[TextLine], extent: Callable[[int], LineExt
 
 
 def _second_column(lines: Sequence[TextLine], extents: Sequence[LineExtent]) -> float | None:
-    """Where the lines of a second column begin: most of what begins in the middle; None without one."""
+    """Start of the lines of a second column: of most that begin in the middle; None without one."""
     leftmost, rightmost = min(line.along for line in lines), max(each.end for each in extents)
     low, high = (leftmost + share * (rightmost - leftmost) for share in _MIDDLE)
     starts = [line.along for line in lines] + [gap.end for each in extents for gap in each.gaps]

@@ -79,7 +79,7 @@ class WordAligner:
             self._changed.notify()
 
     def found(self, document: Document, chunks: Sequence[StoredChunk]) -> WordAlignment:
-        """What is known of a document's words, with a reason for each other of these chunks. Raises ServiceError."""
+        """Aligned words of a document so far, with a reason for each other of these chunks. Raises ServiceError."""
         if document.state != "completed":
             return self._none(chunks, "the document is not completed")
         if (reason := self._unsupported(document)) is not None:

@@ -21,7 +21,7 @@ class Aligner(Protocol):
     """Codes of the languages that it knows, of two or three letters; None: any."""
 
     def align(self, audio: Audio, sample_rate: int, words: Sequence[str], language: str) -> list[WordSpan | None]:
-        """When each of these words is said; None for one without a sound of its own, such as a dash.
+        """Times at which these words are said; None for one without a sound of its own, such as a dash.
 
         Args:
             audio: mono float32 in [-1, 1], (samples,).

@@ -28,9 +28,7 @@ def main() -> int:
     connection = Connection(int(sys.argv[2]))
     try:
         aligner = open_aligner(sys.argv[1])
-    except Exception as error:
-        if not isinstance(error, SpeechError):
-            raise
+    except SpeechError as error:
         _send(connection, {"error": str(error)})
         return 2
     os.nice(NICENESS)

@@ -80,7 +80,7 @@ class _Count:
 
 @dataclass
 class _End:
-    """How the run ended, and its report."""
+    """State in which the run ended, and its report."""
 
     status: str = "FAILED"  # unless `finish` says otherwise
     report: Path | None = None
@@ -233,7 +233,7 @@ class MlflowRun:
             log.warning("MLflow: %s", line)
 
     def _batch(self) -> list[_Values]:
-        """What waits, at least one; empty when the run has ended and nothing waits."""
+        """Values that wait, of at least one step; empty when the run has ended and none wait."""
         found: list[_Values] = []
         while not found:
             try:

@@ -30,7 +30,7 @@ _STEP, _BEST = "run/step", "run/best"  # beside the state that hosts share
 
 
 class RunState:
-    """What checkpoints say of a run, and how a run begins with one."""
+    """State of a run in its checkpoints, and its beginning with one."""
 
     def __init__(self, config: TrainConfig, corpora: Corpora, rows: int) -> None:
         """`rows` is the number of clips in a batch of all hosts."""

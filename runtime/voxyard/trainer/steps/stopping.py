@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Stopping:
-    """Whether a run ends after the step in progress, and why."""
+    """Decision to end a run after the step in progress, with its reason."""
 
     def __init__(self, max_minutes: float | None, group: HostGroup | None) -> None:
         """The minutes count from now."""
