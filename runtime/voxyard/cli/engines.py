@@ -30,12 +30,14 @@ def choose_engine(speech: SpeechSection, bark: BarkConfig, origins: Mapping[str,
     """The engine that the settings name.
 
     Raises:
-        SpeechError: a setting has no effect on it, or it is not the one that the model is for.
+        SpeechError: a setting has no effect on it, it is not the one that the model is for, or it has no model.
     """
     if speech.engine == "bark":
         if (bark.model / META).is_file():
             raise SpeechError(f"{bark.model} is a voice that voxyard export wrote: add --engine voxyard")
         return EngineChoice(FRONTEND, bark.model_dump(mode="json"), "bark", "torch")
+    if origins.get("bark.model", "default") == "default":
+        raise SpeechError("--engine voxyard speaks with a voice of yours: add --model DIR, as voxyard export wrote it")
     for key, origin in origins.items():
         section, _, name = key.partition(".")
         if section == "bark" and origin != "default" and name not in VOICE_SETTINGS:

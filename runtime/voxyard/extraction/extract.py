@@ -148,7 +148,7 @@ def extract(
             )
         text = document.text
         if not any(c.isalnum() for c in text):
-            raise UnreadableFileError("no text found: send a document with at least one word")
+            raise UnreadableFileError("no text found: expected a document with at least one word")
         if len(text) > max_characters:
             raise TextTooLongError(_too_long(max_characters))
     except ExtractionError as error:

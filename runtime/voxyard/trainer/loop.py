@@ -254,7 +254,7 @@ class Run:
                 for ended in steps.drain() if alone else steps.ended():
                     self._account(ended, observer, pipeline)
                 if validates:
-                    validation.run(step, observer)
+                    validation.run(step, observer, last=at_end)
                 if shows:
                     validation.show(step, observer)
                 if not at_end and (saves or self._saver.is_best(step)):
@@ -324,7 +324,8 @@ class Run:
         if self._split_judged or self.devices.strategy != "split" or self.clock.steps < STEPS_TO_JUDGE:
             return
         self._split_judged, model = True, self.config.model
-        if (after := self.config.training.discriminators_after) and model.networks != "acoustic":
+        after = self.config.training.discriminators_after
+        if model.networks != "acoustic" and self.first_step < after:
             log.info("The vocoder's first %d updates are without discriminators, and faster than the others", after)
             return
         bound = split_bound(self.clock.stage_mean("data"), beside_mean(self.step), train_mean(self.clock, self.step))

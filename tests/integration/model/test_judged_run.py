@@ -21,7 +21,7 @@ def test_speech_of_each_validation_is_judged_beside_the_recordings(tmp_path: Pat
     done = run_forked(
         "train", "--device", "cpu", "--strategy", "single", "--train-data", corpus, "--validation-share", "0.25",
         "--model-module", "toy:make", "--batch-size", 4, "--max-steps", 2, "--judge", 2, "--checkpoint-dir", run,
-        "--log-every", 1,
+        "--log-every", 1, "--validate-every", 1,
         environment=environment(MLFLOW_TRACKING_URI=store, MLFLOW_ALLOW_FILE_STORE="true"), timeout=240,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -29,7 +29,7 @@ def test_speech_of_each_validation_is_judged_beside_the_recordings(tmp_path: Pat
     events.Reload()
     names = {"validation/wer", "validation/dnsmos", "validation/recorded_wer", "validation/recorded_dnsmos"}
     assert names <= set(events.Tags()["tensors"])
-    assert [event.step for event in events.Tensors("validation/dnsmos")] == [2]
+    assert [event.step for event in events.Tensors("validation/dnsmos")] == [1, 2]
     judged = json.loads((run / "report.json").read_text())["judged"]
     assert judged.keys() == {"wer", "dnsmos", "step", "recorded_wer", "recorded_dnsmos"}
     assert 1 <= judged["recorded_dnsmos"] <= 5

@@ -17,12 +17,15 @@ import pytest
 from click.testing import CliRunner
 from frontends import TonesFrontend
 
+from voxyard.bark.config import BarkConfig
 from voxyard.cli.base import CHECK_FAILED
 from voxyard.cli.engines import choose_engine
 from voxyard.cli.speak import SpeakConfig, _partial, _progress_display, _speak, _summary, speak
 from voxyard.speech.audio.codecs import EncodeError
 from voxyard.speech.audio.sound_file import SoundFile, open_sound
+from voxyard.speech.config import SpeechSection
 from voxyard.speech.engine import EngineSpec
+from voxyard.speech.errors import SpeechError
 from voxyard.speech.placement import Refusal
 from voxyard.speech.pool.job import ChunkFailedError, Progress
 from voxyard.speech.pool.pool import Pool
@@ -326,3 +329,10 @@ def test_a_voice_of_another_language_is_warned_of_and_speaks(
     ended = CliRunner().invoke(speak, [str(page), "--device", "cpu", "--show-words", *options])
     said = "the text is in the language de, and the voice v2/en_speaker_1 speaks en"
     assert (ended.exit_code, any(said in each for each in caplog.messages)) == (0, warned)
+
+
+def test_an_exported_voice_needs_its_directory() -> None:
+    with pytest.raises(SpeechError, match="add --model DIR"):
+        choose_engine(SpeechSection(engine="voxyard"), BarkConfig(), {"bark.model": "default"})
+    chosen = choose_engine(SpeechSection(engine="voxyard"), BarkConfig(), {"bark.model": "--model"})
+    assert chosen.package == "tensorflow"

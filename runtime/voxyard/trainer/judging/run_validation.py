@@ -57,10 +57,12 @@ class RunValidation:
             return
         self.spoken = stack.enter_context(SpokenValidation(self._config, self._source))
 
-    def run(self, step: int, observer: Observer) -> None:
-        """Validates the weights after this step, where clips are held out."""
+    def run(self, step: int, observer: Observer, *, last: bool = False) -> None:
+        """Validates the weights after this step, where clips are held out; the `last` ones are judged in any case."""
         if self.held_out is None:
             return
+        if last:
+            self.collect_judged(observer, last=True)
         with self._metrics.during("validate"), self._step.averaged():
             self.losses, self._step_of_losses = self.held_out.run(self._step, self._metrics.progress), step
         if self.losses:

@@ -147,7 +147,7 @@ def _new_folder(out: Path) -> Path:
         folder.chmod(0o777 & ~_umask())  # mkdtemp lets its owner alone read it
         return folder
     except OSError as error:
-        raise TrainerError(f"--out {out} cannot be written: {error.strerror}", exit_code=1) from error
+        raise TrainerError(f"--out {out} cannot be written: {error.strerror}") from error
 
 
 def _write(
