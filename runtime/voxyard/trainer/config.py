@@ -13,6 +13,7 @@ from voxyard.settings import Section, setting
 
 ModelSize = Literal["tiny", "small", "normal", "big"]
 Strategy = Literal["single", "split", "mirrored", "auto", "multiworker"]
+VocoderOn = Literal["data", "model"]
 Precision = Literal["auto", "float32", "bfloat16", "float16"]
 
 
@@ -144,6 +145,12 @@ class TrainingConfig(Section):
         None,
         "single, split, mirrored, auto, which times them and keeps the fastest, or multiworker, over --hosts.",
         default_text="split with both GPU ids, else single; over --hosts multiworker",
+    )
+    vocoder_on: VocoderOn | None = setting(
+        None,
+        "Device of a split that trains the vocoder, or what your own model names in `beside`: data, beside the "
+        "features, or model, in turn with the other network.",
+        default_text="data; with --strategy auto the faster one",
     )
     hosts: str | None = setting(
         None, "Hosts that train together, as NAME:PORT,NAME:PORT: the same list, in one order, on each of them."

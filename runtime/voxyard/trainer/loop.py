@@ -77,6 +77,9 @@ class Run:
             self.config,
             most_traces=len(self.buckets) if self.config.data.static_shapes else None,
         )
+        if self.step.beside_names:
+            names, where = " + ".join(self.step.beside_names), self.step.beside_on
+            log.info("Training %s on the %s device (--vocoder-on)", names, where)
         log.info("Model: %.1f M parameters, %s", self.step.model.count_params() / 1e6, training.precision)
         if training.ema is not None:
             log.info("Averaging the weights (--ema %g): validation, samples and synthesis use them", training.ema)
@@ -262,6 +265,7 @@ class Run:
                 if calibrates:
                     with calibration.paid():
                         pipeline.time_data_stage()
+                    self.step.times_next = True
                 if alone:
                     steps.restart()
             for ended in steps.drain():
@@ -328,7 +332,8 @@ class Run:
         if model.networks != "acoustic" and self.first_step < after:
             log.info("The vocoder's first %d updates are without discriminators, and faster than the others", after)
             return
-        bound = split_bound(self.clock.stage_mean("data"), beside_mean(self.step), train_mean(self.clock, self.step))
+        beside = beside_mean(self.step) if self.step.beside_on == "data" else None
+        bound = split_bound(self.clock.stage_mean("data"), beside, train_mean(self.clock, self.step))
         could = model.module is None and model.networks == "acoustic" and not self.corpora.training.feature_names
         if bound is not None and (said := little_gain(bound, second_network=could)) is not None:
             log.warning("%s", said)

@@ -213,8 +213,9 @@ class Report:
     data_stage_source: str = "every batch of this run"
     all_reduce_seconds: float | None = None  # over hosts: of the gradients alone, at the start
     gradient_bytes: int | None = None
-    beside_stage_seconds: float | None = None  # mean of the updates on the data device
+    beside_stage_seconds: float | None = None  # mean of the updates of a second network (V)
     beside_names: tuple[str, ...] = ()
+    beside_on: str | None = None  # data, or model: then they are a part of the training stage
     phase_seconds: Mapping[str, float] = field(default_factory=dict)  # warm_up, train, validate, checkpoint, sample
     judged: Mapping[str, float] = field(default_factory=dict)  # of --judge: wer, dnsmos, step; recorded_… of recordings
     ema: float | None = None  # decay of the averaged weights, which validation and samples are of
@@ -226,7 +227,7 @@ class Report:
         """The most that the data device can be busy: its stages' time over that of the device with more to do."""
         if not self.data_stage_seconds or not self.train_stage_seconds:
             return None
-        on_data = self.data_stage_seconds + (self.beside_stage_seconds or 0.0)
+        on_data = self.data_stage_seconds + (self._beside_on_data or 0.0)
         return on_data / max(on_data, self.train_stage_seconds)
 
     @property
@@ -235,7 +236,11 @@ class Report:
 
         D is all that the data device does: the data stage, and the updates beside the model device (V).
         """
-        return split_bound(self.data_stage_seconds, self.beside_stage_seconds, self.train_stage_seconds)
+        return split_bound(self.data_stage_seconds, self._beside_on_data, self.train_stage_seconds)
+
+    @property
+    def _beside_on_data(self) -> float | None:
+        return self.beside_stage_seconds if self.beside_on == "data" else None
 
     @property
     def exit_code(self) -> int:
@@ -304,7 +309,7 @@ class Report:
 
     def render(self) -> str:
         """The report as text."""
-        d = "D+V" if self.beside_names else "D"
+        d = "D+V" if self.beside_on == "data" else "D"
         rows: list[tuple[str, str, str]] = [
             ("run", self.run, self.strategy),
             *(("device", "", device) for device in self.devices),
@@ -331,14 +336,14 @@ class Report:
             (
                 "training stage (M)",
                 _seconds(self.train_stage_seconds),
-                "one step without its wait, in this run",
+                "one step without its wait, in this run" + (", V included" if self.beside_on == "model" else ""),
             ),
             *(
                 [
                     (
                         f"{' + '.join(self.beside_names)} (V)",
                         _seconds(self.beside_stage_seconds),
-                        "one step of them on the data device, in this run",
+                        f"one step of them on the {self.beside_on} device, in this run",
                     )
                 ]
                 if self.beside_names

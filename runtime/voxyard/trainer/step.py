@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.config import TrainConfig, VocoderOn
 from voxyard.trainer.copies import to_device
 from voxyard.trainer.devices.tensorflow_setup import Devices
 from voxyard.trainer.errors import TrainerError
@@ -28,12 +28,13 @@ from voxyard.trainer.steps.losses import HOST, StepLosses
 from voxyard.trainer.steps.mirrored import UpdateMirrored
 from voxyard.trainer.steps.over_hosts import UpdateOverHosts
 from voxyard.trainer.steps.state import StepState
+from voxyard.trainer.steps.update_times import UpdateTimes
 from voxyard.trainer.steps.updates import Means, updaters_of
 from voxyard.trainer.trainable import Batch, SeveralUpdates, Trainable
 
 Arrays = Mapping[str, NDArray[Any]]
 
-BESIDE = "update beside"  # the function of the updates on the data device
+BESIDE = "update beside"  # the function of the updates that a split may make on the data device
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,12 @@ class TrainStep:
         )
         on_two = devices.strategy == "split" and devices.hosts is None
         beside = set(getattr(trainable, "beside", ())) if on_two else set()
-        place = {"beside": devices.data} if beside else {}
+        asked = config.training.vocoder_on
+        if asked is not None and not beside:
+            raise TrainerError(f"--vocoder-on {asked} has no effect: this model names no updates in `beside`")
+        self.beside_on: VocoderOn | None = (asked or "data") if beside else None
+        on_data = self.beside_on == "data"
+        place = {"beside": devices.data} if on_data else {}
         with self.scope():
             self.model = trainable.build(**place)
             reduced = self._strategy is not None
@@ -77,17 +83,20 @@ class TrainStep:
         self._state = StepState(self.model, self.updaters, self.scope)
         self._main = [one for one in self.updaters if one.name not in beside]
         self._beside = [one for one in self.updaters if one.name in beside]
+        self.beside_times = UpdateTimes()
+        self.times_next = not self.asynchronous  # the updates `beside` of the next step, on the model device
         self.lane: Lane[Packed] | None = None
         # A CPU device computes one function at a time, a GPU has its own queue.
         self.turn_seconds = 0.0  # in which features waited for it
-        self._data_turn = threading.Lock() if beside and devices.kind == "cpu" else nullcontext()
+        self._data_turn = threading.Lock() if on_data and devices.kind == "cpu" else nullcontext()
         self._made: dict[BatchLayout, BatchLayout] = {}  # layout of the features of each raw batch
         self._features = self._compiler.of_batch("features", self._packed_features)
         # Networks on two devices in one function: an executor of one thread would wait for itself.
-        self._evaluate = self._compiler.of_batch("evaluate", self._per_clip_losses, threads=bool(beside))
+        self._evaluate = self._compiler.of_batch("evaluate", self._per_clip_losses, threads=on_data)
         count = config.training.grad_accum
-        if beside:
+        if on_data:
             self.lane = Lane(self._train_beside)
+        if beside:
             self._update_beside = self._compiler.of_batch(BESIDE, lambda batch: in_turn(self._beside, batch, count))
         self.over_hosts: UpdateOverHosts | None = None
         self._update: Callable[[Packed], Any]
@@ -155,6 +164,9 @@ class TrainStep:
             made, beside = (staged.model, self._submit(staged.data)) if isinstance(staged, OnBoth) else (staged, None)
             with tf.device(self.devices.model):
                 values = self._update(made)
+                if self.beside_on == "model":
+                    more = self._train_in_turn(made)  # its names are known once it is traced
+                    return StepLosses(self._names, values, of_beside=(self._beside_names, more))
             return StepLosses(self._names, values, beside)
         parts = [self._features_on(device, part) for device, part in zip(self.devices.replicas, staged, strict=True)]
         words = self._strategy.experimental_distribute_values_from_function(
@@ -171,24 +183,46 @@ class TrainStep:
         return (*(name for one in self._main for name in one.names), *stops)
 
     @property
+    def _beside_names(self) -> tuple[str, ...]:
+        return tuple(name for one in self._beside for name in one.names)
+
+    @property
     def beside_names(self) -> tuple[str, ...]:
-        """Names of the updates on the data device."""
+        """Names of the updates that a split may make on the data device; none without a split."""
         return tuple(one.name for one in self._beside)
 
     def _submit(self, made: Packed) -> Future[dict[str, float]] | None:
         return None if self.lane is None else self.lane.submit(made)
 
-    def _train_beside(self, made: Packed) -> tuple[dict[str, float], float | None]:
-        """In the lane's thread: the updates on the data device; their losses, and seconds unless they were traced."""
+    def _train_in_turn(self, made: Packed) -> tf.Tensor:
+        """The updates `beside` on the model device, after the others; their losses.
+
+        A CPU has computed them when the call returns. On GPUs they are timed between barriers, where `times_next` says.
+        """
+        timed, traces = self.times_next, self.traces[BESIDE]
+        if timed and self.asynchronous:
+            self.synchronise()
+        begin = time.perf_counter()
+        values = self._update_beside(made)
+        if timed and self.asynchronous:
+            self.synchronise()
+            self.times_next = False
+        if timed and self.traces[BESIDE] == traces:
+            self.beside_times.add(time.perf_counter() - begin)
+        return values
+
+    def _train_beside(self, made: Packed) -> dict[str, float]:
+        """In the lane's thread: the updates on the data device; their losses."""
         traces = self.traces[BESIDE]
         with self._data_turn:
             begin = time.perf_counter()
             with tf.device(self.devices.data):
                 values = self._update_beside(made)
-            names = tuple(name for one in self._beside for name in one.names)
             read = to_device({"values": values}, HOST)["values"].numpy()
             seconds = time.perf_counter() - begin
-        return dict(zip(names, map(float, read), strict=True)), seconds if self.traces[BESIDE] == traces else None
+        if self.traces[BESIDE] == traces:
+            self.beside_times.add(seconds)
+        return dict(zip(self._beside_names, map(float, read), strict=True))
 
     def ask_to_stop(self) -> None:
         """Over hosts: the next step tells all of them that this host was asked to stop."""

@@ -55,6 +55,22 @@ def test_both_networks_resume_bit_for_bit(trained: Path, tones: Path, tmp_path: 
     assert "vocoder_mel" in report["validation"]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("first", ["data", "model"])
+def test_a_run_goes_on_bit_for_bit_where_the_vocoder_moves(
+    first: str, trained: Path, tones: Path, tmp_path: Path, voxyard: Voxyard
+) -> None:
+    """T17: a checkpoint carries on wherever the vocoder is trained, discriminators included."""
+    for steps, place in ((2, first), (3, "model" if first == "data" else "data")):
+        done = voxyard(*words(tones, tmp_path / "moved", steps, "--vocoder-on", place))
+        assert done.returncode == 0, done.stderr
+        assert f"Training discriminators + vocoder on the {place} device (--vocoder-on)" in done.stderr
+    whole, moved = (checkpoint.newest_good(each) for each in (trained, tmp_path / "moved"))
+    assert whole is not None
+    assert moved is not None
+    assert [name for name in whole.state if whole.state[name].tobytes() != moved.state[name].tobytes()] == []
+
+
 def test_the_voice_speaks_with_its_vocoder_and_with_griffin_lim(
     trained: Path, tmp_path: Path, voxyard: Voxyard
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,10 +13,11 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from steps import batch, config, run
+from steps import batch, config, devices, run
 from toy import StillAdversarial, TwoNetworks
 
 from voxyard.trainer import TrainerError, Update
+from voxyard.trainer.step import TrainStep
 from voxyard.trainer.trainable import Batch
 
 
@@ -192,6 +194,45 @@ def test_a_network_beside_the_model_device_learns_what_it_learns_in_turn():
     assert read[0] == pytest.approx(read[1], rel=1e-6)
     assert both.traces == {"features": 1, "update": 1, "update beside": 1}
     both.close()
+
+
+def test_a_second_network_on_the_model_device_learns_the_same_in_turn_and_is_timed():
+    """T2, bit for bit; its time is known without a device of its own."""
+    batches = [batch(8, seed) for seed in range(6)]
+    one, in_turn = run("single", batches, two()), run("split", [], two(), vocoder_on="model")
+    assert in_turn.lane is None
+    first = in_turn.train(in_turn.stage(batches[0])).read()
+    assert {"first/total", "second/total"} <= first.keys()
+    for each in batches[1:]:
+        in_turn.train(in_turn.stage(each))
+    state = in_turn.state()
+    for name, value in one.state().items():
+        np.testing.assert_array_equal(value, state[name], err_msg=name)
+    read = [each.train(each.stage(batch(8, 9))).read() for each in (one, in_turn)]
+    assert read[0].keys() == read[1].keys()
+    assert read[0] == pytest.approx(read[1], rel=1e-6)
+    assert in_turn.traces == {"features": 1, "update": 1, "update beside": 1}
+    assert in_turn.beside_times.count == 6, "of seven steps, but for the traced one"
+    assert {variable.value.device[-5:] for variable in in_turn.variables} == {"CPU:1"}
+
+
+def test_on_devices_that_compute_later_a_second_network_is_timed_where_that_is_asked_for():
+    """T19: between barriers, which would stop the device in every step."""
+    later = dataclasses.replace(devices("split"), kind="gpu")
+    trainable: Any = two()
+    step = TrainStep(trainable, later, config(vocoder_on="model"), most_traces=1)
+    counts = []
+    for asked in (False, False, True, False):
+        step.times_next = step.times_next or asked
+        step.train(step.stage(batch(8)))
+        counts.append(step.beside_times.count)
+    assert counts == [0, 0, 1, 1]
+    assert not step.times_next
+
+
+def test_a_place_for_what_a_model_does_not_have_is_refused():
+    with pytest.raises(TrainerError, match="--vocoder-on model has no effect: this model names no updates"):
+        run("split", [], plain(), vocoder_on="model")
 
 
 def test_its_variables_and_its_optimizer_lie_on_the_data_device():

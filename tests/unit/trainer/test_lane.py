@@ -7,31 +7,42 @@ import threading
 import pytest
 
 from voxyard.trainer.steps.lane import AHEAD, Lane
+from voxyard.trainer.steps.update_times import UpdateTimes
 
 
 def test_batches_are_trained_on_one_by_one_in_their_order() -> None:
     seen: list[int] = []
 
-    def update(batch: int) -> tuple[dict[str, float], float | None]:
+    def update(batch: int) -> dict[str, float]:
         seen.append(batch)
-        return {"total": float(batch)}, None if batch == 0 else 0.5
+        return {"total": float(batch)}
 
     lane: Lane[int] = Lane(update)
     futures = [lane.submit(batch) for batch in range(20)]
     lane.drain()
     assert seen == list(range(20))
     assert [each.result()["total"] for each in futures] == list(range(20))
-    assert lane.mean_seconds == 0.5
     lane.close()
+
+
+def test_the_mean_is_of_the_present_phase_and_of_the_whole_run() -> None:
+    times = UpdateTimes()
+    assert (times.mean, times.run_mean, times.count) == (None, None, 0)
+    times.add(0.1)
+    times.begin_phase()
+    assert (times.mean, times.count) == (0.1, 0), "nothing else was timed yet"
+    times.add(0.3)
+    assert (times.mean, times.count) == (0.3, 1)
+    assert times.run_mean == pytest.approx(0.2)
 
 
 def test_the_first_device_is_ahead_by_no_more_than_it_may() -> None:
     begun, go = threading.Semaphore(0), threading.Semaphore(0)
 
-    def update(batch: int) -> tuple[dict[str, float], float | None]:
+    def update(batch: int) -> dict[str, float]:
         begun.release()
         go.acquire()
-        return {}, None
+        return {}
 
     lane: Lane[int] = Lane(update)
     for batch in range(AHEAD + 1):
@@ -55,7 +66,7 @@ def test_the_first_device_is_ahead_by_no_more_than_it_may() -> None:
 def test_a_failure_ends_the_lane_and_is_raised_to_all_who_ask() -> None:
     seen: list[int] = []
 
-    def update(batch: int) -> tuple[dict[str, float], float | None]:
+    def update(batch: int) -> dict[str, float]:
         seen.append(batch)
         raise ValueError(f"batch {batch} cannot be")
 

@@ -228,6 +228,28 @@ def test_over_hosts_the_batch_size_is_given_and_dealt_evenly() -> None:
     assert "give 6 or 8" in refusal(NONE, device="cpu", **HOSTS | {"batch_size": 7})
 
 
+def test_a_place_for_the_vocoder_that_would_be_ignored_is_refused() -> None:
+    """Nothing is passed over in silence: no vocoder, no split, several hosts."""
+
+    def said(networks: str, strategy: str | None, **training: Any) -> str:
+        config = TrainConfig.model_validate(
+            {
+                "model": {"networks": networks},
+                "data": pair(0, 1) if strategy in (None, "split") else {},
+                "training": {"device": "cpu", "strategy": strategy, "vocoder_on": "model"} | training,
+            }
+        )
+        with pytest.raises(TrainerError) as refused:
+            choose(config, NONE)
+        assert refused.value.exit_code == 2
+        return str(refused.value)
+
+    assert "this run trains no vocoder: add --networks acoustic,vocoder" in said("acoustic", "split")
+    for strategy in ("single", "mirrored"):
+        assert f"has no effect with --strategy {strategy}" in said("acoustic,vocoder", strategy)
+    assert "has no effect over hosts" in said("acoustic,vocoder", None, **HOSTS)
+
+
 def test_devices_are_planned_only_where_strategy_auto_is_decided() -> None:
     """T11: a program that prepares devices itself must not pass it over."""
     assert "voxyard.trainer.autotune.tuner.choose_strategy(config)" in refusal(TWO, strategy="auto")

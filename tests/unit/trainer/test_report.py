@@ -137,12 +137,16 @@ def test_updates_beside_the_features_count_to_the_data_device():
     assert split_bound(0.1, 0.2, 0.4) == pytest.approx(1.75)
     assert split_bound(0.3, 0.3, 0.4) == pytest.approx(1 / 0.6)
     assert split_bound(None, 0.3, 0.4) is None
-    two = report(beside_stage_seconds=0.2, beside_names=("discriminators", "vocoder"))
+    two = report(beside_stage_seconds=0.2, beside_names=("discriminators", "vocoder"), beside_on="data")
     assert two.split_bound == pytest.approx(1.75)
     assert two.data_device_ceiling == pytest.approx(0.75)
     assert "discriminators + vocoder (V)" in two.render()
     assert "(D+V+M)/max(D+V,M)" in two.render()
     assert "(V)" not in report().render()
+    in_turn = report(beside_stage_seconds=0.2, beside_names=("discriminators", "vocoder"), beside_on="model")
+    assert in_turn.split_bound == pytest.approx(1.25)
+    assert in_turn.data_device_ceiling == pytest.approx(0.25)
+    assert "(D+M)/max(D,M)" in in_turn.render()
 
 
 def test_a_split_that_gains_little_is_told_what_gains_more():

@@ -20,7 +20,7 @@ T. Chen et al. (2016), "Training deep nets with sublinear memory cost": one addi
 """
 
 
-_SPLIT_ONLY = ("--data-gpu", "--data-gpu-memory")
+_SPLIT_ONLY = ("--data-gpu", "--data-gpu-memory", "--vocoder-on")
 
 
 @dataclass(frozen=True)

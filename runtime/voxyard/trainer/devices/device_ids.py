@@ -134,7 +134,8 @@ _TRAIN = ("voxyard", "train")
 _REPLACED = frozenset(
     {
         "data.train_data", "data.data_gpu", "data.model_gpu", "training.device", "training.strategy", "training.auto",
-        "training.enable_memory_isolation", "training.data_gpu_memory", "training.model_gpu_memory",
+        "training.vocoder_on", "training.enable_memory_isolation", "training.data_gpu_memory",
+        "training.model_gpu_memory",
     }
 )  # fmt: skip
 

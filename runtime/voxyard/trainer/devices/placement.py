@@ -101,8 +101,9 @@ def refuse_settings_without_effect(config: TrainConfig) -> None:
             "training.auto is not resolved yet: train() resolves it, and a program that prepares devices itself "
             "calls voxyard.trainer.devices.auto_settings.apply_auto_settings(config) first"
         )
-    host_group(config)
+    group = host_group(config)
     strategy = requested_strategy(config)
+    refuse_vocoder_on(config, strategy, over_hosts=group is not None)
     if strategy != "split" and data.data_gpu is not None:
         raise TrainerError(
             f"--data-gpu {data.data_gpu} has no effect with --strategy {strategy}: leave it out, "
@@ -121,6 +122,28 @@ def refuse_settings_without_effect(config: TrainConfig) -> None:
     given = " and ".join(flag for flag, value in limits.items() if value is not None)
     if given and not training.enable_memory_isolation:
         raise TrainerError(f"{given} without --enable-memory-isolation has no effect: add it")
+
+
+def refuse_vocoder_on(config: TrainConfig, strategy: Placement | None, *, over_hosts: bool) -> None:
+    """Raises TrainerError where --vocoder-on would be ignored silently; `strategy` is None while it is to be chosen."""
+    asked, model = config.training.vocoder_on, config.model
+    if asked is None:
+        return
+    if model.module is None and model.networks == "acoustic":
+        raise TrainerError(
+            f"--vocoder-on {asked} has no effect, this run trains no vocoder: add --networks acoustic,vocoder, or "
+            "leave it out"
+        )
+    if over_hosts:
+        raise TrainerError(
+            f"--vocoder-on {asked} has no effect over hosts, where the model device of each trains all networks in "
+            "turn: leave it out"
+        )
+    if strategy is not None and strategy != "split":
+        raise TrainerError(
+            f"--vocoder-on {asked} has no effect with --strategy {strategy}, where every device that trains has all "
+            "networks: leave it out, or use --strategy split"
+        )
 
 
 def check_device_order(config: TrainConfig, host: HostDevices) -> None:

@@ -95,7 +95,7 @@ def prepare_one_device(config: TrainConfig) -> None:
     Where TensorFlow's runtime runs already, its devices stay as they are. Raises TrainerError.
     """
     data, alone = config.data, {
-        "strategy": "single", "auto": False, "batch_size": 1,
+        "strategy": "single", "auto": False, "batch_size": 1, "vocoder_on": None,
         "enable_memory_isolation": False, "data_gpu_memory": None, "model_gpu_memory": None,
     }  # fmt: skip
     chosen = data.model_gpu if data.data_gpu is None else data.data_gpu

@@ -22,6 +22,7 @@ def measured(clock: StepClock, step: TrainStep, watch: GpuWatch) -> dict[str, An
         "train_stage_seconds": train_mean(clock, step),
         "beside_stage_seconds": beside_mean(step),
         "beside_names": step.beside_names,
+        "beside_on": step.beside_on,
         "data_wait_share": clock.wait_share,
         "step_time_variation": clock.variation,
         "step_time_variation_within_buckets": clock.variation_within_buckets,
@@ -40,14 +41,21 @@ def devices_described(devices: Devices, own_rows: int, rows: int) -> tuple[str, 
 
 
 def beside_mean(step: TrainStep) -> float | None:
-    """Mean seconds of the updates on the data device."""
-    return None if step.lane is None else step.lane.mean_seconds
+    """Mean seconds of the updates of a second network, as most of the run's steps make them."""
+    return step.beside_times.mean
 
 
 def train_mean(clock: StepClock, step: TrainStep) -> float | None:
-    """Mean seconds of the training stage, without its waits: for data, and for the networks beside it."""
-    mean, lane = clock.train_mean, step.lane
-    return mean if mean is None or lane is None else mean - lane.blocked_seconds / clock.steps
+    """Mean seconds of the training stage, without its waits: for data, and for the networks beside it.
+
+    It has all that the model device does; its updates of a second network are counted as `beside_mean` says.
+    """
+    mean, lane, times = clock.train_mean, step.lane, step.beside_times
+    if mean is None:
+        return None
+    if lane is not None:
+        return mean - lane.blocked_seconds / clock.steps
+    return mean if times.mean is None or times.run_mean is None else mean - times.run_mean + times.mean
 
 
 def _device_use(clock: StepClock, step: TrainStep, watch: GpuWatch) -> dict[str, Any]:
@@ -63,8 +71,8 @@ def _device_use(clock: StepClock, step: TrainStep, watch: GpuWatch) -> dict[str,
     if not seconds:
         return {}
     data = clock.stage_mean("data") if step.devices.strategy == "split" else None
-    if data is not None:
-        data += beside_mean(step) or 0.0
+    if data is not None and step.lane is not None:
+        data += step.beside_times.run_mean or 0.0
     return {
         "device_use": {"data": None if data is None else min(1.0, data / seconds), "model": 1 - clock.wait_share},
         "device_use_source": "share of the time in which the CPU device's function ran",

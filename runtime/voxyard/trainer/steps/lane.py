@@ -17,20 +17,14 @@ AHEAD = 2  # steps that the first device may be ahead of the lane
 class Lane(Generic[T]):
     """A queue of batches and the thread that trains on them; the first failure ends it."""
 
-    def __init__(self, update: Callable[[T], tuple[Values, float | None]]) -> None:
-        """`update` trains on a batch; it gives the losses, and the seconds that it took (None: they do not count)."""
+    def __init__(self, update: Callable[[T], Values]) -> None:
+        """`update` trains on a batch and gives the losses."""
         self._update = update
         self._room = threading.Semaphore(AHEAD + 1)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="voxyard-lane")
         self._last: Future[Values] | None = None
         self._failure: Exception | None = None
         self.blocked_seconds = 0.0  # in which `submit` waited for room
-        self._seconds, self._counted = 0.0, 0
-
-    @property
-    def mean_seconds(self) -> float | None:
-        """Mean seconds of an update."""
-        return self._seconds / self._counted if self._counted else None
 
     def submit(self, batch: T) -> Future[Values]:
         """Takes the batch of the next step; waits for room. Raises what an update before it has raised."""
@@ -58,10 +52,7 @@ class Lane(Generic[T]):
         try:
             if self._failure is not None:
                 raise self._failure
-            values, seconds = self._update(batch)
-            if seconds is not None:
-                self._seconds, self._counted = self._seconds + seconds, self._counted + 1
-            return values
+            return self._update(batch)
         except Exception as error:
             self._failure = error
             raise

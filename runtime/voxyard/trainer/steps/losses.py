@@ -21,6 +21,7 @@ class StepLosses:
     names: tuple[str, ...]
     values: tf.Tensor  # (names,) float32
     beside: Future[dict[str, float]] | None = None  # those of the updates on the data device
+    of_beside: tuple[tuple[str, ...], tf.Tensor] | None = None  # those of the same updates on the model device
 
     def read(self) -> dict[str, float]:
         """The values by name. Waits for this step, and not for one that is handed over to the device afterwards.
@@ -29,6 +30,11 @@ class StepLosses:
         compute stream was given. A copy inside a function is ordered behind what the stream was given when the copy
         was handed over (`GPUUtil::CopyGPUTensorToCPU`).
         """
-        values = to_device({"values": self.values}, HOST)["values"].numpy()
-        read = dict(zip(self.names, map(float, values), strict=True))
+        read = _on_host(self.names, self.values)
+        if self.of_beside is not None:
+            read |= _on_host(*self.of_beside)
         return with_totals(read if self.beside is None else read | self.beside.result())
+
+
+def _on_host(names: tuple[str, ...], values: tf.Tensor) -> dict[str, float]:
+    return dict(zip(names, map(float, to_device({"values": values}, HOST)["values"].numpy()), strict=True))
