@@ -25,9 +25,10 @@ from voxyard.trainer.judging.run_validation import RunValidation
 from voxyard.trainer.load_trainable import load_trainable
 from voxyard.trainer.observer import Observer
 from voxyard.trainer.pipeline import Pipeline
-from voxyard.trainer.report import CpuClock, MemoryGrowth, Report, StepClock, little_gain, split_bound, write_report
+from voxyard.trainer.report import CpuClock, MemoryGrowth, Report, StepClock, write_report
 from voxyard.trainer.reporting.mlflow_run import open_mlflow
-from voxyard.trainer.reporting.run_report import beside_mean, devices_described, measured, train_mean
+from voxyard.trainer.reporting.run_report import devices_described, measured
+from voxyard.trainer.reporting.split_bounds import SplitBounds
 from voxyard.trainer.sampler import BatchSampler, plan_buckets
 from voxyard.trainer.saving.run_checkpoints import RunCheckpoints
 from voxyard.trainer.saving.run_state import RunState
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("voxyard.trainer")
 
 DEFAULT_EPOCHS = 100
-STEPS_TO_JUDGE = 20  # a split by, beside those that were traced
 
 
 class Run:
@@ -68,7 +68,6 @@ class Run:
         self.rows = devices.batch_size * training.grad_accum * replicas
         self._own = slice(0, self.rows) if self.hosts is None else self.hosts.group.share(self.rows)
         self._all_reduce: float | None = None  # over hosts
-        self._split_judged = False
         self._plan_batches()
         log.info("Creating model on device: %s", ", ".join(devices.replicas))
         self.step = TrainStep(
@@ -116,6 +115,14 @@ class Run:
         )
         self.metrics.pretrained(self.first_step > 0 or config.training.init_from is not None)
         self.end_step = self._end_step()
+        self._bounds = SplitBounds(
+            self.config,
+            self.step,
+            self.clock,
+            first=self.first_step,
+            end=self.end_step,
+            has_features=bool(corpora.training.feature_names),
+        )
 
     @property
     def name(self) -> str:
@@ -253,7 +260,7 @@ class Run:
                 shows = step % every.image_every == 0 or at_end
                 saves = step % training.checkpoint_every == 0
                 calibrates = self.step.asynchronous and calibration.due()
-                alone = validates or shows or saves or calibrates or at_end
+                alone = validates or shows or saves or calibrates or at_end or self._bounds.begins_phase(step)
                 for ended in steps.drain() if alone else steps.ended():
                     self._account(ended, observer, pipeline)
                 if validates:
@@ -267,6 +274,7 @@ class Run:
                         pipeline.time_data_stage()
                     self.step.times_next = True
                 if alone:
+                    self._bounds.begin_phase(step)
                     steps.restart()
             for ended in steps.drain():
                 self._account(ended, observer, pipeline)
@@ -321,22 +329,7 @@ class Run:
             self.metrics.variation(self.clock.variation, self.clock.variation_within_buckets)
             self.metrics.epoch(ended.plan.epoch)
             self._memory.sample(step)
-            self._judge_split()
-
-    def _judge_split(self) -> None:
-        """Says once, after the first steps, where a split cannot gain much."""
-        if self._split_judged or self.devices.strategy != "split" or self.clock.steps < STEPS_TO_JUDGE:
-            return
-        self._split_judged, model = True, self.config.model
-        after = self.config.training.discriminators_after
-        if model.networks != "acoustic" and self.first_step < after:
-            log.info("The vocoder's first %d updates are without discriminators, and faster than the others", after)
-            return
-        beside = beside_mean(self.step) if self.step.beside_on == "data" else None
-        bound = split_bound(self.clock.stage_mean("data"), beside, train_mean(self.clock, self.step))
-        could = model.module is None and model.networks == "acoustic" and not self.corpora.training.feature_names
-        if bound is not None and (said := little_gain(bound, second_network=could)) is not None:
-            log.warning("%s", said)
+            self._bounds.look(step)
 
     def _fetch_losses(self, ended: EndedStep, observer: Observer) -> None:
         values = dict(ended.losses.read())

@@ -16,12 +16,12 @@ from typing import Any
 
 from voxyard.corpus import Coverage
 from voxyard.host.cores import usable_cores
+from voxyard.trainer.reporting.bounds import StageTimes, listed, split_bound
 
 log = logging.getLogger("voxyard.trainer")
 
 REPORT = "report"  # .json and .txt, in a run's --checkpoint-dir
 VARIATION_WINDOW = 200  # steps
-WORTH_A_SPLIT = 1.2  # bound of a split's gain below which its second device is better used otherwise
 NEAR = 0.9  # of its ceiling: a device that is nearly as busy as its work allows
 
 
@@ -129,30 +129,6 @@ class MemoryGrowth:
             self.growth = now / self._base - 1
 
 
-def split_bound(data: float | None, beside: float | None, train: float | None) -> float | None:
-    """Upper bound of a split's gain over one device, at most 2: (D + V + M) ÷ max(D + V, M), of seconds a step.
-
-    D is the data stage, V are the updates beside it (None: there are none), M the training stage.
-    """
-    if not data or not train:
-        return None
-    on_data = data + (beside or 0.0)
-    return (on_data + train) / max(on_data, train)
-
-
-def little_gain(bound: float, *, second_network: bool) -> str | None:
-    """Sentence about a split that cannot gain much, None for one that can; `second_network`: there could be one."""
-    if bound >= WORTH_A_SPLIT:
-        return None
-    other = "--strategy mirrored trains on both devices"
-    if second_network:
-        other += ", --networks acoustic,vocoder gives the data device a vocoder to train"
-    return (
-        f"This split can gain at most {bound:.2f} times over one device: one of its devices has little to do. {other}; "
-        "--strategy auto times what there is"
-    )
-
-
 @dataclass(frozen=True)
 class Target:
     """A figure and its bounds for minimum, good and excellent, in that order."""
@@ -216,6 +192,8 @@ class Report:
     beside_stage_seconds: float | None = None  # mean of the updates of a second network (V)
     beside_names: tuple[str, ...] = ()
     beside_on: str | None = None  # data, or model: then they are a part of the training stage
+    two_networks: bool = False  # the model has updates that a split may make on the data device
+    reached: float | None = None  # gain over one device that makes all stages in turn, by this run's rate and times
     phase_seconds: Mapping[str, float] = field(default_factory=dict)  # warm_up, train, validate, checkpoint, sample
     judged: Mapping[str, float] = field(default_factory=dict)  # of --judge: wer, dnsmos, step; recorded_… of recordings
     ema: float | None = None  # decay of the averaged weights, which validation and samples are of
@@ -237,6 +215,15 @@ class Report:
         D is all that the data device does: the data stage, and the updates beside the model device (V).
         """
         return split_bound(self.data_stage_seconds, self._beside_on_data, self.train_stage_seconds)
+
+    @property
+    def bounds(self) -> dict[str, float]:
+        """The most that each way of training can gain over one device, by its name; empty where D or M is unknown."""
+        data, train, beside = self.data_stage_seconds, self.train_stage_seconds, self.beside_stage_seconds
+        if not data or not train:
+            return {}
+        own = train - (beside or 0.0) if self.beside_on == "model" else train
+        return StageTimes(data, own, beside, two_networks=self.two_networks).bounds()
 
     @property
     def _beside_on_data(self) -> float | None:
@@ -304,6 +291,7 @@ class Report:
             "texts": self.texts.to_json() if self.texts else None,
             "data_device_ceiling": self.data_device_ceiling,
             "split_bound": self.split_bound,
+            "bounds": self.bounds,
             "targets": {target.name: {"value": target.value, "verdict": target.verdict} for target in self.targets()},
         }
 
@@ -372,6 +360,8 @@ class Report:
                 _times(self.split_bound),
                 f"({d}+M)/max({d},M); 1.5–2× is the target, 2–3× is out of reach for two devices",
             ),
+            ("reached", _times(self.reached), "over one device with all stages in turn: this rate × their times"),
+            *([("bounds", "", f"over one device: {listed(self.bounds)}")] if self.bounds else []),
             *((target.name, _share(target.value), _judged(target)) for target in self.targets()),
             *(
                 (f"{role} memory", _share(value), "of the applied limit; target 80–95%")

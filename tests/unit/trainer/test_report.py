@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from voxyard.corpus import Coverage
-from voxyard.trainer.report import CpuClock, Report, StepClock, Target, little_gain, split_bound
+from voxyard.trainer.report import CpuClock, Report, StepClock, Target
+from voxyard.trainer.reporting.bounds import ON_DATA, ON_MODEL, SPLIT, StageTimes, little_gain, split_bound
 
 
 def report(**changes: Any) -> Report:
@@ -150,9 +151,48 @@ def test_updates_beside_the_features_count_to_the_data_device():
 
 
 def test_a_split_that_gains_little_is_told_what_gains_more():
-    assert little_gain(1.25, second_network=True) is None
-    said = little_gain(1.08, second_network=True)
+    small = StageTimes(0.008, 0.1)
+    assert little_gain({SPLIT: 1.25}, SPLIT, second_network=True) is None
+    said = little_gain(small.bounds(), SPLIT, second_network=True)
     assert said is not None
     assert "at most 1.08 times" in said
+    assert "--strategy mirrored" in said
     assert "--networks acoustic,vocoder" in said
-    assert "--networks" not in str(little_gain(1.08, second_network=False))
+    assert "--networks" not in str(little_gain(small.bounds(), SPLIT, second_network=False))
+
+
+def test_a_place_of_the_vocoder_that_gains_little_is_told_of_the_other_one():
+    bounds = StageTimes(0.01, 0.3, 0.29, two_networks=True).bounds()
+    assert little_gain(bounds, ON_DATA, second_network=False) is None
+    assert "--vocoder-on data can gain 2.00 times" in str(little_gain(bounds, ON_MODEL, second_network=False))
+    large = StageTimes(1.0, 0.1, 0.02, two_networks=True).bounds()
+    assert "--vocoder-on" not in str(little_gain(large, ON_DATA, second_network=False)), "neither gains 1.2"
+
+
+def test_the_bound_of_each_way_follows_from_the_times_of_the_stages():
+    """(D + V + M) ÷ the device with more to do; mirrored devices do all of it side by side."""
+    assert StageTimes(0.1, 0.4).bounds() == pytest.approx({SPLIT: 1.25, "mirrored": 2})
+    two = StageTimes(0.1, 0.4, 0.2, two_networks=True)
+    assert two.bounds(3) == pytest.approx({ON_DATA: 0.7 / 0.4, ON_MODEL: 0.7 / 0.6, "mirrored": 3})
+    assert StageTimes(0.1, 0.4, two_networks=True).bounds() == pytest.approx({ON_MODEL: 1.25, "mirrored": 2})
+    long = StageTimes(0.3, 0.4, 0.2, two_networks=True)
+    assert long.bounds()[ON_DATA] == pytest.approx(0.9 / 0.5), "the data device has more to do"
+    assert str(two) == "D 100 ms, M 400 ms, V 200 ms"
+
+
+def test_the_report_has_the_bound_of_each_way_and_what_was_reached():
+    on_data = report(beside_stage_seconds=0.2, beside_on="data", two_networks=True, reached=1.4)
+    on_model = report(train_stage_seconds=0.6, beside_stage_seconds=0.2, beside_on="model", two_networks=True)
+    assert on_data.bounds == pytest.approx(on_model.bounds)
+    assert on_data.to_json()["bounds"] == pytest.approx({ON_DATA: 1.75, ON_MODEL: 0.7 / 0.6, "mirrored": 2})
+    lines = [" ".join(line.split()) for line in on_data.render().splitlines()]
+    assert (
+        "bounds over one device: mirrored 2.00×; split, vocoder on data 1.75×; split, vocoder on model 1.17×" in lines
+    )
+    assert any(line.startswith("reached 1.40× over one device") for line in lines)
+    assert any(
+        line.startswith("reached not measured")
+        for line in report().render().splitlines()
+        for line in [" ".join(line.split())]
+    )
+    assert report(data_stage_seconds=None).bounds == {}

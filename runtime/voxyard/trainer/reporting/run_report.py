@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from voxyard.trainer.reporting.bounds import ON_DATA, ON_MODEL, StageTimes
+
 if TYPE_CHECKING:
     from voxyard.telemetry.gpu_watch import GpuWatch
     from voxyard.trainer.devices.tensorflow_setup import Devices
@@ -23,6 +25,8 @@ def measured(clock: StepClock, step: TrainStep, watch: GpuWatch) -> dict[str, An
         "beside_stage_seconds": beside_mean(step),
         "beside_names": step.beside_names,
         "beside_on": step.beside_on,
+        "two_networks": _two_networks(step),
+        "reached": _reached(clock, step),
         "data_wait_share": clock.wait_share,
         "step_time_variation": clock.variation,
         "step_time_variation_within_buckets": clock.variation_within_buckets,
@@ -56,6 +60,34 @@ def train_mean(clock: StepClock, step: TrainStep) -> float | None:
     if lane is not None:
         return mean - lane.blocked_seconds / clock.steps
     return mean if times.mean is None or times.run_mean is None else mean - times.run_mean + times.mean
+
+
+def stage_times(clock: StepClock, step: TrainStep) -> StageTimes | None:
+    """Times of the stages of a step; None where one was not measured, and of mirrored devices, which make all."""
+    data, train, beside = clock.stage_mean("data"), train_mean(clock, step), beside_mean(step)
+    if step.devices.strategy == "mirrored" or not data or not train or (step.beside_names and beside is None):
+        return None
+    own = train - (beside or 0.0) if step.beside_on == "model" else train
+    return StageTimes(data, own, beside, two_networks=_two_networks(step))
+
+
+def way_of(step: TrainStep) -> str:
+    """Name of a step's way of training among `StageTimes.bounds`."""
+    if step.devices.strategy != "split" or not _two_networks(step):
+        return step.devices.strategy
+    return ON_DATA if step.beside_on == "data" else ON_MODEL
+
+
+def _two_networks(step: TrainStep) -> bool:
+    return bool(getattr(step.trainable, "beside", ()))
+
+
+def _reached(clock: StepClock, step: TrainStep) -> float | None:
+    """Gain over one device that makes all stages in turn, all of them as they were in this run."""
+    times, mean, of_run = stage_times(clock, step), step.beside_times.mean, step.beside_times.run_mean
+    if times is None or not clock.rate:
+        return None
+    return clock.rate * (times.in_turn - (mean or 0.0) + (of_run or 0.0))
 
 
 def _device_use(clock: StepClock, step: TrainStep, watch: GpuWatch) -> dict[str, Any]:

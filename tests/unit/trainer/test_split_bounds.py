@@ -1,0 +1,98 @@
+"""Bounds of a split at the start of a run: told once, by the times that most of its steps have."""
+
+from __future__ import annotations
+
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.report import StepClock
+from voxyard.trainer.reporting.run_report import measured
+from voxyard.trainer.reporting.split_bounds import STEPS_TO_JUDGE, SplitBounds
+from voxyard.trainer.steps.update_times import UpdateTimes
+
+
+class Step:
+    """Step of a split: D 10 ms, M 200 ms, the vocoder 20 ms alone and 180 ms with its discriminators."""
+
+    traces: dict[str, int] = {}
+    asynchronous = False
+
+    def __init__(self, beside_on: str | None) -> None:
+        self.beside_on = beside_on
+        self.beside_names = ("vocoder",) if beside_on else ()
+        self.trainable = SimpleNamespace(beside=self.beside_names)
+        self.devices = SimpleNamespace(strategy="split", kind="cpu")
+        self.beside_times = UpdateTimes()
+        self.lane = SimpleNamespace(blocked_seconds=0.0) if beside_on == "data" else None
+        self.settled = 0
+
+    def settle(self) -> None:
+        self.settled += 1
+
+
+def run(
+    caplog: pytest.LogCaptureFixture, beside_on: str | None, *, after: int = 0, first: int = 0, end: int = 100
+) -> tuple[list[str], dict[str, Any]]:
+    """What is told from step to step, and the report's figures at the end."""
+    step: Any = Step(beside_on)
+    networks = "acoustic,vocoder" if beside_on else "acoustic"
+    config = TrainConfig.model_validate({"model": {"networks": networks}, "training": {"discriminators_after": after}})
+    clock = StepClock()
+    bounds = SplitBounds(config, step, clock, first=first, end=end, has_features=False)
+    said = []
+    for number in range(first + 1, end + 1):
+        vocoder = 0.18 if number > after else 0.02
+        if beside_on:
+            step.beside_times.add(vocoder)
+        clock.stage("data", 0.01)
+        clock.step(0.2 + (vocoder if beside_on == "model" else 0.0), 0.0, "shape", traced=False)
+        caplog.clear()
+        with caplog.at_level(logging.INFO):
+            bounds.look(number)
+        said += [f"{number}: {line}" for line in caplog.messages]
+        bounds.begin_phase(number)
+    watch: Any = None
+    return said, measured(clock, step, watch)
+
+
+@pytest.mark.parametrize("place", ["data", "model"])
+def test_both_places_of_a_vocoder_are_told_with_discriminators(place: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The times of both placements are the same, wherever they were measured."""
+    said, figures = run(caplog, place, after=40)
+    assert said[0].startswith(f"{STEPS_TO_JUDGE}: The vocoder's first 40 updates are without discriminators")
+    bounds = "mirrored 2.00×; split, vocoder on data 1.95×; split, vocoder on model 1.03×"
+    assert said[1] == (
+        f"{40 + STEPS_TO_JUDGE}: Most that can be gained over one device, by the times of a step "
+        f"(D 10 ms, M 200 ms, V 180 ms): {bounds}"
+    )
+    assert [line for line in said[2:] if "--vocoder-on data can gain 1.95 times" not in line] == []
+    assert len(said) == (2 if place == "data" else 3)
+    assert figures["beside_stage_seconds"] == pytest.approx(0.18)
+    assert figures["train_stage_seconds"] == pytest.approx(0.2 if place == "data" else 0.38)
+    of_run = 0.01 + 0.2 + (40 * 0.02 + 60 * 0.18) / 100
+    assert figures["reached"] == pytest.approx(figures["steps_per_second"] * of_run), "as the steps of the run were"
+
+
+def test_a_run_that_ends_before_the_discriminators_is_judged_without(caplog: pytest.LogCaptureFixture) -> None:
+    said, _ = run(caplog, "data", after=500)
+    assert len(said) == 2, said
+    assert said[0].startswith(f"{STEPS_TO_JUDGE}: ")
+    assert "V 20 ms" in said[0]
+    assert "can gain at most 1.15 times" in said[1]
+
+
+def test_a_run_that_goes_on_with_discriminators_is_told_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    said, _ = run(caplog, "data", after=40, first=40)
+    assert [line.partition(":")[0] for line in said] == [str(40 + STEPS_TO_JUDGE)]
+    assert "V 180 ms" in said[0]
+
+
+def test_one_network_is_told_what_a_second_one_would_bring(caplog: pytest.LogCaptureFixture) -> None:
+    said, figures = run(caplog, None)
+    assert said[0].endswith("(D 10 ms, M 200 ms): mirrored 2.00×; split 1.05×")
+    assert "--networks acoustic,vocoder" in said[1]
+    assert figures["reached"] == pytest.approx(1.05)
