@@ -16,7 +16,7 @@ from typing import Any
 
 from voxyard.corpus import Coverage
 from voxyard.host.cores import usable_cores
-from voxyard.trainer.reporting.bounds import StageTimes, listed, split_bound
+from voxyard.trainer.reporting.bounds import StepStages, listed, split_bound
 
 log = logging.getLogger("voxyard.trainer")
 
@@ -223,7 +223,7 @@ class Report:
         if not data or not train:
             return {}
         own = train - (beside or 0.0) if self.beside_on == "model" else train
-        return StageTimes(data, own, beside, two_networks=self.two_networks).bounds()
+        return StepStages(data, own, beside, two_networks=self.two_networks).bounds()
 
     @property
     def _beside_on_data(self) -> float | None:

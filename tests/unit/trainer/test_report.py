@@ -7,7 +7,7 @@ import pytest
 
 from voxyard.corpus import Coverage
 from voxyard.trainer.report import CpuClock, Report, StepClock, Target
-from voxyard.trainer.reporting.bounds import ON_DATA, ON_MODEL, SPLIT, StageTimes, little_gain, split_bound
+from voxyard.trainer.reporting.bounds import ON_DATA, ON_MODEL, SPLIT, StepStages, little_gain, split_bound
 
 
 def report(**changes: Any) -> Report:
@@ -151,7 +151,7 @@ def test_updates_beside_the_features_count_to_the_data_device():
 
 
 def test_a_split_that_gains_little_is_told_what_gains_more():
-    small = StageTimes(0.008, 0.1)
+    small = StepStages(0.008, 0.1)
     assert little_gain({SPLIT: 1.25}, SPLIT, second_network=True) is None
     said = little_gain(small.bounds(), SPLIT, second_network=True)
     assert said is not None
@@ -162,20 +162,20 @@ def test_a_split_that_gains_little_is_told_what_gains_more():
 
 
 def test_a_place_of_the_vocoder_that_gains_little_is_told_of_the_other_one():
-    bounds = StageTimes(0.01, 0.3, 0.29, two_networks=True).bounds()
+    bounds = StepStages(0.01, 0.3, 0.29, two_networks=True).bounds()
     assert little_gain(bounds, ON_DATA, second_network=False) is None
     assert "--vocoder-on data can gain 2.00 times" in str(little_gain(bounds, ON_MODEL, second_network=False))
-    large = StageTimes(1.0, 0.1, 0.02, two_networks=True).bounds()
+    large = StepStages(1.0, 0.1, 0.02, two_networks=True).bounds()
     assert "--vocoder-on" not in str(little_gain(large, ON_DATA, second_network=False)), "neither gains 1.2"
 
 
 def test_the_bound_of_each_way_follows_from_the_times_of_the_stages():
     """(D + V + M) ÷ the device with more to do; mirrored devices do all of it side by side."""
-    assert StageTimes(0.1, 0.4).bounds() == pytest.approx({SPLIT: 1.25, "mirrored": 2})
-    two = StageTimes(0.1, 0.4, 0.2, two_networks=True)
+    assert StepStages(0.1, 0.4).bounds() == pytest.approx({SPLIT: 1.25, "mirrored": 2})
+    two = StepStages(0.1, 0.4, 0.2, two_networks=True)
     assert two.bounds(3) == pytest.approx({ON_DATA: 0.7 / 0.4, ON_MODEL: 0.7 / 0.6, "mirrored": 3})
-    assert StageTimes(0.1, 0.4, two_networks=True).bounds() == pytest.approx({ON_MODEL: 1.25, "mirrored": 2})
-    long = StageTimes(0.3, 0.4, 0.2, two_networks=True)
+    assert StepStages(0.1, 0.4, two_networks=True).bounds() == pytest.approx({ON_MODEL: 1.25, "mirrored": 2})
+    long = StepStages(0.3, 0.4, 0.2, two_networks=True)
     assert long.bounds()[ON_DATA] == pytest.approx(0.9 / 0.5), "the data device has more to do"
     assert str(two) == "D 100 ms, M 400 ms, V 200 ms"
 

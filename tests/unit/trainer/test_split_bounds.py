@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -18,7 +18,7 @@ from voxyard.trainer.steps.update_times import UpdateTimes
 class Step:
     """Step of a split: D 10 ms, M 200 ms, the vocoder 20 ms alone and 180 ms with its discriminators."""
 
-    traces: dict[str, int] = {}
+    traces: ClassVar[dict[str, int]] = {}
     asynchronous = False
 
     def __init__(self, beside_on: str | None) -> None:

@@ -12,7 +12,7 @@ WORTH_A_SPLIT = 1.2  # bound of a split's gain below which its second device is 
 
 
 @dataclass(frozen=True)
-class StageTimes:
+class StepStages:
     """Seconds of the stages of a step: D, M and V."""
 
     data: float  # D: features and copy

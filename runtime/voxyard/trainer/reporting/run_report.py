@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from voxyard.trainer.reporting.bounds import ON_DATA, ON_MODEL, StageTimes
+from voxyard.trainer.reporting.bounds import ON_DATA, ON_MODEL, StepStages
 
 if TYPE_CHECKING:
     from voxyard.telemetry.gpu_watch import GpuWatch
@@ -62,17 +62,17 @@ def train_mean(clock: StepClock, step: TrainStep) -> float | None:
     return mean if times.mean is None or times.run_mean is None else mean - times.run_mean + times.mean
 
 
-def stage_times(clock: StepClock, step: TrainStep) -> StageTimes | None:
+def stage_times(clock: StepClock, step: TrainStep) -> StepStages | None:
     """Times of the stages of a step; None where one was not measured, and of mirrored devices, which make all."""
     data, train, beside = clock.stage_mean("data"), train_mean(clock, step), beside_mean(step)
     if step.devices.strategy == "mirrored" or not data or not train or (step.beside_names and beside is None):
         return None
     own = train - (beside or 0.0) if step.beside_on == "model" else train
-    return StageTimes(data, own, beside, two_networks=_two_networks(step))
+    return StepStages(data, own, beside, two_networks=_two_networks(step))
 
 
 def way_of(step: TrainStep) -> str:
-    """Name of a step's way of training among `StageTimes.bounds`."""
+    """Name of a step's way of training among `StepStages.bounds`."""
     if step.devices.strategy != "split" or not _two_networks(step):
         return step.devices.strategy
     return ON_DATA if step.beside_on == "data" else ON_MODEL
