@@ -66,6 +66,7 @@ def prepare(
             language=language,
             chapters=inside,
             opening=not chunks,
+            units=passage.units,
         )
         # characters without a token, as a lone zero-width space, are silent
         for chunk in (chunk for chunk in found if chunk.tokens):

@@ -143,7 +143,8 @@ def _chunks(text: str, config: TrainConfig, language: str | None) -> list[TextCh
     """Parts of a text about as long as a corpus' clips. Raises TrainerError where there is nothing to say."""
     longest = min(CHUNK_SECONDS, config.data.max_clip_seconds)
     spoken = _sentence_language(language or config.model.language)
-    chunks = split(text, len, max_tokens=CHUNK_CHARACTERS, max_seconds=longest, language=spoken)
+    # into a file, to which nobody listens meanwhile: no opening chunk
+    chunks = split(text, len, max_tokens=CHUNK_CHARACTERS, max_seconds=longest, language=spoken, opening=False)
     lettered = [chunk for chunk in chunks if any(map(str.isalnum, chunk.text))]
     if not lettered:
         raise TrainerError(f"nothing to say: no letter or digit in the text {text[:40]!r}")

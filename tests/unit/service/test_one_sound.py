@@ -22,7 +22,7 @@ from voxyard.speech.audio.wav import data_start
 from voxyard.speech.script import prepare
 from voxyard.speech.synthesize import SynthesisResult, synthesize
 
-TEXT = """The harbour lay still, and nobody was awake at all. It was late. A bell rang far out on the water, twice.
+TEXT = """The harbour lay still that night, and nobody was awake at all. It was late. A bell rang far out on the water.
 
 Nobody came to the door. "Who is there?" he asked, and the lamp went out."""
 VOICE, SEED = "v2/en_speaker_3", 11
@@ -83,6 +83,8 @@ def test_speak_and_every_way_of_the_service_give_the_same_samples(served: Served
     events = asked(served, kind, stream_format="sse").decode().split("\n\n")
     deltas = [json.loads(event.removeprefix("data: ")) for event in events if "speech.audio.delta" in event]
     growing = document(served)
+    script = prepare(TEXT, served.state.frontend, voice=VOICE, seed=SEED)
+    assert (script.chunks[0].text, script.chunks[0].ending) == ("The harbour lay still that night,", "clause")
 
     ways = {
         "speech endpoint": asked(served, kind),

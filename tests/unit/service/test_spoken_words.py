@@ -30,9 +30,9 @@ from voxyard.speech.reading.spoken import READING, ReadingOptions
 from voxyard.speech.requests import SAMPLE_RATE, Request, Result
 from voxyard.speech.script import prepare
 
-TEXT = "It cost $5.50 in 1999, and nginx was young. [pause 1.5s] Dr. Bell walked 5 km that day."
+TEXT = "It cost $5.50 in 1999 and nginx was young. [pause 1.5s] Dr. Bell walked 5 km that day."
 SPOKEN = [
-    "It cost five dollars fifty in nineteen ninety-nine, and engine x was young.",
+    "It cost five dollars fifty in nineteen ninety-nine and engine x was young.",
     "Doctor Bell walked five kilometers that day.",
 ]
 WORDS = {"nginx": "engine x"}
@@ -65,9 +65,9 @@ def test_speech_is_of_the_words_with_the_requests_lexicon_and_its_pause(served: 
 
 
 def test_with_read_none_the_figures_are_spoken_as_they_are_written(served: Served) -> None:
-    written = ["It cost $5.50 in 1999, and nginx was young.", "Dr. Bell walked 5 km that day."]
+    written = ["It cost $5.50 in 1999 and nginx was young.", "Dr. Bell walked 5 km that day."]
     assert speech(served, read="none").content == pcm(written, [1.5, "paragraph"])
-    some = ["It cost $5.50 in 1999, and nginx was young.", "Dr. Bell walked five kilometers that day."]
+    some = ["It cost $5.50 in 1999 and nginx was young.", "Dr. Bell walked five kilometers that day."]
     assert speech(served, read="units").content == pcm(some, [1.5, "paragraph"])
 
 

@@ -47,10 +47,14 @@ def read_kinds(names: str) -> tuple[Kind, ...]:
 
 @dataclass(frozen=True)
 class Passage:
-    """A part of a document up to a pause tag or the end: `text` is spoken; `pause` seconds are silent after it."""
+    """A part of a document up to a pause tag or the end: `text` is spoken; `pause` seconds are silent after it.
+
+    `units` are its spans that stand in place of others or whose words the author has chosen, in text order.
+    """
 
     text: str
     pause: float | None
+    units: tuple[Span, ...]
     _marked: EditedText
     _begin: int  # of this passage in the text without tags
     _edited: EditedText
@@ -93,5 +97,7 @@ def passages(text: str, language: str | None, reading: ReadingOptions) -> Iterat
                 f"the spoken text has more than {most:,} characters, {_MOST_TIMES} times those of the document: use "
                 "shorter words in the lexicon"
             )
-        yield Passage(edited.text, pause, marked.edited, begin, edited, end)
+        own = [(edited.position(start), edited.position(last)) for start, last in chosen]
+        units = tuple(sorted({*own, *(span for span in edited.replaced() if span[0] < span[1])}))
+        yield Passage(edited.text, pause, units, marked.edited, begin, edited, end)
         begin = end

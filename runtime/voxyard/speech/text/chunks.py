@@ -12,6 +12,7 @@ from voxyard.speech.errors import SpeechError
 from voxyard.speech.requests import Boundary
 from voxyard.speech.text import boundaries
 from voxyard.speech.text.duration import milliseconds
+from voxyard.speech.text.opening import opening_cut
 from voxyard.speech.text.sentences import language_code, sentence_ends
 
 MAX_TOKENS = 256  # Bark silently drops further tokens
@@ -63,6 +64,7 @@ def split(
     language: str | None = None,
     chapters: Sequence[int] = (),
     opening: bool = True,
+    units: Sequence[Span] = (),
 ) -> tuple[TextChunk, ...]:
     """Chunks in text order; none where the text is blank.
 
@@ -70,9 +72,10 @@ def split(
     word, else a letter; so is a word of more than `boundaries.LONGEST_WORD` characters. Very short chunks are joined
     with a neighbor.
 
-    The first chunk is the first sentence alone (with those that follow, while that is very short): a listener hears it
-    before anything else is decoded. It is so for every text, listened to or not: the audio of a chunk depends on its
-    text and its number, and one seed gives one sound in files, streams and documents.
+    The first chunk is the first sentence alone (with those that follow, while that is very short), or its opening
+    clause where it is long (see `voxyard.speech.text.opening`), and the rest of it the second: a listener hears the
+    first before anything else is decoded. It is so for every text, listened to or not: the audio of a chunk depends on
+    its text and its number, and one seed gives one sound in files, streams and documents.
 
     Args:
         text: the document; an empty line ends a paragraph, a single line break does not.
@@ -82,6 +85,7 @@ def split(
         language: a code such as `en` or `pt-BR`; without one the script of each paragraph decides.
         chapters: positions in the text where chapters begin, which no chunk crosses.
         opening: the text begins the document; without it the first sentence is packed with others.
+        units: spans that the cut of the first sentence leaves whole, in text order, such as the words of a number.
 
     Raises:
         SpeechError: the text holds half a character (a lone surrogate), the limits are too small for one character,
@@ -89,7 +93,7 @@ def split(
     """
     check_text(text)
     _check(max_tokens, max_seconds)
-    splitter = _Splitter(text, count_tokens, max_tokens, max_seconds, language_code(language))
+    splitter = _Splitter(text, count_tokens, max_tokens, max_seconds, language_code(language), units)
     paragraphs = list[list[Span]]()
     for start, end in _paragraphs(text, chapters):
         paragraphs.append(splitter.pack(start, end, opening=opening))
@@ -154,13 +158,20 @@ class _Splitter:
     """Splits one document within its limits."""
 
     def __init__(
-        self, text: str, count_tokens: Callable[[str], int], max_tokens: int, max_seconds: float, language: str | None
+        self,
+        text: str,
+        count_tokens: Callable[[str], int],
+        max_tokens: int,
+        max_seconds: float,
+        language: str | None,
+        units: Sequence[Span],
     ) -> None:
         self._text = text
         self._count_tokens = count_tokens
         self._max_tokens = max_tokens
         self._limit = min(max_seconds * 1000, 1e15)
         self._language = language
+        self._units = units
         self._sums = milliseconds(text, language)
         self._sentence_ends: list[int] = []  # of the paragraphs packed so far
         self._long_words = boundaries.long_words(text)
@@ -188,19 +199,22 @@ class _Splitter:
         return "sentence" if at >= 0 and not self._text[self._sentence_ends[at] : end].strip() else "clause"
 
     def pack(self, start: int, end: int, *, opening: bool) -> list[Span]:
-        """Chunks of one paragraph; with `opening` the first sentences that are not very short are one."""
+        """Chunks of one paragraph; with `opening` the first sentences that are not very short are one, or are cut."""
         ends = sentence_ends(self._text[start:end], self._language)
         sure = [start + at for at in ends.sure]
         doubtful = [start + at for at in ends.doubtful]
         first = 0  # sentences of the opening
         if opening:
             first = next((at for at, each in enumerate(sure, 1) if self.length(0, each) >= SHORT), 0)
-        spans = self._joined_tails(self._fill(start, sure[:first], doubtful, 0))
+        clause, begin = list[Span](), start
+        if first and (cut := opening_cut(self._text, (start, sure[first - 1]), self.length, self._fits, self._units)):
+            clause, begin = [_trim(self._text, start, cut)], cut
+        spans = self._joined_tails(self._fill(begin, [at for at in sure[:first] if at > begin], doubtful, 0))
         rest = self._joined_tails(self._fill(sure[first - 1] if first else start, sure[first:], doubtful, 0))
         if len(spans) > 1 and rest:  # the opening was too long for one chunk
             spans[-1:] = self._joined_tails([spans[-1], rest.pop(0)])
         self._sentence_ends += sure
-        return [*spans, *rest]
+        return [*clause, *spans, *rest]
 
     def _joined_tails(self, spans: Iterable[Span]) -> list[Span]:
         """The spans, the tail of a sentence that was too long joined with what follows it."""

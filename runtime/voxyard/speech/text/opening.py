@@ -1,0 +1,103 @@
+"""Cut of a long first sentence after its opening clause, which a listener hears while the rest is decoded."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+
+from voxyard.speech.text import boundaries
+
+OPENING_SECONDS = 4.0  # a first sentence with a longer estimate is cut
+SHORTEST_PART = 1500  # milliseconds of either part: engines speak a few words alone badly
+
+Span = tuple[int, int]
+
+_REACH = 1000  # characters in which the clause ends: no chunk has so many that are heard
+_STOPS = frozenset(",;:—–…،؛、，；：")
+_CLOSING_QUOTES = frozenset("\"'”’»“«」』》〉】")
+_OPENING_MARKS = frozenset("“‘„«([{「『《〈【（")
+_STRAIGHT_QUOTES = frozenset("\"'")
+_PAIRS = re.compile(
+    r"“[^“”]{0,200}”|„[^„“”]{0,200}[“”]|«[^«»]{0,200}»|»[^«»]{0,200}«|\"[^\"]{0,200}\"|‘[^‘’]{0,200}’"
+    r"|「[^「」]{0,200}」|『[^『』]{0,200}』|《[^《》]{0,200}》|〈[^〈〉]{0,200}〉|【[^【】]{0,200}】"
+    r"|\([^()]{0,200}\)|（[^（）]{0,200}）"
+)
+_TAG = re.compile(r"\[[^\[\]]{0,200}\]")
+_ASIDE = re.compile(r"(?<=\s)\([^()\s]{1,100}\s[^()]{1,200}\)")  # of two words or more: not file(s), not (1999)
+
+
+def opening_cut(
+    text: str,
+    span: Span,
+    length: Callable[[int, int], int],
+    fits: Callable[[int, int], bool],
+    units: Sequence[Span] = (),
+) -> int | None:
+    """Position after the opening clause of a first sentence; None where that is short or has no place to cut.
+
+    The first boundary that leaves SHORTEST_PART on both sides: after a comma, semicolon, colon, dash, ellipsis or an
+    aside in brackets. Never within or between numbers, after an abbreviation, in a short quotation or bracket, in a tag
+    such as `[laughs]`, or in one of the units.
+
+    Args:
+        text: the document.
+        span: the sentence, with the very short ones that stand before it.
+        length: estimated milliseconds of a span.
+        fits: true where a span is within the limits of a chunk.
+        units: spans that stay whole, in text order, such as the words of a number; they do not overlap.
+    """
+    start, end = span
+    if length(start, end) <= OPENING_SECONDS * 1000:
+        return None
+    reach = min(end, start + _REACH)
+    units = units[: bisect_left(units, (reach,))]
+    whole = [tag.span() for tag in _TAG.finditer(text, start, reach)]
+    whole += [pair.span() for pair in _PAIRS.finditer(text, start, reach) if length(*pair.span()) < SHORTEST_PART]
+    asides = {aside.end() for aside in _ASIDE.finditer(text, start, reach)}
+    for at in boundaries.clauses(text, start, reach)[:-1]:
+        stop = _before_blanks(text, at)
+        if length(start, stop) < SHORTEST_PART:
+            continue
+        if length(at, end) < SHORTEST_PART or not fits(start, stop):
+            break
+        inside = any(first < at < last for first, last in whole) or _within(units, stop, at)
+        if not inside and (stop in asides or _ends_clause(text, stop, at, units)):
+            return at
+    return None
+
+
+def _before_blanks(text: str, at: int) -> int:
+    while at and text[at - 1].isspace():
+        at -= 1
+    return at
+
+
+def _within(units: Sequence[Span], stop: int, at: int) -> bool:
+    """True where a unit has characters before `stop` and after `at`."""
+    index = bisect_left(units, (stop,)) - 1
+    return index >= 0 and units[index][1] > at
+
+
+def _ends_clause(text: str, stop: int, at: int, units: Sequence[Span]) -> bool:
+    """True where the marks before `stop` end a clause, and belong to no number, abbreviation or quoted mark."""
+    marks = stop
+    while marks and text[marks - 1] in _CLOSING_QUOTES:
+        marks -= 1
+    begin = marks
+    while begin and text[begin - 1] in _STOPS:
+        begin -= 1
+    before = _before_blanks(text, begin)
+    if begin == marks or not before or text[at] in _STOPS:
+        return False
+    last = text[before - 1]
+    if last in _OPENING_MARKS or last == "." or (last in _STRAIGHT_QUOTES and text.startswith(last, marks)):
+        return False
+    ends_number = _is_numeric(last) or any(end == before for _, end in units)
+    begins_number = _is_numeric(text[at]) or any(start == at for start, _ in units)
+    return not (ends_number and begins_number)
+
+
+def _is_numeric(character: str) -> bool:
+    return character.isnumeric() or character in "%‰°" or unicodedata.category(character) == "Sc"
