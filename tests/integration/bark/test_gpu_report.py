@@ -42,7 +42,8 @@ def test_the_stand_in_run_takes_every_step_and_is_labelled(tmp_path: Path) -> No
     assert bark["stand_in"]
     assert set(bark["ratios"]) >= {
         "preset_end_to_end_vs_transformers", "preset_end_to_end_vs_suno", "decode_vs_floor",
-        "first_sound_vs_first_sentence", "tiny_vs_transformers", "narrow24_vs_transformers",
+        "first_sound_vs_first_sentence", "opening_clause_vs_whole_sentence",
+        "tiny_vs_transformers", "narrow24_vs_transformers",
         "stand_in_b1_vs_transformers", "stand_in_b1_vs_suno", "stand_in_b1_vs_floor", "stand_in_b2_vs_floor",
     }  # fmt: skip
     figures = bark["figures"]

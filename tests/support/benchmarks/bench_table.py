@@ -17,6 +17,7 @@ GOALS = {
     "preset_end_to_end_vs_suno": "",
     "decode_vs_floor": "≥ 0.8",
     "first_sound_vs_first_sentence": "≤ 1.2",
+    "opening_clause_vs_whole_sentence": "< 1",
     "tiny_vs_transformers": "≥ 4",
     "narrow24_vs_transformers": "≥ 4",
 }

@@ -106,13 +106,15 @@ def test_only_the_first_sentence_is_cut() -> None:
     assert [chunk.text for chunk in chunks[2:]] == [sentence, sentence] == [uncut.text, uncut.text]
 
 
-def test_a_first_sentence_longer_than_a_chunk_is_cut_after_its_opening_clause_too() -> None:
+@pytest.mark.parametrize("before", ["", "Oh. "])
+def test_a_first_sentence_longer_than_a_chunk_is_cut_after_its_opening_clause_too(before: str) -> None:
     clause = "and then the children ran out of the house by the sea"
-    text = f"When the rain had stopped at last, {', '.join([clause] * 6)}. It was late."
+    text = f"{before}When the rain had stopped at last, {', '.join([clause] * 6)}. It was late."
 
     first, *others = split(text, words, language="en")
 
-    assert (first.text, first.ending) == ("When the rain had stopped at last,", "clause")
+    assert (first.text, first.ending) == (f"{before}When the rain had stopped at last,", "clause")
+    assert " ".join([first.text, *(each.text for each in others)]) == text
     assert others[0].estimated_seconds > MAX_SECONDS / 2
     assert [each.ending for each in others] == ["clause", "paragraph"]
 
