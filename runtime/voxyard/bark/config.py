@@ -51,7 +51,9 @@ class BarkConfig(Section):
     threads: int = setting(
         1, "CPU threads of a worker; another number changes the last digits of the audio.", ge=1, le=1024
     )
-    capture: Capture = setting("auto", "Launch of decode steps and prefills on a GPU; auto is CUDA graphs.")
+    capture: Capture = setting(
+        "auto", "Launch of decode steps, prefills and the fine stage on a GPU; auto is CUDA graphs."
+    )
     semantic_temperature: float = setting(0.7, "Temperature of the semantic stage; 0 is greedy.", ge=0)
     coarse_temperature: float = setting(0.7, "Temperature of the coarse stage.", ge=0)
     semantic_top_k: int | None = setting(

@@ -190,7 +190,7 @@ class BarkEngine:
             return []
         checkpoint, stages = self._require_model()
         layout, temperature = checkpoint.layout.fine, self.config.fine_temperature
-        with stages.fine() as gpt:
+        with stages.fine() as (gpt, fill):
             complete = [
                 fine.speak(
                     gpt,
@@ -200,6 +200,7 @@ class BarkEngine:
                     pipeline.noise_key(chunk.next_request(), "fine"),
                     temperature,
                     source.progress,
+                    fill,
                 )
                 for chunk, outcome in decoded
             ]

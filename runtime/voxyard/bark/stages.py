@@ -11,9 +11,9 @@ import torch
 
 from voxyard.bark.config import BarkConfig
 from voxyard.bark.memory_cap import within_cap
-from voxyard.bark.model.cuda_graph import launch
+from voxyard.bark.model.cuda_graph import launch, launch_fill
 from voxyard.bark.model.decode import Decoder
-from voxyard.bark.model.fine import FineGPT, fine_gpt
+from voxyard.bark.model.fine import Fill, FineGPT, fill_eagerly, fine_gpt
 from voxyard.bark.model.gpt import causal_gpt, moved
 from voxyard.bark.model.int8 import dense, int8
 from voxyard.bark.model.memory import Footprint, activation_bytes, row_bytes
@@ -58,10 +58,10 @@ class Stages:
             yield decoder
 
     @contextmanager
-    def fine(self) -> Iterator[FineGPT]:
-        """The fine stage."""
-        with self._stage(_FINE) as gpt:
-            yield gpt
+    def fine(self) -> Iterator[tuple[FineGPT, Fill]]:
+        """The fine stage, and its fill of a window."""
+        with self._stage(_FINE) as stage:
+            yield stage
 
     @contextmanager
     def codec(self) -> Iterator[Any]:
@@ -88,8 +88,9 @@ class Stages:
         if name == _CODEC:
             return _placed_codec(built, self._device)
         placed = moved(built, self._device)
-        if name == _FINE:
-            return placed
+        if name == _FINE:  # with offloading it is on the device for few chunks at a time: a capture takes four of them
+            fill = fill_eagerly if self._config.offload else launch_fill(self._config.capture, self._device)
+            return placed, fill(placed)
         launched = launch(self._config.capture, self._device)
         return Decoder(placed, placed.cache(self._config.rows), launched)
 

@@ -83,9 +83,9 @@ def test_a_number_that_fits_is_taken_as_it_is(checkpoint: BarkCheckpoint, card: 
 
 def test_the_smallest_limit_of_all_gpus_decides_for_each_worker(checkpoint: BarkCheckpoint, card: Card) -> None:
     card(80, 79)
-    assert chosen(checkpoint, gpu_memory="6000") == (16, 16)
+    assert chosen(checkpoint, gpu_memory="6200") == (16, 16)
     assert chosen(checkpoint, gpu_memory=f"{ONE}=20000,{OTHER}=20000") == (64, 64)
-    assert chosen(checkpoint, gpu_memory=f"{ONE}=20000,{OTHER}=6000") == (16, 16)
+    assert chosen(checkpoint, gpu_memory=f"{ONE}=20000,{OTHER}=6200") == (16, 16)
 
 
 def test_not_one_row_is_an_error_with_what_is_needed(checkpoint: BarkCheckpoint, card: Card) -> None:

@@ -38,10 +38,11 @@ def test_activations_hold_the_noise_of_every_row_and_step_between_two_checks(row
 
 
 @pytest.mark.parametrize(("rows", "windows"), [(1, 1), (4, 4), (8, 8), (64, 8)])
-def test_activations_hold_the_windows_of_one_prefill(rows: int, windows: int) -> None:
+def test_activations_hold_the_windows_of_one_prefill_and_of_the_fine_stage(rows: int, windows: int) -> None:
     found = activation_bytes(1024, 1024, 0, 2, rows=rows, check_every=16)
+    noise = 1024 * 1024 * 3 * 4  # of the codes of every frame, at three moments
 
-    assert found == windows * 1024 * 1024 * 11 * 2  # hidden, projections and MLP of every position
+    assert found == (windows + 1) * 1024 * 1024 * 11 * 2 + noise  # hidden, projections and MLP of every position
 
 
 def test_weights_and_activations_come_first() -> None:

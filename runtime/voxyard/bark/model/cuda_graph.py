@@ -1,4 +1,4 @@
-"""Launch on a GPU: steps and prefills captured once as CUDA graphs, one for each shape."""
+"""Launch on a GPU: steps, prefills and windows captured once as CUDA graphs, one for each shape."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import torch
 from voxyard.bark.config import Capture
 from voxyard.bark.model.attention import Cache
 from voxyard.bark.model.decode import Launch, Launched, TokenSampling, eager, sample
+from voxyard.bark.model.fine import Fill, FineGPT, FineSampling, fill_eagerly, filled
 from voxyard.bark.model.gpt import CausalGPT
-from voxyard.bark.model.progress import Report
+from voxyard.bark.model.progress import Report, unwatched
 
 Tensor = Any
 _WARM_UPS = 3  # runs before a capture, so that libraries have selected their kernels
@@ -54,6 +55,32 @@ def graphs(gpt: CausalGPT, cache: Cache) -> Launched:
         prefills[x.shape[1]](inputs)
 
     return Launched(step, prefill, eager(gpt, cache).prefill_rows)
+
+
+def launch_fill(capture: Capture, device: str) -> Callable[[FineGPT], Fill]:
+    """Launcher of the fine stage for the device; on a CPU nothing is captured."""
+    return fill_eagerly if device != "cuda" or capture == "none" else fill_graph
+
+
+def fill_graph(gpt: FineGPT) -> Fill:
+    """The fill of a window, all its codebooks as one CUDA graph: the host alone would take three times as long."""
+    captured: dict[tuple[torch.Size, FineSampling], _Graph] = {}
+    pool = torch.cuda.graph_pool_handle()
+
+    def fill(
+        window: Tensor, first: int, key: Tensor, counter: int, sampling: FineSampling, report: Report
+    ) -> tuple[Tensor, Tensor]:
+        def run(window: Tensor, bounds: Tensor, key: Tensor) -> tuple[Tensor, ...]:
+            return filled(gpt, window, 0, bounds, key, sampling, unwatched)
+
+        inputs = window, torch.tensor([first, counter], dtype=torch.int32, device=window.device), key
+        if (window.shape, sampling) not in captured:
+            captured[window.shape, sampling] = _Graph(run, inputs, pool)
+        report()
+        complete, finite = captured[window.shape, sampling](inputs)
+        return complete, finite
+
+    return fill
 
 
 class _Graph:

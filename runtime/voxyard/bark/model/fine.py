@@ -77,6 +77,54 @@ def fine_gpt(module: Any, linear: Callable[[Any], Linear] = dense, heads: Callab
     )
 
 
+@dataclass(frozen=True)
+class FineSampling:
+    """Sampling of a window's codes."""
+
+    given: int  # codebooks of the coarse stage
+    codes: int  # of a codebook: the others of the vocabulary are never sampled
+    temperature: float
+
+
+# window (codebooks, time), first frame to fill, noise key (1, 2), noise counter of the window, sampling, called as it
+# goes on → the filled window, and True where all its scores were finite
+Fill = Callable[[Tensor, int, Tensor, int, FineSampling, Report], tuple[Tensor, Tensor]]
+
+
+def fill_eagerly(gpt: FineGPT) -> Fill:
+    """The fill of a window without capture."""
+
+    def fill(
+        window: Tensor, first: int, key: Tensor, counter: int, sampling: FineSampling, report: Report
+    ) -> tuple[Tensor, Tensor]:
+        bounds = torch.tensor([first, counter], dtype=torch.int32, device=window.device)
+        begin = first if window.device.type == "cpu" else 0
+        return filled(gpt, window.clone(), begin, bounds, key, sampling, report)
+
+    return fill
+
+
+def filled(
+    gpt: FineGPT, window: Tensor, begin: int, bounds: Tensor, key: Tensor, sampling: FineSampling, report: Report
+) -> tuple[Tensor, Tensor]:
+    """Fill a window of codes (codebooks, time) in place from the frame `bounds[0]` on; and if all scores were finite.
+
+    The noise counts from `bounds[1]`. The output is computed from the frame `begin` on: a CPU begins with the first one
+    that is wanted, a GPU with the first of all, so that one shape, and one captured graph, serves every window.
+    """
+    time, start = window.shape[1], bounds[0]
+    frames = torch.arange(begin, time, dtype=torch.int32, device=window.device)
+    wanted = frames >= start
+    finite = torch.ones((), dtype=torch.bool, device=window.device)
+    for codebook in range(sampling.given, len(window)):
+        logits = gpt.logits(window, codebook, begin, sampling.codes, report)
+        noise = gumbel(key, (frames - start + bounds[1] + codebook * time)[None], sampling.codes)[:, 0]
+        sampled, scores = sample(logits, TokenSampling(0, sampling.codes, sampling.temperature), noise)
+        window[codebook, begin:] = torch.where(wanted, sampled, window[codebook, begin:])
+        finite = finite & (scores.isfinite() | ~wanted).all()
+    return window, finite
+
+
 def speak(
     gpt: FineGPT,
     layout: FineLayout,
@@ -85,6 +133,7 @@ def speak(
     key: tuple[int, int],
     temperature: float,
     report: Report = unwatched,
+    fill: Fill | None = None,
 ) -> tuple[Codes, bool]:
     """All codebooks of one chunk, (given, frames) → (codebooks, frames); and True if all scores were finite.
 
@@ -98,16 +147,14 @@ def speak(
     tail = np.full((layout.codebooks, max(0, layout.window - before - frames)), layout.codebook)
     codes = torch.as_tensor(np.concatenate([past, known, tail], 1), device=device)
     keys = torch.tensor([key], dtype=torch.int32, device=device)
+    run, sampling = fill or fill_eagerly(gpt), FineSampling(layout.given, layout.codebook, temperature)
     finite = torch.ones((), dtype=torch.bool, device=device)
-    for number, (start, fill) in enumerate(windows(layout, before, frames, codes.shape[1])):
-        window = codes[:, start : start + layout.window]  # a view: the next codebook reads the codes written here
-        first = fill - start
-        for codebook in range(layout.given, layout.codebooks):
-            logits = gpt.logits(window, codebook, first, layout.codebook, report)  # (filled, codebook)
-            noise = _noise(keys, (number * layout.codebooks + codebook) * layout.window, len(logits), layout.codebook)
-            sampled, scores = sample(logits, TokenSampling(0, layout.codebook, temperature), noise)
-            window[codebook, first:] = sampled
-            finite &= scores.isfinite().all()
+    for number, (start, first) in enumerate(windows(layout, before, frames, codes.shape[1])):
+        window = codes[:, start : start + layout.window]  # a view: the next window reads the codes written here
+        counter = number * layout.codebooks * layout.window
+        complete, sound = run(window, first - start, keys, counter, sampling, report)
+        window[:] = complete
+        finite = finite & sound
     found = torch.cat([finite.long().view(1), codes[:, before : before + frames].flatten()])
     host = found.cpu().numpy()  # the only synchronization
     return host[1:].reshape(layout.codebooks, frames), bool(host[0])
@@ -126,8 +173,3 @@ def _history(voice: VoicePrompt | None, layout: FineLayout) -> Codes:
     if voice is None:
         return np.zeros((layout.codebooks, 0), dtype=np.int64)
     return voice.fine_prompt[:, -layout.hop :].astype(np.int64)
-
-
-def _noise(keys: Tensor, base: int, frames: int, width: int) -> Tensor:
-    steps = torch.arange(base, base + frames, dtype=torch.int32, device=keys.device)
-    return gumbel(keys, steps[None], width)[:, 0]

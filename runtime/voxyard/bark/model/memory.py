@@ -8,6 +8,7 @@ from voxyard.bark.errors import BarkError
 
 MOST_ROWS = 64
 PREFILL_ROWS = 8  # of one prefill on a GPU, at most
+CODES = 1024  # of a codebook
 RESERVE = 0.1  # of the free memory, for fragmentation and other processes
 MIB = 2**20
 
@@ -47,7 +48,10 @@ def row_bytes(layers: int, hidden: int, block: int, element: int) -> int:
 
 
 def activation_bytes(hidden: int, block: int, vocabulary: int, element: int, *, rows: int, check_every: int) -> int:
-    """Peak activations: the windows of one prefill through an MLP and attention, and the noise of a block of steps."""
-    window = min(rows, PREFILL_ROWS) * block * hidden * (4 + 3 + 4) * element
-    noise = rows * check_every * vocabulary * 4 * 3
-    return window + noise
+    """Peak activations: the windows of one prefill and of the fine stage, and the noise of a block of steps.
+
+    A window goes through an MLP and attention. The fine stage's graph keeps the memory of its window and its noise.
+    """
+    windows = (min(rows, PREFILL_ROWS) + 1) * block * hidden * (4 + 3 + 4) * element
+    noise = (rows * check_every * vocabulary + block * CODES) * 4 * 3
+    return windows + noise

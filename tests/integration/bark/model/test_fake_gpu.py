@@ -17,9 +17,9 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from voxyard.bark.model import coarse, fine, semantic
+from voxyard.bark.model import attention, coarse, fine, semantic
 from voxyard.bark.model.codec import decode
-from voxyard.bark.model.cuda_graph import graphs
+from voxyard.bark.model.cuda_graph import fill_graph, graphs
 from voxyard.bark.model.decode import Decoder, Launch, Restriction, Rows, TokenSampling, eager
 from voxyard.bark.model.gpt import causal_gpt, moved
 from voxyard.bark.model.int8 import dense, int8
@@ -137,10 +137,12 @@ def faked(model: Any) -> Any:
 
 
 @pytest.mark.parametrize("low", ["float32", "bfloat16", "int8", "int8 beside bfloat16"])
-@pytest.mark.parametrize(("likely", "voiced"), [(Restriction(), False), (LIKELY, True)])
+@pytest.mark.parametrize(("likely", "voiced", "kernels"), [(Restriction(), False, True), (LIKELY, True, False)])
 def test_every_transformer_stays_on_the_gpu_and_waits_where_meant(
-    tiny_model: Path, history: Any, monkeypatch: pytest.MonkeyPatch, low: str, likely: Restriction, voiced: bool
-) -> None:
+    tiny_model: Path, history: Any, monkeypatch: pytest.MonkeyPatch, low: str, likely: Restriction, voiced: bool,
+    kernels: bool,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(attention, "available", lambda *_: kernels)
     loaded, in_8_bits = load(tiny_model, precision="bfloat16" if "bfloat16" in low else "float32"), "int8" in low
     layout, voice = loaded.layout, history.random(300, 450) if voiced else None
     full = functools.partial(dense, device="cuda")
@@ -258,6 +260,42 @@ def test_replayed_graphs_choose_the_tokens_of_plain_steps(
 
     assert codes(graphs) == codes(eager)
     assert max(each.replays for each in recorded) > 20
+
+
+@pytest.mark.parametrize(("frames", "voice"), [(90, None), (300, 700), (1100, 100)])
+def test_a_replayed_window_is_filled_as_a_plain_one(
+    checkpoint: BarkCheckpoint, history: Any, recorded: list[RecordedGraph], frames: int, voice: int | None
+) -> None:
+    """The graph computes all frames of a window, whichever of them are wanted: one serves every chunk and voice."""
+    gpt, layout, reports = fine.fine_gpt(checkpoint.model.fine_acoustics), checkpoint.layout.fine, list[str]()
+    past = history.random(50, voice) if voice else None
+    codes = np.random.default_rng(frames).integers(0, 1024, (2, frames))
+    fill = fill_graph(gpt)
+
+    def spoken(named: tuple[int, int], fill: fine.Fill | None) -> Any:
+        found, finite = fine.speak(gpt, layout, codes, past, named, 0.5, lambda: reports.append(""), fill)
+        assert finite
+        return found.tolist()
+
+    for chunk in range(2):
+        named = key(7, chunk, 0, "fine")
+        assert spoken(named, fill) == spoken(named, None)
+    windows = len(fine.windows(layout, voice or 0, frames, max(1024, (voice or 0) + frames)))
+    assert [each.replays for each in recorded] == [2 * windows]
+
+
+def test_a_window_with_a_value_that_is_not_finite_is_told_by_its_graph(
+    checkpoint: BarkCheckpoint, recorded: list[RecordedGraph]
+) -> None:
+    gpt, layout = fine.fine_gpt(checkpoint.model.fine_acoustics), checkpoint.layout.fine
+    fill, codes = fill_graph(gpt), np.zeros((2, 40), dtype=np.int64)
+    assert fine.speak(gpt, layout, codes, None, (1, 2), 0.5, fill=fill)[1]
+    kept = gpt.positions[3].clone()
+    gpt.positions[3] = float("nan")
+    assert not fine.speak(gpt, layout, codes, None, (1, 2), 0.5, fill=fill)[1]
+    gpt.positions[3] = kept
+    assert fine.speak(gpt, layout, codes, None, (1, 2), 0.5, fill=fill)[1]
+    assert len(recorded) == 1
 
 
 def test_a_replayed_prefill_and_every_replayed_step_report_progress(
