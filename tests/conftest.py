@@ -33,8 +33,8 @@ pytest_plugins = ["driver_fixture", "postgres_fixture"]  # tests/nvml, tests/sup
 _NO_GPU = "marked gpu, and this machine has no NVIDIA GPU"
 _NEED_TORCH = [Path(__file__).parent / folder for folder in ("integration/bark", "monitoring/proof")]
 _PACKAGES = {  # Debian's, by the program that a test needs
-    "curl": "curl", "ffprobe": "ffmpeg", "gcc": "gcc", "ip": "iproute2", "munged": "munge", "node": "nodejs",
-    "npm": "npm", "pdftotext": "poppler-utils", "prometheus": "prometheus", "rsync": "rsync",
+    "curl": "curl", "ffprobe": "ffmpeg", "g++": "g++", "gcc": "gcc", "ip": "iproute2", "munged": "munge",
+    "node": "nodejs", "npm": "npm", "pdftotext": "poppler-utils", "prometheus": "prometheus", "rsync": "rsync",
     "slurmctld": "slurm-wlm", "slurmd": "slurm-wlm", "ssh": "openssh-client", "ssh-agent": "openssh-client",
     "ssh-keygen": "openssh-client", "sshd": "openssh-server", "tc": "iproute2", "unshare": "util-linux",
 }  # fmt: skip

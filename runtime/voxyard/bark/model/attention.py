@@ -8,6 +8,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812 (the field's name for it)
 
+from voxyard.bark.model.cuda_step import available
+
 Tensor = Any
 TILE = 64  # positions that a CPU takes through a layer at a time: their activations stay in its second-level cache
 
@@ -56,6 +58,7 @@ class Cache:
         self.batch, heads, self.block, width = shape
         self.layers = tuple(_zeros(like, self.batch, heads, self.block, width) for _ in range(layers))
         self.rows = torch.arange(self.batch, device=like.device)
+        self.kernels = available(like, heads, self.block)  # for a step
         self._views: dict[int, list[tuple[LayerCache, Tensor, Tensor]]] = {}
 
     def views(self, length: int) -> list[tuple[LayerCache, Tensor, Tensor]]:

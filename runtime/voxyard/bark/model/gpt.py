@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import torch
 import torch.nn.functional as F  # noqa: N812 (the field's name for it)
 
+from voxyard.bark.model import cuda_step
 from voxyard.bark.model.attention import TILE, Cache, attend
 from voxyard.bark.model.int8 import Linear, dense
 from voxyard.bark.model.progress import Report, unwatched
@@ -111,6 +112,8 @@ class CausalGPT:
         """One token a row at its own position (batch,); reads `length` cached positions; (batch, hidden)."""
         B = cache.batch
         x = self.tokens[tokens] + self.positions[at]  # (batch, hidden)
+        if cache.kernels:
+            return cuda_step.step(self, x, at, cache, length)
         mask = self.causal[at, :length].view(B, 1, 1, length)
         for layer, (kv, k, v) in zip(self.layers, cache.views(length), strict=True):
             qkv = layer.projections(x, self.heads)  # (batch, 3, heads, width)

@@ -1,0 +1,120 @@
+"""Decode step of a causal stage on a GPU in few kernels, compiled for the model's sizes when it is loaded.
+
+torch's own attention reads as many positions of every row as the longest row has, and knows no unused rows: a lone
+chunk in a batch of 64 would cost as much as 64. These kernels (`kernels/`) read a row's own positions, write the new
+one to the cache on the way, and take the sum of a residual with its layer norm. The products stay cuBLAS's.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from voxyard.bark.model.cuda_kernels import Kernels, compiled
+
+if TYPE_CHECKING:
+    from voxyard.bark.model.attention import Cache
+    from voxyard.bark.model.gpt import CausalGPT, Norm
+
+Tensor = Any
+CHUNK, _THREADS, _NORM_THREADS = 128, 128, 256  # as in the sources: positions of a block of threads, its threads
+_TYPES = (torch.bfloat16, torch.float32)
+_log = logging.getLogger(__name__)
+
+
+def available(like: Tensor, heads: int, block: int) -> bool:
+    """True where the kernels are compiled for a cache of these sizes, in the type and on the device of `like`.
+
+    False on a CPU; on a GPU with a warning that says why torch's own attention is used.
+    """
+    if like.device.type != "cuda":
+        return False
+    width = like.shape[-1] // heads
+    lanes, rest = divmod(width * like.element_size(), 16)
+    reason = None
+    if like.dtype not in _TYPES:
+        reason = f"values in {like.dtype}"
+    elif rest or lanes not in (1, 2, 4, 8, 16, 32):  # threads share a position by twos
+        reason = f"heads of {width} values"
+    else:
+        try:
+            _attention(like.dtype, heads, width, block, like.device.index)
+            _norm(like.dtype, like.shape[-1], like.device.index)
+        except (ImportError, RuntimeError) as error:
+            reason = " ".join(str(error).split())[:500]
+    if reason is not None:
+        _log.warning("decode steps on the GPU are slower than they could be, by torch's own attention: %s", reason)
+    return reason is None
+
+
+def _attention(dtype: Any, heads: int, width: int, block: int, device: int) -> Kernels:
+    macros = ("BF16", int(dtype == torch.bfloat16)), ("HEADS", heads), ("WIDTH", width), ("BLOCK", block)
+    return compiled("attend_step", macros, ("attend_chunks", "join_chunks"), device)
+
+
+def _norm(dtype: Any, hidden: int, device: int) -> Kernels:
+    macros = ("BF16", int(dtype == torch.bfloat16)), ("HIDDEN", hidden)
+    return compiled("add_and_norm", macros, ("add_and_norm",), device)
+
+
+def step(gpt: CausalGPT, x: Tensor, at: Tensor, cache: Cache, length: int) -> Tensor:
+    """The layers and the last norm for one embedded token a row, (batch, hidden), at its own position (batch,).
+
+    `length` is at least the longest row's positions; the values do not depend on it.
+    """
+    norms = [*(layer.norm_attention for layer in gpt.layers[1:]), gpt.norm]
+    normed = gpt.layers[0].norm_attention(x)
+    for layer, kv, following in zip(gpt.layers, cache.layers, norms, strict=True):
+        y = torch.ops.voxyard.attend_step(layer.qkv(normed), kv.both, at, length)
+        x, normed = _add_and_norm(x, layer.out(y), layer.norm_mlp)
+        x, normed = _add_and_norm(x, layer.down(layer.up.gelu(normed)), following)
+    return normed
+
+
+def _add_and_norm(x: Tensor, added: Tensor, norm: Norm) -> tuple[Tensor, Tensor]:
+    """The sum, and its layer norm."""
+    total, normed = torch.ops.voxyard.add_and_norm(x, added, norm.weight, norm.bias)
+    return total, normed
+
+
+@torch.library.custom_op(  # type: ignore[untyped-decorator]
+    "voxyard::attend_step",
+    mutates_args=("cache",),
+    device_types="cuda",
+    schema="(Tensor qkv, Tensor(a!) cache, Tensor at, int length) -> Tensor",
+)
+def attend_step(qkv: Tensor, cache: Tensor, at: Tensor, length: int) -> Tensor:
+    """Attention of one token a row: (rows, 3 · hidden) → (rows, hidden).
+
+    Writes its key and value to the cache, (rows, 2, heads, block, width), at its position (rows,) int64.
+    """
+    rows, _, heads, block, width = cache.shape
+    kernels = _attention(cache.dtype, heads, width, block, qkv.device.index)
+    parts = torch.empty(rows, heads, -(-block // CHUNK), width + 2, dtype=torch.float32, device=qkv.device)
+    out = qkv.new_empty(rows, heads * width)
+    kernels.launch("attend_chunks", (-(-length // CHUNK), heads, rows), _THREADS, (qkv, cache, at, parts))
+    kernels.launch("join_chunks", (heads, rows, 1), width, (parts, at, out))
+    return out
+
+
+attend_step.register_fake(lambda qkv, *_: qkv.new_empty(qkv.shape[0], qkv.shape[1] // 3))
+
+
+@torch.library.custom_op(  # type: ignore[untyped-decorator]
+    "voxyard::add_and_norm",
+    mutates_args=(),
+    device_types="cuda",
+    schema="(Tensor x, Tensor added, Tensor weight, Tensor? bias) -> (Tensor, Tensor)",
+)
+def add_and_norm(x: Tensor, added: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Sum of a residual and a layer's output, each (rows, hidden), and its layer norm."""
+    rows, hidden = x.shape
+    total, normed = torch.empty_like(x), torch.empty_like(x)
+    kernels = _norm(x.dtype, hidden, x.device.index)
+    kernels.launch("add_and_norm", (rows, 1, 1), _NORM_THREADS, (x, added, weight, bias, total, normed))
+    return total, normed
+
+
+add_and_norm.register_fake(lambda x, *_: (torch.empty_like(x), torch.empty_like(x)))
