@@ -25,7 +25,7 @@ SHIM = r"""
 #define __device__
 #define __global__
 #define __restrict__
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 #define __shared__ static
 struct Index { int x, y, z; };
 static thread_local Index threadIdx;
@@ -89,7 +89,7 @@ class Compiled:
     """Functions of a compiled source; each is launched like `cuda_kernels.Kernels`."""
 
     def __init__(self, folder: Path, source: str, macros: Macros, names: Sequence[str]) -> None:
-        """Compile it in a folder. Raises CalledProcessError where g++ refuses the source."""
+        """Compile it in a folder. Raises ValueError with the words of g++ where it refuses the source."""
         calls = "".join(CALL.replace("NAME", name) for name in names)
         path, library = folder / f"{source}.cpp", folder / f"{source}.so"
         path.write_text(SHIM + text(source) + RUN + calls, encoding="utf-8")
@@ -107,7 +107,9 @@ class Compiled:
             str(library),
             str(path),
         ]
-        subprocess.run(command, check=True, capture_output=True)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise ValueError(done.stderr)
         self._library = ctypes.CDLL(str(library))
 
     def launch(self, name: str, grid: tuple[int, int, int], threads: int, tensors: Sequence[Any]) -> None:

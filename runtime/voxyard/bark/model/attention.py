@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812 (the field's name for it)
 
-from voxyard.bark.model.cuda_step import available
+from voxyard.bark.model.cuda_step import LENGTHS, available
 
 Tensor = Any
 TILE = 64  # positions that a CPU takes through a layer at a time: their activations stay in its second-level cache
@@ -58,8 +58,16 @@ class Cache:
         self.batch, heads, self.block, width = shape
         self.layers = tuple(_zeros(like, self.batch, heads, self.block, width) for _ in range(layers))
         self.rows = torch.arange(self.batch, device=like.device)
-        self.kernels = available(like, heads, self.block)  # for a step
+        self.kernels = available(like, self.batch, heads, self.block)  # for a step
         self._views: dict[int, list[tuple[LayerCache, Tensor, Tensor]]] = {}
+
+    def read_length(self, positions: int) -> int:
+        """Positions that a step reads or skips, for rows of so many: few lengths, as each is captured on its own.
+
+        Longer reads add exact zeros and change no bit.
+        """
+        multiple = LENGTHS if self.kernels else TILE
+        return min(self.block, -(-positions // multiple) * multiple)
 
     def views(self, length: int) -> list[tuple[LayerCache, Tensor, Tensor]]:
         """By layer: cache to write to, keys and values to read, each (batch, heads, length, width); cached."""

@@ -19,12 +19,13 @@ if TYPE_CHECKING:
     from voxyard.bark.model.gpt import CausalGPT, Norm
 
 Tensor = Any
-CHUNK, _THREADS, _NORM_THREADS = 128, 128, 256  # as in the sources: positions of a block of threads, its threads
+LENGTHS = 256  # a step is captured for multiples of this: a row reads its own positions, however long the longest is
+_THREADS, _WARP = 128, 32  # of a block, as in the sources
 _TYPES = (torch.bfloat16, torch.float32)
 _log = logging.getLogger(__name__)
 
 
-def available(like: Tensor, heads: int, block: int) -> bool:
+def available(like: Tensor, batch: int, heads: int, block: int) -> bool:
     """True where the kernels are compiled for a cache of these sizes, in the type and on the device of `like`.
 
     False on a CPU; on a GPU with a warning that says why torch's own attention is used.
@@ -40,7 +41,7 @@ def available(like: Tensor, heads: int, block: int) -> bool:
         reason = f"heads of {width} values"
     else:
         try:
-            _attention(like.dtype, heads, width, block, like.device.index)
+            _attention(like.dtype, heads, width, block, span_of(batch), like.device.index)
             _norm(like.dtype, like.shape[-1], like.device.index)
         except (ImportError, RuntimeError) as error:
             reason = " ".join(str(error).split())[:500]
@@ -49,9 +50,15 @@ def available(like: Tensor, heads: int, block: int) -> bool:
     return reason is None
 
 
-def _attention(dtype: Any, heads: int, width: int, block: int, device: int) -> Kernels:
-    macros = ("BF16", int(dtype == torch.bfloat16)), ("HEADS", heads), ("WIDTH", width), ("BLOCK", block)
-    return compiled("attend_step", macros, ("attend_chunks", "join_chunks"), device)
+def span_of(batch: int) -> int:
+    """Positions of a block of threads: few where few rows have to keep all multiprocessors busy."""
+    return 128 if batch <= 16 else 256
+
+
+def _attention(dtype: Any, heads: int, width: int, block: int, span: int, device: int) -> Kernels:
+    sizes = ("HEADS", heads), ("WIDTH", width), ("BLOCK", block), ("SPAN", span)
+    macros = (("BF16", int(dtype == torch.bfloat16)), *sizes)
+    return compiled("attend_step", macros, ("attend_spans", "join_spans"), device)
 
 
 def _norm(dtype: Any, hidden: int, device: int) -> Kernels:
@@ -91,11 +98,12 @@ def attend_step(qkv: Tensor, cache: Tensor, at: Tensor, length: int) -> Tensor:
     Writes its key and value to the cache, (rows, 2, heads, block, width), at its position (rows,) int64.
     """
     rows, _, heads, block, width = cache.shape
-    kernels = _attention(cache.dtype, heads, width, block, qkv.device.index)
-    parts = torch.empty(rows, heads, -(-block // CHUNK), width + 2, dtype=torch.float32, device=qkv.device)
+    span = span_of(rows)
+    kernels = _attention(cache.dtype, heads, width, block, span, qkv.device.index)
+    parts = torch.empty(rows, heads, -(-block // span), width + 2, dtype=torch.float32, device=qkv.device)
     out = qkv.new_empty(rows, heads * width)
-    kernels.launch("attend_chunks", (-(-length // CHUNK), heads, rows), _THREADS, (qkv, cache, at, parts))
-    kernels.launch("join_chunks", (heads, rows, 1), width, (parts, at, out))
+    kernels.launch("attend_spans", (-(-length // span), heads, rows), _THREADS, (qkv, cache, at, parts))
+    kernels.launch("join_spans", (heads, rows, 1), width, (parts, at, out))
     return out
 
 
@@ -113,7 +121,7 @@ def add_and_norm(x: Tensor, added: Tensor, weight: Tensor, bias: Tensor | None) 
     rows, hidden = x.shape
     total, normed = torch.empty_like(x), torch.empty_like(x)
     kernels = _norm(x.dtype, hidden, x.device.index)
-    kernels.launch("add_and_norm", (rows, 1, 1), _NORM_THREADS, (x, added, weight, bias, total, normed))
+    kernels.launch("add_and_norm", (rows, 1, 1), _WARP, (x, added, weight, bias, total, normed))
     return total, normed
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from voxyard.bark.model.attention import Cache
-from voxyard.bark.model.gpt import CausalGPT, padded_length
+from voxyard.bark.model.gpt import CausalGPT
 from voxyard.bark.model.memory import PREFILL_ROWS
 from voxyard.bark.model.noise import gumbel
 from voxyard.bark.model.progress import Report, unwatched
@@ -153,7 +153,7 @@ class Decoder:
         for number, sampling in enumerate(samplings):
             self.report()
             at = (start[1] + number).clamp_max_(last)
-            length = padded_length(min(max(rows.positions) + number, last) + 1, self.gpt.block)
+            length = self.cache.read_length(min(max(rows.positions) + number, last) + 1)
             width = sampling.last - sampling.first
             token, score = self._launched.step(token, at, length, sampling, noise[number, :, :width])
             chosen.append(token)

@@ -41,31 +41,32 @@ def attended(qkv: Any, cache: Any, at: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "heads", "width", "block"),
+    ("dtype", "heads", "width", "block", "span"),
     [
-        (torch.float32, 4, 16, 256),
-        (torch.float32, 1, 64, 384),
-        (torch.bfloat16, 2, 64, 512),
-        (torch.bfloat16, 1, 16, 1024),
+        (torch.float32, 4, 16, 256, 128),
+        (torch.float32, 1, 64, 384, 256),
+        (torch.bfloat16, 2, 64, 512, 128),
+        (torch.bfloat16, 2, 64, 1024, 256),
+        (torch.bfloat16, 1, 8, 512, 256),
     ],
 )
 def test_a_row_attends_to_its_own_positions_and_its_new_one_is_written(
-    tmp_path: Path, dtype: Any, heads: int, width: int, block: int
+    tmp_path: Path, dtype: Any, heads: int, width: int, block: int, span: int
 ) -> None:
     torch.manual_seed(width)
-    names = "attend_chunks", "join_chunks"
-    kernels = Compiled(tmp_path, "attend_step", macros(dtype, HEADS=heads, WIDTH=width, BLOCK=block), names)
-    at = torch.tensor([0, 5, cuda_step.CHUNK - 1, cuda_step.CHUNK, block - 1])
+    names = "attend_spans", "join_spans"
+    kernels = Compiled(tmp_path, "attend_step", macros(dtype, HEADS=heads, WIDTH=width, BLOCK=block, SPAN=span), names)
+    at = torch.tensor([0, 5, span - 1, span, span + 70, block - 1])
     qkv = torch.randn(len(at), 3 * heads * width).to(dtype)
     cache = torch.randn(len(at), 2, heads, block, width).to(dtype)
     cache[1, :, :, 6:] = float("nan")  # of another chunk, whose positions are not read
     expected_cache = cache.clone()
-    chunks = -(-block // cuda_step.CHUNK)
-    parts = torch.full((len(at), heads, chunks, width + 2), float("nan"))
+    spans = -(-block // span)
+    parts = torch.full((len(at), heads, spans, width + 2), float("nan"))
     out = torch.full((len(at), heads * width), float("nan")).to(dtype)
 
-    kernels.launch("attend_chunks", (chunks, heads, len(at)), 128, (qkv, cache, at, parts))
-    kernels.launch("join_chunks", (heads, len(at), 1), width, (parts, at, out))
+    kernels.launch("attend_spans", (spans, heads, len(at)), 128, (qkv, cache, at, parts))
+    kernels.launch("join_spans", (heads, len(at), 1), width, (parts, at, out))
 
     assert error(out, attended(qkv, expected_cache, at)) < ERROR[dtype]
     torch.testing.assert_close(cache, expected_cache, rtol=0, atol=0, equal_nan=True)
@@ -73,14 +74,17 @@ def test_a_row_attends_to_its_own_positions_and_its_new_one_is_written(
 
 def test_a_value_that_is_not_finite_reaches_its_row_alone(tmp_path: Path) -> None:
     kernels = Compiled(
-        tmp_path, "attend_step", macros(torch.float32, HEADS=1, WIDTH=16, BLOCK=256), ("attend_chunks", "join_chunks")
+        tmp_path,
+        "attend_step",
+        macros(torch.float32, HEADS=1, WIDTH=16, BLOCK=256, SPAN=128),
+        ("attend_spans", "join_spans"),
     )
     qkv, cache, at = torch.randn(2, 48), torch.randn(2, 2, 1, 256, 16), torch.tensor([200, 200])
     cache[0, 0, 0, 3, 0] = float("nan")
     parts, out = torch.zeros(2, 1, 2, 18), torch.zeros(2, 16)
 
-    kernels.launch("attend_chunks", (2, 1, 2), 128, (qkv, cache, at, parts))
-    kernels.launch("join_chunks", (1, 2, 1), 16, (parts, at, out))
+    kernels.launch("attend_spans", (2, 1, 2), 128, (qkv, cache, at, parts))
+    kernels.launch("join_spans", (1, 2, 1), 16, (parts, at, out))
 
     assert out.isfinite().all(1).tolist() == [False, True]
 
@@ -94,7 +98,7 @@ def test_a_sum_is_rounded_and_then_normalised(tmp_path: Path, dtype: Any, hidden
     weight, bias = (torch.randn(hidden).to(dtype) for _ in range(2))
     total, normed = torch.empty_like(x), torch.empty_like(x)
 
-    kernels.launch("add_and_norm", (3, 1, 1), 256, (x, added, weight, bias if biased else None, total, normed))
+    kernels.launch("add_and_norm", (3, 1, 1), 32, (x, added, weight, bias if biased else None, total, normed))
 
     torch.testing.assert_close(total, x + added, rtol=0, atol=0)
     plain = F.layer_norm((x + added).double(), (hidden,), weight.double(), bias.double() if biased else None)
@@ -140,7 +144,7 @@ def test_kernels_that_cannot_be_had_are_told_with_the_reason(
 
     monkeypatch.setattr(cuda_step, "compiled", refuse)
     with caplog.at_level(logging.WARNING):
-        assert not cuda_step.available(OnGpu(dtype, width), 4, 1024)
+        assert not cuda_step.available(OnGpu(dtype, width), 64, 4, 1024)
     (message,) = caplog.messages
     assert message.endswith(f"by torch's own attention: {said}")
 

@@ -1,47 +1,67 @@
 // Sum of a residual and the output of a layer, and its layer norm.
 //
-// Macros: BF16 1 or 0 (else float32), HIDDEN values of a row.
+// Macros: BF16 1 or 0 (else float32), HIDDEN values of a row. A warp has a row: its sums need no barrier.
 
-constexpr int THREADS = 256, WARPS = THREADS / 32, EACH = (HIDDEN + THREADS - 1) / THREADS;
+constexpr int WARP = 32, MOST = 16 / sizeof(T);
+constexpr int VECTOR = HIDDEN % (WARP * MOST) == 0 ? MOST : 1;  // values of a load
+constexpr int EACH = (HIDDEN + WARP * VECTOR - 1) / (WARP * VECTOR);
+constexpr float EPSILON = 1e-5f;                                // torch's
 
-__device__ inline float sum_of_block(float x, float* shared) {
-  for (int far = 16; far; far /= 2) x += __shfl_xor_sync(~0u, x, far);
-  __syncthreads();
-  if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = x;
-  __syncthreads();
-  float sum = 0;
-  for (int w = 0; w < WARPS; ++w) sum += shared[w];
-  return sum;
+struct alignas(VECTOR * sizeof(T)) Vector { T of[VECTOR]; };
+
+__device__ inline Vector load(const T* from) { return *reinterpret_cast<const Vector*>(from); }
+
+__device__ inline float sum_of_warp(float x) {
+#pragma unroll
+  for (int far = WARP / 2; far; far /= 2) x += __shfl_xor_sync(~0u, x, far);
+  return x;
 }
 
-// Grid (rows), THREADS threads.
-extern "C" __global__ void __launch_bounds__(THREADS) add_and_norm(
+// Grid (rows), WARP threads.
+extern "C" __global__ void __launch_bounds__(WARP) add_and_norm(
     const T* __restrict__ residual, const T* __restrict__ added,      // (rows, hidden)
     const T* __restrict__ weight, const T* __restrict__ bias,        // (hidden); bias may be null
     T* __restrict__ sum, T* __restrict__ normed) {                   // (rows, hidden)
-  __shared__ float shared[WARPS];
   const long long row = (long long)blockIdx.x * HIDDEN;
-  float x[EACH], mean = 0, square = 0;
+  Vector x[EACH], y[EACH], w[EACH], b[EACH];
 #pragma unroll
   for (int n = 0; n < EACH; ++n) {
-    const int i = n * THREADS + threadIdx.x;
-    x[n] = 0;
-    if (i < HIDDEN) {
-      const T rounded = narrow(wide(residual[row + i]) + wide(added[row + i]));
-      sum[row + i] = rounded;
-      x[n] = wide(rounded);
+    const int i = (n * WARP + threadIdx.x) * VECTOR;
+    if (i >= HIDDEN) continue;
+    x[n] = load(residual + row + i);
+    y[n] = load(added + row + i);
+    w[n] = load(weight + i);
+    if (bias) b[n] = load(bias + i);
+  }
+  float total = 0, square = 0;
+#pragma unroll
+  for (int n = 0; n < EACH; ++n) {
+    const int i = (n * WARP + threadIdx.x) * VECTOR;
+    if (i >= HIDDEN) continue;
+#pragma unroll
+    for (int j = 0; j < VECTOR; ++j) {
+      x[n].of[j] = narrow(wide(x[n].of[j]) + wide(y[n].of[j]));
+      total += wide(x[n].of[j]);
     }
-    mean += x[n];
+    *reinterpret_cast<Vector*>(sum + row + i) = x[n];
   }
-  mean = sum_of_block(mean, shared) / HIDDEN;
+  const float mean = sum_of_warp(total) / HIDDEN;
 #pragma unroll
   for (int n = 0; n < EACH; ++n) {
-    if (n * THREADS + threadIdx.x < HIDDEN) square += (x[n] - mean) * (x[n] - mean);
+    if ((n * WARP + threadIdx.x) * VECTOR >= HIDDEN) continue;
+#pragma unroll
+    for (int j = 0; j < VECTOR; ++j) square += (wide(x[n].of[j]) - mean) * (wide(x[n].of[j]) - mean);
   }
-  const float scale = rsqrtf(sum_of_block(square, shared) / HIDDEN + 1e-5f);
+  const float scale = rsqrtf(sum_of_warp(square) / HIDDEN + EPSILON);
 #pragma unroll
   for (int n = 0; n < EACH; ++n) {
-    const int i = n * THREADS + threadIdx.x;
-    if (i < HIDDEN) normed[row + i] = narrow((x[n] - mean) * scale * wide(weight[i]) + (bias ? wide(bias[i]) : 0.0f));
+    const int i = (n * WARP + threadIdx.x) * VECTOR;
+    if (i >= HIDDEN) continue;
+    Vector out;
+#pragma unroll
+    for (int j = 0; j < VECTOR; ++j) {
+      out.of[j] = narrow((wide(x[n].of[j]) - mean) * scale * wide(w[n].of[j]) + (bias ? wide(b[n].of[j]) : 0.0f));
+    }
+    *reinterpret_cast<Vector*>(normed + row + i) = out;
   }
 }
