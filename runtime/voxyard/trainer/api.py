@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from voxyard.trainer import checkpoint as checkpoints
-from voxyard.trainer.autotune.tuner import choose_strategy
+from voxyard.trainer.autotune.tuner import timed_strategy
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.corpora import Corpora, open_corpora
 from voxyard.trainer.devices.auto_settings import apply_auto_settings
@@ -32,18 +32,25 @@ def train(config: TrainConfig) -> Report:
     Raises TrainerError, CorpusError or HostError with what was found, what was expected and what to do.
     """
     require_mlflow()
-    config = for_this_host(choose_strategy(with_shared_text_front_end(apply_auto_settings(config))))
+    chosen = timed_strategy(with_shared_text_front_end(apply_auto_settings(config)))
+    config = for_this_host(chosen.config)
     corpora = open_corpora(config)
     devices = prepare(config, cache=config.training.checkpoint_dir, corpus=corpora.training.fingerprint)
     with checkpoints.exclusive(config.training.checkpoint_dir):
-        return open_run(config, devices=devices, corpora=corpora).execute()
+        return open_run(config, devices=devices, corpora=corpora, trials=chosen.trials).execute()
 
 
-def open_run(config: TrainConfig, *, devices: Devices | None = None, corpora: Corpora | None = None) -> Run:
+def open_run(
+    config: TrainConfig,
+    *,
+    devices: Devices | None = None,
+    corpora: Corpora | None = None,
+    trials: Mapping[str, Mapping[str, float | None]] | None = None,
+) -> Run:
     """The run of `config` with its model built and its newest checkpoint restored, ready to be executed.
 
     Opens the corpora and sets TensorFlow's devices up, in this order, unless they are given. `strategy` auto and
-    `auto` must be resolved. Raises TrainerError, CorpusError or HostError.
+    `auto` must be resolved; `trials` is what was timed for that. Raises TrainerError, CorpusError or HostError.
     """
     config = with_text_front_end(config)
     corpora = open_corpora(config) if corpora is None else corpora
@@ -51,7 +58,7 @@ def open_run(config: TrainConfig, *, devices: Devices | None = None, corpora: Co
         devices = prepare(config, corpus=corpora.training.fingerprint)  # before anything else touches TensorFlow
     from voxyard.trainer.loop import Run
 
-    return Run(config, devices, corpora)
+    return Run(config, devices, corpora, trials=trials or {})
 
 
 def synthesize(

@@ -13,6 +13,7 @@ from voxyard.settings import Section, setting
 
 ModelSize = Literal["tiny", "small", "normal", "big"]
 Strategy = Literal["single", "split", "mirrored", "auto", "multiworker"]
+DEFAULT_EPOCHS = 100  # of a run that is given neither --epochs nor --max-steps
 VocoderOn = Literal["data", "model"]
 Precision = Literal["auto", "float32", "bfloat16", "float16"]
 

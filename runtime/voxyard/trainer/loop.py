@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import keras
@@ -15,7 +16,7 @@ import numpy as np
 from voxyard.telemetry.gpu_watch import GpuWatch
 from voxyard.telemetry.workloads import TrainMetrics
 from voxyard.trainer import checkpoint
-from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.config import DEFAULT_EPOCHS, TrainConfig
 from voxyard.trainer.corpora import Corpora
 from voxyard.trainer.devices.tensorflow_setup import Devices, resolve_precision, resolve_xla
 from voxyard.trainer.errors import TrainerError
@@ -46,15 +47,20 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("voxyard.trainer")
 
-DEFAULT_EPOCHS = 100
-
 
 class Run:
     """One training run on devices that are set up, from the first batch to the report."""
 
-    def __init__(self, config: TrainConfig, devices: Devices, corpora: Corpora) -> None:
-        """Builds the model and restores its newest checkpoint. Raises TrainerError."""
-        self.config = resolve(config, devices)
+    def __init__(
+        self,
+        config: TrainConfig,
+        devices: Devices,
+        corpora: Corpora,
+        *,
+        trials: Mapping[str, Mapping[str, float | None]] = MappingProxyType({}),
+    ) -> None:
+        """Builds the model and restores its newest checkpoint; `trials` is for the report. Raises TrainerError."""
+        self.config, self._trials = resolve(config, devices), trials
         if config.telemetry.judge:
             require_judges(config.telemetry)
         self.devices, self.corpora = devices, corpora
@@ -377,6 +383,7 @@ class Run:
             checkpoints_written=self.checkpoints.count,
             checkpoint_write_seconds=self.checkpoints.mean_seconds,
             checkpoint=str(newest) if newest else None,
+            trials=dict(self._trials),
             **measured(self.clock, self.step, self._watch),
         )
 

@@ -193,6 +193,8 @@ class Report:
     beside_names: tuple[str, ...] = ()
     beside_on: str | None = None  # data, or model: then they are a part of the training stage
     two_networks: bool = False  # the model has updates that a split may make on the data device
+    trials: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
+    """Of --strategy auto: clips_per_second of each way, its bound and what it reached over one device."""
     reached: float | None = None  # gain over one device that makes all stages in turn, by this run's rate and times
     phase_seconds: Mapping[str, float] = field(default_factory=dict)  # warm_up, train, validate, checkpoint, sample
     judged: Mapping[str, float] = field(default_factory=dict)  # of --judge: wer, dnsmos, step; recorded_… of recordings
@@ -219,11 +221,8 @@ class Report:
     @property
     def bounds(self) -> dict[str, float]:
         """The most that each way of training can gain over one device, by its name; empty where D or M is unknown."""
-        data, train, beside = self.data_stage_seconds, self.train_stage_seconds, self.beside_stage_seconds
-        if not data or not train:
-            return {}
-        own = train - (beside or 0.0) if self.beside_on == "model" else train
-        return StepStages(data, own, beside, two_networks=self.two_networks).bounds()
+        stages = StepStages.of_report(vars(self))
+        return {} if stages is None else stages.bounds()
 
     @property
     def _beside_on_data(self) -> float | None:
@@ -362,6 +361,10 @@ class Report:
             ),
             ("reached", _times(self.reached), "over one device with all stages in turn: this rate × their times"),
             *([("bounds", "", f"over one device: {listed(self.bounds)}")] if self.bounds else []),
+            *(
+                ("in trials", _times(trial["reached"]), f"{name}; its bound: {_times(trial['bound'])}")
+                for name, trial in self.trials.items()
+            ),
             *((target.name, _share(target.value), _judged(target)) for target in self.targets()),
             *(
                 (f"{role} memory", _share(value), "of the applied limit; target 80–95%")

@@ -26,13 +26,17 @@ from voxyard.trainer.autotune.candidates import (
     contenders,
     find_candidates,
     from_features,
+    has_discriminators,
     table,
     trial,
+    way_of_config,
 )
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.corpora import feature_settings
 from voxyard.trainer.devices.device_ids import HostDevices
 from voxyard.trainer.devices.placement import Kind, choose
+from voxyard.trainer.errors import TrainerError
+from voxyard.trainer.reporting.bounds import ON_DATA, ON_MODEL
 
 LINKS = Links(parse("\tGPU0\tGPU1\tGPU2\nGPU0\tX\tSYS\tPIX\nGPU1\tSYS\tX\tSYS\nGPU2\tPIX\tSYS\tX\n"))
 
@@ -81,6 +85,65 @@ def test_the_pair_that_was_given_is_the_splits() -> None:
     assert (by_name["split"].data.data_gpu, by_name["split"].data.model_gpu) == (1, 0)
     assert (by_name["single"].data.data_gpu, by_name["single"].data.model_gpu) == (None, 0)
     assert by_name["mirrored"].data.model_gpu is None
+
+
+TWO_NETWORKS = {"networks": "acoustic,vocoder"}
+
+
+def test_of_two_networks_both_placements_of_the_vocoder_are_timed() -> None:
+    result = found(host_of(3), model=TWO_NETWORKS)
+    assert names(result) == ["single", ON_DATA, ON_MODEL, "mirrored"]
+    placed = {each.name: (each.config.training.strategy, each.config.training.vocoder_on) for each in result.runnable}
+    assert placed == {
+        "single": ("single", None), ON_DATA: ("split", "data"), ON_MODEL: ("split", "model"),
+        "mirrored": ("mirrored", None),
+    }  # fmt: skip
+    assert "a vocoder learns from samples" in result.left_out[FEATURES]
+    for each in result.runnable:
+        assert choose(each.config, host_of(3)).strategy == each.config.training.strategy
+        assert way_of_config(each.config) == each.name
+
+
+def test_a_placement_that_was_given_is_the_only_split() -> None:
+    result = found(host_of(2), model=TWO_NETWORKS, vocoder_on="model")
+    assert names(result) == ["single", ON_MODEL, "mirrored"]
+    assert result.left_out[ON_DATA] == "--vocoder-on model was given"
+    assert result.runnable[0].config.training.vocoder_on is None
+
+
+def test_two_networks_on_one_device_are_trained_in_turn() -> None:
+    result = found(host_of(1), model=TWO_NETWORKS)
+    assert names(result) == ["single"]
+    assert {name for name, why in result.left_out.items() if "two are needed" in why} == {ON_DATA, ON_MODEL, "mirrored"}
+
+
+def test_a_placement_without_a_vocoder_is_refused_before_anything_is_timed() -> None:
+    with pytest.raises(TrainerError, match="this run trains no vocoder"):
+        tuner.choose_strategy(config(vocoder_on="data"))
+    hosts: dict[str, Any] = {"hosts": "10.0.0.1:1,10.0.0.2:1", "host_index": 0, "batch_size": 8}
+    with pytest.raises(TrainerError, match="has no effect over hosts"):
+        tuner.choose_strategy(config(model=TWO_NETWORKS, vocoder_on="data", **hosts))
+
+
+@pytest.mark.parametrize(
+    ("training", "most"),
+    [
+        ({}, True),  # 100 epochs of 100 steps
+        ({"epochs": 50}, False),
+        ({"max_steps": 6000}, False),
+        ({"max_steps": 6001}, True),
+        ({"max_steps": 100_000, "epochs": 50}, False),
+        ({"max_steps": 100, "discriminators_after": 0}, True),
+        ({"max_steps": 10, "grad_accum": 4, "discriminators_after": 4}, True),
+    ],
+)
+def test_trials_have_discriminators_where_most_of_the_run_has_them(training: dict[str, Any], most: bool) -> None:
+    """A step with them takes about thirteen times as long as one without."""
+    run = config(model=TWO_NETWORKS, **training)
+    assert has_discriminators(run, clips=800, rows=8) is most
+    timed = trial(run, "/tmp/trial", 30, discriminators=most).training
+    assert timed.discriminators_after == (0 if most else 30)
+    assert timed.max_steps == 30
 
 
 def test_one_gpu_has_one_device_only() -> None:
@@ -169,8 +232,10 @@ def test_a_cache_that_cannot_be_written_is_reported_and_no_error(
 
 
 def test_host_model_and_numbers_make_the_key_and_the_run_does_not() -> None:
-    def named(host: HostDevices, kind: Kind = "gpu", *, has_features: bool = False, **more: Any) -> str:
-        return cache.key(config(**more), host, kind, has_features=has_features)
+    def named(
+        host: HostDevices, kind: Kind = "gpu", *, has_features: bool = False, discriminators: bool = True, **more: Any
+    ) -> str:
+        return cache.key(config(**more), host, kind, has_features=has_features, discriminators=discriminators)
 
     base = named(host_of(2))
     assert base == named(host_of(2), checkpoint_dir="/elsewhere", epochs=3, learning_rate=0.1)
@@ -180,8 +245,11 @@ def test_host_model_and_numbers_make_the_key_and_the_run_does_not() -> None:
         named(host_of(2), model={"size": "big"}),
         named(host_of(2), has_features=True),
         named(host_of(2), "cpu"),
+        named(host_of(2), model=TWO_NETWORKS),
+        named(host_of(2), model=TWO_NETWORKS, vocoder_on="data"),
+        named(host_of(2), model=TWO_NETWORKS, discriminators=False),
     ]
-    assert len({base, *others}) == 6
+    assert len({base, *others}) == 9
 
 
 def test_the_age_of_an_entry_is_given_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,20 +279,27 @@ def test_the_fastest_is_clear_where_its_slowest_trial_beats_all_others() -> None
     assert contenders({"single": [9.0, 10.1, 9.5], "split": [10.0, 11.0, 12.0]}) == ("split", "single")
 
 
+class NoFeatures:
+    """A corpus of 800 clips."""
+
+    feature_names = ()
+
+    def __len__(self) -> int:
+        return 800
+
+
 class Host:
     """A host on which each strategy has these rates, trial by trial."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **rates: list[float]) -> None:
         self.rates, self.timed = rates, list[str]()
         monkeypatch.setattr(tuner, "_time", self._time)
-        monkeypatch.setattr(
-            tuner, "open_corpora", lambda _: SimpleNamespace(training=SimpleNamespace(feature_names=()))
-        )
+        monkeypatch.setattr(tuner, "open_corpora", lambda _: SimpleNamespace(training=NoFeatures()))
         monkeypatch.setattr(tuner, "inspect_host", lambda _: host_of(0))
         runnable = tuple(candidates.Candidate(name, config(checkpoint_dir=name)) for name in rates)
         monkeypatch.setattr(tuner, "find_candidates", lambda *_, **__: Candidates(runnable, {}))
 
-    def _time(self, each: candidates.Candidate, _folder: Path, turn: int, _steps: int) -> tuner._Timed:
+    def _time(self, each: candidates.Candidate, _folder: Path, turn: int, _steps: int, **_: Any) -> tuner._Timed:
         self.timed.append(each.name)
         return tuner._Timed(self.rates[each.name][turn], "", of_disk=True)
 
@@ -260,6 +335,121 @@ def test_a_close_result_is_timed_again_without_the_slow_ones_and_not_remembered(
     assert host.timed == ["single", "split", "mirrored"] * 3 + ["single", "split"] * 2
     assert "split is hardly faster than single: not remembered" in caplog.text
     assert not cache.path().exists()
+
+
+class Reports:
+    """Processes that time candidates of two networks: D 10 ms, M 200 ms, V 180 ms with discriminators, else 15 ms."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked: list[TrainConfig] = []
+        monkeypatch.setattr(tuner, "_ask", self._report)
+        monkeypatch.setattr(tuner, "open_corpora", lambda _: SimpleNamespace(training=NoFeatures()))
+        monkeypatch.setattr(tuner, "inspect_host", lambda _: host_of(0))
+
+    def _report(self, request: dict[str, Any], seconds: float | None = None) -> dict[str, Any]:
+        run = TrainConfig.model_validate(request["config"])
+        self.asked.append(run)
+        v = 0.18 if run.training.discriminators_after == 0 else 0.015
+        d, m, noise = 0.01, 0.2, 1 + 0.01 * (len(self.asked) % 3)
+        way = way_of_config(run)
+        step, train, beside, on = {
+            "single": (d + m + v, m + v, None, None),
+            "mirrored": (1.1 * (d + m + v) / 2, 1.1 * (d + m + v), None, None),
+            ON_DATA: (max(d + v, m) * 1.05, m, v, "data"),
+            ON_MODEL: (max(d, m + v) * 1.01, m + v, v, "model"),
+        }[way]
+        return {
+            "steps_per_second": noise / step, "batch_rows": 1, "data_wait_share": 0.0,
+            "reads": {"of_disk": True, "said": ""}, "data_stage_seconds": None if way == "mirrored" else d,
+            "train_stage_seconds": train, "beside_stage_seconds": beside, "beside_on": on,
+            "beside_names": ["vocoder"] if on else [], "two_networks": True,
+        }  # fmt: skip
+
+    def chosen(self, tmp_path: Path, **training: Any) -> tuner.ChosenStrategy:
+        self.asked.clear()
+        run = config(device="cpu", model=TWO_NETWORKS, checkpoint_dir=str(tmp_path / "run"), **training)
+        return tuner.timed_strategy(run)
+
+
+def test_the_placement_is_chosen_told_with_its_bound_and_remembered(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """T11: by measured rates; the bounds follow from the measured stages."""
+    reports = Reports(monkeypatch)
+    with caplog.at_level(logging.INFO):
+        first = reports.chosen(tmp_path)
+    assert len(reports.asked) == 4 * 3
+    assert {run.training.discriminators_after for run in reports.asked} == {0}
+    assert (first.config.training.strategy, first.config.training.vocoder_on) == ("split", "data")
+    assert (first.config.data.data_gpu, first.config.data.model_gpu) == (0, 1)
+    said = [
+        "the vocoder is timed with its discriminators",
+        "a step takes D 10 ms, M 200 ms, V 180 ms; most that can be gained over one device, and what was:",
+        "split, vocoder on data   bound 1.95×, reached 1.8",
+        "split, vocoder on model  bound 1.03×, reached 1.0",
+        "mirrored                 bound 2.00×, reached 1.8",
+    ]
+    for words in said:
+        assert words in caplog.text
+    assert first.trials[ON_DATA]["bound"] == pytest.approx(0.39 / 0.2)
+    assert first.trials[ON_DATA]["reached"] == pytest.approx(0.39 / 0.21, rel=0.03)
+    assert first.trials["single"]["bound"] == 1.0
+    caplog.clear()
+    with caplog.at_level(logging.INFO):
+        again = reports.chosen(tmp_path)
+    assert reports.asked == [], "nothing is timed again"
+    assert again == first
+    for words in said:
+        assert words in caplog.text
+
+
+def test_a_short_run_is_timed_without_discriminators_and_remembered_apart(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The faster placement is another one than with them."""
+    reports = Reports(monkeypatch)
+    assert way_of_config(reports.chosen(tmp_path).config) == ON_DATA
+    short = reports.chosen(tmp_path, max_steps=100)
+    assert {run.training.discriminators_after for run in reports.asked} == {30}
+    assert way_of_config(short.config) == "mirrored"
+    assert short.trials[ON_DATA]["bound"] == pytest.approx(0.225 / 0.2)
+
+
+def test_over_hosts_a_split_is_timed_as_the_hosts_train_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """X1: each trains both networks on its model device."""
+    reports = Reports(monkeypatch)
+    monkeypatch.setattr(tuner, "hosts_verdict", lambda *_: ())
+    chosen = reports.chosen(tmp_path, hosts="10.0.0.1:1,10.0.0.2:1", host_index=0, batch_size=8).config
+    assert {way_of_config(run) for run in reports.asked[:-1]} == {"single", ON_MODEL}
+    assert chosen.training.strategy == "multiworker"
+    assert chosen.training.vocoder_on is None
+
+
+@pytest.mark.parametrize(
+    ("was", "asked", "kept"),
+    [
+        ({"strategy": "split", "vocoder_on": "model"}, None, ON_MODEL),
+        ({"strategy": "split"}, None, ON_DATA),
+        ({"strategy": "split", "vocoder_on": "data"}, "model", ON_MODEL),
+        ({"strategy": "mirrored"}, "data", "mirrored"),
+    ],
+)
+def test_a_resumed_run_keeps_its_placement_unless_another_one_is_given(
+    was: dict[str, Any],
+    asked: str | None,
+    kept: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """T17: with `--strategy auto`; a checkpoint from before there was a choice has its vocoder beside the features."""
+    ids = {"data_gpu": 0, "model_gpu": 1} if was["strategy"] == "split" else {}
+    meta = config(model=TWO_NETWORKS, data=ids, **was).model_dump(mode="json")
+    monkeypatch.setattr("voxyard.trainer.checkpoint.newest_good", lambda _: SimpleNamespace(meta={"config": meta}))
+    with caplog.at_level(logging.INFO):
+        resumed = tuner.choose_strategy(config(device="cpu", model=TWO_NETWORKS, vocoder_on=asked))
+    assert way_of_config(resumed) == kept
+    assert f"keeps its strategy {kept}" in caplog.text
+    assert choose(resumed, host_of(0)).strategy == was["strategy"]
 
 
 def test_features_of_an_older_version_in_the_runs_directory_are_made_again(

@@ -196,3 +196,7 @@ def test_the_report_has_the_bound_of_each_way_and_what_was_reached():
         for line in [" ".join(line.split())]
     )
     assert report(data_stage_seconds=None).bounds == {}
+    trials = {"single": {"clips_per_second": 8.0, "bound": 1.0, "reached": 1.0}}
+    trials[ON_DATA] = {"clips_per_second": 12.0, "bound": 1.75, "reached": 1.5}
+    of_auto = [" ".join(line.split()) for line in report(trials=trials).render().splitlines()]
+    assert "in trials 1.50× split, vocoder on data; its bound: 1.75×" in of_auto

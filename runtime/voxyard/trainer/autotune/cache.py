@@ -8,7 +8,7 @@ import logging
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -24,18 +24,22 @@ MEASURED = "medians of interleaved trials"  # an entry that was measured in anot
 # What decides how long a step takes, beside the model itself.
 _TRAINING = (
     "device", "cpu_devices", "device_threads", "batch_size", "grad_accum", "precision", "xla", "recompute",
-    "enable_memory_isolation", "data_gpu_memory", "model_gpu_memory",
+    "enable_memory_isolation", "data_gpu_memory", "model_gpu_memory", "vocoder_on",
 )  # fmt: skip
 _DATA = ("data_gpu", "model_gpu", "num_workers", "prefetch_buffer_size", "static_shapes", "buckets", "gain_augment_db")
 
 
 @dataclass(frozen=True, slots=True)
 class CachedStrategy:
-    """Name of the fastest candidate, the median rate of each in clips a second, and the measurement's Unix time."""
+    """Name of the fastest candidate, the median rate of each in clips a second, and the measurement's Unix time.
+
+    `stages` are the times of a step's stages (`StepStages`), empty where no candidate could tell them.
+    """
 
     name: str
     rates: Mapping[str, float]
     at: float
+    stages: Mapping[str, Any] = field(default_factory=dict)
 
     def age(self) -> str:
         """Age of the entry in words, such as `3 days ago`."""
@@ -48,8 +52,11 @@ def path() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "voxyard" / "strategies.json"
 
 
-def key(config: TrainConfig, host: HostDevices, kind: Kind, *, has_features: bool) -> str:
-    """Cache key: a hash of the host, the model and the settings that decide which strategy is the fastest."""
+def key(config: TrainConfig, host: HostDevices, kind: Kind, *, has_features: bool, discriminators: bool = True) -> str:
+    """Cache key: a hash of the host, the model and the settings that decide which strategy is the fastest.
+
+    `discriminators`: a vocoder was timed with them.
+    """
     training, data = config.training.model_dump(mode="json"), config.data.model_dump(mode="json")
     parts: dict[str, Any] = {
         "host": [gpu.uuid for gpu in host.gpus] if kind == "gpu" else [_processor(), host.cores],
@@ -57,6 +64,7 @@ def key(config: TrainConfig, host: HostDevices, kind: Kind, *, has_features: boo
         "training": {name: training[name] for name in _TRAINING},
         "data": {name: data[name] for name in _DATA},
         "features": has_features,
+        "discriminators": discriminators,
         "tensorflow": _tensorflow(),
         "measured": MEASURED,
     }
@@ -67,7 +75,9 @@ def load(name: str) -> CachedStrategy | None:
     """Entry under this key, or None; a file that cannot be parsed is logged and ignored."""
     try:
         found = json.loads(path().read_text(encoding="utf-8")).get(name)
-        return None if found is None else CachedStrategy(str(found["name"]), dict(found["rates"]), float(found["at"]))
+        if found is None:
+            return None
+        return CachedStrategy(str(found["name"]), dict(found["rates"]), float(found["at"]), dict(found["stages"]))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:

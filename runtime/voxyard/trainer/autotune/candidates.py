@@ -9,9 +9,11 @@ from typing import Any
 
 from voxyard.host import HostError
 from voxyard.host.plan import Links, plan_trainer
-from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.autotune.cache import CachedStrategy
+from voxyard.trainer.config import DEFAULT_EPOCHS, TrainConfig, VocoderOn
 from voxyard.trainer.devices.device_ids import HostDevices, Placement
-from voxyard.trainer.devices.placement import Kind
+from voxyard.trainer.devices.placement import Kind, requested_strategy
+from voxyard.trainer.reporting.bounds import MIRRORED, ON_DATA, ON_MODEL, SINGLE, SPLIT, StepStages
 
 FEATURES = "single, precomputed features"
 LOOK_AHEAD = 4  # host batches in a trial: a full buffer of an hour's clips would hide how slowly they are read
@@ -32,6 +34,7 @@ class Candidates:
 
     runnable: tuple[Candidate, ...]
     left_out: Mapping[str, str]
+    devices: int = 1  # that mirrored trains on
 
 
 def find_candidates(
@@ -39,31 +42,69 @@ def find_candidates(
 ) -> Candidates:
     """All strategies for `config` on this host; `has_features`: the corpus has precomputed features."""
     left_out: dict[str, str] = {}
-    found = [Candidate("single", _as(config, "single", host, kind))]
+    found = [Candidate(SINGLE, _as(config, SINGLE, host, kind))]
     if why := _why_not_precomputed(config, has_features=has_features):
         left_out[FEATURES] = why
     else:
-        found.append(Candidate(FEATURES, _as(config, "single", host, kind), precomputed=True))
+        found.append(Candidate(FEATURES, _as(config, SINGLE, host, kind), precomputed=True))
     devices = config.training.cpu_devices if kind == "cpu" else len(host.gpus)
+    places = _places(config)
     if devices < 2:
         few = f"{devices} {'logical CPU device' if kind == 'cpu' else 'GPU'}, two are needed"
-        return Candidates(tuple(found), left_out | {"split": few, "mirrored": few})
-    try:
-        found.append(Candidate("split", _split(config, host, kind, links)))
-    except HostError as error:
-        left_out["split"] = str(error).splitlines()[0]
-    found.append(Candidate("mirrored", _as(config, "mirrored", host, kind)))
-    return Candidates(tuple(found), left_out)
+        return Candidates(tuple(found), left_out | dict.fromkeys([*places, MIRRORED], few))
+    asked = config.training.vocoder_on
+    for name, place in places.items():
+        if place != asked and asked is not None:
+            left_out[name] = f"--vocoder-on {asked} was given"
+            continue
+        try:
+            split = _split(config, host, kind, links)
+        except HostError as error:
+            left_out[name] = str(error).splitlines()[0]
+        else:
+            found.append(Candidate(name, _with(split, training={"vocoder_on": place})))
+    found.append(Candidate(MIRRORED, _as(config, MIRRORED, host, kind)))
+    return Candidates(tuple(found), left_out, devices)
 
 
-def trial(config: TrainConfig, directory: str, steps: int) -> TrainConfig:
-    """Configuration of the run that times a candidate: some steps from the beginning, in a temporary directory."""
+def _places(config: TrainConfig) -> dict[str, VocoderOn | None]:
+    """Names of the splits and where each trains the vocoder; a model of the user's own is placed by --vocoder-on."""
+    if config.model.networks == "acoustic":
+        return {SPLIT: config.training.vocoder_on}
+    return {ON_DATA: "data", ON_MODEL: "model"}
+
+
+def way_of_config(config: TrainConfig) -> str:
+    """Name of the candidate that a chosen configuration is."""
+    strategy = requested_strategy(config)
+    if strategy != "split" or config.model.networks == "acoustic":
+        return strategy
+    return ON_MODEL if config.training.vocoder_on == "model" else ON_DATA
+
+
+def has_discriminators(config: TrainConfig, clips: int, rows: int) -> bool:
+    """True where most steps of a run have a vocoder's discriminators: what its trials have to time.
+
+    `clips` is the size of the corpus, `rows` about the clips of a batch on one device.
+    """
+    training = config.training
+    ends = [] if training.max_steps is None else [training.max_steps]
+    if training.epochs is not None or not ends:
+        ends.append((training.epochs or DEFAULT_EPOCHS) * max(1, clips // (rows * training.grad_accum)))
+    return 2 * training.discriminators_after < min(ends)
+
+
+def trial(config: TrainConfig, directory: str, steps: int, *, discriminators: bool = True) -> TrainConfig:
+    """Configuration of the run that times a candidate: some steps from the beginning, in a temporary directory.
+
+    A vocoder has its discriminators in all of these steps, or in none.
+    """
     return _with(
         config,
         data={"pipeline_buffer_size": min(config.data.pipeline_buffer_size, LOOK_AHEAD), "model_start_delay": 0.0},
         training={
             "checkpoint_dir": directory, "resume": False, "init_from": None, "epochs": None, "max_minutes": None,
-            "max_steps": steps, "checkpoint_every": steps + 1,
+            "max_steps": steps, "checkpoint_every": steps + 1, "discriminators_after": 0 if discriminators else steps,
         },
         telemetry={"metrics_port": 0, "tensorboard": False, "image_every": steps + 1, "sample_text": "", "judge": 0},
     )  # fmt: skip
@@ -93,13 +134,15 @@ def _as(config: TrainConfig, strategy: Placement, host: HostDevices, kind: Kind)
     return _with(
         config,
         data={"data_gpu": None, "model_gpu": config.data.model_gpu if alone else None},
-        training={"strategy": strategy, "data_gpu_memory": None},
+        training={"strategy": strategy, "data_gpu_memory": None, "vocoder_on": None},
     )
 
 
 def _why_not_precomputed(config: TrainConfig, *, has_features: bool) -> str | None:
     if has_features:
         return "the corpus has its features already"
+    if config.model.networks != "acoustic":
+        return "a vocoder learns from samples, which shards with features do not have"
     if config.model.module is not None:
         return "features are written for voxyard's own model, not for --model-module"
     if config.data.gain_augment_db > 0:
@@ -129,6 +172,36 @@ def contenders(trials: Mapping[str, Sequence[float]]) -> tuple[str, ...]:
     ordered = sorted(trials, key=lambda name: -median(trials[name]))
     slowest = min(trials[ordered[0]])
     return tuple(name for name in ordered if name == ordered[0] or max(trials[name]) >= slowest)
+
+
+def gains(timed: CachedStrategy, devices: int) -> dict[str, dict[str, float | None]]:
+    """Of each timed way its clips_per_second, the bound of its gain over one device, and what it reached of that.
+
+    Bounds follow from the times of a step's stages; None where these or the rate of one device are not known.
+    """
+    bounds = StepStages(**timed.stages).bounds(devices) if timed.stages else {}
+    alone = timed.rates.get(SINGLE)
+    return {
+        name: {
+            "clips_per_second": rate,
+            "bound": 1.0 if name == SINGLE else bounds.get(name),
+            "reached": rate / alone if alone else None,
+        }
+        for name, rate in timed.rates.items()
+    }
+
+
+def told_bounds(timed: CachedStrategy, devices: int) -> Iterator[str]:
+    """Sentences on the bounds of what was timed, and on what was reached, by the times of a step's stages."""
+    if not timed.stages:
+        return
+    found = gains(timed, devices)
+    yield f"a step takes {StepStages(**timed.stages)}; most that can be gained over one device, and what was:"
+    width = max(len(name) for name in found)
+    for name, gain in found.items():
+        if name != SINGLE and gain["bound"] is not None:
+            reached = f"reached {gain['reached']:.2f}×" if gain["reached"] else "not compared with one device"
+            yield f"  {name:<{width}}  bound {gain['bound']:.2f}×, {reached}"
 
 
 def hosts_verdict(report: Mapping[str, Any], count: int, alone: float) -> Iterator[str]:

@@ -25,7 +25,7 @@ def main() -> int:
     """Times the run, or writes the features, that standard input asks for; exit code 2 with an error message."""
     asked = json.loads(sys.stdin.readline())
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    config = with_discriminators(TrainConfig.model_validate(asked["config"]))
+    config = TrainConfig.model_validate(asked["config"])
     try:
         done = _write(config, asked) if "features" in asked else _time(config)
     except (TrainerError, CorpusError, HostError) as error:
@@ -34,11 +34,6 @@ def main() -> int:
     sys.stdout.write(json.dumps(done) + "\n")
     sys.stdout.flush()
     return 0
-
-
-def with_discriminators(config: TrainConfig) -> TrainConfig:
-    """The same run with a vocoder's discriminators from the first step, as most steps of a run are."""
-    return config.model_copy(update={"training": config.training.model_copy(update={"discriminators_after": 0})})
 
 
 def _time(config: TrainConfig) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -29,16 +29,21 @@ from voxyard.trainer.autotune.candidates import (
     contenders,
     find_candidates,
     from_features,
+    gains,
+    has_discriminators,
     hosts_verdict,
     table,
+    told_bounds,
     trial,
+    way_of_config,
 )
 from voxyard.trainer.config import TrainConfig, trained_config
 from voxyard.trainer.corpora import open_corpora
-from voxyard.trainer.devices.placement import Kind, kind_of, requested_strategy
+from voxyard.trainer.devices.placement import CPU_BATCH_SIZE, Kind, kind_of, refuse_vocoder_on, requested_strategy
 from voxyard.trainer.devices.tensorflow_setup import inspect_host
 from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.hosts.addresses import HostGroup, host_group, refuse_uneven, without_hosts
+from voxyard.trainer.reporting.bounds import MIRRORED, ON_DATA, ON_MODEL, SINGLE, SPLIT, StepStages
 
 log = logging.getLogger("voxyard.trainer")
 
@@ -59,35 +64,68 @@ class _Timed:
     clips_per_second: float
     note: str
     of_disk: bool  # what was read came from where training reads, and not from the page cache
+    stages: StepStages | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenStrategy:
+    """A configuration whose strategy is chosen, and what was timed for that (`Report.trials`); empty: nothing."""
+
+    config: TrainConfig
+    trials: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
 
 
 def choose_strategy(config: TrainConfig) -> TrainConfig:
+    """`config` with `--strategy auto` resolved; see `timed_strategy`."""
+    return timed_strategy(config).config
+
+
+def timed_strategy(config: TrainConfig) -> ChosenStrategy:
     """`config` with `--strategy auto` resolved; `config` itself with any other strategy.
 
     Over hosts see `_over_hosts`. A resumed run keeps its strategy; else the cached one of this host and model is taken,
-    else every strategy that the host allows is timed on the run's own corpus. Raises TrainerError where nothing can be
-    timed.
+    else every strategy that the host allows is timed on the run's own corpus. Of two networks a split has two
+    placements, each timed as a strategy of its own. Raises TrainerError where nothing can be timed.
     """
     if config.training.strategy != "auto":
-        return config
-    if (group := host_group(config)) is not None:
-        return _over_hosts(config, group)
+        return ChosenStrategy(config)
+    group = host_group(config)
+    refuse_vocoder_on(config, None, over_hosts=group is not None)
+    if group is not None:
+        return ChosenStrategy(_over_hosts(config, group))
     if (kept := _of_checkpoint(config)) is not None:
-        return kept
-    has_features = bool(open_corpora(_uncached(config)).training.feature_names)
+        return ChosenStrategy(kept)
+    corpus = open_corpora(_uncached(config)).training
+    has_features = bool(corpus.feature_names)
     host = inspect_host(config)
     kind = kind_of(config, host)
     found = find_candidates(config, host, kind, _links(host.gpus, kind), has_features=has_features)
-    name = cache.key(config, host, kind, has_features=has_features)
+    judged = _has_discriminators(config, len(corpus), kind)
+    name = cache.key(config, host, kind, has_features=has_features, discriminators=judged)
     cached = None if config.training.retime else cache.load(name)
     if cached is not None and any(each.name == cached.name for each in found.runnable):
         log.info("--strategy auto: %s, as timed %s on this host (--retime times again)", cached.name, cached.age())
     else:
-        cached, clear = _time_all(config, found)
+        cached, clear = _time_all(config, found, discriminators=judged)
         if clear:
             cache.save(name, cached)
+    for line in told_bounds(cached, found.devices):
+        log.info("--strategy auto: %s", line)
     winner = next(each for each in found.runnable if each.name == cached.name)
-    return _with_features(winner) if winner.precomputed else winner.config
+    chosen = _with_features(winner) if winner.precomputed else winner.config
+    return ChosenStrategy(chosen, gains(cached, found.devices))
+
+
+def _has_discriminators(config: TrainConfig, clips: int, kind: Kind) -> bool:
+    """True where the trials of a vocoder have its discriminators, as most steps of the run will."""
+    rows = config.training.batch_size or (CPU_BATCH_SIZE if kind == "cpu" else _LARGEST_BATCH)
+    judged = has_discriminators(config, clips, rows)
+    if config.model.networks != "acoustic":
+        log.info(
+            "--strategy auto: the vocoder is timed %s discriminators, as most steps of this run are",
+            "with its" if judged else "without",
+        )
+    return judged
 
 
 def _over_hosts(config: TrainConfig, group: HostGroup) -> TrainConfig:
@@ -105,15 +143,19 @@ def _over_hosts(config: TrainConfig, group: HostGroup) -> TrainConfig:
     host = inspect_host(alone)
     kind = kind_of(alone, host)
     found = find_candidates(alone, host, kind, _links(host.gpus, kind), has_features=True)
-    inner = Candidates(tuple(each for each in found.runnable if each.name != "mirrored"), {})
-    timed, _ = _time_all(alone, inner)
+    # Over hosts a split trains both networks on the model device.
+    inner = Candidates(tuple(each for each in found.runnable if each.name not in (MIRRORED, ON_DATA)), {})
+    corpus = open_corpora(_uncached(config)).training
+    judged = _has_discriminators(alone, len(corpus) // group.count, kind)
+    timed, _ = _time_all(alone, inner, discriminators=judged)
     ids = next(each.config.data for each in inner.runnable if each.name == timed.name)
     training = config.training.model_copy(update={"strategy": "multiworker"})
     chosen = config.model_copy(update={"training": training, "data": ids})
     log.info("--strategy auto: timing %d steps on all %d hosts", config.training.strategy_steps, group.count)
     with tempfile.TemporaryDirectory(prefix="voxyard-trial-") as folder, _ended_by_sigterm():
         try:
-            report = _ask({"config": trial(chosen, folder, config.training.strategy_steps).model_dump(mode="json")})
+            steps = config.training.strategy_steps
+            report = _ask({"config": trial(chosen, folder, steps, discriminators=judged).model_dump(mode="json")})
         except _FailedTrialError as error:
             raise TrainerError(f"--strategy auto could not time the hosts: {error}", exit_code=1) from error
     for line in hosts_verdict(report, group.count, timed.rates[timed.name]):
@@ -121,7 +163,7 @@ def _over_hosts(config: TrainConfig, group: HostGroup) -> TrainConfig:
     return chosen
 
 
-def _time_all(config: TrainConfig, found: Candidates) -> tuple[cache.CachedStrategy, bool]:
+def _time_all(config: TrainConfig, found: Candidates, *, discriminators: bool) -> tuple[cache.CachedStrategy, bool]:
     """Times every candidate and logs the table; the fastest by the medians, and True where that is clear.
 
     The trials are interleaved, so that what changes on the host meets all candidates; where the fastest is not clear,
@@ -139,7 +181,9 @@ def _time_all(config: TrainConfig, found: Candidates) -> tuple[cache.CachedStrat
                     continue
                 log.info("  timing %s (%d)", each.name, turn + 1)
                 try:
-                    trials.setdefault(each.name, []).append(_time(each, Path(folder), turn, steps))
+                    trials.setdefault(each.name, []).append(
+                        _time(each, Path(folder), turn, steps, discriminators=discriminators)
+                    )
                 except _FailedTrialError as error:
                     failed[each.name] = str(error)
                     trials.pop(each.name, None)
@@ -177,7 +221,18 @@ def _judge(
         log.info("--strategy auto: %s is hardly faster than %s: not remembered", best, " and ".join(close))
     else:
         log.info("--strategy auto: %s is the fastest here", best)
-    return cache.CachedStrategy(best, rates, time.time())
+    return cache.CachedStrategy(best, rates, time.time(), _stages(trials))
+
+
+def _stages(trials: Mapping[str, Sequence[_Timed]]) -> dict[str, Any]:
+    """Median times of a step's stages, of the candidate that tells them best: one with each on a device of its own."""
+    for name in (ON_DATA, ON_MODEL, SPLIT, SINGLE):
+        known = [asdict(each.stages) for each in trials.get(name, ()) if each.stages is not None]
+        if known:
+            first = known[0]
+            parts = {part: median(each[part] for each in known) for part in first if isinstance(first[part], float)}
+            return first | parts
+    return {}
 
 
 def _of_disk(trials: Mapping[str, Sequence[_Timed]]) -> set[str]:
@@ -193,7 +248,7 @@ def _said(timed: Sequence[_Timed]) -> str:
     return f"{len(rates)} trials, {min(rates):.3g} to {max(rates):.3g}; {timed[-1].note}"
 
 
-def _time(each: Candidate, folder: Path, turn: int, steps: int) -> _Timed:
+def _time(each: Candidate, folder: Path, turn: int, steps: int, *, discriminators: bool) -> _Timed:
     """One trial of a candidate in a directory of its own below `folder`. Raises _FailedTrialError."""
     config = each.config
     if each.precomputed:
@@ -202,11 +257,13 @@ def _time(each: Candidate, folder: Path, turn: int, steps: int) -> _Timed:
         if not shards.exists():
             _ask({"config": config.model_dump(mode="json"), "features": str(shards), "clips": clips})
         config = from_features(config, str(shards))
-    directory = str(folder / f"{each.name}-{turn}".replace(" ", "-"))
-    report = _ask({"config": trial(config, directory, steps).model_dump(mode="json")})
+    directory = str(folder / f"{each.name}-{turn}".replace(",", "").replace(" ", "-"))
+    timed = trial(config, directory, steps, discriminators=discriminators)
+    report = _ask({"config": timed.model_dump(mode="json")})
     if not report["steps_per_second"]:
         raise _FailedTrialError(f"all of its {steps} steps were spent on tracing: give more --strategy-steps")
-    return _Timed(report["steps_per_second"] * report["batch_rows"], _note(report), report["reads"]["of_disk"])
+    rate = report["steps_per_second"] * report["batch_rows"]
+    return _Timed(rate, _note(report), report["reads"]["of_disk"], StepStages.of_report(report))
 
 
 def _note(report: Mapping[str, Any]) -> str:
@@ -252,7 +309,9 @@ def _of_checkpoint(config: TrainConfig) -> TrainConfig | None:
         return None
     was = trained_config(found.meta["config"])
     strategy = requested_strategy(was)
-    log.info("--strategy auto: the resumed run keeps its strategy %s", strategy)
+    place = config.training.vocoder_on or was.training.vocoder_on if strategy == "split" else None
+    kept = was.model_copy(update={"training": was.training.model_copy(update={"vocoder_on": place})})
+    log.info("--strategy auto: the resumed run keeps its strategy %s", way_of_config(kept))
     features = was.data.train_data is not None and was.data.train_data.name == FEATURES_DIRECTORY
     keys: dict[str, Any] = {"data_gpu": was.data.data_gpu, "model_gpu": was.data.model_gpu}
     if features:
@@ -260,7 +319,7 @@ def _of_checkpoint(config: TrainConfig) -> TrainConfig | None:
     return config.model_copy(
         update={
             "data": config.data.model_copy(update=keys),
-            "training": config.training.model_copy(update={"strategy": strategy}),
+            "training": config.training.model_copy(update={"strategy": strategy, "vocoder_on": place}),
         }
     )
 

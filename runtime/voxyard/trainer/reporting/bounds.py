@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, Final, Self
 
-SINGLE, SPLIT, MIRRORED = "single", "split", "mirrored"
+SINGLE: Final = "single"
+SPLIT: Final = "split"
+MIRRORED: Final = "mirrored"
 ON_DATA, ON_MODEL = "split, vocoder on data", "split, vocoder on model"  # a split of two networks: --vocoder-on
 
 WORTH_A_SPLIT = 1.2  # bound of a split's gain below which its second device is better used otherwise
@@ -37,6 +40,15 @@ class StepStages:
         if self.beside is not None:
             found = {ON_DATA: self.in_turn / max(data + beside, train)} | found
         return found | {MIRRORED: float(devices)}
+
+    @classmethod
+    def of_report(cls, report: Mapping[str, Any]) -> Self | None:
+        """Times of a run, by the fields of its report; None where one was not measured."""
+        data, train, beside = (report[f"{stage}_stage_seconds"] for stage in ("data", "train", "beside"))
+        if not data or not train or (report["beside_names"] and not beside):
+            return None
+        own = train - beside if report["beside_on"] == "model" else train
+        return cls(data, own, beside, two_networks=report["two_networks"])
 
     def __str__(self) -> str:
         parts = {"D": self.data, "M": self.train, "V": self.beside}

@@ -19,13 +19,8 @@ def measured(clock: StepClock, step: TrainStep, watch: GpuWatch) -> dict[str, An
     return {
         "strategy": devices.strategy,
         "steps_per_second": clock.rate,
-        "data_stage_seconds": clock.stage_mean("data") if devices.strategy != "mirrored" else None,
+        **_stages(clock, step),
         "data_stage_source": _data_stage_source(clock, step),
-        "train_stage_seconds": train_mean(clock, step),
-        "beside_stage_seconds": beside_mean(step),
-        "beside_names": step.beside_names,
-        "beside_on": step.beside_on,
-        "two_networks": _two_networks(step),
         "reached": _reached(clock, step),
         "data_wait_share": clock.wait_share,
         "step_time_variation": clock.variation,
@@ -64,11 +59,18 @@ def train_mean(clock: StepClock, step: TrainStep) -> float | None:
 
 def stage_times(clock: StepClock, step: TrainStep) -> StepStages | None:
     """Times of the stages of a step; None where one was not measured, and of mirrored devices, which make all."""
-    data, train, beside = clock.stage_mean("data"), train_mean(clock, step), beside_mean(step)
-    if step.devices.strategy == "mirrored" or not data or not train or (step.beside_names and beside is None):
-        return None
-    own = train - (beside or 0.0) if step.beside_on == "model" else train
-    return StepStages(data, own, beside, two_networks=_two_networks(step))
+    return StepStages.of_report(_stages(clock, step))
+
+
+def _stages(clock: StepClock, step: TrainStep) -> dict[str, Any]:
+    return {
+        "data_stage_seconds": clock.stage_mean("data") if step.devices.strategy != "mirrored" else None,
+        "train_stage_seconds": train_mean(clock, step),
+        "beside_stage_seconds": beside_mean(step),
+        "beside_names": step.beside_names,
+        "beside_on": step.beside_on,
+        "two_networks": _two_networks(step),
+    }
 
 
 def way_of(step: TrainStep) -> str:
