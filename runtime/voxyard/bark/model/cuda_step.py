@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Tensor = Any
 LENGTHS = 256  # a step is captured for multiples of this: a row reads its own positions, however long the longest is
-_THREADS, _WARP = 128, 32  # of a block, as in the sources
+_THREADS = 128  # of a block, as in the sources
 _TYPES = (torch.bfloat16, torch.float32)
 _log = logging.getLogger(__name__)
 
@@ -121,7 +121,7 @@ def add_and_norm(x: Tensor, added: Tensor, weight: Tensor, bias: Tensor | None) 
     rows, hidden = x.shape
     total, normed = torch.empty_like(x), torch.empty_like(x)
     kernels = _norm(x.dtype, hidden, x.device.index)
-    kernels.launch("add_and_norm", (rows, 1, 1), _WARP, (x, added, weight, bias, total, normed))
+    kernels.launch("add_and_norm", (rows, 1, 1), _THREADS, (x, added, weight, bias, total, normed))
     return total, normed
 
 

@@ -11,7 +11,8 @@ constexpr int HIDDEN = HEADS * WIDTH;
 constexpr int VECTOR = 16 / sizeof(T);                       // values of a load of 16 bytes
 constexpr int LANES = WIDTH / VECTOR;                        // threads that share a position
 constexpr int GROUPS = THREADS / LANES;                      // positions at a time
-constexpr int DEEP = GROUPS < 64 ? 64 / GROUPS : 1;          // positions of a thread that are loaded together
+constexpr int DEEP = GROUPS < 32 ? 32 / GROUPS : 1;          // positions of a thread that are loaded together
+constexpr int STAGES = DEEP > 2 ? 2 : 4;                     // tiles on their way or being summed: 32 KiB of them
 constexpr int TILE = GROUPS * DEEP;
 constexpr int PARTS = (BLOCK + SPAN - 1) / SPAN;
 constexpr int PART = WIDTH + 2;                              // of a span: its largest score, its sum, its values
@@ -19,6 +20,30 @@ constexpr int PART = WIDTH + 2;                              // of a span: its l
 struct alignas(16) Vector { T of[VECTOR]; };
 
 __device__ inline Vector load(const T* from) { return *reinterpret_cast<const Vector*>(from); }
+
+// Copies of 16 bytes to shared memory that take no register and do not wait. A thread reads what it has copied itself,
+// so no barrier is needed.
+__device__ inline void copy(Vector* to, const T* from) {
+#if __CUDA_ARCH__ >= 800
+  const unsigned at = (unsigned)__cvta_generic_to_shared(to);
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
+#else
+  *to = load(from);
+#endif
+}
+
+__device__ inline void end_of_tile() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+// Waits until no more than the last STAGES - 2 tiles are on their way.
+__device__ inline void wait_for_tile() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
+#endif
+}
 
 __device__ inline float largest_of(const float* of) {
   float largest = of[0];
@@ -32,7 +57,7 @@ __device__ inline float factor(float own, float total, float largest) {
 }
 
 // Attention of a span of positions: grid (spans to read, heads, rows). Writes the new key and value to the cache.
-extern "C" __global__ void __launch_bounds__(THREADS, 4) attend_spans(
+extern "C" __global__ void __launch_bounds__(THREADS, 6) attend_spans(
     const T* __restrict__ qkv,          // (rows, 3, heads, width)
     T* cache,                           // (rows, 2, heads, block, width)
     const long long* __restrict__ at,   // (rows): the new position; those before it are read
@@ -45,41 +70,44 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4) attend_spans(
   const T* fresh = qkv + ((long long)row * 3 * HEADS + head) * WIDTH + lane * VECTOR;
   T* keys = cache + ((long long)row * 2 * HEADS + head) * BLOCK * WIDTH + lane * VECTOR;
 
-  Vector k[DEEP], v[DEEP], next_k[DEEP], next_v[DEEP];
-  auto fetch = [&](int from, Vector* key, Vector* value) {
+  if (end == last && group == (last - begin) % GROUPS) {
+    T* at_position = keys + last * WIDTH;
+    *reinterpret_cast<Vector*>(at_position) = load(fresh + HIDDEN);
+    *reinterpret_cast<Vector*>(at_position + HEADS * BLOCK * WIDTH) = load(fresh + 2 * HIDDEN);
+  }
+  __shared__ Vector ring[STAGES][2][DEEP][THREADS];
+  auto fetch = [&](int tile, int stage) {
 #pragma unroll
     for (int n = 0; n < DEEP; ++n) {
-      const int position = from + n * GROUPS + group;
+      const int position = tile + n * GROUPS + group;
       if (position > end) continue;
-      T* at_position = keys + position * WIDTH;
-      if (position == last) {
-        key[n] = load(fresh + HIDDEN);
-        value[n] = load(fresh + 2 * HIDDEN);
-        *reinterpret_cast<Vector*>(at_position) = key[n];
-        *reinterpret_cast<Vector*>(at_position + HEADS * BLOCK * WIDTH) = value[n];
-      } else {
-        key[n] = load(at_position);
-        value[n] = load(at_position + HEADS * BLOCK * WIDTH);
-      }
+      const T* from = keys + position * WIDTH;
+      copy(&ring[stage][0][n][threadIdx.x], position == last ? fresh + HIDDEN : from);
+      copy(&ring[stage][1][n][threadIdx.x], position == last ? fresh + 2 * HIDDEN : from + HEADS * BLOCK * WIDTH);
     }
+    end_of_tile();
   };
-  fetch(begin, k, v);
+#pragma unroll
+  for (int stage = 0; stage < STAGES - 1; ++stage) fetch(begin + stage * TILE, stage);
   const float scale = rsqrtf((float)WIDTH) * 1.4426950408889634f;  // scores in powers of 2
   const Vector asked = load(fresh);
   float q[VECTOR], y[VECTOR] = {}, largest = MINUS_INFINITY, total = 0;
 #pragma unroll
   for (int i = 0; i < VECTOR; ++i) q[i] = wide(asked.of[i]) * scale;
 
-  for (int tile = begin; tile <= end; tile += TILE) {
-    fetch(tile + TILE, next_k, next_v);  // on its way while this tile is summed
+  int stage = 0;
+  for (int tile = begin; tile <= end; tile += TILE, stage = (stage + 1) % STAGES) {
+    wait_for_tile();
+    fetch(tile + (STAGES - 1) * TILE, (stage + STAGES - 1) % STAGES);  // where the tile before this one was
     float score[DEEP], before = largest;
 #pragma unroll
     for (int n = 0; n < DEEP; ++n) {
       const bool read = tile + n * GROUPS + group <= end;
       float sum = 0;
       if (read) {
+        const Vector k = ring[stage][0][n][threadIdx.x];
 #pragma unroll
-        for (int i = 0; i < VECTOR; ++i) sum += q[i] * wide(k[n].of[i]);
+        for (int i = 0; i < VECTOR; ++i) sum += q[i] * wide(k.of[i]);
       }
 #pragma unroll
       for (int far = LANES / 2; far; far /= 2) sum += __shfl_xor_sync(~0u, sum, far);
@@ -95,13 +123,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4) attend_spans(
       for (int n = 0; n < DEEP; ++n) {
         if (tile + n * GROUPS + group > end) continue;
         const float weight = exp2f(score[n] - largest);
+        const Vector v = ring[stage][1][n][threadIdx.x];
         total += weight;
 #pragma unroll
-        for (int i = 0; i < VECTOR; ++i) y[i] += weight * wide(v[n].of[i]);
+        for (int i = 0; i < VECTOR; ++i) y[i] += weight * wide(v.of[i]);
       }
     }
-#pragma unroll
-    for (int n = 0; n < DEEP; ++n) k[n] = next_k[n], v[n] = next_v[n];
   }
 
   float of_warp = largest;
