@@ -359,8 +359,12 @@ class Report:
                 _times(self.split_bound),
                 f"({d}+M)/max({d},M); 1.5–2× is the target, 2–3× is out of reach for two devices",
             ),
-            ("reached", _times(self.reached), "over one device with all stages in turn: this rate × their times"),
-            *([("bounds", "", f"over one device: {listed(self.bounds)}")] if self.bounds else []),
+            (
+                "reached",
+                _times(self.reached),
+                "over one device with all stages in turn: this rate × the times of the stages",
+            ),
+            *([("bounds", "", f"of two devices over one: {listed(self.bounds)}")] if self.bounds else []),
             *(
                 ("in trials", _times(trial["reached"]), f"{name}; its bound: {_times(trial['bound'])}")
                 for name, trial in self.trials.items()

@@ -197,7 +197,7 @@ class TrainStep:
     def _train_in_turn(self, made: Packed) -> tf.Tensor:
         """The updates `beside` on the model device, after the others; their losses.
 
-        A CPU has computed them when the call returns. On GPUs they are timed between barriers, where `times_next` says.
+        A CPU has computed them when the call returns. On GPUs they are timed after a barrier, where `times_next` says.
         """
         timed, traces = self.times_next, self.traces[BESIDE]
         if timed and self.asynchronous:
@@ -205,7 +205,7 @@ class TrainStep:
         begin = time.perf_counter()
         values = self._update_beside(made)
         if timed and self.asynchronous:
-            self.synchronise()
+            to_device({"values": values}, HOST)  # once they are computed, whatever the data device does meanwhile
             self.times_next = False
         if timed and self.traces[BESIDE] == traces:
             self.beside_times.add(time.perf_counter() - begin)

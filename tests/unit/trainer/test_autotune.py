@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -36,7 +37,7 @@ from voxyard.trainer.corpora import feature_settings
 from voxyard.trainer.devices.device_ids import HostDevices
 from voxyard.trainer.devices.placement import Kind, choose
 from voxyard.trainer.errors import TrainerError
-from voxyard.trainer.reporting.bounds import ON_DATA, ON_MODEL
+from voxyard.trainer.reporting.bounds import ON_DATA, ON_MODEL, StepStages
 
 LINKS = Links(parse("\tGPU0\tGPU1\tGPU2\nGPU0\tX\tSYS\tPIX\nGPU1\tSYS\tX\tSYS\nGPU2\tPIX\tSYS\tX\n"))
 
@@ -401,6 +402,20 @@ def test_the_placement_is_chosen_told_with_its_bound_and_remembered(
     assert again == first
     for words in said:
         assert words in caplog.text
+
+
+@pytest.mark.parametrize(("place", "bound"), [("data", 0.7 / 0.4), ("model", 0.7 / 0.6)])
+def test_the_split_of_a_model_with_two_networks_of_its_own_has_the_bound_of_its_placement(
+    place: str, bound: float
+) -> None:
+    stages = asdict(StepStages(0.1, 0.4, 0.2, two_networks=True, beside_on=place))
+    timed = CachedStrategy("split", {"split": 3.0, "single": 2.0, "mirrored": 2.5}, 1.0, stages)
+    found = candidates.gains(timed, 2)
+    assert {name: gain["bound"] for name, gain in found.items()} == pytest.approx(
+        {"split": bound, "single": 1.0, "mirrored": 2.0}
+    )
+    assert found["split"]["reached"] == 1.5
+    assert list(candidates.told_bounds(CachedStrategy("single", {"single": 2.0}, 1.0), 2)) == [], "nothing is known"
 
 
 def test_a_short_run_is_timed_without_discriminators_and_remembered_apart(

@@ -187,7 +187,8 @@ def test_the_report_has_the_bound_of_each_way_and_what_was_reached():
     assert on_data.to_json()["bounds"] == pytest.approx({ON_DATA: 1.75, ON_MODEL: 0.7 / 0.6, "mirrored": 2})
     lines = [" ".join(line.split()) for line in on_data.render().splitlines()]
     assert (
-        "bounds over one device: mirrored 2.00×; split, vocoder on data 1.75×; split, vocoder on model 1.17×" in lines
+        "bounds of two devices over one: mirrored 2.00×; split, vocoder on data 1.75×; split, vocoder on model 1.17×"
+        in lines
     )
     assert any(line.startswith("reached 1.40× over one device") for line in lines)
     assert any(

@@ -66,7 +66,7 @@ def test_both_places_of_a_vocoder_are_told_with_discriminators(place: str, caplo
     assert said[0].startswith(f"{STEPS_TO_JUDGE}: The vocoder's first 40 updates are without discriminators")
     bounds = "mirrored 2.00×; split, vocoder on data 1.95×; split, vocoder on model 1.03×"
     assert said[1] == (
-        f"{40 + STEPS_TO_JUDGE}: Most that can be gained over one device, by the times of a step "
+        f"{40 + STEPS_TO_JUDGE}: Most that two devices can gain over one, by the times of a step "
         f"(D 10 ms, M 200 ms, V 180 ms): {bounds}"
     )
     assert [line for line in said[2:] if "--vocoder-on data can gain 1.95 times" not in line] == []

@@ -179,7 +179,12 @@ def gains(timed: CachedStrategy, devices: int) -> dict[str, dict[str, float | No
 
     Bounds follow from the times of a step's stages; None where these or the rate of one device are not known.
     """
-    bounds = StepStages(**timed.stages).bounds(devices) if timed.stages else {}
+    bounds = {}
+    if timed.stages:
+        stages = StepStages(**timed.stages)
+        bounds = stages.bounds(devices)
+        if stages.two_networks:  # of a model of the user's own, whose split has one placement
+            bounds[SPLIT] = bounds[ON_DATA if stages.beside_on == "data" else ON_MODEL]
     alone = timed.rates.get(SINGLE)
     return {
         name: {

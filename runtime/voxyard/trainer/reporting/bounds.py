@@ -22,6 +22,7 @@ class StepStages:
     train: float  # M: the updates of the model device, without those of the second network where these were timed
     beside: float | None = None  # V: those of the second network; None where there is none, or M has them
     two_networks: bool = False
+    beside_on: str | None = None  # where the run that was timed made V
 
     @property
     def in_turn(self) -> float:
@@ -48,7 +49,7 @@ class StepStages:
         if not data or not train or (report["beside_names"] and not beside):
             return None
         own = train - beside if report["beside_on"] == "model" else train
-        return cls(data, own, beside, two_networks=report["two_networks"])
+        return cls(data, own, beside, two_networks=report["two_networks"], beside_on=report["beside_on"])
 
     def __str__(self) -> str:
         parts = {"D": self.data, "M": self.train, "V": self.beside}

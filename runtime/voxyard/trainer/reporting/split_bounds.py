@@ -64,6 +64,6 @@ class SplitBounds:
         if times is None:
             return
         self._done, bounds = True, times.bounds()
-        log.info("Most that can be gained over one device, by the times of a step (%s): %s", times, listed(bounds))
+        log.info("Most that two devices can gain over one, by the times of a step (%s): %s", times, listed(bounds))
         if (said := little_gain(bounds, way_of(self._step), second_network=self._second)) is not None:
             log.warning("%s", said)
