@@ -193,6 +193,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="what to measure")
     parser.add_argument("--seconds", type=float, help="audio of each chunk of the CPU's part")
     parser.add_argument("--rounds", type=int, help="turns of each contestant")
+    parser.add_argument("--batches", type=int, nargs="+", metavar="N", help="batch sizes of the GPU's part")
     parser.add_argument("--model", type=Path, metavar="DIR", help="published weights for the GPU's part")
     parser.add_argument("--out", type=Path, default=OUTPUT, metavar="FILE", help="JSON file of the result")
     parser.add_argument("--smoke", action="store_true", help="tiny sizes, the GPU's part on the CPU: a stand-in")
@@ -203,6 +204,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     torch.set_num_threads(1)
     plan = SMOKE if chosen.smoke else Plan()
     given = {name: getattr(chosen, name) for name in ("seconds", "rounds") if getattr(chosen, name) is not None}
+    if chosen.batches is not None:
+        given["gpu_batches"] = tuple(chosen.batches)
     result = measured(replace(plan, **given), chosen.only, published_weights(chosen.model), smoke=chosen.smoke)
     chosen.out.parent.mkdir(parents=True, exist_ok=True)
     chosen.out.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")

@@ -7,6 +7,7 @@ one to the cache on the way, and take the sum of a residual with its layer norm.
 
 from __future__ import annotations
 
+import functools
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from voxyard.bark.model.cuda_kernels import Kernels, compiled
 
 if TYPE_CHECKING:
     from voxyard.bark.model.attention import Cache
-    from voxyard.bark.model.gpt import CausalGPT, Norm
+    from voxyard.bark.model.gpt import CausalGPT, Layer, Norm
 
 Tensor = Any
 LENGTHS = 256  # a step is captured for multiples of this: a row reads its own positions, however long the longest is
@@ -50,6 +51,18 @@ def available(like: Tensor, batch: int, heads: int, block: int) -> bool:
     return reason is None
 
 
+@functools.cache
+def normalises(dtype: Any, hidden: int, device: Any) -> bool:
+    """True where a sum and its layer norm are one kernel on this device."""
+    if device.type != "cuda" or dtype not in _TYPES:
+        return False
+    try:
+        _norm(dtype, hidden, device.index)
+    except (ImportError, RuntimeError):
+        return False  # `available` has told it
+    return True
+
+
 def span_of(batch: int) -> int:
     """Positions of a block of threads: few where few rows have to keep all multiprocessors busy."""
     return 128 if batch <= 16 else 256
@@ -75,9 +88,14 @@ def step(gpt: CausalGPT, x: Tensor, at: Tensor, cache: Cache, length: int) -> Te
     normed = gpt.layers[0].norm_attention(x)
     for layer, kv, following in zip(gpt.layers, cache.layers, norms, strict=True):
         y = torch.ops.voxyard.attend_step(layer.qkv(normed), kv.both, at, length)
-        x, normed = _add_and_norm(x, layer.out(y), layer.norm_mlp)
-        x, normed = _add_and_norm(x, layer.down(layer.up.gelu(normed)), following)
+        x, normed = after(layer, x, y, following)
     return normed
+
+
+def after(layer: Layer, x: Tensor, attended: Tensor, following: Norm) -> tuple[Tensor, Tensor]:
+    """Output of a block for its input and what the heads attended to, each (…, hidden); and its following norm."""
+    x, normed = _add_and_norm(x, layer.out(attended), layer.norm_mlp)
+    return _add_and_norm(x, layer.down(layer.up.gelu(normed)), following)
 
 
 def _add_and_norm(x: Tensor, added: Tensor, norm: Norm) -> tuple[Tensor, Tensor]:
@@ -117,11 +135,13 @@ attend_step.register_fake(lambda qkv, *_: qkv.new_empty(qkv.shape[0], qkv.shape[
     schema="(Tensor x, Tensor added, Tensor weight, Tensor? bias) -> (Tensor, Tensor)",
 )
 def add_and_norm(x: Tensor, added: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Sum of a residual and a layer's output, each (rows, hidden), and its layer norm."""
-    rows, hidden = x.shape
+    """Sum of a residual and a layer's output, each (…, hidden) and contiguous, and its layer norm."""
+    hidden = x.shape[-1]
     total, normed = torch.empty_like(x), torch.empty_like(x)
     kernels = _norm(x.dtype, hidden, x.device.index)
-    kernels.launch("add_and_norm", (rows, 1, 1), _THREADS, (x, added, weight, bias, total, normed))
+    kernels.launch(
+        "add_and_norm", (x.numel() // hidden, 1, 1), _THREADS, (x, added.contiguous(), weight, bias, total, normed)
+    )
     return total, normed
 
 

@@ -42,25 +42,41 @@ class FineGPT:
         time = window.shape[1]
         embedded = sum(self.codes[each, window[each]] for each in range(codebook + 1))
         x = self.positions[:time] + embedded  # (time, hidden)
-        tile = TILE if x.device.type == "cpu" else time
+        normed = self._on_gpu(x, report) if x.device.type != "cpu" else self._on_cpu(x, first, report)
+        head = self.heads_of[codebook - self.given]
+        return head(normed[first - time :])[:, :width].float()
+
+    def _on_gpu(self, x: Tensor, report: Report) -> Tensor:
+        """The layers and the last norm, all frames in one product."""
+        normed = self.layers[0].norm_attention(x)
+        norms = [*(layer.norm_attention for layer in self.layers[1:]), self.norm]
+        for layer, following in zip(self.layers, norms, strict=True):
+            report()
+            q, k, v = layer.qkv(normed).unflatten(-1, (3, self.heads, -1)).permute(1, 2, 0, 3)[:, None]
+            y = attend(q, k, v, None)[0].transpose(0, 1).flatten(1)
+            x, normed = layer.after_with_norm(x, y, following)
+        return normed
+
+    def _on_cpu(self, x: Tensor, first: int, report: Report) -> Tensor:
+        """The layers and the last norm, in tiles of frames whose activations stay in the core's cache.
+
+        Of the last layer's output no more is computed than the tiles from `first` on.
+        """
         for layer in self.layers:
             report()
-            begin = first // tile * tile if layer is self.layers[-1] else 0  # of its output no more is used
-            x = _through(layer, x, self.heads, tile, begin)
-        head = self.heads_of[codebook - self.given]
-        return head(self.norm(x[first - time :]))[:, :width].float()
+            x = _in_tiles(layer, x, self.heads, first // TILE * TILE if layer is self.layers[-1] else 0)
+        return self.norm(x)
 
 
-def _through(layer: Layer, x: Tensor, heads: int, tile: int, begin: int) -> Tensor:
+def _in_tiles(layer: Layer, x: Tensor, heads: int, begin: int) -> Tensor:
     """Output of a block from the frame `begin` on, in tiles of frames: (time, hidden) → (time − begin, hidden)."""
-    qkv = torch.cat([layer.projections(each, heads) for each in x.split(tile)])  # (time, 3, heads, width)
+    qkv = torch.cat([layer.projections(each, heads) for each in x.split(TILE)])  # (time, 3, heads, width)
     q, k, v = qkv.permute(1, 2, 0, 3)[:, None]  # each (1, heads, time, width)
-    if x.device.type == "cpu":
-        k, v = transposed(k), v.contiguous()
+    k, v = transposed(k), v.contiguous()
     found = []
-    for at in range(begin, len(x), tile):
-        y = attend(q[:, :, at : at + tile], k, v, None)
-        found.append(layer.after(x[at : at + tile], y[0].transpose(0, 1).flatten(1)))
+    for at in range(begin, len(x), TILE):
+        y = attend(q[:, :, at : at + TILE], k, v, None)
+        found.append(layer.after(x[at : at + TILE], y[0].transpose(0, 1).flatten(1)))
     return torch.cat(found)
 
 

@@ -51,6 +51,13 @@ class Layer:
         x = self.out.plus(attended, x)
         return self.down.plus(self.up.gelu(self.norm_mlp(x)), x)
 
+    def after_with_norm(self, x: Tensor, attended: Tensor, following: Norm) -> tuple[Tensor, Tensor]:
+        """Output of the block as of `after`, and its layer norm for the next one."""
+        if cuda_step.normalises(x.dtype, x.shape[-1], x.device):
+            return cuda_step.after(self, x, attended, following)
+        x = self.after(x, attended)
+        return x, following(x)
+
 
 @dataclass(frozen=True)
 class CausalGPT:
@@ -100,13 +107,15 @@ class CausalGPT:
         The form for a GPU: one product for all rows. Nothing in it needs the host.
         """
         x = x + self.positions[: x.shape[1]]
-        for layer, kv in zip(self.layers, cache.layers, strict=True):
-            q, k, v = layer.projections(x, self.heads).permute(2, 0, 3, 1, 4)  # each (batch, heads, time, width)
+        normed = self.layers[0].norm_attention(x)
+        for layer, kv, following in zip(self.layers, cache.layers, (*self.layers[1:], None), strict=True):
+            qkv = layer.qkv(normed).unflatten(-1, (3, self.heads, -1))
+            q, k, v = qkv.permute(2, 0, 3, 1, 4)  # each (batch, heads, time, width)
             kv.write_rows(rows, k, v)
-            if layer is self.layers[-1]:
+            if following is None:
                 return  # the output of the last layer is not used
-            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-            x = layer.after(x, y.transpose(1, 2).flatten(2))
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
+            x, normed = layer.after_with_norm(x, y, following.norm_attention)
 
     def step(self, tokens: Tensor, at: Tensor, cache: Cache, length: int) -> Tensor:
         """One token a row at its own position (batch,); reads `length` cached positions; (batch, hidden)."""

@@ -13,8 +13,10 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (the field's name for it)
 from cuda_on_cpu import Compiled
 
-from voxyard.bark.model import cuda_kernels, cuda_step
+from voxyard.bark.model import cuda_kernels, cuda_step, fine
 from voxyard.bark.model.attention import Cache
+from voxyard.bark.model.gpt import causal_gpt
+from voxyard.bark.weights.checkpoint import load
 
 pytestmark = pytest.mark.needs("g++")
 ERROR = {torch.float32: 1e-6, torch.bfloat16: 5e-3}  # of the result's norm
@@ -207,3 +209,23 @@ def test_on_a_gpu_a_sum_is_rounded_and_then_normalised(dtype: Any) -> None:
 
     assert torch.equal(total, x + added)
     assert error(normed, F.layer_norm(total.double(), (1024,), weight.double())) < ERROR[dtype]
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_the_fine_stage_and_a_prefill_are_the_same_with_kernels_and_without(
+    tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = load(tiny_model, "cuda", "float32").model
+    third, second = fine.fine_gpt(model.fine_acoustics), causal_gpt(model.coarse_acoustics)
+    window = torch.randint(0, 1000, (8, 1024), device="cuda")
+    embedded = second.tokens[torch.randint(0, 1000, (2, 128), device="cuda")]
+    found = []
+    for kernels in (True, False):
+        if not kernels:
+            monkeypatch.setattr(cuda_step, "normalises", lambda *_: False)
+        cache = second.cache(2)
+        second.prefill_rows(embedded, cache, torch.tensor([0, 1], device="cuda"))
+        found.append((third.logits(window, 5, 0, 1024), cache.layers[-1].both))
+
+    for ours, plain in zip(*found, strict=True):
+        assert error(ours, plain.double()) < 1e-3  # torch's products may take TF32

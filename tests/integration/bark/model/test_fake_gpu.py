@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from voxyard.bark.model import attention, coarse, fine, semantic
+from voxyard.bark.model import attention, coarse, cuda_step, fine, semantic
 from voxyard.bark.model.codec import decode
 from voxyard.bark.model.cuda_graph import fill_graph, graphs
 from voxyard.bark.model.decode import Decoder, Launch, Restriction, Rows, TokenSampling, eager
@@ -143,6 +143,7 @@ def test_every_transformer_stays_on_the_gpu_and_waits_where_meant(
     kernels: bool,
 ) -> None:  # fmt: skip
     monkeypatch.setattr(attention, "available", lambda *_: kernels)
+    monkeypatch.setattr(cuda_step, "normalises", lambda *_: kernels)
     loaded, in_8_bits = load(tiny_model, precision="bfloat16" if "bfloat16" in low else "float32"), "int8" in low
     layout, voice = loaded.layout, history.random(300, 450) if voiced else None
     full = functools.partial(dense, device="cuda")
