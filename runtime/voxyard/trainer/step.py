@@ -206,9 +206,9 @@ class TrainStep:
         values = self._update_beside(made)
         if timed and self.asynchronous:
             to_device({"values": values}, HOST)  # once they are computed, whatever the data device does meanwhile
-            self.times_next = False
         if timed and self.traces[BESIDE] == traces:
             self.beside_times.add(time.perf_counter() - begin)
+            self.times_next = not self.asynchronous
         return values
 
     def _train_beside(self, made: Packed) -> dict[str, float]:
