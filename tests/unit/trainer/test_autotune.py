@@ -411,11 +411,15 @@ def test_the_split_of_a_model_with_two_networks_of_its_own_has_the_bound_of_its_
     stages = asdict(StepStages(0.1, 0.4, 0.2, two_networks=True, beside_on=place))
     timed = CachedStrategy("split", {"split": 3.0, "single": 2.0, "mirrored": 2.5}, 1.0, stages)
     found = candidates.gains(timed, 2)
+    kinds: tuple[Kind, Kind] = ("gpu", "cpu")
     assert {name: gain["bound"] for name, gain in found.items()} == pytest.approx(
         {"split": bound, "single": 1.0, "mirrored": 2.0}
     )
     assert found["split"]["reached"] == 1.5
-    assert list(candidates.told_bounds(CachedStrategy("single", {"single": 2.0}, 1.0), 2)) == [], "nothing is known"
+    assert list(candidates.told_bounds(CachedStrategy("single", {"single": 2.0}, 1.0), 2, "gpu")) == [], "not known"
+    on_gpus, on_cpus = (list(candidates.told_bounds(timed, 2, kind)) for kind in kinds)
+    (more,) = [line for line in on_cpus if line not in on_gpus]
+    assert "a logical CPU device that is alone has the cores of all" in more
 
 
 def test_a_short_run_is_timed_without_discriminators_and_remembered_apart(

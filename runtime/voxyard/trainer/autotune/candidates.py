@@ -196,7 +196,7 @@ def gains(timed: CachedStrategy, devices: int) -> dict[str, dict[str, float | No
     }
 
 
-def told_bounds(timed: CachedStrategy, devices: int) -> Iterator[str]:
+def told_bounds(timed: CachedStrategy, devices: int, kind: Kind) -> Iterator[str]:
     """Sentences on the bounds of what was timed, and on what was reached, by the times of a step's stages."""
     if not timed.stages:
         return
@@ -207,6 +207,8 @@ def told_bounds(timed: CachedStrategy, devices: int) -> Iterator[str]:
         if name != SINGLE and gain["bound"] is not None:
             reached = f"reached {gain['reached']:.2f}×" if gain["reached"] else "not compared with one device"
             yield f"  {name:<{width}}  bound {gain['bound']:.2f}×, {reached}"
+    if kind == "cpu" and devices > 1:
+        yield "  bounds are of devices of their own: a logical CPU device that is alone has the cores of all"
 
 
 def hosts_verdict(report: Mapping[str, Any], count: int, alone: float) -> Iterator[str]:

@@ -109,7 +109,7 @@ def timed_strategy(config: TrainConfig) -> ChosenStrategy:
         cached, clear = _time_all(config, found, discriminators=judged)
         if clear:
             cache.save(name, cached)
-    for line in told_bounds(cached, found.devices):
+    for line in told_bounds(cached, found.devices, kind):
         log.info("--strategy auto: %s", line)
     winner = next(each for each in found.runnable if each.name == cached.name)
     chosen = _with_features(winner) if winner.precomputed else winner.config
