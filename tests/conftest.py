@@ -6,6 +6,7 @@ A test marked `needs("rsync")` is left out with a sentence where that program is
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 import shutil
 import signal
@@ -118,6 +119,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.get_closest_marker("gpu"):
                 item.add_marker(pytest.mark.skip(reason=_NO_GPU))
+
+
+@pytest.fixture(autouse=True)
+def _logging_stays() -> Generator[None]:
+    """Take back what a test's command configures: its handler writes to a standard error that ends with the test."""
+    loggers = [logging.getLogger(name) for name in (None, "fleet", "uvicorn", "voxyard")]
+    before = [(each, each.handlers[:], each.level) for each in loggers]
+    yield
+    for each, handlers, level in before:
+        each.handlers[:] = handlers
+        each.setLevel(level)
 
 
 @pytest.hookimpl(wrapper=True)

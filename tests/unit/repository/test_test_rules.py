@@ -55,6 +55,25 @@ def _run(folder: Path, *, ci: bool, asked: str = ".", more: tuple[str, ...] = ()
     return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True).stdout
 
 
+LOGGING = """
+import logging, sys
+
+def test_a_command_logs(capsys):
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, force=True)
+    logging.getLogger("voxyard").setLevel(logging.INFO)
+
+def test_another_says_nothing_of_it(capsys):
+    logging.getLogger("voxyard.trainer").info("text: phonemes")
+    assert capsys.readouterr().err == ""
+"""
+
+
+def test_logging_that_a_test_configures_ends_with_it(folder: Path) -> None:
+    (folder / "test_logging.py").write_text(LOGGING)
+
+    assert "2 passed" in _run(folder, ci=True, asked="test_logging.py")
+
+
 def _slow() -> tuple[str, ...]:
     """The list of slow proofs in tests/conftest.py."""
     found = re.search(r"_SLOW = \((.*?)\n\)", CONFTEST.read_text(encoding="utf-8"), re.DOTALL)
