@@ -77,7 +77,9 @@ def _ran(report: dict[str, Any]) -> str:
     failed = [step["name"] for step in report["steps"] if not step["ok"]]
     words = f"voxyard ran on {len(cards)} × {names} on {report['date'][:10]}"
     words += f": {sum(judged)} of {len(judged)} targets met" if judged else ""
-    return words + (f", failed: {', '.join(failed)}" if failed else "")
+    words += f", failed: {', '.join(failed)}" if failed else ""
+    left_out = [name.partition(":")[0] for name in report.get("left_out", ())]
+    return words + (f"; not run: {', '.join(left_out)}" if left_out else "")
 
 
 def with_status(text: str, line: str) -> str:

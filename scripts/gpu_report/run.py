@@ -40,7 +40,7 @@ STAND_IN = "stand-in: tiny models on CPU devices and a scripted driver library, 
 # Versions" gives to drivers from branch 580 on.
 TORCH, TORCH_CUDA, TORCH_DRIVER = "2.13.0", "13.0", 580
 OTHER_INDEX = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS")  # may have other builds of torch
-NAMES = ("tests", "bench-trainer", "profile-trace", "exporter", "tests-bark", "bench-bark")
+NAMES = ("tests-trainer", "bench-trainer", "profile-trace", "exporter", "tests-bark", "bench-bark")
 TRAINER_TESTS = "tests/integration/trainer/test_gpus.py"
 SMI_SECONDS, END_SECONDS = 60.0, 10.0
 LOG_LINES = 60  # of a step that failed
@@ -82,7 +82,9 @@ def steps(
 
     made = (
         # A stand-in shows that the way of the tests works, with one of them on CPU devices.
-        tests("tests", TRAINER_TESTS, "-k", "split", marked="not gpu") if stand_in else tests("tests", TRAINER_TESTS),
+        tests("tests-trainer", TRAINER_TESTS, "-k", "split", marked="not gpu")
+        if stand_in
+        else tests("tests-trainer", TRAINER_TESTS),
         bench("bench-trainer", "trainer.py", *on_gpu),
         bench("profile-trace", "profile_trace.py", *on_gpu),
         bench("exporter", "exporter_readings.py", *(("--stand-in",) if stand_in else ())),
@@ -295,8 +297,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=OUTPUT, metavar="DIR", help="folder of the report")
     parser.add_argument("--keep", action="store_true", help="keep the report in the repository: README's status line")
     chosen = parser.parse_args(arguments)
-    if chosen.keep and (chosen.stand_in or set(chosen.only) != set(NAMES)):
-        parser.error("--keep is for whole runs on GPUs: leave --keep out, or --stand-in and --only")
+    if chosen.keep and chosen.stand_in:
+        parser.error("--keep is for runs on GPUs: leave --keep out, or --stand-in")
     if chosen.model is not None and (chosen.stand_in or not chosen.model.is_dir()):
         parser.error(f"--model {chosen.model}: expected a folder of weights, and a run on GPUs")
     found: list[dict[str, str]] = []  # of a stand-in: nothing is measured on what this host has

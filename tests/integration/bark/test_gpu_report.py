@@ -22,8 +22,8 @@ def test_the_stand_in_run_takes_every_step_and_is_labelled(tmp_path: Path) -> No
     steps = {step["name"]: step for step in report["steps"]}
     assert report["stand_in"]
     assert report["ok"]
-    assert steps["tests"]["result"]["tests"] >= 1
-    assert steps["tests"]["result"]["failed"] == []
+    assert steps["tests-trainer"]["result"]["tests"] >= 1
+    assert steps["tests-trainer"]["result"]["failed"] == []
     assert steps["tests-bark"]["result"]["tests"] >= 1
     assert steps["tests-bark"]["result"]["failed"] == []
 

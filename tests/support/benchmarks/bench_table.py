@@ -56,7 +56,7 @@ def _lines(result: Mapping[str, Any]) -> Iterator[str]:
         yield ""
         yield from _end_to_end(prefix, figures)
     if machine["gpu"] is None and not result["stand_in"]:
-        yield "\nThe GPU part has not run: this machine has none."
+        yield "\nThe GPU part needs a GPU, which this machine has not."
 
 
 def _prefixes(figures: Mapping[str, Any]) -> Iterator[str]:

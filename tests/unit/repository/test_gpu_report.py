@@ -57,7 +57,7 @@ def test_every_test_marked_gpu_is_among_its_steps() -> None:
         Path(__file__),
     }  # which only speak of the mark
     words = [step.command for step in gpu_report.steps(ROOT, stand_in=False)]
-    for name, path in zip(("tests", "tests-bark"), named, strict=True):
+    for name, path in zip(("tests-trainer", "tests-bark"), named, strict=True):
         assert any(f"{name}.xml" in " ".join(each) and str(path.relative_to(ROOT)) in each for each in words)
 
 
@@ -234,7 +234,7 @@ sys.exit(run.main(["--stand-in", "--out", {str(tmp_path)!r}]))
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--keep", "--only", "exporter"], "leave --keep out"),
+        (["--keep", "--stand-in", "--only", "exporter"], "leave --keep out"),
         (["--model", "/nonexistent"], "expected a folder of weights"),
         (["--stand-in", "--model", "/tmp"], "a run on GPUs"),
     ],

@@ -316,6 +316,10 @@ def test_the_status_line_comes_from_the_newest_report_of_gpus(tmp_path: Path) ->
     (tmp_path / "b.json").write_text(json.dumps(failed))
     line = "voxyard ran on 2 × NVIDIA H200 on 2027-01-05: 1 of 2 targets met"
     assert readme.status(tmp_path) == line
+    part = REPORT | {"date": "2027-01-06", "left_out": ["tests-trainer: no TensorFlow", "bench-trainer: not asked for"]}
+    (tmp_path / "part.json").write_text(json.dumps(part))
+    assert readme.status(tmp_path).endswith("on 2027-01-06: 1 of 2 targets met; not run: tests-trainer, bench-trainer")
+    (tmp_path / "part.json").unlink()
     page = tmp_path / "README.md"
     page.write_text("**Status:** <!-- gpu -->old<!-- /gpu -->, and\n")
     assert readme.main(["--check"], status_pages=[page], reports=tmp_path) == 1
