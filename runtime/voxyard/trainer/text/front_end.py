@@ -69,11 +69,13 @@ def choose(
         language = stated_language(corpus, layout)
     if language is None and fixed.base is not None:
         language = fixed.base.language
-    units, why = model.text_units, "--text-units"
+    units, why, level = model.text_units, "--text-units", logging.INFO
     if units == "auto" and kept is not None:
         units, why = kept.text_units, f"as in {kept.what}"
     elif units == "auto":
         units, language, why = default_units(language)
+        if units == "characters" and model.language is not None:
+            level = logging.WARNING  # what was asked for cannot be had
     elif units == "phonemes" and language is None:
         language, why = PHONEMES_WITHOUT_LANGUAGE, "--text-units; no --language is given"
     reads = model.read_words
@@ -84,7 +86,7 @@ def choose(
     )
     if reads and language is None:
         log.warning("--read-words has no effect: the language of the texts is not known (--language CODE)")
-    log.info("Text: %s (%s)", described(chosen), why)
+    log.log(level, "Text: %s (%s)", described(chosen), why)
     return chosen
 
 
