@@ -175,6 +175,18 @@ def test_a_refusal_of_the_compiler_is_told_and_its_program_is_destroyed(monkeypa
     assert destroyed == ["program"]
 
 
+if torch.version.cuda is not None:  # a build with CUDA brings cuda-bindings and NVRTC, which need no GPU to compile
+
+    @pytest.mark.parametrize("architecture", ["sm_75", "sm_80", "sm_90", "sm_120"])
+    @pytest.mark.parametrize("bfloat16", [0, 1])
+    def test_the_sources_compile_for_every_kind_of_gpu(architecture: str, bfloat16: int) -> None:
+        for heads, width, span in ((16, 64, 128), (12, 64, 256), (4, 16, 128)):
+            sizes = ("HEADS", heads), ("WIDTH", width), ("BLOCK", 1024), ("SPAN", span)
+            assert cuda_kernels.cubin("attend_step", (("BF16", bfloat16), *sizes), architecture)
+            hidden = ("HIDDEN", heads * width)
+            assert cuda_kernels.cubin("add_and_norm", (("BF16", bfloat16), hidden), architecture)
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(("heads", "width"), [(16, 64), (4, 16)])
