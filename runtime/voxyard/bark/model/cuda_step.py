@@ -1,4 +1,4 @@
-"""Decode step of a causal stage on a GPU in few kernels, compiled for the model's sizes when it is loaded.
+"""Operations of a decode step on a GPU, by kernels that are compiled for the model's sizes when it is loaded.
 
 torch's own attention reads as many positions of every row as the longest row has, and knows no unused rows: a lone
 chunk in a batch of 64 would cost as much as 64. These kernels (`kernels/`) read a row's own positions, write the new
@@ -9,15 +9,11 @@ from __future__ import annotations
 
 import functools
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from voxyard.bark.model.cuda_kernels import Kernels, compiled
-
-if TYPE_CHECKING:
-    from voxyard.bark.model.attention import Cache
-    from voxyard.bark.model.gpt import CausalGPT, Layer, Norm
 
 Tensor = Any
 LENGTHS = 256  # a step is captured for multiples of this: a row reads its own positions, however long the longest is
@@ -77,31 +73,6 @@ def _attention(dtype: Any, heads: int, width: int, block: int, span: int, device
 def _norm(dtype: Any, hidden: int, device: int) -> Kernels:
     macros = ("BF16", int(dtype == torch.bfloat16)), ("HIDDEN", hidden)
     return compiled("add_and_norm", macros, ("add_and_norm",), device)
-
-
-def step(gpt: CausalGPT, x: Tensor, at: Tensor, cache: Cache, length: int) -> Tensor:
-    """The layers and the last norm for one embedded token a row, (batch, hidden), at its own position (batch,).
-
-    `length` is at least the longest row's positions; the values do not depend on it.
-    """
-    norms = [*(layer.norm_attention for layer in gpt.layers[1:]), gpt.norm]
-    normed = gpt.layers[0].norm_attention(x)
-    for layer, kv, following in zip(gpt.layers, cache.layers, norms, strict=True):
-        y = torch.ops.voxyard.attend_step(layer.qkv(normed), kv.both, at, length)
-        x, normed = after(layer, x, y, following)
-    return normed
-
-
-def after(layer: Layer, x: Tensor, attended: Tensor, following: Norm) -> tuple[Tensor, Tensor]:
-    """Output of a block for its input and what the heads attended to, each (…, hidden); and its following norm."""
-    x, normed = _add_and_norm(x, layer.out(attended), layer.norm_mlp)
-    return _add_and_norm(x, layer.down(layer.up.gelu(normed)), following)
-
-
-def _add_and_norm(x: Tensor, added: Tensor, norm: Norm) -> tuple[Tensor, Tensor]:
-    """The sum, and its layer norm."""
-    total, normed = torch.ops.voxyard.add_and_norm(x, added, norm.weight, norm.bias)
-    return total, normed
 
 
 @torch.library.custom_op(  # type: ignore[untyped-decorator]

@@ -53,10 +53,11 @@ class Layer:
 
     def after_with_norm(self, x: Tensor, attended: Tensor, following: Norm) -> tuple[Tensor, Tensor]:
         """Output of the block as of `after`, and its layer norm for the next one."""
-        if cuda_step.normalises(x.dtype, x.shape[-1], x.device):
-            return cuda_step.after(self, x, attended, following)
-        x = self.after(x, attended)
-        return x, following(x)
+        if not cuda_step.normalises(x.dtype, x.shape[-1], x.device):
+            x = self.after(x, attended)
+            return x, following(x)
+        x, normed = _sum_and_norm(x, self.out(attended), self.norm_mlp)
+        return _sum_and_norm(x, self.down(self.up.gelu(normed)), following)
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ class CausalGPT:
         B = cache.batch
         x = self.tokens[tokens] + self.positions[at]  # (batch, hidden)
         if cache.kernels:
-            return cuda_step.step(self, x, at, cache, length)
+            return self._step_with_kernels(x, at, cache, length)
         mask = self.causal[at, :length].view(B, 1, 1, length)
         for layer, (kv, k, v) in zip(self.layers, cache.views(length), strict=True):
             qkv = layer.projections(x, self.heads)  # (batch, 3, heads, width)
@@ -130,9 +131,24 @@ class CausalGPT:
             x = layer.after(x, attend(qkv[:, 0, :, None], k, v, mask).flatten(1))
         return self.norm(x)
 
+    def _step_with_kernels(self, x: Tensor, at: Tensor, cache: Cache, length: int) -> Tensor:
+        """The layers and the last norm of a step on a GPU; the values do not depend on `length`."""
+        norms = [*(layer.norm_attention for layer in self.layers[1:]), self.norm]
+        normed = self.layers[0].norm_attention(x)
+        for layer, kv, following in zip(self.layers, cache.layers, norms, strict=True):
+            y = torch.ops.voxyard.attend_step(layer.qkv(normed), kv.both, at, length)
+            x, normed = layer.after_with_norm(x, y, following)
+        return normed
+
     def logits(self, x: Tensor, first: int, last: int) -> Tensor:
         """Logits of the tokens from `first` to before `last` only, float32."""
         return F.linear(x, self.head[first:last]).float()
+
+
+def _sum_and_norm(x: Tensor, added: Tensor, norm: Norm) -> tuple[Tensor, Tensor]:
+    """Sum of a residual and a layer's output, and its layer norm, by one kernel."""
+    total, normed = torch.ops.voxyard.add_and_norm(x, added, norm.weight, norm.bias)
+    return total, normed
 
 
 def causal_gpt(module: Any, linear: Callable[[Any], Linear] = dense) -> CausalGPT:
