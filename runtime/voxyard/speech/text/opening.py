@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from voxyard.speech.text import boundaries
+from voxyard.speech.text.enclosures import QUOTES_OF_EITHER_SIDE, brackets, quotations
 
 OPENING_SECONDS = 4.0  # a first sentence with a longer estimate is cut
 SHORTEST_PART = 1500  # milliseconds of either part: engines speak a few words alone badly
@@ -16,15 +17,9 @@ Span = tuple[int, int]
 
 _REACH = 1000  # characters in which the clause ends: no chunk has so many that are heard
 _STOPS = frozenset(",;:—–…،؛、，；：")
-_CLOSING_QUOTES = frozenset("\"'”’»“«」』》〉】")
-_OPENING_MARKS = frozenset("“‘„«([{「『《〈【（")
+_CLOSING_QUOTES = frozenset("\"'”’»“«‘›‹」』》〉】")
+_OPENING_MARKS = QUOTES_OF_EITHER_SIDE | frozenset("([{（［｛〔【")
 _STRAIGHT_QUOTES = frozenset("\"'")
-_PAIRS = re.compile(
-    r"“[^“”]{0,200}”|„[^„“”]{0,200}[“”]|«[^«»]{0,200}»|»[^«»]{0,200}«|\"[^\"]{0,200}\"|‘[^‘’]{0,200}’"
-    r"|「[^「」]{0,200}」|『[^『』]{0,200}』|《[^《》]{0,200}》|〈[^〈〉]{0,200}〉|【[^【】]{0,200}】"
-    r"|\([^()]{0,200}\)|（[^（）]{0,200}）"
-)
-_TAG = re.compile(r"\[[^\[\]]{0,200}\]")
 _ASIDE = re.compile(r"(?<=\s)\([^()\s]{1,100}\s[^()]{1,200}\)")  # of two words or more: not file(s), not (1999)
 
 
@@ -38,8 +33,8 @@ def opening_cut(
     """Position after the opening clause of a first sentence; None where that is short or has no place to cut.
 
     The first boundary that leaves SHORTEST_PART on both sides: after a comma, semicolon, colon, dash, ellipsis or an
-    aside in brackets. Never within or between numbers, after an abbreviation, in a short quotation or bracket, in a tag
-    such as `[laughs]`, or in one of the units.
+    aside in brackets. Never within or between numbers, after an abbreviation, in a short quotation, in brackets, or in
+    one of the units.
 
     Args:
         text: the document.
@@ -53,8 +48,9 @@ def opening_cut(
         return None
     reach = min(end, start + _REACH)
     units = units[: bisect_left(units, (reach,))]
-    whole = [tag.span() for tag in _TAG.finditer(text, start, reach)]
-    whole += [pair.span() for pair in _PAIRS.finditer(text, start, reach) if length(*pair.span()) < SHORTEST_PART]
+    quoted = quotations(text, start, reach)
+    closed = {last for _, last in quoted}
+    whole = [*brackets(text, start, end), *(each for each in quoted if length(*each) < SHORTEST_PART)]
     asides = {aside.end() for aside in _ASIDE.finditer(text, start, reach)}
     for at in boundaries.clauses(text, start, reach)[:-1]:
         stop = _before_blanks(text, at)
@@ -63,7 +59,7 @@ def opening_cut(
         if length(at, end) < SHORTEST_PART or not fits(start, stop):
             break
         inside = any(first < at < last for first, last in whole) or _within(units, stop, at)
-        if not inside and (stop in asides or _ends_clause(text, stop, at, units)):
+        if not inside and (stop in asides or _ends_clause(text, stop, at, units, closed)):
             return at
     return None
 
@@ -80,8 +76,11 @@ def _within(units: Sequence[Span], stop: int, at: int) -> bool:
     return index >= 0 and units[index][1] > at
 
 
-def _ends_clause(text: str, stop: int, at: int, units: Sequence[Span]) -> bool:
-    """True where the marks before `stop` end a clause, and belong to no number, abbreviation or quoted mark."""
+def _ends_clause(text: str, stop: int, at: int, units: Sequence[Span], closed: Collection[int]) -> bool:
+    """True where the marks before `stop` end a clause, and belong to no number, abbreviation or quoted mark.
+
+    `closed` are the ends of quotations.
+    """
     marks = stop
     while marks and text[marks - 1] in _CLOSING_QUOTES:
         marks -= 1
@@ -92,7 +91,8 @@ def _ends_clause(text: str, stop: int, at: int, units: Sequence[Span]) -> bool:
     if begin == marks or not before or text[at] in _STOPS:
         return False
     last = text[before - 1]
-    if last in _OPENING_MARKS or last == "." or (last in _STRAIGHT_QUOTES and text.startswith(last, marks)):
+    opens = last in _OPENING_MARKS and before not in closed
+    if opens or last == "." or (last in _STRAIGHT_QUOTES and text.startswith(last, marks)):
         return False
     ends_number = _is_numeric(last) or any(end == before for _, end in units)
     begins_number = _is_numeric(text[at]) or any(start == at for start, _ in units)

@@ -29,6 +29,15 @@ CUT = [
     ("en", "Oh. When the rain had stopped, ¦the children ran out of the house and played. ‖It was late."),
     ("en", "“I will certainly not go there today,” ¦she said, “until you tell me why.” ‖He told her."),
     ("en", "The first line is broken here\nand goes on, ¦so that nothing but the comma is the end of a clause."),
+    ("de", "»Ich werde heute ganz sicher nicht dorthin gehen«, ¦sagte die alte Frau am Fenster."),
+    ("de", "„Ich werde heute ganz sicher nicht dorthin gehen“, ¦sagte die alte Frau am Fenster."),
+    ("de", "›Ich werde heute ganz sicher nicht dorthin gehen‹, ¦sagte die alte Frau am Fenster."),
+    ("de", "‚Ich werde heute ganz sicher nicht dorthin gehen‘, ¦sagte die alte Frau am Fenster."),
+    ("fr", "« Je n’irai certainement pas là-bas », ¦dit la vieille dame qui était assise à la fenêtre."),
+    ("en", "The men don't know what they can't find, ¦and the dogs' house wasn't opened until the evening."),
+    ("en", "He said in the end 'no, thanks' to all of them, ¦and nobody asked him for the lamp again."),
+    ("en", "The ship (which, as we know, was very old, and had been so for many years) ¦sailed away at last."),
+    ("en", "The lamp on the wall of a) the old house by the sea, ¦and b) the harbour was lit every evening."),
     ("de", "Als der Regen endlich aufgehört hatte, ¦liefen die Kinder aus dem Haus und spielten. ‖Es war schon spät."),
     ("es", "Cuando por fin dejó de llover, ¦los niños salieron de la casa y jugaron hasta la noche."),
     ("fr", "Voici ce qu’ils trouvèrent ce jour-là : ¦une lampe, une lettre et la clef d’une maison."),
@@ -62,6 +71,19 @@ WHOLE = [
     ("quoted in German", "de", "Der älteste aller Männer sagte „nun, nun“ als das Schiff in den Hafen zurückkehrte."),
     ("quoted in French", "fr", "Le plus vieux des hommes a dit « ah, bon » quand le bateau est revenu dans le port."),
     ("quoted in Japanese", "ja", "港で一番年を取った人は「さあ、さあ」と大きな声でみんなに言いました。"),
+    ("quoted with apostrophes", "en", "The oldest of the men in the harbour said 'no, don't, please' to each of them."),
+    ("curved apostrophes", "en", "The oldest of the men in the harbour said ‘no, don’t, no’ to each of them."),
+    ("in ‚‘", "de", "Der älteste aller Männer sagte ‚nun, nun‘ als das Schiff in den Hafen zurückkehrte."),
+    ("in ‚’", "de", "Der älteste aller Männer sagte ‚nun, nun’ als das Schiff in den Hafen zurückkehrte."),
+    ("in ›‹", "de", "Der älteste aller Männer sagte ›nun, nun‹ als das Schiff in den Hafen zurückkehrte."),
+    ("in ‹›", "fr", "Le plus vieux des hommes a dit ‹ ah, bon › quand le bateau est revenu dans le port."),
+    ("a mark quoted in German", "de", "Das Zeichen, das man dafür »,« nennt und das alle kennen steht in jeder Liste."),
+    ("a long bracket", "en", "The ship had sailed (as everybody knew, for years, in every harbour of that coast)."),
+    ("a square bracket", "en", "The ship had sailed [as everybody knew, for years, in every harbour of that coast]."),
+    ("a curly bracket", "en", "The ship had sailed {as everybody knew, for years, in every harbour of that coast}."),
+    ("wide", "ja", "古い船は（みんなが知っていたとおり、何年も前から、あの海岸のどの港でも）なくなりました。"),
+    ("a wide square bracket", "zh", "那条旧船［大家都知道的那样，很多年以前，在那片海岸的每个港口］消失了。"),
+    ("a bracket in a bracket", "en", "The ship had sailed (as we knew (the men, that is), and in every harbour, too)."),
     ("a bracketed word", "en", "The names of the old file(s) in the far corner of the room were read by nobody."),
     ("a year", "en", "The second book of the same author (1999) was read by nobody until the end of the winter."),
     ("in a short bracket", "en", "The lamp on the wall of the house (old, blue) was lit in winter."),
@@ -127,7 +149,7 @@ def test_an_opening_clause_that_is_no_chunk_is_no_reason_to_cut() -> None:
     assert chunks[0].text == "The children who had waited for the end"
 
 
-MARKS = [*'“”"()[]…$，、。；，،।—–', ", ", "; ", ": ", " – ", ". ", " (as we all know) ", "\n", "\n\n"]
+MARKS = [*"“”\"'‘’‚‹›«»()[]{}（）…$，、。；，،।—–", ", ", "; ", ": ", " – ", ". ", " (as we all know) ", "\n", "\n\n"]
 WORDS = ["rain", "the children", "and", "12", "000", "e.g.", "雨", "こども", "पानी", "مطر"]
 texts = st.lists(st.sampled_from([*MARKS, *WORDS, *WORDS]), max_size=80).map(" ".join)
 languages = st.sampled_from([None, "en", "de", "ja", "zh", "hi", "ar", "ru"])
