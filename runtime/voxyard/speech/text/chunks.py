@@ -207,7 +207,8 @@ class _Splitter:
         if opening:
             first = next((at for at, each in enumerate(sure, 1) if self.length(0, each) >= SHORT), 0)
         clause, begin = list[Span](), start
-        if first and (cut := opening_cut(self._text, (start, sure[first - 1]), self.length, self._fits, self._units)):
+        cut = first and self._opening_cut(start, sure[first - 1])
+        if cut:
             clause, begin = [_trim(self._text, start, cut)], cut
         spans = self._joined_tails(self._fill(begin, [at for at in sure[:first] if at > begin], doubtful, 0))
         rest = self._joined_tails(self._fill(sure[first - 1] if first else start, sure[first:], doubtful, 0))
@@ -215,6 +216,9 @@ class _Splitter:
             spans[-1:] = self._joined_tails([spans[-1], rest.pop(0)])
         self._sentence_ends += sure
         return [*clause, *spans, *rest]
+
+    def _opening_cut(self, start: int, end: int) -> int | None:
+        return opening_cut(self._text, (start, end), self.length, self._fits, self._units, self._language)
 
     def _joined_tails(self, spans: Iterable[Span]) -> list[Span]:
         """The spans, the tail of a sentence that was too long joined with what follows it."""

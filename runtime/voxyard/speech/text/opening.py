@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from voxyard.speech.text import boundaries
 from voxyard.speech.text.enclosures import QUOTES_OF_EITHER_SIDE, brackets, quotations
+from voxyard.speech.text.series import is_joined
 
 OPENING_SECONDS = 4.0  # a first sentence with a longer estimate is cut
 SHORTEST_PART = 1500  # milliseconds of either part: engines speak a few words alone badly
@@ -29,12 +30,13 @@ def opening_cut(
     length: Callable[[int, int], int],
     fits: Callable[[int, int], bool],
     units: Sequence[Span] = (),
+    language: str | None = None,
 ) -> int | None:
     """Position after the opening clause of a first sentence; None where that is short or has no place to cut.
 
     The first boundary that leaves SHORTEST_PART on both sides: after a comma, semicolon, colon, dash, ellipsis or an
-    aside in brackets. Never within or between numbers, after an abbreviation, in a short quotation, in brackets, or in
-    one of the units.
+    aside in brackets. Never within or between numbers, after an abbreviation, in a short quotation, in brackets, in one
+    of the units, or in a date, a name or a list (see `voxyard.speech.text.series`).
 
     Args:
         text: the document.
@@ -42,6 +44,7 @@ def opening_cut(
         length: estimated milliseconds of a span.
         fits: true where a span is within the limits of a chunk.
         units: spans that stay whole, in text order, such as the words of a number; they do not overlap.
+        language: a code such as `en`.
     """
     start, end = span
     if length(start, end) <= OPENING_SECONDS * 1000:
@@ -59,8 +62,14 @@ def opening_cut(
         if length(at, end) < SHORTEST_PART or not fits(start, stop):
             break
         inside = any(first < at < last for first, last in whole) or _within(units, stop, at)
-        if not inside and (stop in asides or _ends_clause(text, stop, at, units, closed)):
+        if inside:
+            continue
+        if stop in asides:
             return at
+        if _ends_clause(text, stop, at, units, closed):
+            before = _before_mark(text, stop)
+            if not is_joined(text, start, before, at, end, language):
+                return at
     return None
 
 
@@ -68,6 +77,20 @@ def _before_blanks(text: str, at: int) -> int:
     while at and text[at - 1].isspace():
         at -= 1
     return at
+
+
+def _before_quotes(text: str, at: int) -> int:
+    while at and text[at - 1] in _CLOSING_QUOTES:
+        at -= 1
+    return at
+
+
+def _before_mark(text: str, stop: int) -> int:
+    """End of what stands before the mark, or the marks in a row, and its closing quotes that end at `stop`."""
+    at = _before_quotes(text, stop)
+    while at and text[at - 1] in _STOPS:
+        at -= 1
+    return _before_blanks(text, at)
 
 
 def _within(units: Sequence[Span], stop: int, at: int) -> bool:
@@ -81,14 +104,9 @@ def _ends_clause(text: str, stop: int, at: int, units: Sequence[Span], closed: C
 
     `closed` are the ends of quotations.
     """
-    marks = stop
-    while marks and text[marks - 1] in _CLOSING_QUOTES:
-        marks -= 1
-    begin = marks
-    while begin and text[begin - 1] in _STOPS:
-        begin -= 1
-    before = _before_blanks(text, begin)
-    if begin == marks or not before or text[at] in _STOPS:
+    marks = _before_quotes(text, stop)
+    before = _before_mark(text, stop)
+    if text[marks - 1] not in _STOPS or not before or text[at] in _STOPS:
         return False
     last = text[before - 1]
     opens = last in _OPENING_MARKS and before not in closed

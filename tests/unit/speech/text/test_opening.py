@@ -29,11 +29,18 @@ CUT = [
     ("en", "Oh. When the rain had stopped, ¦the children ran out of the house and played. ‖It was late."),
     ("en", "“I will certainly not go there today,” ¦she said, “until you tell me why.” ‖He told her."),
     ("en", "The first line is broken here\nand goes on, ¦so that nothing but the comma is the end of a clause."),
+    ("en", "In that house lived Anna, Ben and Carl, ¦whom nobody there had seen again, and the lamp was lit."),
+    ("en", "They opened the house on Monday, March third, ¦when the rain had stopped, and so they went there."),
+    ("en", "On one of these days it was very cold, ¦one of the men said to the others in the house."),
+    ("de", "Als der eine von ihnen endlich gegangen war, ¦einer der letzten Männer, kam das Schiff zurück."),
+    ("ja", "去年の冬まで太郎、次郎、三郎がその家に住んでいて、¦みんなが毎晩そこで本を読みました。"),
     ("de", "»Ich werde heute ganz sicher nicht dorthin gehen«, ¦sagte die alte Frau am Fenster."),
     ("de", "„Ich werde heute ganz sicher nicht dorthin gehen“, ¦sagte die alte Frau am Fenster."),
     ("de", "›Ich werde heute ganz sicher nicht dorthin gehen‹, ¦sagte die alte Frau am Fenster."),
     ("de", "‚Ich werde heute ganz sicher nicht dorthin gehen‘, ¦sagte die alte Frau am Fenster."),
     ("fr", "« Je n’irai certainement pas là-bas », ¦dit la vieille dame qui était assise à la fenêtre."),
+    ("en", "The old man always said 'well, well', ¦which made all of us laugh at him in the end."),
+    ("de", "Er rief in das Zimmer: ›Nein, danke‹, ¦und dann ging er wieder hinaus zu den anderen."),
     ("en", "The men don't know what they can't find, ¦and the dogs' house wasn't opened until the evening."),
     ("en", "He said in the end 'no, thanks' to all of them, ¦and nobody asked him for the lamp again."),
     ("en", "The ship (which, as we know, was very old, and had been so for many years) ¦sailed away at last."),
@@ -84,6 +91,32 @@ WHOLE = [
     ("wide", "ja", "古い船は（みんなが知っていたとおり、何年も前から、あの海岸のどの港でも）なくなりました。"),
     ("a wide square bracket", "zh", "那条旧船［大家都知道的那样，很多年以前，在那片海岸的每个港口］消失了。"),
     ("a bracket in a bracket", "en", "The ship had sailed (as we knew (the men, that is), and in every harbour, too)."),
+    ("number words", "en", "One million, two hundred thousand, three hundred and twelve people lived there."),
+    ("German number words", "de", "In dem Haus am Hafen wohnten zwölftausend, dreizehntausendfünfhundert oder mehr."),
+    ("number words in Korean", "ko", "오래된 항구의 그 집에는 사람들이 아마도 이십, 삼십 명이 함께 살고 있었습니다."),
+    ("number words in Hindi", "hi", "पुराने बंदरगाह के उस बड़े से घर में शायद बीस, तीस लोग साथ में रहते थे।"),
+    ("a company", "en", "In the old house by the harbour Smith & Sons, Ltd., of London had kept its books."),
+    ("a company's form", "en", "In the old house by the harbour Acme Corporation, Inc. had kept its books for years."),
+    ("a senior", "en", "In the old house by the harbour Joseph Kennedy, Sr. had kept all of his old books."),
+    ("degrees", "en", "In the old house by the harbour Hans Andersen, M.D., Ph.D., had kept all of his books."),
+    ("a district", "en", "In the old house by the harbour of Washington, D.C., they kept all of the old books."),
+    ("initials", "en", "In the old house by the harbour they kept the books of Tolkien, J. R. R. and others."),
+    ("a date", "en", "They had opened the old house by the harbour on Monday, March third for the last time."),
+    ("an article", "en", "They had opened the old house by the harbour on Monday, the third of March."),
+    ("a German date", "de", "Das alte Haus am Hafen wurde noch einmal am Montag, dem dritten März geöffnet."),
+    ("a year, spoken", "en", "They had opened the old house by the harbour on March third, twenty twenty-four."),
+    ("a date in Japanese", "ja", "古い港の家が最後に開かれたのは５月３日、月曜日のとても寒い朝のことでした。"),
+    ("a date in Chinese", "zh", "那座港口边上的老房子最后一次打开是在五月三日，星期一的早上八点钟左右。"),
+    ("a date in Korean", "ko", "오래된 항구의 그 집이 마지막으로 열린 날은 5월 3일, 월요일 아침이었습니다."),
+    ("a date in Arabic", "ar", "فتحوا البيت القديم في الميناء آخر مرة في ٣ مايو، ٢٠٢٤ أمام كل الناس."),
+    ("days", "en", "The old house by the harbour of the town is open Monday – Friday for everybody."),
+    ("a route", "de", "Die alte Strecke an der Küste entlang von Hamburg – Berlin wird heute nicht befahren."),
+    ("kings", "en", "In the old house by the harbour they kept the letters of Louis XIV, XV and XVI."),
+    ("names", "en", "In the old house by the harbour lived Anna, Ben, Carl, and Dora, whom nobody knew."),
+    ("numbers of a list", "en", "In the old house by the harbour lived twenty, thirty or even forty of these men."),
+    ("names in Japanese", "ja", "古い港の家に去年の冬まで一緒に住んでいたのは太郎、次郎、三郎でした。"),
+    ("things in Chinese", "zh", "在港口边上的老房子里一直到去年冬天还放着苹果、香蕉、葡萄和很多旧书。"),
+    ("names in Arabic", "ar", "في البيت القديم في الميناء عاش حتى الشتاء الماضي أحمد، محمد وعلي مع الناس."),
     ("a bracketed word", "en", "The names of the old file(s) in the far corner of the room were read by nobody."),
     ("a year", "en", "The second book of the same author (1999) was read by nobody until the end of the winter."),
     ("in a short bracket", "en", "The lamp on the wall of the house (old, blue) was lit in winter."),
@@ -149,8 +182,33 @@ def test_an_opening_clause_that_is_no_chunk_is_no_reason_to_cut() -> None:
     assert chunks[0].text == "The children who had waited for the end"
 
 
+@pytest.mark.parametrize("language", ["ca", "kn", "ro", "vi", "ur", "xx"])
+def test_a_language_whose_numbers_are_not_all_known_is_cut_all_the_same(language: str) -> None:
+    text = "When the rain had stopped at last, the children ran out of the house and played."
+
+    chunks = split(text, words, language=language)
+
+    assert [chunk.ending for chunk in chunks] == ["clause", "paragraph"]
+
+
 MARKS = [*"“”\"'‘’‚‹›«»()[]{}（）…$，、。；，،।—–", ", ", "; ", ": ", " – ", ". ", " (as we all know) ", "\n", "\n\n"]
-WORDS = ["rain", "the children", "and", "12", "000", "e.g.", "雨", "こども", "पानी", "مطر"]
+WORDS = [
+    "J.",
+    "May",
+    "two",
+    "五月",
+    "太郎",
+    "rain",
+    "the children",
+    "and",
+    "12",
+    "000",
+    "e.g.",
+    "雨",
+    "こども",
+    "पानी",
+    "مطر",
+]
 texts = st.lists(st.sampled_from([*MARKS, *WORDS, *WORDS]), max_size=80).map(" ".join)
 languages = st.sampled_from([None, "en", "de", "ja", "zh", "hi", "ar", "ru"])
 
