@@ -11,6 +11,7 @@ from voxyard.speech.frontend import Frontend
 from voxyard.speech.reading.spoken import READING, ReadingOptions, passages
 from voxyard.speech.requests import Boundary, Request
 from voxyard.speech.text.chunks import TextChunk, check_text, split
+from voxyard.speech.text.paragraphs import with_full_stops
 
 _SENTENCE_ENDS = ".!?…。！？"
 _DECLARED = re.compile(r"([A-Za-z]{2,3})(?:[-_][A-Za-z0-9]+)*$")
@@ -71,7 +72,7 @@ def prepare(
         # characters without a token, as a lone zero-width space, are silent
         for chunk in (chunk for chunk in found if chunk.tokens):
             start, end = passage.source(chunk.start, chunk.end)
-            spoken.append(chunk.text)
+            spoken.append(with_full_stops(chunk.text))
             chunks.append(replace(chunk, index=len(chunks), text=text[start:end], start=start, end=end))
         if chunks and passage.pause is not None:
             chunks[-1] = _paused(chunks[-1], spoken[-1], passage.pause)

@@ -261,4 +261,4 @@ def test_the_script_of_a_text_has_the_length_of_a_speech_request_and_that_of_a_b
     kept = httpx.post(f"{served.url}/v1/documents", json={"chapters": chapters}, timeout=60).json()
     found = httpx.get(f"{served.url}/v1/documents/{kept['id']}/script", timeout=60).json()
     assert [(each["title"], each["first_chunk"]) for each in found["chapters"]] == [("One", 0), ("Two", 1)]
-    assert found["chunks"][0]["words"] == "One\n\nIt cost five dollars."
+    assert found["chunks"][0]["words"] == "One.\n\nIt cost five dollars."

@@ -283,7 +283,7 @@ def test_the_words_are_shown_chapter_by_chapter_and_no_worker_is_started(
     lines = [re.sub(r"^ +\d+ +[\d.]+ s  ", "", line) for line in shown.stdout.splitlines() if line]
     assert lines[:-2] == [
         "It cost five dollars. [pause 2s]", "Then it ended.",
-        "# One", "One Doctor Bell walked five kilometers.", "# Two", "Two The end.", "# Three",
+        "# One", "One. Doctor Bell walked five kilometers.", "# Two", "Two. The end.", "# Three",
     ]  # fmt: skip
     assert lines[-1].startswith("5 chunks, about ")
     assert lines[-1].endswith(" of speech without its pauses, in the voice v2/en_speaker_6")

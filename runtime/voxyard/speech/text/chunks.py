@@ -11,8 +11,9 @@ from itertools import groupby, pairwise
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.requests import Boundary
 from voxyard.speech.text import boundaries
-from voxyard.speech.text.duration import milliseconds
+from voxyard.speech.text.duration import SENTENCE_PAUSE, milliseconds
 from voxyard.speech.text.opening import opening_cut
+from voxyard.speech.text.paragraphs import lacks_mark, paragraphs, trim, with_full_stops
 from voxyard.speech.text.sentences import language_code, sentence_ends
 
 MAX_TOKENS = 256  # Bark silently drops further tokens
@@ -23,9 +24,6 @@ CHARACTERS_PER_TOKEN = 20  # limit of a chunk's length, so that a megabyte of si
 
 Span = tuple[int, int]
 
-_SPACE = re.compile(r"\s+")
-_LINE_END = re.compile(r"\r\n|[\n\r\x0b\x0c\x85\u2028\u2029]")
-_PAGE_OR_PARAGRAPH = re.compile(r"[\x0c\u2029]")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
@@ -70,7 +68,8 @@ def split(
 
     Sentences are packed up to the limits. One that is too long is cut after a clause, else a word, else a hyphen in a
     word, else a letter; so is a word of more than `boundaries.LONGEST_WORD` characters. Very short chunks are joined
-    with a neighbor.
+    with a neighbor. A paragraph that ends without a mark, such as a heading, is measured as if it had a full stop, and
+    is spoken with one where it is joined with the next (see `voxyard.speech.text.paragraphs`).
 
     The first chunk is the first sentence alone (with those that follow, while that is very short), or its opening
     clause where it is long (see `voxyard.speech.text.opening`), and the rest of it the second: a listener hears the
@@ -93,14 +92,16 @@ def split(
     """
     check_text(text)
     _check(max_tokens, max_seconds)
+    found = paragraphs(text, chapters)
     splitter = _Splitter(text, count_tokens, max_tokens, max_seconds, language_code(language), units)
-    paragraphs = list[list[Span]]()
-    for start, end in _paragraphs(text, chapters):
-        paragraphs.append(splitter.pack(start, end, opening=opening))
-        opening = opening and splitter.length(0, end) < SHORT
-    paragraph_ends = {spans[-1][1] for spans in paragraphs if spans}
+    splitter.add_pauses(end for _, end in found if lacks_mark(text, end))
+    packed = list[list[Span]]()
+    for start, end in found:
+        packed.append(splitter.pack(start, end, opening=opening))
+        opening = opening and splitter.heard(0, end) < SHORT
+    paragraph_ends = {spans[-1][1] for spans in packed if spans}
     chapters = sorted(chapters)
-    sections = groupby((span for spans in paragraphs for span in spans), lambda span: bisect_right(chapters, span[0]))
+    sections = groupby((span for spans in packed for span in spans), lambda span: bisect_right(chapters, span[0]))
     joined_sections = [splitter.join_short(list(spans)) for _, spans in sections]
     chapter_ends = {spans[-1][1] for spans in joined_sections[:-1]}
     joined = [span for spans in joined_sections for span in spans]
@@ -134,26 +135,6 @@ def _check(max_tokens: int, max_seconds: float) -> None:
         raise SpeechError(f"max_seconds is {max_seconds}, a chunk needs more than 0 s")
 
 
-def _paragraphs(text: str, chapters: Sequence[int]) -> list[Span]:
-    """Spans between empty lines, page breaks, chapters and Unicode's paragraph ends; blanks around them left out."""
-    breaks = [0, *(min(max(start, 0), len(text)) for start in chapters)]
-    for blank in _SPACE.finditer(text):
-        lines = sum(1 for _ in _LINE_END.finditer(text, *blank.span()))
-        if lines >= 2 or _PAGE_OR_PARAGRAPH.search(text, *blank.span()):
-            breaks.append(blank.end())
-    spans = (_trim(text, start, end) for start, end in pairwise([*sorted(breaks), len(text)]))
-    return [(start, end) for start, end in spans if start < end]
-
-
-def _trim(text: str, start: int, end: int) -> Span:
-    """The span without the blanks at its ends."""
-    while start < end and text[start].isspace():
-        start += 1
-    while end > start and text[end - 1].isspace():
-        end -= 1
-    return start, end
-
-
 class _Splitter:
     """Splits one document within its limits."""
 
@@ -173,6 +154,7 @@ class _Splitter:
         self._language = language
         self._units = units
         self._sums = milliseconds(text, language)
+        self._unmarked: frozenset[int] = frozenset()  # ends of paragraphs without a mark
         self._sentence_ends: list[int] = []  # of the paragraphs packed so far
         self._long_words = boundaries.long_words(text)
         self._levels: tuple[Callable[[str, int, int], list[int]], ...] = (
@@ -183,13 +165,25 @@ class _Splitter:
             lambda _, start, end: boundaries.characters(start, end),
         )
 
+    def add_pauses(self, ends: Iterable[int]) -> None:
+        """Count a full stop after the paragraphs with these ends, which have no mark."""
+        self._unmarked = frozenset(ends)
+        places = sorted(self._unmarked)
+        for at, (begin, end) in enumerate(pairwise([*places, len(self._text)]), 1):
+            for place in range(begin + 1, end + 1):
+                self._sums[place] += at * SENTENCE_PAUSE
+
+    def heard(self, start: int, end: int) -> int:
+        """Estimated milliseconds of a span, with the pause at the end of a paragraph that has no mark."""
+        return self.length(start, end) + (SENTENCE_PAUSE if end in self._unmarked else 0)
+
     def length(self, start: int, end: int) -> int:
         """Estimated milliseconds of a span."""
         return self._sums[end] - self._sums[start]
 
     def count(self, start: int, end: int) -> int:
-        """Tokens of a span."""
-        return self._count_tokens(self._text[start:end])
+        """Tokens of a span, with its full stops between paragraphs."""
+        return self._count_tokens(with_full_stops(self._text[start:end]))
 
     def ending(self, end: int) -> Boundary:
         """Boundary at this position; the next chunk begins after the blanks that follow."""
@@ -205,11 +199,11 @@ class _Splitter:
         doubtful = [start + at for at in ends.doubtful]
         first = 0  # sentences of the opening
         if opening:
-            first = next((at for at, each in enumerate(sure, 1) if self.length(0, each) >= SHORT), 0)
+            first = next((at for at, each in enumerate(sure, 1) if self.heard(0, each) >= SHORT), 0)
         clause, begin = list[Span](), start
         cut = first and self._opening_cut(start, sure[first - 1])
         if cut:
-            clause, begin = [_trim(self._text, start, cut)], cut
+            clause, begin = [trim(self._text, start, cut)], cut
         spans = self._joined_tails(self._fill(begin, [at for at in sure[:first] if at > begin], doubtful, 0))
         rest = self._joined_tails(self._fill(sure[first - 1] if first else start, sure[first:], doubtful, 0))
         if len(spans) > 1 and rest:  # the opening was too long for one chunk
@@ -237,8 +231,8 @@ class _Splitter:
         """
         joined: list[Span] = []
         for at, (start, end) in enumerate(spans):
-            short = joined and min(self.length(*joined[-1]), self.length(start, end)) < SHORT
-            if short and len(joined) == 1 and self.length(*joined[0]) >= SHORT and at + 1 < len(spans):
+            short = joined and min(self.heard(*joined[-1]), self.heard(start, end)) < SHORT
+            if short and len(joined) == 1 and self.heard(*joined[0]) >= SHORT and at + 1 < len(spans):
                 short = not self._fits(start, spans[at + 1][1])
             if short and self._fits(joined[-1][0], end):
                 joined[-1] = (joined[-1][0], end)
@@ -246,7 +240,7 @@ class _Splitter:
                 joined.append((start, end))
         for at in range(len(joined)):
             for left in (at, at - 1):
-                if self.length(*joined[at]) < SHORT and 0 <= left < len(joined) - 1:
+                if self.heard(*joined[at]) < SHORT and 0 <= left < len(joined) - 1:
                     joined[left : left + 2] = self._share(joined[left], joined[left + 1])
         return joined
 
@@ -256,7 +250,7 @@ class _Splitter:
         while at < len(ends):
             furthest = self._furthest(start, ends, at)
             if furthest is not None:
-                span = _trim(self._text, start, ends[furthest])
+                span = trim(self._text, start, ends[furthest])
                 if span[0] < span[1]:
                     yield span
                 at = furthest
@@ -284,7 +278,7 @@ class _Splitter:
         reach = boundaries.before_long_word(self._long_words, start, reach)
         furthest = bisect_right(ends, reach, lo=at) - 1
         while furthest >= at:
-            tokens = self.count(*_trim(self._text, start, ends[furthest]))
+            tokens = self.count(*trim(self._text, start, ends[furthest]))
             if tokens <= self._max_tokens:
                 return furthest
             fitting = (furthest - at + 1) * self._max_tokens // tokens  # as many pieces as their share of the tokens
@@ -306,11 +300,11 @@ class _Splitter:
             bisect_right(self._sentence_ends, start) : bisect_right(self._sentence_ends, end - 1)
         ]
         levels = [sentences, boundaries.clauses(self._text, start, end)]
-        if min(self.length(*left), self.length(*right)) < VERY_SHORT:
+        if min(self.heard(*left), self.heard(*right)) < VERY_SHORT:
             levels.append(boundaries.words(self._text, start, end))
         for places in levels:
             for cut in sorted(places, key=lambda place: abs(place - right[0])):
-                one, other = _trim(self._text, start, cut), _trim(self._text, cut, end)
-                if min(self.length(*one), self.length(*other)) >= SHORT and self._fits(*one) and self._fits(*other):
+                one, other = trim(self._text, start, cut), trim(self._text, cut, end)
+                if min(self.heard(*one), self.heard(*other)) >= SHORT and self._fits(*one) and self._fits(*other):
                     return one, other
         return left, right

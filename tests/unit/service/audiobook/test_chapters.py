@@ -125,7 +125,7 @@ def test_the_headings_of_a_file_are_its_chapters(served: Served) -> None:
         ("The harbour", 1), ("One", 2), ("Two", 2),
     ]  # fmt: skip
     assert [chunk["text"] for chunk in found["chunks"]] == [
-        "The harbour\n\nIt lay still.", "One\n\na boat.", "Two\n\nThe end.",
+        "The harbour", "It lay still.", "One\n\na boat.", "Two\n\nThe end.",
     ]  # fmt: skip
 
 

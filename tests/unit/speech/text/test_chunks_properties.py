@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from voxyard.speech.text.boundaries import LONGEST_WORD
 from voxyard.speech.text.chunks import TextChunk, split
+from voxyard.speech.text.paragraphs import with_full_stops
 
 WORD_OR_SIGN = re.compile(r"\w+|[^\w\s]")
 LANGUAGES = [None, "en", "de", "es", "fr", "hi", "it", "ja", "ko", "pl", "pt", "ru", "tr", "zh", "ar"]
@@ -77,7 +78,7 @@ def test_the_chunks_give_the_text_back_within_the_limits(
     assert [chunk.index for chunk in chunks] == list(range(len(chunks)))
     for chunk in chunks:
         assert chunk.text == text[chunk.start : chunk.end] == chunk.text.strip() != ""
-        assert chunk.tokens == pieces(chunk.text) <= max_tokens
+        assert chunk.tokens == pieces(with_full_stops(chunk.text)) <= max_tokens
         assert chunk.estimated_seconds <= max_seconds
         assert re.search(rf"[A-Za-z]{{{LONGEST_WORD + 1}}}", chunk.text) is None
     if chunks:

@@ -1,0 +1,77 @@
+"""Headings and other short paragraphs: chunks of their own, or sentences of the chunk that they are joined with."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from frontends import TonesFrontend
+
+from voxyard.speech.audio.joining import Pauses, join
+from voxyard.speech.requests import SAMPLE_RATE, Result
+from voxyard.speech.script import Script, prepare
+from voxyard.speech.text.chunks import split
+from voxyard.speech.text.paragraphs import with_full_stops
+
+BODY = "The harbour lay still at last."
+
+
+def script(text: str, language: str | None = "en") -> Script:
+    return prepare(text, TonesFrontend(max_tokens=64), voice=None, seed=0, language=language)
+
+
+@pytest.mark.parametrize("heading", ["Chapter one", "“Chapter one”", "THE SHIP OF ICE", "Chapter 1"])
+def test_a_heading_that_is_long_enough_is_a_chunk_with_the_pause_of_a_paragraph(heading: str) -> None:
+    found = script(f"{heading}\n\n{BODY}")
+
+    assert [chunk.text for chunk in found.chunks] == [heading, BODY]
+    assert [chunk.ending for chunk in found.chunks] == ["paragraph", "paragraph"]
+    tone = np.full(SAMPLE_RATE, 0.5, np.float32)
+    one, two = join([(Result(chunk.index, tone), chunk.joint) for chunk in found.chunks], Pauses())
+    assert two.start_seconds - one.end_seconds == pytest.approx(Pauses().paragraph)
+
+
+def test_paragraphs_of_ssml_are_parted_alike() -> None:
+    found = script(f"<speak><p>Chapter one</p><p>{BODY}</p></speak>")
+
+    assert [request.text for request in found.requests] == ["Chapter one", BODY]
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "spoken"),
+    [
+        ("en", f"One\n\n{BODY}", f"One.\n\n{BODY}"),
+        ("en", f"“One”\n \n{BODY}", f"“One”.\n \n{BODY}"),
+        ("en", f"<speak><p>One</p><p>{BODY}</p></speak>", f"One.\n\n\n\n{BODY}"),
+        ("en", f"One!\n\n{BODY}", f"One!\n\n{BODY}"),
+        ("en", f"One:\f{BODY}", f"One:\f{BODY}"),
+        ("en", f"* * *\n\n{BODY}", f"* * *\n\n{BODY}"),
+        ("en", f"One\n{BODY}", f"One\n{BODY}"),
+        ("ja", "序\n\n港はようやく静かになりました。", "序。\n\n港はようやく静かになりました。"),
+        ("hi", "एक\n\nवह सुबह जल्दी उठ गया था।", "एक।\n\nवह सुबह जल्दी उठ गया था।"),
+        ("ko", "하나\n\n항구는 마침내 고요해졌습니다.", "하나.\n\n항구는 마침내 고요해졌습니다."),
+        ("ar", "أ\n\nخرج الأطفال من البيت ولعبوا.", "أ.\n\nخرج الأطفال من البيت ولعبوا."),
+    ],
+)
+def test_one_that_is_joined_with_the_next_ends_like_a_sentence(language: str, text: str, spoken: str) -> None:
+    (request,) = script(text, language).requests
+
+    assert request.text == spoken
+
+
+def test_the_document_keeps_its_text() -> None:
+    text = f"One\n\n{BODY}"
+
+    (chunk,) = script(text).chunks
+
+    assert (chunk.text, chunk.start, chunk.end) == (text, 0, len(text))
+
+
+def test_full_stops_count_in_the_limits_of_a_chunk() -> None:
+    text = "\n\n".join("abcdefgh")
+
+    chunks = split(text, len, max_tokens=20, max_seconds=2.0, language="en")
+
+    assert len(chunks) > 1
+    for chunk in chunks:
+        assert chunk.tokens == len(with_full_stops(chunk.text)) <= 20
+        assert 0.35 * (len(chunk.text.split()) - 1) < chunk.estimated_seconds <= 2.0
