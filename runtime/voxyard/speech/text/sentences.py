@@ -26,6 +26,7 @@ _MARKER = re.compile(
 )  # of a list's item: its text follows
 _INITIAL = re.compile(r"(?:[\s(«“„\"]|\.-)([^\W\d_])\.$")  # J.-P. Martin, K. García
 _KOREAN_DATE = re.compile(r"\d{1,4}\.\s*\d{1,2}\.$")
+_INSIDE = re.compile(r"[\s(]\.(?=[^\W_])")  # the full stop begins a word: .NET
 _DASH = re.compile(r"[-–—]\s*(?=\w)")  # „…!” – zawołała
 _CLOSING_QUOTES = tuple("\"'”’“»›」』")
 _SAYS = {  # who said it, after what is quoted: the sentence goes on
@@ -87,7 +88,8 @@ def sentence_ends(text: str, language: str | None) -> Ends:
     language = language or _script(text)
     items = {match.end() for match in _ITEM.finditer(text)}
     sure, doubtful = set(items), []
-    for at in sorted({*_found(text.translate(_plain()), language), *_missed(text, language)} - items):
+    found = {*_found(text.translate(_plain()), language), *_missed(text, language)} - items
+    for at in sorted(at for at in found if _INSIDE.match(text, max(0, at - 2)) is None):
         if at == len(text) or not _goes_on(text, at, language):
             sure.add(at)
         else:

@@ -35,6 +35,7 @@ GERMAN = [
     "Bach ist von dieser Art. ¦Man hört es.",
 ]
 ENGLISH = [
+    "Write in C#, .NET and Java. ¦Then (.NET) is done. ¦Use .NET.",
     "It is late. ¦We go home.",
     "Dr. Smith is here. ¦He waits.",
     "Mr. and Mrs. Brown came at 5 p.m. on Monday. ¦They left soon.",
