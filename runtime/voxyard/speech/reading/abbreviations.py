@@ -1,7 +1,7 @@
 """Abbreviations and their words, by language: those with one reading only, whatever stands beside them.
 
 A key's full stops may have blanks after them. `#` at the end of a key: only before a figure; `^`: only before a capital
-letter, as of a name; `$`: it may end a sentence, and its full stop then stays.
+letter, as of a name, or another title (Mr. and Mrs. Bell); `$`: it may end a sentence, and its full stop then stays.
 """
 
 from __future__ import annotations
@@ -127,3 +127,24 @@ ABBREVIATIONS: dict[str, dict[str, str]] = {
         "Prof.^": "Profesör",
     },
 }
+
+AND: dict[str, str] = {
+    "en": "and",
+    "de": "und",
+    "fr": "et",
+    "es": "[ye]",
+    "it": "ed?",
+    "pt": "e",
+    "nl": "en",
+    "pl": "i",
+    "ru": "и",
+    "tr": "ve",
+}
+"""The word between two titles of one name."""
+
+TITLES: dict[str, tuple[str, ...]] = {
+    "en": ("Ms.", "Mrs", "Miss", "Mme."),
+    "de": ("Fr.", "Frau", "Herr"),
+    "fr": ("Mme", "Mmes", "Mlle", "Mlles"),
+}
+"""Titles without a key with `^`, before which, with "and", a title is read."""

@@ -48,7 +48,7 @@ class Language:
         return bool(self.feminine) and re.match(self.feminine, noun.strip(), re.IGNORECASE) is not None
 
 
-_BLANKS = " \N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}"
+_BLANKS = " \N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}\N{THIN SPACE}"
 _PLURALS = ("one", "few", "many", "other")
 
 LANGUAGES: dict[str, Language] = {
@@ -101,7 +101,7 @@ LANGUAGES: dict[str, Language] = {
         feminine_forms=((r"\bun$", "une"),),
         names={"USD": (r" des États-Unis$", ""), "GBP": (r" sterling$", ""), "JPY": (r" japonais$", "")},
         magnitudes="mille|million|millions|milliard|milliards",
-        alone="et|ou|à|sur|de|en|dans|pour|contre|est|plus|moins",
+        alone="et|ou|à|sur|de|d|en|dans|pour|contre|est|plus|moins",
         units={"Ko": "digital-kilobyte", "Mo": "digital-megabyte", "Go": "digital-gigabyte", "To": "digital-terabyte"},
     ),
     "es": Language(
@@ -117,7 +117,7 @@ LANGUAGES: dict[str, Language] = {
         money_and="con",
         feminine=r"libra|hora|milla|tonelada|onza|yarda|pulgada|semana|lira|corona|rupia|hectárea",
         masculine_forms=((r"veintiuno$", "veintiún"), (r"\buno$", "un")),
-        feminine_forms=((r"uno$", "una"), (r"cientos\b", "cientas")),
+        feminine_forms=((r"uno$", "una"), (r"ientos\b", "ientas")),
         names={"USD": (r" estadounidenses?$", ""), "GBP": (r" esterlinas?$", ""), "JPY": (r" japon[eé]s(?:es)?$", "")},
         magnitudes="mil|millón|millones",
         alone="de|y|o|a|en|por|para|con|contra|es|más|menos",
@@ -161,7 +161,12 @@ LANGUAGES: dict[str, Language] = {
         money_and="e",
         feminine=r"libra|hora|milha|tonelada|onça|jarda|polegada|lira|coroa|rupia",
         feminine_forms=((r"\bum$", "uma"), (r"\bdois$", "duas"), (r"(z|c|nh)entos\b", r"\1entas")),
-        names={"USD": (r" americanos?$", ""), "GBP": (r" esterlinas?$", ""), "JPY": (r" japoneses$| japonês$", "")},
+        names={
+            "USD": (r" americanos?$", ""),
+            "BRL": (r" brasileiros?$| brasileiro$", ""),
+            "GBP": (r" esterlinas?$", ""),
+            "JPY": (r" japoneses$| japonês$", ""),
+        },
         magnitudes="mil|milhão|milhões|bilhão|bilhões",
         alone="de|e|ou|a|em|por|para|com|contra|é|mais|menos",
         masculine_ends="os?",
@@ -313,6 +318,7 @@ UNITS: dict[str, str] = {
     "g": "mass-gram",
     "mg": "mass-milligram",
     "lb": "mass-pound",
+    "lbs": "mass-pound",
     "oz": "mass-ounce",
     "l": "volume-liter",
     "L": "volume-liter",
@@ -352,6 +358,7 @@ CURRENCIES: dict[str, str] = {
     "€": "EUR",
     "$": "USD",
     "US$": "USD",
+    "R$": "BRL",
     "£": "GBP",
     "¥": "JPY",
     "₽": "RUB",

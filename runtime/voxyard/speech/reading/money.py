@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 
 from voxyard.speech.reading.languages import CURRENCIES, Language
-from voxyard.speech.reading.number_words import cardinal, decimal, value
-from voxyard.speech.reading.patterns import BLANK, number, number_of
+from voxyard.speech.reading.number_words import before_range, cardinal, decimal, of_million, value
+from voxyard.speech.reading.patterns import BLANK, bare, number_of, range_or_number
 
 Words = Callable[[re.Match[str]], str | None]
 
@@ -19,42 +19,55 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
     signs = "|".join(re.escape(each) for each in sorted(CURRENCIES, key=len, reverse=True))
     scales = "|".join(filter(None, [language.magnitudes, *(re.escape(each) for each in language.scales)]))
     scale = rf"(?:{BLANK}(?P<scale>{scales})(?!\w))?" if scales else r"(?P<scale>(?!))?"
-    figure = number(language)
-    bare = figure[figure.index("(?P<number>") :]
+    figure, amount = range_or_number(language), bare(language)
 
     def words(found: re.Match[str]) -> str | None:
         return _amount(found, CURRENCIES[found["currency"]], language)
 
-    before = rf"(?<!\w)(?P<currency>{signs}){BLANK}{bare}(?!%){scale}(?![^\W\d_])"
+    before = rf"(?<!\w)(?P<currency>{signs}){BLANK}{amount}(?!%){scale}(?![^\W\d_])"
     after = (
         rf"{figure}{scale}{BLANK}(?P<currency>{signs})(?!\w)"
+        if language.spaced and language.locale != "ko"
+        else rf"{figure}{scale}{BLANK}(?P<currency>{signs})(?![A-Za-z0-9])"
         if language.spaced
-        else rf"{figure}{BLANK}(?P<currency>{signs})(?![A-Za-z])"
+        else rf"{figure}(?P<scale>(?!))?{BLANK}(?P<currency>{signs})(?![A-Za-z])"
     )
+    if language.locale == "ko":  # $5입니다
+        before = before.removesuffix(r"(?![^\W\d_])") + r"(?![A-Za-z])"
     if not language.spaced:
-        before = rf"(?<![A-Za-z])(?P<currency>{signs}){BLANK}{bare}(?P<scale>(?!))?(?![A-Za-z])"
-        after = after.replace(BLANK, r"(?P<scale>(?!))?" + BLANK, 1)
+        before = rf"(?<![A-Za-z])(?P<currency>{signs}){BLANK}{amount}(?P<scale>(?!))?(?![A-Za-z])"
     return [(re.compile(before), words), (re.compile(after), words)]
 
 
-def _amount(found: re.Match[str], code: str, language: Language) -> str:
+def _amount(found: re.Match[str], code: str, language: Language) -> str | None:
     whole, part = number_of(found)
     blank = " " if language.spaced else ""
     sign = f"{language.minus}{blank}" if found["sign"] and language.minus else found["sign"] or ""
-    if (scale := found["scale"]) is not None:
+    scale, name = found["scale"], _name(code, value(whole, part), language)
+    if found.groupdict().get("first") is not None:
+        if language.number_words is None or found["first_part"] or (part and scale is None):
+            return None
+        start = before_range(found, language, language.scales.get(scale, {}).get("one", scale) or name)
+        if start is None:
+            return None
+        sign = start
+    if scale is not None:
         return f"{sign}{_scaled(whole, part, scale, language)} {_of(scale, code, language)}"
-    name = _name(code, value(whole, part), language)
     if language.number_words is None:
         figures = found[0][found.start("number") - found.start() : found.end("number") - found.start()]
         return f"{figures}{blank}{name}"
     if len(part) != 2:
-        return f"{sign}{decimal(whole, part, language, name)}{blank}{name}"
+        return _named(sign + decimal(whole, part, language, name), name, language)
     name = _name(code, int(whole), language)
-    start = f"{sign}{cardinal(whole, language, name)}{blank}{name}"
+    start = _named(sign + cardinal(whole, language, name), name, language)
     if part == "00":
         return start
     joint = f"{blank}{language.money_and}{blank}" if language.money_and else blank
     return f"{start}{joint}{cardinal(part, language)}"
+
+
+def _named(words: str, name: str, language: Language) -> str:
+    return f"{words}{' ' if language.spaced else ''}{of_million(words, name, language)}{name}"
 
 
 def _scaled(whole: str, part: str, scale: str, language: Language) -> str:

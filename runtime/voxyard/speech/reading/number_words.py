@@ -27,11 +27,16 @@ def cardinal(digits: str, language: Language, noun: str | None = None) -> str:
         return _words(number, language.number_words)
     feminine = language.is_feminine(noun)
     if language.number_words == "ru":
-        return _words(number, "ru", gender="f" if feminine else "m")
+        return _russian_feminine(number) if feminine else _words(number, "ru", gender="m")
     words = _words(number, language.number_words)
+    millions = re.match(_UP_TO_MILLIONS, words)  # which are masculine themselves: doscientos millones de casas
+    head, tail = (millions[0], words[millions.end() :]) if millions else ("", words)
     for pattern, replacement in language.feminine_forms if feminine else language.masculine_forms:
-        words = re.sub(pattern, replacement, words)
-    return words
+        tail = re.sub(pattern, replacement, tail)
+    return head + tail
+
+
+_UP_TO_MILLIONS = r".*(?:ill(?:ón|ones)|ilh(?:ão|ões))\b"
 
 
 def before_word(digits: str, word: str, language: Language) -> str | None:
@@ -43,7 +48,7 @@ def before_word(digits: str, word: str, language: Language) -> str | None:
     if language.is_feminine(word):
         return cardinal(digits, language, word)
     if language.locale == "ru" and bare.endswith("два"):  # of 2 the genitive is counted: две книги, два дома
-        return _words(int(digits), "ru", gender="f") if re.search("[ыи]$", word) else bare if word[-1] in "ая" else None
+        return _russian_feminine(int(digits)) if re.search("[ыи]$", word) else bare if word[-1] in "ая" else None
     if language.feminine_ends and re.search(f"(?:{language.feminine_ends})$", word):
         return None if bare.endswith("dwa") else cardinal(digits, language, _A_FEMININE[language.locale][0])
     if language.masculine_ends and re.search(f"(?:{language.masculine_ends})$", word):
@@ -75,11 +80,65 @@ def decimal(whole: str, part: str, language: Language, noun: str | None = None) 
     return blank.join((cardinal(whole, language), language.point, digits))
 
 
+def before_range(found: re.Match[str], language: Language, noun: str) -> str | None:
+    """The first number of a range and the word after it, "" where `found` is no range; None for one that is not read.
+
+    It is read where the first number is the smaller one and the language has a word between two numbers.
+    """
+    if found["first"] is None:
+        return ""
+    whole, part = re.sub(r"\D", "", found["first"]), found["first_part"] or ""
+    last = value(re.sub(r"\D", "", found["whole"]), found["part"] or "")
+    if found["sign"] or not language.to or value(whole, part) >= last:
+        return None
+    blank = " " if language.spaced else ""
+    return f"{decimal(whole, part, language, noun)}{blank}{language.to}{blank}"
+
+
+def of_million(words: str, noun: str, language: Language) -> str:
+    """The preposition between a number that ends with a million and its noun: un millón de euros; else ""."""
+    if not re.search(_MILLION.get(language.locale, "(?!)"), words):
+        return ""
+    if language.locale == "fr" and re.match(ELIDED, noun, re.IGNORECASE):
+        return "d'"
+    return "di " if language.locale == "it" else "de "
+
+
+def has_plural_of_millions(language: Language) -> bool:
+    """True where numbers that end with a million have a plural and a preposition of their own."""
+    return language.locale in _MILLION
+
+
+ELIDED = r"[aàâeéèêiîoôuyœ]|h(?:abit|omme|eure|ect|ôt|ôp|ist|um|erb)"
+"""Beginnings of French nouns before which "de" loses its vowel."""
+
+_MILLION = {
+    "es": r"ill(?:ón|ones)$",
+    "fr": r"illi(?:on|ard)s?$",
+    "it": r"(?:ilion[ei]|iliard[oi])$",
+    "pt": r"ilh(?:ão|ões)$",
+}
+
+
 def _russian_fraction(whole: str, part: str) -> str:
     """Две целых пять десятых: wholes and tenths, as decimals are read in Russian."""
-    from num2words import num2words
+    part_of = ("десят", "сот", "тысячн")[len(part) - 1]
+    number, parts = int(whole), int(part)
+    return (
+        f"{_russian_feminine(number)} {'целая' if _is_one(number) else 'целых'} "
+        f"{_russian_feminine(parts)} {part_of}{'ая' if _is_one(parts) else 'ых'}"
+    )
 
-    return str(num2words(Decimal(f"{whole}.{part}"), lang="ru"))
+
+def _is_one(number: int) -> bool:
+    """True for 1, 21, 101: the noun after it is in the singular in Russian."""
+    return number % 10 == 1 and number % 100 != 11
+
+
+def _russian_feminine(number: int) -> str:
+    """As it stands before a feminine noun: its last word alone has a gender (один миллион одна)."""
+    words = _words(number, "ru", gender="m")
+    return re.sub(r"\bдва$", "две", re.sub(r"\bодин$", "одна", words))
 
 
 def ordinal(number: int, language: Language, **forms: str) -> str:

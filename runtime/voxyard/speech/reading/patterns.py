@@ -6,24 +6,45 @@ import re
 
 from voxyard.speech.reading.languages import Language
 
-BLANK = r"[ \N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}]?"
+BLANKS = " \N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}\N{THIN SPACE}"
+"""Blanks that part groups of three figures, and a figure from its unit."""
+
+BLANK = f"[{BLANKS}]?"
+DASH = "(?: – |–|-)"
+UNREAD = rf"(?!\^|{BLANK}[%‰€$£¥₽₺₩₹°′″](?!\d))"
+"""Looks ahead of a figure: no sign follows without which it would be read in part."""
 
 
 def guard(language: Language) -> str:
     """Looks behind a figure: it does not go on a word, a number, a version or an address."""
     letters = r"\w" if language.spaced else "A-Za-z0-9_"
-    return rf"(?<![{letters}/@#+$€£¥₽₺₩₹])(?<![\d{letters}][.,:\-–])"
+    return rf"(?<![{letters}/@#+^$€£¥₽₺₩₹])(?<![\d{letters}][.,:\-–])(?<!(?<![^\s(\[\"'“„«$€£+−-])[.,])"
 
 
 def number(language: Language) -> str:
     """A whole or decimal number as the language writes it: groups `number`, `sign`, `whole` and `part`."""
-    groups, separator = re.escape(language.groups), re.escape(language.decimal)
-    letters = "/@_" if not language.spaced else "@_/"
+    return guard(language) + bare(language)
+
+
+def bare(language: Language) -> str:
+    """The same without a look behind it."""
     return (
-        rf"{guard(language)}(?P<number>(?P<sign>[-−](?<![\w)\]][-−])(?=\d))?"
-        rf"(?P<whole>\d{{1,3}}(?:[{groups}]\d{{3}})+(?!\d)|\d+)(?:{separator}(?P<part>\d+))?)"
-        rf"(?![{letters}\d])(?![.,:\-–]\d)"
+        rf"(?P<number>(?P<sign>[-−](?<![\w)\]][-−])(?=\d))?"
+        rf"(?P<whole>{_whole(language)})(?:{re.escape(language.decimal)}(?P<part>\d+))?)"
+        rf"(?![/@_\d])(?![.,:\-–]\d)"
     )
+
+
+def range_or_number(language: Language) -> str:
+    """A number, or two with a dash between them; the first has the groups `first` and `first_part`."""
+    separator = re.escape(language.decimal)
+    first = rf"(?P<first>{_whole(language)})(?:{separator}(?P<first_part>\d+))?{DASH}(?=\d)"
+    return rf"{guard(language)}(?:{first})?{bare(language)}"
+
+
+def _whole(language: Language) -> str:
+    groups = re.escape(language.groups)
+    return rf"\d{{1,3}}(?:[{groups}]\d{{3}})+(?!\d)|\d{{1,3}}(?:[{BLANKS}]\d{{3}})+(?!\d)|\d+"
 
 
 def number_of(found: re.Match[str]) -> tuple[str, str]:

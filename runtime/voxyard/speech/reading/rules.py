@@ -8,15 +8,28 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, get_args
 
-from voxyard.speech.reading import dates, money, times
-from voxyard.speech.reading.abbreviations import ABBREVIATIONS
+from voxyard.speech.reading import dates, money, times, unread
+from voxyard.speech.reading.abbreviations import ABBREVIATIONS, AND, TITLES
 from voxyard.speech.reading.languages import LANGUAGES, UNITS, Language
-from voxyard.speech.reading.number_words import before_word, cardinal, decimal, is_year, ordinal, value, year
-from voxyard.speech.reading.patterns import BLANK, guard, number, number_of
+from voxyard.speech.reading.number_words import (
+    ELIDED,
+    before_range,
+    before_word,
+    cardinal,
+    decimal,
+    has_plural_of_millions,
+    is_year,
+    of_million,
+    ordinal,
+    value,
+    year,
+)
+from voxyard.speech.reading.patterns import BLANK, BLANKS, UNREAD, bare, guard, number, number_of, range_or_number
 
 Kind = Literal["numbers", "ordinals", "currency", "dates", "times", "units", "abbreviations"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
+_YEAR = r"((?:1[1-9]|20)\d\d)"
 _NEXT_WORD = re.compile(r"[\s-](?:[^\S\n])?([^\W\d_]+)")
 
 Words = Callable[[re.Match[str]], str | None]
@@ -40,12 +53,13 @@ def rules(code: str, region: str = "") -> tuple[Rule, ...]:
     found: list[Rule] = []
     if language.number_words is not None:
         found += [Rule("dates", pattern, words) for pattern, words in dates.patterns(code, region, language)]
-        found.append(Rule("numbers", re.compile(r"(?<![\w.,:])[vV]?\d+(?:\.\d+){2,}\b"), _unless_grouped(language)))
-        found.append(Rule("numbers", re.compile(r"(?<![\w-])(?:\+\d[\d\s()/-]{4,}\d|\d+(?:-\d+)+)(?![\w-])"), _stays))
+        found += [Rule("numbers", pattern, _stays) for pattern in unread.before_amounts(language)]
         found += [Rule("times", pattern, words) for pattern, words in times.patterns(code, language)]
     found += [Rule("currency", pattern, words) for pattern, words in money.patterns(language)]
     found += _units(language)
     if language.number_words is not None:
+        symbols = "|".join(re.escape(each) for each in {**UNITS, **language.units})
+        found += [Rule("numbers", pattern, _stays) for pattern in unread.after_amounts(language, symbols)]
         found += _ordinals(code, language)
         found += _numbers(code, language)
     return (*found, *_abbreviations(code))
@@ -55,18 +69,6 @@ def _stays(_: re.Match[str]) -> None:
     return None
 
 
-def _unless_grouped(language: Language) -> Words:
-    """1.234.567 is one number where full stops part thousands; 1.2.3 is a version and stays."""
-    grouped = re.compile(r"\d{1,3}(?:\.\d{3})+")
-
-    def words(found: re.Match[str]) -> str | None:
-        if "." in language.groups and grouped.fullmatch(found[0]):
-            return cardinal(found[0].replace(".", ""), language)
-        return None
-
-    return words
-
-
 def _units(language: Language) -> list[Rule]:
     symbols = {**UNITS, **language.units}
     one_letter = "|".join(sorted(re.escape(each) for each in symbols if len(each) == 1 and each.isalpha()))
@@ -74,25 +76,28 @@ def _units(language: Language) -> list[Rule]:
         re.escape(each) for each in sorted(symbols, key=len, reverse=True) if len(each) > 1 or not each.isalpha()
     )
     # a letter needs a blank before it: the 1980s are no seconds
-    symbol = (
-        rf"(?:{BLANK}(?P<symbol>{longer})|[ \N{{NO-BREAK SPACE}}\N{{NARROW NO-BREAK SPACE}}](?P<letter>{one_letter}))"
-    )
+    symbol = rf"(?:{BLANK}(?P<symbol>{longer})|[{BLANKS}](?P<letter>{one_letter}))"
     pattern = re.compile(
-        rf"{number(language)}{symbol}(?![^\W_]|[²³/°'’])"
-        if language.spaced or language.number_words is None
-        else rf"{number(language)}{symbol}(?![A-Za-z0-9²³/°])"
+        rf"{range_or_number(language)}{symbol}(?![A-Za-z0-9²³/°])"
+        if _ends_are_attached(language)
+        else rf"{range_or_number(language)}{symbol}(?![^\W_]|[²³/°'’])"
     )
 
     def words(found: re.Match[str]) -> str | None:
         return _measured(found, symbols[found["symbol"] or found["letter"]], language)
 
-    before = re.compile(rf"(?<![\w%])%(?P<whole>\d+)(?:{re.escape(language.decimal)}(?P<part>\d+))?(?![\w%])")
+    before = re.compile(rf"(?<![\w%])%{bare(language)}(?![\w%])")
 
     def percent_before(found: re.Match[str]) -> str:
-        return f"yüzde {decimal(found['whole'], found['part'] or '', language)}"
+        return f"yüzde {decimal(*number_of(found), language)}"
 
     turkish = [Rule("units", before, percent_before)] if language.locale == "tr" else []
     return [*turkish, Rule("units", pattern, words)]
+
+
+def _ends_are_attached(language: Language) -> bool:
+    """True where letters of the language go on directly after a unit: 5%입니다."""
+    return language.number_words is not None and (not language.spaced or language.locale == "ko")
 
 
 def _measured(found: re.Match[str], unit: str, language: Language) -> str | None:
@@ -102,6 +107,8 @@ def _measured(found: re.Match[str], unit: str, language: Language) -> str | None
 
     whole, part = number_of(found)
     amount = value(whole, part)
+    if not part and has_plural_of_millions(language) and amount >= 1_000_000:
+        amount = 2  # Babel lacks that plural of some units; it is the one of 2 after "de"
     try:
         form = format_unit(amount, unit, "long", locale=language.locale)
     except UnknownUnitError:
@@ -116,8 +123,14 @@ def _measured(found: re.Match[str], unit: str, language: Language) -> str | None
     noun = form.replace(figures, "").strip()
     sign = f"{language.minus}{' ' if language.spaced else ''}" if found["sign"] else ""
     if language.number_words is None:
-        return form.replace(figures, found[0][: found.end("number") - found.start()])
-    return form.replace(figures, sign + decimal(whole, part, language, noun))
+        return None if found["first"] else form.replace(figures, found[0][: found.end("number") - found.start()])
+    start = before_range(found, language, noun)
+    if start is None:
+        return None
+    spoken = start + sign + decimal(whole, part, language, noun)
+    if unit != "concentr-percent" and (of := of_million(spoken, noun, language)):
+        return f"{spoken} {of}{noun}"
+    return form.replace(figures, spoken)
 
 
 def _ordinals(code: str, language: Language) -> list[Rule]:
@@ -141,8 +154,8 @@ def _ordinals(code: str, language: Language) -> list[Rule]:
     }
     for each in ("es", "it", "pt"):
         patterns[each] = [
-            (r"(?P<n>\d{1,4})\.?º", lambda found: ordinal(int(found["n"]), language)),
-            (r"(?P<n>\d{1,4})\.?ª", lambda found: feminine(ordinal(int(found["n"]), language))),
+            (r"(?P<n>(?!0)\d{1,4})\.?º", lambda found: ordinal(int(found["n"]), language)),
+            (r"(?P<n>(?!0)\d{1,4})\.?ª", lambda found: feminine(ordinal(int(found["n"]), language))),
         ]
     return [Rule("ordinals", re.compile(guard(language) + pattern), words) for pattern, words in patterns.get(code, [])]
 
@@ -159,19 +172,14 @@ def _numbers(code: str, language: Language) -> list[Rule]:
         found.append(Rule("numbers", re.compile(r"(?<=[^\s\d][ \t])\d{1,4}\.(?=\s+\w)"), _stays))
     if language.scales:
         found.append(_scaled(language))
+    if code == "fr":
+        found.append(_french_millions(language))
     if language.to:
-        blank = " " if language.spaced else ""
-
-        def between(match: re.Match[str]) -> str:
-            return f"{blank}{language.to}{blank}".join(_whole(match[n], language) for n in (1, 2))
-
-        found.append(
-            Rule("numbers", re.compile(guard(language) + r"(\d{1,6})–(\d{1,6})(?![\w.,:/–-]*\d)(?!\w)"), between)
-        )
+        found += _ranges(language)
     after = r"(?![^\W\d_])" if language.spaced else r"(?![A-Za-z])"
     if code == "ko":
         after = r"(?=\s|$|[^\w\s]|년|월|일|원|분|초|층|번|호|위|도|세기|만|억|조|퍼센트|미터|킬로)"
-    pattern = re.compile(number(language) + after)
+    pattern = re.compile(number(language) + after + UNREAD)
 
     def words(match: re.Match[str]) -> str | None:
         whole, part = number_of(match)
@@ -182,13 +190,43 @@ def _numbers(code: str, language: Language) -> list[Rule]:
         if part or word is None:
             return sign + decimal(whole, part, language)
         said = before_word(whole, word[1], language)
-        return None if said is None else sign + said
+        if said is None or re.fullmatch(language.alone, word[1], re.IGNORECASE):
+            return None if said is None else sign + said
+        return sign + f"{said} {of_million(said, word[1], language)}".rstrip()
 
     return [*found, Rule("numbers", pattern, words)]
 
 
-def _whole(digits: str, language: Language) -> str:
-    return year(int(digits), language) if is_year(digits) and language.counts_years else cardinal(digits, language)
+def _ranges(language: Language) -> list[Rule]:
+    """Two numbers with a dash between them: 3–5, and 1914 – 1918, which is no subtraction."""
+    blank = " " if language.spaced else ""
+
+    def between(match: re.Match[str]) -> str | None:
+        word = _NEXT_WORD.match(match.string, match.end())
+        said = [_whole(match[n], language, word and word[1]) for n in (1, 2)]
+        return None if None in said else f"{blank}{language.to}{blank}".join(filter(None, said))
+
+    def years(match: re.Match[str]) -> str | None:
+        return between(match) if match[1] < match[2] else None
+
+    end = rf"(?![\w.,:/–-]*\d)(?!\w){UNREAD}"
+    return [
+        Rule("numbers", re.compile(rf"{guard(language)}(\d{{1,6}})–(\d{{1,6}}){end}"), between),
+        Rule("numbers", re.compile(rf"{guard(language)}{_YEAR} – {_YEAR}{end}"), years),
+    ]
+
+
+def _french_millions(language: Language) -> Rule:
+    """1 000 000 habitants: un million d'habitants; the blank before the noun goes with the vowel of "de"."""
+    figures = rf"(?=[\d{BLANKS}]{{0,20}}?(?:[{BLANKS}]?000){{2}}[{BLANKS}](?!\d))\d[\d{BLANKS}]{{4,20}}\d"
+    pattern = rf"{guard(language)}(?P<n>{figures})[{BLANKS}](?!(?:{language.alone})\b)(?={ELIDED})"
+    return Rule("numbers", re.compile(pattern), lambda found: cardinal(re.sub(r"\D", "", found["n"]), language) + " d'")
+
+
+def _whole(digits: str, language: Language, word: str | None) -> str | None:
+    if is_year(digits) and language.counts_years:
+        return year(int(digits), language)
+    return before_word(digits, word, language) if word else cardinal(digits, language)
 
 
 def _decade(found: re.Match[str]) -> str:
@@ -212,10 +250,14 @@ def _scaled(language: Language) -> Rule:
 
 
 def _abbreviations(code: str) -> list[Rule]:
-    return [_abbreviation(key, words) for key, words in ABBREVIATIONS.get(code, {}).items()]
+    short = ABBREVIATIONS.get(code, {})
+    titles = "|".join(map(re.escape, [*TITLES.get(code, ()), *(key[:-1] for key in short if key[-1] == "^")]))
+    another = re.compile(rf"(?:{AND.get(code, '&')}|&)\s+(?:{titles})(?!\w)", re.IGNORECASE)
+    return [_abbreviation(key, words, another) for key, words in short.items()]
 
 
-def _abbreviation(key: str, words: str) -> Rule:
+def _abbreviation(key: str, words: str, another: re.Pattern[str]) -> Rule:
+    """The words of an abbreviation; before a capital letter those with `^`, or before `another` title with "and"."""
     short = key.rstrip("#^$")
     how = key[len(short) :]
     first = (
@@ -223,11 +265,11 @@ def _abbreviation(key: str, words: str) -> Rule:
     )
     inside = re.escape(short[1:]).replace(r"\.", r"\.\s?").replace(r"\ ", r"\s?")
     inside = inside.removesuffix(r"\s?")
-    last = {"#": r"(?=\s?\d)", "^": r"(?=\s+[^\W\d_])"}.get(how, r"(?!\w)")
+    last = {"#": r"(?=\s?\d)", "^": r"(?=\s+(?:[^\W\d_]|&))"}.get(how, r"(?!\w)")
 
     def spoken(found: re.Match[str]) -> str | None:
         after = found.string[found.end() :][:40].lstrip()
-        if how == "^" and not after[:1].isupper():
+        if how == "^" and not after[:1].isupper() and another.match(after) is None:
             return None
         said = words[0].upper() + words[1:] if found[0][0].isupper() else words
         if how == "#" and not found.string[found.end()].isspace():

@@ -98,6 +98,7 @@ def test_what_is_taken_is_not_read() -> None:
 @settings(max_examples=400, deadline=None)
 @given(texts, codes, st.sets(st.sampled_from(KINDS)))
 @example("5 km", "hi", set(KINDS))
+@example("0º", "es", set(KINDS))
 def test_every_text_is_read_and_nothing_else_of_it_changes(text: str, code: str | None, kinds: set[Kind]) -> None:
     found = readings(text, code, kinds)
     assert read_words(text, code, kinds) == read_words(text, code, kinds)
