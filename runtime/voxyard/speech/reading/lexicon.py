@@ -145,14 +145,21 @@ def read_lexicon(path: Path) -> Lexicon:
         raise SpeechError(f"{path}:{root.line}: expected lines such as `nginx: engine x`, found {root.kind()}")
     if len(root.value) > MOST_ENTRIES:
         raise SpeechError(f"{path}: {len(root.value)} words, expected at most {MOST_ENTRIES}")
-    found: list[LexiconEntry] = []
+    found: dict[tuple[str, str | None, bool], tuple[LexiconEntry, int]] = {}
     for word, value in root.value.items():
         for each in value.value if isinstance(value.value, list) else [value]:
             try:
-                found.append(_entry(word, each))
+                entry = _entry(word, each)
             except SpeechError as error:
                 raise SpeechError(f"{path}:{each.line}: {word}: {error}") from None
-    return Lexicon(tuple(found))
+            spelling = entry.word if entry.case_sensitive else entry.word.casefold()
+            first, line = found.setdefault((spelling, entry.language, entry.case_sensitive), (entry, each.line))
+            if first is not entry:
+                raise SpeechError(
+                    f"{path}:{each.line}: {word}: is the same word as {first.word} on line {line}: keep one, or add a "
+                    "language, or `case: true` to both"
+                )
+    return Lexicon(tuple(entry for entry, _ in found.values()))
 
 
 def _entry(word: str, value: YamlValue) -> LexiconEntry:

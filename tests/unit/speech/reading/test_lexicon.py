@@ -82,6 +82,9 @@ def test_nothing_of_what_is_taken_is_changed() -> None:
         (f"nginx: {'x' * 201}", "has 201 characters"),
         (f"{'x' * 101}: y", "the word"),
         ("nginx: a\nnginx: b", ":2: nginx stands here a second time, first on line 1"),
+        ("Hello: b\nhello: c", ":2: hello: is the same word as Hello on line 1: keep one"),
+        ("'a  b': b\nc: d\n'A b': {say: c}", ":3: A b: is the same word as a b on line 1"),
+        ("a: [{say: b, language: en}, {say: c}, {say: d, language: EN}]", ":1: a: is the same word as a on line 1"),
         ("a: [", ":1: not YAML"),
     ],
 )
@@ -92,6 +95,14 @@ def test_a_wrong_file_is_refused_with_its_line(tmp_path: Path, text: str, said: 
         read_lexicon(path)
     assert said in str(caught.value)
     assert str(caught.value).startswith(str(path))
+
+
+def test_words_that_differ_in_case_or_language_may_stand_side_by_side(tmp_path: Path) -> None:
+    path = tmp_path / "words.yaml"
+    path.write_text("Polish: {say: a, case: true}\npolish: {say: b, case: true}\nPOLISH: c\n")
+    assert spoken("Polish, polish, PoLiSh", read_lexicon(path)) == "a, b, c"
+    path.write_text("Nice: {say: a, language: en}\nnice: {say: b, language: de}\nNICE: c\n")
+    assert [spoken("Nice", read_lexicon(path), language) for language in ("en", "de", "fr")] == ["a", "b", "c"]
 
 
 def test_a_missing_file_is_refused_and_an_empty_one_is_a_lexicon(tmp_path: Path) -> None:
