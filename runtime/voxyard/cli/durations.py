@@ -10,3 +10,8 @@ def clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02} h" if hours else f"{minutes}:{rest:02} min"
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 chunk`, `2 chunks`: for nouns with a plural in -s."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -8,6 +8,7 @@ from typing import Any
 
 from voxyard.bark.config import BarkConfig
 from voxyard.speech.config import SpeechSection
+from voxyard.speech.engine import check_factory, find_factory
 from voxyard.speech.errors import SpeechError
 from voxyard.trainer.voice.directory import META
 
@@ -29,12 +30,18 @@ class EngineChoice:
 def choose_engine(speech: SpeechSection, bark: BarkConfig, origins: Mapping[str, str]) -> EngineChoice:
     """The engine that the settings name.
 
+    The recogniser of its word check is looked for here, before any worker starts; hosts of a cluster have their own.
+
     Raises:
-        SpeechError: a setting has no effect on it, it is not the one that the model is for, or it has no model.
+        SpeechError: a setting has no effect on it, it is not the one that the model is for, it has no model,
+            or there is no such recogniser.
     """
     if speech.engine == "bark":
         if (bark.model / META).is_file():
             raise SpeechError(f"{bark.model} is a voice that voxyard export wrote: add --engine voxyard")
+        if bark.recogniser is not None:
+            look = check_factory if speech.pool == "ray" else find_factory
+            look("recogniser", bark.recogniser)
         return EngineChoice(FRONTEND, bark.model_dump(mode="json"), "bark", "torch")
     if origins.get("bark.model", "default") == "default":
         raise SpeechError("--engine voxyard speaks with a voice of yours: add --model DIR, as voxyard export wrote it")

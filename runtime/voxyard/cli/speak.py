@@ -17,7 +17,7 @@ from pydantic import Field
 from voxyard.bark.config import BarkConfig
 from voxyard.cli.base import CHECK_FAILED, CONTEXT, INTERRUPTED, JSON, PATH, answering, log_notes, refuse
 from voxyard.cli.documents import read_document
-from voxyard.cli.durations import clock
+from voxyard.cli.durations import clock, counted
 from voxyard.cli.engines import EngineChoice, choose_engine
 from voxyard.settings import Section, SettingsCommand, load, options
 from voxyard.speech.config import SpeakSection, SpeechSection
@@ -67,8 +67,9 @@ def speak(
     """Speak a document on all GPUs, into an audio file.
 
     FILE is a text, Markdown, HTML, EPUB, PDF or Word file; - reads text from standard input. The audio is written in
-    text order while later chunks are still being spoken. Ctrl-C stops cleanly and reports what was written.
-    --show-words prints what would be spoken instead, and loads no model.
+    text order; that of more than ten minutes grows while later chunks are still being spoken. Ctrl-C stops cleanly and
+    reports what was written. --show-words prints what would be spoken instead; it loads no model, but needs its
+    directory, whose tokenizer counts.
     """
     if show_words == (out is not None):
         raise click.UsageError("expected either --out FILE or --show-words")
@@ -94,9 +95,11 @@ def _show_words(settings: SpeakConfig, engine: EngineChoice, file: Path, *, as_j
 def _script(settings: SpeakConfig, engine: EngineChoice, file: Path) -> tuple[ExtractedText, Frontend, Script]:
     """The document of a file, the front end of the engine, and what it is to speak."""
     from voxyard.speech.frontend import open_frontend
-    from voxyard.speech.script import document_language, language_note, prepare
+    from voxyard.speech.script import document_language, language_note, prepare, unknown_language_note
 
     section, reading = settings.speak, settings.speech.reading()
+    if note := unknown_language_note(section.language):
+        log.warning("%s", note)
     frontend = open_frontend(engine.frontend, engine.settings)
     document = read_document(file, settings.speech.code_blocks)
     script = prepare(
@@ -115,12 +118,12 @@ def _script(settings: SpeakConfig, engine: EngineChoice, file: Path) -> tuple[Ex
 
 def _speak(settings: SpeakConfig, engine: EngineChoice, file: Path, out: Path, *, as_json: bool) -> int:
     from voxyard.speech.audio.codecs import EncodeError
-    from voxyard.speech.audio.sound_file import format_of, open_sound
+    from voxyard.speech.audio.sound_file import check_target, open_sound
     from voxyard.speech.audio.tags import Tags
     from voxyard.speech.open_pool import open_pool
     from voxyard.speech.synthesize import SynthesisResult, synthesize
 
-    format_of(out)  # fails before anything expensive
+    check_target(out)  # fails before anything expensive
     document, frontend, script = _script(settings, engine, file)
     section = settings.speak
     for note in frontend.notes:
@@ -133,11 +136,10 @@ def _speak(settings: SpeakConfig, engine: EngineChoice, file: Path, out: Path, *
         )
         workers = len(pool.workers())
         log.info(
-            "%d chunks, about %s of audio, %d %s",
-            result.total,
+            "%s, about %s of audio, %s",
+            counted(result.total, "chunk"),
             clock(script.estimated_seconds),
-            workers,
-            "worker" if workers == 1 else "workers",
+            counted(workers, "worker"),
         )
         sound = open_sound(out, tags=Tags(document.title, document.author))
         try:
@@ -178,7 +180,7 @@ def _partial(result: SynthesisResult, file: SoundFile) -> str:
     chunks = max(1, result.chunks)  # an interrupt may come between a chunk and its count
     silent = f", {len(result.failures)} of them as silence" if result.failures else ""
     return (
-        f"{kept} holds the first {chunks} of {result.total} chunks{silent}, {clock(file.seconds)}; "
+        f"{kept} holds the first {chunks} of {counted(result.total, 'chunk')}{silent}, {clock(file.seconds)}; "
         "the same command with the same --seed speaks the whole document again"
     )
 
@@ -239,7 +241,7 @@ def _progress_display(result: SynthesisResult, pool: Pool) -> Iterator[Callable[
             bar.update(task, completed=progress.done, status=status)
             if not console.is_terminal and time.monotonic() - logged >= PLAIN_LINE_SECONDS:
                 logged = time.monotonic()
-                log.info("%d of %d chunks, %s", progress.done, progress.total, status)
+                log.info("%d of %s, %s", progress.done, counted(progress.total, "chunk"), status)
 
         yield show
 
@@ -255,12 +257,12 @@ def _status(progress: Progress, seconds: float, *, loaded: bool) -> str:
 def _summary(out: Path, result: SynthesisResult) -> str:
     factor = result.real_time_factor
     lines = [
-        f"{out}: {result.chunks} chunks, {clock(result.audio_seconds)} of audio in {clock(result.seconds)}"
+        f"{out}: {counted(result.chunks, 'chunk')}, {clock(result.audio_seconds)} of audio in {clock(result.seconds)}"
         + (f", real-time factor {factor:.2f}" if factor is not None else "")
     ]
     lines += [f"replaced by silence: {failure}" for failure in result.failures]
     if sizes := sorted(result.batch_sizes):
-        chunks = ", ".join(f"{rows} ({result.batch_sizes[rows]} chunks)" for rows in sizes)
+        chunks = ", ".join(f"{rows} ({counted(result.batch_sizes[rows], 'chunk')})" for rows in sizes)
         lines.append(
             f"batch size {sizes[0]}: --batch-size {sizes[0]} and the same --seed give the same audio on such a device"
             if len(sizes) == 1
@@ -268,7 +270,10 @@ def _summary(out: Path, result: SynthesisResult) -> str:
             "that on GPUs of one kind"
         )
     if result.reduced:
-        lines.append(f"{result.reduced} chunks were spoken in smaller batches for lack of memory or after a crash")
+        were = "was" if result.reduced == 1 else "were"
+        lines.append(
+            f"{counted(result.reduced, 'chunk')} {were} spoken in smaller batches for lack of memory or after a crash"
+        )
     if result.faults:
         found = ", ".join(f"{fault}: {count}" for fault, count in sorted(result.faults.items()))
         lines.append(f"chunks with quality faults ({found})")

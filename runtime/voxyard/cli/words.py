@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from voxyard.cli.durations import clock
+from voxyard.cli.durations import clock, counted
 from voxyard.speech.reading.reader import READING_VERSION
 
 if TYPE_CHECKING:
@@ -25,10 +25,9 @@ def listing(script: Script, chapters: Sequence[TextChapter]) -> str:
         pause = "" if chunk.pause is None else f" [pause {chunk.pause:g}s]"
         lines.append(f"{chunk.index + 1:>5}  {chunk.estimated_seconds:4.1f} s  {words}{pause}")
     voice = script.requests[0].voice
-    count = len(script.chunks)
     lines += [
         "",
-        f"{count} chunk{'s' * (count > 1)}, about {clock(script.estimated_seconds)} of speech without its pauses"
+        f"{counted(len(script.chunks), 'chunk')}, about {clock(script.estimated_seconds)} of speech without its pauses"
         + (f", in the voice {voice}" if voice else ""),
     ]
     return "\n".join(lines).lstrip("\n")

@@ -117,7 +117,9 @@ def check_factory(what: str, factory: str) -> tuple[str, str]:
     """
     module, colon, name = factory.partition(":")
     if not (module and colon and name):
-        raise SpeechError(f"{what} {factory!r}: expected package.module:factory")
+        raise SpeechError(
+            f"{what} {factory!r}: expected package.module:factory, a module that can be imported and what to call in it"
+        )
     return module, name
 
 
@@ -125,11 +127,16 @@ def find_factory(what: str, factory: str) -> Callable[..., Any]:
     """The factory itself.
 
     Raises:
-        SpeechError: there is no such module or factory.
+        SpeechError: there is no such module or factory, or it is nothing to call.
     """
     module, name = check_factory(what, factory)
     try:
         found: Callable[..., Any] = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, TypeError) as error:
         raise SpeechError(f"{what} {factory}: {error}; expected package.module:factory") from error
+    if not callable(found):
+        raise SpeechError(
+            f"{what} {factory}: found {type(found).__name__} {found!r}, which cannot be called; expected a factory, as "
+            "package.module:factory"
+        )
     return found

@@ -112,6 +112,21 @@ def language_note(language: str | None, voice: str | None, frontend: Frontend, s
     )
 
 
+def unknown_language_note(language: str | None) -> str | None:
+    """Warning where CLDR names no language of this code: the text is then cut and read by the rules of none."""
+    if language is None:
+        return None
+    from babel.core import Locale
+
+    code = _code(language)
+    if code is not None and code in Locale("en").languages:
+        return None
+    return (
+        f"the language {language!r} is not known, so the text is cut and read without the rules of any language: "
+        "expected a code of ISO 639 such as en or pt-BR"
+    )
+
+
 def _code(declared: str | None) -> str | None:
     """Code of a language as ISO 639 has it, by what a file may declare."""
     if declared is None or (code := _DECLARED.match(declared.strip())) is None:

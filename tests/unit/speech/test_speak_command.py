@@ -22,7 +22,7 @@ from voxyard.cli.base import CHECK_FAILED
 from voxyard.cli.engines import choose_engine
 from voxyard.cli.speak import SpeakConfig, _partial, _progress_display, _speak, _summary, speak
 from voxyard.speech.audio.codecs import EncodeError
-from voxyard.speech.audio.sound_file import SoundFile, open_sound
+from voxyard.speech.audio.sound_file import SoundFile, check_target, open_sound
 from voxyard.speech.config import SpeechSection
 from voxyard.speech.engine import EngineSpec
 from voxyard.speech.errors import SpeechError
@@ -260,6 +260,93 @@ def test_a_wrong_reading_is_refused_before_a_model_is_loaded(
     ended = CliRunner().invoke(speak, ["text.txt", "--device", "cpu", "--out", "a.wav", option, text])
     assert ended.exit_code == 2
     assert said in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("foo", "recogniser 'foo': expected package.module:factory"),
+        (
+            "no_such_module:factory",
+            "no_such_module:factory: No module named 'no_such_module'; expected package",
+        ),
+        ("recognisers:nothing", "has no attribute 'nothing'; expected package.module:factory"),
+        ("recognisers:__name__", "recogniser recognisers:__name__: found str 'recognisers', which cannot be called"),
+        ("..foo:bar", "expected package.module:factory"),
+    ],
+)
+def test_a_recogniser_that_is_none_is_refused_before_a_worker_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, said: str
+) -> None:
+    (tmp_path / "text.txt").write_text("The end.")
+    monkeypatch.setattr("voxyard.cli.engines.FRONTEND", "frontends:frontend")
+    monkeypatch.setattr("voxyard.speech.open_pool.open_pool", _opens)
+    command = [str(tmp_path / "text.txt"), "--device", "cpu", "--out", str(tmp_path / "a.wav"), "--recogniser", name]
+
+    ended = CliRunner().invoke(speak, command)
+
+    assert (ended.exit_code, said in ended.stderr) == (2, True), ended.output
+
+
+def test_the_recogniser_of_a_cluster_is_looked_for_where_it_works() -> None:
+    speech = SpeechSection.model_validate({"pool": "ray", "cluster": "127.0.0.1:6379"})
+    choose_engine(speech, BarkConfig(recogniser="no_such_module:factory"), {})
+    with pytest.raises(SpeechError, match=r"expected package\.module:factory"):
+        choose_engine(speech, BarkConfig(recogniser="foo"), {})
+
+
+def _opens(*_: object, **__: object) -> NoReturn:
+    raise AssertionError("a pool is opened")
+
+
+@pytest.mark.parametrize("name", ["none/a.wav", "text.txt/a.wav", "folder.wav", "a.doc"])
+def test_a_file_that_cannot_be_written_is_refused_before_a_worker_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (tmp_path / "text.txt").write_text("The end.")
+    (tmp_path / "folder.wav").mkdir()
+    monkeypatch.setattr("voxyard.cli.engines.FRONTEND", "frontends:frontend")
+    monkeypatch.setattr("voxyard.speech.open_pool.open_pool", _opens)
+
+    ended = CliRunner().invoke(speak, [str(tmp_path / "text.txt"), "--device", "cpu", "--out", str(tmp_path / name)])
+
+    assert (ended.exit_code, name in ended.stderr.replace(".part", "")) == (2, True), ended.output
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["folder.wav", "text.txt"]
+
+
+def test_a_trial_of_the_file_changes_none(tmp_path: Path) -> None:
+    for name in ("a.wav", "a.part.wav"):
+        (tmp_path / name).write_bytes(b"earlier")
+
+    check_target(tmp_path / "a.wav")
+    check_target(tmp_path / "b.wav")
+
+    assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == dict.fromkeys(
+        ("a.wav", "a.part.wav"), b"earlier"
+    )
+
+
+@pytest.mark.parametrize(("language", "warnings"), [("xx", 1), ("en", 0), ("pt-BR", 0), ("deu", 0)])
+def test_a_language_that_is_none_is_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, language: str, warnings: int
+) -> None:
+    (tmp_path / "text.txt").write_text("The end.")
+    monkeypatch.setattr("voxyard.cli.engines.FRONTEND", "frontends:frontend")
+    command = [str(tmp_path / "text.txt"), "--device", "cpu", "--show-words", "--language", language]
+
+    shown = CliRunner().invoke(speak, command)
+
+    assert shown.exit_code == 0, shown.output
+    assert sum(f"the language '{language}' is not known" in message for message in caplog.messages) == warnings
+    assert "\n1 chunk, about " in shown.stdout
+
+
+def test_one_chunk_is_one() -> None:
+    one = SynthesisResult(1, chunks=1, audio_seconds=6.0, seconds=6.0, batch_sizes=Counter({64: 1, 16: 1}), reduced=1)
+    said = _summary(Path("a.wav"), one)
+    assert "a.wav: 1 chunk, 6.0 s" in said
+    assert "16 (1 chunk), 64 (1 chunk)" in said
+    assert "1 chunk was spoken in smaller batches" in said
 
 
 def test_the_words_are_shown_chapter_by_chapter_and_no_worker_is_started(

@@ -48,6 +48,32 @@ def format_of(path: Path) -> Format:
         raise EncodeError(f"{path} ends in {path.suffix or 'no suffix'!r}, expected one of {known}") from None
 
 
+def check_target(path: Path) -> None:
+    """Checks that an audio file of this name can be written; nothing is left of the trial, and no file is changed.
+
+    Raises:
+        EncodeError: the suffix is unknown, or the file cannot be created.
+    """
+    format_of(path)
+    if path.is_dir():
+        raise EncodeError(f"{path} is a directory, expected the name of a file")
+    partial = _partial(path)
+    there = partial.exists()
+    try:
+        partial.open("ab").close()
+        if not there:
+            partial.unlink()
+    except OSError as error:
+        raise EncodeError(
+            f"cannot write {partial}: {error.strerror}; expected a file in a folder that is there and can be written to"
+        ) from error
+
+
+def _partial(path: Path) -> Path:
+    """Name of the file while it is being written."""
+    return path.with_name(f"{path.stem}.part{path.suffix}")
+
+
 def open_sound(path: Path, sample_rate: int = SAMPLE_RATE, tags: Tags = NO_TAGS) -> SoundFile:
     """Open an audio file of `sample_rate` Hz, in the format of its suffix, with these tags where that has tags.
 
@@ -73,7 +99,7 @@ class SoundFile:
         if path.is_dir():
             raise EncodeError(f"{path} is a directory, expected the name of a file")
         self.path, self.format, self.sample_rate = path, format, sample_rate
-        self.partial = self._kept = path.with_name(f"{path.stem}.part{path.suffix}")
+        self.partial = self._kept = _partial(path)
         self.samples = 0  # accepted so far
         self._encoder: Encoder | None = Encoder(format, sample_rate, amend=True, tags=tags)
         try:
