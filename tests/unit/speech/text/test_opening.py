@@ -111,7 +111,7 @@ WHOLE = [
     ("a date in Arabic", "ar", "فتحوا البيت القديم في الميناء آخر مرة في ٣ مايو، ٢٠٢٤ أمام كل الناس."),
     ("days", "en", "The old house by the harbour of the town is open Monday – Friday for everybody."),
     ("a route", "de", "Die alte Strecke an der Küste entlang von Hamburg – Berlin wird heute nicht befahren."),
-    ("kings", "en", "In the old house by the harbour they kept the letters of Louis XIV, XV and XVI."),
+    ("kings", "en", "In the old house by the harbour they kept Louis XIV, XV and XVI, kings of France."),
     ("names", "en", "In the old house by the harbour lived Anna, Ben, Carl, and Dora, whom nobody knew."),
     ("numbers of a list", "en", "In the old house by the harbour lived twenty, thirty or even forty of these men."),
     ("names in Japanese", "ja", "古い港の家に去年の冬まで一緒に住んでいたのは太郎、次郎、三郎でした。"),
