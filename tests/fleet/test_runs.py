@@ -396,7 +396,7 @@ def test_a_proof_runs_in_the_runs_container_and_leaves_nothing_on_the_host(lab: 
     assert "stand-in" in said
     report = json.loads((out / "report.json").read_text())
     assert (report["ok"], report["stand_in"], report["host"]["name"]) == (True, True, "gpu-01")
-    assert [each["name"] for each in report["steps"]] == ["tests", "bench-trainer", "profile-trace"]
+    assert [each["name"] for each in report["steps"]] == ["tests-trainer", "bench-trainer", "profile-trace"]
     assert report["environments"][0]["name"].startswith("voxyard-trainer:")
     assert "stand-in" in (out / "index.html").read_text()
     assert lab.told("docker ps -aq --filter name=voxyard-proof").strip() == ""

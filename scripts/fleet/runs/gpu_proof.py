@@ -24,8 +24,8 @@ from fleet.ssh.command_batch import Command, verb
 from fleet.ssh.connection_pool import Session
 from gpu_report import run as gpu_report
 
-STEPS = ("tests", "bench-trainer", "profile-trace", "exporter")
-STAND_IN_STEPS = ("tests", "bench-trainer", "profile-trace")  # the scripted driver library has to be compiled
+STEPS = ("tests-trainer", "bench-trainer", "profile-trace", "exporter")
+STAND_IN_STEPS = ("tests-trainer", "bench-trainer", "profile-trace")  # the scripted driver library has to be compiled
 LEFT_OUT = "Bark's tests and bench-bark: they need programs that no image has; make test-gpu in a clone runs them"
 STAND_IN_LEFT_OUT = "the exporter's readings: a stand-in needs a C compiler, which no image has"
 SOURCES = (

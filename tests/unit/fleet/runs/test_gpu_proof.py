@@ -63,6 +63,10 @@ def waiting() -> Callable[[float], None]:
     return lambda _: time.sleep(0.05)
 
 
+def test_its_steps_are_those_of_the_report() -> None:
+    assert set(proof.STAND_IN_STEPS) < set(proof.STEPS) < set(proof.gpu_report.NAMES)
+
+
 def test_the_report_comes_here_and_nothing_stays_there(there: FakeHost, tmp_path: Path) -> None:
     found = prove(there.session(), "gpu-01", "p1", ROOT, tmp_path / "out", sleep=waiting())
     assert found["host"]["name"] == "gpu-01"
