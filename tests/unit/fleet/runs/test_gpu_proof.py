@@ -64,7 +64,7 @@ def waiting() -> Callable[[float], None]:
 
 
 def test_its_steps_are_those_of_the_report() -> None:
-    assert set(proof.STAND_IN_STEPS) < set(proof.STEPS) < set(proof.gpu_report.NAMES)
+    assert set(proof.STAND_IN_STEPS) < set(proof.STEPS) < set(gpu_report.NAMES)
 
 
 def test_the_report_comes_here_and_nothing_stays_there(there: FakeHost, tmp_path: Path) -> None:
