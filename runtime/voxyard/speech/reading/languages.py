@@ -121,7 +121,7 @@ LANGUAGES: dict[str, Language] = {
         names={"USD": (r" estadounidenses?$", ""), "GBP": (r" esterlinas?$", ""), "JPY": (r" japon[eé]s(?:es)?$", "")},
         magnitudes="mil|millón|millones",
         alone="de|y|o|a|en|por|para|con|contra|es|más|menos",
-        masculine_ends="os?",
+        masculine_ends="os?|dólares|hombres|meses|países|habitantes",
         feminine_ends="as?|ción|ciones",
     ),
     "it": Language(
@@ -169,7 +169,7 @@ LANGUAGES: dict[str, Language] = {
         },
         magnitudes="mil|milhão|milhões|bilhão|bilhões",
         alone="de|e|ou|a|em|por|para|com|contra|é|mais|menos",
-        masculine_ends="os?",
+        masculine_ends="os?|reais|dólares|homens|meses|países|habitantes",
         feminine_ends="as?|ção|ções",
     ),
     "nl": Language(
@@ -326,6 +326,7 @@ UNITS: dict[str, str] = {
     "mL": "volume-milliliter",
     "°C": "temperature-celsius",
     "℃": "temperature-celsius",
+    "ºC": "temperature-celsius",
     "°F": "temperature-fahrenheit",
     "m²": "area-square-meter",
     "km²": "area-square-kilometer",

@@ -26,9 +26,9 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
 
     before = rf"(?<!\w)(?P<currency>{signs}){BLANK}{amount}(?!%){scale}(?![^\W\d_])"
     after = (
-        rf"{figure}{scale}{BLANK}(?P<currency>{signs})(?!\w)"
+        rf"{figure}{scale}{BLANK}(?P<currency>{signs})(?![\w/])"
         if language.spaced and language.locale != "ko"
-        else rf"{figure}{scale}{BLANK}(?P<currency>{signs})(?![A-Za-z0-9])"
+        else rf"{figure}{scale}{BLANK}(?P<currency>{signs})(?![A-Za-z0-9/])"
         if language.spaced
         else rf"{figure}(?P<scale>(?!))?{BLANK}(?P<currency>{signs})(?![A-Za-z])"
     )

@@ -10,8 +10,11 @@ BLANKS = " \N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}\N{THIN SPACE}"
 """Blanks that part groups of three figures, and a figure from its unit."""
 
 BLANK = f"[{BLANKS}]?"
+MOST_GROUPS = 6
+"""Groups of three figures after the first ones of a number; figures in more groups are no number and stay."""
+
 DASH = "(?: – |–|-)"
-UNREAD = rf"(?!\^|{BLANK}[%‰€$£¥₽₺₩₹°′″](?!\d))"
+UNREAD = rf"(?!\^|{BLANK}[%‰¢€$£¥₽₺₩₹°′″](?!\d))"
 """Looks ahead of a figure: no sign follows without which it would be read in part."""
 
 
@@ -29,7 +32,7 @@ def number(language: Language) -> str:
 def bare(language: Language) -> str:
     """The same without a look behind it."""
     return (
-        rf"(?P<number>(?P<sign>[-−](?<![\w)\]][-−])(?=\d))?"
+        rf"(?P<number>(?P<sign>[-−](?<![\w)\]%][-−])(?=\d))?"
         rf"(?P<whole>{_whole(language)})(?:{re.escape(language.decimal)}(?P<part>\d+))?)"
         rf"(?![/@_\d])(?![.,:\-–]\d)"
     )
@@ -38,13 +41,15 @@ def bare(language: Language) -> str:
 def range_or_number(language: Language) -> str:
     """A number, or two with a dash between them; the first has the groups `first` and `first_part`."""
     separator = re.escape(language.decimal)
-    first = rf"(?P<first>{_whole(language)})(?:{separator}(?P<first_part>\d+))?{DASH}(?=\d)"
+    first = rf"(?<![-−])(?P<first>{_whole(language)})(?:{separator}(?P<first_part>\d+))?%?{DASH}(?=\d)"
     return rf"{guard(language)}(?:{first})?{bare(language)}"
 
 
 def _whole(language: Language) -> str:
     groups = re.escape(language.groups)
-    return rf"\d{{1,3}}(?:[{groups}]\d{{3}})+(?!\d)|\d{{1,3}}(?:[{BLANKS}]\d{{3}})+(?!\d)|\d+"
+    end = rf"(?!\d|[{BLANKS}]\d)"
+    most = f"{{1,{MOST_GROUPS}}}"  # so that a long table takes time in proportion to its length
+    return rf"\d{{1,3}}(?:[{groups}]\d{{3}}){most}(?!\d)|\d{{1,3}}(?:[{BLANKS}]\d{{3}}){most}{end}|\d+"
 
 
 def number_of(found: re.Match[str]) -> tuple[str, str]:

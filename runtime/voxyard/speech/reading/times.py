@@ -29,12 +29,14 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
         return _KOREAN_HOURS[int(found["hour"])] + " 시"
 
     letters = r"\w" if language.spaced else "A-Za-z0-9_"
-    time = rf"(?<![{letters}:.,/-]){_TIME}(?![{letters}:]|[.,]\d|[–-]\w)"
+    time = rf"(?<![{letters}:.,/–-]){_TIME}(?![{letters}:]|[.,]\d|[–-]\w)"
     suffix = {"de": r"(?: ?Uhr\b)?", "nl": r"(?: ?uur\b)?", "ko": ""}.get(code, "")
     found: list[tuple[re.Pattern[str], Words]] = [(re.compile(time + suffix), words)]
+    full_stop = r"(?<![\w:.,/–-])(?P<hour>[01]?\d|2[0-4])\.(?P<minute>[0-5]\d)(?P<second>)?"
     if code in ("de", "nl"):  # 10.30 Uhr
-        full_stop = r"(?<![\w:.,/-])(?P<hour>[01]?\d|2[0-4])\.(?P<minute>[0-5]\d)(?P<second>)? ?"
-        found.append((re.compile(full_stop + {"de": r"Uhr\b", "nl": r"uur\b"}[code]), words))
+        found.append((re.compile(full_stop + {"de": r" ?Uhr\b", "nl": r" ?uur\b"}[code]), words))
+    if code == "en":
+        found.append((re.compile(rf"{full_stop}(?=\s?[ap]\.?m\b)", re.IGNORECASE), words))
     if code in ("fr", "pt"):
         hours = r"(?<![\w:.,/-])(?P<hour>[01]?\d|2[0-4]) ?h ?(?P<minute>[0-5]\d)(?P<second>)?\b"
         found.append((re.compile(hours), words))
