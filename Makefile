@@ -112,7 +112,7 @@ test-unit: $(VENV)/stamps/dev  ## run the tests without TensorFlow and torch, th
 # TensorFlow and the CUDA build of torch do not share a process: Triton's LLVM ends it.
 test-tensorflow: $(VENV)/stamps/dev  ## run the tests of training, profiling and the demo (under ten minutes)
 	$(SAY) "tests with TensorFlow"
-	@$(BIN)/python -m pytest $(or $(TESTS),tests/integration --ignore tests/integration/bark --ignore tests/integration/service --ignore tests/integration/cluster --ignore tests/integration/clients) -q $(PICK) $(OR_NONE)
+	@$(BIN)/python -m pytest $(or $(TESTS),tests/integration --ignore tests/integration/bark --ignore tests/integration/service --ignore tests/integration/cluster --ignore tests/integration/clients) -q $(if $(filter slow,$(TIER)),-n 2 --dist loadfile) $(PICK) $(OR_NONE)
 
 test-torch: $(VENV)/stamps/dev  ## run the tests of Bark (some minutes)
 	$(SAY) "tests with torch"
