@@ -37,7 +37,7 @@ class Step:
 def run(
     caplog: pytest.LogCaptureFixture, beside_on: str | None, *, after: int = 0, first: int = 0, end: int = 100
 ) -> tuple[list[str], dict[str, Any]]:
-    """What is told from step to step, and the report's figures at the end."""
+    """Lines told from step to step, and the report's figures at the end."""
     step: Any = Step(beside_on)
     networks = "acoustic,vocoder" if beside_on else "acoustic"
     config = TrainConfig.model_validate({"model": {"networks": networks}, "training": {"discriminators_after": after}})

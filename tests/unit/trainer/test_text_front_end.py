@@ -107,7 +107,7 @@ def test_without_espeak_the_default_says_why_it_takes_characters_and_who_asks_is
 
 
 def test_a_language_without_a_voice_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Who has asked for it is warned, not only told."""
+    """A warning, not only a line of the start: the user has asked for it."""
     caplog.set_level("WARNING")
     assert chosen(corpus(tmp_path / "corpus"), language="xx") == ("characters", "xx", True)
     assert "no phonemes: espeak-ng has no voice for the language 'xx'" in caplog.text

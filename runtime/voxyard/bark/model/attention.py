@@ -66,8 +66,7 @@ class Cache:
 
         Longer reads add exact zeros and change no bit.
         """
-        multiple = LENGTHS if self.kernels else TILE
-        return min(self.block, -(-positions // multiple) * multiple)
+        return padded_length(positions, self.block, LENGTHS if self.kernels else TILE)
 
     def views(self, length: int) -> list[tuple[LayerCache, Tensor, Tensor]]:
         """By layer: cache to write to, keys and values to read, each (batch, heads, length, width); cached."""
@@ -83,6 +82,11 @@ class Cache:
     def row_bytes(self, length: int) -> int:
         """Bytes that a step reads of one row of so many positions."""
         return sum(each[0].nbytes for layer in self.layers for each in layer.first(length))
+
+
+def padded_length(length: int, block: int, multiple: int = TILE) -> int:
+    """The next multiple, at most the block: few lengths, as each is captured on its own."""
+    return min(block, -(-length // multiple) * multiple)
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from voxyard.bark.model.attention import padded_length
 from voxyard.bark.model.decode import ALL, Decoder, Restriction, Rows, TokenSampling
 from voxyard.bark.model.dimensions import CoarseLayout
-from voxyard.bark.model.gpt import padded_length
 from voxyard.bark.voices import Codes, VoicePrompt
 
 Tensor = Any

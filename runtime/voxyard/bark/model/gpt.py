@@ -16,7 +16,6 @@ from voxyard.bark.model.progress import Report, unwatched
 
 Tensor = Any
 Part = TypeVar("Part")
-LENGTHS = TILE  # the cache is read in multiples of this: longer reads add exact zeros and change no bit
 
 
 @dataclass(frozen=True)
@@ -194,8 +193,3 @@ def moved(part: Part, device: str) -> Part:
         found = replace(found, **{each.name: moved(getattr(part, each.name), device) for each in fields(part)})
     placed: Part = found
     return placed
-
-
-def padded_length(length: int, block: int) -> int:
-    """Read length of the cache: the next multiple of LENGTHS, at most the block."""
-    return min(block, -(-length // LENGTHS) * LENGTHS)

@@ -42,7 +42,7 @@ class SplitBounds:
         return self._alone and step == self._after
 
     def begin_phase(self, step: int) -> None:
-        """Where a phase begins, times the vocoder's updates anew; the model device has computed what was before."""
+        """Times the vocoder's updates anew at the start of a phase; the model device has computed what was before."""
         if self.begins_phase(step):
             self._step.settle()
             self._step.beside_times.begin_phase()

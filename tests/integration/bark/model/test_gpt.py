@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import torch
 
-from voxyard.bark.model.attention import Cache
+from voxyard.bark.model.attention import Cache, padded_length
 from voxyard.bark.model.decode import Decoder, Launched, eager
-from voxyard.bark.model.gpt import CausalGPT, causal_gpt, padded_length
+from voxyard.bark.model.gpt import CausalGPT, causal_gpt
 from voxyard.bark.model.int8 import dense, int8
 from voxyard.bark.model.progress import Report
 from voxyard.bark.stages import footprint
