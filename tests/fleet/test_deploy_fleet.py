@@ -215,7 +215,9 @@ def test_a_canary_that_dies_after_it_was_well_is_taken_back_with_the_seconds_tha
     done = replace(fleet.operator, inventory=path).fab("deploy", "--image", f"bark={dies}")
     said = " ".join(done.stdout.split())
     assert done.returncode == 1
-    assert "exit code 7. Last log lines: bark stands in torch sees no GPU rolled back to release" in said
+    # On a slow host it may have died more than once before the gate sees it.
+    lines = r"exit code 7\. Last log lines:( bark stands in torch sees no GPU)+ rolled back to release"
+    assert re.search(lines, said), said
     assert f"rolled back to release {release}" in said
     assert "gpu-pix: waiting for bark: healthy for " in done.stderr
     assert (current(pix), containers(sys)) == (release, other)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from fleet.checks.finding import ON_GPUS
 from fleet.errors import HostFailedError
-from fleet.facts.fact import Unknown
+from fleet.facts.fact import Unknown, known
 from fleet.inventory.ray_clusters import WORKER
 from fleet.release.manifest import ServiceEntry
 from fleet.rollout import commands, gpu_memory
@@ -118,14 +118,20 @@ def pass_gate(
 
 
 def failure_message(session: Session, container: ServiceContainer | None, watch: HealthWatch, reason: str) -> str:
-    """Failure message: `reason`, exit code, last log lines."""
+    """Failure message: `reason`, exit code, last log lines up to the exit, not those of the next start."""
     if container is None:
         return reason
-    again = container.state == "running" and watch.restarted(container)  # the engine reports the restarted process
-    deaths = commands.deaths(container.id)
-    logs = commands.logs(container.id, until=container.started if again else "")
-    answers = session.run([deaths, logs] if again else [logs])
-    how = _exit_of(answers[deaths.name].out) if again else ""
+    how = ""
+    if container.state == "running" and watch.restarted(container):  # the engine reports the restarted process
+        deaths, logs = commands.deaths(container.id), commands.logs(container.id, until=container.started)
+        answers = session.run([deaths, logs])
+        how = _exit_of(answers[deaths.name].out)
+    else:
+        logs = commands.logs(container.id)
+        answers = session.run([logs, CONTAINERS.command])
+        later = container_of(known(CONTAINERS.among(answers), ()), container.service)
+        if later is not None and later.id == container.id and later.started != container.started:
+            answers = session.run([logs := commands.logs(container.id, until=later.started)])
     return f"{reason}{how}. Last log lines:\n{last_log_lines(answers[logs.name].out)}"
 
 

@@ -129,6 +129,16 @@ def test_what_is_started_again_fails_at_once_with_the_end_of_its_first_life() ->
     assert [text for text in host.asked if "docker logs" in text] == ["docker logs --tail 400 --until second c-1 2>&1"]
 
 
+def test_what_is_started_again_while_its_log_is_read_shows_the_log_of_the_one_that_ended() -> None:
+    lives = iter([container(Status="restarting", ExitCode=7), container(StartedAt="second", RestartCount=1)])
+    host = Host(LeapingCancellation(), lambda _: next(lives))
+    assert "is restarting, health: healthy, exit code 7. Last log lines:" in refused(host)
+    assert [text for text in host.asked if "docker logs" in text] == [
+        "docker logs --tail 400 c-1 2>&1",
+        "docker logs --tail 400 --until second c-1 2>&1",
+    ]
+
+
 def test_what_was_started_again_before_anybody_looked_fails_too() -> None:
     host = Host(LeapingCancellation(), lambda _: container(StartedAt="second", RestartCount=1))
     assert "was restarted. Last log lines" in refused(host)
