@@ -107,9 +107,9 @@ class TracedBenchmark(StageBenchmark):
             with tf.profiler.experimental.Trace(ALONE):
                 return seconds_alone(work)
 
-        def marked_step(staged: Any) -> Any:
+        def marked_step(staged: Any, step: int = 0) -> Any:
             with tf.profiler.experimental.Trace(STEP):
-                return train(staged)
+                return train(staged, step)
 
         step.seconds_alone, step.train = marked, marked_step  # type: ignore[method-assign]
         traces: list[Trace] = []

@@ -188,7 +188,7 @@ class TrainingConfig(Section):
     )
     discriminators_after: int = setting(
         3000,
-        "Updates of the vocoder by its spectral loss alone, before its discriminators take part.",
+        "Steps that update the vocoder by its spectral loss alone, 8 times each, before its discriminators take part.",
         unit="steps",
         ge=0,
     )

@@ -311,7 +311,7 @@ class Run:
         if staged is None:
             return None
         got, traces = time.perf_counter(), self.step.traces.total()
-        losses = self.step.train(staged.batch)
+        losses = self.step.train(staged.batch, staged.plan.step)
         steps.launched(staged.plan, losses, asked=asked, got=got, traced=self.step.traces.total() != traces)
         return staged.plan.step + 1
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import keras
@@ -22,7 +22,7 @@ from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.packing import BatchLayout, Packed, pack_arrays, pack_tensors
 from voxyard.trainer.sampler import Bucket
 from voxyard.trainer.steps.compiled import Compiler
-from voxyard.trainer.steps.gradients import UPDATE, in_turn
+from voxyard.trainer.steps.gradients import UPDATE, in_turn, whole
 from voxyard.trainer.steps.lane import Lane
 from voxyard.trainer.steps.losses import HOST, StepLosses
 from voxyard.trainer.steps.mirrored import UpdateMirrored
@@ -30,7 +30,7 @@ from voxyard.trainer.steps.over_hosts import UpdateOverHosts
 from voxyard.trainer.steps.state import StepState
 from voxyard.trainer.steps.update_times import UpdateTimes
 from voxyard.trainer.steps.updates import Means, updaters_of
-from voxyard.trainer.trainable import Batch, SeveralUpdates, Trainable
+from voxyard.trainer.trainable import Batch, SeveralUpdates, Trainable, UpdatesInTurns
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -69,11 +69,11 @@ class TrainStep:
             tf.distribute.MirroredStrategy(list(devices.replicas)) if devices.strategy == "mirrored" else None
         )
         on_two = devices.strategy == "split" and devices.hosts is None
-        beside = set(getattr(trainable, "beside", ())) if on_two else set()
+        beside = set(getattr(trainable, "beside", ()))
         asked = config.training.vocoder_on
-        if asked is not None and not beside:
+        if asked is not None and not (beside and on_two):
             raise TrainerError(f"--vocoder-on {asked} has no effect: this model names no updates in `beside`")
-        self.beside_on: VocoderOn | None = (asked or "data") if beside else None
+        self.beside_on: VocoderOn | None = (asked or "data") if beside and on_two else None
         on_data = self.beside_on == "data"
         place = {"beside": devices.data} if on_data else {}
         with self.scope():
@@ -85,7 +85,7 @@ class TrainStep:
         self._beside = [one for one in self.updaters if one.name in beside]
         self.beside_times = UpdateTimes()
         self.times_next = not self.asynchronous  # the updates `beside` of the next step, on the model device
-        self.lane: Lane[Packed] | None = None
+        self.lane: Lane[tuple[Packed, int | None]] | None = None
         # A CPU device computes one function at a time, a GPU has its own queue.
         self.turn_seconds = 0.0  # in which features waited for it
         self._data_turn = threading.Lock() if on_data and devices.kind == "cpu" else nullcontext()
@@ -96,18 +96,25 @@ class TrainStep:
         count = config.training.grad_accum
         if on_data:
             self.lane = Lane(self._train_beside)
-        if beside:
-            self._update_beside = self._compiler.of_batch(BESIDE, lambda batch: in_turn(self._beside, batch, count))
+        self._in_turns = trainable if isinstance(trainable, UpdatesInTurns) else None
+        self._turns: list[tf.Tensor] = []  # their numbers, each made once
+        part = whole if self._in_turns is None else self._in_turns.of_turn
         self.over_hosts: UpdateOverHosts | None = None
-        self._update: Callable[[Packed], Any]
+        self._update: Callable[..., Any]
+        self._update_beside: Callable[..., Any]
         if devices.hosts is not None:
-            self._update = self.over_hosts = UpdateOverHosts(
-                self._compiler, self.updaters, devices.hosts, accumulate=count
-            )
+            over = partial(UpdateOverHosts, self._compiler, hosts=devices.hosts, accumulate=count)
+            self._update = self.over_hosts = over(self._main)
+            self._update_beside = over(self._beside, name=BESIDE, part=part, after=len(self._main))
         elif self._strategy is None:
             self._update = self._compiler.of_batch(UPDATE, lambda batch: in_turn(self._main, batch, count))
+            self._update_beside = self._compiler.of_batch(
+                BESIDE, lambda batch, *turn: in_turn(self._beside, part(batch, *turn), count)
+            )
         else:
-            self._update = UpdateMirrored(self._compiler, self.updaters, replicas=self.replicas, accumulate=count)
+            mirrored = partial(UpdateMirrored, self._compiler, replicas=self.replicas, accumulate=count)
+            self._update = mirrored(self._main)
+            self._update_beside = mirrored(self._beside, name=BESIDE, part=part)
 
     @property
     def replicas(self) -> int:
@@ -158,23 +165,32 @@ class TrainStep:
             return made
         return Packed(made.layout, to_device({"words": made.words}, self.devices.model)["words"])
 
-    def train(self, staged: Any) -> StepLosses:
-        """One update from a staged batch; its losses, still on the device."""
-        if self._strategy is None:
-            made, beside = (staged.model, self._submit(staged.data)) if isinstance(staged, OnBoth) else (staged, None)
+    def train(self, staged: Any, step: int = 0) -> StepLosses:
+        """The updates of step `step`, from 0, from a staged batch; its losses, still on the device.
+
+        Of updates that are made in turns the losses are those of the last turn.
+        """
+        turns = None if self._in_turns is None else self._in_turns.turns(step)
+        if isinstance(staged, OnBoth):
+            beside = None if self.lane is None else self.lane.submit((staged.data, turns))
             with tf.device(self.devices.model):
-                values = self._update(made)
-                if self.beside_on == "model":
-                    more = self._train_in_turn(made)  # its names are known once it is traced
-                    return StepLosses(self._names, values, of_beside=(self._beside_names, more))
+                values = self._update(staged.model)
             return StepLosses(self._names, values, beside)
+        made = staged if self._strategy is None else self._on_replicas(staged, self._strategy)
+        with nullcontext() if self._strategy is None else self.scope(), tf.device(self.devices.model):
+            values = self._update(made)  # its result stays there
+            if not self._beside:
+                return StepLosses(self._names, values)
+            more = self._train_in_turn(made, turns)  # its names are known once it is traced
+        return StepLosses(self._names, values, of_beside=(self._beside_names, more))
+
+    def _on_replicas(self, staged: Sequence[Packed], strategy: tf.distribute.Strategy) -> Packed:
+        """The features of each replica's part of a batch, as one distributed value."""
         parts = [self._features_on(device, part) for device, part in zip(self.devices.replicas, staged, strict=True)]
-        words = self._strategy.experimental_distribute_values_from_function(
+        words = strategy.experimental_distribute_values_from_function(
             lambda context: parts[context.replica_id_in_sync_group].words
         )
-        with self.scope(), tf.device(self.devices.model):  # its result stays there
-            values = self._update(Packed(parts[0].layout, words))
-        return StepLosses(self._names, values)
+        return Packed(parts[0].layout, words)
 
     @property
     def _names(self) -> tuple[str, ...]:
@@ -189,21 +205,27 @@ class TrainStep:
     @property
     def beside_names(self) -> tuple[str, ...]:
         """Names of the updates that a split may make on the data device; none without a split."""
-        return tuple(one.name for one in self._beside)
+        return tuple(one.name for one in self._beside) if self.beside_on else ()
 
-    def _submit(self, made: Packed) -> Future[dict[str, float]] | None:
-        return None if self.lane is None else self.lane.submit(made)
+    def _updated_beside(self, made: Packed, turns: int | None) -> tf.Tensor:
+        """The updates `beside`, in so many turns or from the whole batch; the losses of the last one."""
+        if turns is None:
+            return self._update_beside(made)
+        while len(self._turns) < turns:
+            self._turns.append(tf.constant(len(self._turns), tf.int64))
+        return [self._update_beside(made, turn) for turn in self._turns[:turns]][-1]
 
-    def _train_in_turn(self, made: Packed) -> tf.Tensor:
+    def _train_in_turn(self, made: Packed, turns: int | None) -> tf.Tensor:
         """The updates `beside` on the model device, after the others; their losses.
 
-        A CPU has computed them when the call returns. On GPUs they are timed after a barrier, where `times_next` says.
+        With --vocoder-on model they are timed. A CPU has computed them when the call returns. On GPUs they are timed
+        after a barrier, where `times_next` says.
         """
-        timed, traces = self.times_next, self.traces[BESIDE]
+        timed, traces = self.times_next and self.beside_on is not None, self.traces[BESIDE]
         if timed and self.asynchronous:
             self.synchronise()
         begin = time.perf_counter()
-        values = self._update_beside(made)
+        values = self._updated_beside(made, turns)
         if timed and self.asynchronous:
             to_device({"values": values}, HOST)  # once they are computed, whatever the data device does meanwhile
         if timed and self.traces[BESIDE] == traces:
@@ -211,13 +233,13 @@ class TrainStep:
             self.times_next = not self.asynchronous
         return values
 
-    def _train_beside(self, made: Packed) -> dict[str, float]:
-        """In the lane's thread: the updates on the data device; their losses."""
+    def _train_beside(self, asked: tuple[Packed, int | None]) -> dict[str, float]:
+        """In the lane's thread: the updates on the data device from a batch, in so many turns; their losses."""
         traces = self.traces[BESIDE]
         with self._data_turn:
             begin = time.perf_counter()
             with tf.device(self.devices.data):
-                values = self._update_beside(made)
+                values = self._updated_beside(*asked)
             read = to_device({"values": values}, HOST)["values"].numpy()
             seconds = time.perf_counter() - begin
         if self.traces[BESIDE] == traces:

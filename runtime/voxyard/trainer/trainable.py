@@ -77,6 +77,21 @@ class SeveralUpdates(TrainableModel, Protocol):
         """
 
 
+@runtime_checkable
+class UpdatesInTurns(SeveralUpdates, Protocol):
+    """A model whose updates in `beside` are made several times in a step, each time on another part of the batch."""
+
+    @property
+    def beside(self) -> Sequence[str]:
+        """Names of these updates."""
+
+    def turns(self, step: int) -> int:
+        """Number of times that step `step`, from 0, makes these updates; at least 1."""
+
+    def of_turn(self, batch: Batch, turn: tf.Tensor | int) -> Batch:
+        """Graph code: what these updates see of the feature batch in turn `turn`, int64 from 0; static shapes."""
+
+
 @dataclass(frozen=True)
 class Update:
     """One update of a step."""

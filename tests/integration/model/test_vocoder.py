@@ -16,10 +16,10 @@ from voxyard.trainer.model.discriminators import Discriminators
 from voxyard.trainer.model.features import FeatureExtractor
 from voxyard.trainer.model.mel import FLOOR
 from voxyard.trainer.model.sizes import VOCODER_SIZES, VocoderShape
-from voxyard.trainer.model.trainable_voice import SEGMENT, SpeechWithVocoder, Voice
+from voxyard.trainer.model.trainable_voice import SEGMENT, TURNS, SpeechWithVocoder, Voice
 from voxyard.trainer.model.vocoder import Vocoder
 from voxyard.trainer.sampler import Bucket
-from voxyard.trainer.trainable import SeveralUpdates
+from voxyard.trainer.trainable import Batch, SeveralUpdates, Update, UpdatesInTurns
 
 SHAPE = VocoderShape(48, 2, 96, (4, 8), 4)
 
@@ -35,6 +35,10 @@ def made(seed: int = 3, after: int = 0, **data: Any) -> tuple[SpeechWithVocoder,
     return ours, ours.build()
 
 
+def of_turn(ours: SpeechWithVocoder, update: Update, batch: Raw) -> Batch:
+    return batch if update.name == "acoustic" else ours.of_turn(batch, 0)
+
+
 def of_clip(batch: Raw, row: int) -> dict[str, np.ndarray]:
     return {name: batch[name][row].numpy() for name in ("segment", "segment_mel")}
 
@@ -43,6 +47,7 @@ def test_the_features_match_the_batch_specification() -> None:
     """T20: also where the bucket is shorter than a segment."""
     ours, _ = made()
     assert isinstance(ours, SeveralUpdates)
+    assert isinstance(ours, UpdatesInTurns)
     for frames in (24, 64):
         found = ours.features(raw_batch([(20, 5), (12, 7)], frames, 8))
         spec = ours.batch_spec(Bucket(frames=frames, tokens=8), 2)
@@ -54,40 +59,39 @@ def test_the_features_match_the_batch_specification() -> None:
 def test_a_segment_is_a_part_of_its_clip_and_its_mel_of_the_same_place() -> None:
     raw = raw_batch([(90, 5), (70, 7), (12, 3)], 96, 8)
     features = FeatureExtractor(ModelConfig(), DataConfig())
-    found = features(raw, segment=SEGMENT)
+    found = features(raw, segments=3, length=SEGMENT)
     places = []
     for row in range(3):
         clip = raw["pcm"][row].numpy() / np.float32(32768)
-        segment, mel = found["segment"][row].numpy(), found["segment_mel"][row].numpy()
         frames = int(raw["pcm_length"][row]) // HOP
-        first = [
-            at for at in range(max(frames - SEGMENT, 0) + 1) if np.array_equal(clip[at * HOP :][:HOP], segment[:HOP])
-        ]
-        assert len(first) == 1
-        places += first
-        np.testing.assert_array_equal(found["mel"][row, first[0] : first[0] + SEGMENT], mel)
-    assert places[0] > 0
-    assert places[2] == 0
-    assert not found["segment"][2, 12 * HOP :].numpy().any()
-    np.testing.assert_allclose(found["segment_mel"][2, 12:], math.log(FLOOR), rtol=1e-6)
+        for segment, mel in zip(found["segment"][row].numpy(), found["segment_mel"][row].numpy(), strict=True):
+            starts = range(max(frames - SEGMENT, 0) + 1)
+            first = [at for at in starts if np.array_equal(clip[at * HOP :][:HOP], segment[:HOP])]
+            assert len(first) == 1
+            places += first
+            np.testing.assert_array_equal(found["mel"][row, first[0] : first[0] + SEGMENT], mel)
+    assert len(set(places[:3])) == 3, "each has a place of its own"
+    assert places[6:] == [0, 0, 0]
+    assert not found["segment"][2, :, 12 * HOP :].numpy().any()
+    np.testing.assert_allclose(found["segment_mel"][2, :, 12:], math.log(FLOOR), rtol=1e-6)
 
 
 def test_a_segment_depends_on_its_clip_and_seed_alone() -> None:
     """T16: neither on padding, nor on the other clips of the batch."""
     features = FeatureExtractor(ModelConfig(), DataConfig())
-    together = features(raw_batch([(90, 5), (70, 7)], 96, 8), segment=SEGMENT)
-    padded = features(raw_batch([(90, 5)], 128, 8), segment=SEGMENT)
+    together = features(raw_batch([(90, 5), (70, 7)], 96, 8), segments=3, length=SEGMENT)
+    padded = features(raw_batch([(90, 5)], 128, 8), segments=3, length=SEGMENT)
     for name, value in of_clip(together, 0).items():
         np.testing.assert_array_equal(value, padded[name][0], err_msg=name)
     raw = raw_batch([(90, 5)], 96, 8)
     raw["clip_seed"] += 1
-    assert not np.array_equal(features(raw, segment=SEGMENT)["segment"][0], together["segment"][0])
+    assert not np.array_equal(features(raw, segments=3, length=SEGMENT)["segment"][0], together["segment"][0])
 
 
 def test_pre_emphasis_is_in_the_mel_and_not_in_the_samples() -> None:
     raw = raw_batch([(40, 5)], 40, 8)
-    plain = FeatureExtractor(ModelConfig(), DataConfig())(raw, segment=SEGMENT)
-    sharp = FeatureExtractor(ModelConfig(), DataConfig(pre_emphasis=0.9))(raw, segment=SEGMENT)
+    plain = FeatureExtractor(ModelConfig(), DataConfig())(raw, segments=3, length=SEGMENT)
+    sharp = FeatureExtractor(ModelConfig(), DataConfig(pre_emphasis=0.9))(raw, segments=3, length=SEGMENT)
     np.testing.assert_array_equal(plain["segment"], sharp["segment"])
     assert np.abs(plain["segment_mel"] - sharp["segment_mel"]).max() > 0.1
 
@@ -113,7 +117,7 @@ def test_losses_are_those_of_each_clip(after: int) -> None:
     both = ours.features(raw_batch([(90, 5), (70, 7)], 96, 8))
     alone = ours.features(raw_batch([(90, 5)], 96, 8))
     for update in ours.updates(model):
-        together, single = update.losses(both), update.losses(alone)
+        together, single = (update.losses(of_turn(ours, update, batch)) for batch in (both, alone))
         assert all(value.shape == (2,) for value in together.values()), update.name
         for name, value in single.items():
             np.testing.assert_allclose(together[name][0], value[0], rtol=1e-4, err_msg=f"{update.name}/{name}")
@@ -128,14 +132,14 @@ def test_the_discriminators_learn_nothing_from_the_vocoders_update_and_it_nothin
     assert set.union(*own.values()) == {id(each) for each in model.trainable_variables}
     (judges,) = [update for update in ours.updates(model) if update.name == "discriminators"]
     with tf.GradientTape() as tape:
-        total = tf.reduce_sum(judges.losses(batch)["total"])
+        total = tf.reduce_sum(judges.losses(of_turn(ours, judges, batch))["total"])
     assert all(each is None for each in tape.gradient(total, [one.value for one in model.vocoder.trainable_variables]))
 
 
 def test_two_clips_are_learned() -> None:
-    """The mel distance falls to less than half in 60 steps without discriminators and 60 with."""
-    ours, model = made(after=60)
-    batch = ours.features(raw_batch([(40, 5), (36, 7)], 40, 8))
+    """The mel distance falls to less than half in 64 updates without discriminators and 64 with."""
+    ours, model = made(after=8)  # steps of 8 updates
+    batch = ours.of_turn(ours.features(raw_batch([(40, 5), (36, 7)], 40, 8)), 0)
     updates = [each for each in ours.updates(model) if each.name != "acoustic"]
     optimizers = [each.optimizer() for each in updates]
     for each, optimizer in zip(updates, optimizers, strict=True):
@@ -153,15 +157,25 @@ def test_two_clips_are_learned() -> None:
         return found
 
     opinions = [each.numpy() for each in model.discriminators.trainable_variables if each.name == "bias"]
-    found = [{name: float(value) for name, value in step().items()} for _ in range(60)]
+    found = [{name: float(value) for name, value in step().items()} for _ in range(64)]
     assert {one["discriminators/total"] + one["vocoder/adversarial"] + one["vocoder/features"] for one in found} == {0}
     unmoved = [each.numpy() for each in model.discriminators.trainable_variables if each.name == "bias"]
     assert all(np.array_equal(one, other) for one, other in zip(opinions, unmoved, strict=True))
-    found += [{name: float(value) for name, value in step().items()} for _ in range(60)]
-    assert all(one["discriminators/total"] > 0 and one["vocoder/features"] > 0 for one in found[60:])
+    found += [{name: float(value) for name, value in step().items()} for _ in range(64)]
+    assert all(one["discriminators/total"] > 0 and one["vocoder/features"] > 0 for one in found[64:])
     assert found[0]["vocoder/mel"] > 1.0
     assert found[-1]["vocoder/mel"] < 0.5 * found[0]["vocoder/mel"], found[-1]
     assert found[-1]["discriminators/total"] < 1.9, found[-1]
+
+
+def test_a_step_without_discriminators_makes_several_updates_each_on_segments_of_its_own() -> None:
+    ours, _ = made(after=5)
+    assert [ours.turns(step) for step in (0, 4, 5, 9)] == [TURNS, TURNS, 1, 1]
+    batch = ours.features(raw_batch([(90, 5), (70, 7)], 96, 8))
+    seen = [ours.of_turn(batch, tf.constant(turn, tf.int64)) for turn in range(TURNS)]
+    for name, value in seen[0].items():
+        assert value.shape == (2, *batch[name].shape[2:])
+        assert len({one[name][0].numpy().tobytes() for one in seen}) == TURNS, name
 
 
 def test_the_vocoders_rate_is_held_and_then_falls() -> None:

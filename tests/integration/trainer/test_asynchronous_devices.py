@@ -112,8 +112,8 @@ def test_reading_the_newest_loss_makes_the_device_wait_at_every_step(opened):
     """The check of the check: `numpy()` of a tensor waits for all that its device was given."""
 
     class Draining(AsyncStep):
-        def train(self, staged: Any) -> Any:
-            losses = super().train(staged)
+        def train(self, staged: Any, step: int = 0) -> Any:
+            losses = super().train(staged, step)
             losses.read()
             return losses
 
@@ -124,8 +124,8 @@ def test_a_broken_loss_is_seen_before_it_is_saved(opened, tmp_path):
     class Broken(AsyncStep):
         made = 0
 
-        def train(self, staged: Any) -> Any:
-            losses = super().train(staged)
+        def train(self, staged: Any, step: int = 0) -> Any:
+            losses = super().train(staged, step)
             self.made += 1
             assert isinstance(losses, PendingLosses)
             if self.made < 5:
@@ -205,8 +205,8 @@ def test_on_a_cpu_the_sample_agrees_with_the_times_of_every_batch(opened):
         def transfer(self, made: Any) -> Any:
             return TrainStep.transfer(self, made)
 
-        def train(self, staged: Any) -> Any:
-            losses = super().train(staged)
+        def train(self, staged: Any, step: int = 0) -> Any:
+            losses = super().train(staged, step)
             losses.read()
             return losses
 

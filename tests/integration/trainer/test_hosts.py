@@ -136,6 +136,14 @@ def test_two_networks_learn_over_two_hosts_what_they_learn_on_one(trainer: Train
         np.testing.assert_allclose(after[name], expected, rtol=1e-5, atol=1e-7, err_msg=name)
 
 
+def test_a_network_in_turns_learns_over_two_hosts_what_it_learns_on_one(trainer: Trainer) -> None:
+    steps = ("--max-steps", 3, "--checkpoint-every", 1, "--model-module", "toy:make_in_turns")
+    split = ("--data-gpu", 1, "--model-gpu", 0)
+    one, two = trainer.run("alone", 1, *steps, *split), trainer.run("both", 2, *steps, inside=[split, split])
+    assert gradient_difference(state(one, 3), state(two, 3)) <= 1e-5
+    assert int(state(two, 3)["optimizer/second/0000_iteration"]) == 7
+
+
 def test_two_hosts_compute_what_one_does_and_a_resumed_run_what_an_undisturbed_one_does(trainer: Trainer) -> None:
     """X1: gradients to 1e-6, over a slow network; bitwise after a resume, to a host without a checkpoint, unsplit."""
     steps = ("--max-steps", 3, "--checkpoint-every", 1, "--keep-checkpoints", 9, "--ema", 0.9)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from steps import batch, config, devices, run
-from toy import StillAdversarial, TwoNetworks
+from toy import InTurns, StillAdversarial, TwoNetworks
 
 from voxyard.trainer import TrainerError, Update
 from voxyard.trainer.step import TrainStep
@@ -214,6 +214,48 @@ def test_a_second_network_on_the_model_device_learns_the_same_in_turn_and_is_tim
     assert in_turn.traces == {"features": 1, "update": 1, "update beside": 1}
     assert in_turn.beside_times.count == 6, "of seven steps, but for the traced one"
     assert {variable.value.device[-5:] for variable in in_turn.variables} == {"CPU:1"}
+
+
+class StillInTurns(InTurns):
+    """With SGD, so that runs differ by no more than rounding."""
+
+    def optimizer(self) -> keras.optimizers.Optimizer:
+        return keras.optimizers.SGD(0.05)
+
+
+def in_turns() -> StillInTurns:
+    keras.utils.set_random_seed(0)
+    return StillInTurns(config(), ("",))
+
+
+def test_a_network_that_is_updated_in_turns_learns_what_it_learns_by_hand_on_any_devices():
+    batches = [batch(16, seed) for seed in range(3)]
+    trainable = in_turns()
+    model, seen = trainable.build(), 0
+    first, second = trainable.updates(model)
+    for number, raw in enumerate(batches):
+        made = trainable.features({name: tf.constant(value) for name, value in raw.items()})
+        parts = [trainable.of_turn(made, turn) for turn in range(trainable.turns(number))]
+        seen += len(parts)
+        for update, part in [(first, made), *((second, each) for each in parts)]:
+            with tf.GradientTape() as tape:
+                total = tf.reduce_mean(update.losses(part)["total"])
+            found = tape.gradient(total, [each.value for each in update.variables])
+            gradients = [tf.convert_to_tensor(each) for each in found]
+            keras.optimizers.SGD(0.05).apply(gradients, update.variables)
+    assert seen == 3 + 3 + 1
+    one = run("single", batches, in_turns(), clip_norm=1e9)
+    assert_close(one.model, model)
+    assert int(one.state()["optimizer/second/0000_iteration"]) == 7
+    assert one.traces == {"features": 1, "update": 1, "update beside": 1}
+    for place in ("data", "model"):
+        split = run("split", batches, in_turns(), clip_norm=1e9, vocoder_on=place)
+        state = split.state()
+        for name, value in one.state().items():
+            np.testing.assert_array_equal(value, state[name], err_msg=f"{place}: {name}")
+        split.close()
+    assert_close(run("mirrored", batches, in_turns(), clip_norm=1e9).model, model)
+    assert_close(run("single", batches, in_turns(), clip_norm=1e9, grad_accum=4).model, model)
 
 
 def test_on_devices_that_compute_later_a_second_network_is_timed_where_that_is_asked_for():

@@ -96,9 +96,9 @@ class AsyncStep(TrainStep):
         self.copies += 1
         return super().transfer(made)
 
-    def train(self, staged: Any) -> StepLosses:
+    def train(self, staged: Any, step: int = 0) -> StepLosses:
         """Returns before the step is computed."""
-        losses = super().train(staged)
+        losses = super().train(staged, step)
         return PendingLosses(losses.names, losses.values, computed=self.model_stream.give(self.train_seconds))
 
     def synchronise(self) -> None:

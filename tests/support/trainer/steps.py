@@ -58,8 +58,8 @@ def run(strategy: str, batches: list[dict[str, np.ndarray]], trainable: Any = No
     # A process has one mirrored run; in tests it has many of other shapes, and each needs group keys of its own.
     tf.distribute.MirroredStrategy._collective_key_base += 1000
     step = TrainStep(chosen, devices(strategy), settings, most_traces=1)
-    for one in batches:
-        step.train(step.stage(one))
+    for number, one in enumerate(batches):
+        step.train(step.stage(one), number)
     return step
 
 

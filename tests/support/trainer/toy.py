@@ -223,6 +223,26 @@ class TwoNetworks(Loudness):
         return super().speak(model.first, text)
 
 
+class InTurns(TwoNetworks):
+    """The same; the second network is updated three times in each of the first two steps, each time with other aims."""
+
+    def build(self, beside: str | None = None) -> keras.Model:
+        model = super().build(beside)
+        model.first.drop.rate = model.second.drop.rate = 0.0
+        return model
+
+    def turns(self, step: int) -> int:
+        return 3 if step < 2 else 1
+
+    def of_turn(self, batch: Batch, turn: tf.Tensor | int) -> Batch:
+        return {"tokens": batch["tokens"], "loudness": batch["loudness"] + tf.cast(turn, tf.float32)}
+
+
+def make_in_turns(config: TrainConfig, speakers: tuple[str, ...]) -> InTurns:
+    """Two networks, the second one updated several times in a step."""
+    return InTurns(config, speakers)
+
+
 def make_two(config: TrainConfig, speakers: tuple[str, ...]) -> TwoNetworks:
     """Two networks side by side."""
     return TwoNetworks(config, speakers)

@@ -63,7 +63,7 @@ def run(
 def test_both_places_of_a_vocoder_are_told_with_discriminators(place: str, caplog: pytest.LogCaptureFixture) -> None:
     """The times of both placements are the same, wherever they were measured."""
     said, figures = run(caplog, place, after=40)
-    assert said[0].startswith(f"{STEPS_TO_JUDGE}: The vocoder's first 40 updates are without discriminators")
+    assert said[0].startswith(f"{STEPS_TO_JUDGE}: The first 40 steps train the vocoder without discriminators")
     bounds = "mirrored 2.00×; split, vocoder on data 1.95×; split, vocoder on model 1.03×"
     assert said[1] == (
         f"{40 + STEPS_TO_JUDGE}: Most that two devices can gain over one, by the times of a step "

@@ -34,15 +34,16 @@ class FeatureExtractor:
         self._shortest = max(2, math.floor(self._rate / PITCH_HIGH_HZ))
         self._longest = min(math.ceil(self._rate / PITCH_LOW_HZ), self._fft // 2 - 1)
 
-    def __call__(self, raw: Batch, segment: int = 0) -> dict[str, tf.Tensor]:
+    def __call__(self, raw: Batch, segments: int = 0, length: int = 0) -> dict[str, tf.Tensor]:
         """The feature batch of a raw batch of B clips of S = T · hop samples (see Trainable).
 
         Returns `mel` (B, T, mels): log(max(basis · |STFT|, 1e-5)), log(1e-5) beyond `mel_length` (B,); the product may
         be TF32's on a GPU: all its terms are positive, so that rounding them to 11 bits changes the mel by 1e-3 ·
         `pitch` (B, T): log F0 in Hz, 0 where unvoiced or padded · `energy` (B, T): log of the windowed frame's RMS with
-        the same floor, 0 where padded · the text, the speaker and the clip's seed as they came · for a `segment` of
-        frames `segment_mel` (B, segment, mels) and its samples `segment` (B, segment · hop), without pre-emphasis, from
-        a place that follows from the clip's seed; silence where a clip is shorter.
+        the same floor, 0 where padded · the text, the speaker and the clip's seed as they came · for `segments` of
+        `length` frames `segment_mel` (B, segments, length, mels) and their samples `segment` (B, segments, length ·
+        hop), without pre-emphasis, evenly spread from a place that follows from the clip's seed; silence where a clip
+        is shorter.
         """
         mel_length = raw["pcm_length"] // self._hop  # (batch,)
         samples = self._samples(raw)
@@ -55,7 +56,7 @@ class FeatureExtractor:
         zero = tf.zeros_like(rms)
         mel = tf.where(valid[:, :, None], mel, math.log(FLOOR))
         return {
-            **(self._segment(raw, samples, mel, segment) if segment else {}),
+            **(self._segments(raw, samples, mel, segments, length) if segments else {}),
             "mel": mel,
             "mel_length": mel_length,
             "pitch": tf.where(valid, self._pitch(power, tf.where(valid, rms, zero)), zero),
@@ -76,18 +77,22 @@ class FeatureExtractor:
             samples -= self._pre_emphasis * tf.pad(samples[:, :-1], [[0, 0], [1, 0]])
         return samples
 
-    def _segment(self, raw: Batch, samples: tf.Tensor, mel: tf.Tensor, length: int) -> dict[str, tf.Tensor]:
-        """So many frames of each clip and their samples; int64 as in `_frames`."""
-        frames = tf.cast(raw["pcm_length"], tf.int64) // self._hop  # (batch,)
+    def _segments(
+        self, raw: Batch, samples: tf.Tensor, mel: tf.Tensor, count: int, length: int
+    ) -> dict[str, tf.Tensor]:
+        """So many segments of each clip, and their samples; int64 as in `_frames`."""
+        frames = tf.cast(raw["pcm_length"], tf.int64)[:, None, None] // self._hop  # (batch, 1, 1)
         room = tf.cast(tf.maximum(frames - length, 0) + 1, tf.float32)
-        first = tf.cast(clip_uniform(clip_keys(raw["clip_seed"]), "segment") * room, tf.int64)[:, None]
-        at = first + np.arange(length, dtype=np.int64)  # (batch, length)
+        drawn = clip_uniform(clip_keys(raw["clip_seed"]), "segment")[:, None]
+        spread = tf.math.floormod(drawn + np.arange(count, dtype=np.float32) / count, 1.0)  # (batch, count)
+        first = tf.cast(spread[:, :, None] * room, tf.int64)  # (batch, count, 1)
+        at = first + np.arange(length, dtype=np.int64)  # (batch, count, length)
         mel = tf.pad(mel, [[0, 0], [0, length], [0, 0]], constant_values=math.log(FLOOR))
         place = first * self._hop + np.arange(length * self._hop, dtype=np.int64)
         samples = tf.gather(tf.pad(samples, [[0, 0], [0, length * self._hop]]), place, batch_dims=1)
         return {
             "segment_mel": tf.gather(mel, at, batch_dims=1),
-            "segment": tf.where(place < (frames * self._hop)[:, None], samples, 0.0),
+            "segment": tf.where(place < frames * self._hop, samples, 0.0),
         }
 
     def _frames(self, samples: tf.Tensor, mel_length: tf.Tensor) -> tf.Tensor:

@@ -23,7 +23,8 @@ from voxyard.trainer.model.vocoder_losses import MelDistance, discriminator_loss
 from voxyard.trainer.sampler import Bucket
 from voxyard.trainer.trainable import Batch, Update
 
-SEGMENT = 32  # frames of a clip that the vocoder is trained on in a step: Vocos' and HiFi-GAN's third of a second
+SEGMENT = 32  # frames of a clip that the vocoder is trained on in an update: Vocos' and HiFi-GAN's third of a second
+TURNS = 8  # updates of a step, each on segments of their own, while there are no discriminators: one with them costs 13
 RATE, WARM_UP, HOLD = 1e-3, 200, 20_000  # learning rate; HiFi-GAN's and Vocos' momenta below
 
 
@@ -60,15 +61,23 @@ class SpeechWithVocoder(TextToSpeech):
         """See Trainable and FeatureExtractor."""
         return {
             **super().batch_spec(bucket, batch_size),
-            "segment_mel": tf.TensorSpec((batch_size, SEGMENT, self._config.model.mels), tf.float32),
-            "segment": tf.TensorSpec((batch_size, self._samples), tf.float32),
+            "segment_mel": tf.TensorSpec((batch_size, TURNS, SEGMENT, self._config.model.mels), tf.float32),
+            "segment": tf.TensorSpec((batch_size, TURNS, self._samples), tf.float32),
         }
 
     def features(self, raw: Batch) -> dict[str, tf.Tensor]:
         """See Trainable and FeatureExtractor."""
-        return self._features(raw, segment=SEGMENT)
+        return self._features(raw, segments=TURNS, length=SEGMENT)
 
     beside = ("discriminators", "vocoder")
+
+    def turns(self, step: int) -> int:
+        """See UpdatesInTurns."""
+        return TURNS if step < self._config.training.discriminators_after else 1
+
+    def of_turn(self, batch: Batch, turn: tf.Tensor | int) -> Batch:
+        """See UpdatesInTurns: a segment of each clip."""
+        return {name: tf.gather(batch[name], turn, axis=1) for name in ("segment_mel", "segment")}
 
     def build(self, beside: str | None = None) -> Voice:
         """See Trainable, and SeveralUpdates for `beside`."""
@@ -84,13 +93,14 @@ class SpeechWithVocoder(TextToSpeech):
     def updates(self, model: Voice) -> Sequence[Update]:
         """See SeveralUpdates: the acoustic model; the discriminators; the vocoder, against those as they are then.
 
-        The first updates of the vocoder are by its spectral loss alone, as Parallel WaveGAN's and UnivNet's are: they
-        cost a tenth, and discriminators have nothing to tell of a sound that has no words yet.
+        The latter two see a part of the batch, of_turn's. The first updates of the vocoder are by its spectral loss
+        alone, as Parallel WaveGAN's and UnivNet's are: they cost a tenth, and discriminators have nothing to tell of a
+        sound that has no words yet.
         """
         optimizer_of_vocoder = cache(_optimizer)
 
         def alone() -> tf.Tensor:
-            return optimizer_of_vocoder().iterations < self._config.training.discriminators_after
+            return optimizer_of_vocoder().iterations < TURNS * self._config.training.discriminators_after
 
         def acoustic(batch: Batch) -> Batch:
             return super(SpeechWithVocoder, self).losses(model.acoustic, batch, training=True)
@@ -124,7 +134,8 @@ class SpeechWithVocoder(TextToSpeech):
     def losses(self, model: Voice, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
         """See Trainable: those of the acoustic model, and `vocoder_mel`, the vocoder's mel distance in nepers."""
         found = super().losses(model.acoustic, batch, training)
-        mel = self._distance(batch["segment"], model.vocoder(batch["segment_mel"]))
+        one = self.of_turn(batch, 0)
+        mel = self._distance(one["segment"], model.vocoder(one["segment_mel"]))
         return {**found, "total": found["total"] + mel, "vocoder_mel": mel}
 
     def speak(

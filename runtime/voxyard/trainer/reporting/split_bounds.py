@@ -21,8 +21,8 @@ STEPS_TO_JUDGE = 20  # a split by, beside those that were traced
 class SplitBounds:
     """Tells what each way of training can gain, and where this split can gain little.
 
-    A vocoder's first updates are without discriminators, and faster than most of the run's: the bounds of these would
-    be of something else, so they wait until the discriminators take part. In a run that ends before, they do not.
+    The first steps train a vocoder without discriminators, in less time than most of the run's: their bounds would be
+    of something else, so they wait until the discriminators take part. In a run that ends before, they do not.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class SplitBounds:
         if self._alone and step < self._after + STEPS_TO_JUDGE:
             if not self._waits and step <= self._after:
                 log.info(
-                    "The vocoder's first %d updates are without discriminators, and faster than the others: what each "
+                    "The first %d steps train the vocoder without discriminators, in less time than the others: what each "
                     "placement can gain is told after them",
                     self._after,
                 )

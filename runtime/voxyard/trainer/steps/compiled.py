@@ -26,41 +26,41 @@ class Compiler:
         self._devices, self._most_traces = devices, most_traces
 
     def of_batch(
-        self, name: str, function: Callable[[Batch], Any], *, threads: bool = False, alike: int = 1
-    ) -> Callable[[Packed], Any]:
-        """The function of a batch, compiled once for each layout of a packed batch that it meets.
+        self, name: str, function: Callable[..., Any], *, threads: bool = False, alike: int = 1
+    ) -> Callable[..., Any]:
+        """The function of a batch and further tensors, compiled once for each layout of a packed batch that it meets.
 
         With `threads` not in the scope of `executor_scope`. `alike` functions have this name, each with its traces.
         """
 
-        def of_layout(layout: BatchLayout, words: tf.Tensor) -> Any:
+        def of_layout(layout: BatchLayout, words: tf.Tensor, *more: tf.Tensor) -> Any:
             batch = layout.unpack(words)
             self._count_trace(name, batch, alike)
-            return function(batch)
+            return function(batch, *more)
 
         return self.of_layout(name, of_layout, xla=self.xla, threads=threads)
 
     def of_layout(
-        self, name: str, function: Callable[[BatchLayout, Any], Any], *, xla: bool, threads: bool = False
-    ) -> Callable[[Packed], Any]:
-        """The function of a packed batch, compiled once for each layout; its traces are not counted."""
-        by_layout: dict[BatchLayout, Callable[[Any], Any]] = {}
+        self, name: str, function: Callable[..., Any], *, xla: bool, threads: bool = False
+    ) -> Callable[..., Any]:
+        """The function of a packed batch and further tensors, compiled for each layout; its traces are not counted."""
+        by_layout: dict[BatchLayout, Callable[..., Any]] = {}
         tracing = threading.Lock()  # threads of the ring meet a new layout at the same time
 
-        def made(layout: BatchLayout) -> Callable[[Any], Any]:
-            def traced(words: Any) -> Any:
-                return function(layout, words)
+        def made(layout: BatchLayout) -> Callable[..., Any]:
+            def traced(words: Any, *more: Any) -> Any:
+                return function(layout, words, *more)
 
             traced.__name__ = name  # how TensorFlow's profiler calls it
             return tf.function(traced, jit_compile=xla or None, autograph=False)
 
-        def call(packed: Packed) -> Any:
+        def call(packed: Packed, *more: Any) -> Any:
             with nullcontext() if threads else executor_scope(self._devices):
                 if packed.layout in by_layout:
-                    return by_layout[packed.layout](packed.words)
+                    return by_layout[packed.layout](packed.words, *more)
                 with tracing:
                     compiled = by_layout.get(packed.layout) or made(packed.layout)
-                    values = compiled(packed.words)
+                    values = compiled(packed.words, *more)
                     by_layout[packed.layout] = compiled
                     return values
 

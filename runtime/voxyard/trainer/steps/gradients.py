@@ -7,14 +7,19 @@ from typing import Any
 
 import tensorflow as tf
 
-from voxyard.trainer.packing import Packed
 from voxyard.trainer.steps.compiled import Compiler
 from voxyard.trainer.steps.updates import Means, Updater
 from voxyard.trainer.trainable import Batch
 
 UPDATE = "update"  # the name of the functions that compute gradients
 
-GradientsOf = list[list[Callable[[Packed], Any]]]  # by update and replica
+GradientsOf = list[list[Callable[..., Any]]]  # by update and replica
+Part = Callable[..., Batch]  # of a batch, and of a turn where updates are made in turns
+
+
+def whole(batch: Batch) -> Batch:
+    """The part that is all of it."""
+    return batch
 
 
 def accumulated(updater: Updater, batch: Batch, count: int) -> tuple[list[tf.Tensor], Means]:
@@ -49,11 +54,21 @@ def in_turn(updaters: Sequence[Updater], batch: Batch, count: int) -> tf.Tensor:
     return tf.concat(values, 0)
 
 
-def compiled_gradients(compiler: Compiler, updaters: Sequence[Updater], count: int, replicas: int) -> GradientsOf:
-    """Functions that give the gradients of each update, one for each replica."""
+def compiled_gradients(
+    compiler: Compiler,
+    updaters: Sequence[Updater],
+    count: int,
+    replicas: int,
+    *,
+    name: str = UPDATE,
+    part: Part = whole,
+) -> GradientsOf:
+    """Functions that give the gradients of each update from its part of the batch, one for each replica."""
     alike = replicas * len(updaters)
 
-    def of(updater: Updater) -> Callable[[Packed], Any]:
-        return compiler.of_batch(UPDATE, lambda batch: accumulated(updater, batch, count), alike=alike)
+    def of(updater: Updater) -> Callable[..., Any]:
+        return compiler.of_batch(
+            name, lambda batch, *turn: accumulated(updater, part(batch, *turn), count), alike=alike
+        )
 
     return [[of(updater) for _ in range(replicas)] for updater in updaters]
