@@ -56,10 +56,11 @@ def train(flags: dict[str, object], config: Path | None, describe: bool, as_json
 @click.option("--language", metavar="CODE", help="Language of the text, for a model of phonemes.  [default: its own]")
 @click.option(
     "--vocoder",
-    type=click.Choice(["griffin-lim", "neural"]),
-    default="griffin-lim",
+    type=click.Choice(["auto", "neural", "griffin-lim"]),
+    default="auto",
     show_default=True,
-    help="What makes samples of the mel; neural is the model's own (train --networks acoustic,vocoder).",
+    help="What makes samples of the mel; neural is the model's own (train --networks acoustic,vocoder), auto takes it "
+    "where it was trained for long enough.",
 )
 @JSON
 def synthesize(
@@ -91,8 +92,9 @@ def synthesize(
         if as_json:
             print(json.dumps(dataclasses.asdict(spoken), default=str))
         else:
-            weights = ", averaged weights" if spoken.averaged else ""
-            print(f"{spoken.path}: {spoken.seconds:.2f} s at {spoken.sample_rate} Hz, step {spoken.step}{weights}")
+            how = [f"step {spoken.step}"] + (["averaged weights"] if spoken.averaged else [])
+            how += [f"vocoder {spoken.vocoder}"] if spoken.vocoder else []
+            print(f"{spoken.path}: {spoken.seconds:.2f} s at {spoken.sample_rate} Hz, {', '.join(how)}")
 
 
 @click.command(context_settings=CONTEXT)
@@ -100,10 +102,11 @@ def synthesize(
 @click.option("--out", type=PATH, required=True, metavar="DIR", help="Directory to write; it must not exist.")
 @click.option(
     "--vocoder",
-    type=click.Choice(["griffin-lim", "neural"]),
-    default="griffin-lim",
+    type=click.Choice(["auto", "neural", "griffin-lim"]),
+    default="auto",
     show_default=True,
-    help="What makes samples of the mel; neural is the model's own (train --networks acoustic,vocoder).",
+    help="What makes samples of the mel; neural is the model's own (train --networks acoustic,vocoder), auto takes it "
+    "where it was trained for long enough.",
 )
 @click.option(
     "--licence",

@@ -69,7 +69,7 @@ def synthesize(
     *,
     speaker: str | None = None,
     language: str | None = None,
-    vocoder: str = "griffin-lim",
+    vocoder: str = "auto",
 ) -> SynthesizedFile:
     """Speaks `text` with the model of a checkpoint into the WAV file `out` (see voxyard.trainer.synthesis)."""
     import_tensorflow()
@@ -78,7 +78,7 @@ def synthesize(
     return synthesis.synthesize(checkpoint, text, out, mel, speaker=speaker, language=language, vocoder=vocoder)
 
 
-def export(checkpoint: Path, out: Path, *, vocoder: str = "griffin-lim", licence: str | None = None) -> ExportedVoice:
+def export(checkpoint: Path, out: Path, *, vocoder: str = "auto", licence: str | None = None) -> ExportedVoice:
     """Writes the voice of a checkpoint into the directory `out` (see voxyard.trainer.voice.export)."""
     import_tensorflow()
     from voxyard.trainer.voice import export as exporting

@@ -32,6 +32,7 @@ from voxyard.trainer.sampler import Bucket
 from voxyard.trainer.steps.average import has_average, weights_for_use
 from voxyard.trainer.steps.state import mismatches, named_weights
 from voxyard.trainer.voice.frontend import CHUNK_CHARACTERS, CHUNK_SECONDS
+from voxyard.trainer.voice.vocoder_choice import AUTO, GRIFFIN_LIM, chosen_vocoder
 
 if TYPE_CHECKING:
     import keras
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("voxyard.trainer")
 
-GRIFFIN_LIM = "griffin-lim"
 CLIP_FRAMES = 64  # lengths are rounded up to this, so that few shapes are traced
 
 
@@ -57,6 +57,7 @@ class SynthesizedFile:
     speaker: str = ""
     chunks: int = 1  # parts of the text that were spoken one by one
     averaged: bool = False  # with the averaged weights of the checkpoint (--ema)
+    vocoder: str | None = GRIFFIN_LIM  # None where a model of the user's own has its way
 
 
 def synthesize(
@@ -67,14 +68,14 @@ def synthesize(
     *,
     speaker: str | None = None,
     language: str | None = None,
-    vocoder: str = GRIFFIN_LIM,
+    vocoder: str = AUTO,
 ) -> SynthesizedFile:
     """Speaks `text` into `out` (WAV, 16 bit), and the mel spectrogram (frames, mels) into `mel` (.npy) if asked.
 
     A long text is split at its sentences, and joined with the pauses of `voxyard speak`; the mel has no pauses. The
-    speaker is the first, and the language the model's own, where none is named. The vocoder is `griffin-lim`, or the
-    `neural` one that the model was trained with. On the CPU: one sentence needs no
-    GPU, and a running training keeps its memory. Raises TrainerError, CorpusError or SpeechError.
+    speaker is the first, and the language the model's own, where none is named. The vocoder is `griffin-lim`, the
+    `neural` one that the model was trained with, or `auto` (see chosen_vocoder). On the CPU: one sentence needs no GPU,
+    and a running training keeps its memory. Raises TrainerError, CorpusError or SpeechError.
     """
     tf.config.set_visible_devices([], "GPU")
     found = checkpoints.open_any(checkpoint)
@@ -85,13 +86,10 @@ def synthesize(
         log.info("Speaker %s, the first of %d (--speaker NAME)", speakers[0], len(speakers))
     if language is not None:
         voice["language"] = language
-    if vocoder != GRIFFIN_LIM:
-        if "vocoder" not in inspect.signature(trainable.speak).parameters:
-            raise TrainerError(
-                f"--vocoder {vocoder}: the model in {found.path} has no vocoder of its own; leave --vocoder out, or "
-                "train one with --networks acoustic,vocoder"
-            )
-        voice["vocoder"] = vocoder
+    has_own = "vocoder" in inspect.signature(trainable.speak).parameters
+    taken = chosen_vocoder(vocoder, found.state, found.path, has_own=has_own)
+    if taken != GRIFFIN_LIM:
+        voice["vocoder"] = taken
     _check_choice(trainable.speak, voice)
     chunks = _chunks(text, config, language)
     coverage = _read(trainable, chunks, {"language": language} if language is not None else {})
@@ -114,6 +112,7 @@ def synthesize(
         speakers[voice.get("speaker", 0)] if speakers else "",
         len(chunks),
         has_average(found.state),
+        taken if config.model.module is None else voice.get("vocoder"),
     )
 
 

@@ -225,11 +225,14 @@ def test_export_refuses_what_is_no_voice_and_leaves_nothing(run: Path, tmp_path:
         (("--out", tmp_path / "b", "--checkpoint", tmp_path), "holds no checkpoint"),
         (("--out", "/proc/voice"), "cannot be written"),
     )
+    said_last = ""
     for arguments, said in cases:
         done = voxyard("export", "--checkpoint", run, *arguments)
         assert done.returncode == 2, done.stderr
         assert said in done.stderr
         assert "Traceback" not in done.stderr
+        said_last = done.stderr
+    assert "Griffin-Lim speaks: the model's own vocoder had 16 updates" in said_last, "eight in each of two steps"
     assert [path.name for path in tmp_path.iterdir()] == ["there"]
 
 

@@ -169,11 +169,11 @@ def test_training_goes_on_while_a_checkpoint_is_written(
         were_later.append(later.wait(60) if step == 4 else True)
         return save(directory, step, *arguments, **more)
 
-    def counted(self: TrainStep, staged: Any) -> Any:
+    def counted(self: TrainStep, staged: Any, step: int = 0) -> Any:
         made.append(1)
         if len(made) == 7:
             later.set()
-        return train(self, staged)
+        return train(self, staged, step)
 
     monkeypatch.setattr(checkpoint, "save", held)
     monkeypatch.setattr(TrainStep, "train", counted)

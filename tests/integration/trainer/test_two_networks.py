@@ -103,8 +103,8 @@ def test_the_placement_is_chosen_by_trials_and_a_resumed_run_keeps_it(
 def test_the_voice_speaks_with_its_vocoder_and_with_griffin_lim(
     trained: Path, tmp_path: Path, voxyard: Voxyard
 ) -> None:
-    sounds = {}
-    for vocoder in ("neural", "griffin-lim"):
+    sounds, said = {}, ""
+    for vocoder in ("neural", "griffin-lim", "auto"):
         out, mel = tmp_path / f"{vocoder}.wav", tmp_path / f"{vocoder}.npy"
         done = voxyard(
             "synthesize", "--checkpoint", trained, "--text", "one two", "--out", out, "--vocoder", vocoder, "--mel", mel
@@ -112,8 +112,11 @@ def test_the_voice_speaks_with_its_vocoder_and_with_griffin_lim(
         assert done.returncode == 0, done.stderr
         with wave.open(str(out)) as file:
             sounds[vocoder] = np.frombuffer(file.readframes(file.getnframes()), np.int16)
+        said = done.stderr
     assert len(sounds["neural"]) == len(sounds["griffin-lim"]) == 256 * len(np.load(tmp_path / "neural.npy"))
     assert (sounds["neural"] != sounds["griffin-lim"]).any()
+    np.testing.assert_array_equal(sounds["auto"], sounds["griffin-lim"])
+    assert "Griffin-Lim speaks: the model's own vocoder had 10 updates" in said, "eight in the first of three steps"
 
 
 @pytest.mark.slow

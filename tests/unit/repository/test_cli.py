@@ -382,6 +382,7 @@ def test_the_trained_model_speaks(voxyard_command: Command, monkeypatch: pytest.
         step: int
         mel: Path | None
         averaged: bool
+        vocoder: str = "neural"
 
     asked: list[tuple[object, ...]] = []
 
@@ -392,12 +393,12 @@ def test_the_trained_model_speaks(voxyard_command: Command, monkeypatch: pytest.
     monkeypatch.setattr(voxyard.trainer.api, "synthesize", synthesize)
     arguments = ["synthesize", "--checkpoint", "run", "--text", "Hello.", "--out", str(tmp_path / "x.wav")]
     ended = voxyard_command(*arguments)
-    assert asked == [(Path("run"), "Hello.", tmp_path / "x.wav", None, None, None, "griffin-lim")]
-    assert ended.out == f"{tmp_path / 'x.wav'}: 1.50 s at 22050 Hz, step 100, averaged weights\n"
+    assert asked == [(Path("run"), "Hello.", tmp_path / "x.wav", None, None, None, "auto")]
+    assert ended.out == f"{tmp_path / 'x.wav'}: 1.50 s at 22050 Hz, step 100, averaged weights, vocoder neural\n"
     answer = json.loads(voxyard_command(*arguments, "--json").out)
     assert answer == {
         "path": str(tmp_path / "x.wav"), "seconds": 1.5, "sample_rate": 22050, "step": 100, "mel": None,
-        "averaged": True,
+        "averaged": True, "vocoder": "neural",
     }  # fmt: skip
     (tmp_path / "story.txt").write_text("Once upon a time.\n")
     chosen = [*arguments[:3], str(tmp_path / "story.txt"), *arguments[5:], "--speaker", "mia", "--language", "de"]

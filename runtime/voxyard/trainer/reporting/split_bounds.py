@@ -54,8 +54,8 @@ class SplitBounds:
         if self._alone and step < self._after + STEPS_TO_JUDGE:
             if not self._waits and step <= self._after:
                 log.info(
-                    "The first %d steps train the vocoder without discriminators, in less time than the others: what each "
-                    "placement can gain is told after them",
+                    "The first %d steps train the vocoder without discriminators, in less time than the others: what "
+                    "each placement can gain is told after them",
                     self._after,
                 )
             self._waits = True

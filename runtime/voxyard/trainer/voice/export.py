@@ -23,8 +23,8 @@ from voxyard.trainer.steps.average import has_average, weights_for_use
 from voxyard.trainer.text.front_end import described
 from voxyard.trainer.voice.directory import FORMAT, LICENCE, META, README, WEIGHTS, digest_of, read
 from voxyard.trainer.voice.engine import VoiceEngine
+from voxyard.trainer.voice.vocoder_choice import AUTO, NEURAL, chosen_vocoder
 
-NEURAL = "neural"
 LICENCE_FILES = ("LICENSE", "LICENCE", "COPYING")  # of a corpus, with any ending and case
 MOST_LICENCE = 2**20  # bytes
 OF_TRAINING = "model/discriminators/"  # weights that only a training uses
@@ -46,11 +46,12 @@ class ExportedVoice:
     licence: str  # first line
 
 
-def export(checkpoint: Path, out: Path, *, vocoder: str = "griffin-lim", licence: str | None = None) -> ExportedVoice:
+def export(checkpoint: Path, out: Path, *, vocoder: str = AUTO, licence: str | None = None) -> ExportedVoice:
     """Writes the voice of a checkpoint into the new directory `out`, whole or not at all, and loads it once.
 
-    `licence` is the corpus' licence, as a name or a file with its text; without one the corpus' own file is taken. A
-    voice has the averaged weights where the run has some.
+    The vocoder is chosen as `voxyard synthesize` does (see chosen_vocoder). `licence` is the corpus' licence, as a name
+    or a file with its text; without one the corpus' own file is taken. A voice has the averaged weights where the run
+    has some.
 
     Raises:
         TrainerError: no checkpoint, no licence, no such vocoder, or a directory that is there or cannot be written.
@@ -60,7 +61,10 @@ def export(checkpoint: Path, out: Path, *, vocoder: str = "griffin-lim", licence
     found = checkpoints.open_any(checkpoint)
     config = trained_config(found.meta["config"])
     text = _licence(licence, config.data.train_data)
-    weights = _weights(weights_for_use(found.state), config, vocoder, found.path)
+    usable = weights_for_use(found.state)
+    has_own = any(name.startswith(OF_VOCODER) for name in usable)
+    vocoder = chosen_vocoder(vocoder, found.state, found.path, has_own=has_own)
+    weights = _weights(usable, config, vocoder, found.path)
     folder = _new_folder(out)
     try:
         _write(folder, weights, config, found, vocoder, text)
@@ -93,12 +97,6 @@ def _weights(
         raise TrainerError(
             f"{path} is a model of --model-module {config.model.module}: only voxyard's own models are exported; speak "
             "with it by voxyard synthesize"
-        )
-    has_vocoder = any(name.startswith(OF_VOCODER) for name in weights)
-    if vocoder == NEURAL and not has_vocoder:
-        raise TrainerError(
-            f"--vocoder {vocoder}: the model in {path} has no vocoder of its own; leave --vocoder out, or train one "
-            "with --networks acoustic,vocoder"
         )
     left = (OF_TRAINING,) if vocoder == NEURAL else (OF_TRAINING, OF_VOCODER)
     return {name: value for name, value in weights.items() if not name.startswith(left)}
