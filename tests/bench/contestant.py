@@ -43,7 +43,7 @@ def configuration(kind: str, args: argparse.Namespace) -> Any:
         ),
         training=TrainingConfig(
             device=args.device,
-            discriminators_after=0,  # as most steps of a run are
+            discriminators_after=10**9 if args.first_phase else 0,
             strategy="mirrored" if kind == "mirrored" else None,
             batch_size=args.rows,
             checkpoint_dir=Path(tempfile.mkdtemp()),
@@ -85,9 +85,14 @@ class Voxyard:
 
     def beside_update(self, steps: int) -> float:
         """Of two networks the one on the data device alone."""
-        lane, staged = self.run.step.lane, [self.run.step.stage(arrays).data for arrays in self.arrays[:8]]
-        assert lane is not None
-        return self._timed(steps, lambda made: lane.submit(made).result(), staged)
+        staged = [self.run.step.stage(arrays).data for arrays in self.arrays[:8]]
+        return self._timed(steps, self._train_beside, staged)
+
+    def _train_beside(self, made: Any) -> None:
+        step: Any = self.run.step
+        future = step.submit_beside(made, step.trainable.turns(0))
+        assert future is not None
+        future.result()
 
     def serial(self, steps: int) -> float:
         """One device: features and update one after the other."""
@@ -100,13 +105,12 @@ class Voxyard:
 
     def in_turn(self, steps: int) -> float:
         """Two networks on one core: features, and the update of each, one after the other."""
-        step, lane = self.run.step, self.run.step.lane
-        assert lane is not None
+        step = self.run.step
 
         def all_of(arrays: Any) -> None:
             made = step.stage(arrays)
             step.train(made.model)
-            lane.submit(made.data).result()
+            self._train_beside(made.data)
 
         return self._timed(steps, all_of)
 
@@ -342,6 +346,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, required=True, help="clips in a batch on one device")
     parser.add_argument("--fft-size", type=int, required=True)
     parser.add_argument("--networks", default="acoustic")
+    parser.add_argument("--first-phase", action="store_true", help="train the vocoder without discriminators")
     parser.add_argument("--device", choices=["cpu", "gpu"], required=True)
     parser.add_argument("--corpus", type=Path, required=True)
     parser.add_argument("--threads", type=int, required=True, help="of an operation on a CPU device")

@@ -53,6 +53,7 @@ class Workload:
     rows: int  # clips in a batch on one device
     fft_size: int = 1024
     networks: str = "acoustic"
+    first_phase: bool = False  # of a vocoder's training: without discriminators, several updates a step
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,7 @@ def contestant(kind: str, workload: Workload, plan: Plan, corpus: Path, threads:
         sys.executable, str(HERE / "contestant.py"), kind, "--shape", workload.shape, "--rows", str(workload.rows),
         "--fft-size", str(workload.fft_size), "--device", plan.device, "--corpus", str(corpus),
         "--threads", str(threads), "--networks", workload.networks,
+        *(["--first-phase"] if workload.first_phase else []),
     ]  # fmt: skip
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -305,6 +307,9 @@ def measured(plan: Plan, corpus: Path) -> dict[str, Any]:
     if plan.networks is not None and plan.splits:
         found["two networks"] = two_networks(plan.networks, plan, corpus)
         ratios |= found["two networks"]["ratios"]
+        first = replace(plan.networks, name="two networks, first phase", first_phase=True)
+        found[first.name] = two_networks(first, plan, corpus)
+        ratios |= {f"first_phase_{name}": value for name, value in found[first.name]["ratios"].items()}
     for name, each in found.items():
         print(render(name, each), flush=True)
     growth, steps = resident_memory(plan, corpus), plan.memory_steps

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -172,17 +173,21 @@ class TrainStep:
         """
         turns = None if self._in_turns is None else self._in_turns.turns(step)
         if isinstance(staged, OnBoth):
-            beside = None if self.lane is None else self.lane.submit((staged.data, turns))
+            beside = self.submit_beside(staged.data, turns)
             with tf.device(self.devices.model):
                 values = self._update(staged.model)
             return StepLosses(self._names, values, beside)
         made = staged if self._strategy is None else self._on_replicas(staged, self._strategy)
         with nullcontext() if self._strategy is None else self.scope(), tf.device(self.devices.model):
             values = self._update(made)  # its result stays there
-            if not self._beside:
+            if not self._beside or self.beside_on == "data":  # a batch of the model device alone
                 return StepLosses(self._names, values)
             more = self._train_in_turn(made, turns)  # its names are known once it is traced
         return StepLosses(self._names, values, of_beside=(self._beside_names, more))
+
+    def submit_beside(self, made: Packed, turns: int | None) -> Future[dict[str, float]] | None:
+        """Hands the updates on the data device, in so many turns, over to their thread; None where there is none."""
+        return None if self.lane is None else self.lane.submit((made, turns))
 
     def _on_replicas(self, staged: Sequence[Packed], strategy: tf.distribute.Strategy) -> Packed:
         """The features of each replica's part of a batch, as one distributed value."""
