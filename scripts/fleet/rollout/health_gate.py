@@ -23,6 +23,7 @@ log = logging.getLogger("fleet")
 POLL_SECONDS = 1.0
 REPORT_SECONDS = 5.0
 LOG_LINES = 20
+UNREADABLE = 3  # answers in a row that do not say how the containers are: an engine under load times out now and then
 _PROBE = re.compile(r'"(GET|HEAD) /(healthz|readyz|metrics)[ ?]|"path": "/(healthz|readyz|metrics)"')
 
 
@@ -92,12 +93,19 @@ def pass_gate(
     watched = endpoint(service)
     said = clock.now()
     end = said + service.healthy_seconds
+    unreadable = 0
     while True:
         now = clock.now()
         answers = session.run([CONTAINERS.command, *watched.probes])
         containers, problem = CONTAINERS.among(answers), watched.problem(answers)
         if isinstance(containers, Unknown):
-            raise HostFailedError(f"{host}: services cannot be read: {containers.reason}")
+            unreadable += 1
+            if unreadable >= UNREADABLE:
+                raise HostFailedError(f"{host}: services cannot be read: {containers.reason}")
+            watch.stable(now, healthy_now=False)
+            clock.wait(POLL_SECONDS)
+            continue
+        unreadable = 0
         container = container_of(containers, service.name)
         name = f"{host}: {service.name} ({service.config})"
         if (reason := watch.failure(container)) is not None:

@@ -14,7 +14,7 @@ from fleet.errors import HostFailedError
 from fleet.inventory.rollout_settings import MIN_HEALTHY_SECONDS
 from fleet.release.manifest import ServiceEntry
 from fleet.rollout.health_gate import Clock, HealthWatch, last_log_lines, pass_gate
-from fleet.ssh.command_batch import Answer, Command
+from fleet.ssh.command_batch import TIMED_OUT, Answer, Command
 from voxyard.service.healthcheck import CANNOT_WORK
 
 BARK = ServiceEntry("bark", "b-1", "voxyard-bark:1", "127.0.0.1", 8080, "/readyz", 60, 900, {})
@@ -45,6 +45,7 @@ class Host:
     ready: Callable[[float], bool] = lambda _: True
     reason: Callable[[float], str] = lambda _: "no model"
     events: str = ""
+    unreadable: Callable[[float], bool] = lambda _: False
     asked: list[str] = field(default_factory=list)
 
     def run(self, commands: Sequence[Command]) -> Mapping[str, Answer]:
@@ -58,6 +59,8 @@ class Host:
 
     def _answer(self, name: str) -> Answer:
         if name == "services":
+            if self.unreadable(self.time.now()):
+                return Answer("", code=TIMED_OUT)
             found = self.container(self.time.now())
             return Answer(json.dumps([] if found is None else [found]))
         if name == "ready-bark":
@@ -87,6 +90,17 @@ def refused(host: Host, *, fresh: bool = True) -> str:
 
 def test_what_is_healthy_passes_after_half_a_minute_and_not_before() -> None:
     assert gate(Host(LeapingCancellation(), lambda _: container())) == MIN_HEALTHY_SECONDS == 30
+
+
+def test_an_engine_that_does_not_answer_in_time_is_asked_again() -> None:
+    """Half a minute begins anew: nobody saw whether the service was well."""
+    assert gate(Host(LeapingCancellation(), lambda _: container(), unreadable=lambda time: time in (20, 21))) == 52
+
+
+def test_an_engine_that_never_answers_in_time_fails() -> None:
+    host = Host(LeapingCancellation(), lambda _: container(), unreadable=lambda time: time >= 20)
+    assert refused(host) == "gpu-01: services cannot be read: timed out"
+    assert host.time.now() == 22
 
 
 def test_half_a_minute_begins_when_it_is_well() -> None:
