@@ -80,7 +80,14 @@ def synthesize(
     its sentences.
     """
     if (file is None) == (text is None):
-        raise click.UsageError("expected a text to speak: either --text TEXT, or FILE (- for standard input)")
+        found = "neither" if file is None else "both"
+        raise click.UsageError(
+            f"expected a text to speak: either --text TEXT, or FILE (- for standard input); found {found}"
+        )
+    if out.suffix.lower() not in ("", ".wav"):
+        raise click.UsageError(
+            f"--out {out}: found {out.suffix}, expected a WAV file (.wav); voxyard speak writes others"
+        )
     with answering("synthesize"):
         require_writable(out=out, mel=mel)
         import dataclasses

@@ -24,6 +24,7 @@ from voxyard.trainer.input import BatchAssembler, batch_bytes
 from voxyard.trainer.judging.judges import require_judges
 from voxyard.trainer.judging.run_validation import RunValidation
 from voxyard.trainer.load_trainable import load_trainable
+from voxyard.trainer.model.trainable_voice import SpeechWithVocoder
 from voxyard.trainer.observer import Observer
 from voxyard.trainer.pipeline import Pipeline
 from voxyard.trainer.report import CpuClock, MemoryGrowth, Report, StepClock, write_report
@@ -121,6 +122,8 @@ class Run:
         )
         self.metrics.pretrained(self.first_step > 0 or config.training.init_from is not None)
         self.end_step = self._end_step()
+        if isinstance(self.step.trainable, SpeechWithVocoder):
+            log.info("%s", self.step.trainable.phases(self.first_step, self.end_step))
         self._bounds = SplitBounds(
             self.config,
             self.step,

@@ -86,7 +86,7 @@ class TrainStep:
         self._beside = [one for one in self.updaters if one.name in beside]
         self.beside_times = UpdateTimes()
         self.times_next = not self.asynchronous  # the updates `beside` of the next step, on the model device
-        self.lane: Lane[tuple[Packed, int | None]] | None = None
+        self.lane: Lane[tuple[Packed, Sequence[int] | None]] | None = None
         # A CPU device computes one function at a time, a GPU has its own queue.
         self.turn_seconds = 0.0  # in which features waited for it
         self._data_turn = threading.Lock() if on_data and devices.kind == "cpu" else nullcontext()
@@ -98,7 +98,7 @@ class TrainStep:
         if on_data:
             self.lane = Lane(self._train_beside)
         self._in_turns = trainable if isinstance(trainable, UpdatesInTurns) else None
-        self._turns: list[tf.Tensor] = []  # their numbers, each made once
+        self._turns: dict[int, tf.Tensor] = {}  # their numbers, each made once
         part = whole if self._in_turns is None else self._in_turns.of_turn
         self.over_hosts: UpdateOverHosts | None = None
         self._update: Callable[..., Any]
@@ -185,8 +185,8 @@ class TrainStep:
             more = self._train_in_turn(made, turns)  # its names are known once it is traced
         return StepLosses(self._names, values, of_beside=(self._beside_names, more))
 
-    def submit_beside(self, made: Packed, turns: int | None) -> Future[dict[str, float]] | None:
-        """Hands the updates on the data device, in so many turns, over to their thread; None where there is none."""
+    def submit_beside(self, made: Packed, turns: Sequence[int] | None) -> Future[dict[str, float]] | None:
+        """Hands the updates on the data device, in these turns, over to their thread; None where there is none."""
         return None if self.lane is None else self.lane.submit((made, turns))
 
     def _on_replicas(self, staged: Sequence[Packed], strategy: tf.distribute.Strategy) -> Packed:
@@ -212,15 +212,16 @@ class TrainStep:
         """Names of the updates that a split may make on the data device; none without a split."""
         return tuple(one.name for one in self._beside) if self.beside_on else ()
 
-    def _updated_beside(self, made: Packed, turns: int | None) -> tf.Tensor:
-        """The updates `beside`, in so many turns or from the whole batch; the losses of the last one."""
+    def _updated_beside(self, made: Packed, turns: Sequence[int] | None) -> tf.Tensor:
+        """The updates `beside`, in these turns or from the whole batch; the losses of the last one."""
         if turns is None:
             return self._update_beside(made)
-        while len(self._turns) < turns:
-            self._turns.append(tf.constant(len(self._turns), tf.int64))
-        return [self._update_beside(made, turn) for turn in self._turns[:turns]][-1]
+        for turn in turns:
+            if turn not in self._turns:
+                self._turns[turn] = tf.constant(turn, tf.int64)
+        return [self._update_beside(made, self._turns[turn]) for turn in turns][-1]
 
-    def _train_in_turn(self, made: Packed, turns: int | None) -> tf.Tensor:
+    def _train_in_turn(self, made: Packed, turns: Sequence[int] | None) -> tf.Tensor:
         """The updates `beside` on the model device, after the others; their losses.
 
         With --vocoder-on model they are timed. A CPU has computed them when the call returns. On GPUs they are timed
@@ -238,8 +239,8 @@ class TrainStep:
             self.times_next = not self.asynchronous
         return values
 
-    def _train_beside(self, asked: tuple[Packed, int | None]) -> dict[str, float]:
-        """In the lane's thread: the updates on the data device from a batch, in so many turns; their losses."""
+    def _train_beside(self, asked: tuple[Packed, Sequence[int] | None]) -> dict[str, float]:
+        """In the lane's thread: the updates on the data device from a batch, in these turns; their losses."""
         traces = self.traces[BESIDE]
         with self._data_turn:
             begin = time.perf_counter()

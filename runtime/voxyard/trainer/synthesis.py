@@ -87,7 +87,7 @@ def synthesize(
     if language is not None:
         voice["language"] = language
     has_own = "vocoder" in inspect.signature(trainable.speak).parameters
-    taken = chosen_vocoder(vocoder, found.state, found.path, has_own=has_own)
+    taken = chosen_vocoder(vocoder, found.state, found.meta, found.path, has_own=has_own)
     if taken != GRIFFIN_LIM:
         voice["vocoder"] = taken
     _check_choice(trainable.speak, voice)

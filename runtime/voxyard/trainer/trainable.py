@@ -85,11 +85,11 @@ class UpdatesInTurns(SeveralUpdates, Protocol):
     def beside(self) -> Sequence[str]:
         """Names of these updates."""
 
-    def turns(self, step: int) -> int:
-        """Number of times that step `step`, from 0, makes these updates; at least 1."""
+    def turns(self, step: int) -> Sequence[int]:
+        """Turns in which step `step`, from 0, makes these updates, each with a number for `of_turn`; at least one."""
 
     def of_turn(self, batch: Batch, turn: tf.Tensor | int) -> Batch:
-        """Graph code: what these updates see of the feature batch in turn `turn`, int64 from 0; static shapes."""
+        """Graph code: what these updates see of the feature batch in turn `turn`, int64; static shapes, clips first."""
 
 
 @dataclass(frozen=True)

@@ -212,6 +212,8 @@ def test_two_other_speakers_are_fine_tuned_from_one_checkpoint_and_exported(
     out = voxyard("export", "--checkpoint", tmp_path / "fine", "--out", tmp_path / "voice", "--vocoder", "neural")
     assert out.returncode == 0, out.stderr
     assert "voices carl, dora" in out.stdout
+    spoken = voxyard("synthesize", "--checkpoint", tmp_path / "fine", "--text", SENTENCE, "--out", tmp_path / "x.wav")
+    assert "the model's own vocoder had 24 updates" in spoken.stderr, "16 of the base, 8 of its own"
 
 
 def test_export_refuses_what_is_no_voice_and_leaves_nothing(run: Path, tmp_path: Path, voxyard: Train) -> None:

@@ -36,7 +36,7 @@ def made(seed: int = 3, after: int = 0, **data: Any) -> tuple[SpeechWithVocoder,
 
 
 def of_turn(ours: SpeechWithVocoder, update: Update, batch: Raw) -> Batch:
-    return batch if update.name == "acoustic" else ours.of_turn(batch, 0)
+    return batch if update.name == "acoustic" else ours.of_turn(batch, ours.turns(0)[-1])
 
 
 def of_clip(batch: Raw, row: int) -> dict[str, np.ndarray]:
@@ -138,15 +138,16 @@ def test_the_discriminators_learn_nothing_from_the_vocoders_update_and_it_nothin
 
 def test_two_clips_are_learned() -> None:
     """The mel distance falls to less than half in 64 updates without discriminators and 64 with."""
-    ours, model = made(after=8)  # steps of 8 updates
-    batch = ours.of_turn(ours.features(raw_batch([(40, 5), (36, 7)], 40, 8)), 0)
+    ours, model = made()
+    features = ours.features(raw_batch([(40, 5), (36, 7)], 40, 8))
     updates = [each for each in ours.updates(model) if each.name != "acoustic"]
     optimizers = [each.optimizer() for each in updates]
     for each, optimizer in zip(updates, optimizers, strict=True):
         optimizer.build(list(each.variables))
 
     @tf.function(autograph=False)
-    def step() -> dict[str, tf.Tensor]:
+    def step(turn: tf.Tensor) -> dict[str, tf.Tensor]:
+        batch = ours.of_turn(features, turn)
         found: dict[str, tf.Tensor] = {}
         for each, optimizer in zip(updates, optimizers, strict=True):
             with tf.GradientTape() as tape:
@@ -157,11 +158,11 @@ def test_two_clips_are_learned() -> None:
         return found
 
     opinions = [each.numpy() for each in model.discriminators.trainable_variables if each.name == "bias"]
-    found = [{name: float(value) for name, value in step().items()} for _ in range(64)]
+    found = [{name: float(value) for name, value in step(tf.constant(0, tf.int64)).items()} for _ in range(64)]
     assert {one["discriminators/total"] + one["vocoder/adversarial"] + one["vocoder/features"] for one in found} == {0}
     unmoved = [each.numpy() for each in model.discriminators.trainable_variables if each.name == "bias"]
     assert all(np.array_equal(one, other) for one, other in zip(opinions, unmoved, strict=True))
-    found += [{name: float(value) for name, value in step().items()} for _ in range(64)]
+    found += [{name: float(value) for name, value in step(tf.constant(TURNS, tf.int64)).items()} for _ in range(64)]
     assert all(one["discriminators/total"] > 0 and one["vocoder/features"] > 0 for one in found[64:])
     assert found[0]["vocoder/mel"] > 1.0
     assert found[-1]["vocoder/mel"] < 0.5 * found[0]["vocoder/mel"], found[-1]
@@ -170,12 +171,24 @@ def test_two_clips_are_learned() -> None:
 
 def test_a_step_without_discriminators_makes_several_updates_each_on_segments_of_its_own() -> None:
     ours, _ = made(after=5)
-    assert [ours.turns(step) for step in (0, 4, 5, 9)] == [TURNS, TURNS, 1, 1]
+    assert [list(ours.turns(step)) for step in (0, 4, 5, 9)] == [[*range(TURNS)], [*range(TURNS)], [TURNS], [TURNS]]
     batch = ours.features(raw_batch([(90, 5), (70, 7)], 96, 8))
     seen = [ours.of_turn(batch, tf.constant(turn, tf.int64)) for turn in range(TURNS)]
-    for name, value in seen[0].items():
-        assert value.shape == (2, *batch[name].shape[2:])
+    for name in ("segment", "segment_mel"):
+        assert seen[0][name].shape == (2, *batch[name].shape[2:])
         assert len({one[name][0].numpy().tobytes() for one in seen}) == TURNS, name
+
+
+@pytest.mark.parametrize(
+    ("first", "end", "said"),
+    [
+        (0, 5, "8 updates a step by its mel distances alone; its discriminators begin after step 5 (--discriminators"),
+        (0, 6, "8 updates a step by its mel distances alone up to step 5 (--discriminators-after), then one with"),
+        (5, 9, "one update a step, with discriminators"),
+    ],
+)
+def test_the_phases_of_a_run_are_told(first: int, end: int, said: str) -> None:
+    assert made(after=5)[0].phases(first, end).startswith(f"Vocoder: {said}")
 
 
 def test_the_vocoders_rate_is_held_and_then_falls() -> None:

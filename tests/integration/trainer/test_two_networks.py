@@ -66,6 +66,7 @@ def test_a_run_goes_on_bit_for_bit_where_the_vocoder_moves(
         done = voxyard(*words(tones, tmp_path / "moved", steps, "--vocoder-on", place))
         assert done.returncode == 0, done.stderr
         assert f"Training discriminators + vocoder on the {place} device (--vocoder-on)" in done.stderr
+        assert ("up to step 1 (--disc" if place == first else "one update a step, with disc") in done.stderr
     whole, moved = (checkpoint.newest_good(each) for each in (trained, tmp_path / "moved"))
     assert whole is not None
     assert moved is not None

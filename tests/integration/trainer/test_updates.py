@@ -235,7 +235,7 @@ def test_a_network_that_is_updated_in_turns_learns_what_it_learns_by_hand_on_any
     first, second = trainable.updates(model)
     for number, raw in enumerate(batches):
         made = trainable.features({name: tf.constant(value) for name, value in raw.items()})
-        parts = [trainable.of_turn(made, turn) for turn in range(trainable.turns(number))]
+        parts = [trainable.of_turn(made, turn) for turn in trainable.turns(number)]
         seen += len(parts)
         for update, part in [(first, made), *((second, each) for each in parts)]:
             with tf.GradientTape() as tape:

@@ -231,8 +231,8 @@ class InTurns(TwoNetworks):
         model.first.drop.rate = model.second.drop.rate = 0.0
         return model
 
-    def turns(self, step: int) -> int:
-        return 3 if step < 2 else 1
+    def turns(self, step: int) -> Sequence[int]:
+        return (0, 1, 2) if step < 2 else (5,)
 
     def of_turn(self, batch: Batch, turn: tf.Tensor | int) -> Batch:
         return {"tokens": batch["tokens"], "loudness": batch["loudness"] + tf.cast(turn, tf.float32)}

@@ -409,6 +409,10 @@ def test_the_trained_model_speaks(voxyard_command: Command, monkeypatch: pytest.
         ended = voxyard_command(*arguments[:3], *arguments[5:], *texts)
         assert (ended.code, ended.out) == (2, "")
         assert "either --text TEXT, or FILE" in ended.err
+        assert f"found {'both' if texts else 'neither'}" in ended.err
+    ended = voxyard_command(*arguments[:5], "--out", str(tmp_path / "x.mp3"))
+    assert (ended.code, ended.out) == (2, "")
+    assert "x.mp3: found .mp3, expected a WAV file (.wav)" in ended.err
     ended = voxyard_command(*chosen[:3], str(tmp_path / "nowhere.txt"), *chosen[4:])
     assert (ended.code, "nowhere.txt" in ended.err) == (2, True)
 

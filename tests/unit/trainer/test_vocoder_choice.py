@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from voxyard.trainer.errors import TrainerError
-from voxyard.trainer.voice.vocoder_choice import AUTO, ENOUGH, GRIFFIN_LIM, NEURAL, chosen_vocoder, updates_of
+from voxyard.trainer.voice.vocoder_choice import AUTO, EARLIER, ENOUGH, GRIFFIN_LIM, NEURAL, chosen_vocoder, updates_of
 
 RUN = Path("runs/both")
 
@@ -25,8 +25,9 @@ def state(updates: int) -> dict[str, np.ndarray]:
 
 
 def test_the_updates_of_a_vocoder_are_its_optimizers() -> None:
-    assert updates_of(state(7)) == 7
-    assert updates_of({"optimizer/0000_iteration": np.array(9)}) == 0
+    assert updates_of(state(7), {}) == 7
+    assert updates_of(state(7), {EARLIER: 20}) == 27
+    assert updates_of({"optimizer/0000_iteration": np.array(9)}, {}) == 0
 
 
 @pytest.mark.parametrize(
@@ -41,21 +42,25 @@ def test_auto_takes_a_models_own_where_it_was_trained_for_long_enough(
     updates: int, taken: str, said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
-        assert chosen_vocoder(AUTO, state(updates), RUN, has_own=True) == taken
+        assert chosen_vocoder(AUTO, state(updates), {}, RUN, has_own=True) == taken
     assert said in caplog.text
+
+
+def test_the_updates_of_the_runs_before_count() -> None:
+    assert chosen_vocoder(AUTO, state(10), {EARLIER: ENOUGH - 10}, RUN, has_own=True) == NEURAL
 
 
 def test_a_model_without_one_speaks_with_griffin_lim(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
-        assert chosen_vocoder(AUTO, {}, RUN, has_own=False) == GRIFFIN_LIM
+        assert chosen_vocoder(AUTO, {}, {}, RUN, has_own=False) == GRIFFIN_LIM
     assert caplog.text == ""
 
 
 @pytest.mark.parametrize("asked", [NEURAL, GRIFFIN_LIM])
 def test_what_is_asked_for_is_taken(asked: str) -> None:
-    assert chosen_vocoder(asked, state(1), RUN, has_own=True) == asked
+    assert chosen_vocoder(asked, state(1), {}, RUN, has_own=True) == asked
 
 
 def test_a_vocoder_that_is_not_there_is_refused() -> None:
     with pytest.raises(TrainerError, match="runs/both has no vocoder of its own; leave --vocoder out, or train one"):
-        chosen_vocoder(NEURAL, {}, RUN, has_own=False)
+        chosen_vocoder(NEURAL, {}, {}, RUN, has_own=False)

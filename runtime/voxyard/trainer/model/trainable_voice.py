@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from functools import cache
 from typing import Any
 
 import keras
@@ -25,6 +24,7 @@ from voxyard.trainer.trainable import Batch, Update
 
 SEGMENT = 32  # frames of a clip that the vocoder is trained on in an update: Vocos' and HiFi-GAN's third of a second
 TURNS = 8  # updates of a step, each on segments of their own, while there are no discriminators: one with them costs 13
+JUDGED = TURNS  # number of the turn with discriminators
 RATE, WARM_UP, HOLD = 1e-3, 200, 20_000  # learning rate; HiFi-GAN's and Vocos' momenta below
 
 
@@ -71,13 +71,28 @@ class SpeechWithVocoder(TextToSpeech):
 
     beside = ("discriminators", "vocoder")
 
-    def turns(self, step: int) -> int:
-        """See UpdatesInTurns."""
-        return TURNS if step < self._config.training.discriminators_after else 1
+    def turns(self, step: int) -> Sequence[int]:
+        """See UpdatesInTurns: 0 … TURNS − 1 without discriminators, later one turn with them."""
+        return range(TURNS) if step < self._config.training.discriminators_after else (JUDGED,)
+
+    def phases(self, first: int, end: int) -> str:
+        """Phases of the vocoder's training in a run from step `first` to `end`, as a sentence."""
+        after = self._config.training.discriminators_after
+        alone = f"{TURNS} updates a step by its mel distances alone"
+        if end <= after:
+            return (
+                f"Vocoder: {alone}; its discriminators begin after step {after:,} (--discriminators-after), which this "
+                "run does not reach"
+            )
+        if first < after:
+            return f"Vocoder: {alone} up to step {after:,} (--discriminators-after), then one with discriminators"
+        return "Vocoder: one update a step, with discriminators"
 
     def of_turn(self, batch: Batch, turn: tf.Tensor | int) -> Batch:
-        """See UpdatesInTurns: a segment of each clip."""
-        return {name: tf.gather(batch[name], turn, axis=1) for name in ("segment_mel", "segment")}
+        """See UpdatesInTurns: a segment of each clip, and whether discriminators take part, bool (B,)."""
+        number = tf.cast(turn, tf.int64)
+        parts = {name: tf.gather(batch[name], number % TURNS, axis=1) for name in ("segment_mel", "segment")}
+        return {**parts, "judged": tf.fill([parts["segment"].shape[0]], number >= JUDGED)}
 
     def build(self, beside: str | None = None) -> Voice:
         """See Trainable, and SeveralUpdates for `beside`."""
@@ -97,10 +112,6 @@ class SpeechWithVocoder(TextToSpeech):
         alone, as Parallel WaveGAN's and UnivNet's are: they cost a tenth, and discriminators have nothing to tell of a
         sound that has no words yet.
         """
-        optimizer_of_vocoder = cache(_optimizer)
-
-        def alone() -> tf.Tensor:
-            return optimizer_of_vocoder().iterations < TURNS * self._config.training.discriminators_after
 
         def acoustic(batch: Batch) -> Batch:
             return super(SpeechWithVocoder, self).losses(model.acoustic, batch, training=True)
@@ -114,7 +125,7 @@ class SpeechWithVocoder(TextToSpeech):
                 opinions = model.discriminators(recorded)[0], model.discriminators(made)[0]
                 return discriminator_losses(*opinions)["total"]
 
-            return {"total": tf.cond(alone(), lambda: none, judged)}
+            return {"total": tf.cond(batch["judged"][0], judged, lambda: none)}
 
         def vocoder(batch: Batch) -> Batch:
             recorded, made = batch["segment"], model.vocoder(batch["segment_mel"])
@@ -123,12 +134,12 @@ class SpeechWithVocoder(TextToSpeech):
             def judged() -> Batch:
                 return vocoder_losses(mel, model.discriminators(recorded), model.discriminators(made))
 
-            return tf.cond(alone(), lambda: spectral_losses(mel), judged)
+            return tf.cond(batch["judged"][0], judged, lambda: spectral_losses(mel))
 
         return [
             Update("acoustic", model.acoustic.trainable_variables, acoustic, self.optimizer),
             Update("discriminators", model.discriminators.trainable_variables, discriminators, _optimizer),
-            Update("vocoder", model.vocoder.trainable_variables, vocoder, optimizer_of_vocoder),
+            Update("vocoder", model.vocoder.trainable_variables, vocoder, _optimizer),
         ]
 
     def losses(self, model: Voice, batch: Batch, training: bool) -> dict[str, tf.Tensor]:

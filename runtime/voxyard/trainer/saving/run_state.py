@@ -16,6 +16,7 @@ from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.model.mel import EDGES
 from voxyard.trainer.steps.average import has_average
 from voxyard.trainer.text.front_end import reading_version
+from voxyard.trainer.voice.vocoder_choice import EARLIER, updates_of
 
 if TYPE_CHECKING:
     from voxyard.trainer.hosts.collectives import Hosts
@@ -26,6 +27,7 @@ log = logging.getLogger("voxyard.trainer")
 FRONT_END = ("text_units", "read_words", "sample_rate", "fft_size", "hop_length", "mels", "mel_low_hz", "mel_high_hz")
 """Settings of the model that give its weights their meaning: a resumed run keeps them."""
 
+VOCODER = "model/vocoder/"  # in the names of its weights
 _STEP, _BEST = "run/step", "run/best"  # beside the state that hosts share
 
 
@@ -35,6 +37,7 @@ class RunState:
     def __init__(self, config: TrainConfig, corpora: Corpora, rows: int) -> None:
         """`rows` is the number of clips in a batch of all hosts."""
         self._config, self._corpora, self._rows = config, corpora, rows
+        self._vocoder_updates_before = 0
 
     def identity(self) -> dict[str, Any]:
         """Settings that a resumed run must share with the one before to be exactly its continuation."""
@@ -44,8 +47,13 @@ class RunState:
             "rows": self._rows,
             "seed": training.seed,
             "ema": training.ema,
+            "discriminators_after": None if self._acoustic_alone else training.discriminators_after,
             "mel_edges": EDGES,
         }
+
+    @property
+    def _acoustic_alone(self) -> bool:
+        return self._config.model.networks == "acoustic"
 
     def meta(self) -> dict[str, Any]:
         """Metadata of a checkpoint."""
@@ -53,6 +61,7 @@ class RunState:
             "config": self._config.model_dump(mode="json"),
             "speakers": list(self._corpora.speakers),
             "reading": reading_version(self._config.model),
+            EARLIER: self._vocoder_updates_before,
             **self.identity(),
         }
 
@@ -70,6 +79,7 @@ class RunState:
         if found is not None:
             self._refuse_other_front_end(found)
             into.restore(found.state)
+            self._vocoder_updates_before = int(found.meta.get(EARLIER, 0))
             for name, mine in self.identity().items():
                 if (was := found.meta.get(name)) != mine:
                     log.warning("The resumed run differs from the run before: %s was %s and is now %s", name, was, mine)
@@ -78,7 +88,10 @@ class RunState:
             return found.step, math.inf if best is None else float(best)
         if training.init_from is not None:
             base = checkpoint.open_any(training.init_from)
-            wrong = self._front_end_differences(base.meta) + into.restore_weights(base.state)
+            unfit = into.restore_weights(base.state)
+            if not any(VOCODER in line for line in unfit):
+                self._vocoder_updates_before = updates_of(base.state, base.meta)
+            wrong = self._front_end_differences(base.meta) + unfit
             of = "averaged weights of step" if has_average(base.state) else "step"
             log.info("Fine-tuning from %s (%s %d); did not match: %d", base.path, of, base.step, len(wrong))
             for line in wrong:

@@ -14,6 +14,8 @@ from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.steps.average import EMA, MODEL, WeightAverage, has_average, weights_for_use, without_average
 from voxyard.trainer.steps.updates import Updater
 
+MOST_LINES = 20  # of a refusal
+
 
 class StepState:
     """Variables of a model, of its optimizers and of its averages."""
@@ -39,7 +41,11 @@ class StepState:
             named = [(name, variable) for name, variable in named if not name.startswith(EMA)]
         wrong = mismatches({name: tuple(variable.shape) for name, variable in named}, state)
         if wrong:
-            raise TrainerError("the checkpoint is of another model:\n" + "\n".join(f"  {line}" for line in wrong[:20]))
+            lines = [*wrong[:MOST_LINES], *([f"and {len(wrong) - MOST_LINES} more"] if len(wrong) > MOST_LINES else [])]
+            raise TrainerError(
+                "the checkpoint is of another model; its weights, where they fit, are taken into another "
+                "--checkpoint-dir with --init-from:\n" + "\n".join(f"  {line}" for line in lines)
+            )
         self._assign(named, state)
         if not has_average(state):
             self._begin_averages()

@@ -63,7 +63,7 @@ def export(checkpoint: Path, out: Path, *, vocoder: str = AUTO, licence: str | N
     text = _licence(licence, config.data.train_data)
     usable = weights_for_use(found.state)
     has_own = any(name.startswith(OF_VOCODER) for name in usable)
-    vocoder = chosen_vocoder(vocoder, found.state, found.path, has_own=has_own)
+    vocoder = chosen_vocoder(vocoder, found.state, found.meta, found.path, has_own=has_own)
     weights = _weights(usable, config, vocoder, found.path)
     folder = _new_folder(out)
     try:

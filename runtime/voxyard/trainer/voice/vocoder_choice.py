@@ -18,16 +18,19 @@ GRIFFIN_LIM: Final = "griffin-lim"
 ENOUGH = 15_000
 """Updates of a vocoder from which it is ahead of Griffin-Lim on recordings' mels: tests/bench/README.md#speech."""
 
+EARLIER: Final = "vocoder_updates_before"
+"""In the metadata of a checkpoint: updates of the vocoder in the runs whose weights this one began with."""
+
 _UPDATES = "optimizer/vocoder/"
 
 
-def updates_of(state: Mapping[str, Any]) -> int:
-    """Updates of the vocoder in the state of a checkpoint; 0 where it has none."""
+def updates_of(state: Mapping[str, Any], meta: Mapping[str, Any]) -> int:
+    """Updates of the vocoder in the state and metadata of a checkpoint; 0 where it has none."""
     counts = [value for name, value in state.items() if name.startswith(_UPDATES) and name.endswith("_iteration")]
-    return max(map(int, counts), default=0)
+    return max(map(int, counts), default=0) + int(meta.get(EARLIER, 0))
 
 
-def chosen_vocoder(asked: str, state: Mapping[str, Any], path: Path, *, has_own: bool) -> str:
+def chosen_vocoder(asked: str, state: Mapping[str, Any], meta: Mapping[str, Any], path: Path, *, has_own: bool) -> str:
     """`griffin-lim` or `neural`, for the checkpoint `path` of a model that has a vocoder of its own or not.
 
     `auto` is the model's own from ENOUGH updates on, which is logged. Raises TrainerError where a vocoder is asked for
@@ -42,7 +45,7 @@ def chosen_vocoder(asked: str, state: Mapping[str, Any], path: Path, *, has_own:
         return asked
     if not has_own:
         return GRIFFIN_LIM
-    updates = updates_of(state)
+    updates = updates_of(state, meta)
     if updates < ENOUGH:
         log.info(
             "Griffin-Lim speaks: the model's own vocoder had %d updates, and was found better from %d on; --vocoder "
