@@ -588,11 +588,13 @@ run_start() {
   setsid nohup sh -c 'echo $$ >.start.pid; mv .start.pid start.pid; "$@" >start.log 2>&1; echo $? >.code; mv .code start.code' \
     sh docker compose --project-name "voxyard-run-$run" --env-file "$environment" "$@" \
     up --detach --force-recreate --no-build $dependencies --quiet-pull train </dev/null >/dev/null 2>&1 &
-  for _ in 1 2 3 4 5 6 7 8 9 10; do
+  tries=50  # ten seconds: a busy host takes its time to start a process
+  while [ "$tries" -gt 0 ]; do
     [ ! -e start.pid ] || exit 0
     sleep 0.2
+    tries=$((tries - 1))
   done
-  echo 'the start did not begin' >&2
+  echo 'the start did not begin within 10 s' >&2
   exit 1
 }
 
