@@ -46,6 +46,16 @@ def train(flags: dict[str, object], config: Path | None, describe: bool, as_json
         return report.exit_code
 
 
+VOCODER = click.option(
+    "--vocoder",
+    type=click.Choice(["auto", "neural", "griffin-lim"]),
+    default="auto",
+    show_default=True,
+    help="What makes samples of the mel; neural is the model's own (train --networks acoustic,vocoder), auto takes it "
+    "where it was trained for long enough.",
+)
+
+
 @click.command(context_settings=CONTEXT)
 @click.option("--checkpoint", type=PATH, required=True, metavar="DIR", help="A run's checkpoints, or one of them.")
 @click.argument("file", type=PATH, required=False)
@@ -54,14 +64,7 @@ def train(flags: dict[str, object], config: Path | None, describe: bool, as_json
 @click.option("--mel", type=PATH, metavar="FILE", help="Also write the mel spectrogram (.npy).")
 @click.option("--speaker", metavar="NAME", help="One of the model's speakers.  [default: the first]")
 @click.option("--language", metavar="CODE", help="Language of the text, for a model of phonemes.  [default: its own]")
-@click.option(
-    "--vocoder",
-    type=click.Choice(["auto", "neural", "griffin-lim"]),
-    default="auto",
-    show_default=True,
-    help="What makes samples of the mel; neural is the model's own (train --networks acoustic,vocoder), auto takes it "
-    "where it was trained for long enough.",
-)
+@VOCODER
 @JSON
 def synthesize(
     file: Path | None,
@@ -107,14 +110,7 @@ def synthesize(
 @click.command(context_settings=CONTEXT)
 @click.option("--checkpoint", type=PATH, required=True, metavar="DIR", help="A run's checkpoints, or one of them.")
 @click.option("--out", type=PATH, required=True, metavar="DIR", help="Directory to write; it must not exist.")
-@click.option(
-    "--vocoder",
-    type=click.Choice(["auto", "neural", "griffin-lim"]),
-    default="auto",
-    show_default=True,
-    help="What makes samples of the mel; neural is the model's own (train --networks acoustic,vocoder), auto takes it "
-    "where it was trained for long enough.",
-)
+@VOCODER
 @click.option(
     "--licence",
     metavar="NAME|FILE",

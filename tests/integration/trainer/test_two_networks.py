@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from voxyard.trainer import checkpoint
+from voxyard.trainer.voice.vocoder_choice import EARLIER, ENOUGH
 
 Voxyard = Callable[..., subprocess.CompletedProcess[str]]
 pytestmark = pytest.mark.timeout(400)
@@ -118,6 +119,13 @@ def test_the_voice_speaks_with_its_vocoder_and_with_griffin_lim(
     assert (sounds["neural"] != sounds["griffin-lim"]).any()
     np.testing.assert_array_equal(sounds["auto"], sounds["griffin-lim"])
     assert "Griffin-Lim speaks: the model's own vocoder had 10 updates" in said, "eight in the first of three steps"
+    found = checkpoint.newest_good(trained)
+    assert found is not None
+    old = checkpoint.save(tmp_path / "old", found.step, found.state, {**found.meta, EARLIER: ENOUGH}, keep=1)
+    done = voxyard("synthesize", "--checkpoint", old, "--text", "one two", "--out", tmp_path / "old.wav")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.rstrip().endswith("vocoder neural")
+    assert (tmp_path / "old.wav").read_bytes() == (tmp_path / "neural.wav").read_bytes()
 
 
 @pytest.mark.slow
