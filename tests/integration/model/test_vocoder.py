@@ -16,6 +16,7 @@ from voxyard.trainer.model.discriminators import Discriminators
 from voxyard.trainer.model.features import FeatureExtractor
 from voxyard.trainer.model.mel import FLOOR
 from voxyard.trainer.model.sizes import VOCODER_SIZES, VocoderShape
+from voxyard.trainer.model.trainable_tts import TextToSpeech
 from voxyard.trainer.model.trainable_voice import SEGMENT, TURNS, SpeechWithVocoder, Voice
 from voxyard.trainer.model.vocoder import Vocoder
 from voxyard.trainer.sampler import Bucket
@@ -123,6 +124,8 @@ def test_losses_are_those_of_each_clip(after: int) -> None:
             np.testing.assert_allclose(together[name][0], value[0], rtol=1e-4, err_msg=f"{update.name}/{name}")
     validated = ours.losses(model, both, training=False)
     assert validated["vocoder_mel"].shape == (2,)
+    acoustic = TextToSpeech.losses(ours, model.acoustic, both, training=False)["total"]
+    np.testing.assert_allclose(validated["total"], acoustic + validated["vocoder_mel"], rtol=1e-6)
 
 
 def test_the_discriminators_learn_nothing_from_the_vocoders_update_and_it_nothing_from_theirs() -> None:
