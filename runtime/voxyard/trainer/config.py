@@ -162,6 +162,10 @@ class TrainingConfig(Section):
     strategy_steps: int = setting(
         30, "Steps of each strategy that --strategy auto times.", unit="steps", ge=5, le=10_000
     )
+    strategy_minutes: float = setting(
+        20.0, "Most minutes that --strategy auto spends on trials; what was timed by then decides.",
+        unit="minutes", gt=0,
+    )  # fmt: skip
     retime: bool = setting(False, "With --strategy auto: time the strategies again, and ignore the cached result.")
     batch_size: int | None = setting(
         None,

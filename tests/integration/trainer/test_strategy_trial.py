@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from voxyard.trainer.autotune import tuner
+from voxyard.trainer.autotune import trial_process
 
 
 def test_sigterm_as_a_trial_begins_leaves_no_thread_to_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -21,7 +21,7 @@ def test_sigterm_as_a_trial_begins_leaves_no_thread_to_wait_for(monkeypatch: pyt
 
     monkeypatch.setattr(threading.Timer, "start", interrupted)
     with pytest.raises(SystemExit):
-        tuner._ask({"config": {}})
+        trial_process.ask({"config": {}})
     (timer,) = started
     timer.join(10)
     assert not timer.is_alive()

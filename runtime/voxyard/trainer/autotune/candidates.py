@@ -175,9 +175,10 @@ def contenders(trials: Mapping[str, Sequence[float]]) -> tuple[str, ...]:
 
 
 def gains(timed: CachedStrategy, devices: int) -> dict[str, dict[str, float | None]]:
-    """Of each timed way its clips_per_second, the bound of its gain over one device, and what it reached of that.
+    """Of each way its clips_per_second, the bound of its gain over one device, and what it reached of that.
 
-    Bounds follow from the times of a step's stages; None where these or the rate of one device are not known.
+    Of a way that was skipped it is the bound alone. Bounds follow from the times of a step's stages; None where these
+    or the rate of one device are not known.
     """
     bounds = {}
     if timed.stages:
@@ -190,9 +191,9 @@ def gains(timed: CachedStrategy, devices: int) -> dict[str, dict[str, float | No
         name: {
             "clips_per_second": rate,
             "bound": 1.0 if name == SINGLE else bounds.get(name),
-            "reached": rate / alone if alone else None,
+            "reached": rate / alone if alone and rate else None,
         }
-        for name, rate in timed.rates.items()
+        for name, rate in {**timed.rates, **dict.fromkeys(timed.skipped)}.items()
     }
 
 
@@ -206,6 +207,8 @@ def told_bounds(timed: CachedStrategy, devices: int, kind: Kind) -> Iterator[str
     for name, gain in found.items():
         if name != SINGLE and gain["bound"] is not None:
             reached = f"reached {gain['reached']:.2f}×" if gain["reached"] else "not compared with one device"
+            if name in timed.skipped:
+                reached = "not timed: it could not win"
             yield f"  {name:<{width}}  bound {gain['bound']:.2f}×, {reached}"
     if kind == "cpu" and devices > 1:
         yield "  bounds are of devices of their own: a logical CPU device that is alone has the cores of all"
