@@ -6,6 +6,7 @@ A test marked `needs("rsync")` is left out with a sentence where that program is
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import logging
 import os
 import shutil
@@ -28,6 +29,13 @@ for name in ("MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS", "MAKELEVEL", "JOBS", "ROOM"
 # A shell has its background commands ignore Ctrl-C, and programs that a test starts would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# A busy machine may take longer for an answer than the five seconds for which httpx waits unless told otherwise.
+if importlib.util.find_spec("httpx") is not None:  # the trainer's tests with the oldest TensorFlow have none
+    import httpx
+
+    patience = inspect.signature(httpx.get).parameters["timeout"].default
+    patience.connect = patience.read = patience.write = patience.pool = 60.0
 
 pytest_plugins = ["driver_fixture", "postgres_fixture"]  # tests/nvml, tests/support/service
 
