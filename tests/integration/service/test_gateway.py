@@ -111,7 +111,7 @@ def serving(fleet: Fleet) -> set[str]:
 def test_services_are_stopped_and_started_under_load_and_no_request_fails_and_no_document_is_lost(
     fleet: Fleet,
 ) -> None:
-    load = fleet.load
+    load = fleet.load = Load(fleet.url, KEY, fleet.trust)  # a new one where pytest runs this again
     with load.running():
         time.sleep(3)
         for each in fleet.services:
@@ -124,8 +124,8 @@ def test_services_are_stopped_and_started_under_load_and_no_request_fails_and_no
             lambda: {id[:8] for id in list(load.documents)[before:]} == {instance_prefix(name) for name in NAMES},
             "each service is given a document after its restart",
         )
+        until(lambda: len(load.documents) >= 10, "there are some documents")
     assert load.failures == []
-    assert len(load.documents) >= 10
     assert set(load.fetched) == set(load.documents)
     with load.client() as client:
         for id in load.documents:
@@ -163,6 +163,7 @@ def test_a_client_that_does_not_know_the_authority_gets_no_connection(fleet: Fle
 
 
 def test_its_metrics_name_the_services(fleet: Fleet) -> None:
+    until(lambda: serving(fleet) == set(NAMES), "all are found ready")  # one that was busy may have missed a check
     text = httpx.get(fleet.metrics).text
     assert f'haproxy_backend_active_servers{{proxy="ready"}} {len(NAMES)}' in text  # what alerts read
     for each in fleet.services:

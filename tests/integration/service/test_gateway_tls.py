@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,7 @@ from fleet.inventory.gateway_settings import Gateway
 from fleet.inventory.hosts import Bark, Host, with_upstreams
 
 SPOKEN = {"with its own", "plain, allowed"}
+PATIENCE = 60.0  # seconds
 
 
 @pytest.mark.parametrize(
@@ -31,7 +33,8 @@ def test_a_service_gets_requests_only_with_its_own_certificate(tmp_path: Path, s
     certificate = None
     if not served.startswith("plain"):
         certificate = signer.write_of_host(tmp_path / "served.pem", name, "127.0.0.1")
-    settings = Gateway(wait_seconds=1, plain_http=served == "plain, allowed")
+    spoken = served in SPOKEN
+    settings = Gateway(wait_seconds=60 if spoken else 1, plain_http=served == "plain, allowed")
     with running_server(certificate) as service:
         gateway = Host("gw", "127.0.0.1", "voxyard", roles=("gateway",), gateway=settings)
         bark = Host("gpu-01", "127.0.0.1", "voxyard", roles=("bark",), bark=Bark(port=service.port))
@@ -39,15 +42,28 @@ def test_a_service_gets_requests_only_with_its_own_certificate(tmp_path: Path, s
         trust = ssl.create_default_context(cafile=str(authority.root))
         here = tmp_path / "haproxy"
         with running_gateway(on, here, https, metrics, encrypted=["gpu-01"], authority=authority) as running:
-            time.sleep(3)  # for its checks
+            until_checked(metrics, servers=1 + settings.plain_http, active=int(spoken))
             with httpx.Client(base_url=running.url, verify=trust, timeout=60) as client:
                 answers = [
                     client.get("/v1/voices").status_code,
                     client.get("/v1/documents?host=gpu-01").status_code,
                     client.post("/v1/documents", headers={"Authorization": "x", "Idempotency-Key": "k"}).status_code,
                 ]
-    assert answers == [200 if served in SPOKEN else 503] * 3
-    assert ({path for path in service.asked if path != "/readyz"} != set()) == (served in SPOKEN)
+    assert answers == [200 if spoken else 503] * 3
+    assert ({path for path in service.asked if path != "/readyz"} != set()) == spoken
+
+
+def until_checked(metrics: int, *, servers: int, active: int) -> None:
+    """Wait until so many servers were checked, and so many of them found well."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        text = httpx.get(f"http://127.0.0.1:{metrics}/metrics").text
+        checked = re.findall(r'^haproxy_server_check_status\{proxy="ready",.*state="L\w+"\} 1$', text, re.MULTILINE)
+        well = f'haproxy_backend_active_servers{{proxy="ready"}} {active}\n' in text
+        if len(checked) == servers and well:
+            return
+        assert time.monotonic() < end, checked
+        time.sleep(0.1)
 
 
 @pytest.mark.parametrize("speaks_tls", [True, False], ids=["TLS", "plain, allowed"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import socket
 import subprocess
 import time
 from collections.abc import Collection, Iterator
@@ -26,6 +27,7 @@ from fleet.gateway.configuration import (
 from fleet.inventory.hosts import Host
 
 SERVER_NAME = "localhost"
+PATIENCE = 60.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -80,10 +82,23 @@ def running_gateway(
         command = [haproxy_program(), "-W", "-db", "-f", str(folder / "haproxy.cfg")]
         process = subprocess.Popen(command, stdout=output, stderr=output)
     try:
-        time.sleep(1)
-        assert process.poll() is None, log.read_text()
+        for port in (https, metrics):
+            _wait_until_listening(port, process, log)
         yield RunningGateway(f"https://{SERVER_NAME}:{https}", metrics, authority, log, health)
     finally:
         process.terminate()
         process.wait(60)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _wait_until_listening(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
+    end = time.monotonic() + PATIENCE
+    while True:
+        assert process.poll() is None, log.read_text()
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=PATIENCE).close()
+        except ConnectionRefusedError:
+            assert time.monotonic() < end, f"HAProxy does not listen on port {port}: {log.read_text()}"
+            time.sleep(0.05)
+        else:
+            return
