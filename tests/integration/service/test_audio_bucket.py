@@ -218,7 +218,7 @@ def test_a_service_keeps_its_audio_in_a_bucket_and_passes_ranges_on(server: Thre
     ):
         id = client.post("/v1/documents", json={"text": "One is here. Two is here. Three is here."}).json()["id"]
         eventually(lambda: client.get(f"/v1/documents/{id}").json()["state"] == "completed", "it is completed")
-        assert objects() == ["audio/.voxyard", f"audio/{id}/audio.wav"]
+        eventually(lambda: objects() == ["audio/.voxyard", f"audio/{id}/audio.wav"], "its chunks are deleted")
         assert not (tmp_path / "service/audio").exists()
         files, sizes = served.state.audio_store._files, []
         assert isinstance(files, AudioBucket)

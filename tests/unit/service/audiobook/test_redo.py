@@ -111,7 +111,7 @@ class Desk:
     """Store, audio and a queue over a pool of one thread, on one of the databases."""
 
     def __init__(self, place: Path | str, folder: Path) -> None:
-        self.pool = ThreadPool()
+        self.pool, self.folder = ThreadPool(), folder
         self.store = Store(place)
         self.audio = AudioStore(AudioFolder(folder), quota=2**30)
         self.queue = DocumentQueue(self.store, self.audio, self.pool, ServiceSection(), Pauses(), poll_seconds=0.05)
@@ -121,6 +121,7 @@ class Desk:
         self.queue.accept(new_document(number))
         id = f"{number:032x}"
         eventually(lambda: self.store.document(id).state == "completed", "it is spoken")
+        eventually(lambda: not list((self.folder / id).glob("*.s16")), "its chunks' files are deleted")
         return self.store.document(id)
 
     def wav(self, id: str) -> bytes:

@@ -65,14 +65,15 @@ def sent(served: Served) -> str:
 
 
 def completed(served: Served) -> str:
-    """Address of a document that is complete."""
+    """Address of a document that is complete, whose chunks' own files are gone."""
     address = sent(served)
     eventually(lambda: httpx.get(address).json()["state"] == "completed", "the document is complete")
+    eventually(lambda: files(served, address) == {"audio.wav"}, "its chunks' files are deleted")
     return address
 
 
 def got(address: str, kind: str = "mp3", headers: dict[str, str] | None = None, **options: Any) -> httpx.Response:
-    return httpx.get(f"{address}/audio", params={"format": kind, **options}, headers=headers, timeout=60)
+    return httpx.get(f"{address}/audio", params={"format": kind, **options}, headers=headers, timeout=240)
 
 
 def files(served: Served, address: str) -> set[str]:
