@@ -23,7 +23,7 @@ from documents import marks
 
 from voxyard.service.documents.store import Store
 
-PATIENCE = 60.0  # seconds
+PATIENCE = 120.0  # seconds
 SEED, CHUNKS = 7, 5
 TEXT = " ".join(
     f"This is sentence number {number} of a text that is spoken one sentence at a time." for number in range(CHUNKS)
@@ -139,7 +139,7 @@ def assert_goes_on(service: Service, document: str) -> None:
 
 
 def test_the_chunk_in_work_is_finished_and_kept_and_not_spoken_again(start: Start) -> None:
-    service = start(chunk=6.0)
+    service = start(chunk=10.0)
     document = service.send()
     until(service.is_speaking)
 
@@ -193,7 +193,7 @@ def test_a_second_signal_ends_the_service_at_once_and_loses_nothing(start: Start
 
 
 def test_an_open_request_is_answered_while_no_document_is_spoken_on(start: Start) -> None:
-    service = start(chunk=1.0, stop=PATIENCE)
+    service = start(chunk=1.5, stop=PATIENCE)
     document = service.send()
     until(service.is_speaking)
     answers: queue.Queue[httpx.Response] = queue.Queue()
@@ -224,7 +224,7 @@ def test_a_service_without_work_ends_at_once(start: Start) -> None:
 
 
 def test_a_service_that_gives_notice_is_not_ready_and_still_accepts_all(start: Start) -> None:
-    service = start(chunk=0.05, stop=PATIENCE, notice=6.0)
+    service = start(chunk=0.05, stop=PATIENCE, notice=10.0)
     until(lambda: service.client.get("/readyz").status_code == 200)
 
     service.terminate()
@@ -240,7 +240,7 @@ def test_a_service_that_gives_notice_is_not_ready_and_still_accepts_all(start: S
 
 
 def test_a_document_with_a_key_is_accepted_until_the_end_and_spoken_at_the_next_start(start: Start) -> None:
-    service = start(chunk=6.0)
+    service = start(chunk=10.0)
     service.send()
     until(service.is_speaking)
     service.terminate()

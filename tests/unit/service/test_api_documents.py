@@ -22,7 +22,7 @@ from voxyard.speech.requests import SAMPLE_RATE
 
 TEXT = "Chapter one.\n\nThe harbour lay still. Nobody was awake at that hour of the night, nobody but the watchman."
 LONG = "\n\n".join(f"Paragraph number {number} of a text that takes a while to be spoken." for number in range(30))
-SLOW = {"rows": 1, "seconds": 0.05}
+SLOW = {"rows": 1, "seconds": 0.15}  # LONG takes so long that what a test does meanwhile comes in time
 
 
 @pytest.fixture(scope="module")

@@ -240,7 +240,7 @@ def test_a_reader_that_stalls_is_cut_off(tmp_path: Path, monkeypatch: pytest.Mon
     with serving(tmp_path / "data", engine={"samples": 2400}) as served:
         connection = slow_reader(served)
         eventually(lambda: served.watch.chunks, "it is being spoken")
-        eventually(lambda: not served.app.state.limiter.open, "the stream is cut", 20)
+        eventually(lambda: not served.app.state.limiter.open, "the stream is cut")
         connection.close()
 
 

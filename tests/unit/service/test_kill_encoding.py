@@ -16,7 +16,7 @@ import pytest
 from service_app import eventually
 from tones_process import TonesProcess
 
-CHARACTERS = 12_000  # 120 s of sound, 10 ms a character: encoding takes half a second or more
+CHARACTERS = 24_000  # 240 s of sound, 10 ms a character: encoding takes a second or more
 
 
 @pytest.fixture

@@ -359,7 +359,7 @@ def test_a_connection_is_kept_for_further_requests(address: str) -> None:
 def test_headers_that_do_not_come_are_not_waited_for(
     section: ServiceSection, seen: Seen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("voxyard.service.http.protocol.HEADER_SECONDS", 0.3)
+    monkeypatch.setattr("voxyard.service.http.protocol.HEADER_SECONDS", 1.0)
     with live(application(section, seen), section) as address:
         with dial(address) as silent:
             assert everything(silent) == b""
@@ -371,7 +371,7 @@ def test_headers_that_do_not_come_are_not_waited_for(
             assert second.recv(10_000).startswith(b"HTTP/1.1 200 ")
             second.sendall(b"GET /healthz HTTP/1.1\r\nHo")
             assert b"HTTP/1.1" not in everything(second)
-        assert httpx.get(f"{address}/v1/slow", params={"seconds": 0.8}).status_code == 200
+        assert httpx.get(f"{address}/v1/slow", params={"seconds": 1.5}).status_code == 200
 
 
 def test_headers_that_are_too_large_are_refused_in_the_envelope(address: str) -> None:

@@ -137,7 +137,7 @@ def test_a_connection_that_had_its_answer_is_closed_without_a_second_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("voxyard.service.server.ConnectionLimit", one_per_address)
-    monkeypatch.setattr("voxyard.service.http.protocol.KEY_SECONDS", 0.2)
+    monkeypatch.setattr("voxyard.service.http.protocol.KEY_SECONDS", 3.0)  # within which the answer has to be there
     health = b"GET /healthz HTTP/1.1\r\nHost: voxyard\r\n\r\n"
     with service(tmp_path) as (address, _), dial(address, SLOW), dial(address, health) as answered:
         received = everything(answered)

@@ -68,7 +68,7 @@ def test_slow_readers_take_a_second_of_audio_a_second_and_are_counted_by_their_a
         threading.Thread(target=server.serve_forever, daemon=True).start()
         with slow_clients("readers", f"http://127.0.0.1:{server.server_port}/audio?format=mp3", "", 3) as got:
             assert got == {}
-            threading.Event().wait(1.5)
+            threading.Event().wait(3.0)
         server.shutdown()
 
     assert (got["connected"], got["status_200"]) == (3, 3)

@@ -128,7 +128,7 @@ def test_a_deletion_waits_for_the_document_that_is_being_stored(store: Store) ->
         deleting.join(0.3)
         assert deleting.is_alive()
         connection.execute("UPDATE documents SET voice = $1 WHERE id = $2", (id, new.id))
-    deleting.join(10)
+    deleting.join(60)
     assert store.voices.of("ann") == ()
     assert store.voices.content(id)
 
