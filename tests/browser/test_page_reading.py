@@ -9,6 +9,7 @@ import epubs
 import httpx
 import pytest
 from playwright.sync_api import Page, Route, expect
+from service_app import eventually
 from watching import Service, Watch, sentences, until
 
 Start = Callable[..., str]
@@ -133,7 +134,7 @@ def test_a_minute_without_the_service_is_survived_by_a_document_and_its_sound(
 
     page.clock.install()
     page.goto(service.url)
-    start_document(" ".join(sentences(6)))
+    id = start_document(" ".join(sentences(6)))
     page.route("**/v1/**", answer)
     down[0] = True
     page.reload()
@@ -142,10 +143,12 @@ def test_a_minute_without_the_service_is_survived_by_a_document_and_its_sound(
         page.clock.run_for(1000)
         page.wait_for_timeout(20)  # for the answers, which come by the real clock
     expect(page.get_by_text("Finished", exact=True)).to_be_hidden()
+    url = f"{service.url}v1/documents/{id}"
+    eventually(lambda: httpx.get(url).json()["state"] == "completed", "it is spoken, by the real clock")
     down[0] = False
     for _ in range(60):
         page.clock.run_for(1000)
-        page.wait_for_timeout(20)
+        page.wait_for_timeout(200)
         if page.locator("#state-words").inner_text() == "Finished":
             break
     expect(page.get_by_text("Finished", exact=True)).to_be_visible()

@@ -9,7 +9,7 @@ from typing import Any
 
 from playwright.sync_api import Page
 
-PATIENCE = 20.0  # seconds
+PATIENCE = 60.0  # seconds
 UNSPEAKABLE = "unspeakable"  # what the engine cannot say until it is cured
 
 
