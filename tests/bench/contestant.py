@@ -190,7 +190,7 @@ class Voxyard:
         return {"seconds": getattr(self, name)(steps)}
 
     def _memory(self, steps: int) -> dict[str, float]:
-        from voxyard.trainer.report import resident_bytes
+        from voxyard.trainer.reporting.clocks import resident_bytes
 
         early = 0
         with self.run.pipeline(self.next, self.next + steps) as pipeline:

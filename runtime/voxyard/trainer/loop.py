@@ -27,7 +27,8 @@ from voxyard.trainer.load_trainable import load_trainable
 from voxyard.trainer.model.trainable_voice import SpeechWithVocoder
 from voxyard.trainer.observer import Observer
 from voxyard.trainer.pipeline import Pipeline
-from voxyard.trainer.report import CpuClock, MemoryGrowth, Report, StepClock, write_report
+from voxyard.trainer.report import Report, write_report
+from voxyard.trainer.reporting.clocks import CpuClock, MemoryGrowth, StepClock
 from voxyard.trainer.reporting.mlflow_run import open_mlflow
 from voxyard.trainer.reporting.run_report import devices_described, measured
 from voxyard.trainer.reporting.split_bounds import SplitBounds

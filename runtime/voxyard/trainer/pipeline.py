@@ -16,7 +16,7 @@ from voxyard.telemetry.input_metrics import InputMetrics
 from voxyard.trainer.config import DataConfig
 from voxyard.trainer.input import BatchAssembler, HostBatch, Loader, buffer_that_fits
 from voxyard.trainer.packing import Packed
-from voxyard.trainer.report import StepClock
+from voxyard.trainer.reporting.clocks import StepClock
 from voxyard.trainer.ring import Ring
 from voxyard.trainer.sampler import BatchPlan, Bucket
 from voxyard.trainer.step import Arrays, TrainStep

@@ -6,127 +6,18 @@ import contextlib
 import json
 import logging
 import math
-import resource
-import time
-from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from voxyard.corpus import Coverage
-from voxyard.host.cores import usable_cores
 from voxyard.trainer.reporting.bounds import StepStages, listed, split_bound
 
 log = logging.getLogger("voxyard.trainer")
 
 REPORT = "report"  # .json and .txt, in a run's --checkpoint-dir
-VARIATION_WINDOW = 200  # steps
 NEAR = 0.9  # of its ceiling: a device that is nearly as busy as its work allows
-
-
-class StepClock:
-    """Times of the steps of a run; steps that were traced (compiled) are counted, but kept out of the statistics."""
-
-    def __init__(self) -> None:
-        self.steps = self.traced = 0
-        self.wait = self.duration = 0.0
-        self._recent: deque[tuple[object, float]] = deque(maxlen=VARIATION_WINDOW)
-        self._shapes: Counter[object] = Counter()
-        self._stages: dict[str, dict[object, tuple[int, float]]] = {}
-
-    def step(self, duration: float, wait: float, shape: object, *, traced: bool) -> None:
-        """One step: its whole duration and the wait for data in it, in seconds; `shape` is its bucket."""
-        if traced:
-            self.traced += 1
-            return
-        self.steps += 1
-        self.duration += duration
-        self.wait += wait
-        self._shapes[shape] += 1
-        self._recent.append((shape, duration))
-
-    def stage(self, name: str, seconds: float, shape: object = None) -> None:
-        """One run of a stage other than the training step, on a batch of this shape."""
-        shapes = self._stages.setdefault(name, {})
-        count, total = shapes.get(shape, (0, 0.0))
-        shapes[shape] = (count + 1, total + seconds)
-
-    def stage_mean(self, name: str) -> float | None:
-        """Mean seconds of a stage, None if it never ran.
-
-        Each shape weighs as many steps as were made of it, however often the stage was timed on it.
-        """
-        found = self._stages.get(name, {})
-        steps = {shape: self._shapes[shape] for shape in found}
-        weights = steps if any(steps.values()) else {shape: count for shape, (count, _) in found.items()}
-        weight = sum(weights.values())
-        return (
-            sum(weights[shape] * total / count for shape, (count, total) in found.items()) / weight if weight else None
-        )
-
-    def stage_count(self, name: str) -> int:
-        """Batches on which a stage was timed."""
-        return sum(count for count, _ in self._stages.get(name, {}).values())
-
-    @property
-    def rate(self) -> float:
-        """Steps a second, waits included."""
-        return self.steps / self.duration if self.duration else 0.0
-
-    @property
-    def train_mean(self) -> float | None:
-        """Mean seconds of a step without its wait."""
-        return (self.duration - self.wait) / self.steps if self.steps else None
-
-    @property
-    def wait_share(self) -> float:
-        """Share of the steps' time spent waiting for data."""
-        return self.wait / self.duration if self.duration else 0.0
-
-    @property
-    def variation(self) -> float:
-        """Standard deviation ÷ mean of the last 200 steps."""
-        return _variation([seconds for _, seconds in self._recent])
-
-    @property
-    def variation_within_buckets(self) -> float:
-        """The same with each step relative to the mean of its bucket: the variation that does not come from lengths."""
-        groups: dict[object, list[float]] = {}
-        for shape, seconds in self._recent:
-            groups.setdefault(shape, []).append(seconds)
-        return _variation([s / (sum(group) / len(group)) for group in groups.values() for s in group])
-
-
-class CpuClock:
-    """CPU use of this process between the creation of the clock and `use()`."""
-
-    def __init__(self) -> None:
-        self._begin = time.perf_counter(), _cpu_seconds()
-
-    def use(self) -> float:
-        """Share of all cores that this process may use, 0 to 1."""
-        wall, cpu = time.perf_counter() - self._begin[0], _cpu_seconds() - self._begin[1]
-        return cpu / (wall * usable_cores())
-
-
-class MemoryGrowth:
-    """Resident memory at the end against that after 200 steps, or after half of a shorter run."""
-
-    def __init__(self, first: int, end: int) -> None:
-        self._from = first + min(200, (end - first) // 2)
-        self._base: int | None = None
-        self.growth: float | None = None
-
-    def sample(self, step: int) -> None:
-        """Reads the resident memory after a step."""
-        if step < self._from:
-            return
-        now = resident_bytes()
-        if self._base is None:
-            self._base = now
-        else:
-            self.growth = now / self._base - 1
 
 
 @dataclass(frozen=True)
@@ -415,24 +306,6 @@ def write_report(report: Report, directory: Path) -> Path:
                 unfinished.unlink(missing_ok=True)
             log.error("The report was not written: %s", error)
     return directory / f"{REPORT}.json"
-
-
-def resident_bytes() -> int:
-    """Resident memory of this process."""
-    with Path("/proc/self/statm").open() as statm:
-        return int(statm.read().split()[1]) * resource.getpagesize()
-
-
-def _cpu_seconds() -> float:
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_utime + usage.ru_stime
-
-
-def _variation(values: Sequence[float]) -> float:
-    if len(values) < 2:
-        return 0.0
-    mean = sum(values) / len(values)
-    return math.sqrt(sum((value - mean) ** 2 for value in values) / len(values)) / mean if mean else 0.0
 
 
 def _loss_rows(name: str, losses: Mapping[str, float]) -> list[tuple[str, str, str]]:

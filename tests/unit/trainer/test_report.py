@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from voxyard.corpus import Coverage
-from voxyard.trainer.report import CpuClock, Report, StepClock, Target
+from voxyard.trainer.report import Report, Target
 from voxyard.trainer.reporting.bounds import ON_DATA, ON_MODEL, SPLIT, StepStages, little_gain, split_bound
+from voxyard.trainer.reporting.clocks import CpuClock, StepClock
 
 
 def report(**changes: Any) -> Report:

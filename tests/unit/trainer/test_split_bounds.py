@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 
 from voxyard.trainer.config import TrainConfig
-from voxyard.trainer.report import StepClock
+from voxyard.trainer.reporting.clocks import StepClock
 from voxyard.trainer.reporting.run_report import measured
 from voxyard.trainer.reporting.split_bounds import STEPS_TO_JUDGE, SplitBounds
 from voxyard.trainer.steps.update_times import UpdateTimes

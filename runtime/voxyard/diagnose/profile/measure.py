@@ -20,7 +20,7 @@ from voxyard.host.interpreter_lock import LockWatch
 from voxyard.host.memory import available_bytes
 from voxyard.host.page_cache import Pages
 from voxyard.trainer.input import MEMORY_SHARE, HostBatch, Loader, batch_bytes, buffer_that_fits, pad
-from voxyard.trainer.report import CpuClock, StepClock
+from voxyard.trainer.reporting.clocks import CpuClock, StepClock
 from voxyard.trainer.steps.in_flight import EndedStep, StepsInFlight
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from voxyard.diagnose.gpu_figures import NO_GPU, READ_SECONDS, GpuFigures, gpu_f
 from voxyard.diagnose.stress.targets import LowUse, StressResult, TargetReport, check_targets, low_use
 from voxyard.telemetry.gpu_watch import GpuWatch
 from voxyard.trainer.config import TrainConfig
-from voxyard.trainer.report import CpuClock, MemoryGrowth
+from voxyard.trainer.reporting.clocks import CpuClock, MemoryGrowth
 from voxyard.trainer.steps.in_flight import Calibration, StepsInFlight
 
 if TYPE_CHECKING:

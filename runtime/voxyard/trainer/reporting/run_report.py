@@ -9,7 +9,7 @@ from voxyard.trainer.reporting.bounds import ON_DATA, ON_MODEL, StepStages
 if TYPE_CHECKING:
     from voxyard.telemetry.gpu_watch import GpuWatch
     from voxyard.trainer.devices.tensorflow_setup import Devices
-    from voxyard.trainer.report import StepClock
+    from voxyard.trainer.reporting.clocks import StepClock
     from voxyard.trainer.step import TrainStep
 
 

@@ -10,7 +10,7 @@ from voxyard.trainer.reporting.run_report import stage_times, way_of
 
 if TYPE_CHECKING:
     from voxyard.trainer.config import TrainConfig
-    from voxyard.trainer.report import StepClock
+    from voxyard.trainer.reporting.clocks import StepClock
     from voxyard.trainer.step import TrainStep
 
 log = logging.getLogger("voxyard.trainer")
