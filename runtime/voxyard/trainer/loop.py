@@ -29,6 +29,7 @@ from voxyard.trainer.observer import Observer
 from voxyard.trainer.pipeline import Pipeline
 from voxyard.trainer.report import Report, write_report
 from voxyard.trainer.reporting.clocks import CpuClock, MemoryGrowth, StepClock
+from voxyard.trainer.reporting.enough import STEPS_NEEDED
 from voxyard.trainer.reporting.mlflow_run import open_mlflow
 from voxyard.trainer.reporting.run_report import devices_described, measured
 from voxyard.trainer.reporting.split_bounds import SplitBounds
@@ -331,6 +332,7 @@ class Run:
             samples=self._own_rows,
             ring_depth=pipeline.ring.depth,
             buffer=pipeline.buffer,
+            traced=ended.traced,
         )
         training = self.config.training
         may_save = step % training.checkpoint_every == 0 or step % training.validate_every == 0
@@ -363,6 +365,7 @@ class Run:
         self, step: int, ended: str, warm_up: str, *, cpu_use: float | None = None, memory_growth: float | None = None
     ) -> Report:
         newest, spoken = checkpoint.newest(self.config.training.checkpoint_dir), self.validation.spoken
+        steady = self.clock.steps >= STEPS_NEEDED  # most of a shorter run is tracing
         return Report(
             run=self.name,
             devices=devices_described(self.devices, self._own_rows, self.rows),
@@ -375,8 +378,8 @@ class Run:
             validation=self.validation.losses,
             ema=self.config.training.ema,
             judged={} if spoken is None else spoken.scores,
-            cpu_use=cpu_use,
-            resident_memory_growth=memory_growth,
+            cpu_use=cpu_use if steady else None,
+            resident_memory_growth=memory_growth if steady else None,
             buckets=len(self.buckets),
             all_reduce_seconds=self._all_reduce,
             gradient_bytes=None if self.hosts is None else self._gradient_bytes,

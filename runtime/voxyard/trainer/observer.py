@@ -14,12 +14,14 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, Task, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 from voxyard.telemetry.server import MetricsServer, serve
 from voxyard.telemetry.web_config import WebConfig, read_web_config
 from voxyard.telemetry.workloads import TrainMetrics
 from voxyard.trainer.config import TelemetryConfig
+from voxyard.trainer.reporting.enough import STEPS_NEEDED, too_few
 from voxyard.trainer.reporting.mlflow_run import MlflowRun
 
 log = logging.getLogger("voxyard.trainer")
@@ -81,11 +83,13 @@ class Observer:
         samples: int,
         ring_depth: int,
         buffer: tuple[int, int],
+        traced: bool = False,
     ) -> None:
-        """After each step; cheap."""
+        """After each step; cheap. `traced`: a function was traced (compiled) for it."""
         self.metrics.step(duration, wait, samples, ring_depth)
         self._clips, self._seconds = self._clips + samples, self._seconds + duration
-        self._progress.step(step, duration, wait, ring_depth, buffer)
+        self._progress.timed += not traced
+        self._progress.step(step, wait, ring_depth, buffer)
 
     def losses(self, step: int, losses: Mapping[str, float], learning_rate: float) -> None:
         """Every `log_every` steps, with values that were fetched from the device."""
@@ -136,11 +140,19 @@ class Observer:
                     tf.summary.scalar(name, value, step=step)
 
 
+class _MeasuredTimeRemaining(TimeRemainingColumn):
+    """Estimated time remaining, once enough steps were timed."""
+
+    def render(self, task: Task) -> Text:
+        return super().render(task) if task.fields["measured"] else Text("-:--:--", style="progress.remaining")
+
+
 class _Progress:
     """A bar on a terminal, a line every few seconds elsewhere."""
 
     def __init__(self, first: int, end: int | None) -> None:
         self.loss: tuple[int, float] | None = None  # of which step, and the loss
+        self.timed = 0  # steps, without those that were traced
         self._first, self._end = first, end
         self._bar: Progress | None = None
         self._told, self._told_step, self._wait = time.perf_counter(), first, 0.0
@@ -149,12 +161,12 @@ class _Progress:
                 TextColumn("training"),
                 BarColumn(),
                 TextColumn("{task.completed}/{task.total}"),
-                TimeRemainingColumn(),
+                _MeasuredTimeRemaining(),
                 TextColumn("{task.fields[figures]}"),
                 console=Console(stderr=True),
                 transient=True,
             )
-            self._task = self._bar.add_task("training", total=end, completed=first, figures="")
+            self._task = self._bar.add_task("training", total=end, completed=first, figures="", measured=False)
 
     def start(self) -> None:
         if self._bar is not None:
@@ -164,22 +176,25 @@ class _Progress:
         if self._bar is not None:
             self._bar.stop()
 
-    def step(self, step: int, duration: float, wait: float, ring_depth: int, buffer: tuple[int, int]) -> None:
+    def step(self, step: int, wait: float, ring_depth: int, buffer: tuple[int, int]) -> None:
         self._wait += wait
         now = time.perf_counter()
         since = now - self._told
         if since < (0.25 if self._bar is not None else PLAIN_LINE_SECONDS) and step != self._end:
             return
+        measured = self.timed >= STEPS_NEEDED
         rate, share = (step - self._told_step) / since, self._wait / since
-        figures = (
-            f"{rate:.2f} steps/s, {self._loss(step)}, data wait {share:.0%}, "
-            f"ring {ring_depth}, "
-            f"buffer {buffer[0]}/{buffer[1]}"
-        )
+        figures = [
+            f"{rate:.2f} steps/s" if measured else f"rate: {too_few(self.timed)}",
+            self._loss(step),
+            *([f"data wait {share:.0%}"] if measured else []),
+            f"ring {ring_depth}",
+            f"buffer {buffer[0]}/{buffer[1]}",
+        ]
         if self._bar is not None:
-            self._bar.update(self._task, completed=step, figures=figures)
+            self._bar.update(self._task, completed=step, figures=", ".join(figures), measured=measured)
         else:
-            log.info("step %d%s: %s", step, f"/{self._end}" if self._end else "", figures)
+            log.info("step %d%s: %s", step, f"/{self._end}" if self._end else "", ", ".join(figures))
         self._told, self._told_step, self._wait = now, step, 0.0
 
     def _loss(self, step: int) -> str:

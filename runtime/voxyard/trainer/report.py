@@ -17,6 +17,8 @@ from voxyard.trainer.reporting.bounds import StepStages, listed, split_bound
 log = logging.getLogger("voxyard.trainer")
 
 REPORT = "report"  # .json and .txt, in a run's --checkpoint-dir
+NOT_MEASURED = "not measured"
+MS, TIMES, SHARE = "{:.1f} ms", "{:.2f}×", "{:.0%}"
 NEAR = 0.9  # of its ceiling: a device that is nearly as busy as its work allows
 
 
@@ -57,20 +59,21 @@ class Report:
     batch_rows: int
     ended: str
     warm_up: str
-    steps_per_second: float
+    steps_per_second: float | None  # as all figures of time None where too few steps were timed: `too_few`
     losses: Mapping[str, float]
     validation: Mapping[str, float]
     data_stage_seconds: float | None
     train_stage_seconds: float | None
-    data_wait_share: float
-    step_time_variation: float
-    step_time_variation_within_buckets: float
+    data_wait_share: float | None
+    step_time_variation: float | None
+    step_time_variation_within_buckets: float | None
     cpu_use: float | None
     resident_memory_growth: float | None
     traces: Mapping[str, int]
     buckets: int
     bad_clips: int
     checkpoint: str | None
+    too_few: Mapping[str, str] = field(default_factory=dict)  # stages D, M, V that were timed too seldom → the reason
     device_use: Mapping[str, float | None] = field(default_factory=dict)  # role → 0…1
     device_use_source: str = ""
     memory_of_limit: Mapping[str, float | None] = field(default_factory=dict)
@@ -136,7 +139,9 @@ class Report:
                 self.step_time_variation,
                 (0.40, 0.30, 0.20),
                 higher_is_better=False,
-                note=f"{self.step_time_variation_within_buckets:.0%} among steps of one length bucket",
+                note=""
+                if self.step_time_variation_within_buckets is None
+                else f"{self.step_time_variation_within_buckets:.0%} among steps of one length bucket",
             ),
             *self._stages_target(),
         ]
@@ -174,6 +179,12 @@ class Report:
             if name in self.judged
         ]
 
+    def _or_why(self, value: float | None, form: str, *stages: str) -> str:
+        """The figure, or why there is none: the first of these stages that was timed too seldom."""
+        if value is not None:
+            return form.format(value)
+        return next((self.too_few[stage] for stage in stages if stage in self.too_few), NOT_MEASURED)
+
     def to_json(self) -> dict[str, Any]:
         """Everything as plain data, verdicts included."""
         return {
@@ -194,8 +205,8 @@ class Report:
             ("steps", f"{self.first_step} → {self.last_step}", self.ended),
             (
                 "rate",
-                f"{self.steps_per_second:.3g} steps/s",
-                f"{self.steps_per_second * self.batch_rows:.3g} clips/s",
+                self._or_why(self.steps_per_second, "{:.3g} steps/s", "M"),
+                "" if self.steps_per_second is None else f"{self.steps_per_second * self.batch_rows:.3g} clips/s",
             ),
             ("warm-up", "", self.warm_up),
             *_loss_rows("loss", self.losses),
@@ -208,19 +219,19 @@ class Report:
             ),
             (
                 "data stage (D)",
-                _seconds(self.data_stage_seconds),
+                self._or_why(_ms(self.data_stage_seconds), MS, "D"),
                 f"features and copy, for one batch: {self.data_stage_source}",
             ),
             (
                 "training stage (M)",
-                _seconds(self.train_stage_seconds),
+                self._or_why(_ms(self.train_stage_seconds), MS, "M"),
                 "one step without its wait, in this run" + (", V included" if self.beside_on == "model" else ""),
             ),
             *(
                 [
                     (
                         f"{' + '.join(self.beside_names)} (V)",
-                        _seconds(self.beside_stage_seconds),
+                        self._or_why(_ms(self.beside_stage_seconds), MS, "V"),
                         f"one step of them on the {self.beside_on} device, in this run",
                     )
                 ]
@@ -228,7 +239,7 @@ class Report:
                 else []
             ),
             *(
-                [("all-reduce", _seconds(self.all_reduce_seconds), "of the gradients alone: no step is faster")]
+                [("all-reduce", MS.format(1e3 * self.all_reduce_seconds), "of the gradients alone: no step is faster")]
                 if self.all_reduce_seconds is not None
                 else []
             ),
@@ -244,15 +255,15 @@ class Report:
                 if self.checkpoint_write_seconds is not None
                 else []
             ),
-            ("waiting for data", f"{self.data_wait_share:.1%}", "of the steps' time"),
+            ("waiting for data", self._or_why(self.data_wait_share, "{:.1%}", "M"), "of the steps' time"),
             (
                 "bound of a split",
-                _times(self.split_bound),
+                self._or_why(self.split_bound, TIMES, "D", "M", "V"),
                 f"({d}+M)/max({d},M); 1.5–2× is the target, 2–3× is out of reach for two devices",
             ),
             (
                 "reached",
-                _times(self.reached),
+                self._or_why(self.reached, TIMES, "D", "M", "V"),
                 "over one device with all stages in turn: this rate × the times of the stages",
             ),
             *([("bounds", "", f"of two devices over one: {listed(self.bounds)}")] if self.bounds else []),
@@ -260,20 +271,20 @@ class Report:
                 ("in trials", _times(trial["reached"]), f"{name}; its bound: {_times(trial['bound'])}")
                 for name, trial in self.trials.items()
             ),
-            *((target.name, _share(target.value), _judged(target)) for target in self.targets()),
+            *((target.name, self._or_why(target.value, SHARE, "M", "D"), _judged(target)) for target in self.targets()),
             *(
                 (f"{role} memory", _share(value), "of the applied limit; target 80–95%")
                 for role, value in self.memory_of_limit.items()
             ),
-            ("CPU use", _share(self.cpu_use), "of the cores; target 40–60% on a host with GPUs"),
+            ("CPU use", self._or_why(self.cpu_use, SHARE, "M"), "of the cores; target 40–60% on a host with GPUs"),
             (
                 "resident memory",
-                _growth(self.resident_memory_growth),
+                self._or_why(self.resident_memory_growth, "{:+.1%}", "M"),
                 "from step 200 (or the middle) to the end",
             ),
             (
                 "power",
-                "not measured" if self.power_watts is None else f"{self.power_watts:.0f} W",
+                NOT_MEASURED if self.power_watts is None else f"{self.power_watts:.0f} W",
                 "no GPU" if self.power_watts is None else "mean of the GPUs in use",
             ),
             (
@@ -319,20 +330,16 @@ def _judged(target: Target) -> str:
     return f"{target.verdict}; {target.note}" if target.note else target.verdict
 
 
-def _seconds(value: float | None) -> str:
-    return "not measured" if value is None else f"{value * 1e3:.1f} ms"
+def _ms(seconds: float | None) -> float | None:
+    return None if seconds is None else seconds * 1e3
 
 
 def _share(value: float | None) -> str:
-    return "not measured" if value is None else f"{value:.0%}"
+    return NOT_MEASURED if value is None else f"{value:.0%}"
 
 
 def _times(value: float | None) -> str:
-    return "not measured" if value is None else f"{value:.2f}×"
-
-
-def _growth(value: float | None) -> str:
-    return "not measured" if value is None else f"{value:+.1%}"
+    return NOT_MEASURED if value is None else f"{value:.2f}×"
 
 
 def _table(rows: Sequence[tuple[str, str, str]]) -> str:

@@ -211,7 +211,7 @@ def test_on_a_cpu_the_sample_agrees_with_the_times_of_every_batch(opened):
             return losses
 
     def measured() -> bool:
-        run = opened(step=Synchronous, max_steps=10)
+        run = opened(step=Synchronous, max_steps=14)
         every = run.execute().data_stage_seconds
         arrays = run.assemble(next(run.sampler.batches(0, 1))).arrays
         alone = mean([run.step.seconds_alone(lambda: run.step.stage(arrays)) for _ in range(4)])

@@ -42,6 +42,7 @@ def test_a_single_run_reports_it(toy, voxyard):
     single = [argument for argument in toy if argument not in ("--data-gpu", "--model-gpu", 0, 1)]
     done = voxyard(*single, "--max-steps", 3)
     assert done.returncode == 0, done.stderr
+    assert re.search(r"^rate +too few steps to measure \(\d of 10\)$", done.stdout, re.MULTILINE), "T19"
     assert "Intelligent GPU Pipeline: Single-GPU Buffered Mode" in done.stderr
 
 

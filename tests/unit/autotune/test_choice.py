@@ -364,7 +364,7 @@ class Reports:
             ON_MODEL: (max(d, m + v) * 1.01, m + v, v, "model"),
         }[way]
         return {
-            "steps_per_second": noise / step, "batch_rows": 1, "data_wait_share": 0.0,
+            "steps_per_second": noise / step, "steps_timed": 26, "batch_rows": 1, "data_wait_share": 0.0,
             "reads": {"of_disk": True, "said": ""}, "data_stage_seconds": None if way == "mirrored" else d,
             "train_stage_seconds": train, "beside_stage_seconds": beside, "beside_on": on,
             "beside_names": ["vocoder"] if on else [], "two_networks": True,

@@ -448,3 +448,12 @@ def test_sigterm_ends_a_program_only_within_its_block() -> None:
         signal.raise_signal(signal.SIGTERM)
     assert ended.value.code == 143
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_training_of_too_few_steps_has_no_rate() -> None:
+    """T19."""
+    few = {"steps_per_second": None, "data_wait_share": None, "too_few": {"M": "too few steps to measure (3 of 10)"}}
+    head = {"host": "h", "voxyard": "0.1", "made": "today", "corpus": "none"}
+    text = page("none", head, {"training.json": REPORT | few}, [])
+    assert "8 steps, rate: too few steps to measure (3 of 10); the end is reached" in text
+    assert "8 steps, 2 steps/s, waiting for data 50.0%" in page("none", head, {"training.json": REPORT}, [])

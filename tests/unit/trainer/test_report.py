@@ -70,6 +70,27 @@ def test_what_was_not_measured_is_reported_not_guessed():
             assert "not measured" in line
 
 
+def test_a_figure_of_too_few_steps_is_not_printed_as_one():
+    """T19: the reason stands in its place, in the text and for programs."""
+    few = "too few steps to measure (3 of 10)"
+    nothing = {
+        "steps_per_second": None, "data_stage_seconds": None, "train_stage_seconds": None, "data_wait_share": None,
+        "step_time_variation": None, "step_time_variation_within_buckets": None, "cpu_use": None,
+        "resident_memory_growth": None, "beside_stage_seconds": None, "beside_names": ("vocoder",), "beside_on": "data",
+    }  # fmt: skip
+    made = report(**nothing, too_few={"D": few, "M": few, "V": few})
+    rows = [line for line in made.render().splitlines() if few in line]
+    names = [
+        "rate", "data stage (D)", "training stage (M)", "vocoder (V)", "waiting for data", "bound of a split",
+        "reached", "data device use", "model device use", "step-time variation", "CPU use", "resident memory",
+    ]  # fmt: skip
+    assert [line.partition(few)[0].strip() for line in rows] == names
+    assert "×" not in made.render().replace("1.5–2×", "").replace("2–3×", "").replace("rate × the", "")
+    found = made.to_json()
+    assert (found["too_few"]["M"], found["bounds"], found["split_bound"]) == (few, {}, None)
+    assert {each["verdict"] for each in found["targets"].values()} == {"not measured"}
+
+
 def test_the_report_for_programs_holds_the_verdicts():
     assert report().to_json()["targets"]["step-time variation"] == {"value": 0.25, "verdict": "good"}
 

@@ -91,6 +91,43 @@ def test_a_run_that_goes_on_with_discriminators_is_told_at_once(caplog: pytest.L
     assert "V 180 ms" in said[0]
 
 
+@pytest.mark.parametrize(("steps", "measured_there"), [(9, False), (10, True)])
+def test_of_too_few_timed_steps_there_are_no_figures(
+    steps: int, measured_there: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """T19: after three steps a report said that a split had reached 11 times one device."""
+    said, figures = run(caplog, "data", end=steps)
+    assert said == [], "20 judge a split"
+    names = ["steps_per_second", "data_stage_seconds", "train_stage_seconds", "beside_stage_seconds", "reached"]
+    names += ["data_wait_share", "step_time_variation", "step_time_variation_within_buckets"]
+    assert {name: figures[name] is not None for name in names} == dict.fromkeys(names, measured_there)
+    assert ("device_use" in figures) == measured_there
+    few = f"too few steps to measure ({steps} of 10)"
+    assert figures["too_few"] == ({} if measured_there else {"D": few, "M": few, "V": few})
+
+
+def test_a_vocoder_needs_steps_with_its_discriminators(caplog: pytest.LogCaptureFixture) -> None:
+    """Those before are in less time; on the model device they are a part of M."""
+    for place in ("data", "model"):
+        _, figures = run(caplog, place, after=40, end=43)
+        few = "too few steps to measure (3 of 10)"
+        assert figures["too_few"] == ({"V": few} if place == "data" else {"V": few, "M": few})
+        assert (figures["beside_stage_seconds"], figures["reached"]) == (None, None)
+        assert figures["data_stage_seconds"] == pytest.approx(0.01)
+
+
+def test_a_stage_that_is_timed_alone_between_barriers_needs_no_others(caplog: pytest.LogCaptureFixture) -> None:
+    """T19: on GPUs, for 1% of the time."""
+    step: Any = Step(None)
+    step.asynchronous, clock = True, StepClock()
+    clock.stage("data", 0.01)
+    for _ in range(10):
+        clock.step(0.2, 0.0, "shape", traced=False)
+    watch: Any = None
+    figures = measured(clock, step, watch)
+    assert (figures["data_stage_seconds"], figures["too_few"]) == (0.01, {})
+
+
 def test_one_network_is_told_what_a_second_one_would_bring(caplog: pytest.LogCaptureFixture) -> None:
     said, figures = run(caplog, None)
     assert said[0].endswith("(D 10 ms, M 200 ms): mirrored 2.00×; split 1.05×")

@@ -88,12 +88,16 @@ def _recommendation(each: Mapping[str, Any]) -> str:
 
 def _training(report: Mapping[str, Any]) -> Iterable[str]:
     yield "<h2>Training steps</h2>"
-    yield (
-        f"<p>{report['last_step'] - report['first_step']} steps, {report['steps_per_second']:.3g} steps/s, waiting for "
-        f"data {report['data_wait_share']:.1%}; {escape(report['ended'])}</p>"
-    )
+    yield (f"<p>{report['last_step'] - report['first_step']} steps, {_rate(report)}; {escape(report['ended'])}</p>")
     rows = ((name, _share(each["value"]), each["verdict"]) for name, each in report["targets"].items())
     yield _table(("target", "measured", "verdict"), rows)
+
+
+def _rate(report: Mapping[str, Any]) -> str:
+    """Rate and wait of a run, or why there are none."""
+    if report["steps_per_second"] is None:
+        return escape(f"rate: {report['too_few']['M']}")
+    return f"{report['steps_per_second']:.3g} steps/s, waiting for data {report['data_wait_share']:.1%}"
 
 
 def _part(part: Part) -> tuple[str, str, str]:

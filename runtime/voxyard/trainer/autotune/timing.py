@@ -23,6 +23,7 @@ from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.devices.placement import Kind
 from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.reporting.bounds import ON_DATA, ON_MODEL, SINGLE, SPLIT, StepStages
+from voxyard.trainer.reporting.enough import STEPS_NEEDED
 
 log = logging.getLogger("voxyard.trainer")
 
@@ -263,4 +264,5 @@ def _said(trials: Trials, name: str) -> str:
 
 def _note(report: Mapping[str, Any]) -> str:
     waits = f"waits {report['data_wait_share']:.0%} of the time for data"
-    return f"{waits}; an update sees {report['batch_rows']} clips; reads: {report['reads']['said']}"
+    few = f"{report['steps_timed']} timed steps; " if report["steps_timed"] < STEPS_NEEDED else ""
+    return f"{few}{waits}; an update sees {report['batch_rows']} clips; reads: {report['reads']['said']}"

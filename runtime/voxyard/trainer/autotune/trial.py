@@ -43,7 +43,9 @@ def _time(config: TrainConfig) -> dict[str, Any]:
     plans = run.sampler.batches(run.first_step, run.end_step)
     with source.cold_read(clip for plan in plans for clip in plan.clips) as cold:  # every candidate reads from the disk
         report = run.execute()
-    return report.to_json() | {"reads": {"of_disk": cold.pages.trusted, "said": str(cold.pages)}}
+    # However few steps were asked for, their rate is compared; of too few, the report has no other times.
+    rate = {"steps_per_second": run.clock.rate, "data_wait_share": run.clock.wait_share, "steps_timed": run.clock.steps}
+    return report.to_json() | rate | {"reads": {"of_disk": cold.pages.trusted, "said": str(cold.pages)}}
 
 
 def _write(config: TrainConfig, asked: dict[str, Any]) -> dict[str, Any]:

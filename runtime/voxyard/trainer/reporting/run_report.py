@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from voxyard.trainer.reporting.bounds import ON_DATA, ON_MODEL, StepStages
+from voxyard.trainer.reporting.enough import ALONE_NEEDED, STEPS_NEEDED, too_few
 
 if TYPE_CHECKING:
     from voxyard.telemetry.gpu_watch import GpuWatch
@@ -14,17 +15,18 @@ if TYPE_CHECKING:
 
 
 def measured(clock: StepClock, step: TrainStep, watch: GpuWatch) -> dict[str, Any]:
-    """Fields of a run's report that its clock, its step and its devices give."""
-    devices = step.devices
+    """Fields of a run's report that its clock, its step and its devices give; None where too few steps were timed."""
+    devices, enough = step.devices, clock.steps >= STEPS_NEEDED
     return {
         "strategy": devices.strategy,
-        "steps_per_second": clock.rate,
+        "too_few": _too_few(clock, step),
+        "steps_per_second": clock.rate if enough else None,
         **_stages(clock, step),
         "data_stage_source": _data_stage_source(clock, step),
         "reached": _reached(clock, step),
-        "data_wait_share": clock.wait_share,
-        "step_time_variation": clock.variation,
-        "step_time_variation_within_buckets": clock.variation_within_buckets,
+        "data_wait_share": clock.wait_share if enough else None,
+        "step_time_variation": clock.variation if enough else None,
+        "step_time_variation_within_buckets": clock.variation_within_buckets if enough else None,
         "traces": dict(step.traces),
         **_device_use(clock, step, watch),
     }
@@ -62,11 +64,26 @@ def stage_times(clock: StepClock, step: TrainStep) -> StepStages | None:
     return StepStages.of_report(_stages(clock, step))
 
 
+def _too_few(clock: StepClock, step: TrainStep) -> dict[str, str]:
+    """Stages (D, M, V) that the run timed too seldom, with the reason; M has V in it on the model device."""
+    alone = ALONE_NEEDED if step.asynchronous else STEPS_NEEDED
+    timed = {"M": (clock.steps, STEPS_NEEDED)}
+    if step.devices.strategy != "mirrored":
+        timed["D"] = clock.stage_count("data"), alone
+    if step.beside_names:
+        timed["V"] = step.beside_times.count, alone
+    found = {name: too_few(count, needed) for name, (count, needed) in timed.items() if count < needed}
+    return {"M": found["V"]} | found if "V" in found and step.beside_on == "model" else found
+
+
 def _stages(clock: StepClock, step: TrainStep) -> dict[str, Any]:
+    """Times of the stages; None where one is not timed, or too seldom."""
+    missing = _too_few(clock, step)
+    data = "D" not in missing and step.devices.strategy != "mirrored"
     return {
-        "data_stage_seconds": clock.stage_mean("data") if step.devices.strategy != "mirrored" else None,
-        "train_stage_seconds": train_mean(clock, step),
-        "beside_stage_seconds": beside_mean(step),
+        "data_stage_seconds": clock.stage_mean("data") if data else None,
+        "train_stage_seconds": train_mean(clock, step) if "M" not in missing else None,
+        "beside_stage_seconds": beside_mean(step) if "V" not in missing else None,
         "beside_names": step.beside_names,
         "beside_on": step.beside_on,
         "two_networks": _two_networks(step),
@@ -102,7 +119,7 @@ def _device_use(clock: StepClock, step: TrainStep, watch: GpuWatch) -> dict[str,
             "memory_of_limit": step.memory_of_limits(),
         }
     seconds = clock.duration / max(1, clock.steps)
-    if not seconds:
+    if clock.steps < STEPS_NEEDED or not seconds:
         return {}
     data = clock.stage_mean("data") if step.devices.strategy == "split" else None
     if data is not None and step.lane is not None:
