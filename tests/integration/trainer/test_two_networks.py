@@ -37,6 +37,7 @@ def trained(tones: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("networks") / "whole"
     done = run_forked(*words(tones, directory, 3), environment=environment())
     assert done.returncode == 0, done.stderr
+    assert done.stderr.count("Step 1: the vocoder's discriminators take part from the next step on") == 1
     return directory
 
 

@@ -43,7 +43,7 @@ def run(
     config = TrainConfig.model_validate({"model": {"networks": networks}, "training": {"discriminators_after": after}})
     clock = StepClock()
     bounds = SplitBounds(config, step, clock, first=first, end=end, has_features=False)
-    said = []
+    said, phases = [], list[str]()
     for number in range(first + 1, end + 1):
         vocoder = 0.18 if number > after else 0.02
         if beside_on:
@@ -54,8 +54,14 @@ def run(
         with caplog.at_level(logging.INFO):
             bounds.look(number)
         said += [f"{number}: {line}" for line in caplog.messages]
-        bounds.begin_phase(number)
+        caplog.clear()
+        with caplog.at_level(logging.INFO):
+            bounds.begin_phase(number)
+        phases += caplog.messages
     watch: Any = None
+    switches = first < after < end and beside_on is not None
+    begins = f"Step {after}: the vocoder's discriminators take part from the next step on (--discriminators-after)"
+    assert phases == ([begins] if switches else []), "the log has one line of it"
     return said, measured(clock, step, watch)
 
 

@@ -42,8 +42,11 @@ class SplitBounds:
         return self._alone and step == self._after
 
     def begin_phase(self, step: int) -> None:
-        """Times the vocoder's updates anew at the start of a phase; the model device has computed what was before."""
+        """Tells the start of a phase, and times its updates anew; the model device has computed what was before."""
         if self.begins_phase(step):
+            log.info(
+                "Step %d: the vocoder's discriminators take part from the next step on (--discriminators-after)", step
+            )
             self._step.settle()
             self._step.beside_times.begin_phase()
 
