@@ -87,10 +87,10 @@ def test_a_hosts_plan_holds_on_a_host_without_cuda(toy, voxyard, tmp_path, flags
     assert "Memory limits are not enforceable on a CPU device" in done.stderr
     if flags:
         assert "With --strategy single, the host's plan has no data.data_gpu" in done.stderr
-        assert "Single-GPU Buffered Mode" in done.stderr
+        assert "Devices: no GPU, 1 logical CPU device (strategy single)" in done.stderr
     else:
         assert f"The host's plan names {UUIDS[0]} and {UUIDS[1]}; with --device cpu they mean" in done.stderr
-        assert "Multi-GPU Mode" in done.stderr
+        assert "Devices: no GPU, 2 logical CPU devices (strategy split)" in done.stderr
 
 
 def test_uuids_that_the_user_types_stay_errors_on_a_cpu(toy, voxyard):

@@ -338,11 +338,17 @@ def _name(one: Assigned) -> str:
 def _announce(plan: DevicePlan) -> None:
     for note in plan.notes:
         log.info("%s", note)
-    mode = "Single-GPU Buffered Mode" if plan.strategy == "single" else "Multi-GPU Mode"
-    log.info("Intelligent GPU Pipeline: %s (strategy %s)", mode, plan.strategy)
+    count = len(plan.assigned)
+    if plan.kind == "gpu":  # the words that guides tell users to look for
+        mode = "Single-GPU Buffered Mode" if plan.strategy == "single" else "Multi-GPU Mode"
+        log.info("Intelligent GPU Pipeline: %s (strategy %s)", mode, plan.strategy)
+        titles = {"data": "Data Processing GPU", "model": "Model Training GPU"}
+    else:
+        devices = "1 logical CPU device" if count == 1 else f"{count} logical CPU devices"
+        log.info("Devices: no GPU, %s (strategy %s)", devices, plan.strategy)
+        titles = {"data": "Data device", "model": "Model device"}
     for one in plan.assigned:
-        title = "Data Processing GPU" if one.role == "data" else "Model Training GPU"
-        log.info("%s: %s, %s%s", title, _name(one), _device(plan, one), _mapping(one))
+        log.info("%s: %s, %s%s", titles[one.role], _name(one), _device(plan, one), _mapping(one))
         if one.gpu is not None:
             log.info("  %s", f"memory limit {one.limit_mib} MiB" if one.limit_mib else "memory growth, no limit")
     if plan.threads is not None and plan.kind == "cpu":
@@ -351,7 +357,7 @@ def _announce(plan: DevicePlan) -> None:
             plan.threads.intra_op,
             plan.threads.inter_op,
         )
-    if plan.strategy != "single":
+    if plan.kind == "gpu" and plan.strategy != "single":
         log.info("Multi-GPU configuration completed successfully")
 
 
