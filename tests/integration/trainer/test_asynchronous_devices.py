@@ -141,7 +141,7 @@ def test_a_broken_loss_is_seen_before_it_is_saved(opened, tmp_path):
 class Slower(AsyncStep):
     """So slow that what the host itself computes is little beside it."""
 
-    features_seconds, copy_seconds, train_seconds = 0.1, 0.005, 0.25
+    features_seconds, copy_seconds, train_seconds = 0.2, 0.01, 0.5
 
 
 def is_near(found: float | None, expected: float) -> bool:
@@ -191,7 +191,7 @@ def test_on_a_cpu_the_sample_agrees_with_the_times_of_every_batch(opened):
     """A CPU has computed a batch when the call returns: each is timed, and the barriers find the same."""
 
     class Synchronous(Slower):
-        train_seconds = 0.15
+        train_seconds = 0.3
 
         @property
         def asynchronous(self) -> bool:
@@ -221,7 +221,7 @@ def test_on_a_cpu_the_sample_agrees_with_the_times_of_every_batch(opened):
 
 
 @pytest.mark.parametrize(
-    ("features", "train", "said"), [(0.001, 0.3, 1), (0.06, 0.06, 0)], ids=["little to do", "as much to do"]
+    ("features", "train", "said"), [(0.001, 0.5, 1), (0.06, 0.06, 0)], ids=["little to do", "as much to do"]
 )
 def test_a_split_that_cannot_gain_says_so_once(opened, caplog, features, train, said):
     """T19: after the first twenty steps."""
@@ -230,5 +230,5 @@ def test_a_split_that_cannot_gain_says_so_once(opened, caplog, features, train, 
         features_seconds, copy_seconds, train_seconds = features, 0.0005, train
 
     with caplog.at_level("WARNING", "voxyard.trainer"):
-        opened(step=Devices, max_steps=30).execute()
+        opened(step=Devices, max_steps=24).execute()
     assert sum("This split can gain at most" in line for line in caplog.messages) == said

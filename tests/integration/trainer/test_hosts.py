@@ -23,9 +23,9 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.needs("ip", "tc", "unshare"),
     pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
-    pytest.mark.timeout(400),
+    pytest.mark.timeout(1200),
 ]
-PATIENCE = 120.0
+PATIENCE = 240.0
 MEGABITS = 200
 HOST_LOST = 75
 

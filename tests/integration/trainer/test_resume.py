@@ -99,7 +99,7 @@ def test_sigterm_saves_and_exits_0_and_the_rest_is_the_same(toy, tmp_path, undis
     process = start(every)
     wait_for_step(tmp_path / "run", 5, process)
     process.send_signal(signal.SIGTERM)
-    output, messages = process.communicate(timeout=60)
+    output, messages = process.communicate(timeout=200)
     assert process.returncode == 0, messages
     assert "SIGTERM: saved and stopped" in output
     assert voxyard(*every).returncode == 0
@@ -111,7 +111,7 @@ def test_ctrl_c_saves_and_exits_130(toy, tmp_path):
     process = start(every)
     wait_for_step(tmp_path / "run", 5, process)
     process.send_signal(signal.SIGINT)
-    _, messages = process.communicate(timeout=60)
+    _, messages = process.communicate(timeout=200)
     assert process.returncode == 130
     assert "Traceback" not in messages
     step, _ = weights(tmp_path / "run")

@@ -127,10 +127,10 @@ def test_metrics_of_a_run_are_served_while_it_goes(toy, tmp_path, scheme):
 
 
 def poll(address: str, context: ssl.SSLContext, until: str) -> dict[str, Metric]:
-    end = time.monotonic() + 120
+    end = time.monotonic() + 240
     while time.monotonic() < end:
         try:
-            with urllib.request.urlopen(f"{address}/metrics", timeout=5, context=context) as answer:  # noqa: S310 - ours
+            with urllib.request.urlopen(f"{address}/metrics", timeout=60, context=context) as answer:  # noqa: S310 - ours
                 families = {f.name: f for f in text_string_to_metric_families(answer.read().decode())}
         except OSError:
             families = {}

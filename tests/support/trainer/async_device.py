@@ -70,7 +70,7 @@ class PendingLosses(StepLosses):
 class AsyncStep(TrainStep):
     """The trainer's step on two such devices. Seconds of features, copy and training step are set on the class."""
 
-    features_seconds, copy_seconds, train_seconds = 0.03, 0.002, 0.06
+    features_seconds, copy_seconds, train_seconds = 0.06, 0.004, 0.12
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
