@@ -120,7 +120,7 @@ def test_an_interrupt_says_what_was_written_and_leaves_no_process(
     part = wait_for_sound(tmp_path, process)
     left = workers(process)
     process.send_signal(how)
-    _, noted = process.communicate(timeout=60)
+    _, noted = process.communicate(timeout=200)
 
     assert process.returncode == 130
     assert f"{part} holds the first " in noted
