@@ -53,7 +53,7 @@ class TwoHosts:
 
     def settle(self) -> None:
         """Wait for the starts that go on in the background."""
-        end = time.monotonic() + 60
+        end = time.monotonic() + 120
         for there in self.hosts.values():
             while not (there.place / f"runs/{RUN}/start.code").exists() and time.monotonic() < end:
                 time.sleep(0.05)

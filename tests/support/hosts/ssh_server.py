@@ -18,7 +18,7 @@ import pytest
 
 from fleet.inventory.hosts import Host
 
-_START_SECONDS = 30
+_START_SECONDS = 100
 
 
 @dataclass(frozen=True)

@@ -382,7 +382,7 @@ def test_a_pod_that_is_stopped_before_the_end_exits_with_75(out: Path, tmp_path:
     assert process.stdout.readline() == "trains\n"
     process.terminate()
     assert process.stdout.readline() == "saved\n"
-    assert process.wait(10) == 75
+    assert process.wait(100) == 75
     for code in (0, 1, 2):
         assert subprocess.run([*command, "--exit", str(code)], env=environment).returncode == code
 
@@ -407,9 +407,9 @@ def test_weights_are_awaited_and_verified_once(out: Path, tmp_path: Path, weight
     assert said in process.stdout.readline()
     for file in weights.iterdir():
         (volume / "artefacts" / name / file.name).write_bytes(file.read_bytes())
-    assert process.wait(20) == 0
+    assert process.wait(100) == 0
     assert (volume / "data").is_dir()
-    again = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=20)
+    again = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=100)
     assert (again.returncode, again.stdout) == (0, "")
 
 

@@ -171,7 +171,7 @@ def test_a_stopped_run_saves_and_requeues_itself_unless_slurm_does(
     run, environment = rendered(fab, place, settings, state=state)
     process = started(run, environment)
     process.terminate()
-    out, _ = process.communicate(timeout=20)
+    out, _ = process.communicate(timeout=100)
     assert out.splitlines()[:2] == ["saved", f"stopped by SIGTERM, the job is {state}"]
     assert ("scontrol requeue 7" in out) == requeues
     assert process.returncode == (0 if requeues else 143)
@@ -191,7 +191,7 @@ def test_a_run_that_fails_while_it_stops_is_not_requeued(fab: Render, place: Pat
     (place / "bin/voxyard").write_text(TRAINER.replace("exit 0", "exit 1"))
     process = started(run, environment)
     process.terminate()
-    out, _ = process.communicate(timeout=20)
+    out, _ = process.communicate(timeout=100)
     assert (process.returncode, out) == (1, "saved\n")
 
 
@@ -203,7 +203,7 @@ def test_the_trainers_own_answer_counts_however_fast_it_ends(fab: Render, place:
     (place / "slow.sh").write_text(slow)
     process = started(run, environment | {"BASH_ENV": str(place / "slow.sh")})
     process.terminate()
-    out, _ = process.communicate(timeout=20)
+    out, _ = process.communicate(timeout=100)
     assert (process.returncode, out) == (1, "saved\n")
 
 

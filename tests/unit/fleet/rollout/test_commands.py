@@ -156,7 +156,7 @@ def web_server() -> Iterator[int]:
         thread.start()
         yield server.getsockname()[1]
         server.shutdown(socket.SHUT_RDWR)
-        thread.join(5)
+        thread.join(60)
 
 
 def test_a_service_is_asked_without_curl(tmp_path: Path, web_server: int) -> None:

@@ -233,10 +233,10 @@ def alive(pid: int) -> bool:
 
 def test_a_hook_that_does_not_end_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
     command = script(tmp_path, "echo waiting; sleep 600 & echo $! > child; wait")
-    with pytest.raises(HostFailedError, match=r"hook` did not end within 1 s\. Its last lines:\nwaiting"):
-        hooks_of(tmp_path, command, seconds=1).before()
+    with pytest.raises(HostFailedError, match=r"hook` did not end within 3 s\. Its last lines:\nwaiting"):
+        hooks_of(tmp_path, command, seconds=3).before()
     child = int((tmp_path / "child").read_text())
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while alive(child) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not alive(child)
@@ -292,7 +292,7 @@ def test_an_after_hook_that_begins_after_two_ctrl_cs_runs_to_its_end(tmp_path: P
 
 def ask_when(path: Path, context: RolloutContext, times: int) -> None:
     """Type Ctrl-C so many times once the file is there."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not path.exists() and time.monotonic() < deadline:
         time.sleep(0.02)
     for _ in range(times):

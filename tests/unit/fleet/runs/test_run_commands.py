@@ -119,7 +119,7 @@ def test_a_start_continues_by_itself_and_leaves_output_and_code(there: FakeHost)
     printed(there, run_commands.start("demo-1", ("trainer.yaml", "run.yaml"), ["demo/1"], prepare=True))
     assert row(there)[4] == "begun"
     (there.folder / "go").touch()
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while row(there)[4] == "begun" and time.monotonic() < end:
         time.sleep(0.1)
     assert row(there)[4] == "14"

@@ -47,7 +47,7 @@ def train(session: LocalSession, run: str = "demo-1", device: str = "auto") -> T
     file = f"training: {{device: {device}}}\n".encode()
     wanted = replace(REQUEST, run=run, settings=replace(REQUEST.settings, file=file))
     runs.start_new_run(session, "gpu-01", wanted, runs.read_release(session, "gpu-01"))
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while (found := runs.find_run(session, "gpu-01", run)).train is None and time.monotonic() < end:
         time.sleep(0.05)
     return found

@@ -340,7 +340,7 @@ def test_an_interrupt_while_a_connection_ends_leaves_nothing_of_it(
     with pytest.raises(KeyboardInterrupt), connected(server.host()) as session:
         session.run([Command("there", "true")])
     (master,) = masters
-    master.wait(10)
+    master.wait(60)
 
 
 def test_a_command_that_is_killed_is_an_answer(server: SshServer) -> None:
