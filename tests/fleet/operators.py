@@ -31,7 +31,7 @@ def die():
     print("torch sees no GPU", flush=True)
     os._exit(7)
 if mode == "dies":
-    threading.Timer(8, die).start()
+    threading.Timer(20, die).start()  # a slow host has found it well by then
 port = int(os.environ["VOXYARD_EXPORTER_PORT" if role == "exporter" else "VOXYARD_SERVICE_PORT"])
 metrics = f"voxyard_{role}_stand_in 1.0\\nvoxyard_exporter_collect_success 1.0\\n"
 class Answers(http.server.BaseHTTPRequestHandler):

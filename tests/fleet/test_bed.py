@@ -116,15 +116,17 @@ def test_a_published_port_of_an_inner_container_is_reached_from_the_test(
 ) -> None:
     serve = f"docker run --detach --rm --init --name web --publish 9410:80 {base_image} python3 -m http.server 80"
     fetch = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], timeout=20).status)"
+
+    def fetched() -> bool:
+        got = subprocess.run([sys.executable, "-c", fetch, url], capture_output=True, text=True, timeout=60)
+        return got.stdout.strip() == "200"
+
+    url = f"http://{host_with_base.address}:9410/"
     host_with_base.ssh(serve)
     try:
-        host_with_base.run("for _ in $(seq 100); do docker exec web true && break; sleep 0.1; done; sleep 1")
-        url = f"http://{host_with_base.address}:9410/"
-        got = subprocess.run([sys.executable, "-c", fetch, url], capture_output=True, text=True, timeout=60)
+        wait_until(fetched, "nothing is fetched from the container")
     finally:
         host_with_base.ssh("docker rm --force web")
-
-    assert got.stdout.strip() == "200", got.stderr
 
 
 def test_a_container_that_reserves_a_gpu_starts_and_the_hook_sees_it(host_with_base: GpuHost, base_image: str) -> None:

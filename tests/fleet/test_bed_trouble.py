@@ -138,7 +138,7 @@ def test_a_snapshot_sees_what_a_deploy_could_change(host: GpuHost, base_image: s
 
 def test_the_watch_sees_the_command_lines_of_hosts_and_of_short_programs(host: GpuHost, tmp_path: Path) -> None:
     with watched(tmp_path / "watch") as watch:
-        host.ssh("sh -c 'sleep 0.3' a-word-on-a-host")
+        host.ssh("sh -c 'sleep 3' a-word-on-a-host")
         for number in range(20):
             host.ssh(f"/bin/true a-short-word-{number}")
     said = command_lines(watch)

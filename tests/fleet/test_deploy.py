@@ -120,7 +120,7 @@ def test_make_check_plan_deploy_status_do_the_same(first: Said, operator: Operat
 
 def test_the_exporter_is_scraped_over_the_network_and_tells_of_both_gpus(first: Said, operator: Operator) -> None:
     status = operator.json("status", "--host", "gpu-01")["hosts"][0]["services"][0]
-    with urllib.request.urlopen(f"http://{status['address']}:{status['port']}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://{status['address']}:{status['port']}/metrics", timeout=60) as answer:
         text = answer.read().decode()
     assert "voxyard_exporter_collect_success 1.0" in text
     assert len(re.findall(r"^voxyard_gpu_up\{.*\} 1\.0$", text, re.MULTILINE)) == 2

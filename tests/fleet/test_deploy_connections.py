@@ -17,7 +17,6 @@ from ssh_server import SshServer, free_port, ssh_server
 
 from fleet.errors import FleetError, HostFailedError
 from fleet.inventory.hosts import Host
-from fleet.ssh import route
 from fleet.ssh.command_batch import Command
 from fleet.ssh.connection_pool import connected, on_every_host
 
@@ -84,10 +83,7 @@ def test_failures_stand_beside_successes_in_the_given_order(server: SshServer) -
     assert "correct it in the inventory" in str(result.failed["lost"])
 
 
-def test_a_server_that_never_answers_does_not_hold_up_the_others(
-    server: SshServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(route, "CONNECT_SECONDS", 2)
+def test_a_server_that_never_answers_does_not_hold_up_the_others(server: SshServer) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         mute = replace(server.host(), name="mute", port=int(silent.getsockname()[1]))
         result = on_every_host([mute, server.host()], ask)

@@ -143,7 +143,7 @@ def test_an_image_that_crashes_again_and_again_stops_at_the_canary_though_other_
     fleet: Fleet, engine: Engine, base_image: str
 ) -> None:
     dies = fake_image(engine, base_image, "bark", "dies")
-    fleet.set(max_failed=2, min_healthy_seconds=20)
+    fleet.set(max_failed=2, min_healthy_seconds=40)
     release, others = current(fleet.pix), [containers(host) for host in (fleet.sys, fleet.one)]
     found = fleet.operator.json("deploy", "--image", f"bark={dies}")["hosts"]
     assert {each["name"]: each["result"] for each in found} == {

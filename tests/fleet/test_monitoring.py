@@ -128,7 +128,7 @@ def unwrapped(done: Answer) -> str:
     return " ".join(f"{done.stdout} {done.stderr}".split())
 
 
-def until(holds: Callable[[], object], what: str, seconds: float = 90) -> None:
+def until(holds: Callable[[], object], what: str, seconds: float = 240) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, f"after {seconds} s still not: {what}"
@@ -230,9 +230,11 @@ def test_check_shows_what_would_change_and_changes_nothing(said: dict[str, Answe
 
 
 def test_prometheus_knows_the_targets_of_the_inventory_and_scrapes_them(said: dict[str, Answer], fleet: Fleet) -> None:
-    known = {(each["metric"]["job"], each["metric"]["instance"]) for each in fleet.query("up")}
+    def known() -> set[tuple[str, str]]:
+        return {(each["metric"]["job"], each["metric"]["instance"]) for each in fleet.query("up")}
+
     ours = {("exporter", "gpu-01"), ("trainer", "gpu-01"), ("node", "gpu-01"), ("node", "watch-01")}
-    assert ours <= known
+    until(lambda: ours <= known(), "all targets are scraped")
     up = ('up{job="exporter",instance="gpu-01"} == 1', 'up{job="node",instance="watch-01"} == 1')
     for expression in up:
         until(lambda: fleet.query(expression), expression)  # noqa: B023 - called at once
@@ -290,7 +292,7 @@ def test_other_targets_are_a_reload_and_no_restart(said: dict[str, Answer], flee
     assert "reload prometheus" in done.stdout
     assert "reload alertmanager" not in done.stdout
     assert "start" not in done.stdout
-    assert fleet.query('up{job="bark",instance="gpu-01"}')
+    until(lambda: fleet.query('up{job="bark",instance="gpu-01"}'), "the new target is scraped")
     fleet.operator.good()
     assert fleet.started() == before
     until(lambda: not fleet.query('up{job="bark",instance="gpu-01"}'), "the target is gone")
@@ -404,5 +406,5 @@ def test_old_ones_are_removed_and_three_stay(said: dict[str, Answer], fleet: Fle
     there = fleet.monitoring_host.run("ls ~voxyard/.voxyard/releases").stdout.split()
     assert len(there) == 3
     assert fleet.current() in there
-    assert fleet.query("a:b:c")
+    until(lambda: fleet.query("a:b:c"), "the new rule is evaluated")
     fleet.operator.good()

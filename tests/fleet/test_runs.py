@@ -130,7 +130,7 @@ def story(lab: Lab) -> Story:
     began = lab.train("proof", "--set", f"training.max_steps={PLENTY}")
     assert began.returncode == 0, f"{began.stdout}\n{began.stderr}"
     running = lab.wait("proof", "running", step=3)
-    with urllib.request.urlopen(f"http://{lab.host.address}:9411/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://{lab.host.address}:9411/metrics", timeout=60) as answer:
         metrics = answer.read().decode()
     refused = lab.train("second")
     assert refused.returncode == 1
