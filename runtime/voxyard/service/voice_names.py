@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from voxyard.service.names_file import read_names, shown
 from voxyard.service.voices.table import StoredVoice, UploadedVoices, VoiceNotFoundError
 from voxyard.speech.frontend import Frontend
 
+_NAMED = 20  # voices of the engine in a message
 _COMPARED = 60  # characters of an unknown name, which may be long
 
 
@@ -77,7 +79,7 @@ class VoiceNames:
 
 
 def open_voices(frontend: Frontend, path: Path | None, uploaded: UploadedVoices | None = None) -> VoiceNames:
-    """The engine's voices, OpenAI's aliases for those that it has, those of the operator's file, and uploaded voices.
+    """The engine's voices, OpenAI's names as aliases of them, those of the operator's file, and uploaded voices.
 
     Raises:
         ServiceError: the file cannot be read, or names a voice that the engine does not have.
@@ -87,9 +89,22 @@ def open_voices(frontend: Frontend, path: Path | None, uploaded: UploadedVoices 
     for alias, name in further.items():
         if name not in own:
             near = difflib.get_close_matches(name, own, n=3)
-            hint = f"the nearest are {', '.join(near)}" if near else "`voxyard voices` lists them"
+            hint = f"the nearest are {', '.join(near)}" if near else f"it has {', '.join(own[:_NAMED])}"
             raise ServiceError(f"{path}: {alias}: the engine has no voice {shown(name)}; {hint}")
-    return VoiceNames(frontend, {**DEFAULT_VOICES, **further}, uploaded)
+    return VoiceNames(frontend, {**_openai_names(frontend), **further}, uploaded)
+
+
+def _openai_names(frontend: Frontend) -> dict[str, str]:
+    """OpenAI's voice names → the engine's: Bark's by the table; the voices of another engine in turn.
+
+    The default voice is first, then all others as they are sorted, and again: the same at every start.
+    """
+    own = frontend.voices()
+    if not own or any(name in own for name in DEFAULT_VOICES.values()):
+        return dict(DEFAULT_VOICES)
+    first = frontend.default_voice(None)
+    order = sorted(own, key=lambda name: (name != first, name))
+    return dict(zip(sorted(DEFAULT_VOICES), itertools.cycle(order), strict=False))
 
 
 def uploaded_voice(voice: StoredVoice) -> VoiceName:
