@@ -73,6 +73,10 @@ class BarkFrontend:
         """Language that a preset is named after; None for the announcer and for voice files."""
         return None if voice is None else voices.language(voice)
 
+    def refusal(self, text: str, language: str | None) -> str | None:
+        """None: Bark takes any text."""
+        return None
+
     def describe(self, voice: str) -> VoiceDescription:
         """Language, number and gender of a preset; other voices have their names alone."""
         return speakers.describe(voice)

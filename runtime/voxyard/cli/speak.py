@@ -121,11 +121,13 @@ def _speak(settings: SpeakConfig, engine: EngineChoice, file: Path, out: Path, *
     from voxyard.speech.audio.sound_file import check_target, open_sound
     from voxyard.speech.audio.tags import Tags
     from voxyard.speech.open_pool import open_pool
+    from voxyard.speech.script import check_speakable
     from voxyard.speech.synthesize import SynthesisResult, synthesize
 
     check_target(out)  # fails before anything expensive
     document, frontend, script = _script(settings, engine, file)
     section = settings.speak
+    check_speakable(script, frontend, section.on_failure)
     for note in frontend.notes:
         log.warning("%s", note)
     result = SynthesisResult(len(script.chunks))

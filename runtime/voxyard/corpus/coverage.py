@@ -68,10 +68,10 @@ class Coverage:
         if self.dropped:
             said.append(
                 f"{self.lost} of {self.characters} characters ({self.share:.2%}) are dropped, the model cannot "
-                f"read them: {_listed(self.dropped, named)}"
+                f"read them: {listed(self.dropped)}"
             )
         if self.folded:
-            said.append(f"{sum(self.folded.values())} characters are folded: {_listed(self.folded, _folding)}")
+            said.append(f"{sum(self.folded.values())} characters are folded: {listed(self.folded, _folding)}")
         return said
 
 
@@ -139,6 +139,13 @@ def named(character: str) -> str:
     return f"{character!r} {code}" if character.isprintable() and not unicodedata.combining(character) else code
 
 
+def listed(counts: Mapping[str, int], name: Callable[[str], str] = named) -> str:
+    """Characters with their numbers, the most frequent ones by name."""
+    most = sorted(counts.items(), key=lambda item: -item[1])
+    said = [f"{name(character)} ×{count}" for character, count in most[:NAMED]]
+    return ", ".join(said + ([f"and {len(most) - NAMED} more"] if len(most) > NAMED else []))
+
+
 def _folding(character: str) -> str:
     """A character and what is learned in its place; a voice may read what a character model has no symbol for."""
     plain = spelled(character) or ("" if _is_letter_apart(character) else unicodedata.normalize("NFKC", character))
@@ -148,12 +155,6 @@ def _folding(character: str) -> str:
 def _is_letter_apart(character: str) -> bool:
     """True for a letter or mark of its own, such as ä; false for another way to write others, such as ² or ﬁ."""
     return unicodedata.is_normalized("NFKC", character)
-
-
-def _listed(counts: Mapping[str, int], name: Callable[[str], str]) -> str:
-    most = sorted(counts.items(), key=lambda item: -item[1])
-    said = [f"{name(character)} ×{count}" for character, count in most[:NAMED]]
-    return ", ".join(said + ([f"and {len(most) - NAMED} more"] if len(most) > NAMED else []))
 
 
 def _shortened(text: str) -> str:

@@ -27,6 +27,12 @@ class UnreadableDocumentError(ServiceError):
     code = "unreadable_document"
 
 
+class UnspeakableTextError(ServiceError):
+    """A text that the engine cannot speak, on any worker: its model does not know the characters, for example."""
+
+    code = "unspeakable_text"
+
+
 class UnsupportedDocumentError(ServiceError):
     """An unsupported file type."""
 

@@ -80,6 +80,12 @@ class Frontend(Protocol):
     def language(self, voice: str | None) -> str | None:
         """The language of a voice, as a code such as `en`; None where it has none."""
 
+    def refusal(self, text: str, language: str | None) -> str | None:
+        """Why the engine cannot speak a chunk of this text, in the language that was named for it.
+
+        None where it can, and where only a worker finds out. It may be called from several threads.
+        """
+
     def describe(self, voice: str) -> VoiceDescription:
         """The voice of this name in words for people."""
 

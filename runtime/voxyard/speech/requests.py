@@ -25,8 +25,8 @@ class Request:
 
     Equal requests give equal audio, so a chunk that runs again because its worker died keeps all fields; `attempt`
     counts the engine's attempts for quality. `seconds` is an estimate of the audio's length. Neither that nor `urgent`
-    changes the audio. An uploaded voice comes as a file with each of its chunks: the worker may have started before the
-    upload, or run on another host.
+    changes the audio. `language` is the one that was named for the text, None where none was. An uploaded voice comes
+    as a file with each of its chunks: the worker may have started before the upload, or run on another host.
     """
 
     chunk: int
@@ -35,6 +35,7 @@ class Request:
     seed: int = 0
     attempt: int = 0
     seconds: float = 1.0
+    language: str | None = None
     urgent: bool = False  # set by the pool: a listener waits for this chunk, the others of its batch can wait
     voice_file: bytes | None = field(default=None, repr=False)  # of an uploaded voice; None: the engine has `voice`
 
@@ -64,9 +65,13 @@ class Result:
 
 @dataclass(frozen=True)
 class Unspeakable:
-    """One chunk that cannot be spoken, while others of its batch can."""
+    """One chunk that cannot be spoken, while others of its batch can.
+
+    `refused` where the request is at fault, such as a text that the model cannot read: no other worker is tried.
+    """
 
     reason: str
+    refused: bool = False
 
 
 @dataclass(frozen=True)

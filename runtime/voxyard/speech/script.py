@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.frontend import Frontend
+from voxyard.speech.pool.job import OnFailure
 from voxyard.speech.reading.spoken import READING, ReadingOptions, passages
 from voxyard.speech.requests import Boundary, Request
 from voxyard.speech.text.chunks import TextChunk, check_text, split
@@ -54,7 +55,7 @@ def prepare(
     voice = voice or frontend.default_voice(language)
     if voice is not None:
         frontend.check_voice(voice)
-    language = language or frontend.language(voice)
+    asked, language = language, language or frontend.language(voice)
     check_text(text)
     chunks, spoken = list[TextChunk](), list[str]()
     for passage in passages(text, language, reading):
@@ -81,10 +82,27 @@ def prepare(
     return Script(
         tuple(chunks),
         tuple(
-            Request(chunk.index, words, voice=voice, seed=seed, seconds=chunk.estimated_seconds)
+            Request(chunk.index, words, voice=voice, seed=seed, seconds=chunk.estimated_seconds, language=asked)
             for chunk, words in zip(chunks, spoken, strict=True)
         ),
     )
+
+
+def check_speakable(script: Script, frontend: Frontend, on_failure: OnFailure = "fail") -> None:
+    """Checks that the engine can speak the chunks, as far as that is known before a worker tries.
+
+    With `silence` in place of a chunk that cannot be spoken, a script passes that has one that can.
+
+    Raises:
+        SpeechError: the engine's reason for the first chunk that it refuses, and how many more there are.
+    """
+    reasons = [frontend.refusal(request.text, request.language) for request in script.requests]
+    refused = [reason for reason in reasons if reason is not None]
+    if not refused or (on_failure == "silence" and len(refused) < len(reasons)):
+        return
+    others = len(refused) - 1
+    more = f" (so {'is' if others == 1 else 'are'} {others} more of {len(reasons)} chunks)" if others else ""
+    raise SpeechError(f"{refused[0]}{more}")
 
 
 def document_language(asked: str | None, voice: str | None, declared: str | None, frontend: Frontend) -> str | None:

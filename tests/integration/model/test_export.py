@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 import soundfile
 from forked import run_forked
+from openai import BadRequestError, NotFoundError, OpenAI
 from runs import environment
 
 from voxyard.corpus import espeak
@@ -132,8 +133,6 @@ def _ready(port: int) -> bool:
 
 
 def test_openais_client_speaks_with_two_voices_that_were_trained(service: str) -> None:
-    from openai import OpenAI
-
     client = OpenAI(base_url=service, api_key="none")
     assert next(model.id for model in client.models.list()) == "voxyard"
 
@@ -151,8 +150,6 @@ def test_openais_client_speaks_with_two_voices_that_were_trained(service: str) -
 
 
 def test_the_service_lists_the_speakers_and_refuses_another_one(service: str) -> None:
-    from openai import NotFoundError, OpenAI
-
     with urllib.request.urlopen(f"{service}/audio/voices", timeout=30) as answer:  # noqa: S310 (its own service)
         voices = json.load(answer)["voices"]
     assert {"anna", "ben"} <= {each["name"] for each in voices}
@@ -160,6 +157,28 @@ def test_the_service_lists_the_speakers_and_refuses_another_one(service: str) ->
         OpenAI(base_url=service, api_key="none", max_retries=0).audio.speech.create(
             model="voxyard", voice="anne", input="Hello."
         )
+
+
+def test_openais_names_are_the_speakers_in_turn(service: str) -> None:
+    with urllib.request.urlopen(f"{service}/audio/voices", timeout=30) as answer:  # noqa: S310 (its own service)
+        aliases = {each["id"]: each["alias_of"] for each in json.load(answer)["voices"] if each["alias_of"]}
+    assert [aliases[name] for name in ("alloy", "ash", "ballad", "cedar")] == ["anna", "ben", "anna", "ben"]
+    spoken = [
+        OpenAI(base_url=service, api_key="none").audio.speech.create(
+            model="tts-1", voice=voice, input=SENTENCE, response_format="pcm"
+        )
+        for voice in ("alloy", "anna")
+    ]
+    assert spoken[0].content == spoken[1].content
+
+
+def test_a_text_that_the_voice_cannot_read_is_the_clients_error(service: str) -> None:
+    client = OpenAI(base_url=service, api_key="none", max_retries=0)
+    for text in ("Привет, мир!", f"{SENTENCE} Привет, мир!"):
+        with pytest.raises(BadRequestError, match="cannot read 9 of 11 characters of 'Привет, мир!'") as refused:
+            client.audio.speech.create(model="voxyard", voice="anna", input=text)
+        assert (refused.value.code, refused.value.param) == ("unspeakable_text", "input")
+    assert client.audio.speech.create(model="voxyard", voice="anna", input=SENTENCE).content
 
 
 def test_speak_takes_the_voice_and_says_what_it_cannot(voice: Path, tmp_path: Path, voxyard: Train) -> None:
@@ -171,9 +190,10 @@ def test_speak_takes_the_voice_and_says_what_it_cannot(voice: Path, tmp_path: Pa
     assert soundfile.info(out).samplerate == 24_000
     text.write_text("Привет, мир!")
     done = voxyard("speak", text, *flags, "--out", tmp_path / "no.wav")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "Traceback" not in done.stderr
-    assert "Привет" in done.stderr
+    assert "the model cannot read 9 of 11 characters of 'Привет, мир!'" in done.stderr
+    assert "1 worker" not in done.stderr, "refused before a model is loaded"
     assert not (tmp_path / "no.wav").exists()
     done = voxyard("speak", text, *flags, "--voice", "bem", "--out", tmp_path / "no.wav")
     assert done.returncode == 2

@@ -40,13 +40,23 @@ from voxyard.speech.reading.spoken import READING, ReadingOptions
 
 
 class Watch(PoolObserver):
-    """The pool's last counts, and how many chunks were spoken."""
+    """The pool's last counts, how many chunks were sent and spoken, and why others failed."""
 
     def __init__(self) -> None:
-        self.queue, self.chunks = 0, 0
+        self.queue, self.chunks, self.sent = 0, 0, 0
+        self.failures: list[str] = []
 
     def stats(self, stats: PoolStats) -> None:
         self.queue = stats.waiting + stats.leased
+
+    def chunk_sent(self, device: str, chunks: int) -> None:
+        self.sent += 1
+
+    def failure(self, device: str, cause: str) -> None:
+        self.failures.append(cause)
+
+    def chunk_failed(self, cause: str, *, silence: bool) -> None:
+        self.failures.append(cause)
 
     def chunk_spoken(self, device: str, audio_seconds: float, seconds: float) -> None:
         self.chunks += 1

@@ -50,6 +50,7 @@ class TonesEngine:
         self._fits = settings.get("fits")  # more rows than these are out of memory
         self._faults: Mapping[str, Sequence[Any]] = settings.get("faults", {})  # stage → [what, how often]
         self._marks = Path(settings["marks"]) if "marks" in settings else None
+        self._refused = [settings[name] for name in ("unread", "refused") if name in settings]  # words
         self._unspeakable = settings.get("unspeakable")  # a word that it refuses until `marks` holds "cured"
 
     def prepare(self) -> Ready:
@@ -81,6 +82,9 @@ class TonesEngine:
             request = running.popleft()
             if request.chunk in self._deadly:
                 os.kill(os.getpid(), signal.SIGKILL)
+            if word := next((each for each in self._refused if each in request.text), None):
+                yield request, Unspeakable(f"found {word!r}, expected a word of mine", refused=True)
+                continue
             if request.chunk in self._poison or self._cannot_say(request.text):
                 missing = "" if self._unspeakable is None else f": {self._marks}/cured is missing"
                 yield request, Unspeakable(f"voice {request.voice!r} cannot say chunk {request.chunk}{missing}")

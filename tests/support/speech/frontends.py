@@ -60,6 +60,10 @@ class TonesFrontend:
     def language(self, voice: str | None) -> str | None:
         return voice[3:5] if voice is not None and voice.startswith("v2/") else None
 
+    def refusal(self, text: str, language: str | None) -> str | None:
+        word = self.settings.get("unread")  # a word that it cannot read
+        return f"found {word!r}, expected a word of mine" if word is not None and word in text else None
+
     def describe(self, voice: str) -> VoiceDescription:
         return VoiceDescription(
             f"Tone {voice[-1]}" if voice[-1].isdigit() else voice, None if voice == "announcer" else "male"

@@ -54,6 +54,32 @@ def test_a_worker_is_told_to_have_worked_while_it_had_chunks_and_no_longer(regis
     assert worked == pytest.approx(chunks, rel=0.05)
 
 
+def test_a_text_that_is_refused_is_tried_once_and_counts_apart_from_failures(
+    registry: CollectorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = EngineSpec("engines:tones", {"refused": "Привет"})
+    devices = [Device("3", "3"), Device("4", "4")]
+    asked = [Request(0, "Hello."), Request(1, "Привет."), Request(2, "Привет, 2.")]
+    with Pool(engine, devices, observer=PoolMetrics(registry)) as pool:
+        fails, silent = pool.submit(asked[:2]), pool.submit(asked[2:], on_failure="silence")
+        assert fails.wait(60)
+        assert silent.wait(60)
+        spoken, refused, silenced = *fails.outcomes(), *silent.outcomes()
+
+    assert spoken.failure is None
+    for outcome in (refused, silenced):
+        assert outcome.failure is not None
+        assert outcome.failure.refused
+        assert outcome.failure.reason == "found 'Привет', expected a word of mine", "once, by one worker"
+    assert (refused.result is None, silenced.result is None) == (True, False)
+    value = registry.get_sample_value
+    assert value("voxyard_bark_chunks_total", {"outcome": "refused", "gpu": ""}) == 2
+    names = {sample.name for family in registry.collect() for sample in family.samples if sample.value}
+    assert "voxyard_bark_chunk_failures_total" not in names
+    assert value("voxyard_bark_queue_wait_seconds_count") == 3
+    assert [each.levelname for each in caplog.records if "could not be spoken" in each.message] == ["WARNING"] * 2
+
+
 def test_what_went_wrong_is_counted_by_its_reason(registry: CollectorRegistry, tmp_path: Path) -> None:
     run(registry, 4, poison=[2], fits=2, marks=str(tmp_path), faults={"prepare": ["kill", 1]})
 

@@ -17,8 +17,8 @@ from voxyard.speech.reading.reader import READING_VERSION
 from voxyard.trainer.config import ModelConfig, TrainConfig
 from voxyard.trainer.corpora import open_corpora
 from voxyard.trainer.text.front_end import READING, choose, described, tokenizer_of, with_text_front_end
+from voxyard.trainer.text.reader import TextReader
 from voxyard.trainer.voice import directory
-from voxyard.trainer.voice.engine import _without_signs
 from voxyard.trainer.voice.frontend import VoiceFrontend
 
 OLD = {"text_units": "characters", "language": "en-us"}  # what checkpoints said before numbers were read
@@ -189,7 +189,7 @@ def test_a_voice_reads_as_it_was_trained_and_one_of_before_as_ever(tmp_path: Pat
     assert (old.reading, new.reading) == (0, READING_VERSION)
     assert tokenizer_of(old.config.model).normaliser is None
     assert tokenizer_of(new.config.model).normaliser is READING
-    assert [_without_signs("$5", voice).strip() for voice in (old, new)] == ["5", "five dollars"]
+    assert [TextReader(voice.config).without_signs("$5").strip() for voice in (old, new)] == ["5", "five dollars"]
     assert "as they are written" in described(old.config.model)
     assert VoiceFrontend(new, "cpu", 1).notes == ()
 

@@ -103,6 +103,7 @@ class RedoWorker:
                 voice=redo.voice or document.voice,
                 seed=redo.seed,
                 seconds=chunks[redo.index].estimated_seconds,
+                language=document.language,
             )
             for redo in taken.redos
         ]

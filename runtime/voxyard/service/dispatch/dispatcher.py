@@ -38,6 +38,7 @@ from voxyard.service.errors import (
     ServiceError,
     StoreError,
     StoreUnavailableError,
+    UnspeakableTextError,
 )
 from voxyard.service.uploads.read import ReadUpload
 from voxyard.service.uploads.workers import ExtractionWorkers
@@ -333,6 +334,10 @@ class DocumentDispatcher:
     def _store_outcome(self, active: ActiveDocument, outcome: Outcome) -> None:
         id = active.id
         self._progress.add(id, outcome)
+        failure = outcome.failure
+        if outcome.result is None and failure is not None and failure.refused:  # nothing makes the document whole
+            self._fail(id, self._progress.refusal(id, outcome), UnspeakableTextError.code)
+            return
         active.remaining.discard(outcome.request.chunk)
         if not active.remaining:
             self._finish(id, self.store.chunks(id))
@@ -397,11 +402,11 @@ class DocumentDispatcher:
             _log.warning("document %s: the reason why it is parked could not be stored: %s", id, error)
         self.on_change(id)
 
-    def _fail(self, id: str, reason: str) -> None:
+    def _fail(self, id: str, reason: str, code: str | None = None) -> None:
         self._cancel_job(id)
         self._parked.pop(id, None)
         try:
-            self.store.failed(id, time.time(), reason)
+            self.store.failed(id, time.time(), reason, code)
         except ClaimLostError:
             self._withdraw(id)
             return

@@ -82,6 +82,7 @@ class DocumentProgress:
                 voice=document.voice,
                 seed=document.seed,
                 seconds=chunk.estimated_seconds,
+                language=document.language,
             )
             for chunk in waiting
         ]
@@ -104,6 +105,11 @@ class DocumentProgress:
             id, index, samples, reduced=outcome.reduced, silenced=outcome.failure is not None, reason=reason
         )
         self.throughput.record(result.seconds)
+
+    def refusal(self, id: str, outcome: Outcome) -> str:
+        """Error message of a document one of whose chunks the engine refuses."""
+        index = outcome.request.chunk
+        return _failure_message(self.store.chunks_from(id, index, 1), self.store.text(id))
 
     def finish(self, id: str, chunks: Sequence[StoredChunk]) -> None:
         """Completes or fails a document whose chunks all have an outcome."""

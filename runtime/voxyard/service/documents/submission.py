@@ -14,7 +14,7 @@ from voxyard.service.auth.key_limits import NO_LIMITS, KeyLimits
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.ids import new_id
 from voxyard.service.documents.records import Document, NewChunk, NewDocument, Upload
-from voxyard.service.errors import ServiceError, TooLargeError
+from voxyard.service.errors import ServiceError, TooLargeError, UnspeakableTextError
 from voxyard.service.voice_names import VoiceNames
 from voxyard.service.voices.table import shown_name
 from voxyard.speech.errors import SpeechError
@@ -22,7 +22,7 @@ from voxyard.speech.frontend import Frontend
 from voxyard.speech.pool.job import OnFailure
 from voxyard.speech.reading.lexicon import Lexicon, of_mapping
 from voxyard.speech.reading.spoken import READING, ReadingOptions
-from voxyard.speech.script import Script, language_note, prepare
+from voxyard.speech.script import Script, check_speakable, language_note, prepare
 from voxyard.speech.text.sentences import language_code
 
 LARGEST_SEED = 2**63 - 1  # as in `voxyard speak`
@@ -62,18 +62,30 @@ def script(
     parameter: str = "text",
     chapters: Sequence[int] = (),
     reading: ReadingOptions = READING,
+    on_failure: OnFailure | None = "fail",
 ) -> Script:
     """Chunks of a text, ready for the pool. Blocks for a long text: not for the event loop.
 
+    What the engine cannot speak is refused here, where it knows so already; with `on_failure` None, for a text that
+    is not spoken, it is not asked.
+
     Raises:
         ServiceError: the text has no words or is invalid, or the language code is unknown.
+        UnspeakableTextError: the engine cannot speak it.
     """
     if language is not None:
         _checked_language(language)
     try:
-        return prepare(text, frontend, voice=voice, seed=seed, language=language, chapters=chapters, reading=reading)
+        made = prepare(text, frontend, voice=voice, seed=seed, language=language, chapters=chapters, reading=reading)
     except SpeechError as error:
         raise ServiceError(str(error), parameter=parameter) from error
+    if on_failure is None:
+        return made
+    try:
+        check_speakable(made, frontend, on_failure)
+    except SpeechError as error:
+        raise UnspeakableTextError(str(error), parameter=parameter) from error
+    return made
 
 
 def changed(reading: ReadingOptions, read: str | None, lexicon: Mapping[str, str] | None) -> ReadingOptions:
@@ -177,7 +189,10 @@ def _with_text(new: NewDocument, request: DocumentRequest, frontend: Frontend, r
     """The document with its text, the chunks and their words, and the chapters. Raises ServiceError."""
     starts = tuple(heading.start for heading in request.headings)
     reading = changed(reading, request.read, request.lexicon)
-    prepared = script(request.text, frontend, new.voice, new.seed, new.language, chapters=starts, reading=reading)
+    prepared = script(
+        *(request.text, frontend, new.voice, new.seed, new.language),
+        chapters=starts, reading=reading, on_failure=new.on_failure,
+    )  # fmt: skip
     voice = prepared.requests[0].voice  # the engine's default voice is stored with the document
     return replace(
         new,

@@ -83,6 +83,10 @@ Words = Annotated[
 LexiconOption = Annotated[
     Words | None, Field(description="A word or phrase, and what is spoken for it; before the host's lexicon.")
 ]
+TextLanguage = Annotated[
+    Annotated[str, StringConstraints(max_length=35)] | None,
+    Field(description="Language code such as `en` or `pt-BR`; defaults to the voice's."),
+]
 OnFailureOption = Annotated[
     Literal["fail", "silence"],
     Field(description="Handling of a chunk that cannot be synthesized: fail the document, or insert silence."),
@@ -144,6 +148,7 @@ class SpeechBody(RequestBody):
         None, max_length=4096, description="Accepted for compatibility with OpenAI's clients; ignored."
     )
     seed: Seed = 0
+    language: TextLanguage = None
     read: ReadOption = None
     lexicon: LexiconOption = None
 
@@ -186,9 +191,7 @@ class DocumentBody(RequestBody):
     )
     voice: Name | None = Field(None, description="A voice from `GET /v1/audio/voices`; defaults to the engine's.")
     seed: Seed | None = None
-    language: Annotated[str, StringConstraints(max_length=35)] | None = Field(
-        None, description="Language code such as `en` or `pt-BR`; defaults to the voice's."
-    )
+    language: TextLanguage = None
     read: ReadOption = None
     lexicon: LexiconOption = None
     on_failure: OnFailureOption = "fail"

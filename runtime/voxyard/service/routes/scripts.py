@@ -79,7 +79,9 @@ def retrieve_script(id: DocumentId, state: AppStateDep, client: ClientDep) -> Sc
 def _of_text(state: AppState, client: str, body: ScriptBody, voices: VoiceNames) -> ScriptOut:
     voice = None if body.voice is None else voices.resolve(body.voice, client)
     reading = submission.changed(state.reading.changed(lexicon=state.lexicon(client)), body.read, body.lexicon)
-    script = submission.script(clean(body.text), state.frontend, voice, 0, body.language or None, reading=reading)
+    script = submission.script(
+        clean(body.text), state.frontend, voice, 0, body.language or None, reading=reading, on_failure=None
+    )
     voice = script.requests[0].voice
     return ScriptOut(
         voice=shown_name(voice),

@@ -81,5 +81,7 @@ def _script(state: AppState, client: str, body: SpeechBody, voices: VoiceNames) 
     """Chunks of the text in the voice, with the lexicons of request, key and host. Raises ServiceError."""
     voice = voices.resolve(body.voice_name, client)
     reading = submission.changed(state.reading.changed(lexicon=state.lexicon(client)), body.read, body.lexicon)
-    script = submission.script(body.input, state.frontend, voice, body.seed, parameter="input", reading=reading)
+    script = submission.script(
+        *(body.input, state.frontend, voice, body.seed, body.language or None), parameter="input", reading=reading
+    )
     return replace(script, requests=tuple(state.store.voices.attach(script.requests)))

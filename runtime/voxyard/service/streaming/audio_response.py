@@ -14,14 +14,14 @@ from anyio.to_thread import run_sync
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from voxyard.service.errors import ServiceError, UnavailableError
+from voxyard.service.errors import ServiceError, UnavailableError, UnspeakableTextError
 from voxyard.service.http.logging import ConnectionCut
 from voxyard.service.streaming.concurrency import Cut
 from voxyard.speech.audio.encoder import Encoder, Format
 from voxyard.speech.audio.joining import Piece
 from voxyard.speech.audio.tags import NO_TAGS, Tags
 from voxyard.speech.errors import SpeechError
-from voxyard.speech.pool.job import Job, Outcome
+from voxyard.speech.pool.job import ChunkFailedError, Job, Outcome
 from voxyard.speech.requests import SAMPLE_RATE
 
 BLOCK = 1 << 16  # bytes per ASGI message
@@ -36,6 +36,13 @@ class SpeechFailedError(ServiceError):
     """A chunk could not be synthesized or encoded."""
 
     status, code, kind = 500, "speech_failed", "server_error"
+
+
+def speech_error(failure: ChunkFailedError | None) -> ServiceError:
+    """Error of a request whose chunk failed: the client's where the engine refuses its text."""
+    if failure is not None and failure.refused:
+        return UnspeakableTextError(str(failure), parameter="input")
+    return SpeechFailedError(str(failure))
 
 
 class OrderedOutcomes:

@@ -10,7 +10,13 @@ from collections.abc import AsyncGenerator
 
 from voxyard.service.errors import ServiceError, UnavailableError
 from voxyard.service.server_paths import without_paths
-from voxyard.service.streaming.audio_response import OrderedOutcomes, SpeechFailedError, StreamEncoder, in_thread
+from voxyard.service.streaming.audio_response import (
+    OrderedOutcomes,
+    SpeechFailedError,
+    StreamEncoder,
+    in_thread,
+    speech_error,
+)
 from voxyard.service.streaming.concurrency import ConcurrencyLimiter, Cut
 from voxyard.speech.audio.encoder import Format
 from voxyard.speech.audio.joining import Pauses, join
@@ -70,7 +76,7 @@ class SpeechRequest:
                 for chunk in self._script.chunks:
                     outcome = await outcomes.take(chunk.index, job)
                     if outcome.result is None:
-                        raise SpeechFailedError(str(outcome.failure))
+                        raise speech_error(outcome.failure)
                     yield await in_thread(encoder.add, (outcome.result, chunk.joint))
                 self._samples = encoder.position
                 yield await in_thread(encoder.finish)
@@ -88,10 +94,7 @@ class SpeechRequest:
                         yield _event({"type": "speech.audio.delta", "audio": base64.b64encode(piece).decode()})
             except (ServiceError, SpeechError) as error:
                 if sent:
-                    error_fields = {"message": without_paths(str(error)), "type": "server_error", "param": None}
-                    yield _event(
-                        {"type": "error", "error": {**error_fields, "code": getattr(error, "code", "speech_failed")}}
-                    )
+                    yield _event({"type": "error", "error": _error_fields(error)})
                 raise
         yield _event({"type": "speech.audio.done", "usage": self._usage()})
 
@@ -102,6 +105,11 @@ class SpeechRequest:
         asked = sum(chunk.tokens for chunk in self._script.chunks)
         made = math.ceil(self._samples / self._speed / SAMPLE_RATE * OUTPUT_TOKENS)
         return {"input_tokens": asked, "output_tokens": made, "total_tokens": asked + made}
+
+
+def _error_fields(error: ServiceError | SpeechError) -> dict[str, str | None]:
+    told = error if isinstance(error, ServiceError) else SpeechFailedError(str(error))
+    return {"message": without_paths(str(error)), "type": told.kind, "param": told.parameter, "code": told.code}
 
 
 def _event(data: dict[str, object]) -> bytes:

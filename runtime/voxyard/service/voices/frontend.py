@@ -65,6 +65,10 @@ class UploadedVoicesFrontend:
             return self._uploaded.language(voice)
         return self._engine.language(voice)
 
+    def refusal(self, text: str, language: str | None) -> str | None:
+        """As the engine's."""
+        return self._engine.refusal(text, language)
+
     def describe(self, voice: str) -> VoiceDescription:
         """As the engine's."""
         return self._engine.describe(voice)

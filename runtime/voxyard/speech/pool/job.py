@@ -15,12 +15,12 @@ _SHOWN = 60  # characters of a chunk's text in a message
 
 
 class ChunkFailedError(SpeechError):
-    """A chunk could not be spoken. `index` counts from 0 in the job."""
+    """A chunk could not be spoken. `index` counts from 0 in the job; `refused` as in Unspeakable."""
 
-    def __init__(self, index: int, text: str, reason: str) -> None:
+    def __init__(self, index: int, text: str, reason: str, *, refused: bool = False) -> None:
         shown = text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
         super().__init__(f"chunk {index} ({shown!r}) could not be spoken: {reason}")
-        self.index, self.text, self.reason = index, text, reason
+        self.index, self.text, self.reason, self.refused = index, text, reason, refused
 
 
 class JobEndedError(SpeechError):

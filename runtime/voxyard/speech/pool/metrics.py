@@ -90,8 +90,12 @@ class PoolMetrics(PoolObserver):
             self._waiting.labels(device, each).set(each == cause)
 
     def chunk_failed(self, cause: str, *, silence: bool) -> None:
-        """A chunk failed on every worker it was given to, so no one GPU is named."""
-        self._chunks.labels("silenced" if silence else "failed", "").inc()
+        """A chunk failed on every worker it was given to, so no one GPU is named.
+
+        One that was refused is the request's fault, and counts apart: alerts are on those that failed or were silenced.
+        """
+        outcome = "refused" if cause == "refused" else "silenced" if silence else "failed"
+        self._chunks.labels(outcome, "").inc()
 
     def first_audio(self, seconds: float) -> None:
         """A listener hears something."""

@@ -302,8 +302,10 @@ class Pool:
         if isinstance(message.answer, Cancelled):
             self._scheduler.chunk_cancelled(slot, generation, message.lease, now)
         elif isinstance(message.answer, Unspeakable):
-            self._observer.failure(worker.device.name, "raised")
-            self._scheduler.chunk_unspeakable(slot, generation, message.lease, message.answer.reason, now)
+            reason, refused = message.answer.reason, message.answer.refused
+            if not refused:
+                self._observer.failure(worker.device.name, "raised")
+            self._scheduler.chunk_unspeakable(slot, generation, message.lease, reason, now, refused=refused)
         elif self._scheduler.chunk_done(slot, generation, message.lease, now):
             self._deliver(worker, sent, since, message.answer, now)
 
@@ -352,9 +354,11 @@ class Pool:
         if job is None:
             return
         request = job.requests[action.chunk.index]
-        failure = ChunkFailedError(action.chunk.index, request.text, action.reason)
+        refused = action.cause == "refused"
+        failure = ChunkFailedError(action.chunk.index, request.text, action.reason, refused=refused)
         silence = job.on_failure == "silence"
-        _log.error("job %d: %s%s", job.number, failure, "; replaced by silence" if silence else "")
+        level = logging.WARNING if refused else logging.ERROR  # a request at fault is no fault of the pool
+        _log.log(level, "job %d: %s%s", job.number, failure, "; replaced by silence" if silence else "")
         self._observer.chunk_failed(action.cause, silence=silence)
         result = Result.silence(request) if silence else None
         if result is not None:

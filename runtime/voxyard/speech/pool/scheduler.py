@@ -17,7 +17,7 @@ from voxyard.speech.pool.worker_slot import Lease, WorkerSlot
 
 _log = logging.getLogger(__name__)
 
-FailureCause = Literal["raised", "out of memory", "died", "crashed", "hung", "late", "left", "no worker"]
+FailureCause = Literal["raised", "refused", "out of memory", "died", "crashed", "hung", "late", "left", "no worker"]
 
 
 @dataclass(frozen=True)
@@ -202,11 +202,17 @@ class Scheduler:
         if worker is not None:
             worker.return_lease(lease, now)
 
-    def chunk_unspeakable(self, slot: int, generation: int, lease: int, reason: str, now: float) -> None:
-        """The engine cannot speak this chunk, and continues with the others."""
+    def chunk_unspeakable(
+        self, slot: int, generation: int, lease: int, reason: str, now: float, *, refused: bool = False
+    ) -> None:
+        """The engine cannot speak this chunk, and continues with the others; `refused`: no other engine could."""
         worker = self._current(slot, generation)
         done = None if worker is None else worker.return_lease(lease, now)
-        if worker is not None and done is not None and done.chunk.key.job in self._jobs:
+        if worker is None or done is None or done.chunk.key.job not in self._jobs:
+            return
+        if refused:
+            self._actions.append(FailChunk(done.chunk.key, "refused", reason))
+        else:
             self._record_failure(done.chunk, worker, "raised", reason)
 
     def engine_raised(

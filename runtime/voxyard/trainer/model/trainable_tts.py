@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import keras
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from voxyard.corpus import CorpusError
-from voxyard.corpus.coverage import ONE_TEXT, coverage_of, refuse_dropped
-from voxyard.corpus.text import SYMBOLS, Encoded, Tokenizer
+from voxyard.corpus.text import SYMBOLS, Encoded
 from voxyard.trainer.config import TrainConfig
-from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.model.features import FeatureExtractor
 from voxyard.trainer.model.griffin_lim import spectrogram_image, waveform
 from voxyard.trainer.model.losses import clip_losses
@@ -22,7 +18,7 @@ from voxyard.trainer.model.optimizer import FusedAdamW, WarmUpThenRoot
 from voxyard.trainer.model.sizes import SIZES, Shape
 from voxyard.trainer.model.text_to_mel import TextToMel
 from voxyard.trainer.sampler import Bucket
-from voxyard.trainer.text.front_end import tokenizer_of
+from voxyard.trainer.text.reader import TextReader
 from voxyard.trainer.trainable import Batch
 
 POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
@@ -37,7 +33,7 @@ class TextToSpeech:
         self.sample_rate = config.model.sample_rate
         self._config, self._speakers = config, speakers
         self._shape = shape or SIZES[config.model.size]
-        self._tokenizer = tokenizer_of(config.model)
+        self._reader = TextReader(config)
         self._features = FeatureExtractor(config.model, config.data)
 
     def batch_spec(self, bucket: Bucket, batch_size: int) -> dict[str, tf.TensorSpec]:
@@ -108,35 +104,8 @@ class TextToSpeech:
         return made
 
     def read_text(self, text: str, language: str | None = None) -> Encoded:
-        """The text as tokens of the model; all languages share one table of phonemes.
-
-        Raises TrainerError where too little of the text is left to be spoken, and for a language that characters do
-        not have; CorpusError for one that espeak-ng does not know.
-        """
-        encoded = self._tokenizer_for(language).read(text)
-        limit = min(1.0, ONE_TEXT * self._config.data.max_dropped_text)
-        advice = "write it with letters and signs that this model knows, or speak it with another one (voxyard speak)"
-        try:
-            refuse_dropped(coverage_of(encoded), limit, f"the sentence {text!r}", advice)
-        except CorpusError as error:
-            raise TrainerError(str(error)) from error
-        if not encoded.lettered:
-            raise TrainerError(f"nothing to say: no letter or digit in the text {text!r}")
-        return encoded
-
-    def _tokenizer_for(self, language: str | None) -> Tokenizer:
-        own = self._tokenizer
-        if language is None:
-            return own
-        if own.units == "characters":
-            if own.language is not None and _primary(language) == _primary(own.language):
-                return own
-            raise TrainerError(
-                f"--language {language}: this model has learned to read the letters of its corpus, in one language "
-                f"({own.language or 'unknown'} by its settings); leave --language out, or train on phonemes "
-                "(--text-units phonemes), which all languages share"
-            )
-        return replace(own, language=language)
+        """The text as tokens of the model. Raises TrainerError or CorpusError, see TextReader.read."""
+        return self._reader.read(text, language)
 
     def pictures(self, model: keras.Model, batch: Batch) -> dict[str, NDArray[np.uint8]]:
         """Of a feature batch's first clip, for TensorBoard: recorded over predicted mel, and the alignment."""
@@ -148,10 +117,6 @@ class TextToSpeech:
             "mel_recorded_above_predicted": np.concatenate([spectrogram_image(mel) for mel in mels]),
             "alignment": spectrogram_image(path, low=0.0),
         }
-
-
-def _primary(language: str) -> str:
-    return language.lower().partition("-")[0]  # en of en-us
 
 
 def _round_up(value: int, step: int) -> int:

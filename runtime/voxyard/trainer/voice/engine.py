@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import unicodedata
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from voxyard.corpus import CorpusError
-from voxyard.corpus.text import spelled
 from voxyard.speech.engine import Answer, ChunkSource, Ready
 from voxyard.speech.pool.worker_process import given_gpu
 from voxyard.speech.requests import SAMPLE_RATE, Request, Result, Unspeakable
 from voxyard.trainer.devices.tensorflow_import import import_tensorflow
 from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.load_trainable import load_trainable
-from voxyard.trainer.text.front_end import normaliser_of
+from voxyard.trainer.text.reader import TextReader
 from voxyard.trainer.voice.directory import VoiceDirectory, read, read_weights
 
 if TYPE_CHECKING:
@@ -101,17 +99,26 @@ class VoiceEngine:
         if not any(map(str.isalnum, request.text)):
             return Result(request.chunk, np.zeros(SAMPLE_RATE // 10, np.float32))  # a line of asterisks is a pause
         if request.voice_file is not None:  # of a document that was submitted to another engine
-            return Unspeakable("the voice is an uploaded file, this engine has only the speakers it was trained on")
+            return Unspeakable(
+                "the voice is an uploaded file, this engine has only the speakers it was trained on", refused=True
+            )
+        voices = self._voice.voices
+        if request.voice is not None and request.voice not in voices:
+            return Unspeakable(
+                f"the voice in {self._path} has no speaker {request.voice!r}: it has {', '.join(voices[:20])}",
+                refused=True,
+            )
         trainable, model = self._loaded
-        chosen: dict[str, Any] = {}
-        if len(self._voice.speakers) > 1:
-            chosen["speaker"] = self._voice.voices.index(request.voice or self._voice.voices[0])
+        chosen: dict[str, Any] = {"speaker": voices.index(request.voice)} if request.voice is not None else {}
         if self._voice.vocoder != "griffin-lim":
             chosen["vocoder"] = self._voice.vocoder
+        reader = TextReader(self._voice.config)
         try:
-            sound = trainable.speak(model, _without_signs(request.text, self._voice), **chosen)
+            if (language := reader.spoken_language(request.language)) is not None:
+                chosen["language"] = language
+            sound = trainable.speak(model, reader.without_signs(request.text), **chosen)
         except (TrainerError, CorpusError) as error:
-            return Unspeakable(str(error))
+            return Unspeakable(str(error), refused=True)
         import soxr
 
         if trainable.sample_rate != SAMPLE_RATE:
@@ -132,19 +139,6 @@ class VoiceEngine:
         for gpu in gpus[:1]:
             tf.config.experimental.set_memory_growth(gpu, enable=True)
         return "cuda" if gpus else "cpu"
-
-
-def _without_signs(text: str, voice: VoiceDirectory) -> str:
-    """The text without signs that a model of characters has no symbol for (`* * *`): they are silent in a document.
-
-    Letters and digits stay, so that losing these is counted and refused; espeak-ng reads signs by itself.
-    """
-    if voice.config.model.text_units == "phonemes":
-        return text
-    normaliser, language = normaliser_of(voice.config.model), voice.config.model.language
-    if normaliser is not None and language is not None:
-        text = normaliser.words(text, language)  # before the signs of amounts and units are gone
-    return "".join(one if one.isalnum() or unicodedata.combining(one) or spelled(one) else " " for one in text)
 
 
 def create(settings: Mapping[str, Any]) -> VoiceEngine:

@@ -13,6 +13,7 @@ from voxyard.speech.frontend import Frontend, VoiceDescription, VoiceFiles
 from voxyard.speech.reading.reader import READING_VERSION
 from voxyard.speech.text.sentences import language_code
 from voxyard.trainer.errors import TrainerError
+from voxyard.trainer.text.reader import TextReader
 from voxyard.trainer.voice.directory import VoiceDirectory, read
 
 log = logging.getLogger("voxyard.trainer")
@@ -29,7 +30,7 @@ class VoiceFrontend:
     voice_files: VoiceFiles | None = None  # its speakers are those that it was trained on
 
     def __init__(self, voice: VoiceDirectory, device: str, threads: int) -> None:
-        self._voice = voice
+        self._voice, self._reader = voice, TextReader(voice.config)
         self.max_seconds = min(CHUNK_SECONDS, voice.config.data.max_clip_seconds)
         settings = {"model": str(voice.path), "device": device, "threads": threads}
         self.engine = EngineSpec(ENGINE, settings, voice.identity, name="voxyard")
@@ -73,6 +74,10 @@ class VoiceFrontend:
             return language_code(self._voice.config.model.language)
         except SpeechError:
             return None
+
+    def refusal(self, text: str, language: str | None) -> str | None:
+        """Why the model cannot read a text; None where nothing is found."""
+        return self._reader.refusal(text, language) if any(map(str.isalnum, text)) else None
 
     def describe(self, voice: str) -> VoiceDescription:
         """The speaker's name; a corpus does not say more."""
