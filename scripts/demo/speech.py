@@ -37,7 +37,7 @@ def serve(voxyard: str, model: Path, data: Path, port: int) -> ChildCommand:
 
 def export(voxyard: str, run: Path, voice: Path, corpus: Path) -> ChildCommand:
     """The command that exports the trained voice."""
-    licence = f"the licence of {corpus}, which the demo does not know"
+    licence = f"text:the licence of {corpus}, which the demo does not know"
     return command(voxyard, "export", "--checkpoint", run, "--out", voice, "--licence", licence)
 
 

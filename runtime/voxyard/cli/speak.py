@@ -98,8 +98,9 @@ def _script(settings: SpeakConfig, engine: EngineChoice, file: Path) -> tuple[Ex
     from voxyard.speech.script import document_language, language_note, prepare, unknown_language_note
 
     section, reading = settings.speak, settings.speech.reading()
-    if note := unknown_language_note(section.language):
-        log.warning("%s", note)
+    unknown = unknown_language_note(section.language)
+    if unknown is not None:
+        log.warning("%s", unknown)
     frontend = open_frontend(engine.frontend, engine.settings)
     document = read_document(file, settings.speech.code_blocks)
     script = prepare(
@@ -111,7 +112,8 @@ def _script(settings: SpeakConfig, engine: EngineChoice, file: Path) -> tuple[Ex
         chapters=[chapter.start for chapter in document.chapters],
         reading=reading,
     )
-    if note := language_note(section.language or document.language, script.requests[0].voice, frontend):
+    note = language_note(section.language or document.language, script.requests[0].voice, frontend)
+    if unknown is None and note is not None:
         log.warning("%s", note)
     return document, frontend, script
 

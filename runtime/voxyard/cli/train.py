@@ -113,8 +113,9 @@ def synthesize(
 @VOCODER
 @click.option(
     "--licence",
-    metavar="NAME|FILE",
-    help="Licence of the corpus, as a name or a file with its text.  [default: LICENSE, LICENCE or COPYING in it]",
+    metavar="SPDX|FILE",
+    help="Licence of the corpus: an SPDX name, LicenseRef-NAME, a file with its text, or 'text:WORDS'.  "
+    "[default: LICENSE, LICENCE or COPYING in it]",
 )
 @JSON
 def export(checkpoint: Path, out: Path, vocoder: str, licence: str | None, as_json: bool) -> None:

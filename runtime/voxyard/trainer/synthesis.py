@@ -82,19 +82,21 @@ def synthesize(
     config, speakers = trained_config(found.meta["config"]), tuple(found.meta["speakers"])
     trainable = load_trainable(config, speakers)
     voice: dict[str, Any] = {} if speaker is None else {"speaker": _speaker_id(speakers, speaker, found.path)}
-    if speaker is None and len(speakers) > 1:
-        log.info("Speaker %s, the first of %d (--speaker NAME)", speakers[0], len(speakers))
     if language is not None:
         voice["language"] = language
-    has_own = "vocoder" in inspect.signature(trainable.speak).parameters
-    taken = chosen_vocoder(vocoder, found.state, found.meta, found.path, has_own=has_own)
-    if taken != GRIFFIN_LIM:
-        voice["vocoder"] = taken
     _check_choice(trainable.speak, voice)
     chunks = _chunks(text, config, language)
     coverage = _read(trainable, chunks, {"language": language} if language is not None else {})
     if language not in (None, config.model.language):
         log.warning("The model has learned the sounds of %s: it speaks %s with them", config.model.language, language)
+    if speaker is None and len(speakers) > 1:
+        log.info("Speaker %s, the first of %d (--speaker NAME)", speakers[0], len(speakers))
+    has_own = "vocoder" in inspect.signature(trainable.speak).parameters
+    taken = chosen_vocoder(
+        vocoder, found.state, found.meta, found.path, has_own=has_own
+    )  # told for a text that is read
+    if taken != GRIFFIN_LIM:
+        voice["vocoder"] = taken
     model = trainable.build()
     assign_weights(model, found)
     if mel is not None:

@@ -24,7 +24,9 @@ from runs import environment
 
 from voxyard.corpus import espeak
 from voxyard.trainer import checkpoint
+from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.steps.average import weights_for_use
+from voxyard.trainer.voice.export import _licence
 
 pytestmark = pytest.mark.timeout(600)  # two networks are compiled: minutes on a busy machine
 
@@ -87,6 +89,7 @@ def voice(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert done.returncode == 0, done.stderr
     assert "averaged weights, vocoder neural, voices anna, ben; CC0-1.0" in done.stdout
     assert [path.name for path in out.parent.iterdir()] == ["voice"]
+    assert "--model DIR --voice anna --out book.mp3" in (out / "README.md").read_text(), "there are two speakers"
     copy = tmp_path_factory.mktemp("deployed") / "voice"
     shutil.copytree(out, copy)
     shutil.rmtree(out)
@@ -199,7 +202,8 @@ def test_speak_takes_the_voice_and_says_what_it_cannot(voice: Path, tmp_path: Pa
     assert done.returncode == 2
     assert "did you mean ben?" in done.stderr
     done = voxyard("speak", text, *flags, "--language", "de", "--out", tmp_path / "no.wav")
-    assert "speaks en; the text is said to be de" in done.stderr
+    assert done.stderr.count("speaks en") == 1
+    assert "the text is in the language de, and the voice anna speaks en" in done.stderr
     done = voxyard("speak", text, "--model", voice, "--out", tmp_path / "no.wav")
     assert done.returncode == 2
     assert "add --engine voxyard" in done.stderr
@@ -234,6 +238,23 @@ def test_two_other_speakers_are_fine_tuned_from_one_checkpoint_and_exported(
     assert "voices carl, dora" in out.stdout
     spoken = voxyard("synthesize", "--checkpoint", tmp_path / "fine", "--text", SENTENCE, "--out", tmp_path / "x.wav")
     assert "the model's own vocoder had 24 updates" in spoken.stderr, "16 of the base, 8 of its own"
+
+
+@pytest.mark.parametrize(
+    ("asked", "written"),
+    [
+        ("cc-by-4.0", "CC-BY-4.0"), ("CC0-1.0 OR MIT", "CC0-1.0 OR MIT"), ("LicenseRef-Ours", "LicenseRef-Ours"),
+        ("text: as Anna said", "as Anna said"),
+    ],
+)  # fmt: skip
+def test_a_licence_is_a_name_of_spdx_or_says_that_it_is_none(asked: str, written: str) -> None:
+    assert _licence(asked, None) == f"{written}\n"
+
+
+@pytest.mark.parametrize("asked", ["CC0", "public domain", "banana", "text: "])
+def test_other_words_are_no_licence(asked: str) -> None:
+    with pytest.raises(TrainerError, match=f"--licence {asked}"):
+        _licence(asked, None)
 
 
 def test_export_refuses_what_is_no_voice_and_leaves_nothing(run: Path, tmp_path: Path, voxyard: Train) -> None:

@@ -102,6 +102,28 @@ def test_a_sentence_that_cannot_be_read_is_found_before_any_is_spoken(
     assert "is left out: no letter or digit" in caplog.text
 
 
+def test_a_text_that_is_refused_is_not_told_who_would_speak_it(
+    run: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level("INFO")
+    told: list[object] = []
+
+    def chosen(*asked: object, has_own: bool) -> str:
+        told.append((asked, has_own))
+        return "griffin-lim"
+
+    monkeypatch.setattr(trained, "chosen_vocoder", chosen)
+    where = run(("anna", "ben"), text_units="characters", language="en-us")
+    for text, language in (("Привет, мир!", None), ("Guten Morgen.", "de")):
+        with pytest.raises(TrainerError):
+            trained.synthesize(where, text, tmp_path / "x.wav", language=language)
+    assert not told
+    assert "Speaker anna" not in caplog.text
+    trained.synthesize(where, "Good morning.", tmp_path / "x.wav")
+    assert len(told) == 1
+    assert "Speaker anna, the first of 2" in caplog.text
+
+
 def test_a_model_of_phonemes_speaks_another_language_when_asked(
     run: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -83,6 +83,29 @@ def test_a_second_ctrl_c_does_not_stop_the_closing_of_the_file(monkeypatch: pyte
     assert signal.getsignal(signal.SIGINT) is handler
 
 
+def test_a_language_that_is_not_known_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "text.txt").write_text("Good morning.")
+    monkeypatch.setattr("voxyard.cli.engines.FRONTEND", "frontends:frontend")
+    for language, said in (("xx", "'xx' is not known"), ("fr", "the language fr, and the voice")):
+        caplog.clear()
+        done = CliRunner().invoke(speak, [str(tmp_path / "text.txt"), "--show-words", "--language", language])
+        assert done.exit_code == 0, done.output
+        (warning,) = (each.getMessage() for each in caplog.records if each.levelname == "WARNING")
+        assert said in warning
+
+
+def test_a_file_whose_encoder_is_not_installed_is_refused_before_anything_is_read(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(EncodeError, match=r"a.mp3 needs PyAV, which is not installed: pip install 'av.*\.wav or \.pcm"):
+        check_target(tmp_path / "a.mp3")
+    check_target(tmp_path / "a.wav")
+    check_target(tmp_path / "a.pcm")
+
+
 @pytest.fixture
 def story(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A text of six chunks, of which two cannot be spoken."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import importlib.util
 import os
 import threading
 import weakref
@@ -52,9 +53,12 @@ def check_target(path: Path) -> None:
     """Checks that an audio file of this name can be written; nothing is left of the trial, and no file is changed.
 
     Raises:
-        EncodeError: the suffix is unknown, or the file cannot be created.
+        EncodeError: the suffix is unknown, its encoder is not installed, or the file cannot be created.
     """
-    format_of(path)
+    if format_of(path) not in ("wav", "pcm") and importlib.util.find_spec("av") is None:
+        raise EncodeError(
+            f"{path} needs PyAV, which is not installed: pip install 'av>=15,<19', or name a .wav or .pcm file"
+        )
     if path.is_dir():
         raise EncodeError(f"{path} is a directory, expected the name of a file")
     partial = _partial(path)

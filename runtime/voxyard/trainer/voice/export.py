@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
+from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 
 from voxyard import __version__
 from voxyard.corpus.text import SYMBOLS_HASH
@@ -25,6 +27,7 @@ from voxyard.trainer.voice.directory import FORMAT, LICENCE, META, README, WEIGH
 from voxyard.trainer.voice.engine import VoiceEngine
 from voxyard.trainer.voice.vocoder_choice import AUTO, NEURAL, chosen_vocoder
 
+FREE_TEXT = "text:"  # begins a licence in words of one's own
 LICENCE_FILES = ("LICENSE", "LICENCE", "COPYING")  # of a corpus, with any ending and case
 MOST_LICENCE = 2**20  # bytes
 OF_TRAINING = "model/discriminators/"  # weights that only a training uses
@@ -49,9 +52,9 @@ class ExportedVoice:
 def export(checkpoint: Path, out: Path, *, vocoder: str = AUTO, licence: str | None = None) -> ExportedVoice:
     """Writes the voice of a checkpoint into the new directory `out`, whole or not at all, and loads it once.
 
-    The vocoder is chosen as `voxyard synthesize` does (see chosen_vocoder). `licence` is the corpus' licence, as a name
-    or a file with its text; without one the corpus' own file is taken. A voice has the averaged weights where the run
-    has some.
+    The vocoder is chosen as `voxyard synthesize` does (see chosen_vocoder). `licence` is the corpus' licence: an SPDX
+    expression, a file with its text, or `text:` and words; without one the corpus' own file is taken. A voice has the
+    averaged weights where the run has some.
 
     Raises:
         TrainerError: no checkpoint, no licence, no such vocoder, or a directory that is there or cannot be written.
@@ -106,7 +109,7 @@ def _licence(asked: str | None, corpus: Path | None) -> str:
     """Text of the licence."""
     if asked is not None:
         if not asked.strip():
-            raise TrainerError("--licence is empty: expected a name such as CC0-1.0, or a file with the text")
+            raise TrainerError("--licence is empty: expected an SPDX name such as CC0-1.0, or a file with the text")
         path = Path(asked)
         with suppress(OSError):  # a long name is no path
             if path.is_file():
@@ -115,7 +118,7 @@ def _licence(asked: str | None, corpus: Path | None) -> str:
                 raise TrainerError(
                     f"--licence {path} is no file: expected one with the text, or a name such as CC0-1.0"
                 )
-        return asked.strip() + "\n"
+        return _licence_name(asked.strip()) + "\n"
     for path in sorted(corpus.iterdir()) if corpus is not None and corpus.is_dir() else ():
         if path.is_file() and path.stem.upper() in LICENCE_FILES:
             return _licence_text(path)
@@ -123,6 +126,21 @@ def _licence(asked: str | None, corpus: Path | None) -> str:
         f"the licence of the corpus {corpus or ''} is not known, and a voice must say it: give --licence NAME, such as "
         "CC0-1.0, or --licence FILE"
     )
+
+
+def _licence_name(asked: str) -> str:
+    """An SPDX expression as SPDX writes it, or the words after `text:`."""
+    if asked.startswith(FREE_TEXT):
+        if words := asked.removeprefix(FREE_TEXT).strip():
+            return words
+        raise TrainerError(f"--licence {asked} is empty: expected words after {FREE_TEXT}")
+    try:
+        return canonicalize_license_expression(asked)
+    except InvalidLicenseExpression as error:
+        raise TrainerError(
+            f"--licence {asked}: found no name of a licence, expected one of SPDX such as CC0-1.0 or CC-BY-4.0 "
+            f"(spdx.org/licenses), LicenseRef-NAME for one of your own, a file with the text, or '{FREE_TEXT}WORDS'"
+        ) from error
 
 
 def _licence_text(path: Path) -> str:
@@ -180,14 +198,16 @@ def _write(
 
 def _card(config: TrainConfig, found: checkpoints.Checkpoint, vocoder: str, licence: str) -> str:
     model = config.model
-    speakers = ", ".join(name or "default" for name in found.meta["speakers"]) or "default"
+    names = [name or "default" for name in found.meta["speakers"]] or ["default"]
+    one = f" --voice {shlex.quote(names[0])}" if len(names) > 1 else ""
+    speakers = ", ".join(names)
     return (
         "# A voice made with voxyard\n\n"
         f"- speakers: {speakers}\n- language: {model.language or 'not known'}; read as {described(model)}\n"
         f"- model: {model.size}, step {found.step}, vocoder {vocoder}, {model.sample_rate} Hz\n"
         f"- licence of the corpus ({LICENCE}): {licence.strip().splitlines()[0]}\n\n"
-        "```\nvoxyard serve --engine voxyard --model DIR\nvoxyard speak book.txt --engine voxyard --model DIR "
-        "--out book.mp3\n```\n"
+        "```\nvoxyard serve --engine voxyard --model DIR\n"
+        f"voxyard speak book.txt --engine voxyard --model DIR{one} --out book.mp3\n```\n"
     )
 
 

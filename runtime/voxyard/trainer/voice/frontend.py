@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -15,8 +14,6 @@ from voxyard.speech.text.sentences import language_code
 from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.text.reader import TextReader
 from voxyard.trainer.voice.directory import VoiceDirectory, read
-
-log = logging.getLogger("voxyard.trainer")
 
 ENGINE = "voxyard.trainer.voice.engine:create"
 CHUNK_SECONDS = 10.0  # of a text: as long as the clips of common corpora
@@ -51,10 +48,7 @@ class VoiceFrontend:
         return tuple(sorted(self._voice.voices))
 
     def default_voice(self, language: str | None) -> str:
-        """The first speaker of the model; all of them speak its language."""
-        own = self.language(None)
-        if language is not None and own is not None and language.lower().partition("-")[0] != own:
-            log.warning("The voice in %s speaks %s; the text is said to be %s", self._voice.path, own, language)
+        """The first speaker of the model, for any language: all of them speak its own."""
         return self._voice.voices[0]
 
     def check_voice(self, name: str) -> None:
