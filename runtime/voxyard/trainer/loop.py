@@ -85,7 +85,7 @@ class Run:
             self.config,
             most_traces=len(self.buckets) if self.config.data.static_shapes else None,
         )
-        if self.step.beside_names:
+        if self.step.beside_on:
             names, where = " + ".join(self.step.beside_names), self.step.beside_on
             log.info("Training %s on the %s device (--vocoder-on)", names, where)
         log.info("Model: %.1f M parameters, %s", self.step.model.count_params() / 1e6, training.precision)

@@ -85,7 +85,7 @@ class Report:
     gradient_bytes: int | None = None
     beside_stage_seconds: float | None = None  # mean of the updates of a second network (V)
     beside_names: tuple[str, ...] = ()
-    beside_on: str | None = None  # data, or model: then they are a part of the training stage
+    beside_on: str | None = None  # data; model or, on one device, None: then they are a part of M
     two_networks: bool = False  # the model has updates that a split may make on the data device
     trials: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
     """Of --strategy auto: clips_per_second of each way, its bound and what it reached over one device."""
@@ -179,6 +179,18 @@ class Report:
             if name in self.judged
         ]
 
+    @property
+    def _beside_place(self) -> str:
+        return "the one device" if self.beside_on is None else f"the {self.beside_on} device"
+
+    def _bounds_row(self) -> list[tuple[str, str, str]]:
+        """The bound of each way; of mirrored devices, which do not time the stages apart, how to get them."""
+        if self.bounds:
+            return [("bounds", "", f"of two devices over one: {listed(self.bounds)}")]
+        if self.strategy == "mirrored":
+            return [("bounds", NOT_MEASURED, "mirrored devices time no stage apart; --strategy auto times each way")]
+        return []
+
     def _or_why(self, value: float | None, form: str, *stages: str) -> str:
         """The figure, or why there is none: the first of these stages that was timed too seldom."""
         if value is not None:
@@ -225,14 +237,15 @@ class Report:
             (
                 "training stage (M)",
                 self._or_why(_ms(self.train_stage_seconds), MS, "M"),
-                "one step without its wait, in this run" + (", V included" if self.beside_on == "model" else ""),
+                "one step without its wait, in this run"
+                + (", V included" if self.beside_names and self.beside_on != "data" else ""),
             ),
             *(
                 [
                     (
                         f"{' + '.join(self.beside_names)} (V)",
                         self._or_why(_ms(self.beside_stage_seconds), MS, "V"),
-                        f"one step of them on the {self.beside_on} device, in this run",
+                        f"one step of them on {self._beside_place}, in this run",
                     )
                 ]
                 if self.beside_names
@@ -266,7 +279,7 @@ class Report:
                 self._or_why(self.reached, TIMES, "D", "M", "V"),
                 "over one device with all stages in turn: this rate × the times of the stages",
             ),
-            *([("bounds", "", f"of two devices over one: {listed(self.bounds)}")] if self.bounds else []),
+            *self._bounds_row(),
             *(
                 ("in trials", _times(trial["reached"]), f"{name}; its bound: {_times(trial['bound'])}")
                 for name, trial in self.trials.items()

@@ -209,8 +209,12 @@ class TrainStep:
 
     @property
     def beside_names(self) -> tuple[str, ...]:
-        """Names of the updates that a split may make on the data device; none without a split."""
-        return tuple(one.name for one in self._beside) if self.beside_on else ()
+        """Names of the updates that a split may make on the data device, timed apart; none where they are not timed.
+
+        These are mirrored devices and hosts. One device times them, so that its run tells what a split would gain.
+        """
+        alone = self.devices.strategy == "single" and self.devices.hosts is None
+        return tuple(one.name for one in self._beside) if self.beside_on or alone else ()
 
     def _updated_beside(self, made: Packed, turns: Sequence[int] | None) -> tf.Tensor:
         """The updates `beside`, in these turns or from the whole batch; the losses of the last one."""
@@ -224,10 +228,10 @@ class TrainStep:
     def _train_in_turn(self, made: Packed, turns: Sequence[int] | None) -> tf.Tensor:
         """The updates `beside` on the model device, after the others; their losses.
 
-        With --vocoder-on model they are timed. A CPU has computed them when the call returns. On GPUs they are timed
-        after a barrier, where `times_next` says.
+        With --vocoder-on model, and on one device, they are timed. A CPU has computed them when the call returns. On
+        GPUs they are timed after a barrier, where `times_next` says.
         """
-        timed, traces = self.times_next and self.beside_on is not None, self.traces[BESIDE]
+        timed, traces = self.times_next and bool(self.beside_names), self.traces[BESIDE]
         if timed and self.asynchronous:
             self.synchronise()
         begin = time.perf_counter()

@@ -70,6 +70,18 @@ def test_what_was_not_measured_is_reported_not_guessed():
             assert "not measured" in line
 
 
+def test_one_device_has_the_bound_of_each_placement_and_mirrored_ones_the_way_to_them():
+    alone = report(
+        strategy="single", train_stage_seconds=0.6, beside_stage_seconds=0.2, beside_names=("vocoder",),
+        two_networks=True,
+    )  # fmt: skip
+    assert alone.bounds == pytest.approx({ON_DATA: 1.75, ON_MODEL: 0.7 / 0.6, "mirrored": 2})
+    assert "one step of them on the one device" in alone.render()
+    assert "without its wait, in this run, V included" in alone.render()
+    mirrored = report(strategy="mirrored", data_stage_seconds=None).render()
+    assert "mirrored devices time no stage apart; --strategy auto times each way" in mirrored
+
+
 def test_a_figure_of_too_few_steps_is_not_printed_as_one():
     """T19: the reason stands in its place, in the text and for programs."""
     few = "too few steps to measure (3 of 10)"

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import pytest
 
 from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.reporting.bounds import ON_DATA, ON_MODEL, StepStages
 from voxyard.trainer.reporting.clocks import StepClock
 from voxyard.trainer.reporting.run_report import measured
 from voxyard.trainer.reporting.split_bounds import STEPS_TO_JUDGE, SplitBounds
@@ -22,10 +23,11 @@ class Step:
     asynchronous = False
 
     def __init__(self, beside_on: str | None) -> None:
-        self.beside_on = beside_on
+        alone = beside_on == "alone"
+        self.beside_on = None if alone else beside_on
         self.beside_names = ("vocoder",) if beside_on else ()
         self.trainable = SimpleNamespace(beside=self.beside_names)
-        self.devices = SimpleNamespace(strategy="split", kind="cpu")
+        self.devices = SimpleNamespace(strategy="single" if alone else "split", kind="cpu")
         self.beside_times = UpdateTimes()
         self.lane = SimpleNamespace(blocked_seconds=0.0) if beside_on == "data" else None
         self.settled = 0
@@ -49,7 +51,7 @@ def run(
         if beside_on:
             step.beside_times.add(vocoder)
         clock.stage("data", 0.01)
-        clock.step(0.2 + (vocoder if beside_on == "model" else 0.0), 0.0, "shape", traced=False)
+        clock.step(0.2 + (vocoder if beside_on in ("model", "alone") else 0.0), 0.0, "shape", traced=False)
         caplog.clear()
         with caplog.at_level(logging.INFO):
             bounds.look(number)
@@ -120,6 +122,21 @@ def test_a_vocoder_needs_steps_with_its_discriminators(caplog: pytest.LogCapture
         assert figures["too_few"] == ({"V": few} if place == "data" else {"V": few, "M": few})
         assert (figures["beside_stage_seconds"], figures["reached"]) == (None, None)
         assert figures["data_stage_seconds"] == pytest.approx(0.01)
+
+
+def test_one_device_times_the_vocoder_apart_and_so_has_the_bounds_of_each_placement(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The times are those of a split: V is a part of M there, and taken out of it."""
+    said, figures = run(caplog, "alone", after=40)
+    assert said == [], "one device is told no bounds of a split at its start"
+    stages = StepStages.of_report(figures)
+    assert str(stages) == "D 10 ms, M 200 ms, V 180 ms"
+    assert stages is not None
+    assert stages.bounds() == pytest.approx({ON_DATA: 0.39 / 0.2, ON_MODEL: 0.39 / 0.38, "mirrored": 2})
+    _, short = run(caplog, "alone", after=40, end=43)
+    few = "too few steps to measure (3 of 10)"
+    assert short["too_few"] == {"V": few, "M": few}
 
 
 def test_a_stage_that_is_timed_alone_between_barriers_needs_no_others(caplog: pytest.LogCaptureFixture) -> None:

@@ -48,7 +48,7 @@ class StepStages:
         data, train, beside = (report[f"{stage}_stage_seconds"] for stage in ("data", "train", "beside"))
         if not data or not train or (report["beside_names"] and not beside):
             return None
-        own = train - beside if report["beside_on"] == "model" else train
+        own = train if not beside or report["beside_on"] == "data" else train - beside
         return cls(data, own, beside, two_networks=report["two_networks"], beside_on=report["beside_on"])
 
     def __str__(self) -> str:

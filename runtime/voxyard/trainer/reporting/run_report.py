@@ -65,7 +65,7 @@ def stage_times(clock: StepClock, step: TrainStep) -> StepStages | None:
 
 
 def _too_few(clock: StepClock, step: TrainStep) -> dict[str, str]:
-    """Stages (D, M, V) that the run timed too seldom, with the reason; M has V in it on the model device."""
+    """Stages (D, M, V) timed too seldom, with the reason; M has V in it unless the data device makes V."""
     alone = ALONE_NEEDED if step.asynchronous else STEPS_NEEDED
     timed = {"M": (clock.steps, STEPS_NEEDED)}
     if step.devices.strategy != "mirrored":
@@ -73,7 +73,7 @@ def _too_few(clock: StepClock, step: TrainStep) -> dict[str, str]:
     if step.beside_names:
         timed["V"] = step.beside_times.count, alone
     found = {name: too_few(count, needed) for name, (count, needed) in timed.items() if count < needed}
-    return {"M": found["V"]} | found if "V" in found and step.beside_on == "model" else found
+    return {"M": found["V"]} | found if "V" in found and step.beside_on != "data" else found
 
 
 def _stages(clock: StepClock, step: TrainStep) -> dict[str, Any]:
