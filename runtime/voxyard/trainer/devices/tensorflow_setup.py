@@ -226,10 +226,9 @@ def _apply_cpu(plan: DevicePlan, tensorflow: ModuleType) -> None:
     if len(plan.assigned) > 1 and plan.threads is not None and plan.threads.intra_op > 1:
         # Else all CPU devices share one pool of intra-op threads (tensorflow/core/common_runtime/local_device.cc).
         os.environ["TF_OVERRIDE_GLOBAL_THREADPOOL"] = "1"
-    if plan.strategy == "split" or plan.hosts is not None:
-        # The graph optimizer may turn sums of large tensors into reference variables, which the single-threaded
-        # executor of executor_scope refuses. Hosts compute the same bits, split or not, only where all are without it.
-        config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    # The graph optimizer turns sums of three and more large tensors into variables, to which each is added as it comes:
+    # the last digits would differ from run to run, and the single-threaded executor of executor_scope refuses them.
+    config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     config.set_visible_devices([], "GPU")
     (cpu,) = config.list_physical_devices("CPU")
     config.set_logical_device_configuration(cpu, [config.LogicalDeviceConfiguration() for _ in range(plan.cpu_devices)])
