@@ -52,6 +52,19 @@ def test_weights_shrink_and_biases_do_not() -> None:
     assert [float(weight[0]) for weight in weights] == pytest.approx([0.95, 1, 1, 1])
 
 
+def test_mirrored_copies_of_a_weight_stay_the_same() -> None:
+    """T10, T17: on each of the devices, what is decayed and what is not."""
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    with strategy.scope():
+        optimizer = FusedAdamW(0.1, weight_decay=0.5)
+        weights = [keras.Variable(tf.ones([2]), name=name) for name in ("kernel", "bias", "gamma", "beta")]
+        optimizer.build(weights)
+    strategy.run(tf.function(lambda: optimizer.apply([tf.zeros([2])] * 4, weights), autograph=False))
+    for device in (0, 1):
+        copies = [float(weight.value.values[device][0]) for weight in weights]
+        assert copies == pytest.approx([0.95, 1, 1, 1]), f"on device {device}"
+
+
 def test_the_learning_rate_is_finite_and_positive_far_out() -> None:
     """T12, training.warmup_steps: linear to the peak, then 1/√step, at step 10⁷ and beyond."""
     schedule = WarmUpThenRoot(1e-3, 100)

@@ -59,6 +59,26 @@ def test_both_networks_resume_bit_for_bit(trained: Path, tones: Path, tmp_path: 
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("devices", [["--strategy", "single"], ["--strategy", "mirrored", "--cpu-devices", 2]])
+def test_runs_whose_operations_run_side_by_side_resume_bit_for_bit(
+    devices: list[object], tones: Path, tmp_path: Path, voxyard: Voxyard
+) -> None:
+    """T17: in clips so long that TensorFlow's graph optimizer would add gradients as they come."""
+    for directory, steps in (("whole", 3), ("parts", 2), ("parts", 3)):
+        done = voxyard(
+            "train", "--device", "cpu", *devices, "--train-data", tones, "--batch-size", 8, "--buckets", 1,
+            "--networks", "acoustic,vocoder", "--discriminators-after", 1, "--checkpoint-dir", tmp_path / directory,
+            "--max-steps", steps, "--num-workers", 1, "--no-tensorboard", "--sample-text", "",
+            "--validation-share", 0, "--model-start-delay", 0,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+    whole, parts = (checkpoint.newest_good(tmp_path / each) for each in ("whole", "parts"))
+    assert whole is not None
+    assert parts is not None
+    assert [name for name in whole.state if whole.state[name].tobytes() != parts.state[name].tobytes()] == []
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["data", "model"])
 def test_a_run_goes_on_bit_for_bit_where_the_vocoder_moves(
     first: str, trained: Path, tones: Path, tmp_path: Path, voxyard: Voxyard

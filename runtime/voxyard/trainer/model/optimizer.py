@@ -20,12 +20,19 @@ class FusedAdamW(keras.optimizers.Adam):
     def __init__(self, learning_rate: Any, *, weight_decay: float, name: str = "adamw", **settings: Any) -> None:
         super().__init__(learning_rate, name=name, **settings)
         self.decay = weight_decay
+        self._decayed: list[bool] = []  # by place
+
+    def build(self, variables: list[keras.Variable]) -> None:
+        """Keras' hook: makes the state of the variables."""
+        super().build(variables)
+        # By Keras' names: those of TensorFlow end with the number of the replica on all mirrored devices but the first.
+        self._decayed = [self.decay > 0 and not any(name in each.name for name in UNDECAYED) for each in variables]
 
     def update_step(self, gradient: tf.Tensor, variable: tf.Variable, learning_rate: tf.Tensor) -> None:
         """Keras' hook: updates one variable (TensorFlow's own) by its gradient."""
         rate, step = ops.cast(learning_rate, variable.dtype), ops.cast(self.iterations + 1, variable.dtype)
         place = self._get_variable_index(variable)
-        if self.decay and not any(name in variable.name.rsplit("/", 1)[-1] for name in UNDECAYED):
+        if self._decayed[place]:
             variable.assign(variable * (1 - self.decay * rate))
         tf.raw_ops.ResourceApplyAdam(
             var=variable.handle,
