@@ -95,7 +95,7 @@ def test_a_run_goes_on_bit_for_bit_where_the_vocoder_moves(
     assert [name for name in whole.state if whole.state[name].tobytes() != moved.state[name].tobytes()] == []
 
 
-@pytest.mark.long  # unit/autotune/test_choice.py holds the choice quickly, without the runs
+@pytest.mark.long  # unit/trainer/autotune/test_choice.py holds the choice quickly, without the runs
 @pytest.mark.timeout(1800)
 def test_the_placement_is_chosen_by_trials_and_a_resumed_run_keeps_it(
     tones: Path, tmp_path: Path, voxyard: Voxyard
