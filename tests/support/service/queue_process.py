@@ -30,7 +30,7 @@ def main(data: Path, marks: Path, documents: int, chunks: int) -> None:
     """Serve until everything is completed."""
     store = Store(data / "store.sqlite")
     audio_store = AudioStore(AudioFolder(data / "audio"), quota=2**30)
-    engine = EngineSpec("documents:marking", {"marks": str(marks), "rows": ROWS, "samples": SAMPLES, "seconds": 0.04})
+    engine = EngineSpec("documents:marking", {"marks": str(marks), "rows": ROWS, "samples": SAMPLES, "seconds": 0.1})
     with Pool(engine, [Device(f"cpu {number}") for number in range(WORKERS)], limits=PoolLimits(backoff=0.01)) as pool:
         queue = DocumentQueue(store, audio_store, pool, ServiceSection(active_documents=3), Pauses())
         queue.start()

@@ -16,7 +16,7 @@ from documents import marks, new_document
 
 from voxyard.service.documents.store import Store
 
-DOCUMENTS, CHUNKS, KILLS = 16, 15, 20
+DOCUMENTS, CHUNKS, KILLS = 16, 40, 20
 PATIENCE = 120.0  # seconds
 
 
