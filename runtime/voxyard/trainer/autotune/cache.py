@@ -13,6 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from voxyard.trainer.autotune.words import ago
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.devices.device_ids import HostDevices
 from voxyard.trainer.devices.placement import Kind
@@ -36,7 +37,8 @@ class CachedStrategy:
     """Name of the fastest candidate, the median rate of each in clips a second, and the measurement's Unix time.
 
     `stages` are the times of a step's stages (`StepStages`), empty where no candidate could tell them; `skipped` are
-    the rates that ways could not exceed which were not timed for that.
+    the rates that ways could not exceed which were not timed for that; `steps` are the fewest timed steps of a trial
+    of each.
     """
 
     name: str
@@ -44,11 +46,11 @@ class CachedStrategy:
     at: float
     stages: Mapping[str, Any] = field(default_factory=dict)
     skipped: Mapping[str, float] = field(default_factory=dict)
+    steps: Mapping[str, int] = field(default_factory=dict)
 
     def age(self) -> str:
         """Age of the entry in words, such as `3 days ago`."""
-        days = (time.time() - self.at) / 86400
-        return f"{days:.0f} days ago" if days >= 2 else f"{24 * days:.1f} hours ago"
+        return ago(time.time() - self.at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ class KeptTrials:
 
     def age(self) -> str:
         """Age of the last trial in words."""
-        return f"{(time.time() - self.at) / 60:.0f} minutes ago"
+        return ago(time.time() - self.at)
 
 
 def path() -> Path:
@@ -99,6 +101,7 @@ def load(name: str) -> CachedStrategy | None:
             float(found["at"]),
             dict(found["stages"]),
             dict(found.get("skipped", {})),
+            dict(found.get("steps", {})),
         )
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         log.warning("%s cannot be read (%s): the strategies are timed again", path(), error)

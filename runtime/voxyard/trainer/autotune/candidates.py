@@ -14,6 +14,7 @@ from voxyard.trainer.config import DEFAULT_EPOCHS, TrainConfig, VocoderOn
 from voxyard.trainer.devices.device_ids import HostDevices, Placement
 from voxyard.trainer.devices.placement import Kind, requested_strategy
 from voxyard.trainer.reporting.bounds import MIRRORED, ON_DATA, ON_MODEL, SINGLE, SPLIT, StepStages
+from voxyard.trainer.reporting.enough import too_few_to_be_sure
 
 FEATURES = "single, precomputed features"
 LOOK_AHEAD = 4  # host batches in a trial: a full buffer of an hour's clips would hide how slowly they are read
@@ -177,8 +178,9 @@ def contenders(trials: Mapping[str, Sequence[float]]) -> tuple[str, ...]:
 def gains(timed: CachedStrategy, devices: int) -> dict[str, dict[str, float | None]]:
     """Of each way its clips_per_second, the bound of its gain over one device, and what it reached of that.
 
-    Of a way that was skipped it is the bound alone. Bounds follow from the times of a step's stages; None where these
-    or the rate of one device are not known.
+    With the fewest timed_steps of a trial that this is from, of its own or of one device's. Of a way that was skipped
+    it is the bound alone. Bounds follow from the times of a step's stages; None where these or the rate of one device
+    are not known.
     """
     bounds = {}
     if timed.stages:
@@ -192,9 +194,14 @@ def gains(timed: CachedStrategy, devices: int) -> dict[str, dict[str, float | No
             "clips_per_second": rate,
             "bound": 1.0 if name == SINGLE else bounds.get(name),
             "reached": rate / alone if alone and rate else None,
+            "timed_steps": _timed_steps(timed, name) if rate else None,
         }
         for name, rate in {**timed.rates, **dict.fromkeys(timed.skipped)}.items()
     }
+
+
+def _timed_steps(timed: CachedStrategy, name: str) -> int | None:
+    return min((timed.steps[each] for each in (name, SINGLE) if each in timed.steps), default=None)
 
 
 def told_bounds(timed: CachedStrategy, devices: int, kind: Kind) -> Iterator[str]:
@@ -206,7 +213,9 @@ def told_bounds(timed: CachedStrategy, devices: int, kind: Kind) -> Iterator[str
     width = max(len(name) for name in found)
     for name, gain in found.items():
         if name != SINGLE and gain["bound"] is not None:
-            reached = f"reached {gain['reached']:.2f}×" if gain["reached"] else "not compared with one device"
+            reached = "not compared with one device"
+            if gain["reached"]:
+                reached = f"reached {gain['reached']:.2f}×{too_few_to_be_sure(gain['timed_steps'])}"
             if name in timed.skipped:
                 reached = "not timed: it could not win"
             yield f"  {name:<{width}}  bound {gain['bound']:.2f}×, {reached}"

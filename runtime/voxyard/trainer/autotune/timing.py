@@ -19,6 +19,7 @@ from voxyard.trainer.autotune import cache, trial_process
 from voxyard.trainer.autotune.candidates import Candidate, Candidates, comparable, from_features, table, trial
 from voxyard.trainer.autotune.trial_process import TRIAL_SECONDS, FailedTrialError
 from voxyard.trainer.autotune.trials import FEWEST_TRIALS, MOST_TRIALS, REPEATED, Timed, Trials
+from voxyard.trainer.autotune.words import counted
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.devices.placement import Kind
 from voxyard.trainer.errors import TrainerError
@@ -116,6 +117,7 @@ def time_one(
         StepStages.of_report(report),
         rows=report["batch_rows"],
         seconds=time.monotonic() - begin,
+        steps=report["steps_timed"],
     )
 
 
@@ -146,13 +148,13 @@ def _announce(trials: Trials, steps: int, minutes: float) -> None:
     ways = trials.ways
     several = f"{REPEATED} trials of each that can win, {FEWEST_TRIALS} to {MOST_TRIALS} of the fastest"
     log.info(
-        "--strategy auto: timing %d steps of each of %d strategies, in turn: %s; %s, at most %g minutes "
+        "--strategy auto: timing %d steps of %s: %s; %s, at most %s "
         "(--strategy-minutes). The first trial tells how long it takes",
         steps,
-        len(ways),
+        "one strategy" if len(ways) == 1 else f"each of {len(ways)} strategies, in turn",
         "; ".join(ways),
         "one trial" if len(ways) == 1 else several,
-        minutes,
+        counted(minutes, "minute"),
     )
 
 
@@ -220,7 +222,9 @@ def _judge(trials: Trials, left_out: Mapping[str, str], *, late: bool, minutes: 
     ]
     rows += [(name, None, f"failed: {why}") for name, why in trials.failed.items()]
     untimed = [name for name in trials.ways if name not in {*rates, *skipped, *trials.failed}]
-    rows += [(name, None, f"not timed within {minutes:g} minutes (--strategy-minutes)") for name in untimed if late]
+    rows += [
+        (name, None, f"not timed within {counted(minutes, 'minute')} (--strategy-minutes)") for name in untimed if late
+    ]
     rows += [(name, None, f"not here: {why}") for name, why in left_out.items()]
     for line in table(rows):
         log.info("  %s", line)
@@ -233,16 +237,16 @@ def _judge(trials: Trials, left_out: Mapping[str, str], *, late: bool, minutes: 
     name, *close = trials.close()
     if late:
         log.info(
-            "--strategy auto: %s is the fastest of what %g minutes were enough for (--strategy-minutes); the "
+            "--strategy auto: %s is the fastest of what was timed within %s (--strategy-minutes); the "
             "trials are kept, and the next choice goes on from them",
             name,
-            minutes,
+            counted(minutes, "minute"),
         )
     elif close:
         log.info("--strategy auto: %s is hardly faster than %s: not remembered", name, " and ".join(close))
     else:
         log.info("--strategy auto: %s is the fastest here", name)
-    return cache.CachedStrategy(name, rates, time.time(), _stages(trials), skipped)
+    return cache.CachedStrategy(name, rates, time.time(), _stages(trials), skipped, trials.fewest_steps())
 
 
 def _stages(trials: Trials) -> dict[str, Any]:
@@ -264,5 +268,5 @@ def _said(trials: Trials, name: str) -> str:
 
 def _note(report: Mapping[str, Any]) -> str:
     waits = f"waits {report['data_wait_share']:.0%} of the time for data"
-    few = f"{report['steps_timed']} timed steps; " if report["steps_timed"] < STEPS_NEEDED else ""
+    few = f"{counted(report['steps_timed'], 'timed step')}; " if report["steps_timed"] < STEPS_NEEDED else ""
     return f"{few}{waits}; an update sees {report['batch_rows']} clips; reads: {report['reads']['said']}"

@@ -27,6 +27,7 @@ class Timed:
     stages: StepStages | None = None  # None where a stage was not timed often enough
     rows: int = 1  # clips of a batch of these stages
     seconds: float = 0.0  # that the whole trial took, its start included
+    steps: int | None = None  # that were timed; None: an older version kept the trial
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
@@ -57,6 +58,11 @@ class Trials:
     def rates(self, name: str) -> list[float]:
         """Clips a second of the trials of a way."""
         return [each.clips_per_second for each in self.timed.get(name, ())]
+
+    def fewest_steps(self) -> dict[str, int]:
+        """The fewest timed steps of a trial of each way; without the ways of which that is not known."""
+        known = {name: [one.steps for one in timed if one.steps is not None] for name, timed in self.timed.items()}
+        return {name: min(steps) for name, steps in known.items() if steps}
 
     def of_disk(self) -> set[str]:
         """Ways all of whose trials read from where training reads."""

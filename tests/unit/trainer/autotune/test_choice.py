@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +19,7 @@ from voxyard.host import Gpu
 from voxyard.host.plan import Links
 from voxyard.host.topology import parse
 from voxyard.trainer.autotune import cache, candidates, timing, trial_process, tuner
-from voxyard.trainer.autotune.cache import CachedStrategy
+from voxyard.trainer.autotune.cache import CachedStrategy, KeptTrials
 from voxyard.trainer.autotune.candidates import (
     FEATURES,
     LOOK_AHEAD,
@@ -257,7 +258,9 @@ def test_host_model_and_numbers_make_the_key_and_the_run_does_not() -> None:
 
 def test_the_age_of_an_entry_is_given_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("voxyard.trainer.autotune.cache.time.time", lambda: 10 * 86400.0)
-    assert CachedStrategy("split", {}, 9.5 * 86400).age() == "12.0 hours ago"
+    assert CachedStrategy("split", {}, 9.5 * 86400).age() == "12 hours ago"
+    assert CachedStrategy("split", {}, 10 * 86400 - 3600).age() == "60 minutes ago"
+    assert KeptTrials({}, 10 * 86400 - 60).age() == "1 minute ago"
     assert CachedStrategy("split", {}, 86400.0).age() == "9 days ago"
 
 
@@ -347,6 +350,7 @@ class Reports:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.asked: list[TrainConfig] = []
+        self.steps_timed: dict[str, int] = {}  # by way; 26 of the others
         monkeypatch.setattr(trial_process, "ask", self._report)
         monkeypatch.setattr(tuner, "open_corpora", lambda _: SimpleNamespace(training=NoFeatures()))
         monkeypatch.setattr(tuner, "inspect_host", lambda _: host_of(0))
@@ -364,8 +368,9 @@ class Reports:
             ON_MODEL: (max(d, m + v) * 1.01, m + v, v, "model"),
         }[way]
         return {
-            "steps_per_second": noise / step, "steps_timed": 26, "batch_rows": 1, "data_wait_share": 0.0,
-            "reads": {"of_disk": True, "said": ""}, "data_stage_seconds": None if way == "mirrored" else d,
+            "steps_per_second": noise / step, "batch_rows": 1, "data_wait_share": 0.0,
+            "steps_timed": self.steps_timed.get(way, 26), "reads": {"of_disk": True, "said": ""},
+            "data_stage_seconds": None if way == "mirrored" else d,
             "train_stage_seconds": train, "beside_stage_seconds": beside, "beside_on": on,
             "beside_names": ["vocoder"] if on else [], "two_networks": True,
         }  # fmt: skip
@@ -400,6 +405,7 @@ def test_the_placement_is_chosen_told_with_its_bound_and_remembered(
     assert first.trials[ON_DATA]["bound"] == pytest.approx(0.39 / 0.2)
     assert first.trials[ON_DATA]["reached"] == pytest.approx(0.39 / 0.21, rel=0.03)
     assert first.trials["single"]["bound"] == 1.0
+    assert [first.trials[way]["timed_steps"] for way in (ON_DATA, ON_MODEL, "single")] == [26, None, 26]
     caplog.clear()
     with caplog.at_level(logging.INFO):
         again = reports.chosen(tmp_path)
@@ -407,6 +413,22 @@ def test_the_placement_is_chosen_told_with_its_bound_and_remembered(
     assert again == first
     for words in said:
         assert words in caplog.text
+
+
+def test_a_trial_of_one_timed_step_is_told_as_such_beside_the_gain(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    reports = Reports(monkeypatch)
+    reports.steps_timed = {"single": 12, ON_DATA: 1, "mirrored": 12}
+    with caplog.at_level(logging.INFO):
+        first = reports.chosen(tmp_path, strategy_minutes=1)
+    assert any("; 1 timed step; waits" in line for line in caplog.messages)
+    assert re.search(
+        r"split, vocoder on data +bound 1.95×, reached .*×; too few steps to be sure \(1 of 10\)", caplog.text
+    )
+    assert re.search(r"mirrored +bound 2.00×, reached [\d.]+×$", caplog.text, re.MULTILINE)
+    assert {way: trial["timed_steps"] for way, trial in first.trials.items() if trial["reached"]} == reports.steps_timed
+    assert "at most 1 minute (--strategy-minutes)" in caplog.text
 
 
 @pytest.mark.parametrize(("place", "bound"), [("data", 0.7 / 0.4), ("model", 0.7 / 0.6)])

@@ -171,7 +171,7 @@ def test_the_minutes_end_the_trials_and_what_was_timed_decides(
     assert host.timed == [ON_DATA, SINGLE, MIRRORED][: int(minutes)]
     assert host.clock.now == 1000 + 60 * int(minutes), "no trial is begun that would not end"
     assert (choice.name, clear) == (ON_DATA, False)
-    assert f"is the fastest of what {minutes:g} minutes were enough for" in caplog.text
+    assert f"is the fastest of what was timed within {minutes:g} minutes" in caplog.text
     assert ("mirrored" in caplog.messages[-2] and "not timed within" in caplog.messages[-2]) == (minutes < 3)
     host.timed.clear()
     choice, clear = host.choose()
@@ -179,12 +179,27 @@ def test_the_minutes_end_the_trials_and_what_was_timed_decides(
     assert len(host.timed) == 7 - int(minutes), "the next choice goes on"
 
 
+def test_one_minute_is_told_in_the_singular(host: Host, caplog: pytest.LogCaptureFixture) -> None:
+    host.choose(strategy_minutes=1)
+    assert "at most 1 minute (--strategy-minutes)" in caplog.text
+    assert "is the fastest of what was timed within 1 minute (" in caplog.text
+    assert "not timed within 1 minute (" in caplog.text
+
+
+def test_one_strategy_is_told_in_the_singular(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    Host(monkeypatch, tmp_path, single=2.5).choose()
+    assert "timing 30 steps of one strategy: single; one trial, at most 20 minutes" in caplog.text
+
+
 def test_a_trial_that_the_minutes_cut_off_has_not_failed(host: Host, caplog: pytest.LogCaptureFixture) -> None:
     host.more[SINGLE] = 50
     host.choose(strategy_minutes=2.2)
     assert (host.timed, host.clock.now) == ([ON_DATA], 1000 + 60 * 2.2)
     assert "failed" not in caplog.text
-    assert "is the fastest of what 2.2 minutes were enough for" in caplog.text
+    assert "is the fastest of what was timed within 2.2 minutes" in caplog.text
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
