@@ -12,12 +12,22 @@ from pathlib import Path
 from typing import Any
 
 from voxyard.corpus import Coverage
-from voxyard.trainer.reporting.bounds import StepStages, listed, split_bound
+from voxyard.trainer.reporting.bounds import MIRRORED, SINGLE, SPLIT, StepStages, listed, split_bound
+from voxyard.trainer.reporting.enough import too_few_to_be_sure
 
 log = logging.getLogger("voxyard.trainer")
 
 REPORT = "report"  # .json and .txt, in a run's --checkpoint-dir
 NOT_MEASURED = "not measured"
+NOT_APART = "mirrored devices time no stage apart; --strategy auto times each way"
+NO_DATA_DEVICE = {
+    SINGLE: "one device: there is no data device",
+    MIRRORED: "mirrored devices: none of them is a data device",
+}
+STAGES = "data time ÷ compute time"
+RATE = "learning_rate"
+JUDGED = ("discriminators/total", "vocoder/adversarial", "vocoder/features")
+"""Losses of a vocoder's discriminators and against them: hinges that cannot all be 0 once these are trained."""
 MS, TIMES, SHARE = "{:.1f} ms", "{:.2f}×", "{:.0%}"
 NEAR = 0.9  # of its ceiling: a device that is nearly as busy as its work allows
 
@@ -131,6 +141,8 @@ class Report:
         """The figures of T19 with their verdicts."""
         ceiling = self.data_device_ceiling
         beside = f"{ceiling:.0%} is the most possible here (data stage ÷ longer stage)" if ceiling is not None else ""
+        if self.device_use.get("data") is None:
+            beside = NO_DATA_DEVICE.get(self.strategy, beside)
         return [
             Target("data device use", self.device_use.get("data"), (0.40, 0.50, 0.60), note=beside, ceiling=ceiling),
             Target("model device use", self.device_use.get("model"), (0.70, 0.80, 0.90), note=self.device_use_source),
@@ -149,10 +161,10 @@ class Report:
     def _stages_target(self) -> list[Target]:
         """How the stages stand to each other; none for a split, which gains from a large data stage (`split_bound`)."""
         d, m = self.data_stage_seconds, self.train_stage_seconds
-        if self.strategy == "split":
+        if self.strategy == SPLIT:
             return []
         share = d / m if d and m else None
-        return [Target("data time ÷ compute time", share, (0.5, 0.5, 0.5), higher_is_better=False)]
+        return [Target(STAGES, share, (0.5, 0.5, 0.5), higher_is_better=False)]
 
     def _interruptions(self) -> list[tuple[str, str, str]]:
         """Rows of what stopped the steps, with its share of the run; none where nothing did."""
@@ -187,15 +199,26 @@ class Report:
         """The bound of each way; of mirrored devices, which do not time the stages apart, how to get them."""
         if self.bounds:
             return [("bounds", "", f"of two devices over one: {listed(self.bounds)}")]
-        if self.strategy == "mirrored":
-            return [("bounds", NOT_MEASURED, "mirrored devices time no stage apart; --strategy auto times each way")]
-        return []
+        return [("bounds", NOT_MEASURED, NOT_APART)] if self.strategy == MIRRORED else []
 
     def _or_why(self, value: float | None, form: str, *stages: str) -> str:
         """The figure, or why there is none: the first of these stages that was timed too seldom."""
         if value is not None:
             return form.format(value)
         return next((self.too_few[stage] for stage in stages if stage in self.too_few), NOT_MEASURED)
+
+    def _apart(self, name: str, value: float | None, form: str, note: str, stages: str = "DMV") -> tuple[str, str, str]:
+        """Row of a figure from stages that are timed apart, which mirrored devices do not do."""
+        if value is None and self.strategy == MIRRORED:
+            return name, NOT_MEASURED, NOT_APART
+        return name, self._or_why(value, form, *stages), note
+
+    def _target_row(self, target: Target) -> tuple[str, str, str]:
+        if target.value is None and target.note in NO_DATA_DEVICE.values():
+            return target.name, NOT_MEASURED, target.note
+        if target.name == STAGES:
+            return self._apart(target.name, target.value, SHARE, _judged(target), "MD")
+        return target.name, self._or_why(target.value, SHARE, "M", "D"), _judged(target)
 
     def to_json(self) -> dict[str, Any]:
         """Everything as plain data, verdicts included."""
@@ -229,10 +252,12 @@ class Report:
                 if self.ema is not None
                 else []
             ),
-            (
+            self._apart(
                 "data stage (D)",
-                self._or_why(_ms(self.data_stage_seconds), MS, "D"),
+                _ms(self.data_stage_seconds),
+                MS,
                 f"features and copy, for one batch: {self.data_stage_source}",
+                "D",
             ),
             (
                 "training stage (M)",
@@ -269,22 +294,24 @@ class Report:
                 else []
             ),
             ("waiting for data", self._or_why(self.data_wait_share, "{:.1%}", "M"), "of the steps' time"),
-            (
+            self._apart(
                 "bound of a split",
-                self._or_why(self.split_bound, TIMES, "D", "M", "V"),
+                self.split_bound,
+                TIMES,
                 f"({d}+M)/max({d},M); 1.5–2× is the target, 2–3× is out of reach for two devices",
             ),
-            (
+            self._apart(
                 "reached",
-                self._or_why(self.reached, TIMES, "D", "M", "V"),
+                self.reached,
+                TIMES,
                 "over one device with all stages in turn: this rate × the times of the stages",
             ),
             *self._bounds_row(),
             *(
-                ("in trials", _times(trial["reached"]), f"{name}; its bound: {_times(trial['bound'])}")
+                ("in trials", _times(trial["reached"]), f"{name}; its bound: {_times(trial['bound'])}{_caveat(trial)}")
                 for name, trial in self.trials.items()
             ),
-            *((target.name, self._or_why(target.value, SHARE, "M", "D"), _judged(target)) for target in self.targets()),
+            *map(self._target_row, self.targets()),
             *(
                 (f"{role} memory", _share(value), "of the applied limit; target 80–95%")
                 for role, value in self.memory_of_limit.items()
@@ -335,12 +362,31 @@ def write_report(report: Report, directory: Path) -> Path:
 def _loss_rows(name: str, losses: Mapping[str, float]) -> list[tuple[str, str, str]]:
     if not losses:
         return []
-    parts = ", ".join(f"{part} {value:.4g}" for part, value in losses.items() if part != "total")
+    parts = ", ".join(f"{part} {value:.4g}" for part, value in _trained(losses).items() if part != "total")
     return [(name, f"{losses.get('total', math.nan):.4g}", parts)]
 
 
+def _trained(losses: Mapping[str, float]) -> dict[str, float]:
+    """Losses of what is trained by now, and the learning rates of its updates, as one where they are equal."""
+    judged = any(losses.get(name) != 0 for name in JUDGED)
+    found = {
+        name: value
+        for name, value in losses.items()
+        if judged or (name not in JUDGED and not name.startswith("discriminators/"))
+    }
+    rates = [value for name, value in found.items() if name.endswith(f"/{RATE}")]
+    if len(rates) < 2 or len(set(rates)) > 1:
+        return found
+    return {name: value for name, value in found.items() if not name.endswith(f"/{RATE}")} | {RATE: rates[0]}
+
+
 def _judged(target: Target) -> str:
-    return f"{target.verdict}; {target.note}" if target.note else target.verdict
+    """Verdict and note; the note alone where the figure itself says that it was not measured."""
+    return "; ".join(part for part in (target.verdict if target.value is not None else "", target.note) if part)
+
+
+def _caveat(trial: Mapping[str, float | None]) -> str:
+    return "" if trial["reached"] is None else too_few_to_be_sure(trial.get("timed_steps"))
 
 
 def _ms(seconds: float | None) -> float | None:

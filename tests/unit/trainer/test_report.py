@@ -1,6 +1,7 @@
 """The report: figures as measured, verdicts by the bounds of T19."""
 
 import math
+import re
 from typing import Any
 
 import pytest
@@ -80,6 +81,57 @@ def test_one_device_has_the_bound_of_each_placement_and_mirrored_ones_the_way_to
     assert "without its wait, in this run, V included" in alone.render()
     mirrored = report(strategy="mirrored", data_stage_seconds=None).render()
     assert "mirrored devices time no stage apart; --strategy auto times each way" in mirrored
+
+
+def rows_of(made: Report) -> dict[str, str]:
+    """Value and detail of each row of a report, by its name."""
+    cells = (re.split(r"  +", line) for line in made.render().splitlines())
+    return {name: "  ".join(rest) for name, *rest in cells}
+
+
+@pytest.mark.parametrize("too_few", [{}, {"M": "too few steps to measure (0 of 10)"}])
+def test_a_figure_that_mirrored_devices_do_not_have_says_why_whatever_the_number_of_steps(too_few):
+    rows = rows_of(
+        report(strategy="mirrored", data_stage_seconds=None, data_stage_source="3 batches of this run", too_few=too_few)
+    )
+    why = "not measured  mirrored devices time no stage apart; --strategy auto times each way"
+    for name in ("data stage (D)", "bound of a split", "reached", "bounds", "data time ÷ compute time"):
+        assert rows[name] == why
+    assert rows["data device use"] == "not measured  mirrored devices: none of them is a data device"
+
+
+@pytest.mark.parametrize("too_few", [{}, {"M": "too few steps to measure (8 of 10)"}])
+def test_one_device_has_no_use_of_a_data_device_and_says_why_once(too_few):
+    assert rows_of(report(strategy="single", device_use={"data": None, "model": 0.9}, too_few=too_few))[
+        "data device use"
+    ] == ("not measured  one device: there is no data device")
+
+
+def test_a_gain_of_trials_with_too_few_timed_steps_is_marked():
+    def trial(**changes):
+        found = {"clips_per_second": 8.0, "bound": 1.2, "reached": 0.78, "timed_steps": 10} | changes
+        return rows_of(report(trials={"split": found}))["in trials"]
+
+    assert trial() == "0.78×  split; its bound: 1.20×"
+    assert trial(timed_steps=1) == "0.78×  split; its bound: 1.20×; too few steps to be sure (1 of 10)"
+    assert trial(timed_steps=1, reached=None) == "not measured  split; its bound: 1.20×"
+    assert trial(timed_steps=None) == "0.78×  split; its bound: 1.20×", "of an older cache"
+
+
+def test_the_loss_line_has_only_what_is_trained_and_one_learning_rate_where_they_are_equal():
+    losses = {
+        "total": 3.0, "acoustic/total": 1.0, "acoustic/learning_rate": 0.001, "discriminators/total": 0.0,
+        "discriminators/learning_rate": 0.001, "vocoder/total": 2.0, "vocoder/mel": 0.5, "vocoder/adversarial": 0.0,
+        "vocoder/features": 0.0, "vocoder/learning_rate": 0.001,
+    }  # fmt: skip
+    early = report(losses=losses)
+    assert rows_of(early)["loss"] == "3  acoustic/total 1, vocoder/total 2, vocoder/mel 0.5, learning_rate 0.001"
+    assert early.to_json()["losses"] == losses
+    later = rows_of(report(losses=losses | {"discriminators/total": 2.0, "vocoder/learning_rate": 0.002}))["loss"]
+    for part in ("discriminators/total 2", "vocoder/adversarial 0", "vocoder/features 0"):
+        assert part in later
+    for part in ("acoustic/learning_rate 0.001", "discriminators/learning_rate 0.001", "vocoder/learning_rate 0.002"):
+        assert part in later, "they differ"
 
 
 def test_a_figure_of_too_few_steps_is_not_printed_as_one():
