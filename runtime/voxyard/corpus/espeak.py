@@ -29,7 +29,10 @@ _CLAUSE_END, _LAST_END = (re.compile(rf"([.,;:!?…—–])\W*{letter}$") for le
 _LONGEST_PATH = 140  # espeak-ng keeps 160 bytes for the path of its data and the names in it
 
 # Scripts of which a voice reads either words or, at best, the names of letters ("Cyrillic em", "Chinese letter").
-_WORDS = {"CYRILLIC": "мир", "ARABIC": "سلام", "HEBREW": "שלום"}
+_WORDS = {
+    "CYRILLIC": "мир", "ARABIC": "سلام", "HEBREW": "שלום", "THAI": "ไทย", "LAO": "ລາວ", "KHMER": "ខ្មែរ",
+    "MYANMAR": "ငြိမ်း", "TIBETAN": "བོད", "ETHIOPIC": "ሰላም", "TELUGU": "శాంతి", "THAANA": "ދިވެހި", "SYRIAC": "ܫܠܡܐ",
+}  # fmt: skip
 _SYLLABLES = {"CJK": "一人", "HIRAGANA": "あか", "KATAKANA": "アカ"}
 
 _OTHER_CODES = {"zh": "cmn", "no": "nb"}  # language → its voice

@@ -61,6 +61,8 @@ class TonesFrontend:
         return voice[3:5] if voice is not None and voice.startswith("v2/") else None
 
     def refusal(self, text: str, language: str | None) -> str | None:
+        if language is not None and language == self.settings.get("unread_language"):
+            return f"found the language {language!r}, expected one of mine"
         word = self.settings.get("unread")  # a word that it cannot read
         return f"found {word!r}, expected a word of mine" if word is not None and word in text else None
 

@@ -82,6 +82,23 @@ def test_the_refusal_in_front_is_that_of_the_reading(model: dict[str, Any], text
     assert ours.refusal(text) == expected
 
 
+@pytest.mark.parametrize("model", [CHARACTERS, PHONEMES])
+def test_each_sentence_has_to_be_read_wherever_a_text_is_cut(model: dict[str, Any]) -> None:
+    ours = reader(**model)
+    around = "The boat lies in the harbour, and nobody has seen its captain since the morning. "
+    with pytest.raises(TrainerError, match=r"characters of 'Привет, мир! '.* at most 10% of a sentence"):
+        ours.read(f"{around * 3}Привет, мир! {around}")
+    name = "He is called Ян here, as everybody in the harbour has told the two of us. "
+    assert ours.read(f"{around}{name}").dropped == {"Я": 1, "н": 1}
+    assert ours.read(ours.without_signs(f"{around}☃ ")).lettered
+
+
+@pytest.mark.parametrize("word", ["ไทย", "ሰላም", "శాంతి", "ငြိမ်း", "ລາວ", "ខ្មែរ"])
+def test_letters_whose_names_alone_a_voice_knows_are_not_read(word: str) -> None:
+    with pytest.raises(TrainerError, match=r"the model cannot read \d of \d characters"):
+        reader(**PHONEMES).read(word)
+
+
 def test_a_text_in_another_language_is_read_by_that_language_in_phonemes_alone() -> None:
     ours = reader(**PHONEMES)
     assert ours.refusal("Привет, мир!") is not None
@@ -150,3 +167,17 @@ def test_the_engine_refuses_for_good_what_its_voice_cannot_speak(tmp_path: Path)
     for request in (Request(0, "Привет, мир!", voice="ben", language="ru"), Request(0, "Hello.", language="en")):
         assert not isinstance(engine._answer(request), Unspeakable)
     assert model.asked == [{"language": "ru", "speaker": 1}, {"language": None}]
+
+
+def test_the_engine_tells_what_it_leaves_out_of_a_text(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    frontend(tmp_path, **PHONEMES)
+    voice = directory.read(tmp_path)
+    engine = VoiceEngine({"model": str(tmp_path)})
+    engine._voice, engine._loaded = voice, cast("Any", (SpokenTexts(voice.config), None))
+    text = "He is called Ян here, as everybody in the harbour has told the two of us."
+    assert not isinstance(engine._answer(Request(0, text)), Unspeakable)
+    assert "He is called" in caplog.text
+    assert "2 of 58 characters (3.45%) are dropped, the model cannot read them: 'Я' U+042F" in caplog.text
+    caplog.clear()
+    engine._answer(Request(0, "A naïve café."))
+    assert caplog.text == ""

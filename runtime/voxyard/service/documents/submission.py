@@ -70,7 +70,7 @@ def script(
     is not spoken, it is not asked.
 
     Raises:
-        ServiceError: the text has no words or is invalid, or the language code is unknown.
+        ServiceError: the text has no words or is invalid, or the language is unknown, to the engine too.
         UnspeakableTextError: the engine cannot speak it.
     """
     if language is not None:
@@ -81,6 +81,8 @@ def script(
         raise ServiceError(str(error), parameter=parameter) from error
     if on_failure is None:
         return made
+    if language is not None and (reason := frontend.refusal("a", language)) is not None:
+        raise ServiceError(reason, parameter="language")
     try:
         check_speakable(made, frontend, on_failure)
     except SpeechError as error:

@@ -6,11 +6,14 @@ import unicodedata
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import pairwise
 
 from voxyard.corpus import CorpusError
 from voxyard.corpus.coverage import ONE_TEXT, coverage_of, listed
 from voxyard.corpus.espeak import reads, voice_for
 from voxyard.corpus.text import Encoded, Tokenizer, spelled
+from voxyard.speech.errors import SpeechError
+from voxyard.speech.text.sentences import language_code, sentence_ends
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.text.front_end import normaliser_of, tokenizer_of
@@ -30,18 +33,15 @@ class TextReader:
     def read(self, text: str, language: str | None = None) -> Encoded:
         """The text as tokens of the model; all languages share one table of phonemes.
 
-        Raises TrainerError where too little of the text is left to be spoken, and for a language that characters do
-        not have; CorpusError for one that espeak-ng does not know.
+        Raises TrainerError where too little of one of its sentences is left to be spoken, and for a language that
+        characters do not have; CorpusError for one that espeak-ng does not know.
         """
         tokenizer = self._tokenizer_for(language)
         encoded = tokenizer.read(text)
-        coverage = coverage_of(encoded)
-        if coverage.share > self._limit:
-            raise TrainerError(
-                f"the model cannot read {coverage.lost} of {coverage.characters} characters of {_shortened(text)!r} "
-                f"({listed(coverage.dropped)}): expected at most {self._limit:.0%}; "
-                f"{self._advice(tokenizer, coverage.dropped)}"
-            )
+        if encoded.dropped:
+            for sentence in _sentences(text, tokenizer.language):
+                if any(map(str.isalnum, sentence)):  # a sign alone has nothing that would be missed
+                    self._check(sentence, tokenizer)
         if not encoded.lettered:
             raise TrainerError(f"nothing to say: no letter or digit in the text {_shortened(text)!r}")
         return encoded
@@ -86,6 +86,15 @@ class TextReader:
             text = normaliser.words(text, language)  # before the signs of amounts and units are gone
         return "".join(one if _is_counted(one) or spelled(one) else " " for one in text)
 
+    def _check(self, sentence: str, tokenizer: Tokenizer) -> None:
+        coverage = coverage_of(tokenizer.read(sentence))
+        if coverage.share > self._limit:
+            raise TrainerError(
+                f"the model cannot read {coverage.lost} of {coverage.characters} characters of "
+                f"{_shortened(sentence)!r} ({listed(coverage.dropped)}): expected at most {self._limit:.0%} of a "
+                f"sentence; {self._advice(tokenizer, coverage.dropped)}"
+            )
+
     def _has_unread(self, text: str, language: str | None) -> bool:
         """True where a character of the text may be dropped."""
         foreign = {one for one in text if not one.isascii()}
@@ -128,6 +137,15 @@ def _language_of(dropped: Mapping[str, int]) -> str | None:
         return None
     language, count = found.most_common(1)[0]
     return language if 2 * count > sum(dropped.values()) else None
+
+
+def _sentences(text: str, voice: str | None) -> list[str]:
+    try:
+        language = language_code(voice)
+    except SpeechError:
+        language = None  # by the script, for a voice that is not named by a language
+    ends = sentence_ends(text, language).sure
+    return [text[start:end] for start, end in pairwise([0, *ends])]
 
 
 def _is_counted(character: str) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from voxyard.corpus import CorpusError
+from voxyard.corpus.coverage import coverage_of
 from voxyard.speech.engine import Answer, ChunkSource, Ready
 from voxyard.speech.pool.worker_process import given_gpu
 from voxyard.speech.requests import SAMPLE_RATE, Request, Result, Unspeakable
@@ -116,7 +117,11 @@ class VoiceEngine:
         try:
             if (language := reader.spoken_language(request.language)) is not None:
                 chosen["language"] = language
-            sound = trainable.speak(model, reader.without_signs(request.text), **chosen)
+            text = reader.without_signs(request.text)
+            coverage = coverage_of(reader.read(text, language))
+            if coverage.dropped:
+                log.warning("%r: %s", text, coverage.sentences()[0])
+            sound = trainable.speak(model, text, **chosen)
         except (TrainerError, CorpusError) as error:
             return Unspeakable(str(error), refused=True)
         import soxr

@@ -17,7 +17,7 @@ BOTH_ENDS = pytest.mark.parametrize("word", ["unread", "refused"])  # known in f
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    engine = {"unread": "unread", "refused": "refused", "rows": 1}
+    engine = {"unread": "unread", "refused": "refused", "unread_language": "xx", "rows": 1}
     with serving(tmp_path_factory.mktemp("unspeakable"), engine=engine, workers=2) as served:
         yield served
 
@@ -91,6 +91,16 @@ def test_a_document_is_refused_at_once_where_that_is_known(served: Served) -> No
     assert served.watch.sent == sent
     script = httpx.post(f"{served.url}/v1/audio/script", json=asked, timeout=60)
     assert script.status_code == 200, "its words can be shown"
+
+
+def test_a_language_that_the_engine_does_not_have_is_told_of_the_language(served: Served) -> None:
+    spoken = speech(served, GOOD, language="xx")
+    written = httpx.post(f"{served.url}/v1/documents", json={"text": GOOD, "language": "xx"}, timeout=60)
+    for answer in (spoken, written):
+        assert answer.status_code == 400
+        assert answer.json()["error"]["param"] == "language"
+        assert "found the language 'xx'" in answer.json()["error"]["message"]
+    assert speech(served, GOOD, language="de").status_code == 200
 
 
 def test_an_upload_fails_with_the_clients_error(served: Served) -> None:
