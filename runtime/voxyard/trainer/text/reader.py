@@ -39,9 +39,10 @@ class TextReader:
         tokenizer = self._tokenizer_for(language)
         encoded = tokenizer.read(text)
         if encoded.dropped:
-            for sentence in _sentences(text, tokenizer.language):
-                if any(map(str.isalnum, sentence)):  # a sign alone has nothing that would be missed
-                    self._check(sentence, tokenizer)
+            sentences = _sentences(text, tokenizer.language)
+            # A sign alone has nothing that would be missed beside sentences.
+            for sentence in [each for each in sentences if any(map(str.isalnum, each))] or [text]:
+                self._check(sentence, tokenizer)
         if not encoded.lettered:
             raise TrainerError(f"nothing to say: no letter or digit in the text {_shortened(text)!r}")
         return encoded
