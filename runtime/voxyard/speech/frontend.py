@@ -81,7 +81,7 @@ class Frontend(Protocol):
         """The language of a voice, as a code such as `en`; None where it has none."""
 
     def refusal(self, text: str, language: str | None) -> str | None:
-        """Why the engine cannot speak a chunk of this text, in the language that was named for it.
+        """Reason for which the engine cannot speak a chunk of this text, in the language that was named for it.
 
         None where it can, and where only a worker finds out. It may be called from several threads.
         """

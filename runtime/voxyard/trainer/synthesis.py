@@ -92,9 +92,8 @@ def synthesize(
     if speaker is None and len(speakers) > 1:
         log.info("Speaker %s, the first of %d (--speaker NAME)", speakers[0], len(speakers))
     has_own = "vocoder" in inspect.signature(trainable.speak).parameters
-    taken = chosen_vocoder(
-        vocoder, found.state, found.meta, found.path, has_own=has_own
-    )  # told for a text that is read
+    # After the text was read: what is chosen is told.
+    taken = chosen_vocoder(vocoder, found.state, found.meta, found.path, has_own=has_own)
     if taken != GRIFFIN_LIM:
         voice["vocoder"] = taken
     model = trainable.build()

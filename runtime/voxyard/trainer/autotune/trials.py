@@ -31,7 +31,7 @@ class Timed:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """What `asdict` gave. Raises TypeError or KeyError where it is something else."""
+        """The trial of a mapping as `asdict` makes it. Raises TypeError or KeyError where it is something else."""
         stages = document["stages"]
         return cls(**{**document, "stages": None if stages is None else StepStages(**stages)})
 

@@ -48,7 +48,7 @@ class TextReader:
         return encoded
 
     def refusal(self, text: str, language: str | None = None) -> str | None:
-        """Why `read` would refuse a text, in the language that was named for it; None where nothing is found.
+        """Reason for which `read` would refuse a text, in the language named for it; None where nothing is found.
 
         It costs little where all characters are known. A sound of espeak-ng that the model does not know is not
         looked for: only `read` finds that.

@@ -70,7 +70,7 @@ class VoiceFrontend:
             return None
 
     def refusal(self, text: str, language: str | None) -> str | None:
-        """Why the model cannot read a text; None where nothing is found."""
+        """Reason for which the model cannot read a text; None where nothing is found."""
         return self._reader.refusal(text, language) if any(map(str.isalnum, text)) else None
 
     def describe(self, voice: str) -> VoiceDescription:
