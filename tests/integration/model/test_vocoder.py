@@ -139,6 +139,19 @@ def test_the_discriminators_learn_nothing_from_the_vocoders_update_and_it_nothin
     assert all(each is None for each in tape.gradient(total, [one.value for one in model.vocoder.trainable_variables]))
 
 
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_discriminators_judge_in_half_precision_as_in_single(policy: str) -> None:
+    samples = tf.random.stateless_normal([2, 4096], (1, 2))
+    found = []
+    for precision in ("float32", policy):
+        keras.utils.set_random_seed(3)
+        judges = Discriminators(SHAPE, keras.DTypePolicy(precision))
+        found.append([opinion.numpy() for opinion in judges(samples)[0]])
+    for single, half in zip(*found, strict=True):
+        assert half.dtype == np.float32
+        np.testing.assert_allclose(half, single, atol=0.05)
+
+
 def test_two_clips_are_learned() -> None:
     """The mel distance falls to less than half in 64 updates without discriminators and 64 with."""
     ours, model = made()

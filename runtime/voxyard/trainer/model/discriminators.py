@@ -56,7 +56,8 @@ class OfResolution(layers.Layer):
     """A judge of the magnitudes of a spectrogram."""
 
     def __init__(self, fft: int, hop: int, channels: int, policy: keras.DTypePolicy) -> None:
-        super().__init__(name=f"resolution_{fft}", dtype=policy)
+        # The samples stay as they are: an FFT has no half precision.
+        super().__init__(name=f"resolution_{fft}", dtype=policy, autocast=False)
         self._fft, self._hop = fft, hop
         self._convolutions = [
             layers.Conv2D(channels, (3, 9), (1, 2 if place else 1), "same", dtype=policy, name=f"layer_{place}")
