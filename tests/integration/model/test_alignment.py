@@ -133,3 +133,13 @@ def test_the_diagonal_prior_is_a_distribution_over_the_tokens_of_each_frame() ->
     assert not made[0, :, 12:].any()
     mean = (made[0, :30] * np.arange(20)).sum(-1)
     np.testing.assert_allclose(mean, 11 * (np.arange(30) + 1) / 31, atol=0.02)
+
+
+@pytest.mark.parametrize("in_blocks", [False, True])
+def test_xla_knows_how_often_each_loop_goes_round(in_blocks: bool) -> None:
+    """On a GPU a loop whose rounds it does not know asks the host in each of them whether to go on."""
+    compiled = tf.function(lambda *table: align(*table, in_blocks=in_blocks), jit_compile=True, autograph=False)
+    hlo = compiled.experimental_get_compiler_ir(tf.constant(scores()), *lengths())(stage="optimized_hlo")
+    loops = [line for line in hlo.splitlines() if " while(" in line]
+    assert loops
+    assert [line for line in loops if "known_trip_count" not in line] == []

@@ -107,7 +107,8 @@ def _loop(
         out, after = advance(i, state)
         return i + 1, after, kept.write(i, out) if keep else kept
 
+    # XLA knows the number of rounds where only `maximum_iterations` ends them; else a GPU waits for the host in each.
     _, state, kept = tf.while_loop(
-        lambda i, *_: i < rounds, body, (tf.constant(0), state, kept), parallel_iterations=1, maximum_iterations=rounds
+        lambda *_: True, body, (tf.constant(0), state, kept), parallel_iterations=1, maximum_iterations=rounds
     )
     return kept.stack() if keep else None, state

@@ -38,7 +38,7 @@ def accumulated(updater: Updater, batch: Batch, count: int) -> tuple[list[tf.Ten
         return [i + 1, *(total + value for total, value in zip(sums, more, strict=True))]
 
     start = [tf.constant(1), *first_gradients, *(first_means[name] for name in names)]
-    _, *sums = tf.while_loop(lambda i, *_: i < count, add, start, parallel_iterations=1, maximum_iterations=count - 1)
+    _, *sums = tf.while_loop(lambda *_: True, add, start, parallel_iterations=1, maximum_iterations=count - 1)
     averaged = [total / count for total in sums]
     gradients = len(updater.variables)
     return averaged[:gradients], dict(zip(names, averaged[gradients:], strict=True))
