@@ -93,7 +93,10 @@ class TrainStep:
         self._made: dict[BatchLayout, BatchLayout] = {}  # layout of the features of each raw batch
         self._features = self._compiler.of_batch("features", self._packed_features)
         # Networks on two devices in one function: an executor of one thread would wait for itself.
-        self._evaluate = self._compiler.of_batch("evaluate", self._per_clip_losses, threads=on_data)
+        # XLA compiles for one device, and refuses variables of another.
+        self._evaluate = self._compiler.of_batch(
+            "evaluate", self._per_clip_losses, threads=on_data, xla=False if on_data else None
+        )
         count = config.training.grad_accum
         if on_data:
             self.lane = Lane(self._train_beside)

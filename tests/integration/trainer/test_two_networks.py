@@ -11,8 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from steps import devices
+from voices import SMALL, raw_batch
 
-from voxyard.trainer import checkpoint
+from voxyard.trainer import ModelConfig, TrainConfig, TrainingConfig, checkpoint
 from voxyard.trainer.voice.vocoder_choice import EARLIER, ENOUGH
 
 Voxyard = Callable[..., subprocess.CompletedProcess[str]]
@@ -39,6 +41,31 @@ def trained(tones: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("Step 1: the vocoder's discriminators take part from the next step on") == 1
     return directory
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("strategy", "precision", "xla"), [("single", "float16", False), ("split", "bfloat16", True)])
+def test_both_networks_train_and_are_validated_as_gpus_do_it(strategy: str, precision: str, xla: bool) -> None:
+    """In half precision and by XLA, a GPU's defaults; without discriminators, then with them."""
+    from voxyard.trainer.model.sizes import VocoderShape
+    from voxyard.trainer.model.trainable_voice import SpeechWithVocoder
+    from voxyard.trainer.step import TrainStep
+
+    config = TrainConfig(
+        model=ModelConfig(networks="acoustic,vocoder"),
+        training=TrainingConfig(precision=precision, xla=xla, discriminators_after=1, checkpoint_dir=Path("unused")),
+    )
+    voice = SpeechWithVocoder(config, ("",), shape=SMALL, vocoder=VocoderShape(16, 1, 32, (4, 8), 4))
+    step = TrainStep(voice, devices(strategy), config, most_traces=1)
+    clips = {name: value.numpy() for name, value in raw_batch([(40, 8), (33, 6)], 40, 8).items()}
+    for number in (0, 1):
+        losses = step.train(step.stage(clips), number).read()
+        assert all(np.isfinite(value) for value in losses.values()), losses
+    assert losses["discriminators/total"] > 0
+    judged = step.evaluate(clips)
+    assert judged["vocoder_mel"].shape == (2,)
+    assert np.isfinite(judged["total"]).all()
+    step.close()
 
 
 @pytest.mark.slow

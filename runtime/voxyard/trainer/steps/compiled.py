@@ -26,7 +26,7 @@ class Compiler:
         self._devices, self._most_traces = devices, most_traces
 
     def of_batch(
-        self, name: str, function: Callable[..., Any], *, threads: bool = False, alike: int = 1
+        self, name: str, function: Callable[..., Any], *, threads: bool = False, alike: int = 1, xla: bool | None = None
     ) -> Callable[..., Any]:
         """The function of a batch and further tensors, compiled once for each layout of a packed batch that it meets.
 
@@ -38,7 +38,7 @@ class Compiler:
             self._count_trace(name, batch, alike)
             return function(batch, *more)
 
-        return self.of_layout(name, of_layout, xla=self.xla, threads=threads)
+        return self.of_layout(name, of_layout, xla=self.xla if xla is None else xla, threads=threads)
 
     def of_layout(
         self, name: str, function: Callable[..., Any], *, xla: bool, threads: bool = False
