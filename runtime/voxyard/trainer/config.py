@@ -139,6 +139,13 @@ class TrainingConfig(Section):
         "auto", "Kind of device; with cpu the GPU ids name logical CPU devices."
     )
     cpu_devices: int = setting(2, "Logical CPU devices to make when training on the CPU.", ge=1, le=64)
+    gpu_parts: int = setting(
+        1,
+        "Logical GPUs to make of each card, which share it: how a split is tried where there is one card. Their ids "
+        "count through the cards.",
+        ge=1,
+        le=8,
+    )
     device_threads: int | None = setting(
         None, "Threads of one operation on a CPU device.", default_text="cores ÷ devices in use", ge=1
     )

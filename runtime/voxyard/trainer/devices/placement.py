@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NoReturn
 
-from voxyard.host.limits import recommend
+from voxyard.host.limits import HEADROOM_MIB, recommend
 from voxyard.host.nvml import Gpu, same_bus
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.devices.cuda_kernels import CudaKernels
@@ -39,6 +39,7 @@ class Assigned:
     logical: int
     gpu: Gpu | None = None
     limit_mib: int | None = None
+    part: int = 0  # of a card that is cut into logical GPUs
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +276,13 @@ def cpu_threads(asked: int | None, cores: int, in_use: int) -> Threads:
 def _on_gpus(config: TrainConfig, host: HostDevices) -> DevicePlan:
     strategy = requested_strategy(config)
     visible = [(ordinal, _by_bus(host.gpus, bus)) for ordinal, bus in enumerate(host.cuda_bus_ids)]
-    candidates = [AvailableDevice(ordinal, gpu.index, gpu) for ordinal, gpu in visible if gpu is not None]
+    parts = config.training.gpu_parts  # an id counts them through the cards
+    candidates = [
+        AvailableDevice(ordinal * parts + part, gpu.index * parts + part, gpu)
+        for ordinal, gpu in visible
+        if gpu is not None
+        for part in range(parts)
+    ]
     if not candidates:
         raise TrainerError(
             f"CUDA sees no GPU of this host (CUDA_VISIBLE_DEVICES={host.cuda_visible_devices!r}): unset it\n"
@@ -284,18 +291,24 @@ def _on_gpus(config: TrainConfig, host: HostDevices) -> DevicePlan:
     taken = select_devices(config, strategy, candidates, gpu_refusal(config, host, len(candidates)))
     # TensorFlow numbers the visible GPUs anew, in the order of their old numbers.
     logical = {number: rank for rank, number in enumerate(sorted(one.number for _, one in taken))}
-    assigned = tuple(Assigned(role, one.number, logical[one.number], one.gpu) for role, one in taken)
+    assigned = tuple(
+        Assigned(role, one.number // parts, logical[one.number], one.gpu, part=one.number % parts)
+        for role, one in taken
+    )
     notes = _check_kernels(host.kernels, assigned)
     if config.training.enable_memory_isolation:
         assigned, reduced = _limited(config, assigned)
         notes += reduced
+    elif parts > 1:  # TensorFlow wants a limit for each of them
+        assigned = tuple(replace(one, limit_mib=_equal_part(one, parts)) for one in assigned)
+        notes += (f"--gpu-parts {parts}: logical GPUs share a card, a figure of theirs is not that of {parts} cards",)
     threads = config.training.device_threads
     return DevicePlan(
         kind="gpu",
         strategy=strategy,
         assigned=assigned,
         batch_size=config.training.batch_size or _recommended_batch(assigned),
-        isolation=config.training.enable_memory_isolation,
+        isolation=config.training.enable_memory_isolation or parts > 1,
         threads=None if threads is None else Threads(intra_op=threads, inter_op=0),
         notes=notes,
     )
@@ -335,6 +348,14 @@ def _limited(config: TrainConfig, assigned: Sequence[Assigned]) -> tuple[tuple[A
             _refuse_impossible(limit, one)
         limited.append(replace(one, limit_mib=limit))
     return tuple(limited), tuple(notes)
+
+
+def _equal_part(one: Assigned, parts: int) -> int:
+    """MiB of one of the equal parts of a card's free memory, less what TensorFlow and its libraries need beside it."""
+    gpu = _card(one)
+    if gpu.memory_free_mib is None:
+        raise TrainerError(f"the driver does not report the memory of GPU {gpu.index}: give {_flag(one)} MIB")
+    return max(1, (gpu.memory_free_mib - 2 * HEADROOM_MIB) // parts)
 
 
 def _refuse_impossible(limit: int, one: Assigned) -> None:

@@ -243,15 +243,21 @@ def _apply_gpus(plan: DevicePlan, tensorflow: ModuleType) -> None:
             f"TensorFlow sees {len(physical)} GPUs where the driver has at least {most + 1}: its CUDA libraries "
             "do not fit (the lines that it logged above name what is missing); or train with --device cpu"
         )
-    chosen = {one.logical: one for one in plan.assigned}
-    config.set_visible_devices([physical[chosen[logical].physical] for logical in sorted(chosen)], "GPU")
-    for one in plan.assigned:
-        if one.limit_mib is not None:
-            config.set_logical_device_configuration(
-                physical[one.physical], [config.LogicalDeviceConfiguration(memory_limit=one.limit_mib)]
-            )
+    config.set_visible_devices([physical[number] for number in sorted(_by_card(plan))], "GPU")
+    for number, parts in _by_card(plan).items():
+        if parts[0].limit_mib is not None:
+            limits = [config.LogicalDeviceConfiguration(memory_limit=one.limit_mib) for one in parts]
+            config.set_logical_device_configuration(physical[number], limits)
         else:
-            config.experimental.set_memory_growth(physical[one.physical], True)
+            config.experimental.set_memory_growth(physical[number], True)
+
+
+def _by_card(plan: DevicePlan) -> dict[int, list[Assigned]]:
+    """The devices of each card, those of one card in the order in which TensorFlow numbers them."""
+    found: dict[int, list[Assigned]] = {}
+    for one in plan.assigned:
+        found.setdefault(one.physical, []).append(one)
+    return {number: sorted(parts, key=lambda each: each.logical) for number, parts in found.items()}
 
 
 def _start(plan: DevicePlan, tensorflow: ModuleType) -> None:
@@ -273,18 +279,17 @@ def _start(plan: DevicePlan, tensorflow: ModuleType) -> None:
 
 def _read_back(plan: DevicePlan, tensorflow: ModuleType) -> None:
     physical = tensorflow.config.list_physical_devices("GPU")
-    for one in plan.assigned:
-        held = tensorflow.config.get_logical_device_configuration(physical[one.physical])
+    for number, parts in _by_card(plan).items():
+        held = tensorflow.config.get_logical_device_configuration(physical[number])
         limits = [configuration.memory_limit for configuration in held or ()]
-        if limits != [one.limit_mib]:
-            raise TrainerError(
-                f"the limit of {one.limit_mib} MiB on {_name(one)} is not in force: TensorFlow has {limits}"
-            )
+        if limits != [one.limit_mib for one in parts]:
+            wanted = " and ".join(f"{one.limit_mib} MiB on {_name(one)}" for one in parts)
+            raise TrainerError(f"the limit of {wanted} is not in force: TensorFlow has {limits}")
 
 
 def _setup(plan: DevicePlan) -> tuple[object, ...]:
     """Part of a plan that is fixed once the runtime has started."""
-    on_gpu = sorted((one.physical, one.limit_mib or 0) for one in plan.assigned) if plan.kind == "gpu" else []
+    on_gpu = sorted((one.physical, one.part, one.limit_mib or 0) for one in plan.assigned) if plan.kind == "gpu" else []
     return plan.kind, plan.cpu_devices, plan.threads, plan.isolation, on_gpu
 
 
