@@ -9,6 +9,7 @@ import keras
 import tensorflow as tf
 from keras import layers
 
+from voxyard.trainer.model.convolution import Conv2D
 from voxyard.trainer.model.sizes import VocoderShape
 
 PERIODS = (2, 3, 5, 7, 11)  # samples
@@ -39,11 +40,11 @@ class OfPeriod(layers.Layer):
         super().__init__(name=f"period_{period}", dtype=policy)
         self._period = period
         self._convolutions = [
-            layers.Conv2D(count, (5, 1), (3, 1), "same", dtype=policy, name=f"layer_{place}")
+            Conv2D(count, (5, 1), (3, 1), "same", dtype=policy, name=f"layer_{place}")
             for place, count in enumerate(channels)
         ]
-        self._last = layers.Conv2D(channels[-1], (5, 1), padding="same", dtype=policy, name="last")
-        self._opinion = layers.Conv2D(1, (3, 1), padding="same", dtype="float32", name="opinion")
+        self._last = Conv2D(channels[-1], (5, 1), padding="same", dtype=policy, name="last")
+        self._opinion = Conv2D(1, (3, 1), padding="same", dtype="float32", name="opinion")
 
     def call(self, samples: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """See Discriminators."""
@@ -60,11 +61,11 @@ class OfResolution(layers.Layer):
         super().__init__(name=f"resolution_{fft}", dtype=policy, autocast=False)
         self._fft, self._hop = fft, hop
         self._convolutions = [
-            layers.Conv2D(channels, (3, 9), (1, 2 if place else 1), "same", dtype=policy, name=f"layer_{place}")
+            Conv2D(channels, (3, 9), (1, 2 if place else 1), "same", dtype=policy, name=f"layer_{place}")
             for place in range(4)
         ]
-        self._last = layers.Conv2D(channels, (3, 3), padding="same", dtype=policy, name="last")
-        self._opinion = layers.Conv2D(1, (3, 3), padding="same", dtype="float32", name="opinion")
+        self._last = Conv2D(channels, (3, 3), padding="same", dtype=policy, name="last")
+        self._opinion = Conv2D(1, (3, 3), padding="same", dtype="float32", name="opinion")
 
     def call(self, samples: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """See Discriminators."""

@@ -16,6 +16,7 @@ import tensorflow as tf
 from keras import ops
 from numpy.typing import NDArray
 
+from voxyard.trainer.model.convolution import Conv1D
 from voxyard.trainer.model.dropout import Drops
 
 DROPOUT = 0.1
@@ -159,11 +160,9 @@ class PostNet(keras.layers.Layer):
 
 def convolution(
     width: int, kernel: int, *, dtype: keras.DTypePolicy, name: str, kernel_initializer: str = "glorot_uniform"
-) -> keras.layers.Conv1D:
+) -> Conv1D:
     """A convolution over positions that keeps their number."""
-    return keras.layers.Conv1D(
-        width, kernel, padding="same", dtype=dtype, name=name, kernel_initializer=kernel_initializer
-    )
+    return Conv1D(width, kernel, padding="same", dtype=dtype, name=name, kernel_initializer=kernel_initializer)
 
 
 def sinusoids(positions: int, width: int) -> NDArray[np.float32]:

@@ -12,6 +12,7 @@ import tensorflow as tf
 from keras import layers, ops
 
 from voxyard.trainer.config import ModelConfig
+from voxyard.trainer.model.convolution import Conv1D
 from voxyard.trainer.model.mel import edge_padding, hann
 from voxyard.trainer.model.sizes import VocoderShape
 
@@ -27,7 +28,7 @@ class Vocoder(keras.Model):
         self._fft, self._hop = model.fft_size, model.hop_length
         self._left, _ = edge_padding(self._fft, self._hop)
         self._window = hann(self._fft).astype(np.float32)
-        self._embed = layers.Conv1D(shape.width, 7, padding="same", dtype=policy, name="embed")
+        self._embed = Conv1D(shape.width, 7, padding="same", dtype=policy, name="embed")
         self._embed_norm = layers.LayerNormalization(epsilon=1e-6, dtype=policy, name="embed_norm")
         self._blocks = [
             ConvNeXt(shape.width, shape.hidden, 1 / shape.blocks, policy, f"block_{place}")
