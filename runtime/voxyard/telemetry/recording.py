@@ -21,6 +21,7 @@ from typing import Any, Self, TextIO
 
 import pynvml
 
+from voxyard import __version__
 from voxyard.host.nvml import Session
 from voxyard.telemetry.errors import TelemetryError
 
@@ -62,7 +63,7 @@ class Recording:
         self._write(
             {
                 "recording": FORMAT,
-                "voxyard": importlib.metadata.version("voxyard"),
+                "voxyard": __version__,
                 "nvidia-ml-py": importlib.metadata.version("nvidia-ml-py"),
                 "begun": round(time.time(), 3),
                 "interval": interval,
