@@ -2,7 +2,7 @@
 
 from voxyard.trainer.config import DataConfig, ModelConfig, TelemetryConfig, TrainConfig, TrainingConfig
 from voxyard.trainer.errors import TrainerError
-from voxyard.trainer.trainable import SeveralUpdates, Trainable, Update
+from voxyard.trainer.trainable import SeveralUpdates, Trainable, Turns, Update
 
 __all__ = [
     "DataConfig",
@@ -13,5 +13,6 @@ __all__ = [
     "Trainable",
     "TrainerError",
     "TrainingConfig",
+    "Turns",
     "Update",
 ]

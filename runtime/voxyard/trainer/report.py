@@ -26,7 +26,6 @@ NO_DATA_DEVICE = {
 }
 STAGES = "data time ÷ compute time"
 RATE = "learning_rate"
-JUDGED = ("discriminators/total", "vocoder/adversarial", "vocoder/features")
 """Losses of a vocoder's discriminators and against them: hinges that cannot all be 0 once these are trained."""
 MS, TIMES, SHARE = "{:.1f} ms", "{:.2f}×", "{:.0%}"
 NEAR = 0.9  # of its ceiling: a device that is nearly as busy as its work allows
@@ -362,22 +361,16 @@ def write_report(report: Report, directory: Path) -> Path:
 def _loss_rows(name: str, losses: Mapping[str, float]) -> list[tuple[str, str, str]]:
     if not losses:
         return []
-    parts = ", ".join(f"{part} {value:.4g}" for part, value in _trained(losses).items() if part != "total")
+    parts = ", ".join(f"{part} {value:.4g}" for part, value in _with_one_rate(losses).items() if part != "total")
     return [(name, f"{losses.get('total', math.nan):.4g}", parts)]
 
 
-def _trained(losses: Mapping[str, float]) -> dict[str, float]:
-    """Losses of what is trained by now, and the learning rates of its updates, as one where they are equal."""
-    judged = any(losses.get(name) != 0 for name in JUDGED)
-    found = {
-        name: value
-        for name, value in losses.items()
-        if judged or (name not in JUDGED and not name.startswith("discriminators/"))
-    }
-    rates = [value for name, value in found.items() if name.endswith(f"/{RATE}")]
+def _with_one_rate(losses: Mapping[str, float]) -> dict[str, float]:
+    """Losses, and the learning rates of the updates, as one where they are equal."""
+    rates = [value for name, value in losses.items() if name.endswith(f"/{RATE}")]
     if len(rates) < 2 or len(set(rates)) > 1:
-        return found
-    return {name: value for name, value in found.items() if not name.endswith(f"/{RATE}")} | {RATE: rates[0]}
+        return dict(losses)
+    return {name: value for name, value in losses.items() if not name.endswith(f"/{RATE}")} | {RATE: rates[0]}
 
 
 def _judged(target: Target) -> str:

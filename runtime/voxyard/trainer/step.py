@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -22,20 +22,19 @@ from voxyard.trainer.devices.tensorflow_setup import Devices
 from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.packing import BatchLayout, Packed, pack_arrays, pack_tensors
 from voxyard.trainer.sampler import Bucket
+from voxyard.trainer.steps.beside import ONCE, UpdatesBeside, name_of, one_by_one
 from voxyard.trainer.steps.compiled import Compiler
-from voxyard.trainer.steps.gradients import UPDATE, in_turn, whole
+from voxyard.trainer.steps.gradients import UPDATE, in_turn, in_turns, whole
 from voxyard.trainer.steps.lane import Lane
 from voxyard.trainer.steps.losses import HOST, StepLosses
 from voxyard.trainer.steps.mirrored import UpdateMirrored
 from voxyard.trainer.steps.over_hosts import UpdateOverHosts
 from voxyard.trainer.steps.state import StepState
 from voxyard.trainer.steps.update_times import UpdateTimes
-from voxyard.trainer.steps.updates import Means, updaters_of
-from voxyard.trainer.trainable import Batch, SeveralUpdates, Trainable, UpdatesInTurns
+from voxyard.trainer.steps.updates import Means, Updater, updaters_of
+from voxyard.trainer.trainable import Batch, SeveralUpdates, Trainable, Turns, UpdatesInTurns
 
 Arrays = Mapping[str, NDArray[Any]]
-
-BESIDE = "update beside"  # the function of the updates that a split may make on the data device
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,8 @@ class TrainStep:
         self._beside = [one for one in self.updaters if one.name in beside]
         self.beside_times = UpdateTimes()
         self.times_next = not self.asynchronous  # the updates `beside` of the next step, on the model device
-        self.lane: Lane[tuple[Packed, Sequence[int] | None]] | None = None
+        self.lane: Lane[tuple[Packed, Turns]] | None = None
+        self._trained_beside: set[tuple[BatchLayout, Turns]] = set()  # by the lane: compiled
         # A CPU device computes one function at a time, a GPU has its own queue.
         self.turn_seconds = 0.0  # in which features waited for it
         self._data_turn = threading.Lock() if on_data and devices.kind == "cpu" else nullcontext()
@@ -101,24 +101,27 @@ class TrainStep:
         if on_data:
             self.lane = Lane(self._train_beside)
         self._in_turns = trainable if isinstance(trainable, UpdatesInTurns) else None
-        self._turns: dict[int, tf.Tensor] = {}  # their numbers, each made once
         part = whole if self._in_turns is None else self._in_turns.of_turn
         self.over_hosts: UpdateOverHosts | None = None
         self._update: Callable[..., Any]
-        self._update_beside: Callable[..., Any]
+        over_devices: Callable[..., Any] | None = None  # makes an update whose gradients are reduced between devices
         if devices.hosts is not None:
             over = partial(UpdateOverHosts, self._compiler, hosts=devices.hosts, accumulate=count)
             self._update = self.over_hosts = over(self._main)
-            self._update_beside = over(self._beside, name=BESIDE, part=part, after=len(self._main))
-        elif self._strategy is None:
-            self._update = self._compiler.of_batch(UPDATE, lambda batch: in_turn(self._main, batch, count))
-            self._update_beside = self._compiler.of_batch(
-                BESIDE, lambda batch, *turn: in_turn(self._beside, part(batch, *turn), count)
-            )
-        else:
+            over_devices = partial(over, part=part, after=len(self._main))
+        elif self._strategy is not None:
             mirrored = partial(UpdateMirrored, self._compiler, replicas=self.replicas, accumulate=count)
-            self._update = mirrored(self._main)
-            self._update_beside = mirrored(self._beside, name=BESIDE, part=part)
+            self._update, over_devices = mirrored(self._main), partial(mirrored, part=part)
+        else:
+            self._update = self._compiler.of_batch(UPDATE, lambda batch: in_turn(self._main, batch, count))
+
+        def beside_in(updaters: Sequence[Updater], turns: Turns) -> Callable[[Packed], Any]:
+            name = name_of(turns)
+            if over_devices is not None:
+                return one_by_one(over_devices(updaters, name=name), turns)
+            return self._compiler.of_batch(name, lambda batch: in_turns(updaters, batch, count, turns.count, part))
+
+        self._update_beside = UpdatesBeside(self._beside, beside_in)
 
     @property
     def replicas(self) -> int:
@@ -174,21 +177,23 @@ class TrainStep:
 
         Of updates that are made in turns the losses are those of the last turn.
         """
-        turns = None if self._in_turns is None else self._in_turns.turns(step)
+        turns = ONCE if self._in_turns is None else self._in_turns.turns(step)
         if isinstance(staged, OnBoth):
             beside = self.submit_beside(staged.data, turns)
             with tf.device(self.devices.model):
                 values = self._update(staged.model)
+            if beside is not None and (staged.data.layout, turns) not in self._trained_beside:
+                wait([beside])  # compiling is of this step, and the next ones are timed without it
+                self._trained_beside.add((staged.data.layout, turns))
             return StepLosses(self._names, values, beside)
         made = staged if self._strategy is None else self._on_replicas(staged, self._strategy)
         with nullcontext() if self._strategy is None else self.scope(), tf.device(self.devices.model):
             values = self._update(made)  # its result stays there
             if not self._beside or self.beside_on == "data":  # a batch of the model device alone
                 return StepLosses(self._names, values)
-            more = self._train_in_turn(made, turns)  # its names are known once it is traced
-        return StepLosses(self._names, values, of_beside=(self._beside_names, more))
+            return StepLosses(self._names, values, of_beside=self._train_in_turn(made, turns))
 
-    def submit_beside(self, made: Packed, turns: Sequence[int] | None) -> Future[dict[str, float]] | None:
+    def submit_beside(self, made: Packed, turns: Turns) -> Future[dict[str, float]] | None:
         """Hands the updates on the data device, in these turns, over to their thread; None where there is none."""
         return None if self.lane is None else self.lane.submit((made, turns))
 
@@ -207,10 +212,6 @@ class TrainStep:
         return (*(name for one in self._main for name in one.names), *stops)
 
     @property
-    def _beside_names(self) -> tuple[str, ...]:
-        return tuple(name for one in self._beside for name in one.names)
-
-    @property
     def beside_names(self) -> tuple[str, ...]:
         """Names of the updates that a split may make on the data device, timed apart; none where they are not timed.
 
@@ -219,45 +220,37 @@ class TrainStep:
         alone = self.devices.strategy == "single" and self.devices.hosts is None
         return tuple(one.name for one in self._beside) if self.beside_on or alone else ()
 
-    def _updated_beside(self, made: Packed, turns: Sequence[int] | None) -> tf.Tensor:
-        """The updates `beside`, in these turns or from the whole batch; the losses of the last one."""
-        if turns is None:
-            return self._update_beside(made)
-        for turn in turns:
-            if turn not in self._turns:
-                self._turns[turn] = tf.constant(turn, tf.int64)
-        return [self._update_beside(made, self._turns[turn]) for turn in turns][-1]
-
-    def _train_in_turn(self, made: Packed, turns: Sequence[int] | None) -> tf.Tensor:
-        """The updates `beside` on the model device, after the others; their losses.
+    def _train_in_turn(self, made: Packed, turns: Turns) -> tuple[tuple[str, ...], tf.Tensor]:
+        """The updates `beside` on the model device, after the others; names and values of their losses.
 
         With --vocoder-on model, and on one device, they are timed. A CPU has computed them when the call returns. On
         GPUs they are timed after a barrier, where `times_next` says.
         """
-        timed, traces = self.times_next and bool(self.beside_names), self.traces[BESIDE]
+        timed, traces = self.times_next and bool(self.beside_names), self.traces[name_of(turns)]
         if timed and self.asynchronous:
             self.synchronise()
         begin = time.perf_counter()
-        values = self._updated_beside(made, turns)
+        names, values = self._update_beside(made, turns)
         if timed and self.asynchronous:
             to_device({"values": values}, HOST)  # once they are computed, whatever the data device does meanwhile
-        if timed and self.traces[BESIDE] == traces:
+        if timed and self.traces[name_of(turns)] == traces:
             self.beside_times.add(time.perf_counter() - begin)
             self.times_next = not self.asynchronous
-        return values
+        return names, values
 
-    def _train_beside(self, asked: tuple[Packed, Sequence[int] | None]) -> dict[str, float]:
+    def _train_beside(self, asked: tuple[Packed, Turns]) -> dict[str, float]:
         """In the lane's thread: the updates on the data device from a batch, in these turns; their losses."""
-        traces = self.traces[BESIDE]
+        name = name_of(asked[1])
+        traces = self.traces[name]
         with self._data_turn:
             begin = time.perf_counter()
             with tf.device(self.devices.data):
-                values = self._updated_beside(*asked)
+                names, values = self._update_beside(*asked)
             read = to_device({"values": values}, HOST)["values"].numpy()
             seconds = time.perf_counter() - begin
-        if self.traces[BESIDE] == traces:
+        if self.traces[name] == traces:
             self.beside_times.add(seconds)
-        return dict(zip(self._beside_names, map(float, read), strict=True))
+        return dict(zip(names, map(float, read), strict=True))
 
     def ask_to_stop(self) -> None:
         """Over hosts: the next step tells all of them that this host was asked to stop."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from voxyard.trainer.sampler import Bucket
 
 Batch = Mapping[str, "tf.Tensor"]
+Losses = Callable[[Batch], Mapping[str, "tf.Tensor"]]
 
 
 @runtime_checkable
@@ -77,6 +78,15 @@ class SeveralUpdates(TrainableModel, Protocol):
         """
 
 
+@dataclass(frozen=True)
+class Turns:
+    """How often a step makes the updates in `beside`, and which of them: all of one kind are one compiled function."""
+
+    kind: str
+    """A word; an update whose losses are by kind takes part where it has losses of this one."""
+    count: int
+
+
 @runtime_checkable
 class UpdatesInTurns(SeveralUpdates, Protocol):
     """A model whose updates in `beside` are made several times in a step, each time on another part of the batch."""
@@ -85,11 +95,11 @@ class UpdatesInTurns(SeveralUpdates, Protocol):
     def beside(self) -> Sequence[str]:
         """Names of these updates."""
 
-    def turns(self, step: int) -> Sequence[int]:
-        """Turns in which step `step`, from 0, makes these updates, each with a number for `of_turn`; at least one."""
+    def turns(self, step: int) -> Turns:
+        """The turns of step `step`, from 0; those of one kind are as many in every step."""
 
     def of_turn(self, batch: Batch, turn: tf.Tensor | int) -> Batch:
-        """Graph code: what these updates see of the feature batch in turn `turn`, int64; static shapes, clips first."""
+        """Graph code: what these updates see of the feature batch in turn `turn`, int64 from 0; static shapes."""
 
 
 @dataclass(frozen=True)
@@ -99,8 +109,12 @@ class Update:
     name: str
     """A word, which stands before its losses in reports and before its optimizer's variables in checkpoints."""
     variables: Sequence[keras.Variable]
-    losses: Callable[[Batch], Mapping[str, tf.Tensor]]
+    losses: Losses | Mapping[str, Losses]
     """Graph code: losses per clip of a feature batch, in training, each float32 (B,); the mean of `total` is minimised
-    in `variables` alone."""
+    in `variables` alone. Of an update in turns they may be by the kind of these."""
     optimizer: Callable[[], keras.optimizers.Optimizer]
     """Makes one without clipping or loss scaling: the trainer adds both."""
+
+    def losses_in(self, kind: str) -> Losses | None:
+        """Its losses in turns of this kind; None where it takes no part in them."""
+        return self.losses.get(kind) if isinstance(self.losses, Mapping) else self.losses

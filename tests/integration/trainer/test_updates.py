@@ -18,6 +18,8 @@ from toy import InTurns, StillAdversarial, TwoNetworks
 
 from voxyard.trainer import TrainerError, Update
 from voxyard.trainer.step import TrainStep
+from voxyard.trainer.steps.gradients import in_turn
+from voxyard.trainer.steps.gradients import in_turns as made_in_turns
 from voxyard.trainer.trainable import Batch
 
 
@@ -44,8 +46,10 @@ def by_hand(batches: Sequence[dict[str, np.ndarray]]) -> tuple[keras.Model, list
         made = trainable.features({name: tf.constant(value) for name, value in one.items()})
         found: dict[str, float] = {}
         for update in trainable.updates(model):
+            losses_of = update.losses_in("")
+            assert losses_of is not None
             with tf.GradientTape() as tape:
-                means = {name: tf.reduce_mean(value) for name, value in update.losses(made).items()}
+                means = {name: tf.reduce_mean(value) for name, value in losses_of(made).items()}
             gradients = tape.gradient(means["total"], [each.value for each in update.variables])
             keras.optimizers.SGD(float(update.optimizer().learning_rate)).apply(gradients, update.variables)
             found |= {f"{update.name}/{name}": float(value) for name, value in means.items()}
@@ -232,22 +236,29 @@ def test_a_network_that_is_updated_in_turns_learns_what_it_learns_by_hand_on_any
     batches = [batch(16, seed) for seed in range(3)]
     trainable = in_turns()
     model, seen = trainable.build(), 0
-    first, second = trainable.updates(model)
+    first, judge, second = trainable.updates(model)
+    untouched = [each.numpy() for each in judge.variables]
     for number, raw in enumerate(batches):
         made = trainable.features({name: tf.constant(value) for name, value in raw.items()})
-        parts = [trainable.of_turn(made, turn) for turn in trainable.turns(number)]
+        turns = trainable.turns(number)
+        parts = [trainable.of_turn(made, turn) for turn in range(turns.count)]
         seen += len(parts)
-        for update, part in [(first, made), *((second, each) for each in parts)]:
+        for update, part in [(first, made), *((each, part) for part in parts for each in (judge, second))]:
+            losses = update.losses_in(turns.kind)
+            if losses is None:
+                continue
             with tf.GradientTape() as tape:
-                total = tf.reduce_mean(update.losses(part)["total"])
+                total = tf.reduce_mean(losses(part)["total"])
             found = tape.gradient(total, [each.value for each in update.variables])
             gradients = [tf.convert_to_tensor(each) for each in found]
             keras.optimizers.SGD(0.05).apply(gradients, update.variables)
     assert seen == 3 + 3 + 1
+    assert any((each.numpy() != before).any() for each, before in zip(judge.variables, untouched, strict=True))
     one = run("single", batches, in_turns(), clip_norm=1e9)
     assert_close(one.model, model)
     assert int(one.state()["optimizer/second/0000_iteration"]) == 7
-    assert one.traces == {"features": 1, "update": 1, "update beside": 1}
+    assert int(one.state()["optimizer/judge/0000_iteration"]) == 1
+    assert one.traces == {"features": 1, "update": 1, "update beside early": 1, "update beside late": 1}
     for place in ("data", "model"):
         split = run("split", batches, in_turns(), clip_norm=1e9, vocoder_on=place)
         state = split.state()
@@ -256,6 +267,62 @@ def test_a_network_that_is_updated_in_turns_learns_what_it_learns_by_hand_on_any
         split.close()
     assert_close(run("mirrored", batches, in_turns(), clip_norm=1e9).model, model)
     assert_close(run("single", batches, in_turns(), clip_norm=1e9, grad_accum=4).model, model)
+
+
+@pytest.mark.parametrize("strategy", ["single", "split", "mirrored"])
+def test_what_takes_no_part_is_neither_traced_nor_changed_nor_reported(strategy):
+    class Refusing(StillInTurns):
+        def updates(self, model: Any) -> Sequence[Update]:
+            first, judge, second = super().updates(model)
+
+            def never(_: Batch) -> Batch:
+                raise AssertionError("traced")
+
+            return [first, Update("judge", judge.variables, {"late": never}, judge.optimizer), second]
+
+    keras.utils.set_random_seed(0)
+    step = run(strategy, [], Refusing(config(), ("",)))
+    before = {name: value for name, value in step.state().items() if "judge" in name}
+    read = [step.train(step.stage(batch(8, seed)), seed).read() for seed in (0, 1)]
+    assert len(before) > 2
+    for name, value in before.items():
+        np.testing.assert_array_equal(step.state()[name], value, err_msg=name)
+    assert [name for name in read[-1] if "judge" in name or "late" in name] == []
+    step.close()
+
+
+@pytest.mark.parametrize("training", [{}, {"ema": 0.9}, {"precision": "float16"}, {"grad_accum": 2}], ids=str)
+def test_turns_in_one_function_are_the_turns_one_by_one_bit_for_bit(training, monkeypatch):
+    def one_each(updaters: Any, given: Batch, count: int, turns: int, part: Any) -> tf.Tensor:
+        return [in_turn(updaters, part(given, tf.constant(turn, tf.int64)), count) for turn in range(turns)][-1]
+
+    batches = [batch(16, seed) for seed in range(3)]
+    together, losses = run("single", batches[:1], in_turns(), **training), []
+    monkeypatch.setattr("voxyard.trainer.step.in_turns", one_each)
+    apart = run("single", batches[:1], in_turns(), **training)
+    for number, raw in enumerate(batches[1:], 1):
+        losses = [each.train(each.stage(raw), number).read() for each in (together, apart)]
+        assert losses[0] == losses[1]
+    for name, value in together.state().items():
+        np.testing.assert_array_equal(value, apart.state()[name], err_msg=name)
+
+
+def test_xla_is_told_the_number_of_turns():
+    """T9: else a GPU asks the host in each turn whether to go on."""
+    step = run("single", [], in_turns())
+    second, part = step._beside[1].of_kind("early"), in_turns().of_turn
+    features = step.features_of(batch(8))
+    assert second is not None
+
+    @tf.function(jit_compile=True, autograph=False)
+    def trained(words: tf.Tensor) -> tf.Tensor:
+        return made_in_turns([second], features.layout.unpack(words), 1, 3, part)
+
+    text = trained.experimental_get_compiler_ir(features.words)(stage="optimized_hlo")
+    loops = [line for line in text.splitlines() if " while(" in line]
+    assert loops
+    assert [line for line in loops if "known_trip_count" not in line] == []
+    assert " conditional(" not in text
 
 
 def test_on_devices_that_compute_later_a_second_network_is_timed_where_that_is_asked_for():

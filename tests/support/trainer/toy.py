@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from voxyard.trainer import TrainConfig, Update
+from voxyard.trainer import TrainConfig, Turns, Update
 from voxyard.trainer.sampler import Bucket
 from voxyard.trainer.trainable import Batch
 
@@ -198,7 +198,7 @@ class Pair(keras.Model):
 class TwoNetworks(Loudness):
     """Two networks that learn the same without each other: the second one may be trained on the data device."""
 
-    beside = ("second",)
+    beside: tuple[str, ...] = ("second",)
 
     def build(self, beside: str | None = None) -> keras.Model:
         return Pair(self._width, self._seed, beside)
@@ -224,15 +224,40 @@ class TwoNetworks(Loudness):
 
 
 class InTurns(TwoNetworks):
-    """The same; the second network is updated three times in each of the first two steps, each time with other aims."""
+    """The same; the second network is updated three times in each of the first two steps, each time with other aims.
+
+    A judge of it, which is no part of anything else, begins to learn in the third step.
+    """
+
+    beside = ("judge", "second")
 
     def build(self, beside: str | None = None) -> keras.Model:
         model = super().build(beside)
         model.first.drop.rate = model.second.drop.rate = 0.0
+        with tf.device(beside) if beside else nullcontext():
+            model.judge = keras.layers.Dense(1, name="judge")
+            model.judge(tf.zeros((1, 1)))
         return model
 
-    def turns(self, step: int) -> Sequence[int]:
-        return (0, 1, 2) if step < 2 else (5,)
+    def updates(self, model: Pair) -> Sequence[Update]:
+        first, second = super().updates(model)
+        early = second.losses_in("early")
+        assert early is not None
+
+        def judge(batch: Batch) -> Batch:
+            return {"total": (model.judge(batch["loudness"][:, None])[:, 0] - 1) ** 2}
+
+        def late(batch: Batch) -> Batch:
+            return {"total": early(batch)["total"] / 2, "late": batch["loudness"]}
+
+        return [
+            first,
+            Update("judge", model.judge.trainable_variables, {"late": judge}, self.optimizer),
+            Update("second", second.variables, {"early": early, "late": late}, self.optimizer),
+        ]
+
+    def turns(self, step: int) -> Turns:
+        return Turns("early", 3) if step < 2 else Turns("late", 1)
 
     def of_turn(self, batch: Batch, turn: tf.Tensor | int) -> Batch:
         return {"tokens": batch["tokens"], "loudness": batch["loudness"] + tf.cast(turn, tf.float32)}

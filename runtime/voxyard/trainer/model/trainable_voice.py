@@ -20,11 +20,11 @@ from voxyard.trainer.model.trainable_tts import POLICIES, TextToSpeech
 from voxyard.trainer.model.vocoder import Vocoder
 from voxyard.trainer.model.vocoder_losses import MelDistance, discriminator_losses, spectral_losses, vocoder_losses
 from voxyard.trainer.sampler import Bucket
-from voxyard.trainer.trainable import Batch, Update
+from voxyard.trainer.trainable import Batch, Turns, Update
 
 SEGMENT = 32  # frames of a clip that the vocoder is trained on in an update: Vocos' and HiFi-GAN's third of a second
 TURNS = 8  # updates of a step, each on segments of their own, while there are no discriminators: one with them costs 13
-JUDGED = TURNS  # number of the turn with discriminators
+ALONE, JUDGED = Turns("alone", TURNS), Turns("judged", 1)  # without discriminators, later with them
 RATE, WARM_UP, HOLD = 1e-3, 200, 20_000  # learning rate; HiFi-GAN's and Vocos' momenta below
 
 
@@ -71,9 +71,9 @@ class SpeechWithVocoder(TextToSpeech):
 
     beside = ("discriminators", "vocoder")
 
-    def turns(self, step: int) -> Sequence[int]:
-        """See UpdatesInTurns: 0 … TURNS − 1 without discriminators, later one turn with them."""
-        return range(TURNS) if step < self._config.training.discriminators_after else (JUDGED,)
+    def turns(self, step: int) -> Turns:
+        """See UpdatesInTurns."""
+        return ALONE if step < self._config.training.discriminators_after else JUDGED
 
     def phases(self, first: int, end: int) -> str:
         """Phases of the vocoder's training in a run from step `first` to `end`, as a sentence."""
@@ -89,10 +89,8 @@ class SpeechWithVocoder(TextToSpeech):
         return "Vocoder: one update a step, with discriminators"
 
     def of_turn(self, batch: Batch, turn: tf.Tensor | int) -> Batch:
-        """See UpdatesInTurns: a segment of each clip, and whether discriminators take part, bool (B,)."""
-        number = tf.cast(turn, tf.int64)
-        parts = {name: tf.gather(batch[name], number % TURNS, axis=1) for name in ("segment_mel", "segment")}
-        return {**parts, "judged": tf.fill([parts["segment"].shape[0]], number >= JUDGED)}
+        """See UpdatesInTurns: a segment of each clip and its mel."""
+        return {name: tf.gather(batch[name], turn, axis=1) for name in ("segment_mel", "segment")}
 
     def build(self, beside: str | None = None) -> Voice:
         """See Trainable, and SeveralUpdates for `beside`."""
@@ -117,29 +115,22 @@ class SpeechWithVocoder(TextToSpeech):
             return super(SpeechWithVocoder, self).losses(model.acoustic, batch, training=True)
 
         def discriminators(batch: Batch) -> Batch:
-            recorded, mel = batch["segment"], batch["segment_mel"]
-            none = tf.zeros(recorded.shape[0])
+            made = tf.stop_gradient(model.vocoder(batch["segment_mel"]))
+            return discriminator_losses(*(model.discriminators(each)[0] for each in (batch["segment"], made)))
 
-            def judged() -> tf.Tensor:
-                made = tf.stop_gradient(model.vocoder(mel))
-                opinions = model.discriminators(recorded)[0], model.discriminators(made)[0]
-                return discriminator_losses(*opinions)["total"]
+        def alone(batch: Batch) -> Batch:
+            return spectral_losses(self._distance(batch["segment"], model.vocoder(batch["segment_mel"])))
 
-            return {"total": tf.cond(batch["judged"][0], judged, lambda: none)}
-
-        def vocoder(batch: Batch) -> Batch:
+        def judged(batch: Batch) -> Batch:
             recorded, made = batch["segment"], model.vocoder(batch["segment_mel"])
-            mel = self._distance(recorded, made)
+            opinions = model.discriminators(recorded), model.discriminators(made)
+            return vocoder_losses(self._distance(recorded, made), *opinions)
 
-            def judged() -> Batch:
-                return vocoder_losses(mel, model.discriminators(recorded), model.discriminators(made))
-
-            return tf.cond(batch["judged"][0], judged, lambda: spectral_losses(mel))
-
+        judges, vocoder = model.discriminators.trainable_variables, model.vocoder.trainable_variables
         return [
             Update("acoustic", model.acoustic.trainable_variables, acoustic, self.optimizer),
-            Update("discriminators", model.discriminators.trainable_variables, discriminators, _optimizer),
-            Update("vocoder", model.vocoder.trainable_variables, vocoder, _optimizer),
+            Update("discriminators", judges, {JUDGED.kind: discriminators}, _optimizer),
+            Update("vocoder", vocoder, {ALONE.kind: alone, JUDGED.kind: judged}, _optimizer),
         ]
 
     def losses(self, model: Voice, batch: Batch, training: bool) -> dict[str, tf.Tensor]:

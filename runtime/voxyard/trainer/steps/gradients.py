@@ -14,10 +14,10 @@ from voxyard.trainer.trainable import Batch
 UPDATE = "update"  # the name of the functions that compute gradients
 
 GradientsOf = list[list[Callable[..., Any]]]  # by update and replica
-Part = Callable[..., Batch]  # of a batch, and of a turn where updates are made in turns
+Part = Callable[..., Batch]  # of a batch and a turn
 
 
-def whole(batch: Batch) -> Batch:
+def whole(batch: Batch, _turn: tf.Tensor | None = None) -> Batch:
     """The part that is all of it."""
     return batch
 
@@ -52,6 +52,25 @@ def in_turn(updaters: Sequence[Updater], batch: Batch, count: int) -> tf.Tensor:
         values.append(updater.values(means))
         updater.apply(gradients)
     return tf.concat(values, 0)
+
+
+def in_turns(updaters: Sequence[Updater], batch: Batch, count: int, turns: int, part: Part) -> tf.Tensor:
+    """The updates after each other in each turn, from its part of the batch; losses and rates of the last turn."""
+
+    def once(turn: tf.Tensor) -> tf.Tensor:
+        return in_turn(updaters, part(batch, turn), count)
+
+    if turns == 1:
+        return once(tf.constant(0, tf.int64))
+    one = tf.function(once, autograph=False)  # traced once, which tells how many values a turn has
+    values = one.get_concrete_function(tf.TensorSpec((), tf.int64)).structured_outputs
+
+    def more(turn: tf.Tensor, _: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return turn + 1, one(turn)
+
+    start = (tf.constant(0, tf.int64), tf.zeros(values.shape))
+    # XLA takes the number of turns from maximum_iterations alone. Each turn trains on what the one before it has left.
+    return tf.while_loop(lambda *_: True, more, start, parallel_iterations=1, maximum_iterations=turns)[1]
 
 
 def compiled_gradients(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from typing import Self
 
 import keras
 import tensorflow as tf
@@ -29,7 +31,7 @@ class Updater:
         `reduced`: gradients come reduced over the replicas.
         """
         self.name, self.variables = update.name, list(update.variables)
-        self._losses = update.losses
+        self._update, self.losses = update, update.losses_in("")
         self.optimizer = update.optimizer()
         self.optimizer.global_clipnorm = training.clip_norm
         if reduced:
@@ -42,6 +44,12 @@ class Updater:
         self.average = None if training.ema is None else WeightAverage(self.variables, training.ema)
         self.names: tuple[str, ...] = ()  # of the losses and the rate, as `values` gives them; known once traced
 
+    def of_kind(self, kind: str) -> Self | None:
+        """The same update, by its losses in turns of this kind; None where it takes no part in them."""
+        same = copy.copy(self)
+        same.losses = self._update.losses_in(kind)
+        return None if same.losses is None else same
+
     @property
     def state(self) -> list[tuple[str, keras.Variable]]:
         """Variables of the optimizer by the names that checkpoints use."""
@@ -53,8 +61,10 @@ class Updater:
 
     def gradients(self, batch: Batch) -> tuple[list[tf.Tensor], Means]:
         """Gradients of the mean of `total` over the clips, scaled in float16, and the mean of each loss; graph code."""
+        if self.losses is None:
+            raise TrainerError(f"update {self.name}: found losses by kinds of turns, which are for those in `beside`")
         with tf.GradientTape() as tape:
-            means = {name: tf.reduce_mean(value) for name, value in self._losses(batch).items()}
+            means = {name: tf.reduce_mean(value) for name, value in self.losses(batch).items()}
             if TOTAL not in means:
                 where = f"update {self.name}" if self.name else "losses"
                 raise TrainerError(f"{where}: found {', '.join(means) or 'no loss'}, expected a loss {TOTAL!r}")
