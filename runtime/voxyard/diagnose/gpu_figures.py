@@ -7,18 +7,19 @@ from typing import Any
 
 from voxyard.diagnose.profile.stages import Figures, figures
 from voxyard.host import Gpu
-from voxyard.telemetry.gpu_watch import GpuReadings, GpuWatch
+from voxyard.telemetry.gpu_watch import PARTS, GpuReadings, GpuWatch
 
 NO_GPU = "not measured: no GPU"
 TURNED_OFF = "not measured: --no-gpu-monitoring"
 SHORT = "not measured: the run was shorter than two readings"
+OF_PARTS = f"not measured by role: {PARTS}"
 READ_SECONDS = 0.5
 """Seconds between two readings; each has all samples that the driver took since the one before."""
 
 
 @dataclass(frozen=True)
 class GpuUse:
-    """One GPU in its role. None, or a series of length 0, is what the driver did not report."""
+    """One GPU in its role, `all parts` where it has several. What the driver did not report is None, or of length 0."""
 
     role: str
     index: int
@@ -30,7 +31,7 @@ class GpuUse:
 
 @dataclass(frozen=True)
 class GpuFigures:
-    """The GPUs of a run, or the sentence that stands where their figures would."""
+    """The GPUs of a run, and the sentence that stands where figures are missing."""
 
     gpus: tuple[GpuUse, ...] = ()
     missing: str | None = None
@@ -41,7 +42,7 @@ class GpuFigures:
         return min(means) if means else None
 
     def document(self) -> dict[str, Any]:
-        """Everything as plain data; `gpus` is empty and `missing` says why, where nothing was measured."""
+        """Everything as plain data; `missing` says why, where nothing was measured, or nothing by role."""
         return asdict(self)
 
 
@@ -53,7 +54,9 @@ def gpu_figures(watch: GpuWatch) -> GpuFigures:
         return GpuFigures(missing=TURNED_OFF)
     if watch.passes < 2:
         return GpuFigures(missing=SHORT)
-    return GpuFigures(tuple(_use(watch.gpus[gpu.uuid], role, gpu) for role, gpu in watch.cards))
+    cards = dict.fromkeys(("all parts" if gpu.uuid in watch.cut else role, gpu) for role, gpu in watch.cards)
+    uses = tuple(_use(watch.gpus[gpu.uuid], role, gpu) for role, gpu in cards)
+    return GpuFigures(uses, OF_PARTS if watch.cut else None)
 
 
 def _use(readings: GpuReadings, role: str, gpu: Gpu) -> GpuUse:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
+import threading
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
@@ -14,6 +15,15 @@ from voxyard.telemetry.sampler import GpuSampler, GpuState, Snapshot
 
 MOST_KEPT = 7200
 """Utilizations that are kept one by one: an hour of a profile, which reads twice a second."""
+
+READING_SECONDS = 1.0
+"""Time that a reading is of, up to its end: a utilization is the mean of the driver's samples of the last second."""
+
+PARTS = "NVML cannot tell the parts of a card apart (--gpu-parts)"
+"""Why a role on a card that has several devices of a run has no utilization of its own."""
+
+STEADY_SHARE = 0.9
+"""Least share of that time in steps for a reading to be of steps: the rest are measurements of a few milliseconds."""
 
 
 @dataclass(slots=True)
@@ -32,7 +42,7 @@ class RunningMean:
 
 @dataclass(slots=True)
 class GpuReadings:
-    """One GPU's readings in constant space: the mean of all, and what came after the first pass.
+    """One GPU's readings in constant space: the mean of those that count, and what came after the first pass.
 
     The driver measured the first pass before the watch began.
     """
@@ -44,27 +54,68 @@ class GpuReadings:
 
     def take(self, state: GpuState, *, first: bool) -> None:
         """One pass."""
-        if state.utilization_ratio is not None:
-            self.utilization.add(state.utilization_ratio)
-            if not first:
-                self.utilizations.append(state.utilization_ratio)
+        if state.utilization_ratio is not None and not first:
+            self.utilizations.append(state.utilization_ratio)
         memory = None if state.reading is None else state.reading.memory
         if memory is not None and not first:
             self.memory_used = max(memory.used, self.memory_used or 0)
             self.memory_size = memory.size
 
 
+class StepSpans:
+    """Spans of time in which steps were computed, those that follow upon each other as one. In constant space."""
+
+    def __init__(self) -> None:
+        self._spans: deque[tuple[float, float]] = deque()
+
+    def add(self, begin: float, end: float) -> None:
+        """One more span, from the end of the last one at the earliest."""
+        if self._spans and begin <= self._spans[-1][1]:
+            begin, _ = self._spans.pop()
+        self._spans.append((begin, end))
+
+    def share(self, begin: float, end: float) -> float:
+        """Share of this time that is in the spans."""
+        return sum(max(0.0, min(end, last) - max(begin, first)) for first, last in self._spans) / (end - begin)
+
+    def forget(self, before: float) -> None:
+        """Drops the spans that ended before this time."""
+        while self._spans and self._spans[0][1] < before:
+            self._spans.popleft()
+
+
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """One pass over the GPUs, at a time of the clock that never jumps."""
+
+    at: float
+    utilization: Mapping[str, float]  # by UUID
+    power_watts: float | None
+
+
 class GpuWatch:
     """Reads the GPUs of a run, each with its role, every `interval` seconds within the context.
 
-    `gpus` are the readings by UUID, `passes` their number. Without GPUs, or not `enabled`, it touches no driver.
+    `gpus` are the readings by UUID, `passes` their number. Without GPUs, or not `enabled`, it touches no driver. Means
+    are of all passes; `of_steps` of those alone that `trained` confirms.
     """
 
-    def __init__(self, cards: Sequence[tuple[str, Gpu]], *, interval: float = 1.0, enabled: bool = True) -> None:
+    def __init__(
+        self,
+        cards: Sequence[tuple[str, Gpu]],
+        *,
+        interval: float = 1.0,
+        enabled: bool = True,
+        of_steps: bool = False,
+    ) -> None:
         self.cards, self.enabled = tuple(cards), enabled
         self.gpus = {gpu.uuid: GpuReadings() for _, gpu in self.cards}
+        devices = Counter(gpu.uuid for _, gpu in self.cards)
+        self.cut = frozenset(uuid for uuid, count in devices.items() if count > 1)  # cards with several devices
         self.passes = 0
         self._power = RunningMean()
+        self._pending: deque[_Pass] | None = deque(maxlen=MOST_KEPT) if of_steps else None
+        self._spans, self._settling = StepSpans(), threading.Lock()
         self._sampler = GpuSampler(interval, only=set(self.gpus), on_snapshot=self.take)
 
     def __enter__(self) -> Self:
@@ -85,19 +136,61 @@ class GpuWatch:
         states = {state.gpu.uuid: state for state in snapshot.gpus if state.gpu.uuid in self.gpus}
         for uuid, state in states.items():
             self.gpus[uuid].take(state, first=self.passes == 0)
-        powers = [_power(states.get(uuid)) for uuid in self.gpus]
-        if powers and None not in powers:
-            self._power.add(sum(filter(None, powers)))
         self.passes += 1
+        powers = [_power(states.get(uuid)) for uuid in self.gpus]
+        made = _Pass(
+            snapshot.monotonic,
+            {uuid: one.utilization_ratio for uuid, one in states.items() if one.utilization_ratio is not None},
+            sum(filter(None, powers)) if powers and None not in powers else None,
+        )
+        with self._settling:
+            if self._pending is None:
+                self._count(made)
+            else:
+                self._pending.append(made)
+
+    def trained(self, begin: float, end: float) -> None:
+        """Steps were computed between these times (`time.perf_counter`, on Linux the clock of a snapshot).
+
+        What is no step (compiling, validating, saving) is left out of the means with the readings that overlap it.
+        """
+        if self._pending is None or not self.cards:
+            return
+        with self._settling:
+            self._spans.add(begin, end)
+            while self._pending and self._pending[0].at <= end:
+                one = self._pending.popleft()
+                if self._spans.share(one.at - READING_SECONDS, one.at) >= STEADY_SHARE:
+                    self._count(one)
+            self._spans.forget((self._pending[0].at if self._pending else end) - READING_SECONDS)
+
+    def _count(self, one: _Pass) -> None:
+        for uuid, ratio in one.utilization.items():
+            self.gpus[uuid].utilization.add(ratio)
+        if one.power_watts is not None:
+            self._power.add(one.power_watts)
+
+    @property
+    def counted(self) -> int:
+        """Readings in the means, of the GPU that has the most."""
+        return max((each.utilization.count for each in self.gpus.values()), default=0)
 
     def utilization(self) -> dict[str, float | None]:
-        """Mean utilization 0…1 of each role; the least of the GPUs that share one (mirrored). None: not measured."""
+        """Mean utilization 0…1 of each role; the least of the GPUs that share one (mirrored).
+
+        None: not measured, or of a card that has several devices of the run (`PARTS`).
+        """
         means: dict[str, float | None] = {}
         for role, gpu in self.cards:
-            mean = self.gpus[gpu.uuid].utilization.value
-            before = means.get(role)
-            means[role] = mean if before is None or mean is None else min(before, mean)
+            mean = None if gpu.uuid in self.cut else self.gpus[gpu.uuid].utilization.value
+            before = means.get(role, mean)
+            means[role] = None if before is None or mean is None else min(before, mean)
         return means
+
+    def cut_cards(self) -> dict[str, float | None]:
+        """Mean utilization of each card that has several devices of the run, all of them together, by its name."""
+        cards = {gpu.uuid: gpu for _, gpu in self.cards if gpu.uuid in self.cut}
+        return {f"GPU {gpu.index}": self.gpus[uuid].utilization.value for uuid, gpu in cards.items()}
 
     def power_watts(self) -> float | None:
         """Mean power of the GPUs together."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter as Counts
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
@@ -100,12 +101,16 @@ class WorkloadGpus:
             "Measured memory of context and libraries beside the limit.",
         )
 
-    def assign(self, role: str, gpu: Gpu, limit_mib: int | None = None) -> None:
-        """The workload holds this GPU from here on, with an allocator limit or without one."""
+    def assign(self, role: str, gpu: Gpu, limit_mib: int | None = None, *, alone: bool = True) -> None:
+        """The workload holds this GPU from here on, with an allocator limit or without one.
+
+        Nothing is expected of a role that is not `alone` on its GPU: its part of the utilization is not known.
+        """
         labels = (self._workload, role, gpu.number, gpu.uuid)
         self._held.append(labels)
         self._assigned.labels(*labels).set(1)
-        self._target.labels(*labels).set(self._targets[role])
+        if alone:
+            self._target.labels(*labels).set(self._targets[role])
         if limit_mib is not None:
             self._limit.labels(*labels).set(limit_mib * _MIB)
 
@@ -145,8 +150,10 @@ class TrainMetrics:
         self.input = InputMetrics(self.registry, run)
         if ring_slots is not None:
             self._ring_slots.labels(run).set(ring_slots)
-        for role, gpu in devices.cards if devices is not None else ():
-            self._gpus.assign(role, gpu, devices.limits.get(role) if devices is not None else None)
+        if devices is not None:
+            count = Counts(gpu.uuid for _, gpu in devices.cards)
+            for role, gpu in devices.cards:
+                self._gpus.assign(role, gpu, devices.limits.get(role), alone=count[gpu.uuid] == 1)
         # Called on every step: their series are looked up once.
         self._on_step = (
             self._steps.labels(run),

@@ -70,7 +70,7 @@ class Run:
         self.clock = StepClock()
         training, self.hosts = self.config.training, devices.hosts
         self._stopping = Stopping(training.max_minutes, None if self.hosts is None else self.hosts.group)
-        self._watch = GpuWatch(devices.cards)
+        self._watch = GpuWatch(devices.cards, of_steps=True)
         self._losses: dict[str, float] = {}
         keras.utils.set_random_seed(training.seed)
         replicas = len(devices.replicas) if devices.strategy == "mirrored" else 1
@@ -224,7 +224,7 @@ class Run:
                 self.validation.open_judges(stack)
             pipeline = stack.enter_context(self.pipeline(self.first_step, self.end_step))
             warm_up = pipeline.warm_up(self._stopping.asked)
-            self._watch = stack.enter_context(GpuWatch(self.devices.cards))
+            stack.enter_context(self._watch)
             observer = stack.enter_context(
                 Observer(
                     self.config.telemetry,
@@ -325,6 +325,8 @@ class Run:
         every, step = self.config.telemetry, ended.step
         self._stopping.agree(ended, asynchronous=self.step.asynchronous)
         self.clock.step(ended.duration, ended.wait, ended.plan.bucket, traced=ended.traced)
+        if not ended.traced:
+            self._watch.trained(ended.free, ended.done)
         observer.step(
             step,
             ended.duration,

@@ -85,6 +85,8 @@ class Report:
     too_few: Mapping[str, str] = field(default_factory=dict)  # stages D, M, V that were timed too seldom → the reason
     device_use: Mapping[str, float | None] = field(default_factory=dict)  # role → 0…1
     device_use_source: str = ""
+    device_use_missing: str = ""  # why a role has none
+    card_use: Mapping[str, float | None] = field(default_factory=dict)  # card → 0…1, of all its parts together
     memory_of_limit: Mapping[str, float | None] = field(default_factory=dict)
     power_watts: float | None = None
     text_front_end: str = ""  # in words
@@ -140,11 +142,14 @@ class Report:
         """The figures of T19 with their verdicts."""
         ceiling = self.data_device_ceiling
         beside = f"{ceiling:.0%} is the most possible here (data stage ÷ longer stage)" if ceiling is not None else ""
+        of_model = self.device_use_source
         if self.device_use.get("data") is None:
-            beside = NO_DATA_DEVICE.get(self.strategy, beside)
+            beside = NO_DATA_DEVICE.get(self.strategy, self.device_use_missing or beside)
+        if self.device_use.get("model") is None:
+            of_model = self.device_use_missing or of_model
         return [
             Target("data device use", self.device_use.get("data"), (0.40, 0.50, 0.60), note=beside, ceiling=ceiling),
-            Target("model device use", self.device_use.get("model"), (0.70, 0.80, 0.90), note=self.device_use_source),
+            Target("model device use", self.device_use.get("model"), (0.70, 0.80, 0.90), note=of_model),
             Target(
                 "step-time variation",
                 self.step_time_variation,
@@ -213,7 +218,7 @@ class Report:
         return name, self._or_why(value, form, *stages), note
 
     def _target_row(self, target: Target) -> tuple[str, str, str]:
-        if target.value is None and target.note in NO_DATA_DEVICE.values():
+        if target.value is None and target.note in (*NO_DATA_DEVICE.values(), self.device_use_missing or None):
             return target.name, NOT_MEASURED, target.note
         if target.name == STAGES:
             return self._apart(target.name, target.value, SHARE, _judged(target), "MD")
@@ -311,6 +316,7 @@ class Report:
                 for name, trial in self.trials.items()
             ),
             *map(self._target_row, self.targets()),
+            *((f"{card} use", _share(use), "its parts together, of no role") for card, use in self.card_use.items()),
             *(
                 (f"{role} memory", _share(value), "of the applied limit; target 80–95%")
                 for role, value in self.memory_of_limit.items()

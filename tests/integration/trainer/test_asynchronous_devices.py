@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -232,3 +233,23 @@ def test_a_split_that_cannot_gain_says_so_once(opened, caplog, features, train, 
     with caplog.at_level("WARNING", "voxyard.trainer"):
         opened(step=Devices, max_steps=24).execute()
     assert sum("This split can gain at most" in line for line in caplog.messages) == said
+
+
+def test_the_gpu_watch_is_told_of_the_steps_alone(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """T19: tracing, compiling and saving are no use of a device."""
+    run = opened(max_steps=6, every=3)
+    told: list[tuple[float, float]] = []
+    saved: list[tuple[float, float]] = []
+    monkeypatch.setattr(run._watch, "trained", lambda begin, end: told.append((begin, end)))
+    save = run._save
+
+    def timed(step: int, **how: Any) -> None:
+        begin = time.perf_counter()
+        save(step, **how)
+        saved.append((begin, time.perf_counter()))
+
+    monkeypatch.setattr(run, "_save", timed)
+    run.execute()
+    assert len(told) == run.clock.steps < 6, "the first step was traced"
+    assert saved
+    assert not [(step, one) for step in told for one in saved if step[0] < one[1] and one[0] < step[1]]

@@ -70,3 +70,74 @@ def test_figures_leave_the_first_pass_out() -> None:
     assert gpu_figures(taken(opened(), 1)).gpus == ()
     watch = taken(opened(), 3)
     assert [gpu.utilization.count for gpu in gpu_figures(watch).gpus] == [2, 2]
+
+
+def seen(busy: dict[int, float]) -> GpuWatch:
+    """A watch of steps after a pass in each of these seconds, with the model GPU so busy."""
+    watch = GpuWatch([("model", CARDS[0])], of_steps=True)
+    for at, use in busy.items():
+        one = replace(state(0, at), utilization_ratio=use)
+        watch.take(Snapshot(at, at, True, at, 0.01, (one,), {}, None, None, {}))
+    return watch
+
+
+def test_compiling_and_validating_are_left_out_of_a_short_run() -> None:
+    """T19: 30 s of compiling and 10 s of validating in a run of a minute, whose steps keep the GPU busy."""
+    watch = seen({at: 0.9 if 30 < at <= 45 or at >= 56 else 0.05 for at in range(1, 61)})
+    for step in range(300, 450):  # tenths of a second
+        watch.trained(step / 10, step / 10 + 0.1)
+    for step in range(550, 600):
+        watch.trained(step / 10, step / 10 + 0.1)
+    assert watch.utilization() == {"model": pytest.approx(0.9)}
+    assert watch.power_watts() == pytest.approx(100)
+    assert watch.counted == 20
+
+
+def test_a_reading_that_begins_before_the_steps_is_left_out() -> None:
+    watch = seen({10: 0.3, 11: 0.8})
+    watch.trained(9.5, 11.2)
+    assert watch.utilization() == {"model": 0.8}
+
+
+def test_measurements_of_milliseconds_between_steps_leave_no_reading_out() -> None:
+    """The data stage is timed alone for a hundredth of the time."""
+    watch = seen(dict.fromkeys(range(1, 11), 0.7))
+    for half in range(21):
+        watch.trained(half / 2, half / 2 + 0.495)
+    assert watch.counted == 10
+
+
+def test_without_a_second_of_steps_there_is_no_utilization() -> None:
+    watch = seen({1: 0.4, 2: 0.4})
+    watch.trained(1.2, 2.0)
+    assert watch.utilization() == {"model": None}
+    assert watch.counted == 0
+
+
+def test_spans_of_a_run_of_days_are_forgotten() -> None:
+    watch = GpuWatch([("model", CARDS[0])], of_steps=True)
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for step in range(20_000):
+            watch.trained(step, step + 0.5)
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - before < 20_000
+
+
+def test_the_use_of_a_card_is_none_of_its_parts() -> None:
+    """T19: NVML cannot tell the logical GPUs of --gpu-parts apart."""
+    watch = taken(GpuWatch([("data", CARDS[1]), ("model", CARDS[1])]), 3)
+    assert watch.utilization() == {"data": None, "model": None}
+    assert watch.cut_cards() == {"GPU 1": pytest.approx(0.2)}
+    found = gpu_figures(watch)
+    assert [gpu.role for gpu in found.gpus] == ["all parts"]
+    assert (found.utilization("data"), found.utilization("model")) == (None, None)
+    assert "cannot tell the parts" in (found.missing or "")
+
+
+def test_mirrored_parts_beside_a_whole_card_have_no_use() -> None:
+    watch = taken(GpuWatch([("model", CARDS[0]), ("model", CARDS[1]), ("model", CARDS[1])]), 3)
+    assert watch.utilization() == {"model": None}

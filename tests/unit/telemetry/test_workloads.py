@@ -189,6 +189,15 @@ def test_a_run_has_a_target_of_its_own_for_its_model_gpu() -> None:
     assert value(families, "workload_gpu_utilization_target_ratio", role="data") == 0.4
 
 
+def test_nothing_is_expected_of_the_parts_of_a_card() -> None:
+    """NVML tells the use of a card, not of a role on it."""
+    card = PAIR.cards[0][1]
+    with serve(TrainMetrics("parts", devices=Roles([("data", card), ("model", card)])).registry, "127.0.0.1", 0) as s:
+        families = scrape(s)
+    assert {one.labels["role"] for one in families["workload_gpu_assigned"].samples} == {"data", "model"}
+    assert not families["workload_gpu_utilization_target_ratio"].samples
+
+
 def test_the_input_tells_its_seconds(served: MetricsServer) -> None:
     families = scrape(served)
     assert value(families, "train_read_seconds_total") == 0.5

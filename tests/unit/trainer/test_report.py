@@ -284,3 +284,19 @@ def test_the_report_has_the_bound_of_each_way_and_what_was_reached():
     trials[ON_DATA] = {"clips_per_second": 12.0, "bound": 1.75, "reached": 1.5}
     of_auto = [" ".join(line.split()) for line in report(trials=trials).render().splitlines()]
     assert "in trials 1.50× split, vocoder on data; its bound: 1.75×" in of_auto
+
+
+def test_a_run_without_a_reading_of_steps_says_why_it_has_no_use():
+    rows = rows_of(report(device_use={"data": None, "model": None}, device_use_missing="too short"))
+    assert {rows[f"{role} device use"] for role in ("data", "model")} == {"not measured  too short"}
+
+
+def test_the_use_of_a_card_is_told_as_the_cards_and_of_none_of_its_parts():
+    parts = report(
+        device_use={"data": None, "model": None}, device_use_missing="NVML cannot tell", card_use={"GPU 0": 0.93}
+    )
+    rows = rows_of(parts)
+    assert {rows[f"{role} device use"] for role in ("data", "model")} == {"not measured  NVML cannot tell"}
+    assert rows["GPU 0 use"] == "93%  its parts together, of no role"
+    assert parts.to_json()["targets"]["data device use"] == {"value": None, "verdict": "not measured"}
+    assert parts.to_json()["device_use_missing"] == "NVML cannot tell"

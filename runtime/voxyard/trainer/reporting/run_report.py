@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from voxyard.telemetry.gpu_watch import PARTS
 from voxyard.trainer.reporting.bounds import ON_DATA, ON_MODEL, StepStages
 from voxyard.trainer.reporting.enough import ALONE_NEEDED, STEPS_NEEDED, too_few
 
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from voxyard.trainer.devices.tensorflow_setup import Devices
     from voxyard.trainer.reporting.clocks import StepClock
     from voxyard.trainer.step import TrainStep
+
+NO_READING = "no reading is of a second of steps alone: the run was too short"
 
 
 def measured(clock: StepClock, step: TrainStep, watch: GpuWatch) -> dict[str, Any]:
@@ -114,7 +117,9 @@ def _device_use(clock: StepClock, step: TrainStep, watch: GpuWatch) -> dict[str,
     if step.devices.kind == "gpu":
         return {
             "device_use": watch.utilization(),
-            "device_use_source": "mean of NVML's utilization, a reading a second",
+            "device_use_source": _readings(watch),
+            "device_use_missing": PARTS if watch.cut else "" if watch.counted else NO_READING,
+            "card_use": watch.cut_cards(),
             "power_watts": watch.power_watts(),
             "memory_of_limit": step.memory_of_limits(),
         }
@@ -128,6 +133,11 @@ def _device_use(clock: StepClock, step: TrainStep, watch: GpuWatch) -> dict[str,
         "device_use": {"data": None if data is None else min(1.0, data / seconds), "model": 1 - clock.wait_share},
         "device_use_source": "share of the time in which the CPU device's function ran",
     }
+
+
+def _readings(watch: GpuWatch) -> str:
+    kept_out = "without compiling, validating and saving"
+    return f"mean of NVML's utilization, {watch.counted} readings of a second of steps, {kept_out}"
 
 
 def _data_stage_source(clock: StepClock, step: TrainStep) -> str:
