@@ -15,6 +15,7 @@ from voxyard.trainer.devices.tensorflow_import import import_tensorflow
 from voxyard.trainer.devices.tensorflow_setup import Devices, prepare, prepare_one_device
 from voxyard.trainer.hosts.addresses import for_this_host
 from voxyard.trainer.hosts.texts import with_shared_text_front_end
+from voxyard.trainer.out_of_memory import Doing, told_out_of_memory
 from voxyard.trainer.reporting.mlflow_run import require_mlflow
 from voxyard.trainer.text.front_end import with_text_front_end
 
@@ -58,7 +59,8 @@ def open_run(
         devices = prepare(config, corpus=corpora.training.fingerprint)  # before anything else touches TensorFlow
     from voxyard.trainer.loop import Run
 
-    return Run(config, devices, corpora, trials=trials or {})
+    with told_out_of_memory(config, devices, lambda: Doing("while the model was made"), lambda: "Nothing was trained."):
+        return Run(config, devices, corpora, trials=trials or {})
 
 
 def synthesize(

@@ -26,6 +26,7 @@ from voxyard.trainer.judging.run_validation import RunValidation
 from voxyard.trainer.load_trainable import load_trainable
 from voxyard.trainer.model.trainable_voice import SpeechWithVocoder
 from voxyard.trainer.observer import Observer
+from voxyard.trainer.out_of_memory import Doing, told_out_of_memory
 from voxyard.trainer.pipeline import Pipeline
 from voxyard.trainer.report import Report, write_report
 from voxyard.trainer.reporting.clocks import CpuClock, MemoryGrowth, StepClock
@@ -34,6 +35,7 @@ from voxyard.trainer.reporting.mlflow_run import open_mlflow
 from voxyard.trainer.reporting.run_report import devices_described, measured
 from voxyard.trainer.reporting.split_bounds import SplitBounds
 from voxyard.trainer.sampler import BatchSampler, plan_buckets
+from voxyard.trainer.saving.rescue import Rescue
 from voxyard.trainer.saving.run_checkpoints import RunCheckpoints
 from voxyard.trainer.saving.run_state import RunState
 from voxyard.trainer.saving.saver import RunSaver
@@ -122,6 +124,7 @@ class Run:
             loss_at=self.validation.loss_at,
             is_first=self._is_first,
         )
+        self._rescue = Rescue(self.step, self._saver, training.checkpoint_dir)
         self.metrics.pretrained(self.first_step > 0 or config.training.init_from is not None)
         self.end_step = self._end_step()
         if isinstance(self.step.trainable, SpeechWithVocoder):
@@ -235,6 +238,7 @@ class Run:
                     mlflow=mlflow,
                 )
             )
+            stack.enter_context(told_out_of_memory(self.config, self.devices, self._doing, self._rescue.saved))
             return self._train(pipeline, observer, warm_up)
 
     def _time_network(self) -> None:
@@ -316,9 +320,18 @@ class Run:
         if staged is None:
             return None
         got, traces = time.perf_counter(), self.step.traces.total()
-        losses = self.step.train(staged.batch, staged.plan.step)
+        with self._rescue.during(staged.plan):
+            losses = self.step.train(staged.batch, staged.plan.step)
+        self._rescue.made(staged.plan, losses)
         steps.launched(staged.plan, losses, asked=asked, got=got, traced=self.step.traces.total() != traces)
         return staged.plan.step + 1
+
+    def _doing(self) -> Doing:
+        """What the run was doing when an error ended it."""
+        plan, taken = self._rescue.training, self.step.memory_taken()
+        if plan is not None:
+            return Doing(f"in step {plan.step + 1}", plan.bucket, taken)
+        return Doing(f"after step {self._rescue.step}, beside the updates of the model", None, taken)
 
     def _account(self, ended: EndedStep, observer: Observer, pipeline: Pipeline) -> None:
         """Times, metrics and progress of a step that the device has computed."""

@@ -311,6 +311,12 @@ class TrainStep:
             if limit is not None
         }
 
+    def memory_taken(self) -> dict[str, float]:
+        """The most bytes that TensorFlow's allocator held, by device; without devices that do not count them."""
+        devices = {self.devices.data, *self.devices.replicas}
+        peaks = {one: tf.config.experimental.get_memory_info(one.removeprefix("/device:"))["peak"] for one in devices}
+        return {one: float(peak) for one, peak in peaks.items() if peak}
+
     def _features_on(self, device: str, raw: Packed) -> Packed:
         """The feature batch, computed on `device`; precomputed features pass through."""
         if "pcm" not in raw.layout.names:

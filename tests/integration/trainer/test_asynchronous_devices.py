@@ -3,69 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from async_device import AsyncStep, PendingLosses
+from async_device import AsyncStep, Open, PendingLosses
 
 from voxyard.corpus.cold import ColdSource
 from voxyard.diagnose.profile.measure import StageBenchmark
 from voxyard.trainer import (
-    DataConfig,
-    ModelConfig,
-    TelemetryConfig,
-    TrainConfig,
     TrainerError,
-    TrainingConfig,
     loop,
     pipeline,
 )
-from voxyard.trainer.api import open_run
-from voxyard.trainer.corpora import Corpora, open_corpora
-from voxyard.trainer.devices.tensorflow_setup import Devices
 from voxyard.trainer.ring import Ring
 from voxyard.trainer.step import TrainStep
 from voxyard.trainer.steps.in_flight import StepsInFlight
-
-DATA, MODEL = "/device:CPU:0", "/device:CPU:1"
-DEVICES = Devices(
-    kind="cpu", strategy="split", data=DATA, model=MODEL, replicas=(MODEL,), batch_size=4, description=("one", "two"),
-    limits={}, threads=None,
-)  # fmt: skip
-
-Open = Callable[..., loop.Run]
-
-
-@pytest.fixture
-def opened(tones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
-    """Opens a run of the toy model on such devices."""
-    monkeypatch.setattr(loop, "TrainStep", AsyncStep)
-    runs: list[loop.Run] = []
-
-    def make(*, step: type[AsyncStep] = AsyncStep, every: int = 10**6, log_every: int = 1, **training: Any) -> loop.Run:
-        monkeypatch.setattr(loop, "TrainStep", step)
-        config = TrainConfig(
-            model=ModelConfig(module="toy:make"),
-            data=DataConfig(
-                train_data=tones, data_gpu=0, model_gpu=1, buckets=1, num_workers=1, model_start_delay=0.2,
-                validation_share=0,
-            ),
-            training=TrainingConfig(
-                device="cpu", batch_size=4, checkpoint_dir=tmp_path / ("run" + "-again" * len(runs)),
-                checkpoint_every=every, **training
-            ),
-            telemetry=TelemetryConfig(tensorboard=False, log_every=log_every, sample_text=""),
-        )  # fmt: skip
-        corpora = open_corpora(config)
-        cold = Corpora(ColdSource(corpora.training), corpora.validation, corpora.coverage)
-        runs.append(open_run(config, devices=DEVICES, corpora=cold))
-        return runs[-1]
-
-    yield make
-    for run in runs:
-        run.step.end()  # type: ignore[attr-defined]
 
 
 def trained(run: loop.Run, steps: int) -> AsyncStep:

@@ -10,13 +10,23 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from voxyard.trainer.devices.tensorflow_setup import Devices
+from voxyard.trainer.loop import Run
 from voxyard.trainer.packing import Packed
 from voxyard.trainer.step import TrainStep
 from voxyard.trainer.steps.losses import StepLosses
+
+DATA, MODEL = "/device:CPU:0", "/device:CPU:1"
+DEVICES = Devices(
+    kind="cpu", strategy="split", data=DATA, model=MODEL, replicas=(MODEL,), batch_size=4, description=("one", "two"),
+    limits={}, threads=None,
+)  # fmt: skip
+
+Open = Callable[..., Run]
 
 
 class Stream:

@@ -271,3 +271,17 @@ def make_in_turns(config: TrainConfig, speakers: tuple[str, ...]) -> InTurns:
 def make_two(config: TrainConfig, speakers: tuple[str, ...]) -> TwoNetworks:
     """Two networks side by side."""
     return TwoNetworks(config, speakers)
+
+
+class Hungry(Loudness):
+    """One whose losses need a petabyte for each clip."""
+
+    def losses(self, model: keras.Model, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
+        made = super().losses(model, batch, training)
+        wanted = tf.random.normal([tf.shape(batch["tokens"])[0], 2**26, 2**22])
+        return {"total": made["total"] + tf.reduce_sum(wanted, [1, 2])}
+
+
+def make_hungry(config: TrainConfig, speakers: tuple[str, ...]) -> Hungry:
+    """The same, for which no memory suffices."""
+    return Hungry(config, speakers)

@@ -15,6 +15,7 @@ from voxyard.diagnose.gpu_figures import NO_GPU, READ_SECONDS, GpuFigures, gpu_f
 from voxyard.diagnose.stress.targets import LowUse, StressResult, TargetReport, check_targets, low_use
 from voxyard.telemetry.gpu_watch import GpuWatch
 from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.out_of_memory import is_out_of_memory
 from voxyard.trainer.reporting.clocks import CpuClock, MemoryGrowth
 from voxyard.trainer.steps.in_flight import Calibration, StepsInFlight
 
@@ -141,7 +142,7 @@ def train_under_load(
             during, result = train_for(run, seconds)
         result = replace(result, reads=cold.pages)
     except Exception as error:
-        if type(error).__name__ != "ResourceExhaustedError":
+        if not is_out_of_memory(error):
             raise
         raise DiagnoseError(
             f"out of memory with {devices.batch_size} clips on a device: lower --batch-size, or add --recompute",

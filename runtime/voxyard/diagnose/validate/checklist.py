@@ -211,7 +211,7 @@ def batch_item(found: Profile | str, plan: DevicePlan | None) -> Item:
     """Checks that steps of this batch size ran, and how much memory they took."""
     clips = f"{plan.batch_size} clips on a device" if plan is not None else "batch size"
     if isinstance(found, str):
-        memory = "ResourceExhausted" in found or "MemoryError" in found or "OOM" in found
+        memory = any(word in found for word in ("ResourceExhausted", "MemoryError", "OOM", "out of memory"))
         why = found if memory else "not known: the profiler did not run"
         return Item(BATCH, False, f"{clips}: {why}", "lower --batch-size, or add --recompute" if memory else "")
     ran = f"{clips}, {found.overlapped.steps.count} steps without running out of memory"

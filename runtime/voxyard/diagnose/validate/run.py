@@ -10,6 +10,7 @@ from voxyard.diagnose.dry_run import scratch
 from voxyard.diagnose.validate.checks import ValidationChecks
 from voxyard.diagnose.validate.result import Check, CheckError, Found, ValidationReport
 from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.out_of_memory import is_out_of_memory
 
 log = logging.getLogger("voxyard.diagnose")
 
@@ -80,6 +81,6 @@ def _shortened(text: str, most: int = 12) -> str:
 def _advice(error: Exception) -> str:
     if isinstance(error, ModuleNotFoundError):
         return "pip install 'voxyard[trainer,cpu]', or 'voxyard[trainer,gpu]' on a host with GPUs"
-    if type(error).__name__ == "ResourceExhaustedError" or isinstance(error, MemoryError):
+    if is_out_of_memory(error) or isinstance(error, MemoryError):
         return "the memory does not suffice: lower --batch-size, add --recompute, or free the device"
     return "voxyard -v validate … shows the traceback"

@@ -19,6 +19,7 @@ from voxyard.trainer.api import open_run
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.corpora import Corpora, open_corpora
 from voxyard.trainer.errors import TrainerError
+from voxyard.trainer.out_of_memory import OutOfMemoryError
 
 
 def main() -> int:
@@ -28,6 +29,9 @@ def main() -> int:
     config = TrainConfig.model_validate(asked["config"])
     try:
         done = _write(config, asked) if "features" in asked else _time(config)
+    except OutOfMemoryError as error:
+        sys.stderr.write(f"it does not fit: {error.what}\n")
+        return 2
     except (TrainerError, CorpusError, HostError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
