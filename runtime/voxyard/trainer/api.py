@@ -36,7 +36,7 @@ def train(config: TrainConfig) -> Report:
     chosen = timed_strategy(with_shared_text_front_end(apply_auto_settings(config)))
     config = for_this_host(chosen.config)
     corpora = open_corpora(config)
-    devices = prepare(config, cache=config.training.checkpoint_dir, corpus=corpora.training.fingerprint)
+    devices = prepare(config, corpus=corpora.training.fingerprint)
     with checkpoints.exclusive(config.training.checkpoint_dir):
         return open_run(config, devices=devices, corpora=corpora, trials=chosen.trials).execute()
 

@@ -218,6 +218,11 @@ class TrainingConfig(Section):
     xla: bool | None = setting(
         None, "Compile each device's function with XLA.", default_text="on for GPUs, off on a CPU"
     )
+    xla_cache: Path | None = setting(
+        None,
+        "Folder that keeps what XLA has compiled, for all runs.",
+        default_text="~/.cache/voxyard/xla for GPUs; none for a CPU",
+    )
     recompute: bool = setting(False, "Recompute activations in the backward pass: less memory, more time.")
     auto: bool = setting(
         False, "Take the pair, limits, batch and buffers recommended for this host's GPUs, where they are not set."

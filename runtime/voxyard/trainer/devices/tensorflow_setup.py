@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from voxyard.host import Gpu, HostError, cuda_bus_ids, gpus
 from voxyard.host.cores import whole_cores
 from voxyard.trainer.config import TrainConfig
-from voxyard.trainer.devices.compilation_cache import use_compilation_cache
+from voxyard.trainer.devices.compilation_cache import CompilationCache, use_compilation_cache, user_cache
 from voxyard.trainer.devices.cuda_kernels import CudaKernels
 from voxyard.trainer.devices.device_ids import AvailableDevice, HostDevices, Placement, Role
 from voxyard.trainer.devices.placement import (
@@ -57,10 +57,11 @@ class Devices:
     cards: tuple[tuple[Role, Gpu], ...] = ()  # real GPUs only
     compute_capability: tuple[int, int] | None = None  # the least of the GPUs that train
     hosts: Hosts | None = None  # of a run over hosts
+    cache: CompilationCache | None = None  # of compiled code, on disk
 
 
-def prepare(config: TrainConfig, *, cache: Path | None = None, corpus: str = "") -> Devices:
-    """Chooses the devices and configures TensorFlow for them; on GPUs compiled code is kept in the directory `cache`.
+def prepare(config: TrainConfig, *, corpus: str = "") -> Devices:
+    """Chooses the devices and configures TensorFlow for them, with the user's cache of compiled code.
 
     Over hosts it waits for the others, which must have the same `corpus` (a fingerprint), and connects them. Must run
     before TensorFlow's runtime starts: device order, visibility, logical devices, limits and growth can only be set
@@ -70,10 +71,8 @@ def prepare(config: TrainConfig, *, cache: Path | None = None, corpus: str = "")
     host = inspect_host(config)
     plan = choose(config, host)
     tensorflow = import_tensorflow()
-    if cache is not None and config.training.xla is not False:
-        library = Path(tensorflow.sysconfig.get_lib()) / "libtensorflow_cc.so.2"
-        use_compilation_cache(plan, cache, os.environ, library=library, version=tensorflow.__version__)
     devices = describe(plan)
+    cache = _compilation_cache(config, plan, tensorflow) if resolve_xla(config, devices) else None
     if plan.hosts is not None:
         facts = facts_of(
             config,
@@ -86,7 +85,22 @@ def prepare(config: TrainConfig, *, cache: Path | None = None, corpus: str = "")
         meet(plan.hosts, facts, wait=config.training.hosts_wait, allow_mixed=config.training.allow_mixed)
     hosts = apply(plan, tensorflow)
     _announce(plan)
-    return replace(devices, hosts=hosts)
+    return replace(devices, hosts=hosts, cache=cache)
+
+
+def _compilation_cache(config: TrainConfig, plan: DevicePlan, tensorflow: ModuleType) -> CompilationCache | None:
+    """The cache of compiled code that TensorFlow is told of: of CPU devices where a folder was given for it."""
+    global _cache
+    asked = config.training.xla_cache
+    if _runtime_started():
+        return _cache
+    if asked is None and plan.kind == "cpu":
+        return None
+    library = Path(tensorflow.sysconfig.get_lib()) / "libtensorflow_cc.so.2"
+    _cache = use_compilation_cache(
+        plan, asked or user_cache(os.environ), os.environ, library=library, version=tensorflow.__version__
+    )
+    return _cache
 
 
 def prepare_one_device(config: TrainConfig) -> None:
@@ -181,6 +195,7 @@ def executor_scope(devices: Devices) -> AbstractContextManager[None]:
 # -- acting --------------------------------------------------------------------------------------------------
 
 _applied: DevicePlan | None = None
+_cache: CompilationCache | None = None  # that TensorFlow was told of before its runtime started
 
 
 def apply(plan: DevicePlan, tensorflow: ModuleType) -> Hosts | None:

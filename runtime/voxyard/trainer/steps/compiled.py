@@ -12,7 +12,9 @@ import tensorflow as tf
 
 from voxyard.trainer.devices.tensorflow_setup import Devices, executor_scope
 from voxyard.trainer.errors import TrainerError
+from voxyard.trainer.out_of_memory import is_out_of_memory
 from voxyard.trainer.packing import BatchLayout, Packed
+from voxyard.trainer.steps.stable_names import stable_names
 from voxyard.trainer.trainable import Batch
 
 
@@ -24,6 +26,8 @@ class Compiler:
         self.xla = xla
         self.traces: Counter[str] = Counter()
         self._devices, self._most_traces = devices, most_traces
+        self._again = 0  # first calls that were made once more, without the cache of compiled code
+        self._named: Counter[str] = Counter()
 
     def of_batch(
         self, name: str, function: Callable[..., Any], *, threads: bool = False, alike: int = 1, xla: bool | None = None
@@ -46,6 +50,7 @@ class Compiler:
         """The function of a packed batch and further tensors, compiled for each layout; its traces are not counted."""
         by_layout: dict[BatchLayout, Callable[..., Any]] = {}
         tracing = threading.Lock()  # threads of the ring meet a new layout at the same time
+        number = self._count(name)
 
         def made(layout: BatchLayout) -> Callable[..., Any]:
             def traced(words: Any, *more: Any) -> Any:
@@ -59,16 +64,46 @@ class Compiler:
                 if packed.layout in by_layout:
                     return by_layout[packed.layout](packed.words, *more)
                 with tracing:
-                    compiled = by_layout.get(packed.layout) or made(packed.layout)
-                    values = compiled(packed.words, *more)
-                    by_layout[packed.layout] = compiled
-                    return values
+                    if packed.layout not in by_layout:
+                        key = f"{name} {number} {packed.layout}"
+                        by_layout[packed.layout], values = self._first(key, lambda: made(packed.layout), packed, more)
+                        return values
+                    return by_layout[packed.layout](packed.words, *more)
 
         return call
 
+    def _count(self, name: str) -> int:
+        """Number of the function among those of this name."""
+        self._named[name] += 1
+        return self._named[name]
+
+    def _first(
+        self, key: str, made: Callable[[], Callable[..., Any]], packed: Packed, more: tuple[Any, ...]
+    ) -> tuple[Callable[..., Any], Any]:
+        """A function and what its first call gives, which traces and compiles it.
+
+        An error is not the last word where compiled code is read from and written to a cache: TensorFlow fails the
+        call with what fails there. Then it is compiled once more without.
+        """
+        cache, compiled = self._devices.cache, made()
+        try:
+            with stable_names(key):
+                return compiled, compiled(packed.words, *more)
+        except tf.errors.OpError as error:
+            if cache is None or self._devices.hosts is not None or is_out_of_memory(error):
+                raise
+            failed = error
+        cache.leave()
+        self._again += 1
+        compiled = made()
+        with stable_names(f"{key} again {self._again}"):
+            values = compiled(packed.words, *more)
+        cache.blame(failed)
+        return compiled, values
+
     def _count_trace(self, name: str, batch: Batch, alike: int) -> None:
         self.traces[name] += 1
-        most = None if self._most_traces is None else self._most_traces * alike
+        most = None if self._most_traces is None else self._most_traces * alike + self._again
         if most is not None and self.traces[name] > most:
             shapes = {key: tuple(value.shape) for key, value in batch.items()}
             raise TrainerError(
