@@ -61,9 +61,12 @@ def test_a_product_keeps_the_half_precision_of_its_layer(policy: str, gpu: None)
     np.testing.assert_allclose(tf.cast(made, tf.float32), exact, atol=0.05)
 
 
-def test_xla_has_no_convolution_to_try(gpu: None) -> None:
-    layer = convolution.Conv2D(6, (3, 9), (1, 2), "same")
-    layer.build((2, 6, 16, 5))
+@pytest.mark.parametrize(("kind", "kernel", "strides", "shape"), CASES)
+def test_xla_has_no_convolution_to_try(
+    kind: type[Layer], kernel: Any, strides: Any, shape: tuple[int, ...], gpu: None
+) -> None:
+    layer = kind(6, kernel, strides, "same")
+    layer.build((2, *shape))
 
     def update(x: tf.Tensor) -> list[tf.Tensor]:
         with tf.GradientTape() as tape:
@@ -72,7 +75,7 @@ def test_xla_has_no_convolution_to_try(gpu: None) -> None:
         return tape.gradient(total, [x, layer.kernel.value])
 
     compiled = tf.function(update, jit_compile=True, autograph=False)
-    hlo = compiled.experimental_get_compiler_ir(tf.zeros((2, 6, 16, 5)))(stage="hlo")
+    hlo = compiled.experimental_get_compiler_ir(tf.zeros((2, *shape)))(stage="hlo")
     assert " dot(" in hlo
     assert " convolution(" not in hlo
 

@@ -1,8 +1,8 @@
 """Convolutions that a GPU computes as one matrix product each.
 
 XLA leaves a convolution to cuDNN, and which of cuDNN's ways is good it finds out by trying them. Without trials the
-first one is taken: on an H100 (2026-11-26, TensorFlow 2.21) it took 10 to 35 times as long as the product below, and
-with them the update of `tiny` was not compiled after three minutes. Products need no trials.
+first one is taken: on an H100 (2026-11-26, TensorFlow 2.21) it took 9 to 35 times as long as the product below, forward
+and backward, and with them the update of `tiny` was not compiled after three minutes. Products need no trials.
 """
 
 from __future__ import annotations
@@ -15,23 +15,19 @@ import tensorflow as tf
 
 
 class Conv1D(keras.layers.Conv1D):
-    """Keras' layer over (batch, positions, channels); padding is `same`."""
+    """Keras' layer over (batch, positions, channels), padded with `same`, without an activation."""
 
-    def convolution_op(self, inputs: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
-        """Keras' hook: the convolution without its bias."""
-        if not as_products(inputs):
-            return super().convolution_op(inputs, kernel)
-        return product_of_patches(inputs, kernel, self.strides)
+    def call(self, inputs: tf.Tensor) -> tf.Tensor:
+        """Keras' hook: outputs (batch, positions, filters)."""
+        return super().call(inputs) if not as_products(inputs) else _of_layer(self, inputs)
 
 
 class Conv2D(keras.layers.Conv2D):
-    """Keras' layer over (batch, rows, columns, channels); padding is `same`."""
+    """Keras' layer over (batch, rows, columns, channels), padded with `same`, without an activation."""
 
-    def convolution_op(self, inputs: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
-        """Keras' hook: the convolution without its bias."""
-        if not as_products(inputs):
-            return super().convolution_op(inputs, kernel)
-        return product_of_patches(inputs, kernel, self.strides)
+    def call(self, inputs: tf.Tensor) -> tf.Tensor:
+        """Keras' hook: outputs (batch, rows, columns, filters)."""
+        return super().call(inputs) if not as_products(inputs) else _of_layer(self, inputs)
 
 
 def as_products(inputs: tf.Tensor) -> bool:
@@ -63,6 +59,10 @@ def product_of_patches(inputs: tf.Tensor, kernel: tf.Tensor, strides: Sequence[i
     columns = tf.reshape(tf.concat(patches, -1), [-1, len(patches) * inputs.shape[-1]])
     made = tf.matmul(columns, tf.reshape(kernel, [-1, kernel.shape[-1]]))
     return tf.reshape(made, [-1, *counts, kernel.shape[-1]])
+
+
+def _of_layer(layer: Conv1D | Conv2D, inputs: tf.Tensor) -> tf.Tensor:
+    return product_of_patches(inputs, layer.kernel, layer.strides) + layer.bias
 
 
 def _padding(size: int, width: int, stride: int, count: int) -> list[int]:
