@@ -185,3 +185,11 @@ def test_state_goes_round():
         step.train(step.stage(batch(8, 2)))
     for name, value in first.state().items():
         np.testing.assert_array_equal(value, second.state()[name], err_msg=name)
+
+
+def test_runs_of_one_process_that_differ_keep_their_functions_apart() -> None:
+    """Compiled code is found again by the names of functions, which are alike in every run."""
+    first = run("single", [batch(8)])
+    second = run("single", [batch(8)], grad_accum=2, xla=True)
+    for step in (second, first):
+        step.train(step.stage(batch(8, 1)))

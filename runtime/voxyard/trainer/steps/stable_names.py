@@ -11,6 +11,7 @@ import hashlib
 import itertools
 import logging
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -20,13 +21,20 @@ log = logging.getLogger("voxyard.trainer")
 
 _BITS, _SPACE = 38, 24  # of a name's own numbers; of the numbers within one name
 _current = threading.local()
+_counting = threading.Lock()
+_used: Counter[str] = Counter()
 
 
 @contextmanager
 def stable_names(key: str) -> Iterator[None]:
-    """Scope in which what this thread traces is numbered by `key` alone; each key once in a process."""
+    """Scope in which what this thread traces is numbered by `key` alone, and by how often this process had it before.
+
+    A process with several runs traces functions of one key that are not the same, and must not have one name for both.
+    """
     before = getattr(_current, "numbers", None)
-    digest = int.from_bytes(hashlib.sha256(key.encode()).digest()[:8])
+    with _counting:
+        _used[key] += 1
+        digest = int.from_bytes(hashlib.sha256(f"{key} {_used[key]}".encode()).digest()[:8])
     _current.numbers = itertools.count((digest % 2**_BITS) << _SPACE)
     try:
         yield
