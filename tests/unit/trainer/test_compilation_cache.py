@@ -9,7 +9,12 @@ import pytest
 
 from voxyard.host import Gpu
 from voxyard.trainer.autotune.cache import path as strategies
-from voxyard.trainer.devices.compilation_cache import CompilationCache, use_compilation_cache, user_cache
+from voxyard.trainer.devices.compilation_cache import (
+    CompilationCache,
+    leave_trials_out,
+    use_compilation_cache,
+    user_cache,
+)  # fmt: skip
 from voxyard.trainer.devices.placement import Assigned, DevicePlan
 
 BOTH = b"\0tf_xla_persistent_cache_directory\0xla_gpu_per_fusion_autotune_cache_dir\0"
@@ -48,6 +53,30 @@ def test_all_runs_of_a_user_have_one_folder(monkeypatch: pytest.MonkeyPatch) -> 
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
         assert user_cache(variables) == strategies().parent / "xla"
+
+
+def test_code_of_other_flags_of_xla_is_not_taken(tmp_path: Path, library: Path) -> None:
+    """TensorFlow finds code by its name and instructions, whatever flags it was compiled with."""
+    folders = set()
+    for flags in ("", "--xla_gpu_autotune_level=0", "--xla_gpu_autotune_level=4"):
+        cache = use_compilation_cache(plan(), tmp_path, {"XLA_FLAGS": flags}, library=library, version="2.21.0")
+        assert cache is not None
+        folders.add(cache.folder)
+    assert len(folders) == 3
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", "--xla_gpu_autotune_level=0"),
+        ("--xla_dump_to=/dump", "--xla_dump_to=/dump --xla_gpu_autotune_level=0"),
+        ("--xla_gpu_autotune_level=4", "--xla_gpu_autotune_level=4"),
+    ],
+)
+def test_ways_of_a_product_are_not_tried_unless_the_user_asks(before: str, after: str) -> None:
+    environment = {"XLA_FLAGS": before}
+    leave_trials_out(environment)
+    assert environment == {"XLA_FLAGS": after}
 
 
 def test_a_users_cache_is_kept(tmp_path: Path, library: Path) -> None:

@@ -23,6 +23,7 @@ log = logging.getLogger("voxyard.trainer")
 
 PERSISTENT = ("TF_XLA_FLAGS", "tf_xla_persistent_cache_directory")  # tensorflow/compiler/jit/flags.cc
 AUTOTUNING = ("XLA_FLAGS", "xla_gpu_per_fusion_autotune_cache_dir")  # xla/debug_options_flags.cc
+TRIALS = ("XLA_FLAGS", "xla_gpu_autotune_level")
 
 
 class CompilationCache:
@@ -71,16 +72,32 @@ def user_cache(environment: MutableMapping[str, str]) -> Path:
     return Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "voxyard" / "xla"
 
 
+def leave_trials_out(environment: MutableMapping[str, str]) -> None:
+    """Has XLA take the ways of cuBLAS and cuDNN that these name themselves, unless the user has set it.
+
+    Must run before TensorFlow is imported, whose GPU build may read the flags then. Trying all ways takes minutes
+    (model/convolution.py), and our models have products alone. A model of a user's own may have convolutions: for these
+    the trials decide between milliseconds and seconds. XLA has had the flag since before TensorFlow 2.17.
+    """
+    variable, flag = TRIALS
+    before = environment.get(variable, "")
+    if flag not in before:
+        environment[variable] = f"{before} --{flag}=0".strip()
+
+
 def use_compilation_cache(
     plan: DevicePlan, directory: Path, environment: MutableMapping[str, str], *, library: Path, version: str
 ) -> CompilationCache | None:
     """Names the cache to TensorFlow by its environment; must run before its runtime starts, which reads that once.
 
-    Compiled code is of one TensorFlow `version` and one kind of card or processor: each has a folder of its own. A flag
-    that the user has set is kept, and one that TensorFlow's `library` does not know is left out, since it would end the
-    process. None where TensorFlow has no cache of ours; a sentence says why.
+    Compiled code is of one TensorFlow `version`, one kind of card or processor, and XLA's flags, which TensorFlow does
+    not look at when it takes code from there: each has a folder of its own. A flag that the user has set is kept, and
+    one that TensorFlow's `library` does not know is left out, since it would end the process. None where TensorFlow has
+    no cache of ours; a sentence says why.
     """
-    folder = (directory / f"{version}-{_kind(plan)}").resolve()
+    flags = environment.get("XLA_FLAGS", "")
+    other = f"-{hashlib.sha256(flags.encode()).hexdigest()[:8]}" if flags else ""
+    folder = (directory / f"{version}-{_kind(plan)}{other}").resolve()
     variable, flag = PERSISTENT
     if flag in environment.get(variable, ""):
         log.info("%s names a cache of compiled code: it is kept", variable)

@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, TypeVar
 from voxyard.host import Gpu, HostError, cuda_bus_ids, gpus
 from voxyard.host.cores import whole_cores
 from voxyard.trainer.config import TrainConfig
-from voxyard.trainer.devices.compilation_cache import CompilationCache, use_compilation_cache, user_cache
+from voxyard.trainer.devices.compilation_cache import (
+    CompilationCache,
+    leave_trials_out,
+    use_compilation_cache,
+    user_cache,
+)  # fmt: skip
 from voxyard.trainer.devices.cuda_kernels import CudaKernels
 from voxyard.trainer.devices.device_ids import AvailableDevice, HostDevices, Placement, Role
 from voxyard.trainer.devices.placement import (
@@ -128,6 +133,8 @@ def inspect_host(config: TrainConfig) -> HostDevices:
     Raises TrainerError where the host's GPUs cannot be asked for.
     """
     os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+    if config.model.module is None:
+        leave_trials_out(os.environ)
     found = () if config.training.device == "cpu" else _ask_host(gpus)
     ordered = _model_gpu_first(config, found)
     tensorflow = import_tensorflow()
