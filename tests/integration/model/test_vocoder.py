@@ -222,6 +222,47 @@ def test_the_vocoders_rate_is_held_and_then_falls() -> None:
     np.testing.assert_allclose(found, [5e-6, 1e-3, 1e-3, 5e-4, 1e-3 * math.sqrt(0.002)], rtol=1e-3)
 
 
+@pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-5), ("mixed_bfloat16", 1e-2)])
+def test_shifted_frames_are_the_depthwise_convolution_with_the_same_weights(precision: str, tolerance: float) -> None:
+    """Values and gradients as XLA computes them; of frames of a length that is not known, too."""
+    policy = keras.DTypePolicy(precision)
+    plain, shifted = (Vocoder(SHAPE, ModelConfig(), policy, xla=xla)._blocks[0]._along for xla in (False, True))
+    for each in (plain, shifted):
+        each.build((None, None, SHAPE.width))
+    draw = np.random.default_rng(3)
+    weights = [draw.normal(size=each.shape).astype(np.float32) for each in plain.variables]
+    x = tf.constant(draw.normal(size=(2, 20, SHAPE.width)), plain.compute_dtype)
+    way = tf.constant(draw.normal(size=x.shape), tf.float32)
+    found = []
+    for each in (plain, shifted):
+        each.set_weights(weights)
+
+        @partial(tf.function, jit_compile=True, autograph=False)
+        def computed(layer: keras.layers.Layer = each) -> list[tf.Tensor]:
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                values = tf.cast(layer(x), tf.float32)
+                total = tf.reduce_sum(values * way)
+            return [values, *tape.gradient(total, [x, layer.kernel.value, layer.bias.value])]
+
+        found.append([np.asarray(value, np.float32) for value in computed()])
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(other, one, atol=tolerance * float(np.abs(one).max()))
+    loose = tf.function(shifted, input_signature=[tf.TensorSpec((None, None, SHAPE.width), x.dtype)])
+    np.testing.assert_array_equal(np.asarray(loose(x), np.float32), np.asarray(shifted(x), np.float32))
+
+
+@pytest.mark.parametrize("xla", [False, True])
+def test_xla_gets_no_depthwise_convolutions(xla: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """cuDNN is slow in them, and refuses some."""
+    monkeypatch.setattr(TextToSpeech, "build", lambda _: keras.Sequential())
+    config = TrainConfig(model=ModelConfig(networks="acoustic,vocoder"), training=TrainingConfig(xla=xla))
+    vocoder = SpeechWithVocoder(config, ("",), shape=SMALL, vocoder=SHAPE).build().vocoder
+    graph = tf.function(vocoder).get_concrete_function(tf.TensorSpec((1, 8, 80), tf.float32)).graph
+    assert any("Depthwise" in each.type for each in graph.get_operations()) != xla
+    assert any(each.path.endswith("block_0/along/kernel") for each in vocoder.variables)
+
+
 @pytest.mark.parametrize("size", ["tiny", "small", "normal"])
 def test_the_table_counts_the_variables_of_vocoder_and_discriminators(size: str) -> None:
     shape, model, policy = VOCODER_SIZES[size], ModelConfig(), keras.DTypePolicy("float32")

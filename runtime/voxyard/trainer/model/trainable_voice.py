@@ -96,7 +96,8 @@ class SpeechWithVocoder(TextToSpeech):
         """See Trainable, and SeveralUpdates for `beside`."""
         policy = keras.DTypePolicy(POLICIES.get(self._config.training.precision, "float32"))
         with nullcontext() if beside is None else tf.device(beside):
-            vocoder = Vocoder(self._vocoder, self._config.model, policy)
+            xla = bool(self._config.training.xla)
+            vocoder = Vocoder(self._vocoder, self._config.model, policy, xla=xla)
             discriminators = Discriminators(self._vocoder, policy)
             discriminators(vocoder(tf.zeros((1, SEGMENT, self._config.model.mels))))  # makes their variables
         voice = Voice(super().build(), vocoder, discriminators)
