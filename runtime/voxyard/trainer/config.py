@@ -30,6 +30,9 @@ class ModelConfig(Section):
     networks: Literal["acoustic", "acoustic,vocoder"] = setting(
         "acoustic", "What is trained: the acoustic model (text to mel), and the vocoder of its mels."
     )
+    vocoder_size: Literal["auto", "tiny", "small", "normal", "big"] = setting(
+        "auto", "Row of the table of vocoders, with --networks acoustic,vocoder; auto is the row of --model-size."
+    )
     text_units: Literal["auto", "characters", "phonemes"] = setting(
         "auto",
         "Unit of a token. Phonemes are espeak-ng's; auto takes them where the language is known, and keeps those of a "
@@ -51,6 +54,11 @@ class ModelConfig(Section):
     mels: int = setting(80, "Number of mel bands.", ge=20, le=256)
     mel_low_hz: float = setting(0.0, "Lower edge of the lowest mel band.", unit="Hz", ge=0)
     mel_high_hz: float = setting(8000.0, "Upper edge of the highest mel band.", unit="Hz", gt=0)
+
+    @property
+    def vocoder_row(self) -> ModelSize:
+        """Row of the table of vocoders."""
+        return self.size if self.vocoder_size == "auto" else self.vocoder_size
 
     @model_validator(mode="after")
     def _bands_below_nyquist(self) -> Self:

@@ -18,6 +18,12 @@ def load_trainable(config: TrainConfig, speakers: tuple[str, ...]) -> Trainable 
 
     Raises TrainerError where the module, the factory or a part of the protocol is missing.
     """
+    asked = config.model.vocoder_size
+    if asked != "auto" and (config.model.module is not None or config.model.networks == "acoustic"):
+        raise TrainerError(
+            f"--vocoder-size {asked} has no effect, this run does not train voxyard's own vocoder: add --networks "
+            "acoustic,vocoder, or leave it out"
+        )
     if config.model.module is None:
         if config.model.networks == "acoustic,vocoder":
             from voxyard.trainer.model.trainable_voice import SpeechWithVocoder

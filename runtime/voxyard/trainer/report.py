@@ -200,9 +200,12 @@ class Report:
         return "the one device" if self.beside_on is None else f"the {self.beside_on} device"
 
     def _bounds_row(self) -> list[tuple[str, str, str]]:
-        """The bound of each way; of mirrored devices, which do not time the stages apart, how to get them."""
-        if self.bounds:
-            return [("bounds", "", f"of two devices over one: {listed(self.bounds)}")]
+        """The bound of each way, and what evens out a split; of mirrored devices, which time nothing apart, how."""
+        stages = StepStages.of_report(vars(self))
+        if stages is not None:
+            advice = stages.advice()
+            told = [("bounds", "", f"of two devices over one: {listed(stages.bounds())}")]
+            return told if advice is None else [*told, ("balance", "", advice)]
         return [("bounds", NOT_MEASURED, NOT_APART)] if self.strategy == MIRRORED else []
 
     def _or_why(self, value: float | None, form: str, *stages: str) -> str:

@@ -263,6 +263,14 @@ def test_xla_gets_no_depthwise_convolutions(xla: bool, monkeypatch: pytest.Monke
     assert any(each.path.endswith("block_0/along/kernel") for each in vocoder.variables)
 
 
+@pytest.mark.parametrize(("asked", "row"), [("auto", "small"), ("tiny", "tiny")])
+def test_a_vocoder_is_as_large_as_the_model_or_as_asked(asked: Any, row: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TextToSpeech, "build", lambda _: keras.Sequential())
+    model = ModelConfig(networks="acoustic,vocoder", size="small", vocoder_size=asked)
+    vocoder = SpeechWithVocoder(TrainConfig(model=model), ("",)).build().vocoder
+    assert vocoder.count_params() == VOCODER_SIZES[row].parameters(fft=model.fft_size, mels=model.mels)
+
+
 @pytest.mark.parametrize("size", ["tiny", "small", "normal"])
 def test_the_table_counts_the_variables_of_vocoder_and_discriminators(size: str) -> None:
     shape, model, policy = VOCODER_SIZES[size], ModelConfig(), keras.DTypePolicy("float32")

@@ -8,13 +8,16 @@ import subprocess
 import wave
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from steps import devices
 from voices import SMALL, raw_batch
 
-from voxyard.trainer import ModelConfig, TrainConfig, TrainingConfig, checkpoint
+from voxyard.trainer import ModelConfig, TrainConfig, TrainerError, TrainingConfig, checkpoint
+from voxyard.trainer.load_trainable import load_trainable
 from voxyard.trainer.voice.vocoder_choice import EARLIER, ENOUGH
 
 Voxyard = Callable[..., subprocess.CompletedProcess[str]]
@@ -45,7 +48,7 @@ def trained(tones: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("strategy", "precision", "xla"), [("single", "float16", False), ("split", "bfloat16", True)])
-def test_both_networks_train_and_are_validated_as_gpus_do_it(strategy: str, precision: str, xla: bool) -> None:
+def test_both_networks_train_and_are_validated_as_gpus_do_it(strategy: str, precision: Any, xla: bool) -> None:
     """In half precision and by XLA, a GPU's defaults; without discriminators, then with them."""
     from voxyard.trainer.model.sizes import VocoderShape
     from voxyard.trainer.model.trainable_voice import SpeechWithVocoder
@@ -58,6 +61,7 @@ def test_both_networks_train_and_are_validated_as_gpus_do_it(strategy: str, prec
     voice = SpeechWithVocoder(config, ("",), shape=SMALL, vocoder=VocoderShape(16, 1, 32, (4, 8), 4))
     step = TrainStep(voice, devices(strategy), config, most_traces=1)
     clips = {name: value.numpy() for name, value in raw_batch([(40, 8), (33, 6)], 40, 8).items()}
+    losses: dict[str, float] = {}
     for number in (0, 1):
         losses = step.train(step.stage(clips), number).read()
         assert all(np.isfinite(value) for value in losses.values()), losses
@@ -195,6 +199,62 @@ def test_a_model_goes_on_from_an_acoustic_one(trained: Path, tones: Path, tmp_pa
     assert "model/text_to_mel" not in done.stderr
 
 
+def test_a_run_does_not_go_on_with_a_vocoder_of_another_size(tmp_path: Path) -> None:
+    """Where the model's own size is another one, too, the variables tell it."""
+    from voxyard.trainer.saving.run_state import RunState
+
+    def config(**model: Any) -> TrainConfig:
+        return TrainConfig.model_validate(
+            {"model": {"networks": "acoustic,vocoder"} | model, "training": {"checkpoint_dir": str(tmp_path)}}
+        )
+
+    def resume(**model: Any) -> None:
+        nothing: Any = SimpleNamespace(restore=lambda _: None)
+        corpora: Any = SimpleNamespace(training=SimpleNamespace(fingerprint=""))
+        RunState(config(**model), corpora, 8).restore(nothing)
+
+    was = config(size="small", vocoder_size="tiny").model_dump(mode="json")
+    checkpoint.save(tmp_path, 7, {"one": np.zeros(1, np.float32)}, {"config": was}, keep=1)
+    with pytest.raises(
+        TrainerError, match="its vocoder is tiny and not small: give --vocoder-size tiny, or start anew"
+    ):
+        resume(size="small")
+    for fits in ({"size": "small", "vocoder_size": "tiny"}, {"size": "tiny"}, {"size": "normal"}):
+        resume(**fits)
+    del was["model"]["vocoder_size"]  # an older checkpoint: as large as the model
+    checkpoint.save(tmp_path, 8, {"one": np.zeros(1, np.float32)}, {"config": was}, keep=1)
+    resume(size="small", vocoder_size="small")
+    with pytest.raises(TrainerError, match="its vocoder is small and not big"):
+        resume(size="small", vocoder_size="big")
+
+
+@pytest.mark.slow
+def test_a_vocoder_has_a_size_of_its_own(tones: Path, tmp_path: Path, voxyard: Voxyard) -> None:
+    """It is trained, speaks, and is exported, with and without it."""
+    from voxyard.trainer.model.sizes import VOCODER_SIZES
+
+    done = voxyard(*words(tones, tmp_path / "run", 1, "--vocoder-size", "small"))
+    assert done.returncode == 0, done.stderr
+    found = checkpoint.newest_good(tmp_path / "run")
+    assert found is not None
+    assert found.state["model/vocoder/head/bias"].shape == (1026,)
+    assert found.state["model/vocoder/embed/bias"].shape == (VOCODER_SIZES["small"].width,)
+    for vocoder in ("neural", "griffin-lim"):
+        voice = tmp_path / vocoder
+        done = voxyard(
+            "export", "--checkpoint", tmp_path / "run", "--out", voice, "--vocoder", vocoder, "--licence", "CC0-1.0"
+        )
+        assert done.returncode == 0, done.stderr
+    done = voxyard(
+        "synthesize", "--checkpoint", tmp_path / "run", "--text", "one", "--out", tmp_path / "one.wav", "--vocoder",
+        "neural",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    refused = voxyard(*words(tones, tmp_path / "run", 2))
+    assert refused.returncode == 2
+    assert "its vocoder is small and not tiny: give --vocoder-size small" in refused.stderr
+
+
 def test_what_cannot_train_a_vocoder_is_refused(tones: Path, tmp_path: Path, voxyard: Voxyard) -> None:
     done = voxyard("corpus", "prepare", tones, tmp_path / "shards", "--features", "--device", "cpu")
     assert done.returncode == 0, done.stderr
@@ -204,3 +264,10 @@ def test_what_cannot_train_a_vocoder_is_refused(tones: Path, tmp_path: Path, vox
     refused = voxyard(*words(tones, tmp_path / "run", 1, "--model-module", "toy:make"))
     assert refused.returncode == 2
     assert "--networks acoustic,vocoder is of voxyard's own model" in refused.stderr
+
+
+@pytest.mark.parametrize("model", [{}, {"networks": "acoustic,vocoder", "module": "toy:make"}])
+def test_a_size_of_no_vocoder_is_refused(model: dict[str, str]) -> None:
+    config = TrainConfig.model_validate({"model": {"vocoder_size": "small"} | model})
+    with pytest.raises(TrainerError, match="--vocoder-size small has no effect, this run does not train voxyard's own"):
+        load_trainable(config, ("",))

@@ -244,6 +244,38 @@ def test_a_split_that_gains_little_is_told_what_gains_more():
     assert "--networks" not in str(little_gain(small.bounds(), SPLIT, second_network=False))
 
 
+@pytest.mark.parametrize(
+    ("stages", "said"),
+    [
+        ((0.002, 0.008, 0.02), "waits 64% of a step: D + V take 22 ms, M takes 8 ms. More even is a smaller vocoder"),
+        (
+            (0.002, 0.008, 0.02),
+            "(--vocoder-size) whose V is near 6 ms, or a larger model (--model-size) whose M is near",
+        ),
+        ((0.01, 0.005, 0.012), "waits 77% of a step: D + V take 22 ms, M takes 5 ms. More even is --vocoder-on model"),
+        (
+            (0.01, 0.005, 0.012),
+            "with D of 10 ms and M + V of 17 ms, or a larger model (--model-size) whose M is near 22",
+        ),
+    ],
+)
+def test_a_split_whose_model_device_waits_is_told_what_evens_it_out(stages: tuple[float, float, float], said: str):
+    data, train, beside = stages
+    assert said in str(StepStages(data, train, beside, two_networks=True, beside_on="data").advice())
+    two = report(
+        data_stage_seconds=data, train_stage_seconds=train, beside_stage_seconds=beside, beside_names=("vocoder",),
+        beside_on="data", two_networks=True,
+    )  # fmt: skip
+    assert said in rows_of(two)["balance"]
+
+
+def test_an_even_split_and_one_without_a_vocoder_beside_it_are_told_nothing():
+    assert StepStages(0.002, 0.018, 0.02, two_networks=True, beside_on="data").advice() is None
+    assert StepStages(0.002, 0.008, 0.02, two_networks=True, beside_on="model").advice() is None
+    assert StepStages(0.02, 0.008).advice() is None
+    assert "balance" not in rows_of(report())
+
+
 def test_a_place_of_the_vocoder_that_gains_little_is_told_of_the_other_one():
     bounds = StepStages(0.01, 0.3, 0.29, two_networks=True).bounds()
     assert little_gain(bounds, ON_DATA, second_network=False) is None

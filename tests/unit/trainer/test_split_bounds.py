@@ -37,7 +37,13 @@ class Step:
 
 
 def run(
-    caplog: pytest.LogCaptureFixture, beside_on: str | None, *, after: int = 0, first: int = 0, end: int = 100
+    caplog: pytest.LogCaptureFixture,
+    beside_on: str | None,
+    *,
+    after: int = 0,
+    first: int = 0,
+    end: int = 100,
+    train: float = 0.2,
 ) -> tuple[list[str], dict[str, Any]]:
     """Lines told from step to step, and the report's figures at the end."""
     step: Any = Step(beside_on)
@@ -51,7 +57,7 @@ def run(
         if beside_on:
             step.beside_times.add(vocoder)
         clock.stage("data", 0.01)
-        clock.step(0.2 + (vocoder if beside_on in ("model", "alone") else 0.0), 0.0, "shape", traced=False)
+        clock.step(train + (vocoder if beside_on in ("model", "alone") else 0.0), 0.0, "shape", traced=False)
         caplog.clear()
         with caplog.at_level(logging.INFO):
             bounds.look(number)
@@ -91,6 +97,12 @@ def test_a_run_that_ends_before_the_discriminators_is_judged_without(caplog: pyt
     assert said[0].startswith(f"{STEPS_TO_JUDGE}: ")
     assert "V 20 ms" in said[0]
     assert "can gain at most 1.15 times" in said[1]
+
+
+def test_a_split_whose_model_device_waits_is_told_so_at_its_start(caplog: pytest.LogCaptureFixture) -> None:
+    said, _ = run(caplog, "data", train=0.05)
+    assert "The model device waits 74% of a step: D + V take 190 ms, M takes 50 ms" in said[-1]
+    assert "(--vocoder-size) whose V is near 40 ms" in said[-1]
 
 
 def test_a_run_that_goes_on_with_discriminators_is_told_at_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -101,7 +101,7 @@ VOCODER_SIZES = MappingProxyType(
         "big": VocoderShape(768, 10, 2304, (32, 128, 512, 1024), 32),
     }
 )
-"""Rows of the table of sizes, by the names of the acoustic model's."""
+"""Rows of the table of vocoders, --vocoder-size."""
 
 
 def describe() -> str:

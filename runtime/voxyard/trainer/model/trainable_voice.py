@@ -53,7 +53,7 @@ class SpeechWithVocoder(TextToSpeech):
     ) -> None:
         """See TextToSpeech; `vocoder` overrides its size."""
         super().__init__(config, speakers, shape=shape)
-        self._vocoder = vocoder or VOCODER_SIZES[config.model.size]
+        self._vocoder = vocoder or VOCODER_SIZES[config.model.vocoder_row]
         self._samples = SEGMENT * config.model.hop_length
         self._distance = MelDistance(config.model)
 

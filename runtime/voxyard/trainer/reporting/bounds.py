@@ -11,6 +11,7 @@ SPLIT: Final = "split"
 MIRRORED: Final = "mirrored"
 ON_DATA, ON_MODEL = "split, vocoder on data", "split, vocoder on model"  # a split of two networks: --vocoder-on
 
+BUSY = 0.8  # share of a step in which the model device computes: a run's target
 WORTH_A_SPLIT = 1.2  # bound of a split's gain below which its second device is better used otherwise
 
 
@@ -51,9 +52,24 @@ class StepStages:
         own = train if not beside or report["beside_on"] == "data" else train - beside
         return cls(data, own, beside, two_networks=report["two_networks"], beside_on=report["beside_on"])
 
+    def advice(self) -> str | None:
+        """Sentence about a split whose model device waits for the vocoder beside it, with what evens it out."""
+        if self.beside is None or self.beside_on != "data" or self.train >= BUSY * (self.data + self.beside):
+            return None
+        data, both = self.data, self.train + self.beside
+        ways = [f"a larger model (--model-size) whose M is near {_ms(data + self.beside)}"]
+        if self.train > data:
+            ways.insert(0, f"a smaller vocoder (--vocoder-size) whose V is near {_ms(self.train - data)}")
+        else:
+            ways.insert(0, f"--vocoder-on model, with D of {_ms(data)} and M + V of {_ms(both)}")
+        return (
+            f"The model device waits {1 - self.train / (data + self.beside):.0%} of a step: D + V take "
+            f"{_ms(data + self.beside)}, M takes {_ms(self.train)}. More even is {', or '.join(ways)}"
+        )
+
     def __str__(self) -> str:
         parts = {"D": self.data, "M": self.train, "V": self.beside}
-        return ", ".join(f"{name} {value * 1e3:.3g} ms" for name, value in parts.items() if value is not None)
+        return ", ".join(f"{name} {_ms(value)}" for name, value in parts.items() if value is not None)
 
 
 def split_bound(data: float | None, beside: float | None, train: float | None) -> float | None:
@@ -91,3 +107,7 @@ def little_gain(bounds: Mapping[str, float], chosen: str, *, second_network: boo
         f"This split can gain at most {bound:.2f} times over one device: one of its devices has little to do. "
         f"{', '.join(better)}; --strategy auto times what there is"
     )
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.3g} ms"

@@ -70,3 +70,5 @@ class SplitBounds:
         log.info("Most that two devices can gain over one, by the times of a step (%s): %s", times, listed(bounds))
         if (said := little_gain(bounds, way_of(self._step), second_network=self._second)) is not None:
             log.warning("%s", said)
+        if (said := times.advice()) is not None:
+            log.warning("%s", said)

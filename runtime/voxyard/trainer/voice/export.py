@@ -177,7 +177,7 @@ def _write(
     checkpoints.write_state(folder / WEIGHTS, weights)
     model = config.model.model_dump(mode="json")
     if vocoder != NEURAL:
-        model["networks"] = "acoustic"
+        model |= {"networks": "acoustic", "vocoder_size": "auto"}
     data = config.data.model_dump(mode="json")
     meta = {
         "format": FORMAT,
