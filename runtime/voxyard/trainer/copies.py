@@ -13,16 +13,32 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from voxyard.trainer.trainable import Batch
 
+HOST = "/device:CPU:0"
+ALIGNED = 64  # bytes: where TensorFlow's own memory begins (EIGEN_MAX_ALIGN_BYTES), and a packed batch
+
 
 def to_device(batch: Mapping[str, Any], device: str) -> Batch:
-    """The tensors (or arrays) of a batch on `device`, in one call."""
-    names = tuple(batch)
+    """The tensors (or arrays) of a batch on `device`, in one call. Nobody changes such an array afterwards."""
+    tensors = [_tensor_of(each) if isinstance(each, np.ndarray) else each for each in batch.values()]
     with tf.device(device):  # else the results go back through the device that functions have by default
-        return dict(zip(names, _copy_to(device)(*batch.values()), strict=True))
+        return dict(zip(batch, _copy_to(device)(*tensors), strict=True))
+
+
+def _tensor_of(array: NDArray[Any]) -> tf.Tensor:
+    """The array as a tensor in host memory, a packed one as the same memory.
+
+    TensorFlow would copy the array into memory of its own first, and onto a GPU before the function is called.
+    """
+    if array.dtype == np.float32 and array.flags.c_contiguous and array.ctypes.data % ALIGNED == 0:
+        return tf.experimental.dlpack.from_dlpack(array.__dlpack__())
+    with tf.device(HOST):
+        return tf.constant(array)
 
 
 @cache

@@ -89,21 +89,29 @@ class Packed:
 
 
 def pack_arrays(arrays: Mapping[str, NDArray[Any]]) -> Packed:
-    """Arrays in host memory as one buffer."""
+    """Arrays in host memory as one buffer, each byte of it written once."""
     layout = BatchLayout.of(arrays)
-    words = np.zeros((layout.lines, LINE), np.float32)
-    room, begin = words.reshape(-1).view(np.uint8), 0
+    room, begin = _lines(layout.lines), 0
     for field in layout.fields:
         array = np.ascontiguousarray(arrays[field.name])
-        room[begin : begin + field.bytes] = array.reshape(-1).view(np.uint8)
-        begin += field.lines * LINE * WORD
-    return Packed(layout, words)
+        filled, end = begin + field.bytes, begin + field.lines * LINE * WORD
+        room[begin:filled], room[filled:end] = array.reshape(-1).view(np.uint8), 0
+        begin = end
+    return Packed(layout, room.view(np.float32).reshape(layout.lines, LINE))
 
 
 def pack_tensors(batch: Batch) -> Packed:
     """Tensors of static shapes as one buffer; graph code for where they lie."""
     layout = BatchLayout.of(batch)
     return Packed(layout, tf.concat([_to_words(batch[field.name], field) for field in layout.fields], 0))
+
+
+def _lines(count: int) -> NDArray[np.uint8]:
+    """Memory of so many lines that begins with one: TensorFlow takes it as it is (copies.py)."""
+    size = LINE * WORD
+    room = np.empty((count + 1) * size, np.uint8)
+    begin = -room.ctypes.data % size
+    return room[begin : begin + count * size]
 
 
 def _field(name: str, value: Any) -> PackedArray:

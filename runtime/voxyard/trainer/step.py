@@ -17,7 +17,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from voxyard.trainer.config import TrainConfig, VocoderOn
-from voxyard.trainer.copies import to_device
+from voxyard.trainer.copies import HOST, to_device
 from voxyard.trainer.devices.tensorflow_setup import Devices
 from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.packing import BatchLayout, Packed, pack_arrays, pack_tensors
@@ -26,7 +26,7 @@ from voxyard.trainer.steps.beside import ONCE, UpdatesBeside, name_of, one_by_on
 from voxyard.trainer.steps.compiled import Compiler
 from voxyard.trainer.steps.gradients import UPDATE, in_turn, in_turns, whole
 from voxyard.trainer.steps.lane import Lane
-from voxyard.trainer.steps.losses import HOST, StepLosses
+from voxyard.trainer.steps.losses import StepLosses
 from voxyard.trainer.steps.mirrored import UpdateMirrored
 from voxyard.trainer.steps.over_hosts import UpdateOverHosts
 from voxyard.trainer.steps.state import StepState

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import weakref
+
 import ml_dtypes
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from voxyard.trainer import TrainerError
+from voxyard.trainer.copies import to_device
 from voxyard.trainer.packing import BatchLayout, Packed, pack_arrays, pack_tensors
 
 
@@ -40,6 +43,37 @@ def test_arrays_go_through_a_buffer_unchanged():
     assert packed.words.dtype == np.float32
     assert packed.words.shape == (packed.layout.lines, 16)
     assert_same(Packed(packed.layout, tf.constant(packed.words)).unpack(), arrays())
+
+
+def test_a_packed_batch_is_the_memory_of_its_tensor_and_is_never_copied_on_the_host():
+    packed = pack_arrays(arrays())
+    (tensor,) = to_device({"words": packed.words}, "/device:CPU:0").values()
+    assert tensor.numpy().tobytes() == packed.words.tobytes()
+    packed.words[0, 0] = 123.0
+    assert float(tensor[0, 0]) == 123.0, "nobody changes it otherwise"
+    kept = weakref.ref(packed.words.base)
+    del packed
+    assert kept() is not None
+    assert float(tensor[0, 0]) == 123.0
+    del tensor
+    assert kept() is None, "it goes with the tensor"
+
+
+@pytest.mark.parametrize("array", [np.arange(6), np.ones(33, np.float32)[1:], np.ones((32, 32), np.float32).T[1:]])
+def test_other_arrays_are_tensors_on_the_device_too(array):
+    (tensor,) = to_device({"one": array}, "/device:CPU:1").values()
+    assert tensor.device.endswith("CPU:1")
+    np.testing.assert_array_equal(tensor, array)
+
+
+@pytest.mark.parametrize("value", [0, 0xFF])
+def test_what_fills_up_a_line_is_zero_whatever_was_in_the_memory(value, monkeypatch):
+    def used(size: int, dtype: type) -> np.ndarray:
+        return np.full(size, value, dtype)
+
+    monkeypatch.setattr("voxyard.trainer.packing.np.empty", used)
+    words = pack_arrays({"few": np.array([1, 2, 3], np.uint8)}).words
+    assert words.tobytes() == bytes([1, 2, 3]) + bytes(61)
 
 
 @pytest.mark.parametrize("xla", [None, True])

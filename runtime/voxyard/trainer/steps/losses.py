@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from voxyard.trainer.copies import to_device
+from voxyard.trainer.copies import HOST, to_device
 from voxyard.trainer.steps.updates import with_totals
 
-HOST = "/device:CPU:0"
 STOP = "stop/"  # beside them over hosts, with the number of each host: above 0 where it was asked to stop
 
 

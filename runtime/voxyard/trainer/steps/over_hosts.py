@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
+from voxyard.trainer.copies import HOST
 from voxyard.trainer.packing import BatchLayout, Packed
 from voxyard.trainer.steps.compiled import Compiler
 from voxyard.trainer.steps.gradients import UPDATE, Part, compiled_gradients, whole
-from voxyard.trainer.steps.losses import HOST, STOP
+from voxyard.trainer.steps.losses import STOP
 from voxyard.trainer.steps.updates import Updater
 
 if TYPE_CHECKING:
