@@ -291,6 +291,21 @@ def test_what_takes_no_part_is_neither_traced_nor_changed_nor_reported(strategy)
     step.close()
 
 
+def test_what_is_compiled_on_the_data_device_is_of_the_step_that_needs_it_first():
+    """T19: each kind of turns; the steps after it are timed without."""
+    step = run("split", [batch(8)], in_turns())
+    for number in (0, 1, 2):
+        staged = step.stage(batch(8))
+        step.settle()
+        traces = step.traces.total()
+        losses = step.train(staged, number)
+        assert (step.traces.total() > traces) == (number == 2)
+        assert losses.beside is not None
+        if number == 2:
+            assert losses.beside.done()
+    step.close()
+
+
 @pytest.mark.parametrize("training", [{}, {"ema": 0.9}, {"precision": "float16"}, {"grad_accum": 2}], ids=str)
 def test_turns_in_one_function_are_the_turns_one_by_one_bit_for_bit(training, monkeypatch):
     def one_each(updaters: Any, given: Batch, count: int, turns: int, part: Any) -> tf.Tensor:
