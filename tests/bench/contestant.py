@@ -31,6 +31,7 @@ def configuration(kind: str, args: argparse.Namespace) -> Any:
 
     split: dict[str, Any] = {"data_gpu": 0, "model_gpu": 1} if kind == "split" else {}
     on_cpu: dict[str, Any] = {"device_threads": args.threads} if args.device == "cpu" else {}
+    parts: dict[str, Any] = {"gpu_parts": args.gpu_parts} if kind in ("split", "mirrored") else {}
     own = args.shape == "balanced"
     return TrainConfig(
         model=ModelConfig(
@@ -49,6 +50,7 @@ def configuration(kind: str, args: argparse.Namespace) -> Any:
             checkpoint_dir=Path(tempfile.mkdtemp()),
             seed=1,
             **on_cpu,
+            **parts,
         ),
         telemetry=TelemetryConfig(tensorboard=False),
     )  # fmt: skip
@@ -348,6 +350,7 @@ def main() -> None:
     parser.add_argument("--networks", default="acoustic")
     parser.add_argument("--first-phase", action="store_true", help="train the vocoder without discriminators")
     parser.add_argument("--device", choices=["cpu", "gpu"], required=True)
+    parser.add_argument("--gpu-parts", type=int, default=1, help="logical GPUs of a card, where two devices train")
     parser.add_argument("--corpus", type=Path, required=True)
     parser.add_argument("--threads", type=int, required=True, help="of an operation on a CPU device")
     args = parser.parse_args()

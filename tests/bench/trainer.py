@@ -19,6 +19,7 @@ from typing import Any
 HERE = Path(__file__).parent
 BUILD = HERE.parent.parent / "build" / "bench"
 Turns = list[dict[str, float]]
+OF_PARTS = "parts_of_one_card_"  # how a ratio begins that is of --gpu-parts, and none of as many cards
 
 
 class Contestant:
@@ -62,6 +63,7 @@ class Plan:
 
     device: str = "cpu"
     gpus: int = 0
+    parts: int = 1  # of each GPU
     rounds: int = 5
     steps: int = 30
     memory_steps: int = 2000
@@ -75,8 +77,12 @@ class Plan:
 
     @property
     def splits(self) -> bool:
-        """True where there are two devices."""
-        return self.device == "cpu" or self.gpus >= 2
+        """True where there are two devices, or two parts of one."""
+        return self.device == "cpu" or self.gpus * self.parts >= 2
+
+    def labelled(self, ratios: Mapping[str, float]) -> dict[str, float]:
+        """Ratios of two devices under names that say so where they are two parts of one card."""
+        return {f"{OF_PARTS}{name}" if self.parts > 1 else name: value for name, value in ratios.items()}
 
 
 ON_GPUS = Plan(
@@ -113,7 +119,7 @@ def contestant(kind: str, workload: Workload, plan: Plan, corpus: Path, threads:
     command = [
         sys.executable, str(HERE / "contestant.py"), kind, "--shape", workload.shape, "--rows", str(workload.rows),
         "--fft-size", str(workload.fft_size), "--device", plan.device, "--corpus", str(corpus),
-        "--threads", str(threads), "--networks", workload.networks,
+        "--threads", str(threads), "--networks", workload.networks, "--gpu-parts", str(plan.parts),
         *(["--first-phase"] if workload.first_phase else []),
     ]  # fmt: skip
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -171,10 +177,10 @@ def measure(workload: Workload, plan: Plan, corpus: Path, *, rounds: int, steps:
             for name, one in fits.items():
                 note(name, one.turn("fit", steps))
             note("overlapped", ours.turn("overlapped", steps))  # a second time: before and after the others
-    return summary(turns, fits=list(fits), ours=["overlapped", *wide], splits=plan.splits)
+    return summary(turns, fits=list(fits), ours=["overlapped", *wide], plan=plan)
 
 
-def summary(turns: Mapping[str, Turns], *, fits: list[str], ours: list[str], splits: bool) -> dict[str, Any]:
+def summary(turns: Mapping[str, Turns], *, fits: list[str], ours: list[str], plan: Plan) -> dict[str, Any]:
     """Ratios from medians; seconds per step beside them. On one device there is no overlap of two to measure."""
     seconds = {name: statistics.median(turn["seconds"] for turn in made) for name, made in turns.items()}
     d, m = seconds["features"], seconds["update"]
@@ -190,7 +196,7 @@ def summary(turns: Mapping[str, Turns], *, fits: list[str], ours: list[str], spl
     }
     return {
         "ratios": {
-            **(of_a_split if splits else {}),
+            **(plan.labelled(of_a_split) if plan.splits else {}),
             "vs_keras_fit": seconds[best_fit] / seconds[best_ours],
             "telemetry": seconds["overlapped"] / seconds["observed"],
             "data_wait": statistics.median(turn["wait"] for turn in turns["overlapped"]),
@@ -200,7 +206,7 @@ def summary(turns: Mapping[str, Turns], *, fits: list[str], ours: list[str], spl
             "seconds_per_step": seconds,
             "best_of_ours": best_ours,
             "best_of_keras": best_fit,
-            **({"overlap_rounds": overlaps} if splits else {}),
+            **({"overlap_rounds": overlaps} if plan.splits else {}),
         },
     }
 
@@ -237,12 +243,14 @@ def two_networks(workload: Workload, plan: Plan, corpus: Path) -> dict[str, Any]
     found = {name: statistics.median(made) for name, made in seconds.items()}
     on_data, on_model = found["features"] + found["beside_update"], found["main_update"]
     return {
-        "ratios": {
-            "two_networks_bound": (on_data + on_model) / max(on_data, on_model),
-            "two_networks_vs_bound": max(on_data, on_model) / found["overlapped"],
-            "two_networks_vs_in_turn": found["in_turn"] / found["overlapped"],
-            "two_networks_vs_single": found["single"] / found["overlapped"],
-        },
+        "ratios": plan.labelled(
+            {
+                "two_networks_bound": (on_data + on_model) / max(on_data, on_model),
+                "two_networks_vs_bound": max(on_data, on_model) / found["overlapped"],
+                "two_networks_vs_in_turn": found["in_turn"] / found["overlapped"],
+                "two_networks_vs_single": found["single"] / found["overlapped"],
+            }
+        ),
         "figures": {"seconds_per_step": found, "model": workload.shape, "rows": workload.rows},
     }
 
@@ -301,7 +309,7 @@ def measured(plan: Plan, corpus: Path) -> dict[str, Any]:
     if plan.demo is not None:
         found["demo"] = measure(plan.demo, plan, corpus, rounds=max(3, plan.rounds // 2), steps=6)
         ratios |= {f"demo_{name}": value for name, value in found["demo"]["ratios"].items()}
-    if plan.scaling is not None and plan.splits:
+    if plan.scaling is not None and plan.splits and plan.parts == 1:  # parts of a card compute no more than the card
         found["scaling"] = scaling(plan.scaling, plan, corpus)
         ratios |= found["scaling"]["ratios"]
     if plan.networks is not None and plan.splits:
@@ -324,6 +332,7 @@ def measured(plan: Plan, corpus: Path) -> dict[str, Any]:
             "processor": platform.processor() or platform.machine(),
             "device": plan.device,
             "gpus": plan.gpus,
+            "gpu_parts": plan.parts,
         },
         "ratios": ratios | {"memory_growth": growth},
         "figures": figures,
@@ -347,6 +356,7 @@ def main() -> None:
     plan = SMOKE if args.smoke else Plan()
     if args.device == "gpu":
         plan = replace(ON_GPUS, gpus=gpus())
+        plan = replace(plan, parts=2 if plan.gpus == 1 else 1)
         if not plan.gpus:
             parser.error("--device gpu: nvidia-smi lists no GPU on this host")
     given = {name: getattr(args, name) for name in ("rounds", "memory_steps") if getattr(args, name) is not None}

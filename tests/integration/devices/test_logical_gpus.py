@@ -10,7 +10,13 @@ import pytest
 from fake_driver import FakeDriver
 
 sys.path.append(str(Path(__file__).parent))
-from test_tensorflow_setup import CONFIGURE, RECORD, gpu, only, run
+from test_tensorflow_setup import (  # type: ignore[import-not-found]
+    CONFIGURE,
+    RECORD,
+    gpu,
+    only,
+    run,
+)
 
 LOGICAL = """    real("CPU")
     return [one for each in visible for one in limits.get(each.name) or [each]] if kind == "GPU" else real(kind)

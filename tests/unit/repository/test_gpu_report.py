@@ -331,12 +331,24 @@ def test_the_benchmark_takes_the_workload_whose_stages_are_the_most_even() -> No
     assert bench["evenest"]((only,), lambda _: pytest.fail("not asked")) is only
 
 
-def test_on_one_gpu_no_figure_of_a_split_is_made() -> None:
+def test_a_split_of_parts_of_one_gpu_is_told_as_that() -> None:
+    """And so it meets no target of two GPUs."""
     bench = runpy.run_path(str(BENCH / "trainer.py"))
     names = ("features", "update", "overlapped", "observed", "serial", "keras fit")
     turns = {name: [{"seconds": 1.0, "wait": 0.0}] for name in names}
-    made = [bench["summary"](turns, fits=["keras fit"], ours=["overlapped"], splits=splits) for splits in (True, False)]
-    assert set(made[0]["ratios"]) - set(made[1]["ratios"]) == {"overlap", "split_vs_single", "split_bound"}
+    split = {"overlap", "split_vs_single", "split_bound"}
+
+    def ratios(**plan: int) -> set[str]:
+        made = bench["Plan"](device="gpu", **plan)
+        return set(bench["summary"](turns, fits=["keras fit"], ours=["overlapped"], plan=made)["ratios"])
+
+    alone = ratios(gpus=1)
+    assert not alone & split
+    assert ratios(gpus=2) - alone == split
+    of_parts = ratios(gpus=1, parts=2) - alone
+    assert of_parts == {f"parts_of_one_card_{name}" for name in split}
+    found = judged(step_of("bench-trainer", **dict.fromkeys(of_parts, 0.99)), gpus=1)
+    assert found["overlap"]["why"] == "needs two GPUs"
 
 
 def test_a_report_of_gpus_is_kept_without_logs_and_a_stand_in_never(

@@ -343,6 +343,56 @@ def test_a_limit_above_the_card_is_refused_with_the_numbers() -> None:
     assert "has 24564 MiB" in message
 
 
+# -- parts of a card -----------------------------------------------------------------------------------------
+
+ONE = host_of(card(0))
+
+
+def limits(made: DevicePlan) -> list[int | None]:
+    return [one.limit_mib for one in made.assigned]
+
+
+def test_parts_share_what_is_free_beside_context_and_libraries() -> None:
+    made = plan(ONE, data=pair(0, 1), gpu_parts=2)
+    assert limits(made) == [(24000 - 2048) // 2] * 2
+    assert [(one.physical, one.part) for one in made.assigned] == [(0, 0), (0, 1)]
+
+
+def test_a_part_without_a_limit_gets_what_the_other_leaves() -> None:
+    made = plan(ONE, data=pair(0, 1), gpu_parts=2, enable_memory_isolation=True, data_gpu_memory=4000)
+    assert limits(made) == [4000, 24000 - 2048 - 4000]
+
+
+def test_limits_of_parts_that_are_more_than_the_card_are_refused_with_their_sum() -> None:
+    """Each of them alone would fit."""
+    more = {"enable_memory_isolation": True, "data_gpu_memory": 10000, "model_gpu_memory": 15000}
+    message = refusal(ONE, data=pair(0, 1), gpu_parts=2, **more)
+    assert "--data-gpu-memory 10000 and --model-gpu-memory 15000 MiB are 25000 MiB on one card" in message
+    assert "has 24564 MiB" in message
+    assert limits(plan(TWO, data=pair(0, 1), **more)) == [10000, 15000]
+
+
+def test_parts_of_a_busy_card_are_refused() -> None:
+    assert "only 2000 MiB free, too little for 2 parts" in refusal(
+        host_of(card(0, free=2000)), data=pair(0, 1), gpu_parts=2
+    )
+
+
+def test_mirrored_takes_all_parts_of_all_cards() -> None:
+    """More logical GPUs than cards: TensorFlow then takes RING, and never NCCL, which takes a card once."""
+    made = plan(TWO, strategy="mirrored", gpu_parts=2)
+    assert [(one.physical, one.part) for one in made.assigned] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+
+
+def test_parts_over_hosts_are_refused() -> None:
+    hosts: dict[str, Any] = {"hosts": "10.0.0.1:1,10.0.0.2:1", "host_index": 0, "batch_size": 8}
+    assert "--gpu-parts 2 with --hosts" in refusal(ONE, gpu_parts=2, strategy="multiworker", **hosts)
+
+
+def test_parts_on_a_cpu_are_refused() -> None:
+    assert "--gpu-parts 2 has no effect on CPU devices" in refusal(ONE, gpu_parts=2, device="cpu")
+
+
 def test_a_limit_above_what_is_free_is_refused_with_the_numbers() -> None:
     """T6, and T9's 'never above what is free'."""
     busy = host_of(card(0, free=3000), card(1))

@@ -26,7 +26,7 @@ KEPT_SECONDS = 86400.0  # of such trials: the host may be another one tomorrow
 
 # What decides how long a step takes, beside the model itself.
 _TRAINING = (
-    "device", "cpu_devices", "device_threads", "batch_size", "grad_accum", "precision", "xla", "recompute",
+    "device", "cpu_devices", "gpu_parts", "device_threads", "batch_size", "grad_accum", "precision", "xla", "recompute",
     "enable_memory_isolation", "data_gpu_memory", "model_gpu_memory", "vocoder_on",
 )  # fmt: skip
 _DATA = ("data_gpu", "model_gpu", "num_workers", "prefetch_buffer_size", "static_shapes", "buckets", "gain_augment_db")

@@ -48,7 +48,7 @@ def find_candidates(
         left_out[FEATURES] = why
     else:
         found.append(Candidate(FEATURES, _as(config, SINGLE, host, kind), precomputed=True))
-    devices = config.training.cpu_devices if kind == "cpu" else len(host.gpus)
+    devices = config.training.cpu_devices if kind == "cpu" else len(host.gpus) * config.training.gpu_parts
     places = _places(config)
     if devices < 2:
         few = f"{devices} {'logical CPU device' if kind == 'cpu' else 'GPU'}, two are needed"
@@ -120,7 +120,7 @@ def _split(config: TrainConfig, host: HostDevices, kind: Kind, links: Links) -> 
     data = config.data
     if data.data_gpu is None or data.model_gpu is None:
         ids: tuple[Any, Any] = (0, 1)
-        if kind == "gpu":
+        if kind == "gpu" and config.training.gpu_parts == 1:
             chosen = plan_trainer(host.gpus, links, data_gpu=data.data_gpu, model_gpu=data.model_gpu).limits
             if chosen.data is None:
                 raise HostError("no two GPUs of this host make a pair")
@@ -131,7 +131,7 @@ def _split(config: TrainConfig, host: HostDevices, kind: Kind, links: Links) -> 
 
 def _as(config: TrainConfig, strategy: Placement, host: HostDevices, kind: Kind) -> TrainConfig:
     """With another strategy, and without the settings that do not apply to it."""
-    alone = strategy == "single" and kind == "gpu" and len(host.gpus) > 1
+    alone = strategy == "single" and kind == "gpu" and len(host.gpus) * config.training.gpu_parts > 1
     return _with(
         config,
         data={"data_gpu": None, "model_gpu": config.data.model_gpu if alone else None},

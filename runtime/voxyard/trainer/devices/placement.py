@@ -40,6 +40,7 @@ class Assigned:
     gpu: Gpu | None = None
     limit_mib: int | None = None
     part: int = 0  # of a card that is cut into logical GPUs
+    parts: int = 1  # of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,11 @@ def refuse_settings_without_effect(config: TrainConfig) -> None:
     if strategy != "split" and training.data_gpu_memory is not None:
         raise TrainerError(
             f"--data-gpu-memory has no effect with strategy {strategy}, which has no data GPU: use --model-gpu-memory"
+        )
+    if group is not None and training.gpu_parts > 1:
+        raise TrainerError(
+            f"--gpu-parts {training.gpu_parts} with --hosts: parts of a card are for one host, where NCCL, which takes "
+            "a card once, has no part in it: leave one of them out"
         )
     limits = {"--data-gpu-memory": training.data_gpu_memory, "--model-gpu-memory": training.model_gpu_memory}
     given = " and ".join(flag for flag, value in limits.items() if value is not None)
@@ -237,6 +243,11 @@ def _refuse_without_gpus(config: TrainConfig, host: HostDevices) -> NoReturn:
 
 def _on_cpu(config: TrainConfig, host: HostDevices) -> DevicePlan:
     training, strategy = config.training, requested_strategy(config)
+    if training.gpu_parts > 1:
+        raise TrainerError(
+            f"--gpu-parts {training.gpu_parts} has no effect on CPU devices, of which --cpu-devices makes more: "
+            "leave it out"
+        )
     candidates = [AvailableDevice(number, number) for number in range(training.cpu_devices)]
     taken = select_devices(config, strategy, candidates, cpu_refusal(config, training.cpu_devices))
     return DevicePlan(
@@ -292,15 +303,14 @@ def _on_gpus(config: TrainConfig, host: HostDevices) -> DevicePlan:
     # TensorFlow numbers the visible GPUs anew, in the order of their old numbers.
     logical = {number: rank for rank, number in enumerate(sorted(one.number for _, one in taken))}
     assigned = tuple(
-        Assigned(role, one.number // parts, logical[one.number], one.gpu, part=one.number % parts)
+        Assigned(role, one.number // parts, logical[one.number], one.gpu, part=one.number % parts, parts=parts)
         for role, one in taken
     )
     notes = _check_kernels(host.kernels, assigned)
-    if config.training.enable_memory_isolation:
+    if config.training.enable_memory_isolation or parts > 1:  # TensorFlow wants a limit for each part of a card
         assigned, reduced = _limited(config, assigned)
         notes += reduced
-    elif parts > 1:  # TensorFlow wants a limit for each of them
-        assigned = tuple(replace(one, limit_mib=_equal_part(one, parts)) for one in assigned)
+    if parts > 1:
         notes += (f"--gpu-parts {parts}: logical GPUs share a card, a figure of theirs is not that of {parts} cards",)
     threads = config.training.device_threads
     return DevicePlan(
@@ -342,20 +352,48 @@ def _limited(config: TrainConfig, assigned: Sequence[Assigned]) -> tuple[tuple[A
     for one in assigned:
         limit = asked[one.role]
         if limit is None:
-            limit = _recommended_limit(one)
-            notes.append(f"{_flag(one)} is not given: {limit} MiB, as recommended for {_card(one).name}")
+            on_card = [asked[each.role] for each in assigned if each.physical == one.physical]
+            limit = _recommended_limit(one) if one.parts == 1 else _equal_part(one, on_card)
+            how = f"as recommended for {_card(one).name}" if one.parts == 1 else f"a part of GPU {_card(one).index}"
+            notes.append(f"{_flag(one)} is not given: {limit} MiB, {how}")
         else:
             _refuse_impossible(limit, one)
         limited.append(replace(one, limit_mib=limit))
-    return tuple(limited), tuple(notes)
+    _refuse_too_many_parts(limited)
+    return tuple(limited), tuple(dict.fromkeys(notes))
 
 
-def _equal_part(one: Assigned, parts: int) -> int:
-    """MiB of one of the equal parts of a card's free memory, less what TensorFlow and its libraries need beside it."""
-    gpu = _card(one)
+def _equal_part(one: Assigned, on_card: Sequence[int | None]) -> int:
+    """MiB of one of the equal parts of a card's free memory, less what TensorFlow and its libraries need beside it.
+
+    `on_card` has what was asked for on it, None for each part that shares the rest.
+    """
+    gpu, given = _card(one), [limit for limit in on_card if limit is not None]
     if gpu.memory_free_mib is None:
         raise TrainerError(f"the driver does not report the memory of GPU {gpu.index}: give {_flag(one)} MIB")
-    return max(1, (gpu.memory_free_mib - 2 * HEADROOM_MIB) // parts)
+    share = max(one.parts - len(given), 1)
+    limit = (gpu.memory_free_mib - 2 * HEADROOM_MIB - sum(given)) // share
+    if limit < 1:
+        raise TrainerError(
+            f"GPU {gpu.index} ({gpu.name}) has only {gpu.memory_free_mib} MiB free, too little for {one.parts} parts "
+            f"beside {2 * HEADROOM_MIB} MiB for CUDA's context and libraries and {sum(given)} MiB that were given: "
+            "free the card, or give less"
+        )
+    return limit
+
+
+def _refuse_too_many_parts(limited: Sequence[Assigned]) -> None:
+    """Raises TrainerError where the limits of the parts of a card are more than it has, each of them being less."""
+    for card in {one.physical for one in limited if one.parts > 1}:
+        parts = [one for one in limited if one.physical == card]
+        gpu, total = _card(parts[0]), sum(one.limit_mib or 0 for one in parts)
+        for what, has in (("has", gpu.memory_total_mib), ("has free at present only", gpu.memory_free_mib)):
+            if has is not None and total > has:
+                asked = " and ".join(f"{_flag(one)} {one.limit_mib}" for one in parts)
+                raise TrainerError(
+                    f"{asked} MiB are {total} MiB on one card, and GPU {gpu.index} ({gpu.name}) {what} {has} MiB, of "
+                    "which CUDA's context and libraries take some too: give less, or free the card"
+                )
 
 
 def _refuse_impossible(limit: int, one: Assigned) -> None:

@@ -358,7 +358,8 @@ def _device(plan: DevicePlan, one: Assigned) -> str:
 def _name(one: Assigned) -> str:
     if one.gpu is None:
         return f"logical CPU device {one.physical}"
-    return f"GPU {one.gpu.index} ({one.gpu.name}, {one.gpu.uuid})"
+    part = f", part {one.part + 1} of {one.parts}" if one.parts > 1 else ""
+    return f"GPU {one.gpu.index} ({one.gpu.name}, {one.gpu.uuid}{part})"
 
 
 def _announce(plan: DevicePlan) -> None:
@@ -388,6 +389,6 @@ def _announce(plan: DevicePlan) -> None:
 
 
 def _mapping(one: Assigned) -> str:
-    if one.gpu is None or one.gpu.index == one.logical:
+    if one.gpu is None or one.gpu.index == one.logical or one.parts > 1:
         return ""
     return f" (Original GPU {one.gpu.index} is now mapped to GPU:{one.logical})"

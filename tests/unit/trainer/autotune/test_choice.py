@@ -156,6 +156,18 @@ def test_one_gpu_has_one_device_only() -> None:
     assert result.left_out == {"split": "1 GPU, two are needed", "mirrored": "1 GPU, two are needed"}
 
 
+def test_the_parts_of_one_gpu_are_timed_as_devices() -> None:
+    result = found(host_of(1), gpu_parts=2)
+    assert names(result) == ["single", FEATURES, "split", "mirrored"]
+    assert result.devices == 2
+    split = result.runnable[2].config
+    assert (split.data.data_gpu, split.data.model_gpu, split.training.gpu_parts) == (0, 1, 2)
+    assert [(one.role, one.part) for one in choose(split, host_of(1)).assigned] == [("data", 0), ("model", 1)]
+    assert cache.key(config(gpu_parts=2), host_of(1), "gpu", has_features=False) != cache.key(
+        config(), host_of(1), "gpu", has_features=False
+    )
+
+
 def test_cpu_devices_are_timed_alike() -> None:
     result = found(host_of(0), "cpu", device="cpu", cpu_devices=2)
     assert names(result) == ["single", FEATURES, "split", "mirrored"]
