@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from voxyard.trainer import checkpoint as checkpoints
 from voxyard.trainer.autotune.tuner import timed_strategy
 from voxyard.trainer.config import TrainConfig
-from voxyard.trainer.corpora import Corpora, open_corpora
+from voxyard.trainer.corpora import Corpora, longest_of, open_corpora
 from voxyard.trainer.devices.auto_settings import apply_auto_settings
 from voxyard.trainer.devices.tensorflow_import import import_tensorflow
 from voxyard.trainer.devices.tensorflow_setup import Devices, prepare, prepare_one_device
@@ -36,7 +36,8 @@ def train(config: TrainConfig) -> Report:
     chosen = timed_strategy(with_shared_text_front_end(apply_auto_settings(config)))
     config = for_this_host(chosen.config)
     corpora = open_corpora(config)
-    devices = prepare(config, corpus=corpora.training.fingerprint)
+    source = corpora.training
+    devices = prepare(config, corpus=source.fingerprint, longest=longest_of(config, source))
     with checkpoints.exclusive(config.training.checkpoint_dir):
         return open_run(config, devices=devices, corpora=corpora, trials=chosen.trials).execute()
 
@@ -56,7 +57,8 @@ def open_run(
     config = with_text_front_end(config)
     corpora = open_corpora(config) if corpora is None else corpora
     if devices is None:
-        devices = prepare(config, corpus=corpora.training.fingerprint)  # before anything else touches TensorFlow
+        source = corpora.training  # before anything else touches TensorFlow
+        devices = prepare(config, corpus=source.fingerprint, longest=longest_of(config, source))
     from voxyard.trainer.loop import Run
 
     with told_out_of_memory(config, devices, lambda: Doing("while the model was made"), lambda: "Nothing was trained."):

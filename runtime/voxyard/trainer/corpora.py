@@ -18,8 +18,10 @@ from voxyard.corpus.layouts.lines import Split
 from voxyard.host.memory import available_bytes
 from voxyard.host.page_cache import Extent
 from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.devices.batch_size import longest_bucket
 from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.model.mel import EDGES
+from voxyard.trainer.sampler import Bucket
 from voxyard.trainer.text.front_end import tokenizer_of, with_text_front_end
 
 log = logging.getLogger("voxyard.trainer")
@@ -80,6 +82,13 @@ class Corpora:
     def speakers(self) -> tuple[str, ...]:
         """Names of the training corpus' speakers."""
         return self.training.speakers
+
+
+def longest_of(config: TrainConfig, source: Subset | ExampleSource) -> Bucket | None:
+    """Bucket of a corpus's longest clip and longest text; None of a corpus without clips."""
+    if not len(source):
+        return None
+    return longest_bucket(int(source.samples.max()), int(source.token_lengths.max()), config.model.hop_length)
 
 
 def open_corpora(config: TrainConfig) -> Corpora:

@@ -28,7 +28,7 @@ from voxyard.diagnose.profile.verdict import DeviceUse, judge
 from voxyard.host.cores import whole_cores
 from voxyard.telemetry.gpu_watch import GpuWatch
 from voxyard.trainer.config import TrainConfig
-from voxyard.trainer.corpora import open_corpora
+from voxyard.trainer.corpora import longest_of, open_corpora
 from voxyard.trainer.devices.auto_settings import apply_auto_settings
 from voxyard.trainer.devices.tensorflow_setup import prepare
 
@@ -65,7 +65,8 @@ def profile(
     corpora = open_corpora(config)
     source = ColdSource(corpora.training)
     with tempfile.TemporaryDirectory(prefix="voxyard-profile-") as directory:
-        devices = prepare(config, corpus=corpora.training.fingerprint)
+        clips = corpora.training
+        devices = prepare(config, corpus=clips.fingerprint, longest=longest_of(config, clips))
         others = OtherLoadWatch(gpus=busy_gpus(devices.cards) if gpu_monitoring else ())
         run = build_dry_run(config, Path(directory), devices=devices, corpora=replace(corpora, training=source))
         found = _measured(config, run, StageBenchmark(run, steps, source), gpu_monitoring, others, progress)

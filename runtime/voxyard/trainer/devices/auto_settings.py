@@ -13,6 +13,7 @@ from voxyard.host.nvml import every_gpu
 from voxyard.host.plan import NO_GPU, Links, TrainerPlan, listing, plan_trainer, read_links
 from voxyard.settings import settings_of
 from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.devices.batch_size import fitting_batch
 from voxyard.trainer.devices.device_ids import INSUFFICIENT
 from voxyard.trainer.devices.placement import requested_strategy
 from voxyard.trainer.errors import TrainerError
@@ -56,11 +57,16 @@ def take_recommended(config: TrainConfig, gpus: Sequence[Gpu], links: Links) -> 
         raise TrainerError(f"--auto takes its settings from GPUs: {NO_GPU}; leave it out to train on the CPU")
     warnings = links.notes
     if config.training.strategy == "mirrored":
-        values, lines = _mirrored(_on_every_gpu(gpus)), ["every GPU trains, the smallest sets the limits"]
+        limits = _on_every_gpu(gpus)
+        values, lines = _mirrored(limits), ["every GPU trains, the smallest sets the limits"]
     else:
         plan = _planned(config, gpus, links)
-        values, lines = _of_plan(plan, len(gpus)), [plan.reason]
+        limits, values, lines = plan.limits, _of_plan(plan, len(gpus)), [plan.reason]
         warnings += plan.warnings
+    card = next(gpu for gpu in gpus if gpu.uuid == limits.model.uuid)
+    batch = fitting_batch(config, limits.batch_size, limits.model.limit_mib, capability=card.compute_capability)
+    if batch.reduced:
+        values["training.batch_size"] = batch.clips, batch.reduced.removeprefix("Batch: ")
     if config.training.hosts is not None:  # the batch is that of all hosts, and each has one model GPU in any case
         values = {key: text for key, text in values.items() if key not in _OF_ONE_HOST}
     if not _isolates(config):

@@ -9,6 +9,7 @@ from typing import Literal, NoReturn
 from voxyard.host.limits import HEADROOM_MIB, recommend
 from voxyard.host.nvml import Gpu, same_bus
 from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.devices.batch_size import FittingBatch, fitting_batch
 from voxyard.trainer.devices.cuda_kernels import CudaKernels
 from voxyard.trainer.devices.device_ids import (
     INSUFFICIENT,
@@ -24,6 +25,7 @@ from voxyard.trainer.devices.device_ids import (
 )
 from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.hosts.addresses import HostGroup, host_group, refuse_uneven
+from voxyard.trainer.sampler import Bucket
 
 Kind = Literal["gpu", "cpu"]
 
@@ -70,15 +72,18 @@ class DevicePlan:
         return next((one for one in self.assigned if one.role == role), self.assigned[0])
 
 
-def choose(config: TrainConfig, host: HostDevices) -> DevicePlan:
-    """The plan for this configuration on this host. Raises TrainerError; never falls back to another mode."""
+def choose(config: TrainConfig, host: HostDevices, longest: Bucket | None = None) -> DevicePlan:
+    """The plan for this configuration on this host; `longest` is the longest bucket, where the corpus is known.
+
+    Raises TrainerError; never falls back to another mode.
+    """
     refuse_settings_without_effect(config)
     group = host_group(config)
     if kind_of(config, host) == "cpu":
         plan = _on_cpu(config, host)
     else:
         check_device_order(config, host)
-        plan = _on_gpus(config, host)
+        plan = _on_gpus(config, host, longest)
     return plan if group is None else _over_hosts(config, plan, group)
 
 
@@ -284,7 +289,7 @@ def cpu_threads(asked: int | None, cores: int, in_use: int) -> Threads:
 # -- on GPUs -------------------------------------------------------------------------------------------------
 
 
-def _on_gpus(config: TrainConfig, host: HostDevices) -> DevicePlan:
+def _on_gpus(config: TrainConfig, host: HostDevices, longest: Bucket | None) -> DevicePlan:
     strategy = requested_strategy(config)
     visible = [(ordinal, _by_bus(host.gpus, bus)) for ordinal, bus in enumerate(host.cuda_bus_ids)]
     parts = config.training.gpu_parts  # an id counts them through the cards
@@ -312,12 +317,15 @@ def _on_gpus(config: TrainConfig, host: HostDevices) -> DevicePlan:
         notes += reduced
     if parts > 1:
         notes += (f"--gpu-parts {parts}: logical GPUs share a card, a figure of theirs is not that of {parts} cards",)
-    threads = config.training.device_threads
+    threads, batch = config.training.device_threads, FittingBatch(config.training.batch_size or 0)
+    if not batch.clips:
+        batch = _recommended_batch(config, assigned, longest)
+        notes += (batch.reduced,) if batch.reduced else ()
     return DevicePlan(
         kind="gpu",
         strategy=strategy,
         assigned=assigned,
-        batch_size=config.training.batch_size or _recommended_batch(assigned),
+        batch_size=batch.clips,
         isolation=config.training.enable_memory_isolation or parts > 1,
         threads=None if threads is None else Threads(intra_op=threads, inter_op=0),
         notes=notes,
@@ -338,12 +346,25 @@ def _check_kernels(kernels: CudaKernels, assigned: Sequence[Assigned]) -> tuple[
     return tuple(notes)
 
 
-def _recommended_batch(assigned: Sequence[Assigned]) -> int:
-    totals = [_card(one).memory_total_mib for one in assigned if one.role == "model"]
-    known = [total for total in totals if total is not None]
-    if not known:
+def _recommended_batch(config: TrainConfig, assigned: Sequence[Assigned], longest: Bucket | None) -> FittingBatch:
+    """The least that is recommended for one of the GPUs that train."""
+    found = []
+    for one in assigned:
+        gpu = _card(one)
+        if one.role == "model" and gpu.memory_total_mib is not None:
+            free = gpu.memory_total_mib if gpu.memory_free_mib is None else gpu.memory_free_mib
+            found.append(
+                fitting_batch(
+                    config,
+                    recommend(gpu.memory_total_mib, gpu.memory_total_mib).batch_size,
+                    free - HEADROOM_MIB if one.limit_mib is None else one.limit_mib,
+                    capability=gpu.compute_capability,
+                    longest=longest,
+                )
+            )
+    if not found:
         raise TrainerError("the driver does not report the GPU's memory, so no batch size follows: give --batch-size")
-    return recommend(min(known), min(known)).batch_size
+    return min(found, key=lambda batch: batch.clips)
 
 
 def _limited(config: TrainConfig, assigned: Sequence[Assigned]) -> tuple[tuple[Assigned, ...], tuple[str, ...]]:

@@ -35,6 +35,7 @@ from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.hosts.addresses import HostGroup, without_hosts
 from voxyard.trainer.hosts.facts import facts_of
 from voxyard.trainer.hosts.meeting import meet
+from voxyard.trainer.sampler import Bucket
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -65,16 +66,17 @@ class Devices:
     cache: CompilationCache | None = None  # of compiled code, on disk
 
 
-def prepare(config: TrainConfig, *, corpus: str = "") -> Devices:
+def prepare(config: TrainConfig, *, corpus: str = "", longest: Bucket | None = None) -> Devices:
     """Chooses the devices and configures TensorFlow for them, with the user's cache of compiled code.
 
+    A batch size that is not set follows from the memory and the `longest` bucket of the corpus, where that is known.
     Over hosts it waits for the others, which must have the same `corpus` (a fingerprint), and connects them. Must run
     before TensorFlow's runtime starts: device order, visibility, logical devices, limits and growth can only be set
     then. Raises TrainerError for what the host cannot give.
     """
     refuse_settings_without_effect(config)
     host = inspect_host(config)
-    plan = choose(config, host)
+    plan = choose(config, host, longest)
     tensorflow = import_tensorflow()
     devices = describe(plan)
     cache = _compilation_cache(config, plan, tensorflow) if resolve_xla(config, devices) else None
