@@ -63,7 +63,7 @@ CTRL_C     := trap 'exit 130' INT;
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PIP_INSTALL := -m pip install --progress-bar off
 
-.PHONY: help setup demo serve test prove prove-long test-unit test-tensorflow test-torch test-browser test-monitoring test-fleet test-clients test-tf217 test-gpu mutants
+.PHONY: help setup demo serve test prove prove-long test-unit test-tensorflow test-torch test-browser test-monitoring test-fleet test-clients test-tf217 test-gpu gpu-trial mutants
 .PHONY: lint format docs dashboards dashboards-preview lock
 .PHONY: images images-lock check plan deploy rollback drain status logs unlock monitoring bench-trainer bench-exporter bench-bark bench-pool bench-cluster bench-service bench-cells bench-alerts bench-rollout bench-cli bench-hosts bench-speech clean
 
@@ -147,6 +147,17 @@ ifeq ($(filter-out 0 no,$(STAND_IN)),)
 else
 	@$(MAKE) setup
 	@$(BIN)/python scripts/gpu_report --stand-in $(if $(MODEL),--model "$$MODEL") $(ARGS)
+endif
+
+# Where there is no network: PYTHONPATH=runtime python3 scripts/gpu_trial, with a Python that has what the trainer needs.
+gpu-trial:  ## on a GPU host: the trainer's most telling figures in MINUTES=5 → build/gpu-trial (STAND_IN=1: on the CPU; ARGS="--corpus DIR --keep")
+ifeq ($(filter-out 0 no,$(STAND_IN)),)
+	@$(PYTHON) scripts/gpu_report --check
+	@$(MAKE) setup VENV=$(VENV_GPU) TENSORFLOW=gpu TORCH=none
+	@$(VENV_GPU)/bin/python scripts/gpu_trial $(if $(MINUTES),--minutes "$$MINUTES") $(ARGS)
+else
+	@$(MAKE) setup
+	@$(BIN)/python scripts/gpu_trial --stand-in $(if $(MINUTES),--minutes "$$MINUTES") $(ARGS)
 endif
 
 mutants: $(if $(ROOM),$(VENV)/stamps/dev)  ## plant small faults in a package (ROOM=speech; ROOM=all: each) and name those its tests let pass (ARGS="--count 40 --seed 1")

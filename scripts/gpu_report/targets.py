@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 EVEN = 0.7, 1.4  # data stage ÷ model stage, within which an overlap is judged
+SPLIT = "two networks, split"  # the trial's step
 ONE_GPU = "needs two GPUs"
 
 
@@ -45,6 +46,15 @@ TARGETS = (
     FigureTarget("bench-trainer", "memory_growth", "growth of resident memory, step 200 to 2,000", most=0.02),
     FigureTarget("profile-trace", "features_vs_trace", "features: profile beside the profiler's trace", most=0.10),
     FigureTarget("profile-trace", "train_vs_trace", "training step: profile beside the profiler's trace", most=0.10),
+    FigureTarget(
+        "libraries", "libraries_that_work", "share of TensorFlow's CUDA that works, piece by piece", least=1.0
+    ),
+    FigureTarget(
+        "training", "data_wait_share", "share of the steps' time that waits for data, a trial's run", most=0.05
+    ),
+    FigureTarget("training", "step_time_variation", "variation of the steps' time, a trial's run", most=0.30),
+    FigureTarget(SPLIT, "data_part_busy", "busy share of the data part of one card", least=0.5),
+    FigureTarget(SPLIT, "model_part_busy", "busy share of the model part of one card", least=0.8),
     FigureTarget(
         "exporter", "readings_that_agree", "share of the exporter's readings that agree with nvidia-smi", least=1.0
     ),
