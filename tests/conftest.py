@@ -23,7 +23,7 @@ settings.register_profile("shared-machine", deadline=None)  # no test asserts an
 settings.load_profile("shared-machine")
 
 # Of the make that runs the tests: a make that a test starts would take over its jobs and variables.
-for name in ("MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS", "MAKELEVEL", "JOBS", "ROOM", "TESTS", "TIER"):
+for name in ("MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS", "MAKELEVEL", "JOBS", "ROOM", "TESTS", "TIER", "VOXYARD_GATE"):
     os.environ.pop(name, None)
 
 # A shell has its background commands ignore Ctrl-C, and programs that a test starts would inherit that.
