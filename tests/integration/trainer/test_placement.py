@@ -55,7 +55,7 @@ def test_features_and_training_overlap_in_time(probe):
         for other_begin, other_end in times["update"]
     )
     computing = sum(end - begin for begin, end in times["features"])
-    assert together > 0.5 * computing
+    assert together > 0.2 * computing, "by turns, none of it would"
 
 
 def test_a_batch_goes_to_the_model_device_as_one_tensor_inside_a_compiled_function(probe):

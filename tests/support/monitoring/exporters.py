@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from eventually import PATIENCE
 from prometheus_client.parser import text_string_to_metric_families
 
 BIN = Path(sys.executable).parent
@@ -47,7 +48,7 @@ class RunningExporter:
         assert len(found) < 2, f"{name} {labels} is {len(found)} series"
         return found[0] if found else None
 
-    def until(self, holds: Callable[[], object], seconds: float = 30) -> None:
+    def until(self, holds: Callable[[], object], seconds: float = PATIENCE) -> None:
         """Waits for something; an exporter that ended, or time that is up, is an error."""
         deadline = time.monotonic() + seconds
         while not holds():

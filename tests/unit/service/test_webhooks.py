@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import trustme
+from eventually import PATIENCE, eventually
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from voxyard.service.config import ServiceSection
@@ -25,7 +26,6 @@ from voxyard.service.webhooks.rules import WebhookRules, check_webhook, read_rul
 from voxyard.service.webhooks.sender import DELAYS, WebhookSender
 from voxyard.service.webhooks.signatures import SIGNATURE, sign, verify
 
-PATIENCE = 30.0
 SECRET = b"a secret of some length"
 DOCUMENT = "0" * 32
 
@@ -318,10 +318,7 @@ def test_a_proxy_of_the_environment_is_not_asked(
 
 
 def wait_until(store: Store, count: int) -> None:
-    end = time.monotonic() + PATIENCE
-    while len(store.webhooks.pending(time.time() + 1e6)) != count:
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    eventually(lambda: len(store.webhooks.pending(time.time() + 1e6)) == count, f"{count} webhooks are pending")
 
 
 def test_the_thread_tells_by_itself_and_ends_when_it_is_closed(store: Store, receiver: Receiver) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from eventually import PATIENCE
 
 from voxyard.corpus.demo import MARK
 from voxyard.trainer import checkpoint
@@ -225,7 +226,7 @@ def test_a_stranger_is_ignored_and_a_host_that_goes_may_come_again() -> None:
 
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.submit(gathering.hold, places=(0,)), pool.submit(others)
-        assert ready.wait(20)
+        assert ready.wait(PATIENCE)
         assert (first.result(), second.result()) == ([""], "")
 
 

@@ -19,7 +19,8 @@ import epubs
 import httpx
 import numpy as np
 import pytest
-from service_app import Served, eventually, serving
+from eventually import eventually
+from service_app import Served, serving
 
 from voxyard.service.audiobook.chapters import Heading, of_headings, timed
 from voxyard.service.documents.chunk_times import Span

@@ -14,7 +14,8 @@ import httpx
 import numpy as np
 import pytest
 from documents import ThreadPool, audio_of, new_document
-from service_app import Served, eventually, serving
+from eventually import eventually
+from service_app import Served, serving
 
 from voxyard.service.audio.files import AudioFolder
 from voxyard.service.audio.store import AudioStore
@@ -144,6 +145,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
     return url
 
 
+@pytest.mark.slow
 def test_the_old_audio_is_there_until_the_new_one_is(place: Path | str, tmp_path: Path) -> None:
     desk = Desk(place, tmp_path / "audio")
     try:
