@@ -87,7 +87,7 @@ ifeq ($(MODEL),)
 endif
 	@$(BIN)/voxyard serve --model $(or $(MODEL),build/tiny-bark) --data-dir build/service $(ARGS)
 
-test: $(if $(NO_ROOM)$(NO_NUMBER),,setup)  ## the tests of every package, some minutes (ROOM=speech: of that package; TESTS=PATH: these; JOBS=1: one suite at a time)
+test: $(if $(NO_ROOM)$(NO_NUMBER),,setup)  ## the tests of every package, eight minutes on two idle cores (ROOM=speech: of that package; TESTS=PATH: these; JOBS=1: one suite at a time)
 ifneq ($(TESTS),)
 	@$(SUITE) "tests of $(TESTS)" $(TESTS) -- -q $(PICK) $(OR_NONE)
 else ifeq ($(ROOM),)
@@ -98,11 +98,11 @@ else
 	@$(SUITE) "tests of $(ROOM)" $(TESTS_OF_ROOM) -- -q -n 3 --dist loadfile $(or $(PICK),-m "not slow")
 endif
 
-prove: $(if $(NO_NUMBER),,setup)  ## the slow proofs: hosts in containers, kills, faults, Prometheus' waits, TensorFlow 2.17, the demo (half an hour)
+prove: $(if $(NO_NUMBER),,setup)  ## the slow proofs: hosts in containers, kills, faults, Prometheus' waits, the quick tests that need programs
 	$(CHECK_JOBS)@$(MAKE) TIER=slow $(SIDE_BY_SIDE) test-fleet test-unit test-clients test-tf217 test-torch test-tensorflow test-browser test-monitoring
 
-prove-long: setup  ## the proofs that take longest: ten minutes of faults, heads of clusters lost, a Ray cluster with Docker (an hour; not in .ci/run)
-	@$(MAKE) TIER=long test-unit test-torch test-fleet
+prove-long: setup  ## the proofs that take longest: ten minutes of faults, clusters with lost heads, fleets with real images, TensorFlow 2.17 (hours; not in .ci/run)
+	@$(MAKE) TIER=long --keep-going test-unit test-torch test-tensorflow test-tf217 test-fleet
 
 test-unit: $(VENV)/stamps/dev  ## run the tests without TensorFlow and torch, those with real servers and clusters too (some minutes)
 	@$(SUITE) "unit tests" $(or $(TESTS),tests/unit tests/integration/service tests/integration/cluster) -- -q -n 3 --dist loadfile $(PICK) $(OR_NONE)
@@ -124,8 +124,9 @@ test-monitoring: $(VENV)/stamps/dev  ## test rules, alerts and dashboards with a
 test-fleet: $(VENV)/stamps/dev  ## test check, deploy, runs and monitoring on hosts in containers (needs root and Debian's docker.io)
 	@$(SUITE) "fleet tests" $(or $(TESTS),tests/fleet) -- -q -n 3 --dist loadfile --no-loadscope-reorder $(or $(PICK),-m "not long") $(OR_NONE)
 
+SMOKE217 = $(addprefix tests/integration/trainer/,test_step.py test_placement.py test_samples.py)  # of `make prove`: prove-long runs all
 test-tf217: $(VENV217)/stamps/test  ## run the trainer tests with the oldest supported TensorFlow
-	@$(VENV217)/bin/python scripts/suite.py "trainer tests with TensorFlow 2.17" $(or $(TESTS),tests/integration/trainer) -- -q $(if $(TIER),-m "not slow")
+	@$(VENV217)/bin/python scripts/suite.py "trainer tests with TensorFlow 2.17" $(or $(TESTS),$(if $(filter slow,$(TIER)),$(SMOKE217),tests/integration/trainer)) -- -q $(if $(filter long,$(TIER)),-m "not long",$(if $(TIER),-m "not slow"))
 
 test-clients: $(VENV)/stamps/dev $(VENV_CLIENTS)/stamps/test  ## run OpenAI's npm client, litellm, LiveKit, Pipecat, curl and ffprobe on the service
 	@$(SUITE) "tests of unmodified clients" $(or $(TESTS),tests/integration/clients) -- -q $(PICK) $(OR_NONE)

@@ -1,9 +1,10 @@
 """Mutation testing: plants small faults in packages, one at a time, and names those that their tests let pass.
 
 A fault is one changed comparison, operator, number or condition, or one call or `raise` that is left out. The package's
-quick tests run once without a fault, under coverage, on a copy of the repository. With a fault planted those tests run
-that execute its line; all tests of the package where none does, as for lines that only other processes execute, and
-with --thorough. A fault is killed where a test fails twice or hangs; one that the tests let pass survives.
+tests, those of `make prove` too, run once without a fault, under coverage, on a copy of the repository. With a fault
+planted those tests run that execute its line; all tests of the package where none does, as for lines that only other
+processes execute, and with --thorough. A fault is killed where a test fails twice or hangs; one that the tests let
+pass survives.
 """
 
 from __future__ import annotations
@@ -362,7 +363,7 @@ class Copy:
         os.utime(path, (self._clock, self._clock))
 
     def _pytest(self, arguments: Sequence[str], seconds: float) -> tuple[int | None, str]:
-        """Exit code and output of quick tests; None for the code where they take longer than `seconds`."""
+        """Exit code and output of tests; None for the code where they take longer than `seconds`."""
         own = {
             name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
         }  # a copy is quick
@@ -380,7 +381,7 @@ class Copy:
             "no:cacheprovider",
             *PLUGINS,
             "-m",
-            "not slow",
+            "not long",
             *arguments,
         ]
         with tempfile.TemporaryFile("w+") as output:

@@ -51,29 +51,52 @@ _SLOW = (  # below tests/, beside those marked slow: what `make prove` runs and 
     "fleet/",
     "integration/bark/test_faults.py",
     "integration/bark/test_gpu_report.py",
+    "integration/bark/test_serve.py",
     "integration/bark/test_serve_stops.py",
+    "integration/bark/test_speak.py",
+    "integration/bark/test_workers.py",
     "integration/clients/",
     "integration/cluster/",
     "integration/demo/",
-    "integration/diagnose/test_profile_cures.py",
-    "integration/diagnose/test_stress_run.py",
+    "integration/devices/",
+    "integration/diagnose/",
+    "integration/model/test_export.py",
+    "integration/model/test_judged_run.py",
+    "integration/service/test_cells.py",
     "integration/service/test_gateway.py",
+    "integration/service/test_stop.py",
     "integration/slurm/",
-    "integration/telemetry/test_prometheus.py",
+    "integration/telemetry/",
+    "integration/trainer/test_asynchronous_devices.py",
     "integration/trainer/test_gpus.py",
     "integration/trainer/test_hosts.py",
     "integration/trainer/test_profile_trace.py",
+    "integration/trainer/test_resume.py",
+    "integration/trainer/test_run.py",
+    "integration/trainer/test_run_checkpoints.py",
+    "integration/trainer/test_run_directory.py",
     "integration/trainer/test_strategy_auto.py",
+    "integration/trainer/test_two_networks.py",
     "monitoring/proof/",
+    "unit/extraction/test_hostile_files.py",
+    "unit/fleet/test_environment.py",
+    "unit/repository/test_mutants.py",
     "unit/repository/test_python_versions.py",
+    "unit/repository/test_suite.py",
+    "unit/service/audiobook/test_word_aligner.py",
     "unit/service/test_kill.py",
+    "unit/service/test_schemathesis.py",
+    "unit/speech/test_pocketsphinx.py",
 )
 _LONG = (  # of the slow ones what `make prove` leaves out and `make prove-long` runs, beside those marked long
     "fleet/test_cells.py",
+    "fleet/test_deploy.py",
     "fleet/test_deploy_cuts.py",
     "fleet/test_deploy_sick_hosts.py",
     "fleet/test_gateway.py",
+    "fleet/test_images.py",
     "fleet/test_ray_cluster.py",
+    "fleet/test_releases.py",
     "fleet/test_runs_over_hosts.py",
     "integration/bark/test_faults.py",
     "integration/bark/test_gpu_report.py",
@@ -83,6 +106,17 @@ _LONG = (  # of the slow ones what `make prove` leaves out and `make prove-long`
     "integration/cluster/test_joining.py",
     "integration/trainer/test_gpus.py",
     "unit/repository/test_python_versions.py",
+)
+_WITH_PROGRAMS = (  # quick tests that look for a program themselves: `make prove` repeats them, as those marked needs
+    "browser/",
+    "monitoring/",
+    "unit/extraction/test_real_files.py",
+    "unit/fleet/gateway/test_gateway.py",
+    "unit/fleet/monitoring/test_monitoring_files.py",
+    "unit/fleet/ssh/test_interrupt.py",
+    "unit/fleet/ssh/test_ssh_login.py",
+    "integration/service/test_gateway_tls.py",
+    "integration/service/test_gateway_shared.py",
 )
 _SYSTEM = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 _FULL_RUN = os.environ.get("CI", "").lower() in ("1", "true", "yes")
@@ -116,8 +150,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.long)
         if place.startswith(_SLOW) or item.get_closest_marker("long"):
             item.add_marker(pytest.mark.slow)
+        fixtures = getattr(item, "fixturenames", ())
+        params = getattr(getattr(item, "callspec", None), "params", {}).values()
+        on_postgres = "postgres" in fixtures or any(isinstance(each, str) and each == "postgres" for each in params)
+        if place.startswith(_WITH_PROGRAMS) or on_postgres or "driver" in fixtures:
+            item.add_marker(pytest.mark.needs())
         needed = {name: _PACKAGES[name] for mark in item.iter_markers("needs") for name in mark.args}
-        if "driver" in getattr(item, "fixturenames", ()):  # NVIDIA's libraries of the tests are compiled
+        if "driver" in fixtures:  # NVIDIA's libraries of the tests are compiled
             needed["gcc"] = _PACKAGES["gcc"]
         if missing := [name for name in needed if shutil.which(name, path=_SYSTEM) is None]:
             packages = " ".join(sorted({needed[name] for name in missing}))

@@ -190,6 +190,7 @@ def test_no_named_secret_stays_whatever_is_around_it(
     assert secret not in Redactor().text(f"{before} {name}{between}{secret}{after}").replace(before, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "piece", ["x", "a:", "x-", "a.", "u:p@", "http://a@", '"', '\\"', "token:", "--token ", "basic "]
 )

@@ -185,6 +185,7 @@ def test_an_image_without_a_readable_framework_has_the_cuda_of_its_base(
     assert "only its base counts" in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_spec("torch") is None, reason="reads the installed torch")
 def test_the_installed_torch_is_read_as_it_says_itself() -> None:
     command = [sys.executable, "-c", cuda._PROGRAM]

@@ -130,6 +130,7 @@ def test_a_run_that_lost_a_host_is_resumed_on_all(fleet: Fleet, caplog: pytest.L
     assert audit(fleet.hosts["gpu-02"])[-1] == ("resume", "ok")
 
 
+@pytest.mark.slow
 def test_the_fourth_loss_in_an_hour_ends_it(fleet: Fleet) -> None:
     fleet.start()
     with pytest.raises(HostFailedError, match=r"lost a host 4 times in an hour.*fab train --host gpu-01 --resume"):
@@ -137,6 +138,7 @@ def test_the_fourth_loss_in_an_hour_ends_it(fleet: Fleet) -> None:
     assert fleet.starts() == [4, 4]
 
 
+@pytest.mark.slow
 def test_losses_of_earlier_hours_do_not_count(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(together, "RESTARTS_SECONDS", 100.0)
     fleet.start()
