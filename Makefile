@@ -29,6 +29,8 @@ VENV217  := .venv-tf217
 VENV_CLIENTS := .venv-clients
 BIN      := $(VENV)/bin
 FAB      := $(BIN)/fab --search-root scripts
+# Processes of a suite: as many as there are cores, four at most.
+WORKERS   = $(shell cores=$$(nproc); echo $$((cores < 4 ? cores : 4)))
 SUITE     = $(BIN)/python scripts/suite.py
 # A suite that fails does not keep the others from running. Of several at a time, the output of each comes when it has ended.
 SIDE_BY_SIDE = --keep-going $(if $(filter-out 1,$(JOBS)),--jobs=$(JOBS) --output-sync=line)
@@ -95,7 +97,7 @@ else ifeq ($(ROOM),)
 else ifneq ($(NO_ROOM),)
 	@echo "ROOM=$(ROOM): no such package; there are $(sort $(filter-out support clients,$(notdir $(patsubst %/,%,$(wildcard tests/unit/*/ tests/integration/*/ tests/browser/ tests/monitoring/)))))" >&2; exit 2
 else
-	@$(SUITE) "tests of $(ROOM)" $(TESTS_OF_ROOM) -- -q -n 3 --dist loadfile $(or $(PICK),-m "not slow")
+	@$(SUITE) "tests of $(ROOM)" $(TESTS_OF_ROOM) -- -q -n $(WORKERS) --dist loadfile $(or $(PICK),-m "not slow")
 endif
 
 prove: $(if $(NO_NUMBER),,setup)  ## the slow proofs: hosts in containers, kills, faults, Prometheus' waits, the quick tests that need programs
@@ -105,7 +107,7 @@ prove-long: setup  ## the proofs that take longest: ten minutes of faults, clust
 	@$(MAKE) TIER=long --keep-going test-unit test-torch test-tensorflow test-tf217 test-fleet
 
 test-unit: $(VENV)/stamps/dev  ## run the tests without TensorFlow and torch, those with real servers and clusters too (some minutes)
-	@$(SUITE) "unit tests" $(or $(TESTS),tests/unit tests/integration/service tests/integration/cluster) -- -q -n 3 --dist loadfile $(PICK) $(OR_NONE)
+	@$(SUITE) "unit tests" $(or $(TESTS),tests/unit tests/integration/service tests/integration/cluster) -- -q -n $(WORKERS) --dist loadfile $(PICK) $(OR_NONE)
 
 # TensorFlow and the CUDA build of torch do not share a process: Triton's LLVM ends it.
 WITH_TENSORFLOW = $(filter-out tests/integration/bark tests/integration/service tests/integration/cluster tests/integration/clients,$(patsubst %/,%,$(wildcard tests/integration/*/)))

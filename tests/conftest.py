@@ -85,6 +85,7 @@ _SLOW = (  # below tests/, beside those marked slow: what `make prove` runs and 
     "unit/repository/test_suite.py",
     "unit/service/audiobook/test_word_aligner.py",
     "unit/service/test_kill.py",
+    "unit/service/test_kill_encoding.py",
     "unit/service/test_schemathesis.py",
     "unit/speech/test_pocketsphinx.py",
 )

@@ -38,6 +38,7 @@ def opened() -> GpuWatch:
     return GpuWatch(list(zip(["data", "model"], CARDS, strict=True)))
 
 
+@pytest.mark.slow
 def test_a_watch_of_days_takes_no_more_memory_than_one_of_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
     """T19."""
     monkeypatch.setattr(gpu_watch, "MOST_KEPT", 100)
