@@ -50,10 +50,12 @@ _PACKAGES = {  # Debian's, by the program that a test needs
 _SLOW = (  # below tests/, beside those marked slow: what `make prove` runs and `make test` leaves out
     "fleet/",
     "integration/bark/test_faults.py",
+    "integration/bark/test_first_sound.py",
     "integration/bark/test_gpu_report.py",
     "integration/bark/test_serve.py",
     "integration/bark/test_serve_stops.py",
     "integration/bark/test_speak.py",
+    "integration/bark/test_uploaded_voices.py",
     "integration/bark/test_workers.py",
     "integration/clients/",
     "integration/cluster/",

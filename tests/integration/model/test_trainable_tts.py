@@ -39,6 +39,7 @@ def test_the_features_match_the_batch_specification() -> None:
         assert expected.is_compatible_with(made[name]), name
 
 
+@pytest.mark.slow
 def test_four_clips_are_learned_to_almost_no_error() -> None:
     """T18: real speech sounds of espeak-ng, a small model and a minute; padded to one bucket."""
     texts = ["Yes.", "No way.", "Go home.", "A cat."]

@@ -139,6 +139,7 @@ def test_the_discriminators_learn_nothing_from_the_vocoders_update_and_it_nothin
     assert all(each is None for each in tape.gradient(total, [one.value for one in model.vocoder.trainable_variables]))
 
 
+@pytest.mark.slow
 def test_two_clips_are_learned() -> None:
     """The mel distance falls to less than half in 64 updates without discriminators and 64 with."""
     ours, model = made()

@@ -170,6 +170,7 @@ def test_fine_tuning_begins_with_the_average() -> None:
     assert state["ema/updates"] == 0
 
 
+@pytest.mark.slow
 def test_validation_samples_and_synthesis_are_of_the_average(
     toy: list[object], tmp_path: Path, voxyard: Voxyard
 ) -> None:
@@ -203,6 +204,7 @@ def test_validation_samples_and_synthesis_are_of_the_average(
     assert json.loads(still.stdout)["validation"]["total"] == pytest.approx(report["validation"]["total"], rel=1e-5)
 
 
+@pytest.mark.slow
 def test_a_resumed_average_is_that_of_an_undisturbed_run(tones: Path, tmp_path: Path, voxyard: Voxyard) -> None:
     """T17, of two networks on two devices; and a run that goes on without it says so."""
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from eventually import eventually
 from exporters import free_port
 
 Result = list[dict[str, Any]]
@@ -62,10 +63,7 @@ class Prometheus:
 
     def until(self, expression: str, seconds: float, *, say: str) -> None:
         """Waits until an instant query returns something."""
-        deadline = time.monotonic() + seconds
-        while not self.query(expression):
-            assert time.monotonic() < deadline, f"after {seconds} s still not: {say} ({expression})"
-            time.sleep(0.5)
+        eventually(lambda: self.query(expression), f"{say} ({expression})", seconds, every=0.5)
 
 
 @dataclass(frozen=True)

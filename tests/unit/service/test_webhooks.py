@@ -360,10 +360,12 @@ def test_a_store_that_fails_for_a_while_does_not_end_the_thread(
     finish(store, receiver.url)
     webhooks = WebhookSender(rules_for(receiver), store)
     webhooks.start()
-    end = time.monotonic() + PATIENCE
-    while not receiver.heard and time.monotonic() < end:
+
+    def woken() -> bool:
         webhooks.wake()
-        time.sleep(0.02)
+        return bool(receiver.heard)
+
+    eventually(woken, "the receiver has heard of it")
     webhooks.close()
     assert len(receiver.heard) == 1
     assert "the store is locked" in caplog.text

@@ -153,9 +153,7 @@ def test_the_buffer_bounds_what_is_held(workers, buffer):
         return empty(plan)
 
     loader = Loader(make, iter(numbered(30)), workers=workers, buffer=buffer)
-    end = time.monotonic() + 5
-    while not loader.full and time.monotonic() < end:
-        time.sleep(0.001)
+    eventually(lambda: loader.full, "the buffer is full")
     time.sleep(0.02)
     assert (held, loader.held, loader.filled) == (buffer, buffer, buffer)
     while loader.get() is not None:
