@@ -3,7 +3,8 @@
 `suite.py "unit tests" tests/unit -- -q -n 2` runs pytest on these paths with these options. Where VOXYARD_GATE names a
 run of .ci/run, tests that fail are written down in build/gate/, and the suite is not red yet: `suite.py again` runs
 their files one after the other, in processes of their own, and decides. What passes then is flaky: it is named with
-its first failure and counted in build/flaky.json. More than three of a gate, or one of the gate before, are red.
+its first failure and counted in build/flaky.json. More than three of a gate, or one of the gate before, are red. A test
+that is left out for want of a program, and that `make prove` would not repeat with it, is red as well.
 `suite.py times` lists what the suites of this gate took.
 """
 
@@ -28,17 +29,20 @@ BUILD = Path("build")
 
 
 class Outcomes:
-    """Plugin of pytest: how many tests ran, and what failed, with its reason."""
+    """Plugin of pytest: how many tests ran, what failed, and what was left out, with their reasons."""
 
     def __init__(self) -> None:
         self.tests = 0
         self.failed: dict[str, str] = {}
+        self.left_out: dict[str, str] = {}  # but for what `make prove` repeats, and what needs a GPU
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take a report, which may come from a worker process."""
         self.tests += report.when == "call" or report.outcome != "passed"
         if report.failed:
             self.failed.setdefault(report.nodeid, _reason(report))
+        if report.skipped and not hasattr(report, "wasxfail") and not {"needs", "gpu"} & {*report.keywords}:
+            self.left_out[report.nodeid] = str(report.longrepr[2] if isinstance(report.longrepr, tuple) else "")
 
 
 def _reason(report: pytest.TestReport) -> str:
@@ -86,6 +90,10 @@ def main(arguments: list[str] | None = None) -> int:
     if outcomes.tests:
         print(f"→ {suite}: {_counted(took)}", flush=True)
         _write(times, _read(times) | {key: took | {"gate": gate}})
+    if gate and outcomes.left_out:
+        for test, why in outcomes.left_out.items():
+            print(f"LEFT OUT {test}: {why}: make prove repeats it only where it is marked needs (tests/conftest.py)")
+        return code or 1
     if gate and code == pytest.ExitCode.TESTS_FAILED and outcomes.failed:
         note = BUILD / "gate" / f"{re.sub('[^a-z0-9]+', '-', key.lower())[:120]}.json"
         _write(note, asdict(Failed(suite, sys.executable, options, outcomes.failed)))

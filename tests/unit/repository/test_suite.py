@@ -158,3 +158,16 @@ def test_a_gate_without_flaky_tests_lies_between_two_of_them(folder: Path) -> No
             (folder / "marks").unlink(missing_ok=True)
             assert _run(folder, gate=gate)[0] == 0
         assert _suite(folder, "again", gate=gate)[0] == 0
+
+
+def test_what_is_left_out_in_a_gate_is_red_unless_it_is_repeated_with_its_program(folder: Path) -> None:
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n  needs: a program\n  gpu: a GPU\n")
+    left_out = "import pytest\n\n\n{mark}def test_tool(): pytest.skip('no tool here')\n"
+    for mark in ("@pytest.mark.needs\n", "@pytest.mark.gpu\n"):
+        (folder / "test_tool.py").write_text(left_out.format(mark=mark))
+        assert _run(folder)[0] == 0
+    (folder / "test_tool.py").write_text(left_out.format(mark=""))
+    code, said = _run(folder)
+    assert code == 1
+    assert "LEFT OUT test_tool.py::test_tool: Skipped: no tool here: make prove repeats it only where" in said
+    assert _run(folder, gate=None)[0] == 0
