@@ -18,8 +18,6 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-from eventually import PATIENCE
-
 _SERVER = r"""
 import json, os, signal, sys, traceback
 from voxyard.trainer.devices.tensorflow_import import import_tensorflow
@@ -108,7 +106,7 @@ class _Server:
         """End the process; a run that is still going on is killed with it."""
         if self.process.stdin is not None:
             self.process.stdin.close()
-        self.process.wait(timeout=PATIENCE)
+        self.process.wait(timeout=120)
         self._folder.cleanup()
 
     def _line(self) -> str:
