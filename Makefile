@@ -89,7 +89,7 @@ ifeq ($(MODEL),)
 endif
 	@$(BIN)/voxyard serve --model $(or $(MODEL),build/tiny-bark) --data-dir build/service $(ARGS)
 
-test: $(if $(NO_ROOM)$(NO_NUMBER),,setup)  ## the tests of every package, eight minutes on two idle cores (ROOM=speech: of that package; TESTS=PATH: these; JOBS=1: one suite at a time)
+test: $(if $(NO_ROOM)$(NO_NUMBER),,setup)  ## the tests of every package, some minutes (ROOM=speech: of that package; TESTS=PATH: these; JOBS=1: one suite at a time)
 ifneq ($(TESTS),)
 	@$(SUITE) "tests of $(TESTS)" $(TESTS) -- -q $(PICK) $(OR_NONE)
 else ifeq ($(ROOM),)

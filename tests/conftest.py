@@ -26,6 +26,10 @@ settings.load_profile("shared-machine")
 for name in ("MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS", "MAKELEVEL", "JOBS", "ROOM", "TESTS", "TIER", "VOXYARD_GATE"):
     os.environ.pop(name, None)
 
+# After how many seconds a test hangs: pytest's `timeout` of pyproject.toml, longer for a machine that does much else.
+if patience_of_tests := os.environ.get("VOXYARD_TEST_PATIENCE"):
+    os.environ.setdefault("PYTEST_TIMEOUT", f"{300 * float(patience_of_tests):g}")
+
 # A shell has its background commands ignore Ctrl-C, and programs that a test starts would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
