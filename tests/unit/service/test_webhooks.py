@@ -372,8 +372,14 @@ def test_a_store_that_fails_for_a_while_does_not_end_the_thread(
     assert "the store is locked" in caplog.text
 
 
-def test_closing_what_was_never_started_does_nothing(store: Store) -> None:
-    WebhookSender(None, store).close()
+def test_a_sender_that_was_never_started_closes_and_sends_nothing(
+    store: Store, receiver: Receiver, clock: Clock
+) -> None:
+    finish(store, receiver.url)
+    webhooks = WebhookSender(rules_for(receiver), store, clock=clock)
+    webhooks.close()
+    webhooks.close()
+    assert (receiver.heard, due(store, clock)) == ([], 1)
 
 
 # -- rules ---------------------------------------------------------------------------------------------------
