@@ -35,7 +35,7 @@ PEM = "-----BEGIN {}-----\nMIIB\n-----END {}-----\n"
 CERTIFICATE_PEM, KEY_PEM = (PEM.format(kind, kind) for kind in ("CERTIFICATE", "EC PRIVATE KEY"))
 STORE = "postgresql://voxyard@db.lab/voxyard"
 SECRETS = {
-    "bark-api-keys": "alice: " + "0" * 64,
+    "bark-api-keys": "alice: " + "a" * 64,
     "bark-session-secret": "s" * 32,
     "gateway-certificate": CERTIFICATE_PEM,
     "gateway-key": KEY_PEM,
