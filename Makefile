@@ -28,7 +28,7 @@ VENV_GPU := .venv-gpu
 VENV217  := .venv-tf217
 VENV_CLIENTS := .venv-clients
 BIN      := $(VENV)/bin
-FAB      := $(BIN)/fab --search-root scripts
+FAB      := $(BIN)/fab
 # With several at a time, the output of each comes when it has ended.
 SIDE_BY_SIDE = $(if $(filter-out 1,$(JOBS)),--jobs=$(JOBS) --keep-going --output-sync=line)
 # TIER=quick leaves the slow proofs out, TIER=slow runs them without the long ones, TIER=long those (tests/conftest.py

@@ -12,7 +12,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 TOP = {
     ".ci", ".dockerignore", ".gitignore", "LICENSE", "Makefile", "README.md", "constraints.txt",
-    "constraints-tf217.txt", "deploy", "grafana", "images", "pyproject.toml", "runtime", "scripts", "tests",
+    "constraints-tf217.txt", "deploy", "fabfile.py", "grafana", "images", "pyproject.toml", "runtime", "scripts",
+    "tests",
 }  # fmt: skip
 TESTS = {
     "README.md", "bench", "browser", "captures", "conftest.py", "fleet", "integration", "monitoring", "nvml", "support",
