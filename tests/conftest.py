@@ -9,7 +9,6 @@ import importlib.util
 import inspect
 import logging
 import os
-import shutil
 import signal
 from collections import Counter
 from collections.abc import Generator
@@ -18,6 +17,7 @@ from typing import NoReturn
 
 import pytest
 from hypothesis import settings
+from programs import lacking
 
 settings.register_profile("shared-machine", deadline=None)  # no test asserts an absolute time
 settings.load_profile("shared-machine")
@@ -25,6 +25,10 @@ settings.load_profile("shared-machine")
 # Of the make that runs the tests: a make that a test starts would take over its jobs and variables.
 for name in ("MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS", "MAKELEVEL", "JOBS", "ROOM", "TESTS", "TIER"):
     os.environ.pop(name, None)
+
+# A proxy of the machine is for what lies outside: neither tests nor the programs under test reach loopback through it.
+for name in ("no_proxy", "NO_PROXY"):
+    os.environ[name] = ",".join(filter(None, (os.environ.get(name), "localhost,127.0.0.1,::1")))
 
 # A shell has its background commands ignore Ctrl-C, and programs that a test starts would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -41,12 +45,6 @@ pytest_plugins = ["driver_fixture", "postgres_fixture"]  # tests/nvml, tests/sup
 
 _NO_GPU = "marked gpu, and this machine has no NVIDIA GPU"
 _NEED_TORCH = [Path(__file__).parent / folder for folder in ("integration/bark", "monitoring/proof")]
-_PACKAGES = {  # Debian's, by the program that a test needs
-    "curl": "curl", "ffprobe": "ffmpeg", "g++": "g++", "gcc": "gcc", "ip": "iproute2", "munged": "munge",
-    "node": "nodejs", "npm": "npm", "pdftotext": "poppler-utils", "prometheus": "prometheus", "rsync": "rsync",
-    "slurmctld": "slurm-wlm", "slurmd": "slurm-wlm", "ssh": "openssh-client", "ssh-agent": "openssh-client",
-    "ssh-keygen": "openssh-client", "sshd": "openssh-server", "tc": "iproute2", "unshare": "util-linux",
-}  # fmt: skip
 _SLOW = (  # below tests/, beside those marked slow: what `make prove` runs and `make test` leaves out
     "fleet/",
     "integration/bark/test_faults.py",
@@ -84,7 +82,6 @@ _LONG = (  # of the slow ones what `make prove` leaves out and `make prove-long`
     "integration/trainer/test_gpus.py",
     "unit/repository/test_python_versions.py",
 )
-_SYSTEM = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 _FULL_RUN = os.environ.get("CI", "").lower() in ("1", "true", "yes")
 
 
@@ -116,12 +113,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.long)
         if place.startswith(_SLOW) or item.get_closest_marker("long"):
             item.add_marker(pytest.mark.slow)
-        needed = {name: _PACKAGES[name] for mark in item.iter_markers("needs") for name in mark.args}
+        needed = [name for mark in item.iter_markers("needs") for name in mark.args]
         if "driver" in getattr(item, "fixturenames", ()):  # NVIDIA's libraries of the tests are compiled
-            needed["gcc"] = _PACKAGES["gcc"]
-        if missing := [name for name in needed if shutil.which(name, path=_SYSTEM) is None]:
-            packages = " ".join(sorted({needed[name] for name in missing}))
-            reason = f"{' and '.join(missing)} not installed: apt-get install {packages}"
+            needed.append("gcc")
+        if reason := lacking(needed):
             item.add_marker(pytest.mark.skip(reason=reason))
     if not Path("/dev/nvidiactl").exists():
         for item in items:
