@@ -159,7 +159,7 @@ lint: $(VENV)/stamps/dev  ## run ruff, mypy --strict, hadolint, shellcheck
 	@$(BIN)/python grafana/build.py --check
 	@$(BIN)/python scripts/readme.py --check
 	@$(BIN)/hadolint images/*/Dockerfile
-	@$(BIN)/shellcheck .ci/run scripts/fleet/host/*.sh tests/fleet/bed/inside/*.sh
+	@$(BIN)/shellcheck .ci/run scripts/fleet/host/*.sh tests/fleet/bed/inside/*.sh tests/support/machines/*.sh
 	@$(BIN)/shellcheck --shell sh images/*.sh
 	@$(BIN)/shellcheck --shell bash deploy/*/*.sh
 
