@@ -1,4 +1,4 @@
-"""Redaction of secrets by name, by form and by value; and what is no secret and stays (D7)."""
+"""Redaction of secrets by name, by form and by value; and what is no secret and stays."""
 
 from __future__ import annotations
 
