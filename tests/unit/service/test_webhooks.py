@@ -309,6 +309,8 @@ def test_a_proxy_of_the_environment_is_not_asked(
 ) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name)
     finish(store, receiver.url)
     WebhookSender(rules_for(receiver), store, clock=clock).deliver_due()
     assert len(receiver.heard) == 1

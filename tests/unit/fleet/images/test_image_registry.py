@@ -121,7 +121,6 @@ def start(made: FakeRegistry, context: ssl.SSLContext | None = None) -> http.ser
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRegistry]:
     """Registry on loopback; docker has no logins, and no engine answers."""
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     program = tmp_path / "docker"
     program.write_text(python_program("raise SystemExit('Cannot connect to the Docker daemon')\n"))
     program.chmod(0o755)
