@@ -28,7 +28,7 @@ VENV_GPU := .venv-gpu
 VENV217  := .venv-tf217
 VENV_CLIENTS := .venv-clients
 BIN      := $(VENV)/bin
-FAB      := $(BIN)/fab --search-root scripts
+FAB      := $(BIN)/fab
 # Processes of a suite: as many as there are cores, four at most.
 WORKERS   = $(shell cores=$$(nproc); echo $$((cores < 4 ? cores : 4)))
 SUITE     = $(BIN)/python scripts/suite.py
@@ -154,7 +154,7 @@ lint: $(VENV)/stamps/dev  ## run ruff, mypy --strict, hadolint, shellcheck
 	@$(BIN)/python grafana/build.py --check
 	@$(BIN)/python scripts/readme.py --check
 	@$(BIN)/hadolint images/*/Dockerfile
-	@$(BIN)/shellcheck .ci/run scripts/fleet/host/*.sh tests/fleet/bed/inside/*.sh
+	@$(BIN)/shellcheck .ci/run scripts/fleet/host/*.sh tests/fleet/bed/inside/*.sh tests/support/machines/*.sh
 	@$(BIN)/shellcheck --shell sh images/*.sh
 	@$(BIN)/shellcheck --shell bash deploy/*/*.sh
 

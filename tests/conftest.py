@@ -9,7 +9,6 @@ import importlib.util
 import inspect
 import logging
 import os
-import shutil
 import signal
 from collections import Counter
 from collections.abc import Generator
@@ -18,6 +17,7 @@ from typing import NoReturn
 
 import pytest
 from hypothesis import settings
+from programs import lacking
 
 settings.register_profile("shared-machine", deadline=None)  # no test asserts an absolute time
 settings.load_profile("shared-machine")
@@ -29,6 +29,10 @@ for name in ("MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS", "MAKELEVEL", "JOBS", "ROOM"
 # After how many seconds a test hangs: pytest's `timeout` of pyproject.toml, longer for a machine that does much else.
 if patience_of_tests := os.environ.get("VOXYARD_TEST_PATIENCE"):
     os.environ.setdefault("PYTEST_TIMEOUT", f"{300 * float(patience_of_tests):g}")
+
+# A proxy of the machine is for what lies outside: neither tests nor the programs under test reach loopback through it.
+for name in ("no_proxy", "NO_PROXY"):
+    os.environ[name] = ",".join(filter(None, (os.environ.get(name), "localhost,127.0.0.1,::1")))
 
 # A shell has its background commands ignore Ctrl-C, and programs that a test starts would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -45,12 +49,6 @@ pytest_plugins = ["driver_fixture", "postgres_fixture"]  # tests/nvml, tests/sup
 
 _NO_GPU = "marked gpu, and this machine has no NVIDIA GPU"
 _NEED_TORCH = [Path(__file__).parent / folder for folder in ("integration/bark", "monitoring/proof")]
-_PACKAGES = {  # Debian's, by the program that a test needs
-    "curl": "curl", "ffprobe": "ffmpeg", "g++": "g++", "gcc": "gcc", "ip": "iproute2", "munged": "munge",
-    "node": "nodejs", "npm": "npm", "pdftotext": "poppler-utils", "prometheus": "prometheus", "rsync": "rsync",
-    "slurmctld": "slurm-wlm", "slurmd": "slurm-wlm", "ssh": "openssh-client", "ssh-agent": "openssh-client",
-    "ssh-keygen": "openssh-client", "sshd": "openssh-server", "tc": "iproute2", "unshare": "util-linux",
-}  # fmt: skip
 _SLOW = (  # below tests/, beside those marked slow: what `make prove` runs and `make test` leaves out
     "fleet/",
     "integration/bark/test_faults.py",
@@ -125,7 +123,6 @@ _WITH_PROGRAMS = (  # quick tests that look for a program themselves: `make prov
     "integration/service/test_gateway_tls.py",
     "integration/service/test_gateway_shared.py",
 )
-_SYSTEM = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 _FULL_RUN = os.environ.get("CI", "").lower() in ("1", "true", "yes")
 
 
@@ -162,12 +159,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         on_postgres = "postgres" in fixtures or any(isinstance(each, str) and each == "postgres" for each in params)
         if place.startswith(_WITH_PROGRAMS) or on_postgres or "driver" in fixtures:
             item.add_marker(pytest.mark.needs())
-        needed = {name: _PACKAGES[name] for mark in item.iter_markers("needs") for name in mark.args}
+        needed = [name for mark in item.iter_markers("needs") for name in mark.args]
         if "driver" in fixtures:  # NVIDIA's libraries of the tests are compiled
-            needed["gcc"] = _PACKAGES["gcc"]
-        if missing := [name for name in needed if shutil.which(name, path=_SYSTEM) is None]:
-            packages = " ".join(sorted({needed[name] for name in missing}))
-            reason = f"{' and '.join(missing)} not installed: apt-get install {packages}"
+            needed.append("gcc")
+        if reason := lacking(needed):
             item.add_marker(pytest.mark.skip(reason=reason))
     if not Path("/dev/nvidiactl").exists():
         for item in items:

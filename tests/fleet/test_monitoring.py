@@ -133,6 +133,7 @@ def unwrapped(done: Answer) -> str:
 
 def write_tree(folder: Path) -> Path:
     """The repository's own files, with rules and scrapes that are in a hurry."""
+    shutil.copy(ROOT / "fabfile.py", folder)
     for name in ("scripts", "deploy", "grafana", "images"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "hosts.yaml"))
     for path in (folder / "deploy/prometheus/rules").glob("*.yaml"):

@@ -1,4 +1,4 @@
-"""Unmodified peers on the same library: what nvitop-exporter says too agrees (M10); promtool finds nothing."""
+"""Unmodified peers on the same library: what nvitop-exporter says too agrees; promtool finds nothing."""
 
 from __future__ import annotations
 

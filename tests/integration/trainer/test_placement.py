@@ -31,21 +31,19 @@ def probe(
 
 
 def test_the_spectrogram_is_computed_on_the_data_device_only(probe):
-    """T2."""
     _, placed = probe
     assert placed["RFFT", "CPU:0"] > 0
     assert placed["RFFT", "CPU:1"] == 0
 
 
 def test_the_weights_are_updated_on_the_model_device_only(probe):
-    """T2."""
     _, placed = probe
     assert placed["AssignSubVariableOp", "CPU:1"] + placed["AssignVariableOp", "CPU:1"] > 0
     assert placed["AssignSubVariableOp", "CPU:0"] == 0
 
 
 def test_features_and_training_overlap_in_time(probe):
-    """T2, T5: while a step trains, the features of a later batch are computed."""
+    """While a step trains, the features of a later batch are computed."""
     times, _ = probe
     assert len(times["update"]) >= 8
     assert len(times["features"]) >= 3

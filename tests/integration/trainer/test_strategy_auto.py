@@ -1,4 +1,4 @@
-"""`voxyard train --strategy auto` on logical CPU devices: timed, logged, cached, reused (T11)."""
+"""`voxyard train --strategy auto` on logical CPU devices: timed, logged, cached, reused."""
 
 from __future__ import annotations
 

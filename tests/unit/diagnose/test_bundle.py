@@ -1,4 +1,4 @@
-"""The archive of a diagnosis: no secret in it, whole or not there at all, and each part or why it is missing (D7)."""
+"""The archive of a diagnosis: no secret in it, whole or not there at all, and each part or why it is missing."""
 
 from __future__ import annotations
 
@@ -453,7 +453,6 @@ def test_sigterm_ends_a_program_only_within_its_block() -> None:
 
 
 def test_a_training_of_too_few_steps_has_no_rate() -> None:
-    """T19."""
     few = {"steps_per_second": None, "data_wait_share": None, "too_few": {"M": "too few steps to measure (3 of 10)"}}
     head = {"host": "h", "voxyard": "0.1", "made": "today", "corpus": "none"}
     text = page("none", head, {"training.json": REPORT | few}, [])

@@ -33,7 +33,6 @@ SCRIPTS: dict[str, set[str]] = {  # folder or file of scripts/ → the rooms tha
     "fleet": {"host", "settings", "service", "speech", "bark", "trainer"},
     "demo": {"corpus", "trainer"},
     "tasks": set(),
-    "fabfile.py": set(),
     "gpu_report": set(),
     "install_torch.py": set(),
     "leftovers.py": set(),

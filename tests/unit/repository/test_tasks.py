@@ -282,7 +282,7 @@ def test_the_build_of_torch_is_passed_on_only_where_it_was_said() -> None:
 
 
 def test_the_references_say_what_the_code_says() -> None:
-    """T12: the tables of commands and settings come from their one definition."""
+    """The tables of commands and settings come from their one definition."""
     assert _script("readme").main(["--check"]) == 0, "make docs"
 
 

@@ -309,6 +309,8 @@ def test_a_proxy_of_the_environment_is_not_asked(
 ) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name)
     finish(store, receiver.url)
     WebhookSender(rules_for(receiver), store, clock=clock).deliver_due()
     assert len(receiver.heard) == 1
@@ -371,8 +373,14 @@ def test_a_store_that_fails_for_a_while_does_not_end_the_thread(
     assert "the store is locked" in caplog.text
 
 
-def test_closing_what_was_never_started_does_nothing(store: Store) -> None:
-    WebhookSender(None, store).close()
+def test_a_sender_that_was_never_started_closes_and_sends_nothing(
+    store: Store, receiver: Receiver, clock: Clock
+) -> None:
+    finish(store, receiver.url)
+    webhooks = WebhookSender(rules_for(receiver), store, clock=clock)
+    webhooks.close()
+    webhooks.close()
+    assert (receiver.heard, due(store, clock)) == ([], 1)
 
 
 # -- rules ---------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""`voxyard exporter` as a process, on our own libnvidia-ml: what it serves, and driver faults (M1, M2, M11)."""
+"""`voxyard exporter` as a process, on our own libnvidia-ml: what it serves, and driver faults."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_processes_are_reported_only_when_asked(driver: FakeDriver) -> None:
 
 
 def test_what_should_run_is_reported_from_the_plan_and_follows_it(driver: FakeDriver, tmp_path: Path) -> None:
-    """M11; the plan's sections for other programs are none of the exporter's business."""
+    """The plan's sections for other programs are none of the exporter's business."""
     plan = tmp_path / "plan.yaml"
     entries = "[{workload: trainer, role: data, gpu: GPU-0}, {workload: trainer, role: model, gpu: GPU-1}]"
     plan.write_text(

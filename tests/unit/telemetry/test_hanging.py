@@ -1,4 +1,4 @@
-"""NVML calls that do not return: who is down because of them, who goes on, and how it ends (M2)."""
+"""NVML calls that do not return: who is down because of them, who goes on, and how it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`voxyard monitor`: lines in a pipe, a table in a terminal, rows in a CSV file (D4)."""
+"""`voxyard monitor`: lines in a pipe, a table in a terminal, rows in a CSV file."""
 
 from __future__ import annotations
 

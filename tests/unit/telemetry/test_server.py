@@ -1,4 +1,4 @@
-"""The metrics' server: its pages, its health, and clients that misbehave (M1)."""
+"""The metrics' server: its pages, its health, and clients that misbehave."""
 
 from __future__ import annotations
 

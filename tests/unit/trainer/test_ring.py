@@ -35,7 +35,7 @@ def test_batches_come_in_order_and_then_none():
 
 @pytest.mark.parametrize("slots", [1, 2, 3, 7])
 def test_never_more_batches_than_slots_exist(slots):
-    """T5: --prefetch-buffer-size counts the batch in use as well."""
+    """--prefetch-buffer-size counts the batch in use as well."""
     made: list[int] = []
     ring = ring_of(counting(made=made), slots)
     ring.start()
@@ -50,7 +50,7 @@ def test_never_more_batches_than_slots_exist(slots):
 
 
 def test_with_one_slot_nothing_is_made_while_a_batch_is_in_use():
-    """T5: the knob has an effect: one slot serialises."""
+    """The knob has an effect: one slot serialises."""
     made: list[int] = []
     ring = ring_of(counting(made=made), slots=1)
     ring.start()

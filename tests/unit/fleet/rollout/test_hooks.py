@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 from eventually import eventually
 from leaping_clock import LeapingCancellation
+from programs import python_program
 from release_doubles import image, release, saved
 from shell_host import FakeServices, ShellHost
 
@@ -36,11 +36,10 @@ from fleet.rollout.rollback import plan_rollback
 from fleet.ssh.connection_pool import Connections
 
 HOST = Host("gpu-01", "192.0.2.11", "voxyard", roles=("bark",))
-NOTE = f"""#!{sys.executable}
-import json, os, sys
-seen = {{key.removeprefix("VOXYARD_"): value for key, value in os.environ.items() if key.startswith("VOXYARD_HOOK")}}
+NOTE = """import json, os, sys
+seen = {key.removeprefix("VOXYARD_"): value for key, value in os.environ.items() if key.startswith("VOXYARD_HOOK")}
 with open("pool.log", "a") as file:
-    file.write(json.dumps(seen | {{"folder": os.getcwd(), "docker": open("trace").read()}}) + "\\n")
+    file.write(json.dumps(seen | {"folder": os.getcwd(), "docker": open("trace").read()}) + "\\n")
 print("pool says no")
 sys.exit(int(sys.argv[1]))
 """
@@ -54,7 +53,7 @@ class Pool:
         self.log, self.trace = folder / "pool.log", folder / "trace"
         self.trace.write_text("")
         self.program = folder / "pool"
-        self.program.write_text(NOTE)
+        self.program.write_text(python_program(NOTE))
         self.program.chmod(0o755)
 
     def hook(self, code: int = 0) -> tuple[str, ...]:

@@ -67,6 +67,13 @@ def test_a_start_that_fails_on_one_host_is_undone_on_the_others(fleet: Fleet) ->
     assert any(line.startswith("stop ") for line in fleet.hosts["gpu-01"].asked("docker"))
 
 
+def test_a_port_that_another_program_of_a_host_has_stops_the_start_everywhere(fleet: Fleet) -> None:
+    fleet.hosts["gpu-02"].listens(2222)
+    with pytest.raises(HostFailedError, match="gpu-02: port 2222 is in use by another program"):
+        fleet.start()
+    assert fleet.starts() == [0, 0]
+
+
 def test_hosts_with_other_images_do_not_begin(fleet: Fleet) -> None:
     run_engine.write_release(fleet.hosts["gpu-02"], replace(RELEASE, release="b" * 12, image="voxyard-trainer:b"))
     with pytest.raises(HostFailedError, match="need one trainer image, and differ"):
