@@ -9,7 +9,7 @@ PYTHON ?= python3
 TORCH  ?=
 CORPUS ?=
 TESTS  ?=
-JOBS   ?= 2
+JOBS   ?= 1
 ROOM   ?=
 TIER   ?=
 ARGS   ?=
@@ -28,12 +28,15 @@ VENV_GPU := .venv-gpu
 VENV217  := .venv-tf217
 VENV_CLIENTS := .venv-clients
 BIN      := $(VENV)/bin
-FAB      := $(BIN)/fab --search-root scripts
-# With several at a time, the output of each comes when it has ended.
-SIDE_BY_SIDE = $(if $(filter-out 1,$(JOBS)),--jobs=$(JOBS) --keep-going --output-sync=line)
-# TIER=quick leaves the slow proofs out, TIER=slow runs them without the long ones, TIER=long those (tests/conftest.py
-# lists both), without it all run.
-PICK      = $(if $(filter quick,$(TIER)),-m "not slow")$(if $(filter slow,$(TIER)),-m "slow and not long")$(if $(filter long,$(TIER)),-m long)
+FAB      := $(BIN)/fab
+# Processes of a suite: as many as there are cores, four at most.
+WORKERS   = $(shell cores=$$(nproc); echo $$((cores < 4 ? cores : 4)))
+SUITE     = $(BIN)/python scripts/suite.py
+# A suite that fails does not keep the others from running. Of several at a time, the output of each comes when it has ended.
+SIDE_BY_SIDE = --keep-going $(if $(filter-out 1,$(JOBS)),--jobs=$(JOBS) --output-sync=line)
+# TIER=quick leaves the slow proofs out, TIER=slow runs them without the long ones, with the quick tests that need
+# programs beside Python, TIER=long the long ones (tests/conftest.py lists both), without it all run.
+PICK      = $(if $(filter quick,$(TIER)),-m "not slow")$(if $(filter slow,$(TIER)),-m "(slow or needs) and not long")$(if $(filter long,$(TIER)),-m long)
 # 5 is pytest's exit code where a suite has no test of the tier, or torch was declined, or TESTS names none.
 OR_NONE   = || { [ $$? -eq 5 ] && $(if $(TESTS),{ echo "TESTS=$$TESTS: no test of that name or tier ran" >&2; false; },true); }
 TESTS_OF_ROOM = $(wildcard $(addprefix tests/,unit/$(ROOM) integration/$(ROOM) $(filter browser monitoring,$(ROOM))) \
@@ -88,55 +91,47 @@ endif
 
 test: $(if $(NO_ROOM)$(NO_NUMBER),,setup)  ## the tests of every package, some minutes (ROOM=speech: of that package; TESTS=PATH: these; JOBS=1: one suite at a time)
 ifneq ($(TESTS),)
-	$(SAY) "tests of $(TESTS)"
-	@$(BIN)/python -m pytest $(TESTS) -q $(PICK) $(OR_NONE)
+	@$(SUITE) "tests of $(TESTS)" $(TESTS) -- -q $(PICK) $(OR_NONE)
 else ifeq ($(ROOM),)
 	$(CHECK_JOBS)@$(MAKE) TIER=quick $(SIDE_BY_SIDE) test-tensorflow test-unit test-torch test-browser test-monitoring
 else ifneq ($(NO_ROOM),)
 	@echo "ROOM=$(ROOM): no such package; there are $(sort $(filter-out support clients,$(notdir $(patsubst %/,%,$(wildcard tests/unit/*/ tests/integration/*/ tests/browser/ tests/monitoring/)))))" >&2; exit 2
 else
-	$(SAY) "tests of $(ROOM)"
-	@$(BIN)/python -m pytest $(TESTS_OF_ROOM) -q -n 3 --dist loadfile $(or $(PICK),-m "not slow")
+	@$(SUITE) "tests of $(ROOM)" $(TESTS_OF_ROOM) -- -q -n $(WORKERS) --dist loadfile $(or $(PICK),-m "not slow")
 endif
 
-prove: $(if $(NO_NUMBER),,setup)  ## the slow proofs: hosts in containers, kills, faults, Prometheus' waits, TensorFlow 2.17, the demo (half an hour)
+prove: $(if $(NO_NUMBER),,setup)  ## the slow proofs: hosts in containers, kills, faults, Prometheus' waits, the quick tests that need programs
 	$(CHECK_JOBS)@$(MAKE) TIER=slow $(SIDE_BY_SIDE) test-fleet test-unit test-clients test-tf217 test-torch test-tensorflow test-browser test-monitoring
 
-prove-long: setup  ## the proofs that take longest: ten minutes of faults, heads of clusters lost, a Ray cluster with Docker (an hour; not in .ci/run)
-	@$(MAKE) TIER=long test-unit test-torch test-fleet
+prove-long: setup  ## the proofs that take longest: ten minutes of faults, clusters with lost heads, fleets with real images, TensorFlow 2.17 (hours; not in .ci/run)
+	@$(MAKE) TIER=long --keep-going test-unit test-torch test-tensorflow test-tf217 test-fleet
 
 test-unit: $(VENV)/stamps/dev  ## run the tests without TensorFlow and torch, those with real servers and clusters too (some minutes)
-	$(SAY) "unit tests"
-	@$(BIN)/python -m pytest $(or $(TESTS),tests/unit tests/integration/service tests/integration/cluster) -q -n 4 --dist loadfile $(PICK) $(OR_NONE)
+	@$(SUITE) "unit tests" $(or $(TESTS),tests/unit tests/integration/service tests/integration/cluster) -- -q -n $(WORKERS) --dist loadfile $(PICK) $(OR_NONE)
 
 # TensorFlow and the CUDA build of torch do not share a process: Triton's LLVM ends it.
+WITH_TENSORFLOW = $(filter-out tests/integration/bark tests/integration/service tests/integration/cluster tests/integration/clients,$(patsubst %/,%,$(wildcard tests/integration/*/)))
 test-tensorflow: $(VENV)/stamps/dev  ## run the tests of training, profiling and the demo (under ten minutes)
-	$(SAY) "tests with TensorFlow"
-	@$(BIN)/python -m pytest $(or $(TESTS),tests/integration --ignore tests/integration/bark --ignore tests/integration/service --ignore tests/integration/cluster --ignore tests/integration/clients) -q $(if $(filter slow,$(TIER)),-n 2 --dist loadfile) $(PICK) $(OR_NONE)
+	@$(SUITE) "tests with TensorFlow" $(or $(TESTS),$(WITH_TENSORFLOW)) -- -q -n 2 --dist loadfile $(PICK) $(OR_NONE)
 
 test-torch: $(VENV)/stamps/dev  ## run the tests of Bark (some minutes)
-	$(SAY) "tests with torch"
-	@$(BIN)/python -m pytest $(or $(TESTS),tests/integration/bark) -q $(PICK) $(OR_NONE)
+	@$(SUITE) "tests with torch" $(or $(TESTS),tests/integration/bark) -- -q $(PICK) $(OR_NONE)
 
 test-browser: $(VENV)/stamps/dev  ## run the web page tests in headless Chromium (needs Debian's chromium)
-	$(SAY) "browser tests"
-	@$(BIN)/python -m pytest $(or $(TESTS),tests/browser) -q -n 2 --dist loadfile $(PICK) $(OR_NONE)
+	@$(SUITE) "browser tests" $(or $(TESTS),tests/browser) -- -q -n 2 --dist loadfile $(PICK) $(OR_NONE)
 
 test-monitoring: $(VENV)/stamps/dev  ## test rules, alerts and dashboards with a real Prometheus and Alertmanager (Debian's packages)
-	$(SAY) "monitoring tests"
-	@$(BIN)/python -m pytest $(or $(TESTS),tests/monitoring) -q $(PICK) $(OR_NONE)
+	@$(SUITE) "monitoring tests" $(or $(TESTS),tests/monitoring) -- -q $(PICK) $(OR_NONE)
 
 test-fleet: $(VENV)/stamps/dev  ## test check, deploy, runs and monitoring on hosts in containers (needs root and Debian's docker.io)
-	$(SAY) "fleet tests"
-	@$(BIN)/python -m pytest $(or $(TESTS),tests/fleet) -q -n 3 --dist loadfile --no-loadscope-reorder $(or $(PICK),-m "not long") $(OR_NONE)
+	@$(SUITE) "fleet tests" $(or $(TESTS),tests/fleet) -- -q -n 3 --dist loadfile --no-loadscope-reorder $(or $(PICK),-m "not long") $(OR_NONE)
 
+SMOKE217 = $(addprefix tests/integration/trainer/,test_step.py test_placement.py test_samples.py)  # of `make prove`: prove-long runs all
 test-tf217: $(VENV217)/stamps/test  ## run the trainer tests with the oldest supported TensorFlow
-	$(SAY) "trainer tests with TensorFlow 2.17"
-	@$(VENV217)/bin/python -m pytest $(or $(TESTS),tests/integration/trainer) -q $(if $(TIER),-m "not slow")
+	@$(VENV217)/bin/python scripts/suite.py "trainer tests with TensorFlow 2.17" $(or $(TESTS),$(if $(filter slow,$(TIER)),$(SMOKE217),tests/integration/trainer)) -- -q $(if $(filter long,$(TIER)),-m "not long",$(if $(TIER),-m "not slow"))
 
 test-clients: $(VENV)/stamps/dev $(VENV_CLIENTS)/stamps/test  ## run OpenAI's npm client, litellm, LiveKit, Pipecat, curl and ffprobe on the service
-	$(SAY) "tests of unmodified clients"
-	@$(BIN)/python -m pytest $(or $(TESTS),tests/integration/clients) -q $(PICK) $(OR_NONE)
+	@$(SUITE) "tests of unmodified clients" $(or $(TESTS),tests/integration/clients) -- -q $(PICK) $(OR_NONE)
 
 # What needs a GPU is looked for first: the environment is gigabytes.
 test-gpu:  ## on a GPU host: tests marked gpu, bench-trainer, bench-bark → build/gpu-report (MODEL=DIR: your weights; STAND_IN=1: on the CPU)
@@ -170,7 +165,7 @@ lint: $(VENV)/stamps/dev  ## run ruff, mypy --strict, hadolint, shellcheck
 	@$(BIN)/python grafana/build.py --check
 	@$(BIN)/python scripts/readme.py --check
 	@$(BIN)/hadolint images/*/Dockerfile
-	@$(BIN)/shellcheck .ci/run scripts/fleet/host/*.sh tests/fleet/bed/inside/*.sh
+	@$(BIN)/shellcheck .ci/run scripts/fleet/host/*.sh tests/fleet/bed/inside/*.sh tests/support/machines/*.sh
 	@$(BIN)/shellcheck --shell sh images/*.sh
 	@$(BIN)/shellcheck --shell bash deploy/*/*.sh
 

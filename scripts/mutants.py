@@ -1,9 +1,10 @@
 """Mutation testing: plants small faults in packages, one at a time, and names those that their tests let pass.
 
 A fault is one changed comparison, operator, number or condition, or one call or `raise` that is left out. The package's
-quick tests run once without a fault, under coverage, on a copy of the repository. With a fault planted those tests run
-that execute its line; all tests of the package where none does, as for lines that only other processes execute, and
-with --thorough. A fault is killed where a test fails twice or hangs; one that the tests let pass survives.
+tests, those of `make prove` too, run once without a fault, under coverage, on a copy of the repository. With a fault
+planted those tests run that execute its line; all tests of the package where none does, as for lines that only other
+processes execute, and with --thorough. A fault is killed where a test fails twice or hangs; one that the tests let
+pass survives.
 """
 
 from __future__ import annotations
@@ -32,9 +33,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 NOT_COPIED = (".git", ".venv*", "build", "__pycache__", ".*_cache", ".hypothesis", "*.egg-info")
-PLUGINS = [
-    f"-p{name}" for name in ("pytest_timeout", "pytest_rerunfailures", "pytest_cov.plugin", "_hypothesis_pytestplugin")
-]
+PLUGINS = [f"-p{name}" for name in ("pytest_timeout", "pytest_cov.plugin", "_hypothesis_pytestplugin")]
 PLACES = ("runtime/voxyard", "scripts", "grafana")
 # Bytes of a test process's data: a fault in a size must not take all of the machine's memory.
 MOST_DATA = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
@@ -303,8 +302,9 @@ class Copy:
         data = self._folder / ".coverage"
         data.unlink(missing_ok=True)
         cover = [f"--cov={self._folder / source}", "--cov-context=test", "--cov-report="]
-        code, output = self._pytest(["--durations=0", "--durations-min=0", "--reruns=1", *cover, *paths], 3600)
-        if code != 0:
+        code, output = self._pytest(["--durations=0", "--durations-min=0", *cover, *paths], 3600)
+        failed = _failed(output)
+        if code != 0 and not (failed and self._pytest(failed, 3600)[0] == pytest.ExitCode.OK):
             print(re.sub(r"(?m)^\d+\.\d+s (setup|call|teardown) .*\n", "", output)[-4000:], file=sys.stderr)
             print(f"mutants: {' '.join(paths)} fail without any fault: mend that first", file=sys.stderr)
             raise SystemExit(2)
@@ -338,18 +338,23 @@ class Copy:
             self._write(path, source)
 
     def _failing(self, suite: Suite, tests: Sequence[str]) -> str | None:
-        limit = suite.limit(tests)
-        fails = ["-x", "--reruns=1", f"--timeout={suite.limit([max(tests, key=lambda test: suite.seconds[test])]):.0f}"]
-        code, output = self._pytest([*fails, *tests], limit)
-        if code == pytest.ExitCode.USAGE_ERROR:  # ids that a fault in a table of cases has changed
-            limit = suite.limit(list(suite.seconds))
-            code, output = self._pytest([*fails, *suite.paths], limit)
-        if code is None:
-            return f"a hang of {limit:.0f} s"
-        if code in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
-            return None
-        failed = re.search(r"^(?:FAILED|ERROR) (\S+)", output, re.MULTILINE)
-        return failed[1] if failed else f"exit code {code}"
+        limit, asked, flaky = suite.limit(tests), tests, list[str]()
+        fails = ["-x", f"--timeout={suite.limit([max(tests, key=lambda test: suite.seconds[test])]):.0f}"]
+        while True:
+            code, output = self._pytest([*fails, *(f"--deselect={test}" for test in flaky), *asked], limit)
+            if (
+                code == pytest.ExitCode.USAGE_ERROR and asked is tests
+            ):  # ids that a fault in a table of cases has changed
+                limit, asked = suite.limit(list(suite.seconds)), suite.paths
+                continue
+            if code is None:
+                return f"a hang of {limit:.0f} s"
+            if code in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+                return None
+            failed = _failed(output)
+            if not failed or failed[0] in flaky or self._pytest([*fails, failed[0]], limit)[0] != pytest.ExitCode.OK:
+                return failed[0] if failed else f"exit code {code}"
+            flaky.append(failed[0])  # it passes alone: the others are asked without it
 
     def _write(self, path: Path, text: str) -> None:
         """Write a file whose time is its own, so that no other state's bytecode is taken for it."""
@@ -358,7 +363,7 @@ class Copy:
         os.utime(path, (self._clock, self._clock))
 
     def _pytest(self, arguments: Sequence[str], seconds: float) -> tuple[int | None, str]:
-        """Exit code and output of quick tests; None for the code where they take longer than `seconds`."""
+        """Exit code and output of tests; None for the code where they take longer than `seconds`."""
         own = {
             name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
         }  # a copy is quick
@@ -376,7 +381,7 @@ class Copy:
             "no:cacheprovider",
             *PLUGINS,
             "-m",
-            "not slow",
+            "not long",
             *arguments,
         ]
         with tempfile.TemporaryFile("w+") as output:
@@ -398,6 +403,11 @@ class Copy:
                     process.wait()
             output.seek(0)
             return code, output.read()
+
+
+def _failed(output: str) -> list[str]:
+    """The tests that pytest's summary names."""
+    return re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", output, re.MULTILINE)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ import importlib.util
 import inspect
 import logging
 import os
-import shutil
 import signal
 from collections import Counter
 from collections.abc import Generator
@@ -18,13 +17,22 @@ from typing import NoReturn
 
 import pytest
 from hypothesis import settings
+from programs import lacking
 
 settings.register_profile("shared-machine", deadline=None)  # no test asserts an absolute time
 settings.load_profile("shared-machine")
 
 # Of the make that runs the tests: a make that a test starts would take over its jobs and variables.
-for name in ("MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS", "MAKELEVEL", "JOBS", "ROOM", "TESTS", "TIER"):
+for name in ("MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS", "MAKELEVEL", "JOBS", "ROOM", "TESTS", "TIER", "VOXYARD_GATE"):
     os.environ.pop(name, None)
+
+# After how many seconds a test hangs: pytest's `timeout` of pyproject.toml, longer for a machine that does much else.
+if patience_of_tests := os.environ.get("VOXYARD_TEST_PATIENCE"):
+    os.environ.setdefault("PYTEST_TIMEOUT", f"{300 * float(patience_of_tests):g}")
+
+# A proxy of the machine is for what lies outside: neither tests nor the programs under test reach loopback through it.
+for name in ("no_proxy", "NO_PROXY"):
+    os.environ[name] = ",".join(filter(None, (os.environ.get(name), "localhost,127.0.0.1,::1")))
 
 # A shell has its background commands ignore Ctrl-C, and programs that a test starts would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -41,39 +49,59 @@ pytest_plugins = ["driver_fixture", "postgres_fixture"]  # tests/nvml, tests/sup
 
 _NO_GPU = "marked gpu, and this machine has no NVIDIA GPU"
 _NEED_TORCH = [Path(__file__).parent / folder for folder in ("integration/bark", "monitoring/proof")]
-_PACKAGES = {  # Debian's, by the program that a test needs
-    "curl": "curl", "ffprobe": "ffmpeg", "g++": "g++", "gcc": "gcc", "ip": "iproute2", "munged": "munge",
-    "node": "nodejs", "npm": "npm", "pdftotext": "poppler-utils", "prometheus": "prometheus", "rsync": "rsync",
-    "slurmctld": "slurm-wlm", "slurmd": "slurm-wlm", "ssh": "openssh-client", "ssh-agent": "openssh-client",
-    "ssh-keygen": "openssh-client", "sshd": "openssh-server", "tc": "iproute2", "unshare": "util-linux",
-}  # fmt: skip
 _SLOW = (  # below tests/, beside those marked slow: what `make prove` runs and `make test` leaves out
     "fleet/",
     "integration/bark/test_faults.py",
+    "integration/bark/test_first_sound.py",
     "integration/bark/test_gpu_report.py",
+    "integration/bark/test_serve.py",
     "integration/bark/test_serve_stops.py",
+    "integration/bark/test_speak.py",
+    "integration/bark/test_uploaded_voices.py",
+    "integration/bark/test_workers.py",
     "integration/clients/",
     "integration/cluster/",
     "integration/demo/",
-    "integration/diagnose/test_profile_cures.py",
-    "integration/diagnose/test_stress_run.py",
+    "integration/devices/",
+    "integration/diagnose/",
+    "integration/model/test_export.py",
+    "integration/model/test_judged_run.py",
+    "integration/service/test_cells.py",
     "integration/service/test_gateway.py",
+    "integration/service/test_stop.py",
     "integration/slurm/",
-    "integration/telemetry/test_prometheus.py",
+    "integration/telemetry/",
+    "integration/trainer/test_asynchronous_devices.py",
     "integration/trainer/test_gpus.py",
     "integration/trainer/test_hosts.py",
     "integration/trainer/test_profile_trace.py",
+    "integration/trainer/test_resume.py",
+    "integration/trainer/test_run.py",
+    "integration/trainer/test_run_checkpoints.py",
+    "integration/trainer/test_run_directory.py",
     "integration/trainer/test_strategy_auto.py",
+    "integration/trainer/test_two_networks.py",
     "monitoring/proof/",
+    "unit/extraction/test_hostile_files.py",
+    "unit/fleet/test_environment.py",
+    "unit/repository/test_mutants.py",
     "unit/repository/test_python_versions.py",
+    "unit/repository/test_suite.py",
+    "unit/service/audiobook/test_word_aligner.py",
     "unit/service/test_kill.py",
+    "unit/service/test_kill_encoding.py",
+    "unit/service/test_schemathesis.py",
+    "unit/speech/test_pocketsphinx.py",
 )
 _LONG = (  # of the slow ones what `make prove` leaves out and `make prove-long` runs, beside those marked long
     "fleet/test_cells.py",
+    "fleet/test_deploy.py",
     "fleet/test_deploy_cuts.py",
     "fleet/test_deploy_sick_hosts.py",
     "fleet/test_gateway.py",
+    "fleet/test_images.py",
     "fleet/test_ray_cluster.py",
+    "fleet/test_releases.py",
     "fleet/test_runs_over_hosts.py",
     "integration/bark/test_faults.py",
     "integration/bark/test_gpu_report.py",
@@ -84,7 +112,17 @@ _LONG = (  # of the slow ones what `make prove` leaves out and `make prove-long`
     "integration/trainer/test_gpus.py",
     "unit/repository/test_python_versions.py",
 )
-_SYSTEM = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
+_WITH_PROGRAMS = (  # quick tests that look for a program themselves: `make prove` repeats them, as those marked needs
+    "browser/",
+    "monitoring/",
+    "unit/extraction/test_real_files.py",
+    "unit/fleet/gateway/test_gateway.py",
+    "unit/fleet/monitoring/test_monitoring_files.py",
+    "unit/fleet/ssh/test_interrupt.py",
+    "unit/fleet/ssh/test_ssh_login.py",
+    "integration/service/test_gateway_tls.py",
+    "integration/service/test_gateway_shared.py",
+)
 _FULL_RUN = os.environ.get("CI", "").lower() in ("1", "true", "yes")
 
 
@@ -116,12 +154,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.long)
         if place.startswith(_SLOW) or item.get_closest_marker("long"):
             item.add_marker(pytest.mark.slow)
-        needed = {name: _PACKAGES[name] for mark in item.iter_markers("needs") for name in mark.args}
-        if "driver" in getattr(item, "fixturenames", ()):  # NVIDIA's libraries of the tests are compiled
-            needed["gcc"] = _PACKAGES["gcc"]
-        if missing := [name for name in needed if shutil.which(name, path=_SYSTEM) is None]:
-            packages = " ".join(sorted({needed[name] for name in missing}))
-            reason = f"{' and '.join(missing)} not installed: apt-get install {packages}"
+        fixtures = getattr(item, "fixturenames", ())
+        params = getattr(getattr(item, "callspec", None), "params", {}).values()
+        on_postgres = "postgres" in fixtures or any(isinstance(each, str) and each == "postgres" for each in params)
+        if place.startswith(_WITH_PROGRAMS) or on_postgres or "driver" in fixtures:
+            item.add_marker(pytest.mark.needs())
+        needed = [name for mark in item.iter_markers("needs") for name in mark.args]
+        if "driver" in fixtures:  # NVIDIA's libraries of the tests are compiled
+            needed.append("gcc")
+        if reason := lacking(needed):
             item.add_marker(pytest.mark.skip(reason=reason))
     if not Path("/dev/nvidiactl").exists():
         for item in items:

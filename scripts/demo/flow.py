@@ -20,7 +20,7 @@ from types import FrameType
 
 from demo import monitoring, speech, training
 from demo.page import Results, write
-from demo.processes import INTERRUPTS, ChildCommand, Children, DemoError
+from demo.processes import INTERRUPTS, ChildCommand, Children, DemoError, bypass_proxies
 from demo.sound import read
 from voxyard.corpus import CorpusError
 from voxyard.corpus.coverage import MAX_DROPPED_TEXT, ONE_TEXT, coverage_of, refuse_dropped
@@ -63,6 +63,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         asked = _asked(arguments)
         os.chdir(ROOT)
+        bypass_proxies()
         with only_one(asked.out):
             check(asked)
             return _run_all(asked)

@@ -25,6 +25,12 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _prctl = ctypes.CDLL(None, use_errno=True).prctl  # looked up before any fork
 
 
+def bypass_proxies() -> None:
+    """Has this process and its children reach what runs on loopback themselves, where the machine has an HTTP proxy."""
+    for name in ("no_proxy", "NO_PROXY"):
+        os.environ[name] = ",".join(filter(None, (os.environ.get(name), "localhost,127.0.0.1,::1")))
+
+
 class DemoError(Exception):
     """Failure of a part of the demo; the message is for the person who started it."""
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from fleet.command_line import fab
 from fleet.errors import HostFailedError
 from fleet.facts.fact import Fact, Unknown
 from fleet.ssh.command_batch import Command, verb
@@ -112,14 +113,14 @@ def _give_back(session: Session, host: str, token: str) -> None:
     except HostFailedError as error:
         said = str(error)
     if said is not None:
-        log.warning("%s: could not release the lock (%s); break it with: fab unlock --host %s", host, said, host)
+        log.warning("%s: could not release the lock (%s); break it with: %s unlock --host %s", host, said, fab(), host)
 
 
 def refusal(host: str, lock: Lock) -> str:
     """Error message for a host that is locked by somebody else."""
     return (
         f"{host} is locked by {lock}: wait until that change has ended; "
-        f"if it is not running any more, break the lock with: fab unlock --host {host}"
+        f"if it is not running any more, break the lock with: {fab()} unlock --host {host}"
     )
 
 

@@ -17,6 +17,7 @@ from typing import NoReturn
 from invoke.exceptions import Exit
 from invoke.parser.parser import ParseMachine
 
+from fleet.command_line import fab
 from fleet.errors import FleetError
 from fleet.inventory.hosts import Host, Inventory, load
 from fleet.inventory.types import unknown_home
@@ -56,7 +57,7 @@ def _wrong_use(_: ParseMachine, message: str) -> NoReturn:
 def missing_options(task: str, names: Sequence[str]) -> str:
     """Message for required options that were left out, with a complete command for `make` where it has the task."""
     missing = " and ".join(f"--{name}" for name in names)
-    example = f"fab {task} {' '.join(f'--{name} {_EXAMPLES.get(name, name.upper())}' for name in names)}"
+    example = f"{fab()} {task} {' '.join(f'--{name} {_EXAMPLES.get(name, name.upper())}' for name in names)}"
     if task in _MAKE_TASKS and "host" in names:
         example = f"make {task} HOST={_EXAMPLES['host']}, or {example}"
         missing = missing.replace("--host", "HOST (--host)")

@@ -8,6 +8,7 @@ from typing import Any
 from fabric import task
 
 from fleet.certificates import Made, make
+from fleet.command_line import fab
 from fleet.inventory.hosts import Inventory
 from tasks.base import HELP, load_inventory, print_json, reporting_errors, say, split_names
 
@@ -64,7 +65,7 @@ def _report(fleet: Inventory, made: Made) -> None:
     paths = {host.name: [path.resolve() for path in host.secrets] for host in fleet.hosts if host.name not in made.own}
     if lacking := [host for host, secrets in paths.items() if made.path not in secrets]:
         say(f"add {made.path.name} to the list of secrets of {', '.join(lacking)} in {fleet.path}")
-    say("then: fab check, fab deploy")
+    say(f"then: {fab()} check, {fab()} deploy")
 
 
 def _document(made: Made) -> dict[str, object]:

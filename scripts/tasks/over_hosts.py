@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from fleet.command_line import fab
 from fleet.errors import FleetError, HostFailedError
 from fleet.inventory.hosts import Host
 from fleet.lock import operator
@@ -190,7 +191,7 @@ def _watch(hosts: Sequence[Host], run: str, files: Sequence[RunFiles], *, json: 
     except KeyboardInterrupt:
         fail(
             f"the run continues on its hosts, and nobody resumes it where one is lost; to watch it again: "
-            f"fab train --host {hosts[0].name} --resume {run}"
+            f"{fab()} train --host {hosts[0].name} --resume {run}"
         )
     if not json:
         print("\n".join(f"{found.id} on {found.host}: {found.state}" for found in ended))

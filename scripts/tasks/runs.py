@@ -8,6 +8,7 @@ from typing import Any
 
 from fabric import task
 
+from fleet.command_line import fab
 from fleet.errors import FleetError
 from fleet.inventory.hosts import Host
 from fleet.lock import locked, operator
@@ -260,7 +261,7 @@ def _follow_up(host: Host, files: RunFiles, *, json: bool) -> None:
             now = wait_until_training(session, host.name, run)
             limits = verify_limits(session, now)
     except KeyboardInterrupt:
-        fail(f"the run continues on the host: fab logs --host {host.name} --run {run} --follow")
+        fail(f"the run continues on the host: {fab()} logs --host {host.name} --run {run} --follow")
     if json:
         print_json(now.to_json() | {"host": host.name, "verified": list(limits)})
     else:

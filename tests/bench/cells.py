@@ -24,8 +24,8 @@ sys.path[:0] = [str(ROOT / "scripts"), *map(str, (ROOT / "tests/support").glob("
 
 from cells import NAMES, PATIENCE, Cells, running_cells, undisturbed
 from documents import new_document
+from eventually import eventually
 from postgres_server import PostgresServer, running_server
-from service_app import eventually
 from tones_process import TonesProcess
 
 from voxyard.service.config import ServiceSection

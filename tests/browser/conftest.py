@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
+from programs import program
 from service_app import serving
 from watching import PATIENCE, UNSPEAKABLE, Service, Watch, until
 
 from voxyard.service.auth.api_keys import add_key
 
-CHROMIUM = os.environ.get("VOXYARD_CHROMIUM", "/usr/bin/chromium")
 ENGINE = {"rows": 1, "seconds": 0.5, "samples": 720, "unspeakable": UNSPEAKABLE}
 
 
@@ -39,11 +38,10 @@ def locked_service(tmp_path: Path) -> Iterator[Service]:
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
     """Debian's Chromium, without a window."""
-    if shutil.which(CHROMIUM) is None:
-        pytest.skip(f"{CHROMIUM} is missing: apt-get install chromium, or name another one in VOXYARD_CHROMIUM")
+    path = os.environ.get("VOXYARD_CHROMIUM") or program("chromium")
     expect.set_options(timeout=1000 * PATIENCE)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--mute-audio"])
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--mute-audio"])
         yield browser
         browser.close()
 

@@ -1,4 +1,4 @@
-"""The API key on the page: requested when needed, kept in a cookie only (B13)."""
+"""The API key on the page: requested when needed, kept in a cookie only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Accessibility of the page: names, contrast, keyboard, narrow screens, dark and light (B13)."""
+"""Accessibility of the page: names, contrast, keyboard, narrow screens, dark and light."""
 
 from __future__ import annotations
 

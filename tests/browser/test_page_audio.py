@@ -1,4 +1,4 @@
-"""Audio on the page: playback during synthesis, highlighting of the current part, download (B13, B11)."""
+"""Audio on the page: playback during synthesis, highlighting of the current part, download."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Documents on the page: paste, upload, progress, cancel, failure, reload (B13)."""
+"""Documents on the page: paste, upload, progress, cancel, failure, reload."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import epubs
 import httpx
 import pytest
+from eventually import eventually
 from playwright.sync_api import Page, Route, expect
-from service_app import eventually
 from watching import Service, Watch, sentences, until
 
 Start = Callable[..., str]

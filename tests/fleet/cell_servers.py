@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
 import tones_service
-from postgres_server import program
+from programs import program
 from tests.fleet.bed import gateway_images
 from tests.fleet.bed.engine import NETWORK, Engine
 from tests.fleet.bed.programs import wait_until
@@ -50,8 +49,6 @@ def moto() -> set[str]:
 def run_database(engine: Engine, base: str, password: str) -> Iterator[str]:
     """Address of a PostgreSQL with a database `voxyard` of a user `voxyard`, until the block ends."""
     server = program("postgres")
-    if server is None:
-        pytest.skip("Debian's package postgresql is not installed")
     mounts = [word for each in _LIBRARIES for word in ("--volume", f"{each}:{each}:ro")]
     script = f"echo '{password}' > /data/password\n{_DATABASE.format(bin=Path(server).parent)}"
     options = ["--user", "65534:65534", "--tmpfs", "/data:mode=1777", "--shm-size", "64m", "--env", "LC_ALL=C"]

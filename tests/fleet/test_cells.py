@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import boto3
 import httpx
 import pytest
 import yaml
+from eventually import eventually
 from tests.fleet import operators
 from tests.fleet.bed.engine import Engine
 from tests.fleet.bed.host import GpuHost, HostFactory, HostSpec
@@ -74,14 +74,6 @@ def change_secrets(inventory: Path, **values: str) -> None:
     path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), **values}))
 
 
-def until(true: Callable[[], Any], what: str) -> Any:
-    deadline = time.monotonic() + PATIENCE
-    while not (found := true()):
-        assert time.monotonic() < deadline, f"it never came to be that {what}"
-        time.sleep(0.2)
-    return found
-
-
 def found(fleet: Fleet, name: str) -> dict[str, str]:
     """What `fab check` says of a host's store and shelf, by level and check."""
     (host,) = (each for each in fleet.operator.json("check", "--host", name)["hosts"] if each["name"] == name)
@@ -103,16 +95,16 @@ def test_a_check_logs_in_and_writes_from_a_host_and_names_a_wrong_password_witho
 
 def test_a_document_survives_the_host_that_speaks_it(fleet: Fleet, engine: Engine) -> None:
     with fleet.client("cpu-01") as one, fleet.client("cpu-02") as two:
-        until(lambda: two.get("/readyz").status_code == 200, "cpu-02 is ready")
+        eventually(lambda: two.get("/readyz").status_code == 200, "cpu-02 is ready")
         document = {"text": TEXT, "seed": 7}
         id = submit_to_owner(one, two, document)
-        until(lambda: two.get(f"/v1/documents/{id}").json()["progress"]["done"] > 3, "chunks are spoken")
+        eventually(lambda: two.get(f"/v1/documents/{id}").json()["progress"]["done"] > 3, "chunks are spoken")
         engine.docker("kill", fleet.hosts["cpu-01"].container)
-        end = until(lambda: ended(two, id), "the document ends")
+        end = eventually(lambda: ended(two, id), "the document ends")
         assert end["state"] == "completed"
         audio = two.get(f"/v1/documents/{id}/audio?format=wav").content
         other = two.post("/v1/documents", json=document).json()["id"]
-        until(lambda: ended(two, other), "an undisturbed document ends")
+        eventually(lambda: ended(two, other), "an undisturbed document ends")
         assert two.get(f"/v1/documents/{other}/audio?format=wav").content == audio
         metrics = two.get("/metrics").text
         assert 'voxyard_service_claims_ran_out_total{owner="cpu-01"} 1.0' in metrics
@@ -123,11 +115,11 @@ def submit_to_owner(one: httpx.Client, two: httpx.Client, document: dict[str, An
     """A document that `one` has claimed: whichever service looks first takes it."""
     for _ in range(20):
         id = one.post("/v1/documents", json=document).json()["id"]
-        until(lambda: has_a_claim(one) or has_a_claim(two), "it is claimed")
+        eventually(lambda: has_a_claim(one) or has_a_claim(two), "it is claimed")
         if has_a_claim(one):
             return str(id)
         two.delete(f"/v1/documents/{id}")
-        until(lambda: not has_a_claim(two), "it is given up")
+        eventually(lambda: not has_a_claim(two), "it is given up")
     raise AssertionError("cpu-01 took no document")
 
 

@@ -34,7 +34,7 @@ from fleet.runs.files import render as render_run
 COMPOSE = Path(__file__).resolve().parents[2] / "deploy/compose"
 OVERRIDE = b"services:\n  bark:\n    ulimits: !reset {}\n    mem_limit: 64g\n"
 ROLES: tuple[tuple[Any, ...], ...] = ((), ("monitoring",), ("trainer",), ("bark",), ("trainer", "bark"))
-KEYS = Secrets({"bark-api-keys": b"alice: " + b"0" * 64, "bark-webhook-secret": b"0123456789abcdef"})
+KEYS = Secrets({"bark-api-keys": b"alice: " + b"a" * 64, "bark-webhook-secret": b"0123456789abcdef"})
 Document = Mapping[str, Any]
 
 

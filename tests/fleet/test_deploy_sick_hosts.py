@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from eventually import eventually
 from tests.fleet import operators
 from tests.fleet.bed import faults
 from tests.fleet.bed.engine import Engine
@@ -192,7 +191,7 @@ def test_ctrl_c_in_a_hook_ends_it_and_the_host_is_given_back(fleet: Fleet) -> No
     fleet.change(7)
     before = containers(fleet.pix)
     running = fleet.operator.begin("deploy", "--host", "gpu-pix")
-    until((fleet.folder / "begun").exists)
+    eventually((fleet.folder / "begun").exists)
     running.terminate()
     out, err = running.communicate(timeout=60)
     assert running.returncode == 1, err
@@ -200,14 +199,6 @@ def test_ctrl_c_in_a_hook_ends_it_and_the_host_is_given_back(fleet: Fleet) -> No
     assert containers(fleet.pix) == before
     assert fleet.hooks() == ["before deploy gpu-pix", "after deploy gpu-pix interrupted"]
     (fleet.folder / "before-gpu-pix").unlink()
-
-
-def until(there: Callable[[], bool]) -> None:
-    """Wait until it is so."""
-    end = time.monotonic() + 120
-    while not there():
-        assert time.monotonic() < end
-        time.sleep(0.1)
 
 
 def test_a_host_that_dies_in_a_rollout_does_not_stop_the_batches_where_one_may_fail(

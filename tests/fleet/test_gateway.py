@@ -13,7 +13,7 @@ from urllib.parse import quote
 import pytest
 import yaml
 from gateway_load import Load
-from monitoring_programs import program
+from programs import program
 from tests.fleet import operators
 from tests.fleet.bed import gateway_images, watchers
 from tests.fleet.bed.engine import Engine
@@ -40,7 +40,7 @@ class Fleet:
 
 @pytest.fixture(scope="module")
 def fleet(engine: Engine, base_image: str, gpu_host: HostFactory, tmp_path_factory: pytest.TempPathFactory) -> Fleet:
-    haproxy = program("haproxy", "haproxy")
+    haproxy = program("haproxy")
     fake_image(engine, base_image, "exporter")
     gateway_images.build_service(engine, base_image)
     gateway_images.build_haproxy(engine, base_image, haproxy)

@@ -8,16 +8,17 @@ import re
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 import yaml
+from eventually import PATIENCE, eventually
 from fast_clock import sped_up_rules, speed_up
 from tests.fleet import operators
 from tests.fleet.bed import watchers
@@ -28,6 +29,8 @@ from tests.fleet.bed.registry import Registry
 
 from fleet.inventory.hosts import load
 from fleet.monitoring.silence import AlertmanagerSilencer
+
+patiently = partial(eventually, seconds=2 * PATIENCE, every=1.0)
 
 ROOT = Path(__file__).resolve().parents[2]
 PASSWORD = "relay-Secret-4711"
@@ -128,15 +131,9 @@ def unwrapped(done: Answer) -> str:
     return " ".join(f"{done.stdout} {done.stderr}".split())
 
 
-def until(holds: Callable[[], object], what: str, seconds: float = 240) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, f"after {seconds} s still not: {what}"
-        time.sleep(1)
-
-
 def write_tree(folder: Path) -> Path:
     """The repository's own files, with rules and scrapes that are in a hurry."""
+    shutil.copy(ROOT / "fabfile.py", folder)
     for name in ("scripts", "deploy", "grafana", "images"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "hosts.yaml"))
     for path in (folder / "deploy/prometheus/rules").glob("*.yaml"):
@@ -234,10 +231,10 @@ def test_prometheus_knows_the_targets_of_the_inventory_and_scrapes_them(said: di
         return {(each["metric"]["job"], each["metric"]["instance"]) for each in fleet.query("up")}
 
     ours = {("exporter", "gpu-01"), ("trainer", "gpu-01"), ("node", "gpu-01"), ("node", "watch-01")}
-    until(lambda: ours <= known(), "all targets are scraped")
+    patiently(lambda: ours <= known(), "all targets are scraped")
     up = ('up{job="exporter",instance="gpu-01"} == 1', 'up{job="node",instance="watch-01"} == 1')
     for expression in up:
-        until(lambda: fleet.query(expression), expression)  # noqa: B023 - called at once
+        patiently(lambda: fleet.query(expression), expression)  # noqa: B023 - called at once
     assert fleet.query('voxyard_configuration_expected_info{instance="gpu-01",workload="bark"}')
 
 
@@ -252,7 +249,7 @@ def test_a_host_with_gpus_gets_a_node_exporter_that_alerts_on_disks_and_memory_c
     assert "start node-exporter: no container" in operator.good("deploy")
     assert operator.good("status").count("running, healthy") == 2
     for ratio in ("voxyard:host_disk_available:ratio", "voxyard:host_memory_available:ratio"):
-        until(lambda: fleet.query(f'{ratio}{{instance="gpu-01"}}'), ratio)  # noqa: B023 - called at once
+        patiently(lambda: fleet.query(f'{ratio}{{instance="gpu-01"}}'), ratio)  # noqa: B023 - called at once
     assert fleet.query('node_network_receive_bytes_total{instance="gpu-01",device="eth0"}'), "the host's own network"
     process = fleet.watched.run("docker exec voxyard-node-exporter-1 grep -E '^(Uid|CapEff)' /proc/self/status").stdout
     assert process.split()[:2] + process.split()[-2:] == ["Uid:", "65534", "CapEff:", "0000000000000000"]
@@ -272,7 +269,7 @@ def test_an_exporter_that_stops_reaches_alertmanager_and_is_silenced_for_a_while
     silencer = AlertmanagerSilencer(load(fleet.operator.inventory).hosts)
     stop_exporter(fleet.watched)
     try:
-        until(lambda: fleet.alerts("ExporterDown"), "ExporterDown in Alertmanager")
+        patiently(lambda: fleet.alerts("ExporterDown"), "ExporterDown in Alertmanager")
         (alert,) = fleet.alerts("ExporterDown")
         assert alert["labels"]["instance"] == "gpu-01"
         with silencer.silenced(["gpu-01"], "a deploy") as made:
@@ -292,10 +289,10 @@ def test_other_targets_are_a_reload_and_no_restart(said: dict[str, Answer], flee
     assert "reload prometheus" in done.stdout
     assert "reload alertmanager" not in done.stdout
     assert "start" not in done.stdout
-    until(lambda: fleet.query('up{job="bark",instance="gpu-01"}'), "the new target is scraped")
+    patiently(lambda: fleet.query('up{job="bark",instance="gpu-01"}'), "the new target is scraped")
     fleet.operator.good()
     assert fleet.started() == before
-    until(lambda: not fleet.query('up{job="bark",instance="gpu-01"}'), "the target is gone")
+    patiently(lambda: not fleet.query('up{job="bark",instance="gpu-01"}'), "the target is gone")
 
 
 BROKEN = "groups:\n  - name: mine\n    rules:\n      - {record: 'a:b:c', expr: 'sum(up'}\n"
@@ -335,7 +332,7 @@ def test_a_program_that_is_never_healthy_is_put_back(said: dict[str, Answer], fl
     assert done.returncode == 1
     assert "nowhere" in unwrapped(done)
     assert fleet.current() == current
-    until(lambda: fleet.query("up"), "Prometheus answers as before")
+    patiently(lambda: fleet.query("up"), "Prometheus answers as before")
     last = fleet.audit()[-1]
     assert (last["what"], last["from"], last["result"]) == ("deploy", current, "failed")
     assert f"rolled back to release {current}" in last["note"]
@@ -406,5 +403,5 @@ def test_old_ones_are_removed_and_three_stay(said: dict[str, Answer], fleet: Fle
     there = fleet.monitoring_host.run("ls ~voxyard/.voxyard/releases").stdout.split()
     assert len(there) == 3
     assert fleet.current() in there
-    until(lambda: fleet.query("a:b:c"), "the new rule is evaluated")
+    patiently(lambda: fleet.query("a:b:c"), "the new rule is evaluated")
     fleet.operator.good()

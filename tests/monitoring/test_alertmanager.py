@@ -120,7 +120,7 @@ def test_another_host_gpu_run_or_family_is_heard(
 
 
 def test_what_must_be_silenced_is() -> None:
-    """M7, by name: a rule that means no alert of ours any more would pass otherwise."""
+    """By name: a rule that means no alert of ours any more would pass otherwise."""
     meant = {(source["alertname"], target["alertname"]) for rule in INHIBITIONS for source, target in pairs(rule)}
     gpu = {name for name, rule in alerts().items() if rule["labels"]["family"].startswith("gpu-")}
     assert {("ExporterDown", name) for name in gpu} <= meant

@@ -152,7 +152,7 @@ def test_recording_rules_are_named_level_metric_operations() -> None:
 
 
 def test_with_dcgm_exporter_one_file_more_gives_every_gpu_series_that_alerts_read() -> None:
-    """M12: what an alert of family gpu-… reads of a card is in the layer, and dcgm.yaml makes it too."""
+    """What an alert of family gpu-… reads of a card is in the layer, and dcgm.yaml makes it too."""
     made = {rule["record"] for rule in rules(DCGM)}
     shipped = {rule["record"] for rule in rules() if "record" in rule}
     gpu_alerts = [rule for rule in alerts().values() if rule["labels"]["family"].startswith("gpu-")]

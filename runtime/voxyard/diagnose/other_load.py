@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -90,6 +90,7 @@ class OtherLoadWatch:
 
     proc: Path = Path("/proc")
     gpus: tuple[str, ...] = ()  # see `busy_gpus`
+    clock: Callable[[], float] = time.perf_counter
     load: OtherLoad = field(default_factory=OtherLoad, init=False)
 
     def __enter__(self) -> Self:
@@ -98,7 +99,7 @@ class OtherLoadWatch:
         self._taken = self._contended = 0.0  # core seconds
         self._programs = self._running()
         self._last = self._now()
-        self._began = time.perf_counter()
+        self._began = self.clock()
         self._thread = threading.Thread(target=self._watch, name="voxyard-other-load", daemon=True)
         self._thread.start()
         return self
@@ -109,7 +110,7 @@ class OtherLoadWatch:
         self._ended.set()
         self._thread.join()
         self._sample()
-        seconds, cores = time.perf_counter() - self._began, len(self._cpus)
+        seconds, cores = self.clock() - self._began, len(self._cpus)
         self.load = OtherLoad(
             cores=cores,
             taken=self._taken / seconds,

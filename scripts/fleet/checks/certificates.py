@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives import serialization
 
 from fleet.certificates import general_name, names_of
 from fleet.checks.finding import ALL_SERVICES, BARK, Finding
+from fleet.command_line import fab
 from fleet.errors import FleetError
 from fleet.facts.fact import Unknown
 from fleet.facts.host import HostFacts
@@ -30,7 +31,6 @@ from fleet.inventory.secrets import (
 from fleet.inventory.types import is_loopback
 
 SOON_DAYS = 30
-_RENEW = "renew it: fab certificates, or your own authority; then deploy"
 
 
 def check_all(facts: HostFacts, host: Host, now: dt.datetime | None = None) -> Iterator[Finding]:
@@ -59,8 +59,8 @@ def _without(host: Host) -> Iterator[Finding]:
     if "bark" in host.roles and not is_loopback(address):
         found = f"the speech service listens on {address} in plain HTTP, with API keys in it"
         remedy = (
-            f"make certificates (fab certificates) and name their file under secrets; {place(host.secrets)} has none. "
-            "Or acknowledge it where the network is the services' own"
+            f"make certificates ({fab()} certificates) and name their file under secrets; {place(host.secrets)} has "
+            "none. Or acknowledge it where the network is the services' own"
         )
         yield Finding("WARN", "tls", found, remedy, services=(BARK,))
 
@@ -74,7 +74,7 @@ def _of_host(facts: HostFacts, host: Host, tls: HostTls, now: dt.datetime) -> It
         return
     if missing := _missing(chain[0], names_of(host)):
         found = f"{HOST_CERTIFICATE} does not name {', '.join(missing)}, by which gateway and Prometheus verify it"
-        yield Finding("FAIL", "certificate", found, "make it anew with these names: fab certificates; then deploy")
+        yield Finding("FAIL", "certificate", found, f"make it anew with these names: {fab()} certificates; then deploy")
     if not _signed(chain, tls.authorities):
         found = f"{HOST_CERTIFICATE} is not signed by an authority of {HOST_CA}, with the chain that it has"
         remedy = f"add the root to {HOST_CA}, and certificates between them to {HOST_CERTIFICATE}"
@@ -87,7 +87,7 @@ def _of_gateway(host: Host, secrets: Secrets, now: dt.datetime) -> Iterator[Find
     pair = {name: secrets.values.get(name, b"") for name in (GATEWAY_CERTIFICATE, GATEWAY_KEY)}
     if missing := [name for name, value in pair.items() if not value]:
         found = f"the gateway has no {' and no '.join(missing)} in {place(host.secrets)}"
-        yield Finding("FAIL", "certificate", found, "fab certificates --name NAME makes them", services=(GATEWAY,))
+        yield Finding("FAIL", "certificate", found, f"{fab()} certificates --name NAME makes them", services=(GATEWAY,))
         return
     yield from _chain(GATEWAY_CERTIFICATE, pair[GATEWAY_CERTIFICATE], pair[GATEWAY_KEY], now, services=(GATEWAY,))
 
@@ -106,18 +106,18 @@ def _chain(
     leaf = chain[0]
     if leaf.public_key() != public:
         found = f"{name} does not belong to its key"
-        yield Finding(
-            "FAIL", "certificate", found, "take both from one run of fab certificates, or openssl", services=services
-        )
+        remedy = f"take both from one run of {fab()} certificates, or openssl"
+        yield Finding("FAIL", "certificate", found, remedy, services=services)
+    renew = f"renew it: {fab()} certificates, or your own authority; then deploy"
     first, last = max(each.not_valid_before_utc for each in chain), min(each.not_valid_after_utc for each in chain)
     if last <= now:
-        yield Finding("FAIL", "certificate", f"{name} ended on {last:%Y-%m-%d}", _RENEW, services=services)
+        yield Finding("FAIL", "certificate", f"{name} ended on {last:%Y-%m-%d}", renew, services=services)
     elif first > now:
         found = f"{name} is valid from {first:%Y-%m-%d %H:%M} UTC only"
         yield Finding("FAIL", "certificate", found, "check the clock of this machine, or wait", services=services)
     elif last - now < dt.timedelta(days=SOON_DAYS):
         found = f"{name} ends on {last:%Y-%m-%d}, in {(last - now).days} days"
-        yield Finding("WARN", "certificate", found, _RENEW, services=services)
+        yield Finding("WARN", "certificate", found, renew, services=services)
     return chain
 
 

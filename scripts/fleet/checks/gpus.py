@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from fleet.checks.finding import ON_GPUS, TRAINER, Finding
+from fleet.command_line import fab
 from fleet.facts.fact import Unknown, known
 from fleet.facts.gpu_use import short_bus_id
 from fleet.facts.gpus import HostGpu
@@ -94,7 +95,7 @@ def driver(gpu: HostGpu, host: Host, cuda: Mapping[str, CudaNeed]) -> Iterator[F
             found = f"driver {gpu.driver_version} does not suit the image of {role}: {refusal}"
             remedy = (
                 f"install an NVIDIA driver of the {need.least_driver} branch or newer, and reboot; or build {role} for "
-                f"CUDA {cuda_text(supported(int(number)))} or older (fab images --framework)"
+                f"CUDA {cuda_text(supported(int(number)))} or older ({fab()} images --framework)"
             )
             yield Finding("FAIL", "driver", found, remedy, services=(role,))
 

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
+from fleet.command_line import fab
 from fleet.errors import FleetError
 from fleet.images.image import REVISION_LABEL, LocalImage, built_tag, find_image
 from fleet.images.registry import NoSuchImageError, find_published, published_name
@@ -35,8 +36,8 @@ def wanted_image(
     image = find_image(reference, role, registry=registry)
     if image.digest is None:
         raise FleetError(
-            f"{reference} was not pushed to the registry {registry}: fab images --push {registry}, or remove registry "
-            "from the inventory"
+            f"{reference} was not pushed to the registry {registry}: {fab()} images --push {registry}, or remove "
+            "registry from the inventory"
         )
     return image
 
@@ -46,7 +47,7 @@ def _of_commit(role: str, registry: str, root: Path, find: Callable[[str, str], 
     if revision.commit is None or revision.fault is not None:
         raise FleetError(
             f"{revision.fault}: hosts with a registry get the images of a commit. Commit the sources and push their "
-            f"images (fab images --push {registry}), or name an image: --image {role}={registry}/…"
+            f"images ({fab()} images --push {registry}), or name an image: --image {role}={registry}/…"
         )
     name = published_name(registry, role, revision.commit)
     try:
@@ -54,7 +55,8 @@ def _of_commit(role: str, registry: str, root: Path, find: Callable[[str, str], 
     except NoSuchImageError as error:
         raise FleetError(
             f"{error}: the images of commit {revision.commit[:12]} were not pushed. On a machine with Docker and a "
-            f"clean clone of this commit: fab images --push {registry}. Or name an image: --image {role}={registry}/…"
+            f"clean clone of this commit: {fab()} images --push {registry}. "
+            f"Or name an image: --image {role}={registry}/…"
         ) from error
 
 

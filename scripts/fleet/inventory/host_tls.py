@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fleet.command_line import fab
 from fleet.errors import FleetError
 from fleet.inventory.hosts import Host
 from fleet.inventory.secrets import HOST_CA, HOST_CERTIFICATE, HOST_KEY, Secrets, place, read_all
@@ -31,7 +32,7 @@ def host_tls(name: str, files: tuple[Path, ...], secrets: Secrets) -> HostTls | 
     if missing := [each for each in NAMES if each not in given]:
         raise FleetError(
             f"{name}: TLS of a host needs {', '.join(NAMES)}, all three or none: add {' and '.join(missing)} to "
-            f"{place(files)}; fab certificates makes them"
+            f"{place(files)}; {fab()} certificates makes them"
         )
     return HostTls(name, given[HOST_CERTIFICATE], given[HOST_KEY], given[HOST_CA])
 

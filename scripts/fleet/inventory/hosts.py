@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import PlainValidator, TypeAdapter
 
+from fleet.command_line import fab
 from fleet.errors import FleetError
 from fleet.inventory import types
 from fleet.inventory.bark_settings import ServiceSettings, StopSeconds
@@ -214,7 +215,7 @@ class Inventory:
         wanted, of_groups = list(dict.fromkeys(names)), list(dict.fromkeys(groups))
         known = [host.name for host in self.hosts]
         if not known:
-            raise FleetError(f"{self.path} has clusters only: add hosts, or write files for them with fab render")
+            raise FleetError(f"{self.path} has clusters only: add hosts, or write files for them with {fab()} render")
         if unknown := [name for name in wanted if name not in known]:
             raise FleetError(f"no host {', '.join(unknown)} in {self.path}: expected one of {', '.join(known)}")
         if unknown := [name for name in of_groups if name not in self.groups]:

@@ -16,6 +16,8 @@ from pathlib import Path
 import yaml
 
 from fleet.errors import FleetError
+from voxyard.service.auth.api_keys import parse_keys
+from voxyard.service.errors import ServiceError
 from voxyard.settings.yaml_reader import YamlSyntaxError, compose
 from voxyard.speech.cluster.access import SHORTEST_TOKEN
 
@@ -61,7 +63,6 @@ _PEM = {
     **dict.fromkeys((GATEWAY_KEY, HOST_KEY), r"[A-Z ]*PRIVATE KEY"),
 }
 _SHELF_KEYS = ("aws_access_key_id", "aws_secret_access_key")
-_KEY_NAME, _KEY_HASH = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", r"[0-9a-f]{64}"
 _SCRYPT = {"n": 1 << 14, "r": 8, "p": 1, "maxmem": 64 << 20}
 
 
@@ -217,19 +218,24 @@ def _check_shelf_keys(text: str, where: str) -> None:
 
 
 def _check_keys(text: str, where: str) -> None:
-    """Checks the format of `voxyard keys new`: names and hashes, no keys."""
-    lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
-    if not lines:
+    """Checks the keys as the service reads them; what it says of a wrong one could show a piece of it."""
+    try:
+        keys = parse_keys(text, where)
+    except ServiceError:
+        raise FleetError(
+            f"{where}: {BARK_KEYS}: expected what `voxyard keys new NAME --file FILE` and the other `voxyard keys` "
+            "write: `voxyard keys list --file FILE` tells what is wrong in that file"
+        ) from None
+    if not keys:
         raise FleetError(
             f"{where}: {BARK_KEYS}: has comments and no key, so that nobody could use the service: `voxyard keys new "
             "NAME --file FILE` makes one"
         )
-    for line in lines:
-        if not re.fullmatch(rf"\s*[\"']?{_KEY_NAME}[\"']?:\s+[\"']?{_KEY_HASH}[\"']?\s*", line):
-            raise FleetError(
-                f"{where}: {BARK_KEYS}: expected lines with a name and the hash of a key, as `voxyard keys new NAME "
-                "--file FILE` writes them"
-            )
+    if names := [name for name, known in keys.items() if isinstance(known.lexicon, str)]:
+        raise FleetError(
+            f"{where}: {BARK_KEYS}: the lexicon of {' and of '.join(names)} is a file, which the hosts do not have: "
+            "write its words in place of its path, as lines such as `nginx: engine x`"
+        )
 
 
 def refuse_readable(path: Path) -> None:

@@ -7,6 +7,7 @@ import shlex
 from dataclasses import dataclass
 from typing import Any
 
+from fleet.command_line import fab
 from fleet.errors import HostFailedError
 from fleet.ssh.command_batch import Answer, Command
 from fleet.ssh.connection_pool import Session
@@ -71,5 +72,5 @@ def ask(session: Session, command: Command) -> Reply:
         return reply(session.run([command])[command.name])
     except ValueError as error:
         raise HostFailedError(
-            f"{command.name}: {error}: check that the monitoring containers run: fab status"
+            f"{command.name}: {error}: check that the monitoring containers run: {fab()} status"
         ) from None

@@ -10,6 +10,7 @@ from typing import Any
 
 from fleet.audit import AuditEntry, record
 from fleet.checks.finding import BARK, TRAINER
+from fleet.command_line import fab
 from fleet.errors import FleetError, HostFailedError
 from fleet.release.manifest import Manifest, ServiceEntry
 from fleet.rollout import commands, config_files
@@ -161,7 +162,7 @@ def _roll_back(restart: ServiceRestart, change: ChangePlan) -> str:
     if change.current is not None and before is None:
         return f"no rollback: the manifest of the current release {change.current} cannot be read"
     if change.current == change.manifest.id:
-        said = f"release {change.manifest.id} was already current: fab rollback restores the previous one"
+        said = f"release {change.manifest.id} was already current: {fab()} rollback restores the previous one"
         return f"{said}; {restart.services()}" if restart.touched else said
     return restart.roll_back_to(before)
 

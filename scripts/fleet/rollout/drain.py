@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from fleet.command_line import fab
 from fleet.errors import FleetError, HostFailedError
 from fleet.facts.fact import Unknown
 from fleet.lock import locked
@@ -48,7 +49,7 @@ def _carry_out(
     except FleetError as error:
         return Outcome(host, "failed", current, current, str(error))
     runs = f"{run_names(active)} with a checkpoint" if active else "no runs"
-    note = f"stopped: {', '.join([runs, *stopped])}; undo with: fab deploy --drain --host {host}"
+    note = f"stopped: {', '.join([runs, *stopped])}; undo with: {fab()} deploy --drain --host {host}"
     return Outcome(host, "drained", current, current, note)
 
 

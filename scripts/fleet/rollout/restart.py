@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from fleet.command_line import fab
 from fleet.errors import FleetError, HostFailedError
 from fleet.facts.fact import Unknown
 from fleet.release.manifest import Manifest, ServiceEntry
@@ -80,11 +81,11 @@ class ServiceRestart:
 
     def summary(self, current: Manifest | None) -> str:
         """Service states, the current release, and the commands to repair the host."""
-        release = "no release is current: fab deploy continues"
+        release = f"no release is current: {fab()} deploy continues"
         if current is not None:
             release = (
-                f"release {current.id} is still current: fab deploy continues, "
-                f"fab rollback --host {self.host} restores it"
+                f"release {current.id} is still current: {fab()} deploy continues, "
+                f"{fab()} rollback --host {self.host} restores it"
             )
         return f"{self.services()}; {release}"
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fleet.command_line import fab
 from fleet.facts.fact import Fact, Unknown, known
 from fleet.lock import LOCK, Lock
 from fleet.release import manifest
@@ -131,7 +132,7 @@ def _services(
     for name in release.withheld:
         container = container_of(containers, name)
         state = "no container" if container is None else container.description
-        said = "not in the release: the preflight blocked it (fab check)"
+        said = f"not in the release: the preflight blocked it ({fab()} check)"
         yield ServiceStatus(name, "" if container is None else container.release, state, False, said)
     ours = {*(each.name for each in release.services), *release.withheld}
     for name in sorted({each.service for each in containers} - ours):

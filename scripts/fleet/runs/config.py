@@ -24,7 +24,7 @@ _DEPLOYED = {  # set by the compose file on a host
     "telemetry.run": "the run's id",
     "telemetry.metrics_host": "trainer.metrics_port of the inventory, on the exporter's address",
     "telemetry.metrics_port": "trainer.metrics_port of the inventory, on the exporter's address",
-    "telemetry.metrics_web_config": "add host-certificate to the secrets file, as fab certificates makes it",
+    "telemetry.metrics_web_config": "add host-certificate to the secrets file; deploy/README.md says how",
     "training.resume": "false for a new run, true with --resume",
 }
 HOST_SETTINGS = ("training.hosts", "training.host_index")

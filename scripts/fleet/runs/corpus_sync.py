@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from fleet.command_line import fab
 from fleet.errors import FleetError, HostFailedError
 from fleet.inventory.hosts import Host
 from fleet.ssh import rsync
@@ -104,7 +105,7 @@ def send(session: Session, host: Host, folder: Path, content: RunInput, busy: Ca
         if user := busy():
             raise HostFailedError(
                 f"{host.name}: the corpus {content.name} ({content.id}) was changed on the host ({_first(differs)}), "
-                f"and the run {user} reads it: stop the run first (fab stop --host {host.name} --run {user})"
+                f"and the run {user} reads it: stop the run first ({fab()} stop --host {host.name} --run {user})"
             )
         log.info(
             "%s: the corpus %s was changed on the host (%s): sending it again", host.name, content.name, _first(differs)

@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from fleet.command_line import fab
 from fleet.errors import FleetError
 from fleet.inventory.secrets import HOST_CERTIFICATE, HOST_KEY
 from fleet.release.manifest import Tls
@@ -201,7 +202,7 @@ def parse_release(answer: str, gpus: tuple[str, ...]) -> DeployedRelease:
     if "VOXYARD_TRAINER_IMAGE" not in found or not compose:
         raise FleetError(
             f"release {release} has no trainer: add the role trainer to the host in the inventory, or repair what the "
-            "preflight says of it (fab check), then fab deploy"
+            f"preflight says of it ({fab()} check), then {fab()} deploy"
         )
     try:
         return DeployedRelease(
@@ -241,7 +242,7 @@ def request_from_files(files: Mapping[str, bytes]) -> RunRequest:
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise FleetError(
             f"the files of the run cannot be parsed ({type(error).__name__}: {error}): "
-            "start a new run with `fab train` from its checkpoint (training.init_from)"
+            f"start a new run with `{fab()} train` from its checkpoint (training.init_from)"
         ) from error
 
 

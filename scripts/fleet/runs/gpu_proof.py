@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from fleet.audit import AuditEntry, record
+from fleet.command_line import fab
 from fleet.errors import FleetError, HostFailedError
 from fleet.lock import locked
 from fleet.rollout.commands import compose_options
@@ -74,7 +75,10 @@ def prove(
         if not gpus and not stand_in:
             raise HostFailedError(f"{host}: its plan has no GPUs for the trainer: nothing can be proved on one there")
         if busy := active_runs(session):
-            raise HostFailedError(f"{host}: the run {busy[0].id} is active and would disturb it: wait, or fab stop it")
+            raise HostFailedError(
+                f"{host}: the run {busy[0].id} is active and would disturb it: wait, or stop it: "
+                f"{fab()} stop --host {host} --run {busy[0].id}"
+            )
         files = {COMPOSE: compose_file(release, gpus, stand_in=stand_in), **dict(overrides)}
         session.run([remove_left_over(release.image)])
         begun = session.send(begin_command(proof, release, tuple(files)), [archive(root, files)])

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fleet.command_line import fab
 from fleet.errors import FleetError, HostFailedError
 from fleet.facts.fact import Unknown
 from fleet.facts.machine import PORTS
@@ -54,7 +55,9 @@ def places(hosts: Sequence[Host]) -> tuple[RunHosts, ...]:
         raise FleetError(f"--hosts {hosts[0].name} names one host: name at least two, or use --host")
     for host in hosts:
         if "trainer" not in host.roles:
-            raise FleetError(f"{host.name} is no trainer: add the role trainer to it in the inventory, then fab deploy")
+            raise FleetError(
+                f"{host.name} is no trainer: add the role trainer to it in the inventory, then {fab()} deploy"
+            )
     found: dict[str, Host] = {}
     for host in hosts:
         address = _private(host)
@@ -99,7 +102,7 @@ def refuse_unlike(images: Mapping[str, str]) -> None:
         said = "; ".join(f"{host}: {image}" for host, image in images.items())
         raise HostFailedError(
             f"the hosts of a run need one trainer image, and differ ({said}): "
-            f"fab deploy {' '.join(f'--host {host}' for host in images)}"
+            f"{fab()} deploy {' '.join(f'--host {host}' for host in images)}"
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from fleet.command_line import fab
 from fleet.errors import HostFailedError
 from fleet.rollout.health_gate import Clock
 from fleet.runs import commands
@@ -41,7 +42,9 @@ def show_logs(
     if not newest:
         there = commands.running_containers(labels)
         if not session.run([there])[there.name].out.strip() and not follow:
-            raise HostFailedError(f"{host}: no container with a log ({_shown(labels)}): see fab status, fab runs")
+            raise HostFailedError(
+                f"{host}: no container with a log ({_shown(labels)}): see {fab()} status, {fab()} runs"
+            )
     for line in written[-lines:]:
         say(line)
     while follow:

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from fleet.command_line import fab
 from fleet.runs.fetch import CHECKPOINTS, FetchedRun
 from fleet.runs.files import RunFiles
 from fleet.runs.state import TrainingRun
@@ -57,7 +58,7 @@ def started(files: RunFiles) -> str:
         *(("GPU", text) for text in gpus),
         ("corpus", f"{corpus.name}, version {corpus.id}" + (", prepared once on the host" if files.shards else "")),
         ("metrics", files.metrics),
-        ("logs", f"fab logs --host {wanted.host} --run {wanted.run} --follow"),
+        ("logs", f"{fab()} logs --host {wanted.host} --run {wanted.run} --follow"),
     ]
     return "\n".join(f"{name:<9} {text}" for name, text in rows)
 
@@ -70,9 +71,8 @@ def training(run: TrainingRun, limits: Sequence[str]) -> str:
 def stopped(run: TrainingRun) -> str:
     """Report of a stopped run."""
     checkpoint = "no checkpoint" if run.checkpoint is None else f"checkpoint at step {run.checkpoint}"
-    return (
-        f"{run.id} on {run.host}: {run.state}, {checkpoint}; resume with: fab train --host {run.host} --resume {run.id}"
-    )
+    resume = f"{fab()} train --host {run.host} --resume {run.id}"
+    return f"{run.id} on {run.host}: {run.state}, {checkpoint}; resume with: {resume}"
 
 
 def fetched(found: FetchedRun) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fleet.command_line import fab
 from fleet.errors import HostFailedError
 from fleet.runs.runs import active_runs, resume_drained, stop_run
 from fleet.runs.state import TrainingRun, read_runs
@@ -22,8 +23,8 @@ class TrainingRunHooks:
         if drained and run.hosts:
             raise HostFailedError(
                 f"{run.host}: the run {run.id} trains over {', '.join(run.hosts)}, which need one image: stop it "
-                f"(fab stop --host {run.host} --run {run.id}), deploy to all of them, then resume it "
-                f"(fab train --host {run.host} --resume {run.id})"
+                f"({fab()} stop --host {run.host} --run {run.id}), deploy to all of them, then resume it "
+                f"({fab()} train --host {run.host} --resume {run.id})"
             )
         return stop_run(session, run, drained=drained)
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from fleet.audit import AuditEntry, record
+from fleet.command_line import fab
 from fleet.errors import FleetError, HostFailedError
 from fleet.facts.fact import Unknown
 from fleet.facts.gpus import GPUS
@@ -70,7 +71,7 @@ def read_release(session: Session, host: str, release: str | None = None) -> Dep
     command = commands.release_there(release)
     answers = session.run([command, GPUS.command])
     if not answers[command.name].ok:
-        raise HostFailedError(f"{host} has no release for training runs: run fab deploy --host {host} first")
+        raise HostFailedError(f"{host} has no release for training runs: run {fab()} deploy --host {host} first")
     gpus = GPUS.among(answers)
     uuids = () if isinstance(gpus, Unknown) else tuple(gpu.uuid for gpu in gpus)
     found = parse_release(answers[command.name].out.strip("\n"), uuids)
@@ -93,7 +94,7 @@ def refuse_conflict(host: str, files: RunFiles, others: Iterable[TrainingRun]) -
             continue
         raise HostFailedError(
             f"{host}: the run {other.id} ({other.state}, by {other.by}) {what}: wait until it has ended, or "
-            f"fab stop --host {host} --run {other.id}"
+            f"{fab()} stop --host {host} --run {other.id}"
         )
 
 
@@ -107,7 +108,7 @@ def start_run(session: Session, host: str, files: RunFiles, *, again: bool = Fal
     if not session.run([image])[image.name].ok:
         raise HostFailedError(
             f"{host} has no image {files.deployed.image} of its release {files.deployed.release}: "
-            f"fab deploy --host {host}"
+            f"{fab()} deploy --host {host}"
         )
     write = commands.write_run(run, files.checksums, again=again)
     written = session.send(write, [files.archive()])
@@ -210,7 +211,7 @@ def wait_until_training(session: Session, host: str, run: str, clock: Clock | No
         if end is not None and clock.now() >= end:
             raise HostFailedError(
                 f"{host}: the run {run} has done no step after {START_SECONDS / 60:.0f} minutes; it continues: "
-                f"fab logs --host {host} --run {run}{last_log_lines(session, now)}"
+                f"{fab()} logs --host {host} --run {run}{last_log_lines(session, now)}"
             )
         clock.wait(POLL_SECONDS)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 
+from fleet.command_line import fab
 from fleet.errors import FleetError, HostFailedError
 from fleet.inventory.hosts import Host
 from fleet.lock import locked
@@ -119,7 +120,8 @@ def keep_training(
             if len(restarts) >= RESTARTS:
                 raise HostFailedError(
                     f"the run {run} has lost a host {RESTARTS + 1} times in an hour and stays ended: see "
-                    f"fab logs --host {hosts[0].name} --run {run}, then fab train --host {hosts[0].name} --resume {run}"
+                    f"{fab()} logs --host {hosts[0].name} --run {run}, then "
+                    f"{fab()} train --host {hosts[0].name} --resume {run}"
                 )
             restarts.append(now)
             step = states[hosts[0].name].checkpoint or 0

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from bark_faults import RESTLESS, STAGES, What, open_orders, order
+from eventually import eventually
 from safetensors.torch import load_file, save_file
 from spoken import refusal, speak
 
@@ -90,14 +90,6 @@ def outcomes(pool: Pool, asked: Sequence[Request]) -> list[Outcome]:
 
 def sounds(got: Sequence[Outcome]) -> list[bytes | None]:
     return [each.result.audio.tobytes() if each.result else None for each in got]
-
-
-def eventually(holds: Callable[[], bool]) -> bool:
-    """Wait for a condition: the others may have finished the job before a killed worker is started again."""
-    until = time.monotonic() + 100
-    while not holds() and time.monotonic() < until:
-        time.sleep(0.05)
-    return holds()
 
 
 @pytest.mark.parametrize("stage", STAGES)

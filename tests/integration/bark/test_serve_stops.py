@@ -5,7 +5,8 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 
-from served_bark import STORY, ServedBark, finished, until
+from eventually import eventually
+from served_bark import STORY, ServedBark, finished
 
 
 def test_a_stop_in_mid_document_changes_no_byte_of_it(start: Callable[[], ServedBark]) -> None:
@@ -13,11 +14,11 @@ def test_a_stop_in_mid_document_changes_no_byte_of_it(start: Callable[[], Served
     body = {"text": STORY, "seed": 7}
     expected = finished(service.client, service.client.post("/v1/documents", json=body).json()["id"])
     stopped = service.client.post("/v1/documents", json=body).json()["id"]
-    until(lambda: service.client.get(f"/v1/documents/{stopped}").json()["progress"]["done"] >= 2)
+    eventually(lambda: service.client.get(f"/v1/documents/{stopped}").json()["progress"]["done"] >= 2)
 
     assert service.end(signal.SIGTERM) == 0
 
-    until(lambda: any("stopped" in line for line in service.noted))
+    eventually(lambda: any("stopped" in line for line in service.noted))
     assert any("all chunks in progress finished" in line for line in service.noted)
     assert finished(start().client, stopped) == expected
 
@@ -28,7 +29,7 @@ def test_a_kill_in_mid_document_changes_no_byte_of_it(start: Callable[[], Served
     expected = finished(service.client, service.client.post("/v1/documents", json=body).json()["id"])
     killed = service.client.post("/v1/documents", json=body).json()["id"]
 
-    until(lambda: service.client.get(f"/v1/documents/{killed}").json()["progress"]["done"] >= 2)
+    eventually(lambda: service.client.get(f"/v1/documents/{killed}").json()["progress"]["done"] >= 2)
     service.end(signal.SIGKILL)
     again = start()
     left = again.client.get(f"/v1/documents/{killed}").json()["progress"]["done"]

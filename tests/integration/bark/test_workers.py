@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from service_app import eventually
+from eventually import eventually
 
 from voxyard.speech.engine import EngineSpec
 from voxyard.speech.pool.job import ChunkFailedError

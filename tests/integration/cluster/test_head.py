@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from cluster_hosts import ClusterHosts
+from programs import program
 from running_cluster import HEAD, ONE, TWO, Cluster
 
 REDIS = "127.0.0.1:6380"
@@ -17,8 +17,7 @@ MANY = 60
 @pytest.fixture
 def pool(tmp_path: Path) -> Iterator[Cluster]:
     """A cluster whose head keeps its state in a real Redis on its loopback, with a driver."""
-    redis = shutil.which("redis-server")
-    assert redis, "redis-server is missing: apt-get install redis-server"
+    redis = program("redis-server")
     with ClusterHosts(4) as hosts:
         made = Cluster(hosts, tmp_path)
         hosts.start(

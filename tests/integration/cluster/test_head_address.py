@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from cluster_hosts import ClusterHosts
-from monitoring_programs import program
+from programs import program
 from running_cluster import HEAD, ONE, SERVICE, TWO, VOXYARD, Cluster
 
 ENTRY, OTHER = 4, 5  # hosts: the address, and a second place of a head
@@ -34,9 +34,7 @@ def pool(tmp_path: Path) -> Iterator[Cluster]:
         made.entry = ENTRY
         text = _CONFIGURATION.format(entry=hosts.address(ENTRY), one=hosts.address(HEAD), other=hosts.address(OTHER))
         (tmp_path / "haproxy.cfg").write_text(text)
-        hosts.start(
-            ENTRY, [program("haproxy", "haproxy"), "-db", "-f", tmp_path / "haproxy.cfg"], tmp_path / "haproxy.log"
-        )
+        hosts.start(ENTRY, [program("haproxy"), "-db", "-f", tmp_path / "haproxy.cfg"], tmp_path / "haproxy.log")
         made.head()
         made.join(ONE, TWO)
         yield made

@@ -124,7 +124,7 @@ ISOLATED = {
 
 
 def test_limits_are_set_on_the_chosen_gpus_before_the_runtime_starts(driver: FakeDriver) -> None:
-    """T6: every setting comes first, the runtime starts after it, and the limits are then read back."""
+    """Every setting comes first, the runtime starts after it, and the limits are then read back."""
     seen = recorded(driver, ISOLATED)
     configured = only(seen, *CONFIGURE)
     assert [call[:2] for call in configured] == [
@@ -141,7 +141,7 @@ def test_limits_are_set_on_the_chosen_gpus_before_the_runtime_starts(driver: Fak
 
 
 def test_limits_and_growth_never_meet(driver: FakeDriver) -> None:
-    """T6: isolation is limits only, its absence growth only."""
+    """Isolation is limits only, its absence growth only."""
     assert not only(recorded(driver, ISOLATED), "set_memory_growth")
     growing = recorded(driver, {"data": {"data_gpu": 3, "model_gpu": 1}})
     assert not only(growing, "set_logical_device_configuration")
@@ -149,7 +149,7 @@ def test_limits_and_growth_never_meet(driver: FakeDriver) -> None:
 
 
 def test_the_log_names_devices_mapping_and_limits(driver: FakeDriver) -> None:
-    """T15, literally."""
+    """The lines are the documented ones."""
     log = "\n".join(recorded(driver, ISOLATED)["log"])
     assert "Intelligent GPU Pipeline: Multi-GPU Mode" in log
     assert "Data Processing GPU: GPU 3 (NVIDIA GeForce RTX 4090" in log
@@ -162,7 +162,6 @@ def test_the_log_names_devices_mapping_and_limits(driver: FakeDriver) -> None:
 
 
 def test_without_ids_the_log_reports_single_and_growth(driver: FakeDriver) -> None:
-    """T15 and T3."""
     seen = recorded(driver, {})
     log = "\n".join(seen["log"])
     assert "Intelligent GPU Pipeline: Single-GPU Buffered Mode" in log
@@ -172,7 +171,7 @@ def test_without_ids_the_log_reports_single_and_growth(driver: FakeDriver) -> No
 
 
 def test_devices_are_named_as_tensorflow_renumbers_them(driver: FakeDriver) -> None:
-    """T2: GPUs 1 and 3 become GPU:0 and GPU:1."""
+    """GPUs 1 and 3 become GPU:0 and GPU:1."""
     seen = recorded(driver, ISOLATED)
     assert (seen["data"], seen["model"]) == ("/device:GPU:1", "/device:GPU:0")
     assert recorded(driver, {"training": {"strategy": "mirrored"}})["replicas"] == [
@@ -181,13 +180,13 @@ def test_devices_are_named_as_tensorflow_renumbers_them(driver: FakeDriver) -> N
 
 
 def test_the_device_order_is_set_before_cuda_is_asked(driver: FakeDriver) -> None:
-    """T2: our libcuda, as the real one, lists the GPUs otherwise unless CUDA_DEVICE_ORDER was set in time."""
+    """Our libcuda, as the real one, lists the GPUs otherwise unless CUDA_DEVICE_ORDER was set in time."""
     seen = recorded(driver, {"data": {"data_gpu": 0, "model_gpu": 1}}, CUDA_DEVICE_ORDER="FASTEST_FIRST")
     assert "error" not in seen
 
 
 def test_a_cuda_that_counts_otherwise_is_an_error(driver: FakeDriver) -> None:
-    """T2: both orders are shown, and nothing of TensorFlow has been touched."""
+    """Both orders are shown, and nothing of TensorFlow has been touched."""
     seen = recorded(driver, {"data": {"data_gpu": 0, "model_gpu": 1}}, count=2, cuda=["11:00.0", "10:00.0"])
     assert "nvidia-smi (NVML): 0 = 00000000:10:00.0, 1 = 00000000:11:00.0" in seen["error"]
     assert "CUDA:              0 = 0000:11:00.0, 1 = 0000:10:00.0" in seen["error"]
@@ -195,7 +194,7 @@ def test_a_cuda_that_counts_otherwise_is_an_error(driver: FakeDriver) -> None:
 
 
 def test_a_broken_driver_is_an_error_even_in_auto(driver: FakeDriver) -> None:
-    """T2: never a silent fall-back to the CPU."""
+    """Never a silent fall-back to the CPU."""
     assert "Unknown Error" in recorded(driver, {}, nvml_init=999)["error"]
     assert "error" not in recorded(driver, {"training": {"device": "cpu"}}, nvml_init=999)
 
@@ -212,7 +211,7 @@ def test_gpus_that_tensorflow_cannot_use_are_an_error(driver: FakeDriver) -> Non
 def test_features_of_a_corpus_take_one_gpu_and_as_much_of_it_as_they_need(
     driver: FakeDriver, data: dict[str, int], chosen: int
 ) -> None:
-    """T6: `corpus prepare --features`, also beside a training on other GPUs; settings of a run are no obstacle."""
+    """`corpus prepare --features`, also beside a training on other GPUs; settings of a run are no obstacle."""
     isolated = {**ISOLATED["training"], "strategy": "mirrored", "auto": True}
     gpus = [driver.gpu(f"{16 + i:02X}:00.0") for i in range(4)]
     code = RECORD_FEATURES.replace("GPUS", "4")
@@ -244,7 +243,7 @@ def plain(**more: str) -> dict[str, str]:
 
 @pytest.mark.parametrize(("count", "data", "model"), [(2, 0, 1), (4, 2, 3)])
 def test_operations_run_on_the_named_cpu_devices(count: int, data: int, model: int) -> None:
-    """T2 on logical CPU devices, with TensorFlow's own word on where each tensor lives."""
+    """On logical CPU devices, with TensorFlow's own word on where each tensor lives."""
     code = (
         REAL
         + f"""
@@ -266,7 +265,7 @@ print(json.dumps([placed, len(tf.config.list_logical_devices("CPU")),
 
 
 def test_a_cpu_device_of_a_split_keeps_to_one_thread() -> None:
-    """T11: with one thread a device, independent branches of a graph do not take the other device's core.
+    """With one thread a device, independent branches of a graph do not take the other device's core.
 
     The share of the busiest thread in one call's CPU time; the machine's load does not change it.
     """
@@ -308,7 +307,7 @@ with tf.device(devices.model):
 
 
 def test_each_cpu_device_has_threads_of_its_own() -> None:
-    """T11: a thread more per device is a thread more for each of both, not one for them to share."""
+    """A thread more per device is a thread more for each of both, not one for them to share."""
     code = (
         REAL
         + """
@@ -327,7 +326,7 @@ print(len(list(Path("/proc/self/task").iterdir())))
 
 @pytest.mark.parametrize("data", [{}, {"data_gpu": 0, "model_gpu": 1}], ids=["one device", "split"])
 def test_cpu_devices_keep_the_graph_optimizer_out(data: dict[str, int]) -> None:
-    """T2, T17: of sums it makes variables, which a split's executor refuses, and whose order is another in each run."""
+    """Of sums it makes variables, which a split's executor refuses, and whose order is another in each run."""
     code = (
         REAL
         + f"""
@@ -340,7 +339,7 @@ print(json.dumps(tf.config.optimizer.get_experimental_options().get("disable_met
 
 
 def test_a_runtime_that_already_runs_is_refused() -> None:
-    """T6: after the start it is too late."""
+    """After the start it is too late."""
     code = (
         REAL
         + """
@@ -357,7 +356,7 @@ except TrainerError as error:
 
 
 def test_a_second_run_in_one_process_needs_the_same_devices() -> None:
-    """T14: train() twice in a notebook works; other devices need another process."""
+    """Train() twice in a notebook works; other devices need another process."""
     code = (
         REAL
         + """

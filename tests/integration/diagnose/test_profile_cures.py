@@ -96,7 +96,7 @@ def measured_thrice_at_most(test: Callable[[Path], None]) -> Callable[[Path], No
 @pytest.mark.timeout(900)
 @measured_thrice_at_most
 def test_a_slow_disk_is_named_and_cured_by_more_threads(corpus: Path) -> None:
-    """D2: a throttled reader."""
+    """A throttled reader."""
     slow: Found = {"SLOW_READ": 0.1, "SLOW_TRAIN": 0.1}
     found = profile(corpus, *SPLIT, "--num-workers", 1, **slow)
     assert found["verdict"]["bottleneck"] == "load"
@@ -112,7 +112,7 @@ def test_a_slow_disk_is_named_and_cured_by_more_threads(corpus: Path) -> None:
 @pytest.mark.timeout(900)
 @measured_thrice_at_most
 def test_slow_features_are_named_and_cured_by_preparing_them(corpus: Path) -> None:
-    """D2: the data device is the limit."""
+    """The data device is the limit."""
     slow: Found = {"SLOW_FEATURES": 0.3, "SLOW_TRAIN": 0.1}
     found = profile(corpus, *SPLIT, **slow)
     assert found["verdict"]["bottleneck"] == "features"
@@ -128,7 +128,7 @@ def test_slow_features_are_named_and_cured_by_preparing_them(corpus: Path) -> No
 @pytest.mark.timeout(900)
 @measured_thrice_at_most
 def test_a_slow_link_is_named_and_cured_by_one_device(corpus: Path) -> None:
-    """D2: the copy between the devices."""
+    """The copy between the devices."""
     slow: Found = {"SLOW_TRANSFER": 1.0, "SLOW_TRAIN": 0.3}
     found = profile(corpus, *SPLIT, **slow)
     assert found["verdict"]["bottleneck"] == "transfer"
@@ -143,7 +143,7 @@ def test_a_slow_link_is_named_and_cured_by_one_device(corpus: Path) -> None:
 @pytest.mark.timeout(900)
 @measured_thrice_at_most
 def test_a_slow_model_is_named_and_cured_by_more_devices_that_train(corpus: Path) -> None:
-    """D2: no bottleneck; bound by the model."""
+    """No bottleneck; bound by the model."""
     slow: Found = {"SLOW_TRAIN": 0.5}
     found = profile(corpus, *SPLIT, **slow)
     assert (found["verdict"]["bottleneck"], found["verdict"]["bound_by"]) == (None, "train")
@@ -156,7 +156,7 @@ def test_a_slow_model_is_named_and_cured_by_more_devices_that_train(corpus: Path
 @pytest.mark.timeout(900)
 @measured_thrice_at_most
 def test_a_ring_of_one_slot_is_cured_by_three(corpus: Path) -> None:
-    """D2, T5: nothing overlaps with one slot."""
+    """Nothing overlaps with one slot."""
     slow: Found = {"SLOW_FEATURES": 0.2, "SLOW_TRAIN": 0.25}
     found = profile(corpus, *SPLIT, "--prefetch-buffer-size", 1, **slow)
     assert found["overlapped"]["data_wait_share"] > 0.3
@@ -165,14 +165,14 @@ def test_a_ring_of_one_slot_is_cured_by_three(corpus: Path) -> None:
 
 
 def test_a_heavy_feature_graph_is_data_device_bound(corpus: Path) -> None:
-    """D2: arithmetic on the data device, no sleep."""
+    """Arithmetic on the data device, no sleep."""
     found = profile(corpus, *SPLIT, HEAVY_FEATURES=200)
     assert found["verdict"]["bottleneck"] == "features"
     assert found["overlapped"]["gaps"]["data_busy_share"] > 0.8
 
 
 def test_a_large_model_is_model_bound(corpus: Path) -> None:
-    """D2: the trainer's own model, which takes far longer than the features of a few tones."""
+    """The trainer's own model, which takes far longer than the features of a few tones."""
     found = profile(corpus, *SPLIT, "--model-size", "tiny", steps=6, module=False)
     assert (found["verdict"]["bottleneck"], found["verdict"]["bound_by"]) == (None, "train")
     assert next(each for each in found["stages"] if each["stage"] == "train")["share"] > 0.5

@@ -37,7 +37,7 @@ def profile(corpus: Path, *flags: Any, alone: bool = True, **variables: str) -> 
 
 
 def test_a_profile_leaves_the_runs_own_files_alone(corpus: Path, tmp_path: Path) -> None:
-    """D1: neither --no-resume in the file nor a checkpoint of another model has any effect."""
+    """Neither --no-resume in the file nor a checkpoint of another model has any effect."""
     run = tmp_path / "run"
     (run / "step-00000007").mkdir(parents=True)
     (run / "step-00000007" / "meta.json").write_text("{}")
@@ -114,7 +114,7 @@ def test_one_device_and_all_devices_are_profiled_as_they_train(corpus: Path) -> 
 
 
 def test_a_cached_corpus_is_profiled_as_it_is_from_the_second_epoch_on(corpus: Path) -> None:
-    """T8: the first epoch, which fills the cache, is left out."""
+    """The first epoch, which fills the cache, is left out."""
     found = profile(
         corpus, "--cache-dataset", "--data-gpu", 0, "--model-gpu", 1, "--model-module", "slow_stages:make",
         "--num-workers", 1, SLOW_READ="0.1",
@@ -124,7 +124,7 @@ def test_a_cached_corpus_is_profiled_as_it_is_from_the_second_epoch_on(corpus: P
 
 
 def test_steps_that_are_traced_in_mid_run_are_left_out_and_counted(corpus: Path) -> None:
-    """T7: without buckets new shapes come all the time."""
+    """Without buckets new shapes come all the time."""
     found = profile(
         corpus, "--no-enable-static-shapes", "--batch-size", 2, "--num-workers", 1, "--model-module", "slow_stages:make"
     )

@@ -1,4 +1,4 @@
-"""`voxyard stress` and `voxyard diagnose` on two logical CPU devices, as a user calls them (D5, D7)."""
+"""`voxyard stress` and `voxyard diagnose` on two logical CPU devices, as a user calls them."""
 
 from __future__ import annotations
 

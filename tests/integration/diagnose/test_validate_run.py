@@ -1,4 +1,4 @@
-"""The five checks on two logical CPU devices: what passes, and a fault planted for each that does not (D3, D8)."""
+"""The five checks on two logical CPU devices: what passes, and a fault planted for each that does not."""
 
 from __future__ import annotations
 

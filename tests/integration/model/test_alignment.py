@@ -40,7 +40,7 @@ def lengths() -> tuple[tf.Tensor, tf.Tensor]:
 @pytest.mark.parametrize("in_blocks", [False, True])
 @pytest.mark.parametrize("xla", [False, True])
 def test_loss_and_best_path_are_those_of_all_paths_counted(xla: bool, in_blocks: bool) -> None:
-    """T10: with and without XLA; rows of different lengths side by side, junk in their padding."""
+    """With and without XLA; rows of different lengths side by side, junk in their padding."""
     table = scores()
     form = partial(align, in_blocks=in_blocks)
     found = tf.function(form, jit_compile=xla, autograph=False)(tf.constant(table), *lengths())
@@ -52,7 +52,7 @@ def test_loss_and_best_path_are_those_of_all_paths_counted(xla: bool, in_blocks:
 
 @pytest.mark.parametrize("in_blocks", [False, True])
 def test_the_gradient_is_the_slope_of_the_loss(in_blocks: bool) -> None:
-    """T10: finite differences of the loss counted path by path, each row with a weight of its own."""
+    """Finite differences of the loss counted path by path, each row with a weight of its own."""
     table, weights = scores(1), np.arange(1.0, len(LENGTHS) + 1, dtype=np.float32)
     variable = tf.constant(table)
     with tf.GradientTape() as tape:
@@ -70,7 +70,7 @@ def test_the_gradient_is_the_slope_of_the_loss(in_blocks: bool) -> None:
 
 
 def test_every_token_lasts_a_frame_and_all_frames_are_given_out() -> None:
-    """T10: durations from the path, on long clips with many equal scores."""
+    """Durations from the path, on long clips with many equal scores."""
     mel_length, token_length = tf.constant([200, 150, 40]), tf.constant([37, 40, 40])
     table = tf.cast(tf.random.stateless_uniform((3, 200, 40), (1, 2), 0, 3, tf.int32), tf.float32)
     hard = align(table, mel_length, token_length).hard.numpy()
@@ -104,7 +104,7 @@ def test_blocks_of_frames_give_what_one_loop_over_the_frames_gives(frames: int) 
 
 
 def test_a_clip_with_fewer_frames_than_tokens_costs_nothing_and_spreads_its_frames() -> None:
-    """T10: no path exists; one such clip must not poison its batch with NaN."""
+    """No path exists; one such clip must not poison its batch with NaN."""
     table = tf.constant(scores())
     with tf.GradientTape() as tape:
         tape.watch(table)
@@ -116,7 +116,7 @@ def test_a_clip_with_fewer_frames_than_tokens_costs_nothing_and_spreads_its_fram
 
 
 def test_long_clips_lose_no_precision() -> None:
-    """T10: the posterior of each frame sums to one after 800 frames."""
+    """The posterior of each frame sums to one after 800 frames."""
     table = tf.constant(np.random.default_rng(2).normal(size=(2, 800, 120)).astype(np.float32) * 3)
     mel_length, token_length = tf.constant([800, 640]), tf.constant([120, 70])
     with tf.GradientTape() as tape:
@@ -127,7 +127,7 @@ def test_long_clips_lose_no_precision() -> None:
 
 
 def test_the_diagonal_prior_is_a_distribution_over_the_tokens_of_each_frame() -> None:
-    """T10: beta-binomial; its mean runs along the diagonal, whatever the padding."""
+    """Beta-binomial; its mean runs along the diagonal, whatever the padding."""
     made = tf.exp(diagonal_prior(tf.constant([30, 50]), tf.constant([12, 7]), 60, 20)).numpy()
     np.testing.assert_allclose(made.sum(-1), 1, atol=1e-3)
     assert not made[0, :, 12:].any()

@@ -216,7 +216,7 @@ def test_speak_takes_the_voice_and_says_what_it_cannot(voice: Path, tmp_path: Pa
 def test_two_other_speakers_are_fine_tuned_from_one_checkpoint_and_exported(
     run: Path, tmp_path: Path, voxyard: Train
 ) -> None:
-    """T21: both networks begin with the averaged weights of the base, and the voices are the new speakers."""
+    """Both networks begin with the averaged weights of the base, and the voices are the new speakers."""
     corpus = two_speakers(tmp_path / "corpus", carl=40, dora=90)
     done = voxyard(
         "train", "--device", "cpu", "--strategy", "single", "--train-data", corpus, "--val-data", corpus,

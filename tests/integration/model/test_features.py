@@ -77,7 +77,7 @@ def mel_by_formula(pcm: NDArray[np.int16]) -> NDArray[np.float64]:
 
 
 def test_the_log_mel_is_the_one_that_published_vocoders_expect() -> None:
-    """T12: against an independent computation by the formulas; a frame a hop, reflected at the edges."""
+    """Against an independent computation by the formulas; a frame a hop, reflected at the edges."""
     sound = noise(20 * HOP + 100)
     made = features([sound], 21)
     expected = mel_by_formula(sound)
@@ -87,21 +87,21 @@ def test_the_log_mel_is_the_one_that_published_vocoders_expect() -> None:
 
 @pytest.mark.parametrize("frames", [1, 2, 3])
 def test_a_clip_that_is_shorter_than_the_padding_is_reflected_again(frames: int) -> None:
-    """T12: as numpy.pad does it; padded to a longer bucket, and beside a longer clip."""
+    """As numpy.pad does it; padded to a longer bucket, and beside a longer clip."""
     sound = noise(frames * HOP, seed=frames)
     made = features([sound, noise(9 * HOP)], 9)
     np.testing.assert_allclose(made["mel"][0, :frames], mel_by_formula(sound), atol=2e-4)
 
 
 def test_energy_is_the_level_of_the_windowed_frame() -> None:
-    """T12: a tone of amplitude a has the energy log(a · √(3/16)), wherever its frame is full."""
+    """A tone of amplitude a has the energy log(a · √(3/16)), wherever its frame is full."""
     time = np.arange(20 * HOP) / RATE
     made = features([(16384 * np.sin(2 * np.pi * 441 * time)).astype(np.int16)], 20)
     np.testing.assert_allclose(made["energy"][0, 3:-3], np.log(0.5 * np.sqrt(3 / 16)), atol=0.01)
 
 
 def test_padding_and_batch_mates_change_no_feature() -> None:
-    """T7: a clip alone in its own length, and between others in a longer bucket; its odd last samples never count."""
+    """A clip alone in its own length, and between others in a longer bucket; its odd last samples never count."""
     sound = noise(17 * HOP + 200, seed=1)
     alone = features([sound], 17)
     among = features([noise(30 * HOP, seed=2), sound, buzz(120, 5 * HOP)], 32)
@@ -110,7 +110,7 @@ def test_padding_and_batch_mates_change_no_feature() -> None:
 
 
 def test_padded_frames_hold_the_documented_values() -> None:
-    """T7: log(1e-5) in the mel, zero in pitch and energy."""
+    """Log(1e-5) in the mel, zero in pitch and energy."""
     made = features([buzz(150, 10 * HOP)], 14)
     assert (made["mel"][0, 10:] == np.float32(np.log(FLOOR))).all()
     assert not made["pitch"][0, 10:].any()
@@ -119,13 +119,13 @@ def test_padded_frames_hold_the_documented_values() -> None:
 
 @pytest.mark.parametrize("hertz", [70.0, 110.0, 220.5, 441.0])
 def test_the_pitch_of_a_buzz_is_found(hertz: float) -> None:
-    """T12: to half a percent, in every frame that is full."""
+    """To half a percent, in every frame that is full."""
     made = features([buzz(hertz, 24 * HOP)], 24)
     np.testing.assert_allclose(np.exp(made["pitch"][0, 2:-2]), hertz, rtol=5e-3)
 
 
 def test_noise_and_silence_have_no_pitch() -> None:
-    """T12: unvoiced is 0; a faint buzz beside a loud one counts as silence."""
+    """Unvoiced is 0; a faint buzz beside a loud one counts as silence."""
     quiet = np.concatenate([buzz(150, 20 * HOP), buzz(150, 20 * HOP) // 200])
     made = features([noise(40 * HOP), np.zeros(40 * HOP, np.int16), quiet], 40)
     assert (made["pitch"][0] > 0).mean() < 0.1
@@ -135,7 +135,7 @@ def test_noise_and_silence_have_no_pitch() -> None:
 
 
 def test_a_random_gain_shifts_the_mel_and_follows_from_the_clip_seed() -> None:
-    """T13, data.gain_augment_db: the same clip and seed give the same gain in any batch, another seed another one."""
+    """data.gain_augment_db: the same clip and seed give the same gain in any batch, another seed another one."""
     sounds = [noise(8 * HOP, seed=3)] * 2
     plain, louder = features(sounds, 8), features(sounds, 8, gain_augment_db=6.0)
     shift = louder["mel"][:, :, 20:60] - plain["mel"][:, :, 20:60]
@@ -150,7 +150,7 @@ def test_a_random_gain_shifts_the_mel_and_follows_from_the_clip_seed() -> None:
 
 
 def test_pre_emphasis_weighs_the_spectrum_by_its_filter() -> None:
-    """T13, data.pre_emphasis: a steady tone changes by |1 − a·e^(−jω)|."""
+    """data.pre_emphasis: a steady tone changes by |1 − a·e^(−jω)|."""
     time = np.arange(20 * HOP) / RATE
     tone = (8000 * np.sin(2 * np.pi * 1000 * time)).astype(np.int16)
     change = features([tone], 20, pre_emphasis=0.97)["mel"] - features([tone], 20)["mel"]
@@ -160,7 +160,7 @@ def test_pre_emphasis_weighs_the_spectrum_by_its_filter() -> None:
 
 
 def test_xla_and_another_device_compute_the_same_features() -> None:
-    """T10: the function that the data device runs, compiled, and placed on the second logical device."""
+    """The function that the data device runs, compiled, and placed on the second logical device."""
     raw = clips([noise(12 * HOP), buzz(200, 9 * HOP)], 12)
     extractor = FeatureExtractor(ModelConfig(), DataConfig())
     plain, compiled = extractor(raw), tf.function(extractor, jit_compile=True, autograph=False)(raw)

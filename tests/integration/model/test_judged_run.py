@@ -15,7 +15,7 @@ from voxyard.trainer.reporting.mlflow_run import RUN_ID
 
 
 def test_speech_of_each_validation_is_judged_beside_the_recordings(tmp_path: Path) -> None:
-    """T21; MLflow, where its variable is set, has the same values of the same steps as TensorBoard."""
+    """MLflow, where its variable is set, has the same values of the same steps as TensorBoard."""
     store = (tmp_path / "store").as_uri()
     corpus, run = write_tones(tmp_path / "corpus", 12), tmp_path / "run"
     done = run_forked(

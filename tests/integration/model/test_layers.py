@@ -24,7 +24,7 @@ def attention(precision: str) -> Attention:
 
 
 def test_attention_in_float16_takes_products_that_overflow_unscaled():
-    """T10: 65,504 is the largest float16."""
+    """65,504 is the largest float16."""
     x = tf.ones((2, POSITIONS, WIDTH))
     valid = tf.sequence_mask([POSITIONS, 3], POSITIONS)
     half, single = (attention(precision)(x, valid).numpy() for precision in ("mixed_float16", "float32"))

@@ -23,7 +23,7 @@ def losses_of(model: TextToMel, batch: Raw, training: bool = False) -> dict[str,
 
 
 def test_a_longer_bucket_changes_no_clips_loss(model: TextToMel, batch: Raw) -> None:
-    """T7: each loss is over the clip's own frames or tokens."""
+    """Each loss is over the clip's own frames or tokens."""
     longer = losses_of(model, features_of(raw_batch(LENGTHS, 96, 40)))
     for name, values in losses_of(model, batch).items():
         assert values.shape == (3,)
@@ -31,20 +31,20 @@ def test_a_longer_bucket_changes_no_clips_loss(model: TextToMel, batch: Raw) -> 
 
 
 def test_the_total_is_the_weighted_sum(model: TextToMel, batch: Raw) -> None:
-    """T16: what is minimised is what is shown."""
+    """What is minimised is what is shown."""
     losses = losses_of(model, batch)
     np.testing.assert_allclose(losses["total"], sum(WEIGHTS[name] * losses[name] for name in WEIGHTS), rtol=1e-5)
 
 
 def test_the_best_path_has_a_share_of_all_paths(model: TextToMel, batch: Raw) -> None:
-    """T10: binarization is −log of a probability, and both alignment losses are a frame's."""
+    """Binarization is −log of a probability, and both alignment losses are a frame's."""
     losses, path = losses_of(model, batch), model(batch).alignment
     assert (losses["binarization"] >= 0).all()
     np.testing.assert_allclose(losses["alignment"], path.loss / tf.cast(batch["mel_length"], tf.float32), rtol=1e-5)
 
 
 def test_gradients_of_micro_batches_sum_to_those_of_the_whole_batch(model: TextToMel) -> None:
-    """T1, --grad-accum: also with dropout, because a clip draws the same in any micro-batch."""
+    """--grad-accum: also with dropout, because a clip draws the same in any micro-batch."""
     whole = features_of(raw_batch([(20, 6), (24, 8), (18, 5), (24, 7)], 24, 8))
     weights = [variable.value for variable in model.trainable_variables]
 

@@ -35,7 +35,7 @@ def trained(optimizer: keras.optimizers.Optimizer, *, xla: bool = False) -> list
 
 @pytest.mark.parametrize("xla", [False, True])
 def test_the_fused_step_is_keras_adamw(xla: bool) -> None:
-    """T10: the same weights after 20 steps; biases and normalisations are not decayed."""
+    """The same weights after 20 steps; biases and normalisations are not decayed."""
     reference = keras.optimizers.AdamW(WarmUpThenRoot(0.02, 5), **SETTINGS)
     reference.exclude_from_weight_decay(var_names=["bias", "gamma", "beta"])
     ours = FusedAdamW(WarmUpThenRoot(0.02, 5), **SETTINGS)
@@ -44,7 +44,7 @@ def test_the_fused_step_is_keras_adamw(xla: bool) -> None:
 
 
 def test_weights_shrink_and_biases_do_not() -> None:
-    """T10: decay without a gradient."""
+    """Decay without a gradient."""
     optimizer = FusedAdamW(0.1, weight_decay=0.5)
     weights = [keras.Variable(tf.ones([2]), name=name) for name in ("kernel", "bias", "gamma", "beta")]
     optimizer.build(weights)
@@ -53,7 +53,7 @@ def test_weights_shrink_and_biases_do_not() -> None:
 
 
 def test_mirrored_copies_of_a_weight_stay_the_same() -> None:
-    """T10, T17: on each of the devices, what is decayed and what is not."""
+    """On each of the devices, what is decayed and what is not."""
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     with strategy.scope():
         optimizer = FusedAdamW(0.1, weight_decay=0.5)
@@ -66,7 +66,7 @@ def test_mirrored_copies_of_a_weight_stay_the_same() -> None:
 
 
 def test_the_learning_rate_is_finite_and_positive_far_out() -> None:
-    """T12, training.warmup_steps: linear to the peak, then 1/√step, at step 10⁷ and beyond."""
+    """training.warmup_steps: linear to the peak, then 1/√step, at step 10⁷ and beyond."""
     schedule = WarmUpThenRoot(1e-3, 100)
     rate = {step: float(schedule(tf.constant(step, tf.int64))) for step in (0, 49, 99, 399, 10**7, 10**9, 2**31)}
     assert rate[0] == pytest.approx(1e-5)

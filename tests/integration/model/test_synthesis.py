@@ -44,7 +44,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_each_speaker_has_a_voice_and_the_first_is_the_default(run: Any, tmp_path: Path) -> None:
-    """T24: `--speaker NAME`."""
+    """`--speaker NAME`."""
     where = run(("adam", "mia", "zoe"))
     mels = {}
     for name in (None, "adam", "mia", "zoe"):
@@ -57,7 +57,7 @@ def test_each_speaker_has_a_voice_and_the_first_is_the_default(run: Any, tmp_pat
 
 
 def test_an_unknown_speaker_is_refused_with_those_there_are(run: Any, tmp_path: Path) -> None:
-    """T24: nothing is written."""
+    """Nothing is written."""
     where = run(("adam", "mia"))
     with pytest.raises(TrainerError, match=r"--speaker mai: .* these speakers: adam, mia; did you mean mia\?"):
         trained.synthesize(where, "Good morning.", tmp_path / "x.wav", speaker="mai")
@@ -67,7 +67,7 @@ def test_an_unknown_speaker_is_refused_with_those_there_are(run: Any, tmp_path: 
 
 
 def test_a_long_text_is_spoken_sentence_by_sentence_with_pauses(run: Any, tmp_path: Path) -> None:
-    """T24: the toy speaks half a second for every chunk."""
+    """The toy speaks half a second for every chunk."""
     where = run(("",), toy.make(TrainConfig(), ("",)))
     said = trained.synthesize(where, f"{STORY}\n\n{STORY}", tmp_path / "x.wav")
     assert said.chunks > 3
@@ -79,7 +79,7 @@ def test_a_long_text_is_spoken_sentence_by_sentence_with_pauses(run: Any, tmp_pa
 
 
 def test_one_sentence_that_fits_is_spoken_in_one_piece(run: Any, tmp_path: Path) -> None:
-    """T24: a file needs no short chunk to begin with, which a listener of a stream hears sooner."""
+    """A file needs no short chunk to begin with, which a listener of a stream hears sooner."""
     where = run(("",), toy.make(TrainConfig(), ("",)))
     said = trained.synthesize(where, "When the rain had stopped at last, the children ran out.", tmp_path / "x.wav")
     assert said.chunks == 1
@@ -88,7 +88,7 @@ def test_one_sentence_that_fits_is_spoken_in_one_piece(run: Any, tmp_path: Path)
 def test_a_sentence_that_cannot_be_read_is_found_before_any_is_spoken(
     run: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """T24: no text is lost silently, whichever part of a document it is in."""
+    """No text is lost silently, whichever part of a document it is in."""
     where = run(("a",))
     with pytest.raises(TrainerError, match="cannot read 32 of 33 characters of 'Старый моряк"):
         trained.synthesize(where, f"{STORY}\n\nСтарый моряк открывает тяжёлую дверь.", tmp_path / "x.wav")
@@ -127,7 +127,7 @@ def test_a_text_that_is_refused_is_not_told_who_would_speak_it(
 def test_a_model_of_phonemes_speaks_another_language_when_asked(
     run: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """T24: all languages share one table of phonemes."""
+    """All languages share one table of phonemes."""
     where = run(("a",), text_units="phonemes", language="en-us")
     for name in (None, "de"):
         trained.synthesize(where, "Ich gehe nach Hause.", tmp_path / "x.wav", tmp_path / f"{name}.npy", language=name)
@@ -139,7 +139,7 @@ def test_a_model_of_phonemes_speaks_another_language_when_asked(
 
 
 def test_a_model_of_characters_refuses_another_language(run: Any, tmp_path: Path) -> None:
-    """T24: its letters mean the sounds of one language."""
+    """Its letters mean the sounds of one language."""
     where = run(("a",), text_units="characters", language="en-us")
     with pytest.raises(TrainerError, match=r"--language de: .*in one language \(en-us.*--text-units phonemes"):
         trained.synthesize(where, "Guten Morgen.", tmp_path / "x.wav", language="de")
@@ -147,7 +147,7 @@ def test_a_model_of_characters_refuses_another_language(run: Any, tmp_path: Path
 
 
 def test_a_model_without_a_choice_says_so_and_speaks_without_one(run: Any, tmp_path: Path) -> None:
-    """T20, T24: its `speak(model, text)` is as older models have it."""
+    """Its `speak(model, text)` is as older models have it."""
     where = run(("adam", "mia"), toy.make(TrainConfig(), ("adam", "mia")))
     assert trained.synthesize(where, "Good morning.", tmp_path / "x.wav").seconds == 0.5
     choices: list[tuple[str, dict[str, Any]]] = [("speaker", {"speaker": "mia"}), ("language", {"language": "de"})]

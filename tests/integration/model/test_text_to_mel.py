@@ -41,7 +41,7 @@ def same(one: TextToMelOutput, other: TextToMelOutput, rows: list[tuple[int, int
 
 
 def test_a_batch_in_another_order_gives_the_same_in_that_order(model: TextToMel, batch: Raw) -> None:
-    """T7: also in training, since the dropout of a clip follows from its own seed."""
+    """Also in training, since the dropout of a clip follows from its own seed."""
     order = [2, 0, 1]
     for training in (False, True):
         straight, shuffled = model(batch, training=training), model(rows_of(batch, order), training=training)
@@ -49,13 +49,13 @@ def test_a_batch_in_another_order_gives_the_same_in_that_order(model: TextToMel,
 
 
 def test_padding_with_longer_clips_changes_nothing(model: TextToMel, batch: Raw) -> None:
-    """T7: the same clips in a bucket for longer ones."""
+    """The same clips in a bucket for longer ones."""
     longer = features_of(raw_batch(LENGTHS, 64, 24))
     same(model(longer), model(batch), [(i, i) for i in range(3)])
 
 
 def test_what_stands_in_the_padding_changes_nothing(model: TextToMel, batch: Raw) -> None:
-    """T7: other values in padded frames and tokens, far from zero; a mask of the wrong sign would show."""
+    """Other values in padded frames and tokens, far from zero; a mask of the wrong sign would show."""
     changed = dict(batch)
     frames = ~tf.sequence_mask(batch["mel_length"], 40)
     tokens = ~tf.sequence_mask(batch["token_length"], 16)
@@ -67,14 +67,14 @@ def test_what_stands_in_the_padding_changes_nothing(model: TextToMel, batch: Raw
 
 
 def test_the_features_of_the_clip_change_the_output(model: TextToMel, batch: Raw) -> None:
-    """T7: the counterpart; a model that ignored its input would pass all tests above."""
+    """The counterpart; a model that ignored its input would pass all tests above."""
     for name, value in (("tokens", batch["tokens"] % (SYMBOLS - 1) + 1), ("speaker", 1 - batch["speaker"])):
         said = model(dict(batch) | {name: value})
         assert np.abs(said.mel - model(batch).mel)[0].max() > 1e-2, name
 
 
 def test_dropout_follows_from_the_clip_seed_alone(model: TextToMel, batch: Raw) -> None:
-    """T17: a resumed run draws what the undisturbed one drew, without any state; other seeds draw something else."""
+    """A resumed run draws what the undisturbed one drew, without any state; other seeds draw something else."""
     first, again = model(batch, training=True), model(batch, training=True)
     np.testing.assert_array_equal(first.refined, again.refined)
     other = model(dict(batch) | {"clip_seed": batch["clip_seed"] + 1}, training=True)
@@ -83,8 +83,9 @@ def test_dropout_follows_from_the_clip_seed_alone(model: TextToMel, batch: Raw) 
     assert model.non_trainable_variables == []
 
 
+@pytest.mark.slow
 def test_recomputing_activations_changes_no_gradient(batch: Raw) -> None:
-    """T10, --recompute and --xla: the same losses and gradients to float tolerance, dropout included."""
+    """--recompute and --xla: the same losses and gradients to float tolerance, dropout included."""
     plain = gradient_function(small_model())(batch)
     for xla in (False, True):
         recomputed = gradient_function(small_model(recompute=True), xla=xla)(batch)
@@ -93,7 +94,7 @@ def test_recomputing_activations_changes_no_gradient(batch: Raw) -> None:
 
 
 def test_recomputing_runs_the_blocks_once_more_in_the_backward_pass(batch: Raw) -> None:
-    """T10, --recompute: the knob does something."""
+    """--recompute: the knob does something."""
     counts = []
     for recompute in (False, True):
         graph = gradient_function(small_model(recompute=recompute)).get_concrete_function(batch).graph
@@ -103,7 +104,7 @@ def test_recomputing_runs_the_blocks_once_more_in_the_backward_pass(batch: Raw) 
 
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 def test_mixed_precision_keeps_weights_losses_and_alignment_in_float32(policy: str, batch: Raw) -> None:
-    """T10, --precision: the blocks compute in the narrow format, and the result stays near."""
+    """--precision: the blocks compute in the narrow format, and the result stays near."""
     mixed, plain = small_model(policy=keras.DTypePolicy(policy)), small_model()
     narrow, wide = mixed(batch), plain(batch)
     assert mixed.encoder.blocks[0].compute_dtype == policy.removeprefix("mixed_")
@@ -117,7 +118,7 @@ def test_mixed_precision_keeps_weights_losses_and_alignment_in_float32(policy: s
 
 
 def test_speaking_with_known_durations_is_what_training_decodes(batch: Raw) -> None:
-    """T18: the two ways through the decoder are one; only pitch and energy are the predicted ones."""
+    """The two ways through the decoder are one; only pitch and energy are the predicted ones."""
     model = small_model()
     model.prosody.kernel.assign(tf.zeros_like(model.prosody.kernel))
     trained = model(batch)
@@ -132,7 +133,7 @@ def test_speaking_with_known_durations_is_what_training_decodes(batch: Raw) -> N
 
 
 def test_each_size_has_its_number_of_parameters_and_speaks() -> None:
-    """T1, --model-size: all four are built and traced; the table counts from the shapes what was built.
+    """--model-size: all four are built and traced; the table counts from the shapes what was built.
 
     In a process of its own: TensorFlow keeps the memory of the largest until its process ends.
     """
@@ -170,7 +171,7 @@ print(json.dumps(built))
 
 
 def test_variables_have_names_of_their_own(model: TextToMel) -> None:
-    """T17: checkpoints hold variables by name."""
+    """Checkpoints hold variables by name."""
     names = [variable.path for variable in model.variables]
     assert len(set(names)) == len(names)
     again = [variable.path for variable in small_model().variables]
@@ -178,7 +179,7 @@ def test_variables_have_names_of_their_own(model: TextToMel) -> None:
 
 
 def test_one_speaker_needs_no_speaker_table() -> None:
-    """T18: the speaker embedding is optional."""
+    """The speaker embedding is optional."""
     model = TextToMel(dataclasses.replace(SMALL, decoder_blocks=2), symbols=SYMBOLS, speakers=1, mels=80)
     model.build()
     assert not any("speaker" in variable.path for variable in model.variables)

@@ -29,7 +29,7 @@ def configured(**training: Any) -> TrainConfig:
 
 
 def test_the_features_match_the_batch_specification() -> None:
-    """T20: our model keeps to the protocol, which its checkpoints and other models rely on."""
+    """Our model keeps to the protocol, which its checkpoints and other models rely on."""
     ours = TextToSpeech(configured(), ("a", "b"), shape=SMALL)
     assert isinstance(ours, Trainable)
     made = ours.features(raw_batch([(20, 5), (12, 7)], 24, 8))
@@ -39,8 +39,9 @@ def test_the_features_match_the_batch_specification() -> None:
         assert expected.is_compatible_with(made[name]), name
 
 
+@pytest.mark.slow
 def test_four_clips_are_learned_to_almost_no_error() -> None:
-    """T18: real speech sounds of espeak-ng, a small model and a minute; padded to one bucket."""
+    """Real speech sounds of espeak-ng, a small model and a minute; padded to one bucket."""
     texts = ["Yes.", "No way.", "Go home.", "A cat."]
     shape = Shape(
         width=96, heads=2, encoder_blocks=1, encoder_hidden=192, decoder_blocks=1, decoder_hidden=192,
@@ -94,7 +95,7 @@ def spoken(texts: list[str]) -> Raw:
 
 
 def test_an_untrained_model_speaks_within_range() -> None:
-    """T18: whatever the weights are, the sound is finite, as long as its mel, and the same every time."""
+    """Whatever the weights are, the sound is finite, as long as its mel, and the same every time."""
     ours = TextToSpeech(configured(), ("a",), shape=SMALL)
     model = ours.build()
     sound, mel = ours.speak(model, "Hello, world!"), ours.mel(model, "Hello, world!")
@@ -106,7 +107,7 @@ def test_an_untrained_model_speaks_within_range() -> None:
 
 
 def test_a_text_without_a_known_sign_is_refused_in_words() -> None:
-    """T18: no traceback for a user's error."""
+    """No traceback for a user's error."""
     ours = TextToSpeech(configured(), ("a",), shape=SMALL)
     model = ours.build()
     for text in ("", ",,,", "!?", "…"):
@@ -122,7 +123,7 @@ def test_a_text_without_a_known_sign_is_refused_in_words() -> None:
     [("Привет, мир.", "9 of 11 characters"), ("你好，世界。", "5 of 6 characters"), ("R&D!", "1 of 4 .*AMPERSAND")],
 )
 def test_a_sentence_that_loses_a_tenth_is_refused_with_what_was_lost(text: str, said: str) -> None:
-    """T24: "," and "." are not what was asked for."""
+    """The characters "," and "." are not what was asked for."""
     ours = TextToSpeech(configured(), ("a",), shape=SMALL)
     with pytest.raises(TrainerError, match=f"{said}.*expected at most 10%"):
         ours.mel(ours.build(), text)
@@ -131,7 +132,7 @@ def test_a_sentence_that_loses_a_tenth_is_refused_with_what_was_lost(text: str, 
 def test_what_a_spoken_sentence_loses_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """T24: `voxyard synthesize`, in the log and in its answer; what is refused writes nothing."""
+    """`voxyard synthesize`, in the log and in its answer; what is refused writes nothing."""
     ours = TextToSpeech(configured(), ("a",), shape=SMALL)
     state = {name: value.numpy() for name, value in named_weights(ours.build()).items()}
     meta = {"config": configured().model_dump(mode="json"), "speakers": ["a"]}
@@ -148,7 +149,7 @@ def test_what_a_spoken_sentence_loses_is_reported(
 
 
 def test_pictures_show_the_mels_and_the_path() -> None:
-    """T16: for TensorBoard."""
+    """For TensorBoard."""
     ours = TextToSpeech(configured(), ("a", "b"), shape=SMALL)
     pictures = ours.pictures(ours.build(), ours.features(raw_batch([(20, 5), (12, 7)], 24, 8)))
     assert pictures["mel_recorded_above_predicted"].shape == (2 * 160, 40, 3)
@@ -158,7 +159,7 @@ def test_pictures_show_the_mels_and_the_path() -> None:
 def test_synthesize_speaks_with_the_weights_of_the_best_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """T18: of a run's directory the best, not the newest; and its weights, not those that the model was made with."""
+    """Of a run's directory the best, not the newest; and its weights, not those that the model was made with."""
     ours = TextToSpeech(configured(), ("a",), shape=SMALL)
     meta = {"config": configured().model_dump(mode="json"), "speakers": ["a"]}
     mels = {}

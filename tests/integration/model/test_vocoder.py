@@ -49,7 +49,7 @@ def of_clip(batch: Raw, row: int) -> dict[str, np.ndarray]:
 
 
 def test_the_features_match_the_batch_specification() -> None:
-    """T20: also where the bucket is shorter than a segment."""
+    """Also where the bucket is shorter than a segment."""
     ours, _ = made()
     assert isinstance(ours, SeveralUpdates)
     assert isinstance(ours, UpdatesInTurns)
@@ -82,7 +82,7 @@ def test_a_segment_is_a_part_of_its_clip_and_its_mel_of_the_same_place() -> None
 
 
 def test_a_segment_depends_on_its_clip_and_seed_alone() -> None:
-    """T16: neither on padding, nor on the other clips of the batch."""
+    """Neither on padding, nor on the other clips of the batch."""
     features = FeatureExtractor(ModelConfig(), DataConfig())
     together = features(raw_batch([(90, 5), (70, 7)], 96, 8), segments=3, length=SEGMENT)
     padded = features(raw_batch([(90, 5)], 128, 8), segments=3, length=SEGMENT)
@@ -117,7 +117,7 @@ def test_the_inverse_transform_gives_back_what_was_transformed(model: ModelConfi
 
 @pytest.mark.parametrize("after", [0, 9], ids=["with discriminators", "without"])
 def test_losses_are_those_of_each_clip(after: int) -> None:
-    """T20: of each clip by itself, in every update."""
+    """Of each clip by itself, in every update."""
     ours, model = made(after=after)
     both = ours.features(raw_batch([(90, 5), (70, 7)], 96, 8))
     alone = ours.features(raw_batch([(90, 5)], 96, 8))
@@ -157,6 +157,7 @@ def test_discriminators_judge_in_half_precision_as_in_single(policy: str) -> Non
         np.testing.assert_allclose(half, single, atol=0.05)
 
 
+@pytest.mark.slow
 def test_two_clips_are_learned() -> None:
     """The mel distance falls to less than half in 64 updates without discriminators and 64 with."""
     ours, model = made()

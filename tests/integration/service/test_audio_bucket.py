@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 from botocore.awsrequest import AWSResponse
 from botocore.stub import ANY, Stubber
+from eventually import eventually
 from moto.server import ThreadedMotoServer
 from s3_server import BUCKET, s3_server, started
-from service_app import eventually, serving
+from service_app import serving
 from urllib3.response import HTTPResponse
 
 from voxyard.service.audio.bucket import AudioBucket, open_bucket
@@ -91,6 +92,7 @@ def test_the_audio_is_that_of_a_directory_before_and_after_it_is_joined(bucket: 
     assert stores[1].ids() == (ID,)
 
 
+@pytest.mark.slow
 def test_a_long_document_is_sent_in_parts(bucket: AudioBucket, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("voxyard.service.audio.bucket.PART_BYTES", 5 << 20)
     content = np.random.default_rng(0).bytes(12 << 20)
@@ -116,6 +118,7 @@ def test_a_file_whose_writing_fails_does_not_appear(bucket: AudioBucket) -> None
     assert uploads() == []
 
 
+@pytest.mark.slow
 def test_a_document_is_removed_with_all_its_files_and_no_other(bucket: AudioBucket, server: ThreadedMotoServer) -> None:
     audio_store = AudioStore(bucket, quota=10**9)
     client = boto3.Session().client("s3")
@@ -211,6 +214,7 @@ def test_an_upload_that_cannot_be_given_up_either_says_the_first_error() -> None
             file.write(bytes(9 << 20))
 
 
+@pytest.mark.slow
 def test_a_service_keeps_its_audio_in_a_bucket_and_passes_ranges_on(server: ThreadedMotoServer, tmp_path: Path) -> None:
     with (
         serving(tmp_path / "service", shelf=URL, disk_reserve_mib=0) as served,
@@ -259,6 +263,7 @@ def test_chunks_wait_in_memory_for_a_bucket_that_is_away(server: ThreadedMotoSer
         again.stop()
 
 
+@pytest.mark.slow
 def test_documents_are_parked_while_a_bucket_refuses_the_keys(server: ThreadedMotoServer, tmp_path: Path) -> None:
     body = b"<Error><Code>AccessDenied</Code></Error>"
 

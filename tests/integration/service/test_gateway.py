@@ -12,12 +12,13 @@ import shutil
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
 import pytest
+from eventually import eventually
 from gateway_certificate import new_authority
 from gateway_load import Load
 from running_gateway import SERVER_NAME, haproxy_program, running_gateway
@@ -29,14 +30,6 @@ from voxyard.service.documents.ids import instance_prefix
 
 KEY = "a-key-for-tests-0123456789"
 NAMES = ("one", "two", "three")
-PATIENCE = 120.0
-
-
-def until(true: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not true():
-        assert time.monotonic() < deadline, f"it never came to be that {what}"
-        time.sleep(0.05)
 
 
 def free_ports(count: int) -> list[int]:
@@ -92,7 +85,7 @@ def fleet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             for each in services:
                 each.start()
             found = Fleet(services, tls, gateway.url, f"http://127.0.0.1:{metrics}/metrics", trust, gateway.log)
-            until(lambda: all(each.ready for each in services), "all services are ready")
+            eventually(lambda: all(each.ready for each in services), "all services are ready")
             yield found
     finally:
         for each in services:
@@ -118,13 +111,13 @@ def test_services_are_stopped_and_started_under_load_and_no_request_fails_and_no
             each.stop()
             each.section |= fleet.tls[each.name]
             each.start()
-            until(lambda: serving(fleet) == set(NAMES), f"the gateway sees that {each.name} is ready again")
+            eventually(lambda: serving(fleet) == set(NAMES), f"the gateway sees that {each.name} is ready again")
         before = len(load.documents)
-        until(
+        eventually(
             lambda: {id[:8] for id in list(load.documents)[before:]} == {instance_prefix(name) for name in NAMES},
             "each service is given a document after its restart",
         )
-        until(lambda: len(load.documents) >= 10, "there are some documents")
+        eventually(lambda: len(load.documents) >= 10, "there are some documents")
     assert load.failures == []
     assert set(load.fetched) == set(load.documents)
     with load.client() as client:
@@ -163,7 +156,7 @@ def test_a_client_that_does_not_know_the_authority_gets_no_connection(fleet: Fle
 
 
 def test_its_metrics_name_the_services(fleet: Fleet) -> None:
-    until(lambda: serving(fleet) == set(NAMES), "all are found ready")  # one that was busy may have missed a check
+    eventually(lambda: serving(fleet) == set(NAMES), "all are found ready")  # one that was busy may have missed a check
     text = httpx.get(fleet.metrics).text
     assert f'haproxy_backend_active_servers{{proxy="ready"}} {len(NAMES)}' in text  # what alerts read
     for each in fleet.services:

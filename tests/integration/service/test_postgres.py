@@ -13,8 +13,8 @@ from urllib.parse import quote
 import psycopg
 import pytest
 from documents import new_document
+from eventually import eventually
 from postgres_server import PostgresServer, running_server
-from service_app import eventually
 
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.postgres import PostgresDatabase

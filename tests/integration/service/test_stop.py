@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,10 +19,10 @@ import psutil
 import pytest
 import stopped_service
 from documents import marks
+from eventually import PATIENCE, eventually
 
 from voxyard.service.documents.store import Store
 
-PATIENCE = 120.0  # seconds
 SEED, CHUNKS = 7, 5
 TEXT = " ".join(
     f"This is sentence number {number} of a text that is spoken one sentence at a time." for number in range(CHUNKS)
@@ -74,7 +73,7 @@ class Service:
     def terminate(self) -> None:
         """SIGTERM, and wait until it is known."""
         self.process.send_signal(signal.SIGTERM)
-        until(lambda: self.client.get("/readyz").status_code == 503)
+        eventually(lambda: self.client.get("/readyz").status_code == 503)
 
     def ended(self) -> list[dict[str, Any]]:
         """Log of it, once it has ended in order and its workers with it."""
@@ -121,27 +120,20 @@ def start(tmp_path: Path) -> Iterator[Start]:
         each.end()
 
 
-def until(true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not true():
-        assert time.monotonic() < deadline, "it never came to be"
-        time.sleep(0.02)
-
-
 def logged(lines: list[dict[str, Any]], words: str) -> list[str]:
     return [line["message"] for line in lines if words in line["message"]]
 
 
 def assert_goes_on(service: Service, document: str) -> None:
     """The document is completed, and every chunk of it was spoken to its end once, before or after the restart."""
-    until(lambda: service.document(document)["state"] == "completed")
+    eventually(lambda: service.document(document)["state"] == "completed")
     assert service.spoken() == dict.fromkeys(range(CHUNKS), 1)
 
 
 def test_the_chunk_in_work_is_finished_and_kept_and_not_spoken_again(start: Start) -> None:
     service = start(chunk=10.0)
     document = service.send()
-    until(service.is_speaking)
+    eventually(service.is_speaking)
 
     service.terminate()
 
@@ -165,7 +157,7 @@ def test_the_chunk_in_work_is_finished_and_kept_and_not_spoken_again(start: Star
 def test_a_chunk_that_takes_longer_than_it_may_is_ended_and_spoken_at_the_next_start(start: Start) -> None:
     service = start(chunk=LONG, drain=2.0)
     document = service.send()
-    until(service.is_speaking)
+    eventually(service.is_speaking)
 
     service.terminate()
 
@@ -181,7 +173,7 @@ def test_a_chunk_that_takes_longer_than_it_may_is_ended_and_spoken_at_the_next_s
 def test_a_second_signal_ends_the_service_at_once_and_loses_nothing(start: Start) -> None:
     service = start(chunk=LONG, drain=LONG, stop=LONG)
     document = service.send()
-    until(service.is_speaking)
+    eventually(service.is_speaking)
     service.terminate()
 
     service.process.send_signal(signal.SIGTERM)
@@ -195,7 +187,7 @@ def test_a_second_signal_ends_the_service_at_once_and_loses_nothing(start: Start
 def test_an_open_request_is_answered_while_no_document_is_spoken_on(start: Start) -> None:
     service = start(chunk=1.5, stop=PATIENCE)
     document = service.send()
-    until(service.is_speaking)
+    eventually(service.is_speaking)
     answers: queue.Queue[httpx.Response] = queue.Queue()
     body = {"model": "tts-1", "voice": "alloy", "input": TEXT, "response_format": "pcm"}
 
@@ -204,7 +196,7 @@ def test_an_open_request_is_answered_while_no_document_is_spoken_on(start: Start
 
     asking = threading.Thread(target=ask)
     asking.start()
-    until(lambda: service.waiting() >= CHUNKS)  # more than can wait of the document
+    eventually(lambda: service.waiting() >= CHUNKS)  # more than can wait of the document
 
     service.terminate()
 
@@ -218,14 +210,14 @@ def test_an_open_request_is_answered_while_no_document_is_spoken_on(start: Start
 
 def test_a_service_without_work_ends_at_once(start: Start) -> None:
     service = start(chunk=LONG, drain=LONG, stop=LONG)
-    until(lambda: service.client.get("/readyz").status_code == 200)
+    eventually(lambda: service.client.get("/readyz").status_code == 200)
     service.process.send_signal(signal.SIGTERM)
     assert logged(service.ended(), "all chunks in progress finished")
 
 
 def test_a_service_that_gives_notice_is_not_ready_and_still_accepts_all(start: Start) -> None:
     service = start(chunk=0.05, stop=PATIENCE, notice=10.0)
-    until(lambda: service.client.get("/readyz").status_code == 200)
+    eventually(lambda: service.client.get("/readyz").status_code == 200)
 
     service.terminate()
 
@@ -242,7 +234,7 @@ def test_a_service_that_gives_notice_is_not_ready_and_still_accepts_all(start: S
 def test_a_document_with_a_key_is_accepted_until_the_end_and_spoken_at_the_next_start(start: Start) -> None:
     service = start(chunk=10.0)
     service.send()
-    until(service.is_speaking)
+    eventually(service.is_speaking)
     service.terminate()
 
     body, headers = {"text": "Later.", "seed": SEED + 1}, {"Idempotency-Key": "one"}
@@ -252,13 +244,13 @@ def test_a_document_with_a_key_is_accepted_until_the_end_and_spoken_at_the_next_
     (id,) = {each.json()["id"] for each in answers}
     service.ended()
     again = start(chunk=0.05)
-    until(lambda: again.document(id)["state"] == "completed")
+    eventually(lambda: again.document(id)["state"] == "completed")
 
 
 def test_streams_of_unfinished_documents_end_once_no_chunk_is_in_progress(start: Start) -> None:
     service = start(chunk=3.0, stop=LONG)
     document = service.send()
-    until(service.is_speaking)
+    eventually(service.is_speaking)
     with (
         service.client.stream("GET", f"/v1/documents/{document}/events") as events,
         service.client.stream("GET", f"/v1/documents/{document}/audio") as audio,

@@ -8,15 +8,19 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 import yaml
+from eventually import PATIENCE, eventually
 from runs import write_tones
-from slurm_cluster import SlurmCluster, started, wait_for
+from slurm_cluster import SlurmCluster, started
 
 from tasks.render import render
 from voxyard.trainer import checkpoint
+
+patiently = partial(eventually, seconds=2 * PATIENCE, every=0.2)
 
 pytestmark = [pytest.mark.needs("slurmctld", "slurmd", "munged"), pytest.mark.timeout(600)]
 VOXYARD = Path(sys.executable).with_name("voxyard")
@@ -68,7 +72,7 @@ def logged_step(run: Path) -> int:
 
 def submitted(cluster: SlurmCluster, run: Path, *options: str) -> str:
     job = cluster.submit(f"--chdir={run}", *options, run / "run.sbatch")
-    wait_for(lambda: logged_step(run) > 1, lambda: f"{log_of(run)}\n{cluster.run('squeue')}\n{cluster.logs()}")
+    patiently(lambda: logged_step(run) > 1, lambda: f"{log_of(run)}\n{cluster.run('squeue')}\n{cluster.logs()}")
     return job
 
 
@@ -78,7 +82,7 @@ def resumed_at(cluster: SlurmCluster, run: Path, job: str, restarts: int) -> int
     def starts() -> list[str]:
         return re.findall(r"Resuming from \S+ at step (\d+)", log_of(run))
 
-    wait_for(lambda: len(starts()) == restarts, lambda: f"{log_of(run)}\n{cluster.run('squeue')}")
+    patiently(lambda: len(starts()) == restarts, lambda: f"{log_of(run)}\n{cluster.run('squeue')}")
     assert f"Restarts={restarts}" in cluster.run("scontrol", "show", "job", job)
     return int(starts()[-1])
 
@@ -88,11 +92,11 @@ def test_a_preempted_run_resumes_at_its_step(cluster: SlurmCluster, tmp_path: Pa
     job = submitted(cluster, run, "--nodelist=n1", "--gres=gpu:2", "--partition=low")
     assert step_of(run) is None
     urgent = cluster.submit("--nodelist=n1", "--gres=gpu:2", "--partition=high", "--output=/dev/null", "--wrap=true")
-    wait_for(lambda: cluster.state(urgent) == "COMPLETED", lambda: cluster.run("squeue"))
+    patiently(lambda: cluster.state(urgent) == "COMPLETED", lambda: cluster.run("squeue"))
     stopped_at = step_of(run) or 0
     assert 0 < stopped_at < STEPS
     assert resumed_at(cluster, run, job, 1) == stopped_at
-    wait_for(lambda: cluster.state(job) == "COMPLETED", lambda: f"{log_of(run)}\n{cluster.run('squeue')}")
+    patiently(lambda: cluster.state(job) == "COMPLETED", lambda: f"{log_of(run)}\n{cluster.run('squeue')}")
     report = json.loads((run / "checkpoints/report.json").read_text())
     assert (report["first_step"], report["last_step"], step_of(run)) == (stopped_at, STEPS, STEPS)
 
@@ -106,8 +110,8 @@ def test_a_run_near_its_time_limit_requeues_itself_and_a_cancelled_one_does_not(
     stopped_at = resumed_at(cluster, run, job, 1)
     assert 0 < stopped_at < STEPS
     assert "stopped by SIGTERM, the job is RUNNING" in log_of(run)
-    wait_for(lambda: logged_step(run) > stopped_at, lambda: log_of(run))
+    patiently(lambda: logged_step(run) > stopped_at, lambda: log_of(run))
     cluster.run("scancel", job)
-    wait_for(lambda: (step_of(run) or 0) > stopped_at, lambda: log_of(run))
-    wait_for(lambda: cluster.state(job) == "CANCELLED", lambda: cluster.run("squeue"))
+    patiently(lambda: (step_of(run) or 0) > stopped_at, lambda: log_of(run))
+    patiently(lambda: cluster.state(job) == "CANCELLED", lambda: cluster.run("squeue"))
     assert "Restarts=1" in cluster.run("scontrol", "show", "job", job)

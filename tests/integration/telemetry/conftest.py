@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from monitoring_programs import program
+from programs import program
 
 
 @pytest.fixture(scope="session")
 def promtool() -> str:
     """Path of promtool."""
-    return program("prometheus", "promtool")
+    return program("promtool")
 
 
 @pytest.fixture(scope="session")
 def prometheus_program() -> str:
     """Path of Prometheus."""
-    return program("prometheus", "prometheus")
+    return program("prometheus")

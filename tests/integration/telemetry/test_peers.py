@@ -1,4 +1,4 @@
-"""Unmodified peers on the same library: what nvitop-exporter says too agrees (M10); promtool finds nothing."""
+"""Unmodified peers on the same library: what nvitop-exporter says too agrees; promtool finds nothing."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import subprocess
 import time
 
 import pytest
+from eventually import PATIENCE, eventually
 from exporters import BIN, Series, exporter, free_port, parse
 from fake_driver import FakeDriver
 from scenario import GpuState, Scenario
@@ -37,21 +38,20 @@ def theirs(environment: dict[str, str], gpus: int) -> Series:
     command = [str(BIN / "nvitop-exporter"), "--bind-address", "127.0.0.1", "--port", str(port), "--interval", "0.5"]
     with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
-            deadline = time.monotonic() + 60
-            while True:
+
+            def told() -> bool:
                 assert process.poll() is None, "nvitop-exporter ended"
-                assert time.monotonic() < deadline, "nvitop-exporter did not tell of all GPUs"
-                found = _scrape(port)
-                if sum(name == "gpu_fan_speed_Percentage" for name, _ in found) == gpus:
-                    time.sleep(2)
-                    return _scrape(port)
-                time.sleep(0.2)
+                return sum(name == "gpu_fan_speed_Percentage" for name, _ in _scrape(port)) == gpus
+
+            eventually(told, "nvitop-exporter tells of all GPUs", every=0.2)
+            time.sleep(2)
+            return _scrape(port)
         finally:
             process.kill()
 
 
 def _scrape(port: int) -> Series:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     try:
         connection.request("GET", "/metrics")
         return parse(connection.getresponse().read().decode())

@@ -12,7 +12,8 @@ import yaml
 from exporters import BIN, free_port
 from fake_driver import FakeDriver
 from gateway_certificate import new_authority
-from monitoring_programs import program, prometheus
+from monitoring_programs import prometheus
+from programs import program
 from scenario import GpuState, Scenario
 
 from fleet.inventory.hosts import Host, Inventory
@@ -35,7 +36,7 @@ def running(*command: str, environment: dict[str, str] | None = None) -> Iterato
 def test_exporter_and_node_exporter_are_asked_over_tls_and_their_certificates_verified(
     driver: FakeDriver, prometheus_program: str, tmp_path: Path, signed_by: str
 ) -> None:
-    node_exporter = program("prometheus-node-exporter", "prometheus-node-exporter", "node_exporter")
+    node_exporter = program("node_exporter")
     ours, other = new_authority(tmp_path / "ours", "localhost"), new_authority(tmp_path / "other", "localhost")
     own = (ours if signed_by == "its authority" else other).of_host("gpu-01", "127.0.0.1")
     web = yaml.safe_load(tls.files(own)[tls.WEB_FILE])["tls_server_config"]
@@ -61,7 +62,7 @@ def test_exporter_and_node_exporter_are_asked_over_tls_and_their_certificates_ve
     configuration = folder / "prometheus.yml"
     configuration.write_text(text.replace("scrape_interval: 15s", "scrape_interval: 1s").replace(": 10s", ": 1s"))
     (folder / CA_FILE).write_bytes(ours.root.read_bytes())
-    checked = subprocess.run([program("prometheus", "promtool"), "check", "config", configuration], capture_output=True)
+    checked = subprocess.run([program("promtool"), "check", "config", configuration], capture_output=True)
     assert checked.returncode == 0, checked.stderr
     environment = driver.environment_of(Scenario([GpuState.default(0)]), path=tmp_path / "scenario")
     asked = [str(BIN / "voxyard"), "exporter", "--host", "127.0.0.1", "--port", str(ports[0])]

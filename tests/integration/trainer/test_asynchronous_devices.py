@@ -108,7 +108,7 @@ def mean(seconds: Sequence[float]) -> float:
 
 
 def test_a_run_reports_the_times_of_its_stages(opened):
-    """T19: D is the data stage's own time, not its wait for the model device; M is a step's, not its launch."""
+    """D is the data stage's own time, not its wait for the model device; M is a step's, not its launch."""
 
     def measured() -> bool:
         report = opened(step=Slower, max_steps=12).execute()
@@ -178,7 +178,7 @@ def test_on_a_cpu_the_sample_agrees_with_the_times_of_every_batch(opened):
     ("features", "train", "said"), [(0.001, 0.5, 1), (0.06, 0.06, 0)], ids=["little to do", "as much to do"]
 )
 def test_a_split_that_cannot_gain_says_so_once(opened, caplog, features, train, said):
-    """T19: after the first twenty steps."""
+    """After the first twenty steps."""
 
     class Devices(AsyncStep):
         features_seconds, copy_seconds, train_seconds = features, 0.0005, train

@@ -123,7 +123,7 @@ def test_the_model_has_the_average_within_the_scope_and_its_weights_after_it(str
 
 @pytest.mark.parametrize("strategy", ["single", "split", "mirrored"])
 def test_the_average_goes_round_with_the_state(strategy: str) -> None:
-    """T17: bit for bit, the number of its updates too."""
+    """Bit for bit, the number of its updates too."""
     first, _ = trained(strategy, made(TwoNetworks), 2)
     second = run(strategy, [], made(TwoNetworks), ema=DECAY)
     second.restore(first.state())
@@ -159,7 +159,7 @@ def test_without_ema_the_average_of_a_checkpoint_is_left_out() -> None:
 
 
 def test_fine_tuning_begins_with_the_average() -> None:
-    """T21: the weights, and the average of the new run."""
+    """The weights, and the average of the new run."""
     base, _ = trained("single", made(Quiet), 3)
     tuned = run("single", [], made(Quiet), ema=DECAY)
     assert tuned.restore_weights(base.state()) == []
@@ -170,6 +170,7 @@ def test_fine_tuning_begins_with_the_average() -> None:
     assert state["ema/updates"] == 0
 
 
+@pytest.mark.slow
 def test_validation_samples_and_synthesis_are_of_the_average(
     toy: list[object], tmp_path: Path, voxyard: Voxyard
 ) -> None:
@@ -203,8 +204,9 @@ def test_validation_samples_and_synthesis_are_of_the_average(
     assert json.loads(still.stdout)["validation"]["total"] == pytest.approx(report["validation"]["total"], rel=1e-5)
 
 
+@pytest.mark.slow
 def test_a_resumed_average_is_that_of_an_undisturbed_run(tones: Path, tmp_path: Path, voxyard: Voxyard) -> None:
-    """T17, of two networks on two devices; and a run that goes on without it says so."""
+    """Of two networks on two devices; and a run that goes on without it says so."""
 
     def trained_to(directory: str, steps: int, *more: object) -> str:
         done = voxyard(

@@ -143,7 +143,7 @@ def test_timed_strategies_end_with_the_fastest(place: Place, train) -> None:
 
 @pytest.mark.gpu
 def test_limits_hold_on_a_real_gpu() -> None:
-    """T6: the limit that TensorFlow reports, and the memory that the driver sees the process hold."""
+    """The limit that TensorFlow reports, and the memory that the driver sees the process hold."""
     done = run_forked(source=_FILL_A_LIMITED_GPU, environment=environment())
     assert done.returncode == 0, done.stderr
     limits, refused, held = json.loads(done.stdout.splitlines()[-1])

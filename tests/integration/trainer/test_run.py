@@ -18,7 +18,7 @@ from runs import command, environment, write_tones
 
 
 def test_a_split_run_logs_the_lines_of_its_guide(toy, voxyard):
-    """T15: the messages, without the word GPU where there is none; T4: which it was that ended the waiting."""
+    """The messages, without the word GPU where there is none; which it was that ended the waiting."""
     done = voxyard(*toy, "--max-steps", 6, "--prefetch-buffer-size", 2, "--buffer-size", 5)
     assert done.returncode == 0, done.stderr
     for message in (
@@ -38,11 +38,11 @@ def test_a_split_run_logs_the_lines_of_its_guide(toy, voxyard):
 
 
 def test_a_single_run_reports_it(toy, voxyard):
-    """T3: buffered mode is the default without ids."""
+    """Buffered mode is the default without ids."""
     single = [argument for argument in toy if argument not in ("--data-gpu", "--model-gpu", 0, 1)]
     done = voxyard(*single, "--max-steps", 3)
     assert done.returncode == 0, done.stderr
-    assert re.search(r"^rate +too few steps to measure \(\d of 10\)$", done.stdout, re.MULTILINE), "T19"
+    assert re.search(r"^rate +too few steps to measure \(\d of 10\)$", done.stdout, re.MULTILINE)
     assert "Devices: no GPU, 1 logical CPU device (strategy single)" in done.stderr
 
 
@@ -57,7 +57,6 @@ def test_a_run_ends_when_its_time_is_up(toy, voxyard, tmp_path):
 
 @pytest.mark.parametrize("strategy", ["single", "mirrored"])
 def test_every_strategy_trains_on_cpu_devices(toy, voxyard, strategy):
-    """T11."""
     plain = [argument for argument in toy if argument not in ("--data-gpu", "--model-gpu", 0, 1)]
     done = voxyard(*plain, "--strategy", strategy, "--max-steps", 4, "--grad-accum", 2, "--json")
     assert done.returncode == 0, done.stderr
@@ -65,7 +64,6 @@ def test_every_strategy_trains_on_cpu_devices(toy, voxyard, strategy):
 
 
 def test_the_report_counts_traces_and_buckets(toy, voxyard):
-    """T7."""
     done = voxyard(*toy, "--max-steps", 40, "--buckets", 3, "--json")
     report = json.loads(done.stdout)
     assert report["buckets"] == 3
@@ -74,14 +72,14 @@ def test_the_report_counts_traces_and_buckets(toy, voxyard):
 
 
 def test_without_static_shapes_every_shape_is_traced(toy, voxyard):
-    """T7: the switch has an effect."""
+    """The switch has an effect."""
     done = voxyard(*toy, "--max-steps", 20, "--no-enable-static-shapes", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["traces"]["features"] > 5
 
 
 def test_the_start_delay_bounds_the_waiting_for_a_slow_disk(toy, voxyard, tmp_path):
-    """T4: a buffer that cannot fill in time does not hold the training for longer than the delay."""
+    """A buffer that cannot fill in time does not hold the training for longer than the delay."""
     big = write_tones(tmp_path / "big", 400)
     slow = [big if argument == toy[toy.index("--train-data") + 1] else argument for argument in toy]
     done = voxyard(*slow, "--max-steps", 300, "--buffer-size", 290, "--model-start-delay", 0, "--max-steps", 3)
@@ -91,7 +89,7 @@ def test_the_start_delay_bounds_the_waiting_for_a_slow_disk(toy, voxyard, tmp_pa
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_metrics_of_a_run_are_served_while_it_goes(toy, tmp_path, scheme):
-    """M4: names as users know them, on --metrics-port; 0 is off. With TLS by --metrics-web-config."""
+    """Names as users know them, on --metrics-port; 0 is off. With TLS by --metrics-web-config."""
     authority = trustme.CA()
     authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(tmp_path / "pair.pem")
     web = tmp_path / "web.yaml"
@@ -195,7 +193,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_with_exit_code_1(toy, voxyard, t
 
 @pytest.mark.parametrize("cache", [["--cache-dataset"], ["--cache-file", "CACHE"]])
 def test_with_a_cache_each_clip_is_decoded_once(toy, voxyard, tmp_path, tones, cache):
-    """T8: after the first epoch the recordings are not needed any more."""
+    """After the first epoch the recordings are not needed any more."""
     arguments = [tmp_path / "clips" if part == "CACHE" else part for part in cache]
     done = voxyard(*toy, "--max-steps", 30, *arguments, "--json")
     assert done.returncode == 0, done.stderr

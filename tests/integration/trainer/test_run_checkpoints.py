@@ -85,7 +85,7 @@ def test_weights_that_are_worse_than_those_being_written_are_not_saved(
 def test_a_run_from_before_the_mels_edges_were_reflected_says_so_when_it_is_resumed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """T17: it goes on, but does not end where it would have ended."""
+    """It goes on, but does not end where it would have ended."""
     state = run_state(TrainConfig(training=TrainingConfig(checkpoint_dir=tmp_path)))
     meta = {name: value for name, value in state.meta().items() if name != "mel_edges"}
     checkpoint.save(tmp_path, 1, {"x": np.zeros(1, np.float32)}, meta, keep=3)
@@ -159,7 +159,7 @@ def assert_same_state(one: Path, other: Path) -> None:
 def test_training_goes_on_while_a_checkpoint_is_written(
     tones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """T17: it is of its own step, bit for bit, however far the run is when it reaches the disk."""
+    """It is of its own step, bit for bit, however far the run is when it reaches the disk."""
     opened(tones, tmp_path / "short", max_steps=4).execute()
     later, save, train = threading.Event(), checkpoint.save, TrainStep.train
     made: list[int] = []
@@ -187,7 +187,7 @@ def test_training_goes_on_while_a_checkpoint_is_written(
 def test_a_signal_ends_the_run_when_the_checkpoints_are_on_the_disk(
     tones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """T17: SIGTERM while one is written; the writer is held until the run waits for it."""
+    """SIGTERM while one is written; the writer is held until the run waits for it."""
     waits, save, settle = threading.Event(), checkpoint.save, RunCheckpoints.settle
 
     def held(directory: Path, step: int, *arguments: Any, **more: Any) -> Path:
@@ -213,7 +213,7 @@ def test_a_signal_ends_the_run_when_the_checkpoints_are_on_the_disk(
 def test_a_checkpoint_that_fails_in_mid_run_is_an_error_in_the_log_and_the_last_one_ends_the_run(
     tones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """T17: what the writer met is in the run's log and in its exit code."""
+    """What the writer met is in the run's log and in its exit code."""
 
     def refuse(_: Path) -> None:
         raise OSError(13, "Permission denied")

@@ -53,7 +53,7 @@ def test_a_model_that_cannot_speak_trains_all_the_same(toy, voxyard, tmp_path):
 
 
 def test_a_signal_saves_and_reports_and_does_not_wait_for_a_sample(toy, tmp_path):
-    """T17: what `docker stop` sends."""
+    """What `docker stop` sends."""
     with subprocess.Popen(
         command(*toy, "--max-steps", 1_000_000, "--checkpoint-every", 1_000_000),
         stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=environment(),
@@ -73,7 +73,7 @@ def test_a_signal_saves_and_reports_and_does_not_wait_for_a_sample(toy, tmp_path
 
 @pytest.mark.parametrize("flags", [[], ["--strategy", "single"]])
 def test_a_hosts_plan_holds_on_a_host_without_cuda(toy, voxyard, tmp_path, flags):
-    """S4: the plan's pair means two logical CPU devices, and the log says what cannot be enforced."""
+    """The plan's pair means two logical CPU devices, and the log says what cannot be enforced."""
     plan = {
         "release": "0123456789ab",
         "workloads": [{"workload": "trainer", "role": "model", "gpu": UUIDS[1]}],

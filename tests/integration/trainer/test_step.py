@@ -19,13 +19,13 @@ from voxyard.trainer.trainable import Batch
 
 
 def test_accumulating_4_times_4_equals_a_batch_of_16():
-    """T1 --grad-accum: inside the graph, the mean of the parts."""
+    """--grad-accum: inside the graph, the mean of the parts."""
     batches = [batch(16, seed) for seed in range(3)]
     assert_same_weights(run("single", batches), run("single", batches, grad_accum=4))
 
 
 def test_two_replicas_give_the_weights_of_one_device_with_the_doubled_batch():
-    """T11 --strategy mirrored; a tight clip proves that it sees the whole gradient."""
+    """--strategy mirrored; a tight clip proves that it sees the whole gradient."""
     batches = [batch(16, seed) for seed in range(3)]
     for clip in (0.05, 100.0):
         one, two = run("single", batches, clip_norm=clip), run("mirrored", batches, clip_norm=clip)
@@ -33,7 +33,7 @@ def test_two_replicas_give_the_weights_of_one_device_with_the_doubled_batch():
 
 
 def test_gradients_and_losses_are_reduced_over_the_replicas_once(monkeypatch):
-    """T11: one all-reduce a step, of each gradient and of the losses."""
+    """One all-reduce a step, of each gradient and of the losses."""
     reduced: list[int] = []
     all_reduce = tf.distribute.ReplicaContext.all_reduce
 
@@ -60,7 +60,7 @@ def test_a_mirrored_run_accumulates_too():
 
 
 def test_split_and_single_give_the_same_weights():
-    """T2: the split changes where it is computed, not what."""
+    """The split changes where it is computed, not what."""
     batches = [batch(8, seed) for seed in range(3)]
     one, two = run("single", batches), run("split", batches)
     for a, b in zip(one.model.trainable_variables, two.model.trainable_variables, strict=True):
@@ -74,7 +74,7 @@ def test_weights_and_optimizer_lie_on_the_model_device():
 
 
 def test_clipping_bounds_the_update():
-    """T10: gradient clipping by the global norm."""
+    """Gradient clipping by the global norm."""
     loud = [batch(8, scale=30000.0)]
     before = run("single", [])
     after = run("single", loud, clip_norm=0.01)
@@ -97,7 +97,7 @@ class Overflowing(Quiet):
 
 @pytest.mark.parametrize("strategy", ["single", "mirrored"])
 def test_an_overflow_in_float16_is_skipped_and_training_recovers(strategy):
-    """T10: loss scaling for float16."""
+    """Loss scaling for float16."""
     trainable = Overflowing(config(), ("",))
     step = run(strategy, [batch(8)], trainable, precision="float16")
     scale, before = (
@@ -116,14 +116,14 @@ def test_an_overflow_in_float16_is_skipped_and_training_recovers(strategy):
 
 
 def test_a_batch_of_another_shape_is_an_error_when_every_bucket_is_traced():
-    """T7: a hard error when the traces grow past the buckets."""
+    """A hard error when the traces grow past the buckets."""
     step = run("single", [batch(8)])
     with pytest.raises(TrainerError, match="static shape of its bucket"):
         step.train(step.stage(batch(9)))
 
 
 def test_features_that_are_not_as_specified_are_an_error_that_names_the_difference():
-    """T20: the batch specification is held against what the features make."""
+    """The batch specification is held against what the features make."""
 
     class Mistaken(Quiet):
         def batch_spec(self, bucket: Any, batch_size: int) -> dict[str, tf.TensorSpec]:
@@ -134,13 +134,13 @@ def test_features_that_are_not_as_specified_are_an_error_that_names_the_differen
 
 
 def test_each_shape_is_traced_once():
-    """T7: one trace per bucket, counted."""
+    """One trace per bucket, counted."""
     step = run("single", [batch(8, seed) for seed in range(5)])
     assert step.traces == {"features": 1, "update": 1}
 
 
 def test_threads_that_meet_a_shape_at_the_same_time_trace_it_once():
-    """T7: the ring's threads stage several batches of a new bucket at once."""
+    """The ring's threads stage several batches of a new bucket at once."""
     meeting = threading.Barrier(4)
 
     class Slow(Quiet):
@@ -160,7 +160,7 @@ def test_threads_that_meet_a_shape_at_the_same_time_trace_it_once():
 
 
 def test_xla_compiles_the_update_and_gives_the_same_numbers(monkeypatch):
-    """T10: --xla has an effect: every function is handed to XLA."""
+    """--xla has an effect: every function is handed to XLA."""
     asked: list[tuple[str, bool | None]] = []
     function = tf.function
 
@@ -177,7 +177,7 @@ def test_xla_compiles_the_update_and_gives_the_same_numbers(monkeypatch):
 
 
 def test_state_goes_round():
-    """T17: everything that the next step depends on is in the state."""
+    """Everything that the next step depends on is in the state."""
     first = run("single", [batch(8, 0), batch(8, 1)], Loudness(config(), ("",)))
     second = run("single", [], Loudness(config(), ("",)))
     second.restore(first.state())

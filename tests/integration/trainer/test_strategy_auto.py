@@ -1,4 +1,4 @@
-"""`voxyard train --strategy auto` on logical CPU devices: timed, logged, cached, reused (T11)."""
+"""`voxyard train --strategy auto` on logical CPU devices: timed, logged, cached, reused."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import json
 import re
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+from eventually import eventually
 from runs import command, environment
 
 from voxyard.corpus import open_source, prepare
@@ -83,7 +83,7 @@ def test_sigterm_while_the_strategies_are_timed_ends_everything_and_keeps_what_w
     for line in process.stderr:
         if "timing single (trial 1" in line:
             break
-    children = _until(lambda: _children(process.pid))
+    children = eventually(lambda: _children(process.pid))
     process.send_signal(signal.SIGTERM)
     rest = process.stderr.read()
     assert process.wait(60) == 0
@@ -91,7 +91,7 @@ def test_sigterm_while_the_strategies_are_timed_ends_everything_and_keeps_what_w
     assert re.search(r"measured so far:\n.*split +\S+ clips/s", rest), rest
     (kept,) = json.loads((tmp_path / "voxyard/strategies.json").read_text()).values()
     assert list(kept["trials"]) == ["split"]
-    _until(lambda: not any(Path(f"/proc/{child}").exists() for child in children))
+    eventually(lambda: not any(Path(f"/proc/{child}").exists() for child in children))
 
 
 def test_precomputed_features_are_those_of_corpus_prepare(tones, tmp_path):
@@ -129,11 +129,3 @@ def _opened(path: Path, config: TrainConfig):
 def _children(parent: int) -> list[int]:
     with open(f"/proc/{parent}/task/{parent}/children") as file:  # noqa: PTH123 - a file of the kernel's
         return [int(word) for word in file.read().split()]
-
-
-def _until(ready, seconds: float = 60):
-    end = time.monotonic() + seconds
-    while not (found := ready()):
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.05)
-    return found

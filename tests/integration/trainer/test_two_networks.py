@@ -74,7 +74,7 @@ def test_both_networks_train_and_are_validated_as_gpus_do_it(strategy: str, prec
 
 @pytest.mark.slow
 def test_both_networks_resume_bit_for_bit(trained: Path, tones: Path, tmp_path: Path, voxyard: Voxyard) -> None:
-    """T17, and the losses of each network in the report."""
+    """The losses of each network are in the report."""
     for steps in (2, 3):
         done = voxyard(*words(tones, tmp_path / "parts", steps))
         assert done.returncode == 0, done.stderr
@@ -94,7 +94,7 @@ def test_both_networks_resume_bit_for_bit(trained: Path, tones: Path, tmp_path: 
 def test_runs_whose_operations_run_side_by_side_resume_bit_for_bit(
     devices: list[object], tones: Path, tmp_path: Path, voxyard: Voxyard
 ) -> None:
-    """T17: in clips so long that TensorFlow's graph optimizer would add gradients as they come."""
+    """In clips so long that TensorFlow's graph optimizer would add gradients as they come."""
     for directory, steps in (("whole", 3), ("parts", 2), ("parts", 3)):
         done = voxyard(
             "train", "--device", "cpu", *devices, "--train-data", tones, "--batch-size", 8, "--buckets", 1,
@@ -114,7 +114,7 @@ def test_runs_whose_operations_run_side_by_side_resume_bit_for_bit(
 def test_a_run_goes_on_bit_for_bit_where_the_vocoder_moves(
     first: str, trained: Path, tones: Path, tmp_path: Path, voxyard: Voxyard
 ) -> None:
-    """T17: a checkpoint carries on wherever the vocoder is trained, discriminators included."""
+    """A checkpoint carries on wherever the vocoder is trained, discriminators included."""
     for steps, place in ((2, first), (3, "model" if first == "data" else "data")):
         done = voxyard(*words(tones, tmp_path / "moved", steps, "--vocoder-on", place))
         assert done.returncode == 0, done.stderr
@@ -131,7 +131,7 @@ def test_a_run_goes_on_bit_for_bit_where_the_vocoder_moves(
 def test_the_placement_is_chosen_by_trials_and_a_resumed_run_keeps_it(
     tones: Path, tmp_path: Path, voxyard: Voxyard
 ) -> None:
-    """T11: the ways run with discriminators, their bounds are told, and the checkpoint says which it was."""
+    """The ways run with discriminators, their bounds are told, and the checkpoint says which it was."""
     every = words(tones, tmp_path / "auto", 3, "--strategy", "auto", "--strategy-steps", 15, "--json")
     every += ["--validation-share", 0]
     done = voxyard(*every, timeout=1500, XDG_CACHE_HOME=str(tmp_path / "cache"))

@@ -185,7 +185,7 @@ def two(**training: Any) -> TwoNetworks:
 
 
 def test_a_network_beside_the_model_device_learns_what_it_learns_in_turn():
-    """T2, bit for bit; and on one device there is no thread."""
+    """Bit for bit; and on one device there is no thread."""
     batches = [batch(8, seed) for seed in range(6)]
     one, both = run("single", batches, two()), run("split", batches, two())
     assert one.lane is None
@@ -201,7 +201,7 @@ def test_a_network_beside_the_model_device_learns_what_it_learns_in_turn():
 
 
 def test_a_second_network_on_the_model_device_learns_the_same_in_turn_and_is_timed():
-    """T2, bit for bit; its time is known without a device of its own."""
+    """Bit for bit; its time is known without a device of its own."""
     batches = [batch(8, seed) for seed in range(6)]
     one, in_turn = run("single", batches, two()), run("split", [], two(), vocoder_on="model")
     assert in_turn.lane is None
@@ -341,7 +341,7 @@ def test_xla_is_told_the_number_of_turns():
 
 
 def test_on_devices_that_compute_later_a_second_network_is_timed_where_that_is_asked_for():
-    """T19: between barriers, which would stop the device in every step."""
+    """Between barriers, which would stop the device in every step."""
     later = dataclasses.replace(devices("split"), kind="gpu")
     trainable: Any = two()
     step = TrainStep(trainable, later, config(vocoder_on="model"), most_traces=1)
@@ -387,7 +387,7 @@ def test_what_fails_beside_the_model_device_ends_the_run():
 
 
 def test_the_wait_for_the_data_device_is_no_time_of_the_features():
-    """T19: features that wait while a CPU device trains on something else; what the pipeline subtracts."""
+    """Features that wait while a CPU device trains on something else; what the pipeline subtracts."""
     step = run("split", [batch(8)], two())
     step.settle()
     before = step.turn_seconds

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from fake_driver import FakeDriver
-from monitoring_programs import program
+from programs import program
 from proof_run import Proof, proof_run
 from runs import write_tones
 
@@ -14,7 +14,7 @@ from runs import write_tones
 @pytest.fixture(scope="session")
 def node_exporter_program() -> str:
     """Path of node_exporter; Debian names it after Prometheus."""
-    return program("prometheus-node-exporter", "prometheus-node-exporter", "node_exporter")
+    return program("node_exporter")
 
 
 @pytest.fixture(scope="session")

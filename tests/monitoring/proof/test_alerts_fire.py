@@ -1,4 +1,4 @@
-"""M9: every alert fires in a real Prometheus for its injected fault, and for nothing else."""
+"""Every alert fires in a real Prometheus for its injected fault, and for nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""M9: every query of every panel, variable, annotation and rule returns data of real programs."""
+"""Every query of every panel, variable, annotation and rule returns data of real programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""M9: panels show the values of the scenario: the fake driver library, and the output of the programs."""
+"""Panels show the values of the scenario: the fake driver library, and the output of the programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fake host in a folder: `ssh` and `docker` are scripts, rsync and the shell are real."""
+"""Fake host in a folder: `ssh`, `docker` and the list of ports in use are scripts, rsync and the shell are real."""
 
 from __future__ import annotations
 
@@ -24,6 +24,12 @@ name=$1
 case "$*" in *" up "*) name=up;; esac
 [ ! -e "$FAKE_HOST/docker/$name.sh" ] || . "$FAKE_HOST/docker/$name.sh"
 """
+# The host's ports are those of FakeHost.listens, not those of the machine that runs the tests.
+_CAT = """#!/bin/sh
+case "$1" in /proc/net/tcp) set -- "$FAKE_HOST/ports";; /proc/net/tcp6) exit 1;; esac
+exec /bin/cat "$@"
+"""
+_PORTS = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
 
 
 @dataclass(frozen=True)
@@ -55,6 +61,11 @@ class FakeHost:
         """Set the shell script of `docker NAME …`."""
         (self.folder / "docker" / f"{name}.sh").write_text(script)
 
+    def listens(self, port: int) -> None:
+        """Have a program of the host listen on a port, on all addresses."""
+        with (self.folder / "ports").open("a") as file:
+            file.write(f"   0: 00000000:{port:04X} 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 1 1\n")
+
     def refuse(self, words: str) -> None:
         """Make ssh print this and fail."""
         (self.folder / "refuse").write_text(words)
@@ -69,7 +80,8 @@ def make(folder: Path) -> FakeHost:
     """Create an empty host."""
     for name in ("home", "bin", "docker"):
         (folder / name).mkdir(parents=True)
-    for name, text in (("ssh", _SSH), ("docker", _DOCKER)):
+    (folder / "ports").write_text(_PORTS)
+    for name, text in (("ssh", _SSH), ("docker", _DOCKER), ("cat", _CAT)):
         path = folder / "bin" / name
         path.write_text(text)
         path.chmod(0o755)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import run_engine
+from eventually import eventually
 from fleet_doubles import host
 from run_requests import REQUEST
 
@@ -53,10 +53,8 @@ class TwoHosts:
 
     def settle(self) -> None:
         """Wait for the starts that go on in the background."""
-        end = time.monotonic() + 120
         for there in self.hosts.values():
-            while not (there.place / f"runs/{RUN}/start.code").exists() and time.monotonic() < end:
-                time.sleep(0.05)
+            eventually((there.place / f"runs/{RUN}/start.code").exists, f"{there.place} has begun {RUN}", every=0.05)
 
     def end(self, codes: Sequence[int], names: Sequence[str] = ("gpu-01", "gpu-02")) -> None:
         """End the trainers with these exit codes."""

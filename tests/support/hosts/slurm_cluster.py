@@ -8,11 +8,12 @@ import secrets
 import signal
 import socket
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from eventually import eventually
 
 NODES = ("n1", "n2")
 GPUS = 2  # per node
@@ -77,14 +78,6 @@ class SlurmCluster:
         return "\n".join(f"{path.name}:\n{path.read_text()[-2000:]}" for path in sorted(self.folder.glob("*.log")))
 
 
-def wait_for(what: Callable[[], bool], said: Callable[[], str], seconds: float = 240) -> None:
-    """Wait until `what` holds. Raises AssertionError with what is `said` then."""
-    end = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < end, said()
-        time.sleep(0.2)
-
-
 @contextmanager
 def started(folder: Path) -> Iterator[SlurmCluster]:
     """Cluster with its files in `folder`, a short path: sockets lie there. Its daemons end with the block."""
@@ -110,11 +103,11 @@ def started(folder: Path) -> Iterator[SlurmCluster]:
         stack.enter_context(
             _process(cluster, "munged", "--foreground", "--force", f"--socket={folder}/munge.socket", *munge)
         )
-        wait_for((folder / "munge.socket").exists, cluster.logs)
+        eventually((folder / "munge.socket").exists, cluster.logs)
         stack.enter_context(_process(cluster, "slurmctld", "-D", "-i"))
         for node in NODES:
             stack.enter_context(_process(cluster, "slurmd", "-D", "-N", node, name=node))
-        wait_for(lambda: _idle(cluster) == len(NODES), cluster.logs)
+        eventually(lambda: _idle(cluster) == len(NODES), cluster.logs)
         yield cluster
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import os
-import shutil
 import socket
 import subprocess
 import time
@@ -14,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import pytest
+from programs import program
 
 from fleet.inventory.hosts import Host
 
@@ -58,9 +57,7 @@ class SshServer:
 @contextmanager
 def ssh_server(folder: Path, *, authority: Path | None = None, **settings: str) -> Iterator[SshServer]:
     """Start one; with `authority`, a CA's key, it shows a certificate of it and no more."""
-    program = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
-    if program is None:
-        pytest.skip("no sshd here: apt-get install openssh-server")
+    sshd = program("sshd")
     port = free_port()
     host_key, user_key = make_key(folder / "host"), make_key(folder / "user")
     (folder / "authorized_keys").write_text(user_key)
@@ -94,7 +91,7 @@ def ssh_server(folder: Path, *, authority: Path | None = None, **settings: str) 
     (folder / "sshd_config").write_text("".join(f"{name} {value}\n" for name, value in options.items()))
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(exist_ok=True)
-    with subprocess.Popen([program, "-D", "-e", "-f", folder / "sshd_config"], stderr=subprocess.PIPE) as process:
+    with subprocess.Popen([sshd, "-D", "-e", "-f", folder / "sshd_config"], stderr=subprocess.PIPE) as process:
         try:
             until = time.monotonic() + _START_SECONDS
             while not accepts(port):

@@ -6,12 +6,12 @@ import http.client
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from eventually import PATIENCE, eventually
 from prometheus_client.parser import text_string_to_metric_families
 
 BIN = Path(sys.executable).parent
@@ -47,13 +47,14 @@ class RunningExporter:
         assert len(found) < 2, f"{name} {labels} is {len(found)} series"
         return found[0] if found else None
 
-    def until(self, holds: Callable[[], object], seconds: float = 30) -> None:
+    def until(self, holds: Callable[[], object], seconds: float = PATIENCE) -> None:
         """Waits for something; an exporter that ended, or time that is up, is an error."""
-        deadline = time.monotonic() + seconds
-        while not holds():
+
+        def it_does() -> object:
             assert self.process.poll() is None, "the exporter ended; see its messages"
-            assert time.monotonic() < deadline, f"within {seconds} s it never held; now: {self.get()[1][:3000]}"
-            time.sleep(0.05)
+            return holds()
+
+        eventually(it_does, lambda: f"it never held; now: {self.get()[1][:3000]}", seconds, every=0.05)
 
 
 def parse(text: str) -> Series:

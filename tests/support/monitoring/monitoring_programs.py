@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 import time
 import urllib.parse
@@ -16,21 +14,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pytest
+from eventually import eventually
 from exporters import free_port
 
 Result = list[dict[str, Any]]
-
-
-def program(package: str, *names: str) -> str:
-    """Path of the first of these programs; without one the test is skipped, under CI it fails."""
-    found = next((path for name in names if (path := shutil.which(name))), None)
-    if found is None:
-        message = f"{names[0]} is missing (apt-get install {package})"
-        if os.environ.get("CI"):
-            pytest.fail(message)
-        pytest.skip(message)
-    return found
 
 
 @dataclass(frozen=True)
@@ -62,10 +49,7 @@ class Prometheus:
 
     def until(self, expression: str, seconds: float, *, say: str) -> None:
         """Waits until an instant query returns something."""
-        deadline = time.monotonic() + seconds
-        while not self.query(expression):
-            assert time.monotonic() < deadline, f"after {seconds} s still not: {say} ({expression})"
-            time.sleep(0.5)
+        eventually(lambda: self.query(expression), f"{say} ({expression})", seconds, every=0.5)
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,10 @@ from pathlib import Path
 import httpx
 import psutil
 import psycopg
+from eventually import eventually
 from exporters import free_port
 from postgres_server import PostgresServer
 from running_gateway import running_gateway
-from service_app import eventually
 from tones_process import TonesProcess
 from webhook_receiver import Receiver
 

@@ -7,12 +7,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from eventually import PATIENCE
 from starlette.types import ASGIApp
 
 from voxyard.service.config import ServiceSection
 from voxyard.service.server import serve
-
-PATIENCE = 30.0
 
 
 @contextmanager

@@ -18,9 +18,9 @@ from typing import Any
 from urllib.parse import quote
 
 import psycopg
+from programs import found, program
 
 PATIENCE = 60.0
-_SYSTEM = "/usr/lib/postgresql"  # Debian's programs, by version
 _SETTINGS = {"fsync": "off", "autovacuum": "off", "shared_buffers": "16MB", "max_connections": "80"}
 _LOGINS = """\
 local all all trust
@@ -28,12 +28,6 @@ host all guarded 127.0.0.1/32 scram-sha-256
 host all all 127.0.0.1/32 trust
 host replication all 127.0.0.1/32 trust
 """
-
-
-def program(name: str) -> str | None:
-    """Path of a program of PostgreSQL's newest version here."""
-    found = sorted(Path(_SYSTEM).glob(f"*/bin/{name}"), key=lambda path: float(path.parts[-3]))
-    return str(found[-1]) if found else shutil.which(name)
 
 
 class PostgresServer:
@@ -74,7 +68,7 @@ class PostgresServer:
         arguments = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [program("postgres") or "postgres", "-D", str(self.data), *arguments],
+                [found("postgres") or "postgres", "-D", str(self.data), *arguments],
                 stdout=log, stderr=log, cwd=self.folder, user=self._user,
             )  # fmt: skip
         deadline = time.monotonic() + PATIENCE
@@ -141,7 +135,7 @@ class PostgresServer:
 
     def _run(self, name: str, *arguments: object) -> None:
         done = subprocess.run(
-            [program(name) or name, *map(str, arguments)], cwd=self.folder, user=self._user, capture_output=True,
+            [found(name) or name, *map(str, arguments)], cwd=self.folder, user=self._user, capture_output=True,
             text=True,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
@@ -149,7 +143,8 @@ class PostgresServer:
 
 @contextmanager
 def running_server(**settings: str) -> Iterator[PostgresServer]:
-    """A server until the block ends."""
+    """A server until the block ends; without PostgreSQL the test is left out."""
+    program("initdb")
     server = PostgresServer(**settings)
     try:
         server.create()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from exporters import free_port
 from gateway_certificate import Authority, new_authority
-from monitoring_programs import program
+from programs import program
 
 from fleet.gateway.configuration import (
     AUTHORITIES,
@@ -43,7 +43,7 @@ class RunningGateway:
 
 def haproxy_program() -> str:
     """Path of HAProxy."""
-    return program("haproxy", "haproxy")
+    return program("haproxy")
 
 
 @contextmanager

@@ -174,11 +174,3 @@ def whole_app(state: AppState) -> FastAPI:
         ),
     )
     return app
-
-
-def eventually(condition: Callable[[], object], what: str, seconds: float = 60.0) -> None:
-    """Waits for something that must become true."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"it never came to be that {what}"
-        time.sleep(0.02)

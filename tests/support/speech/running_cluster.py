@@ -15,12 +15,12 @@ from typing import Any
 from cluster_driver import requests
 from cluster_hosts import ClusterHosts
 from engines import sound
+from eventually import PATIENCE, eventually
 
 SUPPORT = Path(__file__).resolve().parent
 PYTHON = Path(sys.executable)
 VOXYARD = PYTHON.with_name("voxyard")
 HEAD, ONE, TWO, SERVICE = range(4)  # hosts
-PATIENCE = 240.0  # seconds, on a busy machine
 
 
 class Cluster:
@@ -95,11 +95,13 @@ class Cluster:
         return next((dict(each["workers"]) for each in reversed(self.said()) if "workers" in each), {})
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + PATIENCE
-        while not condition():
+        def it_holds() -> bool:
             assert self.driver is None or self.driver.poll() is None, f"the driver has ended: {self.lines.read_text()}"
-            assert time.monotonic() < deadline, f"{what}: {self.workers()}\n{self.lines.read_text()[-6000:]}"
-            time.sleep(0.1)
+            return condition()
+
+        eventually(
+            it_holds, lambda: f"{what}: {self.workers()}\n{self.lines.read_text()[-6000:]}", 2 * PATIENCE, every=0.1
+        )
 
     def until_ready(self, *devices: str) -> None:
         """Wait until exactly these devices have a worker that can speak."""

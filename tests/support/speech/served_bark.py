@@ -7,18 +7,17 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
 import httpx
 import psutil
+from eventually import PATIENCE, eventually
 
 STORY = "\n\n".join(
     f"This is paragraph number {number}. It says little, but it says it in two sentences." for number in range(1, 13)
 )
-PATIENCE = 120.0  # seconds
 
 
 class ServedBark:
@@ -40,7 +39,7 @@ class ServedBark:
         threading.Thread(target=self._read, args=(self.process.stdout, self._address.put), daemon=True).start()
         self.address = self._address.get(timeout=PATIENCE).split()[0]
         self.client = httpx.Client(base_url=self.address, timeout=PATIENCE)
-        until(lambda: self.client.get("/readyz").status_code == 200)
+        eventually(lambda: self.client.get("/readyz").status_code == 200)
 
     def end(self, how: signal.Signals) -> int:
         """Its exit code; its workers end too."""
@@ -58,14 +57,7 @@ class ServedBark:
             take(line)
 
 
-def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not true():
-        assert time.monotonic() < deadline, "it never came to be"
-        time.sleep(0.05)
-
-
 def finished(client: httpx.Client, document: str) -> bytes:
     """The sound of a document, once it is whole."""
-    until(lambda: client.get(f"/v1/documents/{document}").json()["state"] == "completed")
+    eventually(lambda: client.get(f"/v1/documents/{document}").json()["state"] == "completed")
     return client.get(f"/v1/documents/{document}/audio", params={"format": "wav"}).content

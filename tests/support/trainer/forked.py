@@ -106,7 +106,7 @@ class _Server:
         """End the process; a run that is still going on is killed with it."""
         if self.process.stdin is not None:
             self.process.stdin.close()
-        self.process.wait(timeout=30)
+        self.process.wait(timeout=120)
         self._folder.cleanup()
 
     def _line(self) -> str:

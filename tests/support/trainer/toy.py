@@ -1,4 +1,4 @@
-"""A second trainable beside our own: guesses how loud a clip is from its text. Small, fast, with dropout (T20)."""
+"""A second trainable beside our own: guesses how loud a clip is from its text. Small, fast, with dropout."""
 
 from __future__ import annotations
 

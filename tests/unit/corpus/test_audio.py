@@ -30,7 +30,6 @@ def _level(pcm: np.ndarray) -> float:
 
 
 def test_a_recording_at_the_rate_of_the_model_is_read_bit_by_bit(tmp_path: Path) -> None:
-    """T7."""
     sound = np.array([0, 1, -1, 32767, -32768, 12345], np.int16)
     soundfile.write(tmp_path / "a.wav", sound, RATE, subtype="PCM_16")
     assert read_pcm(tmp_path / "a.wav", RATE).tolist() == sound.tolist()
@@ -38,7 +37,6 @@ def test_a_recording_at_the_rate_of_the_model_is_read_bit_by_bit(tmp_path: Path)
 
 @pytest.mark.parametrize("rate", [8000, 16000, 44100, 48000])
 def test_other_rates_keep_pitch_and_level_and_their_length_is_known_beforehand(tmp_path: Path, rate: int) -> None:
-    """T7."""
     path = tmp_path / "a.wav"
     write_wav(path, tone(1.2345, rate), rate)
     header = read_header(path)
@@ -52,14 +50,13 @@ def test_other_rates_keep_pitch_and_level_and_their_length_is_known_beforehand(t
 
 @given(frames=st.integers(1, 3000), rate=st.sampled_from([8000, 11025, 16000, 24000, 44100, 48000]))
 def test_the_predicted_length_is_the_length(tmp_path_factory: pytest.TempPathFactory, frames: int, rate: int) -> None:
-    """T7: the buckets are planned from headers alone."""
+    """The buckets are planned from headers alone."""
     path = tmp_path_factory.getbasetemp() / "any-length.wav"
     write_wav(path, np.zeros(frames), rate)
     assert len(read_pcm(path, RATE)) == resampled_length(frames, rate, RATE) > 0
 
 
 def test_stereo_is_averaged(tmp_path: Path) -> None:
-    """T7."""
     sound = np.stack([np.full(100, 0.5), np.full(100, -0.25)], axis=1)
     write_wav(tmp_path / "a.wav", sound)
     assert read_pcm(tmp_path / "a.wav", RATE) == pytest.approx(0.125 * 32768, abs=2)
@@ -67,19 +64,17 @@ def test_stereo_is_averaged(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("subtype", ["PCM_24", "FLOAT", "DOUBLE", "PCM_U8", "ULAW"])
 def test_other_sample_formats_keep_the_level(tmp_path: Path, subtype: str) -> None:
-    """T7."""
     soundfile.write(tmp_path / "a.wav", tone(), RATE, subtype=subtype)
     assert _level(read_pcm(tmp_path / "a.wav", RATE)) == pytest.approx(0.5, abs=0.01)
 
 
 def test_what_is_louder_than_full_scale_is_clipped_and_does_not_wrap(tmp_path: Path) -> None:
-    """T7."""
     soundfile.write(tmp_path / "a.wav", np.array([2.0, -2.0, 0.5]), RATE, subtype="FLOAT")
     assert read_pcm(tmp_path / "a.wav", RATE).tolist() == [32767, -32768, 16384]
 
 
 def test_a_streamed_wav_whose_length_was_never_filled_in_is_read(tmp_path: Path) -> None:
-    """T7: programs that write into a pipe leave the largest number where the length belongs."""
+    """Programs that write into a pipe leave the largest number where the length belongs."""
     path = tmp_path / "a.wav"
     write_wav(path, tone(0.1))
     raw = bytearray(path.read_bytes())
@@ -139,7 +134,7 @@ FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_broken_recording_is_named_with_its_fault(corpus: Corpus, fault: str) -> None:
-    """T7: issue 2, Input; found at the latest when the clip is read."""
+    """Issue 2, Input; found at the latest when the clip is read."""
     break_it, said = FAULTS[fault]
     corpus.add("good").add("broken")
     break_it(corpus.wav("broken"))
@@ -148,7 +143,7 @@ def test_a_broken_recording_is_named_with_its_fault(corpus: Corpus, fault: str) 
 
 
 def test_a_recording_that_changed_its_length_since_it_was_opened_is_named(corpus: Corpus) -> None:
-    """T7: batches and caches count on the length that was read first."""
+    """Batches and caches count on the length that was read first."""
     source = corpus.add("a").open()
     write_wav(corpus.wav("a"), tone(0.7))
     with pytest.raises(CorpusError, match=r"a.*chang"):

@@ -47,7 +47,6 @@ def three(corpus: Corpus) -> Corpus:
 
 @pytest.mark.parametrize("where", ["memory", "file"])
 def test_every_clip_is_decoded_once_and_comes_back_the_same(three: Corpus, tmp_path: Path, where: str) -> None:
-    """T8."""
     source, plain = _opened(three), three.open()
     cached = CachedSource(source, None if where == "memory" else tmp_path / "cache")  # type: ignore[arg-type]
     for _ in range(2):
@@ -60,7 +59,6 @@ def test_every_clip_is_decoded_once_and_comes_back_the_same(three: Corpus, tmp_p
 
 
 def test_a_second_run_decodes_nothing_that_the_first_decoded(three: Corpus, tmp_path: Path) -> None:
-    """T8."""
     CachedSource(_opened(three), tmp_path / "cache").read(1)  # type: ignore[arg-type]
     source = _opened(three)
     cached = CachedSource(source, tmp_path / "cache")  # type: ignore[arg-type]
@@ -73,7 +71,7 @@ def test_a_second_run_decodes_nothing_that_the_first_decoded(three: Corpus, tmp_
 
 @pytest.mark.parametrize("other", ["speaker", "text", "order", "rate", "subset"])
 def test_the_cache_of_another_corpus_is_made_anew(three: Corpus, tmp_path: Path, other: str) -> None:
-    """T8: also where all lengths are the same."""
+    """Also where all lengths are the same."""
     CachedSource(_opened(three), tmp_path / "cache").read(0)  # type: ignore[arg-type]
     rate = 22050
     if other == "speaker":
@@ -115,7 +113,7 @@ class Some:
 
 
 def test_other_clips_of_the_same_corpus_are_not_mistaken(corpus: Corpus, tmp_path: Path) -> None:
-    """T8: the subset held out by one run and by another may be of one size."""
+    """The subset held out by one run and by another may be of one size."""
     source = corpus.add("a", "one").add("b", "two").add("c", "six").open()
     CachedSource(Some(source, [0, 1]), tmp_path / "cache").read(0)
     again = CachedSource(Some(source, [2, 1]), tmp_path / "cache").read(0)
@@ -124,7 +122,6 @@ def test_other_clips_of_the_same_corpus_are_not_mistaken(corpus: Corpus, tmp_pat
 
 @pytest.mark.parametrize("content", [b"my thesis", b"\0" * 5000, b"v"])
 def test_a_file_that_is_no_cache_is_refused_and_untouched(three: Corpus, tmp_path: Path, content: bytes) -> None:
-    """T8."""
     (tmp_path / "file").write_bytes(content)
     with pytest.raises(CorpusError, match="is no cache"):
         CachedSource(three.open(), tmp_path / "file")
@@ -133,13 +130,11 @@ def test_a_file_that_is_no_cache_is_refused_and_untouched(three: Corpus, tmp_pat
 
 @pytest.mark.parametrize("path", ["nowhere/cache", "corpus", "corpus/metadata.csv/cache"])
 def test_a_place_where_no_file_can_be_is_a_sentence(three: Corpus, tmp_path: Path, path: str) -> None:
-    """T8."""
     with pytest.raises(CorpusError, match=f"--cache-file .*{path}"):
         CachedSource(three.open(), tmp_path / path)
 
 
 def test_a_cache_that_was_cut_is_made_anew(three: Corpus, tmp_path: Path) -> None:
-    """T8."""
     CachedSource(three.open(), tmp_path / "cache").read(2)
     os.truncate(tmp_path / "cache", 500)
     source = _opened(three)
@@ -149,7 +144,6 @@ def test_a_cache_that_was_cut_is_made_anew(three: Corpus, tmp_path: Path) -> Non
 
 
 def test_a_broken_clip_is_named_each_time_and_harms_no_other(three: Corpus, tmp_path: Path) -> None:
-    """T7, T8."""
     cached = CachedSource(three.open(), tmp_path / "cache")
     write_wav(three.wav("b"), np.zeros(999))
     for _ in range(2):
@@ -159,7 +153,6 @@ def test_a_broken_clip_is_named_each_time_and_harms_no_other(three: Corpus, tmp_
 
 
 def test_several_threads_get_what_one_gets(three: Corpus, tmp_path: Path) -> None:
-    """T8."""
     plain = three.open()
     wanted = [plain.read(i).pcm.tobytes() for i in range(3)]
     for _ in range(10):
@@ -170,7 +163,7 @@ def test_several_threads_get_what_one_gets(three: Corpus, tmp_path: Path) -> Non
 
 
 def test_a_run_with_another_corpus_does_not_spoil_the_cache_of_one_that_runs(three: Corpus, tmp_path: Path) -> None:
-    """T8: the file is mapped; to cut it under a running training would kill that."""
+    """The file is mapped; to cut it under a running training would kill that."""
     running = CachedSource(three.open(), tmp_path / "cache")
     wanted = running.read(0).pcm.tolist()
     with pytest.raises(CorpusError, match="in use"):
@@ -182,7 +175,7 @@ def test_a_run_with_another_corpus_does_not_spoil_the_cache_of_one_that_runs(thr
 def test_room_that_was_taken_in_vain_is_given_back(
     three: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """T8: some file systems keep what they found before they were full; the next try begins anew."""
+    """Some file systems keep what they found before they were full; the next try begins anew."""
 
     def run_full(handle: int, _: int, __: int) -> None:
         os.write(handle, b"some blocks")
@@ -197,7 +190,7 @@ def test_room_that_was_taken_in_vain_is_given_back(
 
 
 def test_a_full_disk_is_a_sentence_before_the_training_begins(three: Corpus, tmp_path: Path) -> None:
-    """T8, on a real full file system: a tmpfs of 32 KiB in a mount namespace of its own."""
+    """On a real full file system: a tmpfs of 32 KiB in a mount namespace of its own."""
     (tmp_path / "disk").mkdir()
     program = """
 import sys

@@ -13,7 +13,6 @@ from voxyard.corpus import check, prepare, shard_writer
 
 
 def test_what_is_there_is_counted_and_what_is_broken_is_named(corpus: Corpus) -> None:
-    """T7."""
     corpus.add("a", "hello hello 你", 0.5, "x").add("b", "there", 0.3, "y").add("broken", "there", 0.3, "y")
     write_wav(corpus.wav("b"), np.stack([tone(0.7, 8000)] * 2, axis=1), 8000)
     corpus.wav("broken").write_bytes(b"")
@@ -39,7 +38,6 @@ def test_what_is_there_is_counted_and_what_is_broken_is_named(corpus: Corpus) ->
 
 
 def test_clips_that_break_only_when_decoded_are_found_and_not_counted(corpus: Corpus) -> None:
-    """T7."""
     corpus.add("a").add("b")
     raw = bytearray(corpus.wav("b").read_bytes())
     raw[20:22], raw[32:36], raw[44:48] = b"\x03\x00", b"\x04\x00\x20\x00", b"\x00\x00\xc0\x7f"  # floats, one is NaN
@@ -50,7 +48,6 @@ def test_clips_that_break_only_when_decoded_are_found_and_not_counted(corpus: Co
 
 
 def test_both_splits_are_looked_at(corpus: Corpus) -> None:
-    """T7."""
     corpus.add("a").add("b").add("c")
     corpus.write(corpus.lines[:2], "metadata_train.csv").write(corpus.lines[2:], "metadata_eval.csv")
     (corpus.directory / "metadata.csv").unlink()
@@ -62,14 +59,13 @@ def test_both_splits_are_looked_at(corpus: Corpus) -> None:
 
 
 def test_an_evaluation_split_may_be_all_of_what_metadata_csv_lists_again(corpus: Corpus) -> None:
-    """T7: a clip in both files is no fault."""
+    """A clip in both files is no fault."""
     corpus.add("a").add("b").write([corpus.lines[1]], "metadata_eval.csv")
     survey = check(corpus.directory)
     assert (survey.clips, survey.bad) == (2, ())
 
 
 def test_everything_can_be_written_as_json(corpus: Corpus) -> None:
-    """T7."""
     corpus.add("a", "你 hello hello").write([*corpus.lines, "gone|x|x"])
     answer = json.loads(json.dumps(check(corpus.directory).to_json()))
     assert (answer["clips"], answer["rates"], answer["texts"]["dropped"]) == (1, {"22050": 1}, {"你": 1})
@@ -78,7 +74,7 @@ def test_everything_can_be_written_as_json(corpus: Corpus) -> None:
 
 
 def test_a_long_list_of_faults_is_cut_when_printed(corpus: Corpus) -> None:
-    """T7: all of them are in the JSON."""
+    """All of them are in the JSON."""
     corpus.add("a").write([*corpus.lines, *(f"gone{i}|x|x" for i in range(30))])
     survey = check(corpus.directory)
     assert survey.render().count(" is missing") == 20
@@ -87,7 +83,6 @@ def test_a_long_list_of_faults_is_cut_when_printed(corpus: Corpus) -> None:
 
 
 def test_a_corpus_without_a_good_clip_is_reported_too(corpus: Corpus) -> None:
-    """T7."""
     corpus.write(["gone|x|x"])
     survey = check(corpus.directory)
     assert (survey.clips, survey.seconds, len(survey.bad)) == (0, 0, 1)
@@ -95,7 +90,6 @@ def test_a_corpus_without_a_good_clip_is_reported_too(corpus: Corpus) -> None:
 
 
 def test_an_empty_corpus_does_not_pass(corpus: Corpus) -> None:
-    """T7."""
     survey = check(corpus.write([]).directory)
     assert not survey.passes
     assert survey.render().splitlines()[-1] == (
@@ -106,7 +100,7 @@ def test_an_empty_corpus_does_not_pass(corpus: Corpus) -> None:
 def test_clips_from_which_nothing_can_be_learned_are_named(
     corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """T7: in recordings and in shards."""
+    """In recordings and in shards."""
     corpus.add("a").add("silent").add("hum").add("long")
     write_wav(corpus.wav("silent"), np.zeros(9000))
     write_wav(corpus.wav("hum"), tone(0.5, level=0.0005))

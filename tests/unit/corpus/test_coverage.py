@@ -54,7 +54,7 @@ def _prepare(corpus: Corpus, **settings: Any) -> Path:
 def test_a_corpus_of_another_script_is_refused_by_everything_that_reads_it(
     spoken: Callable[..., Corpus], texts: tuple[str, ...], named: str, dropped: str
 ) -> None:
-    """T24: the commas that remain are nothing to learn from."""
+    """The commas that remain are nothing to learn from."""
     corpus = spoken(*texts)
     survey = check(corpus.directory)
     assert not survey.passes
@@ -77,7 +77,7 @@ def test_a_corpus_of_another_script_is_refused_by_everything_that_reads_it(
 def test_phonemes_of_the_texts_own_language_lose_nothing(
     spoken: Callable[..., Corpus], texts: tuple[str, ...], language: str
 ) -> None:
-    """T24: what the refusal advises works."""
+    """What the refusal advises works."""
     survey = check(spoken(*texts).directory, text_units="phonemes", language=language)
     assert survey.texts is not None
     assert (survey.passes, survey.texts.dropped, survey.texts.folded) == (True, {}, {})
@@ -85,7 +85,7 @@ def test_phonemes_of_the_texts_own_language_lose_nothing(
 
 @pytest.mark.parametrize("texts", [RUSSIAN, CHINESE])
 def test_a_voice_that_only_names_the_letters_of_a_script_does_not_read_it(texts: tuple[str, ...]) -> None:
-    """T24: espeak-ng's English voice says "Chinese letter" for each."""
+    """Espeak-ng's English voice says "Chinese letter" for each."""
     for text in texts:
         read = Tokenizer("phonemes", "en-us").read(text)
         assert sum(read.dropped.values()) == sum(character.isalpha() for character in text)
@@ -100,7 +100,7 @@ def test_a_voice_that_only_names_the_letters_of_a_script_does_not_read_it(texts:
 def test_folded_letters_are_reported_with_their_number_and_not_refused(
     spoken: Callable[..., Corpus], caplog: pytest.LogCaptureFixture, texts: tuple[str, ...], folded: dict[str, int]
 ) -> None:
-    """T24: ä is learned as a, and the user hears of it; from shards too."""
+    """ä is learned as a, and the user hears of it; from shards too."""
     corpus = spoken(*texts)
     survey = check(corpus.directory)
     assert survey.texts is not None
@@ -118,7 +118,7 @@ def test_folded_letters_are_reported_with_their_number_and_not_refused(
 @pytest.mark.parametrize("units", ["characters", "phonemes"])
 @pytest.mark.parametrize("text", [", . ; , . ;", "!?", "...", "“ ” – …"])
 def test_a_clip_of_punctuation_alone_is_a_bad_clip(spoken: Callable[..., Corpus], text: str, units: str) -> None:
-    """T24: there is nothing in it to learn to speak."""
+    """There is nothing in it to learn to speak."""
     corpus = spoken(text, *["hello there"] * 40)
     survey = check(corpus.directory, text_units=units)  # type: ignore[arg-type]
     assert [str(one) for one in survey.bad] == [f"c0: no letter or digit in its text {text!r} (line 1 of metadata.csv)"]
@@ -128,7 +128,7 @@ def test_a_clip_of_punctuation_alone_is_a_bad_clip(spoken: Callable[..., Corpus]
 
 
 def test_a_corpus_of_punctuation_alone_is_refused(spoken: Callable[..., Corpus]) -> None:
-    """T24: whatever share may be broken and dropped."""
+    """Whatever share may be broken and dropped."""
     corpus = spoken(", . ; , . ;", "!?", "...")
     with pytest.raises(CorpusError, match=r"(?s)none of the 3 clips .* can be used.*no letter or digit"):
         corpus.open(max_bad_share=1.0)
@@ -140,7 +140,7 @@ def test_a_corpus_of_punctuation_alone_is_refused(spoken: Callable[..., Corpus])
 def test_letters_written_in_another_way_are_reported_as_they_stand(
     spoken: Callable[..., Corpus], caplog: pytest.LogCaptureFixture, units: str
 ) -> None:
-    """T24: x² is learned as x2; phonemes are of the same letters, so nobody is sent there."""
+    """X² is learned as x2; phonemes are of the same letters, so nobody is sent there."""
     corpus = spoken("x² and № 5 by Ｂob’s ﬁrm™, ch. Ⅳ, see ①")
     survey = check(corpus.directory, text_units=units)  # type: ignore[arg-type]
     assert survey.texts is not None
@@ -157,7 +157,6 @@ def test_letters_written_in_another_way_are_reported_as_they_stand(
 def test_numerals_quotes_and_dashes_are_no_lost_text(
     spoken: Callable[..., Corpus], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """T24."""
     corpus = spoken(*ENGLISH, "soft\u00adhyphen, no\u00a0break, zero\u200bwidth \ufeff")
     survey = check(corpus.directory)
     assert survey.texts is not None
@@ -169,7 +168,6 @@ def test_numerals_quotes_and_dashes_are_no_lost_text(
 def test_a_few_emoji_are_reported_and_not_refused(
     spoken: Callable[..., Corpus], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """T24."""
     corpus = spoken(*ENGLISH * 10, "See you soon, sailor 😀")
     shards = _prepare(corpus)
     caplog.clear()
@@ -181,7 +179,7 @@ def test_a_few_emoji_are_reported_and_not_refused(
 def test_more_than_the_share_is_refused_with_the_worst_clips_and_the_knob_moves_it(
     spoken: Callable[..., Corpus],
 ) -> None:
-    """T24: no clip loses much, all of them lose a little."""
+    """No clip loses much, all of them lose a little."""
     corpus = spoken("salt & pepper and a sailor", "salt & pepper & a little old sailor, & all", *["hello there"] * 6)
     said = r"(?s)4 of 114 characters .*'&' U\+0026 AMPERSAND ×4.*c1 \(line 2 of .*c0 \(line 1 of .*--max-dropped-text"
     with pytest.raises(CorpusError, match=said):
@@ -197,7 +195,7 @@ def test_more_than_the_share_is_refused_with_the_worst_clips_and_the_knob_moves_
 
 
 def test_a_clip_that_loses_a_tenth_of_its_text_is_a_bad_clip(spoken: Callable[..., Corpus]) -> None:
-    """T24: its sound says what its text does not."""
+    """Its sound says what its text does not."""
     corpus = spoken(*ENGLISH * 20, "老水手。OK,")
     with pytest.raises(CorpusError, match=r"(?s)c40: 4 of 7 characters are dropped .* \(line 41 of metadata\.csv\)"):
         corpus.open()
@@ -208,7 +206,6 @@ def test_a_clip_that_loses_a_tenth_of_its_text_is_a_bad_clip(spoken: Callable[..
 
 
 def test_nothing_may_be_dropped_where_the_share_is_0(spoken: Callable[..., Corpus]) -> None:
-    """T24."""
     corpus = spoken(*ENGLISH * 50, "See you soon, dear sailor, by the door 😀")
     assert len(corpus.open()) == 101
     with pytest.raises(CorpusError, match="😀"):
@@ -216,7 +213,6 @@ def test_nothing_may_be_dropped_where_the_share_is_0(spoken: Callable[..., Corpu
 
 
 def test_shards_of_an_older_version_without_counts_are_read(spoken: Callable[..., Corpus]) -> None:
-    """T8."""
     shards = _prepare(spoken(*ENGLISH))
     index = json.loads((shards / "index.json").read_text())
     del index["texts"]
@@ -230,6 +226,5 @@ def test_shards_of_an_older_version_without_counts_are_read(spoken: Callable[...
 
 
 def test_the_setting_and_the_corpus_have_one_default() -> None:
-    """T12."""
     assert DataConfig().max_dropped_text == MAX_DROPPED_TEXT
     assert Coverage().share == 0

@@ -21,7 +21,7 @@ def _bytes(directory: Path) -> dict[str, bytes]:
 
 
 def test_the_same_arguments_give_the_same_bytes(tmp_path: Path) -> None:
-    """T7: whatever was spoken before; another seed gives others."""
+    """Whatever was spoken before; another seed gives others."""
     make_demo(tmp_path / "a", clips=4, seed=3)
     espeak.speak("Something else in between.")
     make_demo(tmp_path / "b", clips=4, seed=3)
@@ -31,7 +31,6 @@ def test_the_same_arguments_give_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_the_reported_figures_are_those_on_disk(tmp_path: Path) -> None:
-    """T7."""
     seen: list[tuple[int, int]] = []
     made = make_demo(tmp_path / "demo", clips=3, progress=lambda done, total: seen.append((done, total)))
     survey = check(tmp_path / "demo")
@@ -45,7 +44,7 @@ def test_the_reported_figures_are_those_on_disk(tmp_path: Path) -> None:
 
 
 def test_every_sentence_is_there_once_and_known_to_the_model() -> None:
-    """T7: in characters and in phonemes."""
+    """In characters and in phonemes."""
     texts = sentences()
     assert len(set(texts)) == len(texts) == 160
     for tokenizer in (Tokenizer("characters"), Tokenizer("phonemes")):
@@ -58,7 +57,7 @@ def test_every_sentence_is_there_once_and_known_to_the_model() -> None:
 
 
 def test_silence_at_the_ends_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """T7: at most 50 ms are left, and the length that is told is that of the files."""
+    """At most 50 ms are left, and the length that is told is that of the files."""
     spoken = np.concatenate([np.zeros(9000), 5000 * tone(1.5), np.zeros(7000)]).astype(np.int16)
     monkeypatch.setattr(espeak, "speak", lambda *_, **__: (spoken, 22050))
     made = make_demo(tmp_path / "demo", clips=2)
@@ -71,7 +70,6 @@ def test_silence_at_the_ends_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("clips", [161, 10**6, 0, -1])
 def test_a_number_of_clips_that_there_is_not_is_refused(tmp_path: Path, clips: int) -> None:
-    """T7."""
     with pytest.raises(CorpusError, match=f"160 sentences.*{clips}"):
         make_demo(tmp_path / "demo", clips=clips)
     assert list(tmp_path.iterdir()) == []
@@ -79,7 +77,6 @@ def test_a_number_of_clips_that_there_is_not_is_refused(tmp_path: Path, clips: i
 
 @pytest.mark.parametrize("what", ["a file of somebody's", "a file in a demo", "a recording in a demo", "a plain file"])
 def test_foreign_files_are_refused_and_untouched(tmp_path: Path, what: str) -> None:
-    """T7."""
     target = tmp_path / "demo"
     if what == "a plain file":
         target.write_text("mine")
@@ -96,7 +93,6 @@ def test_foreign_files_are_refused_and_untouched(tmp_path: Path, what: str) -> N
 
 
 def test_a_demo_corpus_is_replaced_by_another_and_an_empty_directory_is_filled(tmp_path: Path) -> None:
-    """T7."""
     (tmp_path / "demo").mkdir()
     make_demo(tmp_path / "demo", clips=3)
     make_demo(tmp_path / "demo", clips=1)
@@ -105,7 +101,6 @@ def test_a_demo_corpus_is_replaced_by_another_and_an_empty_directory_is_filled(t
 
 
 def test_a_directory_that_cannot_be_written_is_refused() -> None:
-    """T7."""
     with pytest.raises(CorpusError, match="/proc/none"):
         make_demo(Path("/proc/none/at/all"), clips=1)
 

@@ -23,7 +23,7 @@ def _names(directory: Path) -> list[str]:
 def test_every_file_is_on_the_disk_before_the_directory_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """T8: after a power cut there is the whole of it, or nothing."""
+    """After a power cut there is the whole of it, or nothing."""
     target = tmp_path / "made"
     synced: list[tuple[str, bool]] = []
     fsync = os.fsync
@@ -45,7 +45,7 @@ def test_every_file_is_on_the_disk_before_the_directory_is_there(
 def test_a_disk_that_fails_only_when_it_is_asked_to_keep_leaves_the_old(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
-    """T8: some file systems take the bytes and refuse them later."""
+    """Some file systems take the bytes and refuse them later."""
     target = tmp_path / "made"
     target.mkdir()
     (target / "old").write_text("old")
@@ -63,7 +63,6 @@ def test_a_disk_that_fails_only_when_it_is_asked_to_keep_leaves_the_old(
 def test_the_old_comes_back_where_the_new_cannot_be_put_in_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """T8."""
     target = tmp_path / "made"
     target.mkdir()
     (target / "old").write_text("old")
@@ -81,7 +80,7 @@ def test_the_old_comes_back_where_the_new_cannot_be_put_in_its_place(
 
 
 def test_a_link_is_followed_and_stays_a_link(tmp_path: Path) -> None:
-    """T8: the shards of a host may lie on another disk."""
+    """The shards of a host may lie on another disk."""
     (tmp_path / "disk").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "disk/made")
     for text in ("first", "second"):
@@ -93,7 +92,6 @@ def test_a_link_is_followed_and_stays_a_link(tmp_path: Path) -> None:
 
 
 def test_a_link_to_itself_is_a_sentence(tmp_path: Path) -> None:
-    """T8."""
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     with pytest.raises(CorpusError, match="loop"), whole_directory(tmp_path / "loop", "shards", _ours):
         pass
@@ -101,7 +99,6 @@ def test_a_link_to_itself_is_a_sentence(tmp_path: Path) -> None:
 
 
 def test_missing_parents_are_made(tmp_path: Path) -> None:
-    """T8."""
     with whole_directory(tmp_path / "a/b/c", "shards", _ours) as directory:
         (directory / "x").write_text("x")
     assert (tmp_path / "a/b/c/x").read_text() == "x"

@@ -26,7 +26,7 @@ from voxyard.corpus.text import Tokenizer, decode
     ],
 )
 def test_a_text_becomes_its_sounds_with_stress(language: str, text: str, ipa: str) -> None:
-    """T7: and the model knows all of their symbols."""
+    """The model knows all of their symbols."""
     assert ipa in espeak.phonemes(text, language)
     tokenizer = Tokenizer("phonemes", language)
     read = tokenizer.read(text)
@@ -48,13 +48,13 @@ def test_a_text_becomes_its_sounds_with_stress(language: str, text: str, ipa: st
     ],
 )
 def test_clauses_keep_the_marks_that_carry_their_melody(text: str, marks: str) -> None:
-    """T7: a question does not sound like an answer."""
+    """A question does not sound like an answer."""
     spoken = decode(Tokenizer("phonemes").encode(text))
     assert "".join(c for c in spoken if c in ",.?!;:") == marks
 
 
 def test_names_of_other_languages_inside_a_text_are_no_sounds() -> None:
-    """T7: espeak-ng writes (en) before an English word in a German text."""
+    """Espeak-ng writes (en) before an English word in a German text."""
     spoken = espeak.phonemes("Das ist ein Software Update", "de")
     assert "(" not in spoken
     assert "en" not in spoken.split()
@@ -63,13 +63,12 @@ def test_names_of_other_languages_inside_a_text_are_no_sounds() -> None:
 
 @pytest.mark.parametrize(("wrong", "near"), [("en-uk", "en-gb|en-us"), ("", "en-us"), ("klingonese", "en-us|de|fr")])
 def test_an_unknown_language_is_a_sentence_with_names_that_are_near(wrong: str, near: str) -> None:
-    """T7."""
     with pytest.raises(CorpusError, match=f"no voice for the language '{wrong}'.*({near})"):
         Tokenizer("phonemes", wrong).encode("hello")
 
 
 def test_threads_that_speak_at_once_do_not_mix() -> None:
-    """T7: the library has one global voice."""
+    """The library has one global voice."""
     wanted = {("en-us", "water"): "", ("de", "Wasser"): "", ("fr-fr", "eau"): ""}
     for language, text in wanted:
         wanted[language, text] = espeak.phonemes(text, language)
@@ -80,7 +79,6 @@ def test_threads_that_speak_at_once_do_not_mix() -> None:
 
 
 def test_speech_is_as_long_as_its_text_and_not_silent() -> None:
-    """T7."""
     short, rate = espeak.speak("One.")
     long, _ = espeak.speak("One, two, three, four, five, six, seven.")
     assert rate == 22050
@@ -90,7 +88,6 @@ def test_speech_is_as_long_as_its_text_and_not_silent() -> None:
 
 
 def test_without_the_package_the_error_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """T7."""
     espeak.restart()
     with monkeypatch.context() as without:
         without.setitem(sys.modules, "espeakng_loader", None)

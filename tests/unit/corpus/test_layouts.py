@@ -87,7 +87,7 @@ MADE = [
 
 @pytest.mark.parametrize(("make", "name"), MADE, ids=[make.__name__ for make, _ in MADE])
 def test_a_corpus_is_read_in_its_layout(make: Callable[[Path], Path], name: str, tmp_path: Path) -> None:
-    """T24: texts and speakers belong to their recordings; the same from shards; the layout is told."""
+    """Texts and speakers belong to their recordings; the same from shards; the layout is told."""
     where = make(tmp_path / "corpus")
     source = open_corpus(where)
     assert source.speakers == ("mia", "zoe")
@@ -107,12 +107,11 @@ def test_a_corpus_is_read_in_its_layout(make: Callable[[Path], Path], name: str,
 
 
 def test_a_subset_of_libritts_is_a_corpus(tmp_path: Path) -> None:
-    """T24."""
     assert len(open_corpus(libritts(tmp_path) / "train-clean-100")) == 2
 
 
 def test_a_folder_in_no_layout_is_refused_with_what_each_looks_like(tmp_path: Path) -> None:
-    """T24: and with what the folder holds."""
+    """The message also says what the folder holds."""
     words(tmp_path / "corpus" / "transcripts.txt", "one cat")
     sound(tmp_path / "corpus" / "audio" / "1.wav")
     for refused in (tmp_path / "corpus", tmp_path / "corpus" / "transcripts.txt"):
@@ -124,7 +123,7 @@ def test_a_folder_in_no_layout_is_refused_with_what_each_looks_like(tmp_path: Pa
 
 
 def test_a_layout_that_is_said_is_the_one_that_is_read(tmp_path: Path) -> None:
-    """T24: `--corpus-layout`, where a folder looks like two."""
+    """`--corpus-layout`, where a folder looks like two."""
     ljspeech(common_voice(tmp_path))
     words(tmp_path / "clips" / "cv_2.mp3", "no sound")
     assert check(tmp_path).layout == "ljspeech"
@@ -136,7 +135,7 @@ def test_a_layout_that_is_said_is_the_one_that_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("make", [libritts, vctk])
 def test_a_recording_or_text_without_the_other_is_named(make: Callable[[Path], Path], tmp_path: Path) -> None:
-    """T24: nothing is lost silently."""
+    """Nothing is lost silently."""
     make(tmp_path)
     lonely = "lonely" if make is libritts else "lonely_mic1"
     suffix = ".wav" if make is libritts else ".flac"
@@ -153,7 +152,6 @@ def test_a_recording_or_text_without_the_other_is_named(make: Callable[[Path], P
 
 
 def test_lines_of_tables_that_cannot_be_used_are_named(tmp_path: Path) -> None:
-    """T24."""
     common_voice(tmp_path / "voices")
     with (tmp_path / "voices" / "validated.tsv").open("a") as file:
         file.write("mia\tcv_3.mp3\nmia\t../cv_1.mp3\t1\tout\t2\nmia\tcv_1.mp3\t1\t\t2\n")
@@ -171,7 +169,7 @@ def test_lines_of_tables_that_cannot_be_used_are_named(tmp_path: Path) -> None:
 
 
 def test_a_list_with_numbers_for_texts_is_refused(tmp_path: Path) -> None:
-    """T24: lists of path|speaker|text exist; a model would learn to say the speaker's number."""
+    """Lists of path|speaker|text exist; a model would learn to say the speaker's number."""
     path_list(tmp_path)
     words(tmp_path / "filelist.txt", "sounds/1.ogg|12|one cat\nelsewhere/2.mp3|7|two cats\n")
     with pytest.raises(CorpusError, match=r"numbers for texts, such as '12': expected path\|text\|speaker"):
@@ -179,7 +177,6 @@ def test_a_list_with_numbers_for_texts_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_training_says_which_layout_it_reads(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """T24."""
     with caplog.at_level("INFO", "voxyard.corpus"):
         open_corpus(vctk(tmp_path))
     assert f"{tmp_path}: 2 clips in the layout vctk" in caplog.text
@@ -187,7 +184,7 @@ def test_a_training_says_which_layout_it_reads(tmp_path: Path, caplog: pytest.Lo
 
 @pytest.mark.parametrize("suffix", [".wav", ".flac", ".mp3", ".ogg"])
 def test_a_recording_that_was_cut_is_named_in_each_format(suffix: str, tmp_path: Path) -> None:
-    """T24: half of a file is not learned as the whole text."""
+    """Half of a file is not learned as the whole text."""
     path = tmp_path / "sounds" / f"1{suffix}"
     sound(path)
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])

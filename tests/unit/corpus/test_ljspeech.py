@@ -19,7 +19,6 @@ def _texts(source: ExampleSource) -> list[str]:
 
 
 def test_the_normalised_text_is_what_is_learned_and_the_plain_one_stands_in(corpus: Corpus) -> None:
-    """T7."""
     for clip in ("a", "b", "c"):
         corpus.add(clip)
     corpus.write(["a|1 cat|one cat", "b|two cats|", "c|three cats"])
@@ -27,7 +26,6 @@ def test_the_normalised_text_is_what_is_learned_and_the_plain_one_stands_in(corp
 
 
 def test_ids_may_hold_dots_blanks_and_letters_of_any_script(corpus: Corpus) -> None:
-    """T7."""
     ids = ["LJ001-0001", "a.b.c", "two words", "müller", "你好"]
     for clip in ids:
         corpus.add(clip)
@@ -40,7 +38,6 @@ def test_ids_may_hold_dots_blanks_and_letters_of_any_script(corpus: Corpus) -> N
     "bad", ["../../etc/passwd", "/etc/passwd", "..\\up", "sub/clip", "sub\\clip", ".hidden", "..", "nul\0nul"]
 )
 def test_an_id_that_leads_out_of_the_corpus_is_refused(corpus: Corpus, bad: str) -> None:
-    """T7."""
     corpus.add("good")
     corpus.write([*corpus.lines, f"{bad}|hello|hello"])
     with pytest.raises(CorpusError, match="no plain file name"):
@@ -64,7 +61,7 @@ def test_an_id_that_leads_out_of_the_corpus_is_refused(corpus: Corpus, bad: str)
     ],
 )
 def test_a_line_that_cannot_be_used_is_named(corpus: Corpus, line: str, said: str) -> None:
-    """T7: issue 2, Input."""
+    """Issue 2, Input."""
     corpus.add("good2").add("good")
     corpus.write([corpus.lines[1], line])
     with pytest.raises(CorpusError, match=said) as found:
@@ -74,7 +71,7 @@ def test_a_line_that_cannot_be_used_is_named(corpus: Corpus, line: str, said: st
 
 
 def test_a_text_needs_a_frame_for_each_token_whatever_the_rate_and_the_hop(corpus: Corpus) -> None:
-    """T7: with a long hop, fewer tokens fit."""
+    """With a long hop, fewer tokens fit."""
     corpus.add("a", "x" * 30, seconds=0.4).add("b", "x", seconds=0.4)  # 34 frames of 256 samples, 17 of 512
     assert len(corpus.open()) == 2
     assert len(corpus.open(max_bad_share=0.5, hop_length=512)) == 1
@@ -93,7 +90,6 @@ def test_a_text_needs_a_frame_for_each_token_whatever_the_rate_and_the_hop(corpu
     ids=["CRLF", "BOM", "BOM, CRLF, empty lines, no end", "empty lines", "blanks"],
 )
 def test_files_of_other_systems_are_read(corpus: Corpus, raw: bytes) -> None:
-    """T7."""
     corpus.add("a").add("b")
     (corpus.directory / "metadata.csv").write_bytes(raw)
     source = corpus.open()
@@ -104,14 +100,12 @@ def test_files_of_other_systems_are_read(corpus: Corpus, raw: bytes) -> None:
 
 @pytest.mark.parametrize("odd", ["\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\x00", "\x1b"])
 def test_a_control_character_in_a_text_is_a_blank_and_ends_no_line(corpus: Corpus, odd: str) -> None:
-    """T7."""
     corpus.add("a", f"hello{odd}there")
     assert _texts(corpus.open(max_dropped_text=0.1)) == ["hello there"]
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
 def test_metadata_in_another_encoding_is_named(corpus: Corpus, encoding: str) -> None:
-    """T7."""
     corpus.add("a")
     (corpus.directory / "metadata.csv").write_bytes("a|café|café\n".encode(encoding))
     with pytest.raises(CorpusError, match=r"metadata.csv is not UTF-8 \(byte \d+"):
@@ -119,7 +113,7 @@ def test_metadata_in_another_encoding_is_named(corpus: Corpus, encoding: str) ->
 
 
 def test_what_is_no_corpus_is_refused_with_what_was_expected(tmp_path: Path) -> None:
-    """T7: issue 2, Input."""
+    """Issue 2, Input."""
     (tmp_path / "file").write_text("x")
     (tmp_path / "empty").mkdir()
     for path, said in [
@@ -136,14 +130,14 @@ def test_what_is_no_corpus_is_refused_with_what_was_expected(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "\ufeff"])
 def test_metadata_without_a_line_is_named(corpus: Corpus, text: str) -> None:
-    """T7: an empty corpus."""
+    """An empty corpus."""
     (corpus.directory / "metadata.csv").write_text(text)
     with pytest.raises(CorpusError, match="holds no clip"):
         corpus.open(max_bad_share=1.0)
 
 
 def test_one_clip_is_a_corpus(corpus: Corpus) -> None:
-    """T7: issue 2, Input."""
+    """Issue 2, Input."""
     source = corpus.add("only", "one").open()
     example = source.read(0)
     assert (len(source), len(example.pcm), decode(example.tokens), example.speaker) == (1, 8820, "one", 0)
@@ -163,7 +157,6 @@ def _broken(corpus: Corpus, clips: int, broken: int) -> Corpus:
 
 
 def test_bad_clips_up_to_the_share_are_named_and_left_out(corpus: Corpus, caplog: pytest.LogCaptureFixture) -> None:
-    """T7."""
     with caplog.at_level(logging.INFO):
         source = _broken(corpus, 50, 5).open(max_bad_share=0.1)
     assert list(source.ids) == [f"c{i}" for i in range(45)]
@@ -173,7 +166,6 @@ def test_bad_clips_up_to_the_share_are_named_and_left_out(corpus: Corpus, caplog
 
 
 def test_one_bad_clip_more_than_the_share_ends_it(corpus: Corpus) -> None:
-    """T7."""
     with pytest.raises(CorpusError, match=r"5 of 50 clips .*--max-bad-share"):
         _broken(corpus, 50, 5).open(max_bad_share=0.08)
 
@@ -185,12 +177,11 @@ def test_too_many_broken_clips_are_answered_with_the_number_allowed_and_the_reme
 
 
 def test_a_share_that_is_a_whole_number_of_clips_allows_so_many(corpus: Corpus) -> None:
-    """T7: 0.29 × 100 is 28.999… for a computer."""
+    """0.29 × 100 is 28.999… for a computer."""
     assert len(_broken(corpus, 100, 29).open(max_bad_share=0.29)) == 71
 
 
 def test_at_most_20_bad_clips_are_listed_and_the_others_counted(corpus: Corpus) -> None:
-    """T7."""
     with pytest.raises(CorpusError) as found:
         _broken(corpus, 60, 25).open(max_bad_share=0.1)
     lines = str(found.value).splitlines()
@@ -219,7 +210,7 @@ def test_twenty_bad_clips_are_listed_without_a_line_for_others() -> None:
 
 
 def test_training_and_evaluation_clips_are_kept_apart_also_as_shards(corpus: Corpus, tmp_path: Path) -> None:
-    """T7: and a speaker's number is the same in both."""
+    """A speaker's number is the same in both."""
     shards = tmp_path / "shards"
     _split(corpus)
     prepare(corpus.directory, shards, sample_rate=RATE, text_units="characters", language="en-us", max_bad_share=0)
@@ -234,7 +225,7 @@ def test_training_and_evaluation_clips_are_kept_apart_also_as_shards(corpus: Cor
 
 
 def test_a_broken_evaluation_clip_leaves_no_shards_behind(corpus: Corpus, tmp_path: Path) -> None:
-    """T7: both splits or nothing."""
+    """Both splits or nothing."""
     _split(corpus)
     corpus.wav("c2").write_bytes(b"")
     with pytest.raises(CorpusError, match=r"c2\.wav is empty"):
@@ -246,7 +237,6 @@ def test_a_broken_evaluation_clip_leaves_no_shards_behind(corpus: Corpus, tmp_pa
 
 
 def test_a_corpus_without_an_evaluation_split_reports_it(corpus: Corpus) -> None:
-    """T7."""
     corpus.add("a")
     assert not has_eval_split(corpus.directory)
     with pytest.raises(CorpusError, match=r"metadata_eval\.csv"):
@@ -254,13 +244,13 @@ def test_a_corpus_without_an_evaluation_split_reports_it(corpus: Corpus) -> None
 
 
 def test_clips_that_are_evaluated_on_are_not_trained_on(corpus: Corpus) -> None:
-    """T7: metadata.csv lists all of them, metadata_eval.csv some."""
+    """metadata.csv lists all of them, metadata_eval.csv some."""
     corpus.add("a").add("b").write([corpus.lines[1]], "metadata_eval.csv")
     assert list(corpus.open(max_bad_share=0).ids) == ["a"]
 
 
 def test_the_fingerprint_is_of_clips_texts_lengths_speakers_and_rate(tmp_path: Path) -> None:
-    """T17: a run is resumed only on the corpus that it began with."""
+    """A run is resumed only on the corpus that it began with."""
 
     def made(name: str, **other: object) -> Corpus:
         one = {"clip": "a", "text": "hello", "seconds": 0.4, "speaker": "x"} | other

@@ -32,7 +32,7 @@ def _as_shards(corpus: Corpus, **settings: Any) -> Path:
 
 @pytest.mark.parametrize("kind", ["recordings", "shards"])
 def test_a_validation_corpus_numbers_its_speakers_like_the_training_corpus(corpus: Corpus, kind: str) -> None:
-    """T7: with a table of its own, mia's clips would be validated with adam's voice."""
+    """With a table of its own, mia's clips would be validated with adam's voice."""
     corpus.add("a", speaker="mia").add("b", speaker="zoe")
     where = corpus.directory if kind == "recordings" else _as_shards(corpus)
     source = open_corpus(where, speakers=SPEAKERS)
@@ -43,7 +43,6 @@ def test_a_validation_corpus_numbers_its_speakers_like_the_training_corpus(corpu
 
 @pytest.mark.parametrize("kind", ["recordings", "shards"])
 def test_a_speaker_that_the_model_does_not_know_is_named(corpus: Corpus, kind: str) -> None:
-    """T7."""
     corpus.add("a", speaker="mia").add("b", speaker="eve")
     where = corpus.directory if kind == "recordings" else _as_shards(corpus)
     with pytest.raises(CorpusError, match=r"eve.*training corpus|speakers.*eve"):
@@ -52,7 +51,7 @@ def test_a_speaker_that_the_model_does_not_know_is_named(corpus: Corpus, kind: s
 
 @pytest.mark.parametrize("kind", ["recordings", "shards"])
 def test_a_model_of_one_voice_takes_every_speaker(corpus: Corpus, kind: str) -> None:
-    """T7: it has no table of speakers."""
+    """It has no table of speakers."""
     corpus.add("a", speaker="mia").add("b", speaker="eve")
     where = corpus.directory if kind == "recordings" else _as_shards(corpus)
     source = open_corpus(where, speakers=("",))
@@ -66,7 +65,7 @@ def _energy(example: Example) -> Mapping[str, np.ndarray]:
 
 
 def test_features_of_other_settings_are_refused_with_both_numbers(corpus: Corpus) -> None:
-    """T8: they would have another length or another meaning."""
+    """They would have another length or another meaning."""
     corpus.add("a")
     where = _as_shards(corpus, features=_energy, feature_settings={"hop_length": 256, "mels": 80})
     assert open_corpus(where, feature_settings={"hop_length": 256, "mels": 80}).feature_names == ("energy",)
@@ -76,13 +75,12 @@ def test_features_of_other_settings_are_refused_with_both_numbers(corpus: Corpus
 
 
 def test_shards_without_features_fit_every_feature_setting(corpus: Corpus) -> None:
-    """T8: their features are computed while training."""
+    """Their features are computed while training."""
     corpus.add("a")
     assert open_corpus(_as_shards(corpus), feature_settings={"mels": 40}).feature_names == ()
 
 
 def test_features_of_different_lengths_are_refused_with_the_clip(corpus: Corpus) -> None:
-    """T8."""
     corpus.add("a").add("b")
 
     def uneven(example: Example) -> Mapping[str, np.ndarray]:
@@ -100,14 +98,13 @@ def test_features_of_different_lengths_are_refused_with_the_clip(corpus: Corpus)
 def test_one_broken_clip_of_twenty_or_more_is_always_skipped_unless_none_may_be(
     clips: int, share: float, allowed: int
 ) -> None:
-    """T7: 1% of a small corpus would be no clip at all."""
+    """1% of a small corpus would be no clip at all."""
     assert allowed_bad(clips, share) == allowed
 
 
 def test_symbols_that_are_left_out_are_reported_once_for_the_corpus(
     corpus: Corpus, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """T7."""
     corpus.add("a", "你 hello").add("b", "你 好 there").open(max_dropped_text=0.3)
     told = [record.getMessage() for record in caplog.records if "dropped" in record.getMessage()]
     assert len(told) == 1
@@ -116,7 +113,7 @@ def test_symbols_that_are_left_out_are_reported_once_for_the_corpus(
 
 
 def test_capitals_reach_the_phonemes(corpus: Corpus) -> None:
-    """T7: US is spelled out, us is not."""
+    """US is spelled out, us is not."""
     corpus.add("a", "US", 0.5).add("b", "us", 0.5)
     source = open_corpus(corpus.directory, text_units="phonemes")
     assert decode(source.read(0).tokens) == "jˌuːˈɛs"
@@ -124,7 +121,7 @@ def test_capitals_reach_the_phonemes(corpus: Corpus) -> None:
 
 
 def test_a_compressed_recording_that_ends_early_is_found_when_it_is_read(corpus: Corpus) -> None:
-    """T7: its header is fine, and says how long it was."""
+    """Its header is fine, and says how long it was."""
     corpus.add("a", seconds=2.0)
     soundfile.write(corpus.wav("a"), np.random.default_rng(0).uniform(-0.5, 0.5, 2 * RATE), RATE, format="FLAC")
     raw = corpus.wav("a").read_bytes()
@@ -135,7 +132,7 @@ def test_a_compressed_recording_that_ends_early_is_found_when_it_is_read(corpus:
 
 
 def test_phonemes_work_from_an_environment_whose_path_is_long(tmp_path: Path) -> None:
-    """T7: espeak-ng itself finds no data in paths from 160 bytes on."""
+    """Espeak-ng itself finds no data in paths from 160 bytes on."""
     import espeakng_loader
 
     there = tmp_path / ("long" * 30) / ("path" * 30)

@@ -71,7 +71,7 @@ CLIPS = st.lists(
 def test_whatever_is_written_is_read_back(
     tmp_path_factory: pytest.TempPathFactory, clips: list[Any], with_features: bool, shard_samples: int
 ) -> None:
-    """T8: with and without features, in one shard and in many."""
+    """With and without features, in one shard and in many."""
     made = Corpus(tmp_path_factory.mktemp("any") / "corpus")
     for i, (text, samples, speaker) in enumerate(clips):
         write_wav(made.wav(f"c{i}"), np.random.default_rng(i).uniform(-1, 1, samples))
@@ -98,7 +98,6 @@ def test_whatever_is_written_is_read_back(
 
 
 def test_phonemes_and_another_rate_are_written_too(corpus: Corpus, tmp_path: Path) -> None:
-    """T8."""
     corpus.add("a", "Hello, you?", 0.6)
     chosen: dict[str, Any] = {"sample_rate": 16000, "text_units": "phonemes"}
     _prepare(corpus.directory, tmp_path / "shards", **chosen)
@@ -108,7 +107,6 @@ def test_phonemes_and_another_rate_are_written_too(corpus: Corpus, tmp_path: Pat
 
 
 def test_several_threads_read_what_one_reads(shards: Path, corpus: Corpus) -> None:
-    """T8."""
     found, recordings = open_corpus(shards), corpus.open()
     wanted = [(recordings.read(i).pcm.tobytes(), recordings.read(i).tokens.tobytes()) for i in range(3)]
     for source in (found, recordings):
@@ -160,7 +158,6 @@ DAMAGE: dict[str, tuple[str, Callable[[Path], object]]] = {
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_file_is_named_with_what_to_do(shards: Path, damage: str) -> None:
-    """T8."""
     name, break_it = DAMAGE[damage]
     break_it(shards / name)
     with pytest.raises(CorpusError, match="prepare the corpus again") as found:
@@ -169,7 +166,7 @@ def test_a_damaged_file_is_named_with_what_to_do(shards: Path, damage: str) -> N
 
 
 def test_other_pickles_are_not_opened(shards: Path) -> None:
-    """T8: an index.npz from somewhere else runs no code."""
+    """An index.npz from somewhere else runs no code."""
     np.savez(shards / "index.npz", shard=np.array([print], object))
     _other(shards / "index.json", files={"pcm-00000.bin": (shards / "pcm-00000.bin").stat().st_size,
                                          "index.npz": (shards / "index.npz").stat().st_size})  # fmt: skip
@@ -186,13 +183,11 @@ def test_other_pickles_are_not_opened(shards: Path) -> None:
     ],
 )
 def test_shards_of_other_settings_report_what_they_were_made_with(shards: Path, wanted: Any, said: str) -> None:
-    """T8."""
     with pytest.raises(CorpusError, match=said):
         open_corpus(shards, **wanted)
 
 
 def test_the_language_matters_for_phonemes_and_not_for_characters(corpus: Corpus, tmp_path: Path) -> None:
-    """T8."""
     corpus.add("a", "water", 0.5)
     for units in ("characters", "phonemes"):
         _prepare(corpus.directory, tmp_path / units, text_units=units)
@@ -202,7 +197,7 @@ def test_the_language_matters_for_phonemes_and_not_for_characters(corpus: Corpus
 
 
 def test_shards_hold_a_frame_for_each_token_also_with_a_longer_hop(corpus: Corpus, tmp_path: Path) -> None:
-    """T8: what recordings would refuse, shards of them refuse too."""
+    """What recordings would refuse, shards of them refuse too."""
     corpus.add("fits", "x", 0.4).add("tight", "x" * 30, 0.4)
     _prepare(corpus.directory, tmp_path / "shards")
     assert len(open_corpus(tmp_path / "shards")) == 2
@@ -221,7 +216,6 @@ def _tree(directory: Path) -> dict[str, bytes]:
 def test_a_destination_that_holds_something_else_is_refused_and_untouched(
     corpus: Corpus, tmp_path: Path, what: str
 ) -> None:
-    """T8."""
     corpus.add("a")
     target = tmp_path / "target"
     if what == "file":
@@ -242,7 +236,6 @@ def test_a_destination_that_holds_something_else_is_refused_and_untouched(
 
 
 def test_preparing_again_replaces_and_a_reader_keeps_what_it_has(shards: Path, corpus: Corpus) -> None:
-    """T8."""
     reader = open_corpus(shards)
     before = reader.read(1).pcm.tobytes()
     corpus.add("d", "four", 0.6, "y")
@@ -255,7 +248,7 @@ def test_preparing_again_replaces_and_a_reader_keeps_what_it_has(shards: Path, c
 
 @pytest.mark.parametrize("moment", ["nothing there", "shards there"])
 def test_what_stops_half_way_leaves_all_as_it_was(corpus: Corpus, tmp_path: Path, moment: str) -> None:
-    """T8: Ctrl-C, or too many broken clips."""
+    """Ctrl-C, or too many broken clips."""
     corpus.add("a").add("b")
     target = tmp_path / "shards"
     if moment == "shards there":
@@ -281,7 +274,7 @@ def _break_inside(corpus: Corpus, clip: str) -> None:
 
 
 def test_clips_that_break_when_decoded_count_with_those_that_were_seen_before(corpus: Corpus, tmp_path: Path) -> None:
-    """T8: one share for both kinds."""
+    """One share for both kinds."""
     for i in range(50):
         corpus.add(f"c{i}", "hi", seconds=0.2)
     corpus.wav("c0").write_bytes(b"")
@@ -310,7 +303,7 @@ def test_silent_and_endless_clips_are_left_out_as_check_says(corpus: Corpus, tmp
 
 
 def test_two_that_write_the_same_shards_do_not_mix(corpus: Corpus, tmp_path: Path) -> None:
-    """T8: the second is refused while the first writes."""
+    """The second is refused while the first writes."""
     corpus.add("a").add("b")
     refused: list[str] = []
 
@@ -326,7 +319,6 @@ def test_two_that_write_the_same_shards_do_not_mix(corpus: Corpus, tmp_path: Pat
 
 
 def test_what_a_killed_process_left_is_cleared_away(corpus: Corpus, tmp_path: Path) -> None:
-    """T8."""
     corpus.add("a")
     program = """
 import os, sys
@@ -346,7 +338,7 @@ prepare(Path(sys.argv[1]), Path(sys.argv[2]), sample_rate=22050, text_units="cha
 
 
 def test_a_full_disk_leaves_nothing_half_written_and_reports_it(corpus: Corpus, tmp_path: Path) -> None:
-    """T8, on a real full file system: a tmpfs of 256 KiB in a mount namespace of its own."""
+    """On a real full file system: a tmpfs of 256 KiB in a mount namespace of its own."""
     for i in range(20):
         corpus.add(f"c{i}", seconds=0.6)  # 26 KB each
     (tmp_path / "disk").mkdir()
@@ -377,7 +369,6 @@ print(len(open_source(disk / "second", **how)))
 
 
 def test_the_survey_of_shards_finds_a_flipped_bit(shards: Path) -> None:
-    """T8."""
     survey = check(shards)
     assert (survey.clips, survey.bad, dict(survey.speakers)) == (3, (), {"x": 2, "y": 1})
     raw = bytearray((shards / "pcm-00000.bin").read_bytes())

@@ -29,19 +29,18 @@ ANY_TEXT = st.text(st.characters(codec=None))  # lone surrogates too: a command 
     ],
 )
 def test_letters_are_reduced_to_known_ones(text: str, known: str) -> None:
-    """T7: non-ASCII and empty text."""
+    """Non-ASCII and empty text."""
     assert decode(Tokenizer().encode(text)) == known
 
 
 def test_what_is_left_out_is_counted() -> None:
-    """T7."""
     assert Tokenizer().read("a 你 b 你 好").dropped == {"你": 2, "好": 1}
 
 
 @pytest.mark.parametrize("units", ["characters", "phonemes"])
 @pytest.mark.parametrize("text", ["½ a cup", "nul\x00 bell\x07", "\x1bescape", "\ud800 half a pair"])
 def test_what_is_dropped_is_named_as_it_was_written(units: Units, text: str) -> None:
-    """T24: no part of it, and no control character in silence."""
+    """No part of it, and no control character in silence."""
     dropped = {character: 1 for character in text if character in "½\x00\x07\x1b\ud800"}
     read = Tokenizer(units).read(text)
     assert read.dropped == dropped
@@ -49,14 +48,13 @@ def test_what_is_dropped_is_named_as_it_was_written(units: Units, text: str) -> 
 
 
 def test_a_sign_that_is_known_in_part_is_dropped_whole() -> None:
-    """T24: 20 ℃ is not learned as 20 c."""
+    """20 ℃ is not learned as 20 c."""
     read = Tokenizer().read("20 ℃ + ½")
     assert (decode(read.tokens).split(), read.dropped) == (["20"], {"℃": 1, "+": 1, "½": 1})
 
 
 @pytest.mark.parametrize("text", ["a\u00adb\u200bc\ufeff\u2060", "a\tb\r\nc\u2028d\u00a0e"])
 def test_invisible_signs_and_white_space_are_not_counted(text: str) -> None:
-    """T24."""
     read = Tokenizer().read(text)
     assert (read.dropped, read.folded, read.characters) == ({}, {}, sum(map(str.isalpha, text)))
 
@@ -67,7 +65,6 @@ def test_invisible_signs_and_white_space_are_not_counted(text: str) -> None:
 @example(text="(((")
 @example(text="<break/>&amp;[[hello]]")
 def test_any_text_gives_tokens_of_the_table_and_no_padding(units: str, text: str) -> None:
-    """T7."""
     tokens = Tokenizer(units).encode(text)  # type: ignore[arg-type]
     assert tokens.dtype == np.int32
     assert ((tokens > PAD) & (tokens < len(SYMBOLS))).all()
@@ -75,14 +72,14 @@ def test_any_text_gives_tokens_of_the_table_and_no_padding(units: str, text: str
 
 @given(text=ANY_TEXT)
 def test_encoding_what_was_decoded_gives_the_same_tokens(text: str) -> None:
-    """T7: there is one way to write what the model sees."""
+    """There is one way to write what the model sees."""
     tokens = Tokenizer().encode(text)
     again = Tokenizer().encode(decode(tokens))
     assert decode(again) == " ".join(decode(tokens).split())
 
 
 def test_every_symbol_is_there_once_and_padding_is_none_of_them() -> None:
-    """T17: checkpoints depend on the table."""
+    """Checkpoints depend on the table."""
     assert SYMBOLS[PAD] == ""
     assert len(set(SYMBOLS)) == len(SYMBOLS)
     assert all(len(symbol) == 1 for symbol in SYMBOLS[1:])

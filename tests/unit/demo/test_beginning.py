@@ -6,8 +6,10 @@ import re
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Iterator
 from html import escape
+from http.server import HTTPServer, SimpleHTTPRequestHandler
 from pathlib import Path
 
 import numpy as np
@@ -76,6 +78,27 @@ def test_a_port_that_is_taken_is_named(out: Path, capsys: pytest.CaptureFixture[
         assert flow.main(["--out", str(out), "--metrics", str(port)]) == 2
     assert f"port {port} cannot be used for the trainer's metrics: Address already in use" in capsys.readouterr().err
     assert (out / "index.html").exists()
+
+
+def test_a_proxy_of_the_machine_is_not_asked_for_the_demos_own_services(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "HTTP_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    seen: list[bool] = []
+    with HTTPServer(("127.0.0.1", 0), SimpleHTTPRequestHandler) as server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        answers = monitoring.answers(f"http://127.0.0.1:{server.server_address[1]}/")
+
+        def run_all(_: object) -> int:
+            seen.append(answers())
+            return 0
+
+        monkeypatch.setattr(flow, "_run_all", run_all)
+        assert flow.main(["--out", str(tmp_path / "demo")]) == 0
+    assert seen == [True]
 
 
 def test_one_demo_at_a_time_has_a_folder(out: Path, capsys: pytest.CaptureFixture[str]) -> None:

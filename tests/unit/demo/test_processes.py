@@ -6,13 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import psutil
 import pytest
+from eventually import eventually
 
 from demo import processes
 from demo.processes import ChildCommand, Children, DemoError, command, with_variables
@@ -33,13 +32,6 @@ DEAF = (
 def python(code: str) -> ChildCommand:
     """A command that runs a program in Python."""
     return command(sys.executable, "-c", code)
-
-
-def until(holds: Callable[[], object], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 @pytest.fixture
@@ -93,10 +85,10 @@ def test_a_server_that_dies_while_another_command_runs_ends_the_demo(children: C
 def test_leaving_the_block_ends_children_and_their_children(children: Children) -> None:
     with children:
         child = children.serve("service", "serving", python(FAMILY))
-        until(lambda: child.record.log.exists() and child.record.log.read_text().splitlines()[5:])
+        eventually(lambda: child.record.log.exists() and child.record.log.read_text().splitlines()[5:])
         grandchild = int(child.record.log.read_text().splitlines()[5])
         assert psutil.pid_exists(grandchild)
-    until(lambda: not psutil.pid_exists(grandchild) or psutil.Process(grandchild).status() == psutil.STATUS_ZOMBIE)
+    eventually(lambda: not psutil.pid_exists(grandchild) or psutil.Process(grandchild).status() == psutil.STATUS_ZOMBIE)
     assert not psutil.pid_exists(child.group)
     assert child.record.seconds is not None
 
@@ -105,7 +97,7 @@ def test_a_child_that_does_not_listen_is_killed(children: Children, monkeypatch:
     monkeypatch.setattr(processes, "STOP_SECONDS", 0.3)
     with children:
         child = children.serve("deaf", "not listening", python(DEAF))
-        until(lambda: child.record.log.exists() and "\ndeaf\n" in child.record.log.read_text())
+        eventually(lambda: child.record.log.exists() and "\ndeaf\n" in child.record.log.read_text())
     assert not psutil.pid_exists(child.group)
 
 
@@ -130,6 +122,7 @@ def test_a_command_is_shown_as_it_can_be_pasted_into_a_shell() -> None:
     assert made.environment == {"PLACE": "a b", "SECRET": "x"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "terminated"])
 def test_an_interrupted_demo_ends_every_program_and_says_so(tmp_path: Path, number: signal.Signals) -> None:
     asked = [sys.executable, "scripts/demo", "--out", str(tmp_path / "demo"), "--clips", "24"]
@@ -160,7 +153,7 @@ def test_a_failure_beside_a_wait_ends_the_wait(children: Children) -> None:
 def test_a_command_that_ends_well_beside_a_wait_is_no_failure(children: Children) -> None:
     with children:
         child = children.start("train", "training", python("pass"))
-        until(child.ended)
+        eventually(child.ended)
         children.run("client", "asking", python("import time; time.sleep(0.3)"))
         children.finish(child)
     assert not any(record.failed for record in children.records)
@@ -181,13 +174,13 @@ def test_a_demo_that_is_killed_takes_its_programs_with_it(tmp_path: Path) -> Non
         served = int([demo.stdout.readline() for _ in range(2)][1])
         assert psutil.pid_exists(served)
         demo.kill()
-    until(lambda: not psutil.pid_exists(served) or psutil.Process(served).status() == psutil.STATUS_ZOMBIE, 10)
+    eventually(lambda: not psutil.pid_exists(served) or psutil.Process(served).status() == psutil.STATUS_ZOMBIE)
 
 
 def test_a_demo_that_is_interrupted_at_once_says_so_in_one_line(tmp_path: Path) -> None:
     asked = [sys.executable, "scripts/demo", "--out", str(tmp_path / "demo")]
     with subprocess.Popen(asked, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as demo:
-        until(lambda: _catches(demo.pid, signal.SIGHUP))
+        eventually(lambda: _catches(demo.pid, signal.SIGHUP))
         demo.send_signal(signal.SIGINT)
         said, errors = demo.communicate(timeout=60)
     assert (demo.returncode, said, errors) == (130, "", "interrupted: the demo had not begun\n")

@@ -1,4 +1,4 @@
-"""The checklist before a training: each question answered yes, no, and where it does not apply (D8)."""
+"""The checklist before a training: each question answered yes, no, and where it does not apply."""
 
 from __future__ import annotations
 

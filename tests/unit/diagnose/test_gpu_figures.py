@@ -36,7 +36,6 @@ def measure(driver: FakeDriver, **first: str) -> Any:
 
 
 def test_each_role_has_utilization_and_memory_of_its_gpu(driver: FakeDriver) -> None:
-    """D1."""
     document, data, model = measure(driver)
     assert (data, model) == (pytest.approx(0.4), pytest.approx(0.5))
     assert document["missing"] is None
@@ -52,7 +51,6 @@ def test_what_a_card_does_not_report_is_not_measured(driver: FakeDriver) -> None
 
 
 def test_without_a_gpu_there_is_a_reason_and_no_number() -> None:
-    """D1."""
     with GpuWatch(()) as watch:
         pass
     found = gpu_figures(watch)
@@ -60,7 +58,7 @@ def test_without_a_gpu_there_is_a_reason_and_no_number() -> None:
 
 
 def test_monitoring_can_be_turned_off() -> None:
-    """D1: --no-gpu-monitoring touches no driver."""
+    """--no-gpu-monitoring touches no driver."""
     with GpuWatch([("model", CARD)], enabled=False) as watch:
         pass
     assert gpu_figures(watch).missing == "not measured: --no-gpu-monitoring"

@@ -67,7 +67,6 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 
 
 def test_flags_reach_the_profiler(command: Any) -> None:
-    """D1."""
     code, _, err, asked = command(
         "--batch-size", "16", "--num-steps", "50", "--data-gpu", "0", "--model-gpu", "1", "--no-gpu-monitoring"
     )
@@ -78,7 +77,7 @@ def test_flags_reach_the_profiler(command: Any) -> None:
 
 
 def test_the_file_gives_what_no_flag_does(command: Any, tmp_path: Path) -> None:
-    """D1: --config FILE."""
+    """--config FILE."""
     file = tmp_path / "train.yaml"
     file.write_text("training:\n  batch_size: 6\n  learning_rate: 0.002\ndata:\n  num_workers: 3\n")
     _, _, _, asked = command("--config", str(file), "--num-workers", "5")
@@ -88,7 +87,6 @@ def test_the_file_gives_what_no_flag_does(command: Any, tmp_path: Path) -> None:
 
 
 def test_the_report_has_the_sections_of_the_acceptance_list_in_order(command: Any) -> None:
-    """D1."""
     out = command()[1]
     assert [line for line in out.splitlines() if line and not line.startswith(" ")] == SECTIONS
     assert out.count("not measured: no GPU") == 2
@@ -99,7 +97,6 @@ def test_the_report_has_the_sections_of_the_acceptance_list_in_order(command: An
 
 
 def test_json_is_all_that_is_printed(command: Any) -> None:
-    """D1."""
     found = json.loads(command("--json")[1])
     assert found["verdict"]["bottleneck"] == "load"
     assert [each["stage"] for each in found["stages"]] == ["load", "features", "transfer", "train"]
@@ -156,7 +153,6 @@ def test_the_command_line_has_what_differs_from_the_defaults() -> None:
 
 
 def test_figures_of_gpus_stand_in_report_and_page() -> None:
-    """D1."""
     gpu = GpuUse("model", 1, "H200", figures([0.5, 0.7]), 40 * 2**30, 80 * 2**30)
     silent = GpuUse("data", 0, "H200", figures([]), None, None)
     found = replace(made_up(0.1, 0.1, 0.01, 0.4), gpus=GpuFigures((silent, gpu)))
@@ -170,7 +166,7 @@ def test_figures_of_gpus_stand_in_report_and_page() -> None:
 
 
 def test_beside_the_data_device_stands_the_most_that_it_can_reach() -> None:
-    """T19: D/max(D, M)."""
+    """D/max(D, M)."""
     found = made_up(0.01, 0.1, 0.02, 0.4)
     assert found.data_device_ceiling == pytest.approx(0.3)
     assert "the stages alone predict 30% for the data device: D/max(D, M)" in text_report.render(found)
@@ -178,7 +174,6 @@ def test_beside_the_data_device_stands_the_most_that_it_can_reach() -> None:
 
 
 def test_a_run_without_a_bottleneck_reports_what_bounds_it() -> None:
-    """D2."""
     found = made_up(0.01, 0.1, 0.0, 0.4)
     assert "no bottleneck; bound by train" in text_report.render(found)
     assert "No bottleneck; bound by training" in html_report.render(found)

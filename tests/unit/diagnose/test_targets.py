@@ -1,4 +1,4 @@
-"""A training under load against the targets of T19, and the diagnosis of a device below 30% (D5)."""
+"""A training under load against its targets of speed and utilization, and the diagnosis of a device below 30%."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def rows(load: StressResult) -> dict[str, tuple[str, str]]:
     ],
 )
 def test_the_verdict_is_the_worst_of_the_graded_targets(change: dict[str, object], verdict: str) -> None:
-    """T19; the data GPU is held against what its work allows."""
+    """The data GPU is held against what its work allows."""
     assert check_targets(replace(GOOD, **change)).verdict == verdict  # type: ignore[arg-type]
 
 

@@ -20,7 +20,6 @@ def test_figures_are_those_of_the_textbook() -> None:
 
 
 def test_shares_are_of_the_sum_of_the_means() -> None:
-    """D2."""
     assert [each.share for each in stage_times(1, 2, 1, 4)] == [0.125, 0.25, 0.125, 0.5]
 
 

@@ -1,4 +1,4 @@
-"""The five checks as a list: what passes, what fails, what is not run; and memory held on cards that are fakes (D3)."""
+"""The five checks as a list: what passes, what fails, what is not run; and memory held on cards that are fakes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules of D2: shares, the 5% of data-wait, the thresholds that annotate."""
+"""The rules of a verdict: shares, the 5% of data-wait, the thresholds that annotate."""
 
 from __future__ import annotations
 
@@ -42,14 +42,12 @@ def _rules(verdict: Verdict) -> set[str]:
     [((4, 1, 1, 2), "load"), ((1, 4, 1, 2), "features"), ((1, 1, 4, 2), "transfer"), ((1, 2, 1, 4), "train")],
 )
 def test_the_slowest_stage_is_named_once_the_model_waits(stages: tuple[float, ...], slowest: str) -> None:
-    """D2."""
     verdict = _judge(*stages, wait=0.05)
     assert (verdict.bottleneck, verdict.bound_by) == (slowest, slowest)
     assert verdict.sentence.startswith(f"bottleneck: {slowest}")
 
 
 def test_under_five_percent_of_waiting_there_is_no_bottleneck_whatever_the_shares() -> None:
-    """D2."""
     verdict = _judge(4, 1, 1, 2, wait=0.0499)
     assert verdict.bottleneck is None
     assert verdict.sentence.startswith("no bottleneck; bound by load")
@@ -68,18 +66,16 @@ def test_under_five_percent_of_waiting_there_is_no_bottleneck_whatever_the_share
     ],
 )
 def test_shares_of_the_sum_annotate_at_their_thresholds(stages: tuple[float, ...], annotated: set[str]) -> None:
-    """D2: load above 20%, transfer above 15%, train below 50%."""
+    """Load above 20%, transfer above 15%, train below 50%."""
     assert _rules(_judge(*stages, wait=0.2)) == annotated
 
 
 def test_steps_that_vary_by_more_than_thirty_percent_oscillate() -> None:
-    """D2."""
     assert "oscillation" in _rules(_judge(0, 1, 0, 2, wait=0.2, variation=0.31))
     assert "oscillation" not in _rules(_judge(0, 1, 0, 2, wait=0.2, variation=0.30))
 
 
 def test_a_stage_that_varies_alone_is_named_unless_it_hardly_counts() -> None:
-    """D2."""
     measured = {"load": (0.1, 0.5), "features": (0.4, 0.4), "transfer": (0.001, 0.005), "train": (1.0, 1.0)}
     stages = with_shares(measured)  # type: ignore[arg-type]
     verdict = judge(stages, costs=Costs(0.3, 0.4, 0.003, 1.0), data_wait_share=0.0, variation=0.0)
@@ -89,7 +85,6 @@ def test_a_stage_that_varies_alone_is_named_unless_it_hardly_counts() -> None:
 
 
 def test_devices_annotate_by_their_use_and_the_data_gpu_beside_what_it_can_reach() -> None:
-    """D2, T19."""
     verdict = _judge(0, 2, 0, 4, wait=0.0, model=0.69, data=0.81)
     found = {each.rule: each.sentence for each in verdict.annotations}
     assert set(found) == {"model use", "data use"}

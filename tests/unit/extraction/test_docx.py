@@ -321,6 +321,7 @@ WORDS = st.text(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(paragraphs=st.lists(st.lists(WORDS, min_size=1).map(" ".join), min_size=1, max_size=20))
 def test_any_text_comes_back_from_a_document(paragraphs: list[str]) -> None:

@@ -209,6 +209,7 @@ PLAIN = st.text(
 TEXTS = st.lists(st.lists(PLAIN, min_size=1).map(" ".join), min_size=1).map("\n\n".join)
 
 
+@pytest.mark.slow
 @given(text=TEXTS, encoding=st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "utf-32"]))
 def test_any_text_comes_back_from_a_text_file(text: str, encoding: str) -> None:
     data = text.encode(encoding)

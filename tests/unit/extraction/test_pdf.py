@@ -269,12 +269,14 @@ def packed_a_thousand_times() -> bytes:
     return pdfs.document([b" " * 200_000_000 + b"BT /F1 9 Tf (ha) Tj ET"], packed=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [loop_of_pages, loop_of_references, deep_arrays, forms_in_forms])
 def test_a_file_that_is_made_to_cost_without_end_is_refused(make: Callable[[], bytes]) -> None:
     with pytest.raises(UnreadableFileError, match=r"story\.pdf: .*(send that)$"):
         read(make())
 
 
+@pytest.mark.slow
 def test_a_page_that_is_packed_to_a_thousandth_is_read_within_the_limits() -> None:
     assert read(packed_a_thousand_times()).text == "ha"
 

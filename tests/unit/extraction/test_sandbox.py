@@ -100,6 +100,7 @@ def test_the_current_folder_lends_the_reader_no_modules(tmp_path: Path, monkeypa
     assert read(pdfs.written([[LINE]]), ExtractionLimits()) == LINE
 
 
+@pytest.mark.slow
 def test_long_documents_are_read_within_the_limits() -> None:
     pages = [[LINE.replace("night", f"night {page}")] * 45 for page in range(300)]
     assert read(pdfs.written(pages), ExtractionLimits()).count("It was late") == 300 * 45

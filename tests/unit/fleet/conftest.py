@@ -1,4 +1,4 @@
-"""Fixtures of the fleet tests: weights in the layout of a model, and a machine without a journal."""
+"""Fixtures of the fleet tests: weights in the layout of a model, a machine without a journal, `fab` on the PATH."""
 
 from __future__ import annotations
 
@@ -26,3 +26,10 @@ def _no_journal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
         yield
+
+
+@pytest.fixture(autouse=True)
+def _fab_on_the_path(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Messages say `fab`, wherever the tests are started."""
+    if request.module.__name__.rpartition(".")[2] != "test_command_line":
+        monkeypatch.setattr("fleet.command_line.typed", lambda *_: "fab")

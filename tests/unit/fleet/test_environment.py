@@ -39,7 +39,7 @@ for package in (fleet, tasks):
         importlib.import_module(each.name)
 import cyclonedx.contrib.license.factories, cyclonedx.output.json, docker.errors, packageurl, requests.exceptions
 """
-TASKS = "from fabric.main import program; program.run(['fab', '--search-root', 'scripts', *sys.argv[1:]], exit=True)"
+TASKS = "from fabric.main import program; program.run(['fab', *sys.argv[1:]], exit=True)"
 WEIGHTS = """
 from pathlib import Path
 from fleet.release.artefact import ChecksumCache, weights
@@ -74,7 +74,7 @@ def requirements(name: str, extra: str) -> list[str]:
 
 def alone(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """A process in which the packages of the extra can be imported, and no others."""
-    code = f"{ALONE}\nsys.path[:0] = ['scripts']\n{code}"
+    code = f"{ALONE}\nsys.path[:0] = ['.', 'scripts']\n{code}"
     command = [sys.executable, "-c", code, json.dumps(packages_of("fleet")), *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 

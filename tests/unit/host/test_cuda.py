@@ -24,7 +24,7 @@ def ask(environment: dict[str, str]) -> object:
 
 
 def test_bus_ids_come_in_the_order_of_the_process(driver: FakeDriver) -> None:
-    """T2: the order that CUDA_DEVICE_ORDER asks for is the one that is seen."""
+    """The order that CUDA_DEVICE_ORDER asks for is the one that is seen."""
     two = [driver.gpu("17:00.0"), driver.gpu("65:00.0")]
     assert ask(driver.environment(two, CUDA_DEVICE_ORDER="PCI_BUS_ID")) == ["0000:17:00.0", "0000:65:00.0"]
     assert ask(driver.environment(two, CUDA_DEVICE_ORDER="FASTEST_FIRST")) == ["0000:65:00.0", "0000:17:00.0"]

@@ -1,4 +1,4 @@
-"""Recommended settings by GPU memory (T9): the table, nominal sizes, and what holds between any two cards."""
+"""Recommended settings by GPU memory: the table, nominal sizes, and what holds between any two cards."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ memory = st.integers(min_value=1024, max_value=300 * 1024)
     ],
 )
 def test_the_nominal_size_is_within_eight_percent_or_the_next_lower(reported: int, nominal: int) -> None:
-    """T9: a class is the nearest nominal size within 8% of the report."""
+    """A class is the nearest nominal size within 8% of the report."""
     assert nominal_gb(reported) == nominal
 
 
@@ -64,19 +64,19 @@ def test_the_nominal_size_is_within_eight_percent_or_the_next_lower(reported: in
     ],
 )
 def test_the_table_of_recommended_settings(total: int, expected: RecommendedLimits) -> None:
-    """T9, row by row."""
+    """Row by row."""
     assert recommend(total, total) == expected
 
 
 def test_a_mixed_pair_takes_each_limit_from_its_own_card() -> None:
-    """T9: the batch, the ring and the buffer follow the model GPU."""
+    """The batch, the ring and the buffer follow the model GPU."""
     mixed = recommend(12288, 24564)
     assert (mixed.data_limit_mib, mixed.model_limit_mib) == (4096, 16384)
     assert (mixed.batch_size, mixed.ring_slots) == (16, 3)
 
 
 def test_no_limit_exceeds_what_is_free() -> None:
-    """T9: and the overhead of context and libraries stays beside it."""
+    """The overhead of context and libraries stays beside it."""
     squeezed = recommend(24564, 24564, data_free_mib=5000, model_free_mib=24000)
     assert squeezed.data_limit_mib == 5000 - 1024
     assert squeezed.model_limit_mib == 16384
@@ -85,7 +85,7 @@ def test_no_limit_exceeds_what_is_free() -> None:
 
 @given(memory, memory)
 def test_more_memory_never_means_less(one: int, other: int) -> None:
-    """T9: a larger card gets no smaller batch, limit or buffer, and no more ring slots."""
+    """A larger card gets no smaller batch, limit or buffer, and no more ring slots."""
     small, large = (recommend(size, size) for size in sorted((one, other)))
     assert small.batch_size <= large.batch_size
     assert small.buffer_size <= large.buffer_size
@@ -96,7 +96,7 @@ def test_more_memory_never_means_less(one: int, other: int) -> None:
 
 @given(memory, st.integers(min_value=0, max_value=300 * 1024))
 def test_limits_fit_on_the_card_and_into_what_is_free(total: int, free: int) -> None:
-    """T9: never above the card's memory, never above what is free, never negative."""
+    """Never above the card's memory, never above what is free, never negative."""
     free = min(free, total)
     found = recommend(total, total, data_free_mib=free, model_free_mib=free)
     for limit in (found.data_limit_mib, found.model_limit_mib):
@@ -107,7 +107,7 @@ def test_limits_fit_on_the_card_and_into_what_is_free(total: int, free: int) -> 
 
 @given(memory, memory)
 def test_each_limit_follows_its_own_card_only(data: int, model: int) -> None:
-    """T9, mixed pair."""
+    """The two cards of a pair may differ."""
     mixed = recommend(data, model)
     assert mixed.data_limit_mib == recommend(data, data).data_limit_mib
     assert mixed.model_limit_mib == recommend(model, model).model_limit_mib
@@ -122,7 +122,7 @@ def card(index: int, total: int | None = 24564, free: int | None = 24000) -> Gpu
 
 
 def test_limits_hold_all_that_a_hosts_plan_needs() -> None:
-    """T9: which cards, their limits, batch, ring and buffer."""
+    """Which cards, their limits, batch, ring and buffer."""
     found = limits_for(card(1, 12288, 12000), card(0))
     assert found.data is not None
     assert (found.data.index, found.data.uuid, found.data.limit_mib) == (1, "GPU-1", 4096)
@@ -138,7 +138,7 @@ def test_one_card_has_no_data_limit() -> None:
 
 
 def test_policy_full_takes_all_that_is_free_but_the_headroom() -> None:
-    """T9: batch, ring and buffer stay those of the card's size."""
+    """Batch, ring and buffer stay those of the card's size."""
     found = limits_for(card(0, free=20000), card(1), policy="full")
     assert found.data is not None
     assert (found.data.limit_mib, found.model.limit_mib) == (20000 - 1024, 24000 - 1024)
@@ -147,7 +147,7 @@ def test_policy_full_takes_all_that_is_free_but_the_headroom() -> None:
 
 @pytest.mark.parametrize("policy", ["recommended", "full"])
 def test_a_card_shared_with_bark_leaves_room_for_its_worker(policy: Policy) -> None:
-    """B8: 7.8 GB for the large model; `full` is for a card that one has to oneself."""
+    """7.8 GB for the large model; `full` is for a card that one has to oneself."""
     large = bark_worker_mib("large")
     found = limits_for(card(0), card(1), policy=policy, shared_with_bark_mib=large)
     assert found.data is not None
@@ -156,7 +156,6 @@ def test_a_card_shared_with_bark_leaves_room_for_its_worker(policy: Policy) -> N
 
 
 def test_a_bark_worker_is_named_by_its_model_or_in_mib() -> None:
-    """B8."""
     sizes = {name: round(mib / 1024, 1) for name, mib in BARK_WORKER_MIB.items()}
     assert sizes == {"large": 7.8, "large-offload": 2.4, "small": 3.0, "small-offload": 1.0}
     assert bark_worker_mib("5000") == 5000
@@ -199,7 +198,6 @@ def limit_of(total: int, free: int, policy: Policy, bark: int) -> tuple[int, int
 def test_no_limit_of_a_card_exceeds_what_is_free_less_headroom_and_bark(
     total: int, free: int, policy: Policy, bark: int
 ) -> None:
-    """T9."""
     free = min(total, free)
     data, model = limit_of(total, free, policy, bark)
     left = max(0, free - HEADROOM_MIB - bark)
@@ -211,7 +209,6 @@ def test_no_limit_of_a_card_exceeds_what_is_free_less_headroom_and_bark(
 def test_more_memory_or_more_of_it_free_never_lowers_a_limit(
     one: int, other: int, this: int, that: int, policy: Policy, bark: int
 ) -> None:
-    """T9."""
     (small, large), (less, more) = sorted((one, other)), sorted((this, that))
     low = limit_of(small, min(small, less), policy, bark)
     high = limit_of(large, min(large, more), policy, bark)

@@ -30,7 +30,7 @@ def ask(environment: dict[str, str]) -> Any:
 
 
 def test_every_gpu_is_read_with_its_figures(driver: FakeDriver) -> None:
-    """T2: index, UUID and bus id are NVML's."""
+    """Index, UUID and bus id are NVML's."""
     two = [driver.gpu("17:00.0"), driver.gpu("65:00.0", name="NVIDIA A10", total="23028", free="100")]
     first, second = ask(driver.environment(two))
     assert first["index"] == 0
@@ -72,7 +72,7 @@ def test_no_driver_at_all_means_no_gpus() -> None:
 
 
 def test_bus_ids_are_one_whatever_the_width_of_their_domain() -> None:
-    """T2: NVML writes 00000000:65:00.0 where CUDA writes 0000:65:00.0."""
+    """NVML writes 00000000:65:00.0 where CUDA writes 0000:65:00.0."""
     assert same_bus("00000000:AF:00.0", "0000:af:00.0")
     assert not same_bus("00000000:AF:00.0", "0001:AF:00.0")
     assert not same_bus("00000000:AF:00.0", "0000:AE:00.0")

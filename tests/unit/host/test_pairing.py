@@ -1,4 +1,4 @@
-"""The pair: from a topology alone, from the cards' facts, and the sentence that says why (D6, S3)."""
+"""The pair: from a topology alone, from the cards' facts, and the sentence that says why."""
 
 from __future__ import annotations
 
@@ -99,14 +99,12 @@ def test_every_capture_has_its_pair_tested_here() -> None:
 
 
 def test_a_larger_nvlink_wins_and_any_nvlink_beats_a_board() -> None:
-    """D6."""
     links = {(0, 1): "PSB", (0, 2): "NV1", (1, 3): "NV2"}
     assert roles(matrix(4, links)) == (1, 3)
     assert roles(matrix(4, {(0, 1): "PIX", (2, 3): "PSB"})) == (2, 3)
 
 
 def test_equal_links_are_distinguished_by_numa_node_then_by_index() -> None:
-    """D6."""
     everywhere = matrix(4, {}, default="NV18", numa=(0, 1, 1, 0))
     assert roles(everywhere) == (0, 3)
     assert "on one NUMA node and have the lowest indices" in chosen(everywhere).reason
@@ -115,7 +113,7 @@ def test_equal_links_are_distinguished_by_numa_node_then_by_index() -> None:
 
 @given(st.lists(st.sampled_from(["SYS", "NODE", "PHB", "PXB", "PIX", "NV4"]), min_size=10, max_size=10))
 def test_no_pair_has_a_better_link_than_the_one_chosen(drawn: list[str]) -> None:
-    """D6: and among equals none has lower indices, where no NUMA node is told."""
+    """Among equals none has lower indices, where no NUMA node is told."""
     links = dict(zip(itertools.combinations(range(5), 2), drawn, strict=True))
     pair = chosen(matrix(5, links))
     assert pair.data_gpu < pair.model_gpu
@@ -154,7 +152,7 @@ def test_mig_and_display_that_are_not_reported_are_no_fault() -> None:
 
 
 def test_free_memory_is_asked_for_by_role() -> None:
-    """T9: 8192 + 1024 MiB for the data GPU, 16384 + 1024 for the model GPU of 24 GB."""
+    """8192 + 1024 MiB for the data GPU, 16384 + 1024 for the model GPU of 24 GB."""
     gpus = [card(0), card(1, free=9216)]
     assert roles(TWO, gpus) == (1, 0)
     assert "GPU0 trains because GPU1 has too little memory free for it" in chosen(TWO, gpus).reason
@@ -190,7 +188,7 @@ def test_the_model_gpu_is_the_larger_the_newer_the_one_without_a_display(
 
 
 def test_cards_that_report_a_little_less_are_of_one_size() -> None:
-    """T9: 24,564 and 23,028 MiB are both 24 GB."""
+    """24,564 and 23,028 MiB are both 24 GB."""
     assert roles(TWO, [card(0, 24564), card(1, 23028)]) == (0, 1)
 
 
@@ -317,7 +315,6 @@ def test_a_link_of_phb_or_better_is_no_warning(link: str) -> None:
 
 
 def test_a_link_worse_than_phb_names_the_better_pair_or_that_there_is_none() -> None:
-    """S3."""
     four = matrix(4, {(0, 2): "NV12", (1, 3): "NV12"})
     assert (link_warning(four, 0, 1) or "").endswith("worse than PHB: GPU0 and GPU2 are a better pair, with NV12")
     alone = link_warning(matrix(2, {(0, 1): "NODE"}), 1, 0) or ""

@@ -1,4 +1,4 @@
-"""Host plan of a trainer: pair, limits and their reasons together (T9, S3, S4)."""
+"""Host plan of a trainer: pair, limits and their reasons together."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ def test_the_best_pair_gets_its_limits() -> None:
 
 
 def test_a_pair_that_is_given_is_kept_and_a_better_one_is_named() -> None:
-    """S3."""
     plan = plan_trainer(THREE, LINKS, data_gpu=1, model_gpu="gpu-0AA")
     assert plan.limits.data is not None
     assert (plan.limits.data.index, plan.limits.model.index, plan.link) == (1, 0, "SYS")
@@ -42,7 +41,7 @@ def test_a_pair_that_is_given_is_kept_and_a_better_one_is_named() -> None:
 
 
 def test_a_pair_that_is_given_takes_what_is_free() -> None:
-    """T9: never above it."""
+    """Never above it."""
     plan = plan_trainer((card(0, free=5000), card(1)), Links(), data_gpu=0, model_gpu=1)
     assert plan.limits.data is not None
     assert (plan.limits.data.limit_mib, plan.link) == (5000 - 1024, "unknown")
@@ -69,7 +68,7 @@ def test_single_mode_can_be_asked_for() -> None:
 
 
 def test_bark_is_left_room_by_pair_and_limits() -> None:
-    """B8: a card without room for a worker beside the trainer is in no pair."""
+    """A card without room for a worker beside the trainer is in no pair."""
     gpus = (card(0), card(1), card(2, free=18000))
     assert plan_trainer(gpus, LINKS).link == "NV4"
     plan = plan_trainer(gpus, LINKS, shared_with_bark_mib=3072)

@@ -41,7 +41,7 @@ def watch(driver: FakeDriver, roles: list[str], readings: int = 3, ended: bool =
 
 
 def test_each_role_has_the_utilization_of_its_gpu(driver: FakeDriver) -> None:
-    """T19: data and model GPU, and the power of both."""
+    """Data and model GPU, and the power of both."""
     utilization, power, readings = watch(driver, ["data", "model"])
     assert utilization == {"data": pytest.approx(0.4), "model": pytest.approx(0.5)}
     assert power == pytest.approx(300)

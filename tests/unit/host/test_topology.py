@@ -1,4 +1,4 @@
-"""`nvidia-smi topo` read from every layout seen: links, affinity, peer access, and the refusal of all else (D6)."""
+"""`nvidia-smi topo` read from every layout seen: links, affinity, peer access, and the refusal of all else."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_without_numa_nodes_the_cpus_decide_which_gpus_are_near() -> None:
 
 
 def test_links_are_ranked() -> None:
-    """D6; the exporter publishes these numbers."""
+    """The exporter publishes these numbers."""
     ascending = ["SYS", "NODE", "PHB", "PXB", "PIX", "PSB"]
     assert [rank(link) for link in ascending] == [1, 2, 3, 4, 5, 6]
     assert (rank("NV1"), rank("NV4"), rank("NV18")) == (11, 14, 28)

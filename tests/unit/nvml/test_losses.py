@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
+from eventually import eventually
 from scenario import GpuState, Scenario
 
 if TYPE_CHECKING:
@@ -19,10 +20,7 @@ TWO = [GpuState.default(0), GpuState.default(1)]
 
 
 def wait_for_code(ours: Host, code: int, function: str, *arguments: object) -> None:
-    deadline = time.monotonic() + 20
-    while (found := ours.code(function, *arguments)) != code:
-        assert time.monotonic() < deadline, found
-        time.sleep(0.01)
+    eventually(lambda: ours.code(function, *arguments) == code, lambda: ours.code(function, *arguments))
 
 
 def test_a_lost_gpu_answers_nothing_and_the_other_goes_on(host: Start) -> None:

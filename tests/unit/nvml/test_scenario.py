@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
+from eventually import eventually
 from scenario import GpuState, Scenario, counter, wave
 
 if TYPE_CHECKING:
@@ -14,13 +15,6 @@ if TYPE_CHECKING:
 
 Start = Callable[..., "Host"]
 UNKNOWN = 999
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +92,7 @@ def test_a_change_of_the_scenario_is_seen_by_a_process_that_runs(host: Start) ->
     assert ours.device("FanSpeed", 1) == 30
     for fan in (31, 32, 33):
         scenario.with_gpu(1, fan=fan).write(ours.path)
-        wait_for(lambda fan=fan: ours.device("FanSpeed", 1) == fan)  # type: ignore[misc]
+        eventually(lambda fan=fan: ours.device("FanSpeed", 1) == fan)  # type: ignore[misc]
     assert ours.device("FanSpeed", 0) == 30
 
 

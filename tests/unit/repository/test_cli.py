@@ -79,7 +79,6 @@ def _train_as(monkeypatch: pytest.MonkeyPatch, seen: list[TrainConfig], error: B
 def test_flags_reach_the_trainer_and_its_report_is_the_output(
     voxyard_command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """T1."""
     seen: list[TrainConfig] = []
     _train_as(monkeypatch, seen)
     ended = voxyard_command("train", "--batch-size", "8", "--no-resume", "--data-gpu", "0", "--model-gpu", "1")
@@ -88,7 +87,6 @@ def test_flags_reach_the_trainer_and_its_report_is_the_output(
 
 
 def test_json_is_all_that_is_printed(voxyard_command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    """T1."""
     _train_as(monkeypatch, [])
     assert json.loads(voxyard_command("train", "--json").out) == {"steps": 3}
 
@@ -96,7 +94,6 @@ def test_json_is_all_that_is_printed(voxyard_command: Command, monkeypatch: pyte
 def test_the_file_may_be_named_by_a_variable(
     voxyard_command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """T12."""
     seen: list[TrainConfig] = []
     _train_as(monkeypatch, seen)
     (tmp_path / "train.yaml").write_text("training:\n  seed: 11\n")
@@ -106,7 +103,6 @@ def test_the_file_may_be_named_by_a_variable(
 
 
 def test_settings_that_are_wrong_are_lines_on_standard_error(voxyard_command: Command, tmp_path: Path) -> None:
-    """T12."""
     file = tmp_path / "train.yaml"
     file.write_text("training:\n  max_step: 3\n")
     ended = voxyard_command("train", "--config", str(file), "--seed", "x")
@@ -120,7 +116,6 @@ def test_settings_that_are_wrong_are_lines_on_standard_error(voxyard_command: Co
 def test_what_became_of_old_keys_is_told_on_standard_error(
     voxyard_command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """T13."""
     _train_as(monkeypatch, [])
     file = tmp_path / "old.yaml"
     file.write_text("data:\n  pin_memory: true\n")
@@ -241,7 +236,7 @@ def test_help_has_no_row_without_text_no_empty_default_and_no_sentence_cut_off()
 def test_a_run_that_fell_short_reports_and_ends_with_its_code(
     voxyard_command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """T1: the report is printed all the same."""
+    """The report is printed all the same."""
     _train_as(monkeypatch, [])
     monkeypatch.setattr(FakeReport, "exit_code", 1)
     ended = voxyard_command("train")
@@ -252,7 +247,6 @@ def test_a_run_that_fell_short_reports_and_ends_with_its_code(
 def test_a_refusal_is_a_sentence_with_its_exit_code(
     voxyard_command: Command, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
-    """T1."""
     _train_as(monkeypatch, [], TrainerError("the loss is not finite", exit_code=code))
     ended = voxyard_command("train")
     assert (ended.code, ended.out, ended.err) == (code, "", "voxyard train: the loss is not finite\n")
@@ -261,7 +255,6 @@ def test_a_refusal_is_a_sentence_with_its_exit_code(
 def test_a_missing_tensorflow_is_a_sentence_that_says_what_to_install(
     voxyard_command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """T1."""
     _train_as(monkeypatch, [], ModuleNotFoundError("No module named 'tensorflow'", name="tensorflow"))
     ended = voxyard_command("train")
     assert ended.code == 2
@@ -363,7 +356,7 @@ def test_version_and_help_are_results(voxyard_command: Command) -> None:
 
 
 def test_sizes_are_described_without_training(voxyard_command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    """T1: `voxyard train --describe`."""
+    """`voxyard train --describe`."""
     seen: list[TrainConfig] = []
     _train_as(monkeypatch, seen)
     monkeypatch.setattr(voxyard.trainer.api, "describe", lambda: "tiny 6 M")
@@ -372,7 +365,7 @@ def test_sizes_are_described_without_training(voxyard_command: Command, monkeypa
 
 
 def test_the_trained_model_speaks(voxyard_command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """T18: what is asked reaches the trainer, and where the sound lies is printed."""
+    """What is asked reaches the trainer, and where the sound lies is printed."""
 
     @dataclass
     class Spoken:
@@ -422,7 +415,6 @@ def test_the_trained_model_speaks(voxyard_command: Command, monkeypatch: pytest.
 def test_a_file_that_cannot_be_written_is_told_before_the_work(
     voxyard_command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, option: str, name: str
 ) -> None:
-    """T18."""
     monkeypatch.setattr(voxyard.trainer.api, "synthesize", lambda *_, **__: pytest.fail("it began"))
     (tmp_path / "file").write_text("")
     options = {"--out": str(tmp_path / "x.wav"), option: str(tmp_path / name)}
@@ -437,7 +429,7 @@ def test_a_file_that_cannot_be_written_is_told_before_the_work(
 def test_looking_whether_a_file_can_be_written_leaves_it_as_it_was(
     voxyard_command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """T18: where the work then fails."""
+    """Where the work then fails."""
 
     def fail(*_: object, **__: object) -> None:
         raise TrainerError("no such checkpoint")
@@ -453,7 +445,7 @@ def test_looking_whether_a_file_can_be_written_leaves_it_as_it_was(
 
 
 def test_a_corpus_is_made_checked_and_written_as_shards(voxyard_command: Command, tmp_path: Path) -> None:
-    """T8: results on standard output, and nothing else anywhere where no one watches, but how texts are read."""
+    """Results on standard output, and nothing else anywhere where no one watches, but how texts are read."""
     corpus, shards = str(tmp_path / "corpus"), str(tmp_path / "shards")
     made = voxyard_command("corpus", "demo", corpus, "--clips", "2", "--seed", "1")
     assert (made.code, made.err) == (0, "")
@@ -471,7 +463,7 @@ def test_a_corpus_is_made_checked_and_written_as_shards(voxyard_command: Command
 def test_a_corpus_in_another_script_does_not_pass_the_check_as_letters(
     voxyard_command: Command, tmp_path: Path
 ) -> None:
-    """T24: exit code 1; as phonemes of its language it passes, by flag or by variable."""
+    """Exit code 1; as phonemes of its language it passes, by flag or by variable."""
     corpus = tmp_path / "corpus"
     voxyard_command("corpus", "demo", str(corpus), "--clips", "2")
     metadata = corpus / "metadata.csv"
@@ -489,7 +481,7 @@ def test_a_corpus_in_another_script_does_not_pass_the_check_as_letters(
 
 
 def test_a_corpus_with_broken_clips_does_not_pass_the_check(voxyard_command: Command, tmp_path: Path) -> None:
-    """T8: exit code 1, with the clip named."""
+    """Exit code 1, with the clip named."""
     voxyard_command("corpus", "demo", str(tmp_path / "corpus"), "--clips", "2")
     clip = min((tmp_path / "corpus/wavs").iterdir())
     clip.write_bytes(clip.read_bytes()[:50])
@@ -502,7 +494,6 @@ def test_a_corpus_with_broken_clips_does_not_pass_the_check(voxyard_command: Com
     "arguments", [["check", "/nowhere"], ["prepare", "/nowhere", "/tmp/x"], ["demo", "/proc/none/at/all"]]
 )
 def test_a_corpus_that_is_not_there_is_a_sentence(voxyard_command: Command, arguments: list[str]) -> None:
-    """T8."""
     ended = voxyard_command("corpus", *arguments)
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.startswith(f"voxyard corpus {arguments[0]}: ")

@@ -1,4 +1,4 @@
-"""The commands that tell what a host has: gpus, topology, limits, and `train --auto` on them (B3, D6, T9)."""
+"""The commands that tell what a host has: gpus, topology, limits, and `train --auto` on them."""
 
 from __future__ import annotations
 
@@ -99,7 +99,6 @@ def nvidia_smi(directory: Path, matrix: str = MATRIX) -> None:
 
 
 def test_gpus_are_listed_with_name_memory_and_state(voxyard_command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    """B3."""
     lost = Gpu(2, "", "unknown", "", None, None, None, problem="GPU is lost")
     host_of(monkeypatch, card(0), card(1, mig=True), lost)
     ended = voxyard_command("gpus")
@@ -113,7 +112,7 @@ def test_gpus_are_listed_with_name_memory_and_state(voxyard_command: Command, mo
 
 
 def test_mig_instances_are_listed_below_their_gpu(voxyard_command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    """B3: what `--gpus` takes."""
+    """What `--gpus` takes."""
     small = [
         card(1, total, mig_instance=number, mig_gpu="GPU-1", problem=problem)
         for number, total, problem in ((0, 10240, None), (2, 20480, "does not say its UUID"))
@@ -141,7 +140,6 @@ def test_mig_instances_are_listed_below_their_gpu(voxyard_command: Command, monk
 
 
 def test_gpus_as_json_leave_out_what_is_not_reported(voxyard_command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    """B3."""
     host_of(monkeypatch, card(0, display_active=True), card(1, None, None, problem="GPU is lost"))
     first, second = voxyard_command("gpus", "--json").json["gpus"]
     assert first == {
@@ -182,7 +180,6 @@ def test_a_driver_that_fails_is_a_sentence(
 
 
 def test_topology_as_json_is_gpus_links_and_pair(voxyard_command: Command) -> None:
-    """D6."""
     ended = voxyard_command("topology", "--json", "--from", "-", stdin=MATRIX.encode())
     assert (ended.code, ended.err) == (0, "")
     reason = ended.json["pair"]["reason"]
@@ -200,7 +197,7 @@ def test_topology_as_json_is_gpus_links_and_pair(voxyard_command: Command) -> No
 
 @pytest.mark.parametrize("capture", sorted(path.name for path in CAPTURES.glob("*.txt")))
 def test_every_capture_is_read_from_its_file(voxyard_command: Command, capture: str) -> None:
-    """D6: links are symmetric, GPUs only, without self and without the old SOC."""
+    """Links are symmetric, GPUs only, without self and without the old SOC."""
     ended = voxyard_command("topology", "--from", str(CAPTURES / capture), "--json")
     assert ended.code == 0
     gpus, links = ended.json["gpus"], ended.json["links"]
@@ -212,7 +209,7 @@ def test_every_capture_is_read_from_its_file(voxyard_command: Command, capture: 
 
 
 def test_topology_for_people_has_matrix_links_pair_and_reason(voxyard_command: Command, tmp_path: Path) -> None:
-    """D6: read from the program."""
+    """Read from the program."""
     nvidia_smi(tmp_path)
     ended = voxyard_command("topology")
     assert (ended.code, ended.err) == (0, "")
@@ -227,7 +224,6 @@ def test_topology_for_people_has_matrix_links_pair_and_reason(voxyard_command: C
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
 def test_a_link_worse_than_phb_warns(voxyard_command: Command, options: list[str]) -> None:
-    """S3."""
     text = MATRIX.replace("PIX", "NODE").encode()
     ended = voxyard_command("topology", "--from", "-", *options, stdin=text)
     assert ended.code == 0
@@ -254,7 +250,6 @@ def test_one_gpu_has_no_pair_and_says_why(voxyard_command: Command) -> None:
     ],
 )
 def test_what_is_no_topology_is_exit_1_and_one_sentence(voxyard_command: Command, text: bytes, says: str) -> None:
-    """D6."""
     ended = voxyard_command("topology", "--from", "-", "--json", stdin=text)
     assert (ended.code, ended.out) == (1, "")
     assert ended.err.startswith("voxyard topology: ")
@@ -280,7 +275,7 @@ def test_a_missing_program_or_file_is_exit_2_and_a_failing_program_exit_1(
 
 
 def test_limits_of_this_host_as_json(voxyard_command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """T9: all that a host's plan needs."""
+    """All that a host's plan needs."""
     nvidia_smi(tmp_path)
     host_of(monkeypatch, card(0, 12288, 12000), card(1), card(2))
     ended = voxyard_command("limits", "--json")
@@ -310,7 +305,6 @@ def test_limits_of_this_host_as_json(voxyard_command: Command, monkeypatch: pyte
 def test_policy_ids_and_bark_are_taken_from_the_flags(
     voxyard_command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """T9, B8."""
     nvidia_smi(tmp_path)
     host_of(monkeypatch, card(0), card(1), card(2))
     full = voxyard_command("limits", "--policy", "full", "--data-gpu", "1", "--model-gpu", "GPU-0", "--json")
@@ -369,7 +363,6 @@ def test_limits_that_cannot_be_given_are_exit_2(
 
 
 def test_auto_without_a_gpu_is_refused_before_anything_is_read(voxyard_command: Command) -> None:
-    """T9."""
     ended = voxyard_command("train", "--auto", "--train-data", "/nowhere")
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.startswith("voxyard train: --auto takes its settings from GPUs: no NVIDIA GPU was found")
@@ -379,7 +372,7 @@ def test_auto_without_a_gpu_is_refused_before_anything_is_read(voxyard_command: 
 
 
 def test_gpus_and_limits_come_from_nvidias_library(driver: FakeDriver, tmp_path: Path) -> None:
-    """B3, T9: through the real nvidia-ml-py."""
+    """Through the real nvidia-ml-py."""
     nvidia_smi(tmp_path, matrix="\tGPU0\tGPU1\nGPU0\tX\tPHB\nGPU1\tPHB\tX\n")
     environment = driver.environment(
         [driver.gpu("17:00.0", total="12288", free="12000"), driver.gpu("65:00.0")], PATH=str(tmp_path)

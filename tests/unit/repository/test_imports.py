@@ -33,13 +33,13 @@ SCRIPTS: dict[str, set[str]] = {  # folder or file of scripts/ → the rooms tha
     "fleet": {"host", "settings", "service", "speech", "bark", "trainer"},
     "demo": {"corpus", "trainer"},
     "tasks": set(),
-    "fabfile.py": set(),
     "gpu_report": set(),
     "install_torch.py": set(),
     "leftovers.py": set(),
     "lock.py": set(),
     "mutants.py": set(),
     "readme.py": {"cli", "settings", "telemetry", "trainer"},
+    "suite.py": set(),
 }
 LIGHT = [
     "voxyard",
@@ -189,12 +189,6 @@ def test_a_class_name_that_is_used_twice_is_found(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / f"{name}.py").write_text("class Release: ...\nclass _Row: ...\nclass Speaker(Protocol): ...\n")
     assert public_classes(tmp_path) == {"Release": ["one.py", "two.py"]}
-
-
-def test_no_package_has_more_than_24_files() -> None:
-    for base in ("runtime", "scripts", "grafana", "tests"):
-        for folder in {path.parent for path in (ROOT / base).rglob("*.py")}:
-            assert len(list(folder.glob("*.py"))) <= 24, folder.relative_to(ROOT)
 
 
 @pytest.mark.parametrize(

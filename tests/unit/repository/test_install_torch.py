@@ -349,6 +349,7 @@ def test_the_size_is_asked_of_the_server_and_not_fetched(script: ModuleType, ser
     assert script.size_of(f"{server}/nothing.whl") is None
 
 
+@pytest.mark.slow
 def test_a_real_pip_takes_the_cpu_build_of_a_folder_and_nothing_else(
     script: ModuleType, version: str, tmp_path: Path
 ) -> None:

@@ -214,3 +214,18 @@ def test_every_room_has_files_and_tests(mutants: ModuleType) -> None:
         assert mutants.files_of(room), room
         paths = [path for suite in mutants.suites_of(room) for path in suite]
         assert [path for path in paths if not (ROOT / path).exists()] == [], room
+
+
+def test_a_test_that_fails_once_and_passes_alone_kills_nothing(
+    mutants: ModuleType, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flaky = (
+        "from pathlib import Path\nfrom voxyard.yard.sums import unseen\n\n\ndef test_flaky():\n    unseen(2, 3)\n"
+        "    done = Path('done')\n    done.write_text((done.read_text() if done.exists() else '') + '.')\n"
+        "    assert len(done.read_text()) % 2 == 0, 'the machine is busy'\n"
+    )
+    (project / "tests/unit/yard/test_flaky.py").write_text(flaky)
+    assert mutants.main(["yard"], root=project) == 1
+    said = capsys.readouterr().out
+    assert "SURVIVED runtime/voxyard/yard/sums.py:6: a + b  →  (a - b)" in said
+    assert "yard: 1 of 2 killed" in said

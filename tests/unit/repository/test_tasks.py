@@ -188,7 +188,9 @@ def test_named_tests_are_run_once_and_by_no_suite(tmp_path: Path) -> None:
     command = ["make", "-o", "setup", f"BIN={tmp_path}", "test", "TESTS=tests/unit/cli tests/browser"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "ran").read_text() == "-m pytest tests/unit/cli tests/browser -q\n"
+    assert (tmp_path / "ran").read_text() == (
+        "scripts/suite.py tests of tests/unit/cli tests/browser tests/unit/cli tests/browser -- -q\n"
+    )
 
 
 @pytest.mark.parametrize(("task", "code"), [("TESTS=tests/no.py", 2), ("TIER=slow", 0)])
@@ -280,7 +282,7 @@ def test_the_build_of_torch_is_passed_on_only_where_it_was_said() -> None:
 
 
 def test_the_references_say_what_the_code_says() -> None:
-    """T12: the tables of commands and settings come from their one definition."""
+    """The tables of commands and settings come from their one definition."""
     assert _script("readme").main(["--check"]) == 0, "make docs"
 
 

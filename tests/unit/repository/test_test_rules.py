@@ -49,6 +49,7 @@ def folder_of_bark(tmp_path: Path) -> Path:
 def _run(folder: Path, *, ci: bool, asked: str = ".", more: tuple[str, ...] = ()) -> str:
     own = {name: value for name, value in os.environ.items() if name not in ("CI", "PYTEST_ADDOPTS")}
     environ = own | ({"CI": "true"} if ci else {})
+    environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # a process starts in half the time
     environ["PYTHONPATH"] = f"{ROOT / 'tests/nvml'}:{ROOT / 'tests/support/service'}:{folder}"  # where the plugins are
     options = ["-q", "-rpfExX", "-p", "no:cacheprovider", "--continue-on-collection-errors"]
     command = [sys.executable, "-m", "pytest", *options, *more, asked]
@@ -68,6 +69,7 @@ def test_another_says_nothing_of_it(capsys):
 """
 
 
+@pytest.mark.slow
 def test_logging_that_a_test_configures_ends_with_it(folder: Path) -> None:
     (folder / "test_logging.py").write_text(LOGGING)
 
@@ -81,6 +83,7 @@ def _slow() -> tuple[str, ...]:
     return tuple(re.findall(r'"(.+?)",', found[1]))
 
 
+@pytest.mark.slow
 def test_what_is_slow_is_there_and_left_out_of_the_quick_tier(tmp_path: Path) -> None:
     assert _slow()
     assert [path for path in _slow() if not (ROOT / "tests" / path).exists()] == []
@@ -95,6 +98,7 @@ def test_what_is_slow_is_there_and_left_out_of_the_quick_tier(tmp_path: Path) ->
     assert "test_quick" not in slow
 
 
+@pytest.mark.slow
 def test_a_make_that_a_test_starts_knows_nothing_of_the_one_that_runs_the_tests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,6 +112,7 @@ def test_a_make_that_a_test_starts_knows_nothing_of_the_one_that_runs_the_tests(
     assert "PASSED test_make.py" in _run(tmp_path, ci=True)
 
 
+@pytest.mark.slow
 def test_programs_of_tests_hear_ctrl_c_also_where_the_tests_run_in_the_background(folder: Path) -> None:
     (folder / "test_good.py").write_text(
         "import signal, subprocess, sys\n\n\ndef test_it():\n"
@@ -133,11 +138,13 @@ def test_the_table_of_promises_names_the_tier_of_each_test() -> None:
         assert not [path for path in links[1] if not f"{path}/".startswith(slow)], promise
 
 
+@pytest.mark.slow
 def test_a_skip_is_a_skip_at_home(folder: Path) -> None:
     said = _run(folder, ci=False)
     assert "1 passed, 5 skipped, 1 xfailed" in said
 
 
+@pytest.mark.slow
 def test_what_was_left_out_is_a_line_for_each_reason(folder: Path) -> None:
     said = _run(folder, ci=False).splitlines()
     assert "2 tests not run: no tool" in said
@@ -145,6 +152,7 @@ def test_what_was_left_out_is_a_line_for_each_reason(folder: Path) -> None:
     assert not [line for line in said if line.startswith("SKIPPED")]
 
 
+@pytest.mark.slow
 def test_a_skip_is_a_failure_under_ci_unless_a_gpu_is_missing(folder: Path) -> None:
     said = _run(folder, ci=True)
     assert "1 skipped, 1 xfailed" in said
@@ -155,11 +163,13 @@ def test_a_skip_is_a_failure_under_ci_unless_a_gpu_is_missing(folder: Path) -> N
     assert "skipped, which counts as a failure under CI" in said
 
 
+@pytest.mark.slow
 def test_tests_that_need_a_gpu_are_counted(folder: Path) -> None:
     counted = "1 test not run: marked gpu, and this machine has no NVIDIA GPU"
     assert (counted in _run(folder, ci=True)) == (not Path("/dev/nvidiactl").exists())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asked", [".", "integration/bark"])
 def test_without_torch_its_tests_are_left_out_with_one_sentence(folder_of_bark: Path, asked: str) -> None:
     said = _run(folder_of_bark, ci=False, asked=asked)
@@ -168,6 +178,7 @@ def test_without_torch_its_tests_are_left_out_with_one_sentence(folder_of_bark: 
     assert "rror" not in said
 
 
+@pytest.mark.slow
 def test_without_torch_its_tests_are_a_failure_under_ci(folder_of_bark: Path) -> None:
     said = _run(folder_of_bark, ci=True)
     assert (

@@ -14,7 +14,8 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from service_app import Served, eventually, serving
+from eventually import eventually
+from service_app import Served, serving
 
 from voxyard.service.auth.api_keys import add_key
 from voxyard.speech.audio.wav import from_bytes

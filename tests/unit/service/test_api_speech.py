@@ -18,8 +18,9 @@ import numpy as np
 import openai
 import pytest
 from engines import sound
+from eventually import eventually
 from frontends import TonesFrontend
-from service_app import Served, eventually, serving
+from service_app import Served, serving
 
 from voxyard.service.auth.api_keys import add_key
 from voxyard.service.lifespan import readiness
@@ -215,6 +216,7 @@ def test_a_reader_that_reads_nothing_holds_no_worker(tmp_path: Path) -> None:
         eventually(lambda: not served.app.state.limiter.open, "what it has not read is given up")
 
 
+@pytest.mark.slow
 def test_a_reader_with_more_unread_than_may_be_is_cut_and_no_other(tmp_path: Path) -> None:
     with serving(tmp_path / "data", engine={"samples": 24000}) as served:
         connection = slow_reader(served)

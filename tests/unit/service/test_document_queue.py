@@ -122,6 +122,7 @@ def test_a_document_becomes_one_audio_file(start_service: Callable[..., Service]
     assert sorted(path.name for path in (service.folder / "audio" / new.id).iterdir()) == ["audio.wav"]
 
 
+@pytest.mark.slow
 def test_two_hundred_concurrent_documents_are_dispatched_in_order(start_service: Callable[..., Service]) -> None:
     service = start_service(active_documents=5)
     news = [new_document(number, chunks=1 + number % 4) for number in range(200)]

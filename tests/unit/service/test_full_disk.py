@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from documents import ThreadPool, audio_of, new_document
+from eventually import eventually
 
 from voxyard.service.audio.files import AudioFolder
 from voxyard.service.audio.store import AudioStore
@@ -75,11 +76,8 @@ class Service:
         self.queue.start()
 
     def wait(self, new: NewDocument, good: Callable[[Any], object]) -> Any:
-        deadline = time.monotonic() + 60
-        while not good(document := self.store.document(new.id)):
-            assert time.monotonic() < deadline, f"still {document}"
-            time.sleep(0.005)
-        return document
+        eventually(lambda: good(self.store.document(new.id)), lambda: f"still {self.store.document(new.id)}")
+        return self.store.document(new.id)
 
     def stop(self) -> None:
         self.pool.going.set()

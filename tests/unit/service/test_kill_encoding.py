@@ -13,7 +13,7 @@ from pathlib import Path
 import av
 import httpx
 import pytest
-from service_app import eventually
+from eventually import eventually
 from tones_process import TonesProcess
 
 CHARACTERS = 24_000  # 240 s of sound, 10 ms a character: encoding takes a second or more

@@ -13,7 +13,8 @@ import av
 import httpx
 import numpy as np
 import pytest
-from service_app import Served, eventually, serving
+from eventually import eventually
+from service_app import Served, serving
 
 from voxyard.speech.audio.encoder import Encoder, Format
 from voxyard.speech.audio.joining import Pauses

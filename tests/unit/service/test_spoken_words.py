@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 import yaml
 from engines import sound
+from eventually import eventually
 from frontends import TonesFrontend
-from service_app import Served, eventually, running, serving
+from service_app import Served, running, serving
 
 from voxyard.service.auth.api_keys import add_key, give_lexicon
 from voxyard.service.config import ServiceSection

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import trustme
+from eventually import PATIENCE, eventually
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from voxyard.service.config import ServiceSection
@@ -25,7 +26,6 @@ from voxyard.service.webhooks.rules import WebhookRules, check_webhook, read_rul
 from voxyard.service.webhooks.sender import DELAYS, WebhookSender
 from voxyard.service.webhooks.signatures import SIGNATURE, sign, verify
 
-PATIENCE = 30.0
 SECRET = b"a secret of some length"
 DOCUMENT = "0" * 32
 
@@ -309,6 +309,8 @@ def test_a_proxy_of_the_environment_is_not_asked(
 ) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name)
     finish(store, receiver.url)
     WebhookSender(rules_for(receiver), store, clock=clock).deliver_due()
     assert len(receiver.heard) == 1
@@ -318,10 +320,7 @@ def test_a_proxy_of_the_environment_is_not_asked(
 
 
 def wait_until(store: Store, count: int) -> None:
-    end = time.monotonic() + PATIENCE
-    while len(store.webhooks.pending(time.time() + 1e6)) != count:
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    eventually(lambda: len(store.webhooks.pending(time.time() + 1e6)) == count, f"{count} webhooks are pending")
 
 
 def test_the_thread_tells_by_itself_and_ends_when_it_is_closed(store: Store, receiver: Receiver) -> None:
@@ -363,17 +362,25 @@ def test_a_store_that_fails_for_a_while_does_not_end_the_thread(
     finish(store, receiver.url)
     webhooks = WebhookSender(rules_for(receiver), store)
     webhooks.start()
-    end = time.monotonic() + PATIENCE
-    while not receiver.heard and time.monotonic() < end:
+
+    def woken() -> bool:
         webhooks.wake()
-        time.sleep(0.02)
+        return bool(receiver.heard)
+
+    eventually(woken, "the receiver has heard of it")
     webhooks.close()
     assert len(receiver.heard) == 1
     assert "the store is locked" in caplog.text
 
 
-def test_closing_what_was_never_started_does_nothing(store: Store) -> None:
-    WebhookSender(None, store).close()
+def test_a_sender_that_was_never_started_closes_and_sends_nothing(
+    store: Store, receiver: Receiver, clock: Clock
+) -> None:
+    finish(store, receiver.url)
+    webhooks = WebhookSender(rules_for(receiver), store, clock=clock)
+    webhooks.close()
+    webhooks.close()
+    assert (receiver.heard, due(store, clock)) == ([], 1)
 
 
 # -- rules ---------------------------------------------------------------------------------------------------

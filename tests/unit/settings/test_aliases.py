@@ -30,7 +30,6 @@ def _load(folder: Path, text: str) -> Loaded[TrainConfig]:
 def test_an_old_key_sets_its_canonical_one_with_one_line(
     tmp_path: Path, section: str, line: str, key: str, value: object
 ) -> None:
-    """T13."""
     loaded = _load(tmp_path, f"{section}:\n  {line}\n")
     assert getattr(loaded.config.training, key) == value
     old = line.partition(":")[0]
@@ -42,7 +41,6 @@ def test_an_old_key_sets_its_canonical_one_with_one_line(
 
 @pytest.mark.parametrize("line", ["pin_memory: true", "use_tf_native_loading: false", "pin_memory: whatever"])
 def test_an_old_key_without_effect_says_so_in_one_line(tmp_path: Path, line: str) -> None:
-    """T13."""
     loaded = _load(tmp_path, f"data:\n  {line}\n")
     assert set(loaded.origins.values()) == {"default"}
     (note,) = loaded.notes
@@ -50,7 +48,6 @@ def test_an_old_key_without_effect_says_so_in_one_line(tmp_path: Path, line: str
 
 
 def test_each_old_key_of_a_file_has_its_own_line(tmp_path: Path) -> None:
-    """T13."""
     text = "data:\n  pin_memory: true\n  batch_size: 4\ntraining:\n  enable_xla: true\n  mixed_precision: true\n"
     assert [note.split(":")[1] for note in _load(tmp_path, text).notes] == ["2", "3", "5", "6"]
 
@@ -76,14 +73,12 @@ def test_each_old_key_of_a_file_has_its_own_line(tmp_path: Path) -> None:
     ],
 )
 def test_an_old_key_that_disagrees_is_an_error_naming_both_lines(tmp_path: Path, text: str, problem: str) -> None:
-    """T13."""
     with pytest.raises(SettingsError) as caught:
         _load(tmp_path, text)
     assert caught.value.problems == (f"{tmp_path / 'old.yaml'}:{problem}",)
 
 
 def test_an_old_key_that_agrees_is_accepted_with_its_line(tmp_path: Path) -> None:
-    """T13."""
     loaded = _load(tmp_path, "data:\n  batch_size: 8\ntraining:\n  batch_size: 8\n")
     assert loaded.config.training.batch_size == 8
     assert len(loaded.notes) == 1
@@ -99,14 +94,13 @@ def test_an_old_key_that_agrees_is_accepted_with_its_line(tmp_path: Path) -> Non
     ],
 )
 def test_a_wrong_type_under_an_old_key_names_the_key_that_stands_there(tmp_path: Path, line: str, problem: str) -> None:
-    """T13."""
     with pytest.raises(SettingsError) as caught:
         _load(tmp_path, f"data:\n  {line}\n")
     assert caught.value.problems == (f"{tmp_path / 'old.yaml'}:2: {problem}",)
 
 
 def test_an_old_key_stays_below_flag_and_environment(tmp_path: Path) -> None:
-    """T13: it has the rank of its file."""
+    """It has the rank of its file."""
     path = tmp_path / "old.yaml"
     path.write_text("data:\n  batch_size: 16\n")
     loaded = load(TrainConfig, file=path, environ={"VOXYARD_TRAIN_BATCH_SIZE": "4"}, aliases=ALIASES)

@@ -71,7 +71,6 @@ def test_a_number_with_a_word_beside_it_keeps_its_range(tmp_path: Path, text: st
 
 
 def test_only_the_flags_that_the_user_gave_reach_the_settings() -> None:
-    """T12."""
     assert _bake([]) == "{} False 180 False"
     assert _bake(["--heat", "200", "--quiet"]) == "{'oven.heat': '200'} True 200 False"
     assert _bake(["--enable-fan"]) == "{'oven.fan': True} False 180 True"
@@ -79,7 +78,6 @@ def test_only_the_flags_that_the_user_gave_reach_the_settings() -> None:
 
 
 def test_help_shows_sections_sentences_units_choices_and_defaults() -> None:
-    """T12."""
     text = " ".join(_bake(["--help"]).split())
     assert "Section `oven`:" in text
     assert "--heat N Heat of the oven. [°C; default: 180]" in text
@@ -103,7 +101,6 @@ def test_help_has_an_argument_once_no_hidden_option_and_says_where_there_is_no_d
 
 
 def test_the_documentation_has_a_row_for_each_setting() -> None:
-    """T12."""
     lines = markdown(CakeConfig).splitlines()
     assert lines[0] == "**`oven`**: How it is baked."
     assert (
@@ -118,7 +115,7 @@ def test_the_documentation_has_a_row_for_each_setting() -> None:
 
 
 def test_settings_are_frozen_and_refuse_unknown_names() -> None:
-    """T14: programmatic use."""
+    """Programmatic use."""
     config = DataConfig(data_gpu=0, model_gpu=1, pipeline_buffer_size=75, model_start_delay=2.5)
     assert config.pipeline_buffer_size == 75
     with pytest.raises(ValidationError):
@@ -159,7 +156,7 @@ def test_a_model_without_sections_is_a_mistake_of_ours() -> None:
 
 
 def test_each_flag_of_the_trainer_that_users_are_told_of_is_there() -> None:
-    """T1 to T11: the names in the acceptance list."""
+    """The names in the acceptance list."""
     told = """--train-data --val-data --model-size --batch-size --epochs --max-steps --num-workers
     --grad-accum --resume
     --checkpoint-dir --seed --data-gpu --model-gpu --buffer-size --model-start-delay --prefetch-buffer-size
@@ -170,8 +167,6 @@ def test_each_flag_of_the_trainer_that_users_are_told_of_is_there() -> None:
 
 
 def test_a_command_may_take_some_flags_only() -> None:
-    """T12."""
-
     @click.command()
     @options(TrainConfig, only=("model", "data.buckets"))
     def prepare(flags: dict[str, object]) -> None:

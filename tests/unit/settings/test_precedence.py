@@ -67,7 +67,7 @@ def _came_from(origin: str) -> str:
 @example(giving={key: set(SOURCES) for key in VALUES})
 @hypothesis_settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_highest_source_that_gives_a_key_wins(tmp_path: Path, giving: dict[str, set[str]]) -> None:
-    """T12: flag > environment > file > host plan > default, for every subset of sources and several keys."""
+    """Flag > environment > file > host plan > default, for every subset of sources and several keys."""
     given_by: dict[str, dict[str, object]] = {
         source: {key: VALUES[key][rank] for key, sources in giving.items() if source in sources}
         for rank, source in enumerate(SOURCES)
@@ -83,7 +83,7 @@ def test_the_highest_source_that_gives_a_key_wins(tmp_path: Path, giving: dict[s
 
 
 def test_every_setting_can_be_given_by_flag_variable_and_file(tmp_path: Path) -> None:
-    """T12: every flag has a key, and every key a variable."""
+    """Every flag has a key, and every key a variable."""
     for key, each in SETTINGS.items():
         value = _some_value(each)
         by_flag = load(TrainConfig, flags={key: value if isinstance(value, bool) else str(value)}, environ={})
@@ -113,7 +113,6 @@ def _some_value(setting: Setting) -> object:
 
 
 def test_origins_name_flag_variable_file_line_and_host_plan(tmp_path: Path) -> None:
-    """T12."""
     plan = tmp_path / "plan.yaml"
     plan.write_text("# limits of this host\ntraining:\n  model_gpu_memory: 16384\n")
     file = tmp_path / "train.yaml"
@@ -135,7 +134,6 @@ def test_origins_name_flag_variable_file_line_and_host_plan(tmp_path: Path) -> N
 
 
 def test_a_value_that_is_overridden_is_checked_all_the_same(tmp_path: Path) -> None:
-    """T12."""
     file = tmp_path / "train.yaml"
     file.write_text("training:\n  batch_size: many\n")
     with pytest.raises(SettingsError, match="batch_size: found the text 'many', expected a whole number"):
@@ -143,7 +141,6 @@ def test_a_value_that_is_overridden_is_checked_all_the_same(tmp_path: Path) -> N
 
 
 def test_problems_of_all_sources_come_together(tmp_path: Path) -> None:
-    """T12."""
     file = tmp_path / "train.yaml"
     file.write_text("training:\n  seed: -1\n")
     with pytest.raises(SettingsError) as caught:
@@ -156,14 +153,12 @@ def test_problems_of_all_sources_come_together(tmp_path: Path) -> None:
 
 
 def test_an_empty_variable_counts_as_not_set() -> None:
-    """T12."""
     loaded = load(TrainConfig, environ={"VOXYARD_TRAIN_BATCH_SIZE": "", "VOXYARD_HOST_PLAN": ""})
     assert loaded.config.training.batch_size is None
     assert loaded.origins["training.batch_size"] == "default"
 
 
 def test_a_variable_that_is_nearly_right_is_pointed_out() -> None:
-    """T12."""
     loaded = load(TrainConfig, environ={"VOXYARD_TRAIN_BATCHSIZE": "4", "VOXYARD_ENGINE": "bark", "HOME": "/root"})
     assert loaded.notes == (
         "VOXYARD_TRAIN_BATCHSIZE is no setting and has no effect: did you mean VOXYARD_TRAIN_BATCH_SIZE?",
@@ -171,13 +166,13 @@ def test_a_variable_that_is_nearly_right_is_pointed_out() -> None:
 
 
 def test_gpu_ids_are_numbers_or_uuids_from_every_source() -> None:
-    """T2: an index given as a text is the same index."""
+    """An index given as a text is the same index."""
     loaded = load(TrainConfig, flags={"data.data_gpu": "2"}, environ={"VOXYARD_TRAIN_MODEL_GPU": "GPU-8f6a"})
     assert (loaded.config.data.data_gpu, loaded.config.data.model_gpu) == (2, "GPU-8f6a")
 
 
 def test_what_a_section_itself_refuses_is_a_sentence_with_its_origins(tmp_path: Path) -> None:
-    """T12: a validator's ValueError reaches the user without pydantic's frame."""
+    """A validator's ValueError reaches the user without pydantic's frame."""
     file = tmp_path / "train.yaml"
     file.write_text("model:\n  sample_rate: 8000\n")
     with pytest.raises(SettingsError) as caught:
@@ -200,13 +195,12 @@ def test_what_a_section_itself_refuses_is_a_sentence_with_its_origins(tmp_path: 
     ],
 )
 def test_a_text_that_is_no_value_is_refused(key: str, text: str) -> None:
-    """T12."""
     with pytest.raises(SettingsError, match=r"^--[a-z-]+: found "):
         load(TrainConfig, flags={key: text}, environ={})
 
 
 def test_a_tilde_is_the_home_directory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """T12: a YAML file has no shell to expand it."""
+    """A YAML file has no shell to expand it."""
     monkeypatch.setenv("HOME", "/home/someone")
     loaded = load(TrainConfig, environ={"VOXYARD_TRAIN_CHECKPOINT_DIR": "~/runs"})
     assert loaded.config.training.checkpoint_dir == Path("/home/someone/runs")

@@ -36,13 +36,12 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("text", ["1e-4", "1E-4", "1.0e-4", "0.0001", "+1e-4", ".1e-3", "1.e-4"])
 def test_every_spelling_of_a_small_number_is_that_number(file: Path, text: str) -> None:
-    """T12: `1e-4` is a float."""
+    """`1e-4` is a float."""
     assert _load(file, f"training:\n  learning_rate: {text}\n").config.training.learning_rate == 1e-4
 
 
 @pytest.mark.parametrize("text", ["no", "on", "2026-01-01", "12:30:00", "0o9", "1_000", "null2", "1e", "'7'"])
 def test_words_that_yaml_is_known_to_mistake_stay_texts(file: Path, text: str) -> None:
-    """T12."""
     assert _load(file, f"telemetry:\n  run: {text}\n").config.telemetry.run == text.strip("'")
 
 
@@ -70,7 +69,6 @@ def test_words_that_yaml_is_known_to_mistake_stay_texts(file: Path, text: str) -
     ],
 )
 def test_a_wrong_type_names_file_line_key_found_and_expected(file: Path, line: str, problem: str) -> None:
-    """T12."""
     assert _problems(file, f"# old\n\ntraining:\n  {line}\n") == [f"f:4: training.{problem}"]
 
 
@@ -91,18 +89,15 @@ def test_a_wrong_type_names_file_line_key_found_and_expected(file: Path, line: s
     ],
 )
 def test_an_unknown_name_is_an_error_with_the_nearest_known_one(file: Path, text: str, problem: str) -> None:
-    """T12."""
     assert _problems(file, text) == [problem]
 
 
 def test_a_far_fetched_key_is_answered_with_the_keys_there_are(file: Path) -> None:
-    """T12."""
     (problem,) = _problems(file, "telemetry:\n  qqqqqq: 1\n")
     assert problem.startswith("f:2: unknown key telemetry.qqqqqq: telemetry has run, metrics_port, ")
 
 
 def test_all_errors_of_a_file_come_together_in_the_order_of_its_lines(file: Path) -> None:
-    """T12."""
     text = "trainig: {}\nmodel:\n  size: huge\n  size: tiny\ndata:\n  num_worker: 4\ntraining:\n  seed: x\n"
     assert _problems(file, text) == [
         "f:1: unknown section trainig: did you mean training?",
@@ -114,20 +109,19 @@ def test_all_errors_of_a_file_come_together_in_the_order_of_its_lines(file: Path
 
 
 def test_a_section_that_stands_twice_is_an_error(file: Path) -> None:
-    """T12: YAML readers silently keep the second."""
+    """YAML readers silently keep the second."""
     text = "training:\n  seed: 1\ntraining:\n  epochs: 2\n"
     assert _problems(file, text) == ["f:3: training stands here a second time, first on line 1"]
 
 
 @pytest.mark.parametrize("text", ["", "\n", "# nothing\n", "---\n", "---\n...\n", "null\n", "{}\n", "training:\n"])
 def test_an_empty_file_or_section_sets_nothing(file: Path, text: str) -> None:
-    """T12."""
     loaded = _load(file, text)
     assert set(loaded.origins.values()) == {"default"}
 
 
 def test_null_is_the_default_and_hides_the_host_plan(file: Path, tmp_path: Path) -> None:
-    """T12: a key with nothing behind it says: as if nobody had set it."""
+    """A key with nothing behind it says: as if nobody had set it."""
     plan = tmp_path / "plan.yaml"
     plan.write_text("training:\n  batch_size: 32\n  seed: 7\n")
     file.write_text("training:\n  batch_size:\n  seed: null\n")
@@ -167,21 +161,18 @@ def test_null_is_the_default_and_hides_the_host_plan(file: Path, tmp_path: Path)
     ids=lambda value: value[:24].decode("latin-1") if isinstance(value, bytes) else "",
 )
 def test_a_broken_file_is_refused_with_a_sentence(file: Path, content: bytes, problem: str) -> None:
-    """T12."""
     (found,) = _problems(file, content)
     assert found.startswith(problem)
     assert len(found) < 300
 
 
 def test_a_billion_laughs_are_refused_before_they_are_told(file: Path) -> None:
-    """T12."""
     lines = ["a0: &a0 [ha, ha]"]
     lines += [f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}, *a{n - 1}]" for n in range(1, 40)]
     assert _problems(file, "\n".join(lines)) == ["f:1: anchors and aliases (& and *) are not taken here"]
 
 
 def test_a_missing_file_a_directory_and_an_unreadable_one_are_told_apart(tmp_path: Path) -> None:
-    """T12."""
     loop = tmp_path / "loop.yaml"
     loop.symlink_to(loop)
     expected = {
@@ -199,7 +190,7 @@ def test_a_missing_file_a_directory_and_an_unreadable_one_are_told_apart(tmp_pat
 
 
 def test_a_file_may_come_through_a_pipe(tmp_path: Path) -> None:
-    """T12: `--config <(generate)`."""
+    """`--config <(generate)`."""
     read, write = os.pipe()
     with os.fdopen(write, "wb") as file:
         file.write(b"training: {seed: 5}\n")
@@ -208,7 +199,6 @@ def test_a_file_may_come_through_a_pipe(tmp_path: Path) -> None:
 
 
 def test_a_broken_host_plan_is_named_as_such(tmp_path: Path) -> None:
-    """T12."""
     with pytest.raises(SettingsError, match=r"^host plan /nowhere/plan.yaml: no such file \(VOXYARD_HOST_PLAN, or --p"):
         load(TrainConfig, environ={"VOXYARD_HOST_PLAN": "/nowhere/plan.yaml"})
     plan = tmp_path / "plan.yaml"
@@ -236,7 +226,7 @@ _ANY_BYTES = st.one_of(
 @example(content=b'telemetry: {run: "\\uD800"}')
 @hypothesis_settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_bytes_either_load_or_are_refused(tmp_path: Path, content: bytes) -> None:
-    """T12: never another exception, and each refusal is a printable sentence that names the file."""
+    """Never another exception, and each refusal is a printable sentence that names the file."""
     path = tmp_path / "any.yaml"
     try:
         loaded = _load(path, content)

@@ -261,6 +261,7 @@ def grown(body: str) -> float:
     return float(done.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", FORMATS)
 def test_a_long_sound_needs_no_more_memory_than_a_short_one(kind: Format) -> None:
     growth = grown(
@@ -273,6 +274,7 @@ def test_a_long_sound_needs_no_more_memory_than_a_short_one(kind: Format) -> Non
     assert growth < 2  # the samples that went in would be 9 MiB as 16 bit
 
 
+@pytest.mark.slow
 def test_sounds_that_break_off_leak_no_memory() -> None:
     growth = grown(
         "def go():\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from engines import sound
+from eventually import eventually
 
 from voxyard.speech.engine import EngineSpec
 from voxyard.speech.placement import Refusal
@@ -46,13 +46,6 @@ def elastic(tmp_path: Path) -> Iterator[MakePool]:
 
 def requests(count: int) -> list[Request]:
     return [Request(index, f"Chunk {index} of the text.", seed=7) for index in range(count)]
-
-
-def eventually(condition: Callable[[], bool], seconds: float = 30.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come true"
-        time.sleep(0.01)
 
 
 def assert_whole(job: Job, count: int) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from eventually import PATIENCE, eventually
 from simulated_pool import SimulatedPool
 
 from voxyard.speech.engine import EngineSpec
@@ -19,7 +20,6 @@ from voxyard.speech.pool.scheduler import Scheduler, SendChunk, StartWorker
 from voxyard.speech.pool.worker_process import Device
 from voxyard.speech.requests import Request
 
-PATIENCE = 60.0  # seconds
 QUICK = PoolLimits(backoff=0.01, max_backoff=0.05)
 MakePool = Callable[..., Pool]
 
@@ -45,13 +45,6 @@ def requests(count: int) -> list[Request]:
     return [Request(number, f"text {number}", voice="en_1", seed=7, seconds=1.0) for number in range(count)]
 
 
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 def busy(pool: Pool) -> int:
     return sum(worker.state == "busy" for worker in pool.workers())
 
@@ -59,10 +52,10 @@ def busy(pool: Pool) -> int:
 def test_what_the_workers_have_is_delivered_and_nothing_more_is_handed_out(pool: MakePool) -> None:
     speaking, heard = pool(2, seconds=1.0), list[Outcome]()
     job = speaking.submit(requests(20), deliver=heard.append)
-    until(lambda: busy(speaking) == 2)
+    eventually(lambda: busy(speaking) == 2)
 
     drain = speaking.drain()
-    until(lambda: drain.pending)
+    eventually(lambda: drain.pending)
     assert {each.device for each in drain.pending} <= {"gpu 0", "gpu 1"}
     assert drain.wait(PATIENCE)
 
@@ -70,7 +63,7 @@ def test_what_the_workers_have_is_delivered_and_nothing_more_is_handed_out(pool:
     assert all(outcome.result is not None for outcome in heard)
     assert 2 <= spoken < 20
     assert drain.pending == ()
-    until(lambda: busy(speaking) == 0)
+    eventually(lambda: busy(speaking) == 0)
     time.sleep(0.3)  # in which an idle worker would have got the next ones
     assert (len(heard), job.finished) == (spoken, False)
     speaking.close()
@@ -81,7 +74,7 @@ def test_what_the_workers_have_is_delivered_and_nothing_more_is_handed_out(pool:
 def test_a_batch_is_awaited_to_its_last_chunk(pool: MakePool) -> None:
     speaking, heard = pool(rows=4, seconds=2.0), list[Outcome]()
     speaking.submit(requests(4), deliver=heard.append)
-    until(lambda: heard)
+    eventually(lambda: heard)
 
     drain = speaking.drain()
 
@@ -110,7 +103,7 @@ def test_jobs_that_somebody_waits_for_are_spoken_on(pool: MakePool) -> None:
     speaking = pool(seconds=0.2)
     document = speaking.submit(requests(12))
     speech = speaking.submit(requests(6), priority=1)
-    until(lambda: busy(speaking))
+    eventually(lambda: busy(speaking))
 
     drain = speaking.drain(below=1)
 
@@ -123,7 +116,7 @@ def test_jobs_that_somebody_waits_for_are_spoken_on(pool: MakePool) -> None:
 def test_a_cancelled_job_is_not_awaited(pool: MakePool) -> None:
     speaking = pool(seconds=3600.0)
     job = speaking.submit(requests(2))
-    until(lambda: busy(speaking))
+    eventually(lambda: busy(speaking))
     drain = speaking.drain()
     assert not drain.wait(0.3)
 
@@ -135,7 +128,7 @@ def test_a_cancelled_job_is_not_awaited(pool: MakePool) -> None:
 def test_a_worker_that_dies_with_its_chunks_is_not_awaited_and_not_replaced(pool: MakePool) -> None:
     speaking = pool(limits=PoolLimits(backoff=0.01, warm_workers=1), seconds=0.5, faults={"between": ["kill", 1]})
     job = speaking.submit(requests(2))
-    until(lambda: busy(speaking))
+    eventually(lambda: busy(speaking))
 
     drain = speaking.drain()
 
@@ -148,7 +141,7 @@ def test_a_worker_that_dies_with_its_chunks_is_not_awaited_and_not_replaced(pool
 def test_after_a_drain_a_worker_that_still_speaks_is_ended_at_once(pool: MakePool) -> None:
     speaking = pool(seconds=3600.0)
     speaking.submit(requests(2))
-    until(lambda: busy(speaking))
+    eventually(lambda: busy(speaking))
     drain = speaking.drain()
     assert not drain.wait(0.2)
 
@@ -227,7 +220,7 @@ def test_a_pool_that_is_closed_does_not_wait_for_a_worker_that(
 ) -> None:
     speaking = pool(**settings)
     speaking.submit(requests(2))
-    until(lambda: speaking.workers()[0].state == state)
+    eventually(lambda: speaking.workers()[0].state == state)
 
     began = time.monotonic()
     speaking.close(PATIENCE)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from engines import sound
+from eventually import PATIENCE, eventually
 from prometheus_client import CollectorRegistry
 
 from voxyard.speech.engine import EngineSpec
@@ -32,7 +33,7 @@ from voxyard.speech.pool.worker_process import Device
 from voxyard.speech.requests import Request
 
 QUICK = PoolLimits(backoff=0.01, max_backoff=0.05)
-IMPATIENT = PoolLimits(backoff=0.01, max_backoff=0.05, heartbeat_timeout=3.0)
+IMPATIENT = PoolLimits(backoff=0.01, max_backoff=0.05, heartbeat_timeout=10.0)  # far beyond a busy machine's beat
 MakePool = Callable[..., Pool]
 
 
@@ -66,7 +67,7 @@ def requests(count: int) -> list[Request]:
 
 def outcomes(pool: Pool, asked: Sequence[Request], **options: Any) -> list[Outcome]:
     job = pool.submit(asked, **options)
-    assert job.wait(120), f"not finished: {job.progress}"
+    assert job.wait(PATIENCE), f"not finished: {job.progress}"
     return list(job.outcomes())
 
 
@@ -96,6 +97,7 @@ def test_a_worker_killed_in_any_stage_loses_no_chunk(pool: MakePool, stage: str,
     assert (tmp_path / f"{stage}-0").exists()
 
 
+@pytest.mark.slow
 def test_a_worker_killed_while_it_hands_in_a_result_loses_no_chunk(pool: MakePool, tmp_path: Path) -> None:
     asked, samples = requests(6), 200_000  # some MB a chunk: the pipe is busy most of the time
     for number in range(3):  # one death each: a chunk that two processes died of is given up
@@ -116,10 +118,11 @@ def test_a_worker_killed_from_outside_while_it_is_idle_loses_no_chunk(pool: Make
     assert_spoken(outcomes(speaking, asked), asked)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", ["prepare", "speak", "between"])
 def test_a_stopped_worker_is_replaced_and_loses_no_chunk(pool: MakePool, stage: str) -> None:
     asked = requests(25)
-    limits = replace(IMPATIENT, start_timeout=8.0) if stage == "prepare" else IMPATIENT
+    limits = replace(IMPATIENT, start_timeout=60.0) if stage == "prepare" else IMPATIENT
     speaking = pool(1, limits=limits, faults={stage: ["stop", 1]})
 
     got = outcomes(speaking, asked)
@@ -128,6 +131,7 @@ def test_a_stopped_worker_is_replaced_and_loses_no_chunk(pool: MakePool, stage: 
     assert [state.processes for state in speaking.workers()] == [2]
 
 
+@pytest.mark.slow
 def test_a_worker_stopped_in_the_middle_of_a_result_does_not_stop_the_others(pool: MakePool) -> None:
     speaking, asked, samples = pool(2, limits=IMPATIENT, rows=1, samples=100_000), requests(12), 100_000
     job = speaking.submit(asked)
@@ -138,17 +142,18 @@ def test_a_worker_stopped_in_the_middle_of_a_result_does_not_stop_the_others(poo
     assert isinstance(pid, int)
     os.kill(pid, signal.SIGSTOP)
 
-    assert job.wait(120)
+    assert job.wait(PATIENCE)
     assert_spoken([first, *job.outcomes(1)], asked, samples=samples)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("fault", "reason"), [("hang", "made no progress on its chunks for 2 s"), ("stop", "sent no heartbeat for 2 s")]
+    ("fault", "reason"), [("hang", "made no progress on its chunks for 10 s"), ("stop", "sent no heartbeat for 10 s")]
 )
 def test_an_engine_that_hangs_in_mid_batch_is_ended_and_the_log_and_a_metric_say_so(
     pool: MakePool, fault: str, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    limits = PoolLimits(backoff=0.01, progress_timeout=2.0)
+    limits = PoolLimits(backoff=0.01, progress_timeout=10.0)
     asked, registry = requests(12), CollectorRegistry()
     speaking = pool(2, limits=limits, rows=2, faults={"between": [fault, 1]}, observer=PoolMetrics(registry))
 
@@ -160,16 +165,18 @@ def test_an_engine_that_hangs_in_mid_batch_is_ended_and_the_log_and_a_metric_say
     assert sorted(found or 0 for found in failures) == [0, 1]
 
 
-@pytest.mark.parametrize("settings", [{"seconds": 8.0}, {"seconds": 8.0, "pause": 30.0}])
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", [{"seconds": 30.0}, {"seconds": 30.0, "pause": 60.0}])
 def test_a_slow_engine_that_reports_or_has_asked_for_a_pause_is_not_ended(
     pool: MakePool, settings: dict[str, Any]
 ) -> None:
-    speaking = pool(1, limits=PoolLimits(progress_timeout=1.5), rows=2, **settings)
+    speaking = pool(1, limits=PoolLimits(progress_timeout=10.0), rows=2, **settings)
     asked = requests(1)
     assert_spoken(outcomes(speaking, asked), asked)
     assert [state.processes for state in speaking.workers()] == [1]
 
 
+@pytest.mark.slow
 def test_a_driver_that_answers_late_at_one_gpu_costs_the_others_no_process(pool: MakePool) -> None:
     late: list[str] = []
 
@@ -178,11 +185,11 @@ def test_a_driver_that_answers_late_at_one_gpu_costs_the_others_no_process(pool:
             return None
         if not late and speaking.workers()[0].state == "busy":
             late.append(device.name)
-            time.sleep(3.0)  # the pool hears nothing of its workers meanwhile
+            time.sleep(15.0)  # the pool hears nothing of its workers meanwhile
         return Refusal("driver", "the driver does not answer")
 
     asked = requests(12)
-    limits = PoolLimits(progress_timeout=1.5, backoff=0.1, max_backoff=0.1)
+    limits = PoolLimits(progress_timeout=10.0, backoff=0.1, max_backoff=0.1)
     speaking = pool(2, limits=limits, rows=4, seconds=2.0, admit=admit)
 
     assert_spoken(outcomes(speaking, asked), asked)
@@ -291,7 +298,7 @@ def test_the_stream_ends_with_an_error_at_the_chunk_that_failed(pool: MakePool) 
         heard.extend(result.chunk for result in job.results())
 
     assert heard == [0, 1]
-    assert job.wait(120)
+    assert job.wait(PATIENCE)
     assert (job.progress.done, job.progress.failed) == (6, 1)
 
 
@@ -326,15 +333,12 @@ def test_a_cancelled_job_ends_its_readers_and_leaves_the_others_alone(pool: Make
 
     with pytest.raises(JobEndedError, match="cancelled"):
         list(first.outcomes())
-    assert second.wait(120)
+    assert second.wait(PATIENCE)
     assert_spoken(list(second.outcomes()), asked)
 
 
 def until_worker_is(pool: Pool, state: str) -> None:
-    deadline = time.monotonic() + 60
-    while pool.workers()[0].state != state:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    eventually(lambda: pool.workers()[0].state == state, f"the worker is {state}")
 
 
 def test_what_a_worker_has_of_a_cancelled_job_is_given_up_for_the_next(pool: MakePool) -> None:
@@ -365,7 +369,7 @@ def test_a_reader_that_waits_for_a_chunk_is_told_that_its_job_was_cancelled() ->
     reader.start()
     time.sleep(0.1)  # it waits now
     job.cancel()
-    reader.join(10)
+    reader.join(PATIENCE)
 
     assert told == ["job 0 was cancelled"]
 
@@ -418,10 +422,11 @@ def test_a_job_submitted_while_the_pool_ends_is_ended_too(pool: MakePool) -> Non
         next(job.outcomes())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_workers_killed_and_stopped_at_random_lose_and_double_nothing(pool: MakePool, seed: int) -> None:
     dice = random.Random(seed)
-    limits = replace(IMPATIENT, heartbeat_timeout=2.0, start_timeout=15.0, max_deaths=50, max_failed_starts=50)
+    limits = replace(IMPATIENT, heartbeat_timeout=5.0, start_timeout=60.0, max_deaths=50, max_failed_starts=50)
     speaking = pool(3, limits=limits, seconds=0.1, samples=10_000, rows=dice.randint(1, 6))
     first, second = requests(60), requests(30)
     jobs = [speaking.submit(first), speaking.submit(second, priority=1, listening=True)]
@@ -433,7 +438,7 @@ def test_workers_killed_and_stopped_at_random_lose_and_double_nothing(pool: Make
             _strike(dice.choice(pids), dice.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGSTOP]))
 
     for job, asked in zip(jobs, (first, second), strict=True):
-        assert job.wait(120), f"not finished: {job.progress}"
+        assert job.wait(250), f"not finished: {job.progress}"
         assert_spoken(list(job.outcomes()), asked, samples=10_000)
 
 
@@ -446,8 +451,8 @@ def test_a_receiver_gets_each_outcome_as_it_comes_and_the_job_keeps_none(pool: M
     heard: queue.Queue[Outcome] = queue.Queue()
     job = pool(workers=2).submit(requests(5), deliver=heard.put)
 
-    assert job.wait(60)
-    outcomes = [heard.get(timeout=10) for _ in range(5)]
+    assert job.wait(PATIENCE)
+    outcomes = [heard.get(timeout=PATIENCE) for _ in range(5)]
 
     assert sorted(each.index for each in outcomes) == list(range(len(requests(5))))
     with pytest.raises(JobEndedError, match="another reader"):
@@ -472,7 +477,7 @@ def test_a_job_that_is_cancelled_as_its_chunk_fails_does_not_break_the_pool(pool
             jobs[0].cancel()
 
     jobs.append(speaking.submit(requests(5), listening=True, deliver=cancel_on_failure))
-    assert jobs[0].wait(60)
+    assert jobs[0].wait(PATIENCE)
 
     assert_spoken(outcomes(speaking, requests(1)), requests(1))
     assert speaking.ended is None

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from eventually import eventually
 from prometheus_client import CollectorRegistry
 
 from voxyard.host import Gpu, HostError
@@ -39,13 +38,6 @@ def gpu(index: int, free: int | None = 80_000, problem: str | None = None) -> Gp
 
 def nobody(_: Gpu) -> list[Process]:
     return []
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def test_there_are_as_many_workers_as_gpus_up_to_four() -> None:
@@ -145,13 +137,13 @@ def test_a_gpu_that_is_not_free_at_the_start_speaks_once_it_is() -> None:
     only = Device("0", "GPU-0")
     with Pool(TONES, [only], limits=PoolLimits(backoff=0.01, max_backoff=0.01), observer=metrics, admit=admit) as pool:
         job = pool.submit([Request(number, "text") for number in range(3)])
-        until(lambda: pool.workers()[0].processes > 2 * PoolLimits().max_failed_starts)
+        eventually(lambda: pool.workers()[0].processes > 2 * PoolLimits().max_failed_starts)
 
         assert not job.finished
         assert pool.waiting == pool.workers()[0].reason == "GPU 0: 100 MiB are free, a worker needs 6144 MiB"
         assert pool.workers()[0].state == "waiting"
         assert registry.get_sample_value("voxyard_bark_worker_waiting", why) == 1
-        until(lambda: registry.get_sample_value("voxyard_bark_workers_expected") == 0)
+        eventually(lambda: registry.get_sample_value("voxyard_bark_workers_expected") == 0)
 
         cards[0] = gpu(0)
         assert job.wait(60)
@@ -168,11 +160,11 @@ def test_a_gpu_is_claimed_in_the_metrics_when_its_worker_takes_it() -> None:
         return registry.get_sample_value("voxyard_workload_gpu_assigned", labels)
 
     with open_pool(TONES, quick, "auto", workload="bark", registry=registry, warm=2, gpus=lambda: cards) as pool:
-        until(lambda: {worker.state for worker in pool.workers()} == {"ready", "waiting"})
+        eventually(lambda: {worker.state for worker in pool.workers()} == {"ready", "waiting"})
         assert (claimed(0), claimed(1)) == (None, 1)
 
         cards[0] = gpu(0)
-        until(lambda: [worker.state for worker in pool.workers()] == ["ready", "ready"])
+        eventually(lambda: [worker.state for worker in pool.workers()] == ["ready", "ready"])
         assert (claimed(0), claimed(1)) == (1, 1)
 
 
@@ -265,7 +257,7 @@ def test_the_variable_of_the_process_decides_about_its_pool(monkeypatch: pytest.
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     host = [gpu(0), gpu(1), gpu(2)]
     with open_pool(TONES, SpeechSection(), "auto", workload="bark", warm="all", gpus=lambda: host) as pool:
-        until(lambda: pool.workers()[0].ready)
+        eventually(lambda: pool.workers()[0].ready)
         (worker,) = pool.workers()
         assert worker.ready is not None
         assert (worker.device, worker.ready.facts["gpus"]) == ("1", "GPU-1")

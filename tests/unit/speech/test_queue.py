@@ -163,6 +163,7 @@ def spoken_by(pool: SimulatedPool, until: float) -> Counter[int]:
     return Counter(key.job for when, _, key in pool.spoken if when <= until)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("workers", "rows"), [(1, 1), (2, 8)])
 def test_one_tenants_flood_leaves_another_its_share(workers: int, rows: int) -> None:
     pool = SimulatedPool(workers, rows=rows, duration=lambda _: SECONDS)

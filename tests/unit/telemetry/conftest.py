@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from eventually import PATIENCE
 from fake_driver import FakeDriver
 from scenario import Scenario
 
@@ -56,7 +57,7 @@ class Sampling:
         """Changes the host from now on."""
         scenario.write(self._path)
 
-    def until(self, holds: Callable[[Told], bool], seconds: float = 20) -> Told:
+    def until(self, holds: Callable[[Told], bool], seconds: float = PATIENCE) -> Told:
         """The first snapshot of which something holds."""
         assert self._process.stdout is not None
         deadline = time.monotonic() + seconds

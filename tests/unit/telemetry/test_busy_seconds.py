@@ -1,4 +1,4 @@
-"""The integral of utilization: no interval aliases it, no gap is made up (busy seconds of M1's table)."""
+"""The integral of utilization: no interval aliases it, no gap is made up."""
 
 from __future__ import annotations
 

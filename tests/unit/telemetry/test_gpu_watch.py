@@ -38,8 +38,8 @@ def opened() -> GpuWatch:
     return GpuWatch(list(zip(["data", "model"], CARDS, strict=True)))
 
 
+@pytest.mark.slow
 def test_a_watch_of_days_takes_no_more_memory_than_one_of_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """T19."""
     monkeypatch.setattr(gpu_watch, "MOST_KEPT", 100)
     watch = taken(opened(), 200)
     tracemalloc.start()
@@ -56,7 +56,6 @@ def test_a_watch_of_days_takes_no_more_memory_than_one_of_minutes(monkeypatch: p
 
 
 def test_means_are_of_all_passes_also_of_those_that_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """T19."""
     monkeypatch.setattr(gpu_watch, "MOST_KEPT", 10)
     watch = taken(opened(), 500)
     assert watch.utilization() == {"data": pytest.approx(0.1), "model": pytest.approx(0.2)}
@@ -66,7 +65,7 @@ def test_means_are_of_all_passes_also_of_those_that_are_not_kept(monkeypatch: py
 
 
 def test_figures_leave_the_first_pass_out() -> None:
-    """D1: the driver measured it before the watch began."""
+    """The driver measured it before the watch began."""
     assert gpu_figures(taken(opened(), 1)).gpus == ()
     watch = taken(opened(), 3)
     assert [gpu.utilization.count for gpu in gpu_figures(watch).gpus] == [2, 2]

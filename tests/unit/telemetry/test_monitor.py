@@ -1,4 +1,4 @@
-"""`voxyard monitor`: lines in a pipe, a table in a terminal, rows in a CSV file (D4)."""
+"""`voxyard monitor`: lines in a pipe, a table in a terminal, rows in a CSV file."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
+from eventually import PATIENCE
 from exporters import BIN
 from fake_driver import FakeDriver
 from scenario import GpuState, Scenario
@@ -86,7 +87,7 @@ def test_a_terminal_gets_a_table_that_fits(driver: FakeDriver, columns: int, sho
             if not part:
                 break
             screen += part
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=PATIENCE) == 0
     os.close(ours)
     text = screen.decode()
     assert shown in text

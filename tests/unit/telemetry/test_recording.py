@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from eventually import PATIENCE, eventually
 from exporters import BIN, Series, exporter, free_port, parse
 from fake_driver import FakeDriver
 from prometheus_client import CollectorRegistry, generate_latest
@@ -22,7 +23,6 @@ from voxyard.telemetry.errors import TelemetryError
 from voxyard.telemetry.gpu_collector import GpuCollector
 from voxyard.telemetry.sampler import GpuSampler
 
-PATIENCE = 30.0
 CHANGING = ("voxyard_exporter_", "voxyard_gpu_busy_", "voxyard_gpu_xid_", "process_")  # by time, not by the driver
 
 
@@ -63,13 +63,6 @@ def replayed(path: Path) -> Iterator[Callable[[], Series]]:
         yield lambda: parse(generate_latest(registry).decode())
 
 
-def until(true: Callable[[], object]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
 def of_the_driver(series: Series) -> Series:
     return {
         (name, labels): value
@@ -95,6 +88,7 @@ def test_a_replay_gives_what_the_exporter_gave(driver: FakeDriver, tmp_path: Pat
             time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_figures_come_in_their_order_and_the_last_stay(driver: FakeDriver, tmp_path: Path) -> None:
     record(driver, Scenario([GpuState.default(0, temperature=counter(40, 10))]), tmp_path / "card")
     found: list[float] = []
@@ -104,7 +98,7 @@ def test_figures_come_in_their_order_and_the_last_stay(driver: FakeDriver, tmp_p
             found.extend(value for (name, _), value in scrape().items() if name == "voxyard_gpu_temperature_celsius")
             return len(found) > 10 and len(set(found[-10:])) == 1
 
-        until(stays)
+        eventually(stays)
     assert found == sorted(found)
     assert found[0] < found[-1]
 
@@ -116,6 +110,7 @@ def test_names_of_processes_are_left_out(driver: FakeDriver, tmp_path: Path) -> 
     assert "alice" not in (tmp_path / "card").read_text()
 
 
+@pytest.mark.slow
 def test_a_call_that_hangs_hangs_again(driver: FakeDriver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     two = Scenario([GpuState.default(0), GpuState.default(1)])
     record(driver, two, tmp_path / "card", then=two.hanging(1, "nvmlDeviceGetPowerUsage"))
@@ -129,7 +124,7 @@ def test_a_call_that_hangs_hangs_again(driver: FakeDriver, tmp_path: Path, monke
                 dict(labels)["gpu"]: value for (name, labels), value in scrape().items() if name == "voxyard_gpu_up"
             }
 
-        until(lambda: up() == {"0": 1, "1": 0})
+        eventually(lambda: up() == {"0": 1, "1": 0})
 
 
 def refused(
@@ -208,7 +203,7 @@ def test_an_address_that_cannot_be_taken_leaves_no_file(driver: FakeDriver, tmp_
 def test_a_kill_costs_the_last_second_at_most(driver: FakeDriver, tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     with exporter(driver.environment_of(host(), path=tmp_path / "scenario"), "--record", str(path)) as running:
-        until(lambda: path.stat().st_size > 100)  # more than the head of a gzip file
+        eventually(lambda: path.stat().st_size > 100)  # more than the head of a gzip file
         running.process.kill()
         running.process.wait(timeout=PATIENCE)
     head, *lines = read(path)

@@ -1,4 +1,4 @@
-"""The loop that reads the GPUs, through the real nvidia-ml-py on our own libnvidia-ml: faults and recoveries (M2)."""
+"""The loop that reads the GPUs, through the real nvidia-ml-py on our own libnvidia-ml: faults and recoveries."""
 
 from __future__ import annotations
 

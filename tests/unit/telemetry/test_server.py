@@ -1,4 +1,4 @@
-"""The metrics' server: its pages, its health, and clients that misbehave (M1)."""
+"""The metrics' server: its pages, its health, and clients that misbehave."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 
 import pytest
+from eventually import eventually
 from prometheus_client import CollectorRegistry
 
 from voxyard.telemetry import TelemetryError
@@ -75,10 +76,7 @@ def test_closing_frees_the_port_and_ends_the_thread() -> None:
     server.close()
     with serve(CollectorRegistry(), "127.0.0.1", port) as again:
         assert get(again.port, "/healthz")[0] == 200
-    deadline = time.monotonic() + 10
-    while {thread.name for thread in threading.enumerate()} - before and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert {thread.name for thread in threading.enumerate()} == before
+    eventually(lambda: {thread.name for thread in threading.enumerate()} == before, "its threads have ended")
 
 
 def test_ipv6_is_listened_on_where_it_is_asked_for() -> None:

@@ -1,4 +1,4 @@
-"""TLS and passwords of the metrics: a web configuration file, and a real server and client on loopback (M3)."""
+"""TLS and passwords of the metrics: a web configuration file, and a real server and client on loopback."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def value(families: dict[str, Metric], name: str, **labels: str) -> float:
 
 
 def test_names_types_and_labels_are_those_of_the_specification(served: MetricsServer) -> None:
-    """M4: exactly the table, nothing beside it."""
+    """Exactly the table, nothing beside it."""
     families = scrape(served)
     assert set(families) == set(TRAIN) | WORKLOAD
     for name, (kind, more) in TRAIN.items():
@@ -143,7 +143,6 @@ def test_names_types_and_labels_are_those_of_the_specification(served: MetricsSe
 
 
 def test_steps_are_counted_and_timed(served: MetricsServer) -> None:
-    """M4."""
     families = scrape(served)
     assert value(families, "train_active") == 1
     assert value(families, "train_steps_total") == 2
@@ -170,7 +169,7 @@ def test_losses_keep_their_components_and_their_nan(served: MetricsServer) -> No
 
 
 def test_gpus_carry_their_role_target_and_limit(served: MetricsServer) -> None:
-    """M4: a limit only where there is one."""
+    """A limit only where there is one."""
     families = scrape(served)
     data = {"workload": "trainer", "role": "data", "gpu": "2", "uuid": "GPU-two"}
     model = {"workload": "trainer", "role": "model", "gpu": "3", "uuid": "GPU-three"}
@@ -210,14 +209,14 @@ def test_the_input_tells_its_seconds(served: MetricsServer) -> None:
 
 
 def test_a_run_without_gpus_has_no_gpu_series() -> None:
-    """M4: absent on a CPU, never zero."""
+    """Absent on a CPU, never zero."""
     with serve(TrainMetrics("cpu", devices=Roles()).registry, "127.0.0.1", 0) as server:
         families = scrape(server)
     assert not any(families[name].samples for name in WORKLOAD)
 
 
 def test_what_was_not_measured_yet_has_no_series() -> None:
-    """M4: a learning rate of 0 or a last step in 1970 would be lies."""
+    """A learning rate of 0 or a last step in 1970 would be lies."""
     with serve(TrainMetrics("fresh").registry, "127.0.0.1", 0) as server:
         families = scrape(server)
     for name in (
@@ -231,7 +230,7 @@ def test_what_was_not_measured_yet_has_no_series() -> None:
 
 
 def test_a_finished_run_is_no_longer_active(metrics: TrainMetrics, served: MetricsServer) -> None:
-    """M4: TrainingStalled must not fire on it."""
+    """TrainingStalled must not fire on it."""
     metrics.finish()
     families = scrape(served)
     assert value(families, "train_active") == 0
@@ -282,7 +281,7 @@ def best(call: object) -> float:
 
 
 def test_a_taken_port_is_a_clear_error() -> None:
-    """M4: with the port and what to do."""
+    """With the port and what to do."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

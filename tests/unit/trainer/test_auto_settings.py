@@ -1,4 +1,4 @@
-"""Configuration that `--auto` makes on a host: decided from the host's description alone (T9)."""
+"""Configuration that `--auto` makes on a host: decided from the host's description alone."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def placed(config: TrainConfig, gpus: tuple[Gpu, ...]) -> DevicePlan:
 
 
 def test_the_pair_its_limits_batch_and_buffers_are_taken() -> None:
-    """T9, and what is settled needs no more `--auto`."""
+    """What is settled needs no more `--auto`."""
     gpus = (card(0, 12288), card(1), card(2))
     config = settled(gpus).config
     assert (config.data.data_gpu, config.data.model_gpu, config.training.device) == (0, 2, "gpu")
@@ -88,7 +88,7 @@ def test_each_value_taken_is_a_line_with_its_reason() -> None:
     ],
 )
 def test_what_is_set_stays(section: str, name: str, value: object) -> None:
-    """T9 with T12."""
+    """`--auto` decides only what nobody set."""
     gpus = tuple(card(index, 16376) for index in range(3))
     given: dict[str, Any] = {name: value}
     found = settled(gpus, data=given) if section == "data" else settled(gpus, **given)
@@ -105,7 +105,7 @@ def test_a_gpu_that_is_set_is_paired_with_the_best_other() -> None:
 
 
 def test_flags_variables_files_and_the_hosts_plan_win(tmp_path: Path) -> None:
-    """T12: `--auto` fills in what would have its default."""
+    """`--auto` fills in what would have its default."""
     (tmp_path / "plan.yaml").write_text("training:\n  data_gpu_memory: 2000\n")
     (tmp_path / "train.yaml").write_text("data:\n  pipeline_buffer_size: 25\n")
     loaded = load(
@@ -125,7 +125,7 @@ def test_flags_variables_files_and_the_hosts_plan_win(tmp_path: Path) -> None:
 
 
 def test_without_isolation_there_are_no_limits() -> None:
-    """T6: `--no-enable-memory-isolation` is set by the user, so growth stays."""
+    """`--no-enable-memory-isolation` is set by the user, so growth stays."""
     found = settled(THREE, enable_memory_isolation=False)
     assert found.config.training.model_gpu_memory is found.config.training.data_gpu_memory is None
     assert not found.config.training.enable_memory_isolation
@@ -134,7 +134,6 @@ def test_without_isolation_there_are_no_limits() -> None:
 
 
 def test_one_gpu_trains_alone_with_its_limit() -> None:
-    """T3, T9."""
     gpus = (card(0, 12288),)
     config = settled(gpus, links=Links()).config
     plan = placed(config, gpus)
@@ -151,7 +150,6 @@ def test_where_only_one_of_two_can_train_it_does_and_the_log_reports_why() -> No
 
 
 def test_a_strategy_that_is_set_is_kept() -> None:
-    """T11."""
     single = settled(THREE, strategy="single")
     assert (placed(single.config, THREE).strategy, single.config.data.data_gpu) == ("single", None)
     mixed = (card(0, 12288), card(1), card(2))
@@ -164,7 +162,6 @@ def test_a_strategy_that_is_set_is_kept() -> None:
 
 
 def test_a_split_that_is_asked_for_never_becomes_single_mode() -> None:
-    """T2."""
     with pytest.raises(TrainerError, match=r"Insufficient GPUs for Multi-GPU Mode: .*a pair needs two GPUs") as caught:
         settled((card(0),), links=Links(), strategy="split")
     assert caught.value.exit_code == 2
@@ -172,7 +169,6 @@ def test_a_split_that_is_asked_for_never_becomes_single_mode() -> None:
 
 
 def test_with_strategy_auto_the_pair_is_taken_for_the_split_among_them() -> None:
-    """T11."""
     config = settled(THREE, strategy="auto").config
     assert (config.data.data_gpu, config.data.model_gpu, config.training.strategy) == (0, 2, "auto")
 
@@ -197,7 +193,6 @@ def test_a_tensorflow_without_cuda_is_refused_and_not_trained_on_the_cpu() -> No
 
 
 def test_a_poor_link_is_a_warning() -> None:
-    """S3."""
     found = settled(TWO, links=Links(LINKS.topology, notes=("peer access is not known",)))
     assert found.warnings[0] == "peer access is not known"
     assert "worse than PHB: GPU0 and GPU2 are a better pair" in found.warnings[1]
@@ -225,7 +220,7 @@ def test_without_auto_nothing_is_read_and_nothing_changes(monkeypatch: pytest.Mo
 
 
 def test_over_hosts_the_batch_and_the_strategy_are_not_taken_from_one_of_them() -> None:
-    """X1: the batch counts the clips of all hosts."""
+    """The batch counts the clips of all hosts."""
     over: dict[str, Any] = {"hosts": "10.0.0.1:2222,10.0.0.2:2222", "host_index": 0}
     found = settled(THREE, **over).config
     assert (found.training.batch_size, found.training.strategy) == (None, None)

@@ -28,7 +28,7 @@ def test_what_was_saved_is_loaded(tmp_path):
 
 
 def test_the_newest_few_and_the_best_are_kept(tmp_path):
-    """T17: keep N and best."""
+    """Keep N and best."""
     for step in range(1, 7):
         path = checkpoint.save(tmp_path, step, STATE, {}, keep=2)
         if step == 2:
@@ -43,7 +43,7 @@ def test_the_newest_few_and_the_best_are_kept(tmp_path):
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "no state", "no meta", "empty meta"])
 def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(tmp_path, damage, caplog):
-    """T17: a checkpoint cut in half on disk is refused by name."""
+    """A checkpoint cut in half on disk is refused by name."""
     checkpoint.save(tmp_path, 1, STATE, {}, keep=3)
     newest = checkpoint.save(tmp_path, 2, STATE, {}, keep=3)
     state, meta = newest / checkpoint.STATE, newest / checkpoint.META
@@ -68,7 +68,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(tmp_path, dama
 
 
 def test_a_full_disk_leaves_the_last_good_checkpoint_and_reports_it(tmp_path):
-    """T17, on a real full file system: a tmpfs of 256 KiB in a mount namespace of its own."""
+    """On a real full file system: a tmpfs of 256 KiB in a mount namespace of its own."""
     program = """
 import sys, numpy as np
 from pathlib import Path
@@ -115,7 +115,7 @@ def test_two_runs_cannot_share_a_directory(tmp_path):
 
 
 def test_starting_anew_sets_the_old_checkpoints_aside(tmp_path):
-    """T1: --no-resume loses nothing."""
+    """--no-resume loses nothing."""
     for _ in range(2):
         checkpoint.mark_best(tmp_path, checkpoint.save(tmp_path, 5, STATE, {}, keep=3))
         checkpoint.set_aside(tmp_path)

@@ -27,7 +27,6 @@ def _corpus(directory: Path, speakers: list[str]) -> Path:
 
 
 def test_a_speaker_is_the_same_number_in_training_and_validation(tmp_path: Path) -> None:
-    """T7."""
     train, val = _corpus(tmp_path / "train", ["adam", "mia", "zoe"]), _corpus(tmp_path / "val", ["zoe", "mia"])
     corpora = open_corpora(_config({"train_data": train, "val_data": val}))
     assert corpora.validation is not None
@@ -36,7 +35,6 @@ def test_a_speaker_is_the_same_number_in_training_and_validation(tmp_path: Path)
 
 
 def test_a_text_must_fit_the_hop_of_the_model(tmp_path: Path) -> None:
-    """T7."""
     where = _corpus(tmp_path / "train", ["x", "x"])
     assert len(open_corpora(_config({"train_data": where})).training) == 2
     with pytest.raises(CorpusError, match="2 of 2 clips"):
@@ -44,7 +42,7 @@ def test_a_text_must_fit_the_hop_of_the_model(tmp_path: Path) -> None:
 
 
 def test_features_made_with_other_settings_are_refused(tmp_path: Path) -> None:
-    """T8: `corpus prepare --features` for another model."""
+    """`corpus prepare --features` for another model."""
     where, config = _corpus(tmp_path / "train", ["x", "x"]), _config({})
 
     def features(example: Example) -> dict[str, np.ndarray]:
@@ -64,7 +62,7 @@ def test_features_made_with_other_settings_are_refused(tmp_path: Path) -> None:
 
 
 def test_features_of_the_version_with_silence_beyond_the_edges_are_refused(tmp_path: Path) -> None:
-    """T8: nothing in their description says so; their mels would be learned beside others."""
+    """Nothing in their description says so; their mels would be learned beside others."""
     where, config = _corpus(tmp_path / "train", ["x", "x"]), _config({})
     settings = {name: value for name, value in feature_settings(config).items() if name != "mel_edges"}
     prepare(
@@ -79,7 +77,7 @@ def test_features_of_the_version_with_silence_beyond_the_edges_are_refused(tmp_p
 
 
 def test_texts_that_the_model_cannot_read_end_a_run_before_it_begins(tmp_path: Path) -> None:
-    """T24: `voxyard train` on recordings and on shards, by the run's own setting."""
+    """`voxyard train` on recordings and on shards, by the run's own setting."""
     corpus = Corpus(tmp_path / "corpus")
     for i in range(4):
         corpus.add(f"c{i}", "здравствуйте, ok", 0.5).add(f"d{i}", "schöne Grüße, ok", 0.5)

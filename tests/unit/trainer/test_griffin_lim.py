@@ -44,7 +44,7 @@ def log_mel(
 
 @pytest.mark.parametrize("pre_emphasis", [0.0, 0.9])
 def test_a_voice_survives_the_way_through_its_mel(pre_emphasis: float) -> None:
-    """T18: wav → mel → wav → mel; where there is sound, the second mel is the first one to a sixth of a neper."""
+    """Wav → mel → wav → mel; where there is sound, the second mel is the first one to a sixth of a neper."""
     before = log_mel(voice(), pre_emphasis=pre_emphasis)
     samples = waveform(before, CONFIG, pre_emphasis=pre_emphasis)
     after = log_mel(samples, pre_emphasis=pre_emphasis)
@@ -58,7 +58,7 @@ def test_a_voice_survives_the_way_through_its_mel(pre_emphasis: float) -> None:
 
 @pytest.mark.parametrize("frames", [1, 2, 30])
 def test_analysis_takes_the_mels_frames_and_synthesis_undoes_it(frames: int) -> None:
-    """T18: noise, which is loud to its edges, and shorter than the padding with one frame."""
+    """Noise, which is loud to its edges, and shorter than the padding with one frame."""
     samples = np.random.default_rng(frames).normal(size=frames * CONFIG.hop_length)
     spectrum = griffin_lim._analysis(samples, CONFIG)
     mel = np.log(np.maximum(np.abs(spectrum) @ mel_basis(CONFIG).T, FLOOR))
@@ -67,7 +67,7 @@ def test_analysis_takes_the_mels_frames_and_synthesis_undoes_it(frames: int) -> 
 
 
 def test_the_inverted_mel_is_not_negative_and_has_the_same_mel() -> None:
-    """T18: the least-squares magnitudes reproduce the mel that they came from."""
+    """The least-squares magnitudes reproduce the mel that they came from."""
     mel = log_mel(voice())
     magnitude = linear_magnitude(mel, CONFIG)
     again = np.log(np.maximum(magnitude @ mel_basis(CONFIG).T, FLOOR))
@@ -76,14 +76,14 @@ def test_the_inverted_mel_is_not_negative_and_has_the_same_mel() -> None:
 
 
 def test_the_same_mel_always_sounds_the_same() -> None:
-    """T18: synthesis is deterministic."""
+    """Synthesis is deterministic."""
     mel = log_mel(voice(0.3))
     np.testing.assert_array_equal(waveform(mel, CONFIG), waveform(mel, CONFIG))
 
 
 @pytest.mark.parametrize("value", [np.log(FLOOR), 6.0])
 def test_silence_and_far_too_loud_mels_make_sound_within_range(value: float) -> None:
-    """T18: an untrained model's mel still makes a file."""
+    """An untrained model's mel still makes a file."""
     samples = waveform(np.full((7, CONFIG.mels), value, np.float32), CONFIG)
     assert samples.shape == (7 * CONFIG.hop_length,)
     assert np.isfinite(samples).all()
@@ -91,7 +91,7 @@ def test_silence_and_far_too_loud_mels_make_sound_within_range(value: float) -> 
 
 
 def test_a_wav_file_has_16_bits_and_the_given_rate(tmp_path: Path) -> None:
-    """T18: samples beyond the range are clipped, not wrapped."""
+    """Samples beyond the range are clipped, not wrapped."""
     write_wav(tmp_path / "x.wav", np.array([0.0, 0.5, 2.0, -2.0]), 22050)
     samples, rate = soundfile.read(tmp_path / "x.wav", dtype="int16")
     assert (rate, soundfile.info(tmp_path / "x.wav").subtype) == (22050, "PCM_16")
@@ -99,7 +99,7 @@ def test_a_wav_file_has_16_bits_and_the_given_rate(tmp_path: Path) -> None:
 
 
 def test_a_spectrogram_is_drawn_with_low_bands_below_and_loud_ones_pale() -> None:
-    """T16: the picture for TensorBoard."""
+    """The picture for TensorBoard."""
     mel = np.full((30, 80), -11.5)
     mel[10:, :5] = 1.0
     picture = spectrogram_image(mel)
@@ -110,7 +110,7 @@ def test_a_spectrogram_is_drawn_with_low_bands_below_and_loud_ones_pale() -> Non
 
 
 def test_mel_filters_have_the_area_that_slaney_gave_them() -> None:
-    """T12: each filter weighs its band by 2 / width: its area over Hz is one. The bands reach to mel_high_hz."""
+    """Each filter weighs its band by 2 / width: its area over Hz is one. The bands reach to mel_high_hz."""
     fine = ModelConfig(fft_size=4096)
     basis = mel_basis(fine)
     width = fine.sample_rate / fine.fft_size
@@ -120,7 +120,7 @@ def test_mel_filters_have_the_area_that_slaney_gave_them() -> None:
 
 
 def test_the_sizes_are_described_without_loading_tensorflow() -> None:
-    """T1: `--model-size` has four rows, of the model and of its vocoder; counting them needs no framework."""
+    """`--model-size` has four rows, of the model and of its vocoder; counting them needs no framework."""
     code = (
         "import sys; from voxyard.trainer.model.sizes import describe; table = describe();"
         "assert not {'tensorflow', 'keras', 'torch'} & set(sys.modules); print(table)"

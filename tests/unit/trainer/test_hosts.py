@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from eventually import PATIENCE
 
 from voxyard.corpus.demo import MARK
 from voxyard.trainer import checkpoint
@@ -69,7 +70,7 @@ def test_what_makes_no_group_is_refused(training: dict[str, Any], says: str) -> 
 
 
 def test_only_private_addresses_are_resolved(monkeypatch: pytest.MonkeyPatch) -> None:
-    """X1: TensorFlow's server asks nobody for a password."""
+    """TensorFlow's server asks nobody for a password."""
     for private in ("10.1.2.3", "172.31.0.1", "192.168.7.7", "100.64.0.9", "127.0.0.1"):
         assert resolve(HostAddress(private, 2222)) == private
     for public in ("8.8.8.8", "172.32.0.1", "100.128.0.1"):
@@ -225,7 +226,7 @@ def test_a_stranger_is_ignored_and_a_host_that_goes_may_come_again() -> None:
 
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.submit(gathering.hold, places=(0,)), pool.submit(others)
-        assert ready.wait(20)
+        assert ready.wait(PATIENCE)
         assert (first.result(), second.result()) == ([""], "")
 
 

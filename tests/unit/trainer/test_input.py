@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from eventually import PATIENCE, eventually
 
 from voxyard.corpus import CorpusError, Example
 from voxyard.host.page_cache import Extent
@@ -83,7 +84,7 @@ def test_arrays_are_padded_to_the_bucket_with_zeros():
 
 
 def test_precomputed_features_are_padded_and_keep_their_lengths():
-    """T8: a corpus prepared with features needs no PCM."""
+    """A corpus prepared with features needs no PCM."""
     features = {
         "mel": np.ones((3, 80), np.float32),
         "pitch": np.ones(3, np.float32),
@@ -139,7 +140,7 @@ def test_batches_come_in_order_whatever_order_they_are_made_in(workers):
 
 @pytest.mark.parametrize(("workers", "buffer"), [(1, 1), (4, 2), (2, 5), (8, 8)])
 def test_the_buffer_bounds_what_is_held(workers, buffer):
-    """T3: --buffer-size bounds what exists, batches in the making included."""
+    """--buffer-size bounds what exists, batches in the making included."""
     held, most = 0, 0
     lock = threading.Lock()
 
@@ -152,9 +153,7 @@ def test_the_buffer_bounds_what_is_held(workers, buffer):
         return empty(plan)
 
     loader = Loader(make, iter(numbered(30)), workers=workers, buffer=buffer)
-    end = time.monotonic() + 5
-    while not loader.full and time.monotonic() < end:
-        time.sleep(0.001)
+    eventually(lambda: loader.full, "the buffer is full")
     time.sleep(0.02)
     assert (held, loader.held, loader.filled) == (buffer, buffer, buffer)
     while loader.get() is not None:
@@ -165,11 +164,11 @@ def test_the_buffer_bounds_what_is_held(workers, buffer):
 
 
 def test_workers_make_batches_side_by_side():
-    """T1: --num-workers has an effect: four workers meet at a barrier that one alone never passes."""
+    """--num-workers has an effect: four workers meet at a barrier that one alone never passes."""
     barrier = threading.Barrier(4)
 
     def make(plan: BatchPlan) -> HostBatch:
-        barrier.wait(10)
+        barrier.wait(PATIENCE)
         return empty(plan)
 
     loader = Loader(make, iter(numbered(4)), workers=4, buffer=4)
@@ -195,12 +194,12 @@ def test_closing_ends_every_thread():
     loader = Loader(empty, iter(numbered(1000)), workers=4, buffer=3)
     loader.get()
     loader.close()
-    assert threading.active_count() == before
+    eventually(lambda: threading.active_count() <= before, "its threads have ended")
     assert loader.get() is None
 
 
 def test_the_buffer_is_capped_by_memory():
-    """T3: a quarter of what is available, never less than one batch."""
+    """A quarter of what is available, never less than one batch."""
     largest = batch_bytes(Bucket(1024, 200), 16, HOP, None)
     assert largest > 16 * 1024 * HOP * 2
     assert buffer_that_fits(50, largest, available=10**12) == 50
@@ -210,7 +209,7 @@ def test_the_buffer_is_capped_by_memory():
 
 @pytest.mark.parametrize("hosts", [2, 3])
 def test_the_parts_of_a_batch_that_hosts_make_are_the_batch(hosts):
-    """X1: the same rows with the same seeds, broken clips replaced alike; each host reads its own."""
+    """The same rows with the same seeds, broken clips replaced alike; each host reads its own."""
     whole_source = FakeSource(broken=frozenset({3}))
     sampler, made = plans(3, whole_source, rows=6)
     settings: dict[str, Any] = {"hop_length": HOP, "seed": 7, "max_bad_share": 0.1}

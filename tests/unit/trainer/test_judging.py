@@ -22,6 +22,7 @@ def utterance(text: str, sound_of: str | None = None) -> Utterance:
     return Utterance(text, np.divide(sound, 32768, dtype=np.float32), rate)
 
 
+@pytest.mark.slow
 def test_the_right_words_have_fewer_errors_than_others_and_noise_is_heard() -> None:
     panel = Panel(POCKETSPHINX, "en")
     right, wrong = panel.judge([utterance(SAID)]), panel.judge([utterance(SAID, OTHER)])
@@ -64,6 +65,7 @@ def test_words_of_another_language_are_not_counted_as_english(caplog: pytest.Log
     assert heard_language(TelemetryConfig(judge_recogniser="mine:recogniser"), "de") == ("mine:recogniser", "de")
 
 
+@pytest.mark.slow
 def test_judgements_come_from_a_process_beside_the_run() -> None:
     with Judges(POCKETSPHINX, "en") as judges:
         judges.ask(None, [utterance(SAID)])

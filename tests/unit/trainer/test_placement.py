@@ -59,7 +59,7 @@ def pair(data: object, model: object) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("data", "model"), [(0, 1), (2, 3), (3, 1)])
 def test_both_ids_make_a_split_on_just_these_gpus(data: int, model: int) -> None:
-    """T2: any indices; TensorFlow renumbers the visible ones in the order of their old numbers."""
+    """Any indices; TensorFlow renumbers the visible ones in the order of their old numbers."""
     made = plan(FOUR, data=pair(data, model))
     assert (made.kind, made.strategy) == ("gpu", "split")
     assert (made.of("data").physical, made.of("model").physical) == (data, model)
@@ -68,7 +68,7 @@ def test_both_ids_make_a_split_on_just_these_gpus(data: int, model: int) -> None
 
 
 def test_ids_may_be_uuids_and_digits_in_text() -> None:
-    """T2: `--data-gpu 3` on a command line may arrive as text."""
+    """`--data-gpu 3` on a command line may arrive as text."""
     made = plan(FOUR, data=pair("GPU-2AAA", "3"))
     assert [one.physical for one in made.assigned] == [2, 3]
 
@@ -86,7 +86,7 @@ def test_ids_may_be_uuids_and_digits_in_text() -> None:
     ],
 )
 def test_ids_that_make_no_pair_are_refused_with_what_there_is(ids: dict[str, Any], says: str) -> None:
-    """T2: never a silent fall-back; the GPUs of the host and the single-GPU command are in the message."""
+    """Never a silent fall-back; the GPUs of the host and the single-GPU command are in the message."""
     message = refusal(FOUR, data=ids | {"train_data": "/corpus"})
     assert message.startswith("Insufficient GPUs for Multi-GPU Mode: ")
     assert says in message
@@ -96,7 +96,7 @@ def test_ids_that_make_no_pair_are_refused_with_what_there_is(ids: dict[str, Any
 
 
 def test_one_gpu_is_too_few_for_a_split() -> None:
-    """T2, literally."""
+    """The message is the documented one."""
     message = refusal(host_of(card(0)), data=pair(0, 1))
     assert "Insufficient GPUs for Multi-GPU Mode" in message
     assert "Multi-GPU requires at least 2 GPUs, found 1" in message
@@ -104,7 +104,7 @@ def test_one_gpu_is_too_few_for_a_split() -> None:
 
 @pytest.mark.parametrize("device", ["auto", "gpu"])
 def test_ids_without_any_gpu_name_the_way_on_a_cpu(device: str) -> None:
-    """T2: `auto` does not turn a wanted pair of GPUs into CPU devices."""
+    """`auto` does not turn a wanted pair of GPUs into CPU devices."""
     message = refusal(NONE, data=pair(0, 1), device=device)
     assert "Multi-GPU requires at least 2 GPUs, found 0" in message
     assert "--device cpu --data-gpu 0 --model-gpu 1" in message
@@ -133,7 +133,7 @@ def test_mirrored_stays_mirrored_on_logical_cpu_devices() -> None:
 
 
 def test_cpu_ids_name_logical_devices() -> None:
-    """T2 on a machine without a GPU."""
+    """On a machine without a GPU."""
     made = plan(NONE, data=pair(2, 3), device="cpu", cpu_devices=4)
     assert (made.kind, made.cpu_devices) == ("cpu", 4)
     assert [(one.role, one.logical) for one in made.assigned] == [("data", 2), ("model", 3)]
@@ -141,7 +141,7 @@ def test_cpu_ids_name_logical_devices() -> None:
 
 @pytest.mark.parametrize("ids", [pair(0, 2), pair("GPU-0aaa", 1), pair(1, 1), {"data_gpu": 0}])
 def test_cpu_ids_that_make_no_pair_are_refused(ids: dict[str, Any]) -> None:
-    """T2 with the CPU's words, GPUs in the host or not."""
+    """With the CPU's words, GPUs in the host or not."""
     message = refusal(TWO, data=ids, device="cpu")
     assert "found 2 logical CPU devices (0 to 1): for more, raise --cpu-devices" in message
     assert "On a single device instead: voxyard train --train-data DIR --device cpu" in message
@@ -159,7 +159,7 @@ def test_one_cpu_device_is_too_few() -> None:
 def test_threads_of_an_operation_are_a_devices_share_of_the_cores(
     cores: int, devices: int, asked: int | None, intra_op: int
 ) -> None:
-    """T11: --device-threads, or cores ÷ devices in use."""
+    """--device-threads, or cores ÷ devices in use."""
     made = plan(host_of(cores=cores), device="cpu", cpu_devices=devices, strategy="mirrored", device_threads=asked)
     assert made.threads is not None
     assert made.threads.intra_op == intra_op
@@ -198,7 +198,7 @@ HOSTS: dict[str, Any] = {"hosts": "10.0.0.1:2222,10.0.0.2:2222", "host_index": 1
 def test_a_host_among_several_has_one_model_device_alone_or_beside_a_data_device(
     data: dict[str, Any], inside: str
 ) -> None:
-    """X1: each host splits its pair; the batch counts the clips of all hosts."""
+    """Each host splits its pair; the batch counts the clips of all hosts."""
     made = plan(NONE, data=data, device="cpu", strategy="multiworker", **HOSTS)
     assert (made.strategy, made.batch_size) == (inside, 8)
     assert made.hosts is not None
@@ -207,7 +207,7 @@ def test_a_host_among_several_has_one_model_device_alone_or_beside_a_data_device
 
 
 def test_over_hosts_the_model_gpu_is_the_first_of_tensorflows() -> None:
-    """X1: the one on which it reduces; voxyard orders CUDA's GPUs so, which is not seen as a mistake."""
+    """The one on which it reduces; voxyard orders CUDA's GPUs so, which is not seen as a mistake."""
     ordered = host_of(card(0), card(1), cuda=(1, 0), ordered=True)
     made = plan(ordered, data=pair(0, 1), **HOSTS)
     assert (made.of("data").physical, made.of("model").physical, made.of("model").logical) == (1, 0, 0)
@@ -215,7 +215,7 @@ def test_over_hosts_the_model_gpu_is_the_first_of_tensorflows() -> None:
 
 
 def test_over_hosts_the_model_has_the_first_of_tensorflows_cpu_devices() -> None:
-    """X1: on which it reduces, too; as a host's plan names the devices, the first step would never end."""
+    """On which it reduces, too; as a host's plan names the devices, the first step would never end."""
     made = plan(NONE, data=pair(0, 1), device="cpu", **HOSTS)
     assert [(one.role, one.physical, one.logical) for one in made.assigned] == [("data", 0, 1), ("model", 1, 0)]
     same = plan(NONE, data=pair(1, 0), device="cpu", **HOSTS)
@@ -223,7 +223,7 @@ def test_over_hosts_the_model_has_the_first_of_tensorflows_cpu_devices() -> None
 
 
 def test_over_hosts_the_batch_size_is_given_and_dealt_evenly() -> None:
-    """X1: it is part of the run, which is the same on any number of hosts."""
+    """It is part of the run, which is the same on any number of hosts."""
     assert "must be given: 16 would be 8 on each" in refusal(NONE, device="cpu", **HOSTS | {"batch_size": None})
     assert "give 6 or 8" in refusal(NONE, device="cpu", **HOSTS | {"batch_size": 7})
 
@@ -251,36 +251,34 @@ def test_a_place_for_the_vocoder_that_would_be_ignored_is_refused() -> None:
 
 
 def test_devices_are_planned_only_where_strategy_auto_is_decided() -> None:
-    """T11: a program that prepares devices itself must not pass it over."""
+    """A program that prepares devices itself must not pass it over."""
     assert "voxyard.trainer.autotune.tuner.choose_strategy(config)" in refusal(TWO, strategy="auto")
 
 
 def test_devices_are_planned_only_where_auto_is_carried_out() -> None:
-    """T9's `--auto`: a program that prepares devices itself must not pass it over."""
+    """With `--auto`: a program that prepares devices itself must not pass it over."""
     assert "voxyard.trainer.devices.auto_settings.apply_auto_settings(config)" in refusal(TWO, auto=True)
 
 
 def test_without_ids_one_gpu_trains() -> None:
-    """T3: the default."""
+    """The default."""
     made = plan(FOUR)
     assert (made.strategy, [one.physical for one in made.assigned]) == ("single", [0])
 
 
 def test_single_may_name_its_gpu() -> None:
-    """T11: `--strategy single --model-gpu 2`; the data GPU would be ignored and is refused."""
+    """`--strategy single --model-gpu 2`; the data GPU would be ignored and is refused."""
     assert plan(FOUR, data={"model_gpu": 2}, strategy="single").of("model").physical == 2
     assert "--data-gpu 0 has no effect" in refusal(FOUR, data=pair(0, 1), strategy="single")
 
 
 def test_mirrored_takes_every_visible_gpu_and_no_ids() -> None:
-    """T11."""
     assert [one.physical for one in plan(FOUR, strategy="mirrored").assigned] == [0, 1, 2, 3]
     assert "--model-gpu 1 has no effect" in refusal(FOUR, data={"model_gpu": 1}, strategy="mirrored")
     assert "found 1" in refusal(host_of(card(0)), strategy="mirrored")
 
 
 def test_split_without_ids_names_the_flags() -> None:
-    """T11."""
     assert "--data-gpu ID --model-gpu ID" in refusal(TWO, strategy="split")
 
 
@@ -288,7 +286,7 @@ def test_split_without_ids_names_the_flags() -> None:
 
 
 def test_another_order_in_cuda_is_an_error_that_shows_both() -> None:
-    """T2: an index must mean nvidia-smi's GPU."""
+    """An index must mean nvidia-smi's GPU."""
     swapped = host_of(card(0), card(1), cuda=(1, 0))
     for message in (refusal(swapped, data=pair(0, 1)), refusal(swapped)):
         assert "nvidia-smi (NVML): 0 = 00000000:17:00.0, 1 = 00000000:65:00.0" in message
@@ -297,7 +295,7 @@ def test_another_order_in_cuda_is_an_error_that_shows_both() -> None:
 
 
 def test_ids_and_a_renumbering_cuda_visible_devices_do_not_mix() -> None:
-    """T2: with CUDA_VISIBLE_DEVICES=2,3 an index 0 would be nvidia-smi's 2."""
+    """With CUDA_VISIBLE_DEVICES=2,3 an index 0 would be nvidia-smi's 2."""
     renumbered = host_of(*(card(i) for i in range(4)), cuda=(2, 3), visible="2,3")
     assert "unset it" in refusal(renumbered, data=pair(0, 1))
 
@@ -325,19 +323,17 @@ def test_a_gpu_unknown_to_nvml_is_an_error() -> None:
 
 
 def test_limits_go_to_their_roles() -> None:
-    """T6."""
     made = plan(TWO, data=pair(1, 0), enable_memory_isolation=True, data_gpu_memory=6000, model_gpu_memory=20000)
     assert (made.of("data").limit_mib, made.of("model").limit_mib) == (6000, 20000)
     assert made.isolation
 
 
 def test_without_isolation_there_is_no_limit() -> None:
-    """T6: growth instead."""
+    """Growth instead."""
     assert [one.limit_mib for one in plan(TWO, data=pair(0, 1)).assigned] == [None, None]
 
 
 def test_a_limit_above_the_card_is_refused_with_the_numbers() -> None:
-    """T6."""
     message = refusal(TWO, data=pair(0, 1), enable_memory_isolation=True, model_gpu_memory=30000)
     assert "--model-gpu-memory 30000 MiB cannot be applied: GPU 1" in message
     assert "has 24564 MiB" in message
@@ -394,7 +390,7 @@ def test_parts_on_a_cpu_are_refused() -> None:
 
 
 def test_a_limit_above_what_is_free_is_refused_with_the_numbers() -> None:
-    """T6, and T9's 'never above what is free'."""
+    """A limit is never above what is free."""
     busy = host_of(card(0, free=3000), card(1))
     message = refusal(busy, data=pair(0, 1), enable_memory_isolation=True, data_gpu_memory=4000)
     assert "--data-gpu-memory 4000 MiB" in message
@@ -402,7 +398,7 @@ def test_a_limit_above_what_is_free_is_refused_with_the_numbers() -> None:
 
 
 def test_isolation_without_limits_takes_the_recommended_ones_and_reports_it() -> None:
-    """T9: policy `recommended` is the default."""
+    """Policy `recommended` is the default."""
     made = plan(host_of(card(0, 12288, 12000), card(1)), data=pair(0, 1), enable_memory_isolation=True)
     assert [one.limit_mib for one in made.assigned] == [4096, 16384]
     assert len(made.notes) == 2
@@ -410,40 +406,37 @@ def test_isolation_without_limits_takes_the_recommended_ones_and_reports_it() ->
 
 
 def test_a_full_card_has_no_recommended_limit() -> None:
-    """T9."""
     message = refusal(host_of(card(0, free=900)), enable_memory_isolation=True)
     assert "only 900 of 24564 MiB free" in message
 
 
 @pytest.mark.parametrize("device", ["cpu", "gpu"])
 def test_limits_without_isolation_are_refused(device: str) -> None:
-    """T6: a setting without effect is none."""
+    """A setting without effect is none."""
     message = refusal(TWO, data=pair(0, 1), device=device, data_gpu_memory=1000, model_gpu_memory=1000)
     assert "--data-gpu-memory and --model-gpu-memory without --enable-memory-isolation has no effect" in message
 
 
 @pytest.mark.parametrize("strategy", ["single", "mirrored"])
 def test_a_data_limit_without_a_data_gpu_is_refused(strategy: str) -> None:
-    """T6."""
     message = refusal(TWO, strategy=strategy, enable_memory_isolation=True, data_gpu_memory=1000)
     assert "--data-gpu-memory has no effect" in message
 
 
 def test_a_mirrored_limit_holds_on_every_replica() -> None:
-    """T6 with T11."""
+    """Each GPU computes the whole model on its part of the batch."""
     made = plan(TWO, strategy="mirrored", enable_memory_isolation=True, model_gpu_memory=9000)
     assert [one.limit_mib for one in made.assigned] == [9000, 9000]
 
 
 def test_limits_on_a_cpu_are_reported_to_be_unenforceable() -> None:
-    """T6."""
     made = plan(NONE, data=pair(0, 1), device="cpu", enable_memory_isolation=True, data_gpu_memory=100)
     assert [one.limit_mib for one in made.assigned] == [None, None]
     assert any("not enforceable" in note for note in made.notes)
 
 
 def test_the_batch_follows_the_model_gpu_unless_it_is_set() -> None:
-    """T13: training.batch_size by T9."""
+    """The recommended training.batch_size is that of the memory of the GPU that has the model."""
     mixed = host_of(card(0), card(1, 12288, 12000))
     assert plan(mixed, data=pair(0, 1)).batch_size == 8
     assert plan(mixed, data=pair(1, 0)).batch_size == 16

@@ -1,4 +1,4 @@
-"""The report: figures as measured, verdicts by the bounds of T19."""
+"""The report: figures as measured, verdicts by the bounds of a split."""
 
 import math
 import re
@@ -35,18 +35,18 @@ def report(**changes: Any) -> Report:
     ],
 )
 def test_verdicts_follow_the_bounds(value, verdict):
-    """T19: model GPU above 70, 80, 90%."""
+    """Model GPU above 70, 80, 90%."""
     assert Target("model device use", value, (0.70, 0.80, 0.90)).verdict == verdict
 
 
 def test_lower_is_better_for_variation():
-    """T19: step-time variation below 40, 30, 20%."""
+    """Step-time variation below 40, 30, 20%."""
     verdicts = [Target("v", v, (0.4, 0.3, 0.2), higher_is_better=False).verdict for v in (0.5, 0.35, 0.25, 0.1)]
     assert verdicts == ["missed", "minimum", "good", "excellent"]
 
 
 def test_the_data_device_is_held_against_what_it_can_reach():
-    """T19: a data GPU that idles because its work is small is no fault."""
+    """A data GPU that idles because its work is small is no fault."""
     made = report()
     assert made.data_device_ceiling == pytest.approx(0.25)
     assert made.split_bound == pytest.approx(1.25)
@@ -132,7 +132,7 @@ def test_the_loss_line_has_one_learning_rate_where_they_are_equal():
 
 
 def test_a_figure_of_too_few_steps_is_not_printed_as_one():
-    """T19: the reason stands in its place, in the text and for programs."""
+    """The reason stands in its place, in the text and for programs."""
     few = "too few steps to measure (3 of 10)"
     nothing = {
         "steps_per_second": None, "data_stage_seconds": None, "train_stage_seconds": None, "data_wait_share": None,
@@ -157,7 +157,6 @@ def test_the_report_for_programs_holds_the_verdicts():
 
 
 def test_what_the_model_could_not_read_is_in_the_report():
-    """T24."""
     texts = Coverage(1000, {"😀": 2}, {"ä": 3})
     made = report(texts=texts)
     assert made.to_json()["texts"] | {"worst": ()} == {
@@ -216,7 +215,7 @@ def test_a_stage_that_was_timed_on_few_batches_is_weighed_by_the_steps_of_each_s
 
 
 def test_updates_beside_the_features_count_to_the_data_device():
-    """T19: (D + V + M) ÷ max(D + V, M), in the report with the names of the updates."""
+    """(D + V + M) ÷ max(D + V, M), in the report with the names of the updates."""
     assert split_bound(0.1, None, 0.4) == pytest.approx(1.25)
     assert split_bound(0.1, 0.2, 0.4) == pytest.approx(1.75)
     assert split_bound(0.3, 0.3, 0.4) == pytest.approx(1 / 0.6)

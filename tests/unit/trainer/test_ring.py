@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 
 import pytest
+from eventually import PATIENCE, eventually
 
 from voxyard.trainer.ring import Ring
 
@@ -25,13 +26,6 @@ def ring_of(take: Callable[[], int | None], slots: int, threads: int = 1) -> Rin
     return Ring(take, lambda number: number, slots, threads=threads)
 
 
-def until(condition, seconds: float = 5.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.002)
-    assert condition()
-
-
 def test_batches_come_in_order_and_then_none():
     ring = ring_of(counting(10), slots=3)
     ring.start()
@@ -41,25 +35,22 @@ def test_batches_come_in_order_and_then_none():
 
 @pytest.mark.parametrize("slots", [1, 2, 3, 7])
 def test_never_more_batches_than_slots_exist(slots):
-    """T5: --prefetch-buffer-size counts the batch in use as well."""
+    """--prefetch-buffer-size counts the batch in use as well."""
     made: list[int] = []
     ring = ring_of(counting(made=made), slots)
     ring.start()
-    until(lambda: len(made) == slots)
-    time.sleep(0.05)
-    assert len(made) == slots
-    assert ring.depth == slots
-    assert ring.full
-    for expected in range(slots, slots + 4):
-        ring.get()
-        until(lambda least=expected: len(made) >= least)
+    for taken in range(5):
+        expected = slots + max(taken - 1, 0)  # the slot of a batch comes back as the next one is taken
+        eventually(lambda: ring.full, "the ring is full")
         time.sleep(0.02)
         assert len(made) == expected
+        assert ring.depth == slots - (taken > 0)
+        ring.get()
     ring.close()
 
 
 def test_with_one_slot_nothing_is_made_while_a_batch_is_in_use():
-    """T5: the knob has an effect: one slot serialises."""
+    """The knob has an effect: one slot serialises."""
     made: list[int] = []
     ring = ring_of(counting(made=made), slots=1)
     ring.start()
@@ -91,15 +82,15 @@ def test_waiting_is_measured_and_can_be_interrupted():
     release = threading.Event()
 
     def produce() -> int:
-        release.wait(10)
+        release.wait(PATIENCE)
         return 1
 
     ring = ring_of(produce, slots=2)
     ring.start()
-    stop = time.monotonic() + 0.3
-    batch, waited = ring.get(interrupted=lambda: time.monotonic() > stop)
+    begun = time.perf_counter()
+    batch, waited = ring.get(interrupted=lambda: time.perf_counter() > begun + 0.3)
     assert batch is None
-    assert waited >= 0.25
+    assert 0.25 <= waited <= time.perf_counter() - begun
     release.set()
     ring.close()
 
@@ -108,7 +99,7 @@ def test_closing_ends_the_thread_whatever_it_waits_for():
     before = threading.active_count()
     ring = ring_of(counting(), slots=2)
     ring.start()
-    until(lambda: ring.full)
+    eventually(lambda: ring.full)
     ring.close()
     assert threading.active_count() == before
     assert ring.get()[0] is None
@@ -120,7 +111,7 @@ def test_several_threads_make_batches_at_once_and_they_come_in_order():
 
     def make(number: int) -> int:
         if number < 2:
-            both.wait(5)  # passes only if both are being made at the same time
+            both.wait(PATIENCE)  # passes only if both are being made at the same time
             time.sleep(0.05 * (1 - number))  # and the first is ready last
         return number
 
@@ -143,7 +134,7 @@ def test_nothing_is_made_while_the_ring_is_paused(threads):
 
     ring = Ring(counting(), make, slots=3, threads=threads)
     ring.start()
-    making.wait(5)
+    making.wait(PATIENCE)
     with ring.paused():
         before = len(made)
         assert before >= 1
@@ -151,7 +142,7 @@ def test_nothing_is_made_while_the_ring_is_paused(threads):
             ring.get()
         time.sleep(0.15)
         assert len(made) == before
-    until(lambda: len(made) > before)
+    eventually(lambda: len(made) > before)
     ring.close()
 
 

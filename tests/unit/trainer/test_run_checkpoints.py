@@ -69,7 +69,7 @@ def steps(directory: Path) -> list[str]:
 
 
 def test_the_run_goes_on_while_a_checkpoint_is_written(tmp_path, saved, disk, caplog):
-    """T17: `begin` and `collect` wait for nothing, and the result is there when it is taken over."""
+    """`begin` and `collect` wait for nothing, and the result is there when it is taken over."""
     caplog.set_level(logging.INFO)
     saved.begin(5, lambda: weight(5), {}, loss=math.inf)
     assert disk.is_asked()

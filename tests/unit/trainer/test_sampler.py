@@ -25,7 +25,7 @@ def sampler(clips: int = 50, *, rows: int = 4, seed: int = 1, window: int = 40, 
 
 @given(lengths, st.integers(1, 16), st.integers(1, 8))
 def test_every_clip_fits_a_bucket_and_every_bucket_is_used(pairs, rows, most):
-    """T7: static shapes that hold every clip, few of them, none that can never be filled."""
+    """Static shapes that hold every clip, few of them, none that can never be filled."""
     frames, tokens = arrays(pairs)
     if len(frames) < rows:
         with pytest.raises(TrainerError, match=f"needs {rows} clips and the corpus has {len(frames)}"):
@@ -40,7 +40,7 @@ def test_every_clip_fits_a_bucket_and_every_bucket_is_used(pairs, rows, most):
 @settings(deadline=None)
 @given(st.integers(0, 60), st.integers(1, 40))
 def test_a_resumed_order_is_the_undisturbed_order_from_that_step_on(first, more):
-    """T17: batch N is the same whether the run began at 0 or at N."""
+    """Batch N is the same whether the run began at 0 or at N."""
     whole = list(sampler().batches(0, first + more))
     assert list(sampler().batches(first, first + more)) == whole[first:]
     assert [plan.step for plan in whole] == list(range(first + more))
@@ -68,7 +68,7 @@ def test_what_one_epoch_drops_another_uses():
 
 @pytest.mark.parametrize(("window", "spread"), [(0, 0), (8, 12), (800, 150)])
 def test_the_shuffle_window_sets_how_far_a_clip_travels(window, spread):
-    """T13: shuffle_buffer_multiplier; 0 keeps the order of the corpus, more mixes wider."""
+    """Shuffle_buffer_multiplier; 0 keeps the order of the corpus, more mixes wider."""
     clips = np.arange(400)
     made = BatchSampler(clips, clips, buckets=(Bucket(400, 400),), rows=4, seed=3, window=window)
     order = np.array([clip for plan in made.batches(0, 100) for clip in plan.clips])
@@ -82,7 +82,7 @@ def test_the_shuffle_window_sets_how_far_a_clip_travels(window, spread):
 
 
 def test_without_buckets_each_batch_has_the_shape_of_its_longest_clip():
-    """T7: --no-enable-static-shapes."""
+    """--no-enable-static-shapes."""
     frames, tokens = np.array([10, 20, 30, 40]), np.array([4, 3, 2, 1])
     made = BatchSampler(frames, tokens, buckets=None, rows=2, seed=0, window=0)
     assert [plan.bucket for plan in made.batches(0, 2)] == [Bucket(20, 4), Bucket(40, 2)]

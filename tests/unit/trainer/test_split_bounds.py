@@ -115,7 +115,7 @@ def test_a_run_that_goes_on_with_discriminators_is_told_at_once(caplog: pytest.L
 def test_of_too_few_timed_steps_there_are_no_figures(
     steps: int, measured_there: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """T19: after three steps a report said that a split had reached 11 times one device."""
+    """After three steps a report said that a split had reached 11 times one device."""
     said, figures = run(caplog, "data", end=steps)
     assert said == [], "20 judge a split"
     names = ["steps_per_second", "data_stage_seconds", "train_stage_seconds", "beside_stage_seconds", "reached"]
@@ -152,7 +152,7 @@ def test_one_device_times_the_vocoder_apart_and_so_has_the_bounds_of_each_placem
 
 
 def test_a_stage_that_is_timed_alone_between_barriers_needs_no_others(caplog: pytest.LogCaptureFixture) -> None:
-    """T19: on GPUs, for 1% of the time."""
+    """On GPUs, for 1% of the time."""
     step: Any = Step(None)
     step.asynchronous, clock = True, StepClock()
     clock.stage("data", 0.01)

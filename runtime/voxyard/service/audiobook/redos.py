@@ -55,6 +55,7 @@ class Redos:
                     f"document {id} is {document.state}: only a completed one has chunks that can be spoken again"
                 )
             number = queries.number_of(connection, id)
+            _lock(connection, number)  # not between the statements of one that takes or finishes
             row = connection.execute(
                 "SELECT voice, seed FROM chunks WHERE document = $1 AND place = $2", (number, index)
             ).fetchone()
@@ -103,16 +104,19 @@ class Redos:
             return TakenRedos(id, tuple(each for each in _read(connection, number) if not each.reason), now + seconds)
 
     def renew(self, taken: TakenRedos, until: float) -> TakenRedos | None:
-        """Takes them for longer; None where they were taken, requested anew or deleted meanwhile."""
+        """Takes them for longer; None where they were taken, requested anew or deleted meanwhile.
+
+        Those that are left of them can then be taken at once.
+        """
         with self._database.write() as connection:
-            changed = connection.execute(
-                """
-                UPDATE redos SET taken_until = $1
-                WHERE taken_until = $2 AND document = (SELECT number FROM documents WHERE id = $3)
-                """,
-                (until, taken.until, taken.document),
-            ).rowcount
-            return TakenRedos(taken.document, taken.redos, until) if changed == len(taken.redos) else None
+            number = _locked_if_whole(connection, taken)
+            if number is None:
+                return None
+            connection.execute(
+                "UPDATE redos SET taken_until = $1 WHERE document = $2 AND taken_until = $3",
+                (until, number, taken.until),
+            )
+            return TakenRedos(taken.document, taken.redos, until)
 
     def release(self) -> None:
         """Lets all be taken at once: no other service uses the table."""
@@ -122,21 +126,12 @@ class Redos:
     def finish(self, taken: TakenRedos, revision: int, samples: Mapping[int, int], failures: Mapping[int, str]) -> bool:
         """Stores what became of them: lengths of the new audio, which has this revision, and reasons of failures.
 
-        False where it is too late: they were taken by another service, requested anew or deleted.
+        False where it is too late: they were taken by another service, requested anew or deleted. Those that are left
+        of them can then be taken at once.
         """
         with self._database.write() as connection:
-            row = connection.execute("SELECT number FROM documents WHERE id = $1", (taken.document,)).fetchone()
-            if row is None:
-                return False
-            number = int(row["number"])
-            _lock(connection, number)
-            mine = first(
-                connection.execute(
-                    "SELECT count(*) AS found FROM redos WHERE document = $1 AND taken_until = $2",
-                    (number, taken.until),
-                )
-            )["found"]
-            if mine != len(taken.redos):
+            number = _locked_if_whole(connection, taken)
+            if number is None:
                 return False
             for redo in taken.redos:
                 if redo.index in samples:
@@ -164,6 +159,24 @@ class Redos:
 def _lock(connection: Connection, number: int) -> None:
     """Locks a document's row to the end of the transaction, on both databases."""
     connection.execute("UPDATE documents SET revision = revision WHERE number = $1", (number,))
+
+
+def _locked_if_whole(connection: Connection, taken: TakenRedos) -> int | None:
+    """Number of their document, locked; None where not all are held any more: the others are given back."""
+    row = connection.execute("SELECT number FROM documents WHERE id = $1", (taken.document,)).fetchone()
+    if row is None:
+        return None
+    number = int(row["number"])
+    _lock(connection, number)
+    held = connection.execute(
+        "SELECT place FROM redos WHERE document = $1 AND taken_until = $2", (number, taken.until)
+    ).fetchall()
+    if len(held) == len(taken.redos):
+        return number
+    connection.execute(
+        "UPDATE redos SET taken_until = 0 WHERE document = $1 AND taken_until = $2", (number, taken.until)
+    )
+    return None
 
 
 def _read(connection: Connection, number: int) -> tuple[Redo, ...]:

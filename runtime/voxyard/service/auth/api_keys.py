@@ -93,7 +93,8 @@ class Keys:
                 try:
                     self._lexicons.check(name, known.lexicon)
                 except ServiceError as error:
-                    raise ServiceError(f"{_place(path, name, _LEXICON)}: {name}: {error}") from error
+                    place = _Entries(path.read_text(encoding="utf-8"), str(path)).place(name, _LEXICON)
+                    raise ServiceError(f"{place}: {name}: {error}") from error
         if not self._stored:
             log.warning("%s has no keys: every request is refused until `voxyard keys new NAME` adds one", path)
 
@@ -157,64 +158,81 @@ def check_name(name: str) -> str:
 
 def read_keys(path: Path) -> dict[str, StoredKey]:
     """Entries of the file by name. Raises ServiceError where it is missing or invalid."""
-    import yaml
-
     try:
         with path.open("rb") as file:
             content = file.read(_LARGEST_FILE + 1)
-        document = yaml.safe_load(content.decode()) if len(content) <= _LARGEST_FILE else content
+        text = content.decode()
     except FileNotFoundError as error:
         raise ServiceError(f"{path}: no such file: `voxyard keys new NAME --file {path}` creates it") from error
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise ServiceError(f"{path}: the API keys cannot be read: {_one_line(error)}") from error
+    return parse_keys(text, str(path))
+
+
+def parse_keys(text: str, source: str) -> dict[str, StoredKey]:
+    """Entries of a key file's text by name. Raises ServiceError, which names `source` and may quote the text."""
+    import yaml
+
+    try:
+        document = yaml.safe_load(text) if len(text) <= _LARGEST_FILE else text
+    except yaml.YAMLError as error:
+        raise ServiceError(f"{source}: the API keys cannot be read: {_one_line(error)}") from error
     if document is None:
         return {}
     if not isinstance(document, dict):
-        raise ServiceError(f"{path}: expected lines `name: SHA-256 of the key`, as `voxyard keys new NAME` writes them")
-    return {name: _stored(path, name, entry) for name, entry in document.items()}
-
-
-def _stored(path: Path, name: object, entry: object) -> StoredKey:
-    """Entry of the file, checked. Raises ServiceError."""
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise ServiceError(f"{path}: invalid key name {name!r}: put it into quotes, or choose another")
-    fields = entry if isinstance(entry, dict) else {_SHA256: entry}
-    if unknown := sorted(str(field) for field in fields if field not in (_SHA256, _LIMITS, _LEXICON)):
-        place = _place(path, name, unknown[0])
         raise ServiceError(
-            f"{place}: {name}: unknown field {unknown[0]!r}: expected {_SHA256}, {_LIMITS} and {_LEXICON}"
+            f"{source}: expected lines `name: SHA-256 of the key`, as `voxyard keys new NAME` writes them"
         )
-    limits = _read(path, name, _LIMITS, lambda: read_limits(fields.get(_LIMITS) or {}))
-    lexicon = _read(path, name, _LEXICON, lambda: read_source(fields.get(_LEXICON)))
-    known = fields.get(_SHA256)
-    if not isinstance(known, str) or not _HASH.fullmatch(known):
-        raise ServiceError(
-            f"{_place(path, name)}: {name}: expected the SHA-256 of a key, 64 hexadecimal digits; "
-            f"`voxyard keys new {name}` creates a key and writes its hash"
-        )
-    return StoredKey(known, limits, lexicon)
+    entries = _Entries(text, source)
+    return {name: entries.stored(name, entry) for name, entry in document.items()}
 
 
-def _read(path: Path, name: str, field: str, read: Callable[[], Read]) -> Read:
-    """A field of an entry; its ServiceError gets file, line and key."""
-    try:
-        return read()
-    except ServiceError as error:
-        raise ServiceError(f"{_place(path, name, field)}: {name}: {error}") from error
+@dataclass(frozen=True)
+class _Entries:
+    """Entries of a key file's text, which are checked."""
 
+    text: str
+    source: str
 
-def _place(path: Path, *fields: str) -> str:
-    """File and line of a field within an entry, for messages; of what was found of it where it is written otherwise."""
-    import yaml
+    def stored(self, name: object, entry: object) -> StoredKey:
+        """The entry of a name. Raises ServiceError."""
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise ServiceError(f"{self.source}: invalid key name {name!r}: put it into quotes, or choose another")
+        fields = entry if isinstance(entry, dict) else {_SHA256: entry}
+        if unknown := sorted(str(field) for field in fields if field not in (_SHA256, _LIMITS, _LEXICON)):
+            place = self.place(name, unknown[0])
+            raise ServiceError(
+                f"{place}: {name}: unknown field {unknown[0]!r}: expected {_SHA256}, {_LIMITS} and {_LEXICON}"
+            )
+        limits = self._read(name, _LIMITS, lambda: read_limits(fields.get(_LIMITS) or {}))
+        lexicon = self._read(name, _LEXICON, lambda: read_source(fields.get(_LEXICON)))
+        known = fields.get(_SHA256)
+        if not isinstance(known, str) or not _HASH.fullmatch(known):
+            raise ServiceError(
+                f"{self.place(name)}: {name}: expected the SHA-256 of a key, 64 hexadecimal digits; "
+                f"`voxyard keys new {name}` creates a key and writes its hash"
+            )
+        return StoredKey(known, limits, lexicon)
 
-    node, line = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader), 1
-    for field in fields:
-        within = node.value if isinstance(node, yaml.MappingNode) else []
-        found = [(key.start_mark.line + 1, value) for key, value in within if key.value == field]
-        if not found:
-            break
-        line, node = found[-1]
-    return f"{path}:{line}"
+    def _read(self, name: str, field: str, read: Callable[[], Read]) -> Read:
+        """A field of an entry; its ServiceError gets file, line and key."""
+        try:
+            return read()
+        except ServiceError as error:
+            raise ServiceError(f"{self.place(name, field)}: {name}: {error}") from error
+
+    def place(self, *fields: str) -> str:
+        """File and line of a field in an entry, for messages; of what was found of it where it is written otherwise."""
+        import yaml
+
+        node, line = yaml.compose(self.text, Loader=yaml.SafeLoader), 1
+        for field in fields:
+            within = node.value if isinstance(node, yaml.MappingNode) else []
+            found = [(key.start_mark.line + 1, value) for key, value in within if key.value == field]
+            if not found:
+                break
+            line, node = found[-1]
+        return f"{self.source}:{line}"
 
 
 def write_keys(path: Path, keys: Mapping[str, StoredKey]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import Message, Receive, Scope, Send
@@ -60,18 +59,19 @@ class LimitedBody:
         return await self._next()
 
     async def _next(self) -> Message:
-        began = time.monotonic()
+        clock = asyncio.get_running_loop().time
+        began = clock()
         timeout = self._grace + self._received / MIN_BYTES_PER_SECOND - self._waited
         try:
             async with asyncio.timeout(max(timeout, 0)):
                 message = await self._receive()
         except TimeoutError:
             self._refusal = TooSlowError(
-                f"body too slow: {self._received} bytes in {self._waited + time.monotonic() - began:.0f} s, "
+                f"body too slow: {self._received} bytes in {self._waited + clock() - began:.0f} s, "
                 f"expected at least {MIN_BYTES_PER_SECOND // 1024} KiB/s: retry over a faster connection"
             )
             raise self._refusal from None
-        self._waited += time.monotonic() - began
+        self._waited += clock() - began
         self._count(message)
         if self._received > self._limit:
             raise self._refuse_size()

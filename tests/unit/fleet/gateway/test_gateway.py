@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from fleet_doubles import IMAGE, facts, host
-from monitoring_programs import program
+from programs import program
 from tiny_model import write_model
 
 from fleet.checks.preflight import ports
@@ -35,7 +35,7 @@ PEM = "-----BEGIN {}-----\nMIIB\n-----END {}-----\n"
 CERTIFICATE_PEM, KEY_PEM = (PEM.format(kind, kind) for kind in ("CERTIFICATE", "EC PRIVATE KEY"))
 STORE = "postgresql://voxyard@db.lab/voxyard"
 SECRETS = {
-    "bark-api-keys": "alice: " + "0" * 64,
+    "bark-api-keys": "alice: " + "a" * 64,
     "bark-session-secret": "s" * 32,
     "gateway-certificate": CERTIFICATE_PEM,
     "gateway-key": KEY_PEM,
@@ -130,7 +130,7 @@ def test_a_gateway_without_a_speech_service_is_an_error(tmp_path: Path) -> None:
 
 
 def test_haproxy_takes_the_configuration(tmp_path: Path, write_secrets: Callable[..., Path]) -> None:
-    haproxy = program("haproxy", "haproxy")
+    haproxy = program("haproxy")
     curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256")
     pem = tmp_path / "gateway.pem"
     make = ["openssl", "req", "-x509", *curve, "-nodes", "-subj", "/CN=x", "-keyout", f"{pem}.key", "-out", str(pem)]

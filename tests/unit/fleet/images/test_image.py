@@ -6,11 +6,11 @@ import itertools
 import json
 import os
 import re
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
+from programs import python_program
 
 from fleet.errors import FleetError
 from fleet.images.build import Build, build_command, build_image, stage_wheels
@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[4]
 def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A program named docker that does what the file `script` says."""
     program = tmp_path / "docker"
-    program.write_text(f"#!{sys.executable}\n" + (f"exec(open({str(tmp_path / 'script')!r}).read())\n"))
+    program.write_text(python_program(f"exec(open({str(tmp_path / 'script')!r}).read())\n"))
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     return tmp_path / "script"

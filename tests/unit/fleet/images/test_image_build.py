@@ -6,12 +6,12 @@ import io
 import json
 import os
 import subprocess
-import sys
 import tarfile
 from pathlib import Path
 
 import pytest
 from built_images import layer, saved
+from programs import python_program
 
 from fleet.errors import FleetError
 from fleet.images.build import Build, build_image
@@ -43,7 +43,7 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Folder of an engine that builds, saves and loads one image; its docker notes what it is asked."""
     saved(tmp_path / "image", [layer([("etc", None)], 1), layer((), 0), layer([("opt", None), ("opt/a", b"1")], 2)])
     program = tmp_path / "docker"
-    program.write_text(f"#!{sys.executable}\n{ENGINE.format(folder=str(tmp_path))}")
+    program.write_text(python_program(ENGINE.format(folder=str(tmp_path))))
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.setenv("LAYERS", "[]")

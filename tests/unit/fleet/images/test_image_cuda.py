@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from programs import python_program
 
 from fleet.images import cuda
 from fleet.images.cuda import DEFAULTS, CudaNeed, cuda_need, cuda_needs, need, require_holds, supported
@@ -104,9 +105,11 @@ def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program = tmp_path / "docker"
     first = f"import sys; sys.path.insert(0, {str(tmp_path / 'site')!r})"
     program.write_text(
-        f"#!{sys.executable}\nimport subprocess, sys\n"
-        f"code = {first!r} + sys.argv[-1]\n"
-        "sys.exit(subprocess.run([sys.executable, '-S', '-I', '-c', code]).returncode)\n"
+        python_program(
+            "import subprocess, sys\n"
+            f"code = {first!r} + sys.argv[-1]\n"
+            "sys.exit(subprocess.run([sys.executable, '-S', '-I', '-c', code]).returncode)\n"
+        )
     )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
@@ -185,6 +188,7 @@ def test_an_image_without_a_readable_framework_has_the_cuda_of_its_base(
     assert "only its base counts" in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_spec("torch") is None, reason="reads the installed torch")
 def test_the_installed_torch_is_read_as_it_says_itself() -> None:
     command = [sys.executable, "-c", cuda._PROGRAM]

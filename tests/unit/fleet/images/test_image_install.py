@@ -150,6 +150,7 @@ def test_another_python_is_refused_with_a_sentence(monkeypatch: pytest.MonkeyPat
     assert "the base has Python 3.10, voxyard needs 3.11 or 3.12" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_what_is_installed_is_known_with_its_version_and_whether_it_is_compiled() -> None:
     found = install.installed()
     assert (found["pytest"].version, found["pytest"].compiled) == (pytest.__version__, False)

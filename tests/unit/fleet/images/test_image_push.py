@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from programs import python_program
 
 from fleet.errors import FleetError
 from fleet.images.image import REVISION_LABEL, LocalImage
@@ -25,7 +25,7 @@ def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A program named docker that notes what it was asked, and answers as the file `script` says."""
     program = tmp_path / "docker"
     note = f"import sys\nopen({str(tmp_path / 'asked')!r}, 'a').write(' '.join(sys.argv[1:]) + '\\n')\n"
-    program.write_text(f"#!{sys.executable}\n{note}exec(open({str(tmp_path / 'script')!r}).read())\n")
+    program.write_text(python_program(f"{note}exec(open({str(tmp_path / 'script')!r}).read())\n"))
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     return tmp_path / "script"

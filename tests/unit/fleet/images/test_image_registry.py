@@ -8,7 +8,6 @@ import http.server
 import json
 import os
 import ssl
-import sys
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from urllib.parse import parse_qs, urlparse
 
 import pytest
 import trustme
+from programs import python_program
 
 from fleet.errors import FleetError
 from fleet.images import registry
@@ -121,9 +121,8 @@ def start(made: FakeRegistry, context: ssl.SSLContext | None = None) -> http.ser
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRegistry]:
     """Registry on loopback; docker has no logins, and no engine answers."""
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     program = tmp_path / "docker"
-    program.write_text(f"#!{sys.executable}\nraise SystemExit('Cannot connect to the Docker daemon')\n")
+    program.write_text(python_program("raise SystemExit('Cannot connect to the Docker daemon')\n"))
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     made = FakeRegistry()

@@ -16,6 +16,7 @@ def fab(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([program, "--search-root", str(ROOT / "scripts"), *words], capture_output=True, text=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -36,6 +37,7 @@ def test_wrong_use_is_an_error_message_and_exit_2(words: list[str], said: str) -
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", ["images", "images-lock"])
 def test_the_tasks_explain_themselves(task: str) -> None:
     said = fab("--help", task).stdout

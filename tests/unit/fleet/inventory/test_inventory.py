@@ -1,4 +1,4 @@
-"""S1: inventory values, and errors with file, line and key."""
+"""Inventory values, and errors with file, line and key."""
 
 from __future__ import annotations
 

@@ -7,10 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from fleet.errors import FleetError
 from fleet.inventory.secrets import Secrets, read, read_all, versioned
+from voxyard.cli.keys import keys as commands
+from voxyard.service.auth.api_keys import StoredKey, read_keys, write_keys
 
+README = Path(__file__).resolve().parents[4] / "README.md"
 HASH = "0123456789abcdef" * 4
 PLANTED = "hunter2-hunter2-hunter2"
 GOOD = f"""
@@ -119,7 +123,12 @@ def test_several_files_are_read_as_one_and_a_name_in_two_is_named_with_both(writ
             ":2: bark-webhook-secret is given twi",
         ),
         ("bark-api-keys: |\n  # to come\n\n", ":1: bark-api-keys: has comments and no key, so that nobody could use"),
-        (f"bark-api-keys: 'alice: {PLANTED}'", ":1: bark-api-keys: expected lines with a name and the hash of a key"),
+        (f"bark-api-keys: 'alice: {PLANTED}'", ":1: bark-api-keys: expected what `voxyard keys new NAME --file FILE`"),
+        (f"bark-api-keys: '{PLANTED}'", ":1: bark-api-keys: expected what `voxyard keys new"),
+        (f"bark-api-keys: '{PLANTED}!: {HASH}'", ":1: bark-api-keys: expected what `voxyard keys new"),
+        (f"bark-api-keys: 'a: {{sha256: {HASH}, {PLANTED}: 1}}'", ":1: bark-api-keys: expected what `voxyard keys new"),
+        (f"bark-api-keys: 'a: {{sha256: {HASH}, limits: {PLANTED}}}'", "expected what `voxyard keys new"),
+        (f"bark-api-keys: 'a: [{PLANTED}'", ":1: bark-api-keys: expected what `voxyard keys new"),
         ("bark-webhook-secret: a\x01b", ":1: not readable as YAML"),
     ],
 )
@@ -130,6 +139,29 @@ def test_a_wrong_file_is_named_by_line_and_without_a_piece_of_it(write: Write, t
     assert PLANTED not in str(caught.value)
     assert caught.value.__cause__ is None
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+def test_keys_with_limits_and_lexicons_are_deployed_as_the_readme_says(tmp_path: Path) -> None:
+    keys = tmp_path / "keys.yaml"
+    for command in (["new", "alice"], ["limit", "alice", "--documents", "20", "--share", "2"], ["new", "bob"]):
+        done = CliRunner().invoke(commands, [*command, "--file", str(keys)])
+        assert done.exit_code == 0, done.output
+    known = read_keys(keys)
+    words = {"nginx": "engine x"}
+    write_keys(keys, {**known, "carol": StoredKey(HASH, lexicon=words)})
+    recipe = next(line for line in README.read_text(encoding="utf-8").splitlines() if "bark-api-keys: |" in line)
+    (tmp_path / "deploy").mkdir()
+    subprocess.run(["bash", "-euc", recipe], cwd=tmp_path, check=True)
+    deployed = tmp_path / "deployed.yaml"
+    deployed.write_bytes(read(tmp_path / "deploy/secrets.yaml").values["bark-api-keys"])
+    assert read_keys(deployed) == read_keys(keys)
+    assert read_keys(deployed)["alice"].limits.documents == 20
+    assert read_keys(deployed)["carol"].lexicon == words
+
+
+def test_a_lexicon_in_a_file_of_this_machine_is_refused_with_what_to_write_instead(write: Write) -> None:
+    with pytest.raises(FleetError, match=r":1: bark-api-keys: the lexicon of alice is a file.*write its words"):
+        read(write(f"bark-api-keys: 'alice: {{sha256: {HASH}, lexicon: /home/ann/words.yaml}}'"))
 
 
 def test_a_password_of_eight_characters_is_long_enough(write: Write) -> None:

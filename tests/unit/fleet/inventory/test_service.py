@@ -25,7 +25,7 @@ COMPOSE = Path(__file__).resolve().parents[4] / "deploy/compose"
 NAMES = ("exporter.yaml", "bark.yaml")
 LOGIN = LoginInfo("192.0.2.11", gpus=True, memory_mib=64 << 10)
 WEIGHTS = Artefact("weights", "0123456789ab", Path("/w"), {}, 1)
-KEYS = {"bark-api-keys": b"alice: " + b"0" * 64}
+KEYS = {"bark-api-keys": b"alice: " + b"a" * 64}
 HOST = host(roles=("trainer", "bark"))
 SUPPLIES = ReleaseInputs(
     images={

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from fleet_doubles import facts, host
-from monitoring_programs import program
+from programs import program
 
 from fleet.certificates import make
 from fleet.errors import FleetError
@@ -251,7 +251,7 @@ def test_hosts_with_certificates_are_asked_over_tls_and_verified(site: Path, tmp
     verified = {each["job_name"] for each in jobs if each.get("tls_config") == {"ca_file": "host-ca.pem"}}
     assert verified == {"exporter", "trainer", "bark", "gateway", "node"}
     assert files["prometheus/host-ca.pem"] == roots
-    assert check_here(part(site, fleet, SECRETS | {"host-ca": roots}), program("prometheus", "promtool"))
+    assert check_here(part(site, fleet, SECRETS | {"host-ca": roots}), program("promtool"))
     with pytest.raises(FleetError, match="gpu-01, gpu-02 speak TLS, and Prometheus has no host-ca to verify them"):
         made(site, fleet)
 

@@ -31,7 +31,7 @@ TOKEN = "c0ffee" * 8
 def member(folder: Path, *roles: Role, token: str | None = TOKEN, **more: Any) -> Host:
     path = folder / "secrets.yaml"
     path.touch(mode=0o600)
-    values = {"bark-api-keys": "alice: " + "0" * 64, "cluster-token": token}
+    values = {"bark-api-keys": "alice: " + "a" * 64, "cluster-token": token}
     path.write_text(yaml.safe_dump({name: value for name, value in values.items() if value}))
     bark = Bark(weights=write_model(folder / "weights"))
     found = host(roles=roles, bark=bark, secrets=(path,), ray=RayNode("lab", "10.0.0.2"), ray_head="10.0.0.1")

@@ -36,7 +36,7 @@ TRAINER_IMAGE = LocalImage("sha256:" + "7a" * 32, ("sha256:44",), 9_000_000_000,
 IMAGES = {"exporter": IMAGE, "bark": BARK_IMAGE, "trainer": TRAINER_IMAGE}
 WEIGHTS = Artefact("weights", "0123456789ab", Path("/w"), {"config.json": "aa"}, 1)
 VOICES = Artefact("voices", "ba9876543210", Path("/v"), {"mine.npz": "bb", "voices.yaml": "cc"}, 1)
-KEYS = Secrets({"bark-api-keys": b"alice: " + b"0" * 64 + b"\n"})
+KEYS = Secrets({"bark-api-keys": b"alice: " + b"a" * 64 + b"\n"})
 KEYS_FILE = versioned("bark-api-keys", KEYS.values["bark-api-keys"])
 TRAINER_FILE = b"services: {trainer: {image: x}}\n"
 
@@ -202,7 +202,7 @@ def test_what_the_inventory_says_of_the_service_is_in_its_file() -> None:
 
 def test_a_secret_is_in_no_file_of_the_release_and_in_no_representation() -> None:
     made = release(speaker())
-    hidden = b"0" * 64
+    hidden = b"a" * 64
     assert all(hidden not in content for content in files_of(made).values())
     assert hidden not in made.archive()
     assert hidden.decode() not in repr(made) + repr(KEYS)
@@ -339,7 +339,7 @@ def test_on_loopback_the_speech_service_may_do_without_keys(folder: Path, model:
 
 def test_with_keys_the_speech_service_listens_where_it_is_asked_to(folder: Path, model: Path, tmp_path: Path) -> None:
     secrets = tmp_path / "secrets.yaml"
-    secrets.write_text(f"bark-api-keys: |\n  alice: {'0' * 64}\n")
+    secrets.write_text(f"bark-api-keys: |\n  alice: {'a' * 64}\n")
     secrets.chmod(0o600)
     found = read_inputs(speaker(bark=Bark(weights=model), secrets=(secrets,)), LOGIN, folder, IMAGES)
     assert list(found.compose) == ["exporter.yaml", "bark.yaml"]

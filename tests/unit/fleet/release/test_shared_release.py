@@ -20,7 +20,7 @@ COMPOSE = Path(__file__).resolve().parents[4] / "deploy/compose"
 LOGIN = LoginInfo("192.0.2.11", gpus=True, memory_mib=64 << 10)
 STORE = "postgresql://voxyard@db.lab/voxyard"
 IMAGES = {"exporter": IMAGE, "bark": IMAGE}
-SECRETS = {"bark-api-keys": "alice: " + "0" * 64, "bark-session-secret": "s" * 32, "bark-store-password": "hush-hush"}
+SECRETS = {"bark-api-keys": "alice: " + "a" * 64, "bark-session-secret": "s" * 32, "bark-store-password": "hush-hush"}
 
 
 def speaker(folder: Path, shelf: str | None = "/mnt/voxyard", store: str | None = STORE, **more: str) -> Host:

@@ -34,7 +34,7 @@ ROLES = ("bark", "trainer", "gateway")
 IMAGES = {
     name: replace(IMAGE, repository=f"voxyard-{name}") for name in ("exporter", "node-exporter", *ROLES)
 }  # fmt: skip
-KEYS = "bark-api-keys: 'alice: " + "0" * 64 + f"'\nbark-session-secret: {'s' * 32}\n"
+KEYS = "bark-api-keys: 'alice: " + "a" * 64 + f"'\nbark-session-secret: {'s' * 32}\n"
 
 
 @pytest.fixture

@@ -260,7 +260,7 @@ def over_nodes(fab: Render, place: Path, settings: Path, trainer: str) -> tuple[
 
 
 def test_over_nodes_each_trainer_knows_all_of_them_and_its_place(fab: Render, place: Path, settings: Path) -> None:
-    """X1: Slurm's own variables."""
+    """Slurm's own variables."""
     trainer = '#!/bin/bash\necho "$1 $VOXYARD_TRAIN_HOSTS $VOXYARD_TRAIN_HOST_INDEX"\n'
     run, environment = over_nodes(fab, place, settings, trainer)
     found = directives(run)

@@ -23,7 +23,11 @@ from fleet.ssh.connection_pool import Connections
 from tasks.deploy import _unlock
 
 
-@pytest.mark.parametrize(("moment", "part"), [("before", 0), ("before", 1), ("before", 2), ("middle", 0)], ids=str)
+@pytest.mark.parametrize(
+    ("moment", "part"),
+    [("middle", 0), *(pytest.param("before", part, marks=pytest.mark.slow) for part in range(3))],
+    ids=str,
+)
 def test_a_cut_at_any_step_is_healed_by_the_next_deploy(
     deployed: ShellHost, fake_services: FakeServices, tmp_path: Path, moment: Literal["before", "middle"], part: int
 ) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 import run_engine
+from eventually import eventually
 from fake_ssh_host import FakeHost
 from fleet_doubles import uuid
 from local_session import LocalSession
@@ -47,10 +47,8 @@ def train(session: LocalSession, run: str = "demo-1", device: str = "auto") -> T
     file = f"training: {{device: {device}}}\n".encode()
     wanted = replace(REQUEST, run=run, settings=replace(REQUEST.settings, file=file))
     runs.start_new_run(session, "gpu-01", wanted, runs.read_release(session, "gpu-01"))
-    end = time.monotonic() + 120
-    while (found := runs.find_run(session, "gpu-01", run)).train is None and time.monotonic() < end:
-        time.sleep(0.05)
-    return found
+    eventually(lambda: runs.find_run(session, "gpu-01", run).train is not None, "the run has begun", every=0.05)
+    return runs.find_run(session, "gpu-01", run)
 
 
 def test_what_a_host_gives_to_runs_is_read_from_its_release(session: LocalSession) -> None:

@@ -67,6 +67,13 @@ def test_a_start_that_fails_on_one_host_is_undone_on_the_others(fleet: Fleet) ->
     assert any(line.startswith("stop ") for line in fleet.hosts["gpu-01"].asked("docker"))
 
 
+def test_a_port_that_another_program_of_a_host_has_stops_the_start_everywhere(fleet: Fleet) -> None:
+    fleet.hosts["gpu-02"].listens(2222)
+    with pytest.raises(HostFailedError, match="gpu-02: port 2222 is in use by another program"):
+        fleet.start()
+    assert fleet.starts() == [0, 0]
+
+
 def test_hosts_with_other_images_do_not_begin(fleet: Fleet) -> None:
     run_engine.write_release(fleet.hosts["gpu-02"], replace(RELEASE, release="b" * 12, image="voxyard-trainer:b"))
     with pytest.raises(HostFailedError, match="need one trainer image, and differ"):
@@ -130,6 +137,7 @@ def test_a_run_that_lost_a_host_is_resumed_on_all(fleet: Fleet, caplog: pytest.L
     assert audit(fleet.hosts["gpu-02"])[-1] == ("resume", "ok")
 
 
+@pytest.mark.slow
 def test_the_fourth_loss_in_an_hour_ends_it(fleet: Fleet) -> None:
     fleet.start()
     with pytest.raises(HostFailedError, match=r"lost a host 4 times in an hour.*fab train --host gpu-01 --resume"):
@@ -137,6 +145,7 @@ def test_the_fourth_loss_in_an_hour_ends_it(fleet: Fleet) -> None:
     assert fleet.starts() == [4, 4]
 
 
+@pytest.mark.slow
 def test_losses_of_earlier_hours_do_not_count(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(together, "RESTARTS_SECONDS", 100.0)
     fleet.start()

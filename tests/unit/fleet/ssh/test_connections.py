@@ -7,9 +7,11 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
+from eventually import PATIENCE
 from fleet_doubles import RecordingSession
 
 from fleet.errors import HostFailedError
@@ -71,18 +73,27 @@ def test_all_are_closed_when_the_command_fails() -> None:
     assert sorted(doors.closed) == sorted(doors.opened) == [f"gpu-{number}" for number in range(5)]
 
 
-def test_after_ctrl_c_no_other_host_is_begun_and_those_at_work_come_to_their_end() -> None:
+def test_after_ctrl_c_no_other_host_is_begun_and_those_at_work_come_to_their_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     began: list[str] = []
     ended: list[str] = []
+    told = threading.Event()
+    stop = ThreadPoolExecutor.shutdown
+
+    def shutdown(pool: ThreadPoolExecutor, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        stop(pool, False, cancel_futures=cancel_futures)
+        told.set()  # what has begun goes on until then
+        stop(pool, wait)
 
     def work(host: Host) -> None:
         began.append(host.name)
-        time.sleep(0.3)
         if host.name == "gpu-1":
             os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(1.5)  # the main thread takes its time to be interrupted on a busy machine
+        assert told.wait(PATIENCE)
         ended.append(host.name)
 
+    monkeypatch.setattr(ThreadPoolExecutor, "shutdown", shutdown)
     with pytest.raises(KeyboardInterrupt):
         on_every_host(HOSTS, work, parallel=2)
     assert sorted(began) == sorted(ended)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import re
-import shutil
 import struct
 import subprocess
 import wave
@@ -19,7 +18,8 @@ import epubs
 import httpx
 import numpy as np
 import pytest
-from service_app import Served, eventually, serving
+from eventually import eventually
+from service_app import Served, serving
 
 from voxyard.service.audiobook.chapters import Heading, of_headings, timed
 from voxyard.service.documents.chunk_times import Span
@@ -130,13 +130,12 @@ def test_the_headings_of_a_file_are_its_chapters(served: Served) -> None:
 
 
 def probed(path: Path) -> dict[str, Any]:
-    ffprobe = shutil.which("ffprobe")
-    assert ffprobe, "ffprobe is missing: install Debian's ffmpeg"
-    command = [ffprobe, "-v", "error", "-show_format", "-show_chapters", "-show_streams", "-of", "json", str(path)]
+    command = ["ffprobe", "-v", "error", "-show_format", "-show_chapters", "-show_streams", "-of", "json", str(path)]
     found: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
     return found
 
 
+@pytest.mark.needs("ffprobe")
 def test_an_audiobook_has_its_chapters_and_its_title(book: dict[str, Any], tmp_path: Path) -> None:
     answer = httpx.get(f"{book['href']}/audio", params={"format": "m4b"}, timeout=60)
     assert (answer.status_code, answer.headers["content-type"]) == (200, "audio/mp4")
@@ -155,6 +154,7 @@ def test_an_audiobook_has_its_chapters_and_its_title(book: dict[str, Any], tmp_p
     assert httpx.get(f"{book['href']}/audio", params={"format": "m4b", "speed": 2}).status_code == 400
 
 
+@pytest.mark.needs("ffprobe")
 @pytest.mark.parametrize("format", ["mp3", "opus", "flac"])
 def test_sound_has_its_title_and_its_author(book: dict[str, Any], tmp_path: Path, format: str) -> None:
     for chapter, expected in (
@@ -169,6 +169,7 @@ def test_sound_has_its_title_and_its_author(book: dict[str, Any], tmp_path: Path
         assert {name.lower(): tag for name, tag in tags.items()} == {"artist": "Ann Ode", **expected}
 
 
+@pytest.mark.needs("ffprobe")
 def test_an_epub_is_an_audiobook_with_its_cover_also_where_that_is_broken(served: Served, tmp_path: Path) -> None:
     texts = {"One": "The harbour lay still.", "Two": "In the morning the ships came in."}
     for number, (cover, pictures) in enumerate([(png(), 1), (png()[:40], 0)]):

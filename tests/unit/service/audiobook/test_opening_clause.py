@@ -9,7 +9,8 @@ from typing import Any
 
 import httpx
 import pytest
-from service_app import Served, eventually, serving
+from eventually import eventually
+from service_app import Served, serving
 
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.text import opening

@@ -14,10 +14,12 @@ import httpx
 import numpy as np
 import pytest
 from documents import ThreadPool, audio_of, new_document
-from service_app import Served, eventually, serving
+from eventually import eventually
+from service_app import Served, serving
 
 from voxyard.service.audio.files import AudioFolder
 from voxyard.service.audio.store import AudioStore
+from voxyard.service.audiobook import redos
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.queue import DocumentQueue
 from voxyard.service.documents.records import Document
@@ -144,6 +146,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
     return url
 
 
+@pytest.mark.slow
 def test_the_old_audio_is_there_until_the_new_one_is(place: Path | str, tmp_path: Path) -> None:
     desk = Desk(place, tmp_path / "audio")
     try:
@@ -252,3 +255,81 @@ def test_only_one_service_at_a_time_takes_the_chunks_of_a_document(place: Path |
             desk.store.redos.request(f"{2:032x}", 0, None, 5)
     finally:
         desk.close()
+
+
+def stored(place: Path | str) -> tuple[Store, str]:
+    """A store, and the id of a document in it that is completed: three chunks."""
+    store, document = Store(place), new_document(1)
+    store.accept(document)
+    store.ownership.look_again()
+    store.ownership.take()
+    store.started(document.id, 1.0)
+    for index in range(3):
+        store.chunk_spoken(document.id, index, 10)
+    store.completed(document.id, 1.0)
+    return store, document.id
+
+
+def test_a_chunk_asked_for_again_while_it_is_spoken_lets_all_be_taken_at_once(place: Path | str) -> None:
+    store, id = stored(place)
+    try:
+        store.redos.request(id, 1, None, 50)
+        store.redos.request(id, 2, None, 50)
+        taken = store.redos.take(1000.0, 60.0)
+        assert taken is not None
+        store.redos.request(id, 1, None, 51)
+        assert store.redos.renew(taken, 1600.0) is None
+        again = store.redos.take(1001.0, 60.0)
+        assert again is not None
+        assert [(each.index, each.seed) for each in again.redos] == [(1, 51), (2, 50)]
+        store.redos.request(id, 1, None, 52)
+        assert not store.redos.finish(again, 1, {1: 5, 2: 5}, {})
+        last = store.redos.take(1002.0, 60.0)
+        assert last is not None
+        assert [(each.index, each.seed) for each in last.redos] == [(1, 52), (2, 50)]
+        renewed = store.redos.renew(last, 1600.0)
+        assert renewed is not None
+        assert store.redos.take(1599.0, 60.0) is None
+        assert store.redos.finish(renewed, 1, {1: 5, 2: 5}, {})
+    finally:
+        store.close()
+
+
+def test_what_another_service_took_meanwhile_stays_its_own(place: Path | str) -> None:
+    store, id = stored(place)
+    try:
+        store.redos.request(id, 1, None, 50)
+        slow, next_one = store.redos.take(1000.0, 60.0), store.redos.take(2000.0, 60.0)
+        assert slow is not None
+        assert next_one is not None
+        assert store.redos.renew(slow, 2060.5) is None
+        assert not store.redos.finish(slow, 1, {1: 5}, {})
+        assert store.redos.take(2001.0, 60.0) is None
+        assert store.redos.finish(next_one, 1, {1: 5}, {})
+    finally:
+        store.close()
+
+
+def test_a_chunk_asked_for_while_others_are_taken_is_not_among_them(
+    place: Path | str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, id = stored(place)
+    asking = threading.Thread(target=lambda: store.redos.request(id, 2, None, 50))
+    rows = redos._read
+
+    def read_late(*arguments: Any) -> tuple[redos.Redo, ...]:
+        asking.start()
+        asking.join(0.3)  # it may have to wait until they are taken
+        return rows(*arguments)
+
+    try:
+        store.redos.request(id, 1, None, 50)
+        monkeypatch.setattr(redos, "_read", read_late)
+        taken = store.redos.take(1000.0, 60.0)
+        monkeypatch.undo()
+        asking.join()
+        assert taken is not None
+        assert [each.index for each in taken.redos] == [1]
+        assert [each.index for each in store.redos.of(id)] == [1, 2]
+    finally:
+        store.close()

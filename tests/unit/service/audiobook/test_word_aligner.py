@@ -12,7 +12,8 @@ from typing import Any
 
 import httpx
 import pytest
-from service_app import Served, eventually, serving
+from eventually import eventually
+from service_app import Served, serving
 
 from voxyard.service.audiobook import word_aligner
 from voxyard.service.audiobook.aligned_words import NAME

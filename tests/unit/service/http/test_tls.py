@@ -22,8 +22,9 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     load_pem_private_key,
 )
+from eventually import PATIENCE, eventually
 from fastapi import FastAPI
-from live_service import PATIENCE, live
+from live_service import live
 from prometheus_client import CollectorRegistry
 
 from voxyard.service import server
@@ -94,13 +95,6 @@ def served(files: Files, address: str) -> bytes:
         return shown
 
 
-def until(true: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
 def test_it_speaks_https_and_nothing_else(files: Files) -> None:
     with serving(files.section) as address:
         assert address.startswith("https://127.0.0.1:")
@@ -135,7 +129,7 @@ def test_a_renewed_certificate_is_shown_without_a_restart(files: Files, monkeypa
     monkeypatch.setattr(server, "_TICKS_PER_RENEWAL", 1)
     with serving(files.section) as address:
         renewed = files.issue()
-        until(lambda: served(files, address) == renewed)
+        eventually(lambda: served(files, address) == renewed)
         files.key.write_bytes(trustme.CA().issue_cert("127.0.0.1").private_key_pem.bytes())  # of another certificate
         time.sleep(0.5)  # several looks at it
         assert served(files, address) == renewed
@@ -143,7 +137,7 @@ def test_a_renewed_certificate_is_shown_without_a_restart(files: Files, monkeypa
         time.sleep(0.5)
         assert served(files, address) == renewed
         renewed = files.issue()
-        until(lambda: served(files, address) == renewed)
+        eventually(lambda: served(files, address) == renewed)
 
 
 def test_a_client_that_never_shakes_hands_is_cut_off(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,8 @@ import av
 import httpx
 import numpy as np
 import pytest
-from service_app import Served, eventually, serving
+from eventually import eventually
+from service_app import Served, serving
 
 from voxyard.service.audio import encoded
 from voxyard.service.audio.files import AudioFolder
@@ -179,6 +180,7 @@ def test_with_the_shipped_time_a_copy_that_takes_longer_is_sent_while_it_is_made
     assert content == whole.content
 
 
+@pytest.mark.slow
 def test_readers_of_a_growing_document_share_one_encoder_and_wait_without_threads(
     tmp_path: Path, encoders: list[str]
 ) -> None:
@@ -199,6 +201,7 @@ def test_readers_of_a_growing_document_share_one_encoder_and_wait_without_thread
         assert not len(served.state.encodings)
 
 
+@pytest.mark.slow
 def test_readers_that_wait_for_a_slow_disk_hold_up_no_other_request(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 import httpx
 import pytest
-from service_app import Served, eventually, serving
+from eventually import eventually
+from service_app import Served, serving
 
 GOOD = "The harbour lay still, and nobody was awake at all. It was late. A bell rang far out on the water, twice."
 BOTH_ENDS = pytest.mark.parametrize("word", ["unread", "refused"])  # known in front, or by a worker alone

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import httpx
 import pytest
+from eventually import eventually
 from frontends import TonesFrontend
 from live_service import live
-from service_app import eventually
 
 from voxyard.cli.serve import ServeConfig
 from voxyard.service.lifespan import running_app

@@ -17,7 +17,8 @@ import pdfs
 import psutil
 import pytest
 from documents import ThreadPool
-from service_app import Served, eventually, serving
+from eventually import eventually
+from service_app import Served, serving
 
 from voxyard.extraction.sandbox import MAX_CONCURRENT
 from voxyard.service.audio.files import AudioFolder
@@ -205,13 +206,14 @@ def test_files_of_one_key_leave_a_place_to_another() -> None:
     for number in range(5):
         workers.add(f"flood {number}", "flood", work(f"flood {number}"))
     workers.add("other", "other", work("other"))
-    wait_for(lambda: len(began) == 3)
+    eventually(lambda: len(began) == 3)
 
     assert sorted(began) == ["flood 0", "flood 1", "other"]
     going.set()
-    wait_for(lambda: len(began) == 6)
+    eventually(lambda: len(began) == 6)
 
 
+@pytest.mark.slow
 def test_crafted_files_of_one_key_keep_no_small_file_of_another_waiting(tmp_path: Path) -> None:
     letters = b"".join(b"1 0 0 1 %d %d Tm (a) Tj\n" % (n * 7 % 600, n * 13 % 800) for n in range(190_000))
     crafted = pdfs.document([b"BT /F1 10 Tf\n" + letters + b"ET"] * 9, packed=True)  # 30 s of CPU and more
@@ -235,13 +237,6 @@ def test_crafted_files_of_one_key_keep_no_small_file_of_another_waiting(tmp_path
         for id in sent:
             assert flood.delete(f"{served.url}/v1/documents/{id}").status_code == 204
         eventually(lambda: not children(), "their readers have ended")
-
-
-def wait_for(good: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not good():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -298,7 +293,7 @@ def test_a_service_that_stopped_goes_on_with_the_extraction_at_its_next_start(
             queue.accept(uploaded())
             assert reader.begun.wait(60)
         else:
-            wait_for(lambda: store.document(uploaded().id).state == "completed")  # noqa: B023
+            eventually(lambda: store.document(uploaded().id).state == "completed")  # noqa: B023
             assert store.document(uploaded().id).title == "Night"
             assert store.upload_bytes() == 0
         queue.close()

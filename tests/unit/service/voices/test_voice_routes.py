@@ -8,7 +8,8 @@ from typing import Any
 
 import httpx
 import pytest
-from service_app import Served, eventually, serving
+from eventually import eventually
+from service_app import Served, serving
 
 from voxyard.service.auth.api_keys import add_key
 from voxyard.service.voices.submission import LARGEST_FILE, LARGEST_VOICE

@@ -6,9 +6,9 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
+
+from eventually import eventually
 
 PARENT = """
 import sys, time
@@ -45,12 +45,12 @@ def test_a_stopped_worker_dies_with_its_parent(tmp_path: Path) -> None:
     )  # fmt: skip
     assert parent.stdout is not None
     worker = int(parent.stdout.readline())
-    until(lambda: _state(worker) == "T")
+    eventually(lambda: _state(worker) == "T")
 
     parent.send_signal(signal.SIGKILL)
     parent.wait()
 
-    until(lambda: _state(worker) in ("", "Z"))
+    eventually(lambda: _state(worker) in ("", "Z"))
 
 
 def test_a_node_dies_with_its_owner_and_has_no_client_server() -> None:
@@ -62,7 +62,7 @@ def test_a_node_dies_with_its_owner_and_has_no_client_server() -> None:
         owner.send_signal(signal.SIGKILL)
         owner.wait()
 
-    until(lambda: _state(int(pid)) in ("", "Z"))
+    eventually(lambda: _state(int(pid)) in ("", "Z"))
 
 
 def test_a_node_whose_owner_has_ended_already_does_not_start() -> None:
@@ -79,13 +79,6 @@ def _owner(pid: str) -> subprocess.Popen[str]:
         [sys.executable, "-c", OWNER, NODE, pid], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(folders)},
     )  # fmt: skip
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come true"
-        time.sleep(0.02)
 
 
 def _state(pid: int) -> str:

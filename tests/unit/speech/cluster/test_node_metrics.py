@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 import pytest
+from eventually import eventually
 from prometheus_client import CollectorRegistry, generate_latest
 
 from voxyard.speech.cluster.access import ClusterAccess
@@ -48,10 +49,7 @@ def up(node: Node) -> bool:
 
 
 def until(node: Node, expected: bool) -> None:
-    deadline = time.monotonic() + 60
-    while up(node) is not expected:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    eventually(lambda: up(node) is expected)
 
 
 def test_a_node_is_up_while_it_has_joined_and_reaches_its_head(

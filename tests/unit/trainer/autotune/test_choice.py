@@ -1,4 +1,4 @@
-"""Candidates of `--strategy auto` on a host, found from its description alone, and the cache of timed ones (T11)."""
+"""Candidates of `--strategy auto` on a host, found from its description alone, and the cache of timed ones."""
 
 from __future__ import annotations
 
@@ -287,12 +287,11 @@ def test_the_age_of_an_entry_is_given_in_words(monkeypatch: pytest.MonkeyPatch) 
 def test_a_candidate_that_read_from_memory_is_not_compared_with_one_that_read_from_the_disk(
     of_disk: set[str], compared: set[str], passed_over: tuple[str, ...]
 ) -> None:
-    """T11: features that were just written, to a place in memory."""
+    """Features that were just written, to a place in memory."""
     assert comparable(["single", "split", "precomputed"], of_disk) == (compared, passed_over)
 
 
 def test_the_fastest_is_clear_where_its_slowest_trial_beats_all_others() -> None:
-    """T11."""
     assert contenders({"single": [9.0, 9.5, 9.9], "split": [10.0, 11.0, 30.0]}) == ("split",)
     assert contenders({"single": [9.0, 10.1, 9.5], "split": [10.0, 11.0, 12.0]}) == ("split", "single")
 
@@ -329,7 +328,7 @@ class Host:
 def test_trials_are_interleaved_and_one_lucky_trial_does_not_decide(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """T11: the first trials alone would say single."""
+    """The first trials alone would say single."""
     host = Host(monkeypatch, single=[30.0, 10.0, 10.0, 10.0, 10.0], split=[20.0] * 5)
     assert host.chosen(tmp_path) == "split"
     assert host.timed == ["split", "single"] * 5
@@ -338,7 +337,6 @@ def test_trials_are_interleaved_and_one_lucky_trial_does_not_decide(
 def test_a_clear_result_is_remembered_after_three_trials_of_the_fastest(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """T11."""
     host = Host(monkeypatch, single=[10.0, 11.0, 9.0], split=[20.0, 19.0, 21.0])
     assert [host.chosen(tmp_path), host.chosen(tmp_path)] == ["split", "split"]
     assert host.timed == ["split", "single"] * 2 + ["split"]
@@ -347,7 +345,6 @@ def test_a_clear_result_is_remembered_after_three_trials_of_the_fastest(
 def test_a_close_result_is_timed_again_without_the_slow_ones_and_not_remembered(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """T11."""
     close = {"single": [20.0, 19.0, 21.0, 20.0, 20.0], "split": [20.0, 22.0, 20.0, 21.0, 22.0], "mirrored": [5.0] * 3}
     host = Host(monkeypatch, **close)
     with caplog.at_level(logging.INFO):
@@ -396,7 +393,7 @@ class Reports:
 def test_the_placement_is_chosen_told_with_its_bound_and_remembered(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """T11: by measured rates; the bounds follow from the measured stages."""
+    """By measured rates; the bounds follow from the measured stages."""
     reports = Reports(monkeypatch)
     with caplog.at_level(logging.INFO):
         first = reports.chosen(tmp_path)
@@ -474,7 +471,7 @@ def test_a_short_run_is_timed_without_discriminators_and_remembered_apart(
 
 
 def test_over_hosts_a_split_is_timed_as_the_hosts_train_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """X1: each trains both networks on its model device."""
+    """Each trains both networks on its model device."""
     reports = Reports(monkeypatch)
     monkeypatch.setattr(tuner, "hosts_verdict", lambda *_: ())
     chosen = reports.chosen(tmp_path, hosts="10.0.0.1:1,10.0.0.2:1", host_index=0, batch_size=8).config
@@ -499,7 +496,7 @@ def test_a_resumed_run_keeps_its_placement_unless_another_one_is_given(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """T17: with `--strategy auto`; a checkpoint from before there was a choice has its vocoder beside the features."""
+    """With `--strategy auto`; a checkpoint from before there was a choice has its vocoder beside the features."""
     ids = {"data_gpu": 0, "model_gpu": 1} if was["strategy"] == "split" else {}
     meta = config(model=TWO_NETWORKS, data=ids, **was).model_dump(mode="json")
     monkeypatch.setattr("voxyard.trainer.checkpoint.newest_good", lambda _: SimpleNamespace(meta={"config": meta}))
@@ -513,7 +510,7 @@ def test_a_resumed_run_keeps_its_placement_unless_another_one_is_given(
 def test_features_of_an_older_version_in_the_runs_directory_are_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """T11: and those that fit are taken as they are."""
+    """Those that fit are taken as they are."""
     tones = Corpus(tmp_path / "tones").add("a").add("b").directory
     run = config(data={"train_data": str(tones), "validation_share": 0.0}, checkpoint_dir=str(tmp_path / "run"))
     folder, asked = tmp_path / "run" / tuner.FEATURES_DIRECTORY, list[str]()
@@ -542,7 +539,7 @@ def test_features_of_an_older_version_in_the_runs_directory_are_made_again(
 
 
 def test_the_verdict_on_hosts_has_the_networks_bound_and_whether_they_pay() -> None:
-    """X1: 381 MiB over 1 Gbit/s."""
+    """381 MiB over 1 Gbit/s."""
     report = {
         "steps_per_second": 0.25, "batch_rows": 64, "gradient_bytes": 381 * 2**20, "all_reduce_seconds": 3.2,
     }  # fmt: skip

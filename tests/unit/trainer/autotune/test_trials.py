@@ -1,4 +1,4 @@
-"""Trials of `--strategy auto`: which are made, what is told meanwhile, what is kept where they are cut off (T11)."""
+"""Trials of `--strategy auto`: which are made, what is told meanwhile, what is kept where they are cut off."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_way_that_cannot_win_is_not_timed_and_the_log_has_the_reason(
 
 
 def test_a_way_that_was_skipped_after_one_busy_trial_is_timed_when_the_next_shows_it_can_win() -> None:
-    """T11: one unrepeated trial does not decide."""
+    """One unrepeated trial does not decide."""
     trials = Trials(FOUR, 2, "gpu")
     busy = StepStages(0.02, 0.4, 0.36, two_networks=True)
     trials.add(ON_DATA, Timed(2.4, "", of_disk=True, stages=busy))

@@ -1,6 +1,11 @@
-"""Fabric tasks: `fab --search-root scripts --list`."""
+"""Fabric tasks: `fab --list`, in any folder of the checkout."""
 
 from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "scripts"))
 
 from tasks.certificates import certificates
 from tasks.check import check
