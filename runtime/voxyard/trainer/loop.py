@@ -7,6 +7,8 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -40,6 +42,7 @@ from voxyard.trainer.saving.run_checkpoints import RunCheckpoints
 from voxyard.trainer.saving.run_state import RunState
 from voxyard.trainer.saving.saver import RunSaver
 from voxyard.trainer.step import TrainStep
+from voxyard.trainer.steps.ahead import compile_ahead
 from voxyard.trainer.steps.in_flight import Calibration, EndedStep, StepsInFlight
 from voxyard.trainer.steps.losses import STOP
 from voxyard.trainer.steps.stopping import Stopping
@@ -226,6 +229,7 @@ class Run:
             if self._is_first:
                 self.validation.open_judges(stack)
             pipeline = stack.enter_context(self.pipeline(self.first_step, self.end_step))
+            self._compile()
             warm_up = pipeline.warm_up(self._stopping.asked)
             stack.enter_context(self._watch)
             observer = stack.enter_context(
@@ -240,6 +244,24 @@ class Run:
             )
             stack.enter_context(told_out_of_memory(self.config, self.devices, self._doing, self._rescue.saved))
             return self._train(pipeline, observer, warm_up)
+
+    def _compile(self) -> None:
+        """Where XLA compiles: all length buckets before the first step, from batches of one clip of each."""
+        if not (self.config.training.xla and self.config.data.static_shapes) or self.hosts is not None:
+            log.info("The first step in each length bucket is slow: its functions are traced and compiled")
+            return
+        plans = {
+            plan.bucket: replace(plan, clips=plan.clips[:1] * len(plan.clips))
+            for plan in islice(self.sampler.batches(self.first_step, self.end_step), self.sampler.steps_per_epoch)
+        }
+        with told_out_of_memory(self.config, self.devices, self._doing, self._rescue.saved):
+            compile_ahead(
+                self.step,
+                [self.assemble(plan).arrays for plan in plans.values()],
+                number=self.first_step,
+                validates=self.validation.held_out is not None and self.step.replicas == 1,
+                interrupted=self._stopping.asked,
+            )
 
     def _time_network(self) -> None:
         """Over hosts: the time in which gradients are averaged, below which no step can be."""
@@ -258,7 +280,6 @@ class Run:
     def _train(self, pipeline: Pipeline, observer: Observer, warm_up: str) -> Report:
         """Trains step by step to the end of the run."""
         every, training, validation = self.config.telemetry, self.config.training, self.validation
-        log.info("The first step in each length bucket is slow: its functions are traced and compiled")
         cpu, self._memory = CpuClock(), MemoryGrowth(self.first_step, self.end_step)
         step, calibration = self.first_step, Calibration()
         ended: EndedStep | None = None

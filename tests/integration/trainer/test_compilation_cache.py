@@ -6,8 +6,21 @@ import re
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
+from forked import run_forked
 from runs import command, environment
+from tensorflow.python.framework import ops
+
+from voxyard.trainer import checkpoint
+from voxyard.trainer.steps.stable_names import stable_names
+
+COMPILES_LATER = """
+from voxyard.cli import main
+from voxyard.trainer.loop import Run
+Run._compile = lambda run: None
+main()
+"""
 
 
 @pytest.fixture
@@ -75,3 +88,30 @@ def test_two_processes_share_a_cache_at_once(toy, tmp_path: Path) -> None:
     assert [each.returncode for each in both] == [0, 0], said
     assert not [each for each in said if "could not be used" in each]
     assert entries(tmp_path / "xla")
+
+
+def test_the_same_function_of_two_runs_in_one_process_has_two_names() -> None:
+    """TensorFlow refuses another function of a name that it has."""
+    numbers = []
+    for _ in range(2):
+        with stable_names("update 1"):
+            numbers += [ops.uid(), ops.uid()]
+    assert len(set(numbers)) == 4
+
+
+def test_all_buckets_are_compiled_before_the_first_step_and_change_nothing(toy, voxyard, tmp_path: Path) -> None:
+    """Of three buckets; the weights after the run are those of one that compiles where it comes to it."""
+    flags = ["--xla", "--max-steps", 6, "--buckets", 3, "--sample-text", "", "--ema", 0.9, "--batch-size", 3]
+    ahead = voxyard(*toy, *flags, "--checkpoint-dir", tmp_path / "ahead")
+    assert ahead.returncode == 0, ahead.stderr
+    said = ahead.stderr
+    for number in (1, 2, 3):
+        assert said.index(f"Compiled {number} of 3 buckets") < said.index("Model training starting now")
+    later = run_forked(
+        *toy, *flags, "--checkpoint-dir", tmp_path / "later", source=COMPILES_LATER, environment=environment()
+    )
+    assert later.returncode == 0, later.stderr
+    assert "Compiled" not in later.stderr
+    states = [checkpoint.load(tmp_path / run / "step-00000006").state for run in ("ahead", "later")]
+    assert set(states[0]) == set(states[1])
+    assert all(np.array_equal(states[0][name], states[1][name]) for name in states[0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
@@ -28,6 +28,7 @@ class Compiler:
         self._devices, self._most_traces = devices, most_traces
         self._again = 0  # first calls that were made once more, without the cache of compiled code
         self._named: Counter[str] = Counter()
+        self._tracing = threading.Lock()
 
     def of_batch(
         self, name: str, function: Callable[..., Any], *, threads: bool = False, alike: int = 1, xla: bool | None = None
@@ -49,7 +50,9 @@ class Compiler:
     ) -> Callable[..., Any]:
         """The function of a packed batch and further tensors, compiled for each layout; its traces are not counted."""
         by_layout: dict[BatchLayout, Callable[..., Any]] = {}
-        tracing = threading.Lock()  # threads of the ring meet a new layout at the same time
+        locks: defaultdict[BatchLayout, threading.Lock] = defaultdict(
+            threading.Lock
+        )  # threads meet a new layout at once
         number = self._count(name)
 
         def made(layout: BatchLayout) -> Callable[..., Any]:
@@ -63,7 +66,7 @@ class Compiler:
             with nullcontext() if threads else executor_scope(self._devices):
                 if packed.layout in by_layout:
                     return by_layout[packed.layout](packed.words, *more)
-                with tracing:
+                with locks[packed.layout]:
                     if packed.layout not in by_layout:
                         key = f"{name} {number} {packed.layout}"
                         by_layout[packed.layout], values = self._first(key, lambda: made(packed.layout), packed, more)
@@ -87,8 +90,7 @@ class Compiler:
         """
         cache, compiled = self._devices.cache, made()
         try:
-            with stable_names(key):
-                return compiled, compiled(packed.words, *more)
+            return compiled, self._traced_and_called(key, compiled, packed, more)
         except tf.errors.OpError as error:
             if cache is None or self._devices.hosts is not None or is_out_of_memory(error):
                 raise
@@ -96,10 +98,20 @@ class Compiler:
         cache.leave()
         self._again += 1
         compiled = made()
-        with stable_names(f"{key} again {self._again}"):
-            values = compiled(packed.words, *more)
+        values = self._traced_and_called(key, compiled, packed, more)
         cache.blame(failed)
         return compiled, values
+
+    def _traced_and_called(self, key: str, compiled: Any, packed: Packed, more: tuple[Any, ...]) -> Any:
+        """What the first call gives. One thread traces at a time, and several compile."""
+        if not tf.executing_eagerly():  # within the trace of another function
+            with stable_names(key):
+                return compiled(packed.words, *more)
+        with self._tracing, stable_names(key):
+            if not isinstance(packed.words, tf.Tensor):  # distributed over replicas
+                return compiled(packed.words, *more)
+            compiled.get_concrete_function(packed.words, *more)
+        return compiled(packed.words, *more)
 
     def _count_trace(self, name: str, batch: Batch, alike: int) -> None:
         self.traces[name] += 1
