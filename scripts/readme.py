@@ -88,7 +88,7 @@ def _kept(file: Path) -> tuple[str, str, list[dict[str, Any]], list[str]] | None
         met: dict[str, list[bool]] = {}
         for each in report["figures"]:
             if each["met"] is not None:
-                met.setdefault(each["step"], []).append(bool(each["met"]))
+                met.setdefault(str(each["step"]), []).append(bool(each["met"]))
         steps = [{"name": step["name"], "ok": step["ok"], "met": met.get(step["name"], [])} for step in report["steps"]]
         words = f"{len(cards)} × {names} on {report['date'][:10]}"
         return str(report["date"]), words, steps, [name.partition(":")[0] for name in report.get("left_out", ())]

@@ -72,6 +72,8 @@ _SLOW = (  # below tests/, beside those marked slow: what `make prove` runs and 
     "integration/slurm/",
     "integration/telemetry/",
     "integration/trainer/test_asynchronous_devices.py",
+    "integration/trainer/test_compilation_cache.py",
+    "integration/trainer/test_gpu_trial.py",
     "integration/trainer/test_gpus.py",
     "integration/trainer/test_hosts.py",
     "integration/trainer/test_profile_trace.py",

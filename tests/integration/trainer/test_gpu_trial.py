@@ -11,7 +11,6 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1300)
 def test_the_stand_in_takes_every_step_and_measures_nothing(tmp_path: Path) -> None:
     command = ["make", "MAKE=true", "STAND_IN=1", f"ARGS=--out {tmp_path}/trial", "gpu-trial"]  # set up already

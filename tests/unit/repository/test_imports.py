@@ -34,6 +34,7 @@ SCRIPTS: dict[str, set[str]] = {  # folder or file of scripts/ → the rooms tha
     "demo": {"corpus", "trainer"},
     "tasks": set(),
     "gpu_report": set(),
+    "gpu_trial": {"trainer"},
     "install_torch.py": set(),
     "leftovers.py": set(),
     "lock.py": set(),

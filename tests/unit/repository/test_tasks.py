@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -19,7 +20,7 @@ from voxyard.service.config import ServiceSection
 ROOT = Path(__file__).resolve().parents[3]
 TASKS = """
 help setup demo serve test prove prove-long test-unit test-tensorflow test-torch test-browser test-monitoring
-test-fleet test-clients test-tf217 test-gpu mutants lint format docs dashboards dashboards-preview lock
+test-fleet test-clients test-tf217 test-gpu gpu-trial mutants lint format docs dashboards dashboards-preview lock
 images images-lock check plan deploy rollback drain status logs unlock monitoring
 bench-trainer bench-exporter bench-bark bench-pool bench-cluster
 bench-service bench-cells bench-alerts bench-rollout bench-cli bench-hosts bench-speech clean
@@ -302,33 +303,37 @@ def test_each_reference_that_is_behind_the_code_is_named_and_written(
     assert readme.main(["--check"], folder=tmp_path) == 0
 
 
-REPORT = {
-    "stand_in": False, "date": "2027-01-05T08:00:00+00:00", "host": {"cards": [{"name": "NVIDIA H200"}] * 2},
-    "figures": [{"met": True}, {"met": False}, {"met": None}], "steps": [{"name": "tests", "ok": True}],
-}  # fmt: skip
+def _kept(date: str, *, stand_in: bool = False, left_out: Sequence[str] = (), **steps: bool) -> str:
+    """A report of two cards whose step `tests` has met one target of two."""
+    figures = [{"step": "tests", "met": met} for met in (True, False, None)] if "tests" in steps else []
+    return json.dumps(
+        {
+            "stand_in": stand_in, "date": date, "host": {"cards": [{"name": "NVIDIA H200"}] * 2}, "figures": figures,
+            "steps": [{"name": name, "ok": ok} for name, ok in steps.items()], "left_out": left_out,
+        }
+    )  # fmt: skip
 
 
-def test_the_status_line_comes_from_the_newest_report_of_gpus(tmp_path: Path) -> None:
+def test_the_status_line_has_the_newest_result_of_each_step_on_gpus(tmp_path: Path) -> None:
     readme = _script("readme")
     assert readme.status(tmp_path) == "voxyard has not run on a GPU yet"
-    (tmp_path / "c.json").write_text(json.dumps(REPORT | {"stand_in": True, "date": "2028"}))
+    (tmp_path / "c.json").write_text(_kept("2028", stand_in=True, tests=True))
     assert readme.status(tmp_path) == "voxyard has not run on a GPU yet"
-    (tmp_path / "a.json").write_text(json.dumps(REPORT))
-    failed = REPORT | {"date": "2026-12-01T08:00:00", "steps": [{"name": "exporter", "ok": False}]}
-    (tmp_path / "b.json").write_text(json.dumps(failed))
+    (tmp_path / "a.json").write_text(_kept("2027-01-05T08:00:00", tests=True))
     line = "voxyard ran on 2 × NVIDIA H200 on 2027-01-05: 1 of 2 targets met"
     assert readme.status(tmp_path) == line
-    part = REPORT | {"date": "2027-01-06", "left_out": ["tests-trainer: no TensorFlow", "bench-trainer: not asked for"]}
-    (tmp_path / "part.json").write_text(json.dumps(part))
-    assert readme.status(tmp_path).endswith("on 2027-01-06: 1 of 2 targets met; not run: tests-trainer, bench-trainer")
-    (tmp_path / "part.json").unlink()
+    (tmp_path / "b.json").write_text(_kept("2026-12-01", tests=False, exporter=False, left_out=["bench: no time"]))
+    both = line.replace(": 1 of 2", ", 2 × NVIDIA H200 on 2026-12-01: 1 of 2")
+    assert readme.status(tmp_path) == f"{both}, failed: exporter; not run: bench"
+    (tmp_path / "d.json").write_text(_kept("2027-01-06", bench=True, exporter=True))
+    assert readme.status(tmp_path).endswith(": 1 of 2 targets met")
+    for name in "bd":
+        (tmp_path / f"{name}.json").unlink()
     page = tmp_path / "README.md"
     page.write_text("**Status:** <!-- gpu -->old<!-- /gpu -->, and\n")
     assert readme.main(["--check"], status_pages=[page], reports=tmp_path) == 1
     assert readme.main([], status_pages=[page], reports=tmp_path) == 0
     assert page.read_text() == f"**Status:** <!-- gpu -->{line}<!-- /gpu -->, and\n"
-    (tmp_path / "a.json").unlink()
-    assert readme.status(tmp_path).endswith("failed: exporter")
     for broken in ("", "[]", '{"stand_in": false, "date": "9"}'):
         (tmp_path / "broken.json").write_text(broken)
         with pytest.raises(SystemExit, match=r"broken.json is no report of make test-gpu"):

@@ -23,6 +23,7 @@ from voxyard.telemetry.errors import TelemetryError
 from voxyard.telemetry.gpu_collector import GpuCollector
 from voxyard.telemetry.sampler import GpuSampler
 
+CAPTURES = Path(__file__).resolve().parents[2] / "captures"
 CHANGING = ("voxyard_exporter_", "voxyard_gpu_busy_", "voxyard_gpu_xid_", "process_")  # by time, not by the driver
 
 
@@ -86,6 +87,25 @@ def test_a_replay_gives_what_the_exporter_gave(driver: FakeDriver, tmp_path: Pat
         while other := wanted.items() - (found := scrape()).items():
             assert time.monotonic() < end, {key: (value, found.get(key)) for key, value in other}
             time.sleep(0.05)
+
+
+def test_a_real_card_under_load_has_all_its_readings() -> None:
+    """An H100 while runs of the trainer were compiled and timed (2026-11-26, driver 580.159.04)."""
+    labels = (("gpu", "0"),)
+    with replayed(CAPTURES / "recordings" / "h100-under-load.jsonl.gz") as scrape:
+        eventually(lambda: ("voxyard_gpu_utilization_ratio", labels) in of_one(scrape()))
+        found = of_one(scrape())
+    assert found["voxyard_gpu_up", labels] == 1
+    assert 0 <= found["voxyard_gpu_utilization_ratio", labels] <= 1
+    assert 100 < found["voxyard_gpu_power_watts", labels] < 700
+    assert found["voxyard_gpu_memory_size_bytes", labels] == 85520809984
+
+
+def of_one(series: Series) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    """Series by their name and their card's number alone."""
+    return {
+        (name, tuple(each for each in labels if each[0] == "gpu")): value for (name, labels), value in series.items()
+    }
 
 
 @pytest.mark.slow
