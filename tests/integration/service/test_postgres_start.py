@@ -15,6 +15,7 @@ from postgres_server import PostgresServer, running_server
 from voxyard.service.documents.postgres import PostgresDatabase
 from voxyard.service.errors import StoreError
 
+pytestmark = pytest.mark.needs("initdb")
 CONNECTIONS = 9  # of the server, one of them the superuser's
 
 

@@ -69,7 +69,7 @@ def _kept_mib(config: TrainConfig) -> float:
     acoustic = SIZES[model.size].parameters(symbols=len(SYMBOLS), speakers=1, mels=model.mels)
     vocoder = 0
     if model.networks != "acoustic" and (not split or config.training.vocoder_on == "model"):
-        shape = VOCODER_SIZES[model.size]
+        shape = VOCODER_SIZES[model.vocoder_row]
         vocoder = shape.parameters(fft=model.fft_size, mels=model.mels) + shape.discriminator_parameters()
     return (acoustic + vocoder) * (_TRAINED + (4 if config.training.ema is not None else 0)) / 2**20
 

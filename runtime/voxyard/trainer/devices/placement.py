@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NoReturn
+from typing import TYPE_CHECKING, Literal, NoReturn
 
 from voxyard.host.limits import HEADROOM_MIB, recommend
 from voxyard.host.nvml import Gpu, same_bus
 from voxyard.trainer.config import TrainConfig
-from voxyard.trainer.devices.batch_size import FittingBatch, fitting_batch
 from voxyard.trainer.devices.cuda_kernels import CudaKernels
 from voxyard.trainer.devices.device_ids import (
     INSUFFICIENT,
@@ -25,7 +24,10 @@ from voxyard.trainer.devices.device_ids import (
 )
 from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.hosts.addresses import HostGroup, host_group, refuse_uneven
-from voxyard.trainer.sampler import Bucket
+
+if TYPE_CHECKING:
+    from voxyard.trainer.devices.batch_size import FittingBatch
+    from voxyard.trainer.sampler import Bucket
 
 Kind = Literal["gpu", "cpu"]
 
@@ -317,15 +319,15 @@ def _on_gpus(config: TrainConfig, host: HostDevices, longest: Bucket | None) -> 
         notes += reduced
     if parts > 1:
         notes += (f"--gpu-parts {parts}: logical GPUs share a card, a figure of theirs is not that of {parts} cards",)
-    threads, batch = config.training.device_threads, FittingBatch(config.training.batch_size or 0)
-    if not batch.clips:
+    threads, rows = config.training.device_threads, config.training.batch_size
+    if rows is None:
         batch = _recommended_batch(config, assigned, longest)
-        notes += (batch.reduced,) if batch.reduced else ()
+        rows, notes = batch.clips, (*notes, *([batch.reduced] if batch.reduced else []))
     return DevicePlan(
         kind="gpu",
         strategy=strategy,
         assigned=assigned,
-        batch_size=batch.clips,
+        batch_size=rows,
         isolation=config.training.enable_memory_isolation or parts > 1,
         threads=None if threads is None else Threads(intra_op=threads, inter_op=0),
         notes=notes,
@@ -348,6 +350,8 @@ def _check_kernels(kernels: CudaKernels, assigned: Sequence[Assigned]) -> tuple[
 
 def _recommended_batch(config: TrainConfig, assigned: Sequence[Assigned], longest: Bucket | None) -> FittingBatch:
     """The least that is recommended for one of the GPUs that train."""
+    from voxyard.trainer.devices.batch_size import fitting_batch  # brings NumPy
+
     found = []
     for one in assigned:
         gpu = _card(one)
