@@ -19,7 +19,8 @@ from forked import run_forked
 from runs import environment
 
 STEPS = 6
-PRECISE = 0.02  # relative; matrix products of a GPU in float32 may be TF32
+PRECISE = 0.02  # relative, of all losses together
+PARTS = 0.10  # of one loss, by TF32: an H100's pitch was 8% off after 6 steps, its sum 0.1%
 HALF = 0.10  # float16 and bfloat16
 
 Report = dict[str, Any]
@@ -79,8 +80,11 @@ def trained(
     return dict(json.loads(done.stdout))
 
 
-def near(expected: Mapping[str, float], share: float) -> Any:
-    return pytest.approx(dict(expected), rel=share, abs=share * 0.1)
+def near(expected: Mapping[str, float], place: Place) -> Any:
+    """A CPU's losses are the reference's; a GPU's are as near as TF32 lets them be, and their total nearer."""
+    share = PRECISE if place.device == "cpu" else PARTS
+    found = {name: pytest.approx(value, rel=share, abs=share * 0.1) for name, value in expected.items()}
+    return found | {"total": pytest.approx(expected["total"], rel=PRECISE)}
 
 
 def on(place: Place, report: Report) -> int:
@@ -93,14 +97,14 @@ def on(place: Place, report: Report) -> int:
 def test_one_device_trains_as_a_cpu_does(place: Place, train, reference, xla: str) -> None:
     report = train(place.device, "--strategy", "single", "--precision", "float32", xla)
     assert on(place, report) == 1
-    assert report["losses"] == near(reference, PRECISE)
+    assert report["losses"] == near(reference, place)
 
 
 def test_a_split_trains_as_one_device_does(place: Place, train, reference) -> None:
     """One device prepares, the other trains; the ring loses and repeats no batch."""
     report = train(place.device, *place.two, "--data-gpu", 0, "--model-gpu", 1, "--precision", "float32")
     assert (report["strategy"], on(place, report)) == ("split", 2)
-    assert report["losses"] == near(reference, PRECISE)
+    assert report["losses"] == near(reference, place)
 
 
 @pytest.mark.parametrize("precision", ["float16", "bfloat16"])
@@ -114,7 +118,7 @@ def test_mirrored_replicas_train_on_both_devices(place: Place, train, reference)
     report = train(place.device, *place.two, "--strategy", "mirrored", "--precision", "float32", rows=2)
     assert (report["strategy"], on(place, report)) == ("mirrored", 2)
     assert report["batch_rows"] == 4  # of both replicas together
-    assert report["losses"] == near(reference, PRECISE)
+    assert report["losses"] == near(reference, place)
 
 
 def test_a_resumed_run_goes_on_as_if_it_had_not_stopped(place: Place, train, reference) -> None:
@@ -122,7 +126,7 @@ def test_a_resumed_run_goes_on_as_if_it_had_not_stopped(place: Place, train, ref
     assert first["last_step"] == STEPS - 2
     report = train(place.device, "--strategy", "single", "--precision", "float32")
     assert (report["first_step"], report["last_step"]) == (STEPS - 2, STEPS)
-    assert report["losses"] == near(reference, PRECISE)
+    assert report["losses"] == near(reference, place)
 
 
 def test_auto_takes_settings_that_train(place: Place, train, reference) -> None:
