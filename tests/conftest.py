@@ -104,6 +104,7 @@ _LONG = (  # of the slow ones what `make prove` leaves out and `make prove-long`
     "fleet/test_images.py",
     "fleet/test_ray_cluster.py",
     "fleet/test_releases.py",
+    "fleet/test_runs.py",
     "fleet/test_runs_over_hosts.py",
     "integration/bark/test_faults.py",
     "integration/bark/test_gpu_report.py",
