@@ -59,6 +59,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         "unit/fleet/monitoring/test_monitoring_files.py",
     ),
     "gpu_report": ("unit/repository/test_gpu_report.py",),
+    "gpu_trial": ("unit/repository/test_gpu_trial.py",),
     "install_torch.py": ("unit/repository/test_install_torch.py",),
     "leftovers.py": ("unit/repository/test_leftovers.py",),
     "mutants.py": ("unit/repository/test_mutants.py",),

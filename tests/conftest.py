@@ -109,6 +109,7 @@ _LONG = (  # of the slow ones what `make prove` leaves out and `make prove-long`
     "integration/bark/test_faults.py",
     "integration/bark/test_gpu_report.py",
     "integration/bark/test_serve_stops.py",
+    "integration/cluster/test_faults.py",
     "integration/cluster/test_head.py",
     "integration/cluster/test_head_address.py",
     "integration/cluster/test_joining.py",
