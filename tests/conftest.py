@@ -45,6 +45,9 @@ if importlib.util.find_spec("httpx") is not None:  # the trainer's tests with th
     patience = inspect.signature(httpx.get).parameters["timeout"].default
     patience.connect = patience.read = patience.write = patience.pool = 60.0
 
+# Clients whose server has gone try again in threads that outlive their test: their words are not those of the next one.
+logging.getLogger("urllib3").setLevel(logging.ERROR)
+
 pytest_plugins = ["driver_fixture", "postgres_fixture"]  # tests/nvml, tests/support/service
 
 _NO_GPU = "marked gpu, and this machine has no NVIDIA GPU"

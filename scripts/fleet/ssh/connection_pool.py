@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor, wait
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -54,27 +54,32 @@ def on_every_host(
     """
     succeeded: dict[str, T] = {}
     failed: dict[str, FleetError] = {}
+    futures: dict[str, Future[T]] = {}
 
     def collect() -> None:
-        for host, future in futures:
+        for name, future in futures.items():
             while not future.done():  # a signal just before a wait is handled at its end
                 wait([future], POLL_SECONDS)
             try:
-                succeeded[host.name] = future.result()
+                succeeded[name] = future.result()
             except FleetError as error:
-                failed[host.name] = error
+                failed[name] = error
             except CancelledError:
-                failed[host.name] = InterruptedByOperatorError("interrupted before it was contacted")
+                failed[name] = InterruptedByOperatorError("interrupted before it was contacted")
 
     with ThreadPoolExecutor(max_workers=max(1, min(parallel, len(hosts)))) as pool:
-        futures = [(host, pool.submit(work, host)) for host in hosts]
         try:
+            for host in hosts:
+                futures[host.name] = pool.submit(work, host)
             collect()
         except BaseException as error:
             pool.shutdown(wait=False, cancel_futures=True)
             if not (keep and isinstance(error, KeyboardInterrupt)):
                 raise
             collect()
+            for host in hosts:
+                if host.name not in futures:
+                    failed[host.name] = InterruptedByOperatorError("interrupted before it was contacted")
     return GroupResult(succeeded, failed)
 
 

@@ -6,8 +6,8 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
@@ -73,31 +73,71 @@ def test_all_are_closed_when_the_command_fails() -> None:
     assert sorted(doors.closed) == sorted(doors.opened) == [f"gpu-{number}" for number in range(5)]
 
 
-def test_after_ctrl_c_no_other_host_is_begun_and_those_at_work_come_to_their_end(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    began: list[str] = []
-    ended: list[str] = []
-    told = threading.Event()
-    stop = ThreadPoolExecutor.shutdown
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set when the pool has been told to stop: what has begun goes on until then."""
+    event, stop = threading.Event(), ThreadPoolExecutor.shutdown
 
     def shutdown(pool: ThreadPoolExecutor, wait: bool = True, *, cancel_futures: bool = False) -> None:
         stop(pool, False, cancel_futures=cancel_futures)
-        told.set()  # what has begun goes on until then
+        event.set()
         stop(pool, wait)
+
+    monkeypatch.setattr(ThreadPoolExecutor, "shutdown", shutdown)
+    return event
+
+
+@pytest.mark.parametrize("given_out", [3, len(HOSTS)], ids=["while hosts are given out", "after that"])
+def test_after_ctrl_c_no_other_host_is_begun_and_those_at_work_come_to_their_end(
+    monkeypatch: pytest.MonkeyPatch, told: threading.Event, given_out: int
+) -> None:
+    began: list[str] = []
+    ended: list[str] = []
+    all_given = threading.Event()
+    give = ThreadPoolExecutor.submit
+
+    def submit(pool: ThreadPoolExecutor, work: Callable[[Host], None], host: Host) -> Future[None]:
+        if HOSTS.index(host) == given_out:
+            raise KeyboardInterrupt
+        future = give(pool, work, host)
+        if host is HOSTS[-1]:
+            all_given.set()
+        return future
 
     def work(host: Host) -> None:
         began.append(host.name)
-        if host.name == "gpu-1":
+        if host is HOSTS[1] and given_out == len(HOSTS):
+            assert all_given.wait(PATIENCE)
             os.kill(os.getpid(), signal.SIGINT)
         assert told.wait(PATIENCE)
         ended.append(host.name)
 
-    monkeypatch.setattr(ThreadPoolExecutor, "shutdown", shutdown)
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", submit)
     with pytest.raises(KeyboardInterrupt):
         on_every_host(HOSTS, work, parallel=2)
     assert sorted(began) == sorted(ended)
-    assert len(began) < len(HOSTS)
+    assert len(began) < given_out
+
+
+def test_every_host_has_a_result_where_ctrl_c_comes_while_they_are_given_out(
+    monkeypatch: pytest.MonkeyPatch, told: threading.Event
+) -> None:
+    give, began = ThreadPoolExecutor.submit, threading.Event()
+
+    def submit(pool: ThreadPoolExecutor, work: Callable[[Host], None], host: Host) -> Future[None]:
+        if host is HOSTS[3]:
+            assert began.wait(PATIENCE)
+            raise KeyboardInterrupt
+        return give(pool, work, host)
+
+    def work(_: Host) -> None:
+        began.set()
+        assert told.wait(PATIENCE)
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", submit)
+    found = on_every_host(HOSTS, work, parallel=1, keep=True)
+    assert list(found.succeeded) == ["gpu-0"]
+    assert list(found.failed) == [host.name for host in HOSTS[1:]]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
