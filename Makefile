@@ -115,7 +115,7 @@ test-tensorflow: $(VENV)/stamps/dev  ## run the tests of training, profiling and
 	@$(SUITE) "tests with TensorFlow" $(or $(TESTS),$(WITH_TENSORFLOW)) -- -q -n 2 --dist loadfile $(PICK) $(OR_NONE)
 
 test-torch: $(VENV)/stamps/dev  ## run the tests of Bark (some minutes)
-	@$(SUITE) "tests with torch" $(or $(TESTS),tests/integration/bark) -- -q $(PICK) $(OR_NONE)
+	@$(SUITE) "tests with torch" $(or $(TESTS),tests/integration/bark) -- -q -n $(WORKERS) --dist worksteal $(PICK) $(OR_NONE)
 
 test-browser: $(VENV)/stamps/dev  ## run the web page tests in headless Chromium (needs Debian's chromium)
 	@$(SUITE) "browser tests" $(or $(TESTS),tests/browser) -- -q -n 2 --dist loadfile $(PICK) $(OR_NONE)

@@ -116,6 +116,8 @@ _LONG = (  # of the slow ones what `make prove` leaves out and `make prove-long`
     "integration/cluster/test_head.py",
     "integration/cluster/test_head_address.py",
     "integration/cluster/test_joining.py",
+    "integration/demo/",
+    "integration/trainer/test_gpu_trial.py",
     "integration/trainer/test_gpus.py",
     "unit/repository/test_python_versions.py",
 )

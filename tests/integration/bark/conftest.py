@@ -36,7 +36,7 @@ class History(VoicePrompt):
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny checkpoint whose coarse head holds codes alone: where it holds more, transformers takes them."""
     directory = tmp_path_factory.mktemp("bark") / "tiny"
-    tiny.write(directory, tiny.TinyShape(spare_coarse_outputs=0, end_after=60))
+    tiny.write(directory, tiny.TinyShape(spare_coarse_outputs=0, end_after=20))
     return directory
 
 

@@ -55,6 +55,7 @@ def test_speak_over_two_hosts_gives_the_same_file(
     assert out.read_bytes() == local
 
 
+@pytest.mark.long
 def test_a_service_that_is_killed_goes_on_with_its_document(
     cluster: Cluster, model: Path, local: bytes, tmp_path: Path
 ) -> None:

@@ -125,6 +125,7 @@ def test_slow_features_are_named_and_cured_by_preparing_them(corpus: Path) -> No
     assert after["verdict"]["bottleneck"] is None
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 @measured_thrice_at_most
 def test_a_slow_link_is_named_and_cured_by_one_device(corpus: Path) -> None:
@@ -153,6 +154,7 @@ def test_a_slow_model_is_named_and_cured_by_more_devices_that_train(corpus: Path
     assert_gain(found, after, mirrored)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 @measured_thrice_at_most
 def test_a_ring_of_one_slot_is_cured_by_three(corpus: Path) -> None:
@@ -164,6 +166,7 @@ def test_a_ring_of_one_slot_is_cured_by_three(corpus: Path) -> None:
     assert_gain(found, follow(slots, corpus, **slow), slots)
 
 
+@pytest.mark.long
 def test_a_heavy_feature_graph_is_data_device_bound(corpus: Path) -> None:
     """Arithmetic on the data device, no sleep."""
     found = profile(corpus, *SPLIT, HEAVY_FEATURES=200)

@@ -42,7 +42,7 @@ def test_a_profile_reads_from_the_disk_what_was_read_just_before(tmp_path: Path)
     assert read >= found["reads"]["looks"]["load alone"]["pages"] * PAGE
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_second_profile_agrees_with_the_first_on_a_slow_disk(tmp_path: Path) -> None:
     """The second one once found the page cache: 24.8 ms a batch in place of 362."""
     with on_disk(tmp_path) as folder:

@@ -83,7 +83,7 @@ def test_dropout_follows_from_the_clip_seed_alone(model: TextToMel, batch: Raw) 
     assert model.non_trainable_variables == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_recomputing_activations_changes_no_gradient(batch: Raw) -> None:
     """--recompute and --xla: the same losses and gradients to float tolerance, dropout included."""
     plain = gradient_function(small_model())(batch)

@@ -157,7 +157,7 @@ def test_discriminators_judge_in_half_precision_as_in_single(policy: str) -> Non
         np.testing.assert_allclose(half, single, atol=0.05)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_clips_are_learned() -> None:
     """The mel distance falls to less than half in 64 updates without discriminators and 64 with."""
     ours, model = made()

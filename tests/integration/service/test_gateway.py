@@ -56,7 +56,7 @@ class Fleet:
         self.load = Load(self.url, KEY, self.trust)
 
 
-@pytest.fixture(scope="module", params=["changes to TLS", "speaks TLS"])
+@pytest.fixture(scope="module", params=["changes to TLS", pytest.param("speaks TLS", marks=pytest.mark.long)])
 def fleet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     haproxy_program()
     changes = request.param == "changes to TLS"

@@ -101,6 +101,7 @@ def test_a_preempted_run_resumes_at_its_step(cluster: SlurmCluster, tmp_path: Pa
     assert (report["first_step"], report["last_step"], step_of(run)) == (stopped_at, STEPS, STEPS)
 
 
+@pytest.mark.long
 def test_a_run_near_its_time_limit_requeues_itself_and_a_cancelled_one_does_not(
     cluster: SlurmCluster, tmp_path: Path, tones: Path
 ) -> None:

@@ -73,6 +73,7 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(cached, tmp_path: Path)
     assert str(tmp_path / "a-file" / "xla") in said
 
 
+@pytest.mark.long
 def test_two_processes_share_a_cache_at_once(toy, tmp_path: Path) -> None:
     more = ["--xla", "--xla-cache", tmp_path / "xla", "--max-steps", 4, "--buckets", 2, "--sample-text", ""]
     both = [

@@ -136,6 +136,7 @@ def test_two_networks_learn_over_two_hosts_what_they_learn_on_one(trainer: Train
         np.testing.assert_allclose(after[name], expected, rtol=1e-5, atol=1e-7, err_msg=name)
 
 
+@pytest.mark.long
 def test_a_network_in_turns_learns_over_two_hosts_what_it_learns_on_one(trainer: Trainer) -> None:
     steps = ("--max-steps", 3, "--checkpoint-every", 1, "--model-module", "toy:make_in_turns")
     split = ("--data-gpu", 1, "--model-gpu", 0)
@@ -144,6 +145,7 @@ def test_a_network_in_turns_learns_over_two_hosts_what_it_learns_on_one(trainer:
     assert int(state(two, 3)["optimizer/second/0000_iteration"]) == 7
 
 
+@pytest.mark.long
 def test_two_hosts_compute_what_one_does_and_a_resumed_run_what_an_undisturbed_one_does(trainer: Trainer) -> None:
     """Gradients to 1e-6, over a slow network; bitwise after a resume, to a host without a checkpoint, unsplit."""
     steps = ("--max-steps", 3, "--checkpoint-every", 1, "--keep-checkpoints", 9, "--ema", 0.9)
@@ -235,6 +237,7 @@ def test_sigterm_on_one_host_ends_all_at_the_same_step_saved(trainer: Trainer) -
     assert newest.name == f"step-{int(str(reports[0]['last_step'])):08d}"
 
 
+@pytest.mark.long
 def test_strategy_auto_times_the_hosts_and_prints_the_networks_bound(trainer: Trainer) -> None:
     auto = ("--strategy", "auto", "--strategy-steps", 8, "--cpu-devices", 1, "--buckets", 1)
     party = trainer.run("run", 2, "--model-module", "toy:make", "--max-steps", 2, inside=[auto, auto])

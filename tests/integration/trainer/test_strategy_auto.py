@@ -61,6 +61,7 @@ def test_a_run_that_goes_on_keeps_its_strategy_and_times_nothing(toy, auto, voxy
     assert json.loads(done.stdout)["strategy"] == "split"
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_a_strategy_that_fails_is_reported_and_the_others_go_on(auto, voxyard, tmp_path):
     """Forty tones are enough for batches of 30, and too few for a mirrored 60."""

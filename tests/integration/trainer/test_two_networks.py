@@ -47,7 +47,10 @@ def trained(tones: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("strategy", "precision", "xla"), [("single", "float16", False), ("split", "bfloat16", True)])
+@pytest.mark.parametrize(
+    ("strategy", "precision", "xla"),
+    [("single", "float16", False), pytest.param("split", "bfloat16", True, marks=pytest.mark.long)],
+)
 def test_both_networks_train_and_are_validated_as_gpus_do_it(strategy: str, precision: Any, xla: bool) -> None:
     """In half precision and by XLA, a GPU's defaults; without discriminators, then with them."""
     from voxyard.trainer.model.sizes import VocoderShape
@@ -90,7 +93,10 @@ def test_both_networks_resume_bit_for_bit(trained: Path, tones: Path, tmp_path: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("devices", [["--strategy", "single"], ["--strategy", "mirrored", "--cpu-devices", 2]])
+@pytest.mark.parametrize(
+    "devices",
+    [["--strategy", "single"], pytest.param(["--strategy", "mirrored", "--cpu-devices", 2], marks=pytest.mark.long)],
+)
 def test_runs_whose_operations_run_side_by_side_resume_bit_for_bit(
     devices: list[object], tones: Path, tmp_path: Path, voxyard: Voxyard
 ) -> None:
@@ -110,7 +116,7 @@ def test_runs_whose_operations_run_side_by_side_resume_bit_for_bit(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", ["data", "model"])
+@pytest.mark.parametrize("first", ["data", pytest.param("model", marks=pytest.mark.long)])
 def test_a_run_goes_on_bit_for_bit_where_the_vocoder_moves(
     first: str, trained: Path, tones: Path, tmp_path: Path, voxyard: Voxyard
 ) -> None:

@@ -53,7 +53,7 @@ def transformers_codes(checkpoint: BarkCheckpoint, work: CoarseWork, voice: Any 
 @pytest.mark.parametrize(
     ("length", "voice"), [(30, None), (260, None), (90, (400, 600)), (60, (21, 500)), (60, (400, 20))]
 )
-@pytest.mark.parametrize("skip", [True, False])
+@pytest.mark.parametrize("skip", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_greedy_codes_equal_those_of_transformers(
     endless: BarkCheckpoint, history: Any, length: int, voice: tuple[int, int] | None, skip: bool
 ) -> None:
@@ -80,10 +80,10 @@ def test_the_first_window_equals_a_full_forward_without_cache(endless: BarkCheck
     np.testing.assert_array_equal(found[:60], (np.array(fed[layout.window + 1 :]) - layout.first) % layout.codebook)
 
 
-@pytest.mark.parametrize("temperature", [0.0, 0.7])
+@pytest.mark.parametrize("temperature", [pytest.param(0.0, marks=pytest.mark.slow), 0.7])
 def test_skipping_prefills_changes_no_code(checkpoint: BarkCheckpoint, history: Any, temperature: float) -> None:
     voices = (None, history.random(400, 600), history.random(30, 60))
-    work = [work_of(number, 40 + 70 * number, voices[number % 3]) for number in range(5)]
+    work = [work_of(number, 40 + 130 * number, voices[number]) for number in range(3)]
 
     kept, anew = (spoken(checkpoint, work, rows=2, temperature=temperature, skip=skip) for skip in (True, False))
 
@@ -110,10 +110,10 @@ def test_without_a_voice_one_prefill_is_enough_until_the_history_slides(
     assert len(prefills) - within > 2
 
 
-@pytest.mark.parametrize("rows", [2, 3, 4])
+@pytest.mark.parametrize("rows", [2, 3, pytest.param(4, marks=pytest.mark.slow)])
 def test_a_chunk_does_not_depend_on_its_batch_mates(checkpoint: BarkCheckpoint, history: Any, rows: int) -> None:
     work = [
-        work_of(number, 25 + 60 * (number % 4), history.random(300, 450) if number % 2 else None) for number in range(6)
+        work_of(number, 25 + 45 * (number % 3), history.random(300, 450) if number % 2 else None) for number in range(6)
     ]
     alone = {number: spoken(checkpoint, [work[number]], rows=rows)[number] for number in range(6)}
 
