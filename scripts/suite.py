@@ -96,7 +96,7 @@ def main(arguments: list[str] | None = None) -> int:
         return code or 1
     if gate and code == pytest.ExitCode.TESTS_FAILED and outcomes.failed:
         note = BUILD / "gate" / f"{re.sub('[^a-z0-9]+', '-', key.lower())[:120]}.json"
-        _write(note, asdict(Failed(suite, sys.executable, options, outcomes.failed)))
+        _write(note, asdict(Failed(suite, os.path.relpath(sys.executable), options, outcomes.failed)))
         print(f"→ {suite}: {len(outcomes.failed)} failed; their files run again, alone, after this tier", flush=True)
         return 0
     return code
