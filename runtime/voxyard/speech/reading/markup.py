@@ -20,7 +20,12 @@ LONGEST_PAUSE = 10.0  # seconds of one tag
 MOST_PAUSES = 3600.0  # seconds of a text's tags together
 STRENGTHS = {"none": 0.0, "x-weak": 0.1, "weak": 0.2, "medium": 0.4, "strong": 0.7, "x-strong": 1.2}  # seconds
 
-_TAG = re.compile(r"\[pause[ \t]+(?P<number>\d{1,6}(?:\.\d{1,6})?)[ \t]*(?P<unit>ms|s)\]", re.IGNORECASE)
+_TAG = re.compile(  # [pause 0.5s], and as other programs write it: [PAUSE: 2], [pause=1.5], <break time="1s"/>
+    r"\[(?:pause|break|silence)(?:[ \t]*[:= \t][ \t]*(?P<number>\d{1,6}(?:\.\d{1,6})?)[ \t]*"
+    r"(?P<unit>ms|s|secs?|seconds?)?)?\]"
+    r"|<break[ \t]+time=[\"'](?P<number_of_break>\d{1,6}(?:\.\d{1,6})?)(?P<unit_of_break>ms|s)[\"'][ \t]*/?>",
+    re.IGNORECASE,
+)
 _TIME = re.compile(r"\+?(?P<number>\d{0,6}(?:\.\d{1,6})?)(?P<unit>ms|s)", re.IGNORECASE)
 # Before <speak> may stand an XML declaration, comments, and a DOCTYPE, which is refused by name.
 _SSML = re.compile(
@@ -76,13 +81,22 @@ def _near(spans: list[Span], span: Span) -> list[Span]:
 
 
 def _seconds(found: re.Match[str], text: str, at: int) -> float:
-    seconds = float(found["number"] or 0) / (1000 if found["unit"].lower() == "ms" else 1)
+    number, unit = _amount(found)
+    seconds = STRENGTHS["strong"] if number is None else float(number or 0) / (1000 if unit.lower() == "ms" else 1)
     if seconds > LONGEST_PAUSE:
         raise SpeechError(
             f"the pause {found[0]} on line {text.count(chr(10), 0, at) + 1} is too long: expected at most "
             f"{LONGEST_PAUSE:g} s"
         )
     return seconds
+
+
+def _amount(found: re.Match[str]) -> tuple[str | None, str]:
+    """Figures and unit of a tag; no figures where it names no length."""
+    groups = found.groupdict()
+    if groups.get("number_of_break") is not None:
+        return found["number_of_break"], found["unit_of_break"]
+    return found["number"], found["unit"] or "s"
 
 
 def _ssml(text: str) -> tuple[list[Edit], dict[int, float], set[int]]:

@@ -25,7 +25,7 @@ def parts(text: str) -> list[str | float]:
         ("One [pause 0.5s] two", ["One ", 0.5, " two"]),
         ("One[pause 300ms]two[PAUSE 2 s]", ["One", 0.3, "two", 2.0, ""]),
         ("[pause 10s]One", ["", 10.0, "One"]),
-        ("[pause], [pause x], [pause -1s], [pause 1 min], [laughs]", None),
+        ("[pauses], [pause x], [pause -1s], [pause 1 min], [laughs]", None),
         ("a < b, a <break/> b, R&D", None),
         ("<speak>One</speak>", ["One"]),
         ('<speak>One<break time="500ms"/> two <break time=".5s"/></speak>', ["One", 0.5, " two ", 0.5, ""]),
