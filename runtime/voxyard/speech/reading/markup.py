@@ -1,8 +1,8 @@
 """Pause tags and SSML: what of a text directs the voice, and what is left to speak.
 
-`[pause 0.5s]` and `[pause 300ms]` are a pause in any text; other brackets are text. A text that begins with `<speak>`
-is SSML: `<break>` is a pause, `<sub alias="…">` is spoken as its alias, `<p>` and `<s>` end what they hold, and of all
-others the text stays.
+`[pause 0.5s]` and `[pause 300ms]` are a pause in any text, and so is a line of signs alone (`* * *`), a scene break;
+other brackets are text. A text that begins with `<speak>` is SSML: `<break>` is a pause, `<sub alias="…">` is spoken as
+its alias, `<p>` and `<s>` end what they hold, and of all others the text stays.
 """
 
 from __future__ import annotations
@@ -26,6 +26,10 @@ _TAG = re.compile(  # [pause 0.5s], and as other programs write it: [PAUSE: 2], 
     r"|<break[ \t]+time=[\"'](?P<number_of_break>\d{1,6}(?:\.\d{1,6})?)(?P<unit_of_break>ms|s)[\"'][ \t]*/?>",
     re.IGNORECASE,
 )
+_SCENE_BREAK = re.compile(  # a line of signs alone: * * *, ⁂, -----
+    r"^[^\S\n]*(?:[*•·~#_=–—-](?:[^\S\n]*[*•·~#_=–—-]){2,}|[*#⁂❦☙❧])[^\S\n]*$", re.MULTILINE
+)
+SCENE_PAUSE = 1.0  # seconds
 _TIME = re.compile(r"\+?(?P<number>\d{0,6}(?:\.\d{1,6})?)(?P<unit>ms|s)", re.IGNORECASE)
 # Before <speak> may stand an XML declaration, comments, and a DOCTYPE, which is refused by name.
 _SSML = re.compile(
@@ -65,10 +69,13 @@ def read_markup(text: str) -> MarkedText:
             seconds = _seconds(tag, text, tag.start())
             edits.append(Edit(*tag.span(), ""))
             breaks[tag.start()] = breaks.get(tag.start(), 0.0) + seconds
-    if sum(breaks.values()) > MOST_PAUSES:
-        raise SpeechError(
-            f"the pauses of the text last {sum(breaks.values()):.0f} s together, expected at most {MOST_PAUSES:.0f} s"
-        )
+    total = sum(breaks.values())
+    for line in _SCENE_BREAK.finditer(text):
+        if not any(start < line.end() and line.start() < end for start, end in _near(taken, line.span())):
+            edits.append(Edit(*line.span(), ""))
+            breaks[line.start()] = breaks.get(line.start(), 0.0) + SCENE_PAUSE
+    if total > MOST_PAUSES:
+        raise SpeechError(f"the pauses of the text last {total:.0f} s together, expected at most {MOST_PAUSES:.0f} s")
     edited = EditedText(text, edits)
     pauses = tuple(PauseTag(edited.position(at), seconds) for at, seconds in sorted(breaks.items()))
     spans = zip(edited.edits, edited.replaced(), strict=True)

@@ -126,7 +126,7 @@ def maths(
         inches = f" {cardinal(found['inches'], language)}" if found["inches"] else ""
         return f"{cardinal(found['feet'], language)} {foot}{inches}"
 
-    base = rf"(?<![{letters}.,])(?P<base>\d[\d.,]{{0,12}}|(?<!\d )(?<!\d\N{{NO-BREAK SPACE}})[A-Za-z])"
+    base = rf"(?<![{letters}.,])(?P<base>\d[\d.,]{{0,12}}|(?<!\d )(?<!\d\N{{NO-BREAK SPACE}})[A-Za-z]{{1,2}})"
     symbols = "|".join(re.escape(each) for each in sorted(units, key=len, reverse=True) if each[0].isalpha())
     unit = rf"(?:[  ]?(?P<symbol>{symbols})(?![{letters}]))?"
     figure = rf"\d{{1,4}}(?:{separator}\d+)?"

@@ -187,6 +187,12 @@ def _words_at_the_end(language: str) -> re.Pattern[str]:
     return re.compile(rf"(?<!\w)(?:{'|'.join(sorted(ENDS[language]))})\.\s+")
 
 
+def script_language(text: str) -> str | None:
+    """The language that the letters at the beginning of a text tell; None for Latin ones, which tell none."""
+    found = _script(text)
+    return None if found == "en" else found
+
+
 def _script(text: str) -> str:
     sample = text[:_SAMPLE]
     counts = {language: sum(low <= each <= high for each in sample) for language, (low, high) in _SCRIPTS.items()}
