@@ -27,6 +27,8 @@ class Script:
 
     chunks: tuple[TextChunk, ...]
     requests: tuple[Request, ...]
+    readings: tuple[tuple[tuple[str, str], ...], ...] = ()
+    """Of each chunk what was read how: as it is written, and its words."""
 
     @property
     def estimated_seconds(self) -> float:
@@ -62,7 +64,7 @@ def prepare(
         frontend.check_voice(voice)
     language = language or frontend.language(voice)
     check_text(text)
-    chunks, spoken = list[TextChunk](), list[str]()
+    chunks, spoken, readings = list[TextChunk](), list[str](), list[tuple[tuple[str, str], ...]]()
     for passage in passages(text, language, reading):
         inside = [at for at in map(passage.position, chapters) if at]
         found = split(
@@ -79,6 +81,7 @@ def prepare(
         for chunk in (chunk for chunk in found if chunk.tokens):
             start, end = passage.source(chunk.start, chunk.end)
             spoken.append(with_full_stops(chunk.text))
+            readings.append(tuple(passage.readings(chunk.start, chunk.end)))
             chunks.append(replace(chunk, index=len(chunks), text=text[start:end], start=start, end=end))
         if chunks and passage.pause is not None:
             chunks[-1] = _paused(chunks[-1], spoken[-1], passage.pause)
@@ -90,6 +93,7 @@ def prepare(
             Request(chunk.index, words, voice=voice, seed=seed, seconds=chunk.estimated_seconds, language=asked)
             for chunk, words in zip(chunks, spoken, strict=True)
         ),
+        tuple(readings),
     )
 
 
