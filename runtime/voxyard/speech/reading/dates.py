@@ -13,6 +13,7 @@ from voxyard.speech.reading.number_words import cardinal, ordinal, year
 Words = Callable[[re.Match[str]], str | None]
 
 _ISO = r"(?<![\w.,:/-])(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)(?![\w:/-]|\.\d)"
+_BEFORE_DAY = re.compile(r"\b(?:am|zum|vom|bis|dem|den|der|ab)\s$", re.IGNORECASE)
 _A_NUMBER_OF = re.compile(
     r"\s(?:men|women|people|soldiers|others|more|[a-z]{3,}s)\b(?<!\bis)(?<!\bwas)(?<!\bhas)(?<!\bas)"
 )
@@ -36,6 +37,9 @@ def patterns(code: str, region: str, language: Language) -> list[tuple[re.Patter
             r"(?<![A-Za-z0-9_.,:/-])(?P<year>\d{4})[/.](?P<month>\d{1,2})[/.](?P<day>\d{1,2})(?![A-Za-z0-9_/-]|[.,:]\d)"
         )
         found.append((re.compile(slashed), whole))
+    if code == "de":  # am 1.1.
+        short = r"(?<![\w.,:/-])(?P<n>\d{1,2})\. ?(?P<month>1[0-2]|0?[1-9])\.(?!\w| ?\d)"
+        found.append((re.compile(short), _german_short))
     if code == "en":
         pattern = _numeric(r"(?P<first>\d{1,2})/(?P<second>\d{1,2})/(?P<year>\d{4})")
         found.append((pattern, lambda match: _english_numeric(match, region)))
@@ -50,6 +54,15 @@ def patterns(code: str, region: str, language: Language) -> list[tuple[re.Patter
     if code in _LEFT_YEARS:  # the case of their ordinals depends on the sentence
         found.append((re.compile(rf"(?<![\w.,-])\d{{4}}(?=\s{_LEFT_YEARS[code]})"), lambda _: None))
     return found
+
+
+def _german_short(found: re.Match[str]) -> str | None:
+    """Am ersten Januar; with the full stop where the sentence ends."""
+    before = found.string[max(0, found.start() - 8) : found.start()]
+    if not 1 <= int(found["n"]) <= 31 or _BEFORE_DAY.search(before) is None:
+        return None
+    language = LANGUAGES["de"]
+    return f"{german.inflected(found, int(found['n']), date=True)} {_months(language)[int(found['month']) - 1]}"
 
 
 def _numeric(pattern: str) -> re.Pattern[str]:

@@ -15,6 +15,7 @@ from voxyard.speech.reading.tables import table
 Words = Callable[[re.Match[str]], str | None]
 UnitName = Callable[[str, int], str | None]
 
+_SIGNS = "$€£¥"
 _OF = {"fr": "de ", "es": "de ", "it": "di ", "pt": "de "}
 _ONE_OF = {
     "millions": "million",
@@ -36,11 +37,16 @@ def patterns(language: Language, units: dict[str, str], unit_name: UnitName) -> 
     signs = "|".join(re.escape(each) for each in sorted(CURRENCIES, key=len, reverse=True))
     shorts = [re.escape(each) for each in sorted({*language.scales, *words_of.scales_of_money}, key=len, reverse=True)]
     scales = "|".join(filter(None, [language.magnitudes, *shorts]))
-    scale = rf"(?:{BLANK}(?P<scale>{scales})(?![\w-]))?" if scales else r"(?P<scale>(?!))?"
+    scale = rf"(?:{BLANK}(?P<scale>{scales})(?!\w|-(?![\d{_SIGNS}])))?" if scales else r"(?P<scale>(?!))?"
     symbols = "|".join(re.escape(each) for each in sorted(units, key=len, reverse=True) if each[0].isalpha())
-    per = rf"(?:/(?P<per>{symbols})(?!\w))?" if words_of.signs.per else r"(?P<per>(?!))?"
+    per = (
+        rf"(?:/(?P<per>(?:{symbols})(?!\w)|[^\W\d_]{{3,20}}))?"
+        if words_of.signs.per and language.spaced
+        else r"(?P<per>(?!))?"
+    )
     repeated = rf"(?:{signs})?{BLANK}"
     figure, amount = guard(language) + bare_range(language), bare_range(language, repeated)
+    amount = amount.replace(r"(?![/@_\d])", r"(?![@_\d])")  # $5/hour
     letters = r"\w" if language.spaced else "A-Za-z0-9_"
     minus = rf"(?P<minus>[-−](?<![{letters})\]%*.][-−]))?"
 
@@ -51,7 +57,7 @@ def patterns(language: Language, units: dict[str, str], unit_name: UnitName) -> 
         said = _amount(found, code, language)
         if said is None or not found["per"]:
             return said
-        unit = unit_name(units[found["per"]], 1)
+        unit = unit_name(units[found["per"]], 1) if found["per"] in units else found["per"]
         return None if unit is None else f"{said} {words_of.signs.per} {unit}"
 
     before = rf"(?<!\w){minus}(?<!\w)(?P<currency>{signs}){BLANK}{amount}(?!%){scale}{per}(?![^\W\d_]|/)"

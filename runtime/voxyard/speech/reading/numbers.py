@@ -130,7 +130,9 @@ def _ranges(language: Language) -> list[Reading]:
 
     start = guard(language)
     end = rf"(?![\w.,:/–-]*\d)(?!\w){UNREAD}" if language.spaced else rf"(?![.,:/–-]*\d)(?![A-Za-z]){UNREAD}"
+    season = rf"{start}((?:1\d|20)\d\d)/(\d\d){end}"
     found: list[Reading] = [
+        (re.compile(season), lambda match: f"{whole_number(match[1], language, None)} {cardinal(match[2], language)}"),
         (re.compile(rf"{start}((?:1\d|20)\d\d)[–-](\d\d){end}"), short_years),
         (re.compile(rf"{start}(\d{{1,6}})–(\d{{1,6}}){end}"), between),
         (re.compile(rf"{start}{_YEAR} – {_YEAR}{end}"), years),
@@ -195,9 +197,11 @@ def _chinese(language: Language) -> list[Reading]:
         return to.join(chinese.one_by_one(each) for each in found.groups() if each)
 
     room = re.compile(rf"{guard(language)}(\d{{3,4}})(?=室|号房|房间|号楼|路|次列车|航班)")
-    two = re.compile(rf"(?<!第){guard(language)}2(?=[{chinese.TWO_OF}]|点(?!\d))")
+    mobile = re.compile(rf"{guard(language)}(1[3-9]\d{{9}})(?!\d)")
+    two = re.compile(rf"(?<!第)(?<![-–~～〜]){guard(language)}2(?=[{chinese.TWO_OF}]|点(?!\d))")
     return [
         (re.compile(pattern), years),
+        (mobile, lambda found: chinese.one_by_one(found[1])),
         (room, lambda found: chinese.one_by_one(found[1])),
         (two, lambda _: "两"),
     ]

@@ -51,7 +51,7 @@ def patterns(code: str, language: Language) -> list[Reading]:
     return [(re.compile(guard(language) + pattern), words) for pattern, words in by_code.get(code, [])]
 
 
-_SPANISH_FIRST = r"(?P<n>[13])(?:\.?º|°)(?=\s(?!de\b|del\b|y\b|o\b|a\b|en\b)[a-zà-ÿ])"
+_SPANISH_FIRST = r"(?P<n>[13])(?:\.?er\b|(?:\.?º|°)(?=\s(?!de\b|del\b|y\b|o\b|a\b|en\b)[a-zà-ÿ]))"
 
 
 def _apocope(found: re.Match[str]) -> str:

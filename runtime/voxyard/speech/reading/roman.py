@@ -176,7 +176,12 @@ def _by_ending(code: str, language: Language) -> list[tuple[re.Pattern[str], Wor
         case "fr":
             return [(re.compile(rf"{roman}(?P<end>ème|er|ère|re|e|ᵉ)(?!\w)"), french)]
         case "it":
-            return [(re.compile(rf"{roman}(?=\s(?:secolo|sec\.|capitolo|canto|legislatura|edizione))"), ordered)]
+            return [
+                (
+                    re.compile(rf"{roman}(?=\s(?:ed?\s[IVX]+\s)?(?:secolo|sec\.|capitolo|canto|legislatura|edizione))"),
+                    ordered,
+                )
+            ]
         case "es":
             return [(re.compile(rf"{roman}(?=\s(?:siglo))"), ordered)]
         case _:

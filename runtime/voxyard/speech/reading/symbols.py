@@ -219,8 +219,9 @@ def operators(code: str, language: Language) -> list[tuple[re.Pattern[str], Word
                 re.compile(r"(?<=[\w)]) (?P<sign>[−–-]) (?=[\w(]{1,12}(?: [+×÷·−–-] [\w(]{1,12}){0,4} [=≈])"),
                 lambda _: _minus(signs),
             ),
+            (re.compile(r"(?<=\d) / (?=\d+(?:[.,]\d+)? ?[=≈])"), lambda _: _divided(signs)),
             (re.compile(r"(?P<sign>[±≈≤≥<>]) ?(?=\d)"), spoken),
-            (re.compile(r"(?<![\w.,/])~ ?(?=\d)"), about),
+            (re.compile(r"(?<![\w.,/])~ ?(?=[\d$€£])"), about),
             (re.compile(r"(?<![\w#&])#(?P<number>\d{1,6})(?![\w.,]\d)(?!\w)"), numbered),
             (re.compile(r"√\(?(?=[\w(])"), lambda _: signs.root + " " if signs.root else None),
             (re.compile(r"(?<=\s)(?P<sign>&)(?=\s)"), spoken),
@@ -233,7 +234,12 @@ def _wide_dashes(language: Language) -> list[tuple[re.Pattern[str], Words]]:
     """1964年〜1970年, from one to the other."""
     if language.spaced or not language.to:
         return []
-    return [(re.compile(r"(?<=[年月日時时分点人円元歳岁個个号周週%％])[〜~～–-](?=[\d$¥€])"), lambda _: language.to)]
+    return [
+        (
+            re.compile(r"(?<=[年月日時时分点人円元歳岁個个号周週%％]|\d(?=[〜~～]午))[〜~～–-](?=[\d$¥€午])"),
+            lambda _: language.to,
+        )
+    ]
 
 
 def _between(found: re.Match[str], signs: Signs, language: Language) -> str | None:
@@ -241,6 +247,11 @@ def _between(found: re.Match[str], signs: Signs, language: Language) -> str | No
     if not words:
         return None
     return f" {words} " if language.spaced else words
+
+
+def _divided(signs: Signs) -> str | None:
+    words = signs.operators.get("÷")
+    return f" {words} " if words else None
 
 
 def _minus(signs: Signs) -> str | None:

@@ -85,7 +85,7 @@ class WordTable:
         The longest noun or ending decides: a noun is the whole word or, in German, the end of a compound.
         """
         word = noun.casefold()
-        singulars = [word[: -len(end)] for end in ("s", "x", "es") if word.endswith(end) and len(word) > 3]
+        singulars = [word[: -len(end)] for end in ("s", "x", "es") if word.endswith(end) and len(word) > len(end) + 1]
         for each in (word, *singulars):
             if (found := self._gender(each)) is not None:
                 return found

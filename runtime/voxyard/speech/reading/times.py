@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 
 from voxyard.speech.reading.languages import Language
 from voxyard.speech.reading.number_words import cardinal, ordinal
@@ -53,6 +54,7 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
     if code in ("de", "nl"):  # 10.30 Uhr
         found.append((re.compile(full_stop + {"de": r" ?Uhr\b", "nl": r" ?uur\b"}[code]), words))
     if code == "en":
+        found.insert(0, (re.compile(_ENGLISH_HOURS, re.IGNORECASE), partial(_english_hours, language)))
         found.append((re.compile(rf"{full_stop}(?=\s?[ap]\.?m\b)", re.IGNORECASE), words))
         hour = r"(?<![\w:.,/–-])(?P<hour>1[0-2]|[1-9])(?=[ap]\.?m\b)"  # 9pm
         found.append((re.compile(hour, re.IGNORECASE), lambda match: cardinal(match["hour"], language) + " "))
@@ -117,6 +119,20 @@ def _english(language: Language, hour: int, minute: int, after: str) -> str:
     if not minute:
         return hours if half else f"{hours} o'clock" if 1 <= hour <= 12 else f"{hours} hundred"
     return f"{hours} {'oh ' if minute < 10 else ''}{cardinal(str(minute), language)}"
+
+
+_ENGLISH_HOURS = (  # 9am-5pm
+    r"(?<![\w:.,/–-])(?P<h1>1[0-2]|[1-9])(?::(?P<m1>[0-5]\d))?\s?(?P<half>[ap]\.?m\.?)?\s?[–-]\s?"
+    r"(?P<h2>1[0-2]|[1-9])(?::(?P<m2>[0-5]\d))?(?=\s?[ap]\.?m\b)"
+)
+
+
+def _english_hours(language: Language, found: re.Match[str]) -> str:
+    first = _english(language, int(found["h1"]), int(found["m1"] or 0), " am")
+    last = _english(language, int(found["h2"]), int(found["m2"] or 0), " am")
+    half = f" {found['half']}" if found["half"] else ""
+    glued = "" if found.string[found.end() : found.end() + 1].isspace() else " "
+    return f"{first}{half} to {last}{glued}"
 
 
 def _polish(language: Language, hour: int, minute: int, before: str) -> str:
