@@ -14,7 +14,8 @@ from pypdfium2 import PdfDocument, PdfiumError, raw
 from voxyard.extraction.document import Block, ParsedDocument, parsed
 from voxyard.extraction.errors import TextTooLongError, UnreadableFileError
 from voxyard.extraction.pdf_columns import WIDE, Gap, LineExtent, in_reading_order
-from voxyard.extraction.pdf_paragraphs import TextLine, blocks
+from voxyard.extraction.pdf_notes import TextLine
+from voxyard.extraction.pdf_paragraphs import blocks
 from voxyard.extraction.plaintext import LIGATURES
 
 _SAVE_AGAIN = "open it in a PDF program, print or save it as a new PDF and send that"
