@@ -18,13 +18,61 @@ if TYPE_CHECKING:
     from ru_normalizr import Normalizer
 
 LONGEST = 600  # characters that the library gets at a time
+MOST_NUMBERS = 12  # of a sentence; of rows of a table, which have no cases, our own rules read more
 _TOKEN = re.compile(r"\d+|[^\W\d_]+|\s+|.", re.DOTALL)
-_END = re.compile(r"[!?…][\"»”)]*\s+|(?<=[^\W\d_]{5})\.[\"»”)]*\s+(?=[\"«„(—–-]*\s?[А-ЯЁ])|\n\s*")
+_END = re.compile(r"[!?…][\"»”)]*\s+|(?P<word>[^\W_]+)[\"»”)]*\.[\"»”)]*\s+(?=[\"«„(—–-]*\s?[А-ЯЁ])|\n\s*")
+_NO_END = frozenset(  # short words before whose full stop a sentence goes on, or may do so
+    [
+        "акад",
+        "в",
+        "вв",
+        "г",
+        "гг",
+        "гл",
+        "д",
+        "др",
+        "зам",
+        "им",
+        "к",
+        "кв",
+        "коп",
+        "корп",
+        "м",
+        "мин",
+        "млн",
+        "млрд",
+        "н",
+        "напр",
+        "обл",
+        "ок",
+        "п",
+        "пер",
+        "пл",
+        "пр",
+        "проф",
+        "р",
+        "рис",
+        "руб",
+        "с",
+        "св",
+        "см",
+        "ст",
+        "стр",
+        "т",
+        "тел",
+        "тыс",
+        "ул",
+        "ч",
+        "чел",
+        "э",
+    ]
+)
 _ADDRESS = re.compile(r"\S*(?:://|@|\bwww\.|\\)\S*")
 # Times, phone numbers and numbers from a million on are read by our own rules.
 _OWN = re.compile(rf"\d:\d\d|(?<!\d)(?:\d[{BLANKS}]?){{7,}}|(?<![\d.,])\d{{1,3}}(?:[{BLANKS}]\d{{1,3}}){{3,}}")
 _BLANK = re.compile(r"\s+")
 _FIGURES = re.compile(r"[\d%‰№°$€£¥₽§½-¾]|\b[IVXLC]+\b")
+_NUMBER = re.compile(r"\d+")
 _SHORT = re.compile(r"(?<![^\W\d_])[^\W\d_]{1,6}\.")
 _MAY_END = re.compile(r"\d|[IVXLC]|(?:д|п|др|пр)\.$")  # ул. goes on with a name
 _JOINTS = frozenset(("", "-", ",", ".", "—", "–"))
@@ -35,6 +83,8 @@ def edits(text: str, start: int, end: int) -> list[Edit]:
     found = []
     for first, last in _sentences(text, start, end):
         sentence = text[first:last]
+        if len(_NUMBER.findall(sentence)) > MOST_NUMBERS:
+            continue
         if _FIGURES.search(sentence) or _SHORT.search(sentence):
             found += [Edit(first + edit.start, first + edit.end, edit.text) for edit in _aligned(sentence)]
     return found
@@ -42,7 +92,8 @@ def edits(text: str, start: int, end: int) -> list[Edit]:
 
 def _sentences(text: str, start: int, end: int) -> list[tuple[int, int]]:
     """Spans that the library gets: sentences whose end is sure, cut at a blank where they are too long."""
-    ends = [*(each.end() for each in _END.finditer(text, start, end)), end]
+    found_ends = _END.finditer(text, start, end)
+    ends = [*(each.end() for each in found_ends if (each["word"] or "").lower() not in _NO_END), end]
     found, at = [], start
     for last in ends:
         while last - at > LONGEST:
