@@ -112,7 +112,7 @@ def _script(settings: SpeakConfig, engine: EngineChoice, file: Path) -> tuple[Ex
         chapters=[chapter.start for chapter in document.chapters],
         reading=reading,
     )
-    note = language_note(section.language or document.language, script.requests[0].voice, frontend)
+    note = language_note(section.language or document.language, script.requests[0].voice, frontend, document.text)
     if unknown is None and note is not None:
         log.warning("%s", note)
     return document, frontend, script

@@ -15,15 +15,19 @@ if TYPE_CHECKING:
 
 
 def listing(script: Script, chapters: Sequence[TextChapter]) -> str:
-    """A line for each chunk with what the engine gets of it, under its chapter's title; the estimated length last."""
+    """A line for each chunk with what the engine gets of it, under its chapter's title; the estimated length last.
+
+    Below it stands what of the text was read how, as it is written and in words.
+    """
     titles = _titles(script, chapters)
     lines: list[str] = []
-    for chunk, request in zip(script.chunks, script.requests, strict=True):
+    for chunk, request, readings in zip(script.chunks, script.requests, script.readings, strict=True):
         for chapter in titles.get(chunk.index, ()):
             lines += ["", f"{'#' * chapter.level} {chapter.title}", ""]
         words = " ".join(request.text.split())
         pause = "" if chunk.pause is None else f" [pause {chunk.pause:g}s]"
         lines.append(f"{chunk.index + 1:>5}  {chunk.estimated_seconds:4.1f} s  {words}{pause}")
+        lines += [f"{'':15}{_on_one_line(written)} → {_on_one_line(said) or '(silent)'}" for written, said in readings]
     voice = script.requests[0].voice
     lines += [
         "",
@@ -34,7 +38,7 @@ def listing(script: Script, chapters: Sequence[TextChapter]) -> str:
 
 
 def to_json(script: Script, chapters: Sequence[TextChapter]) -> dict[str, Any]:
-    """The same as plain values; `text` is the document's, `words` what the engine gets."""
+    """The same as plain values: `text` is the document's, `words` the engine's, `readings` what was read how."""
     return {
         "voice": script.requests[0].voice,
         "reading": READING_VERSION,
@@ -49,11 +53,16 @@ def to_json(script: Script, chapters: Sequence[TextChapter]) -> dict[str, Any]:
                 "index": chunk.index,
                 "text": chunk.text,
                 "words": request.text,
+                "readings": [{"text": written, "words": said} for written, said in readings],
                 "estimated_seconds": round(chunk.estimated_seconds, 3),
             }
-            for chunk, request in zip(script.chunks, script.requests, strict=True)
+            for chunk, request, readings in zip(script.chunks, script.requests, script.readings, strict=True)
         ],
     }
+
+
+def _on_one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _titles(script: Script, chapters: Sequence[TextChapter]) -> dict[int, list[TextChapter]]:

@@ -34,9 +34,10 @@ class HeadingBlock:
 
 @dataclass(frozen=True)
 class Paragraph:
-    """Paragraph, quotation, caption or note."""
+    """Paragraph, quotation, caption or note; `chapter` is one that begins with it and has no heading of its own."""
 
     text: str
+    chapter: HeadingBlock | None = None
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ def rendered(blocks: Sequence[Block]) -> str:
 
 def chapters(blocks: Sequence[Block], text: str) -> tuple[TextChapter, ...]:
     """Chapters of a rendered text: the headings of the highest level that occurs twice, and those above it."""
-    levels = Counter(block.level for block in blocks if isinstance(block, HeadingBlock) and _text(block))
+    levels = Counter(heading.level for block in blocks if (heading := _heading(block)) and _text(block))
     if not levels:
         return ()
     level = min((level for level, count in levels.items() if count > 1), default=min(levels))
@@ -133,9 +134,16 @@ def chapters(blocks: Sequence[Block], text: str) -> tuple[TextChapter, ...]:
         if not part or (start := text.find(part, at)) < 0:
             continue
         at = start + len(part)
-        if isinstance(block, HeadingBlock) and block.level <= level:
-            found.append(TextChapter(" ".join(part.split())[:_LONGEST_CHAPTER_TITLE], start, block.level))
+        heading = _heading(block)
+        if heading is not None and heading.level <= level:
+            title = part if heading is block else heading.text
+            found.append(TextChapter(" ".join(title.split())[:_LONGEST_CHAPTER_TITLE], start, heading.level))
     return tuple(found)
+
+
+def _heading(block: Block) -> HeadingBlock | None:
+    """The heading that a block is, or that its chapter has elsewhere."""
+    return block if isinstance(block, HeadingBlock) else block.chapter if isinstance(block, Paragraph) else None
 
 
 def short_urls(text: str) -> str:

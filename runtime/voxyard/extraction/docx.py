@@ -26,6 +26,7 @@ from voxyard.extraction.document import (
 )
 from voxyard.extraction.docx_archive import SAVE_AGAIN, sanitized
 from voxyard.extraction.errors import UnreadableFileError
+from voxyard.extraction.raised import raised
 
 if TYPE_CHECKING:
     from docx.document import Document
@@ -40,6 +41,10 @@ _IGNORED_TAGS = frozenset(  # deleted, duplicated, or not text
     + [f"{_MC}Fallback"]
 )
 _HEADING_NAME = re.compile(r"(?:heading ([1-9])|title)", re.IGNORECASE)
+_CONTENTS_NAME = re.compile(
+    r"(?:toc \d|table of (?:figures|authorities)|index \d|toa heading|toc heading)", re.IGNORECASE
+)
+_LEADERS = re.compile(r"(?:\.\s?){4,}\s*\d{1,4}$|…{2,}\s*\d{1,4}$")  # of a table of contents: Methods ..... 5
 _BODY_LEVEL = 9  # the outline level of text that is no heading
 
 
@@ -76,6 +81,7 @@ class _DocumentWalk:
         self._footnotes = _notes(document, RELATIONSHIP_TYPE.FOOTNOTES, "footnote")
         self._endnotes = _notes(document, RELATIONSHIP_TYPE.ENDNOTES, "endnote")
         self._levels = _heading_levels(document)
+        self._contents_styles = _contents_styles(document)
         self._list_styles = {
             style.get(f"{_W}styleId")
             for style in document.styles.element.iterchildren(f"{_W}style")
@@ -99,10 +105,16 @@ class _DocumentWalk:
     def _paragraph(self, paragraph: BaseOxmlElement) -> Iterator[Block]:
         after: list[BaseOxmlElement] = []  # text boxes and footnotes
         text = "".join(self._inline(paragraph, after)).strip()
-        if text:
+        if text and not self._is_of_contents(paragraph, text):
             yield self._kind(paragraph, text)
         for block in after:
             yield from self._blocks(block)
+
+    def _is_of_contents(self, paragraph: BaseOxmlElement, text: str) -> bool:
+        """True for a line of a table of contents."""
+        style = paragraph.find(f"{_W}pPr/{_W}pStyle")
+        name = None if style is None else style.get(f"{_W}val")
+        return name in self._contents_styles or _LEADERS.search(text) is not None
 
     def _kind(self, paragraph: BaseOxmlElement, text: str) -> Block:
         style = paragraph.find(f"{_W}pPr/{_W}pStyle")
@@ -116,19 +128,26 @@ class _DocumentWalk:
         is_item = name in self._list_styles or paragraph.find(f"{_W}pPr/{_W}numPr") is not None
         return ListItem(text) if is_item else Paragraph(text)
 
-    def _inline(self, parent: BaseOxmlElement, after: list[BaseOxmlElement]) -> Iterator[str]:
+    def _inline(self, parent: BaseOxmlElement, after: list[BaseOxmlElement], before: str = "") -> Iterator[str]:
         for child in parent:
-            if child.tag in (f"{_W}t", _MATH_TEXT):
-                yield child.text or ""
-            elif child.tag in _SIGNS:
-                yield _SIGNS[child.tag]
-            elif child.tag == f"{_W}txbxContent":
-                after.append(child)
-            elif child.tag == f"{_W}footnoteReference":
-                note = self._footnotes.get(child.get(f"{_W}id"))
-                after.extend([] if note is None else [note])
-            elif child.tag not in _IGNORED_TAGS and not (child.tag == f"{_W}r" and _is_hidden(child)):
-                yield from self._inline(child, after)
+            pieces = list(self._pieces(child, after))
+            if child.tag == f"{_W}r" and _is_raised(child):
+                pieces = [raised(before, "".join(pieces))]
+            before = (before + "".join(pieces))[-20:]
+            yield from pieces
+
+    def _pieces(self, child: BaseOxmlElement, after: list[BaseOxmlElement]) -> Iterator[str]:
+        if child.tag in (f"{_W}t", _MATH_TEXT):
+            yield child.text or ""
+        elif child.tag in _SIGNS:
+            yield _SIGNS[child.tag]
+        elif child.tag == f"{_W}txbxContent":
+            after.append(child)
+        elif child.tag == f"{_W}footnoteReference":
+            note = self._footnotes.get(child.get(f"{_W}id"))
+            after.extend([] if note is None else [note])
+        elif child.tag not in _IGNORED_TAGS and not (child.tag == f"{_W}r" and _is_hidden(child)):
+            yield from self._inline(child, after)
 
     def _table(self, table: BaseOxmlElement) -> Iterator[Block]:
         header: tuple[str, ...] = ()
@@ -161,6 +180,21 @@ def _heading_levels(document: Document) -> dict[str | None, int]:
         if found:
             levels[style.get(f"{_W}styleId")] = int(found.group(1) or 1)
     return levels
+
+
+def _contents_styles(document: Document) -> set[str | None]:
+    """Ids of the paragraph styles of tables of contents and indexes."""
+    found: set[str | None] = set()
+    for style in document.styles.element.iterchildren(f"{_W}style"):
+        name = style.find(f"{_W}name")
+        if name is not None and _CONTENTS_NAME.fullmatch(name.get(f"{_W}val", "")):
+            found.add(style.get(f"{_W}styleId"))
+    return found
+
+
+def _is_raised(run: BaseOxmlElement) -> bool:
+    place = run.find(f"{_W}rPr/{_W}vertAlign")
+    return place is not None and place.get(f"{_W}val") == "superscript"
 
 
 def _within(parent: BaseOxmlElement, tag: str) -> Iterator[BaseOxmlElement]:

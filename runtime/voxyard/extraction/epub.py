@@ -12,7 +12,8 @@ from urllib.parse import unquote, urlsplit
 
 from lxml import etree
 
-from voxyard.extraction.document import Block, ListItem, Paragraph, within
+from voxyard.extraction.document import Block, HeadingBlock, ListItem, Paragraph, within
+from voxyard.extraction.epub_contents import ContentsEntry, entries_of_nav, entries_of_ncx, with_chapters
 from voxyard.extraction.errors import UnreadableFileError, UnsupportedFileError
 from voxyard.extraction.markup import html_page
 
@@ -43,6 +44,7 @@ _NS = {
 }
 _ROLE = "{http://www.idpf.org/2007/opf}role"
 _AUTHOR = "aut"  # MARC's code of the relation
+_NCX = "application/x-dtbncx+xml"
 _PAGES = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml")
 _SAVE_AGAIN = "open it in an e-book program, save it as EPUB again and send that"
 
@@ -131,11 +133,33 @@ def _read(archive: _Archive, max_characters: int) -> Epub:
 
 def _blocks(archive: _Archive, package: etree._Element, package_name: str) -> Iterator[Block]:
     contents = _guided(package, package_name, "toc")
+    entries = _entries(archive, package, package_name)
     for name in _spine(package, package_name):
         if name not in archive:
             continue
-        blocks = html_page(archive.read(name)).blocks
-        yield from _prose(blocks) if name in contents else blocks
+        blocks: Sequence[Block] = html_page(archive.read(name)).blocks
+        if name in contents:
+            blocks = _prose(blocks)
+        if name in entries and not any(isinstance(block, HeadingBlock) for block in blocks):
+            blocks = list(with_chapters(blocks, entries[name]))
+        yield from blocks
+
+
+def _entries(archive: _Archive, package: etree._Element, package_name: str) -> dict[str, list[ContentsEntry]]:
+    """Entries of the table of contents by the page that they lead to."""
+    found: dict[str, list[ContentsEntry]] = {}
+    for item in package.iterfind(".//o:manifest/o:item", _NS):
+        is_nav = "nav" in item.get("properties", "").split()
+        name = _resolved(package_name, item.get("href", ""))
+        if (is_nav or item.get("media-type") == _NCX) and name in archive:
+            root = _xml(archive, name)
+            entries = entries_of_nav(root) if is_nav else entries_of_ncx(root)
+            of_file: dict[str, list[ContentsEntry]] = {}
+            for entry in entries:
+                of_file.setdefault(_resolved(name, entry.reference), []).append(entry)
+            if of_file and (is_nav or not found):
+                found = of_file
+    return found
 
 
 def _spine(package: etree._Element, package_name: str) -> Iterator[str]:

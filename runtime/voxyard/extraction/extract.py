@@ -12,6 +12,7 @@ from typing import BinaryIO, Literal
 
 from voxyard.extraction.document import CodeBlocks, ParsedDocument, TextChapter, short_urls
 from voxyard.extraction.errors import ExtractionError, TextTooLongError, UnreadableFileError, UnsupportedFileError
+from voxyard.extraction.lines import with_paragraphs
 from voxyard.extraction.plaintext import clean, decode
 from voxyard.extraction.sandbox import DEFAULT_LIMITS, ExtractionLimits, read_in_child
 
@@ -141,7 +142,7 @@ def extract(
         if kind == "txt":
             if len(data) > 4 * max_characters + 4:  # no encoding has more bytes per character
                 raise TextTooLongError(_too_long(max_characters))
-            document = ParsedDocument(None, short_urls(clean(decode(data))))
+            document = ParsedDocument(None, short_urls(with_paragraphs(clean(decode(data)))))
         else:
             document = read_in_child(
                 kind, data, max_characters=max_characters, code=code, limits=limits, cancelled=cancelled

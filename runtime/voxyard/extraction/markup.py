@@ -17,6 +17,8 @@ from mdit_py_plugins.tasklists import tasklists_plugin
 
 from voxyard.extraction.document import Block, Code, HeadingBlock, ListItem, Paragraph, TableRow, within
 from voxyard.extraction.errors import UnreadableFileError
+from voxyard.extraction.mathml import spoken_formula
+from voxyard.extraction.raised import raised
 
 MAX_DEPTH = 200
 """Deepest nesting of elements that is read; what lies deeper is refused."""
@@ -28,7 +30,7 @@ _BLOCKS = frozenset((
     "main", "ol", "p", "pre", "section", "summary", "table", "tbody", "td", "tfoot", "th", "thead", "tr", "ul",
 ))  # fmt: skip
 _SILENT = frozenset((
-    "audio", "button", "canvas", "embed", "footer", "head", "iframe", "img", "input", "map", "math", "nav", "noscript",
+    "audio", "button", "canvas", "embed", "footer", "head", "iframe", "img", "input", "map", "nav", "noscript",
     "object", "picture", "rp", "rt", "script", "select", "style", "svg", "template", "textarea", "title", "video",
 ))  # fmt: skip
 _SILENT_ROLES = frozenset(
@@ -46,10 +48,24 @@ _SILENT_ROLES = frozenset(
 )
 _SILENT_TYPES = frozenset(("toc", "landmarks", "page-list", "pagebreak", "noteref", "loi", "lot", "backlink"))
 _SILENT_CLASSES = frozenset(  # navigation of Sphinx and of DocBook's style sheets
-    ("headerlink", "navfooter", "navheader", "related", "sphinxsidebar", "toc", "toctree-wrapper")
+    (
+        "headerlink",
+        "navfooter",
+        "navheader",
+        "page-number",
+        "pageno",
+        "pagenum",  # of the printed book, at Project Gutenberg
+        "pagenumber",
+        "related",
+        "sphinxsidebar",
+        "toc",
+        "toctree-wrapper",
+    )
 )
 _MARKS = frozenset("¶#§↩↑^\u21a9\ufe0e")  # text of links that only lead somewhere
 _NOTE_NUMBER = re.compile(r"\s*[\[(]?\s*(?:\d{1,4}|[*†‡a-z])\s*[\])]?\s*", re.IGNORECASE)
+_NOTE_CLASS = re.compile(r"\b(?:fnanchor|footnote|endnote|noteref|fnref)", re.IGNORECASE)
+_NOTE_TARGET = re.compile(r"#_?(?:fn|ftn|edn|en|n|note|footnote|endnote|ref|cite)[_-]?[a-z_-]*\d+", re.IGNORECASE)
 _BLANKS = re.compile(r"[ \t\r\n\f\u200b]+")
 _UNSEEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 _CONSENT = re.compile(r"\b(?:cookie|gdpr)s?[-_]?(?:banner|bar|consent|dialog|modal|notice|popup)\b", re.IGNORECASE)
@@ -173,9 +189,16 @@ class _Walk:
                     yield from self._flush(line, item)
                     yield from self._block(child, item)
                 else:
-                    line.append(self._inline(child))
+                    line.append(self._within_line(child, line))
+            else:
+                line.append(_drop_cap(child))
             line.append(child.tail or "")
         yield from self._flush(line, item)
+
+    def _within_line(self, element: html.HtmlElement, line: list[str]) -> str:
+        """Text of an element in a line, by what stands before it."""
+        text = self._inline(element)
+        return raised("".join(line[-3:]), text) if element.tag == "sup" else text
 
     def _flush(self, line: list[str], item: bool) -> Iterator[Block]:
         text = _folded("".join(line))
@@ -237,10 +260,14 @@ class _Walk:
         """Text of an element without what is silent in it."""
         if element.tag == "br":
             return "\n"
+        if element.tag == "math":
+            return spoken_formula(element)
         parts = [element.text or ""]
         for child in element:
-            if not _is_silent(child):
-                parts.append(f" {self._inline(child)} " if self._is_block(child) else self._inline(child))
+            if _is_silent(child):
+                parts.append(_drop_cap(child))
+            else:
+                parts.append(f" {self._inline(child)} " if self._is_block(child) else self._within_line(child, parts))
             parts.append(child.tail or "")
         return "".join(parts)
 
@@ -287,6 +314,19 @@ def _is_silent(element: html.HtmlElement) -> bool:
     return element.tag in ("a", "sup") and _is_mark(element)
 
 
+def _drop_cap(element: html.HtmlElement) -> str:
+    """The letter that an image draws at the beginning of a word; "" for all else that is silent."""
+    letter = (element.get("alt") or "").strip() if element.tag == "img" else ""
+    return letter if len(letter) == 1 and letter.isalpha() and (element.tail or "")[:1].isalpha() else ""
+
+
+def _follows_text(element: html.HtmlElement) -> bool:
+    """True where text stands directly before an element, without a blank."""
+    before, parent = element.getprevious(), element.getparent()
+    text = before.tail if before is not None else parent.text if parent is not None else None
+    return text is not None and bool(text.strip()) and not text[-1].isspace()
+
+
 def _is_mark(element: html.HtmlElement) -> bool:
     """True for a link to a note or a heading, whose text is a number or a sign."""
     text = element.text_content().strip()
@@ -295,5 +335,10 @@ def _is_mark(element: html.HtmlElement) -> bool:
         return False
     if text and all(letter in _MARKS for letter in text):
         return True
-    is_note = element.tag == "sup" or link.find(".//sup") is not None or "footnote" in (link.get("class") or "")
+    is_note = (
+        element.tag == "sup"
+        or link.find(".//sup") is not None
+        or _NOTE_CLASS.search(link.get("class") or "") is not None
+        or (_NOTE_TARGET.search(link.get("href")) is not None and _follows_text(element))
+    )
     return is_note and _NOTE_NUMBER.fullmatch(text) is not None

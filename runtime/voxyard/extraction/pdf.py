@@ -14,11 +14,13 @@ from pypdfium2 import PdfDocument, PdfiumError, raw
 from voxyard.extraction.document import Block, ParsedDocument, parsed
 from voxyard.extraction.errors import TextTooLongError, UnreadableFileError
 from voxyard.extraction.pdf_columns import WIDE, Gap, LineExtent, in_reading_order
-from voxyard.extraction.pdf_paragraphs import TextLine, blocks
+from voxyard.extraction.pdf_notes import TextLine
+from voxyard.extraction.pdf_paragraphs import blocks
+from voxyard.extraction.plaintext import LIGATURES
 
 _SAVE_AGAIN = "open it in a PDF program, print or save it as a new PDF and send that"
 _LETTERS = {  # ligatures and special hyphens
-    0xFB00: "ff", 0xFB01: "fi", 0xFB02: "fl", 0xFB03: "ffi", 0xFB04: "ffl", 0xFB05: "st", 0xFB06: "st",
+    **LIGATURES,
     0x2010: "-", 0x2011: "-",
 }  # fmt: skip
 _BROKEN_WORD = "\ufffe\x02"  # pdfium's signs for the hyphen and the end of a line within a word

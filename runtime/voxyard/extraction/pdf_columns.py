@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
 
-from voxyard.extraction.pdf_paragraphs import TextLine
+from voxyard.extraction.pdf_notes import TextLine
 
 WIDE = 0.7
 """Least width of a gap between two words that may be a gutter, in font sizes; blanks between words are narrower."""

@@ -9,17 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from voxyard.extraction.document import Block, HeadingBlock, Paragraph
-
-
-@dataclass(frozen=True)
-class TextLine:
-    """Line of a page: position of its start and font size in points; `down` increases from line to line."""
-
-    text: str
-    along: float
-    down: float
-    size: float
-
+from voxyard.extraction.pdf_notes import NotedPage, TextLine, noted_pages
 
 _NUMBERED = re.compile(
     r"(?:page|seite|p\.|s\.)?\s*[-–—|\[(]?\s*(\d{1,5})\s*[-–—|\])]?(?:\s*(?:of|von|/)\s*\d{1,5})?", re.IGNORECASE
@@ -53,9 +43,10 @@ def blocks(pages: Sequence[Sequence[TextLine]]) -> list[Block]:
 
     A paragraph ends at a larger distance, at another font size, or after a line that ends a sentence and is short or
     followed by an indent or a bullet. Across pages it continues where the sentence does. A heading is a short
-    paragraph in a larger font than most of the text; the largest one is of level 1.
+    paragraph in a larger font than most of the text; the largest one is of level 1. Notes follow the paragraph that
+    goes on over the end of their page.
     """
-    found = _paragraphs(_without_page_numbers(_without_running_heads(pages)))
+    found = _paragraphs(noted_pages(_without_page_numbers(_without_running_heads(pages))))
     sizes: Counter[int] = Counter()
     for text, size in found:
         sizes[round(size)] += len(text)
@@ -77,21 +68,37 @@ def _is_heading(text: str, size: float, body: int) -> bool:
     )
 
 
-def _paragraphs(pages: Sequence[Sequence[TextLine]]) -> list[tuple[str, float]]:
+def _paragraphs(pages: Sequence[NotedPage]) -> list[tuple[str, float]]:
     """Text and font size of each paragraph."""
-    metrics = _LineMetrics(pages)
-    words = Counter(word for page in pages for line in page for word in _WORD.findall(line.text.lower()))
+    every = [(*page.lines, *page.notes) for page in pages]
+    metrics = _LineMetrics(every)
+    words = Counter(word for page in every for line in page for word in _WORD.findall(line.text.lower()))
     found: list[tuple[list[str], float]] = []
+    notes: list[TextLine] = []  # below the paragraph that goes on
     previous: TextLine | None = None
     for page in pages:
         new_page = True
-        for line in page:
+        for line in page.lines:
             if previous is None or metrics.starts_paragraph(previous, line, new_page=new_page):
+                found += _notes(notes, metrics, words)
+                notes = []
                 found.append(([line.text], line.size))
             else:
                 _join(found[-1][0], line.text, words)
             previous, new_page = line, False
+        notes += page.notes
+    found += _notes(notes, metrics, words)
     return [("".join(parts).replace("\u00ad", ""), size) for parts, size in found]
+
+
+def _notes(lines: Sequence[TextLine], metrics: _LineMetrics, words: Counter[str]) -> list[tuple[list[str], float]]:
+    found: list[tuple[list[str], float]] = []
+    for index, line in enumerate(lines):
+        if index == 0 or metrics.starts_paragraph(lines[index - 1], line, new_page=False):
+            found.append(([line.text], line.size))
+        else:
+            _join(found[-1][0], line.text, words)
+    return found
 
 
 def _join(text: list[str], following: str, words: Counter[str]) -> None:

@@ -37,7 +37,13 @@ _SAVE_AS_UTF8 = "save it as UTF-8 text and send it again"
 
 _LINE_END = re.compile(r"\r\n|[\r\x0b\x85\u2028]")
 _PARAGRAPH_END = re.compile(r"[\x0c\u2029]")
-_REMOVED = dict.fromkeys([*range(0x09), *range(0x0E, 0x20), *range(0x7F, 0xA0), 0xAD, 0xFEFF, 0xFFFE, 0xFFFF])
+LIGATURES: dict[int, str] = dict(zip(range(0xFB00, 0xFB07), ("ff", "fi", "fl", "ffi", "ffl", "st", "st"), strict=True))
+"""Letters that are drawn as one, apart."""
+
+_REMOVED: dict[int, str | None] = dict.fromkeys(
+    [*range(0x09), *range(0x0E, 0x20), *range(0x7F, 0xA0), 0xAD, 0xFEFF, 0xFFFE, 0xFFFF]
+)
+_UNPRINTED = _REMOVED | LIGATURES
 _HALF_CHARACTER = re.compile(r"[\ud800-\udfff]")  # lone surrogates cannot be encoded
 _BLANKS_AT_LINE_END = re.compile(r"(?<![ \u00a0])[ \u00a0]+$", re.MULTILINE)  # a run is searched once
 _EMPTY_LINES = re.compile(r"\n{3,}")
@@ -52,7 +58,7 @@ def clean(text: str) -> str:
     Tabs become spaces, page breaks empty lines; blanks at the end of lines and around the whole are left out.
     """
     text = _PARAGRAPH_END.sub("\n\n", _LINE_END.sub("\n", text))
-    text = _HALF_CHARACTER.sub("\ufffd", text.replace("\t", " ").translate(_REMOVED))
+    text = _HALF_CHARACTER.sub("\ufffd", text.replace("\t", " ").translate(_UNPRINTED))
     return _EMPTY_LINES.sub("\n\n", _BLANKS_AT_LINE_END.sub("", text)).strip()
 
 

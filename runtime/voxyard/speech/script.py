@@ -9,10 +9,12 @@ from dataclasses import dataclass, replace
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.frontend import Frontend
 from voxyard.speech.pool.job import OnFailure
+from voxyard.speech.reading.languages import LANGUAGES
 from voxyard.speech.reading.spoken import READING, ReadingOptions, passages
 from voxyard.speech.requests import Boundary, Request
 from voxyard.speech.text.chunks import TextChunk, check_text, split
 from voxyard.speech.text.paragraphs import with_full_stops
+from voxyard.speech.text.sentences import script_language
 
 _SENTENCE_ENDS = ".!?…。！？"
 _DECLARED = re.compile(r"([A-Za-z]{2,3})(?:[-_][A-Za-z0-9]+)*$")
@@ -25,6 +27,8 @@ class Script:
 
     chunks: tuple[TextChunk, ...]
     requests: tuple[Request, ...]
+    readings: tuple[tuple[tuple[str, str], ...], ...] = ()
+    """Of each chunk what was read how: as it is written, and its words."""
 
     @property
     def estimated_seconds(self) -> float:
@@ -44,6 +48,7 @@ def prepare(
 ) -> Script:
     """The script of a text in one voice: the engine's default for the language, where none is named.
 
+    Where neither a voice nor a language is given, letters that are not Latin tell the language of the default voice.
     The language is the voice's where none is given. No chunk crosses one of the positions where `chapters` begin, nor a
     pause tag. A chunk's text and positions are those of the document; its request has what is spoken for it, by
     `reading`. Where a replacement is longer than a chunk, its document's part is that of the first.
@@ -52,12 +57,14 @@ def prepare(
         SpeechError: the text is empty or invalid, its SSML too.
         Exception: with `exit_code`, where the engine has no such voice.
     """
-    voice = voice or frontend.default_voice(language)
+    asked = language
+    if voice is None:
+        voice = frontend.default_voice(language or script_language(text))
     if voice is not None:
         frontend.check_voice(voice)
-    asked, language = language, language or frontend.language(voice)
+    language = language or frontend.language(voice)
     check_text(text)
-    chunks, spoken = list[TextChunk](), list[str]()
+    chunks, spoken, readings = list[TextChunk](), list[str](), list[tuple[tuple[str, str], ...]]()
     for passage in passages(text, language, reading):
         inside = [at for at in map(passage.position, chapters) if at]
         found = split(
@@ -74,6 +81,7 @@ def prepare(
         for chunk in (chunk for chunk in found if chunk.tokens):
             start, end = passage.source(chunk.start, chunk.end)
             spoken.append(with_full_stops(chunk.text))
+            readings.append(tuple(passage.readings(chunk.start, chunk.end)))
             chunks.append(replace(chunk, index=len(chunks), text=text[start:end], start=start, end=end))
         if chunks and passage.pause is not None:
             chunks[-1] = _paused(chunks[-1], spoken[-1], passage.pause)
@@ -85,6 +93,7 @@ def prepare(
             Request(chunk.index, words, voice=voice, seed=seed, seconds=chunk.estimated_seconds, language=asked)
             for chunk, words in zip(chunks, spoken, strict=True)
         ),
+        tuple(readings),
     )
 
 
@@ -116,12 +125,17 @@ def document_language(asked: str | None, voice: str | None, declared: str | None
     return _code(declared)
 
 
-def language_note(language: str | None, voice: str | None, frontend: Frontend, shown: str | None = None) -> str | None:
+def language_note(
+    language: str | None, voice: str | None, frontend: Frontend, content: str, shown: str | None = None
+) -> str | None:
     """Warning where a voice speaks another language than the text's; None where one of the two is not known.
 
-    `shown` is the voice's name for people, where that is another.
+    The letters of `content` tell its language where none is declared, or one that is written in Latin letters. `shown`
+    is the voice's name for people, where that is another.
     """
     text, spoken = _code(language), _code(frontend.language(voice))
+    if text is None or (text in LANGUAGES and LANGUAGES[text].scripts == ("LATIN",)):
+        text = script_language(content) or text
     if text is None or spoken is None or text == spoken:
         return None
     return (

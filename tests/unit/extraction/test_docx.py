@@ -8,6 +8,7 @@ import zipfile
 from collections.abc import Callable
 
 import docx
+import docx.enum.style
 import pytest
 from docx.document import Document
 from docx.opc.constants import CONTENT_TYPE, RELATIONSHIP_TYPE
@@ -317,7 +318,7 @@ def test_a_document_that_is_too_long_is_refused() -> None:
 
 
 WORDS = st.text(
-    st.characters(codec="utf-8", exclude_categories=("C", "Z"), exclude_characters="\u00ad\ufeff"), min_size=1
+    st.characters(codec="utf-8", exclude_categories=("C", "Z"), exclude_characters="\u00ad\ufeff.…ﬀﬁﬂﬃﬄﬅﬆ"), min_size=1
 )
 
 
@@ -333,3 +334,21 @@ def test_the_author_is_the_creator_of_its_properties() -> None:
     assert read(saved(document)).author is None  # the library's own name
     document.core_properties.author = "Ann\n Ode"
     assert read(saved(document)).author == "Ann Ode"
+
+
+def test_raised_runs_are_exponents_marks_of_notes_or_endings_of_ordinals() -> None:
+    document = docx.Document()
+    paragraph = document.add_paragraph()
+    for text in ("It is 10", "^13", " km, she slept.", "^2", " On the 5", "^th", " of May, x", "^n", "."):
+        run = paragraph.add_run(text.removeprefix("^"))
+        run.font.superscript = text.startswith("^") or None
+    assert text_of(document) == ["It is 10¹³ km, she slept. On the 5th of May, x^n."]
+
+
+def test_a_table_of_contents_is_silent() -> None:
+    document = of("Report")
+    document.styles.add_style("toc 1", docx.enum.style.WD_STYLE_TYPE.PARAGRAPH)
+    document.add_paragraph("2 Methods\t5", style="toc 1")
+    document.add_paragraph("3 Results .......... 7")
+    document.add_paragraph("It begins here ...")
+    assert text_of(document) == ["Report", "It begins here ..."]

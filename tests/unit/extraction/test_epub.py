@@ -179,3 +179,44 @@ def test_a_page_that_the_spine_names_once_for_each_of_its_sections_is_read_once(
     more = '<item id="part" href="text/one.xhtml#n1" media-type="application/xhtml+xml"/></manifest>'
     package = PACKAGE.replace("</manifest>", more).replace("</spine>", '<itemref idref="part"/></spine>')
     assert read(packed({"OEBPS/book.opf": package})).text.count("It was därk.") == 1
+
+
+NCX = """<ncx xmlns="http://www.daisy.org/z3986/2005/ncx/" version="2005-1"><navMap>
+<navPoint id="a"><navLabel><text>1. The Storm</text></navLabel><content src="text/one.xhtml"/></navPoint>
+<navPoint id="b"><navLabel><text>The Calm</text></navLabel><content src="text/two%20b.xhtml"/>
+<navPoint id="c"><navLabel><text>The Road</text></navLabel><content src="text/two%20b.xhtml#r"/></navPoint></navPoint>
+</navMap></ncx>"""
+NAV = (
+    '<nav epub:type="toc"><ol><li><a href="text/one.xhtml">1. The Storm</a></li><li><a href="text/two%20b.xhtml">The '
+    'Calm</a><ol><li><a href="text/two%20b.xhtml#r">The Road</a></li></ol></li></ol></nav>'
+)
+WITHOUT_HEADINGS: dict[str, str | bytes | None] = {
+    "OEBPS/text/one.xhtml": xhtml('<p class="ct">The Storm</p><p>Rain fell.</p>'),
+    "OEBPS/text/two b.xhtml": xhtml('<p>In the morning the sun came out.</p><p id="r">The Road</p><p>They left.</p>'),
+}
+
+
+@pytest.mark.parametrize(
+    "contents",
+    [
+        {"OEBPS/nav.xhtml": xhtml(NAV)},
+        {
+            "OEBPS/toc.ncx": NCX,
+            "OEBPS/book.opf": PACKAGE.replace(
+                "</manifest>", '<item id="x" href="toc.ncx" media-type="application/x-dtbncx+xml"/></manifest>'
+            ),
+        },
+    ],
+)
+def test_chapters_without_headings_are_those_of_the_table_of_contents(contents: dict[str, str]) -> None:
+    found = read(packed({**WITHOUT_HEADINGS, **contents}))
+    assert found.text == ("The Storm\n\nRain fell.\n\nIn the morning the sun came out.\n\nThe Road\n\nThey left.")
+    assert [(each.title, each.start) for each in found.chapters] == [
+        ("The Storm", 0),
+        ("The Calm", found.text.index("In the morning")),
+    ]
+
+
+def test_headings_of_a_page_go_before_the_table_of_contents() -> None:
+    found = read(packed({"OEBPS/nav.xhtml": xhtml(NAV)}))
+    assert [each.title for each in found.chapters] == ["One", "Two"]

@@ -51,8 +51,52 @@ ENCODED = {
 @pytest.mark.parametrize("times", [1, 40])
 @pytest.mark.parametrize(("encoding", "text"), ENCODED.items())
 def test_the_encoding_of_a_text_is_found(encoding: str, text: str, times: int) -> None:
-    whole = "\n".join([text] * times)
+    whole = "\n\n".join([text] * times)
     assert read(whole.encode(encoding)).text == whole
+
+
+@pytest.mark.parametrize(
+    ("text", "paragraphs"),
+    [
+        ('The Storm\nRain fell all night\n"Who is there?" he asked\n"Me" she said\nThey left', 5),
+        (
+            "第一章\u3000风雨\r\n\u3000\u3000那天晚上下着大雨。\r\n\u3000\u3000他说：“我们走吧。”\r\n\u3000\u3000她没有回答。",
+            4,
+        ),
+        (
+            "Two roads diverged in a wood,\nAnd sorry I could not travel both\nAnd be one traveler, long I stood",
+            1,
+        ),
+        (
+            "Two roads diverged in a yellow wood,\nAnd sorry I could not travel both\n"
+            "And be one traveler, long I stood\nAnd looked down one as far as I could",
+            4,
+        ),
+        (
+            "It was a dark night, and the rain fell in torrents, except when it was\n"
+            "checked by a violent gust of wind which swept up the streets, rattling\n"
+            "along the housetops, and fiercely agitating the scanty flame of the\n"
+            "Lamps that struggled against the darkness.",
+            1,
+        ),
+        (
+            "我们走吧他说外面下着大雨\n很大没有人在街上只有狗\n来跑去不知道要到哪里去\n有出来",
+            1,
+        ),
+        ("ALL IN CAPITALS AND\nWRAPPED AT A WIDTH\nTHAT IS SHORT AS ON\nA TELEGRAM", 1),
+    ],
+)
+def test_lines_of_a_text_are_paragraphs_by_evidence(text: str, paragraphs: int) -> None:
+    assert len(read(text.encode()).text.split("\n\n")) == paragraphs
+
+
+def test_broken_words_of_a_wrapped_text_are_joined() -> None:
+    text = "It is in Lon-\ndon that our scene lies, the well-\nknown town. A well-known man lived there."
+    assert read(text.encode()).text == text.replace("Lon-\ndon", "London").replace("well-\nknown", "well-known")
+
+
+def test_letters_that_are_drawn_as_one_are_parted() -> None:
+    assert read("Find the ﬁsh in the ﬂood.".encode()).text == "Find the fish in the flood."
 
 
 @pytest.mark.parametrize(
@@ -204,7 +248,7 @@ def test_a_file_that_cannot_be_read_or_is_too_large_is_an_error(tmp_path: Path) 
 
 
 PLAIN = st.text(
-    st.characters(codec="utf-8", exclude_categories=("C", "Z"), exclude_characters="\u00ad\ufeff"), min_size=1
+    st.characters(codec="utf-8", exclude_categories=("C", "Z"), exclude_characters="\u00ad\ufeffﬀﬁﬂﬃﬄﬅﬆ"), min_size=1
 )
 TEXTS = st.lists(st.lists(PLAIN, min_size=1).map(" ".join), min_size=1).map("\n\n".join)
 

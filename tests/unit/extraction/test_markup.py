@@ -215,3 +215,28 @@ def test_a_page_names_its_author(meta: str, author: str | None) -> None:
     page = f"<!doctype html><html><head>{meta}</head><body><p>It was dark.</p></body></html>"
     found = extract(io.BytesIO(page.encode()), "page.html", None, max_characters=1000)
     assert (found.author, found.text) == (author, "It was dark.")
+
+
+@pytest.mark.parametrize(
+    ("markup", "text"),
+    [
+        (
+            "10<sup>13</sup> km, 1.5 × 10<sup>8</sup>, 50 m<sup>2</sup>, E = mc<sup>2</sup>",
+            "10¹³ km, 1.5 × 10⁸, 50 m², E = mc²",
+        ),
+        ("10<sup>-6</sup> and x<sup>n</sup>", "10⁻⁶ and x^n"),
+        ("She slept.<sup>2</sup> The end<sup>*</sup> in 1999<sup>3</sup>", "She slept. The end in 1999"),
+        ("the 5<sup>th</sup>, le XVIII<sup>e</sup>, 2<sup>o</sup>", "the 5th, le XVIIIe, 2o"),
+        ('He came.<a href="#Footnote_1" class="fnanchor">[1]</a> We ate.<a href="#n3">3</a>', "He came. We ate."),
+        ('See note <a href="#n3">3</a>.', "See note 3."),
+        ('The man went<span class="pagenum"><a id="Page_12">[Pg 12]</a></span> home.', "The man went home."),
+        ('If <math alttext="x squared"><msup><mi>x</mi><mn>2</mn></msup></math> is nine', "If x squared is nine"),
+        (r'If <math alttext="x^{2}"><msup><mi>x</mi><mn>2</mn></msup></math> is nine', "If x² is nine"),
+        ("<math><mfrac><mi>a</mi><mn>2</mn></mfrac><mo>=</mo><msqrt><mn>9</mn></msqrt></math>", "a/2 = √9"),
+        ('<img src="o.png" alt="O">nce upon a time', "Once upon a time"),
+        ('A picture <img src="m.png" alt="A map"> here', "A picture here"),
+    ],
+)
+def test_raised_text_formulas_and_drop_caps_are_heard_as_they_are_meant(markup: str, text: str) -> None:
+    (block,) = html_page(f"<p>{markup}</p>").blocks
+    assert block == Paragraph(text)

@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pypdf import PdfReader, PdfWriter
 
-from voxyard.extraction.document import rendered
+from voxyard.extraction.document import Paragraph, rendered
 from voxyard.extraction.errors import ExtractionError, TextTooLongError, UnreadableFileError
 from voxyard.extraction.extract import ExtractedText, extract
 from voxyard.extraction.pdf import read_pdf
-from voxyard.extraction.pdf_paragraphs import TextLine, blocks
+from voxyard.extraction.pdf_notes import TextLine
+from voxyard.extraction.pdf_paragraphs import blocks
 
 FILLING = "and so the night went on until the first light came over the hills beyond"
 FULL = f"It was late {FILLING}"
@@ -342,3 +343,36 @@ def test_no_word_of_a_file_is_lost_or_doubled(words: list[str], width: int) -> N
     pages = [lines[start : start + 5] for start in range(0, len(lines), 5)]
     found = read_pdf(io.BytesIO(pdfs.written(pages)), max_characters=100_000).text
     assert found.split() == words
+
+
+def test_a_note_does_not_part_a_broken_word_and_its_mark_is_silent() -> None:
+    first = [
+        TextLine("The first page tells of an island where nobody had been.1 He was a", 72, 100, 12),
+        TextLine("man who loved the sea, and at last they saw the moun-", 72, 114, 12),
+        TextLine("1 See the appendix on captains", 72, 700, 9),
+        TextLine("and islands.", 72, 711, 9),
+    ]
+    second = [
+        TextLine("tains rising from the mist, and the crew was silent in 1999 there.", 72, 100, 12),
+        TextLine("Then came the night, with rain and wind, and nobody slept on it.", 72, 114, 12),
+    ]
+    assert blocks([first, second]) == [
+        Paragraph(
+            "The first page tells of an island where nobody had been. He was a man who loved the sea, and at last they "
+            "saw the mountains rising from the mist, and the crew was silent in 1999 there. Then came the night, with "
+            "rain and wind, and nobody slept on it."
+        ),
+        Paragraph("See the appendix on captains and islands."),
+    ]
+
+
+def test_a_letter_as_tall_as_several_lines_joins_its_word() -> None:
+    page = [
+        TextLine("O", 72, 130, 40),
+        TextLine("nce upon a time there was a king who had three", 105, 104, 12),
+        TextLine("sons, and the youngest of them was a fool.", 105, 118, 12),
+        TextLine("He went into the world and found his luck.", 72, 132, 12),
+    ]
+    (block,) = blocks([page])
+    assert isinstance(block, Paragraph)
+    assert block.text.startswith("Once upon a time there was a king who had three sons")

@@ -11,7 +11,7 @@ import pytest
 
 from voxyard.extraction.pdf import read_pdf
 from voxyard.extraction.pdf_columns import LineExtent, in_reading_order
-from voxyard.extraction.pdf_paragraphs import TextLine
+from voxyard.extraction.pdf_notes import TextLine
 
 STORY = (
     "The harbour lay still and nobody was awake but the watchman, who waited for the ships that would come in the"

@@ -9,7 +9,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-BUILT_FROM_SOURCE = ("docopt", "gpustat", "pocketsphinx")  # docopt is one Python file; a compiler builds the others
+BUILT_FROM_SOURCE = (
+    "docopt",
+    "eng-to-ipa",
+    "gpustat",
+    "pocketsphinx",
+)  # the first two are Python alone; a compiler builds the others
 NEWEST = "3.12"
 
 

@@ -6,7 +6,7 @@ import pytest
 from frontends import TonesFrontend
 
 from voxyard.speech.errors import SpeechError
-from voxyard.speech.script import prepare
+from voxyard.speech.script import language_note, prepare
 
 TEXT = "The first paragraph is short.\n\nThe second paragraph is short as well."
 
@@ -45,3 +45,38 @@ def test_signs_without_a_token_are_left_out_and_the_chunks_stay_numbered() -> No
 def test_an_unknown_voice_is_an_error_of_the_engine() -> None:
     with pytest.raises(SpeechError, match="no voice 'nobody'"):
         prepare(TEXT, TonesFrontend(), voice="nobody", seed=0)
+
+
+class Voices(TonesFrontend):
+    """A voice for each language."""
+
+    def default_voice(self, language: str | None) -> str:
+        return f"voice-{language or 'en'}"
+
+    def check_voice(self, name: str) -> None:
+        assert name.startswith("voice-")
+
+    def language(self, voice: str | None) -> str | None:
+        return (voice or "").removeprefix("voice-") or None
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "voice"),
+    [
+        ("第一章 风雨。那天晚上下着大雨。", None, "voice-zh"),
+        ("Он пришёл домой.", None, "voice-ru"),
+        ("He came home.", None, "voice-en"),
+        ("Он пришёл домой.", "bg", "voice-bg"),
+    ],
+)
+def test_letters_that_are_not_latin_tell_the_default_voice(text: str, language: str | None, voice: str) -> None:
+    assert prepare(text, Voices(), voice=None, seed=0, language=language).requests[0].voice == voice
+
+
+def test_a_voice_of_another_language_than_the_letters_is_noted() -> None:
+    note = language_note("en", "voice-en", Voices(), "那天晚上下着大雨。")
+    assert note is not None
+    assert "the language zh" in note
+    assert language_note(None, "voice-ru", Voices(), "Он пришёл.") is None
+    assert language_note("bg", "voice-bg", Voices(), "Той дойде.") is None
+    assert language_note(None, "voice-en", Voices(), "He came.") is None

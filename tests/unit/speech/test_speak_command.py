@@ -392,12 +392,14 @@ def test_the_words_are_shown_chapter_by_chapter_and_no_worker_is_started(
     assert shown.exit_code == 0, shown.stderr
     lines = [re.sub(r"^ +\d+ +[\d.]+ s  ", "", line) for line in shown.stdout.splitlines() if line]
     assert lines[:-2] == [
-        "It cost five dollars. [pause 2s]", "Then it ended.",
-        "# One", "One. Doctor Bell walked five kilometers.", "# Two", "Two. The end.", "# Three",
+        "It cost five dollars. [pause 2s]", f"{'':15}$5 → five dollars", "Then it ended.",
+        "# One", "One. Doctor Bell walked five kilometers.", f"{'':15}Dr. → Doctor", f"{'':15}5 km → five kilometers",
+        "# Two", "Two. The end.", "# Three",
     ]  # fmt: skip
     assert lines[-1].startswith("5 chunks, about ")
     assert lines[-1].endswith(" of speech without its pauses, in the voice v2/en_speaker_6")
     assert [chunk["words"] for chunk in as_json["chunks"]][:2] == ["It cost five dollars.", "Then it ended."]
+    assert as_json["chunks"][0]["readings"] == [{"text": "$5", "words": "five dollars"}]
     assert [(each["title"], each["first_chunk"]) for each in as_json["chapters"]] == [
         ("One", 2),
         ("Two", 3),

@@ -207,7 +207,7 @@ def _with_text(new: NewDocument, request: DocumentRequest, frontend: Frontend, r
             for chunk, asked in zip(prepared.chunks, prepared.requests, strict=True)
         ),
         voice=voice,
-        note=language_note(new.language or request.declared, voice, frontend, shown_name(voice)),
+        note=language_note(new.language or request.declared, voice, frontend, request.text, shown_name(voice)),
         language=new.language if new.language is not None else frontend.language(voice),
         chapters=chapters.of_headings(request.headings, [chunk.start for chunk in prepared.chunks], new.title),
         cover=request.cover,

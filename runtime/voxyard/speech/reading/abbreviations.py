@@ -1,150 +1,55 @@
-"""Abbreviations and their words, by language: those with one reading only, whatever stands beside them.
-
-A key's full stops may have blanks after them. `#` at the end of a key: only before a figure; `^`: only before a capital
-letter, as of a name, or another title (Mr. and Mrs. Bell); `$`: it may end a sentence, and its full stop then stays.
-"""
+"""Abbreviations in words: Mr. and Mrs. Bell, z. B., 5th Ave."""
 
 from __future__ import annotations
 
-ABBREVIATIONS: dict[str, dict[str, str]] = {
-    "en": {
-        "Mr.^": "Mister",
-        "Mrs.^": "Missus",
-        "Dr.^": "Doctor",
-        "Prof.^": "Professor",
-        "e.g.": "for example",
-        "i.e.": "that is",
-        "etc.$": "et cetera",
-        "vs.": "versus",
-        "approx.": "approximately",
-        "No.#": "number",
-        "Nos.#": "numbers",
-        "Fig.#": "figure",
-        "pp.#": "pages",
-        "vol.#": "volume",
-        "Vol.#": "volume",
-    },
-    "de": {
-        "z.B.": "zum Beispiel",
-        "d.h.": "das heißt",
-        "u.a.$": "unter anderem",
-        "usw.$": "und so weiter",
-        "bzw.": "beziehungsweise",
-        "ca.": "circa",
-        "evtl.": "eventuell",
-        "ggf.": "gegebenenfalls",
-        "inkl.": "inklusive",
-        "vgl.": "vergleiche",
-        "Dr.^": "Doktor",
-        "Prof.^": "Professor",
-        "Hr.^": "Herr",
-        "Nr.#": "Nummer",
-        "S.#": "Seite",
-        "Bd.#": "Band",
-    },
-    "fr": {
-        "M.^": "Monsieur",
-        "MM.^": "Messieurs",
-        "Mme": "Madame",
-        "Mmes": "Mesdames",
-        "Mlle": "Mademoiselle",
-        "p.ex.": "par exemple",
-        "c.-à-d.": "c'est-à-dire",
-        "etc.$": "et cetera",
-        "env.": "environ",
-        "n°#": "numéro",
-        "nº#": "numéro",
-    },
-    "es": {
-        "Sr.^": "señor",
-        "Sra.^": "señora",
-        "Srta.^": "señorita",
-        "Dr.^": "doctor",
-        "Dra.^": "doctora",
-        "Ud.": "usted",
-        "Uds.": "ustedes",
-        "p.ej.": "por ejemplo",
-        "etc.$": "etcétera",
-        "EE.UU.$": "Estados Unidos",
-        "n.º#": "número",
-        "pág.#": "página",
-    },
-    "it": {
-        "sig.^": "signor",
-        "sig.ra^": "signora",
-        "dott.^": "dottor",
-        "prof.^": "professor",
-        "p.es.": "per esempio",
-        "ecc.$": "eccetera",
-        "n.#": "numero",
-        "pag.#": "pagina",
-    },
-    "pt": {
-        "Sr.^": "senhor",
-        "Sra.^": "senhora",
-        "Dr.^": "doutor",
-        "Dra.^": "doutora",
-        "p.ex.": "por exemplo",
-        "etc.$": "et cetera",
-        "n.º#": "número",
-        "nº#": "número",
-        "pág.#": "página",
-    },
-    "nl": {
-        "bijv.": "bijvoorbeeld",
-        "d.w.z.": "dat wil zeggen",
-        "enz.$": "enzovoort",
-        "dhr.^": "de heer",
-        "mevr.^": "mevrouw",
-        "nr.#": "nummer",
-        "blz.#": "bladzijde",
-    },
-    "pl": {
-        "np.": "na przykład",
-        "m.in.": "między innymi",
-        "itd.$": "i tak dalej",
-        "itp.$": "i tym podobne",
-        "tzn.": "to znaczy",
-        "tj.": "to jest",
-        "prof.^": "profesor",
-        "nr#": "numer",
-        "ok.#": "około",
-    },
-    "ru": {
-        "т.е.": "то есть",
-        "т.к.": "так как",
-        "и т.д.$": "и так далее",
-        "и т.п.$": "и тому подобное",
-        "напр.": "например",
-        "№#": "номер",
-    },
-    "tr": {
-        "vb.$": "ve benzeri",
-        "vs.$": "vesaire",
-        "örn.": "örneğin",
-        "bkz.": "bakınız",
-        "Dr.^": "Doktor",
-        "Prof.^": "Profesör",
-    },
-}
+import re
+from collections.abc import Callable
 
-AND: dict[str, str] = {
-    "en": "and",
-    "de": "und",
-    "fr": "et",
-    "es": "[ye]",
-    "it": "ed?",
-    "pt": "e",
-    "nl": "en",
-    "pl": "i",
-    "ru": "и",
-    "tr": "ve",
-}
-"""The word between two titles of one name."""
+from voxyard.speech.reading.tables import table
 
-TITLES: dict[str, tuple[str, ...]] = {
-    "en": ("Ms.", "Mrs", "Miss", "Mme."),
-    "de": ("Fr.", "Frau", "Herr"),
-    "fr": ("Mme", "Mmes", "Mlle", "Mlles"),
-}
-"""Titles without a key with `^`, before which, with "and", a title is read."""
+Reading = tuple[re.Pattern[str], Callable[[re.Match[str]], str | None]]
+
+
+def patterns(code: str) -> list[Reading]:
+    """Patterns of the abbreviations in the language's table, with their words."""
+    own = table(code)
+    titles = "|".join(map(re.escape, [*own.titles, *(key[:-1] for key in own.abbreviations if key[-1] == "^")]))
+    another = re.compile(rf"(?:{own.between_titles}|&)\s+(?:{titles})(?!\w)", re.IGNORECASE)
+    return [_abbreviation(key, words, another) for key, words in own.abbreviations.items()]
+
+
+_ADDRESS = re.compile(r"(?:[^\W\d_a-z][^\W\d_]+|\d(?:st|nd|rd|th))\s$")  # what a street's name ends with
+
+
+def _abbreviation(key: str, words: str, another: re.Pattern[str]) -> Reading:
+    """The words of an abbreviation; before a capital letter those with `^`, or before `another` title with "and"."""
+    short = key.rstrip("#^$&")
+    how = key[len(short) :]
+    first = (
+        f"[{short[0].lower()}{short[0].upper()}]" if how in ("", "$") and short[0].isalpha() else re.escape(short[0])
+    )
+    inside = re.escape(short[1:]).replace(r"\.", r"\.\s?").replace(r"\ ", r"\s?")
+    inside = inside.removesuffix(r"\s?")
+    last = {"#": r"(?=\s?\d)", "^": r"(?=\s+(?:[^\W\d_]|&))"}.get(how, r"(?!\w)")
+    if short[-1] == "/":  # C/ Mayor
+        last = r"(?=\s?[^\W\d_a-z])"
+
+    def spoken(found: re.Match[str]) -> str | None:
+        after = found.string[found.end() :][:40].lstrip()
+        if how == "^" and not after[:1].isupper() and another.match(after) is None:
+            return None
+        if how == "&" and _ADDRESS.search(found.string[: found.start()][-40:]) is None:
+            return None
+        if (
+            how == "&"
+            and re.match(r"\s[A-Z]", found.string[found.end() :][:2])
+            and found.string[found.end() - 1] == "."
+        ):
+            return None  # another name: St. Paul
+        said = words[0].upper() + words[1:] if found[0][0].isupper() else words
+        if how == "#" and not found.string[found.end()].isspace():
+            return said + " "
+        ends = how in ("$", "&") and found[0].endswith(".") and (not after or after[0].isupper())
+        return said + "." if ends else said
+
+    return (re.compile(rf"(?<![\w.]){first}{inside}{last}"), spoken)

@@ -6,15 +6,16 @@ import datetime as dt
 import re
 from collections.abc import Callable
 
+from voxyard.speech.reading import chinese, german
 from voxyard.speech.reading.languages import LANGUAGES, Language
 from voxyard.speech.reading.number_words import cardinal, ordinal, year
 
 Words = Callable[[re.Match[str]], str | None]
 
 _ISO = r"(?<![\w.,:/-])(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)(?![\w:/-]|\.\d)"
-_NOMINATIVE = re.compile(r"(?:\bder|\bdie|\bdas)\s+$", re.IGNORECASE)
-_DATIVE = re.compile(
-    r"(?:\b(?:am|dem|den|des|vom|zum|beim|im|ab|seit|bis|nach|vor|einem|einen|jeden|ersten))\s+$", re.IGNORECASE
+_BEFORE_DAY = re.compile(r"\b(?:am|zum|vom|bis|dem|den|der|ab)\s$", re.IGNORECASE)
+_A_NUMBER_OF = re.compile(
+    r"\s(?:men|women|people|soldiers|others|more|[a-z]{3,}s)\b(?<!\bis)(?<!\bwas)(?<!\bhas)(?<!\bas)"
 )
 _KOREAN_MONTHS = {6: "유월", 10: "시월"}
 _LEFT_YEARS = {"ru": r"(?:год|г\.)", "pl": r"(?:rok|r\.)"}
@@ -26,22 +27,42 @@ def patterns(code: str, region: str, language: Language) -> list[tuple[re.Patter
     def whole(found: re.Match[str]) -> str | None:
         return _spoken(code, language, int(found["year"]), int(found["month"]), int(found["day"]), found)
 
-    found: list[tuple[re.Pattern[str], Words]] = [(re.compile(_ISO), whole)]
+    iso = _ISO if language.spaced else _ISO.replace(r"\w", "A-Za-z0-9_")
+    found: list[tuple[re.Pattern[str], Words]] = [(re.compile(iso), whole)]
     if language.numeric_date:
         sign = re.escape(language.numeric_date)
         found.append((_numeric(rf"(?P<day>\d{{1,2}}){sign} ?(?P<month>\d{{1,2}}){sign} ?(?P<year>\d{{4}})"), whole))
+    if code in ("ja", "zh"):
+        slashed = (
+            r"(?<![A-Za-z0-9_.,:/-])(?P<year>\d{4})[/.](?P<month>\d{1,2})[/.](?P<day>\d{1,2})(?![A-Za-z0-9_/-]|[.,:]\d)"
+        )
+        found.append((re.compile(slashed), whole))
+    if code == "de":  # am 1.1.
+        short = r"(?<![\w.,:/-])(?P<n>\d{1,2})\. ?(?P<month>1[0-2]|0?[1-9])\.(?!\w| ?\d)"
+        found.append((re.compile(short), _german_short))
     if code == "en":
         pattern = _numeric(r"(?P<first>\d{1,2})/(?P<second>\d{1,2})/(?P<year>\d{4})")
         found.append((pattern, lambda match: _english_numeric(match, region)))
     if language.months:
         found += _with_month_names(code, language)
-    if code in ("ja", "ko"):
-        y, m, d = {"ja": ("年", "月", "日"), "ko": ("년", "월", "일")}[code]
-        pattern = re.compile(rf"(?<![\d.,])(?:(?P<year>\d{{4}}){y} ?)?(?P<month>\d{{1,2}}){m} ?(?P<day>\d{{1,2}}){d}")
+    if code in ("ja", "ko", "zh"):
+        y, m, d = {"ja": ("年", "月", "日"), "zh": ("年", "月", "[日号]"), "ko": ("년", "월", "일")}[code]
+        pattern = re.compile(
+            rf"(?<![\d.,])(?:(?P<year>\d{{4}}){y} ?)?(?P<month>\d{{1,2}}){m} ?(?P<day>\d{{1,2}})(?P<last>{d})"
+        )
         found.append((pattern, lambda match: _eastern(code, language, match)))
     if code in _LEFT_YEARS:  # the case of their ordinals depends on the sentence
         found.append((re.compile(rf"(?<![\w.,-])\d{{4}}(?=\s{_LEFT_YEARS[code]})"), lambda _: None))
     return found
+
+
+def _german_short(found: re.Match[str]) -> str | None:
+    """Am ersten Januar; with the full stop where the sentence ends."""
+    before = found.string[max(0, found.start() - 8) : found.start()]
+    if not 1 <= int(found["n"]) <= 31 or _BEFORE_DAY.search(before) is None:
+        return None
+    language = LANGUAGES["de"]
+    return f"{german.inflected(found, int(found['n']), date=True)} {_months(language)[int(found['month']) - 1]}"
 
 
 def _numeric(pattern: str) -> re.Pattern[str]:
@@ -67,7 +88,7 @@ def _spoken(code: str, language: Language, y: int, m: int, d: int, found: re.Mat
         case "en":
             return f"{name} {ordinal(d, language)}, {year(y, language)}"
         case "de":
-            return f"{german_ordinal(found, number=d)} {name} {year(y, language)}"
+            return f"{german.inflected(found, d, date=True)} {name} {year(y, language)}"
         case "es" | "pt":
             day = "primeiro" if d == 1 and code == "pt" else cardinal(str(d), language)
             return f"{day} de {name} de {year(y, language)}"
@@ -76,6 +97,8 @@ def _spoken(code: str, language: Language, y: int, m: int, d: int, found: re.Mat
             return f"{day} {name} {year(y, language)}"
         case "ru" | "pl":
             return _slavic(code, language, d, name, y)
+        case "zh":
+            return f"{chinese.one_by_one(str(y))}年{chinese.cardinal(m)}月{chinese.cardinal(d)}日"
         case "ja":
             return f"{cardinal(str(y), language)}年{cardinal(str(m), language)}月{cardinal(str(d), language)}日"
         case "ko":
@@ -97,8 +120,9 @@ def _eastern(code: str, language: Language, found: re.Match[str]) -> str | None:
         return None
     if code == "ko":
         return _korean(language, y, m, d)
-    start = "" if y is None else f"{cardinal(str(y), language)}年"
-    return f"{start}{cardinal(str(m), language)}月{cardinal(str(d), language)}日"
+    said = chinese.one_by_one(found["year"] or "") if code == "zh" else cardinal(found["year"] or "0", language)
+    start = "" if y is None else f"{said}年"
+    return f"{start}{cardinal(str(m), language)}月{cardinal(str(d), language)}{found['last']}"
 
 
 def _slavic(code: str, language: Language, d: int, name: str, y: int | None) -> str:
@@ -116,18 +140,6 @@ def _genitive(code: str, language: Language, number: int) -> str:
     return re.sub(r"i\b", "iego", re.sub(r"(?<!c)y\b", "ego", re.sub(r"gi\b", "giego", words)))
 
 
-def german_ordinal(found: re.Match[str], *, number: int | None = None, only_after_article: bool = False) -> str | None:
-    """The ordinal with the ending that the word before asks for: der dritte, am dritten, dritter."""
-    number = int(found["n"]) if number is None else number
-    before = found.string[max(0, found.start() - 12) : found.start()]
-    stem = ordinal(number, LANGUAGES["de"])
-    if _DATIVE.search(before):
-        return stem + "n"
-    if _NOMINATIVE.search(before):
-        return stem
-    return None if only_after_article else stem + "r"
-
-
 def _months(language: Language) -> list[str]:
     from babel.dates import get_month_names
 
@@ -135,12 +147,19 @@ def _months(language: Language) -> list[str]:
     return [names[number] for number in range(1, 13)]
 
 
-def _with_month_names(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
+def _known_months(code: str, language: Language) -> dict[str, str]:
+    """Names of months, long and short, and the long ones."""
     months = _months(language)
     known = {name: name for name in months}
     if code in ("en", "de"):
-        known |= {name[:3]: name for name in months} | {name[:3] + ".": name for name in months}
+        short = [name for name in months if len(name) > 3]
+        known |= {name[:3]: name for name in short} | {name[:3] + ".": name for name in short}
         known |= {"Sept": months[8], "Sept.": months[8], "Jän.": months[0]} if code == "en" else {"Sept.": months[8]}
+    return known
+
+
+def _with_month_names(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    known = _known_months(code, language)
     name = "|".join(re.escape(each) for each in sorted(known, key=len, reverse=True))
     before = r"(?<![\w.,:/-])"
 
@@ -153,13 +172,16 @@ def _with_month_names(code: str, language: Language) -> list[tuple[re.Pattern[st
         if code in ("ru", "pl"):
             return _slavic(code, language, day, month, int(stated) if stated else None)
         if code == "de":
-            return f"{german_ordinal(found)} {month}{after}"
+            return f"{german.inflected(found, day, date=True)} {month}{after}"
         if code == "en" and found.start("month") < found.start("n"):
+            if not stated and month in ("March", "May") and _A_NUMBER_OF.match(found.string, found.end()):
+                return f"{found['month']} {cardinal(found['n'], language)}"  # men to the gate
             return f"{month} {ordinal(day, language)}{after}"
         if code == "en":
             article = "" if re.search(r"\bthe\s+$", found.string[: found.start()][-8:], re.IGNORECASE) else "the "
             return f"{article}{ordinal(day, language)} of {month}{after}"
-        return None
+        first = {"fr": "premier", "it": "primo"}.get(code)
+        return f"{first} {month}{after}" if first and day == 1 else None
 
     tail = r"(?P<year>[12]\d{3})(?![\w]|[.,:]\d|[–-]\d)"
     match code:
@@ -172,5 +194,7 @@ def _with_month_names(code: str, language: Language) -> list[tuple[re.Pattern[st
         case "ru" | "pl":
             ends = {"ru": r"(?:\s(?:года|г\.))?", "pl": r"(?:\s(?:roku|r\.))?"}[code]
             return [(re.compile(rf"{before}(?P<n>\d{{1,2}})\s(?P<month>{name})(?!\w)(?:\s{tail}{ends})?"), words)]
+        case "fr" | "it":
+            return [(re.compile(rf"{before}(?P<n>1)(?:er|[°º])?\s(?P<month>{name})(?!\w)(?:\s{tail})?"), words)]
         case _:
             return []

@@ -301,7 +301,9 @@ LANGUAGES: dict[str, Language] = {
         },
     ),
     "hi": Language("hi", None, ".", ",", scripts=("DEVANAGARI",), names={"USD": (r"^यूएस ", "")}),
-    "zh": Language("zh", None, ".", ",", scripts=("CJK",), spaced=False),
+    "zh": Language(
+        "zh", "zh", ".", ",", "点", "负", "到", scripts=("CJK",), spaced=False, names={"CNY": (r"^人民币$", "元")}
+    ),
 }
 
 UNITS: dict[str, str] = {
@@ -352,6 +354,7 @@ UNITS: dict[str, str] = {
     "min": "duration-minute",
     "h": "duration-hour",
     "%": "concentr-percent",
+    "‰": "concentr-permille",
 }
 """Symbol of a unit → its name in CLDR, of which Babel knows the forms in each language."""
 
@@ -366,11 +369,35 @@ CURRENCIES: dict[str, str] = {
     "₺": "TRY",
     "₩": "KRW",
     "₹": "INR",
+    "C$": "CAD",
+    "A$": "AUD",
+    "HK$": "HKD",
+    "₪": "ILS",
+    "₴": "UAH",
+    "₫": "VND",
+    "฿": "THB",
     "zł": "PLN",
     "руб.": "RUB",
     **{
         code: code
-        for code in ("EUR", "USD", "GBP", "JPY", "CHF", "RUB", "TRY", "KRW", "INR", "PLN", "SEK", "NOK", "DKK")
+        for code in (
+            "EUR",
+            "USD",
+            "GBP",
+            "JPY",
+            "CHF",
+            "CNY",
+            "CAD",
+            "AUD",
+            "RUB",
+            "TRY",
+            "KRW",
+            "INR",
+            "PLN",
+            "SEK",
+            "NOK",
+            "DKK",
+        )
     },
 }
 """Sign or code of a currency → its ISO 4217 code."""

@@ -1,8 +1,8 @@
 """Pause tags and SSML: what of a text directs the voice, and what is left to speak.
 
-`[pause 0.5s]` and `[pause 300ms]` are a pause in any text; other brackets are text. A text that begins with `<speak>`
-is SSML: `<break>` is a pause, `<sub alias="…">` is spoken as its alias, `<p>` and `<s>` end what they hold, and of all
-others the text stays.
+`[pause 0.5s]` and `[pause 300ms]` are a pause in any text, and so is a line of signs alone (`* * *`), a scene break;
+other brackets are text. A text that begins with `<speak>` is SSML: `<break>` is a pause, `<sub alias="…">` is spoken as
+its alias, `<p>` and `<s>` end what they hold, and of all others the text stays.
 """
 
 from __future__ import annotations
@@ -20,7 +20,16 @@ LONGEST_PAUSE = 10.0  # seconds of one tag
 MOST_PAUSES = 3600.0  # seconds of a text's tags together
 STRENGTHS = {"none": 0.0, "x-weak": 0.1, "weak": 0.2, "medium": 0.4, "strong": 0.7, "x-strong": 1.2}  # seconds
 
-_TAG = re.compile(r"\[pause[ \t]+(?P<number>\d{1,6}(?:\.\d{1,6})?)[ \t]*(?P<unit>ms|s)\]", re.IGNORECASE)
+_TAG = re.compile(  # [pause 0.5s], and as other programs write it: [PAUSE: 2], [pause=1.5], <break time="1s"/>
+    r"\[(?:pause|break|silence)(?:[ \t]*[:= \t][ \t]*(?P<number>\d{1,6}(?:\.\d{1,6})?)[ \t]*"
+    r"(?P<unit>ms|s|secs?|seconds?)?)?\]"
+    r"|<break[ \t]+time=[\"'](?P<number_of_break>\d{1,6}(?:\.\d{1,6})?)(?P<unit_of_break>ms|s)[\"'][ \t]*/?>",
+    re.IGNORECASE,
+)
+_SCENE_BREAK = re.compile(  # a line of signs alone: * * *, ⁂, -----
+    r"^[^\S\n]*(?:[*•·~#_=–—-](?:[^\S\n]*[*•·~#_=–—-]){2,}|[*#⁂❦☙❧])[^\S\n]*$", re.MULTILINE
+)
+SCENE_PAUSE = 1.0  # seconds
 _TIME = re.compile(r"\+?(?P<number>\d{0,6}(?:\.\d{1,6})?)(?P<unit>ms|s)", re.IGNORECASE)
 # Before <speak> may stand an XML declaration, comments, and a DOCTYPE, which is refused by name.
 _SSML = re.compile(
@@ -60,10 +69,13 @@ def read_markup(text: str) -> MarkedText:
             seconds = _seconds(tag, text, tag.start())
             edits.append(Edit(*tag.span(), ""))
             breaks[tag.start()] = breaks.get(tag.start(), 0.0) + seconds
-    if sum(breaks.values()) > MOST_PAUSES:
-        raise SpeechError(
-            f"the pauses of the text last {sum(breaks.values()):.0f} s together, expected at most {MOST_PAUSES:.0f} s"
-        )
+    total = sum(breaks.values())
+    for line in _SCENE_BREAK.finditer(text):
+        if not any(start < line.end() and line.start() < end for start, end in _near(taken, line.span())):
+            edits.append(Edit(*line.span(), ""))
+            breaks[line.start()] = breaks.get(line.start(), 0.0) + SCENE_PAUSE
+    if total > MOST_PAUSES:
+        raise SpeechError(f"the pauses of the text last {total:.0f} s together, expected at most {MOST_PAUSES:.0f} s")
     edited = EditedText(text, edits)
     pauses = tuple(PauseTag(edited.position(at), seconds) for at, seconds in sorted(breaks.items()))
     spans = zip(edited.edits, edited.replaced(), strict=True)
@@ -76,13 +88,22 @@ def _near(spans: list[Span], span: Span) -> list[Span]:
 
 
 def _seconds(found: re.Match[str], text: str, at: int) -> float:
-    seconds = float(found["number"] or 0) / (1000 if found["unit"].lower() == "ms" else 1)
+    number, unit = _amount(found)
+    seconds = STRENGTHS["strong"] if number is None else float(number or 0) / (1000 if unit.lower() == "ms" else 1)
     if seconds > LONGEST_PAUSE:
         raise SpeechError(
             f"the pause {found[0]} on line {text.count(chr(10), 0, at) + 1} is too long: expected at most "
             f"{LONGEST_PAUSE:g} s"
         )
     return seconds
+
+
+def _amount(found: re.Match[str]) -> tuple[str | None, str]:
+    """Figures and unit of a tag; no figures where it names no length."""
+    groups = found.groupdict()
+    if groups.get("number_of_break") is not None:
+        return found["number_of_break"], found["unit_of_break"]
+    return found["number"], found["unit"] or "s"
 
 
 def _ssml(text: str) -> tuple[list[Edit], dict[int, float], set[int]]:

@@ -1,69 +1,149 @@
-"""Amounts of money in words: $5.50, 5,50 €, €5 million."""
+"""Amounts of money in words: $5.50, 5,50 €, €5 million, 10 M€, -$5, a $5 bill."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from decimal import Decimal
 
+from voxyard.speech.reading.attributive import is_attribute
 from voxyard.speech.reading.languages import CURRENCIES, Language
-from voxyard.speech.reading.number_words import before_range, cardinal, decimal, of_million, value
-from voxyard.speech.reading.patterns import BLANK, bare, number_of, range_or_number
+from voxyard.speech.reading.number_words import cardinal, decimal, of_million, signed, value
+from voxyard.speech.reading.patterns import BLANK, bare_range, guard, number_of
+from voxyard.speech.reading.tables import table
 
 Words = Callable[[re.Match[str]], str | None]
+UnitName = Callable[[str, int], str | None]
 
+_SIGNS = "$€£¥"
 _OF = {"fr": "de ", "es": "de ", "it": "di ", "pt": "de "}
+_ONE_OF = {
+    "millions": "million",
+    "milliards": "milliard",
+    "Millionen": "Million",
+    "Milliarden": "Milliarde",
+    "millones": "millón",
+    "milioni": "milione",
+    "miliardi": "miliardo",
+    "milhões": "milhão",
+    "bilhões": "bilhão",
+}
+_CENTS_IN_WORDS = 10  # below it English says "and five cents"
 
 
-def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
+def patterns(language: Language, units: dict[str, str], unit_name: UnitName) -> list[tuple[re.Pattern[str], Words]]:
     """Patterns of amounts, the sign before or after the number, with their words."""
+    words_of = table(language.locale)
     signs = "|".join(re.escape(each) for each in sorted(CURRENCIES, key=len, reverse=True))
-    scales = "|".join(filter(None, [language.magnitudes, *(re.escape(each) for each in language.scales)]))
-    scale = rf"(?:{BLANK}(?P<scale>{scales})(?!\w))?" if scales else r"(?P<scale>(?!))?"
-    figure, amount = range_or_number(language), bare(language)
+    shorts = [re.escape(each) for each in sorted({*language.scales, *words_of.scales_of_money}, key=len, reverse=True)]
+    scales = "|".join(filter(None, [language.magnitudes, *shorts]))
+    scale = rf"(?:{BLANK}(?P<scale>{scales})(?!\w|-(?![\d{_SIGNS}])))?" if scales else r"(?P<scale>(?!))?"
+    symbols = "|".join(re.escape(each) for each in sorted(units, key=len, reverse=True) if each[0].isalpha())
+    per = (
+        rf"(?:/(?P<per>(?:{symbols})(?!\w)|[^\W\d_]{{3,20}}))?"
+        if words_of.signs.per and language.spaced
+        else r"(?P<per>(?!))?"
+    )
+    repeated = rf"(?:{signs})?{BLANK}"
+    figure, amount = guard(language) + bare_range(language), bare_range(language, repeated)
+    amount = amount.replace(r"(?![/@_\d])", r"(?![@_\d])")  # $5/hour
+    letters = r"\w" if language.spaced else "A-Za-z0-9_"
+    minus = rf"(?P<minus>[-−](?<![{letters})\]%*.][-−]))?"
+
+    none = r"(?:,[–—-]{1,2})?" if language.decimal == "," else ""  # 12,– €
 
     def words(found: re.Match[str]) -> str | None:
-        return _amount(found, CURRENCIES[found["currency"]], language)
+        code = "CNY" if language.locale == "zh" and found["currency"] == "¥" else CURRENCIES[found["currency"]]
+        said = _amount(found, code, language)
+        if said is None or not found["per"]:
+            return said
+        unit = unit_name(units[found["per"]], 1) if found["per"] in units else found["per"]
+        return None if unit is None else f"{said} {words_of.signs.per} {unit}"
 
-    before = rf"(?<!\w)(?P<currency>{signs}){BLANK}{amount}(?!%){scale}(?![^\W\d_])"
+    before = rf"(?<!\w){minus}(?<!\w)(?P<currency>{signs}){BLANK}{amount}(?!%){scale}{per}(?![^\W\d_]|/)"
     after = (
-        rf"{figure}{scale}{BLANK}(?P<currency>{signs})(?![\w/])"
+        rf"{figure}{none}{scale}{BLANK}(?P<currency>{signs}){per}(?![\w/])"
         if language.spaced and language.locale != "ko"
-        else rf"{figure}{scale}{BLANK}(?P<currency>{signs})(?![A-Za-z0-9/])"
+        else rf"{figure}{scale}{BLANK}(?P<currency>{signs})(?P<per>(?!))?(?![A-Za-z0-9/])"
         if language.spaced
-        else rf"{figure}(?P<scale>(?!))?{BLANK}(?P<currency>{signs})(?![A-Za-z])"
+        else rf"{figure}(?P<scale>(?!))?{BLANK}(?P<currency>{signs})(?P<per>(?!))?(?![A-Za-z])"
     )
     if language.locale == "ko":  # $5입니다
-        before = before.removesuffix(r"(?![^\W\d_])") + r"(?![A-Za-z])"
+        before = before.removesuffix(r"(?![^\W\d_]|/)") + r"(?![A-Za-z])"
     if not language.spaced:
-        before = rf"(?<![A-Za-z])(?P<currency>{signs}){BLANK}{amount}(?P<scale>(?!))?(?![A-Za-z])"
-    return [(re.compile(before), words), (re.compile(after), words)]
+        before = rf"(?<![A-Za-z]){minus}(?P<currency>{signs}){BLANK}{amount}(?P<scale>(?!))?(?P<per>(?!))?(?![A-Za-z])"
+    found: list[tuple[re.Pattern[str], Words]] = [(re.compile(before), words), (re.compile(after), words)]
+    if "USD" in words_of.cents:
+        cents = re.compile(rf"{guard(language)}(?P<n>\d{{1,3}}){BLANK}¢(?!\w)")
+        found.append((cents, lambda match: _cents(match["n"], "USD", language)))
+    return found
 
 
 def _amount(found: re.Match[str], code: str, language: Language) -> str | None:
     whole, part = number_of(found)
     blank = " " if language.spaced else ""
-    sign = f"{language.minus}{blank}" if found["sign"] and language.minus else found["sign"] or ""
+    sign = signed(found, language)
+    if found.groupdict().get("minus") and language.minus:
+        sign = f"{language.minus}{blank}"
+    elif found.groupdict().get("minus"):
+        sign = found["minus"]
     scale, name = found["scale"], _name(code, value(whole, part), language)
-    if found.groupdict().get("first") is not None:
-        if language.number_words is None or found["first_part"] or (part and scale is None):
-            return None
-        start = before_range(found, language, language.scales.get(scale, {}).get("one", scale) or name)
-        if start is None:
-            return None
-        sign = start
+    if found["first"] is not None:
+        return _range(found, whole, part, code, language) if not sign else None
     if scale is not None:
-        return f"{sign}{_scaled(whole, part, scale, language)} {_of(scale, code, language)}"
+        return f"{sign}{_scaled(whole, part, scale, language)} {_of(scale, code, language, found)}"
     if language.number_words is None:
         figures = found[0][found.start("number") - found.start() : found.end("number") - found.start()]
         return f"{figures}{blank}{name}"
-    if len(part) != 2:
-        return _named(sign + decimal(whole, part, language, name), name, language)
-    name = _name(code, int(whole), language)
-    start = _named(sign + cardinal(whole, language, name), name, language)
+    if is_attribute(found, language):
+        name = _name(code, 1, language)
+    return sign + _plain(whole, part, code, name, language)
+
+
+def _plain(whole: str, part: str, code: str, name: str, language: Language) -> str:
+    blank = " " if language.spaced else ""
+    if len(part) != 2 or not language.spaced:
+        return _named(decimal(whole, part, language, name), name, language)
+    if int(whole) == 0 and int(part) and (said := _cents(part, code, language)):
+        return said
+    name = name if name == _name(code, 1, language) else _name(code, int(whole), language)
+    start = _named(cardinal(whole, language, name), name, language)
     if part == "00":
         return start
+    if language.locale == "en" and int(part) < _CENTS_IN_WORDS and (said := _cents(part, code, language)):
+        return f"{start} and {said}"
     joint = f"{blank}{language.money_and}{blank}" if language.money_and else blank
-    return f"{start}{joint}{cardinal(part, language)}"
+    known = table(language.locale).cents.get(code) is not None
+    return f"{start}{joint}{cardinal(str(int(part)) if known else part, language)}"
+
+
+def _cents(part: str, code: str, language: Language) -> str | None:
+    forms = table(language.locale).cents.get(code)
+    if forms is None:
+        return None
+    noun = forms[int(part) != 1]
+    return f"{cardinal(str(int(part)), language, noun)}{' ' if language.spaced else ''}{noun}"
+
+
+def _range(found: re.Match[str], whole: str, part: str, code: str, language: Language) -> str | None:
+    """Three to five dollars; None where the first is not the smaller one, or the language has no word between them."""
+    first, first_part = re.sub(r"\D", "", found["first"]), found["first_part"] or ""
+    if not language.to or language.number_words is None or value(first, first_part) >= value(whole, part):
+        return None
+    blank = " " if language.spaced else ""
+    to = f"{blank}{language.to}{blank}"
+    if found["scale"] is not None:
+        scale = _scale(found["scale"], value(whole, part), language)
+        start = decimal(first, first_part, language, scale)
+        return f"{start}{to}{_scaled(whole, part, found['scale'], language)} {_of(found['scale'], code, language)}"
+    name = _name(code, value(whole, part), language)
+    if len(first_part) == len(part) == 2:
+        names = (_name(code, int(first), language), _name(code, int(whole), language))
+        return _plain(first, first_part, code, names[0], language) + to + _plain(whole, part, code, names[1], language)
+    start = decimal(first, first_part, language, name)
+    if is_attribute(found, language):
+        name = _name(code, 1, language)
+    return start + to + _plain(whole, part, code, name, language)
 
 
 def _named(words: str, name: str, language: Language) -> str:
@@ -71,15 +151,24 @@ def _named(words: str, name: str, language: Language) -> str:
 
 
 def _scaled(whole: str, part: str, scale: str, language: Language) -> str:
-    from babel import Locale
-
-    if scale in language.scales:
-        scale = language.scales[scale][Locale.parse(language.locale).plural_form(value(whole, part))]
+    scale = _scale(scale, value(whole, part), language)
     return f"{decimal(whole, part, language, scale)} {scale}"
 
 
-def _of(scale: str, code: str, language: Language) -> str:
-    name = _name(code, 1_000_000, language)
+def _scale(scale: str, amount: Decimal | int, language: Language) -> str:
+    from babel import Locale
+
+    plural = Locale.parse(language.locale).plural_form
+    if scale in language.scales:
+        return language.scales[scale][plural(amount)]
+    if (words := table(language.locale).scales_of_money.get(scale)) is None:
+        return scale  # is a word already
+    return _ONE_OF.get(words, words) if plural(amount) == "one" else words
+
+
+def _of(scale: str, code: str, language: Language, found: re.Match[str] | None = None) -> str:
+    scale = table(language.locale).scales_of_money.get(scale, scale)
+    name = _name(code, 1 if found is not None and is_attribute(found, language) else 1_000_000, language)
     of = _OF.get(language.locale, "") if scale not in ("mille", "mil", "mila") else ""
     return ("d'" if of == "de " and language.locale == "fr" and name[0] in "aeiou" else of) + name
 

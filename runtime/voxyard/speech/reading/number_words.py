@@ -6,10 +6,13 @@ import re
 from decimal import Decimal
 from functools import lru_cache
 
+from voxyard.speech.reading import chinese
 from voxyard.speech.reading.languages import Language
+from voxyard.speech.reading.tables import table
 
 MOST_DIGITS = 15  # a longer number is read digit by digit, and so is one that begins with 0
 _RUSSIAN_PLACES = 3
+_FRENCH_PLACES = 3  # that are read as a number: trois virgule quatorze
 _TURKISH = re.compile(
     "sıfır|bir|iki|üç|dört|beş|altı|yedi|sekiz|dokuz|on|yirmi|otuz|kırk|elli|altmış|yetmiş|seksen|doksan|yüz|bin|"
     "milyon|milyar|trilyon|katrilyon"
@@ -39,6 +42,14 @@ def cardinal(digits: str, language: Language, noun: str | None = None) -> str:
 _UP_TO_MILLIONS = r".*(?:ill(?:ón|ones)|ilh(?:ão|ões))\b"
 
 
+def signed(found: re.Match[str], language: Language) -> str:
+    """The word of a number's sign, with the blank after it; "" without one."""
+    if not found["sign"]:
+        return ""
+    words = language.minus if found["sign"] != "+" else table(language.locale).signs.plus
+    return f"{words}{' ' if language.spaced else ''}" if words else found["sign"]
+
+
 def before_word(digits: str, word: str, language: Language) -> str | None:
     """A whole number as it stands before a word; None where its form depends on a gender that is not known."""
     bare = cardinal(digits, language)
@@ -47,6 +58,9 @@ def before_word(digits: str, word: str, language: Language) -> str | None:
         return bare
     if language.is_feminine(word):
         return cardinal(digits, language, word)
+    gender = None if language.locale == "de" else table(language.locale).gender(word)  # in German of the case too
+    if gender is not None:
+        return cardinal(digits, language, _A_FEMININE[language.locale][0] if gender == "feminine" else "\0")
     if language.locale == "ru" and bare.endswith("два"):  # of 2 the genitive is counted: две книги, два дома
         return _russian_feminine(int(digits)) if re.search("[ыи]$", word) else bare if word[-1] in "ая" else None
     if language.feminine_ends and re.search(f"(?:{language.feminine_ends})$", word):
@@ -76,6 +90,10 @@ def decimal(whole: str, part: str, language: Language, noun: str | None = None) 
     if language.number_words == "ru" and len(part) <= _RUSSIAN_PLACES and len(whole) <= MOST_DIGITS:
         return _russian_fraction(whole, part)
     blank = " " if language.spaced else ""
+    if language.number_words == "fr" and len(part) <= _FRENCH_PLACES:
+        zeros = len(part) - len(part.lstrip("0"))
+        rest = [cardinal(part[zeros:], language)] if part[zeros:] else []
+        return " ".join([cardinal(whole, language), language.point, *["zéro"] * zeros, *rest])
     digits = blank.join(_words(int(digit), language.number_words) for digit in part)
     return blank.join((cardinal(whole, language), language.point, digits))
 
@@ -166,6 +184,8 @@ def value(whole: str, part: str) -> Decimal | int:
 
 @lru_cache(maxsize=4096)
 def _words(number: int, language: str, to: str = "cardinal", **forms: str) -> str:
+    if language == "zh":
+        return chinese.cardinal(number)
     from num2words import num2words
 
     words = str(num2words(number, lang=language, to=to, **forms))

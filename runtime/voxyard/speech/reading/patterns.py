@@ -14,6 +14,9 @@ MOST_GROUPS = 6
 """Groups of three figures after the first ones of a number; figures in more groups are no number and stay."""
 
 DASH = "(?: – |–|-)"
+WIDE_DASH = "(?: – |–|-|〜|~|～)"
+"""The same between figures of a language without blanks."""
+
 UNREAD = rf"(?!\^|{BLANK}[%‰¢€$£¥₽₺₩₹°′″](?!\d))"
 """Looks ahead of a figure: no sign follows without which it would be read in part."""
 
@@ -21,7 +24,7 @@ UNREAD = rf"(?!\^|{BLANK}[%‰¢€$£¥₽₺₩₹°′″](?!\d))"
 def guard(language: Language) -> str:
     """Looks behind a figure: it does not go on a word, a number, a version or an address."""
     letters = r"\w" if language.spaced else "A-Za-z0-9_"
-    return rf"(?<![{letters}/@#+^$€£¥₽₺₩₹])(?<![\d{letters}][.,:\-–])(?<!(?<![^\s(\[\"'“„«$€£+−-])[.,])"
+    return rf"(?<![{letters}/@#^$€£¥₽₺₩₹])(?<![\d{letters}][.,:\-–])(?<!(?<![^\s(\[\"'“„«$€£+−-])[.,])"
 
 
 def number(language: Language) -> str:
@@ -31,8 +34,9 @@ def number(language: Language) -> str:
 
 def bare(language: Language) -> str:
     """The same without a look behind it."""
+    letters = r"\w" if language.spaced else "A-Za-z0-9_"
     return (
-        rf"(?P<number>(?P<sign>[-−](?<![\w)\]%][-−])(?=\d))?"
+        rf"(?P<number>(?P<sign>[-−+](?<![{letters})\]%*][-−+])(?=\d))?"
         rf"(?P<whole>{_whole(language)})(?:{re.escape(language.decimal)}(?P<part>\d+))?)"
         rf"(?![/@_\d])(?![.,:\-–]\d)"
     )
@@ -40,9 +44,14 @@ def bare(language: Language) -> str:
 
 def range_or_number(language: Language) -> str:
     """A number, or two with a dash between them; the first has the groups `first` and `first_part`."""
-    separator = re.escape(language.decimal)
-    first = rf"(?<![-−])(?P<first>{_whole(language)})(?:{separator}(?P<first_part>\d+))?%?{DASH}(?=\d)"
-    return rf"{guard(language)}(?:{first})?{bare(language)}"
+    return guard(language) + bare_range(language)
+
+
+def bare_range(language: Language, repeated: str = "") -> str:
+    """The same without a look behind it; `repeated` is a pattern that may stand before the last number too."""
+    separator, dash = re.escape(language.decimal), DASH if language.spaced else WIDE_DASH
+    first = rf"(?<![-−])(?P<first>{_whole(language)})(?:{separator}(?P<first_part>\d+))?%?{dash}{repeated}(?=\d)"
+    return rf"(?:{first})?{bare(language)}"
 
 
 def _whole(language: Language) -> str:
@@ -55,3 +64,8 @@ def _whole(language: Language) -> str:
 def number_of(found: re.Match[str]) -> tuple[str, str]:
     """Digits before and after the decimal sign."""
     return re.sub(r"\D", "", found["whole"]), found["part"] or ""
+
+
+def stays(_: re.Match[str]) -> None:
+    """Words of what is left as it is written."""
+    return

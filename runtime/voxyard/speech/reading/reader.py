@@ -19,17 +19,24 @@ import unicodedata
 from collections.abc import Collection, Iterable
 from functools import lru_cache
 
+from voxyard.speech.reading import german, russian
 from voxyard.speech.reading.edits import Edit, EditedText, Span
 from voxyard.speech.reading.languages import LANGUAGES, Language
 from voxyard.speech.reading.rules import KINDS, Kind, rules
 
-READING_VERSION = 2
+READING_VERSION = 3
 """Rises with every change that may give a text other words."""
 
 _PARAGRAPH = re.compile(r"(?:[^\n]|\n(?![^\S\n]*\n))+")
-_WORD = re.compile(r"\S+")
-_ADDRESS = re.compile(r"://|@|\bwww\.|\\")
-_SOMETHING = re.compile(r"[0-9.№°º]|\b(?:Mme|Mlle)")
+_SOMETHING = re.compile(
+    r"[\d_¼-¾⅐-ↂ²³¹⁰-₟]|[^\w\s,;:'\"’“”„‘«»?!()—–…-]|[IVX]{2}|\b(?:Mme|Mlle|chapter|[A-Z][a-z]+ [IVXL]\b)"
+)
+_UNIT = re.compile(r"(?<=\d)[A-Za-z/]{1,4}(?![A-Za-z])|[!-~]*(?:@|://|www\.)[!-~]*")  # 120km/h tells no language
+_WORD = re.compile(r"[^\W\d_]+")
+_BEFORE_NOUN = re.compile(
+    r"(?:Mio|Mrd|Tsd|\b[IVXLC]+)\.$"
+)  # after which German has a noun more often than a new sentence
+_ENDS = re.compile(r"[\"'”’»“)\]]*(?:\s*$|\s+[\"'“„«‚‘(\[¿¡–—-]*\s?(?P<first>[^\W\d_]))")
 
 
 def read_words(text: str, language: str | None, kinds: Collection[Kind] = KINDS) -> str:
@@ -64,10 +71,12 @@ def _read(
     for span in taken:
         if max(span[0], start) < min(span[1], end):
             _take(used, max(span[0], start) - start, min(span[1], end) - start)
-    for word in _WORD.finditer(text, start, end):
-        if _ADDRESS.search(word[0]):
-            _take(used, word.start() - start, word.end() - start)
-    found = []
+    found = list[Edit]()
+    if language[0] == "ru" and set(kinds) == set(KINDS):  # ru-normalizr knows no kinds
+        for edit in russian.edits(text, start, end):
+            if not any(used[edit.start - start : edit.end - start]):
+                _take(used, edit.start - start, edit.end - start)
+                found.append(edit)
     for rule in rules(*language):
         for match in rule.pattern.finditer(text, start, end):
             first, last = match.span()
@@ -76,8 +85,21 @@ def _read(
             words = rule.words(match)
             _take(used, first - start, last - start)
             if words is not None and rule.kind in kinds:
-                found.append(Edit(first, last, words))
+                found.append(Edit(first, last, words + _full_stop(rule.kind, match, words, end, language[0])))
     return sorted(found, key=lambda edit: edit.start)
+
+
+def _full_stop(kind: Kind, match: re.Match[str], words: str, end: int, code: str) -> str:
+    """A full stop where that of an abbreviation, as of a unit or a month, ends the sentence too."""
+    if kind in ("abbreviations", "ordinals", "symbols") or not match[0].endswith(".") or words.endswith("."):
+        return ""
+    after = _ENDS.match(match.string, match.end(), end)
+    if after is None or (after["first"] is not None and not after["first"].isupper()):
+        return ""
+    if code == "de" and after["first"] is not None and _BEFORE_NOUN.search(match[0]) is not None:
+        word = _WORD.match(match.string, after.start("first"))
+        return "." if word is not None and german.begins_sentence(word[0]) else ""
+    return "."
 
 
 def _take(used: bytearray, start: int, end: int) -> None:
@@ -86,7 +108,7 @@ def _take(used: bytearray, start: int, end: int) -> None:
 
 def _is_written_in(language: Language, paragraph: str) -> bool:
     """True where at least half of the letters are of the language's scripts, or there are none."""
-    letters = [each for each in paragraph[:2000] if each.isalpha() and each not in "ºª"]
+    letters = [each for each in _UNIT.sub("", paragraph[:2000]) if each.isalpha() and each not in "ºª"]
     own = sum(_script(each) in language.scripts for each in letters)
     return 2 * own >= len(letters)
 

@@ -59,6 +59,13 @@ class Passage:
     _begin: int  # of this passage in the text without tags
     _edited: EditedText
     _end: int
+    _written: str  # without tags, before it was read
+
+    def readings(self, start: int, end: int) -> Iterator[tuple[str, str]]:
+        """What was read of these characters: how it is written, and its words; those of signs that are silent too."""
+        for edit, (first, last) in zip(self._edited.edits, self._edited.replaced(), strict=True):
+            if start <= first < end or (first == last == end):
+                yield self._written[edit.start : edit.end], self.text[first:last]
 
     def source(self, start: int, end: int) -> Span:
         """Characters of the document from which these of the passage came."""
@@ -99,5 +106,5 @@ def passages(text: str, language: str | None, reading: ReadingOptions) -> Iterat
             )
         own = [(edited.position(start), edited.position(last)) for start, last in chosen]
         units = tuple(sorted({*own, *(span for span in edited.replaced() if span[0] < span[1])}))
-        yield Passage(edited.text, pause, units, marked.edited, begin, edited, end)
+        yield Passage(edited.text, pause, units, marked.edited, begin, edited, end, piece)
         begin = end

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 
 from voxyard.speech.reading.languages import Language
 from voxyard.speech.reading.number_words import cardinal, ordinal
@@ -11,12 +12,20 @@ from voxyard.speech.reading.number_words import cardinal, ordinal
 Words = Callable[[re.Match[str]], str | None]
 
 _TIME = r"(?P<hour>[01]?\d|2[0-4]):(?P<minute>[0-5]\d)(?P<second>:[0-5]\d)?"
+_HOURS_OF = r"(?P<h{0}>[01]?\d|2[0-4]) ?h ?(?P<m{0}>[0-5]\d)?"
 _HOURS = {"fr": ("heure", "heures"), "pt": ("hora", "horas"), "ru": ("час", "часа", "часов")}
 _KOREAN_HOURS = ("", "한", "두", "세", "네", "다섯", "여섯", "일곱", "여덟", "아홉", "열", "열한", "열두")
 
 
 def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
     """Patterns of times, with their words."""
+
+    def between(found: re.Match[str]) -> str | None:
+        after = found.string[found.end() :][:6]
+        first = _spoken(code, language, int(found["h1"]), int(found["m1"] or 0), after)
+        last = _spoken(code, language, int(found["h2"]), int(found["m2"] or 0), after)
+        blank = " " if language.spaced else ""
+        return None if first is None or last is None else f"{first.rstrip()}{blank}{language.to}{blank}{last}"
 
     def words(found: re.Match[str]) -> str | None:
         if found["second"]:
@@ -29,25 +38,49 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
         return _KOREAN_HOURS[int(found["hour"])] + " 시"
 
     letters = r"\w" if language.spaced else "A-Za-z0-9_"
-    time = rf"(?<![{letters}:.,/–-]){_TIME}(?![{letters}:]|[.,]\d|[–-]\w)"
+    if code == "en":
+        time = rf"(?<![\w:.,/–-]){_TIME}(?:(?=[AaPp]\.?[Mm]\b)|(?!\w))(?!:|[.,]\d|[–-]\w)"  # 9:30PM
+    else:
+        time = rf"(?<![{letters}:.,/–-]){_TIME}(?![{letters}:]|[.,]\d|[–-]\w)"
     suffix = {"de": r"(?: ?Uhr\b)?", "nl": r"(?: ?uur\b)?", "ko": ""}.get(code, "")
     found: list[tuple[re.Pattern[str], Words]] = [(re.compile(time + suffix), words)]
+    if language.to:  # 10:30–12:30 Uhr
+        dots = "[.:]" if code == "de" else ":"
+        end = r" ?Uhr\b" if code == "de" else suffix
+        clock = rf"(?P<h{{0}}>[01]?\d|2[0-4]){dots}(?P<m{{0}}>[0-5]\d)"
+        both = rf"(?<![{letters}:.,/–-]){clock.format(1)} ?[–-] ?{clock.format(2)}(?![\w:]|[.,]\d|[–-]\w){end}"
+        found.append((re.compile(both), between))
     full_stop = r"(?<![\w:.,/–-])(?P<hour>[01]?\d|2[0-4])\.(?P<minute>[0-5]\d)(?P<second>)?"
     if code in ("de", "nl"):  # 10.30 Uhr
         found.append((re.compile(full_stop + {"de": r" ?Uhr\b", "nl": r" ?uur\b"}[code]), words))
     if code == "en":
+        found.insert(0, (re.compile(_ENGLISH_HOURS, re.IGNORECASE), partial(_english_hours, language)))
         found.append((re.compile(rf"{full_stop}(?=\s?[ap]\.?m\b)", re.IGNORECASE), words))
-    if code in ("fr", "pt"):
-        hours = r"(?<![\w:.,/-])(?P<hour>[01]?\d|2[0-4]) ?h ?(?P<minute>[0-5]\d)(?P<second>)?\b"
-        found.append((re.compile(hours), words))
+        hour = r"(?<![\w:.,/–-])(?P<hour>1[0-2]|[1-9])(?=[ap]\.?m\b)"  # 9pm
+        found.append((re.compile(hour, re.IGNORECASE), lambda match: cardinal(match["hour"], language) + " "))
+    found += _with_h(code, language, words, between)
     if code == "ko":
         found.append((re.compile(r"(?<![\w.,:])(?P<hour>1[0-2]|[1-9])시(?!간)"), korean_hour))
     return found
 
 
+def _with_h(code: str, language: Language, words: Words, between: Words) -> list[tuple[re.Pattern[str], Words]]:
+    """12h30, 9h-12h, um 8h."""
+    found: list[tuple[re.Pattern[str], Words]] = []
+    if code in ("fr", "pt", "es"):
+        both = rf"(?<![\w:.,/-]){_HOURS_OF.format(1)} ?[–-] ?{_HOURS_OF.format(2)}\b"
+        hours = r"(?<![\w:.,/-])(?P<hour>[01]?\d|2[0-4]) ?h ?(?P<minute>[0-5]\d)(?P<second>)?\b"
+        found += [(re.compile(both), between), (re.compile(hours), words)]
+    if code in ("de", "nl"):  # um 8h
+        hours = r"(?<=\b(?:um|ab) )(?P<hour>[01]?\d|2[0-4]) ?h\b"
+        found.append((re.compile(hours), lambda match: _spoken(code, language, int(match["hour"]), 0, "")))
+    return found
+
+
 def _spoken(code: str, language: Language, hour: int, minute: int, after: str) -> str | None:
     if code == "en":
-        return _english(language, hour, minute, after)
+        glued = " " if re.match(r"[ap]\.?m\b", after, re.IGNORECASE) else ""
+        return _english(language, hour, minute, after) + glued
     minutes = cardinal(f"{minute:02}" if code in ("es", "ru", "tr") and minute else str(minute), language)
     match code:
         case "de" | "nl":
@@ -60,7 +93,9 @@ def _spoken(code: str, language: Language, hour: int, minute: int, after: str) -
         case "es" | "it":
             hours = cardinal(str(hour), language, "hora" if code == "es" else "ora")
             return hours + (
-                f"{' e' if code == 'it' else ''} {minutes}" if minute else (" horas" if code == "es" else "")
+                f"{' e' if code == 'it' else ''} {minutes}"
+                if minute
+                else (" horas" if code == "es" and hour != 1 else "")
             )
         case "ru":
             hours = cardinal(str(hour), language)
@@ -69,6 +104,9 @@ def _spoken(code: str, language: Language, hour: int, minute: int, after: str) -
             return cardinal(str(hour), language) + (f" {minutes}" if minute else "")
         case "ja":
             return cardinal(str(hour), language) + "時" + (f"{minutes}分" if minute else "")
+        case "zh":
+            hours = "两" if hour == 2 else cardinal(str(hour), language)
+            return f"{hours}点" + (f"{'零' if minute < 10 else ''}{minutes}分" if minute else "")
         case "ko":
             start = _KOREAN_HOURS[hour] if 1 <= hour <= 12 else cardinal(str(hour), language)
             return f"{start} 시" + (f" {minutes} 분" if minute else "")
@@ -81,6 +119,20 @@ def _english(language: Language, hour: int, minute: int, after: str) -> str:
     if not minute:
         return hours if half else f"{hours} o'clock" if 1 <= hour <= 12 else f"{hours} hundred"
     return f"{hours} {'oh ' if minute < 10 else ''}{cardinal(str(minute), language)}"
+
+
+_ENGLISH_HOURS = (  # 9am-5pm
+    r"(?<![\w:.,/–-])(?P<h1>1[0-2]|[1-9])(?::(?P<m1>[0-5]\d))?\s?(?P<half>[ap]\.?m\.?)?\s?[–-]\s?"
+    r"(?P<h2>1[0-2]|[1-9])(?::(?P<m2>[0-5]\d))?(?=\s?[ap]\.?m\b)"
+)
+
+
+def _english_hours(language: Language, found: re.Match[str]) -> str:
+    first = _english(language, int(found["h1"]), int(found["m1"] or 0), " am")
+    last = _english(language, int(found["h2"]), int(found["m2"] or 0), " am")
+    half = f" {found['half']}" if found["half"] else ""
+    glued = "" if found.string[found.end() : found.end() + 1].isspace() else " "
+    return f"{first}{half} to {last}{glued}"
 
 
 def _polish(language: Language, hour: int, minute: int, before: str) -> str:

@@ -27,6 +27,7 @@ _MARKER = re.compile(
 _INITIAL = re.compile(r"(?:[\s(«“„\"]|\.-)([^\W\d_])\.$")  # J.-P. Martin, K. García
 _KOREAN_DATE = re.compile(r"\d{1,4}\.\s*\d{1,2}\.$")
 _INSIDE = re.compile(r"[\s(]\.(?=[^\W_])")  # the full stop begins a word: .NET
+_GLUED = re.compile(r".?[A-Z0-9]\.[A-Za-z0-9]")  # no end of a sentence without its blank: came.Then
 _DASH = re.compile(r"[-–—]\s*(?=\w)")  # „…!” – zawołała
 _CLOSING_QUOTES = tuple("\"'”’“»›」』")
 _SAYS = {  # who said it, after what is quoted: the sentence goes on
@@ -89,12 +90,21 @@ def sentence_ends(text: str, language: str | None) -> Ends:
     items = {match.end() for match in _ITEM.finditer(text)}
     sure, doubtful = set(items), []
     found = {*_found(text.translate(_plain()), language), *_missed(text, language)} - items
-    for at in sorted(at for at in found if _INSIDE.match(text, max(0, at - 2)) is None):
+    for at in sorted(at for at in found if not _is_inside(text, at)):
         if at == len(text) or not _goes_on(text, at, language):
             sure.add(at)
         else:
             doubtful.append(at)
     return Ends(sorted({*sure, len(text)} - {0}), doubtful)
+
+
+def _is_inside(text: str, at: int) -> bool:
+    """True where an end would part a word or a name (ASP.NET, .NET), or leave a comma to the next sentence."""
+    if at >= len(text):
+        return False
+    if _INSIDE.match(text, max(0, at - 2)) is not None or text[at] in ",;)]»":
+        return True
+    return text[at - 1] == "." and _GLUED.match(text, max(0, at - 3)) is not None
 
 
 def _found(text: str, language: str) -> list[int]:
@@ -175,6 +185,12 @@ def _begins(text: str, at: int) -> bool:
 @cache
 def _words_at_the_end(language: str) -> re.Pattern[str]:
     return re.compile(rf"(?<!\w)(?:{'|'.join(sorted(ENDS[language]))})\.\s+")
+
+
+def script_language(text: str) -> str | None:
+    """The language that the letters at the beginning of a text tell; None for Latin ones, which tell none."""
+    found = _script(text)
+    return None if found == "en" else found
 
 
 def _script(text: str) -> str:

@@ -1,0 +1,116 @@
+"""Figures that are no quantity: phone and card numbers digit by digit, versions and IP addresses part by part."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from voxyard.speech.reading.languages import Language
+from voxyard.speech.reading.number_words import cardinal
+from voxyard.speech.reading.patterns import BLANKS, MOST_GROUPS
+from voxyard.speech.reading.tables import table
+
+Words = Callable[[re.Match[str]], str | None]
+
+_B = f"[{BLANKS}]"
+_START = rf"(?<![\w.,:/+^-])(?<!(?<!\d)\d{_B})(?<!(?<!\d)\d\d{_B})(?<!(?<!\d)\d\d\d{_B})"
+_WIDE_START = r"(?<![A-Za-z0-9_.,:/+^-])"
+_FEWEST, _MOST = 6, 19  # digits of a phone or card number
+_MOST_PARTS = 8  # of a version
+_OCTET = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
+
+
+def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    """Patterns that amounts and units must not take apart, with their words."""
+
+    def spoken(found: re.Match[str]) -> str | None:
+        return by_digits(found[0], language)
+
+    start = r"(?<![\w.,:])" if language.spaced else r"(?<![A-Za-z0-9_.,:])"
+    number = r"\d{1,3}(?:\.\d{3})+(?!\.?\w)"
+    grouped = f"(?!{number})" if "." in language.groups else ""
+    edge = r"(?<![\w-])" if language.spaced else r"(?<![A-Za-z0-9_-])"
+    end = r"(?![\w-])" if language.spaced else r"(?![A-Za-z0-9_-])"
+    found: list[tuple[re.Pattern[str], Words]] = [
+        (
+            re.compile(rf"{start}{_OCTET}(?:\.{_OCTET}){{3}}(?![\w.,]\d)(?![A-Za-z0-9_])"),
+            lambda match: _octets(match[0], language),
+        ),
+        (
+            re.compile(rf"{start}{grouped}(?P<letter>[vV])?\d+(?:\.\d+){{2,}}(?![A-Za-z0-9_])"),
+            lambda match: _version(match, language),
+        ),
+        (re.compile(rf"{edge}\+\d[\d\s()/-]{{4,}}\d{end}"), spoken),
+        # (555) 123-4567, (030) 1234567
+        (
+            re.compile(
+                rf"{start.replace(':', '')}(?:\d{{1,3}} ?)?\((?:\d{{2,5}}\) ?(?:\d{{2,5}}(?:[ -]\d{{2,}})+|\d{{5,}})|"
+                rf"0\d{{1,4}}\) ?\d{{3,4}}){end}"
+            ),
+            spoken,
+        ),
+        (re.compile(rf"(?<![\w.,:/+-])(?<!\d{_B})0\d+(?:{_B}\d{{3,}})+(?!\d)"), spoken),  # 0800 123 456
+        (re.compile(r"(?<![\w.,:/+-])0\d{1,4}/\d{3,}(?:[ -]?\d{2,})*(?![\w/])"), spoken),  # 030/1234567
+        # 555 123 4567, 91 123 45 67: figures of which some look like a group of thousands
+        (
+            re.compile(
+                rf"{_START}(?!\d{{1,3}}(?:{_B}\d{{3}}){{1,{MOST_GROUPS}}}(?!\d|{_B}\d))"
+                rf"\d{{1,3}}(?:{_B}\d{{1,3}}(?!\d))*{_B}\d{{3}}(?!\d)(?:{_B}\d+)*"
+            ),
+            spoken,
+        ),
+        (re.compile(r"(?<![\w.,])\d{4}(?:[ -]\d{4}){3}(?![\d -])"), spoken),  # of a card
+        (re.compile(rf"{edge}\d+(?:-\d+){{2,}}{end}"), spoken),  # 1-800-555-0199
+        (re.compile(rf"{edge}(?:\d{{3}}-\d{{4}}|0\d{{1,4}}-\d{{5,8}}){end}"), spoken),  # 555-1234, 010-12345678
+        (
+            re.compile(r"(?:(?<!\*)\*{2,}|(?<!•)•{2,}|(?<![xX])[xX]{4,})(?P<dash>[-– ]?)(?P<digits>\d{2,6})(?!\w)"),
+            lambda match: _masked(match, language),
+        ),
+    ]
+    return found
+
+
+def by_digits(text: str, language: Language) -> str | None:
+    """Digits one by one, with a comma between their groups; None where they are too few or too many to be a number.
+
+    A number in a table or of a quantity is no phone number: its figures stay as they are.
+    """
+    groups = re.findall(r"\d+", text)
+    count = sum(map(len, groups))
+    if not _FEWEST <= count <= _MOST or (
+        count < 7 and not text.startswith("0") and "-" not in text and "(" not in text
+    ):
+        return None
+    plus = table(language.locale).signs.plus or "+"
+    blank = " " if language.spaced else ""
+    said = [blank.join(cardinal(digit, language) for digit in group) for group in groups]
+    return (f"{plus}{blank}" if text.lstrip("(").startswith("+") else "") + (
+        "、" if not language.spaced else ", "
+    ).join(said)
+
+
+def _octets(text: str, language: Language) -> str | None:
+    dot = table(language.locale).signs.dot
+    blank = " " if language.spaced else ""
+    parts = (blank.join(cardinal(digit, language) for digit in part) for part in text.split("."))
+    return f"{blank}{dot}{blank}".join(parts) if dot else None
+
+
+def _version(found: re.Match[str], language: Language) -> str | None:
+    point = table(language.locale).signs.point
+    blank = " " if language.spaced else ""
+    if not point or re.fullmatch(r"\d{1,3}(?:\.\d{3})+", found[0]):
+        return None  # of groups: a number as other languages write it
+    parts = found[0].lstrip("vV").split(".")
+    if len(parts) > _MOST_PARTS:
+        return None
+    letter = found["letter"] + " " if found["letter"] else ""
+    return letter + f"{blank}{point}{blank}".join(cardinal(part, language) for part in parts)
+
+
+def _masked(found: re.Match[str], language: Language) -> str:
+    """The digits that are left of a masked number; crosses that are letters stay."""
+    blank = " " if language.spaced else ""
+    digits = blank.join(cardinal(digit, language) for digit in found["digits"])
+    mask = found[0][: found.start("dash") - found.start()]
+    return f"{mask} {digits}" if mask[0] in "xX" else digits

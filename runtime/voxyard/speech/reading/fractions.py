@@ -1,0 +1,127 @@
+"""Fractions in words: 3/4, 1 1/2, 2½, with the unit after them; two numbers with a slash that are none: 24/7."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Mapping
+
+from voxyard.speech.reading.languages import Language
+from voxyard.speech.reading.number_words import cardinal, ordinal
+from voxyard.speech.reading.patterns import BLANK
+from voxyard.speech.reading.tables import table
+
+Words = Callable[[re.Match[str]], str | None]
+UnitName = Callable[[str, int], str | None]  # a unit's name after so many
+
+_GLYPHS = "½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅐⅛⅜⅝⅞⅑⅒"
+_USUAL = frozenset({*range(2, 11), 12, 16, 20, 25, 32, 50, 64, 100, 1000})
+_OF = {"fr": "de ", "es": "de ", "it": "di ", "pt": "de "}
+
+
+def patterns(
+    code: str, language: Language, units: Mapping[str, str], unit_name: UnitName
+) -> list[tuple[re.Pattern[str], Words]]:
+    """Patterns of fractions with their words; none where the language has no words for them."""
+    if not table(code).fractions and language.spaced:
+        return []
+    letters = r"\w" if language.spaced else "A-Za-z0-9_"
+    symbols = "|".join(re.escape(each) for each in sorted(units, key=len, reverse=True) if each[0].isalpha())
+    unit = rf"(?:{BLANK}(?P<symbol>{symbols})(?!\w))?" if language.spaced else ""
+    before = rf"(?<![{letters}/@#^$€£])(?<![\d{letters}][.,:/–-])"
+    whole = rf"(?:(?P<whole>\d{{1,3}})(?:[ -]|{BLANK}))?"
+    after = rf"(?![{letters}/])(?![.,]\d)" if language.spaced else r"(?![A-Za-z0-9/])"
+
+    def words(found: re.Match[str]) -> str | None:
+        if found["glyph"]:
+            above, _, below = unicodedata.normalize("NFKC", found["glyph"]).partition("\N{FRACTION SLASH}")
+        else:
+            above, below = found["above"], found["below"]
+        symbol = found.groupdict().get("symbol")
+        name = None
+        if symbol:
+            name = unit_name(units[symbol], 2 if found["whole"] else 1)
+            if name is None:
+                return None
+        return _fraction(code, language, found["whole"], int(above), int(below), name, found)
+
+    glyph = re.compile(rf"{before}{whole}(?P<glyph>[{_GLYPHS}])(?P<above>)(?P<below>)(?!\d){unit}")
+    slashed = re.compile(
+        rf"{before}{whole.replace(BLANK, '(?!)')}(?P<above>[1-9]\d{{0,2}})[/⁄](?P<below>[1-9]\d{{0,3}})(?P<glyph>)"
+        rf"(?!\d){unit}{after}"
+    )
+    return [(glyph, words), (slashed, words)]
+
+
+def _fraction(
+    code: str, language: Language, whole: str | None, above: int, below: int, unit: str | None, found: re.Match[str]
+) -> str | None:
+    if above >= below or below not in _USUAL or (below == 12 and above not in (1, 5, 7, 11)):
+        return None if whole or unit or below > 99 else _pair(language, above, below)
+    blank = " " if language.spaced else ""
+    if not language.spaced:
+        parts = f"{cardinal(str(below), language)}{'分の' if code == 'ja' else '分之'}{cardinal(str(above), language)}"
+        return f"{cardinal(whole, language)}{'と' if code == 'ja' else '又'}{parts}" if whole else parts
+    said = _parts(code, language, above, below)
+    if whole is None:
+        if code in ("es", "it", "pt") and (above, below) == (1, 2):
+            said = _half(code, _after(found) if unit is None else unit)
+            return said if unit is None else f"{said} {unit}"
+        if unit is None:
+            return said
+        if below == 2 and code == "de":
+            return f"ein halb {unit}"
+        of = "" if below == 2 or code not in _OF else _OF[code]
+        return f"{said}{blank}{of}{unit}"
+    if (above, below) == (1, 2):
+        said = {"en": "and a half", "fr": "et demi", "es": "y medio", "it": "e mezzo", "pt": "e meio"}.get(code, said)
+        words = f"{cardinal(whole, language)} {said}"
+        if code == "de":
+            words = f"{'ein' if whole == '1' else cardinal(whole, language)}einhalb"
+    elif code == "de":
+        words = f"{cardinal(whole, language)} {said.replace(' ', '').lower()}"
+    else:
+        joint = {"en": "and", "fr": "et", "es": "y", "it": "e", "pt": "e"}[code]
+        words = f"{cardinal(whole, language)} {joint} {said}"
+    return words if unit is None else f"{words} {unit}"
+
+
+def _parts(code: str, language: Language, above: int, below: int) -> str:
+    """Three quarters, drei Viertel, trois quarts."""
+    forms = table(code).fractions.get(below)
+    many = above > 1
+    if forms is None:
+        number = ordinal(below, language)
+        if code == "de":
+            name = cardinal(str(below), language).capitalize() + "stel"
+        elif code in ("es", "pt"):
+            name = cardinal(str(below), language).replace(" y ", "i") + (
+                " avos" if code == "pt" else "avos"[: 4 if many else 3]
+            )
+        elif code == "it":
+            name = re.sub("o$", "i", number) if many else number
+        else:
+            name = number + "s" * many
+    else:
+        name = forms[many]
+    count = {"en": "one", "de": "ein", "fr": "un", "es": "un", "it": "un", "pt": "um"}[code]
+    return f"{cardinal(str(above), language) if many else count} {name}"
+
+
+def _after(found: re.Match[str]) -> str:
+    word = re.match(r"\s(?:d[eio]\s)?([^\W\d_]+)", found.string[found.end() :][:40])
+    return "" if word is None else word[1]
+
+
+def _half(code: str, noun: str) -> str:
+    """Medio litro, media taza: with the noun's gender, in its neutral form where that is not known."""
+    masculine, feminine = {"es": ("medio", "media"), "it": ("mezzo", "mezza"), "pt": ("meio", "meia")}[code]
+    gender = table(code).gender(noun) if noun else None
+    ends = "a" if code != "it" else "ae"
+    return feminine if gender == "feminine" or (gender is None and noun[-1:] in ends and noun) else masculine
+
+
+def _pair(language: Language, above: int, below: int) -> str | None:
+    if not language.spaced:
+        return None
+    return f"{cardinal(str(above), language)} {cardinal(str(below), language)}"

@@ -1,0 +1,68 @@
+"""German ordinals with the ending that their sentence asks for: am dritten, der dritte, ihr zweites Buch."""
+
+from __future__ import annotations
+
+import re
+
+from voxyard.speech.reading.languages import LANGUAGES
+from voxyard.speech.reading.number_words import ordinal
+from voxyard.speech.reading.tables import table
+
+_BEFORE = 60  # characters that are looked at before an ordinal
+_ROW = re.compile(r"(?:(?:[IVXLC]+|\d{1,4})\.(?:,| ?[–-]| ?/|\s(?:und|oder|bis|sowie|bzw\.|beziehungsweise))\s?)+$")
+_EN = re.compile(
+    r"\b(?:am|dem|den|des|vom|zum|zur|beim|im|ab|seit|bis|nach|vor|ersten|jeden|jedem|jedes|"
+    r"(?:[mdsk]?ein|unser|ihr|eur|dies|jen|welch)(?:e[mnrs]))\s+$",
+    re.IGNORECASE,
+)
+_E = re.compile(
+    r"\b(?:die|das|ins|ans|aufs|fürs|(?:[mdsk]?ein|unser|ihr|eur|dies|jen|welch)e|dieses|jenes|welches)\s+$",
+    re.IGNORECASE,
+)
+_DER = re.compile(r"\b(?:der|dieser|jener|jeder|welcher)\s+$", re.IGNORECASE)
+_DATIVE_DER = re.compile(
+    r"\b(?:in|an|auf|mit|bei|nach|von|zu|aus|seit|während|wegen|trotz|statt|vor|hinter|über|unter|neben|zwischen|ab|"
+    r"gegenüber|innerhalb|außerhalb|Ende|Anfang|Mitte|[^\W\d_]+(?:ung|en|s))\s(?:der|dieser|jener|jeder|welcher)\s+$"
+)
+_MIXED = re.compile(r"\b(?:[mdsk]?ein|unser|ihr|euer)\s+$", re.IGNORECASE)
+_PREPOSITION = re.compile(r"\b(?:in|an|auf|mit|bei|nach|von|zu|aus|seit|vor|ab)\s+$", re.IGNORECASE)
+_NOUN = re.compile(r"\s+(?:[a-zäöü][^\W\d_]*e[nrsm]?\s+){0,2}([A-ZÄÖÜ][^\W\d_]+)")  # adjectives may stand before it
+_STRONG = {"masculine": "r", "neutral": "s", "feminine": ""}
+
+
+def inflected(found: re.Match[str], number: int, *, date: bool = False) -> str | None:
+    """The ordinal with its ending; None where that cannot be known.
+
+    A day of a month is masculine, and has an ending in any place.
+    """
+    before = _ROW.sub("", found.string[max(0, found.start() - _BEFORE) : found.start()])
+    stem = ordinal(number, LANGUAGES["de"])
+    gender = "masculine" if date else _gender(found)
+    if _DER.search(before):
+        masculine = gender in ("masculine", None) and _DATIVE_DER.search(before) is None
+        return stem if masculine else stem + "n"
+    if _E.search(before):
+        return stem
+    if _EN.search(before):
+        return stem + "n"
+    if gender is not None and _MIXED.search(before):
+        return stem + _STRONG[gender]
+    if date:
+        return stem + "r"
+    if gender is not None and _PREPOSITION.search(before):
+        return stem + ("r" if gender == "feminine" else "m")
+    if gender is not None and (not before.strip() or before.rstrip()[-1] in ",:;(–"):
+        return None if not before.strip() else stem + _STRONG[gender]  # at a line's beginning: of a list
+    if gender is not None and re.search(r"[a-zäöüß]\s$", before) and not before.rstrip().endswith("."):
+        return stem + _STRONG[gender] if re.search(r"\b(?:und|oder|als|wie|ist|war|wird|bleibt)\s$", before) else None
+    return None
+
+
+def begins_sentence(word: str) -> bool:
+    """True for a word that more often begins a sentence after a full stop than is counted by a number before it."""
+    return word in table("de").starters
+
+
+def _gender(found: re.Match[str]) -> str | None:
+    noun = _NOUN.match(found.string[found.end() :][:80])
+    return table("de").gender(noun[1]) if noun else None

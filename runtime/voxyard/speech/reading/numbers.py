@@ -1,0 +1,244 @@
+"""Numbers in words: 1,234,567 and 3.14, years, decades, ranges, scores and ratios, 100K."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from voxyard.speech.reading import chinese
+from voxyard.speech.reading.languages import LANGUAGES, Language
+from voxyard.speech.reading.number_words import (
+    ELIDED,
+    before_word,
+    cardinal,
+    decimal,
+    is_year,
+    of_million,
+    signed,
+    value,
+    year,
+)
+from voxyard.speech.reading.patterns import BLANK, BLANKS, UNREAD, guard, number, number_of, stays
+from voxyard.speech.reading.tables import table
+
+Reading = tuple[re.Pattern[str], Callable[[re.Match[str]], str | None]]
+
+_YEAR = r"((?:1[1-9]|20)\d\d)"
+_NEXT_WORD = re.compile(r"[\s-](?:[^\S\n])?([^\W\d_]+)")
+
+
+def patterns(code: str, language: Language) -> list[Reading]:
+    """Patterns of numbers, those first that others must not take apart, with their words."""
+    found = _decades(code, language)
+    if code in ("pl", "tr"):  # an ordinal whose ending its sentence decides, unless a line begins with it
+        found.append((re.compile(r"(?<=[^\s\d][ \t])\d{1,4}\.(?=\s+\w)"), stays))
+    if code == "zh":
+        found += _chinese(language)
+    found += _short_scales(code, language)
+    if language.scales:
+        found.append(_scaled(language))
+    if code == "fr":
+        found.append(_french_millions(language))
+    if language.to:
+        found += _ranges(language)
+    found += _ratios(language)
+    after = r"(?![^\W\d_]|-[а-яё])" if code == "ru" else r"(?![^\W\d_])" if language.spaced else r"(?![A-Za-z])"
+    if code == "ko":
+        after = r"(?=\s|$|[^\w\s]|년|월|일|원|분|초|층|번|호|위|도|세기|만|억|조|퍼센트|미터|킬로)"
+    pattern = re.compile(number(language) + after + UNREAD)
+
+    def words(match: re.Match[str]) -> str | None:
+        whole, part = number_of(match)
+        sign = signed(match, language)
+        if not part and match["whole"].isdigit() and not sign and language.counts_years and _is_year(match, language):
+            return year(int(whole), language)
+        word = _NEXT_WORD.match(match.string, match.end())
+        if part or word is None:
+            return sign + decimal(whole, part, language)
+        said = before_word(whole, word[1], language)
+        if said is None or re.fullmatch(language.alone, word[1], re.IGNORECASE):
+            return None if said is None else sign + said
+        return sign + f"{said} {of_million(said, word[1], language)}".rstrip()
+
+    return [*found, (pattern, words)]
+
+
+_OF_YEARS = re.compile(
+    r"\b(?:in|since|until|till|by|from|to|before|after|around|circa|year|of|late|early|mid|the|this|that|spring|summer|"
+    r"autumn|fall|winter|and|or|between|during|January|February|March|April|May|June|July|August|September|October|"
+    r"November|December|AD|ad|for|through|class),?\s$",
+    re.IGNORECASE,
+)
+_COUNTED = re.compile(
+    r"\s(?:people|men|women|children|feet|fish|sheep|"
+    r"(?!was|is|has|as|does|its|this|us|less|always|perhaps|across)[a-z]{2,}s)(?!\w)"
+)
+_OLD_YEARS = re.compile(
+    r"\b(?:in|since|until|till|by|from|before|after|year|around|circa|AD|between|and|or|to|of)\s$", re.IGNORECASE
+)
+
+
+def _is_year(found: re.Match[str], language: Language) -> bool:
+    """True where four figures are read as a year: in English not before what is counted (2020 people)."""
+    digits = found["whole"]
+    if language.locale != "en":
+        return is_year(digits)
+    before = found.string[max(0, found.start() - 20) : found.start()]
+    counted = _COUNTED.match(found.string, found.end()) is not None
+    if len(digits) == 4 and 1001 <= int(digits) <= 1099:
+        return _OLD_YEARS.search(before) is not None and not counted
+    return is_year(digits) and (not counted or _OF_YEARS.search(before) is not None)
+
+
+def _decades(code: str, language: Language) -> list[Reading]:
+    """The 1960s, die 90er, anni '80."""
+    found: list[Reading] = []
+    if code == "en":
+        decade = r"(?:(?<![\w.,:/$-])|(?<=[a-z]-))(?:['’](?P<short>[2-9]0)|(?P<n>(?:1\d|20)\d0|[2-9]0))['’]?s\b"
+        found.append((re.compile(decade), _decade))
+    if code == "de":
+        decade = rf"{guard(language)}(?P<n>(?:1[1-9]|20)?\d0)er(?=n?\b|-?Jahre)"
+        found.append((re.compile(decade), lambda match: year(int(match["n"]), language) + "er"))
+    if code in ("it", "es", "fr", "pt", "de"):  # anni '80
+        short = re.compile(r"(?<!\w)['’](?P<n>[2-9]0)(?![\w'’])")
+        found.append((short, lambda match: cardinal(match["n"], language)))
+    return found
+
+
+def _ranges(language: Language) -> list[Reading]:
+    """Two numbers with a dash between them: 3–5, 2-3 weeks, 1914 – 1918, which is no subtraction, and 1939–45."""
+    blank = " " if language.spaced else ""
+    dash = "–|-" if language.spaced else "–|-|〜|~|～"
+
+    def between(match: re.Match[str]) -> str | None:
+        word = _NEXT_WORD.match(match.string, match.end())
+        said = [whole_number(match[n], language, word and word[1]) for n in (1, 2)]
+        return None if None in said else f"{blank}{language.to}{blank}".join(filter(None, said))
+
+    def years(match: re.Match[str]) -> str | None:
+        return between(match) if match[1] < match[2] else None
+
+    def rising(match: re.Match[str]) -> str | None:
+        return between(match) if int(match[1]) < int(match[2]) else _pair(match, language)
+
+    def short_years(match: re.Match[str]) -> str | None:
+        first, last = match[1], match[2]
+        if int(last) <= int(first[2:]):
+            return None
+        to = f"{blank}{language.to}{blank}"
+        return f"{whole_number(first, language, None)}{to}{cardinal(last, language)}"
+
+    start = guard(language)
+    end = rf"(?![\w.,:/–-]*\d)(?!\w){UNREAD}" if language.spaced else rf"(?![.,:/–-]*\d)(?![A-Za-z]){UNREAD}"
+    season = rf"{start}((?:1\d|20)\d\d)/(\d\d){end}"
+    found: list[Reading] = [
+        (re.compile(season), lambda match: f"{whole_number(match[1], language, None)} {cardinal(match[2], language)}"),
+        (re.compile(rf"{start}((?:1\d|20)\d\d)[–-](\d\d){end}"), short_years),
+        (re.compile(rf"{start}(\d{{1,6}})–(\d{{1,6}}){end}"), between),
+        (re.compile(rf"{start}{_YEAR} – {_YEAR}{end}"), years),
+        (re.compile(rf"{start}{_YEAR}-{_YEAR}{end}"), years),
+        (re.compile(rf"{start}([1-9]\d{{0,2}}|0)-([1-9]\d{{0,2}}|0){end}"), rising),
+    ]
+    if not language.spaced:
+        found.append((re.compile(rf"{start}(\d{{1,6}})(?:{dash})(\d{{1,6}}){end}"), between))
+    return found
+
+
+def _pair(found: re.Match[str], language: Language) -> str | None:
+    """A score: 6-4."""
+    if language.locale not in _SCORED:
+        return None
+    blank = " " if language.spaced else ""
+    between = table(language.locale).signs.score
+    return blank.join(filter(None, (cardinal(found[1], language), between, cardinal(found[2], language))))
+
+
+_SCORED = ("en", "de", "fr", "es", "it", "pt", "ja", "zh")
+
+
+def _ratios(language: Language) -> list[Reading]:
+    """3:1, which is no time."""
+    word = table(language.locale).signs.ratio
+    if not word:
+        return []
+    blank = " " if language.spaced else ""
+
+    def words(found: re.Match[str]) -> str:
+        return f"{cardinal(found[1], language)}{blank}{word}{blank}{cardinal(found[2], language)}"
+
+    letters = r"\w" if language.spaced else "A-Za-z0-9_"
+    pattern = rf"(?<![{letters}.,:/–-])(\d{{1,4}}):(\d{{1,4}})(?![{letters}:/])(?![.,–-]\d)"
+    return [(re.compile(pattern), words)]
+
+
+def _short_scales(code: str, language: Language) -> list[Reading]:
+    """100K views, 5bn: in figures of people and things."""
+    scales = table(code).scales_of_numbers
+    if not scales:
+        return []
+
+    def words(found: re.Match[str]) -> str | None:
+        whole, part = number_of(found)
+        if found["scale"] in ("K", "k") and len(whole) < 2:
+            return None  # 4K is a format
+        return f"{signed(found, language)}{decimal(whole, part, language)} {scales[found['scale']]}"
+
+    shorts = "|".join(sorted(map(re.escape, scales), key=len, reverse=True))
+    blank = BLANK if code != "en" else ""
+    return [(re.compile(rf"{number(language)}{blank}(?P<scale>{shorts})(?![\w-])"), words)]
+
+
+def _chinese(language: Language) -> list[Reading]:
+    """Years and rooms digit by digit, and the 2 of what is counted."""
+    to = language.to
+    pattern = rf"{guard(language)}([12]\d{{3}})(?:(?:-|–|~|～|至|到)([12]\d{{3}}))?(?=年(?!间隔|级))"
+
+    def years(found: re.Match[str]) -> str:
+        return to.join(chinese.one_by_one(each) for each in found.groups() if each)
+
+    room = re.compile(rf"{guard(language)}(\d{{3,4}})(?=室|号房|房间|号楼|路|次列车|航班)")
+    mobile = re.compile(rf"{guard(language)}(1[3-9]\d{{9}})(?!\d)")
+    two = re.compile(rf"(?<!第)(?<![-–~～〜]){guard(language)}2(?=[{chinese.TWO_OF}]|点(?!\d))")
+    return [
+        (re.compile(pattern), years),
+        (mobile, lambda found: chinese.one_by_one(found[1])),
+        (room, lambda found: chinese.one_by_one(found[1])),
+        (two, lambda _: "两"),
+    ]
+
+
+def _french_millions(language: Language) -> Reading:
+    """1 000 000 habitants: un million d'habitants; the blank before the noun goes with the vowel of "de"."""
+    figures = rf"(?=[\d{BLANKS}]{{0,20}}?(?:[{BLANKS}]?000){{2}}[{BLANKS}](?!\d))\d[\d{BLANKS}]{{4,20}}\d"
+    pattern = rf"{guard(language)}(?P<n>{figures})[{BLANKS}](?!(?:{language.alone})\b)(?={ELIDED})"
+    return (re.compile(pattern), lambda found: cardinal(re.sub(r"\D", "", found["n"]), language) + " d'")
+
+
+def whole_number(digits: str, language: Language, word: str | None) -> str | None:
+    """A whole number, or a year, as it stands before a word; None where that has an unknown gender."""
+    if is_year(digits) and language.counts_years:
+        return year(int(digits), language)
+    return before_word(digits, word, language) if word else cardinal(digits, language)
+
+
+def _decade(found: re.Match[str]) -> str:
+    digits = found["n"] or found["short"]
+    words = cardinal(digits, LANGUAGES["en"]) if len(digits) == 2 else year(int(digits), LANGUAGES["en"])
+    if digits.endswith("00") and digits != "2000":
+        words = f"{cardinal(digits[:2], LANGUAGES['en'])} hundred"
+    return words[:-1] + "ies" if words.endswith("y") else words + "s"
+
+
+def _scaled(language: Language) -> Reading:
+    """5 млн: the number and the plural of its scale."""
+    from babel import Locale
+
+    plural = Locale.parse(language.locale).plural_form
+    scales = "|".join(re.escape(each) for each in language.scales)
+
+    def words(found: re.Match[str]) -> str:
+        whole, part = number_of(found)
+        noun = language.scales[found["scale"]][plural(value(whole, part))]
+        return f"{decimal(whole, part, language, noun)} {noun}"
+
+    return (re.compile(rf"{number(language)}{BLANK}(?P<scale>{scales})(?!\w)"), words)

@@ -1,0 +1,85 @@
+"""Ordinals in words: 1,000th, 3.º piso, 2e, am 3. Mai."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from voxyard.speech.reading import german, roman
+from voxyard.speech.reading.languages import LANGUAGES, Language
+from voxyard.speech.reading.number_words import ordinal
+from voxyard.speech.reading.numbers import whole_number
+from voxyard.speech.reading.patterns import guard
+
+Words = Callable[[re.Match[str]], str | None]
+Reading = tuple[re.Pattern[str], Words]
+
+
+def patterns(code: str, language: Language) -> list[Reading]:
+    """Patterns of ordinals, with their words."""
+
+    def feminine(words: str) -> str:
+        return re.sub(r"o\b", "a", words)
+
+    by_code: dict[str, list[tuple[str, Words]]] = {
+        "en": [
+            (
+                r"(?P<n>\d{1,3}(?:,\d{3})+|\d{1,6})(?:st|nd|rd|th)\b",
+                lambda found: ordinal(int(found["n"].replace(",", "")), language),
+            )
+        ],
+        "fr": [
+            (r"1(?:re|ère)\b", lambda _: "première"),
+            (r"(?P<n>\d{1,6})(?:er|e|ème)\b", lambda found: ordinal(int(found["n"]), language)),
+        ],
+        "nl": [(r"(?P<n>\d{1,6})(?:e|de|ste)\b", lambda found: ordinal(int(found["n"]), language))],
+        "ru": [
+            (rf"(?P<n>\d{{1,4}})-{ending}\b", _with_forms(language, case=case, gender=gender))
+            for ending, case, gender in (("й", "n", "m"), ("я", "n", "f"), ("е", "n", "n"), ("го", "g", "m"))
+        ],
+        "de": [
+            (r"(?P<n>\d{1,4})\.(?=\s+[A-Za-zÄÖÜäöü]|,|[–/-]\d|$)", _german_ordinal),
+            (r"(?P<roman>(?=[IVX])X{0,3}(?:IX|IV|V?I{0,3}))\.(?=\s[A-ZÄÖÜ])", _german_roman),
+        ],
+    }
+    for each in ("es", "it", "pt"):
+        by_code[each] = [
+            *([(_SPANISH_FIRST, _apocope)] if each == "es" else []),
+            (r"(?P<n>(?!0)\d{1,4})(?:\.?º|°(?=\s[a-zà-ÿ]))", lambda found: ordinal(int(found["n"]), language)),
+            (r"(?P<n>(?!0)\d{1,4})\.?ª", lambda found: feminine(ordinal(int(found["n"]), language))),
+        ]
+    return [(re.compile(guard(language) + pattern), words) for pattern, words in by_code.get(code, [])]
+
+
+_SPANISH_FIRST = r"(?P<n>[13])(?:\.?er\b|(?:\.?º|°)(?=\s(?!de\b|del\b|y\b|o\b|a\b|en\b)[a-zà-ÿ]))"
+
+
+def _apocope(found: re.Match[str]) -> str:
+    """Primer piso, tercer año."""
+    return "primer" if found["n"] == "1" else "tercer"
+
+
+def _german_ordinal(found: re.Match[str]) -> str | None:
+    """The ordinal with its ending; where the next sentence begins, with the full stop."""
+    after = found.string[found.end() :][:40]
+    word = re.match(r"\s+([^\W\d_]+)", after)
+    number = int(found["n"])
+    before = found.string[max(0, found.start() - 30) : found.start()]
+    if not after or (word is not None and german.begins_sentence(word[1])) or after.startswith("\n"):
+        day = re.search(r"\b(?:am|vom|zum|bis|der|den|dem|des)\s$", before) is not None and number <= 31
+        if not before.strip(" \t") or before.rstrip(" \t").endswith("\n"):
+            return None  # of a list
+        said = german.inflected(found, number, date=True) if day else whole_number(found["n"], LANGUAGES["de"], None)
+        return None if said is None else said + "."
+    in_row = re.match(r",?\s(?:und|oder|bis|sowie|bzw\.)\s\d{1,4}\.|[–/-]\s?\d{1,4}\.|,\s\d{1,4}\.", after) is not None
+    if word is not None and not in_row and word[1][0].islower() and german.inflected(found, number) is None:
+        return None
+    return german.inflected(found, number, date=in_row or after.startswith(","))
+
+
+def _german_roman(found: re.Match[str]) -> str | None:
+    return german.inflected(found, roman.value(found["roman"]))
+
+
+def _with_forms(language: Language, **forms: str) -> Words:
+    return lambda found: ordinal(int(found["n"]), language, **forms)

@@ -1,0 +1,160 @@
+"""Russian figures and abbreviations by ru-normalizr, which knows the cases of their sentence: в пяти городах.
+
+The library gets one sentence at a time, and what it says of figures, Roman numerals, signs and abbreviations is laid
+back on the characters of the text; whatever else it changes stays as it is written.
+"""
+
+from __future__ import annotations
+
+import re
+from difflib import SequenceMatcher
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from voxyard.speech.reading.edits import Edit
+from voxyard.speech.reading.patterns import BLANKS
+
+if TYPE_CHECKING:
+    from ru_normalizr import Normalizer
+
+LONGEST = 600  # characters that the library gets at a time
+MOST_NUMBERS = 12  # of a sentence; of rows of a table, which have no cases, our own rules read more
+_TOKEN = re.compile(r"\d+|[^\W\d_]+|\s+|.", re.DOTALL)
+_END = re.compile(r"[!?…][\"»”)]*\s+|(?P<word>[^\W_]+)[\"»”)]*\.[\"»”)]*\s+(?=[\"«„(—–-]*\s?[А-ЯЁ])|\n\s*")
+_NO_END = frozenset(  # short words before whose full stop a sentence goes on, or may do so
+    [
+        "акад",
+        "в",
+        "вв",
+        "г",
+        "гг",
+        "гл",
+        "д",
+        "др",
+        "зам",
+        "им",
+        "к",
+        "кв",
+        "коп",
+        "корп",
+        "м",
+        "мин",
+        "млн",
+        "млрд",
+        "н",
+        "напр",
+        "обл",
+        "ок",
+        "п",
+        "пер",
+        "пл",
+        "пр",
+        "проф",
+        "р",
+        "рис",
+        "руб",
+        "с",
+        "св",
+        "см",
+        "ст",
+        "стр",
+        "т",
+        "тел",
+        "тыс",
+        "ул",
+        "ч",
+        "чел",
+        "э",
+    ]
+)
+_ADDRESS = re.compile(r"\S*(?:://|@|\bwww\.|\\)\S*")
+# Times, phone numbers and numbers from a million on are read by our own rules.
+_OWN = re.compile(rf"\d:\d\d|(?<!\d)(?:\d[{BLANKS}]?){{7,}}|(?<![\d.,])\d{{1,3}}(?:[{BLANKS}]\d{{1,3}}){{3,}}")
+_BLANK = re.compile(r"\s+")
+_FIGURES = re.compile(r"[\d%‰№°$€£¥₽§½-¾]|\b[IVXLC]+\b")
+_NUMBER = re.compile(r"\d+")
+_SHORT = re.compile(r"(?<![^\W\d_])[^\W\d_]{1,6}\.")
+_MAY_END = re.compile(r"\d|[IVXLC]|(?:д|п|др|пр)\.$")  # ул. goes on with a name
+_JOINTS = frozenset(("", "-", ",", ".", "—", "–"))
+
+
+def edits(text: str, start: int, end: int) -> list[Edit]:
+    """Edits of a paragraph's characters [start, end) that put figures and abbreviations into words, in text order."""
+    found = []
+    for first, last in _sentences(text, start, end):
+        sentence = text[first:last]
+        if len(_NUMBER.findall(sentence)) > MOST_NUMBERS:
+            continue
+        if _FIGURES.search(sentence) or _SHORT.search(sentence):
+            found += [Edit(first + edit.start, first + edit.end, edit.text) for edit in _aligned(sentence)]
+    return found
+
+
+def _sentences(text: str, start: int, end: int) -> list[tuple[int, int]]:
+    """Spans that the library gets: sentences whose end is sure, cut at a blank where they are too long."""
+    found_ends = _END.finditer(text, start, end)
+    ends = [*(each.end() for each in found_ends if (each["word"] or "").lower() not in _NO_END), end]
+    found, at = [], start
+    for last in ends:
+        while last - at > LONGEST:
+            blanks = [each.end() for each in _BLANK.finditer(text, at, at + LONGEST)]
+            cut = blanks[-1] if blanks else at + LONGEST
+            found.append((at, cut))
+            at = cut
+        if last > at:
+            found.append((at, last))
+        at = last
+    return found
+
+
+def _aligned(sentence: str) -> list[Edit]:
+    """What the library has changed of a sentence, word by word; changes that only a blank or a sign parts are one."""
+    said = _normalizer().normalize(sentence)
+    old, new = _TOKEN.findall(sentence), _TOKEN.findall(said)
+    matcher = SequenceMatcher(
+        None, [each.casefold() for each in old], [each.casefold() for each in new], autojunk=False
+    )
+    changes: list[list[int]] = []  # [first, last) of the old tokens, and of the new ones
+    for tag, i1, i2, j1, j2 in matcher.get_opcodes():
+        if tag == "equal":
+            continue
+        if changes and "".join(old[changes[-1][1] : i1]).strip() in _JOINTS and i1 - changes[-1][1] <= 2:
+            changes[-1][1], changes[-1][3] = i2, j2
+        else:
+            changes.append([i1, i2, j1, j2])
+    positions = [0]
+    for token in old:
+        positions.append(positions[-1] + len(token))
+    found = []
+    own = [each.span() for pattern in (_ADDRESS, _OWN) for each in pattern.finditer(sentence)]
+    for i1, i2, j1, j2 in changes:
+        first, last, words = positions[i1], positions[i2], "".join(new[j1:j2])
+        written = sentence[first:last]
+        short = _SHORT.search(sentence[first : last + 1]) is not None
+        if not (_FIGURES.search(written) or short) or not re.search(r"[^\W\d_]", words) or re.search(r"\d", words):
+            continue
+        if not short and re.search(r"[A-Za-z]", written) and re.search(r"[IVXLC]+", written) is None:
+            continue
+        if any(begin < last and first < end for begin, end in own):
+            continue
+        found.append(Edit(first, last, _as_written(written, words, sentence[last:])))
+    return found
+
+
+def _as_written(written: str, words: str, after: str) -> str:
+    """The words with the blanks and the full stop of what stood there."""
+    lead, tail = written[: len(written) - len(written.lstrip())], written[len(written.rstrip()) :]
+    words = words.strip()
+    ends = not after.strip(" \"»”'’)\n") or (
+        re.match(r"\s+[\"«„—–-]*\s?[А-ЯЁ]", after) is not None and _MAY_END.search(written) is not None
+    )
+    if written.rstrip().endswith(".") and ends and words[-1] not in ".!?…":
+        words += "."
+    return lead + words + tail
+
+
+@lru_cache(maxsize=1)
+def _normalizer() -> Normalizer:
+    from ru_normalizr import NormalizeOptions, Normalizer
+
+    return Normalizer(NormalizeOptions(enable_math_normalization=True))

@@ -1,0 +1,263 @@
+"""Addresses, handles, hashtags, emoji, formulas and signs of maths in words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from voxyard.speech.reading.languages import Language
+from voxyard.speech.reading.number_words import cardinal, decimal, ordinal
+from voxyard.speech.reading.tables import Forms, Signs, table
+
+Words = Callable[[re.Match[str]], str | None]
+UnitName = Callable[[str, int], str | None]
+
+_DOMAINS = "com|org|net|edu|gov|info|io|dev|app|ai|co|eu|de|ch|fr|es|it|pt|br|nl|pl|ru|jp|cn|uk|ca|au|mx|tv"
+_TAIL = r"(?<![.,;:!?)\]}>'\"»”’。、，）」])"
+URL = rf"(?:https?|ftp)://(?:www\.)?[^\s<>\"“”«»]+{_TAIL}|\bwww\.[^\s<>\"“”«»]+{_TAIL}"
+_BARE = rf"(?<![\w@./-])[A-Za-z0-9][\w-]+(?:\.[\w-]+)*\.(?:{_DOMAINS})(?![\w.-]*\w)(?:/[^\s<>\"“”«»]*{_TAIL})?"
+_MAIL = r"(?<![A-Za-z0-9_.+-])(?:mailto:)?[A-Za-z0-9_.+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+(?<![.-])"
+_OTHER = r"(?<!\S)(?=\S*(?:[\\@]|://))\S+"  # a path, or what is no address
+_SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺"
+_SUBSCRIPTS = "₀₁₂₃₄₅₆₇₈₉"
+_FORMULAS = (
+    "H2O2|H2O|H2SO4|H2|CO2|CH4|C6H12O6|C2H5OH|CaCO3|CaCl2|Cl2|O2|O3|N2O|N2|NO2|NH3|NaHCO3|Na2CO3|SO2|SO3|SiO2|HNO3|"
+    "Fe2O3|Al2O3|TiO2|MgCl2"
+)
+_EMOJI = (
+    r"[\U0001F1E6-\U0001F1FF\U0001F300-\U0001FAFF\u2600-\u2669\u266C-\u26FF\u2700-\u27BF\u2B50\u2B55\u231A\u231B\u23E9-\u23FA]"
+    r"[\uFE0F\u200D\u20E3\U0001F3FB-\U0001F3FF\U000E0020-\U000E007F\U0001F1E6-\U0001F1FF\U0001F300-\U0001FAFF\u2600-\u27BF]*"
+)
+
+
+def addresses(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    """URLs, e-mail addresses, handles and hashtags, which no other rule may take apart."""
+    signs = table(code).signs
+
+    def spoken(found: re.Match[str]) -> str | None:
+        return _address(found[0], signs, language) if signs.at else None
+
+    def handle(found: re.Match[str]) -> str | None:
+        return f"{signs.at} {found[1]}" if signs.at else None
+
+    def hashtag(found: re.Match[str]) -> str | None:
+        return f"{signs.hashtag} {found[1]}" if signs.hashtag else None
+
+    return [
+        (re.compile(r"\[([^\]\n]{1,200})\]\((?:https?://|/|#)[^)\s]*\)"), lambda found: found[1]),  # of Markdown
+        (re.compile(r"^[^\S\n]{0,3}#{1,6}[^\S\n]+(?=\S)", re.MULTILINE), _silent),
+        (
+            re.compile(
+                r"(?<![\w*`~_])(?:\*{1,3}|__|~~|`{1,3})(?=[^\s*`~_])|"
+                r"(?<=[^\s*`~_])(?:\*{1,3}|__|~~|`{1,3})(?![\w*`~_])(?!-?\d)"
+            ),
+            _silent,
+        ),
+        (re.compile(URL), spoken),
+        (re.compile(_MAIL), spoken),
+        (re.compile(_BARE), spoken),
+        (re.compile(r"(?<![\w@./-])@([A-Za-z0-9_]*[A-Za-z][A-Za-z0-9_]*)(?![\w@])"), handle),
+        (re.compile(r"(?<![\w#&/])#([^\W\d]\w*)"), hashtag),
+        (re.compile(_OTHER), lambda _: None),
+    ]
+
+
+def _address(text: str, signs: Signs, language: Language) -> str:
+    """Parts of an address with the names of its signs; its scheme and `www` are left out."""
+    text = re.sub(r"^(?:(?:https?|ftp)://|mailto:)?(?:www\.)?", "", text).rstrip("/")
+    names = {".": signs.dot, "@": signs.at, "/": signs.slash, "-": signs.dash, "_": signs.underscore, **signs.operators}
+    pieces = re.findall(r"\d+|[^\W\d_]+|.", text)
+    said = []
+    for piece in pieces:
+        if piece.isdecimal():
+            said.append(
+                " ".join(cardinal(digit, language) for digit in piece) if len(piece) > 2 else cardinal(piece, language)
+            )
+        elif piece.isalpha():
+            said.append(piece)
+        else:
+            said.append(names.get(piece, "") or "")
+    return " ".join(filter(None, said))
+
+
+def maths(
+    code: str, language: Language, units: Mapping[str, str], unit_name: UnitName
+) -> list[tuple[re.Pattern[str], Words]]:
+    """Powers, angles, formulas: what stands at a number and belongs to it."""
+    signs = table(code).signs
+    if not signs.power:
+        return []
+    sub = str.maketrans(_SUBSCRIPTS, "0123456789")
+    sup = str.maketrans(_SUPERSCRIPTS, "0123456789-+")
+    separator = re.escape(language.decimal)
+    letters = r"\w" if language.spaced else "A-Za-z0-9_"
+
+    def power(found: re.Match[str]) -> str | None:
+        exponent = found["exponent"].translate(sup).replace("−", "-")
+        base = found["base"]
+        said = base
+        if base[0].isdigit():
+            whole, _, part = base.partition(language.decimal)
+            said = decimal(whole, part, language)
+        said += _power(exponent, signs, code, language)
+        if not found["symbol"]:
+            return said
+        unit = unit_name(units[found["symbol"]], 10)
+        return None if unit is None else f"{said}{' ' if language.spaced else ''}{unit}"
+
+    def formula(found: re.Match[str]) -> str:
+        pieces = re.findall(r"[A-Z][a-z]?|\d+|[a-z.]+", found[0].translate(sub))
+        return " ".join(
+            cardinal(each, language) if each.isdigit() else language.point if each == "." else each for each in pieces
+        )
+
+    def angle(found: re.Match[str]) -> str | None:
+        if signs.degrees is None or signs.minutes is None or signs.seconds is None:
+            return None
+        said = []
+        for figure, names in (("degrees", signs.degrees), ("minutes", signs.minutes), ("seconds", signs.seconds)):
+            if found[figure]:
+                whole, _, part = found[figure].partition(language.decimal)
+                said.append(f"{decimal(whole, part, language, names[0])} {_form(names, whole, part)}")
+        return " ".join(said)
+
+    def feet(found: re.Match[str]) -> str:
+        foot = "foot" if found["inches"] else "feet"
+        inches = f" {cardinal(found['inches'], language)}" if found["inches"] else ""
+        return f"{cardinal(found['feet'], language)} {foot}{inches}"
+
+    base = rf"(?<![{letters}.,])(?P<base>\d[\d.,]{{0,12}}|(?<!\d )(?<!\d\N{{NO-BREAK SPACE}})[A-Za-z]{{1,2}})"
+    symbols = "|".join(re.escape(each) for each in sorted(units, key=len, reverse=True) if each[0].isalpha())
+    unit = rf"(?:[  ]?(?P<symbol>{symbols})(?![{letters}]))?"
+    figure = rf"\d{{1,4}}(?:{separator}\d+)?"
+    minutes = rf"(?: ?(?P<minutes>{figure}) ?['′’])(?: ?(?P<seconds>{figure}) ?(?:[\"″”]|''))?"
+    found: list[tuple[re.Pattern[str], Words]] = [
+        (re.compile(rf"{base}(?P<exponent>[{_SUPERSCRIPTS}]+){unit}(?![{letters}])"), power),
+        (re.compile(rf"{base}\^(?P<exponent>[-−]?(?:\d{{1,3}}|[a-z])){unit}(?![{letters}^]|[.,]\d)"), power),
+        (
+            re.compile(rf"(?<![{letters}])(?:{_FORMULAS})(?![{letters}])"),
+            formula,
+        ),
+        (
+            re.compile(rf"(?<![{letters}])(?=[A-Za-z]*[{_SUBSCRIPTS}])(?:[A-Z][a-z]?[{_SUBSCRIPTS}]*)+(?![{letters}])"),
+            formula,
+        ),
+        (
+            re.compile(rf"(?<![{letters}.,])(?P<degrees>{figure}) ?°(?:{minutes}|(?P<none>)(?! ?[^\W\d_]))(?![^\W_])"),
+            angle,
+        ),
+    ]
+    if code == "en":
+        found.append(
+            (re.compile(r"(?<![\w.,])(?P<feet>\d{1,2})['′’] ?(?P<inches>\d{1,2})(?:[\"″”]|''|(?![\w'’]))"), feet)
+        )
+    return found
+
+
+def _form(names: Forms, whole: str, part: str) -> str:
+    return names[0] if whole == "1" and not part else names[1]
+
+
+def _power(exponent: str, signs: Signs, code: str, language: Language) -> str:
+    blank = " " if language.spaced else ""
+    if exponent == "2":
+        return blank + signs.squared
+    if exponent == "3":
+        return blank + signs.cubed
+    negative = exponent.startswith("-")
+    figures = exponent.lstrip("+-")
+    if not figures.isdigit():
+        return f"{blank}{signs.power}{blank}{figures}"
+    minus = f"{language.minus}{blank}" if negative else ""
+    match code:
+        case "en":
+            return f" {signs.power} {minus}{ordinal(int(figures), language)}"
+        case "ja":
+            return f"の{minus}{cardinal(figures, language)}乗"
+        case "zh":
+            return f"的{minus}{cardinal(figures, language)}次方"
+        case _:
+            return f" {signs.power} {minus}{cardinal(figures, language)}"
+
+
+def operators(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    """Signs between numbers and letters of a formula, signs beside blanks, and emoji, which are _silent."""
+    signs = table(code).signs
+
+    def spoken(found: re.Match[str]) -> str | None:
+        words = signs.operators.get(found["sign"])
+        if not words:
+            return None
+        if not language.spaced:
+            return words
+        text, (start, end) = found.string, found.span()
+        before = "" if start == 0 or text[start - 1].isspace() or not text[start - 1].isalnum() else " "
+        return before + words + ("" if text[end : end + 1].isspace() else " ")
+
+    def about(_: re.Match[str]) -> str | None:
+        words = signs.operators.get("≈")
+        return None if not words else words + " " * language.spaced
+
+    def numbered(found: re.Match[str]) -> str | None:
+        words = signs.operators.get("№")
+        return None if not words else f"{words} {cardinal(found['number'], language)}"
+
+    figure = r"[\d)\]²³½¼¾\w]"
+    found: list[tuple[re.Pattern[str], Words]] = []
+    if signs.operators:
+        found = [
+            *_wide_dashes(language),
+            (
+                re.compile(r"(?<=[\d)\]²³]) ?(?P<sign>[×÷·*=+]) ?(?=[\d(√−-])"),
+                lambda match: _between(match, signs, language),
+            ),
+            (
+                re.compile(rf"(?<={figure}) (?P<sign>[=+×÷≈≠≤≥<>→]) (?=[\w(√−±-])"),
+                lambda match: _between(match, signs, language),
+            ),
+            (
+                re.compile(r"(?<=[\w)]) (?P<sign>[−–-]) (?=[\w(]{1,12}(?: [+×÷·−–-] [\w(]{1,12}){0,4} [=≈])"),
+                lambda _: _minus(signs),
+            ),
+            (re.compile(r"(?<=\d) / (?=\d+(?:[.,]\d+)? ?[=≈])"), lambda _: _divided(signs)),
+            (re.compile(r"(?P<sign>[±≈≤≥<>]) ?(?=\d)"), spoken),
+            (re.compile(r"(?<![\w.,/])~ ?(?=[\d$€£])"), about),
+            (re.compile(r"(?<![\w#&])#(?P<number>\d{1,6})(?![\w.,]\d)(?!\w)"), numbered),
+            (re.compile(r"√\(?(?=[\w(])"), lambda _: signs.root + " " if signs.root else None),
+            (re.compile(r"(?<=\s)(?P<sign>&)(?=\s)"), spoken),
+            (re.compile(r"(?P<sign>[§№])(?=\s?\d)"), spoken),
+        ]
+    return [*found, (re.compile(rf"[^\S\n]?{_EMOJI}(?:[^\S\n]?{_EMOJI})*"), _silent)]
+
+
+def _wide_dashes(language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    """1964年〜1970年, from one to the other."""
+    if language.spaced or not language.to:
+        return []
+    return [
+        (
+            re.compile(r"(?<=[年月日時时分点人円元歳岁個个号周週%％]|\d(?=[〜~～]午))[〜~～–-](?=[\d$¥€午])"),
+            lambda _: language.to,
+        )
+    ]
+
+
+def _between(found: re.Match[str], signs: Signs, language: Language) -> str | None:
+    words = signs.operators.get(found["sign"])
+    if not words:
+        return None
+    return f" {words} " if language.spaced else words
+
+
+def _divided(signs: Signs) -> str | None:
+    words = signs.operators.get("÷")
+    return f" {words} " if words else None
+
+
+def _minus(signs: Signs) -> str | None:
+    words = signs.operators.get("−")
+    return f" {words} " if words else None
+
+
+def _silent(_: re.Match[str]) -> str:
+    return ""

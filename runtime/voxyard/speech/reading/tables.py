@@ -1,0 +1,132 @@
+"""Tables of a language's words: abbreviations, genders of nouns, units, signs, names before Roman numerals.
+
+They are the files `tables/CODE.yaml`; a language without a file has none of these words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from importlib import resources
+
+Forms = tuple[str, str]  # of one, and of more
+
+
+@dataclass(frozen=True)
+class Signs:
+    """Words of signs; "" where the language has none. Signs of one character stand in `operators`."""
+
+    operators: Mapping[str, str] = field(default_factory=dict)
+    at: str = ""
+    dot: str = ""  # of an address
+    point: str = ""  # of a version
+    slash: str = ""
+    dash: str = ""
+    underscore: str = ""
+    hashtag: str = ""
+    squared: str = ""
+    cubed: str = ""
+    power: str = ""
+    root: str = ""
+    per: str = ""
+    positive: str = ""  # +5; "" where it is the plus of a sum
+    ratio: str = ""  # 3:1
+    score: str = ""  # 6-4
+    degrees: Forms | None = None
+    minutes: Forms | None = None
+    seconds: Forms | None = None
+
+    @property
+    def plus(self) -> str:
+        """Word before a number with the sign +."""
+        return self.positive or self.operators.get("+", "")
+
+
+@dataclass(frozen=True)
+class RomanNames:
+    """Words before a Roman numeral: things that are numbered, rulers who are counted, and their titles."""
+
+    numbered: tuple[str, ...] = ()
+    rulers: tuple[str, ...] = ()
+    queens: tuple[str, ...] = ()
+    titles: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class WordTable:
+    """Words of one language.
+
+    A key of `abbreviations` may have blanks after its full stops. `#` at its end: only before a figure; `^`: only
+    before a capital letter, as of a name, or another title (Mr. and Mrs. Bell); `&`: only after a name or an ordinal,
+    as in an address; `$`: it may end a sentence, and its full stop then stays, as after `&`.
+    """
+
+    abbreviations: Mapping[str, str] = field(default_factory=dict)
+    between_titles: str = "&"  # pattern of the word between two titles of one name
+    titles: tuple[str, ...] = ()  # without a key with ^, before which, with "and", a title is read
+    units: Mapping[str, str] = field(default_factory=dict)  # symbol → its name in CLDR
+    dotted: tuple[str, ...] = ()  # units that may have a full stop
+    cents: Mapping[str, Forms] = field(default_factory=dict)  # currency → its hundredth
+    scales_of_money: Mapping[str, str] = field(default_factory=dict)  # M in 10 M€
+    scales_of_numbers: Mapping[str, str] = field(default_factory=dict)
+    fractions: Mapping[int, Forms] = field(default_factory=dict)  # by what is below the line
+    masculine: tuple[str, ...] = ()  # nouns; -ema: their ending
+    feminine: tuple[str, ...] = ()
+    neutral: tuple[str, ...] = ()
+    starters: tuple[str, ...] = ()  # words with which a sentence begins
+    no_attribute: tuple[str, ...] = ()  # words after a quantity that is no attribute: 5 km of
+    signs: Signs = field(default_factory=Signs)
+    roman: RomanNames = field(default_factory=RomanNames)
+
+    def gender(self, noun: str) -> str | None:
+        """`masculine`, `feminine` or `neutral`; None for a noun that the table does not tell.
+
+        The longest noun or ending decides: a noun is the whole word or, in German, the end of a compound.
+        """
+        word = noun.casefold()
+        singulars = [word[: -len(end)] for end in ("s", "x", "es") if word.endswith(end) and len(word) > len(end) + 1]
+        for each in (word, *singulars):
+            if (found := self._gender(each)) is not None:
+                return found
+        return None
+
+    def _gender(self, word: str) -> str | None:
+        for length in range(len(word), 0, -1):
+            if (found := self._genders.get((length == len(word), word[-length:]))) is not None:
+                return found
+        return None
+
+    @cached_property
+    def _genders(self) -> dict[tuple[bool, str], str]:
+        """Gender by (is it the whole word, its end)."""
+        found: dict[tuple[bool, str], str] = {}
+        for gender in ("masculine", "feminine", "neutral"):
+            for noun in getattr(self, gender):
+                end = noun.removeprefix("-").casefold()
+                if not noun.startswith("-"):
+                    found[(True, end)] = gender
+                if noun.startswith("-") or (self.neutral and len(end) > 2):  # compounds, in German
+                    found.setdefault((False, end), gender)
+        return found
+
+
+@lru_cache(maxsize=32)
+def table(code: str) -> WordTable:
+    """The words of a language by its code, such as `de`."""
+    file = resources.files(__package__).joinpath("tables", f"{code}.yaml")
+    if not file.is_file():
+        return WordTable()
+    import yaml
+
+    values = yaml.safe_load(file.read_text(encoding="utf-8"))
+    for name in ("titles", "dotted", "masculine", "feminine", "neutral", "starters", "no_attribute"):
+        if isinstance(values.get(name), str):
+            values[name] = tuple(values[name].split())
+    if "signs" in values:
+        signs = values["signs"]
+        operators = {sign: words for sign, words in signs.items() if len(sign) == 1}
+        values["signs"] = Signs(operators, **{name: words for name, words in signs.items() if len(name) > 1})
+    if "roman" in values:
+        values["roman"] = RomanNames(**{name: tuple(words.split()) for name, words in values["roman"].items()})
+    return WordTable(**values)

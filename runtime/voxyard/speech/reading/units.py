@@ -1,0 +1,151 @@
+"""Quantities with a unit in words: 5 km, 2 oz. of rum, -5 °C, 3–5 %, 60 km/h, a 5 km run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from voxyard.speech.reading.attributive import is_attribute
+from voxyard.speech.reading.languages import Language
+from voxyard.speech.reading.number_words import before_range, decimal, has_plural_of_millions, of_million, signed, value
+from voxyard.speech.reading.patterns import BLANK, BLANKS, bare, guard, number_of, range_or_number
+from voxyard.speech.reading.tables import table
+
+Reading = tuple[re.Pattern[str], Callable[[re.Match[str]], str | None]]
+
+
+def patterns(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
+    """Patterns of quantities with a unit, and their words; `symbols` are the units' names in CLDR by their symbol."""
+    own = table(language.locale)
+    one_letter = "|".join(
+        sorted(re.escape(each) for each in symbols if len(each) == 1 and each.isalpha() and each != "h")
+        if language.spaced
+        else "mgLl"
+    )
+    longer = "|".join(
+        re.escape(each)
+        for each in sorted(symbols, key=len, reverse=True)
+        if len(each) > 1 or not each.isalpha() or each == "h"
+    )
+    # a letter needs a blank before it: the 1980s are no seconds
+    symbol = rf"(?:{BLANK}(?P<symbol>{longer})|{f'[{BLANKS}]' if language.spaced else BLANK}(?P<letter>{one_letter}))"
+    stop = (
+        rf"(?:(?:{'|'.join(rf'(?<=[^a-zA-Z]{re.escape(each)})' for each in own.dotted)})\.(?![\w.]))?"
+        if own.dotted
+        else ""
+    )
+    measures = "|".join(re.escape(each) for each in sorted(symbols, key=len, reverse=True) if each[0].isalpha())
+    per = rf"(?:/(?P<per>{measures})(?!\w))?" if own.signs.per and language.spaced else r"(?P<per>(?!))?"
+    pattern = re.compile(
+        rf"{range_or_number(language)}{symbol}{per}(?![A-Za-z0-9²³/°])"
+        if _ends_are_attached(language)
+        else rf"{range_or_number(language)}{symbol}{per}{stop}(?![^\W_]|[²³/°'’])"
+    )
+
+    def words(found: re.Match[str]) -> str | None:
+        return _measured(found, symbols[found["symbol"] or found["letter"]], symbols, language)
+
+    def described(found: re.Match[str]) -> str | None:
+        unit = unit_name(language, symbols[found["symbol"]], 1)
+        return None if unit is None or found["sign"] else f"{decimal(*number_of(found), language)} {unit}"
+
+    before = re.compile(rf"(?<![\w%])%{bare(language)}(?![\w%])")
+
+    def percent_before(found: re.Match[str]) -> str:
+        return f"yüzde {decimal(*number_of(found), language)}"
+
+    turkish = [(before, percent_before)] if language.locale == "tr" else []
+    english = (
+        [(re.compile(_described(language, f"{longer}|{one_letter}")), described)] if language.locale == "en" else []
+    )
+    return [*turkish, *english, (pattern, words)]
+
+
+def _described(language: Language, symbols: str) -> str:
+    """Pattern of a quantity that describes a noun: a 5-km run."""
+    number_before_hyphen = bare(language).replace(r"(?![.,:\-–]\d)", r"(?![.,:–]\d)")
+    return rf"{guard(language)}{number_before_hyphen}-(?P<symbol>{symbols})(?=\s[a-z])"
+
+
+def unit_name(language: Language, unit: str, amount: int) -> str | None:
+    """The unit's name after so many; None where the language has no name for it."""
+    from babel.numbers import format_decimal
+    from babel.units import UnknownUnitError, format_unit
+
+    try:
+        form = format_unit(amount, unit, "long", locale=language.locale)
+    except UnknownUnitError:
+        return None
+    return None if unit in form else form.replace(format_decimal(amount, locale=language.locale), "").strip()
+
+
+def _ends_are_attached(language: Language) -> bool:
+    """True where letters of the language go on directly after a unit: 5%입니다."""
+    return language.number_words is not None and (not language.spaced or language.locale == "ko")
+
+
+def _measured(found: re.Match[str], unit: str, symbols: Mapping[str, str], language: Language) -> str | None:
+    """A quantity with the unit's name in the right plural; None where the language has no name for it."""
+    from babel.numbers import format_decimal
+    from babel.units import UnknownUnitError, format_unit
+
+    whole, part = number_of(found)
+    amount = value(whole, part)
+    if not part and has_plural_of_millions(language) and amount >= 1_000_000:
+        amount = 2  # Babel lacks that plural of some units; it is the one of 2 after "de"
+    try:
+        form = format_unit(amount, unit, "long", locale=language.locale)
+    except UnknownUnitError:
+        return None
+    figures = format_decimal(amount, locale=language.locale)
+    if language.locale == "zh":
+        return _chinese_measured(found, unit, form.replace(" ", ""), figures, language)
+    form = _eastern(form, figures, unit, language, bool(found["sign"]))
+    if unit in form or "/" in form or "%" in form or form.count(figures) != 1:
+        return None
+    noun = form.replace(figures, "").strip()
+    sign = signed(found, language)
+    if language.number_words is None:
+        return None if found["first"] else form.replace(figures, found[0][: found.end("number") - found.start()])
+    start = before_range(found, language, noun)
+    if start is None:
+        return None
+    spoken = start + sign + decimal(whole, part, language, noun)
+    if found["per"]:
+        per = unit_name(language, symbols[found["per"]], 1)
+        return None if per is None else f"{form.replace(figures, spoken)} {table(language.locale).signs.per} {per}"
+    if not part and unit != "concentr-percent" and is_attribute(found, language):
+        return f"{spoken} {unit_name(language, unit, 1)}"
+    if unit != "concentr-percent" and (of := of_million(spoken, noun, language)):
+        return f"{spoken} {of}{noun}"
+    return form.replace(figures, spoken)
+
+
+def _eastern(form: str, figures: str, unit: str, language: Language, signed_number: bool) -> str:
+    """Babel's form without its blanks in Japanese, where degrees below zero stand alone; the Korean percent."""
+    if language.locale == "ko" and unit == "concentr-percent":
+        return f"{figures} 퍼센트"  # which Babel does not have
+    if language.spaced:
+        return form
+    form = form.replace(" ", "")
+    degrees = re.fullmatch(rf"(?:摂氏|華氏)({re.escape(figures)}度)", form)
+    return degrees[1] if degrees and signed_number else form
+
+
+def _chinese_measured(found: re.Match[str], unit: str, form: str, figures: str, language: Language) -> str | None:
+    """百分之五, 零下五摄氏度, 两公里."""
+    whole, part = number_of(found)
+    if unit in form:
+        return None
+    percent = unit == "concentr-percent"
+    first = "" if found["first"] is None else before_range(found, language, "")
+    if first is None:
+        return None
+    if percent:
+        minus = "负" if found["sign"] == "-" else ""
+        before = f"百分之{first.removesuffix(language.to)}{language.to}" if first else ""
+        return f"{before}{minus}百分之{decimal(whole, part, language)}"
+    cold = unit.startswith("temperature") and found["sign"] in ("-", "−")
+    sign = "零下" if cold else signed(found, language)
+    number = "两" if whole == "2" and not part and unit != "mass-gram" else decimal(whole, part, language)
+    return form.replace(figures, f"{first}{sign}{number}")
