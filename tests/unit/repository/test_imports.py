@@ -41,6 +41,7 @@ SCRIPTS: dict[str, set[str]] = {  # folder or file of scripts/ → the rooms tha
     "mutants.py": set(),
     "readme.py": {"cli", "settings", "telemetry", "trainer"},
     "suite.py": set(),
+    "walk.py": {"cli"},
 }
 LIGHT = [
     "voxyard",
