@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import hmac
 import logging
 import os
 import re
 import secrets
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
+from voxyard.host import durable_files
 from voxyard.service.auth.key_lexicons import KeyLexicons, LexiconSource, file_identity, read_source
 from voxyard.service.auth.key_limits import NO_LIMITS, KeyLimits, read_limits
 from voxyard.service.errors import ServiceError
@@ -244,22 +243,9 @@ def write_keys(path: Path, keys: Mapping[str, StoredKey]) -> None:
     try:
         target = path.resolve()
         target.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)  # created with mode 0600
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                _keep_owner(target, descriptor)
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).replace(target)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
-        folder = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        with durable_files.whole_file(target, mode=durable_files.PRIVATE) as file:
+            _keep_owner(target, file.fileno())
+            file.write(text.encode())
     except OSError as error:
         raise ServiceError(f"{path}: the API keys cannot be written: {_one_line(error)}") from error
 
@@ -316,11 +302,10 @@ def _locked(path: Path) -> Iterator[None]:
     try:
         folder = path.resolve().parent
         folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(folder, os.O_RDONLY)
+        descriptor = durable_files.open_locked(folder, wait=True)
     except OSError as error:
         raise ServiceError(f"{path}: the API keys cannot be written: {_one_line(error)}") from error
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)
