@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from voxyard.host import durable_files
-from voxyard.service.documents.migrations import MIGRATIONS
+from voxyard.service.documents import schema
 from voxyard.service.errors import NoRoomError, ServiceError, StoreError
 
 BUSY_SECONDS = 10.0
@@ -198,15 +198,15 @@ class SqliteDatabase:
 
     def _prepare(self) -> None:
         (version,) = self._writer.execute("PRAGMA user_version").fetchone()
-        if version > len(MIGRATIONS):
+        if version > len(schema.MIGRATIONS):
             raise StoreError(
-                f"{self.path} has schema version {version}, this voxyard supports up to {len(MIGRATIONS)}: it "
+                f"{self.path} has schema version {version}, this voxyard supports up to {len(schema.MIGRATIONS)}: it "
                 "was written by a newer voxyard; use that one, or another data directory"
             )
         self._writer.execute("PRAGMA journal_mode = WAL")
-        for step in MIGRATIONS[version:]:
+        for number, step in enumerate(schema.MIGRATIONS[version:], version + 1):
             self._writer.execute("BEGIN IMMEDIATE")
-            for statement in step:
+            for statement in (*map(schema.of_sqlite, step), f"PRAGMA user_version = {number}"):
                 self._writer.execute(statement)
             self._writer.execute("COMMIT")
 
