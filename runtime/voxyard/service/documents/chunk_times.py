@@ -1,4 +1,4 @@
-"""ChunkTimeline of chunks in the joined audio: computed from lengths alone, as `speech.audio.joining` joins them."""
+"""Times of chunks in the joined audio: computed from lengths alone, as `speech.audio.joining` joins them."""
 
 from __future__ import annotations
 
