@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from voxyard.extraction.sandbox import MAX_CONCURRENT
 from voxyard.service.audio.store import AudioStore
 from voxyard.service.auth.key_limits import LimitsOf, no_limits
+from voxyard.service.config import ServiceSection
 from voxyard.service.dispatch.dispatched import ActiveDocument, DispatchedDocuments
 from voxyard.service.dispatch.events import (
     ChunkFinished,
@@ -50,17 +51,6 @@ CLEANUP_SECONDS = 600.0  # between two deletions of expired documents
 _KEEP_SECONDS = 1.0  # between two attempts to store what is kept
 
 
-@dataclass(frozen=True)
-class DispatcherConfig:
-    """Settings of the dispatcher."""
-
-    max_active: int = 8  # documents in the pool or parked at a time; a key that has none there gets one more
-    retention: float = 168 * 3600.0  # seconds until a finished document is deleted
-    poll_seconds: float = 5.0  # between two attempts to resume parked documents
-    cleanup_seconds: float = CLEANUP_SECONDS
-    listener_seconds: float = 15.0  # that the word of another service counts which has listeners
-
-
 @dataclass
 class DocumentDispatcher:
     """Submits each document to the pool, stores its outcomes, completes it; the only writer of documents' progress.
@@ -75,18 +65,20 @@ class DocumentDispatcher:
     audio_store: AudioStore
     pool: SpeechPool
     pauses: Pauses
-    config: DispatcherConfig
+    section: ServiceSection
     on_change: Callable[[str], None]
     on_delete: Callable[[str], None]
     limits: LimitsOf = no_limits
     read_upload: ReadUpload | None = None
+    poll_seconds: float = 5.0  # between two attempts to resume parked documents
+    cleanup_seconds: float = CLEANUP_SECONDS
 
     def __post_init__(self) -> None:
         self._events: queue.SimpleQueue[DispatcherEvent] = queue.SimpleQueue()
         self._dispatched = DispatchedDocuments()
         self._active, self._parked = self._dispatched.active, self._dispatched.parked
         self._reading: set[ActiveDocument] = set()  # those whose threads still run, cancelled or not
-        self._listeners = Listeners(self.config.listener_seconds)
+        self._listeners = Listeners(self.section.claim_seconds)
         self._owner = self.store.ownership
         self._progress = DocumentProgress(self.store, self.audio_store, self.pauses)
         self._next_poll = self._next_cleanup = 0.0
@@ -145,7 +137,7 @@ class DocumentDispatcher:
                     return
             except Exception:  # noqa: BLE001 — without this thread no document is completed
                 _log.exception("internal error in the document dispatcher; continuing")
-                time.sleep(min(1.0, self.config.poll_seconds))
+                time.sleep(min(1.0, self.poll_seconds))
 
     def _step(self) -> bool:
         """Handles one event and what is due; False where the dispatcher is closing."""
@@ -160,13 +152,13 @@ class DocumentDispatcher:
         self._handle(event)
         now = time.monotonic()
         if self._next_poll <= now:
-            self._next_poll = now + self.config.poll_seconds
+            self._next_poll = now + self.poll_seconds
             self._owner.look_again()
             self._poll_parked()
             for id in self._listeners.expire():
                 self._prioritize(id)
         if self._next_cleanup <= now:
-            self._next_cleanup = now + self.config.cleanup_seconds
+            self._next_cleanup = now + self.cleanup_seconds
             self._delete_expired()
         self._dispatch_waiting()
         return True
@@ -215,7 +207,7 @@ class DocumentDispatcher:
 
     def _has_room(self) -> bool:
         """True where one more document of any key may be dispatched: of a shared one, if workers begin it soon."""
-        if len(self._dispatched.ids(unread=False)) >= self.config.max_active:
+        if len(self._dispatched.ids(unread=False)) >= self.section.active_documents:
             return False
         return not self._owner.shared or self._dispatched.unspoken < 2 * self.pool.rows
 
@@ -244,7 +236,7 @@ class DocumentDispatcher:
 
     def _delete_expired(self) -> None:
         try:
-            for id in self.store.expired(time.time() - self.config.retention):
+            for id in self.store.expired(time.time() - self.section.retention_hours * 3600.0):
                 with suppress(NotFoundError):  # another service was faster
                     delete_document(self.store, self.audio_store, id)
                 self._remove(id)
@@ -327,7 +319,7 @@ class DocumentDispatcher:
                 _log.warning("chunks are kept in memory, until they can be stored: %s", error)
             self._keeping = True
             self._events.put(ChunkFinished(active, outcome))
-            time.sleep(min(_KEEP_SECONDS, self.config.poll_seconds))
+            time.sleep(min(_KEEP_SECONDS, self.poll_seconds))
         else:
             self._keeping = False
 
