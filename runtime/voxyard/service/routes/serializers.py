@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from voxyard.service.audiobook.chapters import timed
-from voxyard.service.documents.chunk_times import Span, with_spans
+from voxyard.service.documents.chunk_times import with_spans
 from voxyard.service.documents.records import Chapter, Document, StoredChunk
 from voxyard.service.documents.store import Store
 from voxyard.service.routes.schemas import (
@@ -23,7 +23,7 @@ from voxyard.service.routes.schemas import (
 )
 from voxyard.service.voice_names import VoiceName
 from voxyard.service.voices.table import shown_name
-from voxyard.speech.audio.joining import Pauses
+from voxyard.speech.audio.joining import Pauses, Span
 
 
 @dataclass(frozen=True)
