@@ -241,6 +241,7 @@ async def events(state: AppState, id: str, last_event: str | None) -> AsyncGener
     while True:
         seen = state.notifier.version(id)
         try:
+            redo = await run_sync(serializers.redo, state.store, id)
             document, at, found = await run_sync(sent.look, state, id)
         except NotFoundError:
             yield _event("end", {"id": id, "state": "deleted"}, sent.whole)
@@ -250,7 +251,7 @@ async def events(state: AppState, id: str, last_event: str | None) -> AsyncGener
             reason = None if chunk.reason is None else without_paths(chunk.reason)
             yield _event("chunk", {**facts, "reason": reason}, min(sent.whole, chunk.index))
         out = serializers.document(document, time.time(), at)
-        out.redo = await run_sync(serializers.redo, state.store, document)
+        out.redo = redo
         progress = out.model_dump(exclude={"chunks"})
         yield _event("progress", progress, sent.whole)
         if document.state == "failed" or (document.state == "completed" and not progress["redo"]["waiting"]):

@@ -157,10 +157,11 @@ def retrieve_document(
     chunks: Annotated[bool, Query(description="Include the chunks with their texts and times.")] = False,
 ) -> DocumentOut:
     """Progress of a document, and the URL of its audio."""
+    redo = serializers.redo(state.store, id)
     document = state.store.document(id, client.name)
     at = ChunkTimes.of(state.store.chunks(id), state.pauses) if chunks else _times(state, document)
     body = serializers.document(document, time.time(), at, state.store.text(id) if chunks else None)
-    body.redo = serializers.redo(state.store, document)
+    body.redo = redo
     body.chapters = serializers.chapters(state.store.chapters(id), document.chunks, at)
     return body
 
@@ -286,7 +287,7 @@ def redo_chunk(
     voice = None if body.voice is None else state.voices.resolve(body.voice, client.name)
     document = state.queue.redo(id, index, voice, body.seed)
     out = _document_out(state, document)
-    out.redo = serializers.redo(state.store, document)
+    out.redo = serializers.redo(state.store, id)
     return out
 
 

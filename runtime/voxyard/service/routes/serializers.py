@@ -81,9 +81,13 @@ def document(record: Document, now: float, at: ChunkTimes | None = None, text: s
     )
 
 
-def redo(store: Store, record: Document) -> RedoOut:
-    """Chunks of a document that are to be spoken again; those that could not be, with their reasons."""
-    found = store.redos.of(record.id) if record.state == "completed" else ()
+def redo(store: Store, id: str) -> RedoOut:
+    """Chunks of a document that are to be spoken again; those that could not be, with their reasons.
+
+    To be read before the document itself, which then has the audio of all chunks that no longer wait. Raises
+    NotFoundError.
+    """
+    found = store.redos.of(id)
     return RedoOut(
         waiting=[each.index for each in found if each.reason is None],
         failed=[FailedRedoOut(index=each.index, reason=each.reason) for each in found if each.reason is not None],
