@@ -68,7 +68,7 @@ PIP_INSTALL := -m pip install --progress-bar off
 
 .PHONY: help setup demo serve test prove prove-long test-unit test-tensorflow test-torch test-browser test-monitoring test-fleet test-clients test-tf217 test-gpu gpu-trial mutants
 .PHONY: lint format docs dashboards dashboards-preview lock
-.PHONY: images images-lock check plan deploy rollback drain status logs unlock monitoring bench-trainer bench-exporter bench-bark bench-pool bench-cluster bench-service bench-cells bench-alerts bench-rollout bench-cli bench-hosts bench-speech clean
+.PHONY: images images-lock check plan deploy rollback drain status logs unlock monitoring bench-trainer bench-exporter bench-bark bench-pool bench-cluster bench-service bench-cells bench-alerts bench-rollout bench-cli bench-hosts bench-speech walk clean
 
 help:  ## list all targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -257,6 +257,9 @@ bench-hosts: $(VENV)/stamps/dev  ## benchmark training over two hosts, as networ
 
 bench-speech: $(VENV)/stamps/bench  ## benchmark a voice trained for 30 minutes beside recordings → build/bench/speech.json (ARGS="--minutes 0 --corpus DIR")
 	@$(BIN)/python tests/bench/speech.py $(ARGS)
+
+walk: $(VENV)/stamps/dev  ## trace a speech request, an EPUB to its M4B and a training step → build/walk.json: files, functions, threads, switches
+	@$(BIN)/python scripts/walk.py
 
 KEPT := build/weights build/service
 clean:  ## remove build output and environments; fetched weights and the service's documents stay

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import fcntl
 import math
 import os
 import shutil
@@ -13,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -25,6 +24,7 @@ from demo.sound import read
 from voxyard.corpus import CorpusError
 from voxyard.corpus.coverage import MAX_DROPPED_TEXT, ONE_TEXT, coverage_of, refuse_dropped
 from voxyard.corpus.demo import LANGUAGE
+from voxyard.host.durable_files import locked
 from voxyard.trainer.config import ModelConfig
 from voxyard.trainer.text.front_end import choose, tokenizer_of
 
@@ -298,18 +298,16 @@ def _serve_voice(demo: Demo, voxyard: str, python: str) -> None:
 @contextmanager
 def only_one(out: Path) -> Iterator[None]:
     """Holds the demo's folder, which it makes. Raises DemoError where another demo has it, or it cannot be made."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        lock = (out / ".lock").open("w")
-    except OSError as error:
-        raise DemoError(
-            f"{out} cannot be written: {error.strerror}; make it a folder of yours or give --out"
-        ) from error
-    with lock:
+    with ExitStack() as stack:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            out.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(locked(out / ".lock"))
         except BlockingIOError as error:
             raise DemoError(f"another demo runs in {out}: wait for its end or give another folder (--out)") from error
+        except OSError as error:
+            raise DemoError(
+                f"{out} cannot be written: {error.strerror}; make it a folder of yours or give --out"
+            ) from error
         yield
 
 

@@ -16,6 +16,7 @@ from demo.processes import Record
 from demo.sound import Mel, Sound, picture
 from demo.style import STYLE
 from demo.training import Curve, Reading
+from voxyard.host.durable_files import write_file
 
 REAL, SCRIPTED, RANDOM, SYNTHETIC = (
     '<span class="badge real">real</span>',
@@ -319,6 +320,4 @@ def _length(seconds: float) -> str:
 
 def write(results: Results, path: Path) -> None:
     """Writes the page, whole or not at all."""
-    unfinished = path.with_suffix(".part")
-    unfinished.write_text(page(results), encoding="utf-8")
-    unfinished.replace(path)
+    write_file(path, page(results))

@@ -92,7 +92,7 @@ def _serve(settings: ServeConfig, engine: EngineChoice, *, verbose: bool) -> int
                 lambda: None,
                 listener=listener,
                 announce=_announce,
-                graceful_shutdown=app.state.graceful_shutdown,
+                graceful_shutdown=app.state.app_state.graceful_shutdown,
             )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import mmap
 import os
@@ -13,6 +12,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from voxyard.corpus.directories import lock_where_possible
 from voxyard.corpus.examples import CorpusError, Example, ExampleSource
 from voxyard.host.page_cache import Extent
 
@@ -88,8 +88,8 @@ class CachedSource:
 
     def _use_or_rebuild(self, handle: IO[bytes], file: Path, size: int) -> None:
         header = MAGIC + self._key()
-        alone = _locked(handle, fcntl.LOCK_EX)
-        if not alone and not _locked(handle, fcntl.LOCK_SH):
+        alone = lock_where_possible(handle.fileno())
+        if not alone and not lock_where_possible(handle.fileno(), shared=True):
             raise CorpusError(f"--cache-file {file} is in use: another run is making it; try again, or give another")
         handle.seek(0)
         found = handle.read(len(header))
@@ -99,7 +99,7 @@ class CachedSource:
             if not alone:
                 raise CorpusError(f"--cache-file {file} is in use by a run with another corpus: give another path")
             _allocate(handle, header, size)
-        _locked(handle, fcntl.LOCK_SH)
+        lock_where_possible(handle.fileno(), shared=True)
 
     def _key(self) -> bytes:
         """Identity of the cached data: subsets of a corpus may be of one size and fingerprint."""
@@ -117,17 +117,6 @@ class CachedSource:
         tokens = np.frombuffer(buffer, np.int32, int(self._tokens_at[-1]), at)
         at += tokens.nbytes
         return present, speakers, tokens, np.frombuffer(buffer, np.int16, int(self._pcm_at[-1]), at)
-
-
-def _locked(handle: IO[bytes], kind: int) -> bool:
-    """True where the file is locked now. A file system without locks counts as not in use."""
-    try:
-        fcntl.flock(handle, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
-    return True
 
 
 def _allocate(handle: IO[bytes], header: bytes, size: int) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -11,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from voxyard.corpus.examples import CorpusError
+from voxyard.host import durable_files
 
 
 @contextmanager
@@ -23,12 +22,11 @@ def whole_directory(directory: Path, what: str, is_ours: Callable[[Path], bool])
     try:
         target = Path(os.path.realpath(directory))
         _refuse_others(directory, target, what, is_ours)
-        unfinished = target.with_name(f".{target.name}.unfinished")
+        unfinished = durable_files.unfinished(target)
         with _claimed(unfinished, directory):
             try:
                 yield unfinished
-                _sync(unfinished)
-                _put_in_place(unfinished, target)
+                durable_files.put_directory(unfinished, target)
             finally:
                 shutil.rmtree(unfinished, ignore_errors=True)
     except OSError as error:
@@ -55,7 +53,8 @@ def _claimed(unfinished: Path, directory: Path) -> Iterator[None]:
     unfinished.mkdir(parents=True, exist_ok=True)
     lock = os.open(unfinished, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        _lock(lock, directory)
+        if not lock_where_possible(lock):
+            raise CorpusError(f"another process is writing {directory}: wait for it, or write elsewhere")
         if not unfinished.exists() or os.fstat(lock).st_ino != unfinished.stat().st_ino:
             raise CorpusError(f"another process has just written {directory}: look at it before you write it again")
         for left in unfinished.iterdir():
@@ -65,39 +64,9 @@ def _claimed(unfinished: Path, directory: Path) -> Iterator[None]:
         os.close(lock)
 
 
-def _lock(handle: int, directory: Path) -> None:
-    with contextlib.suppress(OSError):  # some network file systems have no locks
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise CorpusError(f"another process is writing {directory}: wait for it, or write elsewhere") from error
-
-
-def _put_in_place(unfinished: Path, target: Path) -> None:
-    if not target.exists():
-        unfinished.rename(target)
-    else:
-        replaced = target.with_name(f".{target.name}.replaced")
-        shutil.rmtree(replaced, ignore_errors=True)
-        target.rename(replaced)
-        try:
-            unfinished.rename(target)
-        except OSError:
-            replaced.rename(target)
-            raise
-        shutil.rmtree(replaced, ignore_errors=True)
-    _sync_one(target.parent)
-
-
-def _sync(directory: Path) -> None:
-    for path in directory.rglob("*"):
-        _sync_one(path)
-    _sync_one(directory)
-
-
-def _sync_one(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
+def lock_where_possible(descriptor: int, *, shared: bool = False) -> bool:
+    """As `durable_files.try_lock`; what lies on a file system without locks counts as not in use."""
     try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        return durable_files.try_lock(descriptor, shared=shared)
+    except OSError:
+        return True

@@ -4,16 +4,9 @@ from __future__ import annotations
 
 
 class ExtractionError(Exception):
-    """No text could be extracted; the message says what was found, what was expected and what to do.
+    """No text could be extracted; the message says what was found, what was expected and what to do."""
 
-    `retry_after` gives the seconds until a retry makes sense, `exit_code` is the command's.
-    """
-
-    exit_code = 2
-
-    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
-        super().__init__(message)
-        self.retry_after = retry_after
+    exit_code = 2  # of a command
 
 
 class UnreadableFileError(ExtractionError):
@@ -26,10 +19,6 @@ class UnsupportedFileError(ExtractionError):
 
 class TextTooLongError(ExtractionError):
     """More characters than the limit."""
-
-
-class ReaderBusyError(ExtractionError):
-    """All child processes are in use."""
 
 
 class ExtractionCancelledError(ExtractionError):

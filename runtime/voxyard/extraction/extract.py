@@ -131,7 +131,6 @@ def extract(
         UnsupportedFileError: an unsupported file type.
         UnreadableFileError: broken, encrypted, without text, of another type than its name says, over the limits.
         TextTooLongError: more than `max_characters`.
-        ReaderBusyError: no child process was free within a minute.
         ReaderUnavailableError: a library is missing.
         ExtractionCancelledError: `cancelled` was set meanwhile.
     """
@@ -153,7 +152,7 @@ def extract(
         if len(text) > max_characters:
             raise TextTooLongError(_too_long(max_characters))
     except ExtractionError as error:
-        raise type(error)(f"{name or 'the document'}: {error}", retry_after=error.retry_after) from error
+        raise type(error)(f"{name or 'the document'}: {error}") from error
     title, author = _title(document.title, name, text), _author(document.author)
     return ExtractedText(title, text, kind, document.chapters, document.language, document.cover, author)
 

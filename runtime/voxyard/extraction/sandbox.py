@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,7 +17,6 @@ from voxyard.extraction.document import CodeBlocks, ParsedDocument, TextChapter
 from voxyard.extraction.errors import (
     ExtractionCancelledError,
     ExtractionError,
-    ReaderBusyError,
     ReaderUnavailableError,
     TextTooLongError,
     UnreadableFileError,
@@ -26,11 +26,9 @@ from voxyard.extraction.errors import (
 _log = logging.getLogger(__name__)
 
 MAX_CONCURRENT = 3
-"""Concurrent child processes; each may use one core and `ExtractionLimits.memory_mib`."""
+"""Child processes that a service has at a time; each may use one core and `ExtractionLimits.memory_mib`."""
 
-_WAIT_SECONDS = 60.0
 _TICK_SECONDS = 0.2  # between two looks whether it is cancelled
-_slots = threading.BoundedSemaphore(MAX_CONCURRENT)
 _ABORTS = (-signal.SIGABRT, -signal.SIGTRAP, -signal.SIGILL)
 _ERRORS: dict[str, type[ExtractionError]] = {
     error.__name__: error
@@ -69,19 +67,10 @@ def read_in_child(
         UnreadableFileError: broken, encrypted, without text, or over the limits.
         UnsupportedFileError: not a document of this type.
         TextTooLongError: its text has far more than `max_characters`.
-        ReaderBusyError: no child process was free within a minute.
         ReaderUnavailableError: a library is missing.
         ExtractionCancelledError: `cancelled` was set; the child was killed.
     """
-    if not _slots.acquire(timeout=_WAIT_SECONDS):
-        raise ReaderBusyError(
-            f"{MAX_CONCURRENT} of {MAX_CONCURRENT} documents are being read: retry in {_WAIT_SECONDS:.0f} s",
-            retry_after=_WAIT_SECONDS,
-        )
-    try:
-        return _read(kind, data, max_characters, code, limits, cancelled or threading.Event())
-    finally:
-        _slots.release()
+    return _read(kind, data, max_characters, code, limits, cancelled or threading.Event())
 
 
 def _read(
@@ -135,28 +124,21 @@ def _run(
     command: list[str], data: bytes, seconds: float, cancelled: threading.Event
 ) -> subprocess.CompletedProcess[bytes]:
     """As `subprocess.run`, until it is cancelled; the child is killed then, or after so many seconds."""
-    pipe, ended = subprocess.PIPE, threading.Event()
+    pipe, ends, unsent = subprocess.PIPE, time.monotonic() + seconds, [data]
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as child:
-
-        def watch() -> None:
-            while not ended.wait(_TICK_SECONDS):
-                if cancelled.is_set():
-                    child.kill()
-                    return
-
-        watcher = threading.Thread(target=watch, name="voxyard-extraction-watch", daemon=True)
-        watcher.start()
         try:
-            output, errors = child.communicate(data, timeout=seconds)
-        except BaseException:
-            child.kill()
-            raise
+            while not cancelled.is_set():
+                tick = max(0.0, min(_TICK_SECONDS, ends - time.monotonic()))
+                try:
+                    output, errors = child.communicate(unsent.pop() if unsent else None, timeout=tick)
+                except subprocess.TimeoutExpired:
+                    if time.monotonic() >= ends:
+                        raise
+                else:
+                    return subprocess.CompletedProcess(command, child.returncode, output, errors)
         finally:
-            ended.set()
-            watcher.join()
-    if cancelled.is_set():
-        raise ExtractionCancelledError("reading was cancelled")
-    return subprocess.CompletedProcess(command, child.returncode, output, errors)
+            child.kill()
+    raise ExtractionCancelledError("reading was cancelled")
 
 
 def _too_slow(limit: str) -> UnreadableFileError:

@@ -15,16 +15,12 @@ from voxyard.service.http.admission import AdmissionMiddleware
 from voxyard.service.http.components import MiddlewareComponents
 from voxyard.service.http.errors import install_envelope
 from voxyard.service.http.observability import ObservabilityMiddleware
-from voxyard.service.model_names import open_models
 from voxyard.service.routes import api_reference, catalog, chapters, documents, scripts, speech, voices
 from voxyard.service.routes.dependencies import authenticated
 from voxyard.service.routes.openapi import describe, errors
 from voxyard.service.routes.operations import operations_router
 from voxyard.service.routes.session import session_router
 from voxyard.service.state import AppState
-from voxyard.service.streaming.concurrency import ConcurrencyLimiter
-from voxyard.service.voice_names import open_voices
-from voxyard.service.webhooks.rules import read_rules
 
 PAGE = Path(__file__).parent / "page"
 _TAGS = [
@@ -40,11 +36,7 @@ _CORS_ANSWER_HEADERS = ("Content-Range", "Location", "Retry-After", "X-Request-I
 
 
 def create_app(state: AppState) -> FastAPI:
-    """The endpoints; `install` adds the middleware, the error handlers and the session and operations routes.
-
-    Raises:
-        ServiceError: a file of voice or model names is wrong, or the webhook secret cannot be read.
-    """
+    """The endpoints with their middleware."""
     app = FastAPI(
         title="voxyard",
         version=__version__,
@@ -55,10 +47,6 @@ def create_app(state: AppState) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.app_state = state
-    app.state.voices = open_voices(state.frontend, state.section.voices, state.store.voices)
-    app.state.models = open_models(state.frontend.engine, state.section.models)
-    app.state.webhook_rules = read_rules(state.section)
-    app.state.limiter = ConcurrencyLimiter(state.section.max_requests, state.limits)
     app.openapi = partial(describe, app, state.section)  # type: ignore[method-assign]
     for router in (speech.router, documents.router, chapters.router, scripts.router, catalog.router, voices.router):
         app.include_router(router, dependencies=[Depends(authenticated)], responses=errors(401, 403, 429, 500, 503))
@@ -68,6 +56,7 @@ def create_app(state: AppState) -> FastAPI:
         app.add_api_route(
             "/", _home, methods=api_reference.READING, include_in_schema=False, response_class=FileResponse
         )
+    install(app, state.components)
     return app
 
 

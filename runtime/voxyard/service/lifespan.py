@@ -1,4 +1,4 @@
-"""Application lifespan: opens the store, audio store, queue and webhook sender, and closes them in reverse order."""
+"""Wiring of the service: opens and connects its parts, and closes them in reverse order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from starlette.applications import Starlette
 
 from voxyard.extraction.document import CodeBlocks
 from voxyard.host import Gpu
-from voxyard.service.app import create_app, install
+from voxyard.service.app import create_app
 from voxyard.service.audio.shelf import check_shelf, open_shelf
 from voxyard.service.audio.store import AudioStore
 from voxyard.service.audiobook.word_aligner import WordAligner
@@ -25,9 +25,12 @@ from voxyard.service.documents.store import Store
 from voxyard.service.healthcheck import CANNOT_WORK
 from voxyard.service.http.components import open_components
 from voxyard.service.http.metrics import DiskUsage
+from voxyard.service.model_names import open_models
 from voxyard.service.shutdown import GracefulShutdown
 from voxyard.service.state import AppState
+from voxyard.service.streaming.concurrency import ConcurrencyLimiter
 from voxyard.service.uploads.read import UploadReader
+from voxyard.service.voice_names import open_voices
 from voxyard.service.voices.frontend import UploadedVoicesFrontend
 from voxyard.service.webhooks.rules import read_rules
 from voxyard.service.webhooks.sender import WebhookSender
@@ -46,29 +49,48 @@ def running_app(
     frontend: Frontend,
     pool: Pool,
     registry: CollectorRegistry,
-    gpus: Callable[[], Sequence[Gpu]],
+    gpus: Callable[[], Sequence[Gpu]] = tuple,
     reading: ReadingOptions = READING,
     code_blocks: CodeBlocks = "skip",
 ) -> Iterator[Starlette]:
     """The application over its data directory and a worker pool, until the block ends.
 
-    `app.state.graceful_shutdown` is what `server.serve` drains.
+    Its `state.app_state` is what `open_state` gives, whose `graceful_shutdown` is what `server.serve` drains.
+    Raises ServiceError as `open_state` does.
+    """
+    with open_state(section, pauses, frontend, pool, registry, gpus, reading, code_blocks) as state:
+        yield create_app(state)
+
+
+@contextmanager
+def open_state(
+    section: ServiceSection,
+    pauses: Pauses,
+    engine: Frontend,
+    pool: Pool,
+    registry: CollectorRegistry,
+    gpus: Callable[[], Sequence[Gpu]] = tuple,
+    reading: ReadingOptions = READING,
+    code_blocks: CodeBlocks = "skip",
+) -> Iterator[AppState]:
+    """All parts of a service, connected and running, until the block ends.
 
     Raises:
         ServiceError: a setting or a file that it names is wrong, or another service uses the data directory.
     """
     with ExitStack() as stack:
         keys = None if section.keys is None else Keys(section.keys)
-        rules = read_rules(section)
+        limits = no_limits if keys is None else keys.limits
+        rules, models = read_rules(section), open_models(engine.engine, section.models)
         section.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         place = section.store_place()
         name = f"{section.instance or socket.gethostname()}:{os.getpid()}"
         store = Store(place, service=name, claim_seconds=section.claim_seconds)
         stack.callback(store.close)
-        frontend = UploadedVoicesFrontend(frontend, store.voices)
+        frontend = UploadedVoicesFrontend(engine, store.voices)
+        voices = open_voices(frontend, section.voices, store.voices)
         audio_store = open_audio_store(section, store, shared=isinstance(place, str))
-        webhooks = WebhookSender(rules, store)
-        notifier = ChangeNotifier()
+        webhooks, notifier = WebhookSender(rules, store), ChangeNotifier()
 
         word_aligner = None if section.aligner is None else WordAligner(section.aligner, store, audio_store, pauses)
         if word_aligner is not None:
@@ -81,36 +103,14 @@ def running_app(
             if word_aligner is not None:
                 word_aligner.notice(document)
 
-        limits = no_limits if keys is None else keys.limits
         queue = DocumentQueue(
-            store,
-            audio_store,
-            pool,
-            section,
-            pauses,
-            on_change,
-            notifier.forget,
+            *(store, audio_store, pool, section, pauses, on_change, notifier.forget),
             limits=limits,
             read_upload=UploadReader(frontend, section, limits, reading, code_blocks),
         )
         peers = store.peers(queue, notifier.bump_waiting)
-        state = AppState(
-            section,
-            frontend,
-            pool,
-            store,
-            audio_store,
-            queue,
-            notifier,
-            keys,
-            registry,
-            gpus=gpus,
-            pauses=pauses,
-            reading=reading,
-            word_aligner=word_aligner,
-        )
-        app = create_app(state)
-        app.state.graceful_shutdown = graceful_shutdown = GracefulShutdown(queue, app.state.limiter, pool, notifier)
+        limiter = ConcurrencyLimiter(section.max_requests, limits)
+        graceful_shutdown = GracefulShutdown(queue, limiter, pool, notifier)
         components = open_components(
             section,
             registry,
@@ -120,7 +120,10 @@ def running_app(
             disk=lambda: DiskUsage(audio_store.used_bytes(), section.disk_quota_mib * _MIB, audio_store.room_bytes()),
             shared=None if peers is None else peers.state,
         )
-        install(app, components)
+        state = AppState(
+            *(section, frontend, pool, store, audio_store, queue, notifier, keys, voices, models, rules, limiter),
+            *(graceful_shutdown, components, gpus, pauses, reading, word_aligner),
+        )
         stack.callback(lambda: pool.close(0.0) if graceful_shutdown.forced else None)
         if peers is not None:
             stack.callback(peers.close)
@@ -130,7 +133,7 @@ def running_app(
             peers.start()
         stack.callback(webhooks.close)
         webhooks.start()
-        yield app
+        yield state
 
 
 def open_audio_store(section: ServiceSection, store: Store, *, shared: bool) -> AudioStore:

@@ -14,28 +14,28 @@ from voxyard.service.documents.timelines import Timelines
 from voxyard.service.streaming.shared_encoding import SharedEncodings
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.frontend import Frontend
-from voxyard.speech.reading.spoken import READING, ReadingOptions
+from voxyard.speech.reading.spoken import ReadingOptions
 
 if TYPE_CHECKING:
-    from prometheus_client import CollectorRegistry
-
     from voxyard.service.audio.store import AudioStore
     from voxyard.service.audiobook.word_aligner import WordAligner
     from voxyard.service.auth.api_keys import Keys
     from voxyard.service.documents.change_notifier import ChangeNotifier
     from voxyard.service.documents.queue import DocumentQueue
     from voxyard.service.documents.store import Store
+    from voxyard.service.http.components import MiddlewareComponents
+    from voxyard.service.model_names import ModelNames
+    from voxyard.service.shutdown import GracefulShutdown
+    from voxyard.service.streaming.concurrency import ConcurrencyLimiter
+    from voxyard.service.voice_names import VoiceNames
+    from voxyard.service.webhooks.rules import WebhookRules
     from voxyard.speech.pool.pool import Pool
     from voxyard.speech.reading.lexicon import Lexicon
 
 
-def _no_gpus() -> Sequence[Gpu]:
-    return ()
-
-
 @dataclass(frozen=True, eq=False)
 class AppState:
-    """Dependencies of the endpoints. `keys` is None where no API key is required."""
+    """What the endpoints and the middleware use, as `lifespan.open_state` connects it."""
 
     section: ServiceSection
     frontend: Frontend
@@ -44,13 +44,18 @@ class AppState:
     audio_store: AudioStore
     queue: DocumentQueue
     notifier: ChangeNotifier
-    keys: Keys | None
-    registry: CollectorRegistry
-    gpus: Callable[[], Sequence[Gpu]] = _no_gpus
-    pauses: Pauses = field(default_factory=Pauses)
-    reading: ReadingOptions = READING
+    keys: Keys | None  # None: no API key is required
+    voices: VoiceNames
+    models: ModelNames
+    webhook_rules: WebhookRules | None
+    limiter: ConcurrencyLimiter
+    graceful_shutdown: GracefulShutdown
+    components: MiddlewareComponents
+    gpus: Callable[[], Sequence[Gpu]]
+    pauses: Pauses
+    reading: ReadingOptions
+    word_aligner: WordAligner | None  # None: times of words are estimated
     encodings: SharedEncodings = field(default_factory=SharedEncodings)
-    word_aligner: WordAligner | None = None  # None: times of words are estimated
 
     @cached_property
     def timelines(self) -> Timelines:

@@ -1,4 +1,4 @@
-"""YAML as values that know their line: the one reader of settings files and inventories."""
+"""YAML as values that know their line: the one reader of settings, inventories, plans, keys and names."""
 
 from __future__ import annotations
 
@@ -70,16 +70,32 @@ def read(path: Path, *, anchors: bool = False) -> YamlDocument:
 
     Raises SettingsError for a file that cannot be read, or is no YAML.
     """
+    return parse(_text(path), str(path), anchors=anchors)
+
+
+def parse(text: str, source: str, *, anchors: bool = False) -> YamlDocument:
+    """Read the document in `text`, which is that of `source`. Raises SettingsError where it is no YAML."""
     try:
-        root = compose(_text(path), anchors=anchors)
+        root = compose(text, anchors=anchors)
     except YamlSyntaxError as error:
-        raise SettingsError(f"{path}:{error.line}: {error}") from None
+        raise SettingsError(f"{source}:{error.line}: {error}") from None
     problems: list[FileNote] = []
     try:
         value = YamlValue(1, None) if root is None else _value(root, _line(root), "", problems)
     except RecursionError:
-        raise SettingsError(f"{path}: an alias stands within its own anchor") from None
+        raise SettingsError(f"{source}: an alias stands within its own anchor") from None
     return YamlDocument(value, tuple(problems))
+
+
+def read_plain(path: Path) -> Any:
+    """Read the plain values in `path`, with anchors and aliases.
+
+    Raises SettingsError as `read` does, and for a key that is duplicated or no name.
+    """
+    document = read(path, anchors=True)
+    for problem in document.problems:
+        raise SettingsError(f"{path}:{problem.line}: {problem.text}")
+    return document.root.plain()
 
 
 def _text(path: Path) -> str:

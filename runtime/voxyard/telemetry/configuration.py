@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from voxyard.settings.errors import SettingsError
 from voxyard.telemetry.errors import TelemetryError
 from voxyard.telemetry.file_watcher import WatchedFile
 
@@ -75,12 +76,12 @@ def expected_gpus(plan: Path) -> int | None:
 
 
 def _plan(plan: Path) -> dict[str, Any]:
-    import yaml  # megabytes that an exporter without a plan need not hold
+    from voxyard.settings.yaml_reader import read_plain  # PyYAML is not needed without a plan
 
     try:
-        document = yaml.safe_load(plan.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise TelemetryError(f"host plan {plan}: {error}") from error
+        document = read_plain(plan)
+    except SettingsError as error:
+        raise TelemetryError(f"host plan {error}") from error
     if not isinstance(document, dict):
         raise TelemetryError(f"host plan {plan}: expected keys such as `workloads:`, found {type(document).__name__}")
     return document

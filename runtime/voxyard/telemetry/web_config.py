@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from voxyard.settings.errors import SettingsError
 from voxyard.telemetry.errors import TelemetryError
 
 _CLIENT_AUTH = {
@@ -93,16 +94,12 @@ class BasicAuth:
 def read_web_config(path: Path, *, option: str = "--web-config") -> WebConfig:
     """The file's settings; `option` names it. Raises TelemetryError with file, key and what was expected."""
     expected = f"expected a YAML file with {' or '.join(sorted(_TOP_KEYS))}, as Prometheus's exporters read it"
-    import yaml  # megabytes that most exporters need not hold
+    from voxyard.settings.yaml_reader import read_plain  # most exporters need no PyYAML
 
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise TelemetryError(
-            f"{option} {path}: it cannot be read ({error.strerror}): {expected}; leave the option out for plain HTTP"
-        ) from error
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
-        raise TelemetryError(f"{option} {path}: {expected}: {error}") from error
+        document = read_plain(path)
+    except SettingsError as error:
+        raise TelemetryError(f"{option} {error}: {expected}; leave the option out for plain HTTP") from error
     document = _mapping(path, "", {} if document is None else document, _TOP_KEYS)
     http = _mapping(path, "http_server_config", document.get("http_server_config") or {}, {"http2", "headers"})
     tls = document.get("tls_server_config")

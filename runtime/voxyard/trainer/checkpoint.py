@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import json
 import logging
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from voxyard.host import durable_files
 from voxyard.trainer.errors import TrainerError
 
 log = logging.getLogger("voxyard.trainer")
@@ -47,21 +47,16 @@ def save(directory: Path, step: int, state: Mapping[str, NDArray[Any]], meta: Ma
     the earlier checkpoints as they were. Raises CheckpointError.
     """
     path = directory / f"step-{step:08d}"
-    unfinished = directory / f".{path.name}.unfinished"
+    unfinished = durable_files.unfinished(path)
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        for left in directory.glob(".step-*.unfinished"):  # by a run that was killed
+        for left in directory.glob(".step-*"):  # by a run that was killed
             shutil.rmtree(left, ignore_errors=True)
         unfinished.mkdir()
         write_state(unfinished / STATE, state)
         described = {**meta, "format": FORMAT, "step": step, "sha256": _sha256(unfinished / STATE)}
         (unfinished / META).write_text(json.dumps(described, indent=1, sort_keys=True) + "\n")
-        for name in (STATE, META):
-            _sync(unfinished / name)
-        if path.exists():
-            shutil.rmtree(path)
-        unfinished.replace(path)
-        _sync(directory)
+        durable_files.put_directory(unfinished, path)
     except OSError as error:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise CheckpointError(_why_not_saved(path, error, newest(directory)), exit_code=1) from error
@@ -158,20 +153,18 @@ def set_aside(directory: Path) -> Path | None:
 @contextmanager
 def exclusive(directory: Path) -> Iterator[None]:
     """Locks the directory for one run. Raises CheckpointError when another run has it, or it cannot be made."""
+    lock = directory / ".lock"
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        handle = (directory / ".lock").open("a+")
+        descriptor = durable_files.open_locked(lock)
+    except BlockingIOError as error:
+        raise CheckpointError(
+            f"--checkpoint-dir {directory} is in use by another run (process {lock.read_text().strip() or '?'}): "
+            "wait for it, or give another directory"
+        ) from error
     except OSError as error:
         raise CheckpointError(f"--checkpoint-dir {directory} cannot be used: {error}") from error
-    with handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            handle.seek(0)
-            raise CheckpointError(
-                f"--checkpoint-dir {directory} is in use by another run (process {handle.read().strip() or '?'}): "
-                "wait for it, or give another directory"
-            ) from error
+    with os.fdopen(descriptor, "r+") as handle:
         handle.truncate(0)
         handle.write(str(os.getpid()))
         handle.flush()
@@ -217,11 +210,3 @@ def _prune(directory: Path, keep: int) -> None:
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -10,7 +10,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import islice
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import keras
 import numpy as np
@@ -49,9 +48,6 @@ from voxyard.trainer.steps.stopping import Stopping
 from voxyard.trainer.steps.updates import RATE
 from voxyard.trainer.text.front_end import described
 from voxyard.trainer.validation import HeldOutValidation
-
-if TYPE_CHECKING:
-    pass
 
 log = logging.getLogger("voxyard.trainer")
 

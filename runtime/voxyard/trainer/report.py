@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import math
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from voxyard.corpus import Coverage
+from voxyard.host.durable_files import write_file
 from voxyard.trainer.reporting.bounds import MIRRORED, SINGLE, SPLIT, StepStages, listed, split_bound
 from voxyard.trainer.reporting.enough import too_few_to_be_sure
 
@@ -356,13 +356,9 @@ def write_report(report: Report, directory: Path) -> Path:
     texts = {".json": json.dumps(report.to_json(), indent=1, default=str) + "\n", ".txt": report.render() + "\n"}
     for suffix, text in texts.items():
         path = directory / f"{REPORT}{suffix}"
-        unfinished = path.with_name(f".{path.name}.unfinished")
         try:
-            unfinished.write_text(text, encoding="utf-8")
-            unfinished.replace(path)
+            write_file(path, text)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                unfinished.unlink(missing_ok=True)
             log.error("The report was not written: %s", error)
     return directory / f"{REPORT}.json"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
+from voxyard.host.durable_files import whole_file
 from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.model.griffin_lim import write_wav
 
@@ -30,19 +30,16 @@ def write_sample(
     is a warning in the log.
     """
     path = directory / SAMPLES / f"step-{step:08d}.wav"
-    unfinished = path.with_name(f".{path.name}.unfinished")
     try:
         samples = trainable.speak(model, text)
         if not np.isfinite(samples).all():
             raise TrainerError("the model's sound is not finite")
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_wav(unfinished, samples, trainable.sample_rate)
-        unfinished.replace(path)
+        with whole_file(path) as file:
+            write_wav(file, samples, trainable.sample_rate)
         for old in sorted(path.parent.glob("step-*.wav"))[:-keep]:
             old.unlink(missing_ok=True)
     except (TrainerError, NotImplementedError, OSError, MemoryError, tf.errors.OpError) as error:
-        with contextlib.suppress(OSError):
-            unfinished.unlink(missing_ok=True)
         log.warning("No sample at step %d: %s", step, str(error) or type(error).__name__)
         return None
     return path

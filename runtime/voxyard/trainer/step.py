@@ -25,11 +25,11 @@ from voxyard.trainer.sampler import Bucket
 from voxyard.trainer.steps.beside import ONCE, UpdatesBeside, name_of, one_by_one
 from voxyard.trainer.steps.compiled import Compiler
 from voxyard.trainer.steps.gradients import UPDATE, in_turn, in_turns, whole
-from voxyard.trainer.steps.lane import Lane
 from voxyard.trainer.steps.losses import StepLosses
 from voxyard.trainer.steps.mirrored import UpdateMirrored
 from voxyard.trainer.steps.over_hosts import UpdateOverHosts
 from voxyard.trainer.steps.state import StepState
+from voxyard.trainer.steps.update_thread import UpdateThread
 from voxyard.trainer.steps.update_times import UpdateTimes
 from voxyard.trainer.steps.updates import Means, Updater, updaters_of
 from voxyard.trainer.trainable import Batch, SeveralUpdates, Trainable, Turns, UpdatesInTurns
@@ -85,8 +85,8 @@ class TrainStep:
         self._beside = [one for one in self.updaters if one.name in beside]
         self.beside_times = UpdateTimes()
         self.times_next = not self.asynchronous  # the updates `beside` of the next step, on the model device
-        self.lane: Lane[tuple[Packed, Turns]] | None = None
-        self._trained_beside: set[tuple[BatchLayout, Turns]] = set()  # by the lane: compiled
+        self.update_thread: UpdateThread[tuple[Packed, Turns]] | None = None
+        self._trained_beside: set[tuple[BatchLayout, Turns]] = set()  # by that thread: compiled
         # A CPU device computes one function at a time, a GPU has its own queue.
         self.turn_seconds = 0.0  # in which features waited for it
         self._data_turn = threading.Lock() if on_data and devices.kind == "cpu" else nullcontext()
@@ -99,7 +99,7 @@ class TrainStep:
         )
         count = config.training.grad_accum
         if on_data:
-            self.lane = Lane(self._train_beside)
+            self.update_thread = UpdateThread(self._train_beside)
         self._in_turns = trainable if isinstance(trainable, UpdatesInTurns) else None
         part = whole if self._in_turns is None else self._in_turns.of_turn
         self.over_hosts: UpdateOverHosts | None = None
@@ -150,7 +150,7 @@ class TrainStep:
         if self._strategy is None:
             made = self.features_of(arrays)
             staged = self.transfer(made)
-            return staged if self.lane is None else OnBoth(made, staged)
+            return staged if self.update_thread is None else OnBoth(made, staged)
         parts = [
             pack_arrays({name: np.array_split(array, self.replicas)[replica] for name, array in arrays.items()})
             for replica in range(self.replicas)
@@ -195,7 +195,7 @@ class TrainStep:
 
     def submit_beside(self, made: Packed, turns: Turns) -> Future[dict[str, float]] | None:
         """Hands the updates on the data device, in these turns, over to their thread; None where there is none."""
-        return None if self.lane is None else self.lane.submit((made, turns))
+        return None if self.update_thread is None else self.update_thread.submit((made, turns))
 
     def _on_replicas(self, staged: Sequence[Packed], strategy: tf.distribute.Strategy) -> Packed:
         """The features of each replica's part of a batch, as one distributed value."""
@@ -239,7 +239,7 @@ class TrainStep:
         return names, values
 
     def _train_beside(self, asked: tuple[Packed, Turns]) -> dict[str, float]:
-        """In the lane's thread: the updates on the data device from a batch, in these turns; their losses."""
+        """In the update thread: the updates on the data device from a batch, in these turns; their losses."""
         name = name_of(asked[1])
         traces = self.traces[name]
         with self._data_turn:
@@ -272,13 +272,13 @@ class TrainStep:
 
     def settle(self) -> None:
         """Waits for the updates beside the model device. Raises what one of them has raised."""
-        if self.lane is not None:
-            self.lane.drain()
+        if self.update_thread is not None:
+            self.update_thread.drain()
 
     def close(self) -> None:
         """Ends the thread of the updates beside the model device."""
-        if self.lane is not None:
-            self.lane.close()
+        if self.update_thread is not None:
+            self.update_thread.close()
 
     def synchronise(self) -> None:
         """Waits until every device has computed all that it was given (`DeviceSync`: sync_ops.cc)."""

@@ -15,7 +15,7 @@ from fleet.inventory.hosts import Host
 from fleet.inventory.secrets import BARK_KEYS, BARK_SESSIONS, BARK_SHELF, BARK_STORE, BARK_WEBHOOK, place, read_all
 from fleet.inventory.shared_documents import is_bucket, sharing, store_address
 from fleet.ssh.connection_pool import Session
-from voxyard.service.documents.postgres_migrations import MIGRATIONS
+from voxyard.service.documents.schema import MIGRATIONS
 
 SKEW_SECONDS = 2.0
 _SAME = (BARK_SESSIONS, BARK_KEYS, BARK_WEBHOOK)

@@ -68,6 +68,8 @@ def test_every_file_is_on_the_disk_before_it_has_its_name(
     unfinished = [path.name for path in synced if path.parent == tmp_path / UNFINISHED]
     for file in tiny_model.iterdir():
         assert [name for name in unfinished if name.startswith(f"{file.name}.")], file.name
+    assert synced[-1] == tmp_path
+    assert synced.count(tmp_path) == len(list(tiny_model.iterdir())) + 1  # SHA256SUMS is the last
 
 
 def test_a_second_fetch_transfers_nothing(hub: ModelHub, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from postgres_server import PostgresServer
 
 from voxyard.service.audio.files import MARKER, AudioFolder
 from voxyard.service.audio.shelf import check_shelf
-from voxyard.service.documents.postgres_migrations import MIGRATIONS
+from voxyard.service.documents.schema import MIGRATIONS
 from voxyard.service.documents.store import Store
 from voxyard.service.probe import look_at_shelf, look_at_store
 

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from voxyard.host import durable_files
 from voxyard.telemetry.workloads import TrainMetrics
 from voxyard.trainer import checkpoint
 from voxyard.trainer.api import open_run
@@ -218,7 +219,7 @@ def test_a_checkpoint_that_fails_in_mid_run_is_an_error_in_the_log_and_the_last_
     def refuse(_: Path) -> None:
         raise OSError(13, "Permission denied")
 
-    monkeypatch.setattr(checkpoint, "_sync", refuse)
+    monkeypatch.setattr(durable_files, "sync", refuse)
     run = opened(tones, tmp_path / "run", max_steps=8, checkpoint_every=3)
     with pytest.raises(checkpoint.CheckpointError, match="step-00000008 was not saved, Permission denied") as raised:
         run.execute()

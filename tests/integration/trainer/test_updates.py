@@ -188,8 +188,8 @@ def test_a_network_beside_the_model_device_learns_what_it_learns_in_turn():
     """Bit for bit; and on one device there is no thread."""
     batches = [batch(8, seed) for seed in range(6)]
     one, both = run("single", batches, two()), run("split", batches, two())
-    assert one.lane is None
-    assert both.lane is not None
+    assert one.update_thread is None
+    assert both.update_thread is not None
     state = both.state()
     for name, value in one.state().items():
         np.testing.assert_array_equal(value, state[name], err_msg=name)
@@ -204,7 +204,7 @@ def test_a_second_network_on_the_model_device_learns_the_same_in_turn_and_is_tim
     """Bit for bit; its time is known without a device of its own."""
     batches = [batch(8, seed) for seed in range(6)]
     one, in_turn = run("single", batches, two()), run("split", [], two(), vocoder_on="model")
-    assert in_turn.lane is None
+    assert in_turn.update_thread is None
     first = in_turn.train(in_turn.stage(batches[0])).read()
     assert {"first/total", "second/total"} <= first.keys()
     for each in batches[1:]:

@@ -15,19 +15,10 @@ from fastapi import FastAPI
 from frontends import TONE_FILES, TonesFrontend
 from prometheus_client import CollectorRegistry
 
-from voxyard.service.app import create_app, install
-from voxyard.service.audiobook.word_aligner import WordAligner
-from voxyard.service.auth.api_keys import Keys
-from voxyard.service.auth.key_limits import no_limits
+from voxyard.service.app import create_app
 from voxyard.service.config import ServiceSection
-from voxyard.service.documents.change_notifier import ChangeNotifier
-from voxyard.service.documents.queue import DocumentQueue
-from voxyard.service.documents.store import Store
-from voxyard.service.http.components import open_components
-from voxyard.service.lifespan import open_audio_store
+from voxyard.service.lifespan import open_state
 from voxyard.service.state import AppState
-from voxyard.service.uploads.read import UploadReader
-from voxyard.service.voices.frontend import UploadedVoicesFrontend
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.frontend import VoiceFiles
 from voxyard.speech.placement import Refusal
@@ -78,53 +69,20 @@ def running(
     section = ServiceSection(data_dir=folder, **settings)
     tones = TonesFrontend({"marks": str(folder), **(engine or {})}, voice_files=voice_files)
     folder.mkdir(exist_ok=True)
-    store, notifier = Store(folder / "voxyard.db"), ChangeNotifier()
-    audio_store = open_audio_store(section, store, shared=False)
-    frontend = UploadedVoicesFrontend(tones, store.voices)
     watch = Watch() if watch is None else watch
     pool = Pool(
-        frontend.engine,
+        tones.engine,
         [Device(f"cpu {number}", "") for number in range(workers)],
         limits=PoolLimits(backoff=0.01, max_backoff=0.05),
         heartbeat_seconds=0.2,
         observer=watch,
         admit=admit,
     )
-    keys = None if section.keys is None else Keys(section.keys)
-    limits = no_limits if keys is None else keys.limits
-    word_aligner = None if section.aligner is None else WordAligner(section.aligner, store, audio_store, Pauses())
-
-    def on_change(document: str) -> None:
-        notifier.bump(document)
-        if word_aligner is not None:
-            word_aligner.notice(document)
-
-    queue = DocumentQueue(
-        store,
-        audio_store,
-        pool,
-        section,
-        Pauses(),
-        on_change,
-        notifier.forget,
-        limits=limits,
-        read_upload=UploadReader(frontend, section, limits, reading),
-    )
-    if word_aligner is not None:
-        word_aligner.start()
-    queue.start()
     try:
-        registry = CollectorRegistry()
-        yield AppState(
-            section, frontend, pool, store, audio_store, queue, notifier, keys, registry,
-            reading=reading, word_aligner=word_aligner,
-        )  # fmt: skip
+        with open_state(section, Pauses(), tones, pool, CollectorRegistry(), reading=reading) as state:
+            yield state
     finally:
-        queue.close()
-        if word_aligner is not None:
-            word_aligner.close()
         pool.close(0.3)
-        store.close()
 
 
 @dataclass(frozen=True)
@@ -142,7 +100,7 @@ def serving(folder: Path, **options: Any) -> Iterator[Served]:
     """The service on a socket of this machine, in a thread of its own."""
     watch = Watch()
     with running(folder, watch=watch, **options) as state:
-        app = whole_app(state)
+        app = create_app(state)
         server = uvicorn.Server(
             uvicorn.Config(app, host="127.0.0.1", port=0, log_config=None, timeout_graceful_shutdown=1)
         )
@@ -158,19 +116,3 @@ def serving(folder: Path, **options: Any) -> Iterator[Served]:
         finally:
             server.should_exit = True
             thread.join(30)
-
-
-def whole_app(state: AppState) -> FastAPI:
-    """The application with all that surrounds it."""
-    app = create_app(state)
-    install(
-        app,
-        open_components(
-            state.section,
-            state.registry,
-            keys=state.keys,
-            ready=lambda: (True, "a worker has its model loaded"),
-            documents=lambda: {str(state): count for state, count in state.store.counts().items()},
-        ),
-    )
-    return app

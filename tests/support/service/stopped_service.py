@@ -50,7 +50,7 @@ def main(data: Path, marks: Path, seconds: float, drain_seconds: float, stop_sec
             lambda: None,
             listener=listener,
             announce=lambda address: print(address, flush=True),
-            graceful_shutdown=app.state.graceful_shutdown,
+            graceful_shutdown=app.state.app_state.graceful_shutdown,
         )
 
 

@@ -36,7 +36,8 @@ def main(config: Path) -> int:
         open_pool(frontend.engine, settings.speech, "cpu", workload="bark", registry=registry, warm="all") as pool,
         running_app(section, settings.speech.pauses(), frontend, pool, registry, tuple) as app,
     ):
-        return serve(app, section, lambda: None, listener=listener, graceful_shutdown=app.state.graceful_shutdown)
+        shutdown = app.state.app_state.graceful_shutdown
+        return serve(app, section, lambda: None, listener=listener, graceful_shutdown=shutdown)
 
 
 if __name__ == "__main__":

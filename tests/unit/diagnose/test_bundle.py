@@ -274,7 +274,8 @@ def test_the_archive_is_for_its_owner_only(tmp_path: Path, monkeypatch: pytest.M
     synced = watch_syncs(monkeypatch)
     with whole_file(tmp_path / "d.tar.gz") as write:
         size = write({"a.txt": b"a"})
-    assert [path.name.startswith(".d.tar.gz.") for path in synced] == [True]  # before it got its name
+    assert [path.name.startswith(".d.tar.gz.") for path in synced] == [True, False]  # before it got its name
+    assert synced[-1] == tmp_path
     with tarfile.open(tmp_path / "d.tar.gz") as tar:
         assert [(entry.name, entry.mode) for entry in tar.getmembers()] == [("d/a.txt", 0o600)]
     assert ((tmp_path / "d.tar.gz").stat().st_mode & 0o777, size > 0) == (0o600, True)

@@ -6,7 +6,6 @@ import io
 import logging
 import os
 import sys
-import threading
 from pathlib import Path
 
 import docx
@@ -14,8 +13,7 @@ import pdfs
 import psutil
 import pytest
 
-from voxyard.extraction import sandbox
-from voxyard.extraction.errors import ReaderBusyError, ReaderUnavailableError, UnreadableFileError
+from voxyard.extraction.errors import ReaderUnavailableError, UnreadableFileError
 from voxyard.extraction.extract import extract
 from voxyard.extraction.sandbox import ExtractionLimits, read_in_child
 
@@ -49,24 +47,6 @@ def test_reading_that_takes_too_much_memory_is_ended() -> None:
     with pytest.raises(UnreadableFileError, match=r"more than the limit of 160 MiB of memory.*split it"):
         read(much, limits)
     assert read(pdfs.written([[LINE]]), limits) == LINE
-
-
-def test_at_most_two_documents_are_read_at_a_time_and_a_further_one_gets_retry_after(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(sandbox, "_WAIT_SECONDS", 0.05)
-    monkeypatch.setattr(sandbox, "_slots", threading.BoundedSemaphore(1))
-    with sandbox._slots, pytest.raises(ReaderBusyError, match=r"story\.pdf: .*retry in") as caught:
-        read(pdfs.written([[LINE]]), ExtractionLimits())
-    assert caught.value.retry_after == 0.05
-    assert read(pdfs.written([[LINE]]), ExtractionLimits()) == LINE
-
-
-def test_a_failed_read_releases_its_slot(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sandbox, "_WAIT_SECONDS", 0.05)
-    for _ in range(sandbox.MAX_CONCURRENT + 1):
-        with pytest.raises(UnreadableFileError):
-            read(b"%PDF-1.7", ExtractionLimits())
 
 
 def test_a_crash_of_the_child_is_an_unreadable_document_and_is_logged(

@@ -31,7 +31,7 @@ ROOMS: dict[str, set[str]] = {  # room → the rooms that it may import
 }
 SCRIPTS: dict[str, set[str]] = {  # folder or file of scripts/ → the rooms that it may import
     "fleet": {"host", "settings", "service", "speech", "bark", "trainer"},
-    "demo": {"corpus", "trainer"},
+    "demo": {"corpus", "host", "trainer"},
     "tasks": set(),
     "gpu_report": set(),
     "gpu_trial": {"trainer"},
@@ -41,6 +41,7 @@ SCRIPTS: dict[str, set[str]] = {  # folder or file of scripts/ → the rooms tha
     "mutants.py": set(),
     "readme.py": {"cli", "settings", "telemetry", "trainer"},
     "suite.py": set(),
+    "walk.py": {"cli"},
 }
 LIGHT = [
     "voxyard",

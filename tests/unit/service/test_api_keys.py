@@ -105,7 +105,9 @@ def test_a_key_that_is_revoked_while_the_service_runs_is_not_known_any_more(path
     assert keys.hash_of("reader") is None
 
 
-@pytest.mark.parametrize("content", ["a: [", "reader: short\n", "- list\n", "7: " + "0" * 64 + "\n", b"\xff\xfe\x00"])
+@pytest.mark.parametrize(
+    "content", ["a: [", "reader: short\n", "- list\n", '"a b": ' + "0" * 64 + "\n", b"\xff\xfe\x00"]
+)
 def test_a_broken_file_changes_nothing_while_the_service_runs(
     path: Path, content: str | bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -132,8 +134,8 @@ def test_a_file_that_goes_away_changes_nothing_until_it_comes_back(path: Path) -
     [
         ("a: [", "cannot be read"),
         ("- a\n", "expected lines"),
-        ("true: " + "0" * 64, "quotes"),
-        ("../x: " + "0" * 64, "quotes"),
+        ("../x: " + "0" * 64, "expected up to 64 letters"),
+        (f"reader: {'a' * 64}\nreader: {'b' * 64}", ":2: reader stands here a second time, first on line 1"),
         ("reader: vox_plain-key", "64 hexadecimal digits"),
         ("reader: " + "0" * 63, "voxyard keys new reader"),
         ("reader: " + "G" * 64, "64 hexadecimal digits"),

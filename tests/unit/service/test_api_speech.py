@@ -179,7 +179,7 @@ def test_too_many_at_a_time_is_a_rate_limit_error(tmp_path: Path) -> None:
             speak(served)
         assert int(caught.value.response.headers["retry-after"]) >= 1
         first.close()
-        eventually(lambda: not served.app.state.limiter.active, "the place of a client that left is free")
+        eventually(lambda: not served.state.limiter.active, "the place of a client that left is free")
 
 
 def test_the_first_chunk_is_streamed_while_the_second_is_being_synthesized(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_the_first_chunk_is_streamed_while_the_second_is_being_synthesized(tmp_p
         with httpx.stream("POST", f"{served.url}/v1/audio/speech", json=asked, timeout=60) as answer:
             head = next(answer.iter_raw())
         assert head[:4] == b"RIFF"
-        eventually(lambda: not served.app.state.limiter.active, "the place of a client that left is free")
+        eventually(lambda: not served.state.limiter.active, "the place of a client that left is free")
 
 
 def test_a_client_that_leaves_cancels_its_job_and_no_other(tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_a_client_that_leaves_cancels_its_job_and_no_other(tmp_path: Path) -> No
         connection.close()
         eventually(lambda: not served.watch.queue, "the queue is empty")
         assert served.watch.chunks < len(prepare(LONG, TonesFrontend(), voice=VOICE, seed=0).chunks)
-        assert not served.app.state.limiter.active
+        assert not served.state.limiter.active
         assert speak(served, response_format="pcm").content
 
 
@@ -211,17 +211,17 @@ def test_a_reader_that_reads_nothing_holds_no_worker(tmp_path: Path) -> None:
         eventually(lambda: served.watch.chunks == chunks, "all of the slow reader's chunks are spoken")
         eventually(lambda: served.watch.queue == 0, "nothing waits any more")
         assert speak(served, response_format="pcm").content
-        assert (served.app.state.limiter.active, served.app.state.limiter.open) == (0, 1)  # what is not read is there
+        assert (served.state.limiter.active, served.state.limiter.open) == (0, 1)  # what is not read is there
         connection.close()
-        eventually(lambda: not served.app.state.limiter.open, "what it has not read is given up")
+        eventually(lambda: not served.state.limiter.open, "what it has not read is given up")
 
 
 @pytest.mark.slow
 def test_a_reader_with_more_unread_than_may_be_is_cut_and_no_other(tmp_path: Path) -> None:
     with serving(tmp_path / "data", engine={"samples": 24000}) as served:
         connection = slow_reader(served)
-        eventually(lambda: served.app.state.limiter.active, "it is being spoken")
-        eventually(lambda: not served.app.state.limiter.open, "345 MiB are not read: it is cut")
+        eventually(lambda: served.state.limiter.active, "it is being spoken")
+        eventually(lambda: not served.state.limiter.open, "345 MiB are not read: it is cut")
         with connection, contextlib.suppress(ConnectionResetError):
             while connection.recv(1 << 20):
                 pass
@@ -242,7 +242,7 @@ def test_a_reader_that_stalls_is_cut_off(tmp_path: Path, monkeypatch: pytest.Mon
     with serving(tmp_path / "data", engine={"samples": 2400}) as served:
         connection = slow_reader(served)
         eventually(lambda: served.watch.chunks, "it is being spoken")
-        eventually(lambda: not served.app.state.limiter.open, "the stream is cut")
+        eventually(lambda: not served.state.limiter.open, "the stream is cut")
         connection.close()
 
 
@@ -356,7 +356,7 @@ def test_while_no_gpu_is_free_requests_get_503_and_documents_wait(tmp_path: Path
         assert full.message in str(caught.value)
         (worker,) = httpx.get(f"{served.url}/v1/workers", timeout=60).json()["workers"]
         assert (worker["state"], worker["reason"]) == ("waiting", full.message)
-        graceful_shutdown = GracefulShutdown(queue, served.app.state.limiter, pool, served.state.notifier)
+        graceful_shutdown = GracefulShutdown(queue, served.state.limiter, pool, served.state.notifier)
         assert readiness(pool, queue, graceful_shutdown) == (False, f"no worker has its model loaded ({full.message})")
         state = httpx.get(f"{served.url}/v1/documents/{document['id']}", timeout=60).json()["state"]
         assert state in ("pending", "processing")

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from voxyard.service.audio.files import AudioFolder
 from voxyard.service.audio.store import SECOND, AudioStore
-from voxyard.service.documents.chunk_times import Span, with_spans
+from voxyard.service.documents.chunk_times import with_spans
 from voxyard.service.documents.records import StoredChunk
 from voxyard.service.errors import NoRoomError, NotFoundError, StoreError
-from voxyard.speech.audio.joining import Pauses, join
+from voxyard.speech.audio.joining import Pauses, Span, join
 from voxyard.speech.audio.wav import file_size, from_bytes, header, to_bytes
 from voxyard.speech.requests import Result
 

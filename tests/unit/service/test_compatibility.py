@@ -31,6 +31,8 @@ def speak(served: Served, **options: Any) -> httpx.Response:
      "/v1/models/tts-1", "/v1/audio/models", "/v1/audio/voices", "/v1/workers", "/v1/documents"],
 )  # fmt: skip
 def test_head_has_the_headers_of_get_and_no_body(served: Served, path: str) -> None:
+    if path == "/readyz":
+        speak(served)  # which has a worker load its model
     got, head = httpx.get(served.url + path), httpx.head(served.url + path)
     assert (head.status_code, head.content) == (got.status_code, b"") == (200, b"")
     assert head.headers["content-type"] == got.headers["content-type"]

@@ -50,8 +50,8 @@ def test_an_operators_names_are_added(tmp_path: Path) -> None:
         ("kokoro: bark", "no model 'bark'; its model is tones"),
         ("ko*ro: tones", "at the end alone"),
         ("- kokoro", "a name and a model"),
-        ("a: [", "invalid YAML"),
-        (None, "cannot be read"),
+        ("a: [", "not YAML: .*; expected a YAML file of model names"),
+        (None, "no such file"),
     ],
 )
 def test_an_invalid_file_of_model_names_is_refused_at_the_start(tmp_path: Path, text: str | None, reason: str) -> None:

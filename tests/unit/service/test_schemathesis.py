@@ -17,8 +17,9 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
-from service_app import running, whole_app
+from service_app import running
 
+from voxyard.service.app import create_app
 from voxyard.service.auth.api_keys import add_key
 from voxyard.service.documents.submission import DocumentRequest, new_document
 from voxyard.service.errors import NotFoundError
@@ -45,7 +46,7 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AppState]:
 
 @pytest.fixture(scope="module")
 def interface(state: AppState) -> Any:
-    found = schemathesis.openapi.from_asgi("/openapi.json", whole_app(state))
+    found = schemathesis.openapi.from_asgi("/openapi.json", create_app(state))
     key = (state.section.data_dir / "key").read_text()
     found.config.update(headers={"Authorization": f"Bearer {key}"})
     return found

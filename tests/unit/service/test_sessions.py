@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import stat
 from pathlib import Path
 
@@ -134,6 +136,20 @@ def test_a_secret_that_is_cut_off_is_refused_with_the_way_out(tmp_path: Path) ->
     (tmp_path / "secret").write_bytes(b"short")
     with pytest.raises(StoreError, match="delete the file"):
         read_secret(tmp_path / "secret")
+
+
+def test_a_full_disk_leaves_no_secret_and_the_next_start_writes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(StoreError, match="No space left on device"):
+            read_secret(tmp_path / "secret")
+    assert list(tmp_path.iterdir()) == []
+    assert len(read_secret(tmp_path / "secret")) == 32
 
 
 def test_a_secret_that_cannot_be_written_is_an_error_of_the_store(tmp_path: Path) -> None:

@@ -19,12 +19,11 @@ from hypothesis import strategies as st
 
 from voxyard.service.documents import (
     database,
-    migrations,
     ownership,
     peers,
     postgres,
-    postgres_migrations,
     queries,
+    schema,
 )
 from voxyard.service.documents import store as store_module
 from voxyard.service.documents.database import SqliteDatabase
@@ -285,7 +284,7 @@ def test_a_store_of_a_newer_version_is_refused_and_left_alone(sqlite_store: Stor
     for _ in range(2):  # the refusal gives the lock back
         with pytest.raises(
             StoreError,
-            match=rf"has schema version 99, this voxyard supports up to {len(migrations.MIGRATIONS)}: it was written",
+            match=rf"has schema version 99, this voxyard supports up to {len(schema.MIGRATIONS)}: it was written",
         ):
             Store(path)
 
@@ -372,7 +371,7 @@ def test_a_failure_inside_a_transaction_leaves_nothing(store: Store) -> None:
 
 
 def test_no_statement_is_put_together_from_strings() -> None:
-    for module in (store_module, queries, database, migrations, ownership, peers, postgres, postgres_migrations):
+    for module in (store_module, queries, database, ownership, peers, postgres, schema):
         tree = ast.parse(Path(module.__file__ or "").read_text(encoding="utf-8"))
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("execute", "executemany"):
@@ -451,25 +450,19 @@ def test_chunks_are_read_from_an_index_on(store: Store) -> None:
     assert store.chunks_from(new.id, 9, 4) == ()
 
 
-def test_a_store_of_the_first_version_is_read_with_its_documents(tmp_path: Path) -> None:
-    path = tmp_path / "store.sqlite"
-    with contextlib.closing(sqlite3.connect(path)) as connection:
-        for statement in migrations.MIGRATIONS[0]:
-            connection.execute(statement)
-        connection.execute(
-            "INSERT INTO documents (id, owner, title, created, seed, on_failure, characters, chunks, chunks_done,"
-            " estimated_seconds, waiting_seconds, fingerprint) VALUES (?, '', 'Old', 1, 0, 'fail', 5, 1, 1, 1, 0, '')",
-            ("0" * 32,),
-        )
-        connection.execute("INSERT INTO texts VALUES (1, 'Words')")
-        connection.execute("INSERT INTO chunks VALUES (1, 0, 0, 5, 'sentence', 1, 'spoken', 24, NULL)")
-        connection.commit()
-
-    with contextlib.closing(Store(path)) as store:
-        document, chunks = store.changed_chunks("0" * 32, -1)
-
-    assert (document.title, document.author, document.changes, document.extracting) == ("Old", None, 0, False)
-    assert [(chunk.state, chunk.samples) for chunk in chunks] == [("spoken", 24)]
+def test_a_store_of_an_older_version_is_migrated_with_its_documents(
+    place: Path | str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new = new_document(1)
+    with contextlib.closing(Store(place)) as store:
+        store.accept(new)
+    step = ("ALTER TABLE documents ADD COLUMN mood DOUBLE PRECISION NOT NULL DEFAULT 0.5",)
+    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, step))
+    for _ in range(2):
+        with contextlib.closing(Store(place)) as store:
+            assert store.document(new.id).title == new.title
+            with store._database.read() as connection:
+                assert [row["mood"] for row in connection.execute("SELECT mood FROM documents")] == [0.5]
 
 
 def test_the_author_of_a_document_is_kept_and_one_that_its_file_names_comes_with_its_text(store: Store) -> None:

@@ -67,9 +67,9 @@ def test_an_operators_names_come_first(tmp_path: Path) -> None:
         ("narrator: anouncer", "announcer"),
         ("- narrator", "a name and a voice"),
         ("narrator: 7", "a name and a voice"),
-        ("a: [", "invalid YAML"),
-        ("a: \x00", "invalid YAML"),
-        (None, "cannot be read"),
+        ("a: [", "not YAML"),
+        ("a: \x00", "control character"),
+        (None, "no such file"),
     ],
 )
 def test_an_invalid_file_of_voice_names_is_refused_at_the_start(tmp_path: Path, text: str | None, reason: str) -> None:

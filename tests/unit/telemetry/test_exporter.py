@@ -174,10 +174,7 @@ def run(environment: dict[str, str], *arguments: str) -> subprocess.CompletedPro
     [
         (["--plan", "no.yaml"], "no.yaml: no such file (VOXYARD_HOST_PLAN, or --plan of the exporter: expected a YAML"),
         (["--config", "no.yaml"], "no.yaml: no such file (--config, or VOXYARD_CONFIG: expected a YAML"),
-        (
-            ["--web-config", "no.yaml"],
-            "--web-config no.yaml: it cannot be read (No such file or directory): expected a",
-        ),
+        (["--web-config", "no.yaml"], "--web-config no.yaml: no such file: expected a"),
         (["--record-seconds", "5"], "--record-seconds has no effect without --record: add --record FILE, or leave it"),
         (["--interval", "60"], "from 0.1 to 10"),
         (["--port", "99999"], "65535"),

@@ -9,6 +9,7 @@ import pytest
 from disks import run_on_small_disk
 from syncs import watch_syncs
 
+from voxyard.host import durable_files
 from voxyard.trainer import checkpoint
 from voxyard.trainer.checkpoint import CheckpointError
 
@@ -97,7 +98,7 @@ def test_a_failed_write_leaves_nothing_unfinished(tmp_path, monkeypatch):
     def refuse(_: Path) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(checkpoint, "_sync", refuse)
+    monkeypatch.setattr(durable_files, "sync", refuse)
     with pytest.raises(CheckpointError, match="Input/output error"):
         checkpoint.save(tmp_path, 2, STATE, {}, keep=3)
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
@@ -129,13 +130,12 @@ def test_a_directory_without_checkpoints_is_a_clear_error(tmp_path):
 
 
 def test_a_checkpoint_is_on_the_disk_before_and_after_its_rename(tmp_path, monkeypatch):
-    """Both files are synced under the unfinished name, and the directory once the name is right."""
+    """Both files and their directory are synced under the unfinished name, and its parent once the name is right."""
     synced = watch_syncs(monkeypatch)
     path = checkpoint.save(tmp_path, 7, STATE, {}, keep=1)
     unfinished = tmp_path / f".{path.name}.unfinished"
-    assert {each.parent for each in synced[:-1]} == {unfinished}
-    assert len(synced) == 3
-    assert synced[-1] == tmp_path
+    assert {each.parent for each in synced[:2]} == {unfinished}
+    assert synced[2:] == [unfinished, tmp_path]
 
 
 @pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o077, 0o600)])

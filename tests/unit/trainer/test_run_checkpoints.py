@@ -203,12 +203,12 @@ def test_a_kill_in_the_middle_leaves_the_earlier_one_and_no_rubbish_after_the_ne
     program = """
 import math, os, signal, sys, time, numpy as np
 from pathlib import Path
-from voxyard.trainer import checkpoint
+from voxyard.host import durable_files
 from voxyard.trainer.saving.run_checkpoints import RunCheckpoints
 with RunCheckpoints(Path(sys.argv[1]), keep=3) as saved:
     saved.begin(1, lambda: {"w": np.ones(1000, np.float32)}, {}, loss=math.inf)
     saved.settle()
-    checkpoint._sync = lambda _: os.kill(os.getpid(), signal.SIGKILL)
+    durable_files.sync = lambda _: os.kill(os.getpid(), signal.SIGKILL)
     saved.begin(2, lambda: {"w": np.zeros(1000, np.float32)}, {}, loss=math.inf)
     time.sleep(60)
 """

@@ -29,7 +29,7 @@ class Step:
         self.trainable = SimpleNamespace(beside=self.beside_names)
         self.devices = SimpleNamespace(strategy="single" if alone else "split", kind="cpu")
         self.beside_times = UpdateTimes()
-        self.lane = SimpleNamespace(blocked_seconds=0.0) if beside_on == "data" else None
+        self.update_thread = SimpleNamespace(blocked_seconds=0.0) if beside_on == "data" else None
         self.settled = 0
 
     def settle(self) -> None:

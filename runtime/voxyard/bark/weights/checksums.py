@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from voxyard.bark.errors import BarkError
+from voxyard.host.durable_files import write_file
 
 SUMS = "SHA256SUMS"
 BLOCK = 2**20  # bytes read at a time
@@ -60,10 +61,8 @@ def read(file: Path) -> dict[str, str]:
 
 
 def write(directory: Path, sums: Mapping[str, str]) -> None:
-    """Write the list beside the files, atomically."""
-    unfinished = directory / f".{SUMS}"
-    unfinished.write_text("".join(f"{sums[name]}  {name}\n" for name in sorted(sums)), encoding="utf-8")
-    unfinished.replace(directory / SUMS)
+    """Write the list beside the files."""
+    write_file(directory / SUMS, "".join(f"{sums[name]}  {name}\n" for name in sorted(sums)))
 
 
 def problems(

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import errno
-import fcntl
 import json
 import logging
 import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from voxyard.bark.errors import BarkError
 from voxyard.bark.weights import checksums
 from voxyard.bark.weights.checkpoint import check
 from voxyard.bark.weights.hub import BrokenError, File, ModelSource, belongs, source
+from voxyard.host.durable_files import locked, rename, sync
 
 UNFINISHED = ".fetch"  # in the model's directory, so that a finished file is only renamed
 RETRIES = 5  # connections in a row without a new byte
@@ -111,7 +111,8 @@ class _Transfer:
             self.sums[file.name] = _verified(self._source, file, part)
             if file.name == "config.json":
                 _check_kind(self._source, part)
-            _finish(part, target)
+            sync(part)
+            rename(part, target)
         self._before += file.size
         self._progress(self._before, self._total)
 
@@ -173,13 +174,6 @@ def _verified(found: ModelSource, file: File, part: Path) -> str:
             "Run the same command again; if it happens again, do not trust the source"
         )
     return digest
-
-
-def _finish(part: Path, target: Path) -> None:
-    """Rename a complete file, durably: after a power cut it is there completely or not at all."""
-    with part.open("rb") as content:
-        os.fsync(content.fileno())
-    part.replace(target)
 
 
 def _present(out: Path, files: tuple[File, ...]) -> dict[str, str]:
@@ -270,10 +264,9 @@ def _part(file: File) -> str:
 def _alone(out: Path) -> Iterator[None]:
     """Lock the directory for one download and create its folder of unfinished files, removed when empty."""
     unfinished = out / UNFINISHED
-    lock = os.open(out, os.O_RDONLY)
-    try:
+    with ExitStack() as stack:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            stack.enter_context(locked(out))
         except BlockingIOError:
             raise BarkError(f"another download is writing to {out}: wait for it, or name another directory") from None
         unfinished.mkdir(exist_ok=True)
@@ -282,8 +275,6 @@ def _alone(out: Path) -> Iterator[None]:
         finally:
             if not any(unfinished.iterdir()):
                 unfinished.rmdir()
-    finally:
-        os.close(lock)
 
 
 def _in_words(problem: OSError, out: Path) -> BarkError:

@@ -8,16 +8,16 @@ import io
 import json
 import os
 import tarfile
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from voxyard.diagnose.bundle.redact import Redactor
 from voxyard.diagnose.errors import DiagnoseError
+from voxyard.host import durable_files
 
 Contents = Mapping[str, Any]
 """By name of the file: a text, or data that becomes JSON."""
@@ -103,28 +103,23 @@ def whole_file(path: Path) -> Iterator[Callable[[Mapping[str, bytes]], int]]:
         raise DiagnoseError(f"--out {path}: expected a name that ends in .tar.gz")
     if path.is_dir():
         raise DiagnoseError(f"--out {path} is a directory: give the name of a file")
-    try:
-        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # with mode 0600
-    except OSError as error:
-        raise DiagnoseError(f"--out {path} cannot be written: {error.strerror}", exit_code=2) from error
-    unfinished = Path(name)
-
-    def write(files: Mapping[str, bytes]) -> int:
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    with ExitStack() as stack:
         try:
-            with os.fdopen(descriptor, "wb", closefd=False) as file:
-                _write(file, files, path.name.removesuffix(".gz").removesuffix(".tgz").removesuffix(".tar"))
-                file.flush()
-                os.fsync(descriptor)
-            unfinished.replace(path)
+            file = stack.enter_context(durable_files.unfinished_file(part, durable_files.PRIVATE))
         except OSError as error:
-            raise DiagnoseError(_why_not(path, error, files), exit_code=1) from error
-        return path.stat().st_size
+            raise DiagnoseError(f"--out {path} cannot be written: {error.strerror}", exit_code=2) from error
 
-    try:
+        def write(files: Mapping[str, bytes]) -> int:
+            try:
+                _write(file, files, path.name.removesuffix(".gz").removesuffix(".tgz").removesuffix(".tar"))
+                durable_files.flush(file)
+                durable_files.rename(part, path)
+            except OSError as error:
+                raise DiagnoseError(_why_not(path, error, files), exit_code=1) from error
+            return path.stat().st_size
+
         yield write
-    finally:
-        os.close(descriptor)
-        unfinished.unlink(missing_ok=True)
 
 
 def _write(file: Any, files: Mapping[str, bytes], folder: str) -> None:

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
+from voxyard.host import durable_files
 from voxyard.service.documents.ids import is_id
 from voxyard.service.errors import NoRoomError, StoreError
 
@@ -115,25 +116,18 @@ class AudioFolder:
         """A partial file, on the disk and with its name at the end of the block, removed where that fails."""
         path = self.path(id, name)
         part = path.with_name(path.name + self._part_suffix)
-        try:
-            with _file_errors(path):
-                if not path.parent.exists():
-                    path.parent.mkdir(mode=0o700, exist_ok=True)
-                    _sync(self._folder)
-                with part.open("wb") as file:
-                    yield file
-                    file.flush()
-                    os.fsync(file.fileno())
-                    written = file.tell()
+        with _file_errors(path):
+            if not path.parent.exists():
+                path.parent.mkdir(mode=0o700, exist_ok=True)
+                durable_files.sync(self._folder)
+            with durable_files.unfinished_file(part) as file:
+                yield file
+                durable_files.flush(file)
                 with self._usage_lock:
                     before = _size(path) or 0
                     part.rename(path)
-                    self._used += written - before
-                _sync(path.parent)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                part.unlink(missing_ok=True)
-            raise
+                    self._used += file.tell() - before
+                durable_files.sync(path.parent)
 
     def read(self, id: str, name: str, start: int = 0, size: int | None = None) -> bytes:
         """As AudioFiles."""
@@ -208,19 +202,10 @@ class AudioFolder:
 
     def mark(self, token: str) -> str:
         """As AudioFiles; another service may write it at the same time."""
-        part = self._folder / f"{MARKER}.{uuid.uuid4().hex}"
-        with _file_errors(part):
-            with part.open("x", encoding="ascii") as file:
-                file.write(f"{token}\n")
-                file.flush()
-                os.fsync(file.fileno())
-            try:
-                (self._folder / MARKER).hardlink_to(part)
-            except FileExistsError:
-                token = self.marker() or token
-            finally:
-                part.unlink()
-        return token
+        path = self._folder / MARKER
+        with _file_errors(path):
+            created = durable_files.create_file(path, f"{token}\n".encode("ascii"))
+        return token if created else self.marker() or token
 
     def _unlink(self, path: Path) -> None:
         with self._usage_lock:
@@ -243,15 +228,6 @@ def _age(path: Path) -> float:
         return time.time() - path.stat().st_mtime
     except FileNotFoundError:
         return 0.0
-
-
-def _sync(folder: Path) -> None:
-    """Flushes the folder's entries to the disk."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager

@@ -31,7 +31,7 @@ def open_shelf(place: Path | str, *, shared: bool) -> AudioFiles:
     """
     if isinstance(place, Path):
         return AudioFolder(place, shared=shared)
-    from voxyard.service.audio.bucket import open_bucket  # megabytes that a directory needs not
+    from voxyard.service.audio.bucket import open_bucket  # boto3 is loaded for a bucket alone
 
     return open_bucket(place)
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from voxyard.service.audio.files import AudioFiles
-from voxyard.service.documents.chunk_times import Span, with_spans
+from voxyard.service.documents.chunk_times import with_spans
 from voxyard.service.documents.ids import is_id
 from voxyard.service.documents.records import StoredChunk
 from voxyard.service.errors import NoRoomError, NotFoundError, StoreError
 from voxyard.speech.audio.codecs import FORMATS
-from voxyard.speech.audio.joining import Pauses, Piece, join
+from voxyard.speech.audio.joining import Pauses, Piece, Span, join
 from voxyard.speech.audio.wav import WIDTH, data_start, file_size, from_bytes, header, rounded, to_bytes
 from voxyard.speech.requests import SAMPLE_RATE, Result
 
@@ -162,11 +162,14 @@ class AudioStore:
             if chunk.index < first:
                 continue
             wanted = replace(span, begin=span.start) if chunk.index == first else span
-            try:
-                piece = self._piece(id, chunk, wanted, pauses)
-            except NotFoundError:  # the chunks' files are deleted after assembly
-                piece = self._piece_of_wav(id, chunk, wanted, revision)
-            yield piece
+            yield self.piece(id, chunk, wanted, pauses, revision)
+
+    def piece(self, id: str, chunk: StoredChunk, span: Span, pauses: Pauses, revision: int = 0) -> Piece:
+        """Piece of the joined audio: a chunk at its position, with the pause before it. Raises as `pieces`."""
+        try:
+            return self._piece(id, chunk, span, pauses)
+        except NotFoundError:  # the chunks' files are deleted after assembly
+            return self._piece_of_wav(id, chunk, span, revision)
 
     def write(self, id: str, name: str) -> AbstractContextManager[BinaryIO]:
         """A further file of a document, which gets its name once the block has ended without an error."""

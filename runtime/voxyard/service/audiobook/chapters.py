@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from voxyard.service.documents.chunk_times import Span
 from voxyard.service.documents.records import Chapter
 from voxyard.service.documents.sql import Connection
+from voxyard.speech.audio.joining import Span
 
 LONGEST_TITLE = 200  # characters
 LARGEST_COVER = 4 * 2**20  # bytes

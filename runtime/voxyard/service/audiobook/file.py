@@ -9,12 +9,12 @@ import threading
 from collections.abc import Sequence
 
 from voxyard.service.audio.store import AudioStore
-from voxyard.service.documents.chunk_times import Span, with_spans
+from voxyard.service.documents.chunk_times import with_spans
 from voxyard.service.documents.records import Chapter, Document, StoredChunk
 from voxyard.service.errors import NoRoomError
 from voxyard.speech.audio import audiobook
 from voxyard.speech.audio.audiobook import ChapterMark
-from voxyard.speech.audio.joining import Pauses
+from voxyard.speech.audio.joining import Pauses, Span
 from voxyard.speech.audio.tags import Tags
 from voxyard.speech.requests import SAMPLE_RATE
 

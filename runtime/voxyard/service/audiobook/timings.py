@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from voxyard.service.audiobook.aligned_words import AlignedChunk, AlignedWord
-from voxyard.service.documents.chunk_times import Span
 from voxyard.service.documents.records import StoredChunk
+from voxyard.speech.audio.joining import Span
 from voxyard.speech.text.duration import milliseconds
 from voxyard.speech.text.sentences import language_code
 

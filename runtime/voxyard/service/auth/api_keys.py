@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import hmac
 import logging
 import os
 import re
 import secrets
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from voxyard.host import durable_files
 from voxyard.service.auth.key_lexicons import KeyLexicons, LexiconSource, file_identity, read_source
 from voxyard.service.auth.key_limits import NO_LIMITS, KeyLimits, read_limits
 from voxyard.service.errors import ServiceError
+from voxyard.settings.errors import SettingsError
 from voxyard.speech.reading.lexicon import Lexicon
+
+if TYPE_CHECKING:
+    from voxyard.settings.yaml_reader import YamlValue
 
 log = logging.getLogger("voxyard.service")
 
@@ -51,6 +54,7 @@ class StoredKey:
     sha256: str
     limits: KeyLimits = NO_LIMITS
     lexicon: LexiconSource | None = None
+    lexicon_place: str = field(default="", compare=False)  # its file and line
 
     def written(self) -> str | dict[str, object]:
         """The entry as the file has it."""
@@ -93,8 +97,7 @@ class Keys:
                 try:
                     self._lexicons.check(name, known.lexicon)
                 except ServiceError as error:
-                    place = _Entries(path.read_text(encoding="utf-8"), str(path)).place(name, _LEXICON)
-                    raise ServiceError(f"{place}: {name}: {error}") from error
+                    raise ServiceError(f"{known.lexicon_place}: {name}: {error}") from error
         if not self._stored:
             log.warning("%s has no keys: every request is refused until `voxyard keys new NAME` adds one", path)
 
@@ -171,68 +174,57 @@ def read_keys(path: Path) -> dict[str, StoredKey]:
 
 def parse_keys(text: str, source: str) -> dict[str, StoredKey]:
     """Entries of a key file's text by name. Raises ServiceError, which names `source` and may quote the text."""
-    import yaml
+    from voxyard.settings.yaml_reader import parse
 
+    if len(text) > _LARGEST_FILE:
+        raise ServiceError(f"{source}: the API keys cannot be read: larger than {_LARGEST_FILE} characters")
     try:
-        document = yaml.safe_load(text) if len(text) <= _LARGEST_FILE else text
-    except yaml.YAMLError as error:
-        raise ServiceError(f"{source}: the API keys cannot be read: {_one_line(error)}") from error
-    if document is None:
+        document = parse(text, source, anchors=True)
+    except SettingsError as error:
+        raise ServiceError(f"the API keys cannot be read: {error}") from error
+    for problem in document.problems:
+        raise ServiceError(f"{source}:{problem.line}: {problem.text}")
+    entries = document.root.value
+    if entries is None:
         return {}
-    if not isinstance(document, dict):
+    if not isinstance(entries, dict):
         raise ServiceError(
             f"{source}: expected lines `name: SHA-256 of the key`, as `voxyard keys new NAME` writes them"
         )
-    entries = _Entries(text, source)
-    return {name: entries.stored(name, entry) for name, entry in document.items()}
+    return {name: _stored(name, entry, source) for name, entry in entries.items()}
 
 
-@dataclass(frozen=True)
-class _Entries:
-    """Entries of a key file's text, which are checked."""
+def _stored(name: str, entry: YamlValue, source: str) -> StoredKey:
+    """The entry of a name. Raises ServiceError."""
+    fields = entry.value if isinstance(entry.value, dict) else {_SHA256: entry}
 
-    text: str
-    source: str
-
-    def stored(self, name: object, entry: object) -> StoredKey:
-        """The entry of a name. Raises ServiceError."""
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise ServiceError(f"{self.source}: invalid key name {name!r}: put it into quotes, or choose another")
-        fields = entry if isinstance(entry, dict) else {_SHA256: entry}
-        if unknown := sorted(str(field) for field in fields if field not in (_SHA256, _LIMITS, _LEXICON)):
-            place = self.place(name, unknown[0])
-            raise ServiceError(
-                f"{place}: {name}: unknown field {unknown[0]!r}: expected {_SHA256}, {_LIMITS} and {_LEXICON}"
-            )
-        limits = self._read(name, _LIMITS, lambda: read_limits(fields.get(_LIMITS) or {}))
-        lexicon = self._read(name, _LEXICON, lambda: read_source(fields.get(_LEXICON)))
-        known = fields.get(_SHA256)
-        if not isinstance(known, str) or not _HASH.fullmatch(known):
-            raise ServiceError(
-                f"{self.place(name)}: {name}: expected the SHA-256 of a key, 64 hexadecimal digits; "
-                f"`voxyard keys new {name}` creates a key and writes its hash"
-            )
-        return StoredKey(known, limits, lexicon)
-
-    def _read(self, name: str, field: str, read: Callable[[], Read]) -> Read:
-        """A field of an entry; its ServiceError gets file, line and key."""
+    def read(field: str, value_of: Callable[[Any], Read]) -> Read:
+        """A field of the entry; its ServiceError gets file, line and key."""
+        found = fields.get(field)
         try:
-            return read()
+            return value_of(None if found is None else found.plain())
         except ServiceError as error:
-            raise ServiceError(f"{self.place(name, field)}: {name}: {error}") from error
+            raise ServiceError(f"{source}:{(found or entry).line}: {name}: {error}") from error
 
-    def place(self, *fields: str) -> str:
-        """File and line of a field in an entry, for messages; of what was found of it where it is written otherwise."""
-        import yaml
-
-        node, line = yaml.compose(self.text, Loader=yaml.SafeLoader), 1
-        for field in fields:
-            within = node.value if isinstance(node, yaml.MappingNode) else []
-            found = [(key.start_mark.line + 1, value) for key, value in within if key.value == field]
-            if not found:
-                break
-            line, node = found[-1]
-        return f"{self.source}:{line}"
+    try:
+        check_name(name)
+    except ServiceError as error:
+        raise ServiceError(f"{source}:{entry.line}: {error}") from error
+    if unknown := sorted(field for field in fields if field not in (_SHA256, _LIMITS, _LEXICON)):
+        raise ServiceError(
+            f"{source}:{fields[unknown[0]].line}: {name}: unknown field {unknown[0]!r}: expected {_SHA256}, {_LIMITS} "
+            f"and {_LEXICON}"
+        )
+    limits = read(_LIMITS, lambda found: read_limits(found or {}))
+    lexicon = read(_LEXICON, read_source)
+    known = fields.get(_SHA256)
+    if known is None or not _HASH.fullmatch(known.text):
+        raise ServiceError(
+            f"{source}:{entry.line}: {name}: expected the SHA-256 of a key, 64 hexadecimal digits; "
+            f"`voxyard keys new {name}` creates a key and writes its hash"
+        )
+    place = "" if lexicon is None else f"{source}:{fields[_LEXICON].line}"
+    return StoredKey(known.text, limits, lexicon, place)
 
 
 def write_keys(path: Path, keys: Mapping[str, StoredKey]) -> None:
@@ -244,22 +236,9 @@ def write_keys(path: Path, keys: Mapping[str, StoredKey]) -> None:
     try:
         target = path.resolve()
         target.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)  # created with mode 0600
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                _keep_owner(target, descriptor)
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).replace(target)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
-        folder = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        with durable_files.whole_file(target, mode=durable_files.PRIVATE) as file:
+            _keep_owner(target, file.fileno())
+            file.write(text.encode())
     except OSError as error:
         raise ServiceError(f"{path}: the API keys cannot be written: {_one_line(error)}") from error
 
@@ -316,11 +295,10 @@ def _locked(path: Path) -> Iterator[None]:
     try:
         folder = path.resolve().parent
         folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(folder, os.O_RDONLY)
+        descriptor = durable_files.open_locked(folder, wait=True)
     except OSError as error:
         raise ServiceError(f"{path}: the API keys cannot be written: {_one_line(error)}") from error
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import os
 import re
 import secrets
 import threading
@@ -11,6 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from voxyard.host.durable_files import PRIVATE, create_file
 from voxyard.service.auth.api_keys import Client, Keys
 from voxyard.service.errors import ServiceError, StoreError, UnauthorizedError
 
@@ -98,16 +98,9 @@ def read_secret(path: Path) -> bytes:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        except FileExistsError:
-            content = path.read_bytes()
-        else:
-            content = secrets.token_bytes(32)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
+        if not path.exists():
+            create_file(path, secrets.token_bytes(32), mode=PRIVATE)
+        content = path.read_bytes()
     except OSError as error:
         raise StoreError(f"{path}: the session secret cannot be read or written: {error.strerror}") from error
     if len(content) != 32:

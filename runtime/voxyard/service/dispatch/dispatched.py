@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from voxyard.speech.pool.job import Job
 
 
 @dataclass(eq=False, slots=True)
 class ActiveDocument:
-    """Document whose chunks are in the pool."""
+    """Document whose upload is being read, or whose chunks are in the pool."""
 
     id: str
     remaining: set[int]  # chunks without an outcome
     job: Job | None = None
     reported_reason: str | None = None  # why it is parked, as the store has it
+    cancelled: threading.Event = field(default_factory=threading.Event)
+
+    def cancel(self) -> None:
+        """Ends the reading of its upload, or its job. May be called from any thread."""
+        self.cancelled.set()
+        if self.job is not None:
+            self.job.cancel()
 
 
 class DispatchedDocuments:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from voxyard.extraction.sandbox import MAX_CONCURRENT
 from voxyard.service.audio.store import AudioStore
 from voxyard.service.auth.key_limits import LimitsOf, no_limits
+from voxyard.service.config import ServiceSection
 from voxyard.service.dispatch.dispatched import ActiveDocument, DispatchedDocuments
 from voxyard.service.dispatch.events import (
     ChunkFinished,
@@ -32,7 +33,6 @@ from voxyard.service.dispatch.throughput import Throughput
 from voxyard.service.documents.records import Document, NewDocument, StoredChunk
 from voxyard.service.documents.store import Store
 from voxyard.service.errors import (
-    BusyError,
     ClaimLostError,
     NotFoundError,
     ServiceError,
@@ -41,7 +41,6 @@ from voxyard.service.errors import (
     UnspeakableTextError,
 )
 from voxyard.service.uploads.read import ReadUpload
-from voxyard.service.uploads.workers import ExtractionWorkers
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.pool.job import Outcome
@@ -50,17 +49,6 @@ _log = logging.getLogger(__name__)
 
 CLEANUP_SECONDS = 600.0  # between two deletions of expired documents
 _KEEP_SECONDS = 1.0  # between two attempts to store what is kept
-
-
-@dataclass(frozen=True)
-class DispatcherConfig:
-    """Settings of the dispatcher."""
-
-    max_active: int = 8  # documents in the pool or parked at a time; a key that has none there gets one more
-    retention: float = 168 * 3600.0  # seconds until a finished document is deleted
-    poll_seconds: float = 5.0  # between two attempts to resume parked documents
-    cleanup_seconds: float = CLEANUP_SECONDS
-    listener_seconds: float = 15.0  # that the word of another service counts which has listeners
 
 
 @dataclass
@@ -77,18 +65,20 @@ class DocumentDispatcher:
     audio_store: AudioStore
     pool: SpeechPool
     pauses: Pauses
-    config: DispatcherConfig
+    section: ServiceSection
     on_change: Callable[[str], None]
     on_delete: Callable[[str], None]
     limits: LimitsOf = no_limits
     read_upload: ReadUpload | None = None
+    poll_seconds: float = 5.0  # between two attempts to resume parked documents
+    cleanup_seconds: float = CLEANUP_SECONDS
 
     def __post_init__(self) -> None:
         self._events: queue.SimpleQueue[DispatcherEvent] = queue.SimpleQueue()
         self._dispatched = DispatchedDocuments()
         self._active, self._parked = self._dispatched.active, self._dispatched.parked
-        self._extractions = ExtractionWorkers()
-        self._listeners = Listeners(self.config.listener_seconds)
+        self._reading: set[ActiveDocument] = set()  # those whose threads still run, cancelled or not
+        self._listeners = Listeners(self.section.claim_seconds)
         self._owner = self.store.ownership
         self._progress = DocumentProgress(self.store, self.audio_store, self.pauses)
         self._next_poll = self._next_cleanup = 0.0
@@ -118,9 +108,8 @@ class DocumentDispatcher:
     def document_deleted(self, id: str) -> None:
         """Cancels a document that was deleted from the store."""
         active = self._active.get(id)
-        if active is not None and active.job is not None:
-            active.job.cancel()  # at once: the dispatcher may be busy writing
-        self._extractions.cancel(id)
+        if active is not None:
+            active.cancel()  # at once: the dispatcher may be busy writing
         self._events.put(DocumentDeleted(id))
 
     def document_taken_over(self, id: str) -> None:
@@ -137,7 +126,6 @@ class DocumentDispatcher:
 
     def close(self) -> None:
         """Stores the outcomes so far and ends the thread; unfinished documents stay in the store for the next start."""
-        self._extractions.close()
         self._events.put(DispatcherClosing())
         if self._thread.is_alive():
             self._thread.join()
@@ -149,7 +137,7 @@ class DocumentDispatcher:
                     return
             except Exception:  # noqa: BLE001 — without this thread no document is completed
                 _log.exception("internal error in the document dispatcher; continuing")
-                time.sleep(min(1.0, self.config.poll_seconds))
+                time.sleep(min(1.0, self.poll_seconds))
 
     def _step(self) -> bool:
         """Handles one event and what is due; False where the dispatcher is closing."""
@@ -164,13 +152,13 @@ class DocumentDispatcher:
         self._handle(event)
         now = time.monotonic()
         if self._next_poll <= now:
-            self._next_poll = now + self.config.poll_seconds
+            self._next_poll = now + self.poll_seconds
             self._owner.look_again()
             self._poll_parked()
             for id in self._listeners.expire():
                 self._prioritize(id)
         if self._next_cleanup <= now:
-            self._next_cleanup = now + self.config.cleanup_seconds
+            self._next_cleanup = now + self.cleanup_seconds
             self._delete_expired()
         self._dispatch_waiting()
         return True
@@ -182,7 +170,8 @@ class DocumentDispatcher:
                     with self._error_boundary(active.id):
                         self._store_or_keep(active, outcome)
             case TextExtracted(active, text):
-                if self._active.get(active.id) is active:
+                self._reading.discard(active)
+                if self._active.get(active.id) is active and not active.cancelled.is_set():
                     with self._error_boundary(active.id):
                         self._store_text(active.id, text)
             case DocumentAccepted(id, owner):
@@ -205,19 +194,20 @@ class DocumentDispatcher:
         """Begins documents for which there is room: to read uploads, and to synthesize what is read."""
         for unread in (True, False):
             while self._dispatching and not (self._owner.shared and self.pool.waiting):
-                id = self._owner.take(
-                    self._dispatched.by_owner(unread=unread), room=self._has_room(unread), unread=unread
-                )
+                if unread and len(self._reading) >= MAX_CONCURRENT:
+                    break
+                busy = self._dispatched.by_owner(unread=unread)
+                # A key never has all places in which files are read.
+                room = max(busy.values(), default=0) < MAX_CONCURRENT - 1 if unread else self._has_room()
+                id = self._owner.take(busy, room=room, unread=unread)
                 if id is None:
                     break
                 if id not in self._dispatched:
                     self._submit_document(id)
 
-    def _has_room(self, unread: bool) -> bool:
+    def _has_room(self) -> bool:
         """True where one more document of any key may be dispatched: of a shared one, if workers begin it soon."""
-        if unread:
-            return len(self._dispatched.ids(unread=unread)) < MAX_CONCURRENT
-        if len(self._dispatched.ids(unread=unread)) >= self.config.max_active:
+        if len(self._dispatched.ids(unread=False)) >= self.section.active_documents:
             return False
         return not self._owner.shared or self._dispatched.unspoken < 2 * self.pool.rows
 
@@ -246,7 +236,7 @@ class DocumentDispatcher:
 
     def _delete_expired(self) -> None:
         try:
-            for id in self.store.expired(time.time() - self.config.retention):
+            for id in self.store.expired(time.time() - self.section.retention_hours * 3600.0):
                 with suppress(NotFoundError):  # another service was faster
                     delete_document(self.store, self.audio_store, id)
                 self._remove(id)
@@ -263,8 +253,11 @@ class DocumentDispatcher:
                 self._owner.drop(id)
                 return
             if document.extracting:
-                self._parked.pop(id, None)
-                self._extract(document)
+                if len(self._reading) < MAX_CONCURRENT:
+                    self._parked.pop(id, None)
+                    self._extract(document)
+                else:
+                    self._parked[id] = "its file waits to be read"
                 return
             chunks = self._progress.chunks_with_audio(id)
             waiting = [chunk for chunk in chunks if chunk.state == "waiting"]
@@ -276,20 +269,19 @@ class DocumentDispatcher:
             self._parked.pop(id, None)
 
     def _extract(self, document: Document) -> None:
-        """Has the text of a document's upload extracted, as its first step."""
+        """Has the text of a document's upload extracted in a thread, as its first step."""
         active = self._active[document.id] = ActiveDocument(document.id, set())
+        self._reading.add(active)
 
-        def work(cancelled: threading.Event) -> None:
-            outcome = extract(document, self.store, self.read_upload, cancelled)
-            if not cancelled.is_set():
-                self._events.put(TextExtracted(active, outcome))
+        def work() -> None:
+            self._events.put(TextExtracted(active, extract(document, self.store, self.read_upload, active.cancelled)))
 
-        self._extractions.add(document.id, document.owner, work)
+        threading.Thread(target=work, name="voxyard-extraction", daemon=True).start()
         self.on_change(document.id)
 
     def _store_text(self, id: str, text: NewDocument | ServiceError) -> None:
         """Stores an extracted text, whose document waits then to be synthesized; or fails the document."""
-        if isinstance(text, StoreError | BusyError):
+        if isinstance(text, StoreError):
             self._park(id, str(text))
             return
         if isinstance(text, ServiceError):
@@ -327,7 +319,7 @@ class DocumentDispatcher:
                 _log.warning("chunks are kept in memory, until they can be stored: %s", error)
             self._keeping = True
             self._events.put(ChunkFinished(active, outcome))
-            time.sleep(min(_KEEP_SECONDS, self.config.poll_seconds))
+            time.sleep(min(_KEEP_SECONDS, self.poll_seconds))
         else:
             self._keeping = False
 
@@ -454,9 +446,8 @@ class DocumentDispatcher:
 
     def _cancel_job(self, id: str) -> None:
         active = self._active.pop(id, None)
-        self._extractions.cancel(id)
-        if active is not None and active.job is not None:
-            active.job.cancel()
+        if active is not None:
+            active.cancel()
 
     def _prioritize(self, id: str) -> None:
         """Tells the pool whether a document has listeners."""

@@ -20,7 +20,7 @@ class ChunkFinished:
 
 @dataclass(frozen=True, eq=False)
 class TextExtracted:
-    """The extraction of a document's text has ended: with its text and chunks, or an error."""
+    """The extraction of a text has ended, also where it was cancelled: with the text and its chunks, or an error."""
 
     document: ActiveDocument
     outcome: NewDocument | ServiceError

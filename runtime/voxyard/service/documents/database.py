@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import logging
 import os
@@ -13,7 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from voxyard.service.documents.migrations import MIGRATIONS
+from voxyard.host import durable_files
+from voxyard.service.documents import schema
 from voxyard.service.errors import NoRoomError, ServiceError, StoreError
 
 BUSY_SECONDS = 10.0
@@ -198,15 +198,15 @@ class SqliteDatabase:
 
     def _prepare(self) -> None:
         (version,) = self._writer.execute("PRAGMA user_version").fetchone()
-        if version > len(MIGRATIONS):
+        if version > len(schema.MIGRATIONS):
             raise StoreError(
-                f"{self.path} has schema version {version}, this voxyard supports up to {len(MIGRATIONS)}: it "
+                f"{self.path} has schema version {version}, this voxyard supports up to {len(schema.MIGRATIONS)}: it "
                 "was written by a newer voxyard; use that one, or another data directory"
             )
         self._writer.execute("PRAGMA journal_mode = WAL")
-        for step in MIGRATIONS[version:]:
+        for number, step in enumerate(schema.MIGRATIONS[version:], version + 1):
             self._writer.execute("BEGIN IMMEDIATE")
-            for statement in step:
+            for statement in (*map(schema.of_sqlite, step), f"PRAGMA user_version = {number}"):
                 self._writer.execute(statement)
             self._writer.execute("COMMIT")
 
@@ -248,18 +248,12 @@ def _store_error(error: sqlite3.Error, path: Path) -> ServiceError:
 
 def _locked(path: Path) -> int:
     """File descriptor of the lock; closing it, or the end of the process, releases the lock."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return durable_files.open_locked(path, mode=durable_files.PRIVATE)
     except BlockingIOError as error:
-        os.close(descriptor)
         raise StoreError(
             f"{path.parent} is in use by another voxyard service: stop that one, or use another data directory"
         ) from error
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
 
 
 def _file(path: Path) -> tuple[int, int] | None:

@@ -15,7 +15,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import DictRow, dict_row
 from psycopg_pool import ConnectionPool, PoolClosed
 
-from voxyard.service.documents.postgres_migrations import MIGRATIONS
+from voxyard.service.documents import schema
 from voxyard.service.documents.postgres_start import LOG_SECONDS, first_line, wait_for_server
 from voxyard.service.errors import NoRoomError, ServiceError, StoreError, StoreUnavailableError
 
@@ -182,24 +182,24 @@ class PostgresDatabase:
                     f"{self.name} has the encoding {encoding}, expected UTF8: create it with "
                     "`createdb --encoding UTF8 --template template0 NAME`"
                 )
-            schema = _value(connection, "SELECT current_schema() AS value")
-            if schema is None:
+            name = _value(connection, "SELECT current_schema() AS value")
+            if name is None:
                 raise StoreError(f"{self.name} has no schema of its search path: create one with `CREATE SCHEMA`")
-            self.channel = f"voxyard.{schema}"[:_LONGEST_NAME]
+            self.channel = f"voxyard.{name}"[:_LONGEST_NAME]
             # One service migrates at a time; the lock ends with the transaction.
             connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('voxyard ' || current_schema(), 0))")
             connection.execute("CREATE TABLE IF NOT EXISTS voxyard (version INTEGER NOT NULL, shelf TEXT)")
             connection.execute("INSERT INTO voxyard SELECT 0, NULL WHERE NOT EXISTS (SELECT FROM voxyard)")
             version = _value(connection, "SELECT version AS value FROM voxyard")
-            if version > len(MIGRATIONS):
+            if version > len(schema.MIGRATIONS):
                 raise StoreError(
-                    f"{self.name} has schema version {version}, this voxyard supports up to {len(MIGRATIONS)}: it "
-                    "was written by a newer voxyard; use that one, or another database"
+                    f"{self.name} has schema version {version}, this voxyard supports up to {len(schema.MIGRATIONS)}: "
+                    "it was written by a newer voxyard; use that one, or another database"
                 )
-            for step in MIGRATIONS[version:]:
+            for step in schema.MIGRATIONS[version:]:
                 for statement in step:
                     connection.execute(statement)
-            connection.execute("UPDATE voxyard SET version = $1", (len(MIGRATIONS),))
+            connection.execute("UPDATE voxyard SET version = $1", (len(schema.MIGRATIONS),))
 
     @contextmanager
     def _start_errors(self) -> Iterator[None]:

@@ -11,7 +11,7 @@ from voxyard.service.audio.store import SECOND, AudioStore
 from voxyard.service.audiobook.redo_worker import RedoWorker
 from voxyard.service.auth.key_limits import LimitsOf, fair_part, no_limits
 from voxyard.service.config import ServiceSection
-from voxyard.service.dispatch.dispatcher import DispatcherConfig, DocumentDispatcher
+from voxyard.service.dispatch.dispatcher import DocumentDispatcher
 from voxyard.service.dispatch.progress import delete_document
 from voxyard.service.dispatch.speech_pool import SpeechPool
 from voxyard.service.dispatch.throughput import Throughput
@@ -52,12 +52,9 @@ class DocumentQueue:
         self._limits = limits
         if store.ownership.shared:
             poll_seconds = min(poll_seconds, section.claim_seconds / 3)
-        config = DispatcherConfig(
-            section.active_documents, section.retention_hours * 3600.0, poll_seconds, cleanup_seconds,
-            section.claim_seconds,
-        )  # fmt: skip
         self._dispatcher = DocumentDispatcher(
-            store, audio_store, pool, pauses, config, on_change, self._on_delete, limits, read_upload
+            *(store, audio_store, pool, pauses, section, on_change, self._on_delete, limits, read_upload),
+            *(poll_seconds, cleanup_seconds),
         )
         self._redo = RedoWorker(store, audio_store, pool, pauses, on_change, poll_seconds)
         self._accept_lock = threading.Lock()  # checking the limits and storing are one step

@@ -6,10 +6,10 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from voxyard.service.documents.chunk_times import ChunkTimeline, Span
+from voxyard.service.documents.chunk_times import ChunkTimeline
 from voxyard.service.documents.records import Document
 from voxyard.service.documents.store import Store
-from voxyard.speech.audio.joining import Pauses
+from voxyard.speech.audio.joining import Pauses, Span
 
 _MOST = 64  # documents; of another one all chunks are read again
 _FIRST_PAGE, _LARGEST_PAGE = 8, 1024  # chunks read at a time: few have changed since the last look

@@ -177,8 +177,8 @@ def _count_connection(scope: Scope, *, known: bool) -> None:
     if connection is None:
         return
     if known:
-        connection.shown_key()
-    elif (reason := connection.shown_none()) is not None and scope["path"] not in HEALTH_PATHS:
+        connection.admit_keyed()
+    elif (reason := connection.refuse_keyless()) is not None and scope["path"] not in HEALTH_PATHS:
         raise TooManyConnectionsError(reason, retry_after=KEY_SECONDS)
 
 

@@ -23,10 +23,10 @@ log = logging.getLogger("voxyard.service")
 class Connection(Protocol):
     """Connection interface of the admission middleware."""
 
-    def shown_key(self) -> None:
+    def admit_keyed(self) -> None:
         """Its request has a valid key: it is not counted until a request without one."""
 
-    def shown_none(self) -> str | None:
+    def refuse_keyless(self) -> str | None:
         """Its request has no valid key: reason for refusing it; None within the limit."""
 
 

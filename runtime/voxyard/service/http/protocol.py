@@ -43,7 +43,7 @@ class HttpProtocol(H11Protocol):
         """Starts the header timer."""
         super().connection_made(transport)
         self._time_headers()
-        if self.shown_none() is not None:
+        if self.refuse_keyless() is not None:
             self.loop.call_later(KEY_SECONDS, self._end_probation)
 
     def data_received(self, data: bytes) -> None:
@@ -57,11 +57,11 @@ class HttpProtocol(H11Protocol):
         self._limit.release(self)
         super().connection_lost(exc)
 
-    def shown_key(self) -> None:
+    def admit_keyed(self) -> None:
         """Its request has a valid key: it is not counted until a request without one."""
         self._limit.release(self)
 
-    def shown_none(self) -> str | None:
+    def refuse_keyless(self) -> str | None:
         """It is new, or its request has no valid key: reason for refusing it; None within the limit."""
         admitted = self._limit.admit(self, self.client[0] if self.client else "")
         return None if admitted else self._limit.message()

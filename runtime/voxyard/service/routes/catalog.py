@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from voxyard.service.routes import serializers
-from voxyard.service.routes.dependencies import AppStateDep, ClientDep, ModelNamesDep, VoiceNamesDep
+from voxyard.service.routes.dependencies import AppStateDep, ClientDep
 from voxyard.service.routes.openapi import errors
 from voxyard.service.routes.router import Router
 from voxyard.service.routes.schemas import (
@@ -28,9 +28,9 @@ router = Router(tags=["catalogue"])
     operation_id="list_models",
     summary="List models",
 )
-def list_models(state: AppStateDep, models: ModelNamesDep) -> ModelsOut:
+def list_models(state: AppStateDep) -> ModelsOut:
     """One model, under its own name and its aliases. `notes` has warnings about its audio."""
-    return ModelsOut(data=[_model(name, state) for name in models.listed()])
+    return ModelsOut(data=[_model(name, state) for name in state.models.listed()])
 
 
 @router.get(
@@ -39,9 +39,9 @@ def list_models(state: AppStateDep, models: ModelNamesDep) -> ModelsOut:
     summary="Retrieve a model",
     responses=errors(404),
 )
-def retrieve_model(model: str, state: AppStateDep, models: ModelNamesDep) -> ModelOut:
+def retrieve_model(model: str, state: AppStateDep) -> ModelOut:
     """The model of this name."""
-    models.check(model)
+    state.models.check(model)
     return _model(model, state)
 
 
@@ -50,9 +50,9 @@ def retrieve_model(model: str, state: AppStateDep, models: ModelNamesDep) -> Mod
     operation_id="list_audio_models",
     summary="List models that speak",
 )
-def list_audio_models(state: AppStateDep, models: ModelNamesDep) -> AudioModelsOut:
+def list_audio_models(state: AppStateDep) -> AudioModelsOut:
     """The models of `GET /v1/models`, in the form that Open WebUI reads."""
-    return AudioModelsOut(models=[_model(name, state) for name in models.listed()])
+    return AudioModelsOut(models=[_model(name, state) for name in state.models.listed()])
 
 
 @router.get(
@@ -60,9 +60,9 @@ def list_audio_models(state: AppStateDep, models: ModelNamesDep) -> AudioModelsO
     operation_id="list_voices",
     summary="List voices",
 )
-def list_voices(voices: VoiceNamesDep, client: ClientDep) -> VoicesOut:
+def list_voices(state: AppStateDep, client: ClientDep) -> VoicesOut:
     """The engine's own names first, then their aliases, then those that this key has uploaded or mixed."""
-    return VoicesOut(voices=[serializers.voice(each) for each in voices.all(client.name)])
+    return VoicesOut(voices=[serializers.voice(each) for each in state.voices.all(client.name)])
 
 
 @router.get(

@@ -1,6 +1,6 @@
-"""Dependencies of the endpoints: application state, voice names, model names, limiter, webhook rules, client.
+"""Dependencies of the endpoints: application state, client.
 
-All are coroutines: FastAPI calls any other function in a thread, which costs more than these functions do.
+Both are coroutines: FastAPI calls any other function in a thread, which costs more than these functions do.
 """
 
 from __future__ import annotations
@@ -12,11 +12,7 @@ from fastapi.security import APIKeyCookie, HTTPBearer
 
 from voxyard.service.auth.api_keys import COOKIE, Client
 from voxyard.service.errors import UnauthorizedError
-from voxyard.service.model_names import ModelNames
 from voxyard.service.state import AppState
-from voxyard.service.streaming.concurrency import ConcurrencyLimiter
-from voxyard.service.voice_names import VoiceNames
-from voxyard.service.webhooks.rules import WebhookRules
 
 _BEARER = HTTPBearer(auto_error=False, scheme_name="key", description="An API key created with `voxyard keys new`.")
 _SESSION = APIKeyCookie(name=COOKIE, auto_error=False, scheme_name="session", description="Set by `POST /session`.")
@@ -40,25 +36,5 @@ async def _app_state(request: Request) -> AppState:
     return cast("AppState", request.app.state.app_state)
 
 
-async def _voice_names(request: Request) -> VoiceNames:
-    return cast("VoiceNames", request.app.state.voices)
-
-
-async def _model_names(request: Request) -> ModelNames:
-    return cast("ModelNames", request.app.state.models)
-
-
-async def _limiter(request: Request) -> ConcurrencyLimiter:
-    return cast("ConcurrencyLimiter", request.app.state.limiter)
-
-
-async def _webhook_rules(request: Request) -> WebhookRules | None:
-    return cast("WebhookRules | None", request.app.state.webhook_rules)
-
-
 AppStateDep = Annotated[AppState, Depends(_app_state)]
-VoiceNamesDep = Annotated[VoiceNames, Depends(_voice_names)]
-ModelNamesDep = Annotated[ModelNames, Depends(_model_names)]
-LimiterDep = Annotated[ConcurrencyLimiter, Depends(_limiter)]
-WebhookRulesDep = Annotated[WebhookRules | None, Depends(_webhook_rules)]
 ClientDep = Annotated[Client, Depends(authenticated)]

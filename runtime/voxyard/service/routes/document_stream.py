@@ -7,7 +7,7 @@ import itertools
 import json
 import time
 from collections.abc import AsyncGenerator, Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 
 from voxyard.service.audio import encoded
-from voxyard.service.documents.chunk_times import Span
+from voxyard.service.documents.chunk_times import ChunkTimeline
 from voxyard.service.documents.records import Document, StoredChunk
 from voxyard.service.errors import ConflictError, NotFoundError, UnavailableError
 from voxyard.service.routes import serializers
@@ -26,6 +26,7 @@ from voxyard.service.state import AppState
 from voxyard.service.streaming.audio_response import StreamEncoder, in_thread
 from voxyard.service.streaming.shared_encoding import Pieces, SharedEncoding
 from voxyard.speech.audio.encoder import Format
+from voxyard.speech.audio.joining import Piece, Span
 from voxyard.speech.audio.tags import Tags
 
 if TYPE_CHECKING:
@@ -116,14 +117,11 @@ async def audio(
         document, kept = await run_sync(state.store.snapshot, document.id)
         whole = ChunkTimes.of(kept, state.pauses).spans
 
-    def open_encoder() -> StreamEncoder[StoredChunk]:
-        return StreamEncoder(
-            lambda parts: state.audio_store.pieces(document.id, parts, state.pauses, revision=document.revision),
-            format,
-            speed=speed,
-            samples=whole[-1].end if whole else None,
-            tags=Tags(document.title, document.author),
-        )
+    timeline = ChunkTimeline(state.pauses)
+
+    def piece(chunk: StoredChunk) -> Piece:
+        timeline.add(chunk)
+        return state.audio_store.piece(document.id, chunk, timeline.spans[-1], state.pauses, document.revision)
 
     at = 0
     while document.extracting:
@@ -135,7 +133,9 @@ async def audio(
     async with contextlib.AsyncExitStack() as stack:
         if document.state != "completed":
             await stack.enter_async_context(_counted_listener(state.queue, document.id))
-        encoder = stack.enter_context(contextlib.closing(open_encoder()))
+        samples, tags = whole[-1].end if whole else None, Tags(document.title, document.author)
+        encoder = StreamEncoder(piece, format, speed=speed, samples=samples, tags=tags)
+        stack.enter_context(contextlib.closing(encoder))
         while at < document.chunks:
             found = kept[at:] or await run_sync(state.store.chunks_from, document.id, at, _PAGE)
             for chunk in itertools.takewhile(lambda each: each.samples is not None, found):
@@ -166,18 +166,15 @@ async def chapter_audio(
     first, spans = chapter.first, ChunkTimes.of(chunks, state.pauses).spans
     tags = Tags(chapter.title, document.author, document.title)
 
-    def open_encoder() -> StreamEncoder[StoredChunk]:
-        return StreamEncoder(
-            lambda parts: state.audio_store.pieces(
-                document.id, itertools.chain(chunks[:first], parts), state.pauses, first, document.revision
-            ),
-            format,
-            speed=speed,
-            samples=spans[-1].end - spans[first].start,
-            tags=tags,
-        )
+    def piece(chunk: StoredChunk) -> Piece:
+        span = spans[chunk.index]
+        if chunk.index == first:  # without the pause before it
+            span = replace(span, begin=span.start)
+        return state.audio_store.piece(document.id, chunk, span, state.pauses, document.revision)
 
-    with contextlib.closing(open_encoder()) as encoder:
+    samples = spans[-1].end - spans[first].start
+    encoder = StreamEncoder(piece, format, speed=speed, samples=samples, tags=tags)
+    with contextlib.closing(encoder):
         for chunk in chunks[first:]:
             yield await in_thread(encoder.add, chunk)
         yield await in_thread(encoder.finish)
@@ -244,6 +241,7 @@ async def events(state: AppState, id: str, last_event: str | None) -> AsyncGener
     while True:
         seen = state.notifier.version(id)
         try:
+            redo = await run_sync(serializers.redo, state.store, id)
             document, at, found = await run_sync(sent.look, state, id)
         except NotFoundError:
             yield _event("end", {"id": id, "state": "deleted"}, sent.whole)
@@ -253,7 +251,7 @@ async def events(state: AppState, id: str, last_event: str | None) -> AsyncGener
             reason = None if chunk.reason is None else without_paths(chunk.reason)
             yield _event("chunk", {**facts, "reason": reason}, min(sent.whole, chunk.index))
         out = serializers.document(document, time.time(), at)
-        out.redo = await run_sync(serializers.redo, state.store, document)
+        out.redo = redo
         progress = out.model_dump(exclude={"chunks"})
         yield _event("progress", progress, sent.whole)
         if document.state == "failed" or (document.state == "completed" and not progress["redo"]["waiting"]):

@@ -16,7 +16,7 @@ from voxyard.service.documents.records import Document
 from voxyard.service.errors import ConflictError, NotFoundError, ServiceError
 from voxyard.service.routes import chapters as chapter_routes
 from voxyard.service.routes import document_stream, serializers, uploads
-from voxyard.service.routes.dependencies import AppStateDep, ClientDep, VoiceNamesDep, WebhookRulesDep
+from voxyard.service.routes.dependencies import AppStateDep, ClientDep
 from voxyard.service.routes.openapi import errors, form, inlined
 from voxyard.service.routes.parameters import DocumentId as Id
 from voxyard.service.routes.router import Router
@@ -83,8 +83,6 @@ _EVENT: dict[str, Any] = {
 async def create_document(
     request: Request,
     state: AppStateDep,
-    voices: VoiceNamesDep,
-    rules: WebhookRulesDep,
     client: ClientDep,
     idempotency_key: Annotated[
         str | None,
@@ -102,12 +100,12 @@ async def create_document(
         document, is_new = earlier, False
     else:
         if submitted.webhook is not None:
-            check_webhook(rules, submitted.webhook)
+            check_webhook(state.webhook_rules, submitted.webhook)
         new = await run_sync(
             lambda: submission.new_document(
                 submitted,
                 state.frontend,
-                voices,
+                state.voices,
                 owner=client.name,
                 now=time.time(),
                 section=section,
@@ -159,10 +157,11 @@ def retrieve_document(
     chunks: Annotated[bool, Query(description="Include the chunks with their texts and times.")] = False,
 ) -> DocumentOut:
     """Progress of a document, and the URL of its audio."""
+    redo = serializers.redo(state.store, id)
     document = state.store.document(id, client.name)
     at = ChunkTimes.of(state.store.chunks(id), state.pauses) if chunks else _times(state, document)
     body = serializers.document(document, time.time(), at, state.store.text(id) if chunks else None)
-    body.redo = serializers.redo(state.store, document)
+    body.redo = redo
     body.chapters = serializers.chapters(state.store.chapters(id), document.chunks, at)
     return body
 
@@ -276,7 +275,6 @@ def redo_chunk(
     id: Id,
     index: Annotated[int, Path(ge=0, le=LARGEST_CHUNK, description="Counted from 0.")],
     state: AppStateDep,
-    voices: VoiceNamesDep,
     client: ClientDep,
     body: RedoBody | None = None,
 ) -> DocumentOut:
@@ -286,10 +284,10 @@ def redo_chunk(
     """
     state.store.document(id, client.name)
     body = RedoBody() if body is None else body
-    voice = None if body.voice is None else voices.resolve(body.voice, client.name)
+    voice = None if body.voice is None else state.voices.resolve(body.voice, client.name)
     document = state.queue.redo(id, index, voice, body.seed)
     out = _document_out(state, document)
-    out.redo = serializers.redo(state.store, document)
+    out.redo = serializers.redo(state.store, id)
     return out
 
 

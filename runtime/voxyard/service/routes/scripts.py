@@ -7,13 +7,12 @@ from anyio.to_thread import run_sync
 from voxyard.extraction.plaintext import clean
 from voxyard.service.documents import submission
 from voxyard.service.errors import ConflictError, TooLargeError
-from voxyard.service.routes.dependencies import AppStateDep, ClientDep, VoiceNamesDep
+from voxyard.service.routes.dependencies import AppStateDep, ClientDep
 from voxyard.service.routes.openapi import errors
 from voxyard.service.routes.parameters import DocumentId
 from voxyard.service.routes.router import Router
 from voxyard.service.routes.script_schemas import ScriptBody, ScriptChapterOut, ScriptChunkOut, ScriptOut
 from voxyard.service.state import AppState
-from voxyard.service.voice_names import VoiceNames
 from voxyard.service.voices.table import shown_name
 
 router = Router()
@@ -26,7 +25,7 @@ router = Router()
     tags=["speech"],
     responses=errors(400, 404, 408, 413),
 )
-async def create_script(body: ScriptBody, state: AppStateDep, client: ClientDep, voices: VoiceNamesDep) -> ScriptOut:
+async def create_script(body: ScriptBody, state: AppStateDep, client: ClientDep) -> ScriptOut:
     """Words that the engine would get: figures as words, with the lexicons of request, key and host. Speaks nothing.
 
     The text may be as long as that of a speech request.
@@ -38,7 +37,7 @@ async def create_script(body: ScriptBody, state: AppStateDep, client: ClientDep,
             "as a document, whose script is at /v1/documents/{id}/script",
             parameter="text",
         )
-    return await run_sync(_of_text, state, client.name, body, voices)
+    return await run_sync(_of_text, state, client.name, body)
 
 
 @router.get(
@@ -76,8 +75,8 @@ def retrieve_script(id: DocumentId, state: AppStateDep, client: ClientDep) -> Sc
     )
 
 
-def _of_text(state: AppState, client: str, body: ScriptBody, voices: VoiceNames) -> ScriptOut:
-    voice = None if body.voice is None else voices.resolve(body.voice, client)
+def _of_text(state: AppState, client: str, body: ScriptBody) -> ScriptOut:
+    voice = None if body.voice is None else state.voices.resolve(body.voice, client)
     reading = submission.changed(state.reading.changed(lexicon=state.lexicon(client)), body.read, body.lexicon)
     script = submission.script(
         clean(body.text), state.frontend, voice, 0, body.language or None, reading=reading, on_failure=None

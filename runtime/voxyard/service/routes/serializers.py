@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from voxyard.service.audiobook.chapters import timed
-from voxyard.service.documents.chunk_times import Span, with_spans
+from voxyard.service.documents.chunk_times import with_spans
 from voxyard.service.documents.records import Chapter, Document, StoredChunk
 from voxyard.service.documents.store import Store
 from voxyard.service.routes.schemas import (
@@ -23,7 +23,7 @@ from voxyard.service.routes.schemas import (
 )
 from voxyard.service.voice_names import VoiceName
 from voxyard.service.voices.table import shown_name
-from voxyard.speech.audio.joining import Pauses
+from voxyard.speech.audio.joining import Pauses, Span
 
 
 @dataclass(frozen=True)
@@ -81,9 +81,13 @@ def document(record: Document, now: float, at: ChunkTimes | None = None, text: s
     )
 
 
-def redo(store: Store, record: Document) -> RedoOut:
-    """Chunks of a document that are to be spoken again; those that could not be, with their reasons."""
-    found = store.redos.of(record.id) if record.state == "completed" else ()
+def redo(store: Store, id: str) -> RedoOut:
+    """Chunks of a document that are to be spoken again; those that could not be, with their reasons.
+
+    To be read before the document itself, which then has the audio of all chunks that no longer wait. Raises
+    NotFoundError.
+    """
+    found = store.redos.of(id)
     return RedoOut(
         waiting=[each.index for each in found if each.reason is None],
         failed=[FailedRedoOut(index=each.index, reason=each.reason) for each in found if each.reason is not None],

@@ -11,13 +11,12 @@ from starlette.responses import Response
 
 from voxyard.service.documents import submission
 from voxyard.service.errors import ServiceError
-from voxyard.service.routes.dependencies import AppStateDep, ClientDep, LimiterDep, ModelNamesDep, VoiceNamesDep
+from voxyard.service.routes.dependencies import AppStateDep, ClientDep
 from voxyard.service.routes.openapi import errors
 from voxyard.service.routes.schemas import SpeechBody
 from voxyard.service.state import AppState
 from voxyard.service.streaming.audio_response import AudioStreamingResponse
 from voxyard.service.streaming.speech_request import SpeechRequest
-from voxyard.service.voice_names import VoiceNames
 from voxyard.speech.audio.encoder import MEDIA_TYPES
 from voxyard.speech.script import Script
 
@@ -52,9 +51,6 @@ async def create_speech(
     body: SpeechBody,
     state: AppStateDep,
     client: ClientDep,
-    models: ModelNamesDep,
-    voices: VoiceNamesDep,
-    limiter: LimiterDep,
 ) -> Response:
     """Audio is streamed from the first chunk on. A later error cuts the connection.
 
@@ -62,24 +58,26 @@ async def create_speech(
     """
     limits = state.limits(client.name)
     most = limits.characters_of(state.section.max_input)
-    models.check(body.model)
+    state.models.check(body.model)
     if len(body.input) > most:
         raise ServiceError(
             f"input has {len(body.input):,} characters, expected at most {most:,}: split it, or submit a document",
             parameter="input",
         )
-    script = await run_sync(_script, state, client.name, body, voices)
+    script = await run_sync(_script, state, client.name, body)
     speech = SpeechRequest(
-        *(state.pool, limiter, script, state.pauses, body.codec, body.speed), client=client.name, share=limits.share
+        *(state.pool, state.limiter, script, state.pauses, body.codec, body.speed),
+        client=client.name,
+        share=limits.share,
     )
     if body.stream_format == "sse":
         return AudioStreamingResponse(speech.events(), media_type="text/event-stream", cut=speech.cut)
     return AudioStreamingResponse(speech.audio(), media_type=MEDIA_TYPES[body.codec], cut=speech.cut)
 
 
-def _script(state: AppState, client: str, body: SpeechBody, voices: VoiceNames) -> Script:
+def _script(state: AppState, client: str, body: SpeechBody) -> Script:
     """Chunks of the text in the voice, with the lexicons of request, key and host. Raises ServiceError."""
-    voice = voices.resolve(body.voice_name, client)
+    voice = state.voices.resolve(body.voice_name, client)
     reading = submission.changed(state.reading.changed(lexicon=state.lexicon(client)), body.read, body.lexicon)
     script = submission.script(
         *(body.input, state.frontend, voice, body.seed, body.language or None), parameter="input", reading=reading

@@ -13,7 +13,7 @@ from starlette.requests import Request
 
 from voxyard.service.errors import ServiceError, UnsupportedDocumentError
 from voxyard.service.routes import serializers
-from voxyard.service.routes.dependencies import AppStateDep, ClientDep, VoiceNamesDep
+from voxyard.service.routes.dependencies import AppStateDep, ClientDep
 from voxyard.service.routes.openapi import errors, form, inlined
 from voxyard.service.routes.router import Router
 from voxyard.service.routes.schemas import VoiceOut
@@ -45,13 +45,13 @@ _BODY: dict[str, Any] = {
     openapi_extra=_BODY,
     responses=errors(400, 404, 408, 409, 413, 415, 501, 507),
 )
-async def create_voice(request: Request, state: AppStateDep, names: VoiceNamesDep, client: ClientDep) -> VoiceOut:
+async def create_voice(request: Request, state: AppStateDep, client: ClientDep) -> VoiceOut:
     """A form with a voice file, or JSON with two voices to mix. The key that sent it sees and uses it, no other.
 
     A mixed voice has the manner of speaking of one voice and the timbre of another. The codes of voices are names of
     sounds, not amounts: there is no voice in the middle between two.
     """
-    submissions = VoiceSubmissions(state.frontend, names, state.store.voices, state.section.max_voices)
+    submissions = VoiceSubmissions(state.frontend, state.voices, state.store.voices, state.section.max_voices)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json":
         content = await request.body()

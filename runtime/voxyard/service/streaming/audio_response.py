@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections import deque
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Generic, TypeVar
 
 import anyio
@@ -90,7 +89,7 @@ class OrderedOutcomes:
 
 
 class StreamEncoder(Generic[Part]):
-    """Encodes a stream of parts: `join` turns each part into one piece of audio.
+    """Encodes a stream of parts: `join` gives the piece of audio of the next part.
 
     Its methods block, and are called from worker threads, one at a time. `position` is the number of samples joined
     so far, including pauses.
@@ -98,7 +97,7 @@ class StreamEncoder(Generic[Part]):
 
     def __init__(
         self,
-        join: Callable[[Iterator[Part]], Iterator[Piece]],
+        join: Callable[[Part], Piece],
         format: Format,
         *,
         speed: float = 1.0,
@@ -106,8 +105,7 @@ class StreamEncoder(Generic[Part]):
         tags: Tags = NO_TAGS,
     ) -> None:
         self._encoder = Encoder(format, SAMPLE_RATE, speed=speed, samples=samples, tags=tags)
-        self._parts: deque[Part] = deque()
-        self._pieces = join(iter(self._parts.popleft, None))
+        self._join = join
         self._lock = threading.Lock()  # close() waits for a running encode
         self._closed = False
         self.position = 0
@@ -117,8 +115,7 @@ class StreamEncoder(Generic[Part]):
         with self._lock:
             if self._closed:
                 return b""
-            self._parts.append(part)
-            piece = next(self._pieces)
+            piece = self._join(part)
             self.position = piece.end
             return self._encoder.encode(piece.audio)
 
@@ -132,8 +129,6 @@ class StreamEncoder(Generic[Part]):
         with self._lock:
             self._closed = True
             self._encoder.close()
-            if isinstance(self._pieces, Generator):
-                self._pieces.close()
 
 
 class AudioStreamingResponse(Response):

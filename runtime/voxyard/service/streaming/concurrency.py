@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 class Cut:
-    """Word of the limiter to a response that it is to be cut."""
+    """Order of the limiter to cut a response."""
 
     def __init__(self) -> None:
         self._event, self._reason = asyncio.Event(), ""

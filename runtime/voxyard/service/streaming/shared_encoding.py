@@ -31,7 +31,7 @@ Keep = Callable[[BinaryIO], object]
 
 
 class EncodingThreads:
-    """EncodingThreads of all encodings of a service: few, and none that requests of another kind use."""
+    """Worker threads of all encodings of a service: few, and none that requests of another kind use."""
 
     def __init__(self) -> None:
         self.encoding, self.reading = CapacityLimiter(ENCODING_THREADS), CapacityLimiter(READING_THREADS)

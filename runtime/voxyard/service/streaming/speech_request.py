@@ -19,7 +19,7 @@ from voxyard.service.streaming.audio_response import (
 )
 from voxyard.service.streaming.concurrency import ConcurrencyLimiter, Cut
 from voxyard.speech.audio.encoder import Format
-from voxyard.speech.audio.joining import Pauses, join
+from voxyard.speech.audio.joining import Joiner, Pauses
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.pool.pool import Pool
 from voxyard.speech.requests import SAMPLE_RATE, Boundary, Result
@@ -99,7 +99,8 @@ class SpeechRequest:
         yield _event({"type": "speech.audio.done", "usage": self._usage()})
 
     def _encoder(self) -> StreamEncoder[tuple[Result, Boundary | float]]:
-        return StreamEncoder(lambda spoken: join(spoken, self._pauses), self._format, speed=self._speed)
+        joiner = Joiner(self._pauses)
+        return StreamEncoder(lambda spoken: joiner.add(*spoken), self._format, speed=self._speed)
 
     def _usage(self) -> dict[str, int]:
         asked = sum(chunk.tokens for chunk in self._script.chunks)

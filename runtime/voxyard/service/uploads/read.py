@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from voxyard.extraction.document import CodeBlocks
 from voxyard.extraction.errors import (
     ExtractionError,
-    ReaderBusyError,
     ReaderUnavailableError,
     TextTooLongError,
     UnsupportedFileError,
@@ -22,7 +21,6 @@ from voxyard.service.config import ServiceSection
 from voxyard.service.documents.records import Document, NewDocument, Upload
 from voxyard.service.documents.submission import DocumentRequest, extracted_document
 from voxyard.service.errors import (
-    BusyError,
     ServiceError,
     TooLargeError,
     UnavailableError,
@@ -34,7 +32,6 @@ from voxyard.speech.reading.spoken import READING, ReadingOptions
 from voxyard.speech.script import document_language
 
 _STATUS: dict[type[ExtractionError], type[ServiceError]] = {  # others: UnreadableDocumentError
-    ReaderBusyError: BusyError,
     ReaderUnavailableError: UnavailableError,
     TextTooLongError: TooLargeError,
     UnsupportedFileError: UnsupportedDocumentError,
@@ -46,7 +43,7 @@ ReadUpload = Callable[[Document, Upload, threading.Event], NewDocument]
 def service_error(error: ExtractionError) -> ServiceError:
     """Service error of an extraction error."""
     kind = _STATUS.get(type(error), UnreadableDocumentError)
-    return kind(str(error), parameter="file", retry_after=error.retry_after)
+    return kind(str(error), parameter="file")
 
 
 @dataclass(frozen=True)

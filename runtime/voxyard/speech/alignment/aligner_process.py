@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import os
-import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Sequence
-from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
+from voxyard.host.child_process import ChildError, ChildProcess, LateChildError
 from voxyard.speech.alignment.aligner import WordSpan
 from voxyard.speech.errors import SpeechError
 
@@ -34,8 +29,7 @@ class AlignerProcess:
     def __init__(self, factory: str, *, answer_seconds: float = ANSWER_SECONDS) -> None:
         self.languages: frozenset[str] | None = frozenset()
         self._factory, self._answer_seconds = factory, answer_seconds
-        self._process: subprocess.Popen[bytes] | None = None
-        self._connection: Connection | None = None
+        self._process: ChildProcess | None = None
         self._lock = threading.Lock()
         self._closed = False
 
@@ -48,26 +42,14 @@ class AlignerProcess:
         """Starts the process, and waits until the aligner is loaded. Raises SpeechError where it cannot be."""
         if self._process is not None:
             return
-        ours, theirs = socket.socketpair()
-        command = [sys.executable, "-P", "-m", "voxyard.speech.alignment.process", self._factory, str(theirs.fileno())]
-        with theirs, self._lock:
+        with self._lock:
             if self._closed:
-                ours.close()
                 raise SpeechError("the aligner is closed")
-            self._connection = Connection(ours.detach())
             try:
-                self._process = subprocess.Popen(
-                    command,
-                    env={**os.environ, "PYTHONPATH": os.pathsep.join(folder for folder in sys.path if folder)},
-                    pass_fds=(theirs.fileno(),),
-                    stdin=subprocess.DEVNULL,
-                    stdout=sys.__stderr__ and sys.__stderr__.fileno(),
-                )
-            except OSError as error:
-                self._connection.close()
-                self._connection = None
-                raise SpeechError(f"the aligner did not start: {error}") from error
-        said = self._receive(_START_SECONDS)
+                self._process = process = ChildProcess("voxyard.speech.alignment.process", self._factory)
+            except ChildError as error:
+                raise SpeechError(f"the aligner: {error}") from error
+        said = self._receive(process, _START_SECONDS)
         if "error" in said:
             self.end()
             raise SpeechError(said["error"])
@@ -85,16 +67,11 @@ class AlignerProcess:
         if len(words) > MOST_WORDS or sum(map(len, words)) > MOST_LETTERS:
             raise SpeechError(f"it has more than {MOST_WORDS} words, or {MOST_LETTERS:,} letters")
         self.open()
+        process = self._process
+        if process is None:
+            raise SpeechError("the aligner is closed")
         asked = {"sample_rate": sample_rate, "words": list(words), "language": language}
-        try:
-            if self._connection is None:
-                raise EOFError
-            self._connection.send_bytes(json.dumps(asked).encode())
-            self._connection.send_bytes(audio.astype("float32").tobytes())
-        except (OSError, EOFError):
-            self.end()
-            raise SpeechError("the aligner ended") from None
-        said = self._receive(self._answer_seconds)
+        said = self._receive(process, self._answer_seconds, asked, audio.astype("float32").tobytes())
         if "times" not in said:
             raise SpeechError(said["reason"])
         return [None if each is None else (float(each[0]), float(each[1])) for each in said["times"]]
@@ -103,12 +80,8 @@ class AlignerProcess:
         """Ends the process, whatever it does; a later call may start another."""
         with self._lock:
             process, self._process = self._process, None
-            connection, self._connection = self._connection, None
         if process is not None:
-            process.kill()
-            process.wait()
-        if connection is not None:
-            connection.close()
+            process.close()
 
     def close(self) -> None:
         """Ends it for good. A call that waits for an answer raises SpeechError."""
@@ -118,14 +91,15 @@ class AlignerProcess:
         if process is not None:
             process.kill()  # its pipe ends, and with it the call that waits, which does the rest
 
-    def _receive(self, seconds: float) -> dict[str, Any]:
-        """The next message. Raises SpeechError where none comes; then the process is ended."""
-        reason = f"the aligner took more than {seconds:g} s"
+    def _receive(self, process: ChildProcess, seconds: float, *asked: Any) -> dict[str, Any]:
+        """The next message, of a question where one is given. Raises SpeechError where none comes; it is ended then."""
         try:
-            if self._connection is not None and self._connection.poll(seconds):
-                found: dict[str, Any] = json.loads(self._connection.recv_bytes())
-                return found
-        except (OSError, EOFError):
+            if asked:
+                process.send(*asked)
+            return process.receive(seconds)
+        except LateChildError:
+            reason = f"the aligner took more than {seconds:g} s"
+        except ChildError:
             reason = "the aligner ended"
         self.end()
         _log.warning("%s", reason)

@@ -1,21 +1,18 @@
-"""Process of an aligner: `python -P -m voxyard.speech.alignment.process FACTORY DESCRIPTOR`.
+"""Process of an aligner, whose argument is its factory.
 
-Over a pipe come two messages for each sound: its description as JSON, and its samples (float32). One of JSON goes back.
-It ends with its pipe.
+Each question is the description of a sound, with its samples (float32); the first answer comes before any.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import signal
 import sys
 import traceback
-from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
 
+from voxyard.host.child_process import Parent
 from voxyard.speech.alignment.aligner import Aligner, open_aligner
 from voxyard.speech.errors import SpeechError
 
@@ -24,23 +21,17 @@ NICENESS = 10  # once it is loaded: the service and its workers go first
 
 def main() -> int:
     """Answers until the pipe ends; the first message tells the languages, or why there is no aligner."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the service, which ends this process
-    connection = Connection(int(sys.argv[2]))
+    parent = Parent()
     try:
-        aligner = open_aligner(sys.argv[1])
+        aligner = open_aligner(*parent.arguments)
     except SpeechError as error:
-        _send(connection, {"error": str(error)})
+        parent.send({"error": str(error)})
         return 2
     os.nice(NICENESS)
-    languages = None if aligner.languages is None else sorted(aligner.languages)
-    _send(connection, {"languages": languages})
+    parent.send({"languages": None if aligner.languages is None else sorted(aligner.languages)})
     while True:
-        try:
-            asked: dict[str, Any] = json.loads(connection.recv_bytes())
-            audio = np.frombuffer(connection.recv_bytes(), np.float32)
-        except EOFError:
-            return 0
-        _send(connection, _answer(aligner, asked, audio))
+        asked, audio = parent.receive(), np.frombuffer(parent.receive_bytes(), np.float32)
+        parent.send(_answer(aligner, asked, audio))
 
 
 def _answer(aligner: Aligner, asked: dict[str, Any], audio: Any) -> dict[str, Any]:
@@ -52,10 +43,6 @@ def _answer(aligner: Aligner, asked: dict[str, Any], audio: Any) -> dict[str, An
         traceback.print_exc()
         return {"reason": f"the aligner failed: {type(error).__name__}"}
     return {"times": times}
-
-
-def _send(connection: Connection, message: dict[str, Any]) -> None:
-    connection.send_bytes(json.dumps(message).encode())
 
 
 if __name__ == "__main__":

@@ -66,40 +66,79 @@ class Piece:
         return self.end / self.sample_rate
 
 
+@dataclass(frozen=True)
+class Span:
+    """Position of a chunk in the joined audio: samples [start, end), after a pause of samples [begin, start)."""
+
+    begin: int
+    start: int
+    end: int
+
+    @property
+    def start_seconds(self) -> float:
+        """Start of the chunk in seconds."""
+        return self.start / SAMPLE_RATE
+
+    @property
+    def end_seconds(self) -> float:
+        """End of the chunk in seconds."""
+        return self.end / SAMPLE_RATE
+
+
+class JoinTimeline:
+    """Positions of chunks in the joined audio, from their lengths alone; they are added in text order."""
+
+    def __init__(self, pauses: Pauses, sample_rate: int = SAMPLE_RATE) -> None:
+        self._pauses, self._sample_rate = pauses, sample_rate
+        self._position, self._pending = 0, 0.0
+
+    def add(self, samples: int, ending: Boundary | float) -> Span:
+        """Position of the next chunk. The pause after a chunk comes before the next; an empty one adds none."""
+        if not samples:
+            self._pending = max(self._pending, self._pauses.after(ending) if self._position else 0.0)
+            return Span(self._position, self._position, self._position)
+        start = self._position + round(self._pending * self._sample_rate)
+        span = Span(self._position, start, start + samples)
+        self._position, self._pending = span.end, self._pauses.after(ending)
+        return span
+
+
+class Joiner:
+    """Joined audio, piece by piece: chunks are added in text order; concatenated, the pieces are the whole."""
+
+    def __init__(self, pauses: Pauses | None = None, *, sample_rate: int = SAMPLE_RATE) -> None:
+        self._pauses, self._sample_rate = Pauses() if pauses is None else pauses, sample_rate
+        self._timeline = JoinTimeline(self._pauses, sample_rate)
+
+    def add(self, result: Result, ending: Boundary | float) -> Piece:
+        """The piece of the next chunk, with its boundary, or the seconds of a pause tag.
+
+        Raises:
+            SpeechError: the chunk has another sample rate.
+            EncodeError: it has samples that are no numbers.
+        """
+        import numpy as np
+
+        if result.sample_rate != self._sample_rate:
+            raise SpeechError(
+                f"chunk {result.chunk} has {result.sample_rate} samples a second, expected {self._sample_rate}: all "
+                "chunks must come from engines of one rate"
+            )
+        check(result.audio)
+        span = self._timeline.add(len(result.audio), ending)
+        sound = rounded(_faded(rounded(result.audio), round(self._pauses.fade * self._sample_rate)))
+        pause = span.start - span.begin
+        audio = np.concatenate([np.zeros(pause, np.float32), sound]) if pause else sound
+        return Piece(result.chunk, audio, span.start, span.end, self._sample_rate)
+
+
 def join(
     spoken: Iterable[tuple[Result, Boundary | float]], pauses: Pauses | None = None, *, sample_rate: int = SAMPLE_RATE
 ) -> Iterator[Piece]:
-    """Pieces of the joined audio, each as soon as its chunk is there; concatenated they are the whole.
-
-    `spoken` gives the chunks in text order, each with its boundary, or the seconds of a pause tag. The pause after a
-    chunk begins the next piece, so the audio ends with its last chunk. An empty chunk adds no pause of its own.
-
-    Raises:
-        SpeechError: a chunk has another sample rate.
-        EncodeError: a chunk has samples that are no numbers.
-    """
-    import numpy as np
-
-    pauses = Pauses() if pauses is None else pauses
-    position, pending = 0, 0.0
+    """Pieces of chunks that come in text order, each as soon as its chunk is there. Raises as `Joiner.add`."""
+    joiner = Joiner(pauses, sample_rate=sample_rate)
     for result, ending in spoken:
-        if result.sample_rate != sample_rate:
-            raise SpeechError(
-                f"chunk {result.chunk} has {result.sample_rate} samples a second, expected {sample_rate}: all chunks "
-                "must come from engines of one rate"
-            )
-        if not len(result.audio):
-            pending = max(pending, pauses.after(ending) if position else 0.0)
-            yield Piece(result.chunk, np.zeros(0, np.float32), position, position, sample_rate)
-            continue
-        pause = round(pending * sample_rate)
-        check(result.audio)
-        sound = rounded(_faded(rounded(result.audio), round(pauses.fade * sample_rate)))
-        audio = np.concatenate([np.zeros(pause, np.float32), sound]) if pause else sound
-        start = position + pause
-        position = start + len(sound)
-        yield Piece(result.chunk, audio, start, position, sample_rate)
-        pending = pauses.after(ending)
+        yield joiner.add(result, ending)
 
 
 def _faded(audio: Audio, length: int) -> Audio:

@@ -14,6 +14,7 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from voxyard.host.durable_files import flush, rename
 from voxyard.speech.audio import wav
 from voxyard.speech.audio.codecs import DiskFullError, EncodeError, Format, check
 from voxyard.speech.audio.encoder import Encoder
@@ -203,16 +204,11 @@ class SoundFile:
         self._put(self._encoder.finish())
         self._file.seek(0)
         self._put(self._encoder.head)
-        os.fsync(self._file.fileno())
+        flush(self._file)
         self._file.close()
         if name is not None:
-            self.partial.replace(name)
+            rename(self.partial, name)
             self._kept = name
-            directory = os.open(name.parent, os.O_RDONLY)
-            try:
-                os.fsync(directory)
-            finally:
-                os.close(directory)
         self._encoder = None
 
     def _put(self, data: bytes) -> None:

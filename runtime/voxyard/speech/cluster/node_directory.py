@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import stat
 import tempfile
 from pathlib import Path
+
+from voxyard.host.durable_files import open_locked, try_lock
 
 _PREFIX = "voxyard-ray-"  # short: the directory holds the paths of sockets
 _OWNER = "owner"  # a file that is locked as long as the owner lives, in whatever container that is
@@ -19,8 +20,7 @@ class NodeDirectory:
     def __init__(self) -> None:
         self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
         unlocked = self.path / f"{_OWNER}.new"
-        self._owner = unlocked.open("wb")
-        fcntl.flock(self._owner, fcntl.LOCK_EX)
+        self._owner = os.fdopen(open_locked(unlocked), "wb")
         unlocked.rename(self.path / _OWNER)  # under this name it has never been without its lock
 
     def clear(self) -> None:
@@ -52,10 +52,8 @@ def _removed(path: Path) -> bool:
     except OSError:
         return False  # gone meanwhile, or without an owner
     try:
-        fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    else:
+        if not try_lock(owner):
+            return False
         shutil.rmtree(path, ignore_errors=True)
         return True
     finally:

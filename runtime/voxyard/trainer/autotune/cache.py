@@ -13,6 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from voxyard.host.durable_files import write_file
 from voxyard.trainer.autotune.words import ago
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.devices.device_ids import HostDevices
@@ -158,9 +159,8 @@ def _write(change: Callable[[dict[str, Any]], dict[str, Any]], failure: str) -> 
             known = _entries()
         except (ValueError, TypeError):
             known = {}
-        part = file.with_name(f".{file.name}.{os.getpid()}")
-        part.write_text(json.dumps(change(known), indent=1) + "\n", encoding="utf-8")
-        part.replace(file)
+        part = file.with_name(f".{file.name}.{os.getpid()}")  # other runs may write it, too
+        write_file(file, json.dumps(change(known), indent=1) + "\n", part=part)
     except OSError as error:
         log.warning("%s: %s cannot be written (%s)", failure, file, error.strerror)
 

@@ -1,20 +1,18 @@
-"""Process that times one candidate: its configuration comes as a line of JSON, its report goes out as one.
+"""Process that times one candidate: its question is the configuration, its answer the report.
 
-`python -m voxyard.trainer.autotune.trial`; devices of TensorFlow are set once a process, so each has its own.
+Devices of TensorFlow are set once a process, so each candidate has its own.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
 from voxyard.corpus import CorpusError
 from voxyard.corpus.cold import ColdSource
 from voxyard.host import HostError
+from voxyard.host.child_process import Parent
 from voxyard.trainer.api import open_run
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.corpora import Corpora, open_corpora
@@ -23,9 +21,9 @@ from voxyard.trainer.out_of_memory import OutOfMemoryError
 
 
 def main() -> int:
-    """Times the run, or writes the features, that standard input asks for; exit code 2 with an error message."""
-    asked = json.loads(sys.stdin.readline())
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    """Times the run, or writes the features, that its parent asks for; exit code 2 with an error message."""
+    parent = Parent()
+    asked = parent.receive()
     config = TrainConfig.model_validate(asked["config"])
     try:
         done = _write(config, asked) if "features" in asked else _time(config)
@@ -35,8 +33,7 @@ def main() -> int:
     except (TrainerError, CorpusError, HostError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    sys.stdout.write(json.dumps(done) + "\n")
-    sys.stdout.flush()
+    parent.send(done)
     return 0
 
 
@@ -57,13 +54,6 @@ def _write(config: TrainConfig, asked: dict[str, Any]) -> dict[str, Any]:
 
     made = precompute(config, Path(asked["features"]), clips=asked["clips"])
     return {"clips": made.clips, "bytes": made.bytes}
-
-
-def _end_with_parent() -> None:
-    """Ends this process with its parent, which keeps our standard input open until its own end."""
-    while os.read(0, 1024):  # not through sys.stdin, whose lock would be held when the interpreter ends
-        pass
-    os._exit(1)
 
 
 if __name__ == "__main__":

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import logging
 import queue
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+from voxyard.host.child_process import ChildError, ChildProcess
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.text.sentences import language_code
 from voxyard.trainer.config import TelemetryConfig
@@ -65,7 +61,7 @@ class Judges:
     """Process of the judges, with one judgement at a time; what comes while it listens is left out, and said."""
 
     def __init__(self, recogniser: str, language: str) -> None:
-        self._command = [sys.executable, "-m", "voxyard.trainer.judging.process", recogniser, language]
+        self._arguments = (recogniser, language)
         self._asked: queue.Queue[tuple[int | None, Sequence[Utterance]] | None] = queue.Queue()
         self._found: queue.Queue[JudgedSpeech] = queue.Queue()
         self._busy = 0  # judgements that were asked for and have not come
@@ -73,10 +69,7 @@ class Judges:
         self._lost = False
 
     def __enter__(self) -> Self:
-        self._said = tempfile.TemporaryFile()
-        self._process = subprocess.Popen(
-            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said
-        )
+        self._process = ChildProcess("voxyard.trainer.judging.process", *self._arguments, quotes=True)
         self._thread = threading.Thread(target=self._talk, name="judges", daemon=True)
         self._thread.start()
         return self
@@ -88,9 +81,7 @@ class Judges:
         if self._busy or self._lost:
             self._process.kill()
         self._thread.join(LAST_SECONDS)
-        self._process.kill()
-        self._process.wait()
-        self._said.close()
+        self._process.close()
 
     @property
     def free(self) -> bool:
@@ -129,27 +120,12 @@ class Judges:
             if not self._lost:
                 try:
                     scores = self._answer(utterances)
-                except (OSError, ValueError):
+                except ChildError as error:
                     self._lost = True
-                    log.warning("--judge ends, its process did: %s", self._reason())
+                    log.warning("--judge ends, its process did: %s", error)
             self._found.put(JudgedSpeech(step, scores))
-        if self._process.stdin is not None:
-            with suppress(OSError):  # of a process that has ended
-                self._process.stdin.close()
 
     def _answer(self, utterances: Sequence[Utterance]) -> Mapping[str, float]:
-        to, answers = self._process.stdin, self._process.stdout
-        if to is None or answers is None:
-            raise OSError("no pipe")
-        clips = [{"text": each.text, "samples": len(each.sound), "rate": each.rate} for each in utterances]
-        to.write(json.dumps({"clips": clips}).encode() + b"\n")
-        for each in utterances:
-            to.write(each.sound.astype("<f4").tobytes())
-        to.flush()
-        found: Mapping[str, float] = json.loads(answers.readline())
-        return found
-
-    def _reason(self) -> str:
-        self._said.seek(0)
-        lines = self._said.read().decode(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "without a word"
+        clips = [{"text": each.text, "rate": each.rate} for each in utterances]
+        self._process.send({"clips": clips}, *(each.sound.astype("<f4").tobytes() for each in utterances))
+        return self._process.receive()

@@ -1,22 +1,19 @@
-"""Process that judges sounds beside a training: `python -m voxyard.trainer.judging.process RECOGNISER LANGUAGE`.
+"""Process that judges sounds beside a training; its arguments are the recogniser and the language.
 
-On standard input comes a line of JSON for each judgement, and the samples (float32) of its clips after it; on standard
-output goes a line of JSON. It ends with its input.
+Each question is the texts and rates of some clips, with their samples (float32).
 """
 
 from __future__ import annotations
 
-import json
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from voxyard.host.child_process import Parent
 from voxyard.speech.verification.mean_opinion import P808
 from voxyard.speech.verification.normalize import spoken_words
 from voxyard.speech.verification.word_error_rate import open_recogniser
@@ -57,27 +54,22 @@ class Panel:
 
 
 def main() -> int:
-    """Judges until the input ends; exit code 2 with a message where a judge is missing."""
+    """Judges as long as its parent lives; exit code 2 with a message where a judge is missing."""
     os.nice(NICENESS)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the training, which ends this process
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a recogniser prints is no answer
+    parent = Parent()
+    recogniser, language = parent.arguments
     try:
-        panel = Panel(sys.argv[1] or None, sys.argv[2] or None)
+        panel = Panel(recogniser or None, language or None)
     except Exception as error:
         if getattr(error, "exit_code", None) is None:
             raise
         sys.stderr.write(f"{error}\n")
         return 2
-    while line := sys.stdin.buffer.readline():
-        asked: dict[str, Any] = json.loads(line)
-        utterances = [
-            Utterance(each["text"], np.frombuffer(sys.stdin.buffer.read(4 * each["samples"]), np.float32), each["rate"])
-            for each in asked["clips"]
-        ]
-        answers.write(json.dumps(panel.judge(utterances)) + "\n")
-        answers.flush()
-    return 0
+    while True:
+        clips = parent.receive()["clips"]
+        sounds = [np.frombuffer(parent.receive_bytes(), np.float32) for _ in clips]
+        heard = zip(clips, sounds, strict=True)
+        parent.send(panel.judge([Utterance(each["text"], sound, each["rate"]) for each, sound in heard]))
 
 
 if __name__ == "__main__":

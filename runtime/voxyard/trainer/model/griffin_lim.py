@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,13 +87,13 @@ def _synthesis(spectrum: NDArray[np.complex128], config: ModelConfig) -> NDArray
     return np.asarray(np.bincount(source, samples) / np.maximum(np.bincount(source, weight), 1e-3))
 
 
-def write_wav(path: Path, samples: NDArray[np.floating[Any]], sample_rate: int) -> None:
+def write_wav(file: Path | BinaryIO, samples: NDArray[np.floating[Any]], sample_rate: int) -> None:
     """Samples (n,) between −1 and 1 as a 16-bit mono WAV file. Raises OSError where it cannot be written."""
     import soundfile
 
     pcm = np.round(np.clip(samples, -1, 1) * 32767).astype(np.int16)
     try:
-        soundfile.write(path, pcm, sample_rate, subtype="PCM_16", format="WAV")
+        soundfile.write(file, pcm, sample_rate, subtype="PCM_16", format="WAV")
     except soundfile.SoundFileError as error:  # whatever the system said
         raise OSError(errno.EIO, str(error)) from error
 

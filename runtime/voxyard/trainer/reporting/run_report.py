@@ -54,11 +54,11 @@ def train_mean(clock: StepClock, step: TrainStep) -> float | None:
 
     It has all that the model device does; its updates of a second network are counted as `beside_mean` says.
     """
-    mean, lane, times = clock.train_mean, step.lane, step.beside_times
+    mean, beside, times = clock.train_mean, step.update_thread, step.beside_times
     if mean is None:
         return None
-    if lane is not None:
-        return mean - lane.blocked_seconds / clock.steps
+    if beside is not None:
+        return mean - beside.blocked_seconds / clock.steps
     return mean if times.mean is None or times.run_mean is None else mean - times.run_mean + times.mean
 
 
@@ -127,7 +127,7 @@ def _device_use(clock: StepClock, step: TrainStep, watch: GpuWatch) -> dict[str,
     if clock.steps < STEPS_NEEDED or not seconds:
         return {}
     data = clock.stage_mean("data") if step.devices.strategy == "split" else None
-    if data is not None and step.lane is not None:
+    if data is not None and step.update_thread is not None:
         data += step.beside_times.run_mean or 0.0
     return {
         "device_use": {"data": None if data is None else min(1.0, data / seconds), "model": 1 - clock.wait_share},

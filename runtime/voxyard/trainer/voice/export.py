@@ -18,6 +18,7 @@ from packaging.licenses import InvalidLicenseExpression, canonicalize_license_ex
 
 from voxyard import __version__
 from voxyard.corpus.text import SYMBOLS_HASH
+from voxyard.host.durable_files import put_directory
 from voxyard.trainer import checkpoint as checkpoints
 from voxyard.trainer.config import TrainConfig, trained_config
 from voxyard.trainer.errors import TrainerError
@@ -74,7 +75,7 @@ def export(checkpoint: Path, out: Path, *, vocoder: str = AUTO, licence: str | N
         engine = VoiceEngine({"model": str(folder), "device": "cpu"})  # a voice that does not load is none
         engine.prepare()
         engine.close()
-        folder.rename(out)
+        put_directory(folder, out)
     except OSError as error:
         raise TrainerError(f"--out {out} cannot be written: {error.strerror}", exit_code=1) from error
     finally:

@@ -20,7 +20,7 @@ from fleet.facts.host import HostFacts
 from fleet.facts.shared_documents import SharedDocuments
 from fleet.inventory.hosts import Bark, Host
 from fleet.ssh.command_batch import Answer, Command
-from voxyard.service.documents.postgres_migrations import MIGRATIONS
+from voxyard.service.documents.schema import MIGRATIONS
 
 STORE = {
     "problem": None, "ahead": 0.1, "version": len(MIGRATIONS), "shelf": "abcd1234", "standby": False,

@@ -22,8 +22,8 @@ from eventually import eventually
 from service_app import Served, serving
 
 from voxyard.service.audiobook.chapters import Heading, of_headings, timed
-from voxyard.service.documents.chunk_times import Span
 from voxyard.service.documents.records import Chapter
+from voxyard.speech.audio.joining import Span
 from voxyard.speech.requests import SAMPLE_RATE
 
 BOOK = [

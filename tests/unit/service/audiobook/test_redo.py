@@ -22,7 +22,7 @@ from voxyard.service.audio.store import AudioStore
 from voxyard.service.audiobook import redos
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.queue import DocumentQueue
-from voxyard.service.documents.records import Document
+from voxyard.service.documents.records import Document, StoredChunk
 from voxyard.service.documents.store import Store
 from voxyard.service.errors import ConflictError, NotFoundError
 from voxyard.speech.audio.joining import Pauses
@@ -97,6 +97,28 @@ def test_events_tell_of_the_change(served: Served) -> None:
     assert progress[-1]["revision"] == 1
     assert progress[-1]["redo"] == {"waiting": [], "failed": []}
     assert seen[-1]["state"] == "completed"
+
+
+def test_a_change_between_two_reads_is_in_the_events(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The chunk is spoken again once the document was read: what waits must not be read later than that."""
+    url, store, was_read = spoken(served), served.state.store, threading.Event()
+    read, finish = store.changed_chunks, store.redos.finish
+
+    def read_early(id: str, since: int) -> tuple[Document, tuple[StoredChunk, ...]]:
+        found = read(id, since)
+        was_read.set()
+        eventually(lambda: store.document(id).revision == 1, "it is spoken again")
+        return found
+
+    def finish_late(*given: Any) -> bool:
+        return was_read.wait(60) and finish(*given)
+
+    monkeypatch.setattr(store, "changed_chunks", read_early)
+    monkeypatch.setattr(store.redos, "finish", finish_late)
+    httpx.post(f"{url}/chunks/0/redo")
+    with httpx.stream("GET", f"{url}/events", timeout=60) as answer:
+        data = [json.loads(line[6:]) for line in answer.iter_lines() if line.startswith("data: ")]
+    assert [each["revision"] for each in data if "revision" in each][-1] == 1
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,6 @@ from voxyard.service.documents.queue import DocumentQueue
 from voxyard.service.documents.records import Document, NewChunk, NewDocument, Upload
 from voxyard.service.documents.store import Store
 from voxyard.service.errors import NoRoomError, UnreadableDocumentError
-from voxyard.service.uploads.workers import ExtractionWorkers
 from voxyard.speech.audio.joining import Pauses
 
 LINE = "It was late and so the night went on until the first light came over the hills."
@@ -193,26 +192,6 @@ def test_the_same_key_and_file_give_the_same_document(served: Served) -> None:
     assert first.json()["id"] == again.json()["id"]
 
 
-def test_files_of_one_key_leave_a_place_to_another() -> None:
-    workers, going, began = ExtractionWorkers(3), threading.Event(), list[str]()
-
-    def work(name: str) -> Callable[[threading.Event], None]:
-        def run(_: threading.Event) -> None:
-            began.append(name)
-            going.wait(60)
-
-        return run
-
-    for number in range(5):
-        workers.add(f"flood {number}", "flood", work(f"flood {number}"))
-    workers.add("other", "other", work("other"))
-    eventually(lambda: len(began) == 3)
-
-    assert sorted(began) == ["flood 0", "flood 1", "other"]
-    going.set()
-    eventually(lambda: len(began) == 6)
-
-
 @pytest.mark.slow
 def test_crafted_files_of_one_key_keep_no_small_file_of_another_waiting(tmp_path: Path) -> None:
     letters = b"".join(b"1 0 0 1 %d %d Tm (a) Tj\n" % (n * 7 % 600, n * 13 % 800) for n in range(190_000))
@@ -247,9 +226,9 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
     return url
 
 
-def uploaded(number: int = 1) -> NewDocument:
+def uploaded(number: int = 1, owner: str = "") -> NewDocument:
     upload = Upload("night.pdf", "application/pdf", False, PDF)
-    return NewDocument(f"{number:032x}", "", "night", "", (), time.time(), upload=upload)
+    return NewDocument(f"{number:032x}", owner, "night", "", (), time.time(), upload=upload)
 
 
 class Reader:
@@ -257,8 +236,10 @@ class Reader:
 
     def __init__(self) -> None:
         self.going, self.begun, self.cancelled = threading.Event(), threading.Event(), False
+        self.owners: list[str] = []
 
     def __call__(self, document: Document, upload: Upload, cancelled: threading.Event) -> NewDocument:
+        self.owners.append(document.owner)
         self.begun.set()
         while not self.going.wait(0.01):
             if cancelled.is_set():
@@ -300,6 +281,29 @@ def test_a_service_that_stopped_goes_on_with_the_extraction_at_its_next_start(
         pool.close()
         store.close()
     assert first.cancelled
+
+
+def test_files_of_one_key_leave_a_place_to_another_and_no_more_are_read_at_a_time(
+    place: Path | str, tmp_path: Path
+) -> None:
+    store, pool, reader = Store(place, service="a", claim_seconds=1.0), ThreadPool(), Reader()
+    queue = queue_of(store, tmp_path / "audio", reader, pool)
+    queue.start()
+    for number in range(1, 6):
+        queue.accept(uploaded(number, "flood"))
+    eventually(lambda: len(reader.owners) == MAX_CONCURRENT - 1, "all but one place are taken")
+    for number, owner in enumerate(("other", "third"), 6):
+        queue.accept(uploaded(number, owner))
+    eventually(lambda: len(reader.owners) == MAX_CONCURRENT, "another key has the last one")
+    assert sorted(reader.owners) == ["flood", "flood", "other"]
+    queue.cancel(uploaded(1).id)
+    eventually(lambda: len(reader.owners) == MAX_CONCURRENT + 1, "a place is free again")
+    assert reader.owners[-1] == "third"
+    reader.going.set()
+    eventually(lambda: store.counts()["completed"] == 6, "all that are left are spoken")
+    queue.close()
+    pool.close()
+    store.close()
 
 
 def test_uploads_count_in_the_quota(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Lane: order, room, and failures of the updates on the data device."""
+"""Thread of updates: order, room, and failures of the updates on the data device."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from voxyard.trainer.steps.lane import AHEAD, Lane
+from voxyard.trainer.steps.update_thread import AHEAD, UpdateThread
 from voxyard.trainer.steps.update_times import UpdateTimes
 
 
@@ -17,12 +17,12 @@ def test_batches_are_trained_on_one_by_one_in_their_order() -> None:
         seen.append(batch)
         return {"total": float(batch)}
 
-    lane: Lane[int] = Lane(update)
-    futures = [lane.submit(batch) for batch in range(20)]
-    lane.drain()
+    thread: UpdateThread[int] = UpdateThread(update)
+    futures = [thread.submit(batch) for batch in range(20)]
+    thread.drain()
     assert seen == list(range(20))
     assert [each.result()["total"] for each in futures] == list(range(20))
-    lane.close()
+    thread.close()
 
 
 def test_the_mean_is_of_the_present_phase_and_of_the_whole_run() -> None:
@@ -44,11 +44,11 @@ def test_the_first_device_is_ahead_by_no_more_than_it_may() -> None:
         go.acquire()
         return {}
 
-    lane: Lane[int] = Lane(update)
+    thread: UpdateThread[int] = UpdateThread(update)
     for batch in range(AHEAD + 1):
-        lane.submit(batch)
-    assert lane.blocked_seconds < 1
-    more = threading.Thread(target=lane.submit, args=(AHEAD + 1,))
+        thread.submit(batch)
+    assert thread.blocked_seconds < 1
+    more = threading.Thread(target=thread.submit, args=(AHEAD + 1,))
     begun.acquire()
     more.start()
     more.join(0.3)
@@ -56,27 +56,27 @@ def test_the_first_device_is_ahead_by_no_more_than_it_may() -> None:
     go.release()
     more.join(60)
     assert not more.is_alive()
-    assert lane.blocked_seconds >= 0.2
+    assert thread.blocked_seconds >= 0.2
     for _ in range(AHEAD + 1):
         go.release()
-    lane.drain()
-    lane.close()
+    thread.drain()
+    thread.close()
 
 
-def test_a_failure_ends_the_lane_and_is_raised_to_all_who_ask() -> None:
+def test_a_failure_ends_the_thread_and_is_raised_to_all_who_ask() -> None:
     seen: list[int] = []
 
     def update(batch: int) -> dict[str, float]:
         seen.append(batch)
         raise ValueError(f"batch {batch} cannot be")
 
-    lane: Lane[int] = Lane(update)
-    futures = [lane.submit(0)]
+    thread: UpdateThread[int] = UpdateThread(update)
+    futures = [thread.submit(0)]
     with pytest.raises(ValueError, match="batch 0"):
-        lane.drain()
+        thread.drain()
     with pytest.raises(ValueError, match="batch 0"):
-        lane.submit(1)
+        thread.submit(1)
     with pytest.raises(ValueError, match="batch 0"):
         futures[0].result()
     assert seen == [0]
-    lane.close()
+    thread.close()

@@ -1,4 +1,4 @@
-"""Lane: updates on a second device, in a thread of their own, one after the other in the order of the steps."""
+"""Thread of the updates on a second device, one after the other in the order of the steps."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 Values = dict[str, float]
 
-AHEAD = 2  # steps that the first device may be ahead of the lane
+AHEAD = 2  # steps that the first device may be ahead
 
 
-class Lane(Generic[T]):
+class UpdateThread(Generic[T]):
     """A queue of batches and the thread that trains on them; the first failure ends it."""
 
     def __init__(self, update: Callable[[T], Values]) -> None:
         """`update` trains on a batch and gives the losses."""
         self._update = update
         self._room = threading.Semaphore(AHEAD + 1)
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="voxyard-lane")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="voxyard-updates")
         self._last: Future[Values] | None = None
         self._failure: Exception | None = None
         self.blocked_seconds = 0.0  # in which `submit` waited for room

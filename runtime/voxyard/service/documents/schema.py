@@ -1,6 +1,8 @@
-"""Schema migrations of the store in PostgreSQL, from an empty schema to the current version."""
+"""Schema of the store, and its migrations: PostgreSQL's, from which SQLite's follows by its names of the types."""
 
 from __future__ import annotations
+
+import re
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
@@ -10,7 +12,10 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             id TEXT NOT NULL UNIQUE,
             owner TEXT NOT NULL,
             title TEXT NOT NULL,
+            author TEXT,
+            note TEXT,
             state TEXT NOT NULL DEFAULT 'pending' CHECK (state IN ('pending', 'processing', 'completed', 'failed')),
+            phase TEXT,
             created DOUBLE PRECISION NOT NULL,
             started DOUBLE PRECISION,
             finished DOUBLE PRECISION,
@@ -25,16 +30,25 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             samples BIGINT NOT NULL DEFAULT 0,
             estimated_seconds DOUBLE PRECISION NOT NULL,
             waiting_seconds DOUBLE PRECISION NOT NULL,
+            upload_bytes BIGINT NOT NULL DEFAULT 0,
             reason TEXT,
+            code TEXT,
             parked TEXT,
             reduced BOOLEAN NOT NULL DEFAULT FALSE,
             webhook TEXT,
             idempotency_key TEXT,
-            fingerprint TEXT NOT NULL
+            fingerprint TEXT NOT NULL,
+            revision INTEGER NOT NULL DEFAULT 0,
+            changes BIGINT NOT NULL DEFAULT 0,
+            resets BIGINT NOT NULL DEFAULT 0,
+            claimed_by TEXT,
+            claim BIGINT NOT NULL DEFAULT 0,
+            claim_until TIMESTAMPTZ
         )
         """,
         "CREATE INDEX documents_state ON documents (state, number)",
         "CREATE INDEX documents_owner ON documents (owner, number)",
+        "CREATE INDEX documents_voice ON documents (voice)",
         """
         CREATE UNIQUE INDEX documents_idempotency ON documents (owner, idempotency_key)
         WHERE idempotency_key IS NOT NULL
@@ -46,44 +60,43 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         )
         """,
         """
+        CREATE TABLE uploads (
+            document BIGINT PRIMARY KEY REFERENCES documents (number) ON DELETE CASCADE,
+            name TEXT NOT NULL,
+            media_type TEXT NOT NULL,
+            titled BOOLEAN NOT NULL,
+            content BYTEA NOT NULL,
+            read TEXT,
+            lexicon TEXT
+        )
+        """,
+        """
         CREATE TABLE chunks (
             document BIGINT NOT NULL REFERENCES documents (number) ON DELETE CASCADE,
             place INTEGER NOT NULL,
             first INTEGER NOT NULL,
             last INTEGER NOT NULL,
-            ending TEXT NOT NULL CHECK (ending IN ('clause', 'sentence', 'paragraph')),
+            ending TEXT NOT NULL CHECK (ending IN ('clause', 'sentence', 'paragraph', 'chapter')),
+            pause DOUBLE PRECISION,
             estimated_seconds DOUBLE PRECISION NOT NULL,
             state TEXT NOT NULL DEFAULT 'waiting' CHECK (state IN ('waiting', 'spoken', 'silenced', 'failed')),
             samples INTEGER,
             reason TEXT,
+            voice TEXT,
+            seed BIGINT,
+            changed BIGINT NOT NULL DEFAULT 0,
             PRIMARY KEY (document, place)
         )
         """,
+        "CREATE INDEX chunks_changed ON chunks (document, changed)",
+        "CREATE INDEX chunks_voice ON chunks (voice) WHERE voice IS NOT NULL",
         """
-        CREATE TABLE hooks (
-            number BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        CREATE TABLE spoken (
             document BIGINT NOT NULL REFERENCES documents (number) ON DELETE CASCADE,
-            event TEXT NOT NULL,
-            tries INTEGER NOT NULL DEFAULT 0,
-            next_try DOUBLE PRECISION NOT NULL,
-            error TEXT
+            place INTEGER NOT NULL,
+            text TEXT NOT NULL,
+            PRIMARY KEY (document, place)
         )
-        """,
-        "CREATE INDEX hooks_next_try ON hooks (next_try)",
-        "CREATE INDEX hooks_document ON hooks (document)",
-    ),
-    (
-        """
-        ALTER TABLE documents ADD COLUMN claimed_by TEXT, ADD COLUMN claim BIGINT NOT NULL DEFAULT 0,
-            ADD COLUMN claim_until TIMESTAMPTZ
-        """,
-    ),
-    ("ALTER TABLE hooks ADD COLUMN taken_until TIMESTAMPTZ",),
-    (
-        "ALTER TABLE documents ADD COLUMN revision INTEGER NOT NULL DEFAULT 0",
-        """
-        ALTER TABLE chunks ADD COLUMN voice TEXT, ADD COLUMN seed BIGINT, DROP CONSTRAINT chunks_ending_check,
-            ADD CONSTRAINT chunks_ending_check CHECK (ending IN ('clause', 'sentence', 'paragraph', 'chapter'))
         """,
         """
         CREATE TABLE chapters (
@@ -112,38 +125,19 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             PRIMARY KEY (document, place)
         )
         """,
-    ),
-    (
         """
-        ALTER TABLE documents ADD COLUMN changes BIGINT NOT NULL DEFAULT 0,
-            ADD COLUMN resets BIGINT NOT NULL DEFAULT 0, ADD COLUMN phase TEXT, ADD COLUMN code TEXT,
-            ADD COLUMN upload_bytes BIGINT NOT NULL DEFAULT 0
-        """,
-        "ALTER TABLE chunks ADD COLUMN changed BIGINT NOT NULL DEFAULT 0",
-        "CREATE INDEX chunks_changed ON chunks (document, changed)",
-        """
-        CREATE TABLE uploads (
-            document BIGINT PRIMARY KEY REFERENCES documents (number) ON DELETE CASCADE,
-            name TEXT NOT NULL,
-            media_type TEXT NOT NULL,
-            titled BOOLEAN NOT NULL,
-            content BYTEA NOT NULL
-        )
-        """,
-    ),
-    (
-        "ALTER TABLE chunks ADD COLUMN pause DOUBLE PRECISION",
-        """
-        CREATE TABLE spoken (
+        CREATE TABLE hooks (
+            number BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
             document BIGINT NOT NULL REFERENCES documents (number) ON DELETE CASCADE,
-            place INTEGER NOT NULL,
-            text TEXT NOT NULL,
-            PRIMARY KEY (document, place)
+            event TEXT NOT NULL,
+            tries INTEGER NOT NULL DEFAULT 0,
+            next_try DOUBLE PRECISION NOT NULL,
+            error TEXT,
+            taken_until TIMESTAMPTZ
         )
         """,
-    ),
-    ("ALTER TABLE uploads ADD COLUMN read TEXT, ADD COLUMN lexicon TEXT",),
-    (
+        "CREATE INDEX hooks_next_try ON hooks (next_try)",
+        "CREATE INDEX hooks_document ON hooks (document)",
         """
         CREATE TABLE voices (
             number BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -159,10 +153,20 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         )
         """,
         "CREATE UNIQUE INDEX voices_name ON voices (owner, name) WHERE deleted = 0",
-        "CREATE INDEX documents_voice ON documents (voice)",
-        "CREATE INDEX chunks_voice ON chunks (voice) WHERE voice IS NOT NULL",
     ),
-    ("ALTER TABLE documents ADD COLUMN author TEXT",),
-    ("ALTER TABLE documents ADD COLUMN note TEXT",),
 )
 """Step n migrates version n to n + 1; a released step is never changed, only followed by another."""
+_SQLITE = {
+    "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY": "INTEGER PRIMARY KEY AUTOINCREMENT",
+    "BIGINT": "INTEGER",
+    "BOOLEAN": "INTEGER",
+    "BYTEA": "BLOB",
+    "DOUBLE PRECISION": "REAL",
+    "TIMESTAMPTZ": "REAL",
+}
+_TYPES = re.compile("|".join(_SQLITE))  # the longest of those that begin alike comes first
+
+
+def of_sqlite(statement: str) -> str:
+    """Statement of a migration as SQLite has it."""
+    return _TYPES.sub(lambda found: _SQLITE[found[0]], statement)
