@@ -9,7 +9,9 @@ from voxyard.speech.reading.number_words import ordinal
 from voxyard.speech.reading.tables import table
 
 _BEFORE = 60  # characters that are looked at before an ordinal
-_ROW = re.compile(r"(?:(?:[IVXLC]+|\d{1,4})\.(?:,| ?[–-]| ?/|\s(?:und|oder|bis|sowie|bzw\.|beziehungsweise))\s?)+$")
+_ROW = re.compile(
+    r"(?:(?:[IVXLC]+|\d{1,4})\.(?:\d{1,2}\.(?:\d{4}|\d\d)?)?(?:,| ?[–-]| ?/|\s(?:und|oder|bis|sowie|bzw\.|beziehungsweise))\s?)+$"
+)
 _EN = re.compile(
     r"\b(?:am|dem|den|des|vom|zum|zur|beim|im|ab|seit|bis|nach|vor|ersten|jeden|jedem|jedes|"
     r"(?:[mdsk]?ein|unser|ihr|eur|dies|jen|welch)(?:e[mnrs]))\s+$",

@@ -73,6 +73,9 @@ def patterns(language: Language, units: dict[str, str], unit_name: UnitName) -> 
     if not language.spaced:
         before = rf"(?<![A-Za-z]){minus}(?P<currency>{signs}){BLANK}{amount}(?P<scale>(?!))?(?P<per>(?!))?(?![A-Za-z])"
     found: list[tuple[re.Pattern[str], Words]] = [(re.compile(before), words), (re.compile(after), words)]
+    if of := _OF.get(language.locale):  # 3 millones de €
+        alone = re.compile(rf"(?<=\b{of})(?P<currency>[{_SIGNS}])(?![\w{_SIGNS}])")
+        found.append((alone, lambda match: _name(CURRENCIES[match["currency"]], 1_000_000, language)))
     if "USD" in words_of.cents:
         cents = re.compile(rf"{guard(language)}(?P<n>\d{{1,3}}){BLANK}¢(?!\w)")
         found.append((cents, lambda match: _cents(match["n"], "USD", language)))

@@ -87,11 +87,13 @@ def _cardinal(numeral: str, language: Language) -> str:
 
 
 def _numbered(match: re.Match[str], code: str, language: Language) -> str:
+    short = table(code).abbreviations.get(f"{match['name']}#")  # Vol. II
+    name = match["name"] if short is None else short.capitalize() if match["name"][0].isupper() else short
+    century = re.fullmatch(_CENTURIES.get(code, "(?!)"), name.casefold()) is not None
+    feminine = table(code).gender(name.casefold()) == "feminine"
+
     def words(found: re.Match[str]) -> str:
         number = value(found[0])
-        name = match["name"].casefold()
-        century = re.fullmatch(_CENTURIES.get(code, "(?!)"), name) is not None
-        feminine = table(code).gender(name) == "feminine"
         if code == "it":
             said = ordinal(number, language)
             return re.sub("o$", "a", said) if feminine else said
@@ -100,11 +102,11 @@ def _numbered(match: re.Match[str], code: str, language: Language) -> str:
         if code == "fr" and number == 1:
             return "première" if feminine else "premier"
         said = _cardinal(found[0], language)
-        return said if found[0].isupper() else said.lower()
+        return said if found[0].isupper() and name[0].isupper() else said.lower()
 
     roman = re.sub(r"(?<=[IVXLC])-(?=[IVXLC])|–", f" {language.to} ", match["roman"])
     numeral = r"(?<!\w)[IVXLC]+(?!\w)" if match["roman"].isupper() or " " in roman else r"\w+"
-    return f"{match['name']} {re.sub(numeral, words, roman)}"
+    return f"{name} {re.sub(numeral, words, roman)}"
 
 
 def _ruler(name: str, numeral: str, code: str, language: Language) -> str:

@@ -216,10 +216,15 @@ def operators(code: str, language: Language) -> list[tuple[re.Pattern[str], Word
                 lambda match: _between(match, signs, language),
             ),
             (
-                re.compile(r"(?<=[\w)]) (?P<sign>[−–-]) (?=[\w(]{1,12}(?: [+×÷·−–-] [\w(]{1,12}){0,4} [=≈])"),
-                lambda _: _minus(signs),
+                re.compile(r"(?<=[\w)]) [−–-] (?=[\w(]{1,12}(?: [+×÷·−–-] [\w(]{1,12}){0,4} [=≈])"),
+                lambda _: _said(signs, "−"),
             ),
-            (re.compile(r"(?<=\d) / (?=\d+(?:[.,]\d+)? ?[=≈])"), lambda _: _divided(signs)),
+            (re.compile(r"(?<=\d) / (?=\d+(?:[.,]\d+)? ?[=≈])"), lambda _: _said(signs, "÷")),
+            (
+                re.compile(r"(?<=\d) x (?=\d+(?:[.,]\d+)?(?: x \d+(?:[.,]\d+)?){0,4} ?[=≈])"),
+                lambda _: _said(signs, "×"),
+            ),
+            *_beside_numbers(language, signs),
             (re.compile(r"(?P<sign>[±≈≤≥<>]) ?(?=\d)"), spoken),
             (re.compile(r"(?<![\w.,/])~ ?(?=[\d$€£])"), about),
             (re.compile(r"(?<![\w#&])#(?P<number>\d{1,6})(?![\w.,]\d)(?!\w)"), numbered),
@@ -249,14 +254,21 @@ def _between(found: re.Match[str], signs: Signs, language: Language) -> str | No
     return f" {words} " if language.spaced else words
 
 
-def _divided(signs: Signs) -> str | None:
-    words = signs.operators.get("÷")
+def _said(signs: Signs, sign: str) -> str | None:
+    words = signs.operators.get(sign)
     return f" {words} " if words else None
 
 
-def _minus(signs: Signs) -> str | None:
-    words = signs.operators.get("−")
-    return f" {words} " if words else None
+def _beside_numbers(language: Language, signs: Signs) -> list[tuple[re.Pattern[str], Words]]:
+    """100+ users, $5M–$10M."""
+    if not language.spaced:
+        return []
+    found: list[tuple[re.Pattern[str], Words]] = []
+    if plus := signs.operators.get("+"):
+        found.append((re.compile(r"(?<=\d)\+(?=\s(?![\d(])|[.,;:!?)]|$)"), lambda _: f" {plus}"))
+    if language.to:
+        found.append((re.compile(r"(?<=[\dMKBkmn])[–-](?=[$€£]\d)"), lambda _: f" {language.to} "))
+    return found
 
 
 def _silent(_: re.Match[str]) -> str:

@@ -14,6 +14,9 @@ Words = Callable[[re.Match[str]], str | None]
 _TIME = r"(?P<hour>[01]?\d|2[0-4]):(?P<minute>[0-5]\d)(?P<second>:[0-5]\d)?"
 _HOURS_OF = r"(?P<h{0}>[01]?\d|2[0-4]) ?h ?(?P<m{0}>[0-5]\d)?"
 _HOURS = {"fr": ("heure", "heures"), "pt": ("hora", "horas"), "ru": ("час", "часа", "часов")}
+_WITH_UNIT = (
+    r"(?: ?h(?:rs?|s)?\b(?:\.(?=\s[^\W\d_A-ZÀ-Þ]))?)?"  # 13:00 h., whose point ends no sentence before a small letter
+)
 _KOREAN_HOURS = ("", "한", "두", "세", "네", "다섯", "여섯", "일곱", "여덟", "아홉", "열", "열한", "열두")
 
 
@@ -42,11 +45,11 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
         time = rf"(?<![\w:.,/–-]){_TIME}(?:(?=[AaPp]\.?[Mm]\b)|(?!\w))(?!:|[.,]\d|[–-]\w)"  # 9:30PM
     else:
         time = rf"(?<![{letters}:.,/–-]){_TIME}(?![{letters}:]|[.,]\d|[–-]\w)"
-    suffix = {"de": r"(?: ?Uhr\b)?", "nl": r"(?: ?uur\b)?", "ko": ""}.get(code, "")
-    found: list[tuple[re.Pattern[str], Words]] = [(re.compile(time + suffix), words)]
+    suffix = {"de": r"(?: ?Uhr\b)?", "nl": r"(?: ?uur\b)?"} | dict.fromkeys(("es", "fr", "it", "pt"), _WITH_UNIT)
+    found: list[tuple[re.Pattern[str], Words]] = [(re.compile(time + suffix.get(code, "")), words)]
     if language.to:  # 10:30–12:30 Uhr
         dots = "[.:]" if code == "de" else ":"
-        end = r" ?Uhr\b" if code == "de" else suffix
+        end = r" ?Uhr\b" if code == "de" else suffix.get(code, "")
         clock = rf"(?P<h{{0}}>[01]?\d|2[0-4]){dots}(?P<m{{0}}>[0-5]\d)"
         both = rf"(?<![{letters}:.,/–-]){clock.format(1)} ?[–-] ?{clock.format(2)}(?![\w:]|[.,]\d|[–-]\w){end}"
         found.append((re.compile(both), between))
