@@ -10,7 +10,8 @@ from voxyard.speech.reading.tables import table
 
 _BEFORE = 60  # characters that are looked at before an ordinal
 _ROW = re.compile(
-    r"(?:(?:[IVXLC]+|\d{1,4})\.(?:\d{1,2}\.(?:\d{4}|\d\d)?)?(?:,| ?[–-]| ?/|\s(?:und|oder|bis|sowie|bzw\.|beziehungsweise))\s?)+$"
+    r"(?:(?:[IVXLC]+|\d{1,4})\.(?:\d{1,2}\.(?:\d{4}|\d\d)?)?"
+    r"(?:,| ?[–-]| ?/|\s(?:und|oder|bis|sowie|bzw\.|beziehungsweise))\s?)+$"
 )
 _EN = re.compile(
     r"\b(?:am|dem|den|des|vom|zum|zur|beim|im|ab|seit|bis|nach|vor|ersten|jeden|jedem|jedes|"

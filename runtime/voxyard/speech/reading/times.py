@@ -14,9 +14,8 @@ Words = Callable[[re.Match[str]], str | None]
 _TIME = r"(?P<hour>[01]?\d|2[0-4]):(?P<minute>[0-5]\d)(?P<second>:[0-5]\d)?"
 _HOURS_OF = r"(?P<h{0}>[01]?\d|2[0-4]) ?h ?(?P<m{0}>[0-5]\d)?"
 _HOURS = {"fr": ("heure", "heures"), "pt": ("hora", "horas"), "ru": ("час", "часа", "часов")}
-_WITH_UNIT = (
-    r"(?: ?h(?:rs?|s)?\b(?:\.(?=\s[^\W\d_A-ZÀ-Þ]))?)?"  # 13:00 h., whose point ends no sentence before a small letter
-)
+# of 13:00 h., whose point ends no sentence before a small letter
+_WITH_UNIT = r"(?: ?h(?:rs?|s)?\b(?:\.(?=\s[^\W\d_A-ZÀ-Þ]))?)?"
 _KOREAN_HOURS = ("", "한", "두", "세", "네", "다섯", "여섯", "일곱", "여덟", "아홉", "열", "열한", "열두")
 
 
