@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import os
 import signal
 import subprocess
 import sys
@@ -123,14 +124,21 @@ def _read(
 def _run(
     command: list[str], data: bytes, seconds: float, cancelled: threading.Event
 ) -> subprocess.CompletedProcess[bytes]:
-    """As `subprocess.run`, until it is cancelled; the child is killed then, or after so many seconds."""
-    pipe, ends, unsent = subprocess.PIPE, time.monotonic() + seconds, [data]
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as child:
+    """As `subprocess.run`, until it is cancelled; the child is killed then, or after so many seconds.
+
+    The child reads the data from a file in memory: `communicate` sends nothing more once it was called again.
+    """
+    ends = time.monotonic() + seconds
+    with os.fdopen(os.memfd_create("document"), "w+b") as file:
+        file.write(data)
+        file.seek(0)
+        child = subprocess.Popen(command, stdin=file, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    with child:
         try:
             while not cancelled.is_set():
                 tick = max(0.0, min(_TICK_SECONDS, ends - time.monotonic()))
                 try:
-                    output, errors = child.communicate(unsent.pop() if unsent else None, timeout=tick)
+                    output, errors = child.communicate(timeout=tick)
                 except subprocess.TimeoutExpired:
                     if time.monotonic() >= ends:
                         raise

@@ -41,6 +41,16 @@ def test_reading_that_only_waits_is_ended_and_no_process_is_left(
     assert [child for child in psutil.Process().children() if "voxyard.extraction.child" in child.cmdline()] == []
 
 
+def test_a_child_that_starts_slowly_gets_the_whole_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "python"
+    program.write_text(f'#!/bin/sh\nsleep 1\nexec {sys.executable} "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    pages = pdfs.written([[LINE] * 30] * 100)
+    assert len(pages) > 200_000  # no pipe holds that much
+    assert read(pages, ExtractionLimits(seconds=60)).count("late") == 3000
+
+
 def test_reading_that_takes_too_much_memory_is_ended() -> None:
     limits = ExtractionLimits(memory_mib=160)
     much = pdfs.document([b" " * 70_000_000 + pdfs.page_content([LINE])], packed=True)
