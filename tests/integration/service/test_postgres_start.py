@@ -101,24 +101,24 @@ def test_a_server_without_tls_is_said_to_have_none(postgres: PostgresServer, aut
 def test_a_password_comes_from_its_file_and_a_wrong_one_ends_the_start_at_once(
     postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    postgres.execute("CREATE ROLE guarded LOGIN PASSWORD 'geheim'")
-    postgres.execute("CREATE SCHEMA guarded AUTHORIZATION guarded")
-    url = postgres.url("guarded", host="127.0.0.1").replace("voxyard@", "guarded@")
-    file = tmp_path / "pgpass"
-    file.touch(0o600)
-    monkeypatch.setenv("PGPASSFILE", str(file))
-    for password, words in (("", "no password supplied"), ("wrong", "password authentication failed")):
-        file.write_text(f"127.0.0.1:{postgres.port}:voxyard:guarded:{password}\n" if password else "")
-        with pytest.raises(StoreError, match=f"{words}.*check the user.*the file that PGPASSFILE names"):
+    with postgres.guarded("geheim"):
+        postgres.execute("CREATE SCHEMA guarded AUTHORIZATION guarded")
+        url = postgres.url("guarded", host="127.0.0.1").replace("voxyard@", "guarded@")
+        file = tmp_path / "pgpass"
+        file.touch(0o600)
+        monkeypatch.setenv("PGPASSFILE", str(file))
+        for password, words in (("", "no password supplied"), ("wrong", "password authentication failed")):
+            file.write_text(f"127.0.0.1:{postgres.port}:voxyard:guarded:{password}\n" if password else "")
+            with pytest.raises(StoreError, match=f"{words}.*check the user.*the file that PGPASSFILE names"):
+                PostgresDatabase(url)
+        file.write_text(f"127.0.0.1:{postgres.port}:voxyard:guarded:geheim\n")
+        PostgresDatabase(url).close()
+        file.chmod(0o644)
+        with pytest.raises(StoreError, match=rf"others may read {file}.*so that it is ignored: chmod 600 {file}"):
             PostgresDatabase(url)
-    file.write_text(f"127.0.0.1:{postgres.port}:voxyard:guarded:geheim\n")
-    PostgresDatabase(url).close()
-    file.chmod(0o644)
-    with pytest.raises(StoreError, match=rf"others may read {file}.*so that it is ignored: chmod 600 {file}"):
-        PostgresDatabase(url)
-    file.unlink()
-    with pytest.raises(StoreError, match=rf"PGPASSFILE names {file}, which cannot be read: No such file"):
-        PostgresDatabase(url)
+        file.unlink()
+        with pytest.raises(StoreError, match=rf"PGPASSFILE names {file}, which cannot be read: No such file"):
+            PostgresDatabase(url)
 
 
 def test_an_option_of_the_url_that_is_wrong_is_named(postgres: PostgresServer) -> None:

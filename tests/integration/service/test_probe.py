@@ -58,7 +58,6 @@ def test_a_place_that_cannot_be_used_is_a_problem(tmp_path: Path) -> None:
 
 def test_secrets_come_as_files_that_variables_name(postgres: PostgresServer, tmp_path: Path) -> None:
     """As the container runs it: a database that wants a password, on standard input alone."""
-    postgres.execute("CREATE ROLE guarded LOGIN PASSWORD 'hush:hush'")
     url = f"postgresql://guarded@127.0.0.1:{postgres.port}/voxyard"
     given: dict[str, Any] = {"store": url, "shelf": str(tmp_path), "variables": {}}
 
@@ -70,9 +69,7 @@ def test_secrets_come_as_files_that_variables_name(postgres: PostgresServer, tmp
         found: dict[str, Any] = json.loads(done.stdout)["store"]
         return found
 
-    try:
+    with postgres.guarded("hush:hush"):
         assert probed({"PGPASSFILE": "*:*:*:*:hush\\:hush\n"})["problem"] is None
         assert "password authentication failed" in probed({"PGPASSFILE": "*:*:*:*:wrong\n"})["problem"]
         assert "no password supplied" in probed({})["problem"]
-    finally:
-        postgres.execute("DROP ROLE guarded")

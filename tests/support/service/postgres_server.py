@@ -110,6 +110,16 @@ class PostgresServer:
             cursor = connection.execute(statement)
             return cursor.fetchall() if cursor.description else []
 
+    @contextmanager
+    def guarded(self, password: str) -> Iterator[None]:
+        """The role `guarded`, which alone needs a password, and whose things go with it."""
+        self.execute(f"CREATE ROLE guarded LOGIN PASSWORD '{password}'")
+        try:
+            yield
+        finally:
+            self.execute("DROP OWNED BY guarded CASCADE")
+            self.execute("DROP ROLE guarded")
+
     def owned(self, name: str) -> None:
         """Gives a folder of this server to its user."""
         if self._user is not None:
