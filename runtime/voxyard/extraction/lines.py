@@ -13,7 +13,13 @@ _NEARLY = 0.85  # of the longest line's length
 _VERSE = 60  # characters of a line of verse, at most
 _SHORT = 30  # characters of a line that is a heading or an exclamation
 _SENTENCE_ENDS = tuple('.!?…。！？」』”"’»:：;；')
-_BROKEN = re.compile(r"([^\W\d_]{2,})-\n[^\S\n]*([a-zà-öø-ÿ]{2,})")
+_BROKEN = re.compile(r"(?<![\w-])((?:\w+-)*)(\w{2,})-\n[^\S\n]*([a-zà-öø-ÿ]{2,})(?P<more>-\w)?")
+_SHARED = frozenset(["und", "oder", "bis", "sowie", "bzw", "noch", "als", "auch"])  # Vor- und Nachteile
+_HYPHENATED = re.compile(  # words that keep their hyphen
+    r"(?:twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety)-\w+|\w*\d\w*-\w+|\w+-(?:year|old|in-law)|"
+    r"(?:vingt|trente|quarante|cinquante|soixante|quatre|dix|grand|peut|demi|celui|celle|ceux|celles|non)-\w+|"
+    r"\w+-(?:il|elle|on|ils|elles|je|tu|nous|vous|ce|ci|là|moi|toi|lui|leur|même|mêmes)"
+)
 
 
 def with_paragraphs(text: str) -> str:
@@ -21,7 +27,7 @@ def with_paragraphs(text: str) -> str:
 
     Lines are paragraphs (of a dialogue, a poem, a novel) where they begin as sentences do, or, in letters without case,
     end as they do; text that is wrapped at a width stays as it is. A word that is broken at the end of a line is joined
-    where the text nowhere has it with its hyphen.
+    where it is no compound, and the text nowhere has it with its hyphen.
     """
     runs = [block.split("\n") for block in text.split("\n\n")]
     inner = [line for lines in runs if len(lines) > 1 for line in lines[1:] if line.strip()]
@@ -58,7 +64,10 @@ def _ends(line: str) -> bool:
 
 
 def _joined(found: re.Match[str], text: str) -> str:
-    whole, hyphenated = found[1] + found[2], f"{found[1]}-{found[2]}"
-    if re.search(rf"(?<!\w){re.escape(hyphenated)}(?!\w)", text):
-        return hyphenated
-    return whole
+    before, first, last, more = found[1], found[2], found[3], found["more"] or ""
+    if last in _SHARED:
+        return f"{before}{first}- {last}{more}"
+    hyphenated = f"{first}-{last}"
+    known = re.search(rf"(?<!\w){re.escape(hyphenated)}(?!\w)", text) is not None
+    keeps = before or more or known or _HYPHENATED.fullmatch(hyphenated.lower())
+    return f"{before}{hyphenated if keeps else first + last}{more}"

@@ -158,9 +158,11 @@ def _parsed(markup: str | bytes) -> html.HtmlElement:
     return root
 
 
+_DECLARED = re.compile(rb"<\?xml[^>]*\bencoding\s*=|<meta\b[^>]*\bcharset\s*=", re.IGNORECASE)
+
+
 def _declares_encoding(data: bytes) -> bool:
-    head = data[:2048].lower()
-    return b"charset=" in head or b"encoding=" in head
+    return _DECLARED.search(data[:2048]) is not None
 
 
 def _check_depth(root: html.HtmlElement) -> None:

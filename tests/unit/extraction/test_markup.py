@@ -97,6 +97,12 @@ def test_entities_and_other_encodings_are_text() -> None:
     assert rendered(html_page(page.encode("latin-1")).blocks).replace("\u00a0", " ") == "Früh & spät — ja"
 
 
+def test_an_encoding_that_is_not_the_pages_own_declares_none() -> None:
+    formula = '<math><semantics><mi>x</mi><annotation encoding="application/x-tex">x</annotation></semantics></math>'
+    page = f"<p>漢字 {formula}</p>"
+    assert "漢字" in rendered(html_page(page.encode()).blocks)
+
+
 def test_nested_lists_and_tables_for_layout_are_text() -> None:
     lists = "<ul><li>one<ol><li>inner</li></ol></li><li><p>two</p><p>more</p></li></ul>"
     assert rendered(html_page(lists).blocks).split("\n\n") == ["one.", "inner.", "two.", "more."]
