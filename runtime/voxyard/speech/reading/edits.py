@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 Span = tuple[int, int]
@@ -57,6 +57,14 @@ class EditedText:
     def replaced(self) -> list[Span]:
         """Spans of the replacements in the new text."""
         return list(zip(self._starts, self._ends, strict=True))
+
+    def within(self, start: int, end: int) -> Iterator[tuple[Edit, int, int]]:
+        """Edits whose replacements begin in [start, end) of the new text, or are empty at its end, and their spans."""
+        for index in range(bisect_left(self._starts, start), len(self.edits)):
+            first, last = self._starts[index], self._ends[index]
+            if first > end or (first == end and first < last):
+                return
+            yield self.edits[index], first, last
 
     def _first(self, position: int) -> int:
         """Position in the old text of a span's beginning: after what was deleted there."""

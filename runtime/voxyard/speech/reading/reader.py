@@ -36,7 +36,11 @@ _WORD = re.compile(r"[^\W\d_]+")
 _BEFORE_NOUN = re.compile(
     r"(?:Mio|Mrd|Tsd|\b[IVXLC]+)\.$"
 )  # after which German has a noun more often than a new sentence
-_ENDS = re.compile(r"[\"'”’»“)\]]*(?:\s*$|\s+[\"'“„«‚‘(\[¿¡–—-]*\s?(?P<first>[^\W\d_]))")
+_ENDS = re.compile(r"[\"'”’»“)\]]*(?:\s*$|\s+[\"'“„«‚‘(\[¿¡–—-]*\s?(?P<first>[^\W_]))")
+
+
+# 5 ft. 6 in.
+_GOES_ON = re.compile(r"\s+\d+\s?(?:in|oz|min|mins|secs?|sek|мин|сек|см|cm|mm|g|pence|p)\b", re.IGNORECASE)
 
 
 def read_words(text: str, language: str | None, kinds: Collection[Kind] = KINDS) -> str:
@@ -94,7 +98,9 @@ def _full_stop(kind: Kind, match: re.Match[str], words: str, end: int, code: str
     if kind in ("abbreviations", "ordinals", "symbols") or not match[0].endswith(".") or words.endswith("."):
         return ""
     after = _ENDS.match(match.string, match.end(), end)
-    if after is None or (after["first"] is not None and not after["first"].isupper()):
+    if after is None or (after["first"] is not None and not (after["first"].isupper() or after["first"].isdigit())):
+        return ""
+    if _GOES_ON.match(match.string, match.end(), end):
         return ""
     if code == "de" and after["first"] is not None and _BEFORE_NOUN.search(match[0]) is not None:
         word = _WORD.match(match.string, after.start("first"))

@@ -12,10 +12,15 @@ from voxyard.speech.reading.tables import table
 
 Words = Callable[[re.Match[str]], str | None]
 
-_NUMERAL = r"(?=[IVXLC])(?:XC|XL|L?X{0,3}|C{1,2}(?:XC|XL|L?X{0,3}))(?:IX|IV|V?I{0,3})(?![^\W_]|['’][^\W\d_]{2})"
+_NUMERAL = (  # but no lone L or C, which are letters
+    r"(?=[IVXLC])(?![LC](?![IVXLC]))(?:XC|XL|L?X{0,3}|C{1,2}(?:XC|XL|L?X{0,3}))(?:IX|IV|V?I{0,3})"
+    r"(?![^\W_]|['’][^\W\d_]{2})"
+)
 _LONG = r"(?=[IVX]{2})X{0,3}(?:IX|IV|V?I{0,3})(?![^\W_]|['’][^\W\d_]{2})"  # of two letters or more
 _VALUES = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
 _ENDED = r"(?=\s*(?:$|[,;:)\]»”\".!?–—]))"  # a single I after a name may be the pronoun
+_SURE = {"en": _ENDED, "it": r"(?=\s*(?:$|[,;:)\]»”\".!?–—])|\s(?:d[aei]l?|fu|era|è|ha|e|nel|con)\b)"}
+"""What follows a lone I that is a numeral, where it is a word too."""
 _ROWS = {"es": "y|e|al|a", "pt": "e|a", "it": "ed?|al", "fr": "et|à", "de": "und|bis", "en": "and|to"}
 _CENTURIES = {
     "es": r"siglos?",
@@ -44,18 +49,24 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
         name = rf"(?P<name>(?<!\w)(?:{titled}|(?:{rulers})s?|[A-ZÄÖÜ][^\W\d_]+))"
         found.append((re.compile(rf"{name}\s(?P<roman>{_NUMERAL})\.(?!\w)"), lambda match: _german(match, language)))
     row = rf"(?P<roman>{_NUMERAL}(?:(?:\s(?:{_ROWS[code]})\s|,\s|–|-){_NUMERAL})*)"
-    numbered = _one_of(each[0].upper() + each[1:] for each in names.numbered)
-    both = f"{numbered}|{_one_of(each[0].lower() + each[1:] for each in names.numbered)}"
-    pattern = re.compile(rf"(?P<name>(?<!\w)(?:{both})s?\.?)\s{row}")
-    found.append((pattern, lambda match: _numbered(match, code, language)))
+    capital = [each[0].upper() + each[1:] for each in names.numbered]
+    small = [each[0].lower() + each[1:] for each in names.numbered]
+    word = rf"(?!I(?![IVXLC])(?!{_SURE[code]}))" if code in _SURE else ""
+    for forms, no_word in ((capital, word if code == "it" else ""), (small, word)):
+        shorts = [rf"{each}\." for each in forms if f"{each}.#" in table(code).abbreviations]
+        dot = r"(?:\.(?=\s[IVXLC]{2}))?"  # sec. XVI, but not: the chapter. I liked it
+        name = rf"(?<!\w)(?:{'|'.join([rf'(?:{_one_of(forms)})s?{dot}', *shorts])})"
+        pattern = re.compile(rf"(?P<name>{name})\s{no_word}{row}")
+        found.append((pattern, lambda match: _numbered(match, code, language)))
     if code == "en":  # chapter iv
-        small = re.compile(
-            rf"(?P<name>(?<!\w)(?:{both})s?)\s(?P<roman>(?=[ivx]{{2}})x{{0,3}}(?:ix|iv|v?i{{0,3}}))(?!\w)"
+        in_small = re.compile(
+            rf"(?P<name>(?<!\w)(?:{_one_of([*capital, *small])})s?)\s"
+            r"(?P<roman>(?=[ivx]{2})x{0,3}(?:ix|iv|v?i{0,3}))(?!\w)"
         )
-        found.append((small, lambda match: _numbered(match, code, language)))
+        found.append((in_small, lambda match: _numbered(match, code, language)))
     ruler = re.compile(
         rf"(?P<name>(?<!\w)(?:{titled}|(?:{rulers})))\s(?P<roman>{_LONG}|{_NUMERAL}(?<!I)|"
-        rf"I(?![^\W_]|['’]){'' if code != 'en' else _ENDED})"
+        rf"I(?![^\W_]|['’]){_SURE.get(code, '')})"
     )
     found.append((ruler, lambda match: f"{match['name']} {_ruler(match['name'], match['roman'], code, language)}"))
     other = re.compile(rf"(?P<name>(?<!\w)[^\W\d_a-zà-ÿ][^\W\d_]*[a-zà-ÿ])\s(?P<roman>{_LONG})")

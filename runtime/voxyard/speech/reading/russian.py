@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 LONGEST = 600  # characters that the library gets at a time
 MOST_NUMBERS = 12  # of a sentence; of rows of a table, which have no cases, our own rules read more
 _TOKEN = re.compile(r"\d+|[^\W\d_]+|\s+|.", re.DOTALL)
-_END = re.compile(r"[!?…][\"»”)]*\s+|(?P<word>[^\W_]+)[\"»”)]*\.[\"»”)]*\s+(?=[\"«„(—–-]*\s?[А-ЯЁ])|\n\s*")
+_END = re.compile(r"[!?…][\"»”)]*\s+|(?<![^\W_])(?P<word>[^\W_]+)[\"»”)]*\.[\"»”)]*\s+(?=[\"«„(—–-]*\s?[А-ЯЁ])|\n\s*")
 _NO_END = frozenset(  # short words before whose full stop a sentence goes on, or may do so
     [
         "акад",
@@ -68,8 +68,11 @@ _NO_END = frozenset(  # short words before whose full stop a sentence goes on, o
     ]
 )
 _ADDRESS = re.compile(r"\S*(?:://|@|\bwww\.|\\)\S*")
-# Times, phone numbers and numbers from a million on are read by our own rules.
-_OWN = re.compile(rf"\d:\d\d|(?<!\d)(?:\d[{BLANKS}]?){{7,}}|(?<![\d.,])\d{{1,3}}(?:[{BLANKS}]\d{{1,3}}){{3,}}")
+# Times, cents, phone numbers and numbers from a million on are read by our own rules.
+_OWN = re.compile(
+    rf"\d:\d\d|\d,\d\d\s?(?:евро|€|\$|долл)|(?<!\d)(?:\d[{BLANKS}]?){{7,}}|"
+    rf"(?<![\d.,])\d{{1,3}}(?:[{BLANKS}]\d{{1,3}}){{3,}}"
+)
 _BLANK = re.compile(r"\s+")
 _FIGURES = re.compile(r"[\d%‰№°$€£¥₽§½-¾]|\b[IVXLC]+\b")
 _NUMBER = re.compile(r"\d+")
@@ -137,8 +140,14 @@ def _aligned(sentence: str) -> list[Edit]:
             continue
         if any(begin < last and first < end for begin, end in own):
             continue
+        if _is_glued(sentence[:first][-1:], words.strip()[:1]) or _is_glued(words.strip()[-1:], sentence[last:][:1]):
+            continue  # SU1234
         found.append(Edit(first, last, _as_written(written, words, sentence[last:])))
     return found
+
+
+def _is_glued(before: str, after: str) -> bool:
+    return before.isalnum() and after.isalnum()
 
 
 def _as_written(written: str, words: str, after: str) -> str:

@@ -63,9 +63,8 @@ class Passage:
 
     def readings(self, start: int, end: int) -> Iterator[tuple[str, str]]:
         """What was read of these characters: how it is written, and its words; those of signs that are silent too."""
-        for edit, (first, last) in zip(self._edited.edits, self._edited.replaced(), strict=True):
-            if start <= first < end or (first == last == end):
-                yield self._written[edit.start : edit.end], self.text[first:last]
+        for edit, first, last in self._edited.within(start, end):
+            yield self._written[edit.start : edit.end], self.text[first:last]
 
     def source(self, start: int, end: int) -> Span:
         """Characters of the document from which these of the passage came."""

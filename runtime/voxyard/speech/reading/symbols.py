@@ -94,11 +94,9 @@ def maths(
 
     def power(found: re.Match[str]) -> str | None:
         exponent = found["exponent"].translate(sup).replace("−", "-")
-        base = found["base"]
-        said = base
-        if base[0].isdigit():
-            whole, _, part = base.partition(language.decimal)
-            said = decimal(whole, part, language)
+        said = _base(found["base"], language)
+        if said is None:
+            return None
         said += _power(exponent, signs, code, language)
         if not found["symbol"]:
             return said
@@ -152,6 +150,15 @@ def maths(
             (re.compile(r"(?<![\w.,])(?P<feet>\d{1,2})['′’] ?(?P<inches>\d{1,2})(?:[\"″”]|''|(?![\w'’]))"), feet)
         )
     return found
+
+
+def _base(text: str, language: Language) -> str | None:
+    """Words of a power's base; None where its figures are no number of the language."""
+    if not text[0].isdigit():
+        return text
+    grouped = rf"\d{{1,3}}(?:[{re.escape(language.groups)}]\d{{3}})+"
+    found = re.fullmatch(rf"(\d+|{grouped})(?:{re.escape(language.decimal)}(\d+))?", text)
+    return None if found is None else decimal(re.sub(r"\D", "", found[1]), found[2] or "", language)
 
 
 def _form(names: Forms, whole: str, part: str) -> str:

@@ -57,6 +57,7 @@ PIECES = [
     ],
     *["z. B. ", "etc. ", "Mr. ", "т. е. ", "https://a.b/5", "a@b.c", "5 zł", "2 тыс. ", "5 mln ", "\N{NO-BREAK SPACE}"],
     *["word ", "слово ", "言葉", "말 ", "शब्द ", "٣", "²", "½", "Ⅷ", "é\u0301", "😀", "00", "999999999999999999"],
+    *["2.10^3 kg ", "1,000²", "1.000^2 ", "^", "I ", "Chapter ", "Vol. ", "XIV. ", "5 lb. "],
 ]
 texts = st.one_of(
     st.text(st.characters(exclude_categories=["Cs"]), max_size=200),
