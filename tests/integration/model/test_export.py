@@ -201,9 +201,11 @@ def test_speak_takes_the_voice_and_says_what_it_cannot(voice: Path, tmp_path: Pa
     done = voxyard("speak", text, *flags, "--voice", "bem", "--out", tmp_path / "no.wav")
     assert done.returncode == 2
     assert "did you mean ben?" in done.stderr
-    done = voxyard("speak", text, *flags, "--language", "de", "--out", tmp_path / "no.wav")
-    assert done.stderr.count("speaks en") == 1
-    assert "the text is in the language de, and the voice anna speaks en" in done.stderr
+    for words, language in (("Привет, мир!", "ru"), ("Guten Morgen!", "de")):  # its letters say more than --language
+        text.write_text(words)
+        done = voxyard("speak", text, *flags, "--language", "de", "--out", tmp_path / "no.wav")
+        assert done.stderr.count("speaks en") == 1
+        assert f"the text is in the language {language}, and the voice anna speaks en" in done.stderr
     done = voxyard("speak", text, "--model", voice, "--out", tmp_path / "no.wav")
     assert done.returncode == 2
     assert "add --engine voxyard" in done.stderr
