@@ -101,10 +101,10 @@ else
 endif
 
 prove: $(if $(NO_NUMBER),,setup)  ## the slow proofs: hosts in containers, kills, faults, Prometheus' waits, the quick tests that need programs
-	$(CHECK_JOBS)@$(MAKE) TIER=slow $(SIDE_BY_SIDE) test-fleet test-unit test-clients test-tf217 test-torch test-tensorflow test-browser test-monitoring
+	$(CHECK_JOBS)@$(MAKE) TIER=slow $(SIDE_BY_SIDE) test-tensorflow test-monitoring test-fleet test-unit test-browser test-torch test-clients test-tf217
 
 prove-long: setup  ## the proofs that take longest: ten minutes of faults, clusters with lost heads, fleets with real images, TensorFlow 2.17 (hours; not in .ci/run)
-	@$(MAKE) TIER=long --keep-going test-unit test-torch test-tensorflow test-tf217 test-fleet
+	@$(MAKE) TIER=long --keep-going test-unit test-torch test-tensorflow test-tf217 test-fleet test-monitoring
 
 test-unit: $(VENV)/stamps/dev  ## run the tests without TensorFlow and torch, those with real servers and clusters too (some minutes)
 	@$(SUITE) "unit tests" $(or $(TESTS),tests/unit tests/integration/service tests/integration/cluster) -- -q -n $(WORKERS) --dist loadfile $(PICK) $(OR_NONE)
