@@ -104,6 +104,9 @@ class PostgresServer:
 
     def execute(self, statement: str, *, database: str = "voxyard") -> list[tuple[Any, ...]]:
         """Rows of a statement, run outside of a transaction."""
+        if self._process is not None and (code := self._process.poll()) is not None:
+            last = (self.folder / "log").read_text(errors="replace").splitlines()[-30:]
+            raise AssertionError("\n".join([f"PostgreSQL has ended with {code}; its last words:", *last]))
         with psycopg.connect(
             host=str(self.folder), port=self.port, user="voxyard", dbname=database, autocommit=True
         ) as connection:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -112,8 +114,21 @@ def test_runs_on_a_card_share_its_memory_and_the_reference_has_their_clips(tmp_p
     assert place.reference().config["training"]["device"] == "cpu"
 
 
-def test_an_interrupt_ends_what_is_under_way(tmp_path: Path) -> None:
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-    with pytest.raises(KeyboardInterrupt):
-        gpu_trial._interrupt()
-    assert child.wait(60) != 0
+INTERRUPTED = """
+import subprocess, sys
+from gpu_trial.run import _interrupt
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+try:
+    _interrupt()
+except KeyboardInterrupt:
+    print(child.wait(60))
+"""
+
+
+def test_an_interrupt_ends_what_is_under_way() -> None:
+    """In a process of its own: it ends all that its process has started, servers of other tests, too."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"{-signal.SIGTERM}\n"
