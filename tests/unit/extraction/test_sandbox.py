@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import os
+import shlex
 import sys
 from pathlib import Path
 
@@ -43,7 +44,7 @@ def test_reading_that_only_waits_is_ended_and_no_process_is_left(
 
 def test_a_child_that_starts_slowly_gets_the_whole_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "python"
-    program.write_text(f'#!/bin/sh\nsleep 1\nexec {sys.executable} "$@"\n')
+    program.write_text(f'#!/bin/sh\nsleep 1\nexec {shlex.quote(sys.executable)} "$@"\n')
     program.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(program))
     pages = pdfs.written([[LINE] * 30] * 100)
