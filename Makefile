@@ -29,8 +29,9 @@ VENV217  := .venv-tf217
 VENV_CLIENTS := .venv-clients
 BIN      := $(VENV)/bin
 FAB      := $(BIN)/fab
-# Processes of a suite: as many as there are cores, four at most.
+# Processes of a suite: as many as there are cores, four at most; one more where tests wait for a third of their time.
 WORKERS   = $(shell cores=$$(nproc); echo $$((cores < 4 ? cores : 4)))
+ONE_MORE  = $(shell echo $$(($(WORKERS) + 1)))
 SUITE     = $(BIN)/python scripts/suite.py
 # A suite that fails does not keep the others from running. Of several at a time, the output of each comes when it has ended.
 SIDE_BY_SIDE = --keep-going $(if $(filter-out 1,$(JOBS)),--jobs=$(JOBS) --output-sync=line)
@@ -107,7 +108,7 @@ prove-long: setup  ## the proofs that take longest: ten minutes of faults, clust
 	@$(MAKE) TIER=long --keep-going test-unit test-torch test-tensorflow test-tf217 test-fleet test-monitoring
 
 test-unit: $(VENV)/stamps/dev  ## run the tests without TensorFlow and torch, those with real servers and clusters too (some minutes)
-	@$(SUITE) "unit tests" $(or $(TESTS),tests/unit tests/integration/service tests/integration/cluster) -- -q -n $(WORKERS) --dist loadfile $(PICK) $(OR_NONE)
+	@$(SUITE) "unit tests" $(or $(TESTS),tests/unit tests/integration/service tests/integration/cluster) -- -q -n $(ONE_MORE) --dist loadfile $(PICK) $(OR_NONE)
 
 # TensorFlow and the CUDA build of torch do not share a process: Triton's LLVM ends it.
 WITH_TENSORFLOW = $(filter-out tests/integration/bark tests/integration/service tests/integration/cluster tests/integration/clients,$(patsubst %/,%,$(wildcard tests/integration/*/)))
