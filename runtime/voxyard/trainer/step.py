@@ -88,8 +88,8 @@ class TrainStep:
         self.update_thread: UpdateThread[tuple[Packed, Turns]] | None = None
         self._trained_beside: set[tuple[BatchLayout, Turns]] = set()  # by that thread: compiled
         # A CPU device computes one function at a time, a GPU has its own queue.
-        self.turn_seconds = 0.0  # in which features waited for it
         self._data_turn = threading.Lock() if on_data and devices.kind == "cpu" else nullcontext()
+        self._waited = threading.local()  # seconds in which the features of a thread waited for it
         self._made: dict[BatchLayout, BatchLayout] = {}  # layout of the features of each raw batch
         self._features = self._compiler.of_batch("features", self._packed_features)
         # Networks on two devices in one function: an executor of one thread would wait for itself.
@@ -132,6 +132,11 @@ class TrainStep:
         """Scope in which variables are created, read and assigned."""
         scope: AbstractContextManager[Any] = self._strategy.scope() if self._strategy else tf.device(self.devices.model)
         return scope
+
+    @property
+    def turn_seconds(self) -> float:
+        """Seconds in which features that this thread asked for waited for the updates on the data device."""
+        return getattr(self._waited, "seconds", 0.0)
 
     # -- a batch --------------------------------------------------------------------------------------------------
 
@@ -323,7 +328,7 @@ class TrainStep:
             return raw
         begin = time.perf_counter()
         with self._data_turn:
-            self.turn_seconds += time.perf_counter() - begin
+            self._waited.seconds = self.turn_seconds + time.perf_counter() - begin
             with tf.device(device):
                 words = self._features(raw)
         return Packed(self._made[raw.layout], words)
