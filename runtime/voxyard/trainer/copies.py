@@ -27,7 +27,7 @@ def to_device(batch: Mapping[str, Any], device: str) -> Batch:
     """The tensors (or arrays) of a batch on `device`, in one call. Nobody changes such an array afterwards."""
     tensors = [_tensor_of(each) if isinstance(each, np.ndarray) else each for each in batch.values()]
     with tf.device(device):  # else the results go back through the device that functions have by default
-        return dict(zip(batch, _copy_to(device)(*tensors), strict=True))
+        return dict(zip(batch, _copy_to(device, *map(_of_any_length, tensors))(*tensors), strict=True))
 
 
 def _tensor_of(array: NDArray[Any]) -> tf.Tensor:
@@ -41,12 +41,20 @@ def _tensor_of(array: NDArray[Any]) -> tf.Tensor:
         return tf.constant(array)
 
 
+def _of_any_length(tensor: tf.Tensor) -> tf.TensorSpec:
+    return tf.TensorSpec([None] * tensor.shape.rank, tensor.dtype)
+
+
 @cache
-def _copy_to(device: str) -> Callable[..., list[tf.Tensor]]:
-    """The compiled function: its arguments lie where they lie, its results on `device`."""
+def _copy_to(device: str, *specs: tf.TensorSpec) -> Callable[..., list[tf.Tensor]]:
+    """The compiled function for such tensors: they lie where they lie, its results on `device`.
+
+    It is traced here and not by its calls, in which TensorFlow would take the first ones for retracing, and warn.
+    """
 
     def copy(*tensors: tf.Tensor) -> list[tf.Tensor]:
         with tf.device(device):
             return [tf.identity(tensor) for tensor in tensors]
 
-    return tf.function(copy, autograph=False, reduce_retracing=True)
+    copies: Callable[..., list[tf.Tensor]] = tf.function(copy, autograph=False).get_concrete_function(*specs)
+    return copies

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import weakref
 
 import ml_dtypes
@@ -99,3 +100,12 @@ def test_a_batch_of_one_array_is_a_buffer_too():
 def test_what_has_no_fixed_size_is_refused_by_name():
     with pytest.raises(TrainerError, match="text of a batch is string"):
         pack_tensors({"text": tf.constant(["a"])})
+
+
+def test_arrays_of_many_kinds_are_no_retracing(caplog):
+    """TensorFlow warns in the middle of a run's output where its first calls trace."""
+    with caplog.at_level(logging.WARNING):
+        for kind in (np.float32, np.float64, np.int8, np.int16, np.int32, np.int64):
+            for lengths in ([3], [3, 5], [3, 5, 7]):
+                to_device({"words": np.zeros(lengths, kind)}, "/device:CPU:0")
+    assert caplog.messages == []
