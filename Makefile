@@ -174,7 +174,7 @@ format: $(VENV)/stamps/dev  ## format the code with ruff
 	@$(BIN)/ruff check --fix --quiet . || true
 	@$(BIN)/ruff format .
 
-docs: $(VENV)/stamps/dev  ## regenerate the tables of runtime/COMMANDS.md and SETTINGS.md, and the GPU status of README.md
+docs: $(VENV)/stamps/dev  ## regenerate runtime/COMMANDS.md, SETTINGS.md, deploy/train.example.yaml and the GPU status of README.md
 	@$(BIN)/python scripts/readme.py
 
 dashboards: $(VENV)/stamps/dev  ## regenerate grafana/dashboards/*.json

@@ -16,13 +16,19 @@ import click
 from voxyard.cli import voxyard
 from voxyard.cli.serve import ServeConfig
 from voxyard.cli.speak import SpeakConfig
-from voxyard.settings import SettingOption, markdown
+from voxyard.settings import SettingOption, example_file, markdown
 from voxyard.telemetry.config import ExporterConfig
 from voxyard.trainer.config import TrainConfig
 
 ROOT = Path(__file__).resolve().parent.parent
 RUNTIME = ROOT / "runtime"
 REPORTS = ROOT / "tests/bench/results/gpu"  # kept by scripts/gpu_report --keep, one file a run
+EXAMPLE = ROOT / "deploy/train.example.yaml"
+EXAMPLE_HEAD = """\
+# Settings of a run: voxyard train --config FILE, fab train --config FILE. A flag or an environment variable wins over it.
+# Nothing is set here: each line #key: value is a default. Take the # away and change it. `make docs` writes this file.
+
+"""
 STATUS_PAGES = (ROOT / "README.md", ROOT / "tests/bench/README.md")
 _STATUS = re.compile(r"(?<=<!-- gpu -->).*?(?=<!-- /gpu -->)", re.DOTALL)
 
@@ -42,6 +48,7 @@ def main(
     made = [(name, folder / name, partial(with_blocks, blocks=blocks)) for name, blocks in pages().items()]
     line = status(reports)
     made += [(_shown(path), path, partial(with_status, line=line)) for path in status_pages]
+    made.append((_shown(EXAMPLE), EXAMPLE, lambda _: EXAMPLE_HEAD + example_file(TrainConfig)))
     for name, path, change in made:
         old = path.read_text(encoding="utf-8")
         new = change(old)

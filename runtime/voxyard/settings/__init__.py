@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from voxyard.settings.aliases import Alias
-from voxyard.settings.document import markdown
+from voxyard.settings.document import example_file, markdown
 from voxyard.settings.errors import SettingsError
 from voxyard.settings.fields import Section, Setting, flags_of, setting, settings_of
 from voxyard.settings.flags import SettingOption, SettingsCommand, options
@@ -21,6 +21,7 @@ __all__ = [
     "SettingsCommand",
     "SettingsError",
     "TypedCommand",
+    "example_file",
     "flags_of",
     "load",
     "markdown",

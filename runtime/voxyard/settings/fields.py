@@ -173,7 +173,7 @@ def _read(section: str, name: str, field: FieldInfo, group: str) -> Setting:
         variable=str(variable) if variable else variable_of(group, flag),
         description=field.description or "",
         unit=str(unit) if unit else None,
-        default_text=str(default_text) if default_text else _default_words(default()),
+        default_text=str(default_text) if default_text else default_words(default()),
         annotation=field.annotation,
         constraints=(*field.metadata, *_constraints(field.annotation)),
         default=default,
@@ -195,7 +195,8 @@ def _constraints(annotation: Any) -> tuple[Any, ...]:
     return tuple(constraint for each in get_args(annotation)[1:] for constraint in getattr(each, "metadata", (each,)))
 
 
-def _default_words(value: Any) -> str:
+def default_words(value: Any) -> str:
+    """A default as help and guides show it."""
     if value is None or value == "":
         return "none"
     if isinstance(value, bool):

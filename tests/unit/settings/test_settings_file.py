@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -242,3 +243,20 @@ def test_any_bytes_either_load_or_are_refused(tmp_path: Path, content: bytes) ->
 @pytest.mark.parametrize(("text", "value"), [("0x10", 16), ("0o17", 15), ("16", 16)])
 def test_a_whole_number_may_be_hexadecimal_or_octal(tmp_path: Path, text: str, value: int) -> None:
     assert _load(tmp_path / "f.yaml", f"training: {{batch_size: {text}}}").config.training.batch_size == value
+
+
+def test_the_example_names_every_setting_and_sets_none(file: Path) -> None:
+    text = (Path(__file__).resolve().parents[3] / "deploy/train.example.yaml").read_text(encoding="utf-8")
+    assert _load(file, text).config == TrainConfig()
+    named = re.findall(r"^(\w+):$|^  #(\w+):", text, re.MULTILINE)
+    section, keys = "", []
+    for head, name in named:
+        section = head or section
+        keys += [f"{section}.{name}"] if name else []
+    assert keys == KEYS
+
+
+def test_every_default_of_the_example_is_the_default(file: Path) -> None:
+    text = (Path(__file__).resolve().parents[3] / "deploy/train.example.yaml").read_text(encoding="utf-8")
+    taken = re.sub(r"^  #(\w+:)", r"  \1", text, flags=re.MULTILINE)
+    assert _load(file, taken).config == TrainConfig()

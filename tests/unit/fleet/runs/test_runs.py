@@ -228,7 +228,7 @@ def test_a_run_that_fails_at_its_start_is_reported_with_its_last_log_lines(
 def test_a_run_that_never_trains_is_reported_but_continues(session: LocalSession) -> None:
     train(session)
     waits: list[float] = []
-    clock = Clock(wait=lambda seconds: waits.append(seconds * 300), now=lambda: sum(waits))
+    clock = Clock(wait=lambda seconds: waits.append(seconds * 1800), now=lambda: sum(waits))
     with pytest.raises(HostFailedError, match="no step after 30 minutes; it continues: fab logs"):
         runs.wait_until_training(session, "gpu-01", "demo-1", clock)
 
