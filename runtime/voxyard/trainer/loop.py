@@ -214,6 +214,7 @@ class Run:
         if self.first_step >= self.end_step:
             log.info("Nothing to do: the checkpoint is at step %d of %d", self.first_step, self.end_step)
             return self._report(self.first_step, "nothing to do: the checkpoint is at the end", "")
+        log.info("Starting training...")
         with ExitStack() as stack:
             mlflow = stack.enter_context(open_mlflow(self.config, self.name, here=self._is_first))
             stack.enter_context(self._lost_hosts())

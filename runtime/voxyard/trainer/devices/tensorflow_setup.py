@@ -370,6 +370,7 @@ def _announce(plan: DevicePlan) -> None:
     count = len(plan.assigned)
     if plan.kind == "gpu":  # the words that guides tell users to look for
         mode = "Single-GPU Buffered Mode" if plan.strategy == "single" else "Multi-GPU Mode"
+        log.info("Configuring %s...", mode)
         log.info("Intelligent GPU Pipeline: %s (strategy %s)", mode, plan.strategy)
         titles = {"data": "Data Processing GPU", "model": "Model Training GPU"}
     else:
@@ -387,6 +388,7 @@ def _announce(plan: DevicePlan) -> None:
             plan.threads.inter_op,
         )
     if plan.kind == "gpu" and plan.strategy != "single":
+        log.info("Device policy: every copy between GPUs is explicit, none is silent")
         log.info("Multi-GPU configuration completed successfully")
 
 
