@@ -25,7 +25,7 @@ RUNTIME = ROOT / "runtime"
 REPORTS = ROOT / "tests/bench/results/gpu"  # kept by scripts/gpu_report --keep, one file a run
 EXAMPLE = ROOT / "deploy/train.example.yaml"
 EXAMPLE_HEAD = """\
-# Settings of a run: voxyard train --config FILE, fab train --config FILE. A flag or an environment variable wins over it.
+# Settings of a run: voxyard train --config FILE, fab train --config FILE. Flags and environment variables win over it.
 # Nothing is set here: each line #key: value is a default. Take the # away and change it. `make docs` writes this file.
 
 """
