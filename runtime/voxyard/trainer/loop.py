@@ -112,8 +112,7 @@ class Run:
             best=best,
             written=self.metrics.checkpoint,
         )
-        source = corpora.validation if self._is_first else None
-        self.validation = RunValidation(self.config, self.step, source, self.metrics)
+        self.validation = RunValidation(self.config, self.step, corpora.validation, self.metrics, self.hosts)
         self._saver = RunSaver(
             self.config,
             self.step,
@@ -391,7 +390,7 @@ class Run:
             )
 
     def open_validation(self) -> HeldOutValidation | None:
-        """The validation of the clips that are held out; None where there are none, or another host does it."""
+        """The validation of the clips that are held out; None where there are none."""
         return self.validation.open(self.buckets, self._own_rows // self.step.replicas)
 
     def _report(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -94,9 +94,17 @@ class TrainStep:
         self._features = self._compiler.of_batch("features", self._packed_features)
         # Networks on two devices in one function: an executor of one thread would wait for itself.
         # XLA compiles for one device, and refuses variables of another.
-        self._evaluate = self._compiler.of_batch(
-            "evaluate", self._per_clip_losses, threads=on_data, xla=False if on_data else None
-        )
+        self._evaluate_of = [  # a function for each replica: what it captures are that replica's variables
+            self._compiler.of_batch(
+                "evaluate",
+                self._per_clip_losses,
+                threads=on_data,
+                alike=self.replicas,
+                xla=False if on_data else None,
+            )
+            for _ in range(self.replicas)
+        ]
+        self._evaluate_on_replicas = self._compiler.of_layout("evaluate", self._losses_of_replicas, xla=False)
         count = config.training.grad_accum
         if on_data:
             self.update_thread = UpdateThread(self._train_beside)
@@ -156,14 +164,10 @@ class TrainStep:
             made = self.features_of(arrays)
             staged = self.transfer(made)
             return staged if self.update_thread is None else OnBoth(made, staged)
-        parts = [
-            pack_arrays({name: np.array_split(array, self.replicas)[replica] for name, array in arrays.items()})
+        return self._on_each(
+            {name: np.array_split(array, self.replicas)[replica] for name, array in arrays.items()}
             for replica in range(self.replicas)
-        ]
-        return [
-            Packed(part.layout, to_device({"words": part.words}, device)["words"])
-            for part, device in zip(parts, self.devices.replicas, strict=True)
-        ]
+        )
 
     def features_of(self, arrays: Arrays, device: str | None = None) -> Packed:
         """First part of the data stage: the features of a raw batch, on the data device or another."""
@@ -197,6 +201,13 @@ class TrainStep:
             if not self._beside or self.beside_on == "data":  # a batch of the model device alone
                 return StepLosses(self._names, values)
             return StepLosses(self._names, values, of_beside=self._train_in_turn(made, turns))
+
+    def _on_each(self, batches: Iterable[Arrays]) -> list[Packed]:
+        """A raw batch on each replica."""
+        return [
+            Packed(raw.layout, to_device({"words": raw.words}, device)["words"])
+            for raw, device in zip(map(pack_arrays, batches), self.devices.replicas, strict=True)
+        ]
 
     def submit_beside(self, made: Packed, turns: Turns) -> Future[dict[str, float]] | None:
         """Hands the updates on the data device, in these turns, over to their thread; None where there is none."""
@@ -264,10 +275,20 @@ class TrainStep:
 
     def evaluate(self, arrays: Arrays) -> dict[str, NDArray[np.float32]]:
         """Losses per clip (B,) of a raw batch, without training on it."""
+        return self.evaluate_each([arrays])[0]
+
+    def evaluate_each(self, batches: Sequence[Arrays]) -> list[dict[str, NDArray[np.float32]]]:
+        """Losses per clip of raw batches of one layout, at most one for each replica: at once, each on its own."""
         self.settle()
-        with tf.device(self.devices.model):
-            losses = self._evaluate(self._features_for_model(arrays))
-        return {name: value.numpy() for name, value in losses.items()}
+        if self._strategy is None:
+            with tf.device(self.devices.model):
+                losses = [self._evaluate_of[0](self._features_for_model(arrays)) for arrays in batches]
+        else:
+            idle = [batches[-1]] * (self.replicas - len(batches))
+            made = self._on_replicas(self._on_each([*batches, *idle]), self._strategy)
+            with self.scope(), tf.device(self.devices.model):
+                losses = self._evaluate_on_replicas(made)[: len(batches)]
+        return [{name: value.numpy() for name, value in of_one.items()} for of_one in losses]
 
     def features_for_model(self, arrays: Arrays) -> Batch:
         """The feature batch of a raw batch, on the model device."""
@@ -359,6 +380,17 @@ class TrainStep:
                 "the features are not what batch_spec says:\n" + "\n".join(f"  {line}" for line in wrong)
             )
         return made
+
+    def _losses_of_replicas(self, layout: BatchLayout, words: Any) -> Any:
+        """Losses per clip of each replica's own batch."""
+
+        def of_replica(words: tf.Tensor) -> Means:
+            replica = int(tf.get_static_value(tf.distribute.get_replica_context().replica_id_in_sync_group))
+            losses: Means = self._evaluate_of[replica](Packed(layout, words))
+            return losses
+
+        strategy = tf.distribute.get_strategy()
+        return strategy.experimental_local_results(strategy.run(of_replica, args=(words,)))
 
     def _per_clip_losses(self, batch: Batch) -> Means:
         return self.trainable.losses(self.model, batch, training=False)

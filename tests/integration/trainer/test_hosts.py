@@ -173,8 +173,13 @@ def test_two_hosts_compute_what_one_does_and_a_resumed_run_what_an_undisturbed_o
 
 
 def test_three_hosts_compute_what_one_does(trainer: Trainer) -> None:
-    still = ("--model-module", "toy:make_still", "--max-steps", 3, "--checkpoint-every", 1)
-    assert gradient_difference(state(trainer.run("one", 1, *still), 1), state(trainer.run("n", 3, *still), 1)) <= 1e-6
+    """Gradients, and the losses of the clips that are held out, of which each host has its share."""
+    still = ("--model-module", "toy:make_still", "--max-steps", 3, "--checkpoint-every", 1, "--validation-share", 0.3)
+    one, three = trainer.run("one", 1, *still), trainer.run("n", 3, *still)
+    assert gradient_difference(state(one, 1), state(three, 1)) <= 1e-6
+    losses = [three.report(place)["validation"] for place in range(3)]
+    assert losses == [losses[0]] * 3
+    assert losses[0] == pytest.approx(one.report()["validation"], rel=1e-5)
 
 
 TOY = ("--model-module", "toy:make", "--max-steps", 100_000, "--checkpoint-every", 5)

@@ -47,6 +47,16 @@ def test_gradients_and_losses_are_reduced_over_the_replicas_once(monkeypatch):
     assert reduced == [len(step.model.trainable_variables) + 1]
 
 
+def test_each_replica_validates_a_batch_of_its_own():
+    """The losses are those of one device, bit by bit; a replica without a batch changes nothing."""
+    one, two = run("single", []), run("mirrored", [])
+    batches = [batch(8, seed) for seed in range(3)]
+    expected = [step_losses["total"] for step_losses in map(one.evaluate, batches)]
+    found = [each["total"] for each in [*two.evaluate_each(batches[:2]), two.evaluate(batches[2])]]
+    np.testing.assert_array_equal(found, expected)
+    assert two.traces["evaluate"] == 2
+
+
 def test_a_mirrored_run_accumulates_too():
     batches = [batch(16, seed) for seed in range(2)]
     rearranged = [

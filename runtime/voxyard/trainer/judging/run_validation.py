@@ -16,6 +16,7 @@ from voxyard.trainer.sampler import Bucket
 from voxyard.trainer.validation import HeldOutValidation
 
 if TYPE_CHECKING:
+    from voxyard.trainer.hosts.collectives import Hosts
     from voxyard.trainer.observer import Observer
     from voxyard.trainer.step import TrainStep
 
@@ -23,17 +24,22 @@ log = logging.getLogger("voxyard.trainer")
 
 
 class RunValidation:
-    """Validates the weights of a step; over hosts the first one does."""
+    """Validates the weights of a step; over hosts each has its share, and the first one judges speech."""
 
     def __init__(
-        self, config: TrainConfig, step: TrainStep, source: ExampleSource | None, metrics: TrainMetrics
+        self,
+        config: TrainConfig,
+        step: TrainStep,
+        source: ExampleSource | None,
+        metrics: TrainMetrics,
+        hosts: Hosts | None = None,
     ) -> None:
-        """`source` has the held-out clips; None where there are none, or another host validates."""
+        """`source` has the held-out clips; None where there are none."""
         self.losses: dict[str, float] = {}
         self.held_out: HeldOutValidation | None = None
         self.spoken: SpokenValidation | None = None
         self._step_of_losses: int | None = None
-        self._config, self._step, self._source, self._metrics = config, step, source, metrics
+        self._config, self._step, self._source, self._metrics, self._hosts = config, step, source, metrics, hosts
 
     def open(self, buckets: Sequence[Bucket], rows: int) -> HeldOutValidation | None:
         """The validation of the clips that are held out, `rows` at once; None where there are none."""
@@ -45,6 +51,7 @@ class RunValidation:
             rows=rows,
             hop_length=self._config.model.hop_length,
             max_bad_share=self._config.data.max_bad_share,
+            hosts=self._hosts,
         )
         return self.held_out
 
@@ -64,12 +71,22 @@ class RunValidation:
         if last:
             self.collect_judged(observer, last=True)
         with self._metrics.during("validate"), self._step.averaged():
+            self._take_statistics()
             self.losses, self._step_of_losses = self.held_out.run(self._step, self._metrics.progress), step
         if self.losses:
             observer.validation(step, self.losses)
         if self.spoken is not None:
             with self._metrics.during("sample"), self._step.averaged(), self._step.scope():
                 self.spoken.judge(step, self._step)
+
+    def _take_statistics(self) -> None:
+        """Over hosts: what a model keeps outside of gradients, such as BatchNormalization's, is the first host's."""
+        weights = self._step.model.non_trainable_weights
+        if self._hosts is None or not weights:
+            return
+        state = self._hosts.from_first({str(place): weight.numpy() for place, weight in enumerate(weights)})
+        for place, weight in enumerate(weights):
+            weight.assign(state[str(place)])
 
     def loss_at(self, step: int) -> float:
         """Validation loss of the weights after this step; infinite where these were not validated."""
