@@ -60,7 +60,7 @@ WAIT_BUCKETS = (
 CHECKPOINT_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 
 UTILIZATION_TARGETS = {"data": 0.40, "model": 0.70, "bark": 0.50}
-"""Least utilization that a role's GPU should reach: the minimum targets of feature T19; Bark's holds with a queue."""
+"""Least utilization that a role's GPU should reach: the least of a report's targets; Bark's holds with a queue."""
 
 WORKLOAD = "trainer"
 _MIB = 1024 * 1024

@@ -1,4 +1,4 @@
-"""Report of a run: its measurements against the targets of feature T19. No TensorFlow."""
+"""Report of a run: its measurements against its targets. No TensorFlow."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class Report:
         return 130 if self.ended.startswith("SIGINT") else 0
 
     def targets(self) -> list[Target]:
-        """The figures of T19 with their verdicts."""
+        """The figures that have a target, with their verdicts."""
         ceiling = self.data_device_ceiling
         beside = f"{ceiling:.0%} is the most possible here (data stage ÷ longer stage)" if ceiling is not None else ""
         of_model = self.device_use_source

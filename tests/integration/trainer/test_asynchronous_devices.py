@@ -189,7 +189,7 @@ def test_a_split_that_cannot_gain_says_so_once(opened, caplog, features, train, 
 
 
 def test_the_gpu_watch_is_told_of_the_steps_alone(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    """T19: tracing, compiling and saving are no use of a device."""
+    """Tracing, compiling and saving are no use of a device."""
     run = opened(max_steps=6, every=3)
     told: list[tuple[float, float]] = []
     saved: list[tuple[float, float]] = []

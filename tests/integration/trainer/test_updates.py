@@ -292,7 +292,7 @@ def test_what_takes_no_part_is_neither_traced_nor_changed_nor_reported(strategy)
 
 
 def test_what_is_compiled_on_the_data_device_is_of_the_step_that_needs_it_first():
-    """T19: each kind of turns; the steps after it are timed without."""
+    """Each kind of turns; the steps after it are timed without."""
     step = run("split", [batch(8)], in_turns())
     for number in (0, 1, 2):
         staged = step.stage(batch(8))
@@ -323,7 +323,7 @@ def test_turns_in_one_function_are_the_turns_one_by_one_bit_for_bit(training, mo
 
 
 def test_xla_is_told_the_number_of_turns():
-    """T9: else a GPU asks the host in each turn whether to go on."""
+    """Else a GPU asks the host in each turn whether to go on."""
     step = run("single", [], in_turns())
     second, part = step._beside[1].of_kind("early"), in_turns().of_turn
     features = step.features_of(batch(8))

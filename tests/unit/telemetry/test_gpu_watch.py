@@ -81,7 +81,7 @@ def seen(busy: dict[int, float]) -> GpuWatch:
 
 
 def test_compiling_and_validating_are_left_out_of_a_short_run() -> None:
-    """T19: 30 s of compiling and 10 s of validating in a run of a minute, whose steps keep the GPU busy."""
+    """30 s of compiling and 10 s of validating in a run of a minute, whose steps keep the GPU busy."""
     watch = seen({at: 0.9 if 30 < at <= 45 or at >= 56 else 0.05 for at in range(1, 61)})
     for step in range(300, 450):  # tenths of a second
         watch.trained(step / 10, step / 10 + 0.1)
@@ -127,7 +127,7 @@ def test_spans_of_a_run_of_days_are_forgotten() -> None:
 
 
 def test_the_use_of_a_card_is_none_of_its_parts() -> None:
-    """T19: NVML cannot tell the logical GPUs of --gpu-parts apart."""
+    """NVML cannot tell the logical GPUs of --gpu-parts apart."""
     watch = taken(GpuWatch([("data", CARDS[1]), ("model", CARDS[1])]), 3)
     assert watch.utilization() == {"data": None, "model": None}
     assert watch.cut_cards() == {"GPU 1": pytest.approx(0.2)}

@@ -16,7 +16,7 @@ UNREPORTED = "the driver does not report it"
 
 
 def render(profile: Profile) -> str:
-    """The sections of D1: stage times, overlapped, gaps, GPU utilization, GPU memory, bottleneck, what to change."""
+    """The sections: stage times, overlapped, gaps, GPU utilization, GPU memory, bottleneck, what to change."""
     sections = {
         "What was profiled": _setup(profile),
         "Stage times, each alone (milliseconds a batch)": _stages(profile),

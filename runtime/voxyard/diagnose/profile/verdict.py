@@ -1,4 +1,4 @@
-"""Verdict: the bottleneck of a run, by the rules of feature D2. No TensorFlow."""
+"""Verdict: the bottleneck of a run, by rules. No TensorFlow."""
 
 from __future__ import annotations
 

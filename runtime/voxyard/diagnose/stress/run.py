@@ -1,4 +1,4 @@
-"""Stress test: the trainer's real step for some seconds, with utilisation before, during and after (D5, T19)."""
+"""Stress test: the trainer's real step for some seconds, with utilisation before, during and after."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Utilization:
 
 @dataclass(frozen=True)
 class Stress:
-    """Measurements, judged by T19; without `result` only those of the idle machine."""
+    """Measurements, judged by the targets; without `result` only those of the idle machine."""
 
     devices: tuple[str, ...]
     kind: str
@@ -58,7 +58,7 @@ class Stress:
 
     @property
     def exit_code(self) -> int:
-        """1 where a target of T19 is missed, else 0."""
+        """1 where a target is missed, else 0."""
         return 1 if self.report is not None and self.report.verdict == "missed" else 0
 
     def document(self) -> dict[str, Any]:

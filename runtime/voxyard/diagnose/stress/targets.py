@@ -1,4 +1,4 @@
-"""Targets of T19 applied to a training under load, and the causes of devices under 30% busy. Arithmetic only."""
+"""Targets of a training under load, and the causes of devices under 30% busy. Arithmetic only."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class StressResult:
 
 @dataclass(frozen=True)
 class TargetRow:
-    """One target of T19: what was measured, what is wanted, and how it stands."""
+    """One target: what was measured, what is wanted, and how it stands."""
 
     name: str
     measured: str
@@ -101,7 +101,7 @@ class TargetReport:
 
 
 def check_targets(result: StressResult) -> TargetReport:
-    """The targets of T19. Of CPU devices no GPU's utilization is made up: those targets are not measured.
+    """The targets. Of CPU devices no GPU's utilization is made up: those targets are not measured.
 
     A data GPU that does nearly all that its work allows is at its ceiling, and takes nothing from the verdict.
     """
@@ -154,7 +154,7 @@ def _others(result: StressResult) -> Iterator[TargetRow]:
 
 
 def _of_stages(d: float, m: float, *, split: bool) -> TargetRow:
-    """How the two stages stand to each other, by the one of T19's two targets that the strategy can keep.
+    """How the two stages stand to each other, by the one of the two targets that the strategy can keep.
 
     One device does one stage after the other: a small data stage is wanted. A split gains from a large one, and
     with data under half of compute its bound is under 1.5.

@@ -1,4 +1,4 @@
-"""Checklist before a long training (D8): seven questions, each answered with what was found."""
+"""Checklist before a long training: seven questions, each answered with what was found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Validate: five numbered checks of the very run that `voxyard train` would start, each with its figures (D3)."""
+"""Validate: five numbered checks of the very run that `voxyard train` would start, each with its figures."""
 
 from __future__ import annotations
 

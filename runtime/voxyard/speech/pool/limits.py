@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-FEW = 4  # chunks that one worker takes without waiting for another to start (feature B7)
+FEW = 4  # chunks that one worker takes without waiting for another to start
 MANY = 10  # more than these use every worker
 
 
