@@ -84,11 +84,8 @@ demo: $(if $(NO_BUILD),,$(VENV)/stamps/voices)  ## run every part in five minute
 	@$(BIN)/python scripts/demo $(if $(call GIVEN,CORPUS),--corpus "$$CORPUS") $(if $(call GIVEN,MINUTES),--minutes "$$MINUTES") \
 	  $(if $(call GIVEN,METRICS),--metrics "$$METRICS") $(if $(call GIVEN,SENTENCE),--sentence "$$SENTENCE") $(ARGS)
 
-serve: setup  ## run the speech service on http://127.0.0.1:8080 with a tiny random model (MODEL=DIR: your weights; ARGS="…")
-ifeq ($(MODEL),)
-	@[ -e build/tiny-bark/voxyard.json ] || $(BIN)/voxyard weights tiny build/tiny-bark
-endif
-	@$(BIN)/voxyard serve --model $(or $(MODEL),build/tiny-bark) --data-dir build/service $(ARGS)
+serve: setup  ## run the speech service on http://127.0.0.1:8080 with espeak-ng's voice (MODEL=DIR: your weights of Bark; ARGS="…")
+	@$(BIN)/voxyard serve $(if $(MODEL),--model "$$MODEL",--engine espeak) --data-dir build/service $(ARGS)
 
 test: $(if $(NO_ROOM)$(NO_NUMBER),,setup)  ## the tests of every package, some minutes (ROOM=speech: of that package; TESTS=PATH: these; JOBS=1: one suite at a time)
 ifneq ($(TESTS),)

@@ -48,7 +48,7 @@ def main(
     made = [(name, folder / name, partial(with_blocks, blocks=blocks)) for name, blocks in pages().items()]
     line = status(reports)
     made += [(_shown(path), path, partial(with_status, line=line)) for path in status_pages]
-    made.append((_shown(EXAMPLE), EXAMPLE, lambda _: EXAMPLE_HEAD + example_file(TrainConfig)))
+    made.append((_shown(EXAMPLE), EXAMPLE, partial(_replaced, by=EXAMPLE_HEAD + example_file(TrainConfig))))
     for name, path, change in made:
         old = path.read_text(encoding="utf-8")
         new = change(old)
@@ -61,6 +61,10 @@ def main(
             path.write_text(new, encoding="utf-8")
             print(f"{name}: written")
     return 1 if stale and chosen.check else 0
+
+
+def _replaced(_: str, by: str) -> str:
+    return by
 
 
 def status(reports: Path) -> str:

@@ -1,4 +1,4 @@
-"""Choice of the engine that `speak` and `serve` run: Bark, or a voice that was exported."""
+"""Choice of the engine that `speak` and `serve` run: Bark, a voice that was exported, or espeak-ng."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from voxyard.trainer.voice.directory import META
 
 FRONTEND = "voxyard.bark.frontend:frontend"
 VOICE_FRONTEND = "voxyard.trainer.voice.frontend:frontend"
+ESPEAK_FRONTEND = "voxyard.espeak.frontend:frontend"
 VOICE_SETTINGS = ("model", "device", "threads")  # of the section bark that an exported voice has as well
 
 
@@ -25,6 +26,7 @@ class EngineChoice:
     settings: Mapping[str, Any]
     extra: str
     package: str
+    device: str  # cpu, cuda or auto
 
 
 def choose_engine(speech: SpeechSection, bark: BarkConfig, origins: Mapping[str, str]) -> EngineChoice:
@@ -36,18 +38,40 @@ def choose_engine(speech: SpeechSection, bark: BarkConfig, origins: Mapping[str,
         SpeechError: a setting has no effect on it, it is not the one that the model is for, it has no model,
             or there is no such recogniser.
     """
-    if speech.engine == "bark":
+    engine = _engine(speech, bark, origins)
+    if engine == "bark":
         if (bark.model / META).is_file():
             raise SpeechError(f"{bark.model} is a voice that voxyard export wrote: add --engine voxyard")
         if bark.recogniser is not None:
             look = check_factory if speech.pool == "ray" else find_factory
             look("recogniser", bark.recogniser)
-        return EngineChoice(FRONTEND, bark.model_dump(mode="json"), "bark", "torch")
-    if origins.get("bark.model", "default") == "default":
+        return EngineChoice(FRONTEND, bark.model_dump(mode="json"), "bark", "torch", bark.device)
+    has_effect = VOICE_SETTINGS if engine == "voxyard" else ("device",)
+    for name, origin in _given(origins).items():
+        if name not in has_effect:
+            raise SpeechError(f"{origin} has no effect with --engine {engine}, as it is Bark's: leave it out")
+    if engine == "espeak":
+        if bark.device == "cuda":
+            raise SpeechError("--engine espeak speaks on the CPU: leave --device cuda out")
+        return EngineChoice(ESPEAK_FRONTEND, {}, "espeak", "espeakng_loader", "cpu")
+    if "model" not in _given(origins):
         raise SpeechError("--engine voxyard speaks with a voice of yours: add --model DIR, as voxyard export wrote it")
-    for key, origin in origins.items():
-        section, _, name = key.partition(".")
-        if section == "bark" and origin != "default" and name not in VOICE_SETTINGS:
-            raise SpeechError(f"{origin} has no effect with --engine {speech.engine}, as it is Bark's: leave it out")
     settings = bark.model_dump(mode="json", include=set(VOICE_SETTINGS))
-    return EngineChoice(VOICE_FRONTEND, settings, "trainer,cpu", "tensorflow")
+    return EngineChoice(VOICE_FRONTEND, settings, "trainer,cpu", "tensorflow", bark.device)
+
+
+def _engine(speech: SpeechSection, bark: BarkConfig, origins: Mapping[str, str]) -> str:
+    """`auto` is Bark where its weights are, or anything of it was set, and espeak-ng on a machine that has neither."""
+    if speech.engine != "auto":
+        return speech.engine
+    asked = speech.pool == "ray" or bark.model.exists() or set(_given(origins)) - {"device"}
+    return "bark" if asked else "espeak"
+
+
+def _given(origins: Mapping[str, str]) -> dict[str, str]:
+    """The settings of the section bark that were set, by name, with where."""
+    return {
+        key.removeprefix("bark."): origin
+        for key, origin in origins.items()
+        if key.startswith("bark.") and origin != "default"
+    }

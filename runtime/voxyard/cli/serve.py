@@ -76,7 +76,7 @@ def _serve(settings: ServeConfig, engine: EngineChoice, *, verbose: bool) -> int
             open_pool(
                 frontend.engine,
                 settings.speech,
-                settings.bark.device,
+                engine.device,
                 workload="bark",
                 registry=registry,
                 warm="all",

@@ -136,7 +136,7 @@ def _speak(settings: SpeakConfig, engine: EngineChoice, file: Path, out: Path, *
     with ExitStack() as stack:
         registry = _metrics(stack, section)
         pool = stack.enter_context(
-            open_pool(frontend.engine, settings.speech, settings.bark.device, workload="bark", registry=registry)
+            open_pool(frontend.engine, settings.speech, engine.device, workload="bark", registry=registry)
         )
         workers = len(pool.workers())
         log.info(

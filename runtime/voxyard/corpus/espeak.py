@@ -11,6 +11,7 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -150,6 +151,22 @@ def speak(
     return np.concatenate(parts), espeak.sample_rate
 
 
+def languages() -> dict[str, str]:
+    """Every language that has a voice, as `en-us`, with its name in words. Raises CorpusError."""
+    with _lock:
+        library = _started().library
+        return {name: voice.name.decode(errors="replace") for name, voice in _listed(library)}
+
+
+def variants() -> frozenset[str]:
+    """Names of the speakers that each language can have: `f2` in `en-us+f2`. Raises CorpusError."""
+    with _lock:
+        _started()
+    import espeakng_loader
+
+    return frozenset(each.name for each in Path(espeakng_loader.get_data_path(), "voices", "!v").iterdir())
+
+
 def restart() -> None:
     """Loads the library anew, so that what it speaks next depends on nothing that it spoke before."""
     import _ctypes
@@ -229,11 +246,16 @@ class _Voice(ctypes.Structure):
 
 def _voices(library: ctypes.CDLL) -> dict[str, str]:
     """Language to voice."""
-    found: dict[str, str] = {}
+    return {name: voice.identifier.decode(errors="replace") for name, voice in _listed(library)}
+
+
+def _listed(library: ctypes.CDLL) -> list[tuple[str, Any]]:
+    """The first voice of each language, by its name in lower case."""
+    found: dict[str, Any] = {}
     listed, i = library.espeak_ListVoices(None), 0
     while listed[i]:
         voice = listed[i].contents
         language = (voice.languages or b"\0")[1:].decode(errors="replace")  # a byte of priority goes first
-        found.setdefault(language.lower(), (voice.identifier or b"").decode(errors="replace"))
+        found.setdefault(language.lower(), voice)
         i += 1
-    return found
+    return list(found.items())

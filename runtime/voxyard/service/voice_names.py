@@ -95,15 +95,18 @@ def open_voices(frontend: Frontend, path: Path | None, uploaded: UploadedVoices 
 
 
 def _openai_names(frontend: Frontend) -> dict[str, str]:
-    """OpenAI's voice names → the engine's: Bark's by the table; the voices of another engine in turn.
+    """OpenAI's voice names → the engine's: Bark's by the table; of another engine those of the default's language.
 
-    The default voice is first, then all others as they are sorted, and again: the same at every start.
+    The default voice is first, then the others as they are sorted, and again: the same at every start.
     """
     own = frontend.voices()
     if not own or any(name in own for name in DEFAULT_VOICES.values()):
         return dict(DEFAULT_VOICES)
     first = frontend.default_voice(None)
-    order = sorted(own, key=lambda name: (name != first, name))
+    language = frontend.language(first)
+    order = sorted(
+        (name for name in own if frontend.language(name) == language), key=lambda name: (name != first, name)
+    )
     return dict(zip(sorted(DEFAULT_VOICES), itertools.cycle(order), strict=False))
 
 

@@ -44,8 +44,11 @@ class SpeechSection(Section):
 
     group = "SPEECH"
 
-    engine: Literal["bark", "voxyard"] = setting(
-        "bark", "Engine: bark, or voxyard for a voice that `voxyard export` wrote, the directory of --model."
+    engine: Literal["auto", "bark", "voxyard", "espeak"] = setting(
+        "auto",
+        "Engine: bark; voxyard for a voice that `voxyard export` wrote, the directory of --model; espeak for "
+        "espeak-ng, which needs no weights and no GPU; auto is bark where its weights are or a setting of it is given, "
+        "else espeak.",
     )
     enable_parallel_tts: bool = setting(
         True,

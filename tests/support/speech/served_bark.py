@@ -1,4 +1,4 @@
-"""`voxyard serve` with the real engine on a tiny model, as a process."""
+"""`voxyard serve` with a real engine, as a process."""
 
 from __future__ import annotations
 
@@ -20,13 +20,12 @@ STORY = "\n\n".join(
 )
 
 
-class ServedBark:
+class Served:
     """One process of the service."""
 
-    def __init__(self, model: Path, data: Path) -> None:
-        flags = ["--model", str(model), "--device", "cpu", "--workers", "2", "--batch-size", "2", "--port", "0"]
+    def __init__(self, data: Path, *flags: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "voxyard", "serve", *flags, "--data-dir", str(data)],
+            [sys.executable, "-P", "-m", "voxyard", "serve", *flags, "--port", "0", "--data-dir", str(data)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -55,6 +54,13 @@ class ServedBark:
     def _read(stream: IO[str], take: Callable[[str], None]) -> None:
         for line in stream:
             take(line)
+
+
+class ServedBark(Served):
+    """The service with Bark on a tiny model."""
+
+    def __init__(self, model: Path, data: Path) -> None:
+        super().__init__(data, "--model", str(model), "--device", "cpu", "--workers", "2", "--batch-size", "2")
 
 
 def finished(client: httpx.Client, document: str) -> bytes:

@@ -24,9 +24,10 @@ ROOMS: dict[str, set[str]] = {  # room → the rooms that it may import
     "speech": WATCHED,
     "trainer": WATCHED | {"corpus", "speech"},
     "bark": WATCHED | {"corpus", "speech"},
+    "espeak": {"corpus", "speech"},
     "service": WATCHED | {"extraction", "speech"},
     "diagnose": WATCHED | {"corpus", "speech", "trainer"},
-    "cli": WATCHED | {"corpus", "extraction", "speech", "trainer", "bark", "service", "diagnose"},
+    "cli": WATCHED | {"corpus", "extraction", "speech", "trainer", "bark", "espeak", "service", "diagnose"},
     "__main__": {"cli"},
 }
 SCRIPTS: dict[str, set[str]] = {  # folder or file of scripts/ → the rooms that it may import

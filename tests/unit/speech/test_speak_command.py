@@ -90,7 +90,7 @@ def test_a_language_that_is_not_known_is_told_once(
     monkeypatch.setattr("voxyard.cli.engines.FRONTEND", "frontends:frontend")
     for language, said in (("xx", "'xx' is not known"), ("fr", "the language fr, and the voice")):
         caplog.clear()
-        done = CliRunner().invoke(speak, [str(tmp_path / "text.txt"), "--show-words", "--language", language])
+        done = CliRunner().invoke(speak, [str(tmp_path / "text.txt"), "--engine", "bark", "--show-words", "--language", language])
         assert done.exit_code == 0, done.output
         (warning,) = (each.getMessage() for each in caplog.records if each.levelname == "WARNING")
         assert said in warning
@@ -384,7 +384,7 @@ def test_the_words_are_shown_chapter_by_chapter_and_no_worker_is_started(
     book.write_text(
         "It cost $5. [pause 2s] Then it ended.\n\n# One\n\nDr. Bell walked 5 km.\n\n# Two\n\nThe end.\n\n# Three\n"
     )
-    command = [str(book), "--device", "cpu", "--show-words"]
+    command = [str(book), "--engine", "bark", "--device", "cpu", "--show-words"]
 
     shown = CliRunner().invoke(speak, command)
     as_json = json.loads(CliRunner().invoke(speak, [*command, "--json"]).stdout)
@@ -438,7 +438,7 @@ def test_a_voice_of_another_language_is_warned_of_and_speaks(
     monkeypatch.setattr("voxyard.cli.engines.FRONTEND", "frontends:frontend")
     page = tmp_path / "page.html"
     page.write_text(f'<!doctype html><html lang="{declared}"><body><p>Guten Tag.</p></body></html>')
-    ended = CliRunner().invoke(speak, [str(page), "--device", "cpu", "--show-words", *options])
+    ended = CliRunner().invoke(speak, [str(page), "--engine", "bark", "--show-words", *options])
     said = "the text is in the language de, and the voice v2/en_speaker_1 speaks en"
     assert (ended.exit_code, any(said in each for each in caplog.messages)) == (0, warned)
 

@@ -1,0 +1,137 @@
+"""espeak-ng as an engine: its voices, what it speaks, and when it is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from voxyard.bark.config import BarkConfig
+from voxyard.cli.engines import choose_engine
+from voxyard.espeak.engine import create
+from voxyard.espeak.frontend import frontend
+from voxyard.speech.config import SpeechSection
+from voxyard.speech.errors import SpeechError
+from voxyard.speech.requests import Request, Result, Unspeakable
+
+
+class Chunks:
+    """A source that has these chunks."""
+
+    def __init__(self, *chunks: Request) -> None:
+        self._chunks = list(chunks)
+
+    def take(self, room: int, *, wait: bool) -> Sequence[Request]:
+        return [self._chunks.pop(0)] if self._chunks else []
+
+    def cancelled(self) -> Sequence[Request]:
+        return []
+
+    def progress(self, pause: float = 0.0) -> None: ...
+
+
+def spoken(*chunks: Request) -> Iterator[Result | Unspeakable]:
+    engine = create({})
+    engine.prepare()
+    for _, answer in engine.speak(Chunks(*chunks)):
+        yield answer  # type: ignore[misc]
+
+
+def test_each_language_has_a_voice_and_a_womans() -> None:
+    engine = frontend({})
+    voices = engine.voices()
+    assert {"en-us", "en-us+f2", "de", "fr-fr", "pt-br", "cmn", "ja"} <= set(voices)
+    assert list(voices) == sorted(voices)
+    assert engine.describe("en-us").title == "English (America)"
+    assert (engine.describe("de").gender, engine.describe("de+f2").gender) == ("male", "female")
+    for name in ("en-us", "de+f2", "en-gb+m7", "en-us+whisper"):
+        engine.check_voice(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("en-us+nobody", "did you mean en-us"), ("klingon", "such as en-us"), ("", "such as en-us")]
+)
+def test_a_voice_that_is_not_there_is_named_with_the_nearest(name: str, hint: str) -> None:
+    with pytest.raises(SpeechError, match=f"espeak-ng has no voice '.*{hint}"):
+        frontend({}).check_voice(name)
+
+
+@pytest.mark.parametrize(
+    ("language", "voice"),
+    [
+        (None, "en-us"), ("en", "en-us"), ("en-GB", "en-gb"), ("de", "de"), ("fr", "fr-fr"), ("pt-BR", "pt-br"),
+        ("zh", "cmn"), ("zh-CN", "cmn"), ("xx", "en-us"),
+    ],
+)  # fmt: skip
+def test_a_language_has_its_voice(language: str | None, voice: str) -> None:
+    engine = frontend({})
+    assert engine.default_voice(language) == voice
+    engine.check_voice(voice)
+
+
+@pytest.mark.parametrize(("voice", "language"), [("en-us+f2", "en"), ("cmn", "zh"), ("nb", "no"), ("de", "de")])
+def test_a_voice_has_its_language(voice: str, language: str) -> None:
+    assert frontend({}).language(voice) == language
+
+
+def test_a_text_sounds_the_same_whatever_was_spoken_before() -> None:
+    wanted = Request(1, "The old sailor opens the door.", voice="en-us")
+    (alone,) = spoken(wanted)
+    *_, after = spoken(Request(0, "Something else.", voice="de+f2"), wanted)
+    assert isinstance(alone, Result)
+    assert isinstance(after, Result)
+    assert alone.sample_rate == 24_000
+    assert alone.seconds > 1.0
+    assert np.array_equal(alone.audio, after.audio)
+    assert alone.audio.dtype == np.float32
+    assert 0.1 < np.abs(alone.audio).max() <= 1.0
+
+
+def test_chunks_that_it_cannot_speak_are_refused_and_the_others_go_on() -> None:
+    unknown, upload, stars, last = spoken(
+        Request(0, "One.", voice="klingon"),
+        Request(1, "Two.", voice="mine", voice_file=b"npz"),
+        Request(2, "* * *"),
+        Request(3, "Guten Tag.", language="de"),
+    )
+    assert isinstance(unknown, Unspeakable)
+    assert unknown.refused
+    assert isinstance(upload, Unspeakable)
+    assert upload.refused
+    assert isinstance(stars, Result)
+    assert not stars.audio.any()
+    assert isinstance(last, Result)
+    assert last.audio.any()
+
+
+def test_it_speaks_where_there_is_nothing_of_bark(tmp_path: Path) -> None:
+    nothing, there = BarkConfig(model=tmp_path / "none"), BarkConfig(model=tmp_path)
+    auto = SpeechSection()
+    packages = [
+        choose_engine(speech, bark, origins).package
+        for speech, bark, origins in (
+            (auto, nothing, {}),
+            (auto, nothing, {"bark.device": "--device"}),
+            (auto, there, {}),
+            (auto, nothing, {"bark.model": "--model"}),
+            (auto, nothing, {"bark.batch_size": "VOXYARD_BARK_BATCH_SIZE"}),
+            (SpeechSection(pool="ray"), nothing, {}),
+            (SpeechSection(engine="bark"), nothing, {}),
+            (SpeechSection(engine="espeak"), there, {}),
+        )
+    ]
+    assert packages == ["espeakng_loader"] * 2 + ["torch"] * 5 + ["espeakng_loader"]
+
+
+@pytest.mark.parametrize(
+    ("bark", "origins", "said"),
+    [
+        (BarkConfig(), {"bark.model": "--model"}, "--model has no effect with --engine espeak"),
+        (BarkConfig(device="cuda"), {"bark.device": "--device"}, "leave --device cuda out"),
+    ],
+)
+def test_what_has_no_effect_on_it_is_refused(bark: BarkConfig, origins: dict[str, str], said: str) -> None:
+    with pytest.raises(SpeechError, match=said):
+        choose_engine(SpeechSection(engine="espeak"), bark, origins)

@@ -1,0 +1,61 @@
+"""The words that a machine without weights speaks: through the service, and from a file."""
+
+from __future__ import annotations
+
+import io
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import av
+import httpx
+import numpy as np
+import pytest
+from openai import OpenAI
+from served_bark import Served, finished
+
+from voxyard.speech.verification.pocketsphinx import recogniser
+
+SENTENCE = "Hello, how are you today?"  # of which a small recogniser hears every word
+HEARD = "hello how are you today"
+
+pytestmark = pytest.mark.slow
+
+
+def heard(sound: bytes) -> str:
+    with av.open(io.BytesIO(sound), "r") as opened:
+        resampler = av.AudioResampler(format="flt", layout="mono", rate=24_000)
+        parts = [part.to_ndarray()[0] for frame in opened.decode(audio=0) for part in resampler.resample(frame)]
+    return recogniser().words(np.concatenate(parts), 24_000, "en")
+
+
+@pytest.fixture
+def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    """The service as it starts where there is no directory of weights."""
+    monkeypatch.chdir(tmp_path)
+    started = Served(tmp_path / "data")
+    yield started
+    if started.process.poll() is None:
+        started.end(signal.SIGTERM)
+
+
+def test_the_service_speaks_words_without_weights(service: Served) -> None:
+    client = OpenAI(base_url=f"{service.address}/v1", api_key="none is asked for", max_retries=0)
+    assert heard(client.audio.speech.create(model="tts-1", voice="alloy", input=SENTENCE).content) == HEARD
+    made = service.client.post("/v1/documents", json={"text": SENTENCE, "voice": "en-us"})
+    assert heard(finished(service.client, made.json()["id"])) == HEARD
+    refused = httpx.post(f"{service.address}/v1/audio/speech", json={"model": "tts-1", "voice": "mia", "input": "A."})
+    assert refused.status_code == 404, refused.text
+    assert service.end(signal.SIGTERM) == 0
+    assert sum("espeak-ng speaks (a formant synthesizer" in line for line in service.noted) == 1
+
+
+def test_a_file_is_spoken_in_its_language(tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text(f'<!doctype html><html lang="en"><body><p>{SENTENCE}</p></body></html>')
+    command = [sys.executable, "-P", "-m", "voxyard", "speak", "page.html", "--out", "page.mp3"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert heard((tmp_path / "page.mp3").read_bytes()) == HEARD
+    assert done.stderr.count("espeak-ng speaks") == 1
