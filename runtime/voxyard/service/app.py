@@ -31,7 +31,20 @@ _TAGS = [
     },
     {"name": "catalogue", "description": "Models, voices, workers."},
 ]
-_CORS_REQUEST_HEADERS = ("Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "Range", "X-Request-Id")
+_OPENAI_HEADERS = (  # that OpenAI's JavaScript client sends (6.49), also from a page
+    *("OpenAI-Organization", "OpenAI-Project"),
+    *(
+        f"X-Stainless-{name}"
+        for name in (
+            "Arch", "Helper-Method", "Lang", "OS", "Package-Version", "Retry-Count", "Runtime", "Runtime-Version",
+            "Timeout",
+        )
+    ),
+)  # fmt: skip
+_CORS_REQUEST_HEADERS = (
+    *("Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "Range", "X-Request-Id"),
+    *_OPENAI_HEADERS,
+)
 _CORS_ANSWER_HEADERS = ("Content-Range", "Location", "Retry-After", "X-Request-Id")
 
 

@@ -319,12 +319,21 @@ def test_other_origins_may_not_read_unless_they_are_named(setting: Setting, tmp_
     assert "access-control-allow-origin" not in stranger.headers
 
 
-def test_a_named_origin_may_ask_what_it_may_send(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "headers",
+    [
+        "authorization,idempotency-key",
+        "authorization,content-type,openai-organization,openai-project,x-stainless-arch,x-stainless-lang,x-stainless-os,"
+        "x-stainless-package-version,x-stainless-retry-count,x-stainless-runtime,x-stainless-runtime-version,"
+        "x-stainless-timeout",  # OpenAI's client in a page
+    ],
+)
+def test_a_named_origin_may_ask_what_it_may_send(tmp_path: Path, headers: str) -> None:
     client = Setting(tmp_path, allowed_origins="https://friend.example").client(key=False)
     asked = {
         "Origin": "https://friend.example",
         "Access-Control-Request-Method": "POST",
-        "Access-Control-Request-Headers": "authorization,idempotency-key",
+        "Access-Control-Request-Headers": headers,
     }
     response = client.options("/v1/documents", headers=asked)
     assert response.status_code == 200
