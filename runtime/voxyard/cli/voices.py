@@ -1,4 +1,4 @@
-"""Command `voxyard voices`: names and languages of Bark's presets."""
+"""Command `voxyard voices`: names and languages of the voices of an engine."""
 
 from __future__ import annotations
 
@@ -10,22 +10,30 @@ from voxyard.cli.base import CONTEXT, JSON, WRONG_USE, answering, refuse
 
 
 @click.command(context_settings=CONTEXT)
+@click.option(
+    "--engine", type=click.Choice(["bark", "espeak"]), default="bark", show_default=True, help="Engine that has them."
+)
 @click.option("--language", metavar="CODE", help="Only the voices of one language, such as en or de.")
 @JSON
-def voices(language: str | None, as_json: bool) -> None:
-    """List Bark's voice presets; a voice file (.npz) of your own is named by its path.
+def voices(engine: str, language: str | None, as_json: bool) -> None:
+    """List the voices of an engine; a voice file (.npz) of your own is named to Bark by its path.
 
     With --json: {"voices": [{"name", "language"}, …]}; the language is null where the name does not contain one.
     """
-    with answering("voices", extra="bark"):
-        from voxyard.bark import voices as presets
+    with answering("voices", extra=engine):
+        if engine == "bark":
+            from voxyard.bark import voices as presets
 
-        code = language and language.strip().lower()
-        if code and code not in presets.LANGUAGES:
-            known = ", ".join(presets.LANGUAGES)
-            refuse("voices", f"Bark has no voices for the language {language!r}, expected one of {known}", WRONG_USE)
-        listed = [(name, presets.language(name)) for name in presets.names()]
+            listed = [(name, presets.language(name)) for name in presets.names()]
+        else:
+            from voxyard.espeak import voices as own
+
+            listed = [(name, own.language(name)) for name in own.names()]
+    code = language and language.strip().lower()
     chosen = [(name, spoken) for name, spoken in listed if not code or spoken == code]
+    if not chosen:
+        known = ", ".join(sorted({spoken for _, spoken in listed if spoken}))
+        refuse("voices", f"{engine} has no voices for the language {language!r}, expected one of {known}", WRONG_USE)
     if as_json:
         print(json.dumps({"voices": [{"name": name, "language": spoken} for name, spoken in chosen]}, indent=2))
         return

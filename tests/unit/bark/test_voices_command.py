@@ -32,7 +32,7 @@ def test_a_language_that_bark_does_not_speak_is_refused() -> None:
     ended = CliRunner().invoke(voices, ["--language", "xx"])
 
     assert ended.exit_code == 2
-    assert "Bark has no voices for the language 'xx', expected one of de, en" in ended.stderr
+    assert "bark has no voices for the language 'xx', expected one of de, en" in ended.stderr
     assert ended.stdout == ""
 
 
@@ -43,3 +43,11 @@ def test_a_missing_package_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> Non
 
     assert ended.exit_code == 2
     assert "is not installed: run `pip install" in ended.stderr
+
+
+def test_the_voices_of_another_engine_are_listed() -> None:
+    ended = CliRunner().invoke(voices, ["--engine", "espeak", "--language", "de", "--json"])
+    assert json.loads(ended.stdout)["voices"] == [
+        {"name": "de", "language": "de"},
+        {"name": "de+f2", "language": "de"},
+    ]
