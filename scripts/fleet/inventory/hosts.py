@@ -45,8 +45,8 @@ Role = Literal["trainer", "bark", "monitoring", "gateway", "head", "worker"]
 MONITORING_PORTS = {"Prometheus": 9090, "Alertmanager": 9093, "Grafana": 3000}
 WARNINGS = (
     "audit", "certificate", "cgroup_driver", "clock", "disk", "driver", "driver_compat", "ecc", "gpu_inventory",
-    "gpu_memory", "gpu_process", "numa", "pair_link", "pcie_width", "persistence", "programs", "ray", "row_remap",
-    "selinux", "store", "throttling", "tls", "toolkit", "topology", "xid",
+    "gpu_memory", "gpu_process", "gpu_state", "numa", "pair_link", "pcie_width", "persistence", "programs", "ray",
+    "row_remap", "selinux", "store", "throttling", "tls", "toolkit", "topology", "xid",
 )  # fmt: skip
 """Ids of the checks that warn: what `acknowledged` may name."""
 _UUID = r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
