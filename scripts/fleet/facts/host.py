@@ -25,12 +25,14 @@ from fleet.facts.machine import (
     LOGIN,
     PORTS,
     PROGRAMS,
+    STATE,
     TOOLKIT,
     Container,
     Disk,
     Docker,
     EngineLimits,
     Login,
+    State,
     Toolkit,
 )
 from fleet.facts.ray_reach import RayReach
@@ -41,7 +43,7 @@ from fleet.ssh.connection_pool import Session
 # Only where nvidia-smi and Docker answer: a hanging program would hang every time.
 _OF_GPUS = (*OF_EACH, TOPOLOGY, P2P, PROCESSES, NUMA)
 _OF_DOCKER = (COMPOSE, TOOLKIT, DISK, IMAGES, CONTAINERS)
-_FIRST = (LOGIN, GPUS, DOCKER, XIDS, ENGINE_LIMITS, HOME_DISK, KEPT, PORTS, PROGRAMS, AUDIT_LOG)
+_FIRST = (LOGIN, STATE, GPUS, DOCKER, XIDS, ENGINE_LIMITS, HOME_DISK, KEPT, PORTS, PROGRAMS, AUDIT_LOG)
 _NEWER_FIELD = "not a valid field to query"  # words of nvidia-smi, of an older driver
 
 
@@ -50,6 +52,7 @@ class HostFacts:
     """Facts about one host; unavailable ones are Unknown."""
 
     login: Login | Unknown
+    state: State | Unknown
     gpus: tuple[HostGpu, ...] | Unknown
     topology: str | Unknown  # nvidia-smi topo -m, as printed
     p2p: str | Unknown  # nvidia-smi topo -p2p r, as printed
@@ -96,6 +99,7 @@ def collect(session: Session, now: Callable[[], float] = time.time) -> HostFacts
         gpus = merged(gpus, health)
     return HostFacts(
         login=LOGIN.among(answers),
+        state=STATE.among(answers),
         gpus=gpus,
         unread_health=tuple(
             f"{fact.name}: {each.reason}"

@@ -4,7 +4,7 @@
 # shellcheck disable=SC2329  # the last line calls the verbs
 set -eu
 umask 077
-home=$HOME/.voxyard
+home=${VOXYARD_STATE_DIR:-$HOME/.voxyard}
 
 # -- lock: one change at a time --------------------------------------------------------------------------------------
 
@@ -756,6 +756,24 @@ fact_login() {
   printf '%s\n%s\n' "$HOME" "${SSH_CONNECTION-}"
 }
 
+# PATH: prints it, or the next directory above it that is there.
+nearest() {
+  above=$1
+  while [ -n "$above" ] && [ ! -e "$above" ]; do above=${above%/*}; done
+  printf '%s\n' "${above:-/}"
+}
+
+# Prints the directory of the state, the one that is there of it and those above, whether files can be made in it, and
+# what tells it from that of another host: boot, device, inode, time, file system.
+fact_state() {
+  at=$(nearest "$home") can='not writable'
+  if [ -d "$at" ] && [ -w "$at" ] && [ -x "$at" ]; then can=writable; fi
+  printf '%s\n%s\n%s\n' "$home" "$at" "$can"
+  cat /proc/sys/kernel/random/boot_id
+  stat -L -c '%d %i %.9Z' -- "$at"
+  df -PT -- "$at" | tail -n 1
+}
+
 fact_ports() {
   cat /proc/net/tcp
   cat /proc/net/tcp6 2>/dev/null || true
@@ -798,7 +816,7 @@ fact_disk() {
 }
 
 fact_home_disk() {
-  df -Pk "$HOME"
+  df -Pk "$(nearest "$home")"
 }
 
 # Prints KiB of the artefacts.

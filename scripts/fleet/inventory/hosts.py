@@ -30,6 +30,7 @@ from fleet.inventory.types import (
     Matching,
     Port,
     Registry,
+    RemoteDirectory,
     Seconds,
     Switch,
     Word,
@@ -46,7 +47,7 @@ MONITORING_PORTS = {"Prometheus": 9090, "Alertmanager": 9093, "Grafana": 3000}
 WARNINGS = (
     "audit", "certificate", "cgroup_driver", "clock", "disk", "driver", "driver_compat", "ecc", "gpu_inventory",
     "gpu_memory", "gpu_process", "gpu_state", "numa", "pair_link", "pcie_width", "persistence", "programs", "ray",
-    "row_remap", "selinux", "store", "throttling", "tls", "toolkit", "topology", "xid",
+    "row_remap", "selinux", "state", "store", "throttling", "tls", "toolkit", "topology", "xid",
 )  # fmt: skip
 """Ids of the checks that warn: what `acknowledged` may name."""
 _UUID = r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -159,8 +160,14 @@ class Host:
     ray: RayNode = field(default_factory=RayNode)
     ray_head: str | None = None  # address of the head of its cluster
     secrets: LocalPaths = ()  # files
+    state_dir: RemoteDirectory | None = None  # directory of all its files; None: ~/.voxyard of the login
     canary: Switch = False  # first of its roles to get a release
     groups: Annotated[tuple[Word, ...], list_of()] = ()  # names that select it, with others
+
+    @property
+    def files(self) -> str:
+        """Directory of all its files, for rsync: relative ones are below the login's home."""
+        return self.state_dir or ".voxyard"
 
     @property
     def ray_roles(self) -> tuple[str, ...]:

@@ -18,6 +18,8 @@ from voxyard.settings.values import found_words
 _HOST_NAME = r"[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*\.?"
 _REGISTRY = r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?(/[a-z0-9]([a-z0-9._-]*[a-z0-9])?)*"
 
+DIRECTORY = r"(?:/[A-Za-z0-9_@+-][A-Za-z0-9_.@+-]*)+"
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class OddNumber:
@@ -171,5 +173,6 @@ LocalPaths = Annotated[tuple[Path, ...], PlainValidator(paths)]
 Switch = Annotated[bool, Strict()]
 PORT = Between("a port", 1, 65535)
 Port = Annotated[int, PORT]
+RemoteDirectory = Annotated[str, Matching(DIRECTORY, "the whole path of a directory on the host")]
 Seconds = Annotated[int, Between("seconds", 1, 3600)]
 Registry = Annotated[str, Matching(_REGISTRY, "a registry as host[:port][/path], in lower case")]

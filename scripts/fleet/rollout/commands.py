@@ -15,7 +15,6 @@ from fleet.ssh.command_batch import Command, verb
 PROJECT = "voxyard"
 EXPORTER = "exporter"  # runs on every host
 STATELESS = ("exporter", "node-exporter")  # they use no GPU and keep no data
-HOME = '"$HOME/.voxyard"'
 LOAD_SECONDS = 1800
 PULL_SECONDS = 3600
 UP_SECONDS = 180

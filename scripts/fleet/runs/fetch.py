@@ -52,7 +52,7 @@ def fetch_run(session: Session, host: Host, run: TrainingRun, out: Path) -> Fetc
     made = session.run([readable])[readable.name]
     if not made.ok:
         raise HostFailedError(f"{host.name} could not make the checkpoints of {run.id} readable: {made.message}")
-    source = f".voxyard/runs/{run.id}"
+    source = f"{host.files}/runs/{run.id}"
     command = rsync.pull_command(host, source, out, exclude=_LEFT_OUT)
     for _ in range(_TRIES):
         ended = rsync.run(host, command, allowed=(rsync.VANISHED,))

@@ -18,7 +18,11 @@ from fleet.ssh.command_batch import Answer
 
 CAPTURES = Path(__file__).resolve().parents[3] / "captures/hosts"
 HEALTHY = yaml.safe_load((CAPTURES / "healthy.yaml").read_text(encoding="utf-8"))
-CASES = [case for name in ("gpus",) for case in yaml.safe_load((CAPTURES / f"{name}.yaml").read_text(encoding="utf-8"))]
+CASES = [
+    case
+    for name in ("gpus", "machines")
+    for case in yaml.safe_load((CAPTURES / f"{name}.yaml").read_text(encoding="utf-8"))
+]
 
 
 def answer(said: str | dict[str, Any]) -> Answer:

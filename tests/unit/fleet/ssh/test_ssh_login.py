@@ -10,6 +10,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,14 @@ def refusal(host: Host) -> str:
     with pytest.raises(HostFailedError) as caught:
         ask(host)
     return str(caught.value)
+
+
+def test_the_state_of_a_host_is_where_the_inventory_says(server: SshServer, tmp_path: Path) -> None:
+    elsewhere = str(tmp_path / "state")
+    with connected(replace(server.host(), state_dir=elsewhere)) as session:
+        batch = session.run([Command("state", verb("fact_state"))])["state"].out
+        alone = session.send(Command("state", verb("fact_state")), [b""]).out
+    assert batch.splitlines()[0] == alone.splitlines()[0] == elsewhere
 
 
 # -- keys of the operator's ----------------------------------------------------------------------------------
