@@ -22,6 +22,7 @@ from fleet.inventory.monitoring_settings import AlertReceiver, MonitoringSetting
 from fleet.inventory.ray_clusters import BARK, RayNode, head_addresses, ray_ports, ray_problems
 from fleet.inventory.rollout_settings import RolloutSettings
 from fleet.inventory.shared_documents import Shelf, Store, store_problems
+from fleet.inventory.ssh_config import of_ssh_config
 from fleet.inventory.types import (
     Address,
     Between,
@@ -38,7 +39,7 @@ from fleet.inventory.types import (
     list_of,
     refusal,
 )
-from fleet.inventory.validation import ErrorCollector, Values, keys_of
+from fleet.inventory.validation import ErrorCollector, Values, keys_of, merged
 from voxyard.settings import SettingsError
 from voxyard.settings.yaml_reader import YamlValue, read
 
@@ -149,7 +150,7 @@ class Host:
     node_exporter_port: Port = 9100
     identity_file: LocalPath | None = None
     known_hosts: LocalPath | None = None
-    ssh_config: Switch = False  # also read the operator's ~/.ssh/config
+    ssh_config: Switch = False  # also read the operator's ~/.ssh/config; user and port, where they are not given
     compose_overrides: Annotated[tuple[LocalPath, ...], list_of()] = ()  # merged last, in this order
     registry: Registry | None = None  # None: images are sent with docker save and docker load
     bark: Bark = field(default_factory=Bark)
@@ -292,7 +293,8 @@ def _hosts(node: YamlValue | None, defaults: Values, problems: ErrorCollector) -
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
             problems.add(entry.line, where, "a host name has letters, digits, dots, dashes and underscores only")
         before = len(problems.found)
-        host = problems.validated(_HOST, _HOST_KEYS, entry, where, defaults=defaults, name=name)
+        under = merged(of_ssh_config(entry, defaults), defaults)
+        host = problems.validated(_HOST, _HOST_KEYS, entry, where, defaults=under, name=name)
         if host is None:
             continue
         if len(problems.found) == before:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -98,6 +100,36 @@ def test_the_operators_ssh_configuration_counts_only_where_it_is_wanted(read: Re
     assert not host.ssh_config
 
 
+@pytest.mark.parametrize(
+    ("defaults", "keys", "login"),
+    [
+        ("", "", ("ssh-user", 2222)),
+        ("user: u", "", ("u", 2222)),
+        ("port: 22", "user: v", ("v", 22)),
+        ("", "user: v, port: 2200", ("v", 2200)),
+        ("", "user: v, ssh_config: false", ("v", 22)),
+    ],
+)
+def test_user_and_port_are_those_of_ssh_config_where_the_inventory_leaves_them_to_it(
+    read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, defaults: str, keys: str, login: tuple[str, int]
+) -> None:
+    asked = tmp_path / "asked"
+    ssh = f"#!/bin/sh\necho \"$@\" >> {shlex.quote(str(asked))}\nprintf 'host lab\\nuser ssh-user\\nport 2222\\n'\n"
+    (tmp_path / "ssh").write_text(ssh)
+    (tmp_path / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    (host,) = read(f"defaults: {{ssh_config: true, {defaults}}}\nhosts: {{x: {{address: lab, {keys}}}}}").hosts
+    assert (host.user, host.port) == login
+    assert (asked.read_text().split() if asked.exists() else []) in ([], ["-G", "--", "lab"])
+
+
+def test_an_address_of_ipv6_may_stand_in_brackets(read: Read) -> None:
+    (host,) = read("hosts: {x: {address: '[2001:db8::1]', user: u, exporter_address: '[::1]'}}").hosts
+    assert (host.address, host.exporter_address) == ("2001:db8::1", "::1")
+    with pytest.raises(FleetError, match="is the address of x, too"):
+        read("hosts: {x: {address: '[2001:db8::1]', user: u}, y: {address: '2001:db8:0::1', user: u}}")
+
+
 def test_jumps_are_a_text_or_a_list(read: Read) -> None:
     (host,) = read("hosts: {x: {address: h, user: u, jump: ['first', 'me@[2001:db8::1]:2222']}}").hosts
     assert host.jump == (Jump("first", 22, None), Jump("2001:db8::1", 2222, "me"))
@@ -114,7 +146,14 @@ def test_jumps_are_a_text_or_a_list(read: Read) -> None:
         ("exporter_address: 'u; rm'", "hosts.a.exporter_address: expected a name or an address"),
         ("exporter_address: 'h:22'", "hosts.a.exporter_address: expected a name or an address without a port, found"),
         ("exporter_address: 192.0.2.300", "hosts.a.exporter_address: expected a name or an address, found the text"),
-        ("exporter_address: '[::1]'", "hosts.a.exporter_address: expected a name or an address, found the text"),
+        ("exporter_address: '[::1'", "hosts.a.exporter_address: expected a name or an address, found the text"),
+        ("exporter_address: '[192.0.2.1]'", "hosts.a.exporter_address: expected a name or an address, found the text"),
+        ("exporter_address: '[gpu-01]'", "hosts.a.exporter_address: expected a name or an address, found the text"),
+        ("sudo: true", "hosts.a.sudo: unknown key: nothing runs as root: put the user into the group docker"),
+        ("ansible_become: true", "hosts.a.ansible_become: unknown key: nothing runs as root"),
+        ("ssh_password: x", "hosts.a.ssh_password: unknown key: logins are by key, certificate or Kerberos"),
+        ("state_dir: state", "hosts.a.state_dir: expected the whole path of a directory on the host, found the text"),
+        ("state_dir: '~/x'", "hosts.a.state_dir: expected the whole path of a directory on the host, found the text"),
         ("bark: {address: '[::1]:80'}", "hosts.a.bark.address: expected a name or an address without a port, found"),
         ("port: 0022", "hosts.a.port: expected a port from 1 to 65535, a plain decimal number, found the number 0022"),
         ("port: 1:22", "hosts.a.port: expected a port from 1 to 65535, found the text '1:22'"),
