@@ -22,6 +22,7 @@ from fleet.inventory.monitoring_settings import AlertReceiver, MonitoringSetting
 from fleet.inventory.ray_clusters import BARK, RayNode, head_addresses, ray_ports, ray_problems
 from fleet.inventory.rollout_settings import RolloutSettings
 from fleet.inventory.shared_documents import Shelf, Store, store_problems
+from fleet.inventory.source import STANDARD_INPUT, printed
 from fleet.inventory.ssh_config import of_ssh_config
 from fleet.inventory.types import (
     Address,
@@ -259,12 +260,15 @@ _PORT_KEYS: Mapping[str, tuple[str, ...]] = {
 
 
 def load(path: Path) -> Inventory:
-    """Load the inventory in `path`. Raises FleetError with all errors, one line each, by file, line, host and key."""
-    if not path.exists():
+    """Load the inventory in `path`, or that a program there or standard input (`-`) gives; paths in it are beside it.
+
+    Raises FleetError with all errors, one line each, by file, line, host and key.
+    """
+    if path.name != STANDARD_INPUT and not path.exists():
         raise FleetError(f"{path}: no such inventory: copy deploy/hosts.example.yaml there and edit it")
     problems = ErrorCollector(path)
     try:
-        document = read(path, anchors=True)
+        document = read(path, anchors=True, data=printed(path))
     except SettingsError as error:
         raise FleetError(str(error)) from None
     for note in document.problems:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import io
 import os
 import re
 import shlex
@@ -17,6 +18,7 @@ from fleet.errors import FleetError
 from fleet.inventory.hosts import WARNINGS, Bark, Inventory, Jump, Trainer, load
 from fleet.inventory.monitoring_settings import AlertReceiver
 from fleet.inventory.rollout_settings import HookSettings, MaxFailed, RolloutSettings
+from tasks.base import load_inventory
 
 ROOT = Path(__file__).resolve().parents[4]
 GPU = "GPU-5f2c1d4e-0d2b-4c55-9a3a-2b1f6c7d8e90"
@@ -128,6 +130,46 @@ def test_an_address_of_ipv6_may_stand_in_brackets(read: Read) -> None:
     assert (host.address, host.exporter_address) == ("2001:db8::1", "::1")
     with pytest.raises(FleetError, match="is the address of x, too"):
         read("hosts: {x: {address: '[2001:db8::1]', user: u}, y: {address: '2001:db8:0::1', user: u}}")
+
+
+DYNAMIC = '{"defaults": {"user": "u", "known_hosts": "known"}, "hosts": {"x": {"address": "h"}}}'
+
+
+def test_an_inventory_may_be_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(DYNAMIC.encode())))
+    (host,) = load_inventory("-").hosts
+    assert (host.name, host.known_hosts) == ("x", tmp_path / "known")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"#!/bin/sh\necho {shlex.quote(DYNAMIC)}\n", ""),
+        (
+            "#!/bin/sh\necho no such cloud >&2\nexit 3\n",
+            "ended with exit code 3 (no such cloud): it must print the inv",
+        ),
+        ("#!/bin/sh\necho 'hosts: {x: {addres: h, user: u}}'\n", ":1: hosts.x.addres: unknown key: is address meant?"),
+        (
+            "#!/nowhere/python\n",
+            "cannot be run (No such file or directory): expected a program that prints the inventory",
+        ),
+        ("#!/bin/sh\nprintf '\\377'\n", ":1: not UTF-8 text (byte 0xff)"),
+        (DYNAMIC, ""),
+    ],
+    ids=["prints it", "fails", "prints a wrong one", "has no interpreter", "prints no text", "is none, and executable"],
+)
+def test_an_inventory_may_be_a_program_that_prints_it(tmp_path: Path, text: str, said: str) -> None:
+    program = tmp_path / "hosts of the cloud"
+    program.write_text(text)
+    program.chmod(0o755)
+    if said:
+        with pytest.raises(FleetError) as caught:
+            load(program)
+        assert f"{program} {said}" in str(caught.value) or f"{program}{said}" in str(caught.value)
+    else:
+        assert [(host.name, host.known_hosts) for host in load(program).hosts] == [("x", tmp_path / "known")]
 
 
 def test_jumps_are_a_text_or_a_list(read: Read) -> None:
