@@ -24,7 +24,6 @@ COMPOSE_MINIMUM = (2, 24, 4)  # `!reset`, which removes the GPU reservation on h
 _ENGINE = "install Docker Engine: apt-get install docker.io, or docs.docker.com/engine/install"
 SKEW_SECONDS = 2.0
 # Service of each listener in Host.ports; those of monitoring have their programs' names.
-_EARLIER = "voxyard-monitoring"  # project of the monitoring programs in earlier versions: it keeps their ports
 _LISTENERS = {
     "the exporter": EXPORTER,
     "the host's node_exporter": NODE_EXPORTER,
@@ -120,7 +119,7 @@ def ports(facts: HostFacts, host: Host) -> Iterator[Finding]:
     """Check: no foreign process listens on a port of our services."""
     if isinstance(facts.ports, Unknown):
         return
-    running = [each for each in known(facts.containers, ()) if each.state == "running" and each.project != _EARLIER]
+    running = [each for each in known(facts.containers, ()) if each.state == "running"]
     own = {port for each in running for port in each.ports}
     on_the_host = {each.role for each in running if each.host_network}
     for listener, number in host.ports.items():

@@ -14,7 +14,6 @@ from fleet.ssh.command_batch import verb
 RELEASE_LABEL = "voxyard.release"
 ROLE_LABEL = "voxyard.role"
 CONFIG_LABEL = "voxyard.config"
-_PROJECT_LABEL = "com.docker.compose.project"
 _SYS_RESOURCE = 24  # linux/capability.h
 TOOLS = ("bash", "flock", "rsync", "sha256sum", "tar")
 TLS_TOOL = "openssl"
@@ -142,7 +141,6 @@ class Container:
     ports: tuple[int, ...]  # on the host
     config: str = ""  # configuration hash
     id: str = ""
-    project: str = ""  # Compose's
     host_network: bool = False  # network mode host
 
     @property
@@ -249,7 +247,6 @@ def _container(found: Mapping[str, Any]) -> Container:
         ports=tuple(int(each["HostPort"]) for binding in bindings for each in binding or () if each["HostPort"]),
         config=labels.get(CONFIG_LABEL, ""),
         id=found.get("Id", ""),
-        project=labels.get(_PROJECT_LABEL, ""),
         host_network=found["HostConfig"].get("NetworkMode") == "host",
     )
 

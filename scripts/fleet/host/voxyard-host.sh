@@ -56,20 +56,16 @@ lock_break() {
 
 # -- audit log -------------------------------------------------------------------------------------------------------
 
-# TAG LONGEST END: appends a line of JSON that ends with END and has the SHA-256 of the line before it, or of all lines
-# before the first one with a hash; prints "no journal" where neither journal nor syslog took it.
+# TAG LONGEST END: appends a line of JSON that ends with END and has the SHA-256 of the line before it; prints "no journal"
+# where neither journal nor syslog took it.
 audit_append() {
   mkdir -p "$home"
   cd "$home"
   exec 9>> audit.jsonl
   flock 9  # of two writers the second hashes the first one's line
   if [ -n "$(tail -c 1 audit.jsonl)" ]; then echo >&9; fi  # a write that was cut off
-  last=$(tail -n 1 audit.jsonl)
-  case $last in
-    '') previous='' ;;
-    *'"previous": "'*) previous=$(printf %s "$last" | sha256sum) ;;
-    *) previous=$(sha256sum < audit.jsonl) ;;
-  esac
+  last=$(tail -n 1 audit.jsonl) previous=''
+  [ -z "$last" ] || previous=$(printf %s "$last" | sha256sum)
   line=$(printf '{"at": "%s", "previous": "%s", %s' "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "${previous%% *}" "$3")
   printf '%s\n' "$line" >&9
   printf '%s\n' "$line" | systemd-cat -t "$1" 2>/dev/null ||
@@ -182,8 +178,8 @@ release_publish() {
   mv -T state/.expected.next state/expected.json
   ln -sfn "releases/$1" .current.next
   mv -T .current.next current
-  # Of interrupted deploys; secrets/.before is an earlier version's.
-  rm -rf secrets/.before secrets/.partial releases/.*.partial artefacts/.*.partial
+  # Of interrupted deploys.
+  rm -rf secrets/.partial releases/.*.partial artefacts/.*.partial
 }
 
 state_expected() {
@@ -254,9 +250,8 @@ value_of() {
 }
 
 # ENVIRONMENT VARIABLE [WORD]... -- PATH...: gives the paths to the user of the containers, by the environment file.
-# The login may not: a throw-away container does it, of the image that the variable names. A release of an earlier
-# version names the login as that user; a service may have a user of its own. chown changes a directory after all that
-# it holds.
+# The login may not: a throw-away container does it, of the image that the variable names. A service may have a user of
+# its own. chown changes a directory after all that it holds.
 hand_over() {
   image=$(value_of "$1" "$2")
   owner=$(value_of "$1" "${2%_IMAGE}_UID"):$(value_of "$1" "${2%_IMAGE}_GID")

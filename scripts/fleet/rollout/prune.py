@@ -106,15 +106,11 @@ def find_unused(
 
 
 def _free_secrets(secrets: Sequence[str], kept: Sequence[Manifest], used: InUse) -> Iterator[str]:
-    """Secrets of our services that no kept release reads.
-
-    Releases of a version that did not list its secrets read the files without a version in their names.
-    """
-    needed = {name for each in kept for name in each.secrets or ()}
-    unlisted = any(each.secrets is None for each in kept)
+    """Secrets of our services that no kept release reads."""
+    needed = {name for each in kept for name in each.secrets}
     for name in secrets:
         mounted = any(mount.endswith(f"/secrets/{name}") for mount in used.mounts)
-        if service_of(name) is not None and not (name in needed or mounted or (unlisted and "." not in name)):
+        if service_of(name) is not None and not (name in needed or mounted):
             yield name
 
 

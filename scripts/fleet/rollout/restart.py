@@ -123,7 +123,7 @@ class ServiceRestart:
         self._publish_files(release, service)
         log.info("%s: starting %s", self.host, service.name)
         command = commands.start(
-            release.id, release.compose_files, ENVIRONMENT_FILE, service.name, secrets=release.secrets or ()
+            release.id, release.compose_files, ENVIRONMENT_FILE, service.name, secrets=release.secrets
         )
         self._run_checked(f"start {service.name}", command)
 

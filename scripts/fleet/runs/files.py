@@ -80,7 +80,7 @@ class DeployedRelease:
     plan: bytes
     compose: bytes  # trainer.yaml
     gpus: tuple[str, ...] = ()  # UUIDs of the host in nvidia-smi order
-    memory_mib: int | None = None  # limit of its containers; None: of a version without one
+    memory_mib: int | None = None  # limit of its containers; None: the memory of its host is not known
     tls: RunTls | None = None  # None: metrics in plain HTTP
 
 
