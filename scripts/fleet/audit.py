@@ -13,11 +13,11 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from fleet.errors import HostFailedError
 from fleet.facts.fact import Fact
 from fleet.lock import operator
 from fleet.ssh.command_batch import Command, verb
 from fleet.ssh.connection_pool import Session
+from fleet.ssh.verbs import must
 
 log = logging.getLogger("fleet")
 
@@ -46,9 +46,7 @@ class AuditEntry:
 def record(session: Session, host: str, entry: AuditEntry) -> None:
     """Append the entry to the host's audit.jsonl and its journal, with the host's time. Raises HostFailedError."""
     command = append_command(host, operator(), entry)
-    answer = session.run([command])[command.name]
-    if not answer.ok:
-        raise HostFailedError(f"{host} could not write its audit log: {answer.message}")
+    answer = must(session, host, "write its audit log", command)
     if answer.out.strip() == _NO_JOURNAL:
         log.info("%s: no journal or syslog takes the audit line: it is in audit.jsonl alone", host)
 

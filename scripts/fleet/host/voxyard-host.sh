@@ -337,11 +337,13 @@ container_list() {
   if [ -n "$ids" ]; then docker inspect --format "$1" $ids; fi
 }
 
-# METHOD HOST PORT PATH: prints the response of an HTTP request, head and body; needs bash only, not curl.
+# METHOD HOST PORT PATH [JSON]: prints the response of an HTTP request, head and body; needs bash only, not curl.
+# HTTP/1.0: the server closes the connection at the end and sends no chunks.
 http_request() {
   # shellcheck disable=SC2016  # the variables are bash's
   bash -c '{ exec 3<>"/dev/tcp/$2/$3"; } 2>/dev/null || { echo "nothing listens on $2:$3" >&2; exit 1; }
-    printf "%s %s HTTP/1.0\r\nHost: %s\r\nContent-Length: 0\r\n\r\n" "$1" "$4" "$2" >&3 && cat <&3' bash "$@"
+    printf "%s %s HTTP/1.0\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %s\r\n\r\n%s" \
+      "$1" "$4" "$2" "${#5}" "$5" >&3 && cat <&3' bash "$@"
 }
 
 # METHOD HOST PORT PATH CA NAME: prints the response of an HTTPS request to a service whose certificate is for NAME and

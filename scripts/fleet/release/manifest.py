@@ -11,16 +11,9 @@ from fleet.errors import FleetError
 from fleet.release.release import Release
 from fleet.release.service import OURS, ConfigFiles
 from fleet.release.tls import CA_FILE
+from fleet.ssh.verbs import Tls
 
 MANIFEST_FILE = "release.json"
-
-
-@dataclass(frozen=True, slots=True)
-class Tls:
-    """Verification of a service's certificate on its host."""
-
-    name: str  # that it is for
-    authorities: str  # file with the roots, below ~/.voxyard
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from fleet.inventory.hosts import Host
 from fleet.ssh import rsync
 from fleet.ssh.command_batch import Command, verb
 from fleet.ssh.connection_pool import Session
+from fleet.ssh.verbs import must
 
 log = logging.getLogger("fleet")
 
@@ -157,7 +158,4 @@ def _first(differs: str) -> str:
 
 
 def _answer(host: Host, session: Session, command: Command) -> str:
-    answer = session.run([command])[command.name]
-    if not answer.ok:
-        raise HostFailedError(f"{host.name} could not {command.name.replace('-', ' ')}: {answer.message}")
-    return answer.out
+    return must(session, host.name, command.name.replace("-", " "), command).out
