@@ -9,12 +9,14 @@ import pytest
 from fleet_doubles import facts, host, state
 from local_session import LocalSession
 
+from fleet.audit import AuditEntry, record
 from fleet.checks.host_report import collect_reports
 from fleet.checks.requirements import HostRequirements
 from fleet.checks.state import across
 from fleet.facts.fact import Unknown
 from fleet.facts.machine import STATE, State
-from fleet.ssh.command_batch import script
+from fleet.lock import locked
+from fleet.ssh.command_batch import HOST_SCRIPT, script
 
 NFS: dict[str, Any] = {"kind": "nfs4", "source": "filer:/home", "boot": "other", "device": "47"}
 LUSTRE = NFS | {"kind": "lustre", "source": "10.0.0.1@tcp:/lab"}
@@ -65,12 +67,23 @@ def test_a_host_tells_where_its_state_is_and_whether_it_can_be_written(tmp_path:
     assert not read(LocalSession(tmp_path / "file")).writable
 
 
-def test_state_dir_moves_all_verbs(tmp_path: Path) -> None:
+def test_state_dir_moves_all_that_a_host_keeps(tmp_path: Path) -> None:
     elsewhere = tmp_path / "else where"
     text, _ = script([STATE.command], str(elsewhere))
     assert f"export VOXYARD_STATE_DIR='{elsewhere}'" in text
-    moved = read(LocalSession(tmp_path, {"VOXYARD_STATE_DIR": str(elsewhere)}))
-    assert (moved.folder, moved.at) == (str(elsewhere), str(tmp_path))
+    session = LocalSession(tmp_path, {"VOXYARD_STATE_DIR": str(elsewhere)})
+    assert (read(session).folder, read(session).at) == (str(elsewhere), str(tmp_path))
+    with locked(session, "gpu-01", "deploy"):
+        assert (elsewhere / "lock").exists()
+    record(session, "gpu-01", AuditEntry("deploy", "", "a", "ok"))
+    assert (elsewhere / "audit.jsonl").exists()
+    assert not (tmp_path / ".voxyard").exists()
+
+
+def test_the_home_is_named_where_the_state_is_chosen_and_where_it_is_asked_alone() -> None:
+    lines = [line.strip() for line in HOST_SCRIPT.read_text(encoding="utf-8").splitlines() if "$HOME" in line]
+    assert lines == ["home=${VOXYARD_STATE_DIR:-$HOME/.voxyard}", 'printf \'%s\\n%s\\n\' "$HOME" "${SSH_CONNECTION-}"']
+    assert (host().files, host(state_dir="/srv/x").files) == (".voxyard", "/srv/x")
 
 
 def test_the_reports_of_hosts_with_one_home_say_so(tmp_path: Path) -> None:
