@@ -82,7 +82,7 @@ def docker(facts: HostFacts, host: Host, requirements: HostRequirements) -> Iter
         yield Finding(
             "FAIL", "architecture", found, "build the images on a machine of that architecture, deploy with --host"
         )
-    if facts.docker.root.startswith("/var/snap/"):
+    if facts.docker.of_snap:
         found = "Docker is snap's, which cannot mount hidden directories such as ~/.voxyard"
         yield Finding("FAIL", "docker", found, f"sudo snap remove docker; {_ENGINE}")
     if facts.docker.system == "Docker Desktop":

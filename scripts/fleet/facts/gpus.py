@@ -85,6 +85,8 @@ def _version(cell: str) -> tuple[int, int]:
 
 
 def _action(cell: str) -> str | None:
+    if cell.lower() == "unknown":
+        raise ValueError(f"expected an action, found {cell}")
     return None if cell.lower() == "none" else _text(cell)
 
 

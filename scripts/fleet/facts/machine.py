@@ -90,6 +90,12 @@ class Docker:
     architecture: str = ""  # as in uname -m
     security: frozenset[str] = frozenset()  # rootless, userns, selinux, …
     system: str = ""  # that the engine runs on, in its words
+    program: str = ""  # path of `docker`
+
+    @property
+    def of_snap(self) -> bool:
+        """True where engine or program are snap's, which sees no hidden directory of a home."""
+        return self.root.startswith("/var/snap/") or self.program.startswith("/snap/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,10 +181,13 @@ def _ports(text: str) -> frozenset[int]:
 
 
 def _docker(text: str) -> Docker:
-    version, info = (json.loads(line) for line in text.splitlines())
+    first, second, *program = text.splitlines()
+    version, info = json.loads(first), json.loads(second)
     parts = (version.get("Server") or {}).get("Components") or ()
     if "store" in info or any("podman" in str(part.get("Name")).lower() for part in parts):
         raise ValueError("Podman answers in place of Docker")
+    if not version.get("Server"):
+        raise ValueError("no Docker Engine answers")
     if errors := info.get("ServerErrors"):
         raise ValueError("; ".join(errors))
     options = (option.partition(",")[0] for option in info.get("SecurityOptions") or ())
@@ -190,6 +199,7 @@ def _docker(text: str) -> Docker:
         architecture=info.get("Architecture", ""),
         security=frozenset(option.removeprefix("name=") for option in options),
         system=info.get("OperatingSystem", ""),
+        program="".join(program),
     )
 
 

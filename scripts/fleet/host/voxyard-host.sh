@@ -779,6 +779,7 @@ fact_ports() {
 fact_docker() {
   docker version --format '{{json .}}'
   docker info --format '{{json .}}'
+  command -v docker
 }
 
 # ADDRESS PORT: prints whether a connection from this host is open, refused, silent, or there is none.

@@ -65,7 +65,7 @@ class Jump:
 
 
 def _jump(value: object) -> Jump:
-    pattern = r"(?:([A-Za-z0-9_][\w.-]*)@)?(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9][\w.-]*)(?::([0-9]{1,5}))?"
+    pattern = r"(?:([A-Za-z0-9_][\w.-]*)@)?(\[[0-9A-Fa-f:.]+(?:%[\w.-]+)?\]|[A-Za-z0-9][\w.-]*)(?::([0-9]{1,5}))?"
     parts = re.fullmatch(pattern, value) if isinstance(value, str) else None
     if parts is None:
         raise expected("[user@]address[:port]", value)

@@ -173,8 +173,10 @@ def test_an_inventory_may_be_a_program_that_prints_it(tmp_path: Path, text: str,
 
 
 def test_jumps_are_a_text_or_a_list(read: Read) -> None:
-    (host,) = read("hosts: {x: {address: h, user: u, jump: ['first', 'me@[2001:db8::1]:2222']}}").hosts
-    assert host.jump == (Jump("first", 22, None), Jump("2001:db8::1", 2222, "me"))
+    (host,) = read(
+        "hosts: {x: {address: h, user: u, jump: ['first', 'me@[2001:db8::1]:2222', '[fe80::1%eth0]']}}"
+    ).hosts
+    assert host.jump == (Jump("first", 22, None), Jump("2001:db8::1", 2222, "me"), Jump("fe80::1%eth0"))
 
 
 @pytest.mark.parametrize(
