@@ -1,7 +1,7 @@
 """Audit log: one JSON line per action, with author and outcome, in a file on the host and in its journal.
 
-Each line has the SHA-256 of the line before it, so that a removed or changed line shows; removed last lines show in the
-journal. A line after one without a hash, of an earlier version or cut off, has the SHA-256 of all lines before it.
+Each line has the SHA-256 of the line before it: `fab check` finds lines that were changed or removed; the last ones by
+the journal.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from fleet.errors import HostFailedError
 from fleet.facts.fact import Fact
 from fleet.lock import operator
 from fleet.ssh.command_batch import Command, verb
 from fleet.ssh.connection_pool import Session
+from fleet.ssh.verbs import must
 
 log = logging.getLogger("fleet")
 
@@ -46,9 +46,7 @@ class AuditEntry:
 def record(session: Session, host: str, entry: AuditEntry) -> None:
     """Append the entry to the host's audit.jsonl and its journal, with the host's time. Raises HostFailedError."""
     command = append_command(host, operator(), entry)
-    answer = session.run([command])[command.name]
-    if not answer.ok:
-        raise HostFailedError(f"{host} could not write its audit log: {answer.message}")
+    answer = must(session, host, "write its audit log", command)
     if answer.out.strip() == _NO_JOURNAL:
         log.info("%s: no journal or syslog takes the audit line: it is in audit.jsonl alone", host)
 
@@ -85,11 +83,9 @@ def _breaks(lines: Sequence[bytes]) -> Iterator[str]:
     """The first line that does not follow from those before it."""
     mark = _HASH.encode()
     for number, line in enumerate(lines):
-        chained = number > 0 and mark in lines[number - 1]
-        if mark not in line and not (chained and line.rstrip().endswith(b"}")):
-            continue  # of an earlier version, or a write that was cut off
-        before = lines[number - 1].rstrip(b"\n") if chained else b"".join(lines[:number])
-        expected = hashlib.sha256(before).hexdigest().encode() if number else b""
+        if not line.rstrip().endswith(b"}"):
+            continue  # a write that was cut off
+        expected = hashlib.sha256(lines[number - 1].rstrip(b"\n")).hexdigest().encode() if number else b""
         if line.partition(mark)[2].partition(b'"')[0] != expected:
             yield f"line {number + 1} does not follow from what is before it: a line was removed, changed or inserted"
             return

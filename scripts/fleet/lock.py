@@ -16,6 +16,7 @@ from fleet.errors import HostFailedError
 from fleet.facts.fact import Fact, Unknown
 from fleet.ssh.command_batch import Command, verb
 from fleet.ssh.connection_pool import Session
+from fleet.ssh.verbs import must
 
 log = logging.getLogger("fleet")
 
@@ -58,11 +59,9 @@ def locked(session: Session, host: str, reason: str) -> Iterator[None]:
     """
     token = secrets.token_hex(8)
     take = take_command(operator(), reason, token)
-    answer = session.run([take])[take.name]
+    answer = must(session, host, "be locked", take, other=_HELD)
     if answer.code == _HELD:
         raise HostLockedError(refusal(host, _parse(answer.out)))
-    if not answer.ok:
-        raise HostFailedError(f"{host} could not be locked: {answer.message}")
     try:
         yield
     finally:
@@ -78,9 +77,7 @@ def read_lock(session: Session) -> Lock | None:
 def break_lock(session: Session, host: str) -> Lock | None:
     """Removes the lock; its former owner, None where it was free. Raises HostFailedError."""
     command = break_command(secrets.token_hex(8))
-    answer = session.run([command])[command.name]
-    if not answer.ok:
-        raise HostFailedError(f"the lock of {host} could not be broken: {answer.message}")
+    answer = must(session, host, "break its lock", command)
     return _parse(answer.out) if answer.out.strip() else None
 
 

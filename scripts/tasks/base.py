@@ -37,7 +37,7 @@ WRONG_USE = 2
 HELP = {
     "host": "only this host; repeat the option or separate names with commas",
     "group": "only the hosts of this group of the inventory, and those of --host; repeatable, as --host",
-    "inventory": "inventory file [default: deploy/hosts.yaml]",
+    "inventory": "inventory file, a program that prints it, or - [default: deploy/hosts.yaml]",
     "json": "print the result as JSON",
 }
 

@@ -65,12 +65,12 @@ class YamlDocument:
     problems: tuple[FileNote, ...] = ()
 
 
-def read(path: Path, *, anchors: bool = False) -> YamlDocument:
-    """Read the document in `path`; `anchors`: with anchors and aliases.
+def read(path: Path, *, anchors: bool = False, data: bytes | None = None) -> YamlDocument:
+    """Read the document in `path`, or in `data` that stands for its content; `anchors`: with anchors and aliases.
 
     Raises SettingsError for a file that cannot be read, or is no YAML.
     """
-    return parse(_text(path), str(path), anchors=anchors)
+    return parse(_text(path, _data(path) if data is None else data), str(path), anchors=anchors)
 
 
 def parse(text: str, source: str, *, anchors: bool = False) -> YamlDocument:
@@ -98,10 +98,10 @@ def read_plain(path: Path) -> Any:
     return document.root.plain()
 
 
-def _text(path: Path) -> str:
+def _data(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            data = file.read(LARGEST_FILE + 1)
+            return file.read(LARGEST_FILE + 1)
     except FileNotFoundError:
         raise SettingsError(f"{path}: no such file") from None
     except IsADirectoryError:
@@ -109,6 +109,9 @@ def _text(path: Path) -> str:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise SettingsError(f"{path}: cannot be read: {reason}") from None
+
+
+def _text(path: Path, data: bytes) -> str:
     if len(data) > LARGEST_FILE:
         raise SettingsError(f"{path}: larger than {LARGEST_FILE >> 20} MiB, which is no settings file")
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from fleet.checks.finding import ON_GPUS, TRAINER, Finding
+from fleet.checks.finding import ON_GPUS, TRAINER, Finding, Level
 from fleet.command_line import fab
 from fleet.facts.fact import Unknown, known
 from fleet.facts.gpu_use import short_bus_id
@@ -45,14 +45,18 @@ def check_all(facts: HostFacts, host: Host, cuda: Mapping[str, CudaNeed], assign
     selection = assignment.selection
     yield from inventory(facts.gpus, host, selection)
     if facts.gpus:
-        yield from driver(facts.gpus[0], host, cuda)
+        yield from driver(_readable(facts.gpus), host, cuda)
         yield from kernels(facts.gpus, host, cuda, assignment)
         yield from toolkit(facts)
         yield from numa(facts)
     for gpu in (gpu for gpu in facts.gpus if gpu.uuid not in selection.unlisted):
         yield from memory_errors(gpu, selection)
+        yield from state(gpu, selection)
         for check in () if gpu.uuid in selection.left_out else _EACH:
             yield from check(gpu)
+    for said in facts.unread_health:
+        remedy = "run it on the host: nvidia-smi -q; a driver that answers other queries only needs a reboot"
+        yield Finding("WARN", "gpu_state", f"the health of the GPUs is not known: {said}", remedy)
     yield from pair(assignment)
     yield from limits(assignment)
 
@@ -79,6 +83,11 @@ def inventory(gpus: tuple[HostGpu, ...], host: Host, selection: GpuSelection) ->
 def left_out(selection: GpuSelection) -> str:
     """Part of a finding on a GPU that is left out."""
     return f"; left out: the services use the other {len(selection.used)}"
+
+
+def _readable(gpus: tuple[HostGpu, ...]) -> HostGpu:
+    """The first GPU whose driver answers for it, else the first."""
+    return next((gpu for gpu in gpus if gpu.driver_version[:1].isdigit()), gpus[0])
 
 
 def driver(gpu: HostGpu, host: Host, cuda: Mapping[str, CudaNeed]) -> Iterator[Finding]:
@@ -187,6 +196,24 @@ def memory_errors(gpu: HostGpu, selection: GpuSelection) -> Iterator[Finding]:
     elif gpu.remap_pending:
         found = f"GPU {gpu.index}: row remapping pending until a reset{out}"
         yield Finding("WARN" if spare else "FAIL", "row_remap", found, reset + also, services=ON_GPUS)
+
+
+def state(gpu: HostGpu, selection: GpuSelection) -> Iterator[Finding]:
+    """Check: the driver asks for no recovery, and answers what it is asked. A GPU that needs one may be left out."""
+    said = [f"the driver asks for a recovery ({gpu.recovery_action})"] if gpu.recovery_action else []
+    said += [
+        f"nvidia-smi cannot read {', '.join(name for name, other in gpu.unread if other == cell)}: {cell}"
+        for cell in dict.fromkeys(cell for _, cell in gpu.unread)
+    ]
+    if not said:
+        return
+    spare = gpu.uuid in selection.left_out
+    found = f"GPU {gpu.index}: {'; '.join(said)}{f' ({gpu.uuid}){left_out(selection)}' if spare else ''}"
+    remedy = f"stop its processes, then sudo nvidia-smi -i {gpu.index} -r; reboot where it is lost, or that fails"
+    if gpu.broken:
+        remedy += "; a deploy then uses it again" if spare else f"; or {NAME_THE_OTHERS}"
+    level: Level = "FAIL" if gpu.broken and not spare else "WARN"
+    yield Finding(level, "gpu_state", found, remedy, services=ON_GPUS)
 
 
 def persistence(gpu: HostGpu) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
+from fleet.checks import state
 from fleet.checks.finding import Finding, acknowledged
 from fleet.checks.gpu_start import with_gpu_start
 from fleet.checks.preflight import preflight
@@ -57,7 +58,7 @@ def collect_reports(
     requirements: HostRequirements,
     connect: Callable[[Host], AbstractContextManager[Session]] = connected,
 ) -> GroupResult[HostReport]:
-    """Reports of all hosts, compared where they share documents.
+    """Reports of all hosts, compared where they share documents, a cluster or a directory.
 
     Unreachable hosts, and those pending at a Ctrl-C, are among the failed.
     """
@@ -69,7 +70,11 @@ def collect_reports(
     result = on_every_host(hosts, over_a_connection, keep=True)
     facts = {name: each.facts for name, each in result.succeeded.items()}
     there = [host for host in hosts if host.name in facts]
-    for name, found in (*across(there, facts).items(), *between(there, facts).items()):
+    for name, found in (
+        *across(there, facts).items(),
+        *between(there, facts).items(),
+        *state.across(there, facts).items(),
+    ):
         report = result.succeeded[name]
         findings = acknowledged((*report.findings, *found), report.host)
         result = replace(result, succeeded={**result.succeeded, name: replace(report, findings=findings)})

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from fleet.audit import TAG
-from fleet.checks import certificates, gpu_start, gpu_use, gpus, ray_clusters, shared_documents, space
+from fleet.checks import certificates, gpu_start, gpu_use, gpus, ray_clusters, shared_documents, space, state
 from fleet.checks.finding import ALL_SERVICES, BARK, EXPORTER, ON_GPUS, TRAINER, Finding, acknowledged
 from fleet.checks.requirements import HostRequirements
 from fleet.facts.fact import Unknown, known
@@ -21,9 +21,9 @@ __all__ = ["HostRequirements", "preflight"]
 
 DOCKER_MINIMUM = (20, 10)  # BuildKit in the engine, and the stop timeouts that Compose v2 relies on
 COMPOSE_MINIMUM = (2, 24, 4)  # `!reset`, which removes the GPU reservation on hosts without GPUs
+_ENGINE = "install Docker Engine: apt-get install docker.io, or docs.docker.com/engine/install"
 SKEW_SECONDS = 2.0
 # Service of each listener in Host.ports; those of monitoring have their programs' names.
-_EARLIER = "voxyard-monitoring"  # project of the monitoring programs in earlier versions: it keeps their ports
 _LISTENERS = {
     "the exporter": EXPORTER,
     "the host's node_exporter": NODE_EXPORTER,
@@ -40,6 +40,7 @@ def preflight(
     """All findings, worst first; acknowledged warnings are marked."""
     found = (
         *login(facts, host),
+        *state.check_all(facts, host),
         *programs(facts, host),
         *docker(facts, host, requirements),
         *compose(facts),
@@ -60,10 +61,14 @@ def preflight(
 def docker(facts: HostFacts, host: Host, requirements: HostRequirements) -> Iterator[Finding]:
     """Check: the engine answers, is recent enough, and maps users and files into containers."""
     if isinstance(facts.docker, Unknown):
+        found = f"docker does not answer: {facts.docker.reason}"
         remedy = "install and start Docker; `docker version` must work there"
         if "permission denied" in facts.docker.reason.lower():
             remedy = f"add the user to the group docker there: sudo usermod -aG docker {host.user}; then log in again"
-        yield Finding("FAIL", "docker", f"docker does not answer: {facts.docker.reason}", remedy)
+        elif "Podman" in facts.docker.reason:
+            found = "Podman answers in place of Docker"
+            remedy = f"remove podman-docker; {_ENGINE}: Podman starts neither our Compose files nor their GPU requests"
+        yield Finding("FAIL", "docker", found, remedy)
         return
     if _version(facts.docker.server) < DOCKER_MINIMUM:
         found = f"Docker {facts.docker.server}, expected at least {_text(DOCKER_MINIMUM)}"
@@ -77,6 +82,12 @@ def docker(facts: HostFacts, host: Host, requirements: HostRequirements) -> Iter
         yield Finding(
             "FAIL", "architecture", found, "build the images on a machine of that architecture, deploy with --host"
         )
+    if facts.docker.of_snap:
+        found = "Docker is snap's, which cannot mount hidden directories such as ~/.voxyard"
+        yield Finding("FAIL", "docker", found, f"sudo snap remove docker; {_ENGINE}")
+    if facts.docker.system == "Docker Desktop":
+        found = "Docker Desktop runs containers in a virtual machine, without the GPUs"
+        yield Finding("FAIL", "docker", found, f"remove it; {_ENGINE}")
     for option, words in (("rootless", "runs rootless"), ("userns", "remaps users (userns-remap)")):
         if option in facts.docker.security:
             found = f"Docker {words}: containers cannot read the files of ~/.voxyard"
@@ -108,7 +119,7 @@ def ports(facts: HostFacts, host: Host) -> Iterator[Finding]:
     """Check: no foreign process listens on a port of our services."""
     if isinstance(facts.ports, Unknown):
         return
-    running = [each for each in known(facts.containers, ()) if each.state == "running" and each.project != _EARLIER]
+    running = [each for each in known(facts.containers, ()) if each.state == "running"]
     own = {port for each in running for port in each.ports}
     on_the_host = {each.role for each in running if each.host_network}
     for listener, number in host.ports.items():

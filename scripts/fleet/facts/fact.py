@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from fleet.ssh.command_batch import Answer, Command
+from fleet.ssh.command_batch import TIMED_OUT, Answer, Command
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -21,12 +21,17 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True)
 class Fact(Generic[T_co]):
-    """One fact about a host. `parse` raises ValueError for unexpected output."""
+    """One fact about a host. `parse` raises ValueError for unexpected output.
+
+    `usable`: tells of the output of a command that failed whether it is the fact all the same, such as rows of GPUs of
+    which one is lost; None: it never is.
+    """
 
     name: str
     text: str
     parse: Callable[[str], T_co]
     seconds: int = 20
+    usable: Callable[[T_co], bool] | None = None
 
     @property
     def command(self) -> Command:
@@ -35,13 +40,18 @@ class Fact(Generic[T_co]):
 
     def read(self, answer: Answer) -> T_co | Unknown:
         """Parsed fact, or Unknown with the reason."""
-        if not answer.ok:
+        if not answer.ok and (self.usable is None or answer.code == TIMED_OUT):
             return Unknown(answer.message)
         try:
-            return self.parse(answer.out)
+            found = self.parse(answer.out)
         except (ValueError, LookupError, TypeError, AttributeError) as error:
-            found = " ".join(answer.out.split())[:200] or "no output"
-            return Unknown(f"{self.name}: unexpected output ({error}): {found}")
+            if not answer.ok:
+                return Unknown(answer.message)
+            said = " ".join(answer.out.split())[:200] or "no output"
+            return Unknown(f"{self.name}: unexpected output ({error}): {said}")
+        if not answer.ok and self.usable is not None and not self.usable(found):
+            return Unknown(answer.message)
+        return found
 
     def among(self, answers: Mapping[str, Answer]) -> T_co | Unknown:
         """Fact from the answers of a batch."""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from fleet.facts.fact import Fact, Unknown, known
 from fleet.ssh.command_batch import verb
 
-_ABSENT = ("", "N/A", "[N/A]", "[NOT SUPPORTED]", "[UNKNOWN ERROR]", "[INSUFFICIENT PERMISSIONS]", "[NOT FOUND]")
+_ABSENT = ("", "N/A", "NOT SUPPORTED", "INSUFFICIENT PERMISSIONS", "NOT FOUND", "FUNCTION NOT FOUND", "NO DATA")
+_BROKEN = re.compile(r"(?i)is lost|requires? reset|reset required|device handle")
+_NO_HANDLE = re.compile(r"Unable to determine the device handle for GPU *([\w:.]+): .*")  # in place of a row
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +20,7 @@ class HostGpu:
     """GPU as reported by nvidia-smi; None for values that the card or driver does not report."""
 
     index: int
-    uuid: str
+    uuid: str  # "lost at" and its PCI address, where nvidia-smi cannot read it
     name: str
     driver_version: str
     pci_bus_id: str
@@ -32,79 +36,135 @@ class HostGpu:
     pcie_width_max: int | None = None
     clock_events: int | None = None  # bits of nvml.h, nvmlClocksEventReason
     compute_capability: tuple[int, int] | None = None
+    recovery_action: str | None = None  # that the driver asks for, such as Reset
+    unread: tuple[tuple[str, str], ...] = ()  # fields that have no value, and what stands there in its place
+
+    @property
+    def broken(self) -> bool:
+        """True where the driver asks for a recovery, or says of a value that the GPU is lost or needs a reset."""
+        return self.recovery_action is not None or any(_BROKEN.search(cell) for _, cell in self.unread)
+
+
+Values = dict[str, Any]
+"""Fields of a HostGpu."""
 
 
 @dataclass(frozen=True, slots=True)
-class GpuHealth:
-    """Health values of one GPU, for `merged`."""
+class _Field:
+    """Field of a query: its name for nvidia-smi, that of a HostGpu, and its parser, which raises ValueError."""
 
-    mig: bool | None
-    ecc_uncorrected: int | None
-    pcie_width: int | None
-    pcie_width_max: int | None
-
-
-def _query(*names: str, of: str = "gpu") -> str:
-    return f"nvidia-smi --query-{of}={','.join(names)} --format=csv,noheader,nounits"
+    asked: str
+    name: str
+    parse: Callable[[str], object]
 
 
-def _rows(text: str, columns: int) -> list[list[str]]:
-    rows = [[cell.strip() for cell in line.split(",")] for line in text.splitlines() if line.strip()]
-    if bad := [row for row in rows if len(row) != columns]:
-        raise ValueError(f"expected {columns} columns, found {len(bad[0])}")
-    return rows
+def _whole(cell: str) -> int:
+    return int(cell, 16 if cell.lower().startswith("0x") else 10)
 
 
-def number(cell: str) -> int | None:
-    """Integer in nvidia-smi output; None where the card does not report it."""
-    return None if cell.upper() in _ABSENT else int(cell, 16 if cell.lower().startswith("0x") else 10)
+def _memory(cell: str) -> int | None:
+    return int(cell) or None  # a GPU on the memory of its machine may report none at all
 
 
-def _flag(cell: str) -> bool | None:
+def _flag(cell: str) -> bool:
     words = {"enabled": True, "yes": True, "1": True, "disabled": False, "no": False, "0": False}
-    if cell.upper() in _ABSENT:
-        return None
     if cell.lower() not in words:
         raise ValueError(f"expected Enabled or Disabled, found {cell}")
     return words[cell.lower()]
 
 
+def _text(cell: str) -> str:
+    if re.fullmatch(r"\[.*\]|ERR!", cell):
+        raise ValueError(f"expected a name, found {cell}")
+    return cell
+
+
+def _version(cell: str) -> tuple[int, int]:
+    major, _, minor = cell.partition(".")
+    return int(major), int(minor)
+
+
+def _action(cell: str) -> str | None:
+    if cell.lower() == "unknown":
+        raise ValueError(f"expected an action, found {cell}")
+    return None if cell.lower() == "none" else _text(cell)
+
+
+def number(cell: str) -> int | None:
+    """Integer in nvidia-smi output; None for anything else, such as [N/A]."""
+    return int(cell) if cell.isdecimal() else None
+
+
+def _rows(text: str, columns: int) -> list[list[str]]:
+    lines = [line for line in text.splitlines() if line.strip() and not _NO_HANDLE.match(line)]
+    rows = [[cell.strip() for cell in line.split(",")] for line in lines]
+    if bad := [row for row in rows if len(row) != columns]:
+        raise ValueError(f"expected {columns} columns, found {len(bad[0])}")
+    return rows
+
+
+def _read(fields: Sequence[_Field], cells: Sequence[str]) -> Values:
+    """Values of one GPU. A cell that cannot be read is noted; it costs neither another cell nor another GPU."""
+    values: Values = {}
+    unread = []
+    for field, cell in zip(fields, cells, strict=True):
+        values[field.name] = None
+        if cell.strip("[]").upper() not in _ABSENT:
+            try:
+                values[field.name] = field.parse(cell)
+            except ValueError:
+                unread.append((field.asked, cell))
+    return values | ({"unread": tuple(unread)} if unread else {})
+
+
+def _query(
+    name: str, key: str, fields: Sequence[_Field], *, of: str = "gpu", text: str = ""
+) -> Fact[dict[str, Values]]:
+    """Fact: values of the GPUs, by the key, their index or UUID. `text`: another command with the same output."""
+
+    def parse(text: str) -> dict[str, Values]:
+        return {first: _read(fields, cells) for first, *cells in _rows(text, len(fields) + 1)}
+
+    return Fact(name, text or _asked(key, fields, of), parse, seconds=60, usable=bool)
+
+
+def _asked(key: str, fields: Iterable[_Field], of: str = "gpu") -> str:
+    names = ",".join((key, *(field.asked for field in fields)))
+    return f"nvidia-smi --query-{of}={names} --format=csv,noheader,nounits"
+
+
+_IDENTITY = (
+    _Field("uuid", "uuid", _text),
+    _Field("name", "name", _text),
+    _Field("driver_version", "driver_version", _text),
+    _Field("pci.bus_id", "pci_bus_id", _text),
+    _Field("memory.total", "memory_total_mib", _memory),
+    _Field("memory.free", "memory_free_mib", _whole),
+    _Field("compute_mode", "compute_mode", _text),
+    _Field("persistence_mode", "persistence", _flag),
+)
+
+
 def _gpus(text: str) -> tuple[HostGpu, ...]:
-    return tuple(
-        HostGpu(
-            index=int(index),
-            uuid=uuid,
-            name=name,
-            driver_version=driver,
-            pci_bus_id=bus,
-            memory_total_mib=number(total),
-            memory_free_mib=number(free),
-            compute_mode=None if mode.upper() in _ABSENT else mode,
-            persistence=_flag(persistence),
+    found = [_gpu(*row) for row in _rows(text, len(_IDENTITY) + 1)]
+    lost = [each for line in text.splitlines() if (each := _NO_HANDLE.match(line))]
+    if lost and not found:
+        raise ValueError("no GPU answers")
+    free = (number for number in range(len(found) + len(lost)) if number not in {gpu.index for gpu in found})
+    for index, each in zip(free, lost, strict=False):
+        found.append(
+            HostGpu(index, f"lost at {each[1]}", "unknown GPU", "unknown", each[1], unread=(("anything", each[0]),))
         )
-        for index, uuid, name, driver, bus, total, free, mode, persistence in _rows(text, 9)
-    )
+    return tuple(sorted(found, key=lambda gpu: gpu.index))
 
 
-def _health(text: str) -> dict[int, GpuHealth]:
-    rows = _rows(text, 5)
-    return {int(row[0]): GpuHealth(_flag(row[1]), number(row[2]), number(row[3]), number(row[4])) for row in rows}
-
-
-def _remaps(text: str) -> dict[str, tuple[bool | None, bool | None]]:
-    return {uuid: (_flag(pending), _flag(failed)) for uuid, pending, failed in _rows(text, 3)}
-
-
-def _clock_events(text: str) -> dict[int, int | None]:
-    return {int(index): number(events) for index, events in _rows(text, 2)}
-
-
-def _capabilities(text: str) -> dict[int, tuple[int, int] | None]:
-    found: dict[int, tuple[int, int] | None] = {}
-    for index, cell in _rows(text, 2):
-        major, _, minor = cell.partition(".")
-        found[int(index)] = None if cell.upper() in _ABSENT else (int(major), int(minor))
-    return found
+def _gpu(index: str, *cells: str) -> HostGpu:
+    if not index.isdecimal():
+        raise ValueError(f"expected the index of a GPU, found {index}")
+    values = _read(_IDENTITY, cells)
+    bus = values["pci_bus_id"] or f"index {index}"
+    identity = {"uuid": f"lost at {bus}", "name": "unknown GPU", "driver_version": "unknown", "pci_bus_id": bus}
+    return HostGpu(int(index), **values | {name: values[name] or text for name, text in identity.items()})
 
 
 def _as_printed(text: str) -> str:
@@ -116,77 +176,58 @@ def _as_printed(text: str) -> str:
 # An unknown field fails the whole query: fields that every driver supports have a query of their own.
 GPUS = Fact(
     "gpus",
-    _query(
-        "index",
-        "uuid",
-        "name",
-        "driver_version",
-        "pci.bus_id",
-        "memory.total",
-        "memory.free",
-        "compute_mode",
-        "persistence_mode",
-    ),
+    _asked("index", _IDENTITY),
     _gpus,
     seconds=60,  # without persistence mode the driver may initialize every GPU first
+    usable=lambda gpus: any(gpu.unread for gpu in gpus),  # otherwise a GPU may be missing
 )
-HEALTH = Fact(
+HEALTH = _query(
     "gpu-health",
-    _query(
-        "index",
-        "mig.mode.current",
-        "ecc.errors.uncorrected.volatile.total",
-        "pcie.link.width.current",
-        "pcie.link.width.max",
+    "index",
+    (
+        _Field("mig.mode.current", "mig", _flag),
+        _Field("ecc.errors.uncorrected.volatile.total", "ecc_uncorrected", _whole),
+        _Field("pcie.link.width.current", "pcie_width", _whole),
+        _Field("pcie.link.width.max", "pcie_width_max", _whole),
     ),
-    _health,
-    seconds=60,
 )
-REMAPS = Fact(
+REMAPS = _query(
     "gpu-remaps",
-    _query("gpu_uuid", "remapped_rows.pending", "remapped_rows.failure", of="remapped-rows"),
-    _remaps,
-    seconds=60,
+    "gpu_uuid",
+    (
+        _Field("remapped_rows.pending", "remap_pending", _flag),
+        _Field("remapped_rows.failure", "remap_failed", _flag),
+    ),
+    of="remapped-rows",
 )
-CLOCKS = Fact(
+CLOCKS = _query(
     "gpu-clocks",
+    "index",
+    (_Field("clocks_event_reasons.active", "clock_events", _whole),),
     # The second is the field's name until driver 535.
-    verb("fact_gpu_clocks", "index,clocks_event_reasons.active", "index,clocks_throttle_reasons.active"),
-    _clock_events,
-    seconds=60,
+    text=verb("fact_gpu_clocks", "index,clocks_event_reasons.active", "index,clocks_throttle_reasons.active"),
 )
-CAPABILITIES = Fact(
-    "gpu-capabilities", _query("index", "compute_cap"), _capabilities, seconds=60
-)  # driver 510 or newer
+CAPABILITIES = _query(  # driver 510 or newer
+    "gpu-capabilities", "index", (_Field("compute_cap", "compute_capability", _version),)
+)
+RECOVERY = _query(  # driver 570 or newer
+    "gpu-recovery", "index", (_Field("gpu_recovery_action", "recovery_action", _action),)
+)
 TOPOLOGY = Fact("topology", "nvidia-smi topo -m", _as_printed, seconds=60)
 P2P = Fact("p2p", "nvidia-smi topo -p2p r", _as_printed, seconds=60)
+OF_EACH = (HEALTH, REMAPS, CLOCKS, CAPABILITIES, RECOVERY)
+"""Queries that complete the GPUs."""
 
 
-def merged(
-    gpus: Sequence[HostGpu],
-    health: dict[int, GpuHealth] | Unknown,
-    remaps: dict[str, tuple[bool | None, bool | None]] | Unknown,
-    clocks: dict[int, int | None] | Unknown,
-    capabilities: dict[int, tuple[int, int] | None] | Unknown,
-) -> tuple[HostGpu, ...]:
+def merged(gpus: Sequence[HostGpu], found: Iterable[Mapping[str, Values] | Unknown]) -> tuple[HostGpu, ...]:
     """GPUs with the values of the other queries; values of a failed query stay None."""
-    states, rows, events = known(health, {}), known(remaps, {}), known(clocks, {})
-    generations = known(capabilities, {})
-    found = []
-    for gpu in gpus:
-        state = states.get(gpu.index, GpuHealth(None, None, None, None))
-        pending, failed = rows.get(gpu.uuid, (None, None))
-        found.append(
-            replace(
-                gpu,
-                mig=state.mig,
-                ecc_uncorrected=state.ecc_uncorrected,
-                pcie_width=state.pcie_width,
-                pcie_width_max=state.pcie_width_max,
-                remap_pending=pending,
-                remap_failed=failed,
-                clock_events=events.get(gpu.index),
-                compute_capability=generations.get(gpu.index),
-            )
-        )
-    return tuple(found)
+    queries = [known(each, {}) for each in found]
+    return tuple(
+        _completed(gpu, [each.get(str(gpu.index)) or each.get(gpu.uuid) or {} for each in queries]) for gpu in gpus
+    )
+
+
+def _completed(gpu: HostGpu, parts: Sequence[Values]) -> HostGpu:
+    for values in parts:
+        gpu = replace(gpu, **values | {"unread": (*gpu.unread, *values.get("unread", ()))})
+    return gpu

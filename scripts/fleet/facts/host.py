@@ -11,7 +11,7 @@ from fleet.audit import AUDIT_LOG, AuditLog
 from fleet.facts.fact import Fact, Unknown
 from fleet.facts.gpu_start import GpuStart
 from fleet.facts.gpu_use import NUMA, PROCESSES, XIDS, GpuProcess, Numa, XidError
-from fleet.facts.gpus import CAPABILITIES, CLOCKS, GPUS, HEALTH, P2P, REMAPS, TOPOLOGY, HostGpu, merged
+from fleet.facts.gpus import GPUS, OF_EACH, P2P, TOPOLOGY, HostGpu, merged
 from fleet.facts.machine import (
     CLOCK,
     COMPOSE,
@@ -25,12 +25,14 @@ from fleet.facts.machine import (
     LOGIN,
     PORTS,
     PROGRAMS,
+    STATE,
     TOOLKIT,
     Container,
     Disk,
     Docker,
     EngineLimits,
     Login,
+    State,
     Toolkit,
 )
 from fleet.facts.ray_reach import RayReach
@@ -39,9 +41,10 @@ from fleet.ssh.command_batch import Answer
 from fleet.ssh.connection_pool import Session
 
 # Only where nvidia-smi and Docker answer: a hanging program would hang every time.
-_OF_GPUS = (HEALTH, REMAPS, CLOCKS, CAPABILITIES, TOPOLOGY, P2P, PROCESSES, NUMA)
+_OF_GPUS = (*OF_EACH, TOPOLOGY, P2P, PROCESSES, NUMA)
 _OF_DOCKER = (COMPOSE, TOOLKIT, DISK, IMAGES, CONTAINERS)
-_FIRST = (LOGIN, GPUS, DOCKER, XIDS, ENGINE_LIMITS, HOME_DISK, KEPT, PORTS, PROGRAMS, AUDIT_LOG)
+_FIRST = (LOGIN, STATE, GPUS, DOCKER, XIDS, ENGINE_LIMITS, HOME_DISK, KEPT, PORTS, PROGRAMS, AUDIT_LOG)
+_NEWER_FIELD = "not a valid field to query"  # words of nvidia-smi, of an older driver
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,7 @@ class HostFacts:
     """Facts about one host; unavailable ones are Unknown."""
 
     login: Login | Unknown
+    state: State | Unknown
     gpus: tuple[HostGpu, ...] | Unknown
     topology: str | Unknown  # nvidia-smi topo -m, as printed
     p2p: str | Unknown  # nvidia-smi topo -p2p r, as printed
@@ -70,6 +74,7 @@ class HostFacts:
     audit_log: AuditLog | Unknown = field(default_factory=lambda: AuditLog(0))
     shared_documents: SharedDocuments | Unknown | None = None  # None: the documents of the host are its own
     ray_reach: RayReach | None = None  # None: the host is in no Ray cluster
+    unread_health: tuple[str, ...] = ()  # queries of the GPUs' health that fail, each with the reason
     gpu_start: GpuStart | Unknown | None = None  # of a container with the release's GPU request; None: not tried
 
 
@@ -89,12 +94,18 @@ def collect(session: Session, now: Callable[[], float] = time.time) -> HostFacts
             more += facts
     if more:
         answers |= session.run([fact.command for fact in more])
+    health = [fact.among(answers) for fact in OF_EACH]
     if not isinstance(gpus, Unknown):
-        clocks, capabilities = CLOCKS.among(answers), CAPABILITIES.among(answers)
-        gpus = merged(gpus, HEALTH.among(answers), REMAPS.among(answers), clocks, capabilities)
+        gpus = merged(gpus, health)
     return HostFacts(
         login=LOGIN.among(answers),
+        state=STATE.among(answers),
         gpus=gpus,
+        unread_health=tuple(
+            f"{fact.name}: {each.reason}"
+            for fact, each in zip(OF_EACH, health, strict=True)
+            if isinstance(each, Unknown) and not isinstance(gpus, Unknown) and _NEWER_FIELD not in each.reason
+        ),
         topology=TOPOLOGY.among(answers),
         p2p=P2P.among(answers),
         processes=PROCESSES.among(answers),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,11 +14,25 @@ from fleet.ssh.command_batch import verb
 RELEASE_LABEL = "voxyard.release"
 ROLE_LABEL = "voxyard.role"
 CONFIG_LABEL = "voxyard.config"
-_PROJECT_LABEL = "com.docker.compose.project"
 _SYS_RESOURCE = 24  # linux/capability.h
 TOOLS = ("bash", "flock", "rsync", "sha256sum", "tar")
 TLS_TOOL = "openssl"
 """Needed where services speak TLS."""
+_NETWORK = (
+    "nfs",
+    "cifs",
+    "smb",
+    "lustre",
+    "ceph",
+    "gpfs",
+    "beegfs",
+    "afs",
+    "fuse.",
+    "panfs",
+    "9p",
+    "virtiofs",
+    "wekafs",
+)
 _LISTEN = "0A"  # state LISTEN in /proc/net/tcp
 
 
@@ -31,6 +46,40 @@ class Login:
 
 
 @dataclass(frozen=True, slots=True)
+class State:
+    """Directory of everything that a deployment keeps on the host, or the next one above it that is there.
+
+    `writable`: the login can make and change files there. The others tell whether it is that of another host, too.
+    """
+
+    folder: str
+    at: str
+    writable: bool
+    boot: str  # id of the running kernel
+    device: str
+    inode: str
+    changed: str
+    kind: str  # of the file system, as df names it
+    source: str  # of the file system: a device, or an export of a server
+
+    @property
+    def over_a_network(self) -> bool:
+        """True where the file system is, or may be, that of other machines, too."""
+        return self.kind.lower().startswith(_NETWORK) or ":" in self.source or self.source.startswith("//")
+
+    def is_that_of(self, other: State) -> bool:
+        """True where both are one directory: on one machine, of one export, or of an export and its server."""
+        if self.inode != other.inode:
+            return False
+        if self.boot == other.boot and self.device == other.device:
+            return True
+        if self.over_a_network and other.over_a_network and self.source == other.source:
+            return True
+        # Twins of one image have equal directories on disks of their own.
+        return self.changed == other.changed and (self.over_a_network or other.over_a_network)
+
+
+@dataclass(frozen=True, slots=True)
 class Docker:
     """Docker engine: versions, data directory, cgroup driver, security options."""
 
@@ -40,6 +89,13 @@ class Docker:
     cgroup_driver: str
     architecture: str = ""  # as in uname -m
     security: frozenset[str] = frozenset()  # rootless, userns, selinux, …
+    system: str = ""  # that the engine runs on, in its words
+    program: str = ""  # path of `docker`
+
+    @property
+    def of_snap(self) -> bool:
+        """True where engine or program are snap's, which sees no hidden directory of a home."""
+        return self.root.startswith("/var/snap/") or self.program.startswith("/snap/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +147,6 @@ class Container:
     ports: tuple[int, ...]  # on the host
     config: str = ""  # configuration hash
     id: str = ""
-    project: str = ""  # Compose's
     host_network: bool = False  # network mode host
 
     @property
@@ -103,6 +158,15 @@ class Container:
 def _login(text: str) -> Login:
     uid, home, connection = text.splitlines()
     return Login(int(uid), home, connection.split()[2])
+
+
+def _state(text: str) -> State:
+    folder, at, writable, boot, stat, df = text.splitlines()
+    device, inode, changed = stat.split()
+    row = re.match(r"(.+?)\s+(\S+)\s+\d+\s+\d+\s+-?\d+\s+\S+\s+/", df)
+    if row is None:
+        raise ValueError("expected a line of df")
+    return State(folder, at, writable == "writable", boot, device, inode, changed, row[2], row[1])
 
 
 def _clock(text: str) -> float:
@@ -117,7 +181,13 @@ def _ports(text: str) -> frozenset[int]:
 
 
 def _docker(text: str) -> Docker:
-    version, info = (json.loads(line) for line in text.splitlines())
+    first, second, *program = text.splitlines()
+    version, info = json.loads(first), json.loads(second)
+    parts = (version.get("Server") or {}).get("Components") or ()
+    if "store" in info or any("podman" in str(part.get("Name")).lower() for part in parts):
+        raise ValueError("Podman answers in place of Docker")
+    if not version.get("Server"):
+        raise ValueError("no Docker Engine answers")
     if errors := info.get("ServerErrors"):
         raise ValueError("; ".join(errors))
     options = (option.partition(",")[0] for option in info.get("SecurityOptions") or ())
@@ -128,6 +198,8 @@ def _docker(text: str) -> Docker:
         cgroup_driver=info.get("CgroupDriver", ""),
         architecture=info.get("Architecture", ""),
         security=frozenset(option.removeprefix("name=") for option in options),
+        system=info.get("OperatingSystem", ""),
+        program="".join(program),
     )
 
 
@@ -185,12 +257,12 @@ def _container(found: Mapping[str, Any]) -> Container:
         ports=tuple(int(each["HostPort"]) for binding in bindings for each in binding or () if each["HostPort"]),
         config=labels.get(CONFIG_LABEL, ""),
         id=found.get("Id", ""),
-        project=labels.get(_PROJECT_LABEL, ""),
         host_network=found["HostConfig"].get("NetworkMode") == "host",
     )
 
 
 LOGIN = Fact("login", verb("fact_login"), _login)
+STATE = Fact("state", verb("fact_state"), _state)
 CLOCK = Fact("clock", "date +%s.%N", _clock)  # seconds since the epoch
 PORTS = Fact("ports", verb("fact_ports"), _ports)
 DOCKER = Fact("docker", verb("fact_docker"), _docker)

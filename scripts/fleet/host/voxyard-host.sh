@@ -4,7 +4,7 @@
 # shellcheck disable=SC2329  # the last line calls the verbs
 set -eu
 umask 077
-home=$HOME/.voxyard
+home=${VOXYARD_STATE_DIR:-$HOME/.voxyard}
 
 # -- lock: one change at a time --------------------------------------------------------------------------------------
 
@@ -56,20 +56,16 @@ lock_break() {
 
 # -- audit log -------------------------------------------------------------------------------------------------------
 
-# TAG LONGEST END: appends a line of JSON that ends with END and has the SHA-256 of the line before it, or of all lines
-# before the first one with a hash; prints "no journal" where neither journal nor syslog took it.
+# TAG LONGEST END: appends a line of JSON that ends with END and has the SHA-256 of the line before it; prints "no journal"
+# where neither journal nor syslog took it.
 audit_append() {
   mkdir -p "$home"
   cd "$home"
   exec 9>> audit.jsonl
   flock 9  # of two writers the second hashes the first one's line
   if [ -n "$(tail -c 1 audit.jsonl)" ]; then echo >&9; fi  # a write that was cut off
-  last=$(tail -n 1 audit.jsonl)
-  case $last in
-    '') previous='' ;;
-    *'"previous": "'*) previous=$(printf %s "$last" | sha256sum) ;;
-    *) previous=$(sha256sum < audit.jsonl) ;;
-  esac
+  last=$(tail -n 1 audit.jsonl) previous=''
+  [ -z "$last" ] || previous=$(printf %s "$last" | sha256sum)
   line=$(printf '{"at": "%s", "previous": "%s", %s' "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "${previous%% *}" "$3")
   printf '%s\n' "$line" >&9
   printf '%s\n' "$line" | systemd-cat -t "$1" 2>/dev/null ||
@@ -182,8 +178,8 @@ release_publish() {
   mv -T state/.expected.next state/expected.json
   ln -sfn "releases/$1" .current.next
   mv -T .current.next current
-  # Of interrupted deploys; secrets/.before is an earlier version's.
-  rm -rf secrets/.before secrets/.partial releases/.*.partial artefacts/.*.partial
+  # Of interrupted deploys.
+  rm -rf secrets/.partial releases/.*.partial artefacts/.*.partial
 }
 
 state_expected() {
@@ -254,9 +250,8 @@ value_of() {
 }
 
 # ENVIRONMENT VARIABLE [WORD]... -- PATH...: gives the paths to the user of the containers, by the environment file.
-# The login may not: a throw-away container does it, of the image that the variable names. A release of an earlier
-# version names the login as that user; a service may have a user of its own. chown changes a directory after all that
-# it holds.
+# The login may not: a throw-away container does it, of the image that the variable names. A service may have a user of
+# its own. chown changes a directory after all that it holds.
 hand_over() {
   image=$(value_of "$1" "$2")
   owner=$(value_of "$1" "${2%_IMAGE}_UID"):$(value_of "$1" "${2%_IMAGE}_GID")
@@ -342,11 +337,13 @@ container_list() {
   if [ -n "$ids" ]; then docker inspect --format "$1" $ids; fi
 }
 
-# METHOD HOST PORT PATH: prints the response of an HTTP request, head and body; needs bash only, not curl.
+# METHOD HOST PORT PATH [JSON]: prints the response of an HTTP request, head and body; needs bash only, not curl.
+# HTTP/1.0: the server closes the connection at the end and sends no chunks.
 http_request() {
   # shellcheck disable=SC2016  # the variables are bash's
   bash -c '{ exec 3<>"/dev/tcp/$2/$3"; } 2>/dev/null || { echo "nothing listens on $2:$3" >&2; exit 1; }
-    printf "%s %s HTTP/1.0\r\nHost: %s\r\nContent-Length: 0\r\n\r\n" "$1" "$4" "$2" >&3 && cat <&3' bash "$@"
+    printf "%s %s HTTP/1.0\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %s\r\n\r\n%s" \
+      "$1" "$4" "$2" "${#5}" "$5" >&3 && cat <&3' bash "$@"
 }
 
 # METHOD HOST PORT PATH CA NAME: prints the response of an HTTPS request to a service whose certificate is for NAME and
@@ -756,6 +753,24 @@ fact_login() {
   printf '%s\n%s\n' "$HOME" "${SSH_CONNECTION-}"
 }
 
+# PATH: prints it, or the next directory above it that is there.
+nearest() {
+  above=$1
+  while [ -n "$above" ] && [ ! -e "$above" ]; do above=${above%/*}; done
+  printf '%s\n' "${above:-/}"
+}
+
+# Prints the directory of the state, the one that is there of it and those above, whether files can be made in it, and
+# what tells it from that of another host: boot, device, inode, time, file system.
+fact_state() {
+  at=$(nearest "$home") can='not writable'
+  if [ -d "$at" ] && [ -w "$at" ] && [ -x "$at" ]; then can=writable; fi
+  printf '%s\n%s\n%s\n' "$home" "$at" "$can"
+  cat /proc/sys/kernel/random/boot_id
+  stat -L -c '%d %i %.9Z' -- "$at"
+  df -PT -- "$at" | tail -n 1
+}
+
 fact_ports() {
   cat /proc/net/tcp
   cat /proc/net/tcp6 2>/dev/null || true
@@ -764,6 +779,7 @@ fact_ports() {
 fact_docker() {
   docker version --format '{{json .}}'
   docker info --format '{{json .}}'
+  command -v docker
 }
 
 # ADDRESS PORT: prints whether a connection from this host is open, refused, silent, or there is none.
@@ -798,7 +814,7 @@ fact_disk() {
 }
 
 fact_home_disk() {
-  df -Pk "$HOME"
+  df -Pk "$(nearest "$home")"
 }
 
 # Prints KiB of the artefacts.

@@ -33,6 +33,10 @@ _UNREACHABLE = (
 _CHUNK = 1 << 20
 
 
+class NoEngineError(FleetError):
+    """This machine has no Docker engine, or none that answers."""
+
+
 def repository_of(role: str) -> str:
     """Repository name of a role's image, without its tag."""
     return f"voxyard-{role}"
@@ -165,13 +169,13 @@ def docker(*arguments: str, missing: str = "no such image on this machine") -> s
     try:
         done = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False)
     except FileNotFoundError:
-        raise FleetError(NO_DOCKER) from None
+        raise NoEngineError(NO_DOCKER) from None
     if done.returncode != 0:
         said = done.stderr.strip() or f"exit code {done.returncode}"
         if "no such image" in said.lower():
             raise FleetError(missing)
         if unreachable(said):
-            raise FleetError(f"{NO_ENGINE} (docker {arguments[0]}: {said})")
+            raise NoEngineError(f"{NO_ENGINE} (docker {arguments[0]}: {said})")
         raise FleetError(f"docker {arguments[0]} failed on this machine: {said}")
     return done.stdout
 

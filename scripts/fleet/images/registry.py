@@ -11,7 +11,7 @@ import ipaddress
 import json
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,15 @@ def parse_name(reference: str) -> Name:
     if not found or not version:
         raise FleetError(f"{reference}: expected an image of a registry as HOST/PATH:TAG or HOST/PATH@sha256:…")
     return Name(found[1], found[2], version)
+
+
+def digest_of(image: str, find: Callable[[str, str], LocalImage] | None = None) -> str:
+    """NAME@DIGEST of an image in the short form of Docker (NAME:TAG), as its registry has it. Raises FleetError."""
+    first, slash, _ = image.partition("/")
+    with_host = slash and (first == "localhost" or "." in first or ":" in first)
+    whole = image if with_host else f"docker.io/{image if slash else f'library/{image}'}"
+    found = (find or find_published)(whole, "")
+    return f"{image.rpartition(':')[0]}@{(found.digest or '').rpartition('@')[2]}"
 
 
 def published_name(registry: str, role: str, commit: str) -> str:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 from fleet.errors import FleetError
 from fleet.images import pins
-from fleet.images.image import LocalImage, find_image, repository_of
+from fleet.images.image import LocalImage, NoEngineError, find_image, repository_of
+from fleet.images.registry import digest_of
+
+log = logging.getLogger("fleet")
 
 GATEWAY, NODE_EXPORTER = "gateway", "node-exporter"
 MONITORING = ("prometheus", "alertmanager", "grafana")
@@ -19,19 +23,31 @@ _OTHERWISE = {
 }
 
 
+def _pulled(name: str, reference: str) -> LocalImage:
+    """Image that the hosts pull by its digest."""
+    return LocalImage(reference.rpartition("@")[2], (), 0, repository_of(name), reference)
+
+
 def find_third_party(name: str, root: Path, given: str | None = None) -> LocalImage:
     """Image of a program as the lock of the repository `root` has it, or the one `given`, by digest or a local one.
 
-    Of one with a digest only that is known here, no layers. Raises FleetError where it is neither pinned nor local.
+    A machine without an engine asks the program's registry for the digest. Of one with a digest only no layers are
+    known. Raises FleetError where it is neither pinned nor local nor in its registry.
     """
     pin = pins.read(root / pins.LOCK).get(name) or pins.Pin(pins.sources(root)[name])
     if given is None and pin.digest is not None:
         given = f"{pin.image.rpartition(':')[0]}@{pin.digest}"  # the form of an engine after a pull
     wanted = given or pin.image
     if "@sha256:" in wanted:
-        return LocalImage(wanted.rpartition("@")[2], (), 0, repository_of(name), wanted)
+        return _pulled(name, wanted)
     try:
         return find_image(wanted, name)
+    except NoEngineError as error:
+        log.info("%s: its digest is asked of its registry, for here is no engine that has it", wanted)
+        try:
+            return _pulled(name, digest_of(wanted))
+        except FleetError as also:
+            raise FleetError(f"{wanted}: {also}; or from this machine: {error}") from None
     except FleetError as error:
         if "no image" not in str(error):
             raise

@@ -22,6 +22,8 @@ from fleet.inventory.monitoring_settings import AlertReceiver, MonitoringSetting
 from fleet.inventory.ray_clusters import BARK, RayNode, head_addresses, ray_ports, ray_problems
 from fleet.inventory.rollout_settings import RolloutSettings
 from fleet.inventory.shared_documents import Shelf, Store, store_problems
+from fleet.inventory.source import STANDARD_INPUT, printed
+from fleet.inventory.ssh_config import of_ssh_config
 from fleet.inventory.types import (
     Address,
     Between,
@@ -30,6 +32,7 @@ from fleet.inventory.types import (
     Matching,
     Port,
     Registry,
+    RemoteDirectory,
     Seconds,
     Switch,
     Word,
@@ -37,7 +40,7 @@ from fleet.inventory.types import (
     list_of,
     refusal,
 )
-from fleet.inventory.validation import ErrorCollector, Values, keys_of
+from fleet.inventory.validation import ErrorCollector, Values, keys_of, merged
 from voxyard.settings import SettingsError
 from voxyard.settings.yaml_reader import YamlValue, read
 
@@ -45,8 +48,8 @@ Role = Literal["trainer", "bark", "monitoring", "gateway", "head", "worker"]
 MONITORING_PORTS = {"Prometheus": 9090, "Alertmanager": 9093, "Grafana": 3000}
 WARNINGS = (
     "audit", "certificate", "cgroup_driver", "clock", "disk", "driver", "driver_compat", "ecc", "gpu_inventory",
-    "gpu_memory", "gpu_process", "numa", "pair_link", "pcie_width", "persistence", "programs", "ray", "row_remap",
-    "selinux", "store", "throttling", "tls", "toolkit", "topology", "xid",
+    "gpu_memory", "gpu_process", "gpu_state", "numa", "pair_link", "pcie_width", "persistence", "programs", "ray",
+    "row_remap", "selinux", "state", "store", "throttling", "tls", "toolkit", "topology", "xid",
 )  # fmt: skip
 """Ids of the checks that warn: what `acknowledged` may name."""
 _UUID = r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -62,7 +65,7 @@ class Jump:
 
 
 def _jump(value: object) -> Jump:
-    pattern = r"(?:([A-Za-z0-9_][\w.-]*)@)?(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9][\w.-]*)(?::([0-9]{1,5}))?"
+    pattern = r"(?:([A-Za-z0-9_][\w.-]*)@)?(\[[0-9A-Fa-f:.]+(?:%[\w.-]+)?\]|[A-Za-z0-9][\w.-]*)(?::([0-9]{1,5}))?"
     parts = re.fullmatch(pattern, value) if isinstance(value, str) else None
     if parts is None:
         raise expected("[user@]address[:port]", value)
@@ -148,7 +151,7 @@ class Host:
     node_exporter_port: Port = 9100
     identity_file: LocalPath | None = None
     known_hosts: LocalPath | None = None
-    ssh_config: Switch = False  # also read the operator's ~/.ssh/config
+    ssh_config: Switch = False  # also read the operator's ~/.ssh/config; user and port, where they are not given
     compose_overrides: Annotated[tuple[LocalPath, ...], list_of()] = ()  # merged last, in this order
     registry: Registry | None = None  # None: images are sent with docker save and docker load
     bark: Bark = field(default_factory=Bark)
@@ -159,8 +162,14 @@ class Host:
     ray: RayNode = field(default_factory=RayNode)
     ray_head: str | None = None  # address of the head of its cluster
     secrets: LocalPaths = ()  # files
+    state_dir: RemoteDirectory | None = None  # directory of all its files; None: ~/.voxyard of the login
     canary: Switch = False  # first of its roles to get a release
     groups: Annotated[tuple[Word, ...], list_of()] = ()  # names that select it, with others
+
+    @property
+    def files(self) -> str:
+        """Directory of all its files, for rsync: relative ones are below the login's home."""
+        return self.state_dir or ".voxyard"
 
     @property
     def ray_roles(self) -> tuple[str, ...]:
@@ -251,12 +260,15 @@ _PORT_KEYS: Mapping[str, tuple[str, ...]] = {
 
 
 def load(path: Path) -> Inventory:
-    """Load the inventory in `path`. Raises FleetError with all errors, one line each, by file, line, host and key."""
-    if not path.exists():
+    """Load the inventory in `path`, or that a program there or standard input (`-`) gives; paths in it are beside it.
+
+    Raises FleetError with all errors, one line each, by file, line, host and key.
+    """
+    if path.name != STANDARD_INPUT and not path.exists():
         raise FleetError(f"{path}: no such inventory: copy deploy/hosts.example.yaml there and edit it")
     problems = ErrorCollector(path)
     try:
-        document = read(path, anchors=True)
+        document = read(path, anchors=True, data=printed(path))
     except SettingsError as error:
         raise FleetError(str(error)) from None
     for note in document.problems:
@@ -285,7 +297,8 @@ def _hosts(node: YamlValue | None, defaults: Values, problems: ErrorCollector) -
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
             problems.add(entry.line, where, "a host name has letters, digits, dots, dashes and underscores only")
         before = len(problems.found)
-        host = problems.validated(_HOST, _HOST_KEYS, entry, where, defaults=defaults, name=name)
+        under = merged(of_ssh_config(entry, defaults), defaults)
+        host = problems.validated(_HOST, _HOST_KEYS, entry, where, defaults=under, name=name)
         if host is None:
             continue
         if len(problems.found) == before:

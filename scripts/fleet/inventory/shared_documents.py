@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from pydantic import PlainValidator
 
 from fleet.inventory.secrets import BARK_SHELF, BARK_STORE, BARK_STORE_CA
-from fleet.inventory.types import expected, is_loopback, refusal, text
+from fleet.inventory.types import DIRECTORY, expected, is_loopback, refusal, text
 
 SHELF = "/var/lib/voxyard/shelf"
 """Mount point of a directory in the container."""
@@ -25,7 +25,6 @@ FILE_VARIABLES = {
 _PORT = 5432
 _STORE = "postgresql://USER@HOST/DATABASE"
 _NOT_IN_A_URL = ("password", "passfile", "sslpassword")
-_DIRECTORY = r"(?:/[A-Za-z0-9_@+-][A-Za-z0-9_.@+-]*)+"
 _BUCKET = r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](?:/[A-Za-z0-9_.@+=-]+)*"
 
 
@@ -163,7 +162,7 @@ def _store(value: object) -> str:
 def _shelf(value: object) -> str:
     """Directory on the host, or bucket."""
     place = text(value)
-    if not re.fullmatch(_DIRECTORY, place) and not re.fullmatch(_BUCKET, place):
+    if not re.fullmatch(DIRECTORY, place) and not re.fullmatch(_BUCKET, place):
         raise expected("the whole path of a directory that all hosts mount, or s3://BUCKET/PREFIX", place)
     return place
 

@@ -18,6 +18,8 @@ from voxyard.settings.values import found_words
 _HOST_NAME = r"[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*\.?"
 _REGISTRY = r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?(/[a-z0-9]([a-z0-9._-]*[a-z0-9])?)*"
 
+DIRECTORY = r"(?:/[A-Za-z0-9_@+-][A-Za-z0-9_.@+-]*)+"
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class OddNumber:
@@ -39,8 +41,17 @@ def expected(what: str, value: object, advice: str = "") -> PydanticCustomError:
     return refusal(f"expected {what}, found {found_words(value)}{advice}")
 
 
+_FOREIGN = {  # keys of other programs' inventories
+    "become": ": nothing runs as root: put the user into the group docker of the host",
+    "sudo": ": nothing runs as root: put the user into the group docker of the host",
+    "password": ": logins are by key, certificate or Kerberos: see SSH in deploy/README.md",
+}
+
+
 def meant(name: object, known: Iterable[str]) -> str:
     """Advice on an unknown name: the nearest one that is known, or all."""
+    if advice := next((advice for word, advice in _FOREIGN.items() if word in str(name).lower()), ""):
+        return advice
     names = tuple(known)
     near = difflib.get_close_matches(str(name), names, n=1)
     return f": is {near[0]} meant?" if near else f", known are {', '.join(names)}"
@@ -146,16 +157,25 @@ def is_loopback(found: str) -> bool:
 
 
 def _address(value: object) -> str:
-    """IP address, IPv6 without brackets, or host name; without a port."""
+    """IP address, IPv6 with or without brackets, or host name; without a port. Returned without brackets."""
     address = text(value)
-    if is_ip(address):
-        return address
+    bare = address.removeprefix("[").removesuffix("]")
+    if is_ip(address) or (address == f"[{bare}]" and ":" in bare and is_ip(bare)):
+        return bare
     name, colon, number = address.rpartition(":")
     if colon and number.isdecimal() and (_is_name(name) or is_ip(name.strip("[]"))):
         raise expected("a name or an address without a port", value, ": use port")
     if not _is_name(address):
         raise expected("a name or an address", value)
     return address
+
+
+def is_address(value: object) -> bool:
+    """True for an address that an inventory may name."""
+    try:
+        return bool(_address(value))
+    except PydanticCustomError:
+        return False
 
 
 def _is_name(found: str) -> bool:
@@ -171,5 +191,6 @@ LocalPaths = Annotated[tuple[Path, ...], PlainValidator(paths)]
 Switch = Annotated[bool, Strict()]
 PORT = Between("a port", 1, 65535)
 Port = Annotated[int, PORT]
+RemoteDirectory = Annotated[str, Matching(DIRECTORY, "the whole path of a directory on the host")]
 Seconds = Annotated[int, Between("seconds", 1, 3600)]
 Registry = Annotated[str, Matching(_REGISTRY, "a registry as host[:port][/path], in lower case")]

@@ -8,20 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from fleet.errors import FleetError
-from fleet.images.third_party import NODE_EXPORTER
 from fleet.release.release import Release
 from fleet.release.service import OURS, ConfigFiles
 from fleet.release.tls import CA_FILE
+from fleet.ssh.verbs import Tls
 
 MANIFEST_FILE = "release.json"
-
-
-@dataclass(frozen=True, slots=True)
-class Tls:
-    """Verification of a service's certificate on its host."""
-
-    name: str  # that it is for
-    authorities: str  # file with the roots, below ~/.voxyard
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +43,7 @@ class Manifest:
     images: tuple[str, ...]
     artefacts: tuple[str, ...]  # names of directories below artefacts/
     compose_files: tuple[str, ...]
-    secrets: tuple[str, ...] | None = ()  # file names below secrets/; None: of a version that did not list them
+    secrets: tuple[str, ...] = ()  # file names below secrets/
     withheld: tuple[str, ...] = ()  # services that the preflight kept from it: left as they are
 
     def service(self, name: str) -> ServiceEntry | None:
@@ -80,8 +72,8 @@ def parse(data: bytes | str) -> Manifest:
             images=tuple(_name(each, "image") for each in found["images"]),
             artefacts=tuple(_name(each, "name") for each in found["artefacts"]),
             compose_files=tuple(str(each) for each in found["compose_files"]),
-            secrets=tuple(map(str, found["secrets"])) if "secrets" in found else None,
-            withheld=tuple(str(each) for each in found.get("withheld", ())),
+            secrets=tuple(map(str, found["secrets"])),
+            withheld=tuple(map(str, found.get("withheld", ()))),
         )
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise FleetError(
@@ -100,7 +92,7 @@ def _service(name: str, found: Mapping[str, Any], release: str) -> ServiceEntry:
         stop_seconds=int(found["stop_seconds"]),
         healthy_seconds=int(found["healthy_seconds"]),
         gpu_limits={str(gpu): int(mib) for gpu, mib in found["gpu_limits"].items()},
-        metrics=str(found.get("metrics", "node_" if name == NODE_EXPORTER else OURS)),
+        metrics=str(found["metrics"]),
         files=_config_files(found["files"]) if found.get("files") else None,
         tls=Tls(str(found["tls"]), f"releases/{release}/{CA_FILE}") if found.get("tls") else None,
     )

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import ipaddress
 import json
-import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -40,6 +38,7 @@ from fleet.release.memory import memory_limits
 from fleet.release.plan import PLAN_FILE, plan_document
 from fleet.release.ray_nodes import cluster_token, head_address
 from fleet.release.service import RolePart, Service
+from fleet.ssh.verbs import tar_of
 
 MANIFEST_FILE = "release.json"
 START_MARGIN = 60  # seconds of a start beside loading the model
@@ -103,13 +102,7 @@ class Release:
 
     def archive(self) -> bytes:
         """Tar archive of the files, readable by the owner only."""
-        buffer = io.BytesIO()
-        with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
-            for name, content in self.files:
-                member = tarfile.TarInfo(name)
-                member.size, member.mode = len(content), (_MODES | _TLS_MODES).get(name, 0o600)
-                archive.addfile(member, io.BytesIO(content))
-        return buffer.getvalue()
+        return tar_of(self.files, _MODES | _TLS_MODES)
 
 
 def wanted_images(host: Host) -> tuple[str, ...]:

@@ -21,8 +21,8 @@ from fleet.rollout.outcome import GOOD, Outcome, Result
 from fleet.rollout.prune import prune
 from fleet.rollout.restart import ServiceRestart
 from fleet.rollout.transfer import Transfer
-from fleet.ssh.command_batch import Command
 from fleet.ssh.connection_pool import Session
+from fleet.ssh.verbs import must
 
 log = logging.getLogger("fleet")
 
@@ -179,14 +179,7 @@ def _resume_runs(session: Session, active: Sequence[Any], context: RolloutContex
 
 def _publish(host: str, session: Session, wanted: Manifest, before: str | None) -> None:
     command = commands.set_current(wanted.id, before=before, expected=wanted.expected)
-    run_checked(host, session, "set the current release", command)
-
-
-def run_checked(host: str, session: Session, what: str, command: Command) -> None:
-    """Run a command. Raises HostFailedError where it fails."""
-    answer = session.run([command])[command.name]
-    if not answer.ok:
-        raise HostFailedError(f"{host} could not {what}: {answer.message}")
+    must(session, host, "set the current release", command)
 
 
 def _prune(host: str, session: Session, context: RolloutContext) -> None:

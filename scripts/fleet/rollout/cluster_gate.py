@@ -18,6 +18,7 @@ from fleet.rollout.context import Cancellation, RolloutContext
 from fleet.rollout.host_state import CONTAINERS, container_of, endpoint
 from fleet.ssh.command_batch import Answer
 from fleet.ssh.connection_pool import Connections, Session
+from fleet.ssh.verbs import wait_until
 
 SECONDS = 180
 _POLL_SECONDS = 5
@@ -85,29 +86,26 @@ def pass_cluster_gate(host: str, session: Session, gate: ClusterGate, cancellati
     if asking is None:
         raise HostFailedError(f"{host}: no container can ask the cluster {gate.cluster} for its hosts")
     command = commands.cluster_status(asking.id, gate.head, gate.workers)
-    end = cancellation.now() + SECONDS
-    while True:
-        problem = _problem(session.run([command])[command.name])
-        if problem is None:
-            return f"the cluster {gate.cluster} has {', '.join(gate.workers)}"
-        if cancellation.now() >= end:
-            raise HostFailedError(
-                f"{host}: the cluster {gate.cluster} is not complete after {SECONDS} s: {problem}: see the logs of its "
-                "worker and its head, and that its ports are open between its hosts"
-            )
-        cancellation.wait(_POLL_SECONDS)
+    problem = wait_until(lambda: _problem(session.run([command])[command.name]), SECONDS, cancellation, _POLL_SECONDS)
+    if problem is not None:
+        raise HostFailedError(
+            f"{host}: the cluster {gate.cluster} is not complete after {SECONDS} s: {problem}: see the logs of its "
+            "worker and its head, and that its ports are open between its hosts"
+        )
+    return f"the cluster {gate.cluster} has {', '.join(gate.workers)}"
 
 
 def wait_until_ready(host: str, session: Session, service: ServiceEntry, cancellation: Cancellation) -> None:
     """Wait until the speech service of a complete cluster is ready. Raises HostFailedError where it is not in time."""
-    watched, end = endpoint(service), cancellation.now() + service.healthy_seconds
-    while (problem := watched.problem(session.run(watched.probes))) is not None:
-        if cancellation.now() >= end:
-            raise HostFailedError(
-                f"{host}: {service.name} is not ready {service.healthy_seconds} s after its cluster was complete: "
-                f"{problem}: see its log, which says why workers are refused"
-            )
-        cancellation.wait(_POLL_SECONDS)
+    watched = endpoint(service)
+    problem = wait_until(
+        lambda: watched.problem(session.run(watched.probes)), service.healthy_seconds, cancellation, _POLL_SECONDS
+    )
+    if problem is not None:
+        raise HostFailedError(
+            f"{host}: {service.name} is not ready {service.healthy_seconds} s after its cluster was complete: "
+            f"{problem}: see its log, which says why workers are refused"
+        )
 
 
 def _problem(answer: Answer) -> str | None:

@@ -8,14 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from fleet.images.third_party import NODE_EXPORTER
 from fleet.inventory.secrets import CLUSTER_TOKEN, service_of
 from fleet.release.config_hash import variable
-from fleet.release.manifest import Tls
 from fleet.release.tls import OF_NODE_EXPORTER
 from fleet.ssh.command_batch import Command, verb
 
 PROJECT = "voxyard"
 EXPORTER = "exporter"  # runs on every host
 STATELESS = ("exporter", "node-exporter")  # they use no GPU and keep no data
-HOME = '"$HOME/.voxyard"'
 LOAD_SECONDS = 1800
 PULL_SECONDS = 3600
 UP_SECONDS = 180
@@ -145,15 +143,6 @@ def images() -> Command:
     shape = '{"id": {{json .Id}}, "tags": {{json .RepoTags}}, "digests": {{json .RepoDigests}}, '
     shape += '"layers": {{json .RootFS.Layers}}}'
     return Command("images", verb("image_list", shape), 60)
-
-
-def http(name: str, address: str, port: int, path: str, method: str = "GET", tls: Tls | None = None) -> Command:
-    """Prints the response of an HTTP request, head and body; needs bash only, not curl, and with TLS openssl."""
-    target = "127.0.0.1" if address == "0.0.0.0" else "::1" if address == "::" else address  # noqa: S104
-    if tls is not None:
-        words = (method, target, str(port), path, tls.authorities, tls.name)
-        return Command(name, verb("https_request", *words), 10)
-    return Command(name, verb("http_request", method, target, str(port), path), 10)
 
 
 def services() -> Command:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from fleet.release.manifest import ServiceEntry
 from fleet.release.service import ConfigFiles
-from fleet.rollout.commands import http
 from fleet.ssh.command_batch import Command, verb
+from fleet.ssh.verbs import http
 
 INSIDE = "/etc/voxyard/config"
 """Mount point of config/SERVICE in its container."""

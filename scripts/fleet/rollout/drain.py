@@ -10,12 +10,13 @@ from fleet.facts.fact import Unknown
 from fleet.lock import locked
 from fleet.release.manifest import MANIFEST_FILE, Manifest, parse
 from fleet.rollout import commands
-from fleet.rollout.apply import drain_runs, record_outcome, run_checked, run_names
+from fleet.rollout.apply import drain_runs, record_outcome, run_names
 from fleet.rollout.context import RolloutCancelledError, RolloutContext
 from fleet.rollout.hooks import HostHooks
 from fleet.rollout.host_state import CONTAINERS, CURRENT, CURRENT_FILES, container_of
 from fleet.rollout.outcome import Outcome
 from fleet.ssh.connection_pool import Session
+from fleet.ssh.verbs import must
 
 log = logging.getLogger("fleet")
 
@@ -65,7 +66,7 @@ def _stop_services(session: Session, host: str, release: Manifest | None) -> lis
         entry = None if release is None else release.service(name)
         seconds = _STOP_SECONDS if entry is None else entry.stop_seconds
         log.info("%s: stopping %s (timeout %d s)", host, name, seconds)
-        run_checked(host, session, f"stop {name}", commands.stop(name, seconds))
+        must(session, host, f"stop {name}", commands.stop(name, seconds))
         stopped.append(name)
     return stopped
 

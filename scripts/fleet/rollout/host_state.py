@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import json
-import tarfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,11 +12,12 @@ from fleet.facts.fact import Fact, Unknown, known
 from fleet.facts.machine import RELEASE_LABEL, ROLE_LABEL
 from fleet.lock import LOCK, Lock
 from fleet.release import manifest
-from fleet.release.manifest import Manifest, ServiceEntry, Tls
+from fleet.release.manifest import Manifest, ServiceEntry
 from fleet.release.service import OURS
 from fleet.rollout import commands, config_files
 from fleet.ssh.command_batch import Answer, Command
 from fleet.ssh.connection_pool import Session
+from fleet.ssh.verbs import Tls, files_of, http, reply
 
 CONFIG_LABEL = "voxyard.config"
 HASH_LABEL = "com.docker.compose.config-hash"
@@ -129,8 +127,7 @@ class Endpoint:
         paths = {"ready": self.ready, "metrics": "/metrics"}
         paths |= {f"shown{number}": path for number, path in enumerate(self.shown)}
         return tuple(
-            commands.http(f"{what}-{self.service}", self.address, self.port, path, tls=self.tls)
-            for what, path in paths.items()
+            http(f"{what}-{self.service}", self.address, self.port, path, tls=self.tls) for what, path in paths.items()
         )
 
     def problem(self, answers: Mapping[str, Answer]) -> str | None:
@@ -211,13 +208,11 @@ def read_state(session: Session, host: str, release: str, wanted: Iterable[Endpo
 
 def http_problem(answer: Answer) -> str | None:
     """Reason why a response is not 200; None where it is."""
-    if not answer.ok:
-        return answer.message
-    head, _, body = answer.out.partition("\r\n\r\n")
-    words = head.split("\r\n")[0].split()
-    if len(words) < 2 or not words[0].startswith("HTTP/"):
-        return "no HTTP response"
-    return None if words[1] == "200" else f"answers {words[1]}: {' '.join(body.split())[:200]}"
+    try:
+        found = reply(answer)
+    except ValueError as error:
+        return str(error)
+    return None if found.status == 200 else f"answers {found.status}: {' '.join(found.body.split())[:200]}"
 
 
 def _link(text: str) -> str | None:
@@ -233,25 +228,6 @@ def _secrets(text: str) -> Mapping[str, tuple[str, str]]:
     lines = text.splitlines()
     rows = [(mode, line.split(maxsplit=1)) for mode, line in zip(lines[::2], lines[1::2], strict=True)]
     return {name.lstrip("*"): (mode, checksum) for mode, (checksum, name) in rows}
-
-
-def _files(text: str) -> Mapping[str, bytes]:
-    if not text.strip():
-        return {}
-    found = {}
-    with tarfile.open(fileobj=io.BytesIO(base64.b64decode(text))) as archive:
-        for member in archive:
-            body = archive.extractfile(member)
-            if body is not None:
-                found[member.name] = body.read()
-    return found
-
-
-def _archive(text: str) -> Mapping[str, bytes]:
-    try:
-        return _files(text)
-    except tarfile.TarError as error:
-        raise ValueError(str(error)) from error
 
 
 def _images(text: str) -> tuple[HostImage, ...]:
@@ -289,7 +265,7 @@ def _container(found: Mapping[str, Any]) -> ServiceContainer:
 CURRENT: Fact[str | None] = Fact("current", commands.link("current").text, _link)
 PREVIOUS: Fact[str | None] = Fact("previous", commands.link("previous").text, _link)
 CHANGED_FILES = Fact("changed-files", commands.changed_files().text, lambda text: tuple(text.split()))
-CURRENT_FILES = Fact("current-files", commands.current_files().text, _archive)
+CURRENT_FILES = Fact("current-files", commands.current_files().text, files_of)
 ARTEFACTS = Fact("artefacts", commands.artefacts_there().text, lambda text: frozenset(text.split()))
 SECRETS = Fact("secrets", commands.secrets_there().text, _secrets)
 EXPECTED = Fact("expected", commands.expected_state().text, lambda text: text.strip().encode())

@@ -20,6 +20,7 @@ from fleet.release.manifest import Manifest
 from fleet.rollout import commands
 from fleet.rollout.host_state import ARTEFACTS, CURRENT, IMAGES, PREVIOUS, SECRETS, HostImage
 from fleet.ssh.connection_pool import Session
+from fleet.ssh.verbs import must
 
 _NAMES = "|".join((*ROLES, *THIRD_PARTY))
 _OURS = re.compile(rf"(.+/)?voxyard-({_NAMES})(:[0-9a-f]{{12}}|@sha256:[0-9a-f]{{64}})")
@@ -65,9 +66,7 @@ def prune(host: str, session: Session, *, keep: int) -> tuple[str, ...]:
     if old.nothing:
         return ()
     command = commands.remove(old.releases, old.artefacts, old.images, old.secrets)
-    answer = session.run([command])[command.name]
-    if not answer.ok:
-        raise HostFailedError(f"{host}: pruning failed: {answer.message}")
+    must(session, host, "remove old releases", command)
     parts = {"releases": old.releases, "artefacts": old.artefacts, "images": old.images, "secrets": old.secrets}
     return tuple(f"removed old {kind}: {', '.join(names)}" for kind, names in parts.items() if names)
 
@@ -106,15 +105,11 @@ def find_unused(
 
 
 def _free_secrets(secrets: Sequence[str], kept: Sequence[Manifest], used: InUse) -> Iterator[str]:
-    """Secrets of our services that no kept release reads.
-
-    Releases of a version that did not list its secrets read the files without a version in their names.
-    """
-    needed = {name for each in kept for name in each.secrets or ()}
-    unlisted = any(each.secrets is None for each in kept)
+    """Secrets of our services that no kept release reads."""
+    needed = {name for each in kept for name in each.secrets}
     for name in secrets:
         mounted = any(mount.endswith(f"/secrets/{name}") for mount in used.mounts)
-        if service_of(name) is not None and not (name in needed or mounted or (unlisted and "." not in name)):
+        if service_of(name) is not None and not (name in needed or mounted):
             yield name
 
 

@@ -17,8 +17,8 @@ from fleet.rollout.change_plan import ServiceStart
 from fleet.rollout.context import Cancellation, RolloutCancelledError
 from fleet.rollout.health_gate import Clock, HealthWatch, pass_gate
 from fleet.rollout.host_state import CONTAINERS, container_of, http_problem
-from fleet.ssh.command_batch import Answer, Command
 from fleet.ssh.connection_pool import Session
+from fleet.ssh.verbs import must
 
 log = logging.getLogger("fleet")
 
@@ -123,9 +123,9 @@ class ServiceRestart:
         self._publish_files(release, service)
         log.info("%s: starting %s", self.host, service.name)
         command = commands.start(
-            release.id, release.compose_files, ENVIRONMENT_FILE, service.name, secrets=release.secrets or ()
+            release.id, release.compose_files, ENVIRONMENT_FILE, service.name, secrets=release.secrets
         )
-        self._run_checked(f"start {service.name}", command)
+        must(self.session, self.host, f"start {service.name}", command)
 
     def _reload(self, release: Manifest, service: ServiceEntry) -> None:
         """Make the running service read the files of the release."""
@@ -142,13 +142,18 @@ class ServiceRestart:
     def _publish_files(self, release: Manifest, service: ServiceEntry) -> None:
         if service.files is not None:
             command = config_files.publish(release.id, service.name, service.files)
-            self._run_checked(f"write the files of {service.name}", command)
+            must(self.session, self.host, f"write the files of {service.name}", command)
 
     def _stop(self, service: ServiceEntry, *, remove: bool = False) -> None:
         self.cancellation.check(rolling_back=self.rolling_back)
         log.info("%s: stopping %s (timeout %d s)", self.host, service.name, service.stop_seconds)
         self.touched.setdefault(service.name, service)
-        self._run_checked(f"stop {service.name}", commands.stop(service.name, service.stop_seconds, remove=remove))
+        must(
+            self.session,
+            self.host,
+            f"stop {service.name}",
+            commands.stop(service.name, service.stop_seconds, remove=remove),
+        )
 
     def _wait_until_healthy(self, service: ServiceEntry, *, fresh: bool) -> None:
         self.cancellation.check(rolling_back=self.rolling_back)
@@ -163,13 +168,7 @@ class ServiceRestart:
         verified = pass_gate(self.host, self.session, gated, clock, watch, self.say)
         if service.files is not None:
             command = config_files.confirm(service.name, service.files)
-            self._run_checked(f"note the files of {service.name}", command)
+            must(self.session, self.host, f"note the files of {service.name}", command)
         for line in verified:
             log.info("%s: %s: %s", self.host, service.name, line)
         self.limits += [f"{service.name}: {line}" for line in verified]
-
-    def _run_checked(self, what: str, command: Command) -> Answer:
-        answer = self.session.run([command])[command.name]
-        if not answer.ok:
-            raise HostFailedError(f"{self.host} could not {what}: {answer.message}")
-        return answer

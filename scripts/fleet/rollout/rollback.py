@@ -87,5 +87,5 @@ def _manifest(session: Session, host: str, release: str) -> Manifest:
 def _missing(wanted: Manifest, state: HostState) -> list[str]:
     services = {each.image for each in wanted.services}
     images = [f"image {name}" for name in wanted.images if state.image(name) is None and name in services]
-    secrets = [f"secret {name}" for name in wanted.secrets or () if name not in state.secrets]
+    secrets = [f"secret {name}" for name in wanted.secrets if name not in state.secrets]
     return images + [name for name in wanted.artefacts if name not in state.artefacts] + secrets

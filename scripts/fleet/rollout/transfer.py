@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import logging
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -22,6 +21,7 @@ from fleet.rollout.change_plan import ImageTransfer, layers_present, megabytes
 from fleet.rollout.host_state import IMAGES, HostImage
 from fleet.ssh.command_batch import Answer
 from fleet.ssh.connection_pool import Session
+from fleet.ssh.verbs import must, tar_of
 
 log = logging.getLogger("fleet")
 
@@ -48,7 +48,7 @@ class Transfer:
         log.info("%s: %s", self.host, image_transfer)
         if image.digest is not None:
             command = commands.pull_image(image.digest, image.release_tag)
-            self._must(f"pull {image.digest}", self.session.run([command])[command.name])
+            must(self.session, self.host, f"pull {image.digest}", command)
         else:
             self._send_image(image)
         there = self._image(image.reference)
@@ -66,18 +66,18 @@ class Transfer:
         kept = f", {len(artefact.checksums) - len(missing)} files present" if there else ""
         log.info("%s: sending %s (%s%s)", self.host, artefact.name, megabytes(artefact.size_bytes), kept)
         sent = self._checked(_artefact_archive(artefact, missing))
-        self._must(f"receive {artefact.name}", self.session.send(commands.receive_artefact(artefact.name), sent))
+        must(self.session, self.host, f"receive {artefact.name}", commands.receive_artefact(artefact.name), sent)
 
     def files(self, release: Release) -> None:
         """Write the files of the release. Raises HostFailedError."""
         log.info("%s: writing release %s", self.host, release.id)
         command = commands.write_release(release.id, release.checksums)
-        self._must("write the release", self.session.send(command, [release.archive()]))
+        must(self.session, self.host, "write the release", command, [release.archive()])
 
     def secrets(self, secrets: Mapping[str, bytes]) -> None:
         """Write secrets, sent on standard input only. Raises HostFailedError."""
         log.info("%s: writing secrets: %s", self.host, ", ".join(secrets))
-        self._must("write the secrets", self.session.send(commands.write_secrets(), [secrets_archive(secrets)]))
+        must(self.session, self.host, "write the secrets", commands.write_secrets(), [secrets_archive(secrets)])
 
     def _send_image(self, image: LocalImage) -> None:
         path = self.cache.archive(image)
@@ -90,7 +90,7 @@ class Transfer:
             if there is not None and there.layers == image.layers:
                 return
             log.info("%s: loading only the upper layers failed (%s): sending all layers", self.host, answer.message)
-        self._must("load the image", self.session.send(command, self._checked(image_archive.read(path))))
+        must(self.session, self.host, "load the image", command, self._checked(image_archive.read(path)))
 
     def _image(self, name: str) -> HostImage | None:
         return next((each for each in self._images() if name in each.names), None)
@@ -103,21 +103,11 @@ class Transfer:
             self.check()
             yield part
 
-    def _must(self, what: str, answer: Answer) -> None:
-        if not answer.ok:
-            raise HostFailedError(f"{self.host} could not {what}: {answer.message}")
-
 
 def secrets_archive(secrets: Mapping[str, bytes]) -> bytes:
     """Tar archive of secrets and their checksums."""
     sums = {name: hashlib.sha256(value).hexdigest() for name, value in secrets.items()}
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
-        for name, value in {**secrets, SUMS: commands.sums(sums).encode()}.items():
-            member = tarfile.TarInfo(name)
-            member.size, member.mode = len(value), 0o600
-            archive.addfile(member, io.BytesIO(value))
-    return buffer.getvalue()
+    return tar_of({**secrets, SUMS: commands.sums(sums).encode()}.items())
 
 
 def _artefact_archive(artefact: Artefact, names: Iterable[str]) -> Iterator[bytes]:

@@ -17,12 +17,12 @@ from fleet.inventory.hosts import Host
 from fleet.ssh import rsync
 from fleet.ssh.command_batch import Command, verb
 from fleet.ssh.connection_pool import Session
+from fleet.ssh.verbs import must
 
 log = logging.getLogger("fleet")
 
 Kind = Literal["recordings", "shards", "checkpoint"]
 
-FOLDER = ".voxyard/corpora"  # below the login's home
 SOURCE = "source"  # the transferred files; prepared shards lie beside it
 _METADATA = ("metadata.csv", "metadata_train.csv")
 _SHARDS = ("index.json", "index.npz")
@@ -96,7 +96,7 @@ def send(session: Session, host: Host, folder: Path, content: RunInput, busy: Ca
     content is compared by checksums and replaced where it differs, unless a run reads it (`busy` returns its id).
     Raises HostFailedError.
     """
-    there = f"{FOLDER}/{content.place}/{SOURCE}"
+    there = f"{host.files}/corpora/{content.place}/{SOURCE}"
     state = _answer(host, session, inspect_command(content)).split()
     if "whole" in state:
         differs = rsync.run(host, rsync.compare_command(host, folder, there)).out.strip()
@@ -112,11 +112,10 @@ def send(session: Session, host: Host, folder: Path, content: RunInput, busy: Ca
         )
     size = f"{content.files} files, {content.size_bytes / 1e6:.0f} MB"
     log.info("%s: sending corpus %s, version %s (%s)", host.name, content.name, content.id, size)
-    partial = f"{FOLDER}/{content.name}/.{content.id}.partial"
-    lock = f"{FOLDER}/{content.name}/.{content.id}.lock"
+    beside = f"{host.files}/corpora/{content.name}/.{content.id}"
     newest = next((word.removeprefix("beside:") for word in state if word.startswith("beside:")), None)
     link = None if newest is None else f"../{newest}/{SOURCE}"
-    rsync.run(host, rsync.push_command(host, folder, partial, link_to=link, lock=lock))
+    rsync.run(host, rsync.push_command(host, folder, f"{beside}.partial", link_to=link, lock=f"{beside}.lock"))
     _answer(host, session, install_command(content))
     return True
 
@@ -159,7 +158,4 @@ def _first(differs: str) -> str:
 
 
 def _answer(host: Host, session: Session, command: Command) -> str:
-    answer = session.run([command])[command.name]
-    if not answer.ok:
-        raise HostFailedError(f"{host.name} could not {command.name.replace('-', ' ')}: {answer.message}")
-    return answer.out
+    return must(session, host.name, command.name.replace("-", " "), command).out

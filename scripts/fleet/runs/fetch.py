@@ -17,6 +17,7 @@ from fleet.runs.files import MANIFEST
 from fleet.runs.state import TrainingRun
 from fleet.ssh import rsync
 from fleet.ssh.connection_pool import Session
+from fleet.ssh.verbs import must
 
 log = logging.getLogger("fleet")
 
@@ -44,15 +45,10 @@ def fetch_run(session: Session, host: Host, run: TrainingRun, out: Path) -> Fetc
     """
     _refuse_other(out, run.id)
     out.mkdir(parents=True, exist_ok=True)
-    keep = commands.keep_logs(run.id)
-    kept = session.run([keep])[keep.name]
-    if not kept.ok:
-        raise HostFailedError(f"{host.name} could not write the logs of {run.id}: {kept.message}")
+    must(session, host.name, f"write the logs of {run.id}", commands.keep_logs(run.id))
     readable = commands.make_readable(run.id, run.image)
-    made = session.run([readable])[readable.name]
-    if not made.ok:
-        raise HostFailedError(f"{host.name} could not make the checkpoints of {run.id} readable: {made.message}")
-    source = f".voxyard/runs/{run.id}"
+    must(session, host.name, f"make the checkpoints of {run.id} readable", readable)
+    source = f"{host.files}/runs/{run.id}"
     command = rsync.pull_command(host, source, out, exclude=_LEFT_OUT)
     for _ in range(_TRIES):
         ended = rsync.run(host, command, allowed=(rsync.VANISHED,))

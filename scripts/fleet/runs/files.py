@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import io
 import json
-import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,7 +14,6 @@ import yaml
 from fleet.command_line import fab
 from fleet.errors import FleetError
 from fleet.inventory.secrets import HOST_CERTIFICATE, HOST_KEY
-from fleet.release.manifest import Tls
 from fleet.release.tls import (
     CA_FILE,
     CERTIFICATE,
@@ -32,6 +29,7 @@ from fleet.release.tls import (
 from fleet.runs.config import RunSettings, shards_key, validate
 from fleet.runs.corpus_sync import SOURCE, RunInput
 from fleet.runs.hosts import RunHosts, refuse_misfit
+from fleet.ssh.verbs import Tls, tar_of
 from voxyard.settings import Loaded
 from voxyard.trainer.config import TrainConfig
 
@@ -80,7 +78,7 @@ class DeployedRelease:
     plan: bytes
     compose: bytes  # trainer.yaml
     gpus: tuple[str, ...] = ()  # UUIDs of the host in nvidia-smi order
-    memory_mib: int | None = None  # limit of its containers; None: of a version without one
+    memory_mib: int | None = None  # limit of its containers; None: the memory of its host is not known
     tls: RunTls | None = None  # None: metrics in plain HTTP
 
 
@@ -133,14 +131,8 @@ class RunFiles:
 
     def archive(self) -> bytes:
         """Tar archive of the files."""
-        buffer = io.BytesIO()
-        with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
-            for name, content in self.files:
-                member = tarfile.TarInfo(name)
-                # What containers read, as another user; the run's directory is the login's alone.
-                member.size, member.mode = len(content), 0o644 if name in (SETTINGS, PLAN, WEB_FILE) else 0o600
-                archive.addfile(member, io.BytesIO(content))
-        return buffer.getvalue()
+        # What containers read, as another user; the run's directory is the login's alone.
+        return tar_of(self.files, dict.fromkeys((SETTINGS, PLAN, WEB_FILE), 0o644))
 
 
 def render(wanted: RunRequest, deployed: DeployedRelease) -> RunFiles:

@@ -23,6 +23,7 @@ from fleet.runs.files import COMPOSE, DeployedRelease, gpu_reservation, trainer_
 from fleet.runs.runs import active_runs, read_release
 from fleet.ssh.command_batch import Command, verb
 from fleet.ssh.connection_pool import Session
+from fleet.ssh.verbs import must
 from gpu_report import run as gpu_report
 
 STEPS = ("tests-trainer", "bench-trainer", "profile-trace", "exporter")
@@ -81,10 +82,9 @@ def prove(
             )
         files = {COMPOSE: compose_file(release, gpus, stand_in=stand_in), **dict(overrides)}
         session.run([remove_left_over(release.image)])
-        begun = session.send(begin_command(proof, release, tuple(files)), [archive(root, files)])
         try:
-            if not begun.ok:
-                raise HostFailedError(f"{host} could not start the proof: {begun.message}")
+            begin = begin_command(proof, release, tuple(files))
+            must(session, host, "start the proof", begin, [archive(root, files)])
             code = _ended(session, host, proof, sleep, now)
             report = _fetched(session, host, proof, code, out)
         finally:
@@ -203,9 +203,7 @@ def _ended(session: Session, host: str, proof: str, sleep: Callable[[float], Non
 
 def _fetched(session: Session, host: str, proof: str, code: int, out: Path) -> dict[str, Any]:
     command = report_command(proof)
-    answer = session.run([command])[command.name]
-    if not answer.ok:
-        raise HostFailedError(f"{host}: the report cannot be read: {answer.message}")
+    answer = must(session, host, "read the report", command)
     out.mkdir(parents=True, exist_ok=True)
     with tarfile.open(fileobj=io.BytesIO(base64.b64decode(answer.out))) as tar:
         for member in tar:

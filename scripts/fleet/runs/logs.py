@@ -9,6 +9,7 @@ from fleet.errors import HostFailedError
 from fleet.rollout.health_gate import Clock
 from fleet.runs import commands
 from fleet.ssh.connection_pool import Session
+from fleet.ssh.verbs import must
 
 FOLLOW_SECONDS = 2.0
 
@@ -63,9 +64,7 @@ def _written(
 ) -> tuple[str, list[str]]:
     """Timestamp of the newest line, and the lines after `since` without timestamps."""
     command = commands.logs(labels, lines=lines, since=since)
-    answer = session.run([command])[command.name]
-    if not answer.ok:
-        raise HostFailedError(f"{host} could not show its logs: {answer.message}")
+    answer = must(session, host, "show its logs", command)
     rows = [line.partition(" ") for line in answer.out.splitlines()]
     dated = sorted(((time, text) for time, _, text in rows if time > since), key=lambda row: row[0])
     return (dated[-1][0] if dated else since), [text for _, text in dated]

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import logging
 import re
-import tarfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -17,7 +14,6 @@ from fleet.errors import FleetError, HostFailedError
 from fleet.facts.fact import Unknown
 from fleet.facts.gpus import GPUS
 from fleet.rollout import gpu_memory
-from fleet.rollout.commands import http
 from fleet.rollout.health_gate import Clock
 from fleet.runs import commands
 from fleet.runs.files import (
@@ -33,6 +29,7 @@ from fleet.runs.files import (
 from fleet.runs.state import KILLED, NOT_ENFORCEABLE, TrainingRun, read_runs
 from fleet.ssh.command_batch import Answer, Command
 from fleet.ssh.connection_pool import Session
+from fleet.ssh.verbs import files_of, http, must
 
 log = logging.getLogger("fleet")
 
@@ -111,13 +108,12 @@ def start_run(session: Session, host: str, files: RunFiles, *, again: bool = Fal
             f"{fab()} deploy --host {host}"
         )
     write = commands.write_run(run, files.checksums, again=again)
-    written = session.send(write, [files.archive()])
+    written = must(session, host, "write the run's files", write, [files.archive()], other=commands.EXISTS)
     if written.code == commands.EXISTS:
         raise HostFailedError(f"{host} already has a run {run}: choose another id, or resume it with --resume {run}")
-    _must(host, "write the run's files", written)
     prepare = files.shards is not None and not _has_shards(session, files)
     start = commands.start(run, files.compose_files, files.corpora, prepare=prepare)
-    _must(host, f"start the run {run}", session.run([start])[start.name])
+    must(session, host, f"start the run {run}", start)
 
 
 def start_new_run(session: Session, host: str, wanted: RunRequest, given: DeployedRelease) -> RunFiles:
@@ -148,7 +144,7 @@ def resume_run(
     entry = AuditEntry("resume", run.release, given.release, "ok", note)
     _audited(session, run.host, entry, lambda: start_run(session, run.host, files, again=True))
     unmark = commands.unmark_drained(run.id)
-    _must(run.host, "mark the run", session.run([unmark])[unmark.name])
+    must(session, run.host, "mark the run", unmark)
     return files
 
 
@@ -158,7 +154,7 @@ def stop_run(session: Session, run: TrainingRun, *, drained: bool) -> TrainingRu
     Raises HostFailedError where it did not stop gracefully; earlier checkpoints remain.
     """
     mark = commands.mark_drained(run.id) if drained else commands.unmark_drained(run.id)
-    _must(run.host, "mark the run", session.run([mark])[mark.name])  # first: an interruption must not lose the run
+    must(session, run.host, "mark the run", mark)  # first: an interruption must not lose the run
     command = commands.stop(run.id, run.stop_seconds)
     answer = session.run([command])[command.name]
     ended = find_run(session, run.host, run.id)
@@ -183,7 +179,7 @@ def resume_drained(session: Session, release: str | None = None) -> tuple[Traini
             continue
         if run.active:  # interrupted between mark and stop
             unmark = commands.unmark_drained(run.id)
-            _must(run.host, "mark the run", session.run([unmark])[unmark.name])
+            must(session, run.host, "mark the run", unmark)
             continue
         log.info("%s: resuming the run %s", run.host, run.id)
         resume_run(session, run, read_release(session, run.host, release))
@@ -271,16 +267,7 @@ def last_log_lines(session: Session, run: TrainingRun) -> str:
 
 
 def _files(session: Session, run: TrainingRun) -> dict[str, bytes]:
-    command = commands.run_files(run.id)
-    answer = session.run([command])[command.name]
-    _must(run.host, "read the run's files", answer)
-    found = {}
-    with tarfile.open(fileobj=io.BytesIO(base64.b64decode(answer.out))) as archive:
-        for member in archive:
-            file = archive.extractfile(member)
-            if file is not None:
-                found[member.name.removeprefix("./")] = file.read()
-    return found
+    return files_of(must(session, run.host, "read the run's files", commands.run_files(run.id)).out)
 
 
 def _has_shards(session: Session, files: RunFiles) -> bool:
@@ -297,8 +284,3 @@ def _audited(session: Session, host: str, entry: AuditEntry, action: Callable[[]
         record(session, host, replace(entry, result="failed", note=f"{entry.note}: {error}"))
         raise
     record(session, host, entry)
-
-
-def _must(host: str, what: str, answer: Answer) -> None:
-    if not answer.ok:
-        raise HostFailedError(f"{host} could not {what}: {answer.message}")

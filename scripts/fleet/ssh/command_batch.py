@@ -76,10 +76,16 @@ class Answer:
         return said if len(said) <= _LONGEST else f"…{said[-_LONGEST:]}"  # the reason is at the end
 
 
-def script(commands: Sequence[Command]) -> tuple[str, str]:
+def _placed(state_dir: str | None) -> list[str]:
+    """Lines that tell the host script where its files are; none for ~/.voxyard."""
+    return [] if state_dir is None else [f"export VOXYARD_STATE_DIR={shlex.quote(state_dir)}"]
+
+
+def script(commands: Sequence[Command], state_dir: str | None = None) -> tuple[str, str]:
     """Shell script that runs all commands, even after a failure, and the marker that separates their output."""
     marker = f"--voxyard-{secrets.token_hex(8)}"
     lines = [
+        *_placed(state_dir),
         f"begin() {{ printf '\\n{marker} begin %s\\n' \"$1\"; printf '\\n{marker} begin %s\\n' \"$1\" >&2; }}",
         f"end() {{ printf '\\n{marker} end %s\\n' \"$1\"; }}",
     ]
@@ -103,10 +109,10 @@ def split(out: str, err: str, marker: str) -> dict[str, Answer]:
     return answers
 
 
-def marked(command: Command) -> tuple[str, str]:
+def marked(command: Command, state_dir: str | None = None) -> tuple[str, str]:
     """Shell script for a command that reads standard input, and the marker before its exit code."""
     marker = f"--voxyard-{secrets.token_hex(8)}"
-    return f"{command.shell}; printf '\\n{marker} end %s\\n' $? >&2", marker
+    return "\n".join([*_placed(state_dir), f"{command.shell}; printf '\\n{marker} end %s\\n' $? >&2"]), marker
 
 
 def unmarked(out: str, err: str, marker: str) -> Answer | None:

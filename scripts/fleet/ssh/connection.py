@@ -37,7 +37,7 @@ class SshSession:
 
     def run(self, commands: Sequence[Command]) -> Mapping[str, Answer]:
         """Run all commands in one exchange; answers by name. Raises HostFailedError."""
-        text, marker = script(commands)
+        text, marker = script(commands, self._way.host.state_dir)
         limit = sum(command.seconds for command in commands) + BATCH_GRACE_SECONDS
         done = self._exchange(text, (), limit)
         out, err = _decode(done.out), _decode(done.err)
@@ -48,7 +48,7 @@ class SshSession:
 
     def send(self, command: Command, data: Iterable[bytes]) -> Answer:
         """Run one command that reads `data`. Raises HostFailedError, and what `data` raises."""
-        text, marker = marked(command)
+        text, marker = marked(command, self._way.host.state_dir)
         done = self._exchange(text, data, command.seconds)
         answer = unmarked(_decode(done.out), _decode(done.err), marker)
         if answer is None:

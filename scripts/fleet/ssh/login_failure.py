@@ -8,16 +8,27 @@ import shlex
 from fleet.errors import FleetError, HostFailedError
 from fleet.ssh import host_keys
 from fleet.ssh.exchange import StalledError, exchange
-from fleet.ssh.route import CONNECT_SECONDS, Hop, Route
+from fleet.ssh.route import CONNECT_SECONDS, Hop, Route, bracketed
 
 _LONGEST = 400  # characters
 _NOT_THERE = "stdio forwarding failed"  # the jump host works, the next hop does not answer
+
+_KERBEROS = (
+    "it takes Kerberos tickets: kinit, with ssh_config: true in the inventory and GSSAPIAuthentication yes in "
+    "~/.ssh/config"
+)
 
 
 def login_failure(route: Route) -> FleetError:
     """Error for the hop that failed, after ssh has exited."""
     hop, words = _failed_hop(route)
     said = on_one_line(words)
+    if _NOT_THERE in words and hop.number > 0 and _forbidden(route, route.hops[hop.number - 1], hop):
+        before = route.hops[hop.number - 1]
+        return HostFailedError(
+            f"{before.target} (jump host of {route.host.name}) forbids forwarding to {hop.target}: allow it in its "
+            "sshd_config (AllowTcpForwarding, PermitOpen) and in the key's line of its authorized_keys"
+        )
     via = "" if hop is route.hops[-1] else f" (jump host of {route.host.name})"
     if "bad configuration option" in words.lower() or "Bad owner or permissions" in words:
         return FleetError(f"ssh cannot read its configuration ({said}): correct that file")
@@ -30,10 +41,14 @@ def login_failure(route: Route) -> FleetError:
     if "Permission denied" in words or "Too many authentication failures" in words:
         return HostFailedError(f"{hop.target} rejects the login{via} ({said}): {_fix(route, hop, words)}")
     if "Could not resolve hostname" in words:
+        alias = "" if route.host.ssh_config else ", or set ssh_config: true where ~/.ssh/config names it"
         return HostFailedError(
-            f"the address {hop.address} cannot be resolved ({said}){via}: correct it in the inventory"
+            f"the address {hop.address} cannot be resolved ({said}){via}: correct it in the inventory{alias}"
         )
-    return HostFailedError(f"{hop.target} cannot be reached{via} ({said}): check that the host is up and sshd runs")
+    return HostFailedError(
+        f"{hop.target} cannot be reached{via} ({said}): check that the host is up and sshd runs on port {hop.port}, "
+        "or give its port in the inventory"
+    )
 
 
 def on_one_line(words: str) -> str:
@@ -50,7 +65,25 @@ def _failed_hop(route: Route) -> tuple[Hop, str]:
     return route.hops[-1], ""
 
 
+def _forbidden(route: Route, jump: Hop, hop: Hop) -> bool:
+    """True where the jump host refuses to forward; only with more words does ssh tell that from a hop that is down."""
+    limit = CONNECT_SECONDS * (jump.number + 2)
+    words = [*route.login(jump), "-o", "LogLevel=INFO", "-W", f"{bracketed(hop.address)}:{hop.port}", jump.address]
+    try:
+        return b"prohibited" in exchange(words, (), stall_seconds=limit, seconds=limit).err
+    except StalledError:
+        return False
+
+
 def _fix(route: Route, hop: Hop, words: str) -> str:
+    methods = set(re.findall(r"[\w-]+", "".join(re.findall(r"Permission denied \(([\w,-]+)\)", words))))
+    if methods and "publickey" not in methods:
+        return (
+            _KERBEROS
+            if "gssapi-with-mic" in methods
+            else f"it asks for {' or '.join(sorted(methods))}, which nobody types during a deploy: let keys in there "
+            "without it (PubkeyAuthentication and AuthenticationMethods in its sshd_config)"
+        )
     if "Too many authentication failures" in words:
         return "the SSH agent offers too many keys: name the right one as identity_file in the inventory"
     if unprotected := re.search(r"Permissions (\d+) for '(.+)' are too open", words):
@@ -64,6 +97,7 @@ def _fix(route: Route, hop: Hop, words: str) -> str:
     return (
         f"add your public key to ~{hop.user}/.ssh/authorized_keys there, "
         "and load the key into your SSH agent or name it as identity_file"
+        f"{f'; or {_KERBEROS}' if 'gssapi-with-mic' in methods else ''}"
     )
 
 

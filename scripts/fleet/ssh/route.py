@@ -87,7 +87,7 @@ class Route:
             "VerifyHostKeyDNS": "no",
             "CheckHostIP": "no",
             "UpdateHostKeys": "no",
-            "PreferredAuthentications": "publickey",
+            "PreferredAuthentications": "gssapi-with-mic,publickey",  # Kerberos where the operator's file says so
             "ConnectTimeout": str(CONNECT_SECONDS * (hop.number + 1)),  # the hanging hop times out first
             "ConnectionAttempts": "1",
             "ServerAliveInterval": str(ALIVE_SECONDS),

@@ -9,7 +9,7 @@ from typing import Any
 from fleet.facts.gpu_use import GpuProcess, Numa
 from fleet.facts.gpus import HostGpu
 from fleet.facts.host import HostFacts
-from fleet.facts.machine import TOOLS, Container, Disk, Docker, EngineLimits, Login, Toolkit
+from fleet.facts.machine import TOOLS, Container, Disk, Docker, EngineLimits, Login, State, Toolkit
 from fleet.images.image import LocalImage
 from fleet.inventory.hosts import Host
 from fleet.ssh.command_batch import Answer, Command
@@ -48,10 +48,18 @@ def host(**other: Any) -> Host:
     return replace(trains, **other)
 
 
+def state(**other: Any) -> State:
+    """Home on a disk of the host, which the login can write."""
+    home = "/home/voxyard/.voxyard"
+    own = State(home, home, True, "8a4f", "2049", "131074", "1760000000.123456789", "ext4", "/dev/sda1")
+    return replace(own, **other)
+
+
 def facts(**other: Any) -> HostFacts:
     """Facts of a healthy host."""
     healthy = HostFacts(
         login=Login(1000, "/home/voxyard", "192.0.2.11"),
+        state=state(),
         gpus=(gpu(0), gpu(1)),
         topology=PIX,
         p2p=P2P,

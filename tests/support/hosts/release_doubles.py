@@ -142,6 +142,7 @@ def _manifest(
                 "address": each.address,
                 "port": each.port,
                 "ready": each.ready,
+                "metrics": each.metrics,
                 "stop_seconds": each.stop_seconds,
                 "healthy_seconds": each.healthy_seconds,
                 "gpu_limits": dict(each.gpu_limits),

@@ -103,4 +103,6 @@ def test_few_modules_start_local_programs() -> None:
         "ssh/exchange.py",
         "ssh/login_failure.py",
         "inventory/secrets.py",
+        "inventory/source.py",
+        "inventory/ssh_config.py",
     }

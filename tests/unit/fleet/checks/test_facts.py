@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from fleet.facts import gpu_use as gpu_use_facts
 from fleet.facts import gpus as gpu_facts
 from fleet.facts import machine as machine_facts
 from fleet.facts.fact import Fact, Unknown
-from fleet.facts.gpus import GpuHealth, merged
+from fleet.facts.gpus import merged
 from fleet.facts.host import collect
 from fleet.rollout.host_state import CURRENT
 from fleet.ssh.command_batch import Answer
@@ -72,8 +72,13 @@ def test_the_toolkit_is_asked_without_failing_where_nothing_is_there() -> None:
 
 def test_the_other_queries_complete_the_gpus_and_may_fail() -> None:
     first, second = gpu(0, pcie_width=None, pcie_width_max=None), gpu(1)
-    health = {0: GpuHealth(mig=True, ecc_uncorrected=2, pcie_width=8, pcie_width_max=16)}
-    found = merged([first, second], health, {second.uuid: (True, False)}, Unknown("no such field"), {1: (12, 0)})
+    health = {"0": {"mig": True, "ecc_uncorrected": 2, "pcie_width": 8, "pcie_width_max": 16}}
+    remaps = {second.uuid: {"remap_pending": True, "remap_failed": False}}
+    clocks, capabilities = Unknown("no such field"), {"1": {"compute_capability": (12, 0)}}
+    found = merged(
+        [replace(first, compute_capability=None), replace(second, clock_events=None)],
+        [health, remaps, clocks, capabilities],
+    )
     assert [each.compute_capability for each in found] == [None, (12, 0)]
     assert (found[0].mig, found[0].ecc_uncorrected, found[0].pcie_width, found[0].remap_pending) == (True, 2, 8, None)
     assert (found[1].mig, found[1].remap_pending, found[1].remap_failed, found[1].clock_events) == (
@@ -109,6 +114,7 @@ def test_a_driver_or_an_engine_that_hangs_is_asked_once() -> None:
         "gpu-remaps",
         "gpu-clocks",
         "gpu-capabilities",
+        "gpu-recovery",
         "topology",
         "p2p",
         "gpu-processes",
@@ -125,4 +131,5 @@ def test_a_host_that_answers_nothing_has_only_unknown_facts() -> None:
     assert found.pop("gpu_start") is None  # tried when the GPUs of a host are assigned
     assert found.pop("ray_reach") is None  # of hosts of a Ray cluster
     assert found.pop("shared_documents") is None  # of hosts whose inventory names a store
+    assert found.pop("unread_health") == ()  # the GPUs are not known
     assert all(set(value) == {"reason"} for value in found.values())

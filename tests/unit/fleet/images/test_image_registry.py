@@ -153,6 +153,24 @@ def test_an_image_is_known_with_its_digest_and_what_checks_read(fake: FakeRegist
     assert find(fake, f"@{pushed}") == found
 
 
+@pytest.mark.parametrize(
+    ("image", "asked"),
+    [
+        ("caddy:2.8", "docker.io/library/caddy:2.8"),
+        ("prom/node-exporter:v1.9.1", "docker.io/prom/node-exporter:v1.9.1"),
+        ("quay.io/prometheus/node-exporter:v1", "quay.io/prometheus/node-exporter:v1"),
+        ("localhost/x:1", "localhost/x:1"),
+        ("r:5000/x:1", "r:5000/x:1"),
+    ],
+)
+def test_the_digest_of_a_short_name_is_that_of_its_registry(image: str, asked: str) -> None:
+    def published(name: str, _: str) -> LocalImage:
+        assert name == asked
+        return LocalImage("sha256:id", (), 0, "", f"{name.rpartition(':')[0]}@sha256:aa")
+
+    assert registry.digest_of(image, published) == f"{image.rpartition(':')[0]}@sha256:aa"
+
+
 def test_without_the_label_the_size_is_that_of_the_compressed_layers(fake: FakeRegistry) -> None:
     fake.push("abc", {"rootfs": CONFIG["rootfs"]})
     assert find(fake).size_bytes == 120

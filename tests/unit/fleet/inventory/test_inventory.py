@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import io
+import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,6 +18,7 @@ from fleet.errors import FleetError
 from fleet.inventory.hosts import WARNINGS, Bark, Inventory, Jump, Trainer, load
 from fleet.inventory.monitoring_settings import AlertReceiver
 from fleet.inventory.rollout_settings import HookSettings, MaxFailed, RolloutSettings
+from tasks.base import load_inventory
 
 ROOT = Path(__file__).resolve().parents[4]
 GPU = "GPU-5f2c1d4e-0d2b-4c55-9a3a-2b1f6c7d8e90"
@@ -98,9 +102,81 @@ def test_the_operators_ssh_configuration_counts_only_where_it_is_wanted(read: Re
     assert not host.ssh_config
 
 
+@pytest.mark.parametrize(
+    ("defaults", "keys", "login"),
+    [
+        ("", "", ("ssh-user", 2222)),
+        ("user: u", "", ("u", 2222)),
+        ("port: 22", "user: v", ("v", 22)),
+        ("", "user: v, port: 2200", ("v", 2200)),
+        ("", "user: v, ssh_config: false", ("v", 22)),
+    ],
+)
+def test_user_and_port_are_those_of_ssh_config_where_the_inventory_leaves_them_to_it(
+    read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, defaults: str, keys: str, login: tuple[str, int]
+) -> None:
+    asked = tmp_path / "asked"
+    ssh = f"#!/bin/sh\necho \"$@\" >> {shlex.quote(str(asked))}\nprintf 'host lab\\nuser ssh-user\\nport 2222\\n'\n"
+    (tmp_path / "ssh").write_text(ssh)
+    (tmp_path / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    (host,) = read(f"defaults: {{ssh_config: true, {defaults}}}\nhosts: {{x: {{address: lab, {keys}}}}}").hosts
+    assert (host.user, host.port) == login
+    assert (asked.read_text().split() if asked.exists() else []) in ([], ["-G", "--", "lab"])
+
+
+def test_an_address_of_ipv6_may_stand_in_brackets(read: Read) -> None:
+    (host,) = read("hosts: {x: {address: '[2001:db8::1]', user: u, exporter_address: '[::1]'}}").hosts
+    assert (host.address, host.exporter_address) == ("2001:db8::1", "::1")
+    with pytest.raises(FleetError, match="is the address of x, too"):
+        read("hosts: {x: {address: '[2001:db8::1]', user: u}, y: {address: '2001:db8:0::1', user: u}}")
+
+
+DYNAMIC = '{"defaults": {"user": "u", "known_hosts": "known"}, "hosts": {"x": {"address": "h"}}}'
+
+
+def test_an_inventory_may_be_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(DYNAMIC.encode())))
+    (host,) = load_inventory("-").hosts
+    assert (host.name, host.known_hosts) == ("x", tmp_path / "known")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"#!/bin/sh\necho {shlex.quote(DYNAMIC)}\n", ""),
+        (
+            "#!/bin/sh\necho no such cloud >&2\nexit 3\n",
+            "ended with exit code 3 (no such cloud): it must print the inv",
+        ),
+        ("#!/bin/sh\necho 'hosts: {x: {addres: h, user: u}}'\n", ":1: hosts.x.addres: unknown key: is address meant?"),
+        (
+            "#!/nowhere/python\n",
+            "cannot be run (No such file or directory): expected a program that prints the inventory",
+        ),
+        ("#!/bin/sh\nprintf '\\377'\n", ":1: not UTF-8 text (byte 0xff)"),
+        (DYNAMIC, ""),
+    ],
+    ids=["prints it", "fails", "prints a wrong one", "has no interpreter", "prints no text", "is none, and executable"],
+)
+def test_an_inventory_may_be_a_program_that_prints_it(tmp_path: Path, text: str, said: str) -> None:
+    program = tmp_path / "hosts of the cloud"
+    program.write_text(text)
+    program.chmod(0o755)
+    if said:
+        with pytest.raises(FleetError) as caught:
+            load(program)
+        assert f"{program} {said}" in str(caught.value) or f"{program}{said}" in str(caught.value)
+    else:
+        assert [(host.name, host.known_hosts) for host in load(program).hosts] == [("x", tmp_path / "known")]
+
+
 def test_jumps_are_a_text_or_a_list(read: Read) -> None:
-    (host,) = read("hosts: {x: {address: h, user: u, jump: ['first', 'me@[2001:db8::1]:2222']}}").hosts
-    assert host.jump == (Jump("first", 22, None), Jump("2001:db8::1", 2222, "me"))
+    (host,) = read(
+        "hosts: {x: {address: h, user: u, jump: ['first', 'me@[2001:db8::1]:2222', '[fe80::1%eth0]']}}"
+    ).hosts
+    assert host.jump == (Jump("first", 22, None), Jump("2001:db8::1", 2222, "me"), Jump("fe80::1%eth0"))
 
 
 @pytest.mark.parametrize(
@@ -114,7 +190,14 @@ def test_jumps_are_a_text_or_a_list(read: Read) -> None:
         ("exporter_address: 'u; rm'", "hosts.a.exporter_address: expected a name or an address"),
         ("exporter_address: 'h:22'", "hosts.a.exporter_address: expected a name or an address without a port, found"),
         ("exporter_address: 192.0.2.300", "hosts.a.exporter_address: expected a name or an address, found the text"),
-        ("exporter_address: '[::1]'", "hosts.a.exporter_address: expected a name or an address, found the text"),
+        ("exporter_address: '[::1'", "hosts.a.exporter_address: expected a name or an address, found the text"),
+        ("exporter_address: '[192.0.2.1]'", "hosts.a.exporter_address: expected a name or an address, found the text"),
+        ("exporter_address: '[gpu-01]'", "hosts.a.exporter_address: expected a name or an address, found the text"),
+        ("sudo: true", "hosts.a.sudo: unknown key: nothing runs as root: put the user into the group docker"),
+        ("ansible_become: true", "hosts.a.ansible_become: unknown key: nothing runs as root"),
+        ("ssh_password: x", "hosts.a.ssh_password: unknown key: logins are by key, certificate or Kerberos"),
+        ("state_dir: state", "hosts.a.state_dir: expected the whole path of a directory on the host, found the text"),
+        ("state_dir: '~/x'", "hosts.a.state_dir: expected the whole path of a directory on the host, found the text"),
         ("bark: {address: '[::1]:80'}", "hosts.a.bark.address: expected a name or an address without a port, found"),
         ("port: 0022", "hosts.a.port: expected a port from 1 to 65535, a plain decimal number, found the number 0022"),
         ("port: 1:22", "hosts.a.port: expected a port from 1 to 65535, found the text '1:22'"),

@@ -146,6 +146,21 @@ def test_an_image_without_a_digest_is_the_local_one(tmp_path: Path, monkeypatch:
     assert asked == [("prom/node-exporter:v1.9.1", "node-exporter"), ("mine:1", "node-exporter")]
 
 
+def test_a_machine_without_an_engine_asks_the_registry_for_the_digest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(third_party, "digest_of", lambda name: f"{name.rpartition(':')[0]}@{DIGEST}")
+    assert find_third_party("node-exporter", lock(tmp_path, None)) == PULLED
+
+    def silent(name: str) -> str:
+        raise FleetError(f"the registry of {name} does not answer")
+
+    monkeypatch.setattr(third_party, "digest_of", silent)
+    with pytest.raises(FleetError, match=r"v1\.9\.1 does not answer; or from this machine: docker is not installed"):
+        find_third_party("node-exporter", tmp_path)
+
+
 def test_an_image_that_is_nowhere_is_named_with_the_ways_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def none(name: str, _: str) -> LocalImage:
         raise FleetError(f"no image {name} on this machine: build it with make images")

@@ -15,11 +15,11 @@ from gateway_certificate import new_authority
 from release_doubles import packed, release
 from tls_server import running_server
 
-from fleet.release.manifest import Tls
 from fleet.rollout import commands
 from fleet.rollout.host_state import http_problem
 from fleet.rollout.transfer import secrets_archive
 from fleet.ssh.command_batch import Answer, Command
+from fleet.ssh.verbs import Tls, http
 
 RELEASE = release(9410)
 
@@ -161,14 +161,14 @@ def web_server() -> Iterator[int]:
 
 def test_a_service_is_asked_without_curl(tmp_path: Path, web_server: int) -> None:
     for address in ("127.0.0.1", "0.0.0.0"):  # noqa: S104
-        done = run(commands.http("ready", address, web_server, "/readyz"), tmp_path)
+        done = run(http("ready", address, web_server, "/readyz"), tmp_path)
         assert done.stdout == b"HTTP/1.0 200 OK\r\n\r\nasked: GET /readyz HTTP/1.0"
 
 
 def test_nobody_listening_is_reported(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    done = run(commands.http("metrics", "127.0.0.1", port, "/metrics"), tmp_path)
+    done = run(http("metrics", "127.0.0.1", port, "/metrics"), tmp_path)
     assert done.returncode == 1
     assert done.stderr.decode() == f"nothing listens on 127.0.0.1:{port}\n"
 
@@ -263,7 +263,7 @@ def test_a_service_is_asked_over_tls_by_its_name_alone(tmp_path: Path, served: s
     certificate = None if served == "plain" else of.write_of_host(tmp_path / "host.pem", name)
     with running_server(certificate) as server:
         port = free_port() if served == "nobody" else server.port
-        command = commands.http("ready", "127.0.0.1", port, "/readyz", tls=Tls("gpu-01", "ca.pem"))
+        command = http("ready", "127.0.0.1", port, "/readyz", tls=Tls("gpu-01", "ca.pem"))
         done = run(command, tmp_path)
     answer = Answer(done.stdout.decode(), done.stderr.decode(), done.returncode)
     if said:
@@ -280,7 +280,7 @@ def test_without_openssl_it_says_so(tmp_path: Path) -> None:
     tools = tmp_path / "bin"
     tools.mkdir()
     (tools / "sh").symlink_to("/bin/sh")
-    command = commands.http("ready", "::1", 1, "/", tls=Tls("gpu-01", "ca.pem"))
+    command = http("ready", "::1", 1, "/", tls=Tls("gpu-01", "ca.pem"))
     environment = {"HOME": str(tmp_path), "PATH": str(tools)}
     done = subprocess.run(["/bin/sh", "-c", command.shell], env=environment, capture_output=True, text=True)
     assert (done.returncode, "openssl is not installed" in done.stderr) == (1, True)

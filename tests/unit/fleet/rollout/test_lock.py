@@ -198,7 +198,7 @@ def test_a_lock_that_cannot_be_removed_is_not_called_free(tmp_path: Path, monkey
     mv.write_text("#!/bin/sh\necho 'Read-only file system' >&2\nexit 1\n")
     mv.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    with pytest.raises(HostFailedError, match="the lock of gpu-01 could not be broken: Read-only file system"):
+    with pytest.raises(HostFailedError, match="gpu-01 could not break its lock: Read-only file system"):
         break_lock(LocalSession(tmp_path), "gpu-01")
     assert read_lock(session) is not None
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from pathlib import Path
 
 import pytest
@@ -118,29 +116,3 @@ def test_a_rollback_without_a_secret_of_its_release_is_refused(
     (host.folder / "secrets" / ALICE).unlink()
     with pytest.raises(HostFailedError, match=f"are missing: secret {ALICE}"):
         plan_rollback(host, "gpu-01", None)
-
-
-def test_secrets_of_an_earlier_version_stay_while_a_release_of_it_stays(
-    host: ShellHost, fake_services: FakeServices, context: RolloutContext, tmp_path: Path
-) -> None:
-    earlier = with_secret(fake_services.port, 0, {})
-    deploy(host, earlier, context)
-    (host.folder / "secrets").mkdir(mode=0o700)
-    for name in ("bark-api-keys", "grafana-admin-password"):
-        (host.folder / "secrets" / name).write_text("as it was")
-    file = host.folder / "releases" / earlier.id / "release.json"
-    document = json.loads(file.read_text())
-    del document["secrets"]
-    file.write_text(json.dumps(document))
-    (file.parent / ".sha256").write_text(
-        "".join(
-            f"{hashlib.sha256((file.parent / name).read_bytes()).hexdigest()}  {name}\n" for name, _ in earlier.files
-        )
-    )
-    deploy(host, everything(tmp_path, fake_services.port), context)
-    assert secrets_of(host) == ["bark-api-keys", ALICE, "grafana-admin-password"]
-    assert plan_rollback(host, "gpu-01", None).manifest.id == earlier.id
-    for number in (1, 2, 3):
-        host.engine.containers = []
-        deploy(host, with_secret(fake_services.port, number, {}), context)
-    assert secrets_of(host) == []

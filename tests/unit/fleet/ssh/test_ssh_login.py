@@ -10,7 +10,9 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -18,9 +20,10 @@ from ssh_server import SshServer, free_port, make_key, ssh_agent, ssh_server
 
 from fleet.errors import FleetError, HostFailedError
 from fleet.inventory.hosts import Host, Jump
-from fleet.ssh import connection, rsync
+from fleet.ssh import connection, login_failure, rsync
 from fleet.ssh.command_batch import Command, verb
 from fleet.ssh.connection_pool import connected, on_every_host
+from fleet.ssh.route import Hop, Route
 
 pytestmark = pytest.mark.needs("ssh", "ssh-agent", "sshd", "rsync")
 
@@ -67,6 +70,14 @@ def refusal(host: Host) -> str:
     return str(caught.value)
 
 
+def test_the_state_of_a_host_is_where_the_inventory_says(server: SshServer, tmp_path: Path) -> None:
+    elsewhere = str(tmp_path / "state")
+    with connected(replace(server.host(), state_dir=elsewhere)) as session:
+        batch = session.run([Command("state", verb("fact_state"))])["state"].out
+        alone = session.send(Command("state", verb("fact_state")), [b""]).out
+    assert batch.splitlines()[0] == alone.splitlines()[0] == elsewhere
+
+
 # -- keys of the operator's ----------------------------------------------------------------------------------
 
 
@@ -107,6 +118,7 @@ def with_home(home: Path, program: str, *words: str) -> subprocess.CompletedProc
 ASK_ALL = """
 import sys
 from pathlib import Path
+from typing import Any
 from fleet.ssh.command_batch import Command
 from fleet.inventory.hosts import load
 from fleet.ssh.connection_pool import connected
@@ -157,6 +169,79 @@ def test_with_ssh_config_the_operators_jump_hosts_are_used_and_checked_all_the_s
     assert refused.returncode == 1
     assert f"host key is known for {bastion.name}" in refused.stderr
     assert (done.returncode, done.stdout) == (0, "on\n"), done.stderr
+
+
+def test_a_host_may_be_an_alias_of_ssh_config_with_its_user_and_port(server: SshServer, tmp_path: Path) -> None:
+    home = tmp_path / ".ssh"
+    home.mkdir(mode=0o700)
+    server.let_in(make_key(home / "id_ed25519"))
+    (home / "known_hosts").write_text(server.line)
+    user = server.host().user
+    (home / "config").write_text(f"Host lab-gpu\n  HostName 127.0.0.1\n  Port {server.port}\n  User {user}\n")
+    inventory = tmp_path / "hosts.yaml"
+    inventory.write_text("defaults: {ssh_config: true}\nhosts: {here: {address: lab-gpu, roles: [trainer], gpus: 2}}\n")
+    done = with_home(tmp_path, ASK_ALL, str(inventory))
+    assert (done.returncode, done.stdout) == (0, "on\n"), done.stderr
+
+
+def test_a_certificate_of_the_operator_lets_in(authority: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "sshd"
+    folder.mkdir()
+    make_key(tmp_path / "operator")
+    with ssh_server(folder, TrustedUserCAKeys=str(authority.with_suffix(".pub"))) as trusting:
+        host = trusting.host(identity_file=tmp_path / "operator")
+        assert "rejects the login" in refusal(host)
+        sign = ["ssh-keygen", "-q", "-s", str(authority), "-I", "me", "-n", host.user, str(tmp_path / "operator.pub")]
+        subprocess.run(sign, check=True)
+        assert ask(host) == "on\n"
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (
+            {"PubkeyAuthentication": "no", "KbdInteractiveAuthentication": "no", "PasswordAuthentication": "yes"},
+            "asks for password, which nobody types",
+        ),
+        (
+            {"AuthenticationMethods": "publickey,password", "PasswordAuthentication": "yes"},
+            "asks for password, which nobody types",
+        ),
+    ],
+)
+def test_a_login_that_somebody_has_to_type_is_refused_with_the_way(
+    tmp_path: Path, settings: dict[str, Any], said: str
+) -> None:
+    with ssh_server(tmp_path, **settings) as asking:
+        found = refusal(asking.host())
+    assert said in found
+    assert "PubkeyAuthentication and AuthenticationMethods in its sshd_config" in found
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("Permission denied (gssapi-with-mic,password).", "it takes Kerberos tickets: kinit, with ssh_config: true"),
+        (
+            "Permission denied (publickey,gssapi-with-mic).",
+            "authorized_keys there, and load the key into your SSH agent "
+            "or name it as identity_file; or it takes Kerberos tickets",
+        ),
+        ("Permission denied (keyboard-interactive).", "it asks for keyboard-interactive, which nobody types"),
+        (
+            "Could not resolve hostname lab-gpu: Name or service not known",
+            "set ssh_config: true where ~/.ssh/config names",
+        ),
+        ("connect to host lab port 22: Connection refused", "sshd runs on port 22, or give its port in the inventory"),
+    ],
+)
+def test_the_words_of_ssh_become_a_way(
+    server: SshServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, said: str
+) -> None:
+    monkeypatch.setattr(login_failure, "_verbose_login", lambda *_: "")
+    route = Route(server.host(port=22), tmp_path, (Hop(0, "lab", "ops", 22),))
+    route.log(route.hops[0]).write_text(words)
+    assert said in str(login_failure.login_failure(route))
 
 
 def test_a_key_that_wants_its_passphrase_is_named(
@@ -280,6 +365,19 @@ def test_every_hop_is_checked_and_the_one_to_blame_is_named(
     assert "cannot be reached (jump host of here)" in refusal(closed)
 
 
+@pytest.mark.parametrize("settings", [{"AllowTcpForwarding": "no"}, {"PermitOpen": "192.0.2.1:22"}])
+def test_a_jump_host_that_forbids_forwarding_is_the_one_to_blame(
+    server: SshServer, tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    with ssh_server(tmp_path, **settings) as bastion:
+        bastion.let_in((server.folder / "user.pub").read_text())
+        known = tmp_path / "known"
+        known.write_text(server.line + bastion.line)
+        said = refusal(server.host(jump=(Jump("127.0.0.1", bastion.port),), known_hosts=known))
+    assert f"127.0.0.1:{bastion.port} (jump host of here) forbids forwarding to" in said
+    assert "AllowTcpForwarding" in said
+
+
 def test_rsync_goes_the_same_way_and_is_checked_on_it(server: SshServer, certified: SshServer, tmp_path: Path) -> None:
     certified.let_in((server.folder / "user.pub").read_text())
     (tmp_path / "there").mkdir()
@@ -373,6 +471,7 @@ def test_a_login_shell_that_runs_nothing_is_named_with_the_login_that_shows_it(
 OPERATOR = """
 import os, signal, sys
 from pathlib import Path
+from typing import Any
 from fleet.ssh.command_batch import Command
 from fleet.inventory.hosts import load
 from fleet.ssh.connection_pool import connected
