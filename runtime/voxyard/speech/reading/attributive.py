@@ -19,6 +19,8 @@ def is_attribute(found: re.Match[str], language: Language) -> bool:
     """True where a quantity in English stands between an article and a noun: a 5 km run, but not the 5 km were long."""
     if language.locale != "en":
         return False
+    if re.match(r"-an?-[a-z]", found.string[found.end() :][:5]):  # a $100-a-day habit
+        return True
     before = _BEFORE.search(found.string[max(0, found.start() - 40) : found.start()])
     noun = _NOUN.match(found.string[found.end() :][:40])
     return (

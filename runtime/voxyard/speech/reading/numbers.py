@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 
-from voxyard.speech.reading import chinese
+from voxyard.speech.reading import chinese, german
 from voxyard.speech.reading.languages import LANGUAGES, Language
 from voxyard.speech.reading.number_words import (
     ELIDED,
@@ -25,6 +26,7 @@ Reading = tuple[re.Pattern[str], Callable[[re.Match[str]], str | None]]
 
 _YEAR = r"((?:1[1-9]|20)\d\d)"
 _NEXT_WORD = re.compile(r"[\s-](?:[^\S\n])?([^\W\d_]+)")
+_ROW = re.compile(r"\s(?:oder|bis|ou|o|u|ed?|e|y|a|à)\s\d{1,3}\s([^\W\d_]{3,})")  # 2 ou 3 vezes
 
 
 def patterns(code: str, language: Language) -> list[Reading]:
@@ -39,6 +41,7 @@ def patterns(code: str, language: Language) -> list[Reading]:
         found.append(_scaled(language))
     if code == "fr":
         found.append(_french_millions(language))
+    found += _without_cents(language)
     if language.to:
         found += _ranges(language)
     found += _ratios(language)
@@ -53,14 +56,50 @@ def patterns(code: str, language: Language) -> list[Reading]:
         if not part and match["whole"].isdigit() and not sign and language.counts_years and _is_year(match, language):
             return year(int(whole), language)
         word = _NEXT_WORD.match(match.string, match.end())
-        if part or word is None:
+        if part or word is None or labelled(match, language):
             return sign + decimal(whole, part, language)
-        said = before_word(whole, word[1], language)
+        said = _agreeing(match, whole, word[1], language)
         if said is None or re.fullmatch(language.alone, word[1], re.IGNORECASE):
             return None if said is None else sign + said
         return sign + f"{said} {of_million(said, word[1], language)}".rstrip()
 
     return [*found, (pattern, words)]
+
+
+def _agreeing(found: re.Match[str], whole: str, word: str, language: Language) -> str | None:
+    """A number as it stands before a word, or in a row before the word after that; None where it is not known."""
+    said = None
+    if row := _ROW.match(found.string, found.end()):
+        said = before_word(whole, row[1], language)
+    if said is None:
+        said = before_word(whole, word, language)
+    if language.locale == "de" and whole == "1" and not re.fullmatch(language.alone, word, re.IGNORECASE):
+        said = german.one(found.string[max(0, found.start() - 40) : found.start()], word) or said
+    return said
+
+
+def _without_cents(language: Language) -> list[Reading]:
+    """5,– Euro."""
+    if language.decimal != "," or language.number_words is None:
+        return []
+    even = re.compile(rf"{guard(language)}(?P<n>\d{{1,3}}(?:\.\d{{3}})*),[–—-]{{1,2}}(?=\s|[.;:!?)]|$)")
+    return [(even, lambda found: cardinal(found["n"].replace(".", ""), language))]
+
+
+def labelled(found: re.Match[str], language: Language) -> bool:
+    """True where a number stands for itself, after the word that it numbers: page 1, Formel 1, loi n° 78-17."""
+    before = found.string[max(0, found.start() - 30) : found.start()]
+    return _label(language.locale).search(before) is not None
+
+
+@lru_cache(maxsize=32)
+def _label(code: str) -> re.Pattern[str]:
+    own = table(code)
+    words = [*own.roman.numbered, *own.labels, *(key[:-1] for key in own.abbreviations if key[-1] == "#")]
+    if not words:
+        return re.compile("(?!)")
+    names = "|".join(re.escape(each) for each in {*words, *(each[0].upper() + each[1:] for each in words)})
+    return re.compile(rf"(?<!\w)(?:{names})\s?$|§\s?$")
 
 
 _OF_YEARS = re.compile(
@@ -119,7 +158,12 @@ def _ranges(language: Language) -> list[Reading]:
         return between(match) if match[1] < match[2] else None
 
     def rising(match: re.Match[str]) -> str | None:
+        if _is_score(match, language):
+            return _pair(match, language)
         return between(match) if int(match[1]) < int(match[2]) else _pair(match, language)
+
+    def numbered(match: re.Match[str]) -> str:
+        return " ".join(cardinal(match[n], language) for n in (1, 2))
 
     def short_years(match: re.Match[str]) -> str | None:
         first, last = match[1], match[2]
@@ -141,7 +185,44 @@ def _ranges(language: Language) -> list[Reading]:
     ]
     if not language.spaced:
         found.append((re.compile(rf"{start}(\d{{1,6}})(?:{dash})(\d{{1,6}}){end}"), between))
+    elif code_of_law := _law(language):  # n° 78-17
+        found.insert(0, (re.compile(rf"{code_of_law}{start}(\d{{1,4}})-(\d{{1,4}}){end}"), numbered))
+    if language.spaced:  # Boeing 737-800
+        found.insert(0, (re.compile(rf"{start}(7[0-8]7)-([1-9]00?0?){end}"), lambda match: _aircraft(match, language)))
     return found
+
+
+def _law(language: Language) -> str:
+    """Looks behind a number of two parts for the abbreviation that numbers it; "" where the language has none."""
+    shorts = [key[:-1] for key in table(language.locale).abbreviations if key in ("n°#", "nº#", "n.º#", "Nr.#", "No.#")]
+    return "(?:" + "|".join(rf"(?<=(?<!\w){re.escape(each)} )" for each in shorts) + ")" if shorts else ""
+
+
+def _aircraft(found: re.Match[str], language: Language) -> str:
+    first = found[1] if language.locale != "en" else None
+    head = cardinal(first, language) if first else f"seven {cardinal(found[1][1:], language)}"
+    return f"{head} {cardinal(found[2], language)}"
+
+
+_NEAR_SCORE = 60  # characters
+_AFTER_SCORE = re.compile(  # no noun, which would be counted
+    r"\s*(?:$|[.,;:!?)\n])|\s(?:in|at|to|against|over|on|after|when|and|but|gegen|im|nach|bei|und|contre|en|à|et|contra|"
+    r"ante|y|e|em|ao|contro|al|a)\b"
+)
+
+
+def _is_score(found: re.Match[str], language: Language) -> bool:
+    """True where a word of a game stands in the same sentence before two numbers."""
+    before = found.string[max(0, found.start() - _NEAR_SCORE) : found.start()]
+    return _AFTER_SCORE.match(found.string, found.end()) is not None and near_score(before, language.locale)
+
+
+def near_score(before: str, code: str) -> bool:
+    """True where the last sentence of these words tells of a game: they lost, das Spiel endete."""
+    words = table(code).scores
+    if not words:
+        return False
+    return re.search(rf"(?<!\w)(?:{'|'.join(words)})", re.split(r"[.!?;。！？]", before)[-1], re.IGNORECASE) is not None
 
 
 def _pair(found: re.Match[str], language: Language) -> str | None:
@@ -198,7 +279,7 @@ def _chinese(language: Language) -> list[Reading]:
 
     room = re.compile(rf"{guard(language)}(\d{{3,4}})(?=室|号房|房间|号楼|路|次列车|航班)")
     mobile = re.compile(rf"{guard(language)}(1[3-9]\d{{9}})(?!\d)")
-    two = re.compile(rf"(?<!第)(?<![-–~～〜]){guard(language)}2(?=[{chinese.TWO_OF}]|点(?!\d))")
+    two = re.compile(rf"(?<!第)(?<![-–~～〜]){guard(language)}2(?=[{chinese.TWO_OF}]|点(?!\d(?!刻)))")
     return [
         (re.compile(pattern), years),
         (mobile, lambda found: chinese.one_by_one(found[1])),

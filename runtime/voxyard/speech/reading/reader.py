@@ -24,7 +24,7 @@ from voxyard.speech.reading.edits import Edit, EditedText, Span
 from voxyard.speech.reading.languages import LANGUAGES, Language
 from voxyard.speech.reading.rules import KINDS, Kind, rules
 
-READING_VERSION = 3
+READING_VERSION = 4
 """Rises with every change that may give a text other words."""
 
 _PARAGRAPH = re.compile(r"(?:[^\n]|\n(?![^\S\n]*\n))+")

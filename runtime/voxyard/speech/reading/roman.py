@@ -174,7 +174,10 @@ def _by_ending(code: str, language: Language) -> list[tuple[re.Pattern[str], Wor
     """Numerals whose ending, or the noun after them, says that they are ordinals: XVIIIe siècle, XVI secolo."""
 
     def ordered(match: re.Match[str]) -> str:
-        return ordinal(value(match["roman"]), language)
+        said = ordinal(value(match["roman"]), language)
+        noun = re.match(r"\s(?:ed?\s[IVX]+\s)?([^\W\d_]+)", match.string[match.end() :][:40])
+        feminine = code == "it" and noun is not None and table(code).gender(noun[1]) == "feminine"
+        return re.sub("o$", "a", said) if feminine else said
 
     def french(match: re.Match[str]) -> str:
         number = value(match["roman"])
@@ -191,7 +194,9 @@ def _by_ending(code: str, language: Language) -> list[tuple[re.Pattern[str], Wor
         case "it":
             return [
                 (
-                    re.compile(rf"{roman}(?=\s(?:ed?\s[IVX]+\s)?(?:secolo|sec\.|capitolo|canto|legislatura|edizione))"),
+                    re.compile(
+                        rf"{roman}(?=\s(?:ed?\s[IVX]+\s)?(?:secolo|sec\.|capitolo|canto|legislatura|edizione|guerra|settimana|giornata|olimpiade|sessione|classe|divisione))"
+                    ),
                     ordered,
                 )
             ]
