@@ -27,6 +27,7 @@ from voxyard.extraction.document import (
 from voxyard.extraction.docx_archive import SAVE_AGAIN, sanitized
 from voxyard.extraction.errors import UnreadableFileError
 from voxyard.extraction.raised import raised
+from voxyard.extraction.silent import LEADERS
 
 if TYPE_CHECKING:
     from docx.document import Document
@@ -44,7 +45,6 @@ _HEADING_NAME = re.compile(r"(?:heading ([1-9])|title)", re.IGNORECASE)
 _CONTENTS_NAME = re.compile(
     r"(?:toc \d|table of (?:figures|authorities)|index \d|toa heading|toc heading)", re.IGNORECASE
 )
-_LEADERS = re.compile(r"(?:\.\s?){4,}\s*\d{1,4}$|…{2,}\s*\d{1,4}$")  # of a table of contents: Methods ..... 5
 _BODY_LEVEL = 9  # the outline level of text that is no heading
 
 
@@ -114,7 +114,7 @@ class _DocumentWalk:
         """True for a line of a table of contents."""
         style = paragraph.find(f"{_W}pPr/{_W}pStyle")
         name = None if style is None else style.get(f"{_W}val")
-        return name in self._contents_styles or _LEADERS.search(text) is not None
+        return name in self._contents_styles or LEADERS.search(text) is not None
 
     def _kind(self, paragraph: BaseOxmlElement, text: str) -> Block:
         style = paragraph.find(f"{_W}pPr/{_W}pStyle")
