@@ -43,7 +43,7 @@ class Paragraph:
 
 @dataclass(frozen=True)
 class ListItem:
-    """Item of a list, without its bullet or number."""
+    """Item of a list, without its bullet; with its number, where it has one."""
 
     text: str
 

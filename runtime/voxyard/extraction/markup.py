@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 
 from lxml import etree, html
@@ -66,6 +66,7 @@ _MARKS = frozenset("¶#§↩↑^\u21a9\ufe0e")  # text of links that only lead s
 _NOTE_NUMBER = re.compile(r"\s*[\[(]?\s*(?:\d{1,4}|[*†‡a-z])\s*[\])]?\s*", re.IGNORECASE)
 _NOTE_CLASS = re.compile(r"\b(?:fnanchor|footnote|endnote|noteref|fnref)", re.IGNORECASE)
 _NOTE_TARGET = re.compile(r"#_?(?:fn|ftn|edn|en|n|note|footnote|endnote|ref|cite)[_-]?[a-z_-]*\d+", re.IGNORECASE)
+_OF_NOTES = re.compile(r"note|reference|citation|toc|nav", re.IGNORECASE)
 _BLANKS = re.compile(r"[ \t\r\n\f\u200b]+")
 _UNSEEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 _CONSENT = re.compile(r"\b(?:cookie|gdpr)s?[-_]?(?:banner|bar|consent|dialog|modal|notice|popup)\b", re.IGNORECASE)
@@ -181,6 +182,7 @@ class _Walk:
     def __init__(self, root: html.HtmlElement) -> None:
         self._with_blocks = _elements_around(root, _BLOCKS)
         self._layout = _elements_around(root, frozenset(["table"]))
+        self._numbers: dict[html.HtmlElement, str] = {}  # of the items of ordered lists
 
     def blocks(self, parent: html.HtmlElement, item: bool = False) -> Iterator[Block]:
         """Blocks within an element; loose text between them is a paragraph, or an item where `item` says so."""
@@ -221,7 +223,10 @@ class _Walk:
         elif tag == "p" and element not in self._with_blocks:
             yield from self._flush([self._inline(element)], item)
         else:
-            yield from self.blocks(element, item or tag == "li")
+            if tag == "ol" and not _is_of_notes(element):
+                self._numbers.update(_numbers(element))
+            found = self.blocks(element, item or tag == "li")
+            yield from _numbered(found, self._numbers.pop(element, ""))
 
     def _table(self, table: html.HtmlElement) -> Iterator[Block]:
         for caption in table.iterchildren("caption"):
@@ -275,6 +280,36 @@ class _Walk:
 
     def _is_block(self, element: html.HtmlElement) -> bool:
         return element.tag in _BLOCKS or element in self._with_blocks
+
+
+def _is_of_notes(element: html.HtmlElement) -> bool:
+    """True for a list of notes, whose marks are silent in the text."""
+    around = [each for each in (element, element.getparent()) if each is not None]
+    named = " ".join(each.get(name) or "" for each in around for name in ("class", "role", "id"))
+    return _OF_NOTES.search(named) is not None
+
+
+def _numbers(items: html.HtmlElement) -> Iterator[tuple[html.HtmlElement, str]]:
+    """Items of an ordered list with their numbers, or their letters where its type says so."""
+    number, letters = _whole(items.get("start")) or 1, items.get("type") in ("a", "A")
+    for item in items.iterchildren("li"):
+        number = _whole(item.get("value")) or number
+        yield item, chr(ord(items.get("type")) + number - 1) if letters and 1 <= number <= 26 else str(number)
+        number += 1
+
+
+def _whole(value: str | None) -> int | None:
+    return int(value) if value and value.isascii() and value.isdecimal() and len(value) < 6 else None
+
+
+def _numbered(blocks: Iterator[Block], number: str) -> Iterator[Block]:
+    """The blocks of an item, of which the first that is text begins with its number."""
+    for block in blocks:
+        if number and isinstance(block, (ListItem, Paragraph)):
+            yield replace(block, text=f"{number}. {block.text}")
+            number = ""
+        else:
+            yield block
 
 
 def _elements_around(root: html.HtmlElement, tags: frozenset[str]) -> set[html.HtmlElement]:

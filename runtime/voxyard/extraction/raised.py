@@ -9,6 +9,8 @@ _SIGNS = "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻"
 _BELOW = str.maketrans(_SIGNS, "0123456789+-")
 _RAISED = re.compile(rf"(?<=\S)[{_SIGNS}]+")
 _ORDINAL = re.compile(r"(?:st|nd|rd|th|er|ère|re|e|ème|nd|nde|o|a|os|as|º|ª|h|TM|®|™)\.?", re.IGNORECASE)
+_SHORTENED = re.compile(r"r|t|me|mes|lle|lles|gr|ve|bre|nos|os|is")  # after a capital letter: Mme, Dr
+_EXPRESSION = re.compile(r"(?=.*[+\-−·/]|\d*[a-zα-ω]{1,2}$)[\dA-Za-zα-ω]{1,3}(?:\s?[+\-−·/]\s?[\dA-Za-zα-ω]{1,3}){0,3}")
 _EXPONENT = re.compile(r"[+\-−]?\d{1,3}")
 _NOTE = re.compile(r"[\[(]?\s*(?:\d{1,4}(?:\s*[,–-]\s*\d{1,4})*|[*†‡§¶]+|[a-z])\s*[\])]?")
 _BASE = re.compile(r"(?:(?<![\d.,])\d{1,3}|(?<![^\W_])[A-Za-z]|(?<![^\W\d_])(?:mm|cm|dm|km|ft|in|yd|mi|mc|hm))$")
@@ -38,6 +40,10 @@ def raised(before: str, text: str) -> str:
         return text.translate(_ABOVE)
     if _ORDINAL.fullmatch(text) and before[-1:].isalnum():
         return text
+    if _SHORTENED.fullmatch(text) and before[-1:].isupper():
+        return text
+    if _EXPRESSION.fullmatch(text) and len(text) > 1 and _VARIABLE.search(before) is not None:
+        return f"^({text})"
     if len(text) == 1 and text.isalpha() and _VARIABLE.search(before) is not None:
         return f"^{text}"
     if _NOTE.fullmatch(text) and before[-1:].strip():

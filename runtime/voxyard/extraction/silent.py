@@ -6,7 +6,9 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-LEADERS = re.compile(r"(?:(?:\.\s?){4,}|…\s?…[…\s]*|(?:·\s?){4,}|_{4,})\s*(?P<page>\d{1,4}|[ivxl]{1,6})\s*$")
+LEADERS = re.compile(  # a run is searched once, from its beginning
+    r"(?<![.…·_])(?<![.…·]\s)(?:(?:\.\s?){4,}|…(?:\s?…)+|(?:·\s?){4,}|_{4,})\s*(?P<page>\d{1,4}|[ivxl]{1,6})$"
+)
 """What a line of a table of contents ends with: Methods ..... 5."""
 
 _FEWEST = 3  # lines of a table of contents
@@ -27,7 +29,9 @@ def contents_lines(lines: Sequence[str]) -> set[int]:
 
     They are at least three near each other, and their pages do not decrease: a list of prices stays.
     """
-    ends = [(at, found["page"]) for at, line in enumerate(lines) if (found := LEADERS.search(line)) is not None]
+    ends = [
+        (at, found["page"]) for at, line in enumerate(lines) if (found := LEADERS.search(line.rstrip())) is not None
+    ]
     groups: list[list[tuple[int, str]]] = []
     for each in ends:
         between = lines[groups[-1][-1][0] + 1 : each[0]] if groups else []

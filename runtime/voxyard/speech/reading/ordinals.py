@@ -100,9 +100,12 @@ def _german_ordinal(found: re.Match[str]) -> str | None:
     word = re.match(r"\s+([^\W\d_]+)", after)
     number = int(found["n"])
     before = found.string[max(0, found.start() - 30) : found.start()]
+    begins_line = not before.strip(" \t") or before.rstrip(" \t").endswith("\n")
+    if begins_line and _is_listed(found, number):
+        return cardinal(found["n"], LANGUAGES["de"]) + "."
     if not after or (word is not None and german.begins_sentence(word[1])) or after.startswith("\n"):
         day = re.search(r"\b(?:am|vom|zum|bis|der|den|dem|des)\s$", before) is not None and number <= 31
-        if not before.strip(" \t") or before.rstrip(" \t").endswith("\n"):
+        if begins_line:
             return None  # of a list
         said = german.inflected(found, number, date=True) if day else whole_number(found["n"], LANGUAGES["de"], None)
         return None if said is None else said + "."
@@ -110,6 +113,17 @@ def _german_ordinal(found: re.Match[str]) -> str | None:
     if word is not None and not in_row and word[1][0].islower() and german.inflected(found, number) is None:
         return None
     return german.inflected(found, number, date=in_row or after.startswith(","))
+
+
+_NEAR = 2000  # characters, in which the next item of a list stands
+
+
+def _is_listed(found: re.Match[str], number: int) -> bool:
+    """True for the number of a list's item: another line begins with the next or the last one."""
+    text, start, end = found.string, found.start(), found.end()
+    item = r"(?:^|\n)[ \t]*{}\.\s"
+    after, before = text[end : end + _NEAR], text[max(0, start - _NEAR) : start]
+    return bool(re.search(item.format(number + 1), after) or re.search(item.format(number - 1), before))
 
 
 def _german_roman(found: re.Match[str]) -> str | None:

@@ -135,6 +135,10 @@ def maths(
     minutes = rf"(?: ?(?P<minutes>{figure}) ?['′’])(?: ?(?P<seconds>{figure}) ?(?:[\"″”]|''))?"
     found: list[tuple[re.Pattern[str], Words]] = [
         _difference(signs, language),
+        (
+            re.compile(rf"{base}\^\((?P<exponent>[^()\n]{{1,20}})\)"),
+            lambda match: _to_the_power(match, signs, language),
+        ),
         *_areas(signs, language, units, unit_name),
         (re.compile(rf"{base}(?P<exponent>[{_SUPERSCRIPTS}]+){unit}(?![{letters}])"), power),
         (re.compile(rf"{base}\^(?P<exponent>[-−]?(?:\d{{1,3}}|[a-z])){unit}(?![{letters}^]|[.,]\d)"), power),
@@ -159,6 +163,16 @@ def maths(
             (re.compile(r"(?<![\w.,])(?P<feet>\d{1,2})['′’] ?(?P<inches>\d{1,2})(?:[\"″”]|''|(?![\w'’]))"), feet)
         )
     return found
+
+
+def _to_the_power(found: re.Match[str], signs: Signs, language: Language) -> str | None:
+    """2^(n+1): the base to the n plus one."""
+    base, blank = _base(found["base"], language), " " if language.spaced else ""
+    pieces = [
+        cardinal(each, language) if each.isdigit() else signs.operators.get("−" if each == "-" else each, each)
+        for each in re.findall(r"\d+|[^\W\d_]|[^\s\w]", found["exponent"])
+    ]
+    return None if base is None else f"{base}{blank}{signs.power}{blank}{' '.join(pieces)}"
 
 
 def _difference(signs: Signs, language: Language) -> tuple[re.Pattern[str], Words]:
@@ -279,6 +293,7 @@ def operators(code: str, language: Language) -> list[tuple[re.Pattern[str], Word
             (re.compile(r"(?<![\w#&])#(?P<number>\d{1,6})(?![\w.,]\d)(?!\w)"), numbered),
             (re.compile(r"√\(?(?=[\w(])"), lambda _: signs.root + " " if signs.root else None),
             (re.compile(r"(?<=\s)(?P<sign>&)(?=\s)"), spoken),
+            (re.compile(r"(?P<sign>[∑∫∞])"), spoken),
             (re.compile(r"§§(?=\s?\d)"), lambda match: _sections(match, signs)),
             (re.compile(r"(?P<sign>[§№])(?=\s?\d)"), spoken),
         ]
