@@ -44,17 +44,17 @@ def _abbreviation(key: str, words: str, another: re.Pattern[str], own: WordTable
         last = r"(?=\s?[^\W\d_a-z])"
 
     def spoken(found: re.Match[str]) -> str | None:
-        after = found.string[found.end() :][:40].lstrip()
+        after = found.string[found.end() : found.end() + 40].lstrip()
         word = re.match(r"[^\W\d_]+", after)
         if how == "^" and word is not None and word[0] in own.starters:
             return None  # J'ai vu M. Il est parti.
         if how == "^" and not after[:1].isupper() and another.match(after) is None:
             return None
-        if how == "&" and _ADDRESS.search(found.string[: found.start()][-40:]) is None:
+        if how == "&" and _ADDRESS.search(found.string[max(0, found.start() - 40) : found.start()]) is None:
             return None
         if (
             how == "&"
-            and re.match(r"\s[A-Z]", found.string[found.end() :][:2])
+            and re.match(r"\s[A-Z]", found.string[found.end() : found.end() + 2])
             and found.string[found.end() - 1] == "."
         ):
             return None  # another name: St. Paul

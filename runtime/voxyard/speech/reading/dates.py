@@ -40,7 +40,9 @@ def patterns(code: str, region: str, language: Language) -> list[tuple[re.Patter
     found: list[tuple[re.Pattern[str], Words]] = [(re.compile(iso), whole)]
     if language.numeric_date:
         sign = f"(?P<sign>[{re.escape(language.numeric_date)}]) ?"
-        found.append((_numeric(rf"(?P<day>{_DAY}){sign}(?P<month>{_MONTH})(?P=sign) ?(?P<year>\d{{4}})"), whole))
+        word = r"(?:\s?(?:года|г\.)(?!\w))?" if code == "ru" else ""  # which the words of the date have
+        numbers = rf"(?P<day>{_DAY}){sign}(?P<month>{_MONTH})(?P=sign) ?(?P<year>\d{{4}}){word}"
+        found.append((_numeric(numbers), whole))
     if code in ("ja", "zh"):
         slashed = (
             r"(?<![A-Za-z0-9_.,:/-])(?P<year>\d{4})[/.](?P<month>\d{1,2})[/.](?P<day>\d{1,2})(?![A-Za-z0-9_/-]|[.,:]\d)"
@@ -217,7 +219,11 @@ def _with_month_names(code: str, language: Language) -> list[tuple[re.Pattern[st
                 return f"{found['month']} {cardinal(found['n'], language)}"  # men to the gate
             return f"{month} {ordinal(day, language)}{after}"
         if code == "en":
-            article = "" if re.search(r"\bthe\s+$", found.string[: found.start()][-8:], re.IGNORECASE) else "the "
+            article = (
+                ""
+                if re.search(r"\bthe\s+$", found.string[max(0, found.start() - 8) : found.start()], re.IGNORECASE)
+                else "the "
+            )
             return f"{article}{ordinal(day, language)} of {month}{after}"
         first = {"fr": "premier", "it": "primo"}.get(code)
         elided = found.groupdict().get("elided") or ""

@@ -132,7 +132,7 @@ def _parts(code: str, language: Language, above: int, below: int) -> str:
 
 
 def _after(found: re.Match[str]) -> str:
-    word = re.match(r"\s(?:d[eio]\s)?([^\W\d_]+)", found.string[found.end() :][:40])
+    word = re.match(r"\s(?:d[eio]\s)?([^\W\d_]+)", found.string[found.end() : found.end() + 40])
     return "" if word is None else word[1]
 
 

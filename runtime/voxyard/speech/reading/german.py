@@ -93,5 +93,5 @@ def begins_sentence(word: str) -> bool:
 
 
 def _gender(found: re.Match[str]) -> str | None:
-    noun = _NOUN.match(found.string[found.end() :][:80])
+    noun = _NOUN.match(found.string[found.end() : found.end() + 80])
     return table("de").gender(noun[1]) if noun else None

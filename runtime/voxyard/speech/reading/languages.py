@@ -82,6 +82,7 @@ LANGUAGES: dict[str, Language] = {
         names={"USD": (r"^US-", ""), "GBP": (r"^Britische[sn]? ", ""), "JPY": (r"^Japanische[rn]? ", "")},
         magnitudes="Tausend|Million|Millionen|Milliarde|Milliarden",
         scales={
+            "Tsd.": {"one": "tausend", "other": "tausend"},
             "Mio.": {"one": "Million", "other": "Millionen"},
             "Mrd.": {"one": "Milliarde", "other": "Milliarden"},
         },

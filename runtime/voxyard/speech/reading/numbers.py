@@ -10,6 +10,7 @@ from voxyard.speech.reading import chinese, german
 from voxyard.speech.reading.languages import LANGUAGES, Language
 from voxyard.speech.reading.number_words import (
     ELIDED,
+    before_range,
     before_word,
     cardinal,
     decimal,
@@ -19,7 +20,7 @@ from voxyard.speech.reading.number_words import (
     value,
     year,
 )
-from voxyard.speech.reading.patterns import BLANK, BLANKS, UNREAD, guard, number, number_of, stays
+from voxyard.speech.reading.patterns import BLANK, BLANKS, UNREAD, bare_range, guard, number, number_of, stays
 from voxyard.speech.reading.tables import table
 
 Reading = tuple[re.Pattern[str], Callable[[re.Match[str]], str | None]]
@@ -136,8 +137,12 @@ def _decades(code: str, language: Language) -> list[Reading]:
         decade = r"(?:(?<![\w.,:/$-])|(?<=[a-z]-))(?:['’](?P<short>[2-9]0)|(?P<n>(?:1\d|20)\d0|[2-9]0))['’]?s\b"
         found.append((re.compile(decade), _decade))
     if code == "de":
-        decade = rf"{guard(language)}(?P<n>(?:1[1-9]|20)?\d0)er(?=n?\b|-?Jahre)"
+        decade = rf"{guard(language)}(?P<n>(?:1[1-9]|20)?\d0|[1-9]\d|[2-9]|[1-9]00)er(?=n?\b|-?Jahre)"
         found.append((re.compile(decade), lambda match: year(int(match["n"]), language) + "er"))
+        percent = rf"{number(language)}{BLANK}%-?(?P<ending>ig(?:e[nmrs]?)?)\b"
+        found.append(
+            (re.compile(percent), lambda match: f"{decimal(*number_of(match), language)}prozent{match['ending']}")
+        )
     if code in ("it", "es", "fr", "pt", "de"):  # anni '80
         short = re.compile(r"(?<!\w)['’](?P<n>[2-9]0)(?![\w'’])")
         found.append((short, lambda match: cardinal(match["n"], language)))
@@ -162,6 +167,13 @@ def _ranges(language: Language) -> list[Reading]:
             return _pair(match, language)
         return between(match) if int(match[1]) < int(match[2]) else _pair(match, language)
 
+    def grouped(match: re.Match[str]) -> str | None:
+        word = _NEXT_WORD.match(match.string, match.end())
+        start = before_range(match, language, word[1] if word else "")
+        whole, part = number_of(match)
+        said = before_word(whole, word[1], language) if word and not part else None
+        return None if start is None else start + (said or decimal(whole, part, language))
+
     def numbered(match: re.Match[str]) -> str:
         return " ".join(cardinal(match[n], language) for n in (1, 2))
 
@@ -170,7 +182,8 @@ def _ranges(language: Language) -> list[Reading]:
         if int(last) <= int(first[2:]):
             return None
         to = f"{blank}{language.to}{blank}"
-        return f"{whole_number(first, language, None)}{to}{cardinal(last, language)}"
+        zero = "oh " if language.locale == "en" and last[0] == "0" else ""
+        return f"{whole_number(first, language, None)}{to}{zero}{cardinal(str(int(last)), language)}"
 
     start = guard(language)
     end = rf"(?![\w.,:/–-]*\d)(?!\w){UNREAD}" if language.spaced else rf"(?![.,:/–-]*\d)(?![A-Za-z]){UNREAD}"
@@ -185,7 +198,12 @@ def _ranges(language: Language) -> list[Reading]:
     ]
     if not language.spaced:
         found.append((re.compile(rf"{start}(\d{{1,6}})(?:{dash})(\d{{1,6}}){end}"), between))
-    elif code_of_law := _law(language):  # n° 78-17
+    else:  # 1,000–1,500, 1,5–2
+        mark = f"[.,{BLANKS}]"
+        either = rf"(?=\d+{mark}\d|\d+(?: – |–|-)\d+{mark}\d)"
+        both = bare_range(language).replace(")?(?P<number>", ")(?P<number>", 1)
+        found.append((re.compile(f"{guard(language)}{either}{both}{end}"), grouped))
+    if language.spaced and (code_of_law := _law(language)):  # n° 78-17
         found.insert(0, (re.compile(rf"{code_of_law}{start}(\d{{1,4}})-(\d{{1,4}}){end}"), numbered))
     if language.spaced:  # Boeing 737-800
         found.insert(0, (re.compile(rf"{start}(7[0-8]7)-([1-9]00?0?){end}"), lambda match: _aircraft(match, language)))
@@ -264,9 +282,13 @@ def _short_scales(code: str, language: Language) -> list[Reading]:
             return None  # 4K is a format
         return f"{signed(found, language)}{decimal(whole, part, language)} {scales[found['scale']]}"
 
+    counted = r"people|users|view(?:er)?s|followers|subscribers|customers|voters|homes|jobs|copies|visitors|members"
+    small = rf"{number(language)}(?P<scale>m)(?=\s(?:{counted})\b)"  # 1.2m people
+    millions = [(re.compile(small), lambda found: f"{decimal(*number_of(found), language)} million")]
     shorts = "|".join(sorted(map(re.escape, scales), key=len, reverse=True))
     blank = BLANK if code != "en" else ""
-    return [(re.compile(rf"{number(language)}{blank}(?P<scale>{shorts})(?![\w-])"), words)]
+    found = [(re.compile(rf"{number(language)}{blank}(?P<scale>{shorts})(?![\w-])"), words)]
+    return [*found, *(millions if code == "en" else [])]
 
 
 def _chinese(language: Language) -> list[Reading]:
@@ -278,10 +300,14 @@ def _chinese(language: Language) -> list[Reading]:
         return to.join(chinese.one_by_one(each) for each in found.groups() if each)
 
     room = re.compile(rf"{guard(language)}(\d{{3,4}})(?=室|号房|房间|号楼|路|次列车|航班)")
+    before_christ = re.compile(r"(?:(?<=公元)|(?<=公元前))(\d{1,4})(?=年)")
+    height = re.compile(rf"{guard(language)}([1-9])米([1-9]\d)(?![\d.厘]|厘米)")
     mobile = re.compile(rf"{guard(language)}(1[3-9]\d{{9}})(?!\d)")
     two = re.compile(rf"(?<!第)(?<![-–~～〜]){guard(language)}2(?=[{chinese.TWO_OF}]|点(?!\d(?!刻)))")
     return [
         (re.compile(pattern), years),
+        (before_christ, lambda found: chinese.one_by_one(found[1])),
+        (height, lambda found: f"{cardinal(found[1], language)}米{chinese.one_by_one(found[2])}"),
         (mobile, lambda found: chinese.one_by_one(found[1])),
         (room, lambda found: chinese.one_by_one(found[1])),
         (two, lambda _: "两"),

@@ -80,7 +80,7 @@ def _ordinal_or_degrees(found: re.Match[str], code: str, language: Language) -> 
         names = table(code).signs.degrees
         if names is None:
             return None
-        unit = "" if re.match(r"\sgra[du]", found.string[found.end() :][:6]) else f" {names[number != 1]}"
+        unit = "" if re.match(r"\sgra[du]", found.string[found.end() : found.end() + 6]) else f" {names[number != 1]}"
         said = before_word(found["n"], names[1], language) or cardinal(found["n"], language)
         return f"{said}{unit}"
     return ordinal(number, language)
@@ -96,7 +96,7 @@ def _apocope(found: re.Match[str]) -> str:
 
 def _german_ordinal(found: re.Match[str]) -> str | None:
     """The ordinal with its ending; where the next sentence begins, with the full stop."""
-    after = found.string[found.end() :][:40]
+    after = found.string[found.end() : found.end() + 40]
     word = re.match(r"\s+([^\W\d_]+)", after)
     number = int(found["n"])
     before = found.string[max(0, found.start() - 30) : found.start()]

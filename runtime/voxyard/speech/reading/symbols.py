@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from voxyard.speech.reading.attributive import is_attribute
 from voxyard.speech.reading.languages import Language
 from voxyard.speech.reading.number_words import cardinal, decimal, ordinal
 from voxyard.speech.reading.patterns import BLANKS
@@ -135,6 +136,7 @@ def maths(
     minutes = rf"(?: ?(?P<minutes>{figure}) ?['′’])(?: ?(?P<seconds>{figure}) ?(?:[\"″”]|''))?"
     found: list[tuple[re.Pattern[str], Words]] = [
         _difference(signs, language),
+        *_sizes(signs, language, units, unit_name),
         (
             re.compile(rf"{base}\^\((?P<exponent>[^()\n]{{1,20}})\)"),
             lambda match: _to_the_power(match, signs, language),
@@ -188,6 +190,37 @@ def _difference(signs: Signs, language: Language) -> tuple[re.Pattern[str], Word
         return f"{blank}{signs.operators.get('−', language.minus)}{blank}".join(sides)
 
     return pattern, words
+
+
+def _sizes(
+    signs: Signs, language: Language, units: Mapping[str, str], unit_name: UnitName
+) -> list[tuple[re.Pattern[str], Words]]:
+    """4x100 m, 1920x1080, 3x a day; with = after them they are a product."""
+    if not signs.by or not language.spaced:
+        return []
+    side = rf"\d+(?:{re.escape(language.decimal)}\d+)?"
+    known = (
+        each for each in sorted(units, key=len, reverse=True) if each[0].isalpha() and (len(each) > 1 or each == "m")
+    )
+    symbols = "|".join(map(re.escape, known))
+    sides = rf"(?<![\w.,-])(?P<sides>{side}(?: ?[xX] ?{side}){{1,3}})"
+    size = rf"{sides}(?:[{BLANKS}]?(?P<symbol>{symbols}))?(?![\w.,]\d|\w| ?[=≈])"
+    fold = rf"(?<![\w.,-])(?P<side>{side})[xX](?![\w-])"
+
+    def number(text: str) -> str:
+        whole, _, part = text.partition(language.decimal)
+        return decimal(whole, part, language)
+
+    def words(found: re.Match[str]) -> str | None:
+        said = f" {signs.by} ".join(number(each) for each in re.split(" ?[xX] ?", found["sides"]))
+        many = 1 if is_attribute(found, language) else 2  # the 4x100m relay
+        unit = unit_name(units[found["symbol"]], many) if found["symbol"] else ""
+        return None if unit is None else f"{said} {unit}".rstrip()
+
+    def times(found: re.Match[str]) -> str:
+        return f"{number(found['side'])}{'' if signs.times == 'mal' else ' '}{signs.times}"
+
+    return [(re.compile(size), words), *([(re.compile(fold), times)] if signs.times else [])]
 
 
 def _areas(
@@ -308,7 +341,8 @@ def _wide_dashes(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         (
             re.compile(r"(?<=[年月日時时分点人円元歳岁個个号周週%％]|\d(?=[〜~～]午))[〜~～–-](?=[\d$¥€午])"),
             lambda _: language.to,
-        )
+        ),
+        (re.compile(r"(?<=\d)[〜~～](?=[-−+]?\d)"), lambda _: language.to),
     ]
 
 

@@ -34,6 +34,8 @@ class Signs:
     ratio: str = ""  # 3:1
     score: str = ""  # 6-4
     sections: str = ""  # §§
+    by: str = ""  # 4x100
+    times: str = ""  # 3x a day
     degrees: Forms | None = None
     minutes: Forms | None = None
     seconds: Forms | None = None

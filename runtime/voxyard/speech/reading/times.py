@@ -26,7 +26,7 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
     """Patterns of times, with their words."""
 
     def between(found: re.Match[str]) -> str | None:
-        after = found.string[found.end() :][:6]
+        after = found.string[found.end() : found.end() + 6]
         first = _spoken(code, language, int(found["h1"]), int(found["m1"] or 0), after)
         last = _spoken(code, language, int(found["h2"]), int(found["m2"] or 0), after)
         blank = " " if language.spaced else ""
@@ -39,8 +39,15 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
             ratio = table(code).signs.ratio
             return f"{cardinal(found['hour'], language)} {ratio} {cardinal(str(int(found['minute'])), language)}"
         if code == "pl":
-            return _polish(language, int(found["hour"]), int(found["minute"]), found.string[: found.start()][-8:])
-        return _spoken(code, language, int(found["hour"]), int(found["minute"]), found.string[found.end() :][:6])
+            return _polish(
+                language,
+                int(found["hour"]),
+                int(found["minute"]),
+                found.string[max(0, found.start() - 8) : found.start()],
+            )
+        return _spoken(
+            code, language, int(found["hour"]), int(found["minute"]), found.string[found.end() : found.end() + 6]
+        )
 
     def korean_hour(found: re.Match[str]) -> str:
         return _KOREAN_HOURS[int(found["hour"])] + " 시"
@@ -56,7 +63,7 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
         dots = "[.:]" if code == "de" else ":"
         end = r" ?Uhr\b" if code == "de" else suffix.get(code, "")
         clock = rf"(?P<h{{0}}>[01]?\d|2[0-4]){dots}(?P<m{{0}}>[0-5]\d)"
-        both = rf"(?<![{letters}:.,/–-]){clock.format(1)} ?[–-] ?{clock.format(2)}(?![\w:]|[.,]\d|[–-]\w){end}"
+        both = rf"(?<![{letters}:.,/–-]){clock.format(1)} ?[–-] ?{clock.format(2)}(?![{letters}:]|[.,]\d|[–-]\w){end}"
         found.append((re.compile(both), between))
     full_stop = r"(?<![\w:.,/–-])(?P<hour>[01]?\d|2[0-4])\.(?P<minute>[0-5]\d)(?P<second>)?"
     if code in ("de", "nl"):  # 10.30 Uhr
@@ -123,7 +130,10 @@ _AT = re.compile(
 
 def _is_score(found: re.Match[str], code: str) -> bool:
     """True for 21:19 in the story of a game, where no word says that it is an hour."""
-    before, after = found.string[max(0, found.start() - 60) : found.start()], found.string[found.end() :][:8]
+    before, after = (
+        found.string[max(0, found.start() - 60) : found.start()],
+        found.string[found.end() : found.end() + 8],
+    )
     is_hour = _AT.search(before) or re.search(r"\s?(?:Uhr|h\b|[ap]\.?m\b)", found[0] + after, re.IGNORECASE)
     return not is_hour and code not in ("ja", "zh", "ko") and near_score(before, code) and bool(table(code).signs.ratio)
 
