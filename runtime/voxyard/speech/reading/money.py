@@ -37,7 +37,8 @@ def patterns(language: Language, units: dict[str, str], unit_name: UnitName) -> 
     signs = "|".join(re.escape(each) for each in sorted(CURRENCIES, key=len, reverse=True))
     shorts = [re.escape(each) for each in sorted({*language.scales, *words_of.scales_of_money}, key=len, reverse=True)]
     scales = "|".join(filter(None, [language.magnitudes, *shorts]))
-    scale = rf"(?:{BLANK}(?P<scale>{scales})(?!\w|-(?![\d{_SIGNS}])))?" if scales else r"(?P<scale>(?!))?"
+    joint = rf"(?:{BLANK}|-(?=(?:{language.magnitudes})\b))" if language.magnitudes else BLANK  # a $5-million deal
+    scale = rf"(?:{joint}(?P<scale>{scales})(?!\w|-(?![\d{_SIGNS}])))?" if scales else r"(?P<scale>(?!))?"
     symbols = "|".join(re.escape(each) for each in sorted(units, key=len, reverse=True) if each[0].isalpha())
     per = (
         rf"(?:/(?P<per>(?:{symbols})(?!\w)|[^\W\d_]{{3,20}}))?"

@@ -198,6 +198,8 @@ def _words(number: int, language: str, to: str = "cardinal", **forms: str) -> st
 
     words = str(num2words(number, lang=language, to=to, **forms))
     words = words.replace(", ", " ").replace("\N{SOFT HYPHEN}", "")
-    if language == "es":  # which num2words shortens before millions alone
-        words = re.sub(r"\buno (?=mil\b)", "un ", words).replace("veintiuno mil", "veintiún mil")
+    if language == "es":  # veintiún mil, treinta y un millones
+        words = re.sub(r"\buno (?=mil)", "un ", words).replace("veintiuno mil", "veintiún mil")
+    if language == "it":
+        words = words.replace("centodicotto", "centodiciotto")
     return " ".join(_TURKISH.findall(words)) if language == "tr" and to == "cardinal" else " ".join(words.split())

@@ -205,7 +205,7 @@ def _sizes(
     symbols = "|".join(map(re.escape, known))
     sides = rf"(?<![\w.,-])(?P<sides>{side}(?: ?[xX] ?{side}){{1,3}})"
     size = rf"{sides}(?:[{BLANKS}]?(?P<symbol>{symbols}))?(?![\w.,]\d|\w| ?[=≈])"
-    fold = rf"(?<![\w.,-])(?P<side>{side})[xX](?![\w-])"
+    fold = rf"(?<![\w.,-])(?P<side>(?!0[xX]){side})[xX](?![\w-])"
 
     def number(text: str) -> str:
         whole, _, part = text.partition(language.decimal)
