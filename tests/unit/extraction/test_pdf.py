@@ -403,8 +403,10 @@ def test_a_raised_mark_leads_to_its_note() -> None:
         TextLine("man who loved the sea, 10¹³ times or more, and nobody knew it.² He left", 72, 114, 12),
         TextLine("1 See the appendix.", 72, 700, 9),
     ]
-    assert [block.text for block in blocks([page])] == [
-        "The first page tells of an island where nobody had been. He was a man who loved the sea, 10¹³ times or more, "
-        "and nobody knew it. He left",
-        "See the appendix.",
+    assert blocks([page]) == [
+        Paragraph(
+            "The first page tells of an island where nobody had been. He was a man who loved the sea, 10¹³ times or "
+            "more, and nobody knew it. He left"
+        ),
+        Paragraph("See the appendix."),
     ]
