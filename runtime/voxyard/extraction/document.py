@@ -10,6 +10,7 @@ from typing import Literal
 
 from voxyard.extraction.errors import TextTooLongError
 from voxyard.extraction.plaintext import clean
+from voxyard.extraction.silent import without_pictures
 
 CodeBlocks = Literal["skip", "announce"]
 
@@ -42,7 +43,7 @@ class Paragraph:
 
 @dataclass(frozen=True)
 class ListItem:
-    """Item of a list, without its bullet or number."""
+    """Item of a list, without its bullet; with its number, where it has one."""
 
     text: str
 
@@ -169,7 +170,7 @@ def _announced(block: Code) -> Block:
 def _text(block: Block) -> str:
     if isinstance(block, TableRow):
         return clean(_sentence(_row(block)))
-    text = short_urls(clean(block.text))
+    text = short_urls(clean(without_pictures(block.text)))
     return _sentence(text) if isinstance(block, ListItem) else text
 
 

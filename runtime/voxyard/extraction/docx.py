@@ -25,8 +25,10 @@ from voxyard.extraction.document import (
     within,
 )
 from voxyard.extraction.docx_archive import SAVE_AGAIN, sanitized
+from voxyard.extraction.docx_numbering import list_numbers
 from voxyard.extraction.errors import UnreadableFileError
 from voxyard.extraction.raised import raised
+from voxyard.extraction.silent import LEADERS
 
 if TYPE_CHECKING:
     from docx.document import Document
@@ -44,7 +46,6 @@ _HEADING_NAME = re.compile(r"(?:heading ([1-9])|title)", re.IGNORECASE)
 _CONTENTS_NAME = re.compile(
     r"(?:toc \d|table of (?:figures|authorities)|index \d|toa heading|toc heading)", re.IGNORECASE
 )
-_LEADERS = re.compile(r"(?:\.\s?){4,}\s*\d{1,4}$|…{2,}\s*\d{1,4}$")  # of a table of contents: Methods ..... 5
 _BODY_LEVEL = 9  # the outline level of text that is no heading
 
 
@@ -52,9 +53,9 @@ def read_docx(content: BinaryIO, *, max_characters: int) -> ParsedDocument:
     """Title, author and language in a DOCX's properties, and its text: paragraphs, headings, list items, tables.
 
     An empty line stands between paragraphs. A table's row is a sentence, of its cells with the titles of the columns
-    where the table marks a header row; in a row whose cells have several paragraphs, each is one. Text boxes and
-    footnotes follow the paragraph that they belong to, endnotes come last. Left out: hidden and deleted text, headers,
-    footers, comments, numbers before list items.
+    where the table marks a header row; in a row whose cells have several paragraphs, each is one. Items of numbered
+    lists begin with their number. Text boxes and footnotes follow the paragraph that they belong to, endnotes come
+    last. Left out: hidden and deleted text, headers, footers, comments.
 
     Raises:
         UnsupportedFileError: another kind of ZIP archive.
@@ -82,10 +83,11 @@ class _DocumentWalk:
         self._endnotes = _notes(document, RELATIONSHIP_TYPE.ENDNOTES, "endnote")
         self._levels = _heading_levels(document)
         self._contents_styles = _contents_styles(document)
+        self._numbers = list_numbers(document)
         self._list_styles = {
-            style.get(f"{_W}styleId")
+            style.get(f"{_W}styleId"): properties
             for style in document.styles.element.iterchildren(f"{_W}style")
-            if style.find(f"{_W}pPr/{_W}numPr") is not None
+            if (properties := style.find(f"{_W}pPr/{_W}numPr")) is not None
         }
 
     def paragraphs(self) -> Iterator[Block]:
@@ -114,7 +116,7 @@ class _DocumentWalk:
         """True for a line of a table of contents."""
         style = paragraph.find(f"{_W}pPr/{_W}pStyle")
         name = None if style is None else style.get(f"{_W}val")
-        return name in self._contents_styles or _LEADERS.search(text) is not None
+        return name in self._contents_styles or LEADERS.search(text) is not None
 
     def _kind(self, paragraph: BaseOxmlElement, text: str) -> Block:
         style = paragraph.find(f"{_W}pPr/{_W}pStyle")
@@ -125,8 +127,13 @@ class _DocumentWalk:
             level = int(own) + 1
         if level is not None:
             return HeadingBlock(text, level)
-        is_item = name in self._list_styles or paragraph.find(f"{_W}pPr/{_W}numPr") is not None
-        return ListItem(text) if is_item else Paragraph(text)
+        properties = paragraph.find(f"{_W}pPr/{_W}numPr")
+        if properties is None:
+            properties = self._list_styles.get(name)
+        if properties is None:
+            return Paragraph(text)
+        number = self._numbers.next(properties)
+        return ListItem(f"{number}. {text}" if number else text)
 
     def _inline(self, parent: BaseOxmlElement, after: list[BaseOxmlElement], before: str = "") -> Iterator[str]:
         for child in parent:

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 from lxml import etree
 
 from voxyard.extraction.document import Block, HeadingBlock, ListItem, Paragraph, within
-from voxyard.extraction.epub_contents import ContentsEntry, entries_of_nav, entries_of_ncx, with_chapters
+from voxyard.extraction.epub_contents import ContentsEntry, entries_of_nav, entries_of_ncx, places, with_chapters
 from voxyard.extraction.errors import UnreadableFileError, UnsupportedFileError
 from voxyard.extraction.markup import html_page
 
@@ -137,10 +137,15 @@ def _blocks(archive: _Archive, package: etree._Element, package_name: str) -> It
     for name in _spine(package, package_name):
         if name not in archive:
             continue
-        blocks: Sequence[Block] = html_page(archive.read(name)).blocks
+        page = archive.read(name)
+        blocks: Sequence[Block] = html_page(page).blocks
         if name in contents:
             blocks = _prose(blocks)
         if name in entries and not any(isinstance(block, HeadingBlock) for block in blocks):
+            at_places = places(entries[name])
+            if at_places:
+                blocks = html_page(page, places=at_places).blocks
+                blocks = _prose(blocks) if name in contents else blocks
             blocks = list(with_chapters(blocks, entries[name]))
         yield from blocks
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from urllib.parse import unquote, urlsplit
 
 from lxml import etree
 
@@ -51,17 +52,30 @@ def entries_of_ncx(root: etree._Element) -> list[ContentsEntry]:
     return found
 
 
+def places(entries: Sequence[ContentsEntry]) -> dict[str, HeadingBlock]:
+    """The chapters that begin at an element of their page, by its id."""
+    found: dict[str, HeadingBlock] = {}
+    for entry in entries:
+        if place := unquote(urlsplit(entry.reference).fragment):
+            found.setdefault(place, HeadingBlock(entry.title, min(entry.level, _DEEPEST)))
+    return found
+
+
 def with_chapters(blocks: Sequence[Block], entries: Sequence[ContentsEntry]) -> Iterator[Block]:
     """The blocks of a page without headings, with the chapters that the entries for this page name.
 
     A paragraph with the words of an entry is its heading. An entry of the page itself, not of a place in it, whose
     words do not stand there is the chapter that begins with the page's first paragraph.
     """
-    left = list(entries)
+    left = [each for each in entries if not any(_begins(block, each) for block in blocks)]
     texts = [block.text for block in blocks if isinstance(block, Paragraph)]
     for block in blocks:
         if not isinstance(block, Paragraph):
             yield block
+            continue
+        if block.chapter is not None:
+            named = _is_named(block.chapter.text, block.text)
+            yield HeadingBlock(block.text, block.chapter.level) if named else block
             continue
         entry = next((each for each in left if _is_named(each.title, block.text)), None)
         if entry is not None:
@@ -74,6 +88,10 @@ def with_chapters(blocks: Sequence[Block], entries: Sequence[ContentsEntry]) -> 
             continue
         left.remove(whole)
         yield replace(block, chapter=HeadingBlock(whole.title, min(whole.level, _DEEPEST)))
+
+
+def _begins(block: Block, entry: ContentsEntry) -> bool:
+    return isinstance(block, Paragraph) and block.chapter is not None and block.chapter.text == entry.title
 
 
 def _is_named(title: str, text: str) -> bool:

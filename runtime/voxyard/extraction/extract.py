@@ -15,6 +15,7 @@ from voxyard.extraction.errors import ExtractionError, TextTooLongError, Unreada
 from voxyard.extraction.lines import with_paragraphs
 from voxyard.extraction.plaintext import clean, decode
 from voxyard.extraction.sandbox import DEFAULT_LIMITS, ExtractionLimits, read_in_child
+from voxyard.extraction.silent import without_contents, without_marks, without_pictures
 
 Kind = Literal["txt", "markdown", "html", "epub", "pdf", "docx"]
 
@@ -141,7 +142,8 @@ def extract(
         if kind == "txt":
             if len(data) > 4 * max_characters + 4:  # no encoding has more bytes per character
                 raise TextTooLongError(_too_long(max_characters))
-            document = ParsedDocument(None, short_urls(with_paragraphs(clean(decode(data)))))
+            text = without_contents(without_marks(without_pictures(clean(decode(data)))))
+            document = ParsedDocument(None, short_urls(with_paragraphs(clean(text))))
         else:
             document = read_in_child(
                 kind, data, max_characters=max_characters, code=code, limits=limits, cancelled=cancelled

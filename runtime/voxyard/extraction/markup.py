@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 
 from lxml import etree, html
@@ -66,6 +66,7 @@ _MARKS = frozenset("¶#§↩↑^\u21a9\ufe0e")  # text of links that only lead s
 _NOTE_NUMBER = re.compile(r"\s*[\[(]?\s*(?:\d{1,4}|[*†‡a-z])\s*[\])]?\s*", re.IGNORECASE)
 _NOTE_CLASS = re.compile(r"\b(?:fnanchor|footnote|endnote|noteref|fnref)", re.IGNORECASE)
 _NOTE_TARGET = re.compile(r"#_?(?:fn|ftn|edn|en|n|note|footnote|endnote|ref|cite)[_-]?[a-z_-]*\d+", re.IGNORECASE)
+_OF_NOTES = re.compile(r"note|reference|citation|toc|nav", re.IGNORECASE)
 _BLANKS = re.compile(r"[ \t\r\n\f\u200b]+")
 _UNSEEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 _CONSENT = re.compile(r"\b(?:cookie|gdpr)s?[-_]?(?:banner|bar|consent|dialog|modal|notice|popup)\b", re.IGNORECASE)
@@ -118,11 +119,14 @@ def _plain_markdown(text: str) -> str:
     return _CALLOUT.sub(lambda found: f"{found[1]}{found[2].capitalize()}:", _TOML.sub("", text))
 
 
-def html_page(markup: str | bytes, *, max_characters: float = math.inf) -> HtmlPage:
+def html_page(
+    markup: str | bytes, *, max_characters: float = math.inf, places: Mapping[str, HeadingBlock] = {}
+) -> HtmlPage:
     """Title, authors, language and blocks of an HTML or XHTML page; bytes are decoded as it declares, else as UTF-8.
 
     Of a page with one `main`, only that is read. Left out: scripts, styles, forms, navigation, footers, images, hidden
-    elements, and links that are marks of notes or headings.
+    elements, and links that are marks of notes or headings. `places` are the chapters that begin at elements, by their
+    ids; a heading there is the chapter itself.
 
     Raises:
         UnreadableFileError: nothing in it can be read as HTML, or it is nested too deeply.
@@ -133,7 +137,7 @@ def html_page(markup: str | bytes, *, max_characters: float = math.inf) -> HtmlP
     language = root.get("lang") or root.get("{http://www.w3.org/XML/1998/namespace}lang")
     main = root.xpath(_MAIN)
     body = main[0] if len(main) == 1 else root.find(".//body")
-    found = tuple(within(_Walk(root).blocks(root if body is None else body), max_characters))
+    found = tuple(within(_Walk(root, places).blocks(root if body is None else body), max_characters))
     named = (meta for meta in root.iter("meta") if meta.get("name", "").lower() in _AUTHORS)
     authors = dict.fromkeys(" ".join(meta.get("content", "").split()) for meta in named)
     return HtmlPage(
@@ -178,14 +182,19 @@ def _check_depth(root: html.HtmlElement) -> None:
 class _Walk:
     """Walk over a page's elements that yields its blocks; takes time in proportion to the page."""
 
-    def __init__(self, root: html.HtmlElement) -> None:
+    def __init__(self, root: html.HtmlElement, places: Mapping[str, HeadingBlock]) -> None:
         self._with_blocks = _elements_around(root, _BLOCKS)
         self._layout = _elements_around(root, frozenset(["table"]))
+        self._places = dict(places)  # that are not reached yet
+        self._chapter: HeadingBlock | None = None  # that begins with the next block
+        self._numbers: dict[html.HtmlElement, str] = {}  # of the items of ordered lists
 
     def blocks(self, parent: html.HtmlElement, item: bool = False) -> Iterator[Block]:
         """Blocks within an element; loose text between them is a paragraph, or an item where `item` says so."""
         line: list[str] = [parent.text or ""]
         for child in parent:
+            if self._places:
+                self._reach(child)
             if not _is_silent(child):
                 if self._is_block(child):
                     yield from self._flush(line, item)
@@ -205,13 +214,15 @@ class _Walk:
     def _flush(self, line: list[str], item: bool) -> Iterator[Block]:
         text = _folded("".join(line))
         line.clear()
+        chapter, self._chapter = (self._chapter, None) if text else (None, self._chapter)
         if text:
-            yield ListItem(text) if item else Paragraph(text)
+            yield ListItem(text) if item and chapter is None else Paragraph(text, chapter)
 
     def _block(self, element: html.HtmlElement, item: bool) -> Iterator[Block]:
         tag = element.tag
         if tag in _HEADINGS:
             if text := _folded(self._inline(element)):
+                self._chapter = None
                 yield HeadingBlock(text, _HEADINGS[tag])
         elif tag == "pre":
             if (text := element.text_content()).strip():
@@ -221,7 +232,16 @@ class _Walk:
         elif tag == "p" and element not in self._with_blocks:
             yield from self._flush([self._inline(element)], item)
         else:
-            yield from self.blocks(element, item or tag == "li")
+            if tag == "ol" and not _is_of_notes(element):
+                self._numbers.update(_numbers(element))
+            found = self.blocks(element, item or tag == "li")
+            yield from _numbered(found, self._numbers.pop(element, ""))
+
+    def _reach(self, element: html.HtmlElement) -> None:
+        """Notes the chapter that begins at an element, or within one whose text is one block."""
+        inside = element.iter() if not self._is_block(element) or element not in self._with_blocks else [element]
+        for each in inside:
+            self._chapter = self._places.pop(each.get("id") or each.get("name") or "", self._chapter)
 
     def _table(self, table: html.HtmlElement) -> Iterator[Block]:
         for caption in table.iterchildren("caption"):
@@ -275,6 +295,36 @@ class _Walk:
 
     def _is_block(self, element: html.HtmlElement) -> bool:
         return element.tag in _BLOCKS or element in self._with_blocks
+
+
+def _is_of_notes(element: html.HtmlElement) -> bool:
+    """True for a list of notes, whose marks are silent in the text."""
+    around = [each for each in (element, element.getparent()) if each is not None]
+    named = " ".join(each.get(name) or "" for each in around for name in ("class", "role", "id"))
+    return _OF_NOTES.search(named) is not None
+
+
+def _numbers(items: html.HtmlElement) -> Iterator[tuple[html.HtmlElement, str]]:
+    """Items of an ordered list with their numbers, or their letters where its type says so."""
+    number, letters = _whole(items.get("start")) or 1, items.get("type") in ("a", "A")
+    for item in items.iterchildren("li"):
+        number = _whole(item.get("value")) or number
+        yield item, chr(ord(items.get("type")) + number - 1) if letters and 1 <= number <= 26 else str(number)
+        number += 1
+
+
+def _whole(value: str | None) -> int | None:
+    return int(value) if value and value.isascii() and value.isdecimal() and len(value) < 6 else None
+
+
+def _numbered(blocks: Iterator[Block], number: str) -> Iterator[Block]:
+    """The blocks of an item, of which the first that is text begins with its number."""
+    for block in blocks:
+        if number and isinstance(block, (ListItem, Paragraph)):
+            yield replace(block, text=f"{number}. {block.text}")
+            number = ""
+        else:
+            yield block
 
 
 def _elements_around(root: html.HtmlElement, tags: frozenset[str]) -> set[html.HtmlElement]:

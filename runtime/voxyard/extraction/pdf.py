@@ -17,6 +17,7 @@ from voxyard.extraction.pdf_columns import WIDE, Gap, LineExtent, in_reading_ord
 from voxyard.extraction.pdf_notes import TextLine
 from voxyard.extraction.pdf_paragraphs import blocks
 from voxyard.extraction.plaintext import LIGATURES
+from voxyard.extraction.raised import above
 
 _SAVE_AGAIN = "open it in a PDF program, print or save it as a new PDF and send that"
 _LETTERS = {  # ligatures and special hyphens
@@ -25,6 +26,9 @@ _LETTERS = {  # ligatures and special hyphens
 }  # fmt: skip
 _BROKEN_WORD = "\ufffe\x02"  # pdfium's signs for the hyphen and the end of a line within a word
 _LINE_ENDS = re.compile(r"\r\n|[\r\n\x02\ufffe]")
+_MAY_BE_RAISED = frozenset("0123456789-−+[]")
+_SAME_LINE, _BESIDE = 0.6, 0.6  # times the size of the text, at most: between two letters of one line
+_RAISED_SIZE, _RAISED_BY = 0.92, 0.2  # times the size of the text, at most and at least
 _BLANKS = re.compile(r"\s+")
 _MAX_UNKNOWN = 0.3  # of a document's characters
 _MAX_PAGES = 20_000
@@ -125,9 +129,9 @@ def _extent(text_page: pypdfium2.PdfTextPage, line: TextLine, written: str, firs
 def _lines(text_page: pypdfium2.PdfTextPage) -> Iterator[tuple[TextLine, str, int]]:
     """Lines of a page that are not blank, each at the position of its first letter; how it is written, and where."""
     text, at = text_page.get_text_range(), 0
-    for end in (*_LINE_ENDS.finditer(text), None):
+    for end in (*(each for each in _LINE_ENDS.finditer(text) if not _goes_on(text_page, each)), None):
         line = text[at:] if end is None else text[at : end.start()]
-        words = " ".join(line.translate(_LETTERS).split())
+        words = " ".join(_LINE_ENDS.sub("", _with_raised(text_page, line, at)).translate(_LETTERS).split())
         if words:
             first = at + len(line) - len(line.lstrip())
             hyphen = "-" if end is not None and end.group() in _BROKEN_WORD else ""
@@ -135,6 +139,44 @@ def _lines(text_page: pypdfium2.PdfTextPage) -> Iterator[tuple[TextLine, str, in
             found = TextLine(words + hyphen, *_position(text_page, first), _size(text_page, middle))
             yield found, line.strip(), first
         at = len(text) if end is None else end.end()
+
+
+def _goes_on(text_page: pypdfium2.PdfTextPage, end: re.Match[str]) -> bool:
+    """True for an end of a line that pdfium finds within one, as after a raised mark: the next letter is beside it."""
+    text, at = end.string, end.end()
+    while at < len(text) and text[at].isspace():
+        at += 1
+    last = end.start() - 1
+    if end.group() in _BROKEN_WORD or at == len(text) or last < 0 or text[last].isspace():
+        return False
+    (_, above), (along, down), size = _position(text_page, last), _position(text_page, at), _size(text_page, at)
+    left, right, bottom, top = (ctypes.c_double() for _ in range(4))
+    index = _index(text_page, last)
+    a, b, _, _ = _matrix(text_page, index)
+    if a <= 0 or b or abs(down - above) > _SAME_LINE * size:
+        return False
+    raw.FPDFText_GetCharBox(text_page.raw, index, left, right, bottom, top)
+    return -_BESIDE * size <= along - right.value <= _BESIDE * size
+
+
+def _with_raised(text_page: pypdfium2.PdfTextPage, line: str, at: int) -> str:
+    """A line in which the figures of an exponent or of a note's mark, small and above the others, are raised signs."""
+    found, base = list(line), 0
+    for number, letter in enumerate(line):
+        follows = letter in _MAY_BE_RAISED and number > 0 and not line[number - 1].isspace()
+        if follows and _is_raised(text_page, at + base, at + number):
+            found[number] = above(letter)
+        elif not letter.isspace():
+            base = number
+    return "".join(found)
+
+
+def _is_raised(text_page: pypdfium2.PdfTextPage, base: int, at: int) -> bool:
+    """True where a letter is smaller than another and stands above its foot."""
+    size = _size(text_page, base)
+    if _size(text_page, at) > _RAISED_SIZE * size:
+        return False
+    return _position(text_page, base)[1] - _position(text_page, at)[1] >= _RAISED_BY * size
 
 
 def _letter(line: str, at: int) -> int:

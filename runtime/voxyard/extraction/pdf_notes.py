@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from voxyard.extraction.raised import above, settled
+
 
 @dataclass(frozen=True)
 class TextLine:
@@ -53,7 +55,7 @@ def _noted(page: Sequence[TextLine], body: int) -> NotedPage:
         at += 1
     lines, notes = list(page[:at]), page[at:]
     if not lines or not notes:
-        return NotedPage(tuple(page))
+        return NotedPage(_settled(page))
     found = []
     for note in notes:
         mark = _MARK.match(note.text)
@@ -61,11 +63,18 @@ def _noted(page: Sequence[TextLine], body: int) -> NotedPage:
             found.append(replace(note, text=note.text[mark.end() - 1 :]))
         else:
             found.append(note)
-    return NotedPage(tuple(lines), tuple(found))
+    return NotedPage(_settled(lines), _settled(found))
+
+
+def _settled(lines: Sequence[TextLine]) -> tuple[TextLine, ...]:
+    """Lines whose raised figures are exponents, or marks of notes that stand elsewhere, which are silent."""
+    return tuple(replace(line, text=settled(line.text)) for line in lines)
 
 
 def _remove_mark(lines: list[TextLine], mark: str) -> bool:
-    glued = re.compile(rf"(?<=[^\W\d_]|[.,;:!?)\]”’»\"]){re.escape(mark)}(?=\s|$|[.,;:!?)”’»\"])")
+    glued = re.compile(
+        rf"(?<=[^\W\d_]|[.,;:!?)\]”’»\"])(?:{re.escape(mark)}|{re.escape(above(mark))})(?=\s|$|[.,;:!?)”’»\"])"
+    )
     for index, line in enumerate(lines):
         found = glued.search(line.text)
         if found is not None and line.text[: found.start()].strip():

@@ -6,10 +6,11 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import count, pairwise
 
 from voxyard.extraction.document import Block, HeadingBlock, Paragraph
 from voxyard.extraction.pdf_notes import NotedPage, TextLine, noted_pages
+from voxyard.extraction.silent import contents_lines, without_marks
 
 _NUMBERED = re.compile(
     r"(?:page|seite|p\.|s\.)?\s*[-–—|\[(]?\s*(\d{1,5})\s*[-–—|\])]?(?:\s*(?:of|von|/)\s*\d{1,5})?", re.IGNORECASE
@@ -46,7 +47,7 @@ def blocks(pages: Sequence[Sequence[TextLine]]) -> list[Block]:
     paragraph in a larger font than most of the text; the largest one is of level 1. Notes follow the paragraph that
     goes on over the end of their page.
     """
-    found = _paragraphs(noted_pages(_without_page_numbers(_without_running_heads(pages))))
+    found = _paragraphs(noted_pages(_without_contents(_without_page_numbers(_without_running_heads(pages)))))
     sizes: Counter[int] = Counter()
     for text, size in found:
         sizes[round(size)] += len(text)
@@ -88,7 +89,7 @@ def _paragraphs(pages: Sequence[NotedPage]) -> list[tuple[str, float]]:
             previous, new_page = line, False
         notes += page.notes
     found += _notes(notes, metrics, words)
-    return [("".join(parts).replace("\u00ad", ""), size) for parts, size in found]
+    return [(without_marks("".join(parts).replace("\u00ad", "")), size) for parts, size in found]
 
 
 def _notes(lines: Sequence[TextLine], metrics: _LineMetrics, words: Counter[str]) -> list[tuple[list[str], float]]:
@@ -282,6 +283,13 @@ def _edges(page: Sequence[TextLine], least: int = _FEWEST_LINES) -> set[int]:
 
 def _place(line: TextLine) -> tuple[str, int, int]:
     return _NUMBERS_AT_ENDS.sub("", line.text).casefold(), round(line.down / _SAME_PLACE), round(line.size)
+
+
+def _without_contents(pages: Sequence[Sequence[TextLine]]) -> list[Sequence[TextLine]]:
+    """Pages without the lines of a table of contents, which may go on from page to page."""
+    left_out = contents_lines([line.text for page in pages for line in page])
+    numbers = count()
+    return [[line for line in page if next(numbers) not in left_out] for page in pages]
 
 
 def _without_page_numbers(pages: Sequence[Sequence[TextLine]]) -> list[Sequence[TextLine]]:

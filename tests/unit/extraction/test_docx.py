@@ -352,3 +352,42 @@ def test_a_table_of_contents_is_silent() -> None:
     document.add_paragraph("3 Results .......... 7")
     document.add_paragraph("It begins here ...")
     assert text_of(document) == ["Report", "It begins here ..."]
+
+
+def numbered(text: str, level: int = 0, of: int = 1) -> str:
+    """A paragraph of a list."""
+    properties = f'<w:pPr><w:numPr><w:ilvl w:val="{level}"/><w:numId w:val="{of}"/></w:numPr></w:pPr>'
+    return f"<w:p>{properties}<w:r><w:t>{text}</w:t></w:r></w:p>"
+
+
+def test_items_of_numbered_lists_begin_with_their_number() -> None:
+    formats = [("decimal", 1), ("lowerLetter", 1), ("bullet", 1)]
+    levels = "".join(
+        f'<w:lvl w:ilvl="{level}"><w:start w:val="{start}"/><w:numFmt w:val="{form}"/></w:lvl>'
+        for level, (form, start) in enumerate(formats)
+    )
+    again = '<w:num w:numId="2"><w:abstractNumId w:val="7"/><w:lvlOverride w:ilvl="0"><w:startOverride w:val="1"/>'
+    lists = (
+        f"<w:numbering {W}>"
+        f'<w:abstractNum w:abstractNumId="7">{levels}</w:abstractNum>'
+        f'<w:num w:numId="1"><w:abstractNumId w:val="7"/></w:num>{again}</w:lvlOverride></w:num></w:numbering>'
+    )
+    items = [
+        numbered("Boil it."), numbered("Salt", 1), numbered("Oil", 1), numbered("Olive", 2), numbered("Eat."),
+        numbered("Plate", 1), numbered("New", 0, 2), numbered("More", 0, 2), numbered("None", 0, 0),
+        numbered("Deep", 5),
+    ]  # fmt: skip
+    data = repacked(
+        saved(with_xml("".join(items))), lambda name, old: lists.encode() if name == "word/numbering.xml" else old
+    )
+    assert read(data).text.split("\n\n") == [
+        "Before.", "1. Boil it.", "a. Salt.", "b. Oil.", "Olive.", "2. Eat.", "a. Plate.", "1. New.", "2. More.",
+        "None.", "Deep.",
+    ]  # fmt: skip
+
+
+def test_a_style_may_number_its_paragraphs() -> None:
+    document = of()
+    for text in ("Boil it.", "Eat."):
+        document.add_paragraph(text, style="List Number")
+    assert text_of(document) == ["1. Boil it.", "2. Eat."]

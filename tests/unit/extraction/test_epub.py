@@ -220,3 +220,29 @@ def test_chapters_without_headings_are_those_of_the_table_of_contents(contents: 
 def test_headings_of_a_page_go_before_the_table_of_contents() -> None:
     found = read(packed({"OEBPS/nav.xhtml": xhtml(NAV)}))
     assert [each.title for each in found.chapters] == ["One", "Two"]
+
+
+PLACES = (
+    '<nav epub:type="toc"><ol><li><a href="text/one.xhtml#a">I. The Storm</a></li><li><a href="text/one.xhtml#b">II. '
+    'The Calm</a></li><li><a href="text/one.xhtml#c">III. The Road</a></li><li><a href="text/one.xhtml#gone">Gone</a>'
+    "</li></ol></nav>"
+)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '<div id="a"><p>THE FIRST</p><p>Rain fell.</p></div><div id="b"><p>The sun.</p></div><p id="c">They left.</p>',
+        '<p><a id="a"></a>THE FIRST</p><p>Rain fell.</p><p>The <a name="b"/>sun.</p><hr id="c"/><p>They left.</p>',
+        '<p id="a">THE FIRST</p><p>Rain fell.</p><a id="b"/><p>The sun.</p><div><p id="c">They left.</p></div>',
+    ],
+)
+def test_chapters_within_one_page_begin_at_their_places(body: str) -> None:
+    pages: dict[str, str | bytes | None] = {"OEBPS/text/one.xhtml": xhtml(body), "OEBPS/nav.xhtml": xhtml(PLACES)}
+    found = read(packed({**pages, "OEBPS/text/two b.xhtml": xhtml("<p>The end.</p>")}))
+    assert [(each.title, found.text[each.start :].split("\n")[0]) for each in found.chapters] == [
+        ("I. The Storm", "THE FIRST"),
+        ("II. The Calm", "The sun."),
+        ("III. The Road", "They left."),
+    ]
+    assert found.text.split("\n\n") == ["THE FIRST", "Rain fell.", "The sun.", "They left.", "The end."]

@@ -55,7 +55,7 @@ def test_markdown_becomes_headings_sentences_and_notes_at_the_end() -> None:
     text = "---\nlang: en\n---\n# Night\n\n"
     text += "It was *dark*[^1], see <http://foo.bar/x>.\n\n1. one\n2. two;\n\n[^1]: Very dark.\n"
     assert read(text, "night.md").text.split("\n\n") == [
-        "Night", "It was dark, see foo.bar.", "one.", "two;", "Very dark.",
+        "Night", "It was dark, see foo.bar.", "1. one.", "2. two;", "Very dark.",
     ]  # fmt: skip
     assert read("# Night\n\n|a|b|\n|-|-|\n|1||\n|2|3|\n", "x.markdown").text == "Night\n\na: 1.\n\na: 2, b: 3."
     assert read("# Night", "night.txt").text == "# Night"
@@ -105,9 +105,24 @@ def test_an_encoding_that_is_not_the_pages_own_declares_none() -> None:
 
 def test_nested_lists_and_tables_for_layout_are_text() -> None:
     lists = "<ul><li>one<ol><li>inner</li></ol></li><li><p>two</p><p>more</p></li></ul>"
-    assert rendered(html_page(lists).blocks).split("\n\n") == ["one.", "inner.", "two.", "more."]
+    assert rendered(html_page(lists).blocks).split("\n\n") == ["one.", "1. inner.", "two.", "more."]
     layout = "<table><tr><td><p>left</p><p>side</p></td><td>right</td></tr></table>"
     assert rendered(html_page(layout).blocks).split("\n\n") == ["left", "side", "right"]
+
+
+@pytest.mark.parametrize(
+    ("items", "spoken"),
+    [
+        ("<ol><li>Boil it.</li><li><p>Eat.</p><p>Rest.</p></li></ol>", ["1. Boil it.", "2. Eat.", "Rest."]),
+        ("<ol start=3><li>c</li><li value=9>d</li><li>e</li></ol>", ["3. c.", "9. d.", "10. e."]),
+        ("<ol type=a><li>x</li><li>y</li></ol>", ["a. x.", "b. y."]),
+        ("<ol start=x><li>x</li><li hidden>y</li><li>z</li></ol>", ["1. x.", "3. z."]),
+        ("<section class=footnotes><ol><li>A note.</li></ol></section>", ["A note."]),
+        ("<ul><li>x</li></ul>", ["x."]),
+    ],
+)
+def test_items_of_an_ordered_list_keep_their_numbers(items: str, spoken: list[str]) -> None:
+    assert rendered(html_page(items).blocks).split("\n\n") == spoken
 
 
 def test_elements_nested_without_end_are_refused() -> None:
@@ -231,6 +246,20 @@ def test_a_page_names_its_author(meta: str, author: str | None) -> None:
             "10¹³ km, 1.5 × 10⁸, 50 m², E = mc²",
         ),
         ("10<sup>-6</sup> and x<sup>n</sup>", "10⁻⁶ and x^n"),
+        ("2<sup>n+1</sup>, e<sup>ix</sup> and x<sup>2n</sup>", "2^(n+1), e^(ix) and x^(2n)"),
+        (
+            "M<sup>me</sup> Roy, D<sup>r</sup> Paz, M<sup>lle</sup> X, n<sup>os</sup> 5",
+            "Mme Roy, Dr Paz, Mlle X, nos 5",
+        ),
+        (
+            "<math><munderover><mo>∑</mo><mrow><mi>i</mi><mo>=</mo><mn>1</mn></mrow><mi>n</mi></munderover>"
+            "<msub><mi>x</mi><mi>i</mi></msub></math>",
+            "∑ i = 1 … n x i",
+        ),
+        ("<math><munder><mi>lim</mi><mrow><mi>x</mi><mo>→</mo><mn>0</mn></mrow></munder></math>", "lim x → 0"),
+        ("<math><mover><mi>x</mi><mo>¯</mo></mover><mo>+</mo><mroot><mi>y</mi><mn>3</mn></mroot></math>", "x + ³√y"),
+        ("<math><msubsup><mi>x</mi><mn>1</mn><mn>2</mn></msubsup></math>", "x1²"),
+        ("<math><msup><mi>e</mi><mrow><mi>i</mi><mo>+</mo><mn>1</mn></mrow></msup></math>", "e^(i + 1)"),
         ("She slept.<sup>2</sup> The end<sup>*</sup> in 1999<sup>3</sup>", "She slept. The end in 1999"),
         ("the 5<sup>th</sup>, le XVIII<sup>e</sup>, 2<sup>o</sup>", "the 5th, le XVIIIe, 2o"),
         ('He came.<a href="#Footnote_1" class="fnanchor">[1]</a> We ate.<a href="#n3">3</a>', "He came. We ate."),

@@ -376,3 +376,37 @@ def test_a_letter_as_tall_as_several_lines_joins_its_word() -> None:
     (block,) = blocks([page])
     assert isinstance(block, Paragraph)
     assert block.text.startswith("Once upon a time there was a king who had three sons")
+
+
+def shown(*pieces: tuple[str, float, float], down: float = 770) -> bytes:
+    """A line of pieces: text, how far it is raised, and the size of its font."""
+    content = [b"BT 1 0 0 1 72 %g Tm" % down]
+    content += [b"/F1 %g Tf %g Ts %s Tj" % (size, up, pdfs.string(text)) for text, up, size in pieces]
+    return b"\n".join([*content, b"ET"])
+
+
+@pytest.mark.parametrize(("up", "size"), [(4, 7.5), (3.6, 9), (5, 7)])  # of TeX, of Chrome, of Word
+def test_small_figures_above_the_line_are_exponents_or_silent_marks(up: float, size: float) -> None:
+    lines = [
+        shown(("The star is 10", 0, 11), ("13", up, size), (" km away, a field has 50 m", 0, 11), ("2", up, size)),
+        shown(("He slept.", 0, 11), ("1", up, size), (" In 1999 came 2013 men, x", 0, 11), ("-6", up, size), down=756),
+        shown(("so that H", 0, 11), ("2", -2, 7), ("O and it was late", 0, 11), ("[12]", up, size), down=742),
+    ]
+    assert read(pdfs.document([b"\n".join(lines)])).text == (
+        "The star is 10¹³ km away, a field has 50 m² He slept. In 1999 came 2013 men, x⁻⁶ so that H2O and it was late"
+    )
+
+
+def test_a_raised_mark_leads_to_its_note() -> None:
+    page = [
+        TextLine("The first page tells of an island where nobody had been.¹ He was a", 72, 100, 12),
+        TextLine("man who loved the sea, 10¹³ times or more, and nobody knew it.² He left", 72, 114, 12),
+        TextLine("1 See the appendix.", 72, 700, 9),
+    ]
+    assert blocks([page]) == [
+        Paragraph(
+            "The first page tells of an island where nobody had been. He was a man who loved the sea, 10¹³ times or "
+            "more, and nobody knew it. He left"
+        ),
+        Paragraph("See the appendix."),
+    ]

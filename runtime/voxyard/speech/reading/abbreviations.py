@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from voxyard.speech.reading.tables import table
+from voxyard.speech.reading.tables import WordTable, table
 
 Reading = tuple[re.Pattern[str], Callable[[re.Match[str]], str | None]]
 
@@ -14,14 +14,23 @@ def patterns(code: str) -> list[Reading]:
     """Patterns of the abbreviations in the language's table, with their words."""
     own = table(code)
     titles = "|".join(map(re.escape, [*own.titles, *(key[:-1] for key in own.abbreviations if key[-1] == "^")]))
-    another = re.compile(rf"(?:{own.between_titles}|&)\s+(?:{titles})(?!\w)", re.IGNORECASE)
-    return [_abbreviation(key, words, another) for key, words in own.abbreviations.items()]
+    another = re.compile(rf"(?:{own.between_titles}|&)\s+(?:{titles})(?!\w)|{own.before_office}", re.IGNORECASE)
+    found = [_abbreviation(key, words, another, own) for key, words in own.abbreviations.items()]
+    if code == "de":  # Abs. 1 S. 2, § 5 S. 2
+        found.insert(
+            0, (re.compile(r"(?:(?<=Abs\. \d )|(?<=Abs\. \d\d )|(?<=§ \d\d )|(?<=§ \d\d\d ))S\.(?=\s\d)"), _sentence)
+        )
+    return found
+
+
+def _sentence(_: re.Match[str]) -> str:
+    return "Satz"
 
 
 _ADDRESS = re.compile(r"(?:[^\W\d_a-z][^\W\d_]+|\d(?:st|nd|rd|th))\s$")  # what a street's name ends with
 
 
-def _abbreviation(key: str, words: str, another: re.Pattern[str]) -> Reading:
+def _abbreviation(key: str, words: str, another: re.Pattern[str], own: WordTable) -> Reading:
     """The words of an abbreviation; before a capital letter those with `^`, or before `another` title with "and"."""
     short = key.rstrip("#^$&")
     how = key[len(short) :]
@@ -35,14 +44,17 @@ def _abbreviation(key: str, words: str, another: re.Pattern[str]) -> Reading:
         last = r"(?=\s?[^\W\d_a-z])"
 
     def spoken(found: re.Match[str]) -> str | None:
-        after = found.string[found.end() :][:40].lstrip()
+        after = found.string[found.end() : found.end() + 40].lstrip()
+        word = re.match(r"[^\W\d_]+", after)
+        if how == "^" and word is not None and word[0] in own.starters:
+            return None  # J'ai vu M. Il est parti.
         if how == "^" and not after[:1].isupper() and another.match(after) is None:
             return None
-        if how == "&" and _ADDRESS.search(found.string[: found.start()][-40:]) is None:
+        if how == "&" and _ADDRESS.search(found.string[max(0, found.start() - 40) : found.start()]) is None:
             return None
         if (
             how == "&"
-            and re.match(r"\s[A-Z]", found.string[found.end() :][:2])
+            and re.match(r"\s[A-Z]", found.string[found.end() : found.end() + 2])
             and found.string[found.end() - 1] == "."
         ):
             return None  # another name: St. Paul

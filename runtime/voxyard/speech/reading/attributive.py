@@ -9,7 +9,7 @@ from voxyard.speech.reading.tables import table
 
 _BEFORE = re.compile(
     r"\b(?:an?(?:\s[a-z]+)?|the|this|that|every|each|another|one|two|three|four|five|six|seven|eight|nine|ten|several|"
-    r"many|some|few|no|his|her|its|my|your|our|their|[^\W\d_]+['’]s)\s$",
+    r"many|some|few|no|his|her|its|my|your|our|their|(?!(?:it|that|he|she|here|there|what|who|where|let|how|this)['’])[^\W\d_]+['’]s)\s$",
     re.IGNORECASE,
 )
 _NOUN = re.compile(r"[\s-]([a-z]+)(?![\w'’])")
@@ -19,8 +19,10 @@ def is_attribute(found: re.Match[str], language: Language) -> bool:
     """True where a quantity in English stands between an article and a noun: a 5 km run, but not the 5 km were long."""
     if language.locale != "en":
         return False
+    if re.match(r"-an?-[a-z]", found.string[found.end() : found.end() + 5]):  # a $100-a-day habit
+        return True
     before = _BEFORE.search(found.string[max(0, found.start() - 40) : found.start()])
-    noun = _NOUN.match(found.string[found.end() :][:40])
+    noun = _NOUN.match(found.string[found.end() : found.end() + 40])
     return (
         before is not None
         and noun is not None

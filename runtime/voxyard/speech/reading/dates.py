@@ -17,7 +17,16 @@ _BEFORE_DAY = re.compile(r"\b(?:am|zum|vom|bis|dem|den|der|ab)\s$", re.IGNORECAS
 _A_NUMBER_OF = re.compile(
     r"\s(?:men|women|people|soldiers|others|more|[a-z]{3,}s)\b(?<!\bis)(?<!\bwas)(?<!\bhas)(?<!\bas)"
 )
+_DAY, _MONTH = r"(?:3[01]|[12]\d|0?[1-9])(?!\d)", r"(?:1[0-2]|0?[1-9])(?!\d)"
 _KOREAN_MONTHS = {6: "유월", 10: "시월"}
+_UNELIDED = {
+    "dell": "del ",
+    "dall": "dal ",
+    "nell": "nel ",
+    "sull": "sul ",
+    "all": "al ",
+    "l": "il ",
+}  # l'1 aprile, il primo
 _LEFT_YEARS = {"ru": r"(?:год|г\.)", "pl": r"(?:rok|r\.)"}
 
 
@@ -30,18 +39,26 @@ def patterns(code: str, region: str, language: Language) -> list[tuple[re.Patter
     iso = _ISO if language.spaced else _ISO.replace(r"\w", "A-Za-z0-9_")
     found: list[tuple[re.Pattern[str], Words]] = [(re.compile(iso), whole)]
     if language.numeric_date:
-        sign = re.escape(language.numeric_date)
-        found.append((_numeric(rf"(?P<day>\d{{1,2}}){sign} ?(?P<month>\d{{1,2}}){sign} ?(?P<year>\d{{4}})"), whole))
+        sign = f"(?P<sign>[{re.escape(language.numeric_date)}]) ?"
+        word = r"(?:\s?(?:года|г\.)(?!\w))?" if code == "ru" else ""  # which the words of the date have
+        numbers = rf"(?P<day>{_DAY}){sign}(?P<month>{_MONTH})(?P=sign) ?(?P<year>\d{{4}}){word}"
+        found.append((_numeric(numbers), whole))
     if code in ("ja", "zh"):
         slashed = (
             r"(?<![A-Za-z0-9_.,:/-])(?P<year>\d{4})[/.](?P<month>\d{1,2})[/.](?P<day>\d{1,2})(?![A-Za-z0-9_/-]|[.,:]\d)"
         )
-        found.append((re.compile(slashed), whole))
+        weekday = (  # of 4/5, with Friday in brackets after it
+            rf"(?<![A-Za-z0-9_.,:/-])(?P<year>)(?P<month>{_MONTH})/(?P<day>{_DAY})(?P<last>)"
+            r"(?=\s?[(（](?:周|星期)?[日月火水木金土一二三四五六祝])"
+        )
+        found += [(re.compile(slashed), whole), (re.compile(weekday), lambda match: _eastern(code, language, match))]
+    if code == "de":
+        found += _german_ranges(language)
     if code == "de":  # am 1.1.
         short = r"(?<![\w.,:/-])(?P<n>\d{1,2})\. ?(?P<month>1[0-2]|0?[1-9])\.(?!\w| ?\d)"
         found.append((re.compile(short), _german_short))
     if code == "en":
-        pattern = _numeric(r"(?P<first>\d{1,2})/(?P<second>\d{1,2})/(?P<year>\d{4})")
+        pattern = _numeric(r"(?P<first>\d{1,2})(?P<sign>[/.-])(?P<second>\d{1,2})(?P=sign)(?P<year>[12]\d{3})")
         found.append((pattern, lambda match: _english_numeric(match, region)))
     if language.months:
         found += _with_month_names(code, language)
@@ -65,6 +82,30 @@ def _german_short(found: re.Match[str]) -> str | None:
     return f"{german.inflected(found, int(found['n']), date=True)} {_months(language)[int(found['month']) - 1]}"
 
 
+def _german_ranges(language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    """Vom 1.–3. Juni, am 24./25.12., 24.12.–2.1.2024: two days with a sign between them."""
+    known = _known_months("de", language)
+    name = "|".join(re.escape(each) for each in sorted(known, key=len, reverse=True))
+    month = rf"(?:\s?(?P<{{0}}>{name})(?!\w)|\s?(?P<{{0}}_number>1[0-2]|0?[1-9])\.)"
+    pattern = (
+        rf"(?<![\w.,:/-])(?P<first>{_DAY})\.{month.format('begin')}?\s?(?P<sign>[–/-])\s?"
+        rf"(?P<n>{_DAY})\.{month.format('end')}(?:\s?(?P<year>[12]\d{{3}}))?(?!\w|[.,]\d)"
+    )
+
+    def month_of(found: re.Match[str], group: str) -> str:
+        number = found[f"{group}_number"]
+        return _months(language)[int(number) - 1] if number else known.get(found[group] or "", "")
+
+    def words(found: re.Match[str]) -> str:
+        days = [german.inflected(found, int(found[each]), date=True) for each in ("first", "n")]
+        months = [month_of(found, each) for each in ("begin", "end")]
+        stated = year(int(found["year"]), language) if found["year"] else ""
+        joint = "und" if found["sign"] == "/" else language.to
+        return " ".join(filter(None, (days[0], months[0], joint, days[1], months[1], stated)))
+
+    return [(re.compile(pattern), words)]
+
+
 def _numeric(pattern: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![\w.,:/-]){pattern}(?![\w/-]|[.,:]\d)")
 
@@ -72,7 +113,7 @@ def _numeric(pattern: str) -> re.Pattern[str]:
 def _english_numeric(found: re.Match[str], region: str) -> str | None:
     first, second = int(found["first"]), int(found["second"])
     month_first = region == "us" or (region == "" and second > 12)
-    if region == "" and first <= 12 and second <= 12 and first != second:
+    if (region == "" and first <= 12 and second <= 12 and first != second) or max(first, second) > 31:
         return None
     month, day = (first, second) if month_first else (second, first)
     return _spoken("en", LANGUAGES["en"], int(found["year"]), month, day, found)
@@ -114,7 +155,7 @@ def _korean(language: Language, y: int | None, m: int, d: int) -> str:
 
 
 def _eastern(code: str, language: Language, found: re.Match[str]) -> str | None:
-    y = None if found["year"] is None else int(found["year"])
+    y = int(found["year"]) if found["year"] else None
     m, d = int(found["month"]), int(found["day"])
     if not (1 <= m <= 12 and 1 <= d <= 31):
         return None
@@ -122,7 +163,7 @@ def _eastern(code: str, language: Language, found: re.Match[str]) -> str | None:
         return _korean(language, y, m, d)
     said = chinese.one_by_one(found["year"] or "") if code == "zh" else cardinal(found["year"] or "0", language)
     start = "" if y is None else f"{said}年"
-    return f"{start}{cardinal(str(m), language)}月{cardinal(str(d), language)}{found['last']}"
+    return f"{start}{cardinal(str(m), language)}月{cardinal(str(d), language)}{found['last'] or '日'}"
 
 
 def _slavic(code: str, language: Language, d: int, name: str, y: int | None) -> str:
@@ -178,10 +219,17 @@ def _with_month_names(code: str, language: Language) -> list[tuple[re.Pattern[st
                 return f"{found['month']} {cardinal(found['n'], language)}"  # men to the gate
             return f"{month} {ordinal(day, language)}{after}"
         if code == "en":
-            article = "" if re.search(r"\bthe\s+$", found.string[: found.start()][-8:], re.IGNORECASE) else "the "
+            article = (
+                ""
+                if re.search(r"\bthe\s+$", found.string[max(0, found.start() - 8) : found.start()], re.IGNORECASE)
+                else "the "
+            )
             return f"{article}{ordinal(day, language)} of {month}{after}"
         first = {"fr": "premier", "it": "primo"}.get(code)
-        return f"{first} {month}{after}" if first and day == 1 else None
+        elided = found.groupdict().get("elided") or ""
+        article = _UNELIDED.get(elided.lower().rstrip("'’"), "")
+        article = article.capitalize() if elided[:1].isupper() else article
+        return f"{article}{first} {month}{after}" if first and day == 1 else None
 
     tail = r"(?P<year>[12]\d{3})(?![\w]|[.,:]\d|[–-]\d)"
     match code:
@@ -195,6 +243,7 @@ def _with_month_names(code: str, language: Language) -> list[tuple[re.Pattern[st
             ends = {"ru": r"(?:\s(?:года|г\.))?", "pl": r"(?:\s(?:roku|r\.))?"}[code]
             return [(re.compile(rf"{before}(?P<n>\d{{1,2}})\s(?P<month>{name})(?!\w)(?:\s{tail}{ends})?"), words)]
         case "fr" | "it":
-            return [(re.compile(rf"{before}(?P<n>1)(?:er|[°º])?\s(?P<month>{name})(?!\w)(?:\s{tail})?"), words)]
+            elided = rf"(?P<elided>\b(?i:{'|'.join(_UNELIDED)})['’])?" if code == "it" else ""
+            return [(re.compile(rf"{before}{elided}(?P<n>1)(?:er|[°º])?\s(?P<month>{name})(?!\w)(?:\s{tail})?"), words)]
         case _:
             return []

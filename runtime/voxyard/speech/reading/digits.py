@@ -67,7 +67,45 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             lambda match: _masked(match, language),
         ),
     ]
+    if language.locale == "en":
+        found += [
+            (re.compile(r"(?<![\w.,/-])(?<!Porsche )911(?![\w/-]|[.,]\d)"), lambda _: "nine one one"),
+            (re.compile(r"(?<![\w-])1-8(?P<n>\d\d)-(?=[A-Z]{3,})"), lambda match: _free_call(match["n"], language)),
+        ]
+    if codes := table(language.locale).codes:  # PIN 1234, 邮编100084
+        after_word = re.compile(
+            rf"(?P<word>{_one_of(codes, language)}{_JOINT})(?P<digits>\d{{3,12}}(?:-\d{{3,8}})*)(?![\w.,]\d)(?!\w)"
+        )
+        if not language.spaced:
+            after_word = re.compile(
+                rf"(?P<word>{_one_of(codes, language)}(?:\s?[:：]\s?|[是为は]|))"
+                r"(?P<digits>\d{3,12}(?:-\d{3,8})*)(?![\d.,]\d)"
+            )
+        found.append((after_word, lambda match: match["word"] + _one_by_one(match["digits"], language)))
+    if language.locale == "zh":
+        found.append((_SHORT_PHONES, lambda match: _one_by_one(match[0], language)))
     return found
+
+
+_JOINT = r"(?:\s?[:#]\s?|\s(?:(?:is|ist|lautet|es|est|è|é|number|Nummer|numéro|número|numero)\s)?)"
+_SHORT_PHONES = re.compile(  # of the police, of a hotline
+    r"(?<![\d.])(?:(?<=[打拨])(?:1[12]\d|1[02]\d{3}|9[56]\d{3})|"
+    r"(?:11[0479]|12[02]|1[02]\d{3}|9[56]\d{3})(?=报警|火警|急救|热线|电话|客服|平台|官网|投诉))(?![\d.])"
+)
+
+
+def _free_call(digits: str, language: Language) -> str:
+    """1-800-FLOWERS."""
+    return "one eight hundred, " if digits == "00" else f"one, {_one_by_one('8' + digits, language)}, "
+
+
+def _one_of(words: tuple[str, ...], language: Language) -> str:
+    return ("(?<!\\w)" if language.spaced else "") + f"(?:{'|'.join(map(re.escape, words))})"
+
+
+def _one_by_one(text: str, language: Language) -> str:
+    blank, comma = (" ", ", ") if language.spaced else ("", "、")
+    return comma.join(blank.join(cardinal(digit, language) for digit in group) for group in text.split("-"))
 
 
 def by_digits(text: str, language: Language) -> str | None:

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Callable, Mapping
 
 from voxyard.speech.reading.languages import Language
-from voxyard.speech.reading.number_words import cardinal, ordinal
+from voxyard.speech.reading.number_words import before_word, cardinal, ordinal
 from voxyard.speech.reading.patterns import BLANK
 from voxyard.speech.reading.tables import table
 
@@ -27,9 +27,12 @@ def patterns(
         return []
     letters = r"\w" if language.spaced else "A-Za-z0-9_"
     symbols = "|".join(re.escape(each) for each in sorted(units, key=len, reverse=True) if each[0].isalpha())
-    unit = rf"(?:{BLANK}(?P<symbol>{symbols})(?!\w))?" if language.spaced else ""
+    unit = rf"(?:{BLANK}(?P<symbol>{symbols})(?!\w))" if language.spaced else ""
     before = rf"(?<![{letters}/@#^$€£])(?<![\d{letters}][.,:/–-])"
     whole = rf"(?:(?P<whole>\d{{1,3}})(?:[ -]|{BLANK}))?"
+    if code in _HALVES:  # 2½ tazas
+        unit = rf"(?:{unit}|(?(whole)\s(?!(?:{language.alone}|d[aeiou]l?)\b)(?P<noun>[a-zà-ÿœ]{{3,}})(?!\w)|(?!)))"
+    unit = f"{unit}?" if unit else ""
     after = rf"(?![{letters}/])(?![.,]\d)" if language.spaced else r"(?![A-Za-z0-9/])"
 
     def words(found: re.Match[str]) -> str | None:
@@ -38,7 +41,9 @@ def patterns(
         else:
             above, below = found["above"], found["below"]
         symbol = found.groupdict().get("symbol")
-        name = None
+        name = found.groupdict().get("noun")
+        if name and found["whole"] == "1" and name.endswith(("as", "os")):
+            name = name[:-1]  # una taza y media
         if symbol:
             name = unit_name(units[symbol], 2 if found["whole"] else 1)
             if name is None:
@@ -73,6 +78,8 @@ def _fraction(
             return f"ein halb {unit}"
         of = "" if below == 2 or code not in _OF else _OF[code]
         return f"{said}{blank}{of}{unit}"
+    if (above, below) == (1, 2) and code in _HALVES and unit is not None:
+        return _and_half(code, language, whole, unit)
     if (above, below) == (1, 2):
         said = {"en": "and a half", "fr": "et demi", "es": "y medio", "it": "e mezzo", "pt": "e meio"}.get(code, said)
         words = f"{cardinal(whole, language)} {said}"
@@ -84,6 +91,22 @@ def _fraction(
         joint = {"en": "and", "fr": "et", "es": "y", "it": "e", "pt": "e"}[code]
         words = f"{cardinal(whole, language)} {joint} {said}"
     return words if unit is None else f"{words} {unit}"
+
+
+_HALVES = {
+    "fr": ("et demi", "et demie"),
+    "es": ("y medio", "y media"),
+    "it": ("e mezzo", "e mezza"),
+    "pt": ("e meio", "e meia"),
+}
+
+
+def _and_half(code: str, language: Language, whole: str, noun: str) -> str:
+    """Una taza y media: the half comes after the noun, with its gender."""
+    ends = re.search(f"(?:{language.feminine_ends or '(?!)'})$", noun) is not None
+    feminine = language.is_feminine(noun) or (table(code).gender(noun) or ("feminine" if ends else "")) == "feminine"
+    count = before_word(whole, noun, language) or cardinal(whole, language)
+    return f"{count} {noun} {_HALVES[code][feminine]}"
 
 
 def _parts(code: str, language: Language, above: int, below: int) -> str:
@@ -109,7 +132,7 @@ def _parts(code: str, language: Language, above: int, below: int) -> str:
 
 
 def _after(found: re.Match[str]) -> str:
-    word = re.match(r"\s(?:d[eio]\s)?([^\W\d_]+)", found.string[found.end() :][:40])
+    word = re.match(r"\s(?:d[eio]\s)?([^\W\d_]+)", found.string[found.end() : found.end() + 40])
     return "" if word is None else word[1]
 
 

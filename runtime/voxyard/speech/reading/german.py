@@ -14,10 +14,11 @@ _ROW = re.compile(
     r"(?:,| ?[–-]| ?/|\s(?:und|oder|bis|sowie|bzw\.|beziehungsweise))\s?)+$"
 )
 _EN = re.compile(
-    r"\b(?:am|dem|den|des|vom|zum|zur|beim|im|ab|seit|bis|nach|vor|ersten|jeden|jedem|jedes|"
+    r"\b(?:am|dem|den|des|vom|zum|zur|beim|im|ersten|jeden|jedem|jedes|"
     r"(?:[mdsk]?ein|unser|ihr|eur|dies|jen|welch)(?:e[mnrs]))\s+$",
     re.IGNORECASE,
 )
+_EN_OF_DATES = re.compile(r"\b(?:ab|seit|bis|nach|vor)\s+$", re.IGNORECASE)
 _E = re.compile(
     r"\b(?:die|das|ins|ans|aufs|fürs|(?:[mdsk]?ein|unser|ihr|eur|dies|jen|welch)e|dieses|jenes|welches)\s+$",
     re.IGNORECASE,
@@ -29,6 +30,15 @@ _DATIVE_DER = re.compile(
 )
 _MIXED = re.compile(r"\b(?:[mdsk]?ein|unser|ihr|euer)\s+$", re.IGNORECASE)
 _PREPOSITION = re.compile(r"\b(?:in|an|auf|mit|bei|nach|von|zu|aus|seit|vor|ab)\s+$", re.IGNORECASE)
+_OF_NAME = re.compile(
+    r"(?:\b(?P<preposition>(?i:in|an|auf|mit|bei|nach|von|zu|aus|seit|vor))\s)?\b[A-ZÄÖÜ][^\W\d_]{2,}s\s$"
+)
+_DATIVE = re.compile(r"\b(?:aus|bei|mit|nach|seit|von|zu|in|vor|ab|innerhalb von|binnen)\s$", re.IGNORECASE)
+_ACCUSATIVE = re.compile(r"\b(?:für|um|durch|ohne|gegen|pro|je)\s$", re.IGNORECASE)
+_AFTER_NOUN = re.compile(r"(?<=[a-zäöüß,] )[A-ZÄÖÜ][a-zäöüß]+\s$")
+_MEASURE = re.compile(
+    r"(?:Kilo|Zenti|Milli|Dezi)?(?:[Mm]eter|[Ll]iter|[Gg]ramm)\b|Euro\b|Dollar\b|Cent\b|Grad\b|Prozent\b|Pfund\b"
+)
 _NOUN = re.compile(r"\s+(?:[a-zäöü][^\W\d_]*e[nrsm]?\s+){0,2}([A-ZÄÖÜ][^\W\d_]+)")  # adjectives may stand before it
 _STRONG = {"masculine": "r", "neutral": "s", "feminine": ""}
 
@@ -46,7 +56,7 @@ def inflected(found: re.Match[str], number: int, *, date: bool = False) -> str |
         return stem if masculine else stem + "n"
     if _E.search(before):
         return stem
-    if _EN.search(before):
+    if _EN.search(before) or (date and _EN_OF_DATES.search(before)):
         return stem + "n"
     if gender is not None and _MIXED.search(before):
         return stem + _STRONG[gender]
@@ -54,11 +64,27 @@ def inflected(found: re.Match[str], number: int, *, date: bool = False) -> str |
         return stem + "r"
     if gender is not None and _PREPOSITION.search(before):
         return stem + ("r" if gender == "feminine" else "m")
+    if gender is not None and (name := _OF_NAME.search(before)):  # Beethovens neunte, in Beethovens neunter Sinfonie
+        return stem + (_STRONG[gender] if name["preposition"] is None else "r" if gender == "feminine" else "m")
     if gender is not None and (not before.strip() or before.rstrip()[-1] in ",:;(–"):
         return None if not before.strip() else stem + _STRONG[gender]  # at a line's beginning: of a list
     if gender is not None and re.search(r"[a-zäöüß]\s$", before) and not before.rstrip().endswith("."):
         return stem + _STRONG[gender] if re.search(r"\b(?:und|oder|als|wie|ist|war|wird|bleibt)\s$", before) else None
     return None
+
+
+def one(before: str, noun: str) -> str | None:
+    """The number 1 as it stands after these words and before a noun; None where its case or gender is not known."""
+    gender = table("de").gender(noun)
+    if gender is None:
+        return "eins" if _AFTER_NOUN.search(before) else None  # Formel 1 Fahrer
+    if _DATIVE.search(before):
+        return "einer" if gender == "feminine" else "einem"
+    if _MEASURE.match(noun):
+        return "ein"  # as 1 € and 1 m are read
+    if gender == "masculine":
+        return "einen" if _ACCUSATIVE.search(before) else None
+    return "eine" if gender == "feminine" else "ein"
 
 
 def begins_sentence(word: str) -> bool:
@@ -67,5 +93,5 @@ def begins_sentence(word: str) -> bool:
 
 
 def _gender(found: re.Match[str]) -> str | None:
-    noun = _NOUN.match(found.string[found.end() :][:80])
+    noun = _NOUN.match(found.string[found.end() : found.end() + 80])
     return table("de").gender(noun[1]) if noun else None

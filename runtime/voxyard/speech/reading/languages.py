@@ -30,7 +30,7 @@ class Language:
     spaced: bool = True
     counts_years: bool = False  # four figures alone are a year: nineteen ninety-nine
     months: bool = False  # figures before and after a month's name are read as a date
-    numeric_date: str = ""  # order of 3.5.2024: dmy; "" where it is ambiguous
+    numeric_date: str = ""  # signs between day, month and year; "" where their order is ambiguous
     money_and: str = ""  # between euros and cents
     feminine: str = ""  # nouns, from their beginning
     masculine_forms: Rules = ()  # of a number before a noun
@@ -82,6 +82,7 @@ LANGUAGES: dict[str, Language] = {
         names={"USD": (r"^US-", ""), "GBP": (r"^Britische[sn]? ", ""), "JPY": (r"^Japanische[rn]? ", "")},
         magnitudes="Tausend|Million|Millionen|Milliarde|Milliarden",
         scales={
+            "Tsd.": {"one": "tausend", "other": "tausend"},
             "Mio.": {"one": "Million", "other": "Millionen"},
             "Mrd.": {"one": "Milliarde", "other": "Milliarden"},
         },
@@ -96,7 +97,7 @@ LANGUAGES: dict[str, Language] = {
         "moins",
         "à",
         months=True,
-        numeric_date="/",
+        numeric_date="/.-",
         feminine=r"(?:milli)?seconde|minute|heure|livre|tonne|once|semaine|couronne|roupie",
         feminine_forms=((r"\bun$", "une"),),
         names={"USD": (r" des États-Unis$", ""), "GBP": (r" sterling$", ""), "JPY": (r" japonais$", "")},
@@ -113,7 +114,7 @@ LANGUAGES: dict[str, Language] = {
         "menos",
         "a",
         months=True,
-        numeric_date="/",
+        numeric_date="/.-",
         money_and="con",
         feminine=r"libra|hora|milla|tonelada|onza|yarda|pulgada|semana|lira|corona|rupia|hectárea",
         masculine_forms=((r"veintiuno$", "veintiún"), (r"\buno$", "un")),
@@ -133,7 +134,7 @@ LANGUAGES: dict[str, Language] = {
         "meno",
         "a",
         months=True,
-        numeric_date="/",
+        numeric_date="/.-",
         money_and="e",
         feminine=r"libbr|or[ae]\b|tonnellat|onc[ei]|sterlin|lir[ae]|coron|rupi|iard",
         masculine_forms=((r"^uno$", "un"),),
@@ -150,14 +151,14 @@ LANGUAGES: dict[str, Language] = {
     ),
     "pt": Language(
         "pt",
-        "pt",
+        "pt_BR",
         ",",
         "." + _BLANKS,
         "vírgula",
         "menos",
         "a",
         months=True,
-        numeric_date="/",
+        numeric_date="/.-",
         money_and="e",
         feminine=r"libra|hora|milha|tonelada|onça|jarda|polegada|lira|coroa|rupia",
         feminine_forms=((r"\bum$", "uma"), (r"\bdois\b", "duas"), (r"(z|c|nh)entos\b", r"\1entas")),
@@ -182,7 +183,7 @@ LANGUAGES: dict[str, Language] = {
         "tot",
         counts_years=True,
         months=True,
-        numeric_date="-",
+        numeric_date="-/",
         names={"USD": (r"^Amerikaanse ", ""), "GBP": (r"^Britse ", ""), "JPY": (r"^Japanse ", "")},
         magnitudes="duizend|miljoen|miljard",
     ),
@@ -264,7 +265,7 @@ LANGUAGES: dict[str, Language] = {
         "virgül",
         "eksi",
         months=True,
-        numeric_date=".",
+        numeric_date="./",
         names={
             "USD": (r"^ABD ", ""),
             "GBP": (r"^İngiliz ", ""),
@@ -330,6 +331,8 @@ UNITS: dict[str, str] = {
     "℃": "temperature-celsius",
     "ºC": "temperature-celsius",
     "°F": "temperature-fahrenheit",
+    "° C": "temperature-celsius",
+    "° F": "temperature-fahrenheit",
     "m²": "area-square-meter",
     "km²": "area-square-kilometer",
     "ha": "area-hectare",
@@ -365,6 +368,7 @@ CURRENCIES: dict[str, str] = {
     "R$": "BRL",
     "£": "GBP",
     "¥": "JPY",
+    "￥": "JPY",
     "₽": "RUB",
     "₺": "TRY",
     "₩": "KRW",

@@ -26,8 +26,11 @@ _TAG = re.compile(  # [pause 0.5s], and as other programs write it: [PAUSE: 2], 
     r"|<break[ \t]+time=[\"'](?P<number_of_break>\d{1,6}(?:\.\d{1,6})?)(?P<unit_of_break>ms|s)[\"'][ \t]*/?>",
     re.IGNORECASE,
 )
+_ORNAMENTS = "⁂❦☙❧◆◇■□●○★☆✦✧✶✻✽❖♦♢∗＊※†‡§"
 _SCENE_BREAK = re.compile(  # a line of signs alone: * * *, ⁂, -----
-    r"^[^\S\n]*(?:[*•·~#_=–—-](?:[^\S\n]*[*•·~#_=–—-]){2,}|[*#⁂❦☙❧])[^\S\n]*$", re.MULTILINE
+    rf"^[^\S\n]*(?:[{_ORNAMENTS}*#](?:[^\S\n]?[{_ORNAMENTS}*#])*|"
+    rf"[{_ORNAMENTS}*•·~#_=–—-](?:[^\S\n]*[{_ORNAMENTS}*•·~#_=–—-]){{2,}})[^\S\n]*$",
+    re.MULTILINE,
 )
 SCENE_PAUSE = 1.0  # seconds
 _TIME = re.compile(r"\+?(?P<number>\d{0,6}(?:\.\d{1,6})?)(?P<unit>ms|s)", re.IGNORECASE)

@@ -15,7 +15,7 @@ from voxyard.speech.reading.tables import table
 Words = Callable[[re.Match[str]], str | None]
 UnitName = Callable[[str, int], str | None]
 
-_SIGNS = "$€£¥"
+_SIGNS = "$€£¥￥"
 _OF = {"fr": "de ", "es": "de ", "it": "di ", "pt": "de "}
 _ONE_OF = {
     "millions": "million",
@@ -37,7 +37,8 @@ def patterns(language: Language, units: dict[str, str], unit_name: UnitName) -> 
     signs = "|".join(re.escape(each) for each in sorted(CURRENCIES, key=len, reverse=True))
     shorts = [re.escape(each) for each in sorted({*language.scales, *words_of.scales_of_money}, key=len, reverse=True)]
     scales = "|".join(filter(None, [language.magnitudes, *shorts]))
-    scale = rf"(?:{BLANK}(?P<scale>{scales})(?!\w|-(?![\d{_SIGNS}])))?" if scales else r"(?P<scale>(?!))?"
+    joint = rf"(?:{BLANK}|-(?=(?:{language.magnitudes})\b))" if language.magnitudes else BLANK  # a $5-million deal
+    scale = rf"(?:{joint}(?P<scale>{scales})(?!\w|-(?![\d{_SIGNS}])))?" if scales else r"(?P<scale>(?!))?"
     symbols = "|".join(re.escape(each) for each in sorted(units, key=len, reverse=True) if each[0].isalpha())
     per = (
         rf"(?:/(?P<per>(?:{symbols})(?!\w)|[^\W\d_]{{3,20}}))?"
@@ -53,7 +54,7 @@ def patterns(language: Language, units: dict[str, str], unit_name: UnitName) -> 
     none = r"(?:,[–—-]{1,2})?" if language.decimal == "," else ""  # 12,– €
 
     def words(found: re.Match[str]) -> str | None:
-        code = "CNY" if language.locale == "zh" and found["currency"] == "¥" else CURRENCIES[found["currency"]]
+        code = "CNY" if language.locale == "zh" and found["currency"] in "¥￥" else CURRENCIES[found["currency"]]
         said = _amount(found, code, language)
         if said is None or not found["per"]:
             return said
@@ -71,8 +72,12 @@ def patterns(language: Language, units: dict[str, str], unit_name: UnitName) -> 
     if language.locale == "ko":  # $5입니다
         before = before.removesuffix(r"(?![^\W\d_]|/)") + r"(?![A-Za-z])"
     if not language.spaced:
-        before = rf"(?<![A-Za-z]){minus}(?P<currency>{signs}){BLANK}{amount}(?P<scale>(?!))?(?P<per>(?!))?(?![A-Za-z])"
+        sign = rf"(?<![A-Za-z]){minus}(?P<currency>{signs}){BLANK}"
+        before = rf"{sign}{amount}(?P<scale>(?!))?(?P<per>(?!))?(?:[元円]|(?![A-Za-z]))"
     found: list[tuple[re.Pattern[str], Words]] = [(re.compile(before), words), (re.compile(after), words)]
+    if language.locale == "de":  # 50-€-Schein
+        compound = re.compile(rf"{guard(language)}(?P<n>\d{{1,4}})-(?P<currency>[{_SIGNS}])(?=-[A-ZÄÖÜ])")
+        found.append((compound, lambda match: _compound(match, language)))
     if of := _OF.get(language.locale):  # 3 millones de €
         alone = re.compile(rf"(?<=\b{of})(?P<currency>[{_SIGNS}])(?![\w{_SIGNS}])")
         found.append((alone, lambda match: _name(CURRENCIES[match["currency"]], 1_000_000, language)))
@@ -80,6 +85,10 @@ def patterns(language: Language, units: dict[str, str], unit_name: UnitName) -> 
         cents = re.compile(rf"{guard(language)}(?P<n>\d{{1,3}}){BLANK}¢(?!\w)")
         found.append((cents, lambda match: _cents(match["n"], "USD", language)))
     return found
+
+
+def _compound(found: re.Match[str], language: Language) -> str:
+    return f"{cardinal(found['n'], language)}-{_name(CURRENCIES[found['currency']], 1, language)}"
 
 
 def _amount(found: re.Match[str], code: str, language: Language) -> str | None:
@@ -105,6 +114,8 @@ def _amount(found: re.Match[str], code: str, language: Language) -> str | None:
 
 def _plain(whole: str, part: str, code: str, name: str, language: Language) -> str:
     blank = " " if language.spaced else ""
+    if not language.spaced and len(part) == 2:
+        part = part.rstrip("0")  # ￥3.50
     if len(part) != 2 or not language.spaced:
         return _named(decimal(whole, part, language, name), name, language)
     if int(whole) == 0 and int(part) and (said := _cents(part, code, language)):

@@ -59,6 +59,8 @@ def before_word(digits: str, word: str, language: Language) -> str | None:
     if language.is_feminine(word):
         return cardinal(digits, language, word)
     gender = None if language.locale == "de" else table(language.locale).gender(word)  # in German of the case too
+    if language.locale == "it" and gender != "feminine" and digits == "1" and _IMPURE.match(word):
+        return bare  # uno studente
     if gender is not None:
         return cardinal(digits, language, _A_FEMININE[language.locale][0] if gender == "feminine" else "\0")
     if language.locale == "ru" and bare.endswith("два"):  # of 2 the genitive is counted: две книги, два дома
@@ -70,6 +72,7 @@ def before_word(digits: str, word: str, language: Language) -> str | None:
     return None
 
 
+_IMPURE = re.compile(r"s[bcdfgklmnpqrtvwz]|z|x|y|ps|pn|gn|i[aeou]", re.IGNORECASE)
 _A_FEMININE = {
     "de": ("Minute",),
     "fr": ("minute",),
@@ -159,6 +162,11 @@ def _russian_feminine(number: int) -> str:
     return re.sub(r"\bдва$", "две", re.sub(r"\bодин$", "одна", words))
 
 
+def in_case(number: int, language: Language, case: str) -> str:
+    """A whole number in one of num2words' cases, in languages that have them."""
+    return _words(number, language.number_words or "", case=case)
+
+
 def ordinal(number: int, language: Language, **forms: str) -> str:
     """The number in an order: third. `forms` are num2words' case and gender, where it has them."""
     return _words(number, language.number_words or "", to="ordinal", **forms)
@@ -190,6 +198,8 @@ def _words(number: int, language: str, to: str = "cardinal", **forms: str) -> st
 
     words = str(num2words(number, lang=language, to=to, **forms))
     words = words.replace(", ", " ").replace("\N{SOFT HYPHEN}", "")
-    if language == "es":  # which num2words shortens before millions alone
-        words = re.sub(r"\buno (?=mil\b)", "un ", words).replace("veintiuno mil", "veintiún mil")
+    if language == "es":  # veintiún mil, treinta y un millones
+        words = re.sub(r"\buno (?=mil)", "un ", words).replace("veintiuno mil", "veintiún mil")
+    if language == "it":
+        words = words.replace("centodicotto", "centodiciotto")
     return " ".join(_TURKISH.findall(words)) if language == "tr" and to == "cardinal" else " ".join(words.split())

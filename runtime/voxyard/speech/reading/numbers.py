@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 
-from voxyard.speech.reading import chinese
+from voxyard.speech.reading import chinese, german
 from voxyard.speech.reading.languages import LANGUAGES, Language
 from voxyard.speech.reading.number_words import (
     ELIDED,
+    before_range,
     before_word,
     cardinal,
     decimal,
@@ -18,13 +20,14 @@ from voxyard.speech.reading.number_words import (
     value,
     year,
 )
-from voxyard.speech.reading.patterns import BLANK, BLANKS, UNREAD, guard, number, number_of, stays
+from voxyard.speech.reading.patterns import BLANK, BLANKS, UNREAD, bare_range, guard, number, number_of, stays
 from voxyard.speech.reading.tables import table
 
 Reading = tuple[re.Pattern[str], Callable[[re.Match[str]], str | None]]
 
 _YEAR = r"((?:1[1-9]|20)\d\d)"
 _NEXT_WORD = re.compile(r"[\s-](?:[^\S\n])?([^\W\d_]+)")
+_ROW = re.compile(r"\s(?:oder|bis|ou|o|u|ed?|e|y|a|à)\s\d{1,3}\s([^\W\d_]{3,})")  # 2 ou 3 vezes
 
 
 def patterns(code: str, language: Language) -> list[Reading]:
@@ -39,6 +42,7 @@ def patterns(code: str, language: Language) -> list[Reading]:
         found.append(_scaled(language))
     if code == "fr":
         found.append(_french_millions(language))
+    found += _without_cents(language)
     if language.to:
         found += _ranges(language)
     found += _ratios(language)
@@ -53,14 +57,50 @@ def patterns(code: str, language: Language) -> list[Reading]:
         if not part and match["whole"].isdigit() and not sign and language.counts_years and _is_year(match, language):
             return year(int(whole), language)
         word = _NEXT_WORD.match(match.string, match.end())
-        if part or word is None:
+        if part or word is None or labelled(match, language):
             return sign + decimal(whole, part, language)
-        said = before_word(whole, word[1], language)
+        said = _agreeing(match, whole, word[1], language)
         if said is None or re.fullmatch(language.alone, word[1], re.IGNORECASE):
             return None if said is None else sign + said
         return sign + f"{said} {of_million(said, word[1], language)}".rstrip()
 
     return [*found, (pattern, words)]
+
+
+def _agreeing(found: re.Match[str], whole: str, word: str, language: Language) -> str | None:
+    """A number as it stands before a word, or in a row before the word after that; None where it is not known."""
+    said = None
+    if row := _ROW.match(found.string, found.end()):
+        said = before_word(whole, row[1], language)
+    if said is None:
+        said = before_word(whole, word, language)
+    if language.locale == "de" and whole == "1" and not re.fullmatch(language.alone, word, re.IGNORECASE):
+        said = german.one(found.string[max(0, found.start() - 40) : found.start()], word) or said
+    return said
+
+
+def _without_cents(language: Language) -> list[Reading]:
+    """5,– Euro."""
+    if language.decimal != "," or language.number_words is None:
+        return []
+    even = re.compile(rf"{guard(language)}(?P<n>\d{{1,3}}(?:\.\d{{3}})*),[–—-]{{1,2}}(?=\s|[.;:!?)]|$)")
+    return [(even, lambda found: cardinal(found["n"].replace(".", ""), language))]
+
+
+def labelled(found: re.Match[str], language: Language) -> bool:
+    """True where a number stands for itself, after the word that it numbers: page 1, Formel 1, loi n° 78-17."""
+    before = found.string[max(0, found.start() - 30) : found.start()]
+    return _label(language.locale).search(before) is not None
+
+
+@lru_cache(maxsize=32)
+def _label(code: str) -> re.Pattern[str]:
+    own = table(code)
+    words = [*own.roman.numbered, *own.labels, *(key[:-1] for key in own.abbreviations if key[-1] == "#")]
+    if not words:
+        return re.compile("(?!)")
+    names = "|".join(re.escape(each) for each in {*words, *(each[0].upper() + each[1:] for each in words)})
+    return re.compile(rf"(?<!\w)(?:{names})\s?$|§\s?$")
 
 
 _OF_YEARS = re.compile(
@@ -97,8 +137,12 @@ def _decades(code: str, language: Language) -> list[Reading]:
         decade = r"(?:(?<![\w.,:/$-])|(?<=[a-z]-))(?:['’](?P<short>[2-9]0)|(?P<n>(?:1\d|20)\d0|[2-9]0))['’]?s\b"
         found.append((re.compile(decade), _decade))
     if code == "de":
-        decade = rf"{guard(language)}(?P<n>(?:1[1-9]|20)?\d0)er(?=n?\b|-?Jahre)"
+        decade = rf"{guard(language)}(?P<n>(?:1[1-9]|20)?\d0|[1-9]\d|[2-9]|[1-9]00)er(?=n?\b|-?Jahre)"
         found.append((re.compile(decade), lambda match: year(int(match["n"]), language) + "er"))
+        percent = rf"{number(language)}{BLANK}%-?(?P<ending>ig(?:e[nmrs]?)?)\b"
+        found.append(
+            (re.compile(percent), lambda match: f"{decimal(*number_of(match), language)}prozent{match['ending']}")
+        )
     if code in ("it", "es", "fr", "pt", "de"):  # anni '80
         short = re.compile(r"(?<!\w)['’](?P<n>[2-9]0)(?![\w'’])")
         found.append((short, lambda match: cardinal(match["n"], language)))
@@ -119,14 +163,27 @@ def _ranges(language: Language) -> list[Reading]:
         return between(match) if match[1] < match[2] else None
 
     def rising(match: re.Match[str]) -> str | None:
+        if _is_score(match, language):
+            return _pair(match, language)
         return between(match) if int(match[1]) < int(match[2]) else _pair(match, language)
+
+    def grouped(match: re.Match[str]) -> str | None:
+        word = _NEXT_WORD.match(match.string, match.end())
+        start = before_range(match, language, word[1] if word else "")
+        whole, part = number_of(match)
+        said = before_word(whole, word[1], language) if word and not part else None
+        return None if start is None else start + (said or decimal(whole, part, language))
+
+    def numbered(match: re.Match[str]) -> str:
+        return " ".join(cardinal(match[n], language) for n in (1, 2))
 
     def short_years(match: re.Match[str]) -> str | None:
         first, last = match[1], match[2]
         if int(last) <= int(first[2:]):
             return None
         to = f"{blank}{language.to}{blank}"
-        return f"{whole_number(first, language, None)}{to}{cardinal(last, language)}"
+        zero = "oh " if language.locale == "en" and last[0] == "0" else ""
+        return f"{whole_number(first, language, None)}{to}{zero}{cardinal(str(int(last)), language)}"
 
     start = guard(language)
     end = rf"(?![\w.,:/–-]*\d)(?!\w){UNREAD}" if language.spaced else rf"(?![.,:/–-]*\d)(?![A-Za-z]){UNREAD}"
@@ -141,7 +198,49 @@ def _ranges(language: Language) -> list[Reading]:
     ]
     if not language.spaced:
         found.append((re.compile(rf"{start}(\d{{1,6}})(?:{dash})(\d{{1,6}}){end}"), between))
+    else:  # 1,000–1,500, 1,5–2
+        mark = f"[.,{BLANKS}]"
+        either = rf"(?=\d+{mark}\d|\d+(?: – |–|-)\d+{mark}\d)"
+        both = bare_range(language).replace(")?(?P<number>", ")(?P<number>", 1)
+        found.append((re.compile(f"{guard(language)}{either}{both}{end}"), grouped))
+    if language.spaced and (code_of_law := _law(language)):  # n° 78-17
+        found.insert(0, (re.compile(rf"{code_of_law}{start}(\d{{1,4}})-(\d{{1,4}}){end}"), numbered))
+    if language.spaced:  # Boeing 737-800
+        found.insert(0, (re.compile(rf"{start}(7[0-8]7)-([1-9]00?0?){end}"), lambda match: _aircraft(match, language)))
     return found
+
+
+def _law(language: Language) -> str:
+    """Looks behind a number of two parts for the abbreviation that numbers it; "" where the language has none."""
+    shorts = [key[:-1] for key in table(language.locale).abbreviations if key in ("n°#", "nº#", "n.º#", "Nr.#", "No.#")]
+    return "(?:" + "|".join(rf"(?<=(?<!\w){re.escape(each)} )" for each in shorts) + ")" if shorts else ""
+
+
+def _aircraft(found: re.Match[str], language: Language) -> str:
+    first = found[1] if language.locale != "en" else None
+    head = cardinal(first, language) if first else f"seven {cardinal(found[1][1:], language)}"
+    return f"{head} {cardinal(found[2], language)}"
+
+
+_NEAR_SCORE = 60  # characters
+_AFTER_SCORE = re.compile(  # no noun, which would be counted
+    r"\s*(?:$|[.,;:!?)\n])|\s(?:in|at|to|against|over|on|after|when|and|but|gegen|im|nach|bei|und|contre|en|à|et|contra|"
+    r"ante|y|e|em|ao|contro|al|a)\b"
+)
+
+
+def _is_score(found: re.Match[str], language: Language) -> bool:
+    """True where a word of a game stands in the same sentence before two numbers."""
+    before = found.string[max(0, found.start() - _NEAR_SCORE) : found.start()]
+    return _AFTER_SCORE.match(found.string, found.end()) is not None and near_score(before, language.locale)
+
+
+def near_score(before: str, code: str) -> bool:
+    """True where the last sentence of these words tells of a game: they lost, das Spiel endete."""
+    words = table(code).scores
+    if not words:
+        return False
+    return re.search(rf"(?<!\w)(?:{'|'.join(words)})", re.split(r"[.!?;。！？]", before)[-1], re.IGNORECASE) is not None
 
 
 def _pair(found: re.Match[str], language: Language) -> str | None:
@@ -183,9 +282,13 @@ def _short_scales(code: str, language: Language) -> list[Reading]:
             return None  # 4K is a format
         return f"{signed(found, language)}{decimal(whole, part, language)} {scales[found['scale']]}"
 
+    counted = r"people|users|view(?:er)?s|followers|subscribers|customers|voters|homes|jobs|copies|visitors|members"
+    small = rf"{number(language)}(?P<scale>m)(?=\s(?:{counted})\b)"  # 1.2m people
+    millions = [(re.compile(small), lambda found: f"{decimal(*number_of(found), language)} million")]
     shorts = "|".join(sorted(map(re.escape, scales), key=len, reverse=True))
     blank = BLANK if code != "en" else ""
-    return [(re.compile(rf"{number(language)}{blank}(?P<scale>{shorts})(?![\w-])"), words)]
+    found = [(re.compile(rf"{number(language)}{blank}(?P<scale>{shorts})(?![\w-])"), words)]
+    return [*found, *(millions if code == "en" else [])]
 
 
 def _chinese(language: Language) -> list[Reading]:
@@ -197,10 +300,14 @@ def _chinese(language: Language) -> list[Reading]:
         return to.join(chinese.one_by_one(each) for each in found.groups() if each)
 
     room = re.compile(rf"{guard(language)}(\d{{3,4}})(?=室|号房|房间|号楼|路|次列车|航班)")
+    before_christ = re.compile(r"(?:(?<=公元)|(?<=公元前))(\d{1,4})(?=年)")
+    height = re.compile(rf"{guard(language)}([1-9])米([1-9]\d)(?![\d.厘]|厘米)")
     mobile = re.compile(rf"{guard(language)}(1[3-9]\d{{9}})(?!\d)")
-    two = re.compile(rf"(?<!第)(?<![-–~～〜]){guard(language)}2(?=[{chinese.TWO_OF}]|点(?!\d))")
+    two = re.compile(rf"(?<!第)(?<![-–~～〜]){guard(language)}2(?=[{chinese.TWO_OF}]|点(?!\d(?!刻)))")
     return [
         (re.compile(pattern), years),
+        (before_christ, lambda found: chinese.one_by_one(found[1])),
+        (height, lambda found: f"{cardinal(found[1], language)}米{chinese.one_by_one(found[2])}"),
         (mobile, lambda found: chinese.one_by_one(found[1])),
         (room, lambda found: chinese.one_by_one(found[1])),
         (two, lambda _: "两"),

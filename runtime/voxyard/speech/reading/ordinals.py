@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 from voxyard.speech.reading import german, roman
 from voxyard.speech.reading.languages import LANGUAGES, Language
-from voxyard.speech.reading.number_words import ordinal
+from voxyard.speech.reading.number_words import before_word, cardinal, ordinal
 from voxyard.speech.reading.numbers import whole_number
 from voxyard.speech.reading.patterns import guard
+from voxyard.speech.reading.tables import table
 
 Words = Callable[[re.Match[str]], str | None]
 Reading = tuple[re.Pattern[str], Words]
@@ -45,10 +46,44 @@ def patterns(code: str, language: Language) -> list[Reading]:
     for each in ("es", "it", "pt"):
         by_code[each] = [
             *([(_SPANISH_FIRST, _apocope)] if each == "es" else []),
-            (r"(?P<n>(?!0)\d{1,4})(?:\.?º|°(?=\s[a-zà-ÿ]))", lambda found: ordinal(int(found["n"]), language)),
+            (
+                r"(?P<n>(?!0)\d{1,4})(?P<sign>\.?º|°)(?![CF]\b)",
+                lambda found: _ordinal_or_degrees(found, code, language),
+            ),
             (r"(?P<n>(?!0)\d{1,4})\.?ª", lambda found: feminine(ordinal(int(found["n"]), language))),
         ]
     return [(re.compile(guard(language) + pattern), words) for pattern, words in by_code.get(code, [])]
+
+
+_ARTICLE = re.compile(r"\b(?:el|del|al|lo|il|i|nel|sul|dal|o|os|do|ao|no|pelo|dell['’]|l['’])\s?$", re.IGNORECASE)
+_ANGLE = re.compile(
+    r"(?:ángulo|ângulo|angolo|temperatura|latitud|longitud|inclina|gir|rota|menos|meno|bajo cero)[^.!?]*$"
+)
+_DEGREES_BEFORE = re.compile(r"\b(?:a|di|da|circa|oltre|sotto|sopra|faceva|sono|erano)\s$")
+_NO_NOUN = re.compile(
+    r"\s(?:(?:de|del|di|da|do|d[ei]l?|y|e|ed|o|ou|a|al|en|em|com|con|sobre|bajo|por|per|norte|sul|sur|nord|sud|est|este|oeste|ovest|fuori|dentro|fuera|fora|oggi|hoy|hoje|ieri|ayer|ontem|grad[oi]s?|graus?)\b|[^a-zà-ÿ])|[^\s\w]|$"
+)
+_LARGEST_PLACE = 29  # more than it are degrees, where no noun follows
+
+
+def _ordinal_or_degrees(found: re.Match[str], code: str, language: Language) -> str | None:
+    """Quinto piso, il terzo; un ángulo de noventa grados."""
+    number = int(found["n"])
+    before = found.string[max(0, found.start() - 40) : found.start()]
+    alone = _NO_NOUN.match(found.string, found.end()) is not None
+    sign_of_degrees = found["sign"] == "°" and (
+        code != "it" or number > 10 or _DEGREES_BEFORE.search(before) is not None
+    )
+    if not alone or _ARTICLE.search(before) or found["sign"].startswith("."):
+        return ordinal(number, language)
+    if sign_of_degrees or number > _LARGEST_PLACE or _ANGLE.search(before):
+        names = table(code).signs.degrees
+        if names is None:
+            return None
+        unit = "" if re.match(r"\sgra[du]", found.string[found.end() : found.end() + 6]) else f" {names[number != 1]}"
+        said = before_word(found["n"], names[1], language) or cardinal(found["n"], language)
+        return f"{said}{unit}"
+    return ordinal(number, language)
 
 
 _SPANISH_FIRST = r"(?P<n>[13])(?:\.?er\b|(?:\.?º|°)(?=\s(?!de\b|del\b|y\b|o\b|a\b|en\b)[a-zà-ÿ]))"
@@ -61,13 +96,16 @@ def _apocope(found: re.Match[str]) -> str:
 
 def _german_ordinal(found: re.Match[str]) -> str | None:
     """The ordinal with its ending; where the next sentence begins, with the full stop."""
-    after = found.string[found.end() :][:40]
+    after = found.string[found.end() : found.end() + 40]
     word = re.match(r"\s+([^\W\d_]+)", after)
     number = int(found["n"])
     before = found.string[max(0, found.start() - 30) : found.start()]
+    begins_line = not before.strip(" \t") or before.rstrip(" \t").endswith("\n")
+    if begins_line and _is_listed(found, number):
+        return cardinal(found["n"], LANGUAGES["de"]) + "."
     if not after or (word is not None and german.begins_sentence(word[1])) or after.startswith("\n"):
         day = re.search(r"\b(?:am|vom|zum|bis|der|den|dem|des)\s$", before) is not None and number <= 31
-        if not before.strip(" \t") or before.rstrip(" \t").endswith("\n"):
+        if begins_line:
             return None  # of a list
         said = german.inflected(found, number, date=True) if day else whole_number(found["n"], LANGUAGES["de"], None)
         return None if said is None else said + "."
@@ -75,6 +113,17 @@ def _german_ordinal(found: re.Match[str]) -> str | None:
     if word is not None and not in_row and word[1][0].islower() and german.inflected(found, number) is None:
         return None
     return german.inflected(found, number, date=in_row or after.startswith(","))
+
+
+_NEAR = 2000  # characters, in which the next item of a list stands
+
+
+def _is_listed(found: re.Match[str], number: int) -> bool:
+    """True for the number of a list's item: another line begins with the next or the last one."""
+    text, start, end = found.string, found.start(), found.end()
+    item = r"(?:^|\n)[ \t]*{}\.\s"
+    after, before = text[end : end + _NEAR], text[max(0, start - _NEAR) : start]
+    return bool(re.search(item.format(number + 1), after) or re.search(item.format(number - 1), before))
 
 
 def _german_roman(found: re.Match[str]) -> str | None:

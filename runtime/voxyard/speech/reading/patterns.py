@@ -21,6 +21,10 @@ UNREAD = rf"(?!\^|{BLANK}[%‰¢€$£¥₽₺₩₹°′″](?!\d))"
 """Looks ahead of a figure: no sign follows without which it would be read in part."""
 
 
+_COUNTED = "年月日時时分点人円元歳岁個个号周週回章頁页"
+"""Letters after a number, with which a sign before the next one is no minus: 9時-17時."""
+
+
 def guard(language: Language) -> str:
     """Looks behind a figure: it does not go on a word, a number, a version or an address."""
     letters = r"\w" if language.spaced else "A-Za-z0-9_"
@@ -36,7 +40,7 @@ def bare(language: Language) -> str:
     """The same without a look behind it."""
     letters = r"\w" if language.spaced else "A-Za-z0-9_"
     return (
-        rf"(?P<number>(?P<sign>[-−+](?<![{letters})\]%*][-−+])(?=\d))?"
+        rf"(?P<number>(?P<sign>[-−+](?<![{letters}{_COUNTED if not language.spaced else ''})\]%*][-−+])(?=\d))?"
         rf"(?P<whole>{_whole(language)})(?:{re.escape(language.decimal)}(?P<part>\d+))?)"
         rf"(?![/@_\d])(?![.,:\-–]\d)"
     )

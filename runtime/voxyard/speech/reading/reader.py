@@ -24,7 +24,7 @@ from voxyard.speech.reading.edits import Edit, EditedText, Span
 from voxyard.speech.reading.languages import LANGUAGES, Language
 from voxyard.speech.reading.rules import KINDS, Kind, rules
 
-READING_VERSION = 3
+READING_VERSION = 4
 """Rises with every change that may give a text other words."""
 
 _PARAGRAPH = re.compile(r"(?:[^\n]|\n(?![^\S\n]*\n))+")
@@ -43,6 +43,11 @@ _ENDS = re.compile(r"[\"'”’»“)\]]*(?:\s*$|\s+[\"'“„«‚‘(\[¿¡–
 _GOES_ON = re.compile(r"\s+\d+\s?(?:in|oz|min|mins|secs?|sek|мин|сек|см|cm|mm|g|pence|p)\b", re.IGNORECASE)
 
 
+_WITHIN = re.compile(  # the end of a line within an amount: $3.2⏎million, 1⏎000, 5⏎km
+    r"(?<=\d)\n(?=[€$£¥%°‰]|\d{3}(?!\d)|[^\W\d_]{1,12}(?![^\W\d_]))|(?<=[€$£¥])\n(?=\d)"
+)
+
+
 def read_words(text: str, language: str | None, kinds: Collection[Kind] = KINDS) -> str:
     """The text as it is spoken: what `kinds` names is in words, the rest as it was."""
     return EditedText(text, readings(text, language, kinds)).text
@@ -59,6 +64,7 @@ def readings(
     rules_of = LANGUAGES.get(code)
     if rules_of is None or not kinds:
         return []
+    text = _WITHIN.sub(" ", text)
     spans = sorted(taken)
     found: list[Edit] = []
     for paragraph in _PARAGRAPH.finditer(text):

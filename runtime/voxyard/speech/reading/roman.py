@@ -174,24 +174,29 @@ def _by_ending(code: str, language: Language) -> list[tuple[re.Pattern[str], Wor
     """Numerals whose ending, or the noun after them, says that they are ordinals: XVIIIe siècle, XVI secolo."""
 
     def ordered(match: re.Match[str]) -> str:
-        return ordinal(value(match["roman"]), language)
+        said = ordinal(value(match["roman"]), language)
+        noun = re.match(r"\s(?:ed?\s[IVX]+\s)?([^\W\d_]+)", match.string[match.end() : match.end() + 40])
+        feminine = code == "it" and noun is not None and table(code).gender(noun[1]) == "feminine"
+        return re.sub("o$", "a", said) if feminine else said
 
     def french(match: re.Match[str]) -> str:
-        number = value(match["roman"])
+        number, century = value(match["roman"]), " siècle" if match["century"] else ""
         if number == 1:
-            return "première" if match["end"] in ("re", "ère") else "premier"
-        return ordinal(number, language)
+            return ("première" if match["end"] in ("re", "ère") else "premier") + century
+        return ordinal(number, language) + century
 
     roman = r"(?<![\w.])(?P<roman>(?=[IVX])X{0,3}(?:IX|IV|V?I{0,3}))"
     match code:
         case "en":
             return [(re.compile(rf"{roman}(?:(?:st|nd|rd|th)\b|(?=\scentur(?:y|ies)\b))"), ordered)]
         case "fr":
-            return [(re.compile(rf"{roman}(?P<end>ème|er|ère|re|e|ᵉ)(?!\w)"), french)]
+            return [(re.compile(rf"{roman}(?P<end>ème|er|ère|re|e|ᵉ)(?!\w)(?P<century>\ss\.)?"), french)]
         case "it":
             return [
                 (
-                    re.compile(rf"{roman}(?=\s(?:ed?\s[IVX]+\s)?(?:secolo|sec\.|capitolo|canto|legislatura|edizione))"),
+                    re.compile(
+                        rf"{roman}(?=\s(?:ed?\s[IVX]+\s)?(?:secolo|sec\.|capitolo|canto|legislatura|edizione|guerra|settimana|giornata|olimpiade|sessione|classe|divisione))"
+                    ),
                     ordered,
                 )
             ]

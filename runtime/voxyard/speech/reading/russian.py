@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from voxyard.speech.reading.edits import Edit
 from voxyard.speech.reading.patterns import BLANKS
+from voxyard.speech.reading.tables import table
 
 if TYPE_CHECKING:
     from ru_normalizr import Normalizer
@@ -67,10 +68,13 @@ _NO_END = frozenset(  # short words before whose full stop a sentence goes on, o
         "э",
     ]
 )
+# с 9.00 до 18.30, but с 1.09, which is a day
+_TIME = r"(?:(?<=[вВ]\s)(?:[01]?\d|2[0-4])\.[0-5]\d|(?:[01]?\d|2[0-4])\.(?:00|1[3-9]|[2-5]\d))(?![\w%]|[.,]\d)"
+TIME_AFTER = rf"(?<![^\W_])(?i:с|со|к|ко|в|до|от|около|после)\s(?=\d){_TIME}"
 _ADDRESS = re.compile(r"\S*(?:://|@|\bwww\.|\\)\S*")
 # Times, cents, phone numbers and numbers from a million on are read by our own rules.
 _OWN = re.compile(
-    rf"\d:\d\d|\d,\d\d\s?(?:евро|€|\$|долл)|(?<!\d)(?:\d[{BLANKS}]?){{7,}}|"
+    rf"\d:\d\d|{TIME_AFTER}|\d,\d\d\s?(?:евро|€|\$|долл)|(?<!\d)(?:\d[{BLANKS}]?){{7,}}|"
     rf"(?<![\d.,])\d{{1,3}}(?:[{BLANKS}]\d{{1,3}}){{3,}}"
 )
 _BLANK = re.compile(r"\s+")
@@ -110,9 +114,37 @@ def _sentences(text: str, start: int, end: int) -> list[tuple[int, int]]:
     return found
 
 
+_FULL = ((r"\b24/7\b", "24 на 7"), (r"\b([Чч])\.\s?(?=\d)", r"\1асть "), (r"\b([Тт])\.\s?(?=\d)", r"\1ом "))
+_PER_SECOND = re.compile(r"(?<=\d)(\s?)(к?м)/с(?!\w)")
+_JUBILEE = re.compile(r"(?<![\w.,-])(\d{1,4})-(лети[еяюий]м?)(?!\w)")
+
+
+def _normalized(sentence: str) -> str:
+    """What the library says of a sentence in which short forms that it takes for others are written in full."""
+    for pattern, full in _FULL:
+        sentence = re.sub(pattern, full, sentence)
+    if "/ч" not in sentence and _PER_SECOND.search(sentence):
+        return _normalized(_PER_SECOND.sub(r"\1\2/ч", sentence)).replace(" в час", " в секунду")
+    sentence = _JUBILEE.sub(
+        lambda found: _normalizer().normalize(f"{found[1]}-летний").removesuffix("летний") + found[2], sentence
+    )
+    # after these the genitive stands without a preposition, by which the library tells a case
+    marked = _genitive().sub(rf"\g<0>{_MARK} ", sentence)
+    said = _normalizer().normalize(marked)
+    return re.sub(rf"\b{_MARK} ", "", said) if marked != sentence else said
+
+
+_MARK = "около"
+
+
+@lru_cache(maxsize=1)
+def _genitive() -> re.Pattern[str]:
+    return re.compile(rf"(?<!\w)(?:{'|'.join(table('ru').genitive)})\s(?=\d)", re.IGNORECASE)
+
+
 def _aligned(sentence: str) -> list[Edit]:
     """What the library has changed of a sentence, word by word; changes that only a blank or a sign parts are one."""
-    said = _normalizer().normalize(sentence)
+    said = _normalized(sentence)
     old, new = _TOKEN.findall(sentence), _TOKEN.findall(said)
     matcher = SequenceMatcher(
         None, [each.casefold() for each in old], [each.casefold() for each in new], autojunk=False
@@ -154,6 +186,8 @@ def _as_written(written: str, words: str, after: str) -> str:
     """The words with the blanks and the full stop of what stood there."""
     lead, tail = written[: len(written) - len(written.lstrip())], written[len(written.rstrip()) :]
     words = words.strip()
+    if re.search(r"\d[-–—]\d", written):
+        words = words.replace(" — ", "-")
     ends = not after.strip(" \"»”'’)\n") or (
         re.match(r"\s+[\"«„—–-]*\s?[А-ЯЁ]", after) is not None and _MAY_END.search(written) is not None
     )

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from voxyard.speech.reading.attributive import is_attribute
 from voxyard.speech.reading.languages import Language
 from voxyard.speech.reading.number_words import cardinal, decimal, ordinal
+from voxyard.speech.reading.patterns import BLANKS
 from voxyard.speech.reading.tables import Forms, Signs, table
 
 Words = Callable[[re.Match[str]], str | None]
@@ -112,12 +114,12 @@ def maths(
     def angle(found: re.Match[str]) -> str | None:
         if signs.degrees is None or signs.minutes is None or signs.seconds is None:
             return None
-        said = []
+        said = [language.minus] if found["sign"] else []
         for figure, names in (("degrees", signs.degrees), ("minutes", signs.minutes), ("seconds", signs.seconds)):
             if found[figure]:
                 whole, _, part = found[figure].partition(language.decimal)
                 said.append(f"{decimal(whole, part, language, names[0])} {_form(names, whole, part)}")
-        return " ".join(said)
+        return " ".join([*said, *([found["pole"]] if found["pole"] else [])])
 
     def feet(found: re.Match[str]) -> str:
         foot = "foot" if found["inches"] else "feet"
@@ -128,8 +130,18 @@ def maths(
     symbols = "|".join(re.escape(each) for each in sorted(units, key=len, reverse=True) if each[0].isalpha())
     unit = rf"(?:[  ]?(?P<symbol>{symbols})(?![{letters}]))?"
     figure = rf"\d{{1,4}}(?:{separator}\d+)?"
+    # 3° piso and il 3° are ordinals
+    no_unit = r"(?! ?[^\W\d_])" if code in ("es", "it", "pt") else r"(?! ?[CFKR]\b)"
+    no_unit += r"(?:(?<=\d\d°)|(?<=[-−]\d°))" if code == "it" else ""
     minutes = rf"(?: ?(?P<minutes>{figure}) ?['′’])(?: ?(?P<seconds>{figure}) ?(?:[\"″”]|''))?"
     found: list[tuple[re.Pattern[str], Words]] = [
+        _difference(signs, language),
+        *_sizes(signs, language, units, unit_name),
+        (
+            re.compile(rf"{base}\^\((?P<exponent>[^()\n]{{1,20}})\)"),
+            lambda match: _to_the_power(match, signs, language),
+        ),
+        *_areas(signs, language, units, unit_name),
         (re.compile(rf"{base}(?P<exponent>[{_SUPERSCRIPTS}]+){unit}(?![{letters}])"), power),
         (re.compile(rf"{base}\^(?P<exponent>[-−]?(?:\d{{1,3}}|[a-z])){unit}(?![{letters}^]|[.,]\d)"), power),
         (
@@ -141,7 +153,10 @@ def maths(
             formula,
         ),
         (
-            re.compile(rf"(?<![{letters}.,])(?P<degrees>{figure}) ?°(?:{minutes}|(?P<none>)(?! ?[^\W\d_]))(?![^\W_])"),
+            re.compile(
+                rf"(?<![{letters}.,])(?P<sign>[-−](?<![{letters})\]][-−]))?(?P<degrees>{figure}) ?°"
+                rf"(?:{minutes}|(?P<none>){no_unit})(?P<pole>[NSEWO]\b)?(?![^\W_])"
+            ),
             angle,
         ),
     ]
@@ -150,6 +165,80 @@ def maths(
             (re.compile(r"(?<![\w.,])(?P<feet>\d{1,2})['′’] ?(?P<inches>\d{1,2})(?:[\"″”]|''|(?![\w'’]))"), feet)
         )
     return found
+
+
+def _to_the_power(found: re.Match[str], signs: Signs, language: Language) -> str | None:
+    """2^(n+1): the base to the n plus one."""
+    base, blank = _base(found["base"], language), " " if language.spaced else ""
+    pieces = [
+        cardinal(each, language) if each.isdigit() else signs.operators.get("−" if each == "-" else each, each)
+        for each in re.findall(r"\d+|[^\W\d_]|[^\s\w]", found["exponent"])
+    ]
+    return None if base is None else f"{base}{blank}{signs.power}{blank}{' '.join(pieces)}"
+
+
+def _difference(signs: Signs, language: Language) -> tuple[re.Pattern[str], Words]:
+    """10-5=5."""
+    letters, separator = r"\w" if language.spaced else "A-Za-z0-9_", re.escape(language.decimal)
+    side = rf"\d+(?:{separator}\d+)?"
+    pattern = re.compile(rf"(?<![{letters}.,-])(?P<a>{side}) ?[-−–] ?(?P<b>{side})(?= ?[=＝≈])")
+
+    def words(found: re.Match[str]) -> str:
+        blank = " " if language.spaced else ""
+        parts = (each.partition(language.decimal) for each in (found["a"], found["b"]))
+        sides = [decimal(whole, part, language) for whole, _, part in parts]
+        return f"{blank}{signs.operators.get('−', language.minus)}{blank}".join(sides)
+
+    return pattern, words
+
+
+def _sizes(
+    signs: Signs, language: Language, units: Mapping[str, str], unit_name: UnitName
+) -> list[tuple[re.Pattern[str], Words]]:
+    """4x100 m, 1920x1080, 3x a day; with = after them they are a product."""
+    if not signs.by or not language.spaced:
+        return []
+    side = rf"\d+(?:{re.escape(language.decimal)}\d+)?"
+    known = (
+        each for each in sorted(units, key=len, reverse=True) if each[0].isalpha() and (len(each) > 1 or each == "m")
+    )
+    symbols = "|".join(map(re.escape, known))
+    sides = rf"(?<![\w.,-])(?P<sides>{side}(?: ?[xX] ?{side}){{1,3}})"
+    size = rf"{sides}(?:[{BLANKS}]?(?P<symbol>{symbols}))?(?![\w.,]\d|\w| ?[=≈])"
+    fold = rf"(?<![\w.,-])(?P<side>(?!0[xX]){side})[xX](?![\w-])"
+
+    def number(text: str) -> str:
+        whole, _, part = text.partition(language.decimal)
+        return decimal(whole, part, language)
+
+    def words(found: re.Match[str]) -> str | None:
+        said = f" {signs.by} ".join(number(each) for each in re.split(" ?[xX] ?", found["sides"]))
+        many = 1 if is_attribute(found, language) else 2  # the 4x100m relay
+        unit = unit_name(units[found["symbol"]], many) if found["symbol"] else ""
+        return None if unit is None else f"{said} {unit}".rstrip()
+
+    def times(found: re.Match[str]) -> str:
+        return f"{number(found['side'])}{'' if signs.times == 'mal' else ' '}{signs.times}"
+
+    return [(re.compile(size), words), *([(re.compile(fold), times)] if signs.times else [])]
+
+
+def _areas(
+    signs: Signs, language: Language, units: Mapping[str, str], unit_name: UnitName
+) -> list[tuple[re.Pattern[str], Words]]:
+    """Miles de m², hab./km²: a unit that has no number before it."""
+    squares = "|".join(re.escape(each) for each in sorted(units, key=len, reverse=True) if each[-1] in "²³")
+    if not language.spaced:
+        return []
+    area = rf"(?:(?<=[^\W\d_]|\.)(?P<per>/)|(?<![\w/])(?<!\d[{BLANKS}]))(?P<symbol>{squares})(?![\w/])"
+
+    def words(found: re.Match[str]) -> str | None:
+        name = unit_name(units[found["symbol"]], 1 if found["per"] else 2)
+        if not found["per"] or name is None:
+            return name
+        return f" {signs.per} {name}" if signs.per else None
+
+    return [(re.compile(area), words)]
 
 
 def _base(text: str, language: Language) -> str | None:
@@ -237,6 +326,8 @@ def operators(code: str, language: Language) -> list[tuple[re.Pattern[str], Word
             (re.compile(r"(?<![\w#&])#(?P<number>\d{1,6})(?![\w.,]\d)(?!\w)"), numbered),
             (re.compile(r"√\(?(?=[\w(])"), lambda _: signs.root + " " if signs.root else None),
             (re.compile(r"(?<=\s)(?P<sign>&)(?=\s)"), spoken),
+            (re.compile(r"(?P<sign>[∑∫∞])"), spoken),
+            (re.compile(r"§§(?=\s?\d)"), lambda match: _sections(match, signs)),
             (re.compile(r"(?P<sign>[§№])(?=\s?\d)"), spoken),
         ]
     return [*found, (re.compile(rf"[^\S\n]?{_EMOJI}(?:[^\S\n]?{_EMOJI})*"), _silent)]
@@ -250,7 +341,8 @@ def _wide_dashes(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         (
             re.compile(r"(?<=[年月日時时分点人円元歳岁個个号周週%％]|\d(?=[〜~～]午))[〜~～–-](?=[\d$¥€午])"),
             lambda _: language.to,
-        )
+        ),
+        (re.compile(r"(?<=\d)[〜~～](?=[-−+]?\d)"), lambda _: language.to),
     ]
 
 
@@ -276,6 +368,11 @@ def _beside_numbers(language: Language, signs: Signs) -> list[tuple[re.Pattern[s
     if language.to:
         found.append((re.compile(r"(?<=[\dMKBkmn])[–-](?=[$€£]\d)"), lambda _: f" {language.to} "))
     return found
+
+
+def _sections(found: re.Match[str], signs: Signs) -> str | None:
+    blank = "" if found.string[found.end() : found.end() + 1].isspace() else " "
+    return signs.sections + blank if signs.sections else None
 
 
 def _silent(_: re.Match[str]) -> str:

@@ -33,6 +33,9 @@ class Signs:
     positive: str = ""  # +5; "" where it is the plus of a sum
     ratio: str = ""  # 3:1
     score: str = ""  # 6-4
+    sections: str = ""  # §§
+    by: str = ""  # 4x100
+    times: str = ""  # 3x a day
     degrees: Forms | None = None
     minutes: Forms | None = None
     seconds: Forms | None = None
@@ -64,6 +67,8 @@ class WordTable:
 
     abbreviations: Mapping[str, str] = field(default_factory=dict)
     between_titles: str = "&"  # pattern of the word between two titles of one name
+    genitive: tuple[str, ...] = ()  # patterns of words that want it without a preposition, in Russian
+    before_office: str = "(?!)"  # pattern of what stands between a title and an office: M. le maire
     titles: tuple[str, ...] = ()  # without a key with ^, before which, with "and", a title is read
     units: Mapping[str, str] = field(default_factory=dict)  # symbol → its name in CLDR
     dotted: tuple[str, ...] = ()  # units that may have a full stop
@@ -75,6 +80,9 @@ class WordTable:
     feminine: tuple[str, ...] = ()
     neutral: tuple[str, ...] = ()
     starters: tuple[str, ...] = ()  # words with which a sentence begins
+    labels: tuple[str, ...] = ()  # words after which a number stands for itself: page 1
+    codes: tuple[str, ...] = ()  # words after which figures are read one by one: PIN 1234
+    scores: tuple[str, ...] = ()  # words beside the score of a game, by their beginning
     no_attribute: tuple[str, ...] = ()  # words after a quantity that is no attribute: 5 km of
     signs: Signs = field(default_factory=Signs)
     roman: RomanNames = field(default_factory=RomanNames)
@@ -120,7 +128,18 @@ def table(code: str) -> WordTable:
     import yaml
 
     values = yaml.safe_load(file.read_text(encoding="utf-8"))
-    for name in ("titles", "dotted", "masculine", "feminine", "neutral", "starters", "no_attribute"):
+    for name in (
+        "titles",
+        "dotted",
+        "masculine",
+        "feminine",
+        "neutral",
+        "starters",
+        "no_attribute",
+        "labels",
+        "codes",
+        "scores",
+    ):
         if isinstance(values.get(name), str):
             values[name] = tuple(values[name].split())
     if "signs" in values:

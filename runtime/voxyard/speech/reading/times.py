@@ -7,7 +7,10 @@ from collections.abc import Callable
 from functools import partial
 
 from voxyard.speech.reading.languages import Language
-from voxyard.speech.reading.number_words import cardinal, ordinal
+from voxyard.speech.reading.number_words import cardinal, in_case, ordinal
+from voxyard.speech.reading.numbers import near_score
+from voxyard.speech.reading.patterns import BLANK
+from voxyard.speech.reading.tables import table
 
 Words = Callable[[re.Match[str]], str | None]
 
@@ -23,7 +26,7 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
     """Patterns of times, with their words."""
 
     def between(found: re.Match[str]) -> str | None:
-        after = found.string[found.end() :][:6]
+        after = found.string[found.end() : found.end() + 6]
         first = _spoken(code, language, int(found["h1"]), int(found["m1"] or 0), after)
         last = _spoken(code, language, int(found["h2"]), int(found["m2"] or 0), after)
         blank = " " if language.spaced else ""
@@ -32,9 +35,19 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
     def words(found: re.Match[str]) -> str | None:
         if found["second"]:
             return None
+        if ":" in found[0] and _is_score(found, code):
+            ratio = table(code).signs.ratio
+            return f"{cardinal(found['hour'], language)} {ratio} {cardinal(str(int(found['minute'])), language)}"
         if code == "pl":
-            return _polish(language, int(found["hour"]), int(found["minute"]), found.string[: found.start()][-8:])
-        return _spoken(code, language, int(found["hour"]), int(found["minute"]), found.string[found.end() :][:6])
+            return _polish(
+                language,
+                int(found["hour"]),
+                int(found["minute"]),
+                found.string[max(0, found.start() - 8) : found.start()],
+            )
+        return _spoken(
+            code, language, int(found["hour"]), int(found["minute"]), found.string[found.end() : found.end() + 6]
+        )
 
     def korean_hour(found: re.Match[str]) -> str:
         return _KOREAN_HOURS[int(found["hour"])] + " 시"
@@ -50,7 +63,7 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
         dots = "[.:]" if code == "de" else ":"
         end = r" ?Uhr\b" if code == "de" else suffix.get(code, "")
         clock = rf"(?P<h{{0}}>[01]?\d|2[0-4]){dots}(?P<m{{0}}>[0-5]\d)"
-        both = rf"(?<![{letters}:.,/–-]){clock.format(1)} ?[–-] ?{clock.format(2)}(?![\w:]|[.,]\d|[–-]\w){end}"
+        both = rf"(?<![{letters}:.,/–-]){clock.format(1)} ?[–-] ?{clock.format(2)}(?![{letters}:]|[.,]\d|[–-]\w){end}"
         found.append((re.compile(both), between))
     full_stop = r"(?<![\w:.,/–-])(?P<hour>[01]?\d|2[0-4])\.(?P<minute>[0-5]\d)(?P<second>)?"
     if code in ("de", "nl"):  # 10.30 Uhr
@@ -60,10 +73,21 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
         found.append((re.compile(rf"{full_stop}(?=\s?[ap]\.?m\b)", re.IGNORECASE), words))
         hour = r"(?<![\w:.,/–-])(?P<hour>1[0-2]|[1-9])(?=[ap]\.?m\b)"  # 9pm
         found.append((re.compile(hour, re.IGNORECASE), lambda match: cardinal(match["hour"], language) + " "))
-    found += _with_h(code, language, words, between)
+    found = [*_russian(code, language), *found]
+    found += [*_with_h(code, language, words, between), *_after_article(code, language)]
     if code == "ko":
         found.append((re.compile(r"(?<![\w.,:])(?P<hour>1[0-2]|[1-9])시(?!간)"), korean_hour))
     return found
+
+
+def _russian(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    """С 9.00 до 18.30, к 21:00."""
+    if code != "ru":
+        return []
+    hour, minute = r"(?P<hour>[01]?\d|2[0-4])", r"(?P<minute>[0-5]\d)(?![\w:%]|[.,]\d)"
+    after = rf"(?<![\w.,/–-])(?P<before>(?i:с|со|до|от|около|после|к|ко|в)\s){hour}"
+    signs = (r"(?=:|(?<=[вВ]\s\d)\.|(?<=[вВ]\s\d\d)\.)[.:]", r"\.(?=00|1[3-9]|[2-5])")
+    return [(re.compile(f"{after}{sign}{minute}"), partial(_russian_time, language)) for sign in signs]
 
 
 def _with_h(code: str, language: Language, words: Words, between: Words) -> list[tuple[re.Pattern[str], Words]]:
@@ -71,12 +95,47 @@ def _with_h(code: str, language: Language, words: Words, between: Words) -> list
     found: list[tuple[re.Pattern[str], Words]] = []
     if code in ("fr", "pt", "es"):
         both = rf"(?<![\w:.,/-]){_HOURS_OF.format(1)} ?[–-] ?{_HOURS_OF.format(2)}\b"
-        hours = r"(?<![\w:.,/-])(?P<hour>[01]?\d|2[0-4]) ?h ?(?P<minute>[0-5]\d)(?P<second>)?\b"
+        minutes = rf"(?P<minute>[0-5]\d)(?P<second>)?\b(?!{BLANK}(?:min|mn)\b)"  # 2 h 35 min: how long
+        hours = rf"(?<![\w:.,/-])(?P<hour>[01]?\d|2[0-4]){BLANK}h{BLANK}{minutes}"
         found += [(re.compile(both), between), (re.compile(hours), words)]
     if code in ("de", "nl"):  # um 8h
-        hours = r"(?<=\b(?:um|ab) )(?P<hour>[01]?\d|2[0-4]) ?h\b"
+        at = r"(?:(?<=\bum )|(?<=\bab )|(?<=\bbis )|(?<=\bgegen )|(?<=\bvon )(?=\d{1,2} ?h bis\b))"
+        hours = rf"{at}(?P<hour>[01]?\d|2[0-4]) ?h\b"
         found.append((re.compile(hours), lambda match: _spoken(code, language, int(match["hour"]), 0, "")))
     return found
+
+
+_CLOCK = {
+    "es": (r"(?:(?<=\b[Aa] la )|(?<=\b[Dd]e la )|(?<=\b[Aa] las )|(?<=\b[Ll]as )|(?<=\b[Ll]a )(?=1(?!\d)))", "hora"),
+    "pt": (r"(?:(?<=\b[Àà]s )|(?<=\b[Àà] )|(?<=\b[Dd]as ))", "hora"),
+    "it": (r"(?:(?<=\b[Aa]ll['’])|(?<=\b[Dd]all['’])|(?<=\b[Dd]ell['’])|(?<=\b[Ll]['’])(?=1(?!\d)))", "ora"),
+}
+
+
+def _after_article(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    """A la 1, às 2, all'1: an hour, which is feminine."""
+    if code not in _CLOCK:
+        return []
+    article, noun = _CLOCK[code]
+    clock = rf"{article}(?P<hour>1?\d|2[0-4])(?![\w:]|[.,]\d|\s?[ªº%€$]|\s(?!{_AFTER_HOUR})[^\W\d_])"
+    return [(re.compile(clock), lambda found: cardinal(found["hour"], language, noun))]
+
+
+_AFTER_HOUR = r"(?:de|da|del|di|y|e|en|em|o|ou|a|hasta|até|menos|meno|às|para|se|no|não|non)\b"
+_AT = re.compile(
+    r"\b(?:um|ab|bis|gegen|von|seit|vor|nach|at|from|until|till|by|since|before|after|a las?|às?|alle|à|vers)\s$",
+    re.IGNORECASE,
+)
+
+
+def _is_score(found: re.Match[str], code: str) -> bool:
+    """True for 21:19 in the story of a game, where no word says that it is an hour."""
+    before, after = (
+        found.string[max(0, found.start() - 60) : found.start()],
+        found.string[found.end() : found.end() + 8],
+    )
+    is_hour = _AT.search(before) or re.search(r"\s?(?:Uhr|h\b|[ap]\.?m\b)", found[0] + after, re.IGNORECASE)
+    return not is_hour and code not in ("ja", "zh", "ko") and near_score(before, code) and bool(table(code).signs.ratio)
 
 
 def _spoken(code: str, language: Language, hour: int, minute: int, after: str) -> str | None:
@@ -144,6 +203,22 @@ def _polish(language: Language, hour: int, minute: int, before: str) -> str:
     hours = re.sub(r"i\b", "iej" if at else "ia", re.sub(r"y\b", "ej" if at else "a", hours))
     hours = hours.replace("gia", "ga")
     return hours + (f" {cardinal(f'{minute:02}', language)}" if minute else "")
+
+
+_RUSSIAN_CASES = {"к": "d", "ко": "d", "в": "n"}  # after all others the genitive
+_HOURS_IN_CASE = {"g": ("часа", "часов"), "d": ("часу", "часам")}
+
+
+def _russian_time(language: Language, found: re.Match[str]) -> str:
+    """С девяти часов до восемнадцати тридцати, к двадцати одному часу."""
+    hour, minute = int(found["hour"]), int(found["minute"])
+    case = _RUSSIAN_CASES.get(found["before"].strip().lower(), "g")
+    hours = in_case(hour, language, case)
+    if minute:
+        zero = f"{in_case(0, language, case)} " if minute < 10 else ""
+        return f"{found['before']}{hours} {zero}{in_case(minute, language, case)}"
+    many = _russian_hours(hour) if case == "n" else _HOURS_IN_CASE[case][_russian_hours(hour) != "час"]
+    return f"{found['before']}{hours} {many}"
 
 
 def _russian_hours(hour: int) -> str:

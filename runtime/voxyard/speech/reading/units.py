@@ -7,7 +7,15 @@ from collections.abc import Callable, Mapping
 
 from voxyard.speech.reading.attributive import is_attribute
 from voxyard.speech.reading.languages import Language
-from voxyard.speech.reading.number_words import before_range, decimal, has_plural_of_millions, of_million, signed, value
+from voxyard.speech.reading.number_words import (
+    before_range,
+    cardinal,
+    decimal,
+    has_plural_of_millions,
+    of_million,
+    signed,
+    value,
+)
 from voxyard.speech.reading.patterns import BLANK, BLANKS, bare, guard, number_of, range_or_number
 from voxyard.speech.reading.tables import table
 
@@ -47,7 +55,8 @@ def patterns(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
 
     def described(found: re.Match[str]) -> str | None:
         unit = unit_name(language, symbols[found["symbol"]], 1)
-        return None if unit is None or found["sign"] else f"{decimal(*number_of(found), language)} {unit}"
+        joint = "-" if language.locale == "de" else " "
+        return None if unit is None or found["sign"] else f"{decimal(*number_of(found), language)}{joint}{unit}"
 
     before = re.compile(rf"(?<![\w%])%{bare(language)}(?![\w%])")
 
@@ -56,9 +65,32 @@ def patterns(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
 
     turkish = [(before, percent_before)] if language.locale == "tr" else []
     english = (
-        [(re.compile(_described(language, f"{longer}|{one_letter}")), described)] if language.locale == "en" else []
+        [
+            (re.compile(_described(language, f"{longer}|{one_letter}")), described),
+            (_FEET, lambda found: _feet(found, language)),
+        ]
+        if language.locale == "en"
+        else []
     )
-    return [*turkish, *english, (pattern, words)]
+    german = [(re.compile(_compound(language, f"{longer}|{one_letter}")), described)] if language.locale == "de" else []
+    return [*turkish, *english, *german, (pattern, words)]
+
+
+_FEET = re.compile(r"(?<![\w.,/-])(?P<feet>\d{1,2}) ?(?:ft\.?|feet) (?P<inches>\d{1,2}) ?in\b(?:\.(?!\w))?(?! the\b)")
+
+
+def _feet(found: re.Match[str], language: Language) -> str:
+    """6 ft 2 in, which is no preposition there."""
+    described = is_attribute(found, language)
+    foot = "foot" if described or found["feet"] == "1" else "feet"
+    inch = "inch" if described or found["inches"] == "1" else "inches"
+    return f"{cardinal(found['feet'], language)} {foot} {cardinal(found['inches'], language)} {inch}"
+
+
+def _compound(language: Language, symbols: str) -> str:
+    """Pattern of a quantity in a German compound: 50-km-Lauf."""
+    number_before_hyphen = bare(language).replace(r"(?![.,:\-–]\d)", r"(?![.,:–]\d)")
+    return rf"{guard(language)}{number_before_hyphen}-(?P<symbol>{symbols})(?=-[A-ZÄÖÜ])"
 
 
 def _described(language: Language, symbols: str) -> str:

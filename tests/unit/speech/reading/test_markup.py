@@ -28,6 +28,8 @@ def parts(text: str) -> list[str | float]:
         ("One [PAUSE: 2] two [pause=1.5] three [pause:500ms]", ["One ", 2.0, " two ", 1.5, " three ", 0.5, ""]),
         ('One [pause] two <break time="1s"/> three', ["One ", 0.7, " two ", 1.0, " three"]),
         ("One.\n\n* * *\n\nTwo.\n***\nThree", ["One.\n\n", 1.0, "\n\nTwo.\n", 1.0, "\nThree"]),
+        ("One.\n\n◆\n\nTwo.\n◇ ◇ ◇\nThree", ["One.\n\n", 1.0, "\n\nTwo.\n", 1.0, "\nThree"]),
+        ("One.\n\n§\n\nA ◆ and § 5.", ["One.\n\n", 1.0, "\n\nA ◆ and § 5."]),
         ("5 * 3 * 2, - one\n- two\n* three", None),
         ("[pauses], [pause x], [pause -1s], [pause 1 min], [laughs]", None),
         ("a < b, a <break/> b, R&D", None),

@@ -1,0 +1,70 @@
+"""Parts of a text that print needs and speech does not: tables of contents, marks of notes, places of pictures."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+
+LEADERS = re.compile(  # a run is searched once, from its beginning
+    r"(?<![.…·_])(?<![.…·]\s)(?:(?:\.\s?){4,}|…(?:\s?…)+|(?:·\s?){4,}|_{4,})\s*(?P<page>\d{1,4}|[ivxl]{1,6})$"
+)
+"""What a line of a table of contents ends with: Methods ..... 5."""
+
+_FEWEST = 3  # lines of a table of contents
+_LONGEST_ENTRY = 120  # characters of an entry's first lines
+_MOST_BETWEEN = 3  # lines between two that end with a page: headings, and entries that go on
+_TITLE = re.compile(
+    r"(?:table of )?contents|inhalt(?:sverzeichnis)?|table des matières|sommaire|índice|indice|sumário|содержание|"
+    r"оглавление|目录|目次|차례|inhoud(?:sopgave)?|spis treści|içindekiler",
+    re.IGNORECASE,
+)
+_PICTURE = re.compile(r"\[(?:Illustration|Abbildung|Image|Figure)(?::[^\[\]]{0,1000})?\]", re.IGNORECASE)
+_MARK = re.compile(r"(?:(?<=[^\W\d_]{2})|(?<=[.,;:!?”\"’»)]))(?:\[\d{1,3}\])+(?![\w\[=(]|\.\w)")
+_CODE = re.compile(r"\[0\]")
+
+
+def contents_lines(lines: Sequence[str]) -> set[int]:
+    """Numbers of the lines of tables of contents whose entries end with dots and a page, and of the title above them.
+
+    They are at least three near each other, and their pages do not decrease: a list of prices stays.
+    """
+    ends = [
+        (at, found["page"]) for at, line in enumerate(lines) if (found := LEADERS.search(line.rstrip())) is not None
+    ]
+    groups: list[list[tuple[int, str]]] = []
+    for each in ends:
+        between = lines[groups[-1][-1][0] + 1 : each[0]] if groups else []
+        filled = [line for line in between if line.strip()]
+        if groups and len(filled) <= _MOST_BETWEEN and all(len(line) <= _LONGEST_ENTRY for line in filled):
+            groups[-1].append(each)
+        else:
+            groups.append([each])
+    left_out = set[int]()
+    for group in groups:
+        pages = [int(page) for _, page in group if page.isdecimal()]
+        if len(group) < _FEWEST or any(before > after for before, after in pairwise(pages)):
+            continue
+        left_out |= set(range(group[0][0], group[-1][0] + 1))
+        near = range(max(0, group[0][0] - 2 * _MOST_BETWEEN), group[0][0])
+        above = [at for at in near if lines[at].strip()][-_MOST_BETWEEN:]
+        title = next((at for at in above if _TITLE.fullmatch(lines[at].strip(" \t.:*#="))), group[0][0])
+        left_out |= set(range(title, group[0][0]))
+    return left_out
+
+
+def without_contents(text: str) -> str:
+    """The text without the lines of its tables of contents."""
+    lines = text.split("\n")
+    left_out = contents_lines(lines)
+    return "\n".join(line for at, line in enumerate(lines) if at not in left_out) if left_out else text
+
+
+def without_pictures(text: str) -> str:
+    """The text without places of pictures: [Illustration: A ship]."""
+    return _PICTURE.sub("", text)
+
+
+def without_marks(text: str) -> str:
+    """The text without marks of notes in brackets directly after a word: Hale[1]; one that counts from 0 is code."""
+    return text if _CODE.search(text) else _MARK.sub("", text)
