@@ -41,14 +41,13 @@ def stores(url: str) -> Iterator[tuple[Store, Store]]:
 
 
 def claims_of(store: Store) -> Claims:
-    assert isinstance(store.ownership, Claims)
-    return store.ownership
+    return store.claims
 
 
 def take_all(store: Store) -> list[str]:
-    store.ownership.look_again()
+    store.claims.look_again()
     found = []
-    while (id := store.ownership.take()) is not None:
+    while (id := store.claims.take()) is not None:
         found.append(id)
     return found
 
@@ -66,7 +65,7 @@ def test_each_document_is_claimed_by_one_service_oldest_first(stores: tuple[Stor
     taken: list[list[str]] = [[], []]
 
     def take(service: int) -> None:
-        while (id := stores[service].ownership.take()) is not None:
+        while (id := stores[service].claims.take()) is not None:
             taken[service].append(id)
 
     threads = [threading.Thread(target=take, args=(service,)) for service in (0, 1)]
@@ -141,7 +140,7 @@ def test_claims_that_are_renewed_live_and_those_that_are_lost_are_named(stores: 
     assert set(claims_of(first).renew()) == {lost, deleted}
 
     assert claims_of(first).held() == (kept,)
-    assert [first.ownership.owns(id) for id in (kept, lost)] == [True, False]
+    assert [first.claims.owns(id) for id in (kept, lost)] == [True, False]
 
 
 def test_documents_that_are_given_back_are_another_services_at_once(stores: tuple[Store, Store]) -> None:
@@ -149,7 +148,7 @@ def test_documents_that_are_given_back_are_another_services_at_once(stores: tupl
     for number in range(2):
         first.accept(new_document(number))
     kept, given = take_all(first)
-    first.ownership.release(given, "f" * 32)
+    first.claims.release(given, "f" * 32)
     assert take_all(second) == [given]
     assert claims_of(first).held() == (kept,)
 
@@ -381,7 +380,7 @@ def test_a_service_that_is_gone_is_followed_by_another_which_keeps_what_was_spok
 
     assert [request.chunk for request in two.pool.submitted[0]] == [1, 2, 4, 5]
     one.pool.going.set()  # it wakes up, and its chunks come too late
-    eventually(lambda: not one.store.ownership.owns(new.id), "one knows that it lost the document")
+    eventually(lambda: not one.store.claims.owns(new.id), "one knows that it lost the document")
     eventually(lambda: 0 in one.pool.cancelled, "one has withdrawn the document")
     one.queue.close()
     eventually(lambda: one.names(new) == ["audio.wav"], "two has deleted the chunks' files")
@@ -518,7 +517,7 @@ def test_documents_that_were_taken_over_are_counted_by_the_service_that_had_them
     for number in range(4):
         one.accept(new_document(number))
     (first, *others) = take_all(one)
-    one.ownership.release(first)
+    one.claims.release(first)
     run_out(one)
     assert len(take_all(two)) == 4
     assert claims_of(two).ran_out() == {"gpu-01": len(others)}  # the one that was given back is none

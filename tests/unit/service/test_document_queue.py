@@ -206,9 +206,9 @@ def test_a_document_goes_on_after_a_restart_where_it_was(start_service: Callable
     service.pool.going.clear()
     service.queue.accept(new)
     service.state(new, "processing")
-    service.queue.close()
     for index in (0, 3):
         service.store.chunk_spoken(new.id, index, service.audio_store.put(new.id, index, audio_of(new, index)))
+    service.queue.close()
     service.stop()
 
     service.start()
@@ -227,9 +227,9 @@ def test_a_chunk_whose_file_a_power_cut_has_taken_is_spoken_again(
     service.pool.going.clear()
     service.queue.accept(new)
     service.state(new, "processing")
-    service.queue.close()
     for index in range(4):
         service.store.chunk_spoken(new.id, index, service.audio_store.put(new.id, index, audio_of(new, index)))
+    service.queue.close()
     path = service.folder / "audio" / new.id / "2.s16"
     if damage == "cut":
         with path.open("rb+") as file:
@@ -251,9 +251,9 @@ def test_a_kill_between_the_whole_file_and_its_row_speaks_nothing_again(start_se
     service.pool.going.clear()
     service.queue.accept(new)
     service.state(new, "processing")
-    service.queue.close()
     for index in range(4):
         service.store.chunk_spoken(new.id, index, service.audio_store.put(new.id, index, audio_of(new, index)))
+    service.queue.close()
     service.audio_store.assemble(new.id, service.store.chunks(new.id), PAUSES)
     service.audio_store.remove_chunks(new.id)
     service.stop()

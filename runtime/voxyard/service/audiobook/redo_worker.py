@@ -55,7 +55,7 @@ class RedoWorker:
 
     def start(self) -> None:
         """Starts with the chunks that an earlier run has left. Raises StoreError."""
-        if not self.store.ownership.shared:
+        if not self.store.claims.shared:
             self.store.redos.release()
         self._thread.start()
 

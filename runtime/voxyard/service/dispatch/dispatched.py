@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from voxyard.service.documents.ownership import Stage
 from voxyard.speech.pool.job import Job
 
 
@@ -46,13 +47,11 @@ class DispatchedDocuments:
         """Chunks in the pool without an outcome."""
         return sum(len(active.remaining) for active in self.active.values())
 
-    def ids(self, *, unread: bool) -> set[str]:
-        """Ids of documents whose uploads are being read; else of those that are in the pool or parked."""
-        reading = {id for id, active in self.active.items() if active.job is None}
-        return reading if unread else {*self} - reading
-
-    def by_owner(self, *, unread: bool) -> Counter[str]:
-        """Number of these documents by owner."""
+    def by_owner(self, stage: Stage) -> Counter[str]:
+        """Number of the documents whose uploads are being read, or that are in the pool or parked, by owner."""
         self.owners = {id: owner for id, owner in self.owners.items() if id in self}
-        counted = self.ids(unread=unread)
-        return Counter(owner for id, owner in self.owners.items() if id in counted)
+        return Counter(owner for id, owner in self.owners.items() if self._stage(id) == stage)
+
+    def _stage(self, id: str) -> Stage:
+        active = self.active.get(id)
+        return "reading" if active is not None and active.job is None else "speaking"

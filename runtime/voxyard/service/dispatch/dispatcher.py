@@ -6,6 +6,7 @@ import logging
 import queue
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from voxyard.service.dispatch.listeners import HERE, Listeners
 from voxyard.service.dispatch.progress import DocumentProgress, delete_document
 from voxyard.service.dispatch.speech_pool import SpeechPool
 from voxyard.service.dispatch.throughput import Throughput
+from voxyard.service.documents.ownership import STAGES, Stage
 from voxyard.service.documents.records import Document, NewDocument, StoredChunk
 from voxyard.service.documents.store import Store
 from voxyard.service.errors import (
@@ -79,7 +81,7 @@ class DocumentDispatcher:
         self._active, self._parked = self._dispatched.active, self._dispatched.parked
         self._reading: set[ActiveDocument] = set()  # those whose threads still run, cancelled or not
         self._listeners = Listeners(self.section.claim_seconds)
-        self._owner = self.store.ownership
+        self._claims = self.store.claims
         self._progress = DocumentProgress(self.store, self.audio_store, self.pauses)
         self._next_poll = self._next_cleanup = 0.0
         self._thread = threading.Thread(target=self._run, name="document-dispatcher", daemon=True)
@@ -94,16 +96,15 @@ class DocumentDispatcher:
 
     def start(self) -> None:
         """Resumes the unfinished documents of an earlier run. Raises StoreError where they cannot be read."""
-        self._owner.resume()
         try:
             self._progress.clean()
         except StoreUnavailableError as error:  # restarted since the store was opened
             _log.warning("audio of deleted documents is looked for at the next start: %s", error)
         self._thread.start()
 
-    def document_accepted(self, id: str, owner: str = "") -> None:
-        """Queues a stored document of this key; of a document of another service the owner is not needed."""
-        self._events.put(DocumentAccepted(id, owner))
+    def document_accepted(self) -> None:
+        """Has a document that was stored, is retried or was given back dispatched."""
+        self._events.put(DocumentAccepted())
 
     def document_deleted(self, id: str) -> None:
         """Cancels a document that was deleted from the store."""
@@ -153,7 +154,7 @@ class DocumentDispatcher:
         now = time.monotonic()
         if self._next_poll <= now:
             self._next_poll = now + self.poll_seconds
-            self._owner.look_again()
+            self._claims.look_again()
             self._poll_parked()
             for id in self._listeners.expire():
                 self._prioritize(id)
@@ -174,10 +175,10 @@ class DocumentDispatcher:
                 if self._active.get(active.id) is active and not active.cancelled.is_set():
                     with self._error_boundary(active.id):
                         self._store_text(active.id, text)
-            case DocumentAccepted(id, owner):
-                self._owner.add(id, owner)
+            case DocumentAccepted():
+                self._claims.look_again()
             case DocumentTakenOver(id):
-                if not self._owner.owns(id):
+                if not self._claims.owns(id):
                     self._withdraw(id)
             case DocumentDeleted(id):
                 self._remove(id)
@@ -192,24 +193,29 @@ class DocumentDispatcher:
 
     def _dispatch_waiting(self) -> None:
         """Begins documents for which there is room: to read uploads, and to synthesize what is read."""
-        for unread in (True, False):
-            while self._dispatching and not (self._owner.shared and self.pool.waiting):
-                if unread and len(self._reading) >= MAX_CONCURRENT:
+        for stage in STAGES:
+            while self._dispatching and not self._left_to_others:
+                if stage == "reading" and len(self._reading) >= MAX_CONCURRENT:
                     break
-                busy = self._dispatched.by_owner(unread=unread)
-                # A key never has all places in which files are read.
-                room = max(busy.values(), default=0) < MAX_CONCURRENT - 1 if unread else self._has_room()
-                id = self._owner.take(busy, room=room, unread=unread)
+                busy = self._dispatched.by_owner(stage)
+                id = self._claims.take(stage, busy, room=self._has_room(stage, busy))
                 if id is None:
                     break
                 if id not in self._dispatched:
                     self._submit_document(id)
 
-    def _has_room(self) -> bool:
+    @property
+    def _left_to_others(self) -> bool:
+        """True where no worker can start, and other services may synthesize the documents."""
+        return self._claims.shared and self.pool.waiting is not None
+
+    def _has_room(self, stage: Stage, busy: Counter[str]) -> bool:
         """True where one more document of any key may be dispatched: of a shared one, if workers begin it soon."""
-        if len(self._dispatched.ids(unread=False)) >= self.section.active_documents:
+        if stage == "reading":  # a key never has all places
+            return max(busy.values(), default=0) < MAX_CONCURRENT - 1
+        if busy.total() >= self.section.active_documents:
             return False
-        return not self._owner.shared or self._dispatched.unspoken < 2 * self.pool.rows
+        return not self._claims.shared or self._dispatched.unspoken < 2 * self.pool.rows
 
     def _poll_parked(self) -> None:
         """Resumes parked documents where there is room; records why the pool waits, or that it has ended.
@@ -221,7 +227,7 @@ class DocumentDispatcher:
         if self._active and self.pool.ended is not None:
             self._stop("the worker pool has stopped")
         waiting = self.pool.waiting
-        if waiting and self._owner.shared:
+        if self._left_to_others:
             self._give_back(*self._active)
         for active in tuple(self._active.values()):
             if active.reported_reason != waiting:
@@ -250,7 +256,7 @@ class DocumentDispatcher:
             self._dispatched.owners[id] = document.owner
             if document.state not in ("pending", "processing"):
                 self._parked.pop(id, None)
-                self._owner.drop(id)
+                self._claims.drop(id)
                 return
             if document.extracting:
                 if len(self._reading) < MAX_CONCURRENT:
@@ -287,13 +293,13 @@ class DocumentDispatcher:
         if isinstance(text, ServiceError):
             self._cancel_job(id)
             self.store.failed(id, time.time(), str(text), text.code)
-            self._owner.drop(id)
+            self._claims.drop(id)
             self._listeners.forget(id)
             self.on_change(id)
             return
         self.store.extracted(id, text)
-        self._active.pop(id, None)
-        self._owner.upload_read(id, self._dispatched.owners[id])
+        self._give_back(id)  # whichever service has room claims it
+        self._claims.look_again()
         self.on_change(id)
 
     def _submit_chunks(self, document: Document, waiting: Sequence[StoredChunk]) -> None:
@@ -339,7 +345,7 @@ class DocumentDispatcher:
     def _finish(self, id: str, chunks: Sequence[StoredChunk]) -> None:
         """Completes or fails a document whose chunks all have an outcome."""
         self._progress.finish(id, chunks)
-        self._owner.drop(id)
+        self._claims.drop(id)
         self._listeners.forget(id)
         self.on_change(id)
 
@@ -358,11 +364,7 @@ class DocumentDispatcher:
         except ServiceError as error:
             self._park(id, str(error))
         except SpeechError as error:
-            self._stop(str(error))
-            if self._owner.shared:
-                self._give_back(id)
-            else:
-                self._park(id, f"{error}; it resumes when the service is restarted")
+            self._stop(str(error), id)
         except Exception as error:  # noqa: BLE001 — the other documents continue
             _log.exception("internal error in document %s", id)
             self._fail(id, f"internal error of the service: {type(error).__name__}: {error}")
@@ -408,18 +410,17 @@ class DocumentDispatcher:
         except ServiceError as error:
             self._park(id, f"{reason}; {error}")
         else:
-            self._owner.drop(id)
+            self._claims.drop(id)
         self.on_change(id)
 
-    def _stop(self, reason: str) -> None:
-        """Stops dispatching until the service is restarted."""
+    def _stop(self, reason: str, *ids: str) -> None:
+        """Stops dispatching until the service is restarted; other services on the database go on."""
         if self.stopped is None:
             self.stopped = reason
             _log.error("no documents are dispatched any more: %s; restart the service", reason)
-        if self._owner.shared:
-            self._give_back(*self._dispatched)
-        for id in tuple(self._active):
+        for id in (*self._active, *ids):
             self._park(id, f"{reason}; it resumes when the service is restarted")
+        self._give_back(*self._dispatched)
 
     def _give_back(self, *ids: str) -> None:
         """Gives documents to the services that can synthesize them now."""
@@ -427,7 +428,7 @@ class DocumentDispatcher:
             self._cancel_job(id)
             self._parked.pop(id, None)
         try:
-            self._owner.release(*ids)
+            self._claims.release(*ids)
         except ServiceError as error:
             _log.warning("%d documents could not be given back, their claims run out: %s", len(ids), error)
 
@@ -435,7 +436,7 @@ class DocumentDispatcher:
         """Stops work on a document that another service has taken over, and removes what was written too late."""
         self._cancel_job(id)
         self._parked.pop(id, None)
-        self._owner.drop(id)
+        self._claims.drop(id)
         _log.warning("document %s was taken over by another service: it is spoken there", id)
         try:
             self._progress.remove_late_chunks(id)
@@ -459,7 +460,7 @@ class DocumentDispatcher:
         """Removes what is left of a document that is not in the store (any more)."""
         self._cancel_job(id)
         self._parked.pop(id, None)
-        self._owner.drop(id)
+        self._claims.drop(id)
         self._listeners.forget(id)
         try:
             self.audio_store.remove(id)

@@ -28,10 +28,7 @@ class TextExtracted:
 
 @dataclass(frozen=True)
 class DocumentAccepted:
-    """A document was stored and is to be dispatched; its owner is known where no other service has documents."""
-
-    id: str
-    owner: str
+    """A document was stored, is retried or was given back."""
 
 
 @dataclass(frozen=True)

@@ -50,8 +50,7 @@ class DocumentQueue:
         self._store, self._audio_store, self._section, self._on_change = store, audio_store, section, on_change
         self._on_delete = on_change if on_delete is None else on_delete
         self._limits = limits
-        if store.ownership.shared:
-            poll_seconds = min(poll_seconds, section.claim_seconds / 3)
+        poll_seconds = min(poll_seconds, section.claim_seconds / 3)
         self._dispatcher = DocumentDispatcher(
             *(store, audio_store, pool, pauses, section, on_change, self._on_delete, limits, read_upload),
             *(poll_seconds, cleanup_seconds),
@@ -140,7 +139,7 @@ class DocumentQueue:
             self._audio_store.check_room(seconds, load.estimated_seconds + uploaded / SECOND)
             document, fresh = self._store.accept(new)
             if fresh:
-                self._dispatcher.document_accepted(document.id, document.owner)
+                self._dispatcher.document_accepted()
         self._on_change(document.id)
         return document, fresh
 
@@ -162,7 +161,7 @@ class DocumentQueue:
             NotFoundError: no such document.
         """
         document = self._store.retry(id)
-        self._dispatcher.document_accepted(id, document.owner)
+        self._dispatcher.document_accepted()
         self._on_change(id)
         return document
 
@@ -201,7 +200,7 @@ class DocumentQueue:
         """Takes note of what another service has done with a document."""
         match kind:
             case "accepted":
-                self._dispatcher.document_accepted(id)
+                self._dispatcher.document_accepted()
                 self._on_change(id)
             case "changed":
                 self._on_change(id)

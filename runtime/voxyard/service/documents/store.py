@@ -11,9 +11,9 @@ from voxyard.service.audiobook import chapters
 from voxyard.service.audiobook.redos import Redos
 from voxyard.service.documents import insertion, queries
 from voxyard.service.documents.database import SqliteDatabase
-from voxyard.service.documents.ownership import Claims, Ownership, SoleOwnership
+from voxyard.service.documents.ownership import Claims
 from voxyard.service.documents.records import Chapter, Document, NewDocument, QueueLoad, State, StoredChunk, Upload
-from voxyard.service.documents.sql import Connection, Database, first
+from voxyard.service.documents.sql import Connection, first
 from voxyard.service.errors import ConflictError, StoreError
 from voxyard.service.voices.table import UploadedVoices, hold
 from voxyard.service.webhooks import pending
@@ -21,6 +21,7 @@ from voxyard.speech.audio.wav import WIDTH
 
 if TYPE_CHECKING:
     from voxyard.service.documents.peers import PeerListener, Peers
+    from voxyard.service.documents.postgres import PostgresDatabase
 
 
 class Store:
@@ -39,21 +40,16 @@ class Store:
         self._database = open_database(place)
         self.redos = Redos(self._database)
         self.voices = UploadedVoices(self._database)
-        self.ownership: Ownership = (
-            SoleOwnership(self._database) if isinstance(place, Path) else Claims(self._database, service, claim_seconds)
-        )
-        self.webhooks = pending.PendingWebhooks(self._database, self.ownership)
+        self.claims = Claims(self._database, service, claim_seconds)
+        self.webhooks = pending.PendingWebhooks(self._database, self.claims)
 
     def peers(self, listener: PeerListener, on_missed: Callable[[], None]) -> Peers | None:
         """Connection with the other services on the database, to be started; None where there can be none."""
-        if not isinstance(self.ownership, Claims):
+        if isinstance(self._database, SqliteDatabase):
             return None
         from voxyard.service.documents.peers import Peers
-        from voxyard.service.documents.postgres import PostgresDatabase
 
-        if not isinstance(self._database, PostgresDatabase):
-            raise TypeError(f"{type(self._database).__name__} has no messages of other services")
-        return Peers(self._database, self.ownership, listener, on_missed)
+        return Peers(self._database, self.claims, listener, on_missed)
 
     def close(self) -> None:
         """Closes the database; a SQLite file may be opened by another service then."""
@@ -328,9 +324,7 @@ class Store:
 
     def heard(self, id: str, heard: bool) -> None:
         """Tells the other services whether a document has listeners at this one."""
-        if self.ownership.shared:
-            with self._database.write() as connection:
-                connection.notify("heard" if heard else "unheard", id)
+        self._database.notify("heard" if heard else "unheard", id)
 
     def delete(self, id: str) -> None:
         """Deletes a document with its text, chunks and webhook."""
@@ -361,18 +355,18 @@ class Store:
                 (state, when, reason, code, number),
             ).rowcount
             if changed:
-                self.ownership.end(connection, number)
+                self.claims.end(connection, number)
                 pending.add(connection, number, event, when)
 
     @contextmanager
     def _progress(self, id: str) -> Iterator[tuple[Connection, int]]:
         """Write transaction on the progress of a document, with its row number; only its owner gets one."""
         with self._database.write() as connection:
-            yield connection, self.ownership.number_of(connection, id)
+            yield connection, self.claims.number_of(connection, id)
             connection.notify("changed", id)
 
 
-def open_database(place: Path | str) -> Database:
+def open_database(place: Path | str) -> SqliteDatabase | PostgresDatabase:
     """SQLite for a path, PostgreSQL for a URL. Raises StoreError."""
     if isinstance(place, Path):
         return SqliteDatabase(place)

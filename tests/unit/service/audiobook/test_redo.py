@@ -283,8 +283,8 @@ def stored(place: Path | str) -> tuple[Store, str]:
     """A store, and the id of a document in it that is completed: three chunks."""
     store, document = Store(place), new_document(1)
     store.accept(document)
-    store.ownership.look_again()
-    store.ownership.take()
+    store.claims.look_again()
+    store.claims.take()
     store.started(document.id, 1.0)
     for index in range(3):
         store.chunk_spoken(document.id, index, 10)

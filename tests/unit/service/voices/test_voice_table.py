@@ -72,7 +72,7 @@ def test_a_voice_stays_for_documents_chunks_and_redos(store: Store) -> None:
     of_document, of_redo = add(store, "one"), add(store, "two")
     new = replace(new_document(1), voice=of_document)
     store.accept(new)
-    store.ownership.take()
+    store.claims.take()
     for index in range(3):
         store.chunk_spoken(new.id, index, 10)
     store.completed(new.id, 1.0)
@@ -95,7 +95,7 @@ def test_a_document_or_redo_in_a_voice_deleted_meanwhile_is_refused(store: Store
     id = add(store, "captain")
     done = new_document(1)
     store.accept(done)
-    store.ownership.take()
+    store.claims.take()
     for index in range(3):
         store.chunk_spoken(done.id, index, 10)
     store.completed(done.id, 1.0)
