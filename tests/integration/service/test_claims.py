@@ -16,9 +16,10 @@ from postgres_server import PostgresServer, running_server
 from voxyard.service.audio.files import AudioFolder
 from voxyard.service.audio.store import AudioStore
 from voxyard.service.config import ServiceSection
+from voxyard.service.dispatch import dispatcher
 from voxyard.service.documents.ownership import Claims
 from voxyard.service.documents.queue import DocumentQueue
-from voxyard.service.documents.records import Document, NewDocument
+from voxyard.service.documents.records import Document, NewDocument, Redo
 from voxyard.service.documents.store import Store
 from voxyard.service.errors import ClaimLostError, NotFoundError, StoreUnavailableError
 from voxyard.speech.audio.joining import Pauses
@@ -98,6 +99,8 @@ def test_a_stale_owner_writes_nothing(stores: tuple[Store, Store]) -> None:
         lambda: stale.chunk_failed(new.id, 2, "no"),
         lambda: stale.reset_chunks(new.id, [0]),
         lambda: stale.parked(new.id, "no"),
+        lambda: stale.redo_ended(new.id, 0, Redo(1, None), 5, None),
+        lambda: stale.redone(new.id, {}),
         lambda: stale.completed(new.id, 2.0),
         lambda: stale.failed(new.id, 2.0, "no"),
     ):
@@ -385,6 +388,39 @@ def test_a_service_that_is_gone_is_followed_by_another_which_keeps_what_was_spok
     one.queue.close()
     eventually(lambda: one.names(new) == ["audio.wav"], "two has deleted the chunks' files")
     assert one.store.document(new.id) == two.store.document(new.id)
+
+
+def test_a_service_that_makes_audio_anew_too_late_replaces_none_of_the_one_that_follows(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatcher, "STALE_SECONDS", 0.0)
+    one, new = start("one"), new_document(1)
+    one.queue.accept(new)
+    one.ended(new)
+    begun, going, rebuild = threading.Event(), threading.Event(), one.audio_store.rebuild
+
+    def late(*given: Any) -> None:
+        begun.set()
+        assert going.wait(60)
+        rebuild(*given)
+
+    monkeypatch.setattr(one.audio_store, "rebuild", late)
+    one.queue.redo(new.id, 1, None, 50)
+    assert begun.wait(60)
+    one.peers.close()  # nobody renews
+    two = start("two")
+    eventually(lambda: two.store.document(new.id).revision == 1, "two follows")
+    assert two.pool.submitted == []  # what one has spoken is kept
+    (name,) = (f"audio.{two.store.document(new.id).audio}.wav",)
+    made = (two.folder / new.id / name).read_bytes()
+    two.queue.redo(new.id, 1, None, 51)
+    eventually(lambda: two.store.document(new.id).revision == 2, "the chunk is spoken by two")
+    going.set()
+    (name,) = (f"audio.{two.store.document(new.id).audio}.wav",)
+    eventually(lambda: not one.store.claims.owns(new.id), "one knows that it is late")
+    eventually(lambda: two.names(new) == [name], "nothing is left of what is not served")
+    assert (two.folder / new.id / name).read_bytes() != made
+    assert [two.store.document(new.id).revision, two.store.chunks(new.id)[1].seed] == [2, 51]
 
 
 @pytest.mark.slow

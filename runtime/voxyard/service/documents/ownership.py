@@ -16,11 +16,12 @@ from voxyard.service.errors import ClaimLostError, ServiceError, StoreUnavailabl
 
 _log = logging.getLogger(__name__)
 
-Stage = Literal["reading", "speaking"]
-"""What a document waits for: its upload to be read, or its chunks to be spoken."""
+Stage = Literal["reading", "redoing", "speaking"]
+"""What a document waits for: its upload to be read, chunks to be spoken again, or its chunks to be spoken."""
 _UNFINISHED = "state IN ('pending', 'processing') AND {} (SELECT 1 FROM uploads WHERE document = number)"
 STAGES: dict[Stage, str] = {
     "reading": _UNFINISHED.format("EXISTS"),
+    "redoing": "redos > 0",
     "speaking": _UNFINISHED.format("NOT EXISTS"),
 }
 _OWNERS = "SELECT owner, min(number) AS oldest FROM documents WHERE {waiting} AND ({free}) GROUP BY owner"
@@ -127,6 +128,12 @@ class Claims:
             queries.number_of(connection, id)
             raise ClaimLostError(f"document {id} was taken over by another service")
         return int(row["number"])
+
+    def number(self, id: str) -> int:
+        """Number of this service's claim on a document. Raises ClaimLostError."""
+        if (claim := self._held.get(id)) is None:
+            raise ClaimLostError(f"document {id} was given back")
+        return claim
 
     def owns(self, id: str) -> bool:
         """True where this service has a claim that it does not know to be lost."""

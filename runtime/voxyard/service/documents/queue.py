@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from voxyard.service.audio.store import SECOND, AudioStore
-from voxyard.service.audiobook.redo_worker import RedoWorker
 from voxyard.service.auth.key_limits import LimitsOf, fair_part, no_limits
 from voxyard.service.config import ServiceSection
 from voxyard.service.dispatch.dispatcher import DocumentDispatcher
@@ -55,7 +54,6 @@ class DocumentQueue:
             *(store, audio_store, pool, pauses, section, on_change, self._on_delete, limits, read_upload),
             *(poll_seconds, cleanup_seconds),
         )
-        self._redo = RedoWorker(store, audio_store, pool, pauses, on_change, poll_seconds)
         self._accept_lock = threading.Lock()  # checking the limits and storing are one step
         self._draining = self._closing = False
         self._listeners: dict[str, int] = {}
@@ -67,7 +65,6 @@ class DocumentQueue:
             StoreError: the store cannot be read.
         """
         self._dispatcher.start()
-        self._redo.start()
 
     def drain(self) -> None:
         """Dispatches nothing more; the outcomes of chunks in progress are still stored. Returns at once.
@@ -77,13 +74,11 @@ class DocumentQueue:
         """
         self._draining = True
         self._dispatcher.drain()
-        self._redo.stop()
 
     def close(self) -> None:
         """Accepts nothing more, stores the outcomes so far, and ends; the next start resumes the rest."""
         with self._accept_lock:
             self._closing = True
-        self._redo.close()
         self._dispatcher.close()
 
     @property
@@ -172,8 +167,8 @@ class DocumentQueue:
             ConflictError: the document is not completed.
             NotFoundError: no such document or chunk.
         """
-        self._store.redos.request(id, index, voice, seed)
-        self._redo.wake()
+        self._store.redo(id, index, voice, seed)
+        self._dispatcher.document_accepted()
         self._on_change(id)
         return self._store.document(id)
 
