@@ -26,6 +26,7 @@ from voxyard.service.errors import (
     NoRoomError,
     NotFoundError,
     StoreError,
+    StoreUnavailableError,
     TooLargeError,
     UnavailableError,
 )
@@ -465,6 +466,25 @@ def test_a_store_that_fails_for_a_while_parks_the_document(
 
     done = service.state(new)
     assert (done.state, done.parked) == ("completed", None)
+    assert samples(service.audio_store.wav(new.id)) == whole(new)
+
+
+@pytest.mark.parametrize("step", ["chunk_spoken", "snapshot", "completed"])
+def test_a_store_that_does_not_answer_at_the_end_ends_the_document_later(
+    start_service: Callable[..., Service], monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    service, new = start_service(), new_document(1)
+    kept, failures = getattr(service.store, step), iter([StoreUnavailableError("the database does not answer")])
+
+    def once_away(*given: Any, **named: Any) -> Any:
+        for error in failures:
+            raise error
+        return kept(*given, **named)
+
+    monkeypatch.setattr(service.store, step, once_away)
+    service.queue.accept(new)
+    assert service.state(new).state == "completed"
+    assert len(service.pool.submitted) == 1
     assert samples(service.audio_store.wav(new.id)) == whole(new)
 
 

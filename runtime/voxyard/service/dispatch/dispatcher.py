@@ -375,13 +375,14 @@ class DocumentDispatcher:
             self._keeping = False
 
     def _store_outcome(self, active: ActiveDocument, outcome: Outcome) -> None:
-        id, chunk = active.id, active.remaining[outcome.request.chunk]
-        self._progress.add(id, chunk, outcome)
-        refused = outcome.result is None and outcome.failure is not None and outcome.failure.refused
-        if refused and chunk.redo is None:  # nothing makes the document whole
-            self._fail(id, self._progress.refusal(id, outcome), UnspeakableTextError.code)
-            return
-        del active.remaining[chunk.index]
+        id, chunk = active.id, active.remaining.get(outcome.request.chunk)
+        if chunk is not None:  # else it is stored, and only the end of its document was not
+            self._progress.add(id, chunk, outcome)
+            refused = outcome.result is None and outcome.failure is not None and outcome.failure.refused
+            if refused and chunk.redo is None:  # nothing makes the document whole
+                self._fail(id, self._progress.refusal(id, outcome), UnspeakableTextError.code)
+                return
+            del active.remaining[chunk.index]
         if not active.remaining:
             self._finish(active, *self.store.snapshot(id))
         self.on_change(id)
