@@ -16,9 +16,10 @@ from postgres_server import PostgresServer, running_server
 from voxyard.service.audio.files import AudioFolder
 from voxyard.service.audio.store import AudioStore
 from voxyard.service.config import ServiceSection
+from voxyard.service.dispatch import dispatcher
 from voxyard.service.documents.ownership import Claims
 from voxyard.service.documents.queue import DocumentQueue
-from voxyard.service.documents.records import Document, NewDocument
+from voxyard.service.documents.records import Document, NewDocument, Redo
 from voxyard.service.documents.store import Store
 from voxyard.service.errors import ClaimLostError, NotFoundError, StoreUnavailableError
 from voxyard.speech.audio.joining import Pauses
@@ -41,14 +42,13 @@ def stores(url: str) -> Iterator[tuple[Store, Store]]:
 
 
 def claims_of(store: Store) -> Claims:
-    assert isinstance(store.ownership, Claims)
-    return store.ownership
+    return store.claims
 
 
 def take_all(store: Store) -> list[str]:
-    store.ownership.look_again()
+    store.claims.look_again()
     found = []
-    while (id := store.ownership.take()) is not None:
+    while (id := store.claims.take()) is not None:
         found.append(id)
     return found
 
@@ -66,7 +66,7 @@ def test_each_document_is_claimed_by_one_service_oldest_first(stores: tuple[Stor
     taken: list[list[str]] = [[], []]
 
     def take(service: int) -> None:
-        while (id := stores[service].ownership.take()) is not None:
+        while (id := stores[service].claims.take()) is not None:
             taken[service].append(id)
 
     threads = [threading.Thread(target=take, args=(service,)) for service in (0, 1)]
@@ -99,6 +99,8 @@ def test_a_stale_owner_writes_nothing(stores: tuple[Store, Store]) -> None:
         lambda: stale.chunk_failed(new.id, 2, "no"),
         lambda: stale.reset_chunks(new.id, [0]),
         lambda: stale.parked(new.id, "no"),
+        lambda: stale.redo_ended(new.id, 0, Redo(1, None), 5, None),
+        lambda: stale.redone(new.id, {}),
         lambda: stale.completed(new.id, 2.0),
         lambda: stale.failed(new.id, 2.0, "no"),
     ):
@@ -141,7 +143,7 @@ def test_claims_that_are_renewed_live_and_those_that_are_lost_are_named(stores: 
     assert set(claims_of(first).renew()) == {lost, deleted}
 
     assert claims_of(first).held() == (kept,)
-    assert [first.ownership.owns(id) for id in (kept, lost)] == [True, False]
+    assert [first.claims.owns(id) for id in (kept, lost)] == [True, False]
 
 
 def test_documents_that_are_given_back_are_another_services_at_once(stores: tuple[Store, Store]) -> None:
@@ -149,7 +151,7 @@ def test_documents_that_are_given_back_are_another_services_at_once(stores: tupl
     for number in range(2):
         first.accept(new_document(number))
     kept, given = take_all(first)
-    first.ownership.release(given, "f" * 32)
+    first.claims.release(given, "f" * 32)
     assert take_all(second) == [given]
     assert claims_of(first).held() == (kept,)
 
@@ -381,11 +383,44 @@ def test_a_service_that_is_gone_is_followed_by_another_which_keeps_what_was_spok
 
     assert [request.chunk for request in two.pool.submitted[0]] == [1, 2, 4, 5]
     one.pool.going.set()  # it wakes up, and its chunks come too late
-    eventually(lambda: not one.store.ownership.owns(new.id), "one knows that it lost the document")
+    eventually(lambda: not one.store.claims.owns(new.id), "one knows that it lost the document")
     eventually(lambda: 0 in one.pool.cancelled, "one has withdrawn the document")
     one.queue.close()
     eventually(lambda: one.names(new) == ["audio.wav"], "two has deleted the chunks' files")
     assert one.store.document(new.id) == two.store.document(new.id)
+
+
+def test_a_service_that_makes_audio_anew_too_late_replaces_none_of_the_one_that_follows(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatcher, "STALE_SECONDS", 0.0)
+    one, new = start("one"), new_document(1)
+    one.queue.accept(new)
+    one.ended(new)
+    begun, going, rebuild = threading.Event(), threading.Event(), one.audio_store.rebuild
+
+    def late(*given: Any) -> None:
+        begun.set()
+        assert going.wait(60)
+        rebuild(*given)
+
+    monkeypatch.setattr(one.audio_store, "rebuild", late)
+    one.queue.redo(new.id, 1, None, 50)
+    assert begun.wait(60)
+    one.peers.close()  # nobody renews
+    two = start("two")
+    eventually(lambda: two.store.document(new.id).revision == 1, "two follows")
+    assert two.pool.submitted == []  # what one has spoken is kept
+    (name,) = (f"audio.{two.store.document(new.id).audio}.wav",)
+    made = (two.folder / new.id / name).read_bytes()
+    two.queue.redo(new.id, 1, None, 51)
+    eventually(lambda: two.store.document(new.id).revision == 2, "the chunk is spoken by two")
+    going.set()
+    (name,) = (f"audio.{two.store.document(new.id).audio}.wav",)
+    eventually(lambda: not one.store.claims.owns(new.id), "one knows that it is late")
+    eventually(lambda: two.names(new) == [name], "nothing is left of what is not served")
+    assert (two.folder / new.id / name).read_bytes() != made
+    assert [two.store.document(new.id).revision, two.store.chunks(new.id)[1].seed] == [2, 51]
 
 
 @pytest.mark.slow
@@ -518,7 +553,7 @@ def test_documents_that_were_taken_over_are_counted_by_the_service_that_had_them
     for number in range(4):
         one.accept(new_document(number))
     (first, *others) = take_all(one)
-    one.ownership.release(first)
+    one.claims.release(first)
     run_out(one)
     assert len(take_all(two)) == 4
     assert claims_of(two).ran_out() == {"gpu-01": len(others)}  # the one that was given back is none

@@ -172,7 +172,7 @@ def test_a_primary_that_becomes_a_standby_is_unavailable_for_writes_alone(own_se
 
         eventually(unavailable, "it is told from a server that does not answer")
         assert [each.id for each in store.documents()] == [new.id]
-        assert store.ownership.take() is None
+        assert store.claims.take() is None
         store.close()
     finally:
         standby.close()

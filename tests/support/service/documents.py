@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from engines import TonesEngine, sound
 
-from voxyard.service.documents.records import NewChunk, NewDocument
+from voxyard.service.documents.records import Document, NewChunk, NewDocument
+from voxyard.service.documents.store import Store
 from voxyard.speech.engine import Answer, ChunkSource
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.pool.job import ChunkFailedError, Job, OnFailure, Outcome
@@ -47,6 +48,25 @@ def words_of(new: NewDocument) -> list[str]:
 def audio_of(new: NewDocument, index: int) -> np.ndarray[Any, np.dtype[np.float32]]:
     """Audio of the engine for a chunk."""
     return sound(Request(index, words_of(new)[index], voice=new.voice, seed=new.seed), SAMPLES)
+
+
+class OwningStore(Store):
+    """Store of a service that synthesizes all documents, and so may write their progress."""
+
+    def accept(self, new: NewDocument) -> tuple[Document, bool]:
+        accepted = super().accept(new)
+        self._take_all()
+        return accepted
+
+    def retry(self, id: str) -> Document:
+        retried = super().retry(id)
+        self._take_all()
+        return retried
+
+    def _take_all(self) -> None:
+        self.claims.look_again()
+        while self.claims.take() is not None:
+            pass
 
 
 class ThreadPool:

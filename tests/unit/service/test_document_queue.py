@@ -26,6 +26,7 @@ from voxyard.service.errors import (
     NoRoomError,
     NotFoundError,
     StoreError,
+    StoreUnavailableError,
     TooLargeError,
     UnavailableError,
 )
@@ -206,9 +207,9 @@ def test_a_document_goes_on_after_a_restart_where_it_was(start_service: Callable
     service.pool.going.clear()
     service.queue.accept(new)
     service.state(new, "processing")
-    service.queue.close()
     for index in (0, 3):
         service.store.chunk_spoken(new.id, index, service.audio_store.put(new.id, index, audio_of(new, index)))
+    service.queue.close()
     service.stop()
 
     service.start()
@@ -227,9 +228,9 @@ def test_a_chunk_whose_file_a_power_cut_has_taken_is_spoken_again(
     service.pool.going.clear()
     service.queue.accept(new)
     service.state(new, "processing")
-    service.queue.close()
     for index in range(4):
         service.store.chunk_spoken(new.id, index, service.audio_store.put(new.id, index, audio_of(new, index)))
+    service.queue.close()
     path = service.folder / "audio" / new.id / "2.s16"
     if damage == "cut":
         with path.open("rb+") as file:
@@ -251,9 +252,9 @@ def test_a_kill_between_the_whole_file_and_its_row_speaks_nothing_again(start_se
     service.pool.going.clear()
     service.queue.accept(new)
     service.state(new, "processing")
-    service.queue.close()
     for index in range(4):
         service.store.chunk_spoken(new.id, index, service.audio_store.put(new.id, index, audio_of(new, index)))
+    service.queue.close()
     service.audio_store.assemble(new.id, service.store.chunks(new.id), PAUSES)
     service.audio_store.remove_chunks(new.id)
     service.stop()
@@ -465,6 +466,25 @@ def test_a_store_that_fails_for_a_while_parks_the_document(
 
     done = service.state(new)
     assert (done.state, done.parked) == ("completed", None)
+    assert samples(service.audio_store.wav(new.id)) == whole(new)
+
+
+@pytest.mark.parametrize("step", ["chunk_spoken", "snapshot", "completed"])
+def test_a_store_that_does_not_answer_at_the_end_ends_the_document_later(
+    start_service: Callable[..., Service], monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    service, new = start_service(), new_document(1)
+    kept, failures = getattr(service.store, step), iter([StoreUnavailableError("the database does not answer")])
+
+    def once_away(*given: Any, **named: Any) -> Any:
+        for error in failures:
+            raise error
+        return kept(*given, **named)
+
+    monkeypatch.setattr(service.store, step, once_away)
+    service.queue.accept(new)
+    assert service.state(new).state == "completed"
+    assert len(service.pool.submitted) == 1
     assert samples(service.audio_store.wav(new.id)) == whole(new)
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from documents import new_document
+from documents import OwningStore, new_document
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -27,9 +27,9 @@ from voxyard.service.documents import (
 )
 from voxyard.service.documents import store as store_module
 from voxyard.service.documents.database import SqliteDatabase
-from voxyard.service.documents.records import Document, NewDocument, Upload
+from voxyard.service.documents.records import Upload
 from voxyard.service.documents.store import Store
-from voxyard.service.errors import ConflictError, NoRoomError, NotFoundError, ServiceError, StoreError
+from voxyard.service.errors import ClaimLostError, ConflictError, NoRoomError, NotFoundError, ServiceError, StoreError
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -39,25 +39,6 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
         return tmp_path / "store.sqlite"
     url: str = request.getfixturevalue("postgres").url()
     return url
-
-
-class OwningStore(Store):
-    """Store of a service that synthesizes all documents, and so may write their progress."""
-
-    def accept(self, new: NewDocument) -> tuple[Document, bool]:
-        accepted = super().accept(new)
-        self._take_all()
-        return accepted
-
-    def retry(self, id: str) -> Document:
-        retried = super().retry(id)
-        self._take_all()
-        return retried
-
-    def _take_all(self) -> None:
-        self.ownership.look_again()
-        while self.ownership.take() is not None:
-            pass
 
 
 @pytest.fixture
@@ -470,6 +451,41 @@ def test_the_author_of_a_document_is_kept_and_one_that_its_file_names_comes_with
     store.accept(given)
     store.accept(replace(read, text="", chunks=(), upload=Upload("a.epub", "", False, b"x")))
     assert (store.document(given.id).author, store.document(read.id).author) == ("Ann Ode", None)
-    store.ownership.take(unread=True)
+    store.claims.take("reading")
     store.extracted(read.id, replace(read, author="Bo Ek"))
     assert store.document(read.id).author == "Bo Ek"
+
+
+def test_progress_is_stored_for_the_claim_alone_that_a_service_has(store: Store) -> None:
+    new = new_document(1)
+    store.accept(new)
+    store.claims.release(new.id)
+    with pytest.raises(ClaimLostError, match="was taken over"):
+        store.started(new.id, 1.0)
+    store.claims.look_again()
+    assert store.claims.take() == new.id
+    store.claims.look_again()
+    assert store.claims.take() is None
+    store.started(new.id, 1.0)
+    store.failed(new.id, 2.0, "no")
+    with pytest.raises(NotFoundError):
+        store.started("f" * 32, 1.0)
+
+
+def test_a_full_disk_or_a_lost_store_ends_no_look_for_documents(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    new = new_document(1)
+    store.accept(new)
+    store.claims.release(new.id)
+    store.claims.look_again()
+    with monkeypatch.context() as patch:
+
+        def full() -> None:
+            raise NoRoomError("the disk is full")
+
+        patch.setattr(store._database, "write", full)
+        assert store.claims.take() is None
+    assert "no document can be begun: the disk is full" in caplog.text
+    store.claims.look_again()
+    assert store.claims.take() == new.id

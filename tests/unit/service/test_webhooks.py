@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import trustme
+from documents import OwningStore
 from eventually import PATIENCE, eventually
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
@@ -118,7 +119,7 @@ def tls_receiver(authority: trustme.CA) -> Iterator[Receiver]:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    store = Store(tmp_path / "store.sqlite3")
+    store = OwningStore(tmp_path / "store.sqlite3")
     yield store
     store.close()
 
@@ -336,10 +337,10 @@ def test_the_thread_tells_by_itself_and_ends_when_it_is_closed(store: Store, rec
 
 
 def test_an_undelivered_webhook_is_sent_after_a_restart(tmp_path: Path, receiver: Receiver) -> None:
-    first = Store(tmp_path / "again.sqlite3")
+    first = OwningStore(tmp_path / "again.sqlite3")
     finish(first, receiver.url)
     first.close()
-    second = Store(tmp_path / "again.sqlite3")
+    second = OwningStore(tmp_path / "again.sqlite3")
     webhooks = WebhookSender(rules_for(receiver), second)
     webhooks.start()
     wait_until(second, 0)

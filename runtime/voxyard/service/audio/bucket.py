@@ -121,6 +121,12 @@ class AudioBucket:
                 if failed := answer.get("Errors"):
                     raise StoreError(f"{len(failed)} objects of {self} cannot be deleted: {failed[0].get('Message')}")
 
+    def names(self, id: str) -> tuple[str, ...]:
+        """As AudioFiles."""
+        prefix = f"{self._prefix}{id}/"
+        with _bucket_errors(self):
+            return tuple(each["Key"].removeprefix(prefix) for each in self._objects(prefix))
+
     def ids(self) -> tuple[str, ...]:
         """As AudioFiles."""
         with _bucket_errors(self):

@@ -61,6 +61,9 @@ class AudioFiles(Protocol):
     def remove(self, id: str, suffix: str = "") -> None:
         """Deletes the files of a document, or those whose names end so."""
 
+    def names(self, id: str) -> tuple[str, ...]:
+        """Names of the files of a document."""
+
     def ids(self) -> tuple[str, ...]:
         """Ids of the documents with files."""
 
@@ -159,7 +162,7 @@ class AudioFolder:
         folder = self._folder / id
         with _file_errors(folder):
             if suffix:
-                for path in (*folder.glob(f"*{suffix}"), *folder.glob(f"*{_PART_SUFFIX}")):
+                for path in (*folder.glob(f"*{suffix}"), *folder.glob(f"*{suffix}*{_PART_SUFFIX}")):
                     self._unlink(path)
                 return
             for _ in range(_REMOVE_ATTEMPTS):  # a chunk may be stored meanwhile
@@ -174,6 +177,12 @@ class AudioFolder:
                         continue
                 return
         raise StoreError(f"the audio of document {id} cannot be deleted: new files keep appearing in its folder")
+
+    def names(self, id: str) -> tuple[str, ...]:
+        """As AudioFiles."""
+        with _file_errors(self._folder), contextlib.suppress(FileNotFoundError):
+            return tuple(path.name for path in (self._folder / id).iterdir() if path.suffix != _PART_SUFFIX)
+        return ()
 
     def ids(self) -> tuple[str, ...]:
         """As AudioFiles."""

@@ -5,22 +5,12 @@ from __future__ import annotations
 import re
 import uuid
 from pathlib import Path
-from typing import Protocol
 
 from voxyard.service.audio.files import MARKER, AudioFiles, AudioFolder
+from voxyard.service.documents.store import Store
 from voxyard.service.errors import StoreError
 
 _TOKEN = re.compile(r"[0-9a-f]{8,32}")
-
-
-class ShelfOwner(Protocol):
-    """Store interface of the check."""
-
-    def shelf(self, new: str | None = None) -> str | None:
-        """Token of the directory with the documents' audio; `new` becomes it where there is none yet."""
-
-    def exists(self, id: str) -> bool:
-        """True where this is one of the documents."""
 
 
 def open_shelf(place: Path | str, *, shared: bool) -> AudioFiles:
@@ -36,7 +26,7 @@ def open_shelf(place: Path | str, *, shared: bool) -> AudioFiles:
     return open_bucket(place)
 
 
-def check_shelf(files: AudioFiles, owner: ShelfOwner, *, mark: bool) -> None:
+def check_shelf(files: AudioFiles, store: Store, *, mark: bool) -> None:
     """Checks that `files` are the audio of these documents, and of no other.
 
     With `mark`, an empty place gets a marker at the first start; without, only a place that has one is checked.
@@ -46,10 +36,10 @@ def check_shelf(files: AudioFiles, owner: ShelfOwner, *, mark: bool) -> None:
     """
     files.create()
     ids = files.ids()
-    known = owner.shelf()  # in this order: another service writes the marker, then the token, then audio
+    known = store.shelf()  # in this order: another service writes the marker, then the token, then audio
     found = _read(files)
-    if known is None and mark and (not ids or any(owner.exists(id) for id in ids)):
-        known = owner.shelf(found or files.mark(uuid.uuid4().hex[:8]))
+    if known is None and mark and (not ids or any(store.exists(id) for id in ids)):
+        known = store.shelf(found or files.mark(uuid.uuid4().hex[:8]))
         found = _read(files)
     if known is None and (mark or found is not None):
         raise StoreError(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -12,10 +14,10 @@ from voxyard.service.audio.files import AudioFiles
 from voxyard.service.documents.chunk_times import with_spans
 from voxyard.service.documents.ids import is_id
 from voxyard.service.documents.records import StoredChunk
-from voxyard.service.errors import NoRoomError, NotFoundError, StoreError
+from voxyard.service.errors import NoRoomError, NotFoundError, StoreError, UnavailableError
 from voxyard.speech.audio.codecs import FORMATS
 from voxyard.speech.audio.joining import Pauses, Piece, Span, join
-from voxyard.speech.audio.wav import WIDTH, data_start, file_size, from_bytes, header, rounded, to_bytes
+from voxyard.speech.audio.wav import WIDTH, data_start, file_size, from_bytes, header, to_bytes
 from voxyard.speech.requests import SAMPLE_RATE, Result
 
 if TYPE_CHECKING:
@@ -24,12 +26,15 @@ if TYPE_CHECKING:
 SECOND = SAMPLE_RATE * WIDTH  # bytes of a second of audio
 MIB = 1024 * 1024
 _CHUNK_SUFFIX = ".s16"
+_AGAIN = re.compile(r"\d+\.(\d+)\.redo")
+_WHOLE = re.compile(r"(?:audio|book)(?:\.(\d+))?\.\w+")
 
 
 class AudioStore:
     """Audio files: `<id>/<index>.s16` for the chunks of a document, `<id>/audio.wav` for the whole.
 
-    Once chunks were spoken again that is `audio.1.wav`, and so on.
+    Chunks that are spoken again are `<index>.<claim>.redo`, the whole with them `audio.<claim>.wav`: the claim on a
+    document has one service alone, so that none replaces what another one has written.
 
     `quota` is the most bytes that the files may take, `reserve` the bytes that stay free on the disk. Every method may
     be called from any thread, and raises NotFoundError for an invalid document id, NoRoomError where there is no room,
@@ -45,27 +50,30 @@ class AudioStore:
         files.create()
         files.sweep()
 
-    def put(self, id: str, index: int, audio: Audio) -> int:
-        """Stores the audio of a chunk, (samples,) at 24 kHz; returns the number of samples."""
+    def put(self, id: str, index: int, audio: Audio, claim: int | None = None) -> int:
+        """Stores the audio of a chunk, (samples,) at 24 kHz; returns the number of samples.
+
+        With `claim` it is spoken again, and beside the audio that is served.
+        """
         content = to_bytes(audio)
-        with self._files.write(_checked(id), _chunk_name(index)) as file:
+        with self._files.write(_checked(id), _chunk_name(index, claim)) as file:
             file.write(content)
         return len(content) // WIDTH
 
-    def get(self, id: str, index: int) -> Audio:
-        """Audio of a chunk, (samples,) at 24 kHz, while its document is not complete.
+    def get(self, id: str, index: int, claim: int | None = None) -> Audio:
+        """Audio of a chunk, (samples,) at 24 kHz, while its document is not complete; with `claim` spoken again.
 
         Raises:
             NotFoundError: there is none (any more).
         """
         try:
-            return from_bytes(self._files.read(_checked(id), _chunk_name(index)))
+            return from_bytes(self._files.read(_checked(id), _chunk_name(index, claim)))
         except FileNotFoundError:
             raise NotFoundError(f"no audio of chunk {index} of document {id}") from None
 
-    def has(self, id: str, index: int, samples: int) -> bool:
+    def has(self, id: str, index: int, samples: int, claim: int | None = None) -> bool:
         """True where the audio of a chunk is stored completely."""
-        return self._files.size(_checked(id), _chunk_name(index)) == samples * WIDTH
+        return self._files.size(_checked(id), _chunk_name(index, claim)) == samples * WIDTH
 
     def assemble(self, id: str, chunks: Sequence[StoredChunk], pauses: Pauses) -> None:
         """Joins the chunks, which all have audio, into `audio.wav`; `remove_chunks` deletes their files.
@@ -79,37 +87,44 @@ class AudioStore:
             for chunk, span in with_spans(chunks, pauses):
                 file.write(to_bytes(self._piece(id, chunk, span, pauses).audio))
 
-    def is_assembled(self, id: str, chunks: Sequence[StoredChunk], pauses: Pauses) -> bool:
-        """True where `audio.wav` of these chunks is stored completely."""
-        return self._files.size(_checked(id), _wav_name(0)) == file_size(_length(chunks, pauses))
+    def is_assembled(self, id: str, chunks: Sequence[StoredChunk], pauses: Pauses, revision: int = 0) -> bool:
+        """True where the joined audio of these chunks is stored completely."""
+        return self._files.size(_checked(id), _wav_name(revision)) == file_size(_length(chunks, pauses))
 
     def rebuild(
-        self, id: str, chunks: Sequence[StoredChunk], pauses: Pauses, revision: int, audio: Mapping[int, Audio]
-    ) -> dict[int, int]:
-        """Writes the joined audio once more, as the next revision, with other audio for these chunks.
+        self,
+        id: str,
+        chunks: Sequence[StoredChunk],
+        pauses: Pauses,
+        revision: int,
+        claim: int,
+        cancelled: threading.Event,
+    ) -> None:
+        """Writes the joined audio of a revision once more, under the number of a claim, with chunks spoken again.
 
-        All other chunks keep their samples. Returns the new chunks' numbers of samples.
+        All other chunks keep their samples.
 
         Raises:
-            NotFoundError: this revision of the joined audio is not there.
+            NotFoundError: this revision of the joined audio is not there, or a chunk's new audio.
+            UnavailableError: it was cancelled.
         """
         import numpy as np
 
-        lengths = {index: len(each) for index, each in audio.items()}
-        renewed = [replace(each, samples=lengths.get(each.index, each.samples)) for each in chunks]
+        made = {chunk.index: chunk.redo for chunk in chunks if chunk.redo and chunk.redo.samples is not None}
+        renewed = [replace(each, samples=made[each.index].samples) if each.index in made else each for each in chunks]
         before = {chunk.index: span for chunk, span in with_spans(chunks, pauses)}
-        with self._files.write(_checked(id), _wav_name(revision + 1)) as file:
+        with self._files.write(_checked(id), _wav_name(claim)) as file:
             file.write(header(_length(renewed, pauses)))
             for chunk, span in with_spans(renewed, pauses):
+                if cancelled.is_set():
+                    raise UnavailableError(f"the audio of document {id} is not made anew: it was cancelled")
+                if (redo := made.get(chunk.index)) is not None:
+                    file.write(to_bytes(self._piece(id, chunk, span, pauses, redo.claim).audio))
+                    continue
                 file.write(bytes((span.start - span.begin) * WIDTH))
-                if chunk.index in audio:
-                    (faded,) = join([(Result(chunk.index, rounded(audio[chunk.index])), chunk.joint)], pauses)
-                    file.write(to_bytes(faded.audio))
-                else:
-                    old = before[chunk.index]
-                    kept = self._piece_of_wav(id, chunk, replace(old, begin=old.start), revision)
-                    file.write(to_bytes(np.asarray(kept.audio)))
-        return lengths
+                old = before[chunk.index]
+                kept = self._piece_of_wav(id, chunk, replace(old, begin=old.start), revision)
+                file.write(to_bytes(np.asarray(kept.audio)))
 
     def remove_revision(self, id: str, revision: int) -> None:
         """Deletes a revision of the joined audio, and what was made of it."""
@@ -117,12 +132,32 @@ class AudioStore:
         for name in (wav, f"book.{revision}.m4b", *(wav.removesuffix("wav") + each for each in FORMATS)):
             self._files.remove(_checked(id), name)
 
+    def remove_revisions(self, id: str, before: int) -> None:
+        """Deletes the joined audio before a revision."""
+        found = map(_WHOLE.fullmatch, self.names(id))
+        for revision in {int(each[1] or 0) for each in found if each is not None}:
+            if revision < before:
+                self.remove_revision(id, revision)
+
+    def remove_late_chunks(self, id: str, revision: int) -> None:
+        """Deletes the chunks' files of a document whose joined audio has this number; not what is spoken again since.
+
+        A claim of a higher number may be at work on them.
+        """
+        names = self.names(id)
+        claims = {int(found[1]) for found in map(_AGAIN.fullmatch, names) if found is not None}
+        suffixes = [_again_suffix(claim) for claim in claims if claim <= revision]
+        if any(name.endswith(_CHUNK_SUFFIX) for name in names):
+            suffixes.append(_CHUNK_SUFFIX)
+        for suffix in suffixes:
+            self._files.remove(id, suffix)
+
     def remove_chunks(self, id: str) -> None:
         """Deletes the chunks' files of an assembled document."""
         self._files.remove(_checked(id), _CHUNK_SUFFIX)
 
     def wav_size(self, id: str, revision: int = 0) -> int:
-        """Bytes of the joined audio; its revision counts how often chunks were spoken again.
+        """Bytes of the joined audio; its revision is the number in its name.
 
         Raises:
             NotFoundError: it is not assembled (yet).
@@ -194,6 +229,10 @@ class AudioStore:
         """Deletes all files of a document."""
         self._files.remove(_checked(id))
 
+    def names(self, id: str) -> tuple[str, ...]:
+        """Names of the files of a document."""
+        return self._files.names(_checked(id))
+
     def ids(self) -> tuple[str, ...]:
         """Ids of the documents with audio files."""
         return self._files.ids()
@@ -236,10 +275,10 @@ class AudioStore:
                 f"{_mib(self._reserve)} are reserved: delete documents, or free space on the disk"
             )
 
-    def _piece(self, id: str, chunk: StoredChunk, span: Span, pauses: Pauses) -> Piece:
+    def _piece(self, id: str, chunk: StoredChunk, span: Span, pauses: Pauses, claim: int | None = None) -> Piece:
         import numpy as np
 
-        audio = self.get(id, chunk.index)
+        audio = self.get(id, chunk.index, claim)
         if len(audio) != chunk.samples:
             raise StoreError(
                 f"chunk {chunk.index} of document {id} has {len(audio)} samples on the disk, expected {chunk.samples}: "
@@ -272,8 +311,12 @@ def _wav_name(revision: int) -> str:
     return f"audio.{int(revision)}.wav" if revision else "audio.wav"
 
 
-def _chunk_name(index: int) -> str:
-    return f"{int(index)}{_CHUNK_SUFFIX}"
+def _chunk_name(index: int, claim: int | None) -> str:
+    return f"{int(index)}{_CHUNK_SUFFIX if claim is None else _again_suffix(claim)}"
+
+
+def _again_suffix(claim: int) -> str:
+    return f".{int(claim)}.redo"
 
 
 def _length(chunks: Sequence[StoredChunk], pauses: Pauses) -> int:

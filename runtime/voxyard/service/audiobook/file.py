@@ -26,7 +26,7 @@ _lock = threading.Lock()  # one at a time: encoding takes a core
 
 def name(document: Document) -> str:
     """Name of the file among the document's audio."""
-    return f"book.{document.revision}.m4b"
+    return f"book.{document.audio}.m4b"
 
 
 def write(
@@ -60,7 +60,7 @@ def write(
         with tempfile.TemporaryFile() as scratch:  # the place of the audio may be a bucket, where no file can seek
             audiobook.write(
                 scratch,
-                (piece.audio for piece in audio_store.pieces(document.id, chunks, pauses, revision=document.revision)),
+                (piece.audio for piece in audio_store.pieces(document.id, chunks, pauses, revision=document.audio)),
                 samples=samples,
                 tags=Tags(document.title, document.author),
                 marks=_marks(chapters, spans),

@@ -148,7 +148,7 @@ class WordAligner:
         self._process.open()
         text, spoken = self._store.text(id), self._store.spoken(id)
         sums = milliseconds(text, language_code(document.language))
-        for piece in self._audio_store.pieces(id, chunks, self._pauses, first, document.revision):
+        for piece in self._audio_store.pieces(id, chunks, self._pauses, first, document.audio):
             if piece.chunk in known:
                 continue
             chunk = chunks[piece.chunk]

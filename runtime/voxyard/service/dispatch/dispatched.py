@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from voxyard.service.documents.ownership import Stage
+from voxyard.service.documents.records import Document, StoredChunk
 from voxyard.speech.pool.job import Job
 
 
@@ -15,7 +17,7 @@ class ActiveDocument:
     """Document whose upload is being read, or whose chunks are in the pool."""
 
     id: str
-    remaining: set[int]  # chunks without an outcome
+    remaining: dict[int, StoredChunk]  # chunks without an outcome
     job: Job | None = None
     reported_reason: str | None = None  # why it is parked, as the store has it
     cancelled: threading.Event = field(default_factory=threading.Event)
@@ -33,7 +35,7 @@ class DispatchedDocuments:
     def __init__(self) -> None:
         self.active: dict[str, ActiveDocument] = {}
         self.parked: dict[str, str] = {}  # id → reason, in order of arrival
-        self.owners: dict[str, str] = {}  # id → name of the key, of documents that are or were active or parked
+        self._known: dict[str, Document] = {}  # that are or were active or parked
 
     def __contains__(self, id: str) -> bool:
         return id in self.active or id in self.parked
@@ -46,13 +48,17 @@ class DispatchedDocuments:
         """Chunks in the pool without an outcome."""
         return sum(len(active.remaining) for active in self.active.values())
 
-    def ids(self, *, unread: bool) -> set[str]:
-        """Ids of documents whose uploads are being read; else of those that are in the pool or parked."""
-        reading = {id for id, active in self.active.items() if active.job is None}
-        return reading if unread else {*self} - reading
+    def by_owner(self, stage: Stage) -> Counter[str]:
+        """Number of the documents whose uploads are being read, or that are in the pool or parked, by owner."""
+        self._known = {id: document for id, document in self._known.items() if id in self}
+        return Counter(each.owner for each in self._known.values() if self._stage(each) == stage)
 
-    def by_owner(self, *, unread: bool) -> Counter[str]:
-        """Number of these documents by owner."""
-        self.owners = {id: owner for id, owner in self.owners.items() if id in self}
-        counted = self.ids(unread=unread)
-        return Counter(owner for id, owner in self.owners.items() if id in counted)
+    def know(self, document: Document) -> None:
+        """Takes note of the owner of a document that is about to be active or parked, and of what it waits for."""
+        self._known[document.id] = document
+
+    def _stage(self, document: Document) -> Stage:
+        if document.state == "completed":
+            return "redoing"
+        active = self.active.get(document.id)
+        return "reading" if active is not None and active.job is None else "speaking"

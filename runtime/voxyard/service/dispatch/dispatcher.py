@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import logging
+import math
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 from voxyard.extraction.sandbox import MAX_CONCURRENT
 from voxyard.service.audio.store import AudioStore
@@ -23,14 +28,14 @@ from voxyard.service.dispatch.events import (
     DocumentDeleted,
     DocumentTakenOver,
     ListenersChanged,
-    TextExtracted,
+    ThreadEnded,
 )
-from voxyard.service.dispatch.extraction import extract
 from voxyard.service.dispatch.listeners import HERE, Listeners
 from voxyard.service.dispatch.progress import DocumentProgress, delete_document
 from voxyard.service.dispatch.speech_pool import SpeechPool
 from voxyard.service.dispatch.throughput import Throughput
-from voxyard.service.documents.records import Document, NewDocument, StoredChunk
+from voxyard.service.documents.ownership import STAGES, Stage
+from voxyard.service.documents.records import Document, NewDocument, Redo, StoredChunk
 from voxyard.service.documents.store import Store
 from voxyard.service.errors import (
     ClaimLostError,
@@ -38,6 +43,7 @@ from voxyard.service.errors import (
     ServiceError,
     StoreError,
     StoreUnavailableError,
+    UnavailableError,
     UnspeakableTextError,
 )
 from voxyard.service.uploads.read import ReadUpload
@@ -46,7 +52,10 @@ from voxyard.speech.errors import SpeechError
 from voxyard.speech.pool.job import Outcome
 
 _log = logging.getLogger(__name__)
+T = TypeVar("T")
 
+REDO_PRIORITY = 1  # before documents of the same key: somebody has listened to the chunk, and waits
+STALE_SECONDS = 60.0  # that the audio before a change stays, for those who read it
 CLEANUP_SECONDS = 600.0  # between two deletions of expired documents
 _KEEP_SECONDS = 1.0  # between two attempts to store what is kept
 
@@ -77,14 +86,15 @@ class DocumentDispatcher:
         self._events: queue.SimpleQueue[DispatcherEvent] = queue.SimpleQueue()
         self._dispatched = DispatchedDocuments()
         self._active, self._parked = self._dispatched.active, self._dispatched.parked
-        self._reading: set[ActiveDocument] = set()  # those whose threads still run, cancelled or not
+        self._threads: dict[ActiveDocument, Stage] = {}
+        self._stale: list[tuple[float, str]] = []  # when the audio of a document before its last change can go
         self._listeners = Listeners(self.section.claim_seconds)
-        self._owner = self.store.ownership
+        self._claims = self.store.claims
         self._progress = DocumentProgress(self.store, self.audio_store, self.pauses)
         self._next_poll = self._next_cleanup = 0.0
         self._thread = threading.Thread(target=self._run, name="document-dispatcher", daemon=True)
         self._keeping = False  # outcomes in memory, as the database does not answer
-        self._draining = False  # nothing more is submitted
+        self._draining = self._closing = False  # nothing more is submitted
         self.stopped: str | None = None  # reason why no document is dispatched any more
 
     @property
@@ -94,16 +104,15 @@ class DocumentDispatcher:
 
     def start(self) -> None:
         """Resumes the unfinished documents of an earlier run. Raises StoreError where they cannot be read."""
-        self._owner.resume()
         try:
             self._progress.clean()
         except StoreUnavailableError as error:  # restarted since the store was opened
             _log.warning("audio of deleted documents is looked for at the next start: %s", error)
         self._thread.start()
 
-    def document_accepted(self, id: str, owner: str = "") -> None:
-        """Queues a stored document of this key; of a document of another service the owner is not needed."""
-        self._events.put(DocumentAccepted(id, owner))
+    def document_accepted(self) -> None:
+        """Has a document that was stored, is retried or was given back dispatched."""
+        self._events.put(DocumentAccepted())
 
     def document_deleted(self, id: str) -> None:
         """Cancels a document that was deleted from the store."""
@@ -129,6 +138,7 @@ class DocumentDispatcher:
         self._events.put(DispatcherClosing())
         if self._thread.is_alive():
             self._thread.join()
+        self._remove_stale(math.inf)
 
     def _run(self) -> None:
         while True:
@@ -146,15 +156,16 @@ class DocumentDispatcher:
             event = self._events.get(timeout=max(0.0, due - time.monotonic()))
         except queue.Empty:
             event = None
-        if isinstance(event, DispatcherClosing):
+        self._handle(event)
+        if self._closing and not self._threads_of("redoing"):
             self._give_back(*self._dispatched)
             return False
-        self._handle(event)
         now = time.monotonic()
         if self._next_poll <= now:
             self._next_poll = now + self.poll_seconds
-            self._owner.look_again()
+            self._claims.look_again()
             self._poll_parked()
+            self._remove_stale(now)
             for id in self._listeners.expire():
                 self._prioritize(id)
         if self._next_cleanup <= now:
@@ -169,15 +180,19 @@ class DocumentDispatcher:
                 if self._active.get(active.id) is active:
                     with self._error_boundary(active.id):
                         self._store_or_keep(active, outcome)
-            case TextExtracted(active, text):
-                self._reading.discard(active)
-                if self._active.get(active.id) is active and not active.cancelled.is_set():
-                    with self._error_boundary(active.id):
-                        self._store_text(active.id, text)
-            case DocumentAccepted(id, owner):
-                self._owner.add(id, owner)
+            case ThreadEnded(active, then):
+                del self._threads[active]
+                if self._active.get(active.id) is not active or active.cancelled.is_set():
+                    self._remove_late(active.id)
+                    return
+                with self._error_boundary(active.id):
+                    then()
+            case DocumentAccepted():
+                self._claims.look_again()
+            case DispatcherClosing():
+                self._end_threads()
             case DocumentTakenOver(id):
-                if not self._owner.owns(id):
+                if not self._claims.owns(id):
                     self._withdraw(id)
             case DocumentDeleted(id):
                 self._remove(id)
@@ -188,28 +203,33 @@ class DocumentDispatcher:
     @property
     def _dispatching(self) -> bool:
         """True while documents are dispatched."""
-        return self.stopped is None and not self._draining
+        return self.stopped is None and not self._draining and not self._closing
 
     def _dispatch_waiting(self) -> None:
         """Begins documents for which there is room: to read uploads, and to synthesize what is read."""
-        for unread in (True, False):
-            while self._dispatching and not (self._owner.shared and self.pool.waiting):
-                if unread and len(self._reading) >= MAX_CONCURRENT:
+        for stage in STAGES:
+            while self._dispatching and not self._left_to_others:
+                if stage == "reading" and len(self._threads_of("reading")) >= MAX_CONCURRENT:
                     break
-                busy = self._dispatched.by_owner(unread=unread)
-                # A key never has all places in which files are read.
-                room = max(busy.values(), default=0) < MAX_CONCURRENT - 1 if unread else self._has_room()
-                id = self._owner.take(busy, room=room, unread=unread)
+                busy = self._dispatched.by_owner(stage)
+                id = self._claims.take(stage, busy, room=self._has_room(stage, busy))
                 if id is None:
                     break
                 if id not in self._dispatched:
                     self._submit_document(id)
 
-    def _has_room(self) -> bool:
+    @property
+    def _left_to_others(self) -> bool:
+        """True where no worker can start, and other services may synthesize the documents."""
+        return self._claims.shared and self.pool.waiting is not None
+
+    def _has_room(self, stage: Stage, busy: Counter[str]) -> bool:
         """True where one more document of any key may be dispatched: of a shared one, if workers begin it soon."""
-        if len(self._dispatched.ids(unread=False)) >= self.section.active_documents:
+        if stage == "reading":  # a key never has all places
+            return max(busy.values(), default=0) < MAX_CONCURRENT - 1
+        if busy.total() >= self.section.active_documents:
             return False
-        return not self._owner.shared or self._dispatched.unspoken < 2 * self.pool.rows
+        return not self._claims.shared or self._dispatched.unspoken < 2 * self.pool.rows
 
     def _poll_parked(self) -> None:
         """Resumes parked documents where there is room; records why the pool waits, or that it has ended.
@@ -221,7 +241,7 @@ class DocumentDispatcher:
         if self._active and self.pool.ended is not None:
             self._stop("the worker pool has stopped")
         waiting = self.pool.waiting
-        if waiting and self._owner.shared:
+        if self._left_to_others:
             self._give_back(*self._active)
         for active in tuple(self._active.values()):
             if active.reported_reason != waiting:
@@ -247,63 +267,94 @@ class DocumentDispatcher:
     def _submit_document(self, id: str) -> None:
         with self._error_boundary(id):
             document = self.store.document(id)
-            self._dispatched.owners[id] = document.owner
-            if document.state not in ("pending", "processing"):
+            self._dispatched.know(document)
+            if document.state == "failed" or (document.state == "completed" and not document.redos):
                 self._parked.pop(id, None)
-                self._owner.drop(id)
+                self._claims.drop(id)
+                return
+            if self._claims.number(id) <= document.audio:  # its files have this number already
+                self._give_back(id)
+                self._claims.look_again()
                 return
             if document.extracting:
-                if len(self._reading) < MAX_CONCURRENT:
+                if len(self._threads_of("reading")) < MAX_CONCURRENT:
                     self._parked.pop(id, None)
                     self._extract(document)
                 else:
                     self._parked[id] = "its file waits to be read"
                 return
-            chunks = self._progress.chunks_with_audio(id)
-            waiting = [chunk for chunk in chunks if chunk.state == "waiting"]
-            if waiting:
+            chunks = self._progress.chunks_with_audio(document)
+            waiting = [chunk for chunk in chunks if chunk.waits]
+            if waiting or document.redos:
                 self._progress.check_room(document, waiting)
+            if waiting:
                 self._submit_chunks(document, waiting)
             else:
-                self._finish(id, chunks)
+                active = self._active[id] = ActiveDocument(id, {})
+                self._finish(active, document, chunks)
             self._parked.pop(id, None)
 
     def _extract(self, document: Document) -> None:
         """Has the text of a document's upload extracted in a thread, as its first step."""
-        active = self._active[document.id] = ActiveDocument(document.id, set())
-        self._reading.add(active)
+        active = self._active[document.id] = ActiveDocument(document.id, {})
 
-        def work() -> None:
-            self._events.put(TextExtracted(active, extract(document, self.store, self.read_upload, active.cancelled)))
+        def work() -> NewDocument:
+            if self.read_upload is None:
+                raise UnavailableError("this service reads no files")
+            return self.read_upload(document, self.store.upload(document.id), active.cancelled)
 
-        threading.Thread(target=work, name="voxyard-extraction", daemon=True).start()
+        self._in_thread(active, "reading", work, partial(self._store_text, document.id))
         self.on_change(document.id)
 
-    def _store_text(self, id: str, text: NewDocument | ServiceError) -> None:
+    def _in_thread(
+        self, active: ActiveDocument, stage: Stage, work: Callable[[], T], then: Callable[[Future[T]], None]
+    ) -> None:
+        """Works for a document in a thread; `then` is called in the dispatcher's, unless it was cancelled."""
+        self._threads[active] = stage
+
+        def run() -> None:
+            made: Future[T] = Future()
+            try:
+                made.set_result(work())
+            except Exception as error:  # noqa: BLE001 — the dispatcher's thread raises it
+                made.set_exception(error)
+            self._events.put(ThreadEnded(active, partial(then, made)))
+
+        threading.Thread(target=run, name=f"voxyard-{stage}", daemon=True).start()
+
+    def _end_threads(self) -> None:
+        """Has the threads end soon that make audio anew; the next start begins again."""
+        self._closing = True
+        for active in self._threads_of("redoing"):
+            active.cancelled.set()
+
+    def _threads_of(self, stage: Stage) -> list[ActiveDocument]:
+        """Documents whose threads still run, cancelled or not."""
+        return [active for active, of in self._threads.items() if of == stage]
+
+    def _store_text(self, id: str, extracted: Future[NewDocument]) -> None:
         """Stores an extracted text, whose document waits then to be synthesized; or fails the document."""
-        if isinstance(text, StoreError):
-            self._park(id, str(text))
-            return
-        if isinstance(text, ServiceError):
-            self._cancel_job(id)
-            self.store.failed(id, time.time(), str(text), text.code)
-            self._owner.drop(id)
-            self._listeners.forget(id)
-            self.on_change(id)
+        try:
+            text = extracted.result()
+        except StoreError:
+            raise
+        except ServiceError as error:
+            self._fail(id, str(error), error.code)
             return
         self.store.extracted(id, text)
-        self._active.pop(id, None)
-        self._owner.upload_read(id, self._dispatched.owners[id])
+        self._give_back(id)  # whichever service has room claims it
+        self._claims.look_again()
         self.on_change(id)
 
     def _submit_chunks(self, document: Document, waiting: Sequence[StoredChunk]) -> None:
-        active = ActiveDocument(document.id, {chunk.index for chunk in waiting})
+        active, again = ActiveDocument(document.id, {chunk.index: chunk for chunk in waiting}), document.redos > 0
         requests = self._progress.begin(document, waiting)
         self._active[document.id] = active
         active.job = self.pool.submit(
             requests,
+            priority=REDO_PRIORITY if again else 0,
             listening=document.id in self._listeners,
-            on_failure=document.on_failure,
+            on_failure="fail" if again else document.on_failure,
             deliver=lambda outcome: self._events.put(ChunkFinished(active, outcome)),
             tenant=document.owner,
             share=self.limits(document.owner).share,
@@ -324,22 +375,50 @@ class DocumentDispatcher:
             self._keeping = False
 
     def _store_outcome(self, active: ActiveDocument, outcome: Outcome) -> None:
-        id = active.id
-        self._progress.add(id, outcome)
-        failure = outcome.failure
-        if outcome.result is None and failure is not None and failure.refused:  # nothing makes the document whole
-            self._fail(id, self._progress.refusal(id, outcome), UnspeakableTextError.code)
-            return
-        active.remaining.discard(outcome.request.chunk)
+        id, chunk = active.id, active.remaining.get(outcome.request.chunk)
+        if chunk is not None:  # else it is stored, and only the end of its document was not
+            self._progress.add(id, chunk, outcome)
+            refused = outcome.result is None and outcome.failure is not None and outcome.failure.refused
+            if refused and chunk.redo is None:  # nothing makes the document whole
+                self._fail(id, self._progress.refusal(id, outcome), UnspeakableTextError.code)
+                return
+            del active.remaining[chunk.index]
         if not active.remaining:
-            self._finish(id, self.store.chunks(id))
-            del self._active[id]
+            self._finish(active, *self.store.snapshot(id))
         self.on_change(id)
 
-    def _finish(self, id: str, chunks: Sequence[StoredChunk]) -> None:
-        """Completes or fails a document whose chunks all have an outcome."""
-        self._progress.finish(id, chunks)
-        self._owner.drop(id)
+    def _finish(self, active: ActiveDocument, document: Document, chunks: Sequence[StoredChunk]) -> None:
+        """Completes or fails a document whose chunks all have an outcome; of a completed one, makes the audio anew."""
+        if document.state != "completed":
+            self._progress.finish(document.id, chunks)
+            self._end(document.id)
+            return
+        redos = {chunk.index: chunk.redo for chunk in chunks if chunk.redo and chunk.redo.samples is not None}
+        if redos:
+            self._rebuild(active, document, chunks, redos)
+        else:
+            self._store_rebuilt(document.id, redos)
+
+    def _rebuild(
+        self, active: ActiveDocument, document: Document, chunks: Sequence[StoredChunk], redos: Mapping[int, Redo]
+    ) -> None:
+        """Makes the audio of a document anew in a thread, with the chunks that were spoken again."""
+        work = partial(self._progress.rebuild, document, chunks, self._claims.number(document.id), active.cancelled)
+        self._in_thread(active, "redoing", work, partial(self._store_rebuilt, document.id, redos))
+
+    def _store_rebuilt(self, id: str, redos: Mapping[int, Redo], rebuilt: Future[None] | None = None) -> None:
+        """Has a document served with its new audio; what was asked for meanwhile waits for its turn."""
+        if rebuilt is not None:
+            rebuilt.result()
+        self.store.redone(id, redos)
+        self._end(id)
+        self._claims.look_again()
+        self._remove_late(id)
+
+    def _end(self, id: str) -> None:
+        """Forgets a document that has ended."""
+        self._active.pop(id, None)
+        self._claims.drop(id)
         self._listeners.forget(id)
         self.on_change(id)
 
@@ -358,11 +437,7 @@ class DocumentDispatcher:
         except ServiceError as error:
             self._park(id, str(error))
         except SpeechError as error:
-            self._stop(str(error))
-            if self._owner.shared:
-                self._give_back(id)
-            else:
-                self._park(id, f"{error}; it resumes when the service is restarted")
+            self._stop(str(error), id)
         except Exception as error:  # noqa: BLE001 — the other documents continue
             _log.exception("internal error in document %s", id)
             self._fail(id, f"internal error of the service: {type(error).__name__}: {error}")
@@ -408,18 +483,17 @@ class DocumentDispatcher:
         except ServiceError as error:
             self._park(id, f"{reason}; {error}")
         else:
-            self._owner.drop(id)
+            self._claims.drop(id)
         self.on_change(id)
 
-    def _stop(self, reason: str) -> None:
-        """Stops dispatching until the service is restarted."""
+    def _stop(self, reason: str, *ids: str) -> None:
+        """Stops dispatching until the service is restarted; other services on the database go on."""
         if self.stopped is None:
             self.stopped = reason
             _log.error("no documents are dispatched any more: %s; restart the service", reason)
-        if self._owner.shared:
-            self._give_back(*self._dispatched)
-        for id in tuple(self._active):
+        for id in (*self._active, *ids):
             self._park(id, f"{reason}; it resumes when the service is restarted")
+        self._give_back(*self._dispatched)
 
     def _give_back(self, *ids: str) -> None:
         """Gives documents to the services that can synthesize them now."""
@@ -427,7 +501,7 @@ class DocumentDispatcher:
             self._cancel_job(id)
             self._parked.pop(id, None)
         try:
-            self._owner.release(*ids)
+            self._claims.release(*ids)
         except ServiceError as error:
             _log.warning("%d documents could not be given back, their claims run out: %s", len(ids), error)
 
@@ -435,14 +509,31 @@ class DocumentDispatcher:
         """Stops work on a document that another service has taken over, and removes what was written too late."""
         self._cancel_job(id)
         self._parked.pop(id, None)
-        self._owner.drop(id)
+        self._claims.drop(id)
         _log.warning("document %s was taken over by another service: it is spoken there", id)
+        self._remove_late(id)
+
+    def _remove_late(self, id: str) -> None:
+        """Deletes chunks' files that are not needed any more, and soon the audio before the last change."""
+        self._stale.append((time.monotonic() + STALE_SECONDS, id))
         try:
             self._progress.remove_late_chunks(id)
         except NotFoundError:
             self._remove(id)
         except ServiceError as error:
-            _log.warning("document %s: chunks that were written too late are deleted at the next start: %s", id, error)
+            _log.warning("document %s: chunks that are not needed are deleted at the next start: %s", id, error)
+
+    def _remove_stale(self, now: float) -> None:
+        """Deletes audio before changes that has been there for long enough."""
+        due = [id for when, id in self._stale if when <= now]
+        self._stale = [each for each in self._stale if each[0] > now]
+        for id in due:
+            try:
+                self.audio_store.remove_revisions(id, before=self.store.document(id).audio)
+            except NotFoundError:
+                continue  # deleted, with all of its files
+            except ServiceError as error:
+                _log.warning("document %s: its audio before a change could not be deleted: %s", id, error)
 
     def _cancel_job(self, id: str) -> None:
         active = self._active.pop(id, None)
@@ -459,7 +550,7 @@ class DocumentDispatcher:
         """Removes what is left of a document that is not in the store (any more)."""
         self._cancel_job(id)
         self._parked.pop(id, None)
-        self._owner.drop(id)
+        self._claims.drop(id)
         self._listeners.forget(id)
         try:
             self.audio_store.remove(id)

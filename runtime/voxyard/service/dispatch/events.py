@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from voxyard.service.dispatch.dispatched import ActiveDocument
-from voxyard.service.documents.records import NewDocument
-from voxyard.service.errors import ServiceError
 from voxyard.speech.pool.job import Outcome
 
 
@@ -19,19 +18,16 @@ class ChunkFinished:
 
 
 @dataclass(frozen=True, eq=False)
-class TextExtracted:
-    """The extraction of a text has ended, also where it was cancelled: with the text and its chunks, or an error."""
+class ThreadEnded:
+    """A thread that works for a document has ended, also where it was cancelled; `then` stores what it has made."""
 
     document: ActiveDocument
-    outcome: NewDocument | ServiceError
+    then: Callable[[], None]
 
 
 @dataclass(frozen=True)
 class DocumentAccepted:
-    """A document was stored and is to be dispatched; its owner is known where no other service has documents."""
-
-    id: str
-    owner: str
+    """A document was stored, is retried or was given back."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +59,7 @@ class DispatcherClosing:
 
 
 DispatcherEvent = (
-    TextExtracted
+    ThreadEnded
     | ChunkFinished
     | DocumentAccepted
     | DocumentDeleted

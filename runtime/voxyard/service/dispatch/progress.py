@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ class DocumentProgress:
     audio_store: AudioStore
     pauses: Pauses
     throughput: Throughput = field(default_factory=Throughput)
+    _rebuilding: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def clean(self) -> None:
         """Deletes audio that a service which was killed has left: of deleted documents, and chunks of joined ones."""
@@ -40,12 +42,26 @@ class DocumentProgress:
 
     def remove_late_chunks(self, id: str) -> None:
         """Deletes chunks that were written after their document was completed. Raises NotFoundError."""
-        if self.store.document(id).state == "completed":
-            self.audio_store.remove_chunks(id)
+        document = self.store.document(id)
+        if document.state == "completed":
+            self.audio_store.remove_late_chunks(id, document.audio)
 
-    def chunks_with_audio(self, id: str) -> tuple[StoredChunk, ...]:
-        """The document's chunks; those whose audio file is missing or incomplete are reset to waiting."""
-        chunks = self.store.chunks(id)
+    def chunks_with_audio(self, document: Document) -> tuple[StoredChunk, ...]:
+        """The document's chunks; those whose audio file is missing or incomplete are reset to waiting.
+
+        Of a completed document these are chunks that are spoken again; nothing is where its own audio is missing.
+        """
+        id, chunks = document.id, self.store.chunks(document.id)
+        if document.state == "completed":
+            if not self.audio_store.is_assembled(id, chunks, self.pauses, document.audio):
+                reason = "the audio of the document is missing or incomplete, or was joined with other pauses"
+                self.store.failed(id, time.time(), f"{reason}: submit it again")
+                return self.store.chunks(id)
+            for chunk in chunks:
+                redo = chunk.redo
+                if redo and redo.samples and not self.audio_store.has(id, chunk.index, redo.samples, redo.claim):
+                    self.store.redo_ended(id, chunk.index, redo, None, None)
+            return self.store.chunks(id)
         if all(chunk.samples is not None for chunk in chunks) and self.audio_store.is_assembled(
             id, chunks, self.pauses
         ):
@@ -79,26 +95,34 @@ class DocumentProgress:
             Request(
                 chunk.index,
                 spoken.get(chunk.index, text[chunk.start : chunk.end]),
-                voice=document.voice,
-                seed=document.seed,
+                voice=chunk.redo.voice or document.voice if chunk.redo else document.voice,
+                seed=chunk.redo.seed if chunk.redo else document.seed,
                 seconds=chunk.estimated_seconds,
                 language=document.language,
             )
             for chunk in waiting
         ]
         requests = self.store.voices.attach(requests)
-        self.store.started(document.id, time.time())
+        if document.state != "completed":
+            self.store.started(document.id, time.time())
         return requests
 
-    def add(self, id: str, outcome: Outcome) -> None:
+    def add(self, id: str, chunk: StoredChunk, outcome: Outcome) -> None:
         """Stores the outcome of a chunk: first its audio, then its state."""
-        index, result = outcome.request.chunk, outcome.result
+        index, result = chunk.index, outcome.result
         reason = None if outcome.failure is None else outcome.failure.reason
         if result is not None and result.sample_rate != SAMPLE_RATE:
             reason = f"the engine's sample rate is {result.sample_rate} Hz, expected {SAMPLE_RATE} Hz"
             result = None
         if result is None:
-            self.store.chunk_failed(id, index, reason or "the engine returned neither audio nor a reason")
+            reason = reason or "the engine returned neither audio nor a reason"
+        if chunk.redo is not None:
+            claim = self.store.claims.number(id)
+            samples = None if result is None else self.audio_store.put(id, index, result.audio, claim)
+            self.store.redo_ended(id, index, chunk.redo, samples, reason if result is None else None)
+            return
+        if result is None:
+            self.store.chunk_failed(id, index, reason or "")
             return
         samples = self.audio_store.put(id, index, result.audio)
         self.store.chunk_spoken(
@@ -110,6 +134,16 @@ class DocumentProgress:
         """Error message of a document one of whose chunks the engine refuses."""
         index = outcome.request.chunk
         return _failure_message(self.store.chunks_from(id, index, 1), self.store.text(id))
+
+    def rebuild(
+        self, document: Document, chunks: Sequence[StoredChunk], claim: int, cancelled: threading.Event
+    ) -> None:
+        """Makes the audio of a document anew with chunks that were spoken again, beside that which is served.
+
+        May be called from any thread; one at a time writes.
+        """
+        with self._rebuilding:
+            self.audio_store.rebuild(document.id, chunks, self.pauses, document.audio, claim, cancelled)
 
     def finish(self, id: str, chunks: Sequence[StoredChunk]) -> None:
         """Completes or fails a document whose chunks all have an outcome."""

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from voxyard.host import durable_files
 from voxyard.service.documents import schema
+from voxyard.service.documents.sql import ClaimRules
 from voxyard.service.errors import NoRoomError, ServiceError, StoreError
 
 BUSY_SECONDS = 10.0
@@ -51,6 +52,8 @@ class SqliteDatabase:
     Raises:
         StoreError: in use by another service, written by a newer version, not a database, or not writable.
     """
+
+    rules = ClaimRules(shared=False, free="TRUE", until="NULL", one="", lock="")
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -96,6 +99,9 @@ class SqliteDatabase:
                 statement = f"PRAGMA application_id = {number}"
                 connection.execute(statement)
         return int(number).to_bytes(4, signed=True).hex() if number else None
+
+    def notify(self, kind: str, id: str) -> None:
+        """Does nothing: there is no other service."""
 
     @contextmanager
     def write(self) -> Iterator[SqliteConnection]:

@@ -17,6 +17,7 @@ from psycopg_pool import ConnectionPool, PoolClosed
 
 from voxyard.service.documents import schema
 from voxyard.service.documents.postgres_start import LOG_SECONDS, first_line, wait_for_server
+from voxyard.service.documents.sql import ClaimRules
 from voxyard.service.errors import NoRoomError, ServiceError, StoreError, StoreUnavailableError
 
 _log = logging.getLogger(__name__)
@@ -36,6 +37,15 @@ _SESSION = (  # a service that was stopped or cut off keeps no row locked for lo
 )
 _PASSING = ("08", "40", "53", "57", "25P03", "55P03")
 """SQLSTATEs that pass: connection, rollback, resources, operator's intervention, idle in transaction, lock timeout."""
+
+
+_RULES = ClaimRules(
+    shared=True,
+    free="claim_until IS NULL OR claim_until < clock_timestamp()",
+    until="clock_timestamp() + make_interval(secs => $2)",
+    one="LIMIT 1 FOR UPDATE SKIP LOCKED",
+    lock="FOR UPDATE",
+)
 
 
 class PostgresConnection:
@@ -68,6 +78,8 @@ class PostgresDatabase:
         StoreError: the URL has a password, the server refuses the user or cannot be verified, it has not answered for
             `start_seconds`, it is a standby, or the schema was written by a newer version.
     """
+
+    rules = _RULES
 
     def __init__(self, url: str, *, start_seconds: float = START_SECONDS) -> None:
         given = _parsed(url)
@@ -114,6 +126,11 @@ class PostgresDatabase:
     def message(self, kind: str, id: str) -> tuple[str, str]:
         """Channel and text of a message to the other services."""
         return self.channel, f"{self.sender} {kind} {id}"
+
+    def notify(self, kind: str, id: str) -> None:
+        """Tells the other services what happens to a document, without a change."""
+        with self.write() as connection:
+            connection.notify(kind, id)
 
     def delete(self) -> AbstractContextManager[PostgresConnection]:
         """Write transaction; what room deletions have on a full disk is the server's affair. Raises as `write`."""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import astuple
 
-from voxyard.service.documents.records import Document, NewDocument, StoredChunk, Upload
+from voxyard.service.documents.records import Document, NewDocument, Redo, StoredChunk, Upload
 from voxyard.service.documents.sql import Connection, Row, first
 from voxyard.service.errors import ConflictError, NotFoundError
 from voxyard.speech.reading.lexicon import Lexicon, LexiconEntry
@@ -162,6 +162,8 @@ def read(row: Row) -> Document:
         reduced=bool(row["reduced"]),
         webhook=row["webhook"],
         revision=row["revision"],
+        audio=row["audio"],
+        redos=row["redos"],
         changes=row["changes"],
         resets=row["resets"],
         extracting=row["phase"] == EXTRACTING,
@@ -185,4 +187,12 @@ def read_chunk(row: Row) -> StoredChunk:
         reason=row["reason"],
         voice=row["voice"],
         seed=row["seed"],
+        redo=read_redo(row),
     )
+
+
+def read_redo(row: Row) -> Redo | None:
+    """Wish to have the chunk of a row spoken again."""
+    if row["redo_seed"] is None:
+        return None
+    return Redo(row["redo_seed"], row["redo_voice"], row["redo_samples"], row["redo_claim"], row["redo_reason"])

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from voxyard.service.audio.store import SECOND, AudioStore
-from voxyard.service.audiobook.redo_worker import RedoWorker
 from voxyard.service.auth.key_limits import LimitsOf, fair_part, no_limits
 from voxyard.service.config import ServiceSection
 from voxyard.service.dispatch.dispatcher import DocumentDispatcher
@@ -50,13 +49,11 @@ class DocumentQueue:
         self._store, self._audio_store, self._section, self._on_change = store, audio_store, section, on_change
         self._on_delete = on_change if on_delete is None else on_delete
         self._limits = limits
-        if store.ownership.shared:
-            poll_seconds = min(poll_seconds, section.claim_seconds / 3)
+        poll_seconds = min(poll_seconds, section.claim_seconds / 3)
         self._dispatcher = DocumentDispatcher(
             *(store, audio_store, pool, pauses, section, on_change, self._on_delete, limits, read_upload),
             *(poll_seconds, cleanup_seconds),
         )
-        self._redo = RedoWorker(store, audio_store, pool, pauses, on_change, poll_seconds)
         self._accept_lock = threading.Lock()  # checking the limits and storing are one step
         self._draining = self._closing = False
         self._listeners: dict[str, int] = {}
@@ -68,7 +65,6 @@ class DocumentQueue:
             StoreError: the store cannot be read.
         """
         self._dispatcher.start()
-        self._redo.start()
 
     def drain(self) -> None:
         """Dispatches nothing more; the outcomes of chunks in progress are still stored. Returns at once.
@@ -78,13 +74,11 @@ class DocumentQueue:
         """
         self._draining = True
         self._dispatcher.drain()
-        self._redo.stop()
 
     def close(self) -> None:
         """Accepts nothing more, stores the outcomes so far, and ends; the next start resumes the rest."""
         with self._accept_lock:
             self._closing = True
-        self._redo.close()
         self._dispatcher.close()
 
     @property
@@ -140,7 +134,7 @@ class DocumentQueue:
             self._audio_store.check_room(seconds, load.estimated_seconds + uploaded / SECOND)
             document, fresh = self._store.accept(new)
             if fresh:
-                self._dispatcher.document_accepted(document.id, document.owner)
+                self._dispatcher.document_accepted()
         self._on_change(document.id)
         return document, fresh
 
@@ -162,7 +156,7 @@ class DocumentQueue:
             NotFoundError: no such document.
         """
         document = self._store.retry(id)
-        self._dispatcher.document_accepted(id, document.owner)
+        self._dispatcher.document_accepted()
         self._on_change(id)
         return document
 
@@ -173,8 +167,8 @@ class DocumentQueue:
             ConflictError: the document is not completed.
             NotFoundError: no such document or chunk.
         """
-        self._store.redos.request(id, index, voice, seed)
-        self._redo.wake()
+        self._store.redo(id, index, voice, seed)
+        self._dispatcher.document_accepted()
         self._on_change(id)
         return self._store.document(id)
 
@@ -201,7 +195,7 @@ class DocumentQueue:
         """Takes note of what another service has done with a document."""
         match kind:
             case "accepted":
-                self._dispatcher.document_accepted(id)
+                self._dispatcher.document_accepted()
                 self._on_change(id)
             case "changed":
                 self._on_change(id)

@@ -97,13 +97,26 @@ class Document:
     parked: str | None = None  # why it does not progress for now, such as a full disk
     reduced: bool = False  # in smaller batches for lack of memory or after a crash; samples may differ slightly
     webhook: str | None = None
-    revision: int = 0  # counts the chunks that were spoken again since it was completed
+    revision: int = 0  # counts the changes of its audio since it was completed
+    audio: int = 0  # number in the names of its files: of the claim that has made the last change
+    redos: int = 0  # chunks that are to be spoken again
     changes: int = 0  # of its chunks so far
     resets: int = 0  # of these, when chunks were set back to waiting
     extracting: bool = False  # its text is still to be extracted from its upload
     code: str | None = None  # of the error for which it failed
     author: str | None = None
     note: str | None = None  # warning for a listener
+
+
+@dataclass(frozen=True)
+class Redo:
+    """Wish to have a chunk of a completed document spoken again, and what has become of it so far."""
+
+    seed: int
+    voice: str | None  # None: the document's
+    samples: int | None = None  # once it is spoken, in a file that has the number of this claim
+    claim: int | None = None
+    reason: str | None = None  # why it could not be spoken
 
 
 @dataclass(frozen=True)
@@ -121,6 +134,14 @@ class StoredChunk:
     pause: float | None = None  # seconds of silence after it, by a pause tag; None: by its ending
     voice: str | None = None  # of its own, once it was spoken again; None: the document's
     seed: int | None = None  # likewise
+    redo: Redo | None = None
+
+    @property
+    def waits(self) -> bool:
+        """True where it is to be spoken, for the first time or again."""
+        if self.redo is None:
+            return self.state == "waiting"
+        return self.redo.samples is None and self.redo.reason is None
 
     @property
     def joint(self) -> Boundary | float:

@@ -39,6 +39,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             idempotency_key TEXT,
             fingerprint TEXT NOT NULL,
             revision INTEGER NOT NULL DEFAULT 0,
+            audio BIGINT NOT NULL DEFAULT 0,
+            redos INTEGER NOT NULL DEFAULT 0,
             changes BIGINT NOT NULL DEFAULT 0,
             resets BIGINT NOT NULL DEFAULT 0,
             claimed_by TEXT,
@@ -49,6 +51,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX documents_state ON documents (state, number)",
         "CREATE INDEX documents_owner ON documents (owner, number)",
         "CREATE INDEX documents_voice ON documents (voice)",
+        "CREATE INDEX documents_redos ON documents (number) WHERE redos > 0",
         """
         CREATE UNIQUE INDEX documents_idempotency ON documents (owner, idempotency_key)
         WHERE idempotency_key IS NOT NULL
@@ -85,11 +88,18 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             voice TEXT,
             seed BIGINT,
             changed BIGINT NOT NULL DEFAULT 0,
+            redo_seed BIGINT,
+            redo_voice TEXT,
+            redo_samples INTEGER,
+            redo_claim BIGINT,
+            redo_reason TEXT,
             PRIMARY KEY (document, place)
         )
         """,
         "CREATE INDEX chunks_changed ON chunks (document, changed)",
         "CREATE INDEX chunks_voice ON chunks (voice) WHERE voice IS NOT NULL",
+        "CREATE INDEX chunks_redo ON chunks (document, place) WHERE redo_seed IS NOT NULL",
+        "CREATE INDEX chunks_redo_voice ON chunks (redo_voice) WHERE redo_voice IS NOT NULL",
         """
         CREATE TABLE spoken (
             document BIGINT NOT NULL REFERENCES documents (number) ON DELETE CASCADE,
@@ -112,17 +122,6 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         CREATE TABLE covers (
             document BIGINT PRIMARY KEY REFERENCES documents (number) ON DELETE CASCADE,
             image BYTEA NOT NULL
-        )
-        """,
-        """
-        CREATE TABLE redos (
-            document BIGINT NOT NULL REFERENCES documents (number) ON DELETE CASCADE,
-            place INTEGER NOT NULL,
-            voice TEXT,
-            seed BIGINT NOT NULL,
-            reason TEXT,
-            taken_until DOUBLE PRECISION NOT NULL DEFAULT 0,
-            PRIMARY KEY (document, place)
         )
         """,
         """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 
@@ -44,14 +45,32 @@ class Connection(Protocol):
         """Tells the other services on this database what happened to a document, once it is committed."""
 
 
+@dataclass(frozen=True)
+class ClaimRules:
+    """Parts of the statements on claims, which each database has its own of."""
+
+    shared: bool  # several services use the database
+    free: str  # true where no other service has the document
+    until: str  # end of a claim of $2 seconds
+    one: str  # of the documents: one that no other service claims at this moment
+    lock: str
+
+
 class Database(Protocol):
     """Transactional database of one or several services."""
+
+    @property
+    def rules(self) -> ClaimRules:
+        """How documents are claimed."""
 
     def close(self) -> None:
         """Closes all connections."""
 
     def shelf(self, new: str | None = None) -> str | None:
         """Token of the directory with the audio, 8 hexadecimal digits; `new` becomes it where there is none yet."""
+
+    def notify(self, kind: str, id: str) -> None:
+        """Tells the other services what happens to a document, without a change."""
 
     def delete(self) -> AbstractContextManager[Connection]:
         """Write transaction that deletes, which may succeed where the disk is too full for others."""

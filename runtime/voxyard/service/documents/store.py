@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from voxyard.service.audiobook import chapters
-from voxyard.service.audiobook.redos import Redos
-from voxyard.service.documents import insertion, queries
+from voxyard.service.documents import insertion, queries, redos
 from voxyard.service.documents.database import SqliteDatabase
-from voxyard.service.documents.ownership import Claims, Ownership, SoleOwnership
-from voxyard.service.documents.records import Chapter, Document, NewDocument, QueueLoad, State, StoredChunk, Upload
-from voxyard.service.documents.sql import Connection, Database, first
+from voxyard.service.documents.ownership import Claims
+from voxyard.service.documents.records import (
+    Chapter,
+    Document,
+    NewDocument,
+    QueueLoad,
+    Redo,
+    State,
+    StoredChunk,
+    Upload,
+)
+from voxyard.service.documents.sql import Connection, first
 from voxyard.service.errors import ConflictError, StoreError
 from voxyard.service.voices.table import UploadedVoices, hold
 from voxyard.service.webhooks import pending
@@ -21,6 +29,7 @@ from voxyard.speech.audio.wav import WIDTH
 
 if TYPE_CHECKING:
     from voxyard.service.documents.peers import PeerListener, Peers
+    from voxyard.service.documents.postgres import PostgresDatabase
 
 
 class Store:
@@ -37,23 +46,17 @@ class Store:
         There, `service` names this one in its claims, and `claim_seconds` is the life of a claim without renewal.
         """
         self._database = open_database(place)
-        self.redos = Redos(self._database)
         self.voices = UploadedVoices(self._database)
-        self.ownership: Ownership = (
-            SoleOwnership(self._database) if isinstance(place, Path) else Claims(self._database, service, claim_seconds)
-        )
-        self.webhooks = pending.PendingWebhooks(self._database, self.ownership)
+        self.claims = Claims(self._database, service, claim_seconds)
+        self.webhooks = pending.PendingWebhooks(self._database, self.claims)
 
     def peers(self, listener: PeerListener, on_missed: Callable[[], None]) -> Peers | None:
         """Connection with the other services on the database, to be started; None where there can be none."""
-        if not isinstance(self.ownership, Claims):
+        if isinstance(self._database, SqliteDatabase):
             return None
         from voxyard.service.documents.peers import Peers
-        from voxyard.service.documents.postgres import PostgresDatabase
 
-        if not isinstance(self._database, PostgresDatabase):
-            raise TypeError(f"{type(self._database).__name__} has no messages of other services")
-        return Peers(self._database, self.ownership, listener, on_missed)
+        return Peers(self._database, self.claims, listener, on_missed)
 
     def close(self) -> None:
         """Closes the database; a SQLite file may be opened by another service then."""
@@ -277,12 +280,37 @@ class Store:
             )
             queries.recount(connection, number)
 
+    def redo(self, id: str, index: int, voice: str | None, seed: int | None) -> None:
+        """Stores that a chunk of a completed document is to be spoken again. Raises as `redos.request`."""
+        with self._database.write() as connection:
+            redos.request(connection, id, index, voice, seed)
+
+    def redos(self, id: str) -> dict[int, Redo]:
+        """Chunks of a document that are to be spoken again, or could not be, by their index."""
+        with self._database.read() as connection:
+            return redos.of(connection, queries.number_of(connection, id))
+
+    def redo_ended(self, id: str, index: int, redo: Redo, samples: int | None, reason: str | None) -> None:
+        """Stores that a chunk was spoken again, or why not; without both it waits again, as its audio is lost."""
+        with self._progress(id) as (connection, number):
+            redos.end(connection, number, index, redo, samples, reason)
+
+    def redone(self, id: str, found: Mapping[int, Redo]) -> None:
+        """Gives chunks the audio that they have in the file of this service's claim, which ends."""
+        with self._progress(id) as (connection, number):
+            if found:
+                redos.finish(connection, number, found)
+            self.claims.end(connection, number)
+
     def completed(self, id: str, when: float) -> None:
         """Marks a document as completed; its webhook is due."""
         self._end(id, "completed", when, None, "document.completed")
 
     def failed(self, id: str, when: float, reason: str, code: str | None = None) -> None:
-        """Marks a document as failed, with the code of the error; its webhook is due."""
+        """Marks a document as failed, with the code of the error; its webhook is due.
+
+        A completed one stays so, and keeps its audio: what is to be spoken again of it fails.
+        """
         self._end(id, "failed", when, reason, "document.failed", code)
 
     def parked(self, id: str, reason: str | None) -> None:
@@ -328,9 +356,7 @@ class Store:
 
     def heard(self, id: str, heard: bool) -> None:
         """Tells the other services whether a document has listeners at this one."""
-        if self.ownership.shared:
-            with self._database.write() as connection:
-                connection.notify("heard" if heard else "unheard", id)
+        self._database.notify("heard" if heard else "unheard", id)
 
     def delete(self, id: str) -> None:
         """Deletes a document with its text, chunks and webhook."""
@@ -361,18 +387,20 @@ class Store:
                 (state, when, reason, code, number),
             ).rowcount
             if changed:
-                self.ownership.end(connection, number)
                 pending.add(connection, number, event, when)
+            elif state == "failed" and reason is not None:
+                redos.fail(connection, number, reason)
+            self.claims.end(connection, number)
 
     @contextmanager
     def _progress(self, id: str) -> Iterator[tuple[Connection, int]]:
         """Write transaction on the progress of a document, with its row number; only its owner gets one."""
         with self._database.write() as connection:
-            yield connection, self.ownership.number_of(connection, id)
+            yield connection, self.claims.number_of(connection, id)
             connection.notify("changed", id)
 
 
-def open_database(place: Path | str) -> Database:
+def open_database(place: Path | str) -> SqliteDatabase | PostgresDatabase:
     """SQLite for a path, PostgreSQL for a URL. Raises StoreError."""
     if isinstance(place, Path):
         return SqliteDatabase(place)

@@ -67,8 +67,8 @@ async def encoded_copy(state: AppState, document: Document, format: Format) -> A
 
     None where the copy was there within `COPY_SECONDS`.
     """
-    name = encoded.name(document.revision, format)
-    keep = partial(encoded.keep, state.audio_store, document.id, document.revision, format)
+    name = encoded.name(document.audio, format)
+    keep = partial(encoded.keep, state.audio_store, document.id, document.audio, format)
     key, pieces = _encoding(state, document, format, 1.0)
     stack = contextlib.AsyncExitStack()
     joined = state.encodings.joined(key, pieces, state.section.data_dir, keep)
@@ -92,7 +92,7 @@ async def _follow(encoding: SharedEncoding, joined: contextlib.AsyncExitStack) -
 
 def _encoding(state: AppState, document: Document, format: Format, speed: float) -> tuple[Hashable, Pieces]:
     """Key of a shared encoding, and what it encodes."""
-    key = (document.id, document.revision, document.state == "completed", format, speed)
+    key = (document.id, document.audio, document.state == "completed", format, speed)
     return key, lambda threads: audio(state, document, format, speed, threads)
 
 
@@ -121,7 +121,7 @@ async def audio(
 
     def piece(chunk: StoredChunk) -> Piece:
         timeline.add(chunk)
-        return state.audio_store.piece(document.id, chunk, timeline.spans[-1], state.pauses, document.revision)
+        return state.audio_store.piece(document.id, chunk, timeline.spans[-1], state.pauses, document.audio)
 
     at = 0
     while document.extracting:
@@ -170,7 +170,7 @@ async def chapter_audio(
         span = spans[chunk.index]
         if chunk.index == first:  # without the pause before it
             span = replace(span, begin=span.start)
-        return state.audio_store.piece(document.id, chunk, span, state.pauses, document.revision)
+        return state.audio_store.piece(document.id, chunk, span, state.pauses, document.audio)
 
     samples = spans[-1].end - spans[first].start
     encoder = StreamEncoder(piece, format, speed=speed, samples=samples, tags=tags)

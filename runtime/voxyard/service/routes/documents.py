@@ -324,7 +324,7 @@ async def _stored_audio(
     request: Request, state: AppState, document: Document, format: Format, headers: dict[str, str]
 ) -> Response:
     """Audio of a completed document from its file; encoded first where it is asked for in this format first."""
-    name = encoded.name(document.revision, format)
+    name = encoded.name(document.audio, format)
     reading = state.encodings.threads.reading  # many readers at once wait for each other, and other requests do not
     size = await run_sync(state.audio_store.size, document.id, name, limiter=reading)
     if size is None and format == "wav":

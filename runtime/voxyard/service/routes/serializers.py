@@ -87,10 +87,10 @@ def redo(store: Store, id: str) -> RedoOut:
     To be read before the document itself, which then has the audio of all chunks that no longer wait. Raises
     NotFoundError.
     """
-    found = store.redos.of(id)
+    found = store.redos(id).items()
     return RedoOut(
-        waiting=[each.index for each in found if each.reason is None],
-        failed=[FailedRedoOut(index=each.index, reason=each.reason) for each in found if each.reason is not None],
+        waiting=[index for index, each in found if each.reason is None],
+        failed=[FailedRedoOut(index=index, reason=each.reason) for index, each in found if each.reason is not None],
     )
 
 

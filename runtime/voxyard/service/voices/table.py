@@ -186,7 +186,7 @@ def _sweep(connection: Connection) -> None:
             """
             DELETE FROM voices WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM documents WHERE voice = $1)
             AND NOT EXISTS (SELECT 1 FROM chunks WHERE voice = $1)
-            AND NOT EXISTS (SELECT 1 FROM redos WHERE voice = $1)
+            AND NOT EXISTS (SELECT 1 FROM chunks WHERE redo_voice = $1)
             """,
             (id,),
         )

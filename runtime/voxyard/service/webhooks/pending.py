@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from voxyard.service.documents.ownership import Claims, Ownership
+from voxyard.service.documents.ownership import Claims
 from voxyard.service.documents.sql import Connection, Database, Row
 
 HookEvent = Literal["document.completed", "document.failed"]
@@ -17,7 +17,6 @@ TAKE_HOOKS = """
         ORDER BY next_try, number LIMIT $3 FOR UPDATE SKIP LOCKED)
     RETURNING hooks.number, documents.id, documents.webhook, hooks.event, hooks.tries, hooks.next_try, hooks.error
 """
-GIVE_HOOK_BACK = "UPDATE hooks SET taken_until = NULL WHERE number = $1"
 _LEAST_HOOK_SECONDS = 15.0  # more than a delivery takes
 _MOST_SHARED_HOOKS = 8  # as many as are delivered at a time
 
@@ -41,8 +40,8 @@ class PendingWebhooks:
     Several services may share the table: each takes webhooks for a while, in which no other gets them.
     """
 
-    def __init__(self, database: Database, ownership: Ownership) -> None:
-        self._database, self._ownership = database, ownership
+    def __init__(self, database: Database, claims: Claims) -> None:
+        self._database, self._claims = database, claims
 
     def pending(self, now: float, limit: int = 100) -> tuple[DueWebhook, ...]:
         """Up to `limit` webhooks that are due, longest overdue first."""
@@ -63,9 +62,9 @@ class PendingWebhooks:
 
         Where neither `done` nor `tried` follows, they are due again: the service was killed.
         """
-        if not isinstance(self._ownership, Claims):
+        if not self._claims.shared:
             return self.pending(now, limit)
-        seconds = max(_LEAST_HOOK_SECONDS, 2 * self._ownership.seconds)
+        seconds = max(_LEAST_HOOK_SECONDS, 2 * self._claims.seconds)
         with self._database.write() as connection:
             found = connection.execute(TAKE_HOOKS, (seconds, now, min(limit, _MOST_SHARED_HOOKS)))
             return tuple(sorted((_due_webhook(row) for row in found), key=lambda hook: hook.id))
@@ -77,11 +76,9 @@ class PendingWebhooks:
             return
         with self._database.write() as connection:
             connection.execute(
-                "UPDATE hooks SET tries = tries + 1, next_try = $1, error = $2 WHERE number = $3",
+                "UPDATE hooks SET tries = tries + 1, next_try = $1, error = $2, taken_until = NULL WHERE number = $3",
                 (max(next_try, when), error, id),
             )
-            if isinstance(self._ownership, Claims):
-                connection.execute(GIVE_HOOK_BACK, (id,))
 
     def done(self, id: int) -> None:
         """Removes a webhook that was delivered or given up."""

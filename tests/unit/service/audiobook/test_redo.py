@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import threading
 import wave
@@ -19,14 +20,13 @@ from service_app import Served, serving
 
 from voxyard.service.audio.files import AudioFolder
 from voxyard.service.audio.store import AudioStore
-from voxyard.service.audiobook import redos
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.queue import DocumentQueue
 from voxyard.service.documents.records import Document, StoredChunk
 from voxyard.service.documents.store import Store
-from voxyard.service.errors import ConflictError, NotFoundError
+from voxyard.service.errors import ConflictError, NotFoundError, StoreUnavailableError
 from voxyard.speech.audio.joining import Pauses
-from voxyard.speech.requests import SAMPLE_RATE
+from voxyard.speech.requests import SAMPLE_RATE, Request
 
 TEXT = "The harbour lay still. Nobody was awake.\n\nNobody but the watchman, who waited for the morning.\n\nIt came."
 
@@ -102,7 +102,7 @@ def test_events_tell_of_the_change(served: Served) -> None:
 def test_a_change_between_two_reads_is_in_the_events(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """The chunk is spoken again once the document was read: what waits must not be read later than that."""
     url, store, was_read = spoken(served), served.state.store, threading.Event()
-    read, finish = store.changed_chunks, store.redos.finish
+    read, finish = store.changed_chunks, store.redone
 
     def read_early(id: str, since: int) -> tuple[Document, tuple[StoredChunk, ...]]:
         found = read(id, since)
@@ -110,11 +110,12 @@ def test_a_change_between_two_reads_is_in_the_events(served: Served, monkeypatch
         eventually(lambda: store.document(id).revision == 1, "it is spoken again")
         return found
 
-    def finish_late(*given: Any) -> bool:
-        return was_read.wait(60) and finish(*given)
+    def finish_late(*given: Any) -> None:
+        assert was_read.wait(60)
+        finish(*given)
 
     monkeypatch.setattr(store, "changed_chunks", read_early)
-    monkeypatch.setattr(store.redos, "finish", finish_late)
+    monkeypatch.setattr(store, "redone", finish_late)
     httpx.post(f"{url}/chunks/0/redo")
     with httpx.stream("GET", f"{url}/events", timeout=60) as answer:
         data = [json.loads(line[6:]) for line in answer.iter_lines() if line.startswith("data: ")]
@@ -141,8 +142,8 @@ class Desk:
         self.queue = DocumentQueue(self.store, self.audio, self.pool, ServiceSection(), Pauses(), poll_seconds=0.05)
         self.queue.start()
 
-    def spoken(self, number: int) -> Document:
-        self.queue.accept(new_document(number))
+    def spoken(self, number: int, **changes: Any) -> Document:
+        self.queue.accept(new_document(number, **changes))
         id = f"{number:032x}"
         eventually(lambda: self.store.document(id).state == "completed", "it is spoken")
         eventually(lambda: not list((self.folder / id).glob("*.s16")), "its chunks' files are deleted")
@@ -150,8 +151,8 @@ class Desk:
 
     def wav(self, id: str) -> bytes:
         document = self.store.document(id)
-        size = self.audio.wav_size(id, document.revision)
-        return b"".join(self.audio.wav_bytes(id, 0, size, document.revision))
+        size = self.audio.wav_size(id, document.audio)
+        return b"".join(self.audio.wav_bytes(id, 0, size, document.audio))
 
     def close(self) -> None:
         self.pool.going.set()
@@ -179,9 +180,9 @@ def test_the_old_audio_is_there_until_the_new_one_is(place: Path | str, tmp_path
         desk.queue.redo(id, 2, None, 50)
         eventually(lambda: len(desk.pool.submitted) > 1, "the chunk is given to the pool")
         assert desk.wav(id) == old
-        assert [each.index for each in desk.store.redos.of(id)] == [1, 2]
+        assert [*desk.store.redos(id)] == [1, 2]
         desk.pool.going.set()
-        eventually(lambda: not desk.store.redos.of(id), "both are spoken")
+        eventually(lambda: not desk.store.redos(id), "both are spoken")
         assert desk.wav(id) != old
         chunks = desk.store.chunks(id)
         assert [chunk.seed for chunk in chunks] == [None, 50, 50]
@@ -200,7 +201,7 @@ def test_a_killed_service_leaves_its_chunks_to_the_next(tmp_path: Path) -> None:
     next_one = Desk(tmp_path / "store.sqlite", tmp_path / "audio")
     try:
         eventually(lambda: next_one.store.document(id).revision == 1, "the next service speaks it")
-        assert not (tmp_path / "audio" / id / "0.s16").exists()
+        assert next_one.store.chunks(id)[0].seed == 9
     finally:
         next_one.close()
 
@@ -215,16 +216,16 @@ def test_a_service_killed_before_it_commits_new_audio_serves_the_old_and_speaks_
         written.set()
         raise SystemExit  # the thread is gone, as after SIGKILL; nothing is committed
 
-    monkeypatch.setattr(desk.store.redos, "finish", killed)
+    monkeypatch.setattr(desk.store, "redone", killed)
     id = desk.spoken(1).id
     old, folder = desk.wav(id), tmp_path / "audio" / id
     desk.queue.redo(id, 0, None, 9)
     assert written.wait(60)
-    assert {path.name for path in folder.iterdir()} == {"audio.wav", "audio.1.wav"}
+    assert {path.name for path in folder.iterdir()} == {"audio.wav", "audio.2.wav", "0.2.redo"}
     assert (desk.wav(id), desk.store.document(id).revision) == (old, 0)
     desk.close()
-    (folder / "audio.1.wav").write_bytes(b"half")
-    (folder / "audio.1.mp3.part").write_bytes(b"half")
+    (folder / "audio.2.wav").write_bytes(b"half")
+    (folder / "audio.2.mp3.part").write_bytes(b"half")
 
     next_one = Desk(tmp_path / "store.sqlite", tmp_path / "audio")
     try:
@@ -232,7 +233,9 @@ def test_a_service_killed_before_it_commits_new_audio_serves_the_old_and_speaks_
         assert len(next_one.wav(id)) == len(old)
         assert next_one.wav(id) != old
         assert not list(folder.glob("*.part"))
-        assert next_one.store.redos.of(id) == ()
+        assert next_one.store.redos(id) == {}
+        next_one.queue.close()
+        assert [path.name for path in folder.iterdir()] == ["audio.3.wav"]
     finally:
         next_one.close()
 
@@ -244,37 +247,11 @@ def test_a_chunk_that_cannot_be_spoken_keeps_its_audio(tmp_path: Path) -> None:
         old = desk.wav(id)
         desk.pool.fails = lambda request: "no such sound" if request.seed == 13 else None
         desk.queue.redo(id, 0, None, 13)
-        eventually(lambda: any(each.reason for each in desk.store.redos.of(id)), "it failed")
-        assert [(each.index, each.reason) for each in desk.store.redos.of(id)] == [(0, "no such sound")]
+        eventually(lambda: any(each.reason for each in desk.store.redos(id).values()), "it failed")
+        assert {index: each.reason for index, each in desk.store.redos(id).items()} == {0: "no such sound"}
         assert (desk.wav(id), desk.store.document(id).revision) == (old, 0)
         desk.queue.redo(id, 0, None, 14)
         eventually(lambda: desk.store.document(id).revision == 1, "it is spoken with another seed")
-    finally:
-        desk.close()
-
-
-def test_only_one_service_at_a_time_takes_the_chunks_of_a_document(place: Path | str, tmp_path: Path) -> None:
-    desk = Desk(place, tmp_path / "audio")
-    try:
-        id = desk.spoken(1).id
-        desk.queue.close()
-        desk.store.redos.request(id, 0, None, 5)
-        taken: list[object] = []
-        threads = [threading.Thread(target=lambda: taken.append(desk.store.redos.take(1000.0, 60.0))) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        (mine,) = [each for each in taken if each is not None]
-        later = desk.store.redos.take(2000.0, 60.0)  # its time is over
-        assert later is not None
-        assert not desk.store.redos.finish(mine, 1, {0: 5}, {})  # type: ignore[arg-type]
-        assert desk.store.redos.finish(later, 1, {0: 5}, {})
-        with pytest.raises(NotFoundError):
-            desk.store.redos.request(id, 3, None, 5)
-        desk.store.accept(new_document(2))
-        with pytest.raises(ConflictError, match="pending"):
-            desk.store.redos.request(f"{2:032x}", 0, None, 5)
     finally:
         desk.close()
 
@@ -283,8 +260,7 @@ def stored(place: Path | str) -> tuple[Store, str]:
     """A store, and the id of a document in it that is completed: three chunks."""
     store, document = Store(place), new_document(1)
     store.accept(document)
-    store.ownership.look_again()
-    store.ownership.take()
+    store.claims.take()
     store.started(document.id, 1.0)
     for index in range(3):
         store.chunk_spoken(document.id, index, 10)
@@ -292,66 +268,185 @@ def stored(place: Path | str) -> tuple[Store, str]:
     return store, document.id
 
 
-def test_a_chunk_asked_for_again_while_it_is_spoken_lets_all_be_taken_at_once(place: Path | str) -> None:
+def take(store: Store) -> str | None:
+    store.claims.look_again()
+    return store.claims.take("redoing")
+
+
+def test_a_chunk_asked_for_again_waits_again_and_keeps_no_other(place: Path | str) -> None:
     store, id = stored(place)
     try:
-        store.redos.request(id, 1, None, 50)
-        store.redos.request(id, 2, None, 50)
-        taken = store.redos.take(1000.0, 60.0)
-        assert taken is not None
-        store.redos.request(id, 1, None, 51)
-        assert store.redos.renew(taken, 1600.0) is None
-        again = store.redos.take(1001.0, 60.0)
-        assert again is not None
-        assert [(each.index, each.seed) for each in again.redos] == [(1, 51), (2, 50)]
-        store.redos.request(id, 1, None, 52)
-        assert not store.redos.finish(again, 1, {1: 5, 2: 5}, {})
-        last = store.redos.take(1002.0, 60.0)
-        assert last is not None
-        assert [(each.index, each.seed) for each in last.redos] == [(1, 52), (2, 50)]
-        renewed = store.redos.renew(last, 1600.0)
-        assert renewed is not None
-        assert store.redos.take(1599.0, 60.0) is None
-        assert store.redos.finish(renewed, 1, {1: 5, 2: 5}, {})
+        assert take(store) is None
+        store.redo(id, 1, None, 50)
+        store.redo(id, 2, "en_2", 50)
+        assert (take(store), take(store)) == (id, None)
+        first = store.redos(id)
+        store.redo(id, 1, None, 51)  # while it is spoken
+        for index in (1, 2):
+            store.redo_ended(id, index, first[index], 5 + index, None)
+        assert [(each.seed, each.samples) for each in store.redos(id).values()] == [(51, None), (50, 7)]
+
+        store.redo_ended(id, 1, store.redos(id)[1], 8, None)
+        found = store.redos(id)
+        store.redo(id, 1, None, 52)  # while the audio is made anew
+        store.redone(id, found)
+
+        assert [(chunk.seed, chunk.voice, chunk.samples) for chunk in store.chunks(id)] == [
+            (None, None, 10), (51, None, 8), (50, "en_2", 7)
+        ]  # fmt: skip
+        document = store.document(id)
+        assert (document.revision, document.redos, document.state) == (1, 1, "completed")
+        assert {index: each.seed for index, each in store.redos(id).items()} == {1: 52}
+        assert take(store) == id
+        assert store.claims.number(id) > document.audio
+        store.failed(id, 2.0, "no")
+        assert (store.redos(id)[1].reason, store.document(id).redos) == ("no", 0)
+        assert take(store) is None
     finally:
         store.close()
 
 
-def test_what_another_service_took_meanwhile_stays_its_own(place: Path | str) -> None:
+def test_only_chunks_of_completed_documents_are_spoken_again(place: Path | str) -> None:
     store, id = stored(place)
     try:
-        store.redos.request(id, 1, None, 50)
-        slow, next_one = store.redos.take(1000.0, 60.0), store.redos.take(2000.0, 60.0)
-        assert slow is not None
-        assert next_one is not None
-        assert store.redos.renew(slow, 2060.5) is None
-        assert not store.redos.finish(slow, 1, {1: 5}, {})
-        assert store.redos.take(2001.0, 60.0) is None
-        assert store.redos.finish(next_one, 1, {1: 5}, {})
+        with pytest.raises(NotFoundError, match="has no chunk 3: it has 3"):
+            store.redo(id, 3, None, 5)
+        store.accept(new_document(2))
+        with pytest.raises(ConflictError, match="pending"):
+            store.redo(f"{2:032x}", 0, None, 5)
+        assert store.redos(id) == {}
     finally:
         store.close()
 
 
-def test_a_chunk_asked_for_while_others_are_taken_is_not_among_them(
-    place: Path | str, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    made = Desk(tmp_path / "store.sqlite", tmp_path / "audio")
+    yield made
+    made.close()
+
+
+def test_a_chunk_asked_for_all_the_time_keeps_no_other_from_being_spoken(desk: Desk) -> None:
+    id, asked = desk.spoken(1).id, itertools.count(100)
+
+    def ask(request: Request) -> None:
+        if request.chunk == 0 and (seed := next(asked)) < 105:
+            desk.queue.redo(id, 0, None, seed)
+
+    desk.pool.fails = ask
+    for index in range(3):
+        desk.queue.redo(id, index, None, 50)
+    eventually(lambda: not desk.store.document(id).redos, "all are spoken")
+    assert [chunk.seed for chunk in desk.store.chunks(id)] == [104, 50, 50]
+    spoken = [request.chunk for requests in desk.pool.submitted[1:] for request in requests]
+    assert (spoken.count(1), spoken.count(2)) == (1, 1)
+
+
+def test_a_chunk_asked_for_while_the_audio_is_made_anew_is_spoken_after_that(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, id = stored(place)
-    asking = threading.Thread(target=lambda: store.redos.request(id, 2, None, 50))
-    rows = redos._read
+    id, rebuild, seeds = desk.spoken(1).id, desk.audio.rebuild, iter((51, 52))
 
-    def read_late(*arguments: Any) -> tuple[redos.Redo, ...]:
-        asking.start()
-        asking.join(0.3)  # it may have to wait until they are taken
-        return rows(*arguments)
+    def asked_meanwhile(*given: Any) -> None:
+        for seed in itertools.islice(seeds, 1):
+            desk.queue.redo(id, 0, None, seed)
+        rebuild(*given)
 
-    try:
-        store.redos.request(id, 1, None, 50)
-        monkeypatch.setattr(redos, "_read", read_late)
-        taken = store.redos.take(1000.0, 60.0)
-        monkeypatch.undo()
-        asking.join()
-        assert taken is not None
-        assert [each.index for each in taken.redos] == [1]
-        assert [each.index for each in store.redos.of(id)] == [1, 2]
-    finally:
-        store.close()
+    monkeypatch.setattr(desk.audio, "rebuild", asked_meanwhile)
+    desk.queue.redo(id, 0, None, 50)
+    eventually(lambda: not desk.store.document(id).redos, "all are spoken")
+    assert (desk.store.document(id).revision, desk.store.chunks(id)[0].seed) == (3, 52)
+    assert [requests[0].seed for requests in desk.pool.submitted[1:]] == [50, 51, 52]
+
+
+def test_another_key_does_not_wait_for_the_chunks_of_the_first(desk: Desk) -> None:
+    ids = [desk.spoken(number, owner="first").id for number in range(12)]
+    other = desk.spoken(20, owner="second").id
+    desk.pool.going.clear()
+    for number in range(30, 40):  # as many as the pool takes, and more
+        desk.queue.accept(new_document(number, owner="first"))
+
+    def again(owner: str) -> int:
+        of_pool = zip(desk.pool.tenants, desk.pool.submitted, strict=False)
+        return sum(tenant == owner and requests[0].seed == 50 for (tenant, _), requests in of_pool)
+
+    for id in ids:
+        desk.queue.redo(id, 0, None, 50)
+    eventually(lambda: again("first") == ServiceSection().active_documents, "the first key fills its places")
+    desk.queue.redo(other, 0, None, 50)
+    eventually(lambda: again("second") == 1, "the second key has its place")
+
+
+def test_chunks_of_a_document_whose_audio_is_gone_fail(desk: Desk) -> None:
+    id = desk.spoken(1).id
+    (desk.folder / id / "audio.wav").unlink()
+    desk.queue.redo(id, 0, None, 50)
+    eventually(lambda: desk.store.redos(id)[0].reason, "it has failed")
+    assert desk.store.redos(id)[0].reason == (
+        "the audio of the document is missing or incomplete, or was joined with other pauses: submit it again"
+    )
+    assert (desk.store.document(id).state, len(desk.pool.submitted)) == ("completed", 1)
+
+
+@pytest.mark.parametrize("end", ["delete", "close"])
+def test_a_document_that_ends_while_its_audio_is_made_anew_leaves_nothing_half(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    id, rebuild, begun = desk.spoken(1).id, desk.audio.rebuild, threading.Event()
+
+    def slow(*given: Any) -> None:
+        begun.set()
+        cancelled: threading.Event = given[-1]
+        assert cancelled.wait(60)
+        rebuild(*given)
+
+    monkeypatch.setattr(desk.audio, "rebuild", slow)
+    desk.queue.redo(id, 0, None, 50)
+    assert begun.wait(60)
+    if end == "delete":
+        desk.queue.cancel(id)
+        eventually(lambda: not desk.audio.names(id), "its files are gone")
+    else:
+        desk.queue.close()
+        assert {path.name for path in (desk.folder / id).iterdir()} == {"audio.wav", "0.2.redo"}
+
+
+def test_a_chunk_whose_new_file_is_lost_is_spoken_once_more(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    id, rebuild, lost = desk.spoken(1).id, desk.audio.rebuild, threading.Event()
+
+    def lose(*given: Any) -> None:
+        if not lost.is_set():
+            lost.set()
+            (desk.folder / id / "0.2.redo").unlink()
+        rebuild(*given)
+
+    monkeypatch.setattr(desk.audio, "rebuild", lose)
+    desk.queue.redo(id, 0, None, 50)
+    eventually(lambda: desk.store.document(id).revision == 1, "it is spoken")
+    assert [requests[0].seed for requests in desk.pool.submitted[1:]] == [50, 50]
+
+
+def test_a_change_whose_commit_nobody_confirmed_is_replaced_by_no_other(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection is lost during the commit, and the chunk asked for again before the next try."""
+    id, redone, numbers = desk.spoken(1).id, desk.store.redone, list[int]()
+
+    def unconfirmed(*given: Any) -> None:
+        redone(*given)
+        numbers.append(desk.store.document(id).audio)
+        if len(numbers) == 1:
+            desk.queue.redo(id, 0, None, 51)
+            raise StoreUnavailableError("the connection is lost")
+
+    def with_no_room(*given: Any, **named: Any) -> str | None:
+        return None if id in dispatched else take(*given, **named)
+
+    dispatched, take = desk.queue._dispatcher._dispatched, desk.store.claims.take
+    monkeypatch.setattr(desk.store, "redone", unconfirmed)
+    monkeypatch.setattr(desk.store.claims, "take", with_no_room)
+    desk.queue.redo(id, 0, None, 50)
+    eventually(lambda: desk.store.document(id).revision == 2, "the chunk is spoken twice")
+    assert (desk.store.document(id).redos, desk.store.chunks(id)[0].seed) == (0, 51)
+    eventually(lambda: len(numbers) == 2, "both changes are noted")
+    assert numbers[0] < numbers[1]

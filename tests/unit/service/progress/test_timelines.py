@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from documents import new_document
+from documents import OwningStore, new_document
 
 from voxyard.service.documents.chunk_times import with_spans
 from voxyard.service.documents.records import Document, StoredChunk
@@ -19,7 +19,7 @@ PAUSES = Pauses()
 CHUNKS = 1000
 
 
-class CountingStore(Store):
+class CountingStore(OwningStore):
     """Store that counts the chunks that are read."""
 
     rows = 0

@@ -20,10 +20,8 @@ from voxyard.speech.audio.joining import Pauses
 ID = "0123456789abcdef" * 2
 CHUNKS = [StoredChunk(0, 0, 1, "sentence", 1.0, "spoken", 60_000, None)]
 BEGIN = """
-import io, resource, sys, time
+import io, resource, sys, threading, time
 from pathlib import Path
-
-import numpy as np
 
 from voxyard.service.audio import encoded
 from voxyard.service.audio.files import AudioFolder
@@ -45,7 +43,7 @@ class Slow(io.BytesIO):
 
 
 def rebuild():
-    audio_store.rebuild(ID, CHUNKS, Pauses(), 0, {0: np.full(60_000, 0.5, np.float32)})
+    audio_store.rebuild(ID, CHUNKS, Pauses(), 0, 2, threading.Event())
 
 
 """

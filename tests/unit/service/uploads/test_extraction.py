@@ -326,10 +326,10 @@ def test_a_document_is_spoken_in_the_order_of_its_arrival_however_long_its_file_
     file, text = uploaded(1), replace(uploaded(2), upload=None)
     for document in (file, text):
         store.accept(document)
-        store.ownership.add(document.id, "key")
-    assert store.ownership.take(unread=True) == file.id
-    assert store.ownership.take(unread=True) is None
+    assert store.claims.take("reading") == file.id
+    assert store.claims.take("reading") is None
     store.extracted(file.id, Reader.read(store.document(file.id)))
-    store.ownership.upload_read(file.id, "key")
-    assert [store.ownership.take() for _ in range(3)] == [file.id, text.id, None]
+    store.claims.release(file.id)
+    store.claims.look_again()
+    assert [store.claims.take() for _ in range(3)] == [file.id, text.id, None]
     store.close()

@@ -72,20 +72,20 @@ def test_a_voice_stays_for_documents_chunks_and_redos(store: Store) -> None:
     of_document, of_redo = add(store, "one"), add(store, "two")
     new = replace(new_document(1), voice=of_document)
     store.accept(new)
-    store.ownership.take()
+    store.claims.take()
     for index in range(3):
         store.chunk_spoken(new.id, index, 10)
     store.completed(new.id, 1.0)
-    store.redos.request(new.id, 1, of_redo, 3)
+    store.redo(new.id, 1, of_redo, 3)
     for name in ("one", "two"):
         store.voices.delete("ann", name)
     assert (store.voices.of("ann"), kept(store)) == ((), 2)
-    taken = store.redos.take(2.0, 60.0)
-    assert taken is not None
-    assert store.redos.finish(taken, 1, {1: 10}, {})
+    store.claims.look_again()
+    assert store.claims.take("redoing") == new.id
+    store.redone(new.id, {1: replace(store.redos(new.id)[1], samples=10)})
     store.voices.sweep()
     assert store.voices.content(of_redo)  # a chunk's own voice
-    store.redos.request(new.id, 1, None, 9)
+    store.redo(new.id, 1, None, 9)
     store.delete(new.id)
     store.voices.sweep()
     assert kept(store) == 0
@@ -95,7 +95,7 @@ def test_a_document_or_redo_in_a_voice_deleted_meanwhile_is_refused(store: Store
     id = add(store, "captain")
     done = new_document(1)
     store.accept(done)
-    store.ownership.take()
+    store.claims.take()
     for index in range(3):
         store.chunk_spoken(done.id, index, 10)
     store.completed(done.id, 1.0)
@@ -104,8 +104,8 @@ def test_a_document_or_redo_in_a_voice_deleted_meanwhile_is_refused(store: Store
         store.accept(replace(new_document(2), voice=id))
     assert not store.exists(new_document(2).id)
     with pytest.raises(VoiceNotFoundError):
-        store.redos.request(done.id, 1, id, None)
-    assert store.redos.of(done.id) == ()
+        store.redo(done.id, 1, id, None)
+    assert store.redos(done.id) == {}
 
 
 def test_a_repeated_request_needs_its_voice_no_more(store: Store) -> None:
