@@ -161,6 +161,7 @@ def test_with_dcgm_exporter_one_file_more_gives_every_gpu_series_that_alerts_rea
     means = {  # of the layer's
         "voxyard:gpu_utilization:ratio10m",
         "voxyard:gpu_pcie_link_slow:ratio10m",
+        "voxyard:gpu_pcie_link_width:ratio",
         "voxyard:gpu_thermal_slowdown:ratio10m",
         "voxyard:gpu_power_brake:ratio10m",
     }

@@ -63,7 +63,7 @@ class FaultyHost:
         self._host.pressure["io"] = IO_PRESSURE
         run = self._host.start_run(RUN, 0, 1)
         run.step_seconds, run.wait_seconds, run.variation = STEP_SECONDS, WAIT_SECONDS, VARIATION
-        run.reads = Reads(reading=0.9, computing=0.1, waiting=0.8)
+        run.reads = Reads(reading=0.9, computing=0.1, waiting=0.8, second_network=0.1)
         run.metrics.validation({"total": 2.5})
         run.metrics.epoch(0)
         run.metrics.checkpoint(0.4)
@@ -88,6 +88,7 @@ class FaultyHost:
             self._host.advance(1.0)
             self._host.now = time.time()
             self._taken_over += 1
+            self._host.quota = 10 * self._taken_over, self._taken_over
             if self._host.pool is not None:
                 self._host.pool.waiting += 1
 
