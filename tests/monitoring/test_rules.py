@@ -18,7 +18,7 @@ SEVERITIES = {"critical", "warning", "info", "none"}
 ASKED_FOR = """GpuUtilizationLow GpuWorkSmall DataGpuUtilizationLow WorkloadDown Watchdog
 TrainingStalled TrainingInputBound
 TrainingStepTimeUnstable TrainingLossNotFinite BarkQueueGrowing BarkChunksFailing BarkWorkersDown
-BarkFirstAudioLate
+BarkFirstAudioLate BarkChunksRetried BarkWorkerWaits
 BarkSlowerThanRealTime GpuLost GpuXidCritical GpuXidWarning GpuEccUncorrectable GpuRowRemapFailure GpuRowRemapPending
 GpuThermalSlowdown GpuPowerBrake GpuTemperatureHigh GpuMemoryNearLimit PcieLinkDowngraded TrainingPairLinkSlow
 HostDiskFilling HostMemoryLow ExporterDown NodeExporterDown ExporterCollectFailing ExporterCollectStale

@@ -610,6 +610,45 @@ def failing_chunks(host: SimulatedHost, dice: random.Random) -> Planted:
     return Planted({"a scrape": each}, during)
 
 
+def worker_that_dies_again_and_again(host: SimulatedHost, dice: random.Random) -> Planted:
+    """One worker ends every minute or two and is started again; what it had is spoken by the others."""
+    index, period = dice.choice(BARK), dice.uniform(45, 120)
+    deaths = [0]
+
+    def during(host: SimulatedHost, seconds: float) -> None:
+        assert host.pool is not None
+        if seconds // period > deaths[0]:
+            deaths[0] += 1
+            host.pool.metrics.failure(str(index), "died")
+        alive = seconds % period > dice.uniform(20, 40)
+        host.pool.running = len(BARK) if alive else len(BARK) - 1
+
+    return Planted({"gpu": index, "period": period}, during)
+
+
+def chunks_that_are_each_tried_again(host: SimulatedHost, dice: random.Random) -> Planted:
+    """Each chunk of a worker is spoken at the second or third try."""
+    index, tries, cause = dice.choice(BARK), dice.randint(1, 2), dice.choice(["late", "raised", "hung"])
+
+    def during(host: SimulatedHost, _seconds: float) -> None:
+        assert host.pool is not None
+        for _ in range(tries * 3):  # a scrape has about four chunks of it
+            host.pool.metrics.failure(str(index), cause)
+
+    return Planted({"gpu": index, "tries": tries, "cause": cause}, during)
+
+
+def gpu_that_somebody_took(host: SimulatedHost, dice: random.Random) -> Planted:
+    """A notebook holds the memory of a card, and the worker that should have it waits: the pool expects one less."""
+    assert host.pool is not None
+    index = dice.choice(BARK[1:])
+    host.pool.metrics.device_waits(str(index), dice.choice(["memory", "driver", "fault"]))
+    host.pool.gpus = tuple(gpu for gpu in host.pool.gpus if gpu != str(index))
+    host.pool.running = len(BARK) - 1
+    host.gpus[index].utilization, host.gpus[index].memory_used = 0.0, 70 * GIB
+    return Planted({"gpu": index})
+
+
 def slow_speech(host: SimulatedHost, dice: random.Random) -> Planted:
     """A chunk of 8 s takes longer than it lasts."""
     assert host.pool is not None
@@ -791,6 +830,9 @@ KINDS: tuple[Kind, ...] = (
     ),
     _kind(growing_queue, "BarkQueueGrowing", after=90 * MINUTE),
     _kind(failing_chunks, "BarkChunksFailing"),
+    _kind(worker_that_dies_again_and_again, "BarkChunksRetried"),
+    _kind(chunks_that_are_each_tried_again, "BarkChunksRetried"),
+    _kind(gpu_that_somebody_took, "BarkWorkerWaits"),
     _kind(slow_speech, "BarkSlowerThanRealTime"),
     _kind(late_first_sound, "BarkFirstAudioLate"),
     _kind(dead_service, "WorkloadDown"),

@@ -88,7 +88,6 @@ class FaultyHost:
             self._host.advance(1.0)
             self._host.now = time.time()
             self._taken_over += 1
-            self._host.quota = 10 * self._taken_over, self._taken_over
             if self._host.pool is not None:
                 self._host.pool.waiting += 1
 
@@ -97,7 +96,8 @@ class FaultyHost:
         assert self._host.pool is not None
         for _ in range(GIVEN_UP):
             self._host.pool.metrics.chunk_failed("timeout", silence=False)
-            self._host.pool.metrics.failure("2", "timeout")
+            self._host.pool.metrics.failure("3", "timeout")
+        self._host.pool.metrics.device_waits("4", "memory")
 
     def stall(self) -> None:
         """The run makes no step any more, and its last loss was not a number."""
