@@ -6,7 +6,7 @@ from grafana_foundation_sdk.models import dashboard as models
 
 from boards import layout
 from boards.panels import AMBER, GREEN, RED, Level, Query, Row, stat_panel, states, time_series
-from boards.queries import assigned, chunks, gpu, host, increase, mean, quantile, rate
+from boards.queries import JOBS, assigned, chunks, gpu, host, increase, mean, quantile, rate
 
 _HOST = "{{instance}}"
 _GPU = "{{instance}} GPU {{gpu}}"
@@ -21,7 +21,7 @@ def bark() -> models.Dashboard:
         "Bark pools and the speech service: throughput, latency, queue, failures.",
         [_overview(), _speech(), _queue(), _gpus(), _service(), _cells()],
         {
-            "job": "label_values(up, job)",
+            "job": JOBS,
             "instance": 'label_values(voxyard_bark_workers_expected{job=~"$job"}, instance)',
             "gpu": f"label_values({host('bark_chunks_total')}, gpu)",
         },

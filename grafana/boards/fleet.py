@@ -6,7 +6,7 @@ from grafana_foundation_sdk.models import dashboard as models
 
 from boards import layout
 from boards.panels import AMBER, GREEN, RED, Column, Level, Query, Row, stat_panel, states, table_panel, time_series
-from boards.queries import alerts, assigned, gpu, host, rate, run
+from boards.queries import JOBS, alerts, assigned, gpu, host, rate, run
 from voxyard.telemetry.causes import CAUSES, rank
 
 HINTS = {"small_work", "validation"}  # by the nature of the run: nothing is broken
@@ -30,7 +30,7 @@ def fleet() -> models.Dashboard:
         "Every host, GPU and workload of the fleet: state, utilization, faults.",
         [_overview(), _gpus(), _load(), _workloads(), _hosts(), _measuring()],
         {
-            "job": "label_values(up, job)",
+            "job": JOBS,
             "instance": 'label_values(up{job=~"$job"}, instance)',
             "gpu": f"label_values({host('voxyard:gpu_up:bool')}, gpu)",
             "run": f"label_values({host('train_active')}, run)",

@@ -7,7 +7,7 @@ from grafana_foundation_sdk.models import dashboard as models
 from boards import layout
 from boards.fleet import UP
 from boards.panels import AMBER, GREEN, RED, Column, Query, Row, states, table_panel, time_series
-from boards.queries import assigned, gpu, host, increase, rate
+from boards.queries import JOBS, assigned, gpu, host, increase, rate
 from voxyard.host.xid_catalog import CATALOG
 
 _GPU = "{{instance}} GPU {{gpu}}"
@@ -33,7 +33,7 @@ def gpu_detail() -> models.Dashboard:
         "Load, memory, power, clocks, links and health of single GPUs.",
         [_identity(), _load(), _memory(), _power(), _clocks(), _links(), _health()],
         {
-            "job": "label_values(up, job)",
+            "job": JOBS,
             "instance": f"label_values({_OF_JOB}, instance)",
             "gpu": f"label_values({host('voxyard:gpu_up:bool')}, gpu)",
             "run": f"label_values({host('train_active')}, run)",
@@ -253,7 +253,7 @@ def _links() -> Row:
         ),
         time_series(
             "PCIe lanes",
-            "In use, and possible for this card in this slot. Fewer than possible: PcieLinkDowngraded.",
+            "In use, and possible for this card; a slot may have fewer. Fewer than before: PcieLinkDowngraded.",
             "none",
             Query(gpu("gpu_pcie_link_width"), f"{_GPU} in use"),
             Query(gpu("gpu_pcie_link_width_max"), f"{_GPU} possible"),

@@ -8,6 +8,9 @@ RUN = f'{HOST},run=~"$run"'
 ANY_GPU = f'{HOST},gpu=~"($gpu)?"'
 """Includes series without a GPU label: chunks that failed on several workers."""
 
+JOBS = 'label_values(up{job=~"exporter|dcgm|trainer|bark|gateway|node.*|cluster-.+"}, job)'
+"""Of a Prometheus that others use, too, not all that it scrapes."""
+
 ALERTS = 'ALERTS{alertstate="firing",job=~"($job)?",instance=~"($instance)?"%s}'
 """Alerts of the selected hosts, and those without host or job."""
 

@@ -6,7 +6,7 @@ from grafana_foundation_sdk.models import dashboard as models
 
 from boards import layout
 from boards.panels import AMBER, GREEN, RED, Column, Level, Query, Row, stat_panel, states, table_panel, time_series
-from boards.queries import RUN, assigned, gpu, host, mean, quantile, rate, run
+from boards.queries import JOBS, RUN, assigned, gpu, host, mean, quantile, rate, run
 
 _RUN = "{{run}}"
 _OF_GPU = "{{instance}} GPU {{gpu}} {{role}}"
@@ -19,7 +19,7 @@ def training() -> models.Dashboard:
         "Training runs: throughput, waits for data, losses, utilization of their GPUs.",
         [_overview(), _speed(), _learning(), _gpus()],
         {
-            "job": "label_values(up, job)",
+            "job": JOBS,
             "instance": 'label_values(voxyard_train_active{job=~"$job"}, instance)',
             "run": f"label_values({host('train_active')}, run)",
             "gpu": f"label_values({host('workload_gpu_assigned', _TRAINER)}, gpu)",

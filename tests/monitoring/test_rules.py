@@ -18,7 +18,7 @@ SEVERITIES = {"critical", "warning", "info", "none"}
 ASKED_FOR = """GpuUtilizationLow GpuWorkSmall DataGpuUtilizationLow WorkloadDown Watchdog
 TrainingStalled TrainingInputBound
 TrainingStepTimeUnstable TrainingLossNotFinite BarkQueueGrowing BarkChunksFailing BarkWorkersDown
-BarkFirstAudioLate
+BarkFirstAudioLate BarkChunksRetried BarkWorkerWaits
 BarkSlowerThanRealTime GpuLost GpuXidCritical GpuXidWarning GpuEccUncorrectable GpuRowRemapFailure GpuRowRemapPending
 GpuThermalSlowdown GpuPowerBrake GpuTemperatureHigh GpuMemoryNearLimit PcieLinkDowngraded TrainingPairLinkSlow
 HostDiskFilling HostMemoryLow ExporterDown NodeExporterDown ExporterCollectFailing ExporterCollectStale
@@ -161,6 +161,7 @@ def test_with_dcgm_exporter_one_file_more_gives_every_gpu_series_that_alerts_rea
     means = {  # of the layer's
         "voxyard:gpu_utilization:ratio10m",
         "voxyard:gpu_pcie_link_slow:ratio10m",
+        "voxyard:gpu_pcie_link_width:ratio",
         "voxyard:gpu_thermal_slowdown:ratio10m",
         "voxyard:gpu_power_brake:ratio10m",
     }

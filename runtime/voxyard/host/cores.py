@@ -1,4 +1,4 @@
-"""Cores that this process may use: those of its affinity, or what its cgroups' quota leaves of them."""
+"""Cores that this process may use (its affinity, or what its cgroups' quota leaves of it), and its waits for them."""
 
 from __future__ import annotations
 
@@ -22,11 +22,44 @@ def whole_cores() -> int:
     return math.ceil(usable_cores())
 
 
+def quota_periods(root: Path = Path("/")) -> tuple[int, int] | None:
+    """Periods of the least quota that holds for this process, and those of them in which all of it was used up.
+
+    None where no quota holds, or the kernel does not tell (`cpu.stat` of the control group that has it).
+    """
+    held = [(quota, folder) for folder in _groups(root) if (quota := _quota(folder)) is not None]
+    if not held:
+        return None
+    try:
+        lines = (min(held)[1] / "cpu.stat").read_text().splitlines()
+    except OSError:
+        return None
+    counts = dict(line.split() for line in lines if len(line.split()) == 2)
+    found = counts.get("nr_periods"), counts.get("nr_throttled")
+    return None if None in found else (int(found[0] or 0), int(found[1] or 0))
+
+
+def queued_seconds(root: Path = Path("/")) -> float | None:
+    """Seconds in which this thread could have run and no core was free for it, since it began.
+
+    None where the kernel does not count them (`schedstat`: time on a core, time in its queue, turns).
+    """
+    try:
+        ran, queued, _ = map(int, (root / "proc/thread-self/schedstat").read_text().split())
+    except (OSError, ValueError):
+        return None
+    return queued / 1e9 if ran else None
+
+
 def _quotas(root: Path) -> Iterator[float]:
     for folder in _groups(root):
-        quota, period = _read(folder / "cpu.max") or _read_v1(folder) or ("max", "")
-        if quota.isdigit() and period.isdigit() and int(period):
-            yield int(quota) / int(period)
+        if (quota := _quota(folder)) is not None:
+            yield quota
+
+
+def _quota(folder: Path) -> float | None:
+    quota, period = _read(folder / "cpu.max") or _read_v1(folder) or ("max", "")
+    return int(quota) / int(period) if quota.isdigit() and period.isdigit() and int(period) else None
 
 
 def _groups(root: Path) -> Iterator[Path]:

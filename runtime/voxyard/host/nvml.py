@@ -155,7 +155,7 @@ class Session:
 
     def gpu(self, index: int, handle: Any) -> Gpu:
         """Facts about one GPU; one that refuses to say its UUID has that as its problem. Raises GpuLostError."""
-        memory = self.ask("nvmlDeviceGetMemoryInfo", handle)
+        memory = self._memory(handle)
         bus = self.ask("nvmlDeviceGetPciInfo", handle)
         mig = self.ask("nvmlDeviceGetMigMode", handle)
         code, uuid = self.attempt("nvmlDeviceGetUUID", handle)
@@ -173,6 +173,11 @@ class Session:
             problem=None if uuid else f"does not say its UUID ({self.refusal('nvmlDeviceGetUUID', code)})",
         )
 
+    def _memory(self, handle: Any) -> Any:
+        """Memory of a GPU; None where it shares the host's (GB10), which some drivers tell as a total of 0."""
+        found = self.ask("nvmlDeviceGetMemoryInfo", handle)
+        return found if found is not None and found.total else None
+
     def mig_handles(self, handle: Any) -> tuple[tuple[int, Any], ...]:
         """Number and handle of each MIG instance of a GPU, as far as this process may see them. Raises GpuLostError."""
         most = self.ask("nvmlDeviceGetMaxMigDeviceCount", handle) or 0
@@ -184,7 +189,7 @@ class Session:
         return tuple(self._mig_instance(gpu, number, each) for number, each in self.mig_handles(handle))
 
     def _mig_instance(self, gpu: Gpu, number: int, handle: Any) -> Gpu:
-        memory = self.ask("nvmlDeviceGetMemoryInfo", handle)
+        memory = self._memory(handle)
         code, uuid = self.attempt("nvmlDeviceGetUUID", handle)
         return replace(
             gpu,

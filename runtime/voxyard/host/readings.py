@@ -213,9 +213,9 @@ class GpuReader:
     def _memory(self) -> DeviceMemory | None:
         version2 = self._ask("nvmlDeviceGetMemoryInfo", _memory_version(), key="memory v2")
         if version2 is not None:
-            return DeviceMemory(version2.total, version2.used, version2.free, version2.reserved)
+            return _own(DeviceMemory(version2.total, version2.used, version2.free, version2.reserved))
         version1 = self._ask("nvmlDeviceGetMemoryInfo")
-        return None if version1 is None else DeviceMemory(version1.total, version1.used, version1.free, None)
+        return None if version1 is None else _own(DeviceMemory(version1.total, version1.used, version1.free, None))
 
     def _temperature(self) -> float | None:
         celsius = self._ask("nvmlDeviceGetTemperatureV", 0)
@@ -384,3 +384,8 @@ def _memory_version() -> int:
 
     version: int = pynvml.nvmlMemory_v2
     return version
+
+
+def _own(memory: DeviceMemory) -> DeviceMemory | None:
+    """None for a total of 0: some drivers tell that of a GPU that shares the host's memory, and others refuse."""
+    return memory if memory.size else None

@@ -41,6 +41,12 @@ CAUSES: tuple[Cause, ...] = (
         "TrainingInputBound",
     ),
     Cause(
+        "cpu_quota",
+        "its container may use fewer cores than before",
+        "raise its quota again: docker update --cpus",
+        "TrainingInputBound",
+    ),
+    Cause(
         "input_one_core",
         "all reading threads share one core",
         "shards in place of recordings, or more cores for the container",
@@ -88,6 +94,12 @@ CAUSES: tuple[Cause, ...] = (
         "TrainingValidationLong",
     ),
     Cause("small_work", "its steps are too small to fill it", "a larger batch", "GpuWorkSmall"),
+    Cause(
+        "second_network",
+        "a second network takes most of its steps",
+        "the run's own work; --vocoder-on model, or a smaller vocoder",
+        "GpuWorkSmall",
+    ),
 )
 """All causes, the one that explains most first: where several hold, the first is told."""
 

@@ -75,6 +75,14 @@ def expected_gpus(plan: Path) -> int | None:
     return number
 
 
+def acknowledged_findings(plan: Path) -> tuple[str, ...]:
+    """Ids of the preflight's warnings that a host's plan accepts. Raises TelemetryError with what is wrong."""
+    found = _plan(plan).get("acknowledged") or []
+    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+        raise TelemetryError(f"host plan {plan}: acknowledged: expected a list of ids of `make check`, found {found!r}")
+    return tuple(sorted(set(found)))
+
+
 def _plan(plan: Path) -> dict[str, Any]:
     from voxyard.settings.yaml_reader import read_plain  # PyYAML is not needed without a plan
 
@@ -134,7 +142,7 @@ class ExpectedConfigurations(_FileCollector):
 
 
 class HostPlan(_FileCollector):
-    """`voxyard_workload_expected` and `voxyard_gpus_expected`, from the host plan.
+    """`voxyard_workload_expected`, `voxyard_gpus_expected` and `voxyard_finding_acknowledged`, from the host plan.
 
     A workload that died takes its own metrics with it; a GPU that is gone after a restart was never seen.
     """
@@ -146,22 +154,30 @@ class HostPlan(_FileCollector):
         )
         self._file.replaced()  # what is read now is not new later
         self._rows, self._gpus = expected_workloads(plan), expected_gpus(plan)
+        self._acknowledged = acknowledged_findings(plan)
 
     def collect(self) -> Iterator[Metric]:
-        """The workloads, and the number of GPUs where the plan says it."""
+        """The workloads, the number of GPUs where the plan says it, and what its operator accepts."""
         yield from super().collect()
         family = GaugeMetricFamily("voxyard_gpus_expected", "Number of GPUs that this host should have, by its plan.")
         if self._gpus is not None:
             family.add_metric((), self._gpus)
         yield family
+        accepted = GaugeMetricFamily(
+            "voxyard_finding_acknowledged", "1 for a warning of the preflight that the plan accepts.", labels=["check"]
+        )
+        for check in self._acknowledged:
+            accepted.add_metric((check,), 1)
+        yield accepted
 
     def _read(self, path: Path) -> tuple[tuple[str, ...], ...]:
         try:
-            rows, self._gpus = expected_workloads(path), expected_gpus(path)
-            return rows
+            rows, gpus, accepted = expected_workloads(path), expected_gpus(path), acknowledged_findings(path)
         except TelemetryError as error:
             log.warning("the host plan that was read before stays in force: %s", error)
             return self._rows
+        self._gpus, self._acknowledged = gpus, accepted
+        return rows
 
 
 def _is_entry(entry: Any) -> bool:

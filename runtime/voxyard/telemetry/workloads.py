@@ -140,14 +140,14 @@ class TrainMetrics:
         utilization_target: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`clock` gives the seconds of the phases; `utilization_target` is the run's own for its model GPU, 0…1."""
+        """`clock` gives seconds; `utilization_target` is the run's own for its model GPU, 0…1."""
         self.registry = Registry() if registry is None else registry
         self._run = run
         self._make_run_metrics()
         self._phases = Phases(self.registry, run, clock)
         own = {} if utilization_target is None else {"model": utilization_target}
         self._gpus = WorkloadGpus(self.registry, WORKLOAD, {**UTILIZATION_TARGETS, **own})
-        self.input = InputMetrics(self.registry, run)
+        self.input = InputMetrics(self.registry, run, clock)
         if ring_slots is not None:
             self._ring_slots.labels(run).set(ring_slots)
         if devices is not None:

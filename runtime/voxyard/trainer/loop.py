@@ -98,6 +98,8 @@ class Run:
             ring_slots=self.config.data.prefetch_buffer_size,
             utilization_target=self.config.telemetry.utilization_target,
         )
+        if self.step.beside_on == "data":
+            self.step.beside_times.told = self.metrics.input.trained_beside
         if self.hosts is not None:
             self.metrics.hosts(self.hosts.group.index, self.hosts.group.count)
         state = RunState(self.config, corpora, self.rows)

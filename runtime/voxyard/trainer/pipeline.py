@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
-from voxyard.host.cores import usable_cores
 from voxyard.host.interpreter_lock import LockWatch
 from voxyard.host.memory import available_bytes
 from voxyard.telemetry.input_metrics import InputMetrics
@@ -57,7 +56,7 @@ class Pipeline:
 
     def __enter__(self) -> Self:
         workers = min(self._config.num_workers, self._buffer)
-        self._metrics.sizes(threads=workers, cores=usable_cores())
+        self._metrics.sizes(threads=workers)
         self._lock_watch = LockWatch(self._metrics.looked)
         self._lock_watch.start()
         self._loader = Loader(self._read, self._plans, workers=workers, buffer=self._buffer)
@@ -144,10 +143,8 @@ class Pipeline:
 
     def _read(self, plan: BatchPlan) -> HostBatch:
         """In a reading thread: a batch in host memory."""
-        begin, computed = time.perf_counter(), time.thread_time()
-        batch = self._assemble(plan)
-        self._metrics.read(time.perf_counter() - begin, time.thread_time() - computed)
-        return batch
+        with self._metrics.reading():
+            return self._assemble(plan)
 
     def _take(self) -> HostBatch | None:
         """In a thread of the ring: the next batch in host memory."""

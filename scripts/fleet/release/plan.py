@@ -1,21 +1,28 @@
-"""Host plan (plan.yaml): number of GPUs, workloads, their GPUs and memory limits."""
+"""Host plan (plan.yaml): number of GPUs, workloads, their GPUs and memory limits; accepted warnings."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from fleet.release.gpu_assignment import Assignment
 
 PLAN_FILE = "plan.yaml"
+STATES = ("pair_link", "pcie_width", "throttling")
+"""Warnings of the preflight about what lasts, of which alerts tell, too: accepted ones are none (deploy/prometheus)."""
 
 
-def plan_document(assignment: Assignment) -> dict[str, object]:
-    """Host plan as data: how many GPUs the host should have, the workloads, and the trainer's settings."""
+def plan_document(assignment: Assignment, acknowledged: Iterable[str] = ()) -> dict[str, object]:
+    """Host plan as data: how many GPUs the host should have, the workloads, and the trainer's settings.
+
+    Of the `acknowledged` warnings it has those that an alert would tell again.
+    """
     total = assignment.selection.total
     document: dict[str, object] = {} if total is None else {"gpus": total}
     document |= {
         "workloads": [{"workload": each.workload, "role": each.role, "gpu": each.gpu} for each in assignment.workloads]
     }
+    if accepted := sorted(set(acknowledged) & set(STATES)):
+        document["acknowledged"] = accepted
     limits = assignment.limits
     if limits is None:
         return document

@@ -261,7 +261,7 @@ def _files(
     """
     ours = {name: body for name, body in inputs.compose.items() if not name.startswith(compose.SITE)}
     theirs = {name: body for name, body in inputs.compose.items() if name.startswith(compose.SITE)}
-    files = {PLAN_FILE: yaml.safe_dump(plan_document(assignment), sort_keys=False).encode()}
+    files = {PLAN_FILE: yaml.safe_dump(plan_document(assignment, host.acknowledged), sort_keys=False).encode()}
     if "bark" in host.roles:
         voices = inputs.artefacts.get("voices")
         shelf = host.bark.shelf

@@ -77,6 +77,8 @@ PLANTED: dict[str, list[Labels]] = {
     "TrainingLossNotFinite": [SICK_TRAINING | {"component": "total"}],
     "BarkQueueGrowing": [SICK_BARK],
     "BarkChunksFailing": [SICK_BARK],
+    "BarkChunksRetried": [SICK_BARK | {"gpu": "3"}],
+    "BarkWorkerWaits": [SICK_BARK | {"gpu": "4", "reason": "memory"}],
     "BarkWorkersDown": [SICK_BARK],
     "BarkFirstAudioLate": [SICK_BARK],
     "BarkSlowerThanRealTime": [SICK_BARK | {"gpu": "2"}],

@@ -40,13 +40,16 @@ def test_every_rule_is_evaluated_without_an_error(proof: Proof) -> None:
 
 NOT_HERE = {
     "voxyard:bark_cause:rank",
+    "voxyard:gpu_power_limit_policy:ratio",
     "voxyard:scrape_gap:seconds20m",
+    "voxyard:train_cpu_throttled:ratio5m",
     "voxyard:train_first_loss:p95_30m",
     "voxyard:train_saving:ratio1h",
     "voxyard:train_staging_late:ratio5m",
     "voxyard:train_validating:ratio6h",
 }
-"""Recorded only where Prometheus is away, the data stage late or speech short of cores, or after longer than this."""
+"""Recorded only where Prometheus is away, the data stage late, speech short of cores, a site saves power, a quota of
+cores holds, or later."""
 
 
 @pytest.mark.parametrize("name", sorted({*rules("record")} - NOT_HERE))

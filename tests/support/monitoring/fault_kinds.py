@@ -9,12 +9,13 @@ from typing import Any
 from planted_faults import BARK, DATA, HOUR, IDLE, MINUTE, MODEL, STEP_SECONDS, Change, Kind, Planted, end_run, train
 from simulated_host import GIB, LIMIT_MIB, SimulatedHost
 
+from voxyard.telemetry.causes import CAUSES
 from voxyard.telemetry.sampler import Xid
 
 # -- what starves a run ----------------------------------------------------------------------------------------------
 
 
-def _starve(host: SimulatedHost, stall: float, **reads: float) -> None:
+def _starve(host: SimulatedHost, stall: float, **reads: float | None) -> None:
     """The model waits for its data for this share of its steps."""
     assert host.run is not None
     host.run.step_seconds = STEP_SECONDS / (1 - stall)
@@ -102,7 +103,9 @@ def slow_decoder(host: SimulatedHost, dice: random.Random) -> Planted:
     """Recordings are decoded and resampled on all cores, and these are too few."""
     cores, stall = dice.choice([4, 8, 16]), dice.uniform(0.5, 0.85)
     threads = cores * dice.choice([1, 2])
-    _starve(host, stall, reading=0.97, computing=0.93 * cores / threads, waiting=stall, threads=threads, cores=cores)
+    computing = 0.93 * cores / threads
+    _starve(host, stall, reading=0.97, computing=computing, waiting=stall, threads=threads, cores=cores)
+    host.run.reads.queued = 0.97 - computing if threads > cores else 0.02  # type: ignore[union-attr] # as below
     host.pressure["cpu"] = dice.uniform(0.3, 0.9)
     return Planted({"cores": cores, "threads": threads, "stall": stall})
 
@@ -110,7 +113,9 @@ def slow_decoder(host: SimulatedHost, dice: random.Random) -> Planted:
 def container_of_one_core(host: SimulatedHost, dice: random.Random) -> Planted:
     """The container may use one core, whatever the host has."""
     threads, stall = dice.choice([4, 8, 16]), dice.uniform(0.5, 0.9)
-    _starve(host, stall, reading=0.98, computing=0.97 / threads, waiting=stall, threads=threads, cores=1)
+    computing = 0.97 / threads
+    _starve(host, stall, reading=0.98, computing=computing, waiting=stall, threads=threads, cores=1)
+    host.run.reads.queued = 0.97 - computing  # type: ignore[union-attr] # as below
     return Planted({"threads": threads, "stall": stall})
 
 
@@ -134,7 +139,8 @@ def object_storage(host: SimulatedHost, dice: random.Random) -> Planted:
 def somewhat_crowded_cores(host: SimulatedHost, dice: random.Random) -> Planted:
     """Somebody else's job takes the cores for less than half of the time, and the reading threads wait for theirs."""
     stall, pressure = dice.uniform(0.5, 0.8), dice.uniform(0.35, 0.5)
-    _starve(host, stall, reading=0.98, computing=dice.uniform(0.4, 0.7), waiting=stall)
+    computing = dice.uniform(0.4, 0.7)
+    _starve(host, stall, reading=0.98, computing=computing, waiting=stall, queued=0.97 - computing)
     host.pressure.update(cpu=pressure, io=0.05)
     return Planted({"stall": stall, "pressure": pressure})
 
@@ -149,8 +155,59 @@ def too_few_readers(host: SimulatedHost, dice: random.Random) -> Planted:
 def strangers_on_the_cores(host: SimulatedHost, dice: random.Random) -> Planted:
     """Somebody else's job takes the host's cores."""
     stall, pressure = dice.uniform(0.5, 0.8), dice.uniform(0.6, 0.95)
-    _starve(host, stall, reading=0.95, computing=dice.uniform(0.3, 0.6), waiting=stall)
+    computing = dice.uniform(0.3, 0.6)
+    _starve(host, stall, reading=0.95, computing=computing, waiting=stall, queued=0.95 - computing)
     host.pressure["cpu"] = pressure
+    return Planted({"stall": stall, "pressure": pressure})
+
+
+def neighbours_on_the_runs_own_cores(host: SimulatedHost, dice: random.Random) -> Planted:
+    """Somebody shares the cores that the run is bound to; the host's others idle, and nothing may tell of the host."""
+    stall, computing = dice.uniform(0.5, 0.85), dice.uniform(0.05, 0.45)
+    _starve(host, stall, reading=0.98, computing=computing, waiting=stall, cores=8, queued=0.96 - computing)
+    host.pressure["cpu"], host.node_answers = dice.uniform(0.05, 0.3), dice.random() < 0.5
+    return Planted({"stall": stall, "computing": computing, "node": host.node_answers})
+
+
+def quota_that_is_lowered(host: SimulatedHost, dice: random.Random) -> Planted:
+    """Somebody gives the run's container fewer cores while it runs."""
+    cores, stall = dice.choice([1, 2, 4]), dice.uniform(0.5, 0.9)
+    computing, throttled = cores * dice.uniform(0.85, 0.97) / 8, dice.uniform(0.5, 1.0)
+    _starve(host, stall, reading=0.98, computing=computing, waiting=stall, cores=cores, queued=0.96 - computing)
+    began = host.now
+
+    def during(host: SimulatedHost, _seconds: float) -> None:
+        periods = round((host.now - began) * 10)
+        host.quota = periods, round(throttled * periods)
+
+    return Planted({"cores": cores, "stall": stall, "throttled": throttled}, during)
+
+
+def readers_that_hang(host: SimulatedHost, dice: random.Random) -> Planted:
+    """Some threads read from a mount that is dead: what they do never ends, and is in no mean."""
+    assert host.run is not None
+    hanging, stall = dice.randint(2, 6), dice.uniform(0.5, 0.9)
+    _starve(host, stall, reading=0.98 * (8 - hanging) / 8, waiting=dice.uniform(0.0, 1.0) * stall)
+    for _ in range(hanging):
+        host.run.hang()
+    host.pressure["io"] = dice.uniform(0.0, 1.0)
+    return Planted({"hanging": hanging, "stall": stall})
+
+
+def slow_disk_of_an_unseen_host(host: SimulatedHost, dice: random.Random) -> Planted:
+    """Nothing tells of the host's cores and memory: threads that wait for a disk, and those that swap, look alike."""
+    stall, told = dice.uniform(0.5, 0.9), dice.random() < 0.5
+    _starve(host, stall, reading=0.95, computing=dice.uniform(0.03, 0.4), waiting=stall, queued=0.0 if told else None)
+    host.node_answers = False
+    return Planted({"stall": stall, "told": told})
+
+
+def two_networks_and_a_slow_disk(host: SimulatedHost, dice: random.Random) -> Planted:
+    """A second network takes most of a step on the data GPU, and yet the disk is what the run waits for."""
+    stall, pressure = dice.uniform(0.5, 0.9), dice.uniform(0.5, 0.95)
+    _starve(host, stall, reading=0.95, computing=dice.uniform(0.03, 0.3), waiting=stall)
+    host.run.reads.second_network = dice.uniform(0.3, 0.9)  # type: ignore[union-attr] # _starve has seen it
+    host.pressure["io"] = pressure
     return Planted({"stall": stall, "pressure": pressure})
 
 
@@ -553,6 +610,45 @@ def failing_chunks(host: SimulatedHost, dice: random.Random) -> Planted:
     return Planted({"a scrape": each}, during)
 
 
+def worker_that_dies_again_and_again(host: SimulatedHost, dice: random.Random) -> Planted:
+    """One worker ends every minute or two and is started again; what it had is spoken by the others."""
+    index, period = dice.choice(BARK), dice.uniform(45, 120)
+    deaths = [0]
+
+    def during(host: SimulatedHost, seconds: float) -> None:
+        assert host.pool is not None
+        if seconds // period > deaths[0]:
+            deaths[0] += 1
+            host.pool.metrics.failure(str(index), "died")
+        alive = seconds % period > dice.uniform(20, 40)
+        host.pool.running = len(BARK) if alive else len(BARK) - 1
+
+    return Planted({"gpu": index, "period": period}, during)
+
+
+def chunks_that_are_each_tried_again(host: SimulatedHost, dice: random.Random) -> Planted:
+    """Each chunk of a worker is spoken at the second or third try."""
+    index, tries, cause = dice.choice(BARK), dice.randint(1, 2), dice.choice(["late", "raised", "hung"])
+
+    def during(host: SimulatedHost, _seconds: float) -> None:
+        assert host.pool is not None
+        for _ in range(tries * 3):  # a scrape has about four chunks of it
+            host.pool.metrics.failure(str(index), cause)
+
+    return Planted({"gpu": index, "tries": tries, "cause": cause}, during)
+
+
+def gpu_that_somebody_took(host: SimulatedHost, dice: random.Random) -> Planted:
+    """A notebook holds the memory of a card, and the worker that should have it waits: the pool expects one less."""
+    assert host.pool is not None
+    index = dice.choice(BARK[1:])
+    host.pool.metrics.device_waits(str(index), dice.choice(["memory", "driver", "fault"]))
+    host.pool.gpus = tuple(gpu for gpu in host.pool.gpus if gpu != str(index))
+    host.pool.running = len(BARK) - 1
+    host.gpus[index].utilization, host.gpus[index].memory_used = 0.0, 70 * GIB
+    return Planted({"gpu": index})
+
+
 def slow_speech(host: SimulatedHost, dice: random.Random) -> Planted:
     """A chunk of 8 s takes longer than it lasts."""
     assert host.pool is not None
@@ -662,6 +758,9 @@ def _kind(plant: Callable[[SimulatedHost, random.Random], Planted], *told_by: st
 ELSEWHERE = frozenset({"features", "transfer", "input_workers", "unknown", "GpuUtilizationLow"})
 """What a slow disk is not."""
 
+INPUTS = frozenset(cause.name for cause in CAUSES if cause.alert == "TrainingInputBound")
+"""Every cause of a late input."""
+
 KINDS: tuple[Kind, ...] = (
     _kind(slow_disk, "input_storage"),
     _kind(slow_network_share, "input_storage"),
@@ -675,6 +774,13 @@ KINDS: tuple[Kind, ...] = (
     _kind(too_few_readers, "input_workers"),
     _kind(somewhat_crowded_cores, "cpu_pressure", not_told_by=frozenset({"input_workers", "input_storage"})),
     _kind(strangers_on_the_cores, "cpu_pressure"),
+    _kind(neighbours_on_the_runs_own_cores, "cpu_pressure", not_told_by=frozenset({"input_workers", "input_storage"})),
+    _kind(
+        quota_that_is_lowered, "cpu_quota", not_told_by=frozenset({"input_workers", "input_storage", "cpu_pressure"})
+    ),
+    _kind(readers_that_hang, "input_storage", not_told_by=ELSEWHERE),
+    _kind(slow_disk_of_an_unseen_host, "unknown", not_told_by=INPUTS),
+    _kind(two_networks_and_a_slow_disk, "input_storage", not_told_by=ELSEWHERE),
     _kind(swapping_host, "memory_pressure"),
     _kind(slow_features, "features", not_told_by=frozenset({"unknown"})),
     _kind(slow_copy, "transfer", not_told_by=frozenset({"unknown"})),
@@ -724,6 +830,9 @@ KINDS: tuple[Kind, ...] = (
     ),
     _kind(growing_queue, "BarkQueueGrowing", after=90 * MINUTE),
     _kind(failing_chunks, "BarkChunksFailing"),
+    _kind(worker_that_dies_again_and_again, "BarkChunksRetried"),
+    _kind(chunks_that_are_each_tried_again, "BarkChunksRetried"),
+    _kind(gpu_that_somebody_took, "BarkWorkerWaits"),
     _kind(slow_speech, "BarkSlowerThanRealTime"),
     _kind(late_first_sound, "BarkFirstAudioLate"),
     _kind(dead_service, "WorkloadDown"),

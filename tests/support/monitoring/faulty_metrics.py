@@ -63,7 +63,7 @@ class FaultyHost:
         self._host.pressure["io"] = IO_PRESSURE
         run = self._host.start_run(RUN, 0, 1)
         run.step_seconds, run.wait_seconds, run.variation = STEP_SECONDS, WAIT_SECONDS, VARIATION
-        run.reads = Reads(reading=0.9, computing=0.1, waiting=0.8)
+        run.reads = Reads(reading=0.9, computing=0.1, waiting=0.8, second_network=0.1)
         run.metrics.validation({"total": 2.5})
         run.metrics.epoch(0)
         run.metrics.checkpoint(0.4)
@@ -96,7 +96,8 @@ class FaultyHost:
         assert self._host.pool is not None
         for _ in range(GIVEN_UP):
             self._host.pool.metrics.chunk_failed("timeout", silence=False)
-            self._host.pool.metrics.failure("2", "timeout")
+            self._host.pool.metrics.failure("3", "timeout")
+        self._host.pool.metrics.device_waits("4", "memory")
 
     def stall(self) -> None:
         """The run makes no step any more, and its last loss was not a number."""

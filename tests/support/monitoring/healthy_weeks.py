@@ -327,12 +327,95 @@ def power_held(host: SimulatedHost, dice: random.Random) -> Moment:
     return moment
 
 
+def two_networks_on_a_split(host: SimulatedHost, dice: random.Random) -> Moment:
+    """The data GPU trains the vocoder's discriminators, for which the model's GPU waits: the run's own work."""
+    train(host, "voice")
+    stall, second = dice.uniform(0.45, 0.58), dice.uniform(0.85, 1.0)
+    features = dice.uniform(0.05, 0.4)
+    assert host.run is not None
+    host.run.step_seconds = 0.3 / (1 - stall)
+    host.run.wait_seconds = stall * host.run.step_seconds
+    host.run.reads.second_network, host.run.reads.features = second, features
+
+    def moment(host: SimulatedHost, _seconds: float) -> None:
+        host.gpus[DATA].utilization = dice.uniform(0.85, 0.97)
+        host.gpus[MODEL].utilization = (1 - stall) * dice.uniform(0.9, 1.0)
+        speak(host, 0)
+
+    return moment
+
+
+def restarts_with_work_in_the_queue(host: SimulatedHost, dice: random.Random) -> Moment:
+    """The speech service is restarted once a day, with chunks in its queue, and loads its model for some minutes."""
+    hour, load, waiting = dice.uniform(1, 23) * HOUR, dice.uniform(120, 400), dice.randint(20, 200)
+
+    def moment(host: SimulatedHost, seconds: float) -> None:
+        assert host.pool is not None
+        since = seconds % DAY - hour
+        if 0 <= since < INTERVAL:
+            host.restart("bark")
+        speak(host, waiting if -HOUR < since < HOUR else 0)
+        host.pool.running = 0 if 0 <= since < load else len(BARK)
+        if host.pool.running == 0:
+            for index in BARK:
+                host.gpus[index].utilization = 0.0
+
+    return moment
+
+
+def one_late_listener(host: SimulatedHost, dice: random.Random) -> Moment:
+    """A few listeners in a quarter of an hour, of whom one now and then waits: a first use, a cold cache."""
+    period = dice.randint(6, 9)
+    count = [0]
+
+    def moment(host: SimulatedHost, seconds: float) -> None:
+        assert host.pool is not None
+        listens = seconds % (2 * MINUTE) < INTERVAL
+        count[0] += listens
+        late = listens and count[0] % (8 * period) == 1
+        host.pool.first_sound_seconds = dice.uniform(12, 60) if late else dice.uniform(1, 4)
+        speak(host, 1 if listens else 0)
+
+    return moment
+
+
+def slots_of_eight_lanes(host: SimulatedHost, dice: random.Random) -> Moment:
+    """Cards in slots with fewer lanes than they have, of which the driver tells their own number."""
+    train(host, "narrow")
+    for card in host.gpus:
+        card.pcie_width = dice.choice([4, 8])
+
+    def moment(host: SimulatedHost, _seconds: float) -> None:
+        host.gpus[MODEL].utilization = dice.uniform(0.8, 0.97)
+        speak(host, 100)
+
+    return moment
+
+
+def a_sites_power_limit(host: SimulatedHost, dice: random.Random) -> Moment:
+    """All cards have a limit under their default, and always had: the site's power is what it is."""
+    train(host, "held")
+    limit = dice.uniform(350, 600)
+    for card in host.gpus:
+        card.power_limit = limit
+
+    def moment(host: SimulatedHost, _seconds: float) -> None:
+        for index in (MODEL, *BARK):
+            host.gpus[index].clock_events, host.gpus[index].sm_clock = {"sw_power_cap"}, dice.uniform(1.0e9, 1.4e9)
+        host.gpus[MODEL].utilization = 0.98
+        speak(host, 200)
+
+    return moment
+
+
 WEEKS: tuple[Week, ...] = tuple(
     Week(begin.__name__.replace("_", " "), begin)
     for begin in (
         mixed, bursty_speech, requests_in_bursts, nightly_trainings, long_validations, validations_without_the_card,
         slow_checkpoints, small_models, length_buckets, maintenance, reboots, missed_scrapes, experiments, power_held,
         small_models_that_wait_a_little, short_looks, queue_of_short_runs, runs_that_learn_at_once, fine_tuning,
+        two_networks_on_a_split, restarts_with_work_in_the_queue, one_late_listener, slots_of_eight_lanes,
+        a_sites_power_limit,
     )
 )  # fmt: skip
 """Every kind."""

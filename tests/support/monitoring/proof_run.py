@@ -111,7 +111,7 @@ def proof_run(driver: FakeDriver, programs: dict[str, str], corpus: Path, direct
     host = Scenario(GPUS, epoch=time.time()).raising(BROKEN, 94)
     ports = {job: free_port() for job in ("trainer", "bark", "node", "silent")}
     with ExitStack() as stack:
-        environment = driver.environment_of(host, path=path)
+        environment = driver.environment_of(host.with_gpu(HOT, pcie_width=16), path=path)  # it loses lanes later
         exporting = stack.enter_context(exporter(environment, "--processes", "--plan", str(plan)))
         faulty_host, ill_ports = stack.enter_context(faulty_metrics.faulty_host(plan, directory / "state"))
         small_ports = stack.enter_context(faulty_metrics.served(faulty_metrics.SmallRunHost(directory / "small.yaml")))

@@ -18,7 +18,7 @@ from voxyard.host import Gpu
 from voxyard.host.readings import DeviceMemory, Reading
 from voxyard.speech.pool.metrics import PoolMetrics
 from voxyard.speech.pool.scheduler import PoolStats
-from voxyard.telemetry import workloads
+from voxyard.telemetry import input_metrics, workloads
 from voxyard.telemetry.configuration import ExpectedConfigurations, HostPlan
 from voxyard.telemetry.gpu_collector import GpuCollector
 from voxyard.telemetry.input_metrics import InputMetrics
@@ -127,19 +127,23 @@ class Reads:
     computing: float = 0.9  # share of that in which they compute
     waiting: float = 0.02  # share of time in which the data stage waits for them
     lock_held: float = 0.1  # share of the looks at which one of them held Python's lock
+    queued: float | None = 0.0  # share of it in which they could compute and have no core; None: not told
     features: float = 0.10  # of a step's time, for a batch alone
     transfer: float = 0.01
+    second_network: float = 0.0  # of a step's time, on the data GPU
 
     def advance(self, metrics: InputMetrics, seconds: float, step_seconds: float) -> None:
         """So many seconds of reading; the data stage is timed on one batch of them."""
-        metrics.sizes(threads=self.threads, cores=self.cores)
+        metrics.sizes(threads=self.threads, cores=lambda: self.cores)
         made = seconds * self.threads * self.reading
-        metrics.read(made, made * self.computing)
+        metrics.read(made, made * self.computing, None if self.queued is None else made * self.queued)
         metrics.waited(seconds * self.waiting)
         for look in range(10):
             metrics.looked(look < 10 * self.lock_held)
         metrics.staged("features", step_seconds * self.features)
         metrics.staged("transfer", step_seconds * self.transfer)
+        if self.second_network:
+            metrics.trained_beside(seconds * self.second_network)
 
 
 @dataclass
@@ -158,9 +162,16 @@ class SimulatedRun:
     learning: bool = True
     stuck: bool = False  # nothing is read: the wait is told when it has ended
     ending: bool = False  # it has said that it ended, and its process goes next
+    _hanging: list[AbstractContextManager[None]] = field(default_factory=list)
     _rest: float = 0.0
     _stuck_seconds: float = 0.0
     _interrupted: ExitStack | None = None
+
+    def hang(self) -> None:
+        """A thread begins a read that never ends."""
+        hanging = self.metrics.input.reading()
+        hanging.__enter__()
+        self._hanging.append(hanging)
 
     def interrupt(self, phase: Phase | None) -> None:
         """The run validates, or saves; with None it trains on."""
@@ -242,6 +253,8 @@ class SimulatedHost:
         self.exporter_answers = True
         self.driver_gone_since: float | None = None
         self.clock_skew = 0.0  # seconds
+        self.quota: tuple[int, int] | None = None  # periods of the run's quota of cores, and those with all of it used
+        self.node_answers = True  # False: nobody scrapes a node_exporter there
         self.pressure = {"cpu": 0.0, "io": 0.0, "memory": 0.0}  # share of time in which something waits for it
         self._waited = dict.fromkeys(self.pressure, 0.0)
         self.answers = True  # False: the whole host is gone
@@ -345,10 +358,12 @@ class SimulatedHost:
 
     def scrape(self) -> Mapping[str, Scrape | None]:
         """Scrape of each job; None where it does not answer. A job that never answered is not in it."""
-        found: dict[str, Scrape | None] = {job: dict(_series(each)) for job, each in self.registries.items()}
+        with patch.object(input_metrics, "quota_periods", lambda: self.quota):
+            found: dict[str, Scrape | None] = {job: dict(_series(each)) for job, each in self.registries.items()}
         if not self.exporter_answers:
             found["exporter"] = None
-        found["node"] = self.node()
+        if self.node_answers:
+            found["node"] = self.node()
         return found if self.answers else dict.fromkeys(found)
 
     def _links(self, link: str) -> dict[tuple[str, str], str]:

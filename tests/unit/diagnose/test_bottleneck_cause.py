@@ -53,3 +53,26 @@ def test_a_thread_that_has_its_core_is_too_few_whoever_else_computes() -> None:
     cause = cause_of("load", ReadingThreads(1, 32, 0.95, 0.95, lock_held=0.1), contended=0.45)
     assert cause is not None
     assert cause.name == "input_workers"
+
+
+@pytest.mark.parametrize(
+    ("computing", "queued", "in_memory", "contended", "name"),
+    [
+        (0.1, 0.86, True, 0.86, "cpu_pressure"),  # a corpus on tmpfs, others take 86% of the cores
+        (0.1, 0.86, False, 0.0, "cpu_pressure"),  # neighbours on the cores that the run is bound to
+        (0.1, 0.05, False, 0.86, "input_storage"),  # others compute, and yet it is the disk that is waited for
+        (0.3, 0.3, False, 0.4, None),  # a third each: nothing stands out
+        (0.4, 0.02, True, 0.0, None),  # nothing is read, and no core is lacking
+        (0.1, None, True, 0.86, "cpu_pressure"),  # the kernel does not tell, but no disk has a part in it
+        (0.1, None, True, 0.1, None),
+        (0.1, None, False, 0.86, None),  # a disk or a core
+        (0.6, 0.35, False, 0.0, "cpu_pressure"),
+        (0.9, 0.05, True, 0.0, "input_workers"),
+    ],
+)
+def test_waits_for_a_core_are_told_from_waits_for_a_disk(
+    computing: float, queued: float | None, in_memory: bool, contended: float, name: str | None
+) -> None:
+    reading = ReadingThreads(8, 32, computing, 8 * computing, 0.1, queued=queued, in_memory=in_memory)
+    cause = cause_of("load", reading, contended=contended)
+    assert (cause and cause.name) == name

@@ -44,8 +44,9 @@ def test_every_gpu_is_read_with_its_figures(driver: FakeDriver) -> None:
     )
 
 
-def test_what_a_card_does_not_report_is_absent(driver: FakeDriver) -> None:
-    (gpu,) = ask(driver.environment([driver.gpu("17:00.0", total="-", free="-", capability="-")]))
+@pytest.mark.parametrize("memory", ["-", "0"])  # GB10 shares the host's: refused, or a total of 0
+def test_what_a_card_does_not_report_is_absent(driver: FakeDriver, memory: str) -> None:
+    (gpu,) = ask(driver.environment([driver.gpu("17:00.0", total=memory, free=memory, capability="-")]))
     assert gpu["memory_total_mib"] is gpu["memory_free_mib"] is gpu["compute_capability"] is None
 
 

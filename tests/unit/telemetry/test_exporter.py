@@ -148,18 +148,21 @@ def test_what_should_run_is_reported_from_the_plan_and_follows_it(driver: FakeDr
     entries = "[{workload: trainer, role: data, gpu: GPU-0}, {workload: trainer, role: model, gpu: GPU-1}]"
     plan.write_text(
         f"release: abc\ngpus: 8\nworkloads: {entries}\ntraining: {{batch_size: 16}}\nexporter: {{interval: 0.3}}\n"
+        "acknowledged: [pcie_width]\n"
     )
     with exporter(driver.environment_of(two()), "--plan", str(plan)) as running:
         assert running.value("voxyard_workload_expected", workload="trainer", role="data") == 1
         assert running.value("voxyard_workload_expected", workload="trainer", role="model") == 1
         assert running.value("voxyard_gpus_expected") == 8
+        assert running.value("voxyard_finding_acknowledged", check="pcie_width") == 1
         other = tmp_path / "other"
         other.write_text("workloads: [{workload: bark, role: bark, gpu: GPU-0}]\n")
         other.replace(plan)
         assert running.value("voxyard_workload_expected", workload="trainer", role="data") is None
         assert running.value("voxyard_workload_expected", workload="bark", role="bark") == 1
         assert running.value("voxyard_gpus_expected") is None
-        for broken in ("workloads: 7\n", "gpus: eight\n"):
+        assert running.value("voxyard_finding_acknowledged", check="pcie_width") is None
+        for broken in ("workloads: 7\n", "gpus: eight\n", "acknowledged: pcie_width\n", "acknowledged: [7]\n"):
             plan.write_text(broken)
             assert running.value("voxyard_workload_expected", workload="bark", role="bark") == 1
 

@@ -59,11 +59,12 @@ def test_limits_and_temperatures_are_read(sampling: Start) -> None:
         sampling,
         GpuState.default(0, power_limit=350_000, memory_temperature=84),
         GpuState.consumer(1),
-        GpuState.default(2, memory_temperature=0),
+        GpuState.default(2, memory_temperature=0, memory_total=0, memory_used=0),
     )
     assert (capped["power_limit_watts"], capped["power_limit_default_watts"]) == (350, 700)
     assert (capped["memory_temperature_celsius"], plain["memory_temperature_celsius"]) == (84, None)
     assert without["memory_temperature_celsius"] is None  # a card without the sensor may say 0
+    assert (plain["memory"] is None, without["memory"]) == (False, None)  # so may one that shares the host's memory
     assert "memory_celsius" not in capped["totals"]
 
 

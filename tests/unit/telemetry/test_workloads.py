@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from voxyard.host import Gpu
-from voxyard.telemetry import TelemetryError
+from voxyard.telemetry import TelemetryError, input_metrics
 from voxyard.telemetry.server import MetricsServer, serve
 from voxyard.telemetry.workloads import STEP_BUCKETS, TrainMetrics
 
@@ -28,6 +28,10 @@ TRAIN = {
     "train_read_seconds": ("counter", set()),
     "train_read_cpu_seconds": ("counter", set()),
     "train_read_wait_seconds": ("counter", set()),
+    "train_read_queue_seconds": ("counter", set()),
+    "train_reads_in_flight": ("gauge", set()),
+    "train_read_oldest_seconds": ("gauge", set()),
+    "train_second_network_seconds": ("counter", set()),
     "train_lock_looks": ("counter", set()),
     "train_lock_held": ("counter", set()),
     "train_read_threads": ("gauge", set()),
@@ -55,6 +59,7 @@ TRAIN = {
     "train_last_step_timestamp_seconds": ("gauge", set()),
     "train_checkpoint_duration_seconds": ("histogram", set()),
 }
+QUOTA = {"train_cpu_periods", "train_cpu_throttled_periods"}  # with values where a quota of cores holds
 WORKLOAD = {
     "workload_gpu_assigned",
     "workload_gpu_utilization_target_ratio",
@@ -86,8 +91,9 @@ def metrics() -> TrainMetrics:
     made.step(0.12, 0.03, 16, 2)
     made.step(0.2, 0.0, 16, 3)
     made.variation(0.25, 0.05)
-    made.input.sizes(threads=4, cores=16)
-    made.input.read(0.5, 0.25)
+    made.input.sizes(threads=4, cores=lambda: 16)
+    made.input.read(0.5, 0.25, 0.0625)
+    made.input.trained_beside(0.375)
     made.input.looked(True)
     made.input.looked(False)
     made.input.waited(0.125)
@@ -129,7 +135,7 @@ def value(families: dict[str, Metric], name: str, **labels: str) -> float:
 def test_names_types_and_labels_are_those_of_the_specification(served: MetricsServer) -> None:
     """Exactly the table, nothing beside it."""
     families = scrape(served)
-    assert set(families) == set(TRAIN) | WORKLOAD
+    assert set(families) == set(TRAIN) | WORKLOAD | QUOTA
     for name, (kind, more) in TRAIN.items():
         family = families[name]
         assert family.type == kind, name
@@ -201,11 +207,46 @@ def test_the_input_tells_its_seconds(served: MetricsServer) -> None:
     families = scrape(served)
     assert value(families, "train_read_seconds_total") == 0.5
     assert value(families, "train_read_cpu_seconds_total") == 0.25
+    assert value(families, "train_read_queue_seconds_total") == 0.0625
+    assert value(families, "train_second_network_seconds_total") == 0.375
     assert value(families, "train_read_wait_seconds_total") == 0.125
     assert (value(families, "train_lock_looks_total"), value(families, "train_lock_held_total")) == (2, 1)
     assert value(families, "train_data_stage_seconds_total", part="transfer") == 0.002
     assert value(families, "train_data_stage_batches_total", part="transfer") == 1
     assert (value(families, "train_read_threads"), value(families, "train_cores")) == (4, 16)
+
+
+def test_cores_are_those_of_now_and_a_read_that_does_not_end_is_seen() -> None:
+    now, cores = [10.0], [16.0]
+    made = TrainMetrics("r1", clock=lambda: now[0])
+    made.input.sizes(threads=2, cores=lambda: cores[0])
+
+    def told() -> tuple[float | None, ...]:
+        names = ("cores", "reads_in_flight", "read_oldest_seconds", "read_seconds_total")
+        return tuple(made.registry.get_sample_value(f"voxyard_train_{name}", {"run": "r1"}) for name in names)
+
+    assert told() == (16, 0, 0, None)
+    with made.input.reading():
+        now[0], cores[0] = 190.0, 2.0
+        assert told() == (2, 1, 180, None)
+    assert told() == (2, 0, 0, 180)
+
+
+def test_a_read_that_fails_is_no_read() -> None:
+    made = TrainMetrics("r1")
+    made.input.sizes(threads=1)
+    with pytest.raises(OSError, match="gone"), made.input.reading():
+        raise OSError("gone")
+    assert made.registry.get_sample_value("voxyard_train_reads_in_flight", {"run": "r1"}) == 0
+    assert made.registry.get_sample_value("voxyard_train_read_seconds_total", {"run": "r1"}) is None
+
+
+@pytest.mark.parametrize("found", [None, (200, 80)])
+def test_a_quota_of_cores_tells_its_periods(monkeypatch: pytest.MonkeyPatch, found: tuple[int, int] | None) -> None:
+    monkeypatch.setattr(input_metrics, "quota_periods", lambda: found)
+    made, names = TrainMetrics("r1"), ("periods", "throttled_periods")
+    told = tuple(made.registry.get_sample_value(f"voxyard_train_cpu_{each}_total", {"run": "r1"}) for each in names)
+    assert told == (found or (None, None))
 
 
 def test_a_run_without_gpus_has_no_gpu_series() -> None:

@@ -36,6 +36,15 @@ def test_the_mean_is_of_the_present_phase_and_of_the_whole_run() -> None:
     assert times.run_mean == pytest.approx(0.2)
 
 
+def test_each_update_is_told_whatever_its_phase() -> None:
+    times, told = UpdateTimes(), list[float]()
+    times.told = told.append
+    times.add(0.1)
+    times.begin_phase()
+    times.add(0.3)
+    assert told == [0.1, 0.3]
+
+
 def test_the_first_device_is_ahead_by_no_more_than_it_may() -> None:
     begun, go = threading.Semaphore(0), threading.Semaphore(0)
 

@@ -15,8 +15,9 @@ MOST_CORES = 0.7  # of the usable cores: reading takes all of them
 ONE_CORE = (0.7, 1.3)
 TAKING_TURNS = 0.75  # a thread that computes more of its time is not held up by the others
 LOCK_HELD = 0.5  # share of the looks: somebody always holds the interpreter's lock
+QUEUED = 0.2  # share of their time in which threads wait for a core
 CONTENDED = 0.3  # share of the cores' time that others took while none was free
-SHARING = (0.3, 0.8)  # a thread that computes less mostly waits for a disk, one that computes more has its core
+SHARING = (0.3, 0.8)  # a thread that computes less may wait for a disk, too, one that computes more has its core
 
 
 @dataclass(frozen=True)
@@ -28,25 +29,38 @@ class ReadingThreads:
     computing: float  # share of their time in which they compute, 0…1
     taken: float  # cores that they take together
     lock_held: float  # share of the looks at which one of them held the interpreter's lock, 0…1
+    queued: float | None = None  # share of their time in which they could compute and no core was free; None: not known
+    in_memory: bool = False  # all that they read lay in memory: they cannot wait for a disk
+
+    @property
+    def idle(self) -> float:
+        """Share of their time in which they waited, for a core where that is not known apart."""
+        return 1 - self.computing - (self.queued or 0.0)
 
 
 def cause_of(bottleneck: Stage | None, reading: ReadingThreads, *, contended: float = 0.0) -> Cause | None:
-    """The cause of a bottleneck; None where there is none, or training is the slowest stage by its nature.
+    """The cause of a bottleneck; None where there is none or none is known, or training is the slowest by its nature.
 
     `contended` is the share of the cores' time that other programs took while no core was free.
     """
     if bottleneck is None or bottleneck == "train":
         return None
-    return BY_NAME[_of_reading(reading, contended) if bottleneck == "load" else bottleneck]
+    name = _of_reading(reading, contended) if bottleneck == "load" else bottleneck
+    return None if name is None else BY_NAME[name]
 
 
-def _of_reading(reading: ReadingThreads, contended: float) -> str:
+def _of_reading(reading: ReadingThreads, contended: float) -> str | None:
     least, most = ONE_CORE
     takes_turns = reading.threads > 1 and reading.computing < TAKING_TURNS and least < reading.taken < most
     if takes_turns and (reading.cores == 1 or reading.lock_held > LOCK_HELD):
         return "input_one_core"
     if reading.taken > MOST_CORES * reading.cores:
         return "input_decode"
-    if contended > CONTENDED and SHARING[0] <= reading.computing < SHARING[1]:
-        return "cpu_pressure"
-    return "input_storage" if reading.computing < WAITING else "input_workers"
+    if reading.queued is not None:
+        if reading.queued > QUEUED and reading.queued > reading.idle:
+            return "cpu_pressure"
+    elif contended > CONTENDED and reading.computing < SHARING[1]:
+        return "cpu_pressure" if reading.in_memory or reading.computing >= SHARING[0] else None
+    if reading.idle > 1 - WAITING:
+        return None if reading.in_memory else "input_storage"
+    return "input_workers" if reading.computing >= WAITING else None

@@ -15,7 +15,7 @@ from voxyard.diagnose.errors import DiagnoseError
 from voxyard.diagnose.profile.cost_model import threads_needed
 from voxyard.diagnose.profile.stages import Stage
 from voxyard.diagnose.profile.timeline import Recorded, Span, StepSpan
-from voxyard.host.cores import whole_cores
+from voxyard.host.cores import queued_seconds, whole_cores
 from voxyard.host.interpreter_lock import LockWatch
 from voxyard.host.memory import available_bytes
 from voxyard.host.page_cache import Pages
@@ -38,6 +38,7 @@ class Read:
     begin: float
     end: float
     cpu: float
+    queued: float | None = None  # seconds in which no core was free for it; None where the kernel does not tell
 
     @property
     def seconds(self) -> float:
@@ -79,6 +80,12 @@ class LoadTiming:
     def cpu(self) -> float:
         """Of it, mean seconds in which the thread computed."""
         return sum(read.cpu for read in self.reads) / len(self.reads)
+
+    @property
+    def queued(self) -> float | None:
+        """Of it, mean seconds in which the thread could compute and no core was free; None where one is not known."""
+        known = [read.queued for read in self.reads if read.queued is not None]
+        return sum(known) / len(known) if len(known) == len(self.reads) else None
 
 
 @dataclass(frozen=True)
@@ -328,9 +335,11 @@ def timed_assembly(assemble: Callable[[BatchPlan], HostBatch], reads: list[Read]
     lock = threading.Lock()
 
     def made(plan: BatchPlan) -> HostBatch:
-        begin, cpu = time.perf_counter(), time.thread_time()
+        begin, cpu, before = time.perf_counter(), time.thread_time(), queued_seconds()
         batch = assemble(plan)
-        read = Read(begin, time.perf_counter(), time.thread_time() - cpu)
+        after = queued_seconds()
+        queued = None if before is None or after is None else after - before
+        read = Read(begin, time.perf_counter(), time.thread_time() - cpu, queued)
         with lock:
             reads.append(read)
         return batch

@@ -154,6 +154,8 @@ def _reading(loading: LoadTiming) -> ReadingThreads:
         computing=loading.cpu / loading.in_thread if loading.in_thread else 0.0,
         taken=loading.cpu * len(loading.reads) / loading.wall if loading.wall else 0.0,
         lock_held=loading.lock_held,
+        queued=None if loading.queued is None or not loading.in_thread else loading.queued / loading.in_thread,
+        in_memory=loading.pages.state in ("warm", "none"),
     )
 
 

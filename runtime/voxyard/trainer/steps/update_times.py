@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 
 class UpdateTimes:
     """Seconds of each such update, of a whole run and of its present phase; from several threads."""
 
     def __init__(self) -> None:
+        self.told: Callable[[float], None] = lambda _seconds: None  # is called with each
         self._change = threading.Lock()
         self._run, self._phase = (0, 0.0), (0, 0.0)
 
@@ -16,6 +18,7 @@ class UpdateTimes:
         """One update, unless it was traced (compiled)."""
         with self._change:
             self._run, self._phase = ((count + 1, total + seconds) for count, total in (self._run, self._phase))
+        self.told(seconds)
 
     def begin_phase(self) -> None:
         """From now on the updates are others: a vocoder's discriminators take part."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import tarfile
 from dataclasses import replace
 from pathlib import Path
@@ -16,12 +17,13 @@ from fleet_doubles import IMAGE, facts, gpu, host, uuid
 from fleet.errors import FleetError
 from fleet.facts.host import HostFacts
 from fleet.images.image import LocalImage
-from fleet.inventory.hosts import Bark, Host
+from fleet.inventory.hosts import WARNINGS, Bark, Host
 from fleet.inventory.secrets import Secrets, versioned
 from fleet.release import manifest
 from fleet.release.artefact import Artefact
 from fleet.release.compose import parse, parts_for
 from fleet.release.gpu_assignment import Assignment, assign
+from fleet.release.plan import STATES
 from fleet.release.release import LoginInfo, Release, ReleaseInputs, plan_document, read_inputs, render, wanted_images
 from voxyard.service.config import ServiceSection
 from voxyard.settings import load
@@ -280,6 +282,15 @@ def test_the_id_changes_with_everything_that_a_host_gets() -> None:
 def test_the_id_does_not_change_with_what_only_the_operator_sees() -> None:
     seen = speaker(acknowledged=frozenset({"clock"}), port=2222, canary=True, secrets=(Path("/s"),))
     assert release(seen).id == release(speaker()).id
+
+
+def test_warnings_that_are_accepted_are_in_the_plan_where_an_alert_would_tell_them_again() -> None:
+    """Their ids are those of the preflight, and rules read each."""
+    plan = plan_document(Assignment(), {"clock", "throttling", "pcie_width"})
+    assert plan == {"workloads": [], "acknowledged": ["pcie_width", "throttling"]}
+    assert set(STATES) <= set(WARNINGS)
+    rules = "".join(file.read_text() for file in (Path(__file__).parents[4] / "deploy/prometheus/rules").glob("*.yaml"))
+    assert set(re.findall(r'voxyard_finding_acknowledged\{check="(\w+)"\}', rules)) == set(STATES)
 
 
 def test_the_archive_is_for_its_owner_alone_and_what_containers_read_for_their_user() -> None:

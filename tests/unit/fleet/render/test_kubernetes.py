@@ -275,6 +275,14 @@ def test_series_have_the_job_and_instance_that_the_rules_join_by(out: Path) -> N
             assert (endpoint["interval"], endpoint["scrapeTimeout"]) == ("15s", "10s")
 
 
+def test_the_shipped_values_give_a_clusters_own_exporters_their_nodes_name_too() -> None:
+    values = yaml.safe_load((ROOT / "deploy/prometheus/kube-prometheus-stack.yaml").read_text())
+    parts = values["prometheus-node-exporter"]["prometheus"]["monitor"], values["dcgm-exporter"]["serviceMonitor"]
+    for part in parts:
+        targets = {rule["targetLabel"]: rule for rule in part["relabelings"]}
+        assert targets["instance"]["sourceLabels"] == ["__meta_kubernetes_pod_node_name"]
+
+
 def test_the_same_inputs_make_the_same_bytes_and_other_settings_start_new_pods(
     out: Path, fab: Render, place: Path
 ) -> None:
