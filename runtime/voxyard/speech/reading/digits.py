@@ -69,7 +69,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
     ]
     if language.locale == "en":
         found += [
-            (re.compile(r"(?<![\w.,/-])(?<!Porsche )911(?![\w/-]|[.,]\d)"), lambda _: "nine one one"),
+            (_EMERGENCY, lambda match: match[0].replace("911", "nine one one")),
             (re.compile(r"(?<![\w-])1-8(?P<n>\d\d)-(?=[A-Z]{3,})"), lambda match: _free_call(match["n"], language)),
         ]
     if codes := table(language.locale).codes:  # PIN 1234, 邮编100084
@@ -87,6 +87,10 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
     return found
 
 
+_EMERGENCY = re.compile(  # elsewhere 911 is a number, a year, a car
+    r"(?i:\b(?:call|dial|ring|phone|text)(?:s|ed|ing)?|\brang) 911(?![\w/-]|[.,]\d)"
+    r"|(?<![\w.,/-])911(?= (?:calls?|callers?|operators?|dispatch\w*|emergency)\b)"
+)
 _JOINT = r"(?:\s?[:#]\s?|\s(?:(?:is|ist|lautet|es|est|è|é|number|Nummer|numéro|número|numero)\s)?)"
 _SHORT_PHONES = re.compile(  # of the police, of a hotline
     r"(?<![\d.])(?:(?<=[打拨])(?:1[12]\d|1[02]\d{3}|9[56]\d{3})|"

@@ -82,7 +82,7 @@ class WordTable:
     starters: tuple[str, ...] = ()  # words with which a sentence begins
     labels: tuple[str, ...] = ()  # words after which a number stands for itself: page 1
     codes: tuple[str, ...] = ()  # words after which figures are read one by one: PIN 1234
-    scores: tuple[str, ...] = ()  # words beside the score of a game, by their beginning
+    scores: tuple[str, ...] = ()  # words beside the score of a game: patterns of their beginnings
     no_attribute: tuple[str, ...] = ()  # words after a quantity that is no attribute: 5 km of
     signs: Signs = field(default_factory=Signs)
     roman: RomanNames = field(default_factory=RomanNames)
