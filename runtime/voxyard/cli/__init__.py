@@ -46,7 +46,7 @@ from voxyard.cli.base import CONTEXT, INTERRUPTED, LazyGroup
             "voxyard.cli.cluster:cluster",
         ),
         "weights": ("Download, make and check Bark's weights.", "voxyard.cli.weights:weights"),
-        "voices": ("List Bark's voice presets.", "voxyard.cli.voices:voices"),
+        "voices": ("List the voices of an engine.", "voxyard.cli.voices:voices"),
         "keys": ("Create, list, limit and revoke API keys of `voxyard serve`.", "voxyard.cli.keys:keys"),
         "gpus": ("List this host's GPUs as NVIDIA's library numbers them.", "voxyard.cli.host:gpus"),
         "topology": ("Show the links between the GPUs, and the best pair.", "voxyard.cli.host:topology"),

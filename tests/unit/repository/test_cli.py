@@ -263,7 +263,9 @@ def test_a_missing_tensorflow_is_a_sentence_that_says_what_to_install(
     assert len(ended.err.splitlines()) == 1
 
 
-@pytest.mark.parametrize("command", ["serve --engine bark", "speak book.txt --engine bark --out book.wav", "weights tiny out"])
+@pytest.mark.parametrize(
+    "command", ["serve --engine bark", "speak book.txt --engine bark --out book.wav", "weights tiny out"]
+)
 def test_without_torch_nothing_is_begun_and_one_sentence_says_what_to_do(
     voxyard_command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
 ) -> None:

@@ -90,7 +90,8 @@ def test_a_language_that_is_not_known_is_told_once(
     monkeypatch.setattr("voxyard.cli.engines.FRONTEND", "frontends:frontend")
     for language, said in (("xx", "'xx' is not known"), ("fr", "the language fr, and the voice")):
         caplog.clear()
-        done = CliRunner().invoke(speak, [str(tmp_path / "text.txt"), "--engine", "bark", "--show-words", "--language", language])
+        options = ["--engine", "bark", "--show-words", "--language", language]
+        done = CliRunner().invoke(speak, [str(tmp_path / "text.txt"), *options])
         assert done.exit_code == 0, done.output
         (warning,) = (each.getMessage() for each in caplog.records if each.levelname == "WARNING")
         assert said in warning
