@@ -159,12 +159,16 @@ def languages() -> dict[str, str]:
 
 
 def variants() -> frozenset[str]:
-    """Names of the speakers that each language can have: `f2` in `en-us+f2`. Raises CorpusError."""
+    """Names of the speakers that each language can have: `f4` in `en-us+f4`. Raises CorpusError.
+
+    Those with breath are left out: its noise differs from call to call.
+    """
     with _lock:
         _started()
     import espeakng_loader
 
-    return frozenset(each.name for each in Path(espeakng_loader.get_data_path(), "voices", "!v").iterdir())
+    files = Path(espeakng_loader.get_data_path(), "voices", "!v").iterdir()
+    return frozenset(each.name for each in files if b"breath" not in each.read_bytes())
 
 
 def restart() -> None:
@@ -223,8 +227,9 @@ def _choose(library: ctypes.CDLL, language: str) -> None:
     if language.strip() and library.espeak_SetVoiceByName(language.encode()) == 0:
         return
     voices = _voices(library)
-    voice = voices.get(language.lower())
-    if voice is None or library.espeak_SetVoiceByName(voice.encode()) != 0:
+    name, plus, variant = language.lower().partition("+")
+    voice = voices.get(name)
+    if voice is None or library.espeak_SetVoiceByName(f"{voice}{plus}{variant}".encode()) != 0:
         near = difflib.get_close_matches(language.lower(), list(voices), n=3, cutoff=0.4)
         hint = f"did you mean {', '.join(near)}?" if near else "for example en-us, en-gb, de, fr-fr, es"
         raise CorpusError(f"espeak-ng has no voice for the language {language!r}; {hint}")

@@ -1,4 +1,4 @@
-"""Names of espeak-ng's voices: a language such as `en-us`, with a variant of the speaker such as `en-us+f2`."""
+"""Names of espeak-ng's voices: a language such as `en-us`, with a variant of the speaker such as `en-us+f4`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from voxyard.speech.frontend import VoiceDescription
 from voxyard.speech.text.sentences import language_code
 
 DEFAULT = "en-us"
-FEMALE = "f2"  # variant that is listed beside each language's own voice, which is a man's
+FEMALE = "f4"  # variant that is listed beside each language's own voice, which is a man's
 _LANGUAGES = {"cmn": "zh", "nb": "no"}  # a voice's language, where reading and sentences know it by another code
 
 
@@ -36,6 +36,7 @@ def check(name: str) -> None:
         return
     near = difflib.get_close_matches(name, names(), n=3)
     hint = f"did you mean {', '.join(near)}?" if near else "expected a language such as en-us, de or fr-fr"
+    hint += "; all of them: voxyard voices --engine espeak"
     raise SpeechError(f"espeak-ng has no voice {name!r}; {hint}")
 
 
