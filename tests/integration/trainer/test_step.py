@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -11,10 +12,11 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from steps import Quiet, assert_same_weights, batch, config, run
+from steps import Quiet, assert_same_weights, batch, config, devices, run
 from toy import Loudness
 
 from voxyard.trainer import TrainerError
+from voxyard.trainer.step import TrainStep
 from voxyard.trainer.trainable import Batch
 
 
@@ -55,6 +57,17 @@ def test_each_replica_validates_a_batch_of_its_own():
     found = [each["total"] for each in [*two.evaluate_each(batches[:2]), two.evaluate(batches[2])]]
     np.testing.assert_array_equal(found, expected)
     assert two.traces["evaluate"] == 2
+
+
+def test_a_function_for_each_bucket_is_no_retracing(caplog):
+    """TensorFlow would warn in the middle of a run's output."""
+    tf.distribute.MirroredStrategy._collective_key_base += 1000  # as `run` does
+    step = TrainStep(Quiet(config(), ("",)), devices("mirrored"), config(), most_traces=None)
+    with caplog.at_level(logging.WARNING):
+        for rows in range(1, 7):
+            step.evaluate(batch(rows))
+    assert step.traces["evaluate"] == 12
+    assert not [message for message in caplog.messages if "retracing" in message]
 
 
 def test_a_mirrored_run_accumulates_too():

@@ -60,6 +60,8 @@ class Compiler:
                 return function(layout, words, *more)
 
             traced.__name__ = name  # how TensorFlow's profiler calls it
+            # TensorFlow takes five traces of one code for retracing, and warns: here each is a function of its own.
+            traced.__code__ = traced.__code__.replace(co_name=f"{name} {number} {len(by_layout)}")
             return tf.function(traced, jit_compile=xla or None, autograph=False)
 
         def call(packed: Packed, *more: Any) -> Any:
