@@ -62,7 +62,8 @@ def test_each_replica_validates_a_batch_of_its_own():
 def test_a_function_for_each_bucket_is_no_retracing(caplog):
     """TensorFlow would warn in the middle of a run's output."""
     tf.distribute.MirroredStrategy._collective_key_base += 1000  # as `run` does
-    step = TrainStep(Quiet(config(), ("",)), devices("mirrored"), config(), most_traces=None)
+    quiet: Any = Quiet(config(), ("",))
+    step = TrainStep(quiet, devices("mirrored"), config(), most_traces=None)
     with caplog.at_level(logging.WARNING):
         for rows in range(1, 7):
             step.evaluate(batch(rows))
