@@ -81,8 +81,7 @@ class RunValidation:
 
     def _take_statistics(self) -> None:
         """Over hosts: what a model keeps outside of gradients, such as BatchNormalization's, is the first host's."""
-        weights = self._step.model.non_trainable_weights
-        if self._hosts is None or not weights:
+        if self._hosts is None or not (weights := self._step.model.non_trainable_weights):
             return
         state = self._hosts.from_first({str(place): weight.numpy() for place, weight in enumerate(weights)})
         for place, weight in enumerate(weights):
