@@ -41,12 +41,12 @@ MOST_DATA = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
 # have theirs in unit/ and integration/, in folders of the package's name.
 TESTS: dict[str, tuple[str, ...]] = {
     "cli": (
-        "unit/repository/test_cli.py unit/repository/test_cli_host.py unit/bark/test_voices_command.py "
+        "unit/cli unit/bark/test_voices_command.py "
         "unit/diagnose/test_profile_command.py unit/service/test_api_keys_command.py "
         "unit/speech/test_speak_command.py unit/telemetry/test_exporter.py unit/telemetry/test_monitor.py",
         "integration/bark/test_weights_commands.py integration/bark/test_speak.py integration/bark/test_serve.py",
     ),
-    "host": ("unit/host unit/repository/test_cli_host.py",),
+    "host": ("unit/host unit/cli/test_host_commands.py",),
     "speech": ("unit/speech", "integration/bark/test_workers.py integration/bark/test_speak.py"),
     "telemetry": ("unit/telemetry unit/nvml", "integration/telemetry"),
     "trainer": ("unit/trainer", "integration/trainer integration/model integration/devices"),

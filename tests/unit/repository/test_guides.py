@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tracked_files import ROOT, tracked
 
-ROOT = Path(__file__).resolve().parents[3]
 MAP = "runtime/README.md"
 PACKAGES = sorted(path.parent.name for path in (ROOT / "runtime/voxyard").glob("*/__init__.py"))
 QUESTIONS = {  # what a newcomer looks for, as its row of the map says it → the file that has it
@@ -27,13 +26,6 @@ _SOURCE = re.compile(r"(?<![\w.~$<>{}*-])/?(?:[\w.-]+/)+[\w-]+\.(?:py|sh|md)\b")
 _HEADING = re.compile(r"^#{1,6} +(.+?)(?: +#+)?$", re.MULTILINE)
 _FENCES = re.compile(r"^ *(```|~~~).*?^ *\1[^\n]*$", re.MULTILINE | re.DOTALL)
 ELSEWHERE = ("bark/api.py", "bark/generation.py", "bark/model.py", "bark/model_fine.py")  # of Bark's own package
-
-
-def tracked(*patterns: str) -> list[Path]:
-    """The files of the repository that match, those not yet added too."""
-    command = ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run([*command, *patterns], cwd=ROOT, capture_output=True, check=True, text=True).stdout
-    return sorted({ROOT / name for name in listed.split("\0") if name and (ROOT / name).exists()})
 
 
 def links(text: str) -> Iterator[str]:

@@ -7,7 +7,6 @@ import itertools
 import json
 import re
 import subprocess
-import sys
 import threading
 import venv
 import zipfile
@@ -19,21 +18,17 @@ from types import ModuleType
 
 import pytest
 
+import install_torch
+
 ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """scripts/install_torch.py as a module, in an environment without torch, with a pip that is recent."""
-    spec = importlib.util.spec_from_file_location("install_torch", ROOT / "scripts/install_torch.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "install_torch", module)
-    spec.loader.exec_module(module)
-    monkeypatch.setattr(module, "installed_torch", lambda: None)
-    monkeypatch.setattr(module, "recent_pip", lambda: True)
-    return module
+    """scripts/install_torch.py in an environment without torch, with a pip that is recent."""
+    monkeypatch.setattr(install_torch, "installed_torch", lambda: None)
+    monkeypatch.setattr(install_torch, "recent_pip", lambda: True)
+    return install_torch
 
 
 def wheel(folder: Path, name: str, version: str, *requires: str, files: dict[str, str] | None = None) -> Path:

@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from email.message import Message
-from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import pytest
 from packaging.requirements import Requirement
 
-ROOT = Path(__file__).resolve().parents[3]
+import leftovers
 
 
-@pytest.fixture
-def script() -> ModuleType:
-    """scripts/leftovers.py as a module."""
-    spec = importlib.util.spec_from_file_location("leftovers", ROOT / "scripts/leftovers.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_what_no_root_leads_to_is_left(script: ModuleType) -> None:
+def test_what_no_root_leads_to_is_left() -> None:
     asks = {
         "voxyard": ["click", "rich ; extra == 'show'", "voxyard[more] ; extra == 'all'", "numpy ; extra == 'more'"],
         "click": ["colorama ; sys_platform == 'no such system'", "not-installed"],
@@ -38,12 +25,14 @@ def test_what_no_root_leads_to_is_left(script: ModuleType) -> None:
         "pip": [],
     }
     requires = {name: [Requirement(each) for each in given] for name, given in asks.items()}
-    assert script.leftovers(requires, ["voxyard[all,show]", "pip"]) == ["colorama", "its-own", "was-removed"]
-    assert "numpy" in script.leftovers(requires, ["voxyard[show]"])
+    assert leftovers.leftovers(requires, ["voxyard[all,show]", "pip"]) == ["colorama", "its-own", "was-removed"]
+    assert "numpy" in leftovers.leftovers(requires, ["voxyard[show]"])
 
 
 @pytest.fixture
-def environment(monkeypatch: pytest.MonkeyPatch, script: ModuleType) -> list[SimpleNamespace]:
+def environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> list[SimpleNamespace]:
     """Installed packages: voxyard with one extra, pip, and a package that nothing asks for."""
 
     def package(name: str, *requires: str, extra: str = "") -> SimpleNamespace:
@@ -55,20 +44,20 @@ def environment(monkeypatch: pytest.MonkeyPatch, script: ModuleType) -> list[Sim
 
     packages = [package("voxyard", "numpy ; extra == 'more'", extra="more"), package("numpy"), package("pip")]
     packages.append(package("Was_Removed"))
-    monkeypatch.setattr(script, "distributions", lambda: packages)
+    monkeypatch.setattr(leftovers, "distributions", lambda: packages)
     return packages
 
 
 def test_the_command_to_remove_them_is_printed(
-    script: ModuleType, environment: list[SimpleNamespace], capsys: pytest.CaptureFixture[str]
+    environment: list[SimpleNamespace], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert script.main([]) == 0
+    assert leftovers.main([]) == 0
     said = f"nothing asks for these packages any more: {sys.executable} -m pip uninstall was-removed\n"
     assert capsys.readouterr().out == said
 
 
 def test_what_was_installed_by_name_is_kept(
-    script: ModuleType, environment: list[SimpleNamespace], capsys: pytest.CaptureFixture[str]
+    environment: list[SimpleNamespace], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert script.main(["was-removed"]) == 0
+    assert leftovers.main(["was-removed"]) == 0
     assert capsys.readouterr().out == ""

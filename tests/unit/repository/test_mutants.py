@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import json
-import sys
 import tempfile
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+
+import mutants
 
 ROOT = Path(__file__).resolve().parents[3]
 SOURCE = '''"""Module."""
@@ -43,18 +42,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.fixture(scope="module")
-def mutants() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("mutants", ROOT / "scripts/mutants.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["mutants"] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_each_fault_changes_one_place(mutants: ModuleType) -> None:
+def test_each_fault_changes_one_place() -> None:
     found = list(mutants.faults("m.py", SOURCE))
     changes = {(fault.line, fault.old, fault.new) for fault in found}
     assert (5, "size > most", "(size >= most)") in changes
@@ -70,11 +58,11 @@ def test_each_fault_changes_one_place(mutants: ModuleType) -> None:
         assert len(set(planted.splitlines()) ^ set(SOURCE.splitlines())) == 2, str(fault)
 
 
-def test_what_no_test_can_see_is_left_alone(mutants: ModuleType) -> None:
+def test_what_no_test_can_see_is_left_alone() -> None:
     assert [fault.old.partition("(")[0] for fault in mutants.faults("m.py", LEFT_ALONE)] == ["time.sleep", "ask"]
 
 
-def test_a_change_elsewhere_does_not_change_which_faults_a_seed_chooses(mutants: ModuleType, project: Path) -> None:
+def test_a_change_elsewhere_does_not_change_which_faults_a_seed_chooses(project: Path) -> None:
     path = project / "runtime/voxyard/yard/sums.py"
     path.write_text(path.read_text() + "".join(f"\n\ndef sum_{n}(a):\n    return a + {n}\n" for n in range(20)))
     before, possible = mutants.chosen("yard", 12, 1, project)
@@ -101,9 +89,7 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_survivor_is_named_and_the_files_are_as_they_were(
-    mutants: ModuleType, project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_survivor_is_named_and_the_files_are_as_they_were(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = (project / "runtime/voxyard/yard/sums.py").read_text()
     assert mutants.main(["yard"], root=project) == 1
     said = capsys.readouterr().out
@@ -117,9 +103,7 @@ def test_a_survivor_is_named_and_the_files_are_as_they_were(
     assert (project / "runtime/voxyard/yard/sums.py").read_text() == before
 
 
-def test_only_survivors_are_planted_again(
-    mutants: ModuleType, project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_only_survivors_are_planted_again(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / "build/mutants").mkdir(parents=True)
     survivor = {"file": "runtime/voxyard/yard/sums.py", "old": "a + b", "new": "(a - b)", "number": 2}
     (project / "build/mutants/yard.json").write_text(json.dumps({"survivors": [survivor]}))
@@ -130,7 +114,7 @@ def test_only_survivors_are_planted_again(
 
 
 def test_the_tests_that_execute_the_line_run_and_all_where_none_does(
-    mutants: ModuleType, project: Path, capsys: pytest.CaptureFixture[str]
+    project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tests = project / "tests/unit/yard"
     (tests / "test_first.py").write_text(
@@ -155,9 +139,7 @@ def test_the_tests_that_execute_the_line_run_and_all_where_none_does(
         assert copy.killed_by(unseen, [suite]) == "tests/unit/yard/test_script.py::test_in_a_process"
 
 
-def test_a_hang_and_changed_ids_are_told_from_a_failure(
-    mutants: ModuleType, project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hang_and_changed_ids_are_told_from_a_failure(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sums = project / "runtime/voxyard/yard/sums.py"
     sums.write_text("CASES = [1 + 1]\n\n\ndef down(n):\n    while n > 0:\n        n = n - 1\n    return n\n")
     (project / "tests/unit/yard/test_sums.py").write_text(
@@ -173,9 +155,7 @@ def test_a_hang_and_changed_ids_are_told_from_a_failure(
         assert copy.killed_by(by_text["1 + 1", "(1 - 1)"], [suite]) is None
 
 
-def test_a_fault_in_a_size_does_not_take_the_machines_memory(
-    mutants: ModuleType, project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fault_in_a_size_does_not_take_the_machines_memory(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sums = project / "runtime/voxyard/yard/sums.py"
     sums.write_text("def blank(size):\n    return bytearray(size // 2)\n")
     (project / "tests/unit/yard/test_sums.py").write_text(
@@ -189,25 +169,21 @@ def test_a_fault_in_a_size_does_not_take_the_machines_memory(
         assert copy.killed_by(twice, [suite]) == "tests/unit/yard/test_sums.py::test_blank"
 
 
-def test_tests_that_fail_by_themselves_prove_nothing(
-    mutants: ModuleType, project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_tests_that_fail_by_themselves_prove_nothing(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / "tests/unit/yard/test_sums.py").write_text("def test_sum():\n    assert False\n")
     with pytest.raises(SystemExit, match="2"):
         mutants.main(["yard"], root=project)
     assert "tests/unit/yard fail without any fault" in capsys.readouterr().err
 
 
-def test_a_package_that_is_not_there_is_named(
-    mutants: ModuleType, project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_package_that_is_not_there_is_named(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         mutants.main(["yrd"], root=project)
     assert ended.value.code == 2
     assert "mutants: yrd: no such package" in capsys.readouterr().err
 
 
-def test_every_room_has_files_and_tests(mutants: ModuleType) -> None:
+def test_every_room_has_files_and_tests() -> None:
     rooms = mutants.every_room()
     assert {"speech", "trainer", "demo", "tasks", "fleet/rollout", "grafana"} <= set(rooms)
     for room in rooms:
@@ -217,7 +193,7 @@ def test_every_room_has_files_and_tests(mutants: ModuleType) -> None:
 
 
 def test_a_test_that_fails_once_and_passes_alone_kills_nothing(
-    mutants: ModuleType, project: Path, capsys: pytest.CaptureFixture[str]
+    project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     flaky = (
         "from pathlib import Path\nfrom voxyard.yard.sums import unseen\n\n\ndef test_flaky():\n    unseen(2, 3)\n"

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
 from pathlib import Path
 
-from fleet.ssh.command_batch import HOST_SCRIPT
+from tracked_files import ROOT, tracked
 
-ROOT = Path(__file__).resolve().parents[3]
+from fleet.ssh.command_batch import HOST_SCRIPT
 
 
 def is_shell(path: Path) -> bool:
@@ -18,11 +17,10 @@ def is_shell(path: Path) -> bool:
 
 
 def test_make_lint_checks_every_shell_file() -> None:
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    there = {name for name in listed.split("\0") if name and (ROOT / name).is_file() and is_shell(ROOT / name)}
+    there = {path for path in tracked() if is_shell(path)}
     recipe = re.findall(r"/shellcheck (.*)", (ROOT / "Makefile").read_text(encoding="utf-8"))
     words = [word for line in recipe for word in line.split() if "/" in word]
-    assert there == {str(path.relative_to(ROOT)) for word in words for path in ROOT.glob(word)}
+    assert there == {path for word in words for path in ROOT.glob(word)}
 
 
 def test_every_verb_that_is_named_is_one_of_the_host_script_and_is_named() -> None:

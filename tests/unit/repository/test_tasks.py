@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import shutil
@@ -11,10 +10,11 @@ import sys
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
+import lock
+import readme
 from voxyard.service.config import ServiceSection
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -25,15 +25,6 @@ images images-lock check plan deploy rollback drain status logs unlock monitorin
 bench-trainer bench-exporter bench-bark bench-pool bench-cluster
 bench-service bench-cells bench-alerts bench-rollout bench-cli bench-hosts bench-speech walk clean
 """
-
-
-def _script(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def _make(*arguments: str) -> str:
@@ -170,7 +161,7 @@ def test_what_is_no_python_is_named_in_one_sentence(tmp_path: Path, given: str, 
         ("test TORCH=nonsense", "TORCH=nonsense is no build of torch"),
         ("test JOBS=nonsense", "JOBS=nonsense is no number of suites: expected 1 to 99"),
         ("prove JOBS=0", "JOBS=0 is no number of suites"),
-        ("test ROOM=nonsense", "ROOM=nonsense: no such package; there are bark browser cluster corpus"),
+        ("test ROOM=nonsense", "ROOM=nonsense: no such package; there are bark browser cli cluster corpus"),
         ("mutants", "say which package: make mutants ROOM=speech"),
     ],
 )
@@ -284,14 +275,13 @@ def test_the_build_of_torch_is_passed_on_only_where_it_was_said() -> None:
 
 def test_the_references_say_what_the_code_says() -> None:
     """The tables of commands and settings come from their one definition."""
-    assert _script("readme").main(["--check"]) == 0, "make docs"
+    assert readme.main(["--check"]) == 0, "make docs"
 
 
 @pytest.mark.parametrize("stale", ["COMMANDS.md", "SETTINGS.md"])
 def test_each_reference_that_is_behind_the_code_is_named_and_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], stale: str
 ) -> None:
-    readme = _script("readme")
     for name in readme.pages():
         text = (ROOT / "runtime" / name).read_text(encoding="utf-8")
         (tmp_path / name).write_text(
@@ -315,7 +305,6 @@ def _kept(date: str, *, stand_in: bool = False, left_out: Sequence[str] = (), **
 
 
 def test_the_status_line_has_the_newest_result_of_each_step_on_gpus(tmp_path: Path) -> None:
-    readme = _script("readme")
     assert readme.status(tmp_path) == "voxyard has not run on a GPU yet"
     (tmp_path / "c.json").write_text(_kept("2028", stand_in=True, tests=True))
     assert readme.status(tmp_path) == "voxyard has not run on a GPU yet"
@@ -343,7 +332,6 @@ def test_the_status_line_has_the_newest_result_of_each_step_on_gpus(tmp_path: Pa
 
 
 def test_a_stale_table_is_replaced_and_a_missing_one_is_an_error() -> None:
-    readme = _script("readme")
     text = "a\n<!-- commands:begin -->\nold\n<!-- commands:end -->\nb\n"
     new = readme.with_blocks(text, {"commands": "new \\1"})
     assert new == "a\n<!-- commands:begin -->\n\nnew \\1\n\n<!-- commands:end -->\nb\n"
@@ -353,7 +341,7 @@ def test_a_stale_table_is_replaced_and_a_missing_one_is_an_error() -> None:
 
 
 def test_the_table_of_commands_has_every_command() -> None:
-    text = _script("readme").commands()
+    text = readme.commands()
     for command in ("train", "synthesize", "corpus demo", "corpus prepare", "corpus check"):
         assert f"| `voxyard {command} " in text
 
@@ -376,4 +364,4 @@ def test_a_lock_leaves_out_ourselves_cuda_and_the_build_of_this_machine() -> Non
     named = [("voxyard", "0.1.0"), ("torch", "2.13.0+cpu"), ("Ml_Dtypes", "0.4"), ("nvidia-cublas", "13")]
     named += [("nvidia-ml-py", "13"), ("nvidia-nvml-dev", "13"), ("triton", "3")]
     report = {"install": [{"metadata": {"name": name, "version": version}} for name, version in named]}
-    assert _script("lock").pins(report) == "ml-dtypes==0.4\nnvidia-ml-py==13\nnvidia-nvml-dev==13\ntorch==2.13.0\n"
+    assert lock.pins(report) == "ml-dtypes==0.4\nnvidia-ml-py==13\nnvidia-nvml-dev==13\ntorch==2.13.0\n"

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
+from tracked_files import ROOT, tracked
 
-ROOT = Path(__file__).resolve().parents[3]
 TOP = {
     ".ci", ".dockerignore", ".gitignore", "LICENSE", "Makefile", "README.md", "constraints.txt",
     "constraints-tf217.txt", "deploy", "fabfile.py", "grafana", "images", "pyproject.toml", "runtime", "scripts",
@@ -25,22 +24,6 @@ FORBIDDEN = {  # with a ¬ in each, which is taken out, so that this file does n
     "a registry's host": r"(files\.pytho¬nhosted|pypi¬\.(org|python)|download\.pyt¬orch|registry\.npm¬js)",
 }
 ALLOWED = {("scripts/install_torch.py", "a registry's host")}  # PyTorch's CPU index, which the user's own lacks
-
-
-def tracked() -> list[Path]:
-    """The files of the repository, those not yet added too."""
-    command = [
-        "git",
-        "-c",
-        "safe.directory=*",
-        "ls-files",
-        "-z",
-        "--cached",
-        "--others",
-        "--exclude-standard",
-    ]
-    output = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, text=True).stdout
-    return [ROOT / name for name in output.split("\0") if name and (ROOT / name).is_file()]
 
 
 def python_files() -> list[Path]:

@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
+import walk
 
 
 def load(name: str, path: Path) -> ModuleType:
@@ -21,12 +21,6 @@ def load(name: str, path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-@pytest.fixture(scope="module")
-def script() -> ModuleType:
-    """scripts/walk.py as a module."""
-    return load("walk", ROOT / "scripts/walk.py")
 
 
 @pytest.fixture
@@ -39,7 +33,7 @@ def untraced() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("untraced")
-def test_only_the_package_is_counted_with_its_threads(script: ModuleType, tmp_path: Path) -> None:
+def test_only_the_package_is_counted_with_its_threads(tmp_path: Path) -> None:
     package = tmp_path / "package"
     package.mkdir()
     (package / "one.py").write_text("def first(items):\n    return [item for item in items]\ndef second():\n    pass\n")
@@ -48,7 +42,7 @@ def test_only_the_package_is_counted_with_its_threads(script: ModuleType, tmp_pa
     one, two = load("walked_one", package / "one.py"), load("walked_two", package / "two.py")
     other = load("not_walked", tmp_path / "other.py")
 
-    trace = script.Trace(package)
+    trace = walk.Trace(package)
     trace.install()
     one.first([1, 2])
     thread = threading.Thread(target=two.third)
@@ -58,20 +52,20 @@ def test_only_the_package_is_counted_with_its_threads(script: ModuleType, tmp_pa
     one.first([])
     one.second()
 
-    assert script.counts(trace.take()) == {"files": 2, "functions": 3, "threads": 2, "switches": 2}
-    assert script.counts(trace.take()) == {"files": 0, "functions": 0, "threads": 0, "switches": 0}
+    assert walk.counts(trace.take()) == {"files": 2, "functions": 3, "threads": 2, "switches": 2}
+    assert walk.counts(trace.take()) == {"files": 0, "functions": 0, "threads": 0, "switches": 0}
 
 
-def test_steps_begin_with_their_first_call(script: ModuleType) -> None:
+def test_steps_begin_with_their_first_call() -> None:
     def launch() -> None: ...
 
     def work() -> None: ...
 
     begin, other = (1, launch.__code__), (2, work.__code__)
     events = [other, begin, other, other, begin]
-    assert script.split(events, launch.__qualname__) == [[begin, other, other], [begin]]
+    assert walk.split(events, launch.__qualname__) == [[begin, other, other], [begin]]
 
 
-def test_the_walk_with_the_median_of_switches_counts(script: ModuleType) -> None:
+def test_the_walk_with_the_median_of_switches_counts() -> None:
     walks = [{"files": 5 - switches, "functions": 1, "threads": 1, "switches": switches} for switches in (4, 1, 3)]
-    assert script.median(walks)["switches"] == 3
+    assert walk.median(walks)["switches"] == 3
