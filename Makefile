@@ -68,7 +68,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PIP_INSTALL := -m pip install --progress-bar off
 
 .PHONY: help setup demo serve test prove prove-long test-unit test-tensorflow test-torch test-browser test-monitoring test-fleet test-clients test-tf217 test-gpu gpu-trial mutants
-.PHONY: lint format docs dashboards dashboards-preview lock
+.PHONY: lint format docs dashboards dashboards-preview lock release
 .PHONY: images images-lock check plan deploy rollback drain status logs unlock monitoring bench-trainer bench-exporter bench-bark bench-pool bench-cluster bench-service bench-cells bench-alerts bench-rollout bench-cli bench-hosts bench-speech walk clean
 
 help:  ## list all targets
@@ -186,6 +186,9 @@ lock: $(VENV)/stamps/dev  ## resolve all dependencies and pin them in constraint
 	@$(BIN)/python scripts/lock.py constraints.txt '.[trainer,cpu,bark,bench,dev]'
 	$(SAY) "resolving for TensorFlow 2.17"
 	@$(BIN)/python scripts/lock.py constraints-tf217.txt '.[trainer,cpu,test]' 'tensorflow-cpu==2.17.1'
+
+release: $(VENV)/stamps/dev  ## build and check the wheel and the source archive of the tag at HEAD → build/release
+	@$(BIN)/python scripts/release.py $(ARGS)
 
 images: $(VENV)/stamps/fleet  ## build the exporter, Bark and trainer images on the bases of images/digests.lock (ARGS="--unpinned": by tag)
 	@$(FAB) images $(ARGS)

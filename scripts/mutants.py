@@ -63,6 +63,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "install_torch.py": ("unit/repository/test_install_torch.py",),
     "leftovers.py": ("unit/repository/test_leftovers.py",),
     "mutants.py": ("unit/repository/test_mutants.py",),
+    "release.py": ("unit/repository/test_release.py",),
     "grafana": (
         "monitoring/test_dashboards.py monitoring/test_dashboard_rules.py monitoring/test_dashboards_preview.py",
     ),

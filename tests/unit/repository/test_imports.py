@@ -41,6 +41,7 @@ SCRIPTS: dict[str, set[str]] = {  # folder or file of scripts/ → the rooms tha
     "lock.py": set(),
     "mutants.py": set(),
     "readme.py": {"cli", "settings", "telemetry", "trainer"},
+    "release.py": set(),
     "suite.py": set(),
     "walk.py": {"cli"},
 }

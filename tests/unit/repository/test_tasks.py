@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[3]
 TASKS = """
 help setup demo serve test prove prove-long test-unit test-tensorflow test-torch test-browser test-monitoring
 test-fleet test-clients test-tf217 test-gpu gpu-trial mutants lint format docs dashboards dashboards-preview lock
-images images-lock check plan deploy rollback drain status logs unlock monitoring
+release images images-lock check plan deploy rollback drain status logs unlock monitoring
 bench-trainer bench-exporter bench-bark bench-pool bench-cluster
 bench-service bench-cells bench-alerts bench-rollout bench-cli bench-hosts bench-speech walk clean
 """
