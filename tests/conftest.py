@@ -10,10 +10,11 @@ import inspect
 import logging
 import os
 import signal
+import socket
 from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 from hypothesis import settings
@@ -49,6 +50,18 @@ if importlib.util.find_spec("httpx") is not None:  # the trainer's tests with th
 logging.getLogger("urllib3").setLevel(logging.ERROR)
 
 pytest_plugins = ["driver_fixture", "postgres_fixture"]  # tests/nvml, tests/support/service
+
+
+@pytest.fixture
+def localhost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name localhost is 127.0.0.1, also on a machine whose /etc/hosts does not say so."""
+    resolve = socket.getaddrinfo
+
+    def resolved(host: Any, *arguments: Any, **named: Any) -> Any:
+        return resolve("127.0.0.1" if host == "localhost" else host, *arguments, **named)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolved)
+
 
 _NO_GPU = "marked gpu, and this machine has no NVIDIA GPU"
 _NEED_TORCH = [Path(__file__).parent / folder for folder in ("integration/bark", "monitoring/proof")]

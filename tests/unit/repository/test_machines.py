@@ -10,7 +10,11 @@ import pytest
 from programs import PACKAGES, found, lacking, program, python_program
 
 MACHINES = Path(__file__).resolve().parents[2] / "support/machines"
-root = pytest.mark.skipif(os.geteuid() != 0, reason="programs are hidden by mounts, which only root may make")
+NAMESPACE = ["unshare", "--mount", "--propagation", "private", "true"]
+mounts = pytest.mark.skipif(
+    os.geteuid() != 0 or subprocess.run(NAMESPACE, capture_output=True, check=False).returncode != 0,
+    reason="programs are hidden by mounts, which only root may make, and not in a chroot",
+)
 
 
 def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
@@ -41,7 +45,7 @@ def test_a_program_of_python_is_told_its_arguments(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout.startswith("['a b', ''] /")) == (0, True)
 
 
-@root
+@mounts
 def test_a_bare_machine_has_no_optional_program() -> None:
     done = run(MACHINES / "bare.sh", "bash", "-c", 'for each; do command -v "$each"; done; exit 3', "-", *PACKAGES)
     assert (done.returncode, done.stderr) == (3, "")
@@ -52,7 +56,7 @@ def test_a_bare_machine_has_no_optional_program() -> None:
     assert "initdb" not in done.stdout
 
 
-@root
+@mounts
 def test_a_hostile_machine_has_a_path_with_blanks_and_nothing_that_is_usual() -> None:
     script = """
     exec 3<>/dev/tcp/127.0.0.1/2222 || exit 5

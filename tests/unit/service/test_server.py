@@ -171,6 +171,7 @@ def test_with_keys_any_address_is_listened_on(section: ServiceSection, tmp_path:
         assert taken.getsockname()[0] == "0.0.0.0"  # noqa: S104
 
 
+@pytest.mark.usefixtures("localhost")
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.0.0.9"])
 def test_every_name_of_loopback_needs_no_keys(section: ServiceSection, host: str) -> None:
     with listen(section.model_copy(update={"host": host})) as taken:

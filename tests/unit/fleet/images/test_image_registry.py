@@ -213,6 +213,7 @@ def test_a_refused_login_names_the_command(fake: FakeRegistry, password: str, sa
         find(fake)
 
 
+@pytest.mark.usefixtures("localhost")
 def test_a_login_is_not_sent_to_another_host(fake: FakeRegistry) -> None:
     """Blobs of many registries lie in a store of another name."""
     fake.push("abc", CONFIG)
