@@ -91,6 +91,10 @@ class ChunksInFlight:
             self._chunks[entering[-1]] = chunk
         return [self._work(number) for number in entering]
 
+    def holds(self, number: int) -> bool:
+        """False where its cancelling was seen, or it was answered; for any thread."""
+        return number in self._chunks
+
     def wanted(self, numbers: Iterable[int]) -> set[int]:
         """Those of the chunks that the source has not cancelled."""
         self._look()

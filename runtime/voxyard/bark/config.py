@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from voxyard.bark.errors import BarkError
 from voxyard.bark.memory_cap import smallest_cap_mib
@@ -14,6 +14,7 @@ from voxyard.settings import Section, setting
 Device = Literal["auto", "cpu", "cuda"]
 BatchSize = Literal["auto"] | Annotated[int, Field(ge=1, le=64)]
 Capture = Literal["auto", "none", "graph"]
+Finish = Literal["auto", "beside", "after"]
 
 
 CPU_ROWS = 4
@@ -53,6 +54,11 @@ class BarkConfig(Section):
     )
     capture: Capture = setting(
         "auto", "Launch of decode steps, prefills and the fine stage on a GPU; auto is CUDA graphs."
+    )
+    finish: Finish = setting(
+        "auto",
+        "Fine stage, codec and quality check: beside the decoding of other chunks, in a thread (on a GPU a stream) of "
+        "their own, or after it; auto is beside on a GPU that has all stages.",
     )
     semantic_temperature: float = setting(0.7, "Temperature of the semantic stage; 0 is greedy.", ge=0)
     coarse_temperature: float = setting(0.7, "Temperature of the coarse stage.", ge=0)
@@ -99,6 +105,12 @@ class BarkConfig(Section):
         except BarkError as error:
             raise ValueError(str(error)) from error
         return asked
+
+    @model_validator(mode="after")
+    def _one_stage_at_a_time(self) -> Self:
+        if self.offload and self.finish == "beside":
+            raise ValueError("finish beside needs all stages on the device, offload keeps one: set finish to after")
+        return self
 
     @property
     def rows(self) -> int:

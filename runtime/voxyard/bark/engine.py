@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,11 +17,12 @@ from voxyard.bark.attempts import Attempt, ChunkFacts, ChunkInFlight, ChunksInFl
 from voxyard.bark.config import BarkConfig
 from voxyard.bark.device import choose_device, memory_errors
 from voxyard.bark.errors import BarkError
+from voxyard.bark.finishing import Afterwards, Beside, Decoded, Report
 from voxyard.bark.memory_cap import apply_cap
 from voxyard.bark.model import codec, fine
 from voxyard.bark.model.dimensions import SAMPLES_PER_FRAME, Layout
 from voxyard.bark.model.memory import MOST_ROWS
-from voxyard.bark.pipeline import CausalOutcome
+from voxyard.bark.pipeline import CausalOutcome, ChunkWork
 from voxyard.bark.rows import choose_rows
 from voxyard.bark.stages import Stages, loading_device
 from voxyard.bark.voices import VoicePrompt
@@ -49,6 +51,7 @@ class BarkEngine:
         self._find_voice = functools.cache(find_voice or functools.partial(voices.load, directory=config.voices))
         self._loaded: tuple[BarkCheckpoint, Stages] | None = None
         self._words: WordCheck | None = None
+        self._beside = False  # the decoding of other chunks: fine stage and codec
 
     def prepare(self) -> Ready:
         """Load the model and allocate the cache of its batch.
@@ -60,6 +63,8 @@ class BarkEngine:
         """
         torch.set_num_threads(self.config.threads)
         device, precision = choose_device(self.config)
+        on_gpu = device == "cuda" and not self.config.offload
+        self._beside = self.config.finish == "beside" or (self.config.finish == "auto" and on_gpu)
         self._words = None if self.config.recogniser is None else WordCheck(open_recogniser(self.config.recogniser))
         if device == "cuda" and (cap := apply_cap(self.config.gpu_memory, torch.cuda)) is not None:
             _log.info("GPU memory limit of this worker's tensors: %d MiB", cap)
@@ -98,26 +103,35 @@ class BarkEngine:
         checkpoint, stages = self._require_model()
         retry = self.config.quality == "retry" or (self.config.quality == "auto" and not checkpoint.random)
         chunks = ChunksInFlight(source, self._accept, 1 + (self.config.retries if retry else 0))
+        finishing = self._finishing(chunks, source)
+        idle = False
+
+        def take(room: int, wait: bool) -> Sequence[ChunkWork] | None:
+            nonlocal idle
+            unanswered = finishing.pending > 0  # one of them may have to be spoken again
+            works = chunks.take(room, wait and not unanswered)
+            idle = wait and unanswered and not works
+            return works
+
         steps = pipeline.run_causal_stages(
-            checkpoint, stages, self.config, chunks.take, source.progress, chunks.take_cancelled
+            checkpoint, stages, self.config, take, source.progress, chunks.take_cancelled
         )
-        while True:
-            with torch.inference_mode(), memory_errors():
-                outcomes = next(steps, None)
-            yield from chunks.take_refused()
-            if outcomes is None:
-                return
-            # With offloading a stage is loaded for all of them; otherwise the first leaves before the next is decoded.
-            for some in [outcomes] if self.config.offload else [[each] for each in outcomes]:
-                wanted = chunks.wanted(each.number for each in some)
-                left = [each for each in some if each.number in wanted]
+        with contextlib.closing(finishing):
+            while True:
                 with torch.inference_mode(), memory_errors():
-                    attempts = self._decode_audio([(chunks[each.number], each) for each in left], source)
-                for outcome, attempt in zip(left, attempts, strict=True):
-                    answer = chunks.complete(outcome.number, attempt, checkpoint.layout.sample_rate)
-                    if answer is not None:
-                        yield answer
-            yield from chunks.take_refused()  # cancelled meanwhile: the next step may wait for new chunks
+                    outcomes = next(steps, None)
+                yield from chunks.take_refused()
+                if outcomes is None:
+                    return
+                wanted = chunks.wanted(each.number for each in outcomes)
+                finishing.give([Decoded(chunks[each.number], each) for each in outcomes if each.number in wanted])
+                for decoded, attempt in finishing.take(wait=idle or finishing.pending > self.config.rows):
+                    if chunks.holds(number := decoded.outcome.number):
+                        answer = chunks.complete(number, attempt, checkpoint.layout.sample_rate)
+                        if answer is not None:
+                            yield answer
+                idle = False
+                yield from chunks.take_refused()  # cancelled meanwhile: the next step may wait for new chunks
 
     def shrink(self, rows: int) -> None:
         """Decode in batches of so many rows from here on; the facts of each result name the number.
@@ -182,12 +196,25 @@ class BarkEngine:
             return self._find_voice(request.voice)
         return _read_voice(request.voice, request.voice_file)
 
-    def _decode_audio(
-        self, decoded: Sequence[tuple[ChunkInFlight, CausalOutcome]], source: ChunkSource
-    ) -> list[Attempt]:
+    def _finishing(self, chunks: ChunksInFlight, source: ChunkSource) -> Afterwards | Beside:
+        """The way of this engine's settings from the causal stages to audio."""
+
+        def finish(decoded: Sequence[Decoded], report: Report) -> list[Attempt]:
+            with torch.inference_mode(), memory_errors():
+                return self._decode_audio(decoded, report)
+
+        if self._beside:
+            return Beside(finish, lambda each: chunks.holds(each.outcome.number), source.progress)
+        # With offloading a stage is loaded for all of them; otherwise the first leaves before the next is decoded.
+        return Afterwards(
+            finish,
+            lambda each: bool(chunks.wanted([each.outcome.number])),
+            source.progress,
+            together=self.config.offload,
+        )
+
+    def _decode_audio(self, decoded: Sequence[Decoded], report: Report) -> list[Attempt]:
         """Fine stage and codec, one chunk after the other."""
-        if not decoded:
-            return []
         checkpoint, stages = self._require_model()
         layout, temperature = checkpoint.layout.fine, self.config.fine_temperature
         with stages.fine() as (gpt, fill):
@@ -195,22 +222,22 @@ class BarkEngine:
                 fine.speak(
                     gpt,
                     layout,
-                    outcome.coarse.codes,
-                    chunk.voice,
-                    pipeline.noise_key(chunk.next_request(), "fine"),
+                    each.outcome.coarse.codes,
+                    each.chunk.voice,
+                    pipeline.noise_key(each.chunk.next_request(), "fine"),
                     temperature,
-                    source.progress,
+                    report,
                     fill,
                 )
-                for chunk, outcome in decoded
+                for each in decoded
             ]
         with stages.codec() as decoder:
-            audios = [codec.decode(decoder, codes, source.progress) for codes, _ in complete]
+            audios = [codec.decode(decoder, codes, report) for codes, _ in complete]
         attempts = []
-        for (chunk, outcome), (_, finite), audio in zip(decoded, complete, audios, strict=True):
-            source.progress(0.0 if self._words is None else WORD_CHECK_SECONDS)
-            all_finite = finite and outcome.semantic.finite and outcome.coarse.finite
-            attempts.append(self._attempt(chunk, outcome, all_finite, audio))
+        for each, (_, finite), audio in zip(decoded, complete, audios, strict=True):
+            report(0.0 if self._words is None else WORD_CHECK_SECONDS)
+            all_finite = finite and each.outcome.semantic.finite and each.outcome.coarse.finite
+            attempts.append(self._attempt(each.chunk, each.outcome, all_finite, audio))
         return attempts
 
     def _attempt(self, chunk: ChunkInFlight, outcome: CausalOutcome, finite: bool, audio: Audio) -> Attempt:

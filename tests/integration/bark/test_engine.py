@@ -113,7 +113,9 @@ class Cancelling(ListSource[Request]):
         return tuple(self._coming) if self.looks == self._after else ()
 
 
-@pytest.mark.parametrize("settings", [{}, {"offload": True}], ids=["resident", "offload"])
+@pytest.mark.parametrize(
+    "settings", [{}, {"offload": True}, {"finish": "beside"}], ids=["resident", "offload", "beside"]
+)
 @pytest.mark.parametrize("after", [1, *(pytest.param(each, marks=pytest.mark.slow) for each in (2, 5, 8, 34)), 3, 13])
 def test_a_cancelled_chunk_is_given_up_and_the_others_sound_the_same(
     engine: Make, after: int, settings: dict[str, Any]
@@ -135,12 +137,15 @@ def test_a_cancelled_chunk_is_given_up_and_the_others_sound_the_same(
     assert given_up or not 1 < after < 5  # later, or before they were taken, there is nothing to give up
 
 
+@pytest.mark.parametrize("finish", ["after", "beside"])
 @pytest.mark.parametrize("after", [2, 5, 13])
-def test_when_all_chunks_are_cancelled_they_are_answered_before_others_are_waited_for(engine: Make, after: int) -> None:
+def test_when_all_chunks_are_cancelled_they_are_answered_before_others_are_waited_for(
+    engine: Make, after: int, finish: str
+) -> None:
     asked = requests(2)
     source = Cancelling(asked, asked, after)
 
-    for request, _ in engine(batch_size=3).speak(source):
+    for request, _ in engine(batch_size=3, finish=finish).speak(source):
         source.answered.append(request)
 
     assert sorted(each.chunk for each in source.answered) == [0, 1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,6 +16,9 @@ from voxyard.bark.model.gpt import CausalGPT
 from voxyard.bark.model.progress import Report, unwatched
 
 Tensor = Any
+_CAPTURING = (
+    threading.Lock()
+)  # a capture begins with a wait for the whole device, which another one must not be asked for
 _WARM_UPS = 3  # runs before a capture, so that libraries have selected their kernels
 
 
@@ -88,6 +92,10 @@ class _Graph:
 
     def __init__(self, run: Callable[..., tuple[Tensor, ...]], example: Sequence[Tensor], pool: Any) -> None:
         self._inputs = tuple(each.clone() for each in example)
+        with _CAPTURING:
+            self._capture(run, pool)
+
+    def _capture(self, run: Callable[..., tuple[Tensor, ...]], pool: Any) -> None:
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
@@ -95,7 +103,8 @@ class _Graph:
                 run(*self._inputs)
         torch.cuda.current_stream().wait_stream(side)
         self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph, pool=pool):
+        # Another thread may allocate, copy and launch on its own stream meanwhile.
+        with torch.cuda.graph(self._graph, pool=pool, capture_error_mode="thread_local"):
             self._outputs = run(*self._inputs)
 
     def __call__(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:

@@ -231,7 +231,8 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[RecordedGraph]:
             pass
 
     @contextlib.contextmanager
-    def capture(graph: RecordedGraph, pool: Any) -> Iterator[None]:
+    def capture(graph: RecordedGraph, pool: Any, capture_error_mode: str) -> Iterator[None]:
+        assert capture_error_mode == "thread_local"  # another thread may launch meanwhile
         found.append(graph)
         with graph.recorder:
             yield
