@@ -29,7 +29,7 @@ from bench_checkpoint import SHAPES, published, random_checkpoint
 from bench_decode import decode_vs_floor, logit_error, loops_vs_transformers
 from bench_end_to_end import VOICE, figures, in_turns, makers, ratios, texts
 from bench_first_sound import PAGES, first_sound
-from bench_gpu import on_gpu
+from bench_gpu import PROGRAMS, on_gpu
 from bench_stages import Timer
 
 from voxyard.bark.config import BarkConfig
@@ -56,6 +56,7 @@ class Plan:
     gpu_size: str = "large"
     gpu_seconds: float = 6.0
     gpu_batches: tuple[int, ...] = (1, 8, 32, 64)
+    gpu_programs: tuple[str, ...] = PROGRAMS
 
     @property
     def tokens(self) -> int:
@@ -109,13 +110,13 @@ def gpu(plan: Plan, model: Path | None, *, smoke: bool) -> Found:
     device = "cpu" if smoke else "cuda"
     if model is not None:
         name = {1024: "large", 768: "small"}.get(hidden_size(model), "model")
-        found_ratios, found = on_gpu(name, model, device, plan.gpu_batches, plan.rounds)
+        found_ratios, found = on_gpu(name, model, device, plan.gpu_batches, plan.rounds, plan.gpu_programs)
         return found_ratios, {**found, "gpu_weights": f"published: {model}"}
     with tempfile.TemporaryDirectory() as folder:
         directory = Path(folder)
         random_checkpoint(directory, plan.gpu_size, round(plan.gpu_seconds * SEMANTIC_HZ))
         name = "stand_in" if smoke else plan.gpu_size
-        found_ratios, found = on_gpu(name, directory, device, plan.gpu_batches, plan.rounds)
+        found_ratios, found = on_gpu(name, directory, device, plan.gpu_batches, plan.rounds, plan.gpu_programs)
     return found_ratios, {**found, "gpu_weights": "random"}
 
 
@@ -194,6 +195,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seconds", type=float, help="audio of each chunk of the CPU's part")
     parser.add_argument("--rounds", type=int, help="turns of each contestant")
     parser.add_argument("--batches", type=int, nargs="+", metavar="N", help="batch sizes of the GPU's part")
+    parser.add_argument(
+        "--programs", nargs="+", choices=PROGRAMS, default=PROGRAMS, help="who speaks in the GPU's part"
+    )
     parser.add_argument("--model", type=Path, metavar="DIR", help="published weights for the GPU's part")
     parser.add_argument("--out", type=Path, default=OUTPUT, metavar="FILE", help="JSON file of the result")
     parser.add_argument("--smoke", action="store_true", help="tiny sizes, the GPU's part on the CPU: a stand-in")
@@ -206,6 +210,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = {name: getattr(chosen, name) for name in ("seconds", "rounds") if getattr(chosen, name) is not None}
     if chosen.batches is not None:
         given["gpu_batches"] = tuple(chosen.batches)
+    given["gpu_programs"] = tuple(chosen.programs)
     result = measured(replace(plan, **given), chosen.only, published_weights(chosen.model), smoke=chosen.smoke)
     chosen.out.parent.mkdir(parents=True, exist_ok=True)
     chosen.out.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")

@@ -55,7 +55,10 @@ class Voxyard:
 
     @contextmanager
     def watched(self, times: StageTimes) -> Iterator[None]:
-        """Context in which the time of each stage is accounted to `times`."""
+        """Context in which the time of each stage is accounted to `times`, where they follow each other."""
+        if self.ready.facts["finish"] == "beside":  # a clock that waits for the device would end their overlap
+            yield
+            return
         network = "semantic"
 
         def within(name: str) -> Callable[..., None]:

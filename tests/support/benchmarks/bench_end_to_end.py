@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from bench_contestants import Contestant, Suno, Transformers, Voxyard
@@ -56,7 +56,7 @@ def makers(directory: Path, device: str, rows: int, precisions: Mapping[str, Seq
             loaded[precision] = load(directory, device, precision)  # type: ignore[arg-type]
         return loaded[precision]
 
-    def voxyard(precision: str) -> Voxyard:
+    def voxyard(precision: str, finish: Literal["auto", "after"] = "auto") -> Voxyard:
         quantized = precision == "int8"
         config = BarkConfig(
             model=directory,
@@ -64,12 +64,14 @@ def makers(directory: Path, device: str, rows: int, precisions: Mapping[str, Seq
             precision="auto" if quantized else precision,  # type: ignore[arg-type]
             int8=quantized,
             batch_size=rows,
+            finish=finish,
             threads=torch.get_num_threads(),
         )
         return Voxyard(config, VOICE)
 
     program: dict[str, Callable[[str], Contestant]] = {
         "voxyard": voxyard,
+        "serial": lambda precision: voxyard(precision, "after"),
         "transformers": lambda precision: Transformers(modules(precision), VOICE, rows),
         "suno": lambda precision: Suno(modules(precision), VOICE),
     }

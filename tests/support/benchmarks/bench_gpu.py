@@ -15,14 +15,16 @@ from voxyard.bark.voices import load as load_voice
 from voxyard.bark.weights.checkpoint import load
 
 PRECISION: Literal["bfloat16"] = "bfloat16"
+PROGRAMS = ("voxyard", "serial", "transformers", "suno")
 
 
 def on_gpu(
-    name: str, directory: Path, device: str, batches: Sequence[int], rounds: int
+    name: str, directory: Path, device: str, batches: Sequence[int], rounds: int, programs: Sequence[str] = PROGRAMS
 ) -> tuple[dict[str, float], dict[str, Any]]:
     """Ratios and figures, each batch as many chunks; a contestant whose batch does not fit is named in the figures.
 
-    Suno's code speaks one chunk at a time, so it takes part at batch 1 only.
+    Suno's code speaks one chunk at a time, so it takes part at batch 1 only. `serial` is voxyard with fine stage and
+    codec after the decoding, not beside it: it has the times of stages.
     """
     timer, loaded = Timer(device), load(directory, device, PRECISION)
     machine = Machine.measured(timer, torch.bfloat16, size=16 if device == "cuda" else 1)
@@ -36,8 +38,8 @@ def on_gpu(
     }
     for batch in batches:
         prefix = f"{name}_b{batch}"
-        programs = ["voxyard", "transformers", *(["suno"] if batch == 1 else [])]
-        made = makers(directory, device, batch, {program: [PRECISION] for program in programs})
+        taking_part = [program for program in programs if program != "suno" or batch == 1]
+        made = makers(directory, device, batch, {program: [PRECISION] for program in taking_part})
         runs = in_turns(made, texts(batch), timer, rounds, warm_up=True)
         if device == "cuda":
             torch.cuda.empty_cache()

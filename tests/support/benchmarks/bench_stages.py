@@ -64,9 +64,9 @@ class StageTimes:
 
     @property
     def shares(self) -> dict[str, float]:
-        """Share of each stage in the whole time."""
+        """Share of each stage in the whole time; empty where none was accounted."""
         whole = sum(self.seconds.values())
-        return {stage: self.seconds[stage] / whole for stage in STAGES}
+        return {stage: self.seconds[stage] / whole for stage in STAGES} if whole else {}
 
 
 @contextmanager

@@ -76,7 +76,8 @@ def _end_to_end(prefix: str, figures: Mapping[str, Any]) -> Iterator[str]:
         if key.startswith(f"{prefix}_") and key.endswith(_FACTOR):
             name = key.removeprefix(f"{prefix}_").removesuffix(_FACTOR)
             kind = "floor_share" if name == "floor" else f"{name}_share"
-            shares = " | ".join(f"{figures[f'{prefix}_{kind}_{stage}']:.1%}" for stage in STAGES)
+            of_stages = [figures.get(f"{prefix}_{kind}_{stage}") for stage in STAGES]  # none where they overlap
+            shares = " | ".join("" if share is None else f"{share:.1%}" for share in of_stages)
             prefilled = figures.get(f"{prefix}_{name}_tokens_prefilled")
             cells = [name.replace("_", " "), f"{value:.3g}", shares, "" if prefilled is None else f"{prefilled:,}"]
             yield f"| {' | '.join(cells)} |"

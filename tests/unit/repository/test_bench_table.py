@@ -30,3 +30,12 @@ def test_another_figure_gives_another_table() -> None:
 def test_a_run_of_tiny_sizes_is_not_kept() -> None:
     assert not kept()["stand_in"]
     assert "Stand-in" in bench_table.render({**kept(), "stand_in": True})
+
+
+def test_a_contestant_whose_stages_overlap_has_no_shares() -> None:
+    other = kept()
+    figures = other["figures"]
+    assert isinstance(figures, dict)
+    name = next(name for name in figures if name.endswith("_voxyard_bfloat16_share_codec"))
+    other["figures"] = {key: value for key, value in figures.items() if not key.startswith(name.removesuffix("codec"))}
+    assert "|  |  |  |  |  |" in bench_table.render(other)
