@@ -33,6 +33,7 @@ from bench_gpu import PROGRAMS, on_gpu
 from bench_stages import Timer
 
 from voxyard.bark.config import BarkConfig
+from voxyard.bark.device import multiplies_bfloat16
 from voxyard.bark.weights import tiny
 
 OUTPUT = ROOT / "build/bench/bark.json"
@@ -69,8 +70,7 @@ SMOKE = Plan("tiny", 2, 0.3, 1, 16, 1, 1, "tiny", 0.3, (1, 2))
 
 def precisions() -> dict[str, tuple[str, ...]]:
     """Precisions of each program: the others' best is bfloat16 where the CPU multiplies in it, by 3 and 1.7 times."""
-    native = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-    best = ("bfloat16",) if native else ("float32",)
+    best = ("bfloat16",) if multiplies_bfloat16() else ("float32",)
     return {"voxyard": ("float32", "bfloat16", "int8"), "transformers": best, "suno": best}
 
 

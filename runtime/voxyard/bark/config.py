@@ -31,7 +31,8 @@ class BarkConfig(Section):
     )
     device: Device = setting("auto", "Device of the model; auto uses a GPU where there is one.")
     precision: Literal["auto", "float32", "bfloat16"] = setting(
-        "auto", "Type of weights and arithmetic; auto is bfloat16 on a GPU and float32 on a CPU."
+        "auto",
+        "Type of weights and arithmetic; auto is bfloat16 on GPUs and on CPUs that multiply in it, else float32.",
     )
     int8: bool = setting(
         False,

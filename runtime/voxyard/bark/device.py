@@ -25,7 +25,14 @@ def choose_device(config: BarkConfig) -> tuple[str, Precision]:
     device = "cuda" if seen and config.device != "cpu" else "cpu"
     if config.precision != "auto":
         return device, config.precision
-    return device, "bfloat16" if device == "cuda" else "float32"
+    native = device == "cuda" or (multiplies_bfloat16() and not config.int8)  # with int8 the rest is small
+    return device, "bfloat16" if native else "float32"
+
+
+def multiplies_bfloat16() -> bool:
+    """True where this processor multiplies in bfloat16, by AVX-512 BF16 or AMX; others are slower in it."""
+    processor = torch.cpu  # torch is pinned: it has no public names for these
+    return bool(processor._is_avx512_bf16_supported() or processor._is_amx_tile_supported())  # noqa: SLF001
 
 
 @contextmanager

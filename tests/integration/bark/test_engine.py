@@ -49,6 +49,23 @@ def sounds(results: Sequence[Result]) -> dict[int, bytes]:
     return {each.chunk: each.audio.tobytes() for each in results}
 
 
+@pytest.mark.parametrize(
+    ("native", "settings", "precision"),
+    [
+        (True, {}, "bfloat16"),
+        (False, {}, "float32"),
+        (True, {"int8": True}, "float32"),
+        (False, {"precision": "bfloat16"}, "bfloat16"),
+        (True, {"precision": "float32"}, "float32"),
+    ],
+)
+def test_a_cpu_multiplies_in_the_precision_that_it_is_fast_in(
+    monkeypatch: pytest.MonkeyPatch, native: bool, settings: dict[str, Any], precision: str
+) -> None:
+    monkeypatch.setattr("voxyard.bark.device.multiplies_bfloat16", lambda: native)
+    assert choose_device(BarkConfig(device="cpu", **settings)) == ("cpu", precision)
+
+
 def test_a_chunk_becomes_mono_sound_of_320_samples_a_frame(engine: Make) -> None:
     (result,) = speak(engine(batch_size=2), [Request(3, "Hello world.", seed=1)])
 
