@@ -14,7 +14,7 @@ from voxyard.service.auth.api_keys import COOKIE, Client, Keys
 from voxyard.service.auth.key_limits import fair_part, no_limits
 from voxyard.service.auth.sessions import PAGE_HEADER
 from voxyard.service.errors import BusyError, ForbiddenError, ServiceError, UnauthorizedError, UnavailableError
-from voxyard.service.http.body_limit import ClosingSend, LimitedBody
+from voxyard.service.http.body_limit import ClosingSend, LimitedBody, is_json
 from voxyard.service.http.components import MiddlewareComponents
 from voxyard.service.http.connection_limit import CONNECTION, KEY_SECONDS, Connection
 from voxyard.service.http.errors import LargeHeadersError, TooManyConnectionsError, answer
@@ -43,6 +43,7 @@ class AdmissionMiddleware:
         self._app, self._components = app, components
         section = components.section
         self._upload = (section.max_upload_mib << 20) + _MULTIPART
+        self._text = min(self._upload, _ESCAPED * section.max_characters + _MULTIPART)
         self._small = _ESCAPED * section.max_input + _MULTIPART
         self._voice = max(LARGEST_FILE + _MULTIPART, self._small)
         self._origins = frozenset(section.origins())
@@ -53,9 +54,7 @@ class AdmissionMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        upload = scope["method"] == "POST" and scope["path"] in UPLOAD_PATHS
-        voice = scope["method"] == "POST" and scope["path"] in VOICE_PATHS
-        body = LimitedBody(scope, receive, self._upload if upload else self._voice if voice else self._small)
+        body = LimitedBody(scope, receive, self._largest_body(scope))
         closing = ClosingSend(body, send)
         try:
             counted = self._admit(scope)
@@ -70,6 +69,12 @@ class AdmissionMiddleware:
             if counted is not None:
                 self._in_flight[counted] -= 1
                 self._in_flight += Counter()  # drops the keys without requests
+
+    def _largest_body(self, scope: Scope) -> int:
+        """Most bytes of a request's body."""
+        if scope["method"] == "POST" and scope["path"] in UPLOAD_PATHS:
+            return self._text if is_json(Headers(scope=scope)) else self._upload
+        return self._voice if scope["method"] == "POST" and scope["path"] in VOICE_PATHS else self._small
 
     async def _forward(self, scope: Scope, body: LimitedBody, send: ClosingSend) -> None:
         async def unless_refused(message: Message) -> None:
