@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 
 from voxyard.service.audio import encoded
 from voxyard.service.documents import submission
-from voxyard.service.documents.records import Document
+from voxyard.service.documents.records import Document, Size
 from voxyard.service.errors import ConflictError, NotFoundError, ServiceError
 from voxyard.service.routes import chapters as chapter_routes
 from voxyard.service.routes import document_stream, serializers, uploads
@@ -93,28 +93,12 @@ async def create_document(
     ] = None,
 ) -> Response:
     """Submit a text as JSON, or a TXT, Markdown, HTML, EPUB, PDF or DOCX file as a form; accepted ones are durable."""
-    section, admitted = state.section, not state.queue.draining
-    submitted = await uploads.read_document_request(request, section, idempotency_key)
-    earlier = await run_sync(_earlier, state, submitted, client.name)
-    if earlier is not None:
-        document, is_new = earlier, False
-    else:
-        if submitted.webhook is not None:
-            check_webhook(state.webhook_rules, submitted.webhook)
-        new = await run_sync(
-            lambda: submission.new_document(
-                submitted,
-                state.frontend,
-                state.voices,
-                owner=client.name,
-                now=time.time(),
-                section=section,
-                limits=state.limits(client.name),
-                lexicon=state.lexicon(client.name),
-                reading=state.reading,
-            )
-        )
-        document, is_new = await run_sync(partial(state.queue.accept, new, admitted=admitted))
+    admitted = not state.queue.draining
+    if idempotency_key is None:  # with one, it may be a document that is there
+        await run_sync(partial(state.queue.check, client.name, Size(), admitted=admitted))
+    read = await uploads.read_document_request(request, state.section, idempotency_key)
+    accept = partial(_accepted, state, client.name, read, admitted=admitted)
+    document, is_new = await state.preparing.run(client.name, accept)
     body = await run_sync(_document_out, state, document)
     return JSONResponse(
         body.model_dump(mode="json", exclude={"chunks"}),
@@ -304,12 +288,29 @@ def delete_document(id: Id, state: AppStateDep, client: ClientDep) -> None:
     state.queue.cancel(id)
 
 
-def _earlier(state: AppState, submitted: submission.DocumentRequest, owner: str) -> Document | None:
-    """Document of the same request before: what it named (a voice, a webhook's host) may be gone since then."""
-    if submitted.idempotency_key is None:
-        return None
-    asked = submission.unprepared(submitted, owner=owner, now=time.time(), instance=state.section.instance)
-    return state.queue.earlier(asked)
+def _accepted(state: AppState, owner: str, read: uploads.ReadRequest, *, admitted: bool) -> tuple[Document, bool]:
+    """The document of a request, and True where it is new. What has no room is refused before it is prepared."""
+    submitted, section = read(), state.section
+    asked = submission.unprepared(submitted, owner=owner, now=time.time(), instance=section.instance)
+    earlier = state.queue.earlier(asked)  # what it named, a voice or a webhook's host, may be gone since then
+    if earlier is not None:
+        return earlier, False
+    if submitted.webhook is not None:
+        check_webhook(state.webhook_rules, submitted.webhook)
+    refused_after = admitted or asked.idempotency_key is not None
+    state.queue.check(owner, submission.least_size(submitted, state.frontend), admitted=refused_after)
+    new = submission.new_document(
+        submitted,
+        state.frontend,
+        state.voices,
+        owner=owner,
+        now=time.time(),
+        section=section,
+        limits=state.limits(owner),
+        lexicon=state.lexicon(owner),
+        reading=state.reading,
+    )
+    return state.queue.accept(new, admitted=admitted)
 
 
 def _document_out(state: AppState, document: Document) -> DocumentOut:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anyio.to_thread import run_sync
+from functools import partial
 
 from voxyard.extraction.plaintext import clean
 from voxyard.service.documents import submission
@@ -37,7 +37,7 @@ async def create_script(body: ScriptBody, state: AppStateDep, client: ClientDep)
             "as a document, whose script is at /v1/documents/{id}/script",
             parameter="text",
         )
-    return await run_sync(_of_text, state, client.name, body)
+    return await state.reading_texts.run(client.name, partial(_of_text, state, client.name, body))
 
 
 @router.get(

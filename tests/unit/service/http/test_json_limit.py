@@ -42,9 +42,11 @@ def taken(pieces: list[bytes], values: int) -> bool:
     return True
 
 
-@given(value=VALUES, step=st.integers(1, 9), ascii=st.booleans())
-def test_what_is_counted_is_what_would_be_built_wherever_the_text_is_cut(value: object, step: int, ascii: bool) -> None:
-    text = json.dumps(value, ensure_ascii=ascii).encode()
+@given(value=VALUES, step=st.integers(1, 9), escaped=st.booleans())
+def test_what_is_counted_is_what_would_be_built_wherever_the_text_is_cut(
+    value: object, step: int, escaped: bool
+) -> None:
+    text = json.dumps(value, ensure_ascii=escaped).encode()
     pieces = [text[at : at + step] for at in range(0, len(text), step)]
     assert taken(pieces, counted(value))
     assert not counted(value) or not taken(pieces, counted(value) - 1)
