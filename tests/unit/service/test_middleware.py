@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import httpx
 import pytest
+from eventually import PATIENCE, eventually
 from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.testclient import TestClient
 from live_service import live
@@ -19,7 +21,8 @@ from pydantic import BaseModel, Field
 from starlette.responses import StreamingResponse
 
 from voxyard.service.app import install
-from voxyard.service.auth.api_keys import COOKIE, Client, Keys, add_key, revoke_key
+from voxyard.service.auth import api_keys
+from voxyard.service.auth.api_keys import COOKIE, Client, Keys, StoredKey, add_key, hashed, revoke_key
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.ownership import SharedDocuments
 from voxyard.service.errors import BusyError, NotFoundError, StoreError
@@ -161,6 +164,32 @@ def test_a_revoked_key_is_refused_at_once(setting: Setting, client: TestClient) 
     assert client.get("/v1/documents/7").status_code == 200
     revoke_key(setting.keys, "reader")
     assert client.get("/v1/documents/7").status_code == 401
+
+
+def test_a_long_key_file_is_read_beside_the_requests(
+    setting: Setting, client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another key is admitted meanwhile; the new ones count once the file is read."""
+    going, read = threading.Event(), api_keys.read_keys
+
+    def slowly(path: Path) -> dict[str, StoredKey]:
+        assert threading.current_thread() is not loop[0]
+        assert going.wait(PATIENCE)
+        return read(path)
+
+    loop: list[threading.Thread] = []
+
+    @setting.app.get("/thread")
+    async def thread() -> None:
+        loop.append(threading.current_thread())
+
+    client.get("/thread")
+    monkeypatch.setattr(api_keys, "read_keys", slowly)
+    setting.keys.write_text(f"other: {hashed('x')}\n")
+    for _ in range(3):
+        assert client.get("/v1/documents/7").status_code == 200
+    going.set()
+    eventually(lambda: client.get("/v1/documents/7").status_code == 401, "the new keys count")
 
 
 def test_an_unknown_path_is_401_without_a_key(setting: Setting) -> None:
@@ -628,6 +657,33 @@ def test_the_documentation_has_both_security_schemes(client: TestClient) -> None
 
 
 # -- streams, over a real socket -----------------------------------------------------------------------------
+
+
+def test_a_stream_ends_where_its_key_is_revoked(setting: Setting) -> None:
+    """With what is sent next; a new key of the same name is another one."""
+    revoked = threading.Event()
+
+    @setting.app.get("/v1/long")
+    def long() -> StreamingResponse:
+        def pieces() -> Iterator[bytes]:
+            yield b"one"
+            assert revoked.wait(PATIENCE)
+            yield b"two"
+
+        return StreamingResponse(pieces())
+
+    headers = {"Authorization": f"Bearer {setting.key}"}
+    with (
+        live(setting.app, setting.section) as address,
+        httpx.stream("GET", f"{address}/v1/long", headers=headers) as response,
+    ):
+        received = response.iter_raw()
+        assert next(received) == b"one"
+        revoke_key(setting.keys, "reader")
+        add_key(setting.keys, "reader", take_over=True)
+        revoked.set()
+        with pytest.raises(httpx.RemoteProtocolError):
+            list(received)
 
 
 def test_a_stream_comes_through_whole(setting: Setting) -> None:
