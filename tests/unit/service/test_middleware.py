@@ -649,6 +649,11 @@ def test_metrics_come_in_openmetrics_when_asked(client: TestClient) -> None:
     assert response.text.endswith("# EOF\n")
 
 
+def test_metrics_come_in_plain_text_where_an_accepted_version_cannot_be_read(client: TestClient) -> None:
+    response = client.get("/metrics", headers={"Accept": "text/plain;version=v1"})
+    assert (response.status_code, response.headers["content-type"][:10]) == (200, "text/plain")
+
+
 def test_the_documentation_has_both_security_schemes(client: TestClient) -> None:
     document = client.get("/openapi.json").json()
     assert {"key", "session"} <= set(document["components"]["securitySchemes"])

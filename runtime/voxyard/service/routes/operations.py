@@ -14,6 +14,7 @@ from voxyard.service.errors import UnavailableError
 from voxyard.service.http.components import MiddlewareComponents
 from voxyard.service.routes.openapi import errors
 from voxyard.service.routes.router import Router
+from voxyard.telemetry.exposition import readable_accept
 
 _THREADS = 2  # of each, that no other request uses: a probe waits for no work
 
@@ -51,7 +52,7 @@ def operations_router(components: MiddlewareComponents) -> Router:
     )
     async def metrics(request: Request) -> Response:
         """Prometheus text format or OpenMetrics, by the Accept header."""
-        encode, media_type = choose_encoder(request.headers.get("accept", ""))
+        encode, media_type = choose_encoder(readable_accept(request.headers.get("accept")))
         content = await run_sync(encode, components.registry, limiter=metrics_threads)
         return Response(content, headers={"Content-Type": media_type})
 
