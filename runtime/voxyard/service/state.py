@@ -69,6 +69,11 @@ class AppState:
         return FairThreads("voxyard-reading-texts", self.limits)
 
     @cached_property
+    def audiobooks(self) -> FairThreads:
+        """Threads that write audiobooks: each takes a core."""
+        return FairThreads("voxyard-audiobook", self.limits, threads=4)
+
+    @cached_property
     def timelines(self) -> Timelines:
         """Times of the chunks of the documents that were looked at last."""
         return Timelines(self.store, self.pauses)

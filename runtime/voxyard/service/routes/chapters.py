@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Sequence
 from functools import partial
 from typing import Annotated
 
 import anyio
-from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 from fastapi import Query, Request
 from starlette.responses import Response
@@ -37,7 +37,6 @@ router = Router(tags=["documents"])
 WAIT_SECONDS = 5.0
 """Time that a request for subtitles waits for words that are being recognised."""
 _POLL_SECONDS = 0.25
-_encoding = CapacityLimiter(2)  # threads that write or wait for an audiobook: other requests keep theirs
 
 
 @router.get(
@@ -184,8 +183,12 @@ async def audiobook_response(
     document, chunks = await run_sync(state.store.snapshot, document.id)
     chapters = await run_sync(state.store.chapters, document.id)
     cover = await run_sync(state.store.cover, document.id)
-    write = partial(audiobook_file.write, state.audio_store, document, chunks, state.pauses, chapters, cover)
-    await run_sync(write, limiter=_encoding)
+    cancelled = threading.Event()
+    write = partial(audiobook_file.write, state.audio_store, document, chunks, state.pauses, chapters, cover, cancelled)
+    try:
+        await state.audiobooks.run(document.owner, write)
+    finally:
+        cancelled.set()
     name = audiobook_file.name(document)
     size = await run_sync(state.audio_store.size, document.id, name) or 0
     stored = StoredAudio(document.id, name, size, document.revision, audiobook.MEDIA_TYPE)
