@@ -634,6 +634,32 @@ def test_a_store_that_cannot_be_read_takes_only_its_own_metric_away(
     assert "cannot count the documents" in caplog.text
 
 
+def test_a_scrape_waits_for_no_table_that_is_locked(setting: Setting, client: TestClient) -> None:
+    """The documents are counted once, however often they are asked for, and come back with the lock's end."""
+    locked, asked = threading.Event(), list[int]()
+
+    def count() -> dict[str, int]:
+        asked.append(1)
+        assert locked.wait(PATIENCE)
+        return {"pending": 5}
+
+    setting.documents = count
+    for _ in range(2):
+        text = client.get("/metrics").text
+        assert "voxyard_service_documents{" not in text
+        assert "voxyard_service_audio_bytes" in text
+    assert asked == [1]
+    locked.set()
+    eventually(lambda: 'voxyard_service_documents{state="pending"} 5.0' in client.get("/metrics").text, "it is there")
+
+
+@pytest.mark.parametrize("path", ["/v1/documents/a%00b", "/v1/documents/7?before=a%00b"])
+def test_a_zero_byte_in_a_path_is_refused(client: TestClient, path: str) -> None:
+    response = client.get(path)
+    assert response.status_code == 400
+    assert "zero byte" in error_of(response)["message"]
+
+
 def test_a_database_that_does_not_answer_is_not_asked_by_a_scrape(setting: Setting, client: TestClient) -> None:
     setting.documents = lambda: pytest.fail("asked")
     setting.shared = SharedDocuments(False, 2, {})

@@ -126,6 +126,7 @@ class AdmissionMiddleware:
         headers, path = Headers(scope=scope), scope["path"]
         public = path in PUBLIC_PATHS or path.startswith(PUBLIC_PREFIXES)
         _check_size(scope)
+        _check_zero(scope)
         if self._components.keys is None:
             _check_host(headers)
         found = self._authenticate(scope["method"], headers, public=public)
@@ -222,6 +223,12 @@ def _check_size(scope: Scope) -> None:
         raise LargeHeadersError(
             f"path and headers larger than {HEADER_BYTES // 1024} KiB: send fewer or shorter headers"
         )
+
+
+def _check_zero(scope: Scope) -> None:
+    """Refuses a zero byte in the path or the query, which no database takes. Raises ServiceError."""
+    if "\0" in scope["path"] or b"%00" in scope.get("query_string", b""):
+        raise ServiceError("the path or the query has a zero byte (%00): send it without")
 
 
 def is_loopback(host: str) -> bool:

@@ -50,7 +50,7 @@ def _number(value: object) -> object:
 
 Reason = Annotated[str, AfterValidator(without_paths)]
 """A sentence for clients, who are not shown the server's paths."""
-Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00]*$")]
 Seed = Annotated[int, Field(ge=0, le=LARGEST_SEED, description="Random seed; equal seeds give equal audio.")]
 _KIND = "|".join(KINDS)
 _READ = re.compile(rf"^(all|none|({_KIND})(,({_KIND}))*)$")
