@@ -264,6 +264,7 @@ class DocumentDispatcher:
             for id in tuple(self._left):
                 self._remove(id)
             self.store.voices.sweep()
+            self.store.shrink()
         except ServiceError:
             _log.exception("expired documents could not be deleted; trying again later")
 
