@@ -12,6 +12,7 @@ from voxyard.service.auth.key_limits import NO_LIMITS, KeyLimits
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.timelines import Timelines
 from voxyard.service.fair_threads import FairThreads
+from voxyard.service.routes.answers import Answers
 from voxyard.service.streaming.shared_encoding import SharedEncodings
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.frontend import Frontend
@@ -72,6 +73,11 @@ class AppState:
     def audiobooks(self) -> FairThreads:
         """Threads that write audiobooks: each takes a core."""
         return FairThreads("voxyard-audiobook", self.limits, threads=4)
+
+    @cached_property
+    def answers(self) -> Answers:
+        """Long answers about documents."""
+        return Answers(self.limits)
 
     @cached_property
     def timelines(self) -> Timelines:

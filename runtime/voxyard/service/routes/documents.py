@@ -16,6 +16,7 @@ from voxyard.service.documents.records import Document, Size
 from voxyard.service.errors import ConflictError, NotFoundError, ServiceError
 from voxyard.service.routes import chapters as chapter_routes
 from voxyard.service.routes import document_stream, serializers, uploads
+from voxyard.service.routes.answers import Answer
 from voxyard.service.routes.dependencies import AppStateDep, ClientDep
 from voxyard.service.routes.openapi import errors, form, inlined
 from voxyard.service.routes.parameters import DocumentId as Id
@@ -132,22 +133,31 @@ def list_documents(
     "/v1/documents/{id}",
     operation_id="retrieve_document",
     summary="Retrieve a document",
+    response_model=DocumentOut,
     responses=errors(400, 404),
 )
-def retrieve_document(
+async def retrieve_document(
     id: Id,
     state: AppStateDep,
     client: ClientDep,
     chunks: Annotated[bool, Query(description="Include the chunks with their texts and times.")] = False,
-) -> DocumentOut:
+) -> Response:
     """Progress of a document, and the URL of its audio."""
+    make = partial(_document_answer, state, id, client.name, chunks=chunks)
+    if not chunks:
+        return (await run_sync(make)).response()
+    document = await run_sync(state.store.document, id, client.name)
+    return (await state.answers.get(document, "chunks", make)).response()
+
+
+def _document_answer(state: AppState, id: str, client: str, *, chunks: bool) -> Answer:
     redo = serializers.redo(state.store, id)
-    document = state.store.document(id, client.name)
+    document = state.store.document(id, client)
     at = ChunkTimes.of(state.store.chunks(id), state.pauses) if chunks else _times(state, document)
     body = serializers.document(document, time.time(), at, state.store.text(id) if chunks else None)
     body.redo = redo
     body.chapters = serializers.chapters(state.store.chapters(id), document.chunks, at)
-    return body
+    return Answer(body.model_dump_json().encode(), lasting=False)  # chunks may be spoken again
 
 
 @router.get(
