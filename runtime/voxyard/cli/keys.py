@@ -34,12 +34,13 @@ def keys() -> None:
 @keys.command("new", context_settings=CONTEXT)
 @click.argument("name")
 @_FILE
-def new(name: str, path: Path) -> None:
+@click.option("--take-over", is_flag=True, help="Also where NAME's key was revoked: with its documents and voices.")
+def new(name: str, path: Path, take_over: bool) -> None:
     """Create a key for NAME and print it, this once."""
     with answering("keys new", extra=_EXTRA):
         from voxyard.service.auth.api_keys import add_key, hash_line
 
-        key = add_key(path, name)
+        key = add_key(path, name, take_over=take_over)
         print(key)
         print(f"{hash_line(name, key)}\nwas added to {path}; the key itself is not stored.", file=sys.stderr)
 
@@ -57,7 +58,7 @@ def list_(path: Path, as_json: bool) -> None:
 
         from voxyard.service.auth.api_keys import read_keys
 
-        found = sorted(read_keys(path).items())
+        found = sorted((name, known) for name, known in read_keys(path).items() if not known.revoked)
         if as_json:
             listed = [
                 {"name": name, "sha256": known.sha256, "limits": known.limits.changed(), "lexicon": known.lexicon}
@@ -118,7 +119,7 @@ def lexicon_(name: str, lexicon: Path | None, path: Path) -> None:
 def revoke(name: str, path: Path) -> None:
     """Revoke the key of NAME.
 
-    A running service refuses it from the next request on.
+    A running service refuses it from the next request on, and ends its streams.
     """
     with answering("keys revoke", extra=_EXTRA):
         from voxyard.service.auth.api_keys import revoke_key

@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 from lxml import etree
 
+from voxyard.extraction.cover import small_cover
 from voxyard.extraction.document import Block, HeadingBlock, ListItem, Paragraph, within
 from voxyard.extraction.epub_contents import ContentsEntry, entries_of_nav, entries_of_ncx, places, with_chapters
 from voxyard.extraction.errors import UnreadableFileError, UnsupportedFileError
@@ -24,7 +25,7 @@ MAX_TEXT_BYTES = 128 * 2**20
 """Maximum bytes of unpacked XHTML and XML."""
 
 MAX_COVER_BYTES = 8 * 2**20
-"""Largest cover that is kept, in bytes."""
+"""Largest cover that is read, in bytes."""
 
 MAX_RATIO = 200
 """Maximum compression ratio of a file larger than `RATIO_FROM_BYTES`; prose has about 4."""
@@ -51,7 +52,7 @@ _SAVE_AGAIN = "open it in an e-book program, save it as EPUB again and send that
 
 @dataclass(frozen=True)
 class Epub:
-    """Contents of an EPUB: title, authors and language of its metadata, its cover (JPEG or PNG), and its blocks."""
+    """Contents of an EPUB: title, authors and language of its metadata, its cover (JPEG), and its blocks."""
 
     title: str | None
     author: str | None
@@ -198,15 +199,14 @@ def _prose(blocks: Sequence[Block]) -> list[Block]:
 
 
 def _cover(archive: _Archive, package: etree._Element, package_name: str) -> bytes | None:
-    """Image that the package names as its cover; None without one, or if it is too large or neither JPEG nor PNG."""
+    """Image that the package names as its cover, as a small JPEG; None without one that can be read."""
     items = package.findall(".//o:manifest/o:item", _NS)
     named = {meta.get("content") for meta in package.iterfind(".//o:metadata/o:meta[@name='cover']", _NS)}
     for item in items:
         if "cover-image" in item.get("properties", "").split() or item.get("id") in named:
             name = _resolved(package_name, item.get("href", ""))
             if name in archive and archive.size(name) <= MAX_COVER_BYTES:
-                data = archive.read(name, MAX_COVER_BYTES)
-                return data if data.startswith((b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n")) else None
+                return small_cover(archive.read(name, MAX_COVER_BYTES))
     return None
 
 

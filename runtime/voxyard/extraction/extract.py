@@ -99,7 +99,7 @@ class ExtractedText:
     r"""Text of a document: `\n` at its line ends, an empty line between its paragraphs, no control characters.
 
     `chapters` begin at offsets in `text`; `language` (BCP 47) and `author` are what the file says of itself, `cover` is
-    a JPEG or PNG.
+    a JPEG.
     """
 
     title: str

@@ -11,6 +11,8 @@ from voxyard.host.nvml import Gpu
 from voxyard.service.auth.key_limits import NO_LIMITS, KeyLimits
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.timelines import Timelines
+from voxyard.service.fair_threads import FairThreads
+from voxyard.service.routes.answers import Answers
 from voxyard.service.streaming.shared_encoding import SharedEncodings
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.frontend import Frontend
@@ -56,6 +58,26 @@ class AppState:
     reading: ReadingOptions
     word_aligner: WordAligner | None  # None: times of words are estimated
     encodings: SharedEncodings = field(default_factory=SharedEncodings)
+
+    @cached_property
+    def preparing(self) -> FairThreads:
+        """Threads in which documents are read and prepared."""
+        return FairThreads("voxyard-preparing", self.limits)
+
+    @cached_property
+    def reading_texts(self) -> FairThreads:
+        """Threads in which the texts of speech requests are prepared, which are short."""
+        return FairThreads("voxyard-reading-texts", self.limits)
+
+    @cached_property
+    def audiobooks(self) -> FairThreads:
+        """Threads that write audiobooks: each takes a core."""
+        return FairThreads("voxyard-audiobook", self.limits, threads=4)
+
+    @cached_property
+    def answers(self) -> Answers:
+        """Long answers about documents."""
+        return Answers(self.limits)
 
     @cached_property
     def timelines(self) -> Timelines:

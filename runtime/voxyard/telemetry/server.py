@@ -18,14 +18,15 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
+from voxyard.telemetry.connections import Connections
 from voxyard.telemetry.errors import TelemetryError
+from voxyard.telemetry.exposition import readable_accept
 from voxyard.telemetry.web_config import BasicAuth, WebConfig
 
 log = logging.getLogger("voxyard.telemetry")
 
 CLIENT_SECONDS = 10.0
 """Time after which the connection of a silent client is closed."""
-MOST_CLIENTS = 64
 
 Health = Callable[[], tuple[bool, str]]
 """Health: True where it is healthy, and one line about it."""
@@ -144,6 +145,7 @@ class _Application:
         if self._basic_auth is not None and not self._admitted(self._basic_auth, environ.get("HTTP_AUTHORIZATION", "")):
             return _text(start, "401 Unauthorized", "a user and a password are needed", _CHALLENGE)
         if path == "/metrics":
+            environ["HTTP_ACCEPT"] = readable_accept(environ.get("HTTP_ACCEPT"))
             pages: Iterable[bytes] = self._metrics(environ, start)
             self._readers.note()
             return pages
@@ -177,7 +179,7 @@ def _text(start: Respond, status: str, line: str, *headers: tuple[str, str]) -> 
 
 
 class _Server(ThreadingMixIn, WSGIServer):
-    """A thread a connection, as many as MOST_CLIENTS; TLS handshakes happen in those threads."""
+    """A thread a connection, within the limits of `connections`; TLS handshakes happen in those threads."""
 
     daemon_threads = True
     request_queue_size = 64
@@ -187,7 +189,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         self._web = web
         self._context = web.context()
         self._certificate_age = self._age()
-        self._places = threading.BoundedSemaphore(MOST_CLIENTS)
+        self.connections = Connections()
         super().__init__(address, _Handler)
 
     def server_bind(self) -> None:
@@ -198,12 +200,16 @@ class _Server(ThreadingMixIn, WSGIServer):
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
         self.setup_environ()
 
+    def service_actions(self) -> None:
+        """Ends what takes too long; called twice a second."""
+        self.connections.end_overdue()
+
     def process_request(self, request: Any, client_address: Any) -> None:
         """A thread for this connection, or its end where there are too many."""
-        if not self._places.acquire(blocking=False):
+        if self.connections.admit(request, client_address[0]):
+            super().process_request(request, client_address)
+        else:
             self.shutdown_request(request)
-            return
-        super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """One connection, from its TLS handshake to its end."""
@@ -211,13 +217,16 @@ class _Server(ThreadingMixIn, WSGIServer):
             request.settimeout(CLIENT_SECONDS)
             if self._context is not None:
                 self._renew_certificate()
-                request = self._context.wrap_socket(request, server_side=True)
+                plain = request
+                request = self._context.wrap_socket(plain, server_side=True, do_handshake_on_connect=False)
+                self.connections.wrapped(plain, request)
+                request.do_handshake()
             super().process_request_thread(request, client_address)
         except OSError as error:  # ssl.SSLError is one: a handshake with somebody who speaks something else
             log.debug("%s: %s", client_address[0], error)
             self.shutdown_request(request)
         finally:
-            self._places.release()
+            self.connections.remove(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignores clients that disconnected; logs any other error with its traceback."""
@@ -249,6 +258,13 @@ class _Handler(WSGIRequestHandler):
     """Logs no requests, and waits no longer than CLIENT_SECONDS for a line."""
 
     timeout = CLIENT_SECONDS
+    server: _Server
+
+    def parse_request(self) -> bool:
+        """Reads the headers."""
+        parsed = super().parse_request()
+        self.server.connections.answering(self.connection)
+        return parsed
 
     def log_message(self, *arguments: Any) -> None:
         """Requests are not logged: a scrape every second would fill a disk."""

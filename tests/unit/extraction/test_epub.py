@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import io
+import struct
 import zipfile
+import zlib
 from collections.abc import Mapping
 
+import av
 import pytest
 
 from voxyard.extraction import epub
@@ -27,7 +30,28 @@ PACKAGE = """<package xmlns="http://www.idpf.org/2007/opf" version="3.0"><metada
 <item id="extra" href="extra.xhtml" media-type="application/xhtml+xml"/></manifest>
 <spine><itemref idref="n"/><itemref idref="one"/><itemref idref="two"/>
 <itemref idref="extra" linear="no"/></spine></package>"""
-PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
+
+
+def png(width: int, height: int, *, rows: int | None = None) -> bytes:
+    """A grey picture; with fewer rows than its header says, one that is broken."""
+
+    def part(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    pixels = zlib.compress((b"\0" + b"\x40" * width) * (height if rows is None else rows))
+    return b"\x89PNG\r\n\x1a\n" + part(b"IHDR", header) + part(b"IDAT", pixels) + part(b"IEND", b"")
+
+
+PNG = png(60, 90)
+
+
+def size_of(picture: bytes | None) -> tuple[int, int]:
+    """Width and height of a JPEG."""
+    assert picture is not None
+    assert picture.startswith(b"\xff\xd8\xff")
+    with av.open(io.BytesIO(picture), format="jpeg_pipe") as found:
+        return found.streams.video[0].width, found.streams.video[0].height
 
 
 def xhtml(body: str) -> str:
@@ -69,7 +93,8 @@ def read(data: bytes, name: str | None = "book.epub", most: int = 100_000) -> Ex
 def test_a_book_is_read_in_the_order_of_its_spine() -> None:
     found = read(packed())
     assert found.text == "One\n\nIt was därk.\n\nLate.\n\nTwo\n\nIt was light."
-    assert (found.kind, found.title, found.language, found.cover) == ("epub", "The Long Night", "en-GB", PNG)
+    assert (found.kind, found.title, found.language) == ("epub", "The Long Night", "en-GB")
+    assert size_of(found.cover) == (60, 90)
     assert found.chapters == (TextChapter("One", 0, 1), TextChapter("Two", found.text.index("Two"), 1))
 
 
@@ -103,6 +128,20 @@ def test_a_book_is_told_from_a_word_document_by_its_content() -> None:
     assert read(packed(), None).kind == "epub"
     with pytest.raises(UnreadableFileError, match=r"ends in \.docx, but its content is an EPUB: rename it to \.epub"):
         read(packed(), "book.docx")
+
+
+def test_a_large_cover_is_made_small_once() -> None:
+    assert size_of(read(packed({"OEBPS/cover.png": png(2000, 3000)})).cover) == (933, 1400)
+
+
+@pytest.mark.parametrize(
+    "picture",
+    [png(16_000, 16_000, rows=1), png(60, 90, rows=0), png(60, 90)[:60], b"\xff\xd8\xff" + b"\0" * 50],
+    ids=["too large", "without rows", "cut off", "no JPEG"],
+)
+def test_a_cover_of_too_many_pixels_or_a_broken_one_is_none(picture: bytes) -> None:
+    found = read(packed({"OEBPS/cover.png": picture}))
+    assert (found.title, found.cover) == ("The Long Night", None)
 
 
 def test_a_cover_that_is_no_picture_is_none() -> None:

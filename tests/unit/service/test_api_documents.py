@@ -115,6 +115,13 @@ def test_an_idempotency_key_must_be_visible_ascii(served: Served, key: str) -> N
     assert answer.json()["error"]["param"] == "Idempotency-Key"
 
 
+@pytest.mark.parametrize("last", ["9" * 18, str(2**63), "9" * 5000, "-1", "x"])
+def test_events_are_told_whatever_a_client_says_it_has_received(served: Served, last: str) -> None:
+    document = send(served)
+    answer = ask(served, "GET", f"/v1/documents/{document['id']}/events", headers={"Last-Event-ID": last})
+    assert (answer.status_code, answer.text.count("event: end")) == (200, 1)
+
+
 def test_every_seed_of_the_command_line_is_taken(served: Served) -> None:
     answer = ask(served, "POST", "/v1/documents", json={"text": TEXT, "seed": 2**63 - 1})
     assert (answer.status_code, answer.json()["seed"]) == (202, 2**63 - 1)
@@ -125,6 +132,7 @@ def test_every_seed_of_the_command_line_is_taken(served: Served) -> None:
     [
         ({"text": " \n "}, 400, "text"),
         ({"text": "x", "voice": "nobody"}, 404, "voice"),
+        ({"text": "x", "voice": "no\0body"}, 400, "voice"),
         ({"text": "x", "language": "english please"}, 400, "language"),
         ({"text": "x", "seed": 2**63}, 400, "seed"),
         ({"text": "x", "seed": 1.5}, 400, "seed"),

@@ -92,6 +92,7 @@ def test_a_key_that_is_added_while_the_service_runs_is_known(path: Path) -> None
     add_key(path, "first")
     keys = Keys(path)
     second = add_key(path, "second")
+    keys.refresh()
     assert keys.client(second) == Client("second")
     assert keys.names() == ("first", "second")
 
@@ -100,13 +101,17 @@ def test_a_key_that_is_revoked_while_the_service_runs_is_not_known_any_more(path
     key = add_key(path, "reader")
     keys = Keys(path)
     assert keys.client(key) is not None
+    client = keys.client(key)
     revoke_key(path, "reader")
+    keys.refresh()
     assert keys.client(key) is None
+    assert client is not None
+    assert not keys.valid(client)
     assert keys.hash_of("reader") is None
 
 
 @pytest.mark.parametrize(
-    "content", ["a: [", "reader: short\n", "- list\n", '"a b": ' + "0" * 64 + "\n", b"\xff\xfe\x00"]
+    "content", ["", "# API keys\n", "a: [", "reader: short\n", "- list\n", '"a b": ' + "0" * 64 + "\n", b"\xff\xfe\x00"]
 )
 def test_a_broken_file_changes_nothing_while_the_service_runs(
     path: Path, content: str | bytes, caplog: pytest.LogCaptureFixture
@@ -115,6 +120,7 @@ def test_a_broken_file_changes_nothing_while_the_service_runs(
     keys = Keys(path)
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     for _ in range(3):
+        keys.refresh()
         assert keys.client(key) == Client("reader")
     assert len([record for record in caplog.records if "keeping the previous API keys" in record.message]) == 1
 
@@ -123,8 +129,10 @@ def test_a_file_that_goes_away_changes_nothing_until_it_comes_back(path: Path) -
     key = add_key(path, "reader")
     keys = Keys(path)
     path.unlink()
+    keys.refresh()
     assert keys.client(key) == Client("reader")
     other = add_key(path, "other")
+    keys.refresh()
     assert keys.client(other) == Client("other")
     assert keys.client(key) is None
 
@@ -238,6 +246,37 @@ def test_a_name_is_not_given_twice(path: Path) -> None:
     assert Keys(path).client(key) == Client("reader")
 
 
+def test_a_new_key_of_a_revoked_name_sees_its_documents_only_where_they_are_handed_over(path: Path) -> None:
+    old = add_key(path, "reader")
+    revoke_key(path, "reader")
+    with pytest.raises(
+        ServiceError, match=r"would see its documents and voices: choose another name, or .*--take-over"
+    ):
+        add_key(path, "reader")
+    with pytest.raises(ServiceError, match="has no key reader: it has no keys"):
+        revoke_key(path, "reader")
+    new = add_key(path, "reader", take_over=True)
+    keys = Keys(path)
+    assert (keys.client(old), keys.client(new), keys.client("revoked")) == (None, Client("reader"), None)
+
+
+def test_the_last_key_can_be_revoked_while_the_service_runs(path: Path) -> None:
+    key = add_key(path, "reader")
+    keys = Keys(path)
+    revoke_key(path, "reader")
+    keys.refresh()
+    assert (keys.client(key), keys.names()) == (None, ())
+
+
+def test_nothing_but_refresh_reads_the_file(path: Path) -> None:
+    key = add_key(path, "reader")
+    keys = Keys(path)
+    revoke_key(path, "reader")
+    assert (keys.client(key), keys.changed) == (Client("reader"), True)
+    keys.refresh()
+    assert (keys.client(key), keys.changed) == (None, False)
+
+
 def test_revoking_an_unknown_name_tells_those_that_are_known(path: Path) -> None:
     add_key(path, "reader")
     with pytest.raises(ServiceError, match="the keys are reader"):
@@ -259,6 +298,7 @@ def test_limits_of_a_key_are_kept_when_others_come_and_go(path: Path) -> None:
     keys = Keys(path)
     add_key(path, "other")
     revoke_key(path, "other")
+    keys.refresh()
 
     assert keys.client(key) == Client("reader")
     assert keys.limits("reader") == KeyLimits(documents=3, share=2.5)
@@ -271,6 +311,7 @@ def test_limits_that_an_operator_writes_take_effect_while_the_service_runs(path:
     assert keys.limits("reader").speech_requests is None
 
     path.write_text(f"reader:\n  sha256: {hashed(key)}\n  limits: {{speech_requests: 4}}\n")
+    keys.refresh()
 
     assert keys.client(key) == Client("reader")
     assert keys.limits("reader").speech_requests == 4
@@ -323,6 +364,7 @@ def test_a_lexicon_is_read_again_when_the_key_file_or_its_own_file_changes(
     assert len([each for each in caplog.records if "keeping the previous lexicon of key a" in each.message]) == 1
 
     write_keys(path, {"a": StoredKey(HASH, lexicon={"SQL": "squirrel"}), "b": StoredKey(HASH)})
+    keys.refresh()
     assert [spoken_of(keys, "a", word) for word in ("nginx", "SQL")] == [[], ["squirrel"]]
     assert spoken_of(keys, "b", "nginx") == []
 
@@ -332,6 +374,7 @@ def test_a_wrong_lexicon_keeps_no_revoked_key_alive(path: Path) -> None:
     keys = Keys(path)
     stored = read_keys(path)
     write_keys(path, {"other": StoredKey(stored["other"].sha256, lexicon="nowhere.yaml")})
+    keys.refresh()
     assert (keys.client(key), keys.client(other)) == (None, Client("other"))
     assert keys.lexicon("other") is None
 

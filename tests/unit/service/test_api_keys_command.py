@@ -55,6 +55,9 @@ def test_revoke_takes_one_key_away_and_leaves_the_others(path: Path) -> None:
     gone = call("new", "gone", "--file", path).stdout.strip()
     here = call("new", "here", "--file", path).stdout.strip()
     assert call("revoke", "gone", "--file", path).exit_code == 0
+    assert call("list", "--file", path).stdout.split() == ["here"]
+    assert call("new", "gone", "--file", path).exit_code == 2
+    assert call("new", "gone", "--file", path, "--take-over").exit_code == 0
     assert Keys(path).client(gone) is None
     assert Keys(path).client(here) == Client("here")
 

@@ -324,6 +324,25 @@ def test_a_document_cancelled_while_it_is_spoken_leaves_nothing(start_service: C
         service.queue.cancel(new.id)
 
 
+def test_the_audio_of_a_document_that_was_deleted_while_its_place_was_away_is_removed_later(
+    start_service: Callable[..., Service], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    service = start_service()
+    new = new_document(1)
+    service.queue.accept(new)
+    service.when(lambda: service.store.document(new.id).state, lambda state: state == "completed")
+
+    def away(_: str) -> None:
+        raise StoreUnavailableError("the bucket does not answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(service.audio_store, "remove", away)
+        service.queue.cancel(new.id)
+        service.when(lambda: f"document {new.id} could not be deleted; trying again later" in caplog.text, bool)
+        assert service.audio_store.ids() == (new.id,)
+    service.when(service.audio_store.ids, lambda ids: ids == ())
+
+
 def test_a_cancelled_document_that_waits_is_never_spoken(start_service: Callable[..., Service]) -> None:
     service = start_service(active_documents=1)
     service.pool.going.clear()

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import httpx
 import pytest
+from eventually import PATIENCE, eventually
 from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.testclient import TestClient
 from live_service import live
@@ -19,7 +21,8 @@ from pydantic import BaseModel, Field
 from starlette.responses import StreamingResponse
 
 from voxyard.service.app import install
-from voxyard.service.auth.api_keys import COOKIE, Client, Keys, add_key, revoke_key
+from voxyard.service.auth import api_keys
+from voxyard.service.auth.api_keys import COOKIE, Client, Keys, StoredKey, add_key, hashed, revoke_key
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.ownership import SharedDocuments
 from voxyard.service.errors import BusyError, NotFoundError, StoreError
@@ -161,6 +164,32 @@ def test_a_revoked_key_is_refused_at_once(setting: Setting, client: TestClient) 
     assert client.get("/v1/documents/7").status_code == 200
     revoke_key(setting.keys, "reader")
     assert client.get("/v1/documents/7").status_code == 401
+
+
+def test_a_long_key_file_is_read_beside_the_requests(
+    setting: Setting, client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another key is admitted meanwhile; the new ones count once the file is read."""
+    going, read = threading.Event(), api_keys.read_keys
+
+    def slowly(path: Path) -> dict[str, StoredKey]:
+        assert threading.current_thread() is not loop[0]
+        assert going.wait(PATIENCE)
+        return read(path)
+
+    loop: list[threading.Thread] = []
+
+    @setting.app.get("/thread")
+    async def thread() -> None:
+        loop.append(threading.current_thread())
+
+    client.get("/thread")
+    monkeypatch.setattr(api_keys, "read_keys", slowly)
+    setting.keys.write_text(f"other: {hashed('x')}\n")
+    for _ in range(3):
+        assert client.get("/v1/documents/7").status_code == 200
+    going.set()
+    eventually(lambda: client.get("/v1/documents/7").status_code == 401, "the new keys count")
 
 
 def test_an_unknown_path_is_401_without_a_key(setting: Setting) -> None:
@@ -605,6 +634,32 @@ def test_a_store_that_cannot_be_read_takes_only_its_own_metric_away(
     assert "cannot count the documents" in caplog.text
 
 
+def test_a_scrape_waits_for_no_table_that_is_locked(setting: Setting, client: TestClient) -> None:
+    """The documents are counted once, however often they are asked for, and come back with the lock's end."""
+    locked, asked = threading.Event(), list[int]()
+
+    def count() -> dict[str, int]:
+        asked.append(1)
+        assert locked.wait(PATIENCE)
+        return {"pending": 5}
+
+    setting.documents = count
+    for _ in range(2):
+        text = client.get("/metrics").text
+        assert "voxyard_service_documents{" not in text
+        assert "voxyard_service_audio_bytes" in text
+    assert asked == [1]
+    locked.set()
+    eventually(lambda: 'voxyard_service_documents{state="pending"} 5.0' in client.get("/metrics").text, "it is there")
+
+
+@pytest.mark.parametrize("path", ["/v1/documents/a%00b", "/v1/documents/7?before=a%00b"])
+def test_a_zero_byte_in_a_path_is_refused(client: TestClient, path: str) -> None:
+    response = client.get(path)
+    assert response.status_code == 400
+    assert "zero byte" in error_of(response)["message"]
+
+
 def test_a_database_that_does_not_answer_is_not_asked_by_a_scrape(setting: Setting, client: TestClient) -> None:
     setting.documents = lambda: pytest.fail("asked")
     setting.shared = SharedDocuments(False, 2, {})
@@ -620,6 +675,11 @@ def test_metrics_come_in_openmetrics_when_asked(client: TestClient) -> None:
     assert response.text.endswith("# EOF\n")
 
 
+def test_metrics_come_in_plain_text_where_an_accepted_version_cannot_be_read(client: TestClient) -> None:
+    response = client.get("/metrics", headers={"Accept": "text/plain;version=v1"})
+    assert (response.status_code, response.headers["content-type"][:10]) == (200, "text/plain")
+
+
 def test_the_documentation_has_both_security_schemes(client: TestClient) -> None:
     document = client.get("/openapi.json").json()
     assert {"key", "session"} <= set(document["components"]["securitySchemes"])
@@ -628,6 +688,33 @@ def test_the_documentation_has_both_security_schemes(client: TestClient) -> None
 
 
 # -- streams, over a real socket -----------------------------------------------------------------------------
+
+
+def test_a_stream_ends_where_its_key_is_revoked(setting: Setting) -> None:
+    """With what is sent next; a new key of the same name is another one."""
+    revoked = threading.Event()
+
+    @setting.app.get("/v1/long")
+    def long() -> StreamingResponse:
+        def pieces() -> Iterator[bytes]:
+            yield b"one"
+            assert revoked.wait(PATIENCE)
+            yield b"two"
+
+        return StreamingResponse(pieces())
+
+    headers = {"Authorization": f"Bearer {setting.key}"}
+    with (
+        live(setting.app, setting.section) as address,
+        httpx.stream("GET", f"{address}/v1/long", headers=headers) as response,
+    ):
+        received = response.iter_raw()
+        assert next(received) == b"one"
+        revoke_key(setting.keys, "reader")
+        add_key(setting.keys, "reader", take_over=True)
+        revoked.set()
+        with pytest.raises(httpx.RemoteProtocolError):
+            list(received)
 
 
 def test_a_stream_comes_through_whole(setting: Setting) -> None:

@@ -320,6 +320,31 @@ def test_a_database_without_room_is_no_room_and_keeps_what_it_had(sqlite_store: 
         assert connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
 
 
+@pytest.mark.parametrize("reading", [False, True], ids=["", "while somebody reads"])
+def test_the_file_shrinks_once_large_uploads_are_gone(
+    sqlite_store: Store, monkeypatch: pytest.MonkeyPatch, reading: bool
+) -> None:
+    monkeypatch.setattr("voxyard.service.documents.database.SHRINK_BYTES", 1 << 20)
+    database = sqlite_of(sqlite_store)
+    kept = new_document(9)
+    sqlite_store.accept(kept)
+    for number in range(3):
+        upload = Upload("a.epub", "", False, bytes(1 << 20), None)
+        sqlite_store.accept(replace(new_document(number), upload=upload))
+    sqlite_store.shrink()
+    large = database.path.stat().st_size
+    for number in range(3):
+        sqlite_store.delete(new_document(number).id)
+    with contextlib.ExitStack() as readers:
+        if reading:
+            readers.enter_context(database.read()).execute("SELECT count(*) FROM documents").fetchone()
+        sqlite_store.shrink()
+    sqlite_store.shrink()
+    assert database.path.stat().st_size < large / 4
+    assert database.path.with_name(f"{database.path.name}-wal").stat().st_size == 0
+    assert [each.id for each in sqlite_store.documents()] == [kept.id]
+
+
 def test_it_is_written_so_that_a_power_cut_takes_nothing(sqlite_store: Store) -> None:
     with sqlite_of(sqlite_store).write() as connection:
         assert connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import socket
 import ssl
 import threading
 import time
@@ -23,7 +24,7 @@ from voxyard.service.config import ServiceSection
 from voxyard.service.documents.records import NewChunk, NewDocument
 from voxyard.service.documents.store import Store
 from voxyard.service.errors import ForbiddenError, ServiceError
-from voxyard.service.webhooks.rules import WebhookRules, check_webhook, read_rules
+from voxyard.service.webhooks.rules import WebhookRules, check_webhook, read_rules, refused_address
 from voxyard.service.webhooks.sender import DELAYS, WebhookSender
 from voxyard.service.webhooks.signatures import SIGNATURE, sign, verify
 
@@ -384,9 +385,50 @@ def test_a_sender_that_was_never_started_closes_and_sends_nothing(
     assert (receiver.heard, due(store, clock)) == ([], 1)
 
 
+@pytest.mark.parametrize("addresses", [["127.0.0.1"], ["169.254.169.254", "::ffff:127.0.0.1"]])
+def test_a_resolver_that_answers_with_an_address_of_this_host_is_not_followed(
+    store: Store, receiver: Receiver, clock: Clock, monkeypatch: pytest.MonkeyPatch, addresses: list[str]
+) -> None:
+    resolve = socket.getaddrinfo
+    monkeypatch.setattr(
+        socket,
+        "getaddrinfo",
+        lambda host, port, **named: [
+            found for each in addresses for found in resolve(each if host == "hooks.test" else host, port, **named)
+        ],
+    )
+    finish(store, f"http://hooks.test:{receiver.port}/hook")
+    WebhookSender(WebhookRules((f"hooks.test:{receiver.port}",), SECRET), store, clock=clock).deliver_due()
+    assert receiver.heard == []
+    assert "which is not for webhooks" in str(store.webhooks.pending(clock.now + 1e6)[0].error)
+
+
+@pytest.mark.parametrize(
+    ("name", "address", "allowed"),
+    [
+        ("hooks.example.org", "192.0.2.1", True),
+        ("hooks.internal", "10.1.2.3", True),
+        ("localhost", "127.0.0.1", True),
+        ("127.0.0.1", "127.0.0.1", True),
+        ("::1", "::1", True),
+        ("hooks.example.org", "127.0.0.1", False),
+        ("hooks.example.org", "::1", False),
+        ("hooks.example.org", "::ffff:127.0.0.1", False),
+        ("hooks.example.org", "169.254.169.254", False),
+        ("hooks.example.org", "fe80::1%eth0", False),
+        ("hooks.example.org", "0.0.0.0", False),  # noqa: S104
+        ("hooks.example.org", "224.0.0.1", False),
+    ],
+)
+def test_an_allowed_name_may_not_lead_to_this_host_or_its_links_services(
+    name: str, address: str, allowed: bool
+) -> None:
+    assert (refused_address(name, address) is None) is allowed
+
+
 # -- rules ---------------------------------------------------------------------------------------------------
 
-RULES = WebhookRules(("hooks.example.org", "internal:8443", "192.0.2.1"), SECRET)
+RULES = WebhookRules(("hooks.example.org", "internal:8443", "192.0.2.1", "[::2]:8080", "[2001:db8::1]"), SECRET)
 
 
 @pytest.mark.parametrize(
@@ -399,6 +441,8 @@ RULES = WebhookRules(("hooks.example.org", "internal:8443", "192.0.2.1"), SECRET
         "https://hooks.example.org:443/a",
         "http://internal:8443/x",
         "http://192.0.2.1/x",
+        "http://[::2]:8080/x",
+        "https://[2001:DB8::1]/x",
     ],
 )
 def test_allowed_hosts_are_allowed(url: str) -> None:
@@ -418,6 +462,8 @@ def test_allowed_hosts_are_allowed(url: str) -> None:
         "http://internal/",
         "http://127.0.0.1/",
         "http://[::1]/",
+        "http://[::2]/",
+        "http://[2001:db8::1]:8080/",
         "http://localhost/",
         "http://3221225985/",
     ],

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import struct
+import zlib
 
 import av
 import numpy as np
@@ -58,6 +60,15 @@ def test_a_book_has_its_chapters_its_sound_and_its_cover(codec: str, pixels: str
 
 def test_equal_books_have_equal_bytes() -> None:
     assert book() == book()
+
+
+def test_a_cover_of_too_many_pixels_is_refused_before_it_is_decoded() -> None:
+    header = struct.pack(">IIBBBBB", 16_000, 16_000, 8, 0, 0, 0, 0)
+    parts = [(b"IHDR", header), (b"IDAT", zlib.compress(b"\0" * 16_001)), (b"IEND", b"")]
+    packed = [
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in parts
+    ]
+    assert not is_cover(b"\x89PNG\r\n\x1a\n" + b"".join(packed))
 
 
 def test_a_cover_that_is_no_image_is_refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 import time
@@ -12,7 +13,8 @@ import pytest
 from eventually import eventually
 from prometheus_client import CollectorRegistry
 
-from voxyard.telemetry import TelemetryError
+from voxyard.telemetry import TelemetryError, connections
+from voxyard.telemetry.connections import MOST_CLIENTS
 from voxyard.telemetry.server import serve
 
 
@@ -58,6 +60,55 @@ def test_clients_that_send_nothing_do_not_keep_others_out() -> None:
         assert get(server.port, "/healthz")[0] == 200
         for each in silent:
             each.close()
+
+
+def test_clients_that_drip_do_not_keep_others_out() -> None:
+    """As many as there are places, and each sends a byte now and then: the oldest of them gives way to a reader."""
+    with serve(CollectorRegistry(), "127.0.0.1", 0) as server:
+        dripping = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(MOST_CLIENTS)]
+        for each in dripping:
+            with contextlib.suppress(OSError):  # it has given way already
+                each.sendall(b"G")
+        for _ in range(3):
+            assert get(server.port, "/metrics")[0] == 200
+        for each in dripping:
+            each.close()
+
+
+def test_a_request_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.2)
+    with (
+        serve(CollectorRegistry(), "127.0.0.1", 0) as server,
+        socket.create_connection(("127.0.0.1", server.port)) as dripping,
+    ):
+        dripping.settimeout(0.05)
+
+        def ended() -> bool:
+            try:
+                dripping.sendall(b"G")  # the time between two bytes is never long
+                return dripping.recv(1) == b""
+            except TimeoutError:
+                return False
+            except OSError:
+                return True
+
+        eventually(ended, "the connection is ended")
+
+
+@pytest.mark.parametrize(
+    "accept",
+    [
+        "text/plain;version=v1",
+        "application/openmetrics-text;version=x",
+        "text/plain;version=1.0.0;escaping=x",
+        "\xff,;,=",
+    ],
+)
+def test_metrics_come_in_plain_text_where_an_accepted_version_cannot_be_read(accept: str) -> None:
+    with serve(CollectorRegistry(), "127.0.0.1", 0) as server:
+        request = urllib.request.Request(f"http://127.0.0.1:{server.port}/metrics", headers={"Accept": accept})
+        with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310 (the address above)
+            assert answer.headers["Content-Type"].startswith("text/plain")
 
 
 def test_a_port_in_use_is_an_error_that_names_the_way_out() -> None:

@@ -36,6 +36,8 @@ _LARGEST_FILE = 4_000_000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _HASH = re.compile(r"[0-9a-f]{64}")
 Read = TypeVar("Read")
+REVOKED = "revoked"
+"""What stands in the file in place of a revoked key's hash."""
 _HEADER = "# API keys of voxyard: name: SHA-256 of the key. `voxyard keys` writes this file.\n"
 _SHA256, _LIMITS, _LEXICON = "sha256", "limits", "lexicon"  # fields of an entry that is more than a hash
 
@@ -45,16 +47,25 @@ class Client:
     """Client of a request: the name of its API key, "" where none is required."""
 
     name: str
+    sha256: str = field(default="", compare=False)  # of its key
 
 
 @dataclass(frozen=True)
 class StoredKey:
-    """Entry of the file: the hash of a key, its limits and its lexicon."""
+    """Entry of the file: the hash of a key, its limits and its lexicon.
+
+    A revoked one stays, without its hash: the documents that its key has sent are kept by its name.
+    """
 
     sha256: str
     limits: KeyLimits = NO_LIMITS
     lexicon: LexiconSource | None = None
     lexicon_place: str = field(default="", compare=False)  # its file and line
+
+    @property
+    def revoked(self) -> bool:
+        """True where its key is valid no more."""
+        return self.sha256 == REVOKED
 
     def written(self) -> str | dict[str, object]:
         """The entry as the file has it."""
@@ -79,10 +90,9 @@ def hash_line(name: str, key: str) -> str:
 
 
 class Keys:
-    """API keys of a file; a change of the file takes effect with the next request.
+    """API keys of a file, as it was read last; `refresh` reads it again. May be used from several threads.
 
-    While the file is invalid or missing, the last valid keys stay in use, which is logged once. May be used from
-    several threads.
+    While the file is invalid, empty or missing, the last valid keys stay in use, which is logged once.
     """
 
     def __init__(self, path: Path) -> None:
@@ -90,7 +100,7 @@ class Keys:
         self.path = path
         self._lock = threading.Lock()
         self._seen = file_identity(path)
-        self._stored = read_keys(path)
+        self._stored = _valid(read_keys(path))
         self._lexicons = KeyLexicons(path)
         for name, known in self._stored.items():
             if known.lexicon is not None:
@@ -101,52 +111,64 @@ class Keys:
         if not self._stored:
             log.warning("%s has no keys: every request is refused until `voxyard keys new NAME` adds one", path)
 
+    @property
+    def changed(self) -> bool:
+        """True where the file is another one than was read."""
+        return file_identity(self.path) != self._seen
+
+    def refresh(self) -> None:
+        """Reads the file again where it has changed. Takes a second for each thousand keys: not for the event loop."""
+        with self._lock:
+            seen = file_identity(self.path)
+            if seen == self._seen:
+                return
+            try:
+                found = read_keys(self.path)
+                if self._stored and not found:  # a write that was cut, or is not finished
+                    raise ServiceError(f"{self.path} is empty: `voxyard keys revoke NAME` takes a key away")
+            except ServiceError as error:
+                log.error("keeping the previous API keys: %s", error)
+            else:
+                self._stored = _valid(found)
+                log.info("reloaded the API keys from %s: %d keys", self.path, len(self._stored))
+            self._seen = seen
+
     def client(self, key: str) -> Client | None:
         """Client of this key, None where it is unknown; compared in constant time."""
         if len(key) > _LONGEST_KEY:
             return None
         given, found = hashed(key), None
-        for name, known in self._current().items():
+        for name, known in self._stored.items():
             if hmac.compare_digest(given, known.sha256):
-                found = name
-        return None if found is None else Client(found)
+                found = Client(name, known.sha256)
+        return found
+
+    def valid(self, client: Client) -> bool:
+        """False where the client's key has been revoked, also where its name has another one now."""
+        return client.sha256 == self.hash_of(client.name)
 
     def hash_of(self, name: str) -> str | None:
         """Hash of a client's key; None where the name is unknown or revoked."""
-        known = self._current().get(name)
+        known = self._stored.get(name)
         return None if known is None else known.sha256
 
     def limits(self, name: str) -> KeyLimits:
         """Limits of a client's key; none where the name is unknown or revoked."""
-        known = self._current().get(name)
+        known = self._stored.get(name)
         return NO_LIMITS if known is None else known.limits
 
     def lexicon(self, name: str) -> Lexicon | None:
         """Lexicon of a client's key; None where it has none. May read a file: not for the event loop."""
-        known = self._current().get(name)
+        known = self._stored.get(name)
         return None if known is None or known.lexicon is None else self._lexicons.find(name, known.lexicon)
 
     def names(self) -> tuple[str, ...]:
         """Names of all keys, sorted."""
-        return tuple(sorted(self._current()))
+        return tuple(sorted(self._stored))
 
-    def _current(self) -> Mapping[str, StoredKey]:
-        seen = file_identity(self.path)
-        if seen != self._seen:
-            with self._lock:
-                self._reload(seen)
-        return self._stored
 
-    def _reload(self, seen: tuple[int, ...] | None) -> None:
-        if seen == self._seen:
-            return
-        self._seen = seen
-        try:
-            self._stored = read_keys(self.path)
-        except ServiceError as error:
-            log.error("keeping the previous API keys: %s", error)
-        else:
-            log.info("reloaded the API keys from %s: %d keys", self.path, len(self._stored))
+def _valid(found: Mapping[str, StoredKey]) -> dict[str, StoredKey]:
+    return {name: known for name, known in found.items() if not known.revoked}
 
 
 def check_name(name: str) -> str:
@@ -160,7 +182,7 @@ def check_name(name: str) -> str:
 
 
 def read_keys(path: Path) -> dict[str, StoredKey]:
-    """Entries of the file by name. Raises ServiceError where it is missing or invalid."""
+    """Entries of the file by name, the revoked ones too. Raises ServiceError where it is missing or invalid."""
     try:
         with path.open("rb") as file:
             content = file.read(_LARGEST_FILE + 1)
@@ -218,7 +240,7 @@ def _stored(name: str, entry: YamlValue, source: str) -> StoredKey:
     limits = read(_LIMITS, lambda found: read_limits(found or {}))
     lexicon = read(_LEXICON, read_source)
     known = fields.get(_SHA256)
-    if known is None or not _HASH.fullmatch(known.text):
+    if known is None or not (_HASH.fullmatch(known.text) or known.text == REVOKED):
         raise ServiceError(
             f"{source}:{entry.line}: {name}: expected the SHA-256 of a key, 64 hexadecimal digits; "
             f"`voxyard keys new {name}` creates a key and writes its hash"
@@ -243,8 +265,10 @@ def write_keys(path: Path, keys: Mapping[str, StoredKey]) -> None:
         raise ServiceError(f"{path}: the API keys cannot be written: {_one_line(error)}") from error
 
 
-def add_key(path: Path, name: str) -> str:
+def add_key(path: Path, name: str, *, take_over: bool = False) -> str:
     """Creates a key, adds its hash to the file, and returns the key, which is not stored.
+
+    `take_over`: also for a name whose key was revoked, with the documents and voices that are kept by it.
 
     Raises:
         ServiceError: the name is taken or invalid, or the file cannot be read or written.
@@ -252,17 +276,22 @@ def add_key(path: Path, name: str) -> str:
     check_name(name)
     with _locked(path):
         keys = read_keys(path) if path.exists() else {}
-        if name in keys:
+        if name in keys and not keys[name].revoked:
             raise ServiceError(f"{path} already has a key {name}: revoke it first, or choose another name")
+        if name in keys and not take_over:
+            raise ServiceError(
+                f"{name} had a key that was revoked, and a new one would see its documents and voices: choose another "
+                "name, or hand them over with --take-over"
+            )
         key = new_key()
         write_keys(path, {**keys, name: StoredKey(hashed(key))})
     return key
 
 
 def revoke_key(path: Path, name: str) -> None:
-    """Removes a key from the file. Raises ServiceError where it is not there."""
+    """Revokes a key; its name stays in the file. Raises ServiceError where the key is not there."""
     with _locked(path):
-        _write_changed(path, name, lambda _: None)
+        _write_changed(path, name, lambda _: StoredKey(REVOKED))
 
 
 def limit_key(path: Path, name: str, limits: KeyLimits) -> None:
@@ -279,14 +308,14 @@ def give_lexicon(path: Path, name: str, lexicon: LexiconSource | None) -> None:
         _write_changed(path, name, lambda known: replace(known, lexicon=lexicon))
 
 
-def _write_changed(path: Path, name: str, change: Callable[[StoredKey], StoredKey | None]) -> None:
-    """Writes the file with another entry for a key, or without the key."""
+def _write_changed(path: Path, name: str, change: Callable[[StoredKey], StoredKey]) -> None:
+    """Writes the file with another entry for a key."""
     keys = read_keys(path)
-    if name not in keys:
-        known = f"the keys are {', '.join(sorted(keys))}" if keys else "it has no keys"
+    valid = _valid(keys)
+    if name not in valid:
+        known = f"the keys are {', '.join(sorted(valid))}" if valid else "it has no keys"
         raise ServiceError(f"{path} has no key {name}: {known}")
-    changed = change(keys.pop(name))
-    write_keys(path, keys if changed is None else {**keys, name: changed})
+    write_keys(path, {**keys, name: change(valid[name])})
 
 
 @contextmanager

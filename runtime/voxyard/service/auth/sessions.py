@@ -52,8 +52,10 @@ class Sessions:
         name, end, id, signature = parts[1], int(parts[2]), parts[3], parts[4]
         if not hmac.compare_digest(signature, self._signature(name, end, id)):
             return None
-        known = self._keys.hash_of(name) is not None and end > self._clock() and id not in self._closed
-        return Client(name) if known else None
+        sha256 = self._keys.hash_of(name)
+        if sha256 is None or end <= self._clock() or id in self._closed:
+            return None
+        return Client(name, sha256)
 
     def close(self, cookie: str) -> None:
         """Closes a session before its expiry, for all copies of its cookie, until the service restarts."""

@@ -88,6 +88,7 @@ class DocumentDispatcher:
         self._active, self._parked = self._dispatched.active, self._dispatched.parked
         self._threads: dict[ActiveDocument, Stage] = {}
         self._stale: list[tuple[float, str]] = []  # when the audio of a document before its last change can go
+        self._left: set[str] = set()  # deleted documents whose audio could not be deleted
         self._listeners = Listeners(self.section.claim_seconds)
         self._claims = self.store.claims
         self._progress = DocumentProgress(self.store, self.audio_store, self.pauses)
@@ -260,7 +261,10 @@ class DocumentDispatcher:
                 with suppress(NotFoundError):  # another service was faster
                     delete_document(self.store, self.audio_store, id)
                 self._remove(id)
+            for id in tuple(self._left):
+                self._remove(id)
             self.store.voices.sweep()
+            self.store.shrink()
         except ServiceError:
             _log.exception("expired documents could not be deleted; trying again later")
 
@@ -555,5 +559,8 @@ class DocumentDispatcher:
         try:
             self.audio_store.remove(id)
         except ServiceError:
-            _log.exception("the audio of document %s could not be deleted; the next start tries again", id)
+            self._left.add(id)
+            _log.exception("the audio of document %s could not be deleted; trying again later", id)
+        else:
+            self._left.discard(id)
         self.on_delete(id)

@@ -6,13 +6,14 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from voxyard.service.audio.store import SECOND, AudioStore
 from voxyard.service.dispatch.throughput import Throughput
 from voxyard.service.documents.records import Document, StoredChunk
 from voxyard.service.documents.store import Store
-from voxyard.service.errors import NoRoomError, NotFoundError
+from voxyard.service.errors import NoRoomError, NotFoundError, ServiceError
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.pool.job import Outcome
 from voxyard.speech.requests import SAMPLE_RATE, Request
@@ -158,13 +159,17 @@ class DocumentProgress:
 
 
 def delete_document(store: Store, audio_store: AudioStore, id: str) -> None:
-    """Deletes a document. On a full disk its audio goes first, which frees the space that the store needs."""
+    """Deletes a document; its audio too, where that can be reached now: else the dispatcher does that later.
+
+    On a full disk its audio goes first, which frees the space that the store needs.
+    """
     try:
         store.delete(id)
     except NoRoomError:
         audio_store.remove(id)
         store.delete(id)
-    audio_store.remove(id)
+    with suppress(ServiceError):
+        audio_store.remove(id)
 
 
 def _failure_message(failed: Sequence[StoredChunk], text: str) -> str:

@@ -20,6 +20,8 @@ from voxyard.service.errors import NoRoomError, ServiceError, StoreError
 BUSY_SECONDS = 10.0
 RESERVE_BYTES = 2 << 20
 """Size of the file `…-reserve` beside the database: on a full disk its room is for the journal of deletions."""
+SHRINK_BYTES = 64 << 20
+"""Least room of deleted rows for which the file is written anew: less is soon used again."""
 _FULL_BELOW = 256 * 1024  # free bytes; SQLite reports some full disks as I/O errors
 _MAX_IDLE_READERS = 8  # kept open between uses
 
@@ -156,6 +158,31 @@ class SqliteDatabase:
                     reader.execute("ROLLBACK")
                 self._release(reader)
 
+    def shrink(self) -> None:
+        """Gives the room of deleted uploads back to the disk, once it is more than what is kept.
+
+        Writers wait for it, readers do not. Raises StoreError.
+        """
+        with self._writing, _store_errors(self.path):
+            self._check()
+            pages, unused, size = (
+                self._writer.execute(statement).fetchone()[0]
+                for statement in ("PRAGMA page_count", "PRAGMA freelist_count", "PRAGMA page_size")
+            )
+            kept = (pages - unused) * size
+            room = shutil.disk_usage(self.path.parent).free
+            if unused * size >= max(SHRINK_BYTES, kept) and room >= 3 * kept + RESERVE_BYTES:
+                self._writer.execute("VACUUM")
+                log.info("%s is smaller by %.0f MiB", self.path.name, unused * size / 2**20)
+            self._checkpoint()
+
+    def _checkpoint(self) -> None:
+        """Empties the journal, where no reader needs it."""
+        self._writer.execute("PRAGMA busy_timeout = 0")  # readers are not waited for
+        self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        statement = f"PRAGMA busy_timeout = {round(1000 * BUSY_SECONDS)}"
+        self._writer.execute(statement)
+
     def _fill_reserve(self) -> None:
         """Makes the reserve where there is room for it; the journal is emptied before, where that is possible."""
         if self._reserve.exists():
@@ -163,10 +190,7 @@ class SqliteDatabase:
         try:
             if shutil.disk_usage(self.path.parent).free < 2 * RESERVE_BYTES:
                 with self._writing:
-                    self._writer.execute("PRAGMA busy_timeout = 0")  # readers are not waited for
-                    self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-                    statement = f"PRAGMA busy_timeout = {round(1000 * BUSY_SECONDS)}"
-                    self._writer.execute(statement)
+                    self._checkpoint()
             with self._reserve.open("xb") as file:
                 os.posix_fallocate(file.fileno(), 0, RESERVE_BYTES)
         except (OSError, sqlite3.Error) as error:

@@ -14,7 +14,7 @@ from voxyard.service.dispatch.dispatcher import DocumentDispatcher
 from voxyard.service.dispatch.progress import delete_document
 from voxyard.service.dispatch.speech_pool import SpeechPool
 from voxyard.service.dispatch.throughput import Throughput
-from voxyard.service.documents.records import Document, NewDocument, QueueLoad
+from voxyard.service.documents.records import Document, NewDocument, QueueLoad, Size
 from voxyard.service.documents.store import Store
 from voxyard.service.errors import BusyError, ServiceError, TooLargeError, UnavailableError
 from voxyard.service.uploads.read import ReadUpload
@@ -109,6 +109,15 @@ class DocumentQueue:
             self._refuse_closing()
             return self._store.earlier(new)
 
+    def check(self, owner: str, size: Size, *, admitted: bool) -> None:
+        """Refuses what `accept` would refuse of a document of at least this size, before it is prepared.
+
+        Raises:
+            ServiceError: as `accept`, but for its idempotency key.
+        """
+        with self._accept_lock:
+            self._check(owner, size, refused=self._draining and not admitted)
+
     def accept(self, new: NewDocument, *, admitted: bool = False) -> tuple[Document, bool]:
         """Stores a document and dispatches it; False where the same request was accepted before.
 
@@ -121,17 +130,13 @@ class DocumentQueue:
             NoRoomError: its audio would not fit on the disk.
             UnavailableError: the service is shutting down, or the pool has stopped.
         """
+        refused = self._draining and not admitted and new.idempotency_key is None
         with self._accept_lock:
-            self._refuse_closing(self._draining and not admitted and new.idempotency_key is None)
-            if self.problem is not None:
-                raise UnavailableError(f"no documents are dispatched: {self.problem}; restart the service")
+            self._refuse_closing(refused)
             earlier = self._store.earlier(new)
             if earlier is not None:
                 return earlier, False
-            load = self._check_queue(new)
-            uploaded = self._store.upload_bytes() + (0 if new.upload is None else len(new.upload.content))
-            seconds = sum(chunk.estimated_seconds for chunk in new.chunks)
-            self._audio_store.check_room(seconds, load.estimated_seconds + uploaded / SECOND)
+            self._check(new.owner, Size.of(new), refused=refused)
             document, fresh = self._store.accept(new)
             if fresh:
                 self._dispatcher.document_accepted()
@@ -213,22 +218,31 @@ class DocumentQueue:
         if self._closing or refused:
             raise UnavailableError("the service is shutting down: retry in 10 s", retry_after=10.0)
 
-    def _check_queue(self, new: NewDocument) -> QueueLoad:
+    def _check(self, owner: str, size: Size, *, refused: bool) -> None:
+        """Raises what refuses a document of this size."""
+        self._refuse_closing(refused)
+        if self.problem is not None:
+            raise UnavailableError(f"no documents are dispatched: {self.problem}; restart the service")
+        load = self._check_queue(owner, size.chunks)
+        uploaded = self._store.upload_bytes() + size.uploaded
+        self._audio_store.check_room(size.seconds, load.estimated_seconds + uploaded / SECOND)
+
+    def _check_queue(self, owner: str, added: int) -> QueueLoad:
         """The queue's load before this document, which has room: a key below its part of the queue always has."""
-        section, loads, added = self._section, self._store.queue_loads(), len(new.chunks)
-        load, own = QueueLoad.sum(loads.values()), loads.get(new.owner, QueueLoad())
+        section, loads = self._section, self._store.queue_loads()
+        load, own = QueueLoad.sum(loads.values()), loads.get(owner, QueueLoad())
         if added > section.max_chunks:
             raise TooLargeError(
                 f"document too long: {added} chunks, the limit is {section.max_chunks}: split it, or raise --max-chunks"
             )
-        most = self._limits(new.owner).documents
+        most = self._limits(owner).documents
         if most is not None and own.documents >= most:
             raise BusyError(
-                f"{own.documents} of {most} documents of the key {new.owner} pending: wait until one has ended",
+                f"{own.documents} of {most} documents of the key {owner} pending: wait until one has ended",
                 retry_after=self.throughput.retry_after(own.estimated_seconds / own.documents),
             )
         if load.documents >= section.max_documents and own.documents + 1 > self._part(
-            section.max_documents, new, loads
+            section.max_documents, owner, loads
         ):
             raise _full(
                 f"{load.documents} of {section.max_documents} documents pending",
@@ -236,7 +250,7 @@ class DocumentQueue:
                 self.throughput.retry_after(load.estimated_seconds / load.documents),
             )
         chunks = load.chunks + added
-        if chunks > section.max_chunks and own.chunks + added > self._part(section.max_chunks, new, loads):
+        if chunks > section.max_chunks and own.chunks + added > self._part(section.max_chunks, owner, loads):
             share = (chunks - section.max_chunks) / load.chunks
             raise _full(
                 f"{load.chunks} of {section.max_chunks} chunks pending, the document has {added}",
@@ -245,8 +259,8 @@ class DocumentQueue:
             )
         return load
 
-    def _part(self, whole: int, new: NewDocument, loads: Mapping[str, QueueLoad]) -> float:
-        return fair_part(whole, new.owner, tuple(loads), self._limits)
+    def _part(self, whole: int, owner: str, loads: Mapping[str, QueueLoad]) -> float:
+        return fair_part(whole, owner, tuple(loads), self._limits)
 
 
 def _full(found: str, setting: str, retry_after: float) -> BusyError:

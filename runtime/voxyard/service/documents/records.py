@@ -73,6 +73,21 @@ class NewDocument:
 
 
 @dataclass(frozen=True)
+class Size:
+    """What a document takes of the queue and the disk."""
+
+    chunks: int = 0
+    seconds: float = 0.0  # of audio
+    uploaded: int = 0  # bytes
+
+    @classmethod
+    def of(cls, new: NewDocument) -> Size:
+        """Size of a document that is prepared."""
+        seconds = sum(chunk.estimated_seconds for chunk in new.chunks)
+        return cls(len(new.chunks), seconds, 0 if new.upload is None else len(new.upload.content))
+
+
+@dataclass(frozen=True)
 class Document:
     """Document with its current state; times are Unix seconds."""
 

@@ -62,6 +62,11 @@ class Store:
         """Closes the database; a SQLite file may be opened by another service then."""
         self._database.close()
 
+    def shrink(self) -> None:
+        """Gives room that is no longer used back to the disk; PostgreSQL does that by itself. May take seconds."""
+        if isinstance(self._database, SqliteDatabase):
+            self._database.shrink()
+
     def shelf(self, new: str | None = None) -> str | None:
         """Token of the directory with the audio; `new` becomes it where there is none yet."""
         return self._database.shelf(new)

@@ -13,7 +13,7 @@ from voxyard.service.audiobook.chapters import Heading
 from voxyard.service.auth.key_limits import NO_LIMITS, KeyLimits
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.ids import new_id
-from voxyard.service.documents.records import Document, NewChunk, NewDocument, Upload
+from voxyard.service.documents.records import Document, NewChunk, NewDocument, Size, Upload
 from voxyard.service.errors import ServiceError, TooLargeError, UnspeakableTextError
 from voxyard.service.voice_names import VoiceNames
 from voxyard.service.voices.table import shown_name
@@ -28,6 +28,7 @@ from voxyard.speech.text.sentences import language_code
 LARGEST_SEED = 2**63 - 1  # as in `voxyard speak`
 LONGEST_TITLE = LONGEST_AUTHOR = 200  # characters
 _TITLE_FROM_TEXT = 60
+_SHORTEST_LETTER = 0.03  # s: half of the shortest estimate of a letter, for letters of markup are not spoken
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
 _INVISIBLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
@@ -135,6 +136,13 @@ def new_document(
     if request.language is not None:
         _checked_language(request.language)
     return replace(new, upload=replace(request.upload, lexicons=own.lexicons))
+
+
+def least_size(request: DocumentRequest, frontend: Frontend) -> Size:
+    """Size that the document has at the least, told without preparing it: the spoken words may make it larger."""
+    seconds = _SHORTEST_LETTER * sum(map(str.isalpha, request.text))
+    uploaded = 0 if request.upload is None else len(request.upload.content)
+    return Size(max(1, int(seconds / frontend.max_seconds)), seconds, uploaded)
 
 
 def unprepared(request: DocumentRequest, *, owner: str, now: float, instance: str) -> NewDocument:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 from collections import Counter
 from urllib.parse import urlsplit
@@ -14,10 +15,12 @@ from voxyard.service.auth.api_keys import COOKIE, Client, Keys
 from voxyard.service.auth.key_limits import fair_part, no_limits
 from voxyard.service.auth.sessions import PAGE_HEADER
 from voxyard.service.errors import BusyError, ForbiddenError, ServiceError, UnauthorizedError, UnavailableError
-from voxyard.service.http.body_limit import ClosingSend, LimitedBody
+from voxyard.service.fair_threads import FairThreads
+from voxyard.service.http.body_limit import ClosingSend, LimitedBody, is_json
 from voxyard.service.http.components import MiddlewareComponents
 from voxyard.service.http.connection_limit import CONNECTION, KEY_SECONDS, Connection
 from voxyard.service.http.errors import LargeHeadersError, TooManyConnectionsError, answer
+from voxyard.service.http.logging import ConnectionCut
 from voxyard.service.http.protocol import HEADER_BYTES
 from voxyard.service.http.rate_limit import whole_seconds
 from voxyard.service.voices.submission import LARGEST_FILE
@@ -31,6 +34,8 @@ HEALTH_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
 UPLOAD_PATHS = frozenset({"/v1/documents"})
 VOICE_PATHS = frozenset({"/v1/audio/voices"})
 MAX_IN_FLIGHT = 1000
+KEY_FILE_SECONDS = 0.2
+"""Time that a request waits for a key file that has changed. One of some thousand keys counts a little later."""
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _MULTIPART = 64 * 1024  # bytes of a form besides its file
 _ESCAPED = 12  # most bytes of a character in JSON: a surrogate pair of six-byte escapes
@@ -43,20 +48,22 @@ class AdmissionMiddleware:
         self._app, self._components = app, components
         section = components.section
         self._upload = (section.max_upload_mib << 20) + _MULTIPART
+        self._text = min(self._upload, _ESCAPED * section.max_characters + _MULTIPART)
         self._small = _ESCAPED * section.max_input + _MULTIPART
         self._voice = max(LARGEST_FILE + _MULTIPART, self._small)
         self._origins = frozenset(section.origins())
         self._in_flight: Counter[str] = Counter()  # by key
+        self._refresh: asyncio.Task[None] | None = None  # of the keys
+        self._refresh_threads = FairThreads("voxyard-keys")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handles one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        upload = scope["method"] == "POST" and scope["path"] in UPLOAD_PATHS
-        voice = scope["method"] == "POST" and scope["path"] in VOICE_PATHS
-        body = LimitedBody(scope, receive, self._upload if upload else self._voice if voice else self._small)
+        body = LimitedBody(scope, receive, self._largest_body(scope))
         closing = ClosingSend(body, send)
+        await self._refresh_keys()
         try:
             counted = self._admit(scope)
         except ServiceError as error:
@@ -71,8 +78,34 @@ class AdmissionMiddleware:
                 self._in_flight[counted] -= 1
                 self._in_flight += Counter()  # drops the keys without requests
 
+    def _largest_body(self, scope: Scope) -> int:
+        """Most bytes of a request's body."""
+        if scope["method"] == "POST" and scope["path"] in UPLOAD_PATHS:
+            return self._text if is_json(Headers(scope=scope)) else self._upload
+        return self._voice if scope["method"] == "POST" and scope["path"] in VOICE_PATHS else self._small
+
+    async def _refresh_keys(self) -> None:
+        """Has a key file that has changed read in a thread, and waits for it; for a long one, not to its end."""
+        keys = self._components.keys
+        if keys is None or not keys.changed:
+            return
+        if self._refresh is None or self._refresh.done():
+            self._refresh = asyncio.create_task(self._refresh_threads.run("", keys.refresh))
+            await asyncio.wait([self._refresh], timeout=KEY_FILE_SECONDS)
+
+    async def _check_revoked(self, client: Client | None) -> None:
+        """Raises ConnectionCut where the key of a request has been revoked since it was admitted."""
+        keys = self._components.keys
+        if client is None or keys is None:
+            return
+        await self._refresh_keys()
+        if not keys.valid(client):
+            raise ConnectionCut("its API key was revoked")
+
     async def _forward(self, scope: Scope, body: LimitedBody, send: ClosingSend) -> None:
         async def unless_refused(message: Message) -> None:
+            if send.started:
+                await self._check_revoked(scope["state"]["client"])
             if body.refusal() is None or send.started:
                 await send(message)
 
@@ -93,6 +126,7 @@ class AdmissionMiddleware:
         headers, path = Headers(scope=scope), scope["path"]
         public = path in PUBLIC_PATHS or path.startswith(PUBLIC_PREFIXES)
         _check_size(scope)
+        _check_zero(scope)
         if self._components.keys is None:
             _check_host(headers)
         found = self._authenticate(scope["method"], headers, public=public)
@@ -189,6 +223,12 @@ def _check_size(scope: Scope) -> None:
         raise LargeHeadersError(
             f"path and headers larger than {HEADER_BYTES // 1024} KiB: send fewer or shorter headers"
         )
+
+
+def _check_zero(scope: Scope) -> None:
+    """Refuses a zero byte in the path or the query, which no database takes. Raises ServiceError."""
+    if "\0" in scope["path"] or b"%00" in scope.get("query_string", b""):
+        raise ServiceError("the path or the query has a zero byte (%00): send it without")
 
 
 def is_loopback(host: str) -> bool:

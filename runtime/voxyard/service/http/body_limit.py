@@ -1,4 +1,4 @@
-"""Body limit: size and speed of request bodies; a connection with an unread body is closed."""
+"""Body limit: size, speed and values of request bodies; a connection with an unread body is closed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from voxyard.service.errors import ServiceError, TooLargeError
 from voxyard.service.http.errors import TooSlowError
+from voxyard.service.http.json_limit import JsonLimit
 
 GRACE_SECONDS = 20.0
 """Time limit of a body, in addition to its size divided by MIN_BYTES_PER_SECOND."""
@@ -21,9 +22,9 @@ LINGER_BYTES = 16 << 20
 
 
 class LimitedBody:
-    """Request body with limits on size and speed; `receive` replaces the server's.
+    """Request body with limits on size and speed, and on the values of JSON; `receive` replaces the server's.
 
-    The limit applies to the bytes received: Content-Length may be wrong or missing. After a refusal, `receive` raises
+    The limits apply to the bytes received: Content-Length may be wrong or missing. After a refusal, `receive` raises
     it at each call and `refusal` returns it, so that an incomplete body is never taken for a complete one.
     """
 
@@ -36,6 +37,7 @@ class LimitedBody:
         self._complete = "transfer-encoding" not in headers and declared in ("", "0")
         self._answered = False
         self._refusal: ServiceError | None = None
+        self._json = JsonLimit() if is_json(headers) else None
         if declared.isdecimal() and (len(declared) > 18 or int(declared) > limit):
             self._refuse_size()
 
@@ -49,7 +51,7 @@ class LimitedBody:
         return not self._complete
 
     async def receive(self) -> Message:
-        """Next message. Raises TooLargeError or TooSlowError."""
+        """Next message. Raises TooLargeError or TooSlowError, or ServiceError for JSON that is nested too deeply."""
         if self._refusal is not None:
             raise self._refusal
         if self._complete or self._answered:  # only `linger` reads now
@@ -75,6 +77,12 @@ class LimitedBody:
         self._count(message)
         if self._received > self._limit:
             raise self._refuse_size()
+        if self._json is not None:
+            try:
+                self._json.count(message.get("body", b""))
+            except ServiceError as error:
+                self._refusal = error
+                raise
         return message
 
     def answered(self) -> None:
@@ -100,6 +108,11 @@ class LimitedBody:
         limit = f"{self._limit / 2**20:.0f} MiB" if self._limit >= 2**20 else f"{self._limit} bytes"
         self._refusal = TooLargeError(f"body larger than {limit}: send a smaller one")
         return self._refusal
+
+
+def is_json(headers: Headers) -> bool:
+    """True for every content type whose body may be read as JSON."""
+    return "json" in headers.get("content-type", "").lower()
 
 
 class ClosingSend:

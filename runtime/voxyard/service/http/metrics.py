@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from voxyard.service.documents.ownership import SharedDocuments
+from voxyard.telemetry.call_thread import CallThread
 
 log = logging.getLogger("voxyard.service")
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 STATES = ("pending", "processing", "completed", "failed")
+READ_SECONDS = 1.0
+"""Time that a scrape waits for the store; a value that comes later is left out."""
 UNMATCHED = "unmatched"
 """Route label of requests that match no route: their paths would be a label of unbounded cardinality."""
+Value = TypeVar("Value")
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
@@ -69,6 +76,29 @@ class ServiceMetrics:
         self._duration.labels(route).observe(seconds)
 
 
+class _Reading(Generic[Value]):
+    """A reading that may take long, in a thread of its own: a scrape waits a second for it."""
+
+    def __init__(self, name: str, read: Callable[[], Value]) -> None:
+        self._read = read
+        self._lock, self._ended = threading.Lock(), threading.Condition()
+        self._call = CallThread(f"voxyard-{name}", self._ended)
+
+    def value(self) -> Value:
+        """What is read now. Raises TimeoutError where it takes longer, and what reading raised."""
+        with self._lock:
+            if self._call.answered:  # too late for an earlier scrape
+                with contextlib.suppress(Exception):
+                    self._call.collect()
+            if self._call.free:
+                self._call.begin(self._read)
+            with self._ended:
+                if not self._ended.wait_for(lambda: self._call.answered, READ_SECONDS):
+                    raise TimeoutError(f"no answer within {READ_SECONDS:g} s")
+            value: Value = self._call.collect()
+            return value
+
+
 class _ScrapeCollector(Collector):
     """Collector of the gauges that are read from the service at each scrape."""
 
@@ -78,7 +108,9 @@ class _ScrapeCollector(Collector):
         disk: Callable[[], DiskUsage] | None,
         shared: Callable[[], SharedDocuments] | None,
     ) -> None:
-        self._documents, self._disk, self._shared = documents, disk, shared
+        self._documents = None if documents is None else _Reading("documents", documents)
+        self._disk = None if disk is None else _Reading("disk", disk)
+        self._shared = shared
 
     def describe(self) -> Iterable[Metric]:
         """Families without values, so that registering calls nothing."""
@@ -96,12 +128,16 @@ class _ScrapeCollector(Collector):
                 return
         if self._documents is not None:
             try:
-                yield self._family_of_documents(self._documents())
+                yield self._family_of_documents(self._documents.value())
+            except TimeoutError as error:
+                log.warning("cannot count the documents for /metrics: %s", error)
             except Exception:
                 log.exception("cannot count the documents for /metrics")
         if self._disk is not None:
             try:
-                yield from self._families_of_disk(self._disk())
+                yield from self._families_of_disk(self._disk.value())
+            except TimeoutError as error:
+                log.warning("cannot read the disk usage for /metrics: %s", error)
             except Exception:
                 log.exception("cannot read the disk usage for /metrics")
 

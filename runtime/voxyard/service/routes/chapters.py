@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Sequence
 from functools import partial
 from typing import Annotated
 
 import anyio
-from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 from fastapi import Query, Request
 from starlette.responses import Response
@@ -22,6 +22,7 @@ from voxyard.service.documents.chunk_times import with_spans
 from voxyard.service.documents.records import Document, StoredChunk
 from voxyard.service.errors import ConflictError, NotFoundError
 from voxyard.service.routes import serializers
+from voxyard.service.routes.answers import Answer
 from voxyard.service.routes.dependencies import AppStateDep, ClientDep
 from voxyard.service.routes.openapi import errors
 from voxyard.service.routes.parameters import DocumentId
@@ -37,20 +38,25 @@ router = Router(tags=["documents"])
 WAIT_SECONDS = 5.0
 """Time that a request for subtitles waits for words that are being recognised."""
 _POLL_SECONDS = 0.25
-_encoding = CapacityLimiter(2)  # threads that write or wait for an audiobook: other requests keep theirs
 
 
 @router.get(
     "/v1/documents/{id}/chapters",
     operation_id="list_chapters",
     summary="List a document's chapters",
+    response_model=ChaptersOut,
     responses=errors(404),
 )
-def list_chapters(id: DocumentId, state: AppStateDep, client: ClientDep) -> ChaptersOut:
+async def list_chapters(id: DocumentId, state: AppStateDep, client: ClientDep) -> Response:
     """Chapters by the headings of the text, with their chunks and times. A text without headings has none."""
-    state.store.document(id, client.name)
-    at = ChunkTimes.of(state.store.chunks(id), state.pauses)
-    return ChaptersOut(chapters=serializers.chapters(state.store.chapters(id), len(at.chunks), at))
+    document = await run_sync(state.store.document, id, client.name)
+
+    def make() -> Answer:
+        at = ChunkTimes.of(state.store.chunks(id), state.pauses)
+        body = ChaptersOut(chapters=serializers.chapters(state.store.chapters(id), len(at.chunks), at))
+        return Answer(body.model_dump_json().encode())
+
+    return (await state.answers.get(document, "chapters", make)).response()
 
 
 @router.get(
@@ -77,10 +83,10 @@ async def retrieve_subtitles(
     """
     until = time.monotonic() + WAIT_SECONDS
     while True:
-        document, text, chunks, waiting = await run_sync(_timed_words, state, id, client.name)
-        if document.state != "completed":
-            raise ConflictError(f"document {id} is {document.state}: its subtitles are there once it is completed")
-        if estimated or not waiting:
+        document = await run_sync(state.store.document, id, client.name)
+        make = partial(_subtitles, state, id, client.name, format, estimated=estimated)
+        found = await state.answers.get(document, ("subtitles", format), make)
+        if found.content or found.lasting:
             break
         if time.monotonic() > until:
             raise ConflictError(
@@ -89,30 +95,49 @@ async def retrieve_subtitles(
                 retry_after=WAIT_SECONDS,
             )
         await anyio.sleep(_POLL_SECONDS)
-    headers = {
-        "Content-Disposition": serializers.disposition(document, format, download=download),
-        "X-Voxyard-Estimated-Words": str(sum(len(each.words) for each in chunks if not each.recognised)),
-    }
-    content = await run_sync(_subtitles, text, chunks, format)
-    return Response(content, media_type=f"{subtitles.MEDIA_TYPES[format]}; charset=utf-8", headers=headers)
+    return found.response({"Content-Disposition": serializers.disposition(document, format, download=download)})
 
 
-def _subtitles(text: str, chunks: Sequence[TimedChunk], format: SubtitleFormat) -> str:
+def _subtitles(state: AppState, id: str, client: str, format: SubtitleFormat, *, estimated: bool) -> Answer:
+    """The subtitles; nothing, which does not last, where words are still to be recognised and are waited for."""
+    document, text, chunks, waiting = _timed_words(state, id, client)
+    if document.state != "completed":
+        raise ConflictError(f"document {id} is {document.state}: its subtitles are there once it is completed")
+    if waiting and not estimated:
+        return Answer(b"", lasting=False)
     found = subtitles.cues(text, chunks)
-    return subtitles.srt(found) if format == "srt" else subtitles.vtt(found)
+    content = subtitles.srt(found) if format == "srt" else subtitles.vtt(found)
+    words = sum(len(each.words) for each in chunks if not each.recognised)
+    return Answer(
+        content.encode(),
+        f"{subtitles.MEDIA_TYPES[format]}; charset=utf-8",
+        {"X-Voxyard-Estimated-Words": str(words)},
+        lasting=_is_lasting(state, chunks),
+    )
+
+
+def _is_lasting(state: AppState, chunks: Sequence[TimedChunk]) -> bool:
+    """True where no words will be recognised that are not."""
+    return state.word_aligner is None or all(each.recognised for each in chunks)
 
 
 @router.get(
     "/v1/documents/{id}/timings",
     operation_id="retrieve_timings",
     summary="Retrieve the times of a document's chunks and words",
+    response_model=TimingsOut,
     responses=errors(404),
 )
-def retrieve_timings(id: DocumentId, state: AppStateDep, client: ClientDep) -> TimingsOut:
+async def retrieve_timings(id: DocumentId, state: AppStateDep, client: ClientDep) -> Response:
     """Times in the joined audio, as far as they are known. Those of chunks are exact; those of words have a source."""
-    document, text, chunks, waiting = _timed_words(state, id, client.name)
+    document = await run_sync(state.store.document, id, client.name)
+    return (await state.answers.get(document, "timings", partial(_timings, state, id, client.name))).response()
+
+
+def _timings(state: AppState, id: str, client: str) -> Answer:
+    document, text, chunks, waiting = _timed_words(state, id, client)
     sources = {each.recognised for each in chunks}
-    return TimingsOut(
+    body = TimingsOut(
         source="mixed" if len(sources) == 2 else "recognised" if True in sources else "estimated",
         waiting=waiting,
         complete=document.state == "completed",
@@ -136,6 +161,7 @@ def retrieve_timings(id: DocumentId, state: AppStateDep, client: ClientDep) -> T
             for each in chunks
         ],
     )
+    return Answer(body.model_dump_json().encode(), lasting=_is_lasting(state, chunks))
 
 
 def _timed_words(state: AppState, id: str, client: str | None) -> tuple[Document, str, Sequence[TimedChunk], bool]:
@@ -184,8 +210,12 @@ async def audiobook_response(
     document, chunks = await run_sync(state.store.snapshot, document.id)
     chapters = await run_sync(state.store.chapters, document.id)
     cover = await run_sync(state.store.cover, document.id)
-    write = partial(audiobook_file.write, state.audio_store, document, chunks, state.pauses, chapters, cover)
-    await run_sync(write, limiter=_encoding)
+    cancelled = threading.Event()
+    write = partial(audiobook_file.write, state.audio_store, document, chunks, state.pauses, chapters, cover, cancelled)
+    try:
+        await state.audiobooks.run(document.owner, write)
+    finally:
+        cancelled.set()
     name = audiobook_file.name(document)
     size = await run_sync(state.audio_store.size, document.id, name) or 0
     stored = StoredAudio(document.id, name, size, document.revision, audiobook.MEDIA_TYPE)

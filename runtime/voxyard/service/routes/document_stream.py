@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import re
 import time
 from collections.abc import AsyncGenerator, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -38,6 +39,7 @@ COALESCE_SECONDS = 0.1  # minimum interval between two reads of the store
 _PAGE = 64  # chunks read at a time
 COPY_SECONDS = 2.0
 """Time that a request waits for a copy to be encoded, before it is answered with what there is, without a length."""
+_EVENT_ID = re.compile(r"[0-9]{1,18}", re.ASCII)  # any other is none of ours
 _SentState = tuple[str, float | None, float | None]  # state, start and end (seconds) of a chunk
 
 
@@ -235,9 +237,8 @@ async def events(state: AppState, id: str, last_event: str | None) -> AsyncGener
 
     The first look reads all chunks, each further one those that have changed.
     """
-    sent = _SentChunks(
-        int(last_event) if last_event is not None and last_event.isascii() and last_event.isdigit() else 0
-    )
+    last_event = last_event or ""
+    sent = _SentChunks(int(last_event) if _EVENT_ID.fullmatch(last_event) else 0)
     while True:
         seen = state.notifier.version(id)
         try:

@@ -12,10 +12,11 @@ from starlette.responses import JSONResponse, Response
 
 from voxyard.service.audio import encoded
 from voxyard.service.documents import submission
-from voxyard.service.documents.records import Document
+from voxyard.service.documents.records import Document, Size
 from voxyard.service.errors import ConflictError, NotFoundError, ServiceError
 from voxyard.service.routes import chapters as chapter_routes
 from voxyard.service.routes import document_stream, serializers, uploads
+from voxyard.service.routes.answers import Answer
 from voxyard.service.routes.dependencies import AppStateDep, ClientDep
 from voxyard.service.routes.openapi import errors, form, inlined
 from voxyard.service.routes.parameters import DocumentId as Id
@@ -93,28 +94,12 @@ async def create_document(
     ] = None,
 ) -> Response:
     """Submit a text as JSON, or a TXT, Markdown, HTML, EPUB, PDF or DOCX file as a form; accepted ones are durable."""
-    section, admitted = state.section, not state.queue.draining
-    submitted = await uploads.read_document_request(request, section, idempotency_key)
-    earlier = await run_sync(_earlier, state, submitted, client.name)
-    if earlier is not None:
-        document, is_new = earlier, False
-    else:
-        if submitted.webhook is not None:
-            check_webhook(state.webhook_rules, submitted.webhook)
-        new = await run_sync(
-            lambda: submission.new_document(
-                submitted,
-                state.frontend,
-                state.voices,
-                owner=client.name,
-                now=time.time(),
-                section=section,
-                limits=state.limits(client.name),
-                lexicon=state.lexicon(client.name),
-                reading=state.reading,
-            )
-        )
-        document, is_new = await run_sync(partial(state.queue.accept, new, admitted=admitted))
+    admitted = not state.queue.draining
+    if idempotency_key is None:  # with one, it may be a document that is there
+        await run_sync(partial(state.queue.check, client.name, Size(), admitted=admitted))
+    read = await uploads.read_document_request(request, state.section, idempotency_key)
+    accept = partial(_accepted, state, client.name, read, admitted=admitted)
+    document, is_new = await state.preparing.run(client.name, accept)
     body = await run_sync(_document_out, state, document)
     return JSONResponse(
         body.model_dump(mode="json", exclude={"chunks"}),
@@ -148,22 +133,31 @@ def list_documents(
     "/v1/documents/{id}",
     operation_id="retrieve_document",
     summary="Retrieve a document",
+    response_model=DocumentOut,
     responses=errors(400, 404),
 )
-def retrieve_document(
+async def retrieve_document(
     id: Id,
     state: AppStateDep,
     client: ClientDep,
     chunks: Annotated[bool, Query(description="Include the chunks with their texts and times.")] = False,
-) -> DocumentOut:
+) -> Response:
     """Progress of a document, and the URL of its audio."""
+    make = partial(_document_answer, state, id, client.name, chunks=chunks)
+    if not chunks:
+        return (await run_sync(make)).response()
+    document = await run_sync(state.store.document, id, client.name)
+    return (await state.answers.get(document, "chunks", make)).response()
+
+
+def _document_answer(state: AppState, id: str, client: str, *, chunks: bool) -> Answer:
     redo = serializers.redo(state.store, id)
-    document = state.store.document(id, client.name)
+    document = state.store.document(id, client)
     at = ChunkTimes.of(state.store.chunks(id), state.pauses) if chunks else _times(state, document)
     body = serializers.document(document, time.time(), at, state.store.text(id) if chunks else None)
     body.redo = redo
     body.chapters = serializers.chapters(state.store.chapters(id), document.chunks, at)
-    return body
+    return Answer(body.model_dump_json().encode(), lasting=False)  # chunks may be spoken again
 
 
 @router.get(
@@ -304,12 +298,29 @@ def delete_document(id: Id, state: AppStateDep, client: ClientDep) -> None:
     state.queue.cancel(id)
 
 
-def _earlier(state: AppState, submitted: submission.DocumentRequest, owner: str) -> Document | None:
-    """Document of the same request before: what it named (a voice, a webhook's host) may be gone since then."""
-    if submitted.idempotency_key is None:
-        return None
-    asked = submission.unprepared(submitted, owner=owner, now=time.time(), instance=state.section.instance)
-    return state.queue.earlier(asked)
+def _accepted(state: AppState, owner: str, read: uploads.ReadRequest, *, admitted: bool) -> tuple[Document, bool]:
+    """The document of a request, and True where it is new. What has no room is refused before it is prepared."""
+    submitted, section = read(), state.section
+    asked = submission.unprepared(submitted, owner=owner, now=time.time(), instance=section.instance)
+    earlier = state.queue.earlier(asked)  # what it named, a voice or a webhook's host, may be gone since then
+    if earlier is not None:
+        return earlier, False
+    if submitted.webhook is not None:
+        check_webhook(state.webhook_rules, submitted.webhook)
+    refused_after = admitted or asked.idempotency_key is not None
+    state.queue.check(owner, submission.least_size(submitted, state.frontend), admitted=refused_after)
+    new = submission.new_document(
+        submitted,
+        state.frontend,
+        state.voices,
+        owner=owner,
+        now=time.time(),
+        section=section,
+        limits=state.limits(owner),
+        lexicon=state.lexicon(owner),
+        reading=state.reading,
+    )
+    return state.queue.accept(new, admitted=admitted)
 
 
 def _document_out(state: AppState, document: Document) -> DocumentOut:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
 from fastapi import Request, Response
 from prometheus_client.exposition import choose_encoder
 from pydantic import BaseModel
@@ -12,6 +14,9 @@ from voxyard.service.errors import UnavailableError
 from voxyard.service.http.components import MiddlewareComponents
 from voxyard.service.routes.openapi import errors
 from voxyard.service.routes.router import Router
+from voxyard.telemetry.exposition import readable_accept
+
+_THREADS = 2  # of each, that no other request uses: a probe waits for no work
 
 
 class Health(BaseModel):
@@ -23,6 +28,7 @@ class Health(BaseModel):
 def operations_router(components: MiddlewareComponents) -> Router:
     """`/healthz`, `/readyz` and `/metrics`, which are public paths."""
     router = Router(tags=["operation"])
+    health_threads, metrics_threads = CapacityLimiter(_THREADS), CapacityLimiter(_THREADS)
 
     @router.get("/healthz", summary="Liveness", responses=errors(403))
     async def healthz() -> Health:
@@ -30,9 +36,9 @@ def operations_router(components: MiddlewareComponents) -> Router:
         return Health(status="ok")
 
     @router.get("/readyz", summary="Readiness", responses=errors(403, 503))
-    def readyz() -> Health:
+    async def readyz() -> Health:
         """200 where a worker has its model loaded; else 503 with the reason."""
-        well, sentence = components.ready()
+        well, sentence = await run_sync(components.ready, limiter=health_threads)
         if not well:
             raise UnavailableError(sentence, retry_after=5)
         return Health(status=sentence)
@@ -44,9 +50,10 @@ def operations_router(components: MiddlewareComponents) -> Router:
     @router.get(
         "/metrics", summary="Prometheus metrics", response_class=Response, responses={**metrics_text, **errors(403)}
     )
-    def metrics(request: Request) -> Response:
+    async def metrics(request: Request) -> Response:
         """Prometheus text format or OpenMetrics, by the Accept header."""
-        encode, media_type = choose_encoder(request.headers.get("accept", ""))
-        return Response(encode(components.registry), headers={"Content-Type": media_type})
+        encode, media_type = choose_encoder(readable_accept(request.headers.get("accept")))
+        content = await run_sync(encode, components.registry, limiter=metrics_threads)
+        return Response(content, headers={"Content-Type": media_type})
 
     return router

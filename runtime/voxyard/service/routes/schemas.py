@@ -21,6 +21,7 @@ from pydantic_core import CoreSchema, PydanticCustomError
 
 from voxyard.service.documents.records import ChunkState, State
 from voxyard.service.documents.submission import LARGEST_SEED, LONGEST_AUTHOR, LONGEST_TITLE
+from voxyard.service.http import json_limit
 from voxyard.service.server_paths import without_paths
 from voxyard.speech.audio.encoder import Format
 from voxyard.speech.reading.lexicon import LONGEST_SPOKEN, LONGEST_WORD, MOST_OF_REQUEST
@@ -49,7 +50,7 @@ def _number(value: object) -> object:
 
 Reason = Annotated[str, AfterValidator(without_paths)]
 """A sentence for clients, who are not shown the server's paths."""
-Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00]*$")]
 Seed = Annotated[int, Field(ge=0, le=LARGEST_SEED, description="Random seed; equal seeds give equal audio.")]
 _KIND = "|".join(KINDS)
 _READ = re.compile(rf"^(all|none|({_KIND})(,({_KIND}))*)$")
@@ -80,6 +81,15 @@ Words = Annotated[
     ],
     Field(max_length=MOST_OF_REQUEST),
 ]
+
+
+def _limited(value: object) -> object:
+    """A JSON text within the limits of JSON bodies."""
+    if isinstance(value, str):
+        json_limit.check(value)
+    return value
+
+
 LexiconOption = Annotated[
     Words | None, Field(description="A word or phrase, and what is spoken for it; before the host's lexicon.")
 ]
@@ -216,7 +226,9 @@ class UploadBody(BaseModel):
     seed: Seed | None = None
     language: Annotated[str, StringConstraints(max_length=35)] | None = None
     read: ReadOption = None
-    lexicon: Json[Words] | None = Field(None, description="JSON object: a word or phrase, and what is spoken for it.")
+    lexicon: Annotated[Json[Words], BeforeValidator(_limited)] | None = Field(
+        None, description="JSON object: a word or phrase, and what is spoken for it."
+    )
     on_failure: OnFailureOption = "fail"
     webhook: Annotated[str, StringConstraints(max_length=2000)] | None = None
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from anyio.to_thread import run_sync
+from fastapi import Response
 
 from voxyard.extraction.plaintext import clean
 from voxyard.service.documents import submission
 from voxyard.service.errors import ConflictError, TooLargeError
+from voxyard.service.routes.answers import Answer
 from voxyard.service.routes.dependencies import AppStateDep, ClientDep
 from voxyard.service.routes.openapi import errors
 from voxyard.service.routes.parameters import DocumentId
@@ -37,7 +41,7 @@ async def create_script(body: ScriptBody, state: AppStateDep, client: ClientDep)
             "as a document, whose script is at /v1/documents/{id}/script",
             parameter="text",
         )
-    return await run_sync(_of_text, state, client.name, body)
+    return await state.reading_texts.run(client.name, partial(_of_text, state, client.name, body))
 
 
 @router.get(
@@ -45,16 +49,21 @@ async def create_script(body: ScriptBody, state: AppStateDep, client: ClientDep)
     operation_id="retrieve_script",
     summary="Show what is spoken of a document",
     tags=["documents"],
+    response_model=ScriptOut,
     responses=errors(404, 409),
 )
-def retrieve_script(id: DocumentId, state: AppStateDep, client: ClientDep) -> ScriptOut:
+async def retrieve_script(id: DocumentId, state: AppStateDep, client: ClientDep) -> Response:
     """Words that the engine gets, chunk by chunk, as they were made of the text when it was submitted."""
-    state.store.document(id, client.name)
+    document = await run_sync(state.store.document, id, client.name)
+    return (await state.answers.get(document, "script", partial(_of_document, state, id))).response()
+
+
+def _of_document(state: AppState, id: str) -> Answer:
     document, chunks = state.store.snapshot(id)
     if document.extracting:
         raise ConflictError(f"the text of document {id} is being read: its script comes after that")
     text, spoken = state.store.text(id), state.store.spoken(id)
-    return ScriptOut(
+    body = ScriptOut(
         voice=shown_name(document.voice),
         language=document.language,
         estimated_seconds=round(document.estimated_seconds, 3),
@@ -73,6 +82,7 @@ def retrieve_script(id: DocumentId, state: AppStateDep, client: ClientDep) -> Sc
             for chunk in chunks
         ],
     )
+    return Answer(body.model_dump_json().encode())
 
 
 def _of_text(state: AppState, client: str, body: ScriptBody) -> ScriptOut:

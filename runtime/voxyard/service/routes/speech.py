@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from anyio.to_thread import run_sync
 from fastapi import APIRouter
 from starlette.responses import Response
 
@@ -64,7 +64,8 @@ async def create_speech(
             f"input has {len(body.input):,} characters, expected at most {most:,}: split it, or submit a document",
             parameter="input",
         )
-    script = await run_sync(_script, state, client.name, body)
+    state.limiter.check(client.name)
+    script = await state.reading_texts.run(client.name, partial(_script, state, client.name, body))
     speech = SpeechRequest(
         *(state.pool, state.limiter, script, state.pauses, body.codec, body.speed),
         client=client.name,

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from anyio.to_thread import run_sync
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from starlette.datastructures import UploadFile
@@ -29,20 +28,22 @@ _FIELDS = 16  # of a form
 Read = TypeVar("Read")
 
 
-async def read_document_request(
-    request: Request, section: ServiceSection, idempotency_key: str | None
-) -> DocumentRequest:
-    """Document request of a body, with its text, or with a file whose text is extracted later.
+ReadRequest = Callable[[], DocumentRequest]
+"""Reads a body that has come whole: it validates, and takes as long as the body is large."""
+
+
+async def read_document_request(request: Request, section: ServiceSection, idempotency_key: str | None) -> ReadRequest:
+    """Reads the body; what is given back makes of it, in a thread, a document request with its text, or with a file
+    whose text is extracted later.
 
     Raises:
-        ServiceError: the body is too large or of another type, or the file is not supported.
-        RequestValidationError: a field is invalid.
+        ServiceError: the body is too large or of another type; what is given back: the file is not supported.
+        RequestValidationError: what is given back: a field is invalid.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json":
         content = await request.body()
-        body = await run_sync(lambda: valid(lambda: DocumentBody.model_validate_json(content)))
-        return await run_sync(_from_json, body, idempotency_key)
+        return lambda: _from_json(valid(lambda: DocumentBody.model_validate_json(content)), idempotency_key)
     if kind == "multipart/form-data":
         return await _from_form(request, section, idempotency_key)
     raise UnsupportedDocumentError(
@@ -67,37 +68,52 @@ def _from_json(body: DocumentBody, idempotency_key: str | None) -> DocumentReque
     return replace(made, headings=tuple(headings))
 
 
-async def _from_form(request: Request, section: ServiceSection, idempotency_key: str | None) -> DocumentRequest:
+async def _from_form(request: Request, section: ServiceSection, idempotency_key: str | None) -> ReadRequest:
     async with request.form(max_files=1, max_fields=_FIELDS, max_part_size=4 * section.max_characters + 4) as form:
-        file = form.get("file")
+        found = form.get("file")
         fields = {name: value for name, value in form.items() if isinstance(value, str) and value and name != "file"}
-        options: UploadBody = valid(lambda: UploadBody.model_validate(fields))
-        if isinstance(file, UploadFile):
-            if options.text is not None:
-                raise ServiceError("both file and text are given: expected one of them", parameter="text")
-            return await _from_file(file, options, section, idempotency_key)
-        if options.text is None:
-            raise ServiceError("neither file nor text is given: expected one of them", parameter="file")
-        return _document_request(options, clean(options.text), options.title, idempotency_key)
+        file = None
+        if isinstance(found, UploadFile):
+            if (found.size or 0) > section.max_upload_mib * MIB:
+                raise TooLargeError(
+                    f"file larger than {section.max_upload_mib} MiB: send a smaller one", parameter="file"
+                )
+            file = _File(found.filename, found.content_type, await found.read())
+    return lambda: _of_fields(fields, file, section, idempotency_key)
 
 
-async def _from_file(
-    file: UploadFile, options: UploadBody, section: ServiceSection, idempotency_key: str | None
+@dataclass(frozen=True)
+class _File:
+    """The file of a form."""
+
+    name: str | None
+    media_type: str | None
+    content: bytes
+
+
+def _of_fields(
+    fields: Mapping[str, str], file: _File | None, section: ServiceSection, idempotency_key: str | None
 ) -> DocumentRequest:
-    if (file.size or 0) > section.max_upload_mib * MIB:
-        raise TooLargeError(f"file larger than {section.max_upload_mib} MiB: send a smaller one", parameter="file")
-    content = await file.read()
-    kind = await run_sync(lambda: _checked(lambda: kind_of(content, file.filename, file.content_type)))
+    options: UploadBody = valid(lambda: UploadBody.model_validate(fields))
+    if file is not None:
+        if options.text is not None:
+            raise ServiceError("both file and text are given: expected one of them", parameter="text")
+        return _from_file(file, options, section, idempotency_key)
+    if options.text is None:
+        raise ServiceError("neither file nor text is given: expected one of them", parameter="file")
+    return _document_request(options, clean(options.text), options.title, idempotency_key)
+
+
+def _from_file(
+    file: _File, options: UploadBody, section: ServiceSection, idempotency_key: str | None
+) -> DocumentRequest:
+    kind = _checked(lambda: kind_of(file.content, file.name, file.media_type))
     if kind != "txt":
-        upload = Upload(file.filename or "", file.content_type or "", bool(options.title), content, options.read)
-        title = options.title or title_of_name(file.filename)
+        upload = Upload(file.name or "", file.media_type or "", bool(options.title), file.content, options.read)
+        title = options.title or title_of_name(file.name)
         return replace(_document_request(options, "", title, idempotency_key), upload=upload)
-    extracted = await run_sync(
-        lambda: _checked(
-            lambda: extract(
-                io.BytesIO(content), file.filename, file.content_type, max_characters=section.max_characters
-            )
-        )
+    extracted = _checked(
+        lambda: extract(io.BytesIO(file.content), file.name, file.media_type, max_characters=section.max_characters)
     )
     return _document_request(options, extracted.text, options.title or extracted.title, idempotency_key)
 

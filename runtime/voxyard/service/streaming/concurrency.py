@@ -99,9 +99,7 @@ class ConcurrencyLimiter:
             BusyError: all places are in use, or all that the key may have.
             UnavailableError: the service is shutting down.
         """
-        if self._closed:
-            raise UnavailableError("the service is shutting down: retry in 10 s", retry_after=10.0)
-        self._check(client)
+        self.check(client)
         self._active[client] += 1
         place = Place(self, client, Cut() if cut is None else cut)
         self._places[place] = None
@@ -136,7 +134,10 @@ class ConcurrencyLimiter:
             _log.warning("%s", reason)
             place.cut.now(reason)
 
-    def _check(self, client: str) -> None:
+    def check(self, client: str) -> None:
+        """Refuses what `acquire` would refuse now: before anything is prepared for it. Raises as `acquire`."""
+        if self._closed:
+            raise UnavailableError("the service is shutting down: retry in 10 s", retry_after=10.0)
         own, most = self._active[client], self._limits(client).speech_requests
         wait = max(1, math.ceil(self._seconds / self._limit))
         if most is not None and own >= most:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
@@ -29,6 +30,8 @@ class WebhookRules:
         """
         target, port = target_of(url)
         name = (target.hostname or "").rstrip(".")
+        if ":" in name:
+            name = f"[{name}]"
         plain = port == PORTS[target.scheme] and name in self.hosts
         if not plain and f"{name}:{port}" not in self.hosts:
             raise ForbiddenError(
@@ -70,6 +73,22 @@ def target_of(url: str) -> tuple[SplitResult, int]:
     if not (clean and target.hostname and port and target.scheme in PORTS) or "@" in target.netloc:
         raise ServiceError(f"invalid webhook URL: {wrong}", parameter="webhook")
     return target, port
+
+
+def refused_address(name: str, address: str) -> str | None:
+    """Reason for not calling a host at this address; None where it may be called.
+
+    A name that is allowed may still lead anywhere its resolver likes. This host and its link's services are not for
+    webhooks, unless the setting names them: `localhost`, or the address itself. A company's private networks are.
+    """
+    found = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
+        found = found.ipv4_mapped
+    if name in (address, "localhost") or not (
+        found.is_loopback or found.is_link_local or found.is_unspecified or found.is_multicast or found.is_reserved
+    ):
+        return None
+    return f"{name} has the address {address}, which is not for webhooks: name the address in --webhook-hosts"
 
 
 def _read_secret(path: Path) -> bytes:

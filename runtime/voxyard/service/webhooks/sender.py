@@ -21,7 +21,7 @@ from voxyard.service.documents.store import Store
 from voxyard.service.errors import NotFoundError, ServiceError
 from voxyard.service.server_paths import without_paths
 from voxyard.service.webhooks.pending import DueWebhook
-from voxyard.service.webhooks.rules import WebhookRules, check_webhook, target_of
+from voxyard.service.webhooks.rules import PORTS, WebhookRules, check_webhook, refused_address, target_of
 from voxyard.service.webhooks.signatures import SIGNATURE, sign, standard_headers
 
 log = logging.getLogger("voxyard.service")
@@ -130,13 +130,12 @@ class WebhookSender:
             **standard_headers(secret, f"{hook.document}.{hook.id}", body, int(self._clock())),
         }
         name = target.hostname or ""
-        connection = (
-            http.client.HTTPSConnection(name, port, timeout=self._timeout, context=self._tls)
-            if target.scheme == "https"
-            else http.client.HTTPConnection(name, port, timeout=self._timeout)
-        )
+        connection = http.client.HTTPConnection(name, port, timeout=self._timeout)
+        connection.default_port = PORTS[target.scheme]  # which is not in the Host header
         with closing(connection):
-            connection.connect()
+            connection.sock = _connect(name, port, self._timeout)
+            if target.scheme == "https":
+                connection.sock = self._tls.wrap_socket(connection.sock, server_hostname=name)
             deadline = threading.Timer(
                 self._timeout, _abort, [connection.sock]
             )  # slow bytes would reset the socket's timeout
@@ -179,6 +178,21 @@ def _body(hook: DueWebhook, document: Document) -> bytes:
         "url": f"/v1/documents/{document.id}",
     }
     return json.dumps({"type": hook.event, "document": facts}, separators=(",", ":")).encode()
+
+
+def _connect(name: str, port: int, timeout: float) -> socket.socket:
+    """Connection to a host, at an address that was looked at: the name is not resolved again. Raises OSError."""
+    failed: OSError | None = None
+    for *_, place in socket.getaddrinfo(name, port, type=socket.SOCK_STREAM):
+        address = str(place[0])
+        reason = refused_address(name, address)
+        try:
+            if reason is not None:
+                raise OSError(reason)
+            return socket.create_connection((address, port), timeout)
+        except OSError as error:
+            failed = error
+    raise failed or OSError(f"{name} has no address")
 
 
 def _path(target: SplitResult) -> str:

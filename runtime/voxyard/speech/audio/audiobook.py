@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from voxyard.speech.audio.codecs import STEP, EncodeError
 from voxyard.speech.audio.one_cpu import on_one_cpu
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 MEDIA_TYPE = "audio/mp4"
 BIT_RATE = 64_000  # bit/s of mono speech
 _COVERS = {b"\xff\xd8\xff": "jpeg_pipe", b"\x89PNG\r\n\x1a\n": "png_pipe"}  # first bytes: FFmpeg's reader
+_MOST_PIXELS = 40_000_000  # of a cover: FFmpeg decodes it to find its kind of pixels
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ def _chapters(marks: Sequence[ChapterMark], samples: int) -> list[Chapter]:
 
 
 def is_cover(image: bytes) -> bool:
-    """True for an image that can be a cover: a JPEG or PNG that FFmpeg can read."""
+    """True for an image that can be a cover: a JPEG or PNG that FFmpeg can read, and not too large."""
     import av
 
     try:
@@ -114,7 +115,8 @@ def _open_cover(image: bytes) -> InputContainer:
 
     for magic, reader in _COVERS.items():
         if image.startswith(magic):
-            return av.open(io.BytesIO(image), "r", format=reader)
+            limits: Any = [{"max_pixels": str(_MOST_PIXELS)}]
+            return av.open(io.BytesIO(image), "r", format=reader, stream_options=limits)
     raise EncodeError("the cover is neither a JPEG nor a PNG image")
 
 

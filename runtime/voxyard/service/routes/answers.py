@@ -1,0 +1,75 @@
+"""Long answers: made in threads by turns of the keys, once for each state of a completed document, and kept."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from starlette.responses import Response
+
+from voxyard.service.auth.key_limits import LimitsOf, no_limits
+from voxyard.service.documents.records import Document
+from voxyard.service.fair_threads import FairThreads
+
+KEPT_BYTES = 64 << 20
+"""Most bytes of answers that are kept: the times of the words of a book of 16 hours have about 12 MiB."""
+JSON = "application/json"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Body of a response, its headers, and False where it may be another one the next time."""
+
+    content: bytes
+    media_type: str = JSON
+    headers: Mapping[str, str] = field(default_factory=dict)
+    lasting: bool = True
+
+    def response(self, headers: Mapping[str, str] = {}) -> Response:
+        """The response, with further headers."""
+        return Response(self.content, media_type=self.media_type, headers={**self.headers, **headers})
+
+
+class Answers:
+    """Answers about documents; those used last are kept. Used from one event loop."""
+
+    def __init__(self, limits: LimitsOf = no_limits, *, kept_bytes: int = KEPT_BYTES) -> None:
+        self._threads = FairThreads("voxyard-answers", limits)
+        self._most, self._size = kept_bytes, 0
+        self._kept: dict[Hashable, Answer] = {}  # in order of use
+        self._lock = threading.Lock()
+
+    async def get(self, document: Document, kind: Hashable, make: Callable[[], Answer]) -> Answer:
+        """The answer of this kind about a document, which `make` makes in a thread where it is not kept."""
+        key = (document.id, document.revision, document.audio, document.changes, kind)
+        completed = document.state == "completed"
+        found = self._find(key) if completed else None
+        if found is not None:
+            return found
+        return await self._threads.run(document.owner, partial(self._made, key, make, keep=completed))
+
+    def _made(self, key: Hashable, make: Callable[[], Answer], *, keep: bool) -> Answer:
+        found = self._find(key) if keep else None  # made by the request before, while this one waited
+        if found is None:
+            found = make()
+            if keep and found.lasting:
+                self._keep(key, found)
+        return found
+
+    def _find(self, key: Hashable) -> Answer | None:
+        with self._lock:
+            found = self._kept.pop(key, None)
+            if found is not None:
+                self._kept[key] = found
+            return found
+
+    def _keep(self, key: Hashable, answer: Answer) -> None:
+        if len(answer.content) > self._most / 2:
+            return
+        with self._lock:
+            self._kept[key] = answer
+            self._size += len(answer.content)
+            while self._size > self._most:
+                self._size -= len(self._kept.pop(next(iter(self._kept))).content)
