@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,8 @@ from voxyard.speech.config import SpeechSection
 from voxyard.speech.engine import check_factory, find_factory
 from voxyard.speech.errors import SpeechError
 from voxyard.trainer.voice.directory import META
+
+_log = logging.getLogger("voxyard.cli")
 
 FRONTEND = "voxyard.bark.frontend:frontend"
 VOICE_FRONTEND = "voxyard.trainer.voice.frontend:frontend"
@@ -53,6 +56,13 @@ def choose_engine(speech: SpeechSection, bark: BarkConfig, origins: Mapping[str,
     if engine == "espeak":
         if bark.device == "cuda":
             raise SpeechError("--engine espeak speaks on the CPU: leave --device cuda out")
+        if speech.gpus is not None:
+            raise SpeechError(
+                f"--engine espeak speaks on the CPU: leave --gpus {speech.gpus} out"
+                if speech.engine == "espeak"
+                else f"there are no weights of Bark, so that espeak-ng speaks, on the CPU: leave --gpus {speech.gpus} "
+                "out, or name the weights with --model DIR"
+            )
         return EngineChoice(ESPEAK_FRONTEND, {}, "espeak", "espeakng_loader", "cpu")
     if "model" not in _given(origins):
         raise SpeechError("--engine voxyard speaks with a voice of yours: add --model DIR, as voxyard export wrote it")
@@ -64,8 +74,13 @@ def _engine(speech: SpeechSection, bark: BarkConfig, origins: Mapping[str, str])
     """`auto` is Bark where its weights are, or anything of it was set, and espeak-ng on a machine that has neither."""
     if speech.engine != "auto":
         return speech.engine
-    asked = speech.pool == "ray" or bark.model.exists() or set(_given(origins)) - {"device"}
-    return "bark" if asked else "espeak"
+    if speech.pool == "ray" or bark.model.exists():
+        return "bark"
+    given = {name: origin for name, origin in _given(origins).items() if name != "device"}
+    if given and "model" not in given:
+        are = "is a setting" if len(given) == 1 else "are settings"
+        _log.info("%s %s of Bark, so Bark speaks; --engine espeak needs no weights", ", ".join(given.values()), are)
+    return "bark" if given else "espeak"
 
 
 def _given(origins: Mapping[str, str]) -> dict[str, str]:

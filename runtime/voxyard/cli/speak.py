@@ -96,6 +96,7 @@ def _script(settings: SpeakConfig, engine: EngineChoice, file: Path) -> tuple[Ex
     """The document of a file, the front end of the engine, and what it is to speak."""
     from voxyard.speech.frontend import open_frontend
     from voxyard.speech.script import document_language, language_note, prepare, unknown_language_note
+    from voxyard.speech.voice_aliases import engine_name
 
     section, reading = settings.speak, settings.speech.reading()
     unknown = unknown_language_note(section.language)
@@ -103,12 +104,13 @@ def _script(settings: SpeakConfig, engine: EngineChoice, file: Path) -> tuple[Ex
         log.warning("%s", unknown)
     frontend = open_frontend(engine.frontend, engine.settings)
     document = read_document(file, settings.speech.code_blocks)
+    voice = None if section.voice is None else engine_name(section.voice, frontend)
     script = prepare(
         document.text,
         frontend,
-        voice=section.voice,
+        voice=voice,
         seed=section.seed,
-        language=document_language(section.language, section.voice, document.language, frontend),
+        language=document_language(section.language, voice, document.language, frontend),
         chapters=[chapter.start for chapter in document.chapters],
         reading=reading,
     )
@@ -152,7 +154,7 @@ def _speak(settings: SpeakConfig, engine: EngineChoice, file: Path, out: Path, *
             if result.failures and (section.on_failure == "fail" or len(result.failures) == result.total):
                 first = result.failures[0]
                 more = f"; {len(result.failures) - 1} more failed" if len(result.failures) > 1 else ""
-                _refuse_partial(result, sound, f"{first}{more}; replaced by silence", CHECK_FAILED)
+                _refuse_partial(result, sound, f"{first}{more}", CHECK_FAILED)
             sound.commit()
         except KeyboardInterrupt:
             for number in _INTERRUPTS:

@@ -35,6 +35,19 @@ class Script:
         """Estimated duration of the audio."""
         return sum(chunk.estimated_seconds for chunk in self.chunks)
 
+    def at_speed(self, speed: float) -> Script:
+        """The script for an engine that speaks so many times as fast, within the `speeds` of its front end."""
+        chunks = (
+            replace(
+                each,
+                pause=None if each.pause is None else each.pause / speed,
+                estimated_seconds=each.estimated_seconds / speed,
+            )
+            for each in self.chunks
+        )
+        requests = (replace(each, speed=speed, seconds=each.seconds / speed) for each in self.requests)
+        return self if speed == 1 else replace(self, chunks=tuple(chunks), requests=tuple(requests))
+
 
 def prepare(
     text: str,

@@ -49,7 +49,8 @@ def _number(value: object) -> object:
 
 Reason = Annotated[str, AfterValidator(without_paths)]
 """A sentence for clients, who are not shown the server's paths."""
-Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+LONGEST_NAME = 200
+Name = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_NAME)]
 Seed = Annotated[int, Field(ge=0, le=LARGEST_SEED, description="Random seed; equal seeds give equal audio.")]
 _KIND = "|".join(KINDS)
 _READ = re.compile(rf"^(all|none|({_KIND})(,({_KIND}))*)$")
@@ -122,6 +123,16 @@ class VoiceId(RequestBody):
     id: Name
 
 
+def _voice(value: object) -> object:
+    """A voice as it is, where it is a name or an object with one."""
+    name = value.get("id") if isinstance(value, dict) and set(value) == {"id"} else value
+    if not isinstance(value, VoiceId) and not (isinstance(name, str) and 0 < len(name) <= LONGEST_NAME):
+        raise PydanticCustomError(
+            "voice", "expected the name of a voice as GET /v1/audio/voices lists it, or an object with it as its id"
+        )
+    return value
+
+
 class SpeechBody(RequestBody):
     """Speech request. Unknown fields are ignored: OpenAI's clients may send new ones."""
 
@@ -134,7 +145,9 @@ class SpeechBody(RequestBody):
 
     model: Name = Field(description="The engine's name, or one that begins with `tts-1` or `gpt-4o-mini-tts`.")
     input: str = Field(min_length=1, description="Text to synthesize.")
-    voice: Name | VoiceId = Field(description="A voice from `GET /v1/audio/voices`.")
+    voice: Annotated[Name | VoiceId, BeforeValidator(_voice)] = Field(
+        description="A voice from `GET /v1/audio/voices`."
+    )
     response_format: AudioFormat = Field(
         "mp3", description="`pcm` is 16 bit, little endian, 24 kHz, mono; `ogg` is another name of `opus`."
     )
