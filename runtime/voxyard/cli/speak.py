@@ -94,8 +94,9 @@ def _show_words(settings: SpeakConfig, engine: EngineChoice, file: Path, *, as_j
 
 def _script(settings: SpeakConfig, engine: EngineChoice, file: Path) -> tuple[ExtractedText, Frontend, Script]:
     """The document of a file, the front end of the engine, and what it is to speak."""
+    from voxyard.speech.cast import cast_of, read_cast
     from voxyard.speech.frontend import open_frontend
-    from voxyard.speech.script import document_language, language_note, prepare, unknown_language_note
+    from voxyard.speech.script import document_language, prepare, script_note, unknown_language_note
     from voxyard.speech.voice_aliases import engine_name
 
     section, reading = settings.speak, settings.speech.reading()
@@ -105,6 +106,9 @@ def _script(settings: SpeakConfig, engine: EngineChoice, file: Path) -> tuple[Ex
     frontend = open_frontend(engine.frontend, engine.settings)
     document = read_document(file, settings.speech.code_blocks)
     voice = None if section.voice is None else engine_name(section.voice, frontend)
+    members = {} if section.cast is None else read_cast(section.cast)
+    cast = cast_of(frontend, {name: engine_name(each, frontend) for name, each in members.items()})
+    voice = cast.narrator or voice
     script = prepare(
         document.text,
         frontend,
@@ -113,8 +117,9 @@ def _script(settings: SpeakConfig, engine: EngineChoice, file: Path) -> tuple[Ex
         language=document_language(section.language, voice, document.language, frontend),
         chapters=[chapter.start for chapter in document.chapters],
         reading=reading,
+        cast=cast,
     )
-    note = language_note(section.language or document.language, script.requests[0].voice, frontend, document.text)
+    note = script_note(script, section.language or document.language, frontend)
     if unknown is None and note is not None:
         log.warning("%s", note)
     return document, frontend, script

@@ -106,7 +106,7 @@ def open_state(
         queue = DocumentQueue(
             *(store, audio_store, pool, section, pauses, on_change, notifier.forget),
             limits=limits,
-            read_upload=UploadReader(frontend, section, limits, reading, code_blocks),
+            read_upload=UploadReader(frontend, voices, section, limits, reading, code_blocks),
         )
         peers = store.peers(queue, notifier.bump_waiting)
         limiter = ConcurrencyLimiter(section.max_requests, limits)

@@ -11,6 +11,7 @@ from typing import Literal
 from voxyard.service.errors import ServiceError
 from voxyard.service.names_file import read_names, shown
 from voxyard.service.voices.table import StoredVoice, UploadedVoices, VoiceNotFoundError
+from voxyard.speech.cast import Cast
 from voxyard.speech.frontend import Frontend
 from voxyard.speech.voice_aliases import openai_names
 
@@ -68,6 +69,32 @@ class VoiceNames:
         if own is None:
             raise VoiceNotFoundError(self._unknown(name, owner), parameter=parameter)
         return own.id
+
+    def cast(self, members: Mapping[str, str] | None, owner: str = "") -> Cast:
+        """Cast of a request, over the voices that this key may name.
+
+        Raises:
+            ServiceError: one of its voices is not there; the message names the nearest.
+        """
+        found = dict[str, str]()
+        for name, voice in (members or {}).items():
+            try:
+                found[name] = self.resolve(voice, owner)
+            except VoiceNotFoundError as error:
+                raise ServiceError(str(error), parameter=f"cast.{name}") from error
+        return self.cast_of(found, owner)
+
+    def cast_of(self, members: Mapping[str, str], owner: str = "") -> Cast:
+        """Cast with these voices of the engine, or ids of uploaded ones."""
+
+        def find(name: str) -> str | None:
+            try:
+                return self.resolve(name, owner)
+            except VoiceNotFoundError:
+                return None
+
+        known = [voice.name for voice in self.all(owner)]
+        return Cast(find, members, known, f"GET /v1/audio/voices lists all {len(known)}")
 
     def all(self, owner: str = "") -> tuple[VoiceName, ...]:
         """All names: the engine's own, then the aliases, then the voices that this key has uploaded, each sorted."""

@@ -24,6 +24,12 @@ class SpeakSection(Section):
         "Voice: a preset such as v2/en_speaker_6, or a voice file (.npz).",
         default_text="the language's sixth preset",
     )
+    cast: str | None = setting(
+        None,
+        "Voices of the text's tags, [voice:NAME] and SSML's <voice name>: narrator=en-us,mia=en-gb+f4; narrator speaks "
+        "what has no tag.",
+        default_text="a tag names a voice of the engine",
+    )
     seed: int = setting(
         0, "Random seed; the same seed gives the same audio with any number of workers.", ge=0, lt=2**63
     )

@@ -23,6 +23,7 @@ from voxyard.service.documents.records import ChunkState, State
 from voxyard.service.documents.submission import LARGEST_SEED, LONGEST_AUTHOR, LONGEST_TITLE
 from voxyard.service.server_paths import without_paths
 from voxyard.speech.audio.encoder import Format
+from voxyard.speech.cast import MOST_MEMBERS
 from voxyard.speech.reading.lexicon import LONGEST_SPOKEN, LONGEST_WORD, MOST_OF_REQUEST
 from voxyard.speech.reading.rules import KINDS
 from voxyard.speech.requests import Boundary
@@ -83,6 +84,17 @@ Words = Annotated[
 ]
 LexiconOption = Annotated[
     Words | None, Field(description="A word or phrase, and what is spoken for it; before the host's lexicon.")
+]
+CastMembers = Annotated[
+    dict[Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[^\[\]\r\n]+$")], Name],
+    Field(max_length=MOST_MEMBERS),
+]
+CastOption = Annotated[
+    CastMembers | None,
+    Field(
+        description="Names that tags of the text have (`[voice:mia] … [/voice]`, SSML's `<voice name>`), and their "
+        "voices; `narrator` speaks what has no tag."
+    ),
 ]
 TextLanguage = Annotated[
     Annotated[str, StringConstraints(max_length=35)] | None,
@@ -160,6 +172,7 @@ class SpeechBody(RequestBody):
     instructions: str | None = Field(
         None, max_length=4096, description="Accepted for compatibility with OpenAI's clients; ignored."
     )
+    cast: CastOption = None
     seed: Seed = 0
     language: TextLanguage = None
     read: ReadOption = None
@@ -203,6 +216,7 @@ class DocumentBody(RequestBody):
         None, max_length=LONGEST_AUTHOR, description="Author, the artist in the tags of audio files."
     )
     voice: Name | None = Field(None, description="A voice from `GET /v1/audio/voices`; defaults to the engine's.")
+    cast: CastOption = None
     seed: Seed | None = None
     language: TextLanguage = None
     read: ReadOption = None
@@ -226,6 +240,7 @@ class UploadBody(BaseModel):
     title: str | None = Field(None, max_length=LONGEST_TITLE)
     author: str | None = Field(None, max_length=LONGEST_AUTHOR, description="Defaults to the one that the file names.")
     voice: Name | None = None
+    cast: Json[CastMembers] | None = Field(None, description="JSON object: a name that tags have, and its voice.")
     seed: Seed | None = None
     language: Annotated[str, StringConstraints(max_length=35)] | None = None
     read: ReadOption = None
@@ -279,7 +294,8 @@ class ChunkOut(BaseModel):
     start_seconds: float | None
     end_seconds: float | None
     reason: Reason | None
-    voice: str | None = Field(default=None, description="Of its own, once it was spoken again.")
+    speaker: str | None = Field(default=None, description="Name in the text of who speaks it.")
+    voice: str | None = Field(default=None, description="Of its own, by a tag or once it was spoken again.")
     seed: int | None = Field(default=None, description="Of its own, once it was spoken again.")
 
 
@@ -319,6 +335,7 @@ class ChunkTimesOut(BaseModel):
     text: str
     start_seconds: float
     end_seconds: float
+    speaker: str | None = Field(default=None, description="Name in the text of who speaks it.")
     source: WordSource
     reason: str | None = Field(
         default=None, description="Why the words are not recognised, where the service recognises words."

@@ -19,7 +19,7 @@ from voxyard.service.streaming.audio_response import AudioStreamingResponse
 from voxyard.service.streaming.speech_request import SpeechRequest
 from voxyard.speech.audio.encoder import MEDIA_TYPES
 from voxyard.speech.audio.joining import Pauses
-from voxyard.speech.script import Script, language_note
+from voxyard.speech.script import Script, script_note
 
 router = APIRouter(tags=["speech"])
 
@@ -97,13 +97,13 @@ class _Prepared:
 
 def _prepare(state: AppState, client: str, body: SpeechBody) -> _Prepared:
     """Chunks of the text in the voice, with the lexicons of request, key and host. Raises ServiceError."""
-    voice = state.voices.resolve(body.voice_name, client)
+    voice, cast = state.voices.resolve(body.voice_name, client), state.voices.cast(body.cast, client)
     reading = submission.changed(state.reading.changed(lexicon=state.lexicon(client)), body.read, body.lexicon)
     language = body.language or None
     script = submission.script(
-        *(body.input, state.frontend, voice, body.seed, language), parameter="input", reading=reading
+        *(body.input, state.frontend, voice, body.seed, language), parameter="input", reading=reading, cast=cast
     )
-    note = language_note(language, voice, state.frontend, body.input, body.voice_name)
+    note = script_note(script, language, state.frontend, lambda name: body.voice_name if name == voice else name)
     slowest, fastest = state.frontend.speeds
     own = min(max(body.speed, slowest), fastest)
     script = script.at_speed(own)
