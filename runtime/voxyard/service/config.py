@@ -81,6 +81,11 @@ class ServiceSection(Section):
         None, "Aligner that finds the times of words, as package.module:factory; "
         "voxyard.speech.alignment.pocketsphinx:aligner is for English.", default_text="estimated from lengths",
     )  # fmt: skip
+    idle_release: float | None = setting(
+        None, "Time without anything to speak after which the workers end and their GPUs are free; the next chunk "
+        "starts one again, and waits while it loads its model.", default_text="workers stay", unit="s", gt=0,
+    )  # fmt: skip
+    keep_warm: int = setting(0, "Workers that `--idle-release` leaves.", ge=0)
     lame_duck_seconds: float = setting(
         0.0, "At shutdown, time in which `/readyz` answers 503 and all is still accepted, for a gateway to notice.",
         unit="s", ge=0,

@@ -476,7 +476,9 @@ class WorkerOut(BaseModel):
     """Worker of the pool; `facts` are reported by its engine after loading the model."""
 
     device: str
-    state: str = Field(description="down, waiting (for its GPU), starting, ready, busy, resting or off.")
+    state: str = Field(
+        description="down, waiting (for its GPU), starting, ready, busy, resting, stopping, released (no work) or off."
+    )
     pid: int | None
     processes: int = Field(description="Worker processes started so far.")
     reason: Reason | None = Field(
