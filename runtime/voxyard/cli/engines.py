@@ -11,12 +11,14 @@ from voxyard.bark.config import BarkConfig
 from voxyard.speech.config import SpeechSection
 from voxyard.speech.engine import check_factory, find_factory
 from voxyard.speech.errors import SpeechError
+from voxyard.speech.open_pool import SERVERS
 from voxyard.trainer.voice.directory import META
 
 _log = logging.getLogger("voxyard.cli")
 
 FRONTEND = "voxyard.bark.frontend:frontend"
 VOICE_FRONTEND = "voxyard.trainer.voice.frontend:frontend"
+REMOTE_FRONTEND = "voxyard.speech.remote.frontend:frontend"
 ESPEAK_FRONTEND = "voxyard.espeak.frontend:frontend"
 VOICE_SETTINGS = ("model", "device", "threads")  # of the section bark that an exported voice has as well
 
@@ -29,7 +31,7 @@ class EngineChoice:
     settings: Mapping[str, Any]
     extra: str
     package: str
-    device: str  # cpu, cuda or auto
+    device: str  # cpu, cuda, auto, or SERVERS
 
 
 def choose_engine(speech: SpeechSection, bark: BarkConfig, origins: Mapping[str, str]) -> EngineChoice:
@@ -42,6 +44,8 @@ def choose_engine(speech: SpeechSection, bark: BarkConfig, origins: Mapping[str,
             or there is no such recogniser.
     """
     engine = _engine(speech, bark, origins)
+    if engine != "openai" and speech.base_url is not None:
+        raise SpeechError(f"--base-url {speech.base_url} has no effect: add --engine openai, or leave it out")
     if engine == "bark":
         if (bark.model / META).is_file():
             raise SpeechError(f"{bark.model} is a voice that voxyard export wrote: add --engine voxyard")
@@ -49,10 +53,12 @@ def choose_engine(speech: SpeechSection, bark: BarkConfig, origins: Mapping[str,
             look = check_factory if speech.pool == "ray" else find_factory
             look("recogniser", bark.recogniser)
         return EngineChoice(FRONTEND, bark.model_dump(mode="json"), "bark", "torch", bark.device)
-    has_effect = VOICE_SETTINGS if engine == "voxyard" else ("device",)
+    has_effect = {"voxyard": VOICE_SETTINGS, "espeak": ("device",)}.get(engine, ())
     for name, origin in _given(origins).items():
         if name not in has_effect:
             raise SpeechError(f"{origin} has no effect with --engine {engine}, as it is Bark's: leave it out")
+    if engine == "openai":
+        return _servers(speech)
     if engine == "espeak":
         if bark.device == "cuda":
             raise SpeechError("--engine espeak speaks on the CPU: leave --device cuda out")
@@ -68,6 +74,23 @@ def choose_engine(speech: SpeechSection, bark: BarkConfig, origins: Mapping[str,
         raise SpeechError("--engine voxyard speaks with a voice of yours: add --model DIR, as voxyard export wrote it")
     settings = bark.model_dump(mode="json", include=set(VOICE_SETTINGS))
     return EngineChoice(VOICE_FRONTEND, settings, "trainer,cpu", "tensorflow", bark.device)
+
+
+def _servers(speech: SpeechSection) -> EngineChoice:
+    """Servers as the engine; what belongs to workers of this host or of a cluster has no effect on them."""
+    from voxyard.speech.remote.client import read_urls
+
+    for flag, given in (("--gpus", speech.gpus is not None), ("--pool ray", speech.pool == "ray")):
+        if given:
+            raise SpeechError(f"--engine openai speaks on other servers: leave {flag} out")
+    settings = {
+        "base_urls": list(read_urls(speech.base_url)),
+        "key_file": None if speech.api_key_file is None else str(speech.api_key_file),
+        "model": speech.remote_model,
+        "timeout": speech.server_timeout,
+        "requests": speech.server_requests,
+    }
+    return EngineChoice(REMOTE_FRONTEND, settings, "service", "av", SERVERS)
 
 
 def _engine(speech: SpeechSection, bark: BarkConfig, origins: Mapping[str, str]) -> str:

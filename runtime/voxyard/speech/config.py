@@ -50,12 +50,23 @@ class SpeechSection(Section):
 
     group = "SPEECH"
 
-    engine: Literal["auto", "bark", "voxyard", "espeak"] = setting(
+    engine: Literal["auto", "bark", "voxyard", "espeak", "openai"] = setting(
         "auto",
         "Engine: bark; voxyard for a voice that `voxyard export` wrote, the directory of --model; espeak for "
-        "espeak-ng, which needs no weights and no GPU; auto is bark where its weights are or a setting of it is given, "
-        "else espeak.",
+        "espeak-ng, which needs no weights and no GPU; openai for servers that speak OpenAI's speech API; auto is bark "
+        "where its weights are or a setting of it is given, else espeak.",
     )
+    base_url: str | None = setting(
+        None, "Servers of --engine openai, such as http://gpu-1:8880/v1, with commas between; each is a worker."
+    )
+    api_key_file: Path | None = setting(
+        None, "File with the key of these servers.", default_text="the variable OPENAI_API_KEY, else none"
+    )
+    remote_model: str | None = setting(
+        None, "Model that these servers are asked for.", default_text="the first that they list"
+    )
+    server_requests: int = setting(4, "Chunks that one of these servers gets at a time.", ge=1, le=64)
+    server_timeout: float = setting(120.0, "Time for the answer of such a server.", unit="s", gt=0)
     enable_parallel_tts: bool = setting(
         True,
         "Use several devices and batches of chunks; off means one worker and one chunk at a time.",

@@ -17,12 +17,15 @@ from voxyard.speech.errors import SpeechError
 from voxyard.speech.placement import Refusal, admission, choose_devices
 from voxyard.speech.pool.observer import PoolObserver
 from voxyard.speech.pool.pool import Pool
-from voxyard.speech.pool.worker_process import Device
+from voxyard.speech.pool.transport import Launch
+from voxyard.speech.pool.worker_process import Device, WorkerProcess
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
 EVERY = 10**6  # workers: more than any cluster has
+SERVERS = "servers"
+"""Device of an engine that speaks on other servers, as its settings name them."""
 
 
 @contextmanager
@@ -39,7 +42,7 @@ def open_pool(
     keep_warm: int = 0,
     gpus: Callable[[], Sequence[Gpu]] = every_device,
 ) -> Iterator[Pool]:
-    """The pool of this host on `device` (cpu, cuda or auto), or of a cluster; its workers end with the block.
+    """The pool of this host on `device` (cpu, cuda, auto or SERVERS), or of a cluster; its workers end with the block.
 
     With a registry it exports metrics `voxyard_<workload>_*` there, and the GPUs that it uses, each from its first
     worker on. `warm` workers keep the model loaded even without work; after `idle_release` seconds without any, only
@@ -68,7 +71,13 @@ def open_pool(
         return
     if section.cluster is not None:
         raise SpeechError(f"--cluster {section.cluster} has no effect with --pool local: add --pool ray")
-    chosen = choose_devices(device, gpus, section, os.environ.get(VISIBLE))
+    launch: Launch = WorkerProcess
+    if device == SERVERS:
+        from voxyard.speech.remote.worker import RemoteWorker, devices
+
+        launch, chosen = RemoteWorker, devices(engine)
+    else:
+        chosen = choose_devices(device, gpus, section, os.environ.get(VISIBLE))
     limits = replace(rest, warm_workers=len(chosen) if warm == "all" else min(warm, len(chosen)))
     admit = admission(gpus, section)
     with _observed(workload, chosen, gpus, registry) as (observer, claim, release):
@@ -79,7 +88,10 @@ def open_pool(
                 claim(device)
             return refusal
 
-        pool = Pool(engine, chosen, limits=limits, observer=observer, admit=admit_and_claim, released=release)
+        pool = Pool(
+            *(engine, chosen),
+            limits=limits, observer=observer, admit=admit_and_claim, launch=launch, released=release,
+        )  # fmt: skip
         try:
             yield pool
         finally:

@@ -206,8 +206,9 @@ class SimulatedPool:
                 self.kills.append((slot, reason))
             case StopIdleWorker(slot, generation):
                 self.stops.append((self.now, slot))
-                if (process := self._processes.get(slot)) is not None and process.alive and not process.stuck:
-                    process.alive = False
+                idle = self._processes.get(slot)
+                if idle is not None and idle.alive and not idle.stuck:
+                    idle.alive = False
                     self.at(self.now, lambda: self.scheduler.process_ended(slot, generation, "status 0", self.now))
             case FailChunk(chunk, _, reason):
                 assert chunk not in self.given_up, f"{chunk} was given up twice"

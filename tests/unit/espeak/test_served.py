@@ -73,6 +73,25 @@ def test_two_voices_speak_their_own_words(service: Served) -> None:
     assert [f"<v {name}>{SENTENCE}" in vtt for name in ("mia", "ben")] == [True, True]
 
 
+def test_another_service_speaks_by_it_over_openais_api(service: Served, tmp_path: Path) -> None:
+    """The far end is our own service: its voices are offered, a cast of them speaks, and its words are heard."""
+    near = Served(tmp_path / "near", "--engine", "openai", "--base-url", f"{service.address}/v1")
+    try:
+        voices = {each["id"] for each in near.client.get("/v1/audio/voices").json()["voices"]}
+        assert {"en-us", "de+f4", "alloy"} <= voices
+        models = {each["id"] for each in near.client.get("/v1/models").json()["data"]}
+        assert "espeak-ng" in models
+        for voice in ("en-us", "en-us+f4"):
+            body = {"text": f"[voice:mia]{SENTENCE}[/voice]", "cast": {"mia": voice}}
+            id = near.client.post("/v1/documents", json=body).json()["id"]
+            assert heard(finished(near.client, id)) == HEARD
+        assert near.end(signal.SIGTERM) == 0
+    finally:
+        if near.process.poll() is None:
+            near.process.kill()
+            near.process.wait()
+
+
 def _wav(samples: np.ndarray[Any, Any]) -> bytes:
     out = io.BytesIO()
     with wave.open(out, "wb") as file:
