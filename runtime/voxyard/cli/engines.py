@@ -20,6 +20,10 @@ FRONTEND = "voxyard.bark.frontend:frontend"
 VOICE_FRONTEND = "voxyard.trainer.voice.frontend:frontend"
 REMOTE_FRONTEND = "voxyard.speech.remote.frontend:frontend"
 ESPEAK_FRONTEND = "voxyard.espeak.frontend:frontend"
+OF_SERVERS = ("base_url", "api_key_file", "remote_model", "server_requests", "server_timeout")
+OF_WORKERS = (
+    "gpus", "pool", "cluster", "max_parallel_tts_workers", "enable_parallel_tts", "worker_memory_mib", "start_timeout",
+)  # fmt: skip
 VOICE_SETTINGS = ("model", "device", "threads")  # of the section bark that an exported voice has as well
 
 
@@ -44,8 +48,7 @@ def choose_engine(speech: SpeechSection, bark: BarkConfig, origins: Mapping[str,
             or there is no such recogniser.
     """
     engine = _engine(speech, bark, origins)
-    if engine != "openai" and speech.base_url is not None:
-        raise SpeechError(f"--base-url {speech.base_url} has no effect: add --engine openai, or leave it out")
+    _check_speech_settings(engine, origins)
     if engine == "bark":
         if (bark.model / META).is_file():
             raise SpeechError(f"{bark.model} is a voice that voxyard export wrote: add --engine voxyard")
@@ -76,13 +79,22 @@ def choose_engine(speech: SpeechSection, bark: BarkConfig, origins: Mapping[str,
     return EngineChoice(VOICE_FRONTEND, settings, "trainer,cpu", "tensorflow", bark.device)
 
 
+def _check_speech_settings(engine: str, origins: Mapping[str, str]) -> None:
+    """Settings of the section speech that are for servers alone, or for all but these. Raises SpeechError."""
+    given = {key: origin for key, origin in origins.items() if origin != "default"}
+    for name in OF_WORKERS if engine == "openai" else OF_SERVERS:
+        if (origin := given.get(f"speech.{name}")) is not None:
+            raise SpeechError(
+                f"{origin} has no effect with --engine openai, which speaks on other servers: leave it out"
+                if engine == "openai"
+                else f"{origin} is a setting of --engine openai, and {engine} speaks: add that, or leave it out"
+            )
+
+
 def _servers(speech: SpeechSection) -> EngineChoice:
-    """Servers as the engine; what belongs to workers of this host or of a cluster has no effect on them."""
+    """Servers as the engine."""
     from voxyard.speech.remote.client import read_urls
 
-    for flag, given in (("--gpus", speech.gpus is not None), ("--pool ray", speech.pool == "ray")):
-        if given:
-            raise SpeechError(f"--engine openai speaks on other servers: leave {flag} out")
     settings = {
         "base_urls": list(read_urls(speech.base_url)),
         "key_file": None if speech.api_key_file is None else str(speech.api_key_file),

@@ -75,7 +75,7 @@ def test_the_voices_are_those_that_the_server_lists(
     assert (found.engine.name, found.has_voice("af_heart"), found.has_voice("alloy")) == ("kokoro", True, False)
     with pytest.raises(SpeechError, match="the servers have no voice 'af_hart'; did you mean af_heart"):
         found.check_voice("af_hart")
-    assert "one seed gives one sound only where the server keeps it" in found.notes[0]
+    assert found.notes == ("kokoro speaks on another server: one seed gives one sound only where these keep it",)
 
 
 def test_where_none_are_listed_any_name_goes_to_the_server() -> None:
@@ -275,14 +275,16 @@ def test_urls_are_read_and_wrong_ones_refused() -> None:
     ("speech", "said"),
     [
         ({"engine": "openai"}, "add --base-url URL"),
-        ({"engine": "openai", "base_url": "http://a", "gpus": "0"}, "leave --gpus out"),
-        ({"engine": "openai", "base_url": "http://a", "pool": "ray"}, "leave --pool ray out"),
-        ({"engine": "espeak", "base_url": "http://a"}, "--base-url http://a has no effect: add --engine openai"),
+        ({"engine": "openai", "base_url": "http://a", "gpus": "0"}, "the gpus has no effect with --engine openai"),
+        ({"engine": "openai", "base_url": "http://a", "pool": "ray"}, "the pool has no effect with --engine openai"),
+        ({"engine": "openai", "base_url": "http://a", "max_parallel_tts_workers": 2}, "workers has no effect"),
+        ({"engine": "espeak", "base_url": "http://a"}, "the base_url is a setting of --engine openai, and espeak"),
+        ({"engine": "bark", "server_requests": 2}, "the server_requests is a setting of --engine openai, and bark"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(speech: dict[str, Any], said: str) -> None:
     with pytest.raises(SpeechError, match=said):
-        choose_engine(SpeechSection(**speech), BarkConfig(), {})
+        choose_engine(SpeechSection(**speech), BarkConfig(), {f"speech.{name}": f"the {name}" for name in speech})
 
 
 def test_our_own_service_is_such_a_server(tmp_path: Path) -> None:

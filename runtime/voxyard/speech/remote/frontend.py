@@ -33,8 +33,8 @@ class RemoteFrontend:
         model = model or next(iter(models), DEFAULT_MODEL)
         self.engine = EngineSpec(ENGINE, {**settings, "model": model}, name=model)
         self.notes = (
-            f"{model} speaks on {', '.join(server.url for server in servers)}: one seed gives one sound only where the "
-            "server keeps it",
+            f"{model} speaks on {'another server' if len(servers) == 1 else f'{len(servers)} other servers'}: one seed "
+            "gives one sound only where these keep it",
         )
 
     def count_tokens(self, text: str) -> int:
