@@ -110,11 +110,12 @@ def _queue() -> Row:
               Query(host("bark_queue_depth"), _HOST)),
         time_series(
             "Workers",
-            "Workers that the pool may start, with their model loaded, at work, and waiting for their GPU.",
+            "Workers that the pool may start, with their model loaded, at work, released for want of work, and waiting.",
             "none",
             Query(host("bark_workers_expected"), f"{_HOST} may be"),
             Query(host("bark_workers"), f"{_HOST} loaded"),
             Query(host("bark_workers_busy"), f"{_HOST} speaking"),
+            Query(host("bark_workers_released"), f"{_HOST} released"),
             Query(f"sum by (instance, reason) ({host('bark_worker_waiting')})", f"{_HOST} waiting: {{{{reason}}}}"),
         ),
         time_series(

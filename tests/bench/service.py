@@ -96,6 +96,9 @@ def measured(folder: Path, chosen: argparse.Namespace) -> dict[str, float]:
     _progress("first sound")
     with running("service", folder, parts.CHUNK_SECONDS) as service:
         found |= parts.first_sound(service, rounds * 10)
+    _progress("first sound after a release")
+    with running("released", folder, parts.CHUNK_SECONDS) as service:
+        found |= parts.released_first_sound(service, rounds)
     return found
 
 

@@ -1,5 +1,7 @@
 """Process under benchmark: `service`, shipped settings and an engine of tones, or `floor`, a bare FastAPI application.
 
+`released` is the service whose workers end after a second without anything to speak.
+
 `service_under_test.py KIND FOLDER CHUNK_SECONDS` serves until standard input ends; the address is the first line of
 standard output. Both have the same server with the same settings. The floor answers the same speech request with as
 many bytes at once, or through a pool of the same engine and nothing else, and a short GET.
@@ -63,7 +65,13 @@ def main(kind: str, folder: Path, chunk_seconds: float) -> int:
         listener = stack.enter_context(listen(section))
         speech = SpeechSection()
         pool = stack.enter_context(
-            open_pool(frontend.engine, speech, "cpu", workload="bark", registry=registry, warm="all")
+            open_pool(
+                *(frontend.engine, speech, "cpu"),
+                workload="bark",
+                registry=registry,
+                warm="all",
+                idle_release=1.0 if kind == "released" else None,
+            )
         )
         app: ASGIApp = (
             floor(pool)

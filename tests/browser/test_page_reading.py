@@ -64,6 +64,17 @@ def test_a_pronunciation_is_written_line_by_line(service: Service, page: Page) -
     assert submitted(page)["lexicon"] == WORDS
 
 
+def test_a_cast_is_written_line_by_line(service: Service, page: Page) -> None:
+    open_more(service, page)
+    field = page.get_by_label("Voices of the text")
+    field.fill("narrator: alloy\nmia")
+    page.get_by_role("button", name="Start").click()
+    expect(page.locator("#cast-error")).to_contain_text("Line 2 is “mia”, but it must be a name")
+    expect(field).to_be_focused()
+    field.fill("narrator: alloy\nmia: v2/en_speaker_9")
+    assert submitted(page)["cast"] == {"narrator": "alloy", "mia": "v2/en_speaker_9"}
+
+
 def test_a_word_that_the_service_refuses_is_refused_beside_the_field(
     service: Service, page: Page, watch: Watch
 ) -> None:

@@ -26,6 +26,7 @@ class BarkFrontend:
 
     max_tokens = MAX_TOKENS
     max_seconds = MAX_SECONDS
+    speeds = (1.0, 1.0)
 
     def __init__(self, config: BarkConfig) -> None:
         checkpoint.require(config.model)
@@ -56,6 +57,10 @@ class BarkFrontend:
             BarkError: the package with the presets is not installed, or the directory cannot be read.
         """
         return voices.names(self._own)
+
+    def has_voice(self, name: str) -> bool:
+        """True for those of `voices`: no paths."""
+        return name in self.voices()
 
     def default_voice(self, language: str | None) -> str:
         """A preset of the language, else an English one; without a voice Bark invents a new one for every chunk."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,11 +11,19 @@ from voxyard.bark.config import BarkConfig
 from voxyard.speech.config import SpeechSection
 from voxyard.speech.engine import check_factory, find_factory
 from voxyard.speech.errors import SpeechError
+from voxyard.speech.open_pool import SERVERS
 from voxyard.trainer.voice.directory import META
+
+_log = logging.getLogger("voxyard.cli")
 
 FRONTEND = "voxyard.bark.frontend:frontend"
 VOICE_FRONTEND = "voxyard.trainer.voice.frontend:frontend"
+REMOTE_FRONTEND = "voxyard.speech.remote.frontend:frontend"
 ESPEAK_FRONTEND = "voxyard.espeak.frontend:frontend"
+OF_SERVERS = ("base_url", "api_key_file", "remote_model", "server_requests", "server_timeout")
+OF_WORKERS = (
+    "gpus", "pool", "cluster", "max_parallel_tts_workers", "enable_parallel_tts", "worker_memory_mib", "start_timeout",
+)  # fmt: skip
 VOICE_SETTINGS = ("model", "device", "threads")  # of the section bark that an exported voice has as well
 
 
@@ -26,7 +35,7 @@ class EngineChoice:
     settings: Mapping[str, Any]
     extra: str
     package: str
-    device: str  # cpu, cuda or auto
+    device: str  # cpu, cuda, auto, or SERVERS
 
 
 def choose_engine(speech: SpeechSection, bark: BarkConfig, origins: Mapping[str, str]) -> EngineChoice:
@@ -39,6 +48,7 @@ def choose_engine(speech: SpeechSection, bark: BarkConfig, origins: Mapping[str,
             or there is no such recogniser.
     """
     engine = _engine(speech, bark, origins)
+    _check_speech_settings(engine, origins)
     if engine == "bark":
         if (bark.model / META).is_file():
             raise SpeechError(f"{bark.model} is a voice that voxyard export wrote: add --engine voxyard")
@@ -46,13 +56,22 @@ def choose_engine(speech: SpeechSection, bark: BarkConfig, origins: Mapping[str,
             look = check_factory if speech.pool == "ray" else find_factory
             look("recogniser", bark.recogniser)
         return EngineChoice(FRONTEND, bark.model_dump(mode="json"), "bark", "torch", bark.device)
-    has_effect = VOICE_SETTINGS if engine == "voxyard" else ("device",)
+    has_effect = {"voxyard": VOICE_SETTINGS, "espeak": ("device",)}.get(engine, ())
     for name, origin in _given(origins).items():
         if name not in has_effect:
             raise SpeechError(f"{origin} has no effect with --engine {engine}, as it is Bark's: leave it out")
+    if engine == "openai":
+        return _servers(speech)
     if engine == "espeak":
         if bark.device == "cuda":
             raise SpeechError("--engine espeak speaks on the CPU: leave --device cuda out")
+        if speech.gpus is not None:
+            raise SpeechError(
+                f"--engine espeak speaks on the CPU: leave --gpus {speech.gpus} out"
+                if speech.engine == "espeak"
+                else f"there are no weights of Bark, so that espeak-ng speaks, on the CPU: leave --gpus {speech.gpus} "
+                "out, or name the weights with --model DIR"
+            )
         return EngineChoice(ESPEAK_FRONTEND, {}, "espeak", "espeakng_loader", "cpu")
     if "model" not in _given(origins):
         raise SpeechError("--engine voxyard speaks with a voice of yours: add --model DIR, as voxyard export wrote it")
@@ -60,12 +79,43 @@ def choose_engine(speech: SpeechSection, bark: BarkConfig, origins: Mapping[str,
     return EngineChoice(VOICE_FRONTEND, settings, "trainer,cpu", "tensorflow", bark.device)
 
 
+def _check_speech_settings(engine: str, origins: Mapping[str, str]) -> None:
+    """Settings of the section speech that are for servers alone, or for all but these. Raises SpeechError."""
+    given = {key: origin for key, origin in origins.items() if origin != "default"}
+    for name in OF_WORKERS if engine == "openai" else OF_SERVERS:
+        if (origin := given.get(f"speech.{name}")) is not None:
+            raise SpeechError(
+                f"{origin} has no effect with --engine openai, which speaks on other servers: leave it out"
+                if engine == "openai"
+                else f"{origin} is a setting of --engine openai, and {engine} speaks: add that, or leave it out"
+            )
+
+
+def _servers(speech: SpeechSection) -> EngineChoice:
+    """Servers as the engine."""
+    from voxyard.speech.remote.client import read_urls
+
+    settings = {
+        "base_urls": list(read_urls(speech.base_url)),
+        "key_file": None if speech.api_key_file is None else str(speech.api_key_file),
+        "model": speech.remote_model,
+        "timeout": speech.server_timeout,
+        "requests": speech.server_requests,
+    }
+    return EngineChoice(REMOTE_FRONTEND, settings, "service", "av", SERVERS)
+
+
 def _engine(speech: SpeechSection, bark: BarkConfig, origins: Mapping[str, str]) -> str:
     """`auto` is Bark where its weights are, or anything of it was set, and espeak-ng on a machine that has neither."""
     if speech.engine != "auto":
         return speech.engine
-    asked = speech.pool == "ray" or bark.model.exists() or set(_given(origins)) - {"device"}
-    return "bark" if asked else "espeak"
+    if speech.pool == "ray" or bark.model.exists():
+        return "bark"
+    given = {name: origin for name, origin in _given(origins).items() if name != "device"}
+    if given and "model" not in given:
+        are = "is a setting" if len(given) == 1 else "are settings"
+        _log.info("%s %s of Bark, so Bark speaks; --engine espeak needs no weights", ", ".join(given.values()), are)
+    return "bark" if given else "espeak"
 
 
 def _given(origins: Mapping[str, str]) -> dict[str, str]:

@@ -15,6 +15,7 @@ from voxyard.cli.engines import EngineChoice, choose_engine
 from voxyard.service.config import ServiceSection
 from voxyard.settings import Section, SettingsCommand, load, options
 from voxyard.speech.config import SpeechSection
+from voxyard.speech.errors import SpeechError
 
 
 class ServeConfig(Section):
@@ -64,6 +65,8 @@ def _serve(settings: ServeConfig, engine: EngineChoice, *, verbose: bool) -> int
     from voxyard.telemetry.workloads import Registry
 
     section, pauses, reading = settings.service, settings.speech.pauses(), settings.speech.reading()
+    if section.keep_warm and section.idle_release is None:
+        raise SpeechError(f"--keep-warm {section.keep_warm} has no effect: add --idle-release SECONDS, or leave it out")
     open_certificate(section)  # before a model is loaded
     with listen(section) as listener:
         frontend = open_frontend(engine.frontend, engine.settings)
@@ -81,6 +84,8 @@ def _serve(settings: ServeConfig, engine: EngineChoice, *, verbose: bool) -> int
                 registry=registry,
                 warm="all",
                 parks=True,
+                idle_release=section.idle_release,
+                keep_warm=section.keep_warm,
             ) as pool,
             running_app(
                 section, pauses, frontend, pool, registry, every_gpu, reading, settings.speech.code_blocks

@@ -94,8 +94,10 @@ def _show_words(settings: SpeakConfig, engine: EngineChoice, file: Path, *, as_j
 
 def _script(settings: SpeakConfig, engine: EngineChoice, file: Path) -> tuple[ExtractedText, Frontend, Script]:
     """The document of a file, the front end of the engine, and what it is to speak."""
+    from voxyard.speech.cast import cast_of, read_cast
     from voxyard.speech.frontend import open_frontend
-    from voxyard.speech.script import document_language, language_note, prepare, unknown_language_note
+    from voxyard.speech.script import document_language, prepare, script_note, unknown_language_note
+    from voxyard.speech.voice_aliases import engine_name
 
     section, reading = settings.speak, settings.speech.reading()
     unknown = unknown_language_note(section.language)
@@ -103,16 +105,21 @@ def _script(settings: SpeakConfig, engine: EngineChoice, file: Path) -> tuple[Ex
         log.warning("%s", unknown)
     frontend = open_frontend(engine.frontend, engine.settings)
     document = read_document(file, settings.speech.code_blocks)
+    voice = None if section.voice is None else engine_name(section.voice, frontend)
+    members = {} if section.cast is None else read_cast(section.cast)
+    cast = cast_of(frontend, {name: engine_name(each, frontend) for name, each in members.items()})
+    voice = cast.narrator or voice
     script = prepare(
         document.text,
         frontend,
-        voice=section.voice,
+        voice=voice,
         seed=section.seed,
-        language=document_language(section.language, section.voice, document.language, frontend),
+        language=document_language(section.language, voice, document.language, frontend),
         chapters=[chapter.start for chapter in document.chapters],
         reading=reading,
+        cast=cast,
     )
-    note = language_note(section.language or document.language, script.requests[0].voice, frontend, document.text)
+    note = script_note(script, section.language or document.language, frontend)
     if unknown is None and note is not None:
         log.warning("%s", note)
     return document, frontend, script
@@ -152,7 +159,7 @@ def _speak(settings: SpeakConfig, engine: EngineChoice, file: Path, out: Path, *
             if result.failures and (section.on_failure == "fail" or len(result.failures) == result.total):
                 first = result.failures[0]
                 more = f"; {len(result.failures) - 1} more failed" if len(result.failures) > 1 else ""
-                _refuse_partial(result, sound, f"{first}{more}; replaced by silence", CHECK_FAILED)
+                _refuse_partial(result, sound, f"{first}{more}", CHECK_FAILED)
             sound.commit()
         except KeyboardInterrupt:
             for number in _INTERRUPTS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import click
 
@@ -13,7 +14,7 @@ from voxyard.cli.base import CONTEXT, JSON, WRONG_USE, answering, refuse
 @click.option(
     "--engine", type=click.Choice(["bark", "espeak"]), default="bark", show_default=True, help="Engine that has them."
 )
-@click.option("--language", metavar="CODE", help="Only the voices of one language, such as en or de.")
+@click.option("--language", metavar="CODE", help="Only the voices of a language or region, such as en or pt-BR.")
 @JSON
 def voices(engine: str, language: str | None, as_json: bool) -> None:
     """List the voices of an engine; a voice file (.npz) of your own is named to Bark by its path.
@@ -29,8 +30,7 @@ def voices(engine: str, language: str | None, as_json: bool) -> None:
             from voxyard.espeak import voices as own
 
             listed = [(name, own.language(name)) for name in own.names()]
-    code = language and language.strip().lower()
-    chosen = [(name, spoken) for name, spoken in listed if not code or spoken == code]
+    chosen = _of_language(listed, language) if language else listed
     if not chosen:
         known = ", ".join(sorted({spoken for _, spoken in listed if spoken}))
         refuse("voices", f"{engine} has no voices for the language {language!r}, expected one of {known}", WRONG_USE)
@@ -39,3 +39,11 @@ def voices(engine: str, language: str | None, as_json: bool) -> None:
         return
     for name, spoken in chosen:
         print(f"{name:<20}  {spoken or '-'}")
+
+
+def _of_language(listed: Sequence[tuple[str, str | None]], language: str) -> list[tuple[str, str | None]]:
+    """Voices of a language or a region: `en-gb+f4` is of `en` and `en-GB`. All of `en` where none is of `en-AU`."""
+    asked = language.strip().lower().replace("_", "-")
+    regions = [(voice, voice[0].partition("+")[0]) for voice in listed]
+    found = [voice for voice, region in regions if asked in (voice[1], region) or region.startswith(f"{asked}-")]
+    return found or [voice for voice in listed if voice[1] == asked.partition("-")[0]]

@@ -24,15 +24,15 @@ def listing(script: Script, chapters: Sequence[TextChapter]) -> str:
     for chunk, request, readings in zip(script.chunks, script.requests, script.readings, strict=True):
         for chapter in titles.get(chunk.index, ()):
             lines += ["", f"{'#' * chapter.level} {chapter.title}", ""]
-        words = " ".join(request.text.split())
+        words = ("" if chunk.speaker is None else f"{chunk.speaker}: ") + " ".join(request.text.split())
         pause = "" if chunk.pause is None else f" [pause {chunk.pause:g}s]"
         lines.append(f"{chunk.index + 1:>5}  {chunk.estimated_seconds:4.1f} s  {words}{pause}")
         lines += [f"{'':15}{_on_one_line(written)} → {_on_one_line(said) or '(silent)'}" for written, said in readings]
-    voice = script.requests[0].voice
+    voices = ", ".join(dict.fromkeys(request.voice for request in script.requests if request.voice))
     lines += [
         "",
         f"{counted(len(script.chunks), 'chunk')}, about {clock(script.estimated_seconds)} of speech without its pauses"
-        + (f", in the voice {voice}" if voice else ""),
+        + (f", in the voice{'s' if ', ' in voices else ''} {voices}" if voices else ""),
     ]
     return "\n".join(lines).lstrip("\n")
 
@@ -40,7 +40,7 @@ def listing(script: Script, chapters: Sequence[TextChapter]) -> str:
 def to_json(script: Script, chapters: Sequence[TextChapter]) -> dict[str, Any]:
     """The same as plain values: `text` is the document's, `words` the engine's, `readings` what was read how."""
     return {
-        "voice": script.requests[0].voice,
+        "voice": script.voice,
         "reading": READING_VERSION,
         "estimated_seconds": round(script.estimated_seconds, 3),
         "chapters": [
@@ -53,6 +53,8 @@ def to_json(script: Script, chapters: Sequence[TextChapter]) -> dict[str, Any]:
                 "index": chunk.index,
                 "text": chunk.text,
                 "words": request.text,
+                "speaker": chunk.speaker,
+                "voice": request.voice,
                 "readings": [{"text": written, "words": said} for written, said in readings],
                 "estimated_seconds": round(chunk.estimated_seconds, 3),
             }

@@ -158,6 +158,7 @@ def languages() -> dict[str, str]:
         return {name: voice.name.decode(errors="replace") for name, voice in _listed(library)}
 
 
+@cache
 def variants() -> frozenset[str]:
     """Names of the speakers that each language can have: `f4` in `en-us+f4`. Raises CorpusError.
 

@@ -12,6 +12,7 @@ from voxyard.speech.engine import Answer, ChunkSource, Ready
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.requests import SAMPLE_RATE, Request, Result, Unspeakable
 
+WORDS_PER_MINUTE = 160  # at speed 1
 CHUNK_PAUSE = 60.0  # seconds that a chunk may take: the library reports no progress
 
 
@@ -52,7 +53,7 @@ def _answer(request: Request) -> Result | Unspeakable:
     try:
         voices.check(voice)
         espeak.restart()  # its voice trembles, and goes on trembling where it left off
-        sound, rate = espeak.speak(request.text, voice)
+        sound, rate = espeak.speak(request.text, voice, words_per_minute=round(WORDS_PER_MINUTE * request.speed))
     except (SpeechError, CorpusError) as error:
         return Unspeakable(str(error), refused=True)
     import soxr

@@ -21,6 +21,7 @@ class EspeakFrontend:
 
     max_tokens = 600  # characters: bounds a text of silent characters only
     max_seconds = 20.0
+    speeds = (0.5, 2.5)  # the library's slowest and fastest rate, at which each word is still whole
     voice_files: VoiceFiles | None = None
     notes = (NOTE,)
 
@@ -41,6 +42,10 @@ class EspeakFrontend:
     def voices(self) -> tuple[str, ...]:
         """Names of the voices, sorted."""
         return voices.names()
+
+    def has_voice(self, name: str) -> bool:
+        """True for every language, alone and with every variant."""
+        return voices.exists(name)
 
     def default_voice(self, language: str | None) -> str:
         """The voice of the language, else that of American English."""

@@ -25,14 +25,19 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(each for name in _titles() for each in (name, f"{name}+{FEMALE}")))
 
 
+def exists(name: str) -> bool:
+    """True where there is such a language, and such a variant where one is named."""
+    language, plus, variant = name.partition("+")
+    return language in _titles() and (not plus or variant in espeak.variants())
+
+
 def check(name: str) -> None:
     """Check that there is such a voice.
 
     Raises:
         SpeechError: there is none; the message names the nearest.
     """
-    language, plus, variant = name.partition("+")
-    if language in _titles() and (not plus or variant in espeak.variants()):
+    if exists(name):
         return
     near = difflib.get_close_matches(name, names(), n=3)
     hint = f"did you mean {', '.join(near)}?" if near else "expected a language such as en-us, de or fr-fr"

@@ -45,7 +45,7 @@ _CORS_REQUEST_HEADERS = (
     *("Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "Range", "X-Request-Id"),
     *_OPENAI_HEADERS,
 )
-_CORS_ANSWER_HEADERS = ("Content-Range", "Location", "Retry-After", "X-Request-Id")
+_CORS_ANSWER_HEADERS = ("Content-Range", "Location", "Retry-After", "X-Request-Id", speech.NOTE_HEADER)
 
 
 def create_app(state: AppState) -> FastAPI:

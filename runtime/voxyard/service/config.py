@@ -6,23 +6,6 @@ from pathlib import Path
 
 from voxyard.settings import Section, setting
 
-DEFAULT_VOICES = {
-    "alloy": "v2/en_speaker_6",
-    "ash": "v2/en_speaker_0",
-    "ballad": "v2/en_speaker_1",
-    "cedar": "v2/en_speaker_8",
-    "coral": "v2/en_speaker_9",
-    "echo": "v2/en_speaker_2",
-    "fable": "v2/en_speaker_3",
-    "marin": "v2/en_speaker_9",
-    "nova": "v2/en_speaker_9",
-    "onyx": "v2/en_speaker_5",
-    "sage": "v2/en_speaker_4",
-    "shimmer": "v2/en_speaker_9",
-    "verse": "v2/en_speaker_7",
-}
-"""OpenAI's voice names → Bark's; only `v2/en_speaker_9` is a woman's voice among Bark's English presets."""
-
 DEFAULT_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts", "tts-1*", "gpt-4o-mini-tts*")
 """OpenAI's model names, and any with these beginnings, such as `gpt-4o-mini-tts-2025-03-20`."""
 
@@ -98,6 +81,11 @@ class ServiceSection(Section):
         None, "Aligner that finds the times of words, as package.module:factory; "
         "voxyard.speech.alignment.pocketsphinx:aligner is for English.", default_text="estimated from lengths",
     )  # fmt: skip
+    idle_release: float | None = setting(
+        None, "Time without anything to speak after which the workers end and their GPUs are free; the next chunk "
+        "starts one again, and waits while it loads its model.", default_text="workers stay", unit="s", gt=0,
+    )  # fmt: skip
+    keep_warm: int = setting(0, "Workers that `--idle-release` leaves.", ge=0)
     lame_duck_seconds: float = setting(
         0.0, "At shutdown, time in which `/readyz` answers 503 and all is still accepted, for a gateway to notice.",
         unit="s", ge=0,

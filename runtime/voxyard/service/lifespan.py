@@ -106,7 +106,7 @@ def open_state(
         queue = DocumentQueue(
             *(store, audio_store, pool, section, pauses, on_change, notifier.forget),
             limits=limits,
-            read_upload=UploadReader(frontend, section, limits, reading, code_blocks),
+            read_upload=UploadReader(frontend, voices, section, limits, reading, code_blocks),
         )
         peers = store.peers(queue, notifier.bump_waiting)
         limiter = ConcurrencyLimiter(section.max_requests, limits)
@@ -149,7 +149,10 @@ def open_audio_store(section: ServiceSection, store: Store, *, shared: bool) -> 
 
 
 def readiness(pool: Pool, queue: DocumentQueue, graceful_shutdown: GracefulShutdown) -> tuple[bool, str]:
-    """True where a worker has its model loaded and documents are dispatched, and the reason as a sentence."""
+    """True where a worker has its model loaded and documents are dispatched, and the reason as a sentence.
+
+    Workers that have ended for want of work are as good as loaded, also while one of them loads its model again.
+    """
     if graceful_shutdown.announced and not graceful_shutdown.draining:
         return False, "the service is about to shut down and still accepts requests: send new ones elsewhere"
     if graceful_shutdown.draining:
@@ -167,6 +170,8 @@ def readiness(pool: Pool, queue: DocumentQueue, graceful_shutdown: GracefulShutd
     if loaded:
         summary = f"{loaded} of {len(workers)} workers have their model loaded"
         return True, f"{summary}; waiting: {waiting}" if waiting else summary
+    if any(worker.state in ("released", "stopping") or worker.woken for worker in workers):
+        return True, "no worker has its model loaded, as there was nothing to speak: the next request starts one"
     reasons = "; ".join(
         worker.reason if worker.state == "waiting" else f"{worker.device}: {worker.reason or worker.state}"
         for worker in workers

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import difflib
-import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from voxyard.service.config import DEFAULT_VOICES
 from voxyard.service.errors import ServiceError
 from voxyard.service.names_file import read_names, shown
 from voxyard.service.voices.table import StoredVoice, UploadedVoices, VoiceNotFoundError
+from voxyard.speech.cast import Cast
 from voxyard.speech.frontend import Frontend
+from voxyard.speech.voice_aliases import openai_names
 
 _NAMED = 20  # voices of the engine in a message
 _COMPARED = 60  # characters of an unknown name, which may be long
@@ -41,16 +41,18 @@ class VoiceNames:
     """
 
     def __init__(self, frontend: Frontend, aliases: Mapping[str, str], uploaded: UploadedVoices | None = None) -> None:
-        self._uploaded = uploaded
+        self._frontend, self._uploaded = frontend, uploaded
         own = {name: _described(name, frontend) for name in frontend.voices()}
         further = {
-            alias: _alias(alias, own[name]) for alias, name in aliases.items() if name in own and alias not in own
+            alias: _alias(alias, own.get(name) or _described(name, frontend))
+            for alias, name in aliases.items()
+            if alias not in own
         }
         self._voices = own | dict(sorted(further.items()))
 
     def __contains__(self, name: str) -> bool:
         """True where the service has a voice of this name itself."""
-        return name in self._voices
+        return name in self._voices or self._frontend.has_voice(name)
 
     def resolve(self, name: str, owner: str = "", *, parameter: str = "voice") -> str:
         """The engine's name of a voice, or the id of one that this key has uploaded, which is read from the store.
@@ -61,10 +63,38 @@ class VoiceNames:
         found = self._voices.get(name)
         if found is not None:
             return found.alias_of or found.name
+        if self._frontend.has_voice(name):
+            return name
         own = None if self._uploaded is None else self._uploaded.find(owner, name)
         if own is None:
             raise VoiceNotFoundError(self._unknown(name, owner), parameter=parameter)
         return own.id
+
+    def cast(self, members: Mapping[str, str] | None, owner: str = "") -> Cast:
+        """Cast of a request, over the voices that this key may name.
+
+        Raises:
+            ServiceError: one of its voices is not there; the message names the nearest.
+        """
+        found = dict[str, str]()
+        for name, voice in (members or {}).items():
+            try:
+                found[name] = self.resolve(voice, owner)
+            except VoiceNotFoundError as error:
+                raise ServiceError(str(error), parameter=f"cast.{name}") from error
+        return self.cast_of(found, owner)
+
+    def cast_of(self, members: Mapping[str, str], owner: str = "") -> Cast:
+        """Cast with these voices of the engine, or ids of uploaded ones."""
+
+        def find(name: str) -> str | None:
+            try:
+                return self.resolve(name, owner)
+            except VoiceNotFoundError:
+                return None
+
+        known = [voice.name for voice in self.all(owner)]
+        return Cast(find, members, known, f"GET /v1/audio/voices lists all {len(known)}")
 
     def all(self, owner: str = "") -> tuple[VoiceName, ...]:
         """All names: the engine's own, then the aliases, then the voices that this key has uploaded, each sorted."""
@@ -87,27 +117,11 @@ def open_voices(frontend: Frontend, path: Path | None, uploaded: UploadedVoices 
     further = {} if path is None else read_names(path, "voice", "narrator: v2/en_speaker_6")
     own = frontend.voices()
     for alias, name in further.items():
-        if name not in own:
+        if not frontend.has_voice(name):
             near = difflib.get_close_matches(name, own, n=3)
             hint = f"the nearest are {', '.join(near)}" if near else f"it has {', '.join(own[:_NAMED])}"
             raise ServiceError(f"{path}: {alias}: the engine has no voice {shown(name)}; {hint}")
-    return VoiceNames(frontend, {**_openai_names(frontend), **further}, uploaded)
-
-
-def _openai_names(frontend: Frontend) -> dict[str, str]:
-    """OpenAI's voice names → the engine's: Bark's by the table; of another engine those of the default's language.
-
-    The default voice is first, then the others as they are sorted, and again: the same at every start.
-    """
-    own = frontend.voices()
-    if not own or any(name in own for name in DEFAULT_VOICES.values()):
-        return dict(DEFAULT_VOICES)
-    first = frontend.default_voice(None)
-    language = frontend.language(first)
-    order = sorted(
-        (name for name in own if frontend.language(name) == language), key=lambda name: (name != first, name)
-    )
-    return dict(zip(sorted(DEFAULT_VOICES), itertools.cycle(order), strict=False))
+    return VoiceNames(frontend, {**openai_names(frontend), **further}, uploaded)
 
 
 def uploaded_voice(voice: StoredVoice) -> VoiceName:

@@ -24,6 +24,12 @@ class SpeakSection(Section):
         "Voice: a preset such as v2/en_speaker_6, or a voice file (.npz).",
         default_text="the language's sixth preset",
     )
+    cast: str | None = setting(
+        None,
+        "Voices of the text's tags, [voice:NAME] and SSML's <voice name>: narrator=en-us,mia=en-gb+f4; narrator speaks "
+        "what has no tag.",
+        default_text="a tag names a voice of the engine",
+    )
     seed: int = setting(
         0, "Random seed; the same seed gives the same audio with any number of workers.", ge=0, lt=2**63
     )
@@ -44,12 +50,23 @@ class SpeechSection(Section):
 
     group = "SPEECH"
 
-    engine: Literal["auto", "bark", "voxyard", "espeak"] = setting(
+    engine: Literal["auto", "bark", "voxyard", "espeak", "openai"] = setting(
         "auto",
         "Engine: bark; voxyard for a voice that `voxyard export` wrote, the directory of --model; espeak for "
-        "espeak-ng, which needs no weights and no GPU; auto is bark where its weights are or a setting of it is given, "
-        "else espeak.",
+        "espeak-ng, which needs no weights and no GPU; openai for servers that speak OpenAI's speech API; auto is bark "
+        "where its weights are or a setting of it is given, else espeak.",
     )
+    base_url: str | None = setting(
+        None, "Servers of --engine openai, such as http://gpu-1:8880/v1, with commas between; each is a worker."
+    )
+    api_key_file: Path | None = setting(
+        None, "File with the key of these servers.", default_text="the variable OPENAI_API_KEY, else none"
+    )
+    remote_model: str | None = setting(
+        None, "Model that these servers are asked for.", default_text="the first that they list"
+    )
+    server_requests: int = setting(4, "Chunks that one of these servers gets at a time.", ge=1, le=64)
+    server_timeout: float = setting(120.0, "Time for the answer of such a server.", unit="s", gt=0)
     enable_parallel_tts: bool = setting(
         True,
         "Use several devices and batches of chunks; off means one worker and one chunk at a time.",

@@ -54,6 +54,10 @@ class Frontend(Protocol):
         """Longest audio of one chunk, with a margin for estimates that are too low."""
 
     @property
+    def speeds(self) -> tuple[float, float]:
+        """Slowest and fastest `Request.speed` that the engine speaks at itself; 1 and 1 where it has one speed."""
+
+    @property
     def notes(self) -> Sequence[str]:
         """Warnings for a listener: that the weights are random, for example."""
 
@@ -65,7 +69,10 @@ class Frontend(Protocol):
         """Tokens of a text, before any cutting."""
 
     def voices(self) -> Sequence[str]:
-        """The names of its voices, sorted."""
+        """The names of its voices that are listed, sorted."""
+
+    def has_voice(self, name: str) -> bool:
+        """True where clients may name this voice: one that is listed, or a variant of one; never a file."""
 
     def default_voice(self, language: str | None) -> str | None:
         """The voice of a document that names none, so that one voice speaks all of it; None: the engine has one."""

@@ -32,12 +32,17 @@ class Refusal:
 
 
 def choose_devices(
-    wanted: str, gpus: Callable[[], Sequence[Gpu]], section: SpeechSection, visible: str | None = None
+    wanted: str,
+    gpus: Callable[[], Sequence[Gpu]],
+    section: SpeechSection,
+    visible: str | None = None,
+    *,
+    cores: int | None = None,
 ) -> tuple[Device, ...]:
     """The devices for `--device`: cpu, cuda, or auto, which takes the GPUs of a host that has any.
 
     `gpus` gives the host's devices, of which `--gpus` and `visible` (CUDA_VISIBLE_DEVICES, None: not set) choose some.
-    On CPUs there are as many workers as the user asks for; by default no more than cores.
+    On the CPU there are no more workers than `cores`, by default those of the host.
 
     Raises:
         SpeechError: no GPU can take a worker, or GPUs are named for the CPU.
@@ -46,7 +51,7 @@ def choose_devices(
     if wanted == "cpu":
         if section.gpus is not None:
             raise SpeechError(f"--gpus {section.gpus} names GPUs and --device cpu takes none: leave one of them out")
-        return _cpu_workers(section)
+        return _cpu_workers(section, cores)
     found = gpus()
     named = None if section.gpus is None else str(section.gpus)
     chosen = choose_gpus(found, named, visible) if found or named is not None else ()
@@ -55,7 +60,7 @@ def choose_devices(
         return gpu_devices(chosen, section, hidden if found else NO_GPU)
     if found:
         _log.info("CUDA_VISIBLE_DEVICES=%s hides every GPU of this host: the CPU speaks", visible)
-    return _cpu_workers(section)
+    return _cpu_workers(section, cores)
 
 
 def gpu_devices(gpus: Sequence[Gpu], section: SpeechSection, none: str = NO_GPU) -> tuple[Device, ...]:
@@ -156,9 +161,12 @@ def _permanent_refusal(gpu: Gpu, needed_mib: int) -> str | None:
     return None
 
 
-def _cpu_workers(section: SpeechSection) -> tuple[Device, ...]:
-    workers = cpu_devices(section)
-    return workers if "max_parallel_tts_workers" in section.model_fields_set else workers[: os.cpu_count() or 1]
+def _cpu_workers(section: SpeechSection, cores: int | None) -> tuple[Device, ...]:
+    workers, cores = cpu_devices(section), cores or os.cpu_count() or 1
+    if len(workers) > cores and "max_parallel_tts_workers" in section.model_fields_set:
+        had, start = ("CPU core", "1 worker starts") if cores == 1 else ("CPU cores", f"{cores} workers start")
+        _log.warning("%d workers are asked for, and this host has %d %s: %s", len(workers), cores, had, start)
+    return workers[:cores]
 
 
 def _max_workers(section: SpeechSection) -> int:

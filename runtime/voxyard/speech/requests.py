@@ -36,6 +36,7 @@ class Request:
     attempt: int = 0
     seconds: float = 1.0
     language: str | None = None
+    speed: float = 1.0  # within the `speeds` of the engine's front end
     urgent: bool = False  # set by the pool: a listener waits for this chunk, the others of its batch can wait
     voice_file: bytes | None = field(default=None, repr=False)  # of an uploaded voice; None: the engine has `voice`
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from voxyard.speech.cast import NARRATOR, Cast, cast_of
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.frontend import Frontend
 from voxyard.speech.pool.job import OnFailure
 from voxyard.speech.reading.languages import LANGUAGES
+from voxyard.speech.reading.markup import read_markup
 from voxyard.speech.reading.spoken import READING, ReadingOptions, passages
 from voxyard.speech.requests import Boundary, Request
 from voxyard.speech.text.chunks import TextChunk, check_text, split
@@ -17,6 +20,7 @@ from voxyard.speech.text.paragraphs import with_full_stops
 from voxyard.speech.text.sentences import script_language
 
 _SENTENCE_ENDS = ".!?…。！？"
+_QUOTES = "\"'”’»“›)]」』"  # which may close a sentence
 _DECLARED = re.compile(r"([A-Za-z]{2,3})(?:[-_][A-Za-z0-9]+)*$")
 _NO_LANGUAGE = {"und", "mul", "mis", "zxx"}  # ISO 639-2: undetermined, multiple, uncoded, no linguistic content
 
@@ -29,11 +33,26 @@ class Script:
     requests: tuple[Request, ...]
     readings: tuple[tuple[tuple[str, str], ...], ...] = ()
     """Of each chunk what was read how: as it is written, and its words."""
+    voice: str | None = None
+    """Of what no tag gives to another."""
 
     @property
     def estimated_seconds(self) -> float:
         """Estimated duration of the audio."""
         return sum(chunk.estimated_seconds for chunk in self.chunks)
+
+    def at_speed(self, speed: float) -> Script:
+        """The script for an engine that speaks so many times as fast, within the `speeds` of its front end."""
+        chunks = (
+            replace(
+                each,
+                pause=None if each.pause is None else each.pause / speed,
+                estimated_seconds=each.estimated_seconds / speed,
+            )
+            for each in self.chunks
+        )
+        requests = (replace(each, speed=speed, seconds=each.seconds / speed) for each in self.requests)
+        return self if speed == 1 else replace(self, chunks=tuple(chunks), requests=tuple(requests))
 
 
 def prepare(
@@ -45,34 +64,44 @@ def prepare(
     language: str | None = None,
     chapters: Sequence[int] = (),
     reading: ReadingOptions = READING,
+    cast: Cast | None = None,
 ) -> Script:
-    """The script of a text in one voice: the engine's default for the language, where none is named.
+    """The script of a text: in the voices that its tags name, and for the rest in one.
 
-    Where neither a voice nor a language is given, letters that are not Latin tell the language of the default voice.
-    The language is the voice's where none is given. No chunk crosses one of the positions where `chapters` begin, nor a
-    pause tag. A chunk's text and positions are those of the document; its request has what is spoken for it, by
-    `reading`. Where a replacement is longer than a chunk, its document's part is that of the first.
+    That is the cast's narrator, else `voice`, else the engine's default for the language. Where neither a voice nor a
+    language is given, letters that are not Latin tell the language of the default voice. The language is the voice's
+    where none is given. No chunk crosses one of the positions where `chapters` begin, a pause tag, or a change of the
+    voice. A chunk's text and positions are those of the document; its request has what is spoken for it, by `reading`.
+    Where a replacement is longer than a chunk, its document's part is that of the first.
 
     Raises:
-        SpeechError: the text is empty or invalid, its SSML too.
+        SpeechError: the text is empty or invalid, its SSML too, or it names voices that there are not.
         Exception: with `exit_code`, where the engine has no such voice.
     """
-    asked = language
+    asked, cast = language, cast_of(frontend) if cast is None else cast
+    voice = cast.narrator or voice
     if voice is None:
         voice = frontend.default_voice(language or script_language(text))
-    if voice is not None:
-        frontend.check_voice(voice)
+    for name in dict.fromkeys([voice, *cast.members.values()]):
+        if name is not None:
+            frontend.check_voice(name)
     language = language or frontend.language(voice)
     check_text(text)
-    chunks, spoken, readings = list[TextChunk](), list[str](), list[tuple[tuple[str, str], ...]]()
-    for passage in passages(text, language, reading):
+    marked = read_markup(text)
+    speakers = cast.voices(tag.name for tag in marked.voices if tag.name is not None)
+    languages = {name: asked or frontend.language(own) or language for name, (_, own) in speakers.items()}
+    others = (NARRATOR if cast.narrator else None, voice)
+    chunks, requests, readings = list[TextChunk](), list[Request](), list[tuple[tuple[str, str], ...]]()
+    turns = dict[int, Boundary]()  # what ends with the chunks after which the voice changes
+    for passage in passages(marked, language, reading, languages):
+        speaker, own = others if passage.speaker is None else speakers[passage.speaker]
         inside = [at for at in map(passage.position, chapters) if at]
         found = split(
             passage.text,
             frontend.count_tokens,
             max_tokens=frontend.max_tokens,
             max_seconds=frontend.max_seconds,
-            language=language,
+            language=language if passage.speaker is None else languages[passage.speaker],
             chapters=inside,
             opening=not chunks,
             units=passage.units,
@@ -80,21 +109,27 @@ def prepare(
         # characters without a token, as a lone zero-width space, are silent
         for chunk in (chunk for chunk in found if chunk.tokens):
             start, end = passage.source(chunk.start, chunk.end)
-            spoken.append(with_full_stops(chunk.text))
+            words, index, seconds = with_full_stops(chunk.text), len(chunks), chunk.estimated_seconds
+            requests.append(Request(index, words, voice=own, seed=seed, seconds=seconds, language=asked))
             readings.append(tuple(passage.readings(chunk.start, chunk.end)))
-            chunks.append(replace(chunk, index=len(chunks), text=text[start:end], start=start, end=end))
+            chunks.append(replace(chunk, index=index, text=text[start:end], start=start, end=end, speaker=speaker))
         if chunks and passage.pause is not None:
-            chunks[-1] = _paused(chunks[-1], spoken[-1], passage.pause)
-    if not any(letter.isalnum() for words in spoken for letter in words):
+            chunks[-1] = _paused(chunks[-1], requests[-1].text, passage.pause)
+        elif chunks and passage.turn:
+            turns[len(chunks) - 1] = "paragraph" if passage.paragraph else _ending(requests[-1].text)
+    if not any(letter.isalnum() for request in requests for letter in request.text):
         raise SpeechError("there is nothing to say: the text has no letter and no digit")
-    return Script(
-        tuple(chunks),
-        tuple(
-            Request(chunk.index, words, voice=voice, seed=seed, seconds=chunk.estimated_seconds, language=asked)
-            for chunk, words in zip(chunks, spoken, strict=True)
-        ),
-        tuple(readings),
-    )
+    _end_turns(chunks, turns, sorted(chapters))
+    return Script(tuple(chunks), tuple(requests), tuple(readings), voice)
+
+
+def _end_turns(chunks: list[TextChunk], turns: Mapping[int, Boundary], chapters: Sequence[int]) -> None:
+    """Gives the chunks after which the voice changes the boundaries that they have in the document."""
+    for index, ending in turns.items():
+        if index + 1 < len(chunks) and chunks[index].pause is None:
+            here, after = chunks[index].end, chunks[index + 1].start
+            chapter = bisect_left(chapters, here) < bisect_right(chapters, after)
+            chunks[index] = replace(chunks[index], ending="chapter" if chapter else ending)
 
 
 def check_speakable(script: Script, frontend: Frontend, on_failure: OnFailure = "fail") -> None:
@@ -144,6 +179,27 @@ def language_note(
     )
 
 
+def script_note(
+    script: Script,
+    language: str | None,
+    frontend: Frontend,
+    shown: Callable[[str | None], str | None] = lambda name: name,
+) -> str | None:
+    """Warnings where the voices of a script speak other languages than what they are given; `language` is the text's.
+
+    Of what a tag gives to a voice, the letters alone tell the language.
+    """
+    said: dict[tuple[str | None, str | None], list[str]] = {}
+    for chunk, request in zip(script.chunks, script.requests, strict=True):
+        tagged = chunk.speaker if request.voice != script.voice else None
+        said.setdefault((tagged, request.voice), []).append(request.text)
+    found = (
+        language_note(language if speaker is None else None, voice, frontend, " ".join(texts), speaker or shown(voice))
+        for (speaker, voice), texts in said.items()
+    )
+    return "; ".join(note for note in found if note is not None) or None
+
+
 def unknown_language_note(language: str | None) -> str | None:
     """Warning where CLDR names no language of this code: the text is then cut and read by the rules of none."""
     if language is None:
@@ -172,5 +228,9 @@ def _code(declared: str | None) -> str | None:
 
 def _paused(chunk: TextChunk, spoken: str, seconds: float) -> TextChunk:
     """A chunk with a pause tag after it: those in a row add up."""
-    ending: Boundary = "sentence" if spoken[-1] in _SENTENCE_ENDS else "clause"
-    return replace(chunk, ending=ending, pause=(chunk.pause or 0.0) + seconds)
+    return replace(chunk, ending=_ending(spoken), pause=(chunk.pause or 0.0) + seconds)
+
+
+def _ending(spoken: str) -> Boundary:
+    """Boundary after these words, where a tag ends the chunk."""
+    return "sentence" if spoken.rstrip(_QUOTES)[-1:] in tuple(_SENTENCE_ENDS) else "clause"

@@ -114,10 +114,11 @@ class WorkloadGpus:
         if limit_mib is not None:
             self._limit.labels(*labels).set(limit_mib * _MIB)
 
-    def release(self) -> None:
-        """The workload holds no GPU any more."""
+    def release(self, gpu: Gpu | None = None) -> None:
+        """The workload holds this GPU no more, or none at all."""
         for labels in self._held:
-            self._assigned.labels(*labels).set(0)
+            if gpu is None or labels[3] == gpu.uuid:
+                self._assigned.labels(*labels).set(0)
 
     def overhead(self, role: str, gpu: Gpu, size: float) -> None:
         """Bytes measured beside the allocator's on a GPU: context and libraries."""

@@ -244,6 +244,25 @@ def first_sound(service: Running, turns: int) -> dict[str, float]:
     }
 
 
+def released_first_sound(service: Running, turns: int) -> dict[str, float]:
+    """First audible sample of a story with warm workers, and by turns after these have ended for want of work."""
+    warm, after = [], []
+    with service.client() as client:
+
+        def released() -> bool:
+            return all(each["state"] == "released" for each in client.get("/v1/workers").json()["workers"])
+
+        for _ in range(turns):
+            _heard(service)
+            warm.append(_heard(service))
+            _until(released, "the workers have ended")
+            after.append(_heard(service))
+    return {
+        "first_sound_warm_ms": statistics.median(warm) * 1000,
+        "first_sound_after_release_ms": statistics.median(after) * 1000,
+    }
+
+
 def _heard(service: Running) -> float:
     """Seconds from a request for a story to its first audible sample."""
     address = urlsplit(service.address)

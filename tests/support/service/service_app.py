@@ -63,11 +63,12 @@ def running(
     admit: Callable[[Device], Refusal | None] = lambda _: None,
     reading: ReadingOptions = READING,
     voice_files: VoiceFiles | None = TONE_FILES,
+    speeds: tuple[float, float] = (1.0, 1.0),
     **settings: Any,
 ) -> Iterator[AppState]:
     """Services over data in `folder`; `engine` are the settings of the tones, `settings` the service's."""
     section = ServiceSection(data_dir=folder, **settings)
-    tones = TonesFrontend({"marks": str(folder), **(engine or {})}, voice_files=voice_files)
+    tones = TonesFrontend({"marks": str(folder), **(engine or {})}, voice_files=voice_files, speeds=speeds)
     folder.mkdir(exist_ok=True)
     watch = Watch() if watch is None else watch
     pool = Pool(

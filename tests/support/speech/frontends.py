@@ -39,6 +39,7 @@ class TonesFrontend:
     max_seconds: float = 13.0
     notes: Sequence[str] = ("a test's tones: noise, no speech",)
     voice_files: VoiceFiles | None = TONE_FILES
+    speeds: tuple[float, float] = (1.0, 1.0)
 
     @property
     def engine(self) -> EngineSpec:
@@ -49,6 +50,9 @@ class TonesFrontend:
 
     def voices(self) -> Sequence[str]:
         return VOICES
+
+    def has_voice(self, name: str) -> bool:
+        return name in self.voices()
 
     def default_voice(self, language: str | None) -> str | None:
         return "v2/de_speaker_1" if language == "de" else "v2/en_speaker_6"

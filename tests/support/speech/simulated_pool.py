@@ -21,6 +21,7 @@ from voxyard.speech.pool.scheduler import (
     Scheduler,
     SendChunk,
     StartWorker,
+    StopIdleWorker,
 )
 from voxyard.speech.pool.worker import PoolChunkSource
 from voxyard.speech.pool.worker_process import EndCause
@@ -131,6 +132,7 @@ class SimulatedPool:
         self.held: list[tuple[int, int]] = []  # slot, chunks that it has with each that it gets
         self.rows: list[tuple[int, int]] = []  # slot, rows that it begins with
         self.given_up: dict[ChunkKey, str] = {}
+        self.stops: list[tuple[float, int]] = []  # when, slot
         self.kills: list[tuple[int, str]] = []
         self.deaths: list[tuple[int, tuple[ChunkKey, ...]]] = []  # slot, chunks that it had
         self.refusals: list[tuple[float, int]] = []
@@ -202,6 +204,12 @@ class SimulatedPool:
             case KillWorker(slot, _, reason):
                 self._processes[slot].alive = False
                 self.kills.append((slot, reason))
+            case StopIdleWorker(slot, generation):
+                self.stops.append((self.now, slot))
+                idle = self._processes.get(slot)
+                if idle is not None and idle.alive and not idle.stuck:
+                    idle.alive = False
+                    self.at(self.now, lambda: self.scheduler.process_ended(slot, generation, "status 0", self.now))
             case FailChunk(chunk, _, reason):
                 assert chunk not in self.given_up, f"{chunk} was given up twice"
                 self.given_up[chunk] = reason

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from voxyard.bark.config import BarkConfig
 from voxyard.cli.engines import choose_engine
+from voxyard.cli.voices import voices as list_voices
 from voxyard.espeak.engine import create
 from voxyard.espeak.frontend import frontend
+from voxyard.service.voice_names import open_voices
+from voxyard.service.voices.table import VoiceNotFoundError
 from voxyard.speech.config import SpeechSection
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.requests import Request, Result, Unspeakable
@@ -128,15 +134,76 @@ def test_it_speaks_where_there_is_nothing_of_bark(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("bark", "origins", "said"),
+    ("engine", "settings", "said"),
     [
-        (BarkConfig(), {"bark.model": "--model"}, "--model has no effect with --engine espeak"),
-        (BarkConfig(device="cuda"), {"bark.device": "--device"}, "leave --device cuda out"),
+        ("espeak", {"model": Path("bark")}, "--model has no effect with --engine espeak"),
+        ("espeak", {"device": "cuda"}, "leave --device cuda out"),
+        ("espeak", {"gpus": "0"}, "--engine espeak speaks on the CPU: leave --gpus 0 out"),
+        ("auto", {"gpus": "0"}, "no weights of Bark, so that espeak-ng speaks, on the CPU: leave --gpus 0 out, or"),
     ],
 )
-def test_what_has_no_effect_on_it_is_refused(bark: BarkConfig, origins: dict[str, str], said: str) -> None:
+def test_what_has_no_effect_on_it_is_refused(
+    tmp_path: Path, engine: Literal["auto", "espeak"], settings: dict[str, Any], said: str
+) -> None:
+    gpus = settings.pop("gpus", None)
+    bark = BarkConfig(**{"model": tmp_path / "none", **settings})
     with pytest.raises(SpeechError, match=said):
-        choose_engine(SpeechSection(engine="espeak"), bark, origins)
+        choose_engine(SpeechSection(engine=engine, gpus=gpus), bark, {f"bark.{name}": f"--{name}" for name in settings})
+
+
+def test_the_setting_for_which_bark_was_chosen_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    choose_engine(SpeechSection(), BarkConfig(model=tmp_path / "none"), {"bark.int8": "--int8"})
+    assert caplog.messages == ["--int8 is a setting of Bark, so Bark speaks; --engine espeak needs no weights"]
+    caplog.clear()
+    choose_engine(SpeechSection(), BarkConfig(model=tmp_path), {"bark.int8": "--int8"})
+    choose_engine(SpeechSection(), BarkConfig(model=tmp_path), {"bark.model": "--model"})
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "listed", "not_listed"),
+    [
+        ("en", {"en-us", "en-gb", "en-gb+f4"}, {"de"}), ("en-gb", {"en-gb", "en-gb+f4", "en-gb-x-rp"}, {"en-us"}),
+        ("EN_GB", {"en-gb"}, {"en-us"}), ("zh", {"cmn"}, {"yue"}), ("cmn", {"cmn", "cmn+f4"}, {"de"}),
+        ("pt-BR", {"pt-br"}, {"pt"}), ("zh-CN", {"cmn"}, {"yue"}),
+    ],
+)  # fmt: skip
+def test_the_voices_of_a_language_or_a_region_are_listed(asked: str, listed: set[str], not_listed: set[str]) -> None:
+    done = CliRunner().invoke(list_voices, ["--engine", "espeak", "--language", asked, "--json"])
+    assert done.exit_code == 0, done.output
+    names = {each["name"] for each in json.loads(done.output)["voices"]}
+    assert listed <= names
+    assert not not_listed & names
+
+
+def test_a_language_without_voices_is_refused_with_those_that_have_some() -> None:
+    done = CliRunner().invoke(list_voices, ["--engine", "espeak", "--language", "tlh"])
+    assert done.exit_code == 2
+    assert "no voices for the language 'tlh', expected one of af, am" in done.output
+
+
+def test_a_speaker_that_is_not_listed_may_be_named_by_clients_too() -> None:
+    engine = frontend({})
+    names = open_voices(engine, None)
+    assert "de+m3" not in engine.voices()
+    assert names.resolve("de+m3") == "de+m3"
+    assert engine.has_voice("de+f4")
+    for unknown in ("de+f5", "klingon", "../de", "de+../m3"):
+        assert not engine.has_voice(unknown)
+        with pytest.raises(VoiceNotFoundError):
+            names.resolve(unknown)
+
+
+def test_the_rate_of_the_voice_makes_a_speed() -> None:
+    usual, fast, slow = spoken(
+        *(Request(0, "The old sailor opens the door.", voice="en-us", speed=speed) for speed in (1.0, 2.0, 0.5))
+    )
+    assert isinstance(usual, Result)
+    assert isinstance(fast, Result)
+    assert isinstance(slow, Result)
+    assert fast.seconds == pytest.approx(usual.seconds / 2, rel=0.2)
+    assert slow.seconds == pytest.approx(usual.seconds * 2, rel=0.2)
 
 
 @pytest.mark.parametrize("voice", ["en-gb+f4", "fr-fr+f4", "en-gb-x-rp+m3"])

@@ -6,8 +6,10 @@ import io
 import signal
 import subprocess
 import sys
+import wave
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import av
 import httpx
@@ -50,6 +52,68 @@ def test_the_service_speaks_words_without_weights(service: Served) -> None:
     assert refused.status_code == 404, refused.text
     assert service.end(signal.SIGTERM) == 0
     assert sum("espeak-ng speaks (a formant synthesizer" in line for line in service.noted) == 1
+
+
+def test_two_voices_speak_their_own_words(service: Served) -> None:
+    """Each in the voice that the text names: the same sentence sounds otherwise, and is heard the same."""
+    text = f"[voice:mia]{SENTENCE}[/voice]\n\n[voice:ben]{SENTENCE}[/voice]"
+    body = {"text": text, "cast": {"mia": "en-us+f4", "ben": "en-us"}}
+    id = service.client.post("/v1/documents", json=body).json()["id"]
+    sound = finished(service.client, id)
+    chunks = service.client.get(f"/v1/documents/{id}?chunks=true").json()["chunks"]
+    with wave.open(io.BytesIO(sound)) as file:
+        samples = np.frombuffer(file.readframes(file.getnframes()), "<i2")
+    parts = [samples[round(each["start_seconds"] * 24_000) : round(each["end_seconds"] * 24_000)] for each in chunks]
+    mia, ben = (heard(_wav(part)) for part in parts)
+    assert (mia, ben) == (HEARD, HEARD)
+    length = min(map(len, parts))
+    assert not np.array_equal(parts[0][:length], parts[1][:length])
+    assert [each["speaker"] for each in chunks] == ["mia", "ben"]
+    vtt = service.client.get(f"/v1/documents/{id}/subtitles?format=vtt").text
+    assert [f"<v {name}>{SENTENCE}" in vtt for name in ("mia", "ben")] == [True, True]
+
+
+def test_another_service_speaks_by_it_over_openais_api(service: Served, tmp_path: Path) -> None:
+    """The far end is our own service: its voices are offered, a cast of them speaks, and its words are heard."""
+    near = Served(tmp_path / "near", "--engine", "openai", "--base-url", f"{service.address}/v1")
+    try:
+        voices = {each["id"] for each in near.client.get("/v1/audio/voices").json()["voices"]}
+        assert {"en-us", "de+f4", "alloy"} <= voices
+        models = {each["id"] for each in near.client.get("/v1/models").json()["data"]}
+        assert "espeak-ng" in models
+        for voice in ("en-us", "en-us+f4"):
+            body = {"text": f"[voice:mia]{SENTENCE}[/voice]", "cast": {"mia": voice}}
+            id = near.client.post("/v1/documents", json=body).json()["id"]
+            assert heard(finished(near.client, id)) == HEARD
+        assert near.end(signal.SIGTERM) == 0
+    finally:
+        if near.process.poll() is None:
+            near.process.kill()
+            near.process.wait()
+
+
+def _wav(samples: np.ndarray[Any, Any]) -> bytes:
+    out = io.BytesIO()
+    with wave.open(out, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(24_000)
+        file.writeframes(samples.tobytes())
+    return out.getvalue()
+
+
+def test_a_cast_of_the_command_speaks_a_file(tmp_path: Path) -> None:
+    (tmp_path / "story.txt").write_text(f"{SENTENCE}[voice:mia]\n\n{SENTENCE}[/voice]")
+    command = [sys.executable, "-P", "-m", "voxyard", "speak", "story.txt", "--cast", "mia=en-us+m1,narrator=alloy"]
+    done = subprocess.run([*command, "--out", "story.mp3"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert heard((tmp_path / "story.mp3").read_bytes()) == f"{HEARD} {HEARD}"
+    shown = subprocess.run([*command, "--show-words"], cwd=tmp_path, capture_output=True, text=True)
+    assert f"mia: {SENTENCE}" in shown.stdout
+    assert f"narrator: {SENTENCE}" in shown.stdout
+    refused = subprocess.run([*command[:-1], "ben=de", "--out", "b.mp3"], cwd=tmp_path, capture_output=True, text=True)
+    assert refused.returncode == 2
+    assert "the text names the voice 'mia', and the cast has ben" in refused.stderr
 
 
 def test_a_file_is_spoken_in_its_language(tmp_path: Path) -> None:

@@ -129,6 +129,7 @@ def test_events_carry_the_sound_in_base64_and_the_usage(served: Served) -> None:
         ({"input": "\U0001f600 ?!"}, "input", "invalid_request"),
         ({"input": "a" * 4097}, "input", "invalid_request"),
         ({"input": ""}, "input", "invalid_request"),
+        *(({"voice": voice}, "voice", "invalid_request") for voice in ("", {"id": ""}, 3, {"name": "x"}, "a" * 201)),
         ({"speed": 4.5}, "speed", "invalid_request"),
         ({"speed": "fast"}, "speed", "invalid_request"),
         ({"speed": "9"}, "speed", "invalid_request"),
@@ -142,6 +143,30 @@ def test_a_wrong_request_is_a_bad_request_error(served: Served, wrong: Any, para
     with pytest.raises(openai.BadRequestError) as caught:
         speak(served, **wrong)
     assert (caught.value.param, caught.value.code) == (parameter, code)
+    assert "VoiceId" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "note"), [("東京は日本の首都です。", "ja"), ("Добрый день.", "ru"), ("Good day.", None)]
+)
+def test_a_text_in_another_script_than_the_voices_is_noted(served: Served, text: str, note: str | None) -> None:
+    asked = {"model": "tts-1", "voice": "alloy", "input": text}
+    for form in ("audio", "sse"):
+        found = httpx.post(f"{served.url}/v1/audio/speech", json={**asked, "stream_format": form})
+        assert found.status_code == 200, found.text
+        said = None if note is None else f"the text is in the language {note}, and the voice alloy speaks en"
+        assert (found.headers.get("x-voxyard-note") or "").startswith(said or "")
+        assert ("x-voxyard-note" in found.headers) == (note is not None)
+
+
+def test_an_engine_with_rates_of_its_own_gets_the_speed_and_the_tempo_makes_the_rest(tmp_path: Path) -> None:
+    with serving(tmp_path, engine={"samples": 2400}, speeds=(0.5, 2.5)) as served:
+        usual, fast, fastest = (speak(served, response_format="pcm", speed=speed) for speed in (1.0, 2.0, 4.0))
+    chunks = prepare(TEXT, TonesFrontend(), voice=VOICE, seed=0).requests
+    spoken = 2 * sum(len(sound(each, 2400)) for each in chunks)
+    silent = len(usual.content) - spoken
+    assert len(fast.content) == pytest.approx(spoken + silent / 2, abs=8)  # tones have one length at any speed
+    assert len(fastest.content) == pytest.approx((spoken + silent / 2.5) / 1.6, rel=0.01)
 
 
 @pytest.mark.parametrize(

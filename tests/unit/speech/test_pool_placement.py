@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -175,8 +174,8 @@ def test_auto_takes_the_gpus_of_a_host_that_has_any_and_cpu_never_asks_for_them(
     section = SpeechSection(max_parallel_tts_workers=3)
 
     assert [each.name for each in choose_devices("auto", lambda: [gpu(0), gpu(1)], section)] == ["0", "1"]
-    assert [each.name for each in choose_devices("auto", list, section)] == ["cpu0", "cpu1", "cpu2"]
-    assert [each.name for each in choose_devices("cpu", none_asked, section)] == ["cpu0", "cpu1", "cpu2"]
+    assert [each.name for each in choose_devices("auto", list, section, cores=4)] == ["cpu0", "cpu1", "cpu2"]
+    assert [each.name for each in choose_devices("cpu", none_asked, section, cores=4)] == ["cpu0", "cpu1", "cpu2"]
     with pytest.raises(SpeechError, match=r"there is no GPU; take --device cpu$"):
         choose_devices("cuda", list, section)
 
@@ -263,9 +262,12 @@ def test_the_variable_of_the_process_decides_about_its_pool(monkeypatch: pytest.
         assert (worker.device, worker.ready.facts["gpus"]) == ("1", "GPU-1")
 
 
-def test_cpus_get_more_workers_than_cores_only_where_the_user_says_so() -> None:
+def test_cpus_get_no_more_workers_than_cores(caplog: pytest.LogCaptureFixture) -> None:
     unsaid = load(Everything, environ={}).config.speech
     said = load(Everything, flags={"speech.max_parallel_tts_workers": 64}, environ={}).config.speech
 
-    assert len(choose_devices("cpu", list, unsaid)) == min(4, os.cpu_count() or 1)
-    assert len(choose_devices("cpu", list, said)) == 64
+    assert [len(choose_devices("cpu", list, unsaid, cores=cores)) for cores in (1, 2, 8)] == [1, 2, 4]
+    assert len(choose_devices("cpu", list, said, cores=64)) == 64
+    assert caplog.messages == []
+    assert len(choose_devices("cpu", list, said, cores=3)) == 3
+    assert caplog.messages == ["64 workers are asked for, and this host has 3 CPU cores: 3 workers start"]

@@ -140,7 +140,7 @@ def test_where_failures_end_the_command_the_first_is_named_and_the_others_are_co
 ) -> None:
     assert spoken(story, "fail") == CHECK_FAILED
     said = capsys.readouterr()
-    assert "; 1 more failed; replaced by silence" in said.err
+    assert "; 1 more failed\n" in said.err
     assert f"{story.with_name('out.part.wav')} holds the first 6 of 6 chunks" in said.err
     assert said.out == ""
     assert not story.with_name("out.wav").exists()
@@ -153,7 +153,9 @@ def test_where_no_chunk_can_be_spoken_there_is_no_file_of_silence(
     engine = TonesFrontend({"poison": list(range(6))}, max_tokens=4)
     monkeypatch.setattr("voxyard.speech.frontend.open_frontend", lambda *_: engine)
     assert spoken(story, on_failure) == CHECK_FAILED
-    assert "nothing was written" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "nothing was written" in said
+    assert "silence" not in said
     assert [each.name for each in story.parent.iterdir()] == ["story.txt"]
 
 
@@ -442,6 +444,23 @@ def test_a_voice_of_another_language_is_warned_of_and_speaks(
     ended = CliRunner().invoke(speak, [str(page), "--engine", "bark", "--show-words", *options])
     said = "the text is in the language de, and the voice v2/en_speaker_1 speaks en"
     assert (ended.exit_code, any(said in each for each in caplog.messages)) == (0, warned)
+
+
+def test_an_alias_of_the_service_is_a_voice_of_the_command_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("voxyard.cli.engines.FRONTEND", "frontends:frontend")
+    (tmp_path / "text.txt").write_text("Добрый день.")
+    ended = CliRunner().invoke(
+        speak, [str(tmp_path / "text.txt"), "--engine", "bark", "--show-words", "--voice", "alloy"]
+    )
+    assert (ended.exit_code, [each for each in caplog.messages if "the voice v2/en_speaker_6" in each]) == (
+        0,
+        [
+            "the text is in the language ru, and the voice v2/en_speaker_6 speaks en: it may be hard to understand; "
+            "name a voice of ru, or none"
+        ],
+    )
 
 
 def test_an_exported_voice_needs_its_directory() -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from voxyard.service.audiobook.timings import TimedChunk, WordTime
+from voxyard.speech.reading.markup import MASK
 
 SubtitleFormat = Literal["srt", "vtt"]
 MEDIA_TYPES: dict[SubtitleFormat, str] = {"srt": "application/x-subrip", "vtt": "text/vtt"}
@@ -19,26 +20,28 @@ LONGEST = 7.0  # seconds of a cue; a longer word has one of its own
 
 @dataclass(frozen=True)
 class Cue:
-    """Lines of text that are shown from `start` to `end`, in seconds."""
+    """Lines of text that are shown from `start` to `end`, in seconds; `speaker` says them, where the text names one."""
 
     start: float
     end: float
     lines: tuple[str, ...]
+    speaker: str | None = None
 
 
 def cues(text: str, chunks: Iterable[TimedChunk]) -> Iterator[Cue]:
-    """Cues of a text; none spans two chunks."""
+    """Cues of a text, as `masked` gives it; none spans two chunks."""
     for timed in chunks:
+        speaker = timed.chunk.speaker
         group = list[WordTime]()
         for word in timed.words:
             if group and (
                 len(_lines(text, [*group, word])) > LINES or word.end_seconds - group[0].start_seconds > LONGEST
             ):
-                yield _cue(text, group)
+                yield _cue(text, group, speaker)
                 group = []
             group.append(word)
         if group:
-            yield _cue(text, group)
+            yield _cue(text, group, speaker)
 
 
 def srt(found: Iterable[Cue]) -> str:
@@ -52,14 +55,18 @@ def srt(found: Iterable[Cue]) -> str:
 def vtt(found: Iterable[Cue]) -> str:
     """WebVTT file."""
     parts = (
-        f"{_time(cue.start, '.')} --> {_time(cue.end, '.')}\n{chr(10).join(map(_escaped, cue.lines))}\n"
+        f"{_time(cue.start, '.')} --> {_time(cue.end, '.')}\n{_voice(cue)}{chr(10).join(map(_escaped, cue.lines))}\n"
         for cue in found
     )
     return "\n".join(["WEBVTT\n", *parts])
 
 
-def _cue(text: str, words: Sequence[WordTime]) -> Cue:
-    return Cue(words[0].start_seconds, words[-1].end_seconds, tuple(_lines(text, words)))
+def _voice(cue: Cue) -> str:
+    return "" if cue.speaker is None else f"<v {_escaped(' '.join(cue.speaker.split()))}>"
+
+
+def _cue(text: str, words: Sequence[WordTime], speaker: str | None) -> Cue:
+    return Cue(words[0].start_seconds, words[-1].end_seconds, tuple(_lines(text, words)), speaker)
 
 
 def _lines(text: str, words: Sequence[WordTime]) -> list[str]:
@@ -68,7 +75,7 @@ def _lines(text: str, words: Sequence[WordTime]) -> list[str]:
     end = words[0].start
     for word in words:
         blank = " " if word.start > end else ""
-        added = text[word.start : word.end]
+        added = text[word.start : word.end].replace(MASK, "")
         if line and _columns(line) + len(blank) + _columns(added) > LINE:
             lines.append(line)
             line = added

@@ -10,6 +10,7 @@ from itertools import pairwise
 from voxyard.service.audiobook.aligned_words import AlignedChunk, AlignedWord
 from voxyard.service.documents.records import StoredChunk
 from voxyard.speech.audio.joining import Span
+from voxyard.speech.reading.markup import MASK
 from voxyard.speech.text.duration import milliseconds
 from voxyard.speech.text.sentences import language_code
 
@@ -50,8 +51,8 @@ class TextWord:
 
 
 def text_words(text: str, chunk: StoredChunk, sums: Sequence[int]) -> list[TextWord]:
-    """Words of a chunk; `sums` are `milliseconds` of the whole text."""
-    found = [match.span() for match in _WORD.finditer(text, chunk.start, chunk.end)]
+    """Words of a chunk of a text, as `masked` gives it; `sums` are `milliseconds` of the whole text."""
+    found = [match.span() for match in _WORD.finditer(text, chunk.start, chunk.end) if match[0].strip(MASK)]
     edges = [start for start, _ in found] + [chunk.end]
     weights = [sums[after] - sums[before] for before, after in pairwise(edges)]
     if not any(weights):
@@ -65,7 +66,7 @@ def word_times(
     language: str | None,
     aligned: Mapping[int, AlignedChunk] | None = None,
 ) -> Iterator[TimedChunk]:
-    """Chunks of a text with the times of their words.
+    """Chunks of a text, as `masked` gives it, with the times of their words.
 
     Where a chunk is not in `aligned`, or has no words there, its sound is shared among its words by the estimated
     duration of each, blanks after it included (see `speech.text.duration`).

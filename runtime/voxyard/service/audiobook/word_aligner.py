@@ -23,6 +23,7 @@ from voxyard.speech.alignment.words import text_times
 from voxyard.speech.audio.joining import Pauses, Piece
 from voxyard.speech.audio.wav import to_bytes
 from voxyard.speech.errors import SpeechError
+from voxyard.speech.reading.markup import MASK, masked
 from voxyard.speech.requests import SAMPLE_RATE
 from voxyard.speech.text.duration import milliseconds
 from voxyard.speech.text.sentences import language_code
@@ -147,14 +148,15 @@ class WordAligner:
             raise NoRoomError("there is no room to keep the times of its words")
         self._process.open()
         text, spoken = self._store.text(id), self._store.spoken(id)
-        sums = milliseconds(text, language_code(document.language))
+        shown = masked(text)
+        sums = milliseconds(shown, language_code(document.language))
         for piece in self._audio_store.pieces(id, chunks, self._pauses, first, document.audio):
             if piece.chunk in known:
                 continue
             chunk = chunks[piece.chunk]
             own = spoken.get(chunk.index, text[chunk.start : chunk.end])
             before = old.get(chunk.index)
-            known[chunk.index] = self._aligned(document, text, sums, chunk, own, piece, before)
+            known[chunk.index] = self._aligned(document, shown, sums, chunk, own, piece, before)
             if self._closing or time.monotonic() > until:
                 break
         aligned_words.save(self._audio_store, id, AlignedDocument(self._factory, state, known))
@@ -178,6 +180,7 @@ class WordAligner:
         if before is not None and before.digest == digest:
             return before
         words = text_words(text, chunk, sums)
+        written = [text[word.start : word.end].replace(MASK, "") for word in words]
         said = spoken.split()
         try:
             times = self._process.align(sound, SAMPLE_RATE, said, language_code(document.language) or "")
@@ -185,7 +188,7 @@ class WordAligner:
             if self._closing:
                 raise
             return AlignedChunk(None, without_paths(str(error)), digest)
-        found = text_times([text[w.start : w.end] for w in words], [w.weight for w in words], said, times)
+        found = text_times(written, [word.weight for word in words], said, times)
         return AlignedChunk(
             tuple(
                 AlignedWord(word.start - chunk.start, word.end - chunk.start, round(1000 * begin), round(1000 * end))

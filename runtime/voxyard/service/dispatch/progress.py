@@ -96,7 +96,7 @@ class DocumentProgress:
             Request(
                 chunk.index,
                 spoken.get(chunk.index, text[chunk.start : chunk.end]),
-                voice=chunk.redo.voice or document.voice if chunk.redo else document.voice,
+                voice=(chunk.redo.voice if chunk.redo else chunk.voice) or document.voice,
                 seed=chunk.redo.seed if chunk.redo else document.seed,
                 seconds=chunk.estimated_seconds,
                 language=document.language,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 from voxyard.service.audiobook import chapters
 from voxyard.service.documents import queries
 from voxyard.service.documents.records import NewDocument
 from voxyard.service.documents.sql import Connection
+from voxyard.service.voices.table import hold
 
 
 def insert(connection: Connection, new: NewDocument) -> bool:
@@ -34,12 +37,13 @@ def insert(connection: Connection, new: NewDocument) -> bool:
     if (upload := new.upload) is not None:
         connection.execute(
             """
-            INSERT INTO uploads (document, name, media_type, titled, content, read, lexicon)
-            VALUES ($1, $2, $3, $4, $5, $6, $7)
+            INSERT INTO uploads (document, name, media_type, titled, content, read, lexicon, cast_members)
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
             """,
             (
                 *(number, upload.name, upload.media_type, upload.titled, upload.content, upload.read),
                 queries.lexicons_text(upload.lexicons),
+                json.dumps(dict(upload.cast)) if upload.cast else None,
             ),
         )
     insert_chunks(connection, number, new)
@@ -47,14 +51,23 @@ def insert(connection: Connection, new: NewDocument) -> bool:
 
 
 def insert_chunks(connection: Connection, number: int, new: NewDocument) -> None:
-    """Stores the chunks of a document, what is spoken for them, and its chapters."""
+    """Stores the chunks of a document, what is spoken for them, and its chapters.
+
+    Raises:
+        VoiceNotFoundError: an uploaded voice of a chunk was deleted meanwhile.
+    """
+    for voice in sorted({each.voice for each in new.chunks if each.voice is not None}):
+        hold(connection, voice)
     connection.executemany(
         """
-        INSERT INTO chunks (document, place, first, last, ending, estimated_seconds, pause)
-        VALUES ($1, $2, $3, $4, $5, $6, $7)
+        INSERT INTO chunks (document, place, first, last, ending, estimated_seconds, pause, voice, speaker)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
         """,
         (
-            (number, each.index, each.start, each.end, each.ending, each.estimated_seconds, each.pause)
+            (
+                *(number, each.index, each.start, each.end, each.ending, each.estimated_seconds, each.pause),
+                *(each.voice, each.speaker),
+            )
             for each in new.chunks
         ),
     )

@@ -108,6 +108,7 @@ def read_upload(connection: Connection, id: str) -> Upload:
         bytes(row["content"]),
         row["read"],
         _lexicons(row["lexicon"]),
+        json.loads(row["cast_members"] or "{}"),
     )
 
 
@@ -188,6 +189,7 @@ def read_chunk(row: Row) -> StoredChunk:
         voice=row["voice"],
         seed=row["seed"],
         redo=read_redo(row),
+        speaker=row["speaker"],
     )
 
 

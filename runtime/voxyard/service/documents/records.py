@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from voxyard.speech.pool.job import OnFailure
@@ -25,6 +25,8 @@ class NewChunk:
     estimated_seconds: float
     pause: float | None = None  # seconds of silence after it, by a pause tag; None: by its ending
     spoken: str | None = None  # where that is not its text
+    voice: str | None = None  # of its own, by a tag; None: the document's
+    speaker: str | None = None  # name in the text of who speaks it
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class Upload:
     content: bytes
     read: str | None = None  # kinds that become words; None: the host's
     lexicons: tuple[Lexicon, ...] = ()  # of its request and of its key, as they were then
+    cast: Mapping[str, str] = field(default_factory=dict)  # names in the text → voices
 
 
 @dataclass(frozen=True)
@@ -147,9 +150,10 @@ class StoredChunk:
     samples: int | None
     reason: str | None
     pause: float | None = None  # seconds of silence after it, by a pause tag; None: by its ending
-    voice: str | None = None  # of its own, once it was spoken again; None: the document's
+    voice: str | None = None  # of its own, by a tag or once it was spoken again; None: the document's
     seed: int | None = None  # likewise
     redo: Redo | None = None
+    speaker: str | None = None  # name in the text of who speaks it
 
     @property
     def waits(self) -> bool:

@@ -153,6 +153,10 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         """,
         "CREATE UNIQUE INDEX voices_name ON voices (owner, name) WHERE deleted = 0",
     ),
+    (
+        "ALTER TABLE chunks ADD COLUMN speaker TEXT",
+        "ALTER TABLE uploads ADD COLUMN cast_members TEXT",
+    ),
 )
 """Step n migrates version n to n + 1; a released step is never changed, only followed by another."""
 _SQLITE = {

@@ -17,12 +17,13 @@ from voxyard.service.documents.records import Document, NewChunk, NewDocument, S
 from voxyard.service.errors import ServiceError, TooLargeError, UnspeakableTextError
 from voxyard.service.voice_names import VoiceNames
 from voxyard.service.voices.table import shown_name
+from voxyard.speech.cast import Cast
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.frontend import Frontend
 from voxyard.speech.pool.job import OnFailure
 from voxyard.speech.reading.lexicon import Lexicon, of_mapping
 from voxyard.speech.reading.spoken import READING, ReadingOptions
-from voxyard.speech.script import Script, check_speakable, language_note, prepare
+from voxyard.speech.script import Script, check_speakable, prepare, script_note
 from voxyard.speech.text.sentences import language_code
 
 LARGEST_SEED = 2**63 - 1  # as in `voxyard speak`
@@ -47,6 +48,7 @@ class DocumentRequest:
     idempotency_key: str | None = None
     read: str | None = None  # kinds that become words; None: the host's
     lexicon: Mapping[str, str] | None = None
+    cast: Mapping[str, str] | None = None  # names in the text → voices
     headings: tuple[Heading, ...] = ()  # of the text
     cover: bytes | None = None  # JPEG or PNG
     upload: Upload | None = None  # in place of the text
@@ -64,6 +66,7 @@ def script(
     chapters: Sequence[int] = (),
     reading: ReadingOptions = READING,
     on_failure: OnFailure | None = "fail",
+    cast: Cast | None = None,
 ) -> Script:
     """Chunks of a text, ready for the pool. Blocks for a long text: not for the event loop.
 
@@ -71,13 +74,16 @@ def script(
     is not spoken, it is not asked.
 
     Raises:
-        ServiceError: the text has no words or is invalid, or the language is unknown, to the engine too.
+        ServiceError: the text has no words or is invalid, it names voices that there are not, or the language is
+            unknown, to the engine too.
         UnspeakableTextError: the engine cannot speak it.
     """
     if language is not None:
         _checked_language(language)
     try:
-        made = prepare(text, frontend, voice=voice, seed=seed, language=language, chapters=chapters, reading=reading)
+        made = prepare(
+            text, frontend, voice=voice, seed=seed, language=language, chapters=chapters, reading=reading, cast=cast
+        )
     except SpeechError as error:
         raise ServiceError(str(error), parameter=parameter) from error
     if on_failure is None:
@@ -128,14 +134,15 @@ def new_document(
             f"the text has {len(request.text):,} characters, expected at most {most:,}: split it",
             parameter="text",
         )
-    voice = None if request.voice is None else voices.resolve(request.voice, owner)
+    cast = voices.cast(request.cast, owner)
+    voice = cast.narrator or (None if request.voice is None else voices.resolve(request.voice, owner))
     new = replace(unprepared(request, owner=owner, now=now, instance=section.instance), voice=voice)
     if request.upload is None:
-        return _with_text(new, request, frontend, reading.changed(lexicon=lexicon))
+        return _with_text(new, request, frontend, reading.changed(lexicon=lexicon), cast)
     own = changed(ReadingOptions().changed(lexicon=lexicon), request.read, request.lexicon)  # what is wrong is refused
     if request.language is not None:
         _checked_language(request.language)
-    return replace(new, upload=replace(request.upload, lexicons=own.lexicons))
+    return replace(new, upload=replace(request.upload, lexicons=own.lexicons, cast=cast.members))
 
 
 def least_size(request: DocumentRequest, frontend: Frontend) -> Size:
@@ -176,7 +183,7 @@ def unprepared(request: DocumentRequest, *, owner: str, now: float, instance: st
 
 
 def extracted_document(
-    document: Document, request: DocumentRequest, frontend: Frontend, reading: ReadingOptions
+    document: Document, request: DocumentRequest, frontend: Frontend, reading: ReadingOptions, cast: Cast
 ) -> NewDocument:
     """An accepted document with the text that was extracted for it. Raises ServiceError."""
     new = NewDocument(
@@ -192,18 +199,20 @@ def extracted_document(
         language=request.language,
         on_failure=document.on_failure,
     )
-    return _with_text(new, request, frontend, reading)
+    return _with_text(new, request, frontend, reading, cast)
 
 
-def _with_text(new: NewDocument, request: DocumentRequest, frontend: Frontend, reading: ReadingOptions) -> NewDocument:
+def _with_text(
+    new: NewDocument, request: DocumentRequest, frontend: Frontend, reading: ReadingOptions, cast: Cast
+) -> NewDocument:
     """The document with its text, the chunks and their words, and the chapters. Raises ServiceError."""
     starts = tuple(heading.start for heading in request.headings)
     reading = changed(reading, request.read, request.lexicon)
     prepared = script(
         *(request.text, frontend, new.voice, new.seed, new.language),
-        chapters=starts, reading=reading, on_failure=new.on_failure,
+        chapters=starts, reading=reading, on_failure=new.on_failure, cast=cast,
     )  # fmt: skip
-    voice = prepared.requests[0].voice  # the engine's default voice is stored with the document
+    voice = prepared.voice  # the engine's default voice is stored with the document
     return replace(
         new,
         text=request.text,
@@ -211,11 +220,13 @@ def _with_text(new: NewDocument, request: DocumentRequest, frontend: Frontend, r
             NewChunk(
                 *(chunk.index, chunk.start, chunk.end, chunk.ending, chunk.estimated_seconds, chunk.pause),
                 spoken=None if asked.text == chunk.text else asked.text,
+                voice=None if asked.voice == voice else asked.voice,
+                speaker=chunk.speaker,
             )
             for chunk, asked in zip(prepared.chunks, prepared.requests, strict=True)
         ),
         voice=voice,
-        note=language_note(new.language or request.declared, voice, frontend, request.text, shown_name(voice)),
+        note=script_note(prepared, new.language or request.declared, frontend, shown_name),
         language=new.language if new.language is not None else frontend.language(voice),
         chapters=chapters.of_headings(request.headings, [chunk.start for chunk in prepared.chunks], new.title),
         cover=request.cover,
@@ -226,7 +237,7 @@ def fingerprint(request: DocumentRequest) -> str:
     """SHA-256 of the request without its idempotency key; equal for equal requests. A text has the same headings."""
     left_out = {"idempotency_key", "headings", "cover", "upload", "declared"}
     left_out |= {
-        name for name in ("read", "lexicon", "author") if getattr(request, name) is None
+        name for name in ("read", "lexicon", "author", "cast") if getattr(request, name) is None
     }  # as before there were these
     asked = {name: value for name, value in vars(request).items() if name not in left_out}
     if (upload := request.upload) is not None:

@@ -8,7 +8,7 @@ import { announce, complain, element, language, size } from "./words.js";
 
 const FIELDS = {
   text: ["source-error", "text"], input: ["source-error", "text"], file: ["source-error", "file"],
-  voice: ["voice-error", "voice"], read: ["read-error", "read"], lexicon: ["lexicon-error", "lexicon"], seed: ["seed-error", "seed"], title: ["title-error", "title"],
+  voice: ["voice-error", "voice"], read: ["read-error", "read"], lexicon: ["lexicon-error", "lexicon"], cast: ["cast-error", "cast"], seed: ["seed-error", "seed"], title: ["title-error", "title"],
   author: ["author-error", "author"],
 };
 
@@ -80,11 +80,12 @@ function mistake() {
     element("more").open = true;
     return document.querySelector("#kinds input");
   }
-  const { wrong } = lexicon();
-  if (wrong) {
-    complain("lexicon-error", wrong, element("lexicon"));
+  for (const name of Object.keys(PAIRS)) {
+    const { wrong } = pairs(name);
+    if (!wrong) continue;
+    complain(`${name}-error`, wrong, element(name));
     element("more").open = true;
-    return element("lexicon");
+    return element(name);
   }
   if (!file && !element("text").value.trim()) {
     complain("source-error", "There is nothing to speak yet: paste a text, or choose a file.", element("text"));
@@ -101,16 +102,22 @@ function read() {
   return choice === "some" ? chosenKinds().join(",") || null : choice || null;
 }
 
-/** The words of the field as {word: spoken}, or the first line that is none. */
-function lexicon() {
-  const words = Object.create(null); // a word may be __proto__
-  for (const [index, line] of element("lexicon").value.split("\n").entries()) {
+/** Fields of pairs, and what a line of them is. */
+const PAIRS = {
+  lexicon: "a word, a colon and what is spoken for it, such as nginx: engine x",
+  cast: "a name, a colon and a voice, such as mia: alloy",
+};
+
+/** The lines of a field as {word: spoken}, or the first that is none. */
+function pairs(name) {
+  const found = Object.create(null); // a word may be __proto__
+  for (const [index, line] of element(name).value.split("\n").entries()) {
     if (!line.trim()) continue;
-    const [, word, spoken] = /^\s*([^:]*[^:\s])\s*:\s*(\S.*?)\s*$/.exec(line) ?? [];
-    if (!word) return { wrong: `Line ${index + 1} is “${line.trim()}”, but it must be a word, a colon and what is spoken for it, such as nginx: engine x.` };
-    words[word] = spoken;
+    const [, left, right] = /^\s*([^:]*[^:\s])\s*:\s*(\S.*?)\s*$/.exec(line) ?? [];
+    if (!left) return { wrong: `Line ${index + 1} is “${line.trim()}”, but it must be ${PAIRS[name]}.` };
+    found[left] = right;
   }
-  return { words };
+  return { found };
 }
 
 /** The options that decide which words are spoken. */
@@ -118,8 +125,10 @@ function reading() {
   const options = {};
   if (element("voice").value) options.voice = element("voice").value;
   if (read()) options.read = read();
-  const { words } = lexicon();
-  if (words && Object.keys(words).length) options.lexicon = words;
+  for (const name of Object.keys(PAIRS)) {
+    const { found } = pairs(name);
+    if (found && Object.keys(found).length) options[name] = found;
+  }
   return options;
 }
 
@@ -127,7 +136,7 @@ function reading() {
 async function script(signal) {
   if (file) throw new Error("A file is read once it is sent: then this is shown beside its text.");
   if (!element("text").value.trim()) throw new Error("There is nothing to speak yet: paste a text.");
-  const { wrong } = lexicon();
+  const wrong = Object.keys(PAIRS).map((name) => pairs(name).wrong).find(Boolean);
   if (wrong) throw new Error(wrong);
   return ofText({ text: element("text").value, ...reading() }, signal);
 }
@@ -141,7 +150,7 @@ function request() {
   const headers = { "Idempotency-Key": key };
   if (!file) return { method: "POST", json: { text: element("text").value, ...options }, headers };
   const form = new FormData();
-  for (const [name, value] of Object.entries(options)) form.append(name, name === "lexicon" ? JSON.stringify(value) : value);
+  for (const [name, value] of Object.entries(options)) form.append(name, name in PAIRS ? JSON.stringify(value) : value);
   form.append("file", file, file.name);
   return { method: "POST", form, headers };
 }

@@ -1,6 +1,9 @@
 // The parts of a document: a row of cells, one for each, and the text as it reads.
 import { CHUNK_WORDS, clock, element, spokenTime } from "./words.js";
 
+/** What of a part is read: without the tags of voices, after who speaks it. */
+const words = (row) => (row.speaker ? `${row.speaker}: ` : "") + row.text.replace(/\[(?:voice[ \t:=][^\]\n]*|\/[ \t]*voice)\]/gi, "");
+
 export class Strip {
   #cells = element("strip");
   #reading = element("reading");
@@ -83,7 +86,7 @@ export class Strip {
       option.setAttribute("aria-selected", "false");
       option.tabIndex = row.index ? -1 : 0;
       const span = document.createElement("span");
-      span.textContent = row.text.replace(/(?<!\n)\n(?!\n)/g, " ");
+      span.textContent = words(row).replace(/(?<!\n)\n(?!\n)/g, " ");
       option.dataset.index = span.dataset.index = row.index;
       this.#options.push(option);
       this.#spans.push(span);
@@ -98,7 +101,7 @@ export class Strip {
 
   #draw(row) {
     const [option, span] = [this.#options[row.index], this.#spans[row.index]];
-    const label = `Part ${row.index + 1} of ${this.#options.length}, ${CHUNK_WORDS[row.state]}${this.#when(row, true)}: ${row.text}`;
+    const label = `Part ${row.index + 1} of ${this.#options.length}, ${CHUNK_WORDS[row.state]}${this.#when(row, true)}: ${words(row)}`;
     if (option.title === label) return;
     option.dataset.state = span.dataset.state = row.state;
     option.setAttribute("aria-label", label);
@@ -123,7 +126,7 @@ export class Strip {
     const said = document.createElement("span");
     said.className = "said";
     said.dir = "auto";
-    said.textContent = row.text;
+    said.textContent = words(row);
     this.#detail.replaceChildren(facts, said);
     this.#told(row);
   }

@@ -32,6 +32,7 @@ from voxyard.service.routes.serializers import ChunkTimes
 from voxyard.service.routes.stored_audio import StoredAudio, stored_response
 from voxyard.service.state import AppState
 from voxyard.speech.audio import audiobook
+from voxyard.speech.reading.markup import MASK, masked
 
 router = Router(tags=["documents"])
 
@@ -144,14 +145,15 @@ def _timings(state: AppState, id: str, client: str) -> Answer:
         chunks=[
             ChunkTimesOut(
                 index=each.chunk.index,
-                text=text[each.chunk.start : each.chunk.end],
+                text=text[each.chunk.start : each.chunk.end].replace(MASK, ""),
+                speaker=each.chunk.speaker,
                 start_seconds=round(each.span.start_seconds, 6),
                 end_seconds=round(each.span.end_seconds, 6),
                 source="recognised" if each.recognised else "estimated",
                 reason=each.reason,
                 words=[
                     WordOut(
-                        text=text[word.start : word.end],
+                        text=text[word.start : word.end].replace(MASK, ""),
                         start_seconds=round(word.start_seconds, 3),
                         end_seconds=round(word.end_seconds, 3),
                     )
@@ -165,10 +167,10 @@ def _timings(state: AppState, id: str, client: str) -> Answer:
 
 
 def _timed_words(state: AppState, id: str, client: str | None) -> tuple[Document, str, Sequence[TimedChunk], bool]:
-    """A client's document, its text, its chunks with their words, and True while words are still to be recognised."""
+    """A client's document, its text without tags, its chunks with words, and True while some are to be recognised."""
     state.store.document(id, client)
     document, chunks = state.store.snapshot(id)
-    text = state.store.text(id)
+    text = masked(state.store.text(id))
     found = None if state.word_aligner is None else state.word_aligner.found(document, chunks)
     aligned = None if found is None else found.chunks
     timed_chunks = tuple(word_times(text, with_spans(chunks, state.pauses), document.language, aligned))

@@ -24,6 +24,7 @@ from voxyard.service.documents.submission import LARGEST_SEED, LONGEST_AUTHOR, L
 from voxyard.service.http import json_limit
 from voxyard.service.server_paths import without_paths
 from voxyard.speech.audio.encoder import Format
+from voxyard.speech.cast import MOST_MEMBERS
 from voxyard.speech.reading.lexicon import LONGEST_SPOKEN, LONGEST_WORD, MOST_OF_REQUEST
 from voxyard.speech.reading.rules import KINDS
 from voxyard.speech.requests import Boundary
@@ -50,7 +51,8 @@ def _number(value: object) -> object:
 
 Reason = Annotated[str, AfterValidator(without_paths)]
 """A sentence for clients, who are not shown the server's paths."""
-Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00]*$")]
+LONGEST_NAME = 200
+Name = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_NAME, pattern=r"^[^\x00]*$")]
 Seed = Annotated[int, Field(ge=0, le=LARGEST_SEED, description="Random seed; equal seeds give equal audio.")]
 _KIND = "|".join(KINDS)
 _READ = re.compile(rf"^(all|none|({_KIND})(,({_KIND}))*)$")
@@ -93,6 +95,17 @@ def _limited(value: object) -> object:
 LexiconOption = Annotated[
     Words | None, Field(description="A word or phrase, and what is spoken for it; before the host's lexicon.")
 ]
+CastMembers = Annotated[
+    dict[Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[^\[\]\r\n]+$")], Name],
+    Field(max_length=MOST_MEMBERS),
+]
+CastOption = Annotated[
+    CastMembers | None,
+    Field(
+        description="Names that tags of the text have (`[voice:mia] … [/voice]`, SSML's `<voice name>`), and their "
+        "voices; `narrator` speaks what has no tag."
+    ),
+]
 TextLanguage = Annotated[
     Annotated[str, StringConstraints(max_length=35)] | None,
     Field(description="Language code such as `en` or `pt-BR`; defaults to the voice's."),
@@ -132,6 +145,16 @@ class VoiceId(RequestBody):
     id: Name
 
 
+def _voice(value: object) -> object:
+    """A voice as it is, where it is a name or an object with one."""
+    name = value.get("id") if isinstance(value, dict) and set(value) == {"id"} else value
+    if not isinstance(value, VoiceId) and not (isinstance(name, str) and 0 < len(name) <= LONGEST_NAME):
+        raise PydanticCustomError(
+            "voice", "expected the name of a voice as GET /v1/audio/voices lists it, or an object with it as its id"
+        )
+    return value
+
+
 class SpeechBody(RequestBody):
     """Speech request. Unknown fields are ignored: OpenAI's clients may send new ones."""
 
@@ -144,7 +167,9 @@ class SpeechBody(RequestBody):
 
     model: Name = Field(description="The engine's name, or one that begins with `tts-1` or `gpt-4o-mini-tts`.")
     input: str = Field(min_length=1, description="Text to synthesize.")
-    voice: Name | VoiceId = Field(description="A voice from `GET /v1/audio/voices`.")
+    voice: Annotated[Name | VoiceId, BeforeValidator(_voice)] = Field(
+        description="A voice from `GET /v1/audio/voices`."
+    )
     response_format: AudioFormat = Field(
         "mp3", description="`pcm` is 16 bit, little endian, 24 kHz, mono; `ogg` is another name of `opus`."
     )
@@ -157,6 +182,7 @@ class SpeechBody(RequestBody):
     instructions: str | None = Field(
         None, max_length=4096, description="Accepted for compatibility with OpenAI's clients; ignored."
     )
+    cast: CastOption = None
     seed: Seed = 0
     language: TextLanguage = None
     read: ReadOption = None
@@ -200,6 +226,7 @@ class DocumentBody(RequestBody):
         None, max_length=LONGEST_AUTHOR, description="Author, the artist in the tags of audio files."
     )
     voice: Name | None = Field(None, description="A voice from `GET /v1/audio/voices`; defaults to the engine's.")
+    cast: CastOption = None
     seed: Seed | None = None
     language: TextLanguage = None
     read: ReadOption = None
@@ -223,6 +250,7 @@ class UploadBody(BaseModel):
     title: str | None = Field(None, max_length=LONGEST_TITLE)
     author: str | None = Field(None, max_length=LONGEST_AUTHOR, description="Defaults to the one that the file names.")
     voice: Name | None = None
+    cast: Json[CastMembers] | None = Field(None, description="JSON object: a name that tags have, and its voice.")
     seed: Seed | None = None
     language: Annotated[str, StringConstraints(max_length=35)] | None = None
     read: ReadOption = None
@@ -278,7 +306,8 @@ class ChunkOut(BaseModel):
     start_seconds: float | None
     end_seconds: float | None
     reason: Reason | None
-    voice: str | None = Field(default=None, description="Of its own, once it was spoken again.")
+    speaker: str | None = Field(default=None, description="Name in the text of who speaks it.")
+    voice: str | None = Field(default=None, description="Of its own, by a tag or once it was spoken again.")
     seed: int | None = Field(default=None, description="Of its own, once it was spoken again.")
 
 
@@ -318,6 +347,7 @@ class ChunkTimesOut(BaseModel):
     text: str
     start_seconds: float
     end_seconds: float
+    speaker: str | None = Field(default=None, description="Name in the text of who speaks it.")
     source: WordSource
     reason: str | None = Field(
         default=None, description="Why the words are not recognised, where the service recognises words."
@@ -458,7 +488,9 @@ class WorkerOut(BaseModel):
     """Worker of the pool; `facts` are reported by its engine after loading the model."""
 
     device: str
-    state: str = Field(description="down, waiting (for its GPU), starting, ready, busy, resting or off.")
+    state: str = Field(
+        description="down, waiting (for its GPU), starting, ready, busy, resting, stopping, released (no work) or off."
+    )
     pid: int | None
     processes: int = Field(description="Worker processes started so far.")
     reason: Reason | None = Field(

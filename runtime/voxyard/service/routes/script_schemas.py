@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from voxyard.service.routes.schemas import LexiconOption, Name, ReadOption, RequestBody
+from voxyard.service.routes.schemas import CastOption, LexiconOption, Name, ReadOption, RequestBody
 
 
 class ScriptBody(RequestBody):
@@ -21,6 +21,7 @@ class ScriptBody(RequestBody):
     language: Annotated[str, StringConstraints(max_length=35)] | None = Field(
         None, description="Language code such as `en`; defaults to the voice's."
     )
+    cast: CastOption = None
     read: ReadOption = None
     lexicon: LexiconOption = None
 
@@ -33,6 +34,7 @@ class ScriptChunkOut(BaseModel):
     words: str = Field(description="As the engine gets it.")
     estimated_seconds: float
     pause_seconds: float | None = Field(description="Silence after it by a pause tag; null: by what ends with it.")
+    speaker: str | None = Field(default=None, description="Name in the text of who speaks it.")
 
 
 class ScriptChapterOut(BaseModel):

@@ -78,6 +78,7 @@ def _of_document(state: AppState, id: str) -> Answer:
                 words=spoken.get(chunk.index, text[chunk.start : chunk.end]),
                 estimated_seconds=round(chunk.estimated_seconds, 3),
                 pause_seconds=chunk.pause,
+                speaker=chunk.speaker,
             )
             for chunk in chunks
         ],
@@ -87,11 +88,13 @@ def _of_document(state: AppState, id: str) -> Answer:
 
 def _of_text(state: AppState, client: str, body: ScriptBody) -> ScriptOut:
     voice = None if body.voice is None else state.voices.resolve(body.voice, client)
+    cast = state.voices.cast(body.cast, client)
     reading = submission.changed(state.reading.changed(lexicon=state.lexicon(client)), body.read, body.lexicon)
     script = submission.script(
-        clean(body.text), state.frontend, voice, 0, body.language or None, reading=reading, on_failure=None
-    )
-    voice = script.requests[0].voice
+        *(clean(body.text), state.frontend, voice, 0, body.language or None),
+        reading=reading, on_failure=None, cast=cast,
+    )  # fmt: skip
+    voice = script.voice
     return ScriptOut(
         voice=shown_name(voice),
         language=body.language or state.frontend.language(voice),
@@ -104,6 +107,7 @@ def _of_text(state: AppState, client: str, body: ScriptBody) -> ScriptOut:
                 words=asked.text,
                 estimated_seconds=round(chunk.estimated_seconds, 3),
                 pause_seconds=chunk.pause,
+                speaker=chunk.speaker,
             )
             for chunk, asked in zip(script.chunks, script.requests, strict=True)
         ],

@@ -121,6 +121,7 @@ def chunk(record: StoredChunk, at: ChunkTimes, text: str) -> ChunkOut:
         start_seconds=start,
         end_seconds=end,
         reason=record.reason,
+        speaker=record.speaker,
         voice=shown_name(record.voice),
         seed=record.seed,
     )

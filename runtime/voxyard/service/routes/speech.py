@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -18,9 +18,12 @@ from voxyard.service.state import AppState
 from voxyard.service.streaming.audio_response import AudioStreamingResponse
 from voxyard.service.streaming.speech_request import SpeechRequest
 from voxyard.speech.audio.encoder import MEDIA_TYPES
-from voxyard.speech.script import Script
+from voxyard.speech.audio.joining import Pauses
+from voxyard.speech.script import Script, script_note
 
 router = APIRouter(tags=["speech"])
+
+NOTE_HEADER = "X-Voxyard-Note"
 
 _AUDIO: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
 _EVENTS: dict[str, Any] = {
@@ -42,6 +45,12 @@ _EVENTS: dict[str, Any] = {
     responses={
         200: {
             "description": "Audio, streamed during synthesis; with `stream_format=sse` as events.",
+            "headers": {
+                NOTE_HEADER: {
+                    "description": "Warning for a listener, such as that the voice speaks another language.",
+                    "schema": {"type": "string"},
+                }
+            },
             "content": {**dict.fromkeys(sorted(set(MEDIA_TYPES.values())), _AUDIO), "text/event-stream": _EVENTS},
         },
         **errors(400, 404, 408, 413),
@@ -65,22 +74,43 @@ async def create_speech(
             parameter="input",
         )
     state.limiter.check(client.name)
-    script = await state.reading_texts.run(client.name, partial(_script, state, client.name, body))
+    prepared = await state.reading_texts.run(client.name, partial(_prepare, state, client.name, body))
     speech = SpeechRequest(
-        *(state.pool, state.limiter, script, state.pauses, body.codec, body.speed),
+        *(state.pool, state.limiter, prepared.script, prepared.pauses, body.codec, prepared.tempo),
         client=client.name,
         share=limits.share,
     )
+    headers = {} if prepared.note is None else {NOTE_HEADER: prepared.note}
     if body.stream_format == "sse":
-        return AudioStreamingResponse(speech.events(), media_type="text/event-stream", cut=speech.cut)
-    return AudioStreamingResponse(speech.audio(), media_type=MEDIA_TYPES[body.codec], cut=speech.cut)
+        return AudioStreamingResponse(speech.events(), media_type="text/event-stream", headers=headers, cut=speech.cut)
+    return AudioStreamingResponse(speech.audio(), media_type=MEDIA_TYPES[body.codec], headers=headers, cut=speech.cut)
 
 
-def _script(state: AppState, client: str, body: SpeechBody) -> Script:
+@dataclass(frozen=True)
+class _Prepared:
+    """A request's chunks, the pauses between them, the speed that is still to be made of them, and a warning."""
+
+    script: Script
+    pauses: Pauses
+    tempo: float
+    note: str | None
+
+
+def _prepare(state: AppState, client: str, body: SpeechBody) -> _Prepared:
     """Chunks of the text in the voice, with the lexicons of request, key and host. Raises ServiceError."""
-    voice = state.voices.resolve(body.voice_name, client)
+    voice, cast = state.voices.resolve(body.voice_name, client), state.voices.cast(body.cast, client)
     reading = submission.changed(state.reading.changed(lexicon=state.lexicon(client)), body.read, body.lexicon)
+    language = body.language or None
     script = submission.script(
-        *(body.input, state.frontend, voice, body.seed, body.language or None), parameter="input", reading=reading
+        *(body.input, state.frontend, voice, body.seed, language), parameter="input", reading=reading, cast=cast
     )
-    return replace(script, requests=tuple(state.store.voices.attach(script.requests)))
+    note = script_note(script, language, state.frontend, lambda name: body.voice_name if name == voice else name)
+    slowest, fastest = state.frontend.speeds
+    own = min(max(body.speed, slowest), fastest)
+    script = script.at_speed(own)
+    return _Prepared(
+        replace(script, requests=tuple(state.store.voices.attach(script.requests))),
+        state.pauses.at_speed(own),
+        body.speed / own,
+        note,
+    )

@@ -140,6 +140,7 @@ def _document_request(
         idempotency_key=idempotency_key,
         read=options.read,
         lexicon=options.lexicon,
+        cast=options.cast,
         author=options.author,
     )
 

@@ -27,6 +27,7 @@ from voxyard.service.errors import (
     UnreadableDocumentError,
     UnsupportedDocumentError,
 )
+from voxyard.service.voice_names import VoiceNames
 from voxyard.speech.frontend import Frontend
 from voxyard.speech.reading.spoken import READING, ReadingOptions
 from voxyard.speech.script import document_language
@@ -51,6 +52,7 @@ class UploadReader:
     """Reads uploads, with the front end and within the limits of a service."""
 
     frontend: Frontend
+    voices: VoiceNames
     section: ServiceSection
     limits: LimitsOf = no_limits
     reading: ReadingOptions = READING
@@ -74,7 +76,8 @@ class UploadReader:
             declared=found.language,
         )
         reading = replace(self.reading, lexicons=(*upload.lexicons, *self.reading.lexicons))
-        return extracted_document(document, request, self.frontend, reading)
+        cast = self.voices.cast_of(upload.cast, document.owner)
+        return extracted_document(document, request, self.frontend, reading, cast)
 
     def _extracted(self, upload: Upload, most: int, cancelled: threading.Event) -> ExtractedText:
         try:

@@ -31,6 +31,11 @@ class UploadedVoicesFrontend:
         return self._engine.max_seconds
 
     @property
+    def speeds(self) -> tuple[float, float]:
+        """As the engine's."""
+        return self._engine.speeds
+
+    @property
     def notes(self) -> Sequence[str]:
         """As the engine's."""
         return self._engine.notes
@@ -47,6 +52,10 @@ class UploadedVoicesFrontend:
     def voices(self) -> Sequence[str]:
         """The engine's own."""
         return self._engine.voices()
+
+    def has_voice(self, name: str) -> bool:
+        """As the engine's: ids of uploaded voices are no names for clients."""
+        return self._engine.has_voice(name)
 
     def default_voice(self, language: str | None) -> str | None:
         """As the engine's."""

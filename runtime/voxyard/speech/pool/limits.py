@@ -23,6 +23,9 @@ class PoolLimits:
     max_backoff: float = 60.0
     cool_down_seconds: float = 300.0  # of a worker whose device has no memory for single chunks
     warm_workers: int = 0  # that run without any work too
+    idle_release: float | None = None  # without any work, after which workers end; the next chunk starts one again
+    keep_warm: int = 0  # workers that do not
+    stop_timeout: float = 10.0  # until a worker that is to end has ended; then it is killed
     worker_wait: float | None = None  # where devices come and go: without any worker so long, chunks fail; None: never
 
     def backoff_after(self, times: int) -> float:

@@ -50,6 +50,10 @@ class PoolMetrics(PoolObserver):
             f"{name}_workers_expected", "Workers that the pool can have on the GPUs with enough free memory.",
             registry=registry,
         )  # fmt: skip
+        self._released = Gauge(
+            f"{name}_workers_released", "Workers that have ended for want of work, until there is some.",
+            registry=registry,
+        )  # fmt: skip
         self._waiting = Gauge(
             f"{name}_worker_waiting", "1 while a worker waits for its GPU, for this reason.", ["gpu", "reason"],
             registry=registry,
@@ -61,6 +65,7 @@ class PoolMetrics(PoolObserver):
         self._workers.set(stats.running)
         self._busy.set(stats.busy)
         self._expected.set(stats.expected)
+        self._released.set(stats.released)
 
     def chunk_sent(self, device: str, chunks: int) -> None:
         """A chunk was handed out."""

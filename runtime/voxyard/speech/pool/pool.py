@@ -29,6 +29,7 @@ from voxyard.speech.pool.scheduler import (
     Scheduler,
     SendChunk,
     StartWorker,
+    StopIdleWorker,
 )
 from voxyard.speech.pool.transport import Launch, StartRefused
 from voxyard.speech.pool.worker_process import Device, ProcessEnded, WorkerProcess
@@ -47,6 +48,8 @@ class Pool:
     of this host, which alone import the engine. `admit` is called before each start; its Refusal says why a device
     cannot take a worker yet. It is called again with exponential backoff, without a limit.
 
+    With `idle_release` in its limits, workers end where there is nothing to speak; `released` gets their devices.
+
     With `no_device` devices come and go while it runs (`add`, `remove`), and this is the message while there is none.
     """
 
@@ -61,6 +64,7 @@ class Pool:
         admit: Callable[[Device], Refusal | None] = lambda _: None,
         launch: Launch = WorkerProcess,
         no_device: str | None = None,
+        released: Callable[[Device], None] = lambda _: None,
     ) -> None:
         if not devices and no_device is None:
             raise SpeechError("a pool needs a device: found none; name a GPU, or use the CPU")
@@ -72,6 +76,7 @@ class Pool:
         self._workers = Workers(
             *(devices, scheduler, engine, heartbeat_seconds),
             admit=admit, launch=launch, observer=self._observer, report=self._commands.put, patience=self._patience,
+            released=released,
         )  # fmt: skip
         self._jobs: dict[int, Job] = {}
         self._submitted: dict[int, float] = {}
@@ -326,6 +331,8 @@ class Pool:
                         self._workers[slot].send(ipc.BeginDecoding(rows))
                     case KillWorker(slot, _, reason, cause):
                         self._workers.kill(self._workers[slot], cause, reason)
+                    case StopIdleWorker(slot, _):
+                        self._workers.stop_idle(slot)
                     case FailChunk():
                         self._fail_chunk(action)
         return acted

@@ -78,18 +78,27 @@ class FailChunk:
     reason: str
 
 
-Action = StartWorker | BeginWork | SendChunk | CancelLease | KillWorker | FailChunk
+@dataclass(frozen=True)
+class StopIdleWorker:
+    """Let the slot's process end, where it has one: there is nothing to speak."""
+
+    slot: int
+    generation: int
+
+
+Action = StartWorker | BeginWork | SendChunk | CancelLease | KillWorker | FailChunk | StopIdleWorker
 
 
 @dataclass(frozen=True)
 class PoolStats:
     """Counts of workers and chunks."""
 
-    expected: int  # workers that may run: not those that wait for their device
+    expected: int  # workers that may run: not those that wait for their device, or have ended for want of work
     running: int
     busy: int
     waiting: int  # chunks in the queue
     leased: int  # chunks with a worker
+    released: int = 0  # workers that have ended for want of work
 
 
 class Scheduler:
@@ -108,6 +117,8 @@ class Scheduler:
         self._actions: list[Action] = []
         self._jobs: set[int] = set()
         self._draining = False
+        self._idle_since: float | None = None  # where there is nothing to speak
+        self._warm = self.limits.warm_workers  # workers that run without any work; fewer once some were released
         self._acquitted_deaths = 0  # of workers with one chunk alone that was spoken later: something else ended them
 
     # Reports of the owner.
@@ -172,6 +183,7 @@ class Scheduler:
         worker = self._current(slot, generation)
         if worker is not None and worker.state == "starting":
             worker.engine_ready(batch_limit, now)
+            self._idle_since = None
             self._actions.append(BeginWork(slot, generation, worker.rows))
 
     def heartbeat(self, slot: int, generation: int, now: float, progress: int = 0, pause: float = 0.0) -> None:
@@ -244,6 +256,9 @@ class Scheduler:
         worker = self._current(slot, generation)
         if worker is None:
             return
+        if worker.phase == "stopping":
+            worker.stopped()
+            return
         if cause == "left":
             worker.host_lost(reason, now, self.limits)
             self._put_back(worker.release())
@@ -282,6 +297,7 @@ class Scheduler:
         self._kill_overdue(now)
         self._start_workers(now)
         self._hand_out(now)
+        self._release_idle(now)
         self._fail_without_workers(now)
         actions, self._actions = tuple(self._actions), []
         return actions
@@ -293,16 +309,19 @@ class Scheduler:
         deadlines = [deadline for deadline in found if deadline is not None]
         if waiting and self._without_workers is not None and self.limits.worker_wait is not None:
             deadlines.append(self._without_workers + self.limits.worker_wait)
+        if self._idle_since is not None and self.limits.idle_release is not None and self._surplus():
+            deadlines.append(self._idle_since + self.limits.idle_release)
         return max(0.0, min(deadlines) - now) if deadlines else None
 
     def stats(self) -> PoolStats:
         """Counts of chunks and workers by state."""
         return PoolStats(
-            expected=sum(worker.phase not in ("waiting", "gone") for worker in self.slots),
+            expected=sum(worker.phase not in ("waiting", "gone") and not worker.idle for worker in self.slots),
             running=sum(worker.running for worker in self.slots),
             busy=sum(bool(worker.leases) for worker in self.slots),
             waiting=len(self._queue),
             leased=self._leased(),
+            released=sum(worker.idle for worker in self.slots),
         )
 
     def pending(self) -> tuple[tuple[WorkerSlot, tuple[Lease, ...]], ...]:
@@ -321,7 +340,8 @@ class Scheduler:
     def _current(self, slot: int, generation: int) -> WorkerSlot | None:
         """The slot, if the report is about the process that it has now."""
         worker = self.slots[slot]
-        return worker if worker.generation == generation and worker.has_process else None
+        there = worker.has_process or worker.phase == "stopping"
+        return worker if worker.generation == generation and there else None
 
     def _kill_overdue(self, now: float) -> None:
         for worker in self.slots:
@@ -332,7 +352,7 @@ class Scheduler:
                 self.process_ended(worker.number, worker.generation, reason, now, cause=cause)
 
     def _start_workers(self, now: float) -> None:
-        warm = 0 if self._draining else self.limits.warm_workers
+        warm = 0 if self._draining else self._warm
         present = sum(worker.present for worker in self.slots)
         wanted = max(warm, workers_wanted(self._queue.free + self._leased(), present))
         running = [worker for worker in self.slots if worker.has_process]
@@ -365,6 +385,26 @@ class Scheduler:
             )
             if not worker.requested:
                 asking.remove(worker)
+
+    def _release_idle(self, now: float) -> None:
+        """Let workers end that have had nothing to speak for so long; from then on, few run without any work."""
+        if self.limits.idle_release is None or self._queue.free or self._leased() or self._draining:
+            self._idle_since = None
+            return
+        if self._idle_since is None:
+            self._idle_since = now
+        if now < self._idle_since + self.limits.idle_release:
+            return
+        self._warm = min(self._warm, self.limits.keep_warm)
+        for worker in self._surplus():
+            worker.stop_idle(now, self.limits)
+            self._actions.append(StopIdleWorker(worker.number, worker.generation))
+
+    def _surplus(self) -> list[WorkerSlot]:
+        """Workers that may end while there is nothing to speak; one that loads its model is waited for."""
+        kept = [worker for worker in self.slots if worker.running][: self.limits.keep_warm]
+        found = [worker for worker in self.slots if worker.phase in ("open", "waiting") and worker not in kept]
+        return [] if any(worker.phase == "starting" for worker in self.slots) else found
 
     def _max_chunks(self) -> int:
         """Most chunks of a worker now: workers that are starting, or have not asked yet, keep their share."""

@@ -8,8 +8,8 @@ from typing import Literal
 from voxyard.speech.pool.limits import PoolLimits
 from voxyard.speech.pool.queue import ChunkKey, QueuedChunk
 
-# Values of /v1/workers; "resting": stopped for a while, as its device had no memory
-State = Literal["down", "waiting", "starting", "ready", "busy", "resting", "off", "gone"]
+# Values of /v1/workers; "resting": stopped for a while, as its device had no memory; "released": there was no work
+State = Literal["down", "waiting", "starting", "ready", "busy", "resting", "stopping", "released", "off", "gone"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,7 +27,7 @@ class WorkerSlot:
     """State of a worker in the scheduler. Times are seconds of its clock."""
 
     number: int
-    phase: Literal["down", "waiting", "starting", "open", "resting", "off", "gone"] = "down"
+    phase: Literal["down", "waiting", "starting", "open", "resting", "stopping", "released", "off", "gone"] = "down"
     generation: int = 0  # counts its processes
     leases: dict[int, Lease] = field(default_factory=dict)  # by number
     requested: int = 0  # further chunks that it has asked for
@@ -42,6 +42,8 @@ class WorkerSlot:
     pause: float = 0.0  # seconds beyond the timeout that the engine has asked for
     not_before: float = 0.0  # earliest next start
     start_deadline: float = 0.0
+    stop_deadline: float = 0.0
+    woken: bool = False  # it starts because there is work again
     failed_starts: int = 0  # in a row
     refusals: int = 0  # in a row: its device had no memory for a process
     process_ends: int = 0  # since the last chunk that was spoken
@@ -73,7 +75,12 @@ class WorkerSlot:
     @property
     def usable(self) -> bool:
         """True where a chunk may wait for it."""
-        return self.phase in ("down", "starting", "open")
+        return self.phase in ("down", "starting", "open", "stopping", "released")
+
+    @property
+    def idle(self) -> bool:
+        """True where it has ended, or is about to, because there was no work."""
+        return self.phase in ("stopping", "released")
 
     @property
     def alone(self) -> bool:
@@ -92,7 +99,7 @@ class WorkerSlot:
 
     def may_start(self, now: float) -> bool:
         """True where it has no process and its backoff is over."""
-        return self.phase in ("down", "waiting", "resting") and now >= self.not_before
+        return self.phase in ("down", "waiting", "resting", "released") and now >= self.not_before
 
     def start(self, now: float, limits: PoolLimits) -> None:
         """Record that a new process is started."""
@@ -102,6 +109,7 @@ class WorkerSlot:
             restored = self.batch_cap << self.halvings_to_undo
             self.batch_cap = restored if restored < self.batch_limit else None
         self.halvings_to_undo = 0
+        self.woken = self.phase == "released" or (self.woken and self.phase == "waiting")
         self.phase = "starting"
         self.generation += 1
         self.last_seen, self.start_deadline = now, now + limits.start_timeout
@@ -121,6 +129,7 @@ class WorkerSlot:
         """Record that the process has loaded its engine."""
         self.phase, self.batch_limit, self.last_seen = "open", max(1, batch_limit), now
         self.failed_starts = self.refusals = 0
+        self.woken = False
 
     def chunk_spoken(self) -> None:
         """Record a chunk that was spoken."""
@@ -191,8 +200,21 @@ class WorkerSlot:
         """Stop the worker for a while to free device memory."""
         self.phase, self.not_before = "resting", now + limits.cool_down_seconds
 
+    def stop_idle(self, now: float, limits: PoolLimits) -> None:
+        """Record that its process is to end for want of work, or that it waits for its device no more."""
+        self.phase = "stopping" if self.has_process else "released"
+        self.stop_deadline, self.not_before = now + limits.stop_timeout, 0.0
+
+    def stopped(self) -> None:
+        """Record that its process has ended for want of work."""
+        self.release()
+        self.phase = "released"
+
     def overdue(self, now: float, limits: PoolLimits) -> tuple[Literal["hung", "late"], str] | None:
         """Cause and reason why its process has to be killed; None where it need not be."""
+        if self.phase == "stopping":
+            late = now >= self.stop_deadline
+            return ("late", f"did not end within {limits.stop_timeout:.0f} s") if late else None
         if not self.has_process:
             return None
         if self.phase == "starting":  # its host may be too busy for heartbeats
@@ -210,6 +232,8 @@ class WorkerSlot:
         """Time of its next timeout or start; None where there is none."""
         if self.phase in ("down", "waiting", "resting"):
             return self.not_before if self.not_before > now and (waiting or limits.warm_workers) else None
+        if self.phase == "stopping":
+            return self.stop_deadline
         if not self.has_process:
             return None
         if self.phase == "starting":

@@ -29,6 +29,7 @@ class WorkerState:
     processes: int  # started so far
     ready: Ready | None
     reason: str = ""  # why it does not run: its device has no memory yet, or its last start failed
+    woken: bool = False  # it starts because there is work again
 
 
 @dataclass(slots=True)
@@ -68,12 +69,16 @@ class Workers:
         observer: PoolObserver,
         report: Callable[[commands.WorkerMessage], None],
         patience: float,
+        released: Callable[[Device], None],
     ) -> None:
-        """`report` gets what the processes say; a start that takes longer than `patience` seconds held up the rest."""
+        """`report` gets what the processes say; a start that takes longer than `patience` seconds held up the rest.
+
+        `released` gets the devices whose workers have ended for want of work.
+        """
         self._list = [PoolWorker(device) for device in devices]
         self._scheduler, self._engine, self._heartbeat_seconds = scheduler, engine, heartbeat_seconds
         self._admit, self._launch, self._observer = admit, launch, observer
-        self._report, self._patience = report, patience
+        self._report, self._patience, self._released = report, patience, released
 
     def __getitem__(self, slot: int) -> PoolWorker:
         return self._list[slot]
@@ -115,7 +120,11 @@ class Workers:
                 worker.forget_process()
                 self._refused(worker, slot, generation, end.refusal)
             return
-        if current and worker.process is not None:
+        if current and self._scheduler.slots[slot].phase == "stopping":
+            worker.forget_process()
+            _log.info("worker %s has ended: there is nothing to speak", worker.device.name)
+            self._released(worker.device)
+        elif current and worker.process is not None:
             _log.warning("worker %s: %s", worker.device.name, end.reason)
             self._observer.failure(worker.device.name, "died" if end.cause == "crashed" else end.cause)
             worker.forget_process()
@@ -151,6 +160,15 @@ class Workers:
         if worker.process is not None:
             worker.process.kill()
         worker.forget_process()
+        if self._scheduler.slots[self._list.index(worker)].idle:
+            self._released(worker.device)
+
+    def stop_idle(self, slot: int) -> None:
+        """Lets the process of a slot end, where it has one."""
+        worker = self._list[slot]
+        worker.refusal = None
+        self._observer.device_waits(worker.device.name, None)
+        worker.send(ipc.StopWorker())
 
     def worked(self, worker: PoolWorker, now: float) -> None:
         """Report the time in which the worker had chunks since the last report."""
@@ -183,5 +201,5 @@ def _worker_state(worker: PoolWorker, slot: WorkerSlot) -> WorkerState:
     pid = worker.process.pid if worker.process else None
     if refusal is not None:
         return WorkerState(worker.device.name, "waiting", pid, slot.generation, None, refusal.message)
-    reason = "" if slot.running else slot.failure
-    return WorkerState(worker.device.name, slot.state, pid, slot.generation, worker.ready, reason)
+    reason = "" if slot.running or slot.idle else slot.failure
+    return WorkerState(worker.device.name, slot.state, pid, slot.generation, worker.ready, reason, slot.woken)

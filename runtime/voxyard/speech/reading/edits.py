@@ -22,6 +22,7 @@ class EditedText:
     """A text after edits, and the way back from its spans to those of the old text."""
 
     def __init__(self, original: str, edits: Iterable[Edit]) -> None:
+        self.original = original
         self.edits = tuple(sorted(edits, key=lambda edit: (edit.start, edit.end)))
         self._old_starts = [edit.start for edit in self.edits]
         pieces, at, length = [], 0, 0

@@ -1,14 +1,17 @@
-"""Pause tags and SSML: what of a text directs the voice, and what is left to speak.
+"""Tags and SSML: what of a text directs the voice, and what is left to speak.
 
 `[pause 0.5s]` and `[pause 300ms]` are a pause in any text, and so is a line of signs alone (`* * *`), a scene break;
-other brackets are text. A text that begins with `<speak>` is SSML: `<break>` is a pause, `<sub alias="…">` is spoken as
-its alias, `<p>` and `<s>` end what they hold, and of all others the text stays.
+`[voice:NAME]` gives what follows to another voice, until `[/voice]` or the next; other brackets are text. A text that
+begins with `<speak>` is SSML: `<break>` is a pause, `<voice name="…">` has its text spoken by that voice,
+`<sub alias="…">` is spoken as its alias, `<p>` and `<s>` end what they hold, and of all others the text stays.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NoReturn
 from xml.parsers import expat
@@ -25,6 +28,9 @@ _TAG = re.compile(  # [pause 0.5s], and as other programs write it: [PAUSE: 2], 
     r"(?P<unit>ms|s|secs?|seconds?)?)?\]"
     r"|<break[ \t]+time=[\"'](?P<number_of_break>\d{1,6}(?:\.\d{1,6})?)(?P<unit_of_break>ms|s)[\"'][ \t]*/?>",
     re.IGNORECASE,
+)
+_VOICE = re.compile(
+    r"\[(?:voice[ \t]*[:= \t][ \t]*(?P<name>[^\]\[\r\n]{1,200}?)[ \t]*|(?P<end>/[ \t]*voice))\]", re.IGNORECASE
 )
 _ORNAMENTS = "⁂❦☙❧◆◇■□●○★☆✦✧✶✻✽❖♦♢∗＊※†‡§"
 _SCENE_BREAK = re.compile(  # a line of signs alone: * * *, ⁂, -----
@@ -49,40 +55,127 @@ class PauseTag:
 
 
 @dataclass(frozen=True)
+class VoiceTag:
+    """Change of the voice at a position of the text that is left; None is the voice of what has no tag."""
+
+    at: int
+    name: str | None
+
+
+@dataclass(frozen=True)
 class MarkedText:
-    """Text that is left to speak, with its pauses in text order, and the spans whose words the author has chosen."""
+    """Text that is left to speak, with its pauses in text order, and the spans whose words the author has chosen.
+
+    Its changes of the voice are in text order, too; between two of them there is something to say.
+    """
 
     edited: EditedText
     pauses: tuple[PauseTag, ...] = ()
     chosen: tuple[Span, ...] = ()
+    voices: tuple[VoiceTag, ...] = ()
 
 
 def read_markup(text: str) -> MarkedText:
     """The text without its tags.
 
     Raises:
-        SpeechError: a pause is longer than LONGEST_PAUSE, all of them than MOST_PAUSES, or SSML is no XML.
+        SpeechError: a pause is longer than LONGEST_PAUSE, all of them than MOST_PAUSES, SSML is no XML, or a tag ends
+            the voice of none.
     """
-    edits: list[Edit]
-    breaks: dict[int, float]
-    edits, breaks, aliases = _ssml(text) if _SSML.match(text) else ([], {}, set())
-    taken = [(edit.start, edit.end) for edit in edits if edit.start < edit.end]
-    for tag in _TAG.finditer(text):
-        if not any(start < tag.end() and tag.start() < end for start, end in _near(taken, tag.span())):
-            seconds = _seconds(tag, text, tag.start())
-            edits.append(Edit(*tag.span(), ""))
-            breaks[tag.start()] = breaks.get(tag.start(), 0.0) + seconds
-    total = sum(breaks.values())
-    for line in _SCENE_BREAK.finditer(text):
-        if not any(start < line.end() and line.start() < end for start, end in _near(taken, line.span())):
-            edits.append(Edit(*line.span(), ""))
-            breaks[line.start()] = breaks.get(line.start(), 0.0) + SCENE_PAUSE
+    tags = _tags(text)
+    total = sum(tags.breaks.values()) - SCENE_PAUSE * tags.scenes
     if total > MOST_PAUSES:
         raise SpeechError(f"the pauses of the text last {total:.0f} s together, expected at most {MOST_PAUSES:.0f} s")
-    edited = EditedText(text, edits)
-    pauses = tuple(PauseTag(edited.position(at), seconds) for at, seconds in sorted(breaks.items()))
+    edited = EditedText(text, tags.edits)
+    pauses = tuple(PauseTag(edited.position(at), seconds) for at, seconds in sorted(tags.breaks.items()))
     spans = zip(edited.edits, edited.replaced(), strict=True)
-    return MarkedText(edited, pauses, tuple(span for edit, span in spans if edit.start in aliases and edit.text))
+    chosen = tuple(span for edit, span in spans if edit.start in tags.aliases and edit.text)
+    return MarkedText(edited, pauses, chosen, _voices(text, edited, sorted(tags.turns, key=lambda turn: turn[0])))
+
+
+MASK = "\ue000"
+"""Stands for each character of a tag in `masked`: of a private area of Unicode, no letter and no blank."""
+
+
+def masked(text: str) -> str:
+    """A text of the same length for people who read along: MASK in place of its tags, blanks where these part words."""
+    pieces, at = list[str](), 0
+    for edit in sorted(_tags(text).edits, key=lambda edit: edit.start):
+        if not edit.text.strip():
+            pieces += [text[at : edit.start], (" " if edit.text else MASK) * (edit.end - edit.start)]
+            at = edit.end
+    return "".join([*pieces, text[at:]])
+
+
+@dataclass
+class _Tags:
+    """Tags of a text: edits, pauses and turns of the voice by their positions, beginnings of edits that are aliases."""
+
+    edits: list[Edit] = field(default_factory=list)
+    breaks: dict[int, float] = field(default_factory=dict)
+    aliases: set[int] = field(default_factory=set)
+    turns: list[tuple[int, str | None]] = field(default_factory=list)
+    scenes: int = 0  # pauses that are scene breaks
+
+
+def _tags(text: str) -> _Tags:
+    tags = _Tags(*_ssml(text)) if _SSML.match(text) else _Tags()
+    taken = [(edit.start, edit.end) for edit in tags.edits if edit.start < edit.end]
+
+    def free(pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
+        for tag in pattern.finditer(text):
+            if not any(start < tag.end() and tag.start() < end for start, end in _near(taken, tag.span())):
+                tags.edits.append(Edit(*tag.span(), ""))
+                yield tag
+
+    for tag in free(_TAG):
+        tags.breaks[tag.start()] = tags.breaks.get(tag.start(), 0.0) + _seconds(tag, text, tag.start())
+    for tag in free(_VOICE):
+        tags.turns.append((tag.start(), tag["name"]))
+    for line in free(_SCENE_BREAK):
+        tags.breaks[line.start()] = tags.breaks.get(line.start(), 0.0) + SCENE_PAUSE
+        tags.scenes += 1
+    return tags
+
+
+def _voices(text: str, edited: EditedText, turns: list[tuple[int, str | None]]) -> tuple[VoiceTag, ...]:
+    """Changes of the voice in the text that is left, by the beginnings and ends in the whole text."""
+    names, changes = list[str](), {0: ""}
+    for at, name in turns:
+        if name is not None:
+            names.append(name)
+        elif names:
+            names.pop()
+        else:
+            raise SpeechError(
+                f"the tag on line {text.count(chr(10), 0, at) + 1} ends a voice, and none has begun: expected "
+                "[voice:NAME] before it"
+            )
+        changes[edited.position(at)] = names[-1] if names else ""
+    left = edited.text
+    ends = [*changes, len(left)]
+    begins = [_heard(left, before, begin, end) for before, begin, end in zip([0, *ends], ends, ends[1:], strict=False)]
+    found, current, waiting = list[VoiceTag](), "", -1
+    for name, begin, end in zip(changes.values(), begins, [*begins[1:], len(left)], strict=True):
+        waiting = begin if waiting < 0 else waiting
+        if any(map(str.isalnum, left[begin:end])):  # signs alone go to the voice that follows
+            if name != current:
+                found.append(VoiceTag(waiting, name or None))
+            current, waiting = name, -1
+    return tuple(found)
+
+
+def _heard(text: str, before: int, begin: int, end: int) -> int:
+    """Where a change at `begin` is heard: signs that end what stands before it, or begin what follows, go with that."""
+    at = begin
+    if begin and not text[begin - 1].isspace():
+        while at < end and unicodedata.category(text[at]) in ("Po", "Pe", "Pf") and text[at] not in "¡¿":
+            at += 1
+    if at > begin:
+        return at
+    while at > before and (text[at - 1] in "\"'¡¿" or unicodedata.category(text[at - 1]) in ("Ps", "Pi")):
+        at -= 1
+    return at if not at or text[at - 1].isspace() else begin
 
 
 def _near(spans: list[Span], span: Span) -> list[Span]:
@@ -109,8 +202,8 @@ def _amount(found: re.Match[str]) -> tuple[str | None, str]:
     return found["number"], found["unit"] or "s"
 
 
-def _ssml(text: str) -> tuple[list[Edit], dict[int, float], set[int]]:
-    """Edits, pauses by their position, and the beginnings of the edits that are aliases."""
+def _ssml(text: str) -> tuple[list[Edit], dict[int, float], set[int], list[tuple[int, str | None]]]:
+    """Edits, pauses by their position, the beginnings of the edits that are aliases, and where voices begin and end."""
     edits: list[Edit] = []
     breaks: dict[int, float] = {}
     aliases: set[int] = set()
@@ -134,7 +227,20 @@ def _ssml(text: str) -> tuple[list[Edit], dict[int, float], set[int]]:
                 continue
         if sub is None and at < end and text[at:end] != event.text:
             edits.append(Edit(at, end, event.text))
-    return edits, breaks, aliases
+    return edits, breaks, aliases, list(_turns(events))
+
+
+def _turns(events: list[tuple[int, _Event]]) -> Iterator[tuple[int, str | None]]:
+    """Where voices begin, by their names, and end; a <voice> that names none changes nothing."""
+    named = list[bool]()  # of each that is open
+    for at, event in events:
+        if event.name == "voice" and event.kind == "start":
+            name = " ".join(event.attributes.get("name", "").split())
+            named.append(bool(name))
+            if name:
+                yield at, name
+        elif event.name == "voice" and named.pop():
+            yield at, None
 
 
 @dataclass(frozen=True)
@@ -163,7 +269,8 @@ def _events(text: str) -> list[tuple[int, _Event]]:
         add(_Event("start", "\n\n" if name == "p" else "", name, attributes))
 
     def end(name: str) -> None:
-        add(_Event("end", {"p": "\n\n", "s": " "}.get(name.rpartition(":")[2], "")))
+        name = name.rpartition(":")[2]
+        add(_Event("end", {"p": "\n\n", "s": " "}.get(name, ""), name))
 
     parser.StartElementHandler, parser.EndElementHandler = begin, end
     parser.CharacterDataHandler = lambda data: add(_Event("characters", data))

@@ -1,17 +1,18 @@
-"""Spoken text of a document: without its tags, with its lexicon, in words; parted at its pauses."""
+"""Spoken text of a document: without its tags, with its lexicon, in words; parted at pauses and changes of voice."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import get_args
 
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.reading.edits import Edit, EditedText, Span
 from voxyard.speech.reading.lexicon import Lexicon
-from voxyard.speech.reading.markup import read_markup
+from voxyard.speech.reading.markup import MarkedText
 from voxyard.speech.reading.reader import readings
 from voxyard.speech.reading.rules import KINDS, Kind
+from voxyard.speech.text.paragraphs import ends_paragraph
 
 _MOST_TIMES, _MOST_MORE = 20, 1000  # the spoken text may be so many times as long, and so many characters
 
@@ -47,13 +48,18 @@ def read_kinds(names: str) -> tuple[Kind, ...]:
 
 @dataclass(frozen=True)
 class Passage:
-    """A part of a document up to a pause tag or the end: `text` is spoken; `pause` seconds are silent after it.
+    """A part of a document up to a pause tag, a change of the voice or the end; `pause` seconds are silent after it.
 
-    `units` are its spans that stand in place of others or whose words the author has chosen, in text order.
+    `text` is spoken by the voice that the document names `speaker`, None where no tag names one. `turn` tells that the
+    voice changes after it, and `paragraph` that it does so between two paragraphs. `units` are its spans that stand in
+    place of others or whose words the author has chosen, in text order.
     """
 
     text: str
     pause: float | None
+    speaker: str | None
+    turn: bool
+    paragraph: bool
     units: tuple[Span, ...]
     _marked: EditedText
     _begin: int  # of this passage in the text without tags
@@ -79,24 +85,28 @@ class Passage:
         return self._edited.position(marked - self._begin)
 
 
-def passages(text: str, language: str | None, reading: ReadingOptions) -> Iterator[Passage]:
-    """The passages of a document, in text order, blank ones too.
+def passages(
+    marked: MarkedText, language: str | None, reading: ReadingOptions, languages: Mapping[str, str | None] | None = None
+) -> Iterator[Passage]:
+    """The passages of a document, in text order, blank ones too; `languages` are those of what speakers say.
 
     Raises:
-        SpeechError: its SSML or a pause is wrong, or its spoken form is too long.
+        SpeechError: its spoken form is too long.
     """
-    marked = read_markup(text)
-    left = marked.edited.text
-    marks = [(pause.at, pause.seconds) for pause in marked.pauses]
-    most, spoken, begin = _MOST_TIMES * len(text) + _MOST_MORE, 0, 0
-    for end, pause in [*marks, (len(left), None)]:
+    left, length = marked.edited.text, len(marked.edited.original)
+    pauses = [(pause.at, pause.seconds, None) for pause in marked.pauses]
+    turns = [(tag.at, None, tag) for tag in marked.voices]
+    marks = sorted([*pauses, *turns], key=lambda mark: mark[0])
+    most, spoken, begin, speaker = _MOST_TIMES * length + _MOST_MORE, 0, 0, None
+    for end, pause, turn in [*marks, (len(left), None, None)]:
         piece = left[begin:end]
+        spoken_in = language if speaker is None else (languages or {}).get(speaker, language)
         chosen = [(start - begin, last - begin) for start, last in marked.chosen if begin <= start < end]
         edits = list[Edit]()
         for lexicon in reading.lexicons:
-            edits += lexicon.edits(piece, language, [*chosen, *((edit.start, edit.end) for edit in edits)])
+            edits += lexicon.edits(piece, spoken_in, [*chosen, *((edit.start, edit.end) for edit in edits)])
         taken = [*chosen, *((edit.start, edit.end) for edit in edits)]
-        edited = EditedText(piece, [*edits, *readings(piece, language, reading.kinds, taken)])
+        edited = EditedText(piece, [*edits, *readings(piece, spoken_in, reading.kinds, taken)])
         spoken += len(edited.text)
         if spoken > most:
             raise SpeechError(
@@ -105,5 +115,6 @@ def passages(text: str, language: str | None, reading: ReadingOptions) -> Iterat
             )
         own = [(edited.position(start), edited.position(last)) for start, last in chosen]
         units = tuple(sorted({*own, *(span for span in edited.replaced() if span[0] < span[1])}))
-        yield Passage(edited.text, pause, units, marked.edited, begin, edited, end, piece)
-        begin = end
+        ends = (turn is not None, turn is not None and ends_paragraph(left, end))
+        yield Passage(edited.text, pause, speaker, *ends, units, marked.edited, begin, edited, end, piece)
+        begin, speaker = end, speaker if turn is None else turn.name

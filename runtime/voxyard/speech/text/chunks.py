@@ -34,6 +34,7 @@ class TextChunk:
     Between two chunks stand blanks only. `estimated_seconds` is a guess (see `voxyard.speech.text.duration`), `tokens`
     is what the given counter says. `ending` is the boundary after it: of a chapter, a paragraph (or the document), a
     sentence, or a part of a long one. `pause` is the silence after it in seconds, where the document has a pause tag.
+    `speaker` is who speaks it by the document's tags.
 
     What is spoken for it may differ from its text (see `voxyard.speech.script`).
     """
@@ -46,6 +47,7 @@ class TextChunk:
     estimated_seconds: float
     tokens: int
     pause: float | None = None
+    speaker: str | None = None
 
     @property
     def joint(self) -> Boundary | float:

@@ -52,6 +52,16 @@ def with_full_stops(text: str) -> str:
     return "".join([*pieces, text[at:]])
 
 
+def ends_paragraph(text: str, at: int) -> bool:
+    """True where the blanks around this position, if there are any, stand between two paragraphs."""
+    start = end = at
+    while start and text[start - 1].isspace():
+        start -= 1
+    while end < len(text) and text[end].isspace():
+        end += 1
+    return _parts_paragraphs(text, start, end)
+
+
 def _parts_paragraphs(text: str, start: int, end: int) -> bool:
     """True where the blanks [start, end) stand between two paragraphs."""
     lines = sum(1 for _ in _LINE_END.finditer(text, start, end))

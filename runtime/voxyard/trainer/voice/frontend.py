@@ -24,6 +24,7 @@ class VoiceFrontend:
     """Front end of one voice directory; its speakers are its voices. Thread-safe: it only reads."""
 
     max_tokens = CHUNK_CHARACTERS
+    speeds = (1.0, 1.0)
     voice_files: VoiceFiles | None = None  # its speakers are those that it was trained on
 
     def __init__(self, voice: VoiceDirectory, device: str, threads: int) -> None:
@@ -46,6 +47,10 @@ class VoiceFrontend:
     def voices(self) -> tuple[str, ...]:
         """Names of the speakers, sorted."""
         return tuple(sorted(self._voice.voices))
+
+    def has_voice(self, name: str) -> bool:
+        """True for a speaker of the model."""
+        return name in self._voice.voices
 
     def default_voice(self, language: str | None) -> str:
         """The first speaker of the model, for any language: all of them speak its own."""

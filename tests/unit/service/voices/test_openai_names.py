@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from frontends import TonesFrontend
 
-from voxyard.service.config import DEFAULT_VOICES
 from voxyard.service.errors import ServiceError
 from voxyard.service.voice_names import open_voices
+from voxyard.speech.voice_aliases import OPENAI_VOICES
 
 
 class Speakers(TonesFrontend):
@@ -35,14 +35,14 @@ def aliases(*names: str, path: Path | None = None) -> dict[str, str | None]:
 
 def test_with_one_speaker_all_of_them_are_that_one() -> None:
     found = aliases("mia")
-    assert found == {"mia": None, **dict.fromkeys(DEFAULT_VOICES, "mia")}
+    assert found == {"mia": None, **dict.fromkeys(OPENAI_VOICES, "mia")}
     assert open_voices(Speakers("mia"), None).resolve("alloy") == "mia"
 
 
 def test_several_speakers_have_them_in_turn_beginning_with_the_default() -> None:
     found = aliases("mia", "zoe", "ben")
     assert [found[name] for name in ("alloy", "ash", "ballad", "cedar", "coral")] == ["mia", "ben", "zoe", "mia", "ben"]
-    assert set(found) == {"mia", "zoe", "ben", *DEFAULT_VOICES}
+    assert set(found) == {"mia", "zoe", "ben", *OPENAI_VOICES}
 
 
 def test_a_speaker_of_such_a_name_keeps_it_and_the_operators_file_goes_first(tmp_path: Path) -> None:
@@ -57,4 +57,4 @@ def test_a_speaker_of_such_a_name_keeps_it_and_the_operators_file_goes_first(tmp
 
 def test_barks_presets_have_the_table() -> None:
     found = {each.name: each.alias_of for each in open_voices(TonesFrontend(), None).all()}
-    assert {name: found[name] for name in DEFAULT_VOICES} == DEFAULT_VOICES
+    assert {name: found[name] for name in OPENAI_VOICES} == OPENAI_VOICES

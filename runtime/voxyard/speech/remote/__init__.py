@@ -1,0 +1,1 @@
+"""Servers that speak OpenAI's speech API as the workers of a pool."""
