@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fleet.images.image import LocalImage
+from fleet.release.artefact import Artefact
 
 OURS = "voxyard_"
 """Prefix of the metrics of our own services."""
@@ -41,6 +42,8 @@ class Service:
     metrics: str = OURS  # prefix of the metrics at /metrics
     tls: str = ""  # name that its certificate is for; empty: it speaks plain HTTP
     files: ConfigFiles | None = None
+    after: tuple[str, ...] = ()  # services that start before it, where the host has them
+    artefacts: tuple[Artefact, ...] = ()  # that it mounts
 
 
 @dataclass(frozen=True, slots=True)

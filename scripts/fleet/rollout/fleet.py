@@ -18,12 +18,13 @@ from fleet.images.image import LocalImage
 from fleet.images.third_party import GATEWAY, MONITORING
 from fleet.images.wanted import wanted_image
 from fleet.inventory.hosts import Host
-from fleet.inventory.ray_clusters import HEAD, WORKER, members
+from fleet.inventory.ray_clusters import BARK, HEAD, WORKER, members
 from fleet.lock import HostLockedError, locked
 from fleet.release.artefact import ChecksumCache
+from fleet.release.inputs import ReleaseInputs
 from fleet.release.manifest import manifest_of
 from fleet.release.ray_nodes import ray_part
-from fleet.release.release import Release, ReleaseInputs, read_inputs, render, wanted_images
+from fleet.release.release import Release, read_inputs, render, wanted_images
 from fleet.release.service import RolePart
 from fleet.rollout.apply import apply
 from fleet.rollout.change_plan import ChangePlan, plan_change
@@ -129,19 +130,19 @@ def _parts(
     inputs: ReleaseInputs,
     withheld: Collection[str],
 ) -> Iterator[RolePart]:
-    login_info, voices = snapshot.login_info, inputs.artefacts.get("voices")
+    login_info = snapshot.login_info
     if GATEWAY in host.roles:
         yield gateway_part(host, login_info, compose, images[GATEWAY])
     if {HEAD, WORKER} & set(host.roles):
-        assignment, name = snapshot.host_report.assignment, None if voices is None else voices.name
-        yield ray_part(host, login_info, compose, images["bark"], assignment, name, withheld)
+        assignment = snapshot.host_report.assignment
+        yield ray_part(host, login_info, compose, images[BARK], assignment, inputs.artefacts, withheld)
 
 
 def _refuse_other_image(host: Host, hosts: Sequence[Host], needed: Images) -> None:
     """Raises FleetError where the host gets another image of Bark than the first host of its Ray cluster."""
     for together in members(hosts).values():
         first = together[0]
-        if host in together and needed[host.name]["bark"].id != needed[first.name]["bark"].id:
+        if host in together and needed[host.name][BARK].id != needed[first.name][BARK].id:
             raise FleetError(
                 f"{host.name}: its image of Bark is not that of {first.name}, of the same cluster, which refuses "
                 "another: give both the same registry, or name one image for both with --image bark=REFERENCE"

@@ -10,8 +10,8 @@ from functools import partial
 from fleet.command_line import fab
 from fleet.errors import FleetError, HostFailedError
 from fleet.facts.fact import Unknown
+from fleet.release.environment import ENVIRONMENT_FILE
 from fleet.release.manifest import Manifest, ServiceEntry
-from fleet.release.release import ENVIRONMENT_FILE
 from fleet.rollout import commands, config_files
 from fleet.rollout.change_plan import ServiceStart
 from fleet.rollout.context import Cancellation, RolloutCancelledError

@@ -24,8 +24,9 @@ from fleet.images.third_party import find_third_party
 from fleet.inventory.gateway_settings import Gateway, Upstream
 from fleet.inventory.hosts import Bark, Host, load
 from fleet.inventory.secrets import read
+from fleet.release.environment import LoginInfo
 from fleet.release.gpu_assignment import assign
-from fleet.release.release import LoginInfo, Release, read_inputs, render
+from fleet.release.release import Release, read_inputs, render
 from voxyard.service.documents.ids import instance_prefix, new_id
 
 ROOT = Path(__file__).resolve().parents[4]

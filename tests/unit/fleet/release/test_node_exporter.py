@@ -19,8 +19,9 @@ from fleet.images.third_party import find_third_party
 from fleet.inventory.hosts import Host
 from fleet.monitoring.render import base_configuration, render_configuration
 from fleet.release import manifest
+from fleet.release.environment import LoginInfo
 from fleet.release.gpu_assignment import assign
-from fleet.release.release import LoginInfo, Release, read_inputs, render
+from fleet.release.release import Release, read_inputs, render
 from fleet.rollout.change_plan import plan_change
 from fleet.rollout.host_state import Endpoint, HostImage, HostState
 from fleet.ssh.command_batch import Answer
