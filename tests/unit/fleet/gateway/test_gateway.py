@@ -106,7 +106,7 @@ def test_a_gateway_leads_to_all_speech_services_and_these_know_that_they_are_beh
     )  # fmt: skip
     assert [each.behind_gateway for each in (gw, one, two, train)] == [True, True, True, False]
     assert [each.upstreams for each in (one, two, train)] == [(), (), ()]
-    assert {gw.ports[name] for name in ("the gateway", "the gateway's metrics")} == {8443, 9412}
+    assert {each.port for each in gw.listeners if each.service == "gateway"} == {8443, 9412}
 
 
 @pytest.mark.parametrize(

@@ -417,7 +417,7 @@ def test_warnings_that_can_be_acknowledged_are_those_of_the_checks() -> None:
 
 def test_ports_of_roles_that_a_host_does_not_have_clash_with_nothing(read: Read) -> None:
     (host,) = read("hosts: {a: {address: h, user: u, exporter_port: 8080, bark: {port: 8080}}}").hosts
-    assert host.ports == {"the exporter": 8080, "the host's node_exporter": 9100}
+    assert {each.what: each.port for each in host.listeners} == {"the exporter": 8080, "the host's node_exporter": 9100}
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def test_an_ipv6_address_is_written_as_its_command_line_reads_it() -> None:
 
 def test_a_host_that_has_one_already_gets_none() -> None:
     assert [each.name for each in rendered(host()).services] == ["exporter"]
-    assert "the host's node_exporter" not in host().ports
+    assert "node-exporter" not in {each.service for each in host().listeners}
 
 
 def test_another_port_touches_it_alone() -> None:
