@@ -189,14 +189,18 @@ def _with_third_party(
     given = dict(references) if inputs is None else {**inputs.images, **references}
 
     @functools.cache
-    def found(name: str) -> LocalImage:
-        return find_third_party(name, ROOT, given.get(name))
+    def found(name: str, reference: str | None) -> LocalImage:
+        return find_third_party(name, ROOT, reference)
 
-    def of(host: Host) -> list[str]:
+    def of(host: Host) -> dict[str, str | None]:
         watching = () if inputs is None or "monitoring" not in host.roles else inputs.programs
-        return [*found_images(host), *watching]
+        own = {name: each.image for name, each in host.own_services.items()}
+        return {name: given.get(name) for name in (*found_images(host), *watching)} | own
 
-    return {each.name: {**needed[each.name], **{name: found(name) for name in of(each)}} for each in hosts}
+    return {
+        each.name: {**needed[each.name], **{name: found(name, reference) for name, reference in of(each).items()}}
+        for each in hosts
+    }
 
 
 def _monitoring_part(

@@ -27,7 +27,7 @@ class Finding:
     found: str
     remedy: str
     acknowledged: bool = False
-    services: tuple[str, ...] = ALL_SERVICES  # services that a failure blocks
+    services: tuple[str, ...] = ALL_SERVICES  # services that a failure blocks; these all: the operator's own, too
 
 
 def acknowledged(findings: Iterable[Finding], host: Host) -> tuple[Finding, ...]:
@@ -45,7 +45,7 @@ def failures(
         each
         for each in findings
         if (each.level == "FAIL" or (strict and each.level == "WARN" and not each.acknowledged))
-        and not set(services).isdisjoint(each.services)
+        and (each.services == ALL_SERVICES or not set(services).isdisjoint(each.services))
     )
 
 

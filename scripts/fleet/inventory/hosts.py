@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import ipaddress
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Literal
@@ -17,6 +17,7 @@ from fleet.errors import FleetError
 from fleet.inventory import types
 from fleet.inventory.bark_settings import ServiceSettings, StopSeconds
 from fleet.inventory.clusters import Cluster, read_clusters
+from fleet.inventory.custom_settings import CUSTOM, Custom, CustomServices
 from fleet.inventory.gateway_settings import Gateway, Upstream
 from fleet.inventory.listeners import Listener
 from fleet.inventory.monitoring_settings import AlertReceiver, MonitoringSettings, read_receivers
@@ -45,7 +46,7 @@ from fleet.inventory.validation import ErrorCollector, Values, keys_of, merged
 from voxyard.settings import SettingsError
 from voxyard.settings.yaml_reader import YamlValue, read
 
-Role = Literal["trainer", "bark", "monitoring", "gateway", "head", "worker"]
+Role = Literal["trainer", "bark", "monitoring", "gateway", "head", "worker", "custom"]
 _MONITORING_PORTS = {"Prometheus": 9090, "Alertmanager": 9093, "Grafana": 3000}
 WARNINGS = (
     "audit", "certificate", "cgroup_driver", "clock", "disk", "driver", "driver_compat", "ecc", "gpu_inventory",
@@ -158,6 +159,7 @@ class Host:
     bark: Bark = field(default_factory=Bark)
     trainer: Trainer = field(default_factory=Trainer)
     gateway: Gateway = field(default_factory=Gateway)
+    custom: CustomServices = field(default_factory=dict)  # services of the operator's own, by name
     upstreams: tuple[Upstream, ...] = ()  # of a gateway: all speech services of the fleet
     behind_gateway: bool = False  # its speech service
     ray: RayNode = field(default_factory=RayNode)
@@ -171,6 +173,11 @@ class Host:
     def files(self) -> str:
         """Directory of all its files, for rsync: relative ones are below the login's home."""
         return self.state_dir or ".voxyard"
+
+    @property
+    def own_services(self) -> Mapping[str, Custom]:
+        """Services of the operator's own, by name, where it has that role."""
+        return self.custom if CUSTOM in self.roles else {}
 
     @property
     def ray_roles(self) -> tuple[str, ...]:
@@ -207,6 +214,10 @@ class Host:
         found += ray_listeners(self.ray_roles)
         if "monitoring" in self.roles:
             found += (Listener(name, name.lower(), port) for name, port in _MONITORING_PORTS.items())
+        found += (
+            Listener(f"the service {name}", name, each.health.port, f"custom.{name}.health")
+            for name, each in self.own_services.items()
+        )
         return found
 
 
@@ -326,7 +337,12 @@ def _check_addresses(hosts: Iterable[Host], node: YamlValue | None, problems: Er
 def _check_together(hosts: Sequence[Host], node: YamlValue | None, problems: ErrorCollector) -> None:
     """Reports gateways, shared documents and Ray clusters that cannot work."""
     entries = problems.mapping(node, "hosts") if node is not None else {}
-    for where, said in (*_gateway_problems(hosts), *store_problems(hosts), *ray_problems(hosts)):
+    for where, said in (
+        *_gateway_problems(hosts),
+        *_custom_problems(hosts),
+        *store_problems(hosts),
+        *ray_problems(hosts),
+    ):
         name = next(each for each in entries if where.startswith(f"hosts.{each}."))
         keys = where.removeprefix(f"hosts.{name}.").split(".")
         problems.add(_line(entries[name], keys) or entries[name].line, where, said)
@@ -378,3 +394,11 @@ def _gateway_problems(hosts: Iterable[Host]) -> Iterable[tuple[str, str]]:
         if host.behind_gateway and host.bark.address is not None and types.is_loopback(host.bark.address):
             said = f"{host.bark.address} is out of a gateway's reach: remove it, or name an address of the network"
             yield f"hosts.{host.name}.bark.address", said
+
+
+def _custom_problems(hosts: Iterable[Host]) -> Iterable[tuple[str, str]]:
+    """Reasons why services of the operator's own cannot be deployed: host and key, and a sentence."""
+    for host in hosts:
+        if CUSTOM in host.roles and not host.custom:
+            said = "the role custom, and no service: name one below custom, with image, compose and health"
+            yield f"hosts.{host.name}.roles", said

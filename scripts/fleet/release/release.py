@@ -236,6 +236,7 @@ def _manifest(
                 "metrics": each.metrics,
                 "files": None if each.files is None else asdict(each.files),
                 **({"tls": each.tls} if each.tls else {}),
+                **({"foreign": True} if each.foreign else {}),
             }
             for each in services
         },

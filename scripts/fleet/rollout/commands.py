@@ -50,14 +50,22 @@ def stop(service: str, seconds: int, *, remove: bool = False) -> Command:
 
 
 def start(
-    release: str, compose_files: Sequence[str], environment_file: str, service: str, *, secrets: Iterable[str] = ()
+    release: str,
+    compose_files: Sequence[str],
+    environment_file: str,
+    service: str,
+    *,
+    secrets: Iterable[str] = (),
+    foreign: bool = False,
 ) -> Command:
     """Starts a service of a release in a new container, after its data and `secrets` belong to its user.
 
+    A `foreign` one has none.
     Compose detects neither changed files under the same name nor unhealthy containers.
     """
     owned = [] if service in STATELESS else [f"../../data/{service}"]
     owned += [f"../../secrets/{name}" for name in secrets if _reads(service, name)]
+    owned = [] if foreign else owned
     image = variable(service, "IMAGE") if owned else ""  # of the container that hands over
     words = (release, environment_file, service, image, *compose_options(compose_files), "--", *owned)
     return Command("start", verb("service_start", *words), UP_SECONDS)

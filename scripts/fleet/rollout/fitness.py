@@ -67,4 +67,5 @@ def _deployable(host: Host) -> tuple[str, ...]:
         *node_exporter,
         *(role for role in (HEAD, WORKER, BARK, TRAINER, GATEWAY) if role in host.roles),
         *monitoring,
+        *host.own_services,
     )

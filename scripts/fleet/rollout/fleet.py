@@ -21,6 +21,7 @@ from fleet.inventory.hosts import Host
 from fleet.inventory.ray_clusters import BARK, HEAD, WORKER, members
 from fleet.lock import HostLockedError, locked
 from fleet.release.artefact import ChecksumCache
+from fleet.release.custom import custom_part
 from fleet.release.inputs import ReleaseInputs
 from fleet.release.manifest import manifest_of
 from fleet.release.ray_nodes import ray_part
@@ -136,6 +137,8 @@ def _parts(
     if {HEAD, WORKER} & set(host.roles):
         assignment = snapshot.host_report.assignment
         yield ray_part(host, login_info, compose, images[BARK], assignment, inputs.artefacts, withheld)
+    if host.own_services:
+        yield custom_part(host, images)
 
 
 def _refuse_other_image(host: Host, hosts: Sequence[Host], needed: Images) -> None:

@@ -36,7 +36,7 @@ class ServiceContainer:
     image: str  # as in the compose file
     image_id: str
     state: str  # running, exited, restarting, …
-    health: str | None  # starting, healthy, unhealthy; None: it has no health check
+    health: str | None  # starting, healthy, unhealthy; None: it has no health check, and what it answers decides
     started: str
     exit_code: int = 0
     compose_hash: str = ""
@@ -45,8 +45,8 @@ class ServiceContainer:
 
     @property
     def healthy(self) -> bool:
-        """True where it runs and is healthy."""
-        return self.state == "running" and self.health == "healthy"
+        """True where it runs, and its health check, where it has one, says so."""
+        return self.state == "running" and self.health in ("healthy", None)
 
     @property
     def starting(self) -> bool:
@@ -117,14 +117,14 @@ class Endpoint:
     address: str
     port: int
     ready: str
-    metrics: str = OURS  # prefix
+    metrics: str = OURS  # prefix; empty: it has none
     shown: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # path → texts in its response
     tls: Tls | None = None
 
     @property
     def probes(self) -> tuple[Command, ...]:
         """Probe commands: readiness, metrics, and the paths that show what is loaded."""
-        paths = {"ready": self.ready, "metrics": "/metrics"}
+        paths = {"ready": self.ready} | ({"metrics": "/metrics"} if self.metrics else {})
         paths |= {f"shown{number}": path for number, path in enumerate(self.shown)}
         return tuple(
             http(f"{what}-{self.service}", self.address, self.port, path, tls=self.tls) for what, path in paths.items()
@@ -132,10 +132,13 @@ class Endpoint:
 
     def problem(self, answers: Mapping[str, Answer]) -> str | None:
         """Reason why the service is not ready, from the probe answers; None where it is."""
-        ready, metrics, *shown = (answers[command.name] for command in self.probes)
+        ready, *shown = (answers[command.name] for command in self.probes)
         said = http_problem(ready)
         if said is not None:
             return f"{self.ready}: {said}"
+        if not self.metrics:
+            return None
+        metrics, *shown = shown
         said = http_problem(metrics)
         if said is None and not any(line.startswith(self.metrics) for line in metrics.out.splitlines()):
             said = f"no metrics named {self.metrics}…: another program listens on this port"

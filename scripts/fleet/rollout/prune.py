@@ -12,8 +12,6 @@ from typing import Any
 from fleet.errors import FleetError, HostFailedError
 from fleet.facts.fact import Fact, Unknown
 from fleet.facts.machine import RELEASE_LABEL
-from fleet.images.image import ROLES
-from fleet.images.third_party import THIRD_PARTY
 from fleet.inventory.secrets import service_of
 from fleet.release import manifest
 from fleet.release.manifest import Manifest
@@ -22,8 +20,7 @@ from fleet.rollout.host_state import ARTEFACTS, CURRENT, IMAGES, PREVIOUS, SECRE
 from fleet.ssh.connection_pool import Session
 from fleet.ssh.verbs import must
 
-_NAMES = "|".join((*ROLES, *THIRD_PARTY))
-_OURS = re.compile(rf"(.+/)?voxyard-({_NAMES})(:[0-9a-f]{{12}}|@sha256:[0-9a-f]{{64}})")
+_OURS = re.compile(r"(.+/)?voxyard-[a-z][a-z0-9-]*(:[0-9a-f]{12}|@sha256:[0-9a-f]{64})")
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,7 +123,12 @@ class ServiceRestart:
         self._publish_files(release, service)
         log.info("%s: starting %s", self.host, service.name)
         command = commands.start(
-            release.id, release.compose_files, ENVIRONMENT_FILE, service.name, secrets=release.secrets
+            release.id,
+            release.compose_files,
+            ENVIRONMENT_FILE,
+            service.name,
+            secrets=release.secrets,
+            foreign=service.foreign,
         )
         must(self.session, self.host, f"start {service.name}", command)
 
