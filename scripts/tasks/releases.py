@@ -24,7 +24,7 @@ from fleet.release.release import found_images
 from fleet.release.service import RolePart
 from fleet.rollout import report
 from fleet.rollout.change_plan import ChangePlan, plan_change
-from fleet.rollout.context import RolloutContext
+from fleet.rollout.context import Outcome, RolloutContext
 from fleet.rollout.fitness import locked_hosts, refuse_locked, unfit_hosts
 from fleet.rollout.fleet import (
     Images,
@@ -38,7 +38,6 @@ from fleet.rollout.fleet import (
     unchanged,
 )
 from fleet.rollout.hooks import check_programs
-from fleet.rollout.outcome import Outcome
 from fleet.runs.rollout_hooks import TrainingRunHooks
 from fleet.ssh.connection_pool import Connections, GroupResult, Session, on_every_host
 from fleet.ssh.interrupt import reading

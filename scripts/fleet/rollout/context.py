@@ -1,4 +1,4 @@
-"""Rollout context: training runs, alert silencer, cancellation, image cache."""
+"""Rollout context: training runs, alert silencer, cancellation, image cache; and the outcome of a host."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from fleet.errors import FleetError
 from fleet.images.archive import ImageCache
@@ -142,3 +142,35 @@ class RolloutContext:
     addresses: Mapping[str, str] = field(default_factory=dict)  # of the inventory, by host; told to the hooks
     cluster_gate: Callable[[str, Session, Cancellation], str | None] = no_cluster_gate
     before_workers: Collection[str] = ()  # hosts whose speech service is not ready until later hosts have changed
+
+
+Result = Literal[
+    "deployed", "rolled back", "drained", "unchanged", "skipped", "unfit", "failed", "interrupted", "not touched",
+    "unlocked",
+]  # fmt: skip
+GOOD: frozenset[Result] = frozenset({"deployed", "rolled back", "drained", "unchanged", "unlocked"})
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Outcome of one host."""
+
+    host: str
+    result: Result
+    before: str = ""  # releases
+    after: str = ""
+    note: str = ""
+    limits: tuple[str, ...] = ()  # verified GPU memory limits, as text
+    seconds: float = 0.0
+    withheld: tuple[str, ...] = ()  # services that the preflight kept from the release
+    hook_failure: str = ""  # of a command after the host was out of work
+
+    @property
+    def good(self) -> bool:
+        """True where no action is needed."""
+        return self.result in GOOD and not self.withheld and not self.hook_failure
+
+    @property
+    def failed(self) -> bool:
+        """True where the host counts as failed: its change failed, or it may still be out of work."""
+        return self.result == "failed" or bool(self.hook_failure)

@@ -14,7 +14,7 @@ from fleet.lock import LOCK, Lock
 from fleet.release import manifest
 from fleet.release.manifest import Manifest, ServiceEntry
 from fleet.release.service import OURS
-from fleet.rollout import commands, config_files
+from fleet.rollout import commands
 from fleet.ssh.command_batch import Answer, Command
 from fleet.ssh.connection_pool import Session
 from fleet.ssh.verbs import Tls, files_of, http, reply
@@ -273,7 +273,7 @@ ARTEFACTS = Fact("artefacts", commands.artefacts_there().text, lambda text: froz
 SECRETS = Fact("secrets", commands.secrets_there().text, _secrets)
 EXPECTED = Fact("expected", commands.expected_state().text, lambda text: text.strip().encode())
 LOADED: Fact[Mapping[str, str]] = Fact(
-    "loaded", config_files.loaded().text, lambda text: dict(line.split() for line in text.splitlines())
+    "loaded", commands.loaded_configs().text, lambda text: dict(line.split() for line in text.splitlines())
 )
 IMAGES = Fact("images", commands.images().text, _images, commands.images().seconds)
 CONTAINERS = Fact("services", commands.services().text, _containers)

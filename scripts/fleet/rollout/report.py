@@ -13,7 +13,7 @@ from fleet.checks.finding import has_failures
 from fleet.checks.host_report import HostReport
 from fleet.errors import FleetError
 from fleet.rollout.change_plan import ChangePlan
-from fleet.rollout.outcome import Outcome
+from fleet.rollout.context import Outcome
 from fleet.rollout.status import Status
 from fleet.ssh.connection_pool import GroupResult
 

@@ -29,7 +29,7 @@ from fleet.release.environment import LoginInfo
 from fleet.release.gpu_assignment import assign
 from fleet.release.release import Release, found_images, wanted_images
 from fleet.rollout import fleet as rollout
-from fleet.rollout.inspect import HostSnapshot
+from fleet.rollout.fitness import HostSnapshot
 from fleet.ssh.connection_pool import Connections
 
 ROOT = Path(__file__).resolve().parents[4]
