@@ -9,7 +9,7 @@ from fleet.checks.finding import BARK, EXPORTER, TRAINER, Finding, failures
 from fleet.checks.host_report import HostReport, report_host
 from fleet.checks.requirements import HostRequirements
 from fleet.errors import FleetError, HostFailedError
-from fleet.facts.fact import Fact, Unknown, known
+from fleet.facts.fact import Unknown, known
 from fleet.images.cuda import CudaNeed
 from fleet.images.image import LocalImage
 from fleet.images.third_party import GATEWAY, MONITORING, NODE_EXPORTER
@@ -35,8 +35,8 @@ def inspect_host(
     """Inspect the host, which needs `images`; `cuda`: CUDA requirements by role. Raises HostFailedError."""
     requirements = HostRequirements(images=images, cuda=cuda)
     host_report = report_host(session, host, requirements)
-    answers = session.run([MEMORY.command, LOCK.command])
-    memory, login = MEMORY.among(answers), host_report.facts.login
+    answers = session.run([LOCK.command])
+    memory, login = host_report.memory_mib, host_report.facts.login
     if isinstance(memory, Unknown):
         raise HostFailedError(f"{host.name}: its memory cannot be read: {memory.reason}")
     address = host.address if isinstance(login, Unknown) else login.address
@@ -98,11 +98,3 @@ def _deployable(host: Host) -> tuple[str, ...]:
         *monitoring,
         *host.own_services,
     )
-
-
-def _memory(text: str) -> int:
-    (kib,) = [line.split()[1] for line in text.splitlines() if line.startswith("MemTotal:")]
-    return int(kib) // 1024
-
-
-MEMORY = Fact("memory", "cat /proc/meminfo", _memory)  # MiB

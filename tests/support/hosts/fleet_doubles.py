@@ -73,6 +73,7 @@ def facts(**other: Any) -> HostFacts:
         images=frozenset(),
         engine_limits=EngineLimits(None, raises=True),
         home_disk=Disk("/home", 900 << 30, 400 << 30),
+        memory_mib=128 << 10,
         artefact_bytes_present=0,
         ports=frozenset({22}),
         programs=frozenset(TOOLS),
