@@ -98,24 +98,9 @@ def set_current(release: str, *, before: str | None, expected: bytes) -> Command
     return Command("set-current", verb("release_publish", release, expected.decode(), *replaced))
 
 
-def link(name: str) -> Command:
-    """Prints the target of the link `current` or `previous`; no output where there is none."""
-    return Command(name, verb("release_link", name))
-
-
 def checksums(release: str) -> Command:
     """Prints SHA-256 and name of each file of a release; no output where it does not exist."""
     return Command("checksums", verb("release_sums", release))
-
-
-def changed_files() -> Command:
-    """Prints changed files of all releases as release/file, one per line."""
-    return Command("changed-files", verb("release_changes"))
-
-
-def current_files() -> Command:
-    """Prints the files of the current release as a base64 tar archive; no output where there is none."""
-    return Command("current-files", verb("release_current"))
 
 
 def release_file(release: str, name: str) -> Command:
@@ -128,11 +113,6 @@ def whole(release: str) -> Command:
     return Command("whole", verb("release_whole", release))
 
 
-def artefacts_there() -> Command:
-    """Prints the names of complete artefacts."""
-    return Command("artefacts", verb("artefact_list"))
-
-
 def artefact_files(name: str) -> Command:
     """Prints SHA-256 and name of the files of an interrupted artefact transfer."""
     return Command("artefact-files", verb("artefact_partial", name), ARTEFACT_SECONDS)
@@ -143,44 +123,11 @@ def receive_artefact(name: str) -> Command:
     return Command("receive-artefact", verb("artefact_write", name), ARTEFACT_SECONDS)
 
 
-def secrets_there() -> Command:
-    """Prints mode, SHA-256 and name of each secret; `-` for one that belongs to a container; not to be logged."""
-    return Command("secrets", verb("secrets_list"))
-
-
-def expected_state() -> Command:
-    """Prints state/expected.json; no output where there is none."""
-    return Command("expected", verb("state_expected"))
-
-
-def images() -> Command:
-    """Prints id, names and layers of each image, one line of JSON each."""
-    shape = '{"id": {{json .Id}}, "tags": {{json .RepoTags}}, "digests": {{json .RepoDigests}}, '
-    shape += '"layers": {{json .RootFS.Layers}}}'
-    return Command("images", verb("image_list", shape), 60)
-
-
-def services() -> Command:
-    """Prints `docker inspect` of the service containers; training runs have other projects."""
-    return Command("services", verb("service_inspect", "voxyard.role"))
-
-
 def cluster_status(container: str, head: str, workers: Sequence[str]) -> Command:
     """Prints the hosts of a Ray cluster as JSON, with those of `workers` that are missing; asked in a container."""
     words = ("docker", "exec", container, "voxyard", "cluster", "status", "--cluster", head, "--cluster-token")
     expected = ("--json", "--expect", ",".join(workers))
     return Command("cluster-status", shlex.join((*words, f"/run/secrets/{CLUSTER_TOKEN}", *expected)), 60)
-
-
-def compute_apps() -> Command:
-    """Prints UUID, process id and MiB of each GPU process, one per line."""
-    fields = "--query-compute-apps=gpu_uuid,pid,used_memory --format=csv,noheader,nounits"
-    return Command("compute-apps", f"nvidia-smi {fields}", 30)
-
-
-def processes(container: str) -> Command:
-    """Prints the host process ids of a container."""
-    return Command("processes", f"docker top {shlex.quote(container)} -eo pid")
 
 
 def logs(container: str, *, until: str = "") -> Command:
@@ -194,26 +141,9 @@ def deaths(container: str) -> Command:
     return Command("deaths", verb("container_deaths", container))
 
 
-def releases_there() -> Command:
-    """Prints releases, newest first: name and base64 of release.json, one per line."""
-    return Command("releases", verb("release_list"))
-
-
 def list_releases() -> Command:
     """Prints the ids of all releases, newest first."""
     return Command("release-names", verb("release_names"))
-
-
-def in_use() -> Command:
-    """Prints image, labels and mounts of each container, one line of JSON each."""
-    shape = '{"image": {{json .Image}}, "name": {{json .Config.Image}}, "labels": {{json .Config.Labels}}, '
-    shape += '"mounts": {{json .Mounts}}}'
-    return Command("in-use", verb("container_list", shape), 60)
-
-
-def named_by_runs() -> Command:
-    """Prints images, releases and artefacts named in the files of training runs."""
-    return Command("named-by-runs", verb("prune_named_by_runs"))
 
 
 def remove(
@@ -248,11 +178,6 @@ def publish_config(release: str, service: str, files: ConfigFiles) -> Command:
 def confirm_config(service: str, files: ConfigFiles) -> Command:
     """Notes that the service works with these files."""
     return Command("confirm-config", verb("config_confirm", service, files.digest))
-
-
-def loaded_configs() -> Command:
-    """Prints service and version of the files that each service works with, unless they were changed on the host."""
-    return Command("loaded", verb("config_list"))
 
 
 def reload_config(service: ServiceEntry) -> Command | None:

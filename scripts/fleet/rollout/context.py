@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -66,19 +66,19 @@ class RunHooks(Protocol):
 
     def active(self, session: Session, /) -> Sequence[Any]:
         """Active runs."""
-        ...
+        return ()
 
     def stop(self, session: Session, run: Any, /, *, drained: bool) -> Any:
         """Stop a run with a checkpoint; `drained`: to be resumed later."""
-        ...
+        return None
 
     def waiting(self, session: Session, /) -> Sequence[Any]:
         """Drained runs that are not resumed yet."""
-        ...
+        return ()
 
     def resume_drained(self, session: Session, release: str | None, /) -> Any:
         """Resume drained runs under this release, or the current one."""
-        ...
+        return None
 
 
 class Silencer(Protocol):
@@ -86,41 +86,19 @@ class Silencer(Protocol):
 
     def silenced(self, hosts: Sequence[str], reason: str, /) -> AbstractContextManager[Any]:
         """Silence alerts of these hosts for the duration of the block."""
-        ...
+        return nullcontext()
 
     def begin(self, hosts: Sequence[str], reason: str, /) -> Any:
         """Silence alerts of these hosts until the silence expires."""
-        ...
+        return None
 
 
-class NoRunHooks:
+class NoRunHooks(RunHooks):
     """Hooks for hosts without training runs."""
 
-    def active(self, session: Session, /) -> Sequence[Any]:
-        """None."""
-        return ()
 
-    def stop(self, session: Session, run: Any, /, *, drained: bool) -> None:
-        """Does nothing."""
-
-    def waiting(self, session: Session, /) -> Sequence[Any]:
-        """None."""
-        return ()
-
-    def resume_drained(self, session: Session, release: str | None, /) -> None:
-        """Does nothing."""
-
-
-class NoSilencer:
+class NoSilencer(Silencer):
     """Silencer that silences nothing."""
-
-    @contextmanager
-    def silenced(self, hosts: Sequence[str], reason: str, /) -> Iterator[None]:
-        """Does nothing."""
-        yield
-
-    def begin(self, hosts: Sequence[str], reason: str, /) -> None:
-        """Does nothing."""
 
 
 def no_cluster_gate(_host: str, _session: Session, _cancellation: Cancellation, /) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import shlex
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -250,8 +251,7 @@ def gpu_memory_use(
 
 def processes(container: str) -> Fact[frozenset[int]]:
     """Process ids of a container."""
-    command = commands.processes(container)
-    return Fact(command.name, command.text, _pids)
+    return Fact("processes", f"docker top {shlex.quote(container)} -eo pid", _pids)
 
 
 def _compute_processes(text: str) -> tuple[ComputeProcess, ...]:
@@ -268,7 +268,12 @@ def _pids(text: str) -> frozenset[int]:
     return frozenset(int(row) for row in rows)
 
 
-APPS = Fact("compute-apps", commands.compute_apps().text, _compute_processes, commands.compute_apps().seconds)
+APPS = Fact(
+    "compute-apps",
+    "nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory --format=csv,noheader,nounits",
+    _compute_processes,
+    seconds=30,
+)
 
 
 CLUSTER_SECONDS = 180

@@ -15,7 +15,7 @@ from fleet.release import manifest
 from fleet.release.manifest import Manifest, ServiceEntry
 from fleet.release.service import OURS
 from fleet.rollout import commands
-from fleet.ssh.command_batch import Answer, Command
+from fleet.ssh.command_batch import Answer, Command, verb
 from fleet.ssh.connection_pool import Session
 from fleet.ssh.verbs import Tls, files_of, http, reply
 
@@ -265,15 +265,19 @@ def _container(found: Mapping[str, Any]) -> ServiceContainer:
     )
 
 
-CURRENT: Fact[str | None] = Fact("current", commands.link("current").text, _link)
-PREVIOUS: Fact[str | None] = Fact("previous", commands.link("previous").text, _link)
-CHANGED_FILES = Fact("changed-files", commands.changed_files().text, lambda text: tuple(text.split()))
-CURRENT_FILES = Fact("current-files", commands.current_files().text, files_of)
-ARTEFACTS = Fact("artefacts", commands.artefacts_there().text, lambda text: frozenset(text.split()))
-SECRETS = Fact("secrets", commands.secrets_there().text, _secrets)
-EXPECTED = Fact("expected", commands.expected_state().text, lambda text: text.strip().encode())
-LOADED: Fact[Mapping[str, str]] = Fact(
-    "loaded", commands.loaded_configs().text, lambda text: dict(line.split() for line in text.splitlines())
+_IMAGE = (
+    '{"id": {{json .Id}}, "tags": {{json .RepoTags}}, "digests": {{json .RepoDigests}}, '
+    '"layers": {{json .RootFS.Layers}}}'
 )
-IMAGES = Fact("images", commands.images().text, _images, commands.images().seconds)
-CONTAINERS = Fact("services", commands.services().text, _containers)
+CURRENT: Fact[str | None] = Fact("current", verb("release_link", "current"), _link)
+PREVIOUS: Fact[str | None] = Fact("previous", verb("release_link", "previous"), _link)
+CHANGED_FILES = Fact("changed-files", verb("release_changes"), lambda text: tuple(text.split()))  # release/file
+CURRENT_FILES = Fact("current-files", verb("release_current"), files_of)
+ARTEFACTS = Fact("artefacts", verb("artefact_list"), lambda text: frozenset(text.split()))
+SECRETS = Fact("secrets", verb("secrets_list"), _secrets)  # their names are not to be logged
+EXPECTED = Fact("expected", verb("state_expected"), lambda text: text.strip().encode())
+LOADED: Fact[Mapping[str, str]] = Fact(
+    "loaded", verb("config_list"), lambda text: dict(line.split() for line in text.splitlines())
+)
+IMAGES = Fact("images", verb("image_list", _IMAGE), _images, seconds=60)
+CONTAINERS = Fact("services", verb("service_inspect", ROLE_LABEL), _containers)  # training runs have other projects

@@ -17,6 +17,7 @@ from fleet.release import manifest
 from fleet.release.manifest import Manifest
 from fleet.rollout import commands
 from fleet.rollout.host_state import ARTEFACTS, CURRENT, IMAGES, PREVIOUS, SECRETS, HostImage
+from fleet.ssh.command_batch import verb
 from fleet.ssh.connection_pool import Session
 from fleet.ssh.verbs import must
 
@@ -151,6 +152,10 @@ def _named_by_runs(text: str) -> InUse:
     )
 
 
-RELEASES = Fact("releases", commands.releases_there().text, _releases)
-IN_USE = Fact("in-use", commands.in_use().text, _in_use, commands.in_use().seconds)
-NAMED_BY_RUNS = Fact("named-by-runs", commands.named_by_runs().text, _named_by_runs)
+RELEASES = Fact("releases", verb("release_list"), _releases)
+_CONTAINER = (
+    '{"image": {{json .Image}}, "name": {{json .Config.Image}}, "labels": {{json .Config.Labels}}, '
+    '"mounts": {{json .Mounts}}}'
+)
+IN_USE = Fact("in-use", verb("container_list", _CONTAINER), _in_use, seconds=60)
+NAMED_BY_RUNS = Fact("named-by-runs", verb("prune_named_by_runs"), _named_by_runs)
