@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -47,15 +47,3 @@ def failures(
         if (each.level == "FAIL" or (strict and each.level == "WARN" and not each.acknowledged))
         and (each.services == ALL_SERVICES or not set(services).isdisjoint(each.services))
     )
-
-
-def has_failures(
-    findings: Sequence[Finding], *, strict: bool = False, services: Collection[str] = ALL_SERVICES
-) -> bool:
-    """True where a finding blocks any of `services`."""
-    return bool(failures(findings, strict=strict, services=services))
-
-
-def blocked(findings: Iterable[Finding]) -> frozenset[str]:
-    """Services that must not be started on the host."""
-    return frozenset(name for each in findings if each.level == "FAIL" for name in each.services)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from fleet.checks.finding import Finding
 from fleet.facts.gpu_use import GpuProcess, Numa
 from fleet.facts.gpus import HostGpu
 from fleet.facts.host import HostFacts
@@ -131,3 +132,8 @@ class RecordingSession:
         if isinstance(answer, list):
             return answer.pop(0) if len(answer) > 1 else answer[0]
         return answer
+
+
+def blocked(findings: Iterable[Finding]) -> frozenset[str]:
+    """Services that must not be started on a host with these findings."""
+    return frozenset(name for each in findings if each.level == "FAIL" for name in each.services)

@@ -219,7 +219,8 @@ def test_jumps_are_a_text_or_a_list(read: Read) -> None:
         ),
         (
             "roles: [boss]",
-            "hosts.a.roles: expected one of trainer, bark, monitoring, gateway, head, worker, custom, found the text 'boss'",
+            "hosts.a.roles: expected one of trainer, bark, monitoring, gateway, head, worker, custom, found the text "
+            "'boss'",
         ),
         ("roles: trainer", "hosts.a.roles: expected a list, found the text 'trainer'"),
         ("roles: [bark, bark]", "hosts.a.roles: the list has a duplicate entry"),
