@@ -5,16 +5,13 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final, Protocol, TypeVar
 
 from fleet.inventory.listeners import Listener
 from fleet.inventory.types import Address, Word, is_ip
 from voxyard.speech.cluster.access import private_address
 from voxyard.speech.cluster.ports import HEAD_PORT, Role, node_ports
 from voxyard.speech.errors import SpeechError
-
-if TYPE_CHECKING:
-    from fleet.inventory.hosts import Host
 
 HEAD: Final = "head"
 WORKER: Final = "worker"
@@ -35,6 +32,37 @@ class RayNode:
     address: Address | None = None  # private address in it; None: that of the SSH login in the inventory
 
 
+class ClusterMember(Protocol):
+    """Of a host of the inventory, what is read here."""
+
+    @property
+    def name(self) -> str:
+        """Name."""
+
+    @property
+    def roles(self) -> Sequence[str]:
+        """Roles."""
+
+    @property
+    def ray(self) -> RayNode:
+        """Its place in a cluster."""
+
+    @property
+    def ray_roles(self) -> Sequence[str]:
+        """Its services with a node in the cluster."""
+
+    @property
+    def ray_address(self) -> str:
+        """Its address there."""
+
+    @property
+    def bark(self) -> Any:
+        """Settings of speech: weights, voices, settings by section."""
+
+
+M = TypeVar("M", bound=ClusterMember)
+
+
 def ray_listeners(roles: Iterable[str]) -> Iterator[Listener]:
     """Listeners of nodes of these roles but those of Ray's own workers."""
     for role in roles:
@@ -52,21 +80,21 @@ def ray_listeners(roles: Iterable[str]) -> Iterator[Listener]:
         yield from (Listener(f"{listener} ({what})", role, port) for what, port in named.items())
 
 
-def members(hosts: Iterable[Host]) -> dict[str, list[Host]]:
+def members(hosts: Iterable[M]) -> dict[str, list[M]]:
     """Hosts with a node in a cluster, by the cluster's name."""
-    found: dict[str, list[Host]] = {}
+    found: dict[str, list[M]] = {}
     for host in hosts:
         if host.ray.cluster is not None and host.ray_roles:
             found.setdefault(host.ray.cluster, []).append(host)
     return found
 
 
-def head_addresses(hosts: Iterable[Host]) -> Mapping[str | None, str]:
+def head_addresses(hosts: Iterable[ClusterMember]) -> Mapping[str | None, str]:
     """Address of the head of each cluster, by its name."""
     return {host.ray.cluster: host.ray_address for host in hosts if HEAD in host.roles}
 
 
-def ray_problems(hosts: Sequence[Host]) -> Iterator[tuple[str, str]]:
+def ray_problems(hosts: Sequence[ClusterMember]) -> Iterator[tuple[str, str]]:
     """Reasons why a cluster cannot work: host and key, and a sentence."""
     for host in hosts:
         where = f"hosts.{host.name}"
@@ -81,7 +109,7 @@ def ray_problems(hosts: Sequence[Host]) -> Iterator[tuple[str, str]]:
         yield from _together(name, those)
 
 
-def _address_problems(host: Host) -> Iterator[tuple[str, str]]:
+def _address_problems(host: ClusterMember) -> Iterator[tuple[str, str]]:
     where, address = f"hosts.{host.name}.ray.address", host.ray_address
     if not is_ip(address):
         yield where, f"the host is {address}: name its private IP address in the cluster, such as 10.0.0.1"
@@ -95,7 +123,7 @@ def _address_problems(host: Host) -> Iterator[tuple[str, str]]:
         yield where, f"{address} is out of the reach of the cluster's other hosts: name a private address"
 
 
-def _together(name: str, those: Sequence[Host]) -> Iterator[tuple[str, str]]:
+def _together(name: str, those: Sequence[ClusterMember]) -> Iterator[tuple[str, str]]:
     heads = [host for host in those if HEAD in host.roles]
     workers = [host for host in those if WORKER in host.roles]
     services = [host for host in those if BARK in host.roles]

@@ -5,16 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Protocol, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pydantic import PlainValidator
 
 from fleet.inventory.secrets import BARK_SHELF, BARK_STORE, BARK_STORE_CA
 from fleet.inventory.types import DIRECTORY, expected, is_loopback, refusal, text
-
-if TYPE_CHECKING:
-    from fleet.inventory.hosts import Host
 
 SHELF = "/var/lib/voxyard/shelf"
 """Mount point of a directory in the container."""
@@ -29,6 +26,41 @@ _PORT = 5432
 _STORE = "postgresql://USER@HOST/DATABASE"
 _NOT_IN_A_URL = ("password", "passfile", "sslpassword")
 _BUCKET = r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](?:/[A-Za-z0-9_.@+=-]+)*"
+
+
+class BarkSettings(Protocol):
+    """Of a speech service, what is read here."""
+
+    @property
+    def address(self) -> str | None:
+        """Listen address."""
+
+    @property
+    def store(self) -> str | None:
+        """URL of the database."""
+
+    @property
+    def shelf(self) -> str | None:
+        """Directory or bucket."""
+
+
+class HostSettings(Protocol):
+    """Of a host of the inventory, what is read here."""
+
+    @property
+    def name(self) -> str:
+        """Name."""
+
+    @property
+    def roles(self) -> Sequence[str]:
+        """Roles."""
+
+    @property
+    def bark(self) -> BarkSettings:
+        """Its speech service."""
+
+
+H = TypeVar("H", bound=HostSettings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +80,9 @@ def store_address(url: str) -> StoreAddress:
     return StoreAddress(tuple(sorted(_hosts(parts.netloc.rpartition("@")[2]))), unquote(parts.path.strip("/")))
 
 
-def store_problems(hosts: Iterable[Host]) -> Iterator[tuple[str, str]]:
+def store_problems(hosts: Iterable[HostSettings]) -> Iterator[tuple[str, str]]:
     """Reasons why services cannot share their documents: host and key, and a sentence."""
-    first: dict[StoreAddress, Host] = {}
+    first: dict[StoreAddress, HostSettings] = {}
     for host in (each for each in hosts if "bark" in each.roles):
         store, shelf, where = host.bark.store, host.bark.shelf, f"hosts.{host.name}.bark"
         if (store is None) != (shelf is None):
@@ -75,9 +107,9 @@ def is_bucket(shelf: str) -> bool:
     return shelf.startswith("s3://")
 
 
-def sharing(hosts: Iterable[Host]) -> tuple[tuple[Host, ...], ...]:
+def sharing(hosts: Iterable[H]) -> tuple[tuple[H, ...], ...]:
     """Hosts whose speech services share their documents, by store; those of one host alone too."""
-    found: dict[StoreAddress, list[Host]] = {}
+    found: dict[StoreAddress, list[H]] = {}
     for host in hosts:
         if "bark" in host.roles and host.bark.store is not None:
             found.setdefault(store_address(host.bark.store), []).append(host)
