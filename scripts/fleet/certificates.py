@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import ipaddress
+import itertools
 import os
 import re
 import tempfile
@@ -78,8 +79,8 @@ def make(
     """Write SECRETS_FILE in `folder`, signed by the authority there, which is made where there is none.
 
     `names` are those of the gateway; without them it keeps those of its certificate in that file, where it has one.
-    Other roots that `host-ca` has stay there until they end. `new_authority`: where the files of the authority are
-    gone and the secrets file had one, make another. `drop`: names of the earlier certificates may be gone.
+    Other roots that `host-ca` has stay there until they end. `new_authority` makes another authority and keeps the
+    files of the one before beside it, with a number. `drop`: names of the earlier certificates may be gone.
     Raises FleetError where a file cannot be used, is tracked by git, or holds other secrets, and for lost names.
     """
     moment = now or dt.datetime.now(dt.UTC)
@@ -102,6 +103,8 @@ def make(
             f"{folder / AUTHORITY_FILE} and {AUTHORITY_KEY_FILE} are gone, and {path.name} has certificates of that "
             "authority: restore both, or make another with --new-authority; its root then joins the old one in host-ca"
         )
+    if new_authority:
+        _set_aside(folder)
     authority = open_authority(folder, moment)
     roots = _roots(authority, before, path, moment)
     certificate, key = issue(authority, hosts_names, moment)
@@ -156,8 +159,8 @@ def open_authority(folder: Path, now: dt.datetime) -> Authority:
     if len(there) == 1:
         (missing,) = set(paths) - set(there)
         raise FleetError(
-            f"{there[0]} is there without {missing.name}: restore that, or move {there[0].name} away; a new authority "
-            "is then made, and gateway, hosts and clients need its root"
+            f"{there[0]} is there without {missing.name}: restore that, or make another authority with "
+            "--new-authority; gateway, hosts and clients then need its root"
         )
     refuse_readable(paths[1])
     refuse_tracked(paths[1])
@@ -179,8 +182,8 @@ def open_authority(folder: Path, now: dt.datetime) -> Authority:
         )
     if certificate.not_valid_after_utc <= now:
         raise FleetError(
-            f"{paths[0]} ended on {certificate.not_valid_after_utc:%Y-%m-%d}: move it and {paths[1].name} away; a new "
-            "authority is then made, and gateway, hosts and clients need its root"
+            f"{paths[0]} ended on {certificate.not_valid_after_utc:%Y-%m-%d}: make another authority with "
+            "--new-authority; gateway, hosts and clients then need its root"
         )
     return Authority(certificate, key, made=False)  # type: ignore[arg-type]  # a key that signs: it has a certificate
 
@@ -257,6 +260,18 @@ def _new_authority(path: Path, key_path: Path, now: dt.datetime) -> Authority:
         key_path.unlink()
         raise
     return Authority(certificate, key, made=True)
+
+
+def _set_aside(folder: Path) -> None:
+    """Gives the files of the authority, where they are there, names with the next free number."""
+    stems = [Path(each).stem for each in _AUTHORITY]
+    free = next(n for n in itertools.count(1) if not any((folder / f"{each}.{n}.pem").exists() for each in stems))
+    try:
+        for each in stems:
+            if (folder / f"{each}.pem").exists():
+                (folder / f"{each}.pem").replace(folder / f"{each}.{free}.pem")
+    except OSError as error:
+        raise FleetError(f"{folder}: the authority's files cannot be renamed: {error.strerror}") from None
 
 
 def _create(path: Path, content: bytes) -> None:

@@ -19,7 +19,7 @@ from tasks.base import HELP, load_inventory, print_json, reporting_errors, say, 
     help={
         "name": "DNS name or address by which clients know the gateway; repeat the option or separate names with "
         "commas [default: those of its certificate, when renewing]",
-        "new-authority": "make another authority where the files of the one before are gone",
+        "new-authority": "make another authority; the files of the one before stay, with a number",
         "drop": "names of the earlier certificates may be gone",
         "inventory": HELP["inventory"],
         "json": HELP["json"],
@@ -58,10 +58,7 @@ def _report(fleet: Inventory, made: Made) -> None:
     if made.roots > 1:
         say(f"host-ca has {made.roots} roots: remove the old ones from it once nothing uses them")
     if made.until == made.authority_until:
-        say(
-            f"the authority itself ends then: move {made.authority.name} and its key away soon, and make another with "
-            "--new-authority"
-        )
+        say("the authority itself ends then: make another soon, with --new-authority")
     paths = {host.name: [path.resolve() for path in host.secrets] for host in fleet.hosts if host.name not in made.own}
     if lacking := [host for host, secrets in paths.items() if made.path not in secrets]:
         say(f"add {made.path.name} to the list of secrets of {', '.join(lacking)} in {fleet.path}")

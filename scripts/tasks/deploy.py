@@ -13,11 +13,10 @@ from fleet.images.image import ROLES
 from fleet.images.third_party import THIRD_PARTY
 from fleet.inventory.hosts import Host
 from fleet.rollout import report
-from fleet.rollout.change_plan import ChangePlan
-from fleet.rollout.drain import drain_host
+from fleet.rollout.apply import drain_host
+from fleet.rollout.change_plan import ChangePlan, plan_rollback
+from fleet.rollout.context import Outcome
 from fleet.rollout.host_state import CURRENT
-from fleet.rollout.outcome import Outcome
-from fleet.rollout.rollback import plan_rollback
 from fleet.rollout.status import Status, read_status
 from fleet.ssh.connection_pool import Connections, GroupResult, Session, on_every_host
 from fleet.ssh.interrupt import reading

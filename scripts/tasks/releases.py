@@ -24,7 +24,7 @@ from fleet.release.release import found_images
 from fleet.release.service import RolePart
 from fleet.rollout import report
 from fleet.rollout.change_plan import ChangePlan, plan_change
-from fleet.rollout.context import RolloutContext
+from fleet.rollout.context import Outcome, RolloutContext
 from fleet.rollout.fitness import locked_hosts, refuse_locked, unfit_hosts
 from fleet.rollout.fleet import (
     Images,
@@ -38,7 +38,6 @@ from fleet.rollout.fleet import (
     unchanged,
 )
 from fleet.rollout.hooks import check_programs
-from fleet.rollout.outcome import Outcome
 from fleet.runs.rollout_hooks import TrainingRunHooks
 from fleet.ssh.connection_pool import Connections, GroupResult, Session, on_every_host
 from fleet.ssh.interrupt import reading
@@ -189,14 +188,18 @@ def _with_third_party(
     given = dict(references) if inputs is None else {**inputs.images, **references}
 
     @functools.cache
-    def found(name: str) -> LocalImage:
-        return find_third_party(name, ROOT, given.get(name))
+    def found(name: str, reference: str | None) -> LocalImage:
+        return find_third_party(name, ROOT, reference)
 
-    def of(host: Host) -> list[str]:
+    def of(host: Host) -> dict[str, str | None]:
         watching = () if inputs is None or "monitoring" not in host.roles else inputs.programs
-        return [*found_images(host), *watching]
+        own = {name: each.image for name, each in host.own_services.items()}
+        return {name: given.get(name) for name in (*found_images(host), *watching)} | own
 
-    return {each.name: {**needed[each.name], **{name: found(name) for name in of(each)}} for each in hosts}
+    return {
+        each.name: {**needed[each.name], **{name: found(name, reference) for name, reference in of(each).items()}}
+        for each in hosts
+    }
 
 
 def _monitoring_part(

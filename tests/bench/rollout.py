@@ -33,11 +33,9 @@ from fleet.images.image import LocalImage, repository_of
 from fleet.inventory.hosts import Host, Inventory, load
 from fleet.release.artefact import ChecksumCache
 from fleet.rollout.change_plan import plan_change
-from fleet.rollout.context import Cancellation, RolloutContext
+from fleet.rollout.context import Cancellation, Outcome, RolloutContext
 from fleet.rollout.fitness import unfit_hosts
-from fleet.rollout.fleet import RolloutTask, inspect_hosts, plan_hosts, read_host, run_rollout
-from fleet.rollout.outcome import Outcome
-from fleet.rollout.waves import waves
+from fleet.rollout.fleet import RolloutTask, inspect_hosts, plan_hosts, read_host, run_rollout, waves
 from fleet.ssh.connection_pool import PARALLEL, Connections, Session
 
 OUTPUT = ROOT / "build" / "bench" / "rollout.json"

@@ -22,10 +22,12 @@ from fleet.inventory.hosts import Bark, Host
 from fleet.inventory.ray_clusters import RayNode
 from fleet.inventory.secrets import Secrets, versioned
 from fleet.release.artefact import Artefact
-from fleet.release.compose import sources, trainer_sources
+from fleet.release.compose import sources
+from fleet.release.environment import LoginInfo
 from fleet.release.gpu_assignment import assign
+from fleet.release.inputs import ReleaseInputs
 from fleet.release.ray_nodes import ray_part
-from fleet.release.release import LoginInfo, Release, ReleaseInputs, render, wanted_images
+from fleet.release.release import Release, render, source_names, wanted_images
 from fleet.runs.config import RunSettings
 from fleet.runs.corpus_sync import RunInput
 from fleet.runs.files import DeployedRelease, RunRequest
@@ -64,10 +66,6 @@ class Case:
     def in_cluster(self) -> bool:
         return bool({"head", "worker"} & set(self.roles))
 
-    @property
-    def in_host_network(self) -> bool:
-        return "bark" in self.roles and (self.in_cluster or not self.keys)
-
     def release(self, secrets: Path | None = None) -> Release:
         """Its release; `secrets` is the file with the token of a cluster."""
         on: Host = host(roles=self.roles, bark=Bark(), node_exporter=self.measured)
@@ -75,21 +73,21 @@ class Case:
             assert secrets is not None
             on = replace(on, ray=RayNode("lab", "10.0.0.2"), ray_head="10.0.0.1", secrets=(secrets,))
         roles = (*wanted_images(on), *(["node-exporter"] if self.measured else []))
-        compose = sources(COMPOSE, on, gpus=self.gpus > 0, host_network=self.in_host_network)
+        keys = KEYS if self.keys else Secrets()
+        compose = sources(COMPOSE, on, source_names(on, self.login_info, keys))
         bodies = {name: path.read_bytes() for name, path in compose.items()}
         kinds = ("weights", "voices") if self.voices else ("weights",)
         inputs = ReleaseInputs(
             images={role: LocalImage(IMAGE.id, (), 1, f"voxyard-{role}") for role in roles},
             compose=bodies | ({"site-1-own.yaml": OVERRIDE} if self.override else {}),
-            trainer={name: path.read_bytes() for name, path in trainer_sources(COMPOSE, on).items()},
+            trainer={"trainer.yaml": (COMPOSE / "trainer.yaml").read_bytes()} if "trainer" in on.roles else {},
             artefacts={kind: artefact(kind) for kind in kinds if {"bark", "worker"} & set(self.roles)},
-            secrets=KEYS if self.keys else Secrets(),
+            secrets=keys,
         )
         known = facts(gpus=tuple(gpu(index) for index in range(self.gpus)))
         assignment = assign(known, on)
         if self.in_cluster:
-            name = artefact("voices").name if self.voices else None
-            part = ray_part(on, self.login_info, COMPOSE, inputs.images["bark"], assignment, name)
+            part = ray_part(on, self.login_info, COMPOSE, inputs.images["bark"], assignment, inputs.artefacts)
             inputs = replace(inputs, parts=(part,))
         return render(on, assignment, self.login_info, inputs)
 

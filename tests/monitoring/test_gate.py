@@ -20,8 +20,8 @@ from fleet.inventory.secrets import Secrets
 from fleet.monitoring.role import monitoring_part, read_inputs
 from fleet.release.manifest import ServiceEntry
 from fleet.release.service import RolePart, below
-from fleet.rollout import config_files
-from fleet.rollout.config_files import INSIDE
+from fleet.rollout import commands
+from fleet.rollout.commands import INSIDE
 from fleet.rollout.host_state import endpoint, http_problem
 
 FLEET = Inventory(Path("hosts.yaml"), (host(gpus=2), host(name="watch-01", roles=("monitoring",), gpus=0)))
@@ -94,7 +94,7 @@ def test_new_rules_and_targets_are_missed_until_the_reload(watched: Watched) -> 
     said = watched.problem(entry) or ""
     assert said.startswith("/api/v1/rules: does not show ")
     assert '"name":"mine"' in said
-    command = config_files.reload(entry)
+    command = commands.reload_config(entry)
     assert command is not None
     assert http_problem(LocalSession().run([command])[command.name]) is None
     watched.until_well(entry)
@@ -102,6 +102,6 @@ def test_new_rules_and_targets_are_missed_until_the_reload(watched: Watched) -> 
 
 def test_rules_that_it_refuses_are_refused_with_its_words(watched: Watched) -> None:
     entry = watched.put(part(more=MINE.replace(b"vector(1)", b"vector(")))
-    command = config_files.reload(entry)
+    command = commands.reload_config(entry)
     assert command is not None
     assert "failed to reload config" in (http_problem(LocalSession().run([command])[command.name]) or "")

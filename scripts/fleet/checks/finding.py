@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -27,7 +27,7 @@ class Finding:
     found: str
     remedy: str
     acknowledged: bool = False
-    services: tuple[str, ...] = ALL_SERVICES  # services that a failure blocks
+    services: tuple[str, ...] = ALL_SERVICES  # services that a failure blocks; these all: the operator's own, too
 
 
 def acknowledged(findings: Iterable[Finding], host: Host) -> tuple[Finding, ...]:
@@ -45,17 +45,5 @@ def failures(
         each
         for each in findings
         if (each.level == "FAIL" or (strict and each.level == "WARN" and not each.acknowledged))
-        and not set(services).isdisjoint(each.services)
+        and (each.services == ALL_SERVICES or not set(services).isdisjoint(each.services))
     )
-
-
-def has_failures(
-    findings: Sequence[Finding], *, strict: bool = False, services: Collection[str] = ALL_SERVICES
-) -> bool:
-    """True where a finding blocks any of `services`."""
-    return bool(failures(findings, strict=strict, services=services))
-
-
-def blocked(findings: Iterable[Finding]) -> frozenset[str]:
-    """Services that must not be started on the host."""
-    return frozenset(name for each in findings if each.level == "FAIL" for name in each.services)

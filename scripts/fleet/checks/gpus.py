@@ -238,7 +238,14 @@ def throttling(gpu: HostGpu) -> Iterator[Finding]:
         yield Finding("WARN", "throttling", found, remedy)
 
 
-_EACH: tuple[Callable[[HostGpu], Iterator[Finding]], ...] = (mig, persistence, pcie_width, throttling)
+def unified(gpu: HostGpu) -> Iterator[Finding]:
+    """Report what a GPU without memory of its own has of its machine's."""
+    if gpu.unified:
+        found = f"GPU {gpu.index} ({gpu.name}) works in the host's memory: {gpu.memory_total_mib} MiB are its part"
+        yield Finding("INFO", "memory", found, "none: containers share the other half")
+
+
+_EACH: tuple[Callable[[HostGpu], Iterator[Finding]], ...] = (mig, persistence, pcie_width, throttling, unified)
 
 
 def pair(assignment: Assignment) -> Iterator[Finding]:

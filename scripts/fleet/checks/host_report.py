@@ -13,7 +13,7 @@ from fleet.checks.preflight import preflight
 from fleet.checks.ray_clusters import between, with_ray_reach
 from fleet.checks.requirements import HostRequirements
 from fleet.checks.shared_documents import across, with_shared_documents
-from fleet.facts.fact import Unknown
+from fleet.facts.fact import Unknown, known
 from fleet.facts.host import HostFacts, collect
 from fleet.inventory.hosts import Host
 from fleet.release.gpu_assignment import Assignment, assign
@@ -35,6 +35,12 @@ class HostReport:
         if self.host.exporter_address is not None:
             return self.host.exporter_address
         return self.host.address if isinstance(self.facts.login, Unknown) else self.facts.login.address
+
+    @property
+    def memory_mib(self) -> int | Unknown:
+        """Memory for the host's processes: all that its GPUs do not have of it."""
+        total, gpus = self.facts.memory_mib, known(self.facts.gpus, ())
+        return total if isinstance(total, Unknown) else total - sum(g.memory_total_mib or 0 for g in gpus if g.unified)
 
     @property
     def has_gpus(self) -> bool:

@@ -7,14 +7,13 @@ from collections.abc import Iterator
 
 from fleet.audit import TAG
 from fleet.checks import certificates, gpu_start, gpu_use, gpus, ray_clusters, shared_documents, space, state
-from fleet.checks.finding import ALL_SERVICES, BARK, EXPORTER, ON_GPUS, TRAINER, Finding, acknowledged
+from fleet.checks.finding import ALL_SERVICES, ON_GPUS, TRAINER, Finding, acknowledged
 from fleet.checks.requirements import HostRequirements
 from fleet.facts.fact import Unknown, known
 from fleet.facts.host import HostFacts
 from fleet.facts.machine import TOOLS
-from fleet.images.third_party import GATEWAY, MONITORING, NODE_EXPORTER
+from fleet.images.third_party import MONITORING, NODE_EXPORTER
 from fleet.inventory.hosts import Host
-from fleet.inventory.ray_clusters import ray_service
 from fleet.release.gpu_assignment import Assignment
 
 __all__ = ["HostRequirements", "preflight"]
@@ -23,15 +22,6 @@ DOCKER_MINIMUM = (20, 10)  # BuildKit in the engine, and the stop timeouts that 
 COMPOSE_MINIMUM = (2, 24, 4)  # `!reset`, which removes the GPU reservation on hosts without GPUs
 _ENGINE = "install Docker Engine: apt-get install docker.io, or docs.docker.com/engine/install"
 SKEW_SECONDS = 2.0
-# Service of each listener in Host.ports; those of monitoring have their programs' names.
-_LISTENERS = {
-    "the exporter": EXPORTER,
-    "the host's node_exporter": NODE_EXPORTER,
-    "the speech service": BARK,
-    "a training run's metrics": TRAINER,
-    "the gateway": GATEWAY,
-    "the gateway's metrics": GATEWAY,
-}
 
 
 def preflight(
@@ -122,12 +112,13 @@ def ports(facts: HostFacts, host: Host) -> Iterator[Finding]:
     running = [each for each in known(facts.containers, ()) if each.state == "running"]
     own = {port for each in running for port in each.ports}
     on_the_host = {each.role for each in running if each.host_network}
-    for listener, number in host.ports.items():
-        service = _LISTENERS.get(listener) or ray_service(listener) or listener.lower()
-        if number in facts.ports and number not in own and service not in on_the_host:
-            found = f"port {number}, for {listener}, is used by a foreign process"
-            remedy = f"stop it (sudo ss -ltnp 'sport = :{number}' shows it){_other_port(service)}"
-            yield Finding("FAIL", "port", found, remedy, services=(service,))
+    for each in host.listeners:
+        if each.port in facts.ports and each.port not in own and each.service not in on_the_host:
+            found = f"port {each.port}, for {each.what}, is used by a foreign process"
+            kept = "keep it with node_exporter: false, or " if each.service == NODE_EXPORTER else ""
+            other = f", or {kept}change {each.key} in the inventory" if each.key else ""
+            remedy = f"stop it (sudo ss -ltnp 'sport = :{each.port}' shows it){other}"
+            yield Finding("FAIL", "port", found, remedy, services=(each.service,))
 
 
 def clock(facts: HostFacts) -> Iterator[Finding]:
@@ -180,17 +171,6 @@ def programs(facts: HostFacts, host: Host) -> Iterator[Finding]:
         services = (TRAINER,) if name == "rsync" else ALL_SERVICES
         found = f"{name} is not installed" + (", needed to copy corpora" if name == "rsync" else "")
         yield Finding("FAIL", "programs", found, f"install the package that contains {name}", services=services)
-
-
-def _other_port(service: str) -> str:
-    names = {
-        EXPORTER: "change exporter_port",
-        NODE_EXPORTER: "keep it with node_exporter: false, or change node_exporter_port",
-        BARK: "change bark.port",
-        TRAINER: "change trainer.metrics_port",
-        GATEWAY: "change gateway.port or gateway.metrics_port",
-    }
-    return f", or {names[service]} in the inventory" if service in names else ""
 
 
 def _version(text: str) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from fleet.facts.fact import Unknown
 from fleet.facts.ray_reach import RayReach, Reach, head_fact
 from fleet.inventory.hosts import Host
-from fleet.inventory.ray_clusters import HEAD
+from fleet.inventory.ray_clusters import HEAD, ray_listeners
 from fleet.ssh.connection_pool import Session
 from voxyard.speech.cluster.ports import HEAD_PORT
 
@@ -32,7 +32,7 @@ def look(session: Session, host: Host, connect: Callable[[str, int], Reach] | No
 
 def private_ports(host: Host) -> tuple[int, ...]:
     """Ports of the host's nodes that only its cluster may reach; those of metrics are Prometheus's, too."""
-    return tuple(port for listener, port in host.ray_ports.items() if not listener.endswith("(metrics)"))
+    return tuple(each.port for each in ray_listeners(host.ray_roles) if not each.what.endswith("(metrics)"))
 
 
 def reach(address: str, port: int) -> Reach:

@@ -38,6 +38,7 @@ class HostGpu:
     compute_capability: tuple[int, int] | None = None
     recovery_action: str | None = None  # that the driver asks for, such as Reset
     unread: tuple[tuple[str, str], ...] = ()  # fields that have no value, and what stands there in its place
+    unified: bool = False  # it works in the memory of its machine (GB10): what it has of that is planned here
 
     @property
     def broken(self) -> bool:
@@ -217,6 +218,22 @@ TOPOLOGY = Fact("topology", "nvidia-smi topo -m", _as_printed, seconds=60)
 P2P = Fact("p2p", "nvidia-smi topo -p2p r", _as_printed, seconds=60)
 OF_EACH = (HEALTH, REMAPS, CLOCKS, CAPABILITIES, RECOVERY)
 """Queries that complete the GPUs."""
+
+
+def with_host_memory(gpus: Sequence[HostGpu], host_mib: int | Unknown) -> tuple[HostGpu, ...]:
+    """The GPUs; those without memory of their own share half of their machine's, the processes there have the rest."""
+    sharing = [
+        gpu
+        for gpu in gpus
+        if gpu.memory_total_mib is None and not gpu.broken and "memory.total" not in dict(gpu.unread)
+    ]
+    if isinstance(host_mib, Unknown) or not sharing:
+        return tuple(gpus)
+    each = host_mib // 2 // len(sharing)
+    return tuple(
+        replace(gpu, memory_total_mib=each, memory_free_mib=None, unified=True) if gpu in sharing else gpu
+        for gpu in gpus
+    )
 
 
 def merged(gpus: Sequence[HostGpu], found: Iterable[Mapping[str, Values] | Unknown]) -> tuple[HostGpu, ...]:

@@ -11,7 +11,7 @@ from fleet.audit import AUDIT_LOG, AuditLog
 from fleet.facts.fact import Fact, Unknown
 from fleet.facts.gpu_start import GpuStart
 from fleet.facts.gpu_use import NUMA, PROCESSES, XIDS, GpuProcess, Numa, XidError
-from fleet.facts.gpus import GPUS, OF_EACH, P2P, TOPOLOGY, HostGpu, merged
+from fleet.facts.gpus import GPUS, OF_EACH, P2P, TOPOLOGY, HostGpu, merged, with_host_memory
 from fleet.facts.machine import (
     CLOCK,
     COMPOSE,
@@ -23,6 +23,7 @@ from fleet.facts.machine import (
     IMAGES,
     KEPT,
     LOGIN,
+    MEMORY,
     PORTS,
     PROGRAMS,
     STATE,
@@ -43,7 +44,7 @@ from fleet.ssh.connection_pool import Session
 # Only where nvidia-smi and Docker answer: a hanging program would hang every time.
 _OF_GPUS = (*OF_EACH, TOPOLOGY, P2P, PROCESSES, NUMA)
 _OF_DOCKER = (COMPOSE, TOOLKIT, DISK, IMAGES, CONTAINERS)
-_FIRST = (LOGIN, STATE, GPUS, DOCKER, XIDS, ENGINE_LIMITS, HOME_DISK, KEPT, PORTS, PROGRAMS, AUDIT_LOG)
+_FIRST = (LOGIN, STATE, GPUS, DOCKER, XIDS, ENGINE_LIMITS, HOME_DISK, MEMORY, KEPT, PORTS, PROGRAMS, AUDIT_LOG)
 _NEWER_FIELD = "not a valid field to query"  # words of nvidia-smi, of an older driver
 
 
@@ -66,6 +67,7 @@ class HostFacts:
     images: frozenset[str] | Unknown  # ids
     engine_limits: EngineLimits | Unknown
     home_disk: Disk | Unknown
+    memory_mib: int | Unknown  # of the host
     artefact_bytes_present: int | Unknown  # weights and voices on the host
     ports: frozenset[int] | Unknown  # TCP ports in use
     programs: frozenset[str] | Unknown  # those of TOOLS and TLS_TOOL that are installed
@@ -96,11 +98,12 @@ def collect(session: Session, now: Callable[[], float] = time.time) -> HostFacts
         answers |= session.run([fact.command for fact in more])
     health = [fact.among(answers) for fact in OF_EACH]
     if not isinstance(gpus, Unknown):
-        gpus = merged(gpus, health)
+        gpus = with_host_memory(merged(gpus, health), MEMORY.among(answers))
     return HostFacts(
         login=LOGIN.among(answers),
         state=STATE.among(answers),
         gpus=gpus,
+        memory_mib=MEMORY.among(answers),
         unread_health=tuple(
             f"{fact.name}: {each.reason}"
             for fact, each in zip(OF_EACH, health, strict=True)

@@ -261,6 +261,11 @@ def _container(found: Mapping[str, Any]) -> Container:
     )
 
 
+def _memory(text: str) -> int:
+    (kib,) = [line.split()[1] for line in text.splitlines() if line.startswith("MemTotal:")]
+    return int(kib) // 1024
+
+
 LOGIN = Fact("login", verb("fact_login"), _login)
 STATE = Fact("state", verb("fact_state"), _state)
 CLOCK = Fact("clock", "date +%s.%N", _clock)  # seconds since the epoch
@@ -269,6 +274,7 @@ DOCKER = Fact("docker", verb("fact_docker"), _docker)
 COMPOSE = Fact("compose", "docker compose version --short", _compose)
 TOOLKIT = Fact("toolkit", verb("fact_toolkit"), _toolkit)
 DISK = Fact("disk", verb("fact_disk"), _disk)
+MEMORY = Fact("memory", "cat /proc/meminfo", _memory)  # MiB
 HOME_DISK = Fact("home-disk", verb("fact_home_disk"), _disk)
 KEPT = Fact("kept", verb("fact_kept"), lambda text: int(text) * 1024)
 IMAGES = Fact("images", "docker image ls --quiet --no-trunc", _images)

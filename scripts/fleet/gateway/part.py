@@ -30,9 +30,7 @@ COMPOSE_FILE, SECRETS_FILE = "gateway.yaml", "gateway-secrets.yaml"
 
 def gateway_part(host: Host, login_info: LoginInfo, folder: Path, image: LocalImage) -> RolePart:
     """The gateway of `host`; `folder` contains its compose file. Raises FleetError for missing or invalid inputs."""
-    source = folder / COMPOSE_FILE
-    if not source.is_file():
-        raise FleetError(f"{source}: no such compose file, required for {host.name}")
+    source = compose.required(folder / COMPOSE_FILE, host)
     secrets = read_all(host.secrets)
     own = host_tls(host.name, host.secrets, secrets)
     values = {name: secrets.values.get(name) for name in (GATEWAY_CERTIFICATE, GATEWAY_KEY)}

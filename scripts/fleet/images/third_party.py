@@ -28,16 +28,19 @@ def _pulled(name: str, reference: str) -> LocalImage:
     return LocalImage(reference.rpartition("@")[2], (), 0, repository_of(name), reference)
 
 
+def _pinned(name: str, root: Path) -> str:
+    """Image by the lock, with its digest in the form of an engine after a pull, where it has one."""
+    pin = pins.read(root / pins.LOCK).get(name) or pins.Pin(pins.sources(root)[name])
+    return pin.image if pin.digest is None else f"{pin.image.rpartition(':')[0]}@{pin.digest}"
+
+
 def find_third_party(name: str, root: Path, given: str | None = None) -> LocalImage:
     """Image of a program as the lock of the repository `root` has it, or the one `given`, by digest or a local one.
 
     A machine without an engine asks the program's registry for the digest. Of one with a digest only no layers are
     known. Raises FleetError where it is neither pinned nor local nor in its registry.
     """
-    pin = pins.read(root / pins.LOCK).get(name) or pins.Pin(pins.sources(root)[name])
-    if given is None and pin.digest is not None:
-        given = f"{pin.image.rpartition(':')[0]}@{pin.digest}"  # the form of an engine after a pull
-    wanted = given or pin.image
+    wanted = given or _pinned(name, root)
     if "@sha256:" in wanted:
         return _pulled(name, wanted)
     try:
@@ -52,7 +55,8 @@ def find_third_party(name: str, root: Path, given: str | None = None) -> LocalIm
         if "no image" not in str(error):
             raise
         own = f"; or {_OTHERWISE[name]}" if name in _OTHERWISE else ""
+        pinning = "pin it by digest (make images-lock)" if name in THIRD_PARTY else "name it by digest (NAME@sha256:…)"
         raise FleetError(
-            f"no image {wanted} on this machine: docker pull it, then hosts get it over SSH; or pin it by digest (make "
-            f"images-lock), then the hosts pull it{own}"
+            f"no image {wanted} on this machine: docker pull it, then hosts get it over SSH; or {pinning}, then the "
+            f"hosts pull it{own}"
         ) from None

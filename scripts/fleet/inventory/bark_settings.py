@@ -1,17 +1,13 @@
-"""Speech service settings: validation of the inventory's values, and the settings file of a host."""
+"""Speech service settings: paths in its container, and validation of the inventory's values."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any
 
-import yaml
 from pydantic import Field, GetCoreSchemaHandler
 from pydantic_core import core_schema
 
-from fleet.inventory.gateway_settings import LAME_DUCK_SECONDS
 from fleet.inventory.types import Between, refusal
 from voxyard.bark.config import BarkConfig
 from voxyard.service.config import ServiceSection
@@ -28,10 +24,9 @@ KEYS = "/run/secrets/bark-api-keys"
 WEBHOOK_SECRET = "/run/secrets/bark-webhook-secret"  # noqa: S105 - a path
 
 SESSION_SECRET = "/run/secrets/bark-session-secret"  # noqa: S105 - a path
-CLUSTER_TOKEN = "/run/secrets/cluster-token"  # noqa: S105 - a path
+CLUSTER_TOKEN_FILE = "/run/secrets/cluster-token"  # noqa: S105 - a path
 HOST_CERTIFICATE, HOST_KEY = "/run/secrets/host-certificate", "/run/secrets/host-key"
 
-_CLOSING_SECONDS = 15  # reserved for idle workers to end and documents to be saved
 _STOPPING = "seconds (15 of them, at most half, for closing down, the rest for running work)"
 StopSeconds = Annotated[int, Between(_STOPPING, 2, 3600)]
 """Time of the speech service for an orderly end: in the least one, running work has a second."""
@@ -69,88 +64,6 @@ class BarkFile(Section):
     service: ServiceSection = Field(default_factory=ServiceSection)
     speech: SpeechSection = Field(default_factory=SpeechSection)
     bark: BarkConfig = Field(default_factory=BarkConfig)
-
-
-@dataclass(frozen=True, slots=True)
-class DeploymentValues:
-    """Service settings that the host plan and the release determine."""
-
-    gpus: Mapping[str, int]  # MiB per worker, by GPU UUID; empty: CPU
-    keys: bool
-    webhook_secret: bool
-    voices: bool
-    voice_names: bool
-    stop_seconds: int  # until the container is killed, after the lame-duck time
-    instance: str = ""
-    session_secret: bool = False
-    lame_duck_seconds: int = 0
-    tls: bool = False
-    store: str | None = None
-    shelf: str | None = None  # as the container sees it
-    cluster: str | None = None  # HOST:PORT of the head of its Ray cluster; None: its workers are on its host
-
-
-def start_seconds(settings: Mapping[str, Mapping[str, object]]) -> int:
-    """Start timeout of a worker, in seconds."""
-    given = _without_nulls(settings).get("speech", {}).get("start_timeout", SpeechSection().start_timeout)
-    return round(given) if isinstance(given, int | float) else 0
-
-
-def lame_duck_seconds(settings: Mapping[str, Mapping[str, object]], *, behind_gateway: bool) -> int:
-    """Seconds at a stop in which the service still accepts requests, for a gateway to notice; rounded up."""
-    given = _without_nulls(settings).get("service", {}).get("lame_duck_seconds")
-    if isinstance(given, int | float):
-        return math.ceil(given)
-    return LAME_DUCK_SECONDS if behind_gateway else 0
-
-
-def working_seconds(stop_seconds: int) -> int:
-    """Seconds to finish running work, at least 1: fewer than `stop_seconds`, after which the container is killed."""
-    return stop_seconds - min(_CLOSING_SECONDS, -(-stop_seconds // 2))
-
-
-def render(settings: Mapping[str, Mapping[str, object]], deployment: DeploymentValues) -> bytes:
-    """Settings file of the service on one host, as YAML."""
-    own = working_seconds(deployment.stop_seconds)
-    document: dict[str, dict[str, object]] = {
-        "service": {"data_dir": DATA, "stop_seconds": own, "drain_seconds": own},
-        "speech": {},
-        "bark": {"model": WEIGHTS, "device": "cuda" if deployment.gpus else "cpu"},
-    }
-    names = ("store", "shelf", "instance")
-    document["service"] |= {name: value for name in names if (value := getattr(deployment, name))}
-    if deployment.lame_duck_seconds:
-        document["service"]["lame_duck_seconds"] = deployment.lame_duck_seconds
-    if deployment.session_secret:
-        document["service"]["session_secret"] = SESSION_SECRET
-    if deployment.tls:
-        document["service"] |= {"tls_certificate": HOST_CERTIFICATE, "tls_key": HOST_KEY}
-    if deployment.keys:
-        document["service"]["keys"] = KEYS
-    if deployment.webhook_secret:
-        document["service"]["webhook_secret"] = WEBHOOK_SECRET
-    if deployment.voice_names:
-        document["service"]["voices"] = f"{VOICES}/{VOICE_NAMES}"
-    if deployment.voices:
-        document["bark"]["voices"] = VOICES
-    if deployment.gpus:
-        needed = SpeechSection().worker_memory_mib
-        document["speech"]["max_parallel_tts_workers"] = len(deployment.gpus)
-        document["speech"]["worker_memory_mib"] = min(needed, *deployment.gpus.values())
-        document["bark"]["gpu_memory"] = ",".join(f"{uuid}={mib}" for uuid, mib in sorted(deployment.gpus.items()))
-    if deployment.cluster:
-        document["speech"] |= {"pool": "ray", "cluster": deployment.cluster, "cluster_token": CLUSTER_TOKEN}
-    for section, values in _without_nulls(settings).items():
-        document[section] |= values
-    return yaml.safe_dump({name: values for name, values in document.items() if values}, sort_keys=False).encode()
-
-
-def _without_nulls(settings: Mapping[str, Mapping[str, object]]) -> dict[str, dict[str, object]]:
-    """Settings without null values, which mean the default."""
-    return {
-        section: {name: value for name, value in values.items() if value is not None}
-        for section, values in settings.items()
-    }
 
 
 class _Sections:

@@ -17,9 +17,11 @@ from fleet.errors import FleetError
 from fleet.inventory import types
 from fleet.inventory.bark_settings import ServiceSettings, StopSeconds
 from fleet.inventory.clusters import Cluster, read_clusters
+from fleet.inventory.custom_settings import CUSTOM, Custom, CustomServices
 from fleet.inventory.gateway_settings import Gateway, Upstream
+from fleet.inventory.listeners import Listener
 from fleet.inventory.monitoring_settings import AlertReceiver, MonitoringSettings, read_receivers
-from fleet.inventory.ray_clusters import BARK, RayNode, head_addresses, ray_ports, ray_problems
+from fleet.inventory.ray_clusters import BARK, RayNode, head_addresses, ray_listeners, ray_problems
 from fleet.inventory.rollout_settings import RolloutSettings
 from fleet.inventory.shared_documents import Shelf, Store, store_problems
 from fleet.inventory.source import STANDARD_INPUT, printed
@@ -44,8 +46,8 @@ from fleet.inventory.validation import ErrorCollector, Values, keys_of, merged
 from voxyard.settings import SettingsError
 from voxyard.settings.yaml_reader import YamlValue, read
 
-Role = Literal["trainer", "bark", "monitoring", "gateway", "head", "worker"]
-MONITORING_PORTS = {"Prometheus": 9090, "Alertmanager": 9093, "Grafana": 3000}
+Role = Literal["trainer", "bark", "monitoring", "gateway", "head", "worker", "custom"]
+_MONITORING_PORTS = {"Prometheus": 9090, "Alertmanager": 9093, "Grafana": 3000}
 WARNINGS = (
     "audit", "certificate", "cgroup_driver", "clock", "disk", "driver", "driver_compat", "ecc", "gpu_inventory",
     "gpu_memory", "gpu_process", "gpu_state", "numa", "pair_link", "pcie_width", "persistence", "programs", "ray",
@@ -157,6 +159,7 @@ class Host:
     bark: Bark = field(default_factory=Bark)
     trainer: Trainer = field(default_factory=Trainer)
     gateway: Gateway = field(default_factory=Gateway)
+    custom: CustomServices = field(default_factory=dict)  # services of the operator's own, by name
     upstreams: tuple[Upstream, ...] = ()  # of a gateway: all speech services of the fleet
     behind_gateway: bool = False  # its speech service
     ray: RayNode = field(default_factory=RayNode)
@@ -172,15 +175,15 @@ class Host:
         return self.state_dir or ".voxyard"
 
     @property
+    def own_services(self) -> Mapping[str, Custom]:
+        """Services of the operator's own, by name, where it has that role."""
+        return self.custom if CUSTOM in self.roles else {}
+
+    @property
     def ray_roles(self) -> tuple[str, ...]:
         """Its services with a node in a Ray cluster, in start order; a speech service only where a cluster is named."""
         bark = (BARK,) if self.ray.cluster is not None else ()
         return tuple(role for role in ("head", "worker", *bark) if role in self.roles)
-
-    @property
-    def ray_ports(self) -> Mapping[str, int]:
-        """Those of them that its nodes in a Ray cluster listen on."""
-        return ray_ports(self.ray_roles)
 
     @property
     def ray_address(self) -> str:
@@ -193,19 +196,29 @@ class Host:
         return "worker" in self.roles or ("bark" in self.roles and BARK not in self.ray_roles)
 
     @property
-    def ports(self) -> Mapping[str, int]:
-        """TCP ports of a deployment, by listener."""
-        taken = {"the exporter": self.exporter_port}
+    def listeners(self) -> Sequence[Listener]:
+        """TCP ports of a deployment."""
+        found = [Listener("the exporter", "exporter", self.exporter_port, "exporter_port")]
         if self.node_exporter:
-            taken["the host's node_exporter"] = self.node_exporter_port
-        if "bark" in self.roles:
-            taken["the speech service"] = self.bark.port
+            key, port = "node_exporter_port", self.node_exporter_port
+            found.append(Listener("the host's node_exporter", "node-exporter", port, key))
+        if BARK in self.roles:
+            found.append(Listener("the speech service", BARK, self.bark.port, "bark.port"))
         if "trainer" in self.roles:
-            taken["a training run's metrics"] = self.trainer.metrics_port
+            port = self.trainer.metrics_port
+            found.append(Listener("a training run's metrics", "trainer", port, "trainer.metrics_port"))
         if "gateway" in self.roles:
-            taken |= {"the gateway": self.gateway.port, "the gateway's metrics": self.gateway.metrics_port}
-        taken |= self.ray_ports
-        return taken | (MONITORING_PORTS if "monitoring" in self.roles else {})
+            found.append(Listener("the gateway", "gateway", self.gateway.port, "gateway.port"))
+            port = self.gateway.metrics_port
+            found.append(Listener("the gateway's metrics", "gateway", port, "gateway.metrics_port"))
+        found += ray_listeners(self.ray_roles)
+        if "monitoring" in self.roles:
+            found += (Listener(name, name.lower(), port) for name, port in _MONITORING_PORTS.items())
+        found += (
+            Listener(f"the service {name}", name, each.health.port, f"custom.{name}.health")
+            for name, each in self.own_services.items()
+        )
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,14 +262,6 @@ _DEFAULT_KEYS, _HOST_KEYS = keys_of(Host, _OF_A_HOST), keys_of(Host, _DERIVED)
 _ROLLOUT_KEYS = keys_of(RolloutSettings, {"hooks.folder"})  # the inventory's
 _MONITORING_KEYS = keys_of(MonitoringSettings)
 _SECTIONS = ("defaults", "hosts", "clusters", "alert_receivers", "rollout", "monitoring")
-_PORT_KEYS: Mapping[str, tuple[str, ...]] = {
-    "the exporter": ("exporter_port",),
-    "the host's node_exporter": ("node_exporter_port",),
-    "the speech service": ("bark", "port"),
-    "a training run's metrics": ("trainer", "metrics_port"),
-    "the gateway": ("gateway", "port"),
-    "the gateway's metrics": ("gateway", "metrics_port"),
-}
 
 
 def load(path: Path) -> Inventory:
@@ -308,13 +313,13 @@ def _hosts(node: YamlValue | None, defaults: Values, problems: ErrorCollector) -
 
 def _check_ports(host: Host, entry: YamlValue, where: str, problems: ErrorCollector) -> None:
     """Reports two services on one port."""
-    owners: dict[int, str] = {}
-    for owner, number in host.ports.items():
-        if number in owners:
-            said = f"port {number} is used by {owners[number]} and by {owner}: change one of them"
-            keys = (_PORT_KEYS.get(each, ()) for each in (owner, owners[number]))
-            problems.add(next((line for each in keys if (line := _line(entry, each))), entry.line), where, said)
-        owners.setdefault(number, owner)
+    owners: dict[int, Listener] = {}
+    for owner in host.listeners:
+        other = owners.setdefault(owner.port, owner)
+        if other is not owner:
+            said = f"port {owner.port} is used by {other.what} and by {owner.what}: change one of them"
+            lines = (_line(entry, each.key.split(".")) for each in (owner, other) if each.key)
+            problems.add(next(filter(None, lines), entry.line), where, said)
 
 
 def _check_addresses(hosts: Iterable[Host], node: YamlValue | None, problems: ErrorCollector) -> None:
@@ -332,7 +337,12 @@ def _check_addresses(hosts: Iterable[Host], node: YamlValue | None, problems: Er
 def _check_together(hosts: Sequence[Host], node: YamlValue | None, problems: ErrorCollector) -> None:
     """Reports gateways, shared documents and Ray clusters that cannot work."""
     entries = problems.mapping(node, "hosts") if node is not None else {}
-    for where, said in (*_gateway_problems(hosts), *store_problems(hosts), *ray_problems(hosts)):
+    for where, said in (
+        *_gateway_problems(hosts),
+        *_custom_problems(hosts),
+        *store_problems(hosts),
+        *ray_problems(hosts),
+    ):
         name = next(each for each in entries if where.startswith(f"hosts.{each}."))
         keys = where.removeprefix(f"hosts.{name}.").split(".")
         problems.add(_line(entries[name], keys) or entries[name].line, where, said)
@@ -384,3 +394,11 @@ def _gateway_problems(hosts: Iterable[Host]) -> Iterable[tuple[str, str]]:
         if host.behind_gateway and host.bark.address is not None and types.is_loopback(host.bark.address):
             said = f"{host.bark.address} is out of a gateway's reach: remove it, or name an address of the network"
             yield f"hosts.{host.name}.bark.address", said
+
+
+def _custom_problems(hosts: Iterable[Host]) -> Iterable[tuple[str, str]]:
+    """Reasons why services of the operator's own cannot be deployed: host and key, and a sentence."""
+    for host in hosts:
+        if CUSTOM in host.roles and not host.custom:
+            said = "the role custom, and no service: name one below custom, with image, compose and health"
+            yield f"hosts.{host.name}.roles", said

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
+from fleet.inventory.listeners import Listener
 from fleet.inventory.types import Address, Word, is_ip
 from voxyard.speech.cluster.access import private_address
 from voxyard.speech.cluster.ports import HEAD_PORT, Role, node_ports
@@ -62,13 +63,13 @@ class ClusterMember(Protocol):
 M = TypeVar("M", bound=ClusterMember)
 
 
-def ray_ports(roles: Iterable[str]) -> dict[str, int]:
-    """TCP ports of nodes of these roles but those of Ray's own workers, by listener."""
-    found: dict[str, int] = {}
-    for node, listener in (_NODES[each] for each in roles):
-        found |= {f"{listener} (control store)": HEAD_PORT} if node == "head" else {}
+def ray_listeners(roles: Iterable[str]) -> Iterator[Listener]:
+    """Listeners of nodes of these roles but those of Ray's own workers."""
+    for role in roles:
+        node, listener = _NODES[role]
         ports = node_ports(node)
-        named = {
+        named = {"control store": HEAD_PORT} if node == "head" else {}
+        named |= {
             "object manager": ports.object_manager,
             "node manager": ports.node_manager,
             "runtime agent": ports.runtime_env_agent,
@@ -76,13 +77,7 @@ def ray_ports(roles: Iterable[str]) -> dict[str, int]:
         }
         if node != "service":  # its metrics are those of the speech service
             named["metrics"] = ports.own_metrics
-        found |= {f"{listener} ({what})": port for what, port in named.items()}
-    return found
-
-
-def ray_service(listener: str) -> str | None:
-    """Service that listens: head, worker, bark; None for a listener outside of clusters."""
-    return next((role for role, (_, name) in _NODES.items() if listener.startswith(f"{name} (")), None)
+        yield from (Listener(f"{listener} ({what})", role, port) for what, port in named.items())
 
 
 def members(hosts: Iterable[M]) -> dict[str, list[M]]:

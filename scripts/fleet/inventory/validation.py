@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -21,6 +21,8 @@ T = TypeVar("T")
 Values = Mapping[str, YamlValue]
 Keys = Mapping[str, "Keys | bool"]  # True: may be null; nested keys for nested mappings
 
+ANY = "*"
+"""Key of a mapping whose keys are names."""
 _DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 
 
@@ -55,8 +57,8 @@ class ErrorCollector:
     def nested(self, node: YamlValue | None, where: str, keys: Keys) -> dict[str, YamlValue]:
         """Entries of the mapping `node` and of those in it; unknown keys and keys without a value are errors."""
         entries: dict[str, YamlValue] = {}
-        for name, value in self.mapping(node, where, keys).items():
-            below = keys[name]
+        for name, value in self.mapping(node, where, None if ANY in keys else keys).items():
+            below = keys.get(name, keys.get(ANY, False))
             if isinstance(below, Mapping):
                 entries[name] = YamlValue(value.line, self.nested(value, f"{where}.{name}", below))
             elif value.value is None and not below:
@@ -100,9 +102,11 @@ class ErrorCollector:
         except ValidationError as error:
             problems = error.errors(include_url=False)
         for each in problems:
+            names = [part for part in each["loc"] if isinstance(part, str) and part != "[key]"]
             if each["type"] != "missing":
-                names = [part for part in each["loc"] if isinstance(part, str)]
                 self.add(_line(root, each["loc"]), ".".join([where, *names]), _sentence(each))
+            elif len(names) > 1:
+                self.add(_line(root, each["loc"][:-1]), ".".join([where, *names]), "missing")
         return None, tuple(str(each["loc"][0]) for each in problems)
 
 
@@ -126,6 +130,8 @@ def keys_of(kind: type[Any], leave_out: Collection[str] = (), place: str = "") -
 def _keys_below(hint: Any, leave_out: Collection[str], place: str) -> Keys | bool:
     if is_dataclass(hint):
         return keys_of(hint, leave_out, place)  # type: ignore[arg-type]
+    if get_origin(hint) is Mapping and is_dataclass(below := get_args(hint)[1]):
+        return {ANY: keys_of(below)}  # type: ignore[arg-type]
     given = (getattr(each, "keys", None) for each in getattr(hint, "__metadata__", ()))
     return next((each for each in given if each is not None), False)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from fleet.errors import FleetError
 from fleet.monitoring.role import PROMETHEUS_FILE
 from fleet.release.service import RolePart, below
-from fleet.rollout.config_files import refusal
+from fleet.rollout.commands import config_refusal
 
 log = logging.getLogger("fleet")
 
@@ -39,6 +39,6 @@ def check_here(part: RolePart, program: str = "promtool") -> bool:
         except (OSError, subprocess.TimeoutExpired) as error:
             raise FleetError(f"promtool failed to check the configuration: {error}") from error
         if done.returncode != 0:
-            said = refusal(f"{done.stdout}\n{done.stderr}").replace(f"{folder}/", "")
+            said = config_refusal(f"{done.stdout}\n{done.stderr}").replace(f"{folder}/", "")
             raise FleetError(f"promtool rejects the Prometheus configuration, nothing was sent: {said}")
     return True

@@ -30,7 +30,7 @@ from fleet.monitoring.render import (
 from fleet.release import compose
 from fleet.release.config_hash import variable
 from fleet.release.service import ConfigFiles, RolePart, Service, below, digest_of
-from fleet.rollout.config_files import INSIDE
+from fleet.rollout.commands import INSIDE
 
 COMPOSE_FILE, SITE_FILE, SECRETS_FILE = "monitoring.yaml", "monitoring-site.yaml", "monitoring-secrets.yaml"
 PROMETHEUS_FILE = "prometheus/prometheus.yml"

@@ -37,6 +37,11 @@ class Artefact:
         return f"{self.kind}-{self.id}"
 
 
+def artefact_variables(found: Mapping[str, Artefact]) -> dict[str, str]:
+    """Variables of the compose files that mount artefacts, by kind."""
+    return {f"VOXYARD_BARK_{kind.upper()}_ARTEFACT": each.name for kind, each in found.items()}
+
+
 class ChecksumCache:
     """Cache of SHA-256 checksums in a file: unchanged files are not read again."""
 

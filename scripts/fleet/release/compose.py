@@ -1,73 +1,39 @@
-"""Compose files of a host: source files, the host-specific file, and the parts that affect one service."""
+"""Compose files of a host: source files, entries of generated ones, and the parts that affect one service."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from fleet.errors import FleetError
-from fleet.inventory import shared_documents
 from fleet.inventory.hosts import Host
-from fleet.inventory.shared_documents import SHELF
 
-HOST_FILE = "host.yaml"
-TRAINER_FILE = "trainer.yaml"
+CPU_FILE = "cpu.yaml"  # after those of the services: no GPU is reserved
 SITE = "site-"
 """Prefix of the operator's own compose files in a release."""
 _NAMED = ("networks", "volumes", "secrets", "configs")
 _VARIABLE = re.compile(r"\$(?:\$|\{?([A-Za-z_][A-Za-z0-9_]*))")
 
 
-def sources(folder: Path, host: Host, *, gpus: bool, host_network: bool) -> dict[str, Path]:
-    """Local compose files of a host's services, in merge order: name → path.
+def sources(folder: Path, host: Host, names: Iterable[str]) -> dict[str, Path]:
+    """Local compose files of these names, then those that the inventory adds, in merge order: name → path.
 
-    `host_network`: its speech service has no API keys, or is in a Ray cluster. Raises FleetError for a missing file.
+    Raises FleetError for a missing file.
     """
-    names = ["exporter.yaml", *(["node-exporter.yaml"] if host.node_exporter else [])]
-    if "bark" in host.roles:
-        names += ["bark.yaml", *(["bark-host-network.yaml"] if host_network else [])]
-    names += [] if gpus else ["cpu.yaml"]
     found = {name: folder / name for name in names}
     found |= {f"{SITE}{number}-{path.name}": path for number, path in enumerate(host.compose_overrides, 1)}
-    return _present(found, host)
+    return {name: required(path, host) for name, path in found.items()}
 
 
-def trainer_sources(folder: Path, host: Host) -> dict[str, Path]:
-    """Compose file of a host's training runs: name → path. Raises FleetError where it is missing."""
-    return _present({TRAINER_FILE: folder / TRAINER_FILE}, host) if "trainer" in host.roles else {}
-
-
-def host_file(
-    *,
-    gpus: Sequence[str],
-    voices: str | None,
-    secrets: Mapping[str, str],
-    memory_mib: int | None = None,
-    shelf: str | None = None,
-) -> dict[str, Any]:
-    """Host-specific compose file of its speech service: GPUs, memory limit, voices, secrets (file by name).
-
-    `shelf` is a directory of the host with the audio of documents that it shares.
-    """
-    service: dict[str, Any] = {} if memory_mib is None else {"mem_limit": f"{memory_mib}m"}
-    if gpus:
-        service |= gpu_request(gpus)
-    volumes = [] if voices is None else [mount(f"../../artefacts/{voices}", "/var/lib/voxyard/voices", read_only=True)]
-    volumes += [] if shelf is None else [mount(shelf, SHELF)]
-    if volumes:
-        service["volumes"] = volumes
-    if variables := shared_documents.variables(secrets):
-        service["environment"] = dict(variables)
-    if secrets:
-        service["secrets"] = list(secrets)
-    document: dict[str, Any] = {"services": {"bark": service}} if service else {}
-    if secrets:
-        document["secrets"] = {name: {"file": f"../../secrets/{file}"} for name, file in secrets.items()}
-    return document
+def required(path: Path, host: Host) -> Path:
+    """The path of a compose file. Raises FleetError where it is missing."""
+    if not path.is_file():
+        raise FleetError(f"{path}: no such compose file, required for {host.name}")
+    return path
 
 
 def gpu_request(gpus: Sequence[str]) -> dict[str, Any]:
@@ -148,13 +114,6 @@ def mounted_files(document: Any, names: Sequence[str]) -> tuple[str, ...]:
     """Files of the release that a document mounts."""
     said = {text.removeprefix("./").partition(":")[0] for text in texts(document)}
     return tuple(name for name in names if name in said)
-
-
-def _present(found: dict[str, Path], host: Host) -> dict[str, Path]:
-    for path in found.values():
-        if not path.is_file():
-            raise FleetError(f"{path}: no such compose file, required for {host.name}")
-    return found
 
 
 def _default_network(document: Mapping[str, Any]) -> bool:

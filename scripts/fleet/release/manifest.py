@@ -29,9 +29,10 @@ class ServiceEntry:
     stop_seconds: int
     healthy_seconds: int
     gpu_limits: Mapping[str, int]  # MiB by UUID
-    metrics: str = OURS  # prefix
+    metrics: str = OURS  # prefix; empty: it has none
     files: ConfigFiles | None = None
     tls: Tls | None = None  # None: plain HTTP
+    foreign: bool = False  # the operator's own: it is given neither data nor secrets
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,7 @@ def _service(name: str, found: Mapping[str, Any], release: str) -> ServiceEntry:
         metrics=str(found["metrics"]),
         files=_config_files(found["files"]) if found.get("files") else None,
         tls=Tls(str(found["tls"]), f"releases/{release}/{CA_FILE}") if found.get("tls") else None,
+        foreign=bool(found.get("foreign")),
     )
 
 

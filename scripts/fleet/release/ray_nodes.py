@@ -13,6 +13,7 @@ from fleet.inventory.hosts import Host
 from fleet.inventory.ray_clusters import HEAD, WORKER
 from fleet.inventory.secrets import CLUSTER_TOKEN, place, read_all, versioned
 from fleet.release import compose, tls
+from fleet.release.artefact import Artefact, artefact_variables
 from fleet.release.environment import LoginInfo
 from fleet.release.gpu_assignment import Assignment
 from fleet.release.memory import memory_limits
@@ -48,12 +49,12 @@ def ray_part(
     folder: Path,
     image: LocalImage,
     assignment: Assignment,
-    voices: str | None,
+    artefacts: Mapping[str, Artefact],
     withheld: Collection[str] = (),
 ) -> RolePart:
     """Head and worker of `host`; `folder` contains their compose files.
 
-    The worker gets the GPUs of the assignment; `voices` is the artefact of the voices, and services `withheld` are not
+    The worker gets the GPUs of the assignment; and mounts the `artefacts`, by kind; services `withheld` are not
     started. Raises FleetError for missing inputs, and for a host whose GPUs cannot be used.
     """
     roles = [role for role in (HEAD, WORKER) if role in host.roles]
@@ -63,16 +64,19 @@ def ray_part(
         raise FleetError(f"{host.name}: no GPU for the worker: {reason}: remove the role worker from this host")
     token = cluster_token(host)
     file = versioned(CLUSTER_TOKEN, token)
-    files = {COMPOSE_FILES[role]: _read(folder / COMPOSE_FILES[role], host) for role in roles}
+    files = {COMPOSE_FILES[role]: compose.required(folder / COMPOSE_FILES[role], host).read_bytes() for role in roles}
     entries: dict[str, dict[str, Any]] = {role: {"secrets": [CLUSTER_TOKEN]} for role in roles}
     if WORKER in roles:
         base = compose.parse(files[COMPOSE_FILES[WORKER]], COMPOSE_FILES[WORKER])["services"][WORKER]
-        entries[WORKER] |= _worker(base, gpus, voices, memory_limits(host, login_info.memory_mib).get(WORKER))
+        entries[WORKER] |= _worker(
+            base, gpus, artefacts.get("voices"), memory_limits(host, login_info.memory_mib).get(WORKER)
+        )
     own = {"services": entries, "secrets": tls.places({CLUSTER_TOKEN: file})}
     return RolePart(
-        services=tuple(_service(host, role, image) for role in roles),
+        services=tuple(_service(host, role, image, artefacts) for role in roles),
         compose={**files, HOST_FILE: compose.to_bytes(own, "Nodes of a Ray cluster")},
         variables={
+            **artefact_variables(artefacts),
             "VOXYARD_CLUSTER_HEAD": head_address(host),
             "VOXYARD_CLUSTER_ADDRESS": host.ray_address,
             "VOXYARD_CLUSTER_NAME": host.name,
@@ -81,7 +85,9 @@ def ray_part(
     )
 
 
-def _worker(base: Mapping[str, Any], gpus: list[str], voices: str | None, memory_mib: int | None) -> dict[str, Any]:
+def _worker(
+    base: Mapping[str, Any], gpus: list[str], voices: Artefact | None, memory_mib: int | None
+) -> dict[str, Any]:
     """Entry of the worker: a process for each of its GPUs, or some on the CPU."""
     device = (
         ["--device", "cuda", "--gpus", ",".join(gpus), "--workers", str(len(gpus))] if gpus else ["--device", "cpu"]
@@ -90,11 +96,11 @@ def _worker(base: Mapping[str, Any], gpus: list[str], voices: str | None, memory
     if gpus:
         entry |= compose.gpu_request(gpus)
     if voices is not None:
-        entry["volumes"] = [compose.mount(f"../../artefacts/{voices}", VOICES, read_only=True)]
+        entry["volumes"] = [compose.mount(f"../../artefacts/{voices.name}", VOICES, read_only=True)]
     return entry if memory_mib is None else entry | {"mem_limit": f"{memory_mib}m"}
 
 
-def _service(host: Host, role: str, image: LocalImage) -> Service:
+def _service(host: Host, role: str, image: LocalImage, artefacts: Mapping[str, Artefact]) -> Service:
     return Service(
         name=role,
         config="",
@@ -103,10 +109,5 @@ def _service(host: Host, role: str, image: LocalImage) -> Service:
         port=node_ports("head" if role == HEAD else "worker").own_metrics,
         stop_seconds=_STOP_SECONDS,
         healthy_seconds=_HEALTHY_SECONDS,
+        artefacts=tuple(artefacts.values()) if role == WORKER else (),
     )
-
-
-def _read(path: Path, host: Host) -> bytes:
-    if not path.is_file():
-        raise FleetError(f"{path}: no such compose file, required for {host.name}")
-    return path.read_bytes()

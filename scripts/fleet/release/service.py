@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fleet.images.image import LocalImage
+from fleet.release.artefact import Artefact
 
 OURS = "voxyard_"
 """Prefix of the metrics of our own services."""
@@ -38,9 +39,12 @@ class Service:
     stop_seconds: int = 10  # graceful stop timeout
     healthy_seconds: int = 90  # start timeout
     gpu_limits: Mapping[str, int] = field(default_factory=dict)  # MiB by GPU UUID
-    metrics: str = OURS  # prefix of the metrics at /metrics
+    metrics: str = OURS  # prefix of the metrics at /metrics; empty: it has none
     tls: str = ""  # name that its certificate is for; empty: it speaks plain HTTP
     files: ConfigFiles | None = None
+    after: tuple[str, ...] = ()  # services that start before it, where the host has them
+    artefacts: tuple[Artefact, ...] = ()  # that it mounts
+    foreign: bool = False  # the operator's own: it is given neither data nor secrets
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,8 +37,7 @@ def release_of(
     assignment = Assignment(bark_limits=_limits(cluster))
     inputs = read_inputs(host, login, folder, needed, checksums, with_tls=False)  # a mesh or an ingress does it
     if cluster.has_workers:
-        voices = inputs.artefacts.get("voices")
-        part = ray_part(host, login, folder, needed["bark"], assignment, None if voices is None else voices.name)
+        part = ray_part(host, login, folder, needed["bark"], assignment, inputs.artefacts)
         inputs = replace(inputs, parts=(part,))
     return render(host, assignment, login, inputs)
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from fleet.errors import FleetError
 from fleet.inventory.clusters import Cluster
-from fleet.release.release import PLAN_FILE, Release
+from fleet.release.plan import PLAN_FILE
+from fleet.release.release import Release
 from fleet.render.compose_service import service_of
 from fleet.render.documents import KUSTOMIZATION, config_map, kustomization, labels, to_bytes
 from fleet.render.objects import (

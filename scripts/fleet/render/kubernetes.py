@@ -7,7 +7,8 @@ from pathlib import Path
 
 from fleet.inventory.bark_settings import BARK_FILE
 from fleet.inventory.clusters import Cluster
-from fleet.release.release import PLAN_FILE, Release
+from fleet.release.plan import PLAN_FILE
+from fleet.release.release import Release
 from fleet.render.cluster_release import secret_names
 from fleet.render.compose_service import service_of
 from fleet.render.documents import KUSTOMIZATION, Document, config_map, kustomization, labels, to_bytes

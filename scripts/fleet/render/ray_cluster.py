@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fleet.inventory.bark_settings import CLUSTER_TOKEN as TOKEN_FILE
+from fleet.inventory.bark_settings import CLUSTER_TOKEN_FILE as TOKEN_FILE
 from fleet.inventory.clusters import Cluster
 from fleet.inventory.ray_clusters import HEAD, WORKER
 from fleet.inventory.secrets import CLUSTER_TOKEN

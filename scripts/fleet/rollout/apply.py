@@ -1,4 +1,4 @@
-"""Deploys a release on one host: transfer, restart, publish, prune; rolls back on failure."""
+"""Deploys a release on one host: transfer, restart, publish, prune; rolls back on failure. Drains a host."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from fleet.audit import AuditEntry, record
 from fleet.checks.finding import BARK, TRAINER
 from fleet.command_line import fab
 from fleet.errors import FleetError, HostFailedError
-from fleet.release.manifest import Manifest, ServiceEntry
-from fleet.rollout import commands, config_files
-from fleet.rollout.change_plan import ChangePlan
-from fleet.rollout.context import RolloutCancelledError, RolloutContext
+from fleet.facts.fact import Unknown
+from fleet.lock import locked
+from fleet.release.manifest import MANIFEST_FILE, Manifest, ServiceEntry, parse
+from fleet.rollout import commands
+from fleet.rollout.change_plan import STOP_SECONDS, ChangePlan
+from fleet.rollout.context import GOOD, Outcome, Result, RolloutCancelledError, RolloutContext
 from fleet.rollout.hooks import HostHooks
-from fleet.rollout.outcome import GOOD, Outcome, Result
+from fleet.rollout.host_state import CONTAINERS, CURRENT, CURRENT_FILES, container_of
 from fleet.rollout.prune import prune
 from fleet.rollout.restart import ServiceRestart
 from fleet.rollout.transfer import Transfer
@@ -106,10 +108,10 @@ def _transfer(host: str, session: Session, change: ChangePlan, context: RolloutC
 
 def _check_files(host: str, session: Session, release: str, service: ServiceEntry) -> None:
     """Raises HostFailedError where the program of the service rejects its new files."""
-    if (command := config_files.check(release, service)) is not None:
+    if (command := commands.check_config(release, service)) is not None:
         answer = session.run([command])[command.name]
         if not answer.ok:
-            said = config_files.refusal(f"{answer.out}\n{answer.err}")
+            said = commands.config_refusal(f"{answer.out}\n{answer.err}")
             raise HostFailedError(f"{host}: {service.name} rejects its configuration: {said}")
 
 
@@ -220,3 +222,60 @@ def record_outcome(session: Session, outcome: Outcome, what: str) -> Outcome:
     except FleetError as error:
         log.warning("%s: could not write the audit log: %s", outcome.host, error)
     return outcome
+
+
+def drain_host(session: Session, host: str, context: RolloutContext) -> Outcome:
+    """Stop runs and services of the host, except the exporters; a deploy starts them again.
+
+    Raises HostFailedError where the host is locked.
+    """
+    with locked(session, host, "drain"):
+        context.silencer.begin([host], "drain")  # expires by itself: the end of the drain is not known
+        current, release = _release(session)
+        hooks = HostHooks(host, "drain", current, context)
+        with hooks.unexpected():
+            outcome = _drain(session, host, context, current, release, hooks)
+        return record_outcome(session, hooks.after(outcome), "drain")
+
+
+def _drain(
+    session: Session, host: str, context: RolloutContext, current: str, release: Manifest | None, hooks: HostHooks
+) -> Outcome:
+    try:
+        hooks.before()
+        active = context.runs.active(session)
+        drain_runs(host, session, active, context)
+        stopped = _stop_services(session, host, release)
+    except RolloutCancelledError as error:
+        return Outcome(host, "interrupted", current, current, str(error))
+    except FleetError as error:
+        return Outcome(host, "failed", current, current, str(error))
+    runs = f"{run_names(active)} with a checkpoint" if active else "no runs"
+    note = f"stopped: {', '.join([runs, *stopped])}; undo with: {fab()} deploy --drain --host {host}"
+    return Outcome(host, "drained", current, current, note)
+
+
+def _stop_services(session: Session, host: str, release: Manifest | None) -> list[str]:
+    containers = CONTAINERS.among(session.run([CONTAINERS.command]))
+    if isinstance(containers, Unknown):
+        raise HostFailedError(f"{host}: its containers cannot be listed, so services may run on: {containers.reason}")
+    stopped = []
+    for name in sorted({each.service for each in containers} - {*commands.STATELESS, ""}):
+        container = container_of(containers, name)
+        if container is None or container.state != "running":
+            continue
+        entry = None if release is None else release.service(name)
+        seconds = STOP_SECONDS if entry is None else entry.stop_seconds
+        log.info("%s: stopping %s (timeout %d s)", host, name, seconds)
+        must(session, host, f"stop {name}", commands.stop(name, seconds))
+        stopped.append(name)
+    return stopped
+
+
+def _release(session: Session) -> tuple[str, Manifest | None]:
+    answers = session.run([CURRENT.command, CURRENT_FILES.command])
+    current, files = CURRENT.among(answers), CURRENT_FILES.among(answers)
+    name = "" if current is None or isinstance(current, Unknown) else current
+    if isinstance(files, Unknown) or MANIFEST_FILE not in files:
+        return name, None
+    return name, parse(files[MANIFEST_FILE])

@@ -1,4 +1,8 @@
-"""Shell commands of a rollout; this module builds them and runs none."""
+"""Shell commands of a rollout; this module builds them and runs none.
+
+Files that a service reads anew lie in config/SERVICE on the host, with a directory a version: `current` leads to the
+one that the service reads, and `loaded` names the one that it was seen to work with.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from fleet.images.third_party import NODE_EXPORTER
 from fleet.inventory.secrets import CLUSTER_TOKEN, service_of
 from fleet.release.config_hash import variable
+from fleet.release.manifest import ServiceEntry
+from fleet.release.service import ConfigFiles
 from fleet.release.tls import OF_NODE_EXPORTER
 from fleet.ssh.command_batch import Command, verb
+from fleet.ssh.verbs import http
 
 PROJECT = "voxyard"
 EXPORTER = "exporter"  # runs on every host
@@ -50,14 +57,22 @@ def stop(service: str, seconds: int, *, remove: bool = False) -> Command:
 
 
 def start(
-    release: str, compose_files: Sequence[str], environment_file: str, service: str, *, secrets: Iterable[str] = ()
+    release: str,
+    compose_files: Sequence[str],
+    environment_file: str,
+    service: str,
+    *,
+    secrets: Iterable[str] = (),
+    foreign: bool = False,
 ) -> Command:
     """Starts a service of a release in a new container, after its data and `secrets` belong to its user.
 
+    A `foreign` one has none.
     Compose detects neither changed files under the same name nor unhealthy containers.
     """
     owned = [] if service in STATELESS else [f"../../data/{service}"]
     owned += [f"../../secrets/{name}" for name in secrets if _reads(service, name)]
+    owned = [] if foreign else owned
     image = variable(service, "IMAGE") if owned else ""  # of the container that hands over
     words = (release, environment_file, service, image, *compose_options(compose_files), "--", *owned)
     return Command("start", verb("service_start", *words), UP_SECONDS)
@@ -83,24 +98,9 @@ def set_current(release: str, *, before: str | None, expected: bytes) -> Command
     return Command("set-current", verb("release_publish", release, expected.decode(), *replaced))
 
 
-def link(name: str) -> Command:
-    """Prints the target of the link `current` or `previous`; no output where there is none."""
-    return Command(name, verb("release_link", name))
-
-
 def checksums(release: str) -> Command:
     """Prints SHA-256 and name of each file of a release; no output where it does not exist."""
     return Command("checksums", verb("release_sums", release))
-
-
-def changed_files() -> Command:
-    """Prints changed files of all releases as release/file, one per line."""
-    return Command("changed-files", verb("release_changes"))
-
-
-def current_files() -> Command:
-    """Prints the files of the current release as a base64 tar archive; no output where there is none."""
-    return Command("current-files", verb("release_current"))
 
 
 def release_file(release: str, name: str) -> Command:
@@ -113,11 +113,6 @@ def whole(release: str) -> Command:
     return Command("whole", verb("release_whole", release))
 
 
-def artefacts_there() -> Command:
-    """Prints the names of complete artefacts."""
-    return Command("artefacts", verb("artefact_list"))
-
-
 def artefact_files(name: str) -> Command:
     """Prints SHA-256 and name of the files of an interrupted artefact transfer."""
     return Command("artefact-files", verb("artefact_partial", name), ARTEFACT_SECONDS)
@@ -128,44 +123,11 @@ def receive_artefact(name: str) -> Command:
     return Command("receive-artefact", verb("artefact_write", name), ARTEFACT_SECONDS)
 
 
-def secrets_there() -> Command:
-    """Prints mode, SHA-256 and name of each secret; `-` for one that belongs to a container; not to be logged."""
-    return Command("secrets", verb("secrets_list"))
-
-
-def expected_state() -> Command:
-    """Prints state/expected.json; no output where there is none."""
-    return Command("expected", verb("state_expected"))
-
-
-def images() -> Command:
-    """Prints id, names and layers of each image, one line of JSON each."""
-    shape = '{"id": {{json .Id}}, "tags": {{json .RepoTags}}, "digests": {{json .RepoDigests}}, '
-    shape += '"layers": {{json .RootFS.Layers}}}'
-    return Command("images", verb("image_list", shape), 60)
-
-
-def services() -> Command:
-    """Prints `docker inspect` of the service containers; training runs have other projects."""
-    return Command("services", verb("service_inspect", "voxyard.role"))
-
-
 def cluster_status(container: str, head: str, workers: Sequence[str]) -> Command:
     """Prints the hosts of a Ray cluster as JSON, with those of `workers` that are missing; asked in a container."""
     words = ("docker", "exec", container, "voxyard", "cluster", "status", "--cluster", head, "--cluster-token")
     expected = ("--json", "--expect", ",".join(workers))
     return Command("cluster-status", shlex.join((*words, f"/run/secrets/{CLUSTER_TOKEN}", *expected)), 60)
-
-
-def compute_apps() -> Command:
-    """Prints UUID, process id and MiB of each GPU process, one per line."""
-    fields = "--query-compute-apps=gpu_uuid,pid,used_memory --format=csv,noheader,nounits"
-    return Command("compute-apps", f"nvidia-smi {fields}", 30)
-
-
-def processes(container: str) -> Command:
-    """Prints the host process ids of a container."""
-    return Command("processes", f"docker top {shlex.quote(container)} -eo pid")
 
 
 def logs(container: str, *, until: str = "") -> Command:
@@ -179,26 +141,9 @@ def deaths(container: str) -> Command:
     return Command("deaths", verb("container_deaths", container))
 
 
-def releases_there() -> Command:
-    """Prints releases, newest first: name and base64 of release.json, one per line."""
-    return Command("releases", verb("release_list"))
-
-
 def list_releases() -> Command:
     """Prints the ids of all releases, newest first."""
     return Command("release-names", verb("release_names"))
-
-
-def in_use() -> Command:
-    """Prints image, labels and mounts of each container, one line of JSON each."""
-    shape = '{"image": {{json .Image}}, "name": {{json .Config.Image}}, "labels": {{json .Config.Labels}}, '
-    shape += '"mounts": {{json .Mounts}}}'
-    return Command("in-use", verb("container_list", shape), 60)
-
-
-def named_by_runs() -> Command:
-    """Prints images, releases and artefacts named in the files of training runs."""
-    return Command("named-by-runs", verb("prune_named_by_runs"))
 
 
 def remove(
@@ -218,3 +163,41 @@ def sums(checksums: Mapping[str, str]) -> str:
 def compose_options(compose_files: Sequence[str]) -> list[str]:
     """Options of Compose that name its files."""
     return [word for name in compose_files for word in ("--file", name)]
+
+
+INSIDE = "/etc/voxyard/config"
+"""Mount point of config/SERVICE in its container."""
+CHECK_SECONDS = 120
+
+
+def publish_config(release: str, service: str, files: ConfigFiles) -> Command:
+    """Copies the files of a release for its service, readable by any user inside, and points `current` to them."""
+    return Command("publish-config", verb("config_publish", release, service, files.digest), 60)
+
+
+def confirm_config(service: str, files: ConfigFiles) -> Command:
+    """Notes that the service works with these files."""
+    return Command("confirm-config", verb("config_confirm", service, files.digest))
+
+
+def reload_config(service: ServiceEntry) -> Command | None:
+    """Makes the service read its files; None where it watches them itself."""
+    if service.files is None or not service.files.reload:
+        return None
+    return http(f"reload-{service.name}", service.address, service.port, service.files.reload, "POST")
+
+
+def check_config(release: str, service: ServiceEntry) -> Command | None:
+    """Checks the files of a release with the program in the service's image; None where it has none."""
+    if service.files is None or not service.files.check:
+        return None
+    inside = f"{INSIDE}/current"
+    words = (release, service.name, service.image, inside, *service.files.check)
+    return Command(f"check-{service.name}", verb("config_check", *words), CHECK_SECONDS)
+
+
+def config_refusal(text: str) -> str:
+    """Error lines of a check_config, without the paths inside."""
+    lines = [line.strip() for line in text.replace(f"{INSIDE}/current/", "").splitlines() if line.strip()]
+    bad = [line for line in lines if "FAILED" not in line and "SUCCESS" not in line and not line.startswith("Checking")]
+    return " ".join(bad or lines)[-1500:]

@@ -1,14 +1,14 @@
-"""Rollout context: training runs, alert silencer, cancellation, image cache."""
+"""Rollout context: training runs, alert silencer, cancellation, image cache; and the outcome of a host."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from fleet.errors import FleetError
 from fleet.images.archive import ImageCache
@@ -66,19 +66,19 @@ class RunHooks(Protocol):
 
     def active(self, session: Session, /) -> Sequence[Any]:
         """Active runs."""
-        ...
+        return ()
 
     def stop(self, session: Session, run: Any, /, *, drained: bool) -> Any:
         """Stop a run with a checkpoint; `drained`: to be resumed later."""
-        ...
+        return None
 
     def waiting(self, session: Session, /) -> Sequence[Any]:
         """Drained runs that are not resumed yet."""
-        ...
+        return ()
 
     def resume_drained(self, session: Session, release: str | None, /) -> Any:
         """Resume drained runs under this release, or the current one."""
-        ...
+        return None
 
 
 class Silencer(Protocol):
@@ -86,41 +86,19 @@ class Silencer(Protocol):
 
     def silenced(self, hosts: Sequence[str], reason: str, /) -> AbstractContextManager[Any]:
         """Silence alerts of these hosts for the duration of the block."""
-        ...
+        return nullcontext()
 
     def begin(self, hosts: Sequence[str], reason: str, /) -> Any:
         """Silence alerts of these hosts until the silence expires."""
-        ...
+        return None
 
 
-class NoRunHooks:
+class NoRunHooks(RunHooks):
     """Hooks for hosts without training runs."""
 
-    def active(self, session: Session, /) -> Sequence[Any]:
-        """None."""
-        return ()
 
-    def stop(self, session: Session, run: Any, /, *, drained: bool) -> None:
-        """Does nothing."""
-
-    def waiting(self, session: Session, /) -> Sequence[Any]:
-        """None."""
-        return ()
-
-    def resume_drained(self, session: Session, release: str | None, /) -> None:
-        """Does nothing."""
-
-
-class NoSilencer:
+class NoSilencer(Silencer):
     """Silencer that silences nothing."""
-
-    @contextmanager
-    def silenced(self, hosts: Sequence[str], reason: str, /) -> Iterator[None]:
-        """Does nothing."""
-        yield
-
-    def begin(self, hosts: Sequence[str], reason: str, /) -> None:
-        """Does nothing."""
 
 
 def no_cluster_gate(_host: str, _session: Session, _cancellation: Cancellation, /) -> None:
@@ -142,3 +120,35 @@ class RolloutContext:
     addresses: Mapping[str, str] = field(default_factory=dict)  # of the inventory, by host; told to the hooks
     cluster_gate: Callable[[str, Session, Cancellation], str | None] = no_cluster_gate
     before_workers: Collection[str] = ()  # hosts whose speech service is not ready until later hosts have changed
+
+
+Result = Literal[
+    "deployed", "rolled back", "drained", "unchanged", "skipped", "unfit", "failed", "interrupted", "not touched",
+    "unlocked",
+]  # fmt: skip
+GOOD: frozenset[Result] = frozenset({"deployed", "rolled back", "drained", "unchanged", "unlocked"})
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Outcome of one host."""
+
+    host: str
+    result: Result
+    before: str = ""  # releases
+    after: str = ""
+    note: str = ""
+    limits: tuple[str, ...] = ()  # verified GPU memory limits, as text
+    seconds: float = 0.0
+    withheld: tuple[str, ...] = ()  # services that the preflight kept from the release
+    hook_failure: str = ""  # of a command after the host was out of work
+
+    @property
+    def good(self) -> bool:
+        """True where no action is needed."""
+        return self.result in GOOD and not self.withheld and not self.hook_failure
+
+    @property
+    def failed(self) -> bool:
+        """True where the host counts as failed: its change failed, or it may still be out of work."""
+        return self.result == "failed" or bool(self.hook_failure)

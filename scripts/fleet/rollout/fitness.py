@@ -1,18 +1,47 @@
-"""Fitness of hosts for a release: hosts that cannot get one, and services that the preflight keeps from it."""
+"""Fitness of hosts for a release, as inspected: who cannot get one, and what the preflight keeps from it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from fleet.checks.finding import BARK, EXPORTER, TRAINER, Finding, failures
+from fleet.checks.host_report import HostReport, report_host
+from fleet.checks.requirements import HostRequirements
 from fleet.errors import FleetError, HostFailedError
+from fleet.facts.fact import Unknown, known
+from fleet.images.cuda import CudaNeed
+from fleet.images.image import LocalImage
 from fleet.images.third_party import GATEWAY, MONITORING, NODE_EXPORTER
 from fleet.inventory.hosts import Host
 from fleet.inventory.ray_clusters import HEAD, WORKER
-from fleet.lock import refusal
-from fleet.rollout.inspect import HostSnapshot
-from fleet.ssh.connection_pool import GroupResult
+from fleet.lock import LOCK, Lock, refusal
+from fleet.release.environment import LoginInfo
+from fleet.ssh.connection_pool import GroupResult, Session
+
+
+@dataclass(frozen=True, slots=True)
+class HostSnapshot:
+    """Preflight report, login data and lock of one host."""
+
+    host_report: HostReport
+    login_info: LoginInfo
+    lock: Lock | None = None  # held by a running rollout
+
+
+def inspect_host(
+    session: Session, host: Host, images: Mapping[str, LocalImage], cuda: Mapping[str, CudaNeed]
+) -> HostSnapshot:
+    """Inspect the host, which needs `images`; `cuda`: CUDA requirements by role. Raises HostFailedError."""
+    requirements = HostRequirements(images=images, cuda=cuda)
+    host_report = report_host(session, host, requirements)
+    answers = session.run([LOCK.command])
+    memory, login = host_report.memory_mib, host_report.facts.login
+    if isinstance(memory, Unknown):
+        raise HostFailedError(f"{host.name}: its memory cannot be read: {memory.reason}")
+    address = host.address if isinstance(login, Unknown) else login.address
+    return HostSnapshot(host_report, LoginInfo(address, host_report.has_gpus, memory), known(LOCK.among(answers), None))
+
 
 PREFLIGHT = "preflight failed"
 
@@ -67,4 +96,5 @@ def _deployable(host: Host) -> tuple[str, ...]:
         *node_exporter,
         *(role for role in (HEAD, WORKER, BARK, TRAINER, GATEWAY) if role in host.roles),
         *monitoring,
+        *host.own_services,
     )

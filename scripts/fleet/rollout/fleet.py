@@ -18,25 +18,103 @@ from fleet.images.image import LocalImage
 from fleet.images.third_party import GATEWAY, MONITORING
 from fleet.images.wanted import wanted_image
 from fleet.inventory.hosts import Host
-from fleet.inventory.ray_clusters import HEAD, WORKER, members
+from fleet.inventory.ray_clusters import BARK, HEAD, WORKER, members
 from fleet.lock import HostLockedError, locked
 from fleet.release.artefact import ChecksumCache
+from fleet.release.custom import custom_part
+from fleet.release.inputs import ReleaseInputs
 from fleet.release.manifest import manifest_of
 from fleet.release.ray_nodes import ray_part
-from fleet.release.release import Release, ReleaseInputs, read_inputs, render, wanted_images
+from fleet.release.release import Release, read_inputs, render, wanted_images
 from fleet.release.service import RolePart
 from fleet.rollout.apply import apply
 from fleet.rollout.change_plan import ChangePlan, plan_change
-from fleet.rollout.cluster_gate import with_cluster_gates
-from fleet.rollout.context import RolloutContext
-from fleet.rollout.fitness import withheld_services, without
+from fleet.rollout.commands import EXPORTER
+from fleet.rollout.context import Outcome, RolloutContext
+from fleet.rollout.fitness import HostSnapshot, inspect_host, withheld_services, without
+from fleet.rollout.health_gate import with_cluster_gates
 from fleet.rollout.host_state import HostState, endpoints, read_state
-from fleet.rollout.inspect import HostSnapshot, inspect_host
-from fleet.rollout.outcome import Outcome
-from fleet.rollout.waves import canaries, roll, waves
 from fleet.ssh.connection_pool import Connections, GroupResult, Session, on_every_host
 
 log = logging.getLogger("fleet")
+
+
+def waves(hosts: Sequence[Host], batch: int) -> list[tuple[Host, ...]]:
+    """Waves of hosts, in rollout order; the hosts of a wave are changed in parallel.
+
+    Heads of Ray clusters come first, speech services on clusters last; of each of these parts its canaries first.
+    """
+    found: list[tuple[Host, ...]] = []
+    for group in _groups(hosts):
+        first = _canaries(group)
+        rest = [host for host in group if host not in first]
+        found += [(host,) for host in first]
+        found += [tuple(rest[at : at + batch]) for at in range(0, len(rest), batch)]
+    return found
+
+
+def canaries(hosts: Sequence[Host]) -> list[Host]:
+    """Canary of each role.
+
+    It is the host marked in the inventory, else a canary of another role, else the first host with the role; of hosts
+    that have to wait for others, see `waves`, each part has its own.
+    """
+    return [host for group in _groups(hosts) for host in _canaries(group)]
+
+
+def _groups(hosts: Sequence[Host]) -> list[list[Host]]:
+    """Hosts in the order of Ray clusters: heads, then workers and all hosts of no cluster, then speech services."""
+    heads = [host for host in hosts if HEAD in host.roles]
+    last = [host for host in hosts if BARK in host.ray_roles and HEAD not in host.roles]
+    return [heads, [host for host in hosts if host not in heads and host not in last], last]
+
+
+def _canaries(hosts: Sequence[Host]) -> list[Host]:
+    all_roles = dict.fromkeys(role for host in hosts for role in roles(host))
+    found: list[Host] = []
+    for role in all_roles:
+        named = [host for host in hosts if host.canary and role in roles(host)]
+        found += [host for host in named[:1] if host not in found]
+    for role in all_roles:
+        if not any(role in roles(host) for host in found):
+            found.append(next(host for host in hosts if role in roles(host)))
+    return found
+
+
+def roles(host: Host) -> tuple[str, ...]:
+    """Roles of a host; the exporter for a host without roles."""
+    return host.roles or (EXPORTER,)
+
+
+def roll(
+    order: Sequence[Sequence[Host]],
+    work: Callable[[Sequence[Host]], Sequence[Outcome]],
+    may_continue: Callable[[], bool],
+    *,
+    canaries: Collection[str] = (),
+    max_failed: int = 0,
+) -> Iterator[Outcome]:
+    """Run the waves in order.
+
+    After a failed canary (of the names in `canaries`), after more than `max_failed` failed hosts, or when
+    `may_continue` is false, the rest is not touched.
+    """
+    failed: list[str] = []
+    reason = ""
+    for wave in order:
+        if reason or not may_continue():
+            yield from (Outcome(host.name, "not touched", note=reason) for host in wave)
+            continue
+        for outcome in work(wave):
+            failed += [outcome.host] if outcome.failed else []
+            yield outcome
+            if outcome.result == "interrupted":
+                reason = reason or "the rollout was interrupted"
+        if broken := [name for name in failed if name in canaries]:
+            reason = f"the canary {', '.join(broken)} failed"
+        elif len(failed) > max_failed:
+            reason = reason or f"failed: {', '.join(failed)}; rollout.max_failed allows {max_failed} of these hosts"
+
 
 Images = Mapping[str, Mapping[str, LocalImage]]  # by host, then by role
 
@@ -129,19 +207,21 @@ def _parts(
     inputs: ReleaseInputs,
     withheld: Collection[str],
 ) -> Iterator[RolePart]:
-    login_info, voices = snapshot.login_info, inputs.artefacts.get("voices")
+    login_info = snapshot.login_info
     if GATEWAY in host.roles:
         yield gateway_part(host, login_info, compose, images[GATEWAY])
     if {HEAD, WORKER} & set(host.roles):
-        assignment, name = snapshot.host_report.assignment, None if voices is None else voices.name
-        yield ray_part(host, login_info, compose, images["bark"], assignment, name, withheld)
+        assignment = snapshot.host_report.assignment
+        yield ray_part(host, login_info, compose, images[BARK], assignment, inputs.artefacts, withheld)
+    if host.own_services:
+        yield custom_part(host, images)
 
 
 def _refuse_other_image(host: Host, hosts: Sequence[Host], needed: Images) -> None:
     """Raises FleetError where the host gets another image of Bark than the first host of its Ray cluster."""
     for together in members(hosts).values():
         first = together[0]
-        if host in together and needed[host.name]["bark"].id != needed[first.name]["bark"].id:
+        if host in together and needed[host.name][BARK].id != needed[first.name][BARK].id:
             raise FleetError(
                 f"{host.name}: its image of Bark is not that of {first.name}, of the same cluster, which refuses "
                 "another: give both the same registry, or name one image for both with --image bark=REFERENCE"

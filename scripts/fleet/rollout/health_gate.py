@@ -1,21 +1,32 @@
-"""Health gate: a started service must stay healthy, be ready, export metrics and keep its memory limits."""
+"""Health gates: a started service stays healthy, is ready, exports metrics and keeps its GPU memory limits.
+
+After the last of a Ray cluster's hosts in a rollout, the cluster lists all of them, and its service is ready.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 import re
+import shlex
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from fleet.checks.finding import ON_GPUS
 from fleet.errors import HostFailedError
-from fleet.facts.fact import Unknown, known
-from fleet.inventory.ray_clusters import WORKER
+from fleet.facts.fact import Fact, Unknown, known
+from fleet.inventory.hosts import Host
+from fleet.inventory.ray_clusters import BARK, WORKER, members
 from fleet.release.manifest import ServiceEntry
-from fleet.rollout import commands, gpu_memory
+from fleet.release.ray_nodes import head_address
+from fleet.rollout import commands
+from fleet.rollout.change_plan import ChangePlan
+from fleet.rollout.context import Cancellation, RolloutContext
 from fleet.rollout.host_state import CONTAINERS, ServiceContainer, container_of, describe_exit, endpoint
-from fleet.ssh.connection_pool import Session
+from fleet.ssh.command_batch import Answer
+from fleet.ssh.connection_pool import Connections, Session
+from fleet.ssh.verbs import wait_until
 from voxyard.service.healthcheck import CANNOT_WORK
 
 log = logging.getLogger("fleet")
@@ -116,7 +127,7 @@ def pass_gate(
         if container is not None and watch.stable(now, healthy_now=wrong is None):
             if service.name not in ON_GPUS or service.name == WORKER:  # its workers start with the first speech
                 return ()
-            return gpu_memory.verify(session, f"{host}: {service.name}", container.id, service.gpu_limits)
+            return verify_memory(session, f"{host}: {service.name}", container.id, service.gpu_limits)
         if wrong is not None and now >= end:
             raise HostFailedError(f"{name} {failure_message(session, container, watch, wrong)}")
         if now - said >= REPORT_SECONDS:
@@ -167,3 +178,198 @@ def _exit_of(events: str) -> str:
     rows = [line.split() for line in events.splitlines() if line.strip()]
     codes = [row[1] for row in rows if row[0] == "die" and len(row) > 1]
     return f", {describe_exit(codes[-1], out_of_memory=['oom'] in rows)}" if codes else ""
+
+
+HEADROOM_MIB = 1024
+"""Overhead of driver and libraries beyond the limit: context, kernels, workspaces."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeProcess:
+    """Process that uses memory of a GPU."""
+
+    gpu: str
+    pid: int
+    mib: int | None  # None: not reported by the driver
+
+
+@dataclass(frozen=True, slots=True)
+class GpuMemoryUse:
+    """Memory use of a service on one GPU."""
+
+    gpu: str
+    limit_mib: int
+    mib: int | None  # None: not reported by the driver
+
+    @property
+    def over_limit(self) -> bool:
+        """True where it exceeds the limit plus the overhead."""
+        return self.mib is not None and self.mib > self.limit_mib + HEADROOM_MIB
+
+    def __str__(self) -> str:
+        if self.mib is None:
+            return f"{self.gpu}: memory use not reported by the driver, limit {self.limit_mib} MiB"
+        if self.mib == 0:
+            return f"{self.gpu}: no memory in use yet, limit {self.limit_mib} MiB"
+        if self.over_limit:
+            return f"{self.gpu}: uses {self.mib} MiB, allowed {self.limit_mib} + {HEADROOM_MIB} MiB"
+        return f"{self.gpu}: verified {self.mib} of {self.limit_mib} MiB"
+
+
+def verify_memory(session: Session, what: str, container: str, limits: Mapping[str, int]) -> tuple[str, ...]:
+    """Verify the GPU memory limits of `container`; one line of text per GPU. `what` is its name in messages.
+
+    Raises HostFailedError where it exceeds a limit by more than 1 GiB, or where the use is unknown.
+    """
+    if not limits:
+        return ("limits: not enforceable on CPU",)
+    answers = session.run([APPS.command, processes(container).command])
+    apps, pids = APPS.among(answers), processes(container).among(answers)
+    for unknown in (apps, pids):
+        if isinstance(unknown, Unknown):
+            raise HostFailedError(f"{what}: memory limits cannot be verified: {unknown.reason}")
+    if isinstance(apps, Unknown) or isinstance(pids, Unknown):
+        raise AssertionError
+    found = tuple(gpu_memory_use(limits, apps, pids))
+    if over := [each for each in found if each.over_limit]:
+        raise HostFailedError(
+            f"{what} exceeds its memory limits: {'; '.join(map(str, over))}. "
+            "Lower memory_policy or the limits, or find the cause of the excess"
+        )
+    return tuple(map(str, found))
+
+
+def gpu_memory_use(
+    limits: Mapping[str, int], apps: Iterable[ComputeProcess], pids: frozenset[int]
+) -> Iterable[GpuMemoryUse]:
+    """GPU memory use of the processes `pids`, per GPU."""
+    ours = [app for app in apps if app.pid in pids]
+    for gpu, limit in limits.items():
+        parts = [app.mib for app in ours if app.gpu == gpu]
+        yield GpuMemoryUse(gpu, limit, None if None in parts else sum(part or 0 for part in parts))
+
+
+def processes(container: str) -> Fact[frozenset[int]]:
+    """Process ids of a container."""
+    return Fact("processes", f"docker top {shlex.quote(container)} -eo pid", _pids)
+
+
+def _compute_processes(text: str) -> tuple[ComputeProcess, ...]:
+    rows = [[cell.strip() for cell in line.split(",")] for line in text.splitlines() if line.strip()]
+    if any(len(row) != 3 for row in rows):
+        raise ValueError("expected UUID, process id and MiB")
+    return tuple(ComputeProcess(gpu, int(pid), int(mib) if mib.isdigit() else None) for gpu, pid, mib in rows)
+
+
+def _pids(text: str) -> frozenset[int]:
+    head, *rows = text.splitlines()
+    if head.strip() != "PID":
+        raise ValueError("expected a column PID")
+    return frozenset(int(row) for row in rows)
+
+
+APPS = Fact(
+    "compute-apps",
+    "nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory --format=csv,noheader,nounits",
+    _compute_processes,
+    seconds=30,
+)
+
+
+CLUSTER_SECONDS = 180
+_POLL_SECONDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterGate:
+    """Cluster that a host completes: its head, the workers that it must list, and services of the host that can ask."""
+
+    cluster: str
+    head: str  # HOST:PORT
+    workers: tuple[str, ...]
+    services: tuple[str, ...]
+    speech: Host | None = None  # with the cluster's speech service, where it is in the rollout
+
+
+def with_cluster_gates(
+    context: RolloutContext, order: Sequence[Host], changes: Mapping[str, ChangePlan], connections: Connections
+) -> RolloutContext:
+    """Context with the gates of the clusters of a rollout in this order; `changes` are those of its hosts, by name."""
+    gates = cluster_gates(order, [name for name, change in changes.items() if not change.nothing])
+
+    def passed(host: str, session: Session, cancellation: Cancellation) -> str | None:
+        if (gate := gates.get(host)) is None:
+            return None
+        complete = pass_cluster_gate(host, session, gate, cancellation)
+        service = None if gate.speech is None else changes[gate.speech.name].manifest.service(BARK)
+        if gate.speech is None or service is None:
+            return complete
+        wait_until_ready(gate.speech.name, connections.to(gate.speech), service, cancellation)
+        return f"{complete}; the service of {gate.speech.name} is ready"
+
+    return replace(context, cluster_gate=passed, before_workers=before_workers(order, gates))
+
+
+def before_workers(order: Sequence[Host], gates: Mapping[str, ClusterGate]) -> frozenset[str]:
+    """Hosts of speech services that change before the last host of their cluster: they may lack workers until then."""
+    names = [host.name for host in order]
+    return frozenset(
+        gate.speech.name
+        for last, gate in gates.items()
+        if gate.speech is not None and names.index(gate.speech.name) < names.index(last)
+    )
+
+
+def cluster_gates(order: Sequence[Host], changed: Collection[str]) -> Mapping[str, ClusterGate]:
+    """Gate of each host, by name, that is the last of its cluster to change; `order` is that of the rollout."""
+    found = {}
+    for name, those in members(order).items():
+        last = next((host for host in reversed(those) if host.name in changed), None)
+        workers = tuple(host.name for host in those if WORKER in host.roles)
+        if last is not None and workers:
+            speech = next((host for host in those if BARK in host.roles), None)
+            found[last.name] = ClusterGate(name, head_address(last), workers, last.ray_roles, speech)
+    return found
+
+
+def pass_cluster_gate(host: str, session: Session, gate: ClusterGate, cancellation: Cancellation) -> str:
+    """Wait until the cluster lists all its workers; returns them as text.
+
+    Raises HostFailedError where some are missing after three minutes, or nothing on the host can ask.
+    """
+    containers = known(CONTAINERS.among(session.run([CONTAINERS.command])), ())
+    asking = next((each for name in gate.services if (each := container_of(containers, name)) is not None), None)
+    if asking is None:
+        raise HostFailedError(f"{host}: no container can ask the cluster {gate.cluster} for its hosts")
+    command = commands.cluster_status(asking.id, gate.head, gate.workers)
+    problem = wait_until(
+        lambda: _cluster_problem(session.run([command])[command.name]), CLUSTER_SECONDS, cancellation, _POLL_SECONDS
+    )
+    if problem is not None:
+        raise HostFailedError(
+            f"{host}: the cluster {gate.cluster} is not complete after {CLUSTER_SECONDS} s: {problem}: see the logs of "
+            "its worker and its head, and that its ports are open between its hosts"
+        )
+    return f"the cluster {gate.cluster} has {', '.join(gate.workers)}"
+
+
+def wait_until_ready(host: str, session: Session, service: ServiceEntry, cancellation: Cancellation) -> None:
+    """Wait until the speech service of a complete cluster is ready. Raises HostFailedError where it is not in time."""
+    watched = endpoint(service)
+    problem = wait_until(
+        lambda: watched.problem(session.run(watched.probes)), service.healthy_seconds, cancellation, _POLL_SECONDS
+    )
+    if problem is not None:
+        raise HostFailedError(
+            f"{host}: {service.name} is not ready {service.healthy_seconds} s after its cluster was complete: "
+            f"{problem}: see its log, which says why workers are refused"
+        )
+
+
+def _cluster_problem(answer: Answer) -> str | None:
+    """Missing hosts and devices in words, by the answer of `voxyard cluster status --json`; None where nothing is."""
+    try:
+        missing = json.loads(answer.out)["missing"]
+    except (ValueError, LookupError, TypeError):
+        return f"`voxyard cluster status` fails: {answer.message or ' '.join(answer.out.split())[-300:]}"
+    return f"{', '.join(missing)} missing" if missing else None

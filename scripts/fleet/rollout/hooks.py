@@ -17,8 +17,7 @@ from typing import IO
 
 from fleet.errors import FleetError, HostFailedError
 from fleet.inventory.rollout_settings import HookCommand, HookSettings
-from fleet.rollout.context import RolloutCancelledError, RolloutContext
-from fleet.rollout.outcome import Outcome
+from fleet.rollout.context import Outcome, RolloutCancelledError, RolloutContext
 
 log = logging.getLogger("fleet")
 

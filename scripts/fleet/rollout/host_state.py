@@ -14,8 +14,8 @@ from fleet.lock import LOCK, Lock
 from fleet.release import manifest
 from fleet.release.manifest import Manifest, ServiceEntry
 from fleet.release.service import OURS
-from fleet.rollout import commands, config_files
-from fleet.ssh.command_batch import Answer, Command
+from fleet.rollout import commands
+from fleet.ssh.command_batch import Answer, Command, verb
 from fleet.ssh.connection_pool import Session
 from fleet.ssh.verbs import Tls, files_of, http, reply
 
@@ -36,7 +36,7 @@ class ServiceContainer:
     image: str  # as in the compose file
     image_id: str
     state: str  # running, exited, restarting, …
-    health: str | None  # starting, healthy, unhealthy; None: it has no health check
+    health: str | None  # starting, healthy, unhealthy; None: it has no health check, and what it answers decides
     started: str
     exit_code: int = 0
     compose_hash: str = ""
@@ -45,8 +45,8 @@ class ServiceContainer:
 
     @property
     def healthy(self) -> bool:
-        """True where it runs and is healthy."""
-        return self.state == "running" and self.health == "healthy"
+        """True where it runs, and its health check, where it has one, says so."""
+        return self.state == "running" and self.health in ("healthy", None)
 
     @property
     def starting(self) -> bool:
@@ -117,14 +117,14 @@ class Endpoint:
     address: str
     port: int
     ready: str
-    metrics: str = OURS  # prefix
+    metrics: str = OURS  # prefix; empty: it has none
     shown: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # path → texts in its response
     tls: Tls | None = None
 
     @property
     def probes(self) -> tuple[Command, ...]:
         """Probe commands: readiness, metrics, and the paths that show what is loaded."""
-        paths = {"ready": self.ready, "metrics": "/metrics"}
+        paths = {"ready": self.ready} | ({"metrics": "/metrics"} if self.metrics else {})
         paths |= {f"shown{number}": path for number, path in enumerate(self.shown)}
         return tuple(
             http(f"{what}-{self.service}", self.address, self.port, path, tls=self.tls) for what, path in paths.items()
@@ -132,10 +132,13 @@ class Endpoint:
 
     def problem(self, answers: Mapping[str, Answer]) -> str | None:
         """Reason why the service is not ready, from the probe answers; None where it is."""
-        ready, metrics, *shown = (answers[command.name] for command in self.probes)
+        ready, *shown = (answers[command.name] for command in self.probes)
         said = http_problem(ready)
         if said is not None:
             return f"{self.ready}: {said}"
+        if not self.metrics:
+            return None
+        metrics, *shown = shown
         said = http_problem(metrics)
         if said is None and not any(line.startswith(self.metrics) for line in metrics.out.splitlines()):
             said = f"no metrics named {self.metrics}…: another program listens on this port"
@@ -262,15 +265,19 @@ def _container(found: Mapping[str, Any]) -> ServiceContainer:
     )
 
 
-CURRENT: Fact[str | None] = Fact("current", commands.link("current").text, _link)
-PREVIOUS: Fact[str | None] = Fact("previous", commands.link("previous").text, _link)
-CHANGED_FILES = Fact("changed-files", commands.changed_files().text, lambda text: tuple(text.split()))
-CURRENT_FILES = Fact("current-files", commands.current_files().text, files_of)
-ARTEFACTS = Fact("artefacts", commands.artefacts_there().text, lambda text: frozenset(text.split()))
-SECRETS = Fact("secrets", commands.secrets_there().text, _secrets)
-EXPECTED = Fact("expected", commands.expected_state().text, lambda text: text.strip().encode())
-LOADED: Fact[Mapping[str, str]] = Fact(
-    "loaded", config_files.loaded().text, lambda text: dict(line.split() for line in text.splitlines())
+_IMAGE = (
+    '{"id": {{json .Id}}, "tags": {{json .RepoTags}}, "digests": {{json .RepoDigests}}, '
+    '"layers": {{json .RootFS.Layers}}}'
 )
-IMAGES = Fact("images", commands.images().text, _images, commands.images().seconds)
-CONTAINERS = Fact("services", commands.services().text, _containers)
+CURRENT: Fact[str | None] = Fact("current", verb("release_link", "current"), _link)
+PREVIOUS: Fact[str | None] = Fact("previous", verb("release_link", "previous"), _link)
+CHANGED_FILES = Fact("changed-files", verb("release_changes"), lambda text: tuple(text.split()))  # release/file
+CURRENT_FILES = Fact("current-files", verb("release_current"), files_of)
+ARTEFACTS = Fact("artefacts", verb("artefact_list"), lambda text: frozenset(text.split()))
+SECRETS = Fact("secrets", verb("secrets_list"), _secrets)  # their names are not to be logged
+EXPECTED = Fact("expected", verb("state_expected"), lambda text: text.strip().encode())
+LOADED: Fact[Mapping[str, str]] = Fact(
+    "loaded", verb("config_list"), lambda text: dict(line.split() for line in text.splitlines())
+)
+IMAGES = Fact("images", verb("image_list", _IMAGE), _images, seconds=60)
+CONTAINERS = Fact("services", verb("service_inspect", ROLE_LABEL), _containers)  # training runs have other projects

@@ -12,18 +12,16 @@ from typing import Any
 from fleet.errors import FleetError, HostFailedError
 from fleet.facts.fact import Fact, Unknown
 from fleet.facts.machine import RELEASE_LABEL
-from fleet.images.image import ROLES
-from fleet.images.third_party import THIRD_PARTY
 from fleet.inventory.secrets import service_of
 from fleet.release import manifest
 from fleet.release.manifest import Manifest
 from fleet.rollout import commands
 from fleet.rollout.host_state import ARTEFACTS, CURRENT, IMAGES, PREVIOUS, SECRETS, HostImage
+from fleet.ssh.command_batch import verb
 from fleet.ssh.connection_pool import Session
 from fleet.ssh.verbs import must
 
-_NAMES = "|".join((*ROLES, *THIRD_PARTY))
-_OURS = re.compile(rf"(.+/)?voxyard-({_NAMES})(:[0-9a-f]{{12}}|@sha256:[0-9a-f]{{64}})")
+_OURS = re.compile(r"(.+/)?voxyard-[a-z][a-z0-9-]*(:[0-9a-f]{12}|@sha256:[0-9a-f]{64})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +152,10 @@ def _named_by_runs(text: str) -> InUse:
     )
 
 
-RELEASES = Fact("releases", commands.releases_there().text, _releases)
-IN_USE = Fact("in-use", commands.in_use().text, _in_use, commands.in_use().seconds)
-NAMED_BY_RUNS = Fact("named-by-runs", commands.named_by_runs().text, _named_by_runs)
+RELEASES = Fact("releases", verb("release_list"), _releases)
+_CONTAINER = (
+    '{"image": {{json .Image}}, "name": {{json .Config.Image}}, "labels": {{json .Config.Labels}}, '
+    '"mounts": {{json .Mounts}}}'
+)
+IN_USE = Fact("in-use", verb("container_list", _CONTAINER), _in_use, seconds=60)
+NAMED_BY_RUNS = Fact("named-by-runs", verb("prune_named_by_runs"), _named_by_runs)

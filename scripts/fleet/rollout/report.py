@@ -9,11 +9,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fleet.checks.finding import has_failures
+from fleet.checks.finding import failures
 from fleet.checks.host_report import HostReport
 from fleet.errors import FleetError
 from fleet.rollout.change_plan import ChangePlan
-from fleet.rollout.outcome import Outcome
+from fleet.rollout.context import Outcome
 from fleet.rollout.status import Status
 from fleet.ssh.connection_pool import GroupResult
 
@@ -50,7 +50,7 @@ def findings_document(result: GroupResult[HostReport], names: Sequence[str], *, 
     for name in names:
         error = result.failed.get(name)
         findings = () if error else result.succeeded[name].findings
-        good = error is None and not has_failures(findings, strict=strict)
+        good = error is None and not failures(findings, strict=strict)
         said = None if error is None else str(error)
         hosts.append({"name": name, "ok": good, "error": said, "findings": [asdict(each) for each in findings]})
     return {"ok": all(each["ok"] for each in hosts), "hosts": hosts}

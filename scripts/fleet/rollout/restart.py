@@ -10,9 +10,9 @@ from functools import partial
 from fleet.command_line import fab
 from fleet.errors import FleetError, HostFailedError
 from fleet.facts.fact import Unknown
+from fleet.release.environment import ENVIRONMENT_FILE
 from fleet.release.manifest import Manifest, ServiceEntry
-from fleet.release.release import ENVIRONMENT_FILE
-from fleet.rollout import commands, config_files
+from fleet.rollout import commands
 from fleet.rollout.change_plan import ServiceStart
 from fleet.rollout.context import Cancellation, RolloutCancelledError
 from fleet.rollout.health_gate import Clock, HealthWatch, pass_gate
@@ -123,7 +123,12 @@ class ServiceRestart:
         self._publish_files(release, service)
         log.info("%s: starting %s", self.host, service.name)
         command = commands.start(
-            release.id, release.compose_files, ENVIRONMENT_FILE, service.name, secrets=release.secrets
+            release.id,
+            release.compose_files,
+            ENVIRONMENT_FILE,
+            service.name,
+            secrets=release.secrets,
+            foreign=service.foreign,
         )
         must(self.session, self.host, f"start {service.name}", command)
 
@@ -134,14 +139,14 @@ class ServiceRestart:
         self.touched.setdefault(service.name, service)
         self.reloaded.add(service.name)
         self._publish_files(release, service)
-        if (command := config_files.reload(service)) is not None:
+        if (command := commands.reload_config(service)) is not None:
             said = http_problem(self.session.run([command])[command.name])
             if said is not None:
                 raise HostFailedError(f"{self.host}: {service.name} does not take its new files: {said}")
 
     def _publish_files(self, release: Manifest, service: ServiceEntry) -> None:
         if service.files is not None:
-            command = config_files.publish(release.id, service.name, service.files)
+            command = commands.publish_config(release.id, service.name, service.files)
             must(self.session, self.host, f"write the files of {service.name}", command)
 
     def _stop(self, service: ServiceEntry, *, remove: bool = False) -> None:
@@ -167,7 +172,7 @@ class ServiceRestart:
         gated = replace(service, ready=ALIVE) if early else service
         verified = pass_gate(self.host, self.session, gated, clock, watch, self.say)
         if service.files is not None:
-            command = config_files.confirm(service.name, service.files)
+            command = commands.confirm_config(service.name, service.files)
             must(self.session, self.host, f"note the files of {service.name}", command)
         for line in verified:
             log.info("%s: %s: %s", self.host, service.name, line)

@@ -10,8 +10,8 @@ from fleet.command_line import fab
 from fleet.facts.fact import Fact, Unknown, known
 from fleet.lock import LOCK, Lock
 from fleet.release import manifest
+from fleet.release.environment import ENVIRONMENT_FILE
 from fleet.release.manifest import Manifest, ServiceEntry
-from fleet.release.release import ENVIRONMENT_FILE
 from fleet.rollout import commands
 from fleet.rollout.host_state import (
     CHANGED_FILES,

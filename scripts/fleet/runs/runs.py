@@ -13,7 +13,7 @@ from fleet.command_line import fab
 from fleet.errors import FleetError, HostFailedError
 from fleet.facts.fact import Unknown
 from fleet.facts.gpus import GPUS
-from fleet.rollout import gpu_memory
+from fleet.rollout import health_gate
 from fleet.rollout.health_gate import Clock
 from fleet.runs import commands
 from fleet.runs.files import (
@@ -220,7 +220,7 @@ def verify_limits(session: Session, run: TrainingRun) -> tuple[str, ...]:
         return ("limits: none" if run.gpus else "limits: none, trains on the CPU",)
     if run.train is None or not run.train.alive:
         return ("limits: not verified, the run has ended",)
-    return gpu_memory.verify(session, f"{run.host}: the run {run.id}", run.train.id, run.limits)
+    return health_gate.verify_memory(session, f"{run.host}: the run {run.id}", run.train.id, run.limits)
 
 
 def with_new_settings(wanted: RunRequest, *, file: bytes, flags: Sequence[tuple[str, str]], by: str) -> RunRequest:

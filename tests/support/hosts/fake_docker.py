@@ -34,7 +34,7 @@ class FakeDocker:
 
     images: dict[str, dict[str, Any]] = field(default_factory=dict)  # by id: tags, digests, layers
     containers: list[dict[str, Any]] = field(default_factory=list)  # as `docker inspect` has them
-    modes: dict[str, str] = field(default_factory=dict)  # of images: unhealthy, starting, ends, refused
+    modes: dict[str, str] = field(default_factory=dict)  # of images: unhealthy, starting, ends, refused, unchecked
     registry: dict[str, dict[str, Any]] = field(default_factory=dict)  # by reference: id, layers
     knows_layers: bool = True  # accepts archives without layers that it has
     compose_hashes: str = ""  # of the services, as `docker compose config --hash` prints them
@@ -193,6 +193,8 @@ class FakeDocker:
             "ExitCode": 3 if mode == "ends" else 0,
             "Health": {"Status": mode if mode in ("unhealthy", "starting") else "healthy"},
         }
+        if mode == "unchecked":
+            del state["Health"]
         container = {
             "Id": f"{self.made:064x}",
             "Name": f"/voxyard-{service}-1",

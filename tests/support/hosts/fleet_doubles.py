@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from fleet.checks.finding import Finding
 from fleet.facts.gpu_use import GpuProcess, Numa
 from fleet.facts.gpus import HostGpu
 from fleet.facts.host import HostFacts
@@ -73,6 +74,7 @@ def facts(**other: Any) -> HostFacts:
         images=frozenset(),
         engine_limits=EngineLimits(None, raises=True),
         home_disk=Disk("/home", 900 << 30, 400 << 30),
+        memory_mib=128 << 10,
         artefact_bytes_present=0,
         ports=frozenset({22}),
         programs=frozenset(TOOLS),
@@ -130,3 +132,8 @@ class RecordingSession:
         if isinstance(answer, list):
             return answer.pop(0) if len(answer) > 1 else answer[0]
         return answer
+
+
+def blocked(findings: Iterable[Finding]) -> frozenset[str]:
+    """Services that must not be started on a host with these findings."""
+    return frozenset(name for each in findings if each.level == "FAIL" for name in each.services)

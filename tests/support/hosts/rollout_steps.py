@@ -14,12 +14,10 @@ from fleet.inventory.hosts import Host
 from fleet.inventory.secrets import versioned
 from fleet.release.manifest import manifest_of
 from fleet.release.release import Release
-from fleet.rollout.change_plan import plan_change
-from fleet.rollout.context import Cancellation, RolloutContext
+from fleet.rollout.change_plan import plan_change, plan_rollback
+from fleet.rollout.context import Cancellation, Outcome, RolloutContext
 from fleet.rollout.fleet import RolloutTask, run_rollout
 from fleet.rollout.host_state import endpoints, read_state
-from fleet.rollout.outcome import Outcome
-from fleet.rollout.rollback import plan_rollback
 from fleet.ssh.connection_pool import Connections
 
 HOST = Host("gpu-01", "192.0.2.11", "voxyard", roles=("bark",))

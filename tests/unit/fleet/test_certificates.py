@@ -88,8 +88,9 @@ def test_nothing_is_signed_for_longer_than_its_authority_lasts(tmp_path: Path) -
     late = make(tmp_path, HOSTS, [], NOW + dt.timedelta(days=3600))
     (root,) = x509.load_pem_x509_certificates(late.authority.read_bytes())
     assert late.until == root.not_valid_after_utc
-    with pytest.raises(FleetError, match=r"host-ca\.pem ended on 2036-02-27: move it and host-ca-key\.pem away"):
+    with pytest.raises(FleetError, match=r"host-ca\.pem ended on 2036-02-27: make another authority with --new-"):
         make(tmp_path, HOSTS, [], NOW + dt.timedelta(days=3651))
+    assert make(tmp_path, HOSTS, [], NOW + dt.timedelta(days=3651), new_authority=True).roots == 1
 
 
 def test_loopback_is_in_no_certificate_nor_is_the_address_of_a_role_that_a_host_lacks() -> None:
@@ -206,16 +207,19 @@ def test_another_fleets_certificates_are_not_replaced(tmp_path: Path) -> None:
 
 def test_a_new_authority_joins_the_old_one_and_other_roots_stay(tmp_path: Path) -> None:
     path = make(tmp_path, HOSTS, [], NOW).path
-    for name in ("host-ca.pem", "host-ca-key.pem"):
-        (tmp_path / name).replace(tmp_path / f"old-{name}")
     made = make(tmp_path, HOSTS, [], NOW, new_authority=True)
     assert (made.new_authority, made.roots) == (True, 2)
     values = read(path).values
     assert verified(tmp_path, values["host-certificate"]).returncode == 0
-    new, old = (tmp_path / "host-ca.pem").read_bytes(), (tmp_path / "old-host-ca.pem").read_bytes()
+    new, old = (tmp_path / "host-ca.pem").read_bytes(), (tmp_path / "host-ca.1.pem").read_bytes()
     assert values["host-ca"] == new + old
     again = make(tmp_path, HOSTS, [], NOW)
     assert (again.new_authority, read(path).values["host-ca"]) == (False, new + old)
+    third = make(tmp_path, HOSTS, [], NOW, new_authority=True)
+    assert (third.roots, (tmp_path / "host-ca.2.pem").read_bytes()) == (3, new)
+    assert [(tmp_path / f"host-ca-key.{n}.pem").stat().st_mode & 0o777 for n in (1, 2)] == [0o600, 0o600]
+    (tmp_path / "host-ca-key.pem").unlink()  # a lost key
+    assert make(tmp_path, HOSTS, [], NOW, new_authority=True).roots == 4
 
 
 def test_a_host_with_a_certificate_of_its_own_is_not_in_the_shared_one(tmp_path: Path) -> None:

@@ -33,8 +33,8 @@ from fleet.release.release import Release
 from fleet.rollout.apply import apply
 from fleet.rollout.change_plan import plan_change
 from fleet.rollout.context import RolloutContext
+from fleet.rollout.fitness import HostSnapshot
 from fleet.rollout.host_state import endpoints, read_state
-from fleet.rollout.inspect import HostSnapshot
 from fleet.runs.files import render
 from fleet.runs.runs import find_run
 from fleet.ssh.connection_pool import Connections, GroupResult

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fleet_doubles import RecordingSession, facts, host, uuid
+from fleet_doubles import RecordingSession, blocked, facts, host, uuid
 
-from fleet.checks.finding import Finding, blocked
+from fleet.checks.finding import Finding
 from fleet.checks.gpu_start import check_all, with_gpu_start
 from fleet.facts.fact import Unknown
 from fleet.facts.gpu_start import GpuStart, gpu_start

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import yaml
-from fleet_doubles import IMAGE, container, facts, gpu, host, process, uuid
+from fleet_doubles import IMAGE, blocked, container, facts, gpu, host, process, uuid
 
-from fleet.checks.finding import ALL_SERVICES, ON_GPUS, Finding, blocked, failures, has_failures
+from fleet.checks.finding import ALL_SERVICES, ON_GPUS, Finding, failures
 from fleet.checks.preflight import preflight
 from fleet.checks.requirements import HostRequirements
 from fleet.facts.fact import Unknown
@@ -43,7 +43,7 @@ def test_nothing_speaks_against_a_healthy_host() -> None:
     assert [each.check for each in findings] == ["pair", "limits"]
     assert "PIX" in findings[0].found
     assert "data 8192 MiB, model 16384 MiB, batch 16, ring 3, buffer 50" in findings[1].found
-    assert not has_failures(findings, strict=True)
+    assert not failures(findings, strict=True)
 
 
 SINGLE: dict[str, Any] = {"gpus": (gpu(0, compute_mode="Exclusive_Process"),)}
@@ -143,7 +143,7 @@ def test_an_injected_fault_is_found_with_its_fix(
     assert len(named) == 1
     assert said in named[0].found
     assert len(named[0].remedy) > 10
-    assert has_failures(findings) == any(each.level == "FAIL" for each in findings)
+    assert bool(failures(findings)) == any(each.level == "FAIL" for each in findings)
 
 
 def test_gpu_faults_do_not_block_the_exporter() -> None:
@@ -154,8 +154,8 @@ def test_gpu_faults_do_not_block_the_exporter() -> None:
     ]  # fmt: skip
     for fault in on_gpus:
         findings = findings_of(facts(**fault), host(gpus=2))
-        assert has_failures(findings)
-        assert not has_failures(findings, services=["exporter"])
+        assert failures(findings)
+        assert not failures(findings, services=["exporter"])
         assert blocked(findings) <= set(ON_GPUS)
     assert blocked(findings_of(facts(docker=Unknown("gone")), host())) == set(ALL_SERVICES)
 
@@ -188,7 +188,7 @@ def test_a_sick_gpu_is_left_out_with_a_warning_where_enough_others_remain(
 ) -> None:
     found, on = facts(topology=THREE_TOPOLOGY, p2p=Unknown("old"), **fault), host(roles=(role,), gpus=gpus)
     findings = findings_of(found, on)
-    assert not has_failures(findings)
+    assert not failures(findings)
     (warning,) = [each for each in findings if each.check == check]
     assert (warning.level, said in warning.found) == ("WARN", True), warning.found
     assert len(warning.remedy) > 10
@@ -217,7 +217,7 @@ def test_a_gpu_that_the_inventory_does_not_list_may_be_sick() -> None:
     cards = (gpu(0), gpu(1, ecc_uncorrected=1, mig=True, persistence=False))
     found, listed = facts(gpus=cards, xids=(XID, replace(XID, bus_id="0000:0c:00"))), host(gpus=(uuid(0),))
     findings = findings_of(found, listed)
-    assert not has_failures(findings, strict=True)
+    assert not failures(findings, strict=True)
     assert [each.found for each in findings if each.check == "gpu_inventory"] == [
         f"not in the inventory, and not used: {uuid(1)}"
     ]
@@ -234,30 +234,30 @@ def test_the_link_of_a_pair_is_not_compared_with_that_of_a_gpu_that_is_left_out(
 def test_our_own_processes_are_no_strangers_and_their_memory_counts_as_free() -> None:
     own = process(cgroup="0::/system.slice/docker-c0ffee.scope", memory_mib=8000)
     held = {"gpus": (gpu(0, memory_free_mib=16000), gpu(1)), "processes": (own,), "containers": (container(),)}
-    assert not has_failures(findings_of(facts(**held), host()))
-    assert has_failures(findings_of(facts(**held | {"containers": (container(id="beef"),)}), host()))
+    assert not failures(findings_of(facts(**held), host()))
+    assert failures(findings_of(facts(**held | {"containers": (container(id="beef"),)}), host()))
     less = gpu(0, memory_free_mib=1000)
-    assert not has_failures(findings_of(facts(**held | {"gpus": (less, gpu(1))}), host()))
-    assert has_failures(findings_of(facts(**held | {"gpus": (less, gpu(1)), "processes": ()}), host()))
+    assert not failures(findings_of(facts(**held | {"gpus": (less, gpu(1))}), host()))
+    assert failures(findings_of(facts(**held | {"gpus": (less, gpu(1)), "processes": ()}), host()))
 
 
 def test_a_gpu_that_nothing_is_planned_on_may_be_used_by_others() -> None:
     third = process(gpu=uuid(2))
     cards = (gpu(0), gpu(1), gpu(2))
     topology = BETTER_IS_IN_MIG
-    assert not has_failures(findings_of(facts(gpus=cards, topology=topology, processes=(third,)), host()))
-    assert has_failures(
+    assert not failures(findings_of(facts(gpus=cards, topology=topology, processes=(third,)), host()))
+    assert failures(
         findings_of(facts(gpus=cards, topology=topology, processes=(third,)), host(roles=("trainer", "bark")))
     )
 
 
 def test_an_exclusive_gpu_is_good_enough_for_one_process() -> None:
-    assert not has_failures(findings_of(facts(**SINGLE), host()))
+    assert not failures(findings_of(facts(**SINGLE), host()))
 
 
 @pytest.mark.parametrize("xid", [XidError("0000:02:00", 13, 60.0, "Xid 13"), XidError("0000:02:00", 79, 9e5, "Xid 79")])
 def test_an_xid_that_is_no_matter_or_long_ago_is_left_out(xid: XidError) -> None:
-    assert not has_failures(findings_of(facts(xids=(xid,)), host()))
+    assert not failures(findings_of(facts(xids=(xid,)), host()))
 
 
 def test_a_node_of_minus_one_is_usual_on_a_machine_of_one_node() -> None:
@@ -266,18 +266,18 @@ def test_a_node_of_minus_one_is_usual_on_a_machine_of_one_node() -> None:
 
 @pytest.mark.parametrize("toolkit", [Toolkit(True, True, cdi=True), Toolkit(True, False, cdi=False, links=True)])
 def test_gpus_that_systemd_knows_by_name_stay_in_their_containers(toolkit: Toolkit) -> None:
-    assert not has_failures(findings_of(facts(toolkit=toolkit), host()), strict=True)
+    assert not failures(findings_of(facts(toolkit=toolkit), host()), strict=True)
 
 
 def test_an_engine_that_may_raise_its_limits_locks_as_much_as_is_asked() -> None:
     for limits in (EngineLimits(8 << 20, raises=True), EngineLimits(None, raises=False), Unknown("elsewhere")):
-        assert not has_failures(findings_of(facts(engine_limits=limits), host()), strict=True)
+        assert not failures(findings_of(facts(engine_limits=limits), host()), strict=True)
 
 
 def test_locked_memory_speaks_against_the_services_that_request_it(tmp_path: Path) -> None:
     found, both = facts(engine_limits=EngineLimits(8 << 20, raises=False)), host(roles=("trainer", "bark"))
     assert blocked(findings_of(found, both)) == {"trainer", "bark"}
-    assert not has_failures(findings_of(found, host(roles=("monitoring",))))
+    assert not failures(findings_of(found, host(roles=("monitoring",))))
     own = tmp_path / "own.yaml"
     own.write_text("services:\n  bark:\n    ulimits: !reset null\n")
     assert blocked(findings_of(found, replace(both, compose_overrides=(own,)))) == {"trainer"}
@@ -286,7 +286,7 @@ def test_locked_memory_speaks_against_the_services_that_request_it(tmp_path: Pat
 
 
 def test_a_host_that_trains_not_needs_no_rsync() -> None:
-    assert not has_failures(findings_of(facts(programs=frozenset(TOOLS) - {"rsync"}), host(roles=("bark",))))
+    assert not failures(findings_of(facts(programs=frozenset(TOOLS) - {"rsync"}), host(roles=("bark",))))
 
 
 def test_room_is_needed_for_what_is_not_there_yet_and_twice_for_the_image_that_is_unpacked() -> None:
@@ -300,8 +300,8 @@ def test_room_is_needed_for_what_is_not_there_yet_and_twice_for_the_image_that_i
     assert requirements.docker_bytes(trains, {"sha256:large"}) == 2 * IMAGE.size_bytes + gib
     assert requirements.docker_bytes(replace(trains, registry="a.example/b"), ()) == IMAGE.size_bytes + 11 * gib
     nearly = Disk("/var/lib/docker", 99 * gib, 20 * gib)
-    assert has_failures(findings_of(facts(disk=nearly), trains, requirements))
-    assert not has_failures(findings_of(facts(disk=nearly, images=frozenset({"sha256:large"})), trains, requirements))
+    assert failures(findings_of(facts(disk=nearly), trains, requirements))
+    assert not failures(findings_of(facts(disk=nearly, images=frozenset({"sha256:large"})), trains, requirements))
 
 
 def test_room_for_artefacts_is_needed_in_the_home_or_beside_the_images_where_that_is_one_disk() -> None:
@@ -312,14 +312,12 @@ def test_room_for_artefacts_is_needed_in_the_home_or_beside_the_images_where_tha
     assert "free in the home (/home), 31.0 GiB needed" in finding.found
     (finding,) = failures(findings_of(facts(home_disk=small, disk=small), speaks, requirements))
     assert "under Docker's root (/), 32.0 GiB needed" in finding.found
-    assert not has_failures(
+    assert not failures(
         findings_of(facts(home_disk=small, disk=small, artefact_bytes_present=30 * gib), speaks, requirements)
     )
-    assert not has_failures(
-        findings_of(facts(home_disk=small, disk=small), replace(speaks, name="gpu-02"), requirements)
-    )
+    assert not failures(findings_of(facts(home_disk=small, disk=small), replace(speaks, name="gpu-02"), requirements))
     home = Disk("/home", 99 * gib, 40 * gib)
-    assert not has_failures(findings_of(facts(home_disk=home, disk=small), speaks, requirements))
+    assert not failures(findings_of(facts(home_disk=home, disk=small), speaks, requirements))
 
 
 def test_an_xid_is_critical_where_the_alert_says_so() -> None:
@@ -341,16 +339,16 @@ def test_a_user_outside_the_group_is_told_how_to_get_in() -> None:
 
 def test_our_own_exporter_may_have_the_port() -> None:
     taken = {"ports": frozenset({9410})}
-    assert not has_failures(findings_of(facts(**taken, containers=(container(),)), host()))
-    assert has_failures(findings_of(facts(**taken, containers=(container(state="exited"),)), host()))
-    assert has_failures(findings_of(facts(**taken, containers=(container(ports=(9999,)),)), host()))
+    assert not failures(findings_of(facts(**taken, containers=(container(),)), host()))
+    assert failures(findings_of(facts(**taken, containers=(container(state="exited"),)), host()))
+    assert failures(findings_of(facts(**taken, containers=(container(ports=(9999,)),)), host()))
 
 
 def test_a_speech_service_on_the_hosts_network_has_its_port() -> None:
     taken, speaks = {"ports": frozenset({8080})}, host(roles=("bark",))
     bark = container(role="bark", ports=(), host_network=True)
-    assert not has_failures(findings_of(facts(**taken, containers=(bark,)), speaks))
-    assert has_failures(findings_of(facts(**taken, containers=(replace(bark, role="exporter"),)), speaks))
+    assert not failures(findings_of(facts(**taken, containers=(bark,)), speaks))
+    assert failures(findings_of(facts(**taken, containers=(replace(bark, role="exporter"),)), speaks))
 
 
 def test_each_image_wants_the_driver_of_its_cuda() -> None:
@@ -358,11 +356,11 @@ def test_each_image_wants_the_driver_of_its_cuda() -> None:
     found = facts(gpus=(gpu(0, driver_version="570.86.10"), gpu(1)))
     findings = findings_of(found, host(roles=("trainer", "bark")), HostRequirements())
     assert blocked(findings) == {"bark"}
-    assert not has_failures(findings_of(found, host(roles=("trainer",)), HostRequirements()))
+    assert not failures(findings_of(found, host(roles=("trainer",)), HostRequirements()))
     cpu = CudaNeed(None, "its torch, built for CPUs,")
     for need in (cpu, CudaNeed((12, 8), "its torch, built for CUDA 12.8,"), CudaNeed((11, 8), "its base")):
         requirements = HostRequirements(cuda={**DEFAULTS, "bark": need})
-        assert not has_failures(findings_of(found, host(roles=("trainer", "bark")), requirements))
+        assert not failures(findings_of(found, host(roles=("trainer", "bark")), requirements))
     older = facts(gpus=(gpu(0, driver_version="550.90.07"), gpu(1)))
     (finding,) = failures(findings_of(older, host(roles=("trainer",)), HostRequirements()))
     assert "550.90.07 does not suit the image of trainer: NVIDIA's TensorFlow 25.02" in finding.found
@@ -393,7 +391,7 @@ def test_a_card_without_kernels_in_the_trainers_image_is_refused_before_a_deploy
     assert "NVIDIA's TensorFlow 25.02" in finding.remedy
     assert "--framework trainer=base" in finding.remedy
     assert blocked((finding,)) == {"trainer"}
-    assert not has_failures(findings_of(blackwell(1), host(roles=("bark",)), trainer_image("2.19.1", *PYPI)))
+    assert not failures(findings_of(blackwell(1), host(roles=("bark",)), trainer_image("2.19.1", *PYPI)))
 
 
 def test_kernels_that_the_driver_can_compile_or_that_are_there_stop_nothing() -> None:
@@ -402,12 +400,12 @@ def test_kernels_that_the_driver_can_compile_or_that_are_there_stop_nothing() ->
     for requirements in (trainer_image("2.17.0+nv25.2", *PYPI[:-1], "sm_120"), HostRequirements()):
         assert "cuda_kernels" not in {each.check for each in findings_of(blackwell(0, 1), host(), requirements)}
     unknown = facts(gpus=(gpu(0, compute_capability=None), gpu(1, compute_capability=None)))
-    assert not has_failures(findings_of(unknown, host(), trainer_image("2.19.1", *PYPI)))
+    assert not failures(findings_of(unknown, host(), trainer_image("2.19.1", *PYPI)))
 
 
 def test_only_the_gpus_that_train_count() -> None:
     cards = (gpu(0), gpu(1), gpu(2, compute_capability=(12, 0), memory_total_mib=8192, memory_free_mib=8000))
-    assert not has_failures(findings_of(facts(gpus=cards), host(), trainer_image("2.19.1", *PYPI)))
+    assert not failures(findings_of(facts(gpus=cards), host(), trainer_image("2.19.1", *PYPI)))
 
 
 def test_a_driver_that_needs_the_bases_libraries_is_warned_of() -> None:
@@ -428,7 +426,7 @@ def test_a_driver_that_needs_the_bases_libraries_is_warned_of() -> None:
 def test_a_host_that_needs_no_gpus_may_have_none(roles: tuple[str, ...]) -> None:
     found = facts(gpus=Unknown("sh: 1: nvidia-smi: not found"), toolkit=Toolkit(hook=False, runtime=False, cdi=False))
     assert findings_of(found, host(roles=roles)) == ()
-    assert has_failures(findings_of(found, host(roles=roles, gpus=1)))
+    assert failures(findings_of(found, host(roles=roles, gpus=1)))
 
 
 def test_the_worst_comes_first() -> None:
@@ -443,11 +441,11 @@ def test_a_warning_can_be_acknowledged_and_a_failure_cannot() -> None:
         "compose": False,
         "clock": True,
     }
-    assert has_failures(findings)
+    assert failures(findings)
 
 
 def test_strict_counts_warnings_that_nobody_acknowledged() -> None:
     found = facts(clock_skew=9.0)
-    assert not has_failures(findings_of(found, host()))
-    assert has_failures(findings_of(found, host()), strict=True)
-    assert not has_failures(findings_of(found, host(acknowledged=frozenset({"clock"}))), strict=True)
+    assert not failures(findings_of(found, host()))
+    assert failures(findings_of(found, host()), strict=True)
+    assert not failures(findings_of(found, host(acknowledged=frozenset({"clock"}))), strict=True)

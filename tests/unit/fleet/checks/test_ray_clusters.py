@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 import yaml
-from fleet_doubles import RecordingSession, container, facts, host
+from fleet_doubles import RecordingSession, blocked, container, facts, host
 
-from fleet.checks.finding import blocked
 from fleet.checks.preflight import ports
 from fleet.checks.ray_clusters import between, check_all
 from fleet.checks.ray_probe import look, private_ports, reach

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 import yaml
-from fleet_doubles import RecordingSession, facts, host
+from fleet_doubles import RecordingSession, blocked, facts, host
 
 from fleet.checks.documents_probe import options
-from fleet.checks.finding import Finding, blocked
+from fleet.checks.finding import Finding
 from fleet.checks.shared_documents import across, check_all, with_shared_documents
 from fleet.facts.fact import Unknown
 from fleet.facts.host import HostFacts

@@ -24,8 +24,9 @@ from fleet.images.third_party import find_third_party
 from fleet.inventory.gateway_settings import Gateway, Upstream
 from fleet.inventory.hosts import Bark, Host, load
 from fleet.inventory.secrets import read
+from fleet.release.environment import LoginInfo
 from fleet.release.gpu_assignment import assign
-from fleet.release.release import LoginInfo, Release, read_inputs, render
+from fleet.release.release import Release, read_inputs, render
 from voxyard.service.documents.ids import instance_prefix, new_id
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -105,7 +106,7 @@ def test_a_gateway_leads_to_all_speech_services_and_these_know_that_they_are_beh
     )  # fmt: skip
     assert [each.behind_gateway for each in (gw, one, two, train)] == [True, True, True, False]
     assert [each.upstreams for each in (one, two, train)] == [(), (), ()]
-    assert {gw.ports[name] for name in ("the gateway", "the gateway's metrics")} == {8443, 9412}
+    assert {each.port for each in gw.listeners if each.service == "gateway"} == {8443, 9412}
 
 
 @pytest.mark.parametrize(

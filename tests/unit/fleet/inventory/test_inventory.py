@@ -219,7 +219,8 @@ def test_jumps_are_a_text_or_a_list(read: Read) -> None:
         ),
         (
             "roles: [boss]",
-            "hosts.a.roles: expected one of trainer, bark, monitoring, gateway, head, worker, found the text 'boss'",
+            "hosts.a.roles: expected one of trainer, bark, monitoring, gateway, head, worker, custom, found the text "
+            "'boss'",
         ),
         ("roles: trainer", "hosts.a.roles: expected a list, found the text 'trainer'"),
         ("roles: [bark, bark]", "hosts.a.roles: the list has a duplicate entry"),
@@ -417,7 +418,7 @@ def test_warnings_that_can_be_acknowledged_are_those_of_the_checks() -> None:
 
 def test_ports_of_roles_that_a_host_does_not_have_clash_with_nothing(read: Read) -> None:
     (host,) = read("hosts: {a: {address: h, user: u, exporter_port: 8080, bark: {port: 8080}}}").hosts
-    assert host.ports == {"the exporter": 8080, "the host's node_exporter": 9100}
+    assert {each.what: each.port for each in host.listeners} == {"the exporter": 8080, "the host's node_exporter": 9100}
 
 
 @pytest.mark.parametrize(

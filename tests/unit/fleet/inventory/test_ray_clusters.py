@@ -9,7 +9,7 @@ import pytest
 
 from fleet.errors import FleetError
 from fleet.inventory.hosts import Inventory, load
-from fleet.inventory.ray_clusters import members, ray_service
+from fleet.inventory.ray_clusters import members, ray_listeners
 from fleet.inventory.secrets import read
 
 FLEET = """
@@ -47,11 +47,10 @@ def test_hosts_of_one_name_have_one_head_and_a_speech_service_without_gpus(inven
 def test_ports_of_a_node_are_those_of_the_host(inventory: Read) -> None:
     text = FLEET[: FLEET.index("  watch")]
     desk, one, *_, train = inventory(text).hosts
-    assert {6379, 8176, 8177, 8178, 8179, 8184, 8276, 8277} <= set(desk.ports.values())
-    assert {8076, 8077, 8084} <= set(one.ports.values())
-    assert set(train.ports.values()) == {9410, 9100, 9411}
-    assert {ray_service(listener) for listener in desk.ray_ports} == {"head", "bark"}
-    assert ray_service("the exporter") is None
+    assert {6379, 8176, 8177, 8178, 8179, 8184, 8276, 8277} <= {each.port for each in desk.listeners}
+    assert {8076, 8077, 8084} <= {each.port for each in one.listeners}
+    assert {each.port for each in train.listeners} == {9410, 9100, 9411}
+    assert {each.service for each in ray_listeners(desk.ray_roles)} == {"head", "bark"}
     with pytest.raises(FleetError, match=r":6: hosts\.gpu-01: port 8084 is used by .* worker \(metrics\)"):
         inventory(text.replace("10.0.0.2,", "10.0.0.2, exporter_port: 8084,").replace("\ndefaults", "\n\ndefaults"))
 

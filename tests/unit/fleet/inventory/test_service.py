@@ -18,8 +18,10 @@ from fleet.inventory.hosts import Bark, Host, Trainer
 from fleet.inventory.secrets import Secrets
 from fleet.release.artefact import Artefact
 from fleet.release.config_hash import config_hash
+from fleet.release.environment import LoginInfo
 from fleet.release.gpu_assignment import assign
-from fleet.release.release import LoginInfo, Release, ReleaseInputs, render
+from fleet.release.inputs import ReleaseInputs
+from fleet.release.release import Release, render
 
 COMPOSE = Path(__file__).resolve().parents[4] / "deploy/compose"
 NAMES = ("exporter.yaml", "bark.yaml")

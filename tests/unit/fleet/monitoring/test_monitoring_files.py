@@ -21,9 +21,11 @@ from fleet.inventory.secrets import Secrets, read, versioned
 from fleet.monitoring.check import check_here
 from fleet.monitoring.export import write
 from fleet.monitoring.role import monitoring_part, read_inputs
+from fleet.release.environment import LoginInfo
 from fleet.release.gpu_assignment import assign
+from fleet.release.inputs import ReleaseInputs
 from fleet.release.manifest import Manifest, manifest_of
-from fleet.release.release import LoginInfo, Release, ReleaseInputs, render
+from fleet.release.release import Release, render
 from fleet.release.service import RolePart
 from fleet.render.monitors import base_files
 

@@ -16,9 +16,10 @@ from tiny_model import write_model
 from fleet.errors import FleetError
 from fleet.inventory.hosts import Bark, Host, Role
 from fleet.inventory.ray_clusters import RayNode
+from fleet.release.environment import LoginInfo
 from fleet.release.gpu_assignment import Assignment, assign
 from fleet.release.ray_nodes import ray_part
-from fleet.release.release import LoginInfo, Release, read_inputs, render, wanted_images
+from fleet.release.release import Release, read_inputs, render, wanted_images
 from voxyard.cli import cluster
 from voxyard.speech.config import SpeechSection
 
@@ -41,10 +42,9 @@ def member(folder: Path, *roles: Role, token: str | None = TOKEN, **more: Any) -
 def rendered(on: Host, login: LoginInfo = LOGIN, withheld: Sequence[str] = ()) -> Release:
     assignment = assign(facts(), on) if login.gpus else Assignment()
     inputs = read_inputs(on, login, COMPOSE, IMAGES)
-    voices = inputs.artefacts.get("voices")
     if {"head", "worker"} & set(on.roles):
-        name = None if voices is None else voices.name
-        inputs = replace(inputs, parts=(ray_part(on, login, COMPOSE, IMAGE, assignment, name, withheld),))
+        part = ray_part(on, login, COMPOSE, IMAGE, assignment, inputs.artefacts, withheld)
+        inputs = replace(inputs, parts=(part,))
     return render(on, assignment, login, inputs, withheld=withheld)
 
 
@@ -158,8 +158,8 @@ def test_without_a_token_there_is_no_release(tmp_path: Path, roles: tuple[Role, 
 def test_a_worker_without_a_usable_gpu_is_refused_unless_it_is_withheld(tmp_path: Path) -> None:
     on = member(tmp_path, "worker")
     with pytest.raises(FleetError, match="gpu-01: no GPU for the worker: none is usable or free"):
-        ray_part(on, LOGIN, COMPOSE, IMAGE, Assignment(), None)
-    assert ray_part(on, LOGIN, COMPOSE, IMAGE, Assignment(), None, ["worker"]).services
+        ray_part(on, LOGIN, COMPOSE, IMAGE, Assignment(), {})
+    assert ray_part(on, LOGIN, COMPOSE, IMAGE, Assignment(), {}, ["worker"]).services
     made = rendered(on, withheld=["worker"])
     assert [each.name for each in made.services] == ["exporter"]
     assert made.artefacts == ()

@@ -25,10 +25,11 @@ from fleet.images.third_party import MONITORING
 from fleet.inventory.hosts import Host, Inventory, load
 from fleet.inventory.secrets import read_all
 from fleet.monitoring.role import monitoring_part, read_inputs
+from fleet.release.environment import LoginInfo
 from fleet.release.gpu_assignment import assign
-from fleet.release.release import LoginInfo, Release, found_images, wanted_images
+from fleet.release.release import Release, found_images, wanted_images
 from fleet.rollout import fleet as rollout
-from fleet.rollout.inspect import HostSnapshot
+from fleet.rollout.fitness import HostSnapshot
 from fleet.ssh.connection_pool import Connections
 
 ROOT = Path(__file__).resolve().parents[4]

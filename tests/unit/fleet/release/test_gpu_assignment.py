@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from fleet_doubles import facts, gpu, host, uuid
 
+from fleet.checks.gpu_use import limits_by_gpu
+from fleet.checks.host_report import HostReport
 from fleet.facts.fact import Unknown
+from fleet.facts.gpus import with_host_memory
 from fleet.release.gpu_assignment import Workload, assign
+from fleet.release.memory import RESERVED_MIB, memory_limits
 from fleet.release.plan import plan_document
 from voxyard.host.limits import BARK_WORKER_MIB, HEADROOM_MIB
 
@@ -130,3 +135,18 @@ def test_without_any_fit_gpu_the_problem_is_named() -> None:
     assert assignment.workloads == ()
     assert assignment.problem is not None
     assert "MIG is on" in assignment.problem
+
+
+@pytest.mark.parametrize("roles", [("trainer",), ("bark",), ("trainer", "bark")])
+@pytest.mark.parametrize("policy", ["recommended", "full"])
+def test_a_gpu_in_its_machines_memory_and_the_containers_get_no_more_than_there_is(roles: Any, policy: Any) -> None:
+    total = 125513584 // 1024
+    own = replace(gpu(0), name="NVIDIA GB10", memory_total_mib=None, memory_free_mib=None)
+    known = facts(gpus=with_host_memory([own], total), memory_mib=total)
+    on = host(roles=roles, memory_policy=policy)
+    found = assign(known, on)
+    report = HostReport(on, known, found, ())
+    containers = memory_limits(on, report.memory_mib if isinstance(report.memory_mib, int) else None)
+    assert found.problem is None
+    assert sum(limits_by_gpu(found).values()) + sum(containers.values()) <= total - HEADROOM_MIB - RESERVED_MIB
+    assert min(*limits_by_gpu(found).values(), *containers.values(), total) > 16 * 1024

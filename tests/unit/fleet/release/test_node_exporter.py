@@ -19,8 +19,9 @@ from fleet.images.third_party import find_third_party
 from fleet.inventory.hosts import Host
 from fleet.monitoring.render import base_configuration, render_configuration
 from fleet.release import manifest
+from fleet.release.environment import LoginInfo
 from fleet.release.gpu_assignment import assign
-from fleet.release.release import LoginInfo, Release, read_inputs, render
+from fleet.release.release import Release, read_inputs, render
 from fleet.rollout.change_plan import plan_change
 from fleet.rollout.host_state import Endpoint, HostImage, HostState
 from fleet.ssh.command_batch import Answer
@@ -60,7 +61,7 @@ def test_an_ipv6_address_is_written_as_its_command_line_reads_it() -> None:
 
 def test_a_host_that_has_one_already_gets_none() -> None:
     assert [each.name for each in rendered(host()).services] == ["exporter"]
-    assert "the host's node_exporter" not in host().ports
+    assert "node-exporter" not in {each.service for each in host().listeners}
 
 
 def test_another_port_touches_it_alone() -> None:

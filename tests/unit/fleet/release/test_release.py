@@ -22,9 +22,11 @@ from fleet.inventory.secrets import Secrets, versioned
 from fleet.release import manifest
 from fleet.release.artefact import Artefact
 from fleet.release.compose import parse, parts_for
+from fleet.release.environment import LoginInfo
 from fleet.release.gpu_assignment import Assignment, assign
-from fleet.release.plan import STATES
-from fleet.release.release import LoginInfo, Release, ReleaseInputs, plan_document, read_inputs, render, wanted_images
+from fleet.release.inputs import ReleaseInputs
+from fleet.release.plan import STATES, plan_document
+from fleet.release.release import Release, read_inputs, render, wanted_images
 from voxyard.service.config import ServiceSection
 from voxyard.settings import load
 from voxyard.telemetry.configuration import expected_gpus, expected_workloads
@@ -84,7 +86,7 @@ def variables_of(made: Release) -> dict[str, str]:
 def test_a_trainers_release_has_compose_files_environment_plan_and_manifest() -> None:
     made = release()
     files = files_of(made)
-    assert list(files) == ["exporter.yaml", "trainer.yaml", "plan.yaml", "voxyard.env", "release.json"]
+    assert list(files) == ["exporter.yaml", "plan.yaml", "trainer.yaml", "voxyard.env", "release.json"]
     assert made.compose_files == ("exporter.yaml",)
     assert len(made.services[0].config) == 12
     assert files["exporter.yaml"] == (COMPOSE / "exporter.yaml").read_bytes()

@@ -12,8 +12,9 @@ from tiny_model import write_model
 
 from fleet.errors import FleetError
 from fleet.inventory.hosts import Bark, Host
+from fleet.release.environment import LoginInfo
 from fleet.release.gpu_assignment import assign
-from fleet.release.release import LoginInfo, Release, read_inputs, render
+from fleet.release.release import Release, read_inputs, render
 from voxyard.service.config import ServiceSection
 
 COMPOSE = Path(__file__).resolve().parents[4] / "deploy/compose"

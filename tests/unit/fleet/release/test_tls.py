@@ -22,9 +22,10 @@ from fleet.inventory.gateway_settings import Gateway, Upstream
 from fleet.inventory.host_tls import read_tls, with_tls
 from fleet.inventory.hosts import Bark, Host
 from fleet.inventory.secrets import read
+from fleet.release.environment import LoginInfo
 from fleet.release.gpu_assignment import assign
 from fleet.release.manifest import manifest_of
-from fleet.release.release import LoginInfo, Release, read_inputs, render
+from fleet.release.release import Release, read_inputs, render
 from fleet.rollout.host_state import endpoint
 from fleet.ssh.verbs import Tls
 from voxyard.telemetry.web_config import read_web_config

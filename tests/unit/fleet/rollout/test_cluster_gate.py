@@ -16,8 +16,10 @@ from fleet.inventory.hosts import Host, Role
 from fleet.inventory.ray_clusters import RayNode
 from fleet.release.manifest import Manifest, ServiceEntry
 from fleet.rollout.change_plan import ServiceStart
-from fleet.rollout.cluster_gate import (
-    SECONDS,
+from fleet.rollout.context import RolloutContext
+from fleet.rollout.fleet import _refuse_other_image, canaries, waves
+from fleet.rollout.health_gate import (
+    CLUSTER_SECONDS,
     ClusterGate,
     before_workers,
     cluster_gates,
@@ -25,10 +27,7 @@ from fleet.rollout.cluster_gate import (
     wait_until_ready,
     with_cluster_gates,
 )
-from fleet.rollout.context import RolloutContext
-from fleet.rollout.fleet import _refuse_other_image
 from fleet.rollout.restart import ServiceRestart
-from fleet.rollout.waves import canaries, waves
 from fleet.ssh.command_batch import Answer, Command
 from fleet.ssh.connection_pool import Connections
 
@@ -146,14 +145,16 @@ def test_a_cluster_that_becomes_complete_passes() -> None:
         "docker exec c-1 voxyard cluster status --cluster 10.0.0.1:6379 --cluster-token /run/secrets/cluster-token "
         "--json --expect gpu-01,gpu-02"
     )
-    assert 0 < time.now() < SECONDS
+    assert 0 < time.now() < CLUSTER_SECONDS
 
 
 @pytest.mark.parametrize(
     ("answer", "said"), [(["gpu-02"], "gpu-02 missing"), ("refused the token", "status` fails: refused the token")]
 )
 def test_a_cluster_that_stays_incomplete_fails_with_what_is_missing(answer: Any, said: str) -> None:
-    with pytest.raises(HostFailedError, match=rf"gpu-01: the cluster lab is not complete after {SECONDS} s: .*{said}"):
+    with pytest.raises(
+        HostFailedError, match=rf"gpu-01: the cluster lab is not complete after {CLUSTER_SECONDS} s: .*{said}"
+    ):
         pass_cluster_gate("gpu-01", asked(answer), GATE, LeapingCancellation())
 
 

@@ -15,7 +15,7 @@ from gateway_certificate import new_authority
 from release_doubles import packed, release
 from tls_server import running_server
 
-from fleet.rollout import commands
+from fleet.rollout import commands, host_state
 from fleet.rollout.host_state import http_problem
 from fleet.rollout.transfer import secrets_archive
 from fleet.ssh.command_batch import Answer, Command
@@ -64,10 +64,10 @@ def test_a_release_that_was_cut_off_is_not_there(tmp_path: Path) -> None:
 
 def test_a_release_that_was_tampered_with_is_found_and_written_anew(tmp_path: Path) -> None:
     written = write(tmp_path)
-    assert good(commands.changed_files(), tmp_path) == ""
+    assert good(host_state.CHANGED_FILES.command, tmp_path) == ""
     (written / "services.yaml").write_text("services: {x: {}}\n")
     (written / "voxyard.env").unlink()
-    changed = good(commands.changed_files(), tmp_path).split()
+    changed = good(host_state.CHANGED_FILES.command, tmp_path).split()
     assert sorted(changed) == [f"{RELEASE.id}/services.yaml", f"{RELEASE.id}/voxyard.env"]
     assert run(commands.whole(RELEASE.id), tmp_path).returncode == 1
     write(tmp_path)
@@ -77,15 +77,15 @@ def test_a_release_that_was_tampered_with_is_found_and_written_anew(tmp_path: Pa
 
 
 def test_the_current_release_and_the_one_before_it_are_links_that_are_replaced_as_a_whole(tmp_path: Path) -> None:
-    assert good(commands.link("current"), tmp_path) == ""
+    assert good(host_state.CURRENT.command, tmp_path) == ""
     before = None
     for name in ("aaaaaaaaaaaa", "bbbbbbbbbbbb", "bbbbbbbbbbbb"):
         write(tmp_path, name)
         good(commands.set_current(name, before=before, expected=f'{{"release": "{name}"}}\n'.encode()), tmp_path)
-        assert good(commands.link("current"), tmp_path) == f"releases/{name}\n"
-        assert good(commands.expected_state(), tmp_path) == f'{{"release": "{name}"}}\n'
+        assert good(host_state.CURRENT.command, tmp_path) == f"releases/{name}\n"
+        assert good(host_state.EXPECTED.command, tmp_path) == f'{{"release": "{name}"}}\n'
         before = name
-    assert good(commands.link("previous"), tmp_path) == "releases/aaaaaaaaaaaa\n"
+    assert good(host_state.PREVIOUS.command, tmp_path) == "releases/aaaaaaaaaaaa\n"
     names = sorted(path.name for path in (tmp_path / ".voxyard").iterdir())
     assert names == ["current", "previous", "releases", "state"]
     assert modes(tmp_path / ".voxyard/state") == {"expected.json": "0o644"}
@@ -99,7 +99,7 @@ def test_a_secret_of_another_value_is_another_file_and_is_removed_by_its_name(tm
         name: name for name in ("key.1", "key.2", "it's")
     }
     assert set(modes(folder).values()) == {"0o600"}
-    assert good(commands.secrets_there(), tmp_path).splitlines()[::2] == ["600"] * 3
+    assert good(host_state.SECRETS.command, tmp_path).splitlines()[::2] == ["600"] * 3
     good(commands.remove([], [], [], ["key.1", "it's", "none"]), tmp_path)
     assert [path.name for path in folder.iterdir()] == ["key.2"]
 
@@ -119,9 +119,9 @@ def test_an_artefact_is_there_as_a_whole_and_read_only_or_not_at_all(tmp_path: P
     damaged = packed({"model.bin": b"fop", ".sha256": sums})
     for broken in (archive[:600], damaged, packed({"model.bin": b"foo"})):
         assert run(commands.receive_artefact("weights-1"), tmp_path, broken).returncode != 0
-        assert good(commands.artefacts_there(), tmp_path) == ""
+        assert good(host_state.ARTEFACTS.command, tmp_path) == ""
     good(commands.receive_artefact("weights-1"), tmp_path, archive)
-    assert good(commands.artefacts_there(), tmp_path) == "weights-1\n"
+    assert good(host_state.ARTEFACTS.command, tmp_path) == "weights-1\n"
     assert modes(folder) == {"weights-1": "0o555"}
     assert modes(folder / "weights-1")["model.bin"] == "0o444"
     good(commands.remove([], ["weights-1"], []), tmp_path)
@@ -288,7 +288,7 @@ def test_without_openssl_it_says_so(tmp_path: Path) -> None:
 
 def test_a_secret_that_only_its_container_can_read_is_there(tmp_path: Path) -> None:
     good(commands.write_secrets(), tmp_path, secrets_archive({"key.1": b"one"}))
-    unreadable = commands.secrets_there().shell.replace('[ -r "$name" ]', "false")
+    unreadable = host_state.SECRETS.command.shell.replace('[ -r "$name" ]', "false")
     assert good(Command("secrets", unreadable), tmp_path) == "600\n-  key.1\n"
 
 

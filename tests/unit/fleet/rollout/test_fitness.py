@@ -24,14 +24,11 @@ from fleet.release.environment import LoginInfo
 from fleet.release.gpu_assignment import Assignment
 from fleet.release.manifest import manifest_of
 from fleet.release.release import Release
-from fleet.rollout.change_plan import plan_change
-from fleet.rollout.context import RolloutContext
-from fleet.rollout.fitness import unfit_hosts, withheld_services, without
+from fleet.rollout.change_plan import plan_change, plan_rollback
+from fleet.rollout.context import Outcome, RolloutContext
+from fleet.rollout.fitness import HostSnapshot, unfit_hosts, withheld_services, without
 from fleet.rollout.fleet import RolloutTask, run_rollout
 from fleet.rollout.host_state import endpoints, read_state
-from fleet.rollout.inspect import HostSnapshot
-from fleet.rollout.outcome import Outcome
-from fleet.rollout.rollback import plan_rollback
 from fleet.rollout.status import read_status
 from fleet.ssh.connection_pool import Connections, GroupResult
 

@@ -6,7 +6,7 @@ import pytest
 from fleet_doubles import RecordingSession
 
 from fleet.errors import HostFailedError
-from fleet.rollout.gpu_memory import verify
+from fleet.rollout.health_gate import verify_memory
 from fleet.ssh.command_batch import Answer
 
 PIDS = Answer("PID\n11\n12\n")
@@ -14,7 +14,7 @@ PIDS = Answer("PID\n11\n12\n")
 
 def verified(apps: str, limits: dict[str, int], pids: Answer = PIDS) -> tuple[str, ...]:
     session = RecordingSession({"compute-apps": Answer(apps), "processes": pids})
-    return verify(session, "gpu-01: bark", "c0ffee", limits)
+    return verify_memory(session, "gpu-01: bark", "c0ffee", limits)
 
 
 @pytest.mark.parametrize(

@@ -24,15 +24,12 @@ from fleet.inventory.hosts import Host
 from fleet.inventory.rollout_settings import HookSettings
 from fleet.release.manifest import manifest_of
 from fleet.release.release import Release
-from fleet.rollout import drain
-from fleet.rollout.change_plan import plan_change
-from fleet.rollout.context import RolloutCancelledError, RolloutContext
-from fleet.rollout.drain import drain_host
+from fleet.rollout.apply import drain_host
+from fleet.rollout.change_plan import plan_change, plan_rollback
+from fleet.rollout.context import Outcome, RolloutCancelledError, RolloutContext
 from fleet.rollout.fleet import RolloutTask, run_rollout
 from fleet.rollout.hooks import HostHooks, check_programs
 from fleet.rollout.host_state import CONTAINERS, endpoints, read_state
-from fleet.rollout.outcome import Outcome
-from fleet.rollout.rollback import plan_rollback
 from fleet.ssh.connection_pool import Connections
 
 HOST = Host("gpu-01", "192.0.2.11", "voxyard", roles=("bark",))
@@ -182,7 +179,7 @@ def test_a_drain_that_cannot_list_the_containers_has_failed(
 ) -> None:
     deploy(host, release(fake_services.port), pool.context())
     double = SimpleNamespace(command=CONTAINERS.command, among=lambda _: Unknown("context deadline exceeded"))
-    monkeypatch.setattr(drain, "CONTAINERS", double)
+    monkeypatch.setattr("fleet.rollout.apply.CONTAINERS", double)
     outcome = drain_host(host, "gpu-01", pool.context())
     assert outcome.result == "failed"
     assert "cannot be listed, so services may run on: context deadline exceeded" in outcome.note

@@ -16,9 +16,8 @@ from shell_host import FakeServices, ShellHost
 from fleet.errors import FleetError
 from fleet.images.archive import ImageCache
 from fleet.lock import break_lock
-from fleet.rollout.change_plan import plan_change
+from fleet.rollout.change_plan import plan_change, plan_rollback
 from fleet.rollout.context import RolloutContext
-from fleet.rollout.rollback import plan_rollback
 from fleet.ssh.connection_pool import Connections
 from tasks.deploy import _unlock
 

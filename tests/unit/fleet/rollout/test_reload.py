@@ -14,12 +14,10 @@ from fleet.images.archive import ImageCache
 from fleet.release.manifest import manifest_of, parse
 from fleet.release.release import Release
 from fleet.rollout.apply import apply
-from fleet.rollout.change_plan import ChangePlan, plan_change
-from fleet.rollout.config_files import refusal
-from fleet.rollout.context import RolloutContext
+from fleet.rollout.change_plan import ChangePlan, plan_change, plan_rollback
+from fleet.rollout.commands import config_refusal
+from fleet.rollout.context import Outcome, RolloutContext
 from fleet.rollout.host_state import endpoints, read_state
-from fleet.rollout.outcome import Outcome
-from fleet.rollout.rollback import plan_rollback
 from fleet.rollout.status import STALE, read_status
 
 
@@ -155,5 +153,5 @@ def test_the_manifest_keeps_what_a_reload_needs(services: FakeServices) -> None:
 
 def test_a_refusal_is_its_reason_alone() -> None:
     said = "Checking prometheus.yml\n SUCCESS: 1 rule files found\n\nChecking a.yaml\n  FAILED:\na.yaml: 1:5: bad\n"
-    assert refusal(said) == "a.yaml: 1:5: bad"
-    assert refusal("Error response from daemon") == "Error response from daemon"
+    assert config_refusal(said) == "a.yaml: 1:5: bad"
+    assert config_refusal("Error response from daemon") == "Error response from daemon"

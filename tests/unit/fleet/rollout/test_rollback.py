@@ -12,8 +12,8 @@ from shell_host import FakeServices, ShellHost
 from fleet.errors import HostFailedError
 from fleet.inventory.secrets import versioned
 from fleet.release.release import Release
+from fleet.rollout.change_plan import plan_rollback
 from fleet.rollout.context import RolloutContext
-from fleet.rollout.rollback import plan_rollback
 
 
 def test_rollback_goes_to_the_release_before_with_what_is_on_the_host(

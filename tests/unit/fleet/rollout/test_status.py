@@ -17,10 +17,9 @@ from fleet.lock import locked
 from fleet.release.manifest import manifest_of
 from fleet.release.release import Release
 from fleet.rollout import report
-from fleet.rollout.apply import apply
+from fleet.rollout.apply import apply, drain_host
 from fleet.rollout.change_plan import plan_change
 from fleet.rollout.context import NoSilencer, RolloutContext
-from fleet.rollout.drain import drain_host
 from fleet.rollout.host_state import endpoints, read_state
 from fleet.rollout.status import Status, read_status
 from fleet.ssh.connection_pool import GroupResult

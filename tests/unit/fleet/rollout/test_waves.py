@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from fleet.inventory.hosts import Host, Role
-from fleet.rollout.outcome import Outcome, Result
-from fleet.rollout.waves import canaries, roll, waves
+from fleet.rollout.context import Outcome, Result
+from fleet.rollout.fleet import canaries, roll, waves
 
 
 def host(name: str, *roles: Role, canary: bool = False) -> Host:
