@@ -64,4 +64,6 @@ def _abbreviation(key: str, words: str, another: re.Pattern[str], own: WordTable
         ends = how in ("$", "&") and found[0].endswith(".") and (not after or after[0].isupper())
         return said + "." if ends else said
 
+    if short[0] == "(":  # محمد(ص)
+        return (re.compile(rf"[^\S\n]?{re.escape(short)}"), lambda _: f" {words}")
     return (re.compile(rf"(?<![\w.]){first}{inside}{last}"), spoken)

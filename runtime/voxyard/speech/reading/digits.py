@@ -108,7 +108,7 @@ def _one_of(words: tuple[str, ...], language: Language) -> str:
 
 
 def _one_by_one(text: str, language: Language) -> str:
-    blank, comma = (" ", ", ") if language.spaced else ("", "、")
+    blank, comma = (" ", language.comma) if language.spaced else ("", "、")
     return comma.join(blank.join(cardinal(digit, language) for digit in group) for group in text.split("-"))
 
 
@@ -127,7 +127,7 @@ def by_digits(text: str, language: Language) -> str | None:
     blank = " " if language.spaced else ""
     said = [blank.join(cardinal(digit, language) for digit in group) for group in groups]
     return (f"{plus}{blank}" if text.lstrip("(").startswith("+") else "") + (
-        "、" if not language.spaced else ", "
+        "、" if not language.spaced else language.comma
     ).join(said)
 
 

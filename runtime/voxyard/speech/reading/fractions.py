@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Mapping
 
+from voxyard.speech.reading import persian
 from voxyard.speech.reading.languages import Language
 from voxyard.speech.reading.number_words import before_word, cardinal, ordinal
 from voxyard.speech.reading.patterns import BLANK
@@ -55,6 +56,8 @@ def patterns(
         rf"{before}{whole.replace(BLANK, '(?!)')}(?P<above>[1-9]\d{{0,2}})[/⁄](?P<below>[1-9]\d{{0,3}})(?P<glyph>)"
         rf"(?!\d){unit}{after}"
     )
+    if code == "fa":
+        return [(glyph, words), *persian.decimals(language)]
     return [(glyph, words), (slashed, words)]
 
 
@@ -81,18 +84,33 @@ def _fraction(
     if (above, below) == (1, 2) and code in _HALVES and unit is not None:
         return _and_half(code, language, whole, unit)
     if (above, below) == (1, 2):
-        said = {"en": "and a half", "fr": "et demi", "es": "y medio", "it": "e mezzo", "pt": "e meio"}.get(code, said)
+        said = {
+            "en": "and a half",
+            "fr": "et demi",
+            "es": "y medio",
+            "it": "e mezzo",
+            "pt": "e meio",
+            "fa": "و نیم",
+        }.get(code, said)
         words = f"{cardinal(whole, language)} {said}"
         if code == "de":
             words = f"{'ein' if whole == '1' else cardinal(whole, language)}einhalb"
     elif code == "de":
         words = f"{cardinal(whole, language)} {said.replace(' ', '').lower()}"
     else:
-        joint = {"en": "and", "fr": "et", "es": "y", "it": "e", "pt": "e"}[code]
+        joint = {"en": "and", "fr": "et", "es": "y", "it": "e", "pt": "e", "fa": "و"}[code]
         words = f"{cardinal(whole, language)} {joint} {said}"
     return words if unit is None else f"{words} {unit}"
 
 
+_WITH_A_HALF = {
+    "en": "and a half",
+    "fr": "et demi",
+    "es": "y medio",
+    "it": "e mezzo",
+    "pt": "e meio",
+    "fa": "و نیم",
+}
 _HALVES = {
     "fr": ("et demi", "et demie"),
     "es": ("y medio", "y media"),
@@ -111,6 +129,8 @@ def _and_half(code: str, language: Language, whole: str, noun: str) -> str:
 
 def _parts(code: str, language: Language, above: int, below: int) -> str:
     """Three quarters, drei Viertel, trois quarts."""
+    if code == "fa":
+        return persian.fraction(above, below, language)
     forms = table(code).fractions.get(below)
     many = above > 1
     if forms is None:

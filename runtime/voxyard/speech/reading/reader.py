@@ -19,12 +19,12 @@ import unicodedata
 from collections.abc import Collection, Iterable
 from functools import lru_cache
 
-from voxyard.speech.reading import german, russian
+from voxyard.speech.reading import german, persian, russian
 from voxyard.speech.reading.edits import Edit, EditedText, Span
 from voxyard.speech.reading.languages import LANGUAGES, Language
 from voxyard.speech.reading.rules import KINDS, Kind, rules
 
-READING_VERSION = 4
+READING_VERSION = 5
 """Rises with every change that may give a text other words."""
 
 _PARAGRAPH = re.compile(r"(?:[^\n]|\n(?![^\S\n]*\n))+")
@@ -64,7 +64,7 @@ def readings(
     rules_of = LANGUAGES.get(code)
     if rules_of is None or not kinds:
         return []
-    text = _WITHIN.sub(" ", text)
+    text = _as_figures(_WITHIN.sub(" ", text), code)
     spans = sorted(taken)
     found: list[Edit] = []
     for paragraph in _PARAGRAPH.finditer(text):
@@ -72,6 +72,17 @@ def readings(
         if _SOMETHING.search(text, start, end) and _is_written_in(rules_of, paragraph[0]):
             found += _read(text, start, end, (code, region), kinds, spans)
     return found
+
+
+_ZEROS = "\N{FULLWIDTH DIGIT ZERO}\N{ARABIC-INDIC DIGIT ZERO}\N{EXTENDED ARABIC-INDIC DIGIT ZERO}"
+_DIGITS = {ord(zero) + digit: str(digit) for zero in _ZEROS for digit in range(10)}
+
+
+def _as_figures(text: str, code: str) -> str:
+    """The text with digits of other scripts as those that the rules know, in the same places."""
+    if text.isascii():
+        return text
+    return text.translate({**_DIGITS, **persian.LETTERS} if code == "fa" else _DIGITS)
 
 
 def _read(

@@ -161,6 +161,8 @@ def _spoken(code: str, language: Language, hour: int, minute: int, after: str) -
         case "ru":
             hours = cardinal(str(hour), language)
             return f"{hours} {minutes}" if minute else f"{cardinal(str(hour), language, 'час')} {_russian_hours(hour)}"
+        case "fa":
+            return cardinal(str(hour), language) + (f" و {minutes} دقیقه" if minute else "")
         case "tr":
             return cardinal(str(hour), language) + (f" {minutes}" if minute else "")
         case "ja":

@@ -130,6 +130,7 @@ SENTENCES = {
     "it": ("Poi partì.", "il 5 maggio|alle 12:00|10 mln €|Luigi XIV|3/4|27,50 €|il 3°|ecc."),
     "pt": ("Depois saiu.", "5 de maio|às 12h|10 M€|século XX|3/4|R$ 27,50|o 3.º|etc."),
     "ru": ("Потом ушёл.", "100 руб.|5 км|в 2020 г.|5 мая|3 млн|50 %|и т. д."),
+    "fa": ("بعد رفت.", "۵ مرداد|۳ km|۵۰٪|سال ۱۴۰۳|۱۴:۳۰|$5|۳/۵|۲۱ام|۲۱ تیر ۱۴۰۳"),
     "pl": ("Potem wyszedł.", "5 maja|100 zł|3 km|5 mln"),
 }
 
