@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from voxyard.speech.reading import persian
 from voxyard.speech.reading.languages import Language
-from voxyard.speech.reading.number_words import before_word, cardinal, ordinal
+from voxyard.speech.reading.number_words import before_word, cardinal, decimal, ordinal
 from voxyard.speech.reading.patterns import BLANK
 from voxyard.speech.reading.tables import table
 
@@ -28,7 +28,7 @@ def patterns(
         return []
     letters = r"\w" if language.spaced else "A-Za-z0-9_"
     symbols = "|".join(re.escape(each) for each in sorted(units, key=len, reverse=True) if each[0].isalpha())
-    unit = rf"(?:{BLANK}(?P<symbol>{symbols})(?!\w))" if language.spaced else ""
+    unit = rf"(?:{BLANK}(?P<symbol>{symbols})(?!\w)(?:\.(?=\s*[,;:a-zäöü]))?)" if language.spaced else ""
     before = rf"(?<![{letters}/@#^$€£])(?<![\d{letters}][.,:/–-])"
     whole = rf"(?:(?P<whole>\d{{1,3}})(?:[ -]|{BLANK}))?"
     if code in _HALVES:  # 2½ tazas
@@ -45,6 +45,8 @@ def patterns(
         name = found.groupdict().get("noun")
         if name and found["whole"] == "1" and name.endswith(("as", "os")):
             name = name[:-1]  # una taza y media
+        if name and found["whole"] == "1" and code == "it" and name[-1] in "ei":
+            name = name[:-1] + {"e": "a", "i": "o"}[name[-1]]  # una tazza e mezza
         if symbol:
             name = unit_name(units[symbol], 2 if found["whole"] else 1)
             if name is None:
@@ -56,6 +58,15 @@ def patterns(
         rf"{before}{whole.replace(BLANK, '(?!)')}(?P<above>[1-9]\d{{0,2}})[/⁄](?P<below>[1-9]\d{{0,3}})(?P<glyph>)"
         rf"(?!\d){unit}{after}"
     )
+    if out_of := table(code).signs.out_of:  # 4.5/5
+        separator = re.escape(language.decimal)
+        mark = rf"(?<![\w.,:/-])(?P<whole>\d{{1,3}}){separator}(?P<part>\d)/(?P<best>5|10|20|100)(?![\w/]|[.,]\d)"
+
+        def marked(found: re.Match[str]) -> str:
+            said = decimal(found["whole"], found["part"], language)
+            return f"{said} {out_of} {cardinal(found['best'], language)}"
+
+        return [(re.compile(mark), marked), (glyph, words), (slashed, words)]
     if code == "fa":
         return [(glyph, words), *persian.decimals(language)]
     return [(glyph, words), (slashed, words)]

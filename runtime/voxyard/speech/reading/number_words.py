@@ -57,6 +57,10 @@ def before_word(digits: str, word: str, language: Language) -> str | None:
     forms = {cardinal(digits, language, noun) for noun in ("\0", *_A_FEMININE.get(language.locale, ()))}
     if forms == {bare} or re.fullmatch(language.alone, word, re.IGNORECASE):
         return bare
+    if language.locale in _NAMES_ARE_CAPITALIZED and word[0].isupper() and len(digits) > 2:
+        return bare  # a name, as of the town after its postcode
+    if language.locale == "de" and len(digits) > 2:
+        return bare  # einhunderteins Seiten
     if language.is_feminine(word):
         return cardinal(digits, language, word)
     gender = None if language.locale == "de" else table(language.locale).gender(word)  # in German of the case too
@@ -73,6 +77,7 @@ def before_word(digits: str, word: str, language: Language) -> str | None:
     return None
 
 
+_NAMES_ARE_CAPITALIZED = ("es", "fr", "it", "pt")
 _IMPURE = re.compile(r"s[bcdfgklmnpqrtvwz]|z|x|y|ps|pn|gn|i[aeou]", re.IGNORECASE)
 _A_FEMININE = {
     "de": ("Minute",),

@@ -26,7 +26,7 @@ from voxyard.speech.reading.tables import table
 Reading = tuple[re.Pattern[str], Callable[[re.Match[str]], str | None]]
 
 _YEAR = r"((?:1[1-9]|20)\d\d)"
-_NEXT_WORD = re.compile(r"[\s-](?:[^\S\n])?([^\W\d_]+)")
+_NEXT_WORD = re.compile(r"[\s-](?:[^\S\n])?(?![^\W\d_]\.)([^\W\d_]+)")  # no d. C.
 _ROW = re.compile(r"\s(?:oder|bis|ou|o|u|ed?|e|y|a|à)\s\d{1,3}\s([^\W\d_]{3,})")  # 2 ou 3 vezes
 
 
@@ -46,6 +46,8 @@ def patterns(code: str, language: Language) -> list[Reading]:
     if language.to:
         found += _ranges(language)
     found += _ratios(language)
+    if language.decimal == ",":
+        found.append(_section(language))
     after = _AFTER.get(code, r"(?![^\W\d_])" if language.spaced else r"(?![A-Za-z])")
     pattern = re.compile(number(language) + after + UNREAD)
 
@@ -279,6 +281,19 @@ def _ratios(language: Language) -> list[Reading]:
     letters = r"\w" if language.spaced else "A-Za-z0-9_"
     pattern = rf"(?<![{letters}.,:/–-])(\d{{1,4}}):(\d{{1,4}})(?![{letters}:/])(?![.,–-]\d)"
     return [(re.compile(pattern), words)]
+
+
+def _section(language: Language) -> Reading:
+    """Kapitel 1.2, chapitre 2.10: parts of a number after the word that it numbers."""
+    pattern = rf"{guard(language)}(\d{{1,2}})\.(\d{{1,2}})(?![\w.,:/–-]*\d)(?!\w)"
+
+    def words(found: re.Match[str]) -> str | None:
+        point = table(language.locale).signs.point
+        if not point or not labelled(found, language):
+            return None
+        return f"{cardinal(found[1], language)} {point} {cardinal(found[2], language)}"
+
+    return re.compile(pattern), words
 
 
 def _short_scales(code: str, language: Language) -> list[Reading]:

@@ -51,7 +51,7 @@ def patterns(code: str, language: Language) -> list[Reading]:
                 r"(?P<n>(?!0)\d{1,4})(?P<sign>\.?º|°)(?![CF]\b)",
                 lambda found: _ordinal_or_degrees(found, code, language),
             ),
-            (r"(?P<n>(?!0)\d{1,4})\.?ª", lambda found: feminine(ordinal(int(found["n"]), language))),
+            (r"(?P<n>(?!0)\d{1,4})\.?ª(?!\w)", lambda found: feminine(ordinal(int(found["n"]), language))),
         ]
     return [(re.compile(guard(language) + pattern), words) for pattern, words in by_code.get(code, [])]
 

@@ -130,10 +130,11 @@ def _take(used: bytearray, start: int, end: int) -> None:
 
 
 def _is_written_in(language: Language, paragraph: str) -> bool:
-    """True where at least half of the letters are of the language's scripts, or there are none."""
+    """True where at least half of the letters, or a fifth of characters, are of its scripts, or there are none."""
     letters = [each for each in _UNIT.sub("", paragraph[:2000]) if each.isalpha() and each not in "ºª"]
     own = sum(_script(each) in language.scripts for each in letters)
-    return 2 * own >= len(letters)
+    least = 2 if language.spaced else 5  # a character is a word, beside the letters of one
+    return least * own >= len(letters)
 
 
 @lru_cache(maxsize=8192)

@@ -10,6 +10,7 @@ from typing import Literal, get_args
 
 from voxyard.speech.reading import (
     abbreviations,
+    american,
     dates,
     digits,
     fractions,
@@ -21,6 +22,7 @@ from voxyard.speech.reading import (
     times,
     units,
     unread,
+    verses,
 )
 from voxyard.speech.reading.languages import LANGUAGES, UNITS
 from voxyard.speech.reading.patterns import stays
@@ -58,6 +60,8 @@ def rules(code: str, region: str = "") -> tuple[Rule, ...]:
         return (*addresses, *amounts, *_of("abbreviations", abbreviations.patterns(code)))
     return (
         *addresses,
+        *_of("numbers", verses.patterns(language)),
+        *_of("numbers", american.patterns(language) if code == "en" else ()),
         *_of("dates", dates.patterns(code, region, language)),
         *_of("numbers", digits.patterns(language)),
         *_of("times", times.patterns(code, language)),
