@@ -93,7 +93,7 @@ def _read(
         if max(span[0], start) < min(span[1], end):
             _take(used, max(span[0], start) - start, min(span[1], end) - start)
     found = list[Edit]()
-    if language[0] == "ru" and set(kinds) == set(KINDS):  # ru-normalizr knows no kinds
+    if language[0] == "ru" and set(kinds) >= set(KINDS):  # ru-normalizr knows no kinds
         for edit in russian.edits(text, start, end):
             if not any(used[edit.start - start : edit.end - start]):
                 _take(used, edit.start - start, edit.end - start)
@@ -102,6 +102,8 @@ def _read(
         for match in rule.pattern.finditer(text, start, end):
             first, last = match.span()
             if first == last or any(used[first - start : last - start]):
+                continue
+            if rule.kind == "emoji" and "emoji" not in kinds:
                 continue
             words = rule.words(match)
             _take(used, first - start, last - start)

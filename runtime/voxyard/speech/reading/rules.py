@@ -13,6 +13,7 @@ from voxyard.speech.reading import (
     american,
     dates,
     digits,
+    emoji,
     fractions,
     money,
     numbers,
@@ -28,8 +29,9 @@ from voxyard.speech.reading.languages import LANGUAGES, UNITS
 from voxyard.speech.reading.patterns import stays
 from voxyard.speech.reading.tables import table
 
-Kind = Literal["numbers", "ordinals", "currency", "dates", "times", "units", "abbreviations", "symbols"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
+Kind = Literal["numbers", "ordinals", "currency", "dates", "times", "units", "abbreviations", "symbols", "emoji"]
+KINDS: tuple[Kind, ...] = tuple(kind for kind in get_args(Kind) if kind != "emoji")
+"""Every kind but emoji, which are silent where nobody asks for their names."""
 
 Words = Callable[[re.Match[str]], str | None]
 
@@ -75,6 +77,8 @@ def rules(code: str, region: str = "") -> tuple[Rule, ...]:
         *_of("numbers", numbers.patterns(code, language)),
         *_of("abbreviations", abbreviations.patterns(code)),
         *_of("symbols", symbols.operators(code, language)),
+        *_of("emoji", emoji.patterns(code)),
+        *_of("symbols", emoji.silent()),
     )
 
 

@@ -27,10 +27,6 @@ _FORMULAS = (
     "H2O2|H2O|H2SO4|H2|CO2|CH4|C6H12O6|C2H5OH|CaCO3|CaCl2|Cl2|O2|O3|N2O|N2|NO2|NH3|NaHCO3|Na2CO3|SO2|SO3|SiO2|HNO3|"
     "Fe2O3|Al2O3|TiO2|MgCl2"
 )
-_EMOJI = (
-    r"[\U0001F1E6-\U0001F1FF\U0001F300-\U0001FAFF\u2600-\u2669\u2670-\u26FF\u2700-\u27BF\u2B50\u2B55\u231A\u231B\u23E9-\u23FA]"
-    r"[\uFE0F\u200D\u20E3\U0001F3FB-\U0001F3FF\U000E0020-\U000E007F\U0001F1E6-\U0001F1FF\U0001F300-\U0001FAFF\u2600-\u27BF]*"
-)
 
 
 def addresses(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
@@ -299,7 +295,7 @@ def _power(exponent: str, signs: Signs, code: str, language: Language) -> str:
 
 
 def operators(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
-    """Signs between numbers and letters of a formula, signs beside blanks, and emoji, which are _silent."""
+    """Signs between numbers and letters of a formula, and signs beside blanks."""
     signs = table(code).signs
 
     def spoken(found: re.Match[str]) -> str | None:
@@ -352,7 +348,7 @@ def operators(code: str, language: Language) -> list[tuple[re.Pattern[str], Word
             (re.compile(r"§§(?=\s?\d)"), lambda match: _sections(match, signs)),
             (re.compile(r"(?P<sign>[§№])(?=\s?\d)"), spoken),
         ]
-    return [*found, (re.compile(rf"[^\S\n]?{_EMOJI}(?:[^\S\n]?{_EMOJI})*"), _silent)]
+    return found
 
 
 def _wide_dashes(language: Language) -> list[tuple[re.Pattern[str], Words]]:
