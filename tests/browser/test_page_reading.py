@@ -90,7 +90,7 @@ def test_a_word_that_the_service_refuses_is_refused_beside_the_field(
 def test_the_words_are_shown_before_and_after_a_text_is_sent(service: Service, page: Page) -> None:
     open_more(service, page)
     page.get_by_text("Show what is spoken").locator("visible=true").click()
-    words = page.locator("#text-script-list li")
+    words = page.locator("#text-script-list .spoken")
     expect(words).to_have_text(["nginx cost five dollars in nineteen ninety-nine."])
     page.get_by_label("Pronunciation").fill(LEXICON)
     page.get_by_label("Figures and short forms").select_option("none")
@@ -98,7 +98,8 @@ def test_the_words_are_shown_before_and_after_a_text_is_sent(service: Service, p
     expect(page.locator("#text-script-facts")).to_contain_text("of speech")
     submitted(page)
     page.get_by_text("Show what is spoken").locator("visible=true").click()
-    expect(page.locator("#document-script-list li")).to_have_text(["engine x cost $5 in 1999."])
+    expect(page.locator("#document-script-list .spoken")).to_have_text(["engine x cost $5 in 1999."])
+    expect(page.locator("#document-script-list .written")).to_have_text(["nginx cost $5 in 1999."])
 
 
 def test_a_voice_of_another_language_is_noted(service: Service, page: Page) -> None:

@@ -16,6 +16,7 @@ from voxyard.extraction.errors import TextTooLongError, UnreadableFileError
 from voxyard.extraction.pdf_columns import WIDE, Gap, LineExtent, in_reading_order
 from voxyard.extraction.pdf_notes import TextLine
 from voxyard.extraction.pdf_paragraphs import blocks
+from voxyard.extraction.pdf_right_to_left import Letter, has_right_to_left, logical
 from voxyard.extraction.plaintext import LIGATURES
 from voxyard.extraction.raised import above
 
@@ -109,7 +110,12 @@ def _in_reading_order(text_page: pypdfium2.PdfTextPage, lines: Sequence[tuple[Te
 
 
 def _extent(text_page: pypdfium2.PdfTextPage, line: TextLine, written: str, first: int) -> LineExtent | None:
-    """End and wide gaps of a line that is written so from a place of the page's text; None of a turned one."""
+    """End and wide gaps of a line that is written so from a place of the page's text; None of a turned one.
+
+    One from right to left has none either.
+    """
+    if has_right_to_left(written):
+        return None
     index, last = _index(text_page, first), _index(text_page, first + len(written) - 1)
     a, b, c, _ = _matrix(text_page, index)
     if a <= 0 or b or c or last - index != len(written) - 1:
@@ -131,6 +137,10 @@ def _lines(text_page: pypdfium2.PdfTextPage) -> Iterator[tuple[TextLine, str, in
     text, at = text_page.get_text_range(), 0
     for end in (*(each for each in _LINE_ENDS.finditer(text) if not _goes_on(text_page, each)), None):
         line = text[at:] if end is None else text[at : end.start()]
+        if has_right_to_left(line):
+            yield _right_to_left(text_page, line, at), line.strip(), at + len(line) - len(line.lstrip())
+            at = len(text) if end is None else end.end()
+            continue
         words = " ".join(_LINE_ENDS.sub("", _with_raised(text_page, line, at)).translate(_LETTERS).split())
         if words:
             first = at + len(line) - len(line.lstrip())
@@ -139,6 +149,25 @@ def _lines(text_page: pypdfium2.PdfTextPage) -> Iterator[tuple[TextLine, str, in
             found = TextLine(words + hyphen, *_position(text_page, first), _size(text_page, middle))
             yield found, line.strip(), first
         at = len(text) if end is None else end.end()
+
+
+def _right_to_left(text_page: pypdfium2.PdfTextPage, line: str, at: int) -> TextLine:
+    """A line that pdfium may have in any order, by the places of its letters; its start is at the right."""
+    letters, page = [], text_page.raw
+    left, right, bottom, top = (ctypes.c_double() for _ in range(4))
+    room = raw.FS_RECTF()
+    for number, letter in enumerate(line, at):
+        index = _index(text_page, number)
+        raw.FPDFText_GetCharBox(page, index, left, right, bottom, top)
+        raw.FPDFText_GetLooseCharBox(page, index, room)
+        if letter in _BROKEN_WORD or room.right <= room.left:  # blanks that pdfium adds take no room
+            continue
+        letters.append(Letter(letter, (left.value, right.value), (room.left, room.right)))
+    middle = at + _letter(line, len(line.rstrip()) // 2)
+    size = _size(text_page, middle)
+    words = " ".join(logical(letters, size).translate(_LETTERS).split())
+    start = max((each.ink[1] for each in letters), default=0.0)
+    return TextLine(words, -start, _position(text_page, middle)[1], size)
 
 
 def _goes_on(text_page: pypdfium2.PdfTextPage, end: re.Match[str]) -> bool:

@@ -37,8 +37,16 @@ _SAVE_AS_UTF8 = "save it as UTF-8 text and send it again"
 
 _LINE_END = re.compile(r"\r\n|[\r\x0b\x85\u2028]")
 _PARAGRAPH_END = re.compile(r"[\x0c\u2029]")
-LIGATURES: dict[int, str] = dict(zip(range(0xFB00, 0xFB07), ("ff", "fi", "fl", "ffi", "ffl", "st", "st"), strict=True))
-"""Letters that are drawn as one, apart."""
+_ARABIC_FORMS = {
+    code: unicodedata.normalize("NFKC", chr(code)).strip()
+    for code in (*range(0xFB50, 0xFE00), *range(0xFE70, 0xFF00))
+    if unicodedata.category(chr(code)) == "Lo"
+}
+LIGATURES: dict[int, str] = {
+    **dict(zip(range(0xFB00, 0xFB07), ("ff", "fi", "fl", "ffi", "ffl", "st", "st"), strict=True)),
+    **_ARABIC_FORMS,
+}
+"""Letters that are drawn as one, apart; Arabic letters in the form of their place in a word, as letters."""
 
 _REMOVED: dict[int, str | None] = dict.fromkeys(
     [*range(0x09), *range(0x0E, 0x20), *range(0x7F, 0xA0), 0xAD, 0xFEFF, 0xFFFE, 0xFFFF]

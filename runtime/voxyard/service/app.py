@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 
 from fastapi import Depends, FastAPI
 from starlette.middleware.cors import CORSMiddleware
-from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 
 from voxyard import __version__
+from voxyard.service.home import PAGE, home
 from voxyard.service.http.admission import AdmissionMiddleware
 from voxyard.service.http.components import MiddlewareComponents
 from voxyard.service.http.errors import install_envelope
@@ -22,7 +21,6 @@ from voxyard.service.routes.operations import operations_router
 from voxyard.service.routes.session import session_router
 from voxyard.service.state import AppState
 
-PAGE = Path(__file__).parent / "page"
 _TAGS = [
     {"name": "speech", "description": "Synthesis of one text, compatible with OpenAI's clients."},
     {
@@ -66,9 +64,7 @@ def create_app(state: AppState) -> FastAPI:
     app.include_router(api_reference.reference_router(app.title))
     if PAGE.is_dir():
         app.mount("/page", StaticFiles(directory=PAGE), name="page")
-        app.add_api_route(
-            "/", _home, methods=api_reference.READING, include_in_schema=False, response_class=FileResponse
-        )
+        app.add_api_route("/", home, methods=api_reference.READING, include_in_schema=False)
     install(app, state.components)
     return app
 
@@ -92,7 +88,3 @@ def install(app: FastAPI, components: MiddlewareComponents) -> None:
             expose_headers=_CORS_ANSWER_HEADERS,
         )
     app.add_middleware(ObservabilityMiddleware, metrics=components.metrics)
-
-
-def _home() -> FileResponse:
-    return FileResponse(PAGE / "index.html", headers={"Cache-Control": "no-cache"})

@@ -120,7 +120,7 @@ class SpeechSection(Section):
     read: str = setting(
         "all",
         "Figures and short forms that become words: all, none, or some of numbers, ordinals, currency, dates, times, "
-        "units, abbreviations, symbols, with commas between; in languages with rules.",
+        "units, abbreviations, symbols, with commas between; in languages with rules. all,emoji names emoji too.",
     )
     lexicon: Path | None = setting(None, "Pronunciation lexicon, a YAML file: a word and what is spoken for it.")
 

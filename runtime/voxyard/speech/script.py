@@ -19,7 +19,7 @@ from voxyard.speech.text.chunks import TextChunk, check_text, split
 from voxyard.speech.text.paragraphs import with_full_stops
 from voxyard.speech.text.sentences import script_language
 
-_SENTENCE_ENDS = ".!?…。！？"
+_SENTENCE_ENDS = ".!?…。！？؟۔"
 _QUOTES = "\"'”’»“›)]」』"  # which may close a sentence
 _DECLARED = re.compile(r"([A-Za-z]{2,3})(?:[-_][A-Za-z0-9]+)*$")
 _NO_LANGUAGE = {"und", "mul", "mis", "zxx"}  # ISO 639-2: undetermined, multiple, uncoded, no linguistic content

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from voxyard.extraction.errors import ExtractionError, TextTooLongError, UnreadableFileError, UnsupportedFileError
 from voxyard.extraction.extract import ExtractedText, extract, extract_file
-from voxyard.extraction.plaintext import clean
+from voxyard.extraction.plaintext import LIGATURES, clean
 
 OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 
@@ -248,7 +248,10 @@ def test_a_file_that_cannot_be_read_or_is_too_large_is_an_error(tmp_path: Path) 
 
 
 PLAIN = st.text(
-    st.characters(codec="utf-8", exclude_categories=("C", "Z"), exclude_characters="\u00ad\ufeffﬀﬁﬂﬃﬄﬅﬆ"), min_size=1
+    st.characters(
+        codec="utf-8", exclude_categories=("C", "Z"), exclude_characters="\u00ad\ufeff" + "".join(map(chr, LIGATURES))
+    ),
+    min_size=1,
 )
 TEXTS = st.lists(st.lists(PLAIN, min_size=1).map(" ".join), min_size=1).map("\n\n".join)
 

@@ -65,6 +65,9 @@ class Voices(TonesFrontend):
     [
         ("第一章 风雨。那天晚上下着大雨。", None, "voice-zh"),
         ("Он пришёл домой.", None, "voice-ru"),
+        ("او به خانه آمد. چه کسی؟", None, "voice-fa"),
+        ("السلام عليكم ورحمة الله", None, "voice-ar"),
+        ("یہ ایک جملہ ہے۔", None, "voice-ur"),
         ("He came home.", None, "voice-en"),
         ("Он пришёл домой.", "bg", "voice-bg"),
     ],

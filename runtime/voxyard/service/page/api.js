@@ -1,4 +1,5 @@
 // Requests to the service: errors in words, and the API key asked for when it is wanted.
+import { say } from "./say.js";
 import { read, write } from "./stored.js";
 import { complain, element } from "./words.js";
 
@@ -46,8 +47,8 @@ async function reach(path, request) {
     return await fetch(path, request);
   } catch {
     const cut = request.body instanceof FormData
-      ? "The connection was cut while the file was sent. It may be too large, or the service is not running."
-      : "The service does not answer. Check that it is running, then try again.";
+      ? say("connection.cut")
+      : say("connection.none");
     throw new Refused(cut);
   }
 }
@@ -59,9 +60,9 @@ async function refusal(answer) {
   } catch {
     // A proxy's own page, most likely: the status has to do.
   }
-  let message = error.message || `The service answered with status ${answer.status}.`;
+  let message = error.message || say("connection.status", { status: answer.status });
   const wait = Number(answer.headers.get("Retry-After"));
-  if (wait > 0) message += ` Try again in ${Math.ceil(wait)} s.`;
+  if (wait > 0) message += ` ${say("connection.again", { count: Math.ceil(wait) })}`;
   return new Refused(message, { status: answer.status, code: error.code, param: error.param });
 }
 
@@ -102,7 +103,7 @@ function prompt() {
 
 /** What went wrong, or "". */
 async function signIn(key) {
-  if (!key) return "Enter a key. `voxyard keys new NAME` on the service's machine makes one.";
+  if (!key) return say("key.missing");
   try {
     const request = { method: "POST", headers: { "Content-Type": "application/json", "X-Voxyard-Page": "1" } };
     const answer = await reach("session", { ...request, body: JSON.stringify({ key }) });

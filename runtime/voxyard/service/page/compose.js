@@ -1,6 +1,7 @@
 // The form: a text or a file, a voice, and what few want to set.
 import { call } from "./api.js";
 import * as ownVoices from "./own-voices.js";
+import { say } from "./say.js";
 import { fold, ofText } from "./spoken.js";
 import * as stored from "./stored.js";
 import * as voices from "./voices.js";
@@ -21,7 +22,7 @@ export async function loadVoices() {
     if (!(await voices.load())) return;
     complain("voice-error", "");
   } catch (error) {
-    complain("voice-error", `The voices cannot be shown: ${error.message}`);
+    complain("voice-error", say("voice.none_shown", { reason: error.message }));
     return;
   }
   showVoices();
@@ -34,12 +35,12 @@ function showVoices() {
   const matching = all.filter((voice) => described(voice).includes(wanted));
   const select = element("voice");
   const before = select.value || stored.voice();
-  const byText = new Option("By the language of the text", "");
+  const byText = new Option(say("voice.by_text"), "");
   select.replaceChildren(...(all.length ? [byText] : []), ...voices.grouped(matching));
   if (matching.some((voice) => voice.id === before)) select.value = before;
   element("voice-count").textContent = wanted
-    ? `${matching.length} of ${all.length} voices match${matching.length ? "" : ": clear the search to see them all"}`
-    : all.length ? "" : "This service has one voice, without a name.";
+    ? say(matching.length ? "voice.matching" : "voice.no_match", { some: matching.length, all: all.length })
+    : all.length ? "" : say("voice.single");
 }
 
 const described = (voice) => `${voice.name} ${voice.id} ${voice.language ?? ""} ${language(voice.language)}`.toLowerCase();
@@ -52,7 +53,7 @@ function preview() {
     return;
   }
   voices.hush();
-  words.textContent = "Choose a voice to hear it.";
+  words.textContent = say("voice.choose");
 }
 
 function choose(chosen) {
@@ -60,9 +61,9 @@ function choose(chosen) {
   submission = null;
   element("chosen").hidden = !file;
   element("text-field").hidden = Boolean(file);
-  element("chosen-name").textContent = file ? `${file.name}, ${size(file.size)}` : "";
+  element("chosen-name").textContent = file ? `${file.name}${say("comma")} ${size(file.size)}` : "";
   complain("source-error", "", element("text"));
-  if (file) announce(`${file.name} is chosen.`);
+  if (file) announce(say("file.chosen", { name: file.name }));
 }
 
 /** What is wrong with the form, shown beside it; the first field at fault, or null. */
@@ -71,16 +72,16 @@ function mistake() {
   complain("form-error", "");
   const seed = element("seed").value.trim();
   if (seed && !(/^\d+$/.test(seed) && Number.isSafeInteger(Number(seed)))) {
-    complain("seed-error", `The seed is “${seed}”, but it must be a whole number such as 5.`, element("seed"));
+    complain("seed-error", say("seed.wrong", { seed }), element("seed"));
     element("more").open = true;
     return element("seed");
   }
   if (element("read").value === "some" && !chosenKinds().length) {
-    complain("read-error", "Choose at least one kind, or that figures stay as they are written.", element("read"));
+    complain("read-error", say("kinds.missing"), element("read"));
     element("more").open = true;
     return document.querySelector("#kinds input");
   }
-  for (const name of Object.keys(PAIRS)) {
+  for (const name of PAIRS) {
     const { wrong } = pairs(name);
     if (!wrong) continue;
     complain(`${name}-error`, wrong, element(name));
@@ -88,7 +89,7 @@ function mistake() {
     return element(name);
   }
   if (!file && !element("text").value.trim()) {
-    complain("source-error", "There is nothing to speak yet: paste a text, or choose a file.", element("text"));
+    complain("source-error", say("text.missing"), element("text"));
     return element("text");
   }
   return null;
@@ -102,11 +103,8 @@ function read() {
   return choice === "some" ? chosenKinds().join(",") || null : choice || null;
 }
 
-/** Fields of pairs, and what a line of them is. */
-const PAIRS = {
-  lexicon: "a word, a colon and what is spoken for it, such as nginx: engine x",
-  cast: "a name, a colon and a voice, such as mia: alloy",
-};
+/** Fields of pairs. */
+const PAIRS = ["lexicon", "cast"];
 
 /** The lines of a field as {word: spoken}, or the first that is none. */
 function pairs(name) {
@@ -114,7 +112,7 @@ function pairs(name) {
   for (const [index, line] of element(name).value.split("\n").entries()) {
     if (!line.trim()) continue;
     const [, left, right] = /^\s*([^:]*[^:\s])\s*:\s*(\S.*?)\s*$/.exec(line) ?? [];
-    if (!left) return { wrong: `Line ${index + 1} is “${line.trim()}”, but it must be ${PAIRS[name]}.` };
+    if (!left) return { wrong: say(`${name}.wrong`, { number: index + 1, line: line.trim() }) };
     found[left] = right;
   }
   return { found };
@@ -125,7 +123,7 @@ function reading() {
   const options = {};
   if (element("voice").value) options.voice = element("voice").value;
   if (read()) options.read = read();
-  for (const name of Object.keys(PAIRS)) {
+  for (const name of PAIRS) {
     const { found } = pairs(name);
     if (found && Object.keys(found).length) options[name] = found;
   }
@@ -134,9 +132,9 @@ function reading() {
 
 /** The script of what the form holds. Throws an error in words. */
 async function script(signal) {
-  if (file) throw new Error("A file is read once it is sent: then this is shown beside its text.");
-  if (!element("text").value.trim()) throw new Error("There is nothing to speak yet: paste a text.");
-  const wrong = Object.keys(PAIRS).map((name) => pairs(name).wrong).find(Boolean);
+  if (file) throw new Error(say("script.of_file"));
+  if (!element("text").value.trim()) throw new Error(say("script.missing"));
+  const wrong = PAIRS.map((name) => pairs(name).wrong).find(Boolean);
   if (wrong) throw new Error(wrong);
   return ofText({ text: element("text").value, ...reading() }, signal);
 }
@@ -174,7 +172,7 @@ async function submit(event, accepted) {
   }
   // Not `disabled`: the keyboard's place would be lost.
   button.setAttribute("aria-disabled", "true");
-  button.textContent = "Sending…";
+  button.textContent = say("start.sending");
   try {
     submission ??= request();
     const document = await call("v1/documents", submission);
@@ -186,7 +184,7 @@ async function submit(event, accepted) {
     showError(error);
   } finally {
     button.removeAttribute("aria-disabled");
-    button.textContent = "Start";
+    button.textContent = say("start");
   }
 }
 
@@ -231,6 +229,6 @@ function drop() {
     const [dropped, ...more] = event.dataTransfer.files;
     if (/\.npz$/i.test(dropped?.name)) return ownVoices.take(event.dataTransfer.files);
     if (dropped) choose(dropped);
-    if (more.length) complain("source-error", `${more.length + 1} files were dropped; one is taken at a time: ${dropped.name}.`);
+    if (more.length) complain("source-error", say("file.many", { count: more.length + 1, name: dropped.name }));
   });
 }

@@ -3,6 +3,7 @@ import { call, documentPath } from "./api.js";
 import { follow } from "./follow.js";
 import { seen } from "./list.js";
 import { Player } from "./player.js";
+import { number, say } from "./say.js";
 import { fold } from "./spoken.js";
 import * as stored from "./stored.js";
 import { Strip } from "./strip.js";
@@ -43,10 +44,10 @@ export function open(id, onLeave) {
   element("document-script").open = false;
   complain("document-note", "");
   const known = stored.documents().find((one) => one.id === id);
-  element("document-title").textContent = known?.title || "Document";
+  element("document-title").textContent = known?.title || say("document");
   element("document-body").hidden = true;
   element("document-problem").hidden = true;
-  element("document-facts").textContent = "Looking it up…";
+  element("document-facts").textContent = say("looking");
   complain("action-error", "");
   resume();
 }
@@ -97,7 +98,7 @@ function showGone(error) {
   const missing = error.status === 404;
   if (missing) stored.forget(current);
   element("document-facts").textContent = missing
-    ? "This document is not here any more: it was deleted, or it was older than the service keeps them."
+    ? say("document.gone")
     : error.message;
   announce(element("document-facts").textContent);
 }
@@ -109,9 +110,9 @@ function draw(next) {
   document.title = `${unfinished(next) ? `${percent(next.progress)} · ` : ""}${next.title} · voxyard`;
   element("document-body").hidden = false;
   element("document-title").textContent = next.title;
-  const facts = [next.author, next.voice, next.language && language(next.language), `seed ${next.seed}`, moment(next.created)];
+  const facts = [next.author, next.voice, next.language && language(next.language), say("document.seed", { seed: next.seed }), moment(next.created)];
   element("document-facts").textContent = facts.filter(Boolean).join(" · ");
-  complain("document-note", next.note ? `Note: ${next.note}.` : "");
+  complain("document-note", next.note ? say("document.note", { note: next.note }) : "");
   player.complete = next.state === "completed";
   drawProgress();
   drawProblem();
@@ -129,18 +130,18 @@ function drawProgress() {
   const { progress } = shown;
   element("state-words").textContent = stateWords(shown);
   element("progress").value = progress.ratio;
-  const words = [`${progress.done} of ${progress.chunks} parts`, percent(progress)];
-  if (progress.failed) words.push(`${progress.failed} failed`);
-  if (unfinished(shown) && Number.isFinite(progress.eta_seconds)) words.push(`${roughly(progress.eta_seconds)} left`);
-  if (shown.state === "completed") words.push(`${clock(duration())} of sound`);
-  if (shown.reduced) words.push("made with less memory, so its last digits may differ from another run's");
-  if (!connected && unfinished(shown)) words.push("connection lost, trying again");
+  const words = [say("progress.parts", { done: progress.done, all: progress.chunks }), percent(progress)];
+  if (progress.failed) words.push(say("progress.failed", { count: progress.failed }));
+  if (unfinished(shown) && Number.isFinite(progress.eta_seconds)) words.push(say("progress.left", { time: roughly(progress.eta_seconds) }));
+  if (shown.state === "completed") words.push(say("progress.sound", { time: clock(duration()) }));
+  if (shown.reduced) words.push(say("progress.reduced"));
+  if (!connected && unfinished(shown)) words.push(say("progress.lost"));
   element("progress-words").textContent = words.join(" · ");
 }
 
 function drawProblem() {
   const failed = shown.state === "failed";
-  const words = failed ? failure() : shown.parked ? `On hold: ${shown.parked}. It resumes by itself.` : "";
+  const words = failed ? failure() : shown.parked ? say("problem.parked", { reason: shown.parked }) : "";
   const place = element("document-reason");
   if (place.textContent !== words) place.textContent = words;
   element("document-problem").hidden = !words;
@@ -148,8 +149,8 @@ function drawProblem() {
 }
 
 function failure() {
-  const reason = shown.reason || shown.error?.message || "the service gives no reason";
-  return `It could not be finished: ${reason}`;
+  const reason = shown.reason || shown.error?.message || say("problem.no_reason");
+  return say("problem.failed", { reason });
 }
 
 /** Seconds of sound that are there, in order. */
@@ -163,11 +164,11 @@ function drawPlayer() {
   const failed = shown.state === "failed";
   element("player").hidden = failed;
   const [seconds, total] = [player.position, duration()];
-  element("play").textContent = player.playing ? "Pause" : "Listen";
+  element("play").textContent = player.playing ? say("player.pause") : say("player.listen");
   const slider = element("position");
   slider.max = Math.max(1, Math.ceil(total));
   slider.value = seconds;
-  slider.setAttribute("aria-valuetext", `${spokenTime(seconds)} of ${spokenTime(total)}`);
+  slider.setAttribute("aria-valuetext", say("player.of", { time: spokenTime(seconds), total: spokenTime(total) }));
   element("clock").textContent = `${clock(seconds)} / ${clock(total)}${unfinished(shown) ? "+" : ""}`;
   setWords(waitingWords());
   strip.follow(player.loaded || seconds > 0 ? seconds : null);
@@ -184,10 +185,10 @@ function setWords(words) {
 }
 
 function waitingWords() {
-  if (player.broken) return "The sound breaks off again and again. Listen tries once more.";
+  if (player.broken) return say("player.broken");
   if (!player.waiting) return "";
-  if (unfinished(shown)) return duration() > player.position ? "Loading…" : "Waiting for the next part…";
-  return "Loading…";
+  if (unfinished(shown)) return duration() > player.position ? say("player.loading") : say("player.waiting");
+  return say("player.loading");
 }
 
 function drawActions() {
@@ -196,8 +197,8 @@ function drawActions() {
   element("download").hidden = element("download-format").hidden = shown.state === "failed";
   element("download-words").textContent = complete || shown.state === "failed"
     ? ""
-    : "It can be downloaded when it is finished. Until then it plays as far as it is made.";
-  element("cancel").textContent = unfinished(shown) ? "Cancel" : "Delete";
+    : say("download.later");
+  element("cancel").textContent = say(unfinished(shown) ? "cancel" : "document.delete");
 }
 
 function drawChapters() {
@@ -230,32 +231,34 @@ function freshChapter(chapter) {
   link.textContent = "MP3";
   link.href = documentPath(current, `/audio?chapter=${chapter.index}&format=mp3&download=true`);
   link.download = "";
-  link.setAttribute("aria-label", `Download “${chapter.title}” as MP3`);
+  link.setAttribute("aria-label", say("chapters.download", { title: chapter.title }));
   item.append(button, document.createElement("span"), link);
   return item;
 }
 
 function drawRedo() {
   element("redo").hidden = !(shown?.state === "completed" && described !== null);
-  element("redo-part").textContent = described === null ? "" : `Speak part ${described + 1} again`;
+  element("redo-part").textContent = described === null ? "" : say("redo.part", { part: described + 1 });
   const words = shown?.redo ? redoWords() : "";
   if (element("redo-words").textContent !== words) element("redo-words").textContent = words;
 }
 
 function redoWords() {
   const { waiting, failed } = shown.redo;
-  const named = (list) => `Part${list.length > 1 ? "s" : ""} ${list.map((index) => index + 1).join(", ")}`;
-  if (waiting.length) return `${named(waiting)} will be spoken again; until then the sound stays as it is.`;
-  if (failed.length) return `${named(failed.map((each) => each.index))} could not be spoken again: ${failed[0].reason}`;
-  return shown.revision ? "The sound has been renewed." : "";
+  const parts = (list) => say(list.length > 1 ? "redo.parts" : "redo.one", {
+    parts: list.map((index) => number(index + 1)).join(`${say("comma")} `),
+  });
+  if (waiting.length) return say("redo.waiting", { parts: parts(waiting) });
+  if (failed.length) return say("redo.failed", { parts: parts(failed.map((each) => each.index)), reason: failed[0].reason });
+  return shown.revision ? say("redo.renewed") : "";
 }
 
 /** Say how it goes, at quarters and at its end: each part would be too much to listen to. */
 function tell() {
   const quarter = Math.floor(shown.progress.ratio * 4) * 25;
   const words = unfinished(shown)
-    ? `${stateWords(shown)}${quarter ? `, ${quarter} percent` : ""}`
-    : shown.state === "completed" ? "Finished. It can be downloaded." : "";
+    ? `${stateWords(shown)}${quarter ? say("tell.percent", { count: quarter }) : ""}`
+    : shown.state === "completed" ? say("tell.finished") : "";
   if (words && words !== told) announce(words);
   told = words || told;
 }
@@ -265,8 +268,8 @@ function chooseRow(row) {
   if (row.start_seconds === null || row.start_seconds === undefined) {
     hintUntil = Date.now() + 4000;
     element("player-words").textContent = row.state === "waiting"
-      ? `Part ${row.index + 1} is not spoken yet.`
-      : `Part ${row.index + 1} is spoken, but not all parts before it are.`;
+      ? say("part.not_yet", { part: row.index + 1 })
+      : say("part.not_before", { part: row.index + 1 });
     return;
   }
   hintUntil = 0;
@@ -345,11 +348,9 @@ element("download").addEventListener("click", async () => {
 
 element("cancel").addEventListener("click", () => {
   const going = unfinished(shown);
-  element("cancel-title").textContent = going ? "Cancel this document?" : "Delete this document?";
-  element("cancel-words").textContent = going
-    ? `“${shown.title}” stops here, and what is spoken of it is deleted.`
-    : `“${shown.title}” and its sound are deleted.`;
-  element("cancel-yes").textContent = going ? "Cancel it" : "Delete it";
+  element("cancel-title").textContent = say(going ? "cancel.title" : "delete.title");
+  element("cancel-words").textContent = say(going ? "cancel.words" : "delete.words", { title: shown.title });
+  element("cancel-yes").textContent = say(going ? "cancel.yes" : "delete");
   element("cancel-dialog").showModal();
 });
 
@@ -371,6 +372,6 @@ element("cancel-yes").addEventListener("click", async () => {
   }
   if (id === current) close();
   stored.forget(id);
-  announce(`“${title}” is deleted.`);
+  announce(say("document.deleted", { title }));
   left();
 });

@@ -1,5 +1,6 @@
 // The documents of this browser, and the others that the service shows.
 import { call, documentPath } from "./api.js";
+import { say } from "./say.js";
 import * as stored from "./stored.js";
 import { complain, element, moment, percent, stateWords, unfinished } from "./words.js";
 
@@ -25,7 +26,7 @@ export async function refresh() {
     going = [...mine, ...listed].some(unfinished);
     complain("list-error", "");
   } catch (error) {
-    complain("list-error", `The list may be out of date: ${error.message}`);
+    complain("list-error", say("documents.stale", { reason: error.message }));
     going = error.status !== 401;
   } finally {
     running = false;
@@ -72,7 +73,7 @@ function fill(list, rows) {
   const before = new Map([...list.children].map((item) => [item.dataset.id, item]));
   const items = rows.map((row) => {
     const item = before.get(row.id) ?? fresh(row);
-    item.firstChild.textContent = row.title || "Document without a title";
+    item.firstChild.textContent = row.title || say("document.untitled");
     item.lastChild.textContent = facts(row);
     return item;
   });
@@ -99,7 +100,7 @@ function fresh(row) {
 }
 
 function facts(row) {
-  const how = unfinished(row) ? `${stateWords(row)}, ${percent(row.progress)}` : stateWords(row);
+  const how = unfinished(row) ? `${stateWords(row)}${say("comma")} ${percent(row.progress)}` : stateWords(row);
   return [how, moment(row.created)].filter(Boolean).join(" · ");
 }
 

@@ -1,5 +1,6 @@
 // The key's own voices: heard, deleted, uploaded from a file, mixed of two.
 import { call } from "./api.js";
+import { say } from "./say.js";
 import { announce, complain, element, language } from "./words.js";
 import * as voices from "./voices.js";
 
@@ -29,7 +30,7 @@ export function show() {
   for (const id of ["mix-manner", "mix-timbre"]) {
     const select = element(id);
     const chosen = select.value;
-    select.replaceChildren(new Option("Choose a voice", ""), ...voices.grouped(voices.all()));
+    select.replaceChildren(new Option(say("mix.choose"), ""), ...voices.grouped(voices.all()));
     select.value = voices.all().some((voice) => voice.id === chosen) ? chosen : "";
   }
 }
@@ -42,7 +43,7 @@ function fresh(id) {
   said.className = "hint said";
   said.setAttribute("role", "status");
   const buttons = document.createElement("div");
-  buttons.append(button("Hear", id, () => voices.hear(id, said)), button("Delete", id, () => askToDelete(id)));
+  buttons.append(button(say("voices.hear"), id, () => voices.hear(id, said)), button(say("document.delete"), id, () => askToDelete(id)));
   item.append(name, words, buttons, said);
   return item;
 }
@@ -58,14 +59,14 @@ function button(words, id, pressed) {
 }
 
 function facts(voice) {
-  const mixed = voice.mixed && `manner of ${voice.mixed.manner}, timbre of ${voice.mixed.timbre}`;
+  const mixed = voice.mixed && say("mix.of", voice.mixed);
   return [voice.language && language(voice.language), mixed, voice.description].filter(Boolean).join(" · ");
 }
 
 function askToDelete(id) {
   deleting = id;
   complain("voices-error", "");
-  element("voice-dialog-title").textContent = `Delete the voice ${id}?`;
+  element("voice-dialog-title").textContent = say("voices.delete.title", { id });
   element("voice-dialog").showModal();
 }
 
@@ -82,7 +83,7 @@ async function remove() {
     }
   }
   await changed();
-  announce(`${id} is deleted.`);
+  announce(say("voices.deleted", { id }));
   element("voices-title").focus();
 }
 
@@ -99,10 +100,10 @@ function mistake() {
   complain("voice-form-error", "");
   element("voice-added").textContent = "";
   const wrong = [
-    [!mixing() && !element("voice-file").files.length, "file", "Choose the voice's file."],
-    [mixing() && !element("mix-manner").value, "mix.manner", "Choose the voice that it speaks like."],
-    [mixing() && !element("mix-timbre").value, "mix.timbre", "Choose the voice that it sounds like."],
-    [!element("voice-name").value.trim(), "name", "Give the voice a name, such as captain."],
+    [!mixing() && !element("voice-file").files.length, "file", say("voices.missing.file")],
+    [mixing() && !element("mix-manner").value, "mix.manner", say("voices.missing.manner")],
+    [mixing() && !element("mix-timbre").value, "mix.timbre", say("voices.missing.timbre")],
+    [!element("voice-name").value.trim(), "name", say("voices.missing.name")],
   ].filter(([missing]) => missing);
   for (const [, param, words] of wrong) complain(FIELDS[param][0], words, element(FIELDS[param][1]));
   return wrong.length ? element(FIELDS[wrong[0][1]][1]) : null;
@@ -145,7 +146,7 @@ async function submit(event) {
     const { id } = await call("v1/audio/voices", request());
     for (const field of ["voice-name", "voice-file", "voice-language", "voice-description"]) element(field).value = "";
     await changed();
-    element("voice-added").textContent = `${id} is added: it can be chosen above.`;
+    element("voice-added").textContent = say("voices.added", { id });
   } catch (error) {
     showError(error);
   } finally {

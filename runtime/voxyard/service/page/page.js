@@ -78,6 +78,11 @@ document.querySelector(".skip").addEventListener("click", (event) => {
   element("main").scrollIntoView();
 });
 
+// The other language shows the same document.
+for (const link of element("languages").querySelectorAll("a")) {
+  link.addEventListener("click", () => (link.hash = location.hash));
+}
+
 startTheme();
 showSession();
 compose.start((document) => (location.hash = `#/${document.id}`));

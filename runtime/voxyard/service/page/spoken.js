@@ -1,5 +1,6 @@
 // What is spoken: the words that the engine gets of a text, asked for when its fold is opened.
 import { call } from "./api.js";
+import { say } from "./say.js";
 import { element, language, roughly } from "./words.js";
 
 const LONGEST = 4000; // characters that are sent of a text: its beginning
@@ -14,13 +15,13 @@ export function fold(id, ask) {
     facts.textContent = "";
     if (!place.open) return;
     const { signal } = (mine = new AbortController());
-    facts.textContent = "Looking it up…";
+    facts.textContent = say("looking");
     try {
       const { script, cut } = await ask(signal);
       if (signal.aborted) return;
       facts.textContent = [
-        script.voice, script.language && language(script.language), `${roughly(script.estimated_seconds)} of speech`,
-        cut && "the beginning of the text",
+        script.voice, script.language && language(script.language), say("script.length", { time: roughly(script.estimated_seconds) }),
+        cut && say("script.beginning"),
       ].filter(Boolean).join(" · ");
       list.replaceChildren(...script.chunks.map((chunk) => item(chunk, script.language)));
     } catch (error) {
@@ -31,12 +32,23 @@ export function fold(id, ask) {
   return show;
 }
 
+/** The words of a chunk, and below them how it is written, where that is something else. */
 function item(chunk, code) {
   const line = document.createElement("li");
-  line.textContent = chunk.words;
   line.lang = code ?? "";
   line.dir = "auto";
+  line.append(span("spoken", chunk.words));
+  const plain = (text) => text.replace(/\s+/g, " ").trim();
+  if (plain(chunk.text) !== plain(chunk.words)) line.append(span("hint written", chunk.text));
   return line;
+}
+
+function span(name, text) {
+  const made = document.createElement("span");
+  made.className = name;
+  made.dir = "auto";
+  made.textContent = text;
+  return made;
 }
 
 /** Script of a text that is not sent yet; of a long one that of its beginning. */

@@ -1,5 +1,6 @@
 // The parts of a document: a row of cells, one for each, and the text as it reads.
-import { CHUNK_WORDS, clock, element, spokenTime } from "./words.js";
+import { say } from "./say.js";
+import { chunkWords, clock, element, spokenTime } from "./words.js";
 
 /** What of a part is read: without the tags of voices, after who speaks it. */
 const words = (row) => (row.speaker ? `${row.speaker}: ` : "") + row.text.replace(/\[(?:voice[ \t:=][^\]\n]*|\/[ \t]*voice)\]/gi, "");
@@ -39,7 +40,7 @@ export class Strip {
     this.#playing = this.#shown = -1;
     this.#cells.replaceChildren();
     this.#reading.replaceChildren();
-    this.#detail.textContent = "Point at a part, or go to it with the keyboard, to read it. Choose it to hear it.";
+    this.#detail.textContent = say("parts.hint");
   }
 
   /** Show these rows, as the service gives them with `?chunks=true`. */
@@ -101,7 +102,7 @@ export class Strip {
 
   #draw(row) {
     const [option, span] = [this.#options[row.index], this.#spans[row.index]];
-    const label = `Part ${row.index + 1} of ${this.#options.length}, ${CHUNK_WORDS[row.state]}${this.#when(row, true)}: ${words(row)}`;
+    const label = `${this.#place(row)}${say("comma")} ${chunkWords(row.state)}${this.#when(row, true)}: ${words(row)}`;
     if (option.title === label) return;
     option.dataset.state = span.dataset.state = row.state;
     option.setAttribute("aria-label", label);
@@ -111,8 +112,12 @@ export class Strip {
   #when(row, aloud = false) {
     if (row.start_seconds === null || row.start_seconds === undefined) return "";
     return aloud
-      ? `, at ${spokenTime(row.start_seconds)}`
-      : ` · ${clock(row.start_seconds)} to ${clock(row.end_seconds)}`;
+      ? `${say("comma")} ${say("part.at", { time: spokenTime(row.start_seconds) })}`
+      : ` · ${say("part.from_to", { from: clock(row.start_seconds), to: clock(row.end_seconds) })}`;
+  }
+
+  #place(row) {
+    return say("part.of", { part: row.index + 1, parts: this.#options.length });
   }
 
   #tell(which) {
@@ -121,7 +126,7 @@ export class Strip {
     this.#shown = row.index;
     const facts = document.createElement("span");
     facts.className = "hint";
-    facts.textContent = `Part ${row.index + 1} of ${this.#rows.length} · ${CHUNK_WORDS[row.state]}${this.#when(row)}`
+    facts.textContent = `${this.#place(row)} · ${chunkWords(row.state)}${this.#when(row)}`
       + (row.reason ? ` · ${row.reason}` : "");
     const said = document.createElement("span");
     said.className = "said";
@@ -152,8 +157,9 @@ export class Strip {
 
   #key(event) {
     if (event.ctrlKey || event.altKey || event.metaKey) return;
+    const onward = getComputedStyle(this.#cells).direction === "rtl" ? -1 : 1;
     const steps = {
-      ArrowRight: () => this.#focused + 1, ArrowLeft: () => this.#focused - 1,
+      ArrowRight: () => this.#focused + onward, ArrowLeft: () => this.#focused - onward,
       ArrowDown: () => this.#line(1), ArrowUp: () => this.#line(-1),
       Home: () => 0, End: () => this.#options.length - 1,
     };
@@ -168,7 +174,8 @@ export class Strip {
     const here = this.#options[this.#focused];
     for (let index = this.#focused + direction; this.#options[index]; index += direction) {
       const there = this.#options[index];
-      const passed = (there.offsetLeft - here.offsetLeft) * direction >= 0;
+      const onward = getComputedStyle(this.#cells).direction === "rtl" ? -direction : direction;
+      const passed = (there.offsetLeft - here.offsetLeft) * onward >= 0;
       if (there.offsetTop !== here.offsetTop && (passed || !this.#options[index + direction])) return index;
     }
     return this.#focused;

@@ -1,10 +1,11 @@
 // The voices of the service, as it lists them, and a sample of one.
 import { call, fetchSound } from "./api.js";
+import { LANGUAGE, say } from "./say.js";
 import { element, language } from "./words.js";
 
 const SAMPLES = {
   de: "Guten Tag. So klingt diese Stimme.", en: "Good morning. This is how this voice sounds.",
-  es: "Buenos días. Así suena esta voz.", fr: "Bonjour. Voici le son de cette voix.",
+  fa: "صبح بخیر. این صدا این‌گونه است.", es: "Buenos días. Así suena esta voz.", fr: "Bonjour. Voici le son de cette voix.",
   hi: "नमस्ते। यह आवाज़ ऐसी है।", it: "Buongiorno. Questa voce suona così.", ja: "おはようございます。こんな声です。",
   ko: "안녕하세요. 이런 목소리입니다.", pl: "Dzień dobry. Tak brzmi ten głos.", pt: "Bom dia. É assim que esta voz soa.",
   ru: "Доброе утро. Так звучит этот голос.", tr: "Günaydın. Bu ses böyle.", zh: "早上好。这就是这个声音。",
@@ -36,7 +37,7 @@ export function grouped(some) {
 }
 
 function byLanguage([one], [other]) {
-  const own = navigator.language.split("-")[0];
+  const own = LANGUAGE;
   return (other === own) - (one === own) || language(one).localeCompare(language(other));
 }
 
@@ -49,7 +50,7 @@ export async function hear(id, words) {
   const audio = element("preview-audio");
   speaker = words;
   const mine = (previewing = new AbortController());
-  words.textContent = "It is being spoken…";
+  words.textContent = say("voice.speaking");
   const spoken = voices.find((one) => one.id === id);
   const input = SAMPLES[spoken?.language?.split("-")[0]] ?? SAMPLES.en;
   const body = { model: "tts-1", input, voice: id, response_format: "mp3" };

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
     AfterValidator,
@@ -26,7 +26,7 @@ from voxyard.service.server_paths import without_paths
 from voxyard.speech.audio.encoder import Format
 from voxyard.speech.cast import MOST_MEMBERS
 from voxyard.speech.reading.lexicon import LONGEST_SPOKEN, LONGEST_WORD, MOST_OF_REQUEST
-from voxyard.speech.reading.rules import KINDS
+from voxyard.speech.reading.rules import Kind
 from voxyard.speech.requests import Boundary
 
 _ABOUT = ("title", "description", "default", "examples")
@@ -54,15 +54,16 @@ Reason = Annotated[str, AfterValidator(without_paths)]
 LONGEST_NAME = 200
 Name = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_NAME, pattern=r"^[^\x00]*$")]
 Seed = Annotated[int, Field(ge=0, le=LARGEST_SEED, description="Random seed; equal seeds give equal audio.")]
-_KIND = "|".join(KINDS)
-_READ = re.compile(rf"^(all|none|({_KIND})(,({_KIND}))*)$")
+_KINDS = ", ".join(get_args(Kind))
+_KIND = "|".join(["all", *get_args(Kind)])
+_READ = re.compile(rf"^(none|({_KIND})(,({_KIND}))*)$")
 
 
 def _kinds(value: str) -> str:
     """Kinds without blanks around their commas."""
     found = ",".join(part.strip() for part in value.split(","))
     if not _READ.match(found):
-        raise PydanticCustomError("read", f"expected all, none, or some of {', '.join(KINDS)} with commas between")
+        raise PydanticCustomError("read", f"expected all, none, or some of {_KINDS} with commas between")
     return found
 
 
@@ -74,7 +75,7 @@ ReadOption = Annotated[
         WithJsonSchema({"type": "string", "maxLength": 100, "pattern": _READ.pattern}),
     ]
     | None,
-    Field(description=f"What becomes words: `all`, `none`, or some of {', '.join(KINDS)}; defaults to the host's."),
+    Field(description=f"What becomes words: `all` (but emoji), `none`, or some of {_KINDS}; defaults to the host's."),
 ]
 Words = Annotated[
     dict[

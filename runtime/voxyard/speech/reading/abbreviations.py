@@ -16,10 +16,14 @@ def patterns(code: str) -> list[Reading]:
     titles = "|".join(map(re.escape, [*own.titles, *(key[:-1] for key in own.abbreviations if key[-1] == "^")]))
     another = re.compile(rf"(?:{own.between_titles}|&)\s+(?:{titles})(?!\w)|{own.before_office}", re.IGNORECASE)
     found = [_abbreviation(key, words, another, own) for key, words in own.abbreviations.items()]
+    if code == "de":
+        found.insert(0, (re.compile(r"(?<=[a-zäöüß])str\.(?=\s?\d|,)"), lambda _: "straße"))
     if code == "de":  # Abs. 1 S. 2, § 5 S. 2
         found.insert(
             0, (re.compile(r"(?:(?<=Abs\. \d )|(?<=Abs\. \d\d )|(?<=§ \d\d )|(?<=§ \d\d\d ))S\.(?=\s\d)"), _sentence)
         )
+    if code == "en":  # w/ the terms
+        found.insert(0, (re.compile(r"(?<![\w/])[wW]/\s?(?=[^\W\d_]{2}|\d|an?\b)(?!o(?:ut)?\b)"), lambda _: "with "))
     return found
 
 
@@ -51,7 +55,7 @@ def _abbreviation(key: str, words: str, another: re.Pattern[str], own: WordTable
         if how == "^" and not after[:1].isupper() and another.match(after) is None:
             return None
         if how == "&" and _ADDRESS.search(found.string[max(0, found.start() - 40) : found.start()]) is None:
-            return None
+            return own.before_name.get(short) if re.match(r"[A-Z][a-z]", after) else None
         if (
             how == "&"
             and re.match(r"\s[A-Z]", found.string[found.end() : found.end() + 2])
@@ -64,4 +68,6 @@ def _abbreviation(key: str, words: str, another: re.Pattern[str], own: WordTable
         ends = how in ("$", "&") and found[0].endswith(".") and (not after or after[0].isupper())
         return said + "." if ends else said
 
+    if short[0] == "(":  # محمد(ص)
+        return (re.compile(rf"[^\S\n]?{re.escape(short)}"), lambda _: f" {words}")
     return (re.compile(rf"(?<![\w.]){first}{inside}{last}"), spoken)

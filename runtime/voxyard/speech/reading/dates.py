@@ -6,7 +6,7 @@ import datetime as dt
 import re
 from collections.abc import Callable
 
-from voxyard.speech.reading import chinese, german
+from voxyard.speech.reading import chinese, german, persian
 from voxyard.speech.reading.languages import LANGUAGES, Language
 from voxyard.speech.reading.number_words import cardinal, ordinal, year
 
@@ -32,6 +32,9 @@ _LEFT_YEARS = {"ru": r"(?:год|г\.)", "pl": r"(?:rok|r\.)"}
 
 def patterns(code: str, region: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
     """Patterns of dates, with their words; a date whose order is ambiguous stays as it is."""
+
+    if code == "fa":
+        return persian.dates(language)
 
     def whole(found: re.Match[str]) -> str | None:
         return _spoken(code, language, int(found["year"]), int(found["month"]), int(found["day"]), found)

@@ -67,6 +67,10 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             lambda match: _masked(match, language),
         ),
     ]
+    found.insert(0, (_IBAN, lambda match: _iban(match, language)))
+    if language.locale == "de":
+        found.insert(0, (_POSTCODE, lambda match: _one_by_one(match[0], language)))
+        found.insert(0, (re.compile(r"(?<![\w.,:/+-])0\d{1,5} ?/ ?\d[\d -]{2,14}\d(?![\w/])"), spoken))
     if language.locale == "en":
         found += [
             (_EMERGENCY, lambda match: match[0].replace("911", "nine one one")),
@@ -85,6 +89,23 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
     if language.locale == "zh":
         found.append((_SHORT_PHONES, lambda match: _one_by_one(match[0], language)))
     return found
+
+
+_IBAN = re.compile(r"(?<![\w-])(?P<country>[A-Z]{2})(?P<digits>\d\d(?: ?\d{4}){3,7}(?: ?\d{1,4})?)(?![\w-])")
+_POSTCODE = re.compile(  # after a house number, or before the name of a town
+    r"(?:(?<=\d, )|(?<=\d[a-z], )|(?<=\bD-)|(?<=\d\n)|(?<=\d, D-))\d{5}(?=\s[A-ZÄÖÜ][a-zäöüß]+)|"
+    r"(?<![\w.,/-])\d{5}(?=\s(?:Berlin|Hamburg|München|Köln|Frankfurt|Stuttgart|Düsseldorf|Leipzig|Dortmund|Essen|"
+    r"Bremen|Dresden|Hannover|Nürnberg|Duisburg|Bochum|Wuppertal|Bielefeld|Bonn|Münster|Mannheim|Karlsruhe|Augsburg|"
+    r"Wiesbaden|Mainz|Kiel|Aachen|Halle|Magdeburg|Freiburg|Erfurt|Rostock|Kassel|Potsdam|Heidelberg|Würzburg|Ulm|"
+    r"Regensburg|Göttingen|Jena|Weimar|Lübeck|Oldenburg|Osnabrück|Darmstadt|Saarbrücken)\b)"
+)
+
+
+def _iban(found: re.Match[str], language: Language) -> str:
+    """The country's letters, and the digits in their groups."""
+    comma = language.comma if language.spaced else "、"
+    groups = [_one_by_one(group, language) for group in found["digits"].split()]
+    return f"{found['country']}{comma}" + comma.join(groups)
 
 
 _EMERGENCY = re.compile(  # elsewhere 911 is a number, a year, a car
@@ -108,7 +129,7 @@ def _one_of(words: tuple[str, ...], language: Language) -> str:
 
 
 def _one_by_one(text: str, language: Language) -> str:
-    blank, comma = (" ", ", ") if language.spaced else ("", "、")
+    blank, comma = (" ", language.comma) if language.spaced else ("", "、")
     return comma.join(blank.join(cardinal(digit, language) for digit in group) for group in text.split("-"))
 
 
@@ -127,7 +148,7 @@ def by_digits(text: str, language: Language) -> str | None:
     blank = " " if language.spaced else ""
     said = [blank.join(cardinal(digit, language) for digit in group) for group in groups]
     return (f"{plus}{blank}" if text.lstrip("(").startswith("+") else "") + (
-        "、" if not language.spaced else ", "
+        "、" if not language.spaced else language.comma
     ).join(said)
 
 

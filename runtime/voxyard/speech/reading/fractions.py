@@ -6,8 +6,9 @@ import re
 import unicodedata
 from collections.abc import Callable, Mapping
 
+from voxyard.speech.reading import persian
 from voxyard.speech.reading.languages import Language
-from voxyard.speech.reading.number_words import before_word, cardinal, ordinal
+from voxyard.speech.reading.number_words import before_word, cardinal, decimal, ordinal
 from voxyard.speech.reading.patterns import BLANK
 from voxyard.speech.reading.tables import table
 
@@ -27,7 +28,7 @@ def patterns(
         return []
     letters = r"\w" if language.spaced else "A-Za-z0-9_"
     symbols = "|".join(re.escape(each) for each in sorted(units, key=len, reverse=True) if each[0].isalpha())
-    unit = rf"(?:{BLANK}(?P<symbol>{symbols})(?!\w))" if language.spaced else ""
+    unit = rf"(?:{BLANK}(?P<symbol>{symbols})(?!\w)(?:\.(?=\s*[,;:a-zäöü]))?)" if language.spaced else ""
     before = rf"(?<![{letters}/@#^$€£])(?<![\d{letters}][.,:/–-])"
     whole = rf"(?:(?P<whole>\d{{1,3}})(?:[ -]|{BLANK}))?"
     if code in _HALVES:  # 2½ tazas
@@ -44,6 +45,8 @@ def patterns(
         name = found.groupdict().get("noun")
         if name and found["whole"] == "1" and name.endswith(("as", "os")):
             name = name[:-1]  # una taza y media
+        if name and found["whole"] == "1" and code == "it" and name[-1] in "ei":
+            name = name[:-1] + {"e": "a", "i": "o"}[name[-1]]  # una tazza e mezza
         if symbol:
             name = unit_name(units[symbol], 2 if found["whole"] else 1)
             if name is None:
@@ -55,6 +58,17 @@ def patterns(
         rf"{before}{whole.replace(BLANK, '(?!)')}(?P<above>[1-9]\d{{0,2}})[/⁄](?P<below>[1-9]\d{{0,3}})(?P<glyph>)"
         rf"(?!\d){unit}{after}"
     )
+    if out_of := table(code).signs.out_of:  # 4.5/5
+        separator = re.escape(language.decimal)
+        mark = rf"(?<![\w.,:/-])(?P<whole>\d{{1,3}}){separator}(?P<part>\d)/(?P<best>5|10|20|100)(?![\w/]|[.,]\d)"
+
+        def marked(found: re.Match[str]) -> str:
+            said = decimal(found["whole"], found["part"], language)
+            return f"{said} {out_of} {cardinal(found['best'], language)}"
+
+        return [(re.compile(mark), marked), (glyph, words), (slashed, words)]
+    if code == "fa":
+        return [(glyph, words), *persian.decimals(language)]
     return [(glyph, words), (slashed, words)]
 
 
@@ -81,18 +95,33 @@ def _fraction(
     if (above, below) == (1, 2) and code in _HALVES and unit is not None:
         return _and_half(code, language, whole, unit)
     if (above, below) == (1, 2):
-        said = {"en": "and a half", "fr": "et demi", "es": "y medio", "it": "e mezzo", "pt": "e meio"}.get(code, said)
+        said = {
+            "en": "and a half",
+            "fr": "et demi",
+            "es": "y medio",
+            "it": "e mezzo",
+            "pt": "e meio",
+            "fa": "و نیم",
+        }.get(code, said)
         words = f"{cardinal(whole, language)} {said}"
         if code == "de":
             words = f"{'ein' if whole == '1' else cardinal(whole, language)}einhalb"
     elif code == "de":
         words = f"{cardinal(whole, language)} {said.replace(' ', '').lower()}"
     else:
-        joint = {"en": "and", "fr": "et", "es": "y", "it": "e", "pt": "e"}[code]
+        joint = {"en": "and", "fr": "et", "es": "y", "it": "e", "pt": "e", "fa": "و"}[code]
         words = f"{cardinal(whole, language)} {joint} {said}"
     return words if unit is None else f"{words} {unit}"
 
 
+_WITH_A_HALF = {
+    "en": "and a half",
+    "fr": "et demi",
+    "es": "y medio",
+    "it": "e mezzo",
+    "pt": "e meio",
+    "fa": "و نیم",
+}
 _HALVES = {
     "fr": ("et demi", "et demie"),
     "es": ("y medio", "y media"),
@@ -111,6 +140,8 @@ def _and_half(code: str, language: Language, whole: str, noun: str) -> str:
 
 def _parts(code: str, language: Language, above: int, below: int) -> str:
     """Three quarters, drei Viertel, trois quarts."""
+    if code == "fa":
+        return persian.fraction(above, below, language)
     forms = table(code).fractions.get(below)
     many = above > 1
     if forms is None:

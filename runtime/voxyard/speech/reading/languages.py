@@ -28,6 +28,7 @@ class Language:
     to: str = ""  # between two figures of a range
     scripts: tuple[str, ...] = ("LATIN",)
     spaced: bool = True
+    comma: str = ", "  # between groups of digits that are read one by one
     counts_years: bool = False  # four figures alone are a year: nineteen ninety-nine
     months: bool = False  # figures before and after a month's name are read as a date
     numeric_date: str = ""  # signs between day, month and year; "" where their order is ambiguous
@@ -301,6 +302,25 @@ LANGUAGES: dict[str, Language] = {
             "JPY": (r"^일본 엔화$", "엔"),
         },
     ),
+    "fa": Language(
+        "fa",
+        "fa",
+        ".",
+        ",،",
+        "ممیز",
+        "منفی",
+        "تا",
+        scripts=("ARABIC",),
+        comma="، ",
+        money_and="و",
+        names={
+            "USD": (r" آمریکا$", ""),
+            "GBP": (r" بریتانیا$", ""),
+            "JPY": (r" ژاپن$", ""),
+            "IRR": (r" ایران$", ""),
+        },
+        magnitudes="هزار|میلیون|میلیارد|تریلیون",
+    ),
     "hi": Language("hi", None, ".", ",", scripts=("DEVANAGARI",), names={"USD": (r"^यूएस ", "")}),
     "zh": Language(
         "zh", "zh", ".", ",", "点", "负", "到", scripts=("CJK",), spaced=False, names={"CNY": (r"^人民币$", "元")}
@@ -380,6 +400,7 @@ CURRENCIES: dict[str, str] = {
     "₴": "UAH",
     "₫": "VND",
     "฿": "THB",
+    "﷼": "IRR",
     "zł": "PLN",
     "руб.": "RUB",
     **{
@@ -401,6 +422,7 @@ CURRENCIES: dict[str, str] = {
             "SEK",
             "NOK",
             "DKK",
+            "IRR",
         )
     },
 }

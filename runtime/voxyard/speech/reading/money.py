@@ -127,6 +127,8 @@ def _plain(whole: str, part: str, code: str, name: str, language: Language) -> s
     if language.locale == "en" and int(part) < _CENTS_IN_WORDS and (said := _cents(part, code, language)):
         return f"{start} and {said}"
     joint = f"{blank}{language.money_and}{blank}" if language.money_and else blank
+    if language.locale == "fa" and (said := _cents(part, code, language)):
+        return f"{start}{joint}{said}"
     known = table(language.locale).cents.get(code) is not None
     return f"{start}{joint}{cardinal(str(int(part)) if known else part, language)}"
 

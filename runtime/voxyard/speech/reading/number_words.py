@@ -12,6 +12,7 @@ from voxyard.speech.reading.tables import table
 
 MOST_DIGITS = 15  # a longer number is read digit by digit, and so is one that begins with 0
 _RUSSIAN_PLACES = 3
+_PERSIAN_PLACES = 3  # that are read as a part: سه و چهارده صدم
 _FRENCH_PLACES = 3  # that are read as a number: trois virgule quatorze
 _TURKISH = re.compile(
     "sıfır|bir|iki|üç|dört|beş|altı|yedi|sekiz|dokuz|on|yirmi|otuz|kırk|elli|altmış|yetmiş|seksen|doksan|yüz|bin|"
@@ -56,6 +57,10 @@ def before_word(digits: str, word: str, language: Language) -> str | None:
     forms = {cardinal(digits, language, noun) for noun in ("\0", *_A_FEMININE.get(language.locale, ()))}
     if forms == {bare} or re.fullmatch(language.alone, word, re.IGNORECASE):
         return bare
+    if language.locale in _NAMES_ARE_CAPITALIZED and word[0].isupper() and len(digits) > 2:
+        return bare  # a name, as of the town after its postcode
+    if language.locale == "de" and len(digits) > 2:
+        return bare  # einhunderteins Seiten
     if language.is_feminine(word):
         return cardinal(digits, language, word)
     gender = None if language.locale == "de" else table(language.locale).gender(word)  # in German of the case too
@@ -72,6 +77,7 @@ def before_word(digits: str, word: str, language: Language) -> str | None:
     return None
 
 
+_NAMES_ARE_CAPITALIZED = ("es", "fr", "it", "pt")
 _IMPURE = re.compile(r"s[bcdfgklmnpqrtvwz]|z|x|y|ps|pn|gn|i[aeou]", re.IGNORECASE)
 _A_FEMININE = {
     "de": ("Minute",),
@@ -90,6 +96,8 @@ def decimal(whole: str, part: str, language: Language, noun: str | None = None) 
         return cardinal(whole, language, noun)
     if language.number_words is None:
         return f"{whole}{language.decimal}{part}"
+    if language.number_words == "fa" and 0 < len(part.rstrip("0")) <= _PERSIAN_PLACES and len(whole) <= MOST_DIGITS:
+        return _words(Decimal(f"{whole}.{part.rstrip('0')}"), "fa")
     if language.number_words == "ru" and len(part) <= _RUSSIAN_PLACES and len(whole) <= MOST_DIGITS:
         return _russian_fraction(whole, part)
     blank = " " if language.spaced else ""
@@ -191,15 +199,17 @@ def value(whole: str, part: str) -> Decimal | int:
 
 
 @lru_cache(maxsize=4096)
-def _words(number: int, language: str, to: str = "cardinal", **forms: str) -> str:
+def _words(number: int | Decimal, language: str, to: str = "cardinal", **forms: str) -> str:
     if language == "zh":
-        return chinese.cardinal(number)
+        return chinese.cardinal(int(number))
     from num2words import num2words
 
     words = str(num2words(number, lang=language, to=to, **forms))
     words = words.replace(", ", " ").replace("\N{SOFT HYPHEN}", "")
     if language == "es":  # veintiún mil, treinta y un millones
         words = re.sub(r"\buno (?=mil)", "un ", words).replace("veintiuno mil", "veintiún mil")
+    if language == "fa" and to == "ordinal":
+        words = re.sub(r"یم$", "ی\N{ZERO WIDTH NON-JOINER}ام", words)  # سی‌ام
     if language == "it":
         words = words.replace("centodicotto", "centodiciotto")
     return " ".join(_TURKISH.findall(words)) if language == "tr" and to == "cardinal" else " ".join(words.split())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from voxyard.speech.reading import chinese, german
 from voxyard.speech.reading.languages import LANGUAGES, Language
@@ -26,7 +26,7 @@ from voxyard.speech.reading.tables import table
 Reading = tuple[re.Pattern[str], Callable[[re.Match[str]], str | None]]
 
 _YEAR = r"((?:1[1-9]|20)\d\d)"
-_NEXT_WORD = re.compile(r"[\s-](?:[^\S\n])?([^\W\d_]+)")
+_NEXT_WORD = re.compile(r"[\s-](?:[^\S\n])?(?![^\W\d_]\.)([^\W\d_]+)")  # no d. C.
 _ROW = re.compile(r"\s(?:oder|bis|ou|o|u|ed?|e|y|a|à)\s\d{1,3}\s([^\W\d_]{3,})")  # 2 ou 3 vezes
 
 
@@ -46,9 +46,9 @@ def patterns(code: str, language: Language) -> list[Reading]:
     if language.to:
         found += _ranges(language)
     found += _ratios(language)
-    after = r"(?![^\W\d_]|-[а-яё])" if code == "ru" else r"(?![^\W\d_])" if language.spaced else r"(?![A-Za-z])"
-    if code == "ko":
-        after = r"(?=\s|$|[^\w\s]|년|월|일|원|분|초|층|번|호|위|도|세기|만|억|조|퍼센트|미터|킬로)"
+    if language.decimal == ",":
+        found.append(_section(language))
+    after = _AFTER.get(code, r"(?![^\W\d_])" if language.spaced else r"(?![A-Za-z])")
     pattern = re.compile(number(language) + after + UNREAD)
 
     def words(match: re.Match[str]) -> str | None:
@@ -64,7 +64,20 @@ def patterns(code: str, language: Language) -> list[Reading]:
             return None if said is None else sign + said
         return sign + f"{said} {of_million(said, word[1], language)}".rstrip()
 
-    return [*found, (pattern, words)]
+    return [*found, (pattern, partial(_apart, words) if code == "fa" else words)]
+
+
+_AFTER = {
+    "fa": r"(?![A-Za-z])",
+    "ko": r"(?=\s|$|[^\w\s]|년|월|일|원|분|초|층|번|호|위|도|세기|만|억|조|퍼센트|미터|킬로)",
+    "ru": r"(?![^\W\d_]|-[а-яё])",
+}
+
+
+def _apart(words: Callable[[re.Match[str]], str | None], found: re.Match[str]) -> str | None:
+    """A number and a blank, where a word is glued to it: ۱۰متر."""
+    said = words(found)
+    return said if said is None or not found.string[found.end() : found.end() + 1].isalpha() else f"{said} "
 
 
 def _agreeing(found: re.Match[str], whole: str, word: str, language: Language) -> str | None:
@@ -252,7 +265,7 @@ def _pair(found: re.Match[str], language: Language) -> str | None:
     return blank.join(filter(None, (cardinal(found[1], language), between, cardinal(found[2], language))))
 
 
-_SCORED = ("en", "de", "fr", "es", "it", "pt", "ja", "zh")
+_SCORED = ("en", "de", "fr", "es", "it", "pt", "ja", "zh", "fa")
 
 
 def _ratios(language: Language) -> list[Reading]:
@@ -268,6 +281,19 @@ def _ratios(language: Language) -> list[Reading]:
     letters = r"\w" if language.spaced else "A-Za-z0-9_"
     pattern = rf"(?<![{letters}.,:/–-])(\d{{1,4}}):(\d{{1,4}})(?![{letters}:/])(?![.,–-]\d)"
     return [(re.compile(pattern), words)]
+
+
+def _section(language: Language) -> Reading:
+    """Kapitel 1.2, chapitre 2.10: parts of a number after the word that it numbers."""
+    pattern = rf"{guard(language)}(\d{{1,2}})\.(\d{{1,2}})(?![\w.,:/–-]*\d)(?!\w)"
+
+    def words(found: re.Match[str]) -> str | None:
+        point = table(language.locale).signs.point
+        if not point or not labelled(found, language):
+            return None
+        return f"{cardinal(found[1], language)} {point} {cardinal(found[2], language)}"
+
+    return re.compile(pattern), words
 
 
 def _short_scales(code: str, language: Language) -> list[Reading]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from voxyard.speech.reading import german, roman
+from voxyard.speech.reading import german, persian, roman
 from voxyard.speech.reading.languages import LANGUAGES, Language
 from voxyard.speech.reading.number_words import before_word, cardinal, ordinal
 from voxyard.speech.reading.numbers import whole_number
@@ -33,6 +33,7 @@ def patterns(code: str, language: Language) -> list[Reading]:
             (r"1(?:re|ère)\b", lambda _: "première"),
             (r"(?P<n>\d{1,6})(?:er|e|ème)\b", lambda found: ordinal(int(found["n"]), language)),
         ],
+        "fa": persian.ordinals(language),
         "nl": [(r"(?P<n>\d{1,6})(?:e|de|ste)\b", lambda found: ordinal(int(found["n"]), language))],
         "ru": [
             (rf"(?P<n>\d{{1,4}})-{ending}\b", _with_forms(language, case=case, gender=gender))
@@ -50,7 +51,7 @@ def patterns(code: str, language: Language) -> list[Reading]:
                 r"(?P<n>(?!0)\d{1,4})(?P<sign>\.?º|°)(?![CF]\b)",
                 lambda found: _ordinal_or_degrees(found, code, language),
             ),
-            (r"(?P<n>(?!0)\d{1,4})\.?ª", lambda found: feminine(ordinal(int(found["n"]), language))),
+            (r"(?P<n>(?!0)\d{1,4})\.?ª(?!\w)", lambda found: feminine(ordinal(int(found["n"]), language))),
         ]
     return [(re.compile(guard(language) + pattern), words) for pattern, words in by_code.get(code, [])]
 

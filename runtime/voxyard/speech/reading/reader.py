@@ -19,12 +19,12 @@ import unicodedata
 from collections.abc import Collection, Iterable
 from functools import lru_cache
 
-from voxyard.speech.reading import german, russian
+from voxyard.speech.reading import german, persian, russian
 from voxyard.speech.reading.edits import Edit, EditedText, Span
 from voxyard.speech.reading.languages import LANGUAGES, Language
 from voxyard.speech.reading.rules import KINDS, Kind, rules
 
-READING_VERSION = 4
+READING_VERSION = 5
 """Rises with every change that may give a text other words."""
 
 _PARAGRAPH = re.compile(r"(?:[^\n]|\n(?![^\S\n]*\n))+")
@@ -64,7 +64,7 @@ def readings(
     rules_of = LANGUAGES.get(code)
     if rules_of is None or not kinds:
         return []
-    text = _WITHIN.sub(" ", text)
+    text = _as_figures(_WITHIN.sub(" ", text), code)
     spans = sorted(taken)
     found: list[Edit] = []
     for paragraph in _PARAGRAPH.finditer(text):
@@ -72,6 +72,17 @@ def readings(
         if _SOMETHING.search(text, start, end) and _is_written_in(rules_of, paragraph[0]):
             found += _read(text, start, end, (code, region), kinds, spans)
     return found
+
+
+_ZEROS = "\N{FULLWIDTH DIGIT ZERO}\N{ARABIC-INDIC DIGIT ZERO}\N{EXTENDED ARABIC-INDIC DIGIT ZERO}"
+_DIGITS = {ord(zero) + digit: str(digit) for zero in _ZEROS for digit in range(10)}
+
+
+def _as_figures(text: str, code: str) -> str:
+    """The text with digits of other scripts as those that the rules know, in the same places."""
+    if text.isascii():
+        return text
+    return text.translate({**_DIGITS, **persian.LETTERS} if code == "fa" else _DIGITS)
 
 
 def _read(
@@ -82,7 +93,7 @@ def _read(
         if max(span[0], start) < min(span[1], end):
             _take(used, max(span[0], start) - start, min(span[1], end) - start)
     found = list[Edit]()
-    if language[0] == "ru" and set(kinds) == set(KINDS):  # ru-normalizr knows no kinds
+    if language[0] == "ru" and set(kinds) >= set(KINDS):  # ru-normalizr knows no kinds
         for edit in russian.edits(text, start, end):
             if not any(used[edit.start - start : edit.end - start]):
                 _take(used, edit.start - start, edit.end - start)
@@ -91,6 +102,8 @@ def _read(
         for match in rule.pattern.finditer(text, start, end):
             first, last = match.span()
             if first == last or any(used[first - start : last - start]):
+                continue
+            if rule.kind == "emoji" and "emoji" not in kinds:
                 continue
             words = rule.words(match)
             _take(used, first - start, last - start)
@@ -119,10 +132,11 @@ def _take(used: bytearray, start: int, end: int) -> None:
 
 
 def _is_written_in(language: Language, paragraph: str) -> bool:
-    """True where at least half of the letters are of the language's scripts, or there are none."""
+    """True where at least half of the letters, or a fifth of characters, are of its scripts, or there are none."""
     letters = [each for each in _UNIT.sub("", paragraph[:2000]) if each.isalpha() and each not in "ºª"]
     own = sum(_script(each) in language.scripts for each in letters)
-    return 2 * own >= len(letters)
+    least = 2 if language.spaced else 5  # a character is a word, beside the letters of one
+    return least * own >= len(letters)
 
 
 @lru_cache(maxsize=8192)

@@ -27,6 +27,12 @@ _CENTURIES = {
     "pt": r"séculos?",
     "it": r"secol[oi]",
 }
+_LARGEST_ORDINAL = 10  # above it Spanish and Portuguese count
+_COUNTED = (  # II República, III Congreso
+    "república|guerra|internacional|bienal|divisi[óo]n|divisão|dinast[íi]a|legislatura|jornada|edici[óo]n|edição|"
+    "cumbre|cúpula|conferencia|conferência|semana|copa|reich|congres[so]+|concilio|concílio|festival|plan|plano|"
+    "aniversario|aniversário|encuentro|encontro|torneo|torneio|campeonato|premio|prêmio"
+)
 _DATIVE = re.compile(
     r"\b(?:unter|von|mit|bei|zu|nach|seit|gegenüber|aus|dem|vom|zum|beim|neben|vor|hinter|zwischen|samt|nebst)\s$",
     re.IGNORECASE,
@@ -176,8 +182,14 @@ def _by_ending(code: str, language: Language) -> list[tuple[re.Pattern[str], Wor
     def ordered(match: re.Match[str]) -> str:
         said = ordinal(value(match["roman"]), language)
         noun = re.match(r"\s(?:ed?\s[IVX]+\s)?([^\W\d_]+)", match.string[match.end() : match.end() + 40])
-        feminine = code == "it" and noun is not None and table(code).gender(noun[1]) == "feminine"
-        return re.sub("o$", "a", said) if feminine else said
+        if noun is None or code == "en":
+            return said
+        feminine = table(code).gender(noun[1].lower()) or re.search(f"(?:{language.feminine_ends})$", noun[1])
+        if code != "it" and value(match["roman"]) > _LARGEST_ORDINAL:
+            return cardinal(str(value(match["roman"])), language)
+        if feminine and feminine != "masculine":
+            return re.sub(r"o\b", "a", said)
+        return re.sub(r"^(primer|tercer)o$", r"\1", said) if code == "es" else said
 
     def french(match: re.Match[str]) -> str:
         number, century = value(match["roman"]), " siècle" if match["century"] else ""
@@ -200,7 +212,7 @@ def _by_ending(code: str, language: Language) -> list[tuple[re.Pattern[str], Wor
                     ordered,
                 )
             ]
-        case "es":
-            return [(re.compile(rf"{roman}(?=\s(?:siglo))"), ordered)]
+        case "es" | "pt":
+            return [(re.compile(rf"{roman}(?=\s(?i:siglo|{_COUNTED})\b)"), ordered)]
         case _:
             return []

@@ -10,8 +10,10 @@ from typing import Literal, get_args
 
 from voxyard.speech.reading import (
     abbreviations,
+    american,
     dates,
     digits,
+    emoji,
     fractions,
     money,
     numbers,
@@ -21,13 +23,15 @@ from voxyard.speech.reading import (
     times,
     units,
     unread,
+    verses,
 )
 from voxyard.speech.reading.languages import LANGUAGES, UNITS
 from voxyard.speech.reading.patterns import stays
 from voxyard.speech.reading.tables import table
 
-Kind = Literal["numbers", "ordinals", "currency", "dates", "times", "units", "abbreviations", "symbols"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
+Kind = Literal["numbers", "ordinals", "currency", "dates", "times", "units", "abbreviations", "symbols", "emoji"]
+KINDS: tuple[Kind, ...] = tuple(kind for kind in get_args(Kind) if kind != "emoji")
+"""Every kind but emoji, which are silent where nobody asks for their names."""
 
 Words = Callable[[re.Match[str]], str | None]
 
@@ -58,6 +62,8 @@ def rules(code: str, region: str = "") -> tuple[Rule, ...]:
         return (*addresses, *amounts, *_of("abbreviations", abbreviations.patterns(code)))
     return (
         *addresses,
+        *_of("numbers", verses.patterns(language)),
+        *_of("numbers", american.patterns(language) if code == "en" else ()),
         *_of("dates", dates.patterns(code, region, language)),
         *_of("numbers", digits.patterns(language)),
         *_of("times", times.patterns(code, language)),
@@ -71,6 +77,8 @@ def rules(code: str, region: str = "") -> tuple[Rule, ...]:
         *_of("numbers", numbers.patterns(code, language)),
         *_of("abbreviations", abbreviations.patterns(code)),
         *_of("symbols", symbols.operators(code, language)),
+        *_of("emoji", emoji.patterns(code)),
+        *_of("symbols", emoji.silent()),
     )
 
 

@@ -82,6 +82,8 @@ _FIGURES = re.compile(r"[\d%‰№°$€£¥₽§½-¾]|\b[IVXLC]+\b")
 _NUMBER = re.compile(r"\d+")
 _SHORT = re.compile(r"(?<![^\W\d_])[^\W\d_]{1,6}\.")
 _MAY_END = re.compile(r"\d|[IVXLC]|(?:д|п|др|пр)\.$")  # ул. goes on with a name
+_MORE = re.compile(r"\.\s?[,;:)]")
+_TOWN = re.compile(r"[,;(]\s*г\.$")  # г. Москва
 _JOINTS = frozenset(("", "-", ",", ".", "—", "–"))
 
 
@@ -114,7 +116,13 @@ def _sentences(text: str, start: int, end: int) -> list[tuple[int, int]]:
     return found
 
 
-_FULL = ((r"\b24/7\b", "24 на 7"), (r"\b([Чч])\.\s?(?=\d)", r"\1асть "), (r"\b([Тт])\.\s?(?=\d)", r"\1ом "))
+_PARTS = {"1/2": "половина", "1/3": "одна треть", "2/3": "две трети", "1/4": "одна четверть", "3/4": "три четверти"}
+_FULL = (
+    *((rf"(?<![\w.,/]){part}(?=\sлюдей\b)", words) for part, words in _PARTS.items()),
+    (r"\b24/7\b", "24 на 7"),
+    (r"\b([Чч])\.\s?(?=\d)", r"\1асть "),
+    (r"\b([Тт])\.\s?(?=\d)", r"\1ом "),
+)
 _PER_SECOND = re.compile(r"(?<=\d)(\s?)(к?м)/с(?!\w)")
 _JUBILEE = re.compile(r"(?<![\w.,-])(\d{1,4})-(лети[еяюий]м?)(?!\w)")
 
@@ -129,12 +137,13 @@ def _normalized(sentence: str) -> str:
         lambda found: _normalizer().normalize(f"{found[1]}-летний").removesuffix("летний") + found[2], sentence
     )
     # after these the genitive stands without a preposition, by which the library tells a case
-    marked = _genitive().sub(rf"\g<0>{_MARK} ", sentence)
+    mark = next((each for each in _MARKS if each not in sentence.lower()), None)
+    marked = sentence if mark is None else _genitive().sub(rf"\g<0>{mark} ", sentence)
     said = _normalizer().normalize(marked)
-    return re.sub(rf"\b{_MARK} ", "", said) if marked != sentence else said
+    return re.sub(rf"\b{mark} ", "", said) if marked != sentence else said
 
 
-_MARK = "около"
+_MARKS = ("около", "возле", "вокруг")  # prepositions of the genitive
 
 
 @lru_cache(maxsize=1)
@@ -174,6 +183,8 @@ def _aligned(sentence: str) -> list[Edit]:
             continue
         if _is_glued(sentence[:first][-1:], words.strip()[:1]) or _is_glued(words.strip()[-1:], sentence[last:][:1]):
             continue  # SU1234
+        if short and _MORE.match(sentence, last):
+            last += 1  # the full stop of руб., before a comma
         found.append(Edit(first, last, _as_written(written, words, sentence[last:])))
     return found
 
@@ -189,7 +200,9 @@ def _as_written(written: str, words: str, after: str) -> str:
     if re.search(r"\d[-–—]\d", written):
         words = words.replace(" — ", "-")
     ends = not after.strip(" \"»”'’)\n") or (
-        re.match(r"\s+[\"«„—–-]*\s?[А-ЯЁ]", after) is not None and _MAY_END.search(written) is not None
+        re.match(r"\s+[\"«„—–-]*\s?[А-ЯЁ]", after) is not None
+        and _MAY_END.search(written) is not None
+        and _TOWN.search(written.rstrip()) is None
     )
     if written.rstrip().endswith(".") and ends and words[-1] not in ".!?…":
         words += "."

@@ -35,15 +35,17 @@ READING = ReadingOptions()
 
 
 def read_kinds(names: str) -> tuple[Kind, ...]:
-    """The kinds of a list with commas, of `all` or `none`. Raises SpeechError."""
-    if names in ("all", "none"):
-        return KINDS if names == "all" else ()
+    """The kinds of a list with commas, of `all` or `none`; emoji are named in a list only. Raises SpeechError."""
+    if names == "none":
+        return ()
     asked = [name.strip() for name in names.split(",")]
+    if "all" in asked:
+        asked = [*KINDS, *(name for name in asked if name != "all")]
     if unknown := [name for name in asked if name not in get_args(Kind)]:
         raise SpeechError(
-            f"cannot read {unknown[0]!r}: expected all, none, or a list with commas of {', '.join(KINDS)}"
+            f"cannot read {unknown[0]!r}: expected all, none, or a list with commas of {', '.join(get_args(Kind))}"
         )
-    return tuple(kind for kind in KINDS if kind in asked)
+    return tuple(kind for kind in get_args(Kind) if kind in asked)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Callable, Mapping
 
@@ -26,10 +27,6 @@ _FORMULAS = (
     "H2O2|H2O|H2SO4|H2|CO2|CH4|C6H12O6|C2H5OH|CaCO3|CaCl2|Cl2|O2|O3|N2O|N2|NO2|NH3|NaHCO3|Na2CO3|SO2|SO3|SiO2|HNO3|"
     "Fe2O3|Al2O3|TiO2|MgCl2"
 )
-_EMOJI = (
-    r"[\U0001F1E6-\U0001F1FF\U0001F300-\U0001FAFF\u2600-\u2669\u266C-\u26FF\u2700-\u27BF\u2B50\u2B55\u231A\u231B\u23E9-\u23FA]"
-    r"[\uFE0F\u200D\u20E3\U0001F3FB-\U0001F3FF\U000E0020-\U000E007F\U0001F1E6-\U0001F1FF\U0001F300-\U0001FAFF\u2600-\u27BF]*"
-)
 
 
 def addresses(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
@@ -42,10 +39,19 @@ def addresses(code: str, language: Language) -> list[tuple[re.Pattern[str], Word
     def handle(found: re.Match[str]) -> str | None:
         return f"{signs.at} {found[1]}" if signs.at else None
 
+    def entity(found: re.Match[str]) -> str | None:
+        sign = html.unescape(found[0])
+        if sign == found[0]:
+            return None
+        apart = found.string[found.start() - 1 : found.start()].isspace() and sign == "&"
+        return signs.operators.get("&", sign) if apart else sign.replace("\N{NO-BREAK SPACE}", " ")
+
     def hashtag(found: re.Match[str]) -> str | None:
         return f"{signs.hashtag} {found[1]}" if signs.hashtag else None
 
     return [
+        (re.compile(r"&(?:[A-Za-z]{2,8}|#\d{2,6}|#[xX][0-9A-Fa-f]{2,5});"), entity),
+        (re.compile(r"(?:(?<=[^\W\d_]{3})|(?<=[.,;:!?\"”’)]))\[(?:\d{1,3}|note \d{1,3}|[a-z])\](?![\w(])"), _silent),
         (re.compile(r"\[([^\]\n]{1,200})\]\((?:https?://|/|#)[^)\s]*\)"), lambda found: found[1]),  # of Markdown
         (re.compile(r"^[^\S\n]{0,3}#{1,6}[^\S\n]+(?=\S)", re.MULTILINE), _silent),
         (
@@ -55,6 +61,8 @@ def addresses(code: str, language: Language) -> list[tuple[re.Pattern[str], Word
             ),
             _silent,
         ),
+        (_OPENING_UNDERSCORE, _silent),
+        (re.compile(r"(?<=[^\W_]|[.,!?])_(?![\w_])"), _closing_underscore),
         (re.compile(URL), spoken),
         (re.compile(_MAIL), spoken),
         (re.compile(_BARE), spoken),
@@ -62,6 +70,16 @@ def addresses(code: str, language: Language) -> list[tuple[re.Pattern[str], Word
         (re.compile(r"(?<![\w#&/])#([^\W\d]\w*)"), hashtag),
         (re.compile(_OTHER), lambda _: None),
     ]
+
+
+_OPENING_UNDERSCORE = re.compile(r"(?<![\w*`~])_(?=[^\W_][^_\n]{0,200}(?<=\S)_(?!\w))")
+
+
+def _closing_underscore(found: re.Match[str]) -> str | None:
+    """The second mark of what Markdown emphasizes; an underscore without the first stays."""
+    start = found.string.rfind("\n", 0, found.start()) + 1
+    before = found.string.rfind("_", max(start, found.start() - 202), found.start())
+    return "" if before >= 0 and _OPENING_UNDERSCORE.match(found.string, before) else None
 
 
 def _address(text: str, signs: Signs, language: Language) -> str:
@@ -277,11 +295,11 @@ def _power(exponent: str, signs: Signs, code: str, language: Language) -> str:
 
 
 def operators(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
-    """Signs between numbers and letters of a formula, signs beside blanks, and emoji, which are _silent."""
+    """Signs between numbers and letters of a formula, and signs beside blanks."""
     signs = table(code).signs
 
     def spoken(found: re.Match[str]) -> str | None:
-        words = signs.operators.get(found["sign"])
+        words = signs.operators.get(found[0].strip())
         if not words:
             return None
         if not language.spaced:
@@ -326,11 +344,11 @@ def operators(code: str, language: Language) -> list[tuple[re.Pattern[str], Word
             (re.compile(r"(?<![\w#&])#(?P<number>\d{1,6})(?![\w.,]\d)(?!\w)"), numbered),
             (re.compile(r"√\(?(?=[\w(])"), lambda _: signs.root + " " if signs.root else None),
             (re.compile(r"(?<=\s)(?P<sign>&)(?=\s)"), spoken),
-            (re.compile(r"(?P<sign>[∑∫∞])"), spoken),
+            (re.compile(r"[∑∫∞]|(?<=\b[A-Ga-g])[♯♭♮]"), spoken),
             (re.compile(r"§§(?=\s?\d)"), lambda match: _sections(match, signs)),
             (re.compile(r"(?P<sign>[§№])(?=\s?\d)"), spoken),
         ]
-    return [*found, (re.compile(rf"[^\S\n]?{_EMOJI}(?:[^\S\n]?{_EMOJI})*"), _silent)]
+    return found
 
 
 def _wide_dashes(language: Language) -> list[tuple[re.Pattern[str], Words]]:

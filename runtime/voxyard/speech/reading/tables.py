@@ -34,6 +34,7 @@ class Signs:
     ratio: str = ""  # 3:1
     score: str = ""  # 6-4
     sections: str = ""  # §§
+    out_of: str = ""  # 4.5/5
     by: str = ""  # 4x100
     times: str = ""  # 3x a day
     degrees: Forms | None = None
@@ -84,6 +85,9 @@ class WordTable:
     codes: tuple[str, ...] = ()  # words after which figures are read one by one: PIN 1234
     scores: tuple[str, ...] = ()  # words beside the score of a game: patterns of their beginnings
     no_attribute: tuple[str, ...] = ()  # words after a quantity that is no attribute: 5 km of
+    books: Mapping[str, str] = field(default_factory=dict)  # of the Bible, by their short names
+    emoji: Mapping[str, str] = field(default_factory=dict)  # names, where Unicode's own is no usual one
+    before_name: Mapping[str, str] = field(default_factory=dict)  # words of a key with & before a name: St. Mary
     signs: Signs = field(default_factory=Signs)
     roman: RomanNames = field(default_factory=RomanNames)
 

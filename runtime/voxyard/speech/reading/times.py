@@ -66,8 +66,7 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
         both = rf"(?<![{letters}:.,/–-]){clock.format(1)} ?[–-] ?{clock.format(2)}(?![{letters}:]|[.,]\d|[–-]\w){end}"
         found.append((re.compile(both), between))
     full_stop = r"(?<![\w:.,/–-])(?P<hour>[01]?\d|2[0-4])\.(?P<minute>[0-5]\d)(?P<second>)?"
-    if code in ("de", "nl"):  # 10.30 Uhr
-        found.append((re.compile(full_stop + {"de": r" ?Uhr\b", "nl": r" ?uur\b"}[code]), words))
+    found += _with_full_stop(code, full_stop, words)
     if code == "en":
         found.insert(0, (re.compile(_ENGLISH_HOURS, re.IGNORECASE), partial(_english_hours, language)))
         found.append((re.compile(rf"{full_stop}(?=\s?[ap]\.?m\b)", re.IGNORECASE), words))
@@ -78,6 +77,17 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
     if code == "ko":
         found.append((re.compile(r"(?<![\w.,:])(?P<hour>1[0-2]|[1-9])시(?!간)"), korean_hour))
     return found
+
+
+def _with_full_stop(code: str, full_stop: str, words: Words) -> list[tuple[re.Pattern[str], Words]]:
+    """10.30 Uhr; alle 8.30, alle ore 20.45."""
+    if code == "it":
+        at = r"(?:(?<=\b[Aa]lle )|(?<=\b[Dd]alle )|(?<=\bore )|(?<=\b[Oo]re )|(?<=\b[Ll]e ))"
+        end = r"(?![\w:]|[.,]\d|\s(?:euro|milioni|miliardi|per cento))"
+        return [(re.compile(at + full_stop + end), words)]
+    if code in ("de", "nl"):
+        return [(re.compile(full_stop + {"de": r" ?Uhr\b", "nl": r" ?uur\b"}[code]), words)]
+    return []
 
 
 def _russian(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
@@ -117,7 +127,7 @@ def _after_article(code: str, language: Language) -> list[tuple[re.Pattern[str],
     if code not in _CLOCK:
         return []
     article, noun = _CLOCK[code]
-    clock = rf"{article}(?P<hour>1?\d|2[0-4])(?![\w:]|[.,]\d|\s?[ªº%€$]|\s(?!{_AFTER_HOUR})[^\W\d_])"
+    clock = rf"{article}(?P<hour>1?\d|2[0-4])(?![\w:]|[.,]\d|\.?[ªº]|\s?[ªº%€$]|\s(?!{_AFTER_HOUR})[^\W\d_])"
     return [(re.compile(clock), lambda found: cardinal(found["hour"], language, noun))]
 
 
@@ -161,6 +171,8 @@ def _spoken(code: str, language: Language, hour: int, minute: int, after: str) -
         case "ru":
             hours = cardinal(str(hour), language)
             return f"{hours} {minutes}" if minute else f"{cardinal(str(hour), language, 'час')} {_russian_hours(hour)}"
+        case "fa":
+            return cardinal(str(hour), language) + (f" و {minutes} دقیقه" if minute else "")
         case "tr":
             return cardinal(str(hour), language) + (f" {minutes}" if minute else "")
         case "ja":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from voxyard.speech.reading import persian
 from voxyard.speech.reading.attributive import is_attribute
 from voxyard.speech.reading.languages import Language
 from voxyard.speech.reading.number_words import (
@@ -63,7 +64,9 @@ def patterns(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
     def percent_before(found: re.Match[str]) -> str:
         return f"yüzde {decimal(*number_of(found), language)}"
 
-    turkish = [(before, percent_before)] if language.locale == "tr" else []
+    first: list[Reading] = [(before, percent_before)] if language.locale == "tr" else []
+    if language.locale == "fa":
+        first = persian.percent_before(language)
     english = (
         [
             (re.compile(_described(language, f"{longer}|{one_letter}")), described),
@@ -73,7 +76,7 @@ def patterns(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
         else []
     )
     german = [(re.compile(_compound(language, f"{longer}|{one_letter}")), described)] if language.locale == "de" else []
-    return [*turkish, *english, *german, (pattern, words)]
+    return [*first, *english, *german, (pattern, words)]
 
 
 _FEET = re.compile(r"(?<![\w.,/-])(?P<feet>\d{1,2}) ?(?:ft\.?|feet) (?P<inches>\d{1,2}) ?in\b(?:\.(?!\w))?(?! the\b)")

@@ -72,6 +72,8 @@ _SCRIPTS = {
     "ka": ("\u10a0", "\u10ff"),
     "am": ("\u1200", "\u137f"),
 }
+_PERSIAN = re.compile("[پچژگکی]")  # letters that Arabic does not have
+_URDU = re.compile("[ٹڈڑںےہ]")  # and those that Persian does not have
 
 
 @dataclass(frozen=True)
@@ -214,6 +216,8 @@ def _script(text: str) -> str:
     language, most = max(counts.items(), key=lambda each: each[1])
     if counts["ja"]:
         return "ja"  # kana are found in Japanese only, however many Han characters stand between them
+    if language == "ar" and _PERSIAN.search(sample) is not None:
+        language = "ur" if _URDU.search(sample) is not None else "fa"
     return language if most > len(sample) / 4 else "en"
 
 

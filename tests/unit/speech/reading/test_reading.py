@@ -15,6 +15,7 @@ from voxyard.speech.reading.edits import Edit, EditedText
 from voxyard.speech.reading.languages import CURRENCIES, LANGUAGES, UNITS
 from voxyard.speech.reading.reader import read_words, readings
 from voxyard.speech.reading.rules import KINDS, Kind
+from voxyard.speech.reading.spoken import read_kinds
 
 TEXT = "On 2024-03-05 at 9:05 Mr. Bell paid $5.50 for the 2nd 5 km #walk of 12."
 KIND_WORDS: dict[Kind, tuple[str, str]] = {
@@ -93,6 +94,16 @@ def test_region_decides_a_date_that_is_ambiguous() -> None:
     assert read_words("30/2/2024", "en-GB") == "30/2/2024"  # no day
 
 
+def test_emoji_are_silent_unless_their_names_are_asked_for() -> None:
+    text = "I love it ❤️😂👍🏽! Well done🎉Bob 🐶."
+    assert read_words(text, "en") == "I love it! Well doneBob."
+    named = "I love it red heart, tears of joy, thumbs up! Well done party popper Bob dog face."
+    assert read_words(text, "en", read_kinds("all,emoji")) == named
+    assert read_words(text, "fr", read_kinds("all,emoji")) == read_words(text, "fr")  # which has no names of them
+    assert "emoji" not in read_kinds("all")
+    assert set(read_kinds("emoji, all")) == {*KINDS, "emoji"}
+
+
 def test_what_is_taken_is_not_read() -> None:
     assert [edit.text for edit in readings("5 km and 6 km", "en", taken=[(0, 4)])] == ["six kilometers"]
 
@@ -130,6 +141,7 @@ SENTENCES = {
     "it": ("Poi partì.", "il 5 maggio|alle 12:00|10 mln €|Luigi XIV|3/4|27,50 €|il 3°|ecc."),
     "pt": ("Depois saiu.", "5 de maio|às 12h|10 M€|século XX|3/4|R$ 27,50|o 3.º|etc."),
     "ru": ("Потом ушёл.", "100 руб.|5 км|в 2020 г.|5 мая|3 млн|50 %|и т. д."),
+    "fa": ("بعد رفت.", "۵ مرداد|۳ km|۵۰٪|سال ۱۴۰۳|۱۴:۳۰|$5|۳/۵|۲۱ام|۲۱ تیر ۱۴۰۳"),
     "pl": ("Potem wyszedł.", "5 maja|100 zł|3 km|5 mln"),
 }
 

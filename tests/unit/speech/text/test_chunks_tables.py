@@ -250,10 +250,21 @@ CHINESE = [
     "他说：“走吧！”¦然后他走了。",
     "Hello。¦你好。",
 ]
+PERSIAN = [
+    "هوا سرد است. ¦به خانه می‌رویم.",
+    "حال شما چطور است؟ ¦خوبم.",
+    "برو! ¦خطرناک است.",
+    "کتاب‌ها را می‌خوانم؛ اما خسته‌ام، ولی می‌مانم. ¦بعد می‌خوابم.",
+    "عدد پی ۳٫۱۴ است. ¦همین.",
+    "او گفت: «برو.» ¦رفت…",
+    "واقعاً؟! ¦بله.",
+    "نسخهٔ 2.0 آمد. ¦آن را بگیرید.",
+]
 TABLES = {
     "de": GERMAN,
     "en": ENGLISH,
     "es": SPANISH,
+    "fa": PERSIAN,
     "fr": FRENCH,
     "hi": HINDI,
     "it": ITALIAN,
@@ -286,6 +297,7 @@ BY_SCRIPT = [  # no language is given
     "यह अच्छा है। ¦वह बुरा है।",
     "А. С. Пушкин родился в Москве. ¦Его любят.",
     "هل أنت هنا؟ ¦نعم.",
+    "شما اینجا هستید؟ ¦بله.",
 ]
 
 
@@ -309,7 +321,7 @@ def test_without_a_language_the_script_decides(row: str) -> None:
 
 
 def test_every_language_has_a_table_of_some_length() -> None:
-    assert set(TABLES) == {"de", "en", "es", "fr", "hi", "it", "ja", "ko", "pl", "pt", "ru", "tr", "zh"}
+    assert set(TABLES) == {"de", "en", "es", "fa", "fr", "hi", "it", "ja", "ko", "pl", "pt", "ru", "tr", "zh"}
     assert all(len(rows) >= 6 for rows in TABLES.values())
 
 

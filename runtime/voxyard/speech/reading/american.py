@@ -1,0 +1,67 @@
+"""English figures and short forms that belong to a place: zip codes, days before a date, 3M, 7 out of 10."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from voxyard.speech.reading.languages import Language
+from voxyard.speech.reading.number_words import cardinal, decimal
+
+_STATES = (
+    "AL|AK|AZ|AR|CA|CO|CT|DE|DC|FL|GA|HI|ID|IL|IN|IA|KS|KY|LA|ME|MD|MA|MI|MN|MS|MO|MT|NE|NV|NH|NJ|NM|NY|NC|ND|OH|OK|"
+    "OR|PA|RI|SC|SD|TN|TX|UT|VT|VA|WA|WV|WI|WY"
+)
+_DAYS = {
+    "Mon": "Monday", "Tue": "Tuesday", "Tues": "Tuesday", "Wed": "Wednesday", "Thu": "Thursday", "Thur": "Thursday",
+    "Thurs": "Thursday", "Fri": "Friday", "Sat": "Saturday", "Sun": "Sunday",
+}  # fmt: skip
+_NAMES = {"3M": "three M", "401(k)": "four oh one k", "401k": "four oh one k", "7-Eleven": "seven eleven"}
+
+Reading = tuple[re.Pattern[str], Callable[[re.Match[str]], str | None]]
+
+
+def patterns(language: Language) -> list[Reading]:
+    """Patterns with their words, before which no other rule may take the figures."""
+
+    def by_digits(found: re.Match[str]) -> str:
+        return ", ".join(" ".join(cardinal(digit, language) for digit in part) for part in found[0].split("-"))
+
+    def lap(found: re.Match[str]) -> str:
+        seconds = ("oh " if found["seconds"][0] == "0" else "") + decimal(
+            str(int(found["seconds"])), found["part"], language
+        )
+        return f"{cardinal(found['minutes'], language)} {seconds}"
+
+    def out_of(found: re.Match[str]) -> str:
+        return f"{decimal(found['whole'], found['part'] or '', language)} out of {cardinal(found['best'], language)}"
+
+    def thirds(found: re.Match[str]) -> str:
+        return f"{cardinal(found['above'], language)} third{'s' if found['above'] != '1' else ''}"
+
+    best = r"(?P<best>5|10|100)(?=\s(?:stars?|points?|on|for|in)\b|[.,;!?)]|\s*$)"
+    return [
+        (re.compile(rf"(?<=\b[A-Z][A-Z]\s)(?<=(?:{_STATES})\s)\d{{5}}(?:-\d{{4}})?(?![\w-]|[.,]\d)"), by_digits),
+        (
+            re.compile(r"(?<![\w.,:/-])(?P<minutes>[1-5]?\d):(?P<seconds>[0-5]\d)\.(?P<part>\d{1,3})(?![\w:]|[.,]\d)"),
+            lap,
+        ),
+        (
+            re.compile(
+                rf"(?:(?<=\bscored )|(?<=\brated )|(?<=\brating of )|(?<=\brating: )|(?<=\bgot )|(?<=\bgave it ))"
+                rf"(?P<whole>\d{{1,3}})(?:\.(?P<part>\d))?/{best}"
+            ),
+            out_of,
+        ),
+        (re.compile(r"(?<![\w.,/-])(?P<above>\d{1,2})/3rds?\b"), thirds),
+        (
+            re.compile(
+                r"(?<![\w.,$€£-])(?:3M|401\(k\)|401k|7-Eleven)(?![\w-])(?!\s(?:people|users|views|followers|jobs|homes))"
+            ),
+            lambda found: _NAMES[found[0]],
+        ),
+        (
+            re.compile(rf"\b(?P<day>{'|'.join(_DAYS)})\.(?=,|\s(?:and|at|to|through|or)\b|\s[A-Z][a-z]+\.?\s\d|\s\d)"),
+            lambda found: _DAYS[found["day"]],
+        ),
+    ]

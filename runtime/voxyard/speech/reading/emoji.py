@@ -1,0 +1,43 @@
+"""Emoji: silent, or by their short names where these are asked for and the language has them."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Mapping
+
+from voxyard.speech.reading.tables import table
+
+Words = Callable[[re.Match[str]], str | None]
+
+_EMOJI = (
+    r"[\U0001F1E6-\U0001F1FF\U0001F300-\U0001FAFF\u2600-\u2669\u2670-\u26FF\u2700-\u27BF\u2B50\u2B55\u231A\u231B\u23E9-\u23FA]"
+    r"[\uFE0F\u200D\u20E3\U0001F3FB-\U0001F3FF\U000E0020-\U000E007F\U0001F1E6-\U0001F1FF\U0001F300-\U0001FAFF\u2600-\u27BF]*"
+)
+_PARTS_OF_ONE = re.compile("[\ufe0f\u200d\u20e3\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]")
+
+
+def patterns(code: str) -> list[tuple[re.Pattern[str], Words]]:
+    """A pattern of emoji, and their names; none where the language has no names."""
+    own = table(code).emoji
+    if not own:
+        return []
+
+    def named(found: re.Match[str]) -> str:
+        before = found.string[max(0, found.start() - 1) : found.start()]
+        after = found.string[found.end() : found.end() + 1]
+        names = ", ".join(
+            dict.fromkeys(_name(each, own) for each in _PARTS_OF_ONE.sub("", found[0]) if not each.isspace())
+        )
+        return (" " if before.isalnum() else "") + names + (" " if after.isalnum() else "")
+
+    return [(re.compile(rf"{_EMOJI}(?:[^\S\n]?{_EMOJI})*"), named)]
+
+
+def _name(sign: str, own: Mapping[str, str]) -> str:
+    return own.get(sign) or unicodedata.name(sign, "emoji").lower().removesuffix(" sign")
+
+
+def silent() -> list[tuple[re.Pattern[str], Words]]:
+    """A pattern of emoji, which are left out with the blank before them."""
+    return [(re.compile(rf"[^\S\n]?{_EMOJI}(?:[^\S\n]?{_EMOJI})*"), lambda _: "")]
