@@ -176,6 +176,19 @@ _COUNTERS: tuple[tuple[str, str, str, Callable[[GpuState], Series]], ...] = (
     ("gpu_pcie_bytes", "Bytes over PCIe.", "direction", _values(_directions("pcie"))),
     ("gpu_nvlink_bytes", "Bytes over all NVLinks of the GPU.", "direction", _values(_directions("nvlink"))),
     ("gpu_nvlink_errors", "Errors of all NVLinks of the GPU.", "kind", _values(_part("nvlink_errors_"))),
+    (
+        "gpu_activity_seconds",
+        "Integral of what its parts do: multiprocessors with work (sm), warps in them (occupancy), tensor cores, "
+        "bandwidth of its memory (dram). Hopper and newer.",
+        "part",
+        _values(_part("activity_")),
+    ),
+    (
+        "gpu_moved_bytes",
+        "Bytes over PCIe and NVLink, by the same counters as its activity. Hopper and newer.",
+        "path",
+        _values(_part("moved_")),
+    ),
     ("gpu_pcie_replays", "Packets that PCIe had to send again.", "", _total("pcie_replays")),
     ("gpu_ecc_errors", "ECC errors: volatile since the driver was loaded, aggregate in the card's life.", "kind",
      _values(_part("ecc_"))),
