@@ -27,7 +27,8 @@ GpuNvlinkErrors GpuRetiredPages GpuRecoveryNeeded PcieReplays NvmlErrors
 GatewayDown GatewayNoServiceReady GatewayServiceDown
 StoreUnreachable ClaimsRunOut ShelfFull ClusterHeadDown ClusterHostMissing
 GpuPowerCapped GpuClocksLow GpuStranger TrainingCheckpointsLong TrainingValidationLong TrainingCrashLoop
-TrainingLossDiverging TrainingLossFlat HostGone ServiceRestarting HostRebooting GpuFlapping"""
+TrainingLossDiverging TrainingLossFlat HostGone ServiceRestarting HostRebooting GpuFlapping
+GpuBusyInPart"""
 PARTS = ("Means", "Confirm", "Do", "Escalate")
 
 

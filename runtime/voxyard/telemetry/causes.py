@@ -100,6 +100,24 @@ CAUSES: tuple[Cause, ...] = (
         "the run's own work; --vocoder-on model, or a smaller vocoder",
         "GpuWorkSmall",
     ),
+    Cause(
+        "small_kernels",
+        "it is busy with kernels that fill a part of it",
+        "a larger batch, --xla, static shapes",
+        "GpuBusyInPart",
+    ),
+    Cause(
+        "memory_bound",
+        "its memory's bandwidth is what holds it up",
+        "mixed precision, --xla (fewer passes over memory)",
+        "GpuBusyInPart",
+    ),
+    Cause(
+        "collectives",
+        "it waits for the other GPUs of its run",
+        "look for the slowest of them and its links",
+        "GpuBusyInPart",
+    ),
 )
 """All causes, the one that explains most first: where several hold, the first is told."""
 

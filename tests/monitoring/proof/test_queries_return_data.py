@@ -44,12 +44,14 @@ NOT_HERE = {
     "voxyard:scrape_gap:seconds20m",
     "voxyard:train_cpu_throttled:ratio5m",
     "voxyard:train_first_loss:p95_30m",
+    "voxyard:train_gpu_busy:ratio10m",
+    "voxyard:train_gpu_in_part:ratio10m",
     "voxyard:train_saving:ratio1h",
     "voxyard:train_staging_late:ratio5m",
     "voxyard:train_validating:ratio6h",
 }
 """Recorded only where Prometheus is away, the data stage late, speech short of cores, a site saves power, a quota of
-cores holds, or later."""
+cores holds, a GPU is full, or later."""
 
 
 @pytest.mark.parametrize("name", sorted({*rules("record")} - NOT_HERE))

@@ -378,6 +378,42 @@ def unexplained_idling(host: SimulatedHost, dice: random.Random) -> Planted:
     return Planted({"utilization": host.gpus[MODEL].utilization})
 
 
+def _acts(host: SimulatedHost, **parts: float) -> None:
+    """The model's GPU is busy, and its parts do so much."""
+    host.gpus[MODEL].utilization = 0.97
+    host.gpus[MODEL].activity = parts
+
+
+def small_kernels(host: SimulatedHost, dice: random.Random) -> Planted:
+    """A kernel runs always, and fills a part of the card: tiny batches, no XLA."""
+    sm = dice.uniform(0.03, 0.3)
+    _acts(host, sm=sm, occupancy=sm / 2, tensor=dice.uniform(0, 0.5) * sm, dram=dice.uniform(0.02, 0.3))
+    return Planted({"sm": sm})
+
+
+def memory_bound_kernels(host: SimulatedHost, dice: random.Random) -> Planted:
+    """The bandwidth of the card's memory is used up."""
+    dram = dice.uniform(0.66, 0.95)
+    _acts(host, sm=dice.uniform(0.6, 0.98), occupancy=0.6, tensor=dice.uniform(0, 0.35), dram=dram)
+    return Planted({"dram": dram})
+
+
+def waiting_in_collectives(host: SimulatedHost, dice: random.Random) -> Planted:
+    """One of several hosts of a run has become slow: the GPU here spins in its all-reduce."""
+    assert host.run is not None
+    host.run.metrics.hosts(0, dice.choice([2, 4, 8]))
+    before, sm = dice.uniform(0.6, 0.9), dice.uniform(0.05, 0.25)
+    fast = dice.uniform(30, 60) * MINUTE
+
+    def during(host: SimulatedHost, seconds: float) -> None:
+        if seconds < fast:
+            _acts(host, sm=before, occupancy=0.5, tensor=0.4, dram=0.5)
+        else:
+            _acts(host, sm=sm, occupancy=0.1, tensor=0.03, dram=0.1)
+
+    return Planted({"before": before, "sm": sm, "fast": fast}, during)
+
+
 # -- GPUs ------------------------------------------------------------------------------------------------------------
 
 
@@ -758,6 +794,9 @@ def _kind(plant: Callable[[SimulatedHost, random.Random], Planted], *told_by: st
 ELSEWHERE = frozenset({"features", "transfer", "input_workers", "unknown", "GpuUtilizationLow"})
 """What a slow disk is not."""
 
+IN_PART = frozenset(cause.name for cause in CAUSES if cause.alert == "GpuBusyInPart")
+"""Every cause of a busy GPU that does little."""
+
 INPUTS = frozenset(cause.name for cause in CAUSES if cause.alert == "TrainingInputBound")
 """Every cause of a late input."""
 
@@ -800,6 +839,9 @@ KINDS: tuple[Kind, ...] = (
     _kind(mostly_validating, "TrainingValidationLong", after=7 * HOUR, interval=60.0),
     _kind(unsteady_steps, "TrainingStepTimeUnstable"),
     _kind(unexplained_idling, "GpuUtilizationLow"),
+    _kind(small_kernels, "small_kernels", not_told_by=IN_PART - {"small_kernels"}),
+    _kind(memory_bound_kernels, "memory_bound", not_told_by=IN_PART - {"memory_bound"}),
+    _kind(waiting_in_collectives, "collectives", after=2 * HOUR, not_told_by=IN_PART - {"collectives"}),
     _kind(lost_gpu, "GpuLost"),
     _kind(flapping_gpu, "GpuFlapping"),
     _kind(missing_gpu, "GpuMissing"),

@@ -56,6 +56,8 @@ class SimulatedGpu:
     ecc_uncorrected: int = 0
     xids: dict[int, Xid] = field(default_factory=dict)
     busy_seconds: float = 0.0
+    activity: dict[str, float] = field(default_factory=dict)  # 0…1 by part; empty: an older card
+    active_seconds: dict[str, float] = field(default_factory=dict)
 
     @classmethod
     def number(cls, index: int) -> SimulatedGpu:
@@ -105,6 +107,7 @@ class SimulatedGpu:
                 "remapped_pending": 0,
                 "remapped_failure": 0,
                 "pcie_replays": 0,
+                **{f"activity_{part}": seconds for part, seconds in self.active_seconds.items()},
                 **{f"nvlink_errors_{kind}": 0 for kind in ("crc", "replay", "recovery")},
             },
             processes=(),
@@ -350,6 +353,8 @@ class SimulatedHost:
             self._waited[resource] += seconds * share
         for gpu in self.gpus:
             gpu.busy_seconds += seconds * min(1.0, max(0.0, gpu.utilization * self.dice.uniform(0.95, 1.05)))
+            for part, share in gpu.activity.items():
+                gpu.active_seconds[part] = gpu.active_seconds.get(part, 0.0) + seconds * share
         if self.run is not None:
             with self.clock():
                 self.run.advance(seconds, self.dice)
