@@ -282,6 +282,13 @@ def _links() -> Row:
             width=8,
         ),
         time_series(
+            "NVLinks that are up",
+            "Fewer than before: GpuNvlinksDown.",
+            "none",
+            Query(gpu("gpu_nvlinks_active"), _GPU),
+            width=8,
+        ),
+        time_series(
             "PCIe generation",
             "In use, and possible. It falls when the GPU idles; that is no fault.",
             "none",

@@ -28,7 +28,7 @@ GatewayDown GatewayNoServiceReady GatewayServiceDown
 StoreUnreachable ClaimsRunOut ShelfFull ClusterHeadDown ClusterHostMissing
 GpuPowerCapped GpuClocksLow GpuStranger TrainingCheckpointsLong TrainingValidationLong TrainingCrashLoop
 TrainingLossDiverging TrainingLossFlat HostGone ServiceRestarting HostRebooting GpuFlapping
-GpuBusyInPart"""
+GpuBusyInPart TrainingSlowerThanBefore BarkSlowerThanBefore GpuNvlinksDown"""
 PARTS = ("Means", "Confirm", "Do", "Escalate")
 
 

@@ -248,8 +248,9 @@ class Session:
         function(*arguments, ctypes.byref(answer))
         return answer
 
-
-    def _gpm_metrics(self, function: Any, before: Any, after: Any, wanted: Sequence[int]) -> list[tuple[int, int, float]]:
+    def _gpm_metrics(
+        self, function: Any, before: Any, after: Any, wanted: Sequence[int]
+    ) -> list[tuple[int, int, float]]:
         """Number, nvmlReturn_t and value of each metric between two samples: the rest of the structure is empty."""
         asked = self._nvml.c_nvmlGpmMetricsGet_t()
         asked.version = self._nvml.NVML_GPM_METRICS_GET_VERSION

@@ -127,6 +127,7 @@ class Reading:
     fabric_state: str | None = None  # of its registration with the NVLink fabric; failed and degraded are states too
     mig_enabled: bool | None = None
     mig_instances: int | None = None  # where MIG is on
+    nvlinks_active: int | None = None  # of cards that have any
     activity: Activity = field(default_factory=Activity)  # of its parts
 
 
@@ -254,8 +255,9 @@ class GpuReader:
             "power_limit_watts": None if limit is None else limit / 1000,
             "clocks_max_hertz": self._clocks("nvmlDeviceGetMaxClockInfo"),
             "pcie_link": {name: value for name, value in link.items() if value is not None},
-            "state": self._state(fields.pop("recovery_action", None)),
-            "counters": self._nvlinks.read(int(fields.pop("nvlinks", 0))) | fields,
+            "state": self._state(fields.pop("recovery_action", None))
+            | {"nvlinks_active": self._nvlinks_active(links := int(fields.pop("nvlinks", 0)))},
+            "counters": self._nvlinks.read(links) | fields,
         }
 
     def _slow_fields(self) -> dict[str, float]:
@@ -276,6 +278,13 @@ class GpuReader:
             "mig_enabled": None if mig is None else bool(mig[0]),
             "mig_instances": len(self._session.mig_handles(self._handle)) if mig is not None and mig[0] else None,
         }
+
+    def _nvlinks_active(self, links: int) -> int | None:
+        if links == 0:
+            return None
+        key = "nvlink states"
+        states = [self._ask("nvmlDeviceGetNvLinkState", lane, key=key) for lane in range(links)]
+        return None if None in states else sum(map(bool, states))
 
     def _fabric_state(self) -> str | None:
         info = self._ask("nvmlDeviceGetGpuFabricInfoV")

@@ -118,6 +118,31 @@ CAUSES: tuple[Cause, ...] = (
         "look for the slowest of them and its links",
         "GpuBusyInPart",
     ),
+    Cause("nvlinks", "some of its NVLinks are down", "reset the GPUs and their fabric manager", "GpuNvlinksDown"),
+    Cause(
+        "slower_clocks",
+        "the clocks of its GPU are lower than before",
+        "look what holds them: nvidia-smi -q -d CLOCK,PERFORMANCE",
+        "TrainingSlowerThanBefore",
+    ),
+    Cause(
+        "slower_traces",
+        "functions are compiled again and again",
+        "static shapes, or no --xla; the log names the function",
+        "TrainingSlowerThanBefore",
+    ),
+    Cause(
+        "slower_driver",
+        "the driver is another than before",
+        "go back to the driver of before, or report it",
+        "TrainingSlowerThanBefore",
+    ),
+    Cause(
+        "slower_code",
+        "its release or configuration is another than before",
+        "compare it with the one before: make rollback",
+        "TrainingSlowerThanBefore",
+    ),
 )
 """All causes, the one that explains most first: where several hold, the first is told."""
 

@@ -131,6 +131,11 @@ _GAUGES: tuple[tuple[str, str, Callable[[GpuState], Series]], ...] = (
     ("gpu_pcie_link_generation", "PCIe generation in use; it falls when the GPU idles.", _of_link("generation")),
     ("gpu_pcie_link_generation_max", "PCIe generation that GPU and slot can use.", _of_link("generation_max")),
     ("gpu_processes", "Processes that compute on the GPU.", _value(lambda reading: reading.process_count)),
+    (
+        "gpu_nvlinks_active",
+        "NVLinks of the GPU that are up, where it has any.",
+        _value(lambda reading: reading.nvlinks_active),
+    ),
     ("gpu_mig_enabled", "1 while the GPU is divided into MIG instances.", _value(lambda reading: reading.mig_enabled)),
     ("gpu_mig_instances", "MIG instances, where MIG is on.", _value(lambda reading: reading.mig_instances)),
 )

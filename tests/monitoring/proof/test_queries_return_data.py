@@ -40,6 +40,10 @@ def test_every_rule_is_evaluated_without_an_error(proof: Proof) -> None:
 
 NOT_HERE = {
     "voxyard:bark_cause:rank",
+    "voxyard:bark_worker_real_time_factor:best",
+    "voxyard:bark_worker_real_time_factor:median1d",
+    "voxyard:bark_worker_real_time_factor:ratio10m",
+    "voxyard:bark_worker_slower:ratio30m",
     "voxyard:gpu_power_limit_policy:ratio",
     "voxyard:scrape_gap:seconds20m",
     "voxyard:train_cpu_throttled:ratio5m",
@@ -47,6 +51,11 @@ NOT_HERE = {
     "voxyard:train_gpu_busy:ratio10m",
     "voxyard:train_gpu_in_part:ratio10m",
     "voxyard:train_saving:ratio1h",
+    "voxyard:slower_cause:rank",
+    "voxyard:train_shape_step:best",
+    "voxyard:train_shape_step:median1d",
+    "voxyard:train_slower:ratio30m",
+    "voxyard:train_slowness:ratio10m",
     "voxyard:train_staging_late:ratio5m",
     "voxyard:train_validating:ratio6h",
 }

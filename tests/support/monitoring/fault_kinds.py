@@ -378,6 +378,83 @@ def unexplained_idling(host: SimulatedHost, dice: random.Random) -> Planted:
     return Planted({"utilization": host.gpus[MODEL].utilization})
 
 
+def _slower(host: SimulatedHost, times: float) -> None:
+    """A step takes so many times as long, and the card computes all the time."""
+    assert host.run is not None
+    host.run.step_seconds = host.run.wait_seconds + times * (host.run.step_seconds - host.run.wait_seconds)
+    host.gpus[MODEL].utilization = 0.97
+
+
+def _resumed(host: SimulatedHost) -> None:
+    """The run is stopped and goes on."""
+    end_run(host, well=True)
+    train(host, "steady")
+
+
+def slow_after_compiling_again_and_again(host: SimulatedHost, dice: random.Random) -> Planted:
+    """Something in a step changes with each batch, and it is compiled anew."""
+    times, traced = dice.uniform(1.5, 4), dice.uniform(0.1, 0.9)
+    _slower(host, times)
+    host.run.traced = traced  # type: ignore[union-attr] # _slower has seen it
+    return Planted({"times": times, "traced": traced})
+
+
+def slow_after_a_new_driver(host: SimulatedHost, dice: random.Random) -> Planted:
+    """The driver is updated, the run resumed, and its kernels are slower."""
+    times = dice.uniform(1.4, 3)
+    host.driver_version = "585.10.01"
+    _resumed(host)
+    _slower(host, times)
+    return Planted({"times": times})
+
+
+def slow_after_a_new_release(host: SimulatedHost, dice: random.Random) -> Planted:
+    """The run is resumed with another image, in which something is slower."""
+    times = dice.uniform(1.4, 3)
+    host.release = "release-2"
+    _resumed(host)
+    _slower(host, times)
+    return Planted({"times": times})
+
+
+def slow_memory_clocks(host: SimulatedHost, dice: random.Random) -> Planted:
+    """The card's memory runs at a part of its clock, and nothing says why."""
+    share = dice.uniform(0.3, 0.75)
+    _slower(host, dice.uniform(1.4, 1 / share + 0.2))
+    host.gpus[MODEL].memory_clock *= share
+    return Planted({"share": share})
+
+
+def slow_for_no_reason_that_is_measured(host: SimulatedHost, dice: random.Random) -> Planted:
+    """XLA has fallen back, once: a step takes longer from then on, and the card is at 100%."""
+    times = dice.uniform(1.45, 4)
+    host.run.shapes = {"16x200": (0.3, 0.6), "16x512": (0.5, 1.0), "16x900": (0.2, 1.7)}  # type: ignore[union-attr]
+    slow_from = dice.uniform(60, 80) * MINUTE
+    begun = [False]
+
+    def during(host: SimulatedHost, seconds: float) -> None:
+        if seconds >= slow_from and not begun[0]:
+            begun[0] = True
+            _slower(host, times)
+
+    return Planted({"times": times, "from": slow_from}, during)
+
+
+def half_of_the_nvlinks(host: SimulatedHost, dice: random.Random) -> Planted:
+    """Some NVLinks of a card go down: the reduction of gradients takes longer."""
+    index, left = dice.choice([DATA, MODEL]), dice.choice([6, 9, 12])
+    host.gpus[index].nvlinks_active = left
+    _slower(host, dice.uniform(1.1, 2))
+    return Planted({"gpu": index, "left": left})
+
+
+def worker_that_speaks_slower(host: SimulatedHost, dice: random.Random) -> Planted:
+    """A chunk takes longer than it did, and is still faster than real time."""
+    assert host.pool is not None
+    host.pool.chunk_seconds = dice.uniform(6.4, 7.2)
+    return Planted({"seconds": host.pool.chunk_seconds})
+
+
 def _acts(host: SimulatedHost, **parts: float) -> None:
     """The model's GPU is busy, and its parts do so much."""
     host.gpus[MODEL].utilization = 0.97
@@ -794,6 +871,9 @@ def _kind(plant: Callable[[SimulatedHost, random.Random], Planted], *told_by: st
 ELSEWHERE = frozenset({"features", "transfer", "input_workers", "unknown", "GpuUtilizationLow"})
 """What a slow disk is not."""
 
+SLOWER = frozenset(cause.name for cause in CAUSES if cause.alert == "TrainingSlowerThanBefore")
+"""Every cause of a run that is slower than before."""
+
 IN_PART = frozenset(cause.name for cause in CAUSES if cause.alert == "GpuBusyInPart")
 """Every cause of a busy GPU that does little."""
 
@@ -839,6 +919,18 @@ KINDS: tuple[Kind, ...] = (
     _kind(mostly_validating, "TrainingValidationLong", after=7 * HOUR, interval=60.0),
     _kind(unsteady_steps, "TrainingStepTimeUnstable"),
     _kind(unexplained_idling, "GpuUtilizationLow"),
+    *(
+        _kind(plant, told, before=90 * MINUTE, after=after, interval=30.0, not_told_by=SLOWER - {told})
+        for plant, told, after in (
+            (slow_after_compiling_again_and_again, "slower_traces", 75 * MINUTE),
+            (slow_after_a_new_driver, "slower_driver", 75 * MINUTE),
+            (slow_after_a_new_release, "slower_code", 75 * MINUTE),
+            (slow_memory_clocks, "slower_clocks", 75 * MINUTE),
+            (slow_for_no_reason_that_is_measured, "unknown", 150 * MINUTE),
+            (half_of_the_nvlinks, "GpuNvlinksDown", 75 * MINUTE),
+            (worker_that_speaks_slower, "BarkSlowerThanBefore", 75 * MINUTE),
+        )
+    ),
     _kind(small_kernels, "small_kernels", not_told_by=IN_PART - {"small_kernels"}),
     _kind(memory_bound_kernels, "memory_bound", not_told_by=IN_PART - {"memory_bound"}),
     _kind(waiting_in_collectives, "collectives", after=2 * HOUR, not_told_by=IN_PART - {"collectives"}),

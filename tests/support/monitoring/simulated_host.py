@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
@@ -19,7 +20,7 @@ from voxyard.host.readings import DeviceMemory, Reading
 from voxyard.speech.pool.metrics import PoolMetrics
 from voxyard.speech.pool.scheduler import PoolStats
 from voxyard.telemetry import input_metrics, workloads
-from voxyard.telemetry.configuration import ExpectedConfigurations, HostPlan
+from voxyard.telemetry.configuration import HASH_VARIABLE, RELEASE_VARIABLE, ExpectedConfigurations, HostPlan
 from voxyard.telemetry.gpu_collector import GpuCollector
 from voxyard.telemetry.input_metrics import InputMetrics
 from voxyard.telemetry.phases import Phase
@@ -57,6 +58,8 @@ class SimulatedGpu:
     xids: dict[int, Xid] = field(default_factory=dict)
     busy_seconds: float = 0.0
     activity: dict[str, float] = field(default_factory=dict)  # 0…1 by part; empty: an older card
+    memory_clock: float = 2.619e9
+    nvlinks_active: int = 18
     active_seconds: dict[str, float] = field(default_factory=dict)
 
     @classmethod
@@ -91,8 +94,8 @@ class SimulatedGpu:
             power_limit_watts=self.power_limit,
             temperature_celsius=self.temperature,
             fan_ratio=None,
-            clocks_hertz={"sm": int(clock)},
-            clocks_max_hertz={"sm": 1_980_000_000},
+            clocks_hertz={"sm": int(clock), "memory": int(self.memory_clock)},
+            clocks_max_hertz={"sm": 1_980_000_000, "memory": 2_619_000_000},
             clock_events={reason: reason in events for reason in reasons},
             pcie_link={
                 "width": self.pcie_width,
@@ -117,6 +120,7 @@ class SimulatedGpu:
             recovery_action="none",
             fabric_state="completed",
             mig_enabled=False,
+            nvlinks_active=self.nvlinks_active,
         )
 
 
@@ -162,6 +166,9 @@ class SimulatedRun:
     variation: float = 0.1
     lengths: float = 0.0  # variation that comes from lengths: within buckets there is none of it
     reads: Reads = field(default_factory=Reads)
+    shapes: dict[str, tuple[float, float]] = field(default_factory=lambda: {"16x512": (1.0, 1.0)})
+    """By shape: how often a step has it, and its time as a multiple of a step's."""
+    traced: float = 0.0  # share of the steps for which something is compiled
     learning: bool = True
     stuck: bool = False  # nothing is read: the wait is told when it has ended
     ending: bool = False  # it has said that it ended, and its process goes next
@@ -202,8 +209,13 @@ class SimulatedRun:
         self._rest += seconds
         while self.learning and self._rest >= self.step_seconds:
             self._rest -= self.step_seconds
-            factor = dice.lognormvariate(0, 0.1)
+            ((shape, (_, length)),) = dice.choices(
+                list(self.shapes.items()), [often for often, _ in self.shapes.values()]
+            )
+            factor = dice.lognormvariate(0, 0.1) * length
             self.metrics.step(self.step_seconds * factor, self.wait_seconds * factor, 16, 3)
+            computed = (self.step_seconds - self.wait_seconds) * factor
+            self.metrics.computed(shape, computed, traced=dice.random() < self.traced)
         self.metrics.variation(self.variation + self.lengths, self.variation)
         self.metrics.losses({"total": self.loss * dice.lognormvariate(0, 0.05)})
         self.metrics.learning_rate(1e-4)
@@ -256,6 +268,7 @@ class SimulatedHost:
         self.exporter_answers = True
         self.driver_gone_since: float | None = None
         self.clock_skew = 0.0  # seconds
+        self.driver_version, self.release = "580.65.06", "release-1"
         self.quota: tuple[int, int] | None = None  # periods of the run's quota of cores, and those with all of it used
         self.node_answers = True  # False: nobody scrapes a node_exporter there
         self.pressure = {"cpu": 0.0, "io": 0.0, "memory": 0.0}  # share of time in which something waits for it
@@ -280,7 +293,7 @@ class SimulatedHost:
         states = tuple(each.state() for each in gpus)
         good = self.now if gone is None else gone
         return Snapshot(
-            self.now, self.now, gone is None, good, 0.01, states, self.links, "580.65.06", "13.0",
+            self.now, self.now, gone is None, good, 0.01, states, self.links, self.driver_version, "13.0",
             dict(self.nvml_errors),
         )  # fmt: skip
 
@@ -301,10 +314,11 @@ class SimulatedHost:
         registry = self.registries["trainer"] = Registry()
         cards = [("data", self.gpus[data].gpu), ("model", self.gpus[model].gpu)]
         limits = {"data": LIMIT_MIB, "model": LIMIT_MIB}
-        metrics = TrainMetrics(
-            name, devices=cast("workloads.GpuRoles", SimpleNamespace(cards=cards, limits=limits)), ring_slots=4,
-            registry=registry, clock=lambda: self.now,
-        )  # fmt: skip
+        with patch.dict(os.environ, {HASH_VARIABLE: f"sha-{self.release}", RELEASE_VARIABLE: self.release}):
+            metrics = TrainMetrics(
+                name, devices=cast("workloads.GpuRoles", SimpleNamespace(cards=cards, limits=limits)), ring_slots=4,
+                registry=registry, clock=lambda: self.now,
+            )  # fmt: skip
         for role, gpu in cards:
             metrics.gpu_memory_overhead(role, gpu, OVERHEAD)
             self.gpus[gpu.index].memory_used = LIMIT_MIB << 20

@@ -85,7 +85,8 @@ def judge(
     Shares are stage ÷ sum of the stages. While the data-wait share of the overlapped run is under 5%, there is no
     bottleneck, and the run is bound by its slowest stage; otherwise the slowest stage is the bottleneck. The
     thresholds annotate either way. `variation` is the overlapped steps' standard deviation ÷ mean; `use` holds the
-    devices by role (data, model), `activity` what the parts of the model's GPU did, `batch` the clips of a step; beside the data device stands D ÷ max(D, M), the most that it can be busy.
+    devices by role (data, model), `activity` what the parts of the model's GPU did, `batch` the clips of a step; beside
+    the data device stands D ÷ max(D, M), the most that it can be busy.
     `reads` are the pages of the clips: where they came from memory, a disk may be slower than what was measured.
     `reading` is the work of the reading threads, which tells the cause of a bottleneck. `others` is the load by other
     programs, and `computing` the share of its time that each stage computed (1 where it is not given): a verdict is
