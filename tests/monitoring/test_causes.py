@@ -14,7 +14,8 @@ def evidence() -> dict[str, tuple[str, int]]:
     found = {}
     for rule in rules():
         if (
-            rule.get("record") in ("voxyard:cause:rank", "voxyard:run_cause:rank", "voxyard:slower_cause:rank")
+            rule.get("record")
+            in ("voxyard:cause:rank", "voxyard:run_cause:rank", "voxyard:slower_cause:rank", "voxyard:phase_cause:rank")
             and "labels" in rule
         ):
             name = rule["labels"]["cause"]

@@ -28,7 +28,8 @@ GatewayDown GatewayNoServiceReady GatewayServiceDown
 StoreUnreachable ClaimsRunOut ShelfFull ClusterHeadDown ClusterHostMissing
 GpuPowerCapped GpuClocksLow GpuStranger TrainingCheckpointsLong TrainingValidationLong TrainingCrashLoop
 TrainingLossDiverging TrainingLossFlat HostGone ServiceRestarting HostRebooting GpuFlapping
-GpuBusyInPart TrainingSlowerThanBefore BarkSlowerThanBefore GpuNvlinksDown"""
+GpuBusyInPart TrainingSlowerThanBefore BarkSlowerThanBefore GpuNvlinksDown
+TrainingPhaseSlow"""
 PARTS = ("Means", "Confirm", "Do", "Escalate")
 
 

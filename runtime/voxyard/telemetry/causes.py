@@ -143,6 +143,12 @@ CAUSES: tuple[Cause, ...] = (
         "compare it with the one before: make rollback",
         "TrainingSlowerThanBefore",
     ),
+    Cause(
+        "phase_storage",
+        "its storage is slow",
+        "look at the disk or share of its held-out clips or checkpoints",
+        "TrainingPhaseSlow",
+    ),
 )
 """All causes, the one that explains most first: where several hold, the first is told."""
 

@@ -365,6 +365,54 @@ def mostly_validating(host: SimulatedHost, dice: random.Random) -> Planted:
     return Planted({"share": share, "period": period}, _phases(share, period, "validate"))
 
 
+def _phase_of(phase: str, period: float, usual: float, slow: float) -> tuple[Change, Change]:
+    """What goes on before and after the fault: a phase each `period` that takes `usual` seconds, then `slow`."""
+
+    def during(length: float) -> Change:
+        def change(host: SimulatedHost, seconds: float) -> None:
+            assert host.run is not None
+            away = seconds % max(period, length + 600) < length
+            host.run.interrupt(phase if away else None)  # type: ignore[arg-type] # drawn below from its names
+            host.gpus[MODEL].utilization = 0.03 if away else 0.92
+
+        return change
+
+    return during(usual), during(slow)
+
+
+def slow_share_in_a_validation(host: SimulatedHost, dice: random.Random) -> Planted:
+    """The share with the held-out clips is slow: a validation of minutes takes an hour or two."""
+    usual = dice.uniform(3, 9) * MINUTE
+    healthy, slow = _phase_of("validate", dice.uniform(25, 40) * MINUTE, usual, dice.uniform(8, 15) * usual)
+    ill = 3 * HOUR
+    host.run.held_out = (0.2, 0.15)  # type: ignore[union-attr] # it trains
+
+    def during(host: SimulatedHost, seconds: float) -> None:
+        if seconds < ill:
+            healthy(host, seconds)
+        else:
+            slow(host, seconds - ill)
+            host.run.held_out = (0.95, 0.05)  # type: ignore[union-attr] # it trains
+
+    return Planted({"usual": usual}, during)
+
+
+def slow_disk_under_a_checkpoint(host: SimulatedHost, dice: random.Random) -> Planted:
+    """The disk of the checkpoints is slow: one of a minute takes a quarter of an hour."""
+    usual = dice.uniform(0.8, 2) * MINUTE
+    healthy, slow = _phase_of("checkpoint", dice.uniform(20, 30) * MINUTE, usual, dice.uniform(10, 18) * MINUTE)
+    ill = 3 * HOUR
+
+    def during(host: SimulatedHost, seconds: float) -> None:
+        if seconds < ill:
+            healthy(host, seconds)
+        else:
+            slow(host, seconds - ill)
+            host.pressure["io"] = 0.85
+
+    return Planted({"usual": usual}, during)
+
+
 def unsteady_steps(host: SimulatedHost, dice: random.Random) -> Planted:
     """Steps of one length differ widely."""
     assert host.run is not None
@@ -919,6 +967,8 @@ KINDS: tuple[Kind, ...] = (
     _kind(mostly_validating, "TrainingValidationLong", after=7 * HOUR, interval=60.0),
     _kind(unsteady_steps, "TrainingStepTimeUnstable"),
     _kind(unexplained_idling, "GpuUtilizationLow"),
+    _kind(slow_share_in_a_validation, "phase_storage", after=5 * HOUR, interval=30.0),
+    _kind(slow_disk_under_a_checkpoint, "phase_storage", after=5 * HOUR, interval=30.0),
     *(
         _kind(plant, told, before=90 * MINUTE, after=after, interval=30.0, not_told_by=SLOWER - {told})
         for plant, told, after in (

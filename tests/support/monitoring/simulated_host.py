@@ -168,6 +168,7 @@ class SimulatedRun:
     reads: Reads = field(default_factory=Reads)
     shapes: dict[str, tuple[float, float]] = field(default_factory=lambda: {"16x512": (1.0, 1.0)})
     """By shape: how often a step has it, and its time as a multiple of a step's."""
+    held_out: tuple[float, float] = (0.0, 0.0)  # of a validation, the share that reads, and that computes for it
     traced: float = 0.0  # share of the steps for which something is compiled
     learning: bool = True
     stuck: bool = False  # nothing is read: the wait is told when it has ended
@@ -176,6 +177,7 @@ class SimulatedRun:
     _rest: float = 0.0
     _stuck_seconds: float = 0.0
     _interrupted: ExitStack | None = None
+    _phase: Phase | None = None
 
     def hang(self) -> None:
         """A thread begins a read that never ends."""
@@ -184,7 +186,10 @@ class SimulatedRun:
         self._hanging.append(hanging)
 
     def interrupt(self, phase: Phase | None) -> None:
-        """The run validates, or saves; with None it trains on."""
+        """The run validates, or saves; with None it trains on. One that goes on goes on."""
+        if phase == self._phase:
+            return
+        self._phase = phase
         if self._interrupted is not None:
             self._interrupted.close()
             self._interrupted = None
@@ -196,6 +201,7 @@ class SimulatedRun:
         """So many seconds of steps."""
         if self._interrupted is not None:
             self.metrics.progress()
+            self.metrics.input.read_held_out(seconds * self.held_out[0], seconds * self.held_out[1])
             return
         if self.stuck:
             self._stuck_seconds += seconds

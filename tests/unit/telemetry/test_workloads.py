@@ -45,6 +45,10 @@ TRAIN = {
     "train_phase_seconds": ("counter", {"phase"}),
     "train_progress": ("counter", set()),
     "train_steps": ("counter", set()),
+    "train_phase_age_seconds": ("gauge", {"phase"}),
+    "train_phase_last_seconds": ("gauge", {"phase"}),
+    "train_validation_read_seconds": ("counter", set()),
+    "train_validation_read_cpu_seconds": ("counter", set()),
     "train_traced_steps": ("counter", set()),
     "train_shape_steps": ("counter", {"shape"}),
     "train_shape_seconds": ("counter", {"shape"}),
@@ -94,6 +98,8 @@ def metrics() -> TrainMetrics:
     made.step(0.12, 0.03, 16, 2)
     made.step(0.2, 0.0, 16, 3)
     made.computed("16x512", 0.2, traced=False)
+    with made.during("validate"), made.input.reading_held_out():
+        pass
     made.variation(0.25, 0.05)
     made.input.sizes(threads=4, cores=lambda: 16)
     made.input.read(0.5, 0.25, 0.0625)
