@@ -29,7 +29,7 @@ StoreUnreachable ClaimsRunOut ShelfFull ClusterHeadDown ClusterHostMissing
 GpuPowerCapped GpuClocksLow GpuStranger TrainingCheckpointsLong TrainingValidationLong TrainingCrashLoop
 TrainingLossDiverging TrainingLossFlat HostGone ServiceRestarting HostRebooting GpuFlapping
 GpuBusyInPart TrainingSlowerThanBefore BarkSlowerThanBefore GpuNvlinksDown
-TrainingPhaseSlow"""
+TrainingPhaseSlow BarkSpeechFaulty"""
 PARTS = ("Means", "Confirm", "Do", "Escalate")
 
 

@@ -817,6 +817,15 @@ def slow_speech(host: SimulatedHost, dice: random.Random) -> Planted:
     return Planted({"seconds": host.pool.chunk_seconds})
 
 
+def speech_that_is_silence_or_noise(host: SimulatedHost, dice: random.Random) -> Planted:
+    """A worker speaks at its usual speed, and what it says is nothing (a broken card, broken weights)."""
+    assert host.pool is not None
+    share, fault = dice.uniform(0.4, 1.0), dice.choice(["silent", "wrong words", "too long", "no end", "clipped"])
+    gpus = host.pool.gpus if dice.random() < 0.5 else (dice.choice(host.pool.gpus),)
+    host.pool.faulty = dict.fromkeys(gpus, (share, fault))
+    return Planted({"share": share, "fault": fault, "gpus": gpus})
+
+
 def late_first_sound(host: SimulatedHost, dice: random.Random) -> Planted:
     """Listeners wait for their first sound."""
     assert host.pool is not None
@@ -1018,6 +1027,7 @@ KINDS: tuple[Kind, ...] = (
     _kind(chunks_that_are_each_tried_again, "BarkChunksRetried"),
     _kind(gpu_that_somebody_took, "BarkWorkerWaits"),
     _kind(slow_speech, "BarkSlowerThanRealTime"),
+    _kind(speech_that_is_silence_or_noise, "BarkSpeechFaulty"),
     _kind(late_first_sound, "BarkFirstAudioLate"),
     _kind(dead_service, "WorkloadDown"),
     _kind(exporter_down, "ExporterDown"),

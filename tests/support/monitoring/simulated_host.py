@@ -239,6 +239,7 @@ class SimulatedPool:
     waiting: int = 0
     chunk_seconds: float = 4.0
     first_sound_seconds: float = 3.0
+    faulty: dict[str, tuple[float, str]] = field(default_factory=dict)  # by GPU: the share of chunks, and their fault
 
     def advance(self, seconds: float, dice: random.Random) -> None:
         """So many seconds of speaking: a chunk holds 8 s of sound; one listener hears something for the first time."""
@@ -248,6 +249,8 @@ class SimulatedPool:
             self.metrics.worked(gpu, self.chunk_seconds * chunks)
             for _ in range(chunks):
                 self.metrics.chunk_spoken(gpu, 8.0, self.chunk_seconds)
+                share, fault = self.faulty.get(gpu, (0.02, "no end"))
+                self.metrics.chunk_checked(gpu, "bark", [fault] if dice.random() < share else [])
         if busy:
             self.metrics.first_audio(self.first_sound_seconds)
         self.metrics.stats(PoolStats(len(self.gpus), self.running, busy, self.waiting, busy))
