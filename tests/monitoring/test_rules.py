@@ -29,7 +29,8 @@ StoreUnreachable ClaimsRunOut ShelfFull ClusterHeadDown ClusterHostMissing
 GpuPowerCapped GpuClocksLow GpuStranger TrainingCheckpointsLong TrainingValidationLong TrainingCrashLoop
 TrainingLossDiverging TrainingLossFlat HostGone ServiceRestarting HostRebooting GpuFlapping
 GpuBusyInPart TrainingSlowerThanBefore BarkSlowerThanBefore GpuNvlinksDown
-TrainingPhaseSlow BarkSpeechFaulty"""
+TrainingPhaseSlow BarkSpeechFaulty GpuMemoryTemperatureHigh GpuEccCorrectedStorm GpuMigSwitchedOn
+GpuFabricFailed"""
 PARTS = ("Means", "Confirm", "Do", "Escalate")
 
 

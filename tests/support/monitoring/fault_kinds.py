@@ -542,6 +542,56 @@ def waiting_in_collectives(host: SimulatedHost, dice: random.Random) -> Planted:
 # -- GPUs ------------------------------------------------------------------------------------------------------------
 
 
+def hot_memory(host: SimulatedHost, dice: random.Random) -> Planted:
+    """The memory of a card is hot, and the GPU is not."""
+    index = dice.choice([MODEL, *BARK])
+    host.gpus[index].memory_temperature = dice.uniform(104, 110)
+    return Planted({"gpu": index, "temperature": host.gpus[index].memory_temperature})
+
+
+def corrected_errors_all_the_time(host: SimulatedHost, dice: random.Random) -> Planted:
+    """A part of the memory is going: it is corrected, and no Xid tells of it."""
+    index, a_minute = dice.choice([MODEL, *BARK]), dice.uniform(8, 500)
+
+    def during(host: SimulatedHost, seconds: float) -> None:
+        host.gpus[index].ecc_corrected = round(a_minute * seconds / MINUTE)
+
+    return Planted({"gpu": index, "a minute": a_minute}, during)
+
+
+def failed_fabric(host: SimulatedHost, dice: random.Random) -> Planted:
+    """The fabric manager of the switches has died, or a switch lacks bandwidth."""
+    state = dice.choice(["failed", "degraded"])
+    for gpu in host.gpus if state == "failed" else [dice.choice(host.gpus)]:
+        gpu.fabric_state = state
+    return Planted({"state": state})
+
+
+def mig_switched_on(host: SimulatedHost, dice: random.Random) -> Planted:
+    """Somebody divides a card that a run had: the run is gone, and cannot start again."""
+    card = host.gpus[dice.choice([DATA, MODEL])]
+    end_run(host, well=dice.random() < 0.5)
+    card.mig = True
+    return Planted({"gpu": card.gpu.index})
+
+
+def power_cap_under_an_exporter_that_restarts(host: SimulatedHost, dice: random.Random) -> Planted:
+    """A power limit is lowered, and the exporter, whose memory is short, ends every few minutes."""
+    capped = power_cap(host, dice)
+    restarts = _restarting("exporter", dice.uniform(5, 12) * MINUTE, dice.uniform(15, 40))
+    return Planted(capped.drawn | restarts.drawn, restarts.during)
+
+
+def heat_and_a_slow_disk(host: SimulatedHost, dice: random.Random) -> Planted:
+    """Two at once: the disk is slow, and a card is hot."""
+    return Planted(slow_disk(host, dice).drawn | thermal_slowdown(host, dice).drawn)
+
+
+def power_cap_and_crowded_cores(host: SimulatedHost, dice: random.Random) -> Planted:
+    """Two at once: a lowered power limit, and somebody else's job on the cores."""
+    return Planted(strangers_on_the_cores(host, dice).drawn | power_cap(host, dice).drawn)
+
+
 def lost_gpu(host: SimulatedHost, dice: random.Random) -> Planted:
     """A GPU falls off the bus, without an Xid."""
     index = dice.choice([IDLE, *BARK])
@@ -993,6 +1043,13 @@ KINDS: tuple[Kind, ...] = (
     _kind(small_kernels, "small_kernels", not_told_by=IN_PART - {"small_kernels"}),
     _kind(memory_bound_kernels, "memory_bound", not_told_by=IN_PART - {"memory_bound"}),
     _kind(waiting_in_collectives, "collectives", after=2 * HOUR, not_told_by=IN_PART - {"collectives"}),
+    _kind(hot_memory, "GpuMemoryTemperatureHigh"),
+    _kind(corrected_errors_all_the_time, "GpuEccCorrectedStorm", after=75 * MINUTE),
+    _kind(failed_fabric, "GpuFabricFailed"),
+    _kind(mig_switched_on, "GpuMigSwitchedOn"),
+    _kind(power_cap_under_an_exporter_that_restarts, "GpuPowerCapped", after=75 * MINUTE),
+    _kind(heat_and_a_slow_disk, "GpuThermalSlowdown", also="input_storage"),
+    _kind(power_cap_and_crowded_cores, "GpuPowerCapped", also="cpu_pressure"),
     _kind(lost_gpu, "GpuLost"),
     _kind(flapping_gpu, "GpuFlapping"),
     _kind(missing_gpu, "GpuMissing"),

@@ -59,6 +59,9 @@ class SimulatedGpu:
     busy_seconds: float = 0.0
     activity: dict[str, float] = field(default_factory=dict)  # 0…1 by part; empty: an older card
     memory_clock: float = 2.619e9
+    memory_temperature: float | None = None  # None: a little warmer than the GPU
+    mig: bool = False
+    fabric_state: str = "completed"
     nvlinks_active: int = 18
     active_seconds: dict[str, float] = field(default_factory=dict)
 
@@ -114,12 +117,12 @@ class SimulatedGpu:
                 **{f"nvlink_errors_{kind}": 0 for kind in ("crc", "replay", "recovery")},
             },
             processes=(),
-            memory_temperature_celsius=self.temperature + 8,
+            memory_temperature_celsius=self.memory_temperature or self.temperature + 8,
             power_limit_default_watts=700,
             process_count=self.workloads if self.processes is None else self.processes,
             recovery_action="none",
-            fabric_state="completed",
-            mig_enabled=False,
+            fabric_state=self.fabric_state,
+            mig_enabled=self.mig,
             nvlinks_active=self.nvlinks_active,
         )
 
