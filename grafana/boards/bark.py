@@ -96,6 +96,16 @@ def _speech() -> Row:
             ),
         ),
         time_series(
+            "Speech that fails its check",
+            "Chunks per second in which the engine's own check found a fault after all retries, by the first fault. "
+            "BarkSpeechFaulty fires above 30% of a worker's.",
+            "ops",
+            Query(
+                f"sum by (instance, gpu, model, fault) ({rate(chunks('bark_faulty_chunks_total'))})",
+                f"{_GPU} {{{{model}}}} {{{{fault}}}}",
+            ),
+        ),
+        time_series(
             "Failures since start",
             "Failures since each pool started: shows the first failure of a reason at once.",
             "none",

@@ -9,7 +9,7 @@ from boards.panels import AMBER, GREEN, RED, Column, Level, Query, Row, stat_pan
 from boards.queries import JOBS, alerts, assigned, gpu, host, rate, run
 from voxyard.telemetry.causes import CAUSES, rank
 
-HINTS = {"small_work", "validation"}  # by the nature of the run: nothing is broken
+HINTS = {"small_work", "validation", "small_kernels", "memory_bound"}  # by the nature of the run: nothing is broken
 _GPU_NAME = "{{instance}} GPU {{gpu}}"
 _TO_GPU = (
     f"/d/{layout.GPU}?${{datasource:queryparam}}&var-instance=${{__data.fields.Host}}&var-gpu=${{__data.fields.GPU}}"

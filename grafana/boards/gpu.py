@@ -111,6 +111,22 @@ def _load() -> Row:
             top=1,
         ),
         time_series(
+            "Multiprocessors and tensor cores",
+            "What a kernel that runs uses of the card (Hopper and newer): the share of its multiprocessors with work "
+            "(sm), of the warps that they can hold (occupancy), and of the time of its tensor cores. Busy and little "
+            "of it: GpuBusyInPart.",
+            "percentunit",
+            Query(rate(gpu("gpu_activity_seconds_total", 'part!="dram"')), f"{_GPU} {{{{part}}}}"),
+            top=1,
+        ),
+        time_series(
+            "Memory bandwidth",
+            "Share of the memory's bandwidth that is used (Hopper and newer).",
+            "percentunit",
+            Query(rate(gpu("gpu_activity_seconds_total", 'part="dram"')), _GPU),
+            top=1,
+        ),
+        time_series(
             "Video encoder and decoder",
             "Use of the card's video units. voxyard does not use them: any load is from other programs.",
             "percentunit",
@@ -252,11 +268,24 @@ def _links() -> Row:
             Query(rate(gpu("gpu_nvlink_bytes_total")), f"{_GPU} {{{{direction}}}}"),
         ),
         time_series(
+            "PCIe and NVLink activity",
+            "Bytes per second by the counters of the card's activity (Hopper and newer): protocol and all.",
+            "Bps",
+            Query(rate(gpu("gpu_moved_bytes_total")), f"{_GPU} {{{{path}}}}"),
+        ),
+        time_series(
             "PCIe lanes",
             "In use, and possible for this card; a slot may have fewer. Fewer than before: PcieLinkDowngraded.",
             "none",
             Query(gpu("gpu_pcie_link_width"), f"{_GPU} in use"),
             Query(gpu("gpu_pcie_link_width_max"), f"{_GPU} possible"),
+            width=8,
+        ),
+        time_series(
+            "NVLinks that are up",
+            "Fewer than before: GpuNvlinksDown.",
+            "none",
+            Query(gpu("gpu_nvlinks_active"), _GPU),
             width=8,
         ),
         time_series(

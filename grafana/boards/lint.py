@@ -67,7 +67,6 @@ EXCLUSIONS = (
 
 UNUSED: dict[str, str] = {
     "voxyard_train_host_index": "for queries by hand: which host of a run a target is",
-    "voxyard_train_hosts": "for queries by hand: how many hosts a run has",
     "voxyard_train_reads_in_flight": "for queries by hand, beside the age of the oldest read, which rules look at",
 }
 """Exported metrics that no panel and no alert uses on purpose, with the reason."""

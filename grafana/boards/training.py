@@ -123,6 +123,12 @@ def _speed() -> Row:
             Query(run("train_step_time_variation_within_buckets_ratio"), f"{_RUN} within buckets"),
         ),
         time_series(
+            "Duration of a step by its shape",
+            "Mean of 10 minutes, without its waits for data; the shape is clips x frames. A quarter longer than before "
+            "for half an hour: TrainingSlowerThanBefore.",
+            "s", Query(run("voxyard:train_shape_step:mean10m"), f"{_RUN} {{{{shape}}}}"),
+        ),
+        time_series(
             "Cores that reading takes",
             "Of the reading threads, over 5 minutes, beside the cores that the run may use and the number of threads. "
             "Threads that wait for a disk take few.",

@@ -141,6 +141,9 @@ def _result(
     ratios: dict[str, float] = {}
     if outcomes:
         ratios["named_by_cause"] = len(delays) / len(outcomes)
+        ratios["wrong_causes"] = sum(each.misleads for each in outcomes)
+    if both := [each for each in outcomes if each.kind.also is not None]:
+        ratios["two_causes_named"] = sum(each.told is not None for each in both) / len(both)
     if seen:
         ratios["named_by_profiler"] = sum(each.named for each in seen) / len(seen)
     if lived:
@@ -148,9 +151,11 @@ def _result(
         ratios["critical_pages_healthy"] = sum(each.severity == "critical" for each in pages)
     early = {each.kind.name: each.before for each in outcomes if each.before}
     met = (
-        ratios.get("named_by_cause", 1) >= 0.9
+        ratios.get("named_by_cause", 1) >= 0.95
+        and not ratios.get("wrong_causes")
+        and ratios.get("two_causes_named", 1) >= 0.9
         and ratios.get("named_by_profiler", 1) >= 0.9
-        and ratios.get("pages_per_healthy_week", 0) <= 0.1
+        and ratios.get("pages_per_healthy_week", 0) <= 0.05
         and not ratios.get("critical_pages_healthy")
         and not early
     )

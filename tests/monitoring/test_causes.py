@@ -13,7 +13,11 @@ def evidence() -> dict[str, tuple[str, int]]:
     """Title and rank of each cause that the rules have evidence for."""
     found = {}
     for rule in rules():
-        if rule.get("record") in ("voxyard:cause:rank", "voxyard:run_cause:rank") and "labels" in rule:
+        if (
+            rule.get("record")
+            in ("voxyard:cause:rank", "voxyard:run_cause:rank", "voxyard:slower_cause:rank", "voxyard:phase_cause:rank")
+            and "labels" in rule
+        ):
             name = rule["labels"]["cause"]
             assert name not in found, f"{name} has two rules"
             number = re.match(r"(\d+) \+ ", rule["expr"].strip())

@@ -27,7 +27,10 @@ GpuNvlinkErrors GpuRetiredPages GpuRecoveryNeeded PcieReplays NvmlErrors
 GatewayDown GatewayNoServiceReady GatewayServiceDown
 StoreUnreachable ClaimsRunOut ShelfFull ClusterHeadDown ClusterHostMissing
 GpuPowerCapped GpuClocksLow GpuStranger TrainingCheckpointsLong TrainingValidationLong TrainingCrashLoop
-TrainingLossDiverging TrainingLossFlat HostGone ServiceRestarting HostRebooting GpuFlapping"""
+TrainingLossDiverging TrainingLossFlat HostGone ServiceRestarting HostRebooting GpuFlapping
+GpuBusyInPart TrainingSlowerThanBefore BarkSlowerThanBefore GpuNvlinksDown
+TrainingPhaseSlow BarkSpeechFaulty GpuMemoryTemperatureHigh GpuEccCorrectedStorm GpuMigSwitchedOn
+GpuFabricFailed"""
 PARTS = ("Means", "Confirm", "Do", "Escalate")
 
 

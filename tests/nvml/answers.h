@@ -81,6 +81,27 @@ typedef struct {
 } FabricInfo;
 
 typedef struct {
+    unsigned version, supported;
+} GpmSupport;
+
+typedef struct {
+    unsigned id;
+    int code;
+    double value;
+    struct {
+        char *short_name, *long_name, *unit;
+    } info;
+} GpmMetric;
+
+enum { GPM_METRIC_MAX = 477 };
+
+typedef struct {
+    unsigned version, count;
+    void *first, *second;
+    GpmMetric metrics[GPM_METRIC_MAX];
+} GpmMetricsGet;
+
+typedef struct {
     unsigned pid;
     unsigned long long memory;
     unsigned gpu_instance, compute_instance;

@@ -119,6 +119,7 @@ static int answers_instances(enum symbol symbol) {
     switch (symbol) {
     case SYMBOL_nvmlDeviceGetUUID:
     case SYMBOL_nvmlDeviceGetName:
+    case SYMBOL_nvmlDeviceGetGpuInstanceId:
     case SYMBOL_nvmlDeviceGetMemoryInfo:
     case SYMBOL_nvmlDeviceGetMemoryInfo_v2:
     case SYMBOL_nvmlDeviceGetComputeRunningProcesses_v3:

@@ -13,7 +13,9 @@ from scenario import MIB, GpuState, Scenario
 
 HERE = Path(__file__).parent
 RUNTIME = HERE.parents[1] / "runtime"
-NVML_SOURCES = ("call.c", "device.c", "events.c", "links.c", "lists.c", "scenario.c", "series.c", "system.c")
+NVML_SOURCES = (
+    *("call.c", "device.c", "events.c", "gpm.c", "links.c", "lists.c", "scenario.c", "series.c", "system.c"),
+)
 LIBRARIES = {"libnvidia-ml.so.1": NVML_SOURCES, "libcuda.so.1": ("cuda_stub.c",)}
 
 

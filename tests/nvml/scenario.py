@@ -137,6 +137,14 @@ class GpuState:
     fabric_state: Series = 3
     fabric_status: Series = 0
     fabric_health: Series = 0
+    gpm_sm: Series = 64  # of Hopper and newer, as are the next seven: percent, and MiB/s of the links
+    gpm_occupancy: Series = 38
+    gpm_tensor: Series = 29
+    gpm_dram: Series = 46
+    gpm_pcie_tx: Series = 1907
+    gpm_pcie_rx: Series = 2861
+    gpm_nvlink_tx: Series = 3906
+    gpm_nvlink_rx: Series = 4883
     mig: Series = 0
     persistence: Series = 1
     compute_mode: Series = 0
@@ -194,6 +202,10 @@ class GpuState:
         return [f"gpu.{index}.{key} = {value}" for key, value in pairs]
 
 
+_GPM = (
+    *("gpm_sm", "gpm_occupancy", "gpm_tensor", "gpm_dram"),
+    *("gpm_pcie_tx", "gpm_pcie_rx", "gpm_nvlink_tx", "gpm_nvlink_rx"),
+)
 _CONSUMER: dict[str, Any] = {
     "name": "NVIDIA GeForce RTX 4090",
     "pci_device_id": "268410DE",
@@ -217,6 +229,7 @@ _CONSUMER: dict[str, Any] = {
         *("remapped_correctable", "remapped_uncorrectable", "remapped_pending", "remapped_failure"),
         *("mig", "numa_node", "memory_temperature", "recovery_action", "fabric_state"),
         *("nvlink_dl_replay", "nvlink_dl_recovery", "nvlink_dl_crc"),
+        *_GPM,
     ]
 )
 _BLACKWELL: dict[str, Any] = (
@@ -246,6 +259,7 @@ _VOLTA: dict[str, Any] = (
         [
             *("nvlink_dl_replay", "nvlink_dl_recovery", "nvlink_dl_crc", "recovery_action", "fabric_state", "mig"),
             *("remapped_correctable", "remapped_uncorrectable", "remapped_pending", "remapped_failure"),
+            *_GPM,
         ]
     )
 )

@@ -53,6 +53,13 @@
     X(nvmlDeviceGetDisplayActive) \
     X(nvmlDeviceGetDisplayMode) \
     X(nvmlDeviceGetNumaNodeId) \
+    X(nvmlDeviceGetGpuInstanceId) \
+    X(nvmlGpmQueryDeviceSupport) \
+    X(nvmlGpmSampleAlloc) \
+    X(nvmlGpmSampleFree) \
+    X(nvmlGpmSampleGet) \
+    X(nvmlGpmMigSampleGet) \
+    X(nvmlGpmMetricsGet) \
     X(nvmlDeviceGetTopologyCommonAncestor) \
     X(nvmlDeviceGetNvLinkState) \
     X(nvmlDeviceGetNvLinkRemotePciInfo_v2) \
@@ -142,6 +149,14 @@ enum symbol {
     X(REMAPPED_UNCORRECTABLE, "remapped_uncorrectable") \
     X(REMAPPED_PENDING, "remapped_pending") \
     X(REMAPPED_FAILURE, "remapped_failure") \
+    X(GPM_SM, "gpm_sm") \
+    X(GPM_OCCUPANCY, "gpm_occupancy") \
+    X(GPM_TENSOR, "gpm_tensor") \
+    X(GPM_DRAM, "gpm_dram") \
+    X(GPM_PCIE_TX, "gpm_pcie_tx") \
+    X(GPM_PCIE_RX, "gpm_pcie_rx") \
+    X(GPM_NVLINK_TX, "gpm_nvlink_tx") \
+    X(GPM_NVLINK_RX, "gpm_nvlink_rx") \
     X(MIG, "mig") \
     X(PERSISTENCE, "persistence") \
     X(COMPUTE_MODE, "compute_mode") \

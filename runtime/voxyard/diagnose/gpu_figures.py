@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from voxyard.diagnose.profile.stages import Figures, figures
@@ -27,6 +28,7 @@ class GpuUse:
     utilization: Figures  # 0…1
     memory_used: int | None  # the most, in bytes
     memory_size: int | None
+    activity: Mapping[str, float] = field(default_factory=dict)  # mean of each part, 0…1: sm, occupancy, tensor, dram
 
 
 @dataclass(frozen=True)
@@ -41,9 +43,19 @@ class GpuFigures:
         means = [gpu.utilization.mean for gpu in self.gpus if gpu.role == role and gpu.utilization.count]
         return min(means) if means else None
 
+    def activity(self, role: str) -> Mapping[str, float]:
+        """Mean activity of the parts of a role's GPU, the first of those that share it; empty where it is not known."""
+        return next((gpu.activity for gpu in self.gpus if gpu.role == role and gpu.activity), {})
+
     def document(self) -> dict[str, Any]:
         """Everything as plain data; `missing` says why, where nothing was measured, or nothing by role."""
         return asdict(self)
+
+
+def described(activity: Mapping[str, float]) -> str:
+    """What the parts of a GPU did, in words."""
+    names = {"sm": "SMs", "occupancy": "occupancy", "tensor": "tensor cores", "dram": "memory bandwidth"}
+    return ", ".join(f"{name} {activity[part]:.0%}" for part, name in names.items() if part in activity)
 
 
 def gpu_figures(watch: GpuWatch) -> GpuFigures:
@@ -67,4 +79,5 @@ def _use(readings: GpuReadings, role: str, gpu: Gpu) -> GpuUse:
         utilization=figures(readings.utilizations),
         memory_used=readings.memory_used,
         memory_size=readings.memory_size,
+        activity={part: mean.value for part, mean in readings.activity.items() if mean.value is not None},
     )

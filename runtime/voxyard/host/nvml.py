@@ -6,6 +6,8 @@ import ctypes
 import threading
 import time
 from collections import Counter
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self
@@ -86,6 +88,7 @@ class Session:
         self._nvml: Any = pynvml
         self._functions: dict[str, Any] = {}
         self._counting = threading.Lock()
+        self._gpm_samples: list[Any] = []  # of this session, to be freed with it
         self.errors: Counter[tuple[str, int]] = Counter()
         self.calling: dict[int, tuple[str, float]] = {}
 
@@ -105,6 +108,9 @@ class Session:
 
     def close(self) -> None:
         """Closes NVML; ignores the refusal of a driver that is gone."""
+        while self._gpm_samples:
+            with suppress(self._nvml.NVMLError):
+                self._call("nvmlGpmSampleFree", self._gpm_samples.pop())
         try:
             self._call("nvmlShutdown")
         except self._nvml.NVMLError as error:
@@ -125,6 +131,22 @@ class Session:
         except self._nvml.NVMLError as error:
             self._refused(function, error)
             return error.value, None
+
+    def quietly(self, function: str, *arguments: Any, codes: Collection[int]) -> Any:
+        """As `ask`, and these codes are no refusals either."""
+        try:
+            return self._call(function, *arguments)
+        except self._nvml.NVMLError as error:
+            if error.value not in codes:
+                self._refused(function, error)
+            return None
+
+    def gpm_sample(self) -> Any:
+        """Room for a sample of a GPU's activity, freed when the session is closed; None where NVML has none."""
+        sample = self.ask("nvmlGpmSampleAlloc")
+        if sample is not None:
+            self._gpm_samples.append(sample)
+        return sample
 
     def count(self, function: str, code: int) -> None:
         """One more refusal; TIMEOUT is a call that its caller gave up."""
@@ -218,11 +240,26 @@ class Session:
         if function is None:
             function = self._functions[name] = getattr(self._nvml, name)
         self.calling[threading.get_ident()] = name, time.monotonic()
+        if name == "nvmlGpmMetricsGet":
+            return self._gpm_metrics(function, *arguments)
         if name not in _FILLED:
             return function(*arguments)
         answer = getattr(self._nvml, _FILLED[name])()
         function(*arguments, ctypes.byref(answer))
         return answer
+
+    def _gpm_metrics(
+        self, function: Any, before: Any, after: Any, wanted: Sequence[int]
+    ) -> list[tuple[int, int, float]]:
+        """Number, nvmlReturn_t and value of each metric between two samples: the rest of the structure is empty."""
+        asked = self._nvml.c_nvmlGpmMetricsGet_t()
+        asked.version = self._nvml.NVML_GPM_METRICS_GET_VERSION
+        asked.numMetrics, asked.sample1, asked.sample2 = len(wanted), before, after
+        for place, number in enumerate(wanted):
+            asked.metrics[place].metricId = number
+        function(asked)
+        told = (asked.metrics[place] for place in range(len(wanted)))
+        return [(each.metricId, each.nvmlReturn, each.value) for each in told]
 
 
 def refuses(function: str, code: int) -> bool:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from voxyard.host.gpm import Activity, ActivityReader
 from voxyard.host.nvlink import VALUE_MEMBERS, NvLinkCounters, field_number
 from voxyard.host.nvml import UNSUPPORTED, Session, refuses
 
@@ -126,6 +127,8 @@ class Reading:
     fabric_state: str | None = None  # of its registration with the NVLink fabric; failed and degraded are states too
     mig_enabled: bool | None = None
     mig_instances: int | None = None  # where MIG is on
+    nvlinks_active: int | None = None  # of cards that have any
+    activity: Activity = field(default_factory=Activity)  # of its parts
 
 
 class GpuReader:
@@ -139,6 +142,7 @@ class GpuReader:
         self._throughput = _Throughput()
         self._unwrapped = {name: UnwrappedCounter() for name in _PCIE_COUNTERS}
         self._nvlinks = NvLinkCounters(lambda fields: self._ask(_FIELD_VALUES, fields, key="NVLink fields"))
+        self._activity = ActivityReader(session, handle)
         self._answered = False
         self._refusal: str | None = None
 
@@ -149,7 +153,7 @@ class GpuReader:
         rates = self._ask("nvmlDeviceGetUtilizationRates")
         power = self._ask("nvmlDeviceGetPowerUsage")
         fan = self._ask("nvmlDeviceGetFanSpeed")
-        totals = self._totals()
+        totals, activity = self._totals(), self._activity.read()
         return Reading(
             samples=self._samples(),
             utilization_ratio=None if rates is None else rates.gpu / 100,
@@ -168,7 +172,8 @@ class GpuReader:
             processes=self.processes() if self._with_processes else (),
             refusal=None if self._answered else self._refusal,
             memory_temperature_celsius=totals.pop("memory_celsius", 0.0) or None,  # 0: the card has no such sensor
-            totals=slow["counters"] | totals,
+            totals=slow["counters"] | totals | activity.totals,
+            activity=activity,
             **slow["state"],
         )
 
@@ -250,8 +255,9 @@ class GpuReader:
             "power_limit_watts": None if limit is None else limit / 1000,
             "clocks_max_hertz": self._clocks("nvmlDeviceGetMaxClockInfo"),
             "pcie_link": {name: value for name, value in link.items() if value is not None},
-            "state": self._state(fields.pop("recovery_action", None)),
-            "counters": self._nvlinks.read(int(fields.pop("nvlinks", 0))) | fields,
+            "state": self._state(fields.pop("recovery_action", None))
+            | {"nvlinks_active": self._nvlinks_active(links := int(fields.pop("nvlinks", 0)))},
+            "counters": self._nvlinks.read(links) | fields,
         }
 
     def _slow_fields(self) -> dict[str, float]:
@@ -272,6 +278,13 @@ class GpuReader:
             "mig_enabled": None if mig is None else bool(mig[0]),
             "mig_instances": len(self._session.mig_handles(self._handle)) if mig is not None and mig[0] else None,
         }
+
+    def _nvlinks_active(self, links: int) -> int | None:
+        if links == 0:
+            return None
+        key = "nvlink states"
+        states = [self._ask("nvmlDeviceGetNvLinkState", lane, key=key) for lane in range(links)]
+        return None if None in states else sum(map(bool, states))
 
     def _fabric_state(self) -> str | None:
         info = self._ask("nvmlDeviceGetGpuFabricInfoV")

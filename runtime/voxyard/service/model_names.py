@@ -60,9 +60,5 @@ def open_models(engine: EngineSpec, path: Path | None) -> ModelNames:
 
 
 def model_name(engine: EngineSpec) -> str:
-    """Model name of the engine: its own, else the package of its factory: `bark` of `voxyard.bark.engine:bark`."""
-    if engine.name:
-        return engine.name
-    module, _, factory = engine.factory.partition(":")
-    packages = module.split(".")
-    return packages[-2] if len(packages) > 1 else factory
+    """Model name of the engine."""
+    return engine.model

@@ -92,6 +92,13 @@ class EngineSpec:
         except (TypeError, ValueError) as error:
             raise SpeechError(f"engine {self.factory}: its settings cannot be written as JSON: {error}") from error
 
+    @property
+    def model(self) -> str:
+        """Name of the model: its own, else the package of its factory: `bark` of `voxyard.bark.engine:bark`."""
+        module, _, factory = self.factory.partition(":")
+        packages = module.split(".")
+        return self.name or (packages[-2] if len(packages) > 1 else factory)
+
     def create(self) -> Engine:
         """The engine, not yet prepared.
 

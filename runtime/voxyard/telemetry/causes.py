@@ -100,6 +100,55 @@ CAUSES: tuple[Cause, ...] = (
         "the run's own work; --vocoder-on model, or a smaller vocoder",
         "GpuWorkSmall",
     ),
+    Cause(
+        "small_kernels",
+        "it is busy with kernels that fill a part of it",
+        "a larger batch, --xla, static shapes",
+        "GpuBusyInPart",
+    ),
+    Cause(
+        "memory_bound",
+        "its memory's bandwidth is what holds it up",
+        "mixed precision, --xla (fewer passes over memory)",
+        "GpuBusyInPart",
+    ),
+    Cause(
+        "collectives",
+        "it waits for the other GPUs of its run",
+        "look for the slowest of them and its links",
+        "GpuBusyInPart",
+    ),
+    Cause("nvlinks", "some of its NVLinks are down", "reset the GPUs and their fabric manager", "GpuNvlinksDown"),
+    Cause(
+        "slower_clocks",
+        "the clocks of its GPU are lower than before",
+        "look what holds them: nvidia-smi -q -d CLOCK,PERFORMANCE",
+        "TrainingSlowerThanBefore",
+    ),
+    Cause(
+        "slower_traces",
+        "functions are compiled again and again",
+        "static shapes, or no --xla; the log names the function",
+        "TrainingSlowerThanBefore",
+    ),
+    Cause(
+        "slower_driver",
+        "the driver is another than before",
+        "go back to the driver of before, or report it",
+        "TrainingSlowerThanBefore",
+    ),
+    Cause(
+        "slower_code",
+        "its release or configuration is another than before",
+        "compare it with the one before: make rollback",
+        "TrainingSlowerThanBefore",
+    ),
+    Cause(
+        "phase_storage",
+        "its storage is slow",
+        "look at the disk or share of its held-out clips or checkpoints",
+        "TrainingPhaseSlow",
+    ),
 )
 """All causes, the one that explains most first: where several hold, the first is told."""
 

@@ -131,6 +131,11 @@ _GAUGES: tuple[tuple[str, str, Callable[[GpuState], Series]], ...] = (
     ("gpu_pcie_link_generation", "PCIe generation in use; it falls when the GPU idles.", _of_link("generation")),
     ("gpu_pcie_link_generation_max", "PCIe generation that GPU and slot can use.", _of_link("generation_max")),
     ("gpu_processes", "Processes that compute on the GPU.", _value(lambda reading: reading.process_count)),
+    (
+        "gpu_nvlinks_active",
+        "NVLinks of the GPU that are up, where it has any.",
+        _value(lambda reading: reading.nvlinks_active),
+    ),
     ("gpu_mig_enabled", "1 while the GPU is divided into MIG instances.", _value(lambda reading: reading.mig_enabled)),
     ("gpu_mig_instances", "MIG instances, where MIG is on.", _value(lambda reading: reading.mig_instances)),
 )
@@ -176,6 +181,19 @@ _COUNTERS: tuple[tuple[str, str, str, Callable[[GpuState], Series]], ...] = (
     ("gpu_pcie_bytes", "Bytes over PCIe.", "direction", _values(_directions("pcie"))),
     ("gpu_nvlink_bytes", "Bytes over all NVLinks of the GPU.", "direction", _values(_directions("nvlink"))),
     ("gpu_nvlink_errors", "Errors of all NVLinks of the GPU.", "kind", _values(_part("nvlink_errors_"))),
+    (
+        "gpu_activity_seconds",
+        "Integral of what its parts do: multiprocessors with work (sm), warps in them (occupancy), tensor cores, "
+        "bandwidth of its memory (dram). Hopper and newer.",
+        "part",
+        _values(_part("activity_")),
+    ),
+    (
+        "gpu_moved_bytes",
+        "Bytes over PCIe and NVLink, by the same counters as its activity. Hopper and newer.",
+        "path",
+        _values(_part("moved_")),
+    ),
     ("gpu_pcie_replays", "Packets that PCIe had to send again.", "", _total("pcie_replays")),
     ("gpu_ecc_errors", "ECC errors: volatile since the driver was loaded, aggregate in the card's life.", "kind",
      _values(_part("ecc_"))),

@@ -51,11 +51,15 @@ class GpuReadings:
     utilizations: deque[float] = field(default_factory=lambda: deque(maxlen=MOST_KEPT))  # the newest
     memory_used: int | None = None  # the most, in bytes
     memory_size: int | None = None
+    activity: dict[str, RunningMean] = field(default_factory=dict)  # by part of the card
 
     def take(self, state: GpuState, *, first: bool) -> None:
         """One pass."""
         if state.utilization_ratio is not None and not first:
             self.utilizations.append(state.utilization_ratio)
+        if state.reading is not None and not first:
+            for part, share in state.reading.activity.parts.items():
+                self.activity.setdefault(part, RunningMean()).add(share)
         memory = None if state.reading is None else state.reading.memory
         if memory is not None and not first:
             self.memory_used = max(memory.used, self.memory_used or 0)

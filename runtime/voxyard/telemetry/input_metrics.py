@@ -35,6 +35,12 @@ class InputMetrics:
         self._read_queue = counter(
             "read_queue_seconds_total", "Of them, seconds in which a thread could have computed and had no core."
         )
+        self._validating = counter(
+            "validation_read_seconds_total", "Seconds in which validations read their clips, in the run's own thread."
+        )
+        self._validating_cpu = counter(
+            "validation_read_cpu_seconds_total", "Of them, seconds in which the thread computed."
+        )
         self._waited = counter("read_wait_seconds_total", "Seconds in which the data stage waited for a batch.")
         self._looks = counter("lock_looks_total", "Times at which it was looked who holds the interpreter's lock.")
         self._held = counter("lock_held_total", "Of them, those at which another thread held it.")
@@ -67,6 +73,22 @@ class InputMetrics:
         self._cores.labels(self._run).set_function(cores)
         self._in_flight.labels(self._run).set_function(lambda: len(self._begun))
         self._oldest.labels(self._run).set_function(self._age_of_oldest)
+
+    @contextmanager
+    def reading_held_out(self) -> Iterator[None]:
+        """A validation makes a batch in the context."""
+        begin, computed = self._clock(), time.thread_time()
+        self._begun[threading.get_ident()] = begin
+        try:
+            yield
+        finally:
+            del self._begun[threading.get_ident()]
+        self.read_held_out(self._clock() - begin, time.thread_time() - computed)
+
+    def read_held_out(self, seconds: float, computed: float) -> None:
+        """A validation made a batch in so many seconds, in `computed` of which it did not wait."""
+        self._validating.labels(self._run).inc(seconds)
+        self._validating_cpu.labels(self._run).inc(computed)
 
     @contextmanager
     def reading(self) -> Iterator[None]:

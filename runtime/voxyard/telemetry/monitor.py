@@ -30,6 +30,7 @@ COLUMNS = ("timestamp", "gpu", "utilization", "memory", "temperature", "power", 
 
 _MIB, _GIB = 1 << 20, 1 << 30
 _BAR = 12
+_ACTIVITY, _TRAFFIC = "SM · tensor · memory", "PCIe · NVLink GB/s"
 _WIDE = 100
 _SLOWING = {
     "sw_power_cap": "power cap",
@@ -69,7 +70,12 @@ def table(snapshot: Snapshot, width: int = 120) -> Table:
     """The GPUs as a table for a terminal of so many columns; a narrow one does without names and reasons."""
     driver = f"driver {snapshot.driver_version}" if snapshot.driver_version else snapshot.problem or "no driver"
     view = Table(title=escape(f"{_clock(snapshot):%H:%M:%S}   {driver}"), title_justify="left", box=SIMPLE_HEAD)
-    shown = [column for column in _TABLE if width >= _WIDE or column.always]
+    active = any(state.reading is not None and state.reading.activity.parts for state in snapshot.gpus)
+    shown = [
+        column
+        for column in _TABLE
+        if (width >= _WIDE or column.always) and (active or column.name not in (_ACTIVITY, _TRAFFIC))
+    ]
     for column in shown:
         view.add_column(column.name, no_wrap=True, justify=column.justify, min_width=column.width)
     for state in snapshot.gpus:
@@ -156,7 +162,20 @@ def _plain(state: GpuState) -> str:
     return (
         f"GPU {index}  {_percent(state.utilization_ratio, '%') or '–':>4}  {_memory(reading)} GiB  "
         f"{_number(reading.temperature_celsius)} °C  {_power(reading)} W"
+        + (f"  SM · tensor · memory {_activity(reading)}" if reading.activity.parts else "")
     )
+
+
+def _activity(reading: Reading) -> str:
+    parts = reading.activity.parts
+    return " · ".join(_percent(parts.get(name), "%") or "–" for name in ("sm", "tensor", "dram")) if parts else ""
+
+
+def _traffic(reading: Reading) -> str:
+    """Both directions together."""
+    links = reading.activity.links
+    sums = ([value for name, value in links.items() if name.startswith(link)] for link in ("pcie", "nvlink"))
+    return " · ".join(f"{sum(each) / 1e9:.1f}" if each else "–" for each in sums) if links else ""
 
 
 def _memory(reading: Reading) -> str:
@@ -202,5 +221,7 @@ _TABLE = (
     _Column("°C", "right", _measured(lambda reading: _number(reading.temperature_celsius)), 2),
     _Column("power W", "right", _measured(_power), 9),
     _Column("fan", "right", _measured(lambda reading: _percent(reading.fan_ratio, "%") or "–"), 4),
+    _Column(_ACTIVITY, "right", _measured(_activity), 15, always=False),
+    _Column(_TRAFFIC, "right", _measured(_traffic), 11, always=False),
     _Column("slowed by", "left", _measured(_slowing), always=False),
 )

@@ -28,6 +28,7 @@ class Phases(Collector):
         self._run, self._clock = run, clock
         self._lock = threading.Lock()
         self._seconds: dict[Phase, float] = dict.fromkeys(PHASES, 0.0)
+        self._last: dict[Phase, float] = {}  # seconds of the latest that has ended, of those that interrupt
         self._progress = 0
         self._now: Phase | None = None
         self._since = 0.0
@@ -46,11 +47,13 @@ class Phases(Collector):
         """A phase that interrupts the one before; its end counts as progress, also after an error."""
         before = self._now
         self.enter(phase)
+        begin = self._since
         try:
             yield
         finally:
             self.progress()
             self.enter(before)
+            self._last[phase] = self._since - begin
 
     def progress(self) -> None:
         """Something was done: a step, a batch of the validation, a checkpoint, a sample."""
@@ -77,15 +80,22 @@ class Phases(Collector):
     def collect(self) -> Iterable[Metric]:
         """A series a phase, from the run's beginning on."""
         seconds, current, progress = self.seconds(), self._now, self._progress
-        state, spent, done = self._families()
+        age = self._clock() - self._since
+        state, spent, done, going, latest = self._families()
+        for phase, took in dict(self._last).items():
+            latest.add_metric([self._run, phase], took)
+        if current is not None:
+            going.add_metric([self._run, current], age)
         for phase in PHASES:
             state.add_metric([self._run, phase], float(phase == current))
             spent.add_metric([self._run, phase], seconds[phase])
         done.add_metric([self._run], progress)
-        return state, spent, done
+        return state, spent, done, going, latest
 
     @staticmethod
-    def _families() -> tuple[GaugeMetricFamily, CounterMetricFamily, CounterMetricFamily]:
+    def _families() -> tuple[
+        GaugeMetricFamily, CounterMetricFamily, CounterMetricFamily, GaugeMetricFamily, GaugeMetricFamily
+    ]:
         return (
             GaugeMetricFamily("voxyard_train_phase", "1 for the phase that the run is in.", labels=["run", "phase"]),
             CounterMetricFamily(
@@ -95,5 +105,13 @@ class Phases(Collector):
                 "voxyard_train_progress",
                 "Steps, validation batches, checkpoints and samples since the process started.",
                 labels=["run"],
+            ),
+            GaugeMetricFamily(
+                "voxyard_train_phase_age_seconds", "Seconds since the phase began.", labels=["run", "phase"]
+            ),
+            GaugeMetricFamily(
+                "voxyard_train_phase_last_seconds",
+                "Seconds of the latest validation, checkpoint or sample that has ended.",
+                labels=["run", "phase"],
             ),
         )

@@ -30,7 +30,7 @@ log = logging.getLogger("voxyard.telemetry")
 FORMAT = 1
 _FLUSH_SECONDS = 1.0  # of the recording that a kill may cost
 _HANGS_SECONDS = 1.0  # of a call under way at the end; a shorter one is left out
-_HANDLES = (pynvml.c_nvmlDevice_t, pynvml.c_nvmlEventSet_t)
+_HANDLES = (pynvml.c_nvmlDevice_t, pynvml.c_nvmlEventSet_t, pynvml.c_nvmlGpmSample_t)
 _PRIVATE = {"nvmlSystemGetProcessName": "process"}  # what is written in place of an answer
 
 

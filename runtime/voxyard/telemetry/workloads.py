@@ -162,6 +162,8 @@ class TrainMetrics:
             self._duration.labels(run),
             self._wait.labels(run),
         )
+        self._traces = self._traced.labels(run)
+        self._shapes: dict[str, tuple[Counter, Counter]] = {}
 
     def hosts(self, index: int, count: int) -> None:
         """The run trains over `count` hosts, of which this is number `index`, from 0."""
@@ -199,6 +201,23 @@ class TrainMetrics:
         self._phases.step()
         self._ring_depth.labels(self._run).set(ring_depth)
         self._last_step.labels(self._run).set(time.time())
+
+    def computed(self, shape: str, seconds: float, *, traced: bool) -> None:
+        """A step on a batch of this shape was computed in so many seconds, its wait for data left out.
+
+        `traced`: a function was traced (compiled) for it. The first such step of a shape is counted as that alone.
+        """
+        if traced:
+            self._traces.inc()
+        series = self._shapes.get(shape)
+        if series is None:
+            labels = (self._run, shape)
+            series = self._shapes[shape] = (self._shape_steps.labels(*labels), self._shape_seconds.labels(*labels))
+            if traced:
+                return
+        steps, spent = series
+        steps.inc()
+        spent.inc(seconds)
 
     def during(self, phase: Phase) -> AbstractContextManager[None]:
         """The run is in this phase within the context, and then again in the one before."""
@@ -273,6 +292,24 @@ class TrainMetrics:
             "voxyard_train_samples_total",
             "Clips trained on since the process started.",
             ["run"],
+            registry=registry,
+        )
+        self._traced = Counter(
+            "voxyard_train_traced_steps_total",
+            "Steps for which a function was traced (compiled).",
+            ["run"],
+            registry=registry,
+        )
+        self._shape_steps = Counter(
+            "voxyard_train_shape_steps_total",
+            "Steps by the shape of their batch (clips x frames), the first of a shape left out where it was compiled.",
+            ["run", "shape"],
+            registry=registry,
+        )
+        self._shape_seconds = Counter(
+            "voxyard_train_shape_seconds_total",
+            "Seconds of these steps, without their waits for data.",
+            ["run", "shape"],
             registry=registry,
         )
         self._duration = _histogram(

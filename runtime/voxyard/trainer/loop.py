@@ -359,6 +359,9 @@ class Run:
         self.clock.step(ended.duration, ended.wait, ended.plan.bucket, traced=ended.traced)
         if not ended.traced:
             self._watch.trained(ended.free, ended.done)
+        self.metrics.computed(
+            self.step.shape_of(ended.plan, self.rows), ended.duration - ended.wait, traced=ended.traced
+        )
         observer.step(
             step,
             ended.duration,

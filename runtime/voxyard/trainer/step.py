@@ -21,7 +21,7 @@ from voxyard.trainer.copies import HOST, to_device
 from voxyard.trainer.devices.tensorflow_setup import Devices
 from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.packing import BatchLayout, Packed, pack_arrays, pack_tensors
-from voxyard.trainer.sampler import Bucket
+from voxyard.trainer.sampler import BatchPlan, Bucket
 from voxyard.trainer.steps.beside import ONCE, UpdatesBeside, name_of, one_by_one
 from voxyard.trainer.steps.compiled import Compiler
 from voxyard.trainer.steps.gradients import UPDATE, in_turn, in_turns, whole
@@ -64,6 +64,7 @@ class TrainStep:
         self.trainable, self.devices = trainable, devices
         self._compiler = Compiler(devices, xla=bool(config.training.xla), most_traces=most_traces)
         self.traces = self._compiler.traces
+        self._static_shapes = config.data.static_shapes
         self._hop = config.model.hop_length
         self._strategy = (
             tf.distribute.MirroredStrategy(list(devices.replicas)) if devices.strategy == "mirrored" else None
@@ -220,6 +221,15 @@ class TrainStep:
             lambda context: parts[context.replica_id_in_sync_group].words
         )
         return Packed(parts[0].layout, words)
+
+    def shape_of(self, plan: BatchPlan, rows: int) -> str:
+        """What the time of a step depends on, in a few words: clips x frames, and the kind of its turns.
+
+        Clips alone where each batch has a length of its own: a day would have thousands of them.
+        """
+        length = f"x{plan.bucket.frames}" if self._static_shapes else ""
+        kind = "" if self._in_turns is None else f" {self._in_turns.turns(plan.step).kind}"
+        return f"{rows}{length}{kind}"
 
     @property
     def _names(self) -> tuple[str, ...]:

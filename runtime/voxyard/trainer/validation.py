@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -52,10 +53,17 @@ class HeldOutValidation:
         """Batches of a whole validation."""
         return len(self._plans())
 
-    def run(self, step: TrainStep, progress: Callable[[], None] = lambda: None, *, every: int = 1) -> dict[str, float]:
+    def run(
+        self,
+        step: TrainStep,
+        progress: Callable[[], None] = lambda: None,
+        *,
+        every: int = 1,
+        reading: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> dict[str, float]:
         """Mean of each loss per clip, over each `every`th batch; {} without a clip. Over hosts all of them call it.
 
-        `progress` is called after each batch of this host.
+        `progress` is called after each batch of this host; it reads its clips within `reading`.
         """
         plans = self._plans()[::every]
         if not plans:
@@ -64,7 +72,8 @@ class HeldOutValidation:
         mine = list(range(index, len(plans), count))
         sums: dict[str, NDArray[np.float64]] = {}  # of each batch, 0 where another host has it
         for places in self._together(plans, mine or [0], step.replicas):  # without one, it learns the losses' names
-            batches = [self._assemble(plans[place][0]).arrays for place in places]
+            with reading():
+                batches = [self._assemble(plans[place][0]).arrays for place in places]
             for place, losses in zip(places, step.evaluate_each(batches), strict=True):
                 for name, values in losses.items():
                     own = float(values[: plans[place][1]].sum()) if mine else 0.0

@@ -117,6 +117,9 @@ def test_metrics_of_a_run_are_served_while_it_goes(toy, tmp_path, scheme):
     samples = {sample.name: sample for family in families.values() for sample in family.samples}
     assert samples["voxyard_train_active"].value == 1
     assert samples["voxyard_train_steps_total"].labels == {"run": "proof"}
+    shapes = [each for each in families["voxyard_train_shape_seconds"].samples if each.value > 0]
+    assert shapes
+    assert all(re.fullmatch(r"4x\d+", each.labels["shape"]) for each in shapes)
     assert samples["voxyard_train_samples_total"].value == 4 * samples["voxyard_train_steps_total"].value
     assert samples["voxyard_train_ring_slots"].value == 3
     assert {

@@ -94,7 +94,9 @@ def test_over_hosts_statistics_are_the_first_hosts() -> None:
 
     model = keras.Sequential([keras.Input((3,)), keras.layers.BatchNormalization(), keras.layers.Dropout(0.5)])
     step: Any = SimpleNamespace(model=model, replicas=1, averaged=nullcontext, evaluate_each=Step().evaluate_each)
-    metrics: Any = SimpleNamespace(during=lambda _: nullcontext(), progress=lambda: None)
+    metrics: Any = SimpleNamespace(
+        during=lambda _: nullcontext(), progress=lambda: None, input=SimpleNamespace(reading_held_out=nullcontext)
+    )
     config = TrainConfig(training=TrainingConfig(checkpoint_dir=Path("unused")))
     clips: Any = Clips()
     hosts: Any = Second(1, 2)

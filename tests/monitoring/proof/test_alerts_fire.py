@@ -78,6 +78,7 @@ PLANTED: dict[str, list[Labels]] = {
     "BarkQueueGrowing": [SICK_BARK],
     "BarkChunksFailing": [SICK_BARK],
     "BarkChunksRetried": [SICK_BARK | {"gpu": "3"}],
+    "BarkSpeechFaulty": [SICK_BARK | {"gpu": "2", "model": "bark"}],
     "BarkWorkerWaits": [SICK_BARK | {"gpu": "4", "reason": "memory"}],
     "BarkWorkersDown": [SICK_BARK],
     "BarkFirstAudioLate": [SICK_BARK],
@@ -101,8 +102,12 @@ PLANTED: dict[str, list[Labels]] = {
     "HostDiskFilling": [{"instance": SICK, "mountpoint": "/"}],
     "HostMemoryLow": [{"instance": SICK}],
 }
-LONG = {"TrainingCheckpointsLong", "TrainingValidationLong", "TrainingLossDiverging", "TrainingLossFlat"}
-"""They look back for hours, more than the scenario lasts: tests/monitoring/test_planted_faults.py plants them."""
+LONG = {
+    *("TrainingCheckpointsLong", "TrainingValidationLong", "TrainingLossDiverging", "TrainingLossFlat"),
+    *("TrainingSlowerThanBefore", "BarkSlowerThanBefore", "TrainingPhaseSlow", "GpuBusyInPart", "GpuNvlinksDown"),
+    *("GpuMemoryTemperatureHigh", "GpuEccCorrectedStorm", "GpuMigSwitchedOn", "GpuFabricFailed"),
+}
+"""They look back for longer than the scenario lasts, or its cards are well in this: the bench of alerts and test_planted_faults.py plant them."""
 OF_THIS_MACHINE = {
     "TrainingInputBound",
     "TrainingStepTimeUnstable",

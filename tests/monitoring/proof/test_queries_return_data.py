@@ -40,16 +40,30 @@ def test_every_rule_is_evaluated_without_an_error(proof: Proof) -> None:
 
 NOT_HERE = {
     "voxyard:bark_cause:rank",
+    "voxyard:bark_worker_real_time_factor:best",
+    "voxyard:bark_worker_real_time_factor:median1d",
+    "voxyard:bark_worker_real_time_factor:ratio10m",
+    "voxyard:bark_worker_slower:ratio30m",
     "voxyard:gpu_power_limit_policy:ratio",
     "voxyard:scrape_gap:seconds20m",
     "voxyard:train_cpu_throttled:ratio5m",
     "voxyard:train_first_loss:p95_30m",
+    "voxyard:train_gpu_busy:ratio10m",
+    "voxyard:train_gpu_in_part:ratio10m",
+    "voxyard:phase_cause:rank",
+    "voxyard:train_phase_slow:ratio",
+    "voxyard:train_phase_usual:seconds",
     "voxyard:train_saving:ratio1h",
+    "voxyard:slower_cause:rank",
+    "voxyard:train_shape_step:best",
+    "voxyard:train_shape_step:median1d",
+    "voxyard:train_slower:ratio30m",
+    "voxyard:train_slowness:ratio10m",
     "voxyard:train_staging_late:ratio5m",
     "voxyard:train_validating:ratio6h",
 }
 """Recorded only where Prometheus is away, the data stage late, speech short of cores, a site saves power, a quota of
-cores holds, or later."""
+cores holds, a GPU is full, or later."""
 
 
 @pytest.mark.parametrize("name", sorted({*rules("record")} - NOT_HERE))

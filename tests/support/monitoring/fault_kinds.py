@@ -365,6 +365,54 @@ def mostly_validating(host: SimulatedHost, dice: random.Random) -> Planted:
     return Planted({"share": share, "period": period}, _phases(share, period, "validate"))
 
 
+def _phase_of(phase: str, period: float, usual: float, slow: float) -> tuple[Change, Change]:
+    """What goes on before and after the fault: a phase each `period` that takes `usual` seconds, then `slow`."""
+
+    def during(length: float) -> Change:
+        def change(host: SimulatedHost, seconds: float) -> None:
+            assert host.run is not None
+            away = seconds % max(period, length + 600) < length
+            host.run.interrupt(phase if away else None)  # type: ignore[arg-type] # drawn below from its names
+            host.gpus[MODEL].utilization = 0.03 if away else 0.92
+
+        return change
+
+    return during(usual), during(slow)
+
+
+def slow_share_in_a_validation(host: SimulatedHost, dice: random.Random) -> Planted:
+    """The share with the held-out clips is slow: a validation of minutes takes an hour or two."""
+    usual = dice.uniform(3, 9) * MINUTE
+    healthy, slow = _phase_of("validate", dice.uniform(25, 40) * MINUTE, usual, dice.uniform(8, 15) * usual)
+    ill = 3 * HOUR
+    host.run.held_out = (0.2, 0.15)  # type: ignore[union-attr] # it trains
+
+    def during(host: SimulatedHost, seconds: float) -> None:
+        if seconds < ill:
+            healthy(host, seconds)
+        else:
+            slow(host, seconds - ill)
+            host.run.held_out = (0.95, 0.05)  # type: ignore[union-attr] # it trains
+
+    return Planted({"usual": usual}, during)
+
+
+def slow_disk_under_a_checkpoint(host: SimulatedHost, dice: random.Random) -> Planted:
+    """The disk of the checkpoints is slow: one of a minute takes a quarter of an hour."""
+    usual = dice.uniform(0.8, 2) * MINUTE
+    healthy, slow = _phase_of("checkpoint", dice.uniform(20, 30) * MINUTE, usual, dice.uniform(10, 18) * MINUTE)
+    ill = 3 * HOUR
+
+    def during(host: SimulatedHost, seconds: float) -> None:
+        if seconds < ill:
+            healthy(host, seconds)
+        else:
+            slow(host, seconds - ill)
+            host.pressure["io"] = 0.85
+
+    return Planted({"usual": usual}, during)
+
+
 def unsteady_steps(host: SimulatedHost, dice: random.Random) -> Planted:
     """Steps of one length differ widely."""
     assert host.run is not None
@@ -378,7 +426,170 @@ def unexplained_idling(host: SimulatedHost, dice: random.Random) -> Planted:
     return Planted({"utilization": host.gpus[MODEL].utilization})
 
 
+def _slower(host: SimulatedHost, times: float) -> None:
+    """A step takes so many times as long, and the card computes all the time."""
+    assert host.run is not None
+    host.run.step_seconds = host.run.wait_seconds + times * (host.run.step_seconds - host.run.wait_seconds)
+    host.gpus[MODEL].utilization = 0.97
+
+
+def _resumed(host: SimulatedHost) -> None:
+    """The run is stopped and goes on."""
+    end_run(host, well=True)
+    train(host, "steady")
+
+
+def slow_after_compiling_again_and_again(host: SimulatedHost, dice: random.Random) -> Planted:
+    """Something in a step changes with each batch, and it is compiled anew."""
+    times, traced = dice.uniform(1.5, 4), dice.uniform(0.1, 0.9)
+    _slower(host, times)
+    host.run.traced = traced  # type: ignore[union-attr] # _slower has seen it
+    return Planted({"times": times, "traced": traced})
+
+
+def slow_after_a_new_driver(host: SimulatedHost, dice: random.Random) -> Planted:
+    """The driver is updated, the run resumed, and its kernels are slower."""
+    times = dice.uniform(1.4, 3)
+    host.driver_version = "585.10.01"
+    _resumed(host)
+    _slower(host, times)
+    return Planted({"times": times})
+
+
+def slow_after_a_new_release(host: SimulatedHost, dice: random.Random) -> Planted:
+    """The run is resumed with another image, in which something is slower."""
+    times = dice.uniform(1.4, 3)
+    host.release = "release-2"
+    _resumed(host)
+    _slower(host, times)
+    return Planted({"times": times})
+
+
+def slow_memory_clocks(host: SimulatedHost, dice: random.Random) -> Planted:
+    """The card's memory runs at a part of its clock, and nothing says why."""
+    share = dice.uniform(0.3, 0.75)
+    _slower(host, dice.uniform(1.4, 1 / share + 0.2))
+    host.gpus[MODEL].memory_clock *= share
+    return Planted({"share": share})
+
+
+def slow_for_no_reason_that_is_measured(host: SimulatedHost, dice: random.Random) -> Planted:
+    """XLA has fallen back, once: a step takes longer from then on, and the card is at 100%."""
+    times = dice.uniform(1.45, 4)
+    host.run.shapes = {"16x200": (0.3, 0.6), "16x512": (0.5, 1.0), "16x900": (0.2, 1.7)}  # type: ignore[union-attr]
+    slow_from = dice.uniform(60, 80) * MINUTE
+    begun = [False]
+
+    def during(host: SimulatedHost, seconds: float) -> None:
+        if seconds >= slow_from and not begun[0]:
+            begun[0] = True
+            _slower(host, times)
+
+    return Planted({"times": times, "from": slow_from}, during)
+
+
+def half_of_the_nvlinks(host: SimulatedHost, dice: random.Random) -> Planted:
+    """Some NVLinks of a card go down: the reduction of gradients takes longer."""
+    index, left = dice.choice([DATA, MODEL]), dice.choice([6, 9, 12])
+    host.gpus[index].nvlinks_active = left
+    _slower(host, dice.uniform(1.1, 2))
+    return Planted({"gpu": index, "left": left})
+
+
+def worker_that_speaks_slower(host: SimulatedHost, dice: random.Random) -> Planted:
+    """A chunk takes longer than it did, and is still faster than real time."""
+    assert host.pool is not None
+    host.pool.chunk_seconds = dice.uniform(6.4, 7.2)
+    return Planted({"seconds": host.pool.chunk_seconds})
+
+
+def _acts(host: SimulatedHost, **parts: float) -> None:
+    """The model's GPU is busy, and its parts do so much."""
+    host.gpus[MODEL].utilization = 0.97
+    host.gpus[MODEL].activity = parts
+
+
+def small_kernels(host: SimulatedHost, dice: random.Random) -> Planted:
+    """A kernel runs always, and fills a part of the card: tiny batches, no XLA."""
+    sm = dice.uniform(0.03, 0.3)
+    _acts(host, sm=sm, occupancy=sm / 2, tensor=dice.uniform(0, 0.5) * sm, dram=dice.uniform(0.02, 0.3))
+    return Planted({"sm": sm})
+
+
+def memory_bound_kernels(host: SimulatedHost, dice: random.Random) -> Planted:
+    """The bandwidth of the card's memory is used up."""
+    dram = dice.uniform(0.66, 0.95)
+    _acts(host, sm=dice.uniform(0.6, 0.98), occupancy=0.6, tensor=dice.uniform(0, 0.35), dram=dram)
+    return Planted({"dram": dram})
+
+
+def waiting_in_collectives(host: SimulatedHost, dice: random.Random) -> Planted:
+    """One of several hosts of a run has become slow: the GPU here spins in its all-reduce."""
+    assert host.run is not None
+    host.run.metrics.hosts(0, dice.choice([2, 4, 8]))
+    before, sm = dice.uniform(0.6, 0.9), dice.uniform(0.05, 0.25)
+    fast = dice.uniform(30, 60) * MINUTE
+
+    def during(host: SimulatedHost, seconds: float) -> None:
+        if seconds < fast:
+            _acts(host, sm=before, occupancy=0.5, tensor=0.4, dram=0.5)
+        else:
+            _acts(host, sm=sm, occupancy=0.1, tensor=0.03, dram=0.1)
+
+    return Planted({"before": before, "sm": sm, "fast": fast}, during)
+
+
 # -- GPUs ------------------------------------------------------------------------------------------------------------
+
+
+def hot_memory(host: SimulatedHost, dice: random.Random) -> Planted:
+    """The memory of a card is hot, and the GPU is not."""
+    index = dice.choice([MODEL, *BARK])
+    host.gpus[index].memory_temperature = dice.uniform(104, 110)
+    return Planted({"gpu": index, "temperature": host.gpus[index].memory_temperature})
+
+
+def corrected_errors_all_the_time(host: SimulatedHost, dice: random.Random) -> Planted:
+    """A part of the memory is going: it is corrected, and no Xid tells of it."""
+    index, a_minute = dice.choice([MODEL, *BARK]), dice.uniform(8, 500)
+
+    def during(host: SimulatedHost, seconds: float) -> None:
+        host.gpus[index].ecc_corrected = round(a_minute * seconds / MINUTE)
+
+    return Planted({"gpu": index, "a minute": a_minute}, during)
+
+
+def failed_fabric(host: SimulatedHost, dice: random.Random) -> Planted:
+    """The fabric manager of the switches has died, or a switch lacks bandwidth."""
+    state = dice.choice(["failed", "degraded"])
+    for gpu in host.gpus if state == "failed" else [dice.choice(host.gpus)]:
+        gpu.fabric_state = state
+    return Planted({"state": state})
+
+
+def mig_switched_on(host: SimulatedHost, dice: random.Random) -> Planted:
+    """Somebody divides a card that a run had: the run is gone, and cannot start again."""
+    card = host.gpus[dice.choice([DATA, MODEL])]
+    end_run(host, well=dice.random() < 0.5)
+    card.mig = True
+    return Planted({"gpu": card.gpu.index})
+
+
+def power_cap_under_an_exporter_that_restarts(host: SimulatedHost, dice: random.Random) -> Planted:
+    """A power limit is lowered, and the exporter, whose memory is short, ends every few minutes."""
+    capped = power_cap(host, dice)
+    restarts = _restarting("exporter", dice.uniform(5, 12) * MINUTE, dice.uniform(15, 40))
+    return Planted(capped.drawn | restarts.drawn, restarts.during)
+
+
+def heat_and_a_slow_disk(host: SimulatedHost, dice: random.Random) -> Planted:
+    """Two at once: the disk is slow, and a card is hot."""
+    return Planted(slow_disk(host, dice).drawn | thermal_slowdown(host, dice).drawn)
+
+
+def power_cap_and_crowded_cores(host: SimulatedHost, dice: random.Random) -> Planted:
+    """Two at once: a lowered power limit, and somebody else's job on the cores."""
+    return Planted(strangers_on_the_cores(host, dice).drawn | power_cap(host, dice).drawn)
 
 
 def lost_gpu(host: SimulatedHost, dice: random.Random) -> Planted:
@@ -656,6 +867,15 @@ def slow_speech(host: SimulatedHost, dice: random.Random) -> Planted:
     return Planted({"seconds": host.pool.chunk_seconds})
 
 
+def speech_that_is_silence_or_noise(host: SimulatedHost, dice: random.Random) -> Planted:
+    """A worker speaks at its usual speed, and what it says is nothing (a broken card, broken weights)."""
+    assert host.pool is not None
+    share, fault = dice.uniform(0.4, 1.0), dice.choice(["silent", "wrong words", "too long", "no end", "clipped"])
+    gpus = host.pool.gpus if dice.random() < 0.5 else (dice.choice(host.pool.gpus),)
+    host.pool.faulty = dict.fromkeys(gpus, (share, fault))
+    return Planted({"share": share, "fault": fault, "gpus": gpus})
+
+
 def late_first_sound(host: SimulatedHost, dice: random.Random) -> Planted:
     """Listeners wait for their first sound."""
     assert host.pool is not None
@@ -758,6 +978,12 @@ def _kind(plant: Callable[[SimulatedHost, random.Random], Planted], *told_by: st
 ELSEWHERE = frozenset({"features", "transfer", "input_workers", "unknown", "GpuUtilizationLow"})
 """What a slow disk is not."""
 
+SLOWER = frozenset(cause.name for cause in CAUSES if cause.alert == "TrainingSlowerThanBefore")
+"""Every cause of a run that is slower than before."""
+
+IN_PART = frozenset(cause.name for cause in CAUSES if cause.alert == "GpuBusyInPart")
+"""Every cause of a busy GPU that does little."""
+
 INPUTS = frozenset(cause.name for cause in CAUSES if cause.alert == "TrainingInputBound")
 """Every cause of a late input."""
 
@@ -800,6 +1026,30 @@ KINDS: tuple[Kind, ...] = (
     _kind(mostly_validating, "TrainingValidationLong", after=7 * HOUR, interval=60.0),
     _kind(unsteady_steps, "TrainingStepTimeUnstable"),
     _kind(unexplained_idling, "GpuUtilizationLow"),
+    _kind(slow_share_in_a_validation, "phase_storage", after=5 * HOUR, interval=30.0),
+    _kind(slow_disk_under_a_checkpoint, "phase_storage", after=5 * HOUR, interval=30.0),
+    *(
+        _kind(plant, told, before=90 * MINUTE, after=after, interval=30.0, not_told_by=SLOWER - {told})
+        for plant, told, after in (
+            (slow_after_compiling_again_and_again, "slower_traces", 75 * MINUTE),
+            (slow_after_a_new_driver, "slower_driver", 75 * MINUTE),
+            (slow_after_a_new_release, "slower_code", 75 * MINUTE),
+            (slow_memory_clocks, "slower_clocks", 75 * MINUTE),
+            (slow_for_no_reason_that_is_measured, "unknown", 150 * MINUTE),
+            (half_of_the_nvlinks, "GpuNvlinksDown", 75 * MINUTE),
+            (worker_that_speaks_slower, "BarkSlowerThanBefore", 75 * MINUTE),
+        )
+    ),
+    _kind(small_kernels, "small_kernels", not_told_by=IN_PART - {"small_kernels"}),
+    _kind(memory_bound_kernels, "memory_bound", not_told_by=IN_PART - {"memory_bound"}),
+    _kind(waiting_in_collectives, "collectives", after=2 * HOUR, not_told_by=IN_PART - {"collectives"}),
+    _kind(hot_memory, "GpuMemoryTemperatureHigh"),
+    _kind(corrected_errors_all_the_time, "GpuEccCorrectedStorm", after=75 * MINUTE),
+    _kind(failed_fabric, "GpuFabricFailed"),
+    _kind(mig_switched_on, "GpuMigSwitchedOn"),
+    _kind(power_cap_under_an_exporter_that_restarts, "GpuPowerCapped", after=75 * MINUTE),
+    _kind(heat_and_a_slow_disk, "GpuThermalSlowdown", also="input_storage"),
+    _kind(power_cap_and_crowded_cores, "GpuPowerCapped", also="cpu_pressure"),
     _kind(lost_gpu, "GpuLost"),
     _kind(flapping_gpu, "GpuFlapping"),
     _kind(missing_gpu, "GpuMissing"),
@@ -834,6 +1084,7 @@ KINDS: tuple[Kind, ...] = (
     _kind(chunks_that_are_each_tried_again, "BarkChunksRetried"),
     _kind(gpu_that_somebody_took, "BarkWorkerWaits"),
     _kind(slow_speech, "BarkSlowerThanRealTime"),
+    _kind(speech_that_is_silence_or_noise, "BarkSpeechFaulty"),
     _kind(late_first_sound, "BarkFirstAudioLate"),
     _kind(dead_service, "WorkloadDown"),
     _kind(exporter_down, "ExporterDown"),

@@ -71,6 +71,7 @@ class FaultyHost:
             pool = self._host.start_pool([2, 3, 4, 5])
         pool.running, pool.waiting, pool.chunk_seconds = 1, 20, CHUNK_SECONDS
         pool.first_sound_seconds = FIRST_SOUND_SECONDS
+        pool.faulty = {"2": (1.0, "silent")}
         self._taken_over = 0
         ServiceMetrics(
             self._host.registries["bark"],

@@ -189,6 +189,28 @@ def short_looks(host: SimulatedHost, dice: random.Random) -> Moment:
     return moment
 
 
+def other_batches(host: SimulatedHost, dice: random.Random) -> Moment:
+    """A run that is resumed each day with another batch size, and whose mix of lengths changes by the hour."""
+    sizes = [dice.choice([8, 16, 32, 48]) for _ in range(8)]
+    lengths = {"200": 0.6, "512": 1.0, "900": 1.7}
+
+    def moment(host: SimulatedHost, seconds: float) -> None:
+        day, hour = divmod(seconds / HOUR, 24)
+        _trains(host, "resumed", wanted=hour < 23)
+        if host.run is not None:
+            rows = sizes[int(day) % 8]
+            host.run.step_seconds = 0.05 * rows
+            host.run.wait_seconds = 0.02 * host.run.step_seconds
+            often = [0.05 + abs((int(hour) + turn) % 3 - 1) for turn in range(3)]
+            host.run.shapes = {
+                f"{rows}x{frames}": (share, longer)
+                for share, (frames, longer) in zip(often, lengths.items(), strict=True)
+            }
+        speak(host, 0)
+
+    return moment
+
+
 def length_buckets(host: SimulatedHost, dice: random.Random) -> Moment:
     """Clips of one to thirty seconds: steps differ by what is in them."""
     train(host, "buckets")
@@ -413,6 +435,7 @@ WEEKS: tuple[Week, ...] = tuple(
     for begin in (
         mixed, bursty_speech, requests_in_bursts, nightly_trainings, long_validations, validations_without_the_card,
         slow_checkpoints, small_models, length_buckets, maintenance, reboots, missed_scrapes, experiments, power_held,
+        other_batches,
         small_models_that_wait_a_little, short_looks, queue_of_short_runs, runs_that_learn_at_once, fine_tuning,
         two_networks_on_a_split, restarts_with_work_in_the_queue, one_late_listener, slots_of_eight_lanes,
         a_sites_power_limit,

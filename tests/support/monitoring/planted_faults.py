@@ -49,6 +49,7 @@ class Kind:
     after: float = 45 * MINUTE
     interval: float = 15.0
     not_told_by: frozenset[str] = frozenset()  # names that would mislead
+    also: str | None = None  # what is to tell the second cause, where two are planted at once
 
 
 @dataclass(frozen=True)
@@ -63,9 +64,16 @@ class Outcome:
     @property
     def told(self) -> tuple[str, str, float] | None:
         """The first alert that tells the cause; None where one misleads."""
-        if any(name in self.kind.not_told_by for name, _, _ in self.fired):
+        if self.misleads:
+            return None
+        if self.kind.also is not None and self.kind.also not in {name for name, _, _ in self.fired}:
             return None
         return next((each for each in self.fired if each[0] in self.kind.told_by), None)
+
+    @property
+    def misleads(self) -> bool:
+        """True where an alert tells a cause that it is not."""
+        return any(name in self.kind.not_told_by for name, _, _ in self.fired)
 
     @property
     def first_page(self) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
@@ -19,7 +20,7 @@ from voxyard.host.readings import DeviceMemory, Reading
 from voxyard.speech.pool.metrics import PoolMetrics
 from voxyard.speech.pool.scheduler import PoolStats
 from voxyard.telemetry import input_metrics, workloads
-from voxyard.telemetry.configuration import ExpectedConfigurations, HostPlan
+from voxyard.telemetry.configuration import HASH_VARIABLE, RELEASE_VARIABLE, ExpectedConfigurations, HostPlan
 from voxyard.telemetry.gpu_collector import GpuCollector
 from voxyard.telemetry.input_metrics import InputMetrics
 from voxyard.telemetry.phases import Phase
@@ -56,6 +57,13 @@ class SimulatedGpu:
     ecc_uncorrected: int = 0
     xids: dict[int, Xid] = field(default_factory=dict)
     busy_seconds: float = 0.0
+    activity: dict[str, float] = field(default_factory=dict)  # 0…1 by part; empty: an older card
+    memory_clock: float = 2.619e9
+    memory_temperature: float | None = None  # None: a little warmer than the GPU
+    mig: bool = False
+    fabric_state: str = "completed"
+    nvlinks_active: int = 18
+    active_seconds: dict[str, float] = field(default_factory=dict)
 
     @classmethod
     def number(cls, index: int) -> SimulatedGpu:
@@ -89,8 +97,8 @@ class SimulatedGpu:
             power_limit_watts=self.power_limit,
             temperature_celsius=self.temperature,
             fan_ratio=None,
-            clocks_hertz={"sm": int(clock)},
-            clocks_max_hertz={"sm": 1_980_000_000},
+            clocks_hertz={"sm": int(clock), "memory": int(self.memory_clock)},
+            clocks_max_hertz={"sm": 1_980_000_000, "memory": 2_619_000_000},
             clock_events={reason: reason in events for reason in reasons},
             pcie_link={
                 "width": self.pcie_width,
@@ -105,15 +113,17 @@ class SimulatedGpu:
                 "remapped_pending": 0,
                 "remapped_failure": 0,
                 "pcie_replays": 0,
+                **{f"activity_{part}": seconds for part, seconds in self.active_seconds.items()},
                 **{f"nvlink_errors_{kind}": 0 for kind in ("crc", "replay", "recovery")},
             },
             processes=(),
-            memory_temperature_celsius=self.temperature + 8,
+            memory_temperature_celsius=self.memory_temperature or self.temperature + 8,
             power_limit_default_watts=700,
             process_count=self.workloads if self.processes is None else self.processes,
             recovery_action="none",
-            fabric_state="completed",
-            mig_enabled=False,
+            fabric_state=self.fabric_state,
+            mig_enabled=self.mig,
+            nvlinks_active=self.nvlinks_active,
         )
 
 
@@ -159,6 +169,10 @@ class SimulatedRun:
     variation: float = 0.1
     lengths: float = 0.0  # variation that comes from lengths: within buckets there is none of it
     reads: Reads = field(default_factory=Reads)
+    shapes: dict[str, tuple[float, float]] = field(default_factory=lambda: {"16x512": (1.0, 1.0)})
+    """By shape: how often a step has it, and its time as a multiple of a step's."""
+    held_out: tuple[float, float] = (0.0, 0.0)  # of a validation, the share that reads, and that computes for it
+    traced: float = 0.0  # share of the steps for which something is compiled
     learning: bool = True
     stuck: bool = False  # nothing is read: the wait is told when it has ended
     ending: bool = False  # it has said that it ended, and its process goes next
@@ -166,6 +180,7 @@ class SimulatedRun:
     _rest: float = 0.0
     _stuck_seconds: float = 0.0
     _interrupted: ExitStack | None = None
+    _phase: Phase | None = None
 
     def hang(self) -> None:
         """A thread begins a read that never ends."""
@@ -174,7 +189,10 @@ class SimulatedRun:
         self._hanging.append(hanging)
 
     def interrupt(self, phase: Phase | None) -> None:
-        """The run validates, or saves; with None it trains on."""
+        """The run validates, or saves; with None it trains on. One that goes on goes on."""
+        if phase == self._phase:
+            return
+        self._phase = phase
         if self._interrupted is not None:
             self._interrupted.close()
             self._interrupted = None
@@ -186,6 +204,7 @@ class SimulatedRun:
         """So many seconds of steps."""
         if self._interrupted is not None:
             self.metrics.progress()
+            self.metrics.input.read_held_out(seconds * self.held_out[0], seconds * self.held_out[1])
             return
         if self.stuck:
             self._stuck_seconds += seconds
@@ -199,8 +218,13 @@ class SimulatedRun:
         self._rest += seconds
         while self.learning and self._rest >= self.step_seconds:
             self._rest -= self.step_seconds
-            factor = dice.lognormvariate(0, 0.1)
+            ((shape, (_, length)),) = dice.choices(
+                list(self.shapes.items()), [often for often, _ in self.shapes.values()]
+            )
+            factor = dice.lognormvariate(0, 0.1) * length
             self.metrics.step(self.step_seconds * factor, self.wait_seconds * factor, 16, 3)
+            computed = (self.step_seconds - self.wait_seconds) * factor
+            self.metrics.computed(shape, computed, traced=dice.random() < self.traced)
         self.metrics.variation(self.variation + self.lengths, self.variation)
         self.metrics.losses({"total": self.loss * dice.lognormvariate(0, 0.05)})
         self.metrics.learning_rate(1e-4)
@@ -218,6 +242,7 @@ class SimulatedPool:
     waiting: int = 0
     chunk_seconds: float = 4.0
     first_sound_seconds: float = 3.0
+    faulty: dict[str, tuple[float, str]] = field(default_factory=dict)  # by GPU: the share of chunks, and their fault
 
     def advance(self, seconds: float, dice: random.Random) -> None:
         """So many seconds of speaking: a chunk holds 8 s of sound; one listener hears something for the first time."""
@@ -227,6 +252,8 @@ class SimulatedPool:
             self.metrics.worked(gpu, self.chunk_seconds * chunks)
             for _ in range(chunks):
                 self.metrics.chunk_spoken(gpu, 8.0, self.chunk_seconds)
+                share, fault = self.faulty.get(gpu, (0.02, "no end"))
+                self.metrics.chunk_checked(gpu, "bark", [fault] if dice.random() < share else [])
         if busy:
             self.metrics.first_audio(self.first_sound_seconds)
         self.metrics.stats(PoolStats(len(self.gpus), self.running, busy, self.waiting, busy))
@@ -253,6 +280,7 @@ class SimulatedHost:
         self.exporter_answers = True
         self.driver_gone_since: float | None = None
         self.clock_skew = 0.0  # seconds
+        self.driver_version, self.release = "580.65.06", "release-1"
         self.quota: tuple[int, int] | None = None  # periods of the run's quota of cores, and those with all of it used
         self.node_answers = True  # False: nobody scrapes a node_exporter there
         self.pressure = {"cpu": 0.0, "io": 0.0, "memory": 0.0}  # share of time in which something waits for it
@@ -277,7 +305,7 @@ class SimulatedHost:
         states = tuple(each.state() for each in gpus)
         good = self.now if gone is None else gone
         return Snapshot(
-            self.now, self.now, gone is None, good, 0.01, states, self.links, "580.65.06", "13.0",
+            self.now, self.now, gone is None, good, 0.01, states, self.links, self.driver_version, "13.0",
             dict(self.nvml_errors),
         )  # fmt: skip
 
@@ -298,10 +326,11 @@ class SimulatedHost:
         registry = self.registries["trainer"] = Registry()
         cards = [("data", self.gpus[data].gpu), ("model", self.gpus[model].gpu)]
         limits = {"data": LIMIT_MIB, "model": LIMIT_MIB}
-        metrics = TrainMetrics(
-            name, devices=cast("workloads.GpuRoles", SimpleNamespace(cards=cards, limits=limits)), ring_slots=4,
-            registry=registry, clock=lambda: self.now,
-        )  # fmt: skip
+        with patch.dict(os.environ, {HASH_VARIABLE: f"sha-{self.release}", RELEASE_VARIABLE: self.release}):
+            metrics = TrainMetrics(
+                name, devices=cast("workloads.GpuRoles", SimpleNamespace(cards=cards, limits=limits)), ring_slots=4,
+                registry=registry, clock=lambda: self.now,
+            )  # fmt: skip
         for role, gpu in cards:
             metrics.gpu_memory_overhead(role, gpu, OVERHEAD)
             self.gpus[gpu.index].memory_used = LIMIT_MIB << 20
@@ -350,6 +379,8 @@ class SimulatedHost:
             self._waited[resource] += seconds * share
         for gpu in self.gpus:
             gpu.busy_seconds += seconds * min(1.0, max(0.0, gpu.utilization * self.dice.uniform(0.95, 1.05)))
+            for part, share in gpu.activity.items():
+                gpu.active_seconds[part] = gpu.active_seconds.get(part, 0.0) + seconds * share
         if self.run is not None:
             with self.clock():
                 self.run.advance(seconds, self.dice)

@@ -49,6 +49,7 @@ class TonesEngine:
         self._deadly = set(settings.get("deadly", ()))  # chunks that end the process
         self._fits = settings.get("fits")  # more rows than these are out of memory
         self._faults: Mapping[str, Sequence[Any]] = settings.get("faults", {})  # stage → [what, how often]
+        self._heard = settings.get("heard")  # faults of its own check, in each second chunk
         self._marks = Path(settings["marks"]) if "marks" in settings else None
         self._refused = [settings[name] for name in ("unread", "refused") if name in settings]  # words
         self._unspeakable = settings.get("unspeakable")  # a word that it refuses until `marks` holds "cured"
@@ -92,6 +93,7 @@ class TonesEngine:
             if request.chunk in self._deranging:
                 raise ValueError(f"chunk {request.chunk} upsets the engine")
             facts = {"pid": os.getpid(), "gpus": os.environ.get("CUDA_VISIBLE_DEVICES"), "batch_size": self._rows}
+            facts |= {} if self._heard is None else {"faults": self._heard if request.chunk % 2 else ()}
             audio = speech(request) if self._espeak else sound(request, self._samples)
             yield request, Result(request.chunk, audio, facts=facts)
 

@@ -165,6 +165,17 @@ def test_figures_of_gpus_stand_in_report_and_page() -> None:
     assert "40960 of 81920 MiB" in page
 
 
+def test_what_the_parts_of_a_gpu_did_stands_beside_its_utilization() -> None:
+    parts = {"sm": 0.2, "occupancy": 0.1, "tensor": 0.05, "dram": 0.3}
+    gpu = GpuUse("model", 1, "H100", figures([0.9, 0.9]), None, None, parts)
+    found = replace(made_up(0.1, 0.1, 0.01, 0.4), gpus=GpuFigures((gpu,)))
+    said = "SMs 20%, occupancy 10%, tensor cores 5%, memory bandwidth 30%"
+    assert f"model GPU 1 (H100): {said}" in text_report.render(found)
+    assert said in html_report.render(found)
+    assert found.gpus.activity("model") == parts
+    assert found.gpus.activity("data") == {}
+
+
 def test_beside_the_data_device_stands_the_most_that_it_can_reach() -> None:
     """D/max(D, M)."""
     found = made_up(0.01, 0.1, 0.02, 0.4)

@@ -37,6 +37,38 @@ def _rules(verdict: Verdict) -> set[str]:
     return {each.rule for each in verdict.annotations}
 
 
+PARTS = {"sm": 0.9, "occupancy": 0.5, "tensor": 0.5, "dram": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("changed", "use", "batch", "wait", "name"),
+    [
+        ({}, 0.95, 16, 0.0, None),
+        ({}, None, 16, 0.0, None),
+        ({}, 0.4, 16, 0.0, "small_work"),
+        ({}, 0.95, 1, 0.0, "small_work"),  # a step of one clip, however busy
+        ({}, 0.95, 1, 0.2, None),
+        ({"sm": 0.2, "tensor": 0.05, "dram": 0.2}, 0.95, 16, 0.0, "small_kernels"),
+        ({"sm": 0.2, "tensor": 0.05}, 0.95, 16, 0.0, None),
+        ({"dram": 0.8, "tensor": 0.1}, 0.95, 16, 0.0, "memory_bound"),
+        ({"dram": 0.8, "tensor": 0.1}, None, 16, 0.0, None),
+    ],
+)
+def test_a_gpu_that_never_waits_and_does_little_has_a_cause(
+    changed: dict[str, float], use: float | None, batch: int, wait: float, name: str | None
+) -> None:
+    verdict = judge(
+        stage_times(0, 1, 0, 4),
+        costs=Costs(0, 1, 0, 4),
+        data_wait_share=wait,
+        variation=0.0,
+        use={"model": DeviceUse(use, "as measured")},
+        activity=PARTS | changed,
+        batch=batch,
+    )
+    assert (None if verdict.cause is None else verdict.cause.name) == name
+
+
 @pytest.mark.parametrize(
     ("stages", "slowest"),
     [((4, 1, 1, 2), "load"), ((1, 4, 1, 2), "features"), ((1, 1, 4, 2), "transfer"), ((1, 2, 1, 4), "train")],

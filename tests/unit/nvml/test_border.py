@@ -79,6 +79,27 @@ STRUCTURES: dict[str, tuple[str, Any, Members]] = {  # ours → nvml.h's, pynvml
             "health": "healthMask",
         },
     ),
+    "GpmSupport": (
+        "nvmlGpmSupport_t",
+        pynvml.c_nvmlGpmSupport_t,
+        {"version": "version", "supported": "isSupportedDevice"},
+    ),
+    "GpmMetric": (
+        "nvmlGpmMetric_t",
+        pynvml.c_nvmlGpmMetric_t,
+        {"id": "metricId", "code": "nvmlReturn", "value": "value", "info": "metricInfo"},
+    ),
+    "GpmMetricsGet": (
+        "nvmlGpmMetricsGet_t",
+        pynvml.c_nvmlGpmMetricsGet_t,
+        {
+            "version": "version",
+            "count": "numMetrics",
+            "first": "sample1",
+            "second": "sample2",
+            "metrics": "metrics",
+        },
+    ),
     "ProcessInfo": (
         "nvmlProcessInfo_t",
         pynvml.c_nvmlProcessInfo_v3_t,
@@ -126,7 +147,7 @@ HEADER_ONLY = {
     "2 << 24 | sizeof(MemoryV2)": "nvmlMemory_v2",
     "2 << 24 | sizeof(FabricInfo)": "nvmlGpuFabricInfo_v2",
 }
-POINTERS = ("nvmlDevice_t", "nvmlEventSet_t")
+POINTERS = ("nvmlDevice_t", "nvmlEventSet_t", "nvmlGpmSample_t")
 
 
 @pytest.fixture(scope="module")

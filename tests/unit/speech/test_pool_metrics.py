@@ -91,3 +91,19 @@ def test_what_went_wrong_is_counted_by_its_reason(registry: CollectorRegistry, t
     assert value("voxyard_bark_chunk_failures_total", {"reason": "out_of_memory", "gpu": "3"}) == 1
     assert value("voxyard_bark_chunk_failures_total", {"reason": "died", "gpu": "3"}) == 1
     assert value("voxyard_bark_chunks_total", {"outcome": "failed", "gpu": ""}) == 1
+
+
+def test_what_an_engine_hears_in_its_own_speech_is_counted_by_worker_and_model(registry: CollectorRegistry) -> None:
+    run(registry, 6, heard=["no end", "silent"])
+
+    value = registry.get_sample_value
+    whose = {"gpu": "3", "model": "tones"}
+    assert value("voxyard_bark_checked_chunks_total", whose) == 6
+    assert value("voxyard_bark_faulty_chunks_total", {**whose, "fault": "no_end"}) == 3
+    assert value("voxyard_bark_faulty_chunks_total", {**whose, "fault": "silent"}) is None  # a chunk counts once
+
+
+def test_an_engine_that_checks_nothing_has_no_such_series(registry: CollectorRegistry) -> None:
+    run(registry, 2)
+
+    assert registry.get_sample_value("voxyard_bark_checked_chunks_total", {"gpu": "3", "model": "tones"}) is None

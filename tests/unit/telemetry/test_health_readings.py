@@ -177,3 +177,13 @@ def test_a_call_for_health_that_hangs_takes_only_its_gpu_down(sampling: Start) -
         told = sampler.until(lambda told: told["gpus"].get("0", {}).get("busy") and "1" in told["gpus"])
     assert (told["gpus"]["0"]["up"], told["gpus"]["1"]["up"]) == (True, False)
     assert "nvmlDeviceGetGpuFabricInfoV" in told["gpus"]["1"]["problem"]
+
+
+def test_the_nvlinks_that_are_up_are_counted(sampling: Start) -> None:
+    found = readings(
+        sampling,
+        GpuState.default(0),
+        GpuState.default(1, nvlinks=["switch"] * 9 + ["down"] * 9),
+        GpuState.consumer(2),
+    )
+    assert [each["nvlinks_active"] for each in found] == [18, 9, None]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import io
 import os
 import pty
 import subprocess
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -14,7 +16,15 @@ import pytest
 from eventually import PATIENCE
 from exporters import BIN
 from fake_driver import FakeDriver
+from readings import reading
+from rich.console import Console
 from scenario import GpuState, Scenario
+
+from voxyard.host import Gpu
+from voxyard.host.gpm import Activity
+from voxyard.telemetry.monitor import table
+from voxyard.telemetry.sampler import GpuState as State
+from voxyard.telemetry.sampler import Snapshot
 
 
 def host() -> Scenario:
@@ -38,6 +48,27 @@ def test_a_pipe_gets_a_line_a_gpu_and_pass(driver: FakeDriver) -> None:
     assert "–" in first[2]
     assert "\x1b" not in ended.stdout
     assert len(ended.stdout.splitlines()) >= 6
+
+
+def test_what_the_parts_do_stands_beside_a_card_that_tells_it(driver: FakeDriver) -> None:
+    environment = driver.environment_of(host())
+    ended = monitor(environment, "--interval", "0.2", "--duration", "2")
+    last = ended.stdout.splitlines()[-3:]
+    assert ["SM · tensor · memory 64% · 29% · 46%" in line for line in last] == [True, False, False]
+
+
+@pytest.mark.parametrize(("gpu", "shown"), [(GpuState.default(0), True), (GpuState.consumer(0), False)])
+def test_the_table_has_their_columns_where_a_card_tells_it(gpu: GpuState, shown: bool) -> None:
+    measured = reading(0.5)
+    if shown:
+        parts, links = {"sm": 0.64, "tensor": 0.29, "dram": 0.46}, {"pcie_transmit": 2e9, "pcie_receive": 3e9}
+        measured = replace(measured, activity=Activity(parts, links))
+    card = Gpu(0, gpu.uuid, gpu.name, gpu.pci_bus_id, 1, 1, None)
+    states = (State(card, True, measured, 0.5, 1.0, {}),)
+    drawn = Console(width=160, file=io.StringIO())
+    drawn.print(table(Snapshot(0, 0, True, 0, 0.0, states, {}, None, None, {}), 160))
+    text = drawn.file.getvalue()  # type: ignore[attr-defined] # a StringIO
+    assert ("64% · 29% · 46%" in text, "5.0 · –" in text, "SM · tensor" in text) == (shown,) * 3
 
 
 def test_the_log_is_a_csv_with_a_row_a_gpu_and_pass(driver: FakeDriver, tmp_path: Path) -> None:

@@ -34,6 +34,16 @@ class Scraped:
     def progress(self) -> float:
         return self._value("voxyard_train_progress_total")
 
+    def ages(self) -> dict[str, float]:
+        return self._by_phase("voxyard_train_phase_age_seconds")
+
+    def latest(self) -> dict[str, float]:
+        return self._by_phase("voxyard_train_phase_last_seconds")
+
+    def _by_phase(self, name: str) -> dict[str, float]:
+        found = {phase: self._registry.get_sample_value(name, {"run": "r1", "phase": phase}) for phase in PHASES}
+        return {phase: value for phase, value in found.items() if value is not None}
+
     def _value(self, name: str, **labels: str) -> float:
         found = self._registry.get_sample_value(name, {"run": "r1", **labels})
         assert found is not None, name
@@ -90,3 +100,24 @@ def test_before_its_start_and_after_its_end_a_run_is_in_no_phase() -> None:
     run.clock.now += 60
     assert run.state() == []
     assert run.seconds("train") == 3
+
+
+def _fails_after(run: Scraped, seconds: float) -> None:
+    with run.phases.during("checkpoint"):
+        run.clock.now += seconds
+        raise OSError("the disk is gone")
+
+
+def test_a_phase_tells_how_long_it_goes_on_and_how_long_the_latest_took() -> None:
+    run = Scraped()
+    run.phases.enter("train")
+    with run.phases.during("validate"):
+        run.clock.now += 480
+        assert run.ages() == {"validate": 480}
+        assert run.latest() == {}  # none has ended
+    run.clock.now += 60
+    assert run.latest() == {"validate": 480}
+    assert run.ages() == {"train": 60}
+    with pytest.raises(OSError, match="gone"):
+        _fails_after(run, 7)
+    assert run.latest() == {"validate": 480, "checkpoint": 7}

@@ -45,6 +45,13 @@ TRAIN = {
     "train_phase_seconds": ("counter", {"phase"}),
     "train_progress": ("counter", set()),
     "train_steps": ("counter", set()),
+    "train_phase_age_seconds": ("gauge", {"phase"}),
+    "train_phase_last_seconds": ("gauge", {"phase"}),
+    "train_validation_read_seconds": ("counter", set()),
+    "train_validation_read_cpu_seconds": ("counter", set()),
+    "train_traced_steps": ("counter", set()),
+    "train_shape_steps": ("counter", {"shape"}),
+    "train_shape_seconds": ("counter", {"shape"}),
     "train_samples": ("counter", set()),
     "train_step_duration_seconds": ("histogram", set()),
     "train_data_wait_seconds": ("histogram", set()),
@@ -90,6 +97,9 @@ def metrics() -> TrainMetrics:
     made.start()
     made.step(0.12, 0.03, 16, 2)
     made.step(0.2, 0.0, 16, 3)
+    made.computed("16x512", 0.2, traced=False)
+    with made.during("validate"), made.input.reading_held_out():
+        pass
     made.variation(0.25, 0.05)
     made.input.sizes(threads=4, cores=lambda: 16)
     made.input.read(0.5, 0.25, 0.0625)
@@ -367,3 +377,22 @@ def test_a_run_says_whether_it_ended_in_order_and_what_it_began_with(in_order: b
     assert told("voxyard_train_ended_in_order") == in_order
     assert told("voxyard_train_active") == 0
     assert told("voxyard_train_pretrained") == 1
+
+
+def test_steps_are_told_by_their_shape_and_those_that_compile_apart() -> None:
+    """A shape begins with a step that compiles: its seconds are none of the shape's. Later ones are: they recur."""
+    metrics = TrainMetrics("r")
+    for shape, seconds, traced in (
+        ("16x512", 30.0, True),
+        ("16x512", 0.5, False),
+        ("16x512", 2.5, True),
+        ("16x200", 0.25, False),
+    ):
+        metrics.computed(shape, seconds, traced=traced)
+
+    def told(name: str, **labels: str) -> float | None:
+        return metrics.registry.get_sample_value(f"voxyard_train_{name}", {"run": "r", **labels})
+
+    assert told("traced_steps_total") == 2
+    assert [told("shape_steps_total", shape=shape) for shape in ("16x512", "16x200")] == [2, 1]
+    assert [told("shape_seconds_total", shape=shape) for shape in ("16x512", "16x200")] == [3.0, 0.25]

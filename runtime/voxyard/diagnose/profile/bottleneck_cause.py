@@ -5,6 +5,7 @@ The same thresholds as in deploy/prometheus/rules/causes.yaml, on the seconds th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from voxyard.diagnose.profile.stages import Stage
@@ -18,6 +19,9 @@ LOCK_HELD = 0.5  # share of the looks: somebody always holds the interpreter's l
 QUEUED = 0.2  # share of their time in which threads wait for a core
 CONTENDED = 0.3  # share of the cores' time that others took while none was free
 SHARING = (0.3, 0.8)  # a thread that computes less may wait for a disk, too, one that computes more has its core
+BUSY = 0.7  # share of its time: a GPU that is less busy lacks work, whatever its parts do
+SMALL = {"sm": 0.35, "dram": 0.4, "tensor": 0.2}  # under all of them a busy GPU is filled in part
+MEMORY_BOUND = (0.6, 0.4)  # bandwidth of the memory above, tensor cores below
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,16 @@ def cause_of(bottleneck: Stage | None, reading: ReadingThreads, *, contended: fl
         return None
     name = _of_reading(reading, contended) if bottleneck == "load" else bottleneck
     return None if name is None else BY_NAME[name]
+
+
+def cause_of_activity(utilization: float | None, parts: Mapping[str, float]) -> Cause | None:
+    """Why a busy GPU does little, by what its parts do; None where it does much, or where that is not known."""
+    if utilization is None or utilization < BUSY or not SMALL.keys() <= parts.keys():
+        return None
+    least_memory, most_tensor = MEMORY_BOUND
+    if parts["dram"] > least_memory and parts["tensor"] < most_tensor:
+        return BY_NAME["memory_bound"]
+    return BY_NAME["small_kernels"] if all(parts[name] < most for name, most in SMALL.items()) else None
 
 
 def _of_reading(reading: ReadingThreads, contended: float) -> str | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from voxyard.diagnose.errors import DiagnoseError
+from voxyard.diagnose.gpu_figures import described
 from voxyard.diagnose.profile import svg_charts
 from voxyard.diagnose.profile.stages import NAMES, Stage
 from voxyard.diagnose.profile.text_report import UNREPORTED, ms
@@ -298,7 +299,8 @@ def _gpus(profile: Profile) -> Iterator[str]:
 
 
 def _utilization(gpu: GpuUse) -> str:
-    return f"GPU {gpu.index}: mean {gpu.utilization.mean:.0%}" if gpu.utilization.count else UNREPORTED
+    activity = f" ({described(gpu.activity)})" if gpu.activity else ""
+    return f"GPU {gpu.index}: mean {gpu.utilization.mean:.0%}{activity}" if gpu.utilization.count else UNREPORTED
 
 
 def _memory(gpu: GpuUse) -> str:

@@ -112,6 +112,8 @@ def _measured(
         variation=overlapped.variation,
         variation_within_buckets=overlapped.variation_within_buckets,
         use=use,
+        activity=gpus.activity("model"),
+        batch=run.rows,
         reads=reads.pages,
         reading=_reading(loading),
         others=others.load,

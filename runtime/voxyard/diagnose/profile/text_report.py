@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from voxyard.diagnose.gpu_figures import GpuUse
+from voxyard.diagnose.gpu_figures import GpuUse, described
 from voxyard.diagnose.profile.stages import NAMES
 
 if TYPE_CHECKING:
@@ -106,6 +106,8 @@ def _utilization(profile: Profile) -> Iterator[str]:
         one = gpu.utilization
         said = f"mean {one.mean:.0%}, p50 {one.p50:.0%}, max {one.max:.0%}" if one.count else UNREPORTED
         yield f"{_name(gpu)}: {said}"
+        if gpu.activity:
+            yield f"{_name(gpu)}: {described(gpu.activity)}"
     if profile.setup.kind == "cpu":
         for role, use in profile.use.items():
             yield f"{role} device: busy {use.value or 0:.0%} ({use.source})"

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from voxyard.diagnose.other_load import OtherLoad
-from voxyard.diagnose.profile.bottleneck_cause import ReadingThreads, cause_of
+from voxyard.diagnose.profile.bottleneck_cause import ReadingThreads, cause_of, cause_of_activity
 from voxyard.diagnose.profile.cost_model import Costs
 from voxyard.diagnose.profile.interruptions import MOST_SHARE, Interruptions
 from voxyard.diagnose.profile.stages import NAMES, Stage, StageTimes
@@ -72,6 +72,8 @@ def judge(
     variation: float,
     variation_within_buckets: float | None = None,
     use: Mapping[str, DeviceUse] | None = None,
+    activity: Mapping[str, float] | None = None,
+    batch: int | None = None,
     reads: Pages = NOTHING,
     reading: ReadingThreads | None = None,
     others: OtherLoad = ALONE,
@@ -83,7 +85,8 @@ def judge(
     Shares are stage ÷ sum of the stages. While the data-wait share of the overlapped run is under 5%, there is no
     bottleneck, and the run is bound by its slowest stage; otherwise the slowest stage is the bottleneck. The
     thresholds annotate either way. `variation` is the overlapped steps' standard deviation ÷ mean; `use` holds the
-    devices by role (data, model); beside the data device stands D ÷ max(D, M), the most that it can be busy.
+    devices by role (data, model), `activity` what the parts of the model's GPU did, `batch` the clips of a step; beside
+    the data device stands D ÷ max(D, M), the most that it can be busy.
     `reads` are the pages of the clips: where they came from memory, a disk may be slower than what was measured.
     `reading` is the work of the reading threads, which tells the cause of a bottleneck. `others` is the load by other
     programs, and `computing` the share of its time that each stage computed (1 where it is not given): a verdict is
@@ -114,11 +117,21 @@ def judge(
     if not waits:
         sentence = f"{measured}no bottleneck; bound by {slowest} ({NAMES[slowest]})"
         stopping = next((cause for cause, _ in interruptions.too_long), None)
+        if stopping is None and slowest == "train" and costs.layout != "mirrored":  # there it may wait for the others
+            stopping = _of_small_work((use or {}).get("model"), activity or {}, batch)
         return Verdict(None, slowest, data_wait_share, sentence, annotations, cause=stopping, disturbed=disturbed)
     sentence = f"{measured}bottleneck: {slowest} ({NAMES[slowest]})"
     cause = None if reading is None else cause_of(slowest, reading, contended=others.contended)
     explained = _explained(slowest, costs)
     return Verdict(slowest, slowest, data_wait_share, sentence, annotations, explained, cause, disturbed=disturbed)
+
+
+def _of_small_work(model: DeviceUse | None, activity: Mapping[str, float], batch: int | None) -> Cause | None:
+    """Why a GPU that never waits does little; None where it does much."""
+    utilization = None if model is None else model.value
+    if batch == 1 or (utilization is not None and utilization < MODEL_USE):
+        return BY_NAME["small_work"]
+    return cause_of_activity(utilization, activity)
 
 
 def _holds(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -26,6 +27,14 @@ class PoolMetrics(PoolObserver):
             ["reason", "gpu"],
             registry=registry,
         )
+        self._checked = Counter(
+            f"{name}_checked_chunks_total", "Spoken chunks that the engine has checked.", ["gpu", "model"],
+            registry=registry,
+        )  # fmt: skip
+        self._faulty = Counter(
+            f"{name}_faulty_chunks_total", "Of them, those with a fault after all retries, by the first.",
+            ["gpu", "model", "fault"], registry=registry,
+        )  # fmt: skip
         self._audio = Counter(f"{name}_audio_seconds_total", "Seconds of audio made.", ["gpu"], registry=registry)
         self._synthesis = Counter(
             f"{name}_synthesis_seconds_total", "Seconds in which a worker had chunks.", ["gpu"], registry=registry
@@ -80,6 +89,12 @@ class PoolMetrics(PoolObserver):
         self._chunks.labels("spoken", device).inc()
         self._audio.labels(device).inc(audio_seconds)
         self._duration.observe(seconds)
+
+    def chunk_checked(self, device: str, model: str, faults: Sequence[str]) -> None:
+        """What the engine's check of its own speech found."""
+        self._checked.labels(device, model).inc()
+        if faults:
+            self._faulty.labels(device, model, faults[0].replace(" ", "_")).inc()
 
     def worked(self, device: str, seconds: float) -> None:
         """A worker has worked."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from voxyard.speech.placement import RefusalCause
 from voxyard.speech.pool.scheduler import PoolStats
 
@@ -20,6 +22,9 @@ class PoolObserver:
 
     def chunk_spoken(self, device: str, audio_seconds: float, seconds: float) -> None:
         """A chunk is done: seconds of audio, and seconds since its worker got it."""
+
+    def chunk_checked(self, device: str, model: str, faults: Sequence[str]) -> None:
+        """A spoken chunk was checked by its engine, which found these faults after its own retries."""
 
     def worked(self, device: str, seconds: float) -> None:
         """A worker has had chunks for so long, since the last call."""

@@ -69,6 +69,7 @@ class Pool:
         if not devices and no_device is None:
             raise SpeechError("a pool needs a device: found none; name a GPU, or use the CPU")
         self._no_device = no_device
+        self._model = engine.model
         self._observer = PoolObserver() if observer is None else observer
         self._scheduler = scheduler = Scheduler(len(devices), limits, elastic=no_device is not None)
         self._patience = min(scheduler.limits.heartbeat_timeout, scheduler.limits.progress_timeout) / 2
@@ -352,6 +353,9 @@ class Pool:
         seconds = now - since
         self._hear(job, chunk.index, result, now)
         self._observer.chunk_spoken(worker.device.name, result.seconds, seconds)
+        faults = result.facts.get("faults")
+        if isinstance(faults, (list, tuple)):  # of an engine that checks what it speaks
+            self._observer.chunk_checked(worker.device.name, self._model, [str(fault) for fault in faults])
         request = job.requests[chunk.index]
         job.add(Outcome(chunk.index, request, result, None, worker.device.name, seconds, reduced))
         self._forget_finished(job)

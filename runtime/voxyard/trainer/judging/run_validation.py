@@ -72,7 +72,9 @@ class RunValidation:
             self.collect_judged(observer, last=True)
         with self._metrics.during("validate"), self._step.averaged():
             self._take_statistics()
-            self.losses, self._step_of_losses = self.held_out.run(self._step, self._metrics.progress), step
+            reading = self._metrics.input.reading_held_out
+            self.losses = self.held_out.run(self._step, self._metrics.progress, reading=reading)
+            self._step_of_losses = step
         if self.losses:
             observer.validation(step, self.losses)
         if self.spoken is not None:
