@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -55,7 +55,12 @@ class Pipeline:
         self._buffer = _host_buffer(config.pipeline_buffer_size, batch_bytes)
 
     def __enter__(self) -> Self:
-        workers = min(self._config.num_workers, self._buffer)
+        asked = self._config.num_workers
+        workers = min(asked, self._buffer)
+        log.info(
+            "Reading Threads: %d (--num-workers %d, at most one for each batch of the buffer of %d)",
+            workers, asked, self._buffer,
+        )  # fmt: skip
         self._metrics.sizes(threads=workers)
         self._lock_watch = LockWatch(self._metrics.looked)
         self._lock_watch.start()
@@ -65,8 +70,12 @@ class Pipeline:
         self.ring: Ring[HostBatch, Staged] = Ring(self._take, self._stage, slots, threads=threads)
         self.ring.start()
         log.info("Smart Prefetching: Enabled")
-        device = self._step.devices.model.removeprefix("/device:")
-        log.info("Prefetching to /%s with buffer_size=%d", device, self.ring.slots)
+        devices = self._step.devices
+        reads = devices.replicas if devices.strategy == "mirrored" else (devices.data,)
+        log.info(
+            "Prefetching to %s with buffer_size=%d; %d ring slots on %s",
+            _short(reads), self._buffer, self.ring.slots, _short(devices.replicas),
+        )  # fmt: skip
         return self
 
     def __exit__(
@@ -170,6 +179,10 @@ class Pipeline:
             self._clock.stage("data", seconds, shape)
             self._metrics.staged("both", seconds)
         return staged
+
+
+def _short(devices: Sequence[str]) -> str:
+    return ", ".join(device.replace("/device:", "/") for device in devices)
 
 
 def _host_buffer(requested: int, batch_bytes: int) -> int:
