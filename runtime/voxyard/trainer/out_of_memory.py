@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from voxyard.trainer.devices.tensorflow_setup import Devices
 
 OUT_OF_MEMORY: Final = 71  # exit code: EX_OSERR of sysexits.h
+DOES_NOT_FIT: Final = "it does not fit"  # what a trial of --strategy auto says of itself
 _WORDS = ("RESOURCE_EXHAUSTED", "CUDA_ERROR_OUT_OF_MEMORY", "CUDNN_STATUS_ALLOC_FAILED")
 _TENSOR = re.compile(r"tensor with shape\[([\d,]*)\] and type (\w+)")
 _PLACE = re.compile(r"/device:(?:GPU|CPU):\d+")
@@ -101,7 +102,7 @@ def out_of_memory(message: str, config: TrainConfig, devices: Devices, doing: Do
     in_force = [f"at most {_gib(taken)} were taken there"] if (taken := (doing.taken or {}).get(device)) else []
     if limit is not None:
         in_force += [f"a limit of {limit} MiB in force"]
-    elif gpu is not None and gpu.memory_total_mib is not None:
+    if gpu is not None and gpu.memory_total_mib is not None:
         in_force += [f"{gpu.memory_total_mib} MiB on the card, {gpu.memory_free_mib} free at the start"]
     what = f"out of memory {doing.what} on {where}: {'; '.join([str(asked), *in_force])}"
     bucket = doing.bucket

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from tones import Corpus
 
-from voxyard.diagnose.errors import DiagnoseError
 from voxyard.diagnose.gpu_figures import NO_GPU, GpuFigures, GpuUse
 from voxyard.diagnose.profile.stages import figures
 from voxyard.diagnose.stress.run import MachineClock, Stress, Utilization, _use, train_under_load
@@ -18,6 +17,7 @@ from voxyard.diagnose.stress.targets import StressResult, check_targets, low_use
 from voxyard.host.page_cache import Pages
 from voxyard.trainer import DataConfig, TrainConfig
 from voxyard.trainer.devices.tensorflow_setup import Devices
+from voxyard.trainer.out_of_memory import OUT_OF_MEMORY, OutOfMemoryError
 
 GOOD = StressResult(
     kind="gpu", strategy="split", seconds=30.0, steps=300, steps_per_second=10.0, clips_per_second=160.0, batch=16,
@@ -164,9 +164,7 @@ class ResourceExhaustedError(Exception):
     """As TensorFlow calls it."""
 
 
-def test_running_out_of_memory_is_exit_code_1_and_reports_what_to_do(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_running_out_of_memory_is_told_as_training_tells_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def exhausted(*_: object, **__: object) -> None:
         raise ResourceExhaustedError("OOM when allocating tensor")
 
@@ -176,9 +174,10 @@ def test_running_out_of_memory_is_exit_code_1_and_reports_what_to_do(
     monkeypatch.setattr("voxyard.diagnose.stress.run.build_dry_run", exhausted)
     corpus = Corpus(tmp_path / "corpus").add("a").directory
     config = TrainConfig(data=DataConfig(train_data=corpus))
-    with pytest.raises(DiagnoseError, match="out of memory with 48 clips on a device: lower --batch-size") as caught:
+    with pytest.raises(OutOfMemoryError, match=r"^out of memory under load on the model device") as caught:
         train_under_load(config, devices, Utilization(None, GpuFigures()), 1.0, Path("unused"), lambda _: None)
-    assert caught.value.exit_code == 1
+    assert "--batch-size 24 --grad-accum 2" in str(caught.value)
+    assert caught.value.exit_code == OUT_OF_MEMORY
 
 
 def test_a_missed_target_is_exit_code_1() -> None:

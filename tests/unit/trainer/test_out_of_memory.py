@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from voxyard import trainer
 from voxyard.host import Gpu
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.devices.tensorflow_setup import Devices
 from voxyard.trainer.out_of_memory import (
+    OUT_OF_MEMORY,
     Asked,
     Doing,
     OutOfMemoryError,
@@ -73,6 +77,7 @@ def test_what_takes_less_has_this_runs_numbers_and_order() -> None:
         "--batch-size 24 --grad-accum 4", "--prefetch-buffer-size 1", "--recompute", "--model-gpu-memory MIB",
     ]  # fmt: skip
     assert "more than 16000" in lines[-2]
+    assert "a limit of 16000 MiB in force; 23028 MiB on the card, 22000 free at the start" in lines[0]
     assert lines[-1] == "No checkpoint was made."
 
 
@@ -92,6 +97,17 @@ def test_other_errors_are_none_of_memory() -> None:
         told_out_of_memory(TrainConfig(), devices(), lambda: Doing("x"), lambda: ""),
     ):
         raise ValueError("a word")
+
+
+def test_the_guides_table_has_every_exit_code_of_the_trainer() -> None:
+    room = Path(trainer.__file__).parent
+    sources = "\n".join(path.read_text(encoding="utf-8") for path in sorted(room.rglob("*.py")))
+    codes = set(re.findall(r"exit_code=(\d+)", sources)) | set(
+        re.findall(r"(?:OUT_OF_MEMORY|HOST_LOST)\b.* = (\d+)", sources)
+    )
+    guide = (room / "README.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `(\d+)` \|", guide, re.MULTILINE)) == codes | {"0", "2"}
+    assert str(OUT_OF_MEMORY) in codes
 
 
 class CodedError(Exception):
