@@ -149,7 +149,7 @@ def train_under_load(
 def train_for(run: Run, seconds: float) -> tuple[Utilization, StressResult]:
     """The run's pipeline and step for so many seconds, and at least a few steps, as its loop would do it."""
     on_gpu, fills, number, calibration = run.devices.kind == "gpu", 0, 0, Calibration()
-    memory = MemoryGrowth(0, 2 * FEWEST_STEPS)
+    memory = MemoryGrowth(0, 2 * FEWEST_STEPS, run.step.memory_by_role)
     with (
         GpuWatch(run.devices.cards, interval=READ_SECONDS) as watch,
         run.pipeline(0, None) as pipeline,
@@ -197,6 +197,8 @@ def train_for(run: Run, seconds: float) -> tuple[Utilization, StressResult]:
         workers=run.config.data.num_workers,
         use=_use(run, gpus),
         memory_of_limit=run.step.memory_of_limits() if on_gpu else {},
+        device_memory_growth=memory.of_devices,
+        powers=watch.powers(),
         xla=bool(run.config.training.xla),
         precision=run.config.training.precision,
     )
