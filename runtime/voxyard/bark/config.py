@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from voxyard.bark.errors import BarkError
 from voxyard.bark.memory_cap import smallest_cap_mib
@@ -46,7 +46,14 @@ class BarkConfig(Section):
     batch_size: BatchSize = setting(
         "auto",
         "Batch size: chunks that are decoded together; another number may change the last digits of the audio.",
-        default_text="auto: on a GPU as many as its memory holds (64, 32, 16 …), on a CPU 4",
+        default_text="auto: on a GPU 16, the knee of its throughput, or fewer where its memory holds less, on a CPU 4",
+    )
+    memory_budget: float | None = setting(
+        None,
+        "GPU memory of a worker, context and all, for as many rows as fit, up to 64; the limit of --gpu-memory holds.",
+        default_text="16 rows",
+        unit="GiB",
+        gt=1,
     )
     threads: int = setting(
         1, "CPU threads of a worker; another number changes the last digits of the audio.", ge=1, le=1024
@@ -99,6 +106,15 @@ class BarkConfig(Section):
         except BarkError as error:
             raise ValueError(str(error)) from error
         return asked
+
+    @model_validator(mode="after")
+    def _one_size(self) -> Self:
+        if self.memory_budget is not None and self.batch_size != "auto":
+            raise ValueError(
+                f"bark.memory_budget ({self.memory_budget:g} GiB) and bark.batch_size ({self.batch_size}) both say how "
+                "many rows: leave one out"
+            )
+        return self
 
     @property
     def rows(self) -> int:
