@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from voxyard.host import Gpu
+from voxyard.host.limits import HEADROOM_MIB
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.sampler import Bucket
@@ -130,9 +131,12 @@ def takes_less(config: TrainConfig, devices: Devices, role: str, gpu: Gpu | None
         found.append((fewer, f"batches in host memory, {data.pipeline_buffer_size} now"))
     if not training.recompute and config.model.module is None:
         found.append(("--recompute", "activations are computed again in place of kept: a step takes longer"))
-    if limit is not None and gpu is not None:
-        flag, most = f"--{role}-gpu-memory", gpu.memory_free_mib or gpu.memory_total_mib
-        found.append((f"{flag} MIB", f"more than {limit}, where the card ({most} MiB free at the start) has room"))
+    free = None if gpu is None else gpu.memory_free_mib
+    if limit is not None and free is not None and (most := free - HEADROOM_MIB) > limit:
+        why = (
+            f"{limit} now; {free} MiB were free on the card at the start, less {HEADROOM_MIB} for context and libraries"
+        )
+        found.append((f"--{role}-gpu-memory {most}", why))
     return found
 
 

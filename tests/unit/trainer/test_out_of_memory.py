@@ -74,11 +74,18 @@ def test_what_takes_less_has_this_runs_numbers_and_order() -> None:
     lines = [line.strip() for line in str(told(XLA, grad_accum=2)).splitlines()]
     flags = [line.partition("   ")[0] for line in lines if line.startswith("--")]
     assert flags == [
-        "--batch-size 24 --grad-accum 4", "--prefetch-buffer-size 1", "--recompute", "--model-gpu-memory MIB",
+        "--batch-size 24 --grad-accum 4", "--prefetch-buffer-size 1", "--recompute", "--model-gpu-memory 20976",
     ]  # fmt: skip
-    assert "more than 16000" in lines[-2]
+    assert "16000 now; 22000 MiB were free on the card at the start" in lines[-2]
     assert "a limit of 16000 MiB in force; 23028 MiB on the card, 22000 free at the start" in lines[0]
     assert lines[-1] == "No checkpoint was made."
+
+
+@pytest.mark.parametrize(("limit", "advised"), [(20975, True), (20976, False), (21500, False)])
+def test_a_higher_limit_is_advised_where_the_card_has_room_for_it(limit: int, advised: bool) -> None:
+    said = str(told(XLA, of=devices(limits={"data": None, "model": limit})))
+    assert ("--model-gpu-memory 20976" in said) == advised
+    assert ("-gpu-memory" in said) == advised
 
 
 def test_what_is_on_or_of_no_use_is_not_advised() -> None:
