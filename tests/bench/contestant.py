@@ -40,7 +40,7 @@ def configuration(kind: str, args: argparse.Namespace) -> Any:
         ),
         data=DataConfig(
             train_data=args.corpus, validation_share=0, buckets=1, num_workers=1,
-            pipeline_buffer_size=10, **split,
+            pipeline_buffer_size=args.buffer, prefetch_buffer_size=args.ring, adapt=False, **split,
         ),
         training=TrainingConfig(
             device=args.device,
@@ -351,6 +351,8 @@ def main() -> None:
     parser.add_argument("--first-phase", action="store_true", help="train the vocoder without discriminators")
     parser.add_argument("--device", choices=["cpu", "gpu"], required=True)
     parser.add_argument("--gpu-parts", type=int, default=1, help="logical GPUs of a card, where two devices train")
+    parser.add_argument("--buffer", type=int, default=10, help="batches of host-side prefetch")
+    parser.add_argument("--ring", type=int, default=3, help="slots of the ring")
     parser.add_argument("--corpus", type=Path, required=True)
     parser.add_argument("--threads", type=int, required=True, help="of an operation on a CPU device")
     args = parser.parse_args()

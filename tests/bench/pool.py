@@ -44,6 +44,7 @@ LONGEST = 13.0  # seconds that a chunk may have
 SEMANTIC, COARSE = 49.9, 150.0  # tokens for a second of audio
 STEPS = SEMANTIC + COARSE  # a second
 WINDOW = 60  # steps between two looks at the coarse rows
+DOCUMENT, WORKERS = 20, (1, 2, 4, 8)  # chunks; numbers of workers that share them
 ERROR = 0.15  # standard deviation of an estimate's logarithm: nobody knows a chunk's length before it is spoken
 
 
@@ -144,6 +145,29 @@ def simulate(chunks: Sequence[str], dice: random.Random) -> dict[str, float]:
     return found
 
 
+def document(dice: random.Random, transcripts: Path | None) -> dict[int, float]:
+    """Makespan of a document of 20 chunks by the number of workers, each of which speaks one chunk at a time.
+
+    In seconds of a worker that speaks in real time.
+    """
+    estimates = [len(text) / PACE for text in texts(transcripts, dice)[:DOCUMENT]]
+    actual = [estimate * dice.lognormvariate(0, ERROR) for estimate in estimates]
+    makespans = {}
+    for workers in WORKERS:
+        pool = SimulatedPool(workers, rows=1, engine=bark(actual))
+        pool.scheduler.submit(0, estimates, 0.0, listening=False)
+        pool.run()
+        assert len(pool.spoken) == DOCUMENT
+        makespans[workers] = pool.makespan
+    return makespans
+
+
+def seconds_of_a_second() -> tuple[float, str]:
+    """Seconds that one chunk alone took for a second of audio on a GPU, as it was measured last, and which GPU."""
+    measured = json.loads((Path(__file__).parent / "results/gpu-bark.json").read_text(encoding="utf-8"))
+    return measured["figures"]["large_b1_voxyard_bfloat16_real_time_factor"], measured["machine"]["gpu"]
+
+
 def overhead(seconds: float, count: int) -> dict[str, float]:
     """Milliseconds a chunk of so much sound takes through one worker's pool, and from the engine itself."""
     text = "x" * 10
@@ -176,6 +200,15 @@ def main() -> None:
     ]  # fmt: skip
     medians = {name: statistics.median(run[name] for run in runs) for name in runs[0]}
     worst = {f"{name}_worst": max(run[name] for run in runs) for name in runs[0]}
+    documents = [document(random.Random(seed), arguments.transcripts) for seed in range(20)]
+    factor, card = seconds_of_a_second()
+    of_workers = {
+        workers: {
+            "minutes": statistics.median(each[workers] for each in documents) * factor / 60,
+            "speed_up": statistics.median(each[1] / each[workers] for each in documents),
+        }
+        for workers in WORKERS
+    }
     costs = {
         f"overhead_ms_per_chunk_{seconds:g}s": (cost := overhead(seconds, 60))["pool"] - cost["engine"]
         for seconds in (0.01, 6.0)
@@ -197,12 +230,16 @@ def main() -> None:
             **{name: value for name, value in medians.items() if "leases" in name},
             **worst,
             **costs,
+            "document_of_20_chunks": {"rate_of": card, "seconds_for_a_second": factor, "by_workers": of_workers},
         },
     }
     OUTPUT.parent.mkdir(parents=True, exist_ok=True)
     OUTPUT.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     for name, value in {**medians, **worst}.items():
         print(f"{name:48} {value:7.3f}")
+    print(f"{DOCUMENT} chunks, one at a time on each simulated worker, {factor:.3f} s for a second of audio ({card}):")
+    for workers, found in of_workers.items():
+        print(f"  {workers} workers: {found['minutes']:.2f} minutes, {found['speed_up']:.2f} times one")
     for name, value in costs.items():
         print(f"{name:48} {value:7.2f} ms")
 

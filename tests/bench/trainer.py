@@ -55,6 +55,8 @@ class Workload:
     fft_size: int = 1024
     networks: str = "acoustic"
     first_phase: bool = False  # of a vocoder's training: without discriminators, several updates a step
+    buffer: int = 10  # batches of host-side prefetch
+    ring: int = 3
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,7 @@ class Plan:
     networks: Workload | None = Workload("two networks", "tiny", 8, networks="acoustic,vocoder")
     memory: Workload = Workload("memory", "balanced", 4, 2048)
     scaling: Workload | None = None
+    modes: Workload | None = Workload("modes", "balanced", 24, 2048)
 
     @property
     def splits(self) -> bool:
@@ -107,6 +110,7 @@ SMOKE = Plan(
     networks=None,
     memory=Workload("memory", "balanced", 2),
     scaling=Workload("scaling", "balanced", 2),
+    modes=Workload("modes", "balanced", 2),
 )
 """The contestants of a GPU host on the CPU, with sizes that measure nothing; the demo workload is left out."""
 
@@ -120,6 +124,7 @@ def contestant(kind: str, workload: Workload, plan: Plan, corpus: Path, threads:
         sys.executable, str(HERE / "contestant.py"), kind, "--shape", workload.shape, "--rows", str(workload.rows),
         "--fft-size", str(workload.fft_size), "--device", plan.device, "--corpus", str(corpus),
         "--threads", str(threads), "--networks", workload.networks, "--gpu-parts", str(plan.parts),
+        "--buffer", str(workload.buffer), "--ring", str(workload.ring),
         *(["--first-phase"] if workload.first_phase else []),
     ]  # fmt: skip
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -227,6 +232,32 @@ def scaling(workload: Workload, plan: Plan, corpus: Path) -> dict[str, Any]:
     }
 
 
+MODES = {"legacy": ("single", 1, 1), "buffer 50": ("single", 50, 3), "buffer 100": ("single", 100, 3)}
+"""Modes of one device: its kind, batches of host-side prefetch, ring slots. Legacy: no batch is made ahead."""
+
+
+def modes(workload: Workload, plan: Plan, corpus: Path) -> dict[str, Any]:
+    """Clips a second and waits of the modes of training: nothing made ahead, two sizes of buffer, a split."""
+    kinds = MODES | ({"split": ("split", 50, 3)} if plan.splits else {})
+    turns: dict[str, Turns] = {name: [] for name in kinds}
+    with ExitStack() as stack:
+        started = {
+            name: stack.enter_context(contestant(kind, replace(workload, buffer=buffer, ring=ring), plan, corpus, 1))
+            for name, (kind, buffer, ring) in kinds.items()
+        }
+        for number in range(plan.rounds):
+            print(f"  round {number + 1} of {plan.rounds}", file=sys.stderr, flush=True)
+            for name, one in started.items():
+                turns[name].append(one.turn("overlapped", plan.steps))
+    clips, waits = (
+        {name: statistics.median(turn[of] for turn in made) for name, made in turns.items()} for of in ("clips", "wait")
+    )
+    return {
+        "ratios": {f"{name} ÷ legacy": rate / clips["legacy"] for name, rate in clips.items() if name != "legacy"},
+        "figures": {"clips_per_second": clips, "waits": waits, "model": workload.shape, "rows": workload.rows},
+    }
+
+
 def two_networks(workload: Workload, plan: Plan, corpus: Path) -> dict[str, Any]:
     """Acoustic model and vocoder on two devices: each stage alone, all overlapped, in turn on one core.
 
@@ -318,6 +349,8 @@ def measured(plan: Plan, corpus: Path) -> dict[str, Any]:
         first = replace(plan.networks, name="two networks, first phase", first_phase=True)
         found[first.name] = two_networks(first, plan, corpus)
         ratios |= {f"first_phase_{name}": value for name, value in found[first.name]["ratios"].items()}
+    if plan.modes is not None:
+        found["modes"] = modes(plan.modes, plan, corpus)
     for name, each in found.items():
         print(render(name, each), flush=True)
     growth, steps = resident_memory(plan, corpus), plan.memory_steps

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -63,8 +64,18 @@ class ChunkInFlight:
 class ChunksInFlight:
     """Feeds the stages: chunks to be spoken again first, then new ones of the source."""
 
-    def __init__(self, source: ChunkSource, accept: Callable[[Request], ChunkInFlight], max_attempts: int) -> None:
-        """`accept` tokenizes a chunk and finds its voice; it raises BarkError where the model cannot take them."""
+    def __init__(
+        self,
+        source: ChunkSource,
+        accept: Callable[[Request], ChunkInFlight],
+        max_attempts: int,
+        waiting: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        """`accept` tokenizes a chunk and finds its voice; it raises BarkError where the model cannot take them.
+
+        Where nothing is in flight, the next chunk is waited for in the context `waiting`.
+        """
+        self._waiting = waiting
         self._source, self._accept, self._max_attempts = source, accept, max_attempts
         self._chunks: dict[int, ChunkInFlight] = {}
         self._retries: deque[int] = deque()
@@ -78,7 +89,9 @@ class ChunksInFlight:
     def take(self, room: int, wait: bool) -> Sequence[ChunkWork] | None:
         """Up to `room` chunks for free rows; with `wait` None where no more will come."""
         entering = [self._retries.popleft() for _ in range(min(room, len(self._retries)))]
-        fresh = self._source.take(room - len(entering), wait=wait and not entering)
+        waits = wait and not entering
+        with self._waiting() if waits else nullcontext():
+            fresh = self._source.take(room - len(entering), wait=waits)
         if wait and not entering and not fresh:
             return None
         for request in fresh:

@@ -48,7 +48,14 @@ class BarkConfig(Section):
     batch_size: BatchSize = setting(
         "auto",
         "Batch size: chunks that are decoded together; another number may change the last digits of the audio.",
-        default_text="auto: on a GPU as many as its memory holds (64, 32, 16 …), on a CPU 4",
+        default_text="auto: on a GPU 16, the knee of its throughput, or fewer where its memory holds less, on a CPU 4",
+    )
+    memory_budget: float | None = setting(
+        None,
+        "GPU memory of a worker, context and all, for as many rows as fit, up to 64; the limit of --gpu-memory holds.",
+        default_text="16 rows",
+        unit="GiB",
+        gt=1,
     )
     threads: int = setting(
         1, "CPU threads of a worker; another number changes the last digits of the audio.", ge=1, le=1024
@@ -108,9 +115,14 @@ class BarkConfig(Section):
         return asked
 
     @model_validator(mode="after")
-    def _one_stage_at_a_time(self) -> Self:
+    def _possible_together(self) -> Self:
         if self.offload and self.finish == "beside":
             raise ValueError("finish beside needs all stages on the device, offload keeps one: set finish to after")
+        if self.memory_budget is not None and self.batch_size != "auto":
+            raise ValueError(
+                f"bark.memory_budget ({self.memory_budget:g} GiB) and bark.batch_size ({self.batch_size}) both say how "
+                "many rows: leave one out"
+            )
         return self
 
     @property

@@ -18,6 +18,7 @@ from voxyard.bark.config import BarkConfig
 from voxyard.bark.device import choose_device, memory_errors
 from voxyard.bark.errors import BarkError
 from voxyard.bark.finishing import Afterwards, Beside, Decoded, Report
+from voxyard.bark.idle_memory import IdleMemory, give_back
 from voxyard.bark.memory_cap import apply_cap
 from voxyard.bark.model import codec, fine
 from voxyard.bark.model.dimensions import SAMPLES_PER_FRAME, Layout
@@ -103,7 +104,8 @@ class BarkEngine:
         """
         checkpoint, stages = self._require_model()
         retry = self.config.quality == "retry" or (self.config.quality == "auto" and not checkpoint.random)
-        chunks = ChunksInFlight(source, self._accept, 1 + (self.config.retries if retry else 0))
+        attempts_each = 1 + (self.config.retries if retry else 0)
+        chunks = ChunksInFlight(source, self._accept, attempts_each, IdleMemory(give_back).waiting)
         finishing = self._finishing(chunks, source)
         idle = False
 

@@ -55,7 +55,7 @@ def choose_engine(speech: SpeechSection, bark: BarkConfig, origins: Mapping[str,
         if bark.recogniser is not None:
             look = check_factory if speech.pool == "ray" else find_factory
             look("recogniser", bark.recogniser)
-        return EngineChoice(FRONTEND, bark.model_dump(mode="json"), "bark", "torch", bark.device)
+        return EngineChoice(FRONTEND, _alone(speech, bark).model_dump(mode="json"), "bark", "torch", bark.device)
     has_effect = {"voxyard": VOICE_SETTINGS, "espeak": ("device",)}.get(engine, ())
     for name, origin in _given(origins).items():
         if name not in has_effect:
@@ -103,6 +103,15 @@ def _servers(speech: SpeechSection) -> EngineChoice:
         "requests": speech.server_requests,
     }
     return EngineChoice(REMOTE_FRONTEND, settings, "service", "av", SERVERS)
+
+
+def _alone(speech: SpeechSection, bark: BarkConfig) -> BarkConfig:
+    """With room for one row where one chunk is spoken at a time, unless a number of rows is given. SpeechError."""
+    if speech.enable_parallel_tts or bark.batch_size != "auto":
+        return bark
+    if bark.memory_budget is not None:
+        raise SpeechError("--memory-budget has no effect with --no-parallel, which speaks in one row: leave one out")
+    return bark.model_copy(update={"batch_size": 1})
 
 
 def _engine(speech: SpeechSection, bark: BarkConfig, origins: Mapping[str, str]) -> str:

@@ -92,6 +92,14 @@ def topology(source: str | None, as_json: bool) -> None:
     show_default=True,
     help="By the size of the card, or all that is free but 1 GiB.",
 )
+@click.option(
+    "--profile",
+    type=click.Choice(["conservative", "source"]),
+    metavar="conservative|source",
+    default="conservative",
+    show_default=True,
+    help="Where the published tables differ: batch and buffer of the memory matrix, or the quick start's larger ones.",
+)
 @click.option("--data-gpu", metavar="ID", help="GPU that prepares the batches: nvidia-smi's index, or a UUID.")
 @click.option("--model-gpu", metavar="ID", help="GPU that trains: nvidia-smi's index, or a UUID.")
 @click.option(
@@ -102,6 +110,7 @@ def topology(source: str | None, as_json: bool) -> None:
 @JSON
 def limits(
     policy: Literal["recommended", "full"],
+    profile: Literal["conservative", "source"],
     data_gpu: str | None,
     model_gpu: str | None,
     share_with_bark: str | None,
@@ -110,11 +119,12 @@ def limits(
     """Recommend memory limits, batch and buffers for this host.
 
     With --json: {"policy", "mode": "split" or "single", "data": GPU or null, "model": GPU, "batch_size",
-    "ring_slots", "buffer_size", "link": "PIX", "unknown" or null, "reason", "notes": […]}, where a GPU is {"index",
-    "uuid", "name", "memory_total_mib", "memory_free_mib", "limit_mib", "bark_mib"}.
+    "ring_slots", "buffer_size", "link": "PIX", "unknown" or null, "reason", "choices": [{"setting", "taken",
+    "memory_matrix", "quick_start", "why"}], "notes": […]}, where a GPU is {"index", "uuid", "name",
+    "memory_total_mib", "memory_free_mib", "limit_mib", "bark_mib"}.
     """
     with answering("limits", extra=_EXTRA):
-        from voxyard.host.limits import bark_worker_mib
+        from voxyard.host.limits import bark_worker_mib, choices
         from voxyard.host.nvml import every_gpu
         from voxyard.host.plan import Links, plan_trainer, read_links
 
@@ -122,13 +132,29 @@ def limits(
         found = every_gpu()
         links = read_links() if len(found) > 1 else Links()
         plan = plan_trainer(
-            found, links, policy=policy, data_gpu=data_gpu, model_gpu=model_gpu, shared_with_bark_mib=beside
+            found,
+            links,
+            policy=policy,
+            profile=profile,
+            data_gpu=data_gpu,
+            model_gpu=model_gpu,
+            shared_with_bark_mib=beside,
         )
         notes = [*links.notes, *plan.warnings]
+        chosen = choices(plan.limits.model.memory_total_mib, profile)
+        other = any(choice.taken != choice.memory_matrix for choice in chosen)
+        if profile == "source" and not other:
+            notes.append("--profile source changes nothing here: it is for cards from 24 GB, up to the largest batch")
         if as_json:
-            print(json.dumps(_plan(plan, notes), indent=2))
+            made = [dataclasses.asdict(choice) for choice in chosen]
+            print(json.dumps(_plan(plan, notes) | {"choices": made}, indent=2))
         else:
             _show_plan(plan)
+            for choice in chosen:
+                print(f"choice      {choice}")
+            if other:
+                flags = f"--batch-size {plan.limits.batch_size} --buffer-size {plan.limits.buffer_size}"
+                print(f"train with  voxyard train --auto {flags}")
         for note in notes:
             log.warning("%s", note)
 

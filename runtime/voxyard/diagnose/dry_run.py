@@ -63,5 +63,11 @@ def build_dry_run(
     `devices` and `corpora` are those of `config`, where they are set up already. Raises as trainer.api.open_run does.
     """
     aside = {"checkpoint_dir": directory / "none", "resume": True, "init_from": None}
-    config = config.model_copy(update={"training": config.training.model_copy(update=aside)})
+    fixed = {"adapt": False}  # what is measured is the settings as they are
+    config = config.model_copy(
+        update={
+            "training": config.training.model_copy(update=aside),
+            "data": config.data.model_copy(update=fixed),
+        }
+    )
     return open_run(config, devices=devices, corpora=corpora)

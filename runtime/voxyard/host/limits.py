@@ -21,6 +21,7 @@ BARK_WORKER_MIB: Mapping[str, int] = {
 }
 
 Policy = Literal["recommended", "full"]
+Profile = Literal["conservative", "source"]
 Role = Literal["data", "model"]
 
 
@@ -58,6 +59,49 @@ _CLASSES = {
     16: _Class(12, 6144, 10240, 4, 50),
     24: _Class(16, 8192, 16384, 3, 50),
 }
+
+
+# Batch and buffer by a second published table, the quick start's, where it differs from the memory matrix above.
+_QUICK_START_SMALL_BATCH = 16  # below 12 GB
+_QUICK_START_BATCH, _QUICK_START_BUFFER = 48, 100  # from 24 GB
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A setting for which the two published tables differ: their values, the one that is taken, and why."""
+
+    setting: str
+    taken: int
+    memory_matrix: int
+    quick_start: int
+    why: str
+
+    def __str__(self) -> str:
+        tables = f"memory matrix {self.memory_matrix}, quick start {self.quick_start}"
+        return f"{self.setting} {self.taken} ({tables}): {self.why}"
+
+
+def choices(model_mib: int, profile: Profile = "conservative") -> tuple[Choice, ...]:
+    """What the tables give a model GPU of this size differently; the profile `source` takes the quick start's.
+
+    Not below 12 GB: there no profile gives a card more clips than the next larger one has.
+    """
+    size, matrix = nominal_gb(model_mib), _class(model_mib)
+    if size < min(_CLASSES):
+        why = f"the memory matrix gives {_CLASSES[12].batch_size} to a card of 12 GB, and a smaller one takes no more"
+        return (Choice("batch", matrix.batch_size, matrix.batch_size, _QUICK_START_SMALL_BATCH, why),)
+    if size < max(_CLASSES):
+        return ()
+    if profile == "source":
+        why = "as asked; `voxyard train --describe` has what a model takes with it"
+    else:
+        why = "it leaves room for larger models and longer clips; --profile source takes the other"
+    pairs = (("batch", matrix.batch_size, _QUICK_START_BATCH), ("buffer", matrix.buffer_size, _QUICK_START_BUFFER))
+    return tuple(
+        Choice(setting, other if profile == "source" else ours, ours, other, why)
+        for setting, ours, other in pairs
+        if ours != other
+    )
 
 
 def nominal_gb(total_mib: int) -> int:
@@ -150,22 +194,29 @@ def recommended_mib(gpu: Gpu, role: Role) -> int:
 
 
 def limits_for(
-    data: Gpu | None, model: Gpu, *, policy: Policy = "recommended", shared_with_bark_mib: int = 0
+    data: Gpu | None,
+    model: Gpu,
+    *,
+    policy: Policy = "recommended",
+    profile: Profile = "conservative",
+    shared_with_bark_mib: int = 0,
 ) -> TrainerLimits:
     """Limits for a trainer on these cards, never above what is free less the headroom.
 
-    With `shared_with_bark_mib` as much is left for a Bark worker on each card, and the policy `full`, which takes a
-    card that one has to oneself, limits as `recommended` does. Raises LimitsError where nothing is left.
+    `profile` decides where the published tables differ (see `choices`). With `shared_with_bark_mib` as much is left
+    for a Bark worker on each card, and the policy `full`, which takes a card that one has to oneself, limits as
+    `recommended` does. Raises LimitsError where nothing is left.
     """
     total, _ = _memory(model)
     by_model = recommend(total, total)
+    taken = {choice.setting: choice.taken for choice in choices(total, profile)}
     return TrainerLimits(
         policy=policy,
         data=None if data is None else _limit(data, "data", policy, shared_with_bark_mib),
         model=_limit(model, "model", policy, shared_with_bark_mib),
-        batch_size=by_model.batch_size,
+        batch_size=taken.get("batch", by_model.batch_size),
         ring_slots=by_model.ring_slots,
-        buffer_size=by_model.buffer_size,
+        buffer_size=taken.get("buffer", by_model.buffer_size),
     )
 
 

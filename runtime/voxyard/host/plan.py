@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from voxyard.host.errors import HostError
-from voxyard.host.limits import Policy, TrainerLimits, limits_for
+from voxyard.host.limits import Policy, Profile, TrainerLimits, limits_for
 from voxyard.host.nvml import Gpu
 from voxyard.host.pairing import choose_pair, choose_single, link_warning, unusable, why_none
 from voxyard.host.topology import P2P_COMMAND, PeerAccess, Topology, TopologyError, nvidia_smi, parse, parse_p2p
@@ -54,6 +55,7 @@ def plan_trainer(
     links: Links,
     *,
     policy: Policy = "recommended",
+    profile: Profile = "conservative",
     data_gpu: GpuId | None = None,
     model_gpu: GpuId | None = None,
     single: bool = False,
@@ -66,25 +68,21 @@ def plan_trainer(
     """
     if not gpus:
         raise HostError(NO_GPU)
+    limited = partial(limits_for, policy=policy, profile=profile, shared_with_bark_mib=shared_with_bark_mib)
     data, model = _named(gpus, data_gpu), _named(gpus, model_gpu)
     if data is not None and model is not None:
-        return _given(gpus, links, data, model, policy, shared_with_bark_mib)
+        return _given(gpus, links, data, model, limited)
     if single and data is None:
-        return _single(gpus, model, "one GPU is asked for", policy, shared_with_bark_mib)
+        return _single(gpus, model, "one GPU is asked for", limited)
     roles = {"data_gpu": None if data is None else data.index, "model_gpu": None if model is None else model.index}
     pair = choose_pair(links.topology, gpus, p2p=links.p2p, beside_mib=shared_with_bark_mib, **roles)
     if pair is None:
         why = why_none(links.topology, gpus, beside_mib=shared_with_bark_mib, **roles) or ""
         if data is not None or model is not None:
             raise HostError(f"{why}\n{listing(gpus)}")
-        return _single(gpus, None, why, policy, shared_with_bark_mib)
+        return _single(gpus, None, why, limited)
     by_index = {gpu.index: gpu for gpu in gpus}
-    limits = limits_for(
-        by_index[pair.data_gpu],
-        by_index[pair.model_gpu],
-        policy=policy,
-        shared_with_bark_mib=shared_with_bark_mib,
-    )
+    limits = limited(by_index[pair.data_gpu], by_index[pair.model_gpu])
     return TrainerPlan(limits, pair.link, pair.reason, _warnings(links, pair.data_gpu, pair.model_gpu, gpus))
 
 
@@ -94,13 +92,13 @@ def listing(gpus: Sequence[Gpu]) -> str:
 
 
 def _given(
-    gpus: Sequence[Gpu], links: Links, data: Gpu, model: Gpu, policy: Policy, shared_with_bark_mib: int
+    gpus: Sequence[Gpu], links: Links, data: Gpu, model: Gpu, limited: Callable[[Gpu | None, Gpu], TrainerLimits]
 ) -> TrainerPlan:
     if data == model:
         raise HostError(f"GPU {data.index} is given as data GPU and as model GPU: a pair needs two\n{listing(gpus)}")
     for gpu in (data, model):
         _refuse_unusable(gpu, gpus)
-    limits = limits_for(data, model, policy=policy, shared_with_bark_mib=shared_with_bark_mib)
+    limits = limited(data, model)
     warnings: tuple[str, ...] = ()
     link = "unknown"
     if links.topology is not None and {data.index, model.index} <= set(links.topology.indices):
@@ -109,13 +107,15 @@ def _given(
     return TrainerPlan(limits, link, f"GPU{data.index} and GPU{model.index} are given", warnings)
 
 
-def _single(gpus: Sequence[Gpu], given: Gpu | None, why: str, policy: Policy, shared_with_bark_mib: int) -> TrainerPlan:
+def _single(
+    gpus: Sequence[Gpu], given: Gpu | None, why: str, limited: Callable[[Gpu | None, Gpu], TrainerLimits]
+) -> TrainerPlan:
     gpu = given or choose_single(gpus)
     if gpu is None:
         faults = ", ".join(f"GPU{each.index} ({unusable(each)})" for each in gpus)
         raise HostError(f"no GPU of this host can train: {faults}")
     _refuse_unusable(gpu, gpus)
-    limits = limits_for(None, gpu, policy=policy, shared_with_bark_mib=shared_with_bark_mib)
+    limits = limited(None, gpu)
     return TrainerPlan(limits, None, f"GPU{gpu.index} trains alone: {why}")
 
 

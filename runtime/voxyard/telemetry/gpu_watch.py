@@ -40,6 +40,26 @@ class RunningMean:
         self.value = mean + (value - mean) / self.count
 
 
+@dataclass(frozen=True, slots=True)
+class CardPower:
+    """Mean power of one GPU of a run in its role, and the limit that was in force; None: the driver reports none."""
+
+    role: str
+    index: int
+    watts: float | None
+    limit_watts: float | None
+
+    @property
+    def share(self) -> float | None:
+        """Power of the limit in force, 0…1."""
+        return None if self.watts is None or not self.limit_watts else self.watts / self.limit_watts
+
+    def __str__(self) -> str:
+        if self.watts is None:
+            return "not measured"
+        return f"{self.watts:.0f} W" + ("" if not self.limit_watts else f" of {self.limit_watts:.0f} W")
+
+
 @dataclass(slots=True)
 class GpuReadings:
     """One GPU's readings in constant space: the mean of those that count, and what came after the first pass.
@@ -52,6 +72,8 @@ class GpuReadings:
     memory_used: int | None = None  # the most, in bytes
     memory_size: int | None = None
     activity: dict[str, RunningMean] = field(default_factory=dict)  # by part of the card
+    power: RunningMean = field(default_factory=RunningMean)
+    power_limit: float | None = None  # the newest
 
     def take(self, state: GpuState, *, first: bool) -> None:
         """One pass."""
@@ -60,6 +82,8 @@ class GpuReadings:
         if state.reading is not None and not first:
             for part, share in state.reading.activity.parts.items():
                 self.activity.setdefault(part, RunningMean()).add(share)
+        if state.reading is not None and state.reading.power_limit_watts is not None:
+            self.power_limit = state.reading.power_limit_watts
         memory = None if state.reading is None else state.reading.memory
         if memory is not None and not first:
             self.memory_used = max(memory.used, self.memory_used or 0)
@@ -94,7 +118,7 @@ class _Pass:
 
     at: float
     utilization: Mapping[str, float]  # by UUID
-    power_watts: float | None
+    power: Mapping[str, float]  # by UUID, in watts
 
 
 class GpuWatch:
@@ -141,11 +165,11 @@ class GpuWatch:
         for uuid, state in states.items():
             self.gpus[uuid].take(state, first=self.passes == 0)
         self.passes += 1
-        powers = [_power(states.get(uuid)) for uuid in self.gpus]
+        powers = {uuid: _power(states.get(uuid)) for uuid in self.gpus}
         made = _Pass(
             snapshot.monotonic,
             {uuid: one.utilization_ratio for uuid, one in states.items() if one.utilization_ratio is not None},
-            sum(filter(None, powers)) if powers and None not in powers else None,
+            {uuid: watts for uuid, watts in powers.items() if watts is not None},
         )
         with self._settling:
             if self._pending is None:
@@ -171,8 +195,10 @@ class GpuWatch:
     def _count(self, one: _Pass) -> None:
         for uuid, ratio in one.utilization.items():
             self.gpus[uuid].utilization.add(ratio)
-        if one.power_watts is not None:
-            self._power.add(one.power_watts)
+        for uuid, watts in one.power.items():
+            self.gpus[uuid].power.add(watts)
+        if one.power and len(one.power) == len(self.gpus):
+            self._power.add(sum(one.power.values()))
 
     @property
     def counted(self) -> int:
@@ -199,6 +225,12 @@ class GpuWatch:
     def power_watts(self) -> float | None:
         """Mean power of the GPUs together."""
         return self._power.value
+
+    def powers(self) -> tuple[CardPower, ...]:
+        """Mean power of each GPU beside its limit; of a card that has several devices of the run once, of no role."""
+        cards = dict.fromkeys(("all parts" if gpu.uuid in self.cut else role, gpu) for role, gpu in self.cards)
+        read = ((role, gpu, self.gpus[gpu.uuid]) for role, gpu in cards)
+        return tuple(CardPower(role, gpu.index, each.power.value, each.power_limit) for role, gpu, each in read)
 
 
 def _power(state: GpuState | None) -> float | None:

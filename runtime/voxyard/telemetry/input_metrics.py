@@ -69,10 +69,14 @@ class InputMetrics:
 
     def sizes(self, *, threads: int, cores: Callable[[], float] = usable_cores) -> None:
         """Reading threads of the run; the cores that it may use are asked for whenever somebody looks."""
-        self._threads.labels(self._run).set(threads)
+        self.threads(threads)
         self._cores.labels(self._run).set_function(cores)
         self._in_flight.labels(self._run).set_function(lambda: len(self._begun))
         self._oldest.labels(self._run).set_function(self._age_of_oldest)
+
+    def threads(self, count: int) -> None:
+        """Reading threads from now on."""
+        self._threads.labels(self._run).set(count)
 
     @contextmanager
     def reading_held_out(self) -> Iterator[None]:

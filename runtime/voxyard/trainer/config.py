@@ -101,6 +101,10 @@ class DataConfig(Section):
         unit="batches",
         ge=1,
     )
+    adapt: bool = setting(
+        True,
+        "Change reading threads and buffer while the run goes on, by its waits for batches; batches stay the same.",
+    )
     prefetch_buffer_size: int = setting(
         3,
         "Slots of the ring of batches resident on the model GPU; 3 is triple buffering.",

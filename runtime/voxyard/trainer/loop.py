@@ -278,7 +278,7 @@ class Run:
     def _train(self, pipeline: Pipeline, observer: Observer, warm_up: str) -> Report:
         """Trains step by step to the end of the run."""
         every, training, validation = self.config.telemetry, self.config.training, self.validation
-        cpu, self._memory = CpuClock(), MemoryGrowth(self.first_step, self.end_step)
+        cpu, self._memory = CpuClock(), MemoryGrowth(self.first_step, self.end_step, self.step.memory_by_role)
         step, calibration = self.first_step, Calibration()
         ended: EndedStep | None = None
         with StepsInFlight(asynchronous=self.step.asynchronous) as steps:
@@ -320,7 +320,7 @@ class Run:
         if self.hosts is not None:
             self.hosts.meet()  # none goes before the first has saved
         why = self._stopping.why or ("the end is reached" if step == self.end_step else "the corpus ended early")
-        report = self._report(step, why, warm_up, cpu_use=cpu.use(), memory_growth=self._memory.growth)
+        report = self._report(step, why, warm_up, cpu_use=cpu.use(), memory=self._memory)
         observer.ended(write_report(report, training.checkpoint_dir), killed=self._stopping.killed)
         return report
 
@@ -399,7 +399,7 @@ class Run:
         return self.validation.open(self.buckets, self._own_rows // self.step.replicas)
 
     def _report(
-        self, step: int, ended: str, warm_up: str, *, cpu_use: float | None = None, memory_growth: float | None = None
+        self, step: int, ended: str, warm_up: str, *, cpu_use: float | None = None, memory: MemoryGrowth | None = None
     ) -> Report:
         newest, spoken = checkpoint.newest(self.config.training.checkpoint_dir), self.validation.spoken
         steady = self.clock.steps >= STEPS_NEEDED  # most of a shorter run is tracing
@@ -416,7 +416,8 @@ class Run:
             ema=self.config.training.ema,
             judged={} if spoken is None else spoken.scores,
             cpu_use=cpu_use if steady else None,
-            resident_memory_growth=memory_growth if steady else None,
+            resident_memory_growth=memory.growth if steady and memory is not None else None,
+            device_memory_growth=memory.of_devices if steady and memory is not None else {},
             buckets=len(self.buckets),
             all_reduce_seconds=self._all_reduce,
             gradient_bytes=None if self.hosts is None else self._gradient_bytes,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from voxyard.host import Gpu
+from voxyard.host.limits import HEADROOM_MIB
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.sampler import Bucket
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from voxyard.trainer.devices.tensorflow_setup import Devices
 
 OUT_OF_MEMORY: Final = 71  # exit code: EX_OSERR of sysexits.h
+DOES_NOT_FIT: Final = "it does not fit"  # what a trial of --strategy auto says of itself
 _WORDS = ("RESOURCE_EXHAUSTED", "CUDA_ERROR_OUT_OF_MEMORY", "CUDNN_STATUS_ALLOC_FAILED")
 _TENSOR = re.compile(r"tensor with shape\[([\d,]*)\] and type (\w+)")
 _PLACE = re.compile(r"/device:(?:GPU|CPU):\d+")
@@ -101,7 +103,7 @@ def out_of_memory(message: str, config: TrainConfig, devices: Devices, doing: Do
     in_force = [f"at most {_gib(taken)} were taken there"] if (taken := (doing.taken or {}).get(device)) else []
     if limit is not None:
         in_force += [f"a limit of {limit} MiB in force"]
-    elif gpu is not None and gpu.memory_total_mib is not None:
+    if gpu is not None and gpu.memory_total_mib is not None:
         in_force += [f"{gpu.memory_total_mib} MiB on the card, {gpu.memory_free_mib} free at the start"]
     what = f"out of memory {doing.what} on {where}: {'; '.join([str(asked), *in_force])}"
     bucket = doing.bucket
@@ -129,9 +131,12 @@ def takes_less(config: TrainConfig, devices: Devices, role: str, gpu: Gpu | None
         found.append((fewer, f"batches in host memory, {data.pipeline_buffer_size} now"))
     if not training.recompute and config.model.module is None:
         found.append(("--recompute", "activations are computed again in place of kept: a step takes longer"))
-    if limit is not None and gpu is not None:
-        flag, most = f"--{role}-gpu-memory", gpu.memory_free_mib or gpu.memory_total_mib
-        found.append((f"{flag} MIB", f"more than {limit}, where the card ({most} MiB free at the start) has room"))
+    free = None if gpu is None else gpu.memory_free_mib
+    if limit is not None and free is not None and (most := free - HEADROOM_MIB) > limit:
+        why = (
+            f"{limit} now; {free} MiB were free on the card at the start, less {HEADROOM_MIB} for context and libraries"
+        )
+        found.append((f"--{role}-gpu-memory {most}", why))
     return found
 
 

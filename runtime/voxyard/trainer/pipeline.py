@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -12,6 +12,7 @@ from typing import Any, Self
 from voxyard.host.interpreter_lock import LockWatch
 from voxyard.host.memory import available_bytes
 from voxyard.telemetry.input_metrics import InputMetrics
+from voxyard.trainer.adaptive_input import AdaptiveInput, InputSize, largest
 from voxyard.trainer.config import DataConfig
 from voxyard.trainer.input import BatchAssembler, HostBatch, Loader, buffer_that_fits
 from voxyard.trainer.packing import Packed
@@ -53,9 +54,21 @@ class Pipeline:
         self._timed: dict[Bucket, int] = {}  # samples of the data stage alone
         self._kept: dict[Bucket, HostBatch] = {}
         self._buffer = _host_buffer(config.pipeline_buffer_size, batch_bytes)
+        self._fits = buffer_that_fits(2 * self._buffer, batch_bytes, available_bytes())
+        self._adaptive: AdaptiveInput | None = None
 
     def __enter__(self) -> Self:
-        workers = min(self._config.num_workers, self._buffer)
+        asked = self._config.num_workers
+        workers = min(asked, self._buffer)
+        log.info(
+            "Reading Threads: %d (--num-workers %d, at most one for each batch of the buffer of %d)",
+            workers, asked, self._buffer,
+        )  # fmt: skip
+        self._size = InputSize(workers, self._buffer)
+        if self._config.adapt:
+            most = largest(workers, self._buffer, self._fits)
+            log.info("Adapting the input to its waits, up to %s (--no-adapt keeps both)", most)
+            self._adaptive = AdaptiveInput(self._size, most, log.info)
         self._metrics.sizes(threads=workers)
         self._lock_watch = LockWatch(self._metrics.looked)
         self._lock_watch.start()
@@ -65,8 +78,12 @@ class Pipeline:
         self.ring: Ring[HostBatch, Staged] = Ring(self._take, self._stage, slots, threads=threads)
         self.ring.start()
         log.info("Smart Prefetching: Enabled")
-        device = self._step.devices.model.removeprefix("/device:")
-        log.info("Prefetching to /%s with buffer_size=%d", device, self.ring.slots)
+        devices = self._step.devices
+        reads = devices.replicas if devices.strategy == "mirrored" else (devices.data,)
+        log.info(
+            "Prefetching to %s with buffer_size=%d; %d ring slots on %s",
+            _short(reads), self._buffer, self.ring.slots, _short(devices.replicas),
+        )  # fmt: skip
         return self
 
     def __exit__(
@@ -150,7 +167,12 @@ class Pipeline:
         """In a thread of the ring: the next batch in host memory."""
         begin = time.perf_counter()
         batch = self._loader.get()
-        self._metrics.waited(time.perf_counter() - begin)
+        waited = time.perf_counter() - begin
+        self._metrics.waited(waited)
+        if self._adaptive is not None and (size := self._adaptive.taken(waited)) != self._size:
+            self._size = size
+            self._loader.resize(workers=size.threads, buffer=size.buffer)
+            self._metrics.threads(size.threads)
         return batch
 
     def _stage(self, host: HostBatch) -> Staged:
@@ -170,6 +192,10 @@ class Pipeline:
             self._clock.stage("data", seconds, shape)
             self._metrics.staged("both", seconds)
         return staged
+
+
+def _short(devices: Sequence[str]) -> str:
+    return ", ".join(device.replace("/device:", "/") for device in devices)
 
 
 def _host_buffer(requested: int, batch_bytes: int) -> int:

@@ -12,7 +12,9 @@ from typing import Any
 
 from voxyard.corpus import Coverage
 from voxyard.host.durable_files import write_file
+from voxyard.telemetry.gpu_watch import CardPower
 from voxyard.trainer.reporting.bounds import MIRRORED, SINGLE, SPLIT, StepStages, listed, split_bound
+from voxyard.trainer.reporting.device_targets import HIGH_POWER, memory_standing, power_standing
 from voxyard.trainer.reporting.enough import too_few_to_be_sure
 
 log = logging.getLogger("voxyard.trainer")
@@ -88,7 +90,9 @@ class Report:
     device_use_missing: str = ""  # why a role has none
     card_use: Mapping[str, float | None] = field(default_factory=dict)  # card → 0…1, of all its parts together
     memory_of_limit: Mapping[str, float | None] = field(default_factory=dict)
-    power_watts: float | None = None
+    device_memory_growth: Mapping[str, float] = field(default_factory=dict)  # of GPUs' allocators, by role
+    power_watts: float | None = None  # of all GPUs together
+    powers: tuple[CardPower, ...] = ()
     text_front_end: str = ""  # in words
     texts: Coverage | None = None  # what became of the training texts' characters
     data_stage_source: str = "every batch of this run"
@@ -227,6 +231,23 @@ class Report:
             return self._apart(target.name, target.value, SHARE, _judged(target), "MD")
         return target.name, self._or_why(target.value, SHARE, "M", "D"), _judged(target)
 
+    def _power_rows(self) -> list[tuple[str, str, str]]:
+        """The mean power of each GPU, against its limit in force; of the data GPU as far as its work goes."""
+        if not self.powers:
+            return [("power", NOT_MEASURED, "no GPU")]
+        ceilings = {"data": self.data_device_ceiling}
+        return [
+            (
+                f"{card.role} GPU {card.index} power",
+                str(card),
+                f"{card.share:.0%} of the limit in force: {power_standing(card, ceilings.get(card.role))}; "
+                f"high is {HIGH_POWER:.0%}"
+                if card.share is not None
+                else "",
+            )
+            for card in self.powers
+        ]
+
     def to_json(self) -> dict[str, Any]:
         """Everything as plain data, verdicts included."""
         return {
@@ -328,13 +349,22 @@ class Report:
             (
                 "resident memory",
                 self._or_why(self.resident_memory_growth, "{:+.1%}", "M"),
-                "from step 200 (or the middle) to the end",
+                "; ".join(
+                    filter(
+                        None,
+                        ("from step 200 (or the middle) to the end", memory_standing(self.resident_memory_growth)),
+                    )
+                ),
             ),
-            (
-                "power",
-                NOT_MEASURED if self.power_watts is None else f"{self.power_watts:.0f} W",
-                "no GPU" if self.power_watts is None else "mean of the GPUs in use",
+            *(
+                (
+                    f"{role} memory growth",
+                    f"{growth:+.1%}",
+                    f"of the allocator's most, by the same: {memory_standing(growth)}",
+                )
+                for role, growth in self.device_memory_growth.items()
             ),
+            *self._power_rows(),
             (
                 "traces",
                 ", ".join(f"{name} {count}" for name, count in self.traces.items()),

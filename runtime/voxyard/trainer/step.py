@@ -353,6 +353,16 @@ class TrainStep:
         peaks = {one: tf.config.experimental.get_memory_info(one.removeprefix("/device:"))["peak"] for one in devices}
         return {one: float(peak) for one, peak in peaks.items() if peak}
 
+    def memory_by_role(self) -> dict[str, float]:
+        """The same of GPUs by role; of mirrored ones, which share a role, with the device behind it."""
+        if self.devices.kind != "gpu":
+            return {}
+        taken, of = self.memory_taken(), self.devices
+        roles = {"data": of.data, "model": of.model} if of.data != of.model else {"model": of.model}
+        if of.strategy == "mirrored":
+            roles = {f"model ({device.removeprefix('/device:')})": device for device in of.replicas}
+        return {role: taken[device] for role, device in roles.items() if device in taken}
+
     def _features_on(self, device: str, raw: Packed) -> Packed:
         """The feature batch, computed on `device`; precomputed features pass through."""
         if "pcm" not in raw.layout.names:

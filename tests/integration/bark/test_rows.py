@@ -50,30 +50,54 @@ def chosen(checkpoint: BarkCheckpoint, **settings: Any) -> tuple[int, int]:
     return choose_rows(checkpoint, BarkConfig(**settings), "cuda")
 
 
-@pytest.mark.parametrize(("total", "fits"), [(140, 64), (80, 64), (24, 64), (16, 32), (10, 16), (6, 8)])
-def test_auto_takes_the_rows_that_the_card_holds(
+@pytest.mark.parametrize(("total", "fits"), [(140, 16), (80, 16), (24, 16), (10, 16), (6, 8), (4, 2)])
+def test_auto_takes_the_rows_of_the_knee_or_what_the_card_holds(
     checkpoint: BarkCheckpoint, card: Card, total: float, fits: int
 ) -> None:
     card(total, total - 0.5)
     assert chosen(checkpoint) == (fits, fits)
 
 
+@pytest.mark.parametrize(
+    ("total", "budget", "fits"), [(80, 70, 64), (80, 17, 64), (80, 16, 32), (80, 6, 8), (24, 5, 4), (16, 70, 32)]
+)
+def test_a_budget_takes_the_rows_that_fit_into_it_and_onto_the_card(
+    checkpoint: BarkCheckpoint, card: Card, total: float, budget: float, fits: int
+) -> None:
+    """Its context counts."""
+    card(total, total - 0.5)
+    assert chosen(checkpoint, memory_budget=budget) == (fits, fits)
+
+
+def test_the_limit_of_a_shared_card_holds_whatever_the_budget(checkpoint: BarkCheckpoint, card: Card) -> None:
+    card(80, 79)
+    assert chosen(checkpoint, memory_budget=40, gpu_memory="6200") == (16, 16)
+    assert chosen(checkpoint, memory_budget=40, gpu_memory="3200") == (2, 2)
+
+
+def test_a_budget_of_gpu_memory_is_refused_on_a_cpu_and_beside_a_number_of_rows(checkpoint: BarkCheckpoint) -> None:
+    with pytest.raises(BarkError, match=r"--memory-budget is of GPU memory.*--batch-size"):
+        choose_rows(checkpoint, BarkConfig(memory_budget=6), "cpu")
+    with pytest.raises(ValueError, match="both say how many rows"):
+        BarkConfig(memory_budget=6, batch_size=8)
+
+
 def test_auto_does_not_follow_the_memory_that_happens_to_be_free(checkpoint: BarkCheckpoint, card: Card) -> None:
     for free in (79.0, 60.0, 33.3, 20.0):
         card(80, free)
-        assert chosen(checkpoint) == (64, 64)
+        assert chosen(checkpoint, memory_budget=70) == (64, 64)
 
 
-@pytest.mark.parametrize(("asked", "meant"), [("auto", 64), (64, 64), (20, 20)])
+@pytest.mark.parametrize(("asked", "meant"), [("auto", 16), (64, 64), (20, 20)])
 def test_too_many_rows_for_the_free_memory_are_made_fewer_with_one_sentence(
     checkpoint: BarkCheckpoint, card: Card, asked: Any, meant: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    card(80, 6)
+    card(80, 5)
 
-    assert chosen(checkpoint, batch_size=asked) == (16, meant)
+    assert chosen(checkpoint, batch_size=asked) == (8, meant)
     (said,) = caplog.messages
-    assert said.startswith(f"batch size 16 instead of {meant}, as 6.0 GiB are available on the GPU")
-    assert "--batch-size 16 makes it the same on every start" in said
+    assert said.startswith(f"batch size 8 instead of {meant}, as 5.0 GiB are available on the GPU")
+    assert "--batch-size 8 makes it the same on every start" in said
 
 
 def test_a_number_that_fits_is_taken_as_it_is(checkpoint: BarkCheckpoint, card: Card) -> None:
@@ -83,9 +107,9 @@ def test_a_number_that_fits_is_taken_as_it_is(checkpoint: BarkCheckpoint, card: 
 
 def test_the_smallest_limit_of_all_gpus_decides_for_each_worker(checkpoint: BarkCheckpoint, card: Card) -> None:
     card(80, 79)
-    assert chosen(checkpoint, gpu_memory="6200") == (16, 16)
-    assert chosen(checkpoint, gpu_memory=f"{ONE}=20000,{OTHER}=20000") == (64, 64)
-    assert chosen(checkpoint, gpu_memory=f"{ONE}=20000,{OTHER}=6200") == (16, 16)
+    assert chosen(checkpoint, gpu_memory="5200") == (8, 8)
+    assert chosen(checkpoint, gpu_memory=f"{ONE}=20000,{OTHER}=20000") == (16, 16)
+    assert chosen(checkpoint, gpu_memory=f"{ONE}=20000,{OTHER}=5200") == (8, 8)
 
 
 def test_not_one_row_is_an_error_with_what_is_needed(checkpoint: BarkCheckpoint, card: Card) -> None:

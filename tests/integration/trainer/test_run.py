@@ -19,7 +19,7 @@ from runs import command, environment, write_tones
 
 def test_a_split_run_logs_the_lines_of_its_guide(toy, voxyard):
     """The messages, without the word GPU where there is none; which it was that ended the waiting."""
-    done = voxyard(*toy, "--max-steps", 6, "--prefetch-buffer-size", 2, "--buffer-size", 5)
+    done = voxyard(*toy, "--max-steps", 6, "--prefetch-buffer-size", 2, "--buffer-size", 5, "--num-workers", 8)
     assert done.returncode == 0, done.stderr
     lines = iter(done.stderr.splitlines())
     for message in (  # in this order
@@ -29,8 +29,10 @@ def test_a_split_run_logs_the_lines_of_its_guide(toy, voxyard):
         "Creating model on device: /device:CPU:1",
         "Starting training...",
         "Buffer Size: 5",
+        "Reading Threads: 5 (--num-workers 8, at most one for each batch of the buffer of 5)",
+        "Adapting the input to its waits, up to 10 reading threads, buffer of 10 (--no-adapt keeps both)",
         "Smart Prefetching: Enabled",
-        "Prefetching to /CPU:1 with buffer_size=2",
+        "Prefetching to /CPU:0 with buffer_size=5; 2 ring slots on /CPU:1",
         "Waiting 0.5s for data pipeline to warm up...",
         "Model training starting now",
     ):
@@ -42,10 +44,12 @@ def test_a_split_run_logs_the_lines_of_its_guide(toy, voxyard):
 def test_a_single_run_reports_it(toy, voxyard):
     """Buffered mode is the default without ids."""
     single = [argument for argument in toy if argument not in ("--data-gpu", "--model-gpu", 0, 1)]
-    done = voxyard(*single, "--max-steps", 3)
+    done = voxyard(*single, "--max-steps", 3, "--no-adapt")
     assert done.returncode == 0, done.stderr
     assert re.search(r"^rate +too few steps to measure \(\d of 10\)$", done.stdout, re.MULTILINE)
     assert "Devices: no GPU, 1 logical CPU device (strategy single)" in done.stderr
+    assert "Prefetching to /CPU:0 with buffer_size=50; 3 ring slots on /CPU:0" in done.stderr
+    assert "Adapting" not in done.stderr
 
 
 def test_a_run_ends_when_its_time_is_up(toy, voxyard, tmp_path):

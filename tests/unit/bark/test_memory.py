@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
+from voxyard import speech
 from voxyard.bark.config import BarkConfig
 from voxyard.bark.errors import BarkError
 from voxyard.bark.model.memory import MIB, Footprint, activation_bytes, row_bytes
@@ -43,6 +47,19 @@ def test_activations_hold_the_windows_of_one_prefill_and_of_the_fine_stage(rows:
     noise = 1024 * 1024 * 3 * 4  # of the codes of every frame, at three moments
 
     assert found == (windows + 1) * 1024 * 1024 * 11 * 2 + noise  # hidden, projections and MLP of every position
+
+
+def test_the_guides_table_of_rows_is_the_footprint() -> None:
+    """Budgets hold the rows, with CUDA's context and the reserve."""
+    guide = (Path(speech.__file__).parent / "README.md").read_text(encoding="utf-8")
+    table = re.findall(r"^  \| (\d+)(?:, [^|]+)? \| ([\d.]+) \| ([\d.]+) \|", guide, re.MULTILINE)
+    assert [int(rows) for rows, _, _ in table] == [1, 8, 16, 32, 64]
+    for rows, taken, budget in ((int(rows), float(taken), float(budget)) for rows, taken, budget in table):
+        activations = activation_bytes(1024, 1024, 10_048, 2, rows=rows, check_every=BarkConfig().check_every)
+        found = Footprint(2_200_000_000, activations, 2 * row_bytes(24, 1024, 1024, 2))
+        assert (found.weights + found.activations + rows * found.row) / 2**30 == pytest.approx(taken, abs=0.05)
+        assert found.holds(rows, int((budget - 1) * 2**30))
+        assert not found.holds(rows, int((budget - 1.1) * 2**30))
 
 
 def test_weights_and_activations_come_first() -> None:

@@ -24,6 +24,7 @@ CAPTURES = TESTS / "captures/topo"
 
 sys.path.insert(0, str(TESTS / "nvml"))
 
+LEAVES_ROOM = "it leaves room for larger models and longer clips; --profile source takes the other"
 MATRIX = "\tGPU0\tGPU1\tGPU2\nGPU0\tX\tSYS\tPIX\nGPU1\tSYS\tX\tSYS\nGPU2\tPIX\tSYS\tX\n"
 P2P = MATRIX.replace("SYS", "OK").replace("PIX", "OK")
 
@@ -297,6 +298,10 @@ def test_limits_of_this_host_as_json(voxyard_command: Command, monkeypatch: pyte
         "buffer_size": 50,
         "link": "PIX",
         "reason": reason,
+        "choices": [
+            {"setting": setting, "taken": taken, "memory_matrix": taken, "quick_start": other, "why": LEAVES_ROOM}
+            for setting, taken, other in (("batch", 16, 48), ("buffer", 50, 100))
+        ],
         "notes": [],
     }  # fmt: skip
     assert "GPU2 trains because it has more memory" in reason
@@ -314,6 +319,28 @@ def test_policy_ids_and_bark_are_taken_from_the_flags(
     shared = voxyard_command("limits", "--share-with-bark", "large", "--data-gpu", "0", "--model-gpu", "2", "--json")
     assert shared.json["model"]["limit_mib"] == 24000 - 1024 - 7988
     assert shared.json["model"]["bark_mib"] == 7988
+
+
+def test_the_profile_source_takes_the_larger_table_and_says_how_to_train_with_it(
+    voxyard_command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host_of(monkeypatch, card(0))
+    ended = voxyard_command("limits", "--profile", "source")
+    assert "batch       48 clips" in ended.out
+    assert "choice      batch 48 (memory matrix 16, quick start 48): as asked" in ended.out
+    assert "voxyard train --auto --batch-size 48 --buffer-size 100" in ended.out
+    assert "changes nothing" not in ended.err
+
+
+def test_a_profile_that_changes_nothing_says_so(voxyard_command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    host_of(monkeypatch, card(0, 8192, 8000))
+    ended = voxyard_command("limits", "--profile", "source")
+    assert "batch       8 clips" in ended.out
+    assert (
+        "choice      batch 8 (memory matrix 8, quick start 16): the memory matrix gives 8 to a card of 12 GB"
+        in ended.out
+    )
+    assert "--profile source changes nothing here" in ended.err
 
 
 def test_limits_for_people_say_what_and_why(

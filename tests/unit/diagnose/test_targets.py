@@ -10,20 +10,23 @@ from typing import Any
 import pytest
 from tones import Corpus
 
-from voxyard.diagnose.errors import DiagnoseError
 from voxyard.diagnose.gpu_figures import NO_GPU, GpuFigures, GpuUse
 from voxyard.diagnose.profile.stages import figures
 from voxyard.diagnose.stress.run import MachineClock, Stress, Utilization, _use, train_under_load
 from voxyard.diagnose.stress.targets import StressResult, check_targets, low_use
 from voxyard.host.page_cache import Pages
+from voxyard.telemetry.gpu_watch import CardPower
 from voxyard.trainer import DataConfig, TrainConfig
 from voxyard.trainer.devices.tensorflow_setup import Devices
+from voxyard.trainer.out_of_memory import OUT_OF_MEMORY, OutOfMemoryError
 
 GOOD = StressResult(
     kind="gpu", strategy="split", seconds=30.0, steps=300, steps_per_second=10.0, clips_per_second=160.0, batch=16,
     warm_up="full", data_wait_share=0.01, data_stage_seconds=0.04, train_stage_seconds=0.1, variation=0.1,
     variation_within_buckets=0.05, cpu_use=0.5, resident_memory_growth=0.001, buffer_filled=0.9, workers=16,
     use={"data": 0.65, "model": 0.95}, memory_of_limit={"data": 0.85, "model": 0.99}, xla=True,
+    device_memory_growth={"data": 0.0, "model": 0.001},
+    powers=(CardPower("data", 0, 150.0, 350.0), CardPower("model", 1, 320.0, 350.0)),
 )  # fmt: skip
 
 
@@ -61,9 +64,9 @@ def test_the_other_targets_are_reported_with_their_standing() -> None:
     found = rows(GOOD)
     assert found["data GPU memory of its limit"] == ("85%", "kept")
     assert found["model GPU memory of its limit"] == ("99%", "above")
-    assert found["memory stable"] == ("+0.1%", "kept")
-    assert rows(replace(GOOD, resident_memory_growth=0.2))["memory stable"][1] == "missed"
-    assert rows(replace(GOOD, resident_memory_growth=-0.2))["memory stable"][1] == "missed"  # it is being reclaimed
+    assert found["host memory stable"] == ("+0.1%", "stable")
+    for growth in (0.2, -0.2):  # less: it is being reclaimed
+        assert rows(replace(GOOD, resident_memory_growth=growth))["host memory stable"][1] == "not stable"
     assert rows(replace(GOOD, cpu_use=0.9))["CPU use"][1] == "above"
 
 
@@ -84,6 +87,34 @@ def test_a_strategy_is_held_to_the_one_target_of_its_stages_that_it_can_keep(
     assert {name: found[name][1] for name in found if name in ("data ÷ compute time", "bound of a split")} == {
         target: standing
     }
+
+
+def test_the_memory_of_each_gpu_is_judged_by_its_allocator() -> None:
+    found = rows(replace(GOOD, device_memory_growth={"data": 0.0, "model": 0.3}))
+    assert found["data GPU memory stable"] == ("+0.0%", "stable")
+    assert found["model GPU memory stable"] == ("+30.0%", "not stable")
+
+
+@pytest.mark.parametrize(
+    ("watts", "standing"),
+    [
+        (250.0, "high"),
+        (150.0, "as high as its work allows, which is 40% of the time at most"),
+        (60.0, "low"),
+        (None, ""),
+    ],
+)
+def test_the_power_of_each_gpu_is_held_against_its_own_limit(watts: float | None, standing: str) -> None:
+    """Of the data GPU as far as its work goes."""
+    powers = (CardPower("data", 0, watts, 350.0), CardPower("model", 1, 320.0, 700.0))
+    found = rows(replace(GOOD, powers=powers))
+    assert found["data GPU 0 power"][1] == standing
+    assert found["model GPU 1 power"] == ("320 W of 700 W (46%)", "low")
+
+
+def test_without_a_gpu_neither_power_nor_its_memory_is_made_up() -> None:
+    found = rows(replace(GOOD, kind="cpu", memory_of_limit={}, device_memory_growth={}, powers=()))
+    assert found["GPU power"] == found["GPU memory stable"] == (NO_GPU, "")
 
 
 def test_a_busy_device_needs_no_diagnosis() -> None:
@@ -164,9 +195,7 @@ class ResourceExhaustedError(Exception):
     """As TensorFlow calls it."""
 
 
-def test_running_out_of_memory_is_exit_code_1_and_reports_what_to_do(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_running_out_of_memory_is_told_as_training_tells_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def exhausted(*_: object, **__: object) -> None:
         raise ResourceExhaustedError("OOM when allocating tensor")
 
@@ -176,9 +205,10 @@ def test_running_out_of_memory_is_exit_code_1_and_reports_what_to_do(
     monkeypatch.setattr("voxyard.diagnose.stress.run.build_dry_run", exhausted)
     corpus = Corpus(tmp_path / "corpus").add("a").directory
     config = TrainConfig(data=DataConfig(train_data=corpus))
-    with pytest.raises(DiagnoseError, match="out of memory with 48 clips on a device: lower --batch-size") as caught:
+    with pytest.raises(OutOfMemoryError, match=r"^out of memory under load on the model device") as caught:
         train_under_load(config, devices, Utilization(None, GpuFigures()), 1.0, Path("unused"), lambda _: None)
-    assert caught.value.exit_code == 1
+    assert "--batch-size 24 --grad-accum 2" in str(caught.value)
+    assert caught.value.exit_code == OUT_OF_MEMORY
 
 
 def test_a_missed_target_is_exit_code_1() -> None:

@@ -12,8 +12,10 @@ from voxyard.host.limits import (
     HEADROOM_MIB,
     LimitsError,
     Policy,
+    Profile,
     RecommendedLimits,
     bark_worker_mib,
+    choices,
     limits_for,
     nominal_gb,
     recommend,
@@ -112,6 +114,36 @@ def test_each_limit_follows_its_own_card_only(data: int, model: int) -> None:
     assert mixed.data_limit_mib == recommend(data, data).data_limit_mib
     assert mixed.model_limit_mib == recommend(model, model).model_limit_mib
     assert mixed.batch_size == recommend(model, model).batch_size
+
+
+@pytest.mark.parametrize(
+    ("total", "profile", "expected"),
+    [
+        (8192, "conservative", [("batch", 8, 8, 16)]),
+        (8192, "source", [("batch", 8, 8, 16)]),
+        (12288, "source", []),
+        (16376, "source", []),
+        (24564, "conservative", [("batch", 16, 16, 48), ("buffer", 50, 50, 100)]),
+        (24564, "source", [("batch", 48, 16, 48), ("buffer", 100, 50, 100)]),
+        (49140, "conservative", [("batch", 32, 32, 48)]),
+        (49140, "source", [("batch", 48, 32, 48)]),
+        (81559, "source", []),
+    ],
+)
+def test_where_the_published_tables_differ_both_are_told(
+    total: int, profile: Profile, expected: list[tuple[str, int, int, int]]
+) -> None:
+    found = choices(total, profile)
+    assert [(each.setting, each.taken, each.memory_matrix, each.quick_start) for each in found] == expected
+    assert all(each.why for each in found)
+
+
+@given(memory, memory)
+def test_no_profile_gives_more_memory_less(one: int, other: int) -> None:
+    cards = [card(0, size, size + 2048) for size in sorted((one, other))]
+    small, large = (limits_for(None, each, profile="source") for each in cards)
+    assert small.batch_size <= large.batch_size
+    assert small.buffer_size <= large.buffer_size
 
 
 # -- for real cards ------------------------------------------------------------------------------------------

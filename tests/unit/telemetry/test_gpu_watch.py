@@ -22,7 +22,7 @@ CARDS = [Gpu(i, f"GPU-{i}", "a card", f"00000000:{i}7:00.0", 24564, 24000, (8, 9
 def state(number: int, at: int) -> GpuState:
     """GPU `number` in one pass: 10 % × (number + 1) busy, its reading an object of its own."""
     memory = DeviceMemory(size=24 << 30, used=(1 + at % 7) << 30, free=0, reserved=None)
-    measured = replace(reading(None), power_watts=100.0 + 50 * number, memory=memory)
+    measured = replace(reading(None), power_watts=100.0 + 50 * number, power_limit_watts=400.0, memory=memory)
     return GpuState(CARDS[number], True, measured, 0.1 * (number + 1), float(at), {})
 
 
@@ -60,6 +60,8 @@ def test_means_are_of_all_passes_also_of_those_that_are_not_kept(monkeypatch: py
     watch = taken(opened(), 500)
     assert watch.utilization() == {"data": pytest.approx(0.1), "model": pytest.approx(0.2)}
     assert watch.power_watts() == pytest.approx(250)
+    assert [(each.role, each.index) for each in watch.powers()] == [("data", 0), ("model", 1)]
+    assert [each.share for each in watch.powers()] == pytest.approx([0.25, 0.375])
     data = gpu_figures(watch).gpus[0]
     assert (data.utilization.count, data.memory_used, data.memory_size) == (10, 7 << 30, 24 << 30)
 

@@ -176,6 +176,46 @@ def test_workers_make_batches_side_by_side():
     loader.close()
 
 
+def test_a_loader_takes_more_threads_while_it_runs():
+    """Two never pass a barrier of four."""
+    barrier = threading.Barrier(4)
+
+    def make(plan: BatchPlan) -> HostBatch:
+        barrier.wait(PATIENCE)
+        return empty(plan)
+
+    loader = Loader(make, iter(numbered(4)), workers=2, buffer=2)
+    eventually(lambda: barrier.n_waiting == 2, "both wait")
+    loader.resize(workers=4, buffer=4)
+    assert loader.get() is not None
+    loader.close()
+
+
+def test_sizes_that_change_at_any_time_change_no_batch():
+    """What is trained on stays the same, bit for bit: the plans alone decide on batches and order."""
+    draw = np.random.default_rng(3)
+    before = threading.active_count()
+    loader = Loader(empty, iter(numbered(300)), workers=1, buffer=1)
+    steps = []
+    while (batch := loader.get()) is not None:
+        steps.append(batch.plan.step)
+        loader.resize(workers=int(draw.integers(1, 9)), buffer=int(draw.integers(1, 9)))
+    assert steps == list(range(300))
+    eventually(lambda: threading.active_count() <= before, "its threads have ended")
+    loader.close()
+
+
+def test_a_smaller_buffer_holds_less_once_what_was_made_is_taken():
+    loader = Loader(empty, iter(numbered(50)), workers=4, buffer=8)
+    eventually(lambda: loader.full, "the buffer is full")
+    loader.resize(workers=1, buffer=2)
+    for _ in range(8):
+        loader.get()
+    eventually(lambda: loader.full, "the smaller buffer is full")
+    assert (loader.held, loader.filled) == (2, 2)
+    loader.close()
+
+
 def test_an_error_comes_at_its_place_in_the_order():
     def make(plan: BatchPlan) -> HostBatch:
         if plan.step == 2:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from voxyard import trainer
 from voxyard.host import Gpu
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.devices.tensorflow_setup import Devices
 from voxyard.trainer.out_of_memory import (
+    OUT_OF_MEMORY,
     Asked,
     Doing,
     OutOfMemoryError,
@@ -70,10 +74,18 @@ def test_what_takes_less_has_this_runs_numbers_and_order() -> None:
     lines = [line.strip() for line in str(told(XLA, grad_accum=2)).splitlines()]
     flags = [line.partition("   ")[0] for line in lines if line.startswith("--")]
     assert flags == [
-        "--batch-size 24 --grad-accum 4", "--prefetch-buffer-size 1", "--recompute", "--model-gpu-memory MIB",
+        "--batch-size 24 --grad-accum 4", "--prefetch-buffer-size 1", "--recompute", "--model-gpu-memory 20976",
     ]  # fmt: skip
-    assert "more than 16000" in lines[-2]
+    assert "16000 now; 22000 MiB were free on the card at the start" in lines[-2]
+    assert "a limit of 16000 MiB in force; 23028 MiB on the card, 22000 free at the start" in lines[0]
     assert lines[-1] == "No checkpoint was made."
+
+
+@pytest.mark.parametrize(("limit", "advised"), [(20975, True), (20976, False), (21500, False)])
+def test_a_higher_limit_is_advised_where_the_card_has_room_for_it(limit: int, advised: bool) -> None:
+    said = str(told(XLA, of=devices(limits={"data": None, "model": limit})))
+    assert ("--model-gpu-memory 20976" in said) == advised
+    assert ("-gpu-memory" in said) == advised
 
 
 def test_what_is_on_or_of_no_use_is_not_advised() -> None:
@@ -92,6 +104,17 @@ def test_other_errors_are_none_of_memory() -> None:
         told_out_of_memory(TrainConfig(), devices(), lambda: Doing("x"), lambda: ""),
     ):
         raise ValueError("a word")
+
+
+def test_the_guides_table_has_every_exit_code_of_the_trainer() -> None:
+    room = Path(trainer.__file__).parent
+    sources = "\n".join(path.read_text(encoding="utf-8") for path in sorted(room.rglob("*.py")))
+    codes = set(re.findall(r"exit_code=(\d+)", sources)) | set(
+        re.findall(r"(?:OUT_OF_MEMORY|HOST_LOST)\b.* = (\d+)", sources)
+    )
+    guide = (room / "README.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `(\d+)` \|", guide, re.MULTILINE)) == codes | {"0", "2", "130"}
+    assert str(OUT_OF_MEMORY) in codes
 
 
 class CodedError(Exception):

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from voxyard.corpus import Coverage
+from voxyard.telemetry.gpu_watch import CardPower
 from voxyard.trainer.report import Report, Target
 from voxyard.trainer.reporting.bounds import ON_DATA, ON_MODEL, SPLIT, StepStages, little_gain, split_bound
-from voxyard.trainer.reporting.clocks import CpuClock, StepClock
+from voxyard.trainer.reporting.clocks import CpuClock, MemoryGrowth, StepClock
 
 
 def report(**changes: Any) -> Report:
@@ -69,6 +70,26 @@ def test_what_was_not_measured_is_reported_not_guessed():
     for line in text.splitlines():
         if line.startswith(("data device use", "power", "resident memory", "bound of a split")):
             assert "not measured" in line
+
+
+def test_power_and_memory_of_each_gpu_are_judged():
+    powers = (CardPower("data", 0, 30.0, 300.0), CardPower("model", 1, 250.0, 350.0), CardPower("model", 2, None, None))
+    rows = rows_of(report(powers=powers, device_memory_growth={"model": 0.1}, resident_memory_growth=0.01))
+    assert "10% of the limit in force: low; high is 60%" in rows["data GPU 0 power"]
+    assert "250 W of 350 W" in rows["model GPU 1 power"]
+    assert "71% of the limit in force: high" in rows["model GPU 1 power"]
+    assert "not measured" in rows["model GPU 2 power"]
+    assert rows["model memory growth"].endswith("not stable")
+    assert rows["resident memory"].endswith("; stable")
+
+
+def test_memory_of_devices_is_compared_with_that_in_the_middle():
+    """Peaks of the allocators, by role; a device that counts nothing is left out."""
+    peaks = iter([{"data": 100.0, "model": 200.0, "other": 0.0}, {"data": 100.0, "model": 300.0, "other": 5.0}])
+    memory = MemoryGrowth(0, 10, lambda: next(peaks))
+    for step in (1, 5, 10):
+        memory.sample(step)
+    assert memory.of_devices == {"data": 0.0, "model": 0.5}
 
 
 def test_one_device_has_the_bound_of_each_placement_and_mirrored_ones_the_way_to_them():

@@ -31,6 +31,7 @@ from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.corpora import longest_of, open_corpora
 from voxyard.trainer.devices.auto_settings import apply_auto_settings
 from voxyard.trainer.devices.tensorflow_setup import prepare
+from voxyard.trainer.out_of_memory import Doing, told_out_of_memory
 
 if TYPE_CHECKING:
     from voxyard.trainer.loop import Run
@@ -69,7 +70,8 @@ def profile(
         devices = prepare(config, corpus=clips.fingerprint, longest=longest_of(config, clips))
         others = OtherLoadWatch(gpus=busy_gpus(devices.cards) if gpu_monitoring else ())
         run = build_dry_run(config, Path(directory), devices=devices, corpora=replace(corpora, training=source))
-        found = _measured(config, run, StageBenchmark(run, steps, source), gpu_monitoring, others, progress)
+        with told_out_of_memory(config, devices, lambda: Doing("in the profile"), lambda: "Nothing was saved."):
+            found = _measured(config, run, StageBenchmark(run, steps, source), gpu_monitoring, others, progress)
     source.drop_read_clips()
     return found
 

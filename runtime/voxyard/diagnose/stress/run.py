@@ -15,7 +15,7 @@ from voxyard.diagnose.gpu_figures import NO_GPU, READ_SECONDS, GpuFigures, gpu_f
 from voxyard.diagnose.stress.targets import LowUse, StressResult, TargetReport, check_targets, low_use
 from voxyard.telemetry.gpu_watch import GpuWatch
 from voxyard.trainer.config import TrainConfig
-from voxyard.trainer.out_of_memory import is_out_of_memory
+from voxyard.trainer.out_of_memory import Doing, told_out_of_memory
 from voxyard.trainer.reporting.clocks import CpuClock, MemoryGrowth
 from voxyard.trainer.steps.in_flight import Calibration, StepsInFlight
 
@@ -94,7 +94,7 @@ def stress(
     """Loads the devices of `config` with the trainer's real pipeline and step; one a process. Nothing is saved.
 
     `skip` leaves the load out and only reads the idle machine. Without a corpus a small one is generated.
-    Raises DiagnoseError where the memory does not suffice, TrainerError, CorpusError or HostError as training does.
+    Raises TrainerError (out of memory is one), CorpusError or HostError as training does.
     """
     from voxyard.trainer.devices.auto_settings import apply_auto_settings
     from voxyard.trainer.devices.tensorflow_setup import prepare
@@ -125,14 +125,14 @@ def train_under_load(
     directory: Path,
     progress: Callable[[str], None],
 ) -> Stress:
-    """Runs the part of `stress` under load. Raises DiagnoseError where the memory does not suffice."""
+    """Runs the part of `stress` under load. Raises OutOfMemoryError where the memory does not suffice."""
     from voxyard.diagnose.profile.measure import StageBenchmark
     from voxyard.trainer.corpora import open_corpora
 
     config = with_corpus(config, rows_of(config, devices), directory)
-    try:
-        corpora = open_corpora(config)
-        source = ColdSource(corpora.training)
+    corpora = open_corpora(config)
+    source = ColdSource(corpora.training)
+    with told_out_of_memory(config, devices, lambda: Doing("under load"), lambda: "Nothing was saved."):
         run = build_dry_run(config, directory, devices=devices, corpora=replace(corpora, training=source))
         progress("tracing and compiling (not timed)")
         StageBenchmark(run, FEWEST_STEPS, source).warm_up()
@@ -141,13 +141,6 @@ def train_under_load(
         with source.cold_read(clip for plan in plans for clip in plan.clips) as cold:
             during, result = train_for(run, seconds)
         result = replace(result, reads=cold.pages)
-    except Exception as error:
-        if not is_out_of_memory(error):
-            raise
-        raise DiagnoseError(
-            f"out of memory with {devices.batch_size} clips on a device: lower --batch-size, or add --recompute",
-            exit_code=1,
-        ) from error
     return Stress(
         devices.description, devices.kind, before, during, idle(devices), result, check_targets(result), low_use(result)
     )
@@ -156,7 +149,7 @@ def train_under_load(
 def train_for(run: Run, seconds: float) -> tuple[Utilization, StressResult]:
     """The run's pipeline and step for so many seconds, and at least a few steps, as its loop would do it."""
     on_gpu, fills, number, calibration = run.devices.kind == "gpu", 0, 0, Calibration()
-    memory = MemoryGrowth(0, 2 * FEWEST_STEPS)
+    memory = MemoryGrowth(0, 2 * FEWEST_STEPS, run.step.memory_by_role)
     with (
         GpuWatch(run.devices.cards, interval=READ_SECONDS) as watch,
         run.pipeline(0, None) as pipeline,
@@ -204,6 +197,8 @@ def train_for(run: Run, seconds: float) -> tuple[Utilization, StressResult]:
         workers=run.config.data.num_workers,
         use=_use(run, gpus),
         memory_of_limit=run.step.memory_of_limits() if on_gpu else {},
+        device_memory_growth=memory.of_devices,
+        powers=watch.powers(),
         xla=bool(run.config.training.xla),
         precision=run.config.training.precision,
     )

@@ -8,15 +8,15 @@ from typing import Literal
 
 from voxyard.diagnose.gpu_figures import NO_GPU
 from voxyard.host.page_cache import NOTHING, Pages
+from voxyard.telemetry.gpu_watch import CardPower
 from voxyard.trainer.report import Target
+from voxyard.trainer.reporting.device_targets import HIGH_POWER, STABLE, memory_standing, power_standing
 
 Standing = Literal["excellent", "good", "minimum", "missed", "not measured"]
 
 LOW_USE = 0.30
 """A device below it is diagnosed."""
 WAITS, BUFFER_EMPTY, BUFFER_FULL = 0.30, 0.25, 0.75
-STABLE = 0.05
-"""Growth of the resident memory under which it counts as stable."""
 SHORT_STEP_SECONDS = 0.020
 """A step on a GPU that takes less is mostly the time it takes to hand it over."""
 
@@ -44,6 +44,8 @@ class StressResult:
     workers: int
     use: Mapping[str, float | None]  # by role, 0…1
     memory_of_limit: Mapping[str, float | None] = field(default_factory=dict)
+    device_memory_growth: Mapping[str, float] = field(default_factory=dict)  # of GPUs' allocators, by role
+    powers: tuple[CardPower, ...] = ()
     xla: bool = False
     precision: str = "float32"
     reads: Pages = NOTHING
@@ -138,9 +140,15 @@ def _graded(target: Target, wanted: str, result: StressResult) -> TargetRow:
 def _others(result: StressResult) -> Iterator[TargetRow]:
     d, m, gpu = result.data_stage_seconds, result.train_stage_seconds, result.kind == "gpu"
     yield TargetRow("out of memory", "no", "no", "kept")
-    growth = result.resident_memory_growth
-    stable = "" if growth is None else "kept" if abs(growth) < STABLE else "missed"
-    yield TargetRow("memory stable", "not measured" if growth is None else f"{growth:+.1%}", f"<{STABLE:.0%}", stable)
+    growths = {f"{role} GPU memory stable": growth for role, growth in result.device_memory_growth.items()}
+    for name, growth in ({"host memory stable": result.resident_memory_growth} | growths).items():
+        said = "not measured" if growth is None else f"{growth:+.1%}"
+        yield TargetRow(name, said, f"<{STABLE:.0%}", memory_standing(growth))
+    for card in result.powers:
+        ceiling = result.data_ceiling if card.role == "data" else None
+        said = str(card) if card.share is None else f"{card} ({card.share:.0%})"
+        wanted = f">{HIGH_POWER:.0%} of the limit"
+        yield TargetRow(f"{card.role} GPU {card.index} power", said, wanted, power_standing(card, ceiling))
     if d and m:
         yield _of_stages(d, m, split=result.strategy == "split")
     for role, share in result.memory_of_limit.items():
@@ -148,6 +156,8 @@ def _others(result: StressResult) -> Iterator[TargetRow]:
         yield TargetRow(f"{role} GPU memory of its limit", said, "80–95%", _within(share, 0.80, 0.95))
     if not gpu:
         yield TargetRow("GPU memory of its limit", NO_GPU, "80–95%", "")
+        yield TargetRow("GPU memory stable", NO_GPU, f"<{STABLE:.0%}", "")
+        yield TargetRow("GPU power", NO_GPU, f">{HIGH_POWER:.0%} of the limit", "")
     yield TargetRow(
         "CPU use", f"{result.cpu_use:.0%}", "40–60%", _within(result.cpu_use, 0.4, 0.6) if gpu else "for GPU hosts"
     )

@@ -102,7 +102,10 @@ def trial(config: TrainConfig, directory: str, steps: int, *, discriminators: bo
     """
     return _with(
         config,
-        data={"pipeline_buffer_size": min(config.data.pipeline_buffer_size, LOOK_AHEAD), "model_start_delay": 0.0},
+        data={
+            "pipeline_buffer_size": min(config.data.pipeline_buffer_size, LOOK_AHEAD), "model_start_delay": 0.0,
+            "adapt": False,
+        },
         training={
             "checkpoint_dir": directory, "resume": False, "init_from": None, "epochs": None, "max_minutes": None,
             "max_steps": steps, "checkpoint_every": steps + 1, "discriminators_after": 0 if discriminators else steps,

@@ -23,6 +23,7 @@ from voxyard.trainer.autotune.words import counted
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.devices.placement import Kind
 from voxyard.trainer.errors import TrainerError
+from voxyard.trainer.out_of_memory import DOES_NOT_FIT, OutOfMemoryError
 from voxyard.trainer.reporting.bounds import ON_DATA, ON_MODEL, SINGLE, SPLIT, StepStages
 from voxyard.trainer.reporting.enough import STEPS_NEEDED
 
@@ -230,6 +231,9 @@ def _judge(trials: Trials, left_out: Mapping[str, str], *, late: bool, minutes: 
         log.info("  %s", line)
     if best is None:
         why = next((note for _, _, note in rows), "no strategy is possible")
+        if trials.failed and all(each.startswith(DOES_NOT_FIT) for each in trials.failed.values()):
+            what = f"--strategy auto could time no strategy, because none fits: {why}"
+            raise OutOfMemoryError(what, f"{what}\nA smaller --batch-size takes less, or --recompute")
         raise TrainerError(f"--strategy auto could time no strategy: {why}", exit_code=1)
     _, passed_over = comparable(trials.timed, trials.of_disk())
     if passed_over:

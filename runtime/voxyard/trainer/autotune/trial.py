@@ -17,7 +17,7 @@ from voxyard.trainer.api import open_run
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.corpora import Corpora, open_corpora
 from voxyard.trainer.errors import TrainerError
-from voxyard.trainer.out_of_memory import OutOfMemoryError
+from voxyard.trainer.out_of_memory import DOES_NOT_FIT, OutOfMemoryError
 
 
 def main() -> int:
@@ -28,7 +28,7 @@ def main() -> int:
     try:
         done = _write(config, asked) if "features" in asked else _time(config)
     except OutOfMemoryError as error:
-        sys.stderr.write(f"it does not fit: {error.what}\n")
+        sys.stderr.write(f"{DOES_NOT_FIT}: {error.what}\n")
         return 2
     except (TrainerError, CorpusError, HostError) as error:
         sys.stderr.write(f"{error}\n")

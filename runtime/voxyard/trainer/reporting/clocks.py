@@ -6,7 +6,7 @@ import math
 import resource
 import time
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from voxyard.host.cores import usable_cores
@@ -100,22 +100,27 @@ class CpuClock:
 
 
 class MemoryGrowth:
-    """Resident memory at the end against that after 200 steps, or after half of a shorter run."""
+    """Memory at the end against that after 200 steps, or after half of a shorter run."""
 
-    def __init__(self, first: int, end: int) -> None:
+    def __init__(self, first: int, end: int, devices: Callable[[], Mapping[str, float]] = dict) -> None:
+        """`devices` gives the most bytes that each device's allocator has held so far, by its role."""
         self._from = first + min(200, (end - first) // 2)
-        self._base: int | None = None
-        self.growth: float | None = None
+        self._devices = devices
+        self._base: tuple[int, Mapping[str, float]] | None = None
+        self.growth: float | None = None  # of the resident memory
+        self.of_devices: dict[str, float] = {}
 
     def sample(self, step: int) -> None:
-        """Reads the resident memory after a step."""
+        """Reads the memory after a step."""
         if step < self._from:
             return
-        now = resident_bytes()
+        now, devices = resident_bytes(), self._devices()
         if self._base is None:
-            self._base = now
-        else:
-            self.growth = now / self._base - 1
+            self._base = now, devices
+            return
+        resident, before = self._base
+        self.growth = now / resident - 1
+        self.of_devices = {role: taken / before[role] - 1 for role, taken in devices.items() if before.get(role)}
 
 
 def resident_bytes() -> int:

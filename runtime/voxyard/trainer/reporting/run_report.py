@@ -121,6 +121,7 @@ def _device_use(clock: StepClock, step: TrainStep, watch: GpuWatch) -> dict[str,
             "device_use_missing": PARTS if watch.cut else "" if watch.counted else NO_READING,
             "card_use": watch.cut_cards(),
             "power_watts": watch.power_watts(),
+            "powers": watch.powers(),
             "memory_of_limit": step.memory_of_limits(),
         }
     seconds = clock.duration / max(1, clock.steps)

@@ -18,6 +18,7 @@ from voxyard.trainer.autotune.ceilings import ceilings
 from voxyard.trainer.autotune.trial_process import FailedTrialError
 from voxyard.trainer.autotune.trials import Timed, Trials
 from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.out_of_memory import DOES_NOT_FIT, OutOfMemoryError
 from voxyard.trainer.reporting.bounds import MIRRORED, ON_DATA, ON_MODEL, SINGLE, SPLIT, StepStages
 
 BOTH = StepStages(0.01, 0.2, 0.18, two_networks=True, beside_on="data")
@@ -42,12 +43,15 @@ class Host:
         self.rates = {name.replace("_on_", ", vocoder on "): rate for name, rate in rates.items()}
         self.clock, self.timed = Clock(monkeypatch), list[str]()
         self.before: Callable[[str], None] = lambda _: None
+        self.without_memory: tuple[str, ...] = ()
         self.more: dict[str, int] = {}  # seconds that a trial takes beside 60
 
     def _time(self, each: Candidate, *, count: int, seconds: float, **_: Any) -> Timed:
         self.before(each.name)
         takes = 60 + self.more.get(each.name, 0)
         self.clock.now += min(takes, seconds)
+        if each.name in self.without_memory:
+            raise FailedTrialError(f"{DOES_NOT_FIT}: out of memory in step 1 on the data device")
         if seconds < takes:
             raise FailedTrialError("it was ended")
         self.timed.append(each.name)
@@ -81,6 +85,23 @@ def test_a_way_that_cannot_win_is_not_timed_and_the_log_has_the_reason(
     )
     assert caplog.text.count(why) == 1
     assert any(line.startswith(f"  {ON_MODEL}") and "skipped: by the times" in line for line in caplog.messages)
+
+
+def test_a_way_that_does_not_fit_is_left_out_and_the_others_are_timed(
+    host: Host, caplog: pytest.LogCaptureFixture
+) -> None:
+    host.without_memory = (ON_DATA,)
+    choice, _ = host.choose()
+    assert choice.name == MIRRORED
+    assert {ON_MODEL, SINGLE} <= {*host.timed}
+    assert any(line.startswith(f"  {ON_DATA}") and "failed: it does not fit: out" in line for line in caplog.messages)
+
+
+def test_where_nothing_fits_it_is_an_error_of_memory(host: Host) -> None:
+    host.without_memory = (ON_DATA, ON_MODEL, SINGLE, MIRRORED)
+    with pytest.raises(OutOfMemoryError, match=r"none fits: .*it does not fit: out of memory in step 1") as caught:
+        host.choose()
+    assert "--batch-size" in str(caught.value)
 
 
 def test_a_way_that_was_skipped_after_one_busy_trial_is_timed_when_the_next_shows_it_can_win() -> None:
