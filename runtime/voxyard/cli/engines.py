@@ -1,4 +1,4 @@
-"""Choice of the engine that `speak` and `serve` run: Bark, a voice that was exported, or espeak-ng."""
+"""Choice of the engine that `speak` and `serve` run: Bark, a voice of voxyard export, espeak-ng, servers, one's own."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def choose_engine(speech: SpeechSection, bark: BarkConfig, origins: Mapping[str,
 
     Raises:
         SpeechError: a setting has no effect on it, it is not the one that the model is for, it has no model,
-            or there is no such recogniser.
+            or there is no such recogniser or front end.
     """
     engine = _engine(speech, bark, origins)
     _check_speech_settings(engine, origins)
@@ -56,10 +56,15 @@ def choose_engine(speech: SpeechSection, bark: BarkConfig, origins: Mapping[str,
             look = check_factory if speech.pool == "ray" else find_factory
             look("recogniser", bark.recogniser)
         return EngineChoice(FRONTEND, _alone(speech, bark).model_dump(mode="json"), "bark", "torch", bark.device)
-    has_effect = {"voxyard": VOICE_SETTINGS, "espeak": ("device",)}.get(engine, ())
+    own = ":" in engine
+    has_effect = VOICE_SETTINGS if own else {"voxyard": VOICE_SETTINGS, "espeak": ("device",)}.get(engine, ())
     for name, origin in _given(origins).items():
         if name not in has_effect:
             raise SpeechError(f"{origin} has no effect with --engine {engine}, as it is Bark's: leave it out")
+    if own:
+        find_factory("engine", engine)
+        settings = bark.model_dump(mode="json", include=set(_given(origins)))
+        return EngineChoice(engine, settings, "", engine.partition(":")[0].partition(".")[0], bark.device)
     if engine == "openai":
         return _servers(speech)
     if engine == "espeak":

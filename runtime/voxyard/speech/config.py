@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
+
+from pydantic import field_validator
 
 from voxyard.settings import Section, setting
 from voxyard.speech.audio.joining import Pauses
@@ -45,16 +48,20 @@ class SpeakSection(Section):
     metrics_host: str = setting("127.0.0.1", "Address that the metrics listen on; 0.0.0.0 for every interface.")
 
 
+EngineName = Literal["auto", "bark", "voxyard", "espeak", "openai"]
+
+
 class SpeechSection(Section):
     """Worker processes, their timeouts, and the pauses between chunks."""
 
     group = "SPEECH"
 
-    engine: Literal["auto", "bark", "voxyard", "espeak", "openai"] = setting(
+    engine: EngineName | str = setting(
         "auto",
         "Engine: bark; voxyard for a voice that `voxyard export` wrote, the directory of --model; espeak for "
         "espeak-ng, which needs no weights and no GPU; openai for servers that speak OpenAI's speech API; auto is bark "
-        "where its weights are or a setting of it is given, else espeak.",
+        "where its weights are or a setting of it is given, else espeak; package.module:factory is one of "
+        "your own.",
     )
     base_url: str | None = setting(
         None, "Servers of --engine openai, such as http://gpu-1:8880/v1, with commas between; each is a worker."
@@ -127,6 +134,14 @@ class SpeechSection(Section):
     code_blocks: Literal["skip", "announce"] = setting(
         "skip", "Blocks of code in Markdown, HTML and EPUB files: skip, or announce with their number of lines."
     )
+
+    @field_validator("engine")
+    @classmethod
+    def _known_engine(cls, engine: str) -> str:
+        names = get_args(EngineName)
+        if engine not in names and not re.fullmatch(r"[\w.]+:[A-Za-z_]\w*", engine):
+            raise ValueError(f"found {engine!r}, expected {', '.join(names)}, or package.module:factory")
+        return engine
 
     def limits(self) -> PoolLimits:
         """Limits of the scheduler."""

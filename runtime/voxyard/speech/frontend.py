@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, cast
 
 from voxyard.speech.engine import EngineSpec, find_factory
+from voxyard.speech.errors import SpeechError
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,51 @@ class Frontend(Protocol):
 
     def describe(self, voice: str) -> VoiceDescription:
         """The voice of this name in words for people."""
+
+
+@dataclass(frozen=True)
+class OneVoice:
+    """Front end of an engine that has one voice and one speed, and speaks any text: a base for others."""
+
+    engine: EngineSpec
+    max_tokens: int = 600  # characters
+    max_seconds: float = 30.0
+    speeds: tuple[float, float] = (1.0, 1.0)
+    notes: Sequence[str] = ()
+    voice_files: VoiceFiles | None = None
+
+    def count_tokens(self, text: str) -> int:
+        """Characters of a text."""
+        return len(text)
+
+    def voices(self) -> Sequence[str]:
+        """The name of the engine: the API asks for one."""
+        return (self.engine.model,)
+
+    def has_voice(self, name: str) -> bool:
+        """True for that name."""
+        return name in self.voices()
+
+    def default_voice(self, language: str | None) -> str | None:
+        """That name."""
+        return self.engine.model
+
+    def check_voice(self, name: str) -> None:
+        """Raises SpeechError where it is another name."""
+        if not self.has_voice(name):
+            raise SpeechError(f"there is no voice {name!r}, expected {self.engine.model}")
+
+    def language(self, voice: str | None) -> str | None:
+        """None: it is not known."""
+        return None
+
+    def refusal(self, text: str, language: str | None) -> str | None:
+        """None: it speaks any text."""
+        return None
+
+    def describe(self, voice: str) -> VoiceDescription:
+        """The name itself."""
+        return VoiceDescription(voice)
 
 
 def open_frontend(factory: str, settings: Mapping[str, object]) -> Frontend:

@@ -1,8 +1,16 @@
-"""Rows of the engine that the settings choose, where one chunk is spoken at a time."""
+"""The engine that the settings choose: an own one, and rows where one chunk is spoken at a time."""
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
+import wave
+from pathlib import Path
+
 import pytest
+from pydantic import ValidationError
 
 from voxyard.bark.config import BarkConfig
 from voxyard.cli.engines import choose_engine
@@ -29,3 +37,42 @@ def test_a_number_of_rows_that_is_given_stays() -> None:
 def test_a_budget_for_one_row_is_refused() -> None:
     with pytest.raises(SpeechError, match="--memory-budget has no effect with --no-parallel"):
         rows(parallel=False, memory_budget=6)
+
+
+def test_an_engine_of_ones_own_gets_what_was_set() -> None:
+    speech = SpeechSection(engine="frontends:frontend")
+    chosen = choose_engine(speech, BarkConfig(model=Path("voice"), threads=3), {"bark.model": "--model"})
+    assert (chosen.frontend, chosen.settings, chosen.device) == ("frontends:frontend", {"model": "voice"}, "auto")
+
+
+@pytest.mark.parametrize(
+    ("engine", "origins", "said"),
+    [
+        ("no_such_module:frontend", {}, "engine no_such_module:frontend: No module named 'no_such_module'"),
+        ("frontends:none", {}, "has no attribute 'none'; expected package.module:factory"),
+        ("frontends:frontend", {"bark.int8": "--int8"}, "--int8 has no effect with --engine frontends:frontend"),
+    ],
+)
+def test_an_engine_of_ones_own_is_looked_for_before_a_worker_starts(
+    engine: str, origins: dict[str, str], said: str
+) -> None:
+    with pytest.raises(SpeechError) as refused:
+        choose_engine(SpeechSection(engine=engine), BarkConfig(), origins)
+    assert said in str(refused.value)
+
+
+def test_a_name_that_is_no_engine_is_told_what_there_is() -> None:
+    with pytest.raises(ValidationError, match="found 'brak', expected auto, bark, voxyard, espeak, openai, or package"):
+        SpeechSection(engine="brak")
+
+
+def test_the_engine_of_the_guide_speaks(tmp_path: Path) -> None:
+    guide = Path(__file__).resolve().parents[3] / "runtime/voxyard/speech/README.md"
+    (code,) = re.findall(r"```python\n(.*?)```", guide.read_text(encoding="utf-8"), re.DOTALL)
+    (tmp_path / "hum.py").write_text(code)
+    (tmp_path / "text.txt").write_text("Hello there.")
+    command = [sys.executable, "-m", "voxyard", "speak", "text.txt", "--engine", "hum:frontend", "--out", "hum.wav"]
+    done = subprocess.run(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": "."}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    with wave.open(str(tmp_path / "hum.wav")) as sound:
+        assert sound.getnframes() >= 1500 * len("Hello there.")
