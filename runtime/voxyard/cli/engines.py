@@ -42,11 +42,10 @@ def choose_engine(speech: SpeechSection, bark: BarkConfig, origins: Mapping[str,
     if engine == "bark":
         if (bark.model / META).is_file():
             raise SpeechError(f"{bark.model} is a voice that voxyard export wrote: add --engine voxyard")
-        bark = _alone(speech, bark)
         if bark.recogniser is not None:
             look = check_factory if speech.pool == "ray" else find_factory
             look("recogniser", bark.recogniser)
-        return EngineChoice(FRONTEND, bark.model_dump(mode="json"), "bark", "torch", bark.device)
+        return EngineChoice(FRONTEND, _alone(speech, bark).model_dump(mode="json"), "bark", "torch", bark.device)
     has_effect = VOICE_SETTINGS if engine == "voxyard" else ("device",)
     for name, origin in _given(origins).items():
         if name not in has_effect:
@@ -59,6 +58,15 @@ def choose_engine(speech: SpeechSection, bark: BarkConfig, origins: Mapping[str,
         raise SpeechError("--engine voxyard speaks with a voice of yours: add --model DIR, as voxyard export wrote it")
     settings = bark.model_dump(mode="json", include=set(VOICE_SETTINGS))
     return EngineChoice(VOICE_FRONTEND, settings, "trainer,cpu", "tensorflow", bark.device)
+
+
+def _alone(speech: SpeechSection, bark: BarkConfig) -> BarkConfig:
+    """With room for one row where one chunk is spoken at a time, unless a number of rows is given. SpeechError."""
+    if speech.enable_parallel_tts or bark.batch_size != "auto":
+        return bark
+    if bark.memory_budget is not None:
+        raise SpeechError("--memory-budget has no effect with --no-parallel, which speaks in one row: leave one out")
+    return bark.model_copy(update={"batch_size": 1})
 
 
 def _engine(speech: SpeechSection, bark: BarkConfig, origins: Mapping[str, str]) -> str:
@@ -76,12 +84,3 @@ def _given(origins: Mapping[str, str]) -> dict[str, str]:
         for key, origin in origins.items()
         if key.startswith("bark.") and origin != "default"
     }
-
-
-def _alone(speech: SpeechSection, bark: BarkConfig) -> BarkConfig:
-    """With room for one row where one chunk is spoken at a time, unless a number of rows is given. SpeechError."""
-    if speech.enable_parallel_tts or bark.batch_size != "auto":
-        return bark
-    if bark.memory_budget is not None:
-        raise SpeechError("--memory-budget has no effect with --no-parallel, which speaks in one row: leave one out")
-    return bark.model_copy(update={"batch_size": 1})

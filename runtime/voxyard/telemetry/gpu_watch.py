@@ -67,23 +67,23 @@ class GpuReadings:
     The driver measured the first pass before the watch began.
     """
 
-    power: RunningMean = field(default_factory=RunningMean)
-    power_limit: float | None = None  # the newest
     utilization: RunningMean = field(default_factory=RunningMean)
     utilizations: deque[float] = field(default_factory=lambda: deque(maxlen=MOST_KEPT))  # the newest
     memory_used: int | None = None  # the most, in bytes
     memory_size: int | None = None
+    power: RunningMean = field(default_factory=RunningMean)
+    power_limit: float | None = None  # the newest
 
     def take(self, state: GpuState, *, first: bool) -> None:
         """One pass."""
         if state.utilization_ratio is not None and not first:
             self.utilizations.append(state.utilization_ratio)
+        if state.reading is not None and state.reading.power_limit_watts is not None:
+            self.power_limit = state.reading.power_limit_watts
         memory = None if state.reading is None else state.reading.memory
         if memory is not None and not first:
             self.memory_used = max(memory.used, self.memory_used or 0)
             self.memory_size = memory.size
-        if state.reading is not None and state.reading.power_limit_watts is not None:
-            self.power_limit = state.reading.power_limit_watts
 
 
 class StepSpans:
