@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -111,6 +112,10 @@ class SpeechSection(Section):
         "skip", "Blocks of code in Markdown, HTML and EPUB files: skip, or announce with their number of lines."
     )
 
+    gutenberg_licence: Literal["speak", "skip"] = setting(
+        "speak", "What Project Gutenberg adds before and after a book: speak it, or skip it."
+    )
+
     def limits(self) -> PoolLimits:
         """Limits of the scheduler."""
         return PoolLimits(
@@ -128,4 +133,5 @@ class SpeechSection(Section):
         """Reading of texts. Raises SpeechError where a kind is unknown or the lexicon is wrong."""
         from voxyard.speech.reading.lexicon import read_lexicon
 
-        return READING.changed(self.read, None if self.lexicon is None else read_lexicon(self.lexicon))
+        found = READING.changed(self.read, None if self.lexicon is None else read_lexicon(self.lexicon))
+        return replace(found, gutenberg_licence=self.gutenberg_licence == "speak")
