@@ -9,13 +9,13 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.staticfiles import StaticFiles
 
 from voxyard import __version__
-from voxyard.service.home import PAGE, home
 from voxyard.service.http.admission import AdmissionMiddleware
 from voxyard.service.http.components import MiddlewareComponents
 from voxyard.service.http.errors import install_envelope
 from voxyard.service.http.observability import ObservabilityMiddleware
 from voxyard.service.routes import api_reference, catalog, chapters, documents, scripts, speech, voices
 from voxyard.service.routes.dependencies import authenticated
+from voxyard.service.routes.home import PAGE, home
 from voxyard.service.routes.openapi import describe, errors
 from voxyard.service.routes.operations import operations_router
 from voxyard.service.routes.session import session_router

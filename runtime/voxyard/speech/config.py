@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -135,6 +136,10 @@ class SpeechSection(Section):
         "skip", "Blocks of code in Markdown, HTML and EPUB files: skip, or announce with their number of lines."
     )
 
+    gutenberg_licence: Literal["speak", "skip"] = setting(
+        "speak", "What Project Gutenberg adds before and after a book: speak it, or skip it."
+    )
+
     @field_validator("engine")
     @classmethod
     def _known_engine(cls, engine: str) -> str:
@@ -160,4 +165,5 @@ class SpeechSection(Section):
         """Reading of texts. Raises SpeechError where a kind is unknown or the lexicon is wrong."""
         from voxyard.speech.reading.lexicon import read_lexicon
 
-        return READING.changed(self.read, None if self.lexicon is None else read_lexicon(self.lexicon))
+        found = READING.changed(self.read, None if self.lexicon is None else read_lexicon(self.lexicon))
+        return replace(found, gutenberg_licence=self.gutenberg_licence == "speak")

@@ -8,7 +8,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from voxyard.service.home import PAGE, chosen, home, languages, page
+from voxyard.service.routes.home import PAGE, chosen, home, languages, page
 
 _BRACES = re.compile(r"\{\w+\}")
 

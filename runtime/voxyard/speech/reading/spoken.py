@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import get_args
 
 from voxyard.speech.errors import SpeechError
@@ -23,11 +24,12 @@ class ReadingOptions:
 
     kinds: tuple[Kind, ...] = KINDS
     lexicons: tuple[Lexicon, ...] = ()
+    gutenberg_licence: bool = True  # whether what Project Gutenberg adds to a book is spoken too
 
     def changed(self, read: str | None = None, lexicon: Lexicon | None = None) -> ReadingOptions:
         """With the kinds that `read` names, and with a lexicon that goes before those here. Raises SpeechError."""
         kinds = self.kinds if read is None else read_kinds(read)
-        return ReadingOptions(kinds, self.lexicons if lexicon is None else (lexicon, *self.lexicons))
+        return replace(self, kinds=kinds, lexicons=self.lexicons if lexicon is None else (lexicon, *self.lexicons))
 
 
 READING = ReadingOptions()
@@ -87,6 +89,25 @@ class Passage:
         return self._edited.position(marked - self._begin)
 
 
+_MARK = r"\*\*\*\s?{} OF TH(?:E|IS) PROJECT GUTENBERG EBOOK\b"
+_BOOK_BEGINS = re.compile(_MARK.format("START") + r"[^*]{0,500}\*\*\*\s*", re.IGNORECASE)
+_BOOK_ENDS = re.compile(_MARK.format("END"), re.IGNORECASE)
+_END_OF_BOOK = re.compile(r"^[^\S\n]*End of (?:the )?Project Gutenberg[^\n]*\n\s*\Z", re.IGNORECASE | re.MULTILINE)
+_NEAR_END = 400  # characters
+
+
+def _around_the_book(text: str) -> list[Span]:
+    """What stands before and after the text of a book from Project Gutenberg; nothing of another text."""
+    begins = _BOOK_BEGINS.search(text)
+    ends = _BOOK_ENDS.search(text, begins.end() if begins else 0)
+    found = [] if begins is None else [(0, begins.end())]
+    if ends is None:
+        return found
+    above = max(begins.end() if begins else 0, ends.start() - _NEAR_END)
+    line = _END_OF_BOOK.search(text[above : ends.start()])
+    return [*found, (ends.start() if line is None else above + line.start(), len(text))]
+
+
 def passages(
     marked: MarkedText, language: str | None, reading: ReadingOptions, languages: Mapping[str, str | None] | None = None
 ) -> Iterator[Passage]:
@@ -99,12 +120,18 @@ def passages(
     pauses = [(pause.at, pause.seconds, None) for pause in marked.pauses]
     turns = [(tag.at, None, tag) for tag in marked.voices]
     marks = sorted([*pauses, *turns], key=lambda mark: mark[0])
+    silent = [] if reading.gutenberg_licence else _around_the_book(left)
     most, spoken, begin, speaker = _MOST_TIMES * length + _MOST_MORE, 0, 0, None
     for end, pause, turn in [*marks, (len(left), None, None)]:
         piece = left[begin:end]
         spoken_in = language if speaker is None else (languages or {}).get(speaker, language)
         chosen = [(start - begin, last - begin) for start, last in marked.chosen if begin <= start < end]
-        edits = list[Edit]()
+        edits = [
+            Edit(max(first, begin) - begin, min(last, end) - begin, "")
+            for first, last in silent
+            if max(first, begin) < min(last, end)
+        ]
+        chosen = [span for span in chosen if not any(edit.start < span[1] and span[0] < edit.end for edit in edits)]
         for lexicon in reading.lexicons:
             edits += lexicon.edits(piece, spoken_in, [*chosen, *((edit.start, edit.end) for edit in edits)])
         taken = [*chosen, *((edit.start, edit.end) for edit in edits)]

@@ -151,3 +151,22 @@ def test_nothing_of_a_text_is_lost_and_positions_only_grow(text: str, tokens: in
     assert [each.chunk for each in found.requests] == list(range(len(found.chunks)))
     assert all(each.text.strip() == each.text != "" for each in found.requests)
     assert script(text, reading, tokens=tokens) == found
+
+
+HEAD = "The Project Gutenberg eBook of A Tale\n\nThis ebook is for the use of anyone.\n\n"
+START = "*** START OF THE PROJECT GUTENBERG EBOOK A TALE ***\n\n"
+BOOK = "A TALE\n\nIt began in [pause 1s] May.\n\nIt ended.\n\n"
+END = "End of the Project Gutenberg EBook of A Tale, by B\n\n*** END OF THE PROJECT GUTENBERG EBOOK A TALE ***\n\n"
+LICENCE = "Updated editions will replace the previous one.\n\nSection 1. General Terms [pause 1s] of Use\n"
+
+
+def test_what_gutenberg_adds_to_a_book_is_left_out_on_request() -> None:
+    text = HEAD + START + BOOK + END + LICENCE
+    chapters = tuple(text.index(each) for each in ("The Project", "A TALE\n", "Updated", "Section"))
+    without = ReadingOptions(gutenberg_licence=False)
+    found = script(text, without, chapters=chapters)
+    assert " ".join(" ".join(each.text for each in found.requests).split()) == "A TALE. It began in May. It ended."
+    assert all(text[each.start : each.end] == each.text for each in found.chunks)
+    assert "Section" in " ".join(each.text for each in script(text, chapters=chapters).requests)
+    plain = "It ended. *** END *** of the book."
+    assert [each.text for each in script(plain, without).requests] == [each.text for each in script(plain).requests]
