@@ -45,7 +45,10 @@ def preparing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Preparing]:
     found.going.set()
 
 
-FULL = {"max_documents": 1, "engine": {"rows": 1, "seconds": 60.0}}  # with one document that is not spoken meanwhile
+FULL: dict[str, Any] = {
+    "max_documents": 1,
+    "engine": {"rows": 1, "seconds": 60.0},
+}  # with one document that is not spoken meanwhile
 
 
 @pytest.mark.parametrize(
@@ -77,7 +80,7 @@ def test_a_document_without_room_is_refused_before_it_is_prepared(
 
 
 def test_a_full_queue_refuses_a_document_before_its_body_is_read_and_knows_one_that_is_there(tmp_path: Path) -> None:
-    first = {"json": {"text": "A night."}, "headers": {"Idempotency-Key": "first"}}
+    first: dict[str, Any] = {"json": {"text": "A night."}, "headers": {"Idempotency-Key": "first"}}
     with running(tmp_path, **FULL) as state, TestClient(create_app(state), base_url=URL) as client:
         made, again = (client.post("/v1/documents", **first) for _ in range(2))
         refused = client.post("/v1/documents", content=b"{", headers={"Content-Type": "application/json"})
