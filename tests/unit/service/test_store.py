@@ -184,6 +184,19 @@ def test_an_end_queues_the_webhook_once_and_a_retry_takes_it_back(store: Store) 
     assert store.webhooks.pending(99.0) == ()
 
 
+def test_a_keys_many_webhooks_keep_no_other_keys_waiting(store: Store) -> None:
+    """Receivers of one key may hang: the others have their turn with the next few."""
+    for number in range(20):
+        owner = "bob" if number == 19 else "ann"
+        new = replace(new_document(number, owner=owner), webhook="http://127.0.0.1:1/")
+        store.accept(new)
+        store.failed(new.id, float(number), "it cannot be spoken")
+    taken = store.webhooks.take(100.0)
+    assert len(taken) == 8
+    assert new_document(19).id in {each.document for each in taken}
+    assert store.webhooks.pending(100.0, 2)[1].document == new_document(19).id
+
+
 def test_a_webhook_that_is_given_up_is_gone(store: Store) -> None:
     new = new_document(1, 1, webhook="http://h/")
     store.accept(new)

@@ -13,12 +13,18 @@ HookEvent = Literal["document.completed", "document.failed"]
 TAKE_HOOKS = """
     UPDATE hooks SET taken_until = clock_timestamp() + make_interval(secs => $1) FROM documents
     WHERE documents.number = hooks.document AND hooks.number IN (
-        SELECT number FROM hooks WHERE next_try <= $2 AND (taken_until IS NULL OR taken_until < clock_timestamp())
-        ORDER BY next_try, number LIMIT $3 FOR UPDATE SKIP LOCKED)
+        SELECT number FROM hooks WHERE (taken_until IS NULL OR taken_until < clock_timestamp()) AND number IN (
+            SELECT hooks.number FROM hooks JOIN documents ON documents.number = hooks.document
+            WHERE hooks.next_try <= $2 AND (taken_until IS NULL OR taken_until < clock_timestamp())
+            ORDER BY
+                row_number() OVER (PARTITION BY documents.owner ORDER BY hooks.next_try, hooks.number),
+                hooks.next_try, hooks.number
+            LIMIT $3)
+        FOR UPDATE SKIP LOCKED)
     RETURNING hooks.number, documents.id, documents.webhook, hooks.event, hooks.tries, hooks.next_try, hooks.error
 """
 _LEAST_HOOK_SECONDS = 15.0  # more than a delivery takes
-_MOST_SHARED_HOOKS = 8  # as many as are delivered at a time
+_MOST_HOOKS = 8  # as many as are delivered at a time: another key's wait for no longer than one delivery takes
 
 
 @dataclass(frozen=True)
@@ -44,21 +50,25 @@ class PendingWebhooks:
         self._database, self._claims = database, claims
 
     def pending(self, now: float, limit: int = 100) -> tuple[DueWebhook, ...]:
-        """Up to `limit` webhooks that are due, longest overdue first."""
+        """Up to `limit` webhooks that are due, by turns of the keys, of each the longest overdue first."""
         with self._database.read() as connection:
             found = connection.execute(
                 """
                 SELECT hooks.number, documents.id, documents.webhook, hooks.event, hooks.tries, hooks.next_try,
                     hooks.error
                 FROM hooks JOIN documents ON documents.number = hooks.document
-                WHERE hooks.next_try <= $1 ORDER BY hooks.next_try, hooks.number LIMIT $2
+                WHERE hooks.next_try <= $1
+                ORDER BY
+                    row_number() OVER (PARTITION BY documents.owner ORDER BY hooks.next_try, hooks.number),
+                    hooks.next_try, hooks.number
+                LIMIT $2
                 """,
                 (now, limit),
             )
             return tuple(_due_webhook(row) for row in found)
 
-    def take(self, now: float, limit: int = 100) -> tuple[DueWebhook, ...]:
-        """Webhooks that are due, for this service to deliver: on a shared database no other gets them for a while.
+    def take(self, now: float, limit: int = _MOST_HOOKS) -> tuple[DueWebhook, ...]:
+        """Some webhooks that are due, for this service to deliver: on a shared database no other gets them for a while.
 
         Where neither `done` nor `tried` follows, they are due again: the service was killed.
         """
@@ -66,7 +76,7 @@ class PendingWebhooks:
             return self.pending(now, limit)
         seconds = max(_LEAST_HOOK_SECONDS, 2 * self._claims.seconds)
         with self._database.write() as connection:
-            found = connection.execute(TAKE_HOOKS, (seconds, now, min(limit, _MOST_SHARED_HOOKS)))
+            found = connection.execute(TAKE_HOOKS, (seconds, now, limit))
             return tuple(sorted((_due_webhook(row) for row in found), key=lambda hook: hook.id))
 
     def tried(self, id: int, when: float, next_try: float | None, error: str | None) -> None:

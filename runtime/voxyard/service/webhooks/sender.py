@@ -73,7 +73,7 @@ class WebhookSender:
             self._thread.join()
 
     def deliver_due(self) -> int:
-        """Attempts all due webhooks; returns their number."""
+        """Attempts the webhooks whose turn it is; returns their number."""
         due = self._store.webhooks.take(self._clock())
         if due:
             with ThreadPoolExecutor(_MAX_CONCURRENT, thread_name_prefix="voxyard-webhook") as executor:
