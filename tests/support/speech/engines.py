@@ -92,7 +92,11 @@ class TonesEngine:
                 continue
             if request.chunk in self._deranging:
                 raise ValueError(f"chunk {request.chunk} upsets the engine")
-            facts = {"pid": os.getpid(), "gpus": os.environ.get("CUDA_VISIBLE_DEVICES"), "batch_size": self._rows}
+            facts: dict[str, object] = {
+                "pid": os.getpid(),
+                "gpus": os.environ.get("CUDA_VISIBLE_DEVICES"),
+                "batch_size": self._rows,
+            }
             facts |= {} if self._heard is None else {"faults": self._heard if request.chunk % 2 else ()}
             audio = speech(request) if self._espeak else sound(request, self._samples)
             yield request, Result(request.chunk, audio, facts=facts)
