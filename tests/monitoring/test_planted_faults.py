@@ -31,6 +31,10 @@ PARTLY = (
     "restarting exporter",
     "restarting speech",
     "rebooting host",
+    "slow after a new release",
+    "slow share in a validation",
+    "waiting in collectives",
+    "speech that is silence or noise",
 )
 """They hold for a part of the time, or stand beside a cause that does not explain them."""
 QUIET = (
@@ -40,6 +44,7 @@ QUIET = (
     "runs that learn at once",
     "fine tuning",
     "requests in bursts",
+    "other batches",
 )
 
 

@@ -107,7 +107,7 @@ LONG = {
     *("TrainingSlowerThanBefore", "BarkSlowerThanBefore", "TrainingPhaseSlow", "GpuBusyInPart", "GpuNvlinksDown"),
     *("GpuMemoryTemperatureHigh", "GpuEccCorrectedStorm", "GpuMigSwitchedOn", "GpuFabricFailed"),
 }
-"""They look back for longer than the scenario lasts, or its cards are well in this: test_planted_faults.py has them."""
+"""They look back for longer than the scenario lasts, or its cards are well in this: the bench of alerts plants them."""
 OF_THIS_MACHINE = {
     "TrainingInputBound",
     "TrainingStepTimeUnstable",

@@ -92,7 +92,7 @@ class TonesEngine:
                 continue
             if request.chunk in self._deranging:
                 raise ValueError(f"chunk {request.chunk} upsets the engine")
-            facts: dict[str, Any] = {
+            facts: dict[str, object] = {
                 "pid": os.getpid(),
                 "gpus": os.environ.get("CUDA_VISIBLE_DEVICES"),
                 "batch_size": self._rows,

@@ -59,7 +59,7 @@ def test_what_the_parts_do_stands_beside_a_card_that_tells_it(driver: FakeDriver
 
 @pytest.mark.parametrize(("gpu", "shown"), [(GpuState.default(0), True), (GpuState.consumer(0), False)])
 def test_the_table_has_their_columns_where_a_card_tells_it(gpu: GpuState, shown: bool) -> None:
-    measured = reading((), 0.5)
+    measured = reading(None)
     if shown:
         parts, links = {"sm": 0.64, "tensor": 0.29, "dram": 0.46}, {"pcie_transmit": 2e9, "pcie_receive": 3e9}
         measured = replace(measured, activity=Activity(parts, links))
