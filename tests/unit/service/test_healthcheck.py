@@ -57,8 +57,8 @@ def test_as_a_program_it_reads_the_services_own_variables_and_its_exit_code_tell
 
 
 BROKEN = "torch sees no GPU"
-OFF = SimpleNamespace(state="off", device="cuda:0", reason=BROKEN)
-DOWN = SimpleNamespace(state="down", device="cuda:1", reason=BROKEN)
+OFF = SimpleNamespace(state="off", device="cuda:0", reason=BROKEN, woken=False)
+DOWN = SimpleNamespace(state="down", device="cuda:1", reason=BROKEN, woken=False)
 
 
 def reason(*workers: Any, ended: str | None = None) -> str:
