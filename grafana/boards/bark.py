@@ -110,7 +110,7 @@ def _queue() -> Row:
               Query(host("bark_queue_depth"), _HOST)),
         time_series(
             "Workers",
-            "Workers that the pool may start, with their model loaded, at work, released for want of work, and waiting.",
+            "Workers that the pool may start, that are loaded, at work, released for want of work, and waiting.",
             "none",
             Query(host("bark_workers_expected"), f"{_HOST} may be"),
             Query(host("bark_workers"), f"{_HOST} loaded"),
