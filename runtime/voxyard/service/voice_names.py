@@ -93,8 +93,10 @@ class VoiceNames:
             except VoiceNotFoundError:
                 return None
 
-        known = [voice.name for voice in self.all(owner)]
-        return Cast(find, members, known, f"GET /v1/audio/voices lists all {len(known)}")
+        def known() -> list[str]:
+            return [voice.name for voice in self.all(owner)]
+
+        return Cast(find, members, known, "GET /v1/audio/voices lists all")
 
     def all(self, owner: str = "") -> tuple[VoiceName, ...]:
         """All names: the engine's own, then the aliases, then the voices that this key has uploaded, each sorted."""

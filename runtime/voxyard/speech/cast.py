@@ -23,7 +23,7 @@ class Cast:
 
     find: Callable[[str], str | None]
     members: Mapping[str, str] = field(default_factory=dict)
-    known: Sequence[str] = ()  # names that `find` has, some of which a message may offer
+    known: Callable[[], Sequence[str]] = tuple  # names that `find` has, for the message on one that it has not
     where: str = "voxyard voices lists all"
 
     @property
@@ -57,7 +57,7 @@ class Cast:
         had = f"the cast has {', '.join(members[:_SHOWN])}" if members else "no cast is given"
         if len(members) > _SHOWN:
             had += f" and {len(members) - _SHOWN} more"
-        near = difflib.get_close_matches(names[0][:_COMPARED], [*members, *self.known], n=3)
+        near = difflib.get_close_matches(names[0][:_COMPARED], [*members, *self.known()], n=3)
         nearest = f"the nearest to {names[0][:_COMPARED]!r} are {', '.join(near)}; " if near else ""
         return (
             f"the text names {'the voice' if len(names) == 1 else 'the voices'} {shown}{more}, and {had}; "
@@ -72,7 +72,7 @@ def cast_of(frontend: Frontend, members: Mapping[str, str] | None = None) -> Cas
         voice = engine_name(name, frontend)
         return voice if frontend.has_voice(voice) else None
 
-    return Cast(find, members or {}, (*frontend.voices(), *OPENAI_VOICES))
+    return Cast(find, members or {}, lambda: (*frontend.voices(), *OPENAI_VOICES))
 
 
 def read_cast(text: str) -> dict[str, str]:

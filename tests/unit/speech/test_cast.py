@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import random
+import re
+
 import pytest
 from frontends import TonesFrontend
 
 from voxyard.speech.cast import cast_of, read_cast
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.reading.markup import MASK, masked
+from voxyard.speech.reading.spoken import ReadingOptions
 from voxyard.speech.script import Script, prepare, script_note
 
 MIA, ANN, NARRATOR = "v2/en_speaker_1", "v2/de_speaker_1", "v2/en_speaker_6"
@@ -150,3 +154,33 @@ def test_who_reads_along_sees_no_tags(text: str, read: str) -> None:
     found = masked(text)
     assert len(found) == len(text)
     assert found.replace(MASK, "") == read
+
+
+PARTS = (
+    "[voice:mia]", "[/voice]", "[voice:Ann Lee]", "[voice:announcer]", " ", "\n\n", ".", '"', "“", "”", ",", "– ", "(",
+    ")", "!", "[pause 1s]", "* * *\n", "¿", "Hello", "Yes", "hm",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_the_tags_nothing_is_lost_or_spoken_by_two(seed: int) -> None:
+    """Random texts: every word once, in order, by one voice; the chunks' places are in the document."""
+    dice, tried = random.Random(seed), 0
+    voices = {"mia": MIA, "Ann Lee": ANN, "announcer": "announcer", None: NARRATOR}
+    for _ in range(150):
+        text = "".join(dice.choices(PARTS, k=dice.randint(1, 14)))
+        try:
+            made = script(text, language="en", reading=ReadingOptions(()))
+        except SpeechError as error:
+            assert "ends a voice" in str(error) or "nothing to say" in str(error)
+            continue
+        tried += 1
+        words = [word for request in made.requests for word in re.findall("[A-Za-z]+", request.text)]
+        assert "".join(words) == "".join(re.findall("[A-Za-z]", masked(text))), text
+        end = 0
+        for chunk, request in zip(made.chunks, made.requests, strict=True):
+            assert end <= chunk.start, text
+            assert text[chunk.start : chunk.end] == chunk.text
+            assert request.voice == voices[chunk.speaker]
+            end = chunk.end
+    assert tried > 20

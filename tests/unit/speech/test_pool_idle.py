@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 from eventually import PATIENCE, eventually
 from prometheus_client import CollectorRegistry
@@ -108,6 +109,20 @@ def test_a_worker_that_waits_for_its_gpu_waits_no_more_once_there_is_no_work() -
     tries = len(pool.refusals)
     pool.run(until=1000.0)
     assert len(pool.refusals) == tries
+
+
+@pytest.mark.parametrize(("ready", "state"), [(True, "released"), (False, "down")])
+def test_a_worker_that_died_is_released_too_unless_it_cannot_start(ready: bool, state: str) -> None:
+    scheduler = Scheduler(1, replace(ONE, backoff=100.0, max_backoff=100.0))
+    scheduler.actions(0.0)
+    if ready:
+        scheduler.engine_ready(0, 1, 1, 0.0)
+    scheduler.process_ended(0, 1, "killed by signal 9", 1.0)
+    scheduler.actions(1.0)
+    scheduler.actions(62.0)
+    assert scheduler.slots[0].state == state
+    scheduler.submit(0, [1.0], 63.0)
+    assert (StartWorker(0, 2) in scheduler.actions(63.0)) == ready
 
 
 def test_a_process_ends_its_gpu_is_free_and_the_next_chunk_is_spoken() -> None:

@@ -403,7 +403,7 @@ class Scheduler:
     def _surplus(self) -> list[WorkerSlot]:
         """Workers that may end while there is nothing to speak; one that loads its model is waited for."""
         kept = [worker for worker in self.slots if worker.running][: self.limits.keep_warm]
-        found = [worker for worker in self.slots if worker.phase in ("open", "waiting") and worker not in kept]
+        found = [worker for worker in self.slots if worker.may_be_released and worker not in kept]
         return [] if any(worker.phase == "starting" for worker in self.slots) else found
 
     def _max_chunks(self) -> int:

@@ -83,6 +83,11 @@ class WorkerSlot:
         return self.phase in ("stopping", "released")
 
     @property
+    def may_be_released(self) -> bool:
+        """True where nothing is lost if it has no process until there is work; one that cannot start is a fault."""
+        return self.phase in ("open", "waiting") or (self.phase == "down" and not self.failed_starts)
+
+    @property
     def alone(self) -> bool:
         """True where it has a chunk that has to run alone."""
         return any(lease.chunk.alone for lease in self.leases.values())
