@@ -192,7 +192,6 @@ def _gpus() -> Row:
             "bytes",
             Query(assigned(gpu("voxyard:gpu_memory_used:bytes"), _TRAINER), f"{_OF_GPU} used"),
             Query(of_trainer("workload_gpu_memory_limit_bytes"), f"{_OF_GPU} limit"),
-            Query(of_trainer("workload_gpu_memory_overhead_bytes"), f"{_OF_GPU} overhead"),
         ),
         table_panel(
             "Roles",

@@ -168,7 +168,6 @@ def trainer(day: Day) -> None:
         day.gauge(f"voxyard_workload_gpu_assigned{{{labels}}}", told(None, lambda step: float(not ended(step))))
         day.gauge(f"voxyard_workload_gpu_utilization_target_ratio{{{labels}}}", target)
         day.gauge(f"voxyard_workload_gpu_memory_limit_bytes{{{labels}}}", told(None, lambda _: 16e9))
-        day.gauge(f"voxyard_workload_gpu_memory_overhead_bytes{{{labels}}}", told(None, lambda _: 1e9))
     for name in ("first", "second"):
         labels = f'{job},run="{name}"'
         day.gauge(f"voxyard_train_active{{{labels}}}", told(name, lambda step: float(not ended(step))))

@@ -95,11 +95,6 @@ class WorkloadGpus:
             "Least utilization that this role's GPU should reach.",
         )
         self._limit = _workload(registry, "workload_gpu_memory_limit_bytes", "Allocator limit in force on this GPU.")
-        self._overhead = _workload(
-            registry,
-            "workload_gpu_memory_overhead_bytes",
-            "Measured memory of context and libraries beside the limit.",
-        )
 
     def assign(self, role: str, gpu: Gpu, limit_mib: int | None = None, *, alone: bool = True) -> None:
         """The workload holds this GPU from here on, with an allocator limit or without one.
@@ -119,10 +114,6 @@ class WorkloadGpus:
         for labels in self._held:
             if gpu is None or labels[3] == gpu.uuid:
                 self._assigned.labels(*labels).set(0)
-
-    def overhead(self, role: str, gpu: Gpu, size: float) -> None:
-        """Bytes measured beside the allocator's on a GPU: context and libraries."""
-        self._overhead.labels(self._workload, role, gpu.number, gpu.uuid).set(size)
 
 
 class TrainMetrics:
@@ -257,10 +248,6 @@ class TrainMetrics:
     def checkpoint(self, seconds: float) -> None:
         """A checkpoint was on the disk so many seconds after its step; most of them beside the training."""
         self._checkpoint.labels(self._run).observe(seconds)
-
-    def gpu_memory_overhead(self, role: str, gpu: Gpu, size: float) -> None:
-        """Bytes measured beside the allocator's on a GPU of this run: context and libraries."""
-        self._gpus.overhead(role, gpu, size)
 
     def _make_run_metrics(self) -> None:
         registry = self.registry

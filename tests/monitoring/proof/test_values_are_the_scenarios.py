@@ -92,7 +92,6 @@ HELD: dict[str, Truth] = {
     "voxyard_gpu_link_rank": lambda _, labels: {"SYS": 1.0, "NV18": 28.0}[labels["link"]],
     "voxyard_workload_gpu_utilization_target_ratio": lambda _, labels: TARGETS[labels["role"]],
     "voxyard_workload_gpu_memory_limit_bytes": lambda gpu, _: claimed(gpu, "limit_mib") * MIB,
-    "voxyard_workload_gpu_memory_overhead_bytes": lambda gpu, _: claimed(gpu, "overhead"),
     "voxyard_workload_gpu_assigned": lambda *_: 1.0,
 }
 """What a query that reads this metric, or divides one by another, and keeps their labels, has to show of each GPU."""

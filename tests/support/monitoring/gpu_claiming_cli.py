@@ -1,7 +1,7 @@
 """`voxyard …` on CPU devices that reports GPUs in its metrics.
 
-python gpu_claiming_cli.py CLAIMS ARGUMENTS…: CLAIMS is JSON, a list of role, index, uuid, limit_mib (or null),
-overhead in bytes (or null). Everything but the claim is the program's own.
+python gpu_claiming_cli.py CLAIMS ARGUMENTS…: CLAIMS is JSON, a list of role, index, uuid, limit_mib (or null).
+Everything but the claim is the program's own.
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ def claim(claims: list[dict[str, Any]]) -> None:
         for each in claims:
             gpu = Gpu(each["index"], each["uuid"], "", "", None, None, None)
             self.assign(each["role"], gpu, each["limit_mib"])
-            if each["overhead"] is not None:
-                self.overhead(each["role"], gpu, each["overhead"])
 
     WorkloadGpus.__init__ = begin_and_assign  # type: ignore[method-assign]
 

@@ -77,10 +77,10 @@ GPUS = (
 )
 CLAIMS: dict[str, list[dict[str, Any]]] = {
     "trainer": [
-        {"role": "data", "index": DATA, "uuid": GPUS[DATA].uuid, "limit_mib": 40_960, "overhead": GIB},
-        {"role": "model", "index": MODEL, "uuid": GPUS[MODEL].uuid, "limit_mib": 20_480, "overhead": GIB},
+        {"role": "data", "index": DATA, "uuid": GPUS[DATA].uuid, "limit_mib": 40_960},
+        {"role": "model", "index": MODEL, "uuid": GPUS[MODEL].uuid, "limit_mib": 20_480},
     ],
-    "bark": [{"role": "bark", "index": BARK, "uuid": GPUS[BARK].uuid, "limit_mib": None, "overhead": None}],
+    "bark": [{"role": "bark", "index": BARK, "uuid": GPUS[BARK].uuid, "limit_mib": None}],
 }
 SENTENCES = ("The old sailor opens the heavy door.", "Nobody is there, and the lamp is lit.")
 BATCH_SIZE, SLOTS, LEARNING_RATE = 4, 3, 1e-3

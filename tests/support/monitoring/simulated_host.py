@@ -30,7 +30,6 @@ from voxyard.telemetry.workloads import Registry, TrainMetrics, WorkloadGpus
 INSTANCE = "gpu-01"
 GIB = 1 << 30
 LIMIT_MIB = 65_536
-OVERHEAD = 1.5 * GIB
 IDLE_CLOCK = 345e6  # hertz
 
 Scrape = dict[str, float]
@@ -331,8 +330,7 @@ class SimulatedHost:
                 name, devices=cast("workloads.GpuRoles", SimpleNamespace(cards=cards, limits=limits)), ring_slots=4,
                 registry=registry, clock=lambda: self.now,
             )  # fmt: skip
-        for role, gpu in cards:
-            metrics.gpu_memory_overhead(role, gpu, OVERHEAD)
+        for _, gpu in cards:
             self.gpus[gpu.index].memory_used = LIMIT_MIB << 20
         with self.clock():
             metrics.start()

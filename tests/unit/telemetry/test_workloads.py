@@ -71,7 +71,6 @@ WORKLOAD = {
     "workload_gpu_assigned",
     "workload_gpu_utilization_target_ratio",
     "workload_gpu_memory_limit_bytes",
-    "workload_gpu_memory_overhead_bytes",
 }
 
 
@@ -115,7 +114,6 @@ def metrics() -> TrainMetrics:
     made.epoch(4)
     made.hosts(1, 3)
     made.checkpoint(0.7)
-    made.gpu_memory_overhead("model", PAIR.cards[1][1], 5e8)
     return made
 
 
@@ -194,7 +192,6 @@ def test_gpus_carry_their_role_target_and_limit(served: MetricsServer) -> None:
     assert value(families, "workload_gpu_utilization_target_ratio", **model) == 0.7
     assert value(families, "workload_gpu_memory_limit_bytes", **data) == 8192 * 2**20
     assert len(families["workload_gpu_memory_limit_bytes"].samples) == 1
-    assert value(families, "workload_gpu_memory_overhead_bytes", **model) == 5e8
 
 
 def test_a_run_has_a_target_of_its_own_for_its_model_gpu() -> None:
