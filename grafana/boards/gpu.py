@@ -156,7 +156,7 @@ def _memory() -> Row:
         ),
         time_series(
             "Memory used and what the workload may use",
-            "The allocator's limit; context and libraries take more beside it. Without a limit there is the first line.",
+            "The allocator's limit; context and libraries come on top. Without a limit there is the first line.",
             "bytes",
             Query(assigned(gpu("voxyard:gpu_memory_used:bytes")), f"{of_workload} used"),
             Query(gpu("workload_gpu_memory_limit_bytes"), f"{of_workload} limit"),
