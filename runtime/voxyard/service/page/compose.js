@@ -81,7 +81,7 @@ function mistake() {
     element("more").open = true;
     return document.querySelector("#kinds input");
   }
-  for (const name of PAIRS) {
+  for (const name of Object.keys(PAIRS)) {
     const { wrong } = pairs(name);
     if (!wrong) continue;
     complain(`${name}-error`, wrong, element(name));
@@ -103,8 +103,8 @@ function read() {
   return choice === "some" ? chosenKinds().join(",") || null : choice || null;
 }
 
-/** Fields of pairs. */
-const PAIRS = ["lexicon", "cast"];
+/** Fields of pairs, and the words for a line that is none. */
+const PAIRS = { lexicon: "lexicon.wrong", cast: "cast.wrong" };
 
 /** The lines of a field as {word: spoken}, or the first that is none. */
 function pairs(name) {
@@ -112,7 +112,7 @@ function pairs(name) {
   for (const [index, line] of element(name).value.split("\n").entries()) {
     if (!line.trim()) continue;
     const [, left, right] = /^\s*([^:]*[^:\s])\s*:\s*(\S.*?)\s*$/.exec(line) ?? [];
-    if (!left) return { wrong: say(`${name}.wrong`, { number: index + 1, line: line.trim() }) };
+    if (!left) return { wrong: say(PAIRS[name], { number: index + 1, line: line.trim() }) };
     found[left] = right;
   }
   return { found };
@@ -123,7 +123,7 @@ function reading() {
   const options = {};
   if (element("voice").value) options.voice = element("voice").value;
   if (read()) options.read = read();
-  for (const name of PAIRS) {
+  for (const name of Object.keys(PAIRS)) {
     const { found } = pairs(name);
     if (found && Object.keys(found).length) options[name] = found;
   }
@@ -134,7 +134,7 @@ function reading() {
 async function script(signal) {
   if (file) throw new Error(say("script.of_file"));
   if (!element("text").value.trim()) throw new Error(say("script.missing"));
-  const wrong = PAIRS.map((name) => pairs(name).wrong).find(Boolean);
+  const wrong = Object.keys(PAIRS).map((name) => pairs(name).wrong).find(Boolean);
   if (wrong) throw new Error(wrong);
   return ofText({ text: element("text").value, ...reading() }, signal);
 }
