@@ -143,11 +143,29 @@ class OneVoice:
         return VoiceDescription(voice)
 
 
+_MEMBERS = sorted(name for name in vars(Frontend) if not name.startswith("_"))
+
+
 def open_frontend(factory: str, settings: Mapping[str, object]) -> Frontend:
     """The front end of the engine that a setting names as `package.module:factory`.
 
     Raises:
-        SpeechError: there is no such module or factory.
+        SpeechError: there is no such module or factory, or what it makes is no front end.
         Exception: with `exit_code`, where the factory finds its settings or its model wrong.
     """
-    return cast("Frontend", find_factory("engine", factory)(settings))
+    make = find_factory("engine", factory)
+    try:
+        made = make(settings)
+        lacking = [name for name in _MEMBERS if not hasattr(made, name)]
+    except Exception as error:
+        if hasattr(error, "exit_code"):
+            raise
+        raise SpeechError(
+            f"engine {factory} raised {type(error).__name__}: {error}; expected a function that takes the settings"
+        ) from error
+    if lacking:
+        raise SpeechError(
+            f"engine {factory}: found {type(made).__name__} without {', '.join(lacking)}; expected a front end: "
+            "see voxyard.speech.frontend:OneVoice"
+        )
+    return cast("Frontend", made)

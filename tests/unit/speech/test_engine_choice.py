@@ -16,6 +16,7 @@ from voxyard.bark.config import BarkConfig
 from voxyard.cli.engines import choose_engine
 from voxyard.speech.config import SpeechSection
 from voxyard.speech.errors import SpeechError
+from voxyard.speech.frontend import open_frontend
 
 
 def rows(*, parallel: bool, **bark: object) -> object:
@@ -76,3 +77,16 @@ def test_the_engine_of_the_guide_speaks(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     with wave.open(str(tmp_path / "hum.wav")) as sound:
         assert sound.getnframes() >= 1500 * len("Hello there.")
+
+
+@pytest.mark.parametrize(
+    ("factory", "said"),
+    [
+        ("os:getcwd", r"engine os:getcwd raised TypeError: .*; expected a function that takes the settings"),
+        ("builtins:len", r"engine builtins:len: found int without check_voice, count_tokens, .*; expected a front end"),
+        ("math:fsum", r"engine math:fsum raised TypeError"),
+    ],
+)
+def test_a_factory_that_makes_no_front_end_is_named(factory: str, said: str) -> None:
+    with pytest.raises(SpeechError, match=said):
+        open_frontend(factory, {"model": "voice"})

@@ -318,3 +318,12 @@ def test_the_settings_open_a_pool_of_the_servers() -> None:
             ready = eventually(lambda: opened.workers()[0].ready, "it is ready")
             assert (opened.workers()[0].device, ready.batch_limit, ready.facts["model"]) == (url, 3, "kokoro")
             assert [outcome.failure for outcome in outcomes(opened)] == [None]
+
+
+def test_a_url_with_another_path_is_refused_at_the_start() -> None:
+    plan = SpeechServerPlan(lambda _: Planned(404), models=Planned(404))
+    with (
+        speech_server(plan) as url,
+        pytest.raises(SpeechError, match=r"has no /models, .* \(status 404\): is the URL's path right\?"),
+    ):
+        frontend(settings(url.replace("/v1", "/v2")))

@@ -69,8 +69,16 @@ class SpeechServer:
     key: str | None = field(default=None, repr=False)
 
     def models(self) -> list[str]:
-        """Names of its models; none where it lists none. Raises ServerError."""
+        """Names of its models; none where it lists none.
+
+        Raises:
+            ServerError: it is away, refuses the key, or has none of the API's paths.
+        """
         answer = self._listing("/models")
+        if answer is None and self._lacks("GET", "/audio/voices") and self._lacks("POST", "/audio/speech"):
+            raise ServerError(
+                f"{self.url} has no /models, /audio/voices and /audio/speech (status 404): is the URL's path right?"
+            )
         data = answer.get("data") if isinstance(answer, dict) else None
         return [str(each["id"]) for each in data or () if isinstance(each, dict) and each.get("id")]
 
@@ -119,6 +127,13 @@ class SpeechServer:
             raise ServerError(
                 f"{self.url}{path} answers with no JSON: is it a server of OpenAI's speech API?"
             ) from error
+
+    def _lacks(self, method: str, path: str) -> bool:
+        """True where there is nothing at a path, which refuses an empty request otherwise."""
+        try:
+            return self._ask(method, path, b"{}" if method == "POST" else None).status == 404
+        except (OSError, http.client.HTTPException) as error:
+            raise ServerError(f"{self.url} does not answer: {type(error).__name__} {error}") from error
 
     def safe(self, text: str) -> str:
         """A server's words without the key, which it may repeat."""
