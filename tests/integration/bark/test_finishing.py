@@ -94,16 +94,30 @@ def test_other_chunks_are_decoded_while_one_is_finished(engine: Make, monkeypatc
     assert gate.threads == {"finishing"}
 
 
-def test_an_urgent_chunk_is_finished_before_those_that_wait(engine: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    gate = Gate(monkeypatch)
-    asked = requests()
-    asked[4] = replace(asked[4], urgent=True)
-    source = OpensAt(asked, gate, taken=6)
+def decoded(number: int, *, urgent: bool = False) -> Decoded:
+    request = replace(requests(number + 1)[-1], urgent=urgent)
+    return Decoded(ChunkInFlight(request, None, ()), None)  # type: ignore[arg-type] # nobody looks at the codes
 
-    answered = [request.chunk for request, _ in engine(batch_size=3).speak(source)]
 
-    assert sorted(answered) == list(range(6))
-    assert answered.index(4) <= 1  # after the one that the codec was at
+def test_an_urgent_chunk_is_finished_before_those_that_wait() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def finish(given: Any, _: Any) -> Any:
+        begun.set()
+        assert go_on.wait(PATIENCE)
+        return ["heard"]
+
+    beside = Beside(finish, lambda _: True, lambda pause=0.0: None)
+    beside.give([decoded(number) for number in range(3)])
+    assert begun.wait(PATIENCE)
+    beside.give([decoded(3), decoded(4, urgent=True)])
+    go_on.set()
+    order = list[int]()
+    while beside.pending:
+        order += [each.chunk.request.chunk for each, _ in beside.take(wait=True)]
+    beside.close()
+
+    assert order == [0, 4, 1, 2, 3]
 
 
 def test_a_chunk_that_sounds_wrong_is_spoken_again_also_where_it_is_the_last(
@@ -156,7 +170,7 @@ def test_a_pause_that_the_thread_asked_for_holds_while_the_other_waits() -> None
         return ["heard"]
 
     beside = Beside(finish, lambda _: True, report)
-    beside.give([Decoded(ChunkInFlight(requests(1)[0], None, ()), None)])  # type: ignore[arg-type]
+    beside.give([decoded(0)])
     assert begun.wait(PATIENCE)
     report()  # of the thread that decodes, before its last step
 
