@@ -107,7 +107,7 @@ def test_an_urgent_chunk_is_finished_before_those_that_wait() -> None:
         assert go_on.wait(PATIENCE)
         return ["heard"]
 
-    beside = Beside(finish, lambda _: True, lambda pause=0.0: None)
+    beside = Beside(finish, lambda _: True, ListSource[Request]([]).progress)
     beside.give([decoded(number) for number in range(3)])
     assert begun.wait(PATIENCE)
     beside.give([decoded(3), decoded(4, urgent=True)])
