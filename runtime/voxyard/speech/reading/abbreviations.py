@@ -15,7 +15,8 @@ def patterns(code: str) -> list[Reading]:
     own = table(code)
     titles = "|".join(map(re.escape, [*own.titles, *(key[:-1] for key in own.abbreviations if key[-1] == "^")]))
     another = re.compile(rf"(?:{own.between_titles}|&)\s+(?:{titles})(?!\w)|{own.before_office}", re.IGNORECASE)
-    found = [_abbreviation(key, words, another, own) for key, words in own.abbreviations.items()]
+    longest_first = sorted(own.abbreviations.items(), key=lambda each: -len(each[0]))  # av. J.-C. before av.
+    found = [_abbreviation(key, words, another, own) for key, words in longest_first]
     if code == "de":
         found.insert(0, (re.compile(r"(?<=[a-zäöüß])str\.(?=\s?\d|,)"), lambda _: "straße"))
     if code == "de":  # Abs. 1 S. 2, § 5 S. 2

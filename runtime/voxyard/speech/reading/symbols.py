@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from voxyard.speech.reading.attributive import is_attribute
-from voxyard.speech.reading.languages import Language
+from voxyard.speech.reading.languages import CURRENCIES, Language
 from voxyard.speech.reading.number_words import cardinal, decimal, ordinal
 from voxyard.speech.reading.patterns import BLANKS
 from voxyard.speech.reading.tables import Forms, Signs, table
@@ -144,7 +144,10 @@ def maths(
         inches = f" {cardinal(found['inches'], language)}" if found["inches"] else ""
         return f"{cardinal(found['feet'], language)} {foot}{inches}"
 
-    base = rf"(?<![{letters}.,])(?P<base>\d[\d.,]{{0,12}}|(?<!\d )(?<!\d\N{{NO-BREAK SPACE}})[A-Za-z]{{1,2}})"
+    signs_of_money = "".join(each for each in CURRENCIES if len(each) == 1)
+    no_price = rf"(?<![{signs_of_money}]/)(?!(?<=\d\d/)[kcd]?m[²³])" if language.spaced else ""  # 14,20 €/m², $1.50/m²
+    letter = rf"(?<!\d )(?<!\d\N{{NO-BREAK SPACE}}){no_price}[A-Za-z]{{1,2}}"
+    base = rf"(?<![{letters}.,])(?P<base>\d[\d.,]{{0,12}}|{letter})"
     symbols = "|".join(re.escape(each) for each in sorted(units, key=len, reverse=True) if each[0].isalpha())
     unit = rf"(?:[  ]?(?P<symbol>{symbols})(?![{letters}]))?"
     figure = rf"\d{{1,4}}(?:{separator}\d+)?"
