@@ -138,7 +138,10 @@ def test_a_chunk_that_sounds_wrong_is_spoken_again_also_where_it_is_the_last(
 
 @pytest.mark.parametrize(
     ("raised", "seen"),
-    [(torch.cuda.OutOfMemoryError("full"), MemoryError), (RuntimeError("CUDA error: launch"), RuntimeError)],
+    [
+        (torch.cuda.OutOfMemoryError("full"), MemoryError),
+        pytest.param(RuntimeError("CUDA error: launch"), RuntimeError, marks=pytest.mark.slow),
+    ],
 )
 def test_what_the_thread_raises_ends_the_speaking(
     engine: Make, monkeypatch: pytest.MonkeyPatch, raised: Exception, seen: type[Exception]

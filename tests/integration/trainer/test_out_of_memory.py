@@ -21,6 +21,7 @@ OOM = tf.errors.ResourceExhaustedError(
 )
 
 
+@pytest.mark.slow
 def test_a_model_that_fits_nowhere_ends_the_training_in_words(toy, voxyard) -> None:
     done = voxyard(*toy, "--model-module", "toy:make_hungry", "--max-steps", 2, "--grad-accum", 2)
     assert done.returncode == 71, done.stderr
@@ -79,6 +80,7 @@ def test_weights_in_the_middle_of_an_update_are_not_saved(opened: Open) -> None:
     assert str(newest) in str(raised.value)
 
 
+@pytest.mark.slow
 def test_a_trial_without_memory_does_not_fit(tones: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """--strategy auto leaves the way out and goes on with the others."""
     for name, value in environment().items():
