@@ -51,7 +51,7 @@ def run_state(config: TrainConfig) -> RunState:
 def test_a_checkpoint_is_not_judged_by_the_validation_of_an_earlier_step(tmp_path: Path) -> None:
     """--validate-every 15 --checkpoint-every 10."""
     validation = RunValidation(TrainConfig(), step_of_nothing(), None, TrainMetrics("run"))
-    held_out: Any = SimpleNamespace(run=lambda *_: {"total": 1.0})
+    held_out: Any = SimpleNamespace(run=lambda *_, **__: {"total": 1.0})
     validation.held_out = held_out
     validation.run(15, Mock())
     assert (validation.loss_at(15), validation.loss_at(20)) == (1.0, math.inf)
