@@ -37,6 +37,7 @@ def alertmanager_program() -> str:
 EACH_ALONE = {"test_rules", "test_planted_faults", "test_healthy_day"}  # files whose tests share nothing that is costly
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks for the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of several processes one takes a whole file, one all of the proof, whose tests share a Prometheus."""
     for item in items:
