@@ -120,7 +120,7 @@ test-browser: $(VENV)/stamps/dev  ## run the web page tests in headless Chromium
 	@$(SUITE) "browser tests" $(or $(TESTS),tests/browser) -- -q -n 2 --dist loadfile $(PICK) $(OR_NONE)
 
 test-monitoring: $(VENV)/stamps/dev  ## test rules, alerts and dashboards with a real Prometheus and Alertmanager (Debian's packages)
-	@$(SUITE) "monitoring tests" $(or $(TESTS),tests/monitoring) -- -q $(PICK) $(OR_NONE)
+	@$(SUITE) "monitoring tests" $(or $(TESTS),tests/monitoring) -- -q -n 2 --dist loadgroup $(PICK) $(OR_NONE)
 
 test-fleet: $(VENV)/stamps/dev  ## test check, deploy, runs and monitoring on hosts in containers (needs root and Debian's docker.io)
 	@$(SUITE) "fleet tests" $(or $(TESTS),tests/fleet) -- -q -n 3 --dist loadfile --no-loadscope-reorder $(or $(PICK),-m "not long") $(OR_NONE)

@@ -8,7 +8,19 @@ from pathlib import Path
 
 import pytest
 import yaml
-from alert_rules import DCGM, PROMETHEUS, RULE_TESTS, RULES, RUNBOOK, alert_expectations, alerts, groups, rules, run
+from alert_rules import (
+    DCGM,
+    PROMETHEUS,
+    RULE_TESTS,
+    RULES,
+    RUNBOOK,
+    alert_expectations,
+    alerts,
+    apart,
+    groups,
+    rules,
+    run,
+)
 
 from fleet.runs.config import flags_of
 from voxyard.cli import voxyard
@@ -71,8 +83,8 @@ def test_promtool_finds_no_fault_in_the_configuration(promtool: str, tmp_path: P
 
 
 @pytest.mark.parametrize("file", RULE_TESTS, ids=lambda path: path.stem)
-def test_the_rules_do_what_their_tests_say(promtool: str, file: Path) -> None:
-    done = run(promtool, "test", "rules", file)
+def test_the_rules_do_what_their_tests_say(promtool: str, file: Path, tmp_path: Path) -> None:
+    done = run(promtool, "test", "rules", *apart(file, tmp_path))
     assert done.returncode == 0, done.stdout
 
 
