@@ -12,11 +12,12 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import psutil
 import psycopg
 from programs import found, program
 
@@ -87,6 +88,23 @@ class PostgresServer:
         if self._process is not None:
             self._process.send_signal(signal.SIGQUIT)
             self._process.wait(PATIENCE)
+
+    @contextmanager
+    def hung(self) -> Iterator[None]:
+        """All its processes stand still until the block ends: the kernel still takes connections, nobody answers."""
+        assert self._process is not None
+        main = psutil.Process(self._process.pid)
+        main.suspend()  # first: it starts no others then
+        stopped = [main, *main.children()]
+        try:
+            for each in stopped[1:]:
+                with suppress(psutil.NoSuchProcess):
+                    each.suspend()
+            yield
+        finally:
+            for each in reversed(stopped):
+                with suppress(psutil.NoSuchProcess):
+                    each.resume()
 
     def close(self) -> None:
         """Ends the server and deletes the cluster."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import threading
 import time
 from collections.abc import Callable
@@ -19,8 +18,6 @@ from voxyard.service.errors import ServiceError
 
 _log = logging.getLogger(__name__)
 
-ANSWER_SECONDS = 3.0
-"""Time since the last answer after which the database counts as not answering: it is asked twice a second."""
 _TICK_SECONDS = 0.5  # between two looks whether the thread is to end
 _RECONNECT_SECONDS = 1.0
 
@@ -50,13 +47,11 @@ class Peers:
         self._database, self._claims, self._listener, self._on_missed = database, claims, listener, on_missed
         self._stop = threading.Event()
         self._next_renewal = 0.0
-        self._answered = -math.inf  # when the database answered last, by the monotonic clock
         self._thread = threading.Thread(target=self._run, name="voxyard-peers", daemon=True)
 
     def state(self) -> SharedDocuments:
         """State for the metrics."""
-        answers = time.monotonic() - self._answered < ANSWER_SECONDS
-        return SharedDocuments(answers, len(self._claims.held()), self._claims.ran_out())
+        return SharedDocuments(self._database.answers.fresh, len(self._claims.held()), self._claims.ran_out())
 
     def start(self) -> None:
         """Starts the thread."""
@@ -72,14 +67,15 @@ class Peers:
         heard = True  # a connection that is lost is logged once
         while not self._stop.is_set():
             try:
-                with psycopg.connect(self._database.conninfo, autocommit=True) as connection:
+                with self._database.connect() as connection:
                     listen = sql.SQL("LISTEN {}").format(sql.Identifier(self._database.channel))
                     connection.execute(listen)
-                    heard, self._answered = True, time.monotonic()
+                    heard = True
+                    self._database.answers.answered()
                     self._on_missed()
                     self._follow(connection)
             except (psycopg.Error, ServiceError) as error:
-                self._answered = -math.inf
+                self._database.answers.missed()
                 if heard:
                     _log.warning("the other services cannot be heard: %s; connecting again", first_line(error))
                 heard = False
@@ -102,4 +98,4 @@ class Peers:
                 for id in self._listener.heard():  # of a service that does not repeat it, they are gone
                     connection.execute("SELECT pg_notify(%s, %s)", self._database.message("heard", id))
             connection.execute("SELECT 1")  # a server that hangs, or was cut off, says nothing by itself
-            self._answered = time.monotonic()
+            self._database.answers.answered()

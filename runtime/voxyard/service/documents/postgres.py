@@ -16,6 +16,7 @@ from psycopg.rows import DictRow, dict_row
 from psycopg_pool import ConnectionPool, PoolClosed
 
 from voxyard.service.documents import schema
+from voxyard.service.documents.answers import ANSWER_SECONDS, STATEMENT_SECONDS, Answers, ImpatientConnection
 from voxyard.service.documents.postgres_start import LOG_SECONDS, first_line, wait_for_server
 from voxyard.service.documents.sql import ClaimRules
 from voxyard.service.errors import NoRoomError, ServiceError, StoreError, StoreUnavailableError
@@ -24,6 +25,7 @@ _log = logging.getLogger(__name__)
 
 START_SECONDS = 60.0  # that a start waits for the server
 RETRY_SECONDS = 5.0  # after which a client may try again
+_AGAIN = f"retry in {RETRY_SECONDS:.0f} s"
 _ANSWER_SECONDS = 5.0  # for a connection of the pool
 _MAX_CONNECTIONS = 8
 _LONGEST_NAME = 63  # of PostgreSQL
@@ -32,7 +34,7 @@ _CONNECTION: dict[str, Any] = {  # a URL may say otherwise
     "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 2, "tcp_user_timeout": 15_000,
 }  # fmt: skip
 _SESSION = (  # a service that was stopped or cut off keeps no row locked for long
-    "-c idle_in_transaction_session_timeout=10s -c lock_timeout=10s -c statement_timeout=60s "
+    f"-c idle_in_transaction_session_timeout=10s -c lock_timeout=5s -c statement_timeout={STATEMENT_SECONDS}s "
     "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=2"
 )
 _PASSING = ("08", "40", "53", "57", "25P03", "55P03")
@@ -88,18 +90,19 @@ class PostgresDatabase:
         self.conninfo = make_conninfo("", **{**_CONNECTION, **given, "client_encoding": "utf8", "options": options})
         self.sender = uuid.uuid4().hex[:8]  # of this service's messages
         self.channel = "voxyard"
+        self.answers = Answers()
         self._logged_at = -LOG_SECONDS
         wait_for_server(self.conninfo, self.name, start_seconds)
         self._closed = False
         self._pool = ConnectionPool(
             self.conninfo,
-            connection_class=psycopg.Connection[DictRow],
+            connection_class=ImpatientConnection[DictRow],
             kwargs={"row_factory": dict_row, "cursor_factory": psycopg.RawCursor},
             min_size=1,
             max_size=_MAX_CONNECTIONS,
             timeout=_ANSWER_SECONDS,
             reconnect_timeout=_ANSWER_SECONDS,  # else the attempts of an outage lie minutes apart at its end
-            check=ConnectionPool.check_connection,  # a restart of the server has closed those of before
+            check=_check,
             name="documents",
             open=True,
         )
@@ -109,6 +112,12 @@ class PostgresDatabase:
         except BaseException:
             self.close()
             raise
+
+    def connect(self) -> ImpatientConnection[tuple[Any, ...]]:
+        """A connection beside those of transactions, for short questions."""
+        connection = ImpatientConnection.connect(self.conninfo, autocommit=True)
+        connection.silence = ANSWER_SECONDS
+        return connection
 
     def close(self) -> None:
         """Closes all connections."""
@@ -167,9 +176,12 @@ class PostgresDatabase:
         """Transaction of an isolation; where None is given, a standby begins it too, and refuses its first write."""
         if self._closed:
             raise StoreError("the database is closed: the service is shutting down")
+        if self.answers.away:
+            raise _unavailable()
         with self._store_errors(), self._pool.connection() as connection:
             connection.isolation_level, connection.read_only = isolation, read_only
             yield PostgresConnection(connection, self)
+        self.answers.answered()
 
     @contextmanager
     def _store_errors(self) -> Iterator[None]:
@@ -180,6 +192,8 @@ class PostgresDatabase:
             raise StoreError("the database is closed: the service is shutting down") from error
         except psycopg.Error as error:
             found = _store_error(error)
+            if _without_answer(error):
+                self.answers.missed()
             if isinstance(found, StoreUnavailableError) and time.monotonic() - self._logged_at >= LOG_SECONDS:
                 self._logged_at = time.monotonic()
                 _log.warning("the database %s does not answer: %s", self.name, first_line(error))
@@ -188,6 +202,9 @@ class PostgresDatabase:
     def _prepare(self) -> None:
         """Brings the schema to the current version."""
         with self._pool.connection() as connection:
+            connection.silence = None  # a migration takes as long as it takes
+            connection.execute("SET LOCAL statement_timeout = 0")
+            connection.execute("SET LOCAL lock_timeout = 0")
             if _value(connection, "SELECT pg_is_in_recovery() AS value"):
                 raise StoreError(
                     f"{self.name} is a read-only standby: give the address of the primary, or all addresses and "
@@ -205,6 +222,7 @@ class PostgresDatabase:
             self.channel = f"voxyard.{name}"[:_LONGEST_NAME]
             # One service migrates at a time; the lock ends with the transaction.
             connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('voxyard ' || current_schema(), 0))")
+            connection.execute("SET LOCAL lock_timeout TO DEFAULT")
             connection.execute("CREATE TABLE IF NOT EXISTS voxyard (version INTEGER NOT NULL, shelf TEXT)")
             connection.execute("INSERT INTO voxyard SELECT 0, NULL WHERE NOT EXISTS (SELECT FROM voxyard)")
             version = _value(connection, "SELECT version AS value FROM voxyard")
@@ -217,6 +235,7 @@ class PostgresDatabase:
                 for statement in step:
                     connection.execute(statement)
             connection.execute("UPDATE voxyard SET version = $1", (len(schema.MIGRATIONS),))
+            connection.silence = ImpatientConnection.silence
 
     @contextmanager
     def _start_errors(self) -> Iterator[None]:
@@ -258,19 +277,32 @@ def _value(connection: psycopg.Connection[DictRow], sql: str) -> Any:
     return None if row is None else row["value"]
 
 
+def _check(connection: ImpatientConnection[DictRow]) -> None:
+    """Raises where a connection of the pool is of no use: the server was restarted, or hangs."""
+    connection.silence = ANSWER_SECONDS
+    ConnectionPool.check_connection(connection)
+    connection.silence = ImpatientConnection.silence
+
+
+def _without_answer(error: psycopg.Error) -> bool:
+    return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) and error.sqlstate is None
+
+
+def _unavailable() -> StoreUnavailableError:
+    return StoreUnavailableError(f"the database does not answer: {_AGAIN}", retry_after=RETRY_SECONDS)
+
+
 def _store_error(error: psycopg.Error) -> ServiceError:
     """Error for a client: without the server's address."""
-    again = f"retry in {RETRY_SECONDS:.0f} s"
     if isinstance(error, errors.DiskFull):
         return NoRoomError("the disk of the database is full: delete documents, or free space on it")
     if isinstance(error, errors.ReadOnlySqlTransaction):
         return StoreUnavailableError(
-            f"the database is a read-only standby now, and has to become the primary: {again}",
+            f"the database is a read-only standby now, and has to become the primary: {_AGAIN}",
             retry_after=RETRY_SECONDS,
         )
-    lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) and error.sqlstate is None
-    if lost or (error.sqlstate or "").startswith(_PASSING):
-        return StoreUnavailableError(f"the database does not answer: {again}", retry_after=RETRY_SECONDS)
+    if _without_answer(error) or (error.sqlstate or "").startswith(_PASSING):
+        return _unavailable()
     if isinstance(error, psycopg.DataError) and error.sqlstate is None:
         return ServiceError(f"the text cannot be stored: {first_line(error)}", parameter="text")
     return StoreError(f"the database cannot be read or written: {first_line(error)}")
