@@ -13,6 +13,7 @@ from tasks.deploy import deploy, drain, plan, rollback, status, unlock
 from tasks.images import images, images_lock
 from tasks.monitoring import monitoring
 from tasks.prove import prove
+from tasks.provision import provision
 from tasks.render import render
 from tasks.runs import fetch, logs, runs, stop, train
 
@@ -28,6 +29,7 @@ __all__ = [
     "monitoring",
     "plan",
     "prove",
+    "provision",
     "render",
     "rollback",
     "runs",

@@ -40,7 +40,7 @@ def check(
     """Run preflight checks on all hosts; list failures and fixes."""
     with reporting_errors(), reading():
         hosts = select_hosts(inventory, host, group)
-        result = collect_reports(hosts, _requirements(hosts))
+        result = collect_reports(hosts, requirements_of(hosts))
         names = [each.name for each in hosts]
         document = report.findings_document(result, names, strict=strict)
         if json:
@@ -50,7 +50,7 @@ def check(
         exit_with(good=bool(document["ok"]))
 
 
-def _requirements(hosts: Sequence[Host]) -> HostRequirements:
+def requirements_of(hosts: Sequence[Host]) -> HostRequirements:
     """Requirements of the images that a deploy would take: a check may run before they are built or pushed."""
     images: dict[str, LocalImage] = {}
     missing = []

@@ -10,7 +10,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 
 from fleet.certificates import general_name, names_of
-from fleet.checks.finding import ALL_SERVICES, BARK, Finding
+from fleet.checks.finding import ALL_SERVICES, BARK, Finding, package
 from fleet.command_line import fab
 from fleet.errors import FleetError
 from fleet.facts.fact import Unknown
@@ -68,7 +68,8 @@ def _without(host: Host) -> Iterator[Finding]:
 def _of_host(facts: HostFacts, host: Host, tls: HostTls, now: dt.datetime) -> Iterator[Finding]:
     if not isinstance(facts.programs, Unknown) and TLS_TOOL not in facts.programs:
         found = f"{TLS_TOOL} is not installed, which verifies the certificates of services there"
-        yield Finding("FAIL", "programs", found, f"install the package that contains {TLS_TOOL}")
+        remedy = f"install the package that contains {TLS_TOOL}"
+        yield Finding("FAIL", "programs", found, remedy, steps=(package(TLS_TOOL),))
     chain = yield from _chain(HOST_CERTIFICATE, tls.certificate, tls.key, now)
     if not chain:
         return

@@ -28,6 +28,12 @@ class Finding:
     remedy: str
     acknowledged: bool = False
     services: tuple[str, ...] = ALL_SERVICES  # services that a failure blocks; these all: the operator's own, too
+    steps: tuple[str, ...] = ()  # shell commands of root that mend it on Debian and Ubuntu
+
+
+def package(names: str) -> str:
+    """Step that installs Debian packages; it waits for the updates that a new machine makes by itself."""
+    return f"apt-get -o DPkg::Lock::Timeout=600 install --yes {names}"
 
 
 def acknowledged(findings: Iterable[Finding], host: Host) -> tuple[Finding, ...]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 
-from fleet.checks.finding import ON_GPUS, TRAINER, Finding, Level
+from fleet.checks.finding import ON_GPUS, TRAINER, Finding, Level, package
 from fleet.command_line import fab
 from fleet.facts.fact import Unknown, known
 from fleet.facts.gpu_use import short_bus_id
@@ -17,6 +18,11 @@ from fleet.inventory.ray_clusters import WORKER
 from fleet.release.gpu_assignment import Assignment
 from fleet.release.gpu_selection import GpuSelection
 
+RESTART_DOCKER = "systemctl restart docker"
+_DRIVER = (
+    f"{package('ubuntu-drivers-common')} && ubuntu-drivers install --gpgpu || "  # Ubuntu, else Debian
+    f'{package("nvidia-driver nvidia-smi")} linux-headers-"$(dpkg --print-architecture)"'
+)
 NAME_THE_OTHERS = "name the GPUs to use, without it, as gpus in the inventory"
 # nvml.h, nvmlClocksEventReason…: throttling by power or temperature.
 _THROTTLES = {
@@ -40,7 +46,8 @@ def check_all(facts: HostFacts, host: Host, cuda: Mapping[str, CudaNeed], assign
     if isinstance(facts.gpus, Unknown):
         if expects_gpus(host):
             remedy = "repair the driver until nvidia-smi works (dmesg: NVRM and Xid), then deploy again"
-            yield _fail("nvidia_smi", f"nvidia-smi fails: {facts.gpus.reason}", remedy)
+            absent = re.search(r"nvidia-smi: (command )?not found", facts.gpus.reason)
+            yield _fail("nvidia_smi", f"nvidia-smi fails: {facts.gpus.reason}", remedy, (_DRIVER,) if absent else ())
         return
     selection = assignment.selection
     yield from inventory(facts.gpus, host, selection)
@@ -106,7 +113,7 @@ def driver(gpu: HostGpu, host: Host, cuda: Mapping[str, CudaNeed]) -> Iterator[F
                 f"install an NVIDIA driver of the {need.least_driver} branch or newer, and reboot; or build {role} for "
                 f"CUDA {cuda_text(supported(int(number)))} or older ({fab()} images --framework)"
             )
-            yield Finding("FAIL", "driver", found, remedy, services=(role,))
+            yield Finding("FAIL", "driver", found, remedy, services=(role,), steps=(_DRIVER,))
 
         elif need.relies_on_base(int(number), gpu.name):
             # NVIDIA's entrypoint, which would select the base's libraries, does not run: see images/trainer/Dockerfile.
@@ -150,8 +157,12 @@ def toolkit(facts: HostFacts) -> Iterator[Finding]:
         return
     if isinstance(facts.toolkit, Unknown) or not facts.toolkit.present:
         found = "no NVIDIA container toolkit: no hook, no Docker runtime, no CDI specification"
-        remedy = "install nvidia-container-toolkit, sudo nvidia-ctk runtime configure --runtime=docker, restart Docker"
-        yield _fail("toolkit", found, remedy)
+        remedy = (
+            "install nvidia-container-toolkit (Debian and Ubuntu lack it: add NVIDIA's apt repository first, as its "
+            "installation guide says), sudo nvidia-ctk runtime configure --runtime=docker, restart Docker"
+        )
+        steps = package("nvidia-container-toolkit"), "nvidia-ctk runtime configure --runtime=docker", RESTART_DOCKER
+        yield _fail("toolkit", found, remedy, steps)
         return
     # systemd reapplies device permissions at each reload, for devices that /dev/char lists only.
     if facts.docker.cgroup_driver == "systemd" and not facts.toolkit.cdi and not facts.toolkit.links:
@@ -220,7 +231,9 @@ def persistence(gpu: HostGpu) -> Iterator[Finding]:
     """Check: persistence mode is on."""
     if gpu.persistence is False:
         remedy = "sudo systemctl enable --now nvidia-persistenced (or nvidia-smi -pm 1 until the next reboot)"
-        yield Finding("WARN", "persistence", f"GPU {gpu.index}: persistence mode is off, starts are slow", remedy)
+        found = f"GPU {gpu.index}: persistence mode is off, starts are slow"
+        step = "systemctl enable --now nvidia-persistenced || nvidia-smi -pm 1"
+        yield Finding("WARN", "persistence", found, remedy, steps=(step,))
 
 
 def pcie_width(gpu: HostGpu) -> Iterator[Finding]:
@@ -278,6 +291,6 @@ def limits(assignment: Assignment) -> Iterator[Finding]:
         yield Finding("INFO", "limits", found, "none: a deploy writes them into the host plan")
 
 
-def _fail(check: str, found: str, remedy: str) -> Finding:
+def _fail(check: str, found: str, remedy: str, steps: tuple[str, ...] = ()) -> Finding:
     """Failure that blocks services on GPUs, but not the exporter, which reports such faults."""
-    return Finding("FAIL", check, found, remedy, services=ON_GPUS)
+    return Finding("FAIL", check, found, remedy, services=ON_GPUS, steps=steps)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 
 from fleet.audit import TAG
 from fleet.checks import certificates, gpu_start, gpu_use, gpus, ray_clusters, shared_documents, space, state
-from fleet.checks.finding import ALL_SERVICES, ON_GPUS, TRAINER, Finding, acknowledged
+from fleet.checks.finding import ALL_SERVICES, ON_GPUS, TRAINER, Finding, acknowledged, package
 from fleet.checks.requirements import HostRequirements
 from fleet.facts.fact import Unknown, known
 from fleet.facts.host import HostFacts
@@ -20,6 +21,13 @@ __all__ = ["HostRequirements", "preflight"]
 
 DOCKER_MINIMUM = (20, 10)  # BuildKit in the engine, and the stop timeouts that Compose v2 relies on
 COMPOSE_MINIMUM = (2, 24, 4)  # `!reset`, which removes the GPU reservation on hosts without GPUs
+_COMPOSE = "apt-get -o DPkg::Lock::Timeout=600 satisfy --yes " + shlex.quote(
+    " | ".join(
+        f"{name} (>= {'.'.join(map(str, COMPOSE_MINIMUM))})"
+        for name in ("docker-compose-plugin", "docker-compose-v2", "docker-compose")  # Docker's, Ubuntu's, Debian's
+    )
+)
+_PACKAGES = {"flock": "util-linux", "sha256sum": "coreutils"}  # that have another name than their program
 _ENGINE = "install Docker Engine: apt-get install docker.io, or docs.docker.com/engine/install"
 SKEW_SECONDS = 2.0
 
@@ -51,14 +59,7 @@ def preflight(
 def docker(facts: HostFacts, host: Host, requirements: HostRequirements) -> Iterator[Finding]:
     """Check: the engine answers, is recent enough, and maps users and files into containers."""
     if isinstance(facts.docker, Unknown):
-        found = f"docker does not answer: {facts.docker.reason}"
-        remedy = "install and start Docker; `docker version` must work there"
-        if "permission denied" in facts.docker.reason.lower():
-            remedy = f"add the user to the group docker there: sudo usermod -aG docker {host.user}; then log in again"
-        elif "Podman" in facts.docker.reason:
-            found = "Podman answers in place of Docker"
-            remedy = f"remove podman-docker; {_ENGINE}: Podman starts neither our Compose files nor their GPU requests"
-        yield Finding("FAIL", "docker", found, remedy)
+        yield _no_docker(facts.docker.reason, host)
         return
     if _version(facts.docker.server) < DOCKER_MINIMUM:
         found = f"Docker {facts.docker.server}, expected at least {_text(DOCKER_MINIMUM)}"
@@ -90,6 +91,22 @@ def docker(facts: HostFacts, host: Host, requirements: HostRequirements) -> Iter
         )
 
 
+def _no_docker(reason: str, host: Host) -> Finding:
+    found, steps = f"docker does not answer: {reason}", tuple[str, ...]()
+    remedy = "install and start Docker; `docker version` must work there"
+    if re.search(r"docker: (command )?not found", reason):
+        steps = (package("docker.io"),)
+    elif "cannot connect" in reason.lower():
+        steps = ("systemctl enable --now docker",)
+    elif "permission denied" in reason.lower():
+        steps = (f"usermod --append --groups docker {shlex.quote(host.user)}",)
+        remedy = f"add the user to the group docker there: sudo usermod -aG docker {host.user}; then log in again"
+    elif "Podman" in reason:
+        found = "Podman answers in place of Docker"
+        remedy = f"remove podman-docker; {_ENGINE}: Podman starts neither our Compose files nor their GPU requests"
+    return Finding("FAIL", "docker", found, remedy, steps=steps)
+
+
 def compose(facts: HostFacts) -> Iterator[Finding]:
     """Check: Compose v2 is installed as the plug-in `docker compose`."""
     if isinstance(facts.docker, Unknown):
@@ -99,10 +116,12 @@ def compose(facts: HostFacts) -> Iterator[Finding]:
         found = (
             "docker compose is not installed" if absent else f"docker compose does not answer: {facts.compose.reason}"
         )
-        yield Finding("FAIL", "compose", found, "install the Compose plug-in, version 2 (docker-compose-plugin)")
+        remedy = "install the Compose plug-in, version 2 (docker-compose-plugin; older Debians have none)"
+        yield Finding("FAIL", "compose", found, remedy, steps=(_COMPOSE,) if absent else ())
     elif _version(facts.compose) < COMPOSE_MINIMUM:
         found = f"Compose {facts.compose}, expected at least {_text(COMPOSE_MINIMUM)}"
-        yield Finding("FAIL", "compose", found, "install a newer Compose plug-in (docker-compose-plugin)")
+        remedy = "install a newer Compose plug-in (docker-compose-plugin)"
+        yield Finding("FAIL", "compose", found, remedy, steps=(_COMPOSE,))
 
 
 def ports(facts: HostFacts, host: Host) -> Iterator[Finding]:
@@ -170,7 +189,8 @@ def programs(facts: HostFacts, host: Host) -> Iterator[Finding]:
             continue
         services = (TRAINER,) if name == "rsync" else ALL_SERVICES
         found = f"{name} is not installed" + (", needed to copy corpora" if name == "rsync" else "")
-        yield Finding("FAIL", "programs", found, f"install the package that contains {name}", services=services)
+        remedy, step = f"install the package that contains {name}", package(_PACKAGES.get(name, name))
+        yield Finding("FAIL", "programs", found, remedy, services=services, steps=(step,))
 
 
 def _version(text: str) -> tuple[int, ...]:

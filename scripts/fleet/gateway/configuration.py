@@ -33,6 +33,8 @@ STOP_SECONDS = 60
 PORT, METRICS_PORT, HEALTH_PORT = 8443, 9412, 9413
 """Ports inside the container; the last is there with TLS of the metrics, for the container's own health check."""
 _WAITING = "abns@voxyard_:waiting"  # no host is named so
+EVENTS_SECONDS, ANSWER_SECONDS, IDLE_SECONDS = 45, 20, 600
+"""Silence of a service after which its request is given up: three heartbeats of an event stream; others; audio."""
 _REST = f"[0-9a-f]{{{32 - PREFIX_DIGITS}}}"
 _UNAVAILABLE = (
     '{"error": {"message": "no speech service answers: retry in 10 s", "type": "server_error", '
@@ -64,7 +66,12 @@ defaults
     timeout http-request 30s
     timeout http-keep-alive 75s
     timeout client 1h  # a paused player
-    timeout server 1h
+    timeout server {idle}s  # audio whose next chunk waits for a worker
+    # A host that is cut off acknowledges nothing.
+    option srvtcpka
+    srvtcpka-idle 5s
+    srvtcpka-intvl 2s
+    srvtcpka-cnt 3
     timeout check 4s
     # A new connection for each request: one that a service closes as a request comes would be a failed request.
     http-reuse never
@@ -75,6 +82,7 @@ defaults
     # check.
     default-server inter 1s fall 1 rise 1
     http-error status 502 content-type application/json string '{unavailable}' hdr Retry-After 10
+    http-error status 504 content-type application/json string '{unavailable}' hdr Retry-After 10
     http-error status 503 content-type application/json string '{unavailable}' hdr Retry-After 10
 
 frontend https
@@ -111,7 +119,7 @@ frontend metrics
 # {work}
 backend ready
     balance leastconn
-    option redispatch 1{again}
+    option redispatch 1{deadlines}{again}
     option httpchk GET /readyz
     http-check expect status 200
 {checked}
@@ -121,7 +129,7 @@ backend ready
 backend list
     balance hdr(Authorization)
     hash-type consistent
-    option redispatch 1{again}
+    option redispatch 1{deadlines}{again}
 {tracking}
 {backup}
 
@@ -129,13 +137,19 @@ backend list
 backend page
     balance leastconn
     cookie voxyard_host insert indirect nocache httponly secure attr SameSite=Strict
-    option redispatch 1{again}
+    option redispatch 1{deadlines}{again}
 {tracking_with_cookies}
 {backup}
 """
+_DEADLINES = """
+    acl short method GET
+    acl short req.hdr_val(Content-Length) lt 16384
+    http-request set-timeout server {events}s if {{ path_end /events }}
+    http-request set-timeout server {answer}s if short !{{ path_end /events /audio /speech }}"""
+"""How long a service may be silent, by request: one that is frozen is found out, and one that works is not."""
 _AGAIN = """
     option http-buffer-request
-    retry-on conn-failure empty-response
+    retry-on conn-failure empty-response response-timeout
     http-request disable-l7-retry unless METH_GET or { req.hdr(Idempotency-Key) -m found }"""
 """Requests that may be sent twice, of a buffer's size, go to another service where one dies before its answer."""
 _BY_KEY = """
@@ -143,13 +157,13 @@ _BY_KEY = """
 backend by_key
     balance hdr(Idempotency-Key)
     hash-type consistent
-    retry-on conn-failure empty-response
+    retry-on conn-failure empty-response{deadlines}
 {by_key}
 """
 _OF_ONE = """
 # Documents of {name}.
 backend of_{name}
-    retry-on conn-failure empty-response
+    retry-on conn-failure empty-response{deadlines}
     http-request disable-l7-retry if !METH_GET
 {servers}
 """
@@ -241,6 +255,7 @@ def configuration(host: Host, encrypted: Collection[str] = (), *, metrics_tls: b
     ]
     ways += ["    use_backend by_key if METH_POST documents with_idempotency_key with_api_key"]
     shared = _share_documents(host.upstreams)
+    deadlines = _DEADLINES.format(events=EVENTS_SECONDS, answer=ANSWER_SECONDS)
     tls = f" ssl crt {HOST_CERTIFICATE}\n    bind 127.0.0.1:{HEALTH_PORT}" if metrics_tls else ""
     text = _HEAD.format(
         stop=STOP_SECONDS - 10,
@@ -253,6 +268,8 @@ def configuration(host: Host, encrypted: Collection[str] = (), *, metrics_tls: b
         ways="" if shared else "\n".join(ways),
         work="All work." if shared else "New work.",
         again=_AGAIN if shared else "",
+        idle=IDLE_SECONDS,
+        deadlines=deadlines,
         waiting=_WAITING,
         backup=f"    server :waiting {_WAITING} ssl verify none backup",
         checked=servers(" check observe layer4 error-limit 1 on-error mark-down"),
@@ -261,9 +278,9 @@ def configuration(host: Host, encrypted: Collection[str] = (), *, metrics_tls: b
     )
     if shared:
         return text.encode()
-    text += _BY_KEY.format(by_key="\n".join(each.by_key() for each in services))
+    text += _BY_KEY.format(deadlines=deadlines, by_key="\n".join(each.by_key() for each in services))
     for each in services:
-        text += _OF_ONE.format(name=each.name, servers=each.alone())
+        text += _OF_ONE.format(name=each.name, deadlines=deadlines, servers=each.alone())
         text += _KEYS_OF_ONE.format(name=each.name, servers=each.alone()) if each.also_plain else ""
     return text.encode()
 

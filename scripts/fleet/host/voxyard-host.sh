@@ -746,6 +746,25 @@ proof_remove_left_over() {
   rm -rf -- *
 }
 
+# -- provisioning ----------------------------------------------------------------------------------------------------
+
+# COMMAND: runs it as root: by sudo where the login is not, which takes its password, where it asks, from standard input.
+provision_step() {
+  set -- env DEBIAN_FRONTEND=noninteractive LC_ALL=C sh -c "exec </dev/null; $1"
+  if [ "$(id -u)" != 0 ]; then set -- sudo -S -p '' -- "$@"; fi
+  "$@"
+}
+
+# Prints how the login becomes root: root, sudo, or password; and apt, where packages are Debian's.
+fact_rights() {
+  if [ "$(id -u)" = 0 ]; then
+    echo root
+  elif command -v sudo >/dev/null; then
+    if sudo -n true 2>/dev/null; then echo sudo; else echo password; fi
+  fi
+  if command -v apt-get >/dev/null; then echo apt; fi
+}
+
 # -- facts about the host --------------------------------------------------------------------------------------------
 
 fact_login() {

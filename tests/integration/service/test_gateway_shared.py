@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import ssl
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import httpx
 import pytest
+from eventually import eventually
 from exporters import free_port
 from running_gateway import running_gateway
 
+from fleet.gateway import configuration
 from fleet.inventory.hosts import Bark, Host, with_upstreams
 from voxyard.service.documents.ids import new_id
 
 STORE = "postgresql://voxyard@db.lab/voxyard"
 NAMES = ("one", "two")
+KEY = {"Authorization": "Bearer key"}  # without one a client stays with a host
 
 
 @dataclass
@@ -82,8 +91,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[httpx.Clie
         folder = tmp_path_factory.mktemp("gateway")
         gateway = stack.enter_context(running_gateway(host, folder / "haproxy", free_port(), free_port()))
         trust = ssl.create_default_context(cafile=str(gateway.authority.root))
-        headers = {"Authorization": "Bearer key"}
-        yield stack.enter_context(httpx.Client(base_url=gateway.url, verify=trust, headers=headers, timeout=60)), cells
+        yield stack.enter_context(httpx.Client(base_url=gateway.url, verify=trust, headers=KEY, timeout=60)), cells
 
 
 @pytest.fixture(params=[0, 1], ids=NAMES)
@@ -126,3 +134,122 @@ def accepted(client: httpx.Client) -> bool:
         return client.post("/v1/documents", json={"text": "A."}).status_code == 200
     except httpx.RemoteProtocolError:
         return False
+
+
+PROCESS = """
+import http.server, sys, time
+class Answers(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def do_GET(self):
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.send_response(200)
+        if self.path.endswith("/events"):
+            self.send_header("Connection", "close")
+            self.end_headers()
+            while True:
+                self.wfile.write(b": keep-alive\\n\\n")
+                time.sleep(0.2)
+        self.send_header("Content-Length", str(len(sys.argv[1])))
+        self.end_headers()
+        self.wfile.write(sys.argv[1].encode())
+    do_POST = do_GET
+    def log_message(self, *_):
+        pass
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+print(server.server_address[1], flush=True)
+server.serve_forever()
+"""
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """A client of two services, the processes by name."""
+
+    client: httpx.Client
+    services: dict[str, subprocess.Popen[str]]
+
+    @contextmanager
+    def freeze(self, name: str) -> Iterator[None]:
+        """The service gets no processor; its sockets stay open."""
+        os.kill(self.services[name].pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self.services[name].pid, signal.SIGCONT)
+
+    def all_ready(self) -> bool:
+        """True where both take requests."""
+        return {self.client.get("/v1/models").text for _ in range(6)} == set(NAMES)
+
+
+@pytest.fixture
+def frozen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Frozen]:
+    """Services that are processes, behind a gateway with short deadlines."""
+    monkeypatch.setattr(configuration, "ANSWER_SECONDS", 2)
+    monkeypatch.setattr(configuration, "EVENTS_SECONDS", 3)
+    with ExitStack() as stack:
+        services = {}
+        for name in NAMES:
+            words = [sys.executable, "-c", PROCESS, name]
+            services[name] = stack.enter_context(subprocess.Popen(words, stdout=subprocess.PIPE, text=True))
+            stack.callback(services[name].kill)
+        ports = {name: int(each.stdout.readline()) for name, each in services.items() if each.stdout}
+        barks = [
+            Host(name, "127.0.0.1", "v", roles=("bark",), bark=Bark(port=port, store=STORE, shelf="/mnt/x"))
+            for name, port in ports.items()
+        ]
+        host = with_upstreams([Host("gw", "127.0.0.1", "v", roles=("gateway",)), *barks])[0]
+        gateway = stack.enter_context(running_gateway(host, tmp_path / "haproxy", free_port(), free_port()))
+        trust = ssl.create_default_context(cafile=str(gateway.authority.root))
+        found = Frozen(
+            stack.enter_context(httpx.Client(base_url=gateway.url, verify=trust, headers=KEY, timeout=120)), services
+        )
+        eventually(found.all_ready)
+        yield found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_a_frozen_service_holds_is_asked_of_the_other(frozen: Frozen, name: str) -> None:
+    (other,) = set(NAMES) - {name}
+    path = f"/v1/documents/{new_id(name)}"
+
+    def ask(number: int) -> httpx.Response:
+        if number % 2:
+            return frozen.client.get(path)
+        return frozen.client.post("/v1/documents", headers={"Idempotency-Key": str(number)}, json={"text": "A."})
+
+    with frozen.freeze(name), ThreadPoolExecutor(8) as clients:
+        answers = list(clients.map(ask, range(8)))
+
+    assert {(each.status_code, each.text) for each in answers} == {(200, other)}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_events_of_a_frozen_service_end_and_are_those_of_the_other_when_they_are_asked_again(
+    frozen: Frozen, name: str
+) -> None:
+    path = f"/v1/documents/{new_id(name)}/events"
+
+    def listen() -> str:
+        """Name of the service that sent nothing any more; empty where all go on."""
+        with frozen.client.stream("GET", path) as answer:
+            blocks = answer.iter_raw()
+            next(blocks)
+            begun.release()
+            with suppress(httpx.HTTPError):
+                for _ in blocks:
+                    if ended.is_set():
+                        return "goes on"
+        return "ended"
+
+    begun, ended = threading.Semaphore(0), threading.Event()
+    with ThreadPoolExecutor(4) as clients:
+        streams = [clients.submit(listen) for _ in range(4)]
+        for _ in streams:
+            assert begun.acquire(timeout=60)
+        with frozen.freeze(name):
+            eventually(lambda: sum(each.done() for each in streams) == 2)
+            with frozen.client.stream("GET", path) as again:
+                assert next(again.iter_raw())
+            ended.set()
+            assert sorted(each.result(60) for each in streams) == ["ended", "ended", "goes on", "goes on"]

@@ -219,7 +219,7 @@ def test_a_hook_whose_program_is_missing_is_found_before_a_host_is_contacted(fab
 def test_a_check_of_a_host_that_is_off_fails(fab: Fab, monkeypatch: pytest.MonkeyPatch, json_too: bool) -> None:
     off: GroupResult[HostReport] = GroupResult({}, {"gpu-01": HostFailedError("gpu-01 cannot be reached")})
     monkeypatch.setattr(check, "collect_reports", lambda *_: off)
-    monkeypatch.setattr(check, "_requirements", lambda _: None)
+    monkeypatch.setattr(check, "requirements_of", lambda _: None)
     code, out, _ = fab(check.check, json=json_too)
     assert code == 1
     assert "gpu-01 cannot be reached" in out
