@@ -155,6 +155,7 @@ CAUSES: tuple[Cause, ...] = (
         "lift what holds their clocks: cpupower frequency-set -g performance, power profile, heat",
         "TrainingInputBound",
     ),
+    Cause("store", "the database of the documents is slow", "look at its disk, locks and connections", "StoreSlow"),
 )
 """All causes, the one that explains most first: where several hold, the first is told."""
 

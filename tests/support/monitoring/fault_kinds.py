@@ -9,6 +9,8 @@ from typing import Any
 from planted_faults import BARK, DATA, HOUR, IDLE, MINUTE, MODEL, STEP_SECONDS, Change, Kind, Planted, end_run, train
 from simulated_host import GIB, LIMIT_MIB, SimulatedHost
 
+from voxyard.service.documents.ownership import SharedDocuments
+from voxyard.service.http.metrics import ServiceMetrics
 from voxyard.telemetry.causes import CAUSES
 from voxyard.telemetry.sampler import Xid
 
@@ -907,6 +909,23 @@ def gpu_that_somebody_took(host: SimulatedHost, dice: random.Random) -> Planted:
     return Planted({"gpu": index})
 
 
+def slow_database(host: SimulatedHost, dice: random.Random) -> Planted:
+    """Each step of a document waits for the shared database, and so do the cards in between."""
+    assert host.pool is not None
+    seconds, waiting = dice.uniform(0.3, 8), dice.uniform(0.4, 4.0)
+    host.pool.waiting, host.pool.first_sound_seconds = 0, 3.0
+    for index in BARK:
+        host.gpus[index].utilization = dice.uniform(0.0, 0.4)
+    began = host.now
+
+    def shared() -> SharedDocuments:
+        waited = waiting * (host.now - began)
+        return SharedDocuments(True, 2, {}, round(waited / seconds), waited)
+
+    ServiceMetrics(host.registries["bark"], shared=shared)
+    return Planted({"seconds": seconds, "waiting": waiting})
+
+
 def slow_speech(host: SimulatedHost, dice: random.Random) -> Planted:
     """A chunk of 8 s takes longer than it lasts."""
     assert host.pool is not None
@@ -1146,6 +1165,7 @@ KINDS: tuple[Kind, ...] = (
     _kind(worker_that_dies_again_and_again, "BarkChunksRetried"),
     _kind(chunks_that_are_each_tried_again, "BarkChunksRetried"),
     _kind(gpu_that_somebody_took, "BarkWorkerWaits"),
+    _kind(slow_database, "StoreSlow", not_told_by=frozenset({"GpuUtilizationLow"})),
     _kind(slow_speech, "BarkSlowerThanRealTime"),
     _kind(speech_that_is_silence_or_noise, "BarkSpeechFaulty"),
     _kind(late_first_sound, "BarkFirstAudioLate"),

@@ -56,7 +56,8 @@ class Peers:
     def state(self) -> SharedDocuments:
         """State for the metrics."""
         answers = time.monotonic() - self._answered < ANSWER_SECONDS
-        return SharedDocuments(answers, len(self._claims.held()), self._claims.ran_out())
+        asked = self._database.transactions, self._database.seconds
+        return SharedDocuments(answers, len(self._claims.held()), self._claims.ran_out(), *asked)
 
     def start(self) -> None:
         """Starts the thread."""

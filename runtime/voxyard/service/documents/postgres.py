@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
@@ -89,6 +90,8 @@ class PostgresDatabase:
         self.sender = uuid.uuid4().hex[:8]  # of this service's messages
         self.channel = "voxyard"
         self._logged_at = -LOG_SECONDS
+        self._asking = threading.Lock()
+        self.transactions, self.seconds = 0, 0.0  # of all threads, waits for a connection included
         wait_for_server(self.conninfo, self.name, start_seconds)
         self._closed = False
         self._pool = ConnectionPool(
@@ -167,9 +170,14 @@ class PostgresDatabase:
         """Transaction of an isolation; where None is given, a standby begins it too, and refuses its first write."""
         if self._closed:
             raise StoreError("the database is closed: the service is shutting down")
-        with self._store_errors(), self._pool.connection() as connection:
-            connection.isolation_level, connection.read_only = isolation, read_only
-            yield PostgresConnection(connection, self)
+        begin = time.monotonic()
+        try:
+            with self._store_errors(), self._pool.connection() as connection:
+                connection.isolation_level, connection.read_only = isolation, read_only
+                yield PostgresConnection(connection, self)
+        finally:
+            with self._asking:
+                self.transactions, self.seconds = self.transactions + 1, self.seconds + time.monotonic() - begin
 
     @contextmanager
     def _store_errors(self) -> Iterator[None]:
