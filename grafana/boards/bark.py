@@ -211,6 +211,13 @@ def _cells() -> Row:
             "Whether it answers each service that shares its documents. No data where documents are a host's own.",
             "none", Query(host("service_store_up"), _HOST), {0: ("away", RED), 1: ("answers", GREEN)},
         ),
+        time_series(
+            "Time of the shared database",
+            "What a transaction takes in the mean. StoreSlow fires over 0.25 s, while documents wait for it.", "s",
+            Query(
+                f"{rate(host('service_store_seconds_total'))} / {rate(host('service_store_transactions_total'))}", _HOST
+            ),
+        ),
         states(
             "Nodes of a cluster", "Whether head and hosts of a Ray cluster run. No data where a pool is a host's own.",
             "none", Query(host("cluster_node_up"), "{{instance}} {{role}}"), {0: ("down", RED), 1: ("up", GREEN)},

@@ -149,6 +149,13 @@ CAUSES: tuple[Cause, ...] = (
         "look at the disk or share of its held-out clips or checkpoints",
         "TrainingPhaseSlow",
     ),
+    Cause(
+        "cpu_frequency",
+        "its cores run slower than they can",
+        "lift what holds their clocks: cpupower frequency-set -g performance, power profile, heat",
+        "TrainingInputBound",
+    ),
+    Cause("store", "the database of the documents is slow", "look at its disk, locks and connections", "StoreSlow"),
 )
 """All causes, the one that explains most first: where several hold, the first is told."""
 

@@ -9,6 +9,8 @@ from typing import Any
 from planted_faults import BARK, DATA, HOUR, IDLE, MINUTE, MODEL, STEP_SECONDS, Change, Kind, Planted, end_run, train
 from simulated_host import GIB, LIMIT_MIB, SimulatedHost
 
+from voxyard.service.documents.ownership import SharedDocuments
+from voxyard.service.http.metrics import ServiceMetrics
 from voxyard.telemetry.causes import CAUSES
 from voxyard.telemetry.sampler import Xid
 
@@ -209,6 +211,53 @@ def two_networks_and_a_slow_disk(host: SimulatedHost, dice: random.Random) -> Pl
     host.run.reads.second_network = dice.uniform(0.3, 0.9)  # type: ignore[union-attr] # _starve has seen it
     host.pressure["io"] = pressure
     return Planted({"stall": stall, "pressure": pressure})
+
+
+def _reading_threads_lack(host: SimulatedHost, dice: random.Random, cores: float, disk: float) -> Planted:
+    """Reading threads wait for these shares of their time for a core and for a disk, whatever the host is short of."""
+    stall, pressure = dice.uniform(0.5, 0.85), {name: dice.uniform(0.3, 0.95) for name in ("cpu", "io")}
+    _starve(host, stall, reading=0.98, computing=1 - cores - disk, waiting=stall, queued=cores)
+    host.pressure.update(pressure)
+    return Planted({"stall": stall, "cores": cores, "disk": disk} | pressure)
+
+
+def slow_disk_on_crowded_cores(host: SimulatedHost, dice: random.Random) -> Planted:
+    """Two at once: the disk is slow, and somebody takes cores as well."""
+    cores = dice.uniform(0.24, 0.35)
+    return _reading_threads_lack(host, dice, cores, cores + dice.uniform(0.05, 0.2))
+
+
+def crowded_cores_and_a_slow_disk(host: SimulatedHost, dice: random.Random) -> Planted:
+    """Two at once: somebody takes the cores, and the disk is slow as well."""
+    disk = dice.uniform(0.28, 0.35)
+    return _reading_threads_lack(host, dice, disk + dice.uniform(0.05, 0.2), disk)
+
+
+def slow_disk_beside_a_busy_neighbour(host: SimulatedHost, dice: random.Random) -> Planted:
+    """The host is short of cores, and the run has all of its own: the disk is what it waits for."""
+    return _reading_threads_lack(host, dice, dice.uniform(0.0, 0.15), dice.uniform(0.55, 0.8))
+
+
+def slow_disk_and_slow_features(host: SimulatedHost, dice: random.Random) -> Planted:
+    """Two at once: reading threads hold the data stage up, and the data stage alone would hold up the model."""
+    stall = dice.uniform(0.65, 0.85)
+    _starve(host, stall, reading=0.95, computing=dice.uniform(0.03, 0.3), waiting=stall * dice.uniform(0.4, 0.5))
+    assert host.run is not None
+    host.run.reads.features = dice.uniform(max(0.35, 1.5 * (1 - stall)), 0.6)
+    host.pressure["io"] = dice.uniform(0.5, 0.95)
+    return Planted({"stall": stall, "features": host.run.reads.features})
+
+
+def slow_cores(host: SimulatedHost, dice: random.Random) -> Planted:
+    """A governor, a power profile or heat holds the clocks of the cores down: decoding takes several times as long."""
+    stall, computing = dice.uniform(0.5, 0.85), dice.uniform(0.8, 0.95)
+    threads, cores = dice.choice([(2, 32), (8, 32), (16, 16), (32, 16)])
+    running = min(computing, 0.95 * cores / threads)
+    _starve(host, stall, reading=0.98, computing=running, waiting=stall, threads=threads, cores=cores)
+    host.run.reads.queued = 0.97 - running if threads > cores else 0.02  # type: ignore[union-attr] # _starve has seen it
+    host.cpu_clock = dice.uniform(0.2, 0.5)
+    host.pressure["cpu"] = dice.uniform(0.3, 0.9) if threads >= cores else 0.05
+    return Planted({"stall": stall, "threads": threads, "cores": cores, "clock": host.cpu_clock})
 
 
 def swapping_host(host: SimulatedHost, dice: random.Random) -> Planted:
@@ -860,6 +909,23 @@ def gpu_that_somebody_took(host: SimulatedHost, dice: random.Random) -> Planted:
     return Planted({"gpu": index})
 
 
+def slow_database(host: SimulatedHost, dice: random.Random) -> Planted:
+    """Each step of a document waits for the shared database, and so do the cards in between."""
+    assert host.pool is not None
+    seconds, waiting = dice.uniform(0.3, 8), dice.uniform(0.4, 4.0)
+    host.pool.waiting, host.pool.first_sound_seconds = 0, 3.0
+    for index in BARK:
+        host.gpus[index].utilization = dice.uniform(0.0, 0.4)
+    began = host.now
+
+    def shared() -> SharedDocuments:
+        waited = waiting * (host.now - began)
+        return SharedDocuments(True, 2, {}, round(waited / seconds), waited)
+
+    ServiceMetrics(host.registries["bark"], shared=shared)
+    return Planted({"seconds": seconds, "waiting": waiting})
+
+
 def slow_speech(host: SimulatedHost, dice: random.Random) -> Planted:
     """A chunk of 8 s takes longer than it lasts."""
     assert host.pool is not None
@@ -1007,6 +1073,22 @@ KINDS: tuple[Kind, ...] = (
     _kind(readers_that_hang, "input_storage", not_told_by=ELSEWHERE),
     _kind(slow_disk_of_an_unseen_host, "unknown", not_told_by=INPUTS),
     _kind(two_networks_and_a_slow_disk, "input_storage", not_told_by=ELSEWHERE),
+    _kind(
+        slow_disk_on_crowded_cores,
+        "input_storage",
+        also="cpu_pressure, too",
+        not_told_by=INPUTS - {"input_storage"},
+    ),
+    _kind(
+        crowded_cores_and_a_slow_disk, "cpu_pressure", also="input_storage, too", not_told_by=INPUTS - {"cpu_pressure"}
+    ),
+    _kind(slow_disk_and_slow_features, "input_storage", also="features, too", not_told_by=INPUTS - {"input_storage"}),
+    _kind(
+        slow_disk_beside_a_busy_neighbour,
+        "input_storage",
+        not_told_by=INPUTS - {"input_storage"} | {"cpu_pressure, too"},
+    ),
+    _kind(slow_cores, "cpu_frequency", not_told_by=INPUTS - {"cpu_frequency"}),
     _kind(swapping_host, "memory_pressure"),
     _kind(slow_features, "features", not_told_by=frozenset({"unknown"})),
     _kind(slow_copy, "transfer", not_told_by=frozenset({"unknown"})),
@@ -1083,6 +1165,7 @@ KINDS: tuple[Kind, ...] = (
     _kind(worker_that_dies_again_and_again, "BarkChunksRetried"),
     _kind(chunks_that_are_each_tried_again, "BarkChunksRetried"),
     _kind(gpu_that_somebody_took, "BarkWorkerWaits"),
+    _kind(slow_database, "StoreSlow", not_told_by=frozenset({"GpuUtilizationLow"})),
     _kind(slow_speech, "BarkSlowerThanRealTime"),
     _kind(speech_that_is_silence_or_noise, "BarkSpeechFaulty"),
     _kind(late_first_sound, "BarkFirstAudioLate"),

@@ -82,8 +82,8 @@ class Outcome:
 
 
 def name_of(fired: Fired) -> str:
-    """Cause that an alert tells; of one without a cause its own name."""
-    return fired.labels.get("cause", fired.name)
+    """Cause that an alert tells, `cause, too` where it is the second of two; of one without a cause its own name."""
+    return fired.labels.get("cause", fired.name) + (", too" if "place" in fired.labels else "")
 
 
 def new_host(directory: Path, *, link: str = "NV18", seed: int = 0) -> SimulatedHost:

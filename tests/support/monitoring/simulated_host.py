@@ -282,6 +282,7 @@ class SimulatedHost:
         self.driver_version, self.release = "580.65.06", "release-1"
         self.quota: tuple[int, int] | None = None  # periods of the run's quota of cores, and those with all of it used
         self.node_answers = True  # False: nobody scrapes a node_exporter there
+        self.cpu_clock: float | None = 0.8  # that of its fastest core against the highest; None: a virtual machine
         self.pressure = {"cpu": 0.0, "io": 0.0, "memory": 0.0}  # share of time in which something waits for it
         self._waited = dict.fromkeys(self.pressure, 0.0)
         self.answers = True  # False: the whole host is gone
@@ -400,6 +401,14 @@ class SimulatedHost:
         links = {(one, other): "NV18" for one in uuids for other in uuids if one != other}
         return links | {(uuids[0], uuids[1]): link, (uuids[1], uuids[0]): link}
 
+    def _cores(self, clock: float) -> Scrape:
+        """A core that works, and one that rests."""
+        return {
+            f'node_cpu_{name}_hertz{{cpu="{cpu}"}}': hertz
+            for cpu, now in enumerate((clock, 0.2))
+            for name, hertz in (("scaling_frequency", now * 3.7e9), ("frequency_max", 3.7e9))
+        }
+
     def node(self) -> Scrape:
         """Scrape of node_exporter."""
         disk = '{device="/dev/nvme0n1p2",fstype="ext4",mountpoint="/"}'
@@ -408,6 +417,7 @@ class SimulatedHost:
             f"node_filesystem_size_bytes{disk}": 4e12,
             f"node_filesystem_readonly{disk}": 0,
             **{f"node_pressure_{name}_waiting_seconds_total{{}}": waited for name, waited in self._waited.items()},
+            **({} if self.cpu_clock is None else self._cores(self.cpu_clock)),
             "node_time_seconds{}": self.now + self.clock_skew,
             "node_boot_time_seconds{}": self.booted + self.clock_skew,
             "process_start_time_seconds{}": self.started.get("node", self.booted),

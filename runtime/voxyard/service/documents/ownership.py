@@ -48,6 +48,8 @@ class SharedDocuments:
     store_answers: bool
     claims: int  # of this service
     ran_out: Mapping[str, int]  # claims of others that it took over, by their service
+    transactions: int = 0  # of this service with the database, and the time that they took
+    seconds: float = 0.0
 
 
 class Claims:

@@ -51,7 +51,9 @@ class Peers:
 
     def state(self) -> SharedDocuments:
         """State for the metrics."""
-        return SharedDocuments(self._database.answers.fresh, len(self._claims.held()), self._claims.ran_out())
+        database = self._database
+        asked = database.transactions, database.seconds
+        return SharedDocuments(database.answers.fresh, len(self._claims.held()), self._claims.ran_out(), *asked)
 
     def start(self) -> None:
         """Starts the thread."""

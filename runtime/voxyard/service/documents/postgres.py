@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
@@ -92,6 +93,8 @@ class PostgresDatabase:
         self.channel = "voxyard"
         self.answers = Answers()
         self._logged_at = -LOG_SECONDS
+        self._asking = threading.Lock()
+        self.transactions, self.seconds = 0, 0.0  # of all threads, waits for a connection included
         wait_for_server(self.conninfo, self.name, start_seconds)
         self._closed = False
         self._pool = ConnectionPool(
@@ -178,10 +181,15 @@ class PostgresDatabase:
             raise StoreError("the database is closed: the service is shutting down")
         if self.answers.away:
             raise _unavailable()
-        with self._store_errors(), self._pool.connection() as connection:
-            connection.isolation_level, connection.read_only = isolation, read_only
-            yield PostgresConnection(connection, self)
-        self.answers.answered()
+        begin = time.monotonic()
+        try:
+            with self._store_errors(), self._pool.connection() as connection:
+                connection.isolation_level, connection.read_only = isolation, read_only
+                yield PostgresConnection(connection, self)
+            self.answers.answered()
+        finally:
+            with self._asking:
+                self.transactions, self.seconds = self.transactions + 1, self.seconds + time.monotonic() - begin
 
     @contextmanager
     def _store_errors(self) -> Iterator[None]:

@@ -166,3 +166,8 @@ class _ScrapeCollector(Collector):
         for owner, count in (shared.ran_out if shared else {}).items():
             family.add_metric([owner], count)
         yield family
+        for name, text, value in (
+            ("transactions", "Transactions of this service with the shared database.", shared and shared.transactions),
+            ("seconds", "Seconds that they took, waits for a connection included.", shared and shared.seconds),
+        ):
+            yield CounterMetricFamily(f"voxyard_service_store_{name}", text, value=value)
