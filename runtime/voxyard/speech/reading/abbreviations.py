@@ -19,6 +19,14 @@ def patterns(code: str) -> list[Reading]:
     found = [_abbreviation(key, words, another, own) for key, words in longest_first]
     if code == "de":
         found.insert(0, (re.compile(r"(?<=[a-zäöüß])str\.(?=\s?\d|,)"), lambda _: "straße"))
+    if code == "de":  # im 2. OG, im EG, which is no community
+        found.insert(
+            0,
+            (
+                re.compile(r"(?:(?<=\d\. )|(?<=\d\.)|(?<=\b[Ii]m )|(?<=\bvom )|(?<=\bzum ))[OUED]G(?!\w)"),
+                lambda at: _FLOORS[at[0]],
+            ),
+        )
     if code == "de":  # Abs. 1 S. 2, § 5 S. 2
         found.insert(
             0, (re.compile(r"(?:(?<=Abs\. \d )|(?<=Abs\. \d\d )|(?<=§ \d\d )|(?<=§ \d\d\d ))S\.(?=\s\d)"), _sentence)
@@ -26,6 +34,9 @@ def patterns(code: str) -> list[Reading]:
     if code == "en":  # w/ the terms
         found.insert(0, (re.compile(r"(?<![\w/])[wW]/\s?(?=[^\W\d_]{2}|\d|an?\b)(?!o(?:ut)?\b)"), lambda _: "with "))
     return found
+
+
+_FLOORS = {"OG": "Obergeschoss", "UG": "Untergeschoss", "EG": "Erdgeschoss", "DG": "Dachgeschoss"}
 
 
 def _sentence(_: re.Match[str]) -> str:

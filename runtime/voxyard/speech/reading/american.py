@@ -1,4 +1,4 @@
-"""English figures and short forms that belong to a place: zip codes, days before a date, 3M, 7 out of 10."""
+"""English figures and short forms that belong to a place: zip codes, 3M, 7 out of 10."""
 
 from __future__ import annotations
 
@@ -12,10 +12,6 @@ _STATES = (
     "AL|AK|AZ|AR|CA|CO|CT|DE|DC|FL|GA|HI|ID|IL|IN|IA|KS|KY|LA|ME|MD|MA|MI|MN|MS|MO|MT|NE|NV|NH|NJ|NM|NY|NC|ND|OH|OK|"
     "OR|PA|RI|SC|SD|TN|TX|UT|VT|VA|WA|WV|WI|WY"
 )
-_DAYS = {
-    "Mon": "Monday", "Tue": "Tuesday", "Tues": "Tuesday", "Wed": "Wednesday", "Thu": "Thursday", "Thur": "Thursday",
-    "Thurs": "Thursday", "Fri": "Friday", "Sat": "Saturday", "Sun": "Sunday",
-}  # fmt: skip
 _NAMES = {"3M": "three M", "401(k)": "four oh one k", "401k": "four oh one k", "7-Eleven": "seven eleven"}
 
 Reading = tuple[re.Pattern[str], Callable[[re.Match[str]], str | None]]
@@ -59,9 +55,5 @@ def patterns(language: Language) -> list[Reading]:
                 r"(?<![\w.,$€£-])(?:3M|401\(k\)|401k|7-Eleven)(?![\w-])(?!\s(?:people|users|views|followers|jobs|homes))"
             ),
             lambda found: _NAMES[found[0]],
-        ),
-        (
-            re.compile(rf"\b(?P<day>{'|'.join(_DAYS)})\.(?=,|\s(?:and|at|to|through|or)\b|\s[A-Z][a-z]+\.?\s\d|\s\d)"),
-            lambda found: _DAYS[found["day"]],
         ),
     ]

@@ -9,11 +9,16 @@ from collections.abc import Callable
 from voxyard.speech.reading import chinese, german, persian
 from voxyard.speech.reading.languages import LANGUAGES, Language
 from voxyard.speech.reading.number_words import cardinal, ordinal, year
+from voxyard.speech.reading.patterns import ELSEWHERE
 
 Words = Callable[[re.Match[str]], str | None]
 
 _ISO = r"(?<![\w.,:/-])(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)(?![\w:/-]|\.\d)"
 _BEFORE_DAY = re.compile(r"\b(?:am|zum|vom|bis|dem|den|der|ab)\s$", re.IGNORECASE)
+_DAY_OF_WEEK = re.compile(
+    r"\b(?:(?:Mon|Diens|Donners|Frei|Sams|Sonn)tag|Mittwoch|Sonnabend|Mo|Di|Mi|Do|Fr|Sa|So)(?:\.?,|\.)\s$",
+    re.IGNORECASE,
+)
 _A_NUMBER_OF = re.compile(
     r"\s(?:men|women|people|soldiers|others|more|[a-z]{3,}s)\b(?<!\bis)(?<!\bwas)(?<!\bhas)(?<!\bas)"
 )
@@ -61,6 +66,7 @@ def patterns(code: str, region: str, language: Language) -> list[tuple[re.Patter
         short = r"(?<![\w.,:/-])(?P<n>\d{1,2})\. ?(?P<month>1[0-2]|0?[1-9])\.(?!\w| ?\d)"
         found.append((re.compile(short), _german_short))
     if code == "en":
+        found.append((_DUE, lambda match: _due(match, region)))
         pattern = _numeric(r"(?P<first>\d{1,2})(?P<sign>[/.-])(?P<second>\d{1,2})(?P=sign)(?P<year>[12]\d{3})")
         found.append((pattern, lambda match: _english_numeric(match, region)))
     if language.months:
@@ -78,11 +84,12 @@ def patterns(code: str, region: str, language: Language) -> list[tuple[re.Patter
 
 def _german_short(found: re.Match[str]) -> str | None:
     """Am ersten Januar; with the full stop where the sentence ends."""
-    before = found.string[max(0, found.start() - 8) : found.start()]
-    if not 1 <= int(found["n"]) <= 31 or _BEFORE_DAY.search(before) is None:
+    before = found.string[max(0, found.start() - 20) : found.start()]
+    language, day = LANGUAGES["de"], int(found["n"])
+    month = month_names(language)[int(found["month"]) - 1]
+    if not 1 <= day <= 31 or not (_BEFORE_DAY.search(before[-8:]) or _DAY_OF_WEEK.search(before)):
         return None
-    language = LANGUAGES["de"]
-    return f"{german.inflected(found, int(found['n']), date=True)} {_months(language)[int(found['month']) - 1]}"
+    return f"{german.inflected(found, day, date=True)} {month}"
 
 
 def _german_ranges(language: Language) -> list[tuple[re.Pattern[str], Words]]:
@@ -97,7 +104,7 @@ def _german_ranges(language: Language) -> list[tuple[re.Pattern[str], Words]]:
 
     def month_of(found: re.Match[str], group: str) -> str:
         number = found[f"{group}_number"]
-        return _months(language)[int(number) - 1] if number else known.get(found[group] or "", "")
+        return month_names(language)[int(number) - 1] if number else known.get(found[group] or "", "")
 
     def words(found: re.Match[str]) -> str:
         days = [german.inflected(found, int(found[each]), date=True) for each in ("first", "n")]
@@ -122,12 +129,34 @@ def _english_numeric(found: re.Match[str], region: str) -> str | None:
     return _spoken("en", LANGUAGES["en"], int(found["year"]), month, day, found)
 
 
+_BEFORE_DUE = (
+    *("[Oo]n", "[Bb]y", "[Uu]ntil", "[Bb]efore", "[Aa]fter", "[Ss]ince", "[Ff]rom", "[Dd]ue"),
+    *("through", "dated", "starting", "ending"),
+)
+_DUE = re.compile(  # on 12/25, which is no fraction
+    "(?:"
+    + "|".join(rf"(?<=\b{each} )" for each in _BEFORE_DUE)
+    + r"|(?<=day )|(?<=day, )|(?<=ate: )|(?<=\d\d/\d\d to ))"
+    r"(?P<first>\d{1,2})/(?P<second>\d{1,2})(?![\w/]|[.,]\d|\s?(?:of|inch|in\.|cup|\")|-)"
+)
+
+
+def _due(found: re.Match[str], region: str) -> str | None:
+    first, second = int(found["first"]), int(found["second"])
+    month, day = (second, first) if first > 12 or region == "gb" else (first, second)
+    if not (1 <= month <= 12 and 1 <= day <= 31) or (first, second) == (9, 11):
+        return ELSEWHERE
+    if region == "" and max(first, second) <= 12 and first != second:
+        return ELSEWHERE
+    return f"{month_names(LANGUAGES['en'])[month - 1]} {ordinal(day, LANGUAGES['en'])}"
+
+
 def _spoken(code: str, language: Language, y: int, m: int, d: int, found: re.Match[str]) -> str | None:
     try:
         dt.date(y, m, d)
     except ValueError:
         return None
-    name = _months(language)[m - 1]
+    name = month_names(language)[m - 1]
     match code:
         case "en":
             return f"{name} {ordinal(d, language)}, {year(y, language)}"
@@ -184,7 +213,8 @@ def _genitive(code: str, language: Language, number: int) -> str:
     return re.sub(r"i\b", "iego", re.sub(r"(?<!c)y\b", "ego", re.sub(r"gi\b", "giego", words)))
 
 
-def _months(language: Language) -> list[str]:
+def month_names(language: Language) -> list[str]:
+    """Names of the months in full, as they stand in a date."""
     from babel.dates import get_month_names
 
     names = get_month_names("wide", "format", language.locale)
@@ -193,7 +223,7 @@ def _months(language: Language) -> list[str]:
 
 def _known_months(code: str, language: Language) -> dict[str, str]:
     """Names of months, long and short, and the long ones."""
-    months = _months(language)
+    months = month_names(language)
     known = {name: name for name in months}
     if code in ("en", "de"):
         short = [name for name in months if len(name) > 3]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from voxyard.speech.reading import russian
 from voxyard.speech.reading.languages import Language
 from voxyard.speech.reading.number_words import cardinal
 from voxyard.speech.reading.patterns import BLANKS, MOST_GROUPS
@@ -68,6 +69,10 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         ),
     ]
     found.insert(0, (_IBAN, lambda match: _iban(match, language)))
+    if language.locale == "ja":
+        found.insert(0, (re.compile(r"〒\s?(?=\d)"), lambda _: "郵便番号"))
+    if language.locale == "ru":
+        found.insert(0, (re.compile(russian.PHONE), lambda match: _by_groups(match[0], language)))
     if language.locale == "de":
         found.insert(0, (_POSTCODE, lambda match: _one_by_one(match[0], language)))
         found.insert(0, (re.compile(r"(?<![\w.,:/+-])0\d{1,5} ?/ ?\d[\d -]{2,14}\d(?![\w/])"), spoken))
@@ -150,6 +155,13 @@ def by_digits(text: str, language: Language) -> str | None:
     return (f"{plus}{blank}" if text.lstrip("(").startswith("+") else "") + (
         "、" if not language.spaced else language.comma
     ).join(said)
+
+
+def _by_groups(text: str, language: Language) -> str:
+    """A Russian phone number: восемь, четыреста девяносто пять, сто двадцать три, сорок пять."""
+    country, area, *rest = re.fullmatch(r"(\d)(\d{3,5}?)(\d{1,3})(\d\d)(\d\d)", re.sub(r"\D", "", text)).groups()  # type: ignore[union-attr]
+    plus = f"{table(language.locale).signs.plus} " if text.startswith("+") else ""
+    return plus + language.comma.join(cardinal(group, language) for group in (country, area, *rest))
 
 
 def _octets(text: str, language: Language) -> str | None:

@@ -40,6 +40,11 @@ _MEASURE = re.compile(
     r"(?:Kilo|Zenti|Milli|Dezi)?(?:[Mm]eter|[Ll]iter|[Gg]ramm)\b|Euro\b|Dollar\b|Cent\b|Grad\b|Prozent\b|Pfund\b"
 )
 _NOUN = re.compile(r"\s+(?:[a-zäöü][^\W\d_]*e[nrsm]?\s+){0,2}([A-ZÄÖÜ][^\W\d_]+)")  # adjectives may stand before it
+_DAY_OF_WEEK = re.compile(  # am Do., 05.12.
+    r"\b(?:am|vom|zum|bis|ab|den|dem)\s(?:(?:Mon|Diens|Donners|Frei|Sams|Sonn)tag|Mittwoch|Sonnabend|Mo|Di|Mi|Do|Fr|Sa|So)"
+    r"(?:\.?,|\.)\s$",
+    re.IGNORECASE,
+)
 _STRONG = {"masculine": "r", "neutral": "s", "feminine": ""}
 
 
@@ -51,6 +56,8 @@ def inflected(found: re.Match[str], number: int, *, date: bool = False) -> str |
     before = _ROW.sub("", found.string[max(0, found.start() - _BEFORE) : found.start()])
     stem = ordinal(number, LANGUAGES["de"])
     gender = "masculine" if date else _gender(found)
+    if date and _DAY_OF_WEEK.search(before):
+        return f"den {stem}n"
     if _DER.search(before):
         masculine = gender in ("masculine", None) and _DATIVE_DER.search(before) is None
         return stem if masculine else stem + "n"
@@ -83,8 +90,25 @@ def one(before: str, noun: str) -> str | None:
     if _MEASURE.match(noun):
         return "ein"  # as 1 € and 1 m are read
     if gender == "masculine":
-        return "einen" if _ACCUSATIVE.search(before) else None
+        return "einen" if _ACCUSATIVE.search(before) else _masculine_one(re.split(r"[.!?:;]\s", before)[-1])
     return "eine" if gender == "feminine" else "ein"
+
+
+def _masculine_one(clause: str) -> str | None:
+    """Wir haben einen Hund, ein Hund und zwei Katzen; None where no verb of the clause tells the case."""
+    verbs = list(_VERB_OF_CASE.finditer(clause))
+    if not verbs:  # of a list, or the beginning of a sentence
+        return "ein" if re.fullmatch(r"[\W\d]*(?:(?:und|oder|[A-ZÄÖÜ][^\W\d_]+)[\W\d]*)*", clause) else None
+    return "einen" if verbs[-1]["accusative"] else "ein"
+
+
+_VERB_OF_CASE = re.compile(
+    r"(?<!\w)(?:(?P<accusative>es\sgibt|gibt\ses|gab\ses|es\sgab|ha(?:be|ben|st|t|tte|tten|ttest)|besitz\w*|besaß\w*|brauch\w*|kauf\w*|"
+    r"bekomm\w*|bekam\w*|nehm\w*|nimm\w*|nahm\w*|seh\w*|sieh\w*|sah\w*|find\w*|fand\w*|such\w*|ess\w*|isst|trink\w*|enthält|"
+    r"enthalten|bestell\w*|benötig\w*|erhielt\w*|erhalt\w*|erhält)|"
+    r"ist|war|sind|waren|wird|wurde|lebt|leben|wohnt|kommt|kam|steht|stand|liegt|lag|bleibt|blieb|fehlt|starb|genügt|reicht)(?!\w)",
+    re.IGNORECASE,
+)
 
 
 def begins_sentence(word: str) -> bool:

@@ -377,6 +377,7 @@ UNITS: dict[str, str] = {
     "min": "duration-minute",
     "h": "duration-hour",
     "%": "concentr-percent",
+    "％": "concentr-percent",
     "‰": "concentr-permille",
 }
 """Symbol of a unit → its name in CLDR, of which Babel knows the forms in each language."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 
 from voxyard.speech.reading.attributive import is_attribute
 from voxyard.speech.reading.languages import CURRENCIES, Language
-from voxyard.speech.reading.number_words import cardinal, decimal, of_million, signed, value
+from voxyard.speech.reading.number_words import cardinal, decimal, of_million, signed, singular_scale, value
 from voxyard.speech.reading.patterns import BLANK, bare_range, guard, number_of
 from voxyard.speech.reading.tables import table
 
@@ -17,17 +18,6 @@ UnitName = Callable[[str, int], str | None]
 
 _SIGNS = "$€£¥￥"
 _OF = {"fr": "de ", "es": "de ", "it": "di ", "pt": "de "}
-_ONE_OF = {
-    "millions": "million",
-    "milliards": "milliard",
-    "Millionen": "Million",
-    "Milliarden": "Milliarde",
-    "millones": "millón",
-    "milioni": "milione",
-    "miliardi": "miliardo",
-    "milhões": "milhão",
-    "bilhões": "bilhão",
-}
 _CENTS_IN_WORDS = 10  # below it English says "and five cents"
 
 
@@ -39,7 +29,8 @@ def patterns(language: Language, units: dict[str, str], unit_name: UnitName) -> 
     scales = "|".join(filter(None, [language.magnitudes, *shorts]))
     joint = rf"(?:{BLANK}|-(?=(?:{language.magnitudes})\b))" if language.magnitudes else BLANK  # a $5-million deal
     scale = rf"(?:{joint}(?P<scale>{scales})(?!\w|-(?![\d{_SIGNS}])))?" if scales else r"(?P<scale>(?!))?"
-    symbols = "|".join(re.escape(each) for each in sorted(units, key=len, reverse=True) if each[0].isalpha())
+    measures = sorted({*units, *words_of.per}, key=len, reverse=True)
+    symbols = "|".join(re.escape(each) for each in measures if each[0].isalnum())
     per = (
         rf"(?:/(?P<per>(?:{symbols})(?!\w)|[^\W\d_]{{3,20}}))?"
         if words_of.signs.per and language.spaced
@@ -58,6 +49,8 @@ def patterns(language: Language, units: dict[str, str], unit_name: UnitName) -> 
         said = _amount(found, code, language)
         if said is None or not found["per"]:
             return said
+        if found["per"] in words_of.per:
+            return f"{said} {words_of.per[found['per']]}"
         unit = unit_name(units[found["per"]], 1) if found["per"] in units else found["per"]
         return None if unit is None else f"{said} {words_of.signs.per} {unit}"
 
@@ -75,6 +68,15 @@ def patterns(language: Language, units: dict[str, str], unit_name: UnitName) -> 
         sign = rf"(?<![A-Za-z]){minus}(?P<currency>{signs}){BLANK}"
         before = rf"{sign}{amount}(?P<scale>(?!))?(?P<per>(?!))?(?:[元円]|(?![A-Za-z]))"
     found: list[tuple[re.Pattern[str], Words]] = [(re.compile(before), words), (re.compile(after), words)]
+    if language.decimal == ",":  # $1,250.75, where two figures after a full stop are cents in any language
+        other = replace(language, decimal=".", groups=",")
+        cents_after = r"(?=[\d,]*\.\d\d(?!\d|[.,]\d))"
+        figures = bare_range(other).replace(r"(?![/@_\d])", r"(?![@_\d])")
+        before = (
+            rf"(?<!\w){minus}(?<!\w)(?P<currency>{signs}){BLANK}{cents_after}{figures}(?!%){scale}{per}(?![^\W\d_]|/)"
+        )
+        after = rf"{guard(other)}{cents_after}{bare_range(other)}{scale}{BLANK}(?P<currency>{signs}){per}(?![\w/])"
+        found += [(re.compile(before), words), (re.compile(after), words)]
     if language.locale == "de":  # 50-€-Schein
         compound = re.compile(rf"{guard(language)}(?P<n>\d{{1,4}})-(?P<currency>[{_SIGNS}])(?=-[A-ZÄÖÜ])")
         found.append((compound, lambda match: _compound(match, language)))
@@ -85,6 +87,25 @@ def patterns(language: Language, units: dict[str, str], unit_name: UnitName) -> 
         cents = re.compile(rf"{guard(language)}(?P<n>\d{{1,3}}){BLANK}¢(?!\w)")
         found.append((cents, lambda match: _cents(match["n"], "USD", language)))
     return found
+
+
+def per_area(language: Language, units: dict[str, str], unit_name: UnitName) -> list[tuple[re.Pattern[str], Words]]:
+    """What stands after an amount in a language without blanks: 元/m², 円/月, 元/m²/天."""
+    if language.spaced or not language.number_words:
+        return []
+    symbols = "|".join(re.escape(each) for each in sorted(units, key=len, reverse=True) if each[0].isalpha())
+    per = "每" if language.locale == "zh" else "パー"
+    one = rf"[/／](?:{symbols}|m2|[月天日年人次晚个個件本枚斤時时分秒小㎡平]{{1,4}}(?:方米|米)?)"
+
+    def words(found: re.Match[str]) -> str | None:
+        said = []
+        for sign in re.split("[/／]", found[0])[1:]:
+            unit = {"m2": "m²", "㎡": "m²", "h": "h"}.get(sign, sign)
+            name = (unit_name(units[unit], 1) or sign).replace(" ", "") if unit in units else sign
+            said.append(per + name)
+        return "".join(said)
+
+    return [(re.compile(rf"(?:(?<=[元円块圆銭￥¥$€])|(?<=\d[万亿億]))(?:{one})+(?![A-Za-z²³])"), words)]
 
 
 def _compound(found: re.Match[str], language: Language) -> str:
@@ -174,12 +195,11 @@ def _scaled(whole: str, part: str, scale: str, language: Language) -> str:
 def _scale(scale: str, amount: Decimal | int, language: Language) -> str:
     from babel import Locale
 
-    plural = Locale.parse(language.locale).plural_form
     if scale in language.scales:
-        return language.scales[scale][plural(amount)]
+        return language.scales[scale][Locale.parse(language.locale).plural_form(amount)]
     if (words := table(language.locale).scales_of_money.get(scale)) is None:
         return scale  # is a word already
-    return _ONE_OF.get(words, words) if plural(amount) == "one" else words
+    return singular_scale(words, amount, language)
 
 
 def _of(scale: str, code: str, language: Language, found: re.Match[str] | None = None) -> str:

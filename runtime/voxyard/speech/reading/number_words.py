@@ -133,6 +133,26 @@ def of_million(words: str, noun: str, language: Language) -> str:
     return "di " if language.locale == "it" else "de "
 
 
+_ONE_OF = {
+    "millions": "million",
+    "milliards": "milliard",
+    "Millionen": "Million",
+    "Milliarden": "Milliarde",
+    "millones": "millón",
+    "milioni": "milione",
+    "miliardi": "miliardo",
+    "milhões": "milhão",
+    "bilhões": "bilhão",
+}
+
+
+def singular_scale(words: str, amount: Decimal | int, language: Language) -> str:
+    """The word of a scale after so many: uma milhão, 1,5 milhão."""
+    from babel import Locale
+
+    return _ONE_OF.get(words, words) if Locale.parse(language.locale).plural_form(amount) == "one" else words
+
+
 def has_plural_of_millions(language: Language) -> bool:
     """True where numbers that end with a million have a plural and a preposition of their own."""
     return language.locale in _MILLION

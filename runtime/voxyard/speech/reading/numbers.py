@@ -17,6 +17,7 @@ from voxyard.speech.reading.number_words import (
     is_year,
     of_million,
     signed,
+    singular_scale,
     value,
     year,
 )
@@ -306,7 +307,9 @@ def _short_scales(code: str, language: Language) -> list[Reading]:
         whole, part = number_of(found)
         if found["scale"] in ("K", "k") and len(whole) < 2:
             return None  # 4K is a format
-        return f"{signed(found, language)}{decimal(whole, part, language)} {scales[found['scale']]}"
+        scale = scales[found["scale"]]
+        scale = singular_scale(scale, 1, language) if whole == "1" and not part else scale
+        return f"{signed(found, language)}{decimal(whole, part, language)} {scale}"
 
     counted = r"people|users|view(?:er)?s|followers|subscribers|customers|voters|homes|jobs|copies|visitors|members"
     small = rf"{number(language)}(?P<scale>m)(?=\s(?:{counted})\b)"  # 1.2m people

@@ -70,6 +70,10 @@ def number_of(found: re.Match[str]) -> tuple[str, str]:
     return re.sub(r"\D", "", found["whole"]), found["part"] or ""
 
 
+ELSEWHERE = "\0"
+"""Words of what a rule leaves to the rules that follow."""
+
+
 def stays(_: re.Match[str]) -> None:
     """Words of what is left as it is written."""
     return

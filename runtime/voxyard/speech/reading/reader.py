@@ -22,6 +22,7 @@ from functools import lru_cache
 from voxyard.speech.reading import german, persian, russian
 from voxyard.speech.reading.edits import Edit, EditedText, Span
 from voxyard.speech.reading.languages import LANGUAGES, Language
+from voxyard.speech.reading.patterns import ELSEWHERE
 from voxyard.speech.reading.rules import KINDS, Kind, rules
 
 READING_VERSION = 5
@@ -106,6 +107,8 @@ def _read(
             if rule.kind == "emoji" and "emoji" not in kinds:
                 continue
             words = rule.words(match)
+            if words == ELSEWHERE:
+                continue
             _take(used, first - start, last - start)
             if words is not None and rule.kind in kinds:
                 found.append(Edit(first, last, words + _full_stop(rule.kind, match, words, end, language[0])))

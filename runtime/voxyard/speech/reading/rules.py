@@ -18,12 +18,14 @@ from voxyard.speech.reading import (
     money,
     numbers,
     ordinals,
+    phones,
     roman,
     symbols,
     times,
     units,
     unread,
     verses,
+    weekdays,
 )
 from voxyard.speech.reading.languages import LANGUAGES, UNITS
 from voxyard.speech.reading.patterns import stays
@@ -38,7 +40,11 @@ Words = Callable[[re.Match[str]], str | None]
 
 @dataclass(frozen=True)
 class Rule:
-    """A pattern and its words. `words` returns None where what was found stays as it is, for all rules that follow."""
+    """A pattern and its words.
+
+    `words` returns None where what was found stays as it is, for all rules that follow, ELSEWHERE where one of them may
+    read it.
+    """
 
     kind: Kind
     pattern: re.Pattern[str]
@@ -51,7 +57,10 @@ def rules(code: str, region: str = "") -> tuple[Rule, ...]:
     language = LANGUAGES.get(code)
     if language is None:
         return ()
-    symbol_units = {**UNITS, **language.units, **table(code).units}
+    scales = table(code).scales_of_numbers  # 3 mi are millions in Portuguese
+    symbol_units = {
+        sign: unit for sign, unit in {**UNITS, **language.units, **table(code).units}.items() if sign not in scales
+    }
     unit_name = partial(units.unit_name, language)
     amounts = [
         *_of("currency", money.patterns(language, symbol_units, unit_name)),
@@ -62,11 +71,15 @@ def rules(code: str, region: str = "") -> tuple[Rule, ...]:
         return (*addresses, *amounts, *_of("abbreviations", abbreviations.patterns(code)))
     return (
         *addresses,
+        *_of("numbers", emoji.keycaps(language)),
         *_of("numbers", verses.patterns(language)),
+        *_of("numbers", phones.patterns(language)),
+        *_of("abbreviations", weekdays.patterns(language)),
         *_of("numbers", american.patterns(language) if code == "en" else ()),
         *_of("dates", dates.patterns(code, region, language)),
         *_of("numbers", digits.patterns(language)),
         *_of("times", times.patterns(code, language)),
+        *_of("currency", money.per_area(language, symbol_units, unit_name)),
         *_of("symbols", symbols.maths(code, language, symbol_units, unit_name)),
         *_of("numbers", ((pattern, stays) for pattern in unread.before_amounts(language))),
         *_of("numbers", roman.patterns(code, language)),

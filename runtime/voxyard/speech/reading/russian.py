@@ -72,10 +72,12 @@ _NO_END = frozenset(  # short words before whose full stop a sentence goes on, o
 _TIME = r"(?:(?<=[вВ]\s)(?:[01]?\d|2[0-4])\.[0-5]\d|(?:[01]?\d|2[0-4])\.(?:00|1[3-9]|[2-5]\d))(?![\w%]|[.,]\d)"
 TIME_AFTER = rf"(?<![^\W_])(?i:с|со|к|ко|в|до|от|около|после)\s(?=\d){_TIME}"
 _ADDRESS = re.compile(r"\S*(?:://|@|\bwww\.|\\)\S*")
+PHONE = r"(?<![\w.,:/+-])(?:\+7|8)[ -]?\(?\d{3,5}\)?[ -]?\d{1,3}(?:[ -]?\d\d){2}(?![\w-])"
+"""8 (495) 123-45-67, 8-800-555-35-35"""
 # Times, cents, phone numbers and numbers from a million on are read by our own rules.
 _OWN = re.compile(
     rf"\d:\d\d|{TIME_AFTER}|\d,\d\d\s?(?:евро|€|\$|долл)|(?<!\d)(?:\d[{BLANKS}]?){{7,}}|"
-    rf"(?<![\d.,])\d{{1,3}}(?:[{BLANKS}]\d{{1,3}}){{3,}}"
+    rf"(?<![\d.,])\d{{1,3}}(?:[{BLANKS}]\d{{1,3}}){{3,}}|{PHONE}"
 )
 _BLANK = re.compile(r"\s+")
 _FIGURES = re.compile(r"[\d%‰№°$€£¥₽§½-¾]|\b[IVXLC]+\b")
@@ -122,8 +124,18 @@ _FULL = (
     (r"\b24/7\b", "24 на 7"),
     (r"\b([Чч])\.\s?(?=\d)", r"\1асть "),
     (r"\b([Тт])\.\s?(?=\d)", r"\1ом "),
+    (r"\b([Пп])о тел\.(?=\s?[:\d+(])", r"\1о телефону"),
+    (r"\b([Тт])ел\.(?=\s?[:\d+(])", r"\1елефон"),
 )
-_PER_SECOND = re.compile(r"(?<=\d)(\s?)(к?м)/с(?!\w)")
+_PRICES = r"₽|руб\.?|р\.|коп\.?|€|\$|долл\.?|евро"
+_MONTHS = (
+    "января", "февраля", "марта", "апреля", "мая", "июня", "июля", "августа", "сентября", "октября", "ноября", "декабря"
+)  # fmt: skip
+_DAYS_OF_WEEK = "пн|вт|ср|чт|пт|сб|вс"
+_DAY_OF_MONTH = re.compile(  # 24.12 в 18 ч, пт, 24.12, 24.12 (пт)
+    rf"(?<![\w.,:/-])(?P<day>0?[1-9]|[12]\d|3[01])\.(?P<month>0[1-9]|1[0-2])(?=\s(?:в|к|с)\s\d{{1,2}}(?:[:.]\d\d|\s?ч)|"
+    rf"\s?\((?:{_DAYS_OF_WEEK})\))|(?<=(?<!\w)(?:{_DAYS_OF_WEEK}),\s)(?P<d>\d{{1,2}})\.(?P<m>0[1-9]|1[0-2])(?![\w.,]\d)"
+)
 _JUBILEE = re.compile(r"(?<![\w.,-])(\d{1,4})-(лети[еяюий]м?)(?!\w)")
 
 
@@ -131,19 +143,50 @@ def _normalized(sentence: str) -> str:
     """What the library says of a sentence in which short forms that it takes for others are written in full."""
     for pattern, full in _FULL:
         sentence = re.sub(pattern, full, sentence)
-    if "/ч" not in sentence and _PER_SECOND.search(sentence):
-        return _normalized(_PER_SECOND.sub(r"\1\2/ч", sentence)).replace(" в час", " в секунду")
+    sentence = _DAY_OF_MONTH.sub(_day_of_month, sentence)
+    sentence = _per().sub(_per_words, sentence)
     sentence = _JUBILEE.sub(
         lambda found: _normalizer().normalize(f"{found[1]}-летний").removesuffix("летний") + found[2], sentence
     )
     # after these the genitive stands without a preposition, by which the library tells a case
     mark = next((each for each in _MARKS if each not in sentence.lower()), None)
     marked = sentence if mark is None else _genitive().sub(rf"\g<0>{mark} ", sentence)
+    if priced := _NOMINATIVE not in sentence:
+        marked = _PRICE.sub(rf"\g<0>{_NOMINATIVE} ", marked)
     said = _normalizer().normalize(marked)
-    return re.sub(rf"\b{mark} ", "", said) if marked != sentence else said
+    if marked == sentence:
+        return said
+    return re.sub(rf"\b(?:{mark}{f'|{_NOMINATIVE}' * priced}) ", "", said)
 
 
 _MARKS = ("около", "возле", "вокруг")  # prepositions of the genitive
+_NOMINATIVE = "составляет"
+_PRICE = re.compile(  # цена 99 коп., which the library takes for a genitive
+    rf"(?<!\w)(?i:цена|стоимость|тариф|оклад|зарплата|плата|сумма|выручка)\s(?=\d[\d{BLANKS}]*(?:,\d+)?\s?(?:{_PRICES}|тыс|мл))"
+)
+
+
+def _day_of_month(found: re.Match[str]) -> str:
+    return f"{int(found['day'] or found['d'])} {_MONTHS[int(found['month'] or found['m']) - 1]}"
+
+
+@lru_cache(maxsize=1)
+def _per() -> re.Pattern[str]:
+    """A unit or a price, and that of which it is so much: 5 м/с, 900 ₽/мес., 7 л/100 км."""
+    names = "|".join(re.escape(each) for each in sorted(table("ru").per, key=len, reverse=True))
+    units = r"к?м|[мс]?м[²³]|л|мл|г|кг|мг|т|шт\.?|[КМГ]?бит|[КМГ]Б|к?Вт\s?ч|к?Вт|к?кал|ккал|ед\.?|чел\.?"
+    return re.compile(
+        rf"(?<=[\d\s])(?:(?P<price>{_PRICES})|(?P<unit>{units}))/(?P<per>{names})(?![^\W_]|/)", re.IGNORECASE
+    )
+
+
+def _per_words(found: re.Match[str]) -> str:
+    """In the library's words, which knows км/ч alone."""
+    words = table("ru").per[found["per"].lower()]
+    before = "" if words.startswith(("в ", "с ")) else "за " if found["price"] else "на "
+    full_stop = "." if found["per"].endswith(".") and not found.string[found.end() :].strip() else ""
+    price = {"р.": "руб."}.get(found["price"], found["price"]) if found["price"] else found["unit"]
+    return f"{price} {before}{words}{full_stop}"
 
 
 @lru_cache(maxsize=1)
@@ -181,7 +224,7 @@ def _aligned(sentence: str) -> list[Edit]:
             continue
         if any(begin < last and first < end for begin, end in own):
             continue
-        if _is_glued(sentence[:first][-1:], words.strip()[:1]) or _is_glued(words.strip()[-1:], sentence[last:][:1]):
+        if _is_glued(sentence[:first][-1:], words.strip()[:1]) or _is_glued(words[-1:], sentence[last:][:1]):
             continue  # SU1234
         if short and _MORE.match(sentence, last):
             last += 1  # the full stop of руб., before a comma
@@ -196,6 +239,8 @@ def _is_glued(before: str, after: str) -> bool:
 def _as_written(written: str, words: str, after: str) -> str:
     """The words with the blanks and the full stop of what stood there."""
     lead, tail = written[: len(written) - len(written.lstrip())], written[len(written.rstrip()) :]
+    if words[-1:].isspace() and after[:1].isalnum():
+        tail = " "  # 300 руб./час
     words = words.strip()
     if re.search(r"\d[-–—]\d", written):
         words = words.replace(" — ", "-")

@@ -68,6 +68,7 @@ class WordTable:
 
     abbreviations: Mapping[str, str] = field(default_factory=dict)
     between_titles: str = "&"  # pattern of the word between two titles of one name
+    per: Mapping[str, str] = field(default_factory=dict)  # what may stand after a slash, as in $50/wk, and is no unit
     genitive: tuple[str, ...] = ()  # patterns of words that want it without a preposition, in Russian
     before_office: str = "(?!)"  # pattern of what stands between a title and an office: M. le maire
     titles: tuple[str, ...] = ()  # without a key with ^, before which, with "and", a title is read
@@ -82,6 +83,8 @@ class WordTable:
     neutral: tuple[str, ...] = ()
     starters: tuple[str, ...] = ()  # words with which a sentence begins
     labels: tuple[str, ...] = ()  # words after which a number stands for itself: page 1
+    phones: tuple[str, ...] = ()  # words after which figures are a phone number
+    days: Mapping[str, str] = field(default_factory=dict)  # of the week, by their short names
     codes: tuple[str, ...] = ()  # words after which figures are read one by one: PIN 1234
     scores: tuple[str, ...] = ()  # words beside the score of a game: patterns of their beginnings
     no_attribute: tuple[str, ...] = ()  # words after a quantity that is no attribute: 5 km of

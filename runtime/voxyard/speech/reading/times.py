@@ -34,7 +34,7 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
 
     def words(found: re.Match[str]) -> str | None:
         if found["second"]:
-            return None
+            return _with_seconds(code, language, found)
         if ":" in found[0] and _is_score(found, code):
             ratio = table(code).signs.ratio
             return f"{cardinal(found['hour'], language)} {ratio} {cardinal(str(int(found['minute'])), language)}"
@@ -57,8 +57,13 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
         time = rf"(?<![\w:.,/–-]){_TIME}(?:(?=[AaPp]\.?[Mm]\b)|(?!\w))(?!:|[.,]\d|[–-]\w)"  # 9:30PM
     else:
         time = rf"(?<![{letters}:.,/–-]){_TIME}(?![{letters}:]|[.,]\d|[–-]\w)"
+    durations = rf"(?<![{letters}:.,/–-])(?P<minutes>\d{{1,3}}):(?P<seconds>[0-5]\d)[  ]?{_MINUTES}"
+    lasted = [(re.compile(durations), partial(_duration, language))]
     suffix = {"de": r"(?: ?Uhr\b)?", "nl": r"(?: ?uur\b)?"} | dict.fromkeys(("es", "fr", "it", "pt"), _WITH_UNIT)
-    found: list[tuple[re.Pattern[str], Words]] = [(re.compile(time + suffix.get(code, "")), words)]
+    found: list[tuple[re.Pattern[str], Words]] = [
+        *lasted,
+        (re.compile(time + suffix.get(code, "")), words),
+    ]
     if language.to:  # 10:30–12:30 Uhr
         dots = "[.:]" if code == "de" else ":"
         end = r" ?Uhr\b" if code == "de" else suffix.get(code, "")
@@ -129,6 +134,69 @@ def _after_article(code: str, language: Language) -> list[tuple[re.Pattern[str],
     article, noun = _CLOCK[code]
     clock = rf"{article}(?P<hour>1?\d|2[0-4])(?![\w:]|[.,]\d|\.?[ªº]|\s?[ªº%€$]|\s(?!{_AFTER_HOUR})[^\W\d_])"
     return [(re.compile(clock), lambda found: cardinal(found["hour"], language, noun))]
+
+
+_MINUTES = r"(?:min(?:ute[sn]?|s|utos|uti|uten)?\b\.?(?!\w)|мин(?:ут[ыа]?)?\b\.?|Min\.|Minuten\b)"
+_AND = {
+    "en": "and",
+    "de": "und",
+    "fr": "et",
+    "es": "y",
+    "it": "e",
+    "pt": "e",
+    "ru": "и",
+    "fa": "و",
+    "nl": "en",
+    "pl": "i",
+}
+_LASTED = re.compile(
+    r"\b(?:in|of|time:?|nach|von|Zeit|en|de|em|di|за|temps|tiempo|tempo|duration:?|Dauer:?)\s$", re.IGNORECASE
+)
+_LONGEST_RUN = 9  # hours of a race
+
+
+def _unit(language: Language, name: str, count: int) -> str:
+    from babel.numbers import format_decimal
+    from babel.units import format_unit
+
+    form = format_unit(count, f"duration-{name}", "long", locale=language.locale)
+    noun = form.replace(format_decimal(count, locale=language.locale), "").strip()
+    blank = " " if language.spaced else ""
+    return f"{cardinal(str(count), language, noun)}{blank}{noun}"
+
+
+def _duration(language: Language, found: re.Match[str]) -> str:
+    """42:17 min: forty-two minutes seventeen seconds."""
+    blank = " " if language.spaced else ""
+    said = _unit(language, "minute", int(found["minutes"]))
+    if int(found["seconds"]):
+        said += f"{blank}{_unit(language, 'second', int(found['seconds']))}"
+    after = found.string[found.end() :].lstrip()
+    return said + "." if found[0].endswith(".") and (not after or after[0].isupper()) else said
+
+
+def _with_seconds(code: str, language: Language, found: re.Match[str]) -> str | None:
+    """23:59:59, an hour of the day, or in 2:15:30, how long a race took."""
+    hour, minute, second = int(found["hour"]), int(found["minute"]), int(found["second"][1:])
+    blank = " " if language.spaced else ""
+    if language.number_words is None or code == "ko":
+        return None
+    before = found.string[max(0, found.start() - 12) : found.start()]
+    if len(found["hour"]) == 1 and hour <= _LONGEST_RUN and _LASTED.search(before):
+        parts = (("hour", hour), ("minute", minute), ("second", second))
+        return blank.join(_unit(language, name, count) for name, count in parts if count)
+    if not second:
+        return _spoken(code, language, hour, minute, "") if hour or minute or code != "en" else "midnight"
+    seconds = _unit(language, "second", second)
+    if not language.spaced:
+        return f"{_spoken(code, language, hour, minute, '')}{cardinal(str(second), language)}秒"
+    joint = _AND.get(code)
+    said = _spoken(code, language, hour, minute, "") if code != "pl" else None
+    if said is None or joint is None:
+        return None
+    if code == "en" and not hour:
+        said = f"zero hours {_unit(language, 'minute', minute)}" if minute else "midnight"
+    return f"{said} {joint} {seconds}"
 
 
 _AFTER_HOUR = r"(?:de|da|del|di|y|e|en|em|o|ou|a|hasta|até|menos|meno|às|para|se|no|não|non)\b"

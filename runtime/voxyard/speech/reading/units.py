@@ -17,7 +17,7 @@ from voxyard.speech.reading.number_words import (
     signed,
     value,
 )
-from voxyard.speech.reading.patterns import BLANK, BLANKS, bare, guard, number_of, range_or_number
+from voxyard.speech.reading.patterns import BLANK, BLANKS, ELSEWHERE, bare, guard, number_of, range_or_number
 from voxyard.speech.reading.tables import table
 
 Reading = tuple[re.Pattern[str], Callable[[re.Match[str]], str | None]]
@@ -43,10 +43,12 @@ def patterns(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
         if own.dotted
         else ""
     )
-    measures = "|".join(re.escape(each) for each in sorted(symbols, key=len, reverse=True) if each[0].isalpha())
+    measures = "|".join(
+        re.escape(each) for each in sorted({*symbols, *own.per}, key=len, reverse=True) if each[0].isalnum()
+    )
     per = rf"(?:/(?P<per>{measures})(?!\w))?" if own.signs.per and language.spaced else r"(?P<per>(?!))?"
     pattern = re.compile(
-        rf"{range_or_number(language)}{symbol}{per}(?![A-Za-z0-9²³/°])"
+        rf"{range_or_number(language)}{symbol}{per}(?:(?<=[%％])(?![0-9²³/°])|(?![A-Za-z0-9²³/°]))"
         if _ends_are_attached(language)
         else rf"{range_or_number(language)}{symbol}{per}{stop}(?![^\W_]|[²³/°'’])"
     )
@@ -76,7 +78,50 @@ def patterns(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
         else []
     )
     german = [(re.compile(_compound(language, f"{longer}|{one_letter}")), described)] if language.locale == "de" else []
-    return [*first, *english, *german, (pattern, words)]
+    return [*first, *_inches(language), *english, *german, (pattern, words)]
+
+
+def _inches(language: Language) -> list[Reading]:
+    """A 27" monitor, 8.5" x 11", where the sign ends no quotation."""
+    if language.number_words is None or language.locale == "ko":
+        return []
+    letters = r"\w" if language.spaced else "A-Za-z0-9_"
+    number, sign = r"\d{1,3}(?:[.,]\d{1,2})?", r"[\"″”]|''"
+    pattern = (
+        rf"(?<![{letters}.,:/'’\"“„-])(?P<n>{number})(?P<sign>{sign})"
+        rf"(?:(?P<by> ?[x×] ?)(?P<m>{number})(?P=sign)?)?(?![{letters}\"”])"
+    )
+
+    def said(text: str) -> str:
+        whole, _, part = text.replace(",", ".").partition(".")
+        return decimal(whole, part, language)
+
+    def words(found: re.Match[str]) -> str | None:
+        if found["sign"] != "″" and _is_quoted(found):
+            return ELSEWHERE
+        whole, _, part = (found["m"] or found["n"]).replace(",", ".").partition(".")
+        one = language.locale == "en" and _DESCRIBED.match(found.string, found.end()) is not None
+        unit = unit_name(language, "length-inch", 1 if one else 2 if part else int(whole))
+        if unit is None:
+            return ELSEWHERE
+        by = table(language.locale).signs.by
+        number = f"{said(found['n'])} {by} {said(found['m'])}" if found["m"] and by else said(found["n"])
+        return f"{number}{' ' if language.spaced else ''}{unit}"
+
+    return [(re.compile(pattern), words)]
+
+
+_DESCRIBED = re.compile(r"[\s-](?!(?:of|or|and|to|in|wide|long|tall|high|deep|thick)\b)[a-z]")
+
+
+def _is_quoted(found: re.Match[str]) -> bool:
+    """True where a quotation is open before the sign, in the same paragraph."""
+    start = found.string.rfind("\n\n", 0, found.start()) + 1
+    before = found.string[max(start, found.start() - 2000) : found.start()]
+    open_ = False
+    for mark in re.finditer(r"(?P<after>\d)?(?P<mark>[\"“„”])", before):
+        open_ = (mark["mark"] in "“„") or (not open_ and mark["mark"] == '"' and not mark["after"])
+    return open_
 
 
 _FEET = re.compile(r"(?<![\w.,/-])(?P<feet>\d{1,2}) ?(?:ft\.?|feet) (?P<inches>\d{1,2}) ?in\b(?:\.(?!\w))?(?! the\b)")
@@ -146,7 +191,9 @@ def _measured(found: re.Match[str], unit: str, symbols: Mapping[str, str], langu
     if start is None:
         return None
     spoken = start + sign + decimal(whole, part, language, noun)
-    if found["per"]:
+    if (per := found["per"]) in table(language.locale).per:
+        return f"{form.replace(figures, spoken)} {table(language.locale).per[per]}"
+    if per:
         per = unit_name(language, symbols[found["per"]], 1)
         return None if per is None else f"{form.replace(figures, spoken)} {table(language.locale).signs.per} {per}"
     if not part and unit != "concentr-percent" and is_attribute(found, language):

@@ -1,0 +1,42 @@
+"""Short names of days in words, where a date, a time or another day stands beside them: Do., 05.12., Mo–Fr, Mon-Fri."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from voxyard.speech.reading.dates import month_names
+from voxyard.speech.reading.languages import Language
+from voxyard.speech.reading.tables import table
+
+Reading = tuple[re.Pattern[str], Callable[[re.Match[str]], str | None]]
+
+_JOINTS = r"(?:\s?[–-]\s?|\s?/\s?|\s?&\s?|,\s|\s(?:and|to|through|or|und|bis|oder|et|à|au|ou|y|a|e|o|al?|i|и|по)\s)"
+
+
+def patterns(language: Language) -> list[Reading]:
+    """Patterns of short days with their words; none where the table has none."""
+    days = table(language.locale).days
+    if not days:
+        return []
+    short = rf"(?:{'|'.join(sorted(map(re.escape, days), key=len, reverse=True))})"
+    months = "|".join({name[:3] for name in month_names(language)})
+    date = rf"(?:(?:den|dem|der|le|il|el)\s)?\d{{1,2}}(?:[./]|\s?(?:[–-]|Uhr|h\b|:\d\d)|\s(?:de\s)?(?i:{months}))"
+
+    def row(found: re.Match[str]) -> str:
+        to = f" {language.to} " if language.to else " – "
+        said = re.sub(rf"(?<!\w)({short})\.?(?!\w)", lambda each: days[each[1]], found[0])
+        said = re.sub(r"(?<=[^\W\d_])\s?[–-]\s?(?=[^\W\d_])", to, said)
+        said = re.sub(r"\s?&\s?", f" {table(language.locale).signs.operators.get('&', '&')} ", said)
+        return said + "." if found[0].endswith(".") and found.string[found.end() :].strip() == "" else said
+
+    rows = rf"(?<![\w.]){short}\.?{_JOINTS}{short}(?:{_JOINTS}{short})*(?!\w)\.?(?=\s?[,:;)]|\s|$)"
+    one = rf"(?<![\w.])(?P<day>{short})(?:\.,?|,)(?=\s{date})"
+    found: list[Reading] = [
+        (re.compile(rows.replace(f"{short}(?:", rf"{short}\.?(?:", 1)), row),
+        (re.compile(one), lambda match: days[match["day"]] + ("," if match[0].endswith(",") else "")),
+    ]
+    if language.locale == "en":
+        one = rf"\b(?P<day>{short})\.(?=,|\s(?:at|to|through)\b|\s[A-Z][a-z]+\.?\s\d)"
+        found.append((re.compile(one), lambda match: days[match["day"]]))
+    return found
