@@ -53,6 +53,7 @@ def create_app(state: AppState) -> FastAPI:
         version=__version__,
         summary="Text to speech on one's own GPUs.",
         openapi_tags=_TAGS,
+        openapi_url=None,  # routes/api_reference.py serves it
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
@@ -61,7 +62,7 @@ def create_app(state: AppState) -> FastAPI:
     app.openapi = partial(describe, app, state.section)  # type: ignore[method-assign]
     for router in (speech.router, documents.router, chapters.router, scripts.router, catalog.router, voices.router):
         app.include_router(router, dependencies=[Depends(authenticated)], responses=errors(401, 403, 429, 500, 503))
-    app.include_router(api_reference.reference_router(app.title))
+    app.include_router(api_reference.reference_router(app.title, app.openapi))
     if PAGE.is_dir():
         app.mount("/page", StaticFiles(directory=PAGE), name="page")
         app.add_api_route("/", home, methods=api_reference.READING, include_in_schema=False)

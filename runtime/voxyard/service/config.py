@@ -9,6 +9,9 @@ from voxyard.settings import Section, setting
 DEFAULT_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts", "tts-1*", "gpt-4o-mini-tts*")
 """OpenAI's model names, and any with these beginnings, such as `gpt-4o-mini-tts-2025-03-20`."""
 
+PATH_PREFIX = r"(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+"
+"""Pattern of a path before all paths. An empty segment would begin another host's name, and dots would go up."""
+
 
 class ServiceSection(Section):
     """Service: listen address, limits, storage and retention."""
@@ -44,6 +47,10 @@ class ServiceSection(Section):
     models: Path | None = setting(
         None, "YAML file of further model names; a name may end in `*`.", flag="--model-names",
         default_text="OpenAI's names",
+    )  # fmt: skip
+    root_path: str = setting(
+        "", "Path that a gateway strips, such as `/speech`; a gateway of FORWARDED_ALLOW_IPS may say it in "
+        "`X-Forwarded-Prefix`.", pattern=rf"^({PATH_PREFIX})?$",
     )  # fmt: skip
     allowed_origins: str = setting("", "Comma-separated origins that may call the API (CORS).")
     max_upload_mib: int = setting(

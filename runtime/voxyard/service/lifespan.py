@@ -122,7 +122,7 @@ def open_state(
         )
         state = AppState(
             *(section, frontend, pool, store, audio_store, queue, notifier, keys, voices, models, rules, limiter),
-            *(graceful_shutdown, components, gpus, pauses, reading, word_aligner),
+            *(graceful_shutdown, components, gpus, pauses, reading, code_blocks, word_aligner),
         )
         stack.callback(lambda: pool.close(0.0) if graceful_shutdown.forced else None)
         if peers is not None:

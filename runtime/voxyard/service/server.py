@@ -24,6 +24,7 @@ from voxyard.service.config import ServiceSection
 from voxyard.service.errors import ServiceError
 from voxyard.service.http.admission import is_loopback
 from voxyard.service.http.connection_limit import ConnectionLimit
+from voxyard.service.http.forwarded import Forwarded
 from voxyard.service.http.protocol import HEADER_BYTES, KEEP_ALIVE_SECONDS, HttpProtocol
 from voxyard.service.http.tls import EVENT_LOOP, Certificate, open_certificate
 
@@ -70,7 +71,7 @@ def serve(
         with listener or listen(section) as bound:
             _allow_open_files()
             certificate = open_certificate(section)
-            config = _config(app, certificate)
+            config = _config(Forwarded(app, section.root_path), certificate)
             server = _Server(
                 config, section, bound, announce, graceful_shutdown, stop or threading.Event(), certificate
             )
@@ -137,6 +138,7 @@ def _config(app: ASGIApp, certificate: Certificate | None) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,  # http/forwarded.py reads them
         backlog=_BACKLOG,
         h11_max_incomplete_event_size=HEADER_BYTES,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,

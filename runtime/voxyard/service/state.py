@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from voxyard.extraction.document import CodeBlocks
 from voxyard.host.nvml import Gpu
 from voxyard.service.auth.key_limits import NO_LIMITS, KeyLimits
 from voxyard.service.config import ServiceSection
@@ -56,6 +57,7 @@ class AppState:
     gpus: Callable[[], Sequence[Gpu]]
     pauses: Pauses
     reading: ReadingOptions
+    code_blocks: CodeBlocks  # of Markdown
     word_aligner: WordAligner | None  # None: times of words are estimated
     encodings: SharedEncodings = field(default_factory=SharedEncodings)
 

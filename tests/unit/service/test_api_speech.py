@@ -66,6 +66,26 @@ def decoded(content: bytes, kind: str) -> float:
     return float(sum(frame.samples / frame.sample_rate for frame in frames))
 
 
+@pytest.mark.parametrize(
+    ("markdown", "spoken"),
+    [
+        ("# The *harbour*\n\nIt lay [still](https://example.org/a?b=c).", "The harbour\n\nIt lay still."),
+        ("- one\n- two\n\n```py\nx = 1\n```\n", "one.\n\ntwo."),
+        ("| Tide | Hour |\n|---|---|\n| low | six |\n", "Tide: low, Hour: six."),
+    ],
+)
+def test_the_marks_of_markdown_are_not_spoken(served: Served, markdown: str, spoken: str) -> None:
+    answer = speak(served, input=markdown, response_format="pcm", extra_body={"input_format": "markdown"})
+    assert answer.content == speak(served, input=spoken, response_format="pcm").content
+
+
+def test_markdown_without_words_and_other_formats_are_refused(served: Served) -> None:
+    for kind, text in (("markdown", "```\ncode\n```"), ("markdown", "> " * 2000), ("html", TEXT)):
+        with pytest.raises(openai.BadRequestError) as refused:
+            speak(served, input=text, extra_body={"input_format": kind})
+        assert refused.value.param == ("input" if kind == "markdown" else "input_format")
+
+
 @pytest.mark.parametrize("kind", [each for each in FORMATS if each not in ("wav", "pcm")])
 def test_the_client_of_openai_gets_every_coded_format(served: Served, kind: str) -> None:
     answer = speak(served, response_format=kind)

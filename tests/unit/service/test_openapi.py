@@ -105,5 +105,5 @@ def test_dependencies_of_the_endpoints_take_no_thread() -> None:
         for metadata in getattr(annotated, "__metadata__", ())
         if isinstance(metadata, Depends)
     ]
-    assert len(found) == 2
+    assert len(found) == 3
     assert [each for each in found if not inspect.iscoroutinefunction(each)] == []

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from functools import partial
 from html import escape
 from importlib import resources
+from typing import Any
 
-from fastapi import APIRouter
-from starlette.responses import FileResponse, HTMLResponse, Response
+from fastapi import APIRouter, Request
+from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
 
+from voxyard.service.http.forwarded import prefix_of
 from voxyard.service.http.observability import SECURITY_HEADERS
 
 ASSETS = {"swagger-ui-bundle.js": "text/javascript", "swagger-ui.css": "text/css"}
@@ -65,7 +67,7 @@ SwaggerUIBundle({
 """
 
 
-def reference_router(title: str) -> APIRouter:
+def reference_router(title: str, openapi: Callable[[], dict[str, Any]]) -> APIRouter:
     """`/docs` and what it loads, all public paths; it tries calls with a key or the browser's session."""
     router = APIRouter(include_in_schema=False)
     html = _PAGE.format(title=escape(title))
@@ -78,6 +80,12 @@ def reference_router(title: str) -> APIRouter:
         router.add_api_route(path, endpoint, methods=READING)
 
     add("/docs", lambda: HTMLResponse(html, headers={"Content-Security-Policy": _POLICY}))
+
+    @router.api_route("/openapi.json", methods=READING)
+    def description(request: Request) -> JSONResponse:
+        prefix = prefix_of(request.scope)
+        return JSONResponse({**openapi(), **({"servers": [{"url": prefix}]} if prefix else {})})
+
     add("/page/reference.js", lambda: Response(_SCRIPT, media_type="text/javascript"))
     for name, kind in ASSETS.items():
         add(f"/page/{name}", partial(FileResponse, str(folder / name), media_type=kind))

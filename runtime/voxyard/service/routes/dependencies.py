@@ -1,6 +1,6 @@
-"""Dependencies of the endpoints: application state, client.
+"""Dependencies of the endpoints: application state, client, prefix of URLs.
 
-Both are coroutines: FastAPI calls any other function in a thread, which costs more than these functions do.
+They are coroutines: FastAPI calls any other function in a thread, which costs more than these functions do.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from fastapi.security import APIKeyCookie, HTTPBearer
 
 from voxyard.service.auth.api_keys import COOKIE, Client
 from voxyard.service.errors import UnauthorizedError
+from voxyard.service.http.forwarded import prefix_of
 from voxyard.service.state import AppState
 
 _BEARER = HTTPBearer(auto_error=False, scheme_name="key", description="An API key created with `voxyard keys new`.")
@@ -36,5 +37,11 @@ async def _app_state(request: Request) -> AppState:
     return cast("AppState", request.app.state.app_state)
 
 
+async def _prefix(request: Request) -> str:
+    return prefix_of(request.scope)
+
+
 AppStateDep = Annotated[AppState, Depends(_app_state)]
 ClientDep = Annotated[Client, Depends(authenticated)]
+PrefixDep = Annotated[str, Depends(_prefix)]
+"""Path below which the client sees the service; "" for none."""

@@ -228,7 +228,7 @@ class _SentChunks:
         self.whole = max(self.whole, len(at.spans))
 
 
-async def events(state: AppState, id: str, last_event: str | None) -> AsyncGenerator[bytes, None]:
+async def events(state: AppState, id: str, last_event: str | None, prefix: str = "") -> AsyncGenerator[bytes, None]:
     """Server-sent events until the document is completed, failed or deleted, or the service shuts down.
 
     `progress` has the document, `chunk` a chunk with a new state or new times; `end` is the last event. An event's id
@@ -251,7 +251,7 @@ async def events(state: AppState, id: str, last_event: str | None) -> AsyncGener
             facts = {"index": chunk.index, "state": chunk_state, "start_seconds": start, "end_seconds": end}
             reason = None if chunk.reason is None else without_paths(chunk.reason)
             yield _event("chunk", {**facts, "reason": reason}, min(sent.whole, chunk.index))
-        out = serializers.document(document, time.time(), at)
+        out = serializers.document(document, time.time(), at, prefix=prefix)
         out.redo = redo
         progress = out.model_dump(exclude={"chunks"})
         yield _event("progress", progress, sent.whole)

@@ -17,7 +17,7 @@ from voxyard.service.errors import ConflictError, NotFoundError, ServiceError
 from voxyard.service.routes import chapters as chapter_routes
 from voxyard.service.routes import document_stream, serializers, uploads
 from voxyard.service.routes.answers import Answer
-from voxyard.service.routes.dependencies import AppStateDep, ClientDep
+from voxyard.service.routes.dependencies import AppStateDep, ClientDep, PrefixDep
 from voxyard.service.routes.openapi import errors, form, inlined
 from voxyard.service.routes.parameters import DocumentId as Id
 from voxyard.service.routes.router import Router
@@ -85,6 +85,7 @@ async def create_document(
     request: Request,
     state: AppStateDep,
     client: ClientDep,
+    prefix: PrefixDep,
     idempotency_key: Annotated[
         str | None,
         Header(
@@ -100,11 +101,11 @@ async def create_document(
     read = await uploads.read_document_request(request, state.section, idempotency_key)
     accept = partial(_accepted, state, client.name, read, admitted=admitted)
     document, is_new = await state.preparing.run(client.name, accept)
-    body = await run_sync(_document_out, state, document)
+    body = await run_sync(_document_out, state, document, prefix)
     return JSONResponse(
         body.model_dump(mode="json", exclude={"chunks"}),
         status_code=status.HTTP_202_ACCEPTED if is_new else status.HTTP_200_OK,
-        headers={"Location": f"/v1/documents/{document.id}"},
+        headers={"Location": f"{prefix}/v1/documents/{document.id}"},
     )
 
 
@@ -117,6 +118,7 @@ async def create_document(
 def list_documents(
     state: AppStateDep,
     client: ClientDep,
+    prefix: PrefixDep,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
     before: Annotated[str | None, Query(max_length=32, description="The `next` of the previous page.")] = None,
 ) -> DocumentsOut:
@@ -124,7 +126,7 @@ def list_documents(
     found = state.store.documents(client.name, limit + 1, before)
     now = time.time()
     return DocumentsOut(
-        documents=[serializers.document(each, now) for each in found[:limit]],
+        documents=[serializers.document(each, now, prefix=prefix) for each in found[:limit]],
         next=found[limit - 1].id if len(found) > limit else None,
     )
 
@@ -140,21 +142,22 @@ async def retrieve_document(
     id: Id,
     state: AppStateDep,
     client: ClientDep,
+    prefix: PrefixDep,
     chunks: Annotated[bool, Query(description="Include the chunks with their texts and times.")] = False,
 ) -> Response:
     """Progress of a document, and the URL of its audio."""
-    make = partial(_document_answer, state, id, client.name, chunks=chunks)
+    make = partial(_document_answer, state, id, client.name, prefix, chunks=chunks)
     if not chunks:
         return (await run_sync(make)).response()
     document = await run_sync(state.store.document, id, client.name)
     return (await state.answers.get(document, "chunks", make)).response()
 
 
-def _document_answer(state: AppState, id: str, client: str, *, chunks: bool) -> Answer:
+def _document_answer(state: AppState, id: str, client: str, prefix: str, *, chunks: bool) -> Answer:
     redo = serializers.redo(state.store, id)
     document = state.store.document(id, client)
     at = ChunkTimes.of(state.store.chunks(id), state.pauses) if chunks else _times(state, document)
-    body = serializers.document(document, time.time(), at, state.store.text(id) if chunks else None)
+    body = serializers.document(document, time.time(), at, state.store.text(id) if chunks else None, prefix=prefix)
     body.redo = redo
     body.chapters = serializers.chapters(state.store.chapters(id), document.chunks, at)
     return Answer(body.model_dump_json().encode(), lasting=False)  # chunks may be spoken again
@@ -178,11 +181,13 @@ async def follow_document(
     id: Id,
     state: AppStateDep,
     client: ClientDep,
+    prefix: PrefixDep,
     last_event_id: Annotated[str | None, Header(description="Id of the last event received.")] = None,
 ) -> Response:
     """Server-sent events of each change. `Last-Event-ID` resumes after a lost connection."""
     await run_sync(state.store.document, id, client.name)
-    return AudioStreamingResponse(document_stream.events(state, id, last_event_id), media_type="text/event-stream")
+    events = document_stream.events(state, id, last_event_id, prefix)
+    return AudioStreamingResponse(events, media_type="text/event-stream")
 
 
 @router.get(
@@ -251,11 +256,11 @@ async def retrieve_audio(
     status_code=status.HTTP_202_ACCEPTED,
     responses=errors(404, 409, 507),
 )
-def retry_document(id: Id, state: AppStateDep, client: ClientDep) -> DocumentOut:
+def retry_document(id: Id, state: AppStateDep, client: ClientDep, prefix: PrefixDep) -> DocumentOut:
     """Synthesizes the failed chunks again and keeps the others."""
     state.store.document(id, client.name)
     state.queue.retry(id)
-    return _document_out(state, state.store.document(id))
+    return _document_out(state, state.store.document(id), prefix)
 
 
 @router.post(
@@ -270,6 +275,7 @@ def redo_chunk(
     index: Annotated[int, Path(ge=0, le=LARGEST_CHUNK, description="Counted from 0.")],
     state: AppStateDep,
     client: ClientDep,
+    prefix: PrefixDep,
     body: RedoBody | None = None,
 ) -> DocumentOut:
     """Speaks one chunk again, with another seed or voice, and rebuilds the audio. The old audio is served until then.
@@ -280,7 +286,7 @@ def redo_chunk(
     body = RedoBody() if body is None else body
     voice = None if body.voice is None else state.voices.resolve(body.voice, client.name)
     document = state.queue.redo(id, index, voice, body.seed)
-    out = _document_out(state, document)
+    out = _document_out(state, document, prefix)
     out.redo = serializers.redo(state.store, id)
     return out
 
@@ -323,8 +329,8 @@ def _accepted(state: AppState, owner: str, read: uploads.ReadRequest, *, admitte
     return state.queue.accept(new, admitted=admitted)
 
 
-def _document_out(state: AppState, document: Document) -> DocumentOut:
-    return serializers.document(document, time.time(), _times(state, document))
+def _document_out(state: AppState, document: Document, prefix: str) -> DocumentOut:
+    return serializers.document(document, time.time(), _times(state, document), prefix=prefix)
 
 
 def _times(state: AppState, document: Document) -> ChunkTimes:

@@ -168,6 +168,9 @@ class SpeechBody(RequestBody):
 
     model: Name = Field(description="The engine's name, or one that begins with `tts-1` or `gpt-4o-mini-tts`.")
     input: str = Field(min_length=1, description="Text to synthesize.")
+    input_format: Literal["text", "markdown"] = Field(
+        "text", description="`markdown`: its marks are not spoken, nor its blocks of code."
+    )
     voice: Annotated[Name | VoiceId, BeforeValidator(_voice)] = Field(
         description="A voice from `GET /v1/audio/voices`."
     )

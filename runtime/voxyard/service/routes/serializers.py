@@ -50,8 +50,10 @@ class ChunkTimes:
         return round(self.spans[index].start_seconds, 6), round(self.spans[index].end_seconds, 6)
 
 
-def document(record: Document, now: float, at: ChunkTimes | None = None, text: str | None = None) -> DocumentOut:
-    """Response of a document; with `text`, including its chunks. `now` is in Unix seconds."""
+def document(
+    record: Document, now: float, at: ChunkTimes | None = None, text: str | None = None, *, prefix: str = ""
+) -> DocumentOut:
+    """Response of a document; with `text`, including its chunks. `now` is in Unix seconds, `prefix` that of URLs."""
     return DocumentOut(
         id=record.id,
         title=record.title,
@@ -73,7 +75,7 @@ def document(record: Document, now: float, at: ChunkTimes | None = None, text: s
         reduced=record.reduced,
         revision=record.revision,
         audio=AudioOut(
-            url=f"/v1/documents/{record.id}/audio",
+            url=f"{prefix}/v1/documents/{record.id}/audio",
             ready_seconds=None if at is None else round(at.ready_seconds, 6),
             complete=record.state == "completed",
         ),

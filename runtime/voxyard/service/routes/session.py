@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 
 from voxyard.service.auth.api_keys import COOKIE
 from voxyard.service.auth.sessions import Sessions
+from voxyard.service.http.forwarded import prefix_of
 from voxyard.service.routes.openapi import errors
 from voxyard.service.routes.router import Router
 
@@ -60,6 +61,6 @@ def session_router(sessions: Sessions | None) -> Router:
 
 def _set_cookie(request: Request, response: Response, cookie: str, seconds: int) -> None:
     response.set_cookie(
-        COOKIE, cookie, max_age=seconds, path="/", httponly=True, samesite="strict",
+        COOKIE, cookie, max_age=seconds, path=prefix_of(request.scope) or "/", httponly=True, samesite="strict",
         secure=request.url.scheme == "https",
     )  # fmt: skip

@@ -9,6 +9,8 @@ from typing import Any
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from voxyard.extraction.document import CodeBlocks, parsed
+from voxyard.extraction.errors import ExtractionError
 from voxyard.service.documents import submission
 from voxyard.service.errors import ServiceError
 from voxyard.service.routes.dependencies import AppStateDep, ClientDep
@@ -99,10 +101,11 @@ class _Prepared:
 def _prepare(state: AppState, client: str, body: SpeechBody) -> _Prepared:
     """Chunks of the text in the voice, with the lexicons of request, key and host. Raises ServiceError."""
     voice, cast = state.voices.resolve(body.voice_name, client), state.voices.cast(body.cast, client)
+    text = body.input if body.input_format == "text" else _of_markdown(body.input, state.code_blocks)
     reading = submission.changed(state.reading.changed(lexicon=state.lexicon(client)), body.read, body.lexicon)
     language = body.language or None
     script = submission.script(
-        *(body.input, state.frontend, voice, body.seed, language), parameter="input", reading=reading, cast=cast
+        *(text, state.frontend, voice, body.seed, language), parameter="input", reading=reading, cast=cast
     )
     note = script_note(script, language, state.frontend, lambda name: body.voice_name if name == voice else name)
     slowest, fastest = state.frontend.speeds
@@ -114,3 +117,16 @@ def _prepare(state: AppState, client: str, body: SpeechBody) -> _Prepared:
         body.speed / own,
         note,
     )
+
+
+def _of_markdown(text: str, code_blocks: CodeBlocks) -> str:
+    """What is spoken of a Markdown text. It is as short as an input may be: no process of its own limits its reading.
+
+    Raises ServiceError.
+    """
+    from voxyard.extraction.markup import markdown_blocks
+
+    try:
+        return parsed(None, markdown_blocks(text), code_blocks).text
+    except ExtractionError as error:
+        raise ServiceError(str(error), parameter="input") from error
