@@ -367,7 +367,7 @@ class Run:
             ended.duration,
             ended.wait,
             samples=self._own_rows,
-            ring_depth=pipeline.ring.depth,
+            ring_depth=pipeline.ring.ready,
             buffer=pipeline.buffer,
             traced=ended.traced,
         )

@@ -14,10 +14,10 @@ from voxyard.host.memory import available_bytes
 from voxyard.telemetry.input_metrics import InputMetrics
 from voxyard.trainer.adaptive_input import AdaptiveInput, InputSize, largest
 from voxyard.trainer.config import DataConfig
-from voxyard.trainer.input import BatchAssembler, HostBatch, Loader, buffer_that_fits
+from voxyard.trainer.input import BatchAssembler, HostBatch, buffer_that_fits
 from voxyard.trainer.packing import Packed
+from voxyard.trainer.prefetch import Prefetch
 from voxyard.trainer.reporting.clocks import StepClock
-from voxyard.trainer.ring import Ring
 from voxyard.trainer.sampler import BatchPlan, Bucket
 from voxyard.trainer.step import Arrays, TrainStep
 
@@ -72,17 +72,17 @@ class Pipeline:
         self._metrics.sizes(threads=workers)
         self._lock_watch = LockWatch(self._metrics.looked)
         self._lock_watch.start()
-        self._loader = Loader(self._read, self._plans, workers=workers, buffer=self._buffer)
+        self._loader = Prefetch(self._plans, self._read, threads=workers, most=self._buffer, name="input")
         slots = self._config.prefetch_buffer_size
         threads = slots if self._step.asynchronous else 1
-        self.ring: Ring[HostBatch, Staged] = Ring(self._take, self._stage, slots, threads=threads)
-        self.ring.start()
+        batches: Iterator[HostBatch] = iter(self._take, None)
+        self.ring = Prefetch(batches, self._stage, threads=threads, most=slots, lends=True, name="ring")
         log.info("Smart Prefetching: Enabled")
         devices = self._step.devices
         reads = devices.replicas if devices.strategy == "mirrored" else (devices.data,)
         log.info(
             "Prefetching to %s with buffer_size=%d; %d ring slots on %s",
-            _short(reads), self._buffer, self.ring.slots, _short(devices.replicas),
+            _short(reads), self._buffer, self.ring.most, _short(devices.replicas),
         )  # fmt: skip
         return self
 
@@ -96,7 +96,7 @@ class Pipeline:
     @property
     def buffer(self) -> tuple[int, int]:
         """Host batches that are ready, and the most that there can be."""
-        return self._loader.filled, self._loader.buffer
+        return self._loader.ready, self._loader.most
 
     @property
     def full(self) -> bool:
@@ -104,8 +104,9 @@ class Pipeline:
         return self.ring.full and self._loader.full
 
     def get(self, interrupted: Callable[[], bool] = lambda: False) -> tuple[Staged | None, float]:
-        """See Ring.get."""
-        return self.ring.get(interrupted)
+        """See Prefetch.get; with the seconds spent waiting for the batch."""
+        begin = time.perf_counter()
+        return self.ring.get(interrupted), time.perf_counter() - begin
 
     def warm_up(self, interrupted: Callable[[], bool] = lambda: False) -> str:
         """Waits until ring and host prefetch are full, at the latest for the delay, at least for one batch.
@@ -120,7 +121,7 @@ class Pipeline:
         while not self.ring.first_ready.wait(0.1) and not interrupted():
             pass
         waited, (ready, most) = time.perf_counter() - begin, self.buffer
-        filled = f"ring {self.ring.depth}/{self.ring.slots}, host buffer {ready}/{most}"
+        filled = f"ring {self.ring.ready}/{self.ring.most}, host buffer {ready}/{most}"
         if late:
             what = f"the first batch was ready after {waited:.2f} s, later than the delay of {delay:g} s ({filled})"
         elif self.full:
@@ -171,7 +172,7 @@ class Pipeline:
         self._metrics.waited(waited)
         if self._adaptive is not None and (size := self._adaptive.taken(waited)) != self._size:
             self._size = size
-            self._loader.resize(workers=size.threads, buffer=size.buffer)
+            self._loader.resize(threads=size.threads, most=size.buffer)
             self._metrics.threads(size.threads)
         return batch
 
