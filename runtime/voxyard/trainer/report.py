@@ -13,7 +13,7 @@ from typing import Any
 from voxyard.corpus import Coverage
 from voxyard.host.durable_files import write_file
 from voxyard.telemetry.gpu_watch import CardPower
-from voxyard.trainer.reporting.bounds import MIRRORED, SINGLE, SPLIT, StepStages, listed, split_bound
+from voxyard.trainer.reporting.bounds import MIRRORED, SINGLE, SPLIT, StepStages, listed
 from voxyard.trainer.reporting.device_targets import HIGH_POWER, memory_standing, power_standing
 from voxyard.trainer.reporting.enough import too_few_to_be_sure
 
@@ -114,10 +114,7 @@ class Report:
     @property
     def data_device_ceiling(self) -> float | None:
         """The most that the data device can be busy: its stages' time over that of the device with more to do."""
-        if not self.data_stage_seconds or not self.train_stage_seconds:
-            return None
-        on_data = self.data_stage_seconds + (self._beside_on_data or 0.0)
-        return on_data / max(on_data, self.train_stage_seconds)
+        return None if self.stages is None else self.stages.on_data / self.stages.longer
 
     @property
     def split_bound(self) -> float | None:
@@ -125,17 +122,17 @@ class Report:
 
         D is all that the data device does: the data stage, and the updates beside the model device (V).
         """
-        return split_bound(self.data_stage_seconds, self._beside_on_data, self.train_stage_seconds)
+        return None if self.stages is None else self.stages.in_turn / self.stages.longer
 
     @property
     def bounds(self) -> dict[str, float]:
         """The most that each way of training can gain over one device, by its name; empty where D or M is unknown."""
-        stages = StepStages.of_report(vars(self))
-        return {} if stages is None else stages.bounds()
+        return {} if self.stages is None else self.stages.bounds()
 
     @property
-    def _beside_on_data(self) -> float | None:
-        return self.beside_stage_seconds if self.beside_on == "data" else None
+    def stages(self) -> StepStages | None:
+        """Times of the stages; None where one is not known."""
+        return StepStages.of_report(vars(self))
 
     @property
     def exit_code(self) -> int:
@@ -205,10 +202,9 @@ class Report:
 
     def _bounds_row(self) -> list[tuple[str, str, str]]:
         """The bound of each way, and what evens out a split; of mirrored devices, which time nothing apart, how."""
-        stages = StepStages.of_report(vars(self))
-        if stages is not None:
-            advice = stages.advice()
-            told = [("bounds", "", f"of two devices over one: {listed(stages.bounds())}")]
+        if self.stages is not None:
+            advice = self.stages.advice()
+            told = [("bounds", "", f"of two devices over one: {listed(self.bounds)}")]
             return told if advice is None else [*told, ("balance", "", advice)]
         return [("bounds", NOT_MEASURED, NOT_APART)] if self.strategy == MIRRORED else []
 
