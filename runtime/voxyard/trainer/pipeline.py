@@ -15,15 +15,11 @@ from voxyard.telemetry.input_metrics import InputMetrics
 from voxyard.trainer.adaptive_input import AdaptiveInput, InputSize, largest
 from voxyard.trainer.config import DataConfig
 from voxyard.trainer.input import BatchAssembler, HostBatch, buffer_that_fits
-from voxyard.trainer.packing import Packed
 from voxyard.trainer.prefetch import Prefetch
-from voxyard.trainer.reporting.clocks import StepClock
-from voxyard.trainer.sampler import BatchPlan, Bucket
-from voxyard.trainer.step import Arrays, TrainStep
+from voxyard.trainer.sampler import BatchPlan
+from voxyard.trainer.step import TrainStep
 
 log = logging.getLogger("voxyard.trainer")
-
-MOST_SHAPES = 8  # host batches that are kept to time the data stage with, one of each shape
 
 
 @dataclass(frozen=True)
@@ -45,14 +41,11 @@ class Pipeline:
         config: DataConfig,
         *,
         batch_bytes: int,
-        clock: StepClock,
         metrics: InputMetrics,
     ) -> None:
-        """`batch_bytes` is the size of the largest host batch; `clock` takes the times of the data stage."""
+        """`batch_bytes` is the size of the largest host batch."""
         self._step, self._assemble, self._plans, self._config = step, assemble, plans, config
-        self._clock, self._metrics = clock, metrics
-        self._timed: dict[Bucket, int] = {}  # samples of the data stage alone
-        self._kept: dict[Bucket, HostBatch] = {}
+        self._metrics, step.timer.told = metrics, metrics.staged
         self._buffer = _host_buffer(config.pipeline_buffer_size, batch_bytes)
         self._fits = buffer_that_fits(2 * self._buffer, batch_bytes, available_bytes())
         self._adaptive: AdaptiveInput | None = None
@@ -91,6 +84,7 @@ class Pipeline:
     ) -> None:
         self._loader.close()  # first: the ring's thread may be waiting for it
         self.ring.close()
+        self._step.timer.forget()
         self._lock_watch.close()
 
     @property
@@ -131,34 +125,6 @@ class Pipeline:
         log.info("Model training starting now: %s", what)
         return what
 
-    def time_data_stage(self) -> None:
-        """Times the data stage of one batch alone, the model device having nothing to compute.
-
-        A batch that the ring has made already is made once more, in the place of the one that was trained on, and
-        dropped. Takes the shape that was timed least.
-        """
-        with self.ring.paused():
-            if not self._kept:
-                return
-            shape = min(self._kept, key=lambda each: self._timed.get(each, 0))
-            arrays = self._kept[shape].arrays
-            self._clock.stage("data", self._seconds_alone(arrays), shape)
-            self._timed[shape] = self._timed.get(shape, 0) + 1
-
-    def _seconds_alone(self, arrays: Arrays) -> float:
-        """Seconds of the data stage alone; where it has two parts, each between barriers of its own."""
-        step = self._step
-        if step.devices.strategy == "mirrored":
-            seconds = step.seconds_alone(lambda: step.stage(arrays))
-            self._metrics.staged("both", seconds)
-            return seconds
-        made: list[Packed] = []
-        features = step.seconds_alone(lambda: made.append(step.features_of(arrays)))
-        transfer = step.seconds_alone(lambda: step.transfer(made[0]))
-        self._metrics.staged("features", features)
-        self._metrics.staged("transfer", transfer)
-        return features + transfer
-
     def _read(self, plan: BatchPlan) -> HostBatch:
         """In a reading thread: a batch in host memory."""
         with self._metrics.reading():
@@ -177,22 +143,9 @@ class Pipeline:
         return batch
 
     def _stage(self, host: HostBatch) -> Staged:
-        """In a thread of the ring: a batch, staged on the model device.
-
-        A CPU has computed it when the call returns, and each batch is timed. On GPUs the call is a launch and waits
-        for others' work: see time_data_stage.
-        """
-        begin, traces, waited = time.perf_counter(), self._step.traces["features"], self._step.turn_seconds
-        staged = Staged(host.plan, self._step.stage(host.arrays))
-        shape = host.plan.bucket
-        if self._step.asynchronous:
-            if shape in self._kept or len(self._kept) < MOST_SHAPES:
-                self._kept[shape] = host
-        elif self._step.traces["features"] == traces:
-            seconds = time.perf_counter() - begin - (self._step.turn_seconds - waited)
-            self._clock.stage("data", seconds, shape)
-            self._metrics.staged("both", seconds)
-        return staged
+        """In a thread of the ring: a batch, staged on the model device."""
+        with self._step.timer.of_data(host):
+            return Staged(host.plan, self._step.stage(host.arrays))
 
 
 def _short(devices: Sequence[str]) -> str:
