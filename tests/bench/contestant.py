@@ -130,7 +130,7 @@ class Voxyard:
             beside: dict[int, float] = {}  # when the data device had trained on the batch of a step
             for number in range(WARM_STEPS + steps):
                 if number == WARM_STEPS:
-                    begin, waited, depth = time.perf_counter(), 0.0, pipeline.ring.depth
+                    begin, waited, depth = time.perf_counter(), 0.0, pipeline.ring.ready
                 if self.run.launch(in_flight, pipeline) is None:
                     raise SystemExit("the pipeline ended before the turn")
                 for ended in in_flight.ended():
@@ -142,7 +142,7 @@ class Voxyard:
             self.run.step.synchronise()
             seconds = time.perf_counter() - begin
             # Batches that passed the whole pipeline: those taken, corrected by half of what the ring gained or lost.
-            batches = steps + (pipeline.ring.depth - depth) / 2
+            batches = steps + (pipeline.ring.ready - depth) / 2
             if beside:  # between two ends of the later network, so that neither its head start nor its rest counts
                 seconds, batches = beside[WARM_STEPS + steps - 1] - beside[WARM_STEPS - 1], steps
         self.next += WARM_STEPS + steps
@@ -163,7 +163,7 @@ class Voxyard:
         def tell(ended: Any, pipeline: Any) -> None:
             observer.step(
                 ended.step, ended.duration, ended.wait,
-                samples=self.run.rows, ring_depth=pipeline.ring.depth, buffer=pipeline.buffer,
+                samples=self.run.rows, ring_depth=pipeline.ring.ready, buffer=pipeline.buffer,
             )  # fmt: skip
             if ended.step % settings.log_every == 0:
                 values = dict(ended.losses.read())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -148,110 +148,3 @@ def _pad_features(examples: list[Example], frames: int) -> dict[str, NDArray[Any
 
 def _clip_seeds(seed: int, step: int, rows: int) -> NDArray[np.int32]:
     return np.random.default_rng((seed, step, 1)).integers(2**31 - 1, size=(rows, 2), dtype=np.int32)
-
-
-class Loader:
-    """Batches in order, made ahead by `workers` threads; never more than `buffer` of them are held or being made."""
-
-    def __init__(
-        self,
-        assemble: Callable[[BatchPlan], HostBatch],
-        plans: Iterator[BatchPlan],
-        *,
-        workers: int,
-        buffer: int,
-    ) -> None:
-        self._assemble, self._plans = assemble, plans
-        lock = threading.Lock()
-        self._change, self._room = threading.Condition(lock), threading.Condition(lock)  # for the taker, for threads
-        self._done: dict[int, HostBatch | BaseException] = {}
-        self._drawn = self._taken = 0
-        self._exhausted = self._closed = False
-        self._threads: dict[int, threading.Thread] = {}
-        self.resize(workers=workers, buffer=buffer)
-
-    def resize(self, *, workers: int, buffer: int) -> None:
-        """Other numbers from now on. Threads that are too many end after the batch that they make; none is dropped."""
-        with self._change:
-            self.buffer, self.workers = buffer, min(workers, buffer)
-            self._room.notify_all()
-            if self._closed or self._exhausted:
-                return
-            for number in range(self.workers):
-                if number not in self._threads:
-                    thread = threading.Thread(
-                        target=self._work, args=(number,), name=f"voxyard-input-{number}", daemon=True
-                    )
-                    self._threads[number] = thread
-                    thread.start()
-
-    @property
-    def filled(self) -> int:
-        """Batches that are ready to be taken."""
-        return len(self._done)
-
-    @property
-    def held(self) -> int:
-        """Batches that are ready or being made."""
-        return self._drawn - self._taken
-
-    @property
-    def full(self) -> bool:
-        """No more batches will be made before one is taken."""
-        with self._change:
-            return len(self._done) >= self.buffer or (self._exhausted and len(self._done) == self.held)
-
-    def get(self) -> HostBatch | None:
-        """The next batch, in the order of the plans; None after the last. Raises what making it raised."""
-        with self._change:
-            self._change.wait_for(lambda: self._taken in self._done or self._closed or self._at_end())
-            if self._closed or self._taken not in self._done:
-                return None
-            batch = self._done.pop(self._taken)
-            self._taken += 1
-            self._room.notify()
-        if isinstance(batch, BaseException):
-            raise batch
-        return batch
-
-    def close(self) -> None:
-        """Ends the threads; batches that were made are dropped."""
-        with self._change:
-            self._closed = True
-            self._change.notify_all()
-            self._room.notify_all()
-            threads = list(self._threads.values())
-        for thread in threads:
-            thread.join()
-
-    def _at_end(self) -> bool:
-        return self._exhausted and self._taken == self._drawn
-
-    def _draw(self, number: int) -> tuple[int, BatchPlan] | None:
-        """The next plan and its place, once there is room for its batch; None where the thread is to end."""
-        with self._change:
-            self._room.wait_for(
-                lambda: self._closed or self._exhausted or number >= self.workers or self.held < self.buffer
-            )
-            ends = self._closed or self._exhausted or number >= self.workers
-            plan = None if ends else next(self._plans, None)
-            if plan is not None:
-                self._drawn += 1
-                return self._drawn - 1, plan
-            del self._threads[number]
-            if not ends:
-                self._exhausted = True
-                self._change.notify_all()
-            self._room.notify_all()  # what woke this thread may have been meant for another
-            return None
-
-    def _work(self, number: int) -> None:
-        while (drawn := self._draw(number)) is not None:
-            place, plan = drawn
-            try:
-                made: HostBatch | BaseException = self._assemble(plan)
-            except Exception as error:  # noqa: BLE001 (raised again in get())
-                made = error
-            with self._change:
-                self._done[place] = made
-                self._change.notify_all()

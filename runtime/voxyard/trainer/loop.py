@@ -42,7 +42,7 @@ from voxyard.trainer.saving.run_state import RunState
 from voxyard.trainer.saving.saver import RunSaver
 from voxyard.trainer.step import TrainStep
 from voxyard.trainer.steps.ahead import compile_ahead
-from voxyard.trainer.steps.in_flight import Calibration, EndedStep, StepsInFlight
+from voxyard.trainer.steps.in_flight import EndedStep, StepsInFlight
 from voxyard.trainer.steps.losses import STOP
 from voxyard.trainer.steps.stopping import Stopping
 from voxyard.trainer.steps.updates import RATE
@@ -99,7 +99,7 @@ class Run:
             utilization_target=self.config.telemetry.utilization_target,
         )
         if self.step.beside_on == "data":
-            self.step.beside_times.told = self.metrics.input.trained_beside
+            self.step.timer.beside.told = self.metrics.input.trained_beside
         if self.hosts is not None:
             self.metrics.hosts(self.hosts.group.index, self.hosts.group.count)
         state = RunState(self.config, corpora, self.rows)
@@ -205,7 +205,7 @@ class Run:
         plans = self.sampler.batches(first, end)
         return Pipeline(
             self.step, self.assemble, plans, self.config.data,
-            batch_bytes=largest, clock=self.clock, metrics=self.metrics.input,
+            batch_bytes=largest, metrics=self.metrics.input,
         )  # fmt: skip
 
     # -- the run ---------------------------------------------------------------------------------------------------
@@ -279,7 +279,7 @@ class Run:
         """Trains step by step to the end of the run."""
         every, training, validation = self.config.telemetry, self.config.training, self.validation
         cpu, self._memory = CpuClock(), MemoryGrowth(self.first_step, self.end_step, self.step.memory_by_role)
-        step, calibration = self.first_step, Calibration()
+        step, timer = self.first_step, self.step.timer
         ended: EndedStep | None = None
         with StepsInFlight(asynchronous=self.step.asynchronous) as steps:
             while not self._stopping.ends_after(step, self.step):
@@ -293,7 +293,7 @@ class Run:
                 validates = validation.held_out is not None and (step % training.validate_every == 0 or at_end)
                 shows = step % every.image_every == 0 or at_end
                 saves = step % training.checkpoint_every == 0
-                calibrates = self.step.asynchronous and calibration.due()
+                calibrates = timer.due()
                 alone = validates or shows or saves or calibrates or at_end or self._bounds.begins_phase(step)
                 for ended in steps.drain() if alone else steps.ended():
                     self._account(ended, observer, pipeline)
@@ -304,9 +304,8 @@ class Run:
                 if not at_end and (saves or self._saver.is_best(step)):
                     self._save(step, speaks=saves)
                 if calibrates:
-                    with calibration.paid():
-                        pipeline.time_data_stage()
-                    self.step.times_next = True
+                    timer.calibrate(self.step, pipeline.ring.paused())
+                    timer.beside_next = True
                 if alone:
                     self._bounds.begin_phase(step)
                     steps.restart()
@@ -367,7 +366,7 @@ class Run:
             ended.duration,
             ended.wait,
             samples=self._own_rows,
-            ring_depth=pipeline.ring.depth,
+            ring_depth=pipeline.ring.ready,
             buffer=pipeline.buffer,
             traced=ended.traced,
         )

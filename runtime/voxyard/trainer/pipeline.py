@@ -14,16 +14,12 @@ from voxyard.host.memory import available_bytes
 from voxyard.telemetry.input_metrics import InputMetrics
 from voxyard.trainer.adaptive_input import AdaptiveInput, InputSize, largest
 from voxyard.trainer.config import DataConfig
-from voxyard.trainer.input import BatchAssembler, HostBatch, Loader, buffer_that_fits
-from voxyard.trainer.packing import Packed
-from voxyard.trainer.reporting.clocks import StepClock
-from voxyard.trainer.ring import Ring
-from voxyard.trainer.sampler import BatchPlan, Bucket
-from voxyard.trainer.step import Arrays, TrainStep
+from voxyard.trainer.input import BatchAssembler, HostBatch, buffer_that_fits
+from voxyard.trainer.prefetch import Prefetch
+from voxyard.trainer.sampler import BatchPlan
+from voxyard.trainer.step import TrainStep
 
 log = logging.getLogger("voxyard.trainer")
-
-MOST_SHAPES = 8  # host batches that are kept to time the data stage with, one of each shape
 
 
 @dataclass(frozen=True)
@@ -45,14 +41,11 @@ class Pipeline:
         config: DataConfig,
         *,
         batch_bytes: int,
-        clock: StepClock,
         metrics: InputMetrics,
     ) -> None:
-        """`batch_bytes` is the size of the largest host batch; `clock` takes the times of the data stage."""
+        """`batch_bytes` is the size of the largest host batch."""
         self._step, self._assemble, self._plans, self._config = step, assemble, plans, config
-        self._clock, self._metrics = clock, metrics
-        self._timed: dict[Bucket, int] = {}  # samples of the data stage alone
-        self._kept: dict[Bucket, HostBatch] = {}
+        self._metrics, step.timer.told = metrics, metrics.staged
         self._buffer = _host_buffer(config.pipeline_buffer_size, batch_bytes)
         self._fits = buffer_that_fits(2 * self._buffer, batch_bytes, available_bytes())
         self._adaptive: AdaptiveInput | None = None
@@ -72,17 +65,17 @@ class Pipeline:
         self._metrics.sizes(threads=workers)
         self._lock_watch = LockWatch(self._metrics.looked)
         self._lock_watch.start()
-        self._loader = Loader(self._read, self._plans, workers=workers, buffer=self._buffer)
+        self._loader = Prefetch(self._plans, self._read, threads=workers, most=self._buffer, name="input")
         slots = self._config.prefetch_buffer_size
         threads = slots if self._step.asynchronous else 1
-        self.ring: Ring[HostBatch, Staged] = Ring(self._take, self._stage, slots, threads=threads)
-        self.ring.start()
+        batches: Iterator[HostBatch] = iter(self._take, None)
+        self.ring = Prefetch(batches, self._stage, threads=threads, most=slots, lends=True, name="ring")
         log.info("Smart Prefetching: Enabled")
         devices = self._step.devices
         reads = devices.replicas if devices.strategy == "mirrored" else (devices.data,)
         log.info(
             "Prefetching to %s with buffer_size=%d; %d ring slots on %s",
-            _short(reads), self._buffer, self.ring.slots, _short(devices.replicas),
+            _short(reads), self._buffer, self.ring.most, _short(devices.replicas),
         )  # fmt: skip
         return self
 
@@ -91,12 +84,13 @@ class Pipeline:
     ) -> None:
         self._loader.close()  # first: the ring's thread may be waiting for it
         self.ring.close()
+        self._step.timer.forget()
         self._lock_watch.close()
 
     @property
     def buffer(self) -> tuple[int, int]:
         """Host batches that are ready, and the most that there can be."""
-        return self._loader.filled, self._loader.buffer
+        return self._loader.ready, self._loader.most
 
     @property
     def full(self) -> bool:
@@ -104,8 +98,9 @@ class Pipeline:
         return self.ring.full and self._loader.full
 
     def get(self, interrupted: Callable[[], bool] = lambda: False) -> tuple[Staged | None, float]:
-        """See Ring.get."""
-        return self.ring.get(interrupted)
+        """See Prefetch.get; with the seconds spent waiting for the batch."""
+        begin = time.perf_counter()
+        return self.ring.get(interrupted), time.perf_counter() - begin
 
     def warm_up(self, interrupted: Callable[[], bool] = lambda: False) -> str:
         """Waits until ring and host prefetch are full, at the latest for the delay, at least for one batch.
@@ -120,7 +115,7 @@ class Pipeline:
         while not self.ring.first_ready.wait(0.1) and not interrupted():
             pass
         waited, (ready, most) = time.perf_counter() - begin, self.buffer
-        filled = f"ring {self.ring.depth}/{self.ring.slots}, host buffer {ready}/{most}"
+        filled = f"ring {self.ring.ready}/{self.ring.most}, host buffer {ready}/{most}"
         if late:
             what = f"the first batch was ready after {waited:.2f} s, later than the delay of {delay:g} s ({filled})"
         elif self.full:
@@ -129,34 +124,6 @@ class Pipeline:
             what = f"the delay of {delay:g} s was over ({filled})"
         log.info("Model training starting now: %s", what)
         return what
-
-    def time_data_stage(self) -> None:
-        """Times the data stage of one batch alone, the model device having nothing to compute.
-
-        A batch that the ring has made already is made once more, in the place of the one that was trained on, and
-        dropped. Takes the shape that was timed least.
-        """
-        with self.ring.paused():
-            if not self._kept:
-                return
-            shape = min(self._kept, key=lambda each: self._timed.get(each, 0))
-            arrays = self._kept[shape].arrays
-            self._clock.stage("data", self._seconds_alone(arrays), shape)
-            self._timed[shape] = self._timed.get(shape, 0) + 1
-
-    def _seconds_alone(self, arrays: Arrays) -> float:
-        """Seconds of the data stage alone; where it has two parts, each between barriers of its own."""
-        step = self._step
-        if step.devices.strategy == "mirrored":
-            seconds = step.seconds_alone(lambda: step.stage(arrays))
-            self._metrics.staged("both", seconds)
-            return seconds
-        made: list[Packed] = []
-        features = step.seconds_alone(lambda: made.append(step.features_of(arrays)))
-        transfer = step.seconds_alone(lambda: step.transfer(made[0]))
-        self._metrics.staged("features", features)
-        self._metrics.staged("transfer", transfer)
-        return features + transfer
 
     def _read(self, plan: BatchPlan) -> HostBatch:
         """In a reading thread: a batch in host memory."""
@@ -171,27 +138,14 @@ class Pipeline:
         self._metrics.waited(waited)
         if self._adaptive is not None and (size := self._adaptive.taken(waited)) != self._size:
             self._size = size
-            self._loader.resize(workers=size.threads, buffer=size.buffer)
+            self._loader.resize(threads=size.threads, most=size.buffer)
             self._metrics.threads(size.threads)
         return batch
 
     def _stage(self, host: HostBatch) -> Staged:
-        """In a thread of the ring: a batch, staged on the model device.
-
-        A CPU has computed it when the call returns, and each batch is timed. On GPUs the call is a launch and waits
-        for others' work: see time_data_stage.
-        """
-        begin, traces, waited = time.perf_counter(), self._step.traces["features"], self._step.turn_seconds
-        staged = Staged(host.plan, self._step.stage(host.arrays))
-        shape = host.plan.bucket
-        if self._step.asynchronous:
-            if shape in self._kept or len(self._kept) < MOST_SHAPES:
-                self._kept[shape] = host
-        elif self._step.traces["features"] == traces:
-            seconds = time.perf_counter() - begin - (self._step.turn_seconds - waited)
-            self._clock.stage("data", seconds, shape)
-            self._metrics.staged("both", seconds)
-        return staged
+        """In a thread of the ring: a batch, staged on the model device."""
+        with self._step.timer.of_data(host):
+            return Staged(host.plan, self._step.stage(host.arrays))
 
 
 def _short(devices: Sequence[str]) -> str:

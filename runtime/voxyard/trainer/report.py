@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from voxyard.corpus import Coverage
 from voxyard.host.durable_files import write_file
 from voxyard.telemetry.gpu_watch import CardPower
-from voxyard.trainer.reporting.bounds import MIRRORED, SINGLE, SPLIT, StepStages, listed, split_bound
+from voxyard.trainer.reporting.bounds import MIRRORED, SINGLE, SPLIT, StepStages, listed
 from voxyard.trainer.reporting.device_targets import HIGH_POWER, memory_standing, power_standing
 from voxyard.trainer.reporting.enough import too_few_to_be_sure
 
@@ -30,6 +30,8 @@ STAGES = "data time ÷ compute time"
 RATE = "learning_rate"
 """Losses of a vocoder's discriminators and against them: hinges that cannot all be 0 once these are trained."""
 MS, TIMES, SHARE = "{:.1f} ms", "{:.2f}×", "{:.0%}"
+Row = tuple[str, str, str]  # name, figure, note
+Rows = Iterator[Row]
 NEAR = 0.9  # of its ceiling: a device that is nearly as busy as its work allows
 
 
@@ -114,10 +116,7 @@ class Report:
     @property
     def data_device_ceiling(self) -> float | None:
         """The most that the data device can be busy: its stages' time over that of the device with more to do."""
-        if not self.data_stage_seconds or not self.train_stage_seconds:
-            return None
-        on_data = self.data_stage_seconds + (self._beside_on_data or 0.0)
-        return on_data / max(on_data, self.train_stage_seconds)
+        return None if self.stages is None else self.stages.on_data / self.stages.longer
 
     @property
     def split_bound(self) -> float | None:
@@ -125,17 +124,17 @@ class Report:
 
         D is all that the data device does: the data stage, and the updates beside the model device (V).
         """
-        return split_bound(self.data_stage_seconds, self._beside_on_data, self.train_stage_seconds)
+        return None if self.stages is None else self.stages.in_turn / self.stages.longer
 
     @property
     def bounds(self) -> dict[str, float]:
         """The most that each way of training can gain over one device, by its name; empty where D or M is unknown."""
-        stages = StepStages.of_report(vars(self))
-        return {} if stages is None else stages.bounds()
+        return {} if self.stages is None else self.stages.bounds()
 
     @property
-    def _beside_on_data(self) -> float | None:
-        return self.beside_stage_seconds if self.beside_on == "data" else None
+    def stages(self) -> StepStages | None:
+        """Times of the stages; None where one is not known."""
+        return StepStages.of_report(vars(self))
 
     @property
     def exit_code(self) -> int:
@@ -174,43 +173,117 @@ class Report:
         share = d / m if d and m else None
         return [Target(STAGES, share, (0.5, 0.5, 0.5), higher_is_better=False)]
 
-    def _interruptions(self) -> list[tuple[str, str, str]]:
-        """Rows of what stopped the steps, with its share of the run; none where nothing did."""
+    def render(self) -> str:
+        """The report as text."""
+        return _table(
+            [
+                *self._run_rows(),
+                *self._stage_rows(),
+                *self._pause_rows(),
+                *self._gain_rows(),
+                *map(self._target_row, self.targets()),
+                *self._use_rows(),
+                *self._power_rows(),
+                *self._corpus_rows(),
+                ("checkpoint", self.checkpoint or "none", ""),
+            ]
+        )
+
+    def _run_rows(self) -> Rows:
+        rate = self.steps_per_second
+        clips = "" if rate is None else f"{rate * self.batch_rows:.3g} clips/s"
+        yield "run", self.run, self.strategy
+        yield from (("device", "", device) for device in self.devices)
+        yield "steps", f"{self.first_step} → {self.last_step}", self.ended
+        yield "rate", self._or_why(rate, "{:.3g} steps/s", "M"), clips
+        yield "warm-up", "", self.warm_up
+        yield from _loss_rows("loss", self.losses)
+        yield from _loss_rows("validation", self.validation)
+        yield from self._judged_rows()
+        if self.ema is not None:
+            yield "weights", "averaged", f"in validation, samples and synthesis (--ema {self.ema:g})"
+
+    def _stage_rows(self) -> Rows:
+        of_data = f"features and copy, for one batch: {self.data_stage_source}"
+        of_train = "one step without its wait, in this run"
+        if self.beside_names and self.beside_on != "data":
+            of_train += ", V included"
+        yield self._apart("data stage (D)", _ms(self.data_stage_seconds), MS, of_data, "D")
+        yield "training stage (M)", self._or_why(_ms(self.train_stage_seconds), MS, "M"), of_train
+        if self.beside_names:
+            place = "the one device" if self.beside_on is None else f"the {self.beside_on} device"
+            seconds = self._or_why(_ms(self.beside_stage_seconds), MS, "V")
+            yield f"{' + '.join(self.beside_names)} (V)", seconds, f"one step of them on {place}, in this run"
+        if self.all_reduce_seconds is not None:
+            yield "all-reduce", MS.format(1e3 * self.all_reduce_seconds), "of the gradients alone: no step is faster"
+
+    def _pause_rows(self) -> Rows:
+        """What stopped the steps, with its share of the run, and what went on beside them."""
         total = sum(self.phase_seconds.values())
         names = {"validate": "validating", "checkpoint": "waiting for checkpoints", "sample": "making samples"}
-        spent = {said: self.phase_seconds.get(phase, 0.0) for phase, said in names.items()}
-        return [
-            (said, f"{seconds:.1f} s", f"{seconds / total:.1%} of the run")
-            for said, seconds in spent.items()
-            if seconds
-        ]
+        for phase, said in names.items():
+            if seconds := self.phase_seconds.get(phase, 0.0):
+                yield said, f"{seconds:.1f} s", f"{seconds / total:.1%} of the run"
+        if self.checkpoint_write_seconds is not None:
+            note = f"each of {self.checkpoints_written}, from its step to the disk, beside the training"
+            yield "writing checkpoints", f"{self.checkpoint_write_seconds:.1f} s", note
+        yield "waiting for data", self._or_why(self.data_wait_share, "{:.1%}", "M"), "of the steps' time"
 
-    def _judged_rows(self) -> list[tuple[str, str, str]]:
-        """Rows of what judges said of the model's speech, beside what they said of recordings."""
+    def _gain_rows(self) -> Rows:
+        """What this split gains over one device, the bound of each way, and what evens a split out."""
+        d = "D+V" if self.beside_on == "data" else "D"
+        bound = f"({d}+M)/max({d},M); 1.5–2× is the target, 2–3× is out of reach for two devices"
+        reached = "over one device with all stages in turn: this rate × the times of the stages"
+        yield self._apart("bound of a split", self.split_bound, TIMES, bound)
+        yield self._apart("reached", self.reached, TIMES, reached)
+        if self.stages is not None:
+            yield "bounds", "", f"of two devices over one: {listed(self.bounds)}"
+            if (advice := self.stages.advice()) is not None:
+                yield "balance", "", advice
+        elif self.strategy == MIRRORED:
+            yield "bounds", NOT_MEASURED, NOT_APART
+        for name, trial in self.trials.items():
+            yield "in trials", _times(trial["reached"]), f"{name}; its bound: {_times(trial['bound'])}{_caveat(trial)}"
+
+    def _use_rows(self) -> Rows:
+        for card, use in self.card_use.items():
+            yield f"{card} use", _share(use), "its parts together, of no role"
+        for role, value in self.memory_of_limit.items():
+            yield f"{role} memory", _share(value), "of the applied limit; target 80–95%"
+        yield "CPU use", self._or_why(self.cpu_use, SHARE, "M"), "of the cores; target 40–60% on a host with GPUs"
+        growth, since = self.resident_memory_growth, "from step 200 (or the middle) to the end"
+        standing = f"; {memory_standing(growth)}" if memory_standing(growth) else ""
+        yield "resident memory", self._or_why(growth, "{:+.1%}", "M"), since + standing
+        for role, growth in self.device_memory_growth.items():
+            note = f"of the allocator's most, by the same: {memory_standing(growth)}"
+            yield f"{role} memory growth", f"{growth:+.1%}", note
+
+    def _corpus_rows(self) -> Rows:
+        traces = ", ".join(f"{name} {count}" for name, count in self.traces.items())
+        yield "traces", traces, f"{self.buckets} length buckets"
+        if self.text_front_end:
+            yield "text", "", self.text_front_end
+        yield from (("texts", "", said) for said in (self.texts.sentences() if self.texts else ()))
+        yield "clips replaced", str(self.bad_clips), "could not be read while training"
+
+    def _power_rows(self) -> Rows:
+        """The mean power of each GPU, against its limit in force; of the data GPU as far as its work goes."""
+        if not self.powers:
+            yield "power", NOT_MEASURED, "no GPU"
+        for card in self.powers:
+            note = ""
+            if card.share is not None:
+                standing = power_standing(card, self.data_device_ceiling if card.role == "data" else None)
+                note = f"{card.share:.0%} of the limit in force: {standing}; high is {HIGH_POWER:.0%}"
+            yield f"{card.role} GPU {card.index} power", str(card), note
+
+    def _judged_rows(self) -> Rows:
+        """What judges said of the model's speech, beside what they said of recordings."""
         at = f"at step {self.judged['step']:.0f}" if "step" in self.judged else ""
-        named = {"wer": "word error rate", "dnsmos": "DNSMOS P.808"}
-        return [
-            (
-                said,
-                f"{self.judged[name]:.2f}",
-                f"{at}; {self.judged.get(f'recorded_{name}', math.nan):.2f} of recordings",
-            )
-            for name, said in named.items()
-            if name in self.judged
-        ]
-
-    @property
-    def _beside_place(self) -> str:
-        return "the one device" if self.beside_on is None else f"the {self.beside_on} device"
-
-    def _bounds_row(self) -> list[tuple[str, str, str]]:
-        """The bound of each way, and what evens out a split; of mirrored devices, which time nothing apart, how."""
-        stages = StepStages.of_report(vars(self))
-        if stages is not None:
-            advice = stages.advice()
-            told = [("bounds", "", f"of two devices over one: {listed(stages.bounds())}")]
-            return told if advice is None else [*told, ("balance", "", advice)]
-        return [("bounds", NOT_MEASURED, NOT_APART)] if self.strategy == MIRRORED else []
+        for name, said in {"wer": "word error rate", "dnsmos": "DNSMOS P.808"}.items():
+            if name in self.judged:
+                recorded = self.judged.get(f"recorded_{name}", math.nan)
+                yield said, f"{self.judged[name]:.2f}", f"{at}; {recorded:.2f} of recordings"
 
     def _or_why(self, value: float | None, form: str, *stages: str) -> str:
         """The figure, or why there is none: the first of these stages that was timed too seldom."""
@@ -218,35 +291,18 @@ class Report:
             return form.format(value)
         return next((self.too_few[stage] for stage in stages if stage in self.too_few), NOT_MEASURED)
 
-    def _apart(self, name: str, value: float | None, form: str, note: str, stages: str = "DMV") -> tuple[str, str, str]:
+    def _apart(self, name: str, value: float | None, form: str, note: str, stages: str = "DMV") -> Row:
         """Row of a figure from stages that are timed apart, which mirrored devices do not do."""
         if value is None and self.strategy == MIRRORED:
             return name, NOT_MEASURED, NOT_APART
         return name, self._or_why(value, form, *stages), note
 
-    def _target_row(self, target: Target) -> tuple[str, str, str]:
+    def _target_row(self, target: Target) -> Row:
         if target.value is None and target.note in (*NO_DATA_DEVICE.values(), self.device_use_missing or None):
             return target.name, NOT_MEASURED, target.note
         if target.name == STAGES:
             return self._apart(target.name, target.value, SHARE, _judged(target), "MD")
         return target.name, self._or_why(target.value, SHARE, "M", "D"), _judged(target)
-
-    def _power_rows(self) -> list[tuple[str, str, str]]:
-        """The mean power of each GPU, against its limit in force; of the data GPU as far as its work goes."""
-        if not self.powers:
-            return [("power", NOT_MEASURED, "no GPU")]
-        ceilings = {"data": self.data_device_ceiling}
-        return [
-            (
-                f"{card.role} GPU {card.index} power",
-                str(card),
-                f"{card.share:.0%} of the limit in force: {power_standing(card, ceilings.get(card.role))}; "
-                f"high is {HIGH_POWER:.0%}"
-                if card.share is not None
-                else "",
-            )
-            for card in self.powers
-        ]
 
     def to_json(self) -> dict[str, Any]:
         """Everything as plain data, verdicts included."""
@@ -258,124 +314,6 @@ class Report:
             "bounds": self.bounds,
             "targets": {target.name: {"value": target.value, "verdict": target.verdict} for target in self.targets()},
         }
-
-    def render(self) -> str:
-        """The report as text."""
-        d = "D+V" if self.beside_on == "data" else "D"
-        rows: list[tuple[str, str, str]] = [
-            ("run", self.run, self.strategy),
-            *(("device", "", device) for device in self.devices),
-            ("steps", f"{self.first_step} → {self.last_step}", self.ended),
-            (
-                "rate",
-                self._or_why(self.steps_per_second, "{:.3g} steps/s", "M"),
-                "" if self.steps_per_second is None else f"{self.steps_per_second * self.batch_rows:.3g} clips/s",
-            ),
-            ("warm-up", "", self.warm_up),
-            *_loss_rows("loss", self.losses),
-            *_loss_rows("validation", self.validation),
-            *self._judged_rows(),
-            *(
-                [("weights", "averaged", f"in validation, samples and synthesis (--ema {self.ema:g})")]
-                if self.ema is not None
-                else []
-            ),
-            self._apart(
-                "data stage (D)",
-                _ms(self.data_stage_seconds),
-                MS,
-                f"features and copy, for one batch: {self.data_stage_source}",
-                "D",
-            ),
-            (
-                "training stage (M)",
-                self._or_why(_ms(self.train_stage_seconds), MS, "M"),
-                "one step without its wait, in this run"
-                + (", V included" if self.beside_names and self.beside_on != "data" else ""),
-            ),
-            *(
-                [
-                    (
-                        f"{' + '.join(self.beside_names)} (V)",
-                        self._or_why(_ms(self.beside_stage_seconds), MS, "V"),
-                        f"one step of them on {self._beside_place}, in this run",
-                    )
-                ]
-                if self.beside_names
-                else []
-            ),
-            *(
-                [("all-reduce", MS.format(1e3 * self.all_reduce_seconds), "of the gradients alone: no step is faster")]
-                if self.all_reduce_seconds is not None
-                else []
-            ),
-            *self._interruptions(),
-            *(
-                [
-                    (
-                        "writing checkpoints",
-                        f"{self.checkpoint_write_seconds:.1f} s",
-                        f"each of {self.checkpoints_written}, from its step to the disk, beside the training",
-                    )
-                ]
-                if self.checkpoint_write_seconds is not None
-                else []
-            ),
-            ("waiting for data", self._or_why(self.data_wait_share, "{:.1%}", "M"), "of the steps' time"),
-            self._apart(
-                "bound of a split",
-                self.split_bound,
-                TIMES,
-                f"({d}+M)/max({d},M); 1.5–2× is the target, 2–3× is out of reach for two devices",
-            ),
-            self._apart(
-                "reached",
-                self.reached,
-                TIMES,
-                "over one device with all stages in turn: this rate × the times of the stages",
-            ),
-            *self._bounds_row(),
-            *(
-                ("in trials", _times(trial["reached"]), f"{name}; its bound: {_times(trial['bound'])}{_caveat(trial)}")
-                for name, trial in self.trials.items()
-            ),
-            *map(self._target_row, self.targets()),
-            *((f"{card} use", _share(use), "its parts together, of no role") for card, use in self.card_use.items()),
-            *(
-                (f"{role} memory", _share(value), "of the applied limit; target 80–95%")
-                for role, value in self.memory_of_limit.items()
-            ),
-            ("CPU use", self._or_why(self.cpu_use, SHARE, "M"), "of the cores; target 40–60% on a host with GPUs"),
-            (
-                "resident memory",
-                self._or_why(self.resident_memory_growth, "{:+.1%}", "M"),
-                "; ".join(
-                    filter(
-                        None,
-                        ("from step 200 (or the middle) to the end", memory_standing(self.resident_memory_growth)),
-                    )
-                ),
-            ),
-            *(
-                (
-                    f"{role} memory growth",
-                    f"{growth:+.1%}",
-                    f"of the allocator's most, by the same: {memory_standing(growth)}",
-                )
-                for role, growth in self.device_memory_growth.items()
-            ),
-            *self._power_rows(),
-            (
-                "traces",
-                ", ".join(f"{name} {count}" for name, count in self.traces.items()),
-                f"{self.buckets} length buckets",
-            ),
-            *([("text", "", self.text_front_end)] if self.text_front_end else []),
-            *(("texts", "", said) for said in (self.texts.sentences() if self.texts else ())),
-            ("clips replaced", str(self.bad_clips), "could not be read while training"),
-            ("checkpoint", self.checkpoint or "none", ""),
-        ]
-        return _table(rows)
 
 
 def write_report(report: Report, directory: Path) -> Path:
@@ -393,7 +331,7 @@ def write_report(report: Report, directory: Path) -> Path:
     return directory / f"{REPORT}.json"
 
 
-def _loss_rows(name: str, losses: Mapping[str, float]) -> list[tuple[str, str, str]]:
+def _loss_rows(name: str, losses: Mapping[str, float]) -> list[Row]:
     if not losses:
         return []
     parts = ", ".join(f"{part} {value:.4g}" for part, value in _with_one_rate(losses).items() if part != "total")
@@ -429,7 +367,7 @@ def _times(value: float | None) -> str:
     return NOT_MEASURED if value is None else f"{value:.2f}×"
 
 
-def _table(rows: Sequence[tuple[str, str, str]]) -> str:
+def _table(rows: Sequence[Row]) -> str:
     first = max(len(row[0]) for row in rows)
     second = max(len(row[1]) for row in rows if len(row[1]) <= 30)
     return "\n".join(f"{name:<{first}}  {value:<{second}}  {note}".rstrip() for name, value, note in rows)

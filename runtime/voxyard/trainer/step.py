@@ -28,9 +28,9 @@ from voxyard.trainer.steps.gradients import UPDATE, in_turn, in_turns, whole
 from voxyard.trainer.steps.losses import StepLosses
 from voxyard.trainer.steps.mirrored import UpdateMirrored
 from voxyard.trainer.steps.over_hosts import UpdateOverHosts
+from voxyard.trainer.steps.stage_timer import StageTimer
 from voxyard.trainer.steps.state import StepState
 from voxyard.trainer.steps.update_thread import UpdateThread
-from voxyard.trainer.steps.update_times import UpdateTimes
 from voxyard.trainer.steps.updates import Means, Updater, updaters_of
 from voxyard.trainer.trainable import Batch, SeveralUpdates, Trainable, Turns, UpdatesInTurns
 
@@ -84,13 +84,11 @@ class TrainStep:
         self._state = StepState(self.model, self.updaters, self.scope)
         self._main = [one for one in self.updaters if one.name not in beside]
         self._beside = [one for one in self.updaters if one.name in beside]
-        self.beside_times = UpdateTimes()
-        self.times_next = not self.asynchronous  # the updates `beside` of the next step, on the model device
+        self.timer = StageTimer(self.traces, asynchronous=self.asynchronous)
         self.update_thread: UpdateThread[tuple[Packed, Turns]] | None = None
         self._trained_beside: set[tuple[BatchLayout, Turns]] = set()  # by that thread: compiled
         # A CPU device computes one function at a time, a GPU has its own queue.
         self._data_turn = threading.Lock() if on_data and devices.kind == "cpu" else nullcontext()
-        self._waited = threading.local()  # seconds in which the features of a thread waited for it
         self._made: dict[BatchLayout, BatchLayout] = {}  # layout of the features of each raw batch
         self._features = self._compiler.of_batch("features", self._packed_features)
         # Networks on two devices in one function: an executor of one thread would wait for itself.
@@ -141,11 +139,6 @@ class TrainStep:
         """Scope in which variables are created, read and assigned."""
         scope: AbstractContextManager[Any] = self._strategy.scope() if self._strategy else tf.device(self.devices.model)
         return scope
-
-    @property
-    def turn_seconds(self) -> float:
-        """Seconds in which features that this thread asked for waited for the updates on the data device."""
-        return getattr(self._waited, "seconds", 0.0)
 
     # -- a batch --------------------------------------------------------------------------------------------------
 
@@ -249,33 +242,24 @@ class TrainStep:
     def _train_in_turn(self, made: Packed, turns: Turns) -> tuple[tuple[str, ...], tf.Tensor]:
         """The updates `beside` on the model device, after the others; names and values of their losses.
 
-        With --vocoder-on model, and on one device, they are timed. A CPU has computed them when the call returns. On
-        GPUs they are timed after a barrier, where `times_next` says.
+        With --vocoder-on model, and on one device, they are timed where the timer says so: on GPUs after a barrier.
         """
-        timed, traces = self.times_next and bool(self.beside_names), self.traces[name_of(turns)]
-        if timed and self.asynchronous:
+        if not (self.timer.beside_next and self.beside_names):
+            return self._update_beside(made, turns)
+        if self.asynchronous:
             self.synchronise()
-        begin = time.perf_counter()
-        names, values = self._update_beside(made, turns)
-        if timed and self.asynchronous:
-            to_device({"values": values}, HOST)  # once they are computed, whatever the data device does meanwhile
-        if timed and self.traces[name_of(turns)] == traces:
-            self.beside_times.add(time.perf_counter() - begin)
-            self.times_next = not self.asynchronous
+        with self.timer.of_beside(name_of(turns)):
+            names, values = self._update_beside(made, turns)
+            if self.asynchronous:
+                to_device({"values": values}, HOST)  # once they are computed, whatever the data device does meanwhile
         return names, values
 
     def _train_beside(self, asked: tuple[Packed, Turns]) -> dict[str, float]:
         """In the update thread: the updates on the data device from a batch, in these turns; their losses."""
-        name = name_of(asked[1])
-        traces = self.traces[name]
-        with self._data_turn:
-            begin = time.perf_counter()
+        with self._data_turn, self.timer.of_beside(name_of(asked[1])):
             with tf.device(self.devices.data):
                 names, values = self._update_beside(*asked)
             read = to_device({"values": values}, HOST)["values"].numpy()
-            seconds = time.perf_counter() - begin
-        if self.traces[name] == traces:
-            self.beside_times.add(seconds)
         return dict(zip(names, map(float, read), strict=True))
 
     def ask_to_stop(self) -> None:
@@ -337,6 +321,14 @@ class TrainStep:
         del made
         return seconds
 
+    def data_stage_alone(self, arrays: Arrays) -> dict[str, float]:
+        """Seconds of the data stage of a batch alone, by part: where it has two, each between barriers of its own."""
+        if self.devices.strategy == "mirrored":
+            return {"both": self.seconds_alone(lambda: self.stage(arrays))}
+        made: list[Packed] = []
+        features = self.seconds_alone(lambda: made.append(self.features_of(arrays)))
+        return {"features": features, "transfer": self.seconds_alone(lambda: self.transfer(made[0]))}
+
     def memory_of_limits(self) -> dict[str, float | None]:
         """Peak of what TensorFlow's allocator held ÷ its limit, by role; only GPUs with a limit."""
         by_role = {"data": self.devices.data, "model": self.devices.model}
@@ -367,11 +359,8 @@ class TrainStep:
         """The feature batch, computed on `device`; precomputed features pass through."""
         if "pcm" not in raw.layout.names:
             return raw
-        begin = time.perf_counter()
-        with self._data_turn:
-            self._waited.seconds = self.turn_seconds + time.perf_counter() - begin
-            with tf.device(device):
-                words = self._features(raw)
+        with self.timer.turn(self._data_turn), tf.device(device):
+            words = self._features(raw)
         return Packed(self._made[raw.layout], words)
 
     def _features_for_model(self, arrays: Arrays) -> Packed:

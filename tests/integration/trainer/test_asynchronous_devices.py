@@ -16,7 +16,7 @@ from voxyard.trainer import (
     loop,
     pipeline,
 )
-from voxyard.trainer.ring import Ring
+from voxyard.trainer.prefetch import Prefetch
 from voxyard.trainer.step import TrainStep
 from voxyard.trainer.steps.in_flight import StepsInFlight
 
@@ -47,7 +47,11 @@ def test_copies_that_wait_for_the_step_in_progress_do_not_drain_the_ring(opened)
 
 def test_with_one_thread_the_same_copies_drain_the_ring(opened, monkeypatch):
     """The check of the check: a producer that waits for its copy makes a batch in two steps."""
-    monkeypatch.setattr(pipeline, "Ring", lambda take, make, slots, **_: Ring(take, make, slots))
+
+    def of_one_thread(items: Any, make: Any, *, threads: int, lends: bool = False, **options: Any) -> Any:
+        return Prefetch(items, make, threads=1 if lends else threads, lends=lends, **options)
+
+    monkeypatch.setattr(pipeline, "Prefetch", of_one_thread)
     assert trained(opened(), 20).model_stream.ran_dry >= 7
 
 

@@ -216,7 +216,7 @@ def test_a_second_network_on_the_model_device_learns_the_same_in_turn_and_is_tim
     assert read[0].keys() == read[1].keys()
     assert read[0] == pytest.approx(read[1], rel=1e-6)
     assert in_turn.traces == {"features": 1, "update": 1, "update beside": 1}
-    assert in_turn.beside_times.count == 6, "of seven steps, but for the traced one"
+    assert in_turn.timer.beside.count == 6, "of seven steps, but for the traced one"
     assert {variable.value.device[-5:] for variable in in_turn.variables} == {"CPU:1"}
 
 
@@ -347,11 +347,11 @@ def test_on_devices_that_compute_later_a_second_network_is_timed_where_that_is_a
     step = TrainStep(trainable, later, config(vocoder_on="model"), most_traces=1)
     counts = []
     for asked in (True, False, False, True, False):
-        step.times_next = step.times_next or asked
+        step.timer.beside_next = step.timer.beside_next or asked
         step.train(step.stage(batch(8)))
-        counts.append(step.beside_times.count)
+        counts.append(step.timer.beside.count)
     assert counts == [0, 1, 1, 2, 2], "a step that is traced says nothing, the next one does"
-    assert not step.times_next
+    assert not step.timer.beside_next
 
 
 def test_a_place_for_what_a_model_does_not_have_is_refused():
@@ -390,12 +390,12 @@ def test_the_wait_for_the_data_device_is_no_time_of_the_features():
     """Features that wait while a CPU device trains on something else: what the pipeline subtracts, thread by thread."""
     step = run("split", [batch(8)], two())
     step.settle()
-    before = step.turn_seconds
+    before = step.timer.turn_seconds
     with ThreadPoolExecutor(1) as thread:
         with step._data_turn:
             made = thread.submit(step.features_of, batch(8))
             time.sleep(2.0)  # a busy machine begins late
         made.result()
-        assert thread.submit(lambda: step.turn_seconds).result() >= 0.3
-    assert step.turn_seconds == before  # another thread's wait, as in a validation, is none of this one's
+        assert thread.submit(lambda: step.timer.turn_seconds).result() >= 0.3
+    assert step.timer.turn_seconds == before  # another thread's wait, as in a validation, is none of this one's
     step.close()

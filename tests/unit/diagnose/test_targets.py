@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +20,7 @@ from voxyard.telemetry.gpu_watch import CardPower
 from voxyard.trainer import DataConfig, TrainConfig
 from voxyard.trainer.devices.tensorflow_setup import Devices
 from voxyard.trainer.out_of_memory import OUT_OF_MEMORY, OutOfMemoryError
+from voxyard.trainer.steps.stage_timer import StageTimer
 
 GOOD = StressResult(
     kind="gpu", strategy="split", seconds=30.0, steps=300, steps_per_second=10.0, clips_per_second=160.0, batch=16,
@@ -154,8 +156,10 @@ def test_a_data_device_that_starves_is_one() -> None:
 
 @pytest.mark.parametrize("strategy", ["split", "mirrored"])
 def test_a_cpu_device_is_at_work_where_it_does_not_wait(strategy: str) -> None:
-    clock = SimpleNamespace(wait_share=0.25, duration=4.0, steps=8, stage_mean=lambda _: 0.1)
-    run: Any = SimpleNamespace(devices=SimpleNamespace(kind="cpu", strategy=strategy), clock=clock)
+    clock = SimpleNamespace(wait_share=0.25, duration=4.0, steps=8, shapes=Counter())
+    step = SimpleNamespace(timer=StageTimer({}, asynchronous=False))
+    step.timer.data.add(0.1)
+    run: Any = SimpleNamespace(devices=SimpleNamespace(kind="cpu", strategy=strategy), clock=clock, step=step)
     data = {"data": pytest.approx(0.2)} if strategy == "split" else {}
     assert _use(run, GpuFigures((), NO_GPU)) == {"model": 0.75, **data}
 

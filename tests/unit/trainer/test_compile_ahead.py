@@ -21,7 +21,7 @@ class Step:
 
     def __init__(self, fail: dict[str, Exception] | None = None, *, always: bool = False) -> None:
         self.fail, self.always = fail or {}, always
-        self.times_next = True
+        self.timer = SimpleNamespace(beside_next=True)
         self.weights = 0
         self.calls: list[str] = []
         self.lock = threading.Lock()
@@ -36,7 +36,7 @@ class Step:
         return arrays
 
     def train(self, staged: str, number: int) -> Any:
-        assert not self.times_next, "what is compiled is not timed"
+        assert not self.timer.beside_next, "what is compiled is not timed"
         with self.lock:
             self.weights += 1
             self.calls.append(f"train {staged} {number}")
@@ -59,7 +59,7 @@ def test_each_bucket_is_trained_and_validated_once_and_nothing_is_left_of_it(cap
     with caplog.at_level(logging.INFO, "voxyard.trainer"):
         ahead(step)
     assert sorted(step.calls) == ["evaluate a", "evaluate b", "train a 7", "train b 7"]
-    assert (step.weights, step.times_next) == (0, True)
+    assert (step.weights, step.timer.beside_next) == (0, True)
     assert [message.split(",")[0] for message in caplog.messages[1:]] == [
         "Compiled 1 of 2 buckets", "Compiled 2 of 2 buckets",
     ]  # fmt: skip
@@ -77,7 +77,7 @@ def test_a_bucket_without_room_alone_ends_the_run_with_the_state_as_it_was() -> 
     step = Step({"b": ResourceExhaustedError("OOM")}, always=True)
     with pytest.raises(ResourceExhaustedError):
         ahead(step)
-    assert (step.weights, step.times_next) == (0, True)
+    assert (step.weights, step.timer.beside_next) == (0, True)
 
 
 def test_another_error_is_raised() -> None:
@@ -90,4 +90,4 @@ def test_another_error_is_raised() -> None:
 def test_a_signal_ends_it_before_all_are_compiled() -> None:
     step = Step()
     ahead(step, interrupted=lambda: True)
-    assert (step.weights, step.times_next) == (0, True)
+    assert (step.weights, step.timer.beside_next) == (0, True)

@@ -1,24 +1,14 @@
-"""Input: batches in order, never more than the buffer, broken clips replaced up to a share."""
+"""Input: batches padded to their bucket, broken clips replaced up to a share, a buffer that fits the memory."""
 
-import threading
-import time
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pytest
-from eventually import PATIENCE, eventually
 
 from voxyard.corpus import CorpusError, Example
 from voxyard.host.page_cache import Extent
-from voxyard.trainer.input import (
-    BatchAssembler,
-    HostBatch,
-    Loader,
-    batch_bytes,
-    buffer_that_fits,
-    pad,
-)
+from voxyard.trainer.input import BatchAssembler, batch_bytes, buffer_that_fits, pad
 from voxyard.trainer.sampler import BatchPlan, BatchSampler, Bucket
 
 HOP = 256
@@ -66,14 +56,6 @@ def assembler(source: FakeSource, share: float = 0.1) -> tuple[BatchAssembler, l
     return BatchAssembler(source, sampler, hop_length=HOP, seed=0, max_bad_share=share), planned
 
 
-def empty(plan: BatchPlan) -> HostBatch:
-    return HostBatch(plan, {})
-
-
-def numbered(count: int) -> list[BatchPlan]:
-    return [BatchPlan(i, 0, Bucket(32, 8), (i,)) for i in range(count)]
-
-
 def test_arrays_are_padded_to_the_bucket_with_zeros():
     arrays = pad([Example(np.full(700, 3, np.int16), np.array([4, 5], np.int32), 2)], Bucket(8, 6), HOP)
     assert arrays["pcm"].shape == (1, 8 * HOP)
@@ -119,123 +101,6 @@ def test_the_noise_of_a_clip_follows_from_seed_and_step():
     first, again, other = (assemble(planned[i]).arrays["clip_seed"] for i in (1, 1, 2))
     assert (first == again).all()
     assert (first != other).any()
-
-
-@pytest.mark.parametrize("workers", [1, 4, 9])
-def test_batches_come_in_order_whatever_order_they_are_made_in(workers):
-    draw = np.random.default_rng(0)
-    delays = draw.uniform(0, 0.004, 40)
-
-    def make(plan: BatchPlan) -> HostBatch:
-        time.sleep(delays[plan.step])
-        return empty(plan)
-
-    loader = Loader(make, iter(numbered(40)), workers=workers, buffer=8)
-    steps = []
-    while (batch := loader.get()) is not None:
-        steps.append(batch.plan.step)
-    assert steps == list(range(40))
-    loader.close()
-
-
-@pytest.mark.parametrize(("workers", "buffer"), [(1, 1), (4, 2), (2, 5), (8, 8)])
-def test_the_buffer_bounds_what_is_held(workers, buffer):
-    """--buffer-size bounds what exists, batches in the making included."""
-    held, most = 0, 0
-    lock = threading.Lock()
-
-    def make(plan: BatchPlan) -> HostBatch:
-        nonlocal held, most
-        with lock:
-            held += 1
-            most = max(most, held)
-        time.sleep(0.001)
-        return empty(plan)
-
-    loader = Loader(make, iter(numbered(30)), workers=workers, buffer=buffer)
-    eventually(lambda: loader.full, "the buffer is full")
-    time.sleep(0.02)
-    assert (held, loader.held, loader.filled) == (buffer, buffer, buffer)
-    while loader.get() is not None:
-        with lock:
-            held -= 1
-    assert most <= buffer + 1  # the one just handed out is counted until this test notes it
-    loader.close()
-
-
-def test_workers_make_batches_side_by_side():
-    """--num-workers has an effect: four workers meet at a barrier that one alone never passes."""
-    barrier = threading.Barrier(4)
-
-    def make(plan: BatchPlan) -> HostBatch:
-        barrier.wait(PATIENCE)
-        return empty(plan)
-
-    loader = Loader(make, iter(numbered(4)), workers=4, buffer=4)
-    assert loader.get() is not None
-    loader.close()
-
-
-def test_a_loader_takes_more_threads_while_it_runs():
-    """Two never pass a barrier of four."""
-    barrier = threading.Barrier(4)
-
-    def make(plan: BatchPlan) -> HostBatch:
-        barrier.wait(PATIENCE)
-        return empty(plan)
-
-    loader = Loader(make, iter(numbered(4)), workers=2, buffer=2)
-    eventually(lambda: barrier.n_waiting == 2, "both wait")
-    loader.resize(workers=4, buffer=4)
-    assert loader.get() is not None
-    loader.close()
-
-
-def test_sizes_that_change_at_any_time_change_no_batch():
-    """What is trained on stays the same, bit for bit: the plans alone decide on batches and order."""
-    draw = np.random.default_rng(3)
-    before = threading.active_count()
-    loader = Loader(empty, iter(numbered(300)), workers=1, buffer=1)
-    steps = []
-    while (batch := loader.get()) is not None:
-        steps.append(batch.plan.step)
-        loader.resize(workers=int(draw.integers(1, 9)), buffer=int(draw.integers(1, 9)))
-    assert steps == list(range(300))
-    eventually(lambda: threading.active_count() <= before, "its threads have ended")
-    loader.close()
-
-
-def test_a_smaller_buffer_holds_less_once_what_was_made_is_taken():
-    loader = Loader(empty, iter(numbered(50)), workers=4, buffer=8)
-    eventually(lambda: loader.full, "the buffer is full")
-    loader.resize(workers=1, buffer=2)
-    for _ in range(8):
-        loader.get()
-    eventually(lambda: loader.full, "the smaller buffer is full")
-    assert (loader.held, loader.filled) == (2, 2)
-    loader.close()
-
-
-def test_an_error_comes_at_its_place_in_the_order():
-    def make(plan: BatchPlan) -> HostBatch:
-        if plan.step == 2:
-            raise CorpusError("clip-2 is gone")
-        return empty(plan)
-
-    loader = Loader(make, iter(numbered(5)), workers=3, buffer=5)
-    assert [batch.plan.step for batch in (loader.get(), loader.get()) if batch] == [0, 1]
-    with pytest.raises(CorpusError, match="clip-2 is gone"):
-        loader.get()
-    loader.close()
-
-
-def test_closing_ends_every_thread():
-    before = threading.active_count()
-    loader = Loader(empty, iter(numbered(1000)), workers=4, buffer=3)
-    loader.get()
-    loader.close()
-    eventually(lambda: threading.active_count() <= before, "its threads have ended")
-    assert loader.get() is None
 
 
 def test_the_buffer_is_capped_by_memory():

@@ -9,7 +9,7 @@ import pytest
 from voxyard.corpus import Coverage
 from voxyard.telemetry.gpu_watch import CardPower
 from voxyard.trainer.report import Report, Target
-from voxyard.trainer.reporting.bounds import ON_DATA, ON_MODEL, SPLIT, StepStages, little_gain, split_bound
+from voxyard.trainer.reporting.bounds import ON_DATA, ON_MODEL, SPLIT, StepStages, little_gain
 from voxyard.trainer.reporting.clocks import CpuClock, MemoryGrowth, StepClock
 
 
@@ -224,23 +224,8 @@ def test_cpu_use_is_a_share_of_the_cores():
     assert 0 < clock.use() <= 1.05
 
 
-def test_a_stage_that_was_timed_on_few_batches_is_weighed_by_the_steps_of_each_shape():
-    clock = StepClock()
-    for shape, seconds in (("short", 0.1), ("long", 0.5), ("long", 0.7)):
-        clock.stage("data", seconds, shape)
-    assert clock.stage_mean("data") == pytest.approx((0.1 + 0.5 + 0.7) / 3)
-    for shape in ("short", "short", "short", "long"):
-        clock.step(1.0, 0.0, shape, traced=False)
-    assert clock.stage_mean("data") == pytest.approx((3 * 0.1 + 0.6) / 4)
-    assert clock.stage_count("data") == 3
-
-
 def test_updates_beside_the_features_count_to_the_data_device():
     """(D + V + M) ÷ max(D + V, M), in the report with the names of the updates."""
-    assert split_bound(0.1, None, 0.4) == pytest.approx(1.25)
-    assert split_bound(0.1, 0.2, 0.4) == pytest.approx(1.75)
-    assert split_bound(0.3, 0.3, 0.4) == pytest.approx(1 / 0.6)
-    assert split_bound(None, 0.3, 0.4) is None
     two = report(beside_stage_seconds=0.2, beside_names=("discriminators", "vocoder"), beside_on="data")
     assert two.split_bound == pytest.approx(1.75)
     assert two.data_device_ceiling == pytest.approx(0.75)
@@ -251,6 +236,18 @@ def test_updates_beside_the_features_count_to_the_data_device():
     assert in_turn.split_bound == pytest.approx(1.25)
     assert in_turn.data_device_ceiling == pytest.approx(0.25)
     assert "(D+M)/max(D,M)" in in_turn.render()
+    even = report(data_stage_seconds=0.3, beside_stage_seconds=0.3, beside_names=("vocoder",), beside_on="data")
+    assert even.split_bound == pytest.approx(1 / 0.6)
+    assert report(data_stage_seconds=None).split_bound is None
+
+
+@pytest.mark.parametrize("place", ["data", "model", None])
+def test_without_the_time_of_a_second_network_there_is_no_bound(place: str | None) -> None:
+    """A report gave one that left V out, as if the data device had less to do."""
+    few = "too few steps to measure (3 of 10)"
+    made = report(beside_names=("vocoder",), beside_on=place, too_few={"V": few})
+    assert (made.split_bound, made.data_device_ceiling, made.bounds) == (None, None, {})
+    assert any(line.startswith("bound of a split") and few in line for line in made.render().splitlines())
 
 
 def test_a_split_that_gains_little_is_told_what_gains_more():

@@ -13,7 +13,7 @@ from voxyard.trainer.reporting.bounds import ON_DATA, ON_MODEL, StepStages
 from voxyard.trainer.reporting.clocks import StepClock
 from voxyard.trainer.reporting.run_report import measured
 from voxyard.trainer.reporting.split_bounds import STEPS_TO_JUDGE, SplitBounds
-from voxyard.trainer.steps.update_times import UpdateTimes
+from voxyard.trainer.steps.stage_timer import StageTimer
 
 
 class Step:
@@ -28,7 +28,7 @@ class Step:
         self.beside_names = ("vocoder",) if beside_on else ()
         self.trainable = SimpleNamespace(beside=self.beside_names)
         self.devices = SimpleNamespace(strategy="single" if alone else "split", kind="cpu")
-        self.beside_times = UpdateTimes()
+        self.timer = StageTimer(self.traces, asynchronous=False)
         self.update_thread = SimpleNamespace(blocked_seconds=0.0) if beside_on == "data" else None
         self.settled = 0
 
@@ -55,8 +55,8 @@ def run(
     for number in range(first + 1, end + 1):
         vocoder = 0.18 if number > after else 0.02
         if beside_on:
-            step.beside_times.add(vocoder)
-        clock.stage("data", 0.01)
+            step.timer.beside.add(vocoder)
+        step.timer.data.add(0.01, "shape")
         clock.step(train + (vocoder if beside_on in ("model", "alone") else 0.0), 0.0, "shape", traced=False)
         caplog.clear()
         with caplog.at_level(logging.INFO):
@@ -155,7 +155,7 @@ def test_a_stage_that_is_timed_alone_between_barriers_needs_no_others(caplog: py
     """On GPUs, for 1% of the time."""
     step: Any = Step(None)
     step.asynchronous, clock = True, StepClock()
-    clock.stage("data", 0.01)
+    step.timer.data.add(0.01, "shape")
     for _ in range(10):
         clock.step(0.2, 0.0, "shape", traced=False)
     watch: Any = None

@@ -10,7 +10,7 @@ import pytest
 from eventually import PATIENCE
 
 from voxyard.trainer.sampler import BatchPlan, Bucket
-from voxyard.trainer.steps.in_flight import Calibration, EndedStep, StepsInFlight
+from voxyard.trainer.steps.in_flight import EndedStep, StepsInFlight
 
 
 @dataclass
@@ -78,15 +78,3 @@ def test_a_wait_for_data_counts_only_while_the_device_has_nothing_to_compute(fre
     step = EndedStep(plan(0), free, asked, got, 1.0, False, Computing())
     assert step.wait == pytest.approx(wait)
     assert step.duration == pytest.approx(1.0 - free)
-
-
-def test_measurements_apart_take_a_hundredth_of_the_time():
-    now = 0.0
-    calibration = Calibration(lambda: now)
-    assert calibration.due()
-    with calibration.paid():
-        now += 2.0
-    now += 199.0
-    assert not calibration.due()
-    now += 2.0
-    assert calibration.due()

@@ -7,7 +7,6 @@ import threading
 import pytest
 
 from voxyard.trainer.steps.update_thread import AHEAD, UpdateThread
-from voxyard.trainer.steps.update_times import UpdateTimes
 
 
 def test_batches_are_trained_on_one_by_one_in_their_order() -> None:
@@ -23,26 +22,6 @@ def test_batches_are_trained_on_one_by_one_in_their_order() -> None:
     assert seen == list(range(20))
     assert [each.result()["total"] for each in futures] == list(range(20))
     thread.close()
-
-
-def test_the_mean_is_of_the_present_phase_and_of_the_whole_run() -> None:
-    times = UpdateTimes()
-    assert (times.mean, times.run_mean, times.count) == (None, None, 0)
-    times.add(0.1)
-    times.begin_phase()
-    assert (times.mean, times.count) == (0.1, 0), "nothing else was timed yet"
-    times.add(0.3)
-    assert (times.mean, times.count) == (0.3, 1)
-    assert times.run_mean == pytest.approx(0.2)
-
-
-def test_each_update_is_told_whatever_its_phase() -> None:
-    times, told = UpdateTimes(), list[float]()
-    times.told = told.append
-    times.add(0.1)
-    times.begin_phase()
-    times.add(0.3)
-    assert told == [0.1, 0.3]
 
 
 def test_the_first_device_is_ahead_by_no_more_than_it_may() -> None:

@@ -19,7 +19,8 @@ from voxyard.host.cores import queued_seconds, whole_cores
 from voxyard.host.interpreter_lock import LockWatch
 from voxyard.host.memory import available_bytes
 from voxyard.host.page_cache import Pages
-from voxyard.trainer.input import MEMORY_SHARE, HostBatch, Loader, batch_bytes, buffer_that_fits, pad
+from voxyard.trainer.input import MEMORY_SHARE, HostBatch, batch_bytes, buffer_that_fits, pad
+from voxyard.trainer.prefetch import Prefetch
 from voxyard.trainer.reporting.clocks import CpuClock, StepClock
 from voxyard.trainer.steps.in_flight import EndedStep, StepsInFlight
 
@@ -163,8 +164,8 @@ class StageBenchmark:
 
     def _read(self, plans: Iterator[BatchPlan], workers: int, reads: list[Read]) -> None:
         """Takes the batches from the trainer's reading threads as soon as they are ready; keeps one of each shape."""
-        loader = Loader(
-            timed_assembly(self.run.assemble, reads), plans, workers=workers, buffer=max(workers, self.buffer)
+        loader = Prefetch(
+            plans, timed_assembly(self.run.assemble, reads), threads=workers, most=max(workers, self.buffer)
         )
         try:
             while (batch := loader.get()) is not None:
@@ -318,7 +319,7 @@ class StageBenchmark:
                         each.losses.read()
                     ended.append(each)
             ended += in_flight.drain()
-            use, buffer, slots = cpu.use(), pipeline.buffer, pipeline.ring.slots
+            use, buffer, slots = cpu.use(), pipeline.buffer, pipeline.ring.most
         clock = StepClock()
         for each in ended[self.settling :]:
             clock.step(each.duration, each.wait, each.plan.bucket, traced=each.traced)

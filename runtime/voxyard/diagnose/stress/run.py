@@ -17,7 +17,7 @@ from voxyard.telemetry.gpu_watch import GpuWatch
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.out_of_memory import Doing, told_out_of_memory
 from voxyard.trainer.reporting.clocks import CpuClock, MemoryGrowth
-from voxyard.trainer.steps.in_flight import Calibration, StepsInFlight
+from voxyard.trainer.steps.in_flight import StepsInFlight
 
 if TYPE_CHECKING:
     from voxyard.trainer.devices.tensorflow_setup import Devices
@@ -148,7 +148,7 @@ def train_under_load(
 
 def train_for(run: Run, seconds: float) -> tuple[Utilization, StressResult]:
     """The run's pipeline and step for so many seconds, and at least a few steps, as its loop would do it."""
-    on_gpu, fills, number, calibration = run.devices.kind == "gpu", 0, 0, Calibration()
+    on_gpu, fills, number, timer = run.devices.kind == "gpu", 0, 0, run.step.timer
     memory = MemoryGrowth(0, 2 * FEWEST_STEPS, run.step.memory_by_role)
     with (
         GpuWatch(run.devices.cards, interval=READ_SECONDS) as watch,
@@ -162,12 +162,11 @@ def train_for(run: Run, seconds: float) -> tuple[Utilization, StressResult]:
         while number < FEWEST_STEPS or last - begin < seconds:
             if run.launch(steps, pipeline) is None:
                 raise DiagnoseError("the pipeline ended before the time was up: this is a bug", exit_code=1)
-            calibrates = run.step.asynchronous and calibration.due()
+            calibrates = timer.due()
             for ended in steps.drain() if calibrates else steps.ended():
                 run.clock.step(ended.duration, ended.wait, ended.plan.bucket, traced=ended.traced)
             if calibrates:
-                with calibration.paid():
-                    pipeline.time_data_stage()
+                timer.calibrate(run.step, pipeline.ring.paused())
                 steps.restart()
             number, last = number + 1, time.perf_counter()
             fills += pipeline.buffer[0]
@@ -187,7 +186,7 @@ def train_for(run: Run, seconds: float) -> tuple[Utilization, StressResult]:
         batch=run.rows,
         warm_up=warm_up,
         data_wait_share=clock.wait_share,
-        data_stage_seconds=clock.stage_mean("data") if run.devices.strategy != "mirrored" else None,
+        data_stage_seconds=timer.data.mean(clock.shapes) if run.devices.strategy != "mirrored" else None,
         train_stage_seconds=clock.train_mean,
         variation=clock.variation,
         variation_within_buckets=clock.variation_within_buckets,
@@ -211,7 +210,7 @@ def _use(run: Run, gpus: GpuFigures) -> Mapping[str, float | None]:
         roles = ("data", "model") if run.devices.strategy == "split" else ("model",)
         return {role: gpus.utilization(role) for role in roles}
     clock, seconds = run.clock, run.clock.duration / max(1, run.clock.steps)
-    data = clock.stage_mean("data") if run.devices.strategy == "split" else None
+    data = run.step.timer.data.mean(clock.shapes) if run.devices.strategy == "split" else None
     use: dict[str, float | None] = {"model": 1 - clock.wait_share}
     return use if data is None or not seconds else {"data": min(1.0, data / seconds), **use}
 

@@ -8,7 +8,6 @@ from statistics import fmean, median
 from typing import Any, Self
 
 from voxyard.trainer.autotune.candidates import comparable, contenders
-from voxyard.trainer.autotune.ceilings import ceilings
 from voxyard.trainer.devices.placement import Kind
 from voxyard.trainer.reporting.bounds import ON_DATA, ON_MODEL, SINGLE, SPLIT, StepStages
 
@@ -86,7 +85,7 @@ class Trials:
         by_way = []
         for source, timed in self.timed.items():
             each = [
-                ceilings(one.stages, one.rows, timed_by=source, devices=self.devices, kind=self.kind).get(name)
+                one.stages.ceilings(one.rows, timed_by=source, devices=self.devices, kind=self.kind).get(name)
                 for one in timed
                 if one.stages is not None
             ]

@@ -1,4 +1,4 @@
-"""Bounds of the ways to train on several devices, from the times of a step's stages. No TensorFlow."""
+"""Times of a step's stages, and what each way to train can reach by them. No TensorFlow."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
+from voxyard.trainer.devices.placement import Kind
+
 SINGLE: Final = "single"
+FEATURES: Final = "single, precomputed features"
 SPLIT: Final = "split"
 MIRRORED: Final = "mirrored"
 ON_DATA, ON_MODEL = "split, vocoder on data", "split, vocoder on model"  # a split of two networks: --vocoder-on
@@ -30,6 +33,16 @@ class StepStages:
         """Seconds of all stages after each other on one device."""
         return self.data + self.train + (self.beside or 0.0)
 
+    @property
+    def on_data(self) -> float:
+        """Seconds of the stages that a split of the run that was timed has on its data device."""
+        return self.data + (self.beside or 0.0 if self.beside_on == "data" else 0.0)
+
+    @property
+    def longer(self) -> float:
+        """Seconds of the device with more to do in that split, which is how long its steps are at least."""
+        return max(self.on_data, self.in_turn - self.on_data)
+
     def bounds(self, devices: int = 2) -> dict[str, float]:
         """The most that each way gains over one device that makes all stages in turn, by its name.
 
@@ -42,6 +55,24 @@ class StepStages:
         if self.beside is not None:
             found = {ON_DATA: self.in_turn / max(data + beside, train)} | found
         return found | {MIRRORED: float(devices)}
+
+    def ceilings(self, rows: int, *, timed_by: str, devices: int, kind: Kind) -> dict[str, float]:
+        """Clips a second that each way cannot exceed, by its name, where the stages took these times for `rows` clips.
+
+        `timed_by` is the way whose trial timed them. A logical CPU device that is alone has the cores of all `devices`:
+        what was timed on a part of them may be as many times as fast there. Where V was not timed apart, the second
+        network may be placed so that both devices have the same to do.
+        """
+        on_all_cores = devices if kind == "cpu" and timed_by not in (SINGLE, FEATURES) else 1
+        train = self.train + (self.beside or 0.0)
+        found = {name: bound / self.in_turn for name, bound in self.bounds(devices).items()}
+        if self.two_networks:
+            if self.beside is None:
+                found[ON_DATA] = 2 / self.in_turn
+            found[SPLIT] = max(found[ON_DATA], found[ON_MODEL])  # of a model of the user's own, which has one placement
+        found[SINGLE] = on_all_cores / max(self.data, train)
+        found[FEATURES] = on_all_cores / train
+        return {name: rows * per_second for name, per_second in found.items()}
 
     @classmethod
     def of_report(cls, report: Mapping[str, Any]) -> Self | None:
@@ -70,17 +101,6 @@ class StepStages:
     def __str__(self) -> str:
         parts = {"D": self.data, "M": self.train, "V": self.beside}
         return ", ".join(f"{name} {_ms(value)}" for name, value in parts.items() if value is not None)
-
-
-def split_bound(data: float | None, beside: float | None, train: float | None) -> float | None:
-    """Upper bound of a split's gain over one device, at most 2: (D + V + M) ÷ max(D + V, M), of seconds a step.
-
-    D is the data stage, V are the updates beside it (None: there are none), M the training stage.
-    """
-    if not data or not train:
-        return None
-    on_data = data + (beside or 0.0)
-    return (on_data + train) / max(on_data, train)
 
 
 def listed(bounds: Mapping[str, float]) -> str:

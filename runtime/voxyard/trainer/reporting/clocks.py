@@ -21,8 +21,7 @@ class StepClock:
         self.steps = self.traced = 0
         self.wait = self.duration = 0.0
         self._recent: deque[tuple[object, float]] = deque(maxlen=VARIATION_WINDOW)
-        self._shapes: Counter[object] = Counter()
-        self._stages: dict[str, dict[object, tuple[int, float]]] = {}
+        self.shapes: Counter[object] = Counter()  # steps of each
 
     def step(self, duration: float, wait: float, shape: object, *, traced: bool) -> None:
         """One step: its whole duration and the wait for data in it, in seconds; `shape` is its bucket."""
@@ -32,31 +31,8 @@ class StepClock:
         self.steps += 1
         self.duration += duration
         self.wait += wait
-        self._shapes[shape] += 1
+        self.shapes[shape] += 1
         self._recent.append((shape, duration))
-
-    def stage(self, name: str, seconds: float, shape: object = None) -> None:
-        """One run of a stage other than the training step, on a batch of this shape."""
-        shapes = self._stages.setdefault(name, {})
-        count, total = shapes.get(shape, (0, 0.0))
-        shapes[shape] = (count + 1, total + seconds)
-
-    def stage_mean(self, name: str) -> float | None:
-        """Mean seconds of a stage, None if it never ran.
-
-        Each shape weighs as many steps as were made of it, however often the stage was timed on it.
-        """
-        found = self._stages.get(name, {})
-        steps = {shape: self._shapes[shape] for shape in found}
-        weights = steps if any(steps.values()) else {shape: count for shape, (count, _) in found.items()}
-        weight = sum(weights.values())
-        return (
-            sum(weights[shape] * total / count for shape, (count, total) in found.items()) / weight if weight else None
-        )
-
-    def stage_count(self, name: str) -> int:
-        """Batches on which a stage was timed."""
-        return sum(count for count, _ in self._stages.get(name, {}).values())
 
     @property
     def rate(self) -> float:

@@ -25,7 +25,7 @@ def measured(clock: StepClock, step: TrainStep, watch: GpuWatch) -> dict[str, An
         "too_few": _too_few(clock, step),
         "steps_per_second": clock.rate if enough else None,
         **_stages(clock, step),
-        "data_stage_source": _data_stage_source(clock, step),
+        "data_stage_source": _data_stage_source(step),
         "reached": _reached(clock, step),
         "data_wait_share": clock.wait_share if enough else None,
         "step_time_variation": clock.variation if enough else None,
@@ -46,7 +46,7 @@ def devices_described(devices: Devices, own_rows: int, rows: int) -> tuple[str, 
 
 def beside_mean(step: TrainStep) -> float | None:
     """Mean seconds of the updates of a second network, as most of the run's steps make them."""
-    return step.beside_times.mean
+    return step.timer.beside.mean
 
 
 def train_mean(clock: StepClock, step: TrainStep) -> float | None:
@@ -54,7 +54,7 @@ def train_mean(clock: StepClock, step: TrainStep) -> float | None:
 
     It has all that the model device does; its updates of a second network are counted as `beside_mean` says.
     """
-    mean, beside, times = clock.train_mean, step.update_thread, step.beside_times
+    mean, beside, times = clock.train_mean, step.update_thread, step.timer.beside
     if mean is None:
         return None
     if beside is not None:
@@ -72,9 +72,9 @@ def _too_few(clock: StepClock, step: TrainStep) -> dict[str, str]:
     alone = ALONE_NEEDED if step.asynchronous else STEPS_NEEDED
     timed = {"M": (clock.steps, STEPS_NEEDED)}
     if step.devices.strategy != "mirrored":
-        timed["D"] = clock.stage_count("data"), alone
+        timed["D"] = step.timer.data.count, alone
     if step.beside_names:
-        timed["V"] = step.beside_times.count, alone
+        timed["V"] = step.timer.beside.count, alone
     found = {name: too_few(count, needed) for name, (count, needed) in timed.items() if count < needed}
     return {"M": found["V"]} | found if "V" in found and step.beside_on != "data" else found
 
@@ -84,7 +84,7 @@ def _stages(clock: StepClock, step: TrainStep) -> dict[str, Any]:
     missing = _too_few(clock, step)
     data = "D" not in missing and step.devices.strategy != "mirrored"
     return {
-        "data_stage_seconds": clock.stage_mean("data") if data else None,
+        "data_stage_seconds": step.timer.data.mean(clock.shapes) if data else None,
         "train_stage_seconds": train_mean(clock, step) if "M" not in missing else None,
         "beside_stage_seconds": beside_mean(step) if "V" not in missing else None,
         "beside_names": step.beside_names,
@@ -106,7 +106,7 @@ def _two_networks(step: TrainStep) -> bool:
 
 def _reached(clock: StepClock, step: TrainStep) -> float | None:
     """Gain over one device that makes all stages in turn, all of them as they were in this run."""
-    times, mean, of_run = stage_times(clock, step), step.beside_times.mean, step.beside_times.run_mean
+    times, mean, of_run = stage_times(clock, step), step.timer.beside.mean, step.timer.beside.run_mean
     if times is None or not clock.rate:
         return None
     return clock.rate * (times.in_turn - (mean or 0.0) + (of_run or 0.0))
@@ -127,9 +127,9 @@ def _device_use(clock: StepClock, step: TrainStep, watch: GpuWatch) -> dict[str,
     seconds = clock.duration / max(1, clock.steps)
     if clock.steps < STEPS_NEEDED or not seconds:
         return {}
-    data = clock.stage_mean("data") if step.devices.strategy == "split" else None
+    data = step.timer.data.mean(clock.shapes) if step.devices.strategy == "split" else None
     if data is not None and step.update_thread is not None:
-        data += step.beside_times.run_mean or 0.0
+        data += step.timer.beside.run_mean or 0.0
     return {
         "device_use": {"data": None if data is None else min(1.0, data / seconds), "model": 1 - clock.wait_share},
         "device_use_source": "share of the time in which the CPU device's function ran",
@@ -141,6 +141,6 @@ def _readings(watch: GpuWatch) -> str:
     return f"mean of NVML's utilization, {watch.counted} readings of a second of steps, {kept_out}"
 
 
-def _data_stage_source(clock: StepClock, step: TrainStep) -> str:
-    count = clock.stage_count("data")
+def _data_stage_source(step: TrainStep) -> str:
+    count = step.timer.data.count
     return f"{count} batches, alone between barriers" if step.asynchronous else f"{count} batches of this run"

@@ -48,7 +48,7 @@ class SplitBounds:
                 "Step %d: the vocoder's discriminators take part from the next step on (--discriminators-after)", step
             )
             self._step.settle()
-            self._step.beside_times.begin_phase()
+            self._step.timer.beside.begin_phase()
 
     def look(self, step: int) -> None:
         """Tells the bounds, once, where `step` steps are enough for that."""

@@ -30,8 +30,8 @@ def compile_ahead(
     XLA compiles in the first call alone. What several buckets have no room for at once is called again, alone. Ends
     early where it is `interrupted`.
     """
-    begin, state, times_next = time.perf_counter(), step.state(), step.times_next
-    step.times_next = False
+    begin, state, timed = time.perf_counter(), step.state(), step.timer.beside_next
+    step.timer.beside_next = False
 
     def one(arrays: Arrays) -> None:
         step.train(step.stage(arrays), number).read()
@@ -62,5 +62,5 @@ def compile_ahead(
             one(arrays)
     finally:
         step.restore(state)
-        step.times_next = times_next
+        step.timer.beside_next = timed
     return time.perf_counter() - begin

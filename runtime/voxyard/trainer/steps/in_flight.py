@@ -6,12 +6,10 @@ losses of each step are copied to the host beside that, and their arrival is the
 
 from __future__ import annotations
 
-import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol, Self
@@ -132,24 +130,3 @@ class StepsInFlight:
 def _read(losses: Losses) -> tuple[Mapping[str, float], float]:
     values = losses.read()
     return values, time.perf_counter()
-
-
-class Calibration:
-    """Schedule of something that stops the device for a measurement: at first, and then for 1% of the time."""
-
-    SHARE = 0.01
-
-    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
-        self._clock, self._next = clock, -math.inf
-
-    def due(self) -> bool:
-        """True where the time that the last one took is paid for."""
-        return self._clock() >= self._next
-
-    @contextmanager
-    def paid(self) -> Iterator[None]:
-        """Scope of the measurement."""
-        begin = self._clock()
-        yield
-        now = self._clock()
-        self._next = now + (now - begin) / self.SHARE

@@ -21,7 +21,6 @@ from voxyard.host.topology import parse
 from voxyard.trainer.autotune import cache, candidates, timing, trial_process, tuner
 from voxyard.trainer.autotune.cache import CachedStrategy, KeptTrials
 from voxyard.trainer.autotune.candidates import (
-    FEATURES,
     LOOK_AHEAD,
     Candidate,
     Candidates,
@@ -40,7 +39,7 @@ from voxyard.trainer.corpora import feature_settings
 from voxyard.trainer.devices.device_ids import HostDevices
 from voxyard.trainer.devices.placement import Kind, choose
 from voxyard.trainer.errors import TrainerError
-from voxyard.trainer.reporting.bounds import ON_DATA, ON_MODEL, StepStages
+from voxyard.trainer.reporting.bounds import FEATURES, ON_DATA, ON_MODEL, StepStages
 
 LINKS = Links(parse("\tGPU0\tGPU1\tGPU2\nGPU0\tX\tSYS\tPIX\nGPU1\tSYS\tX\tSYS\nGPU2\tPIX\tSYS\tX\n"))
 

@@ -13,13 +13,12 @@ from typing import Any
 import pytest
 
 from voxyard.trainer.autotune import cache, timing
-from voxyard.trainer.autotune.candidates import FEATURES, Candidate, Candidates
-from voxyard.trainer.autotune.ceilings import ceilings
+from voxyard.trainer.autotune.candidates import Candidate, Candidates
 from voxyard.trainer.autotune.trial_process import FailedTrialError
 from voxyard.trainer.autotune.trials import Timed, Trials
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.out_of_memory import DOES_NOT_FIT, OutOfMemoryError
-from voxyard.trainer.reporting.bounds import MIRRORED, ON_DATA, ON_MODEL, SINGLE, SPLIT, StepStages
+from voxyard.trainer.reporting.bounds import FEATURES, MIRRORED, ON_DATA, ON_MODEL, SINGLE, SPLIT, StepStages
 
 BOTH = StepStages(0.01, 0.2, 0.18, two_networks=True, beside_on="data")
 FOUR = (SINGLE, ON_DATA, ON_MODEL, MIRRORED)
@@ -158,7 +157,7 @@ def test_a_ceiling_follows_from_the_times_of_the_stages(
     stages: StepStages, timed_by: str, kind: Any, expected: dict[str, float]
 ) -> None:
     """A logical CPU device that is alone has the cores of all; V that is unknown may lie as well as can be."""
-    found = ceilings(stages, 3, timed_by=timed_by, devices=2, kind=kind)
+    found = stages.ceilings(3, timed_by=timed_by, devices=2, kind=kind)
     assert {name: found[name] for name in expected} == pytest.approx(
         {name: 3 * most for name, most in expected.items()}
     )
