@@ -67,7 +67,7 @@ CTRL_C     := trap 'exit 130' INT;
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PIP_INSTALL := -m pip install --progress-bar off
 
-.PHONY: help setup demo serve test prove prove-long test-unit test-tensorflow test-torch test-browser test-monitoring test-fleet test-clients test-tf217 test-gpu gpu-trial mutants
+.PHONY: help setup demo serve test prove prove-long test-unit test-tensorflow test-torch test-browser test-monitoring test-proof test-fleet test-clients test-tf217 test-gpu gpu-trial mutants
 .PHONY: lint format docs dashboards dashboards-preview lock release
 .PHONY: images images-lock check plan deploy rollback drain status logs unlock monitoring bench-trainer bench-exporter bench-bark bench-pool bench-cluster bench-service bench-cells bench-alerts bench-rollout bench-cli bench-hosts bench-speech walk clean
 
@@ -100,7 +100,7 @@ endif
 
 # The longest first: side by side, the last to begin is short.
 prove: $(if $(NO_NUMBER),,setup)  ## the slow proofs: hosts in containers, kills, faults, Prometheus' waits, the quick tests that need programs
-	$(CHECK_JOBS)@$(MAKE) TIER=slow $(SIDE_BY_SIDE) test-monitoring test-unit test-tensorflow test-fleet test-torch test-browser test-clients test-tf217
+	$(CHECK_JOBS)@$(MAKE) TIER=slow $(SIDE_BY_SIDE) test-unit test-tensorflow test-monitoring test-fleet test-proof test-torch test-browser test-clients test-tf217
 
 prove-long: setup  ## the proofs that take longest: ten minutes of faults, clusters with lost heads, fleets with real images, TensorFlow 2.17 (hours; not in .ci/run)
 	@$(MAKE) TIER=long --keep-going test-unit test-torch test-tensorflow test-tf217 test-fleet test-monitoring
@@ -120,7 +120,10 @@ test-browser: $(VENV)/stamps/dev  ## run the web page tests in headless Chromium
 	@$(SUITE) "browser tests" $(or $(TESTS),tests/browser) -- -q -n 2 --dist loadfile $(PICK) $(OR_NONE)
 
 test-monitoring: $(VENV)/stamps/dev  ## test rules, alerts and dashboards with a real Prometheus and Alertmanager (Debian's packages)
-	@$(SUITE) "monitoring tests" $(or $(TESTS),tests/monitoring) -- -q -n 2 --dist loadgroup $(PICK) $(OR_NONE)
+	@$(SUITE) "monitoring tests" $(or $(TESTS),tests/monitoring) -- -q -n 2 --dist loadfile --ignore tests/monitoring/proof $(PICK) $(OR_NONE)
+
+test-proof: $(VENV)/stamps/dev  ## play a scenario to a real Prometheus: each alert, panel and rule shows what happened
+	@$(SUITE) "proof of monitoring" $(or $(TESTS),tests/monitoring/proof) -- -q $(PICK) $(OR_NONE)
 
 test-fleet: $(VENV)/stamps/dev  ## test check, deploy, runs and monitoring on hosts in containers (needs root and Debian's docker.io)
 	@$(SUITE) "fleet tests" $(or $(TESTS),tests/fleet) -- -q -n 3 --dist loadfile --no-loadscope-reorder $(or $(PICK),-m "not long") $(OR_NONE)

@@ -21,8 +21,6 @@ from fleet.inventory.hosts import Bark, Host, Inventory, Trainer, load
 from fleet.inventory.monitoring_settings import AlertReceiver
 from fleet.monitoring.render import MailRelay, base_configuration, mail_relay, render_configuration
 
-pytestmark = pytest.mark.xdist_group("alertmanager")  # its server starts once
-
 CONFIGURATION = ROOT / "deploy/alertmanager/alertmanager.yml"
 INHIBITIONS = yaml.safe_load(CONFIGURATION.read_text(encoding="utf-8"))["inhibit_rules"]
 

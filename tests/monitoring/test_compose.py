@@ -17,8 +17,6 @@ from fleet.inventory.secrets import Secrets
 from fleet.monitoring.render import webhook_secrets
 from fleet.monitoring.role import monitoring_part, read_inputs
 
-pytestmark = pytest.mark.xdist_group("compose")  # its server starts once
-
 FILE = ROOT / "deploy/compose/monitoring.yaml"
 DOCUMENT: dict[str, Any] = yaml.safe_load(FILE.read_text(encoding="utf-8"))
 SERVICES: dict[str, dict[str, Any]] = DOCUMENT["services"]

@@ -40,8 +40,6 @@ from voxyard.telemetry.gpu_collector import GpuCollector
 from voxyard.telemetry.sampler import Snapshot
 from voxyard.telemetry.workloads import TrainMetrics
 
-pytestmark = pytest.mark.xdist_group("dashboards")  # its server starts once
-
 ROOT = Path(__file__).parents[2]
 GRAFANA = ROOT / "grafana"
 BOARDS = documents(GRAFANA / "dashboards")

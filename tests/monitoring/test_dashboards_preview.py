@@ -21,8 +21,6 @@ from boards.pictures import NAMED, Curve, Window, lines, states
 from boards.prometheus import Prometheus, PrometheusError
 from boards.units import format_value
 
-pytestmark = pytest.mark.xdist_group("dashboards_preview")  # its server starts once
-
 BOARDS = documents(Path(__file__).parents[2] / "grafana/dashboards")
 STEP = 15
 END = int(time.time()) // 3600 * 3600

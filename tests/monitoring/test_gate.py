@@ -24,8 +24,6 @@ from fleet.rollout import commands
 from fleet.rollout.commands import INSIDE
 from fleet.rollout.host_state import endpoint, http_problem
 
-pytestmark = pytest.mark.xdist_group("gate")  # its server starts once
-
 FLEET = Inventory(Path("hosts.yaml"), (host(gpus=2), host(name="watch-01", roles=("monitoring",), gpus=0)))
 MINE = b"groups: [{name: mine, rules: [{record: 'a:b:c', expr: vector(1)}]}]"
 

@@ -16,8 +16,6 @@ from fleet.inventory.hosts import Host
 from fleet.monitoring import silence
 from fleet.monitoring.silence import AlertmanagerSilencer
 
-pytestmark = pytest.mark.xdist_group("silence")  # its server starts once
-
 WATCHER = Host("watch-01", "192.0.2.20", "voxyard", roles=("monitoring",), gpus=0)
 WORKER = Host("gpu-01", "192.0.2.11", "voxyard", roles=("trainer",))
 

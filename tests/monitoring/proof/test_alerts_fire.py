@@ -28,7 +28,7 @@ from proof_run import (
     Proof,
 )
 
-pytestmark = [pytest.mark.timeout(400), pytest.mark.xdist_group("proof")]
+pytestmark = pytest.mark.timeout(400)
 
 Labels = dict[str, str]
 

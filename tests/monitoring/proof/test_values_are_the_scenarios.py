@@ -14,7 +14,7 @@ from monitoring_queries import EVERYTHING, dashboard_queries, filled
 from proof_run import BATCH_SIZE, BROKEN, CLAIMS, DATA, GPUS, HOST, LEARNING_RATE, LOST, MODEL, RUN, SICK, SLOTS, Proof
 from scenario import MIB, GpuState
 
-pytestmark = [pytest.mark.timeout(400), pytest.mark.xdist_group("proof")]
+pytestmark = pytest.mark.timeout(400)
 
 Labels = dict[str, str]
 Truth = Callable[[GpuState, Labels], float]
