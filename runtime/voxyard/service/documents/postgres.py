@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -16,16 +15,16 @@ from psycopg.rows import DictRow, dict_row
 from psycopg_pool import ConnectionPool, PoolClosed
 
 from voxyard.service.documents import schema
-from voxyard.service.documents.answers import ANSWER_SECONDS, STATEMENT_SECONDS, Answers, ImpatientConnection
-from voxyard.service.documents.postgres_start import LOG_SECONDS, first_line, wait_for_server
+from voxyard.service.documents.answers import ANSWER_SECONDS, Answers
+from voxyard.service.documents.impatience import STATEMENT_SECONDS, ImpatientConnection
+from voxyard.service.documents.postgres_start import first_line, wait_for_server
 from voxyard.service.documents.sql import ClaimRules
 from voxyard.service.errors import NoRoomError, ServiceError, StoreError, StoreUnavailableError
 
 _log = logging.getLogger(__name__)
 
 START_SECONDS = 60.0  # that a start waits for the server
-RETRY_SECONDS = 5.0  # after which a client may try again
-_AGAIN = f"retry in {RETRY_SECONDS:.0f} s"
+_AGAIN = "retry in 5 s"
 _ANSWER_SECONDS = 5.0  # for a connection of the pool
 _MAX_CONNECTIONS = 8
 _LONGEST_NAME = 63  # of PostgreSQL
@@ -91,7 +90,6 @@ class PostgresDatabase:
         self.sender = uuid.uuid4().hex[:8]  # of this service's messages
         self.channel = "voxyard"
         self.answers = Answers()
-        self._logged_at = -LOG_SECONDS
         wait_for_server(self.conninfo, self.name, start_seconds)
         self._closed = False
         self._pool = ConnectionPool(
@@ -194,8 +192,7 @@ class PostgresDatabase:
             found = _store_error(error)
             if _without_answer(error):
                 self.answers.missed()
-            if isinstance(found, StoreUnavailableError) and time.monotonic() - self._logged_at >= LOG_SECONDS:
-                self._logged_at = time.monotonic()
+            if isinstance(found, StoreUnavailableError) and self.answers.is_to_be_told():
                 _log.warning("the database %s does not answer: %s", self.name, first_line(error))
             raise found from error
 
@@ -289,7 +286,7 @@ def _without_answer(error: psycopg.Error) -> bool:
 
 
 def _unavailable() -> StoreUnavailableError:
-    return StoreUnavailableError(f"the database does not answer: {_AGAIN}", retry_after=RETRY_SECONDS)
+    return StoreUnavailableError(f"the database does not answer: {_AGAIN}")
 
 
 def _store_error(error: psycopg.Error) -> ServiceError:
@@ -298,8 +295,7 @@ def _store_error(error: psycopg.Error) -> ServiceError:
         return NoRoomError("the disk of the database is full: delete documents, or free space on it")
     if isinstance(error, errors.ReadOnlySqlTransaction):
         return StoreUnavailableError(
-            f"the database is a read-only standby now, and has to become the primary: {_AGAIN}",
-            retry_after=RETRY_SECONDS,
+            f"the database is a read-only standby now, and has to become the primary: {_AGAIN}"
         )
     if _without_answer(error) or (error.sqlstate or "").startswith(_PASSING):
         return _unavailable()
