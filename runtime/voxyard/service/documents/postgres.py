@@ -27,6 +27,7 @@ START_SECONDS = 60.0  # that a start waits for the server
 _AGAIN = "retry in 5 s"
 _ANSWER_SECONDS = 5.0  # for a connection of the pool
 _MAX_CONNECTIONS = 8
+_MIGRATION_TRIES = 10
 _LONGEST_NAME = 63  # of PostgreSQL
 _CONNECTION: dict[str, Any] = {  # a URL may say otherwise
     "application_name": "voxyard", "connect_timeout": 5,
@@ -95,7 +96,8 @@ class PostgresDatabase:
         self._pool = ConnectionPool(
             self.conninfo,
             connection_class=ImpatientConnection[DictRow],
-            kwargs={"row_factory": dict_row, "cursor_factory": psycopg.RawCursor},
+            # A statement that was prepared would fail once another release has changed a column's type.
+            kwargs={"row_factory": dict_row, "cursor_factory": psycopg.RawCursor, "prepare_threshold": None},
             min_size=1,
             max_size=_MAX_CONNECTIONS,
             timeout=_ANSWER_SECONDS,
@@ -106,7 +108,7 @@ class PostgresDatabase:
         )
         try:
             with self._start_errors():
-                self._prepare()
+                self._migrate()
         except BaseException:
             self.close()
             raise
@@ -196,6 +198,17 @@ class PostgresDatabase:
                 _log.warning("the database %s does not answer: %s", self.name, first_line(error))
             raise found from error
 
+    def _migrate(self) -> None:
+        """Prepares the database, again where services of another release, which are at work, have its tables."""
+        for _ in range(_MIGRATION_TRIES - 1):
+            try:
+                self._prepare()
+            except (errors.DeadlockDetected, errors.LockNotAvailable) as error:
+                _log.warning("the schema of %s cannot be changed yet: %s", self.name, first_line(error))
+            else:
+                return
+        self._prepare()
+
     def _prepare(self) -> None:
         """Brings the schema to the current version."""
         with self._pool.connection() as connection:
@@ -228,6 +241,8 @@ class PostgresDatabase:
                     f"{self.name} has schema version {version}, this voxyard supports up to {len(schema.MIGRATIONS)}: "
                     "it was written by a newer voxyard; use that one, or another database"
                 )
+            if 0 < version < len(schema.MIGRATIONS):  # in the order in which transactions of the services lock
+                connection.execute("LOCK TABLE documents IN ACCESS EXCLUSIVE MODE")
             for step in schema.MIGRATIONS[version:]:
                 for statement in step:
                     connection.execute(statement)
