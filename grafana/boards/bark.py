@@ -219,6 +219,10 @@ def _cells() -> Row:
             ),
         ),
         states(
+            "Place of the audio", "Whether the directory or the bucket of documents' audio answers each service.",
+            "none", Query(host("service_shelf_up"), _HOST), {0: ("away", RED), 1: ("answers", GREEN)},
+        ),
+        states(
             "Nodes of a cluster", "Whether head and hosts of a Ray cluster run. No data where a pool is a host's own.",
             "none", Query(host("cluster_node_up"), "{{instance}} {{role}}"), {0: ("down", RED), 1: ("up", GREEN)},
         ),

@@ -228,6 +228,7 @@ def cells(day: Day) -> None:
     for host in ("gpu-01", "gpu-02"):
         job = f'job="bark",instance="{host}"'
         day.gauge(f"voxyard_service_store_up{{{job}}}", lambda step: float(not 12 <= hours(step) < 12 + 1 / 60))
+        day.gauge(f"voxyard_service_shelf_up{{{job}}}", lambda step: float(not 13 <= hours(step) < 13 + 1 / 60))
         day.gauge(f"voxyard_service_audio_quota_bytes{{{job}}}", lambda _: 20e9)
         day.gauge(f"voxyard_service_audio_free_bytes{{{job}}}", lambda step: 15e9 - 2e8 * hours(step))
     for role in ("head", "worker"):  # the host restarts in the evening: three minutes

@@ -100,9 +100,12 @@ class StoreError(ServiceError):
 
 
 class StoreUnavailableError(StoreError):
-    """The service's database does not answer now, and probably will again."""
+    """What holds the service's data does not answer now, and probably will again."""
 
     status, code = 503, "unavailable"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, retry_after=5.0)
 
 
 class ClaimLostError(StoreError):

@@ -118,6 +118,7 @@ def open_state(
             ready=lambda: readiness(pool, queue, graceful_shutdown),
             documents=lambda: {str(state): count for state, count in store.counts().items()},
             disk=lambda: DiskUsage(audio_store.used_bytes(), section.disk_quota_mib * _MIB, audio_store.room_bytes()),
+            shelf=audio_store.reachable,
             shared=None if peers is None else peers.state,
         )
         state = AppState(

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+import socket
+import threading
 import wave
 from collections.abc import Iterator
+from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -15,7 +18,7 @@ import numpy as np
 import pytest
 from botocore.awsrequest import AWSResponse
 from botocore.stub import ANY, Stubber
-from eventually import eventually
+from eventually import PATIENCE, eventually
 from moto.server import ThreadedMotoServer
 from s3_server import BUCKET, s3_server, started
 from service_app import serving
@@ -167,8 +170,67 @@ def test_a_bucket_that_is_missing_is_named(server: ThreadedMotoServer) -> None:
 
 def test_a_server_that_is_away_is_said_so(bucket: AudioBucket, server: ThreadedMotoServer) -> None:
     server.stop()
-    with pytest.raises(StoreUnavailableError, match=r"^the audio files cannot be reached now \(.*\): retry later$"):
+    with pytest.raises(StoreUnavailableError, match=r"^the audio files cannot be reached now: retry in 5 s$"):
         bucket.read(ID, "0.s16")
+
+
+class SilentServer:
+    """In place of an S3 server: takes connections, and says nothing."""
+
+    def __init__(self, port: int) -> None:
+        self.asked = 0
+        self._socket = socket.create_server(("127.0.0.1", port))
+        self._taken: list[socket.socket] = []
+        threading.Thread(target=self._take, daemon=True).start()
+
+    def _take(self) -> None:
+        with suppress(OSError):
+            while True:
+                self._taken.append(self._socket.accept()[0])
+                self.asked += 1
+
+    def close(self) -> None:
+        for each in (self._socket, *self._taken):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+
+
+@pytest.mark.parametrize("hangs", [True, False], ids=["hangs", "is gone"])
+def test_clients_of_a_bucket_that_is_away_are_told_when_to_come_again_and_not_where_it_is(
+    hangs: bool, server: ThreadedMotoServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("voxyard.service.audio.bucket._READ_SECONDS", 0.5)
+    monkeypatch.setattr("voxyard.service.documents.answers.ANSWER_SECONDS", 0.3)
+    _, port = server.get_host_and_port()
+    with (
+        serving(tmp_path / "service", shelf=URL) as served,
+        httpx.Client(base_url=served.url, timeout=PATIENCE) as client,
+    ):
+        id = client.post("/v1/documents", json={"text": "One is here. Two is here."}).json()["id"]
+        eventually(lambda: client.get(f"/v1/documents/{id}").json()["state"] == "completed", "it is completed")
+        whole = client.get(f"/v1/documents/{id}/audio").content
+        assert "voxyard_service_shelf_up 1.0" in client.get("/metrics").text
+        server.stop()
+        silent = SilentServer(port) if hangs else None
+        eventually(lambda: client.get(f"/v1/documents/{id}/audio").status_code == 503, "it is away")
+        asked = 0 if silent is None else silent.asked
+        answers = [client.get(f"/v1/documents/{id}/audio") for _ in range(20)]
+        if silent is not None:
+            assert silent.asked == asked, "each request waits for a bucket that is known to be away"
+        for answer in answers:
+            assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+            assert answer.json()["error"]["message"] == "the audio files cannot be reached now: retry in 5 s"
+        assert "voxyard_service_shelf_up 0.0" in client.get("/metrics").text
+        told = [each for each in caplog.records if f"{URL}/ cannot be used" in each.getMessage()]
+        assert 1 <= len(told) < 5, "it is logged again, and not for each request"
+        if silent is not None:
+            silent.close()
+        again = started(port)
+        eventually(lambda: "voxyard_service_shelf_up 1.0" in client.get("/metrics").text, "its return is told")
+        assert client.get(f"/v1/documents/{id}/audio").content == whole
+        again.stop()
 
 
 def test_missing_keys_are_said_so(server: ThreadedMotoServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -182,10 +244,10 @@ REFUSALS: list[tuple[str, int, type[Exception], str]] = [
     ("AccessDenied", 403, StoreError, r"refuses the keys \(AccessDenied\): expected ones that may list, read, write"),
     ("SignatureDoesNotMatch", 403, StoreError, r"refuses the keys \(SignatureDoesNotMatch\): .*CREDENTIALS_FILE"),
     ("RequestTimeTooSkewed", 403, StoreError, "refuses the time of this host's clock: set it"),
-    ("MethodNotAllowed", 405, StoreError, "cannot be read or written.*MethodNotAllowed"),
+    ("MethodNotAllowed", 405, StoreError, r"cannot be read or written \(MethodNotAllowed\)"),
     ("QuotaExceeded", 403, NoRoomError, "is full: delete documents, or give it more room"),
     ("XMinioStorageFull", 507, NoRoomError, "is full"),
-    ("SlowDown", 503, StoreUnavailableError, r"cannot be reached now \(SlowDown\): retry later"),
+    ("SlowDown", 503, StoreUnavailableError, r"cannot be reached now \(SlowDown\): retry in 5 s"),
 ]
 
 
@@ -282,5 +344,6 @@ def test_documents_are_parked_while_a_bucket_refuses_the_keys(server: ThreadedMo
             return str(client.get(f"/v1/documents/{id}").json()["parked"])
 
         eventually(lambda: "refuses the keys (AccessDenied)" in parked(), "it is parked, with the reason")
+        assert BUCKET not in parked()
         events.unregister("before-send.s3.PutObject", unique_id="refused")
         eventually(lambda: client.get(f"/v1/documents/{id}").json()["state"] == "completed", "it is completed")

@@ -44,6 +44,41 @@ def test_a_kill_a_frozen_service_and_a_restart_of_the_database_lose_nothing(
         cells.check_webhooks(len(disturbances))
 
 
+NEXT_RELEASE = (  # in an order in which nothing else locks these tables
+    "ALTER TABLE chunks ADD COLUMN later TEXT",
+    "CREATE INDEX chunks_later ON chunks (later)",
+    "ALTER TABLE documents ALTER COLUMN title TYPE VARCHAR",
+    "ALTER TABLE documents ADD COLUMN later BIGINT NOT NULL DEFAULT 7",
+)
+
+
+@pytest.mark.slow
+def test_a_rolling_upgrade_over_a_migration_fails_no_request(server: PostgresServer, tmp_path: Path) -> None:
+    """One service after the other is the next release's, while those of before go on with the schema of that."""
+    with running_cells(tmp_path, server, claim_seconds=CLAIM_SECONDS, active_documents=4) as cells:
+        expected = undisturbed(cells, tmp_path)
+        writing, failures = cells.at_work(None)
+        reading, wrong = cells.read()
+        for place, service in enumerate(cells.services):
+            eventually(lambda place=place: cells.completed() >= 3 + 7 * place, "documents are completed", PATIENCE)  # type: ignore[misc]
+            service.stop()
+            service.migration = NEXT_RELEASE
+            service.start()
+            eventually(lambda service=service: service.ready, "the next release is ready", PATIENCE)  # type: ignore[misc]
+        had = cells.completed()
+        eventually(lambda: cells.completed() >= had + 7, "documents are completed after the upgrade", PATIENCE)
+        cells.stop.set()
+        writing.join()
+        reading.join()
+        assert failures == []
+        assert wrong == []
+        assert cells.count("later = 7") == len(cells.ids)
+        cells.check(expected)
+        logs = logs_of(cells)
+        assert "Traceback" not in logs
+        assert "cached plan" not in logs
+
+
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_ten_minutes_of_disturbances_behind_a_gateway_lose_nothing(server: PostgresServer, tmp_path: Path) -> None:

@@ -196,6 +196,35 @@ def test_a_connection_lost_in_a_transaction_leaves_nothing_and_the_next_one_work
         assert connection.execute("SELECT * FROM voxyard WHERE version = 700").fetchall() == []
 
 
+CHANGES = ["ALTER TABLE {table} ADD COLUMN later TEXT", "ALTER TABLE {table} ALTER COLUMN {column} TYPE VARCHAR"]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_newer_release_changes_the_tables_of_one_that_runs(
+    change: str, store: Store, url: str, postgres: PostgresServer
+) -> None:
+    """Statements that were repeated may have a plan of before: `cached plan must not change result type`."""
+    new = new_document(1, 3, webhook="http://h/", idempotency_key="k", fingerprint="f")
+
+    def everything() -> tuple[object, ...]:
+        assert store.accept(new)[1] is False
+        return (
+            store.document(new.id), store.documents(), store.unfinished(), store.text(new.id), store.spoken(new.id),
+            store.chunks(new.id), store.changed_chunks(new.id, -1), store.chunks_from(new.id, 1, 2),
+            store.snapshot(new.id), store.chapters(new.id), store.cover(new.id), store.redos(new.id),
+            store.queue_loads(), store.counts(), store.audio_bytes(), store.upload_bytes(), store.expired(0.0),
+            store.webhooks.pending(0.0), store.shelf(),
+        )  # fmt: skip
+
+    store.accept(new)
+    before = [everything() for _ in range(7)][-1]  # psycopg prepares what comes for the sixth time
+    schema = url.rpartition("%3D")[2]
+    columns = {"documents": "title", "chunks": "ending", "texts": "text", "uploads": "name", "hooks": "event"}
+    for table, column in columns.items():
+        postgres.execute(change.format(table=f"{schema}.{table}", column=column))
+    assert everything() == before
+
+
 def test_a_server_that_is_away_is_unavailable_until_it_is_back(
     own_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -95,6 +95,7 @@ PLANTED: dict[str, list[Labels]] = {
     "GatewayServiceDown": [{"instance": SILENT, "gateway": GATEWAY, "workload": "bark"}],
     "StoreUnreachable": [{"instance": SMALL}],
     "ClaimsRunOut": [{"instance": BARE, "owner": BARE}],
+    "ShelfUnreachable": [{"instance": SMALL}],
     "ShelfFull": [SICK_BARK],
     "ClusterHeadDown": [{"instance": SILENT, "job": "cluster-head"}],
     "ClusterHostMissing": [{"instance": SICK, "job": "cluster-worker"}],

@@ -114,8 +114,8 @@ class FaultyHost:
 class SmallRunHost:
     """A host whose run never waits for data and fills a third of its model GPU, and whose clock is wrong.
 
-    Its speech service does not reach the database of its documents, its run and its exporter were started four times,
-    its driver refuses a call each second, and one of its idle GPUs comes and goes.
+    Its speech service reaches neither the database of its documents nor their audio, its run and its exporter were
+    started four times, its driver refuses a call each second, and one of its idle GPUs comes and goes.
     """
 
     def __init__(self, plan: Path) -> None:
@@ -125,7 +125,7 @@ class SmallRunHost:
         self._host.start_run(SMALL_RUN, SMALL_DATA, SMALL_MODEL)
         self._host.clock_skew = SKEW_SECONDS
         registry = self._host.registries["bark"] = CollectorRegistry()
-        ServiceMetrics(registry, shared=lambda: SharedDocuments(False, 0, {}))
+        ServiceMetrics(registry, shelf=lambda: False, shared=lambda: SharedDocuments(False, 0, {}))
         self._host.gpus[SMALL_DATA].utilization, self._host.gpus[SMALL_MODEL].utilization = 0.1, 0.3
         self._seconds = 0
         self._lock = threading.Lock()

@@ -12,7 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -122,6 +122,23 @@ class Cells:
         thread = threading.Thread(target=write, daemon=True)  # a test that fails does not wait for it
         thread.start()
         return thread, failures
+
+    def read(self) -> tuple[threading.Thread, list[str]]:
+        """A client that reads documents from all services until `stop`, and what it got but should not."""
+        wrong: list[str] = []
+
+        def read() -> None:
+            while not self.stop.is_set():
+                for service in self.services:
+                    for path in ("", *(f"/{id}" for id in list(self.ids.values())[-3:])):
+                        with suppress(httpx.TransportError):  # it is stopped
+                            answer = httpx.get(f"{service.url}/v1/documents{path}", timeout=PATIENCE)
+                            if answer.status_code not in (200, 503):
+                                wrong.append(f"{path}: {answer.status_code} {answer.text}")
+
+        thread = threading.Thread(target=read, daemon=True)
+        thread.start()
+        return thread, wrong
 
     def query(self, statement: str) -> list[tuple[object, ...]]:
         """Rows of a statement, in which `{schema}` is the services'; none while the database restarts."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import ssl
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,7 +23,8 @@ PATIENCE = 120.0
 class TonesProcess:
     """One service; `section` are its settings beside the address and the data directory, read at each start.
 
-    A chunk takes `seconds`; of a service that speaks TLS `trust` knows the authority.
+    A chunk takes `seconds`; of a service that speaks TLS `trust` knows the authority. `migration` are statements that a
+    release after this one adds to the schema.
     """
 
     folder: Path
@@ -30,6 +33,7 @@ class TonesProcess:
     section: dict[str, object] = field(default_factory=dict)
     seconds: float = tones_service.CHUNK_SECONDS
     trust: ssl.SSLContext | None = None
+    migration: Sequence[str] = ()
     process: subprocess.Popen[str] | None = None
 
     @property
@@ -48,7 +52,7 @@ class TonesProcess:
                 [sys.executable, tones_service.__file__, "serve", "--config", str(settings)],
                 env={
                     **os.environ, "PYTHONPATH": os.pathsep.join(filter(None, folders)),
-                    "TONES_SECONDS": str(self.seconds),
+                    "TONES_SECONDS": str(self.seconds), "TONES_MIGRATION": json.dumps(self.migration),
                 },
                 stdout=log, stderr=log, text=True,
             )  # fmt: skip

@@ -1,11 +1,13 @@
 """The speech service as its command runs it, with an engine that speaks tones instead of Bark, and so without torch.
 
 `tones_service.py serve --config FILE`: FILE and the environment are those of `voxyard serve`. A chunk takes
-TONES_SECONDS, in which the engine waits.
+TONES_SECONDS, in which the engine waits. TONES_MIGRATION has, as JSON, statements that a release after this one adds to
+the schema.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -13,6 +15,7 @@ from pathlib import Path
 from frontends import TonesFrontend
 
 from voxyard.cli.serve import ServeConfig
+from voxyard.service.documents import schema
 from voxyard.service.http.logging import configure_json_logging
 from voxyard.service.lifespan import running_app
 from voxyard.service.server import listen, serve
@@ -27,6 +30,8 @@ CHUNK_SECONDS = 0.3
 def main(config: Path) -> int:
     """Serve until a signal comes."""
     settings = load(ServeConfig, flags={}, file=config).config
+    if migration := json.loads(os.environ.get("TONES_MIGRATION", "[]")):
+        schema.MIGRATIONS = (*schema.MIGRATIONS, tuple(migration))
     section, registry = settings.service, Registry()
     seconds = float(os.environ.get("TONES_SECONDS", CHUNK_SECONDS))
     frontend = TonesFrontend({"rows": 1, "samples": 240, "seconds": seconds})

@@ -25,7 +25,7 @@ from voxyard.service.auth import api_keys
 from voxyard.service.auth.api_keys import COOKIE, Client, Keys, StoredKey, add_key, hashed, revoke_key
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.ownership import SharedDocuments
-from voxyard.service.errors import BusyError, NotFoundError, StoreError
+from voxyard.service.errors import BusyError, NotFoundError, StoreError, StoreUnavailableError
 from voxyard.service.http.admission import is_loopback
 from voxyard.service.http.components import MiddlewareComponents, open_components
 from voxyard.service.http.logging import ConnectionCut
@@ -96,6 +96,7 @@ class Setting:
         self.ready: tuple[bool, str] = (True, "1 worker has its model loaded")
         self.shared = SharedDocuments(True, 1, {"gpu-02": 3})
         self.documents: Callable[[], Mapping[str, int]] = lambda: {"pending": 2}
+        self.shelf: Callable[[], bool] = lambda: True
         self.app = application()
         install(self.app, self.components(keys))
 
@@ -107,6 +108,7 @@ class Setting:
             ready=lambda: self.ready,
             documents=lambda: self.documents(),  # noqa: PLW0108 (a test sets another)
             disk=lambda: DiskUsage(7, 100, 93),
+            shelf=lambda: self.shelf(),  # noqa: PLW0108
             shared=lambda: self.shared,
         )
 
@@ -651,6 +653,36 @@ def test_a_scrape_waits_for_no_table_that_is_locked(setting: Setting, client: Te
     assert asked == [1]
     locked.set()
     eventually(lambda: 'voxyard_service_documents{state="pending"} 5.0' in client.get("/metrics").text, "it is there")
+
+
+def unreachable() -> bool:
+    raise StoreUnavailableError("the audio files cannot be reached now: retry in 5 s")
+
+
+def unmounted() -> bool:
+    raise StoreError("audio cannot be read: Stale file handle")
+
+
+@pytest.mark.parametrize("shelf", [unreachable, unmounted, lambda: False], ids=["away", "broken", "another place"])
+def test_a_shelf_that_does_not_answer_is_told(shelf: Callable[[], bool], setting: Setting, client: TestClient) -> None:
+    assert "voxyard_service_shelf_up 1.0" in client.get("/metrics").text
+    setting.shelf, setting.shared = shelf, SharedDocuments(False, 2, {})  # whatever the database does
+    assert "voxyard_service_shelf_up 0.0" in client.get("/metrics").text
+
+
+def test_a_shelf_that_hangs_is_told_and_asked_once(setting: Setting, client: TestClient) -> None:
+    goes_on, asked = threading.Event(), list[int]()
+
+    def hang() -> bool:
+        asked.append(1)
+        return goes_on.wait(PATIENCE)
+
+    setting.shelf = hang
+    for _ in range(2):
+        assert "voxyard_service_shelf_up 0.0" in client.get("/metrics").text
+    assert asked == [1]
+    goes_on.set()
+    eventually(lambda: "voxyard_service_shelf_up 1.0" in client.get("/metrics").text, "it is told that it answers")
 
 
 @pytest.mark.parametrize("path", ["/v1/documents/a%00b", "/v1/documents/7?before=a%00b"])

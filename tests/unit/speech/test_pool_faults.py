@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from voxyard.speech.engine import EngineSpec
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.placement import Refusal
 from voxyard.speech.pool.commands import Command, SubmitJob
+from voxyard.speech.pool.ipc import SpeakChunk
 from voxyard.speech.pool.job import ChunkFailedError, Job, JobEndedError, Outcome
 from voxyard.speech.pool.limits import PoolLimits
 from voxyard.speech.pool.metrics import PoolMetrics
@@ -481,3 +483,66 @@ def test_a_job_that_is_cancelled_as_its_chunk_fails_does_not_break_the_pool(pool
 
     assert_spoken(outcomes(speaking, requests(1)), requests(1))
     assert speaking.ended is None
+
+
+@pytest.mark.parametrize("fault", ["hang", "stop"])
+def test_a_pool_whose_workers_all_stall_as_they_start_says_so(pool: MakePool, fault: str, tmp_path: Path) -> None:
+    """Services that share documents give them to others then; a worker that gets there after all ends it."""
+    running = pool(2, limits=replace(QUICK, stall_timeout=0.2), faults={"prepare": [fault, 2]})
+    job = running.submit([Request(number, "text") for number in range(12)])
+    eventually((tmp_path / "prepare-1").exists, "both stall")
+    waiting = eventually(lambda: running.waiting, "it says that its workers stall")
+    assert waiting == "gpu 0: its model takes long to load; gpu 1: its model takes long to load"
+    assert [each.state for each in running.workers()] == ["starting"] * 2
+    _strike(running.workers()[1].pid or 0, signal.SIGKILL)  # its next process does not stall
+    assert job.wait(PATIENCE)
+    assert running.waiting is None
+
+
+def test_one_worker_that_stalls_does_not_hold_up_what_the_others_do(pool: MakePool) -> None:
+    running = pool(2, limits=replace(QUICK, stall_timeout=0.2), faults={"prepare": ["hang", 1]})
+    assert running.submit([Request(number, "text") for number in range(12)]).wait(PATIENCE)
+    assert running.waiting is None
+
+
+class Unreadable(Exception):  # noqa: N818
+    """What no reader expects."""
+
+
+@pytest.mark.parametrize("error", [Unreadable("?"), TypeError("no such message"), MemoryError(), KeyError("x")])
+def test_a_reader_that_fails_ends_its_worker_and_no_chunk_is_lost(
+    pool: MakePool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    left = [error]
+
+    def fail_once() -> int:
+        if left and threading.current_thread().name.startswith("reader of"):
+            raise left.pop()
+        return 0
+
+    monkeypatch.setattr("voxyard.speech.pool.worker_process.memory_kills", fail_once)
+    running = pool(1, heard=None, seconds=0.3)
+    job = running.submit([Request(number, "text") for number in range(4)])
+    eventually(lambda: not left, "the reader has failed")
+    assert job.wait(PATIENCE)
+    assert [outcome.failure for outcome in job.outcomes()] == [None] * 4
+    assert f"its messages cannot be read: {type(error).__name__}" in caplog.text
+
+
+def test_a_message_that_cannot_be_sent_ends_its_worker_and_no_chunk_is_lost(
+    pool: MakePool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    left, send = [1], Connection.send
+
+    def fail_once(connection: Connection, message: object) -> None:
+        if left and isinstance(message, SpeakChunk):
+            left.pop()
+            raise TypeError("cannot be pickled")
+        send(connection, message)
+
+    monkeypatch.setattr(Connection, "send", fail_once)
+    running = pool(1)
+    job = running.submit([Request(number, "text") for number in range(4)])
+    assert job.wait(PATIENCE)
+    assert [outcome.failure for outcome in job.outcomes()] == [None] * 4
+    assert "SpeakChunk cannot be sent to it" in caplog.text

@@ -7,6 +7,7 @@ AWS_SHARED_CREDENTIALS_FILE, or a role of the host.
 from __future__ import annotations
 
 import io
+import logging
 import math
 import re
 from collections.abc import Iterator
@@ -15,8 +16,11 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from voxyard.service.audio.files import BLOCK, MARKER
+from voxyard.service.documents.answers import Answers
 from voxyard.service.documents.ids import is_id
 from voxyard.service.errors import NoRoomError, StoreError, StoreUnavailableError
+
+_log = logging.getLogger(__name__)
 
 PART_BYTES = 8 << 20
 """Bytes of a part of an upload; S3 wants at least 5 MiB of all but the last."""
@@ -24,7 +28,7 @@ _URL = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(.*?))?/?")
 _MISSING = ("404", "NoSuchKey", "NotFound")
 _FULL = ("QuotaExceeded", "XMinioStorageFull", "InsufficientStorage", "507")
 _MOST_DELETED = 1000  # objects of a request
-_CONNECT_SECONDS, _READ_SECONDS, _ATTEMPTS = 5, 30, 3
+_CONNECT_SECONDS, _READ_SECONDS, _ATTEMPTS = 3, 10, 2
 
 
 def open_bucket(url: str) -> AudioBucket:
@@ -61,14 +65,18 @@ class AudioBucket:
 
     def __init__(self, client: Any, bucket: str, prefix: str) -> None:
         self._client, self._bucket, self._prefix = client, bucket, prefix
+        self._answers = Answers()
 
     def __str__(self) -> str:
         return f"s3://{self._bucket}/{self._prefix}"
 
     def create(self) -> None:
-        """The bucket must be there: it is not made."""
-        with _bucket_errors(self):
-            self._client.list_objects_v2(Bucket=self._bucket, Prefix=self._prefix, MaxKeys=1)
+        """The bucket must be there: it is not made. These errors alone have its name: no client sees a start."""
+        try:
+            with self._asked():
+                self._client.list_objects_v2(Bucket=self._bucket, Prefix=self._prefix, MaxKeys=1)
+        except StoreError as error:
+            raise type(error)(f"{self}: {error}") from error
 
     def sweep(self) -> None:
         """Nothing: uploads that nobody completes are the business of a lifecycle rule of the bucket."""
@@ -76,7 +84,7 @@ class AudioBucket:
     @contextmanager
     def write(self, id: str, name: str) -> Iterator[BinaryIO]:
         """A file whose parts are sent as they fill; the object appears at the end of the block."""
-        with _bucket_errors(self):
+        with self._asked():
             upload = _Upload(self._client, self._bucket, self._key(id, name))
             try:
                 yield cast("BinaryIO", upload)
@@ -89,20 +97,20 @@ class AudioBucket:
         """As AudioFiles."""
         if size == 0:
             return b""
-        with _bucket_errors(self):
+        with self._asked():
             return bytes(self._get(id, name, start, None if size is None else start + size).read())
 
     def stream(self, id: str, name: str, start: int, end: int) -> Iterator[bytes]:
         """As AudioFiles."""
         if start >= end:
             return
-        with _bucket_errors(self):
+        with self._asked():
             yield from self._get(id, name, start, end).iter_chunks(BLOCK)
 
     def size(self, id: str, name: str) -> int | None:
         """As AudioFiles."""
         try:
-            with _bucket_errors(self):
+            with self._asked():
                 return int(self._client.head_object(Bucket=self._bucket, Key=self._key(id, name))["ContentLength"])
         except FileNotFoundError:
             return None
@@ -113,23 +121,23 @@ class AudioBucket:
 
     def remove(self, id: str, suffix: str = "") -> None:
         """As AudioFiles."""
-        with _bucket_errors(self):
+        with self._asked():
             keys = [each["Key"] for each in self._objects(f"{self._prefix}{id}/") if each["Key"].endswith(suffix)]
             for at in range(0, len(keys), _MOST_DELETED):
                 gone = [{"Key": key} for key in keys[at : at + _MOST_DELETED]]
                 answer = self._client.delete_objects(Bucket=self._bucket, Delete={"Objects": gone, "Quiet": True})
                 if failed := answer.get("Errors"):
-                    raise StoreError(f"{len(failed)} objects of {self} cannot be deleted: {failed[0].get('Message')}")
+                    raise StoreError(f"{len(failed)} objects cannot be deleted: {failed[0].get('Code')}")
 
     def names(self, id: str) -> tuple[str, ...]:
         """As AudioFiles."""
         prefix = f"{self._prefix}{id}/"
-        with _bucket_errors(self):
+        with self._asked():
             return tuple(each["Key"].removeprefix(prefix) for each in self._objects(prefix))
 
     def ids(self) -> tuple[str, ...]:
         """As AudioFiles."""
-        with _bucket_errors(self):
+        with self._asked():
             pages = self._client.get_paginator("list_objects_v2").paginate(
                 Bucket=self._bucket, Prefix=self._prefix, Delimiter="/"
             )
@@ -148,7 +156,7 @@ class AudioBucket:
     def marker(self) -> str | None:
         """As AudioFiles."""
         try:
-            with _bucket_errors(self):
+            with self._asked(always=True):
                 answer = self._client.get_object(Bucket=self._bucket, Key=f"{self._prefix}{MARKER}")
                 return str(answer["Body"].read(1000).decode("ascii", "replace")).strip()
         except FileNotFoundError:
@@ -158,7 +166,7 @@ class AudioBucket:
         """As AudioFiles; the server lets one of two services win."""
         from botocore.exceptions import ClientError
 
-        with _bucket_errors(self):
+        with self._asked():
             try:
                 self._client.put_object(
                     Bucket=self._bucket, Key=f"{self._prefix}{MARKER}", Body=f"{token}\n".encode(), IfNoneMatch="*"
@@ -168,6 +176,44 @@ class AudioBucket:
                     raise
                 return self.marker() or token
         return token
+
+    @contextmanager
+    def _asked(self, *, always: bool = False) -> Iterator[None]:
+        """Turns boto3's errors into FileNotFoundError, NoRoomError or StoreError.
+
+        A bucket that is away is not asked, unless `always`: those who would wait for it use up the service's threads.
+        """
+        import botocore.exceptions as of
+
+        if self._answers.away and not always:
+            raise _unavailable()
+        try:
+            yield
+        except of.ClientError as error:
+            found = _refusal(error)
+            self._note(found, error)
+            raise found from error
+        except of.NoCredentialsError as error:
+            raise StoreError(
+                "no keys: put them into a file named by AWS_SHARED_CREDENTIALS_FILE, or give the host a role"
+            ) from error
+        except (of.ConnectionError, of.HTTPClientError) as error:
+            self._note(found := _unavailable(), error)
+            raise found from error
+        except of.BotoCoreError as error:
+            self._note(found := StoreError("the bucket cannot be read or written"), error)
+            raise found from error
+        else:
+            self._answers.answered()
+
+    def _note(self, found: Exception, error: Exception) -> None:
+        """Notes how a question ended; an error of the bucket is logged with its address."""
+        if isinstance(found, StoreUnavailableError):
+            self._answers.missed()
+        else:
+            self._answers.answered()
+        if isinstance(found, StoreError) and self._answers.is_to_be_told():
+            _log.warning("the audio files in %s cannot be used: %s", self, error)
 
     def _get(self, id: str, name: str, start: int, end: int | None) -> Any:
         whole = {} if not start and end is None else {"Range": f"bytes={start}-{'' if end is None else end - 1}"}
@@ -227,27 +273,12 @@ class _Upload:
         self._buffer = io.BytesIO()
 
 
-@contextmanager
-def _bucket_errors(bucket: AudioBucket) -> Iterator[None]:
-    """Turns boto3's errors into FileNotFoundError, NoRoomError or StoreError."""
-    import botocore.exceptions as of
-
-    try:
-        yield
-    except of.ClientError as error:
-        raise _refusal(bucket, error) from error
-    except of.NoCredentialsError as error:
-        raise StoreError(
-            f"{bucket}: no keys: put them into a file named by AWS_SHARED_CREDENTIALS_FILE, or give the host a role"
-        ) from error
-    except (of.ConnectionError, of.HTTPClientError) as error:
-        raise StoreUnavailableError(f"the audio files cannot be reached now ({error}): retry later") from error
-    except of.BotoCoreError as error:
-        raise StoreError(f"{bucket} cannot be read or written: {error}") from error
+def _unavailable(reason: str = "") -> StoreUnavailableError:
+    return StoreUnavailableError(f"the audio files cannot be reached now{reason}: retry in 5 s")
 
 
-def _refusal(bucket: AudioBucket, error: Any) -> Exception:
-    """The service's own error for a refusal of the server."""
+def _refusal(error: Any) -> Exception:
+    """The service's own error for a refusal of the server; clients see it."""
     code = str(error.response.get("Error", {}).get("Code", ""))
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     if code in _MISSING:
@@ -255,14 +286,14 @@ def _refusal(bucket: AudioBucket, error: Any) -> Exception:
     if code in _FULL or status == 507:
         return NoRoomError("the place of the audio files is full: delete documents, or give it more room")
     if code == "NoSuchBucket":
-        return StoreError(f"{bucket}: there is no such bucket: make it, or choose another --shelf")
+        return StoreError("there is no such bucket: make it, or choose another --shelf")
     if code == "RequestTimeTooSkewed":
-        return StoreError(f"{bucket} refuses the time of this host's clock: set it, and keep it by NTP")
+        return StoreError("the bucket refuses the time of this host's clock: set it, and keep it by NTP")
     if status in (401, 403):
         return StoreError(
-            f"{bucket} refuses the keys ({code}): expected ones that may list, read, write and delete there, in the "
+            f"the bucket refuses the keys ({code}): expected ones that may list, read, write and delete there, in the "
             "file that AWS_SHARED_CREDENTIALS_FILE names, or a role of the host"
         )
     if status >= 500:
-        return StoreUnavailableError(f"the audio files cannot be reached now ({code}): retry later")
-    return StoreError(f"{bucket} cannot be read or written: {error}")
+        return _unavailable(f" ({code})")
+    return StoreError(f"the bucket cannot be read or written ({code or status})")

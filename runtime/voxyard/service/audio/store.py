@@ -49,6 +49,11 @@ class AudioStore:
         self._files, self._quota, self._reserve, self._shared_usage = files, quota, reserve, shared_usage
         files.create()
         files.sweep()
+        self._marker = files.marker()
+
+    def reachable(self) -> bool:
+        """True where the place of the files answers, and is the same as at the start. Raises StoreError, OSError."""
+        return self._files.marker() == self._marker
 
     def put(self, id: str, index: int, audio: Audio, claim: int | None = None) -> int:
         """Stores the audio of a chunk, (samples,) at 24 kHz; returns the number of samples.

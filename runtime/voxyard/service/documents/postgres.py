@@ -17,18 +17,19 @@ from psycopg.rows import DictRow, dict_row
 from psycopg_pool import ConnectionPool, PoolClosed
 
 from voxyard.service.documents import schema
-from voxyard.service.documents.answers import ANSWER_SECONDS, STATEMENT_SECONDS, Answers, ImpatientConnection
-from voxyard.service.documents.postgres_start import LOG_SECONDS, first_line, wait_for_server
+from voxyard.service.documents.answers import ANSWER_SECONDS, Answers
+from voxyard.service.documents.impatience import STATEMENT_SECONDS, ImpatientConnection
+from voxyard.service.documents.postgres_start import first_line, wait_for_server
 from voxyard.service.documents.sql import ClaimRules
 from voxyard.service.errors import NoRoomError, ServiceError, StoreError, StoreUnavailableError
 
 _log = logging.getLogger(__name__)
 
 START_SECONDS = 60.0  # that a start waits for the server
-RETRY_SECONDS = 5.0  # after which a client may try again
-_AGAIN = f"retry in {RETRY_SECONDS:.0f} s"
+_AGAIN = "retry in 5 s"
 _ANSWER_SECONDS = 5.0  # for a connection of the pool
 _MAX_CONNECTIONS = 8
+_MIGRATION_TRIES = 10
 _LONGEST_NAME = 63  # of PostgreSQL
 _CONNECTION: dict[str, Any] = {  # a URL may say otherwise
     "application_name": "voxyard", "connect_timeout": 5,
@@ -92,7 +93,6 @@ class PostgresDatabase:
         self.sender = uuid.uuid4().hex[:8]  # of this service's messages
         self.channel = "voxyard"
         self.answers = Answers()
-        self._logged_at = -LOG_SECONDS
         self._asking = threading.Lock()
         self.transactions, self.seconds = 0, 0.0  # of all threads, waits for a connection included
         wait_for_server(self.conninfo, self.name, start_seconds)
@@ -100,7 +100,8 @@ class PostgresDatabase:
         self._pool = ConnectionPool(
             self.conninfo,
             connection_class=ImpatientConnection[DictRow],
-            kwargs={"row_factory": dict_row, "cursor_factory": psycopg.RawCursor},
+            # A statement that was prepared would fail once another release has changed a column's type.
+            kwargs={"row_factory": dict_row, "cursor_factory": psycopg.RawCursor, "prepare_threshold": None},
             min_size=1,
             max_size=_MAX_CONNECTIONS,
             timeout=_ANSWER_SECONDS,
@@ -111,7 +112,7 @@ class PostgresDatabase:
         )
         try:
             with self._start_errors():
-                self._prepare()
+                self._migrate()
         except BaseException:
             self.close()
             raise
@@ -202,10 +203,20 @@ class PostgresDatabase:
             found = _store_error(error)
             if _without_answer(error):
                 self.answers.missed()
-            if isinstance(found, StoreUnavailableError) and time.monotonic() - self._logged_at >= LOG_SECONDS:
-                self._logged_at = time.monotonic()
+            if isinstance(found, StoreUnavailableError) and self.answers.is_to_be_told():
                 _log.warning("the database %s does not answer: %s", self.name, first_line(error))
             raise found from error
+
+    def _migrate(self) -> None:
+        """Prepares the database, again where services of another release, which are at work, have its tables."""
+        for _ in range(_MIGRATION_TRIES - 1):
+            try:
+                self._prepare()
+            except (errors.DeadlockDetected, errors.LockNotAvailable) as error:
+                _log.warning("the schema of %s cannot be changed yet: %s", self.name, first_line(error))
+            else:
+                return
+        self._prepare()
 
     def _prepare(self) -> None:
         """Brings the schema to the current version."""
@@ -239,6 +250,8 @@ class PostgresDatabase:
                     f"{self.name} has schema version {version}, this voxyard supports up to {len(schema.MIGRATIONS)}: "
                     "it was written by a newer voxyard; use that one, or another database"
                 )
+            if 0 < version < len(schema.MIGRATIONS):  # in the order in which transactions of the services lock
+                connection.execute("LOCK TABLE documents IN ACCESS EXCLUSIVE MODE")
             for step in schema.MIGRATIONS[version:]:
                 for statement in step:
                     connection.execute(statement)
@@ -297,7 +310,7 @@ def _without_answer(error: psycopg.Error) -> bool:
 
 
 def _unavailable() -> StoreUnavailableError:
-    return StoreUnavailableError(f"the database does not answer: {_AGAIN}", retry_after=RETRY_SECONDS)
+    return StoreUnavailableError(f"the database does not answer: {_AGAIN}")
 
 
 def _store_error(error: psycopg.Error) -> ServiceError:
@@ -306,8 +319,7 @@ def _store_error(error: psycopg.Error) -> ServiceError:
         return NoRoomError("the disk of the database is full: delete documents, or free space on it")
     if isinstance(error, errors.ReadOnlySqlTransaction):
         return StoreUnavailableError(
-            f"the database is a read-only standby now, and has to become the primary: {_AGAIN}",
-            retry_after=RETRY_SECONDS,
+            f"the database is a read-only standby now, and has to become the primary: {_AGAIN}"
         )
     if _without_answer(error) or (error.sqlstate or "").startswith(_PASSING):
         return _unavailable()

@@ -12,12 +12,11 @@ from pathlib import Path
 import psycopg
 from psycopg import pq
 
+from voxyard.service.documents.answers import LOG_SECONDS
 from voxyard.service.errors import StoreError
 
 _log = logging.getLogger(__name__)
 
-LOG_SECONDS = 10.0
-"""Seconds between two log lines about a server that does not answer."""
 _RETRY_SECONDS = 0.5
 _FULL = re.compile(r"too many (clients|connections)|connection slots")
 _TLS = re.compile(r"\bSSL\b(?! SYSCALL)(?!.*\beof\b)|certificate", re.IGNORECASE)  # not of a server that restarts

@@ -7,13 +7,23 @@ from collections.abc import Sequence
 from dataclasses import astuple
 
 from voxyard.service.documents.records import Document, NewDocument, Redo, StoredChunk, Upload
-from voxyard.service.documents.sql import Connection, Row, first
+from voxyard.service.documents.sql import Connection, Result, Row, first
 from voxyard.service.errors import ConflictError, NotFoundError
 from voxyard.speech.reading.lexicon import Lexicon, LexiconEntry
 from voxyard.speech.requests import SAMPLE_RATE
 
 EXTRACTING = "extracting"
 """Phase of a document whose text is still to be extracted from its upload."""
+_DOCUMENTS = """
+    SELECT id, owner, title, author, note, state, phase, created, started, finished, voice, seed, language, on_failure,
+        characters, chunks, chunks_done, chunks_failed, samples, estimated_seconds, reason, code, parked, reduced,
+        webhook, fingerprint, revision, audio, redos, changes, resets
+    FROM documents"""
+_CHUNKS = """
+    SELECT place, first, last, ending, pause, estimated_seconds, state, samples, reason, voice, seed, speaker,
+        redo_seed, redo_voice, redo_samples, redo_claim, redo_reason
+    FROM chunks WHERE document = $1"""
+"""Columns by name: a service whose database another release has given further ones does not notice it."""
 
 
 def number_of(connection: Connection, id: str, owner: str | None = None) -> int:
@@ -29,16 +39,33 @@ def number_of(connection: Connection, id: str, owner: str | None = None) -> int:
 def find(connection: Connection, id: str, owner: str | None = None) -> Document:
     """Document of this id. Raises NotFoundError."""
     number = number_of(connection, id, owner)
-    return read(first(connection.execute("SELECT * FROM documents WHERE number = $1", (number,))))
+    return read(first(_documents(connection, "WHERE number = $1", (number,))))
+
+
+def documents(connection: Connection, which: str, parameters: Sequence[object] = ()) -> tuple[Document, ...]:
+    """Documents of the end of a statement, from its WHERE on."""
+    return tuple(map(read, _documents(connection, which, parameters)))
+
+
+def chunks(
+    connection: Connection, number: int, which: str = "ORDER BY place", parameters: Sequence[object] = ()
+) -> tuple[StoredChunk, ...]:
+    """Chunks of a document; `which` is the end of the statement, whose parameters are $2 and so on."""
+    statement = f"{_CHUNKS} {which}"
+    return tuple(map(read_chunk, connection.execute(statement, (number, *parameters))))
+
+
+def _documents(connection: Connection, which: str, parameters: Sequence[object]) -> Result:
+    statement = f"{_DOCUMENTS} {which}"
+    return connection.execute(statement, parameters)
 
 
 def earlier(connection: Connection, new: NewDocument) -> Document | None:
     """Document with the same idempotency key. Raises ConflictError where its request was different."""
     if new.idempotency_key is None:
         return None
-    row = connection.execute(
-        "SELECT * FROM documents WHERE owner = $1 AND idempotency_key = $2", (new.owner, new.idempotency_key)
-    ).fetchone()
+    rows = _documents(connection, "WHERE owner = $1 AND idempotency_key = $2", (new.owner, new.idempotency_key))
+    row = rows.fetchone()
     if row is None:
         return None
     if row["fingerprint"] != new.fingerprint:
@@ -98,7 +125,10 @@ def end_extraction(connection: Connection, number: int, new: NewDocument) -> boo
 def read_upload(connection: Connection, id: str) -> Upload:
     """File of a document. Raises NotFoundError where it has none (any more)."""
     number = number_of(connection, id)
-    row = connection.execute("SELECT * FROM uploads WHERE document = $1", (number,)).fetchone()
+    row = connection.execute(
+        "SELECT name, media_type, titled, content, read, lexicon, cast_members FROM uploads WHERE document = $1",
+        (number,),
+    ).fetchone()
     if row is None:
         raise NotFoundError(f"document {id} has no upload: its text is extracted")
     return Upload(

@@ -55,10 +55,8 @@ def request(connection: Connection, id: str, index: int, voice: str | None, seed
 
 def of(connection: Connection, number: int) -> dict[int, Redo]:
     """Chunks of a document that are to be spoken again, or could not be, by their index."""
-    found = connection.execute(
-        "SELECT * FROM chunks WHERE document = $1 AND redo_seed IS NOT NULL ORDER BY place", (number,)
-    )
-    return {row["place"]: redo for row in found if (redo := queries.read_redo(row)) is not None}
+    found = queries.chunks(connection, number, "AND redo_seed IS NOT NULL ORDER BY place")
+    return {chunk.index: chunk.redo for chunk in found if chunk.redo is not None}
 
 
 def end(connection: Connection, number: int, index: int, redo: Redo, samples: int | None, reason: str | None) -> None:

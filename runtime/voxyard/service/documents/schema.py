@@ -158,7 +158,10 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "ALTER TABLE uploads ADD COLUMN cast_members TEXT",
     ),
 )
-"""Step n migrates version n to n + 1; a released step is never changed, only followed by another."""
+"""Step n migrates version n to n + 1; a released step is never changed, only followed by another.
+
+While services are changed one by one, those of the release before go on: a step leaves what they read and write.
+"""
 _SQLITE = {
     "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY": "INTEGER PRIMARY KEY AUTOINCREMENT",
     "BIGINT": "INTEGER",

@@ -111,14 +111,14 @@ class Store:
         """Up to `limit` documents, newest first; with `before`, those accepted before that document."""
         with self._database.read() as connection:
             newest = None if before is None else queries.number_of(connection, before, owner)
-            found = connection.execute(
+            return queries.documents(
+                connection,
                 """
-                SELECT * FROM documents WHERE (CAST($1 AS TEXT) IS NULL OR owner = $1)
-                AND (CAST($2 AS BIGINT) IS NULL OR number < $2) ORDER BY number DESC LIMIT $3
+                WHERE (CAST($1 AS TEXT) IS NULL OR owner = $1) AND (CAST($2 AS BIGINT) IS NULL OR number < $2)
+                ORDER BY number DESC LIMIT $3
                 """,
                 (owner, newest, limit),
             )
-            return tuple(queries.read(row) for row in found)
 
     def text(self, id: str) -> str:
         """Text of a document; chunks are ranges of it."""
@@ -137,18 +137,13 @@ class Store:
     def chunks(self, id: str) -> tuple[StoredChunk, ...]:
         """Chunks of a document in text order."""
         with self._database.read() as connection:
-            found = connection.execute(
-                "SELECT * FROM chunks WHERE document = $1 ORDER BY place", (queries.number_of(connection, id),)
-            )
-            return tuple(queries.read_chunk(row) for row in found)
+            return queries.chunks(connection, queries.number_of(connection, id))
 
     def snapshot(self, id: str) -> tuple[Document, tuple[StoredChunk, ...]]:
         """Document and chunks of one moment."""
         with self._database.read() as connection:
-            found = connection.execute(
-                "SELECT * FROM chunks WHERE document = $1 ORDER BY place", (queries.number_of(connection, id),)
-            )
-            return queries.find(connection, id), tuple(queries.read_chunk(row) for row in found)
+            chunks = queries.chunks(connection, queries.number_of(connection, id))
+            return queries.find(connection, id), chunks
 
     def chapters(self, id: str) -> tuple[Chapter, ...]:
         """Chapters of a document in text order; none where it has no headings."""
@@ -164,19 +159,15 @@ class Store:
         """A document, and its chunks that have changed since its `changes` were this many, in text order."""
         with self._database.read() as connection:
             number = queries.number_of(connection, id)
-            found = connection.execute(
-                "SELECT * FROM chunks WHERE document = $1 AND changed > $2 ORDER BY place", (number, since)
+            return queries.find(connection, id), queries.chunks(
+                connection, number, "AND changed > $2 ORDER BY place", (since,)
             )
-            return queries.find(connection, id), tuple(queries.read_chunk(row) for row in found)
 
     def chunks_from(self, id: str, index: int, limit: int) -> tuple[StoredChunk, ...]:
         """Up to `limit` chunks of a document from chunk `index` on, in text order."""
         with self._database.read() as connection:
-            found = connection.execute(
-                "SELECT * FROM chunks WHERE document = $1 AND place >= $2 ORDER BY place LIMIT $3",
-                (queries.number_of(connection, id), index, limit),
-            )
-            return tuple(queries.read_chunk(row) for row in found)
+            number = queries.number_of(connection, id)
+            return queries.chunks(connection, number, "AND place >= $2 ORDER BY place LIMIT $3", (index, limit))
 
     def upload(self, id: str) -> Upload:
         """File of a document whose text is to be extracted. Raises NotFoundError where it has none (any more)."""
@@ -199,10 +190,7 @@ class Store:
     def unfinished(self) -> tuple[Document, ...]:
         """Documents that are neither completed nor failed, oldest first."""
         with self._database.read() as connection:
-            found = connection.execute(
-                "SELECT * FROM documents WHERE state IN ('pending', 'processing') ORDER BY number"
-            )
-            return tuple(queries.read(row) for row in found)
+            return queries.documents(connection, "WHERE state IN ('pending', 'processing') ORDER BY number")
 
     def queue_load(self) -> QueueLoad:
         """Backlog of unfinished documents."""

@@ -14,6 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from voxyard.service.documents.ownership import SharedDocuments
+from voxyard.service.errors import ServiceError
 from voxyard.telemetry.call_thread import CallThread
 
 log = logging.getLogger("voxyard.service")
@@ -46,9 +47,10 @@ class ServiceMetrics:
         *,
         documents: Callable[[], Mapping[str, int]] | None = None,
         disk: Callable[[], DiskUsage] | None = None,
+        shelf: Callable[[], bool] | None = None,
         shared: Callable[[], SharedDocuments] | None = None,
     ) -> None:
-        """`documents` (state → number), `disk` and `shared` are called at each scrape."""
+        """`documents` (state → number), `disk`, `shelf` (it answers) and `shared` are called at each scrape."""
         self._requests = Counter(
             "voxyard_service_requests",
             "Requests by route, method and status.",
@@ -63,7 +65,7 @@ class ServiceMetrics:
             buckets=SECONDS,
         )
         self._in_flight = Gauge("voxyard_service_in_flight", "Requests in flight.", registry=registry)
-        registry.register(_ScrapeCollector(documents, disk, shared))
+        registry.register(_ScrapeCollector(documents, disk, shelf, shared))
 
     def request_started(self) -> None:
         """Counts a request in flight."""
@@ -106,21 +108,28 @@ class _ScrapeCollector(Collector):
         self,
         documents: Callable[[], Mapping[str, int]] | None,
         disk: Callable[[], DiskUsage] | None,
+        shelf: Callable[[], bool] | None,
         shared: Callable[[], SharedDocuments] | None,
     ) -> None:
         self._documents = None if documents is None else _Reading("documents", documents)
         self._disk = None if disk is None else _Reading("disk", disk)
+        self._shelf = None if shelf is None else _Reading("shelf", shelf)
         self._shared = shared
 
     def describe(self) -> Iterable[Metric]:
         """Families without values, so that registering calls nothing."""
-        return [self._family_of_documents({}), *self._families_of_disk(None), *self._families_of_shared(None)]
+        return [
+            self._family_of_documents({}), *self._families_of_disk(None), self._family_of_shelf(None),
+            *self._families_of_shared(None),
+        ]  # fmt: skip
 
     def collect(self) -> Iterable[Metric]:
         """Current values; those that cannot be read are left out.
 
         A database that does not answer is not asked: a scrape would take longer than Prometheus waits.
         """
+        if self._shelf is not None:
+            yield self._family_of_shelf(self._shelf_answers(self._shelf))
         if self._shared is not None:
             shared = self._shared()
             yield from self._families_of_shared(shared)
@@ -140,6 +149,21 @@ class _ScrapeCollector(Collector):
                 log.warning("cannot read the disk usage for /metrics: %s", error)
             except Exception:
                 log.exception("cannot read the disk usage for /metrics")
+
+    @staticmethod
+    def _shelf_answers(shelf: _Reading[bool]) -> bool:
+        try:
+            return shelf.value()
+        except (TimeoutError, ServiceError, OSError) as error:
+            log.warning("the place of the audio files does not answer: %s", error)
+        except Exception:
+            log.exception("cannot ask the place of the audio files for /metrics")
+        return False
+
+    @staticmethod
+    def _family_of_shelf(up: bool | None) -> GaugeMetricFamily:
+        value = None if up is None else float(up)
+        return GaugeMetricFamily("voxyard_service_shelf_up", "The place of the audio files answers.", value=value)
 
     @staticmethod
     def _family_of_documents(counts: Mapping[str, int]) -> GaugeMetricFamily:

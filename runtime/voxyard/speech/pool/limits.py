@@ -15,6 +15,7 @@ class PoolLimits:
     max_chunks: int | None = None  # of a worker at a time; None: as many as its engine asks for
     progress_timeout: float = 20.0  # without progress on its chunks a worker counts as hung
     start_timeout: float = 900.0  # until a worker has loaded its engine; alone counts while it loads
+    stall_timeout: float = 120.0  # of a start, after which nothing counts on it any more while it goes on
     heartbeat_timeout: float = 25.0  # without a heartbeat a worker that has loaded its engine counts as hung
     max_failures: int = 2  # of a chunk that ran alone, each on another worker where there is one
     max_deaths: int = 2  # of workers with this chunk alone; one more where workers have died of something else

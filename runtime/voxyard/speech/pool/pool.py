@@ -154,7 +154,7 @@ class Pool:
 
     @property
     def waiting(self) -> str | None:
-        """Message on why all its workers wait for their devices; None while one of them runs or may start.
+        """Message on why all its workers wait for their devices, or stall as they start; None while one may speak soon.
 
         Where devices come and go, also why there is none, or none whose worker starts.
         """
@@ -162,9 +162,9 @@ class Pool:
         if not enabled:
             return self._no_device
         waits = ("waiting",) if self._no_device is None else ("waiting", "resting")
-        if any(worker.state not in waits for worker in enabled):
+        if any(worker.state not in waits and not worker.stalled for worker in enabled):
             return None
-        return "; ".join(worker.reason for worker in enabled)
+        return "; ".join(f"{each.device}: {each.reason}" if each.stalled else each.reason for each in enabled)
 
     @property
     def rows(self) -> int:

@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from pickle import UnpicklingError
 from typing import Literal
 
 from voxyard.host.memory import memory_kills
@@ -125,8 +124,8 @@ class WorkerProcess:
                 self._report(message)
         except (EOFError, OSError):
             pass  # it has ended, or is about to: the exit status tells the cause
-        except (UnpicklingError, AttributeError, ImportError, IndexError, ValueError) as error:
-            last = f"its message cannot be read: {type(error).__name__}: {error}"
+        except Exception as error:  # noqa: BLE001 — told as the reason of its end: without this thread nobody hears it
+            last = f"its messages cannot be read: {type(error).__name__}: {error}"
         status = self._end()
         self._outgoing.put(None)
         self._writer.join()
@@ -147,6 +146,9 @@ class WorkerProcess:
                 self._connection.send(message)
             except OSError:
                 _log.debug("process %d ended before it read %s", self.pid, type(message).__name__)
+            except Exception:  # noqa: BLE001 — whatever it is: it would wait for ever
+                _log.exception("process %d is killed: %s cannot be sent to it", self.pid, type(message).__name__)
+                self.kill()
 
 
 def given_gpu() -> bool:

@@ -42,6 +42,7 @@ class WorkerSlot:
     pause: float = 0.0  # seconds beyond the timeout that the engine has asked for
     not_before: float = 0.0  # earliest next start
     start_deadline: float = 0.0
+    stalled_from: float = 0.0
     stop_deadline: float = 0.0
     woken: bool = False  # it starts because there is work again
     failed_starts: int = 0  # in a row
@@ -102,6 +103,10 @@ class WorkerSlot:
         """Chunks that its engine decodes together."""
         return self.batch_limit if self.batch_cap is None else min(self.batch_limit, self.batch_cap)
 
+    def stalls(self, now: float) -> bool:
+        """True where its start takes so long that it may never end."""
+        return self.phase == "starting" and now >= self.stalled_from
+
     def may_start(self, now: float) -> bool:
         """True where it has no process and its backoff is over."""
         return self.phase in ("down", "waiting", "resting", "released") and now >= self.not_before
@@ -118,6 +123,7 @@ class WorkerSlot:
         self.phase = "starting"
         self.generation += 1
         self.last_seen, self.start_deadline = now, now + limits.start_timeout
+        self.stalled_from = now + limits.stall_timeout
         self.progress, self.pause = 0, 0.0
 
     def heartbeat(self, now: float, progress: int, pause: float) -> None:

@@ -30,6 +30,7 @@ class WorkerState:
     ready: Ready | None
     reason: str = ""  # why it does not run: its device has no memory yet, or its last start failed
     woken: bool = False  # it starts because there is work again
+    stalled: bool = False  # its start takes too long
 
 
 @dataclass(slots=True)
@@ -201,5 +202,6 @@ def _worker_state(worker: PoolWorker, slot: WorkerSlot) -> WorkerState:
     pid = worker.process.pid if worker.process else None
     if refusal is not None:
         return WorkerState(worker.device.name, "waiting", pid, slot.generation, None, refusal.message)
-    reason = "" if slot.running or slot.idle else slot.failure
-    return WorkerState(worker.device.name, slot.state, pid, slot.generation, worker.ready, reason, slot.woken)
+    stalled = slot.stalls(time.monotonic())
+    reason = "its model takes long to load" if stalled else "" if slot.running or slot.idle else slot.failure
+    return WorkerState(worker.device.name, slot.state, pid, slot.generation, worker.ready, reason, slot.woken, stalled)
