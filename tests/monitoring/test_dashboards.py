@@ -34,6 +34,7 @@ from voxyard.telemetry.configuration import (
     HASH_VARIABLE,
     ExpectedConfigurations,
     HostPlan,
+    Maintenance,
     export_configuration,
 )
 from voxyard.telemetry.gpu_collector import GpuCollector
@@ -188,6 +189,7 @@ def _exported(tmp_path: Path) -> dict[str, str]:
         *GpuCollector(_NoDriver()).collect(),  # type: ignore[arg-type]
         *HostPlan(plan).collect(),
         *ExpectedConfigurations(tmp_path).collect(),
+        *Maintenance(tmp_path).collect(),
         *TrainMetrics("run").registry.collect(),
         *pool.collect(),
         *service.collect(),
