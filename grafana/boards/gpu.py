@@ -168,6 +168,23 @@ def _memory() -> Row:
             Query(gpu("gpu_processes"), _GPU),
         ),
         time_series(
+            "Memory of MIG instances",
+            "Held ÷ size of each instance of a divided card. A divided card itself has no utilization.",
+            "percentunit",
+            Query(
+                f"{gpu('gpu_mig_memory_used_bytes')} / ({gpu('gpu_mig_memory_size_bytes')} > 0)",
+                f"{_GPU} MIG {{{{mig}}}}",
+            ),
+            top=1,
+        ),
+        time_series(
+            "Activity of MIG instances",
+            "What a kernel that runs uses of the instance (Hopper and newer), as of whole cards.",
+            "percentunit",
+            Query(rate(gpu("gpu_mig_activity_seconds_total")), f"{_GPU} MIG {{{{mig}}}} {{{{part}}}}"),
+            top=1,
+        ),
+        time_series(
             "Memory by process",
             "Only where the exporter runs with `voxyard exporter --processes`.",
             "bytes",
