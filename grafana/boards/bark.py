@@ -22,7 +22,7 @@ def bark() -> models.Dashboard:
         [_overview(), _speech(), _queue(), _gpus(), _service(), _cells()],
         {
             "job": JOBS,
-            "instance": 'label_values(voxyard_bark_workers_expected{job=~"$job"}, instance)',
+            "instance": 'label_values(voxyard_bark_workers_expected{cluster=~"$cluster",job=~"$job"}, instance)',
             "gpu": f"label_values({host('bark_chunks_total')}, gpu)",
         },
     )

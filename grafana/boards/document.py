@@ -12,7 +12,7 @@ STEP = 15
 """Scrape interval in seconds, as in the provisioned data source."""
 
 PLAIN_VALUES = {
-    "job": ".+", "instance": ".+", "gpu": ".+", "run": ".+",
+    "cluster": ".*", "job": ".+", "instance": ".+", "gpu": ".+", "run": ".+",
     "__rate_interval": "1m", "__interval": "15s", "__range": "3h",
 }  # fmt: skip
 """Variable values of Grafana when everything is selected."""

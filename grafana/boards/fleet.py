@@ -31,7 +31,7 @@ def fleet() -> models.Dashboard:
         [_overview(), _gpus(), _load(), _workloads(), _hosts(), _measuring()],
         {
             "job": JOBS,
-            "instance": 'label_values(up{job=~"$job"}, instance)',
+            "instance": 'label_values(up{cluster=~"$cluster",job=~"$job"}, instance)',
             "gpu": f"label_values({host('voxyard:gpu_up:bool')}, gpu)",
             "run": f"label_values({host('train_active')}, run)",
         },
@@ -77,7 +77,7 @@ def _overview() -> Row:
             "Power",
             "Power draw of all GPUs.",
             "watt",
-            Query(f"sum({gpu('gpu_power_watts')})"),
+            Query(f"sum({gpu('voxyard:gpu_power:watts')})"),
         ),
         table_panel(
             "Firing alerts",
@@ -196,7 +196,7 @@ def _load() -> Row:
             "Power by host",
             "Power draw of the host's GPUs.",
             "watt",
-            Query(f"sum by (instance) ({gpu('gpu_power_watts')})", "{{instance}}"),
+            Query(f"sum by (instance) ({gpu('voxyard:gpu_power:watts')})", "{{instance}}"),
         ),
         time_series(
             "Power ÷ limit",
@@ -313,7 +313,7 @@ def _measuring() -> Row:
     ))  # fmt: skip
 
 
-_CAUSE = 'voxyard:cause:rank{instance=~"$instance",gpu=~"$gpu"}'
+_CAUSE = 'voxyard:cause:rank{cluster=~"$cluster",instance=~"$instance",gpu=~"$gpu"}'
 _MODEL, _DATA, _NO_DATA = 'role="model"', 'role="data"', 'role!="data"'
 _UNEXPLAINED = gpu("voxyard:workload_gpu_under_target:ratio", _NO_DATA)
 _WHY = f"min by (instance, gpu, uuid) ({_CAUSE}) or 0 * max by (instance, gpu, uuid) ({_UNEXPLAINED})"
@@ -327,7 +327,7 @@ _OF_TARGET = (
     f"/ on (instance, gpu, uuid) group_right () {_TARGET}"
 )
 _CLOCK_CAUSES = 'cause=~"thermal|power_brake|power_cap|clocks_locked"'
-_HELD_DOWN = f'voxyard:cause:rank{{instance=~"$instance",gpu=~"$gpu",{_CLOCK_CAUSES}}}'
+_HELD_DOWN = f'voxyard:cause:rank{{cluster=~"$cluster",instance=~"$instance",gpu=~"$gpu",{_CLOCK_CAUSES}}}'
 _OF_CLOCK = (
     f"max by (instance, gpu, uuid) ({gpu('voxyard:gpu_clock:ratio10m')}) and on (instance, gpu, uuid) {_HELD_DOWN}"
 )
@@ -352,8 +352,8 @@ _BY_SEVERITY = " or ".join(
 )
 _WORKLOAD = "{{instance}} {{workload}} {{role}}"
 _EXPECTED = host("workload_expected")
-_DRIFT = 'voxyard:configuration_drift:bool{instance=~"$instance"}'
-_ANSWERING = 'voxyard:workload_answering:count{instance=~"$instance"}'
+_DRIFT = 'voxyard:configuration_drift:bool{cluster=~"$cluster",instance=~"$instance"}'
+_ANSWERING = 'voxyard:workload_answering:count{cluster=~"$cluster",instance=~"$instance"}'
 # Both 1 and 0 are products: otherwise there would be two series, with and without a metric name.
 _ANSWERED = (
     f"max by (instance, workload, role) (1 * {_EXPECTED} and on (instance, workload) {_ANSWERING} or 0 * {_EXPECTED})"

@@ -41,7 +41,7 @@ def gpu_detail() -> models.Dashboard:
     )
 
 
-_OF_JOB = 'voxyard:gpu_up:bool{job=~"$job"}'
+_OF_JOB = 'voxyard:gpu_up:bool{cluster=~"$cluster",job=~"$job"}'
 
 
 def _identity() -> Row:
@@ -168,6 +168,23 @@ def _memory() -> Row:
             Query(gpu("gpu_processes"), _GPU),
         ),
         time_series(
+            "Memory of MIG instances",
+            "Held ÷ size of each instance of a divided card. A divided card itself has no utilization.",
+            "percentunit",
+            Query(
+                f"{gpu('gpu_mig_memory_used_bytes')} / ({gpu('gpu_mig_memory_size_bytes')} > 0)",
+                f"{_GPU} MIG {{{{mig}}}}",
+            ),
+            top=1,
+        ),
+        time_series(
+            "Activity of MIG instances",
+            "What a kernel that runs uses of the instance (Hopper and newer), as of whole cards.",
+            "percentunit",
+            Query(rate(gpu("gpu_mig_activity_seconds_total")), f"{_GPU} MIG {{{{mig}}}} {{{{part}}}}"),
+            top=1,
+        ),
+        time_series(
             "Memory by process",
             "Only where the exporter runs with `voxyard exporter --processes`.",
             "bytes",
@@ -182,7 +199,7 @@ def _power() -> Row:
             "Power",
             "Drawn at the moment of the scrape, and on average between scrapes as the card's energy counter tells it.",
             "watt",
-            Query(gpu("gpu_power_watts"), f"{_GPU} now"),
+            Query(gpu("voxyard:gpu_power:watts"), f"{_GPU} now"),
             Query(rate(gpu("gpu_energy_joules_total")), f"{_GPU} from energy"),
             Query(gpu("gpu_power_limit_watts"), f"{_GPU} limit"),
             Query(gpu("gpu_power_limit_default_watts"), f"{_GPU} limit it starts with"),
@@ -275,7 +292,7 @@ def _links() -> Row:
             "PCIe lanes",
             "In use, and possible for this card; a slot may have fewer. Fewer than before: PcieLinkDowngraded.",
             "none",
-            Query(gpu("gpu_pcie_link_width"), f"{_GPU} in use"),
+            Query(gpu("voxyard:gpu_pcie_link_width:lanes"), f"{_GPU} in use"),
             Query(gpu("gpu_pcie_link_width_max"), f"{_GPU} possible"),
             width=8,
         ),
@@ -296,17 +313,17 @@ def _links() -> Row:
         ),
         time_series(
             "New NVLink errors",
-            "In each step of the panel, over all NVLinks of the card, by kind: a link that recovers was down. "
+            "In 15 minutes, over all NVLinks of the card, by kind: a link that recovers was down. "
             "GpuNvlinkErrors fires where they grow.",
             "none",
-            Query(increase(gpu("gpu_nvlink_errors_total")), f"{_GPU} {{{{kind}}}}"),
+            Query(gpu("voxyard:gpu_nvlink_errors:increase15m"), f"{_GPU} {{{{kind}}}}"),
             width=8,
         ),
         time_series(
             "PCIe replays",
             "Packets per second that had to be sent again. PcieReplays fires above 8 a minute.",
             "cps",
-            Query(rate(gpu("gpu_pcie_replays_total")), _GPU),
+            Query(gpu("voxyard:gpu_pcie_replays:rate10m"), _GPU),
             width=8,
         ),
         table_panel(

@@ -13,8 +13,10 @@ from boards.panels import SOURCE, Row
 FLEET, GPU, TRAINING, BARK = "voxyard-fleet", "voxyard-gpu", "voxyard-training", "voxyard-bark"
 TITLES = {FLEET: "Fleet", GPU: "GPU detail", TRAINING: "Training", BARK: "Bark"}
 TAG = "voxyard"
+ALL = {"cluster": ".*"}
+"""What `All` stands for where a series may lack the label."""
 
-_LABELS = {"job": "Job", "instance": "Instance", "gpu": "GPU", "run": "Run"}
+_LABELS = {"cluster": "Cluster", "job": "Job", "instance": "Instance", "gpu": "GPU", "run": "Run"}
 
 
 def build_dashboard(uid: str, description: str, rows: Sequence[Row], values: dict[str, str]) -> models.Dashboard:
@@ -22,7 +24,7 @@ def build_dashboard(uid: str, description: str, rows: Sequence[Row], values: dic
     board = dashboard.Dashboard(f"voxyard / {TITLES[uid]}").uid(uid).description(description).tags([TAG]).readonly()
     board.time("now-3h", "now").refresh("30s").timezone("browser").tooltip(models.DashboardCursorSync.CROSSHAIR)
     board.with_variable(dashboard.DatasourceVariable("datasource").label("Data source").type("prometheus"))
-    for name, query in values.items():
+    for name, query in {"cluster": queries.CLUSTERS, **values}.items():
         board.with_variable(_variable(name, query))
     for other in TITLES:
         if other != uid:
@@ -42,14 +44,18 @@ def build_dashboard(uid: str, description: str, rows: Sequence[Row], values: dic
 def _variable(name: str, query: str) -> dashboard.QueryVariable:
     variable = dashboard.QueryVariable(name).label(_LABELS[name]).datasource(SOURCE)
     variable.query({"query": query, "refId": f"variable-{name}"}).definition(query)
-    variable.multi(True).include_all(True).all_value(".+").sort(models.VariableSort.NATURAL_ASC)
+    variable.multi(True).include_all(True).all_value(ALL.get(name, ".+")).sort(models.VariableSort.NATURAL_ASC)
     variable.current(models.VariableOption(selected=True, text=["All"], value=["$__all"]))
     return variable.refresh(models.VariableRefresh.ON_TIME_RANGE_CHANGED)
 
 
 def _link(uid: str, values: dict[str, str]) -> dashboard.DashboardLink:
     # Without the job: exporter and trainer of one host are different jobs.
-    kept = [name for name in ("datasource", "instance", "gpu", "run") if name == "datasource" or name in values]
+    kept = [
+        name
+        for name in ("datasource", "cluster", "instance", "gpu", "run")
+        if name in ("datasource", "cluster") or name in values
+    ]
     query = "&".join(f"${{{name}:queryparam}}" for name in kept)
     link = dashboard.DashboardLink(TITLES[uid]).type(models.DashboardLinkType.LINK).url(f"/d/{uid}?{query}")
     return link.icon("dashboard").tooltip(f"{TITLES[uid]}, of the same hosts and the same time").keep_time(True)

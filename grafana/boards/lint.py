@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from boards.document import Document, Panel, Target, label_values, query_of
+from boards.layout import ALL
 from boards.promql import Selector, selectors, variables
 
 UNITS = frozenset({
@@ -99,7 +100,7 @@ def _template(name: str, label: str) -> Rule:
         if len(found) != 1:
             yield name, f"expected one variable {name}, found {len(found)}"
             return
-        wanted = {"type": "query", "label": label, "multi": True, "includeAll": True, "allValue": ".+"}
+        wanted = {"type": "query", "label": label, "multi": True, "includeAll": True, "allValue": ALL.get(name, ".+")}
         for key, value in wanted.items():
             if found[0].get(key) != value:
                 yield name, f"{key}: expected {value!r}, found {found[0].get(key)!r}"
@@ -280,6 +281,7 @@ def _selectors(board: Document) -> Iterator[tuple[Panel, Selector]]:
 
 RULES: dict[str, Rule] = {
     "template-datasource-rule": _template_datasource,
+    "template-cluster-rule": _template("cluster", "Cluster"),
     "template-job-rule": _template("job", "Job"),
     "template-instance-rule": _template("instance", "Instance"),
     "template-label-promql-rule": _template_label_promql,
@@ -294,6 +296,7 @@ RULES: dict[str, Rule] = {
     "target-promql-rule": _target_promql,
     "target-truth-rule": _target_truth,
     "target-rate-interval-rule": _target_rate_interval,
+    "target-cluster-rule": _target_matcher("cluster"),
     "target-job-rule": _target_matcher("job"),
     "target-instance-rule": _target_matcher("instance"),
     "target-optional-matcher-rule": _target_optional,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from string import ascii_uppercase
@@ -15,6 +16,9 @@ from grafana_foundation_sdk.models import prometheus as prometheus_models
 
 SOURCE = common.DataSourceRef(type_val="prometheus", uid="$datasource")
 GREEN, AMBER, RED, GREY = "green", "orange", "red", "text"
+
+_OF_EXPORTER = re.compile(r"voxyard_(gpu|exporter)_")
+NOT_OF_DCGM = "Only voxyard's exporter tells it: empty with dcgm-exporter alone."
 
 Panel = timeseries.Panel | stat.Panel | statetimeline.Panel | table.Panel
 _Kind = TypeVar("_Kind", timeseries.Panel, stat.Panel, statetimeline.Panel, table.Panel)
@@ -181,6 +185,8 @@ def _panel(
     *,
     latest: bool = False,
 ) -> _Kind:
+    if only_of_exporter(*(query.expr for query in queries)):
+        description = f"{description} {NOT_OF_DCGM}"
     panel.title(title).description(description).unit(unit).datasource(SOURCE).span(size[0]).height(size[1])
     for letter, query in zip(ascii_uppercase, queries, strict=False):
         target = prometheus.Dataquery().datasource(SOURCE).ref_id(letter).expr(query.expr).legend_format(query.legend)
@@ -192,6 +198,11 @@ def _panel(
             target.format(prometheus_models.PromQueryFormat.TABLE)
         panel.with_target(target)
     return panel
+
+
+def only_of_exporter(*queries: str) -> bool:
+    """True where each query reads a metric of our exporter that no rule makes from dcgm-exporter's."""
+    return all(_OF_EXPORTER.search(query) for query in queries)
 
 
 def _legend() -> common_builders.VizLegendOptions:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-HOST = 'job=~"$job",instance=~"$instance"'
+CLUSTER = 'cluster=~"$cluster"'
+"""Of a store of several Prometheis, which labels what each tells; without that label all are one cluster."""
+HOST = f'{CLUSTER},job=~"$job",instance=~"$instance"'
 GPU = f'{HOST},gpu=~"$gpu"'
 RUN = f'{HOST},run=~"$run"'
 ANY_GPU = f'{HOST},gpu=~"($gpu)?"'
 """Includes series without a GPU label: chunks that failed on several workers."""
 
-JOBS = 'label_values(up{job=~"exporter|dcgm|trainer|bark|gateway|node.*|cluster-.+"}, job)'
+_OURS = 'job=~"exporter|dcgm|trainer|bark|gateway|node.*|cluster-.+"'
+CLUSTERS = f"label_values(up{{{_OURS}}}, cluster)"
+JOBS = f"label_values(up{{{CLUSTER},{_OURS}}}, job)"
 """Of a Prometheus that others use, too, not all that it scrapes."""
 
-ALERTS = 'ALERTS{alertstate="firing",job=~"($job)?",instance=~"($instance)?"%s}'
+ALERTS = 'ALERTS{alertstate="firing",cluster=~"$cluster",job=~"($job)?",instance=~"($instance)?"%s}'
 """Alerts of the selected hosts, and those without host or job."""
 
 

@@ -20,7 +20,7 @@ def training() -> models.Dashboard:
         [_overview(), _speed(), _learning(), _gpus()],
         {
             "job": JOBS,
-            "instance": 'label_values(voxyard_train_active{job=~"$job"}, instance)',
+            "instance": 'label_values(voxyard_train_active{cluster=~"$cluster",job=~"$job"}, instance)',
             "run": f"label_values({host('train_active')}, run)",
             "gpu": f"label_values({host('workload_gpu_assigned', _TRAINER)}, gpu)",
         },

@@ -44,6 +44,7 @@ from tasks.releases import (
     show_or_end,
 )
 
+LONGEST_MAINTENANCE = 14 * 24 * 60  # minutes
 DRAIN = "stop training runs with a checkpoint and resume them afterwards; otherwise hosts that train are skipped"
 SKIP_UNFIT = "go on without hosts that are unreachable, locked or not fit; they are named, and the exit code is 1"
 ROLE = "only hosts with this role (trainer, bark, monitoring, gateway); repeatable, as --host"
@@ -158,11 +159,16 @@ def rollback(
         )  # fmt: skip
 
 
-@task(iterable=["host", "group"], auto_shortflags=False, help=HELP)
+@task(
+    iterable=["host", "group"],
+    auto_shortflags=False,
+    help=HELP | {"minutes": "for which its alerts are silent, unless a deploy ends it before [default: 120]"},
+)
 def drain(
     _: Any,
     host: Sequence[str] | None = None,
     group: Sequence[str] | None = None,
+    minutes: str = "120",
     inventory: str = "",
     json: bool = False,
 ) -> None:
@@ -170,9 +176,13 @@ def drain(
     with reporting_errors(), Connections() as connections:
         if not host and not group:
             raise FleetError(missing_options("drain", ["host"]))
+        if not minutes.isdecimal() or not 1 <= int(minutes) <= LONGEST_MAINTENANCE:
+            raise FleetError(
+                f"--minutes {minutes}: expected a number from 1 to {LONGEST_MAINTENANCE} (two weeks), such as 30"
+            )
         fleet = load_inventory(inventory)
         hosts = selected(fleet, host, group)
-        context = rollout_context(fleet, connections, drain=True)
+        context = rollout_context(fleet, connections, drain=True, maintenance_seconds=60.0 * int(minutes))
         with graceful_stop(context.cancellation):
             done = on_every_host(hosts, lambda each: drain_host(connections.to(each), each.name, context))
         report_outcomes(outcomes_of(hosts, done), json=json)

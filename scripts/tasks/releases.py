@@ -18,7 +18,7 @@ from fleet.inventory.hosts import Host, Inventory, Role
 from fleet.inventory.secrets import read_all
 from fleet.monitoring import role as monitoring
 from fleet.monitoring.check import check_here
-from fleet.monitoring.silence import AlertmanagerSilencer
+from fleet.monitoring.silence import LONGEST_SECONDS, AlertmanagerSilencer
 from fleet.release.artefact import ChecksumCache
 from fleet.release.release import found_images
 from fleet.release.service import RolePart
@@ -322,15 +322,18 @@ def report_outcomes(outcomes: Sequence[Outcome], *, json: bool) -> None:
     exit_with(good=all(each.good or each.result == "skipped" for each in outcomes))
 
 
-def rollout_context(fleet: Inventory, connections: Connections, *, drain: bool) -> RolloutContext:
+def rollout_context(
+    fleet: Inventory, connections: Connections, *, drain: bool, maintenance_seconds: float = LONGEST_SECONDS
+) -> RolloutContext:
     """Context of a rollout. Raises FleetError where the program of a hook is missing."""
     check_programs(fleet.rollout.hooks)
-    silencer = AlertmanagerSilencer(fleet.hosts, connections.shared)
+    silencer = AlertmanagerSilencer(fleet.hosts, connections.shared, longest_seconds=maintenance_seconds)
     return RolloutContext(
         runs=TrainingRunHooks(),
         silencer=silencer,
         cache=ImageCache(IMAGES_CACHE),
         drain=drain,
+        maintenance_seconds=maintenance_seconds,
         min_healthy_seconds=fleet.rollout.min_healthy_seconds,
         hooks=fleet.rollout.hooks,
         addresses={each.name: each.address for each in fleet.hosts},

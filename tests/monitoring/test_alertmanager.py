@@ -145,7 +145,9 @@ def test_what_must_be_silenced_is() -> None:
         ("ExporterDown", "ServiceRestarting"),
     } <= meant
     assert ("GpuLost", "GpuFlapping") not in meant  # each would silence the other
-    others = {pair for pair in meant if pair[0] != "HostGone"}
+    sent = {name for name, rule in alerts().items() if rule["labels"]["severity"] != "none"}
+    assert {target for source, target in meant if source == "HostMaintenance"} == sent
+    others = {pair for pair in meant if pair[0] not in ("HostGone", "HostMaintenance")}
     assert not [pair for pair in others if pair[1] in ("WorkloadDown", "Watchdog", "ExporterDown")]
     assert {("HostGone", name) for name in ("ExporterDown", "NodeExporterDown", "WorkloadDown")} <= meant
 

@@ -57,11 +57,13 @@ def _without_variable(name: str) -> Callable[[dict[str, Any]], None]:
     return change
 
 
-HOST = 'job=~"$job",instance=~"$instance"'
+HOST = 'cluster=~"$cluster",job=~"$job",instance=~"$instance"'
 HARM: tuple[tuple[str, Callable[[dict[str, Any]], None]], ...] = (
     ("template-datasource-rule", _without_variable("datasource")),
     ("template-datasource-rule", _variable("datasource", label="Source")),
     ("template-datasource-rule", _variable("datasource", query="loki")),
+    ("template-cluster-rule", _without_variable("cluster")),
+    ("template-cluster-rule", _variable("cluster", allValue=".+")),  # a Prometheus of one's own has no such label
     ("template-job-rule", _without_variable("job")),
     ("template-job-rule", _variable("job", allValue=".*")),
     ("template-job-rule", _variable("job", datasource={"type": "prometheus", "uid": "fixed"})),
@@ -91,10 +93,14 @@ HARM: tuple[tuple[str, Callable[[dict[str, Any]], None]], ...] = (
     ("target-truth-rule", _asks(f"absent(voxyard_gpu_up{{{HOST}}})")),
     ("target-rate-interval-rule", _asks(f"rate(voxyard_gpu_busy_seconds_total{{{HOST}}}[5m])")),
     ("target-rate-interval-rule", _asks(f"sum(increase(voxyard_gpu_busy_seconds_total{{{HOST}}}[$__range]))")),
-    ("target-job-rule", _asks('voxyard_gpu_up{instance=~"$instance"}')),
-    ("target-job-rule", _asks('voxyard_gpu_up{job="$job",instance=~"$instance"}')),
-    ("target-instance-rule", _asks('voxyard_gpu_up{job=~"$job"}')),
-    ("target-instance-rule", _asks(f"voxyard_gpu_up{{{HOST}}} and on (instance) voxyard_gpu_info{{job=~'$job'}}")),
+    ("target-cluster-rule", _asks('voxyard_gpu_up{job=~"$job",instance=~"$instance"}')),
+    ("target-job-rule", _asks('voxyard_gpu_up{cluster=~"$cluster",instance=~"$instance"}')),
+    ("target-job-rule", _asks('voxyard_gpu_up{cluster=~"$cluster",job="$job",instance=~"$instance"}')),
+    ("target-instance-rule", _asks('voxyard_gpu_up{cluster=~"$cluster",job=~"$job"}')),
+    (
+        "target-instance-rule",
+        _asks(f"voxyard_gpu_up{{{HOST}}} and on (instance) voxyard_gpu_info{{cluster=~'$cluster',job=~'$job'}}"),
+    ),
     ("target-optional-matcher-rule", _asks('ALERTS{alertstate="firing"}')),
     ("target-counter-agg-rule", _asks(f"voxyard_gpu_busy_seconds_total{{{HOST}}}")),
     ("target-counter-agg-rule", _asks(f"avg_over_time(voxyard_gpu_busy_seconds_total{{{HOST}}}[$__rate_interval])")),

@@ -34,6 +34,7 @@ from voxyard.telemetry.configuration import (
     HASH_VARIABLE,
     ExpectedConfigurations,
     HostPlan,
+    Maintenance,
     export_configuration,
 )
 from voxyard.telemetry.gpu_collector import GpuCollector
@@ -188,6 +189,7 @@ def _exported(tmp_path: Path) -> dict[str, str]:
         *GpuCollector(_NoDriver()).collect(),  # type: ignore[arg-type]
         *HostPlan(plan).collect(),
         *ExpectedConfigurations(tmp_path).collect(),
+        *Maintenance(tmp_path).collect(),
         *TrainMetrics("run").registry.collect(),
         *pool.collect(),
         *service.collect(),
@@ -259,7 +261,7 @@ def test_no_module_exports_metrics_without_being_known_here() -> None:
 
 def test_each_dashboard_has_the_variables_it_needs() -> None:
     names = {uid: {each["name"] for each in board.variables} for uid, board in BY_UID.items()}
-    common = {"datasource", "job", "instance", "gpu"}
+    common = {"datasource", "cluster", "job", "instance", "gpu"}
 
     assert names["voxyard-bark"] == common  # Bark has no training run
     assert {uid: found for uid, found in names.items() if uid != "voxyard-bark"} == {
@@ -305,6 +307,17 @@ def test_runs_and_alerts_are_annotated(board: Document) -> None:
         "Alerts": {"ALERTS"},
     }
     assert all(each["enable"] and each["datasource"]["uid"] == "$datasource" for each in board.annotations)
+
+
+def test_panels_are_fed_by_dcgm_exporter_alone_or_say_that_they_are_not() -> None:
+    """What a rule makes from dcgm-exporter's metrics has a colon; workloads tell of themselves with either exporter."""
+    for board in BOARDS:
+        for panel in board.panels:
+            own = [
+                any(name.startswith(("voxyard_gpu_", "voxyard_exporter_")) for name in _names(each.expr))
+                for each in panel.targets
+            ]
+            assert all(own) == ("Only voxyard's exporter tells it" in panel.body["description"]), panel.title
 
 
 def test_tables_show_only_columns_that_their_queries_have() -> None:

@@ -91,6 +91,16 @@ class DeviceMemory:
 
 
 @dataclass(frozen=True, slots=True)
+class MigReading:
+    """A MIG instance: its number on its GPU, memory in bytes, and the integrals of its parts as Activity has them."""
+
+    number: int
+    memory_size: int | None
+    memory_used: int | None
+    totals: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
 class Process:
     """A process that holds memory of this GPU."""
 
@@ -127,6 +137,7 @@ class Reading:
     fabric_state: str | None = None  # of its registration with the NVLink fabric; failed and degraded are states too
     mig_enabled: bool | None = None
     mig_instances: int | None = None  # where MIG is on
+    mig: tuple[MigReading, ...] = ()  # as far as this process may see them
     nvlinks_active: int | None = None  # of cards that have any
     activity: Activity = field(default_factory=Activity)  # of its parts
 
@@ -143,6 +154,8 @@ class GpuReader:
         self._unwrapped = {name: UnwrappedCounter() for name in _PCIE_COUNTERS}
         self._nvlinks = NvLinkCounters(lambda fields: self._ask(_FIELD_VALUES, fields, key="NVLink fields"))
         self._activity = ActivityReader(session, handle)
+        self._instances: tuple[tuple[int, Any], ...] = ()  # of MIG, where it was on when somebody looked last
+        self._mig_activity: dict[int, ActivityReader] = {}  # by the driver's id of a GPU instance
         self._answered = False
         self._refusal: str | None = None
 
@@ -174,6 +187,7 @@ class GpuReader:
             memory_temperature_celsius=totals.pop("memory_celsius", 0.0) or None,  # 0: the card has no such sensor
             totals=slow["counters"] | totals | activity.totals,
             activity=activity,
+            mig=tuple(self._mig_reading(*each) for each in self._instances) if slow["state"]["mig_enabled"] else (),
             **slow["state"],
         )
 
@@ -276,8 +290,23 @@ class GpuReader:
             "recovery_action": None if recovery is None else _recovery_action(int(recovery)),
             "fabric_state": self._fabric_state(),
             "mig_enabled": None if mig is None else bool(mig[0]),
-            "mig_instances": len(self._session.mig_handles(self._handle)) if mig is not None and mig[0] else None,
+            "mig_instances": len(self._find_instances()) if mig is not None and mig[0] else None,
         }
+
+    def _find_instances(self) -> tuple[tuple[int, Any], ...]:
+        self._instances = self._session.mig_handles(self._handle)
+        return self._instances
+
+    def _mig_reading(self, number: int, handle: Any) -> MigReading:
+        memory = self._session.ask("nvmlDeviceGetMemoryInfo", handle)
+        instance = self._session.ask("nvmlDeviceGetGpuInstanceId", handle)
+        totals: Mapping[str, float] = {}
+        if instance is not None:
+            if instance not in self._mig_activity:
+                self._mig_activity[instance] = ActivityReader(self._session, self._handle, instance=instance)
+            totals = self._mig_activity[instance].read().totals
+        size, used = (None, None) if memory is None else (memory.total, memory.used)
+        return MigReading(number, size, used, totals)
 
     def _nvlinks_active(self, links: int) -> int | None:
         if links == 0:

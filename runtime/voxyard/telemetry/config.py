@@ -40,7 +40,7 @@ class ExporterSection(Section):
     processes: bool = setting(False, "Also export the device memory of each process, as one time series per process.")
     state: Path | None = setting(
         None,
-        "Directory in which a deployment leaves what should run here: expected.json.",
+        "Directory in which a deployment leaves what should run here (expected.json), and a drain its end.",
     )
 
 

@@ -21,7 +21,7 @@ from voxyard.telemetry.file_watcher import WatchedFile
 log = logging.getLogger("voxyard.telemetry")
 
 HASH_VARIABLE, RELEASE_VARIABLE = "VOXYARD_CONFIG_HASH", "VOXYARD_RELEASE"
-EXPECTED_FILE = "expected.json"
+EXPECTED_FILE, MAINTENANCE_FILE = "expected.json", "maintenance"
 _LABELS = ("workload", "config", "release")
 
 
@@ -139,6 +139,35 @@ class ExpectedConfigurations(_FileCollector):
         except TelemetryError as error:
             log.warning("the expected configuration of this host is unknown: %s", error)
             return ()
+
+
+class Maintenance(Collector):
+    """`voxyard_maintenance_end_timestamp_seconds`: the end that a drain has left; 0 where nobody works on the host."""
+
+    def __init__(self, state: Path) -> None:
+        """`state` is the directory in which the fleet's scripts leave the file."""
+        self._file = WatchedFile(state / MAINTENANCE_FILE)
+        self._end = 0
+
+    def collect(self) -> Iterator[Metric]:
+        """One series: the last word of a host that is silent now."""
+        if self._file.replaced():
+            self._end = self._read()
+        text = "Unix time until which this host is being worked on, as its operator said (drain); 0 where it is not."
+        yield GaugeMetricFamily("voxyard_maintenance_end_timestamp_seconds", text, value=self._end)
+
+    def describe(self) -> Iterator[Metric]:
+        """Nothing: the registry need not collect to learn names."""
+        yield from ()
+
+    def _read(self) -> int:
+        try:
+            return int(self._file.path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return 0
+        except (OSError, ValueError) as error:
+            log.warning("%s: %s: expected a Unix time: drain the host again", self._file.path, error)
+            return 0
 
 
 class HostPlan(_FileCollector):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NoReturn, Self
 from prometheus_client import CollectorRegistry, ProcessCollector
 
 from voxyard.host.nvml import Session
-from voxyard.telemetry.configuration import ExpectedConfigurations, HostPlan, export_configuration
+from voxyard.telemetry.configuration import ExpectedConfigurations, HostPlan, Maintenance, export_configuration
 from voxyard.telemetry.errors import TelemetryError
 from voxyard.telemetry.gpu_collector import GpuCollector
 from voxyard.telemetry.sampler import GpuSampler
@@ -73,6 +73,7 @@ class Exporter:
             registry.register(HostPlan(config.plan))
         if config.state is not None:
             registry.register(ExpectedConfigurations(config.state))
+            registry.register(Maintenance(config.state))
         export_configuration(registry, "exporter")
         self.server: MetricsServer = serve(
             registry, config.host, config.port, flags="--", web=web, health=self._health, ready=self._ready

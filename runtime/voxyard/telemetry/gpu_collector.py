@@ -40,6 +40,7 @@ class GpuCollector(Collector):
                 yield _gauge(name, text, snapshot, read_more, label)
             for name, text, label, read_more in _COUNTERS:
                 yield _family(CounterMetricFamily, name, text, snapshot, read_more, label)
+            yield from _mig(snapshot)
             yield _processes(snapshot)
             yield _links(snapshot)
 
@@ -242,6 +243,29 @@ def _xids(snapshot: Snapshot) -> Iterator[Metric]:
             times.add_metric((*_identity(state), str(number)), xid.last)
             ages.add_metric((*_identity(state), str(number)), snapshot.monotonic - xid.monotonic)
     yield from (counts, times, ages)
+
+
+def _mig(snapshot: Snapshot) -> Iterator[Metric]:
+    labels = (*_GPU, "mig")
+    used = GaugeMetricFamily(
+        "voxyard_gpu_mig_memory_used_bytes", "Device memory that processes hold of a MIG instance.", labels=labels
+    )
+    size = GaugeMetricFamily("voxyard_gpu_mig_memory_size_bytes", "Device memory of a MIG instance.", labels=labels)
+    active = CounterMetricFamily(
+        "voxyard_gpu_mig_activity_seconds",
+        "Integral of the share of a MIG instance's part that works (Hopper and newer), as of whole cards.",
+        labels=(*labels, "part"),
+    )
+    for state in snapshot.gpus:
+        for each in state.reading.mig if state.reading else ():
+            which = (*_identity(state), str(each.number))
+            if each.memory_size is not None and each.memory_used is not None:
+                used.add_metric(which, each.memory_used)
+                size.add_metric(which, each.memory_size)
+            for name, seconds in each.totals.items():
+                if name.startswith("activity_"):
+                    active.add_metric((*which, name.removeprefix("activity_")), seconds)
+    yield from (used, size, active)
 
 
 def _processes(snapshot: Snapshot) -> Metric:

@@ -182,6 +182,20 @@ release_publish() {
   rm -rf secrets/.partial releases/.*.partial artefacts/.*.partial
 }
 
+# SECONDS: the host is being worked on for so long, by its own clock.
+maintenance_begin() {
+  mkdir -p -m 0755 "$home/state"
+  cd "$home/state"
+  rm -f .maintenance.next
+  echo "$(($(date +%s) + $1))" > .maintenance.next
+  chmod 0644 .maintenance.next
+  mv -T .maintenance.next maintenance
+}
+
+maintenance_end() {
+  rm -f "$home/state/maintenance"
+}
+
 state_expected() {
   cat "$home/state/expected.json" 2>/dev/null || true
 }

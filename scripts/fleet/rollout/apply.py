@@ -73,6 +73,8 @@ def _carry_out(
             return Outcome(host, "skipped", before, after, note)
         _transfer(host, session, change, context)
         limits = _restart_services(host, session, change, context, active, what, hooks)
+        if change.touches_services:
+            must(session, host, "end the maintenance", commands.end_maintenance())
         if change.publish:
             _publish(host, session, change.manifest, change.current)
     except RolloutCancelledError as error:
@@ -230,7 +232,8 @@ def drain_host(session: Session, host: str, context: RolloutContext) -> Outcome:
     Raises HostFailedError where the host is locked.
     """
     with locked(session, host, "drain"):
-        context.silencer.begin([host], "drain")  # expires by itself: the end of the drain is not known
+        context.silencer.begin([host], "drain")  # expires by itself, if no deploy ends it
+        must(session, host, "begin the maintenance", commands.begin_maintenance(context.maintenance_seconds))
         current, release = _release(session)
         hooks = HostHooks(host, "drain", current, context)
         with hooks.unexpected():
@@ -252,6 +255,7 @@ def _drain(
         return Outcome(host, "failed", current, current, str(error))
     runs = f"{run_names(active)} with a checkpoint" if active else "no runs"
     note = f"stopped: {', '.join([runs, *stopped])}; undo with: {fab()} deploy --drain --host {host}"
+    note += f"; its alerts are silent for {context.maintenance_seconds / 60:.0f} minutes at most"
     return Outcome(host, "drained", current, current, note)
 
 

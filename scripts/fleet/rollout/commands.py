@@ -98,6 +98,16 @@ def set_current(release: str, *, before: str | None, expected: bytes) -> Command
     return Command("set-current", verb("release_publish", release, expected.decode(), *replaced))
 
 
+def begin_maintenance(seconds: float) -> Command:
+    """Notes for how long the host is being worked on: its exporter tells the end, and its alerts are nobody's call."""
+    return Command("begin-maintenance", verb("maintenance_begin", str(round(seconds))))
+
+
+def end_maintenance() -> Command:
+    """Removes the note, where there is one."""
+    return Command("end-maintenance", verb("maintenance_end"))
+
+
 def checksums(release: str) -> Command:
     """Prints SHA-256 and name of each file of a release; no output where it does not exist."""
     return Command("checksums", verb("release_sums", release))

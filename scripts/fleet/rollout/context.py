@@ -114,6 +114,7 @@ class RolloutContext:
     cancellation: Cancellation = field(default_factory=Cancellation)
     cache: ImageCache = field(default_factory=lambda: ImageCache(Path("build/images-cache")))
     drain: bool = False
+    maintenance_seconds: float = 7200.0  # for which a drained host is expected to be worked on
     keep: int = 3  # releases to keep on a host
     min_healthy_seconds: float = MIN_HEALTHY_SECONDS  # healthy time without a restart that a service needs
     hooks: HookSettings = field(default_factory=HookSettings)

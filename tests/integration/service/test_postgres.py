@@ -56,6 +56,19 @@ def in_threads(work: Callable[[int], None], count: int) -> None:
         thread.join()
 
 
+def test_transactions_are_counted_with_the_time_that_they_take(url: str) -> None:
+    """Those that fail too, and the waits in a block: a lock of another service is one."""
+    database = PostgresDatabase(url)
+    before = database.transactions, database.seconds
+    with database.write() as connection:
+        connection.execute("SELECT pg_sleep(0.2)")
+    with pytest.raises(StoreError), database.read() as connection:
+        connection.execute("SELECT none")
+    assert database.transactions - before[0] == 2
+    assert database.seconds - before[1] >= 0.2
+    database.close()
+
+
 def test_the_place_is_a_file_unless_it_is_a_url(tmp_path: Path) -> None:
     section = ServiceSection(data_dir=tmp_path)
     assert section.store_place() == tmp_path / "documents.sqlite"

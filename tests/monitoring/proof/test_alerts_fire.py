@@ -107,7 +107,7 @@ LONG = {
     *("TrainingCheckpointsLong", "TrainingValidationLong", "TrainingLossDiverging", "TrainingLossFlat"),
     *("TrainingSlowerThanBefore", "BarkSlowerThanBefore", "TrainingPhaseSlow", "GpuBusyInPart", "GpuNvlinksDown"),
     *("GpuMemoryTemperatureHigh", "GpuEccCorrectedStorm", "GpuMigSwitchedOn", "GpuFabricFailed"),
-    *("GatewayUneven", "StoreSlow"),
+    *("GatewayUneven", "StoreSlow", "HostMaintenance"),
 }
 """They look back for longer than the scenario lasts, or its cards are well in this: the bench of alerts plants them."""
 OF_THIS_MACHINE = {

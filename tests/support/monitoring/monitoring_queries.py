@@ -14,7 +14,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[3]
 DASHBOARDS = ROOT / "grafana" / "dashboards"
 RULES = ROOT / "deploy" / "prometheus" / "rules"
-EVERYTHING = {"job": ".+", "instance": ".+", "gpu": ".+", "run": ".+"}  # what `All` stands for
+EVERYTHING = {"cluster": ".*", "job": ".+", "instance": ".+", "gpu": ".+", "run": ".+"}  # what `All` stands for
 _LABEL_VALUES = re.compile(r"label_values\((.+), *(\w+)\)")
 
 Kind = Literal["range", "instant", "variable", "annotation"]

@@ -72,8 +72,11 @@ class Outcome:
 
     @property
     def misleads(self) -> bool:
-        """True where an alert tells a cause that it is not."""
-        return any(name in self.kind.not_told_by for name, _, _ in self.fired)
+        """True where an alert tells a cause that it is not; a second one where there is one is such."""
+        names = {name for name, _, _ in self.fired}
+        return bool(
+            names & self.kind.not_told_by or {name for name in names if name.endswith(", too")} - {self.kind.also}
+        )
 
     @property
     def first_page(self) -> str | None:

@@ -694,10 +694,12 @@ def test_a_zero_byte_in_a_path_is_refused(client: TestClient, path: str) -> None
 
 def test_a_database_that_does_not_answer_is_not_asked_by_a_scrape(setting: Setting, client: TestClient) -> None:
     setting.documents = lambda: pytest.fail("asked")
-    setting.shared = SharedDocuments(False, 2, {})
+    setting.shared = SharedDocuments(False, 2, {}, transactions=7, seconds=3.5)
     text = client.get("/metrics").text
     assert "voxyard_service_store_up 0.0" in text
     assert "voxyard_service_claims 2.0" in text
+    assert "voxyard_service_store_transactions_total 7.0" in text
+    assert "voxyard_service_store_seconds_total 3.5" in text
     assert "voxyard_service_audio_bytes" not in text
 
 

@@ -14,7 +14,12 @@ from prometheus_client import CollectorRegistry, generate_latest
 from scenario import GpuState, Scenario
 
 from voxyard.telemetry import TelemetryError
-from voxyard.telemetry.configuration import ExpectedConfigurations, expected_configurations, export_configuration
+from voxyard.telemetry.configuration import (
+    ExpectedConfigurations,
+    Maintenance,
+    expected_configurations,
+    export_configuration,
+)
 from voxyard.telemetry.workloads import TrainMetrics, WorkloadGpus
 
 SERVICES = {"exporter": "0123456789ab", "bark": "ba9876543210"}
@@ -56,6 +61,28 @@ def test_what_should_run_is_reported_and_follows_each_deployment(registry: Colle
 
     (tmp_path / "expected.json").unlink()
     assert told(registry) == set()
+
+
+@pytest.mark.parametrize("broken", ["", "soon", "\xff"])
+def test_the_end_of_a_maintenance_is_told_until_it_is_taken_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, broken: str
+) -> None:
+    registry = CollectorRegistry()
+    registry.register(Maintenance(tmp_path))
+
+    def end() -> float | None:
+        return registry.get_sample_value("voxyard_maintenance_end_timestamp_seconds")
+
+    assert end() == 0
+    (tmp_path / "maintenance").write_text("1790000000\n")
+    assert end() == 1790000000
+    (tmp_path / "maintenance").unlink()
+    assert end() == 0
+    (tmp_path / "maintenance").write_bytes(broken.encode("latin-1"))
+    assert [end() for _ in range(3)] == [0] * 3
+    assert [each.getMessage().endswith("expected a Unix time: drain the host again") for each in caplog.records] == [
+        True
+    ]
 
 
 def test_the_file_is_read_once_for_many_scrapes(

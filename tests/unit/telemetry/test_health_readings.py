@@ -104,6 +104,23 @@ def test_mig_instances_are_counted_where_mig_is_on(sampling: Start) -> None:
     ]  # fmt: skip
 
 
+def test_mig_instances_have_memory_and_activity_of_their_own(driver: FakeDriver) -> None:
+    """An instance works as much of its GPU's time as its number says, in sevenths (the scripted driver's)."""
+    instances = {0: MigInstance("MIG-1", total=10 << 30, used=1 << 30), 4: MigInstance("MIG-2", total=20 << 30)}
+    gpus = [GpuState.default(0, mig=1, mig_instances=instances, gpm_sm=70), GpuState.default(1)]
+    names = ("memory_size_bytes", "memory_used_bytes", "activity_seconds_total")
+    with exporter(driver.environment_of(Scenario(gpus))) as running:
+        value = running.value
+        running.until(lambda: value("voxyard_gpu_mig_activity_seconds_total", gpu="0", mig="4", part="sm"))
+        sizes = {mig: [value(f"voxyard_gpu_mig_{name}", gpu="0", mig=mig) for name in names[:2]] for mig in "04"}
+        small, large = (
+            value("voxyard_gpu_mig_activity_seconds_total", gpu="0", mig=mig, part="sm") or 0 for mig in "04"
+        )
+        assert sizes == {"0": [10 << 30, 1 << 30], "4": [20 << 30, 0]}
+        assert large == pytest.approx(5 * small, rel=0.2)
+        assert [value(f"voxyard_gpu_mig_{name}", gpu="1") for name in names] == [None] * 3
+
+
 def test_a_process_is_counted_once_whatever_it_holds(sampling: Start) -> None:
     """One that computes and draws is one; one whose memory is unknown is there; one that only draws is no stranger."""
     processes = [Process(7, 1 << 30), Process(8, None), Process(9, 2 << 30)]

@@ -182,6 +182,7 @@ class _ScrapeCollector(Collector):
     @staticmethod
     def _families_of_shared(shared: SharedDocuments | None) -> Iterable[Metric]:
         up, claims = (None, None) if shared is None else (float(shared.store_answers), shared.claims)
+        count, seconds = (None, None) if shared is None else (shared.transactions, shared.seconds)
         yield GaugeMetricFamily("voxyard_service_store_up", "The shared database of documents answers.", value=up)
         yield GaugeMetricFamily("voxyard_service_claims", "Shared documents that this service has.", value=claims)
         family = CounterMetricFamily(
@@ -191,7 +192,7 @@ class _ScrapeCollector(Collector):
             family.add_metric([owner], count)
         yield family
         for name, text, value in (
-            ("transactions", "Transactions of this service with the shared database.", shared and shared.transactions),
-            ("seconds", "Seconds that they took, waits for a connection included.", shared and shared.seconds),
+            ("transactions", "Transactions of this service with the shared database.", count),
+            ("seconds", "Seconds that they took, waits for a connection included.", seconds),
         ):
             yield CounterMetricFamily(f"voxyard_service_store_{name}", text, value=value)

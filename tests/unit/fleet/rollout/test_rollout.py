@@ -23,8 +23,11 @@ def test_a_host_that_has_nothing_gets_everything(
     host: ShellHost, fake_services: FakeServices, context: RolloutContext, tmp_path: Path
 ) -> None:
     wanted = everything(tmp_path, fake_services.port)
+    (host.folder / "state").mkdir(parents=True)
+    (host.folder / "state/maintenance").write_text("1790000000\n")
     outcome = deploy(host, wanted, context)
     assert (outcome.result, outcome.before, outcome.after) == ("deployed", "", wanted.id)
+    assert not (host.folder / "state/maintenance").exists()  # a drain's; the work is done
     assert host.services() == {"exporter": "e-1", "bark": "b-1"}
     assert host.current == wanted.id
     assert plan_change(wanted, state(host, wanted)).nothing

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -198,8 +199,11 @@ class Training:
 
 def test_a_drained_host_has_no_run_and_no_speech_service_but_its_exporter(host: ShellHost, wanted: Release) -> None:
     training = Training()
-    outcome = drain_host(host, "gpu-01", RolloutContext(runs=training, silencer=NoSilencer(), drain=True))
+    context = RolloutContext(runs=training, silencer=NoSilencer(), drain=True, maintenance_seconds=1800)
+    outcome = drain_host(host, "gpu-01", context)
     assert (outcome.result, outcome.before) == ("drained", wanted.id)
+    assert "its alerts are silent for 30 minutes at most" in outcome.note
+    assert 1700 < int((host.folder / "state/maintenance").read_text()) - time.time() < 1900
     assert "stopped: run r-1 with a checkpoint, bark; undo with: fab deploy --drain --host gpu-01" in outcome.note
     assert training.stopped == ["r-1"]
     assert host.services() == {"exporter": "e-1"}
