@@ -16,10 +16,16 @@ from fleet.runs.fetch import FetchedRun, fetch_run
 from fleet.runs.files import RunFiles, RunRequest, render
 from fleet.runs.hosts import places, refuse_taken_port
 from fleet.runs.logs import run_labels, show_logs
-from fleet.runs.runs import active_runs, find_run, refuse_conflict, verify_limits, with_new_settings
+from fleet.runs.runs import (
+    active_runs,
+    find_run,
+    refuse_conflict,
+    verify_limits,
+    wait_until_training,
+    with_new_settings,
+)
 from fleet.runs.state import TrainingRun, read_runs
 from fleet.runs.together import (
-    keep_training,
     read_releases,
     resume_everywhere,
     start_everywhere,
@@ -62,7 +68,7 @@ def begin(
     *,
     json: bool,
 ) -> None:
-    """Start a run over these hosts and watch it to its end. Raises FleetError."""
+    """Start a run over these hosts, and wait until it trains. Raises FleetError."""
     placed = places(hosts)
     contents = read_inputs(folders)
     wanted = [
@@ -81,27 +87,23 @@ def begin(
             refuse_taken_port(session, host.name)
         for host, session in zip(hosts, sessions, strict=True):
             send_inputs(session, host, folders, contents)
-    _watch(hosts, run, start_everywhere(hosts, connected, wanted), json=json)
+    _follow_up(hosts, run, start_everywhere(hosts, connected, wanted), json=json)
 
 
 def resume(hosts: Sequence[Host], run: str, settings: RunSettings, *, json: bool) -> None:
-    """Resume a run on all its hosts, or watch one that is active there, to its end. Raises FleetError."""
-    names, states = [host.name for host in hosts], []
+    """Resume a run on all its hosts, and wait until it trains. Raises FleetError."""
+    names = [host.name for host in hosts]
     for host in hosts:
         with connected(host) as session:
-            states.append(find_run(session, host.name, run))
-        if list(states[-1].hosts) != names:
-            there = ",".join(states[-1].hosts) or "this host alone"
+            found = find_run(session, host.name, run).hosts
+        if list(found) != names:
+            there = ",".join(found) or "this host alone"
             raise HostFailedError(f"{host.name}: the run {run} is over {there}, not {','.join(names)}: resume it there")
-    if all(each.active for each in states) and settings == RunSettings():
-        say(f"{run} is active on all its hosts: watching it")
-        _watch(hosts, run, (), json=json)
-        return
 
     def change(wanted: RunRequest) -> RunRequest:
         return with_new_settings(wanted, file=settings.file, flags=settings.flags, by=operator())
 
-    _watch(hosts, run, resume_everywhere(hosts, connected, run, change), json=json)
+    _follow_up(hosts, run, resume_everywhere(hosts, connected, run, change), json=json)
 
 
 def stop(hosts: Sequence[Host], run: str) -> None:
@@ -165,33 +167,29 @@ def send_inputs(session: Session, host: Host, folders: Mapping[str, Path], conte
             say(f"{host.name}: corpus {content.name}, version {content.id}, is already on the host")
 
 
-def _watch(hosts: Sequence[Host], run: str, files: Sequence[RunFiles], *, json: bool) -> None:
-    """Watch a run to its end, verify the memory limits after the first step, print the reports."""
+def _follow_up(hosts: Sequence[Host], run: str, files: Sequence[RunFiles], *, json: bool) -> None:
+    """Wait for the first step on all hosts, verify the memory limits, print the reports."""
     for each in files:
         for note in each.notes:
             say(f"{each.wanted.host}: {note}")
         if not json:
             print(report.started(each), flush=True)
 
-    def trains(states: Mapping[str, TrainingRun]) -> None:
-        documents = []
-        for host in hosts:
-            now = states[host.name]
-            with connected(host) as session:
-                limits = verify_limits(session, now)
-            documents.append(now.to_json() | {"host": host.name, "verified": list(limits)})
-            if not json:
-                print(f"{'host':<9} {host.name}\n{report.training(now, limits)}", flush=True)
-        if json:
-            print_json(documents)
-        say(f"{run} trains on all hosts; watching it until it ends, Ctrl-C ends the watching only")
+    def trains(host: Host) -> tuple[TrainingRun, tuple[str, ...]]:
+        with connected(host) as session:
+            now = wait_until_training(session, host.name, run)
+            return now, verify_limits(session, now)
 
     try:
-        ended = keep_training(hosts, run, connected, trains)
+        result = on_every_host(hosts, trains)
     except KeyboardInterrupt:
-        fail(
-            f"the run continues on its hosts, and nobody resumes it where one is lost; to watch it again: "
-            f"{fab()} train --host {hosts[0].name} --resume {run}"
-        )
-    if not json:
-        print("\n".join(f"{found.id} on {found.host}: {found.state}" for found in ended))
+        fail(f"the run continues on its hosts: {fab()} logs --host {hosts[0].name} --run {run} --follow")
+    if result.failed:
+        raise HostFailedError("\n".join(str(error) for error in result.failed.values()))
+    if json:
+        found = result.succeeded.items()
+        print_json([now.to_json() | {"host": name, "verified": list(limits)} for name, (now, limits) in found])
+        return
+    for name, (now, limits) in result.succeeded.items():
+        print(f"{'host':<9} {name}\n{report.training(now, limits)}")
+    say(f"{run} trains on all hosts; where one is lost, they start again by themselves")

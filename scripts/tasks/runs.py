@@ -58,8 +58,7 @@ RUN = "run id, as printed by `fab runs`"
     auto_shortflags=False,
     help={
         "host": ONE_HOST + "; to resume one over several hosts any of them",
-        "hosts": "hosts of a run over several, separated by commas: the first saves; fab stays, and resumes the run "
-        "on all of them where one is lost",
+        "hosts": "hosts of a run over several, separated by commas: the first saves",
         "config": "settings file (YAML), as for `voxyard train --config`",
         "corpus": "local directory of recordings or shards [default: data.train_data of the settings file]",
         "run": "run id [default: name of the settings file and the time]",

@@ -15,7 +15,8 @@ from voxyard.settings import Loaded, SettingsCommand, load, options
 from voxyard.trainer.aliases import ALIASES
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.devices.host_plan import apply_host_plan
-from voxyard.trainer.errors import TrainerError
+from voxyard.trainer.errors import HOST_LOST, TrainerError
+from voxyard.trainer.hosts.again import start_again
 
 log = logging.getLogger("voxyard.cli")
 
@@ -41,7 +42,13 @@ def train(flags: dict[str, object], config: Path | None, describe: bool, as_json
             return 0
         from voxyard.trainer.api import train as run
 
-        report = run(loaded.config)
+        try:
+            report = run(loaded.config)
+        except TrainerError as error:
+            if error.exit_code == HOST_LOST:
+                log.warning("%s", error)
+                start_again(loaded.config.training.restarts)
+            raise
         print(json.dumps(report.to_json(), indent=2) if as_json else report.render())
         return report.exit_code
 

@@ -177,6 +177,7 @@ class TrainingConfig(Section):
     )
     host_index: int | None = setting(None, "Place of this host in --hosts, from 0; the first saves.", ge=0)
     hosts_wait: float = setting(900.0, "Longest wait at the start for all of --hosts.", unit="seconds", gt=0)
+    restarts: int = setting(0, "Times an hour that a run over --hosts starts again by itself, where it lost one.", ge=0)
     allow_mixed: bool = setting(False, "Train over hosts whose model GPUs are not alike, as fast as the slowest.")
     strategy_steps: int = setting(
         30, "Steps of each strategy that --strategy auto times.", unit="steps", ge=5, le=10_000

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+HOST_LOST = 75  # EX_TEMPFAIL: exit code of a run to be started again, on all hosts
+
 
 class TrainerError(Exception):
     """A message for the user: what was found, what was expected, what to do. `exit_code` is the command's."""

@@ -27,6 +27,7 @@ _COMPOSE = "apt-get -o DPkg::Lock::Timeout=600 satisfy --yes " + shlex.quote(
         for name in ("docker-compose-plugin", "docker-compose-v2", "docker-compose")  # Docker's, Ubuntu's, Debian's
     )
 )
+_NO_PLUGIN = ("unknown flag", "not a docker command", "docker COMMAND --help")  # words of the engine's program
 _PACKAGES = {"flock": "util-linux", "sha256sum": "coreutils"}  # that have another name than their program
 _ENGINE = "install Docker Engine: apt-get install docker.io, or docs.docker.com/engine/install"
 SKEW_SECONDS = 2.0
@@ -112,7 +113,7 @@ def compose(facts: HostFacts) -> Iterator[Finding]:
     if isinstance(facts.docker, Unknown):
         return
     if isinstance(facts.compose, Unknown):
-        absent = "unknown flag" in facts.compose.reason or "not a docker command" in facts.compose.reason
+        absent = any(words in facts.compose.reason for words in _NO_PLUGIN)
         found = (
             "docker compose is not installed" if absent else f"docker compose does not answer: {facts.compose.reason}"
         )

@@ -36,6 +36,8 @@ from voxyard.trainer.config import TrainConfig
 COMPOSE, RUN_COMPOSE = "trainer.yaml", "run.yaml"  # of the release, and the run-specific part
 ENVIRONMENT, MANIFEST = "run.env", "run.json"
 SETTINGS, PLAN = "train.yaml", "plan.yaml"
+RESTARTS = 3
+"""Of a run over hosts: an hour where it lost one, by the trainer; in all after a crash or a reboot, by Docker."""
 _INPUTS = {  # further inputs: role → environment variable of the setting, mount point
     "validation": ("VOXYARD_TRAIN_VAL_DATA", "/validation"),
     "init": ("VOXYARD_TRAIN_INIT_FROM", "/init"),
@@ -310,7 +312,8 @@ def _run_compose(
     if deployed.tls is not None:
         environment["VOXYARD_TRAIN_METRICS_WEB_CONFIG"] = WEB_CONFIG
     if wanted.hosts is not None:  # TensorFlow's server listens on the host's own address, and so do the metrics
-        service |= {"network_mode": "host", "ports": _Reset()}
+        service |= {"network_mode": "host", "ports": _Reset(), "restart": f"on-failure:{RESTARTS}"}
+        environment["VOXYARD_TRAIN_RESTARTS"] = str(RESTARTS)
         environment["VOXYARD_TRAIN_METRICS_HOST"] = deployed.address
         environment["VOXYARD_TRAIN_METRICS_PORT"] = str(deployed.port)
     if environment:

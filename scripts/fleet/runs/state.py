@@ -20,6 +20,7 @@ T = TypeVar("T")
 
 _STEP = re.compile(r"^step (\d+)(?:/(\d+))?: .*?\bloss (\S+?)(?: at step \d+)?,", re.MULTILINE)
 _RESUMED = re.compile(r"^Resuming from \S+ at step (\d+)", re.MULTILINE)
+_AGAIN = "Starting again: "  # log message of a trainer that lost another host
 NOT_ENFORCEABLE = "Memory limits are not enforceable on a CPU device"  # log message of the trainer
 KILLED, TERMINATED = 137, 143
 
@@ -79,7 +80,7 @@ class TrainingRun:
 
     @property
     def state(self) -> str:
-        """preparing, starting, running, finished, stopped, drained, or failed with the reason."""
+        """preparing, starting, running, restarting, finished, stopped, drained, or failed with the reason."""
         if self.active:
             return self._working()
         if self.drained:
@@ -163,7 +164,10 @@ class TrainingRun:
     def _working(self) -> str:
         if self.train is None or not self.train.alive:
             return "preparing" if self.prepare is not None and self.prepare.alive else "starting"
-        return "running" if _STEP.search(self.train.log) or self.train.health == "healthy" else "starting"
+        _, again, log = self.train.log.rpartition(_AGAIN)
+        if self.train.state == "restarting" or (again and not _STEP.search(log)):
+            return "restarting"
+        return "running" if _STEP.search(log) or self.train.health == "healthy" else "starting"
 
     def _ended(self) -> str:
         if self.report is None:  # no steps were left

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +44,12 @@ class Party:
     processes: list[subprocess.Popen[bytes]]
     logs: list[Path]
     directory: Path
+    commands: list[list[str]] = field(default_factory=list)
+
+    def start_again(self, place: int) -> None:
+        """Starts the trainer of a host as before, as what keeps containers running does."""
+        self.logs[place] = self.logs[place].with_suffix(".again")
+        self.processes[place] = self.hosts.start(place, self.commands[place], self.logs[place], environment())
 
     def pid(self, place: int) -> int:
         """Process id of the trainer of a host."""
@@ -91,7 +97,8 @@ class Trainer:
             words = [*self._words, *more, *over, *(inside[place] if inside else ()), "--checkpoint-dir", directory]
             words += ["--host-index", place] if count > 1 else []
             party.logs.append(self.folder / f"{name}-{time.monotonic_ns()}.log")
-            party.processes.append(self.network.start(place, command(*words), party.logs[-1], environment()))
+            party.commands.append(command(*words))
+            party.processes.append(self.network.start(place, party.commands[-1], party.logs[-1], environment()))
         return party
 
     def run(self, name: str, count: int, *more: object, inside: Sequence[Sequence[object]] = ()) -> Party:
@@ -202,6 +209,23 @@ def test_a_killed_host_ends_the_run_in_words_and_a_resume_continues_bitwise(trai
     undisturbed = trainer.run("undisturbed", 3, *end)
     resumed = Party(trainer.network, [], [], trainer.folder / "run")
     assert different(state(resumed, step + 4), state(undisturbed, step + 4)) == []
+
+
+def test_a_run_that_lost_a_host_starts_again_by_itself_so_many_times_an_hour(trainer: Trainer) -> None:
+    party = trainer.start("run", 2, *TOY, "--restarts", 1)
+    for losses in (1, 2):
+        newest = checkpoint.newest(party.directory)
+        party.wait_for_step(5 + int(newest.name.removeprefix("step-") if newest else 0))
+        os.kill(party.pid(1), signal.SIGKILL)
+        party.ended(1)
+        if losses == 1:
+            party.start_again(1)
+    assert party.ended(0) == [HOST_LOST], party.said()
+    said = party.said(0)
+    assert "Starting again: 1 of 1 times an hour" in said
+    assert "Resuming from" in said
+    assert said.count("is gone, frozen or cut off") >= 2
+    assert "Traceback" not in said
 
 
 def test_a_frozen_host_ends_the_run_in_words(trainer: Trainer) -> None:

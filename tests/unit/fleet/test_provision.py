@@ -109,6 +109,10 @@ FINDINGS: dict[str, tuple[dict[str, Any], dict[str, bool], list[str]]] = {
         {"docker": Unknown("permission denied while trying …")}, {}, ["usermod --append --groups docker voxyard"],
     ),
     "no Compose": ({"compose": Unknown("unknown flag: --short")}, {}, ["apt-get update", COMPOSE]),
+    "no Compose, and the end of the usage instead": (
+        {"compose": Unknown("…exit codes Run 'docker COMMAND --help' for more information on a command.")}, {},
+        ["apt-get update", COMPOSE],
+    ),
     "an old Compose": ({"compose": "2.20.3"}, {}, ["apt-get update", COMPOSE]),
     "a Compose that hangs": ({"compose": Unknown("timed out")}, {}, []),
     "no rsync": ({"programs": frozenset(TOOLS) - {"rsync"}}, {}, ["apt-get update", f"{APT} rsync"]),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,9 @@ from fab_tasks import Fab, task_runner
 from run_fleet import HOSTS, RUN, TwoHosts
 
 from fleet.inventory.hosts import Host
+from fleet.runs import runs as started
 from fleet.runs import together
 from fleet.runs.fetch import FetchedRun
-from fleet.runs.runs import find_run
 from fleet.runs.state import TrainingRun
 from tasks import over_hosts, runs
 
@@ -32,7 +31,7 @@ def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TwoHosts:
     found = TwoHosts(tmp_path)
     for module in (over_hosts, runs):
         monkeypatch.setattr(module, "connected", found.connect)
-    monkeypatch.setattr(together, "is_training", lambda _, run: run.active)
+    monkeypatch.setattr(started, "is_training", lambda _, run: run.active)
     return found
 
 
@@ -53,18 +52,6 @@ def config(tmp_path: Path) -> str:
     return str(path)
 
 
-def watched(
-    hosts: Sequence[Host], run: str, connect: Any, trains: Callable[[Mapping[str, TrainingRun]], None]
-) -> tuple[TrainingRun, ...]:
-    """Replacement of `keep_training`: the run trains and goes on."""
-    states = {}
-    for host in hosts:
-        with connect(host) as session:
-            states[host.name] = find_run(session, host.name, run)
-    trains(states)
-    return tuple(states.values())
-
-
 @pytest.fixture
 def sent(fleet: TwoHosts, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of hosts to which a corpus was sent, with what they had started by then."""
@@ -76,7 +63,6 @@ def sent(fleet: TwoHosts, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return True
 
     monkeypatch.setattr(over_hosts, "send", send)
-    monkeypatch.setattr(over_hosts, "keep_training", watched)
     monkeypatch.setattr(over_hosts, "verify_limits", lambda *_: ("limits: none",))
     return names
 
@@ -156,11 +142,28 @@ def test_any_host_of_a_run_stops_and_resumes_it_on_all(fab: Fab, fleet: TwoHosts
         assert "--max-steps=9" in (there.place / f"runs/{RUN}/run.yaml").read_text()
 
 
-def test_a_run_that_is_active_everywhere_is_watched_again(fab: Fab, fleet: TwoHosts, sent: list[str]) -> None:
+def test_a_run_that_is_active_is_not_resumed(fab: Fab, fleet: TwoHosts) -> None:
     fleet.start()
     code, _, told = fab(runs.train, hosts="gpu-01,gpu-02", resume=RUN)
-    assert (code, fleet.starts(), sent) == (0, [1, 1], []), told
-    assert f"{RUN} is active on all its hosts: watching it" in told
+    assert (code, fleet.starts()) == (1, [1, 1])
+    assert f"the run {RUN} is already active" in told
+
+
+def test_a_host_that_fails_before_its_first_step_is_named_with_its_log(
+    fab: Fab, fleet: TwoHosts, sent: list[str], config: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def trains(_: Any, run: TrainingRun) -> bool:
+        if run.host == "gpu-02":
+            (fleet.hosts["gpu-02"].folder / "said").write_text("the loss is not finite\n")
+            fleet.end([1], ["gpu-02"])
+        return run.host == "gpu-01"
+
+    monkeypatch.setattr(started, "is_training", trains)
+    monkeypatch.setattr(started, "POLL_SECONDS", 0.05)
+    code, _, told = fab(runs.train, hosts="gpu-01,gpu-02", config=config, run=RUN)
+    assert code == 1
+    assert f"gpu-02: the run {RUN} failed (exit code 1)" in told
+    assert "the loss is not finite" in told
 
 
 def test_a_run_is_not_resumed_on_other_hosts(fab: Fab, fleet: TwoHosts) -> None:
@@ -170,17 +173,17 @@ def test_a_run_is_not_resumed_on_other_hosts(fab: Fab, fleet: TwoHosts) -> None:
     assert f"gpu-02: the run {RUN} is over gpu-01,gpu-02, not gpu-02,gpu-01" in told
 
 
-def test_who_ends_the_watching_is_told_what_that_means(
-    fab: Fab, fleet: TwoHosts, sent: list[str], monkeypatch: pytest.MonkeyPatch
+def test_who_ends_the_waiting_is_told_that_the_run_goes_on(
+    fab: Fab, fleet: TwoHosts, sent: list[str], config: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    fleet.start()
-    monkeypatch.setattr(over_hosts, "keep_training", interrupted)
-    code, _, told = fab(runs.train, host="gpu-01", resume=RUN)
+    monkeypatch.setattr(over_hosts, "on_every_host", interrupted)
+    code, _, told = fab(runs.train, hosts="gpu-01,gpu-02", config=config, run=RUN)
+    fleet.settle()
     assert code == 1
-    assert "the run continues on its hosts, and nobody resumes it where one is lost; to watch it again: fab" in told
+    assert f"the run continues on its hosts: fab logs --host gpu-01 --run {RUN} --follow" in told
     assert fleet.run("gpu-01").active
 
 

@@ -18,11 +18,10 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from voxyard.trainer.errors import TrainerError
+from voxyard.trainer.errors import HOST_LOST, TrainerError
 from voxyard.trainer.hosts.addresses import HostGroup
 from voxyard.trainer.hosts.reduction import PackedMean
 
-HOST_LOST = 75  # EX_TEMPFAIL: to be started again, on all hosts
 ALL_REDUCES = 3  # whose median is the network's bound
 _CHUNK = 8 * 2**20  # words of state shared at once
 _TASK = re.compile(r"/job:worker(?:/replica:0)?/task:(\d+)")

@@ -23,6 +23,7 @@ LOG = (
     "Model: 1.0 M parameters\nstep 4/20: 0.9 steps/s, loss –, data wait 0%\n"
     "step 8/20: 1.1 steps/s, loss 5.5 at step 6, data\n"
 )
+AGAIN = "WARNING: Starting again: 1 of 3 times an hour\n"
 
 
 def encoded(value: object) -> str:
@@ -66,6 +67,10 @@ def read(listed: Answer, *containers: dict[str, Any], log: str = "") -> Training
         (listing(), [container()], "Creating model\n", "starting", True),
         (listing(), [container()], LOG, "running", True),
         (listing(), [container(Health={"Status": "healthy"})], "", "running", True),
+        (listing(), [container(state="restarting", code=137)], LOG, "restarting", True),
+        (listing(), [container(Health={"Status": "healthy"})], f"{LOG}{AGAIN}", "restarting", True),
+        (listing(), [container()], f"{LOG}{AGAIN}{LOG}", "running", True),
+        (listing(), [container(state="exited", code=75)], f"{LOG}{AGAIN}", "failed (exit code 75)", False),
         (listing(report=REPORT), [container(state="exited")], LOG, "finished", False),
         (listing(), [container(state="exited")], "Nothing to do\n", "finished", False),
         (listing(report=REPORT | {"ended": "SIGTERM: saved"}), [container(state="exited")], LOG, "stopped", False),
