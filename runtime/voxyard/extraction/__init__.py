@@ -1,1 +1,1 @@
-"""Text extraction from documents (TXT, Markdown, HTML, EPUB, PDF, DOCX) in a bounded child process."""
+"""Text extraction from documents (TXT, Markdown, HTML, EPUB, PDF, DOCX, ODT, RTF, FB2) in a bounded child process."""

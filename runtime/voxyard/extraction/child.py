@@ -62,6 +62,18 @@ def _read(kind: str, content: io.BytesIO, code: str, max_characters: int) -> Par
         from voxyard.extraction.docx import read_docx
 
         return read_docx(content, max_characters=max_characters)
+    if kind == "odt":
+        from voxyard.extraction.odt import read_odt
+
+        return read_odt(content, max_characters=max_characters)
+    if kind == "rtf":
+        from voxyard.extraction.rtf import read_rtf
+
+        return read_rtf(content.getvalue(), max_characters=max_characters)
+    if kind == "fb2":
+        from voxyard.extraction.fb2 import read_fb2
+
+        return read_fb2(content.getvalue(), max_characters=max_characters)
     if kind == "epub":
         from voxyard.extraction.epub import read_epub
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 from voxyard.extraction.errors import TextTooLongError
 from voxyard.extraction.plaintext import clean
-from voxyard.extraction.silent import without_pictures
+from voxyard.extraction.silent import contents_lines, without_pictures
 
 CodeBlocks = Literal["skip", "announce"]
 
@@ -106,7 +106,7 @@ def parsed(
     cover: bytes | None = None, author: str | None = None,
 ) -> ParsedDocument:  # fmt: skip
     """Document of these blocks, rendered as it is spoken. Of a longer title or author the rest is left out."""
-    kept = spoken(blocks, code)
+    kept = without_contents_blocks(spoken(blocks, code))
     text = rendered(kept)
     title, author = title and title[:_LONGEST_PROPERTY], author and author[:_LONGEST_PROPERTY]
     return ParsedDocument(title, text, chapters(kept, text), language, cover, author)
@@ -115,6 +115,13 @@ def parsed(
 def spoken(blocks: Iterable[Block], code: CodeBlocks) -> tuple[Block, ...]:
     """Blocks that are spoken: code is left out, or announced with its number of lines."""
     return tuple(_announced(block) if isinstance(block, Code) else block for block in blocks if _is_spoken(block, code))
+
+
+def without_contents_blocks(blocks: Sequence[Block]) -> tuple[Block, ...]:
+    """The blocks without those of tables of contents."""
+    lines = [" ".join(block.cells if isinstance(block, TableRow) else block.text.split()) for block in blocks]
+    left_out = contents_lines(lines)
+    return tuple(block for at, block in enumerate(blocks) if at not in left_out)
 
 
 def rendered(blocks: Sequence[Block]) -> str:

@@ -8,7 +8,7 @@ import zlib
 from typing import BinaryIO
 from xml.parsers import expat
 
-from voxyard.extraction.errors import UnreadableFileError, UnsupportedFileError
+from voxyard.extraction.errors import FORMATS, UnreadableFileError, UnsupportedFileError
 
 MAX_ENTRIES = 10_000
 """Maximum number of files in a DOCX."""
@@ -78,10 +78,8 @@ def _check_declared(entries: list[zipfile.ZipInfo]) -> None:
     if _CONTENT_TYPES not in names or not any(name.startswith("word/") for name in names):
         found = next((found for name, found in _OTHER_ARCHIVES.items() if name in names), None)
         if found is None:
-            found = "an OpenDocument file (ODT, ODS …)" if "mimetype" in names else "a ZIP archive, but no DOCX"
-        raise UnsupportedFileError(
-            f"its content is {found}, which is not supported: send a TXT, Markdown, HTML, EPUB, PDF or DOCX file"
-        )
+            found = "an OpenDocument file, but no ODT text" if "mimetype" in names else "a ZIP archive, but no DOCX"
+        raise UnsupportedFileError(f"its content is {found}, which is not supported: send a {FORMATS} file")
 
 
 def _is_xml(entry: zipfile.ZipInfo) -> bool:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import posixpath
-import zipfile
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
@@ -12,27 +10,16 @@ from urllib.parse import unquote, urlsplit
 
 from lxml import etree
 
+from voxyard.extraction.archive import TextArchive, text_archive
 from voxyard.extraction.cover import small_cover
 from voxyard.extraction.document import Block, HeadingBlock, ListItem, Paragraph, within
 from voxyard.extraction.epub_contents import ContentsEntry, entries_of_nav, entries_of_ncx, places, with_chapters
-from voxyard.extraction.errors import UnreadableFileError, UnsupportedFileError
+from voxyard.extraction.errors import FORMATS, UnreadableFileError, UnsupportedFileError
 from voxyard.extraction.markup import html_page
-
-MAX_ENTRIES = 20_000
-"""Maximum number of files in an EPUB."""
-
-MAX_TEXT_BYTES = 128 * 2**20
-"""Maximum bytes of unpacked XHTML and XML."""
 
 MAX_COVER_BYTES = 8 * 2**20
 """Largest cover that is read, in bytes."""
 
-MAX_RATIO = 200
-"""Maximum compression ratio of a file larger than `RATIO_FROM_BYTES`; prose has about 4."""
-
-RATIO_FROM_BYTES = 4 * 2**20
-
-_PIECE_BYTES = 2**16
 _LONG_PARAGRAPH = 60  # characters; entries of a table of contents are shorter
 _CONTAINER = "META-INF/container.xml"
 _ENCRYPTION = "META-INF/encryption.xml"
@@ -47,7 +34,6 @@ _ROLE = "{http://www.idpf.org/2007/opf}role"
 _AUTHOR = "aut"  # MARC's code of the relation
 _NCX = "application/x-dtbncx+xml"
 _PAGES = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml")
-_SAVE_AGAIN = "open it in an e-book program, save it as EPUB again and send that"
 
 
 @dataclass(frozen=True)
@@ -69,60 +55,17 @@ def read_epub(content: BinaryIO, *, max_characters: int) -> Epub:
         UnreadableFileError: broken, protected, or an archive that unpacks to far more than a book.
         TextTooLongError: far more than `max_characters`.
     """
-    try:
-        with zipfile.ZipFile(content) as archive:
-            return _read(_Archive(archive), max_characters)
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
-        raise _broken(f"its ZIP archive is broken or truncated ({error})") from error
-    except RuntimeError as error:  # zipfile's for an encrypted entry
-        raise _broken("its ZIP archive is encrypted: expected one without a password") from error
+    with text_archive(content, "EPUB") as archive:
+        return _read(archive, max_characters)
 
 
-class _Archive:
-    """Files of the archive by name, within the limits on what it unpacks to."""
-
-    def __init__(self, archive: zipfile.ZipFile) -> None:
-        entries = [entry for entry in archive.infolist() if not entry.is_dir()]
-        if len(entries) > MAX_ENTRIES:
-            raise _bomb(f"it has {len(entries)} files in its ZIP archive; an EPUB has at most {MAX_ENTRIES}")
-        self._archive = archive
-        self._entries = {entry.filename: entry for entry in entries}
-        self._left = MAX_TEXT_BYTES
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._entries
-
-    def read(self, name: str, most: int | None = None) -> bytes:
-        """Bytes of a file. Raises UnreadableFileError where it is missing or beyond the limits."""
-        entry = self._entries.get(name)
-        if entry is None:
-            raise _broken(f"it names a file that is not in it ({name[:100]})")
-        limit = self._left if most is None else most
-        data = bytearray()
-        with self._archive.open(entry) as stream:
-            while piece := stream.read(_PIECE_BYTES):
-                data += piece
-                if len(data) > limit:
-                    raise _bomb(f"it unpacks to more than {MAX_TEXT_BYTES >> 20} MiB of text")
-                if len(data) > RATIO_FROM_BYTES and len(data) > MAX_RATIO * entry.compress_size:
-                    raise _bomb(f"{name[:100]} is packed to less than 1/{MAX_RATIO} of its size")
-        if most is None:
-            self._left -= len(data)
-        return bytes(data)
-
-    def size(self, name: str) -> int:
-        return self._entries[name].file_size
-
-
-def _read(archive: _Archive, max_characters: int) -> Epub:
+def _read(archive: TextArchive, max_characters: int) -> Epub:
     if _CONTAINER not in archive:
-        raise UnsupportedFileError(
-            "its content is a ZIP archive, but no EPUB: send a TXT, Markdown, HTML, EPUB, PDF or DOCX file"
-        )
+        raise UnsupportedFileError(f"its content is a ZIP archive, but no EPUB: send a {FORMATS} file")
     _check_protection(archive)
-    rootfile = _xml(archive, _CONTAINER).find(".//c:rootfile", _NS)
+    rootfile = archive.xml(_CONTAINER).find(".//c:rootfile", _NS)
     package_name = unquote(rootfile.get("full-path", "")) if rootfile is not None else ""
-    package = _xml(archive, package_name)
+    package = archive.xml(package_name)
     return Epub(
         title=_first_text(package, "dc:title"),
         author=_author(package),
@@ -132,7 +75,7 @@ def _read(archive: _Archive, max_characters: int) -> Epub:
     )
 
 
-def _blocks(archive: _Archive, package: etree._Element, package_name: str) -> Iterator[Block]:
+def _blocks(archive: TextArchive, package: etree._Element, package_name: str) -> Iterator[Block]:
     contents = _guided(package, package_name, "toc")
     entries = _entries(archive, package, package_name)
     for name in _spine(package, package_name):
@@ -151,14 +94,14 @@ def _blocks(archive: _Archive, package: etree._Element, package_name: str) -> It
         yield from blocks
 
 
-def _entries(archive: _Archive, package: etree._Element, package_name: str) -> dict[str, list[ContentsEntry]]:
+def _entries(archive: TextArchive, package: etree._Element, package_name: str) -> dict[str, list[ContentsEntry]]:
     """Entries of the table of contents by the page that they lead to."""
     found: dict[str, list[ContentsEntry]] = {}
     for item in package.iterfind(".//o:manifest/o:item", _NS):
         is_nav = "nav" in item.get("properties", "").split()
         name = _resolved(package_name, item.get("href", ""))
         if (is_nav or item.get("media-type") == _NCX) and name in archive:
-            root = _xml(archive, name)
+            root = archive.xml(name)
             entries = entries_of_nav(root) if is_nav else entries_of_ncx(root)
             of_file: dict[str, list[ContentsEntry]] = {}
             for entry in entries:
@@ -198,7 +141,7 @@ def _prose(blocks: Sequence[Block]) -> list[Block]:
     return [block for block in blocks if not isinstance(block, ListItem)]
 
 
-def _cover(archive: _Archive, package: etree._Element, package_name: str) -> bytes | None:
+def _cover(archive: TextArchive, package: etree._Element, package_name: str) -> bytes | None:
     """Image that the package names as its cover, as a small JPEG; None without one that can be read."""
     items = package.findall(".//o:manifest/o:item", _NS)
     named = {meta.get("content") for meta in package.iterfind(".//o:metadata/o:meta[@name='cover']", _NS)}
@@ -210,22 +153,14 @@ def _cover(archive: _Archive, package: etree._Element, package_name: str) -> byt
     return None
 
 
-def _check_protection(archive: _Archive) -> None:
+def _check_protection(archive: TextArchive) -> None:
     if _ENCRYPTION not in archive:
         return
-    methods = _xml(archive, _ENCRYPTION).iterfind(".//e:EncryptionMethod", _NS)
+    methods = archive.xml(_ENCRYPTION).iterfind(".//e:EncryptionMethod", _NS)
     if any(method.get("Algorithm") not in _FONT_OBFUSCATION for method in methods):
         raise UnreadableFileError(
             "protected against copying (DRM); expected an EPUB whose text is not encrypted: send one without protection"
         )
-
-
-def _xml(archive: _Archive, name: str) -> etree._Element:
-    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False)
-    try:
-        return etree.fromstring(archive.read(name), parser)
-    except etree.XMLSyntaxError as error:
-        raise _broken(f"{name[:100]} is not well-formed XML ({error})") from error
 
 
 def _author(package: etree._Element) -> str | None:
@@ -251,11 +186,3 @@ def _first_text(package: etree._Element, name: str) -> str | None:
 
 def _resolved(package_name: str, reference: str) -> str:
     return posixpath.normpath(posixpath.join(posixpath.dirname(package_name), unquote(urlsplit(reference).path)))
-
-
-def _bomb(found: str) -> UnreadableFileError:
-    return UnreadableFileError(f"{found}: refused; {_SAVE_AGAIN}")
-
-
-def _broken(found: str) -> UnreadableFileError:
-    return UnreadableFileError(f"{found}: {_SAVE_AGAIN}")

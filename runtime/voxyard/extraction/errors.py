@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+FORMATS = "TXT, Markdown, HTML, EPUB, PDF, DOCX, ODT, RTF or FB2"
+"""Types of files that are read."""
+
 
 class ExtractionError(Exception):
     """No text could be extracted; the message says what was found, what was expected and what to do."""

@@ -11,19 +11,26 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from voxyard.extraction.document import CodeBlocks, ParsedDocument, TextChapter, short_urls
-from voxyard.extraction.errors import ExtractionError, TextTooLongError, UnreadableFileError, UnsupportedFileError
+from voxyard.extraction.errors import (
+    FORMATS,
+    ExtractionError,
+    TextTooLongError,
+    UnreadableFileError,
+    UnsupportedFileError,
+)
 from voxyard.extraction.lines import with_paragraphs
 from voxyard.extraction.plaintext import clean, decode
 from voxyard.extraction.sandbox import DEFAULT_LIMITS, ExtractionLimits, read_in_child
 from voxyard.extraction.silent import without_contents, without_marks, without_pictures
 
-Kind = Literal["txt", "markdown", "html", "epub", "pdf", "docx"]
+Kind = Literal["txt", "markdown", "html", "epub", "pdf", "docx", "odt", "rtf", "fb2"]
 
 MAX_FILE_BYTES = 256 * 2**20
 """Largest file that `extract_file` reads, in bytes; the service has its own limit for uploads."""
 
 _NAMES: dict[Kind, str] = {
     "txt": "plain text", "markdown": "Markdown", "html": "HTML", "epub": "an EPUB", "pdf": "a PDF", "docx": "a DOCX",
+    "odt": "an ODT", "rtf": "an RTF", "fb2": "an FB2",
 }  # fmt: skip
 _TEXTS = ("txt", "markdown", "html")  # the content alone does not tell them apart
 _SUFFIXES: dict[str, Kind] = {
@@ -32,9 +39,9 @@ _SUFFIXES: dict[str, Kind] = {
     ".html": "html", ".htm": "html", ".xhtml": "html",
     ".epub": "epub",
     ".pdf": "pdf",
-    ".docx": "docx",
+    ".docx": "docx", ".odt": "odt", ".rtf": "rtf", ".fb2": "fb2",
 }  # fmt: skip
-_SUFFIX_OF = {"markdown": ".md", **{kind: f".{kind}" for kind in ("txt", "html", "epub", "pdf", "docx")}}
+_SUFFIX_OF = {kind: ".md" if kind == "markdown" else f".{kind}" for kind in _NAMES}
 _MEDIA_TYPES: dict[str, Kind] = {
     "text/plain": "txt",
     "text/markdown": "markdown",
@@ -43,12 +50,17 @@ _MEDIA_TYPES: dict[str, Kind] = {
     "application/epub+zip": "epub",
     "application/pdf": "pdf",
     "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "docx",
+    "application/vnd.oasis.opendocument.text": "odt",
+    "application/rtf": "rtf",
+    "text/rtf": "rtf",
+    "application/x-fictionbook+xml": "fb2",
+    "application/fb2": "fb2",
 }
 _NO_CLAIM = ("", "application/octet-stream", "binary/octet-stream", "application/x-www-form-urlencoded")
 _OTHER_SUFFIXES = {
     ".bmp", ".bz2", ".csv", ".doc", ".docm", ".dot", ".dotx", ".exe", ".flac", ".gif", ".gz",
-    ".jpeg", ".jpg", ".json", ".m4a", ".mobi", ".mp3", ".mp4", ".odp", ".ods", ".odt", ".ogg", ".pages",
-    ".png", ".ppt", ".pptx", ".ps", ".rar", ".rtf", ".svg", ".tar", ".tex", ".tif", ".tiff", ".tsv", ".wav", ".webp",
+    ".jpeg", ".jpg", ".json", ".m4a", ".mobi", ".mp3", ".mp4", ".odp", ".ods", ".ogg", ".pages",
+    ".png", ".ppt", ".pptx", ".ps", ".rar", ".svg", ".tar", ".tex", ".tif", ".tiff", ".tsv", ".wav", ".webp",
     ".wpd", ".xls", ".xlsx", ".xml", ".yaml", ".yml", ".zip", ".7z",
 }  # fmt: skip
 _OTHER_MAGIC = (
@@ -68,9 +80,10 @@ _OTHER_MAGIC = (
     (b"Rar!\x1a\x07", "a RAR archive"),
     (b"\x7fELF", "a program"),
     (b"MZ\x90", "a program"),
-    (b"{\\rtf", "an RTF document"),
     (b"%!PS", "PostScript"),
 )
+_ODT, _MIME_TYPE_AT = b"mimetypeapplication/vnd.oasis.opendocument.text", 30  # bytes of a ZIP's first header
+_ODT_PARTS = {"content.xml", "META-INF/manifest.xml"}
 _EPUB_CONTAINER = "META-INF/container.xml"
 _ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06")
 _OLE_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
@@ -79,7 +92,8 @@ _HTML_BEGINS = re.compile(
     rb"(?:<\?xml[^>]*\?>\s*)?(?:<!--.*?-->\s*)*(?:<!doctype\s+html|<html[\s>])", re.IGNORECASE | re.DOTALL
 )
 _PDF_MAGIC_WITHIN = 1024  # bytes that may precede it
-_SEND = "send a TXT, Markdown, HTML, EPUB, PDF or DOCX file"
+_FICTION_BOOK = re.compile(rb"(?:<\?[^>]*\?>\s*|<!--.*?-->\s*)*<(?:\w+:)?FictionBook[\s>]", re.DOTALL)
+_SEND = f"send a {FORMATS} file"
 
 _NO_TITLE = re.compile(
     r"(untitled|no title|document|title|dokument|microsoft word|word document|powerpoint)?[\s\-_.]*\d*"
@@ -92,6 +106,7 @@ _NO_AUTHOR = re.compile(
 _LONGEST_TITLE = 200
 _LONGEST_AUTHOR = 200
 _LONGEST_FIRST_LINE = 80
+_FEW_SIGNS = 20
 
 
 @dataclass(frozen=True)
@@ -150,7 +165,7 @@ def extract(
             )
         text = document.text
         if not any(c.isalnum() for c in text):
-            raise UnreadableFileError("no text found: expected a document with at least one word")
+            raise UnreadableFileError(f"no text found{_signs(text)}: expected a document with at least one word")
         if len(text) > max_characters:
             raise TextTooLongError(_too_long(max_characters))
     except ExtractionError as error:
@@ -191,9 +206,7 @@ def extract_file(
         with path.open("rb") as content:
             data = content.read(max_bytes + 1)
     except OSError as error:
-        raise UnreadableFileError(
-            f"{path}: {error.strerror or error}; expected a readable TXT, Markdown, HTML, EPUB, PDF or DOCX file"
-        ) from error
+        raise UnreadableFileError(f"{path}: {error.strerror or error}; expected a readable {FORMATS} file") from error
     if len(data) > max_bytes:
         raise TextTooLongError(f"{path}: larger than the limit of {max_bytes / 2**20:g} MiB: split the document")
     return extract(BytesIO(data), path.name, None, max_characters=max_characters, code=code)
@@ -232,7 +245,11 @@ def _kind_by_content(data: bytes, *, pdf_expected: bool, epub_expected: bool) ->
     if head.startswith(_PDF_MAGIC) or (_PDF_MAGIC in head and (pdf_expected or b"\0" in data)):
         return "pdf"
     if data.startswith(_ZIP_MAGIC):
-        return "epub" if _is_epub(data, expected=epub_expected) else "docx"  # verified when it is unpacked
+        return _kind_of_archive(data, epub_expected=epub_expected)
+    if data.startswith(b"{\\rtf"):
+        return "rtf"
+    if _FICTION_BOOK.match(head):
+        return "fb2"
     if data.startswith(_OLE_MAGIC):
         raise _ole(data)
     for magic, found in _OTHER_MAGIC:
@@ -241,13 +258,16 @@ def _kind_by_content(data: bytes, *, pdf_expected: bool, epub_expected: bool) ->
     return "html" if _HTML_BEGINS.match(head) else "txt"
 
 
-def _is_epub(data: bytes, *, expected: bool) -> bool:
-    """True for an archive with an EPUB's container; of one that is broken what is `expected` is assumed."""
+def _kind_of_archive(data: bytes, *, epub_expected: bool) -> Kind:
+    """EPUB by its container, ODT by what its first file says, else DOCX, which is verified when it is unpacked."""
+    if data[_MIME_TYPE_AT:].startswith(_ODT):
+        return "odt"
     try:
         with zipfile.ZipFile(BytesIO(data)) as archive:
-            return _EPUB_CONTAINER in archive.namelist()
+            names = archive.namelist()
     except (zipfile.BadZipFile, EOFError, NotImplementedError, ValueError):
-        return expected
+        return "epub" if epub_expected else "docx"
+    return "epub" if _EPUB_CONTAINER in names else "odt" if _ODT_PARTS.issubset(names) else "docx"
 
 
 def _ole(data: bytes) -> ExtractionError:
@@ -287,6 +307,12 @@ def _author(own: str | None) -> str | None:
     if not any(c.isalpha() for c in own) or _NO_AUTHOR.fullmatch(own):
         return None
     return own if len(own) <= _LONGEST_AUTHOR else f"{own[: _LONGEST_AUTHOR - 1].rstrip()}…"
+
+
+def _signs(text: str) -> str:
+    """What a text without a word has, such as emoji."""
+    signs = " ".join(text.split())
+    return f"; it has signs alone ({signs[:_FEW_SIGNS]}), which are silent" if signs else ""
 
 
 def _too_long(max_characters: int) -> str:

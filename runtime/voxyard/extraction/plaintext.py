@@ -9,7 +9,7 @@ import unicodedata
 from charset_normalizer import from_bytes
 from charset_normalizer.models import CharsetMatch
 
-from voxyard.extraction.errors import UnreadableFileError
+from voxyard.extraction.errors import FORMATS, UnreadableFileError
 
 _BOMS = (  # UTF-32's little-endian mark begins with UTF-16's
     (codecs.BOM_UTF8, "utf-8"),
@@ -203,6 +203,5 @@ def _similar(match: CharsetMatch, best: CharsetMatch) -> bool:
 
 def _no_text() -> UnreadableFileError:
     return UnreadableFileError(
-        "binary data, not text in any encoding; expected a TXT, Markdown, HTML, EPUB, PDF or"
-        " DOCX file: save the document as one of these"
+        f"binary data, not text in any encoding; expected a {FORMATS} file: save the document as one of these"
     )

@@ -54,7 +54,7 @@ DEFAULT_LIMITS = ExtractionLimits()
 
 
 def read_in_child(
-    kind: Literal["pdf", "docx", "epub", "html", "markdown"],
+    kind: Literal["pdf", "docx", "epub", "html", "markdown", "odt", "rtf", "fb2"],
     data: bytes,
     *,
     max_characters: int,

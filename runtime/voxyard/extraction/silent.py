@@ -19,15 +19,18 @@ _TITLE = re.compile(
     r"оглавление|目录|目次|차례|inhoud(?:sopgave)?|spis treści|içindekiler",
     re.IGNORECASE,
 )
+_ENTRY = re.compile(r"(?=.*[^\W\d_]{2}).*[^\s.,;:]\s*[\s\t,.]\s*(?P<page>\d{1,4}|[ivxl]{1,6})\.?")
+_SENTENCE = re.compile(r"[.!?…。！？][\"”’»)]*$")
 _PICTURE = re.compile(r"\[(?:Illustration|Abbildung|Image|Figure)(?::[^\[\]]{0,1000})?\]", re.IGNORECASE)
 _MARK = re.compile(r"(?:(?<=[^\W\d_]{2})|(?<=[.,;:!?”\"’»)]))(?:\[\d{1,3}\])+(?![\w\[=(]|\.\w)")
 _CODE = re.compile(r"\[0\]")
 
 
 def contents_lines(lines: Sequence[str]) -> set[int]:
-    """Numbers of the lines of tables of contents whose entries end with dots and a page, and of the title above them.
+    """Numbers of the lines of tables of contents, whose entries end with a page, and of the title above them.
 
-    They are at least three near each other, and their pages do not decrease: a list of prices stays.
+    They are at least three near each other, and their pages do not decrease: a list of prices stays. Without dots
+    before the page they are told by the title.
     """
     ends = [
         (at, found["page"]) for at, line in enumerate(lines) if (found := LEADERS.search(line.rstrip())) is not None
@@ -50,7 +53,35 @@ def contents_lines(lines: Sequence[str]) -> set[int]:
         above = [at for at in near if lines[at].strip()][-_MOST_BETWEEN:]
         title = next((at for at in above if _TITLE.fullmatch(lines[at].strip(" \t.:*#="))), group[0][0])
         left_out |= set(range(title, group[0][0]))
+    return left_out | _titled_contents(lines)
+
+
+def _titled_contents(lines: Sequence[str]) -> set[int]:
+    """Numbers of the lines of tables of contents without dots: a title, and entries that end with a page."""
+    left_out = set[int]()
+    for title in (at for at, line in enumerate(lines) if _TITLE.fullmatch(line.strip(" \t.:*#="))):
+        pages, last, between = list[str](), title, 0
+        for at in range(title + 1, len(lines)):
+            line = lines[at].strip()
+            if not line:
+                continue
+            entry = _ENTRY.fullmatch(line) if len(line) <= _LONGEST_ENTRY else None
+            if entry is not None and not _falls(pages, entry["page"]):
+                pages.append(entry["page"])
+                last, between = at, 0
+            elif between == _MOST_BETWEEN or len(line) > _LONGEST_ENTRY or _SENTENCE.search(line):
+                break
+            else:
+                between += 1
+        if len(pages) >= _FEWEST:
+            left_out |= set(range(title, last + 1))
     return left_out
+
+
+def _falls(pages: Sequence[str], page: str) -> bool:
+    """True for a page before the last one; Roman ones stand before all others."""
+    before = [int(each) for each in pages if each.isdecimal()]
+    return bool(before) and (not page.isdecimal() or int(page) < before[-1])
 
 
 def without_contents(text: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import av
 import pytest
 
-from voxyard.extraction import epub
+from voxyard.extraction import archive, epub
 from voxyard.extraction.document import TextChapter
 from voxyard.extraction.errors import TextTooLongError, UnreadableFileError, UnsupportedFileError
 from voxyard.extraction.extract import ExtractedText, extract
@@ -180,11 +180,11 @@ def test_half_a_book_is_refused() -> None:
 
 
 def test_a_book_of_too_many_files_or_too_much_text_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(epub, "MAX_ENTRIES", 5)
+    monkeypatch.setattr(archive, "MAX_ENTRIES", 5)
     with pytest.raises(UnreadableFileError, match=r"8 files.*refused"):
         epub.read_epub(io.BytesIO(packed()), max_characters=1000)
-    monkeypatch.setattr(epub, "MAX_ENTRIES", 50)
-    monkeypatch.setattr(epub, "MAX_TEXT_BYTES", 1000)
+    monkeypatch.setattr(archive, "MAX_ENTRIES", 50)
+    monkeypatch.setattr(archive, "MAX_TEXT_BYTES", 1000)
     with pytest.raises(UnreadableFileError, match="unpacks to more than"):
         epub.read_epub(io.BytesIO(packed()), max_characters=1000)
 

@@ -11,14 +11,14 @@ import docx
 import pdfs
 import pytest
 
-from voxyard.extraction import epub, pdf
+from voxyard.extraction import archive, pdf
 from voxyard.extraction.errors import ExtractionError
 from voxyard.extraction.extract import ExtractedText, extract
 from voxyard.extraction.sandbox import DEFAULT_LIMITS
 
 LINE = "It was late and so the night went on until the first light came over the hills."
 MOST = 2_000_000  # characters, as the service ships
-BELOW = "ab " * (epub.RATIO_FROM_BYTES // 4)  # a file of this size may be packed as well as it can be
+BELOW = "ab " * (archive.RATIO_FROM_BYTES // 4)  # a file of this size may be packed as well as it can be
 PARTS, PARTS_END = "<w:sdt><w:sdtContent>", "</w:sdtContent></w:sdt>"
 
 
@@ -65,6 +65,20 @@ def word_file(body: str) -> bytes:
     return content.getvalue()
 
 
+def odt_file(body: str) -> bytes:
+    """An ODT whose text is this paragraph."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.writestr("mimetype", "application/vnd.oasis.opendocument.text", zipfile.ZIP_STORED)
+        packed.writestr(
+            "content.xml",
+            '<o:document-content xmlns:o="urn:oasis:names:tc:opendocument:xmlns:office:1.0"'
+            ' xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0"><o:body><o:text>'
+            f"<text:p>{body}</text:p></o:text></o:body></o:document-content>",
+        )
+    return content.getvalue()
+
+
 def table(rows: int, columns: int) -> str:
     cell = "<w:tc><w:p><w:r><w:t>cell</w:t></w:r></w:p></w:tc>"
     return f"<w:tbl>{f'<w:tr>{cell * columns}</w:tr>' * rows}</w:tbl>"
@@ -84,6 +98,16 @@ REFUSED: dict[str, tuple[str, Callable[[], bytes], str]] = {
     "EPUB of many files, each packed less than that": ("a.epub", lambda: book([page(BELOW)] * 50), "characters: split"),
     "EPUB of many files without text": ("a.epub", lambda: book([page(f"<nav>{BELOW}</nav>")] * 50), "MiB of text"),
     "DOCX with one row that is packed too well": ("a.docx", lambda: word_file(table(1, 100_000)), "less than 1/200"),
+    "ODT that unpacks to many times its size": ("a.odt", lambda: odt_file("a" * 50_000_000), "less than 1/200"),
+    "ODT nested without end": ("a.odt", lambda: odt_file("<text:span>" * 5000), "Excessive depth"),
+    "FB2 nested without end": ("a.fb2", lambda: b"<FictionBook>" + b"<section>" * 5000, "Excessive depth"),
+    "FB2 of entities in entities": (
+        "a.fb2",
+        lambda: b'<?xml version="1.0"?><FictionBook><body><p>&lol;</p></body></FictionBook>',
+        "not well-formed XML",
+    ),
+    "RTF nested without end": ("a.rtf", lambda: b"{\\rtf1 " + b"{" * 5000, "nested deeper"),
+    "RTF of one line": ("a.rtf", lambda: b"{\\rtf1 " + b"word " * 2_500_000, "more than 2000000 characters"),
     "DOCX nested without end": ("a.docx", lambda: word_file(PARTS * 5000 + PARTS_END * 5000), "Excessive depth"),
 }
 

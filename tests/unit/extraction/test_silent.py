@@ -36,6 +36,33 @@ def test_what_only_looks_like_contents_stays(lines: list[str]) -> None:
     assert without_contents("\n".join(lines)) == "\n".join(lines)
 
 
+@pytest.mark.parametrize(
+    "entries",
+    [
+        ["Preface  vii", "1 The Storm  1", "2 The Calm\t17", "Index 230"],
+        ["Part One", "The Storm 1", "A very long title that", "goes on 17", "The Calm 17"],
+    ],
+)
+def test_contents_without_dots_go_with_their_title(entries: list[str]) -> None:
+    text = "\n\n".join(["The Book", "Contents", *entries, "It was dark in 1999, and in 5 houses.", "He was 5"])
+    left = "The Book\n\nIt was dark in 1999, and in 5 houses.\n\nHe was 5"
+    assert extract(io.BytesIO(text.encode()), "a.txt", None, max_characters=1000).text == left
+    page = "".join(f"<p>{line}</p>" for line in text.split("\n\n"))
+    assert extract(io.BytesIO(page.encode()), "a.html", None, max_characters=1000).text == left
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["Room 5", "Room 17", "Room 230"],
+        ["Contents", "Cups 12", "Plates 6", "Forks 24"],
+        ["Contents", "It began in 1999.", "He had 5."],
+    ],
+)
+def test_lines_that_end_in_figures_stay(lines: list[str]) -> None:
+    assert without_contents("\n".join(lines)) == "\n".join(lines)
+
+
 def test_entries_may_go_on_and_stand_below_headings() -> None:
     lines = ["Contents", "Part One", ENTRIES[0], "A very long title that goes on", ENTRIES[1], "", *ENTRIES[2:], "End."]
     assert without_contents("\n".join(lines)) == "End."

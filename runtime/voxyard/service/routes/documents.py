@@ -94,7 +94,7 @@ async def create_document(
         ),
     ] = None,
 ) -> Response:
-    """Submit a text as JSON, or a TXT, Markdown, HTML, EPUB, PDF or DOCX file as a form; accepted ones are durable."""
+    """Submit a text as JSON, or a file (see `file`) as a form; accepted ones are durable."""
     admitted = not state.queue.draining
     if idempotency_key is None:  # with one, it may be a document that is there
         await run_sync(partial(state.queue.check, client.name, Size(), admitted=admitted))

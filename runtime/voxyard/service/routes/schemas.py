@@ -19,6 +19,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, PydanticCustomError
 
+from voxyard.extraction.errors import FORMATS
 from voxyard.service.documents.records import ChunkState, State
 from voxyard.service.documents.submission import LARGEST_SEED, LONGEST_AUTHOR, LONGEST_TITLE
 from voxyard.service.http import json_limit
@@ -247,9 +248,7 @@ class UploadBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    file: bytes | None = Field(
-        None, description="TXT, Markdown, HTML, EPUB, PDF or DOCX.", json_schema_extra={"format": "binary"}
-    )
+    file: bytes | None = Field(None, description=f"{FORMATS}.", json_schema_extra={"format": "binary"})
     text: str | None = Field(None, min_length=1)
     title: str | None = Field(None, max_length=LONGEST_TITLE)
     author: str | None = Field(None, max_length=LONGEST_AUTHOR, description="Defaults to the one that the file names.")

@@ -31,12 +31,38 @@ def patterns(code: str) -> list[Reading]:
         found.insert(
             0, (re.compile(r"(?:(?<=Abs\. \d )|(?<=Abs\. \d\d )|(?<=§ \d\d )|(?<=§ \d\d\d ))S\.(?=\s\d)"), _sentence)
         )
+    if code == "en":  # Bus no. 24
+        found.insert(0, (re.compile(rf"(?:{_NUMBERED})no\.(?=\s?\d)"), lambda _: "number"))
+        found.insert(0, (re.compile(r"(?<=\b[Oo]n )(?:Tues|Thurs|Mon|Wed|Fri)\.(?!\w)"), _day))
     if code == "en":  # w/ the terms
         found.insert(0, (re.compile(r"(?<![\w/])[wW]/\s?(?=[^\W\d_]{2}|\d|an?\b)(?!o(?:ut)?\b)"), lambda _: "with "))
     return found
 
 
 _FLOORS = {"OG": "Obergeschoss", "UG": "Untergeschoss", "EG": "Erdgeschoss", "DG": "Dachgeschoss"}
+
+
+_NUMBERED = "|".join(
+    rf"(?<=\b{first}{rest} )"
+    for first, rest in (
+        *(("[Bb]", "us"), ("[Tt]", "rain"), ("[Ll]", "ine"), ("[Ff]", "light"), ("[Pp]", "age"), ("[Rr]", "oom")),
+        *(
+            ("[Oo]", "rder"),
+            ("[Ii]", "nvoice"),
+            ("[Hh]", "ouse"),
+            ("[Aa]", "ccount"),
+            ("[Tt]", "icket"),
+            ("[Cc]", "ase"),
+        ),
+        *(("[Rr]", "oute"), ("[Pp]", "hone"), ("[Ss]", "erial"), ("[Mm]", "odel"), ("[Pp]", "art"), ("[Ii]", "tem")),
+    )
+)
+
+
+def _day(found: re.Match[str]) -> str:
+    """On Tues., with the full stop where the sentence ends."""
+    after = found.string[found.end() : found.end() + 40].lstrip()
+    return table("en").days[found[0][:-1]] + "." * (not after or after[0].isupper())
 
 
 def _sentence(_: re.Match[str]) -> str:

@@ -66,10 +66,25 @@ def patterns(
             said = decimal(found["whole"], found["part"], language)
             return f"{said} {out_of} {cardinal(found['best'], language)}"
 
-        return [(re.compile(mark), marked), (glyph, words), (slashed, words)]
+        return [*_laws(code, language), (re.compile(mark), marked), (glyph, words), (slashed, words)]
     if code == "fa":
         return [(glyph, words), *persian.decimals(language)]
     return [(glyph, words), (slashed, words)]
+
+
+def _laws(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    """The number of a law and its year: ley 123/2020."""
+    slash = table(code).signs.slash
+    if code not in ("es", "it", "pt") or not slash:
+        return []
+    whole = rf"\d{{1,5}}|\d{{1,3}}{re.escape(language.groups[0])}\d{{3}}"
+    law = rf"(?<![\w.,:/-])(?P<n>{whole})/(?P<year>(?:19|20)\d\d)(?![\w/-]|[.,]\d)"
+
+    def words(found: re.Match[str]) -> str:
+        number = cardinal(re.sub(r"\D", "", found["n"]), language)
+        return f"{number} {slash} {cardinal(found['year'], language)}"
+
+    return [(re.compile(law), words)]
 
 
 def _fraction(

@@ -14,7 +14,7 @@ Reading = tuple[re.Pattern[str], Callable[[re.Match[str]], str | None]]
 
 _NUMBER = (
     r"(?=[+(\d])(?=(?:[ ()./+-]{0,3}\d){6,15}(?![ ./-]?\d))(?:\+\d{1,3}[ .-]?)?(?:\(\d{1,5}\)[ ./-]?)?"
-    r"\d{1,11}(?:(?: / | - |[ ./-])\d{2,8}){0,6}(?![\w%€$£]| ?[%€$£])"
+    r"\d{1,11}(?:(?: / | - |[ ./-])\d{2,8}){0,6}(?:-\d)?(?![\w%€$£]| ?[%€$£])"
 )
 _BETWEEN = (
     r"(?:(?:al?|au|le|la|el|o|no|na|il|lo|unter|der|die|den|para|pelo|us|me|him|her|them|at|on|is|ist|es|est|è|é|"

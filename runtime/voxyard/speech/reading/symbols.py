@@ -226,7 +226,7 @@ def _sizes(
     symbols = "|".join(map(re.escape, known))
     sides = rf"(?<![\w.,-])(?P<sides>{side}(?: ?[xX] ?{side}){{1,3}})"
     size = rf"{sides}(?:[{BLANKS}]?(?P<symbol>{symbols}))?(?![\w.,]\d|\w| ?[=≈])"
-    fold = rf"(?<![\w.,-])(?P<side>(?!0[xX]){side})[xX](?![\w-])"
+    fold = rf"(?<![\w.,-])(?P<side>(?!0[xX]){side})[xX](?:/(?P<per>[^\W\d_]{{2,12}}))?(?![\w-])"
 
     def number(text: str) -> str:
         whole, _, part = text.partition(language.decimal)
@@ -239,7 +239,8 @@ def _sizes(
         return None if unit is None else f"{said} {unit}".rstrip()
 
     def times(found: re.Match[str]) -> str:
-        return f"{number(found['side'])}{'' if signs.times == 'mal' else ' '}{signs.times}"
+        per = f" {signs.per} {found['per']}" if found["per"] else ""  # 3x/day
+        return f"{number(found['side'])}{'' if signs.times == 'mal' else ' '}{signs.times}{per}"
 
     return [(re.compile(size), words), *([(re.compile(fold), times)] if signs.times else [])]
 

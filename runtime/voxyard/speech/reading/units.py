@@ -144,7 +144,7 @@ def _compound(language: Language, symbols: str) -> str:
 def _described(language: Language, symbols: str) -> str:
     """Pattern of a quantity that describes a noun: a 5-km run."""
     number_before_hyphen = bare(language).replace(r"(?![.,:\-–]\d)", r"(?![.,:–]\d)")
-    return rf"{guard(language)}{number_before_hyphen}-(?P<symbol>{symbols})(?=\s[a-z])"
+    return rf"{guard(language)}{number_before_hyphen}-(?P<symbol>{symbols})\.?(?=\s[a-z])"
 
 
 def unit_name(language: Language, unit: str, amount: int) -> str | None:
@@ -188,6 +188,9 @@ def _measured(found: re.Match[str], unit: str, symbols: Mapping[str, str], langu
     if language.number_words is None:
         return None if found["first"] else form.replace(figures, found[0][: found.end("number") - found.start()])
     start = before_range(found, language, noun)
+    if start is None and unit == "concentr-percent" and language.to and "%" in found[0][:-1] and not sign:
+        first, first_part = re.sub(r"\D", "", found["first"]), found["first_part"] or ""
+        start = f"{decimal(first, first_part, language)} {noun} {language.to} "  # of a vote: 52%–48%
     if start is None:
         return None
     spoken = start + sign + decimal(whole, part, language, noun)

@@ -1,0 +1,127 @@
+"""FB2 reader: title, author, language, cover and the sections of a FictionBook."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator
+
+from lxml import etree
+
+from voxyard.extraction.archive import broken, parsed_xml
+from voxyard.extraction.cover import small_cover
+from voxyard.extraction.document import Block, HeadingBlock, Paragraph, ParsedDocument, TableRow, parsed, within
+from voxyard.extraction.raised import raised
+
+MAX_COVER_BYTES = 8 * 2**20
+"""Largest cover that is read, in bytes."""
+
+_HREF = "{http://www.w3.org/1999/xlink}href"
+_PARAGRAPHS = frozenset(("p", "subtitle", "text-author", "date"))
+_SILENT = frozenset(("image", "binary", "description", "stylesheet", "empty-line"))
+_DEEPEST = 6
+
+
+def read_fb2(data: bytes, *, max_characters: int) -> ParsedDocument:
+    """Contents of an FB2 book: its sections' titles are headings, verses are lines, marks of notes are silent.
+
+    Notes come last, as the book has them.
+
+    Raises:
+        UnreadableFileError: no well-formed XML, or no FictionBook.
+        TextTooLongError: far more than `max_characters`.
+    """
+    root = parsed_xml(data, "the book", "FB2")
+    if _name(root) != "FictionBook":
+        raise broken(f"its XML is of {_name(root)[:50]}, not of a FictionBook", "FB2")
+    info = next((each for each in root.iter() if _name(each) == "title-info"), None)
+    bodies = [each for each in root if _name(each) == "body"]  # the title of the second, as of notes, is a chapter's
+    found = (block for at, body in enumerate(bodies) for block in _blocks(body, 1 if at == 0 else 2))
+    blocks = within(found, max_characters)
+    return parsed(
+        _text_of(info, "book-title"),
+        blocks,
+        "skip",
+        language=_text_of(info, "lang"),
+        cover=_cover(root, info),
+        author=_authors(info),
+    )
+
+
+def _name(element: etree._Element) -> str:
+    return element.tag.rsplit("}")[-1] if isinstance(element.tag, str) else ""
+
+
+def _text_of(info: etree._Element | None, name: str) -> str | None:
+    found = next((each for each in info if _name(each) == name), None) if info is not None else None
+    return None if found is None else " ".join("".join(found.itertext()).split()) or None
+
+
+def _authors(info: etree._Element | None) -> str | None:
+    if info is None:
+        return None
+    names = [
+        " ".join(filter(None, (_text_of(each, part) for part in ("first-name", "middle-name", "last-name"))))
+        or _text_of(each, "nickname")
+        for each in info
+        if _name(each) == "author"
+    ]
+    return ", ".join(filter(None, names)) or None
+
+
+def _cover(root: etree._Element, info: etree._Element | None) -> bytes | None:
+    page = next((each for each in info if _name(each) == "coverpage"), None) if info is not None else None
+    names = {each.get(_HREF, "").removeprefix("#") for each in page} if page is not None else set()
+    for binary in root:
+        text = binary.text or ""
+        if _name(binary) == "binary" and binary.get("id") in names and len(text) <= 2 * MAX_COVER_BYTES:
+            try:
+                return small_cover(base64.b64decode(text))
+            except binascii.Error:
+                return None
+    return None
+
+
+def _blocks(parent: etree._Element, level: int) -> Iterator[Block]:
+    for child in parent:
+        name = _name(child)
+        if name in ("title", "stanza"):
+            lines = [_inline(each) for each in child if _name(each) in ("p", "v")]
+            found = (" " if name == "title" else "\n").join(filter(None, lines))
+        elif name in _PARAGRAPHS:
+            found = _inline(child)
+        else:
+            if name == "tr" and any(cells := tuple(_inline(each) for each in child)):
+                yield TableRow(cells)
+            elif name not in ("tr", "", *_SILENT):
+                yield from _blocks(child, level + (name == "section"))
+            continue
+        if found:
+            below = {"title": 0, "subtitle": 1 if _is_word(found) else None}.get(name)
+            yield Paragraph(found) if below is None else HeadingBlock(found, min(level + below, _DEEPEST))
+
+
+def _is_word(text: str) -> bool:
+    """True for a subtitle; three stars are a scene's break."""
+    return any(each.isalnum() for each in text)
+
+
+def _inline(parent: etree._Element) -> str:
+    pieces: list[str] = [parent.text or ""]
+    for child in parent:
+        name = _name(child)
+        if name == "sup":
+            pieces.append(raised("".join(pieces)[-20:], _inline(child)))
+        elif name and name not in _SILENT and child.get("type") != "note":
+            pieces.append(_inline_of(child))
+        pieces.append(child.tail or "")
+    return " ".join("".join(pieces).split())
+
+
+def _inline_of(child: etree._Element) -> str:
+    """Text of an element within a line, with the blanks at its ends."""
+    text = "".join(child.itertext())
+    if not any(_name(each) in ("sup", "a", "image") for each in child.iterdescendants()):
+        return text
+    lead, tail = text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :]
+    return f"{lead}{_inline(child)}{tail}" if text.strip() else text
