@@ -43,12 +43,14 @@ class SpeechRequest:
         *,
         client: str = "",
         share: float = 1.0,
+        joiner: Joiner | None = None,
     ) -> None:
-        """`client` is the name of the API key, with its share of the workers."""
+        """`client` is the name of the API key, with its share of the workers; `joiner` has the text before."""
         self._client, self._share = client, share
         self.cut = Cut()
         self._pool, self._limiter, self._script = pool, limiter, script
-        self._pauses, self._format, self._speed = pauses, format, speed
+        self._format, self._speed = format, speed
+        self._joiner = Joiner(pauses) if joiner is None else joiner
         self._samples = 0
 
     async def audio(self) -> AsyncGenerator[bytes, None]:
@@ -94,13 +96,12 @@ class SpeechRequest:
                         yield _event({"type": "speech.audio.delta", "audio": base64.b64encode(piece).decode()})
             except (ServiceError, SpeechError) as error:
                 if sent:
-                    yield _event({"type": "error", "error": _error_fields(error)})
+                    yield _event({"type": "error", "error": error_fields(error)})
                 raise
         yield _event({"type": "speech.audio.done", "usage": self._usage()})
 
     def _encoder(self) -> StreamEncoder[tuple[Result, Boundary | float]]:
-        joiner = Joiner(self._pauses)
-        return StreamEncoder(lambda spoken: joiner.add(*spoken), self._format, speed=self._speed)
+        return StreamEncoder(lambda spoken: self._joiner.add(*spoken), self._format, speed=self._speed)
 
     def _usage(self) -> dict[str, int]:
         asked = sum(chunk.tokens for chunk in self._script.chunks)
@@ -108,7 +109,8 @@ class SpeechRequest:
         return {"input_tokens": asked, "output_tokens": made, "total_tokens": asked + made}
 
 
-def _error_fields(error: ServiceError | SpeechError) -> dict[str, str | None]:
+def error_fields(error: ServiceError | SpeechError) -> dict[str, str | None]:
+    """Fields of an error in an event or a message."""
     told = error if isinstance(error, ServiceError) else SpeechFailedError(str(error))
     return {"message": without_paths(str(error)), "type": told.kind, "param": told.parameter, "code": told.code}
 
