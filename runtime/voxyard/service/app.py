@@ -21,6 +21,7 @@ from voxyard.service.routes import (
     scripts,
     speech,
     speech_stream,
+    usage,
     voices,
 )
 from voxyard.service.routes.dependencies import authenticated
@@ -69,7 +70,7 @@ def create_app(state: AppState) -> FastAPI:
     )
     app.state.app_state = state
     app.openapi = partial(describe, app, state.section)  # type: ignore[method-assign]
-    routes = (speech, documents, chapters, scripts, catalog, voices)
+    routes = (speech, documents, chapters, scripts, catalog, voices, usage)
     for each in routes:
         app.include_router(
             each.router, dependencies=[Depends(authenticated)], responses=errors(401, 403, 429, 500, 503)
