@@ -6,6 +6,7 @@ import base64
 import contextlib
 import json
 import math
+import time
 from collections.abc import AsyncGenerator
 
 from voxyard.service.errors import ServiceError, UnavailableError
@@ -26,6 +27,8 @@ from voxyard.speech.requests import SAMPLE_RATE, Boundary, Result
 from voxyard.speech.script import Script
 
 PRIORITY = 1  # before documents of the same key: a client waits
+WORKERLESS_SECONDS = 15.0
+"""How long a request waits whose workers have all gone: their servers are away, or their GPUs' memory is taken."""
 OUTPUT_TOKENS = 50  # per second of audio, in the usage that OpenAI's clients read
 
 
@@ -52,6 +55,7 @@ class SpeechRequest:
         self._format, self._speed = format, speed
         self._joiner = Joiner(pauses) if joiner is None else joiner
         self._samples = 0
+        self._worker_seen = time.monotonic()
 
     async def audio(self) -> AsyncGenerator[bytes, None]:
         """Encoded audio, chunk by chunk.
@@ -76,7 +80,7 @@ class SpeechRequest:
                 raise UnavailableError(f"no worker available: {error}", retry_after=5) from error
             try:
                 for chunk in self._script.chunks:
-                    outcome = await outcomes.take(chunk.index, job)
+                    outcome = await outcomes.take(chunk.index, job, self._check_workers)
                     if outcome.result is None:
                         raise speech_error(outcome.failure)
                     yield await in_thread(encoder.add, (outcome.result, chunk.joint))
@@ -99,6 +103,14 @@ class SpeechRequest:
                     yield _event({"type": "error", "error": error_fields(error)})
                 raise
         yield _event({"type": "speech.audio.done", "usage": self._usage()})
+
+    def _check_workers(self) -> None:
+        """Raises UnavailableError where no worker has had its model loaded for long, and none can start."""
+        now = time.monotonic()
+        if any(worker.state in ("ready", "busy") for worker in self._pool.workers()):
+            self._worker_seen = now
+        elif now - self._worker_seen >= WORKERLESS_SECONDS and (waiting := self._pool.waiting) is not None:
+            raise UnavailableError(f"no worker can start any more: {waiting}", retry_after=10)
 
     def _encoder(self) -> StreamEncoder[tuple[Result, Boundary | float]]:
         return StreamEncoder(lambda spoken: self._joiner.add(*spoken), self._format, speed=self._speed)
