@@ -11,11 +11,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from ssl import SSLContext, create_default_context
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
+import trustme
 from engines import sound
 from eventually import PATIENCE, eventually
 from frontends import TonesFrontend
@@ -96,11 +98,16 @@ class Service:
 
     @contextmanager
     def stream(
-        self, *, key: str | None = None, config: bool = True, headers: Mapping[str, str] = {}
+        self,
+        *,
+        key: str | None = None,
+        config: bool = True,
+        headers: Mapping[str, str] = {},
+        ssl: SSLContext | None = None,
     ) -> Iterator[Stream]:
         headers = headers if key is None else {**headers, "Authorization": f"Bearer {key}"}
         url = self.address.replace("http", "ws") + speech_stream.PATH
-        with connect(url, additional_headers=headers, proxy=None, close_timeout=5) as socket:
+        with connect(url, additional_headers=headers, proxy=None, close_timeout=5, ssl=ssl) as socket:
             stream = Stream(socket)
             if config:
                 stream.send("session.config", voice="alloy")
@@ -142,6 +149,19 @@ def test_a_text_in_pieces_is_spoken_sentence_by_sentence(service: Service) -> No
             assert {(each["format"], each["sample_rate"], each["channels"]) for each in starts} == {("pcm", 24_000, 1)}
             assert told[-1] == {"type": "session.done", "utterance_index": number, "total_sentences": 3}
             assert audio == joined([each["sentence_text"] for each in starts])
+
+
+def test_it_is_served_over_tls(tmp_path: Path) -> None:
+    authority, context = trustme.CA(), create_default_context()
+    authority.configure_trust(context)
+    issued, certificate, key = authority.issue_cert("127.0.0.1"), tmp_path / "certificate.pem", tmp_path / "key.pem"
+    issued.cert_chain_pems[0].write_to_path(str(certificate))
+    issued.private_key_pem.write_to_path(str(key))
+    with (
+        serving(tmp_path / "data", engine={"samples": 240}, tls_certificate=certificate, tls_key=key) as service,
+        service.stream(ssl=context) as stream,
+    ):
+        assert stream.speak(TEXT)[0][-1]["total_sentences"] == 3
 
 
 def test_a_sentence_is_spoken_while_the_next_is_written(service: Service) -> None:
