@@ -35,12 +35,13 @@ def keys() -> None:
 @click.argument("name")
 @_FILE
 @click.option("--take-over", is_flag=True, help="Also where NAME's key was revoked: with its documents and voices.")
-def new(name: str, path: Path, take_over: bool) -> None:
+@click.option("--admin", is_flag=True, help="It sees the usage of all keys.")
+def new(name: str, path: Path, take_over: bool, admin: bool) -> None:
     """Create a key for NAME and print it, this once."""
     with answering("keys new", extra=_EXTRA):
         from voxyard.service.auth.api_keys import add_key, hash_line
 
-        key = add_key(path, name, take_over=take_over)
+        key = add_key(path, name, take_over=take_over, admin=admin)
         print(key)
         print(f"{hash_line(name, key)}\nwas added to {path}; the key itself is not stored.", file=sys.stderr)
 
@@ -51,7 +52,7 @@ def new(name: str, path: Path, take_over: bool) -> None:
 def list_(path: Path, as_json: bool) -> None:
     """List the key names with their limits and lexicons.
 
-    With --json: {"keys": [{"name", "sha256", "limits", "lexicon"}, …]}.
+    With --json: {"keys": [{"name", "sha256", "limits", "lexicon", "admin"}, …]}.
     """
     with answering("keys list", extra=_EXTRA):
         import json
@@ -61,13 +62,20 @@ def list_(path: Path, as_json: bool) -> None:
         found = sorted((name, known) for name, known in read_keys(path).items() if not known.revoked)
         if as_json:
             listed = [
-                {"name": name, "sha256": known.sha256, "limits": known.limits.changed(), "lexicon": known.lexicon}
+                {
+                    "name": name,
+                    "sha256": known.sha256,
+                    "limits": known.limits.changed(),
+                    "lexicon": known.lexicon,
+                    "admin": known.admin,
+                }
                 for name, known in found
             ]
             print(json.dumps({"keys": listed}, indent=2))
             return
         for name, known in found:
-            print("  ".join(filter(None, (name, known.limits.describe(), _lexicon_words(known.lexicon)))))
+            told = (name, "admin" * known.admin, known.limits.describe(), _lexicon_words(known.lexicon))
+            print("  ".join(filter(None, told)))
 
 
 @keys.command("limit", context_settings=CONTEXT)
@@ -126,6 +134,34 @@ def revoke(name: str, path: Path) -> None:
 
         revoke_key(path, name)
         print(f"the key of {name} is revoked", file=sys.stderr)
+
+
+@keys.command("usage", context_settings=CONTEXT)
+@click.option(
+    "--base-url", "url", default="http://127.0.0.1:8080/v1", show_default=True, metavar="URL", help="Its API."
+)
+@click.option("--api-key-file", "key_file", metavar="FILE", help="File with a key; else the variable OPENAI_API_KEY.")
+@click.option("--days", type=click.IntRange(1, 400), default=30, show_default=True, metavar="N", help="The last days.")
+@JSON
+def usage(url: str, key_file: str | None, days: int, as_json: bool) -> None:
+    """Show what keys of a running service had spoken, by day: an admin key sees all.
+
+    With --json: {"usage": [{"day", "key", "characters", "audio_seconds", "gpu_seconds"}, …]}.
+    """
+    with answering("keys usage"):
+        import json
+
+        from voxyard.speech.remote.client import SpeechServer, read_key, read_urls
+
+        (place,) = read_urls(url)[:1] or ("",)
+        found = SpeechServer(place, 30.0, read_key(key_file)).usage(days)
+        if as_json:
+            print(json.dumps({"usage": found}, indent=2))
+            return
+        for each in found:
+            audio, gpu = (f"{each[name] / 3600:.2f} h" for name in ("audio_seconds", "gpu_seconds"))
+            key = each["key"] or "(no key)"
+            print(f"{each['day']}  {key}: {each['characters']:,} characters, {audio} of audio, {gpu} of GPUs")
 
 
 def _lexicon_words(lexicon: str | Mapping[str, str] | None) -> str:

@@ -78,7 +78,8 @@ def _read(kind: str, content: io.BytesIO, code: str, max_characters: int) -> Par
         from voxyard.extraction.epub import read_epub
 
         book = read_epub(content, max_characters=max_characters)
-        return parsed(book.title, book.blocks, chosen, language=book.language, cover=book.cover, author=book.author)
+        about = {"language": book.language, "author": book.author, "note": book.note}
+        return parsed(book.title, book.blocks, chosen, cover=book.cover, **about)
     from voxyard.extraction.markup import html_page, markdown_blocks
 
     if kind == "markdown":

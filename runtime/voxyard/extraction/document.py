@@ -85,6 +85,7 @@ class ParsedDocument:
     language: str | None = None
     cover: bytes | None = None
     author: str | None = None
+    note: str | None = None  # on what is left out
 
 
 def within(blocks: Iterable[Block], max_characters: float) -> Iterator[Block]:
@@ -103,13 +104,13 @@ def within(blocks: Iterable[Block], max_characters: float) -> Iterator[Block]:
 
 def parsed(
     title: str | None, blocks: Iterable[Block], code: CodeBlocks, *, language: str | None = None,
-    cover: bytes | None = None, author: str | None = None,
+    cover: bytes | None = None, author: str | None = None, note: str | None = None,
 ) -> ParsedDocument:  # fmt: skip
     """Document of these blocks, rendered as it is spoken. Of a longer title or author the rest is left out."""
     kept = without_contents_blocks(spoken(blocks, code))
     text = rendered(kept)
     title, author = title and title[:_LONGEST_PROPERTY], author and author[:_LONGEST_PROPERTY]
-    return ParsedDocument(title, text, chapters(kept, text), language, cover, author)
+    return ParsedDocument(title, text, chapters(kept, text), language, cover, author, note)
 
 
 def spoken(blocks: Iterable[Block], code: CodeBlocks) -> tuple[Block, ...]:

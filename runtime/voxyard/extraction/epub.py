@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 from lxml import etree
 
 from voxyard.extraction.archive import TextArchive, text_archive
-from voxyard.extraction.cover import small_cover
+from voxyard.extraction.cover import MOST_PIXELS, small_cover
 from voxyard.extraction.document import Block, HeadingBlock, ListItem, Paragraph, within
 from voxyard.extraction.epub_contents import ContentsEntry, entries_of_nav, entries_of_ncx, places, with_chapters
 from voxyard.extraction.errors import FORMATS, UnreadableFileError, UnsupportedFileError
@@ -44,6 +44,7 @@ class Epub:
     author: str | None
     language: str | None
     cover: bytes | None
+    note: str | None  # on a cover that is left out
     blocks: tuple[Block, ...]
 
 
@@ -66,11 +67,13 @@ def _read(archive: TextArchive, max_characters: int) -> Epub:
     rootfile = archive.xml(_CONTAINER).find(".//c:rootfile", _NS)
     package_name = unquote(rootfile.get("full-path", "")) if rootfile is not None else ""
     package = archive.xml(package_name)
+    cover, note = _cover(archive, package, package_name)
     return Epub(
         title=_first_text(package, "dc:title"),
         author=_author(package),
         language=_first_text(package, "dc:language"),
-        cover=_cover(archive, package, package_name),
+        cover=cover,
+        note=note,
         blocks=tuple(within(_blocks(archive, package, package_name), max_characters)),
     )
 
@@ -141,16 +144,25 @@ def _prose(blocks: Sequence[Block]) -> list[Block]:
     return [block for block in blocks if not isinstance(block, ListItem)]
 
 
-def _cover(archive: TextArchive, package: etree._Element, package_name: str) -> bytes | None:
-    """Image that the package names as its cover, as a small JPEG; None without one that can be read."""
+def _cover(archive: TextArchive, package: etree._Element, package_name: str) -> tuple[bytes | None, str | None]:
+    """Image that the package names as its cover, as a small JPEG; else why the one that it names is left out."""
     items = package.findall(".//o:manifest/o:item", _NS)
     named = {meta.get("content") for meta in package.iterfind(".//o:metadata/o:meta[@name='cover']", _NS)}
     for item in items:
         if "cover-image" in item.get("properties", "").split() or item.get("id") in named:
             name = _resolved(package_name, item.get("href", ""))
-            if name in archive and archive.size(name) <= MAX_COVER_BYTES:
-                return small_cover(archive.read(name, MAX_COVER_BYTES))
-    return None
+            if name not in archive:
+                continue
+            size = archive.size(name)
+            if size > MAX_COVER_BYTES:
+                found = f"it has {size / 2**20:.1f} MiB, expected at most {MAX_COVER_BYTES >> 20} MiB"
+                return None, f"the cover is left out: {found}"
+            cover = small_cover(archive.read(name, MAX_COVER_BYTES))
+            if cover is not None:
+                return cover, None
+            found = f"expected a JPEG or PNG image that can be read, of at most {MOST_PIXELS // 10**6} million pixels"
+            return None, f"the cover is left out: {found}"
+    return None, None
 
 
 def _check_protection(archive: TextArchive) -> None:

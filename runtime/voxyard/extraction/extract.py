@@ -124,6 +124,7 @@ class ExtractedText:
     language: str | None = None
     cover: bytes | None = None
     author: str | None = None
+    note: str | None = None  # on what is left out
 
 
 def extract(
@@ -171,7 +172,7 @@ def extract(
     except ExtractionError as error:
         raise type(error)(f"{name or 'the document'}: {error}") from error
     title, author = _title(document.title, name, text), _author(document.author)
-    return ExtractedText(title, text, kind, document.chapters, document.language, document.cover, author)
+    return ExtractedText(title, text, kind, document.chapters, document.language, document.cover, author, document.note)
 
 
 def kind_of(data: bytes, filename: str | None, media_type: str | None) -> Kind:

@@ -118,6 +118,7 @@ def _read(
         language=answer["language"],
         cover=None if answer["cover"] is None else base64.b64decode(answer["cover"]),
         author=answer["author"],
+        note=answer["note"],
     )
 
 

@@ -13,7 +13,17 @@ from voxyard.service.http.admission import AdmissionMiddleware
 from voxyard.service.http.components import MiddlewareComponents
 from voxyard.service.http.errors import install_envelope
 from voxyard.service.http.observability import ObservabilityMiddleware
-from voxyard.service.routes import api_reference, catalog, chapters, documents, scripts, speech, voices
+from voxyard.service.routes import (
+    api_reference,
+    catalog,
+    chapters,
+    documents,
+    scripts,
+    speech,
+    speech_stream,
+    usage,
+    voices,
+)
 from voxyard.service.routes.dependencies import authenticated
 from voxyard.service.routes.home import PAGE, home
 from voxyard.service.routes.openapi import describe, errors
@@ -60,8 +70,12 @@ def create_app(state: AppState) -> FastAPI:
     )
     app.state.app_state = state
     app.openapi = partial(describe, app, state.section)  # type: ignore[method-assign]
-    for router in (speech.router, documents.router, chapters.router, scripts.router, catalog.router, voices.router):
-        app.include_router(router, dependencies=[Depends(authenticated)], responses=errors(401, 403, 429, 500, 503))
+    routes = (speech, documents, chapters, scripts, catalog, voices, usage)
+    for each in routes:
+        app.include_router(
+            each.router, dependencies=[Depends(authenticated)], responses=errors(401, 403, 429, 500, 503)
+        )
+    app.include_router(speech_stream.router)
     app.include_router(api_reference.reference_router(app.title, app.openapi))
     if PAGE.is_dir():
         app.mount("/page", StaticFiles(directory=PAGE), name="page")

@@ -30,6 +30,7 @@ from voxyard.service.shutdown import GracefulShutdown
 from voxyard.service.state import AppState
 from voxyard.service.streaming.concurrency import ConcurrencyLimiter
 from voxyard.service.uploads.read import UploadReader
+from voxyard.service.usage.meter import UsageMeter
 from voxyard.service.voice_names import open_voices
 from voxyard.service.voices.frontend import UploadedVoicesFrontend
 from voxyard.service.webhooks.rules import read_rules
@@ -90,6 +91,10 @@ def open_state(
         frontend = UploadedVoicesFrontend(engine, store.voices)
         voices = open_voices(frontend, section.voices, store.voices)
         audio_store = open_audio_store(section, store, shared=isinstance(place, str))
+        usage = UsageMeter(store.usage)
+        stack.callback(usage.close)
+        usage.start()
+        pool.meter(usage.charge)
         webhooks, notifier = WebhookSender(rules, store), ChangeNotifier()
 
         word_aligner = None if section.aligner is None else WordAligner(section.aligner, store, audio_store, pauses)
@@ -122,7 +127,21 @@ def open_state(
             shared=None if peers is None else peers.state,
         )
         state = AppState(
-            *(section, frontend, pool, store, audio_store, queue, notifier, keys, voices, models, rules, limiter),
+            *(
+                section,
+                frontend,
+                pool,
+                store,
+                usage,
+                audio_store,
+                queue,
+                notifier,
+                keys,
+                voices,
+                models,
+                rules,
+                limiter,
+            ),
             *(graceful_shutdown, components, gpus, pauses, reading, code_blocks, word_aligner),
         )
         stack.callback(lambda: pool.close(0.0) if graceful_shutdown.forced else None)

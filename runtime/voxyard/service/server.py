@@ -22,10 +22,10 @@ from starlette.types import ASGIApp
 
 from voxyard.service.config import ServiceSection
 from voxyard.service.errors import ServiceError
-from voxyard.service.http.admission import is_loopback
+from voxyard.service.http.admission import is_loopback, largest_text
 from voxyard.service.http.connection_limit import ConnectionLimit
 from voxyard.service.http.forwarded import Forwarded
-from voxyard.service.http.protocol import HEADER_BYTES, KEEP_ALIVE_SECONDS, HttpProtocol
+from voxyard.service.http.protocol import HEADER_BYTES, KEEP_ALIVE_SECONDS, HttpProtocol, SocketProtocol
 from voxyard.service.http.tls import EVENT_LOOP, Certificate, open_certificate
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def serve(
         with listener or listen(section) as bound:
             _allow_open_files()
             certificate = open_certificate(section)
-            config = _config(Forwarded(app, section.root_path), certificate)
+            config = _config(Forwarded(app, section.root_path), section, certificate)
             server = _Server(
                 config, section, bound, announce, graceful_shutdown, stop or threading.Event(), certificate
             )
@@ -127,12 +127,14 @@ def _bind_error(host: str, port: int, error: OSError) -> str:
     return f"cannot listen on {host}:{port}: {reasons.get(error.errno or 0, error.strerror or str(error))}"
 
 
-def _config(app: ASGIApp, certificate: Certificate | None) -> uvicorn.Config:
+def _config(app: ASGIApp, section: ServiceSection, certificate: Certificate | None) -> uvicorn.Config:
     """uvicorn's configuration; http/body_limit.py limits bodies, http/protocol.py connections."""
     return uvicorn.Config(
         app,
         http=cast("type[asyncio.Protocol]", functools.partial(HttpProtocol, ConnectionLimit(_open_files()))),
-        ws="none",
+        ws=SocketProtocol,
+        ws_max_size=largest_text(section),
+        ws_per_message_deflate=False,  # of no use for audio
         loop="asyncio" if certificate is None else EVENT_LOOP,
         ssl_context_factory=None if certificate is None else lambda _config, _default: certificate.context,
         log_config=None,

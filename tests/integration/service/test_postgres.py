@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import date, timedelta
 from pathlib import Path
 from urllib.parse import quote
 
@@ -20,6 +21,7 @@ from voxyard.service.config import ServiceSection
 from voxyard.service.documents.postgres import PostgresDatabase
 from voxyard.service.documents.store import Store
 from voxyard.service.errors import ConflictError, NoRoomError, ServiceError, StoreError, StoreUnavailableError
+from voxyard.service.usage.table import KEPT_DAYS, Amounts
 
 
 @pytest.fixture
@@ -67,6 +69,26 @@ def test_transactions_are_counted_with_the_time_that_they_take(url: str) -> None
     assert database.transactions - before[0] == 2
     assert database.seconds - before[1] >= 0.2
     database.close()
+
+
+def test_services_add_to_the_same_usage(url: str, store: Store) -> None:
+    other = Store(url)
+    days = [date(2026, 11, 27), date(2026, 11, 28)]
+
+    def add(number: int) -> None:
+        for _ in range(10):
+            table = (store, other)[number % 2].usage
+            table.add({(day, key): Amounts(3, 0.5, 0.25) for day in days for key in ("ben", "anna")})
+
+    in_threads(add, 4)
+    found = other.usage.since(days[1])
+    assert [(each.day, each.key, each.amounts) for each in found] == [
+        (days[1], key, Amounts(120, 20.0, 10.0)) for key in ("anna", "ben")
+    ]
+    assert len(store.usage.since(days[0], "anna")) == 2
+    store.usage.add({(days[1] + timedelta(KEPT_DAYS), "anna"): Amounts(1)})
+    assert {each.day for each in other.usage.since(days[0])} == {days[1], days[1] + timedelta(KEPT_DAYS)}
+    other.close()
 
 
 def test_the_place_is_a_file_unless_it_is_a_url(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import struct
 import zipfile
 import zlib
@@ -142,11 +143,19 @@ def test_a_large_cover_is_made_small_once() -> None:
 def test_a_cover_of_too_many_pixels_or_a_broken_one_is_none(picture: bytes) -> None:
     found = read(packed({"OEBPS/cover.png": picture}))
     assert (found.title, found.cover) == ("The Long Night", None)
+    assert found.note is not None
+    assert found.note.startswith("the cover is left out: expected a JPEG or PNG image")
+
+
+def test_a_cover_of_too_many_bytes_is_left_out_with_a_note() -> None:
+    found = read(packed({"OEBPS/cover.png": os.urandom(9 << 20)}))
+    assert (found.cover, found.note) == (None, "the cover is left out: it has 9.0 MiB, expected at most 8 MiB")
 
 
 def test_a_cover_that_is_no_picture_is_none() -> None:
     assert read(packed({"OEBPS/cover.png": b"<svg/>"})).cover is None
-    assert read(packed({"OEBPS/cover.png": None})).cover is None
+    found = read(packed({"OEBPS/cover.png": None}))
+    assert (found.cover, found.note) == (None, None)
 
 
 def test_a_book_whose_text_is_encrypted_is_refused_and_obfuscated_fonts_are_not() -> None:

@@ -6,9 +6,12 @@ import base64
 import contextlib
 import io
 import json
+import os
+import signal
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -383,6 +386,25 @@ def post(body: dict[str, Any]) -> bytes:
     content = json.dumps(body).encode()
     head = f"POST /v1/audio/speech HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(content)}\r\n"
     return f"{head}Content-Type: application/json\r\n\r\n".encode() + content
+
+
+def test_a_request_whose_worker_has_gone_for_good_gets_503(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("voxyard.service.streaming.speech_request.WORKERLESS_SECONDS", 0.2)
+    gone: list[Refusal | None] = [None]
+    with (
+        serving(tmp_path, engine={"seconds": 60.0}, admit=lambda _: gone[0]) as served,
+        ThreadPoolExecutor() as threads,
+    ):
+        asked = threads.submit(speak, served)
+        eventually(lambda: served.watch.sent > 0, "a worker has got it")
+        gone[0] = Refusal("missing", "http://gpu-1:8880/v1 does not answer")
+        (worker,) = served.state.pool.workers()
+        assert worker.pid is not None
+        os.kill(worker.pid, signal.SIGKILL)
+        with pytest.raises(openai.InternalServerError, match="gpu-1:8880/v1 does not answer") as caught:
+            asked.result()
+        assert caught.value.status_code == 503
+        assert caught.value.response.headers["Retry-After"] == "10"
 
 
 def test_while_no_gpu_is_free_requests_get_503_and_documents_wait(tmp_path: Path) -> None:

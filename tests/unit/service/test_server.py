@@ -358,9 +358,13 @@ def test_invalid_http_is_refused_in_the_envelope(address: str, sent: bytes) -> N
     assert body_of(answer)["code"] == "invalid_request"
 
 
-def test_a_websocket_is_answered_as_any_request(address: str) -> None:
-    headers = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "a"}
-    assert httpx.get(f"{address}/v1/nothing", headers=headers).status_code == 404
+@pytest.mark.parametrize(("key", "status"), [("a", 400), ("x3JJHMbDL1EzLkh9GBhXDw==", 404)])
+def test_a_websocket_is_answered_as_any_request(address: str, key: str, status: int) -> None:
+    headers = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": key}
+    answer = httpx.get(f"{address}/v1/nothing", headers=headers)
+    assert answer.status_code == status
+    if status == 404:
+        assert answer.json()["error"]["code"] == "not_found"
 
 
 # -- its end -------------------------------------------------------------------------------------------------

@@ -136,9 +136,11 @@ def test_a_story_with_silence_for_chunks_that_failed_is_whole_and_they_are_named
 
 
 def test_where_failures_end_the_command_the_first_is_named_and_the_others_are_counted(
-    story: Path, capsys: pytest.CaptureFixture[str]
+    story: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     assert spoken(story, "fail") == CHECK_FAILED
+    assert "could not be spoken" in caplog.text
+    assert "replaced by silence" not in caplog.text
     said = capsys.readouterr()
     assert "; 1 more failed\n" in said.err
     assert f"{story.with_name('out.part.wav')} holds the first 6 of 6 chunks" in said.err

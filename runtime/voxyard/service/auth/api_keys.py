@@ -39,7 +39,12 @@ Read = TypeVar("Read")
 REVOKED = "revoked"
 """What stands in the file in place of a revoked key's hash."""
 _HEADER = "# API keys of voxyard: name: SHA-256 of the key. `voxyard keys` writes this file.\n"
-_SHA256, _LIMITS, _LEXICON = "sha256", "limits", "lexicon"  # fields of an entry that is more than a hash
+_SHA256, _LIMITS, _LEXICON, _ADMIN = (
+    "sha256",
+    "limits",
+    "lexicon",
+    "admin",
+)  # fields of an entry
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,7 @@ class StoredKey:
     limits: KeyLimits = NO_LIMITS
     lexicon: LexiconSource | None = None
     lexicon_place: str = field(default="", compare=False)  # its file and line
+    admin: bool = False  # sees the usage of all keys
 
     @property
     def revoked(self) -> bool:
@@ -69,7 +75,7 @@ class StoredKey:
 
     def written(self) -> str | dict[str, object]:
         """The entry as the file has it."""
-        more = {_LIMITS: self.limits.changed(), _LEXICON: self.lexicon}
+        more = {_LIMITS: self.limits.changed(), _LEXICON: self.lexicon, _ADMIN: self.admin}
         given = {field: value for field, value in more.items() if value}
         return {_SHA256: self.sha256, **given} if given else self.sha256
 
@@ -157,6 +163,11 @@ class Keys:
         known = self._stored.get(name)
         return NO_LIMITS if known is None else known.limits
 
+    def is_admin(self, name: str) -> bool:
+        """True where a client's key sees the usage of all."""
+        known = self._stored.get(name)
+        return known is not None and known.admin
+
     def lexicon(self, name: str) -> Lexicon | None:
         """Lexicon of a client's key; None where it has none. May read a file: not for the event loop."""
         known = self._stored.get(name)
@@ -232,13 +243,13 @@ def _stored(name: str, entry: YamlValue, source: str) -> StoredKey:
         check_name(name)
     except ServiceError as error:
         raise ServiceError(f"{source}:{entry.line}: {error}") from error
-    if unknown := sorted(field for field in fields if field not in (_SHA256, _LIMITS, _LEXICON)):
+    if unknown := sorted(field for field in fields if field not in (_SHA256, _LIMITS, _LEXICON, _ADMIN)):
         raise ServiceError(
-            f"{source}:{fields[unknown[0]].line}: {name}: unknown field {unknown[0]!r}: expected {_SHA256}, {_LIMITS} "
-            f"and {_LEXICON}"
+            f"{source}:{fields[unknown[0]].line}: {name}: unknown field {unknown[0]!r}: expected {_SHA256}, {_LIMITS}, "
+            f"{_LEXICON} and {_ADMIN}"
         )
     limits = read(_LIMITS, lambda found: read_limits(found or {}))
-    lexicon = read(_LEXICON, read_source)
+    lexicon, admin = read(_LEXICON, read_source), read(_ADMIN, _truth)
     known = fields.get(_SHA256)
     if known is None or not (_HASH.fullmatch(known.text) or known.text == REVOKED):
         raise ServiceError(
@@ -246,7 +257,14 @@ def _stored(name: str, entry: YamlValue, source: str) -> StoredKey:
             f"`voxyard keys new {name}` creates a key and writes its hash"
         )
     place = "" if lexicon is None else f"{source}:{fields[_LEXICON].line}"
-    return StoredKey(known.text, limits, lexicon, place)
+    return StoredKey(known.text, limits, lexicon, place, admin)
+
+
+def _truth(found: object) -> bool:
+    """A field that is true, false or missing. Raises ServiceError."""
+    if not isinstance(found, bool | None):
+        raise ServiceError(f"{_ADMIN}: found {str(found)[:60]!r}, expected true or false")
+    return bool(found)
 
 
 def write_keys(path: Path, keys: Mapping[str, StoredKey]) -> None:
@@ -265,9 +283,10 @@ def write_keys(path: Path, keys: Mapping[str, StoredKey]) -> None:
         raise ServiceError(f"{path}: the API keys cannot be written: {_one_line(error)}") from error
 
 
-def add_key(path: Path, name: str, *, take_over: bool = False) -> str:
+def add_key(path: Path, name: str, *, take_over: bool = False, admin: bool = False) -> str:
     """Creates a key, adds its hash to the file, and returns the key, which is not stored.
 
+    `admin`: it sees the usage of all keys.
     `take_over`: also for a name whose key was revoked, with the documents and voices that are kept by it.
 
     Raises:
@@ -284,7 +303,7 @@ def add_key(path: Path, name: str, *, take_over: bool = False) -> str:
                 "name, or hand them over with --take-over"
             )
         key = new_key()
-        write_keys(path, {**keys, name: StoredKey(hashed(key))})
+        write_keys(path, {**keys, name: StoredKey(hashed(key), admin=admin)})
     return key
 
 

@@ -157,6 +157,18 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "ALTER TABLE chunks ADD COLUMN speaker TEXT",
         "ALTER TABLE uploads ADD COLUMN cast_members TEXT",
     ),
+    (
+        """
+        CREATE TABLE usage (
+            day TEXT NOT NULL,
+            owner TEXT NOT NULL,
+            characters BIGINT NOT NULL,
+            audio_seconds DOUBLE PRECISION NOT NULL,
+            gpu_seconds DOUBLE PRECISION NOT NULL,
+            PRIMARY KEY (day, owner)
+        )
+        """,
+    ),
 )
 """Step n migrates version n to n + 1; a released step is never changed, only followed by another.
 

@@ -23,6 +23,7 @@ from voxyard.service.documents.records import (
 )
 from voxyard.service.documents.sql import Connection, first
 from voxyard.service.errors import ConflictError, StoreError
+from voxyard.service.usage.table import UsageTable
 from voxyard.service.voices.table import UploadedVoices, hold
 from voxyard.service.webhooks import pending
 from voxyard.speech.audio.wav import WIDTH
@@ -47,6 +48,7 @@ class Store:
         """
         self._database = open_database(place)
         self.voices = UploadedVoices(self._database)
+        self.usage = UsageTable(self._database)
         self.claims = Claims(self._database, service, claim_seconds)
         self.webhooks = pending.PendingWebhooks(self._database, self.claims)
 

@@ -53,6 +53,7 @@ class DocumentRequest:
     cover: bytes | None = None  # JPEG or PNG
     upload: Upload | None = None  # in place of the text
     author: str | None = None
+    note: str | None = None  # on what its file has and the document lacks
     declared: str | None = None  # language that the file declares, which a named voice of another one goes before
 
 
@@ -212,6 +213,7 @@ def _with_text(
         *(request.text, frontend, new.voice, new.seed, new.language),
         chapters=starts, reading=reading, on_failure=new.on_failure, cast=cast,
     )  # fmt: skip
+    spoken_note = script_note(prepared, new.language or request.declared, frontend, shown_name)
     voice = prepared.voice  # the engine's default voice is stored with the document
     return replace(
         new,
@@ -226,7 +228,7 @@ def _with_text(
             for chunk, asked in zip(prepared.chunks, prepared.requests, strict=True)
         ),
         voice=voice,
-        note=script_note(prepared, new.language or request.declared, frontend, shown_name),
+        note="; ".join(filter(None, (request.note, spoken_note))) or None,
         language=new.language if new.language is not None else frontend.language(voice),
         chapters=chapters.of_headings(request.headings, [chunk.start for chunk in prepared.chunks], new.title),
         cover=request.cover,
@@ -235,7 +237,7 @@ def _with_text(
 
 def fingerprint(request: DocumentRequest) -> str:
     """SHA-256 of the request without its idempotency key; equal for equal requests. A text has the same headings."""
-    left_out = {"idempotency_key", "headings", "cover", "upload", "declared"}
+    left_out = {"idempotency_key", "headings", "cover", "upload", "declared", "note"}
     left_out |= {
         name for name in ("read", "lexicon", "author", "cast") if getattr(request, name) is None
     }  # as before there were these

@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 from collections import Counter
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
 from urllib.parse import urlsplit
 
+import anyio
 from starlette.datastructures import Headers
 from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -14,7 +18,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from voxyard.service.auth.api_keys import COOKIE, Client, Keys
 from voxyard.service.auth.key_limits import fair_part, no_limits
 from voxyard.service.auth.sessions import PAGE_HEADER
-from voxyard.service.errors import BusyError, ForbiddenError, ServiceError, UnauthorizedError, UnavailableError
+from voxyard.service.config import ServiceSection
+from voxyard.service.errors import ForbiddenError, NotFoundError, ServiceError, UnauthorizedError, UnavailableError
 from voxyard.service.fair_threads import FairThreads
 from voxyard.service.http.body_limit import ClosingSend, LimitedBody, is_json
 from voxyard.service.http.components import MiddlewareComponents
@@ -22,7 +27,6 @@ from voxyard.service.http.connection_limit import CONNECTION, KEY_SECONDS, Conne
 from voxyard.service.http.errors import LargeHeadersError, TooManyConnectionsError, answer
 from voxyard.service.http.logging import ConnectionCut
 from voxyard.service.http.protocol import HEADER_BYTES
-from voxyard.service.http.rate_limit import whole_seconds
 from voxyard.service.voices.submission import LARGEST_FILE
 
 PUBLIC_PATHS = frozenset(
@@ -36,6 +40,8 @@ VOICE_PATHS = frozenset({"/v1/audio/voices"})
 MAX_IN_FLIGHT = 1000
 KEY_FILE_SECONDS = 0.2
 """Time that a request waits for a key file that has changed. One of some thousand keys counts a little later."""
+REVOKED_SECONDS = 1.0
+"""Time between two looks whether the key of a WebSocket is still valid."""
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _MULTIPART = 64 * 1024  # bytes of a form besides its file
 _ESCAPED = 12  # most bytes of a character in JSON: a surrogate pair of six-byte escapes
@@ -49,7 +55,7 @@ class AdmissionMiddleware:
         section = components.section
         self._upload = (section.max_upload_mib << 20) + _MULTIPART
         self._text = min(self._upload, _ESCAPED * section.max_characters + _MULTIPART)
-        self._small = _ESCAPED * section.max_input + _MULTIPART
+        self._small = largest_text(section)
         self._voice = max(LARGEST_FILE + _MULTIPART, self._small)
         self._origins = frozenset(section.origins())
         self._in_flight: Counter[str] = Counter()  # by key
@@ -58,6 +64,9 @@ class AdmissionMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handles one request."""
+        if scope["type"] == "websocket":
+            await self._handle_socket(scope, receive, send)
+            return
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -69,14 +78,59 @@ class AdmissionMiddleware:
         except ServiceError as error:
             await answer(error)(scope, receive, closing)
             return
-        if counted is not None:
-            self._in_flight[counted] += 1
-        try:
+        with self._counted(counted):
             await self._forward(scope, body, closing)
+
+    async def _handle_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handles a WebSocket, which ends once its key is revoked."""
+        await self._refresh_keys()
+        try:
+            counted = self._admit(scope)
+        except ServiceError as error:
+            await answer(error)(scope, receive, send)
+            return
+        client, accepted, revoked = scope["state"]["client"], False, ""
+
+        async def answering(message: Message) -> None:
+            nonlocal accepted
+            accepted = accepted or message["type"] != "websocket.close"
+            if accepted:
+                await send(message)
+            else:  # the router has closed what it knows no route for
+                refusal = NotFoundError("no WebSocket at this path: one is at /v1/audio/speech/stream")
+                await answer(refusal)(scope, receive, send)
+
+        with self._counted(counted):
+            async with anyio.create_task_group() as group:
+
+                async def until_revoked() -> None:
+                    nonlocal revoked
+                    try:
+                        while True:
+                            await anyio.sleep(REVOKED_SECONDS)
+                            await self._check_revoked(client)
+                    except ConnectionCut as cut:
+                        revoked = str(cut)
+                        group.cancel_scope.cancel()
+
+                group.start_soon(until_revoked)
+                await self._app(scope, receive, answering)
+                group.cancel_scope.cancel()
+        if revoked:
+            await send({"type": "websocket.close", "code": 1008, "reason": revoked})
+
+    @contextmanager
+    def _counted(self, name: str | None) -> Iterator[None]:
+        """Counts a request of a key as in flight, for the block."""
+        if name is None:
+            yield
+            return
+        self._in_flight[name] += 1
+        try:
+            yield
         finally:
-            if counted is not None:
-                self._in_flight[counted] -= 1
-                self._in_flight += Counter()  # drops the keys without requests
+            self._in_flight[name] -= 1
+            self._in_flight += Counter()  # drops the keys without requests
 
     def _largest_body(self, scope: Scope) -> int:
         """Most bytes of a request's body."""
@@ -123,13 +177,16 @@ class AdmissionMiddleware:
 
         Stores the client in the scope's state. Raises the ServiceError that refuses the request.
         """
-        headers, path = Headers(scope=scope), scope["path"]
+        headers, path, method = Headers(scope=scope), scope["path"], scope.get("method", "GET")
         public = path in PUBLIC_PATHS or path.startswith(PUBLIC_PREFIXES)
         _check_size(scope)
         _check_zero(scope)
         if self._components.keys is None:
             _check_host(headers)
-        found = self._authenticate(scope["method"], headers, public=public)
+        if scope["type"] == "websocket":  # pages of any origin may open one, with cookies and without a preflight
+            cookie = COOKIE in cookie_parser(headers.get("cookie", ""))
+            self._check_origin("POST", headers, frozenset() if cookie else self._origins)
+        found = self._authenticate(method, headers, public=public)
         known = isinstance(found, Client)
         _count_connection(scope, known=known)
         counted = found.name if isinstance(found, Client) else None
@@ -138,20 +195,13 @@ class AdmissionMiddleware:
                 f"{self._in_flight.total()} of {MAX_IN_FLIGHT} requests in flight: retry in 1 s", retry_after=1
             )
         if public or self._components.keys is None:
-            self._check_origin(scope["method"], headers)
+            self._check_origin(method, headers, self._origins)
             scope["state"]["client"] = None if public else found
             return counted
         if isinstance(found, ServiceError):
             raise found
         scope["state"]["client"] = client = found
-        own = self._components.keys.limits(client.name).requests_per_minute
-        wait = self._components.rate_limiter.take(client.name, own)
-        if wait:
-            raise BusyError(
-                f"rate limit exceeded: {self._components.rate_limiter.rate(own):g} requests per minute for the key "
-                f"{client.name}; retry in {whole_seconds(wait)} s",
-                retry_after=wait,
-            )
+        self._components.take_request(client.name)
         return counted
 
     def _has_room(self, name: str) -> bool:
@@ -191,18 +241,24 @@ class AdmissionMiddleware:
             return client
         raise UnauthorizedError("an API key is required: send the header `Authorization: Bearer KEY`")
 
-    def _check_origin(self, method: str, headers: Headers) -> None:
-        """CSRF protection without keys, by the headers that browsers set. Raises ForbiddenError."""
+    @staticmethod
+    def _check_origin(method: str, headers: Headers, allowed: AbstractSet[str | None]) -> None:
+        """CSRF protection without keys, and of WebSockets, by the headers that browsers set. Raises ForbiddenError."""
         if method in _SAFE or headers.get(PAGE_HEADER) == "1":  # cross-origin, this header needs a CORS preflight
             return
         site, origin = headers.get("sec-fetch-site"), headers.get("origin")
-        if site in ("same-origin", "none") or origin in self._origins:
+        if site in ("same-origin", "none") or origin in allowed:
             return
-        foreign = origin is not None and urlsplit(origin).netloc != headers.get("host", "")
+        foreign = origin is not None and origin.partition("://")[2] != headers.get("host", "")
         if foreign or site in ("cross-site", "same-site"):
             raise ForbiddenError(
                 f"origin {(origin or 'of another site')[:200]} is not allowed: add it to --allowed-origins"
             )
+
+
+def largest_text(section: ServiceSection) -> int:
+    """Most bytes of a request, or of a WebSocket's message, with the text of a speech request."""
+    return _ESCAPED * section.max_input + _MULTIPART
 
 
 def _count_connection(scope: Scope, *, known: bool) -> None:

@@ -11,8 +11,9 @@ from voxyard.service.auth.api_keys import Keys
 from voxyard.service.auth.sessions import Sessions, read_secret, read_shared_secret
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.ownership import SharedDocuments
+from voxyard.service.errors import BusyError
 from voxyard.service.http.metrics import DiskUsage, ServiceMetrics
-from voxyard.service.http.rate_limit import RateLimiter
+from voxyard.service.http.rate_limit import RateLimiter, whole_seconds
 
 SESSION_SECRET = "session-secret"  # noqa: S105 (a file's name)
 Ready = Callable[[], tuple[bool, str]]
@@ -30,6 +31,19 @@ class MiddlewareComponents:
     rate_limiter: RateLimiter
     metrics: ServiceMetrics
     ready: Ready
+
+    def take_request(self, client: str) -> None:
+        """Counts a request of a key. Raises BusyError above its rate."""
+        if self.keys is None:
+            return
+        own = self.keys.limits(client).requests_per_minute
+        wait = self.rate_limiter.take(client, own)
+        if wait:
+            raise BusyError(
+                f"rate limit exceeded: {self.rate_limiter.rate(own):g} requests per minute for the key {client}; "
+                f"retry in {whole_seconds(wait)} s",
+                retry_after=wait,
+            )
 
 
 def open_components(

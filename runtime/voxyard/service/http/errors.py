@@ -115,17 +115,20 @@ def _allowed(request: Request, status: int) -> dict[str, str]:
 
 
 async def _validation_error(_request: Request, error: Exception) -> Response:
-    errors = cast("RequestValidationError", error).errors()
-    messages = [f"{_field(each['loc']) or 'the request'}: {_sentence(each)}" for each in errors[:_MAX_SHOWN]]
+    return answer(invalid(cast("RequestValidationError", error).errors()))
+
+
+def invalid(errors: Sequence[Mapping[str, Any]], *, inside: int = 1) -> ServiceError:
+    """Error of what pydantic has found; the first `inside` parts of each place are not the client's."""
+    messages = [f"{_field(each['loc'][inside:]) or 'the request'}: {_sentence(each)}" for each in errors[:_MAX_SHOWN]]
     if len(errors) > _MAX_SHOWN:
         messages.append(f"and {len(errors) - _MAX_SHOWN} more")
-    parameter = _field(errors[0]["loc"]) if errors else None
-    return envelope(400, "; ".join(messages), "invalid_request_error", "invalid_request", parameter=parameter)
+    return ServiceError("; ".join(messages), parameter=_field(errors[0]["loc"][inside:]) if errors else None)
 
 
 def _field(place: Sequence[object]) -> str | None:
-    """Field name as the client sent it: `voice` of ("body", "voice"), `texts.2` of ("body", "texts", 2)."""
-    names = [str(part) for part in place[1:]]
+    """Field name as the client sent it: `voice` of ("voice",), `texts.2` of ("texts", 2)."""
+    names = [str(part) for part in place]
     return ".".join(names) if names and not (len(names) == 1 and names[0].isdigit()) else None
 
 

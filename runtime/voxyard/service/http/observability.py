@@ -36,6 +36,8 @@ SECURITY_HEADERS = {
 CLIENT_CLOSED_REQUEST = 499
 """Status, in log and metrics, of a request whose client disconnected before the response (as in nginx)."""
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_STARTS = frozenset({"http.response.start", "websocket.http.response.start", "websocket.accept"})
+_BODIES = frozenset({"http.response.body", "websocket.http.response.body"})
 _QUIET_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
@@ -46,8 +48,8 @@ class ObservabilityMiddleware:
         self._app, self._metrics = app, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handles one request, from its headers to the end of its response."""
-        if scope["type"] != "http":
+        """Handles one request, from its headers to the end of its response, or of its WebSocket."""
+        if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
         request = _RequestState(scope, receive, send)
@@ -57,7 +59,7 @@ class ObservabilityMiddleware:
             await self._handle(scope, request)
         finally:
             request_id.reset(token)
-            self._metrics.request_finished(_route(scope), scope["method"], request.status, request.seconds)
+            self._metrics.request_finished(_route(scope), request.method, request.status, request.seconds)
             request.log_line()
 
     async def _handle(self, scope: Scope, request: _RequestState) -> None:
@@ -79,6 +81,10 @@ class ObservabilityMiddleware:
                 log.info("request failed after the client disconnected: %r", error)
                 return
             cause = _cause(error)
+            if request.started and scope["type"] == "websocket":
+                log.exception("internal error in a WebSocket")
+                await request.send({"type": "websocket.close", "code": 1011, "reason": request.id})
+                return
             if request.started:
                 request.cut = str(cause) or type(cause).__name__
                 if not isinstance(cause, ServiceError):  # a ServiceError's message is enough
@@ -100,6 +106,7 @@ class _RequestState:
         self._began = time.monotonic()
         self._status: int | None = None
         self._finished = False
+        self.method = scope.get("method", "GET")  # of a WebSocket's handshake
         self.bytes = 0
         self.disconnected = False
         self.cut = ""
@@ -126,18 +133,24 @@ class _RequestState:
         message = await self._receive()
         if message["type"] == "http.disconnect" and not self._finished:
             self.disconnected = True
+        if message["type"] == "websocket.disconnect":
+            self._finished = True
         return message
 
     async def send(self, message: Message) -> None:
         """Sends a message; adds headers and counts bytes."""
-        if message["type"] == "http.response.start":
-            self._status = message["status"]
+        if message["type"] in _STARTS:
+            self._status = message.get("status", 101)
             message.setdefault("headers", [])
             self._add_headers(MutableHeaders(scope=message))
         await self._send(message)
-        if message["type"] == "http.response.body":
+        if message["type"] in _BODIES:
             self.bytes += len(message.get("body", b""))
             self._finished = not message.get("more_body", False)
+        elif message["type"] == "websocket.send":
+            self.bytes += len(message.get("bytes") or message.get("text") or b"")
+        elif message["type"] == "websocket.close":
+            self._status, self._finished = self._status or 403, True  # uvicorn's, where it was not accepted
 
     def _add_headers(self, headers: MutableHeaders) -> None:
         headers["X-Request-Id"] = self.id
@@ -168,7 +181,7 @@ class _RequestState:
                 "request_id": self.id,
                 "client": client.name if isinstance(client, Client) else None,
                 "address": address[0] if address else None,
-                "method": self._scope["method"],
+                "method": self.method,
                 "path": self._scope["path"][:500],
                 "status": self.status,
                 "seconds": round(self.seconds, 6),

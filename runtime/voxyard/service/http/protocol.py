@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from voxyard.service.http.connection_limit import CONNECTION, KEY_SECONDS, ConnectionLimit
 
@@ -116,3 +117,12 @@ class HttpProtocol(H11Protocol):
         if self._header_timer is not None:
             self._header_timer.cancel()
             self._header_timer = None
+
+
+class SocketProtocol(WebSocketsSansIOProtocol):
+    """uvicorn's protocol of a WebSocket, which takes over a connection: it no longer counts once it is lost."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tells the HTTP protocol, which is not told any more."""
+        self.app_state[CONNECTION].admit_keyed()
+        super().connection_lost(exc)

@@ -76,7 +76,7 @@ async def create_speech(
             parameter="input",
         )
     state.limiter.check(client.name)
-    prepared = await state.reading_texts.run(client.name, partial(_prepare, state, client.name, body))
+    prepared = await state.reading_texts.run(client.name, partial(prepare, state, client.name, body))
     speech = SpeechRequest(
         *(state.pool, state.limiter, prepared.script, prepared.pauses, body.codec, prepared.tempo),
         client=client.name,
@@ -89,7 +89,7 @@ async def create_speech(
 
 
 @dataclass(frozen=True)
-class _Prepared:
+class Prepared:
     """A request's chunks, the pauses between them, the speed that is still to be made of them, and a warning."""
 
     script: Script
@@ -98,7 +98,7 @@ class _Prepared:
     note: str | None
 
 
-def _prepare(state: AppState, client: str, body: SpeechBody) -> _Prepared:
+def prepare(state: AppState, client: str, body: SpeechBody) -> Prepared:
     """Chunks of the text in the voice, with the lexicons of request, key and host. Raises ServiceError."""
     voice, cast = state.voices.resolve(body.voice_name, client), state.voices.cast(body.cast, client)
     text = body.input if body.input_format == "text" else _of_markdown(body.input, state.code_blocks)
@@ -111,7 +111,7 @@ def _prepare(state: AppState, client: str, body: SpeechBody) -> _Prepared:
     slowest, fastest = state.frontend.speeds
     own = min(max(body.speed, slowest), fastest)
     script = script.at_speed(own)
-    return _Prepared(
+    return Prepared(
         replace(script, requests=tuple(state.store.voices.attach(script.requests))),
         state.pauses.at_speed(own),
         body.speed / own,

@@ -71,13 +71,14 @@ class OrderedOutcomes:
         results = (outcome.result for outcome in tuple(self._outcomes.values()))
         return sum(result.audio.nbytes for result in results if result is not None)
 
-    async def take(self, index: int, job: Job) -> Outcome:
-        """Outcome of a chunk, which is removed.
+    async def take(self, index: int, job: Job, check: Callable[[], None] = lambda: None) -> Outcome:
+        """Outcome of a chunk, which is removed. `check` is called now and then, and may raise.
 
         Raises:
             UnavailableError: the job ended without it.
         """
         while index not in self._outcomes:
+            check()
             self._changed.clear()
             progress = job.progress
             if job.finished and progress.done < progress.total:

@@ -6,6 +6,7 @@ import base64
 import contextlib
 import json
 import math
+import time
 from collections.abc import AsyncGenerator
 
 from voxyard.service.errors import ServiceError, UnavailableError
@@ -26,6 +27,8 @@ from voxyard.speech.requests import SAMPLE_RATE, Boundary, Result
 from voxyard.speech.script import Script
 
 PRIORITY = 1  # before documents of the same key: a client waits
+WORKERLESS_SECONDS = 15.0
+"""How long a request waits whose workers have all gone: their servers are away, or their GPUs' memory is taken."""
 OUTPUT_TOKENS = 50  # per second of audio, in the usage that OpenAI's clients read
 
 
@@ -43,13 +46,16 @@ class SpeechRequest:
         *,
         client: str = "",
         share: float = 1.0,
+        joiner: Joiner | None = None,
     ) -> None:
-        """`client` is the name of the API key, with its share of the workers."""
+        """`client` is the name of the API key, with its share of the workers; `joiner` has the text before."""
         self._client, self._share = client, share
         self.cut = Cut()
         self._pool, self._limiter, self._script = pool, limiter, script
-        self._pauses, self._format, self._speed = pauses, format, speed
+        self._format, self._speed = format, speed
+        self._joiner = Joiner(pauses) if joiner is None else joiner
         self._samples = 0
+        self._worker_seen = time.monotonic()
 
     async def audio(self) -> AsyncGenerator[bytes, None]:
         """Encoded audio, chunk by chunk.
@@ -74,7 +80,7 @@ class SpeechRequest:
                 raise UnavailableError(f"no worker available: {error}", retry_after=5) from error
             try:
                 for chunk in self._script.chunks:
-                    outcome = await outcomes.take(chunk.index, job)
+                    outcome = await outcomes.take(chunk.index, job, self._check_workers)
                     if outcome.result is None:
                         raise speech_error(outcome.failure)
                     yield await in_thread(encoder.add, (outcome.result, chunk.joint))
@@ -94,13 +100,20 @@ class SpeechRequest:
                         yield _event({"type": "speech.audio.delta", "audio": base64.b64encode(piece).decode()})
             except (ServiceError, SpeechError) as error:
                 if sent:
-                    yield _event({"type": "error", "error": _error_fields(error)})
+                    yield _event({"type": "error", "error": error_fields(error)})
                 raise
         yield _event({"type": "speech.audio.done", "usage": self._usage()})
 
+    def _check_workers(self) -> None:
+        """Raises UnavailableError where no worker has had its model loaded for long, and none can start."""
+        now = time.monotonic()
+        if any(worker.state in ("ready", "busy") for worker in self._pool.workers()):
+            self._worker_seen = now
+        elif now - self._worker_seen >= WORKERLESS_SECONDS and (waiting := self._pool.waiting) is not None:
+            raise UnavailableError(f"no worker can start any more: {waiting}", retry_after=10)
+
     def _encoder(self) -> StreamEncoder[tuple[Result, Boundary | float]]:
-        joiner = Joiner(self._pauses)
-        return StreamEncoder(lambda spoken: joiner.add(*spoken), self._format, speed=self._speed)
+        return StreamEncoder(lambda spoken: self._joiner.add(*spoken), self._format, speed=self._speed)
 
     def _usage(self) -> dict[str, int]:
         asked = sum(chunk.tokens for chunk in self._script.chunks)
@@ -108,7 +121,8 @@ class SpeechRequest:
         return {"input_tokens": asked, "output_tokens": made, "total_tokens": asked + made}
 
 
-def _error_fields(error: ServiceError | SpeechError) -> dict[str, str | None]:
+def error_fields(error: ServiceError | SpeechError) -> dict[str, str | None]:
+    """Fields of an error in an event or a message."""
     told = error if isinstance(error, ServiceError) else SpeechFailedError(str(error))
     return {"message": without_paths(str(error)), "type": told.kind, "param": told.parameter, "code": told.code}
 

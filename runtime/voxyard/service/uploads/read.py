@@ -74,6 +74,7 @@ class UploadReader:
             cover=found.cover,
             author=document.author or found.author,
             declared=found.language,
+            note=found.note,
         )
         reading = replace(self.reading, lexicons=(*upload.lexicons, *self.reading.lexicons))
         cast = self.voices.cast_of(upload.cast, document.owner)

@@ -70,8 +70,9 @@ class Job:
         cancel: Callable[[], None],
         listen: Callable[[bool], None],
         deliver: Callable[[Outcome], None] | None = None,
+        tenant: str = "",
     ) -> None:
-        self.number = number
+        self.number, self.tenant = number, tenant
         self.requests = tuple(requests)
         self.on_failure = on_failure
         self._cancel, self._listen, self._deliver = cancel, listen, deliver

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from voxyard.speech.placement import RefusalCause
 from voxyard.speech.pool.scheduler import PoolStats
+
+Charge = Callable[[str, int, float, float], None]
+"""Gets what a tenant has had spoken: characters, seconds of audio, seconds of workers. As an observer, it returns at
+once."""
 
 
 class PoolObserver:

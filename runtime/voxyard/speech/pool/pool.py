@@ -20,7 +20,7 @@ from voxyard.speech.pool.drain import Drain, PendingWorker
 from voxyard.speech.pool.first_sound import FirstSound
 from voxyard.speech.pool.job import ChunkFailedError, Job, JobEndedError, OnFailure, Outcome
 from voxyard.speech.pool.limits import PoolLimits
-from voxyard.speech.pool.observer import PoolObserver
+from voxyard.speech.pool.observer import Charge, PoolObserver
 from voxyard.speech.pool.scheduler import (
     BeginWork,
     CancelLease,
@@ -128,12 +128,17 @@ class Pool:
             cancel=lambda: self._commands.put(commands.CancelJob(number)),
             listen=lambda listening: self._commands.put(commands.SetListening(number, listening)),
             deliver=deliver,
+            tenant=tenant,
         )
         with self._submission:
             if self._ended is not None:
                 raise self._ended
             self._commands.put(commands.SubmitJob(job, priority, listening, tenant, share))
         return job
+
+    def meter(self, charge: Charge) -> None:
+        """Has `charge` get what the tenants have spoken from now on."""
+        self._workers.charge = charge
 
     def add(self, device: Device) -> None:
         """Use one more device."""
@@ -304,7 +309,7 @@ class Pool:
         if worker.generation != generation or message.lease not in worker.sent:
             return  # from a former process, or taken back
         self._workers.worked(worker, now)
-        sent, since = worker.sent.pop(message.lease)
+        sent, since, _ = worker.sent.pop(message.lease)
         if isinstance(message.answer, Cancelled):
             self._scheduler.chunk_cancelled(slot, generation, message.lease, now)
         elif isinstance(message.answer, Unspeakable):
@@ -341,7 +346,7 @@ class Pool:
     def _send(self, send: SendChunk, now: float) -> None:
         worker, chunk = self._workers[send.slot], send.chunk
         self._workers.worked(worker, now)
-        worker.sent[send.lease] = send, now
+        worker.sent[send.lease] = send, now, self._jobs[chunk.job]
         request = replace(self._jobs[chunk.job].requests[chunk.index], urgent=send.urgent)
         worker.send(ipc.SpeakChunk(send.lease, request))
         self._observer.chunk_sent(worker.device.name, send.held)
@@ -357,6 +362,7 @@ class Pool:
         if isinstance(faults, (list, tuple)):  # of an engine that checks what it speaks
             self._observer.chunk_checked(worker.device.name, self._model, [str(fault) for fault in faults])
         request = job.requests[chunk.index]
+        self._workers.charge(job.tenant, len(request.text), result.seconds, 0.0)
         job.add(Outcome(chunk.index, request, result, None, worker.device.name, seconds, reduced))
         self._forget_finished(job)
 
@@ -369,7 +375,7 @@ class Pool:
         failure = ChunkFailedError(action.chunk.index, request.text, action.reason, refused=refused)
         silence = job.on_failure == "silence"
         level = logging.WARNING if refused else logging.ERROR  # a request at fault is no fault of the pool
-        _log.log(level, "job %d: %s%s", job.number, failure, "; replaced by silence" if silence else "")
+        _log.log(level, "job %d: %s", job.number, failure)  # what becomes of it is its caller's decision
         self._observer.chunk_failed(action.cause, silence=silence)
         result = Result.silence(request) if silence else None
         if result is not None:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from voxyard.speech.engine import EngineSpec, Ready
 from voxyard.speech.placement import Refusal
 from voxyard.speech.pool import commands, ipc
-from voxyard.speech.pool.observer import PoolObserver
+from voxyard.speech.pool.job import Job
+from voxyard.speech.pool.observer import Charge, PoolObserver
 from voxyard.speech.pool.scheduler import Scheduler, SendChunk
 from voxyard.speech.pool.transport import Launch, StartRefused, Worker
 from voxyard.speech.pool.worker_process import Device, ProcessEnded
@@ -42,7 +43,7 @@ class PoolWorker:
     generation: int = 0
     ready: Ready | None = None
     refusal: Refusal | None = None  # of its device, at the latest attempt to start
-    sent: dict[int, tuple[SendChunk, float]] = field(default_factory=dict)  # by lease, and when
+    sent: dict[int, tuple[SendChunk, float, Job]] = field(default_factory=dict)  # by lease, and when
     reported: float = 0.0  # until when its work has been reported to the observer
 
     def send(self, message: ipc.ToWorker) -> None:
@@ -80,6 +81,7 @@ class Workers:
         self._scheduler, self._engine, self._heartbeat_seconds = scheduler, engine, heartbeat_seconds
         self._admit, self._launch, self._observer = admit, launch, observer
         self._report, self._patience, self._released = report, patience, released
+        self.charge: Charge = lambda *_: None
 
     def __getitem__(self, slot: int) -> PoolWorker:
         return self._list[slot]
@@ -172,9 +174,12 @@ class Workers:
         worker.send(ipc.StopWorker())
 
     def worked(self, worker: PoolWorker, now: float) -> None:
-        """Report the time in which the worker had chunks since the last report."""
+        """Report the time in which the worker had chunks since the last report; they share it."""
         if worker.sent:
-            self._observer.worked(worker.device.name, now - worker.reported)
+            seconds = now - worker.reported
+            self._observer.worked(worker.device.name, seconds)
+            for _, _, job in worker.sent.values():
+                self.charge(job.tenant, 0, 0.0, seconds / len(worker.sent))
         worker.reported = now
 
     def close(self, seconds: float) -> None:

@@ -100,6 +100,14 @@ class SpeechServer:
         ]
         return [voice for voice in found if voice.name]
 
+    def usage(self, days: int) -> list[dict[str, Any]]:
+        """What keys of a voxyard service had spoken in the last days. Raises ServerError."""
+        answer = self._listing(f"/usage?days={days}")
+        found = answer.get("usage") if isinstance(answer, dict) else None
+        if not isinstance(found, list):
+            raise ServerError(f"{self.url} tells no usage: expected a voxyard service of this version")
+        return found
+
     def speech(self, body: Mapping[str, object]) -> Answer:
         """Answer to a speech request.
 

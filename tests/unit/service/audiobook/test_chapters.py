@@ -182,6 +182,7 @@ def test_an_epub_is_an_audiobook_with_its_cover_also_where_that_is_broken(served
         eventually(partial(completed, url), "the book is spoken")
         document = httpx.get(url).json()
         assert ([each["title"] for each in document["chapters"]], document["author"]) == (["One", "Two"], "Bo Ek")
+        assert (document["note"] or "").startswith("the cover is left out") is not bool(pictures)
         path = tmp_path / f"{number}.m4b"
         path.write_bytes(httpx.get(f"{url}/audio?format=m4b", timeout=60).content)
         found = probed(path)

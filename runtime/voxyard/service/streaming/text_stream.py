@@ -1,0 +1,65 @@
+"""Text stream: sentences of a text that is still being written, each once it is surely complete."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from voxyard.speech.requests import Boundary
+from voxyard.speech.text.sentences import sentence_ends
+
+Ends = Callable[[str], list[int]]
+_PARAGRAPH = re.compile(r"\n[^\S\n]*\n\s*")
+_MAY_END = re.compile(r"[.!?…:;。！？；।؟۔\n]")  # no sentence ends without one of these
+_WORD = re.compile(r"\s*\S+\s|\s*\S{12}")  # a whole word, or as much of a script without blanks
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """Text that is spoken in one go, and what ends with it."""
+
+    text: str
+    ending: Boundary = "sentence"
+
+
+def complete(text: str, language: str | None) -> tuple[list[Sentence], str]:
+    """The complete sentences of a text, and the rest of it, which may go on.
+
+    A sentence is complete once the word after it is: `Dr.` and `3.` may go on.
+    """
+    found = list[Sentence]()
+    while (end := _PARAGRAPH.search(text)) is not None:
+        found += _sentences(text[: end.start()], [*_ends(text[: end.start()], language)], "paragraph")
+        text = text[end.end() :]
+    ends = [at for at in _ends(text, language) if _WORD.match(text, at) is not None] if _MAY_END.search(text) else []
+    spoken = _sentences(text[: ends[-1]], ends, "sentence") if ends else []
+    return found + spoken, text[ends[-1] :] if ends else text
+
+
+def last(text: str, language: str | None) -> list[Sentence]:
+    """The sentences of what is left of a text that has ended."""
+    found, rest = complete(text, language)
+    return found + _sentences(rest, _ends(rest, language), "paragraph")
+
+
+def _ends(text: str, language: str | None) -> list[int]:
+    return sentence_ends(text, language).sure if text.strip() else []
+
+
+def _sentences(text: str, ends: list[int], ending: Boundary) -> list[Sentence]:
+    """The text cut at its ends. What has no letter and no digit goes with the sentence before it, or else after it."""
+    parts, start = list[str](), 0
+    for end in ends:
+        part = text[start:end]
+        start = end
+        if parts and not (_says(part) and _says(parts[-1])):
+            parts[-1] += part
+        else:
+            parts.append(part)
+    said = [part.strip() for part in parts if _says(part)]
+    return [Sentence(part, ending if part is said[-1] else "sentence") for part in said]
+
+
+def _says(text: str) -> bool:
+    return any(character.isalnum() for character in text)

@@ -1,0 +1,1 @@
+"""Usage: what each key had spoken, by day."""
