@@ -155,7 +155,8 @@ class Run:
     def _open_metrics(self) -> TrainMetrics:
         metrics = TrainMetrics(
             self.name,
-            devices=self.devices,
+            cards=self.devices.cards,
+            limits=self.devices.limits,
             ring_slots=self.config.data.prefetch_buffer_size,
             utilization_target=self.config.telemetry.utilization_target,
         )

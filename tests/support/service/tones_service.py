@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from frontends import TonesFrontend
+from prometheus_client import CollectorRegistry
 
 from voxyard.cli.serve import ServeConfig
 from voxyard.service.http.logging import configure_json_logging
@@ -18,7 +19,6 @@ from voxyard.service.lifespan import running_app
 from voxyard.service.server import listen, serve
 from voxyard.settings import load
 from voxyard.speech.open_pool import open_pool
-from voxyard.telemetry.workloads import Registry
 
 CHUNK_SECONDS = 0.3
 """Time that a chunk takes: documents are in progress when a service is told to stop."""
@@ -27,7 +27,7 @@ CHUNK_SECONDS = 0.3
 def main(config: Path) -> int:
     """Serve until a signal comes."""
     settings = load(ServeConfig, flags={}, file=config).config
-    section, registry = settings.service, Registry()
+    section, registry = settings.service, CollectorRegistry()
     seconds = float(os.environ.get("TONES_SECONDS", CHUNK_SECONDS))
     frontend = TonesFrontend({"rows": 1, "samples": 240, "seconds": seconds})
     configure_json_logging()
