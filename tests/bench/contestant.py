@@ -157,7 +157,7 @@ class Voxyard:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         settings = TelemetryConfig(metrics_port=_free_port())
         observer = stack.enter_context(
-            Observer(settings, TrainMetrics("bench", devices=self.run.devices), directory, first=0, end=end)
+            Observer(settings, TrainMetrics("bench", cards=self.run.devices.cards), directory, first=0, end=end)
         )
 
         def tell(ended: Any, pipeline: Any) -> None:

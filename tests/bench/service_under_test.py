@@ -20,6 +20,7 @@ sys.path[:0] = map(str, (Path(__file__).resolve().parents[1] / "support").glob("
 
 from fastapi import FastAPI, Response
 from frontends import TonesFrontend
+from prometheus_client import CollectorRegistry
 from pydantic import BaseModel
 from starlette.types import ASGIApp
 
@@ -33,7 +34,6 @@ from voxyard.speech.open_pool import open_pool
 from voxyard.speech.pool.job import Outcome
 from voxyard.speech.pool.pool import Pool
 from voxyard.speech.requests import Request
-from voxyard.telemetry.workloads import Registry
 
 ROWS = 8
 SAMPLES = 240  # a character
@@ -53,7 +53,7 @@ def main(kind: str, folder: Path, chunk_seconds: float) -> int:
     keys = folder / "keys.yaml"
     section = ServiceSection(data_dir=folder / "data", port=0, keys=keys if keys.exists() else None, rate_limit=0)
     frontend = TonesFrontend({"rows": ROWS, "samples": SAMPLES, "seconds": ROWS * chunk_seconds})
-    registry, stop = Registry(), threading.Event()
+    registry, stop = CollectorRegistry(), threading.Event()
 
     def until_input_ends() -> None:
         sys.stdin.read()

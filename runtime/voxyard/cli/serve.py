@@ -52,7 +52,7 @@ def serve(context: click.Context, flags: dict[str, object], config: Path | None)
 
 
 def _serve(settings: ServeConfig, engine: EngineChoice, *, verbose: bool) -> int:
-    from prometheus_client import ProcessCollector
+    from prometheus_client import CollectorRegistry, ProcessCollector
 
     from voxyard.host.nvml import every_gpu
     from voxyard.service.http.logging import configure_json_logging
@@ -62,7 +62,6 @@ def _serve(settings: ServeConfig, engine: EngineChoice, *, verbose: bool) -> int
     from voxyard.service.server import serve as run
     from voxyard.speech.frontend import open_frontend
     from voxyard.speech.open_pool import open_pool
-    from voxyard.telemetry.workloads import Registry
 
     section, pauses, reading = settings.service, settings.speech.pauses(), settings.speech.reading()
     if section.keep_warm and section.idle_release is None:
@@ -73,7 +72,7 @@ def _serve(settings: ServeConfig, engine: EngineChoice, *, verbose: bool) -> int
         for note in frontend.notes:
             print(f"voxyard serve: {note}", file=sys.stderr)
         configure_json_logging(verbose=verbose)
-        registry = Registry()
+        registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         with (
             open_pool(

@@ -199,10 +199,11 @@ def _partial(result: SynthesisResult, file: SoundFile) -> str:
 def _metrics(stack: ExitStack, section: SpeakSection) -> CollectorRegistry | None:
     if not section.metrics_port:
         return None
-    from voxyard.telemetry.server import serve
-    from voxyard.telemetry.workloads import Registry
+    from prometheus_client import CollectorRegistry
 
-    registry = Registry()
+    from voxyard.telemetry.server import serve
+
+    registry = CollectorRegistry()
     server = serve(registry, section.metrics_host, section.metrics_port)
     stack.callback(server.close)
     log.info("Metrics on http://%s:%d/metrics", section.metrics_host, server.port)

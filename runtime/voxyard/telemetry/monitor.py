@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 from rich.box import SIMPLE_HEAD
 from rich.markup import escape
@@ -39,13 +39,6 @@ _SLOWING = {
     "hw_thermal_slowdown": "thermal!",
     "hw_power_brake": "power brake",
 }
-
-
-class ReadingLog(Protocol):
-    """Sink for readings."""
-
-    def write(self, snapshot: Snapshot) -> None:
-        """One pass."""
 
 
 def snapshots(interval: float, duration: float | None) -> Iterator[Snapshot]:
@@ -92,7 +85,7 @@ def lines(snapshot: Snapshot) -> str:
 
 
 @contextmanager
-def csv_log(path: Path) -> Iterator[ReadingLog]:
+def csv_log(path: Path) -> Iterator[CsvLog]:
     """A CSV file that grows by a row a GPU and pass, and is on the disk after each.
 
     A file that is there already is continued. Raises TelemetryError where it cannot be written.
@@ -103,16 +96,19 @@ def csv_log(path: Path) -> Iterator[ReadingLog]:
             writer = csv.writer(file)
             if fresh:
                 writer.writerow(COLUMNS)
-            yield _CsvLog(writer, file.flush)
+            yield CsvLog(writer, file.flush)
     except OSError as error:
         raise TelemetryError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
-class _CsvLog:
+class CsvLog:
+    """CSV file of readings."""
+
     def __init__(self, writer: Writer, flush: Callable[[], object]) -> None:
         self._writer, self._flush = writer, flush
 
     def write(self, snapshot: Snapshot) -> None:
+        """The rows of one pass."""
         stamp = _clock(snapshot).isoformat(timespec="milliseconds")
         for state in snapshot.gpus:
             self._writer.writerow([stamp, state.gpu.index, *_row(state)])

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter as Counts
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
+from types import MappingProxyType
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.metrics_core import Metric
 
 from voxyard.host import Gpu
 from voxyard.telemetry.configuration import export_configuration
@@ -66,18 +65,6 @@ WORKLOAD = "trainer"
 _MIB = 1024 * 1024
 
 
-class GpuRoles(Protocol):
-    """Devices of the trainer, as the exporter needs them: the real GPUs by role, and the limits in MiB."""
-
-    @property
-    def cards(self) -> Sequence[tuple[str, Gpu]]:
-        """Role and GPU, an entry for each device of the run that is a real GPU."""
-
-    @property
-    def limits(self) -> Mapping[str, int | None]:
-        """Allocator limit by role, in MiB; None where there is none."""
-
-
 class WorkloadGpus:
     """GPUs that a workload of this process holds, in which role, and what is expected of them."""
 
@@ -126,14 +113,18 @@ class TrainMetrics:
         self,
         run: str,
         *,
-        devices: GpuRoles | None = None,
+        cards: Sequence[tuple[str, Gpu]] = (),
+        limits: Mapping[str, int | None] = MappingProxyType({}),
         ring_slots: int | None = None,
         registry: CollectorRegistry | None = None,
         utilization_target: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`clock` gives seconds; `utilization_target` is the run's own for its model GPU, 0…1."""
-        self.registry = Registry() if registry is None else registry
+        """`cards` are the run's GPUs with their roles, `limits` the allocator's in MiB by role, None without one.
+
+        `clock` gives seconds; `utilization_target` is the run's own for its model GPU, 0…1.
+        """
+        self.registry = CollectorRegistry() if registry is None else registry
         self._run = run
         self._make_run_metrics()
         self._phases = Phases(self.registry, run, clock)
@@ -142,10 +133,9 @@ class TrainMetrics:
         self.input = InputMetrics(self.registry, run, clock)
         if ring_slots is not None:
             self._ring_slots.labels(run).set(ring_slots)
-        if devices is not None:
-            count = Counts(gpu.uuid for _, gpu in devices.cards)
-            for role, gpu in devices.cards:
-                self._gpus.assign(role, gpu, devices.limits.get(role), alone=count[gpu.uuid] == 1)
+        count = Counts(gpu.uuid for _, gpu in cards)
+        for role, gpu in cards:
+            self._gpus.assign(role, gpu, limits.get(role), alone=count[gpu.uuid] == 1)
         # Called on every step: their series are looked up once.
         self._on_step = (
             self._steps.labels(run),
@@ -327,16 +317,6 @@ class TrainMetrics:
         self._last_step = _gauge(
             registry, "train_last_step_timestamp_seconds", "Unix time at which the latest step ended."
         )
-
-
-class Registry(CollectorRegistry):
-    """Registry without the unused `_created` series that the client adds to counters and histograms."""
-
-    def collect(self) -> Iterable[Metric]:
-        """The client's metrics, less those series."""
-        for metric in super().collect():
-            metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
-            yield metric
 
 
 def _gauge(registry: CollectorRegistry, name: str, text: str, *labels: str) -> Gauge:

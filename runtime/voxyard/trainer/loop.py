@@ -65,68 +65,24 @@ class Run:
     ) -> None:
         """Builds the model and restores its newest checkpoint; `trials` is for the report. Raises TrainerError."""
         self.config, self._trials = resolve(config, devices), trials
+        training = self.config.training
         if config.telemetry.judge:
             require_judges(config.telemetry)
-        self.devices, self.corpora = devices, corpora
-        self.clock = StepClock()
-        training, self.hosts = self.config.training, devices.hosts
+        self.devices, self.corpora, self.hosts = devices, corpora, devices.hosts
+        self.clock, self._watch = StepClock(), GpuWatch(devices.cards, of_steps=True)
         self._stopping = Stopping(training.max_minutes, None if self.hosts is None else self.hosts.group)
-        self._watch = GpuWatch(devices.cards, of_steps=True)
         self._losses: dict[str, float] = {}
-        keras.utils.set_random_seed(training.seed)
-        replicas = len(devices.replicas) if devices.strategy == "mirrored" else 1
-        self.rows = devices.batch_size * training.grad_accum * replicas
-        self._own = slice(0, self.rows) if self.hosts is None else self.hosts.group.share(self.rows)
         self._all_reduce: float | None = None  # over hosts
+        keras.utils.set_random_seed(training.seed)
         self._plan_batches()
-        log.info("Creating model on device: %s", ", ".join(devices.replicas))
-        self.step = TrainStep(
-            load_trainable(self.config, corpora.speakers),
-            devices,
-            self.config,
-            most_traces=len(self.buckets) if self.config.data.static_shapes else None,
-        )
-        if self.step.beside_on:
-            names, where = " + ".join(self.step.beside_names), self.step.beside_on
-            log.info("Training %s on the %s device (--vocoder-on)", names, where)
-        log.info("Model: %.1f M parameters, %s", self.step.model.count_params() / 1e6, training.precision)
-        if training.ema is not None:
-            log.info("Averaging the weights (--ema %g): validation, samples and synthesis use them", training.ema)
-        self.metrics = TrainMetrics(
-            self.name,
-            devices=devices,
-            ring_slots=self.config.data.prefetch_buffer_size,
-            utilization_target=self.config.telemetry.utilization_target,
-        )
-        if self.step.beside_on == "data":
-            self.step.timer.beside.told = self.metrics.input.trained_beside
-        if self.hosts is not None:
-            self.metrics.hosts(self.hosts.group.index, self.hosts.group.count)
+        self.step = self._build_step()
+        self.metrics = self._open_metrics()
         state = RunState(self.config, corpora, self.rows)
-        with self._lost_hosts():
-            self.first_step, best = (
-                state.restore(self.step) if self.hosts is None else state.of_first(self.hosts, self.step)
-            )
-        self.checkpoints = RunCheckpoints(
-            training.checkpoint_dir,
-            keep=training.keep_checkpoints,
-            first=self.first_step,
-            best=best,
-            written=self.metrics.checkpoint,
-        )
-        self.validation = RunValidation(self.config, self.step, corpora.validation, self.metrics, self.hosts)
-        self._saver = RunSaver(
-            self.config,
-            self.step,
-            state,
-            self.checkpoints,
-            self.metrics,
-            loss_at=self.validation.loss_at,
-            is_first=self._is_first,
-        )
-        self._rescue = Rescue(self.step, self._saver, training.checkpoint_dir)
-        self.metrics.pretrained(self.first_step > 0 or config.training.init_from is not None)
+        self.first_step, best = self._restore(state)
         self.end_step = self._end_step()
+        self.metrics.pretrained(self.first_step > 0 or training.init_from is not None)
+        self.validation = RunValidation(self.config, self.step, corpora.validation, self.metrics, self.hosts)
+        self._prepare_saving(state, best)
         if isinstance(self.step.trainable, SpeechWithVocoder):
             log.info("%s", self.step.trainable.phases(self.first_step, self.end_step))
         self._bounds = SplitBounds(
@@ -151,7 +107,11 @@ class Run:
     # -- set-up ----------------------------------------------------------------------------------------------------
 
     def _plan_batches(self) -> None:
-        config, source = self.config, self.corpora.training
+        """Clips of a batch, this host's share of them, and the batches of an epoch in their length buckets."""
+        config, source, devices = self.config, self.corpora.training, self.devices
+        replicas = len(devices.replicas) if devices.strategy == "mirrored" else 1
+        self.rows = devices.batch_size * config.training.grad_accum * replicas
+        self._own = slice(0, self.rows) if self.hosts is None else self.hosts.group.share(self.rows)
         frames, tokens = source.samples // config.model.hop_length, source.token_lengths
         self.buckets = plan_buckets(frames, tokens, rows=self.rows, most=config.data.buckets)
         self.sampler = BatchSampler(
@@ -175,6 +135,61 @@ class Run:
             max_bad_share=config.data.max_bad_share,
             part=self._own,
         )
+
+    def _build_step(self) -> TrainStep:
+        log.info("Creating model on device: %s", ", ".join(self.devices.replicas))
+        training = self.config.training
+        step = TrainStep(
+            load_trainable(self.config, self.corpora.speakers),
+            self.devices,
+            self.config,
+            most_traces=len(self.buckets) if self.config.data.static_shapes else None,
+        )
+        if step.beside_on:
+            log.info("Training %s on the %s device (--vocoder-on)", " + ".join(step.beside_names), step.beside_on)
+        log.info("Model: %.1f M parameters, %s", step.model.count_params() / 1e6, training.precision)
+        if training.ema is not None:
+            log.info("Averaging the weights (--ema %g): validation, samples and synthesis use them", training.ema)
+        return step
+
+    def _open_metrics(self) -> TrainMetrics:
+        metrics = TrainMetrics(
+            self.name,
+            cards=self.devices.cards,
+            limits=self.devices.limits,
+            ring_slots=self.config.data.prefetch_buffer_size,
+            utilization_target=self.config.telemetry.utilization_target,
+        )
+        if self.step.beside_on == "data":
+            self.step.timer.beside.told = metrics.input.trained_beside
+        if self.hosts is not None:
+            metrics.hosts(self.hosts.group.index, self.hosts.group.count)
+        return metrics
+
+    def _restore(self, state: RunState) -> tuple[int, float]:
+        """Takes the newest checkpoint, over hosts the first one's; the first step, and the best loss."""
+        with self._lost_hosts():
+            return state.restore(self.step) if self.hosts is None else state.of_first(self.hosts, self.step)
+
+    def _prepare_saving(self, state: RunState, best: float) -> None:
+        training = self.config.training
+        self.checkpoints = RunCheckpoints(
+            training.checkpoint_dir,
+            keep=training.keep_checkpoints,
+            first=self.first_step,
+            best=best,
+            written=self.metrics.checkpoint,
+        )
+        self._saver = RunSaver(
+            self.config,
+            self.step,
+            state,
+            self.checkpoints,
+            self.metrics,
+            loss_at=self.validation.loss_at,
+            is_first=self._is_first,
+        )
+        self._rescue = Rescue(self.step, self._saver, training.checkpoint_dir)
 
     @contextmanager
     def _lost_hosts(self) -> Iterator[None]:

@@ -64,17 +64,12 @@ class TrainStep:
         self.trainable, self.devices = trainable, devices
         self._compiler = Compiler(devices, xla=bool(config.training.xla), most_traces=most_traces)
         self.traces = self._compiler.traces
-        self._static_shapes = config.data.static_shapes
-        self._hop = config.model.hop_length
+        self.timer = StageTimer(self.traces, asynchronous=self.asynchronous)
+        self._static_shapes, self._hop = config.data.static_shapes, config.model.hop_length
         self._strategy = (
             tf.distribute.MirroredStrategy(list(devices.replicas)) if devices.strategy == "mirrored" else None
         )
-        on_two = devices.strategy == "split" and devices.hosts is None
-        beside = set(getattr(trainable, "beside", ()))
-        asked = config.training.vocoder_on
-        if asked is not None and not (beside and on_two):
-            raise TrainerError(f"--vocoder-on {asked} has no effect: this model names no updates in `beside`")
-        self.beside_on: VocoderOn | None = (asked or "data") if beside and on_two else None
+        self.beside_on = _place_beside(trainable, devices, config.training.vocoder_on)
         on_data = self.beside_on == "data"
         place = {"beside": devices.data} if on_data else {}
         with self.scope():
@@ -82,10 +77,9 @@ class TrainStep:
             reduced = self._strategy is not None
             self.updaters = updaters_of(trainable, self.model, config.training, reduced=reduced, **place)
         self._state = StepState(self.model, self.updaters, self.scope)
-        self._main = [one for one in self.updaters if one.name not in beside]
-        self._beside = [one for one in self.updaters if one.name in beside]
-        self.timer = StageTimer(self.traces, asynchronous=self.asynchronous)
-        self.update_thread: UpdateThread[tuple[Packed, Turns]] | None = None
+        self._main = [one for one in self.updaters if one.name not in _beside_of(trainable)]
+        self._beside = [one for one in self.updaters if one.name in _beside_of(trainable)]
+        self.update_thread = UpdateThread(self._train_beside) if on_data else None
         self._trained_beside: set[tuple[BatchLayout, Turns]] = set()  # by that thread: compiled
         # A CPU device computes one function at a time, a GPU has its own queue.
         self._data_turn = threading.Lock() if on_data and devices.kind == "cpu" else nullcontext()
@@ -104,29 +98,31 @@ class TrainStep:
             for _ in range(self.replicas)
         ]
         self._evaluate_on_replicas = self._compiler.of_layout("evaluate", self._losses_of_replicas, xla=False)
-        count = config.training.grad_accum
-        if on_data:
-            self.update_thread = UpdateThread(self._train_beside)
-        self._in_turns = trainable if isinstance(trainable, UpdatesInTurns) else None
-        part = whole if self._in_turns is None else self._in_turns.of_turn
         self.over_hosts: UpdateOverHosts | None = None
+        self._in_turns = trainable if isinstance(trainable, UpdatesInTurns) else None
+        self._compile_updates(config.training.grad_accum)
+
+    def _compile_updates(self, count: int) -> None:
+        """The update on the model device, and those `beside` it, accumulated over `count` parts of a batch."""
+        compiler, devices = self._compiler, self.devices
+        part = whole if self._in_turns is None else self._in_turns.of_turn
         self._update: Callable[..., Any]
         over_devices: Callable[..., Any] | None = None  # makes an update whose gradients are reduced between devices
         if devices.hosts is not None:
-            over = partial(UpdateOverHosts, self._compiler, hosts=devices.hosts, accumulate=count)
+            over = partial(UpdateOverHosts, compiler, hosts=devices.hosts, accumulate=count)
             self._update = self.over_hosts = over(self._main)
             over_devices = partial(over, part=part, after=len(self._main))
         elif self._strategy is not None:
-            mirrored = partial(UpdateMirrored, self._compiler, replicas=self.replicas, accumulate=count)
+            mirrored = partial(UpdateMirrored, compiler, replicas=self.replicas, accumulate=count)
             self._update, over_devices = mirrored(self._main), partial(mirrored, part=part)
         else:
-            self._update = self._compiler.of_batch(UPDATE, lambda batch: in_turn(self._main, batch, count))
+            self._update = compiler.of_batch(UPDATE, lambda batch: in_turn(self._main, batch, count))
 
         def beside_in(updaters: Sequence[Updater], turns: Turns) -> Callable[[Packed], Any]:
             name = name_of(turns)
             if over_devices is not None:
                 return one_by_one(over_devices(updaters, name=name), turns)
-            return self._compiler.of_batch(name, lambda batch: in_turns(updaters, batch, count, turns.count, part))
+            return compiler.of_batch(name, lambda batch: in_turns(updaters, batch, count, turns.count, part))
 
         self._update_beside = UpdatesBeside(self._beside, beside_in)
 
@@ -433,3 +429,17 @@ class TrainStep:
             yield
         finally:
             self._state.swap_averages()
+
+
+def _beside_of(trainable: object) -> frozenset[str]:
+    """Names of the updates that a split may make on the data device."""
+    return frozenset(getattr(trainable, "beside", ()))
+
+
+def _place_beside(trainable: object, devices: Devices, asked: VocoderOn | None) -> VocoderOn | None:
+    """Where those updates are made in a split; None without. Raises TrainerError where a place is `asked` for none."""
+    if _beside_of(trainable) and devices.strategy == "split" and devices.hosts is None:
+        return asked or "data"
+    if asked is not None:
+        raise TrainerError(f"--vocoder-on {asked} has no effect: this model names no updates in `beside`")
+    return None

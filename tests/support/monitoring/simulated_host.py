@@ -25,7 +25,7 @@ from voxyard.telemetry.gpu_collector import GpuCollector
 from voxyard.telemetry.input_metrics import InputMetrics
 from voxyard.telemetry.phases import Phase
 from voxyard.telemetry.sampler import GpuSampler, GpuState, Snapshot, Xid
-from voxyard.telemetry.workloads import Registry, TrainMetrics, WorkloadGpus
+from voxyard.telemetry.workloads import TrainMetrics, WorkloadGpus
 
 INSTANCE = "gpu-01"
 GIB = 1 << 30
@@ -323,14 +323,13 @@ class SimulatedHost:
 
     def start_run(self, name: str, data: int, model: int) -> SimulatedRun:
         """A trainer on two GPUs, in a process of its own."""
-        registry = self.registries["trainer"] = Registry()
+        registry = self.registries["trainer"] = CollectorRegistry()
         cards = [("data", self.gpus[data].gpu), ("model", self.gpus[model].gpu)]
         limits = {"data": LIMIT_MIB, "model": LIMIT_MIB}
         with patch.dict(os.environ, {HASH_VARIABLE: f"sha-{self.release}", RELEASE_VARIABLE: self.release}):
             metrics = TrainMetrics(
-                name, devices=cast("workloads.GpuRoles", SimpleNamespace(cards=cards, limits=limits)), ring_slots=4,
-                registry=registry, clock=lambda: self.now,
-            )  # fmt: skip
+                name, cards=cards, limits=limits, ring_slots=4, registry=registry, clock=lambda: self.now
+            )
         for _, gpu in cards:
             self.gpus[gpu.index].memory_used = LIMIT_MIB << 20
         with self.clock():
@@ -347,7 +346,7 @@ class SimulatedHost:
 
     def start_pool(self, indices: Iterable[int]) -> SimulatedPool:
         """A Bark pool with a worker on each of these GPUs."""
-        registry = self.registries["bark"] = Registry()
+        registry = self.registries["bark"] = CollectorRegistry()
         registry.register(_Process(self, "bark"))
         held = WorkloadGpus(registry, "bark")
         chosen = [self.gpus[index].gpu for index in indices]

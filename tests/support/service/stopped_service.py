@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from frontends import TonesFrontend
+from prometheus_client import CollectorRegistry
 
 from voxyard.service.config import ServiceSection
 from voxyard.service.http.logging import configure_json_logging
@@ -20,7 +21,6 @@ from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.config import SpeechSection
 from voxyard.speech.engine import EngineSpec
 from voxyard.speech.open_pool import open_pool
-from voxyard.telemetry.workloads import Registry
 
 
 class MarkingFrontend(TonesFrontend):
@@ -37,7 +37,7 @@ def main(data: Path, marks: Path, seconds: float, drain_seconds: float, stop_sec
         data_dir=data, port=0, drain_seconds=drain_seconds, stop_seconds=stop_seconds, lame_duck_seconds=notice
     )
     frontend = MarkingFrontend({"marks": str(marks), "rows": 1, "samples": 24, "seconds": seconds})
-    speech, registry = SpeechSection(max_parallel_tts_workers=1), Registry()
+    speech, registry = SpeechSection(max_parallel_tts_workers=1), CollectorRegistry()
     configure_json_logging()
     with (
         listen(section) as listener,

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from frontends import TonesFrontend
+from prometheus_client import CollectorRegistry
 
 from voxyard.cli.serve import ServeConfig
 from voxyard.service.documents import schema
@@ -21,7 +22,6 @@ from voxyard.service.lifespan import running_app
 from voxyard.service.server import listen, serve
 from voxyard.settings import load
 from voxyard.speech.open_pool import open_pool
-from voxyard.telemetry.workloads import Registry
 
 CHUNK_SECONDS = 0.3
 """Time that a chunk takes: documents are in progress when a service is told to stop."""
@@ -32,7 +32,7 @@ def main(config: Path) -> int:
     settings = load(ServeConfig, flags={}, file=config).config
     if migration := json.loads(os.environ.get("TONES_MIGRATION", "[]")):
         schema.MIGRATIONS = (*schema.MIGRATIONS, tuple(migration))
-    section, registry = settings.service, Registry()
+    section, registry = settings.service, CollectorRegistry()
     seconds = float(os.environ.get("TONES_SECONDS", CHUNK_SECONDS))
     frontend = TonesFrontend({"rows": 1, "samples": 240, "seconds": seconds})
     configure_json_logging()

@@ -9,12 +9,12 @@ import pytest
 from eventually import eventually
 from frontends import TonesFrontend
 from live_service import live
+from prometheus_client import CollectorRegistry
 
 from voxyard.cli.serve import ServeConfig
 from voxyard.service.lifespan import running_app
 from voxyard.settings import load
 from voxyard.speech.open_pool import open_pool
-from voxyard.telemetry.workloads import Registry
 
 PAGE = b"It began.\n\n    one = 1\n    two = 2\n\nIt ended.\n"
 
@@ -28,7 +28,7 @@ def test_code_blocks_are_left_out_or_announced_as_the_settings_say(
         f"service: {{data_dir: {tmp_path / 'data'}}}\nspeech: {{code_blocks: {chosen}, max_parallel_tts_workers: 1}}\n"
     )
     settings = load(ServeConfig, flags={}, file=file).config
-    section, speech, registry = settings.service, settings.speech, Registry()
+    section, speech, registry = settings.service, settings.speech, CollectorRegistry()
     frontend = TonesFrontend({"samples": 240})
     with (
         open_pool(frontend.engine, speech, "cpu", workload="bark", registry=registry, warm="all") as pool,
