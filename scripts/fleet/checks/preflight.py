@@ -21,6 +21,7 @@ __all__ = ["HostRequirements", "preflight"]
 DOCKER_MINIMUM = (20, 10)  # BuildKit in the engine, and the stop timeouts that Compose v2 relies on
 COMPOSE_MINIMUM = (2, 24, 4)  # `!reset`, which removes the GPU reservation on hosts without GPUs
 _ENGINE = "install Docker Engine: apt-get install docker.io, or docs.docker.com/engine/install"
+_NO_COMPOSE = ("unknown flag", "not a docker command", "unknown command")  # of Docker, by its age
 SKEW_SECONDS = 2.0
 
 
@@ -75,6 +76,14 @@ def docker(facts: HostFacts, host: Host, requirements: HostRequirements) -> Iter
     if facts.docker.of_snap:
         found = "Docker is snap's, which cannot mount hidden directories such as ~/.voxyard"
         yield Finding("FAIL", "docker", found, f"sudo snap remove docker; {_ENGINE}")
+    if facts.docker.elsewhere:
+        found = f"docker talks to the engine at {facts.docker.endpoint}, not to one of this host"
+        remedy = "docker context use default there, and no DOCKER_HOST in what the login's shell reads"
+        yield Finding("FAIL", "docker", found, remedy)
+    if not facts.docker.limits_memory:
+        found = "this kernel does not limit the memory of containers: a leak can take all of the host's"
+        remedy = "cgroup_enable=memory on the kernel's command line (for example in /etc/default/grub), then reboot"
+        yield Finding("WARN", "docker_limits", found, remedy)
     if facts.docker.system == "Docker Desktop":
         found = "Docker Desktop runs containers in a virtual machine, without the GPUs"
         yield Finding("FAIL", "docker", found, f"remove it; {_ENGINE}")
@@ -95,7 +104,7 @@ def compose(facts: HostFacts) -> Iterator[Finding]:
     if isinstance(facts.docker, Unknown):
         return
     if isinstance(facts.compose, Unknown):
-        absent = "unknown flag" in facts.compose.reason or "not a docker command" in facts.compose.reason
+        absent = any(words in facts.compose.reason for words in _NO_COMPOSE)
         found = (
             "docker compose is not installed" if absent else f"docker compose does not answer: {facts.compose.reason}"
         )

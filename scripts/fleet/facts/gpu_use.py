@@ -10,7 +10,7 @@ from fleet.facts.fact import Fact
 from fleet.facts.gpus import is_row, number, short_bus_id
 from fleet.ssh.command_batch import verb
 
-_XID = re.compile(r"\[\s*(\d+\.\d+)\].*?NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]+)\): (\d+)(.*)")
+_XID = re.compile(r"\[\s*(\d+\.\d+)\].*?NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]+)(?: GPU-I:\d+)?\): (\d+)(.*)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -780,6 +780,7 @@ fact_docker() {
   docker version --format '{{json .}}'
   docker info --format '{{json .}}'
   command -v docker
+  docker context inspect --format '{{.Endpoints.docker.Host}}' 2>/dev/null || true
 }
 
 # ADDRESS PORT: prints whether a connection from this host is open, refused, silent, or there is none.
