@@ -39,10 +39,11 @@ Field = tuple[int, int]  # NVML_FI_DEV_…, and its scope: the link
 
 
 def field_number(value: Any) -> float | None:
-    """The number in an answer for one field; None where the card does not have it."""
+    """The number in an answer for one field; None where the card does not have it: all ones of 64 bits are none."""
     if value.nvmlReturn != 0 or value.valueType >= len(VALUE_MEMBERS):
         return None
-    return float(getattr(value.value, VALUE_MEMBERS[value.valueType]))
+    number = getattr(value.value, VALUE_MEMBERS[value.valueType])
+    return float(number) if 0 <= number < 2**64 - 1 else None
 
 
 class NvLinkCounters:

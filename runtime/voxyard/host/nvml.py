@@ -23,6 +23,8 @@ _NOTHING = frozenset({("", 6), ("nvmlEventSetWait_v2", 10)})  # nothing was samp
 _LOST = frozenset({15, 16, 28})  # GPU is lost, needs a reset, is not found
 _SESSION_LOST = frozenset({1, 9, 12, 18})  # uninitialized, no driver, no library, driver and library differ
 
+UNKNOWN = frozenset({-1, 2**32 - 1, 2**64 - 1})
+"""Numbers that stand for no value: all ones, as drivers answer though the call succeeds."""
 
 TIMEOUT = 10
 """The nvmlReturn_t of a call that did not return in time."""
@@ -127,7 +129,8 @@ class Session:
     def attempt(self, function: str, *arguments: Any) -> tuple[int, Any]:
         """NVML's code (nvmlReturn_t, 0: success) for `function`, and its answer as `ask` gives it."""
         try:
-            return 0, self._call(function, *arguments)
+            answer = self._call(function, *arguments)
+            return 0, None if isinstance(answer, int) and answer in UNKNOWN else answer
         except self._nvml.NVMLError as error:
             self._refused(function, error)
             return error.value, None
@@ -198,7 +201,7 @@ class Session:
     def _memory(self, handle: Any) -> Any:
         """Memory of a GPU; None where it shares the host's (GB10), which some drivers tell as a total of 0."""
         found = self.ask("nvmlDeviceGetMemoryInfo", handle)
-        return found if found is not None and found.total else None
+        return found if found is not None and 0 < found.total >= found.free else None
 
     def mig_handles(self, handle: Any) -> tuple[tuple[int, Any], ...]:
         """Number and handle of each MIG instance of a GPU, as far as this process may see them. Raises GpuLostError."""

@@ -66,6 +66,7 @@ _FABRIC_DEGRADED = (0x3, 1)  # of the health mask: which bits, and what they are
 _PCIE_COUNTERS = {"pcie_transmit_bytes": 0, "pcie_receive_bytes": 1}  # nvml.h, enum nvmlPcieUtilCounter_t
 # Bytes a second of one lane by generation, after the line code (PCI-SIG: 2.5, 5, 8, 16, 32 and 64 GT/s).
 _LANE_BYTES = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}
+_MOST_PERCENT, _MOST_CELSIUS = 200, 200  # what is more was not measured
 _WRAP = 2**32
 _UNSIGNED_INT = 1  # nvml.h, enum nvmlValueType_t
 _FIELD_IDS = [field for _, field, _ in _FIELDS]
@@ -169,22 +170,22 @@ class GpuReader:
         totals, activity = self._totals(), self._activity.read()
         return Reading(
             samples=self._samples(),
-            utilization_ratio=None if rates is None else rates.gpu / 100,
-            memory_activity_ratio=None if rates is None else rates.memory / 100,
-            encoder_ratio=_percent_first(self._ask("nvmlDeviceGetEncoderUtilization")),
-            decoder_ratio=_percent_first(self._ask("nvmlDeviceGetDecoderUtilization")),
+            utilization_ratio=None if rates is None else _share(rates.gpu),
+            memory_activity_ratio=None if rates is None else _share(rates.memory),
+            encoder_ratio=_first_share(self._ask("nvmlDeviceGetEncoderUtilization")),
+            decoder_ratio=_first_share(self._ask("nvmlDeviceGetDecoderUtilization")),
             memory=self._memory(),
             power_watts=None if power is None else power / 1000,
             power_limit_watts=slow["power_limit_watts"],
             temperature_celsius=self._temperature(),
-            fan_ratio=None if fan is None else fan / 100,
+            fan_ratio=None if fan is None or fan >= _MOST_PERCENT else fan / 100,  # it may exceed its most
             clocks_hertz=self._clocks("nvmlDeviceGetClockInfo"),
             clocks_max_hertz=slow["clocks_max_hertz"],
             clock_events=self._clock_events(),
             pcie_link=slow["pcie_link"],
             processes=self.processes() if self._with_processes else (),
             refusal=None if self._answered else self._refusal,
-            memory_temperature_celsius=totals.pop("memory_celsius", 0.0) or None,  # 0: the card has no such sensor
+            memory_temperature_celsius=_celsius(totals.pop("memory_celsius", 0.0)) or None,  # 0: it has no such sensor
             totals=slow["counters"] | totals | activity.totals,
             activity=activity,
             mig=tuple(self._mig_reading(*each) for each in self._instances) if slow["state"]["mig_enabled"] else (),
@@ -219,15 +220,11 @@ class GpuReader:
             return None if function in self._unsupported else ()
         kind, found = answer
         member = VALUE_MEMBERS[kind]
-        samples = tuple(
-            sorted(
-                (Sample(each.timeStamp, min(getattr(each.sampleValue, member), 100) / 100) for each in found),
-                key=lambda sample: sample.time_us,
-            )
-        )
-        if samples:
-            self._last_sample_us = samples[-1].time_us
-        return samples
+        told = sorted((each.timeStamp, getattr(each.sampleValue, member)) for each in found)
+        if told:
+            self._last_sample_us = told[-1][0]
+        shares = ((time_us, _share(percent)) for time_us, percent in told)
+        return tuple(Sample(time_us, ratio) for time_us, ratio in shares if ratio is not None)
 
     def _memory(self) -> DeviceMemory | None:
         version2 = self._ask("nvmlDeviceGetMemoryInfo", _memory_version(), key="memory v2")
@@ -240,7 +237,7 @@ class GpuReader:
         celsius = self._ask("nvmlDeviceGetTemperatureV", 0)
         if celsius is None and "nvmlDeviceGetTemperatureV" in self._unsupported:
             celsius = self._ask("nvmlDeviceGetTemperature", 0)  # drivers before 570
-        return None if celsius is None else float(celsius)
+        return None if celsius is None else _celsius(celsius)
 
     def _clocks(self, function: str) -> dict[str, int]:
         asked = {name: self._ask(function, kind, key=f"{function} {name}") for name, kind in _CLOCKS.items()}
@@ -417,8 +414,17 @@ def _recovery_action(number: int) -> str:
     return _RECOVERY_ACTIONS[number] if 0 <= number < len(_RECOVERY_ACTIONS) else str(number)
 
 
-def _percent_first(answer: Any) -> float | None:
-    return None if answer is None else float(answer[0]) / 100
+def _share(percent: float) -> float | None:
+    """0…1; None for a number far above 100, which drivers answer now and then."""
+    return min(percent, 100) / 100 if 0 <= percent < _MOST_PERCENT else None
+
+
+def _first_share(answer: Any) -> float | None:
+    return None if answer is None else _share(answer[0])
+
+
+def _celsius(number: float) -> float | None:
+    return float(number) if abs(number) < _MOST_CELSIUS else None
 
 
 def _memory_version() -> int:
@@ -429,5 +435,5 @@ def _memory_version() -> int:
 
 
 def _own(memory: DeviceMemory) -> DeviceMemory | None:
-    """None for a total of 0: some drivers tell that of a GPU that shares the host's memory, and others refuse."""
-    return memory if memory.size else None
+    """None for a total of 0, as some drivers tell it of a GPU that shares the host's memory, or less than is used."""
+    return memory if 0 < memory.size >= max(memory.used, memory.free) else None

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from fleet.checks.finding import ON_GPUS, TRAINER, Finding, Level, package
 from fleet.command_line import fab
 from fleet.facts.fact import Unknown, known
-from fleet.facts.gpu_use import short_bus_id
-from fleet.facts.gpus import HostGpu
+from fleet.facts.gpus import HostGpu, short_bus_id
 from fleet.facts.host import HostFacts
 from fleet.images.cuda import CudaNeed, supported
 from fleet.images.cuda import text as cuda_text
@@ -211,6 +210,9 @@ def memory_errors(gpu: HostGpu, selection: GpuSelection) -> Iterator[Finding]:
 
 def state(gpu: HostGpu, selection: GpuSelection) -> Iterator[Finding]:
     """Check: the driver asks for no recovery, and answers what it is asked. A GPU that needs one may be left out."""
+    for each in gpu.warnings:
+        remedy = "update driver and firmware of the card; have it replaced where it is not what it was"
+        yield Finding("WARN", "gpu_state", f"GPU {gpu.index}: nvidia-smi warns: {each}", remedy, services=ON_GPUS)
     said = [f"the driver asks for a recovery ({gpu.recovery_action})"] if gpu.recovery_action else []
     said += [
         f"nvidia-smi cannot read {', '.join(name for name, other in gpu.unread if other == cell)}: {cell}"

@@ -12,7 +12,7 @@ from fleet.checks.finding import ALL_SERVICES, ON_GPUS, TRAINER, Finding, acknow
 from fleet.checks.requirements import HostRequirements
 from fleet.facts.fact import Unknown, known
 from fleet.facts.host import HostFacts
-from fleet.facts.machine import TOOLS
+from fleet.facts.machine import TOOLS, Docker
 from fleet.images.third_party import MONITORING, NODE_EXPORTER
 from fleet.inventory.hosts import Host
 from fleet.release.gpu_assignment import Assignment
@@ -27,7 +27,7 @@ _COMPOSE = "apt-get -o DPkg::Lock::Timeout=600 satisfy --yes " + shlex.quote(
         for name in ("docker-compose-plugin", "docker-compose-v2", "docker-compose")  # Docker's, Ubuntu's, Debian's
     )
 )
-_NO_PLUGIN = ("unknown flag", "not a docker command", "docker COMMAND --help")  # words of the engine's program
+_NO_PLUGIN = ("unknown flag", "not a docker command", "unknown command", "docker COMMAND --help")  # by Docker's age
 _PACKAGES = {"flock": "util-linux", "sha256sum": "coreutils"}  # that have another name than their program
 _ENGINE = "install Docker Engine: apt-get install docker.io, or docs.docker.com/engine/install"
 SKEW_SECONDS = 2.0
@@ -74,12 +74,7 @@ def docker(facts: HostFacts, host: Host, requirements: HostRequirements) -> Iter
         yield Finding(
             "FAIL", "architecture", found, "build the images on a machine of that architecture, deploy with --host"
         )
-    if facts.docker.of_snap:
-        found = "Docker is snap's, which cannot mount hidden directories such as ~/.voxyard"
-        yield Finding("FAIL", "docker", found, f"sudo snap remove docker; {_ENGINE}")
-    if facts.docker.system == "Docker Desktop":
-        found = "Docker Desktop runs containers in a virtual machine, without the GPUs"
-        yield Finding("FAIL", "docker", found, f"remove it; {_ENGINE}")
+    yield from _engine_of_this_host(facts.docker)
     for option, words in (("rootless", "runs rootless"), ("userns", "remaps users (userns-remap)")):
         if option in facts.docker.security:
             found = f"Docker {words}: containers cannot read the files of ~/.voxyard"
@@ -106,6 +101,24 @@ def _no_docker(reason: str, host: Host) -> Finding:
         found = "Podman answers in place of Docker"
         remedy = f"remove podman-docker; {_ENGINE}: Podman starts neither our Compose files nor their GPU requests"
     return Finding("FAIL", "docker", found, remedy, steps=steps)
+
+
+def _engine_of_this_host(engine: Docker) -> Iterator[Finding]:
+    """Check: the engine is one of this host itself, which sees its files, GPUs and memory."""
+    if engine.of_snap:
+        found = "Docker is snap's, which cannot mount hidden directories such as ~/.voxyard"
+        yield Finding("FAIL", "docker", found, f"sudo snap remove docker; {_ENGINE}")
+    if engine.elsewhere:
+        found = f"docker talks to the engine at {engine.endpoint}, not to one of this host"
+        remedy = "docker context use default there, and no DOCKER_HOST in what the login's shell reads"
+        yield Finding("FAIL", "docker", found, remedy)
+    if not engine.limits_memory:
+        found = "this kernel does not limit the memory of containers: a leak can take all of the host's"
+        remedy = "cgroup_enable=memory on the kernel's command line (for example in /etc/default/grub), then reboot"
+        yield Finding("WARN", "docker_limits", found, remedy)
+    if engine.system == "Docker Desktop":
+        found = "Docker Desktop runs containers in a virtual machine, without the GPUs"
+        yield Finding("FAIL", "docker", found, f"remove it; {_ENGINE}")
 
 
 def compose(facts: HostFacts) -> Iterator[Finding]:

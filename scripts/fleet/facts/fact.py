@@ -24,7 +24,7 @@ class Fact(Generic[T_co]):
     """One fact about a host. `parse` raises ValueError for unexpected output.
 
     `usable`: tells of the output of a command that failed whether it is the fact all the same, such as rows of GPUs of
-    which one is lost; None: it never is.
+    which one is lost; None: it never is. `warns`: exit codes that are warnings, not failures.
     """
 
     name: str
@@ -32,6 +32,7 @@ class Fact(Generic[T_co]):
     parse: Callable[[str], T_co]
     seconds: int = 20
     usable: Callable[[T_co], bool] | None = None
+    warns: frozenset[int] = frozenset()
 
     @property
     def command(self) -> Command:
@@ -40,16 +41,17 @@ class Fact(Generic[T_co]):
 
     def read(self, answer: Answer) -> T_co | Unknown:
         """Parsed fact, or Unknown with the reason."""
-        if not answer.ok and (self.usable is None or answer.code == TIMED_OUT):
+        ok = answer.ok or answer.code in self.warns
+        if not ok and (self.usable is None or answer.code == TIMED_OUT):
             return Unknown(answer.message)
         try:
             found = self.parse(answer.out)
         except (ValueError, LookupError, TypeError, AttributeError) as error:
-            if not answer.ok:
+            if not ok:
                 return Unknown(answer.message)
             said = " ".join(answer.out.split())[:200] or "no output"
             return Unknown(f"{self.name}: unexpected output ({error}): {said}")
-        if not answer.ok and self.usable is not None and not self.usable(found):
+        if not ok and self.usable is not None and not self.usable(found):
             return Unknown(answer.message)
         return found
 

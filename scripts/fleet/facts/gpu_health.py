@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from fleet.facts.gpu_use import XidError, short_bus_id
-from fleet.facts.gpus import HostGpu
+from fleet.facts.gpu_use import XidError
+from fleet.facts.gpus import HostGpu, short_bus_id
 from voxyard.host.xid_catalog import numbers
 
 CRITICAL_XIDS = frozenset(numbers("critical"))  # as in the alert GpuXidCritical

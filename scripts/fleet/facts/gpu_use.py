@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fleet.facts.fact import Fact
-from fleet.facts.gpus import number
+from fleet.facts.gpus import is_row, number, short_bus_id
 from fleet.ssh.command_batch import verb
 
-_XID = re.compile(r"\[\s*(\d+\.\d+)\].*?NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]+)\): (\d+)(.*)")
+_XID = re.compile(r"\[\s*(\d+\.\d+)\].*?NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]+)(?: GPU-I:\d+)?\): (\d+)(.*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Numa:
 def _processes(text: str) -> tuple[GpuProcess, ...]:
     found = []
     for line in text.splitlines():
-        if not line.strip():
+        if not is_row(line):
             continue
         said, user, cgroup = line.split("\t")
         gpu, pid, memory, name = (cell.strip() for cell in said.split(",", 3))
@@ -73,12 +73,6 @@ def _numa(text: str) -> Numa:
     first, *lines = text.splitlines()
     pairs = (line.split() for line in lines if line.strip())
     return Numa(int(first), {short_bus_id(bus): int(node) for bus, node in pairs})
-
-
-def short_bus_id(text: str) -> str:
-    """PCI address in the kernel's form: `00000000:41:00.0` of nvidia-smi is `0000:41:00.0`."""
-    domain, _, rest = text.lower().partition(":")
-    return f"{domain[-4:]}:{rest}"
 
 
 PROCESSES = Fact("gpu-processes", verb("fact_gpu_processes"), _processes, seconds=60)

@@ -10,9 +10,16 @@ from typing import Any
 from fleet.facts.fact import Fact, Unknown, known
 from fleet.ssh.command_batch import verb
 
-_ABSENT = ("", "N/A", "NOT SUPPORTED", "INSUFFICIENT PERMISSIONS", "NOT FOUND", "FUNCTION NOT FOUND", "NO DATA")
+_ABSENT = (
+    *("", "N/A", "NOT SUPPORTED", "INSUFFICIENT PERMISSIONS", "NOT FOUND", "FUNCTION NOT FOUND", "NO DATA"),
+    *("DEPRECATED", "REQUESTED FUNCTIONALITY HAS BEEN DEPRECATED"),
+)
 _BROKEN = re.compile(r"(?i)is lost|requires? reset|reset required|device handle")
-_NO_HANDLE = re.compile(r"Unable to determine the device handle for GPU *([\w:.]+): .*")  # in place of a row
+# In place of a row, with the index in newer drivers.
+_NO_HANDLE = re.compile(r"Unable to \w+ the device handle for GPU *(?:(\d+): )?([\w:.]+): .*")
+_WARNING = re.compile(r"WARNING: (.*?(?: at gpu ([\w:.]+))?\s*)")  # beside the rows
+WARNS = frozenset({14})
+"""Exit codes of nvidia-smi that are warnings, with all rows there: infoROM is corrupted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +45,14 @@ class HostGpu:
     compute_capability: tuple[int, int] | None = None
     recovery_action: str | None = None  # that the driver asks for, such as Reset
     unread: tuple[tuple[str, str], ...] = ()  # fields that have no value, and what stands there in its place
+    warnings: tuple[str, ...] = ()  # of nvidia-smi, that name it
     unified: bool = False  # it works in the memory of its machine (GB10): what it has of that is planned here
 
     @property
     def broken(self) -> bool:
-        """True where the driver asks for a recovery, or says of a value that the GPU is lost or needs a reset."""
-        return self.recovery_action is not None or any(_BROKEN.search(cell) for _, cell in self.unread)
+        """True where the driver asks for a recovery, gives no UUID, or says that the GPU is lost or needs a reset."""
+        asks = self.recovery_action is not None
+        return asks or any(name == "uuid" or _BROKEN.search(cell) for name, cell in self.unread)
 
 
 Values = dict[str, Any]
@@ -91,14 +100,24 @@ def _action(cell: str) -> str | None:
     return None if cell.lower() == "none" else _text(cell)
 
 
+def is_row(line: str) -> bool:
+    """True for a row of a query, False for what nvidia-smi says beside the rows."""
+    return bool(line.strip()) and not _NO_HANDLE.match(line) and not _WARNING.match(line)
+
+
+def short_bus_id(text: str) -> str:
+    """PCI address in the kernel's form: `00000000:41:00.0` of nvidia-smi is `0000:41:00.0`."""
+    domain, _, rest = text.lower().partition(":")
+    return f"{domain[-4:]}:{rest}"
+
+
 def number(cell: str) -> int | None:
     """Integer in nvidia-smi output; None for anything else, such as [N/A]."""
     return int(cell) if cell.isdecimal() else None
 
 
 def _rows(text: str, columns: int) -> list[list[str]]:
-    lines = [line for line in text.splitlines() if line.strip() and not _NO_HANDLE.match(line)]
-    rows = [[cell.strip() for cell in line.split(",")] for line in lines]
+    rows = [[cell.strip() for cell in line.split(",")] for line in text.splitlines() if is_row(line)]
     if bad := [row for row in rows if len(row) != columns]:
         raise ValueError(f"expected {columns} columns, found {len(bad[0])}")
     return rows
@@ -126,7 +145,7 @@ def _query(
     def parse(text: str) -> dict[str, Values]:
         return {first: _read(fields, cells) for first, *cells in _rows(text, len(fields) + 1)}
 
-    return Fact(name, text or _asked(key, fields, of), parse, seconds=60, usable=bool)
+    return Fact(name, text or _asked(key, fields, of), parse, seconds=60, usable=bool, warns=WARNS)
 
 
 def _asked(key: str, fields: Iterable[_Field], of: str = "gpu") -> str:
@@ -151,12 +170,21 @@ def _gpus(text: str) -> tuple[HostGpu, ...]:
     lost = [each for line in text.splitlines() if (each := _NO_HANDLE.match(line))]
     if lost and not found:
         raise ValueError("no GPU answers")
-    free = (number for number in range(len(found) + len(lost)) if number not in {gpu.index for gpu in found})
-    for index, each in zip(free, lost, strict=False):
+    taken = {gpu.index for gpu in found} | {int(each[1]) for each in lost if each[1]}
+    free = (number for number in range(len(found) + len(lost)) if number not in taken)
+    for each in lost:
+        index = int(each[1]) if each[1] else next(free)
         found.append(
-            HostGpu(index, f"lost at {each[1]}", "unknown GPU", "unknown", each[1], unread=(("anything", each[0]),))
+            HostGpu(index, f"lost at {each[2]}", "unknown GPU", "unknown", each[2], unread=(("anything", each[0]),))
         )
-    return tuple(sorted(found, key=lambda gpu: gpu.index))
+    said = [each for line in text.splitlines() if (each := _WARNING.fullmatch(line))]
+    return tuple(_warned(gpu, said) for gpu in sorted(found, key=lambda gpu: gpu.index))
+
+
+def _warned(gpu: HostGpu, said: Iterable[re.Match[str]]) -> HostGpu:
+    """The GPU with the warnings that name it, and those that name none."""
+    bus = short_bus_id(gpu.pci_bus_id)
+    return replace(gpu, warnings=tuple(each[1].strip() for each in said if not each[2] or short_bus_id(each[2]) == bus))
 
 
 def _gpu(index: str, *cells: str) -> HostGpu:
@@ -164,6 +192,8 @@ def _gpu(index: str, *cells: str) -> HostGpu:
         raise ValueError(f"expected the index of a GPU, found {index}")
     values = _read(_IDENTITY, cells)
     bus = values["pci_bus_id"] or f"index {index}"
+    if values["uuid"] is None and "uuid" not in dict(values.get("unread", ())):
+        values["unread"] = (*values.get("unread", ()), ("uuid", cells[0]))  # containers get their GPUs by it
     identity = {"uuid": f"lost at {bus}", "name": "unknown GPU", "driver_version": "unknown", "pci_bus_id": bus}
     return HostGpu(int(index), **values | {name: values[name] or text for name, text in identity.items()})
 
@@ -181,6 +211,7 @@ GPUS = Fact(
     _gpus,
     seconds=60,  # without persistence mode the driver may initialize every GPU first
     usable=lambda gpus: any(gpu.unread for gpu in gpus),  # otherwise a GPU may be missing
+    warns=WARNS,
 )
 HEALTH = _query(
     "gpu-health",
@@ -214,8 +245,8 @@ CAPABILITIES = _query(  # driver 510 or newer
 RECOVERY = _query(  # driver 570 or newer
     "gpu-recovery", "index", (_Field("gpu_recovery_action", "recovery_action", _action),)
 )
-TOPOLOGY = Fact("topology", "nvidia-smi topo -m", _as_printed, seconds=60)
-P2P = Fact("p2p", "nvidia-smi topo -p2p r", _as_printed, seconds=60)
+TOPOLOGY = Fact("topology", "nvidia-smi topo -m", _as_printed, seconds=60, warns=WARNS)
+P2P = Fact("p2p", "nvidia-smi topo -p2p r", _as_printed, seconds=60, warns=WARNS)
 OF_EACH = (HEALTH, REMAPS, CLOCKS, CAPABILITIES, RECOVERY)
 """Queries that complete the GPUs."""
 

@@ -33,6 +33,7 @@ _NETWORK = (
     "virtiofs",
     "wekafs",
 )
+_DF = re.compile(r".+?\s+(\d+)\s+\d+\s+(-?\d+)\s+\S+\s+(/.*)")  # names of shares and directories may have blanks
 _LISTEN = "0A"  # state LISTEN in /proc/net/tcp
 
 
@@ -81,7 +82,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Docker:
-    """Docker engine: versions, data directory, cgroup driver, security options."""
+    """Docker engine: versions, data directory, cgroup driver, security options, and where it is."""
 
     client: str
     server: str
@@ -91,11 +92,18 @@ class Docker:
     security: frozenset[str] = frozenset()  # rootless, userns, selinux, …
     system: str = ""  # that the engine runs on, in its words
     program: str = ""  # path of `docker`
+    endpoint: str = ""  # URL of the engine that `docker` talks to
+    limits_memory: bool = True
 
     @property
     def of_snap(self) -> bool:
         """True where engine or program are snap's, which sees no hidden directory of a home."""
         return self.root.startswith("/var/snap/") or self.program.startswith("/snap/")
+
+    @property
+    def elsewhere(self) -> bool:
+        """True where the engine is, or may be, that of another machine: by DOCKER_HOST, or by a context."""
+        return bool(self.endpoint) and not self.endpoint.startswith("unix:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +189,7 @@ def _ports(text: str) -> frozenset[int]:
 
 
 def _docker(text: str) -> Docker:
-    first, second, *program = text.splitlines()
+    first, second, *more = text.splitlines()
     version, info = json.loads(first), json.loads(second)
     parts = (version.get("Server") or {}).get("Components") or ()
     if "store" in info or any("podman" in str(part.get("Name")).lower() for part in parts):
@@ -199,7 +207,9 @@ def _docker(text: str) -> Docker:
         architecture=info.get("Architecture", ""),
         security=frozenset(option.removeprefix("name=") for option in options),
         system=info.get("OperatingSystem", ""),
-        program="".join(program),
+        program=next((each for each in more if "://" not in each), ""),
+        endpoint=next((each for each in more if "://" in each), ""),
+        limits_memory=info.get("MemoryLimit") is not False,
     )
 
 
@@ -216,8 +226,10 @@ def _toolkit(text: str) -> Toolkit:
 
 
 def _disk(text: str) -> Disk:
-    fields = text.splitlines()[-1].split()
-    return Disk(fields[5], int(fields[1]) * 1024, int(fields[3]) * 1024)
+    row = _DF.fullmatch(text.splitlines()[-1].rstrip())
+    if row is None:
+        raise ValueError("expected a line of df")
+    return Disk(row[3], int(row[1]) * 1024, int(row[2]) * 1024)
 
 
 def _images(text: str) -> frozenset[str]:

@@ -813,6 +813,7 @@ fact_docker() {
   docker version --format '{{json .}}'
   docker info --format '{{json .}}'
   command -v docker
+  docker context inspect --format '{{.Endpoints.docker.Host}}' 2>/dev/null || true
 }
 
 # ADDRESS PORT: prints whether a connection from this host is open, refused, silent, or there is none.
@@ -884,9 +885,14 @@ fact_containers() {
   if [ -n "$found" ]; then docker inspect $found; else echo '[]'; fi
 }
 
+# WORD...: nvidia-smi, of which the exit code for a corrupted infoROM is a warning.
+smi() {
+  nvidia-smi "$@" --format=csv,noheader,nounits || [ $? = 14 ]
+}
+
 # FIELDS OLD_FIELDS: asks nvidia-smi for the fields, by their older names where it does not know them.
 fact_gpu_clocks() {
-  if found=$(nvidia-smi "--query-gpu=$1" --format=csv,noheader,nounits); then
+  if found=$(smi "--query-gpu=$1"); then
     printf '%s\n' "$found"
   else
     nvidia-smi "--query-gpu=$2" --format=csv,noheader,nounits
@@ -896,10 +902,9 @@ fact_gpu_clocks() {
 # Prints GPU processes with user and cgroups, by tabs.
 fact_gpu_processes() {
   query=--query-compute-apps=gpu_uuid,pid,used_memory,process_name
-  found=$(nvidia-smi "$query" --format=csv,noheader,nounits) || {
-    code=$?
+  found=$(smi "$query") || {
     printf '%s\n' "$found"
-    exit "$code"
+    exit 1
   }
   printf '%s\n' "$found" | while IFS= read -r line; do
     [ -n "$line" ] || continue

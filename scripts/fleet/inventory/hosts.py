@@ -49,9 +49,9 @@ from voxyard.settings.yaml_reader import YamlValue, read
 Role = Literal["trainer", "bark", "monitoring", "gateway", "head", "worker", "custom"]
 _MONITORING_PORTS = {"Prometheus": 9090, "Alertmanager": 9093, "Grafana": 3000}
 WARNINGS = (
-    "audit", "certificate", "cgroup_driver", "clock", "disk", "driver", "driver_compat", "ecc", "gpu_inventory",
-    "gpu_memory", "gpu_process", "gpu_state", "numa", "pair_link", "pcie_width", "persistence", "programs", "ray",
-    "row_remap", "selinux", "state", "store", "throttling", "tls", "toolkit", "topology", "xid",
+    "audit", "certificate", "cgroup_driver", "clock", "disk", "docker_limits", "driver", "driver_compat", "ecc",
+    "gpu_inventory", "gpu_memory", "gpu_process", "gpu_state", "numa", "pair_link", "pcie_width", "persistence",
+    "programs", "ray", "row_remap", "selinux", "state", "store", "throttling", "tls", "toolkit", "topology", "xid",
 )  # fmt: skip
 """Ids of the checks that warn: what `acknowledged` may name."""
 _UUID = r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from fleet.facts.fact import Unknown
+from fleet.facts.fact import Unknown, known
 from fleet.facts.gpus import HostGpu
 from fleet.facts.host import HostFacts
 from fleet.inventory.hosts import Host
@@ -125,6 +125,8 @@ def _left(gpus: Iterable[Gpu], plan: TrainerPlan) -> tuple[Gpu, ...]:
 def _links(facts: HostFacts) -> Links:
     """GPU links from nvidia-smi, parsed by voxyard.host."""
     if isinstance(facts.topology, Unknown):
+        if len(known(facts.gpus, ())) < 2:
+            return Links()
         return Links(notes=(f"the links between the GPUs are not known: {facts.topology.reason}",))
     try:
         topology = parse(facts.topology)

@@ -17,6 +17,7 @@ from pathlib import Path
 HOST_SCRIPT = Path(__file__).parents[1] / "host/voxyard-host.sh"
 _NAME = HOST_SCRIPT.stem
 _LONGEST = 500  # characters
+_UNSAFE = re.compile(rb"[^\w /.,:;=|<>(){}\[\]*?#~%@^&+-]")
 TIMED_OUT = 124  # exit code of coreutils' `timeout`
 
 
@@ -79,6 +80,16 @@ class Answer:
 def _placed(state_dir: str | None) -> list[str]:
     """Lines that tell the host script where its files are; none for ~/.voxyard."""
     return [] if state_dir is None else [f"export VOXYARD_STATE_DIR={shlex.quote(state_dir)}"]
+
+
+def for_any_shell(text: str) -> str:
+    """Command line that runs a script with sh, whatever the shell of the login is.
+
+    csh takes no line break within quotes and expands `!` there, fish takes two backslashes for one: none of these is
+    left, nor what sh expands within double quotes.
+    """
+    plain = _UNSAFE.sub(lambda found: b"\\0%03o" % found[0][0], text.encode(errors="surrogateescape")).decode()
+    return f"""sh -c 'eval "$(printf %b "{plain}")"'"""
 
 
 def script(commands: Sequence[Command], state_dir: str | None = None) -> tuple[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import subprocess
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,7 +11,7 @@ from pathlib import Path
 from fleet.errors import HostFailedError
 from fleet.inventory.hosts import Host
 from fleet.ssh import interrupt
-from fleet.ssh.command_batch import Answer, Command, marked, script, split, unmarked
+from fleet.ssh.command_batch import Answer, Command, for_any_shell, marked, script, split, unmarked
 from fleet.ssh.exchange import ProcessOutput, StalledError, exchange
 from fleet.ssh.login_failure import login_failure, on_one_line
 from fleet.ssh.route import CONNECT_SECONDS, Route, route_to
@@ -62,7 +61,7 @@ class SshSession:
         words = ["ssh", "-F", "/dev/null", "-S", str(self._socket), *options, "-E", str(self._log), "master"]
         try:
             return exchange(
-                [*words, f"sh -c {shlex.quote(text)}"], data, stall_seconds=min(seconds, STALL_SECONDS), seconds=seconds
+                [*words, for_any_shell(text)], data, stall_seconds=min(seconds, STALL_SECONDS), seconds=seconds
             )
         except StalledError as error:
             did = "accepted no data for" if error.sending else "did not answer within"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from voxyard.host import readings
-from voxyard.host.nvlink import VALUE_MEMBERS
+from voxyard.host.nvlink import VALUE_MEMBERS, field_number
 from voxyard.host.nvml import UNSUPPORTED
 from voxyard.host.readings import GpuReader, Sample
 
@@ -45,6 +45,23 @@ def test_a_sample_above_100_percent_is_100_percent(clock: list[float]) -> None:
     card: Any = Card()
     card.value = 117
     assert GpuReader(card, None)._samples() == (Sample(1, 1.0),)
+
+
+def test_a_sample_that_no_card_measures_is_none_and_is_not_asked_for_again(clock: list[float]) -> None:
+    card: Any = Card()
+    card.value = 808_334_905
+    reader = GpuReader(card, None)
+    assert (reader._samples(), reader._last_sample_us) == ((), 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "number", "found"),
+    [(3, 2**64 - 1, None), (3, 2**64 - 2, 2.0**64), (1, 2**32 - 1, 2.0**32 - 1), (4, -1, None), (0, 1.5, 1.5)],
+)
+def test_all_ones_of_64_bits_and_negative_counts_are_no_number(kind: int, number: float, found: float | None) -> None:
+    """Those of 32 bits are a counter that wraps next."""
+    value = SimpleNamespace(**{VALUE_MEMBERS[kind]: number})
+    assert field_number(SimpleNamespace(nvmlReturn=0, valueType=kind, value=value)) == found
 
 
 def test_support_that_comes_back_is_noticed(clock: list[float]) -> None:

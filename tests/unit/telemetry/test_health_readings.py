@@ -68,6 +68,25 @@ def test_limits_and_temperatures_are_read(sampling: Start) -> None:
     assert "memory_celsius" not in capped["totals"]
 
 
+def test_numbers_that_no_card_measures_are_no_values(sampling: Start) -> None:
+    """All ones, as drivers write `unknown`, and shares far above their whole, as they slip in now and then."""
+    ones = 2**32 - 1
+    (odd,) = readings(
+        sampling,
+        GpuState.consumer(
+            0, utilization=686_103, memory_activity=ones, encoder=2_619, decoder=ones, fan=999, power=ones,
+            power_limit=ones, temperature=ones, clock_sm=ones, pcie_width=ones, memory_temperature=ones,
+            memory_used=48 * 1024**3,
+        ),
+    )  # fmt: skip
+    shares = ("utilization_ratio", "memory_activity_ratio", "encoder_ratio", "decoder_ratio", "fan_ratio")
+    others = ("power_watts", "power_limit_watts", "temperature_celsius", "memory_temperature_celsius", "memory")
+    assert {name: odd[name] for name in (*shares, *others)} == dict.fromkeys((*shares, *others))
+    assert (odd["samples"], odd["refusal"]) == ([], None)
+    assert "sm" not in odd["clocks_hertz"]
+    assert "width" not in odd["pcie_link"]
+
+
 @pytest.mark.parametrize(
     ("fabric", "state"),
     [

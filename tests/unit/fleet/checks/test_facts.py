@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from dataclasses import asdict, is_dataclass, replace
 from pathlib import Path
@@ -87,6 +88,35 @@ def test_the_other_queries_complete_the_gpus_and_may_fail() -> None:
         False,
         None,
     )
+
+
+SMI = """#!/bin/sh
+case $1 in
+  *clocks_event_reasons*)
+    [ "$NEW" ] || { echo 'Field "clocks_event_reasons.active" is not a valid field to query.'; exit 2; }
+    echo 0, 0x0000000000000001 ;;
+  *clocks_throttle_reasons*) echo 0, 0x0000000000000004 ;;
+  *) echo GPU-1, 1, 300, python ;;
+esac
+echo WARNING: infoROM is corrupted at gpu 0000:0B:00.0
+exit 14
+"""
+
+
+@pytest.mark.parametrize(("new", "bits"), [("", 4), ("1", 1)])
+def test_a_warning_of_nvidia_smi_is_no_failure(new: str, bits: int, tmp_path: Path) -> None:
+    smi = tmp_path / "nvidia-smi"
+    smi.write_text(SMI)
+    smi.chmod(0o700)
+
+    def read(fact: Fact[Any]) -> Any:
+        environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "NEW": new}
+        words = ["sh", "-c", fact.command.shell]
+        done = subprocess.run(words, capture_output=True, text=True, env=environment)
+        return fact.read(Answer(done.stdout, done.stderr, done.returncode))
+
+    assert read(gpu_facts.CLOCKS) == {"0": {"clock_events": bits}}
+    assert [(each.gpu, each.pid, each.memory_mib) for each in read(gpu_use_facts.PROCESSES)] == [("GPU-1", 1, 300)]
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from fleet.ssh.command_batch import HOST_SCRIPT, Answer, Command, script, split, verb
+from fleet.ssh.command_batch import HOST_SCRIPT, Answer, Command, for_any_shell, script, split, verb
 
 
 def run(*commands: Command) -> dict[str, Answer]:
@@ -61,8 +63,6 @@ def test_a_command_whose_end_was_cut_off_has_no_answer() -> None:
 
 @pytest.mark.parametrize("word", ["it's", 'a "b" $HOME `id`', "x; y", "*"])
 def test_quotes_and_dollars_reach_the_command_as_they_are(word: str) -> None:
-    import shlex
-
     assert run(Command("a", f"printf %s {shlex.quote(word)}"))["a"].out == word
 
 
@@ -91,6 +91,21 @@ def test_a_verb_gets_its_arguments_as_they_are(tmp_path: Path, monkeypatch: pyte
     (tmp_path / ".voxyard/releases" / name).mkdir(parents=True)
     (tmp_path / ".voxyard/releases" / name / "a b").write_text("whole\n")
     assert run(Command("a", verb("release_file", name, "a b")))["a"] == Answer("whole\n", "", 0)
+
+
+AS_THEY_ARE = ["it's", "wow!", 'a "b" $HOME `id` %s', r"a\b \\ \n \'", "two\nlines\n.", "Grüße", "-n", "*;{x}"]
+
+
+@pytest.mark.parametrize("word", AS_THEY_ARE)
+def test_a_script_is_one_line_that_every_login_shell_takes_as_it_is(word: str) -> None:
+    """csh has no line break and no `!` within quotes; in those of fish a backslash hides a backslash or a quote."""
+    text, marker = script([Command("a", f"printf '%s\\n' {shlex.quote(word)}"), Command("b", verb("lock_show"))])
+    line = for_any_shell(text)
+    assert re.fullmatch(r"sh -c '(?:[^'!\\\n]|\\(?![\\'\n!]))*'", line)
+    assert line.isascii()
+    assert len(line) < 131_072
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True)
+    assert split(done.stdout, done.stderr, marker)["a"] == Answer(f"{word}\n")
 
 
 @pytest.mark.parametrize("shell", ["dash", "bash"])
