@@ -19,10 +19,8 @@ from fleet.release.artefact import ChecksumCache
 from fleet.render import slurm
 from fleet.render.cluster_release import release_of
 from fleet.render.files import LIST, write
-from fleet.render.job import run_files
-from fleet.render.kubernetes import overlay_files
+from fleet.render.kubernetes import overlay_files, pins, run_files
 from fleet.render.monitors import base_files
-from fleet.render.objects import pins
 from fleet.render.run import ClusterRun, read_run
 from fleet.runs.config import RunSettings, flags_of, read_file
 from tasks.base import COMPOSE, ROOT, absolute_path, load_inventory, reporting_errors, say, split_names
