@@ -261,6 +261,9 @@ def _how_to_apply(cluster: Cluster, release: Release) -> str:
         files = " ".join(f"--from-file={name}=FILE" for name in names)
         lines += ["Once before, from files that hold the values of the secrets:"]
         lines += [f"  kubectl --namespace {cluster.namespace} create secret generic {SECRET} {files}"]
+        lines += (
+            [f"The file of {BARK_STORE} has the password alone, without a line break."] if BARK_STORE in names else []
+        )
     if cluster.has_workers:
         lines += [
             "It needs KubeRay 1.6 or newer. Another release ends all pods of the Ray cluster before it starts others."

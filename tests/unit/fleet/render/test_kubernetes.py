@@ -187,6 +187,7 @@ def test_secrets_are_referenced_and_never_rendered(out: Path) -> None:
     secret = next(volume["secret"] for volume in speech(objects)["volumes"] if volume["name"] == "secrets")
     assert secret == {"secretName": "voxyard-bark", "defaultMode": 0o440}
     assert "create secret generic voxyard-bark --from-file=bark-api-keys=FILE" in text
+    assert "The file of bark-store-password has the password alone, without a line break." in text
 
 
 def mounts_are_there(each: dict[str, Any], pod: dict[str, Any], names: set[tuple[str, str]]) -> None:
