@@ -169,7 +169,7 @@ lint: $(VENV)/stamps/dev  ## run ruff, mypy --strict, hadolint, shellcheck
 	@$(BIN)/hadolint images/*/Dockerfile
 	@$(BIN)/shellcheck .ci/run scripts/fleet/host/*.sh tests/fleet/bed/inside/*.sh tests/support/machines/*.sh
 	@$(BIN)/shellcheck --shell sh images/*.sh
-	@$(BIN)/shellcheck --shell bash deploy/*/*.sh
+	@$(BIN)/shellcheck --shell bash deploy/*/*.sh deploy/slurm/run.sbatch
 
 format: $(VENV)/stamps/dev  ## format the code with ruff
 	@$(BIN)/ruff check --fix --quiet . || true

@@ -18,11 +18,10 @@ from fleet.inventory.hosts import Inventory, Trainer
 from fleet.release.artefact import ChecksumCache
 from fleet.render import slurm
 from fleet.render.cluster_release import release_of
+from fleet.render.documents import text_of
 from fleet.render.files import LIST, write
-from fleet.render.job import run_files
-from fleet.render.kubernetes import overlay_files
+from fleet.render.kubernetes import overlay_files, pins, run_files
 from fleet.render.monitors import base_files
-from fleet.render.objects import pins
 from fleet.render.run import ClusterRun, read_run
 from fleet.runs.config import RunSettings, flags_of, read_file
 from tasks.base import COMPOSE, ROOT, absolute_path, load_inventory, reporting_errors, say, split_names
@@ -48,6 +47,7 @@ _PUSH = 'make images ARGS="--push REGISTRY", or check that commit out'
         "gpus": "number of GPUs of the run [default: as many as its settings name]",
         "nodes": "slurm: number of nodes that train together [default: 1]",
         "time": f"slurm: longest time of one start, after which the run requeues itself [default: {A_DAY}]",
+        "memory": "slurm: memory of each node, such as 64G [default: what the partition gives]",
         "voxyard": "slurm: program `voxyard` on the nodes [default: the pushed trainer image, with Apptainer]",
         "inventory": "kubernetes: inventory file [default: deploy/hosts.yaml]",
     },
@@ -63,6 +63,7 @@ def render(
     gpus: int = 0,
     nodes: int = 0,
     time: str = "",
+    memory: str = "",
     voxyard: str = "",
     inventory: str = "",
 ) -> None:
@@ -71,7 +72,7 @@ def render(
         folder = absolute_path(out)
         if to not in TARGETS or folder is None:
             raise FleetError(f"found --to {to!r} and --out {out!r}, expected a target of {', '.join(TARGETS)} and DIR")
-        of_slurm = {"time": time, "voxyard": voxyard, "nodes": nodes}
+        of_slurm = {"time": time, "memory": memory, "voxyard": voxyard, "nodes": nodes}
         of_kubernetes = {"cluster": cluster, "inventory": inventory}
         of_runs = {"run": run, "set": set, "gpus": gpus}
         _refuse(to, of_kubernetes if to == "slurm" else of_slurm)
@@ -81,7 +82,7 @@ def render(
             raise FleetError(f"--gpus {gpus}: expected a number of GPUs, such as 2")
         wanted = _Wanted(config, run, set or (), gpus)
         if to == "slurm":
-            _slurm(folder, wanted, time or A_DAY, voxyard, nodes or 1)
+            _slurm(folder, wanted, time or A_DAY, memory, voxyard, nodes or 1)
         else:
             _kubernetes(folder, wanted, load_inventory(inventory), split_names(cluster))
 
@@ -108,7 +109,7 @@ class _Wanted:
         return found
 
 
-def _slurm(folder: Path, wanted: _Wanted, time: str, program: str, nodes: int) -> None:
+def _slurm(folder: Path, wanted: _Wanted, time: str, memory: str, program: str, nodes: int) -> None:
     if wanted.file is None:
         raise FleetError("--config FILE is missing: name the settings file of the run")
     image = None if program else _images(["trainer"]).get("trainer")
@@ -116,11 +117,12 @@ def _slurm(folder: Path, wanted: _Wanted, time: str, program: str, nodes: int) -
         program=program,
         image=image.digest if image else None,
         time=time,
+        memory=memory,
         stop_seconds=Trainer().stop_seconds,
         nodes=nodes,
     )
     run = wanted.run(job.trainer)
-    write(folder / run.name, slurm.render(run, job, (ROOT / slurm.BODY).read_text(encoding="utf-8")))
+    write(folder / run.name, slurm.render(run, job, text_of(ROOT / slurm.TEMPLATE)))
     said = f"{run.gpus} GPUs" if run.gpus else "on CPUs"
     said = f"{said}, on {nodes} nodes" if nodes > 1 else said
     say(f"{folder / run.name}: run {run.name}, {said}, trainer {job.trainer}")

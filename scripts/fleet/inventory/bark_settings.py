@@ -30,8 +30,8 @@ HOST_CERTIFICATE, HOST_KEY = "/run/secrets/host-certificate", "/run/secrets/host
 _STOPPING = "seconds (15 of them, at most half, for closing down, the rest for running work)"
 StopSeconds = Annotated[int, Between(_STOPPING, 2, 3600)]
 """Time of the speech service for an orderly end: in the least one, running work has a second."""
-_NO_CLUSTER = "use ray.cluster; deploy/CLUSTER.md says how"
-_DEPLOYED = {
+_NO_CLUSTER = "it follows from the roles head and worker; deploy/CLUSTER.md says how"
+DEPLOYED = {
     "service.host": "it is set from bark.address",
     "service.port": "use bark.port",
     "service.data_dir": "it is below ~/.voxyard/data on the host",
@@ -88,7 +88,7 @@ class _Sections:
 
 def _check(setting: Setting) -> Callable[[object], object]:
     def checked(value: object) -> object:
-        if (instead := _DEPLOYED.get(setting.key)) is not None:
+        if (instead := DEPLOYED.get(setting.key)) is not None:
             raise refusal(f"set by the deployment: {instead}")
         try:
             from_file(setting, value)

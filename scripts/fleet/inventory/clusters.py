@@ -10,7 +10,20 @@ from typing import Annotated, Literal
 from pydantic import PlainValidator, TypeAdapter
 
 from fleet.inventory.bark_settings import ServiceSettings, StopSeconds
-from fleet.inventory.types import Between, LocalPath, LocalPaths, Matching, Registry, Seconds, expected, list_of
+from fleet.inventory.ray_clusters import RedisAddress
+from fleet.inventory.shared_documents import ClusterShelf, Store, store_problems
+from fleet.inventory.types import (
+    Between,
+    LocalPath,
+    LocalPaths,
+    Matching,
+    Port,
+    Registry,
+    Seconds,
+    Switch,
+    expected,
+    list_of,
+)
 from fleet.inventory.validation import ErrorCollector, Values, keys_of
 from voxyard.settings.yaml_reader import YamlValue
 
@@ -39,20 +52,43 @@ Quantity = Annotated[str, Matching(r"[1-9][0-9]*(Mi|Gi|Ti)", "a size such as 100
 
 
 GpuCount = Annotated[int, Between("a number of GPUs", 0, 16)]
+Processors = Annotated[int, Between("a number of processors", 1, 512)]
+HttpAddress = Annotated[str, Matching(r"https?://[A-Za-z0-9.:/_-]+", "an address such as http://prometheus:9090")]
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """Pods of the speech service by the depth of their queues, for KEDA: from `replicas` to `most`."""
+
+    most: Annotated[int, Between("a number of pods", 1, 100)] | None = None  # None: there are always `replicas`
+    chunks: Annotated[int, Between("chunks", 1, 100_000)] = 50  # that may wait for each pod
+    prometheus: HttpAddress = "http://prometheus-operated.monitoring.svc:9090"  # where KEDA asks
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterBark:
-    """Speech service of a cluster: `replicas` pods, each with its own GPUs and its own volume."""
+    """Speech service of a cluster: `replicas` pods, each with its own GPUs; more than one share a store."""
 
-    replicas: Annotated[int, Between("a number of pods", 1, 100)] = 1
+    replicas: Annotated[int, Between("a number of pods", 1, 100)] = 1  # more than one share a store
+    port: Port = 8080  # of its Service
     gpus: GpuCount = 1  # per pod; 0: CPU. With workers the service has none
-    memory: Quantity | None = None  # per pod, request and limit; None: none, and the node may end it first
-    storage: Quantity = "100Gi"  # per pod: documents, and without workers weights and voices
+    cpus: Processors = 2  # per pod, request
+    memory: Quantity | None = None  # per pod, request and limit; None: a request of 8Gi, no limit
+    nodes: Labels = field(default_factory=dict)  # of nodes that may run it
+    storage: Quantity = "100Gi"  # per pod: documents
+    weights_storage: Quantity = "50Gi"  # weights and voices, where no workers have them
+    weights_class: ObjectName | None = None  # storage class whose volumes many nodes mount; None: a volume per pod
+    scaling: Scaling = field(default_factory=Scaling)
     weights: LocalPath | None = None  # directory
     voices: LocalPath | None = None  # directory; None: Bark's own voices
     stop_seconds: StopSeconds = 60
     settings: ServiceSettings = field(default_factory=dict)  # of its file, by section
+    store: Store | None = None  # database of documents that its pods share; None: they are its own
+    shelf: ClusterShelf | None = None  # place of their audio: an existing PersistentVolumeClaim, or a bucket
+
+    @property
+    def address(self) -> None:
+        """Listen address: every one of the pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +97,9 @@ class ClusterWorker:
 
     replicas: Annotated[int, Between("a number of pods", 1, 1000)] = 1
     gpus: GpuCount = 1  # per pod; 0: CPU
+    cpus: Processors = 2  # per pod, request
     memory: Quantity | None = None  # per pod, as of bark
+    nodes: Labels = field(default_factory=dict)  # of nodes that may run it
     storage: Quantity = "50Gi"  # of all: weights and voices
     storage_class: ObjectName | None = None  # one whose volumes many nodes mount; None: that of the cluster
 
@@ -71,7 +109,10 @@ class ClusterTrainer:
     """Training runs of a cluster."""
 
     corpora: ObjectName = "corpora"  # existing PersistentVolumeClaim, mounted at /corpora
-    memory: Quantity | None = None  # per run, request and limit; None: none, and the node may end it first
+    cpus: Processors = 4  # per run, request
+    memory: Quantity | None = None  # per run, as of bark
+    nodes: Labels = field(default_factory=dict)  # of nodes that may run it
+    queue: ObjectName | None = None  # LocalQueue of Kueue; None: runs start at once
     storage: Quantity = "50Gi"  # per run: checkpoints, samples, report
     stop_seconds: Seconds = 120  # longer than writing a checkpoint
 
@@ -88,6 +129,11 @@ class Cluster:
     gpu_memory: Annotated[int, Between("MiB", 1024, 1 << 20)] | None = None  # of one GPU, as nvidia-smi reports them
     gpu_nodes: Labels = field(default_factory=lambda: {"nvidia.com/gpu.present": "true"})  # of nodes with GPUs
     runtime_class: ObjectName = "nvidia"  # gives the exporter the driver's library, without a GPU of its own
+    gpu_runtime_class: ObjectName | None = None  # of pods with GPUs; None: the cluster's default
+    gpu_claim: ObjectName | None = None  # ResourceClaimTemplate of a pod's GPUs; None: the device plugin's
+    pull_secret: ObjectName | None = None  # Secret with the login of the registry
+    host_pid: Switch = False  # the exporter sees the nodes' processes; the namespace is not "restricted" then
+    redis: RedisAddress | None = None  # keeps the state of the Ray cluster; None: it ends with its head
     storage_class: ObjectName | None = None  # None: the cluster's default
     monitoring_labels: Labels = field(default_factory=dict)  # by which a Prometheus selects its objects
     bark: ClusterBark = field(default_factory=ClusterBark)
@@ -109,14 +155,15 @@ _DEFAULTS = keys_of(Cluster, {"name", "roles"})  # a host's roles are none of a 
 def read_clusters(node: YamlValue | None, defaults: Values, problems: ErrorCollector) -> Iterable[Cluster]:
     """Clusters of the node; of the `defaults` those that a cluster has. Errors are added to `problems`."""
     known = ErrorCollector(problems.path).nested(YamlValue(0, dict(defaults)), "", _DEFAULTS)
-    for name, entry in problems.mapping(node, "clusters").items():
+    entries, found = problems.mapping(node, "clusters"), []
+    for name, entry in entries.items():
         where = f"clusters.{name}"
         if not re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", name):
             problems.add(entry.line, where, "a cluster's name has lower-case letters, digits and dashes only")
         cluster = problems.validated(_CLUSTER, _KEYS, entry, where, defaults=known, name=name)
         if cluster is None:
             continue
-        for key, said in _ray_problems(cluster):
+        for key, said in (*_ray_problems(cluster), *_pod_problems(cluster)):
             problems.add(entry.line, f"{where}.{key}", said)
         if "bark" in cluster.roles and not cluster.has_workers and cluster.bark.gpus and cluster.gpu_memory is None:
             advice = "missing: the MiB of one GPU, as nvidia-smi reports them: Bark's limit follows from it"
@@ -124,7 +171,34 @@ def read_clusters(node: YamlValue | None, defaults: Values, problems: ErrorColle
         if cluster.namespace == "default" or cluster.namespace.startswith("kube-"):
             advice = f"{cluster.namespace} has other pods, which would be restricted as voxyard's are: name another"
             problems.add(entry.line, f"{where}.namespace", advice)
-        yield cluster
+        found.append(cluster)
+    for where, said in store_problems(found, "clusters"):
+        problems.add(entries[where.split(".")[1]].line, where, said)
+    return found
+
+
+def _pod_problems(cluster: Cluster) -> Iterable[tuple[str, str]]:
+    """Reasons why several pods of the speech service cannot work together: key, and a sentence."""
+    if "bark" in cluster.roles and cluster.bark.replicas > 1 and cluster.bark.store is None and not cluster.has_workers:
+        yield (
+            "bark.replicas",
+            (
+                f"found {cluster.bark.replicas} without a store: a pod would have documents of its own, which requests "
+                "to another pod do not find: set bark.store and bark.shelf (deploy/CLUSTER.md), or have one pod"
+            ),
+        )
+    scaling = cluster.bark.scaling
+    if scaling.most is None:
+        return
+    if cluster.has_workers:
+        yield "bark.scaling", "with workers there is one speech service: remove it"
+    elif cluster.bark.store is None or cluster.bark.weights_class is None:
+        yield (
+            "bark.scaling",
+            ("a new pod needs documents and weights that are there: set bark.store, bark.shelf and bark.weights_class"),
+        )
+    elif scaling.most < cluster.bark.replicas:
+        yield "bark.scaling.most", f"found {scaling.most}, fewer than bark.replicas, {cluster.bark.replicas}"
 
 
 def _ray_problems(cluster: Cluster) -> Iterable[tuple[str, str]]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeVar
+from typing import Annotated, Any, Final, Protocol, TypeVar
 
 from fleet.inventory.listeners import Listener
-from fleet.inventory.types import Address, Word, is_ip
+from fleet.inventory.types import Address, Matching, Word, is_ip
 from voxyard.speech.cluster.access import private_address
 from voxyard.speech.cluster.ports import HEAD_PORT, Role, node_ports
 from voxyard.speech.errors import SpeechError
@@ -24,12 +24,18 @@ _NODES: Mapping[str, tuple[Role, str]] = {
 """Ray's role of each of ours, and its listener's name."""
 
 
+RedisAddress = Annotated[
+    str, Matching(r"(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9][A-Za-z0-9.-]*):[0-9]{1,5}", "HOST:PORT of a Redis")
+]
+
+
 @dataclass(frozen=True, slots=True)
 class RayNode:
     """Place of one host in a Ray cluster."""
 
     cluster: Word | None = None  # name that its hosts have in common; None: the host is in none
     address: Address | None = None  # private address in it; None: that of the SSH login in the inventory
+    redis: RedisAddress | None = None  # of its head, whose state it keeps; None: that ends with the head
 
 
 class ClusterMember(Protocol):

@@ -25,6 +25,7 @@ FILE_VARIABLES = {
 _PORT = 5432
 _STORE = "postgresql://USER@HOST/DATABASE"
 _NOT_IN_A_URL = ("password", "passfile", "sslpassword")
+_CLAIM = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
 _BUCKET = r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](?:/[A-Za-z0-9_.@+=-]+)*"
 
 
@@ -80,11 +81,11 @@ def store_address(url: str) -> StoreAddress:
     return StoreAddress(tuple(sorted(_hosts(parts.netloc.rpartition("@")[2]))), unquote(parts.path.strip("/")))
 
 
-def store_problems(hosts: Iterable[HostSettings]) -> Iterator[tuple[str, str]]:
-    """Reasons why services cannot share their documents: host and key, and a sentence."""
+def store_problems(hosts: Iterable[HostSettings], section: str = "hosts") -> Iterator[tuple[str, str]]:
+    """Reasons why services cannot share their documents: host (or cluster) and key, and a sentence."""
     first: dict[StoreAddress, HostSettings] = {}
     for host in (each for each in hosts if "bark" in each.roles):
-        store, shelf, where = host.bark.store, host.bark.shelf, f"hosts.{host.name}.bark"
+        store, shelf, where = host.bark.store, host.bark.shelf, f"{section}.{host.name}.bark"
         if (store is None) != (shelf is None):
             given, missing = ("store", "shelf") if shelf is None else ("shelf", "store")
             why = "the documents of all services are in the one, their audio in the other"
@@ -167,5 +168,14 @@ def _shelf(value: object) -> str:
     return place
 
 
+def _cluster_shelf(value: object) -> str:
+    """Claim of a cluster's volume, or bucket."""
+    place = text(value)
+    if not re.fullmatch(_CLAIM, place) and not re.fullmatch(_BUCKET, place):
+        raise expected("s3://BUCKET/PREFIX, or the name of a PersistentVolumeClaim that many nodes mount", place)
+    return place
+
+
 Store = Annotated[str, PlainValidator(_store)]
 Shelf = Annotated[str, PlainValidator(_shelf)]
+ClusterShelf = Annotated[str, PlainValidator(_cluster_shelf)]

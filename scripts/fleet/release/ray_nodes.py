@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,10 +66,14 @@ def ray_part(
     file = versioned(CLUSTER_TOKEN, token)
     files = {COMPOSE_FILES[role]: compose.required(folder / COMPOSE_FILES[role], host).read_bytes() for role in roles}
     entries: dict[str, dict[str, Any]] = {role: {"secrets": [CLUSTER_TOKEN]} for role in roles}
+    if HEAD in roles and host.ray.redis is not None:
+        entries[HEAD]["command"] = [*_command(files, HEAD), *redis_flags(host.ray.redis)]
     if WORKER in roles:
-        base = compose.parse(files[COMPOSE_FILES[WORKER]], COMPOSE_FILES[WORKER])["services"][WORKER]
         entries[WORKER] |= _worker(
-            base, gpus, artefacts.get("voices"), memory_limits(host, login_info.memory_mib).get(WORKER)
+            _command(files, WORKER),
+            gpus,
+            artefacts.get("voices"),
+            memory_limits(host, login_info.memory_mib).get(WORKER),
         )
     own = {"services": entries, "secrets": tls.places({CLUSTER_TOKEN: file})}
     return RolePart(
@@ -85,14 +89,24 @@ def ray_part(
     )
 
 
-def _worker(
-    base: Mapping[str, Any], gpus: list[str], voices: Artefact | None, memory_mib: int | None
-) -> dict[str, Any]:
-    """Entry of the worker: a process for each of its GPUs, or some on the CPU."""
-    device = (
-        ["--device", "cuda", "--gpus", ",".join(gpus), "--workers", str(len(gpus))] if gpus else ["--device", "cpu"]
-    )
-    entry: dict[str, Any] = {"command": [*base["command"], *device]}
+def redis_flags(address: str | None) -> list[str]:
+    """Flags of a head whose state a Redis keeps; none without one."""
+    return [] if address is None else ["--redis", address]
+
+
+def device_flags(gpus: Sequence[str]) -> list[str]:
+    """Flags of a worker: a process for each of its GPUs, or some on the CPU."""
+    named = ["--device", "cuda", "--gpus", ",".join(gpus), "--workers", str(len(gpus))]
+    return named if gpus else ["--device", "cpu"]
+
+
+def _command(files: Mapping[str, bytes], role: str) -> list[str]:
+    return list(compose.parse(files[COMPOSE_FILES[role]], COMPOSE_FILES[role])["services"][role]["command"])
+
+
+def _worker(command: list[str], gpus: list[str], voices: Artefact | None, memory_mib: int | None) -> dict[str, Any]:
+    """Entry of the worker: its devices, its voices, its limit of memory."""
+    entry: dict[str, Any] = {"command": [*command, *device_flags(gpus)]}
     if gpus:
         entry |= compose.gpu_request(gpus)
     if voices is not None:

@@ -8,10 +8,13 @@ from pathlib import Path
 
 from fleet.errors import FleetError
 from fleet.images.image import LocalImage
+from fleet.inventory.bark_settings import VOICE_NAMES
 from fleet.inventory.clusters import Cluster
 from fleet.inventory.hosts import Bark, Host, Trainer
 from fleet.inventory.ray_clusters import RayNode
-from fleet.release.artefact import ChecksumCache
+from fleet.inventory.shared_documents import SHELF, is_bucket
+from fleet.release.artefact import Artefact, ChecksumCache
+from fleet.release.bark import artefacts
 from fleet.release.environment import LoginInfo
 from fleet.release.gpu_assignment import Assignment
 from fleet.release.ray_nodes import ray_part
@@ -20,6 +23,8 @@ from voxyard.host import Gpu, HostError
 from voxyard.host.limits import bark_limit_mib
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - in a pod
+ARTEFACTS = "/var/lib/voxyard/artefacts"
+"""Directory of weights and voices in the pods of the speech service and of workers."""
 RAY_HEAD = "voxyard-head"
 """Service before the head of a Ray cluster: its address stays where a new pod has another."""
 
@@ -31,11 +36,12 @@ def release_of(
 
     Raises FleetError for missing or invalid inputs, and images that were not pushed to the cluster's registry.
     """
-    host = _as_host(cluster)
+    host, known = _as_host(cluster), checksums or ChecksumCache()
+    host = _with_artefacts(host, artefacts(host, known))
     needed = {role: _pushed(cluster, role, images) for role in wanted_images(host)}
     login = LoginInfo(EVERYWHERE, gpus="bark" not in cluster.roles or _gpus(cluster) > 0)
     assignment = Assignment(bark_limits=_limits(cluster))
-    inputs = read_inputs(host, login, folder, needed, checksums, with_tls=False)  # a mesh or an ingress does it
+    inputs = read_inputs(host, login, folder, needed, known, with_tls=False)  # a mesh or an ingress does it
     if cluster.has_workers:
         part = ray_part(host, login, folder, needed["bark"], assignment, inputs.artefacts)
         inputs = replace(inputs, parts=(part,))
@@ -45,6 +51,21 @@ def release_of(
 def secret_names(release: Release) -> tuple[str, ...]:
     """Names of the release's secrets, which on a host are part of file names with a fingerprint."""
     return tuple(sorted(name.rpartition(".")[0] for name in release.secrets))
+
+
+def _with_artefacts(host: Host, found: Mapping[str, Artefact]) -> Host:
+    """The host, whose service reads weights and voices below the directory of their volume."""
+    places = {kind: f"{ARTEFACTS}/{each.name}" for kind, each in found.items()}
+    own: dict[str, dict[str, object]] = {"bark": {}, "service": {}}
+    if "weights" in places:
+        own["bark"]["model"] = places["weights"]
+    if "voices" in places:
+        own["bark"]["voices"] = places["voices"]
+        if VOICE_NAMES in found["voices"].checksums:
+            own["service"]["voices"] = f"{places['voices']}/{VOICE_NAMES}"
+    given = host.bark.settings
+    settings = {**given, **{name: {**given.get(name, {}), **values} for name, values in own.items() if values}}
+    return replace(host, bark=replace(host.bark, settings=settings))
 
 
 def _as_host(cluster: Cluster) -> Host:
@@ -71,6 +92,8 @@ def _as_host(cluster: Cluster) -> Host:
             voices=bark.voices,
             stop_seconds=bark.stop_seconds,
             settings=settings,
+            store=bark.store,
+            shelf=SHELF if bark.shelf and not is_bucket(bark.shelf) else bark.shelf,
         ),
         trainer=Trainer(stop_seconds=cluster.trainer.stop_seconds),
         ray=RayNode(cluster.name if cluster.has_workers else None),

@@ -1,14 +1,21 @@
-"""YAML documents of Kubernetes: deterministic text, long strings as blocks, kustomizations."""
+"""YAML documents of Kubernetes: templates with values, deterministic text, long strings as blocks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import yaml
 
+from fleet.errors import FleetError
+
 KUSTOMIZATION = "kustomization.yaml"
 Document = Mapping[str, Any]
+_PLACE = re.compile(r"\$\{([a-z_]+)\}")
 
 
 class _Dumper(yaml.SafeDumper):
@@ -36,24 +43,66 @@ def to_bytes(documents: Sequence[Document], heading: str) -> bytes:
 
 
 def kustomization(heading: str, **keys: Any) -> bytes:
-    """A kustomization; `keys` are its fields."""
-    return to_bytes([{"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", **keys}], heading)
+    """A kustomization; `keys` are its fields, without those that are empty."""
+    given = {key: value for key, value in keys.items() if value}
+    return to_bytes([{"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", **given}], heading)
 
 
-def config_map(name: str, data: Mapping[str, str], labels: Mapping[str, str]) -> dict[str, Any]:
+def filled(template: Path, values: Mapping[str, Any]) -> list[Document]:
+    """Documents of a template with the values in the place of ${name}.
+
+    A key whose value is None is left out, a list in a list becomes a part of it. Raises FleetError.
+    """
+    return [_filled(each, values, template) for each in yaml.safe_load_all(text_of(template))]
+
+
+def _filled(node: Any, values: Mapping[str, Any], template: Path) -> Any:
+    if isinstance(node, dict):
+        made = {key: _filled(each, values, template) for key, each in node.items()}
+        return {key: each for key, each in made.items() if each is not None}
+    if isinstance(node, list):
+        return list(_spliced(_filled(each, values, template) for each in node))
+    if not isinstance(node, str):
+        return node
+    if missing := [name for name in _PLACE.findall(node) if name not in values]:
+        raise FleetError(f"{template}: no value is known for {', '.join(missing)}: check that the repository is whole")
+    whole = _PLACE.fullmatch(node)
+    return values[whole[1]] if whole else _PLACE.sub(lambda found: str(values[found[1]]), node)
+
+
+def _spliced(items: Iterator[Any]) -> Iterator[Any]:
+    for each in items:
+        if isinstance(each, list):
+            yield from each
+        elif each is not None:
+            yield each
+
+
+def config_map(name: str, data: Mapping[str, str], labelled: Mapping[str, str]) -> dict[str, Any]:
     """A ConfigMap."""
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": name, "labels": dict(labels)},
-        "data": dict(data),
-    }
+    metadata = {"name": name, "labels": dict(labelled)}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": dict(data)}
 
 
-def labels(component: str, instance: str = "") -> dict[str, str]:
-    """Labels of a component, in Kubernetes' own terms; `instance` is one of several."""
-    return {
-        "app.kubernetes.io/name": f"voxyard-{component}",
-        "app.kubernetes.io/part-of": "voxyard",
-        **({"app.kubernetes.io/instance": instance} if instance else {}),
-    }
+def versioned_map(name: str, data: Mapping[str, str], component: str) -> dict[str, Any]:
+    """A ConfigMap with a hash of its data in its name: other data start new pods, and no pod sees another's."""
+    digest = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:10]
+    return config_map(f"{name}-{digest}", data, labels(component)) | {"immutable": True}
+
+
+def name_of(document: Document) -> str:
+    """Name of an object."""
+    return str(document["metadata"]["name"])
+
+
+def labels(component: str) -> dict[str, str]:
+    """Labels of a component, in Kubernetes' own terms."""
+    return {"app.kubernetes.io/name": f"voxyard-{component}", "app.kubernetes.io/part-of": "voxyard"}
+
+
+def text_of(path: Path) -> str:
+    """Text of a file of the repository. Raises FleetError."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise FleetError(f"{path}: cannot be read: {error.strerror}") from None

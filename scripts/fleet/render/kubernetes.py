@@ -1,231 +1,279 @@
-"""Kubernetes: the overlay of a cluster, with the exporter and the speech service of its release."""
+"""Kubernetes: the overlay of a cluster and its training runs, from templates with values of the cluster's release."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Any
 
+from fleet.errors import FleetError
+from fleet.images.image import repository_of
 from fleet.inventory.bark_settings import BARK_FILE
-from fleet.inventory.clusters import Cluster
+from fleet.inventory.clusters import Cluster, ClusterBark, ClusterTrainer, ClusterWorker
+from fleet.inventory.ray_clusters import HEAD, WORKER
+from fleet.inventory.secrets import BARK_STORE
+from fleet.inventory.shared_documents import SHELF, is_bucket, variables
 from fleet.release.plan import PLAN_FILE
+from fleet.release.ray_nodes import device_flags, redis_flags
 from fleet.release.release import Release
+from fleet.release.service import Service
 from fleet.render.cluster_release import secret_names
-from fleet.render.compose_service import service_of
-from fleet.render.documents import KUSTOMIZATION, Document, config_map, kustomization, labels, to_bytes
-from fleet.render.objects import (
-    ARTEFACTS,
-    SCRIPTS,
-    SECRET,
-    artefact_sources,
-    awaiting_artefacts,
-    claim,
-    gpu_tolerations,
-    object_metadata,
-    one_a_node,
-    pins,
-    pod_metadata,
-    pod_spec,
-    release_variables,
-    service_in,
-    startup,
+from fleet.render.documents import (
+    KUSTOMIZATION,
+    Document,
+    filled,
+    kustomization,
+    labels,
+    name_of,
+    text_of,
+    to_bytes,
+    versioned_map,
 )
-from fleet.render.pod import ContainerRole, Storage, parts, probe
-from fleet.render.ray_cluster import WEIGHTS, ray_documents
+from fleet.render.run import ClusterRun
 
-ARTEFACTS_SCRIPT = "deploy/kubernetes/artefacts.sh"
+TEMPLATES = "deploy/kubernetes"
+SECRET, WEIGHTS = "voxyard-bark", "voxyard-weights"
+CORPORA = Path("/corpora")
 ROUTES_SECONDS = 10
 """Time in which a pod that ends leaves the routes of its Service, before it is told to stop."""
+SAVING_SECONDS = 10
+"""Time of a stopped run beyond its own, before its pod is killed."""
+_MEMORY = "8Gi"  # request where the inventory names none: without one the node would end the pod first
+_PERIOD = 10  # seconds between two probes
 
 
 def overlay_files(cluster: Cluster, release: Release, root: Path) -> Mapping[str, bytes]:
     """Files of the cluster's overlay by name; `root` is the repository. Raises FleetError."""
-    variables = release_variables(release)
-    files = {
-        "namespace.yaml": to_bytes([_namespace(cluster)], _heading(cluster)),
-        "exporter.yaml": to_bytes(_exporter(cluster, release, variables), _heading(cluster)),
-    }
+    standard = "privileged" if cluster.host_pid else "restricted"
+    values = _values_of_all(cluster, release) | {"namespace": cluster.namespace, "pod_standard": standard}
+    files: dict[str, list[Document]] = {"namespace.yaml": _filled(root, "namespace.yaml", values)}
+    plan = versioned_map("voxyard-exporter", {PLAN_FILE: _file(release, PLAN_FILE)}, "exporter")
+    files["exporter.yaml"] = [plan, *_filled(root, "exporter.yaml", values | _exporter(cluster, release, plan))]
     if "bark" in cluster.roles:
-        script = (root / ARTEFACTS_SCRIPT).read_text(encoding="utf-8")
-        files["bark.yaml"] = to_bytes(_bark(cluster, release, variables, script), _heading(cluster))
+        settings = versioned_map("voxyard-bark", {"bark.yaml": _file(release, BARK_FILE)}, "bark")
+        lists = {"artefacts.sh": text_of(root / TEMPLATES / "artefacts.sh"), **_checksums(release)}
+        artefacts = versioned_map("voxyard-artefacts", lists, "bark")
+        values |= {"settings": name_of(settings), "artefacts": name_of(artefacts)}
+        files["bark.yaml"] = [settings, artefacts, *_filled(root, "bark.yaml", values | _bark(cluster, release))]
+        if (shared := _shared_weights(cluster)) is not None:
+            files["weights.yaml"] = _filled(root, "weights.yaml", shared)
+        if cluster.bark.scaling.most is not None:
+            files["scaling.yaml"] = _filled(root, "scaling.yaml", values | _scaling(cluster.bark))
     if cluster.has_workers:
-        files["ray.yaml"] = to_bytes(ray_documents(cluster, release, variables), _heading(cluster))
-    monitoring = [{"pairs": dict(cluster.monitoring_labels)}] if cluster.monitoring_labels else []
+        files["ray.yaml"] = _filled(root, "ray.yaml", values | _ray(cluster, release))
+    heading = f"Cluster {cluster.name}; written by fab render --to kubernetes from {TEMPLATES}."
     top = kustomization(
         _how_to_apply(cluster, release),
         namespace=cluster.namespace,
         resources=["../../base", *files],
         images=[pin for service in release.services for pin in pins(release, service.name)],
-        **({"labels": monitoring} if monitoring else {}),
+        labels=[{"pairs": dict(cluster.monitoring_labels)}] if cluster.monitoring_labels else [],
     )
-    return files | {KUSTOMIZATION: top}
+    return {name: to_bytes(documents, heading) for name, documents in files.items()} | {KUSTOMIZATION: top}
 
 
-def _heading(cluster: Cluster) -> str:
-    return f"Cluster {cluster.name}; written by fab render --to kubernetes."
+def run_files(cluster: Cluster, release: Release, run: ClusterRun, root: Path) -> Mapping[str, bytes]:
+    """Files of the run by name, a kustomization of its own; `root` is the repository. Raises FleetError."""
+    if outside := [str(path) for path in run.paths if not path.is_relative_to(CORPORA)]:
+        raise FleetError(
+            f"{', '.join(outside)}: expected a path below {CORPORA}, where the pod of a run has the claim "
+            f"{cluster.trainer.corpora} (clusters.{cluster.name}.trainer.corpora)"
+        )
+    name = f"run-{run.name}"
+    data = {
+        "train.yaml": run.settings.decode(),
+        PLAN_FILE: _file(release, PLAN_FILE),
+        "train.sh": text_of(root / TEMPLATES / "train.sh"),
+    }
+    settings = versioned_map(name, data, "trainer")
+    values = {
+        **_values_of_all(cluster, release),
+        **_pod(cluster, cluster.trainer, run.gpus),
+        "name": name,
+        "run": run.name,
+        "config": run.config,
+        "settings": name_of(settings),
+        "words": list(run.words),
+        "corpus": str(run.paths[0]),
+        "corpora": cluster.trainer.corpora,
+        "queue": cluster.trainer.queue,
+        "storage": cluster.trainer.storage,
+        "grace_seconds": cluster.trainer.stop_seconds + SAVING_SECONDS,
+    }
+    heading = f"Training run {run.name} for the cluster {cluster.name}; written by fab render --to kubernetes."
+    top = kustomization(
+        f"{heading} Start it with\n  kubectl apply --server-side --kustomize THIS-DIRECTORY\n"
+        f"after the cluster's overlay. Checkpoints lie on the claim {name}; delete --kustomize deletes them too.",
+        namespace=cluster.namespace,
+        resources=["run.yaml"],
+        images=pins(release, "trainer"),
+    )
+    return {"run.yaml": to_bytes([settings, *_filled(root, "run.yaml", values)], heading), KUSTOMIZATION: top}
+
+
+def pins(release: Release, role: str) -> list[dict[str, str]]:
+    """Entry of a kustomization that replaces the name of a role's image by its digest."""
+    found = [image for image in release.images if image.repository == repository_of(role)]
+    parts = [(image.repository, *image.reference.partition("@")) for image in found]
+    return [{"name": repository, "newName": name, "digest": digest} for repository, name, _, digest in parts]
+
+
+def _filled(root: Path, name: str, values: Mapping[str, Any]) -> list[Document]:
+    return filled(root / TEMPLATES / name, values)
+
+
+def _file(release: Release, name: str) -> str:
+    return dict(release.files)[name].decode()
+
+
+def _service(release: Release, name: str) -> Service:
+    return next(each for each in release.services if each.name == name)
+
+
+def _checksums(release: Release) -> Mapping[str, str]:
+    """Lists of checksums by the artefact's name, as sha256sum reads them."""
+    return {
+        each.name: "".join(f"{checksum}  {name}\n" for name, checksum in each.checksums.items())
+        for each in release.artefacts
+    }
+
+
+def _values_of_all(cluster: Cluster, release: Release) -> dict[str, Any]:
+    secret = cluster.pull_secret
+    return {
+        "release": release.id,
+        "pull_secrets": [{"name": secret}] if secret else None,
+        "storage_class": cluster.storage_class,
+    }
+
+
+def _pod(cluster: Cluster, part: ClusterBark | ClusterWorker | ClusterTrainer, gpus: int) -> dict[str, Any]:
+    """Processors, memory, GPUs and nodes of a pod."""
+    claim = cluster.gpu_claim if gpus else None
+    return {
+        "cpus": part.cpus,
+        "memory": part.memory,
+        "memory_request": part.memory or _MEMORY,
+        "gpus": gpus if gpus and not claim else None,
+        "pod_claims": [{"name": "gpu", "resourceClaimTemplateName": claim}] if claim else None,
+        "container_claims": [{"name": "gpu"}] if claim else None,
+        "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}] if gpus else None,
+        "runtime_class": cluster.gpu_runtime_class if gpus else None,
+        "nodes": dict(part.nodes) or None,
+    }
+
+
+def _exporter(cluster: Cluster, release: Release, plan: Document) -> dict[str, Any]:
+    service = _service(release, "exporter")
+    return {
+        "config": service.config,
+        "plan": name_of(plan),
+        "ready": service.ready,
+        "runtime_class": cluster.runtime_class,
+        "nodes": dict(cluster.gpu_nodes),
+        "host_pid": cluster.host_pid or None,
+    }
+
+
+def _bark(cluster: Cluster, release: Release) -> dict[str, Any]:
+    bark, service = cluster.bark, _service(release, "bark")
+    claim = None if not bark.shelf or is_bucket(bark.shelf) else bark.shelf
+    shared = {"name": "weights", "persistentVolumeClaim": {"claimName": WEIGHTS}}
+    has_own = _shared_weights(cluster) is None
+    return {
+        **_pod(cluster, bark, 0 if cluster.has_workers else bark.gpus),
+        "replicas": bark.replicas if bark.scaling.most is None else None,  # else KEDA's
+        "port": bark.port,
+        "config": service.config,
+        "grace_seconds": service.stop_seconds + ROUTES_SECONDS,
+        "started": "/healthz" if cluster.has_workers else service.ready,  # workers of a cluster may come later
+        "start_failures": -(-service.healthy_seconds // _PERIOD),
+        "store_variables": _store_variables(secret_names(release)),
+        "storage": bark.storage,
+        "weights_volume": None if has_own else shared,
+        "weights_template": _own_weights(cluster) if has_own else None,
+        "shelf_volume": {"name": "shelf", "persistentVolumeClaim": {"claimName": claim}} if claim else None,
+        "shelf_mount": {"name": "shelf", "mountPath": SHELF} if claim else None,
+    }
+
+
+def _store_variables(secrets: Collection[str]) -> list[dict[str, Any]]:
+    """Variables of database and bucket. The password is no file: libpq refuses one that the pod's group may read."""
+    found: list[dict[str, Any]] = [
+        {"name": name, "value": value} for name, value in variables(secrets).items() if name != "PGPASSFILE"
+    ]
+    if BARK_STORE in secrets:
+        found.append(
+            {"name": "PGPASSWORD", "valueFrom": {"secretKeyRef": {"name": SECRET, "key": BARK_STORE}}},
+        )
+    return found
+
+
+def _shared_weights(cluster: Cluster) -> dict[str, Any] | None:
+    """Size and class of the one volume of weights; None where each pod has its own."""
+    if cluster.has_workers:
+        worker = cluster.worker
+        return {"storage": worker.storage, "storage_class": worker.storage_class or cluster.storage_class}
+    bark = cluster.bark
+    return {"storage": bark.weights_storage, "storage_class": bark.weights_class} if bark.weights_class else None
+
+
+def _own_weights(cluster: Cluster) -> Document:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "weights", "labels": labels("bark")},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            **({"storageClassName": cluster.storage_class} if cluster.storage_class else {}),
+            "resources": {"requests": {"storage": cluster.bark.weights_storage}},
+        },
+    }
+
+
+def _scaling(bark: ClusterBark) -> dict[str, Any]:
+    scaling = bark.scaling
+    return {
+        "least": bark.replicas,
+        "most": scaling.most,
+        "chunks": str(scaling.chunks),
+        "prometheus": scaling.prometheus,
+    }
+
+
+def _ray(cluster: Cluster, release: Release) -> dict[str, Any]:
+    worker = cluster.worker
+    return {
+        **_pod(cluster, worker, worker.gpus),
+        "head_config": _service(release, HEAD).config,
+        "worker_config": _service(release, WORKER).config,
+        "group": "gpu" if worker.gpus else "cpu",
+        "replicas": worker.replicas,
+        "devices": device_flags([str(number) for number in range(worker.gpus)]),
+        "redis": redis_flags(cluster.redis),
+    }
 
 
 def _how_to_apply(cluster: Cluster, release: Release) -> str:
     lines = [f"Release {release.id} for the cluster {cluster.name}; written by fab render --to kubernetes. Apply with"]
     lines += ["  kubectl apply --server-side --kustomize THIS-DIRECTORY"]
-    if release.secrets:
-        files = " ".join(f"--from-file={name}=FILE" for name in secret_names(release))
+    if names := secret_names(release):
+        files = " ".join(f"--from-file={name}=FILE" for name in names)
         lines += ["Once before, from files that hold the values of the secrets:"]
         lines += [f"  kubectl --namespace {cluster.namespace} create secret generic {SECRET} {files}"]
+        lines += (
+            [f"The file of {BARK_STORE} has the password alone, without a line break."] if BARK_STORE in names else []
+        )
     if cluster.has_workers:
         lines += [
             "It needs KubeRay 1.6 or newer. Another release ends all pods of the Ray cluster before it starts others."
         ]
-    if cluster.bark.replicas > 1 and "bark" in cluster.roles:
-        lines += ["A change restarts all pods of the speech service at once; one after the other:"]
-        lines += [
-            f"  kubectl apply … --selector app.kubernetes.io/instance=voxyard-bark-N, for N to {cluster.bark.replicas}"
-        ]
+    if "bark" in cluster.roles and cluster.bark.replicas > 1:
+        lines += ["A change restarts the pods of the speech service one after the other, and stops at one that fails:"]
+        lines += [f"  kubectl --namespace {cluster.namespace} rollout status statefulset/voxyard-bark  # or undo"]
     if release.artefacts:
-        names = " and ".join(f"{each.name} (the directory bark.{each.kind})" for each in release.artefacts)
+        names_of = " and ".join(f"{each.name} (the directory bark.{each.kind})" for each in release.artefacts)
         which = "of the speech service or its workers" if cluster.has_workers else "of the speech service"
-        lines += [f"A new pod {which} waits for {names}: its container"]
+        lines += [f"A new pod {which} waits for {names_of}: its container"]
         lines += ["`artefacts` prints the kubectl cp that brings the files, once a volume and version."]
     return "\n".join(lines)
-
-
-def _namespace(cluster: Cluster) -> Document:
-    standard = {"pod-security.kubernetes.io/enforce": "restricted"}
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": cluster.namespace, "labels": standard}}
-
-
-def _exporter(cluster: Cluster, release: Release, variables: Mapping[str, str]) -> Sequence[Document]:
-    service = service_in(release, "exporter")
-    entry = service_of(dict(release.files)["exporter.yaml"], "exporter.yaml", "exporter", variables)
-    plan = config_map("voxyard-exporter", {PLAN_FILE: dict(release.files)[PLAN_FILE].decode()}, labels("exporter"))
-    storage = Storage(
-        {"plan": {"configMap": {"name": "voxyard-exporter"}}, "state": {"emptyDir": {}}},
-        {f"./{PLAN_FILE}": ("plan", PLAN_FILE), "../../state": ("state", "")},
-    )
-    start = service.healthy_seconds
-    probes = {
-        "startupProbe": startup(probe(entry, "/healthz", "metrics"), start),
-        "livenessProbe": probe(entry, "/healthz", "metrics"),
-        "readinessProbe": probe(entry, service.ready, "metrics"),
-    }
-    made = parts(entry, ContainerRole("exporter", "exporter", 9410, "metrics", more=probes), storage)
-    runtime = {"runtimeClassName": cluster.runtime_class}
-    daemon_set = {
-        "apiVersion": "apps/v1",
-        "kind": "DaemonSet",
-        "metadata": object_metadata("exporter", "voxyard-exporter", release.id),
-        "spec": {
-            "selector": {"matchLabels": labels("exporter")},
-            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}},
-            "template": {
-                "metadata": pod_metadata("exporter", service.config),
-                "spec": pod_spec(
-                    made,
-                    service.stop_seconds,
-                    **runtime,
-                    nodeSelector=dict(cluster.gpu_nodes),
-                    tolerations=[{"operator": "Exists"}],
-                ),
-            },
-        },
-    }
-    return plan, daemon_set
-
-
-def _bark(
-    cluster: Cluster, release: Release, variables: Mapping[str, str], artefacts_script: str
-) -> Sequence[Document]:
-    files = dict(release.files)
-    settings = config_map("voxyard-bark", {BARK_FILE: files[BARK_FILE].decode()}, labels("bark"))
-    lists = {
-        each.name: "".join(f"{checksum}  {name}\n" for name, checksum in each.checksums.items())
-        for each in release.artefacts
-    }
-    scripts = config_map(SCRIPTS, {"artefacts.sh": artefacts_script}, labels("bark"))
-    artefacts = config_map(ARTEFACTS, lists, labels("bark"))
-    service = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": "voxyard-bark", "labels": labels("bark")},
-        "spec": {
-            "selector": labels("bark"),
-            "ports": [{"name": "http", "port": 8080, "targetPort": "http"}],
-            # A document lies on the volume of the pod that took it.
-            "sessionAffinity": "ClientIP",
-            "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 86400}},
-        },
-    }
-    budget = {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": "voxyard-bark", "labels": labels("bark")},
-        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": labels("bark")}},
-    }
-    found: list[Document] = [settings, scripts, artefacts, service, budget]
-    for number in range(1, cluster.bark.replicas + 1):
-        name = f"voxyard-bark-{number}"
-        found += [
-            claim(name, cluster.bark.storage, cluster.storage_class, labels("bark", name)),
-            _bark_deployment(cluster, release, variables, name),
-        ]
-    return found
-
-
-def _bark_deployment(cluster: Cluster, release: Release, variables: Mapping[str, str], name: str) -> Document:
-    """One pod of the speech service: it stops before its successor starts, for its GPUs and its volume are its own."""
-    files, service = dict(release.files), service_in(release, "bark")
-    gpus = 0 if cluster.has_workers else cluster.bark.gpus
-    entry = dict(service_of(files["bark.yaml"], "bark.yaml", "bark", variables))
-    voices = next((each.name for each in release.artefacts if each.kind == "voices"), None)
-    if voices is not None:
-        mount = {"source": f"../../artefacts/{voices}", "target": "/var/lib/voxyard/voices", "read_only": True}
-        entry["volumes"] = [*entry["volumes"], mount]
-    shared = cluster.has_workers
-    storage = Storage(
-        {
-            "settings": {"configMap": {"name": "voxyard-bark"}},
-            "volume": {"persistentVolumeClaim": {"claimName": name}},
-            "weights": {"persistentVolumeClaim": {"claimName": WEIGHTS}},
-        },
-        {
-            f"./{BARK_FILE}": ("settings", BARK_FILE),
-            "../../data/bark": ("volume", "data"),
-            **artefact_sources(release, shared=shared),
-        },
-    )
-    started = "/healthz" if shared else service.ready  # workers of a cluster may come later
-    more = {
-        "startupProbe": startup(probe(entry, started, "http"), service.healthy_seconds),
-        "livenessProbe": probe(entry, "/healthz", "http"),
-        "readinessProbe": probe(entry, service.ready, "http"),
-        "lifecycle": {"preStop": {"exec": {"command": ["sleep", str(ROUTES_SECONDS)]}}},
-    }
-    target = ContainerRole(
-        "bark",
-        "bark",
-        8080,
-        "http",
-        gpus=gpus,
-        memory=cluster.bark.memory,
-        secrets=secret_names(release),
-        secret=SECRET,
-        more=more,
-    )
-    made, waiting = awaiting_artefacts(parts(entry, target, storage), shared=shared)
-    spec = pod_spec(
-        made,
-        service.stop_seconds + ROUTES_SECONDS,
-        initContainers=[waiting],
-        affinity=one_a_node("bark"),
-        **gpu_tolerations(gpus),
-    )
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": object_metadata("bark", name, release.id, name),
-        "spec": {
-            "replicas": 1,
-            "strategy": {"type": "Recreate"},
-            "selector": {"matchLabels": labels("bark", name)},
-            "template": {"metadata": pod_metadata("bark", service.config, name), "spec": spec},
-        },
-    }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,11 +12,11 @@ from fleet.errors import FleetError
 from fleet.render.run import ClusterRun
 
 SCRIPT, SETTINGS = "run.sbatch", "train.yaml"
-BODY = Path("deploy/slurm/train.sh")
+TEMPLATE = Path("deploy/slurm/run.sbatch")
 CPUS = 16  # threads that read clips, as many as the trainer takes on a large host
+_PLACE = re.compile(r"@\{([a-z_]+)\}")
+_MEMORY = re.compile(r"[1-9][0-9]*[KMGT]?")
 _TIME = re.compile(r"[0-9]+|[0-9]+(:[0-5][0-9]){1,2}|[0-9]+-[0-9]{1,2}(:[0-5][0-9]){0,2}")
-
-
 START_SECONDS = 300  # in which a run starts and makes some steps
 
 
@@ -29,10 +29,15 @@ class SlurmJob:
     time: str = "1-00:00:00"  # longest time of one start
     stop_seconds: int = 120  # before the end: SIGTERM
     nodes: int = 1
+    memory: str | None = None  # of each node; None: what the partition gives
 
 
-def job_of(*, program: str, image: str | None, time: str, stop_seconds: int, nodes: int = 1) -> SlurmJob:
+def job_of(
+    *, program: str, image: str | None, time: str, stop_seconds: int, nodes: int = 1, memory: str = ""
+) -> SlurmJob:
     """Job that trains with the image, or with a `program` of the nodes. Raises FleetError."""
+    if memory and not _MEMORY.fullmatch(memory):
+        raise FleetError(f"--memory {memory}: expected a size as sbatch takes it, such as 64G")
     if nodes < 1:
         raise FleetError(f"--nodes {nodes}: expected a number of nodes, such as 2")
     if not _TIME.fullmatch(time):
@@ -45,13 +50,13 @@ def job_of(*, program: str, image: str | None, time: str, stop_seconds: int, nod
     if program:
         if not Path(program).is_absolute():
             raise FleetError(f"--voxyard {program}: expected an absolute path, as the nodes see it")
-        return SlurmJob(program, containers=False, time=time, stop_seconds=stop_seconds, nodes=nodes)
+        return SlurmJob(program, False, time, stop_seconds, nodes, memory or None)
     if image is None:
         raise FleetError(
             "the trainer's image was never pushed to a registry, from which the nodes could pull it: make images "
             'ARGS="--push REGISTRY", or name a program on the nodes with --voxyard PATH'
         )
-    return SlurmJob(image, containers=True, time=time, stop_seconds=stop_seconds, nodes=nodes)
+    return SlurmJob(image, True, time, stop_seconds, nodes, memory or None)
 
 
 def seconds_of(time: str) -> int:
@@ -65,14 +70,27 @@ def seconds_of(time: str) -> int:
     return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
-def render(run: ClusterRun, job: SlurmJob, body: str) -> Mapping[str, bytes]:
-    """Files of the run by name; `body` is the script after the directives and variables.
+def render(run: ClusterRun, job: SlurmJob, template: str) -> Mapping[str, bytes]:
+    """Files of the run by name: the template with values in the place of @{name}, without lines whose value is None.
 
     Raises FleetError where the settings do not fit so many nodes.
     """
     _refuse_misfit(run, job.nodes)
-    parts = [*_directives(run, job), "", *_variables(run), _command(run, job), *_over_nodes(job.nodes)]
-    text = "\n".join([*parts, "", body.rstrip(), ""])
+    given = run.is_set("data.num_workers")
+    values = {
+        "run": run.name,
+        "config": run.config,
+        "nodes": job.nodes,
+        "cpus": run.loaded.config.data.num_workers if given else CPUS,
+        "threads": None if given else CPUS,
+        "gpus": run.gpus or None,
+        "memory": job.memory,
+        "time": job.time,
+        "stop_seconds": job.stop_seconds,
+        "command": _command(run, job),
+    }
+    lines = (line for line in template.splitlines() if all(values[name] is not None for name in _PLACE.findall(line)))
+    text = "".join(_PLACE.sub(lambda found: str(values[found[1]]), line) + "\n" for line in lines)
     return {SCRIPT: text.encode(), SETTINGS: run.settings}
 
 
@@ -97,73 +115,16 @@ def _refuse_misfit(run: ClusterRun, nodes: int) -> None:
         )
 
 
-def _over_nodes(nodes: int) -> Sequence[str]:
-    """The trainer on each node of the job, which tells it all of them and its place; a port follows from the job."""
-    if nodes == 1:
-        return ()
-    return (
-        'mapfile -t nodes < <(scontrol show hostnames "$SLURM_JOB_NODELIST")',
-        'VOXYARD_TRAIN_HOSTS=$(printf "%s:$((20000 + SLURM_JOB_ID % 10000))," "${nodes[@]}")',
-        "export VOXYARD_TRAIN_HOSTS=${VOXYARD_TRAIN_HOSTS%,}",
-        f"train=(srun --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1 --kill-on-bad-exit=0 --cpu-bind=none",
-        """  bash -c 'VOXYARD_TRAIN_HOST_INDEX=$SLURM_PROCID exec "$@"' voxyard "${train[@]}")""",
-    )
-
-
-def _directives(run: ClusterRun, job: SlurmJob) -> Sequence[str]:
-    options = {
-        "job-name": run.name,
-        "nodes": str(job.nodes),
-        "ntasks": str(job.nodes),
-        **({"ntasks-per-node": "1"} if job.nodes > 1 else {}),
-        "cpus-per-task": str(run.loaded.config.data.num_workers if run.is_set("data.num_workers") else CPUS),
-        **({"gres": f"gpu:{run.gpus}"} if run.gpus else {}),
-        "time": job.time,
-        "signal": f"B:TERM@{job.stop_seconds}",
-        "open-mode": "append",
-        "output": "%x-%j.log",
-    }
-    return [
-        "#!/bin/bash",
-        f"# Training run {run.name} for Slurm; written by fab render --to slurm. Submit with",
-        f"#   sbatch --chdir=DIR DIR/{SCRIPT}",
-        f"# from the directory DIR that holds this file and {SETTINGS}, on a file system that all nodes share.",
-        "# Checkpoints and logs are written there. Options of sbatch (--partition, --time, …) override these lines.",
-        "#SBATCH --requeue",
-        *(f"#SBATCH --{name}={value}" for name, value in options.items()),
-    ]
-
-
-def _variables(run: ClusterRun) -> Sequence[str]:
-    values = {
-        "VOXYARD_CONFIG_HASH": run.config,
-        "VOXYARD_TRAIN_RUN": run.name,
-        "VOXYARD_TRAIN_RESUME": "true",
-        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-    }
-    lines = [f"export {name}={shlex.quote(value)}" for name, value in values.items()]
-    if not run.is_set("data.num_workers"):  # the node may have more processors than the job
-        lines.append(f'export VOXYARD_TRAIN_NUM_WORKERS="${{SLURM_CPUS_PER_TASK:-{CPUS}}}"')
-    return lines
-
-
 def _command(run: ClusterRun, job: SlurmJob) -> str:
-    """The trainer's command line, as the shell array `train`."""
+    """The trainer's command line, as words of a shell array."""
     words = ["train", "--config", SETTINGS, *run.words]
     if not job.containers:
-        return f"train=({shlex.join([job.trainer, *words])})"
+        return shlex.join([job.trainer, *words])
     binds = [f"--bind={path}:{path}:ro" for path in run.paths]
     cache = run.loaded.config.data.cache_file
     binds += [] if cache is None else [f"--bind={cache.parent}:{cache.parent}"]
     nv = ["--nv"] if run.gpus else []
-    before = [
-        "env",
-        "--unset=PYTHONPATH",
-        "--unset=PYTHONHOME",
-        "apptainer",
-        "exec",
-        *nv,
-        *binds,
-    ]  # not the host's Python
+    python = ["--unset=PYTHONPATH", "--unset=PYTHONHOME"]  # not the host's
+    before = ["env", *python, "apptainer", "exec", *nv, *binds]
     after = [f"docker://{job.trainer}", "voxyard", *words]
-    return f'train=({shlex.join(before)} --bind="$PWD" --pwd="$PWD" {shlex.join(after)})'
+    return f'{shlex.join(before)} --bind="$PWD" --pwd="$PWD" {shlex.join(after)}'

@@ -116,3 +116,27 @@ def test_a_run_near_its_time_limit_requeues_itself_and_a_cancelled_one_does_not(
     patiently(lambda: (step_of(run) or 0) > stopped_at, lambda: log_of(run))
     patiently(lambda: cluster.state(job) == "CANCELLED", lambda: cluster.run("squeue"))
     assert "Restarts=1" in cluster.run("scontrol", "show", "job", job)
+
+
+TOLD = """#!/bin/bash
+echo "told $VOXYARD_TRAIN_HOST_INDEX on $SLURMD_NODENAME with $SLURM_CPUS_ON_NODE of $VOXYARD_TRAIN_HOSTS"
+"""
+
+
+def test_each_node_of_a_job_has_a_trainer_that_is_told_all_of_them(cluster: SlurmCluster, tmp_path: Path) -> None:
+    trainer = tmp_path / "voxyard"
+    trainer.write_text(TOLD)
+    trainer.chmod(0o755)
+    settings = tmp_path / "wide.yaml"
+    settings.write_text(
+        "data: {train_data: /shared/LJ, num_workers: 2}\ntraining: {device: cpu, batch_size: 2, max_steps: 1}\n"
+    )
+    options = {"config": str(settings), "voxyard": str(trainer), "time": "10", "nodes": 2}
+    render.body(None, to="slurm", out=str(tmp_path / "out"), **options)
+    run = tmp_path / "out/wide"
+    job = cluster.submit(f"--chdir={run}", run / "run.sbatch")
+    patiently(lambda: cluster.state(job) in ("COMPLETED", "FAILED"), lambda: f"{log_of(run)}\n{cluster.logs()}")
+    port = 20000 + int(job) % 10000
+    hosts = f"n1:{port},n2:{port}"
+    found = sorted(line for line in log_of(run).splitlines() if line.startswith("told"))
+    assert found == [f"told 0 on n1 with 2 of {hosts}", f"told 1 on n2 with 2 of {hosts}"], log_of(run)

@@ -1,9 +1,10 @@
 """JSON schemas of custom resources, strict: the fields of their definitions that rendered objects may use.
 
 From the CustomResourceDefinitions of the Prometheus Operator, example/prometheus-operator-crd in
-prometheus-operator/prometheus-operator (PrometheusRule as of v0.82, PodMonitor and ServiceMonitor as of v0.91), and of
-KubeRay, from the Go types of its definition, ray-operator/apis/ray/v1/raycluster_types.go in ray-project/kuberay, as of
-v1.6: pods in it are for the schemas of Kubernetes itself. No package on PyPI carries the definitions as schemas.
+prometheus-operator/prometheus-operator (PrometheusRule as of v0.82, PodMonitor as of v0.91), of KEDA,
+config/crd/bases/keda.sh_scaledobjects.yaml in kedacore/keda and its scaler of Prometheus, as of v2.16, and of KubeRay,
+from the Go types of its definition, ray-operator/apis/ray/v1/raycluster_types.go in ray-project/kuberay, v1.6: its
+pods are for the schemas of Kubernetes itself. No package on PyPI carries the definitions as schemas.
 """
 
 from __future__ import annotations
@@ -112,14 +113,49 @@ _RAY_CLUSTER = _object(
         )
     ),
 )
+_SCALING = _object(
+    (),
+    stabilizationWindowSeconds=_COUNT,
+    selectPolicy={"enum": ["Max", "Min", "Disabled"]},
+    policies=_list(
+        _object(
+            ("type", "value", "periodSeconds"), type={"enum": ["Pods", "Percent"]}, value=_COUNT, periodSeconds=_COUNT
+        )
+    ),
+)
+_SCALED_OBJECT = _object(
+    ("scaleTargetRef", "triggers"),
+    scaleTargetRef=_object(("name",), apiVersion=_TEXT, kind=_TEXT, name=_TEXT, envSourceContainerName=_TEXT),
+    pollingInterval=_COUNT,
+    cooldownPeriod=_COUNT,
+    idleReplicaCount=_COUNT,
+    minReplicaCount=_COUNT,
+    maxReplicaCount=_COUNT,
+    advanced=_object(
+        (),
+        horizontalPodAutoscalerConfig=_object(
+            (), name=_TEXT, behavior=_object((), scaleDown=_SCALING, scaleUp=_SCALING)
+        ),
+        restoreToOriginalReplicaCount={"type": "boolean"},
+    ),
+    triggers=_list(
+        _object(
+            ("type", "metadata"),
+            type={"const": "prometheus"},
+            name=_TEXT,
+            metricType={"enum": ["AverageValue", "Value", "Utilization"]},
+            metadata=_object(
+                ("serverAddress", "query", "threshold"), serverAddress=_TEXT, query=_TEXT, threshold=_TEXT,
+                activationThreshold=_TEXT, namespace=_TEXT, ignoreNullValues=_TEXT,
+            ),
+        )
+    ),
+)  # fmt: skip
 SCHEMAS = {
     "RayCluster": _resource("RayCluster", _RAY_CLUSTER, "ray.io/v1"),
     "PodMonitor": _resource(
         "PodMonitor", _object(("selector",), selector=_SELECTOR, podMetricsEndpoints=_list(_object((), **_ENDPOINT)))
     ),
-    "ServiceMonitor": _resource(
-        "ServiceMonitor",
-        _object(("endpoints", "selector"), selector=_SELECTOR, endpoints=_list(_object((), **_ENDPOINT))),
-    ),
+    "ScaledObject": _resource("ScaledObject", _SCALED_OBJECT, "keda.sh/v1alpha1"),
     "PrometheusRule": _resource("PrometheusRule", _object((), groups=_list(_GROUP))),
 }

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from fleet.images.image import LocalImage
 
 REGISTRY = "registry.example:5000/speech"
+STORE = "postgresql://voxyard@db.example/voxyard"
 KEY_HASH = "5e" * 32
 TOKEN = "7a" * 32
 INVENTORY = f"""
@@ -20,7 +21,7 @@ clusters:
     gpu_memory: 24564
     storage_class: fast
     monitoring_labels: {{release: prometheus}}
-    bark: {{replicas: 2, gpus: 2, stop_seconds: 90}}
+    bark: {{replicas: 2, gpus: 2, stop_seconds: 90, store: "{STORE}", shelf: s3://voices/lab}}
   east:
     roles: [bark]
     namespace: speech
@@ -29,6 +30,21 @@ clusters:
     roles: [head, worker, bark]
     storage_class: fast
     worker: {{replicas: 3, gpus: 2, memory: 64Gi, storage_class: shared}}
+  wide:
+    roles: [bark, trainer]
+    gpu_memory: 24564
+    gpu_runtime_class: nvidia-cdi
+    gpu_claim: one-gpu
+    pull_secret: login
+    host_pid: true
+    bark:
+      replicas: 2
+      store: postgresql://voxyard@db.example/wide
+      shelf: audio
+      weights_class: nfs
+      nodes: {{nvidia.com/gpu.product: NVIDIA-L4}}
+      scaling: {{most: 6, chunks: 30}}
+    trainer: {{queue: speech}}
 """
 TRAIN = "data: {train_data: /corpora/LJ, data_gpu: 0, model_gpu: 1}\ntraining: {max_steps: 100}\n"
 TRAINER = """#!/bin/bash

@@ -44,6 +44,14 @@ def test_hosts_of_one_name_have_one_head_and_a_speech_service_without_gpus(inven
     assert [each.name for each in members([desk, one, two, train, watch])["lab"]] == ["desk", "gpu-01", "gpu-02"]
 
 
+@pytest.mark.parametrize("place", ["127.0.0.1:6380", "redis.lab:6379", "'[fd00::1]:6379'"])
+def test_a_redis_is_named_by_host_and_port(inventory: Read, place: str) -> None:
+    found = inventory(FLEET.replace("ray: {address: 10.0.0.1}", f"ray: {{address: 10.0.0.1, redis: {place}}}"))
+    assert found.hosts[0].ray.redis == place.strip("'")
+    with pytest.raises(FleetError, match=r"hosts\.desk\.ray\.redis: expected HOST:PORT of a Redis"):
+        inventory(FLEET.replace("ray: {address: 10.0.0.1}", "ray: {address: 10.0.0.1, redis: redis.lab}"))
+
+
 def test_ports_of_a_node_are_those_of_the_host(inventory: Read) -> None:
     text = FLEET[: FLEET.index("  watch")]
     desk, one, *_, train = inventory(text).hosts
@@ -74,7 +82,7 @@ def test_ports_of_a_node_are_those_of_the_host(inventory: Read) -> None:
          r"hosts\.desk\.bark\.settings\.speech\.enable_parallel_tts: one worker"),
         ("ray: {cluster: lab}", "ray: {cluster: lab, address: 10.0.0.9}", r":2: defaults\.ray\.address: unknown key"),
         ("ray: {cluster: lab}", "ray: {name: lab}", r":2: defaults\.ray\.name: unknown key"),
-        ("bark: {weights: w}", "bark: {weights: w, settings: {speech: {cluster: '10.0.0.1'}}}", r"use ray\.cluster"),
+        ("bark: {weights: w}", "bark: {weights: w, settings: {speech: {cluster: '10.0.0.1'}}}", r"the roles head and"),
     ],
 )  # fmt: skip
 def test_clusters_that_cannot_work_are_refused(inventory: Read, old: str, new: str, said: str) -> None:

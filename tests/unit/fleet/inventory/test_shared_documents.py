@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from fleet.errors import FleetError
-from fleet.inventory.hosts import Inventory, load
+from fleet.inventory.bark_settings import DEPLOYED
+from fleet.inventory.clusters import Cluster
+from fleet.inventory.hosts import Host, Inventory, load
 from fleet.inventory.secrets import read
 from fleet.inventory.shared_documents import sharing, store_address, variables
+from fleet.inventory.validation import keys_of
 
 STORE, PASSWORD = "postgresql://voxyard@db.lab/voxyard", "h:er\\on"
 FLEET = f"""
@@ -167,3 +172,13 @@ def test_variables_name_the_files_that_are_there() -> None:
         "AWS_CONFIG_FILE": "/run/secrets/bark-shelf-keys",
         "AWS_SHARED_CREDENTIALS_FILE": "/run/secrets/bark-shelf-keys",
     }
+
+
+@pytest.mark.parametrize("kind", [Host, Cluster])
+def test_a_key_that_advice_names_is_known_where_it_is_given(kind: type[Any]) -> None:
+    for setting, advice in DEPLOYED.items():
+        for name in re.findall(r"\buse ([a-z_.]+[a-z])", advice):
+            keys: Any = keys_of(kind)
+            for part in name.split("."):
+                assert part in keys, f"{setting}: {advice}"
+                keys = keys[part]

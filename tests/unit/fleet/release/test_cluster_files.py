@@ -77,6 +77,15 @@ def test_command_and_health_check_are_command_lines_of_voxyard(tmp_path: Path) -
         assert checked["expect"] == ("gpu-01" if name == "worker" else "")
 
 
+def test_a_redis_of_the_inventory_keeps_the_heads_state(tmp_path: Path) -> None:
+    plain = member(tmp_path, "head", "worker")
+    kept = replace(plain, ray=replace(plain.ray, redis="127.0.0.1:6380"))
+    commands = {name: entry(rendered(kept), name)["command"] for name in ("head", "worker")}
+    assert cluster.head.make_context("head", commands["head"][2:]).params["redis"] == "127.0.0.1:6380"
+    assert cluster.head.make_context("head", commands["head"][2:]).params["address"] == "10.0.0.1:6379"
+    assert "--redis" not in [*commands["worker"], *entry(rendered(plain), "head")["command"]]
+
+
 @pytest.mark.parametrize("name", ["head", "worker"])
 def test_a_node_is_confined_and_started_again(tmp_path: Path, name: Role) -> None:
     made = rendered(member(tmp_path, name))

@@ -28,6 +28,9 @@ def furnish(folder: Path, weights: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     secrets = {
         "bark-api-keys": f"alice: {KEY_HASH}\n",
         "bark-webhook-secret": "sixteen-characters-and-more",
+        "bark-session-secret": "thirty-two-characters-and-more-of-it",
+        "bark-store-password": "hush",
+        "bark-shelf-keys": "[default]\naws_access_key_id = a\naws_secret_access_key = b\n",
         "cluster-token": TOKEN,
     }
     (folder / "secrets.yaml").write_text(yaml.safe_dump(secrets))

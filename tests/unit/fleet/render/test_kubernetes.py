@@ -16,21 +16,21 @@ import pytest
 import yaml
 from kustomized import Objects, build, builders, containers, identity, pod_of, pods_of
 from operator_schemas import SCHEMAS
-from rendered_clusters import KEY_HASH, REGISTRY, TOKEN, TRAINER, Render, image
+from rendered_clusters import KEY_HASH, REGISTRY, STORE, TOKEN, TRAINER, Render, image
 
 from fleet.errors import FleetError
 from fleet.images import wanted
 from fleet.images.image import REVISION_LABEL
 from fleet.images.push import write_record
 from fleet.images.revision import Revision
+from fleet.inventory.bark_settings import BarkFile
 from fleet.inventory.hosts import load
-from fleet.render.compose_service import quantity, service_of
-from fleet.render.pod import ContainerRole, Storage, parts
+from voxyard.settings.load import load as load_settings
 
 ROOT = Path(__file__).resolve().parents[4]
 VERSIONS = ("1.30", *list(dict.fromkeys(validator.all_versions()))[-3:])
 COMMIT = "c" * 40
-OVERLAYS = ("overlays/lab", "overlays/east", "overlays/pool", "runs/lab/train")
+OVERLAYS = ("overlays/lab", "overlays/east", "overlays/pool", "overlays/wide", "runs/lab/train")
 
 
 @pytest.fixture(autouse=True)
@@ -52,6 +52,30 @@ def check(each: dict[str, Any], version: str) -> None:
         validator.validate(each, version, strict=True)
 
 
+def speech(objects: Objects) -> dict[str, Any]:
+    """Pod of the speech service."""
+    pod = pod_of(of(objects, "StatefulSet", "voxyard-bark"))
+    assert pod is not None
+    return pod
+
+
+def data_of(objects: Objects, name: str) -> dict[str, str]:
+    """Data of the ConfigMap whose name is this with a hash."""
+    named = re.compile(rf"{name}-[0-9a-f]{{10}}")
+    (found,) = [each for each in objects if each["kind"] == "ConfigMap" and named.fullmatch(identity(each)[1])]
+    return dict(found["data"])
+
+
+def settings_of(objects: Objects) -> dict[str, Any]:
+    """Settings file of the speech service."""
+    return dict(yaml.safe_load(data_of(objects, "voxyard-bark")["bark.yaml"]))
+
+
+def variables_of(container: dict[str, Any]) -> dict[str, Any]:
+    """Variables of a container; of those that are not given by value, where they come from."""
+    return {each["name"]: each.get("value", each.get("valueFrom")) for each in container["env"]}
+
+
 def of(objects: Objects, kind: str, name: str = "") -> dict[str, Any]:
     found = [each for each in objects if each["kind"] == kind and (not name or each["metadata"]["name"] == name)]
     assert len(found) == 1, [identity(each) for each in objects]
@@ -68,6 +92,8 @@ def test_every_object_is_valid_under_each_version(out: Path, version: str, build
         objects = builders()[builder](out / overlay)
         assert len(objects) > 2
         for each in objects:
+            if version == VERSIONS[0] and "resourceClaimTemplateName" in str(each):
+                continue  # claims of GPUs are of Kubernetes 1.34
             check(each, version)
 
 
@@ -84,13 +110,15 @@ def renamed(document: Any, key: str, typo: str) -> bool:
 @pytest.mark.parametrize(
     ("overlay", "kind", "key", "typo"),
     [
-        ("overlays/lab", "Deployment", "terminationGracePeriodSeconds", "terminationGracePeriodSecond"),
+        ("overlays/lab", "StatefulSet", "terminationGracePeriodSeconds", "terminationGracePeriodSecond"),
+        ("overlays/lab", "StatefulSet", "volumeClaimTemplates", "volumeClaimTemplate"),
         ("overlays/lab", "DaemonSet", "livenessProbe", "livenesProbe"),
-        ("overlays/lab", "PersistentVolumeClaim", "storageClassName", "storageClass"),
+        ("overlays/pool", "PersistentVolumeClaim", "storageClassName", "storageClass"),
         ("overlays/lab", "PodDisruptionBudget", "maxUnavailable", "maxUnavailables"),
-        ("overlays/lab", "Service", "sessionAffinity", "sessionafinity"),
+        ("overlays/lab", "Service", "targetPort", "targetport"),
         ("overlays/lab", "PodMonitor", "podMetricsEndpoints", "podMetricEndpoints"),
-        ("overlays/lab", "ServiceMonitor", "scrapeTimeout", "scrapeTimeOut"),
+        ("overlays/lab", "PodMonitor", "scrapeTimeout", "scrapeTimeOut"),
+        ("overlays/wide", "ScaledObject", "threshold", "treshold"),
         ("overlays/lab", "PrometheusRule", "expr", "exprs"),
         ("overlays/pool", "RayCluster", "upgradeStrategy", "updateStrategy"),
         ("overlays/pool", "RayCluster", "rayStartParams", "rayStartParam"),
@@ -103,9 +131,10 @@ def renamed(document: Any, key: str, typo: str) -> bool:
     ],
 )
 def test_a_misspelt_key_is_caught(out: Path, overlay: str, kind: str, key: str, typo: str) -> None:
-    each = next(each for each in build(out / overlay) if each["kind"] == kind)
-    check(each, VERSIONS[-1])
-    assert renamed(each, key, typo)
+    for each in (each for each in build(out / overlay) if each["kind"] == kind):
+        check(each, VERSIONS[-1])
+        if renamed(each, key, typo):
+            break
     with pytest.raises((validator.ValidationError, jsonschema_rs.ValidationError)):
         check(each, VERSIONS[-1])
 
@@ -127,7 +156,8 @@ def test_every_pod_is_restricted(out: Path, overlay: str) -> None:
         assert (pod["securityContext"]["runAsUser"], pod["securityContext"]["fsGroup"]) == (65532, 65532)
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         assert pod["automountServiceAccountToken"] is False
-        assert not {"hostPID", "hostIPC", "hostNetwork"} & set(pod)
+        assert not {"hostIPC", "hostNetwork"} & set(pod)
+        assert pod.get("hostPID", False) is (overlay == "overlays/wide" and pod["containers"][0]["name"] == "exporter")
         assert not [volume for volume in pod["volumes"] if "hostPath" in volume]
     for each in objects:
         for container in containers(each):
@@ -154,16 +184,13 @@ def test_secrets_are_referenced_and_never_rendered(out: Path) -> None:
     assert "sixteen-characters" not in text
     objects = build(out / "overlays/lab")
     assert "Secret" not in {each["kind"] for each in objects}
-    pod = pod_of(of(objects, "Deployment", "voxyard-bark-1"))
-    assert pod is not None
-    secret = next(volume["secret"] for volume in pod["volumes"] if volume["name"] == "secrets")
-    assert secret["secretName"] == "voxyard-bark"
-    assert [item["key"] for item in secret["items"]] == ["bark-api-keys", "bark-webhook-secret"]
+    secret = next(volume["secret"] for volume in speech(objects)["volumes"] if volume["name"] == "secrets")
+    assert secret == {"secretName": "voxyard-bark", "defaultMode": 0o440}
     assert "create secret generic voxyard-bark --from-file=bark-api-keys=FILE" in text
+    assert "The file of bark-store-password has the password alone, without a line break." in text
 
 
-def mounts_are_there(pod: dict[str, Any], objects: Objects, names: set[tuple[str, str]]) -> None:
-    volumes = {volume["name"]: volume for volume in pod["volumes"]}
+def mounts_are_there(each: dict[str, Any], pod: dict[str, Any], names: set[tuple[str, str]]) -> None:
     for volume in pod["volumes"]:
         if "configMap" in volume:
             assert ("ConfigMap", volume["configMap"]["name"]) in names
@@ -171,52 +198,122 @@ def mounts_are_there(pod: dict[str, Any], objects: Objects, names: set[tuple[str
             assert ("PersistentVolumeClaim", volume["persistentVolumeClaim"]["claimName"]) in names
     inside = [*pod.get("initContainers", ()), *pod["containers"]]
     mounts = [mount for container in inside for mount in container["volumeMounts"]]
-    for mount in mounts:
-        source = volumes[mount["name"]].get("configMap")
-        if source is not None and "subPath" in mount:
-            assert mount["subPath"] in of(objects, "ConfigMap", source["name"])["data"]
-    assert {mount["name"] for mount in mounts} == set(volumes)
+    claims = {claim["metadata"]["name"] for claim in each["spec"].get("volumeClaimTemplates", ())}
+    assert {mount["name"] for mount in mounts} == {volume["name"] for volume in pod["volumes"]} | claims
+    assert not [mount for mount in mounts if "subPath" in mount]  # what is mounted so is never updated
 
 
 def test_what_a_pod_mounts_is_there(out: Path) -> None:
     for overlay in OVERLAYS:
         objects = build(out / overlay)
-        names = {identity(each) for each in objects} | {("PersistentVolumeClaim", "corpora")}
+        names = {identity(each) for each in objects} | {
+            ("PersistentVolumeClaim", name) for name in ("corpora", "audio")
+        }
         for each in objects:
             for pod in pods_of(each):
-                mounts_are_there(pod, objects, names)
+                mounts_are_there(each, pod, names)
 
 
-def test_each_pod_of_the_speech_service_has_gpus_and_a_volume_of_its_own(out: Path) -> None:
+def test_each_pod_of_the_speech_service_has_gpus_a_name_and_volumes_of_its_own(out: Path) -> None:
     objects = build(out / "overlays/lab")
-    for number in (1, 2):
-        name = f"voxyard-bark-{number}"
-        deployment = of(objects, "Deployment", name)
-        assert deployment["spec"]["strategy"] == {"type": "Recreate"}
-        pod = pod_of(deployment)
-        assert pod is not None
-        bark = pod["containers"][0]
-        assert bark["resources"]["limits"]["nvidia.com/gpu"] == 2
-        claims = [
-            each["persistentVolumeClaim"]["claimName"] for each in pod["volumes"] if "persistentVolumeClaim" in each
-        ]
-        assert claims == [name]
-        assert of(objects, "PersistentVolumeClaim", name)["spec"]["storageClassName"] == "fast"
-        shm = next(volume for volume in pod["volumes"] if volume["name"] == "shm")
-        assert shm["emptyDir"] == {"medium": "Memory", "sizeLimit": "1Gi"}
-        assert pod["terminationGracePeriodSeconds"] == 90 + 10
-        assert bark["lifecycle"]["preStop"] == {"exec": {"command": ["sleep", "10"]}}
-        assert (bark["readinessProbe"]["httpGet"]["path"], bark["livenessProbe"]["httpGet"]["path"]) == (
-            "/readyz",
-            "/healthz",
-        )
-        assert bark["startupProbe"]["failureThreshold"] * bark["startupProbe"]["periodSeconds"] >= 600
-    settings = yaml.safe_load(of(objects, "ConfigMap", "voxyard-bark")["data"]["settings-bark.yaml"])
-    assert settings["bark"] == {
-        "model": "/var/lib/voxyard/weights", "device": "cuda", "gpu_memory": "16384", "batch_size": 4
-    }  # fmt: skip
+    service = of(objects, "StatefulSet")["spec"]
+    assert (service["replicas"], service["updateStrategy"]) == (2, {"type": "RollingUpdate"})
+    assert [claim["metadata"]["name"] for claim in service["volumeClaimTemplates"]] == ["data", "weights"]
+    assert {claim["spec"]["storageClassName"] for claim in service["volumeClaimTemplates"]} == {"fast"}
+    pod = speech(objects)
+    (bark,) = pod["containers"]
+    assert bark["resources"]["limits"]["nvidia.com/gpu"] == 2
+    assert variables_of(bark)["VOXYARD_SERVICE_INSTANCE"] == {"fieldRef": {"fieldPath": "metadata.name"}}
+    assert pod["terminationGracePeriodSeconds"] == 90 + 10
+    assert bark["lifecycle"]["preStop"] == {"exec": {"command": ["sleep", "10"]}}
+    assert bark["readinessProbe"]["httpGet"]["path"] == "/readyz"
+    assert bark["livenessProbe"]["httpGet"]["path"] == "/healthz"
+    assert bark["startupProbe"]["failureThreshold"] * bark["startupProbe"]["periodSeconds"] >= 600
+    settings = settings_of(objects)
+    weights = settings["bark"].pop("model")
+    assert re.fullmatch(r"/var/lib/voxyard/artefacts/weights-[0-9a-f]+", weights)
+    assert weights.rpartition("/")[2] in data_of(objects, "voxyard-artefacts")
+    assert settings["bark"] == {"device": "cuda", "gpu_memory": "16384", "batch_size": 4}
     assert settings["speech"]["max_parallel_tts_workers"] == 2
     assert settings["service"]["stop_seconds"] == 75
+
+
+def test_a_pods_name_counts_more_than_the_instance_of_the_settings(out: Path, tmp_path: Path) -> None:
+    file = tmp_path / "bark.yaml"
+    file.write_text(data_of(build(out / "overlays/lab"), "voxyard-bark")["bark.yaml"])
+    loaded = load_settings(BarkFile, file=file, environ={"VOXYARD_SERVICE_INSTANCE": "voxyard-bark-1"})
+    assert loaded.config.service.instance == "voxyard-bark-1"
+
+
+def test_pods_share_their_documents_in_a_database_and_a_bucket(out: Path) -> None:
+    objects = build(out / "overlays/lab")
+    service = settings_of(objects)["service"]
+    assert (service["store"], service["shelf"]) == (STORE, "s3://voices/lab")
+    found = variables_of(speech(objects)["containers"][0])
+    # libpq ignores a file that a group may read, and those of a pod are its group's
+    assert found["PGPASSWORD"] == {"secretKeyRef": {"name": "voxyard-bark", "key": "bark-store-password"}}
+    assert "PGPASSFILE" not in found
+    assert found["AWS_CONFIG_FILE"] == found["AWS_SHARED_CREDENTIALS_FILE"] == "/run/secrets/bark-shelf-keys"
+    assert not [each for each in objects if each.get("spec", {}).get("sessionAffinity")]
+
+
+def test_a_store_under_defaults_is_that_of_a_cluster_too(fab: Render, place: Path) -> None:
+    shared = "bark: {store: 'postgresql://voxyard@db.example/all', shelf: s3://voices/all, port: 8090,"
+    inventory_with("bark: {port: 8080,", shared)(place)
+    code, said = fab(cluster=["east"])
+    assert code == 0, said
+    objects = build(place / "out/overlays/east")
+    service = settings_of(objects)["service"]
+    assert (service["store"], service["shelf"]) == ("postgresql://voxyard@db.example/all", "s3://voices/all")
+    assert [port["port"] for port in of(objects, "Service", "voxyard-bark")["spec"]["ports"]] == [8090]
+
+
+def test_their_audio_lies_on_a_claim_that_all_mount(out: Path) -> None:
+    objects = build(out / "overlays/wide")
+    assert settings_of(objects)["service"]["shelf"] == "/var/lib/voxyard/shelf"
+    pod = speech(objects)
+    assert {"name": "shelf", "persistentVolumeClaim": {"claimName": "audio"}} in pod["volumes"]
+    assert {"name": "shelf", "mountPath": "/var/lib/voxyard/shelf"} in pod["containers"][0]["volumeMounts"]
+
+
+def test_pods_are_as_many_as_the_queue_needs_where_the_inventory_says_so(out: Path) -> None:
+    objects = build(out / "overlays/wide")
+    scaled = of(objects, "ScaledObject")["spec"]
+    service = of(objects, "StatefulSet")
+    target = {key: service[key] for key in ("apiVersion", "kind")} | {"name": identity(service)[1]}
+    assert scaled["scaleTargetRef"] == target
+    assert (scaled["minReplicaCount"], scaled["maxReplicaCount"]) == (2, 6)
+    (trigger,) = scaled["triggers"]
+    assert trigger["metadata"]["query"] == 'sum(voxyard_bark_queue_depth{namespace="voxyard"})'
+    assert trigger["metadata"]["threshold"] == "30"
+    assert "replicas" not in service["spec"]  # an apply would undo what KEDA has set
+    claim = of(objects, "PersistentVolumeClaim", "voxyard-weights")["spec"]
+    assert (claim["accessModes"], claim["storageClassName"]) == (["ReadWriteMany"], "nfs")
+    assert [each["metadata"]["name"] for each in service["spec"]["volumeClaimTemplates"]] == ["data"]
+
+
+def test_no_container_is_without_requests(out: Path) -> None:
+    """The node ends such pods first, and a quota refuses them."""
+    for overlay in OVERLAYS:
+        for each in build(out / overlay):
+            for container in containers(each):
+                assert {"cpu", "memory"} <= set(container["resources"]["requests"]), (overlay, container["name"])
+
+
+def test_what_a_cluster_asks_of_its_pods_is_in_them(out: Path) -> None:
+    objects = build(out / "overlays/wide")
+    (run,) = [each for each in build(out / "runs/wide/train") if each["kind"] == "Job"]
+    for each in (*objects, run):
+        for pod in pods_of(each):
+            assert pod["imagePullSecrets"] == [{"name": "login"}]
+    for pod in (speech(objects), *pods_of(run)):
+        assert pod["runtimeClassName"] == "nvidia-cdi"
+        assert pod["resourceClaims"] == [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]
+        assert pod["containers"][0]["resources"]["claims"] == [{"name": "gpu"}]
+        assert "nvidia.com/gpu" not in pod["containers"][0]["resources"]["limits"]
+    assert speech(objects)["nodeSelector"] == {"nvidia.com/gpu.product": "NVIDIA-L4"}
+    assert run["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "speech"
+    assert of(objects, "Namespace")["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "privileged"
 
 
 def test_voices_are_awaited_beside_the_weights_and_mounted(fab: Render, place: Path) -> None:
@@ -226,25 +323,20 @@ def test_voices_are_awaited_beside_the_weights_and_mounted(fab: Render, place: P
     code, said = fab(cluster=["lab"])
     assert code == 0, said
     objects = build(place / "out/overlays/lab")
-    names = sorted(of(objects, "ConfigMap", "voxyard-bark-artefacts")["data"])
+    names = sorted(set(data_of(objects, "voxyard-artefacts")) - {"artefacts.sh"})
     assert [name.partition("-")[0] for name in names] == ["voices", "weights"]
-    bark = (pod_of(of(objects, "Deployment", "voxyard-bark-1")) or {})["containers"][0]
-    mounts = {mount["mountPath"]: mount.get("subPath") for mount in bark["volumeMounts"]}
-    assert mounts["/var/lib/voxyard/voices"] == f"artefacts/{names[0]}"
-    assert mounts["/var/lib/voxyard/weights"] == f"artefacts/{names[1]}"
+    bark = settings_of(objects)["bark"]
+    assert [bark["voices"], bark["model"]] == [f"/var/lib/voxyard/artefacts/{name}" for name in names]
     for each in objects:
         check(each, VERSIONS[-1])
 
 
 def test_a_cluster_without_gpus_reserves_none(out: Path) -> None:
     objects = build(out / "overlays/east")
-    deployment = of(objects, "Deployment")
-    assert "nvidia.com/gpu" not in yaml.safe_dump(deployment)
-    assert (
-        yaml.safe_load(of(objects, "ConfigMap", "voxyard-bark")["data"]["settings-bark.yaml"])["bark"]["device"]
-        == "cpu"
-    )
-    assert deployment["metadata"]["namespace"] == "speech"
+    service = of(objects, "StatefulSet")
+    assert "nvidia.com/gpu" not in yaml.safe_dump(service)
+    assert settings_of(objects)["bark"]["device"] == "cpu"
+    assert service["metadata"]["namespace"] == "speech"
 
 
 def test_rules_and_dashboards_are_the_repositorys_own(out: Path) -> None:
@@ -268,7 +360,7 @@ def test_rules_and_dashboards_are_the_repositorys_own(out: Path) -> None:
 def test_series_have_the_job_and_instance_that_the_rules_join_by(out: Path) -> None:
     for each in build(out / "overlays/lab"):
         if each["kind"].endswith("Monitor"):
-            (endpoint,) = each["spec"].get("endpoints") or each["spec"]["podMetricsEndpoints"]
+            (endpoint,) = each["spec"]["podMetricsEndpoints"]
             targets = {rule["targetLabel"]: rule for rule in endpoint["relabelings"]}
             assert each["metadata"]["name"] == f"voxyard-{targets['job']['replacement']}"
             assert targets["instance"]["sourceLabels"] == ["__meta_kubernetes_pod_node_name"]
@@ -287,7 +379,7 @@ def test_the_same_inputs_make_the_same_bytes_and_other_settings_start_new_pods(
     out: Path, fab: Render, place: Path
 ) -> None:
     def config() -> str:
-        template = of(build(out / "overlays/lab"), "Deployment", "voxyard-bark-1")["spec"]["template"]
+        template = of(build(out / "overlays/lab"), "StatefulSet")["spec"]["template"]
         return str(template["metadata"]["annotations"]["voxyard/config"])
 
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
@@ -302,7 +394,7 @@ def test_the_same_inputs_make_the_same_bytes_and_other_settings_start_new_pods(
 
 def test_another_release_restarts_only_what_it_changes(out: Path, fab: Render, place: Path) -> None:
     def templates() -> dict[str, Any]:
-        kinds = ("DaemonSet", "Deployment")
+        kinds = ("DaemonSet", "StatefulSet")
         return {
             identity(each)[1]: each["spec"]["template"] for each in build(out / "overlays/lab") if each["kind"] in kinds
         }
@@ -320,13 +412,12 @@ def test_another_release_restarts_only_what_it_changes(out: Path, fab: Render, p
 
 
 def test_memory_is_reserved_where_the_inventory_names_it(out: Path, fab: Render, place: Path) -> None:
-    inventory_with("replicas: 2,", "replicas: 2, memory: 48Gi,")(place)
+    inventory_with("replicas: 2, gpus: 2,", "replicas: 2, memory: 48Gi, gpus: 2,")(place)
     assert fab()[0] == 0
-    for overlay, limit in (("lab", "48Gi"), ("east", None)):
-        deployment = of(build(out / "overlays" / overlay), "Deployment", "voxyard-bark-1")
-        resources = list(containers(deployment))[-1].get("resources", {})
-        assert resources.get("limits", {}).get("memory") == limit
-        assert resources.get("requests", {}).get("memory") == limit
+    for overlay, request, limit in (("lab", "48Gi", "48Gi"), ("east", "8Gi", None)):
+        resources = speech(build(out / "overlays" / overlay))["containers"][0]["resources"]
+        assert resources["limits"].get("memory") == limit
+        assert resources["requests"]["memory"] == request
 
 
 def test_files_of_somebody_else_are_neither_replaced_nor_removed(out: Path, fab: Render, place: Path) -> None:
@@ -357,7 +448,7 @@ def test_a_role_that_was_taken_away_leaves_no_file(out: Path, fab: Render, place
     assert fab(cluster=["lab"])[0] == 0
     assert not (out / "overlays/lab/bark.yaml").exists()
     assert (out / "overlays/east/bark.yaml").exists()
-    assert "Deployment" not in {each["kind"] for each in build(out / "overlays/lab")}
+    assert "StatefulSet" not in {each["kind"] for each in build(out / "overlays/lab")}
 
 
 def test_a_run_is_a_job_that_starts_again_after_a_disruption(out: Path) -> None:
@@ -369,18 +460,20 @@ def test_a_run_is_a_job_that_starts_again_after_a_disruption(out: Path) -> None:
     pod = pod_of(job)
     assert pod is not None
     (train,) = pod["containers"]
-    variables = {each["name"]: each["value"] for each in train["env"]}
+    variables = variables_of(train)
     assert variables["VOXYARD_TRAIN_DATA"] == "/corpora/LJ"
     assert variables["VOXYARD_TRAIN_RESUME"] == "true"
     assert train["resources"]["limits"]["nvidia.com/gpu"] == 2
-    assert pod["terminationGracePeriodSeconds"] == 120
+    assert pod["terminationGracePeriodSeconds"] == 120 + 10
+    assert train["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "metrics"}
+    assert train["startupProbe"]["failureThreshold"] > train["livenessProbe"]["failureThreshold"]
 
 
 def script_of(out: Path, folder: Path) -> list[str]:
     """Command line of the Job's script, beside a `voxyard` that stops as the trainer does, or ends with a code."""
     (folder / "voxyard").write_text(TRAINER)
     (folder / "voxyard").chmod(0o755)
-    data = of(build(out / "runs/lab/train"), "ConfigMap")["data"]
+    data = data_of(build(out / "runs/lab/train"), "run-train")
     (folder / "train.sh").write_text(data["train.sh"])
     return ["bash", str(folder / "train.sh")]
 
@@ -403,10 +496,12 @@ def test_weights_are_awaited_and_verified_once(out: Path, tmp_path: Path, weight
     lists, volume = tmp_path / "lists", tmp_path / "volume"
     lists.mkdir()
     volume.mkdir()
-    ((name, text),) = of(objects, "ConfigMap", "voxyard-bark-artefacts")["data"].items()
-    (lists / name).write_text(text)
-    script = of(objects, "ConfigMap", "voxyard-bark-scripts")["data"]["artefacts.sh"]
-    script = script.replace("/volume || exit", f"{volume} || exit").replace("/etc/voxyard/artefacts/", f"{lists}/")
+    data = data_of(objects, "voxyard-artefacts")
+    for listed, text in data.items():
+        (lists / listed).write_text(text)
+    (name,) = set(data) - {"artefacts.sh"}
+    there = "/var/lib/voxyard/artefacts"
+    script = data["artefacts.sh"].replace(f"{there} ||", f"{volume} ||").replace("/etc/voxyard/artefacts/", f"{lists}/")
     process = subprocess.Popen(
         ["bash", "-c", script.replace("sleep 10", "sleep 0.1")],
         env={"PATH": "/usr/bin:/bin", "NAMESPACE": "speech", "HOSTNAME": "bark-1-x"},
@@ -414,12 +509,13 @@ def test_weights_are_awaited_and_verified_once(out: Path, tmp_path: Path, weight
         text=True,
     )
     assert process.stdout is not None
-    said = f"waiting for {name}: kubectl --namespace speech cp --container artefacts DIRECTORY/. bark-1-x:/volume"
+    said = (
+        f"waiting for {name}: kubectl --namespace speech cp --container artefacts DIRECTORY/. bark-1-x:{volume}/{name}"
+    )
     assert said in process.stdout.readline()
     for file in weights.iterdir():
-        (volume / "artefacts" / name / file.name).write_bytes(file.read_bytes())
+        (volume / name / file.name).write_bytes(file.read_bytes())
     assert process.wait(100) == 0
-    assert (volume / "data").is_dir()
     again = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=100)
     assert (again.returncode, again.stdout) == (0, "")
 
@@ -464,6 +560,17 @@ def inventory_with(old: str, new: str) -> Change:
         (inventory_with("namespace: speech", "namespace: Speech"), "clusters.east.namespace: expected the name"),
         (inventory_with("  east:", "  East:"), "clusters.East: a cluster's name has lower-case letters"),
         (inventory_with("weights: weights", "stop_seconds: 60"), "the role bark needs weights"),
+        (inventory_with(", shelf: s3://voices/lab", ""), "clusters.lab.bark.store: there is no bark.shelf"),
+        (
+            inventory_with(f'store: "{STORE}", shelf: s3://voices/lab', "cpus: 3"),
+            "clusters.lab.bark.replicas: found 2 without a store",
+        ),
+        (
+            inventory_with("shelf: audio", "shelf: /mnt/voxyard/audio"),
+            "clusters.wide.bark.shelf: expected s3://BUCKET/PREFIX, or the name of a PersistentVolumeClaim",
+        ),
+        (inventory_with("      weights_class: nfs\n", ""), "clusters.wide.bark.scaling: a new pod needs"),
+        (inventory_with("most: 6", "most: 1"), "clusters.wide.bark.scaling.most: found 1, fewer than bark.replicas"),
     ],
 )
 def test_what_cannot_be_rendered_is_said(fab: Render, place: Path, change: Change, said: str) -> None:
@@ -539,20 +646,9 @@ def test_an_inventory_of_clusters_alone_has_no_hosts(place: Path) -> None:
         load(place / "hosts.yaml").select([])
 
 
-def test_a_mount_that_no_volume_stands_for_is_refused() -> None:
-    service = {"volumes": [{"type": "bind", "source": "../../elsewhere", "target": "/x"}]}
-    with pytest.raises(FleetError, match=r"bark: no volume of a cluster stands for \.\./\.\./elsewhere"):
-        parts(service, ContainerRole("bark", "bark", 8080, "http"), Storage({}, {}))
-
-
-@pytest.mark.parametrize(("text", "expected"), [("512m", "512Mi"), ("8g", "8Gi"), ("16gb", "16Gi"), ("1024", "1024")])
-def test_sizes_of_compose_files_are_quantities(text: str, expected: str) -> None:
-    assert quantity(text) == expected
-
-
-def test_variables_of_compose_files_are_substituted() -> None:
-    content = b"services: {x: {image: '${IMAGE:?is missing}', command: ['$$HOME', '${SIZE:-8g}'], ports: [1]}}"
-    found = service_of(content, "x.yaml", "x", {"IMAGE": "i@sha256:1"})
-    assert found == {"image": "i@sha256:1", "command": ["$HOME", "8g"], "ports": [1]}
-    with pytest.raises(FleetError, match=r"x\.yaml: IMAGE has no value in the release"):
-        service_of(content, "x.yaml", "x", {})
+def test_the_clusters_of_the_example_are_right(place: Path) -> None:
+    text = (ROOT / "deploy/hosts.example.yaml").read_text()
+    (found,) = re.findall(r"^# clusters:\n(?:#  .*\n)+", text, re.MULTILINE)
+    (place / "hosts.yaml").write_text(re.sub("^# ", "", found, flags=re.MULTILINE))
+    (lab,) = load(place / "hosts.yaml").clusters
+    assert (lab.bark.scaling.most, lab.trainer.queue, lab.worker.storage_class) == (6, "training", "nfs")

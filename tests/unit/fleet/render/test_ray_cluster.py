@@ -36,8 +36,8 @@ def container(objects: Objects, role: str) -> dict[str, Any]:
 
 
 def settings(objects: Objects) -> dict[str, Any]:
-    data = one(objects, "ConfigMap", "voxyard-bark")["data"]
-    return dict(yaml.safe_load(data["settings-bark.yaml"]))
+    (data,) = [each["data"] for each in objects if each["kind"] == "ConfigMap" and "bark.yaml" in each["data"]]
+    return dict(yaml.safe_load(data["bark.yaml"]))
 
 
 def test_head_and_workers_run_voxyards_commands_and_not_those_of_the_operator(objects: Objects) -> None:
@@ -79,8 +79,8 @@ def test_head_and_workers_get_the_token_and_no_other_secret(objects: Objects) ->
 
 
 def test_the_service_speaks_through_the_head_and_has_no_gpu(objects: Objects) -> None:
-    deployment = one(objects, "Deployment", "voxyard-bark-1")
-    assert "nvidia.com/gpu" not in yaml.safe_dump(deployment)
+    service = one(objects, "StatefulSet", "voxyard-bark")
+    assert "nvidia.com/gpu" not in yaml.safe_dump(service)
     assert settings(objects)["speech"] == {
         "pool": "ray", "cluster": "voxyard-head:6379", "cluster_token": "/run/secrets/cluster-token"
     }  # fmt: skip
@@ -89,7 +89,7 @@ def test_the_service_speaks_through_the_head_and_has_no_gpu(objects: Objects) ->
     assert address["publishNotReadyAddresses"] is True
     assert [port["port"] for port in address["ports"]] == [HEAD_PORT]
     assert "clusterIP" not in address  # an address that outlives the head's pod
-    pod = pod_of(deployment)
+    pod = pod_of(service)
     assert pod is not None
     assert pod["containers"][0]["startupProbe"]["httpGet"]["path"] == "/healthz"
 
@@ -104,22 +104,18 @@ def test_service_and_workers_read_weights_and_voices_from_one_volume(fab: Render
     objects = build(place / "out/overlays/pool")
     claim = one(objects, "PersistentVolumeClaim", "voxyard-weights")["spec"]
     assert (claim["accessModes"], claim["storageClassName"]) == (["ReadWriteMany"], "shared")
-    assert one(objects, "PersistentVolumeClaim", "voxyard-bark-1")["spec"]["storageClassName"] == "fast"
-    service = pod_of(one(objects, "Deployment", "voxyard-bark-1"))
-    worker = templates(objects)["worker"]["spec"]
-    assert service is not None
-    places = []
-    for pod in (service, worker):
+    service = one(objects, "StatefulSet", "voxyard-bark")
+    (own,) = service["spec"]["volumeClaimTemplates"]
+    assert (own["metadata"]["name"], own["spec"]["storageClassName"]) == ("data", "fast")
+    for pod in (service["spec"]["template"]["spec"], templates(objects)["worker"]["spec"]):
         volumes = {volume["name"]: volume for volume in pod["volumes"]}
         assert volumes["weights"]["persistentVolumeClaim"] == {"claimName": "voxyard-weights"}
-        mounts = {
-            mount["mountPath"]: (mount["name"], mount.get("subPath")) for mount in pod["containers"][0]["volumeMounts"]
-        }
-        places.append([mounts[f"/var/lib/voxyard/{each}"] for each in ("weights", "voices")])
-        (waiting,) = pod["initContainers"]
-        assert {"name": "weights", "mountPath": "/volume/artefacts"} in waiting["volumeMounts"]
-    assert places[0] == places[1]
-    assert [name for name, _ in places[0]] == ["weights", "weights"]
+        (speaks,), (waiting,) = pod["containers"], pod["initContainers"]
+        mount = {"name": "weights", "mountPath": "/var/lib/voxyard/artefacts"}
+        assert mount in waiting["volumeMounts"]
+        assert mount | {"readOnly": True} in speaks["volumeMounts"]
+    places = [settings(objects)["bark"][each].rpartition("/")[0] for each in ("model", "voices")]
+    assert places == ["/var/lib/voxyard/artefacts"] * 2
 
 
 def allowed(objects: Objects, component: str) -> list[tuple[bool, list[Any]]]:
@@ -141,7 +137,7 @@ def allowed(objects: Objects, component: str) -> list[tuple[bool, list[Any]]]:
 
 def test_strangers_reach_metrics_and_the_service_and_no_port_of_ray(objects: Objects) -> None:
     for component, port in (("cluster-head", "metrics"), ("cluster-worker", "metrics"), ("bark", "http")):
-        closed, opened = allowed(objects, component)
+        opened, closed = sorted(allowed(objects, component), key=lambda each: each[0])
         assert opened == (False, [{"protocol": "TCP", "port": port}])
         assert closed[0] is True
         ranges = [(each["port"], each.get("endPort", each["port"])) for each in closed[1]]
@@ -168,6 +164,14 @@ def test_workers_without_gpus_speak_on_the_processor(fab: Render, place: Path) -
     objects = build(place / "out/overlays/pool")
     assert container(objects, "worker")["args"][-2:] == ["--device", "cpu"]
     assert "nvidia.com/gpu" not in yaml.safe_dump(one(objects, "RayCluster", "voxyard"))
+
+
+def test_a_redis_keeps_the_state_of_the_head(fab: Render, place: Path) -> None:
+    file = place / "hosts.yaml"
+    file.write_text(file.read_text().replace("  pool:\n", "  pool:\n    redis: redis.speech:6379\n"))
+    assert fab(cluster=["pool"])[0] == 0
+    args = container(build(place / "out/overlays/pool"), "head")["args"]
+    assert args[-4:] == ["--cluster-token", "/run/secrets/cluster-token", "--redis", "redis.speech:6379"]
 
 
 @pytest.mark.parametrize(

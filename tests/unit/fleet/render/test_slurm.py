@@ -32,15 +32,17 @@ def directives(run: Path) -> dict[str, str]:
 
 
 def test_a_run_reserves_what_its_settings_name(fab: Render, place: Path, settings: Path) -> None:
-    code, said = fab("slurm", config=str(settings), time="2-12:00:00")
+    code, said = fab("slurm", config=str(settings), time="2-12:00:00", memory="64G")
     assert code == 0, said
     assert directives(place / "out/train") == {
         "requeue": "",
         "job-name": "train",
         "nodes": "1",
         "ntasks": "1",
+        "ntasks-per-node": "1",
         "cpus-per-task": "16",
         "gres": "gpu:2",
+        "mem": "64G",
         "time": "2-12:00:00",
         "signal": "B:TERM@120",
         "open-mode": "append",
@@ -55,8 +57,11 @@ def test_a_run_on_cpus_reserves_no_gpu_and_the_settings_threads(fab: Render, pla
     settings.write_text("data: {train_data: /shared/LJ, num_workers: 3}\ntraining: {device: cpu}\n")
     assert fab("slurm", config=str(settings), run="small")[0] == 0
     found = directives(place / "out/small")
-    assert (found["cpus-per-task"], "gres" in found) == ("3", False)
-    assert "--nv" not in (place / "out/small/run.sbatch").read_text()
+    assert (found["cpus-per-task"], {"gres", "mem"} & set(found)) == ("3", set())
+    text = (place / "out/small/run.sbatch").read_text()
+    assert "--nv" not in text
+    assert "VOXYARD_TRAIN_NUM_WORKERS" not in text
+    assert "@{" not in text
 
 
 @pytest.mark.parametrize(
@@ -83,6 +88,7 @@ def test_a_time_is_read_as_sbatch_reads_it(time: str, seconds: int) -> None:
         ),
         ("data: {train_data: /a}", {"time": "00:05:00"}, "expected at least 7 minutes"),
         ("data: {train_data: /a}", {"time": "0-0:05"}, "expected at least 7 minutes"),
+        ("data: {train_data: /a}", {"memory": "64 GB"}, "--memory 64 GB: expected a size as sbatch takes it"),
         ("data: {train_data: /a}", {"voxyard": "voxyard"}, "expected an absolute path, as the nodes see it"),
         ("data: {train_data: /a}", {"run": "My Run"}, "--run My Run: expected at most 48 lower-case letters"),
         ("data: {train_data: /a}", {"cluster": ["lab"]}, "--cluster has no effect with slurm"),
@@ -255,8 +261,8 @@ def over_nodes(fab: Render, place: Path, settings: Path, trainer: str) -> tuple[
         (programs / name).chmod(0o755)
     code, said = fab("slurm", config=str(settings), nodes=2)
     assert code == 0, said
-    path = {"PATH": f"{programs}:/usr/bin:/bin", "SLURM_JOB_ID": "12345", "SLURM_JOB_NODELIST": "n[1-2]"}
-    return place / "out/train", path
+    of_slurm = {"SLURM_JOB_ID": "12345", "SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_NODELIST": "n[1-2]"}
+    return place / "out/train", {"PATH": f"{programs}:/usr/bin:/bin", **of_slurm}
 
 
 def test_over_nodes_each_trainer_knows_all_of_them_and_its_place(fab: Render, place: Path, settings: Path) -> None:
