@@ -319,7 +319,7 @@ class Run:
                 if not at_end and (saves or self._saver.is_best(step)):
                     self._save(step, speaks=saves)
                 if calibrates:
-                    timer.calibrate(self.step, pipeline.ring.paused())
+                    timer.calibrate(self.step.data_stage_alone, pipeline.ring.paused())
                     timer.beside_next = True
                 if alone:
                     self._bounds.begin_phase(step)

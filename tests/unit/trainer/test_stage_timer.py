@@ -76,39 +76,39 @@ def test_the_wait_for_a_device_is_no_time_of_the_data_stage() -> None:
 
 def test_on_gpus_the_shape_that_was_timed_least_is_made_once_more_alone() -> None:
     made, clock, _, told = timer(asynchronous=True)
-    step: Any = Step(clock)
-    made.calibrate(step, nullcontext())
+    step = Step(clock)
+    made.calibrate(step.data_stage_alone, nullcontext())
     assert step.made == [], "nothing was staged yet"
     for frames, name in [(32, "older"), (64, "long"), (32, "short")]:
         with made.of_data(batch(frames, name)):
             clock.now += 1.0
     assert made.data.count == 0, "a launch is not timed"
     for _ in range(3):
-        made.calibrate(step, nullcontext())
+        made.calibrate(step.data_stage_alone, nullcontext())
     assert step.made == ["short", "long", "short"]
     assert (made.data.count, made.data.mean(Counter())) == (3, 3.0)
     assert told == [("features", 2.0), ("transfer", 1.0)] * 3
     made.forget()
-    made.calibrate(step, nullcontext())
+    made.calibrate(step.data_stage_alone, nullcontext())
     assert len(step.made) == 3
 
 
 def test_batches_of_few_shapes_are_kept() -> None:
     made, clock, _, _ = timer(asynchronous=True)
-    step: Any = Step(clock)
+    step = Step(clock)
     for frames in range(2 * MOST_SHAPES):
         with made.of_data(batch(frames, str(frames))):
             pass
     for _ in range(2 * MOST_SHAPES):
-        made.calibrate(step, nullcontext())
+        made.calibrate(step.data_stage_alone, nullcontext())
     assert set(step.made) == {str(frames) for frames in range(MOST_SHAPES)}
 
 
 def test_measurements_apart_take_a_hundredth_of_the_time_their_pause_included() -> None:
     made, clock, _, _ = timer(asynchronous=True)
-    step: Any = Step(clock)
+    step = Step(clock)
     assert made.due()
-    made.calibrate(step, clock.after(2.0))
+    made.calibrate(step.data_stage_alone, clock.after(2.0))
     clock.now += 199.0
     assert not made.due()
     clock.now += 2.0

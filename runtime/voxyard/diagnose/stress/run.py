@@ -166,7 +166,7 @@ def train_for(run: Run, seconds: float) -> tuple[Utilization, StressResult]:
             for ended in steps.drain() if calibrates else steps.ended():
                 run.clock.step(ended.duration, ended.wait, ended.plan.bucket, traced=ended.traced)
             if calibrates:
-                timer.calibrate(run.step, pipeline.ring.paused())
+                timer.calibrate(run.step.data_stage_alone, pipeline.ring.paused())
                 steps.restart()
             number, last = number + 1, time.perf_counter()
             fills += pipeline.buffer[0]

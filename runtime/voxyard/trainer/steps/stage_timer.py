@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from voxyard.telemetry.input_metrics import Part
-    from voxyard.trainer.input import HostBatch
-    from voxyard.trainer.step import TrainStep
+    from voxyard.trainer.input import Arrays, HostBatch
 
 SHARE = 0.01  # of the time, that measurements apart may take
 MOST_SHAPES = 8  # host batches that are kept to time the data stage with, one of each shape
@@ -79,8 +78,8 @@ class StageTimer:
         """True where the time that the last calibration took is paid for."""
         return self._asynchronous and self._clock() >= self._due
 
-    def calibrate(self, step: TrainStep, paused: AbstractContextManager[None]) -> None:
-        """Times the data stage of one batch alone, of the shape that was timed least, with nothing else on the devices.
+    def calibrate(self, alone: Callable[[Arrays], dict[str, float]], paused: AbstractContextManager[None]) -> None:
+        """Times the data stage of one batch `alone`, of the shape that was timed least; its seconds are by part.
 
         A batch that the ring, which is `paused`, has made already is made once more, in the place of the one that was
         trained on, and dropped.
@@ -89,7 +88,7 @@ class StageTimer:
         with paused:
             if self._kept:
                 shape = min(self._kept, key=self.data.count_of)
-                self._staged(shape, **step.data_stage_alone(self._kept[shape].arrays))
+                self._staged(shape, **alone(self._kept[shape].arrays))
         now = self._clock()
         self._due = now + (now - begin) / SHARE
 
