@@ -48,9 +48,12 @@ class PostgresServer:
         self._schemas = itertools.count()
         self._process: subprocess.Popen[bytes] | None = None
 
-    def create(self) -> None:
+    def create(self, encoding: str = "UTF8") -> None:
         """Makes the cluster and starts it."""
-        self._run("initdb", "--username", "voxyard", "--encoding", "UTF8", "--no-sync", "--auth", "trust", self.data)
+        self._run(
+            "initdb", "--username", "voxyard", "--encoding", encoding, "--locale", "C", "--no-sync", "--auth", "trust",
+            self.data,
+        )  # fmt: skip
         (self.data / "pg_hba.conf").write_text(_LOGINS)
         self.start()
         self.execute("CREATE DATABASE voxyard", database="postgres")
