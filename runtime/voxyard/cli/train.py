@@ -46,8 +46,7 @@ def train(flags: dict[str, object], config: Path | None, describe: bool, as_json
             report = run(loaded.config)
         except TrainerError as error:
             if error.exit_code == HOST_LOST:
-                log.warning("%s", error)
-                start_again(loaded.config.training.restarts)
+                start_again(loaded.config.training.restarts, str(error))
             raise
         print(json.dumps(report.to_json(), indent=2) if as_json else report.render())
         return report.exit_code

@@ -136,12 +136,6 @@ class TrainingRun:
             return datetime.fromtimestamp(self.started, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return f"{(train.started if train.alive else train.finished)[:19]}Z"
 
-    @property
-    def resumed_at(self) -> int | None:
-        """Step of the last resume, from the log; None for a new run."""
-        found = _RESUMED.findall(self.train.log) if self.train is not None else ()
-        return int(found[-1]) if found else None
-
     def to_json(self) -> dict[str, Any]:
         """JSON document of the run."""
         return {

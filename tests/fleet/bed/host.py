@@ -58,6 +58,7 @@ class HostSpec:
     toolkit: bool = True
     mount_driver: bool = False
     docker_disk: str | None = None
+    image: str = images.HOST
 
     @property
     def scenario(self) -> Scenario:
@@ -270,7 +271,7 @@ class HostFactory:
         for source, target in ((INSIDE, "/opt/bed"), (self._folder / "key", "/opt/bed-key")):
             words += ["--volume", f"{source}:{target}:ro"]
         words += ["--volume", f"{nvidia}:/opt/nvidia"]
-        engine.docker(*words, *_CONFINEMENT, images.HOST, "/opt/bed/start.sh")
+        engine.docker(*words, *_CONFINEMENT, spec.image, "/opt/bed/start.sh")
         place = f'{{{{(index .NetworkSettings.Networks "{NETWORK}").IPAddress}}}}'
         address = engine.docker("inspect", "--format", place, name).stdout.strip()
         host = GpuHost(spec.name, engine, address, self.key_path, self.known_hosts, nvidia, spec)

@@ -26,7 +26,7 @@ def test_a_run_starts_again_so_many_times_an_hour(name: str, monkeypatch: pytest
     limit, before, expected = STARTS[name]
     monkeypatch.setenv(again.VARIABLE, before)
     asked: list[tuple[str, list[str]]] = []
-    again.start_again(limit, NOW, lambda program, words: asked.append((program, list(words))))
+    again.start_again(limit, "host 1 is gone", NOW, lambda program, words: asked.append((program, list(words))))
     assert asked == ([] if expected is None else [(sys.executable, [sys.executable, *sys.orig_argv[1:]])])
     assert os.environ[again.VARIABLE] == (before if expected is None else expected)
 
@@ -36,7 +36,7 @@ def test_the_new_process_has_the_command_line_and_nothing_of_what_was_open() -> 
         "import os, socket, sys; from voxyard.trainer.hosts.again import start_again\n"
         "held = socket.create_server(('127.0.0.1', 0)); os.set_inheritable(held.fileno(), True)\n"
         "print(os.getpid(), sys.argv[1:], sorted(int(n) for n in os.listdir('/proc/self/fd'))[:-1], flush=True)\n"
-        "start_again(1)\n"
+        "start_again(1, 'host 1 is gone')\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program, "a b", "c"], capture_output=True, text=True, check=True, timeout=120

@@ -19,6 +19,7 @@ _INHERITED = 3  # standard input, output and error
 
 def start_again(
     limit: int,
+    why: str,
     now: float | None = None,
     replace: Callable[[str, list[str]], object] = os.execv,
 ) -> None:
@@ -31,6 +32,7 @@ def start_again(
     if len(before) >= limit:
         return
     os.environ[VARIABLE] = " ".join(map(str, [*before, now]))
+    log.warning("%s", why)
     log.warning("Starting again: %d of %d times an hour", len(before) + 1, limit)
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
