@@ -57,7 +57,7 @@ HELD: dict[str, Truth] = {
     "voxyard_gpu_memory_free_bytes": lambda gpu, _: (
         number(gpu, "memory_total") - number(gpu, "memory_used") - number(gpu, "memory_reserved")
     ),
-    "voxyard_gpu_power_watts": of("power", 0.001),
+    "voxyard:gpu_power:watts": of("power", 0.001),
     "voxyard_gpu_power_limit_watts": of("power_limit", 0.001),
     "voxyard_gpu_power_limit_default_watts": of("power_default_limit", 0.001),
     "voxyard:gpu_power:ratio": lambda gpu, _: number(gpu, "power") / number(gpu, "power_limit"),
@@ -72,13 +72,16 @@ HELD: dict[str, Truth] = {
     "voxyard_gpu_fabric_state": lambda _, labels: float(labels["state"] == "completed"),
     "voxyard_gpu_mig_enabled": of("mig"),
     "voxyard_gpu_mig_instances": lambda gpu, _: float(len(gpu.mig_instances)),
+    "voxyard_gpu_mig_memory_used_bytes / voxyard_gpu_mig_memory_size_bytes": lambda gpu, labels: (
+        gpu.mig_instances[int(labels["mig"])].used / gpu.mig_instances[int(labels["mig"])].total
+    ),
     "voxyard_gpu_clock_hertz / voxyard_gpu_clock_max_hertz": lambda gpu, labels: (
         by("clock", "clock_")(gpu, labels) / by("clock", "clock_max_")(gpu, labels)
     ),
     "voxyard_gpu_clock_event_active": lambda gpu, _: float(
         next((rank for bit, rank in CLOCK_EVENTS.items() if int(number(gpu, "clock_events")) & bit), 0)
     ),
-    "voxyard_gpu_pcie_link_width": of("pcie_width"),
+    "voxyard:gpu_pcie_link_width:lanes": of("pcie_width"),
     "voxyard_gpu_pcie_link_width_max": of("pcie_width_max"),
     "voxyard:gpu_pcie_link_width:ratio": lambda gpu, _: number(gpu, "pcie_width") / number(gpu, "pcie_width_max"),
     "voxyard_gpu_pcie_link_generation": of("pcie_generation"),

@@ -76,7 +76,13 @@ class FaultyHost:
         ServiceMetrics(
             self._host.registries["bark"],
             disk=lambda: DiskUsage(97 * GIB, 100 * GIB, 3 * GIB),
-            shared=lambda: SharedDocuments(True, 2, {UNSTABLE: self._taken_over}),
+            shared=lambda: SharedDocuments(
+                True,
+                2,
+                {UNSTABLE: self._taken_over},
+                transactions=10 * self._taken_over,
+                seconds=0.04 * self._taken_over,
+            ),
         )
         node = SimpleNamespace(spec=SimpleNamespace(role="worker"), joined=False)
         registry = self._host.registries["cluster-worker"] = CollectorRegistry()
