@@ -23,7 +23,7 @@ def patterns(code: str) -> list[Reading]:
         found.insert(
             0,
             (
-                re.compile(r"(?:(?<=\d\. )|(?<=\d\.)|(?<=\b[Ii]m )|(?<=\bvom )|(?<=\bzum ))[OUED]G(?!\w)"),
+                re.compile(r"(?=[OUED]G)(?:(?<=\d\. )|(?<=\d\.)|(?<=\b[Ii]m )|(?<=\bvom )|(?<=\bzum ))[OUED]G(?!\w)"),
                 lambda at: _FLOORS[at[0]],
             ),
         )
@@ -32,7 +32,7 @@ def patterns(code: str) -> list[Reading]:
             0, (re.compile(r"(?:(?<=Abs\. \d )|(?<=Abs\. \d\d )|(?<=§ \d\d )|(?<=§ \d\d\d ))S\.(?=\s\d)"), _sentence)
         )
     if code == "en":  # Bus no. 24
-        found.insert(0, (re.compile(rf"(?:{_NUMBERED})no\.(?=\s?\d)"), lambda _: "number"))
+        found.insert(0, (re.compile(rf"(?=no\.)(?:{_NUMBERED})no\.(?=\s?\d)"), lambda _: "number"))
         found.insert(0, (re.compile(r"(?<=\b[Oo]n )(?:Tues|Thurs|Mon|Wed|Fri)\.(?!\w)"), _day))
     if code == "en":  # w/ the terms
         found.insert(0, (re.compile(r"(?<![\w/])[wW]/\s?(?=[^\W\d_]{2}|\d|an?\b)(?!o(?:ut)?\b)"), lambda _: "with "))

@@ -134,7 +134,7 @@ _BEFORE_DUE = (
     *("through", "dated", "starting", "ending"),
 )
 _DUE = re.compile(  # on 12/25, which is no fraction
-    "(?:"
+    r"(?=\d)(?:"
     + "|".join(rf"(?<=\b{each} )" for each in _BEFORE_DUE)
     + r"|(?<=day )|(?<=day, )|(?<=ate: )|(?<=\d\d/\d\d to ))"
     r"(?P<first>\d{1,2})/(?P<second>\d{1,2})(?![\w/]|[.,]\d|\s?(?:of|inch|in\.|cup|\")|-)"

@@ -66,10 +66,24 @@ def patterns(
             said = decimal(found["whole"], found["part"], language)
             return f"{said} {out_of} {cardinal(found['best'], language)}"
 
-        return [*_laws(code, language), (re.compile(mark), marked), (glyph, words), (slashed, words)]
+        return [*_laws(code, language), *_spoonfuls(code), (re.compile(mark), marked), (glyph, words), (slashed, words)]
     if code == "fa":
         return [(glyph, words), *persian.decimals(language)]
     return [(glyph, words), (slashed, words)]
+
+
+def _spoonfuls(code: str) -> list[tuple[re.Pattern[str], Words]]:
+    """1/2 c. à c. and 1 c. à s., which are feminine and one."""
+    if code != "fr":
+        return []
+    names = {"s": "soupe", "c": "café"}
+    pattern = rf"(?<![\w.,/])(?P<n>1/2|½|1){BLANK}c\.\s?à\s?(?P<what>s\.|c\.|soupe\b|café\b)"
+
+    def words(found: re.Match[str]) -> str:
+        what = found["what"].rstrip(".")
+        return f"{'une' if found['n'] == '1' else 'une demi'} cuillère à {names.get(what, what)}"
+
+    return [(re.compile(pattern), words)]
 
 
 def _laws(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:

@@ -50,5 +50,5 @@ def patterns(language: Language) -> list[Reading]:
     }
     no_country = r"(?<!\+\d )(?<!\+\d\d )(?<!\+\d\d\d )(?<!\+\d\d \d\d )"
     any_shape = [r"(?:1[.-])?\d{3}\.\d{3}\.\d{4}", *filter(None, [shapes.get(language.locale[:2])])]
-    alone = re.compile(rf"(?<![\w.,:/+-]){no_country}(?:{'|'.join(any_shape)})(?![\w-]|[.,]\d)")
+    alone = re.compile(rf"(?=[\d(])(?<![\w.,:/+-]){no_country}(?:{'|'.join(any_shape)})(?![\w-]|[.,]\d)")
     return [(told, spoken), (alone, lambda found: by_digits(found[0], language))]

@@ -25,7 +25,7 @@ from voxyard.speech.reading.languages import LANGUAGES, Language
 from voxyard.speech.reading.patterns import ELSEWHERE
 from voxyard.speech.reading.rules import KINDS, Kind, rules
 
-READING_VERSION = 5
+READING_VERSION = 6
 """Rises with every change that may give a text other words."""
 
 _PARAGRAPH = re.compile(r"(?:[^\n]|\n(?![^\S\n]*\n))+")

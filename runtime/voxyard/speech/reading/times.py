@@ -58,7 +58,11 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
     else:
         time = rf"(?<![{letters}:.,/–-]){_TIME}(?![{letters}:]|[.,]\d|[–-]\w)"
     durations = rf"(?<![{letters}:.,/–-])(?P<minutes>\d{{1,3}}):(?P<seconds>[0-5]\d)[  ]?{_MINUTES}"
-    lasted = [(re.compile(durations), partial(_duration, language))]
+    glued = rf"(?<![{letters}:.,/–-])(?P<hours>\d{{1,3}})h(?P<minutes>[0-5]?\d){BLANK}(?:min|mn)\b"
+    lasted = [
+        (re.compile(durations), partial(_duration, language)),
+        (re.compile(glued), partial(_hours_and_minutes, language)),
+    ]
     suffix = {"de": r"(?: ?Uhr\b)?", "nl": r"(?: ?uur\b)?"} | dict.fromkeys(("es", "fr", "it", "pt"), _WITH_UNIT)
     found: list[tuple[re.Pattern[str], Words]] = [
         *lasted,
@@ -173,6 +177,12 @@ def _duration(language: Language, found: re.Match[str]) -> str:
         said += f"{blank}{_unit(language, 'second', int(found['seconds']))}"
     after = found.string[found.end() :].lstrip()
     return said + "." if found[0].endswith(".") and (not after or after[0].isupper()) else said
+
+
+def _hours_and_minutes(language: Language, found: re.Match[str]) -> str:
+    """2h15min, how long."""
+    blank = " " if language.spaced else ""
+    return blank.join((_unit(language, "hour", int(found["hours"])), _unit(language, "minute", int(found["minutes"]))))
 
 
 def _with_seconds(code: str, language: Language, found: re.Match[str]) -> str | None:
