@@ -144,7 +144,9 @@ def revoke(name: str, path: Path) -> None:
 @click.option("--days", type=click.IntRange(1, 400), default=30, show_default=True, metavar="N", help="The last days.")
 @JSON
 def usage(url: str, key_file: str | None, days: int, as_json: bool) -> None:
-    """Show what keys of a running service had spoken, by day: an admin key sees all.
+    """Show what keys had spoken, by day.
+
+    A running service tells it: of the own key, or of all to an admin key.
 
     With --json: {"usage": [{"day", "key", "characters", "audio_seconds", "gpu_seconds"}, …]}.
     """

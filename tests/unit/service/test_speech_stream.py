@@ -296,6 +296,13 @@ def test_utterances_without_end_are_refused(tmp_path: Path) -> None:
         assert "utterances are not spoken" in stream.error()["message"]
 
 
+def test_a_client_that_sends_nothing_but_errors_is_let_go(service: Service) -> None:
+    with service.stream() as stream:
+        for _ in range(speech_stream.MOST_REFUSALS + 1):
+            stream.socket.send("{")
+        assert stream.closed() == 1008
+
+
 def test_a_huge_message_ends_the_connection(service: Service) -> None:
     with service.stream() as stream:
         stream.send("input.text", text="x" * 500_000)
@@ -303,10 +310,11 @@ def test_a_huge_message_ends_the_connection(service: Service) -> None:
 
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://[", "https://127.0.0.1"])
-def test_a_page_of_another_origin_is_refused(service: Service, origin: str) -> None:
+def test_a_page_of_another_origin_is_refused(service: Service, origin: str, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(InvalidStatus) as refused, service.stream(headers={"Origin": origin}):
         pass
     assert refused.value.response.status_code == 403
+    assert not [record for record in caplog.records if record.name.startswith("uvicorn")]
     assert json.loads(refused.value.response.body or b"")["error"]["code"] == "forbidden"
 
 
@@ -433,7 +441,8 @@ def test_a_client_that_reads_nothing_stops_the_work(tmp_path: Path) -> None:
         assert service.watch.sent < 300
 
 
-def test_a_stopping_service_speaks_the_sentence_and_ends(tmp_path: Path) -> None:
+def test_a_stopping_service_speaks_the_sentence_and_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speech_stream, "LOOK_SECONDS", 0.05)
     slow = {"samples": 240, "seconds": 0.3}
     with serving(tmp_path, engine=slow) as service, service.stream() as idle, service.stream() as stream:
         stream.send("input.text", text="It was late. A bell rang. Nobody came. ")

@@ -40,7 +40,7 @@ VOICE_PATHS = frozenset({"/v1/audio/voices"})
 MAX_IN_FLIGHT = 1000
 KEY_FILE_SECONDS = 0.2
 """Time that a request waits for a key file that has changed. One of some thousand keys counts a little later."""
-REVOKED_SECONDS = 1.0
+REVOKED_SECONDS = 2.0
 """Time between two looks whether the key of a WebSocket is still valid."""
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _MULTIPART = 64 * 1024  # bytes of a form besides its file

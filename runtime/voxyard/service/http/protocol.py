@@ -122,6 +122,12 @@ class HttpProtocol(H11Protocol):
 class SocketProtocol(WebSocketsSansIOProtocol):
     """uvicorn's protocol of a WebSocket, which takes over a connection: it no longer counts once it is lost."""
 
+    async def send(self, message: Any) -> None:
+        """Sends a message; a response in place of the WebSocket is complete, which uvicorn would log as an error."""
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body" and not message.get("more_body", False):
+            self.handshake_complete = True
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Tells the HTTP protocol, which is not told any more."""
         self.app_state[CONNECTION].admit_keyed()

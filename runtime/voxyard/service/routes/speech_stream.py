@@ -42,8 +42,9 @@ CONFIG_SECONDS = 10.0
 """Time limit for the first message."""
 IDLE_SECONDS = 300.0
 """Time limit for the next message where nothing is being spoken; lost clients are found by pings before that."""
-LOOK_SECONDS = 0.5  # between two looks whether the service stops
+LOOK_SECONDS = 2.0  # between two looks whether the service stops
 MOST_UTTERANCES = 16  # that are not spoken
+MOST_REFUSALS = 100  # of messages of a session
 _NORMAL, _REFUSED, _RESTART, _TRY_LATER = 1000, 1008, 1012, 1013  # closing codes (RFC 6455, IANA)
 _DEFAULTS = {"model": "tts-1", "response_format": "pcm"}
 _TYPES = "session.config, input.text, input.done, input.cancel or session.close"
@@ -83,6 +84,7 @@ class _Session:
         self._socket, self._state, self._client = socket, state, client
         self._config: SpeechBody | None = None
         self._utterances: deque[_Utterance] = deque()  # that are not spoken
+        self._refusals = 0
         self._next = 0  # index of the next one
         self._saying: tuple[Sentence, anyio.CancelScope] | None = None
         self._changed = anyio.Event()
@@ -130,9 +132,11 @@ class _Session:
                 await self._handle(message.get("text"))
             except (ServiceError, SpeechError) as error:
                 refusal = error if isinstance(error, ServiceError) else ServiceError(str(error), parameter="text")
-                if self._config is None:
+                self._refusals += 1
+                if self._config is None or self._refusals > MOST_REFUSALS:
                     return self._end(_REFUSED, refusal)
                 await self._tell_error(refusal)
+            await anyio.sleep(0)  # a client that sends without end holds up no other
 
     async def _handle(self, text: str | None) -> None:
         """Handles one message. Raises ServiceError where it is refused."""
