@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import cast
 from unittest.mock import patch
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, disable_created_metrics
 from prometheus_client.core import GaugeMetricFamily
 
 from voxyard.host import Gpu
@@ -26,6 +26,8 @@ from voxyard.telemetry.input_metrics import InputMetrics
 from voxyard.telemetry.phases import Phase
 from voxyard.telemetry.sampler import GpuSampler, GpuState, Snapshot, Xid
 from voxyard.telemetry.workloads import TrainMetrics, WorkloadGpus
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # as what serves them does
 
 INSTANCE = "gpu-01"
 GIB = 1 << 30

@@ -78,7 +78,7 @@ class Stream:
                 self.receive()
         except ConnectionClosed as ended:
             assert ended.rcvd is not None
-            return ended.rcvd.code
+            return int(ended.rcvd.code)
 
     def speak(self, text: str, pieces: int = 7) -> tuple[list[dict[str, Any]], bytes]:
         """Sends a text in pieces of some letters; all up to the end of the utterance."""

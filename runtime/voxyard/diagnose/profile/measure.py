@@ -227,14 +227,15 @@ class StageBenchmark:
 
         Mirrored, every replica computes the features of its own part inside the training step.
         """
+        step = self.run.step
         ways: dict[Stage, Callable[[], tuple[float, ...]]] = {
-            "features": lambda: self._each(self._host, self._features),
-            "transfer": lambda: self._each(self._made, self._transfer),
+            "features": lambda: self._each(lambda batch: batch.arrays, step.features_of),
+            "transfer": lambda: self._each(lambda batch: step.features_of(batch.arrays), step.transfer),
             "train": self._train,
         }
         if self.run.devices.strategy == "mirrored":
             del ways["features"]
-            ways["transfer"] = lambda: self._each(self._host, self._stage)
+            ways["transfer"] = lambda: self._each(lambda batch: batch.arrays, step.stage)
         return {stage: self._watched(stage, way) for stage, way in ways.items()}
 
     def _watched(self, stage: Stage, way: Callable[[], tuple[float, ...]]) -> tuple[float, ...]:
@@ -271,21 +272,6 @@ class StageBenchmark:
                 ended += steps.ended()
             ended += steps.drain()
         return tuple(each.duration for each in ended)
-
-    def _host(self, batch: HostBatch) -> Mapping[str, Any]:
-        return batch.arrays
-
-    def _stage(self, arrays: Mapping[str, Any]) -> Any:
-        return self.run.step.stage(arrays)
-
-    def _features(self, arrays: Mapping[str, Any]) -> Any:
-        return self.run.step.features_of(arrays)
-
-    def _made(self, batch: HostBatch) -> Any:
-        return self._features(batch.arrays)
-
-    def _transfer(self, made: Any) -> Any:
-        return self.run.step.transfer(made)
 
     # -- overlapped --------------------------------------------------------------------------------------------
 

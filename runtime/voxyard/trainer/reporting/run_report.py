@@ -44,15 +44,10 @@ def devices_described(devices: Devices, own_rows: int, rows: int) -> tuple[str, 
     return (*devices.description, here)
 
 
-def beside_mean(step: TrainStep) -> float | None:
-    """Mean seconds of the updates of a second network, as most of the run's steps make them."""
-    return step.timer.beside.mean
-
-
 def train_mean(clock: StepClock, step: TrainStep) -> float | None:
     """Mean seconds of the training stage, without its waits: for data, and for the networks beside it.
 
-    It has all that the model device does; its updates of a second network are counted as `beside_mean` says.
+    It has all that the model device does; its updates of a second network are counted as its present phase makes them.
     """
     mean, beside, times = clock.train_mean, step.update_thread, step.timer.beside
     if mean is None:
@@ -86,7 +81,7 @@ def _stages(clock: StepClock, step: TrainStep) -> dict[str, Any]:
     return {
         "data_stage_seconds": step.timer.data.mean(clock.shapes) if data else None,
         "train_stage_seconds": train_mean(clock, step) if "M" not in missing else None,
-        "beside_stage_seconds": beside_mean(step) if "V" not in missing else None,
+        "beside_stage_seconds": step.timer.beside.mean if "V" not in missing else None,
         "beside_names": step.beside_names,
         "beside_on": step.beside_on,
         "two_networks": _two_networks(step),
