@@ -114,7 +114,7 @@ class TracedBenchmark(StageBenchmark):
         step.seconds_alone, step.train = marked, marked_step  # type: ignore[method-assign]
         traces: list[Trace] = []
         with traced(traces, on_gpu=on_gpu):
-            features = self._each(self._host, self._features)
+            features = self._each(lambda batch: batch.arrays, step.features_of)
         with traced(traces, on_gpu=on_gpu):
             steps = self._train()
         spans = traces[0].alone()
