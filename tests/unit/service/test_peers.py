@@ -36,7 +36,9 @@ def test_a_database_that_hangs_counts_as_not_answering_until_it_goes_on(monkeypa
     server = Server()
     monkeypatch.setattr(peers, "_TICK_SECONDS", 0.01)
     monkeypatch.setattr(answers, "ANSWER_SECONDS", 0.2)
-    database: Any = SimpleNamespace(connect=server.connect, channel="voxyard", sender="me", answers=answers.Answers())
+    database: Any = SimpleNamespace(
+        connect=server.connect, channel="voxyard", sender="me", answers=answers.Answers(), transactions=0, seconds=0.0
+    )
     claims: Any = SimpleNamespace(seconds=1e6, held=tuple, ran_out=dict, renew=tuple)
     listener: Any = SimpleNamespace(heard=tuple)
     found = peers.Peers(database, claims, listener, lambda: None)

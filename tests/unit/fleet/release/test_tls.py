@@ -133,7 +133,7 @@ def test_while_hosts_change_each_has_two_servers_and_one_place_among_keys(secure
 
     def places(text: str) -> list[str]:
         (pool,) = [each for each in text.split("\n\n") if "\nbackend by_key" in each]
-        return [line.partition(" id ")[2].split()[0] for line in pool.splitlines() if " server " in line]
+        return [line.partition(" id ")[2].split()[0] for line in pool.splitlines() if line.startswith("    server ")]
 
     assert places(strict) == places(both)
     assert "gpu-01:http" not in strict

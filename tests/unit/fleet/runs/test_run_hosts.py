@@ -50,7 +50,11 @@ def test_the_trainer_uses_the_hosts_network_and_its_metrics_stay_where_they_were
     found = service(files)
     assert found["network_mode"] == "host"
     assert "    ports: !reset []\n" in dict(files.files)["run.yaml"].decode()
-    assert found["environment"] == {"VOXYARD_TRAIN_METRICS_HOST": RELEASE.address, "VOXYARD_TRAIN_METRICS_PORT": "9411"}
+    assert found["environment"] == {
+        "VOXYARD_TRAIN_METRICS_HOST": RELEASE.address,
+        "VOXYARD_TRAIN_METRICS_PORT": "9411",
+        "VOXYARD_TRAIN_RESTARTS": "3",  # an hour, where another host is lost
+    }
     assert files.metrics == render(REQUEST, RELEASE).metrics
 
 
