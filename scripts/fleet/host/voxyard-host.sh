@@ -184,7 +184,8 @@ release_publish() {
 
 # SECONDS: the host is being worked on for so long, by its own clock.
 maintenance_begin() {
-  mkdir -p -m 0755 "$home/state"
+  mkdir -p "$home/state"
+  chmod 0755 "$home/state"
   cd "$home/state"
   rm -f .maintenance.next
   echo "$(($(date +%s) + $1))" > .maintenance.next
