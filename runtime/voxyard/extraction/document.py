@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Literal
 
 from voxyard.extraction.errors import TextTooLongError
@@ -50,10 +51,14 @@ class ListItem:
 
 @dataclass(frozen=True)
 class TableRow:
-    """Cells of one row; `header` holds the titles of its columns, empty where the table has none."""
+    """Cells of one row; `header` holds the titles of its columns, empty where the table has none.
+
+    A row of `titles` is said with each row below it, and alone where the next block is none that has it as its header.
+    """
 
     cells: tuple[str, ...]
     header: tuple[str, ...] = ()
+    titles: bool = False
 
 
 @dataclass(frozen=True)
@@ -115,7 +120,12 @@ def parsed(
 
 def spoken(blocks: Iterable[Block], code: CodeBlocks) -> tuple[Block, ...]:
     """Blocks that are spoken: code is left out, or announced with its number of lines."""
-    return tuple(_announced(block) if isinstance(block, Code) else block for block in blocks if _is_spoken(block, code))
+    kept = [block for block in blocks if _is_spoken(block, code)]
+    return tuple(
+        _announced(block) if isinstance(block, Code) else block
+        for block, after in zip_longest(kept, kept[1:])
+        if not (isinstance(block, TableRow) and block.titles and getattr(after, "header", None) == block.cells)
+    )
 
 
 def without_contents_blocks(blocks: Sequence[Block]) -> tuple[Block, ...]:

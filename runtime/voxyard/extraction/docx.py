@@ -166,6 +166,7 @@ class _DocumentWalk:
             texts = tuple(_cell_text(cell) for cell in cells)
             if not header and len(texts) > 1 and all(texts) and row.find(f"{_W}trPr/{_W}tblHeader") is not None:
                 header = texts
+                yield TableRow(texts, titles=True)
             elif any(texts):
                 yield TableRow(texts, header if len(header) == len(texts) else ())
 

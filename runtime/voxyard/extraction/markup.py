@@ -258,6 +258,7 @@ class _Walk:
             titles = row.getparent().tag == "thead" or all(cell.tag == "th" for cell in cells)
             if titles and not header and len(cells) > 1 and any(texts):
                 header = texts
+                yield TableRow(texts, titles=True)
             elif any(texts):
                 yield TableRow(texts, header if len(header) == len(texts) else ())
 

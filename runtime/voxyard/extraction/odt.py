@@ -201,6 +201,7 @@ class _Walk:
             is_header = row.getparent() is not None and row.getparent().tag == f"{_TABLE}table-header-rows"
             if is_header and not header and len(texts) > 1 and all(texts):
                 header = texts
+                yield TableRow(texts, titles=True)
             elif any(texts):
                 yield TableRow(texts, header if len(header) == len(texts) else ())
 

@@ -135,6 +135,7 @@ def _config(app: ASGIApp, section: ServiceSection, certificate: Certificate | No
         ws=SocketProtocol,
         ws_max_size=largest_text(section),
         ws_per_message_deflate=False,  # of no use for audio
+        ws_ping_timeout=None,  # a client that reads as fast as it plays answers late: sending has a deadline of its own
         loop="asyncio" if certificate is None else EVENT_LOOP,
         ssl_context_factory=None if certificate is None else lambda _config, _default: certificate.context,
         log_config=None,

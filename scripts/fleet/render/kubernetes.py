@@ -93,8 +93,8 @@ def run_files(cluster: Cluster, release: Release, run: ClusterRun, root: Path) -
         "run": run.name,
         "config": run.config,
         "settings": name_of(settings),
-        "words": list(run.words),
-        "corpus": str(run.paths[0]),
+        "words": [word.replace("$", "$$") for word in run.words],  # Kubernetes expands $(NAME)
+        "corpus": str(run.paths[0]).replace("$", "$$"),
         "corpora": cluster.trainer.corpora,
         "queue": cluster.trainer.queue,
         "storage": cluster.trainer.storage,

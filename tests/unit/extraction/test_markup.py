@@ -18,6 +18,7 @@ from voxyard.extraction.document import (
     chapters,
     rendered,
     short_urls,
+    spoken,
 )
 from voxyard.extraction.errors import ExtractionError, UnreadableFileError
 from voxyard.extraction.extract import ExtractedText, extract
@@ -179,7 +180,7 @@ def test_navigation_of_known_style_sheets_is_left_out(tag: str, name: str) -> No
 
 
 def read_page(body: str) -> list[str]:
-    return rendered(html_page(f"<html><body>{body}</body></html>").blocks).split("\n\n")
+    return rendered(spoken(html_page(f"<html><body>{body}</body></html>").blocks, "skip")).split("\n\n")
 
 
 def test_cells_over_several_rows_or_columns_leave_the_others_their_titles() -> None:
@@ -194,6 +195,21 @@ def test_cells_over_several_rows_or_columns_leave_the_others_their_titles() -> N
 def test_a_head_may_have_an_empty_corner_and_rows_may_have_titles() -> None:
     table = "<thead><tr><td></td><th>Hour</th></tr></thead><tbody><tr><th>Monday</th><td>9</td></tr></tbody>"
     assert read_page(f"<table>{table}</table>") == ["Monday, Hour: 9."]
+
+
+@pytest.mark.parametrize(
+    ("rows", "read"),
+    [
+        ("<tr><th>Nom</th><th>Âge</th></tr>", ["Nom, Âge."]),
+        (
+            "<tr><th>Nom</th><th>Âge</th></tr><tr><td>Zoé</td><td>12</td><td>grande</td></tr>",
+            ["Nom, Âge.", "Zoé, 12, grande."],
+        ),
+        ("<tr><th>Nom</th><th>Âge</th></tr><tr><td>Zoé</td><td>12</td></tr>", ["Nom: Zoé, Âge: 12."]),
+    ],
+)
+def test_titles_of_columns_that_no_row_has_are_said_alone(rows: str, read: list[str]) -> None:
+    assert read_page(f"<table>{rows}</table>") == read
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ from voxyard.service.auth.key_limits import KeyLimits
 from voxyard.service.http import admission
 from voxyard.service.routes import speech_stream
 from voxyard.service.state import AppState
+from voxyard.service.streaming.text_stream import paused
 from voxyard.speech.audio.encoder import pcm16
 from voxyard.speech.audio.joining import Pauses, join
 from voxyard.speech.requests import Result
@@ -149,6 +150,38 @@ def test_a_text_in_pieces_is_spoken_sentence_by_sentence(service: Service) -> No
             assert {(each["format"], each["sample_rate"], each["channels"]) for each in starts} == {("pcm", 24_000, 1)}
             assert told[-1] == {"type": "session.done", "utterance_index": number, "total_sentences": 3}
             assert audio == joined([each["sentence_text"] for each in starts])
+
+
+@pytest.mark.parametrize(
+    ("text", "spoken"),
+    [
+        ("Let me look that up for you. ", ["Let me look that up for you."]),
+        ("Sure! One moment.", ["Sure!", "One moment."]),
+        ("今、調べます。", ["今、調べます。"]),
+        ("Let me ask Dr. ", []),
+        ("It costs 5.", []),
+        ("Das ist am 3. ", []),
+        ("I think", []),
+    ],
+)
+def test_a_writer_who_pauses_has_ended_a_sentence_or_is_within_one(text: str, spoken: list[str]) -> None:
+    found, rest = paused(text, None)
+    assert ([each.text for each in found], rest) == (spoken, "" if spoken else text)
+
+
+def test_a_sentence_is_spoken_while_the_writer_pauses(service: Service) -> None:
+    """An agent that calls a tool has no next word; the answer comes though nothing ends the utterance."""
+    with service.stream() as stream:
+        stream.send("input.text", text="Let me look that up for you. ")
+        (start,), _ = stream.until("audio.start")
+        assert start["sentence_text"] == "Let me look that up for you."
+
+
+def test_a_pause_alone_between_paragraphs_keeps_nothing_from_being_spoken(service: Service) -> None:
+    with service.stream() as stream:
+        told, audio = stream.speak("Hi.\n\n[pause 1s]\n\nYou.")
+        assert told[-1]["total_sentences"] == 2
+        assert audio == stream.speak("Hi.\n\nYou.")[1]
 
 
 def test_it_is_served_over_tls(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from voxyard.service.state import AppState
 from voxyard.service.streaming.audio_response import BLOCK, STALL
 from voxyard.service.streaming.concurrency import Cut
 from voxyard.service.streaming.speech_request import SpeechRequest, error_fields
-from voxyard.service.streaming.text_stream import Sentence, complete, last
+from voxyard.service.streaming.text_stream import Sentence, complete, last, paused
 from voxyard.speech.audio.joining import Joiner
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.requests import SAMPLE_RATE
@@ -41,7 +41,8 @@ PATH = "/v1/audio/speech/stream"
 CONFIG_SECONDS = 10.0
 """Time limit for the first message."""
 IDLE_SECONDS = 300.0
-"""Time limit for the next message where nothing is being spoken; lost clients are found by pings before that."""
+"""Time limit for the next message where nothing is being spoken."""
+PAUSE_SECONDS = 0.3  # without a message, after which a sentence at the end of the text is spoken
 LOOK_SECONDS = 2.0  # between two looks whether the service stops
 MOST_UTTERANCES = 16  # that are not spoken
 MOST_REFUSALS = 100  # of messages of a session
@@ -119,8 +120,12 @@ class _Session:
         while True:
             seconds = CONFIG_SECONDS if self._config is None else IDLE_SECONDS
             message = None
-            with anyio.move_on_after(seconds):
+            with anyio.move_on_after(PAUSE_SECONDS):
                 message = await self._socket.receive()
+            if message is None:
+                self._writer_pauses()
+                with anyio.move_on_after(seconds):
+                    message = await self._socket.receive()
             if message is None:
                 if self._utterances and self._saying is not None:
                     continue
@@ -160,6 +165,14 @@ class _Session:
         else:
             self._cancel(config)
         self._changed.set()
+
+    def _writer_pauses(self) -> None:
+        """Speaks what is complete where no more text comes, as while an agent calls a tool."""
+        utterance = self._utterances[-1] if self._utterances else None
+        if utterance is not None and not utterance.ended and utterance.rest:
+            found, utterance.rest = paused(utterance.rest, _language(utterance.config))
+            utterance.waiting.extend(found)
+            self._changed.set()
 
     async def _configure(self, options: dict[str, Any]) -> None:
         if self._utterances:

@@ -6,12 +6,15 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from voxyard.speech.reading.markup import masked
 from voxyard.speech.requests import Boundary
 from voxyard.speech.text.sentences import sentence_ends
 
 Ends = Callable[[str], list[int]]
 _PARAGRAPH = re.compile(r"\n[^\S\n]*\n\s*")
 _MAY_END = re.compile(r"[.!?…:;。！？；।؟۔\n]")  # no sentence ends without one of these
+_NAME = "Smith"  # after `Dr.` it goes on
+_NUMBER = re.compile(r"\d\.\s*$")  # 5.50, am 3. Mai
 _WORD = re.compile(r"\s*\S+\s|\s*\S{12}")  # a whole word, or as much of a script without blanks
 
 
@@ -28,13 +31,22 @@ def complete(text: str, language: str | None) -> tuple[list[Sentence], str]:
 
     A sentence is complete once the word after it is: `Dr.` and `3.` may go on.
     """
-    found = list[Sentence]()
-    while (end := _PARAGRAPH.search(text)) is not None:
+    found, start = list[Sentence](), 0
+    while (end := _PARAGRAPH.search(text, start)) is not None:
+        if text[: end.start()].strip() and not _says(text[: end.start()]):  # a pause between paragraphs
+            start = end.end()
+            continue
         found += _sentences(text[: end.start()], [*_ends(text[: end.start()], language)], "paragraph")
-        text = text[end.end() :]
+        text, start = text[end.end() :], 0
     ends = [at for at in _ends(text, language) if _WORD.match(text, at) is not None] if _MAY_END.search(text) else []
     spoken = _sentences(text[: ends[-1]], ends, "sentence") if ends else []
     return found + spoken, text[ends[-1] :] if ends else text
+
+
+def paused(text: str, language: str | None) -> tuple[list[Sentence], str]:
+    """As `complete`, for a text whose writer pauses: its end is one where even a name would begin a new sentence."""
+    found, rest = complete(f"{text.rstrip()} {_NAME} ", language)
+    return (found, "") if found and rest.strip() == _NAME and not _NUMBER.search(text) else ([], text)
 
 
 def last(text: str, language: str | None) -> list[Sentence]:
@@ -62,4 +74,4 @@ def _sentences(text: str, ends: list[int], ending: Boundary) -> list[Sentence]:
 
 
 def _says(text: str) -> bool:
-    return any(character.isalnum() for character in text)
+    return any(character.isalnum() for character in masked(text))

@@ -634,6 +634,16 @@ def test_wrong_use_is_said(fab: Render, place: Path, options: dict[str, Any], sa
     assert said in message
 
 
+def test_words_of_a_run_are_not_expanded_by_kubernetes(fab: Render, place: Path) -> None:
+    """`$(NAME)` in a command or a variable is a reference there, and `$$` one dollar."""
+    (place / "train.yaml").write_text("data: {train_data: /corpora/L$(HOME)J}\n")
+    code, said = fab(config=str(place / "train.yaml"), set=["telemetry.sample_text=$(id)"])
+    assert code == 0, said
+    run = (place / "out/runs/lab/train/run.yaml").read_text()
+    assert "/corpora/L$$(HOME)J" in run
+    assert "$$(id)" in run
+
+
 def test_a_corpus_outside_of_the_claim_is_refused(fab: Render, place: Path) -> None:
     (place / "train.yaml").write_text("data: {train_data: /home/ann/LJ}\n")
     code, message = fab(config=str(place / "train.yaml"))
