@@ -15,7 +15,7 @@ MAX_CHARACTERS = 20_000_000  # of a document: about three weeks of speech
 
 
 def read_document(file: Path, code: CodeBlocks = "skip") -> ExtractedText:
-    """Contents of a text, Markdown, HTML, EPUB, PDF or Word file; of standard input for `-`. Raises ExtractionError.
+    """Contents of a text, Markdown, HTML, EPUB, PDF, Word, ODT, RTF or FB2 file; of standard input for `-`. Raises ExtractionError.
 
     `code` says whether blocks of code are left out or announced.
     """

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+
+from pydantic import field_validator
 
 from voxyard.settings import Section, setting
 
@@ -50,7 +53,7 @@ class ServiceSection(Section):
     )  # fmt: skip
     root_path: str = setting(
         "", "Path that a gateway strips, such as `/speech`; a gateway of FORWARDED_ALLOW_IPS may say it in "
-        "`X-Forwarded-Prefix`.", pattern=rf"^({PATH_PREFIX})?$",
+        "`X-Forwarded-Prefix`.",
     )  # fmt: skip
     allowed_origins: str = setting("", "Comma-separated origins that may call the API (CORS).")
     max_upload_mib: int = setting(
@@ -103,6 +106,13 @@ class ServiceSection(Section):
     drain_seconds: float = setting(
         60.0, "Time limit for document chunks in progress at shutdown, from the same moment.", unit="s", ge=0
     )
+
+    @field_validator("root_path")
+    @classmethod
+    def _prefix_of_paths(cls, path: str) -> str:
+        if path and re.fullmatch(PATH_PREFIX, path) is None:
+            raise ValueError(f"found {path!r}, expected a path such as /speech, without a slash at its end")
+        return path
 
     def store_place(self) -> Path | str:
         """Path of the SQLite file, or URL of the PostgreSQL database."""
