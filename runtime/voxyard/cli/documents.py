@@ -15,9 +15,9 @@ MAX_CHARACTERS = 20_000_000  # of a document: about three weeks of speech
 
 
 def read_document(file: Path, code: CodeBlocks = "skip") -> ExtractedText:
-    """Contents of a text, Markdown, HTML, EPUB, PDF, Word, ODT, RTF or FB2 file; of standard input for `-`. Raises ExtractionError.
+    """Contents of a text, Markdown, HTML, EPUB, PDF, Word, ODT, RTF or FB2 file; of standard input for `-`.
 
-    `code` says whether blocks of code are left out or announced.
+    Raises ExtractionError. `code` says whether blocks of code are left out or announced.
     """
     from voxyard.extraction.extract import extract, extract_file
 

@@ -66,10 +66,10 @@ def speak(
 ) -> int:
     """Speak a document on all GPUs, into an audio file.
 
-    FILE is a text, Markdown, HTML, EPUB, PDF, Word, ODT, RTF or FB2 file; - reads text from standard input. The audio is written in
-    text order; that of more than ten minutes grows while later chunks are still being spoken. Ctrl-C stops cleanly and
-    reports what was written. --show-words prints what would be spoken instead; it loads no model, but needs its
-    directory, whose tokenizer counts.
+    FILE is a text, Markdown, HTML, EPUB, PDF, Word, ODT, RTF or FB2 file; - reads text from standard input. The audio
+    is written in text order; that of more than ten minutes grows while later chunks are still being spoken. Ctrl-C
+    stops cleanly and reports what was written. --show-words prints what would be spoken instead; it loads no model,
+    but needs its directory, whose tokenizer counts.
     """
     if show_words == (out is not None):
         raise click.UsageError("expected either --out FILE or --show-words")

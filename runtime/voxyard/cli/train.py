@@ -85,8 +85,8 @@ def synthesize(
 ) -> None:
     """Synthesize speech with a trained model, into a WAV file.
 
-    FILE is a text, Markdown, HTML, EPUB, PDF, Word, ODT, RTF or FB2 file; - reads text from standard input. A long text is split at
-    its sentences.
+    FILE is a text, Markdown, HTML, EPUB, PDF, Word, ODT, RTF or FB2 file; - reads text from standard input. A long text
+    is split at its sentences.
     """
     if (file is None) == (text is None):
         found = "neither" if file is None else "both"

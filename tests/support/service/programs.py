@@ -12,12 +12,13 @@ import pytest
 
 PACKAGES = {  # Debian's, by the program that a test needs
     "alertmanager": "prometheus-alertmanager", "amtool": "prometheus-alertmanager", "chromium": "chromium",
+    "createdb": "postgresql", "createuser": "postgresql",
     "curl": "curl", "ffprobe": "ffmpeg", "g++": "g++", "gcc": "gcc", "haproxy": "haproxy", "initdb": "postgresql",
     "ip": "iproute2", "munged": "munge", "node": "nodejs", "node_exporter": "prometheus-node-exporter", "npm": "npm",
     "pdftotext": "poppler-utils", "postgres": "postgresql", "prometheus": "prometheus", "promtool": "prometheus",
     "redis-server": "redis-server", "rsync": "rsync", "slurmctld": "slurm-wlm", "slurmd": "slurm-wlm",
     "ssh": "openssh-client", "ssh-agent": "openssh-client", "ssh-keygen": "openssh-client", "sshd": "openssh-server",
-    "tc": "iproute2", "unshare": "util-linux",
+    "systemd-analyze": "systemd", "tc": "iproute2", "unshare": "util-linux",
 }  # fmt: skip
 _OF_DEBIAN = {"alertmanager": "prometheus-alertmanager", "node_exporter": "prometheus-node-exporter"}  # its names
 _DATABASES = Path("/usr/lib/postgresql")  # Debian's programs of PostgreSQL, by version
@@ -33,8 +34,9 @@ def found(program: str) -> str | None:
 
 def lacking(programs: Iterable[str]) -> str | None:
     """What is missing of these programs, and how to install it; None where all are there."""
-    missing = [each for each in dict.fromkeys(programs) if found(each) is None]
-    packages = " ".join(sorted({PACKAGES[each] for each in missing}))
+    package_of = {each: PACKAGES[each] for each in programs}  # on every machine, that none is forgotten
+    missing = [each for each in package_of if found(each) is None]
+    packages = " ".join(sorted({package_of[each] for each in missing}))
     return f"{' and '.join(missing)} not installed: apt-get install {packages}" if missing else None
 
 
