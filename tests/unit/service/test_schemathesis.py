@@ -89,6 +89,7 @@ OPERATIONS = [
     "GET /v1/documents/{id}/timings",
     "GET /v1/models",
     "GET /v1/models/{model}",
+    "GET /v1/usage",
     "GET /v1/audio/models",
     "GET /v1/audio/voices",
     "POST /v1/audio/voices",
@@ -111,6 +112,7 @@ def test_every_operation_is_tried(interface: Any) -> None:
 NOTHING_TO_GET_WRONG = {name for name in OPERATIONS if name.split("/")[1] != "v1" and name != "POST /session"} | {
     "GET /v1/models",
     "GET /v1/models/{model}",
+    "GET /v1/usage",
     "GET /v1/audio/models",
     "GET /v1/audio/voices",
     "DELETE /v1/audio/voices/{name}",
