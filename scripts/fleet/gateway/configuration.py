@@ -158,7 +158,7 @@ backend by_key
     balance hdr(Idempotency-Key)
     hash-type consistent
     retry-on conn-failure empty-response{deadlines}
-{by_key}
+{servers}
 """
 _OF_ONE = """
 # Documents of {name}.
@@ -168,13 +168,14 @@ backend of_{name}
 {servers}
 """
 _KEYS_OF_ONE = """
-# Keys of {name}: by_key chooses the host, and here is found out whether it speaks TLS yet.
+# Keys of {name}: by_key chooses the host, and here is found out whether it speaks TLS yet. Only here has an answer a
+# deadline: to by_key a request that waits for its host is sent already.
 frontend keys_of_{name}
     bind abns@voxyard_{name}
     default_backend keys_of_{name}
 
 backend keys_of_{name}
-    retry-on conn-failure empty-response
+    retry-on conn-failure empty-response{deadlines}
 {servers}
 """
 
@@ -209,10 +210,8 @@ class _Service:
         """Line in a pool that does not ask who is ready: with TLS, for a handshake that fails has sent nothing."""
         return f"{self._line(int(self.prefix, 16) % (1 << 30) + 1)}{self.tls}"
 
-    def by_key(self) -> str:
-        """Line in the pool by key."""
-        if not self.also_plain:
-            return self.unchecked()
+    def keyed(self) -> str:
+        """Line in a pool by key that leaves to another one how the service is reached."""
         return f"    server {self.name} abns@voxyard_{self.name} id {int(self.prefix, 16) % (1 << 30) + 1}"
 
     def alone(self) -> str:
@@ -278,10 +277,12 @@ def configuration(host: Host, encrypted: Collection[str] = (), *, metrics_tls: b
     )
     if shared:
         return text.encode()
-    text += _BY_KEY.format(deadlines=deadlines, by_key="\n".join(each.by_key() for each in services))
+    two_ways = any(each.also_plain for each in services)
+    by_key = [each.keyed() if two_ways else each.unchecked() for each in services]
+    text += _BY_KEY.format(deadlines="" if two_ways else deadlines, servers="\n".join(by_key))
     for each in services:
         text += _OF_ONE.format(name=each.name, deadlines=deadlines, servers=each.alone())
-        text += _KEYS_OF_ONE.format(name=each.name, servers=each.alone()) if each.also_plain else ""
+        text += _KEYS_OF_ONE.format(name=each.name, deadlines=deadlines, servers=each.alone()) if two_ways else ""
     return text.encode()
 
 

@@ -16,6 +16,7 @@ from gateway_certificate import new_authority
 from running_gateway import SERVER_NAME, running_gateway
 from tls_server import running_server
 
+from fleet.gateway import configuration
 from fleet.inventory.gateway_settings import Gateway
 from fleet.inventory.hosts import Bark, Host, with_upstreams
 
@@ -97,6 +98,34 @@ def test_requests_wait_for_the_first_service_that_is_ready(tmp_path: Path, speak
                 assert not waiting.done()
                 with running_server(certificate, ports["gpu-02"]):
                     assert waiting.result() == [200] * 4
+
+
+@pytest.mark.parametrize("plain_http", [True, False])
+def test_a_key_whose_host_is_away_waits_longer_than_an_answer_may_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plain_http: bool
+) -> None:
+    monkeypatch.setattr(configuration, "ANSWER_SECONDS", 1)
+    authority = new_authority(tmp_path / "authority", SERVER_NAME)
+    certificate = authority.write_of_host(tmp_path / "served.pem", "gpu-01", "127.0.0.1")
+    bark = Host("gpu-01", "127.0.0.1", "voxyard", roles=("bark",), bark=Bark(port=free_port()))
+    settings = Gateway(plain_http=plain_http)
+    on = with_upstreams([Host("gw", "127.0.0.1", "voxyard", roles=("gateway",), gateway=settings), bark])[0]
+    trust = ssl.create_default_context(cafile=str(authority.root))
+    here, https, metrics = tmp_path / "haproxy", free_port(), free_port()
+    with running_gateway(on, here, https, metrics, encrypted=["gpu-01"], authority=authority) as running:
+
+        def submit() -> int:
+            headers = {"Authorization": "Bearer key", "Idempotency-Key": "k"}
+            with httpx.Client(base_url=running.url, verify=trust, timeout=120) as client:
+                return client.post("/v1/documents", headers=headers, json={"text": "A."}).status_code
+
+        until_checked(metrics, servers=1 + plain_http, active=0)
+        with ThreadPoolExecutor(1) as clients:
+            waiting = clients.submit(submit)
+            time.sleep(4)
+            assert not waiting.done()
+            with running_server(certificate, bark.bark.port):
+                assert waiting.result() == 200
 
 
 def test_the_gateways_metrics_speak_tls_where_its_host_has_a_certificate(tmp_path: Path) -> None:
