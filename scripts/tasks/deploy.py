@@ -176,7 +176,7 @@ def drain(
     with reporting_errors(), Connections() as connections:
         if not host and not group:
             raise FleetError(missing_options("drain", ["host"]))
-        if not minutes.isdecimal() or not 1 <= int(minutes) <= LONGEST_MAINTENANCE:
+        if not (minutes.isascii() and minutes.isdecimal()) or not 1 <= int(minutes) <= LONGEST_MAINTENANCE:
             raise FleetError(
                 f"--minutes {minutes}: expected a number from 1 to {LONGEST_MAINTENANCE} (two weeks), such as 30"
             )

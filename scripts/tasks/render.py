@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from fleet.render import slurm
 from fleet.render.cluster_release import release_of
 from fleet.render.documents import text_of
 from fleet.render.files import LIST, write
-from fleet.render.kubernetes import overlay_files, pins, run_files
+from fleet.render.kubernetes import identified, overlay_files, pins, run_files
 from fleet.render.monitors import base_files
 from fleet.render.run import ClusterRun, read_run
 from fleet.runs.config import RunSettings, flags_of, read_file
@@ -42,7 +43,7 @@ _PUSH = 'make images ARGS="--push REGISTRY", or check that commit out'
         "out": "directory for the files",
         "cluster": "kubernetes: only this cluster of the inventory; repeat the option or separate names with commas",
         "config": "settings file of a training run (YAML), as for `voxyard train --config`; kubernetes: optional",
-        "run": "name of the run [default: that of the settings file]",
+        "run": "name of the run [default: that of the settings file, in lower case, with - for other characters]",
         "set": "setting as section.key=value, overrides the settings file; repeatable",
         "gpus": "number of GPUs of the run [default: as many as its settings name]",
         "nodes": "slurm: number of nodes that train together [default: 1]",
@@ -60,8 +61,8 @@ def render(
     config: str = "",
     run: str = "",
     set: Sequence[str] | None = None,
-    gpus: int = 0,
-    nodes: int = 0,
+    gpus: str = "",
+    nodes: str = "",
     time: str = "",
     memory: str = "",
     voxyard: str = "",
@@ -78,11 +79,9 @@ def render(
         _refuse(to, of_kubernetes if to == "slurm" else of_slurm)
         if not config:
             _refuse("a rendering without --config", of_runs)
-        if gpus < 0:
-            raise FleetError(f"--gpus {gpus}: expected a number of GPUs, such as 2")
-        wanted = _Wanted(config, run, set or (), gpus)
+        wanted = _Wanted(config, run, set or (), _count("gpus", gpus))
         if to == "slurm":
-            _slurm(folder, wanted, time or A_DAY, memory, voxyard, nodes or 1)
+            _slurm(folder, wanted, time or A_DAY, memory, voxyard, _count("nodes", nodes) or 1)
         else:
             _kubernetes(folder, wanted, load_inventory(inventory), split_names(cluster))
 
@@ -90,7 +89,7 @@ def render(
 class _Wanted:
     """Options of a training run."""
 
-    def __init__(self, config: str, name: str, settings: Sequence[str], gpus: int) -> None:
+    def __init__(self, config: str, name: str, settings: Sequence[str], gpus: int | None) -> None:
         self.file, self._shown = absolute_path(config), config
         self._name, self._settings, self._gpus = name, settings, gpus
 
@@ -136,7 +135,7 @@ def _kubernetes(folder: Path, wanted: _Wanted, fleet: Inventory, names: Sequence
     places: dict[str, Mapping[str, bytes]] = {"base": base_files(ROOT, fleet.monitoring.runbook_url)}
     applied = []
     for each in clusters:
-        release = release_of(each, COMPOSE, images, checksums)
+        release = identified(each, release_of(each, COMPOSE, images, checksums), ROOT)
         places[f"overlays/{each.name}"] = overlay_files(each, release, ROOT)
         applied.append((f"overlays/{each.name}", f"release {release.id}"))
         if wanted.file is not None and "trainer" in each.roles:
@@ -180,6 +179,15 @@ def _images(used: Iterable[str]) -> dict[str, LocalImage]:
             log.warning("whether the images are of these sources is not known: %s", error)
             break
     return images
+
+
+def _count(option: str, given: str) -> int | None:
+    """Number of an option, from 1; None where it is not given. Raises FleetError."""
+    if not given:
+        return None
+    if not re.fullmatch("[1-9][0-9]{0,3}", given):
+        raise FleetError(f"--{option} {given}: expected a number from 1, such as 2")
+    return int(given)
 
 
 def _refuse(target: str, options: dict[str, Any]) -> None:

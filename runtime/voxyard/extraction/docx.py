@@ -123,7 +123,7 @@ class _DocumentWalk:
         outline = paragraph.find(f"{_W}pPr/{_W}outlineLvl")
         name = None if style is None else style.get(f"{_W}val")
         level = self._levels.get(name)
-        if outline is not None and (own := outline.get(f"{_W}val", "9")).isdigit() and int(own) < _BODY_LEVEL:
+        if outline is not None and (own := outline.get(f"{_W}val", "9")).isdecimal() and int(own) < _BODY_LEVEL:
             level = int(own) + 1
         if level is not None:
             return HeadingBlock(text, level)

@@ -147,6 +147,8 @@ class Cluster:
         return "worker" in self.roles
 
 
+_ONLY_WITH_WORKERS = ("redis", "worker")
+_ONLY_WITHOUT_WORKERS = ("bark.gpus", "bark.weights_storage", "bark.weights_class", "gpu_memory")
 _CLUSTER = TypeAdapter(Cluster)
 _KEYS = keys_of(Cluster, {"name"})
 _DEFAULTS = keys_of(Cluster, {"name", "roles"})  # a host's roles are none of a cluster
@@ -163,7 +165,7 @@ def read_clusters(node: YamlValue | None, defaults: Values, problems: ErrorColle
         cluster = problems.validated(_CLUSTER, _KEYS, entry, where, defaults=known, name=name)
         if cluster is None:
             continue
-        for key, said in (*_ray_problems(cluster), *_pod_problems(cluster)):
+        for key, said in (*_ray_problems(cluster), *_pod_problems(cluster), *_idle_keys(cluster, entry)):
             problems.add(entry.line, f"{where}.{key}", said)
         if "bark" in cluster.roles and not cluster.has_workers and cluster.bark.gpus and cluster.gpu_memory is None:
             advice = "missing: the MiB of one GPU, as nvidia-smi reports them: Bark's limit follows from it"
@@ -175,6 +177,17 @@ def read_clusters(node: YamlValue | None, defaults: Values, problems: ErrorColle
     for where, said in store_problems(found, "clusters"):
         problems.add(entries[where.split(".")[1]].line, where, said)
     return found
+
+
+def _idle_keys(cluster: Cluster, entry: YamlValue) -> Iterable[tuple[str, str]]:
+    """Keys of the cluster's own entry that nothing reads: key, and a sentence."""
+    for key in _ONLY_WITHOUT_WORKERS if cluster.has_workers else _ONLY_WITH_WORKERS:
+        node: object = entry
+        for part in key.split("."):
+            node = node.value.get(part) if isinstance(node, YamlValue) and isinstance(node.value, dict) else None
+        if node is not None:
+            with_or_without = "with" if cluster.has_workers else "without"
+            yield key, f"has no effect {with_or_without} the role worker: remove it"
 
 
 def _pod_problems(cluster: Cluster) -> Iterable[tuple[str, str]]:

@@ -117,6 +117,13 @@ def sharing(hosts: Iterable[H]) -> tuple[tuple[H, ...], ...]:
     return tuple(tuple(each) for each in found.values())
 
 
+def idle_secrets(store: str | None, shelf: str | None) -> frozenset[str]:
+    """Secrets of store and shelf that a service has no use for: they stay out of its release."""
+    if store is None:
+        return frozenset(FILE_VARIABLES.values())
+    return frozenset() if shelf is not None and is_bucket(shelf) else frozenset({BARK_SHELF})
+
+
 def variables(secrets: Collection[str]) -> Mapping[str, str]:
     """Variables of the service that name its files of secrets, as libpq and AWS's libraries read them."""
     files = {variable: f"/run/secrets/{name}" for variable, name in FILE_VARIABLES.items() if name in secrets}

@@ -34,7 +34,7 @@ from fleet.inventory.secrets import (
     place,
     versioned,
 )
-from fleet.inventory.shared_documents import SHELF, is_bucket
+from fleet.inventory.shared_documents import SHELF, idle_secrets, is_bucket
 from fleet.inventory.shared_documents import variables as variables_of_secrets
 from fleet.inventory.types import is_loopback
 from fleet.release import compose, tls
@@ -91,7 +91,8 @@ def require_gpus(host: Host, assignment: Assignment, login_info: LoginInfo) -> N
 
 def bark_part(host: Host, assignment: Assignment, login_info: LoginInfo, inputs: ReleaseInputs) -> RolePart:
     """The speech service of `host`. Raises FleetError for missing or invalid inputs."""
-    secrets = dict(inputs.secrets.of(BARK))
+    idle = idle_secrets(host.bark.store, host.bark.shelf)
+    secrets = {name: value for name, value in inputs.secrets.of(BARK).items() if name not in idle}
     if BARK in host.ray_roles:
         secrets[CLUSTER_TOKEN] = cluster_token(host)
     limits = {} if BARK in host.ray_roles else assignment.bark_limits  # in a cluster it has no GPU of its own

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +73,17 @@ def overlay_files(cluster: Cluster, release: Release, root: Path) -> Mapping[str
         labels=[{"pairs": dict(cluster.monitoring_labels)}] if cluster.monitoring_labels else [],
     )
     return {name: to_bytes(documents, heading) for name, documents in files.items()} | {KUSTOMIZATION: top}
+
+
+def identified(cluster: Cluster, release: Release, root: Path) -> Release:
+    """The release with an id of all that the overlay applies: also of the cluster's pods, volumes and nodes.
+
+    Raises FleetError.
+    """
+    files = overlay_files(cluster, replace(release, id=""), root)
+    hashes = [release.id, *(hashlib.sha256(files[name]).hexdigest() for name in sorted(files))]
+    digest = hashlib.sha256(" ".join(hashes).encode())
+    return replace(release, id=digest.hexdigest()[:12])
 
 
 def run_files(cluster: Cluster, release: Release, run: ClusterRun, root: Path) -> Mapping[str, bytes]:
@@ -254,6 +268,16 @@ def _ray(cluster: Cluster, release: Release) -> dict[str, Any]:
     }
 
 
+def _number_of_pods(cluster: Cluster) -> Document:
+    """Of the speech service, for another owner of that field than the overlay."""
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": "voxyard-bark"},
+        "spec": {"replicas": cluster.bark.replicas},
+    }
+
+
 def _how_to_apply(cluster: Cluster, release: Release) -> str:
     lines = [f"Release {release.id} for the cluster {cluster.name}; written by fab render --to kubernetes. Apply with"]
     lines += ["  kubectl apply --server-side --kustomize THIS-DIRECTORY"]
@@ -271,6 +295,10 @@ def _how_to_apply(cluster: Cluster, release: Release) -> str:
     if "bark" in cluster.roles and cluster.bark.replicas > 1:
         lines += ["A change restarts the pods of the speech service one after the other, and stops at one that fails:"]
         lines += [f"  kubectl --namespace {cluster.namespace} rollout status statefulset/voxyard-bark  # or undo"]
+    if cluster.bark.scaling.most is not None:
+        lines += ["Where it ran before without scaling, first (else an apply that names no number leaves one pod):"]
+        lines += [f"  echo '{json.dumps(_number_of_pods(cluster))}' |"]
+        lines += [f"    kubectl --namespace {cluster.namespace} apply --server-side --field-manager=keda --validate=false -f -"]
     if release.artefacts:
         names_of = " and ".join(f"{each.name} (the directory bark.{each.kind})" for each in release.artefacts)
         which = "of the speech service or its workers" if cluster.has_workers else "of the speech service"

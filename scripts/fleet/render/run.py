@@ -45,8 +45,10 @@ class ClusterRun:
         return self.loaded.origins[key] != "default"
 
 
-def read_run(settings: RunSettings, *, image: str, file: Path | None, name: str = "", gpus: int = 0) -> ClusterRun:
-    """Validate a run for a cluster; `name` defaults to that of the settings `file`, `gpus` (0) to what they imply.
+def read_run(
+    settings: RunSettings, *, image: str, file: Path | None, name: str = "", gpus: int | None = None
+) -> ClusterRun:
+    """Validate a run for a cluster; `name` defaults to that of the settings `file`, `gpus` to what they imply.
 
     `image` is the image or program that trains. Raises FleetError.
     """
@@ -92,7 +94,7 @@ def _require_paths(config: TrainConfig, shown: str) -> None:
             raise FleetError(f"{shown}: {key} is {path}: expected an absolute path, as the cluster sees it")
 
 
-def _gpus(config: TrainConfig, asked: int) -> int:
+def _gpus(config: TrainConfig, asked: int | None) -> int:
     """Number of GPUs of the run. Raises FleetError where the settings and `asked` disagree."""
     training, data = config.training, config.data
     if training.device == "cpu":
@@ -103,7 +105,7 @@ def _gpus(config: TrainConfig, asked: int) -> int:
     if not asked and (training.auto or training.strategy in ("auto", "mirrored")):
         raise FleetError("the strategy takes as many GPUs as there are: say with --gpus how many the run reserves")
     count = asked or max(1, len(ids))
-    if wrong := sorted(each for each in ids if not each.isdigit() or int(each) >= count):
+    if wrong := sorted(each for each in ids if not each.isdecimal() or int(each) >= count):
         raise FleetError(
             f"GPU {', '.join(wrong)} in the settings: a cluster numbers the {count} that a run reserves from 0: "
             f"expected data.data_gpu and data.model_gpu below {count}, or more with --gpus"

@@ -38,8 +38,6 @@ def job_of(
     """Job that trains with the image, or with a `program` of the nodes. Raises FleetError."""
     if memory and not _MEMORY.fullmatch(memory):
         raise FleetError(f"--memory {memory}: expected a size as sbatch takes it, such as 64G")
-    if nodes < 1:
-        raise FleetError(f"--nodes {nodes}: expected a number of nodes, such as 2")
     if not _TIME.fullmatch(time):
         raise FleetError(f"--time {time}: expected minutes, HH:MM:SS or DAYS-HH:MM:SS")
     if seconds_of(time) < stop_seconds + START_SECONDS:

@@ -279,7 +279,7 @@ def gpu_reservation(gpus: Sequence[str]) -> dict[str, Any]:
 
 def _uuid(asked: int | str, deployed: DeployedRelease) -> str:
     text = str(asked).strip()
-    if text.isdigit() and int(text) < len(deployed.gpus):
+    if text.isdecimal() and int(text) < len(deployed.gpus):
         return deployed.gpus[int(text)]
     found = next((each for each in deployed.gpus if each.lower() == text.lower()), None)
     if found is None:
@@ -352,7 +352,7 @@ def _ids_as_uuids(loaded: Loaded[TrainConfig], deployed: DeployedRelease, gpus: 
     if not gpus:
         return []
     pairs = (("--data-gpu", data.data_gpu), ("--model-gpu", data.model_gpu))
-    return [f"{flag}={_uuid(asked, deployed)}" for flag, asked in pairs if asked is not None and str(asked).isdigit()]
+    return [f"{flag}={_uuid(asked, deployed)}" for flag, asked in pairs if asked is not None and str(asked).isdecimal()]
 
 
 def _manifest(made: RunFiles) -> dict[str, Any]:

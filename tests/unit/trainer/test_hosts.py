@@ -54,6 +54,7 @@ def test_a_list_and_an_index_make_a_group() -> None:
         ({"strategy": "multiworker"}, "--strategy multiworker without --hosts"),
         ({"host_index": 0}, "--host-index without --hosts"),
         ({"allow_mixed": True}, "--allow-mixed without --hosts"),
+        ({"restarts": 3}, "--restarts without --hosts"),
         ({"hosts": THREE}, "which of the 3 this host is"),
         ({"hosts": THREE, "host_index": 3}, "--host-index 3 is out of range: --hosts names 3 hosts, 0 to 2"),
         ({"hosts": "10.0.0.1:2222", "host_index": 0}, "names one host, expected at least two"),

@@ -71,6 +71,7 @@ def host_group(config: TrainConfig) -> HostGroup | None:
         given = "--strategy multiworker" if training.strategy == "multiworker" else ""
         given = given or ("--host-index" if training.host_index is not None else "")
         given = given or ("--allow-mixed" if training.allow_mixed else "")
+        given = given or ("--restarts" if training.restarts else "")
         if given:
             raise TrainerError(
                 f"{given} without --hosts has no effect: name all hosts of the run in one order, the same on each, "
@@ -100,7 +101,7 @@ def host_group(config: TrainConfig) -> HostGroup | None:
 
 def without_hosts(config: TrainConfig) -> TrainConfig:
     """`config` for a run on this host alone."""
-    alone = {"hosts": None, "host_index": None, "allow_mixed": False}
+    alone = {"hosts": None, "host_index": None, "allow_mixed": False, "restarts": 0}
     return config.model_copy(update={"training": config.training.model_copy(update=alone)})
 
 

@@ -30,6 +30,7 @@ from voxyard.settings.load import load as load_settings
 ROOT = Path(__file__).resolve().parents[4]
 VERSIONS = ("1.30", *list(dict.fromkeys(validator.all_versions()))[-3:])
 COMMIT = "c" * 40
+_IDLE = "has no effect with the role worker: remove it"
 OVERLAYS = ("overlays/lab", "overlays/east", "overlays/pool", "overlays/wide", "runs/lab/train")
 
 
@@ -571,6 +572,24 @@ def inventory_with(old: str, new: str) -> Change:
         ),
         (inventory_with("      weights_class: nfs\n", ""), "clusters.wide.bark.scaling: a new pod needs"),
         (inventory_with("most: 6", "most: 1"), "clusters.wide.bark.scaling.most: found 1, fewer than bark.replicas"),
+        *(
+            (
+                inventory_with("    worker: {replicas: 3", f"    {given}\n    worker: {{replicas: 3"),
+                f"pool.{key}: {_IDLE}",
+            )
+            for key, given in {
+                "bark.gpus": "bark: {gpus: 1}",
+                "bark.weights_class": "bark: {weights_class: nfs}",
+                "gpu_memory": "gpu_memory: 24564",
+            }.items()
+        ),
+        *(
+            (
+                inventory_with("    namespace: speech", f"    {given}"),
+                f"east.{key}: has no effect without the role worker",
+            )
+            for key, given in {"redis": "redis: 10.0.0.1:6379", "worker": "worker: {gpus: 2}"}.items()
+        ),
     ],
 )
 def test_what_cannot_be_rendered_is_said(fab: Render, place: Path, change: Change, said: str) -> None:
@@ -621,10 +640,10 @@ def test_a_shallow_clone_is_rendered_with_a_warning(fab: Render, place: Path, mo
         ({"cluster": ["west"]}, "no cluster west in"),
         ({"to": "nomad"}, "expected a target of kubernetes, slurm"),
         ({"voxyard": "/opt/voxyard"}, "--voxyard has no effect with kubernetes"),
-        ({"run": "x", "gpus": 2}, "--run, --gpus have no effect with a rendering without --config"),
+        ({"run": "x", "gpus": "2"}, "--run, --gpus have no effect with a rendering without --config"),
         ({"config": "{place}/train.yaml", "cluster": ["east"]}, "east: no cluster with the role trainer"),
         ({"config": "{place}/train.yaml", "set": ["training.checkpoint_dir=/x"]}, "set by the deployment"),
-        ({"config": "{place}/train.yaml", "gpus": 1}, "a cluster numbers the 1 that a run reserves from 0"),
+        ({"config": "{place}/train.yaml", "gpus": "1"}, "a cluster numbers the 1 that a run reserves from 0"),
     ],
 )
 def test_wrong_use_is_said(fab: Render, place: Path, options: dict[str, Any], said: str) -> None:
@@ -662,3 +681,32 @@ def test_the_clusters_of_the_example_are_right(place: Path) -> None:
     (place / "hosts.yaml").write_text(re.sub("^# ", "", found, flags=re.MULTILINE))
     (lab,) = load(place / "hosts.yaml").clusters
     assert (lab.bark.scaling.most, lab.trainer.queue, lab.worker.storage_class) == (6, "training", "nfs")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("most: 6", "most: 7"),
+        ("chunks: 30", "chunks: 31"),
+        ("replicas: 2, gpus: 2", "replicas: 2, memory: 9Gi, gpus: 2"),
+    ],
+)
+def test_what_is_applied_and_is_another_has_another_release(fab: Render, place: Path, old: str, new: str) -> None:
+    def releases() -> set[str]:
+        assert fab()[0] == 0
+        texts = [path.read_text() for path in (place / "out/overlays").glob("*/exporter.yaml")]
+        return {found for text in texts for found in re.findall("voxyard/release: (?:')?([0-9a-f]{12})", text)}
+
+    before = releases()
+    assert before == releases()
+    assert len(before) == 4
+    inventory_with(old, new)(place)
+    assert len(before & releases()) == 3
+
+
+def test_a_cluster_without_a_store_is_asked_for_no_password_of_one(fab: Render, place: Path) -> None:
+    assert fab()[0] == 0
+    heads = {path.parent.name: path.read_text() for path in (place / "out/overlays").glob("*/kustomization.yaml")}
+    assert {name: "bark-store-password" in head for name, head in heads.items()} == {
+        "lab": True, "wide": True, "east": False, "pool": False
+    }  # fmt: skip

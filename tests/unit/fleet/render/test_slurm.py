@@ -79,7 +79,7 @@ def test_a_time_is_read_as_sbatch_reads_it(time: str, seconds: int) -> None:
         ("training: {max_steps: 5}", {}, "no corpus: set data.train_data"),
         ("data: {train_data: /a}\ntraining: {strategy: mirrored}", {}, "say with --gpus how many"),
         ("data: {train_data: /a, model_gpu: 4, data_gpu: 0}", {}, "GPU 4 in the settings"),
-        ("data: {train_data: /a}\ntraining: {device: cpu}", {"gpus": 1}, "--gpus 1 has no effect"),
+        ("data: {train_data: /a}\ntraining: {device: cpu}", {"gpus": "1"}, "--gpus 1 has no effect"),
         ("data: {train_data: /a}", {"time": "soon"}, "--time soon: expected minutes"),
         (
             "data: {train_data: /a}",
@@ -93,19 +93,22 @@ def test_a_time_is_read_as_sbatch_reads_it(time: str, seconds: int) -> None:
         ("data: {train_data: /a}", {"run": "My Run"}, "--run My Run: expected at most 48 lower-case letters"),
         ("data: {train_data: /a}", {"cluster": ["lab"]}, "--cluster has no effect with slurm"),
         ("data: {train_dat: /a}", {}, "did you mean data.train_data?"),
-        ("data: {train_data: /a}", {"gpus": -1}, "--gpus -1: expected a number of GPUs"),
-        ("data: {train_data: /a}", {"nodes": -1}, "--nodes -1: expected a number of nodes"),
-        ("data: {train_data: /a}", {"nodes": 2}, "training.batch_size is None: over 2 nodes"),
-        ("data: {train_data: /a}\ntraining: {batch_size: 7}", {"nodes": 2}, "training.batch_size is 7: over 2 nodes"),
+        *(
+            ("data: {train_data: /a}", {option: given}, f"--{option} {given}: expected a number from 1")
+            for option in ("gpus", "nodes")
+            for given in ("-1", "0", "2.5", "٣", "two")
+        ),
+        ("data: {train_data: /a}", {"nodes": "2"}, "training.batch_size is None: over 2 nodes"),
+        ("data: {train_data: /a}\ntraining: {batch_size: 7}", {"nodes": "2"}, "training.batch_size is 7: over 2 nodes"),
         (
             "data: {train_data: /a}\ntraining: {hosts: 'a:1,b:1', host_index: 0}",
-            {"nodes": 2},
+            {"nodes": "2"},
             "the job names its nodes itself",
         ),
         ("data: {train_data: /a}\ntraining: {strategy: multiworker}", {}, "say with --nodes how many"),
         (
             "data: {train_data: /a}\ntraining: {strategy: mirrored, batch_size: 8}",
-            {"nodes": 2, "gpus": 2},
+            {"nodes": "2", "gpus": "2"},
             "training.strategy mirrored cannot be used with --nodes 2",
         ),
     ],
@@ -259,7 +262,7 @@ def over_nodes(fab: Render, place: Path, settings: Path, trainer: str) -> tuple[
     for name, text in doubles.items():
         (programs / name).write_text(text)
         (programs / name).chmod(0o755)
-    code, said = fab("slurm", config=str(settings), nodes=2)
+    code, said = fab("slurm", config=str(settings), nodes="2")
     assert code == 0, said
     of_slurm = {"SLURM_JOB_ID": "12345", "SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_NODELIST": "n[1-2]"}
     return place / "out/train", {"PATH": f"{programs}:/usr/bin:/bin", **of_slurm}
