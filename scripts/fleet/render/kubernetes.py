@@ -298,7 +298,8 @@ def _how_to_apply(cluster: Cluster, release: Release) -> str:
     if cluster.bark.scaling.most is not None:
         lines += ["Where it ran before without scaling, first (else an apply that names no number leaves one pod):"]
         lines += [f"  echo '{json.dumps(_number_of_pods(cluster))}' |"]
-        lines += [f"    kubectl --namespace {cluster.namespace} apply --server-side --field-manager=keda --validate=false -f -"]
+        lines += [f"    kubectl --namespace {cluster.namespace} apply --server-side \\"]
+        lines += ["      --field-manager=keda --validate=false -f -"]
     if release.artefacts:
         names_of = " and ".join(f"{each.name} (the directory bark.{each.kind})" for each in release.artefacts)
         which = "of the speech service or its workers" if cluster.has_workers else "of the speech service"

@@ -679,8 +679,8 @@ def test_the_clusters_of_the_example_are_right(place: Path) -> None:
     text = (ROOT / "deploy/hosts.example.yaml").read_text()
     (found,) = re.findall(r"^# clusters:\n(?:#  .*\n)+", text, re.MULTILINE)
     (place / "hosts.yaml").write_text(re.sub("^# ", "", found, flags=re.MULTILINE))
-    (lab,) = load(place / "hosts.yaml").clusters
-    assert (lab.bark.scaling.most, lab.trainer.queue, lab.worker.storage_class) == (6, "training", "nfs")
+    lab, pool = load(place / "hosts.yaml").clusters
+    assert (lab.bark.scaling.most, lab.trainer.queue, pool.worker.storage_class) == (6, "training", "nfs")
 
 
 @pytest.mark.parametrize(
