@@ -1,4 +1,4 @@
-"""ZIP archive of XML, as EPUB and ODT are: its files by name, within limits on what it unpacks to."""
+"""ZIP archive of XML, as EPUB, ODT and a packed FB2 are: its files by name, within limits on what it unpacks to."""
 
 from __future__ import annotations
 
@@ -39,6 +39,10 @@ class TextArchive:
 
     def __contains__(self, name: str) -> bool:
         return name in self._entries
+
+    def names(self) -> list[str]:
+        """Names of its files, in their order."""
+        return list(self._entries)
 
     def read(self, name: str, most: int | None = None) -> bytes:
         """Bytes of a file. Raises UnreadableFileError where it is missing or beyond the limits."""

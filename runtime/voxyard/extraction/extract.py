@@ -39,7 +39,7 @@ _SUFFIXES: dict[str, Kind] = {
     ".html": "html", ".htm": "html", ".xhtml": "html",
     ".epub": "epub",
     ".pdf": "pdf",
-    ".docx": "docx", ".odt": "odt", ".rtf": "rtf", ".fb2": "fb2",
+    ".docx": "docx", ".odt": "odt", ".rtf": "rtf", ".fb2": "fb2", ".fb2.zip": "fb2",
 }  # fmt: skip
 _SUFFIX_OF = {kind: ".md" if kind == "markdown" else f".{kind}" for kind in _NAMES}
 _MEDIA_TYPES: dict[str, Kind] = {
@@ -55,6 +55,8 @@ _MEDIA_TYPES: dict[str, Kind] = {
     "text/rtf": "rtf",
     "application/x-fictionbook+xml": "fb2",
     "application/fb2": "fb2",
+    "application/fb2+zip": "fb2",
+    "application/x-zip-compressed-fb2": "fb2",
 }
 _NO_CLAIM = ("", "application/octet-stream", "binary/octet-stream", "application/x-www-form-urlencoded")
 _OTHER_SUFFIXES = {
@@ -215,8 +217,8 @@ def extract_file(
 
 def _kind(data: bytes, name: str, media_type: str | None) -> Kind:
     """File type of the content, where the name or the media type agrees. Raises ExtractionError."""
-    suffix = Path(name).suffix.lower()
-    kind = _kind_by_content(data, pdf_expected=suffix == ".pdf", epub_expected=suffix == ".epub")
+    suffix = _suffix(name)
+    kind = _kind_by_content(data, _SUFFIXES.get(suffix))
     if suffix in _OTHER_SUFFIXES:
         raise UnsupportedFileError(
             f"unsupported file type {suffix}: {_SEND}; if it is {_NAMES[kind]}, rename it to {_SUFFIX_OF[kind]}"
@@ -241,12 +243,12 @@ def _kind(data: bytes, name: str, media_type: str | None) -> Kind:
     )
 
 
-def _kind_by_content(data: bytes, *, pdf_expected: bool, epub_expected: bool) -> Kind:
+def _kind_by_content(data: bytes, claimed: Kind | None) -> Kind:
     head = data[:_PDF_MAGIC_WITHIN].lstrip(b"\xef\xbb\xbf \t\r\n\0")
-    if head.startswith(_PDF_MAGIC) or (_PDF_MAGIC in head and (pdf_expected or b"\0" in data)):
+    if head.startswith(_PDF_MAGIC) or (_PDF_MAGIC in head and (claimed == "pdf" or b"\0" in data)):
         return "pdf"
     if data.startswith(_ZIP_MAGIC):
-        return _kind_of_archive(data, epub_expected=epub_expected)
+        return _kind_of_archive(data, claimed)
     if data.startswith(b"{\\rtf"):
         return "rtf"
     if _FICTION_BOOK.match(head):
@@ -259,16 +261,20 @@ def _kind_by_content(data: bytes, *, pdf_expected: bool, epub_expected: bool) ->
     return "html" if _HTML_BEGINS.match(head) else "txt"
 
 
-def _kind_of_archive(data: bytes, *, epub_expected: bool) -> Kind:
-    """EPUB by its container, ODT by what its first file says, else DOCX, which is verified when it is unpacked."""
+def _kind_of_archive(data: bytes, claimed: Kind | None) -> Kind:
+    """EPUB by its container, ODT by its first file, FB2 by its suffix, else DOCX, which its reader verifies."""
     if data[_MIME_TYPE_AT:].startswith(_ODT):
         return "odt"
     try:
         with zipfile.ZipFile(BytesIO(data)) as archive:
             names = archive.namelist()
     except (zipfile.BadZipFile, EOFError, NotImplementedError, ValueError):
-        return "epub" if epub_expected else "docx"
-    return "epub" if _EPUB_CONTAINER in names else "odt" if _ODT_PARTS.issubset(names) else "docx"
+        return claimed if claimed in ("epub", "fb2") else "docx"
+    if _EPUB_CONTAINER in names:
+        return "epub"
+    if names and all(each.lower().endswith(".fb2") for each in names):
+        return "fb2"
+    return "odt" if _ODT_PARTS.issubset(names) else "docx"
 
 
 def _ole(data: bytes) -> ExtractionError:
@@ -285,6 +291,12 @@ def _ole(data: bytes) -> ExtractionError:
     return UnsupportedFileError(f"an old Office file (OLE), which is not supported: {_SEND}")
 
 
+def _suffix(name: str) -> str:
+    """Suffix of a file's name in small letters, both parts of one that is known with them: .fb2.zip."""
+    both = "".join(Path(name).suffixes[-2:]).lower()
+    return both if both in _SUFFIXES else Path(name).suffix.lower()
+
+
 def _last_part(filename: str | None) -> str:
     """File name without folders and control characters, for messages and titles only."""
     return clean(re.split(r"[/\\]", filename or "")[-1]).replace("\n", " ")[-_LONGEST_TITLE:]
@@ -294,7 +306,7 @@ def _title(own: str | None, name: str, text: str) -> str:
     own = " ".join(clean(own or "").split())
     if own and len(own) <= _LONGEST_TITLE and any(c.isalpha() for c in own) and not _NO_TITLE.fullmatch(own):
         return own
-    suffix = Path(name).suffix.lower()
+    suffix = _suffix(name)
     stem = name[: -len(suffix)] if suffix in _SUFFIXES else name
     if any(c.isalnum() for c in stem):
         return stem.strip()

@@ -1,14 +1,15 @@
-"""FB2 reader: title, author, language, cover and the sections of a FictionBook."""
+"""FB2 reader: title, author, language, cover and the sections of a FictionBook, alone or in a ZIP archive."""
 
 from __future__ import annotations
 
 import base64
 import binascii
+import io
 from collections.abc import Iterator
 
 from lxml import etree
 
-from voxyard.extraction.archive import broken, parsed_xml
+from voxyard.extraction.archive import broken, parsed_xml, text_archive
 from voxyard.extraction.cover import small_cover
 from voxyard.extraction.document import Block, HeadingBlock, Paragraph, ParsedDocument, TableRow, parsed, within
 from voxyard.extraction.raised import raised
@@ -28,14 +29,16 @@ def read_fb2(data: bytes, *, max_characters: int) -> ParsedDocument:
     Notes come last, as the book has them.
 
     Raises:
-        UnreadableFileError: no well-formed XML, or no FictionBook.
+        UnreadableFileError: no well-formed XML, or no FictionBook; an archive of several books, or broken.
         TextTooLongError: far more than `max_characters`.
     """
-    root = parsed_xml(data, "the book", "FB2")
+    root = parsed_xml(_unpacked(data), "the book", "FB2")
     if _name(root) != "FictionBook":
         raise broken(f"its XML is of {_name(root)[:50]}, not of a FictionBook", "FB2")
     info = next((each for each in root.iter() if _name(each) == "title-info"), None)
     bodies = [each for each in root if _name(each) == "body"]  # the title of the second, as of notes, is a chapter's
+    for link in _marks(root, bodies[1:]):
+        link.set("type", "note")
     found = (block for at, body in enumerate(bodies) for block in _blocks(body, 1 if at == 0 else 2))
     blocks = within(found, max_characters)
     return parsed(
@@ -46,6 +49,22 @@ def read_fb2(data: bytes, *, max_characters: int) -> ParsedDocument:
         cover=_cover(root, info),
         author=_authors(info),
     )
+
+
+def _unpacked(data: bytes) -> bytes:
+    if not data.startswith(b"PK"):
+        return data
+    with text_archive(io.BytesIO(data), "FB2") as archive:
+        names = archive.names()
+        if len(names) != 1:
+            raise broken(f"its ZIP archive has {len(names)} files, expected one book", "FB2")
+        return archive.read(names[0])
+
+
+def _marks(root: etree._Element, notes: list[etree._Element]) -> list[etree._Element]:
+    """Links to a section of the notes, also those that do not say that they are marks of a note."""
+    known = {f"#{each.get('id')}" for body in notes for each in body.iter() if each.get("id")}
+    return [each for each in root.iter() if _name(each) == "a" and each.get(_HREF) in known]
 
 
 def _name(element: etree._Element) -> str:

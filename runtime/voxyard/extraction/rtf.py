@@ -89,7 +89,7 @@ def read_rtf(data: bytes, *, max_characters: int) -> ParsedDocument:
     Left out: hidden and deleted text, headers, footers, comments, pictures, tables of contents.
 
     Raises:
-        UnreadableFileError: nested too deeply.
+        UnreadableFileError: nested too deeply, or truncated.
         TextTooLongError: far more than `max_characters`.
     """
     reader = _Reader(data, max_characters)
@@ -130,6 +130,11 @@ class _Reader:
             self._token(found)
             yield from self._take()
         self._flush()
+        if self._stack:
+            raise UnreadableFileError(
+                f"it is truncated or damaged ({len(self._stack)} of its groups do not end):"
+                " open it in Word or LibreOffice, save it as RTF again and send that"
+            )
         self._paragraph.in_table = False
         self._paragraph.pieces[:0] = [f"{cell}\n" for cell in self._cells]  # of a row that does not end
         self._end_paragraph()

@@ -181,8 +181,59 @@ WORDS = [
 
 @given(st.lists(st.one_of(st.sampled_from(WORDS), st.binary(max_size=4)), max_size=80).map(b"".join))
 def test_every_rtf_is_read_or_refused(data: bytes) -> None:
-    text = read_rtf(b"{\\rtf1 " + data, max_characters=10_000).text
-    assert isinstance(text, str)
+    try:
+        text = read_rtf(b"{\\rtf1 " + data + b"}", max_characters=10_000).text
+    except UnreadableFileError as error:
+        assert "truncated" in str(error)
+    else:
+        assert isinstance(text, str)
+
+
+@pytest.mark.parametrize("length", [len(RTF) - 1, len(RTF) - 60, RTF.index(b"A note."), RTF.index(b"One\\tab")])
+def test_a_truncated_rtf_is_refused_in_words(length: int) -> None:
+    with pytest.raises(
+        UnreadableFileError, match=r"walk\.rtf: it is truncated or damaged \(\d+ of its groups do not end"
+    ):
+        read(RTF[:length], "walk.rtf")
+
+
+def packed(*names: str, data: bytes = b"") -> bytes:
+    """A ZIP archive with a book under each name."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in names:
+            archive.writestr(name, data or book("<section><p>Да</p></section>"))
+    return content.getvalue()
+
+
+@pytest.mark.parametrize("name", ["walk.fb2.zip", "Walk.FB2.ZIP", "walk.fb2", None])
+def test_a_packed_fb2_is_read(name: str | None) -> None:
+    found = read(packed("walk.fb2"), name)
+    assert (found.kind, found.title, found.text) == ("fb2", "Прогулка", "Да")
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (packed("a.fb2", "b.fb2"), "its ZIP archive has 2 files, expected one book"),
+        (packed("a.fb2", data=b"<FictionBook>"), "not well-formed XML"),
+        (packed("a.fb2", data=b" " * 10 * 2**20), "packed to less than 1/200 of its size"),
+        (packed("a.txt"), "its content is a DOCX"),
+        (packed("a.fb2")[:300], "its ZIP archive is broken"),
+    ],
+)
+def test_an_archive_that_is_no_packed_book_is_refused(data: bytes, reason: str) -> None:
+    with pytest.raises(UnreadableFileError, match=reason):
+        read(data, "walk.fb2.zip")
+
+
+@pytest.mark.parametrize(
+    "mark", ['<a l:href="#n1" type="note">[1]</a>', '<a l:href="#n1">1</a>', '<sup><a l:href="#n1">1</a></sup>']
+)
+def test_the_mark_of_a_note_in_fb2_is_silent_and_another_link_is_not(mark: str) -> None:
+    notes = '<body name="notes"><section id="n1"><p>Сноска.</p></section></body>'
+    text = f'<section id="s"><p>Текст{mark}, <a l:href="#s">выше</a>.</p></section>'
+    assert read(book(text, notes=notes), "walk.fb2").text.split("\n\n") == ["Текст, выше.", "Сноска."]
 
 
 def test_a_text_of_signs_alone_is_refused_with_them() -> None:
