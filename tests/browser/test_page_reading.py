@@ -64,6 +64,14 @@ def test_a_pronunciation_is_written_line_by_line(service: Service, page: Page) -
     assert submitted(page)["lexicon"] == WORDS
 
 
+def test_a_text_may_have_markdowns_marks(service: Service, page: Page) -> None:
+    page.goto(service.url)
+    page.locator("#text").fill("# Night\n\nA *bell* rang.")
+    page.get_by_label("The text has Markdown’s marks").check()
+    assert submitted(page)["input_format"] == "markdown"
+    expect(page.locator("#reading")).to_contain_text("A bell rang.")
+
+
 def test_a_cast_is_written_line_by_line(service: Service, page: Page) -> None:
     open_more(service, page)
     field = page.get_by_label("Voices of the text")

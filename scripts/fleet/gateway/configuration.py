@@ -28,6 +28,7 @@ CERTIFICATE = "/run/secrets/gateway.pem"
 HOST_CERTIFICATE = "/run/secrets/host.pem"
 """Likewise of the host, for the metrics."""
 AUTHORITIES = "/etc/voxyard/host-ca.pem"
+LUA = "/etc/voxyard/frozen.lua"
 STOP_SECONDS = 60
 """Seconds until the container of a gateway is killed; its open requests have less."""
 PORT, METRICS_PORT, HEALTH_PORT = 8443, 9412, 9413
@@ -35,6 +36,8 @@ PORT, METRICS_PORT, HEALTH_PORT = 8443, 9412, 9413
 _WAITING = "abns@voxyard_:waiting"  # no host is named so
 EVENTS_SECONDS, ANSWER_SECONDS, IDLE_SECONDS = 45, 20, 600
 """Silence of a service after which its request is given up: three heartbeats of an event stream; others; audio."""
+FROZEN_SECONDS = 30
+"""From the first check that a service does not answer until all is given up that it holds, audio too."""
 _REST = f"[0-9a-f]{{{32 - PREFIX_DIGITS}}}"
 _UNAVAILABLE = (
     '{"error": {"message": "no speech service answers: retry in 10 s", "type": "server_error", '
@@ -48,6 +51,8 @@ global
     hard-stop-after {stop}s
     ssl-default-bind-options ssl-min-ver TLSv1.2 no-tls-tickets
     ssl-load-extra-files key
+    setenv FROZEN_SECONDS {frozen}
+    lua-load {lua}  # ends what a service holds that answers no check for so long
 
 # Names in the network of the host's own services. A service that restarts has no name meanwhile, and keeps its place.
 resolvers docker
@@ -258,6 +263,8 @@ def configuration(host: Host, encrypted: Collection[str] = (), *, metrics_tls: b
     tls = f" ssl crt {HOST_CERTIFICATE}\n    bind 127.0.0.1:{HEALTH_PORT}" if metrics_tls else ""
     text = _HEAD.format(
         stop=STOP_SECONDS - 10,
+        lua=LUA,
+        frozen=FROZEN_SECONDS,
         wait=host.gateway.wait_seconds,
         unavailable=_UNAVAILABLE,
         port=PORT,

@@ -24,12 +24,15 @@ from fleet.release import compose, environment, tls
 from fleet.release.environment import LoginInfo
 from fleet.release.service import RolePart, Service
 
-CONFIGURATION = "haproxy.cfg"
+CONFIGURATION, LUA = "haproxy.cfg", "frozen.lua"
 COMPOSE_FILE, SECRETS_FILE = "gateway.yaml", "gateway-secrets.yaml"
 
 
 def gateway_part(host: Host, login_info: LoginInfo, folder: Path, image: LocalImage) -> RolePart:
-    """The gateway of `host`; `folder` contains its compose file. Raises FleetError for missing or invalid inputs."""
+    """The gateway of `host`; `folder` has its compose file and its Lua.
+
+    Raises FleetError for missing or invalid inputs.
+    """
     source = compose.required(folder / COMPOSE_FILE, host)
     secrets = read_all(host.secrets)
     own = host_tls(host.name, host.secrets, secrets)
@@ -71,7 +74,7 @@ def gateway_part(host: Host, login_info: LoginInfo, folder: Path, image: LocalIm
             COMPOSE_FILE: source.read_bytes(),
             SECRETS_FILE: compose.to_bytes(secrets_file, "Certificate of the gateway"),
         },
-        files={CONFIGURATION: text},
+        files={CONFIGURATION: text, LUA: compose.required(folder / LUA, host).read_bytes()},
         variables={
             "VOXYARD_GATEWAY_ADDRESS": host.gateway.address or login_info.address,
             "VOXYARD_GATEWAY_PORT": str(host.gateway.port),

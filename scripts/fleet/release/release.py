@@ -29,7 +29,7 @@ from fleet.ssh.verbs import tar_of
 
 MANIFEST_FILE = "release.json"
 # Read by another user inside the containers; their parent directory is accessible to the owner only.
-_MODES = {PLAN_FILE: 0o644, BARK_FILE: 0o644, "haproxy.cfg": 0o644}
+_MODES = {PLAN_FILE: 0o644, BARK_FILE: 0o644, "haproxy.cfg": 0o644, "frozen.lua": 0o644}
 _TLS_MODES = {tls.WEB_FILE: 0o644, tls.CA_FILE: 0o644}
 
 

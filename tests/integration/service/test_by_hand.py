@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import signal
 import ssl
 import subprocess
 import sys
@@ -24,6 +25,9 @@ from programs import program
 from tones_process import TonesProcess
 from tracked_files import ROOT
 
+from fleet.gateway.configuration import configuration
+from fleet.inventory.gateway_settings import Gateway
+from fleet.inventory.hosts import Bark, Host, with_upstreams
 from voxyard.cli.serve import ServeConfig
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.postgres import PostgresDatabase
@@ -31,6 +35,11 @@ from voxyard.settings import load
 
 BY_HAND = ROOT / "deploy/by-hand"
 UNITS = sorted(BY_HAND.glob("*.service"))
+OF_THE_FLEET = (
+    "fd-hard-limit", "ssl-load-extra-files", "lua-load ", "bind ", "acl documents", "acl with_",
+    "use_backend ", "default_backend ", "server ssl verify none backup",
+)  # fmt: skip
+BY_HAND_ALONE = ("lua-load ", "bind ", "default_backend ")
 GUIDES = ("runtime/voxyard/service/README.md", "deploy/CLUSTER.md")
 
 
@@ -105,6 +114,35 @@ def settings(file: Path) -> ServeConfig:
     return load(ServeConfig, flags={}, file=file).config
 
 
+def sections(text: str) -> dict[str, set[str]]:
+    """Lines of a configuration of HAProxy by section, without comments and blanks."""
+    found: dict[str, set[str]] = {}
+    name = ""
+    for line in text.splitlines():
+        words = re.sub(r"(^|\s)#.*", "", line).split()
+        if words and not line[0].isspace():
+            name = " ".join(words)
+        elif words:
+            found.setdefault(name, set()).add(re.sub(r"^server \S+ \S+( id \d+)?", "server", " ".join(words)))
+    return found
+
+
+def test_the_gateway_by_hand_is_that_of_the_fleet() -> None:
+    """But for what the latter has of its own: a place for what waits, a session by host."""
+    barks = [
+        Host(f"gpu-0{n}", f"10.0.0.1{n}", "v", roles=("bark",), bark=Bark(store="postgresql://db/v", shelf="/mnt/x"))
+        for n in (1, 2)
+    ]
+    gateway = Gateway(wait_seconds=30)
+    host = with_upstreams([Host("gw", "10.0.0.1", "v", roles=("gateway",), gateway=gateway), *barks])[0]
+    own, fleets = sections((BY_HAND / "haproxy.cfg").read_text()), sections(configuration(host).decode())
+    pairs = {"global": "global", "defaults": "defaults", "frontend https": "frontend https"}
+    for section, theirs in {**pairs, "backend services": "backend ready"}.items():
+        missing, more = fleets[theirs] - own[section], own[section] - fleets[theirs]
+        assert {line for line in missing if not line.startswith(OF_THE_FLEET)} == set()
+        assert {line for line in more if not line.startswith(BY_HAND_ALONE)} == set()
+
+
 @pytest.mark.slow
 @pytest.mark.needs("haproxy")
 def test_the_gateway_goes_on_with_the_services_that_are_ready(tmp_path: Path) -> None:
@@ -112,6 +150,7 @@ def test_the_gateway_goes_on_with_the_services_that_are_ready(tmp_path: Path) ->
     authority, port, text = new_authority(tmp_path, "localhost"), free_port(), (BY_HAND / "haproxy.cfg").read_text()
     (tmp_path / "gateway.pem").write_text(authority.certificate + authority.key)
     places = {":443 ": f":{port} ", "/etc/haproxy/gateway.pem": str(tmp_path / "gateway.pem")}
+    places |= {"/etc/haproxy/frozen.lua": str(ROOT / "deploy/compose/frozen.lua"), "SECONDS 30": "SECONDS 2"}
     places |= {f"10.0.0.{11 + number}:8080": f"127.0.0.1:{each.port}" for number, each in enumerate(services)}
     for place, here in places.items():
         assert place in text.replace("# /etc", "")
@@ -140,6 +179,15 @@ def test_the_gateway_goes_on_with_the_services_that_are_ready(tmp_path: Path) ->
             eventually(lambda: services[0].ready, "it is back")
             services[1].stop()
             assert [client.get("/v1/models").status_code for _ in range(20)] == [200] * 20
+            asked = {"model": "tts-1", "voice": "alloy", "input": "A bell rang. " * 200, "response_format": "pcm"}
+            with client.stream("POST", "/v1/audio/speech", json=asked) as answer:
+                blocks = answer.iter_raw()
+                assert next(blocks)
+                services[0].signal(signal.SIGSTOP)
+                with pytest.raises(httpx.RemoteProtocolError):  # what was heard is not taken for the whole
+                    list(blocks)
+            refused = client.post("/v1/audio/speech", json=asked)
+            assert (refused.status_code, refused.headers["Retry-After"]) == (503, "10")
     finally:
         gateway.terminate()
         gateway.wait(60)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +114,27 @@ def test_a_stale_owner_writes_nothing(stores: tuple[Store, Store]) -> None:
     owner.chunk_spoken(new.id, 2, 24_000)
     owner.completed(new.id, 3.0)
     assert owner.document(new.id).state == "completed"
+
+
+def test_who_takes_a_document_over_says_so(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    with closing(Store(url, service="gpu-01:1")) as frozen, closing(Store(url, service="gpu-02:1")) as other:
+        is_told(frozen, other, caplog)
+
+
+def is_told(frozen: Store, other: Store, caplog: pytest.LogCaptureFixture) -> None:
+    taken, given_back = new_document(1), new_document(2)
+    frozen.accept(taken)
+    frozen.accept(given_back)
+    assert take_all(frozen) == [taken.id, given_back.id]
+    frozen.claims.release(given_back.id)
+    with frozen._database.write() as connection:  # a minute ago
+        connection.execute("UPDATE documents SET claim_until = now() - make_interval(secs => 60) WHERE claim > 0")
+        connection.execute("UPDATE documents SET claim_until = NULL WHERE claimed_by IS NULL")
+    assert take_all(other) == [taken.id, given_back.id]
+    (line,) = [each.getMessage() for each in caplog.records if "taken over" in each.getMessage()]
+    found = re.fullmatch(rf"document {taken.id} is taken over from gpu-01, silent for ([0-9.]+) s", line)
+    assert found is not None
+    assert float(found[1]) > 60
 
 
 def test_a_takeover_waits_for_the_write_that_has_begun(stores: tuple[Store, Store]) -> None:

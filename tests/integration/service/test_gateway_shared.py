@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import ssl
 import subprocess
@@ -142,8 +143,10 @@ class Answers(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     def do_GET(self):
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if self.command == "POST" and self.path.endswith("/speech"):  # waits for a worker, longer than any deadline
+            time.sleep(600)
         self.send_response(200)
-        if self.path.endswith("/events"):
+        if self.path.endswith(("/events", "/audio")):
             self.send_header("Connection", "close")
             self.end_headers()
             while True:
@@ -167,6 +170,13 @@ class Frozen:
 
     client: httpx.Client
     services: dict[str, subprocess.Popen[str]]
+    metrics: str
+
+    def requests(self) -> dict[str, int]:
+        """Requests in progress, by service."""
+        text = httpx.get(self.metrics).text
+        found = re.findall(r'^haproxy_server_current_sessions{proxy="ready",server="(\w+)"} (\d+)', text, re.MULTILINE)
+        return {name: int(count) for name, count in found}
 
     @contextmanager
     def freeze(self, name: str) -> Iterator[None]:
@@ -187,6 +197,7 @@ def frozen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Frozen]:
     """Services that are processes, behind a gateway with short deadlines."""
     monkeypatch.setattr(configuration, "ANSWER_SECONDS", 2)
     monkeypatch.setattr(configuration, "EVENTS_SECONDS", 3)
+    monkeypatch.setattr(configuration, "FROZEN_SECONDS", 2)
     with ExitStack() as stack:
         services = {}
         for name in NAMES:
@@ -202,7 +213,9 @@ def frozen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Frozen]:
         gateway = stack.enter_context(running_gateway(host, tmp_path / "haproxy", free_port(), free_port()))
         trust = ssl.create_default_context(cafile=str(gateway.authority.root))
         found = Frozen(
-            stack.enter_context(httpx.Client(base_url=gateway.url, verify=trust, headers=KEY, timeout=120)), services
+            stack.enter_context(httpx.Client(base_url=gateway.url, verify=trust, headers=KEY, timeout=120)),
+            services,
+            f"http://127.0.0.1:{gateway.metrics_port}/metrics",
         )
         eventually(found.all_ready)
         yield found
@@ -253,3 +266,25 @@ def test_the_events_of_a_frozen_service_end_and_are_those_of_the_other_when_they
                 assert next(again.iter_raw())
             ended.set()
             assert sorted(each.result(60) for each in streams) == ["ended", "ended", "goes on", "goes on"]
+
+
+@pytest.mark.parametrize("path", ["/v1/audio/speech", f"/v1/documents/{new_id('one')}/audio"])
+def test_audio_of_a_frozen_service_ends_and_that_of_the_other_is_waited_for(frozen: Frozen, path: str) -> None:
+    """No deadline tells a first sound that waits for a worker, or a paused stream, from a frozen service: checks do."""
+
+    def ask() -> None:
+        method = "POST" if path.endswith("/speech") else "GET"
+        with suppress(httpx.HTTPError), frozen.client.stream(method, path) as answer:
+            for _ in answer.iter_raw():
+                if ended.is_set():
+                    break
+
+    ended = threading.Event()
+    with ThreadPoolExecutor(4) as clients:
+        asked = [clients.submit(ask) for _ in range(4)]
+        eventually(lambda: frozen.requests() == {"one": 2, "two": 2})
+        with frozen.freeze("one"):
+            eventually(lambda: sum(each.done() for each in asked) == 2)
+            assert frozen.requests() == {"one": 0, "two": 2}
+        ended.set()
+        frozen.services["two"].kill()

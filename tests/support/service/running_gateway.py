@@ -14,12 +14,14 @@ from pathlib import Path
 from exporters import free_port
 from gateway_certificate import Authority, new_authority
 from programs import program
+from tracked_files import ROOT
 
 from fleet.gateway.configuration import (
     AUTHORITIES,
     CERTIFICATE,
     HEALTH_PORT,
     HOST_CERTIFICATE,
+    LUA,
     METRICS_PORT,
     PORT,
     configuration,
@@ -69,7 +71,8 @@ def running_gateway(
     Path(f"{certificate}.key").write_text(authority.key)
     text = configuration(host, encrypted, metrics_tls=own is not None).decode()
     for place, here in {
-        f":{PORT} ": f":{https} ", f":{METRICS_PORT}": f":{metrics}", CERTIFICATE: str(certificate)
+        f":{PORT} ": f":{https} ", f":{METRICS_PORT}": f":{metrics}", CERTIFICATE: str(certificate),
+        LUA: str(ROOT / "deploy/compose/frozen.lua"),
     }.items():  # fmt: skip
         assert place in text
         text = text.replace(place, here)

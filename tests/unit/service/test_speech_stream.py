@@ -238,6 +238,7 @@ def test_what_says_nothing_is_no_sentence(service: Service) -> None:
         ('{"type": "session.config", "voice": "alloy", "speed": NaN}', "speed"),
         ('{"type": "session.config", "voice": "alloy", "model": "gpt-9"}', "gpt-9"),
         ('{"type": "session.config"}', "voice"),
+        ('{"type": "session.config", "voice": "alloy", "input_format": "markdown"}', "what its marks mean"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_done_is_told_and_the_session_goes_on(service: Service, message: str | bytes, says: str) -> None:

@@ -55,7 +55,7 @@ class SqliteDatabase:
         StoreError: in use by another service, written by a newer version, not a database, or not writable.
     """
 
-    rules = ClaimRules(shared=False, free="TRUE", until="NULL", one="", lock="")
+    rules = ClaimRules(shared=False, free="TRUE", until="NULL", silent="NULL", one="", lock="")
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -26,7 +26,7 @@ STAGES: dict[Stage, str] = {
 }
 _OWNERS = "SELECT owner, min(number) AS oldest FROM documents WHERE {waiting} AND ({free}) GROUP BY owner"
 _OLDEST = """
-    SELECT number, id, claim, claimed_by FROM documents WHERE {waiting} AND ({free}) AND owner = $1
+    SELECT number, id, claim, claimed_by, {silent} AS silent FROM documents WHERE {waiting} AND ({free}) AND owner = $1
     ORDER BY number {one}
 """
 _CLAIM = "UPDATE documents SET claimed_by = $1, claim = claim + 1, claim_until = {until} WHERE number = $3"
@@ -102,7 +102,11 @@ class Claims:
         with self._lock:
             self._held[row["id"]] = row["claim"] + 1
             if row["claimed_by"] is not None:
-                self._ran_out[str(row["claimed_by"]).rpartition(":")[0]] += 1
+                former = str(row["claimed_by"]).rpartition(":")[0]
+                self._ran_out[former] += 1
+                if row["silent"] is not None:
+                    silent = row["silent"] + self.seconds  # its claim was renewed that long ago, where it has ours
+                    _log.warning("document %s is taken over from %s, silent for %.1f s", row["id"], former, silent)
         return str(row["id"])
 
     def _claimed(self, connection: Connection, stage: Stage, busy: Mapping[str, int], room: bool) -> Row | None:

@@ -47,6 +47,7 @@ _RULES = ClaimRules(
     shared=True,
     free="claim_until IS NULL OR claim_until < clock_timestamp()",
     until="clock_timestamp() + make_interval(secs => $2)",
+    silent="CAST(extract(epoch FROM clock_timestamp() - claim_until) AS DOUBLE PRECISION)",
     one="LIMIT 1 FOR UPDATE SKIP LOCKED",
     lock="FOR UPDATE",
 )

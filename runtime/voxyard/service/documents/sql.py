@@ -52,6 +52,7 @@ class ClaimRules:
     shared: bool  # several services use the database
     free: str  # true where no other service has the document
     until: str  # end of a claim of $2 seconds
+    silent: str  # seconds since the end of a claim
     one: str  # of the documents: one that no other service claims at this moment
     lock: str
 

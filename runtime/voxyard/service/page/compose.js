@@ -123,6 +123,7 @@ function reading() {
   const options = {};
   if (element("voice").value) options.voice = element("voice").value;
   if (read()) options.read = read();
+  if (!file && element("markdown").checked) options.input_format = "markdown";
   for (const name of Object.keys(PAIRS)) {
     const { found } = pairs(name);
     if (found && Object.keys(found).length) options[name] = found;

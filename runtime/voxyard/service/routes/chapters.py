@@ -21,7 +21,7 @@ from voxyard.service.audiobook.timings import TimedChunk, word_times
 from voxyard.service.documents.chunk_times import with_spans
 from voxyard.service.documents.records import Document, StoredChunk
 from voxyard.service.errors import ConflictError, NotFoundError
-from voxyard.service.routes import serializers
+from voxyard.service.routes import document_stream, serializers
 from voxyard.service.routes.answers import Answer
 from voxyard.service.routes.dependencies import AppStateDep, ClientDep
 from voxyard.service.routes.openapi import errors
@@ -46,11 +46,12 @@ _POLL_SECONDS = 0.25
     operation_id="list_chapters",
     summary="List a document's chapters",
     response_model=ChaptersOut,
-    responses=errors(404),
+    responses=errors(404, 409),
 )
 async def list_chapters(id: DocumentId, state: AppStateDep, client: ClientDep) -> Response:
     """Chapters by the headings of the text, with their chunks and times. A text without headings has none."""
     document = await run_sync(state.store.document, id, client.name)
+    document_stream.check_has_text(document, "chapters")
 
     def make() -> Answer:
         at = ChunkTimes.of(state.store.chunks(id), state.pauses)
@@ -102,6 +103,8 @@ async def retrieve_subtitles(
 def _subtitles(state: AppState, id: str, client: str, format: SubtitleFormat, *, estimated: bool) -> Answer:
     """The subtitles; nothing, which does not last, where words are still to be recognised and are waited for."""
     document, text, chunks, waiting = _timed_words(state, id, client)
+    if document.state == "failed":
+        raise ConflictError(document_stream.failure(document))
     if document.state != "completed":
         raise ConflictError(f"document {id} is {document.state}: its subtitles are there once it is completed")
     if waiting and not estimated:
@@ -127,7 +130,7 @@ def _is_lasting(state: AppState, chunks: Sequence[TimedChunk]) -> bool:
     operation_id="retrieve_timings",
     summary="Retrieve the times of a document's chunks and words",
     response_model=TimingsOut,
-    responses=errors(404),
+    responses=errors(404, 409),
 )
 async def retrieve_timings(id: DocumentId, state: AppStateDep, client: ClientDep) -> Response:
     """Times in the joined audio, as far as they are known. Those of chunks are exact; those of words have a source."""
@@ -168,7 +171,7 @@ def _timings(state: AppState, id: str, client: str) -> Answer:
 
 def _timed_words(state: AppState, id: str, client: str | None) -> tuple[Document, str, Sequence[TimedChunk], bool]:
     """A client's document, its text without tags, its chunks with words, and True while some are to be recognised."""
-    state.store.document(id, client)
+    document_stream.check_has_text(state.store.document(id, client), "times")
     document, chunks = state.store.snapshot(id)
     text = masked(state.store.text(id))
     found = None if state.word_aligner is None else state.word_aligner.found(document, chunks)

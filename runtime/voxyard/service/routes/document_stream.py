@@ -188,6 +188,14 @@ async def _check_not_failed(state: AppState, id: str) -> None:
         raise ConflictError(failure(document))
 
 
+def check_has_text(document: Document, what: str) -> None:
+    """Raises ConflictError with what has happened to a document that has no text: it failed, or is being read."""
+    if document.state == "failed" and not document.chunks:
+        raise ConflictError(failure(document))
+    if document.extracting:
+        raise ConflictError(f"the text of document {document.id} is being read: ask for its {what} after that")
+
+
 def failure(document: Document) -> str:
     """Error message of a failed document that has no audio."""
     reason = document.reason or "unknown reason"

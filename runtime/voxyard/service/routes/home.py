@@ -13,16 +13,28 @@ from typing import Annotated
 from fastapi import Header, Query
 from starlette.responses import HTMLResponse
 
+from voxyard.service.http.observability import SECURITY_HEADERS
+from voxyard.service.routes.dependencies import PrefixDep
+
 PAGE = Path(__file__).parents[1] / "page"
+_BASED = SECURITY_HEADERS["Content-Security-Policy"].replace("base-uri 'none'", "base-uri 'self'")
 _PLACE = re.compile(r"\{\{([\w.]+)\}\}")
 _RANGE = re.compile(r"\s*([A-Za-z]{1,8}|\*)(?:-[A-Za-z0-9-]+)?\s*(?:;\s*q=([01](?:\.\d{0,3})?))?\s*")
 
 
-def home(lang: Annotated[str, Query()] = "", accept_language: Annotated[str, Header()] = "") -> HTMLResponse:
-    """The page in the language that `lang` names, else in the one that the browser likes best."""
+def home(
+    prefix: PrefixDep, lang: Annotated[str, Query()] = "", accept_language: Annotated[str, Header()] = ""
+) -> HTMLResponse:
+    """The page in the language that `lang` names, else in the one that the browser likes best.
+
+    Its links lie below the prefix that a gateway strips, also where a browser asks for that without a slash at its end.
+    """
     code = lang if lang in languages() else chosen(accept_language)
     headers = {"Cache-Control": "no-cache", "Content-Language": code, "Vary": "Accept-Language"}
-    return HTMLResponse(page(code), headers=headers)
+    if not prefix:
+        return HTMLResponse(page(code), headers=headers)
+    headers["Content-Security-Policy"] = _BASED
+    return HTMLResponse(page(code).replace("<head>", f'<head><base href="{html.escape(prefix)}/">', 1), headers=headers)
 
 
 def chosen(accept_language: str) -> str:

@@ -118,6 +118,12 @@ OnFailureOption = Annotated[
 ]
 
 
+InputFormat = Annotated[
+    Literal["text", "markdown"],
+    Field(description="`markdown`: the marks of the text are not spoken, nor its blocks of code."),
+]
+
+
 class RequestBody(BaseModel):
     """Request body. An unknown field is an error, for it may be a misspelt one; a null counts as missing."""
 
@@ -169,9 +175,7 @@ class SpeechBody(RequestBody):
 
     model: Name = Field(description="The engine's name, or one that begins with `tts-1` or `gpt-4o-mini-tts`.")
     input: str = Field(min_length=1, description="Text to synthesize.")
-    input_format: Literal["text", "markdown"] = Field(
-        "text", description="`markdown`: its marks are not spoken, nor its blocks of code."
-    )
+    input_format: InputFormat = "text"
     voice: Annotated[Name | VoiceId, BeforeValidator(_voice)] = Field(
         description="A voice from `GET /v1/audio/voices`."
     )
@@ -221,6 +225,7 @@ class DocumentBody(RequestBody):
     )
 
     text: str | None = Field(None, min_length=1, description="Text to synthesize; an empty line ends a paragraph.")
+    input_format: InputFormat = "text"
     chapters: list[ChapterBody] | None = Field(
         None, min_length=1, max_length=10_000, description="In place of a text: its chapters."
     )
@@ -250,6 +255,7 @@ class UploadBody(BaseModel):
 
     file: bytes | None = Field(None, description=f"{FORMATS}.", json_schema_extra={"format": "binary"})
     text: str | None = Field(None, min_length=1)
+    input_format: InputFormat = "text"
     title: str | None = Field(None, max_length=LONGEST_TITLE)
     author: str | None = Field(None, max_length=LONGEST_AUTHOR, description="Defaults to the one that the file names.")
     voice: Name | None = None

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from voxyard.service.routes.schemas import CastOption, LexiconOption, Name, ReadOption, RequestBody
+from voxyard.service.routes.schemas import CastOption, InputFormat, LexiconOption, Name, ReadOption, RequestBody
 
 
 class ScriptBody(RequestBody):
@@ -17,6 +17,7 @@ class ScriptBody(RequestBody):
     )
 
     text: Annotated[str, StringConstraints(min_length=1)]
+    input_format: InputFormat = "text"
     voice: Name | None = Field(None, description="A voice from `GET /v1/audio/voices`; defaults to the engine's.")
     language: Annotated[str, StringConstraints(max_length=35)] | None = Field(
         None, description="Language code such as `en`; defaults to the voice's."

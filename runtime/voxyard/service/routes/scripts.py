@@ -9,13 +9,15 @@ from fastapi import Response
 
 from voxyard.extraction.plaintext import clean
 from voxyard.service.documents import submission
-from voxyard.service.errors import ConflictError, TooLargeError
+from voxyard.service.errors import TooLargeError
+from voxyard.service.routes import document_stream
 from voxyard.service.routes.answers import Answer
 from voxyard.service.routes.dependencies import AppStateDep, ClientDep
 from voxyard.service.routes.openapi import errors
 from voxyard.service.routes.parameters import DocumentId
 from voxyard.service.routes.router import Router
 from voxyard.service.routes.script_schemas import ScriptBody, ScriptChapterOut, ScriptChunkOut, ScriptOut
+from voxyard.service.routes.speech import plain
 from voxyard.service.state import AppState
 from voxyard.service.voices.table import shown_name
 
@@ -60,8 +62,7 @@ async def retrieve_script(id: DocumentId, state: AppStateDep, client: ClientDep)
 
 def _of_document(state: AppState, id: str) -> Answer:
     document, chunks = state.store.snapshot(id)
-    if document.extracting:
-        raise ConflictError(f"the text of document {id} is being read: its script comes after that")
+    document_stream.check_has_text(document, "script")
     text, spoken = state.store.text(id), state.store.spoken(id)
     body = ScriptOut(
         voice=shown_name(document.voice),
@@ -90,8 +91,9 @@ def _of_text(state: AppState, client: str, body: ScriptBody) -> ScriptOut:
     voice = None if body.voice is None else state.voices.resolve(body.voice, client)
     cast = state.voices.cast(body.cast, client)
     reading = submission.changed(state.reading.changed(lexicon=state.lexicon(client)), body.read, body.lexicon)
+    text = plain(clean(body.text), body.input_format, state.code_blocks, "text")
     script = submission.script(
-        *(clean(body.text), state.frontend, voice, 0, body.language or None),
+        *(text, state.frontend, voice, 0, body.language or None),
         reading=reading, on_failure=None, cast=cast,
     )  # fmt: skip
     voice = script.voice

@@ -15,7 +15,7 @@ from voxyard.service.documents import submission
 from voxyard.service.errors import ServiceError
 from voxyard.service.routes.dependencies import AppStateDep, ClientDep
 from voxyard.service.routes.openapi import errors
-from voxyard.service.routes.schemas import SpeechBody
+from voxyard.service.routes.schemas import InputFormat, SpeechBody
 from voxyard.service.state import AppState
 from voxyard.service.streaming.audio_response import AudioStreamingResponse
 from voxyard.service.streaming.speech_request import SpeechRequest
@@ -101,7 +101,7 @@ class Prepared:
 def prepare(state: AppState, client: str, body: SpeechBody) -> Prepared:
     """Chunks of the text in the voice, with the lexicons of request, key and host. Raises ServiceError."""
     voice, cast = state.voices.resolve(body.voice_name, client), state.voices.cast(body.cast, client)
-    text = body.input if body.input_format == "text" else _of_markdown(body.input, state.code_blocks)
+    text = plain(body.input, body.input_format, state.code_blocks)
     reading = submission.changed(state.reading.changed(lexicon=state.lexicon(client)), body.read, body.lexicon)
     language = body.language or None
     script = submission.script(
@@ -119,14 +119,16 @@ def prepare(state: AppState, client: str, body: SpeechBody) -> Prepared:
     )
 
 
-def _of_markdown(text: str, code_blocks: CodeBlocks) -> str:
-    """What is spoken of a Markdown text. It is as short as an input may be: no process of its own limits its reading.
+def plain(text: str, format: InputFormat, code_blocks: CodeBlocks, parameter: str = "input") -> str:
+    """What is spoken of a text. It is as short as an input may be: no process of its own limits its reading.
 
     Raises ServiceError.
     """
+    if format == "text":
+        return text
     from voxyard.extraction.markup import markdown_blocks
 
     try:
         return parsed(None, markdown_blocks(text), code_blocks).text
     except ExtractionError as error:
-        raise ServiceError(str(error), parameter="input") from error
+        raise ServiceError(str(error), parameter=parameter) from error

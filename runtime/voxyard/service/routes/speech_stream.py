@@ -181,8 +181,13 @@ class _Session:
                 parameter="type",
             )
         given = {name: value for name, value in options.items() if value is not None}
+        if given.pop("input_format", "text") != "text":
+            raise ServiceError(
+                "a sentence alone does not tell what its marks mean: expected text without them",
+                parameter="input_format",
+            )
         try:
-            config = SpeechBody.model_validate({**_DEFAULTS, **given, "input": "a", "input_format": "text"})
+            config = SpeechBody.model_validate({**_DEFAULTS, **given, "input": "a"})
         except ValidationError as error:
             raise invalid(error.errors(include_url=False), inside=0) from error
         self._state.models.check(config.model)

@@ -18,7 +18,7 @@ from voxyard.extraction.plaintext import clean
 from voxyard.service.audiobook.chapters import Heading
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.records import Upload
-from voxyard.service.documents.submission import DocumentRequest
+from voxyard.service.documents.submission import LONGEST_TITLE, DocumentRequest
 from voxyard.service.errors import ServiceError, TooLargeError, UnsupportedDocumentError
 from voxyard.service.routes.schemas import DocumentBody, UploadBody
 from voxyard.service.uploads.read import service_error
@@ -57,7 +57,12 @@ def _from_json(body: DocumentBody, idempotency_key: str | None) -> DocumentReque
         found = "neither text nor chapters are" if body.text is None else "both text and chapters are"
         raise ServiceError(f"{found} given: expected one of them", parameter="text")
     if body.chapters is None:
-        return _document_request(body, clean(body.text or ""), body.title, idempotency_key)
+        return _of_text(body, body.text or "", idempotency_key)
+    if body.input_format != "text":
+        raise ServiceError(
+            "chapters are plain text: send a Markdown text as text, whose headings begin its chapters",
+            parameter="input_format",
+        )
     parts, headings, length = list[str](), list[Heading](), 0
     for chapter in body.chapters:
         title = " ".join(clean(chapter.title).split())
@@ -98,10 +103,24 @@ def _of_fields(
     if file is not None:
         if options.text is not None:
             raise ServiceError("both file and text are given: expected one of them", parameter="text")
+        if options.input_format != "text":
+            raise ServiceError(
+                "the name of a file, or its media type, tells its format: leave input_format out, it is that of text",
+                parameter="input_format",
+            )
         return _from_file(file, options, section, idempotency_key)
     if options.text is None:
         raise ServiceError("neither file nor text is given: expected one of them", parameter="file")
-    return _document_request(options, clean(options.text), options.title, idempotency_key)
+    return _of_text(options, options.text, idempotency_key)
+
+
+def _of_text(options: DocumentBody | UploadBody, text: str, idempotency_key: str | None) -> DocumentRequest:
+    """A text in its format: Markdown is read as a file is, in a process of its own, and has chapters."""
+    if options.input_format == "text":
+        return _document_request(options, clean(text), options.title, idempotency_key)
+    upload = Upload("", "text/markdown", bool(options.title), text.encode(), options.read)
+    title = options.title or text.lstrip("#>*_- \t\r\n").partition("\n")[0][:LONGEST_TITLE]  # until it is read
+    return replace(_document_request(options, "", title, idempotency_key), upload=upload)
 
 
 def _from_file(

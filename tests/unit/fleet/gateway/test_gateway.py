@@ -16,7 +16,7 @@ from tiny_model import write_model
 
 from fleet.checks.preflight import ports
 from fleet.errors import FleetError
-from fleet.gateway.configuration import CERTIFICATE, configuration
+from fleet.gateway.configuration import CERTIFICATE, LUA, configuration
 from fleet.gateway.part import gateway_part
 from fleet.images import third_party
 from fleet.images.image import LocalImage
@@ -138,7 +138,8 @@ def test_haproxy_takes_the_configuration(tmp_path: Path, write_secrets: Callable
     subprocess.run(make, check=True, capture_output=True)
     for on in (gateway(), shared(), replace(gateway(), upstreams=(Upstream("gw", "192.0.2.20", 8080),))):
         path = tmp_path / "haproxy.cfg"
-        path.write_bytes(configuration(on).replace(CERTIFICATE.encode(), str(pem).encode()))
+        text = configuration(on).replace(CERTIFICATE.encode(), str(pem).encode())
+        path.write_bytes(text.replace(LUA.encode(), str(COMPOSE / "frozen.lua").encode()))
         done = subprocess.run([haproxy, "-c", "-f", path], capture_output=True, text=True, check=False)
         assert (done.returncode, "WARNING" in done.stdout + done.stderr) == (0, False), done.stderr
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urljoin
 
 import httpx
 import pytest
@@ -83,6 +84,23 @@ def test_the_page_asks_below_where_it_lies() -> None:
     assert files
     for each in files:
         assert not re.search(r"""["'`(]/(v1|page|session|docs|openapi)\b""", each.read_text()), each.name
+
+
+@pytest.mark.parametrize("prefix", ["/speech", "/speech/one"])
+@pytest.mark.parametrize("page", ["", "/", "/docs", "/?lang=fa"])
+def test_links_of_a_page_lead_below_the_prefix_also_without_a_slash_at_its_end(
+    tmp_path: Path, prefix: str, page: str
+) -> None:
+    with asking(tmp_path) as ask:
+        answer = ask(page or "/", headers={"X-Forwarded-Prefix": prefix})
+        base = re.search(r'<base href="([^"]*)">', answer.text)
+        assert ("base-uri 'self'" in answer.headers["Content-Security-Policy"]) == (base is not None)
+        lies = urljoin(f"http://gateway{prefix}{page}", base[1] if base else "")
+        links = [urljoin(lies, each) for each in re.findall(r'(?:href|src)="((?!data:|#)[^"]+)"', answer.text)]
+        assert len(links) > 3
+        for link in links:
+            assert link.startswith(f"http://gateway{prefix}/")
+            assert ask(link.removeprefix(f"http://gateway{prefix}")).status_code == 200
 
 
 def test_a_session_is_the_prefix_s_alone(tmp_path: Path) -> None:

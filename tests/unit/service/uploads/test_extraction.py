@@ -333,3 +333,56 @@ def test_a_document_is_spoken_in_the_order_of_its_arrival_however_long_its_file_
     store.claims.look_again()
     assert [store.claims.take() for _ in range(3)] == [file.id, text.id, None]
     store.close()
+
+
+MARKDOWN = "# One\n\nIt *lay* [still](https://example.org/a).\n\n# Two\n\n```py\nx = 1\n```\n\nA bell rang."
+
+
+@pytest.mark.parametrize("form", [False, True])
+def test_a_text_may_be_markdown(served: Served, form: bool) -> None:
+    asked = {"text": MARKDOWN, "input_format": "markdown"}
+    given: dict[str, Any] = {"json": asked}
+    if form:
+        given = {"files": {name: (None, value) for name, value in asked.items()}}
+    answer = httpx.post(f"{served.url}/v1/documents", **given, timeout=60)
+    assert (answer.status_code, answer.json()["title"]) == (202, "One")
+    eventually(lambda: look(served, answer.json())["state"] == "completed", "it is spoken")
+    found = look(served, answer.json())
+    assert [each["title"] for each in found["chapters"]] == ["One", "Two"]
+    spoken = " ".join(" ".join(each["text"].split()) for each in found["chunks"])
+    assert spoken == "One It lay still. Two A bell rang."
+
+
+def test_markdown_is_refused_in_words_where_something_else_tells_the_format(served: Served) -> None:
+    file = send(served, b"# One", "one.md", input_format="markdown")
+    chapters = {"chapters": [{"title": "One", "text": "*A.*"}], "input_format": "markdown"}
+    of_chapters = httpx.post(f"{served.url}/v1/documents", json=chapters, timeout=60)
+    for answer, said in ((file, "leave input_format out"), (of_chapters, "whose headings begin its chapters")):
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "input_format")
+        assert said in answer.json()["error"]["message"]
+
+
+def test_the_words_of_a_markdown_text_are_shown(served: Served) -> None:
+    asked = {"text": "It *costs* `$5`.\n\n```\nx\n```", "input_format": "markdown", "read": "all"}
+    answer = httpx.post(f"{served.url}/v1/audio/script", json=asked, timeout=60)
+    assert [each["words"] for each in answer.json()["chunks"]] == ["It costs five dollars."]
+    refused = httpx.post(f"{served.url}/v1/audio/script", json={**asked, "text": "```\nx\n```"}, timeout=60)
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "text")
+
+
+@pytest.mark.parametrize("what", ["script", "chapters", "timings", "subtitles", "audio", "audio?format=m4b"])
+def test_what_has_happened_to_a_document_without_text_is_told(served: Served, what: str) -> None:
+    failed = send(served, PDF[:300]).json()
+    eventually(lambda: look(served, failed)["state"] == "failed", "it has failed")
+    answer = httpx.get(f"{served.url}/v1/documents/{failed['id']}/{what}", timeout=60)
+    assert answer.status_code == 409
+    assert f"document {failed['id']} failed: night.pdf: " in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("what", ["script", "chapters", "timings", "subtitles"])
+def test_a_document_that_is_being_read_says_so(served: Served, what: str) -> None:
+    reading = send(served, SLOW_PDF).json()
+    answer = httpx.get(f"{served.url}/v1/documents/{reading['id']}/{what}", timeout=60)
+    httpx.delete(f"{served.url}/v1/documents/{reading['id']}", timeout=60)
+    assert answer.status_code == 409
+    assert f"the text of document {reading['id']} is being read" in answer.json()["error"]["message"]
