@@ -7,6 +7,7 @@ import json
 import logging
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,6 +17,7 @@ from voxyard.cli.base import CONTEXT, JSON, WRONG_USE, answering, refuse
 
 if TYPE_CHECKING:
     from voxyard.host import Gpu, Pair, Topology, TrainerPlan
+    from voxyard.host.out_of_work import Mark
 
 log = logging.getLogger("voxyard.cli")
 
@@ -24,9 +26,14 @@ _LARGEST_FILE = 4_000_000  # bytes; the reader itself refuses what is too long f
 
 
 @click.command(context_settings=CONTEXT)
+@click.option("--take-out", metavar="GPU", help="Take this GPU out of work: an index, or a UUID.")
+@click.option("--return", "give_back", metavar="GPU", help="Let this GPU, which is out of work, work again.")
 @JSON
-def gpus(as_json: bool) -> None:
+def gpus(take_out: str | None, give_back: str | None, as_json: bool) -> None:
     """List this host's GPUs as NVIDIA's library numbers them, and their MIG instances, as `--gpus` takes them.
+
+    Work is taken from a sick GPU on a host whose deployment names the file of its sick GPUs (VOXYARD_OUT_OF_WORK):
+    workers and runs there end, and begin no more.
 
     With --json: {"gpus": [{"index", "uuid", "name", "pci_bus_id", "memory_total_mib", "memory_free_mib",
     "compute_capability", "mig", "display_active", "numa_node", "state", "mig_instances": [{"number", "uuid", "name",
@@ -34,6 +41,13 @@ def gpus(as_json: bool) -> None:
     `ok`, `MIG`, or what is wrong with the card or the instance.
     """
     with answering("gpus", extra=_EXTRA):
+        from voxyard.host.out_of_work import OutOfWork, give_back_by_hand, take_out_by_hand
+
+        for named, change in ((take_out, take_out_by_hand), (give_back, give_back_by_hand)):
+            if named is not None:
+                print(change(named))
+        if take_out is not None or give_back is not None:
+            return
         from voxyard.host.nvml import every_device, every_gpu
         from voxyard.host.plan import NO_GPU
 
@@ -42,6 +56,9 @@ def gpus(as_json: bool) -> None:
         for device in every_device() if any(gpu.mig for gpu in found) else ():
             if device.mig_instance is not None:
                 instances.setdefault(device.index, []).append(device)
+        sick = OutOfWork.of_host()
+        marks = {} if sick is None else sick.marks()
+        found = tuple(replace(gpu, problem=gpu.problem or _out(marks.get(gpu.uuid))) for gpu in found)
         if as_json:
             print(json.dumps({"gpus": [_facts(gpu, instances.get(gpu.index, ())) for gpu in found]}, indent=2))
             return
@@ -185,6 +202,11 @@ def _instance_facts(instance: Gpu) -> dict[str, Any]:
     own = ("number", "uuid", "name", "memory_total_mib", "memory_free_mib")
     facts = {name: getattr(instance, name) for name in own}
     return {name: value for name, value in facts.items() if value not in (None, "")} | {"state": _state(instance)}
+
+
+def _out(mark: Mark | None) -> str | None:
+    words = {"out": "out of work", "reset": "out of work until its self-test", "kept": "sick, and kept at work"}
+    return None if mark is None else f"{words[mark.state]}: {mark.cause}"
 
 
 def _state(gpu: Gpu) -> str:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Literal
 from voxyard.host import Gpu
 from voxyard.host.gpu_choice import VISIBLE
 from voxyard.host.nvml import every_device
+from voxyard.host.out_of_work import OutOfWork
 from voxyard.speech.config import SpeechSection
 from voxyard.speech.engine import EngineSpec
 from voxyard.speech.errors import SpeechError
-from voxyard.speech.placement import Refusal, admission, choose_devices
+from voxyard.speech.placement import Admission, Refusal, choose_devices
 from voxyard.speech.pool.observer import PoolObserver
 from voxyard.speech.pool.pool import Pool
 from voxyard.speech.pool.transport import Launch
@@ -79,18 +80,19 @@ def open_pool(
     else:
         chosen = choose_devices(device, gpus, section, os.environ.get(VISIBLE))
     limits = replace(rest, warm_workers=len(chosen) if warm == "all" else min(warm, len(chosen)))
-    admit = admission(gpus, section)
+    admission = Admission(gpus, section, sick=OutOfWork.of_host())
     with _observed(workload, chosen, gpus, registry) as (observer, claim, release):
 
         def admit_and_claim(device: Device) -> Refusal | None:
-            refusal = admit(device)
+            refusal = admission(device)
             if refusal is None:
                 claim(device)
             return refusal
 
         pool = Pool(
             *(engine, chosen),
-            limits=limits, observer=observer, admit=admit_and_claim, launch=launch, released=release,
+            limits=limits, observer=observer, admit=admit_and_claim, recalled=admission.recalled, launch=launch,
+            released=release,
         )  # fmt: skip
         try:
             yield pool

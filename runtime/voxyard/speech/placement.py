@@ -11,6 +11,7 @@ from typing import Literal
 from voxyard.host import Gpu
 from voxyard.host.errors import HostError
 from voxyard.host.gpu_choice import choose_gpus
+from voxyard.host.out_of_work import OutOfWork, SickDevices
 from voxyard.host.readings import Process, processes_on
 from voxyard.speech.config import SpeechSection
 from voxyard.speech.errors import SpeechError
@@ -20,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 NO_GPU = "there is no GPU; take --device cpu"
 
-RefusalCause = Literal["memory", "fault", "missing", "driver"]
+RefusalCause = Literal["memory", "fault", "missing", "driver", "sick"]
 
 
 @dataclass(frozen=True)
@@ -131,25 +132,45 @@ def refusal(gpu: Gpu, needed_mib: int, holders: Callable[[Gpu], Sequence[Process
     return None
 
 
-def admission(
-    read: Callable[[], Sequence[Gpu]],
-    section: SpeechSection,
-    holders: Callable[[Gpu], Sequence[Process]] = lambda gpu: processes_on(gpu.index, gpu.mig_instance),
-) -> Callable[[Device], Refusal | None]:
-    """Admission check before each start of a worker: the device has the worker's memory free at that moment."""
+class Admission:
+    """Admission of workers to their devices: before each start, and as long as they run.
 
-    def admit(device: Device) -> Refusal | None:
+    A worker starts where its device has the worker's memory free at that moment. It neither starts nor goes on where
+    its GPU is out of work, by the host's file; after a reset the self-test is run first, in a process of its own.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[], Sequence[Gpu]],
+        section: SpeechSection,
+        holders: Callable[[Gpu], Sequence[Process]] = lambda gpu: processes_on(gpu.index, gpu.mig_instance),
+        sick: OutOfWork | None = None,
+    ) -> None:
+        self._read, self._needed, self._holders = read, section.worker_memory_mib, holders
+        self._sick = SickDevices(sick) if sick is not None else None
+        self._gpus: dict[str, Gpu] = {}  # of the devices that were admitted
+
+    def __call__(self, device: Device) -> Refusal | None:
+        """Why a worker cannot start there now; None where it can."""
         if not device.visible:
             return None
         try:
-            for gpu in read():
+            for gpu in self._read():
                 if device.visible in (gpu.uuid, gpu.number):
-                    return refusal(gpu, section.worker_memory_mib, holders)
+                    self._gpus[device.visible] = gpu
+                    return self._sick_now(gpu, test=True) or refusal(gpu, self._needed, self._holders)
         except HostError as error:
             return Refusal("driver", f"GPU {device.name}: {error}")
         return Refusal("missing", f"GPU {device.name} is not there any more")
 
-    return admit
+    def recalled(self, device: Device) -> Refusal | None:
+        """Why a worker that runs there has to end; None where it may go on. It costs one look at a file."""
+        gpu = self._gpus.get(device.visible)
+        return None if gpu is None else self._sick_now(gpu)
+
+    def _sick_now(self, gpu: Gpu, *, test: bool = False) -> Refusal | None:
+        found = None if self._sick is None else self._sick.why(gpu, test=test)
+        return None if found is None else Refusal("sick", found)
 
 
 def _permanent_refusal(gpu: Gpu, needed_mib: int) -> str | None:

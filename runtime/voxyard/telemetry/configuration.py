@@ -14,9 +14,10 @@ from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from voxyard.host.file_watcher import WatchedFile
 from voxyard.settings.errors import SettingsError
 from voxyard.telemetry.errors import TelemetryError
-from voxyard.telemetry.file_watcher import WatchedFile
+from voxyard.telemetry.sick_gpus import SickPolicy
 
 log = logging.getLogger("voxyard.telemetry")
 
@@ -81,6 +82,18 @@ def acknowledged_findings(plan: Path) -> tuple[str, ...]:
     if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
         raise TelemetryError(f"host plan {plan}: acknowledged: expected a list of ids of `make check`, found {found!r}")
     return tuple(sorted(set(found)))
+
+
+def sick_policy(plan: Path) -> SickPolicy:
+    """What a host's plan says of its sick GPUs (`sick_gpus`). Raises TelemetryError with what is wrong."""
+    found = _plan(plan).get("sick_gpus") or {}
+    most, stay = (found.get("most"), found.get("stay", [])) if isinstance(found, dict) else (-1, [])
+    number = most is None or (isinstance(most, int) and not isinstance(most, bool) and most >= 0)
+    if not number or not (stay is True or (isinstance(stay, list) and all(isinstance(each, str) for each in stay))):
+        raise TelemetryError(
+            f"host plan {plan}: sick_gpus: expected `most`, a number, and `stay`, true or UUIDs; found {found!r}"
+        )
+    return SickPolicy(most, None if stay is True else frozenset(stay))
 
 
 def _plan(plan: Path) -> dict[str, Any]:

@@ -17,11 +17,19 @@ from typing import TYPE_CHECKING, NoReturn, Self
 from prometheus_client import CollectorRegistry, ProcessCollector
 
 from voxyard.host.nvml import Session
-from voxyard.telemetry.configuration import ExpectedConfigurations, HostPlan, Maintenance, export_configuration
+from voxyard.host.out_of_work import OutOfWork
+from voxyard.telemetry.configuration import (
+    ExpectedConfigurations,
+    HostPlan,
+    Maintenance,
+    export_configuration,
+    sick_policy,
+)
 from voxyard.telemetry.errors import TelemetryError
 from voxyard.telemetry.gpu_collector import GpuCollector
 from voxyard.telemetry.sampler import GpuSampler
 from voxyard.telemetry.server import MetricsServer, serve
+from voxyard.telemetry.sick_gpus import SickGpus, SickPolicy
 from voxyard.telemetry.web_config import read_web_config
 
 if TYPE_CHECKING:
@@ -67,7 +75,12 @@ class Exporter:
         registry = CollectorRegistry()
         ProcessCollector(registry=registry)  # its start: one that starts again and again answers most scrapes
         session = Session if recording is None else recording.session
-        self.sampler = GpuSampler(config.interval, processes=config.processes, session=session)
+        marks, judge = OutOfWork.of_host(), None
+        if marks is not None and recording is None:
+            sick = SickGpus(marks, SickPolicy() if config.plan is None else sick_policy(config.plan))
+            registry.register(sick)
+            judge = sick.judge
+        self.sampler = GpuSampler(config.interval, processes=config.processes, session=session, on_snapshot=judge)
         registry.register(GpuCollector(self.sampler))
         if config.plan is not None:
             registry.register(HostPlan(config.plan))

@@ -19,7 +19,7 @@ from voxyard.telemetry.workloads import TrainMetrics
 from voxyard.trainer import checkpoint
 from voxyard.trainer.config import DEFAULT_EPOCHS, TrainConfig
 from voxyard.trainer.corpora import Corpora
-from voxyard.trainer.devices.tensorflow_setup import Devices, resolve_precision, resolve_xla
+from voxyard.trainer.devices.tensorflow_setup import Devices, SickCards, resolve_precision, resolve_xla
 from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.input import BatchAssembler, batch_bytes
 from voxyard.trainer.judging.judges import require_judges
@@ -70,7 +70,8 @@ class Run:
             require_judges(config.telemetry)
         self.devices, self.corpora, self.hosts = devices, corpora, devices.hosts
         self.clock, self._watch = StepClock(), GpuWatch(devices.cards, of_steps=True)
-        self._stopping = Stopping(training.max_minutes, None if self.hosts is None else self.hosts.group)
+        group = None if self.hosts is None else self.hosts.group
+        self._stopping = Stopping(training.max_minutes, group, SickCards(devices.cards).why)
         self._losses: dict[str, float] = {}
         self._all_reduce: float | None = None  # over hosts
         keras.utils.set_random_seed(training.seed)

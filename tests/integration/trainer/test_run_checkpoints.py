@@ -9,6 +9,7 @@ import signal
 import threading
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +19,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from voxyard.host import durable_files
+from voxyard.host import Gpu, durable_files
+from voxyard.host.out_of_work import VARIABLE, Mark, OutOfWork
+from voxyard.telemetry.gpu_watch import GpuWatch
 from voxyard.telemetry.workloads import TrainMetrics
 from voxyard.trainer import checkpoint
 from voxyard.trainer.api import open_run
@@ -140,7 +143,7 @@ DEVICES = Devices(
 )  # fmt: skip
 
 
-def opened(tones: Path, directory: Path, **training: Any) -> Run:
+def opened(tones: Path, directory: Path, cards: Any = (), **training: Any) -> Run:
     """A run of the toy model in this process."""
     config = TrainConfig(
         model=ModelConfig(module="toy:make"),
@@ -148,7 +151,7 @@ def opened(tones: Path, directory: Path, **training: Any) -> Run:
         training=TrainingConfig(device="cpu", batch_size=4, checkpoint_dir=directory, **training),
         telemetry=TelemetryConfig(tensorboard=False, sample_text=""),
     )
-    return open_run(config, devices=DEVICES)
+    return open_run(config, devices=replace(DEVICES, cards=cards))
 
 
 def assert_same_state(one: Path, other: Path) -> None:
@@ -209,6 +212,28 @@ def test_a_signal_ends_the_run_when_the_checkpoints_are_on_the_disk(
     assert report.checkpoint == str(tmp_path / f"run/step-{report.last_step:08d}")
     for step in {4, report.last_step}:
         assert checkpoint.load(tmp_path / f"run/step-{step:08d}").step == step
+
+
+def test_a_gpu_that_goes_out_of_work_ends_the_run_with_a_checkpoint(
+    tones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run's device is a processor that is taken for this GPU; it is marked after the third step."""
+    file, gpu = OutOfWork(tmp_path / "out_of_work.json"), Gpu(0, "GPU-0", "H100", "", 81920, 80000, (9, 0))
+    monkeypatch.setenv(VARIABLE, str(file.path))
+    monkeypatch.setattr("voxyard.trainer.loop.GpuWatch", lambda _cards, **more: GpuWatch((), **more))
+    train = TrainStep.train
+
+    def marked(self: TrainStep, staged: Any, step: int = 0) -> Any:
+        if step == 3:
+            file.put(Mark("GPU-0", 0, "Xid 48: uncorrectable memory error", "reset the GPU"))
+        return train(self, staged, step)
+
+    monkeypatch.setattr(TrainStep, "train", marked)
+    report = opened(tones, tmp_path / "run", cards=(("model", gpu),), max_steps=100_000).execute()
+    assert report.ended.startswith("GPU 0 (GPU-0) is out of work: Xid 48")
+    assert report.ended.endswith("saved and stopped")
+    assert report.checkpoint == str(tmp_path / f"run/step-{report.last_step:08d}")
+    assert checkpoint.load(tmp_path / f"run/step-{report.last_step:08d}").step == report.last_step < 100
 
 
 def test_a_checkpoint_that_fails_in_mid_run_is_an_error_in_the_log_and_the_last_one_ends_the_run(

@@ -8,7 +8,7 @@ import signal
 import ssl
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,6 +34,7 @@ class TonesProcess:
     seconds: float = tones_service.CHUNK_SECONDS
     trust: ssl.SSLContext | None = None
     migration: Sequence[str] = ()
+    gpus: Mapping[str, str] | None = None
     process: subprocess.Popen[str] | None = None
 
     @property
@@ -44,14 +45,16 @@ class TonesProcess:
         """Start it; it need not be ready then."""
         self.folder.mkdir(exist_ok=True)
         section = {"host": "127.0.0.1", "port": self.port, "data_dir": str(self.folder / "data"), **self.section}
+        cards = {} if self.gpus is None else {**self.gpus, "TONES_DEVICE": "cuda"}
+        speech = {"max_parallel_tts_workers": 1} if self.gpus is None else {}
         settings = self.folder / "bark.yaml"
-        settings.write_text(yaml.safe_dump({"service": section, "speech": {"max_parallel_tts_workers": 1}}))
+        settings.write_text(yaml.safe_dump({"service": section, "speech": speech}))
         folders = [*map(str, Path(tones_service.__file__).parents[1].glob("*/")), os.environ.get("PYTHONPATH", "")]
         with self.log.open("a") as log:
             self.process = subprocess.Popen(
                 [sys.executable, tones_service.__file__, "serve", "--config", str(settings)],
                 env={
-                    **os.environ, "PYTHONPATH": os.pathsep.join(filter(None, folders)),
+                    **os.environ, **cards, "PYTHONPATH": os.pathsep.join(filter(None, folders)),
                     "TONES_SECONDS": str(self.seconds), "TONES_MIGRATION": json.dumps(self.migration),
                 },
                 stdout=log, stderr=log, text=True,

@@ -1,8 +1,8 @@
 """The speech service as its command runs it, with an engine that speaks tones instead of Bark, and so without torch.
 
 `tones_service.py serve --config FILE`: FILE and the environment are those of `voxyard serve`. A chunk takes
-TONES_SECONDS, in which the engine waits. TONES_MIGRATION has, as JSON, statements that a release after this one adds to
-the schema.
+TONES_SECONDS, in which the engine waits; TONES_DEVICE (cpu, cuda) has its workers. TONES_MIGRATION has, as JSON,
+statements that a release after this one adds to the schema.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ def main(config: Path) -> int:
     if migration := json.loads(os.environ.get("TONES_MIGRATION", "[]")):
         schema.MIGRATIONS = (*schema.MIGRATIONS, tuple(migration))
     section, registry = settings.service, CollectorRegistry()
-    seconds = float(os.environ.get("TONES_SECONDS", CHUNK_SECONDS))
+    seconds, device = float(os.environ.get("TONES_SECONDS", CHUNK_SECONDS)), os.environ.get("TONES_DEVICE", "cpu")
     frontend = TonesFrontend({"rows": 1, "samples": 240, "seconds": seconds})
     configure_json_logging()
     with (
         listen(section) as listener,
-        open_pool(frontend.engine, settings.speech, "cpu", workload="bark", registry=registry, warm="all") as pool,
+        open_pool(frontend.engine, settings.speech, device, workload="bark", registry=registry, warm="all") as pool,
         running_app(section, settings.speech.pauses(), frontend, pool, registry, tuple) as app,
     ):
         shutdown = app.state.app_state.graceful_shutdown

@@ -158,6 +158,23 @@ def test_gpus_as_json_leave_out_what_is_not_reported(voxyard_command: Command, m
     assert second["state"] == "GPU is lost"
 
 
+def test_a_gpu_is_taken_out_of_work_and_returned_by_hand(
+    voxyard_command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    host_of(monkeypatch, card(0), card(1))
+    assert "name it with VOXYARD_OUT_OF_WORK" in voxyard_command("gpus", "--take-out", "1").err
+    monkeypatch.setenv("VOXYARD_OUT_OF_WORK", str(tmp_path / "out_of_work.json"))
+
+    assert voxyard_command("gpus", "--take-out", "1").out.startswith("GPU 1 (GPU-1) is out of work")
+    states = [each["state"] for each in voxyard_command("gpus", "--json").json["gpus"]]
+    assert states == ["ok", "out of work: its operator took it out"]
+    assert "there is no GPU 7" in voxyard_command("gpus", "--take-out", "7").err
+    assert "GPU 0 is not marked as sick: 1 (GPU-1)" in voxyard_command("gpus", "--return", "0").err
+
+    assert voxyard_command("gpus", "--return", "GPU-1").out == "GPU 1 (GPU-1) may work again\n"
+    assert [each["state"] for each in voxyard_command("gpus", "--json").json["gpus"]] == ["ok", "ok"]
+
+
 def test_a_host_without_gpus_lists_none(voxyard_command: Command) -> None:
     ended = voxyard_command("gpus")
     assert (ended.code, ended.out) == (0, "")

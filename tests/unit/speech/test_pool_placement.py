@@ -17,7 +17,7 @@ from voxyard.speech.config import SpeechSection
 from voxyard.speech.engine import EngineSpec
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.open_pool import open_pool
-from voxyard.speech.placement import Refusal, admission, choose_devices, cpu_devices, gpu_devices
+from voxyard.speech.placement import Admission, Refusal, choose_devices, cpu_devices, gpu_devices
 from voxyard.speech.pool.limits import PoolLimits
 from voxyard.speech.pool.metrics import PoolMetrics
 from voxyard.speech.pool.pool import Pool
@@ -91,7 +91,7 @@ def test_the_settings_have_the_names_that_users_know() -> None:
 
 
 def test_a_worker_starts_only_where_its_memory_is_free_at_that_moment() -> None:
-    admit = admission(lambda: [gpu(0, free=100), gpu(1)], SpeechSection(), nobody)
+    admit = Admission(lambda: [gpu(0, free=100), gpu(1)], SpeechSection(), nobody)
     with Pool(
         EngineSpec("engines:tones"),
         [Device("0", "GPU-0"), Device("1", "GPU-1")],
@@ -104,14 +104,14 @@ def test_a_worker_starts_only_where_its_memory_is_free_at_that_moment() -> None:
 
 
 def test_a_gpu_that_has_gone_takes_no_worker() -> None:
-    admit = admission(lambda: [gpu(1)], SpeechSection())
+    admit = Admission(lambda: [gpu(1)], SpeechSection())
     assert admit(Device("0", "GPU-0")) == Refusal("missing", "GPU 0 is not there any more")
     assert admit(Device("cpu0")) is None
 
 
 def test_a_refusal_names_the_gpu_what_it_has_what_is_needed_and_who_holds_it() -> None:
     held = {0: [Process(4711, "python3", 130_000 << 20)]}
-    admit = admission(lambda: [gpu(0, free=100), gpu(1)], SpeechSection(), lambda gpu: held[gpu.index])
+    admit = Admission(lambda: [gpu(0, free=100), gpu(1)], SpeechSection(), lambda gpu: held[gpu.index])
 
     assert admit(Device("1", "GPU-1")) is None
     assert admit(Device("0", "GPU-0")) == Refusal(
@@ -124,14 +124,14 @@ def test_a_driver_that_does_not_answer_is_waited_for_and_ends_no_pool() -> None:
     def broken() -> list[Gpu]:
         raise HostError("the NVIDIA driver does not answer")
 
-    admit = admission(broken, SpeechSection())
+    admit = Admission(broken, SpeechSection())
 
     assert admit(Device("0", "GPU-0")) == Refusal("driver", "GPU 0: the NVIDIA driver does not answer")
 
 
 def test_a_gpu_that_is_not_free_at_the_start_speaks_once_it_is() -> None:
     cards, registry = [gpu(0, free=100)], CollectorRegistry()
-    admit = admission(lambda: cards, SpeechSection(), nobody)
+    admit = Admission(lambda: cards, SpeechSection(), nobody)
     metrics, why = PoolMetrics(registry), {"gpu": "0", "reason": "memory"}
     only = Device("0", "GPU-0")
     with Pool(TONES, [only], limits=PoolLimits(backoff=0.01, max_backoff=0.01), observer=metrics, admit=admit) as pool:
@@ -245,7 +245,7 @@ def test_the_memory_of_a_mig_instance_admits_its_worker() -> None:
         asked.append(of)
         return []
 
-    admit = admission(lambda: [one, other], SpeechSection(), holders)
+    admit = Admission(lambda: [one, other], SpeechSection(), holders)
 
     assert admit(Device("0:2", "MIG-2")) is None
     assert admit(Device("0:1", "MIG-1")) == Refusal("memory", "GPU 0:1: 5000 MiB are free, a worker needs 6144 MiB")

@@ -24,12 +24,13 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from voxyard import __version__
 from voxyard.host.nvml import every_device
+from voxyard.host.out_of_work import OutOfWork
 from voxyard.speech.cluster.access import ClusterAccess, refusal
 from voxyard.speech.cluster.devices import ClusterDevice, cluster_devices
 from voxyard.speech.config import SpeechSection
 from voxyard.speech.engine import EngineSpec
 from voxyard.speech.errors import SpeechError
-from voxyard.speech.placement import admission
+from voxyard.speech.placement import Admission
 from voxyard.speech.pool.ipc import ChunkDone, EngineReady, FromWorker, Heartbeat, ToWorker
 from voxyard.speech.pool.transport import Report, StartRefused
 from voxyard.speech.pool.worker_process import Device, ProcessEnded, WorkerProcess
@@ -72,7 +73,8 @@ class Relay:
         self._queue: queue.SimpleQueue[FromWorker | ProcessEnded | StartRefused] = queue.SimpleQueue()
         self._received, self._heartbeat_seconds = 0, heartbeat_seconds
         self._process: WorkerProcess | None = None
-        refusal = admission(every_device, section)(device)
+        self._device, self._admission = device, Admission(every_device, section, sick=OutOfWork.of_host())
+        refusal = self._admission(device)
         if refusal is not None:
             self._queue.put(StartRefused(refusal))
             return
@@ -98,13 +100,21 @@ class Relay:
         """All that the worker says, and last how it ended; a Beat where it has said nothing for a heartbeat."""
         while True:
             try:
-                message = self._queue.get(timeout=self._heartbeat_seconds)
+                message = self._recall() or self._queue.get(timeout=self._heartbeat_seconds)
             except queue.Empty:
                 yield Beat()
                 continue
             yield message
             if isinstance(message, ProcessEnded | StartRefused):
                 return
+
+    def _recall(self) -> StartRefused | None:
+        """Ends the worker where its GPU is to have none any more."""
+        refusal = self._admission.recalled(self._device)
+        if refusal is None or self._process is None:
+            return None
+        self._process.kill()
+        return StartRefused(refusal)
 
 
 _TO_WORKER, _FROM_WORKER = {"concurrency_group": "to worker"}, {"concurrency_group": "from worker"}

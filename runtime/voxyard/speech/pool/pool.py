@@ -46,7 +46,8 @@ class Pool:
 
     Use it as a context manager, or call `close`. Workers start when there is work for them, by `launch`: as processes
     of this host, which alone import the engine. `admit` is called before each start; its Refusal says why a device
-    cannot take a worker yet. It is called again with exponential backoff, without a limit.
+    cannot take a worker yet. It is called again with exponential backoff, without a limit. `recalled` is asked every
+    second while a worker runs, and its Refusal ends the worker: its chunks go to others.
 
     With `idle_release` in its limits, workers end where there is nothing to speak; `released` gets their devices.
 
@@ -62,6 +63,7 @@ class Pool:
         heartbeat_seconds: float = 1.0,
         observer: PoolObserver | None = None,
         admit: Callable[[Device], Refusal | None] = lambda _: None,
+        recalled: Callable[[Device], Refusal | None] = lambda _: None,
         launch: Launch = WorkerProcess,
         no_device: str | None = None,
         released: Callable[[Device], None] = lambda _: None,
@@ -76,8 +78,8 @@ class Pool:
         self._commands: queue.SimpleQueue[commands.Command] = queue.SimpleQueue()
         self._workers = Workers(
             *(devices, scheduler, engine, heartbeat_seconds),
-            admit=admit, launch=launch, observer=self._observer, report=self._commands.put, patience=self._patience,
-            released=released,
+            admit=admit, recalled=recalled, launch=launch, observer=self._observer, report=self._commands.put,
+            patience=self._patience, released=released,
         )  # fmt: skip
         self._jobs: dict[int, Job] = {}
         self._submitted: dict[int, float] = {}
@@ -238,6 +240,7 @@ class Pool:
             self._execute(each, time.monotonic())
         if paused:
             self._scheduler.resumed(time.monotonic())
+        self._workers.recall()
         acted = self._act()
         if self._draining and self._drain is not None:
             self._drain.update(self._pending_workers())

@@ -280,9 +280,10 @@ class Scheduler:
         self._requeue(leases, worker, cause, reason)
 
     def start_refused(self, slot: int, generation: int, now: float) -> None:
-        """The process was not started: its device has not enough free memory yet."""
+        """The process was not started, or had to end: its device cannot have one yet. Its chunks wait as they were."""
         worker = self._current(slot, generation)
         if worker is not None:
+            self._put_back(worker.release())
             worker.start_refused(now, self.limits)
 
     def resumed(self, now: float) -> None:

@@ -67,6 +67,7 @@ class Workers:
         heartbeat_seconds: float,
         *,
         admit: Callable[[Device], Refusal | None],
+        recalled: Callable[[Device], Refusal | None],
         launch: Launch,
         observer: PoolObserver,
         report: Callable[[commands.WorkerMessage], None],
@@ -79,7 +80,7 @@ class Workers:
         """
         self._list = [PoolWorker(device) for device in devices]
         self._scheduler, self._engine, self._heartbeat_seconds = scheduler, engine, heartbeat_seconds
-        self._admit, self._launch, self._observer = admit, launch, observer
+        self._admit, self._recalled, self._launch, self._observer = admit, recalled, launch, observer
         self._report, self._patience, self._released = report, patience, released
         self.charge: Charge = lambda *_: None
 
@@ -165,6 +166,16 @@ class Workers:
         worker.forget_process()
         if self._scheduler.slots[self._list.index(worker)].idle:
             self._released(worker.device)
+
+    def recall(self) -> None:
+        """Kills the processes whose devices are to have none any more; their chunks go elsewhere."""
+        for slot, worker in enumerate(self._list):
+            if worker.process is None or self._scheduler.slots[slot].idle:
+                continue
+            if (refusal := self._recalled(worker.device)) is not None:
+                self.kill(worker, refusal.cause, refusal.message)
+                self._released(worker.device)
+                self._refused(worker, slot, worker.generation, refusal)
 
     def stop_idle(self, slot: int) -> None:
         """Lets the process of a slot end, where it has one."""

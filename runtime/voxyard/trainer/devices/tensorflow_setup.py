@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from voxyard.host import Gpu, HostError, cuda_bus_ids, gpus
+from voxyard.host.out_of_work import OutOfWork, SickDevices
 from voxyard.host.cores import whole_cores
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.devices.compilation_cache import (
@@ -79,6 +80,8 @@ def prepare(config: TrainConfig, *, corpus: str = "", longest: Bucket | None = N
     plan = choose(config, host, longest)
     tensorflow = import_tensorflow()
     devices = describe(plan)
+    if (why := SickCards(devices.cards).why(test=True)) is not None:
+        raise TrainerError(f"{why}; or name other GPUs: --data-gpu, --model-gpu")
     cache = _compilation_cache(config, plan, tensorflow) if resolve_xla(config, devices) else None
     if plan.hosts is not None:
         facts = facts_of(
@@ -93,6 +96,21 @@ def prepare(config: TrainConfig, *, corpus: str = "", longest: Bucket | None = N
     hosts = apply(plan, tensorflow)
     _announce(plan)
     return replace(devices, hosts=hosts, cache=cache)
+
+
+class SickCards:
+    """Whether a GPU of a run is out of work, by the host's file of sick GPUs."""
+
+    def __init__(self, cards: Sequence[tuple[Role, Gpu]]) -> None:
+        self._gpus = [gpu for _, gpu in cards]
+        file = OutOfWork.of_host() if self._gpus else None
+        self._sick = None if file is None else SickDevices(file)
+
+    def why(self, *, test: bool = False) -> str | None:
+        """Which one, and why; None where all may work. With `test` one that was reset is tested first."""
+        if self._sick is None:
+            return None
+        return next((why for gpu in self._gpus if (why := self._sick.why(gpu, test=test, wait=test))), None)
 
 
 def _compilation_cache(config: TrainConfig, plan: DevicePlan, tensorflow: ModuleType) -> CompilationCache | None:

@@ -1,11 +1,12 @@
-"""End of a run before its last step: a signal, --max-minutes, or over hosts another host that was asked to stop."""
+"""End of a run before its last step: a signal, --max-minutes, a sick GPU, or another host that was asked to stop."""
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -17,20 +18,29 @@ if TYPE_CHECKING:
     from voxyard.trainer.step import TrainStep
 
 
+log = logging.getLogger("voxyard.trainer")
+
+
 class Stopping:
     """Decision to end a run after the step in progress, with its reason."""
 
-    def __init__(self, max_minutes: float | None, group: HostGroup | None) -> None:
-        """The minutes count from now."""
+    def __init__(
+        self, max_minutes: float | None, group: HostGroup | None, sick: Callable[[], str | None] = lambda: None
+    ) -> None:
+        """The minutes count from now; `sick` tells of a GPU of the run that is to have no work any more."""
         self.why: str | None = None
-        self.killed = False  # by a signal, here or on another host; the end of --max-minutes is none
+        self.killed = False  # by a signal or a sick GPU, here or on another host; the end of --max-minutes is none
         self._begin, self._limit, self._group = time.perf_counter(), max_minutes, group
+        self._sick = sick
         self._last: int | None = None  # over hosts: the step after which all of them end, once they know
 
     def asked(self) -> bool:
-        """True where a signal came, or the time is up."""
+        """True where a signal came, the time is up, or a GPU is out of work."""
         if self.why is None and self._limit is not None and time.perf_counter() - self._begin > 60 * self._limit:
             self.why = f"the time is up (--max-minutes {self._limit:g}): saved and stopped"
+        if self.why is None and (sick := self._sick()) is not None:
+            self.why, self.killed = f"{sick}: saved and stopped", True
+            log.error("%s", self.why)
         return self.why is not None
 
     def ends_after(self, number: int, step: TrainStep) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from voxyard.telemetry.file_watcher import WatchedFile
+from voxyard.host.file_watcher import WatchedFile
 
 
 def test_a_file_that_is_replaced_within_one_tick_is_seen(tmp_path: Path) -> None:
