@@ -1,9 +1,9 @@
 -- Ends the requests of services that have answered no check for a while: a client of a frozen or cut-off one is told.
-local seconds = tonumber(os.getenv("FROZEN_SECONDS")) -- from the first check without an answer on
+local seconds = tonumber(os.getenv("FROZEN_SECONDS"))
+local silent = {} -- seconds for which each service has answered no check, by its server's name
 
-local function is_frozen(stats)
+local function is_silent(stats)
     return stats.status == "DOWN" and string.find(stats.check_status or "", "TOUT") ~= nil
-        and tonumber(stats.lastchg) >= seconds
 end
 
 local function each_server(what)
@@ -17,10 +17,13 @@ end
 core.register_task(function()
     while true do
         core.sleep(1)
-        local frozen = {}
-        each_server(function(name, _, stats) frozen[name] = frozen[name] or is_frozen(stats) end)
+        local now = {}
+        each_server(function(name, _, stats)
+            if is_silent(stats) then now[name] = (silent[name] or 0) + 1 end
+        end)
+        silent = now
         each_server(function(name, server, stats)
-            if frozen[name] and tonumber(stats.scur) > 0 then
+            if (silent[name] or 0) >= seconds and tonumber(stats.scur) > 0 then
                 core.Warning(name .. " answers no check: " .. stats.scur .. " requests end")
                 server:shut_sess()
             end
