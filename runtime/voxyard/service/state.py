@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -62,6 +63,7 @@ class AppState:
     code_blocks: CodeBlocks  # of Markdown
     word_aligner: WordAligner | None  # None: times of words are estimated
     encodings: SharedEncodings = field(default_factory=SharedEncodings)
+    open_streams: Counter[str] = field(default_factory=Counter)  # WebSockets by key
 
     @cached_property
     def preparing(self) -> FairThreads:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -60,15 +61,19 @@ class VoiceNames:
         Raises:
             VoiceNotFoundError: no voice of this name; the message names the nearest.
         """
+        found = self._found(name, owner)
+        if found is None:
+            raise VoiceNotFoundError(self._unknown(name, owner), parameter=parameter)
+        return found
+
+    def _found(self, name: str, owner: str) -> str | None:
         found = self._voices.get(name)
         if found is not None:
             return found.alias_of or found.name
         if self._frontend.has_voice(name):
             return name
         own = None if self._uploaded is None else self._uploaded.find(owner, name)
-        if own is None:
-            raise VoiceNotFoundError(self._unknown(name, owner), parameter=parameter)
-        return own.id
+        return None if own is None else own.id
 
     def cast(self, members: Mapping[str, str] | None, owner: str = "") -> Cast:
         """Cast of a request, over the voices that this key may name.
@@ -87,16 +92,10 @@ class VoiceNames:
     def cast_of(self, members: Mapping[str, str], owner: str = "") -> Cast:
         """Cast with these voices of the engine, or ids of uploaded ones."""
 
-        def find(name: str) -> str | None:
-            try:
-                return self.resolve(name, owner)
-            except VoiceNotFoundError:
-                return None
-
         def known() -> list[str]:
             return [voice.name for voice in self.all(owner)]
 
-        return Cast(find, members, known, "GET /v1/audio/voices lists all")
+        return Cast(partial(self._found, owner=owner), members, known, "GET /v1/audio/voices lists all")
 
     def all(self, owner: str = "") -> tuple[VoiceName, ...]:
         """All names: the engine's own, then the aliases, then the voices that this key has uploaded, each sorted."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 import sqlite3
@@ -158,6 +159,20 @@ def test_a_name_that_is_no_voice_is_a_bad_request_before_anything_is_spoken(
         assert error["param"].startswith(expected)
         assert re.search(message, error["message"])
     assert asked == []
+
+
+def test_many_unknown_names_cost_one_search_for_the_nearest(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    searched = list[str]()
+    nearest = difflib.get_close_matches
+
+    def search(name: str, *others: Any, **options: Any) -> list[str]:
+        searched.append(name)
+        return nearest(name, *others, **options)
+
+    monkeypatch.setattr(difflib, "get_close_matches", search)
+    text = "".join(f"[voice:n{number}]A.[/voice] " for number in range(100))
+    answer = httpx.post(f"{served.url}/v1/documents", json={"text": text}, timeout=60)
+    assert (answer.status_code, searched) == (400, ["n0"])
 
 
 def test_a_file_that_names_no_voice_fails_with_the_list(served: Served) -> None:

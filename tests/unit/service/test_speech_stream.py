@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from ssl import SSLContext, create_default_context
@@ -30,7 +30,7 @@ import voxyard.service
 from voxyard.service.app import create_app
 from voxyard.service.auth.api_keys import add_key, limit_key, revoke_key
 from voxyard.service.auth.key_limits import KeyLimits
-from voxyard.service.http import admission
+from voxyard.service.http import admission, protocol
 from voxyard.service.routes import speech_stream
 from voxyard.service.state import AppState
 from voxyard.service.streaming.text_stream import paused
@@ -341,6 +341,32 @@ def test_a_huge_message_ends_the_connection(service: Service) -> None:
     with service.stream() as stream:
         stream.send("input.text", text="x" * 500_000)
         assert stream.closed() == 1009
+
+
+@pytest.mark.parametrize(
+    "frame", [b"\x89\x80\0\0\0\0", b"\x8a\x80\0\0\0\0", b"\x00\x80\0\0\0\0"], ids=["ping", "pong", "cont"]
+)
+def test_frames_that_are_no_message_end_the_connection_where_they_are_many(service: Service, frame: bytes) -> None:
+    with service.stream() as stream, suppress(OSError):
+        raw = stream.socket.socket
+        if frame[0] == 0:
+            raw.sendall(b"\x01\x80\0\0\0\0")  # a text begins
+        for _ in range(10):  # as many as may be, ten times
+            raw.sendall(frame * protocol.MOST_UNTAKEN)
+    eventually(lambda: not service.state.open_streams, "the connection is closed")
+
+
+def test_streams_of_a_key_are_limited(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speech_stream, "MOST_STREAMS", 2)
+    with service.stream() as one:
+        with service.stream(), service.stream(config=False) as third:
+            told = third.error()
+            assert (told["code"], told["retry_after"]) == ("rate_limit_exceeded", 1)
+            assert third.closed() == 1013
+        eventually(lambda: service.state.open_streams.total() == 1, "they are closed")
+        with service.stream() as another:
+            assert another.speak("A bell rang.")[0][-1]["total_sentences"] == 1
+        assert one.speak("A bell rang.")[0][-1]["total_sentences"] == 1
 
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://[", "https://127.0.0.1"])

@@ -416,6 +416,11 @@ def test_a_resolver_that_answers_with_an_address_of_this_host_is_not_followed(
         ("hooks.example.org", "::ffff:127.0.0.1", False),
         ("hooks.example.org", "169.254.169.254", False),
         ("hooks.example.org", "fe80::1%eth0", False),
+        ("hooks.example.org", "fd00:ec2::254", False),
+        ("hooks.example.org", "100.100.100.200", False),
+        ("hooks.example.org", "2002:a9fe:a9fe::1", False),
+        ("hooks.example.org", "64:ff9b::a9fe:a9fe", False),
+        ("hooks.internal", "fd00::1", True),
         ("hooks.example.org", "0.0.0.0", False),  # noqa: S104
         ("hooks.example.org", "224.0.0.1", False),
     ],

@@ -14,6 +14,7 @@ from typing import Any, cast
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import Frame, Opcode
 
 from voxyard.service.http.connection_limit import CONNECTION, KEY_SECONDS, ConnectionLimit
 
@@ -23,6 +24,11 @@ HEADER_BYTES = 32 * 1024
 """Maximum bytes of a request's line and headers; larger ones get 400."""
 KEEP_ALIVE_SECONDS = 15
 """Idle time after which a connection is closed."""
+
+READ_BYTES = 4096
+"""Bytes of a WebSocket that are read in one go."""
+MOST_UNTAKEN, UNTAKEN_SECONDS = 1000, 10.0
+"""Most frames within this time that the application does not take."""
 
 PRIVATE_PARTS = ("client", "conn", "cycle", "loop", "timeout_keep_alive_task", "transport")
 """Attributes of uvicorn's protocol that this module reads and uvicorn does not document."""
@@ -120,7 +126,40 @@ class HttpProtocol(H11Protocol):
 
 
 class SocketProtocol(WebSocketsSansIOProtocol):
-    """uvicorn's protocol of a WebSocket, which takes over a connection: it no longer counts once it is lost."""
+    """uvicorn's protocol of a WebSocket, which takes over a connection: it no longer counts once it is lost.
+
+    uvicorn reads no further while the application has messages to take. What that never takes (pings, pongs, fragments,
+    all after the end) is counted, and ends the connection where it is too much. Little is read in one go, so that no
+    client holds up the others.
+    """
+
+    _untaken, _since = 0, 0.0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Has the transport read little at a time, where it is one of plain TCP."""
+        super().connection_made(transport)
+        if hasattr(transport, "max_size"):
+            transport.max_size = READ_BYTES
+
+    def data_received(self, data: bytes) -> None:
+        """Handles what has come, until the connection is closed."""
+        for at in range(0, len(data), READ_BYTES):
+            if self.transport.is_closing():
+                return
+            super().data_received(data[at : at + READ_BYTES])
+
+    def handle_events(self) -> None:
+        """Handles frames; too many that the application does not take end the connection."""
+        if (now := self.loop.time()) - self._since > UNTAKEN_SECONDS:
+            self._untaken, self._since = 0, now
+        self._untaken += sum(self.close_sent or _is_untaken(each) for each in self.conn.events)
+        if self._untaken <= MOST_UNTAKEN:
+            super().handle_events()
+            return
+        if not self.close_sent:
+            self.conn.fail(1008, f"more than {MOST_UNTAKEN} pings or fragments in {UNTAKEN_SECONDS:g} s")
+            self.transport.write(b"".join(self.conn.data_to_send()))
+        self.transport.close()
 
     async def send(self, message: Any) -> None:
         """Sends a message; a response in place of the WebSocket is complete, which uvicorn would log as an error."""
@@ -132,3 +171,8 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         """Tells the HTTP protocol, which is not told any more."""
         self.app_state[CONNECTION].admit_keyed()
         super().connection_lost(exc)
+
+
+def _is_untaken(event: object) -> bool:
+    """True for a frame that becomes no message of its own."""
+    return isinstance(event, Frame) and (event.opcode in (Opcode.PING, Opcode.PONG) or not event.fin)

@@ -156,7 +156,8 @@ class VoiceId(RequestBody):
 def _voice(value: object) -> object:
     """A voice as it is, where it is a name or an object with one."""
     name = value.get("id") if isinstance(value, dict) and set(value) == {"id"} else value
-    if not isinstance(value, VoiceId) and not (isinstance(name, str) and 0 < len(name) <= LONGEST_NAME):
+    is_name = isinstance(name, str) and 0 < len(name) <= LONGEST_NAME and "\0" not in name
+    if not isinstance(value, VoiceId) and not is_name:
         raise PydanticCustomError(
             "voice", "expected the name of a voice as GET /v1/audio/voices lists it, or an object with it as its id"
         )

@@ -44,6 +44,8 @@ IDLE_SECONDS = 300.0
 """Time limit for the next message where nothing is being spoken."""
 PAUSE_SECONDS = 0.3  # without a message, after which a sentence at the end of the text is spoken
 LOOK_SECONDS = 2.0  # between two looks whether the service stops
+MOST_STREAMS = 1000
+"""Most streams of one key at a time: each has an open file."""
 MOST_UTTERANCES = 16  # that are not spoken
 MOST_REFUSALS = 100  # of messages of a session
 _NORMAL, _REFUSED, _RESTART, _TRY_LATER = 1000, 1008, 1012, 1013  # closing codes (RFC 6455, IANA)
@@ -55,7 +57,15 @@ _TYPES = "session.config, input.text, input.done, input.cancel or session.close"
 async def stream_speech(socket: WebSocket) -> None:
     """One client, from its `session.config` to the end of its connection."""
     await socket.accept()
-    await _Session(socket, socket.app.state.app_state, socket.scope["state"]["client"]).run()
+    state, client = socket.app.state.app_state, socket.scope["state"]["client"]
+    streams = state.open_streams
+    streams[client.name] += 1
+    try:
+        await _Session(socket, state, client, full=streams[client.name] > MOST_STREAMS).run()
+    finally:
+        streams[client.name] -= 1
+        if not streams[client.name]:
+            del streams[client.name]
 
 
 @dataclass(eq=False)
@@ -81,7 +91,7 @@ class _Utterance:
 class _Session:
     """Connection of one client: reads its messages while another task speaks."""
 
-    def __init__(self, socket: WebSocket, state: AppState, client: Client) -> None:
+    def __init__(self, socket: WebSocket, state: AppState, client: Client, *, full: bool) -> None:
         self._socket, self._state, self._client = socket, state, client
         self._config: SpeechBody | None = None
         self._utterances: deque[_Utterance] = deque()  # that are not spoken
@@ -91,6 +101,10 @@ class _Session:
         self._changed = anyio.Event()
         self._ending: tuple[int, ServiceError | None] | None = None
         self._all = anyio.CancelScope()
+        if full:
+            self._end(
+                _TRY_LATER, BusyError(f"{MOST_STREAMS} streams of the key are open: close one of them", retry_after=1)
+            )
 
     async def run(self) -> None:
         """Serves the client until it closes the connection or is refused."""

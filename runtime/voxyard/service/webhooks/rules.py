@@ -11,6 +11,8 @@ from voxyard.service.config import ServiceSection
 from voxyard.service.errors import ForbiddenError, ServiceError
 
 PORTS = {"http": 80, "https": 443}
+METADATA = frozenset({"100.100.100.200", "192.0.0.192", "fd00:ec2::254", "fd20:ce::254"})
+"""Addresses at which clouds tell an instance its secrets, beside those of its link."""
 _SHORTEST_SECRET = 16
 
 
@@ -82,10 +84,15 @@ def refused_address(name: str, address: str) -> str | None:
     webhooks, unless the setting names them: `localhost`, or the address itself. A company's private networks are.
     """
     found = ipaddress.ip_address(address.partition("%")[0])
-    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
-        found = found.ipv4_mapped
+    if isinstance(found, ipaddress.IPv6Address):
+        found = found.ipv4_mapped or found.sixtofour or found
     if name in (address, "localhost") or not (
-        found.is_loopback or found.is_link_local or found.is_unspecified or found.is_multicast or found.is_reserved
+        str(found) in METADATA
+        or found.is_loopback
+        or found.is_link_local
+        or found.is_unspecified
+        or found.is_multicast
+        or found.is_reserved
     ):
         return None
     return f"{name} has the address {address}, which is not for webhooks: name the address in --webhook-hosts"
