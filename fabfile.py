@@ -10,6 +10,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "scripts"))
 from tasks.certificates import certificates
 from tasks.check import check
 from tasks.deploy import deploy, drain, plan, rollback, status, unlock
+from tasks.gpus import gpus
 from tasks.images import images, images_lock
 from tasks.monitoring import monitoring
 from tasks.prove import prove
@@ -23,6 +24,7 @@ __all__ = [
     "deploy",
     "drain",
     "fetch",
+    "gpus",
     "images",
     "images_lock",
     "logs",

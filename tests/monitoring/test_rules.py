@@ -42,7 +42,7 @@ GpuPowerCapped GpuClocksLow GpuStranger TrainingCheckpointsLong TrainingValidati
 TrainingLossDiverging TrainingLossFlat HostGone ServiceRestarting HostRebooting GpuFlapping
 GpuBusyInPart TrainingSlowerThanBefore BarkSlowerThanBefore GpuNvlinksDown
 TrainingPhaseSlow BarkSpeechFaulty GpuMemoryTemperatureHigh GpuEccCorrectedStorm GpuMigSwitchedOn
-GpuFabricFailed HostMaintenance"""
+GpuFabricFailed HostMaintenance GpuOutOfWork"""
 PARTS = ("Means", "Confirm", "Do", "Escalate")
 
 

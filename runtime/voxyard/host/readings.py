@@ -93,12 +93,12 @@ class DeviceMemory:
 
 @dataclass(frozen=True, slots=True)
 class MigReading:
-    """A MIG instance: its number on its GPU, memory in bytes, and the integrals of its parts as Activity has them."""
+    """A MIG instance: its number on its GPU, memory in bytes, and what its parts do."""
 
     number: int
     memory_size: int | None
     memory_used: int | None
-    totals: Mapping[str, float]
+    activity: Activity
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,13 +297,13 @@ class GpuReader:
     def _mig_reading(self, number: int, handle: Any) -> MigReading:
         memory = self._session.ask("nvmlDeviceGetMemoryInfo", handle)
         instance = self._session.ask("nvmlDeviceGetGpuInstanceId", handle)
-        totals: Mapping[str, float] = {}
+        activity = Activity()
         if instance is not None:
             if instance not in self._mig_activity:
                 self._mig_activity[instance] = ActivityReader(self._session, self._handle, instance=instance)
-            totals = self._mig_activity[instance].read().totals
+            activity = self._mig_activity[instance].read()
         size, used = (None, None) if memory is None else (memory.total, memory.used)
-        return MigReading(number, size, used, totals)
+        return MigReading(number, size, used, activity)
 
     def _nvlinks_active(self, links: int) -> int | None:
         if links == 0:

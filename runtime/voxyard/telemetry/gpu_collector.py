@@ -262,7 +262,7 @@ def _mig(snapshot: Snapshot) -> Iterator[Metric]:
             if each.memory_size is not None and each.memory_used is not None:
                 used.add_metric(which, each.memory_used)
                 size.add_metric(which, each.memory_size)
-            for name, seconds in each.totals.items():
+            for name, seconds in each.activity.totals.items():
                 if name.startswith("activity_"):
                     active.add_metric((*which, name.removeprefix("activity_")), seconds)
     yield from (used, size, active)

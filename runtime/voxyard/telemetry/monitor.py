@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from voxyard.host.nvml import Session
-from voxyard.host.readings import Reading
+from voxyard.host.readings import MigReading, Reading
 from voxyard.telemetry.errors import TelemetryError
 from voxyard.telemetry.sampler import GpuSampler, GpuState, Snapshot
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from _csv import Writer
 
 COLUMNS = ("timestamp", "gpu", "utilization", "memory", "temperature", "power", "fan")
-"""Of the CSV file: ISO time, index, percent, MiB, °C, W, percent; what is not measured is empty."""
+"""Of the CSV file: ISO time, index (1:0 of a MIG instance), percent, MiB, °C, W, percent; empty: not measured."""
 
 _MIB, _GIB = 1 << 20, 1 << 30
 _BAR = 12
@@ -63,7 +63,7 @@ def table(snapshot: Snapshot, width: int = 120) -> Table:
     """The GPUs as a table for a terminal of so many columns; a narrow one does without names and reasons."""
     driver = f"driver {snapshot.driver_version}" if snapshot.driver_version else snapshot.problem or "no driver"
     view = Table(title=escape(f"{_clock(snapshot):%H:%M:%S}   {driver}"), title_justify="left", box=SIMPLE_HEAD)
-    active = any(state.reading is not None and state.reading.activity.parts for state in snapshot.gpus)
+    active = any(each.activity.parts for state in snapshot.gpus for each in (state.reading, *_mig(state)) if each)
     shown = [
         column
         for column in _TABLE
@@ -73,6 +73,9 @@ def table(snapshot: Snapshot, width: int = 120) -> Table:
         view.add_column(column.name, no_wrap=True, justify=column.justify, min_width=column.width)
     for state in snapshot.gpus:
         view.add_row(*(column.cell(state) for column in shown))
+        for each in _mig(state):
+            figures = {"GPU": _number_of(state, each), "memory GiB": _mig_memory(each), _ACTIVITY: _activity(each)}
+            view.add_row(*(figures.get(column.name, "") for column in shown))
     return view
 
 
@@ -81,7 +84,7 @@ def lines(snapshot: Snapshot) -> str:
     clock = f"{_clock(snapshot):%H:%M:%S}"
     if not snapshot.gpus:
         return f"{clock}  {snapshot.problem or 'no GPU'}"
-    return "\n".join(f"{clock}  {_plain(state)}" for state in snapshot.gpus)
+    return "\n".join(f"{clock}  {line}" for state in snapshot.gpus for line in (_plain(state), *_plain_mig(state)))
 
 
 @contextmanager
@@ -112,6 +115,9 @@ class CsvLog:
         stamp = _clock(snapshot).isoformat(timespec="milliseconds")
         for state in snapshot.gpus:
             self._writer.writerow([stamp, state.gpu.index, *_row(state)])
+            for each in _mig(state):
+                used = "" if each.memory_used is None else f"{each.memory_used / _MIB:.0f}"
+                self._writer.writerow([stamp, _number_of(state, each), "", used, "", "", ""])
         self._flush()
 
 
@@ -162,7 +168,28 @@ def _plain(state: GpuState) -> str:
     )
 
 
-def _activity(reading: Reading) -> str:
+def _mig(state: GpuState) -> tuple[MigReading, ...]:
+    return () if state.reading is None else state.reading.mig
+
+
+def _number_of(state: GpuState, instance: MigReading) -> str:
+    """As `--gpus` takes it."""
+    return f"{state.gpu.index}:{instance.number}"
+
+
+def _mig_memory(instance: MigReading) -> str:
+    if instance.memory_used is None or instance.memory_size is None:
+        return "–"
+    return _of(instance.memory_used / _GIB, instance.memory_size / _GIB, ".1f")
+
+
+def _plain_mig(state: GpuState) -> Iterator[str]:
+    for each in _mig(state):
+        line = f"GPU {_number_of(state, each)}  {_mig_memory(each)} GiB"
+        yield line + (f"  SM · tensor · memory {_activity(each)}" if each.activity.parts else "")
+
+
+def _activity(reading: Reading | MigReading) -> str:
     parts = reading.activity.parts
     return " · ".join(_percent(parts.get(name), "%") or "–" for name in ("sm", "tensor", "dram")) if parts else ""
 

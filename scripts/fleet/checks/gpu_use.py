@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from fleet.checks.finding import ON_GPUS, Finding
+from fleet.checks.finding import ON_GPUS, Finding, Level
 from fleet.checks.gpus import NAME_THE_OTHERS, left_out
-from fleet.facts.fact import Unknown
+from fleet.command_line import fab
+from fleet.facts.fact import Unknown, known
 from fleet.facts.gpu_health import gpu_of, names_a_gpu, recent_critical
 from fleet.facts.gpu_use import GpuProcess
 from fleet.facts.gpus import HostGpu
@@ -24,6 +25,7 @@ def check_all(facts: HostFacts, assignment: Assignment) -> Iterator[Finding]:
     if isinstance(facts.gpus, Unknown) or not facts.gpus:
         return
     yield from xids(facts, facts.gpus, assignment.selection)
+    yield from out_of_work(facts, assignment.selection)
     limits = limits_by_gpu(assignment)
     for gpu in facts.gpus:
         services = tuple(sorted({each.workload for each in assignment.workloads if each.gpu == gpu.uuid}))
@@ -69,6 +71,16 @@ def xids(facts: HostFacts, gpus: tuple[HostGpu, ...], selection: GpuSelection) -
         if spare:
             found += f"{'' if gpu is None else f' ({gpu.uuid})'}{left_out(selection)}"
         yield Finding("WARN" if spare else "FAIL", "xid", found, remedy, services=ON_GPUS)
+
+
+def out_of_work(facts: HostFacts, selection: GpuSelection) -> Iterator[Finding]:
+    """Check: no GPU is marked as sick on the host; one that is stays out where enough others remain."""
+    for mark in known(facts.out_of_work, ()):
+        spare = selection.spare and mark.uuid in selection.sick
+        found = f"{mark}{left_out(selection)}" if spare else str(mark)
+        level: Level = "WARN" if spare or mark.works else "FAIL"
+        remedy = f"then let it work again: {fab()} gpus --return {mark.uuid} (runbook: GpuOutOfWork)"
+        yield Finding(level, "out_of_work", found, remedy, services=ON_GPUS)
 
 
 def compute_mode(gpu: HostGpu, services: tuple[str, ...]) -> Iterator[Finding]:

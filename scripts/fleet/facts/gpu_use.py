@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from fleet.facts.fact import Fact
 from fleet.facts.gpus import is_row, number, short_bus_id
 from fleet.ssh.command_batch import verb
+from voxyard.host.out_of_work import Mark
 
 _XID = re.compile(r"\[\s*(\d+\.\d+)\].*?NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]+)(?: GPU-I:\d+)?\): (\d+)(.*)")
 
@@ -69,6 +71,10 @@ def _xids(text: str) -> tuple[XidError, ...]:
     )
 
 
+def _out_of_work(text: str) -> tuple[Mark, ...]:
+    return tuple(Mark(**each) for each in json.loads(text)["gpus"])
+
+
 def _numa(text: str) -> Numa:
     first, *lines = text.splitlines()
     pairs = (line.split() for line in lines if line.strip())
@@ -77,4 +83,5 @@ def _numa(text: str) -> Numa:
 
 PROCESSES = Fact("gpu-processes", verb("fact_gpu_processes"), _processes, seconds=60)
 XIDS = Fact("xids", verb("fact_xids"), _xids)
+OUT_OF_WORK = Fact("out-of-work", verb("fact_out_of_work"), _out_of_work)
 NUMA = Fact("numa", verb("fact_numa"), _numa, seconds=60)

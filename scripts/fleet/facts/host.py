@@ -10,7 +10,7 @@ from typing import Any
 from fleet.audit import AUDIT_LOG, AuditLog
 from fleet.facts.fact import Fact, Unknown
 from fleet.facts.gpu_start import GpuStart
-from fleet.facts.gpu_use import NUMA, PROCESSES, XIDS, GpuProcess, Numa, XidError
+from fleet.facts.gpu_use import NUMA, OUT_OF_WORK, PROCESSES, XIDS, GpuProcess, Numa, XidError
 from fleet.facts.gpus import GPUS, OF_EACH, P2P, TOPOLOGY, HostGpu, merged, with_host_memory
 from fleet.facts.machine import (
     CLOCK,
@@ -40,11 +40,26 @@ from fleet.facts.ray_reach import RayReach
 from fleet.facts.shared_documents import SharedDocuments
 from fleet.ssh.command_batch import Answer
 from fleet.ssh.connection_pool import Session
+from voxyard.host.out_of_work import Mark
 
 # Only where nvidia-smi and Docker answer: a hanging program would hang every time.
 _OF_GPUS = (*OF_EACH, TOPOLOGY, P2P, PROCESSES, NUMA)
 _OF_DOCKER = (COMPOSE, TOOLKIT, DISK, IMAGES, CONTAINERS)
-_FIRST = (LOGIN, STATE, GPUS, DOCKER, XIDS, ENGINE_LIMITS, HOME_DISK, MEMORY, KEPT, PORTS, PROGRAMS, AUDIT_LOG)
+_FIRST = (
+    LOGIN,
+    STATE,
+    GPUS,
+    DOCKER,
+    XIDS,
+    OUT_OF_WORK,
+    ENGINE_LIMITS,
+    HOME_DISK,
+    MEMORY,
+    KEPT,
+    PORTS,
+    PROGRAMS,
+    AUDIT_LOG,
+)
 _NEWER_FIELD = "not a valid field to query"  # words of nvidia-smi, of an older driver
 
 
@@ -73,6 +88,7 @@ class HostFacts:
     programs: frozenset[str] | Unknown  # those of TOOLS and TLS_TOOL that are installed
     containers: tuple[Container, ...] | Unknown
     clock_skew: float | Unknown  # seconds that the host is ahead of the operator, at least
+    out_of_work: tuple[Mark, ...] | Unknown = ()  # sick GPUs, as the host's exporter marks them
     audit_log: AuditLog | Unknown = field(default_factory=lambda: AuditLog(0))
     shared_documents: SharedDocuments | Unknown | None = None  # None: the documents of the host are its own
     ray_reach: RayReach | None = None  # None: the host is in no Ray cluster
@@ -113,6 +129,7 @@ def collect(session: Session, now: Callable[[], float] = time.time) -> HostFacts
         p2p=P2P.among(answers),
         processes=PROCESSES.among(answers),
         xids=XIDS.among(answers),
+        out_of_work=OUT_OF_WORK.among(answers),
         numa=NUMA.among(answers),
         docker=docker,
         compose=COMPOSE.among(answers),

@@ -297,6 +297,7 @@ service_start() {
   cd "$home/releases/$release"
   if [ -n "$variable" ]; then
     case " $* " in *" ../../data/$service "*) mkdir -p "$home/data/$service" ;; esac
+    if [ "$service" = exporter ] && is_mine "$home/data/exporter"; then chmod 0755 "$home/data/exporter"; fi  # the login reads it
     hand_over "$environment" "$variable" "$@"
   fi
   files=1
@@ -930,6 +931,11 @@ fact_xids() {
     exit 1
   fi
   $log | grep -F 'NVRM: Xid' | tail -n 200
+}
+
+# Prints the marks of sick GPUs, which the exporter leaves.
+fact_out_of_work() {
+  cat "$home/data/exporter/out_of_work.json" 2>/dev/null || echo '{"gpus": []}'
 }
 
 # Prints the number of NUMA nodes, then address and node of each GPU.

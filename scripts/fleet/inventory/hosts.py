@@ -22,7 +22,7 @@ from fleet.inventory.gateway_settings import Gateway, Upstream
 from fleet.inventory.listeners import Listener
 from fleet.inventory.monitoring_settings import AlertReceiver, MonitoringSettings, read_receivers
 from fleet.inventory.ray_clusters import BARK, RayNode, head_addresses, ray_listeners, ray_problems
-from fleet.inventory.rollout_settings import RolloutSettings
+from fleet.inventory.rollout_settings import MaxFailed, RolloutSettings, SickGpus
 from fleet.inventory.shared_documents import Shelf, Store, store_problems
 from fleet.inventory.source import STANDARD_INPUT, printed
 from fleet.inventory.ssh_config import of_ssh_config
@@ -50,8 +50,9 @@ Role = Literal["trainer", "bark", "monitoring", "gateway", "head", "worker", "cu
 _MONITORING_PORTS = {"Prometheus": 9090, "Alertmanager": 9093, "Grafana": 3000}
 WARNINGS = (
     "audit", "certificate", "cgroup_driver", "clock", "disk", "docker_limits", "driver", "driver_compat", "ecc",
-    "gpu_inventory", "gpu_memory", "gpu_process", "gpu_state", "numa", "pair_link", "pcie_width", "persistence",
-    "programs", "ray", "row_remap", "selinux", "state", "store", "throttling", "tls", "toolkit", "topology", "xid",
+    "gpu_inventory", "gpu_memory", "gpu_process", "gpu_state", "numa", "out_of_work", "pair_link", "pcie_width",
+    "persistence", "programs", "ray", "row_remap", "selinux", "state", "store", "throttling", "tls", "toolkit",
+    "topology", "xid",
 )  # fmt: skip
 """Ids of the checks that warn: what `acknowledged` may name."""
 _UUID = r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -92,6 +93,10 @@ def _gpus(value: object) -> int | tuple[str, ...]:
     return _UUIDS.validate_python(value)
 
 
+def _kept(value: object) -> bool | tuple[str, ...]:
+    return value if isinstance(value, bool) else _UUIDS.validate_python(value)
+
+
 def _warning(value: object) -> str:
     """Id of a warning of `fab check`; failures cannot be acknowledged."""
     if value not in WARNINGS:
@@ -103,6 +108,7 @@ def _warning(value: object) -> str:
 
 Gibibytes = Annotated[int, Between("GiB", 1, 1 << 16)]
 Gpus = Annotated[int | tuple[str, ...], PlainValidator(_gpus)]
+KeptGpus = Annotated[bool | tuple[str, ...], PlainValidator(_kept)]
 Jumps = Annotated[tuple[Jump, ...], PlainValidator(_jumps)]
 WarningId = Annotated[str, PlainValidator(_warning)]
 _UUIDS: TypeAdapter[tuple[str, ...]] = TypeAdapter(
@@ -145,6 +151,8 @@ class Host:
     roles: Annotated[tuple[Role, ...], list_of()] = ()
     memory_policy: Literal["recommended", "full"] = "recommended"
     gpus: Gpus | None = None  # count or UUIDs; None: not given
+    keep_sick_gpus: KeptGpus = ()  # at work: True, or UUIDs of those that nothing but their operator takes out
+    sick_gpus: int | None = None  # that its exporter may take out of work; None: a quarter of what it finds, at least 1
     jump: Jumps = ()  # first hop first
     acknowledged: Annotated[frozenset[WarningId], list_of()] = frozenset()  # check ids
     exporter_port: Port = 9410
@@ -255,13 +263,14 @@ class Inventory:
         return tuple(dict.fromkeys(group for host in self.hosts for group in host.groups))
 
 
-_DERIVED = {"name", "upstreams", "behind_gateway", "ray_head"}
+_DERIVED = {"name", "upstreams", "behind_gateway", "ray_head", "sick_gpus"}
 _OF_A_HOST = {*_DERIVED, "address", "exporter_address", "canary", "bark.address", "gateway.address", "ray.address"}
 _HOST, _ROLLOUT, _MONITORING = TypeAdapter(Host), TypeAdapter(RolloutSettings), TypeAdapter(MonitoringSettings)
 _DEFAULT_KEYS, _HOST_KEYS = keys_of(Host, _OF_A_HOST), keys_of(Host, _DERIVED)
 _ROLLOUT_KEYS = keys_of(RolloutSettings, {"hooks.folder"})  # the inventory's
 _MONITORING_KEYS = keys_of(MonitoringSettings)
-_SECTIONS = ("defaults", "hosts", "clusters", "alert_receivers", "rollout", "monitoring")
+_SICK = TypeAdapter(SickGpus)
+_SECTIONS = ("defaults", "hosts", "clusters", "alert_receivers", "rollout", "monitoring", "sick_gpus")
 
 
 def load(path: Path) -> Inventory:
@@ -286,6 +295,8 @@ def load(path: Path) -> Inventory:
     heads, hosts = head_addresses(hosts), with_upstreams(hosts)
     hosts = tuple(replace(host, ray_head=heads.get(host.ray.cluster)) if host.ray_roles else host for host in hosts)
     _check_together(hosts, top.get("hosts"), problems)
+    sick = problems.validated(_SICK, keys_of(SickGpus), top.get("sick_gpus"), "sick_gpus") or SickGpus()
+    hosts = with_allowances(hosts, sick.most)
     receivers = tuple(read_receivers(top.get("alert_receivers"), problems))
     rollout = problems.validated(_ROLLOUT, _ROLLOUT_KEYS, top.get("rollout"), "rollout") or RolloutSettings()
     watching = problems.validated(_MONITORING, _MONITORING_KEYS, top.get("monitoring"), "monitoring")
@@ -383,6 +394,27 @@ def with_upstreams(hosts: Iterable[Host]) -> tuple[Host, ...]:
         replace(host, upstreams=found if "gateway" in host.roles else (), behind_gateway="bark" in host.roles)
         for host in hosts
     )
+
+
+def with_allowances(hosts: Sequence[Host], most: MaxFailed) -> tuple[Host, ...]:
+    """The hosts with a number of GPUs, each with how many of these may be out of work; together they are `most`.
+
+    Each has its share rounded down; what is left goes to those that lost most by that, in the inventory's order.
+    """
+    gpus = {host.name: _number_of(host) for host in hosts if host.gpus is not None}
+    total = sum(gpus.values())
+    budget = max(most.of(total), 0 if most.percent in (0, None) else 1)
+    shares = {name: budget * number / max(1, total) for name, number in gpus.items()}
+    found = {name: int(share) for name, share in shares.items()}
+    for name in sorted(shares, key=lambda name: found[name] - shares[name])[: budget - sum(found.values())]:
+        found[name] += 1
+    return tuple(
+        replace(host, sick_gpus=min(found[host.name], gpus[host.name])) if host.name in gpus else host for host in hosts
+    )
+
+
+def _number_of(host: Host) -> int:
+    return len(host.gpus) if isinstance(host.gpus, tuple) else host.gpus or 0
 
 
 def _gateway_problems(hosts: Iterable[Host]) -> Iterable[tuple[str, str]]:

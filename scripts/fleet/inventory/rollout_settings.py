@@ -1,4 +1,4 @@
-"""Settings of a rollout: how many hosts may fail, and the commands before and after a host is taken out of work."""
+"""Settings of a rollout: how many hosts may fail, commands around it; and how many sick GPUs may go out of work."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HookCommand = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class MaxFailed:
-    """Number of hosts that may fail before a rollout stops: a count, or a share of its hosts in percent."""
+    """Number of hosts that may fail, or of GPUs that may go: a count, or a share of all in percent."""
 
     count: int = 0
     percent: float | None = None
@@ -29,14 +29,18 @@ class MaxFailed:
         return self.count if self.percent is None else int(hosts * self.percent / 100)
 
 
-def _max_failed(value: object) -> MaxFailed:
+def _max_failed(value: object, what: str = "hosts") -> MaxFailed:
     if isinstance(value, str) and (share := re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]{1,3})?) ?%", value)):
         percent = float(share[1])
         if percent <= 100:
             return MaxFailed(percent=percent)
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 1000:
         return MaxFailed(value)
-    raise expected("a number of hosts from 0 to 1000, or a share such as 10%", value)
+    raise expected(f"a number of {what} from 0 to 1000, or a share such as 10%", value)
+
+
+def _most_sick(value: object) -> MaxFailed:
+    return _max_failed(value, "GPUs")
 
 
 def _command(value: object, info: ValidationInfo[Path]) -> HookCommand:
@@ -81,3 +85,10 @@ class RolloutSettings:
     min_healthy_seconds: Seconds = MIN_HEALTHY_SECONDS  # without a restart
     max_failed: Annotated[MaxFailed, PlainValidator(_max_failed)] = MaxFailed()
     hooks: HookSettings = field(default_factory=HookSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class SickGpus:
+    """How many GPUs of the fleet go out of work without asking where they are sick."""
+
+    most: Annotated[MaxFailed, PlainValidator(_most_sick)] = MaxFailed(percent=25)  # a share is 1 at least

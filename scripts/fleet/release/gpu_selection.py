@@ -41,6 +41,7 @@ def select_gpus(facts: HostFacts, host: Host) -> GpuSelection:
     unlisted = frozenset(gpu.uuid for gpu in gpus if gpu not in mine)
     errors = recent_critical(known(facts.xids, ()))
     named = {gpu.uuid for error in errors if (gpu := gpu_of(error, mine)) is not None}
+    named |= {mark.uuid for mark in known(facts.out_of_work, ()) if not mark.works}
     sick = frozenset(gpu.uuid for gpu in mine if gpu.broken or has_memory_fault(gpu) or gpu.uuid in named)
     lost = {error.bus_id for error in errors if names_a_gpu(error) and gpu_of(error, gpus) is None}
     expected = _expected(host, len(mine) + len(lost))

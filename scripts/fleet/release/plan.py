@@ -11,10 +11,12 @@ STATES = ("pair_link", "pcie_width", "throttling")
 """Warnings of the preflight about what lasts, of which alerts tell, too: accepted ones are none (deploy/prometheus)."""
 
 
-def plan_document(assignment: Assignment, acknowledged: Iterable[str] = ()) -> dict[str, object]:
+def plan_document(
+    assignment: Assignment, acknowledged: Iterable[str] = (), sick_gpus: Mapping[str, object] | None = None
+) -> dict[str, object]:
     """Host plan as data: how many GPUs the host should have, the workloads, and the trainer's settings.
 
-    Of the `acknowledged` warnings it has those that an alert would tell again.
+    Of the `acknowledged` warnings it has those that an alert would tell again; `sick_gpus` is for the exporter.
     """
     total = assignment.selection.total
     document: dict[str, object] = {} if total is None else {"gpus": total}
@@ -23,6 +25,7 @@ def plan_document(assignment: Assignment, acknowledged: Iterable[str] = ()) -> d
     }
     if accepted := sorted(set(acknowledged) & set(STATES)):
         document["acknowledged"] = accepted
+    document |= {"sick_gpus": dict(sick_gpus)} if sick_gpus else {}
     limits = assignment.limits
     if limits is None:
         return document

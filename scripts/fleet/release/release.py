@@ -175,7 +175,8 @@ def _files(
     """Files that do not depend on the release id, and the names of the compose files in merge order."""
     ours = {name: body for name, body in inputs.compose.items() if not name.startswith(compose.SITE)}
     theirs = {name: body for name, body in inputs.compose.items() if name.startswith(compose.SITE)}
-    files = {PLAN_FILE: yaml.safe_dump(plan_document(assignment, host.acknowledged), sort_keys=False).encode()}
+    plan = plan_document(assignment, host.acknowledged, _sick_gpus(host))
+    files = {PLAN_FILE: yaml.safe_dump(plan, sort_keys=False).encode()}
     for part in own:
         ours |= part.compose
         files |= part.files
@@ -187,6 +188,13 @@ def _files(
         ours |= part.compose
         files |= part.files
     return {**ours, **theirs, **files}, (*ours, *theirs)
+
+
+def _sick_gpus(host: Host) -> dict[str, object]:
+    """How many of its sick GPUs the exporter may take out of work, and which stay whatever they have."""
+    kept, most = host.keep_sick_gpus, host.sick_gpus
+    stay = {} if not kept else {"stay": True if kept is True else list(kept)}
+    return stay if most is None else {"most": most, **stay}
 
 
 def _in_start_order(services: Sequence[Service]) -> tuple[Service, ...]:

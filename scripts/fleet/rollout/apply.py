@@ -264,7 +264,7 @@ def _stop_services(session: Session, host: str, release: Manifest | None) -> lis
     if isinstance(containers, Unknown):
         raise HostFailedError(f"{host}: its containers cannot be listed, so services may run on: {containers.reason}")
     stopped = []
-    for name in sorted({each.service for each in containers} - {*commands.STATELESS, ""}):
+    for name in sorted({each.service for each in containers} - {*commands.EXPORTERS, ""}):
         container = container_of(containers, name)
         if container is None or container.state != "running":
             continue

@@ -20,7 +20,7 @@ from fleet.ssh.verbs import http
 
 PROJECT = "voxyard"
 EXPORTER = "exporter"  # runs on every host
-STATELESS = ("exporter", "node-exporter")  # they use no GPU and keep no data
+EXPORTERS = ("exporter", "node-exporter")  # they use no GPU, and a drain leaves them
 LOAD_SECONDS = 1800
 PULL_SECONDS = 3600
 UP_SECONDS = 180
@@ -70,7 +70,7 @@ def start(
     A `foreign` one has none.
     Compose detects neither changed files under the same name nor unhealthy containers.
     """
-    owned = [] if service in STATELESS else [f"../../data/{service}"]
+    owned = [] if service == NODE_EXPORTER else [f"../../data/{service}"]
     owned += [f"../../secrets/{name}" for name in secrets if _reads(service, name)]
     owned = [] if foreign else owned
     image = variable(service, "IMAGE") if owned else ""  # of the container that hands over
@@ -82,7 +82,7 @@ def _reads(service: str, secret: str) -> bool:
     """True for a secret that is to belong to the user of the service, by file name."""
     if service == NODE_EXPORTER or OF_NODE_EXPORTER in secret:
         return service == NODE_EXPORTER and OF_NODE_EXPORTER in secret
-    return service not in STATELESS or service_of(secret) == "host"
+    return service not in EXPORTERS or service_of(secret) == "host"
 
 
 def config_hashes(release: str, compose_files: Sequence[str], environment_file: str) -> Command:
@@ -138,6 +138,11 @@ def cluster_status(container: str, head: str, workers: Sequence[str]) -> Command
     words = ("docker", "exec", container, "voxyard", "cluster", "status", "--cluster", head, "--cluster-token")
     expected = ("--json", "--expect", ",".join(workers))
     return Command("cluster-status", shlex.join((*words, f"/run/secrets/{CLUSTER_TOKEN}", *expected)), 60)
+
+
+def gpus(container: str, option: str, gpu: str) -> Command:
+    """Takes a GPU out of work or returns it (`--take-out`, `--return`), by the container of the exporter."""
+    return Command("gpus", shlex.join(("docker", "exec", container, "voxyard", "gpus", option, gpu)), 60)
 
 
 def logs(container: str, *, until: str = "") -> Command:

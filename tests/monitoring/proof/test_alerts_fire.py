@@ -54,6 +54,7 @@ PLANTED: dict[str, list[Labels]] = {
     "GpuRowRemapPending": [gpu(BROKEN)],
     "GpuRetiredPages": [gpu(BROKEN)],
     "GpuRecoveryNeeded": [gpu(BROKEN, action="reset")],
+    "GpuOutOfWork": [gpu(BROKEN, state="out"), gpu(LOST)],
     "GpuThermalSlowdown": [gpu(HOT)],
     "GpuTemperatureHigh": [gpu(HOT)],
     "GpuPowerBrake": [gpu(HOT)],

@@ -28,6 +28,7 @@ from scenario import GIB, GpuState, MigInstance, Process, Scenario, counter
 from fleet.inventory.gateway_settings import Upstream
 from fleet.inventory.hosts import Host
 from voxyard.bark.weights import tiny
+from voxyard.host.out_of_work import VARIABLE
 
 BARE, GONE = faulty_metrics.UNSTABLE, faulty_metrics.GONE  # without a node_exporter
 GATEWAY, LONELY_GATEWAY, DEAD_GATEWAY = "gw-01", "gw-02", "gw-03"  # of two services, of none that answers, not there
@@ -112,6 +113,7 @@ def proof_run(driver: FakeDriver, programs: dict[str, str], corpus: Path, direct
     ports = {job: free_port() for job in ("trainer", "bark", "node", "silent")}
     with ExitStack() as stack:
         environment = driver.environment_of(host.with_gpu(HOT, pcie_width=16), path=path)  # it loses lanes later
+        environment[VARIABLE] = str(directory / "out_of_work.json")
         exporting = stack.enter_context(exporter(environment, "--processes", "--plan", str(plan)))
         faulty_host, ill_ports = stack.enter_context(faulty_metrics.faulty_host(plan, directory / "state"))
         small_ports = stack.enter_context(faulty_metrics.served(faulty_metrics.SmallRunHost(directory / "small.yaml")))

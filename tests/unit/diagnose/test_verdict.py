@@ -11,6 +11,7 @@ from profiles import advice_facts, made_up, stage_times
 from voxyard.diagnose.other_load import OtherLoad, Program
 from voxyard.diagnose.profile import interruptions
 from voxyard.diagnose.profile.advice import advise
+from voxyard.diagnose.profile.bottleneck_cause import ReadingThreads
 from voxyard.diagnose.profile.cost_model import Costs
 from voxyard.diagnose.profile.html_report import render as page
 from voxyard.diagnose.profile.interruptions import Interruption, Interruptions
@@ -254,3 +255,44 @@ def test_an_interruption_that_was_not_measured_says_why() -> None:
     found = made_up(0.05, 0.05, 0.01, 0.2, interruptions=Interruptions(0.2, (none,)))
     assert "validation: not measured: no clip is held out" in render(found)
     assert found.verdict.cause is None
+
+
+@pytest.mark.parametrize(
+    ("queued", "computing", "in_memory", "names"),
+    [
+        (0.5, 0.2, False, ("cpu_pressure", "input_storage")),
+        (0.25, 0.1, False, ("input_storage", "cpu_pressure")),
+        (0.5, 0.45, False, ("cpu_pressure", None)),  # they wait for nothing but a core
+        (0.1, 0.1, False, ("input_storage", None)),
+        (0.5, 0.2, True, ("cpu_pressure", None)),  # nothing waits for a disk
+    ],
+)
+def test_two_delays_of_reading_are_both_named_the_larger_first(
+    queued: float, computing: float, in_memory: bool, names: tuple[str | None, ...]
+) -> None:
+    reading = ReadingThreads(8, 8, computing, 8 * computing, 0.0, queued, in_memory)
+    verdict = judge(
+        stage_times(0.5, 0.1, 0.01, 0.2), costs=Costs(0.5, 0.1, 0.01, 0.2), data_wait_share=0.5, variation=0.0,
+        reading=reading,
+    )  # fmt: skip
+    assert tuple(each and each.name for each in (verdict.cause, verdict.also)) == names
+
+
+@pytest.mark.parametrize(
+    ("wait", "names"), [(0.5, ("input_storage", "checkpoint")), (0.1, ("checkpoint", "input_storage"))]
+)
+def test_a_bottleneck_and_long_checkpoints_are_both_told(wait: float, names: tuple[str, str]) -> None:
+    slow = Interruption("checkpoint", 10, 0.8, "1 MB")  # 0.8 of 2.8 s
+    verdict = judge(
+        stage_times(0.5, 0.1, 0.01, 0.2), costs=Costs(0.5, 0.1, 0.01, 0.2), data_wait_share=wait, variation=0.0,
+        reading=ReadingThreads(8, 8, 0.1, 0.8, 0.0, 0.1), interruptions=Interruptions(0.2, (slow,)),
+    )  # fmt: skip
+    assert (verdict.cause, verdict.also) == tuple(BY_NAME[name] for name in names)
+
+
+def test_both_causes_stand_in_the_reports() -> None:
+    each = [Interruption(name, 10, seconds, "") for name, seconds in (("checkpoint", 7.0), ("validation", 14.0))]
+    found = made_up(0.05, 0.05, 0.01, 0.2, interruptions=Interruptions(0.2, tuple(each)))
+    text = render(found)
+    assert text.index("cause: ") < text.index("(validation)") < text.index("also: ") < text.index("(checkpoint)")
+    assert all(BY_NAME[name].remedy in page(found) for name in ("checkpoint", "validation"))

@@ -18,10 +18,11 @@ from exporters import BIN
 from fake_driver import FakeDriver
 from readings import reading
 from rich.console import Console
-from scenario import GpuState, Scenario
+from scenario import GpuState, MigInstance, Scenario
 
 from voxyard.host import Gpu
 from voxyard.host.gpm import Activity
+from voxyard.host.readings import MigReading
 from voxyard.telemetry.monitor import table
 from voxyard.telemetry.sampler import GpuState as State
 from voxyard.telemetry.sampler import Snapshot
@@ -55,6 +56,29 @@ def test_what_the_parts_do_stands_beside_a_card_that_tells_it(driver: FakeDriver
     ended = monitor(environment, "--interval", "0.2", "--duration", "2")
     last = ended.stdout.splitlines()[-3:]
     assert ["SM · tensor · memory 64% · 29% · 46%" in line for line in last] == [True, False, False]
+
+
+def test_mig_instances_have_lines_and_rows_of_their_own(driver: FakeDriver, tmp_path: Path) -> None:
+    instances = {0: MigInstance("MIG-1", total=10 << 30, used=1 << 30), 4: MigInstance("MIG-2", total=20 << 30)}
+    card = GpuState.default(0, mig=1, mig_instances=instances, gpm_sm=70)
+    environment, log = driver.environment_of(Scenario([card, GpuState.default(1)])), tmp_path / "log.csv"
+    ended = monitor(environment, "--interval", "0.2", "--duration", "2", "--log-file", str(log))
+    lines = ended.stdout.splitlines()[-4:]
+    assert [line.split()[2] for line in lines] == ["0", "0:0", "0:4", "1"]
+    assert ["1.0 / 10.0 GiB" in lines[1], "0.0 / 20.0 GiB" in lines[2]] == [True, True]
+    assert ["SM · tensor · memory 10%" in lines[1], "SM · tensor · memory 50%" in lines[2]] == [True, True]
+    rows = {row["gpu"]: row for row in csv.DictReader(log.open())}
+    assert {number: row["memory"] for number, row in rows.items() if ":" in number} == {"0:0": "1024", "0:4": "0"}
+
+
+def test_the_table_has_mig_instances_below_their_card() -> None:
+    instance = MigReading(4, 20 << 30, 1 << 30, Activity({"sm": 0.5, "tensor": 0.1, "dram": 0.2}))
+    card = Gpu(1, "GPU-1", "H100", "", 1, 1, None)
+    states = (State(card, True, replace(reading(None), mig=(instance,)), None, None, {}),)
+    drawn = Console(width=160, file=io.StringIO())
+    drawn.print(table(Snapshot(0, 0, True, 0, 0.0, states, {}, None, None, {}), 160))
+    last = drawn.file.getvalue().rstrip().splitlines()[-1]  # type: ignore[attr-defined] # a StringIO
+    assert last.split() == ["1:4", "1.0", "/", "20.0", "50%", "·", "10%", "·", "20%"]
 
 
 @pytest.mark.parametrize(("gpu", "shown"), [(GpuState.default(0), True), (GpuState.consumer(0), False)])

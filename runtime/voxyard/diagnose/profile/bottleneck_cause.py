@@ -53,6 +53,15 @@ def cause_of(bottleneck: Stage | None, reading: ReadingThreads, *, contended: fl
     return None if name is None else BY_NAME[name]
 
 
+def second_of(first: Cause | None, reading: ReadingThreads) -> tuple[Cause, float] | None:
+    """What delays reading threads beside the first cause, and its share of both delays, 0…1; None: nothing does."""
+    delays = {"cpu_pressure": reading.queued or 0.0, "input_storage": 0.0 if reading.in_memory else reading.idle}
+    if first is None or first.name not in delays or reading.queued is None:
+        return None
+    (other,) = delays.keys() - {first.name}
+    return (BY_NAME[other], delays[other] / sum(delays.values())) if delays[other] > QUEUED else None
+
+
 def cause_of_activity(utilization: float | None, parts: Mapping[str, float]) -> Cause | None:
     """Why a busy GPU does little, by what its parts do; None where it does much, or where that is not known."""
     if utilization is None or utilization < BUSY or not SMALL.keys() <= parts.keys():

@@ -88,8 +88,8 @@ def _verdict(profile: Profile) -> Iterator[str]:
     yield f'<section class="verdict {kind}" aria-labelledby="headline">'
     yield f'<h1 id="headline">{escape(_headline(profile))}</h1>'
     yield f'<p class="said">{_in_words(profile)}</p>'
-    if verdict.cause is not None:
-        yield f"<p>{escape(_sentence(f'{verdict.cause.title}: {verdict.cause.remedy}'))}</p>"
+    for cause in filter(None, (verdict.cause, verdict.also)):
+        yield f"<p>{escape(_sentence(f'{cause.title}: {cause.remedy}'))}</p>"
     if verdict.explanation:
         yield f"<p>{escape(_sentence(verdict.explanation))}</p>"
     if verdict.disturbed and not verdict.withheld:

@@ -136,8 +136,9 @@ def _verdict(profile: Profile) -> Iterator[str]:
     yield verdict.sentence
     if verdict.disturbed and not verdict.withheld:
         yield f"the measurement was disturbed, and the figures are rough: {verdict.disturbed}"
-    if verdict.cause is not None:
-        yield f"cause: {verdict.cause.title} ({verdict.cause.name}); {verdict.cause.remedy}"
+    for word, cause in (("cause", verdict.cause), ("also", verdict.also)):
+        if cause is not None:
+            yield f"{word}: {cause.title} ({cause.name}); {cause.remedy}"
     if verdict.explanation:
         yield verdict.explanation
     for each in verdict.annotations:

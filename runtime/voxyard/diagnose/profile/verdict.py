@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from voxyard.diagnose.other_load import OtherLoad
-from voxyard.diagnose.profile.bottleneck_cause import ReadingThreads, cause_of, cause_of_activity
+from voxyard.diagnose.profile.bottleneck_cause import ReadingThreads, cause_of, cause_of_activity, second_of
 from voxyard.diagnose.profile.cost_model import Costs
 from voxyard.diagnose.profile.interruptions import MOST_SHARE, Interruptions
 from voxyard.diagnose.profile.stages import NAMES, Stage, StageTimes
@@ -55,7 +55,8 @@ class Verdict:
     sentence: str
     annotations: tuple[Annotation, ...] = ()
     explanation: str = ""
-    cause: Cause | None = None  # of the bottleneck, or of what stops or disturbs the steps
+    cause: Cause | None = None  # of the bottleneck, or of what stops or disturbs the steps: the largest
+    also: Cause | None = None  # the next one, by the share of the time that it takes
     withheld: str = ""  # why there is no verdict: others disturbed what it would rest on
     disturbed: str = ""  # the load of others beside which all was measured, with a verdict or without
 
@@ -116,14 +117,32 @@ def judge(
     measured = "as measured beside other programs: " if disturbed else ""
     if not waits:
         sentence = f"{measured}no bottleneck; bound by {slowest} ({NAMES[slowest]})"
-        stopping = next((cause for cause, _ in interruptions.too_long), None)
+        stopping, also = _largest(interruptions.too_long)
         if stopping is None and slowest == "train" and costs.layout != "mirrored":  # there it may wait for the others
             stopping = _of_small_work((use or {}).get("model"), activity or {}, batch)
-        return Verdict(None, slowest, data_wait_share, sentence, annotations, cause=stopping, disturbed=disturbed)
+        return Verdict(
+            None, slowest, data_wait_share, sentence, annotations, cause=stopping, also=also, disturbed=disturbed
+        )
     sentence = f"{measured}bottleneck: {slowest} ({NAMES[slowest]})"
     cause = None if reading is None else cause_of(slowest, reading, contended=others.contended)
-    explained = _explained(slowest, costs)
-    return Verdict(slowest, slowest, data_wait_share, sentence, annotations, explained, cause, disturbed=disturbed)
+    explained, also = _explained(slowest, costs), None
+    if cause is not None and reading is not None:
+        second = second_of(cause, reading)
+        share = 0.0 if second is None else second[1]
+        delays = [
+            (cause, (1 - share) * data_wait_share),
+            *([] if second is None else [(second[0], share * data_wait_share)]),
+        ]
+        cause, also = _largest([*delays, *interruptions.too_long])
+    return Verdict(
+        slowest, slowest, data_wait_share, sentence, annotations, explained, cause, also, disturbed=disturbed
+    )
+
+
+def _largest(found: Iterable[tuple[Cause, float]]) -> tuple[Cause | None, Cause | None]:
+    """The two causes that take the largest shares of the time; None for one that there is not."""
+    first, second, *_ = (*(cause for cause, _ in sorted(found, key=lambda each: -each[1])), None, None)
+    return first, second
 
 
 def _of_small_work(model: DeviceUse | None, activity: Mapping[str, float], batch: int | None) -> Cause | None:

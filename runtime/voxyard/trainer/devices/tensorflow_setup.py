@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from voxyard.host import Gpu, HostError, cuda_bus_ids, gpus
-from voxyard.host.out_of_work import OutOfWork, SickDevices
 from voxyard.host.cores import whole_cores
+from voxyard.host.out_of_work import OutOfWork, SickDevices
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.devices.compilation_cache import (
     CompilationCache,

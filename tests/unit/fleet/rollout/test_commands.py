@@ -220,7 +220,7 @@ def test_the_exporters_own_the_hosts_certificate_and_node_exporter_copies_of_its
         text = commands.start("r1", ["exporter.yaml"], "voxyard.env", service, secrets=secrets).text
         found[service] = [word.rpartition("/")[2] for word in text.split() if "../../" in word]
     assert found == {
-        "exporter": ["host-key.1"],
+        "exporter": ["exporter", "host-key.1"],
         "node-exporter": ["host-key.node-exporter.1"],
         "bark": ["bark", "bark-api-keys.1", "host-key.1"],
     }

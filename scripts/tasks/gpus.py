@@ -1,0 +1,97 @@
+"""`fab gpus`: sick GPUs of the hosts: which are out of work, and why; take one out, or return it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from fabric import task
+from rich.markup import escape
+from rich.table import Table
+
+from fleet import audit
+from fleet.command_line import fab
+from fleet.errors import FleetError, HostFailedError
+from fleet.facts.fact import Unknown
+from fleet.facts.gpu_use import OUT_OF_WORK
+from fleet.inventory.hosts import Host
+from fleet.rollout import commands, report
+from fleet.rollout.host_state import CONTAINERS, container_of
+from fleet.ssh.connection_pool import Connections, GroupResult, Session, on_every_host
+from fleet.ssh.interrupt import reading
+from fleet.ssh.verbs import must
+from tasks.base import HELP, exit_with, print_json, reporting_errors, say, select_hosts
+from voxyard.host.out_of_work import Mark
+
+
+@task(
+    iterable=["host", "group"],
+    auto_shortflags=False,
+    help=HELP
+    | {
+        "return": "let this GPU work again: its UUID, or its index on the one --host",
+        "take-out": "take this GPU out of work, also beyond what the inventory's sick_gpus allows",
+    },
+)
+def gpus(
+    _: Any,
+    host: Sequence[str] | None = None,
+    group: Sequence[str] | None = None,
+    return_: str = "",
+    take_out: str = "",
+    inventory: str = "",
+    json: bool = False,
+) -> None:
+    """Show the sick GPUs of the hosts, as their exporters mark them; take one out of work, or return it."""
+    with reporting_errors(), Connections() as connections:
+        hosts = select_hosts(inventory, host, group)
+        found = _read(hosts, connections)
+        for option, gpu in (("--take-out", take_out), ("--return", return_)):
+            if gpu:
+                there = _host_of(hosts, gpu, found, option)
+                _change(connections.to(there), there.name, option, gpu)
+                found = _read(hosts, connections)
+        rows = [(each.name, mark) for each in hosts for mark in found.succeeded.get(each.name, ())]
+        failed = {name: str(error) for name, error in found.failed.items()}
+        if json:
+            print_json({"gpus": [{"host": name, **asdict(mark)} for name, mark in rows], "failed": failed})
+        else:
+            table = Table("host", "GPU", "UUID", "state", "cause", "cure")
+            for name, mark in rows:
+                table.add_row(*map(escape, (name, str(mark.gpu), mark.uuid, mark.state, mark.cause, mark.cure)))
+            for line in (table, *(f"{name}: {why}" for name, why in failed.items())):
+                report.console().print(line)
+        exit_with(good=not failed)
+
+
+def _read(hosts: Sequence[Host], connections: Connections) -> GroupResult[tuple[Mark, ...]]:
+    with reading():
+        return on_every_host(hosts, lambda each: _marks(connections.to(each), each.name))
+
+
+def _marks(session: Session, host: str) -> tuple[Mark, ...]:
+    found = OUT_OF_WORK.among(session.run([OUT_OF_WORK.command]))
+    if isinstance(found, Unknown):
+        raise HostFailedError(f"the marks of sick GPUs on {host} cannot be read: {found.reason}")
+    return found
+
+
+def _host_of(hosts: Sequence[Host], gpu: str, found: GroupResult[tuple[Mark, ...]], option: str) -> Host:
+    """The one host that was named, or the one that has marked this UUID. Raises FleetError."""
+    marked = [each for each in hosts if any(mark.uuid == gpu for mark in found.succeeded.get(each.name, ()))]
+    chosen = hosts if len(hosts) == 1 else marked
+    if len(chosen) != 1:
+        raise FleetError(f"{option} {gpu}: expected one --host, or the UUID of a GPU that {fab()} gpus lists")
+    return chosen[0]
+
+
+def _change(session: Session, host: str, option: str, gpu: str) -> None:
+    """Changes the mark of a GPU by the exporter of its host, and records that. Raises HostFailedError."""
+    containers = CONTAINERS.among(session.run([CONTAINERS.command]))
+    exporter = None if isinstance(containers, Unknown) else container_of(containers, commands.EXPORTER)
+    if exporter is None:
+        raise HostFailedError(f"{host} has no exporter, which keeps the marks of sick GPUs: {fab()} deploy")
+    said = must(session, host, f"change GPU {gpu}", commands.gpus(exporter.id, option, gpu)).out.strip()
+    audit.record(session, host, audit.AuditEntry("gpus", exporter.release, exporter.release, "ok", said))
+    say(f"{host}: {said}")
