@@ -182,7 +182,9 @@ def _exported(tmp_path: Path) -> dict[str, str]:
     plan.write_text("workloads: []\n")
     pool, service = CollectorRegistry(), CollectorRegistry()
     PoolMetrics(pool)
-    ServiceMetrics(service, documents=dict, disk=lambda: DiskUsage(0, 0, 0), shelf=lambda: True, shared=_shared)
+    ServiceMetrics(
+        service, documents=dict, ended=dict, disk=lambda: DiskUsage(0, 0, 0), shelf=lambda: True, shared=_shared
+    )
     service.register(NodeMetrics(SimpleNamespace(spec=SimpleNamespace(role="head"), joined=True)))  # type: ignore[arg-type]
     export_configuration(service, "bark", {HASH_VARIABLE: "0123456789ab"})
     collected: list[Metric] = [
