@@ -68,7 +68,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PIP_INSTALL := -m pip install --progress-bar off
 
 .PHONY: help setup demo serve test prove prove-long test-unit test-tensorflow test-torch test-browser test-monitoring test-proof test-fleet test-clients test-tf217 test-gpu gpu-trial mutants
-.PHONY: lint format docs dashboards dashboards-preview lock release
+.PHONY: lint format docs objectives dashboards dashboards-preview lock release
 .PHONY: images images-lock check plan deploy rollback drain status logs unlock monitoring bench-trainer bench-exporter bench-bark bench-pool bench-cluster bench-service bench-cells bench-alerts bench-rollout bench-cli bench-hosts bench-speech walk clean
 
 help:  ## list all targets
@@ -165,6 +165,7 @@ lint: $(VENV)/stamps/dev  ## run ruff, mypy --strict, hadolint, shellcheck
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/python grafana/build.py --check
+	@$(BIN)/python scripts/objectives.py --check
 	@$(BIN)/python scripts/readme.py --check
 	@$(BIN)/hadolint images/*/Dockerfile
 	@$(BIN)/shellcheck .ci/run scripts/fleet/host/*.sh tests/fleet/bed/inside/*.sh tests/support/machines/*.sh
@@ -177,6 +178,9 @@ format: $(VENV)/stamps/dev  ## format the code with ruff
 
 docs: $(VENV)/stamps/dev  ## regenerate runtime/COMMANDS.md, SETTINGS.md, deploy/train.example.yaml and the GPU status of README.md
 	@$(BIN)/python scripts/readme.py
+
+objectives: $(VENV)/stamps/dev  ## regenerate the alerts of deploy/prometheus/objectives.yaml → deploy/prometheus/rules/objectives.yaml
+	@$(BIN)/python scripts/objectives.py
 
 dashboards: $(VENV)/stamps/dev  ## regenerate grafana/dashboards/*.json
 	@$(BIN)/python grafana/build.py

@@ -19,7 +19,7 @@ def bark() -> models.Dashboard:
     return layout.build_dashboard(
         layout.BARK,
         "Bark pools and the speech service: throughput, latency, queue, failures.",
-        [_overview(), _speech(), _queue(), _gpus(), _service(), _cells()],
+        [_overview(), _objectives(), _speech(), _queue(), _gpus(), _service(), _cells()],
         {
             "job": JOBS,
             "instance": 'label_values(voxyard_bark_workers_expected{cluster=~"$cluster",job=~"$job"}, instance)',
@@ -53,6 +53,39 @@ def _overview() -> Row:
             "Share of the last 15 minutes' chunks that failed on every worker or became silence; of the worst host.",
             "percentunit", Query(_given_up()),
             Level(0.01, AMBER), Level(0.05, RED), decimals=1,
+        ),
+    ))  # fmt: skip
+
+
+def _objectives() -> Row:
+    name = f"{_HOST} {{{{objective}}}}"
+    return Row("Objectives", (
+        time_series(
+            "Error budgets",
+            "What is left of the share that may be bad in 30 days: late first sounds, streams that their listeners "
+            "outrun, documents that fail. Below 0 the objective is missed.",
+            "percentunit", Query(host("voxyard:objective_budget_left:ratio30d"), name),
+        ),
+        time_series(
+            "Budgets burn, over an hour",
+            "How many times as fast as allowed. The alerts …BudgetBurns fire above 14.4, for 5 minutes of it too.",
+            "none", Query(host("voxyard:objective_burn:rate1h"), name),
+        ),
+        time_series(
+            "Budgets burn, over 6 hours",
+            "How many times as fast as allowed. The alerts …BudgetBurns fire above 6, for half an hour of it too.",
+            "none", Query(host("voxyard:objective_burn:rate6h"), name),
+        ),
+        time_series(
+            "Underruns", "Seconds that the listener of a stream waited after the first sound: all sent was heard.", "s",
+            *_times("service_stream_underrun_seconds"),
+        ),
+        time_series(
+            "Documents that end", "In each step, by how; refused: their own text or file is at fault.", "none",
+            Query(
+                f"sum by (instance, outcome) ({increase(host('service_documents_ended_total'))})",
+                f"{_HOST} {{{{outcome}}}}",
+            ),
         ),
     ))  # fmt: skip
 
@@ -132,11 +165,6 @@ def _queue() -> Row:
             "Time to first sound",
             "From a listener's request to the first audible sample; silence at the beginning counts as waiting.", "s",
             *_times("bark_time_to_first_audio_seconds"),
-        ),
-        time_series(
-            "Late first sound",
-            "Share of the listeners of 15 minutes that waited for more than 10 s. BarkFirstAudioLate fires above 10 %.",
-            "percentunit", Query(host("voxyard:bark_first_audio_late:ratio15m"), _HOST), top=1,
         ),
         time_series("Wait of a chunk", "Time until a worker takes it.", "s", *_times("bark_queue_wait_seconds")),
         time_series("Synthesis of a chunk", "From its start on a worker to its sound.", "s",

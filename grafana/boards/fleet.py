@@ -28,13 +28,14 @@ def fleet() -> models.Dashboard:
     return layout.build_dashboard(
         layout.FLEET,
         "Every host, GPU and workload of the fleet: state, utilization, faults.",
-        [_overview(), _gpus(), _load(), _workloads(), _hosts(), _measuring()],
+        [_overview(), _gpus(), _load(), _workloads(), _cost(), _hosts(), _measuring()],
         {
             "job": JOBS,
             "instance": 'label_values(up{cluster=~"$cluster",job=~"$job"}, instance)',
             "gpu": f"label_values({host('voxyard:gpu_up:bool')}, gpu)",
             "run": f"label_values({host('train_active')}, run)",
         },
+        {"price_kwh": "Price of a kWh", "price_gpu_hour": "Price of a GPU hour"},
     )
 
 
@@ -205,6 +206,48 @@ def _load() -> Row:
             Query(f"max by (instance) ({gpu('voxyard:gpu_power:ratio')})", "{{instance}}"),
         ),
     ))  # fmt: skip
+
+
+def _cost() -> Row:
+    kwh, paid, idle = map(_of_hosts, ("gpu_energy:kwh7d", "gpu_paid:hours7d", "gpu_idle:hours7d"))
+    role = "{{instance}} {{role}}"
+    return Row("What it costs", (
+        stat_panel(
+            "Energy in a week", "Of all GPUs that have a counter of their energy.", "kwatth", Query(f"sum({kwh})"),
+            decimals=1,
+        ),
+        stat_panel("GPU hours in a week", "Of all GPUs, at work or not.", "h", Query(f"sum({paid})"), decimals=0),
+        stat_panel(
+            "Idle GPU hours in a week", "Hours in which no kernel ran, in parts of GPUs; those of lost GPUs too.", "h",
+            Query(f"sum({idle})"), decimals=0,
+        ),
+        stat_panel(
+            "Cost of energy", "Of a week, at the price above.", "none", Query(f"sum({kwh}) * $price_kwh"), decimals=2,
+        ),
+        stat_panel(
+            "Cost of GPUs", "Of a week, at the price above.", "none", Query(f"sum({paid}) * $price_gpu_hour"),
+            decimals=2,
+        ),
+        stat_panel(
+            "Cost of idle GPUs", "Of a week, at the price above: a part of the cost of GPUs.", "none",
+            Query(f"sum({idle}) * $price_gpu_hour"), decimals=2,
+        ),
+        time_series("Energy by role", "Of the week before, by host and role of the GPUs.", "kwatth", Query(kwh, role)),
+        time_series("Idle GPU hours by role", "Of the week before; role none: no workload had them.", "h",
+              Query(idle, role)),
+        time_series(
+            "Energy for a second of sound", "Of the GPUs of a speech pool, over an hour, waiting included.", "joule",
+            Query(host("voxyard:bark_audio_joules:ratio1h"), "{{instance}}"),
+        ),
+        time_series(
+            "GPU seconds for a second of sound", "Time of a pool's workers, over an hour.", "s",
+            Query(host("voxyard:bark_audio_gpu_seconds:ratio1h"), "{{instance}}"),
+        ),
+    ))  # fmt: skip
+
+
+def _of_hosts(rule: str) -> str:
+    return f'voxyard:{rule}{{cluster=~"$cluster",instance=~"$instance"}}'
 
 
 def _workloads() -> Row:

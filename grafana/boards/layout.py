@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from grafana_foundation_sdk.builders import dashboard
 from grafana_foundation_sdk.models import dashboard as models
@@ -16,16 +17,24 @@ TAG = "voxyard"
 ALL = {"cluster": ".*"}
 """What `All` stands for where a series may lack the label."""
 
+NO_NUMBERS: Mapping[str, str] = MappingProxyType({})
 _LABELS = {"cluster": "Cluster", "job": "Job", "instance": "Instance", "gpu": "GPU", "run": "Run"}
 
 
-def build_dashboard(uid: str, description: str, rows: Sequence[Row], values: dict[str, str]) -> models.Dashboard:
-    """Build a dashboard of panels in rows; `values` are the queries of its variables by name."""
+def build_dashboard(
+    uid: str, description: str, rows: Sequence[Row], values: dict[str, str], numbers: Mapping[str, str] = NO_NUMBERS
+) -> models.Dashboard:
+    """Build a dashboard of panels in rows; `values` are the queries of its variables by name.
+
+    `numbers` are labels of variables that its reader types in, 0 at first.
+    """
     board = dashboard.Dashboard(f"voxyard / {TITLES[uid]}").uid(uid).description(description).tags([TAG]).readonly()
     board.time("now-3h", "now").refresh("30s").timezone("browser").tooltip(models.DashboardCursorSync.CROSSHAIR)
     board.with_variable(dashboard.DatasourceVariable("datasource").label("Data source").type("prometheus"))
     for name, query in {"cluster": queries.CLUSTERS, **values}.items():
         board.with_variable(_variable(name, query))
+    for name, label in numbers.items():
+        board.with_variable(dashboard.TextBoxVariable(name).label(label).default_value("0"))
     for other in TITLES:
         if other != uid:
             board.link(_link(other, values))

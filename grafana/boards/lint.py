@@ -11,7 +11,7 @@ from boards.promql import Selector, selectors, variables
 
 UNITS = frozenset({
     "none", "short", "percentunit", "celsius", "hertz", "watt", "bytes", "Bps", "s", "ops", "cps", "reqps", "sci",
-    "dateTimeAsLocal",
+    "dateTimeAsLocal", "kwatth", "h", "joule",
 })  # fmt: skip
 """Grafana units for our metrics: base units, ratios from 0 to 1."""
 
@@ -46,6 +46,13 @@ EXCLUSIONS = (
     Exclusion(
         "target-job-rule", "voxyard:workload_answering:count",
         "it counts what a workload tells under several jobs, and has no job itself",
+    ),
+    *(
+        Exclusion(
+            "target-job-rule", f"voxyard:{rule}",
+            "it joins what the exporter tells of a GPU with what a workload tells, and is of neither's job",
+        )
+        for rule in ("gpu_energy:kwh7d", "gpu_paid:hours7d", "gpu_idle:hours7d")
     ),
     Exclusion("target-job-rule", "voxyard:cause:rank", "a cause follows from what several jobs tell of a GPU"),
     Exclusion(

@@ -6,7 +6,18 @@ import math
 import time
 
 _STEPS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
-_SUFFIX = {"watt": "W", "hertz": "Hz", "Bps": "B/s", "ops": "/s", "cps": "/s", "reqps": "/s", "celsius": "°C"}
+_SUFFIX = {
+    "watt": "W",
+    "hertz": "Hz",
+    "Bps": "B/s",
+    "ops": "/s",
+    "cps": "/s",
+    "reqps": "/s",
+    "celsius": "°C",
+    "joule": "J",
+}
+
+_HOURS = {"h": "h", "kwatth": "kWh"}
 
 
 def format_value(value: float, unit: str, decimals: int | None = None) -> str:
@@ -25,6 +36,8 @@ def format_value(value: float, unit: str, decimals: int | None = None) -> str:
         return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(value / 1000))
     if unit == "celsius":
         return f"{_short(value, 1)} °C"
+    if unit in _HOURS:
+        return f"{_short(value, 1 if decimals is None else decimals)} {_HOURS[unit]}"
     if unit == "none":
         return _short(value, 3 if decimals is None else decimals)
     scaled = _scaled(value, tuple((size, f"{letter}{_SUFFIX.get(unit, '')}") for size, letter in _STEPS), "")

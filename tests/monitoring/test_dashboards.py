@@ -182,7 +182,9 @@ def _exported(tmp_path: Path) -> dict[str, str]:
     plan.write_text("workloads: []\n")
     pool, service = CollectorRegistry(), CollectorRegistry()
     PoolMetrics(pool)
-    ServiceMetrics(service, documents=dict, disk=lambda: DiskUsage(0, 0, 0), shelf=lambda: True, shared=_shared)
+    ServiceMetrics(
+        service, documents=dict, ended=dict, disk=lambda: DiskUsage(0, 0, 0), shelf=lambda: True, shared=_shared
+    )
     service.register(NodeMetrics(SimpleNamespace(spec=SimpleNamespace(role="head"), joined=True)))  # type: ignore[arg-type]
     export_configuration(service, "bark", {HASH_VARIABLE: "0123456789ab"})
     collected: list[Metric] = [
@@ -265,7 +267,9 @@ def test_each_dashboard_has_the_variables_it_needs() -> None:
 
     assert names["voxyard-bark"] == common  # Bark has no training run
     assert {uid: found for uid, found in names.items() if uid != "voxyard-bark"} == {
-        uid: {*common, "run"} for uid in TITLES if uid != "voxyard-bark"
+        uid: {*common, "run"} | ({"price_kwh", "price_gpu_hour"} if uid == "voxyard-fleet" else set())
+        for uid in TITLES
+        if uid != "voxyard-bark"
     }
 
 

@@ -35,6 +35,9 @@ PARTLY = (
     "slow share in a validation",
     "waiting in collectives",
     "speech that is silence or noise",
+    "late first sound",
+    "outrun streams",
+    "failing documents",
 )
 """They hold for a part of the time, or stand beside a cause that does not explain them."""
 QUIET = (

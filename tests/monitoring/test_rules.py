@@ -30,7 +30,7 @@ SEVERITIES = {"critical", "warning", "info", "none"}
 ASKED_FOR = """GpuUtilizationLow GpuWorkSmall DataGpuUtilizationLow WorkloadDown Watchdog
 TrainingStalled TrainingInputBound
 TrainingStepTimeUnstable TrainingLossNotFinite BarkQueueGrowing BarkChunksFailing BarkWorkersDown
-BarkFirstAudioLate BarkChunksRetried BarkWorkerWaits
+BarkChunksRetried BarkWorkerWaits
 BarkSlowerThanRealTime GpuLost GpuXidCritical GpuXidWarning GpuEccUncorrectable GpuRowRemapFailure GpuRowRemapPending
 GpuThermalSlowdown GpuPowerBrake GpuTemperatureHigh GpuMemoryNearLimit PcieLinkDowngraded TrainingPairLinkSlow
 HostDiskFilling HostMemoryLow ExporterDown NodeExporterDown ExporterCollectFailing ExporterCollectStale
@@ -42,7 +42,9 @@ GpuPowerCapped GpuClocksLow GpuStranger TrainingCheckpointsLong TrainingValidati
 TrainingLossDiverging TrainingLossFlat HostGone ServiceRestarting HostRebooting GpuFlapping
 GpuBusyInPart TrainingSlowerThanBefore BarkSlowerThanBefore GpuNvlinksDown
 TrainingPhaseSlow BarkSpeechFaulty GpuMemoryTemperatureHigh GpuEccCorrectedStorm GpuMigSwitchedOn
-GpuFabricFailed HostMaintenance GpuOutOfWork"""
+GpuFabricFailed HostMaintenance GpuOutOfWork
+FirstSoundBudgetBurns FirstSoundBudgetErodes StreamsBudgetBurns
+StreamsBudgetErodes DocumentsBudgetBurns DocumentsBudgetErodes"""
 PARTS = ("Means", "Confirm", "Do", "Escalate")
 
 

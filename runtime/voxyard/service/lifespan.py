@@ -30,7 +30,6 @@ from voxyard.service.shutdown import GracefulShutdown
 from voxyard.service.state import AppState
 from voxyard.service.streaming.concurrency import ConcurrencyLimiter
 from voxyard.service.uploads.read import UploadReader
-from voxyard.service.usage.meter import UsageMeter
 from voxyard.service.voice_names import open_voices
 from voxyard.service.voices.frontend import UploadedVoicesFrontend
 from voxyard.service.webhooks.rules import read_rules
@@ -91,10 +90,9 @@ def open_state(
         frontend = UploadedVoicesFrontend(engine, store.voices)
         voices = open_voices(frontend, section.voices, store.voices)
         audio_store = open_audio_store(section, store, shared=isinstance(place, str))
-        usage = UsageMeter(store.usage)
-        stack.callback(usage.close)
-        usage.start()
-        pool.meter(usage.charge)
+        stack.callback(store.meter.close)
+        store.meter.start()
+        pool.meter(store.meter.charge)
         webhooks, notifier = WebhookSender(rules, store), ChangeNotifier()
 
         word_aligner = None if section.aligner is None else WordAligner(section.aligner, store, audio_store, pauses)
@@ -122,6 +120,7 @@ def open_state(
             keys=keys,
             ready=lambda: readiness(pool, queue, graceful_shutdown),
             documents=lambda: {str(state): count for state, count in store.counts().items()},
+            ended=lambda: store.ended,
             disk=lambda: DiskUsage(audio_store.used_bytes(), section.disk_quota_mib * _MIB, audio_store.room_bytes()),
             shelf=audio_store.reachable,
             shared=None if peers is None else peers.state,
@@ -132,7 +131,6 @@ def open_state(
                 frontend,
                 pool,
                 store,
-                usage,
                 audio_store,
                 queue,
                 notifier,

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from voxyard.service.model_names import ModelNames
     from voxyard.service.shutdown import GracefulShutdown
     from voxyard.service.streaming.concurrency import ConcurrencyLimiter
-    from voxyard.service.usage.meter import UsageMeter
     from voxyard.service.voice_names import VoiceNames
     from voxyard.service.webhooks.rules import WebhookRules
     from voxyard.speech.pool.pool import Pool
@@ -46,7 +45,6 @@ class AppState:
     frontend: Frontend
     pool: Pool
     store: Store
-    usage: UsageMeter
     audio_store: AudioStore
     queue: DocumentQueue
     notifier: ChangeNotifier

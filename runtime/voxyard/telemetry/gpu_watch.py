@@ -74,6 +74,8 @@ class GpuReadings:
     activity: dict[str, RunningMean] = field(default_factory=dict)  # by part of the card
     power: RunningMean = field(default_factory=RunningMean)
     power_limit: float | None = None  # the newest
+    energy: float | None = None  # joules since the first pass
+    _counter: float | None = None  # the card's own, at the newest pass
 
     def take(self, state: GpuState, *, first: bool) -> None:
         """One pass."""
@@ -84,10 +86,20 @@ class GpuReadings:
                 self.activity.setdefault(part, RunningMean()).add(share)
         if state.reading is not None and state.reading.power_limit_watts is not None:
             self.power_limit = state.reading.power_limit_watts
+        if state.reading is not None:
+            self._count_energy(state.reading.totals.get("energy_joules"))
         memory = None if state.reading is None else state.reading.memory
         if memory is not None and not first:
             self.memory_used = max(memory.used, self.memory_used or 0)
             self.memory_size = memory.size
+
+    def _count_energy(self, joules: float | None) -> None:
+        """The card's counter, which begins anew with its driver."""
+        if joules is None:
+            return
+        before = joules if self._counter is None else self._counter
+        self.energy = (self.energy or 0.0) + max(0.0, joules - before)
+        self._counter = joules
 
 
 class StepSpans:
@@ -225,6 +237,12 @@ class GpuWatch:
     def power_watts(self) -> float | None:
         """Mean power of the GPUs together."""
         return self._power.value
+
+    def energy_joules(self) -> float | None:
+        """Energy of the GPUs together since the first pass, by their own counters; None: one has no counter."""
+        each = [gpu.energy for gpu in self.gpus.values()]
+        known = [joules for joules in each if joules is not None]
+        return sum(known) if each and len(known) == len(each) else None
 
     def powers(self) -> tuple[CardPower, ...]:
         """Mean power of each GPU beside its limit; of a card that has several devices of the run once, of no role."""

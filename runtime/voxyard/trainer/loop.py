@@ -417,6 +417,7 @@ class Run:
         self, step: int, ended: str, warm_up: str, *, cpu_use: float | None = None, memory: MemoryGrowth | None = None
     ) -> Report:
         newest, spoken = checkpoint.newest(self.config.training.checkpoint_dir), self.validation.spoken
+        energy, clips = self._watch.energy_joules(), (step - self.first_step) * self._own_rows
         steady = self.clock.steps >= STEPS_NEEDED  # most of a shorter run is tracing
         return Report(
             run=self.name,
@@ -444,6 +445,8 @@ class Run:
             checkpoint_write_seconds=self.checkpoints.mean_seconds,
             checkpoint=str(newest) if newest else None,
             trials=dict(self._trials),
+            energy_joules=energy,
+            energy_per_clip_joules=energy / clips if energy is not None and clips else None,
             **measured(self.clock, self.step, self._watch),
         )
 

@@ -95,6 +95,8 @@ class Report:
     device_memory_growth: Mapping[str, float] = field(default_factory=dict)  # of GPUs' allocators, by role
     power_watts: float | None = None  # of all GPUs together
     powers: tuple[CardPower, ...] = ()
+    energy_joules: float | None = None  # of this host's GPUs, from the first step to the end
+    energy_per_clip_joules: float | None = None  # of that, by the clips that they trained on
     text_front_end: str = ""  # in words
     texts: Coverage | None = None  # what became of the training texts' characters
     data_stage_source: str = "every batch of this run"
@@ -270,6 +272,9 @@ class Report:
         """The mean power of each GPU, against its limit in force; of the data GPU as far as its work goes."""
         if not self.powers:
             yield "power", NOT_MEASURED, "no GPU"
+        if self.energy_joules is not None:
+            clip = "" if self.energy_per_clip_joules is None else f"{self.energy_per_clip_joules:.3g} J a clip; "
+            yield "energy", f"{self.energy_joules / 3.6e6:.3g} kWh", f"{clip}of the GPUs, by their own counters"
         for card in self.powers:
             note = ""
             if card.share is not None:

@@ -949,6 +949,26 @@ def late_first_sound(host: SimulatedHost, dice: random.Random) -> Planted:
     return Planted({"seconds": host.pool.first_sound_seconds})
 
 
+def outrun_streams(host: SimulatedHost, dice: random.Random) -> Planted:
+    """Listeners hear the first sound, and then wait for more."""
+    assert host.pool is not None
+    service, seconds = ServiceMetrics(host.registries["bark"]), dice.uniform(2, 60)
+    host.pool.heard = lambda: service.stream_heard(seconds)
+    return Planted({"seconds": seconds})
+
+
+def failing_documents(host: SimulatedHost, dice: random.Random) -> Planted:
+    """Documents fail, as when the directory of their audio loses files."""
+    began, share = host.now, dice.uniform(0.1, 0.9)
+
+    def ended() -> dict[str, int]:
+        documents = round((host.now - began) / 20)
+        return {"failed": round(share * documents), "completed": documents - round(share * documents)}
+
+    ServiceMetrics(host.registries["bark"], ended=ended)
+    return Planted({"share": share})
+
+
 def dead_service(host: SimulatedHost, _dice: random.Random) -> Planted:
     """The speech service is gone, and nothing starts it again."""
     host.registries.pop("bark")
@@ -1168,7 +1188,9 @@ KINDS: tuple[Kind, ...] = (
     _kind(slow_database, "StoreSlow", not_told_by=frozenset({"GpuUtilizationLow"})),
     _kind(slow_speech, "BarkSlowerThanRealTime"),
     _kind(speech_that_is_silence_or_noise, "BarkSpeechFaulty"),
-    _kind(late_first_sound, "BarkFirstAudioLate"),
+    _kind(late_first_sound, "FirstSoundBudgetBurns"),
+    _kind(outrun_streams, "StreamsBudgetBurns"),
+    _kind(failing_documents, "DocumentsBudgetBurns"),
     _kind(dead_service, "WorkloadDown"),
     _kind(exporter_down, "ExporterDown"),
     _kind(restarting_exporter, "ServiceRestarting"),

@@ -42,14 +42,15 @@ BUSY_SECONDS = 45
 GONE = "gpu-06"
 DISK_FREE, MEMORY_FREE, IO_PRESSURE = 0.05, 0.02, 0.8
 STEP_SECONDS, WAIT_SECONDS, VARIATION = 0.5, 0.4, 0.6
-CHUNK_SECONDS, GIVEN_UP, FIRST_SOUND_SECONDS = 16.0, 5, 45.0
+CHUNK_SECONDS, GIVEN_UP, FIRST_SOUND_SECONDS, UNDERRUN_SECONDS = 16.0, 5, 45.0, 8.0
 
 
 class FaultyHost:
     """The driver is gone, the disk full, the trainer waits for data, the pool lacks workers; later the run stalls.
 
     And somebody has started the pool with settings of their own. Its speech service takes over documents of the host
-    UNSTABLE all the time, and has little room for audio. Its node of a cluster does not stay up.
+    UNSTABLE all the time, and has little room for audio; every other document fails, all streams are outrun. Its node
+    of a cluster does not stay up.
     """
 
     def __init__(self, plan: Path, state: Path) -> None:
@@ -73,8 +74,9 @@ class FaultyHost:
         pool.first_sound_seconds = FIRST_SOUND_SECONDS
         pool.faulty = {"2": (1.0, "silent")}
         self._taken_over = 0
-        ServiceMetrics(
+        self._service = ServiceMetrics(
             self._host.registries["bark"],
+            ended=lambda: {"failed": self._taken_over, "completed": self._taken_over},
             disk=lambda: DiskUsage(97 * GIB, 100 * GIB, 3 * GIB),
             shared=lambda: SharedDocuments(
                 True,
@@ -95,6 +97,7 @@ class FaultyHost:
             self._host.advance(1.0)
             self._host.now = time.time()
             self._taken_over += 1
+            self._service.stream_heard(UNDERRUN_SECONDS)
             if self._host.pool is not None:
                 self._host.pool.waiting += 1
 

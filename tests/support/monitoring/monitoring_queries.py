@@ -14,7 +14,14 @@ import yaml
 ROOT = Path(__file__).resolve().parents[3]
 DASHBOARDS = ROOT / "grafana" / "dashboards"
 RULES = ROOT / "deploy" / "prometheus" / "rules"
-EVERYTHING = {"cluster": ".*", "job": ".+", "instance": ".+", "gpu": ".+", "run": ".+"}  # what `All` stands for
+PRICES = {"price_kwh": "0.25", "price_gpu_hour": "2"}  # typed in by a reader
+EVERYTHING = PRICES | {
+    "cluster": ".*",
+    "job": ".+",
+    "instance": ".+",
+    "gpu": ".+",
+    "run": ".+",
+}  # what `All` stands for
 _LABEL_VALUES = re.compile(r"label_values\((.+), *(\w+)\)")
 
 Kind = Literal["range", "instant", "variable", "annotation"]

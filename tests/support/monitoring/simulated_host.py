@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -243,6 +243,7 @@ class SimulatedPool:
     waiting: int = 0
     chunk_seconds: float = 4.0
     first_sound_seconds: float = 3.0
+    heard: Callable[[], None] = lambda: None  # a stream has ended
     faulty: dict[str, tuple[float, str]] = field(default_factory=dict)  # by GPU: the share of chunks, and their fault
 
     def advance(self, seconds: float, dice: random.Random) -> None:
@@ -257,6 +258,7 @@ class SimulatedPool:
                 self.metrics.chunk_checked(gpu, "bark", [fault] if dice.random() < share else [])
         if busy:
             self.metrics.first_audio(self.first_sound_seconds)
+            self.heard()
         self.metrics.stats(PoolStats(len(self.gpus), self.running, busy, self.waiting, busy))
 
 

@@ -20,8 +20,8 @@ from voxyard.service.config import ServiceSection
 ROOT = Path(__file__).resolve().parents[3]
 TASKS = """
 help setup demo serve test prove prove-long test-unit test-tensorflow test-torch test-browser test-monitoring test-proof
-test-fleet test-clients test-tf217 test-gpu gpu-trial mutants lint format docs dashboards dashboards-preview lock
-release images images-lock check plan deploy rollback drain status logs unlock monitoring
+test-fleet test-clients test-tf217 test-gpu gpu-trial mutants lint format docs objectives dashboards dashboards-preview
+lock release images images-lock check plan deploy rollback drain status logs unlock monitoring
 bench-trainer bench-exporter bench-bark bench-pool bench-cluster
 bench-service bench-cells bench-alerts bench-rollout bench-cli bench-hosts bench-speech walk clean
 """

@@ -19,7 +19,7 @@ from voxyard.cli.keys import keys as keys_command
 from voxyard.service.app import create_app
 from voxyard.service.auth.api_keys import add_key, read_keys
 from voxyard.service.documents.store import Store
-from voxyard.service.errors import NoRoomError, ServiceError
+from voxyard.service.errors import NoRoomError, NotFoundError, ServiceError
 from voxyard.service.state import AppState
 from voxyard.service.usage.meter import UsageMeter
 from voxyard.service.usage.table import KEPT_DAYS, Amounts, UsageTable
@@ -37,7 +37,7 @@ def spoken(address: str, key: str | None, text: str = TEXT) -> None:
 
 def usage(state: AppState, address: str, key: str | None = None, query: str = "") -> dict[str, dict[str, float]]:
     """Usage by key, of what is stored now."""
-    state.usage.store()
+    state.store.meter.store()
     headers = {} if key is None else {"Authorization": f"Bearer {key}"}
     answer = httpx.get(f"{address}/v1/usage{query}", headers=headers)
     assert answer.status_code == 200, answer.text
@@ -91,6 +91,41 @@ def test_documents_and_services_without_keys_are_counted(tmp_path: Path) -> None
         assert json.loads(told.stdout)["usage"][0]["characters"] == len(TEXT)
         shown = CliRunner().invoke(keys_command, ["usage", "--base-url", address])
         assert f"(no key): {len(TEXT)} characters, 0.00 h of audio" in shown.output
+
+
+def test_the_characters_are_those_of_the_text_that_was_sent(tmp_path: Path) -> None:
+    """A payer counts what was sent: `25` is two characters, whatever words it is read as."""
+    text = "It cost $25 in 1999."
+    with running(tmp_path, engine={"samples": 240}) as state, live(create_app(state), state.section) as address:
+        spoken(address, None, text)
+        assert usage(state, address)[""]["characters"] == len(text)
+        httpx.post(f"{address}/v1/documents", json={"text": text})
+        eventually(lambda: usage(state, address)[""]["characters"] == 2 * len(text), "the document counts as much")
+
+
+def test_a_chunk_that_is_stored_is_counted_whatever_happens_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(UsageMeter, "store", lambda _: None)  # a service that is killed before it gets there
+    with running(tmp_path, engine={"samples": 240, "seconds": 0.01}) as state:
+        with live(create_app(state), state.section) as address:
+            id = httpx.post(f"{address}/v1/documents", json={"text": TEXT}).json()["id"]
+            eventually(lambda: state.store.document(id).state == "completed", "it is spoken")
+        (found,) = state.store.usage.since(state.store.meter.today() - timedelta(1))
+        assert found.amounts.characters == len(TEXT)
+        assert found.amounts.audio_seconds > 0
+        assert found.amounts.gpu_seconds >= 0.01
+
+
+def test_what_a_failed_transaction_was_to_count_is_kept(tmp_path: Path) -> None:
+    store = Store(tmp_path / "documents.sqlite")
+    store.meter.charge("anna", 7, 0.5, 0.25)
+    with pytest.raises(NotFoundError):
+        store.chunk_spoken("0" * 32, 0, 240)
+    store.meter.store()
+    (found,) = store.usage.since(store.meter.today() - timedelta(1))
+    assert found.amounts == Amounts(7, 0.5, 0.25)
+    store.close()
 
 
 def test_what_is_no_service_is_told() -> None:

@@ -142,3 +142,17 @@ def test_the_use_of_a_card_is_none_of_its_parts() -> None:
 def test_mirrored_parts_beside_a_whole_card_have_no_use() -> None:
     watch = taken(GpuWatch([("model", CARDS[0]), ("model", CARDS[1]), ("model", CARDS[1])]), 3)
     assert watch.utilization() == {"model": None}
+
+
+def test_energy_is_what_the_cards_counted_meanwhile_whatever_they_had_before() -> None:
+    watch = opened()
+    for at, counters in enumerate([(1000.0, 50.0), (1100.0, 80.0), (30.0, 90.0), (50.0, 100.0)]):  # a driver restarts
+        states = []
+        for number, joules in enumerate(counters):
+            made = state(number, at)
+            assert made.reading is not None
+            states.append(replace(made, reading=replace(made.reading, totals={"energy_joules": joules})))
+        watch.take(Snapshot(at, at, True, at, 0.01, tuple(states), {}, None, None, {}))
+    assert watch.energy_joules() == pytest.approx(100 + 20 + 50)
+    assert taken(opened(), 3).energy_joules() is None  # cards without a counter
+    assert GpuWatch([]).energy_joules() is None

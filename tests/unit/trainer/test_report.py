@@ -74,6 +74,9 @@ def test_what_was_not_measured_is_reported_not_guessed():
 
 def test_power_and_memory_of_each_gpu_are_judged():
     powers = (CardPower("data", 0, 30.0, 300.0), CardPower("model", 1, 250.0, 350.0), CardPower("model", 2, None, None))
+    assert "energy" not in rows_of(report(powers=powers))  # a card without a counter
+    spent = rows_of(report(powers=powers, energy_joules=7.2e6, energy_per_clip_joules=12.5))
+    assert spent["energy"] == "2 kWh  12.5 J a clip; of the GPUs, by their own counters"
     rows = rows_of(report(powers=powers, device_memory_growth={"model": 0.1}, resident_memory_growth=0.01))
     assert "10% of the limit in force: low; high is 60%" in rows["data GPU 0 power"]
     assert "250 W of 350 W" in rows["model GPU 1 power"]

@@ -100,6 +100,7 @@ class DocumentProgress:
                 seed=chunk.redo.seed if chunk.redo else document.seed,
                 seconds=chunk.estimated_seconds,
                 language=document.language,
+                characters=chunk.end - chunk.start,
             )
             for chunk in waiting
         ]

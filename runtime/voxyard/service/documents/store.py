@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,7 @@ from voxyard.service.documents.records import (
 )
 from voxyard.service.documents.sql import Connection, first
 from voxyard.service.errors import ConflictError, StoreError
+from voxyard.service.usage.meter import UsageMeter
 from voxyard.service.usage.table import UsageTable
 from voxyard.service.voices.table import UploadedVoices, hold
 from voxyard.service.webhooks import pending
@@ -49,6 +51,9 @@ class Store:
         self._database = open_database(place)
         self.voices = UploadedVoices(self._database)
         self.usage = UsageTable(self._database)
+        self.meter = UsageMeter(self.usage)
+        self.ended = Counter[str]()
+        """Documents that have ended since the start: `completed`, `failed`, or `refused` for a fault of their own."""
         self.claims = Claims(self._database, service, claim_seconds)
         self.webhooks = pending.PendingWebhooks(self._database, self.claims)
 
@@ -386,12 +391,18 @@ class Store:
             elif state == "failed" and reason is not None:
                 redos.fail(connection, number, reason)
             self.claims.end(connection, number)
+        if changed:
+            self.ended["refused" if code else state] += 1
 
     @contextmanager
     def _progress(self, id: str) -> Iterator[tuple[Connection, int]]:
-        """Write transaction on the progress of a document, with its row number; only its owner gets one."""
-        with self._database.write() as connection:
+        """Write transaction on the progress of a document, with its row number; only its owner gets one.
+
+        What the keys have used until now is stored with it: a chunk that is stored is counted.
+        """
+        with self.meter.taken() as used, self._database.write() as connection:
             yield connection, self.claims.number_of(connection, id)
+            self.usage.add_within(connection, used)
             connection.notify("changed", id)
 
 

@@ -53,18 +53,19 @@ def open_components(
     keys: Keys | None,
     ready: Ready,
     documents: Callable[[], Mapping[str, int]] | None = None,
+    ended: Callable[[], Mapping[str, int]] | None = None,
     disk: Callable[[], DiskUsage] | None = None,
     shelf: Callable[[], bool] | None = None,
     shared: Callable[[], SharedDocuments] | None = None,
 ) -> MiddlewareComponents:
-    """Components for these settings; `documents`, `disk`, `shelf` and `shared` as in ServiceMetrics.
+    """Components for these settings; `documents`, `ended`, `disk`, `shelf` and `shared` as in ServiceMetrics.
 
     Raises:
         StoreError: the session secret in the data directory cannot be read or created.
         ServiceError: the given session secret cannot be read, or is too short.
     """
     sessions = None if keys is None else Sessions(keys, _session_secret(section))
-    metrics = ServiceMetrics(registry, documents=documents, disk=disk, shelf=shelf, shared=shared)
+    metrics = ServiceMetrics(registry, documents=documents, ended=ended, disk=disk, shelf=shelf, shared=shared)
     return MiddlewareComponents(section, registry, keys, sessions, RateLimiter(section.rate_limit), metrics, ready)
 
 

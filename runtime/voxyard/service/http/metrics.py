@@ -20,6 +20,8 @@ from voxyard.telemetry.call_thread import CallThread
 log = logging.getLogger("voxyard.service")
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
+UNDERRUNS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+ENDS = ("completed", "failed", "refused")
 STATES = ("pending", "processing", "completed", "failed")
 READ_SECONDS = 1.0
 """Time that a scrape waits for the store; a value that comes later is left out."""
@@ -46,11 +48,15 @@ class ServiceMetrics:
         registry: CollectorRegistry,
         *,
         documents: Callable[[], Mapping[str, int]] | None = None,
+        ended: Callable[[], Mapping[str, int]] | None = None,
         disk: Callable[[], DiskUsage] | None = None,
         shelf: Callable[[], bool] | None = None,
         shared: Callable[[], SharedDocuments] | None = None,
     ) -> None:
-        """`documents` (state → number), `disk`, `shelf` (it answers) and `shared` are called at each scrape."""
+        """`documents` (state → number), `disk`, `shelf` (it answers) and `shared` are called at each scrape.
+
+        So is `ended` (how → number of documents since the start), which asks no database.
+        """
         self._requests = Counter(
             "voxyard_service_requests",
             "Requests by route, method and status.",
@@ -65,7 +71,13 @@ class ServiceMetrics:
             buckets=SECONDS,
         )
         self._in_flight = Gauge("voxyard_service_in_flight", "Requests in flight.", registry=registry)
-        registry.register(_ScrapeCollector(documents, disk, shelf, shared))
+        self._underrun = Histogram(
+            "voxyard_service_stream_underrun_seconds",
+            "Seconds that the listener of a stream waited after the first sound: it had heard all that was sent.",
+            registry=registry,
+            buckets=UNDERRUNS,
+        )
+        registry.register(_ScrapeCollector(documents, ended, disk, shelf, shared))
 
     def request_started(self) -> None:
         """Counts a request in flight."""
@@ -76,6 +88,10 @@ class ServiceMetrics:
         self._in_flight.dec()
         self._requests.labels(route, method if method in _METHODS else "other", str(status)).inc()
         self._duration.labels(route).observe(seconds)
+
+    def stream_heard(self, waited: float) -> None:
+        """Counts a stream that has ended, whose listener waited so many seconds after the first sound."""
+        self._underrun.observe(waited)
 
 
 class _Reading(Generic[Value]):
@@ -107,6 +123,7 @@ class _ScrapeCollector(Collector):
     def __init__(
         self,
         documents: Callable[[], Mapping[str, int]] | None,
+        ended: Callable[[], Mapping[str, int]] | None,
         disk: Callable[[], DiskUsage] | None,
         shelf: Callable[[], bool] | None,
         shared: Callable[[], SharedDocuments] | None,
@@ -114,13 +131,13 @@ class _ScrapeCollector(Collector):
         self._documents = None if documents is None else _Reading("documents", documents)
         self._disk = None if disk is None else _Reading("disk", disk)
         self._shelf = None if shelf is None else _Reading("shelf", shelf)
-        self._shared = shared
+        self._ended, self._shared = ended, shared
 
     def describe(self) -> Iterable[Metric]:
         """Families without values, so that registering calls nothing."""
         return [
-            self._family_of_documents({}), *self._families_of_disk(None), self._family_of_shelf(None),
-            *self._families_of_shared(None),
+            self._family_of_documents({}), self._family_of_ended({}), *self._families_of_disk(None),
+            self._family_of_shelf(None), *self._families_of_shared(None),
         ]  # fmt: skip
 
     def collect(self) -> Iterable[Metric]:
@@ -130,6 +147,8 @@ class _ScrapeCollector(Collector):
         """
         if self._shelf is not None:
             yield self._family_of_shelf(self._shelf_answers(self._shelf))
+        if self._ended is not None:
+            yield self._family_of_ended(self._ended())
         if self._shared is not None:
             shared = self._shared()
             yield from self._families_of_shared(shared)
@@ -170,6 +189,17 @@ class _ScrapeCollector(Collector):
         family = GaugeMetricFamily("voxyard_service_documents", "Documents by state.", labels=["state"])
         for state in STATES:
             family.add_metric([state], counts.get(state, 0))
+        return family
+
+    @staticmethod
+    def _family_of_ended(counts: Mapping[str, int]) -> CounterMetricFamily:
+        family = CounterMetricFamily(
+            "voxyard_service_documents_ended",
+            "Documents that ended; refused: their own text or file is at fault.",
+            labels=["outcome"],
+        )
+        for outcome in ENDS:
+            family.add_metric([outcome], counts.get(outcome, 0))
         return family
 
     @staticmethod

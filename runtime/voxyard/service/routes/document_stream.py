@@ -25,6 +25,7 @@ from voxyard.service.routes.serializers import ChunkTimes
 from voxyard.service.server_paths import without_paths
 from voxyard.service.state import AppState
 from voxyard.service.streaming.audio_response import StreamEncoder, in_thread
+from voxyard.service.streaming.playback import playing
 from voxyard.service.streaming.shared_encoding import Pieces, SharedEncoding
 from voxyard.speech.audio.encoder import Format
 from voxyard.speech.audio.joining import Piece, Span
@@ -133,15 +134,21 @@ async def audio(
         await _check_not_failed(state, document.id)
         document = await run_sync(state.store.document, document.id)
     async with contextlib.AsyncExitStack() as stack:
-        if document.state != "completed":
+        completed = document.state == "completed"
+        if not completed:
             await stack.enter_async_context(_counted_listener(state.queue, document.id))
         samples, tags = whole[-1].end if whole else None, Tags(document.title, document.author)
         encoder = StreamEncoder(piece, format, speed=speed, samples=samples, tags=tags)
         stack.enter_context(contextlib.closing(encoder))
+        playback = stack.enter_context(playing(_unheard if completed else state.components.metrics.stream_heard))
         while at < document.chunks:
             found = kept[at:] or await run_sync(state.store.chunks_from, document.id, at, _PAGE)
             for chunk in itertools.takewhile(lambda each: each.samples is not None, found):
-                yield await in_thread(encoder.add, chunk, limiter=threads)
+                before = encoder.seconds
+                block = await in_thread(encoder.add, chunk, limiter=threads)
+                playback.sends(encoder.seconds - before)
+                yield block
+                playback.taken()
                 at += 1
             if not found or at > found[-1].index:
                 continue
@@ -150,6 +157,10 @@ async def audio(
             seen = await state.notifier.wait(document.id, seen, HEARTBEAT)
             await _check_not_failed(state, document.id)
         yield await in_thread(encoder.finish, limiter=threads)
+
+
+def _unheard(_: float) -> None:
+    """A completed document is read, not waited for."""
 
 
 async def chapter_audio(

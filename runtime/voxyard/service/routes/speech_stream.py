@@ -301,6 +301,7 @@ class _Session:
             client=self._client.name,
             share=self._state.limits(self._client.name).share,
             joiner=utterance.joiner,
+            on_heard=self._state.components.metrics.stream_heard,
         )
         place = {"utterance_index": utterance.index, "sentence_index": utterance.spoken}
         start = {

@@ -21,7 +21,7 @@ class UsageDayOut(BaseModel):
 
     day: str = Field(description="Date (UTC), as 2026-11-28.")
     key: str = Field(description="Name of the key; empty where none is required.")
-    characters: int = Field(description="Of the words that were spoken.")
+    characters: int = Field(description="Of the submitted text that was spoken, before figures are read as words.")
     audio_seconds: float
     gpu_seconds: float = Field(description="Time of workers; chunks that one speaks at the same time share it.")
 
@@ -40,10 +40,11 @@ def retrieve_usage(
 ) -> UsageOut:
     """Characters, seconds of audio and seconds of GPUs, by day: of the own key, of all keys for an admin key.
 
-    What was spoken in the last seconds may be missing.
+    What was spoken in the last seconds may be missing. A chunk that is spoken again on request counts again; markup,
+    white space between chunks and what could not be spoken do not count.
     """
     all_keys = state.keys is None or state.keys.is_admin(client.name)
-    since = state.usage.today() - timedelta(days - 1)
+    since = state.store.meter.today() - timedelta(days - 1)
     return UsageOut(
         usage=[
             UsageDayOut(

@@ -93,7 +93,7 @@ class StreamEncoder(Generic[Part]):
     """Encodes a stream of parts: `join` gives the piece of audio of the next part.
 
     Its methods block, and are called from worker threads, one at a time. `position` is the number of samples joined
-    so far, including pauses.
+    so far, including pauses; `seconds` is how long the parts of this stream take to play.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class StreamEncoder(Generic[Part]):
         self._join = join
         self._lock = threading.Lock()  # close() waits for a running encode
         self._closed = False
-        self.position = 0
+        self.position, self.seconds, self._speed = 0, 0.0, speed
 
     def add(self, part: Part) -> bytes:
         """Adds the next part; returns the bytes that are ready to send."""
@@ -118,6 +118,7 @@ class StreamEncoder(Generic[Part]):
                 return b""
             piece = self._join(part)
             self.position = piece.end
+            self.seconds += len(piece.audio) / SAMPLE_RATE / self._speed
             return self._encoder.encode(piece.audio)
 
     def finish(self) -> bytes:

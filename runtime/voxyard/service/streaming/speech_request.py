@@ -19,6 +19,7 @@ from voxyard.service.streaming.audio_response import (
     speech_error,
 )
 from voxyard.service.streaming.concurrency import ConcurrencyLimiter, Cut
+from voxyard.service.streaming.playback import Report, playing
 from voxyard.speech.audio.encoder import Format
 from voxyard.speech.audio.joining import Joiner, Pauses
 from voxyard.speech.errors import SpeechError
@@ -47,8 +48,13 @@ class SpeechRequest:
         client: str = "",
         share: float = 1.0,
         joiner: Joiner | None = None,
+        on_heard: Report = lambda _: None,
     ) -> None:
-        """`client` is the name of the API key, with its share of the workers; `joiner` has the text before."""
+        """`client` is the name of the API key, with its share of the workers; `joiner` has the text before.
+
+        `on_heard` gets how long its listener has waited after the first sound.
+        """
+        self._on_heard = on_heard
         self._client, self._share = client, share
         self.cut = Cut()
         self._pool, self._limiter, self._script = pool, limiter, script
@@ -79,11 +85,16 @@ class SpeechRequest:
             except SpeechError as error:
                 raise UnavailableError(f"no worker available: {error}", retry_after=5) from error
             try:
-                for chunk in self._script.chunks:
-                    outcome = await outcomes.take(chunk.index, job, self._check_workers)
-                    if outcome.result is None:
-                        raise speech_error(outcome.failure)
-                    yield await in_thread(encoder.add, (outcome.result, chunk.joint))
+                with playing(self._on_heard) as playback:
+                    for chunk in self._script.chunks:
+                        playback.taken()
+                        outcome = await outcomes.take(chunk.index, job, self._check_workers)
+                        if outcome.result is None:
+                            raise speech_error(outcome.failure)
+                        before = encoder.seconds
+                        piece = await in_thread(encoder.add, (outcome.result, chunk.joint))
+                        playback.sends(encoder.seconds - before)
+                        yield piece
                 self._samples = encoder.position
                 yield await in_thread(encoder.finish)
             finally:

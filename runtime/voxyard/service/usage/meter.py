@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, date, datetime
 
 from voxyard.service.errors import ServiceError
 from voxyard.service.usage.table import Amounts, UsageTable
 
 STORE_SECONDS = 10.0
-"""Time between two writes: what was spoken since the last one is not counted where the service is killed."""
+"""Time between two writes: what speech requests have used since the last one is lost where the service is killed."""
 
 _log = logging.getLogger("voxyard.service")
 
@@ -53,21 +54,29 @@ class UsageMeter:
     def store(self) -> None:
         """Stores the sums. Where that fails, they are kept for the next time: at most a few numbers for each key."""
         with self._storing:
-            with self._lock:
-                found, self._sums = self._sums, {}
-            if not found:
-                return
             try:
-                self._table.add(found)
+                with self.taken() as found:
+                    if found:
+                        self._table.add(found)
             except ServiceError as error:
-                with self._lock:
-                    for place, amounts in found.items():
-                        self._sums[place] = self._sums.get(place, Amounts()) + amounts
                 if str(error) != self._problem:
                     _log.warning("the usage of the keys cannot be stored now: %s", error)
                 self._problem = str(error)
             else:
                 self._problem = ""
+
+    @contextmanager
+    def taken(self) -> Iterator[Mapping[tuple[date, str], Amounts]]:
+        """The sums, for a block that stores them; they are kept where it raises."""
+        with self._lock:
+            found, self._sums = self._sums, {}
+        try:
+            yield found
+        except BaseException:
+            with self._lock:
+                for place, amounts in found.items():
+                    self._sums[place] = self._sums.get(place, Amounts()) + amounts
+            raise
 
     def _run(self) -> None:
         while not self._stop.wait(self._seconds):

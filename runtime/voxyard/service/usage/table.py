@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
 
-from voxyard.service.documents.sql import Database
+from voxyard.service.documents.sql import Connection, Database
 
 KEPT_DAYS = 400
 
 
 @dataclass(frozen=True)
 class Amounts:
-    """What was spoken: characters and seconds of audio of finished chunks, and seconds of GPUs, also for others."""
+    """What was spoken: characters sent and seconds of audio of finished chunks; seconds of GPUs, also for others."""
 
     characters: int = 0
     audio_seconds: float = 0.0
@@ -45,20 +45,25 @@ class UsageTable:
     def add(self, found: Mapping[tuple[date, str], Amounts]) -> None:
         """Adds amounts by day and key, and deletes what is older than KEPT_DAYS before the latest of the days."""
         with self._database.write() as connection:
-            connection.executemany(
-                """
-                INSERT INTO usage (day, owner, characters, audio_seconds, gpu_seconds) VALUES ($1, $2, $3, $4, $5)
-                ON CONFLICT (day, owner) DO UPDATE SET characters = usage.characters + excluded.characters,
-                    audio_seconds = usage.audio_seconds + excluded.audio_seconds,
-                    gpu_seconds = usage.gpu_seconds + excluded.gpu_seconds
-                """,
-                [
-                    (day.isoformat(), key, amounts.characters, amounts.audio_seconds, amounts.gpu_seconds)
-                    for (day, key), amounts in sorted(found.items())  # one order: no deadlock
-                ],
-            )
+            self.add_within(connection, found)
             oldest = max(day for day, _ in found) - timedelta(KEPT_DAYS)
             connection.execute("DELETE FROM usage WHERE day < $1", (oldest.isoformat(),))
+
+    @staticmethod
+    def add_within(connection: Connection, found: Mapping[tuple[date, str], Amounts]) -> None:
+        """Adds amounts by day and key in a write transaction of other changes."""
+        connection.executemany(
+            """
+            INSERT INTO usage (day, owner, characters, audio_seconds, gpu_seconds) VALUES ($1, $2, $3, $4, $5)
+            ON CONFLICT (day, owner) DO UPDATE SET characters = usage.characters + excluded.characters,
+                audio_seconds = usage.audio_seconds + excluded.audio_seconds,
+                gpu_seconds = usage.gpu_seconds + excluded.gpu_seconds
+            """,
+            [
+                (day.isoformat(), key, amounts.characters, amounts.audio_seconds, amounts.gpu_seconds)
+                for (day, key), amounts in sorted(found.items())  # one order: no deadlock
+            ],
+        )
 
     def since(self, day: date, key: str | None = None) -> tuple[Usage, ...]:
         """Usage from a day on, by day and key: of one key, or of all."""

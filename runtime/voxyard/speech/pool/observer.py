@@ -8,8 +8,10 @@ from voxyard.speech.placement import RefusalCause
 from voxyard.speech.pool.scheduler import PoolStats
 
 Charge = Callable[[str, int, float, float], None]
-"""Gets what a tenant has had spoken: characters, seconds of audio, seconds of workers. As an observer, it returns at
-once."""
+"""Gets what a tenant has had spoken: characters of its text, seconds of audio, seconds of workers.
+
+As an observer, it returns at once.
+"""
 
 
 class PoolObserver:

@@ -365,7 +365,7 @@ class Pool:
         if isinstance(faults, (list, tuple)):  # of an engine that checks what it speaks
             self._observer.chunk_checked(worker.device.name, self._model, [str(fault) for fault in faults])
         request = job.requests[chunk.index]
-        self._workers.charge(job.tenant, len(request.text), result.seconds, 0.0)
+        self._workers.charge(job.tenant, request.characters, result.seconds, 0.0)
         job.add(Outcome(chunk.index, request, result, None, worker.device.name, seconds, reduced))
         self._forget_finished(job)
 
