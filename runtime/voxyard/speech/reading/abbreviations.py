@@ -31,6 +31,11 @@ def patterns(code: str) -> list[Reading]:
         found.insert(
             0, (re.compile(r"(?:(?<=Abs\. \d )|(?<=Abs\. \d\d )|(?<=§ \d\d )|(?<=§ \d\d\d ))S\.(?=\s\d)"), _sentence)
         )
+    if code == "fr":  # à la 89e min.
+        found.insert(0, (re.compile(r"(?<=\de )min(?:\.(?=,|\s[a-zà-ÿ]))?(?!\w)"), lambda _: "minute"))
+    if code == "en":  # vol. 12, no. 3
+        found.insert(0, (re.compile(r"(?<=\d, )no\.(?=\s?\d)"), lambda _: "number"))
+        found.insert(0, (_STATE, _state))
     if code == "en":  # Bus no. 24
         found.insert(0, (re.compile(rf"(?=no\.)(?:{_NUMBERED})no\.(?=\s?\d)"), lambda _: "number"))
         found.insert(0, (re.compile(r"(?<=\b[Oo]n )(?:Tues|Thurs|Mon|Wed|Fri)\.(?!\w)"), _day))
@@ -59,6 +64,24 @@ _NUMBERED = "|".join(
 )
 
 
+_STATES = {
+    "Ala": "Alabama", "Ariz": "Arizona", "Ark": "Arkansas", "Calif": "California", "Colo": "Colorado",
+    "Conn": "Connecticut", "Del": "Delaware", "Fla": "Florida", "Ga": "Georgia", "Ill": "Illinois", "Ind": "Indiana",
+    "Kan": "Kansas", "Ky": "Kentucky", "La": "Louisiana", "Mass": "Massachusetts", "Md": "Maryland",
+    "Mich": "Michigan", "Minn": "Minnesota", "Miss": "Mississippi", "Mo": "Missouri", "Mont": "Montana",
+    "Neb": "Nebraska", "Nev": "Nevada", "Okla": "Oklahoma", "Ore": "Oregon", "Pa": "Pennsylvania",
+    "Tenn": "Tennessee", "Tex": "Texas", "Va": "Virginia", "Vt": "Vermont", "Wash": "Washington", "Wis": "Wisconsin",
+    "Wyo": "Wyoming",
+}  # fmt: skip
+_STATE = re.compile(rf"(?<=[a-z], )(?:{'|'.join(_STATES)})\.(?=[,;)]|\s|$)")  # Ames, Iowa; St. Louis, Mo.
+
+
+def _state(found: re.Match[str]) -> str:
+    """The state, with the full stop where the sentence ends."""
+    after = found.string[found.end() : found.end() + 40].lstrip()
+    return _STATES[found[0][:-1]] + "." * (not after or after[0].isupper())
+
+
 def _day(found: re.Match[str]) -> str:
     """On Tues., with the full stop where the sentence ends."""
     after = found.string[found.end() : found.end() + 40].lstrip()
@@ -82,6 +105,8 @@ def _abbreviation(key: str, words: str, another: re.Pattern[str], own: WordTable
     inside = re.escape(short[1:]).replace(r"\.", r"\.\s?").replace(r"\ ", r"\s?")
     inside = inside.removesuffix(r"\s?")
     last = {"#": r"(?=\s?\d)", "^": r"(?=\s+(?:[^\W\d_]|&))"}.get(how, r"(?!\w)")
+    if short[-1] == "-":  # St-Malo
+        last = r"(?=[^\W\d_a-z])"
     if short[-1] == "/":  # C/ Mayor
         last = r"(?=\s?[^\W\d_a-z])"
 

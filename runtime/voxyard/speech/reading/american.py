@@ -35,6 +35,9 @@ def patterns(language: Language) -> list[Reading]:
     def thirds(found: re.Match[str]) -> str:
         return f"{cardinal(found['above'], language)} third{'s' if found['above'] != '1' else ''}"
 
+    def average(found: re.Match[str]) -> str:
+        return f"point {' '.join(cardinal(digit, language) for digit in found['digits'])}"
+
     best = r"(?P<best>5|10|100)(?=\s(?:stars?|points?|on|for|in)\b|[.,;!?)]|\s*$)"
     return [
         (re.compile(rf"(?<=\b[A-Z][A-Z]\s)(?<=(?:{_STATES})\s)\d{{5}}(?:-\d{{4}})?(?![\w-]|[.,]\d)"), by_digits),
@@ -49,6 +52,7 @@ def patterns(language: Language) -> list[Reading]:
             ),
             out_of,
         ),
+        (re.compile(r"(?:(?<=\s)|^)\.(?P<digits>\d{3})(?!\w|\.\d)"), average),  # he bats .312
         (re.compile(r"(?<![\w.,/-])(?P<above>\d{1,2})/3rds?\b"), thirds),
         (
             re.compile(

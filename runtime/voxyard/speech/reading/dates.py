@@ -10,6 +10,7 @@ from voxyard.speech.reading import chinese, german, persian
 from voxyard.speech.reading.languages import LANGUAGES, Language
 from voxyard.speech.reading.number_words import cardinal, ordinal, year
 from voxyard.speech.reading.patterns import ELSEWHERE
+from voxyard.speech.reading.tables import table
 
 Words = Callable[[re.Match[str]], str | None]
 
@@ -60,6 +61,10 @@ def patterns(code: str, region: str, language: Language) -> list[tuple[re.Patter
             r"(?=\s?[(（](?:周|星期)?[日月火水木金土一二三四五六祝])"
         )
         found += [(re.compile(slashed), whole), (re.compile(weekday), lambda match: _eastern(code, language, match))]
+    if code == "ja":  # 12/31まで, which is no fraction
+        due = r"(?<![A-Za-z0-9_.,:/-])(?P<year>)(?P<month>1[0-2]|0?[1-9])/(?P<day>\d\d?)(?P<last>)(?![\d/A-Za-z])"
+        due += r"(?:(?=まで|から|発売|開催|公開|締切|締め切り|[〜~～])|(?:(?<=/1[3-9])|(?<=/[23]\d))(?=[にのは、]))"
+        found.append((re.compile(due), lambda match: _eastern(code, language, match)))
     if code == "de":
         found += _german_ranges(language)
     if code == "de":  # am 1.1.
@@ -70,7 +75,7 @@ def patterns(code: str, region: str, language: Language) -> list[tuple[re.Patter
         pattern = _numeric(r"(?P<first>\d{1,2})(?P<sign>[/.-])(?P<second>\d{1,2})(?P=sign)(?P<year>[12]\d{3})")
         found.append((pattern, lambda match: _english_numeric(match, region)))
     if language.months:
-        found += _with_month_names(code, language)
+        found += [*_with_month_names(code, language), *_with_short_months(code, language)]
     if code in ("ja", "ko", "zh"):
         y, m, d = {"ja": ("年", "月", "日"), "zh": ("年", "月", "[日号]"), "ko": ("년", "월", "일")}[code]
         pattern = re.compile(
@@ -230,6 +235,27 @@ def _known_months(code: str, language: Language) -> dict[str, str]:
         known |= {name[:3]: name for name in short} | {name[:3] + ".": name for name in short}
         known |= {"Sept": months[8], "Sept.": months[8], "Jän.": months[0]} if code == "en" else {"Sept.": months[8]}
     return known
+
+
+def _with_short_months(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    """31 déc. 2025, 31 dic., by the short months of the language's abbreviations."""
+    joint = {"es": " de ", "pt": " de ", "fr": " ", "it": " "}.get(code)
+    months = month_names(language)
+    shorts = {key.rstrip("$"): name for key, name in table(code).abbreviations.items() if name in months}
+    if joint is None or not shorts:
+        return []
+    first = {"pt": "primeiro", "fr": "premier", "it": "primo"}.get(code, "")
+    names = "|".join(re.escape(each) for each in sorted(shorts, key=len, reverse=True))
+    pattern = re.compile(
+        rf"(?<![\w.,:/-])(?P<n>\d{{1,2}})(?:er|[°º])?\s(?:de\s)?(?P<month>{names})(?:\s(?:de\s)?(?P<year>[12]\d{{3}})(?![\w/–-]|[.,:]\d))?"
+    )
+
+    def words(found: re.Match[str]) -> str:
+        day = first if found["n"] == "1" and first else cardinal(found["n"], language)
+        after = f"{joint}{year(int(found['year']), language)}" if found["year"] else ""
+        return f"{day}{joint}{shorts[found['month']]}{after}"
+
+    return [(pattern, words)]
 
 
 def _with_month_names(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:

@@ -71,6 +71,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
     found.insert(0, (_IBAN, lambda match: _iban(match, language)))
     if language.locale == "ja":
         found.insert(0, (re.compile(r"〒\s?(?=\d)"), lambda _: "郵便番号"))
+        found.insert(0, (_JAPANESE_BLOCK, lambda match: "の".join(cardinal(n, language) for n in match[0].split("-"))))
     if language.locale == "ru":
         found.insert(0, (re.compile(russian.PHONE), lambda match: _by_groups(match[0], language)))
     if language.locale == "de":
@@ -96,6 +97,10 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
     return found
 
 
+_JAPANESE_BLOCK = re.compile(  # 千代田区1-1, 渋谷2-3-4
+    r"(?:(?<=[区町村市丁目台条通])[1-9]\d{0,3}-[1-9]\d{0,3}(?:-[1-9]\d{0,3})?|"
+    r"(?<=[一-龥])(?<!話)(?<!号)[1-9]\d?-[1-9]\d?-[1-9]\d{0,2})(?![\d-])"
+)
 _IBAN = re.compile(r"(?<![\w-])(?P<country>[A-Z]{2})(?P<digits>\d\d(?: ?\d{4}){3,7}(?: ?\d{1,4})?)(?![\w-])")
 _POSTCODE = re.compile(  # after a house number, or before the name of a town
     r"(?:(?<=\d, )|(?<=\d[a-z], )|(?<=\bD-)|(?<=\d\n)|(?<=\d, D-))\d{5}(?=\s[A-ZÄÖÜ][a-zäöüß]+)|"

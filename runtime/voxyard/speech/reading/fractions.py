@@ -6,11 +6,13 @@ import re
 import unicodedata
 from collections.abc import Callable, Mapping
 
-from voxyard.speech.reading import persian
+from voxyard.speech.reading import german, persian
+from voxyard.speech.reading.attributive import is_attribute
 from voxyard.speech.reading.languages import Language
 from voxyard.speech.reading.number_words import before_word, cardinal, decimal, ordinal
 from voxyard.speech.reading.patterns import BLANK
 from voxyard.speech.reading.tables import table
+from voxyard.speech.reading.units import is_quoted
 
 Words = Callable[[re.Match[str]], str | None]
 UnitName = Callable[[str, int], str | None]  # a unit's name after so many
@@ -28,7 +30,10 @@ def patterns(
         return []
     letters = r"\w" if language.spaced else "A-Za-z0-9_"
     symbols = "|".join(re.escape(each) for each in sorted(units, key=len, reverse=True) if each[0].isalpha())
-    unit = rf"(?:{BLANK}(?P<symbol>{symbols})(?!\w)(?:\.(?=\s*[,;:a-zäöü]))?)" if language.spaced else ""
+    inch = r"[\"″”](?!\w)"
+    unit = (
+        rf"(?:{BLANK}(?P<symbol>{symbols})(?!\w)(?:\.(?=\s*[,;:a-zäöü]))?|(?P<inch>{inch}))" if language.spaced else ""
+    )
     before = rf"(?<![{letters}/@#^$€£])(?<![\d{letters}][.,:/–-])"
     whole = rf"(?:(?P<whole>\d{{1,3}})(?:[ -]|{BLANK}))?"
     if code in _HALVES:  # 2½ tazas
@@ -42,11 +47,15 @@ def patterns(
         else:
             above, below = found["above"], found["below"]
         symbol = found.groupdict().get("symbol")
-        name = found.groupdict().get("noun")
-        if name and found["whole"] == "1" and name.endswith(("as", "os")):
-            name = name[:-1]  # una taza y media
-        if name and found["whole"] == "1" and code == "it" and name[-1] in "ei":
-            name = name[:-1] + {"e": "a", "i": "o"}[name[-1]]  # una tazza e mezza
+        name = _noun(found, code)
+        if found.groupdict().get("inch"):
+            quoted = found["inch"] != "″" and is_quoted(found.string, found.start())
+            many = 2 if found["whole"] and not is_attribute(found, language) else 1
+            inch = None if quoted else unit_name("length-inch", many)
+            said = _fraction(code, language, found["whole"], int(above), int(below), inch, found)
+            return said if said is None or not quoted else said + found["inch"]
+        if not (found["whole"] or name or symbol) and (said := _marked(code, language, above, below, found)):
+            return said
         if symbol:
             name = unit_name(units[symbol], 2 if found["whole"] else 1)
             if name is None:
@@ -58,18 +67,62 @@ def patterns(
         rf"{before}{whole.replace(BLANK, '(?!)')}(?P<above>[1-9]\d{{0,2}})[/⁄](?P<below>[1-9]\d{{0,3}})(?P<glyph>)"
         rf"(?!\d){unit}{after}"
     )
-    if out_of := table(code).signs.out_of:  # 4.5/5
-        separator = re.escape(language.decimal)
-        mark = rf"(?<![\w.,:/-])(?P<whole>\d{{1,3}}){separator}(?P<part>\d)/(?P<best>5|10|20|100)(?![\w/]|[.,]\d)"
-
-        def marked(found: re.Match[str]) -> str:
-            said = decimal(found["whole"], found["part"], language)
-            return f"{said} {out_of} {cardinal(found['best'], language)}"
-
-        return [*_laws(code, language), *_spoonfuls(code), (re.compile(mark), marked), (glyph, words), (slashed, words)]
     if code == "fa":
         return [(glyph, words), *persian.decimals(language)]
-    return [(glyph, words), (slashed, words)]
+    first = [*_laws(code, language), *_spoonfuls(code), *_decimal_marks(code, language), *_points(code, language)]
+    return [*first, (glyph, words), (slashed, words)]
+
+
+def _noun(found: re.Match[str], code: str) -> str | None:
+    """The noun after a number and a half, in the singular after one."""
+    name = found.groupdict().get("noun")
+    if not name or found["whole"] != "1":
+        return name
+    if name.endswith(("as", "os")):
+        return str(name[:-1])  # una taza y media
+    if code == "it" and name[-1] in "ei":
+        return str(name[:-1]) + {"e": "a", "i": "o"}[name[-1]]  # una tazza e mezza
+    return name
+
+
+def _decimal_marks(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    """4.5/5."""
+    out_of = table(code).signs.out_of
+    if not out_of:
+        return []
+    separator = re.escape(language.decimal)
+    mark = rf"(?<![\w.,:/-])(?P<whole>\d{{1,3}}){separator}(?P<part>\d)/(?P<best>5|10|20|100)(?![\w/]|[.,]\d)"
+
+    def words(found: re.Match[str]) -> str:
+        said = decimal(found["whole"], found["part"], language)
+        return f"{said} {out_of} {cardinal(found['best'], language)}"
+
+    return [(re.compile(mark), words)]
+
+
+def _points(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    """18/20点, 95/100分."""
+    if code not in ("ja", "zh"):
+        return []
+    joint, noun = {"ja": ("点中", "点"), "zh": ("分里", "分")}[code]
+    pattern = re.compile(rf"(?<![A-Za-z0-9_.,:/-])(?P<n>\d{{1,3}})/(?P<best>\d{{1,3}})(?={noun}(?![之钟]))")
+    return [(pattern, lambda found: f"{cardinal(found['best'], language)}{joint}{cardinal(found['n'], language)}")]
+
+
+_BEST_MARKS = (10, 20, 30, 40, 50, 60, 100)
+_OF_A_WHOLE = re.compile(
+    r"\s?(?:[\"″”'′]|(?:of|de|di|der|des|do|da|von|dei|dell|delle|degli|des|du|inch|in\.|mile|cup|Liter)\b|d['’])"
+)
+
+
+def _marked(code: str, language: Language, above: str, below: str, found: re.Match[str]) -> str | None:
+    """18/20 on a test; None for a part of a whole."""
+    out_of = table(code).signs.out_of
+    if not out_of or int(below) not in _BEST_MARKS or not 1 < int(above) < int(below):
+        return None
+    if _OF_A_WHOLE.match(found.string, found.end()):
+        return None
+    return f"{cardinal(above, language)} {out_of} {cardinal(below, language)}"
 
 
 def _spoonfuls(code: str) -> list[tuple[re.Pattern[str], Words]]:
@@ -83,7 +136,8 @@ def _spoonfuls(code: str) -> list[tuple[re.Pattern[str], Words]]:
         what = found["what"].rstrip(".")
         return f"{'une' if found['n'] == '1' else 'une demi'} cuillère à {names.get(what, what)}"
 
-    return [(re.compile(pattern), words)]
+    one = re.compile(r"(?<=[13]/[2348] de )c\.\s?à\s?(?P<what>s\.|c\.)")
+    return [(re.compile(pattern), words), (one, lambda found: f"cuillère à {names[found['what'][0]]}")]
 
 
 def _laws(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
@@ -92,7 +146,8 @@ def _laws(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
     if code not in ("es", "it", "pt") or not slash:
         return []
     whole = rf"\d{{1,5}}|\d{{1,3}}{re.escape(language.groups[0])}\d{{3}}"
-    law = rf"(?<![\w.,:/-])(?P<n>{whole})/(?P<year>(?:19|20)\d\d)(?![\w/-]|[.,]\d)"
+    grouped = rf"(?<=\d{re.escape(language.groups[0])}\d\d\d/)\d\d"  # Lei nº 8.112/90
+    law = rf"(?<![\w.,:/-])(?P<n>{whole})/(?P<year>(?:19|20)\d\d|{grouped})(?![\w/-]|[.,]\d)"
 
     def words(found: re.Match[str]) -> str:
         number = cardinal(re.sub(r"\D", "", found["n"]), language)
@@ -113,12 +168,16 @@ def _fraction(
     said = _parts(code, language, above, below)
     if whole is None:
         if code in ("es", "it", "pt") and (above, below) == (1, 2):
-            said = _half(code, _after(found) if unit is None else unit)
+            said = _half(code, (_before(found) or _after(found)) if unit is None else unit)
             return said if unit is None else f"{said} {unit}"
+        if unit is None and below == 2 and code == "de":
+            noun = re.match(r"\s([A-ZÄÖÜ][^\W\d_]+)", found.string[found.end() : found.end() + 40])
+            return _german_half(found, noun[1]) if noun else "einhalb"
         if unit is None:
-            return said
+            measured = code in _OF and below > 2 and _MEASURE.match(found.string, found.end()) is not None
+            return said + " de" * measured
         if below == 2 and code == "de":
-            return f"ein halb {unit}"
+            return f"{_german_half(found, unit)} {unit}"
         of = "" if below == 2 or code not in _OF else _OF[code]
         return f"{said}{blank}{of}{unit}"
     if (above, below) == (1, 2) and code in _HALVES and unit is not None:
@@ -141,6 +200,17 @@ def _fraction(
         joint = {"en": "and", "fr": "et", "es": "y", "it": "e", "pt": "e", "fa": "و"}[code]
         words = f"{cardinal(whole, language)} {joint} {said}"
     return words if unit is None else f"{words} {unit}"
+
+
+def _german_half(found: re.Match[str], noun: str) -> str:
+    """Ein halber Liter, eine halbe Tasse, mit einem halben Pfund; einhalb, where the noun's gender is not known."""
+    article = german.one(found.string[max(0, found.start() - 40) : found.start()], noun, measured=False)
+    ends = {"masculine": "r", "neutral": "s", "feminine": ""}.get(table("de").gender(noun) or "")
+    if ends is None:
+        return "einhalb"
+    if article in ("einem", "einer", "einen"):
+        return f"{article} halben"
+    return "einen halben" if article is None else f"{article} halbe{ends}"
 
 
 _WITH_A_HALF = {
@@ -189,6 +259,18 @@ def _parts(code: str, language: Language, above: int, below: int) -> str:
         name = forms[many]
     count = {"en": "one", "de": "ein", "fr": "un", "es": "un", "it": "un", "pt": "um"}[code]
     return f"{cardinal(str(above), language) if many else count} {name}"
+
+
+_MEASURE = re.compile(  # 1/4 cdta.
+    r"\s(?:cdtas?\b|cdas?\b|cucharad|tazas?\b|vasos?\b|kilos?\b|litros?\b|libras?\b|xícaras?\b|colher|copos?\b|tasses?\b|"
+    r"verres?\b|cuill|litres?\b|kg\b)"
+)
+
+
+def _before(found: re.Match[str]) -> str:
+    """The noun of dos tazas y 1/2."""
+    noun = re.search(r"\d\s([^\W\d_]+)\s[ye]\s$", found.string[max(0, found.start() - 30) : found.start()])
+    return "" if noun is None else noun[1].removesuffix("s")
 
 
 def _after(found: re.Match[str]) -> str:

@@ -80,14 +80,23 @@ def inflected(found: re.Match[str], number: int, *, date: bool = False) -> str |
     return None
 
 
-def one(before: str, noun: str) -> str | None:
-    """The number 1 as it stands after these words and before a noun; None where its case or gender is not known."""
+_COUNTED_ROW = re.compile(  # mit 1 Bild und
+    r"(?:(?:\d+(?:/\d+)?|[½¼¾])\s(?:[a-zäöü][^\W\d_]*e[nrsm]\s)?[A-ZÄÖÜ][^\W\d_]+(?:\s[A-ZÄÖÜ][^\W\d_]+)?(?:,\s|\s(?:und|oder|sowie|bzw\.)\s))+$"
+)
+
+
+def one(before: str, noun: str, *, measured: bool = True) -> str | None:
+    """The number 1 as it stands after these words and before a noun; None where its case or gender is not known.
+
+    A unit has none but "ein", unless `measured` is false.
+    """
+    before = _COUNTED_ROW.sub("", before)
     gender = table("de").gender(noun)
     if gender is None:
         return "eins" if _AFTER_NOUN.search(before) else None  # Formel 1 Fahrer
     if _DATIVE.search(before):
         return "einer" if gender == "feminine" else "einem"
-    if _MEASURE.match(noun):
+    if measured and _MEASURE.match(noun):
         return "ein"  # as 1 € and 1 m are read
     if gender == "masculine":
         return "einen" if _ACCUSATIVE.search(before) else _masculine_one(re.split(r"[.!?:;]\s", before)[-1])
@@ -98,7 +107,7 @@ def _masculine_one(clause: str) -> str | None:
     """Wir haben einen Hund, ein Hund und zwei Katzen; None where no verb of the clause tells the case."""
     verbs = list(_VERB_OF_CASE.finditer(clause))
     if not verbs:  # of a list, or the beginning of a sentence
-        return "ein" if re.fullmatch(r"[\W\d]*(?:(?:und|oder|[A-ZÄÖÜ][^\W\d_]+)[\W\d]*)*", clause) else None
+        return "ein" if re.fullmatch(r"[\W\d]*(?:(?:und|oder|k?g|[cdm]?l|[A-ZÄÖÜ][^\W\d_]+)[\W\d]*)*", clause) else None
     return "einen" if verbs[-1]["accusative"] else "ein"
 
 

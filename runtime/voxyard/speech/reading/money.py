@@ -9,8 +9,16 @@ from decimal import Decimal
 
 from voxyard.speech.reading.attributive import is_attribute
 from voxyard.speech.reading.languages import CURRENCIES, Language
-from voxyard.speech.reading.number_words import cardinal, decimal, of_million, signed, singular_scale, value
-from voxyard.speech.reading.patterns import BLANK, bare_range, guard, number_of
+from voxyard.speech.reading.number_words import (
+    around_range,
+    cardinal,
+    decimal,
+    of_million,
+    signed,
+    singular_scale,
+    value,
+)
+from voxyard.speech.reading.patterns import BLANK, bare, bare_range, guard, number_of
 from voxyard.speech.reading.tables import table
 
 Words = Callable[[re.Match[str]], str | None]
@@ -50,7 +58,8 @@ def patterns(language: Language, units: dict[str, str], unit_name: UnitName) -> 
         if said is None or not found["per"]:
             return said
         if found["per"] in words_of.per:
-            return f"{said} {words_of.per[found['per']]}"
+            per = words_of.per[found["per"]]
+            return f"{said}{'' if per[0] == ',' else ' '}{per}"
         unit = unit_name(units[found["per"]], 1) if found["per"] in units else found["per"]
         return None if unit is None else f"{said} {words_of.signs.per} {unit}"
 
@@ -83,10 +92,28 @@ def patterns(language: Language, units: dict[str, str], unit_name: UnitName) -> 
     if of := _OF.get(language.locale):  # 3 millones de €
         alone = re.compile(rf"(?<=\b{of})(?P<currency>[{_SIGNS}])(?![\w{_SIGNS}])")
         found.append((alone, lambda match: _name(CURRENCIES[match["currency"]], 1_000_000, language)))
+    found += _in_words(language)
     if "USD" in words_of.cents:
         cents = re.compile(rf"{guard(language)}(?P<n>\d{{1,3}}){BLANK}¢(?!\w)")
         found.append((cents, lambda match: _cents(match["n"], "USD", language)))
     return found
+
+
+def _in_words(language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    """41,20 Euro: two figures after the decimal sign are cents."""
+    if language.number_words is None or not language.spaced or language.locale not in _WITH_CENTS:
+        return []
+    names = {_name(code, 2, language): code for code in _WITH_CENTS[language.locale]}
+    cents = rf"(?<={re.escape(language.decimal)}\d\d)"
+    pattern = rf"{guard(language)}{bare(language)}{cents}{BLANK}(?P<name>{'|'.join(map(re.escape, names))})(?!\w)"
+
+    def words(found: re.Match[str]) -> str:
+        return signed(found, language) + _plain(*number_of(found), names[found["name"]], found["name"], language)
+
+    return [(re.compile(pattern), words)]
+
+
+_WITH_CENTS = {"pt": ("EUR", "USD", "BRL")} | dict.fromkeys(("en", "de", "fr", "es", "it"), ("EUR", "USD"))
 
 
 def per_area(language: Language, units: dict[str, str], unit_name: UnitName) -> list[tuple[re.Pattern[str], Words]]:
@@ -95,7 +122,7 @@ def per_area(language: Language, units: dict[str, str], unit_name: UnitName) -> 
         return []
     symbols = "|".join(re.escape(each) for each in sorted(units, key=len, reverse=True) if each[0].isalpha())
     per = "每" if language.locale == "zh" else "パー"
-    one = rf"[/／](?:{symbols}|m2|[月天日年人次晚个個件本枚斤時时分秒小㎡平]{{1,4}}(?:方米|米)?)"
+    one = rf"[/／](?:{symbols}|m2|公[斤里]|[月天日年人次晚个個件本枚斤時时分秒小㎡平升克杯张瓶套盒]{{1,4}}(?:方米|米)?)"
 
     def words(found: re.Match[str]) -> str | None:
         said = []
@@ -168,16 +195,18 @@ def _range(found: re.Match[str], whole: str, part: str, code: str, language: Lan
     if not language.to or language.number_words is None or value(first, first_part) >= value(whole, part):
         return None
     blank = " " if language.spaced else ""
-    to = f"{blank}{language.to}{blank}"
+    before, joint = around_range(found, language)
+    to = f"{blank}{joint}{blank * bool(joint)}"
     if found["scale"] is not None:
         scale = _scale(found["scale"], value(whole, part), language)
-        start = decimal(first, first_part, language, scale)
+        start = before + decimal(first, first_part, language, scale)
         return f"{start}{to}{_scaled(whole, part, found['scale'], language)} {_of(found['scale'], code, language)}"
     name = _name(code, value(whole, part), language)
     if len(first_part) == len(part) == 2:
         names = (_name(code, int(first), language), _name(code, int(whole), language))
-        return _plain(first, first_part, code, names[0], language) + to + _plain(whole, part, code, names[1], language)
-    start = decimal(first, first_part, language, name)
+        last = _plain(whole, part, code, names[1], language)
+        return before + _plain(first, first_part, code, names[0], language) + to + last
+    start = before + decimal(first, first_part, language, name)
     if is_attribute(found, language):
         name = _name(code, 1, language)
     return start + to + _plain(whole, part, code, name, language)

@@ -64,7 +64,8 @@ def before_word(digits: str, word: str, language: Language) -> str | None:
     if language.is_feminine(word):
         return cardinal(digits, language, word)
     gender = None if language.locale == "de" else table(language.locale).gender(word)  # in German of the case too
-    if language.locale == "it" and gender != "feminine" and digits == "1" and _IMPURE.match(word):
+    feminine = gender == "feminine" or (gender is None and re.search(f"(?:{language.feminine_ends})$", word))
+    if language.locale == "it" and not feminine and digits == "1" and _IMPURE.match(word):
         return bare  # uno studente
     if gender is not None:
         return cardinal(digits, language, _A_FEMININE[language.locale][0] if gender == "feminine" else "\0")
@@ -121,7 +122,27 @@ def before_range(found: re.Match[str], language: Language, noun: str) -> str | N
     if found["sign"] or not language.to or value(whole, part) >= last:
         return None
     blank = " " if language.spaced else ""
-    return f"{decimal(whole, part, language, noun)}{blank}{language.to}{blank}"
+    start, joint = around_range(found, language)
+    return f"{start}{decimal(whole, part, language, noun)}{blank}{joint}{blank * bool(joint)}"
+
+
+def around_range(found: re.Match[str], language: Language) -> tuple[str, str]:
+    """What stands before a range, with its blank, and between its numbers: da cinque a dieci, tra due e tre."""
+    if language.locale != "it":
+        return "", language.to
+    before = found.string[max(0, found.start() - 12) : found.start()]
+    if re.search(r"(?<!\w)(?:tra|fra)\s$", before, re.IGNORECASE):
+        return "", "e"
+    if _PREPOSITION_BEFORE.search(before) or re.search(r"\d[:,.]?\s?$", before):
+        return "", ""
+    return "da ", language.to
+
+
+_PREPOSITION_BEFORE = re.compile(
+    r"(?<!\w)(?:d[aei]|in|ad?|per|con|su|circa|il|i|gli|le|la|ogni|entro|oltre|(?:d[ae]|ne|a|su)(?:l|ll[aeo]?|i|gli))\s$|"
+    r"['’€$£]\s?$",
+    re.IGNORECASE,
+)
 
 
 def of_million(words: str, noun: str, language: Language) -> str:

@@ -10,6 +10,7 @@ from voxyard.speech.reading import chinese, german
 from voxyard.speech.reading.languages import LANGUAGES, Language
 from voxyard.speech.reading.number_words import (
     ELIDED,
+    around_range,
     before_range,
     before_word,
     cardinal,
@@ -171,10 +172,12 @@ def _ranges(language: Language) -> list[Reading]:
     def between(match: re.Match[str]) -> str | None:
         word = _NEXT_WORD.match(match.string, match.end())
         said = [whole_number(match[n], language, word and word[1]) for n in (1, 2)]
-        return None if None in said else f"{blank}{language.to}{blank}".join(filter(None, said))
+        start, joint = ("", language.to) if is_year(match[1]) else around_range(match, language)
+        return None if None in said else start + f"{blank}{joint}{blank * bool(joint)}".join(filter(None, said))
 
     def years(match: re.Match[str]) -> str | None:
-        return between(match) if match[1] < match[2] else None
+        first, last = (whole_number(match[n], language, None) for n in (1, 2))
+        return f"{first}{blank}{language.to}{blank}{last}" if match[1] < match[2] else None
 
     def rising(match: re.Match[str]) -> str | None:
         if _is_score(match, language):
@@ -205,9 +208,9 @@ def _ranges(language: Language) -> list[Reading]:
     found: list[Reading] = [
         (re.compile(season), lambda match: f"{whole_number(match[1], language, None)} {cardinal(match[2], language)}"),
         (re.compile(rf"{start}((?:1\d|20)\d\d)[–-](\d\d){end}"), short_years),
+        (re.compile(rf"{start}{_YEAR}(?:–|-| – ){_YEAR}{end}"), years),
+        (re.compile(rf"{start}([1-9]\d?|0)–([1-9]\d?|0){end}"), rising),
         (re.compile(rf"{start}(\d{{1,6}})–(\d{{1,6}}){end}"), between),
-        (re.compile(rf"{start}{_YEAR} – {_YEAR}{end}"), years),
-        (re.compile(rf"{start}{_YEAR}-{_YEAR}{end}"), years),
         (re.compile(rf"{start}([1-9]\d{{0,2}}|0)-([1-9]\d{{0,2}}|0){end}"), rising),
     ]
     if not language.spaced:
@@ -244,9 +247,23 @@ _AFTER_SCORE = re.compile(  # no noun, which would be counted
 
 
 def _is_score(found: re.Match[str], language: Language) -> bool:
-    """True where a word of a game stands in the same sentence before two numbers."""
+    """True where a word of a game stands in the same sentence before two numbers, or other scores beside them."""
     before = found.string[max(0, found.start() - _NEAR_SCORE) : found.start()]
+    if _beside_scores(before, found.string[found.end() : found.end() + _NEAR_SCORE]):
+        return True
     return _AFTER_SCORE.match(found.string, found.end()) is not None and near_score(before, language.locale)
+
+
+_ROW_JOINT = r"(?:\(\d{1,2}\))?(?:[,،、，;/]\s?|\s(?:and|und|et|y|e|и|و)\s|\s)"
+_BEFORE_PAIR = re.compile(rf"(?:(?<![A-Za-z0-9_.:/-])\d{{1,3}}[-–:]\d{{1,3}}{_ROW_JOINT})+$")
+_AFTER_PAIR = re.compile(rf"(?:{_ROW_JOINT}\d{{1,3}}[-–:]\d{{1,3}}(?![A-Za-z0-9_:/-]))+")
+
+
+def _beside_scores(before: str, after: str) -> bool:
+    """True for 3-6 in the row 6-4, 3-6: a pair whose first number is the larger one is no range."""
+    rows = (_BEFORE_PAIR.search(before), _AFTER_PAIR.match(after))
+    pairs = (pair for row in rows if row for pair in re.findall(r"(\d+)[-–:](\d+)", row[0]))
+    return any(int(first) > int(second) for first, second in pairs)
 
 
 def near_score(before: str, code: str) -> bool:
@@ -307,6 +324,8 @@ def _short_scales(code: str, language: Language) -> list[Reading]:
         whole, part = number_of(found)
         if found["scale"] in ("K", "k") and len(whole) < 2:
             return None  # 4K is a format
+        if found["scale"] == "K" and _RACE.match(found.string, found.end()):
+            return None  # a 10K race
         scale = scales[found["scale"]]
         scale = singular_scale(scale, 1, language) if whole == "1" and not part else scale
         return f"{signed(found, language)}{decimal(whole, part, language)} {scale}"
@@ -320,6 +339,9 @@ def _short_scales(code: str, language: Language) -> list[Reading]:
     blank = BLANK if code != "en" else ""
     found = [(re.compile(rf"{number(language)}{blank}(?P<scale>{shorts})(?![\w-])"), words)]
     return [*found, *(millions if code == "en" else [])]
+
+
+_RACE = re.compile(r"\s(?:time|run|race|walk|event|course|PB|finish)\b")
 
 
 def _chinese(language: Language) -> list[Reading]:

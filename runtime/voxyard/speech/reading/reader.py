@@ -25,14 +25,16 @@ from voxyard.speech.reading.languages import LANGUAGES, Language
 from voxyard.speech.reading.patterns import ELSEWHERE
 from voxyard.speech.reading.rules import KINDS, Kind, rules
 
-READING_VERSION = 6
+READING_VERSION = 7
 """Rises with every change that may give a text other words."""
 
 _PARAGRAPH = re.compile(r"(?:[^\n]|\n(?![^\S\n]*\n))+")
 _SOMETHING = re.compile(
     r"[\d_¼-¾⅐-ↂ²³¹⁰-₟]|[^\w\s,;:'\"’“”„‘«»?!()—–…-]|[IVX]{2}|\b(?:Mme|Mlle|chapter|[A-Z][a-z]+ [IVXL]\b)"
 )
-_UNIT = re.compile(r"(?<=\d)[A-Za-z/]{1,4}(?![A-Za-z])|[!-~]*(?:@|://|www\.)[!-~]*")  # 120km/h tells no language
+_UNIT = re.compile(  # 120km/h and XVIII tell no language
+    r"(?<=\d)[A-Za-z/]{1,4}(?![A-Za-z])|[!-~]*(?:@|://|www\.)[!-~]*|(?<![A-Za-z])[IVXLC]+(?![A-Za-z])"
+)
 _WORD = re.compile(r"[^\W\d_]+")
 _BEFORE_NOUN = re.compile(
     r"(?:Mio|Mrd|Tsd|\b[IVXLC]+)\.$"
@@ -41,7 +43,9 @@ _ENDS = re.compile(r"[\"'”’»“)\]]*(?:\s*$|\s+[\"'“„«‚‘(\[¿¡–
 
 
 # 5 ft. 6 in.
-_GOES_ON = re.compile(r"\s+\d+\s?(?:in|oz|min|mins|secs?|sek|мин|сек|см|cm|mm|g|pence|p)\b", re.IGNORECASE)
+_GOES_ON = re.compile(
+    r"(?<=erm\.)\s+\d|\s+\d+\s?(?:in|oz|min|mins|secs?|sek|мин|сек|см|cm|mm|g|pence|p)\b", re.IGNORECASE
+)
 
 
 _WITHIN = re.compile(  # the end of a line within an amount: $3.2⏎million, 1⏎000, 5⏎km
@@ -120,6 +124,8 @@ def _full_stop(kind: Kind, match: re.Match[str], words: str, end: int, code: str
     if kind in ("abbreviations", "ordinals", "symbols") or not match[0].endswith(".") or words.endswith("."):
         return ""
     after = _ENDS.match(match.string, match.end(), end)
+    if "short" in match.re.groupindex and after is not None and (after["first"] or "").isdigit():
+        return ""  # 1 cp. 3x/jour
     if after is None or (after["first"] is not None and not (after["first"].isupper() or after["first"].isdigit())):
         return ""
     if _GOES_ON.match(match.string, match.end(), end):

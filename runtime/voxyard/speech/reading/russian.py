@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from voxyard.speech.reading.edits import Edit
 from voxyard.speech.reading.patterns import BLANKS
+from voxyard.speech.reading.russian_forms import GENITIVE_PRICE, in_full
 from voxyard.speech.reading.tables import table
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ _PARTS = {"1/2": "половина", "1/3": "одна треть", "2/3": "дв�
 _FULL = (
     *((rf"(?<![\w.,/]){part}(?=\sлюдей\b)", words) for part, words in _PARTS.items()),
     (r"\b24/7\b", "24 на 7"),
-    (r"\b([Чч])\.\s?(?=\d)", r"\1асть "),
+    (r"(?<!\d\s)(?<!\d)\b([Чч])\.\s?(?=\d)", r"\1асть "),
     (r"\b([Тт])\.\s?(?=\d)", r"\1ом "),
     # the second floor, for two floors stand in the genitive
     (r"(?<![\d.,-])(\d{0,2}(?:[02-9]|11))(?=\s(?:этаж|подъезд|класс|курс|сезон|раунд|тур)(?!\w))", r"\1-й"),
@@ -144,6 +145,7 @@ _JUBILEE = re.compile(r"(?<![\w.,-])(\d{1,4})-(лети[еяюий]м?)(?!\w)")
 
 def _normalized(sentence: str) -> str:
     """What the library says of a sentence in which short forms that it takes for others are written in full."""
+    sentence = in_full(sentence)
     for pattern, full in _FULL:
         sentence = re.sub(pattern, full, sentence)
     sentence = _DAY_OF_MONTH.sub(_day_of_month, sentence)
@@ -155,7 +157,7 @@ def _normalized(sentence: str) -> str:
     mark = next((each for each in _MARKS if each not in sentence.lower()), None)
     marked = sentence if mark is None else _genitive().sub(rf"\g<0>{mark} ", sentence)
     if priced := _NOMINATIVE not in sentence:
-        marked = _PRICE.sub(rf"\g<0>{_NOMINATIVE} ", marked)
+        marked = _FOR_PEOPLE.sub(rf"\g<0>{_NOMINATIVE} ", _PRICE.sub(rf"\g<0>{_NOMINATIVE} ", marked))
     said = _normalizer().normalize(marked)
     if marked == sentence:
         return said
@@ -165,8 +167,11 @@ def _normalized(sentence: str) -> str:
 _MARKS = ("около", "возле", "вокруг")  # prepositions of the genitive
 _NOMINATIVE = "составляет"
 _PRICE = re.compile(  # цена 99 коп., which the library takes for a genitive
-    rf"(?<!\w)(?i:цена|стоимость|тариф|оклад|зарплата|плата|сумма|выручка)\s(?=\d[\d{BLANKS}]*(?:,\d+)?\s?(?:{_PRICES}|тыс|мл))"
+    rf"(?<!\w)(?i:цена|стоимость|тариф|оклад|зарплата|плата|сумма|выручка)\s(?=\d[\d{BLANKS}]*(?:,\d+)?(?:[–-]\d+)?\s?(?:{_PRICES}|тыс|мл))"
 )
+
+
+_FOR_PEOPLE = re.compile(r"(?<!\w)[Нн]а\s\w+(?:\s\w+)?\sчеловека?\s(?=\d+\s(?:к?г|м?л)\b)")  # на четырёх человек 500 г
 
 
 def _day_of_month(found: re.Match[str]) -> str:
@@ -216,7 +221,8 @@ def _aligned(sentence: str) -> list[Edit]:
     for token in old:
         positions.append(positions[-1] + len(token))
     found = []
-    own = [each.span() for pattern in (_ADDRESS, _OWN) for each in pattern.finditer(sentence)]
+    own = [each.span() for each in _ADDRESS.finditer(sentence)]
+    own += [each.span() for each in _OWN.finditer(sentence) if not GENITIVE_PRICE.search(sentence, 0, each.end())]
     for i1, i2, j1, j2 in changes:
         first, last, words = positions[i1], positions[i2], "".join(new[j1:j2])
         written = sentence[first:last]

@@ -6,7 +6,7 @@ import html
 import re
 from collections.abc import Callable, Mapping
 
-from voxyard.speech.reading.attributive import is_attribute
+from voxyard.speech.reading import sizes
 from voxyard.speech.reading.languages import CURRENCIES, Language
 from voxyard.speech.reading.number_words import cardinal, decimal, ordinal
 from voxyard.speech.reading.patterns import BLANKS
@@ -17,7 +17,7 @@ UnitName = Callable[[str, int], str | None]
 
 _DOMAINS = "com|org|net|edu|gov|info|io|dev|app|ai|co|eu|de|ch|fr|es|it|pt|br|nl|pl|ru|jp|cn|uk|ca|au|mx|tv"
 _TAIL = r"(?<![.,;:!?)\]}>'\"»”’。、，）」])"
-URL = rf"(?:https?|ftp)://(?:www\.)?[^\s<>\"“”«»]+{_TAIL}|\bwww\.[^\s<>\"“”«»]+{_TAIL}"
+URL = rf"(?:https?|ftp)://(?:www\.)?[^\s<>\"“”«»]+{_TAIL}|(?<![A-Za-z0-9_.-])www\.[^\s<>\"“”«»]+{_TAIL}"
 _BARE = rf"(?<![\w@./-])[A-Za-z0-9][\w-]+(?:\.[\w-]+)*\.(?:{_DOMAINS})(?![\w.-]*\w)(?:/[^\s<>\"“”«»]*{_TAIL})?"
 _MAIL = r"(?<![A-Za-z0-9_.+-])(?:mailto:)?[A-Za-z0-9_.+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+(?<![.-])"
 _OTHER = r"(?<!\S)(?=\S*(?:[\\@]|://))\S+"  # a path, or what is no address
@@ -27,6 +27,9 @@ _FORMULAS = (
     "H2O2|H2O|H2SO4|H2|CO2|CH4|C6H12O6|C2H5OH|CaCO3|CaCl2|Cl2|O2|O3|N2O|N2|NO2|NH3|NaHCO3|Na2CO3|SO2|SO3|SiO2|HNO3|"
     "Fe2O3|Al2O3|TiO2|MgCl2"
 )
+
+
+_JAPANESE = {"2": "ツー", "3": "スリー", "4": "フォー", "5": "ファイブ", "6": "シックス"}  # of a formula
 
 
 def addresses(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
@@ -106,7 +109,7 @@ def maths(
     """Powers, angles, formulas: what stands at a number and belongs to it."""
     signs = table(code).signs
     if not signs.power:
-        return []
+        return sizes.patterns(language, units, unit_name)
     sub = str.maketrans(_SUBSCRIPTS, "0123456789")
     sup = str.maketrans(_SUPERSCRIPTS, "0123456789-+")
     separator = re.escape(language.decimal)
@@ -126,7 +129,14 @@ def maths(
     def formula(found: re.Match[str]) -> str:
         pieces = re.findall(r"[A-Z][a-z]?|\d+|[a-z.]+", found[0].translate(sub))
         return " ".join(
-            cardinal(each, language) if each.isdigit() else language.point if each == "." else each for each in pieces
+            _JAPANESE.get(each, cardinal(each, language))
+            if each.isdigit() and code == "ja"
+            else cardinal(each, language)
+            if each.isdigit()
+            else language.point
+            if each == "."
+            else each
+            for each in pieces
         )
 
     def angle(found: re.Match[str]) -> str | None:
@@ -157,7 +167,7 @@ def maths(
     minutes = rf"(?: ?(?P<minutes>{figure}) ?['′’])(?: ?(?P<seconds>{figure}) ?(?:[\"″”]|''))?"
     found: list[tuple[re.Pattern[str], Words]] = [
         _difference(signs, language),
-        *_sizes(signs, language, units, unit_name),
+        *sizes.patterns(language, units, unit_name),
         (
             re.compile(rf"{base}\^\((?P<exponent>[^()\n]{{1,20}})\)"),
             lambda match: _to_the_power(match, signs, language),
@@ -211,38 +221,6 @@ def _difference(signs: Signs, language: Language) -> tuple[re.Pattern[str], Word
         return f"{blank}{signs.operators.get('−', language.minus)}{blank}".join(sides)
 
     return pattern, words
-
-
-def _sizes(
-    signs: Signs, language: Language, units: Mapping[str, str], unit_name: UnitName
-) -> list[tuple[re.Pattern[str], Words]]:
-    """4x100 m, 1920x1080, 3x a day; with = after them they are a product."""
-    if not signs.by or not language.spaced:
-        return []
-    side = rf"\d+(?:{re.escape(language.decimal)}\d+)?"
-    known = (
-        each for each in sorted(units, key=len, reverse=True) if each[0].isalpha() and (len(each) > 1 or each == "m")
-    )
-    symbols = "|".join(map(re.escape, known))
-    sides = rf"(?<![\w.,-])(?P<sides>{side}(?: ?[xX] ?{side}){{1,3}})"
-    size = rf"{sides}(?:[{BLANKS}]?(?P<symbol>{symbols}))?(?![\w.,]\d|\w| ?[=≈])"
-    fold = rf"(?<![\w.,-])(?P<side>(?!0[xX]){side})[xX](?:/(?P<per>[^\W\d_]{{2,12}}))?(?![\w-])"
-
-    def number(text: str) -> str:
-        whole, _, part = text.partition(language.decimal)
-        return decimal(whole, part, language)
-
-    def words(found: re.Match[str]) -> str | None:
-        said = f" {signs.by} ".join(number(each) for each in re.split(" ?[xX] ?", found["sides"]))
-        many = 1 if is_attribute(found, language) else 2  # the 4x100m relay
-        unit = unit_name(units[found["symbol"]], many) if found["symbol"] else ""
-        return None if unit is None else f"{said} {unit}".rstrip()
-
-    def times(found: re.Match[str]) -> str:
-        per = f" {signs.per} {found['per']}" if found["per"] else ""  # 3x/day
-        return f"{number(found['side'])}{'' if signs.times == 'mal' else ' '}{signs.times}{per}"
-
-    return [(re.compile(size), words), *([(re.compile(fold), times)] if signs.times else [])]
 
 
 def _areas(

@@ -37,6 +37,7 @@ class Signs:
     out_of: str = ""  # 4.5/5
     by: str = ""  # 4x100
     times: str = ""  # 3x a day
+    once: str = ""  # 1x a day
     degrees: Forms | None = None
     minutes: Forms | None = None
     seconds: Forms | None = None
@@ -70,9 +71,10 @@ class WordTable:
     between_titles: str = "&"  # pattern of the word between two titles of one name
     per: Mapping[str, str] = field(default_factory=dict)  # what may stand after a slash, as in $50/wk, and is no unit
     genitive: tuple[str, ...] = ()  # patterns of words that want it without a preposition, in Russian
-    before_office: str = "(?!)"  # pattern of what stands between a title and an office: M. le maire
+    before_office: str = "(?!)"  # pattern of what stands between a key with ^ and a name: M. le maire, av. des Lilas
     titles: tuple[str, ...] = ()  # without a key with ^, before which, with "and", a title is read
     units: Mapping[str, str] = field(default_factory=dict)  # symbol → its name in CLDR
+    counted: Mapping[str, Forms] = field(default_factory=dict)  # short for what is counted, and no unit: 2 pcs
     dotted: tuple[str, ...] = ()  # units that may have a full stop
     cents: Mapping[str, Forms] = field(default_factory=dict)  # currency → its hundredth
     scales_of_money: Mapping[str, str] = field(default_factory=dict)  # M in 10 M€

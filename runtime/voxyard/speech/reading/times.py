@@ -7,10 +7,11 @@ from collections.abc import Callable
 from functools import partial
 
 from voxyard.speech.reading.languages import Language
-from voxyard.speech.reading.number_words import cardinal, in_case, ordinal
+from voxyard.speech.reading.number_words import cardinal, decimal, in_case, ordinal
 from voxyard.speech.reading.numbers import near_score
-from voxyard.speech.reading.patterns import BLANK
+from voxyard.speech.reading.patterns import BLANK, ELSEWHERE
 from voxyard.speech.reading.tables import table
+from voxyard.speech.reading.units import unit_name
 
 Words = Callable[[re.Match[str]], str | None]
 
@@ -56,23 +57,31 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
     if code == "en":
         time = rf"(?<![\w:.,/–-]){_TIME}(?:(?=[AaPp]\.?[Mm]\b)|(?!\w))(?!:|[.,]\d|[–-]\w)"  # 9:30PM
     else:
-        time = rf"(?<![{letters}:.,/–-]){_TIME}(?![{letters}:]|[.,]\d|[–-]\w)"
+        start = rf"(?<![{letters}:.,/–-])" if language.spaced else rf"(?<![{letters}./–-])(?<!\d[:,])"
+        time = rf"{start}{_TIME}(?![{letters}:]|[.,]\d|[–-]\w)"
+    lap = rf"(?<![{letters}:.,/–-])(?P<minutes>\d{{1,2}}):(?P<seconds>[0-5]\d)(?P<part>[.,]\d{{1,3}})?"
+    lap += rf"(?![{letters}:]|[.,–-]\d)"
     durations = rf"(?<![{letters}:.,/–-])(?P<minutes>\d{{1,3}}):(?P<seconds>[0-5]\d)[  ]?{_MINUTES}"
     glued = rf"(?<![{letters}:.,/–-])(?P<hours>\d{{1,3}})h(?P<minutes>[0-5]?\d){BLANK}(?:min|mn)\b"
-    lasted = [
+    if code == "en":  # 2h 15m
+        glued = rf"(?<![\w:.,/–-])(?P<hours>\d{{1,3}})h{BLANK}(?P<minutes>[0-5]?\d){BLANK}m(?:in)?\b"
+    lasted: list[tuple[re.Pattern[str], Words]] = [
         (re.compile(durations), partial(_duration, language)),
+        (re.compile(lap), partial(_lap, code, language)),
         (re.compile(glued), partial(_hours_and_minutes, language)),
     ]
+    hours = r"(?(second)(?: (?:Stunden|Std\.|hours|hrs|heures|horas|ore|часа|часов|ساعت)(?!\w))?|)"
     suffix = {"de": r"(?: ?Uhr\b)?", "nl": r"(?: ?uur\b)?"} | dict.fromkeys(("es", "fr", "it", "pt"), _WITH_UNIT)
     found: list[tuple[re.Pattern[str], Words]] = [
         *lasted,
-        (re.compile(time + suffix.get(code, "")), words),
+        (re.compile(time + hours + suffix.get(code, "")), words),
     ]
     if language.to:  # 10:30–12:30 Uhr
         dots = "[.:]" if code == "de" else ":"
         end = r" ?Uhr\b" if code == "de" else suffix.get(code, "")
         clock = rf"(?P<h{{0}}>[01]?\d|2[0-4]){dots}(?P<m{{0}}>[0-5]\d)"
-        both = rf"(?<![{letters}:.,/–-]){clock.format(1)} ?[–-] ?{clock.format(2)}(?![{letters}:]|[.,]\d|[–-]\w){end}"
+        start = rf"(?<![{letters}:.,/–-])" if language.spaced else rf"(?<![{letters}./–-])(?<!\d[:,])"
+        both = rf"{start}{clock.format(1)} ?[–-] ?{clock.format(2)}(?![{letters}:]|[.,]\d|[–-]\w){end}"
         found.append((re.compile(both), between))
     full_stop = r"(?<![\w:.,/–-])(?P<hour>[01]?\d|2[0-4])\.(?P<minute>[0-5]\d)(?P<second>)?"
     found += _with_full_stop(code, full_stop, words)
@@ -81,7 +90,7 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
         found.append((re.compile(rf"{full_stop}(?=\s?[ap]\.?m\b)", re.IGNORECASE), words))
         hour = r"(?<![\w:.,/–-])(?P<hour>1[0-2]|[1-9])(?=[ap]\.?m\b)"  # 9pm
         found.append((re.compile(hour, re.IGNORECASE), lambda match: cardinal(match["hour"], language) + " "))
-    found = [*_russian(code, language), *found]
+    found = [*_russian(code, language), *_minutes_of_a_match(code, language), *found]
     found += [*_with_h(code, language, words, between), *_after_article(code, language)]
     if code == "ko":
         found.append((re.compile(r"(?<![\w.,:])(?P<hour>1[0-2]|[1-9])시(?!간)"), korean_hour))
@@ -97,6 +106,36 @@ def _with_full_stop(code: str, full_stop: str, words: Words) -> list[tuple[re.Pa
     if code in ("de", "nl"):
         return [(re.compile(full_stop + {"de": r" ?Uhr\b", "nl": r" ?uur\b"}[code]), words)]
     return []
+
+
+_OF_MATCH = {
+    "it": r"(?P<before>\b(?i:al|dal|nel|il|del)\s|\b(?i:all|dall|nell|dell|l)['’])",
+    "es": r"(?P<before>\b(?i:el|del|al|minuto)\s|\()",
+    "pt": r"(?P<before>\b(?i:aos?|nos?|dos?|minuto)\s|\()",
+    "fr": r"(?P<before>\b(?i:la|minute)\s|\()",
+}
+
+
+def _minutes_of_a_match(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    """Gol all'89', en el 89', (89')."""
+    if code not in _OF_MATCH:
+        return []
+    noun = "minute" if code == "fr" else "minuto"
+    pattern = re.compile(rf"{_OF_MATCH[code]}(?P<n>[1-9]\d?|1[0-2]\d)['’′](?![\w\"”])(?:(?P<noun>\s{noun})(?!\w))?")
+
+    def words(found: re.Match[str]) -> str:
+        number, before = cardinal(found["n"], language), found["before"]
+        if code == "it":
+            return f"{before}{ordinal(int(found['n']), language)}{found['noun'] or ''}"
+        if code == "fr" and before.lower() == "la ":
+            return f"{before}{ordinal(int(found['n']), language)} minute"
+        if before.lower().startswith("minut"):
+            return f"{before}{number}"
+        if code == "pt" and before.lower() in ("aos ", "nos ", "dos "):
+            return f"{before}{number} minutos"
+        return f"{before}{noun} {number}"
+
+    return [(pattern, words)]
 
 
 def _russian(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
@@ -154,9 +193,49 @@ _AND = {
     "pl": "i",
 }
 _LASTED = re.compile(
-    r"\b(?:in|of|time:?|nach|von|Zeit|en|de|em|di|за|temps|tiempo|tempo|duration:?|Dauer:?)\s$", re.IGNORECASE
+    r"\b(?:in|of|time:?|nach|von|Zeit|en|de|em|di|за|temps|tiempo|tempo|duration:?|Dauer:?)\s$|(?:成绩|用时|以|タイム(?:は|が)?|"
+    r"زمان|رکورد)[:：]?\s?$",
+    re.IGNORECASE,
 )
+_RAN = re.compile(
+    r"\b(?:in|en|em|за)\s$|\b(?:time|lap|Zeit|Rundenzeit|temps|tiempo|tempo|время)\b[^.!?\d]{0,12}$|"
+    r"(?:成绩|用时|以|タイム|زمان|رکورد)(?:是|为|は|が)?[:：]?\s?$",
+    re.IGNORECASE,
+)
+_IN_PERSIAN = re.compile(r"\s(?:دوید|پیمود|شنا کرد|رکورد|به پایان|تمام کرد)")  # after "in", which is "at" too
+_OF_HOURS = re.compile(r"\s?(?:Stunden|Std\.|hours|hrs|heures|horas|ore|часа|часов|ساعت)$")
+_LAST_HOUR = 24
 _LONGEST_RUN = 9  # hours of a race
+
+
+def _lap(code: str, language: Language, found: re.Match[str]) -> str | None:
+    """In 25:30, in 1:54,73: minutes and seconds of a race."""
+    minutes, part = int(found["minutes"]), found["part"]
+    ran = _RAN.search(found.string[max(0, found.start() - 24) : found.start()]) is not None
+    if code == "fa":
+        ran = ran or _IN_PERSIAN.match(found.string, found.end()) is not None
+    if language.number_words is None or not (part or (ran and minutes >= _FEWEST_MINUTES)):
+        return ELSEWHERE
+    seconds = str(int(found["seconds"]))
+    if code == "en" and not part:
+        zero = "oh " if len(seconds) == 1 else ""
+        whole = f"{cardinal(found['minutes'], language)} {zero}{cardinal(seconds, language)}"
+        return whole if minutes > _LAST_HOUR else ELSEWHERE
+    if part and (part[0] != language.decimal or code == "en"):
+        return ELSEWHERE
+    blank = " " if language.spaced else ""
+    said = [_unit(language, "minute", minutes)] if minutes else []
+    if code == "de" and ran and minutes == 1:
+        said = ["einer Minute"]
+    if part:
+        noun = unit_name(language, "duration-second", 2) or ""
+        said.append(f"{decimal(seconds, part[1:], language)}{blank}{noun}")
+    elif int(seconds):
+        said.append(_unit(language, "second", int(seconds)))
+    return blank.join(said)
+
+
+_FEWEST_MINUTES = 10  # of a race, that are no hours: 2:15
 
 
 def _unit(language: Language, name: str, count: int) -> str:
@@ -166,7 +245,8 @@ def _unit(language: Language, name: str, count: int) -> str:
     form = format_unit(count, f"duration-{name}", "long", locale=language.locale)
     noun = form.replace(format_decimal(count, locale=language.locale), "").strip()
     blank = " " if language.spaced else ""
-    return f"{cardinal(str(count), language, noun)}{blank}{noun}"
+    number = "两" if language.locale == "zh" and count == 2 else cardinal(str(count), language, noun)
+    return f"{number}{blank}{noun}"
 
 
 def _duration(language: Language, found: re.Match[str]) -> str:
@@ -192,7 +272,10 @@ def _with_seconds(code: str, language: Language, found: re.Match[str]) -> str | 
     if language.number_words is None or code == "ko":
         return None
     before = found.string[max(0, found.start() - 12) : found.start()]
-    if len(found["hour"]) == 1 and hour <= _LONGEST_RUN and _LASTED.search(before):
+    told = _OF_HOURS.search(found[0]) is not None
+    in_persian = code == "fa" and _IN_PERSIAN.match(found.string, found.end()) is not None
+    ran = _LASTED.search(before) is not None or in_persian
+    if told or (len(found["hour"]) == 1 and hour <= _LONGEST_RUN and ran):
         parts = (("hour", hour), ("minute", minute), ("second", second))
         return blank.join(_unit(language, name, count) for name, count in parts if count)
     if not second:

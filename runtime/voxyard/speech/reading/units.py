@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from voxyard.speech.reading import persian
+from voxyard.speech.reading import german, persian
 from voxyard.speech.reading.attributive import is_attribute
 from voxyard.speech.reading.languages import Language
 from voxyard.speech.reading.number_words import (
     before_range,
+    before_word,
     cardinal,
     decimal,
     has_plural_of_millions,
@@ -36,8 +37,8 @@ def patterns(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
         for each in sorted(symbols, key=len, reverse=True)
         if len(each) > 1 or not each.isalpha() or each == "h"
     )
-    # a letter needs a blank before it: the 1980s are no seconds
-    symbol = rf"(?:{BLANK}(?P<symbol>{longer})|{f'[{BLANKS}]' if language.spaced else BLANK}(?P<letter>{one_letter}))"
+    apart = f"(?:[{BLANKS}]|(?<=\\d){_glued(language)})" if language.spaced else BLANK
+    symbol = rf"(?:{BLANK}(?P<symbol>{longer})|{apart}(?P<letter>{one_letter}))"
     stop = (
         rf"(?:(?:{'|'.join(rf'(?<=[^a-zA-Z]{re.escape(each)})' for each in own.dotted)})\.(?![\w.]))?"
         if own.dotted
@@ -78,7 +79,82 @@ def patterns(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
         else []
     )
     german = [(re.compile(_compound(language, f"{longer}|{one_letter}")), described)] if language.locale == "de" else []
-    return [*first, *_inches(language), *english, *german, (pattern, words)]
+    return [
+        *first,
+        *_inches(language),
+        *_counted(language),
+        *english,
+        *german,
+        (pattern, words),
+        *_after_per(language, symbols),
+    ]
+
+
+def _counted(language: Language) -> list[Reading]:
+    """2 cp, 300 pers., 420 ppm: what is counted, by its short name."""
+    shorts = table(language.locale).counted
+    if not shorts:
+        return []
+    names = "|".join(re.escape(each) for each in sorted(shorts, key=len, reverse=True))
+    end = r"(?!\w)" if language.spaced else "(?![A-Za-z])"
+    pattern = rf"{range_or_number(language)}{BLANK}(?P<short>{names}){end}"
+    blank = " " if language.spaced else ""
+
+    def words(found: re.Match[str]) -> str | None:
+        whole, part = number_of(found)
+        noun = shorts[found["short"]][whole != "1" or bool(part)]
+        start, first = before_range(found, language, noun), noun.split()[0]
+        if start is None:
+            return ELSEWHERE
+        said = None if part else before_word(whole, first, language)
+        if language.locale == "de" and whole == "1" and not part:
+            said = german.one(found.string[max(0, found.start() - 40) : found.start()], first) or said
+        return f"{start}{signed(found, language)}{said or decimal(whole, part, language)}{blank}{noun}"
+
+    return [(re.compile(pattern), words)]
+
+
+_PER = {
+    "en": "per|[Pp]rice per",
+    "de": "pro|je",
+    "fr": "par|au|le",
+    "es": "por|el|al",
+    "it": "al|per|il",
+    "pt": "por|o|ao",
+}
+
+
+def _after_per(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
+    """Per lb, pro kg, al kg: a unit without a number."""
+    before = "|".join(rf"(?<=\b{each}\s)" for each in _PER.get(language.locale, "").split("|") if each)
+    if not before:
+        return []
+    names = "|".join(
+        re.escape(each)
+        for each in sorted(symbols, key=len, reverse=True)
+        if len(each) > 1 and each[0].isalpha() and each not in ("in.", "ha", "min")
+    )
+    pattern = re.compile(rf"(?:{before})(?P<symbol>{names})(?![\w/²³'’-])")
+    return [(pattern, lambda found: unit_name(language, symbols[found["symbol"]], 1))]
+
+
+def _glued(language: Language) -> str:
+    """Looks at a letter that is a unit without a blank before it: 200g, 9.58s; 1980s and 5m people are none."""
+    if language.number_words is None:
+        return "(?!)"
+    tenths = "|".join(rf"(?<=[.,]{digits})" for digits in (r"\d", r"\d\d", r"\d\d\d"))
+    seconds = rf"(?:{tenths})(?=s(?!\w))"
+    if language.locale != "en":
+        return rf"(?:(?=[mglLWV](?![\w'’]))|{seconds})"
+    race = r"race|sprint|dash|run|relay|freestyle|backstroke|breaststroke|butterfly|hurdles|final|record|pool|in\s\d"
+    race += r"|deep|high|tall|long|wide|away|ahead|behind|apart|above|below"
+    run = "|".join(
+        rf"(?<=\b{word}\s\d{digits})"
+        for word in ("ran", "swam", "the", "run", "swim")
+        for digits in ("", r"\d", r"\d\d", r"\d\d\d")
+    )
+    millions = r"(?!\s(?:people|users|dollars|pounds|euros|homes|jobs))"
+    return rf"(?:(?=[glLWV](?![\w'’]))|{seconds}|(?=m\s(?:{race})\b)|(?:{run})(?=m(?![\w'’]){millions}))"
 
 
 def _inches(language: Language) -> list[Reading]:
@@ -97,7 +173,7 @@ def _inches(language: Language) -> list[Reading]:
         return decimal(whole, part, language)
 
     def words(found: re.Match[str]) -> str | None:
-        if found["sign"] != "″" and _is_quoted(found):
+        if found["sign"] != "″" and is_quoted(found.string, found.start()):
             return ELSEWHERE
         whole, _, part = (found["m"] or found["n"]).replace(",", ".").partition(".")
         one = language.locale == "en" and _DESCRIBED.match(found.string, found.end()) is not None
@@ -114,10 +190,10 @@ def _inches(language: Language) -> list[Reading]:
 _DESCRIBED = re.compile(r"[\s-](?!(?:of|or|and|to|in|wide|long|tall|high|deep|thick)\b)[a-z]")
 
 
-def _is_quoted(found: re.Match[str]) -> bool:
-    """True where a quotation is open before the sign, in the same paragraph."""
-    start = found.string.rfind("\n\n", 0, found.start()) + 1
-    before = found.string[max(start, found.start() - 2000) : found.start()]
+def is_quoted(text: str, at: int) -> bool:
+    """True where a quotation is open at this place, in the same paragraph."""
+    start = text.rfind("\n\n", 0, at) + 1
+    before = text[max(start, at - 2000) : at]
     open_ = False
     for mark in re.finditer(r"(?P<after>\d)?(?P<mark>[\"“„”])", before):
         open_ = (mark["mark"] in "“„") or (not open_ and mark["mark"] == '"' and not mark["after"])

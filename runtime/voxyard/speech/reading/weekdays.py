@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from voxyard.speech.reading import russian_forms
 from voxyard.speech.reading.dates import month_names
 from voxyard.speech.reading.languages import Language
 from voxyard.speech.reading.tables import table
@@ -16,6 +17,21 @@ _JOINTS = r"(?:\s?[–-]\s?|\s?/\s?|\s?&\s?|,\s|\s(?:and|to|through|or|und|bis|o
 
 def patterns(language: Language) -> list[Reading]:
     """Patterns of short days with their words; none where the table has none."""
+    if language.locale == "ru":
+        return [*russian_forms.weekdays()]
+    if language.locale == "ja":  # 月~金の8時
+        day = "[月火水木金土日]"
+        joint = re.compile(
+            rf"(?<![一-龥])(?P<a>{day})曜?(?:日)?[〜~～–-](?P<b>{day})(?=曜|の|は|も|に|、|。|\s|\d|[(（]|祝|$)"
+        )
+        return [
+            (
+                joint,
+                lambda found: (
+                    f"{found['a']}曜から{found['b']}" + "曜" * (found.string[found.end() : found.end() + 1] != "曜")
+                ),
+            )
+        ]
     days = table(language.locale).days
     if not days:
         return []

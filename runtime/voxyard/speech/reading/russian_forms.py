@@ -1,0 +1,290 @@
+"""Russian short forms in full, in the case that their sentence asks for, before a library reads the rest.
+
+Parts of a book or a law (см. стр. 12, гл. 3; согласно п. 2 ч. 1 ст. 5), spoons, sizes, scores, fractions, weekdays.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+
+from voxyard.speech.reading.languages import LANGUAGES
+from voxyard.speech.reading.number_words import cardinal, in_case, ordinal
+
+_CASES = ("nominative", "accusative", "genitive", "dative", "instrumental", "locative")
+_CODES_OF_CASES = "nagdip"  # of num2words
+_FIRST, _THIRD, _MASCULINE = "а у ы е ой е", "ь ь и и ью и", "  а у ом е"
+_PARTS = {  # short form: stem, endings in the order of the cases
+    "стр": ("страниц", _FIRST),
+    "гл": ("глав", _FIRST),
+    "табл": ("таблиц", _FIRST),
+    "ст": ("стать", "я ю и е ёй е"),
+    "ч": ("част", _THIRD),
+    "п": ("пункт", _MASCULINE),
+    "пп": ("подпункт", _MASCULINE),
+    "подп": ("подпункт", _MASCULINE),
+    "разд": ("раздел", _MASCULINE),
+    "т": ("том", _MASCULINE),
+    "абз": ("абзац", "  а у ем е"),
+    "рис": ("рисун", "ок ок ка ку ком ке"),
+    "прил": ("приложени", "е е я ю ем и"),
+}
+_BEFORE = (  # words before a part, and the case that they want
+    (r"(?:см\.|смотри(?:те)?|читай(?:те)?|откро(?:й|йте|ем)|через|про)", "accusative"),
+    (r"(?:в силу|на основании|из|от|до|для|без|у|около|после|кроме|согласно нормам)", "genitive"),
+    (r"(?:с|со|перед|над|под)", "instrumental"),
+    (r"(?:по|к|ко|согласно|благодаря|вопреки)", "dative"),
+    (r"(?:в|во|на|о|об|при)", "locative"),
+)
+_PART = rf"(?:{'|'.join(sorted(_PARTS, key=len, reverse=True))})"
+_ROW = re.compile(
+    rf"(?P<before>(?<!\w)(?i:{'|'.join(words for words, _ in _BEFORE)})\s)?(?<!\d\s)(?<![\w.])"
+    rf"(?P<row>(?i:{_PART})\.\s?(?:\d+|[IVXLC]+)(?![\w.,-]\d|\w)(?:,?\s(?:и\s)?{_PART}\.\s?(?:\d+|[IVXLC]+)(?![\w.,-]\d|\w))*)"
+)
+_ONE_PART = re.compile(rf"(?P<joint>,?\s(?:и\s)?)?(?P<short>(?i:{_PART}))\.\s?(?P<n>\d+|[IVXLC]+)")
+
+_SPOONS = {"ст": ("столовая", "столовую", "столовые", "столовых"), "ч": ("чайная", "чайную", "чайные", "чайных")}
+_PUT = re.compile(r"\b(?:добав|вле|полож|всып|возьм|смеша|нал[ие]|насып)\w+", re.IGNORECASE)
+_SPOON = re.compile(
+    r"(?<![\w.,/-])"
+    r"(?P<n>\d{1,2}|½|1/2)\s?(?P<which>ст|ч)\.\s?л(?:ож\w*)?\b(?P<dot>\.?)"
+)
+_GENITIVE = r"(?i:около|до|от|из|с|со|более|менее|без|после|для|больше|меньше|у)"
+_FRACTIONS = {"1/2": "половины", "1/3": "одной трети", "2/3": "двух третей", "1/4": "четверти", "3/4": "трёх четвертей"}
+_HALVES = {"л": "пол-литра", "кг": "полкилограмма", "стакана": "полстакана", "часа": "полчаса", "литра": "пол-литра"}
+_DAYS = {
+    "пн": ("понедельник", "понедельника", "понедельник"),
+    "вт": ("вторник", "вторника", "вторник"),
+    "ср": ("среда", "среды", "среду"),
+    "чт": ("четверг", "четверга", "четверг"),
+    "пт": ("пятница", "пятницы", "пятницу"),
+    "сб": ("суббота", "субботы", "субботу"),
+    "вс": ("воскресенье", "воскресенья", "воскресенье"),
+}
+_DAY = rf"(?:{'|'.join(_DAYS)})"
+_TITLE = r"(?<!\w)(?P<p>[Пп])роф\."
+_NAMES_BY_CASE = ((r"(?:[оеё]в|[иы]н|ский|цкий|ых)", "профессор"), (r"(?:[оеё]ву|[иы]ну|скому)", "профессору"))
+
+
+def in_full(sentence: str) -> str:
+    """The sentence with its short forms in words; figures whose case the library knows stay."""
+    for pattern, words in _RULES:
+        sentence = pattern.sub(words, sentence)
+    return sentence
+
+
+def _number(text: str) -> str:
+    return cardinal(text, LANGUAGES["ru"])
+
+
+def _row(found: re.Match[str]) -> str:
+    """См. страницу двенадцать, главу три; пункт два части один статьи пять."""
+    before = found["before"] or ""
+    case = next((case for words, case in _BEFORE if re.fullmatch(words, before.strip(), re.IGNORECASE)), "nominative")
+    said = []
+    for part in _ONE_PART.finditer(found["row"]):
+        joint = part["joint"] or ""
+        here = case if not joint or "," in joint or "и" in joint else "genitive"
+        stem, endings = _PARTS[part["short"].lower()]
+        noun = stem + endings.split(" ")[_CASES.index(here)]
+        noun = noun.capitalize() if part["short"][0].isupper() else noun
+        number = part["n"]
+        if number.isdigit():
+            feminine = {"case": _CODES_OF_CASES[_CASES.index(here)], "gender": "f"}
+            number = ordinal(int(number), LANGUAGES["ru"], **feminine) if stem == "част" else _number(number)
+        said.append(f"{joint}{noun} {number}")
+    return before + "".join(said)
+
+
+def _spoon(found: re.Match[str]) -> str:
+    """Три столовые ложки; добавьте одну чайную ложку."""
+    one, object_of, few, many = _SPOONS[found["which"]]
+    verb = _PUT.search(re.split(r"[!?]|(?<=\w{3})\.", found.string[: found.start()])[-1]) is not None
+    dot = "." if found["dot"] and not found.string[found.end() :].strip() else ""
+    if not found["n"].isdigit():
+        half = "половину" if verb else "половина"
+        return f"{half} {one.removesuffix('ая')}ой ложки{dot}"
+    count = int(found["n"])
+    if count % 10 == 1 and count != 11:
+        return (f"одну {object_of} ложку" if verb else f"одна {one} ложка") + dot
+    if count % 10 in (2, 3, 4) and count not in (12, 13, 14):
+        return f"{cardinal(found['n'], LANGUAGES['ru'], 'минута')} {few} ложки{dot}"
+    return f"{_number(found['n'])} {many} ложек{dot}"
+
+
+def _price(found: re.Match[str]) -> str:
+    """До сорока одного доллара двадцати центов."""
+    whole, cents = int(found["whole"]), int(found["cents"])
+    names = {"$": ("доллара", "долларов"), "€": ("евро", "евро")}[found["sign"]]
+    language = LANGUAGES["ru"]
+    said = f"{found['before']} {in_case(whole, language, 'g')} {names[not _is_one(whole)]}"
+    return f"{said} {in_case(cents, language, 'g')} {'цента' if _is_one(cents) else 'центов'}" if cents else said
+
+
+def _is_one(number: int) -> bool:
+    return number % 10 == 1 and number % 100 != 11
+
+
+def _days(found: re.Match[str]) -> str:
+    """С понедельника по пятницу."""
+    return f"с {_DAYS[found['first'].lower()][1]} по {_DAYS[found['last'].lower()][2]}"
+
+
+def weekdays() -> list[tuple[re.Pattern[str], Callable[[re.Match[str]], str | None]]]:
+    """Patterns of short days with their words: пн–пт, пн, ср и пт, в чт."""
+    span = re.compile(rf"(?<![\w.])(?P<first>{_DAY})\.?\s?[–—-]\s?(?P<last>{_DAY})(?!\w)\.?", re.IGNORECASE)
+    row = re.compile(rf"(?<![\w.])(?:в\s)?{_DAY}(?:(?:,\s|\sи\s){_DAY})+(?!\w)", re.IGNORECASE)
+    one = re.compile(rf"(?<![\w.])(?P<at>[Вв]\s)?(?P<day>{_DAY})\.?(?=,?\s(?:с|в|до)?\s?\d)")
+
+    def days(found: re.Match[str]) -> str:
+        case = 2 if found[0].lower().startswith("в ") else 0
+        return re.sub(rf"(?<!\w){_DAY}(?!\w)", lambda day: _DAYS[day[0].lower()][case], found[0], flags=re.IGNORECASE)
+
+    return [
+        (span, _days),
+        (row, days),
+        (one, lambda found: f"{found['at'] or ''}{_DAYS[found['day']][2 if found['at'] else 0]}"),
+    ]
+
+
+def _score(found: re.Match[str]) -> str:
+    return f"{_number(found['a'])} — {_number(found['b'])}"
+
+
+_CODES = {
+    "УК": "Уголовного кодекса",
+    "ГК": "Гражданского кодекса",
+    "ТК": "Трудового кодекса",
+    "НК": "Налогового кодекса",
+    "СК": "Семейного кодекса",
+    "ЖК": "Жилищного кодекса",
+}
+
+
+def _with_feminine(found: re.Match[str]) -> str:
+    """Вторая мировая, во второй мировой."""
+    ending = {"ая": "я", "яя": "я", "ой": "й", "ей": "й", "ую": "ю"}[found["ending"]]
+    return f"{_arabic(found['roman'])}-{ending} "
+
+
+def _arabic(numeral: str) -> int:
+    values = [{"I": 1, "V": 5, "X": 10}[letter] for letter in numeral]
+    following = [*values[1:], 0]
+    return sum(-each if each < after else each for each, after in zip(values, following, strict=True))
+
+
+_PAGES = re.compile(r"(?<=[Сс]м\. )(?:с|стр)\.\s?(?P<a>\d+)(?:[–-](?P<b>\d+))?(?P<row>\s(?:и|,)\sгл\.\s?\d+)?")
+_MONTHS = "января|февраля|марта|апреля|мая|июня|июля|августа|сентября|октября|ноября|декабря"
+_DAY_ALONE = re.compile(
+    rf"(?:^|(?<=[.!?]\s)|(?<=[Сс]егодня\s)|(?<=[Зз]автра\s)|(?<=[Вв]чера\s))(?P<n>\d{{1,2}})(?=\s(?:{_MONTHS})(?:\s[—–-]\s|[.!?]|$))"
+)
+
+
+def _pages(found: re.Match[str]) -> str:
+    """См. страницы сорок пять — пятьдесят два и главу три."""
+    if found["b"]:
+        said = f"страницы {_number(found['a'])} — {_number(found['b'])}"
+    else:
+        said = f"страницу {_number(found['a'])}"
+    return (
+        said
+        if not found["row"]
+        else said + re.sub(r"гл\.\s?(\d+)", lambda part: f"главу {_number(part[1])}", found["row"])
+    )
+
+
+_UNITS_OF_RANGES = {
+    "мин": ("минута", "минуты", "минут"),
+    "сек": ("секунда", "секунды", "секунд"),
+    "ч": ("час", "часа", "часов"),
+    "г": ("грамм", "грамма", "граммов"),
+    "мл": ("миллилитр", "миллилитра", "миллилитров"),
+}
+_LASTING = re.compile(
+    r"(?P<verb>(?<!\w)[А-ЯЁа-яё]{2,}(?:ть|ти|чь|йте|ите)\s)(?P<a>\d{1,3})[–-](?P<b>\d{1,3})\s"
+    rf"(?P<unit>{'|'.join(_UNITS_OF_RANGES)})(?!\w)(?:\.(?=\s[а-яё]))?"
+)
+
+
+def _lasting(found: re.Match[str]) -> str:
+    """Выпекать тридцать пять-сорок минут."""
+    nouns, last = _UNITS_OF_RANGES[found["unit"]], int(found["b"])
+    few = last % 10 in (2, 3, 4) and last % 100 not in (12, 13, 14)
+    said = "-".join(cardinal(found[each], LANGUAGES["ru"], nouns[0]) for each in ("a", "b"))
+    return f"{found['verb']}{said} {nouns[0 if _is_one(last) else 1 if few else 2]}"
+
+
+def _day_alone(found: re.Match[str]) -> str:
+    return ordinal(int(found["n"]), LANGUAGES["ru"], case="n", gender="n")
+
+
+def _for_people(found: re.Match[str]) -> str:
+    """На четырёх человек."""
+    number = int(found["n"])
+    few = number % 10 in (1, 2, 3, 4) and number % 100 not in (11, 12, 13, 14)
+    said = in_case(number, LANGUAGES["ru"], "g") if few else _number(found["n"])
+    return f"{found['on']} {said} {'человека' if _is_one(number) else 'человек'}"
+
+
+def _postcode(found: re.Match[str]) -> str:
+    return " ".join(map(_number, found[0]))
+
+
+def _by(found: re.Match[str]) -> str:
+    return f"{found['unit'] or ''} на "
+
+
+def _titled(title: str, found: re.Match[str]) -> str:
+    return str(found["p"]) + title[1:]
+
+
+def _place(found: re.Match[str]) -> str:
+    return ordinal(int(found["n"]), LANGUAGES["ru"], case="i", gender="m")
+
+
+_UNITS = {"км": "километров", "м": "метров", "кг": "килограммов", "г": "граммов", "см": "сантиметров", "л": "литров"}
+GENITIVE_PRICE = re.compile(rf"(?<!\w){_GENITIVE}\s\d{{1,6}},\d\d\s?[$€]$")
+"""A price with cents after a preposition, which is read here."""
+
+_RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
+    (
+        re.compile(rf"(?<=ст\. \d)(?P<n>\d{{0,3}})\s(?P<code>{'|'.join(_CODES)})\sРФ(?!\w)"),
+        lambda found: f"{found['n']} {_CODES[found['code']]} Российской Федерации",
+    ),
+    (re.compile(r"(?<![\w.,/-])\d{6}(?=,?\s(?:г\.|Москва|Санкт|Россия|ул\.|обл|респ|край))"), _postcode),
+    (_PAGES, _pages),
+    (_ROW, _row),
+    (_LASTING, _lasting),
+    (_DAY_ALONE, _day_alone),
+    (re.compile(r"(?<!\w)(?P<on>[Нн]а)\s(?P<n>\d{1,4})\sчел\.?(?!\w)"), _for_people),
+    (
+        re.compile(r"(?<![\w:.,/-])(?<!соотношение\s)(?<!соотношении\s)(?<!масштаб\s)(?<!масштабе\s)(?<!отношение\s)"
+                   r"(?P<a>\d{1,3}):(?P<b>\d|[6-9]\d|1\d\d)(?![\d:%]|[.,]\d)(?!\s(?:утра|вечера|ночи|дня))"),
+        _score,
+    ),
+    (_SPOON, _spoon),
+    (
+        re.compile(rf"(?<!\w)(?P<before>{_GENITIVE})\s(?P<part>[123]/[234])(?![\w/.,]\d|[\w/])"),
+        lambda found: f"{found['before']} {_FRACTIONS.get(found['part'], found['part'])}",
+    ),
+    (re.compile(rf"(?<![\w.,/])(?:1/2|½)\s?(?P<what>{'|'.join(_HALVES)})\b"), lambda found: _HALVES[found["what"]]),
+    (
+        re.compile(rf"(?<!\w)(?P<before>{_GENITIVE})\s(?P<whole>\d{{1,6}}),(?P<cents>\d\d)\s?(?P<sign>[$€])"),
+        _price,
+    ),
+    (re.compile(r"(?<=\d)(?P<unit>\s?(?:[мкс]?м|мм))?\s?[xх×]\s?(?=\d)", re.IGNORECASE), _by),
+    (re.compile(r"(?<![\w.,])(?P<roman>[IVX]+)\s(?=[а-яё]+(?P<ending>ая|яя|ой|ей|ую)(?!\w))"), _with_feminine),
+    (
+        re.compile(r"(?<![вкноипд]\s)(?<!во\s)(?<!на\s)(?<!при\s)(?<![\w.,-])(?P<n>\d{1,3})-м(?=[.,;!?)]|$|\s(?:и|в|на|после|за|из|среди|по)\s)"),
+        _place,
+    ),
+    (
+        re.compile(r"(?<![\w.,-])(?P<n>\d{1,4})-(?:ти|и|х|ёх|ех)\s(?P<unit>км|кг|см|м|г|л)(?!\w)\.?"),
+        lambda found: f"{in_case(int(found['n']), LANGUAGES['ru'], 'g')} {_UNITS[found['unit']]}",
+    ),
+    *(
+        (re.compile(_TITLE + rf"(?=\s(?:[А-ЯЁ]\.\s?)*[А-ЯЁ][а-яё]+{ending}(?!\w))"), partial(_titled, title))
+        for ending, title in _NAMES_BY_CASE
+    ),
+)  # fmt: skip

@@ -1,0 +1,118 @@
+"""Sizes of two sides or three: 4x100 m, 50 ft x 100 ft, 12' x 10'; how often: 3x a day, 2 x täglich."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from voxyard.speech.reading.attributive import is_attribute
+from voxyard.speech.reading.languages import Language
+from voxyard.speech.reading.number_words import before_word, cardinal, decimal
+from voxyard.speech.reading.numbers import near_score
+from voxyard.speech.reading.patterns import BLANK
+from voxyard.speech.reading.tables import table
+
+Words = Callable[[re.Match[str]], str | None]
+UnitName = Callable[[str, int], str | None]
+
+_PRIMES = {"'": "length-foot", "’": "length-foot", "′": "length-foot"} | dict.fromkeys(
+    ('"', "”", "″", "''"), "length-inch"
+)
+_PRIME = "[\"”″]|''|['’′]"
+_WORDS_OF_LENGTH = ("length-meter", "length-centimeter", "length-millimeter", "length-foot", "length-inch")
+_RATE = (  # after a blank, as in 2 x täglich
+    r"(?=\s(?:täglich|wöchentlich|monatlich|jährlich|stündlich|pro|am|im|in|die|a|an|per|daily|weekly|monthly|every|each|"
+    r"al|par|por|ao|à|alla|[àa]o?s?\s(?:dia|día|semana))(?!\w))"
+)
+
+
+_GOALS = re.compile(r"(?!\d0)\d{1,2} ?x ?(?!\d0)\d{1,2}")  # o Santos venceu por 2x0
+
+
+def patterns(language: Language, units: Mapping[str, str], unit_name: UnitName) -> list[tuple[re.Pattern[str], Words]]:
+    """Patterns of sizes, which = after them makes products, and of how often; their words."""
+    signs = table(language.locale).signs
+    if not signs.by:
+        return _rates(language)
+    letters = r"\w" if language.spaced else "A-Za-z0-9_"
+    number = rf"\d+(?:{re.escape(language.decimal)}\d+)?"
+    lengths = {sign: unit for sign, unit in units.items() if unit.startswith("length-") or len(sign) > 1}
+    symbols = "|".join(re.escape(each) for each in sorted(lengths, key=len, reverse=True) if each[0].isalpha())
+    unit = rf"(?:(?:{_PRIME})|{BLANK}(?:{symbols})(?![{letters}]))"
+    inches = r"(?: ?\d{1,2}(?:[\"”″]|''))?"
+    named = "|".join(filter(None, (_stem(unit_name(each, 2)) for each in _WORDS_OF_LENGTH)))
+    own = rf"{number}{unit}{inches} ?[xX×] ?{number}{unit}{inches}"  # each side with a unit
+    last = rf"{number}(?: ?[xX×] ?{number}){{1,3}}(?:{BLANK}(?:{symbols})(?![{letters}])|(?=\s(?:{named})))"
+    alone = rf"{number}(?: ?[xX] ?{number}){{1,3}}" if language.spaced else r"(?!)"
+    begin = rf"(?<![{letters}.,'’\"“„-])"
+    size = rf"{begin}(?:{own}(?: ?[xX×] ?{number}{unit})?|{last}|{alone})(?![{letters}.,]\d|[{letters}]| ?[=≈])"
+    blank = " " if language.spaced else ""
+    of_side = re.compile(rf"(?P<n>{number})(?P<unit>{unit})?(?: ?(?P<inches>\d{{1,2}})(?:[\"”″]|''))?")
+
+    def words(found: re.Match[str]) -> str | None:
+        described = is_attribute(found, language)
+        said, text = [], found[0]
+        if re.search('["”″]$', text) and "'" not in text.replace("''", ""):  # 8.5" x 11"
+            text = re.sub("[\"”″](?=.)|''(?=.)", "", text)
+        for each in re.split(" ?[xX×] ?", text):
+            if (part := of_side.fullmatch(each)) is None or (one := _side(part, described=described)) is None:
+                return None
+            said.append(one)
+        before = found.string[max(0, found.start() - 60) : found.start()]
+        if language.locale == "pt" and _GOALS.fullmatch(found[0]) and (near_score(before, "pt") or "0" in found[0]):
+            return f" {signs.score} ".join(said)
+        return f"{blank}{signs.by}{blank}".join(said)
+
+    def _side(part: re.Match[str], *, described: bool) -> str | None:
+        whole, _, rest = part["n"].partition(language.decimal)
+        if part["unit"] is None:
+            return decimal(whole, rest, language)
+        sign = part["unit"].strip()
+        name = unit_name(_PRIMES.get(sign) or units[sign], 1 if described or (whole == "1" and not rest) else 2)
+        if name is None:
+            return None
+        more = ""
+        if part["inches"]:
+            inch = unit_name("length-inch", 1 if described or part["inches"] == "1" else 2)
+            more = f"{blank}{cardinal(part['inches'], language)}{blank}{inch}"
+        counted = "两" if language.locale == "zh" and part["n"] == "2" else decimal(whole, rest, language, name)
+        return f"{counted}{blank}{name.replace(' ', '') if not language.spaced else name}{more}"
+
+    return [(re.compile(size), words), *_how_often(language, number), *_rates(language)]
+
+
+def _rates(language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    """3 veces/día: what stands after the slash of a rate."""
+    own = table(language.locale)
+    nouns = ("раз", "раза") if language.locale == "ru" else (own.signs.times, own.signs.once.rpartition(" ")[2])
+    known = "|".join(re.escape(each) for each in own.per if each.isalpha())
+    if not known or not all(nouns):
+        return []
+    after = "|".join(rf"(?<=\s{re.escape(each)})" for each in nouns)
+    return [(re.compile(rf"(?:{after})/(?P<per>{known})(?!\w)"), lambda found: f" {own.per[found['per']]}")]
+
+
+def _stem(name: str | None) -> str:
+    """The beginning of a unit's name that its plurals share."""
+    return "" if name is None else re.escape(re.sub(r"[^\W\d_]{1,2}$", "", name) if len(name) > 4 else name)
+
+
+def _how_often(language: Language, number: str) -> list[tuple[re.Pattern[str], Words]]:
+    """3x, 3x/day, 2 x täglich."""
+    signs = table(language.locale).signs
+    if not signs.times or not language.spaced:
+        return []
+    noun = r"|(?=\s[^\W\d_]{3})" if language.locale == "de" else ""  # 2 x Milch
+    rate = r"(?:/(?P<per>[^\W\d_]{2,12}))?(?![\w-])"
+    fold = rf"(?<![\w.,-])(?P<n>(?!0[xX]){number})(?:[xX×]{rate}|\s[xX×](?:{_RATE}{noun}))"
+
+    def words(found: re.Match[str]) -> str:
+        of = table(language.locale).per.get(found["per"], f"{signs.per} {found['per']}")
+        per = f" {of}" if found["per"] else ""  # 3x/day
+        whole, _, part = found["n"].partition(language.decimal)
+        if found["n"] == "1" and signs.once:
+            return signs.once + per
+        said = (None if part else before_word(whole, signs.times, language)) or decimal(whole, part, language)
+        return f"{said}{'' if signs.times == 'mal' else ' '}{signs.times}{per}"
+
+    return [(re.compile(fold), words)]
