@@ -109,6 +109,7 @@ _SLOW = (  # below tests/, beside those marked slow: what `make prove` runs and 
     "unit/service/test_kill.py",
     "unit/service/test_kill_encoding.py",
     "unit/service/test_schemathesis.py",
+    "unit/speech/cluster/test_link.py",
     "unit/speech/test_pocketsphinx.py",
 )
 _LONG = (  # of the slow ones what `make prove` leaves out and `make prove-long` runs, beside those marked long
@@ -129,6 +130,7 @@ _LONG = (  # of the slow ones what `make prove` leaves out and `make prove-long`
     "integration/cluster/test_head.py",
     "integration/cluster/test_head_address.py",
     "integration/cluster/test_joining.py",
+    "integration/cluster/test_lost_head.py",
     "integration/demo/",
     "integration/trainer/test_gpu_trial.py",
     "integration/trainer/test_gpus.py",

@@ -194,6 +194,8 @@ def readiness(pool: Pool, queue: DocumentQueue, graceful_shutdown: GracefulShutd
         worker.reason if worker.state == "waiting" else f"{worker.device}: {worker.reason or worker.state}"
         for worker in workers
     )
+    if not any(worker.state == "waiting" for worker in workers):
+        reasons = pool.waiting or reasons
     if workers and all(worker.state == "off" for worker in workers):
         return False, f"{CANNOT_WORK}: no worker could be started ({reasons})"
     return False, f"no worker has its model loaded ({reasons})"

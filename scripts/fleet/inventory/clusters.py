@@ -49,8 +49,9 @@ Labels = Annotated[Mapping[str, str], PlainValidator(_labels)]
 ObjectName = Annotated[str, Matching(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", "the name of an object, in lower case")]
 Namespace = Annotated[str, Matching(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", "the name of a namespace")]
 Quantity = Annotated[str, Matching(r"[1-9][0-9]*(Mi|Gi|Ti)", "a size such as 100Gi")]
-
-
+HubName = Annotated[
+    str, Matching(r"bark|bark-small|[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+", "a name on the hub such as suno/bark")
+]
 GpuCount = Annotated[int, Between("a number of GPUs", 0, 16)]
 Processors = Annotated[int, Between("a number of processors", 1, 512)]
 HttpAddress = Annotated[str, Matching(r"https?://[A-Za-z0-9.:/_-]+", "an address such as http://prometheus:9090")]
@@ -80,6 +81,7 @@ class ClusterBark:
     weights_class: ObjectName | None = None  # storage class whose volumes many nodes mount; None: a volume per pod
     scaling: Scaling = field(default_factory=Scaling)
     weights: LocalPath | None = None  # directory
+    weights_from: HubName | None = None  # where pods fetch what the directory has; None: they wait until it is copied
     voices: LocalPath | None = None  # directory; None: Bark's own voices
     stop_seconds: StopSeconds = 60
     settings: ServiceSettings = field(default_factory=dict)  # of its file, by section

@@ -56,7 +56,12 @@ def overlay_files(cluster: Cluster, release: Release, root: Path) -> Mapping[str
         settings = versioned_map("voxyard-bark", {"bark.yaml": _file(release, BARK_FILE)}, "bark")
         lists = {"artefacts.sh": text_of(root / TEMPLATES / "artefacts.sh"), **_checksums(release)}
         artefacts = versioned_map("voxyard-artefacts", lists, "bark")
-        values |= {"settings": name_of(settings), "artefacts": name_of(artefacts)}
+        source = cluster.bark.weights_from
+        values |= {
+            "settings": name_of(settings),
+            "artefacts": name_of(artefacts),
+            "weights_from": [{"name": "WEIGHTS_FROM", "value": source}] if source else [],
+        }
         files["bark.yaml"] = [settings, artefacts, *_filled(root, "bark.yaml", values | _bark(cluster, release))]
         if (shared := _shared_weights(cluster)) is not None:
             files["weights.yaml"] = _filled(root, "weights.yaml", shared)
@@ -303,6 +308,8 @@ def _how_to_apply(cluster: Cluster, release: Release) -> str:
     if release.artefacts:
         names_of = " and ".join(f"{each.name} (the directory bark.{each.kind})" for each in release.artefacts)
         which = "of the speech service or its workers" if cluster.has_workers else "of the speech service"
-        lines += [f"A new pod {which} waits for {names_of}: its container"]
-        lines += ["`artefacts` prints the kubectl cp that brings the files, once a volume and version."]
+        lines += [f"A new pod {which} waits for {names_of}, once a volume and version: its"]
+        lines += [
+            "container `artefacts` fetches the weights from bark.weights_from, and prints the kubectl cp for the rest."
+        ]
     return "\n".join(lines)

@@ -25,6 +25,7 @@ from voxyard.bark.weights import checksums
 from voxyard.bark.weights.checkpoint import check
 from voxyard.bark.weights.fetch import UNFINISHED, Fetched, fetch
 
+ROOT = Path(__file__).resolve().parents[3]
 BIG = "model.safetensors"
 COMMAND = "from voxyard.cli.weights import weights; weights()"
 
@@ -400,3 +401,30 @@ def test_a_link_of_a_name_cannot_lead_out_of_the_directory(hub: ModelHub, tmp_pa
 
     assert [each.name for each in (tmp_path / "a").iterdir()] == ["out"]
     assert not (tmp_path / "a" / "out" / "sub").exists()
+
+
+def test_a_pod_fills_its_volume_from_the_hub_and_asks_it_once(hub: ModelHub, tiny_model: Path, tmp_path: Path) -> None:
+    lists, volume = tmp_path / "lists", tmp_path / "volume"
+    lists.mkdir()
+    volume.mkdir()
+    sums = {each.name: hashlib.sha256(each.read_bytes()).hexdigest() for each in tiny_model.iterdir()}
+    (lists / "weights-0123").write_text("".join(f"{digest}  {name}\n" for name, digest in sums.items()))
+    script = (ROOT / "deploy/kubernetes/artefacts.sh").read_text()
+    script = script.replace("/var/lib/voxyard/artefacts", f"'{volume}'").replace(
+        "/etc/voxyard/artefacts/", f"'{lists}'/"
+    )
+    settings = {
+        **os.environ, "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "HF_ENDPOINT": hub.endpoint,
+        "WEIGHTS_FROM": hub.name, "NAMESPACE": "speech",
+    }  # fmt: skip
+
+    def run() -> str:
+        return subprocess.run(
+            ["bash", "-c", script], env=settings, check=True, stdout=subprocess.PIPE, text=True
+        ).stdout
+
+    assert "weights-0123 is complete" in run()
+    assert same(volume / "weights-0123", tiny_model)
+    asked = len(hub.asked)
+    assert run() == ""
+    assert len(hub.asked) == asked

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from cluster_hosts import ClusterHosts
 from programs import program
-from running_cluster import HEAD, ONE, SERVICE, TWO, VOXYARD, Cluster
+from running_cluster import HEAD, ONE, TWO, Cluster
 
 ENTRY, OTHER = 4, 5  # hosts: the address, and a second place of a head
 _CONFIGURATION = """
@@ -40,14 +39,6 @@ def pool(tmp_path: Path) -> Iterator[Cluster]:
         yield made
 
 
-def hosts_of(pool: Cluster) -> set[str]:
-    """Hosts with devices that are in the cluster, as its head says."""
-    done = pool.hosts.run(SERVICE, [VOXYARD, "cluster", "status", *pool.access, "--json"])
-    if done.returncode:
-        return set()
-    return {each["name"] for each in json.loads(done.stdout)["hosts"] if each["devices"]}
-
-
 def test_hosts_join_another_head_behind_the_same_address(pool: Cluster) -> None:
     pool.drive()
     pool.submit(20, 1)
@@ -57,7 +48,7 @@ def test_hosts_join_another_head_behind_the_same_address(pool: Cluster) -> None:
 
     pool.hosts.kill(pool.nodes[HEAD])
     pool.head(on=OTHER)
-    pool.until(lambda: hosts_of(pool) == {"host1", "host2"}, "the hosts have not joined the other head")
+    pool.until(lambda: pool.members() == {"host1", "host2"}, "the hosts have not joined the other head")
     pool.drive()
     pool.submit(20, 2)
     pool.until_spoken(20, 2)

@@ -42,6 +42,7 @@ clusters:
       store: postgresql://voxyard@db.example/wide
       shelf: audio
       weights_class: nfs
+      weights_from: suno/bark
       nodes: {{nvidia.com/gpu.product: NVIDIA-L4}}
       scaling: {{most: 6, chunks: 30}}
     trainer: {{queue: speech}}

@@ -2,7 +2,8 @@
 
 `tones_service.py serve --config FILE`: FILE and the environment are those of `voxyard serve`. A chunk takes
 TONES_SECONDS, in which the engine waits; TONES_DEVICE (cpu, cuda) has its workers. TONES_MIGRATION has, as JSON,
-statements that a release after this one adds to the schema.
+statements that a release after this one adds to the schema; TONES_CLOCK is a file with the seconds that its clock is
+ahead of the machine's.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from pathlib import Path
 
 from frontends import TonesFrontend
@@ -32,13 +34,18 @@ def main(config: Path) -> int:
     settings = load(ServeConfig, flags={}, file=config).config
     if migration := json.loads(os.environ.get("TONES_MIGRATION", "[]")):
         schema.MIGRATIONS = (*schema.MIGRATIONS, tuple(migration))
+    if clock := os.environ.get("TONES_CLOCK"):
+        machine, ahead = time.time, Path(clock)
+        time.time = lambda: machine() + float(ahead.read_text())
     section, registry = settings.service, CollectorRegistry()
     seconds, device = float(os.environ.get("TONES_SECONDS", CHUNK_SECONDS)), os.environ.get("TONES_DEVICE", "cpu")
     frontend = TonesFrontend({"rows": 1, "samples": 240, "seconds": seconds})
     configure_json_logging()
     with (
         listen(section) as listener,
-        open_pool(frontend.engine, settings.speech, device, workload="bark", registry=registry, warm="all") as pool,
+        open_pool(
+            frontend.engine, settings.speech, device, workload="bark", registry=registry, warm="all", parks=True
+        ) as pool,
         running_app(section, settings.speech.pauses(), frontend, pool, registry, tuple) as app,
     ):
         shutdown = app.state.app_state.graceful_shutdown

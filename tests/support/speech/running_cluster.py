@@ -21,6 +21,7 @@ SUPPORT = Path(__file__).resolve().parent
 PYTHON = Path(sys.executable)
 VOXYARD = PYTHON.with_name("voxyard")
 HEAD, ONE, TWO, SERVICE = range(4)  # hosts
+_CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], 6379), 5)"
 
 
 class Cluster:
@@ -121,6 +122,18 @@ class Cluster:
         assert sorted(each["chunk"] for each in found) == list(range(count))
         expected = [hashlib.sha256(sound(each).tobytes()).hexdigest() for each in requests(count, seed)]
         assert {each["chunk"]: each["audio"] for each in found} == dict(enumerate(expected))
+
+    @property
+    def head_answers(self) -> bool:
+        """True where the head's port does."""
+        return self.hosts.run(SERVICE, [PYTHON, "-c", _CONNECT, self.hosts.address(self.entry)]).returncode == 0
+
+    def members(self) -> set[str]:
+        """Hosts with devices that are in the cluster, as its head says."""
+        done = self.hosts.run(SERVICE, [VOXYARD, "cluster", "status", *self.access, "--json"])
+        if done.returncode:
+            return set()
+        return {each["name"] for each in json.loads(done.stdout)["hosts"] if each["devices"]}
 
     def pids(self, number: int, *parts: str) -> list[int]:
         """Processes of a host whose command line holds all of these."""

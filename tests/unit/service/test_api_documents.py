@@ -14,10 +14,12 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from eventually import eventually
+from eventually import PATIENCE, eventually
 from service_app import Served, serving
 
+from voxyard.service.audiobook.chapters import Chapter
 from voxyard.service.auth.api_keys import add_key
+from voxyard.service.documents.store import Store
 from voxyard.speech.audio.wav import from_bytes
 from voxyard.speech.requests import SAMPLE_RATE
 
@@ -95,6 +97,32 @@ def test_a_file_is_read_and_named_by_its_name(served: Served, name: str) -> None
     assert "/" not in document["title"]
     chunks = ended(served, document)["chunks"]
     assert chunks[0]["text"].startswith("Chapter one.")
+
+
+@pytest.mark.parametrize("path", ["", "/chapters"])
+def test_a_file_that_is_read_while_it_is_asked_for_has_chapters_with_chunks(
+    served: Served, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extracted, chapters = Store.extracted, Store.chapters
+    asked = threading.Event()
+
+    def once_asked(store: Store, *arguments: Any) -> None:
+        asked.wait(PATIENCE)
+        extracted(store, *arguments)
+
+    def once_read(store: Store, id: str) -> tuple[Chapter, ...]:
+        asked.set()
+        eventually(lambda: store.document(id).chunks, "the file is read")
+        return chapters(store, id)
+
+    monkeypatch.setattr(Store, "extracted", once_asked)
+    monkeypatch.setattr(Store, "chapters", once_read)
+    file = {"file": ("story.md", b"# One\n\nThe harbour lay still.\n\n# Two\n\nNobody was awake.")}
+    id = ask(served, "POST", "/v1/documents", files=file).json()["id"]
+    found = ask(served, "GET", f"/v1/documents/{id}{path}").json()
+    assert [(each["title"], each["last_chunk"] >= each["first_chunk"]) for each in found["chapters"]] == [
+        ("One", True), ("Two", True),
+    ]  # fmt: skip
 
 
 def test_the_same_idempotency_key_gives_the_same_document(served: Served) -> None:

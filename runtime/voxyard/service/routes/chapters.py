@@ -54,8 +54,9 @@ async def list_chapters(id: DocumentId, state: AppStateDep, client: ClientDep) -
     document_stream.check_has_text(document, "chapters")
 
     def make() -> Answer:
+        chapters = state.store.chapters(id)  # before the chunks, which a file that is read meanwhile has then
         at = ChunkTimes.of(state.store.chunks(id), state.pauses)
-        body = ChaptersOut(chapters=serializers.chapters(state.store.chapters(id), len(at.chunks), at))
+        body = ChaptersOut(chapters=serializers.chapters(chapters, len(at.chunks), at))
         return Answer(body.model_dump_json().encode())
 
     return (await state.answers.get(document, "chapters", make)).response()
@@ -187,8 +188,9 @@ def chapter_of(state: AppState, id: str, index: int) -> tuple[Document, TimedCha
         NotFoundError: there is no such chapter.
         ConflictError: it is not spoken yet.
     """
+    chapters = state.store.chapters(id)
     document, chunks = state.store.snapshot(id)
-    found = tuple(timed(state.store.chapters(id), len(chunks), ChunkTimes.of(chunks, state.pauses).spans))
+    found = tuple(timed(chapters, len(chunks), ChunkTimes.of(chunks, state.pauses).spans))
     if index >= len(found):
         raise NotFoundError(
             f"document {id} has no chapter {index}: "

@@ -155,11 +155,12 @@ async def retrieve_document(
 
 def _document_answer(state: AppState, id: str, client: str, prefix: str, *, chunks: bool) -> Answer:
     redo = serializers.redo(state.store, id)
+    found = state.store.chapters(id)  # first: chapters of a file that is read meanwhile would have no chunks
     document = state.store.document(id, client)
     at = ChunkTimes.of(state.store.chunks(id), state.pauses) if chunks else _times(state, document)
     body = serializers.document(document, time.time(), at, state.store.text(id) if chunks else None, prefix=prefix)
     body.redo = redo
-    body.chapters = serializers.chapters(state.store.chapters(id), document.chunks, at)
+    body.chapters = serializers.chapters(found, document.chunks, at)
     return Answer(body.model_dump_json().encode(), lasting=False)  # chunks may be spoken again
 
 

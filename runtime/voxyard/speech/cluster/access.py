@@ -39,6 +39,7 @@ class ClusterAccess:
             "RAY_BACKEND_LOG_LEVEL": "error",
             "RAY_USAGE_STATS_ENABLED": "0",
             "RAY_gcs_rpc_server_reconnect_timeout_s": str(RECONNECT_SECONDS),
+            "RAY_raylet_liveness_self_check_interval_ms": "1000",  # a node that another head does not know joins that
         }
         if self.token is None:
             return common | {"RAY_AUTH_MODE": "disabled"}

@@ -30,7 +30,6 @@ _log = logging.getLogger(__name__)
 OBJECT_STORE_BYTES = 256 * 2**20  # sound on its way: a chunk has at most 1.3 MB
 _STOP_SECONDS = 5.0  # for each of SIGTERM and SIGKILL; Docker waits 10 s
 _BACKOFF, _MAX_BACKOFF = 1.0, 30.0
-_LASTED = 60.0  # seconds after which a node's end is not a failed start
 _POLL_SECONDS = 0.2
 _LOOK_SECONDS = 5.0  # between two looks whether the head can be reached
 _STARTED = b"Ray runtime started"  # `ray start` prints it once the head knows the node
@@ -102,6 +101,7 @@ class Node:
         self.last_end = ""  # why the last one ended
         self.in_use = False  # set by the user in this process
         self.joined = False  # the node has joined its cluster, and its head can be reached
+        self._had_joined = False  # the latest one has: its end is no failed start
         self._thread = threading.Thread(target=self._supervise, name=f"{spec.role} node", daemon=True)
 
     def __enter__(self) -> Self:
@@ -138,14 +138,13 @@ class Node:
     def _supervise(self) -> None:
         failures = 0
         while not self._closing.is_set():
-            began = time.monotonic()
             self.last_end = ending = self._run()
             if self._closing.is_set():
                 return
             if self.in_use and self._ended is not None:
                 self._ended(ending)
                 return
-            failures = 1 if time.monotonic() - began > _LASTED else failures + 1
+            failures = 1 if self._had_joined else failures + 1
             pause = min(_BACKOFF * 2.0 ** (failures - 1), _MAX_BACKOFF)
             _log.warning("the cluster's %s node has ended (%s); again in %.0f s", self.spec.role, ending, pause)
             self._closing.wait(pause)
@@ -162,6 +161,7 @@ class Node:
     def _run(self) -> str:
         """Run the node to its end; the reason in words."""
         self._own.clear()
+        self._had_joined = False
         output = self.directory / "start.log"
         with output.open("wb") as log:
             try:
@@ -175,6 +175,7 @@ class Node:
             while process.poll() is None and not self._closing.wait(_POLL_SECONDS):
                 if time.monotonic() >= look:
                     self.joined = self._has_joined(output)
+                    self._had_joined |= self.joined
                     look = time.monotonic() + _LOOK_SECONDS
             self.joined = False
         _end_group(process)

@@ -13,10 +13,9 @@ import platform
 import queue
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, cast
 
-import numpy as np
 import ray
 from ray._raylet import GcsClient  # type: ignore[attr-defined]
 from ray.exceptions import RayError
@@ -31,10 +30,9 @@ from voxyard.speech.config import SpeechSection
 from voxyard.speech.engine import EngineSpec
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.placement import Admission
-from voxyard.speech.pool.ipc import ChunkDone, EngineReady, FromWorker, Heartbeat, ToWorker
+from voxyard.speech.pool.ipc import EngineReady, FromWorker, Heartbeat, ToWorker
 from voxyard.speech.pool.transport import Report, StartRefused
 from voxyard.speech.pool.worker_process import Device, ProcessEnded, WorkerProcess
-from voxyard.speech.requests import Result
 
 _log = logging.getLogger(__name__)
 _remote, _nodes = cast("tuple[Any, Any]", (ray.remote, ray.nodes))  # Ray is typed in part
@@ -191,14 +189,14 @@ class RayWorker:
             if isinstance(message, EngineReady) and (other := other_weights(message, self._engine)):
                 return ProcessEnded(other)
             if not isinstance(message, Beat):
-                self._report(_own(message))
+                self._report(message)
         return ProcessEnded(f"nothing was heard of its host for {SILENT_BEATS * self._beat:.0f} s", "left")
 
 
 class HostWatcher:
-    """Looks which hosts are in the cluster, and tells the pool whose devices come and go."""
+    """Looks which hosts are in the cluster, and tells whose devices come and go."""
 
-    def __init__(self, add: Callable[[Device], None], remove: Callable[[Device, str], None]) -> None:
+    def __init__(self, add: Callable[[ClusterDevice], None], remove: Callable[[ClusterDevice, str], None]) -> None:
         self._add, self._remove = add, remove
         self._known: dict[str, tuple[ClusterDevice, ...]] = {}
         self._closing = threading.Event()
@@ -218,7 +216,6 @@ class HostWatcher:
         for come in alive.keys() - self._known.keys():
             self._known[come] = cluster_devices(come, alive[come]["NodeName"], alive[come]["Labels"])
             for device in self._known[come]:
-                _log.info("%s has joined the cluster with %s", device.host, device.name)
                 self._add(device)
 
     def _run(self) -> None:
@@ -287,13 +284,6 @@ def read_hosts(access: ClusterAccess) -> list[HostState]:
         )
         for node in found.values()
     ]  # fmt: skip
-
-
-def _own(message: FromWorker) -> FromWorker:
-    """The message with sound of its own: what Ray gives lies in its object store, which would fill."""
-    if isinstance(message, ChunkDone) and isinstance(message.answer, Result):
-        return replace(message, answer=replace(message.answer, audio=np.array(message.answer.audio)))
-    return message
 
 
 def other_release(found: Release) -> str | None:

@@ -52,6 +52,7 @@ class Pool:
     With `idle_release` in its limits, workers end where there is nothing to speak; `released` gets their devices.
 
     With `no_device` devices come and go while it runs (`add`, `remove`), and this is the message while there is none.
+    `trouble` is a message while none can come, and none that is lost be had again.
     """
 
     def __init__(
@@ -66,11 +67,12 @@ class Pool:
         recalled: Callable[[Device], Refusal | None] = lambda _: None,
         launch: Launch = WorkerProcess,
         no_device: str | None = None,
+        trouble: Callable[[], str | None] = lambda: None,
         released: Callable[[Device], None] = lambda _: None,
     ) -> None:
         if not devices and no_device is None:
             raise SpeechError("a pool needs a device: found none; name a GPU, or use the CPU")
-        self._no_device = no_device
+        self._no_device, self._trouble = no_device, trouble
         self._model = engine.model
         self._observer = PoolObserver() if observer is None else observer
         self._scheduler = scheduler = Scheduler(len(devices), limits, elastic=no_device is not None)
@@ -166,6 +168,9 @@ class Pool:
         Where devices come and go, also why there is none, or none whose worker starts.
         """
         enabled = [worker for worker in self.workers() if worker.state != "off"]
+        loaded = any(worker.state in ("ready", "busy") for worker in enabled)
+        if not loaded and (trouble := self._trouble()) is not None:
+            return trouble
         if not enabled:
             return self._no_device
         waits = ("waiting",) if self._no_device is None else ("waiting", "resting")

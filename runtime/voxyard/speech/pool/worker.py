@@ -26,7 +26,6 @@ from voxyard.speech.pool.ipc import (
     EngineFailed,
     EngineRaised,
     EngineReady,
-    FromWorker,
     Heartbeat,
     OpenEngine,
     SpeakChunk,
@@ -41,13 +40,13 @@ POOL_GONE = 4  # of one whose pool has ended
 
 
 class PoolConnection:
-    """The worker's end of the pipe, for two threads."""
+    """A PipedProcess's own end of the pipe; several threads may send."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._sending = threading.Lock()
 
-    def send(self, message: FromWorker) -> None:
+    def send(self, message: object) -> None:
         """Send a message; ends the process where the pool has ended, which frees its GPU."""
         try:
             with self._sending:

@@ -11,14 +11,14 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Literal
+from typing import Any, Literal
 
 from voxyard.host.memory import memory_kills
 from voxyard.speech.engine import EngineSpec
-from voxyard.speech.pool.ipc import EngineFailed, FromWorker, Heartbeat, OpenEngine, ToWorker
+from voxyard.speech.pool.ipc import EngineFailed, FromWorker, Heartbeat, OpenEngine
 
 _log = logging.getLogger(__name__)
 
@@ -48,36 +48,38 @@ class ProcessEnded:
     cause: EndCause = "crashed"
 
 
-class WorkerProcess:
-    """One process and its pipe.
+class PipedProcess:
+    """A process of one of our modules, and its pipe; it takes its end as PoolConnection does.
 
     `report` gets each of its messages, from a thread of its own, and at last ProcessEnded. A stopped process blocks
-    neither the pool's reads nor its writes: each pipe has a reader thread and a writer thread.
+    neither the reads nor the writes of this one: each pipe has a reader thread and a writer thread.
     """
 
     def __init__(
         self,
-        device: Device,
-        engine: EngineSpec,
-        heartbeat_seconds: float,
-        report: Callable[[FromWorker | ProcessEnded], None],
+        module: str,
+        first: object,
+        report: Callable[[Any], None],
         *,
+        environment: Mapping[str, str],
         die_with_parent: bool = False,
     ) -> None:
-        """`die_with_parent`: the kernel kills it with the thread that makes it, for one that may be killed itself."""
+        """`first` is sent at once. `die_with_parent`: the kernel kills it with the thread that makes it."""
         ours, theirs = socket.socketpair()
         try:
             self._process = subprocess.Popen(
                 [
-                    *(sys.executable, "-P", "-m", "voxyard.speech.pool.worker", str(theirs.fileno())),
+                    *(sys.executable, "-P", "-m", module, str(theirs.fileno())),
                     *([str(os.getpid())] if die_with_parent else []),
                 ],
-                env=_environment(device),
+                env={
+                    **os.environ, "PYTHONPATH": os.pathsep.join(folder for folder in sys.path if folder), **environment,
+                },
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
                 stdout=sys.__stderr__ and sys.__stderr__.fileno(),  # standard output may be the caller's sound
                 process_group=0,  # Ctrl-C is for the pool, which ends its workers in order
-            )
+            )  # fmt: skip
         except BaseException:
             ours.close()
             raise
@@ -86,8 +88,8 @@ class WorkerProcess:
         self._connection = Connection(ours.detach())
         self._report = report
         self._memory_kills = deque([memory_kills()], maxlen=2)  # as of the last two heartbeats: one may be read late
-        self._outgoing: queue.SimpleQueue[ToWorker | None] = queue.SimpleQueue()
-        self._outgoing.put(OpenEngine(engine, heartbeat_seconds))
+        self._outgoing: queue.SimpleQueue[object] = queue.SimpleQueue()
+        self._outgoing.put(first)
         self._reader = threading.Thread(target=self._read, name=f"reader of {self.pid}", daemon=True)
         self._writer = threading.Thread(target=self._write, name=f"writer to {self.pid}", daemon=True)
         self._reader.start()
@@ -98,7 +100,7 @@ class WorkerProcess:
         """Process id."""
         return self._process.pid
 
-    def send(self, message: ToWorker) -> None:
+    def send(self, message: object) -> None:
         """Send a message as soon as the process reads."""
         self._outgoing.put(message)
 
@@ -151,19 +153,31 @@ class WorkerProcess:
                 self.kill()
 
 
+class WorkerProcess(PipedProcess):
+    """A worker of the pool on this host."""
+
+    def __init__(
+        self,
+        device: Device,
+        engine: EngineSpec,
+        heartbeat_seconds: float,
+        report: Callable[[FromWorker | ProcessEnded], None],
+        *,
+        die_with_parent: bool = False,
+    ) -> None:
+        """`die_with_parent`: for a parent that may be killed itself."""
+        super().__init__(
+            "voxyard.speech.pool.worker",
+            OpenEngine(engine, heartbeat_seconds),
+            report,
+            environment={"CUDA_VISIBLE_DEVICES": device.visible, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
+            die_with_parent=die_with_parent,
+        )
+
+
 def given_gpu() -> bool:
     """True where this worker process was given a GPU by its pool."""
     return bool(os.environ.get("CUDA_VISIBLE_DEVICES"))
-
-
-def _environment(device: Device) -> dict[str, str]:
-    path = os.pathsep.join(folder for folder in sys.path if folder)
-    return {
-        **os.environ,
-        "CUDA_VISIBLE_DEVICES": device.visible,
-        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-        "PYTHONPATH": path,
-    }
 
 
 def _ended(status: int, said: str | None, memory_kill: bool) -> ProcessEnded:

@@ -521,6 +521,17 @@ def test_weights_are_awaited_and_verified_once(out: Path, tmp_path: Path, weight
     assert (again.returncode, again.stdout) == (0, "")
 
 
+@pytest.mark.parametrize(("cluster", "source"), [("lab", None), ("wide", "suno/bark")])
+def test_pods_fetch_their_weights_where_the_inventory_says_from_where(
+    out: Path, cluster: str, source: str | None
+) -> None:
+    (bark,) = (each for each in build(out / "overlays" / cluster) if each["kind"] == "StatefulSet")
+    (artefacts,) = bark["spec"]["template"]["spec"]["initContainers"]
+    variables = {each["name"]: each.get("value") for each in artefacts["env"]}
+    assert variables.get("WEIGHTS_FROM") == source
+    assert {"name": "tmp", "mountPath": "/tmp"} in artefacts["volumeMounts"]
+
+
 Change = Callable[[Path], None]
 
 
