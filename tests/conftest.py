@@ -5,12 +5,14 @@ A test marked `needs("rsync")` is left out with a sentence where that program is
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import inspect
 import logging
 import os
 import signal
 import socket
+import sys
 from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
@@ -26,6 +28,11 @@ settings.load_profile("shared-machine")
 # Of the make that runs the tests: a make that a test starts would take over its jobs and variables.
 for name in ("MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS", "MAKELEVEL", "JOBS", "ROOM", "TESTS", "TIER", "VOXYARD_GATE"):
     os.environ.pop(name, None)
+
+# Bytecode is kept whatever the machine says: otherwise each worker rewrites every test's assertions anew, and each of
+# the hundreds of processes that tests start compiles all of voxyard.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # After how many seconds a test hangs: pytest's `timeout` of pyproject.toml, longer for a machine that does much else.
 if patience_of_tests := os.environ.get("VOXYARD_TEST_PATIENCE"):
@@ -166,6 +173,17 @@ def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Col
         left_out: pytest.Collector = _WithoutTorch.from_parent(parent, path=path)
         return left_out
     return None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keep thousands of tests, which live to the end, out of every later look for garbage."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest itself picks by marks

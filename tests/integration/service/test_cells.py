@@ -26,6 +26,7 @@ def server() -> Iterator[PostgresServer]:
         yield running
 
 
+@pytest.mark.long  # the last test here has a kill and a frozen service, test_claims.py a database that restarts
 def test_a_kill_a_frozen_service_and_a_restart_of_the_database_lose_nothing(
     server: PostgresServer, tmp_path: Path
 ) -> None:

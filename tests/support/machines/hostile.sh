@@ -50,4 +50,6 @@ done
 unset no_proxy NO_PROXY
 export TZ=Asia/Kathmandu LC_ALL=C HOME="$place/home"
 export PYTHONPATH="$PWD/runtime" # .venv was made for the checkout's own path
+# pytest's bytecode names this path, in which later tracebacks would find no source.
+trap 'find tests -name "*-pytest-*.pyc" -newer "$place/new" -delete' EXIT
 "$@"

@@ -121,7 +121,7 @@ def test_a_worker_killed_from_outside_while_it_is_idle_loses_no_chunk(pool: Make
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stage", ["prepare", "speak", "between"])
+@pytest.mark.parametrize("stage", [pytest.param("prepare", marks=pytest.mark.long), "speak", "between"])
 def test_a_stopped_worker_is_replaced_and_loses_no_chunk(pool: MakePool, stage: str) -> None:
     asked = requests(25)
     limits = replace(IMPATIENT, start_timeout=60.0) if stage == "prepare" else IMPATIENT
@@ -425,7 +425,7 @@ def test_a_job_submitted_while_the_pool_ends_is_ended_too(pool: MakePool) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.long) for n in range(1, 4))])
 def test_workers_killed_and_stopped_at_random_lose_and_double_nothing(pool: MakePool, seed: int) -> None:
     dice = random.Random(seed)
     limits = replace(IMPATIENT, heartbeat_timeout=5.0, start_timeout=60.0, max_deaths=50, max_failed_starts=50)

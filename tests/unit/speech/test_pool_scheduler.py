@@ -395,7 +395,7 @@ def test_a_pause_of_the_owner_is_nobodys_silence() -> None:
     assert [type(action) for action in pool.scheduler.actions(230.0)] == [KillWorker]  # nothing came afterwards either
 
 
-@pytest.mark.parametrize("seed", [*range(25), *(pytest.param(n, marks=pytest.mark.slow) for n in range(25, 100))])
+@pytest.mark.parametrize("seed", [*range(25), *(pytest.param(n, marks=pytest.mark.long) for n in range(25, 100))])
 def test_nothing_is_lost_or_doubled_in_a_random_schedule(seed: int) -> None:
     dice = random.Random(seed)
     slots = dice.randint(1, 8)
