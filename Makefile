@@ -100,7 +100,7 @@ endif
 
 # The longest first: side by side, the last to begin is short.
 prove: $(if $(NO_NUMBER),,setup)  ## the slow proofs: hosts in containers, kills, faults, Prometheus' waits, the quick tests that need programs
-	$(CHECK_JOBS)@$(MAKE) TIER=slow $(SIDE_BY_SIDE) test-unit test-tensorflow test-monitoring test-fleet test-proof test-torch test-browser test-clients test-tf217
+	$(CHECK_JOBS)@$(MAKE) TIER=slow $(SIDE_BY_SIDE) test-fleet test-tensorflow test-unit test-monitoring test-torch test-browser test-proof test-clients test-tf217
 
 prove-long: setup  ## the proofs that take longest: ten minutes of faults, clusters with lost heads, fleets with real images, TensorFlow 2.17 (hours; not in .ci/run)
 	@$(MAKE) TIER=long --keep-going test-unit test-torch test-tensorflow test-tf217 test-fleet test-monitoring

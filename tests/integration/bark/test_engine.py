@@ -7,6 +7,7 @@ import random
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -130,14 +131,19 @@ class Cancelling(ListSource[Request]):
         return tuple(self._coming) if self.looks == self._after else ()
 
 
+SETTINGS: dict[str, dict[str, Any]] = {"resident": {}, "offload": {"offload": True}, "beside": {"finish": "beside"}}
+QUICK = [(1, "resident"), (3, "resident"), (3, "offload"), (3, "beside"), (13, "beside")]  # before, amid and at the end
+
+
 @pytest.mark.parametrize(
-    "settings", [{}, {"offload": True}, {"finish": "beside"}], ids=["resident", "offload", "beside"]
+    ("after", "way"),
+    [
+        pytest.param(*each, marks=() if each in QUICK else pytest.mark.long)
+        for each in product((1, 2, 3, 5, 8, 13, 34), SETTINGS)
+    ],
 )
-@pytest.mark.parametrize("after", [1, *(pytest.param(each, marks=pytest.mark.slow) for each in (2, 5, 8, 34)), 3, 13])
-def test_a_cancelled_chunk_is_given_up_and_the_others_sound_the_same(
-    engine: Make, after: int, settings: dict[str, Any]
-) -> None:
-    asked, speaker = requests(), engine(batch_size=3, **settings)
+def test_a_cancelled_chunk_is_given_up_and_the_others_sound_the_same(engine: Make, after: int, way: str) -> None:
+    asked, speaker = requests(), engine(batch_size=3, **SETTINGS[way])
     expected = sounds(speak(speaker, asked))
     source = Cancelling(asked, [asked[1], asked[2]], after)
 

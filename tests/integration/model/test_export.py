@@ -71,9 +71,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "--networks", "acoustic,vocoder", "--text-units", "characters", "--language", "en-us", "--batch-size", 2,
         "--max-steps", 2, "--ema", 0.9, "--no-tensorboard", "--sample-text", "", "--checkpoint-dir", folder / "run",
     ]  # fmt: skip
-    done = subprocess.run(
-        [sys.executable, "-m", "voxyard", *map(str, arguments)], capture_output=True, text=True, check=False
-    )
+    done = run_forked(*arguments, environment=environment())
     assert done.returncode == 0, done.stderr
     return folder / "run"
 
@@ -83,9 +81,7 @@ def voice(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run's voice with its own vocoder, copied to another place."""
     out = tmp_path_factory.mktemp("exported") / "voice"
     arguments = ("export", "--checkpoint", run, "--out", out, "--vocoder", "neural")
-    done = subprocess.run(
-        [sys.executable, "-m", "voxyard", *map(str, arguments)], capture_output=True, text=True, check=False
-    )
+    done = run_forked(*arguments, environment=environment())
     assert done.returncode == 0, done.stderr
     assert "averaged weights, vocoder neural, voices anna, ben; CC0-1.0" in done.stdout
     assert [path.name for path in out.parent.iterdir()] == ["voice"]

@@ -52,7 +52,7 @@ def test_a_second_run_compiles_nothing_again(cached, tmp_path: Path) -> None:
     assert [each.stat().st_mtime_ns for each in made] == written
 
 
-@pytest.mark.parametrize("size", [0, 1000])
+@pytest.mark.parametrize("size", [pytest.param(0, marks=pytest.mark.long), 1000])
 def test_damaged_files_are_told_removed_and_compiled_anew(cached, tmp_path: Path, size: int) -> None:
     cached()
     (folder,) = {each.parent for each in entries(tmp_path / "xla")}

@@ -129,6 +129,7 @@ def gradient_difference(one: dict[str, np.ndarray], other: dict[str, np.ndarray]
     return float(np.sqrt(difference / sum(float(np.sum(one[name].astype(np.float64) ** 2)) for name in names)))
 
 
+@pytest.mark.long  # in `make prove` one network over three hosts
 def test_two_networks_learn_over_two_hosts_what_they_learn_on_one(trainer: Trainer) -> None:
     """Each network's gradients are averaged by themselves, and its weights over the steps (--ema)."""
     steps = ("--max-steps", 3, "--checkpoint-every", 1, "--model-module", "toy:make_still_adversarial", "--ema", 0.9)
@@ -192,6 +193,7 @@ def test_three_hosts_compute_what_one_does(trainer: Trainer) -> None:
 TOY = ("--model-module", "toy:make", "--max-steps", 100_000, "--checkpoint-every", 5)
 
 
+@pytest.mark.long  # in `make prove` a killed host is lost in words, and the run goes on, in the next test
 def test_a_killed_host_ends_the_run_in_words_and_a_resume_continues_bitwise(trainer: Trainer) -> None:
     party = trainer.start("run", 3, *TOY)
     party.wait_for_step(5)
@@ -240,6 +242,7 @@ def test_a_frozen_host_ends_the_run_in_words(trainer: Trainer) -> None:
     assert "host 0 (10.77.0.10:2222) of this run is gone, frozen or cut off" in party.said(1)
 
 
+@pytest.mark.long  # in `make prove` the silence of a frozen host
 def test_a_cut_cable_ends_the_run_in_words_on_both_ends(trainer: Trainer) -> None:
     party = trainer.start("run", 2, *TOY)
     party.wait_for_step(5)

@@ -93,7 +93,7 @@ def test_the_start_delay_bounds_the_waiting_for_a_slow_disk(toy, voxyard, tmp_pa
     assert re.search(r"Model training starting now: the (first batch was ready|delay of 0 s was over)", done.stderr)
 
 
-@pytest.mark.parametrize("scheme", ["http", "https"])
+@pytest.mark.parametrize("scheme", [pytest.param("http", marks=pytest.mark.long), "https"])
 def test_metrics_of_a_run_are_served_while_it_goes(toy, tmp_path, scheme):
     """Names as users know them, on --metrics-port; 0 is off. With TLS by --metrics-web-config."""
     authority = trustme.CA()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import wave
 from collections.abc import Callable
@@ -35,13 +36,14 @@ def words(tones: Path, directory: Path, steps: int, *more: object) -> list[objec
 
 @pytest.fixture(scope="module")
 def trained(tones: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of three steps in one go."""
+    """A run of three steps in one go, with checkpoints of the last two."""
     from forked import run_forked
     from runs import environment
 
     directory = tmp_path_factory.mktemp("networks") / "whole"
-    done = run_forked(*words(tones, directory, 3), environment=environment())
+    done = run_forked(*words(tones, directory, 3, "--checkpoint-every", 2), environment=environment())
     assert done.returncode == 0, done.stderr
+    assert "up to step 1 (--disc" in done.stderr
     assert done.stderr.count("Step 1: the vocoder's discriminators take part from the next step on") == 1
     return directory
 
@@ -75,28 +77,15 @@ def test_both_networks_train_and_are_validated_as_gpus_do_it(strategy: str, prec
     step.close()
 
 
-@pytest.mark.slow
-def test_both_networks_resume_bit_for_bit(trained: Path, tones: Path, tmp_path: Path, voxyard: Voxyard) -> None:
-    """The losses of each network are in the report."""
-    for steps in (2, 3):
-        done = voxyard(*words(tones, tmp_path / "parts", steps))
-        assert done.returncode == 0, done.stderr
-    whole, parts = (checkpoint.newest_good(each) for each in (trained, tmp_path / "parts"))
-    assert whole is not None
-    assert parts is not None
-    assert whole.state.keys() == parts.state.keys()
-    assert [name for name in whole.state if whole.state[name].tobytes() != parts.state[name].tobytes()] == []
+def test_the_losses_of_each_network_are_in_the_report(trained: Path) -> None:
     report = json.loads((trained / "report.json").read_text())
     assert report["losses"]["discriminators/total"] > 0, "they take part from the second step on"
     assert {"total", "acoustic/mel", "discriminators/total", "vocoder/mel", "vocoder/features"} <= set(report["losses"])
     assert "vocoder_mel" in report["validation"]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "devices",
-    [["--strategy", "single"], pytest.param(["--strategy", "mirrored", "--cpu-devices", 2], marks=pytest.mark.long)],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("devices", [["--strategy", "single"], ["--strategy", "mirrored", "--cpu-devices", 2]])
 def test_runs_whose_operations_run_side_by_side_resume_bit_for_bit(
     devices: list[object], tones: Path, tmp_path: Path, voxyard: Voxyard
 ) -> None:
@@ -115,21 +104,25 @@ def test_runs_whose_operations_run_side_by_side_resume_bit_for_bit(
     assert [name for name in whole.state if whole.state[name].tobytes() != parts.state[name].tobytes()] == []
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("first", ["data", pytest.param("model", marks=pytest.mark.long)])
-def test_a_run_goes_on_bit_for_bit_where_the_vocoder_moves(
-    first: str, trained: Path, tones: Path, tmp_path: Path, voxyard: Voxyard
+@pytest.mark.parametrize("place", ["model", pytest.param("data", marks=pytest.mark.long)])
+def test_a_run_goes_on_bit_for_bit_wherever_the_vocoder_is_trained(
+    place: str, trained: Path, tones: Path, tmp_path: Path, voxyard: Voxyard
 ) -> None:
-    """A checkpoint carries on wherever the vocoder is trained, discriminators included."""
-    for steps, place in ((2, first), (3, "model" if first == "data" else "data")):
-        done = voxyard(*words(tones, tmp_path / "moved", steps, "--vocoder-on", place))
-        assert done.returncode == 0, done.stderr
-        assert f"Training discriminators + vocoder on the {place} device (--vocoder-on)" in done.stderr
-        assert ("up to step 1 (--disc" if place == first else "one update a step, with disc") in done.stderr
-    whole, moved = (checkpoint.newest_good(each) for each in (trained, tmp_path / "moved"))
+    """Discriminators included; until its checkpoint of step 2 the data device trained it."""
+    moved = tmp_path / "moved"
+    earlier, _ = sorted(trained.glob("step-*"))
+    shutil.copytree(earlier, moved / earlier.name)
+    done = voxyard(*words(tones, moved, 3, "--vocoder-on", place))
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"Resuming from \S+ at step 2", done.stderr)
+    assert f"Training discriminators + vocoder on the {place} device (--vocoder-on)" in done.stderr
+    assert "one update a step, with disc" in done.stderr
+    whole, parts = (checkpoint.newest_good(each) for each in (trained, moved))
     assert whole is not None
-    assert moved is not None
-    assert [name for name in whole.state if whole.state[name].tobytes() != moved.state[name].tobytes()] == []
+    assert parts is not None
+    assert whole.step == parts.step == 3
+    assert whole.state.keys() == parts.state.keys()
+    assert [name for name in whole.state if whole.state[name].tobytes() != parts.state[name].tobytes()] == []
 
 
 @pytest.mark.long  # unit/trainer/autotune/test_choice.py holds the choice quickly, without the runs
@@ -187,7 +180,7 @@ def test_the_voice_speaks_with_its_vocoder_and_with_griffin_lim(
     assert (tmp_path / "old.wav").read_bytes() == (tmp_path / "neural.wav").read_bytes()
 
 
-@pytest.mark.slow
+@pytest.mark.long  # in `make prove` test_export.py begins from another run's weights
 def test_a_model_goes_on_from_an_acoustic_one(trained: Path, tones: Path, tmp_path: Path, voxyard: Voxyard) -> None:
     """--init-from takes the acoustic weights and names what it has to begin with."""
     alone = words(tones, tmp_path / "alone", 1)
@@ -234,7 +227,7 @@ def test_a_run_does_not_go_on_with_a_vocoder_of_another_size(tmp_path: Path) -> 
         resume(size="small", vocoder_size="big")
 
 
-@pytest.mark.slow
+@pytest.mark.long  # test_export.py exports a vocoder, the test before this one refuses another size
 def test_a_vocoder_has_a_size_of_its_own(tones: Path, tmp_path: Path, voxyard: Voxyard) -> None:
     """It is trained, speaks, and is exported, with and without it."""
     from voxyard.trainer.model.sizes import VOCODER_SIZES
