@@ -71,7 +71,7 @@ def patterns(code: str, region: str, language: Language) -> list[tuple[re.Patter
         short = r"(?<![\w.,:/-])(?P<n>\d{1,2})\. ?(?P<month>1[0-2]|0?[1-9])\.(?!\w| ?\d)"
         found.append((re.compile(short), _german_short))
     if code == "en":
-        found.append((_DUE, lambda match: _due(match, region)))
+        found += [(_SPAN, lambda match: _span(match, region)), (_DUE, lambda match: _due(match, region))]
         pattern = _numeric(r"(?P<first>\d{1,2})(?P<sign>[/.-])(?P<second>\d{1,2})(?P=sign)(?P<year>[12]\d{3})")
         found.append((pattern, lambda match: _english_numeric(match, region)))
     if language.months:
@@ -144,6 +144,24 @@ _DUE = re.compile(  # on 12/25, which is no fraction
     + r"|(?<=day )|(?<=day, )|(?<=ate: )|(?<=\d\d/\d\d to ))"
     r"(?P<first>\d{1,2})/(?P<second>\d{1,2})(?![\w/]|[.,]\d|\s?(?:of|inch|in\.|cup|\")|-)"
 )
+
+
+_SPAN = re.compile(
+    r"(?<![\w.,:/-])(?P<a>\d{1,2})/(?P<b>\d{1,2})\s?[–-]\s?(?P<c>\d{1,2})/(?P<d>\d{1,2})(?![\w/]|[.,]\d)"
+)
+
+
+def _span(found: re.Match[str], region: str) -> str | None:
+    """6/1–6/30, of which one day tells the order; without it both stay."""
+    a, b, c, d = (int(found[each]) for each in "abcd")
+    day_first = region == "gb" or (max(a, c) > 12 and region != "us")
+    if not day_first and region == "" and max(b, d) <= 12:
+        return None
+    days = ((b, a), (d, c)) if day_first else ((a, b), (c, d))
+    if not all(1 <= month <= 12 and 1 <= day <= 31 for month, day in days):
+        return ELSEWHERE
+    english = LANGUAGES["en"]
+    return " to ".join(f"{month_names(english)[month - 1]} {ordinal(day, english)}" for month, day in days)
 
 
 def _due(found: re.Match[str], region: str) -> str | None:

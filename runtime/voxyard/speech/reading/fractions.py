@@ -170,9 +170,8 @@ def _fraction(
         if code in ("es", "it", "pt") and (above, below) == (1, 2):
             said = _half(code, (_before(found) or _after(found)) if unit is None else unit)
             return said if unit is None else f"{said} {unit}"
-        if unit is None and below == 2 and code == "de":
-            noun = re.match(r"\s([A-ZÄÖÜ][^\W\d_]+)", found.string[found.end() : found.end() + 40])
-            return _german_half(found, noun[1]) if noun else "einhalb"
+        if unit is None and below == 2 and code in ("de", "fr"):
+            return _half_alone(code, language, said, found)
         if unit is None:
             measured = code in _OF and below > 2 and _MEASURE.match(found.string, found.end()) is not None
             return said + " de" * measured
@@ -200,6 +199,16 @@ def _fraction(
         joint = {"en": "and", "fr": "et", "es": "y", "it": "e", "pt": "e", "fa": "و"}[code]
         words = f"{cardinal(whole, language)} {joint} {said}"
     return words if unit is None else f"{words} {unit}"
+
+
+def _half_alone(code: str, language: Language, said: str, found: re.Match[str]) -> str:
+    """Half of the noun that follows: ein halbes Brot, une demi baguette."""
+    if code == "de":
+        noun = re.match(r"\s([A-ZÄÖÜ][^\W\d_]+)", found.string[found.end() : found.end() + 40])
+        return _german_half(found, noun[1]) if noun else "einhalb"
+    noun_of = _after(found)
+    feminine = noun_of and (language.is_feminine(noun_of) or table(code).gender(noun_of) == "feminine")
+    return "une demi" if feminine else said
 
 
 def _german_half(found: re.Match[str], noun: str) -> str:

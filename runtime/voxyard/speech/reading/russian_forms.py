@@ -174,7 +174,9 @@ def _arabic(numeral: str) -> int:
     return sum(-each if each < after else each for each, after in zip(values, following, strict=True))
 
 
-_PAGES = re.compile(r"(?<=[Сс]м\. )(?:с|стр)\.\s?(?P<a>\d+)(?:[–-](?P<b>\d+))?(?P<row>\s(?:и|,)\sгл\.\s?\d+)?")
+_PAGES = re.compile(
+    r"(?<=[Сс]м\. )(?:с\.\s?(?P<one>\d+)(?!\d|[–-]\d)|(?:с|стр)\.\s?(?P<a>\d+)[–-](?P<b>\d+))(?P<row>\sи\sгл\.\s?\d+)?"
+)
 _MONTHS = "января|февраля|марта|апреля|мая|июня|июля|августа|сентября|октября|ноября|декабря"
 _DAY_ALONE = re.compile(
     rf"(?:^|(?<=[.!?]\s)|(?<=[Сс]егодня\s)|(?<=[Зз]автра\s)|(?<=[Вв]чера\s))(?P<n>\d{{1,2}})(?=\s(?:{_MONTHS})(?:\s[—–-]\s|[.!?]|$))"
@@ -186,7 +188,7 @@ def _pages(found: re.Match[str]) -> str:
     if found["b"]:
         said = f"страницы {_number(found['a'])} — {_number(found['b'])}"
     else:
-        said = f"страницу {_number(found['a'])}"
+        said = f"страницу {_number(found['one'])}"
     return (
         said
         if not found["row"]
@@ -253,6 +255,7 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
         lambda found: f"{found['n']} {_CODES[found['code']]} Российской Федерации",
     ),
     (re.compile(r"(?<![\w.,/-])\d{6}(?=,?\s(?:г\.|Москва|Санкт|Россия|ул\.|обл|респ|край))"), _postcode),
+    (re.compile(r"(?<=\d-й\s)мин(?:\.(?=\s[а-яё])|(?=\.))"), lambda _: "минуте"),
     (_PAGES, _pages),
     (_ROW, _row),
     (_LASTING, _lasting),

@@ -26,6 +26,7 @@ _RATE = (  # after a blank, as in 2 x täglich
 )
 
 
+_RELAY = re.compile(r"4 ?[xX×] ?[1248]00\b")
 _GOALS = re.compile(r"(?!\d0)\d{1,2} ?x ?(?!\d0)\d{1,2}")  # o Santos venceu por 2x0
 
 
@@ -61,7 +62,8 @@ def patterns(language: Language, units: Mapping[str, str], unit_name: UnitName) 
         before = found.string[max(0, found.start() - 60) : found.start()]
         if language.locale == "pt" and _GOALS.fullmatch(found[0]) and (near_score(before, "pt") or "0" in found[0]):
             return f" {signs.score} ".join(said)
-        return f"{blank}{signs.by}{blank}".join(said)
+        by = signs.times if language.locale == "fr" and _RELAY.match(found[0]) else signs.by
+        return f"{blank}{by}{blank}".join(said)
 
     def _side(part: re.Match[str], *, described: bool) -> str | None:
         whole, _, rest = part["n"].partition(language.decimal)
@@ -84,12 +86,10 @@ def patterns(language: Language, units: Mapping[str, str], unit_name: UnitName) 
 def _rates(language: Language) -> list[tuple[re.Pattern[str], Words]]:
     """3 veces/día: what stands after the slash of a rate."""
     own = table(language.locale)
-    nouns = ("раз", "раза") if language.locale == "ru" else (own.signs.times, own.signs.once.rpartition(" ")[2])
-    known = "|".join(re.escape(each) for each in own.per if each.isalpha())
-    if not known or not all(nouns):
+    known = "|".join(re.escape(each) for each in own.per if each.isalpha() and len(each) > 2)
+    if not known:
         return []
-    after = "|".join(rf"(?<=\s{re.escape(each)})" for each in nouns)
-    return [(re.compile(rf"(?:{after})/(?P<per>{known})(?!\w)"), lambda found: f" {own.per[found['per']]}")]
+    return [(re.compile(rf"(?<=[^\W\d_]{{3}})/(?P<per>{known})(?!\w)"), lambda found: f" {own.per[found['per']]}")]
 
 
 def _stem(name: str | None) -> str:

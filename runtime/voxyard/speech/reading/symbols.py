@@ -193,6 +193,14 @@ def maths(
     ]
     if code == "en":
         found.append(
+            (
+                re.compile(
+                    r"(?<![\w.,])(?P<feet>\d{1,2})['′’](?P<inches>)(?=\s(?:tall|high|long|wide|deep|apart|away)\b)"
+                ),
+                feet,
+            )
+        )
+        found.append(
             (re.compile(r"(?<![\w.,])(?P<feet>\d{1,2})['′’] ?(?P<inches>\d{1,2})(?:[\"″”]|''|(?![\w'’]))"), feet)
         )
     return found

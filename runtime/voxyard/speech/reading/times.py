@@ -62,12 +62,15 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
     lap = rf"(?<![{letters}:.,/–-])(?P<minutes>\d{{1,2}}):(?P<seconds>[0-5]\d)(?P<part>[.,]\d{{1,3}})?"
     lap += rf"(?![{letters}:]|[.,–-]\d)"
     durations = rf"(?<![{letters}:.,/–-])(?P<minutes>\d{{1,3}}):(?P<seconds>[0-5]\d)[  ]?{_MINUTES}"
+    exact = rf"(?<![{letters}:.,/–-])(?P<hours>\d{{1,2}}){BLANK}h{BLANK}(?P<minutes>[0-5]?\d){BLANK}(?:min|mn|m){BLANK}"
+    exact += r"(?P<seconds>[0-5]?\d)\s?s(?!\w)"  # 1h32min07s
     glued = rf"(?<![{letters}:.,/–-])(?P<hours>\d{{1,3}})h(?P<minutes>[0-5]?\d){BLANK}(?:min|mn)\b"
     if code == "en":  # 2h 15m
         glued = rf"(?<![\w:.,/–-])(?P<hours>\d{{1,3}})h{BLANK}(?P<minutes>[0-5]?\d){BLANK}m(?:in)?\b"
     lasted: list[tuple[re.Pattern[str], Words]] = [
         (re.compile(durations), partial(_duration, language)),
         (re.compile(lap), partial(_lap, code, language)),
+        (re.compile(exact), partial(_hours_and_minutes, language)),
         (re.compile(glued), partial(_hours_and_minutes, language)),
     ]
     hours = r"(?(second)(?: (?:Stunden|Std\.|hours|hrs|heures|horas|ore|часа|часов|ساعت)(?!\w))?|)"
@@ -157,7 +160,7 @@ def _with_h(code: str, language: Language, words: Words, between: Words) -> list
         hours = rf"(?<![\w:.,/-])(?P<hour>[01]?\d|2[0-4]){BLANK}h{BLANK}{minutes}"
         found += [(re.compile(both), between), (re.compile(hours), words)]
     if code in ("de", "nl"):  # um 8h
-        at = r"(?:(?<=\bum )|(?<=\bab )|(?<=\bbis )|(?<=\bgegen )|(?<=\bvon )(?=\d{1,2} ?h bis\b))"
+        at = r"(?:(?<=\b[Uu]m )|(?<=\b[Aa]b )|(?<=\bbis )|(?<=\bgegen )|(?<=\bvon )(?=\d{1,2} ?h bis\b))"
         hours = rf"{at}(?P<hour>[01]?\d|2[0-4]) ?h\b"
         found.append((re.compile(hours), lambda match: _spoken(code, language, int(match["hour"]), 0, "")))
     return found
@@ -193,7 +196,7 @@ _AND = {
     "pl": "i",
 }
 _LASTED = re.compile(
-    r"\b(?:in|of|time:?|nach|von|Zeit|en|de|em|di|за|temps|tiempo|tempo|duration:?|Dauer:?)\s$|(?:成绩|用时|以|タイム(?:は|が)?|"
+    r"\b(?:took|lasted|dauerte?n?|dur(?:ó|ò|ou|é|ata|ato)|длил\w+|in|of|time:?|nach|von|Zeit|en|de|em|di|за|temps|tiempo|tempo|duration:?|Dauer:?)\s$|(?:成绩|用时|以|タイム(?:は|が)?|"
     r"زمان|رکورد)[:：]?\s?$",
     re.IGNORECASE,
 )
@@ -214,7 +217,14 @@ def _lap(code: str, language: Language, found: re.Match[str]) -> str | None:
     ran = _RAN.search(found.string[max(0, found.start() - 24) : found.start()]) is not None
     if code == "fa":
         ran = ran or _IN_PERSIAN.match(found.string, found.end()) is not None
-    if language.number_words is None or not (part or (ran and minutes >= _FEWEST_MINUTES)):
+    before = found.string[max(0, found.start() - 60) : found.start()]
+    if not part and minutes < _FEWEST_MINUTES and code != "en" and _IN.search(before):
+        ran = _SHORT_RACE.search(re.split("[,;.]", before)[-1]) is not None
+        if not ran and language.number_words:  # 4:12, of hours or of minutes
+            return f"{cardinal(found['minutes'], language)} {cardinal(found['seconds'], language)}"
+    elif not part and minutes < _FEWEST_MINUTES:
+        ran = ran and code == "fa"
+    if language.number_words is None or not (part or ran):
         return ELSEWHERE
     seconds = str(int(found["seconds"]))
     if code == "en" and not part:
@@ -235,6 +245,10 @@ def _lap(code: str, language: Language, found: re.Match[str]) -> str | None:
     return blank.join(said)
 
 
+_IN = re.compile(r"\b(?:in|en|em|за)\s$")
+_SHORT_RACE = re.compile(
+    r"\b(?:mil(?:e|la|ha)|miglio|Meile|милю|lap|Runde|tour|vuelta|giro|volta|круг|[1-9]\d\d\d?\s?[mм])\b", re.IGNORECASE
+)
 _FEWEST_MINUTES = 10  # of a race, that are no hours: 2:15
 
 
@@ -262,7 +276,8 @@ def _duration(language: Language, found: re.Match[str]) -> str:
 def _hours_and_minutes(language: Language, found: re.Match[str]) -> str:
     """2h15min, how long."""
     blank = " " if language.spaced else ""
-    return blank.join((_unit(language, "hour", int(found["hours"])), _unit(language, "minute", int(found["minutes"]))))
+    names = [name for name in ("hours", "minutes", "seconds") if name in found.re.groupindex]
+    return blank.join(_unit(language, name[:-1], int(found[name])) for name in names)
 
 
 def _with_seconds(code: str, language: Language, found: re.Match[str]) -> str | None:
