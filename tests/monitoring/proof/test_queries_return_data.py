@@ -84,6 +84,7 @@ def test_every_recorded_series_has_data(proof: Proof, name: str) -> None:
 
 
 def test_the_clock_of_the_rules_is_the_only_thing_that_is_faster(proof: Proof) -> None:
-    (group,) = {each["interval"] for each in proof.server.ask("rules")["groups"]}
-    assert group * FACTOR == 15
+    groups = {each["name"]: each["interval"] * FACTOR for each in proof.server.ask("rules")["groups"]}
+    slower = {"voxyard-layer-budgets", "voxyard-layer-cost"}  # which look back for weeks
+    assert {name: seconds for name, seconds in groups.items() if seconds != 15} == dict.fromkeys(slower, 120)
     assert SCRAPE_SECONDS * FACTOR == 15
