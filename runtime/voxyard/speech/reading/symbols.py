@@ -55,7 +55,7 @@ def addresses(code: str, language: Language) -> list[tuple[re.Pattern[str], Word
     return [
         (re.compile(r"&(?:[A-Za-z]{2,8}|#\d{2,6}|#[xX][0-9A-Fa-f]{2,5});"), entity),
         (re.compile(r"(?:(?<=[^\W\d_]{3})|(?<=[.,;:!?\"”’)]))\[(?:\d{1,3}|note \d{1,3}|[a-z])\](?![\w(])"), _silent),
-        (re.compile(r"\[([^\]\n]{1,200})\]\((?:https?://|/|#)[^)\s]*\)"), lambda found: found[1]),  # of Markdown
+        (re.compile(r"\[([^][\n]{1,200})\]\((?:https?://|/|#)[^)\s]*\)"), lambda found: found[1]),  # of Markdown
         (re.compile(r"^[^\S\n]{0,3}#{1,6}[^\S\n]+(?=\S)", re.MULTILINE), _silent),
         (
             re.compile(

@@ -231,6 +231,7 @@ def test_a_long_text_is_read_in_linear_time() -> None:
     assert read_words(text, "en").count("twelve kilometers") == 2000
     assert read_words("9" * 100_000, "en").count("nine") == 100_000
     assert read_words("1." * 50_000, "de") == "1." * 50_000
+    assert read_words("[" * 100_000, "en") == "[" * 100_000
     assert read_words("5 " * 20_000, "ru").count("пять") == 20_000  # of a table, which ru-normalizr does not get
     for row in ("100 ", "1 000 000 "):  # of a table: in more groups than a number has
         assert read_words(row * 10_000, "en") == row * 10_000
