@@ -14,7 +14,7 @@ from fleet import audit
 from fleet.command_line import fab
 from fleet.errors import FleetError, HostFailedError
 from fleet.facts.fact import Unknown
-from fleet.facts.gpu_use import OUT_OF_WORK
+from fleet.facts.gpu_use import OUT_OF_WORK, Marks
 from fleet.inventory.hosts import Host
 from fleet.rollout import commands, report
 from fleet.rollout.host_state import CONTAINERS, container_of
@@ -22,7 +22,6 @@ from fleet.ssh.connection_pool import Connections, GroupResult, Session, on_ever
 from fleet.ssh.interrupt import reading
 from fleet.ssh.verbs import must
 from tasks.base import HELP, exit_with, print_json, reporting_errors, say, select_hosts
-from voxyard.host.out_of_work import Mark
 
 
 @task(
@@ -65,19 +64,19 @@ def gpus(
         exit_with(good=not failed)
 
 
-def _read(hosts: Sequence[Host], connections: Connections) -> GroupResult[tuple[Mark, ...]]:
+def _read(hosts: Sequence[Host], connections: Connections) -> GroupResult[Marks]:
     with reading():
         return on_every_host(hosts, lambda each: _marks(connections.to(each), each.name))
 
 
-def _marks(session: Session, host: str) -> tuple[Mark, ...]:
+def _marks(session: Session, host: str) -> Marks:
     found = OUT_OF_WORK.among(session.run([OUT_OF_WORK.command]))
     if isinstance(found, Unknown):
         raise HostFailedError(f"the marks of sick GPUs on {host} cannot be read: {found.reason}")
     return found
 
 
-def _host_of(hosts: Sequence[Host], gpu: str, found: GroupResult[tuple[Mark, ...]], option: str) -> Host:
+def _host_of(hosts: Sequence[Host], gpu: str, found: GroupResult[Marks], option: str) -> Host:
     """The one host that was named, or the one that has marked this UUID. Raises FleetError."""
     marked = [each for each in hosts if any(mark.uuid == gpu for mark in found.succeeded.get(each.name, ()))]
     chosen = hosts if len(hosts) == 1 else marked

@@ -12,6 +12,9 @@ from fleet.facts.gpus import is_row, number, short_bus_id
 from fleet.ssh.command_batch import verb
 from voxyard.host.out_of_work import Mark
 
+Marks = tuple[Mark, ...]
+"""Sick GPUs of a host."""
+
 _XID = re.compile(r"\[\s*(\d+\.\d+)\].*?NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]+)(?: GPU-I:\d+)?\): (\d+)(.*)")
 
 
@@ -71,7 +74,7 @@ def _xids(text: str) -> tuple[XidError, ...]:
     )
 
 
-def _out_of_work(text: str) -> tuple[Mark, ...]:
+def _out_of_work(text: str) -> Marks:
     return tuple(Mark(**each) for each in json.loads(text)["gpus"])
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from fleet.audit import AUDIT_LOG, AuditLog
 from fleet.facts.fact import Fact, Unknown
 from fleet.facts.gpu_start import GpuStart
-from fleet.facts.gpu_use import NUMA, OUT_OF_WORK, PROCESSES, XIDS, GpuProcess, Numa, XidError
+from fleet.facts.gpu_use import NUMA, OUT_OF_WORK, PROCESSES, XIDS, GpuProcess, Marks, Numa, XidError
 from fleet.facts.gpus import GPUS, OF_EACH, P2P, TOPOLOGY, HostGpu, merged, with_host_memory
 from fleet.facts.machine import (
     CLOCK,
@@ -40,7 +40,6 @@ from fleet.facts.ray_reach import RayReach
 from fleet.facts.shared_documents import SharedDocuments
 from fleet.ssh.command_batch import Answer
 from fleet.ssh.connection_pool import Session
-from voxyard.host.out_of_work import Mark
 
 # Only where nvidia-smi and Docker answer: a hanging program would hang every time.
 _OF_GPUS = (*OF_EACH, TOPOLOGY, P2P, PROCESSES, NUMA)
@@ -88,7 +87,7 @@ class HostFacts:
     programs: frozenset[str] | Unknown  # those of TOOLS and TLS_TOOL that are installed
     containers: tuple[Container, ...] | Unknown
     clock_skew: float | Unknown  # seconds that the host is ahead of the operator, at least
-    out_of_work: tuple[Mark, ...] | Unknown = ()  # sick GPUs, as the host's exporter marks them
+    out_of_work: Marks | Unknown = ()  # sick GPUs, as the host's exporter marks them
     audit_log: AuditLog | Unknown = field(default_factory=lambda: AuditLog(0))
     shared_documents: SharedDocuments | Unknown | None = None  # None: the documents of the host are its own
     ray_reach: RayReach | None = None  # None: the host is in no Ray cluster
