@@ -21,6 +21,7 @@ GROUP  ?=
 RELEASE ?=
 SENTENCE ?=
 STAND_IN ?=
+HOURS  ?= 6
 
 TENSORFLOW = cpu
 VENV     := .venv
@@ -69,7 +70,7 @@ PIP_INSTALL := -m pip install --progress-bar off
 
 .PHONY: help setup demo serve test prove prove-long test-unit test-tensorflow test-torch test-browser test-monitoring test-proof test-fleet test-clients test-tf217 test-gpu gpu-trial mutants
 .PHONY: lint format docs objectives dashboards dashboards-preview lock release
-.PHONY: images images-lock check plan deploy rollback drain status logs unlock monitoring bench-trainer bench-exporter bench-bark bench-pool bench-cluster bench-service bench-cells bench-alerts bench-rollout bench-cli bench-hosts bench-speech walk clean
+.PHONY: images images-lock check plan deploy rollback drain status logs unlock monitoring bench-trainer bench-exporter bench-bark bench-pool bench-cluster bench-service bench-cells bench-alerts bench-rollout bench-cli bench-hosts bench-speech soak walk clean
 
 help:  ## list all targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -251,6 +252,9 @@ bench-service: $(VENV)/stamps/dev  ## benchmark the service beside bare FastAPI,
 
 bench-cells: $(VENV)/stamps/dev  ## benchmark three services on one PostgreSQL behind HAProxy (Debian's packages) → build/bench/cells.json
 	@$(BIN)/python tests/bench/cells.py
+
+soak: $(VENV)/stamps/dev  ## disturb two services with everything on for HOURS=6: what is lost, what grows (Debian's postgresql, root) → build/soak
+	@$(BIN)/python tests/bench/soak.py --hours "$(HOURS)" $(ARGS)
 
 bench-alerts: $(VENV)/stamps/dev  ## benchmark alert detection time for injected faults → build/bench/alerts.json
 	@$(BIN)/python tests/bench/alerts.py
