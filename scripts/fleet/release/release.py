@@ -193,7 +193,7 @@ def _files(
 def _sick_gpus(host: Host) -> dict[str, object]:
     """How many of its sick GPUs the exporter may take out of work, and which stay whatever they have."""
     kept, most = host.keep_sick_gpus, host.sick_gpus
-    stay = {} if not kept else {"stay": True if kept is True else list(kept)}
+    stay: dict[str, object] = {"stay": True if isinstance(kept, bool) else list(kept)} if kept else {}
     return stay if most is None else {"most": most, **stay}
 
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from fab_tasks import Fab, task_runner
@@ -80,7 +81,7 @@ def test_the_plan_has_it_for_the_exporter() -> None:
 
 
 @pytest.mark.parametrize(("state", "used"), [("out", {1, 2}), ("reset", {1, 2}), ("kept", {0, 1, 2})])
-def test_a_release_does_without_what_is_out_of_work(state: str, used: set[int]) -> None:
+def test_a_release_does_without_what_is_out_of_work(state: Literal["out", "reset", "kept"], used: set[int]) -> None:
     marked = facts(gpus=(gpu(0), gpu(1), gpu(2)), out_of_work=(replace(SICK, state=state),))
     selection = select_gpus(marked, trainer_host(gpus=3))
     assert selection.used == {uuid(each) for each in used}

@@ -17,8 +17,8 @@ import pytest
 from eventually import PATIENCE, eventually
 from service_app import Served, serving
 
-from voxyard.service.audiobook.chapters import Chapter
 from voxyard.service.auth.api_keys import add_key
+from voxyard.service.documents.records import Chapter
 from voxyard.service.documents.store import Store
 from voxyard.speech.audio.wav import from_bytes
 from voxyard.speech.requests import SAMPLE_RATE
