@@ -157,14 +157,14 @@ class _ScrapeCollector(Collector):
         if self._documents is not None:
             try:
                 yield self._family_of_documents(self._documents.value())
-            except TimeoutError as error:
+            except (TimeoutError, ServiceError) as error:
                 log.warning("cannot count the documents for /metrics: %s", error)
             except Exception:
                 log.exception("cannot count the documents for /metrics")
         if self._disk is not None:
             try:
                 yield from self._families_of_disk(self._disk.value())
-            except TimeoutError as error:
+            except (TimeoutError, ServiceError) as error:
                 log.warning("cannot read the disk usage for /metrics: %s", error)
             except Exception:
                 log.exception("cannot read the disk usage for /metrics")
