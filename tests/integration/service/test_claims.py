@@ -446,6 +446,18 @@ def test_a_service_that_makes_audio_anew_too_late_replaces_none_of_the_one_that_
     assert [two.store.document(new.id).revision, two.store.chunks(new.id)[1].seed] == [2, 51]
 
 
+def test_audio_that_another_service_may_be_reading_outlives_the_service_that_made_it_anew(start: Start) -> None:
+    one, new = start("one"), new_document(1)
+    one.queue.accept(new)
+    one.ended(new)
+    (read,) = one.names(new)
+    one.queue.redo(new.id, 1, None, 50)
+    eventually(lambda: one.store.document(new.id).revision == 1, "the chunk is spoken again")
+    eventually(lambda: len(one.names(new)) == 2, "the chunks' files are deleted")
+    one.queue.close()
+    assert read in one.names(new)
+
+
 @pytest.mark.slow
 def test_a_renewal_keeps_a_document_as_long_as_its_chunks_take(start: Start) -> None:
     one, new = held(start("one", claim_seconds=KEPT_SECONDS)), new_document(1)

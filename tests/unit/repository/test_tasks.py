@@ -23,7 +23,7 @@ help setup demo serve test prove prove-long test-unit test-tensorflow test-torch
 test-fleet test-clients test-tf217 test-gpu gpu-trial mutants lint format docs objectives dashboards dashboards-preview
 lock release images images-lock check plan deploy rollback drain status logs unlock monitoring
 bench-trainer bench-exporter bench-bark bench-pool bench-cluster
-bench-service bench-cells bench-alerts bench-rollout bench-cli bench-hosts bench-speech walk clean
+bench-service bench-cells bench-alerts bench-rollout bench-cli bench-hosts bench-speech soak walk clean
 """
 
 

@@ -139,7 +139,8 @@ class DocumentDispatcher:
         self._events.put(DispatcherClosing())
         if self._thread.is_alive():
             self._thread.join()
-        self._remove_stale(math.inf)
+        if not self._claims.shared:  # other services may be reading it: it goes at the next change
+            self._remove_stale(math.inf)
 
     def _run(self) -> None:
         while True:
