@@ -268,7 +268,7 @@ def test_the_events_of_a_frozen_service_end_and_are_those_of_the_other_when_they
             assert sorted(each.result(60) for each in streams) == ["ended", "ended", "goes on", "goes on"]
 
 
-@pytest.mark.parametrize("path", ["/v1/audio/speech", f"/v1/documents/{new_id('one')}/audio"])
+@pytest.mark.parametrize("path", ["/v1/audio/speech", f"/v1/documents/{'0' * 32}/audio"])
 def test_audio_of_a_frozen_service_ends_and_that_of_the_other_is_waited_for(frozen: Frozen, path: str) -> None:
     """No deadline tells a first sound that waits for a worker, or a paused stream, from a frozen service: checks do."""
 

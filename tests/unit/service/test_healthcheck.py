@@ -62,7 +62,7 @@ DOWN = SimpleNamespace(state="down", device="cuda:1", reason=BROKEN, woken=False
 
 
 def reason(*workers: Any, ended: str | None = None) -> str:
-    pool: Any = SimpleNamespace(ended=ended, workers=lambda: workers)
+    pool: Any = SimpleNamespace(ended=ended, waiting=None, workers=lambda: workers)
     queue: Any = SimpleNamespace(problem=None)
     shutdown: Any = SimpleNamespace(announced=False, draining=False)
     ready, found = readiness(pool, queue, shutdown)
