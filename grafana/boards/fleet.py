@@ -281,7 +281,7 @@ def _workloads() -> Row:
             "Training speed",
             "Optimizer updates per second of each run, over 5 minutes.",
             "ops",
-            Query(f"rate({run('voxyard_train_steps_total')}[5m])", "{{instance}} {{run}}"),
+            Query(run("voxyard:train_steps:rate5m"), "{{instance}} {{run}}"),
         ),
         time_series(
             "Speech made by Bark",

@@ -38,7 +38,7 @@ def _overview() -> Row:
         ),
         stat_panel(
             "Speed", "Optimizer updates per second of all selected runs, over 5 minutes.", "ops",
-            Query(f"sum(rate({run('voxyard_train_steps_total')}[5m]))"), decimals=2,
+            Query(f"sum({run('voxyard:train_steps:rate5m')})"), decimals=2,
         ),
         stat_panel(
             "Clips", "Clips trained on per second, of all selected runs.", "ops",

@@ -37,9 +37,9 @@ def alertmanager(alertmanager_program: str, tmp_path_factory: pytest.TempPathFac
 def matches(labels: Mapping[str, str], matchers: list[str]) -> bool:
     """True where an alert fulfils the matchers."""
     for matcher in matchers:
-        name, operator, value = re.fullmatch(r'(\w+)(=~?)"(.+)"', matcher).groups()  # type: ignore[union-attr]
+        name, operator, value = re.fullmatch(r'(\w+)(=~?|!=)"(.+)"', matcher).groups()  # type: ignore[union-attr]
         pattern = value if operator == "=~" else re.escape(value)
-        if not re.fullmatch(pattern, labels.get(name, "")):
+        if bool(re.fullmatch(pattern, labels.get(name, ""))) == (operator == "!="):
             return False
     return True
 

@@ -184,7 +184,8 @@ def test_with_dcgm_exporter_one_file_more_gives_every_gpu_series_that_alerts_rea
     }
     assert read - means <= made
     own = {name for rule in gpu_alerts for name in re.findall(r"voxyard_gpu_\w+", rule["expr"])}
-    assert own == {"voxyard_gpu_link_rank", "voxyard_gpu_recovery_action"}  # which dcgm-exporter does not tell
+    # Which dcgm-exporter does not tell.
+    assert own == {"voxyard_gpu_link_rank", "voxyard_gpu_out_of_work", "voxyard_gpu_recovery_action"}
 
 
 @pytest.mark.parametrize(("alert", "severity"), [("GpuXidCritical", "critical"), ("GpuXidWarning", "warning")])

@@ -190,7 +190,7 @@ def test_a_run_shows_what_the_trainer_said(proof: Proof) -> None:
     assert value(proof, f"voxyard_train_samples_total{{{run}}} / voxyard_train_steps_total{{{run}}}") == BATCH_SIZE
     assert value(proof, f"voxyard_train_steps_total{{{run}}}") >= proof.trainer["voxyard_train_steps_total"] > 0
     clips = value(proof, f"voxyard:train_samples:rate5m{{{run}}}")
-    assert clips == pytest.approx(BATCH_SIZE * value(proof, f"rate(voxyard_train_steps_total{{{run}}}[5m])"), rel=0.01)
+    assert clips == pytest.approx(BATCH_SIZE * value(proof, f"voxyard:train_steps:rate5m{{{run}}}"), rel=0.01)
     waited = proof.trainer["voxyard_train_data_wait_seconds_sum"]
     share = waited / proof.trainer["voxyard_train_step_duration_seconds_sum"]  # since the run began
     assert value(proof, f"voxyard:train_data_stall:ratio{{{run}}}") == pytest.approx(share, abs=0.3)
@@ -210,7 +210,7 @@ def test_bark_shows_the_sound_that_was_sent(proof: Proof) -> None:
 def test_the_sick_host_shows_its_figures(proof: Proof) -> None:
     here = f'instance="{SICK}"'
     assert value(proof, f"voxyard:train_data_stall:ratio{{{here}}}") == pytest.approx(WAIT_SECONDS / STEP_SECONDS)
-    assert value(proof, f"rate(voxyard_train_steps_total{{{here}}}[5m])") == pytest.approx(1 / STEP_SECONDS, rel=0.1)
+    assert value(proof, f"voxyard:train_steps:rate5m{{{here}}}") == pytest.approx(1 / STEP_SECONDS, rel=0.1)
     assert value(proof, f"voxyard_train_step_time_variation_ratio{{{here}}}") == VARIATION
     assert value(proof, f"voxyard:bark_real_time_factor:ratio5m{{{here}}}") == pytest.approx(CHUNK_SECONDS / 8)
     assert value(proof, f"voxyard:bark_audio_seconds:rate5m{{{here}}}") == pytest.approx(8, rel=0.1)
