@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from fleet.checks.finding import ON_GPUS, Finding, Level
+from fleet.checks.finding import ON_GPUS, Finding
 from fleet.checks.gpus import NAME_THE_OTHERS, left_out
 from fleet.command_line import fab
 from fleet.facts.fact import Unknown, known
@@ -78,9 +78,8 @@ def out_of_work(facts: HostFacts, selection: GpuSelection) -> Iterator[Finding]:
     for mark in known(facts.out_of_work, ()):
         spare = selection.spare and mark.uuid in selection.sick
         found = f"{mark}{left_out(selection)}" if spare else str(mark)
-        level: Level = "WARN" if spare or mark.works else "FAIL"
         remedy = f"then let it work again: {fab()} gpus --return {mark.uuid} (runbook: GpuOutOfWork)"
-        yield Finding(level, "out_of_work", found, remedy, services=ON_GPUS)
+        yield Finding("WARN" if spare or mark.works else "FAIL", "out_of_work", found, remedy, services=ON_GPUS)
 
 
 def compute_mode(gpu: HostGpu, services: tuple[str, ...]) -> Iterator[Finding]:

@@ -99,9 +99,8 @@ def test_a_file_is_read_and_named_by_its_name(served: Served, name: str) -> None
     assert chunks[0]["text"].startswith("Chapter one.")
 
 
-@pytest.mark.parametrize("path", ["", "/chapters"])
 def test_a_file_that_is_read_while_it_is_asked_for_has_chapters_with_chunks(
-    served: Served, path: str, monkeypatch: pytest.MonkeyPatch
+    served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     extracted, chapters = Store.extracted, Store.chapters
     asked = threading.Event()
@@ -119,7 +118,7 @@ def test_a_file_that_is_read_while_it_is_asked_for_has_chapters_with_chunks(
     monkeypatch.setattr(Store, "chapters", once_read)
     file = {"file": ("story.md", b"# One\n\nThe harbour lay still.\n\n# Two\n\nNobody was awake.")}
     id = ask(served, "POST", "/v1/documents", files=file).json()["id"]
-    found = ask(served, "GET", f"/v1/documents/{id}{path}").json()
+    found = ask(served, "GET", f"/v1/documents/{id}").json()
     assert [(each["title"], each["last_chunk"] >= each["first_chunk"]) for each in found["chapters"]] == [
         ("One", True), ("Two", True),
     ]  # fmt: skip

@@ -52,7 +52,7 @@ def test_compose_files_interpolate_no_setting() -> None:
 
 def test_compose_files_and_images_set_only_variables_that_somebody_reads() -> None:
     known = {setting.variable for setting in every_setting()}
-    known |= {f"{PREFIX}{name}" for name in ("CONFIG", "HOST_PLAN", "RELEASE", "CONFIG_HASH")}
+    known |= {f"{PREFIX}{name}" for name in ("CONFIG", "HOST_PLAN", "OUT_OF_WORK", "RELEASE", "CONFIG_HASH")}
     files = [*(ROOT / "deploy/compose").glob("*.yaml"), *(ROOT / "images").glob("*/Dockerfile")]
     given = {
         name
