@@ -24,8 +24,9 @@ _NODES: Mapping[str, tuple[Role, str]] = {
 """Ray's role of each of ours, and its listener's name."""
 
 
+_PORT = r"([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
 RedisAddress = Annotated[
-    str, Matching(r"(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9][A-Za-z0-9.-]*):[0-9]{1,5}", "HOST:PORT of a Redis")
+    str, Matching(rf"(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9][A-Za-z0-9.-]*):{_PORT}", "HOST:PORT of a Redis")
 ]
 
 

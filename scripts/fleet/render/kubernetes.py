@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -122,7 +122,9 @@ def run_files(cluster: Cluster, release: Release, run: ClusterRun, root: Path) -
     heading = f"Training run {run.name} for the cluster {cluster.name}; written by fab render --to kubernetes."
     top = kustomization(
         f"{heading} Start it with\n  kubectl apply --server-side --kustomize THIS-DIRECTORY\n"
-        f"after the cluster's overlay. Checkpoints lie on the claim {name}; delete --kustomize deletes them too.",
+        "after the cluster's overlay; before an apply with other settings, which continues at the last checkpoint,\n"
+        f"  kubectl --namespace {cluster.namespace} delete job {name}\n"
+        f"Checkpoints lie on the claim {name}; delete --kustomize deletes them too.",
         namespace=cluster.namespace,
         resources=["run.yaml"],
         images=pins(release, "trainer"),
@@ -284,32 +286,48 @@ def _number_of_pods(cluster: Cluster) -> Document:
 
 
 def _how_to_apply(cluster: Cluster, release: Release) -> str:
-    lines = [f"Release {release.id} for the cluster {cluster.name}; written by fab render --to kubernetes. Apply with"]
-    lines += ["  kubectl apply --server-side --kustomize THIS-DIRECTORY"]
+    kubectl = f"  kubectl --namespace {cluster.namespace}"
+    lines = [f"Release {release.id} for the cluster {cluster.name}; written by fab render --to kubernetes."]
+    lines += ["Once before, where they are not there yet, the namespace and what the objects refer to:"]
+    lines += ["  kubectl apply --server-side --filename THIS-DIRECTORY/namespace.yaml"]
     if names := secret_names(release):
         files = " ".join(f"--from-file={name}=FILE" for name in names)
-        lines += ["Once before, from files that hold the values of the secrets:"]
-        lines += [f"  kubectl --namespace {cluster.namespace} create secret generic {SECRET} {files}"]
-        lines += (
-            [f"The file of {BARK_STORE} has the password alone, without a line break."] if BARK_STORE in names else []
-        )
+        lines += [f"{kubectl} create secret generic {SECRET} {files}"]
+        if BARK_STORE in names:
+            lines += [f"  (the file of {BARK_STORE} has the password alone, without a line break)"]
+    lines += [f"  {what}" for what in _expected(cluster)]
+    if cluster.bark.scaling.most is not None:
+        lines += ["Where it ran before without scaling, too (else an apply that names no number leaves one pod):"]
+        lines += [f"  echo '{json.dumps(_number_of_pods(cluster))}' |"]
+        lines += [f"  {kubectl} apply --server-side --field-manager=keda --validate=false -f -"]
+    lines += ["Then, and for each later release:", "  kubectl apply --server-side --kustomize THIS-DIRECTORY"]
     if cluster.has_workers:
-        lines += [
-            "It needs KubeRay 1.6 or newer. Another release ends all pods of the Ray cluster before it starts others."
-        ]
+        lines += ["Another release ends all pods of the Ray cluster before it starts others."]
     if "bark" in cluster.roles and cluster.bark.replicas > 1:
         lines += ["A change restarts the pods of the speech service one after the other, and stops at one that fails:"]
-        lines += [f"  kubectl --namespace {cluster.namespace} rollout status statefulset/voxyard-bark  # or undo"]
-    if cluster.bark.scaling.most is not None:
-        lines += ["Where it ran before without scaling, first (else an apply that names no number leaves one pod):"]
-        lines += [f"  echo '{json.dumps(_number_of_pods(cluster))}' |"]
-        lines += [f"    kubectl --namespace {cluster.namespace} apply --server-side \\"]
-        lines += ["      --field-manager=keda --validate=false -f -"]
+        lines += [f"{kubectl} rollout status statefulset/voxyard-bark  # or undo"]
     if release.artefacts:
         names_of = " and ".join(f"{each.name} (the directory bark.{each.kind})" for each in release.artefacts)
         which = "of the speech service or its workers" if cluster.has_workers else "of the speech service"
+        source = cluster.bark.weights_from
+        fetched = f"fetches the weights from {source}, and prints the kubectl cp for the rest"
         lines += [f"A new pod {which} waits for {names_of}, once a volume and version: its"]
-        lines += [
-            "container `artefacts` fetches the weights from bark.weights_from, and prints the kubectl cp for the rest."
-        ]
+        lines += [f"container `artefacts` {fetched if source else 'prints the kubectl cp that brings them'}."]
     return "\n".join(lines)
+
+
+def _expected(cluster: Cluster) -> Iterator[str]:
+    """What an operator brings, one line each."""
+    bark, speaks = cluster.bark, "bark" in cluster.roles
+    if cluster.pull_secret:
+        yield f"the Secret {cluster.pull_secret} with the login of the registry (kubectl create secret docker-registry)"
+    if speaks and bark.shelf and not is_bucket(bark.shelf):
+        yield f"the PersistentVolumeClaim {bark.shelf} for the audio, one that many nodes mount"
+    if "trainer" in cluster.roles:
+        yield f"the PersistentVolumeClaim {cluster.trainer.corpora} for the corpora of runs"
+    if cluster.gpu_claim:
+        yield f"the ResourceClaimTemplate {cluster.gpu_claim}"
+    operators = ["the Prometheus Operator", *(["KEDA"] if speaks and bark.scaling.most is not None else [])]
+    operators += ["KubeRay 1.6 or newer"] if cluster.has_workers else []
+    operators += ["Kueue"] if "trainer" in cluster.roles and cluster.trainer.queue else []
+    yield f"in the cluster: {', '.join(operators)}"

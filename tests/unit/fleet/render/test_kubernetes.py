@@ -188,7 +188,7 @@ def test_secrets_are_referenced_and_never_rendered(out: Path) -> None:
     secret = next(volume["secret"] for volume in speech(objects)["volumes"] if volume["name"] == "secrets")
     assert secret == {"secretName": "voxyard-bark", "defaultMode": 0o440}
     assert "create secret generic voxyard-bark --from-file=bark-api-keys=FILE" in text
-    assert "The file of bark-store-password has the password alone, without a line break." in text
+    assert "the file of bark-store-password has the password alone, without a line break" in text
 
 
 def mounts_are_there(each: dict[str, Any], pod: dict[str, Any], names: set[tuple[str, str]]) -> None:
@@ -721,3 +721,14 @@ def test_a_cluster_without_a_store_is_asked_for_no_password_of_one(fab: Render, 
     assert {name: "bark-store-password" in head for name, head in heads.items()} == {
         "lab": True, "wide": True, "east": False, "pool": False
     }  # fmt: skip
+
+
+def test_a_head_says_what_comes_first_and_what_the_cluster_needs(fab: Render, place: Path) -> None:
+    assert fab(config=str(place / "train.yaml"), cluster=["wide"])[0] == 0
+    head = (place / "out/overlays/wide/kustomization.yaml").read_text()
+    order = ["namespace.yaml", "create secret", "the Secret login", "Claim audio", "Claim corpora", "one-gpu", "KEDA"]
+    places = [head.index(each) for each in [*order, "--field-manager=keda", "--kustomize THIS-DIRECTORY"]]
+    assert places == sorted(places)
+    assert "Kueue" in head
+    run = (place / "out/runs/wide/train/kustomization.yaml").read_text()
+    assert "kubectl --namespace voxyard delete job run-train" in run
