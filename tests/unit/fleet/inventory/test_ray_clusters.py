@@ -48,8 +48,9 @@ def test_hosts_of_one_name_have_one_head_and_a_speech_service_without_gpus(inven
 def test_a_redis_is_named_by_host_and_port(inventory: Read, place: str) -> None:
     found = inventory(FLEET.replace("ray: {address: 10.0.0.1}", f"ray: {{address: 10.0.0.1, redis: {place}}}"))
     assert found.hosts[0].ray.redis == place.strip("'")
-    with pytest.raises(FleetError, match=r"hosts\.desk\.ray\.redis: expected HOST:PORT of a Redis"):
-        inventory(FLEET.replace("ray: {address: 10.0.0.1}", "ray: {address: 10.0.0.1, redis: redis.lab}"))
+    for wrong in ("redis.lab", "redis.lab:99999", "redis.lab:0"):
+        with pytest.raises(FleetError, match=r"hosts\.desk\.ray\.redis: expected HOST:PORT of a Redis"):
+            inventory(FLEET.replace("ray: {address: 10.0.0.1}", f"ray: {{address: 10.0.0.1, redis: {wrong}}}"))
 
 
 def test_ports_of_a_node_are_those_of_the_host(inventory: Read) -> None:
