@@ -1,12 +1,16 @@
-"""The guides: every link in every Markdown file leads somewhere, and README.md stays a front page."""
+"""The guides: links lead somewhere, tasks are taken as they are written, README.md stays a front page."""
 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
+import fabfile
 import pytest
+from invoke import Collection, Exit, ParseError
+from invoke.parser import Parser
 from tracked_files import ROOT, tracked
 
 MAP = "runtime/README.md"
@@ -160,6 +164,47 @@ def test_every_guide_can_be_reached_from_the_front_page() -> None:
         aims = {(page.parent / name).resolve() for name in names if name.endswith(".md") and ":" not in name}
         ahead += aims - reached
     assert set(tracked("*.md")) - reached == set()
+
+
+def refused_tasks(text: str) -> list[str]:
+    """The lines `fab TASK …` of a Markdown text that the tasks do not take, each with what they say."""
+    found = []
+    for line in re.findall(r"^ *(fab .+)$", text, re.MULTILINE):
+        try:
+            tasks = Parser(contexts=Collection.from_module(fabfile).to_contexts()).parse_argv(
+                shlex.split(line, comments=True)[1:]
+            )
+        except (Exit, ParseError) as error:
+            found.append(f"{line}: {error}")
+            continue
+        for each in tasks:
+            given = {name for name, argument in each.args.items() if argument.value}
+            if each.name == "train" and not (len(given & {"host", "hosts"}) == len(given & {"config", "resume"}) == 1):
+                found.append(f"{line}: expected --host or --hosts, and --config or --resume")
+            if {"run", "resume"} <= given or (each.name == "logs" and len(given & {"run", "service"}) != 1):
+                found.append(f"{line}: expected one way to name a run")
+    return found
+
+
+@pytest.mark.parametrize("page", tracked("*.md"), ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_task_of_a_guide_is_taken_as_it_is_written(page: Path) -> None:
+    assert refused_tasks(page.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "good"),
+    [
+        ("fab train --host HOST --resume RUN  # goes on", True),
+        ("fab train --resume --run RUN", False),
+        ("fab train --resume RUN", False),
+        ("fab train --host HOST --resume RUN --run RUN", False),
+        ("fab stop --run RUN", False),
+        ("fab logs --host HOST", False),
+        ("fab gpus --give UUID", False),
+    ],
+)
+def test_a_planted_task_is_judged_rightly(line: str, good: bool) -> None:
+    assert (refused_tasks(f"    {line}\n") == []) is good
 
 
 @pytest.mark.parametrize("package", PACKAGES)
