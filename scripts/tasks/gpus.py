@@ -17,7 +17,7 @@ from fleet.facts.fact import Unknown
 from fleet.facts.gpu_use import OUT_OF_WORK, Marks
 from fleet.inventory.hosts import Host
 from fleet.rollout import commands, report
-from fleet.rollout.host_state import CONTAINERS, container_of
+from fleet.rollout.host_state import CONTAINERS, ServiceContainer, container_of
 from fleet.ssh.connection_pool import Connections, GroupResult, Session, on_every_host
 from fleet.ssh.interrupt import reading
 from fleet.ssh.verbs import must
@@ -51,8 +51,9 @@ def gpus(
                 there = _host_of(hosts, gpu, found, option)
                 _change(connections.to(there), there.name, option, gpu)
                 found = _read(hosts, connections)
-        rows = [(each.name, mark) for each in hosts for mark in found.succeeded.get(each.name, ())]
-        failed = {name: str(error) for name, error in found.failed.items()}
+        rows = [(name, mark) for name, (marks, _) in found.succeeded.items() for mark in marks]
+        failed = {name: said for name, (_, said) in found.succeeded.items() if said}
+        failed |= {name: str(error) for name, error in found.failed.items()}
         if json:
             print_json({"gpus": [{"host": name, **asdict(mark)} for name, mark in rows], "failed": failed})
         else:
@@ -64,33 +65,51 @@ def gpus(
         exit_with(good=not failed)
 
 
-def _read(hosts: Sequence[Host], connections: Connections) -> GroupResult[Marks]:
+def _read(hosts: Sequence[Host], connections: Connections) -> GroupResult[tuple[Marks, str]]:
+    """The marks of each host, and why they may not be all; empty where its exporter runs."""
     with reading():
         return on_every_host(hosts, lambda each: _marks(connections.to(each), each.name))
 
 
-def _marks(session: Session, host: str) -> Marks:
-    found = OUT_OF_WORK.among(session.run([OUT_OF_WORK.command]))
+def _marks(session: Session, host: str) -> tuple[Marks, str]:
+    answers = session.run([OUT_OF_WORK.command, CONTAINERS.command])
+    found = OUT_OF_WORK.among(answers)
     if isinstance(found, Unknown):
         raise HostFailedError(f"the marks of sick GPUs on {host} cannot be read: {found.reason}")
+    try:
+        exporter = _exporter(CONTAINERS.among(answers))
+    except HostFailedError as error:
+        return found, str(error)
+    return found, "" if exporter.state == "running" else f"its exporter, which marks sick GPUs, is {exporter.state}"
+
+
+def _exporter(containers: Sequence[ServiceContainer] | Unknown) -> ServiceContainer:
+    """The container that marks the sick GPUs of a host. Raises HostFailedError."""
+    if isinstance(containers, Unknown):
+        raise HostFailedError(f"docker does not answer: {containers.reason}")
+    found = container_of(containers, commands.EXPORTER)
+    if found is None:
+        raise HostFailedError(f"no exporter is there, which marks sick GPUs and keeps the marks: {fab()} deploy")
     return found
 
 
-def _host_of(hosts: Sequence[Host], gpu: str, found: GroupResult[Marks], option: str) -> Host:
+def _host_of(hosts: Sequence[Host], gpu: str, found: GroupResult[tuple[Marks, str]], option: str) -> Host:
     """The one host that was named, or the one that has marked this UUID. Raises FleetError."""
-    marked = [each for each in hosts if any(mark.uuid == gpu for mark in found.succeeded.get(each.name, ()))]
-    chosen = hosts if len(hosts) == 1 else marked
+    having = {name for name, (marks, _) in found.succeeded.items() if any(mark.uuid == gpu for mark in marks)}
+    chosen = hosts if len(hosts) == 1 else [each for each in hosts if each.name in having]
     if len(chosen) != 1:
-        raise FleetError(f"{option} {gpu}: expected one --host, or the UUID of a GPU that {fab()} gpus lists")
+        unread = "; ".join(f"{name}: {why}" for name, why in found.failed.items())
+        said = f"{option} {gpu}: expected one --host, or the UUID of a GPU that {fab()} gpus lists"
+        raise FleetError(said + (f"; not read: {unread}" if unread else ""))
     return chosen[0]
 
 
 def _change(session: Session, host: str, option: str, gpu: str) -> None:
     """Changes the mark of a GPU by the exporter of its host, and records that. Raises HostFailedError."""
-    containers = CONTAINERS.among(session.run([CONTAINERS.command]))
-    exporter = None if isinstance(containers, Unknown) else container_of(containers, commands.EXPORTER)
-    if exporter is None:
-        raise HostFailedError(f"{host} has no exporter, which keeps the marks of sick GPUs: {fab()} deploy")
+    try:
+        exporter = _exporter(CONTAINERS.among(session.run([CONTAINERS.command])))
+    except HostFailedError as error:
+        raise HostFailedError(f"{host}: {error}") from None
     said = must(session, host, f"change GPU {gpu}", commands.gpus(exporter.id, option, gpu)).out.strip()
     audit.record(session, host, audit.AuditEntry("gpus", exporter.release, exporter.release, "ok", said))
     say(f"{host}: {said}")

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self, get_args
 
 from voxyard.host import nvml
 from voxyard.host.durable_files import locked, write_file
@@ -38,6 +38,10 @@ LEAST_SHARE = 4
 NO_ACTION = "none"
 """What a driver that can ask for a recovery says of a healthy GPU."""
 
+MEND = "remove the file, and look at the GPUs"
+"""What to do where the file cannot be used."""
+
+_EXPECTED = f"expected the marks of sick GPUs: {MEND}"
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 State = Literal["out", "reset", "kept"]
@@ -78,6 +82,26 @@ def sickness(xids: Collection[int], recovery_action: str | None) -> tuple[str, s
     return f"the driver asks for its recovery: {recovery_action}", f"do what it asks for ({recovery_action})"
 
 
+def parse_marks(text: str, place: str) -> dict[str, Mark]:
+    """The marks of a file's text, by UUID. Raises HostError, which names the place and what is wrong there."""
+    try:
+        marks = [Mark(**each) for each in json.loads(text)["gpus"]]
+        if all(map(_is_whole, marks)):
+            return {mark.uuid: mark for mark in marks}
+        wrong = "it has something else"
+    except json.JSONDecodeError as error:
+        wrong = f"it is not JSON ({error})"
+    except (ValueError, LookupError, TypeError):
+        wrong = "it has something else"
+    raise HostError(f"{place}: {wrong}: {_EXPECTED}")
+
+
+def _is_whole(mark: Any) -> bool:
+    """True where a mark that was read has values of its kinds."""
+    texts = all(isinstance(each, str) for each in (mark.uuid, mark.cause, mark.cure))
+    return texts and isinstance(mark.gpu, int) and mark.state in get_args(State)
+
+
 def boot() -> str:
     """Id of the host's boot; empty where the kernel tells none."""
     try:
@@ -92,7 +116,8 @@ class OutOfWork:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file = WatchedFile(path)
-        self._marks: Mapping[str, Mark] = {}
+        self._problem = ""
+        self.known: Mapping[str, Mark] = {}  # by UUID, when the file could last be used
 
     @classmethod
     def of_host(cls, environment: Mapping[str, str] = os.environ) -> Self | None:
@@ -103,15 +128,25 @@ class OutOfWork:
     def marks(self) -> Mapping[str, Mark]:
         """The sick GPUs by UUID. Raises HostError where the file cannot be used."""
         if self._file.replaced():
-            self._marks = self._read()
-        return self._marks
+            try:
+                self.known, self._problem = self._read(), ""
+            except HostError as error:
+                self._problem = str(error)
+        if self._problem:
+            raise HostError(self._problem)
+        return self.known
 
     def of(self, gpu: Gpu) -> Mark | None:
         """Why a GPU, or the one that a MIG instance is part of, is to have no work; None where it may.
 
         Raises HostError.
         """
-        mark = self.marks().get(gpu.mig_gpu or gpu.uuid)
+        self.marks()
+        return self.last_of(gpu)
+
+    def last_of(self, gpu: Gpu) -> Mark | None:
+        """What `of` says, by the marks that are known, whatever the file is now."""
+        mark = self.known.get(gpu.mig_gpu or gpu.uuid)
         return None if mark is None or mark.works else mark
 
     def put(self, mark: Mark) -> None:
@@ -135,14 +170,12 @@ class OutOfWork:
 
     def _read(self) -> dict[str, Mark]:
         try:
-            marks = [Mark(**each) for each in json.loads(self.path.read_text(encoding="utf-8"))["gpus"]]
+            text = self.path.read_text(encoding="utf-8", errors="replace")
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError, LookupError, TypeError) as error:
-            raise HostError(
-                f"{self.path}: {error}: expected the marks of sick GPUs: remove the file, and look at the GPUs"
-            ) from error
-        return {mark.uuid: mark for mark in marks}
+        except OSError as error:
+            raise HostError(f"{self.path}: {error.strerror}: {_EXPECTED}") from error
+        return parse_marks(text, str(self.path))
 
     def _change(self, function: Callable[[dict[str, Mark]], dict[str, Mark]]) -> None:
         try:
@@ -152,7 +185,7 @@ class OutOfWork:
                 write_file(self.path, document, mode=0o644)
         except OSError as error:
             raise HostError(f"{self.path} cannot be written: {error.strerror or error}") from error
-        self._marks = marks
+        self.known, self._problem = marks, ""
 
 
 def take_out_by_hand(named: str) -> str:
@@ -204,7 +237,7 @@ class SickDevices:
             if str(error) != self._problem:
                 log.error("which GPUs are out of work is not known: %s", error)
             self._problem = str(error)
-            return None
+            mark = self._file.last_of(gpu)
         return None if mark is None else str(mark)
 
     def _end_of_test(self, mark: Mark, *, wait: bool) -> bool:

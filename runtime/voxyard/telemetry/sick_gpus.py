@@ -10,7 +10,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from voxyard.host.errors import HostError
-from voxyard.host.out_of_work import LEAST_SHARE, NO_ACTION, Mark, OutOfWork, boot, sickness
+from voxyard.host.out_of_work import LEAST_SHARE, MEND, NO_ACTION, Mark, OutOfWork, boot, sickness
 from voxyard.telemetry.sampler import GpuState, Snapshot
 
 log = logging.getLogger("voxyard.telemetry")
@@ -52,17 +52,19 @@ class SickGpus(Collector):
             self._problem = str(error)
 
     def collect(self) -> Iterator[Metric]:
-        """One series of value 1 for each sick GPU."""
+        """One series of value 1 for each sick GPU; those last known and one more while their file cannot be used."""
         family = GaugeMetricFamily(
             "voxyard_gpu_out_of_work",
-            "1 for a sick GPU: out of work, reset and before its self-test, or kept at work as too many are out.",
+            "1 for a sick GPU: out of work, reset and before its self-test, or kept at work as too many are out; "
+            "unknown: what is marked cannot be read.",
             labels=("uuid", "gpu", "state", "cause", "cure"),
         )
         try:
-            for mark in self._file.marks().values():
-                family.add_metric((mark.uuid, str(mark.gpu), mark.state, mark.cause, mark.cure), 1)
+            self._file.marks()
         except HostError as error:
-            log.warning("%s", error)
+            family.add_metric(("", "unknown", "unknown", str(error).removesuffix(f": {MEND}"), MEND), 1)
+        for mark in self._file.known.values():
+            family.add_metric((mark.uuid, str(mark.gpu), mark.state, mark.cause, mark.cure), 1)
         yield family
 
     def describe(self) -> Iterator[Metric]:

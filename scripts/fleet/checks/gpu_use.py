@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from fleet.checks.finding import ON_GPUS, Finding
 from fleet.checks.gpus import NAME_THE_OTHERS, left_out
 from fleet.command_line import fab
-from fleet.facts.fact import Unknown, known
+from fleet.facts.fact import Unknown
 from fleet.facts.gpu_health import gpu_of, names_a_gpu, recent_critical
 from fleet.facts.gpu_use import GpuProcess
 from fleet.facts.gpus import HostGpu
@@ -75,7 +75,11 @@ def xids(facts: HostFacts, gpus: tuple[HostGpu, ...], selection: GpuSelection) -
 
 def out_of_work(facts: HostFacts, selection: GpuSelection) -> Iterator[Finding]:
     """Check: no GPU is marked as sick on the host; one that is stays out where enough others remain."""
-    for mark in known(facts.out_of_work, ()):
+    if isinstance(facts.out_of_work, Unknown):
+        found = f"sick GPUs are not known: {facts.out_of_work.reason}"
+        yield Finding("WARN", "out_of_work", found, "mend the file of marks on the host", services=ON_GPUS)
+        return
+    for mark in facts.out_of_work:
         spare = selection.spare and mark.uuid in selection.sick
         found = f"{mark}{left_out(selection)}" if spare else str(mark)
         remedy = f"then let it work again: {fab()} gpus --return {mark.uuid} (runbook: GpuOutOfWork)"

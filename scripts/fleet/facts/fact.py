@@ -19,6 +19,10 @@ class Unknown:
     reason: str
 
 
+class UnusableError(ValueError):
+    """What was read is not a fact; its text says all that there is to say of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fact(Generic[T_co]):
     """One fact about a host. `parse` raises ValueError for unexpected output.
@@ -46,6 +50,8 @@ class Fact(Generic[T_co]):
             return Unknown(answer.message)
         try:
             found = self.parse(answer.out)
+        except UnusableError as error:
+            return Unknown(str(error) if ok else answer.message)
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             if not ok:
                 return Unknown(answer.message)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fleet.facts.fact import Fact
+from fleet.facts.fact import Fact, UnusableError
 from fleet.facts.gpus import is_row, number, short_bus_id
 from fleet.ssh.command_batch import verb
-from voxyard.host.out_of_work import Mark
+from voxyard.host.errors import HostError
+from voxyard.host.out_of_work import Mark, parse_marks
 
 Marks = tuple[Mark, ...]
 """Sick GPUs of a host."""
@@ -75,7 +75,10 @@ def _xids(text: str) -> tuple[XidError, ...]:
 
 
 def _out_of_work(text: str) -> Marks:
-    return tuple(Mark(**each) for each in json.loads(text)["gpus"])
+    try:
+        return tuple(parse_marks(text, "data/exporter/out_of_work.json").values())
+    except HostError as error:
+        raise UnusableError(str(error)) from error
 
 
 def _numa(text: str) -> Numa:

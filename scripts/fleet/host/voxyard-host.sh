@@ -935,7 +935,8 @@ fact_xids() {
 
 # Prints the marks of sick GPUs, which the exporter leaves.
 fact_out_of_work() {
-  cat "$home/data/exporter/out_of_work.json" 2>/dev/null || echo '{"gpus": []}'
+  file=$home/data/exporter/out_of_work.json
+  if [ -e "$file" ]; then cat "$file"; else echo '{"gpus": []}'; fi
 }
 
 # Prints the number of NUMA nodes, then address and node of each GPU.

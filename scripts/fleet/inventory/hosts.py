@@ -94,7 +94,11 @@ def _gpus(value: object) -> int | tuple[str, ...]:
 
 
 def _kept(value: object) -> bool | tuple[str, ...]:
-    return value if isinstance(value, bool) else _UUIDS.validate_python(value)
+    if isinstance(value, bool):
+        return value
+    if not isinstance(value, list):
+        raise expected("true, or a list of UUIDs", value)
+    return _UUIDS.validate_python(value)
 
 
 def _warning(value: object) -> str:
@@ -319,7 +323,17 @@ def _hosts(node: YamlValue | None, defaults: Values, problems: ErrorCollector) -
             continue
         if len(problems.found) == before:
             _check_ports(host, entry, where, problems)
+            _check_kept(host, entry, where, problems)
         yield host
+
+
+def _check_kept(host: Host, entry: YamlValue, where: str, problems: ErrorCollector) -> None:
+    """Reports GPUs that are to stay and are none of the host's; what all hosts inherit may name those of others."""
+    line = _line(entry, ["keep_sick_gpus"])
+    if line is None or not isinstance(host.gpus, tuple) or isinstance(host.keep_sick_gpus, bool):
+        return
+    if others := [each for each in host.keep_sick_gpus if each not in host.gpus]:
+        problems.add(line, f"{where}.keep_sick_gpus", f"{', '.join(others)}: not among the gpus of this host")
 
 
 def _check_ports(host: Host, entry: YamlValue, where: str, problems: ErrorCollector) -> None:

@@ -15,7 +15,7 @@ from scenario import GpuState as Scripted
 from scenario import Scenario
 
 from voxyard.host import Gpu
-from voxyard.host.out_of_work import VARIABLE, Mark, OutOfWork
+from voxyard.host.out_of_work import VARIABLE, Mark, OutOfWork, SickDevices
 from voxyard.telemetry import TelemetryError
 from voxyard.telemetry.configuration import sick_policy
 from voxyard.telemetry.gpu_state import Xid
@@ -50,6 +50,10 @@ def judged(file: OutOfWork, *snapshots: Snapshot, policy: SickPolicy | None = No
     for each in snapshots:
         sick.judge(each)
     return sick
+
+
+def shown(sick: SickGpus) -> set[tuple[str, str]]:
+    return {(each.labels["uuid"], each.labels["state"]) for family in sick.collect() for each in family.samples}
 
 
 @pytest.mark.parametrize(
@@ -148,6 +152,39 @@ def test_a_file_that_cannot_be_used_ends_nothing(file: OutOfWork, caplog: pytest
     file.path.write_text("{")
     judged(file, *[snapshot(state(0, x79=1))] * 3)
     assert caplog.text.count("sick GPUs stay at work") == 1
+
+
+@pytest.mark.parametrize("damage", ["text", "empty", "directory"])
+def test_a_file_that_is_damaged_later_keeps_its_marks_in_the_metric(file: OutOfWork, damage: str) -> None:
+    sick = judged(file, snapshot(state(0, x79=1)))
+    file.path.unlink()
+    if damage == "directory":
+        file.path.mkdir()
+    else:
+        file.path.write_text("{" if damage == "text" else "")
+    for _ in range(2):
+        sick.judge(snapshot(state(0, x79=1)))
+        assert shown(sick) == {("GPU-0", "out"), ("", "unknown")}
+    file.path.rmdir() if damage == "directory" else file.path.unlink()
+    assert shown(sick) == set()
+
+
+def test_a_file_that_is_damaged_from_the_start_is_in_the_metric(file: OutOfWork) -> None:
+    file.path.write_text("{")
+    sick = judged(file, snapshot(state(0)))
+    (sample,) = next(iter(sick.collect())).samples
+    assert sample.labels["cause"].startswith(f"{file.path}: it is not JSON")
+    assert sample.labels["cure"] == "remove the file, and look at the GPUs"
+
+
+def test_work_stays_away_from_a_sick_gpu_while_the_file_is_damaged(file: OutOfWork) -> None:
+    judged(file, snapshot(state(0, x79=1)))
+    devices = SickDevices(OutOfWork(file.path))
+    assert devices.why(state(0).gpu)
+    file.path.unlink()
+    file.path.write_text("{")
+    assert all(devices.why(state(0).gpu) for _ in range(2))
+    assert devices.why(state(1).gpu) is None
 
 
 @pytest.mark.parametrize(
