@@ -31,6 +31,8 @@ def patterns(code: str) -> list[Reading]:
         found.insert(
             0, (re.compile(r"(?:(?<=Abs\. \d )|(?<=Abs\. \d\d )|(?<=§ \d\d )|(?<=§ \d\d\d ))S\.(?=\s\d)"), _sentence)
         )
+    if code == "pt":  # D. Maria, but D. Pedro
+        found.insert(0, (_DONA, lambda _: "Dona"))
     if code == "fr":  # à la 89e min.
         found.insert(0, (re.compile(r"(?<=\de )min(?:\.(?=,|\s[a-zà-ÿ]))?(?!\w)"), lambda _: "minute"))
     if code == "en":  # vol. 12, no. 3
@@ -44,6 +46,7 @@ def patterns(code: str) -> list[Reading]:
     return found
 
 
+_DONA = re.compile(r"(?<![\w.])D\.(?=\s(?:[A-ZÁÂÉÍÓÚ][a-zà-ÿ]+a(?<!Garcia)(?<!Gama)|Inês|Leonor|Beatriz|Isabel)(?!\w))")
 _FLOORS = {"OG": "Obergeschoss", "UG": "Untergeschoss", "EG": "Erdgeschoss", "DG": "Dachgeschoss"}
 
 

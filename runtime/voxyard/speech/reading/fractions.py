@@ -36,8 +36,11 @@ def patterns(
     )
     before = rf"(?<![{letters}/@#^$€£])(?<![\d{letters}][.,:/–-])"
     whole = rf"(?:(?P<whole>\d{{1,3}})(?:[ -]|{BLANK}))?"
-    if code in _HALVES:  # 2½ tazas
-        unit = rf"(?:{unit}|(?(whole)\s(?!(?:{language.alone}|d[aeiou]l?)\b)(?P<noun>[a-zà-ÿœ]{{3,}})(?!\w)|(?!)))"
+    if code in _HALVES:  # 2½ tazas, 2½ cdas.
+        own = (key[:-1] for key in table(code).abbreviations if re.fullmatch(r"[a-zà-ÿœ]{3,}\.", key))
+        shorts = "|".join(own) or "(?!)"
+        noun = rf"(?P<noun>(?:{shorts})\.(?=\s[a-z])|[a-zà-ÿœ]{{3,}}(?!\w))"
+        unit = rf"(?:{unit}|(?(whole)\s(?!(?:{language.alone}|d[aeiou]l?)\b){noun}|(?!)))"
     unit = f"{unit}?" if unit else ""
     after = rf"(?![{letters}/])(?![.,]\d)" if language.spaced else r"(?![A-Za-z0-9/])"
 
@@ -69,13 +72,39 @@ def patterns(
     )
     if code == "fa":
         return [(glyph, words), *persian.decimals(language)]
-    first = [*_laws(code, language), *_spoonfuls(code), *_decimal_marks(code, language), *_points(code, language)]
+    first = [
+        *_laws(code, language),
+        *_spoonfuls(code, language),
+        *_decimal_marks(code, language),
+        *_points(code, language),
+    ]
+    if code == "en":  # not a part of a whole: Flat 3/5
+        first.append((_LABELLED, lambda found: _pair(language, int(found["above"]), int(found["below"]))))
     return [*first, (glyph, words), (slashed, words)]
+
+
+_LABELLED = re.compile(
+    r"(?<![\w.,/-])(?:(?<=\b[Ff]lat )|(?<=\b[Aa]pt )|(?<=\b[Aa]pt\. )|(?<=\b[Uu]nit )|(?<=\b[Dd]ate: ))"
+    r"(?P<above>[1-9]\d?)/(?P<below>[1-9]\d?)(?![\w/]|[.,]\d)"
+)
+
+
+def mixed(text: str, language: Language, found: re.Match[str]) -> str | None:
+    """A whole number and a fraction, 8 1/2 or 8½, without a noun; None where the language has no words for it."""
+    whole, above, below = re.findall(r"\d+", re.sub(f"(?=[{_GLYPHS}])", " ", text).translate(_AS_FIGURES))
+    if not table(language.locale).fractions and language.spaced:
+        return None
+    return _fraction(language.locale, language, whole, int(above), int(below), None, found)
+
+
+_AS_FIGURES = {ord(each): unicodedata.normalize("NFKC", each) for each in _GLYPHS}
 
 
 def _noun(found: re.Match[str], code: str) -> str | None:
     """The noun after a number and a half, in the singular after one."""
     name = found.groupdict().get("noun")
+    if name:  # cdas. de sal
+        name = table(code).abbreviations.get(f"{name.rstrip('.')}.", name)
     if not name or found["whole"] != "1":
         return name
     if name.endswith(("as", "os")):
@@ -125,15 +154,20 @@ def _marked(code: str, language: Language, above: str, below: str, found: re.Mat
     return f"{cardinal(above, language)} {out_of} {cardinal(below, language)}"
 
 
-def _spoonfuls(code: str) -> list[tuple[re.Pattern[str], Words]]:
+def _spoonfuls(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
     """1/2 c. à c. and 1 c. à s., which are feminine and one."""
     if code != "fr":
         return []
     names = {"s": "soupe", "c": "café"}
-    pattern = rf"(?<![\w.,/])(?P<n>1/2|½|1){BLANK}c\.\s?à\s?(?P<what>s\.|c\.|soupe\b|café\b)"
+    pattern = (
+        rf"(?<![\w.,/])(?:(?P<whole>\d{{1,2}}){BLANK})?(?P<n>1/2|½|1){BLANK}c\.\s?à\s?(?P<what>s\.|c\.|soupe\b|café\b)"
+    )
 
     def words(found: re.Match[str]) -> str:
         what = found["what"].rstrip(".")
+        if found["whole"] and found["n"] != "1":
+            count = before_word(found["whole"], "cuillère", language) or cardinal(found["whole"], language)
+            return f"{count} cuillère{'s' * (found['whole'] != '1')} à {names.get(what, what)} et demie"
         return f"{'une' if found['n'] == '1' else 'une demi'} cuillère à {names.get(what, what)}"
 
     one = re.compile(r"(?<=[13]/[2348] de )c\.\s?à\s?(?P<what>s\.|c\.)")

@@ -31,6 +31,7 @@ def patterns(code: str, language: Language) -> list[Reading]:
         ],
         "fr": [
             (r"1(?:re|ère)\b", lambda _: "première"),
+            (r"(?P<ending>1ers|1(?:res|ères)|2nde?s?)\b", lambda found: _FRENCH[found["ending"].replace("ère", "re")]),
             (r"(?P<n>\d{1,6})(?:er|e|ème)\b", lambda found: ordinal(int(found["n"]), language)),
         ],
         "fa": persian.ordinals(language),
@@ -56,6 +57,14 @@ def patterns(code: str, language: Language) -> list[Reading]:
     return [(re.compile(guard(language) + pattern), words) for pattern, words in by_code.get(code, [])]
 
 
+_FRENCH = {
+    "1ers": "premiers",
+    "1res": "premières",
+    "2nd": "second",
+    "2nde": "seconde",
+    "2nds": "seconds",
+    "2ndes": "secondes",
+}
 _ARTICLE = re.compile(r"\b(?:el|del|al|lo|il|i|nel|sul|dal|o|os|do|ao|no|pelo|dell['’]|l['’])\s?$", re.IGNORECASE)
 _ANGLE = re.compile(
     r"(?:ángulo|ângulo|angolo|temperatura|latitud|longitud|inclina|gir|rota|menos|meno|bajo cero)[^.!?]*$"

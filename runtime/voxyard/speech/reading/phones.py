@@ -31,7 +31,7 @@ def patterns(language: Language) -> list[Reading]:
         return []
     words = "|".join(re.escape(each).replace(r"\ ", r"\s") for each in sorted(own.phones, key=len, reverse=True))
     told = re.compile(
-        rf"(?<!\w)(?P<word>(?i:{words}))(?P<joint>\s?[:(]?\s?{_BETWEEN})(?P<numbers>{_NUMBER}(?:{_AND}{_NUMBER})*)"
+        rf"(?<!\w)(?P<word>(?i:{words}))(?P<joint>\s?(?::|\((?!\d{{1,5}}\)))?\s?{_BETWEEN})(?P<numbers>{_NUMBER}(?:{_AND}{_NUMBER})*)"
     )
 
     def spoken(found: re.Match[str]) -> str | None:

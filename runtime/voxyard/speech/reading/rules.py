@@ -66,7 +66,7 @@ def rules(code: str, region: str = "") -> tuple[Rule, ...]:
         *_of("currency", money.patterns(language, symbol_units, unit_name)),
         *_of("units", units.patterns(language, symbol_units)),
     ]
-    addresses = _of("symbols", symbols.addresses(code, language))
+    addresses = _of("symbols", [*symbols.stars(code, language), *symbols.addresses(code, language)])
     if language.number_words is None:
         return (*addresses, *amounts, *_of("abbreviations", abbreviations.patterns(code)))
     return (

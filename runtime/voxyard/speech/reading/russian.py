@@ -78,7 +78,8 @@ PHONE = r"(?<![\w.,:/+-])(?:\+7|8)[ -]?\(?\d{3,5}\)?[ -]?\d{1,3}(?:[ -]?\d\d){2}
 # Times, cents, phone numbers and numbers from a million on are read by our own rules.
 _OWN = re.compile(
     rf"\d:\d\d|{TIME_AFTER}|\d,\d\d\s?(?:евро|€|\$|долл)|(?<!\d)(?:\d[{BLANKS}]?){{7,}}|"
-    rf"(?<![\d.,])\d{{1,3}}(?:[{BLANKS}]\d{{1,3}}){{3,}}|{PHONE}"
+    rf"(?<![\d.,])\d{{1,3}}(?:[{BLANKS}]\d{{1,3}}){{3,}}|{PHONE}|"
+    r"(?<!\d)\d{1,2}['′’][0-5]\d[\"″”]|\d ?\*\* ?[-−]?\d"
 )
 _BLANK = re.compile(r"\s+")
 _FIGURES = re.compile(r"[\d%‰№°$€£¥₽§½-¾]|\b[IVXLC]+\b")
@@ -120,7 +121,13 @@ def _sentences(text: str, start: int, end: int) -> list[tuple[int, int]]:
 
 
 _PARTS = {"1/2": "половина", "1/3": "одна треть", "2/3": "две трети", "1/4": "одна четверть", "3/4": "три четверти"}
+_QUEENS = "Екатерина|Елизавета|Мария|Анна|Виктория|Маргарита|Маргрете|Изабелла|Кристина"
+_OF_QUEENS = {"I": "первая", "II": "вторая", "III": "третья", "IV": "четвёртая"}
 _FULL = (
+    # the ending of the genitive tells the gender
+    (r"(?<![\d.,/-])1(?: 1/2| ?½)(?=\s[а-яё]+[иы](?!\w))", "полторы"),
+    (r"(?<![\d.,/-])(\d{1,2}) 1/2(?=\s[а-яё])", r"\1½"),
+    *((rf"(?<!\w)({_QUEENS})\s{roman}(?![\w-])", rf"\1 {words}") for roman, words in _OF_QUEENS.items()),
     *((rf"(?<![\w.,/]){part}(?=\sлюдей\b)", words) for part, words in _PARTS.items()),
     (r"\b24/7\b", "24 на 7"),
     (r"(?<!\d\s)(?<!\d)\b([Чч])\.\s?(?=\d)", r"\1асть "),

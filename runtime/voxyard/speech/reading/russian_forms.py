@@ -271,7 +271,10 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
         re.compile(rf"(?<!\w)(?P<before>{_GENITIVE})\s(?P<part>[123]/[234])(?![\w/.,]\d|[\w/])"),
         lambda found: f"{found['before']} {_FRACTIONS.get(found['part'], found['part'])}",
     ),
-    (re.compile(rf"(?<![\w.,/])(?:1/2|½)\s?(?P<what>{'|'.join(_HALVES)})\b"), lambda found: _HALVES[found["what"]]),
+    (
+        re.compile(rf"(?<![\w.,/])(?<!\d )(?:1/2|½)\s?(?P<what>{'|'.join(_HALVES)})\b"),
+        lambda found: _HALVES[found["what"]],
+    ),
     (
         re.compile(rf"(?<!\w)(?P<before>{_GENITIVE})\s(?P<whole>\d{{1,6}}),(?P<cents>\d\d)\s?(?P<sign>[$€])"),
         _price,

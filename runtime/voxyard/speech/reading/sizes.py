@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from voxyard.speech.reading import fractions
 from voxyard.speech.reading.attributive import is_attribute
 from voxyard.speech.reading.languages import Language
 from voxyard.speech.reading.number_words import before_word, cardinal, decimal
 from voxyard.speech.reading.numbers import near_score
-from voxyard.speech.reading.patterns import BLANK
+from voxyard.speech.reading.patterns import BLANK, ELSEWHERE
 from voxyard.speech.reading.tables import table
 
 Words = Callable[[re.Match[str]], str | None]
@@ -18,6 +19,7 @@ UnitName = Callable[[str, int], str | None]
 _PRIMES = {"'": "length-foot", "’": "length-foot", "′": "length-foot"} | dict.fromkeys(
     ('"', "”", "″", "''"), "length-inch"
 )
+_MIXED = r"\d{1,3}(?: [1-9]\d?/[1-9]\d?(?!\d)| ?[¼-¾⅐-⅞])"
 _PRIME = "[\"”″]|''|['’′]"
 _WORDS_OF_LENGTH = ("length-meter", "length-centimeter", "length-millimeter", "length-foot", "length-inch")
 _RATE = (  # after a blank, as in 2 x täglich
@@ -26,6 +28,16 @@ _RATE = (  # after a blank, as in 2 x täglich
 )
 
 
+_TERM = r"(?:[-−√(]|\d|[^\W\d_](?!\w))"
+_EQUATED = re.compile(rf"\s?[=≠≈<>≤≥]\s?{_TERM}|\s?[+·×÷]\s?{_TERM}|\s[-−]\s[\d(]\S{{0,5}} ?=")  # 2x = 10, 2x + 3y
+_AFTER_SIGN = re.compile(r"(?:(?<!\w)[^\W\d_]|[)²³]) ?[=≠≈<>≤≥] ?$")  # y = 2x
+_AFTER_PLUS = re.compile(r"(?:(?<!\w)[^\W\d_]|[\d)²³]|\d[xyz]) ?[+·×÷−-] ?$")
+_EQUATION = re.compile(
+    rf"(?<!\w)-?\d*[xyz]\)? ?[=+] ?{_TERM}|(?<!\w)[^\W\d_] ?= ?-?\d*[xyz]\b|(?:(?<!\w)[^\W\d_]|[\d)])\($"
+)
+_COEFFICIENT = re.compile(
+    r"(?<![\w.,−-])(?P<minus>[-−](?=\d))?(?P<n>\d+(?:[.,]\d+)?)(?P<variable>[xyzXYZ])(?![\w'’/-]|\.\w)"
+)
 _RELAY = re.compile(r"4 ?[xX×] ?[1248]00\b")
 _GOALS = re.compile(r"(?!\d0)\d{1,2} ?x ?(?!\d0)\d{1,2}")  # o Santos venceu por 2x0
 
@@ -37,18 +49,21 @@ def patterns(language: Language, units: Mapping[str, str], unit_name: UnitName) 
         return _rates(language)
     letters = r"\w" if language.spaced else "A-Za-z0-9_"
     number = rf"\d+(?:{re.escape(language.decimal)}\d+)?"
+    side = rf"(?:{_MIXED}|{number})"
     lengths = {sign: unit for sign, unit in units.items() if unit.startswith("length-") or len(sign) > 1}
     symbols = "|".join(re.escape(each) for each in sorted(lengths, key=len, reverse=True) if each[0].isalpha())
     unit = rf"(?:(?:{_PRIME})|{BLANK}(?:{symbols})(?![{letters}]))"
     inches = r"(?: ?\d{1,2}(?:[\"”″]|''))?"
     named = "|".join(filter(None, (_stem(unit_name(each, 2)) for each in _WORDS_OF_LENGTH)))
-    own = rf"{number}{unit}{inches} ?[xX×] ?{number}{unit}{inches}"  # each side with a unit
-    last = rf"{number}(?: ?[xX×] ?{number}){{1,3}}(?:{BLANK}(?:{symbols})(?![{letters}])|(?=\s(?:{named})))"
-    alone = rf"{number}(?: ?[xX] ?{number}){{1,3}}" if language.spaced else r"(?!)"
-    begin = rf"(?<![{letters}.,'’\"“„-])"
-    size = rf"{begin}(?:{own}(?: ?[xX×] ?{number}{unit})?|{last}|{alone})(?![{letters}.,]\d|[{letters}]| ?[=≈])"
+    own = rf"{side}{unit}{inches} ?[xX×] ?{side}{unit}{inches}"  # each side with a unit
+    last = rf"{side}(?: ?[xX×] ?{side}){{1,3}}(?:{BLANK}(?:{symbols})(?![{letters}])|(?=\s(?:{named})))"
+    alone = rf"{side}(?: ?[xX] ?{side}){{1,3}}" if language.spaced else r"(?!)"
+    begin = rf"(?<![{letters}.,/'’\"“„-])"
+    size = rf"{begin}(?:{own}(?: ?[xX×] ?{side}{unit})?|{last}|{alone})(?![{letters}.,/]\d|[{letters}]| ?[=≈])"
     blank = " " if language.spaced else ""
-    of_side = re.compile(rf"(?P<n>{number})(?P<unit>{unit})?(?: ?(?P<inches>\d{{1,2}})(?:[\"”″]|''))?")
+    of_side = re.compile(
+        rf"(?:(?P<mixed>{_MIXED})|(?P<n>{number}))(?P<unit>{unit})?(?: ?(?P<inches>\d{{1,2}})(?:[\"”″]|''))?"
+    )
 
     def words(found: re.Match[str]) -> str | None:
         described = is_attribute(found, language)
@@ -66,21 +81,62 @@ def patterns(language: Language, units: Mapping[str, str], unit_name: UnitName) 
         return f"{blank}{by}{blank}".join(said)
 
     def _side(part: re.Match[str], *, described: bool) -> str | None:
-        whole, _, rest = part["n"].partition(language.decimal)
         if part["unit"] is None:
-            return decimal(whole, rest, language)
+            return _count(part, language)
         sign = part["unit"].strip()
-        name = unit_name(_PRIMES.get(sign) or units[sign], 1 if described or (whole == "1" and not rest) else 2)
-        if name is None:
+        name = unit_name(_PRIMES.get(sign) or units[sign], 1 if described or part["n"] == "1" else 2)
+        if name is None or (count := _count(part, language, name)) is None:
             return None
         more = ""
         if part["inches"]:
             inch = unit_name("length-inch", 1 if described or part["inches"] == "1" else 2)
             more = f"{blank}{cardinal(part['inches'], language)}{blank}{inch}"
-        counted = "两" if language.locale == "zh" and part["n"] == "2" else decimal(whole, rest, language, name)
-        return f"{counted}{blank}{name.replace(' ', '') if not language.spaced else name}{more}"
+        return f"{count}{blank}{name.replace(' ', '') if not language.spaced else name}{more}"
 
-    return [(re.compile(size), words), *_how_often(language, number), *_rates(language)]
+    return [
+        *_algebra(language),
+        (re.compile(size), words),
+        *_how_often(language, number),
+        *_rates(language),
+    ]
+
+
+def _count(side: re.Match[str], language: Language, noun: str | None = None) -> str | None:
+    """The number of a side, before its unit's name."""
+    if side["mixed"]:
+        return fractions.mixed(side["mixed"], language, side)
+    if language.locale == "zh" and side["n"] == "2" and noun:
+        return "两"
+    whole, _, part = side["n"].partition(language.decimal)
+    return decimal(whole, part, language, noun)
+
+
+def _algebra(language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    """2x = 10."""
+    return [(_COEFFICIENT, lambda found: _of_algebra(found, language))] if language.spaced else []
+
+
+def _of_algebra(found: re.Match[str], language: Language) -> str | None:
+    """The 2x of an equation or a term; what else stands so is read by the rules that follow: 2x daily."""
+    text, (start, end) = found.string, found.span()
+    before = text[max(0, start - 80) : start].rpartition("\n")[2]
+    equation, no_word = _EQUATION.search(before) is not None, _NO_WORD.match(text, end) is not None
+    if not (
+        _EQUATED.match(text, end)
+        or (_AFTER_SIGN.search(before) and not _A_RATE.match(text, end))
+        or (_AFTER_PLUS.search(before) and (equation or (no_word and not before.rstrip().endswith("-"))))
+        or (equation and no_word)
+    ):
+        return ELSEWHERE
+    whole, _, part = found["n"].partition(language.decimal)
+    if not whole.isdigit():
+        return ELSEWHERE
+    minus = f"{language.minus} " if found["minus"] else ""
+    return f"{minus}{decimal(whole, part, language)} {found['variable']}"
+
+
+_A_RATE = re.compile(_RATE)
+_NO_WORD = re.compile(r"\s*(?:[^\w\s]|$)|\s(?:and|or|und|oder|et|ou|y|o|e|ed)\s")
 
 
 def _rates(language: Language) -> list[tuple[re.Pattern[str], Words]]:

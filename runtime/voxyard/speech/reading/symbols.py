@@ -206,6 +206,23 @@ def maths(
     return found
 
 
+def stars(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    """2**10, which is neither emphasis nor a masked number."""
+    signs = table(code).signs
+    separator = re.escape(language.decimal)
+    pattern = (
+        rf"(?<![\w.,*/-])(?P<base>\d{{1,6}}(?:{separator}\d{{1,3}})?)"
+        r"(?P<blank> ?)\*\*(?P=blank)(?P<exponent>[-−]?\d{1,3})(?![\w*]|[.,]\d)"
+    )
+
+    def words(found: re.Match[str]) -> str | None:
+        base = _base(found["base"], language) if signs.power else None
+        exponent = found["exponent"].replace("−", "-")
+        return None if base is None else base + _power(exponent, signs, code, language)
+
+    return [(re.compile(pattern), words)]
+
+
 def _to_the_power(found: re.Match[str], signs: Signs, language: Language) -> str | None:
     """2^(n+1): the base to the n plus one."""
     base, blank = _base(found["base"], language), " " if language.spaced else ""

@@ -11,7 +11,7 @@ from voxyard.speech.reading.number_words import cardinal, decimal, in_case, ordi
 from voxyard.speech.reading.numbers import near_score
 from voxyard.speech.reading.patterns import BLANK, ELSEWHERE
 from voxyard.speech.reading.tables import table
-from voxyard.speech.reading.units import unit_name
+from voxyard.speech.reading.units import is_quoted, unit_name
 
 Words = Callable[[re.Match[str]], str | None]
 
@@ -93,11 +93,64 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
         found.append((re.compile(rf"{full_stop}(?=\s?[ap]\.?m\b)", re.IGNORECASE), words))
         hour = r"(?<![\w:.,/–-])(?P<hour>1[0-2]|[1-9])(?=[ap]\.?m\b)"  # 9pm
         found.append((re.compile(hour, re.IGNORECASE), lambda match: cardinal(match["hour"], language) + " "))
-    found = [*_russian(code, language), *_minutes_of_a_match(code, language), *found]
+    found = [*_primed(language), *_russian(code, language), *_minutes_of_a_match(code, language), *found]
     found += [*_with_h(code, language, words, between), *_after_article(code, language)]
     if code == "ko":
         found.append((re.compile(r"(?<![\w.,:])(?P<hour>1[0-2]|[1-9])시(?!간)"), korean_hour))
     return found
+
+
+_RACE = re.compile(
+    r"(?:\b(?:won|ran|run|swam|swum|finish\w*|clock\w*|sprint\w*|lief|läuft|gewann|schwamm|couru|court|gagn[ée]\w*|"
+    r"nag[ée]\w*|corri[óo]|ganó|nadó|corso|vinto|nuotato|correu|venceu|nadou|mile|Meile|miglio|milla|milha|lap|"
+    r"[1-9]\d\d0? ?m(?:et(?:er|re)s)?|[1-9]\d? ?km)\b[^.!?\"”″]{0,40}\b(?:in|en|em)|"
+    r"\b(?:(?:split|lap|finish|finishing|best) times?|times?|splits?|Zeit|Zeiten|temps|tiempos?|tempos?)"
+    r"(?: ?:| of| de| von| is| was))\s$",
+    re.IGNORECASE,
+)
+_PACE = re.compile(r"\s(?:pace|per (?:mile|km|kilomet)|a mile|au km|le km|split|lap)|/(?:km|mi)\b")
+_DESCRIBED = re.compile(r"\s(?:tall|high|long|wide|deep|by|x)\b")
+_MOST_INCHES = 12
+
+
+def _primed(language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    """The mile in 4'07", 5'30" pace, 9"58: minutes and seconds, where no length is written so."""
+    if language.number_words is None or not language.spaced:
+        return []
+    sign = r"(?:[\"″”]|'')"
+    start = r"(?<![\w.,/'’\"“„″°-])(?<!° )"
+    minutes = rf"{start}(?P<minutes>\d{{1,2}})['′’](?P<seconds>[0-5]\d)(?P<sign>{sign})(?P<part>\d{{1,2}})?(?!\w)"
+    parts = rf"{start}(?P<minutes>)(?P<seconds>[1-5]?\d)(?P<sign>[\"″])(?P<part>\d{{1,2}})(?![\w\"”'’]| ?[x×])"
+    tenths = rf"(?:{re.escape(language.decimal)}(?P<part>\d{{1,2}}))?"
+    alone = rf"{start}(?P<minutes>)(?P<seconds>[1-5]?\d){tenths}(?P<sign>{sign})(?![\w\"”]| ?[x×])"
+
+    def words(found: re.Match[str]) -> str | None:
+        seconds, part, sign = found["seconds"], found["part"], found["sign"]
+        quoted = sign != "″" and is_quoted(found.string, found.start())
+        ran = _RACE.search(found.string[max(0, found.start() - 80) : found.start()]) is not None
+        described = _DESCRIBED.match(found.string, found.end()) is not None
+        told = ran or _PACE.match(found.string, found.end()) is not None
+        figures = int(seconds)
+        no_length = found["minutes"] and (figures > _MOST_INCHES or (seconds[0] == "0" and figures and not described))
+        if (
+            quoted
+            and (part is None or found.end("sign") < found.end())
+            and not (found["minutes"] and (told or no_length))
+        ):
+            return ELSEWHERE
+        if not (told or no_length or (part and found.end("sign") < found.end())):
+            return ELSEWHERE
+        said = [_unit(language, "minute", int(found["minutes"]))] if found["minutes"] else []
+        if part:
+            noun = unit_name(language, "duration-second", 2) or ""
+            said.append(f"{decimal(str(int(seconds)), part, language)} {noun}")
+        elif int(seconds):
+            said.append(_unit(language, "second", int(seconds)))
+        return " ".join(said) + (
+            sign if quoted and not part and found.string[found.end() : found.end() + 1] not in ('"', "”") else ""
+        )
+
+    return [(re.compile(pattern), words) for pattern in (minutes, parts, alone)]
 
 
 def _with_full_stop(code: str, full_stop: str, words: Words) -> list[tuple[re.Pattern[str], Words]]:
@@ -196,7 +249,8 @@ _AND = {
     "pl": "i",
 }
 _LASTED = re.compile(
-    r"\b(?:took|lasted|dauerte?n?|dur(?:ó|ò|ou|é|ata|ato)|длил\w+|in|of|time:?|nach|von|Zeit|en|de|em|di|за|temps|tiempo|tempo|duration:?|Dauer:?)\s$|(?:成绩|用时|以|タイム(?:は|が)?|"
+    r"\b(?:(?:marathon|maratona|maratón|марафон|semi)\s?:|ran|clocked|lief|couru|corrió|corso|correu|пробежала?|"
+    r"took|lasted|dauerte?n?|dur(?:ó|ò|ou|é|ata|ato)|длил\w+|in|of|time:?|nach|von|Zeit|en|de|em|di|за|temps|tiempo|tempo|duration:?|Dauer:?)\s$|(?:成绩|用时|以|タイム(?:は|が)?|"
     r"زمان|رکورد)[:：]?\s?$",
     re.IGNORECASE,
 )
