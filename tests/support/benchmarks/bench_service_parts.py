@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ import numpy as np
 import psutil
 from bench_slow_clients import slow_clients
 from frontends import TonesFrontend
+from websockets.sync.client import connect
 
 from voxyard.service.auth.api_keys import StoredKey, hashed, new_key, write_keys
 from voxyard.service.auth.key_limits import KeyLimits
@@ -35,6 +36,7 @@ UNDER_TEST = Path(__file__).resolve().parents[2] / "bench" / "service_under_test
 SENTENCE = "The old sailor opens the heavy door."
 STORY = " ".join([SENTENCE] * 8)
 BOOK = " ".join([SENTENCE] * 550)  # 200 s of audio, an MP3 of 3.2 MB
+LONG = " ".join([SENTENCE] * 40_000)  # 1.5 MB
 SPEECH = {"model": "tts-1", "input": SENTENCE, "voice": "alloy", "response_format": "wav"}
 CHUNK_SECONDS = 0.2  # that the engine takes for a chunk where first sound is measured
 AUDIBLE = 100  # of 32,767: a sample above is heard
@@ -200,6 +202,29 @@ def flood(service: Running, book: str, readers: int, seconds: float) -> Iterator
         _until(lambda: not _pending(client), "the flood's documents are spoken")
 
 
+Asked = Sequence[tuple[str, Mapping[str, object] | None]]
+"""Requests: path and body of each."""
+
+
+@contextmanager
+def asked(service: Running, requests: Asked, connections: int, seconds: float) -> Iterator[None]:
+    """One key sends each of these over so many connections; what it began is cancelled."""
+    loads = [
+        service.start(path, body, connections=connections, seconds=seconds + 2, key="floods") for path, body in requests
+    ]
+    time.sleep(1)
+    try:
+        yield
+    finally:
+        for each in loads:
+            each.communicate(timeout=_PATIENCE)
+    with service.client("floods") as client:
+        for document in _listed(client):
+            if document["state"] in ("pending", "processing"):
+                client.delete(f"/v1/documents/{document['id']}")
+        _until(lambda: not _pending(client), "nothing of the flood is left")
+
+
 def slow_bodies(service: Running, count: int, seconds: float) -> dict[str, float]:
     """Clients without a key send bodies slowly, to a public path; a valid key asks, each time on a new connection."""
     with slow_clients("bodies", f"{service.address}/session", "", count) as got:
@@ -244,6 +269,30 @@ def first_sound(service: Running, turns: int) -> dict[str, float]:
     }
 
 
+def spoken_while_written(service: Running, turns: int) -> dict[str, float]:
+    """First audible sample after the last word of a sentence that comes over the WebSocket, with more to follow."""
+    address = service.address.replace("http://", "ws://")
+    heard = []
+    with connect(f"{address}/v1/audio/speech/stream", additional_headers=service.headers()) as socket:
+        socket.send(json.dumps({"type": "session.config", "voice": "alloy"}))
+        for _ in range(turns + 1):
+            for word in SENTENCE.split():
+                socket.send(json.dumps({"type": "input.text", "text": f"{word} "}))
+            socket.send(json.dumps({"type": "input.text", "text": "And"}))
+            began = time.perf_counter()
+            while not (isinstance(message := socket.recv(_PATIENCE), bytes) and _audible(message)):
+                pass
+            heard.append(time.perf_counter() - began)
+            socket.send(json.dumps({"type": "input.done"}))
+            while isinstance(message := socket.recv(_PATIENCE), bytes) or json.loads(message)["type"] != "session.done":
+                pass
+    return {"first_sound_over_websocket_ms": statistics.median(heard[1:]) * 1000}
+
+
+def _audible(pcm: bytes) -> bool:
+    return bool(np.abs(np.frombuffer(pcm[: len(pcm) // 2 * 2], "<i2").astype(int)).max(initial=0) > AUDIBLE)
+
+
 def released_first_sound(service: Running, turns: int) -> dict[str, float]:
     """First audible sample of a story with warm workers, and by turns after these have ended for want of work."""
     warm, after = [], []
@@ -273,7 +322,7 @@ def _heard(service: Running) -> float:
     connection.request("POST", "/v1/audio/speech", body, headers)
     answer = connection.getresponse()
     block = answer.read1(1 << 16)
-    while block and not np.abs(np.frombuffer(block[: len(block) // 2 * 2], "<i2").astype(int)).max() > AUDIBLE:
+    while block and not _audible(block):
         block = answer.read1(1 << 16)
     took = time.perf_counter() - began
     connection.close()

@@ -44,9 +44,15 @@ def complete(text: str, language: str | None) -> tuple[list[Sentence], str]:
 
 
 def paused(text: str, language: str | None) -> tuple[list[Sentence], str]:
-    """As `complete`, for a text whose writer pauses: its end is one where even a name would begin a new sentence."""
-    found, rest = complete(f"{text.rstrip()} {_NAME} ", language)
-    return (found, "") if found and rest.strip() == _NAME and not _NUMBER.search(text) else ([], text)
+    """As `complete`, for a text whose writer pauses: its last word is whole.
+
+    Its end is one of a sentence where even a name would begin a new one.
+    """
+    going_on = f"{text.rstrip()} {_NAME} "
+    found, rest = complete(going_on, language)
+    if rest.strip() != _NAME:
+        return found, text[len(going_on) - len(rest) :]
+    return (found, "") if found and not _NUMBER.search(text) else complete(text, language)
 
 
 def last(text: str, language: str | None) -> list[Sentence]:
