@@ -26,6 +26,7 @@ from boards.every import all_dashboards
 from boards.layout import TITLES
 from boards.lint import UNUSED
 from boards.promql import Selector, expanded, selectors, variables
+from voxyard.host.out_of_work import OutOfWork
 from voxyard.service.documents.ownership import SharedDocuments
 from voxyard.service.http.metrics import DiskUsage, ServiceMetrics
 from voxyard.speech.cluster.node_metrics import NodeMetrics
@@ -39,6 +40,7 @@ from voxyard.telemetry.configuration import (
 )
 from voxyard.telemetry.gpu_collector import GpuCollector
 from voxyard.telemetry.sampler import Snapshot
+from voxyard.telemetry.sick_gpus import SickGpus, SickPolicy
 from voxyard.telemetry.workloads import TrainMetrics
 
 ROOT = Path(__file__).parents[2]
@@ -48,7 +50,8 @@ BY_UID = {str(board.body["uid"]): board for board in BOARDS}
 RULE_FILES = sorted((ROOT / "deploy/prometheus/rules").glob("*.yaml"))
 EXPORTING = {
     "service/http/metrics.py", "speech/cluster/node_metrics.py", "speech/pool/metrics.py", "telemetry/configuration.py",
-    "telemetry/gpu_collector.py", "telemetry/input_metrics.py", "telemetry/phases.py", "telemetry/workloads.py",
+    "telemetry/gpu_collector.py", "telemetry/input_metrics.py", "telemetry/phases.py", "telemetry/sick_gpus.py",
+    "telemetry/workloads.py",
 }  # fmt: skip
 """The modules whose metrics `_exported` collects."""
 
@@ -192,6 +195,7 @@ def _exported(tmp_path: Path) -> dict[str, str]:
         *HostPlan(plan).collect(),
         *ExpectedConfigurations(tmp_path).collect(),
         *Maintenance(tmp_path).collect(),
+        *SickGpus(OutOfWork(tmp_path / "out_of_work.json"), SickPolicy()).collect(),
         *TrainMetrics("run").registry.collect(),
         *pool.collect(),
         *service.collect(),
