@@ -131,7 +131,7 @@ def test_each_node_of_a_job_has_a_trainer_that_is_told_all_of_them(cluster: Slur
     settings.write_text(
         "data: {train_data: /shared/LJ, num_workers: 2}\ntraining: {device: cpu, batch_size: 2, max_steps: 1}\n"
     )
-    options = {"config": str(settings), "voxyard": str(trainer), "time": "10", "nodes": 2}
+    options = {"config": str(settings), "voxyard": str(trainer), "time": "10", "nodes": "2"}
     render.body(None, to="slurm", out=str(tmp_path / "out"), **options)
     run = tmp_path / "out/wide"
     job = cluster.submit(f"--chdir={run}", run / "run.sbatch")
