@@ -13,15 +13,17 @@ import av
 import httpx
 import numpy as np
 import pytest
-from eventually import eventually
+from eventually import PATIENCE, eventually
 from service_app import Served, serving
 
 from voxyard.service.audio import encoded
 from voxyard.service.audio.files import AudioFolder
 from voxyard.service.audio.store import AudioStore
 from voxyard.service.documents.records import StoredChunk
+from voxyard.service.documents.store import Store
 from voxyard.service.routes import document_stream
 from voxyard.service.streaming import audio_response
+from voxyard.service.streaming.shared_encoding import SharedEncoding
 from voxyard.speech.audio.encoder import FORMATS, Encoder
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.requests import SAMPLE_RATE
@@ -182,8 +184,21 @@ def test_with_the_shipped_time_a_copy_that_takes_longer_is_sent_while_it_is_made
 
 @pytest.mark.slow
 def test_readers_of_a_growing_document_share_one_encoder_and_wait_without_threads(
-    tmp_path: Path, encoders: list[str]
+    tmp_path: Path, encoders: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    begun, all_read = list[SharedEncoding](), threading.Event()
+    read, spoken = SharedEncoding.read, Store.chunk_spoken
+
+    def counted(encoding: SharedEncoding) -> Any:
+        begun.append(encoding)
+        return read(encoding)
+
+    def held(store: Store, id: str, index: int, *arguments: Any, **options: Any) -> Any:
+        assert index < 6 or all_read.wait(PATIENCE), "all read before it is complete"
+        return spoken(store, id, index, *arguments, **options)
+
+    monkeypatch.setattr(SharedEncoding, "read", counted)
+    monkeypatch.setattr(Store, "chunk_spoken", held)
     with serving(tmp_path / "data", engine=SLOW) as served:
         address = sent(served)
         before = threading.active_count()
@@ -191,6 +206,8 @@ def test_readers_of_a_growing_document_share_one_encoder_and_wait_without_thread
         with ThreadPoolExecutor(60) as readers:
             reading = [readers.submit(lambda: got(address).content) for _ in range(60)]
             while not all(each.done() for each in reading):
+                if len(begun) == 60:
+                    all_read.set()
                 most.append(threading.active_count() - before - 60)
                 threading.Event().wait(0.02)
         eventually(lambda: httpx.get(address).json()["state"] == "completed", "the document is complete")
