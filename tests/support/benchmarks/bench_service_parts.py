@@ -223,10 +223,14 @@ def asked(service: Running, requests: Asked, connections: int, seconds: float) -
         for each in loads:
             each.communicate(timeout=_PATIENCE)
     with service.client("costly") as client:
-        for document in _listed(client):
-            if document["state"] in ("pending", "processing"):
-                client.delete(f"/v1/documents/{document['id']}")
-        _until(lambda: not _pending(client), "nothing of the flood is left")
+
+        def gone() -> bool:
+            left = [each["id"] for each in _listed(client) if each["state"] in ("pending", "processing")]
+            for id in left:  # also what was accepted after its client had gone
+                client.delete(f"/v1/documents/{id}")
+            return not left
+
+        _until(gone, "nothing of the flood is left")
 
 
 def slow_bodies(service: Running, count: int, seconds: float) -> dict[str, float]:
