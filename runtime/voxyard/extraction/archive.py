@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import posixpath
+import re
+import unicodedata
 import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from html.entities import html5
 from typing import BinaryIO
+from urllib.parse import unquote
 
 from lxml import etree
 
@@ -24,6 +29,8 @@ MAX_RATIO = 200
 RATIO_FROM_BYTES = 4 * 2**20
 
 _PIECE_BYTES = 2**16
+_NO_REFERENCE = re.compile(rb"&(?!(?:amp|lt|gt|quot|apos|#\d{1,7}|#[xX][0-9a-fA-F]{1,6});)((?:[A-Za-z]\w{1,31};)?)")
+_SIGNS = {name.encode(): "".join(f"&#{ord(sign)};" for sign in signs).encode() for name, signs in html5.items()}
 
 
 class TextArchive:
@@ -35,10 +42,11 @@ class TextArchive:
         if len(entries) > MAX_ENTRIES:
             raise self._bomb(f"it has {len(entries)} files in its ZIP archive; an {kind} has at most {MAX_ENTRIES}")
         self._entries = {entry.filename: entry for entry in entries}
+        self._folded = {_folded(entry.filename): entry for entry in reversed(entries)}
         self._left = MAX_TEXT_BYTES
 
     def __contains__(self, name: str) -> bool:
-        return name in self._entries
+        return self._entry(name) is not None
 
     def names(self) -> list[str]:
         """Names of its files, in their order."""
@@ -46,7 +54,7 @@ class TextArchive:
 
     def read(self, name: str, most: int | None = None) -> bytes:
         """Bytes of a file. Raises UnreadableFileError where it is missing or beyond the limits."""
-        entry = self._entries.get(name)
+        entry = self._entry(name)
         if entry is None:
             raise broken(f"it names a file that is not in it ({name[:100]})", self._kind)
         limit = self._left if most is None else most
@@ -64,11 +72,16 @@ class TextArchive:
 
     def size(self, name: str) -> int:
         """Bytes that a file declares to unpack to."""
-        return self._entries[name].file_size
+        entry = self._entry(name)
+        return 0 if entry is None else entry.file_size
 
     def xml(self, name: str) -> etree._Element:
         """Root element of a file. Raises UnreadableFileError where it is no well-formed XML."""
         return parsed_xml(self.read(name), name, self._kind)
+
+    def _entry(self, name: str) -> zipfile.ZipInfo | None:
+        """The file of this name, else one whose name differs in its case, accents' form or escapes, as makers err."""
+        return self._entries.get(name) or self._folded.get(_folded(name))
 
     def _bomb(self, found: str) -> UnreadableFileError:
         return UnreadableFileError(f"{found}: refused; {_save_again(self._kind)}")
@@ -92,13 +105,30 @@ def text_archive(content: BinaryIO, kind: str) -> Iterator[TextArchive]:
         raise broken("its ZIP archive is encrypted: expected one without a password", kind) from error
 
 
+def _folded(name: str) -> str:
+    name = posixpath.normpath(unquote(name).replace("\\", "/")).lstrip("/")
+    return unicodedata.normalize("NFC", name).casefold()
+
+
 def parsed_xml(data: bytes, name: str, kind: str) -> etree._Element:
-    """Root element of XML that loads nothing, and whose entities stay unread."""
+    """Root element of XML that loads nothing, and whose entities stay unread.
+
+    Signs that are no XML, as `&` alone and the names of HTML's characters, are read as they are meant.
+    """
     parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False)
     try:
         return etree.fromstring(data, parser)
     except etree.XMLSyntaxError as error:
+        if (mended := _with_xml_signs(data)) != data:
+            try:
+                return etree.fromstring(mended, parser)
+            except etree.XMLSyntaxError:  # the first error says what is wrong with the file
+                pass
         raise broken(f"{name[:100]} is not well-formed XML ({error})", kind) from error
+
+
+def _with_xml_signs(data: bytes) -> bytes:
+    return _NO_REFERENCE.sub(lambda found: _SIGNS.get(found[1], b"&amp;" + found[1]), data)
 
 
 def broken(found: str, kind: str) -> UnreadableFileError:

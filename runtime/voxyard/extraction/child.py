@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> None:
 
 def _answer(kind: str, code: str, max_characters: int, memory_mib: int) -> dict[str, object]:
     try:
-        document = _read(kind, io.BytesIO(sys.stdin.buffer.read()), code, max_characters)
+        document = read_document(kind, io.BytesIO(sys.stdin.buffer.read()), code, max_characters)
     except MemoryError:
         return _error(
             UnreadableFileError(
@@ -52,7 +52,12 @@ def _answer(kind: str, code: str, max_characters: int, memory_mib: int) -> dict[
     return {**asdict(document), "cover": cover}
 
 
-def _read(kind: str, content: io.BytesIO, code: str, max_characters: int) -> ParsedDocument:
+def read_document(kind: str, content: io.BytesIO, code: str, max_characters: int) -> ParsedDocument:
+    """Contents of a document of this type, as it is spoken.
+
+    Raises:
+        ExtractionError: as the reader of this type says.
+    """
     chosen: CodeBlocks = "announce" if code == "announce" else "skip"
     if kind == "pdf":
         from voxyard.extraction.pdf import read_pdf
@@ -80,10 +85,12 @@ def _read(kind: str, content: io.BytesIO, code: str, max_characters: int) -> Par
         book = read_epub(content, max_characters=max_characters)
         about = {"language": book.language, "author": book.author, "note": book.note}
         return parsed(book.title, book.blocks, chosen, cover=book.cover, **about)
-    from voxyard.extraction.markup import html_page, markdown_blocks
-
     if kind == "markdown":
+        from voxyard.extraction.markdown import markdown_blocks
+
         return parsed(None, markdown_blocks(decode(content.getvalue()), max_characters=max_characters), chosen)
+    from voxyard.extraction.markup import html_page
+
     page = html_page(content.getvalue(), max_characters=max_characters)
     return parsed(page.title, page.blocks, chosen, language=page.language, author=page.author)
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import zip_longest
+from dataclasses import dataclass, replace
+from itertools import pairwise, zip_longest
 from typing import Literal
 
 from voxyard.extraction.errors import TextTooLongError
 from voxyard.extraction.plaintext import clean
-from voxyard.extraction.silent import contents_lines, without_pictures
+from voxyard.extraction.silent import contents_lines, without_pictures, without_readings
+from voxyard.extraction.titles import chapter_title, numbers_alone
 
 CodeBlocks = Literal["skip", "announce"]
 
@@ -23,15 +24,19 @@ _ENDS = re.compile(r"""[.!?…:;。！？；：]["'”’»)\]]*$""")
 _LINES_OF_CODE = "Code, {} lines."
 _LINE_OF_CODE = "Code, 1 line."
 _LONGEST_CHAPTER_TITLE = 200
+_FEWEST_PARTS = 2
+_CHAPTERS = 1.5  # a part, at least
+_FEWEST_TITLES = 2  # of chapters without headings
 _LONGEST_PROPERTY = 2000  # what is longer is no title, and no author
 
 
 @dataclass(frozen=True)
 class HeadingBlock:
-    """HeadingBlock of a level; 1 is the highest."""
+    """HeadingBlock of a level, 1 is the highest; `entry` is its level in a book's table of contents."""
 
     text: str
     level: int
+    entry: int | None = None
 
 
 @dataclass(frozen=True)
@@ -68,7 +73,14 @@ class Code:
     text: str
 
 
-Block = HeadingBlock | Paragraph | ListItem | TableRow | Code
+@dataclass(frozen=True)
+class SceneBreak:
+    """Rule or empty line between two scenes, which is heard as a pause."""
+
+    text: str = "* * *"
+
+
+Block = HeadingBlock | Paragraph | ListItem | TableRow | Code | SceneBreak
 
 
 @dataclass(frozen=True)
@@ -112,7 +124,7 @@ def parsed(
     cover: bytes | None = None, author: str | None = None, note: str | None = None,
 ) -> ParsedDocument:  # fmt: skip
     """Document of these blocks, rendered as it is spoken. Of a longer title or author the rest is left out."""
-    kept = without_contents_blocks(spoken(blocks, code))
+    kept = with_titles(_without_idle_breaks(without_contents_blocks(spoken(blocks, code))))
     text = rendered(kept)
     title, author = title and title[:_LONGEST_PROPERTY], author and author[:_LONGEST_PROPERTY]
     return ParsedDocument(title, text, chapters(kept, text), language, cover, author, note)
@@ -135,17 +147,58 @@ def without_contents_blocks(blocks: Sequence[Block]) -> tuple[Block, ...]:
     return tuple(block for at, block in enumerate(blocks) if at not in left_out)
 
 
+def with_titles(blocks: Sequence[Block]) -> tuple[Block, ...]:
+    """The blocks; where none is a heading, with the chapters that paragraphs such as CHAPTER IV begin.
+
+    There are at least two of these. Where no words tell them, numbers that stand alone are chapters: 1, 2, 3.
+    """
+    if any(_heading(block) is not None for block in blocks):
+        return tuple(blocks)
+    texts = [block.text if isinstance(block, Paragraph) else "" for block in blocks]
+    titles = {at: title for at, text in enumerate(texts) if (title := chapter_title(text)) is not None}
+    if len(titles) < _FEWEST_TITLES:
+        titles = numbers_alone(texts)
+    return tuple(
+        replace(block, chapter=HeadingBlock(titles[at], 1)) if isinstance(block, Paragraph) and at in titles else block
+        for at, block in enumerate(blocks)
+    )
+
+
+def _without_idle_breaks(blocks: Sequence[Block]) -> list[Block]:
+    """The blocks, with breaks between scenes only: none at the ends, beside a heading, or after another."""
+    kept: list[Block] = []
+    for block in blocks:
+        if isinstance(block, SceneBreak):
+            if kept and not isinstance(kept[-1], (SceneBreak, HeadingBlock)):
+                kept.append(block)
+            continue
+        if kept and isinstance(kept[-1], SceneBreak) and (_heading(block) is not None or not _has_word(block)):
+            kept.pop()
+        kept.append(block)
+    if kept and isinstance(kept[-1], SceneBreak):
+        kept.pop()
+    return kept
+
+
+def _has_word(block: Block) -> bool:
+    """True for a block that is no line of signs, which is a break itself."""
+    return isinstance(block, TableRow) or any(letter.isalnum() for letter in block.text)
+
+
 def rendered(blocks: Sequence[Block]) -> str:
     """Text of the blocks with an empty line between them; items and rows are sentences, URLs are their hosts."""
     return clean("\n\n".join(text for block in blocks if (text := _text(block))))
 
 
 def chapters(blocks: Sequence[Block], text: str) -> tuple[TextChapter, ...]:
-    """Chapters of a rendered text: the headings of the highest level that occurs twice, and those above it."""
+    """Chapters of a rendered text: the headings of the highest level that occurs twice, and those above it.
+
+    Where most of these are parts, with nothing between them and a heading below, that one's level counts, too.
+    """
     levels = Counter(heading.level for block in blocks if (heading := _heading(block)) and _text(block))
     if not levels:
         return ()
-    level = min((level for level, count in levels.items() if count > 1), default=min(levels))
+    level = _below_parts(blocks, min((level for level, count in levels.items() if count > 1), default=min(levels)))
     found: list[TextChapter] = []
     at = 0
     for block in blocks:
@@ -158,6 +211,20 @@ def chapters(blocks: Sequence[Block], text: str) -> tuple[TextChapter, ...]:
             title = part if heading is block else heading.text
             found.append(TextChapter(" ".join(title.split())[:_LONGEST_CHAPTER_TITLE], start, heading.level))
     return tuple(found)
+
+
+def _below_parts(blocks: Sequence[Block], level: int) -> int:
+    """The level of the chapters below a level's headings, where most of these are parts; else the level itself."""
+    heads = [each for each in pairwise(blocks) if isinstance(each[0], HeadingBlock) and each[0].level == level]
+    parts = [after for _, after in heads if isinstance(after, HeadingBlock) and after.level > level]
+    if len(parts) < _FEWEST_PARTS or len(parts) <= len(heads) / 2:
+        return level
+    lower = min(part.level for part in parts)
+    named = any(isinstance(block, HeadingBlock) and block.entry is not None for block in blocks)
+    below = [block for block in blocks if isinstance(block, HeadingBlock) and block.level == lower]
+    if len(below) < _CHAPTERS * len(parts) or (named and all(each.entry is None for each in below)):
+        return level  # their second lines, or sections
+    return _below_parts(blocks, lower)
 
 
 def _heading(block: Block) -> HeadingBlock | None:
@@ -188,7 +255,7 @@ def _announced(block: Code) -> Block:
 def _text(block: Block) -> str:
     if isinstance(block, TableRow):
         return clean(_sentence(_row(block)))
-    text = short_urls(clean(without_pictures(block.text)))
+    text = short_urls(clean(without_readings(without_pictures(block.text))))
     return _sentence(text) if isinstance(block, ListItem) else text
 
 

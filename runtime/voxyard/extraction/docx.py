@@ -25,7 +25,9 @@ from voxyard.extraction.document import (
     within,
 )
 from voxyard.extraction.docx_archive import SAVE_AGAIN, sanitized
+from voxyard.extraction.docx_formula import FORMULA, spoken_omml
 from voxyard.extraction.docx_numbering import list_numbers
+from voxyard.extraction.docx_styles import BODY_LEVEL, DocxStyle, docx_styles, is_on, outline
 from voxyard.extraction.errors import UnreadableFileError
 from voxyard.extraction.raised import raised
 from voxyard.extraction.silent import LEADERS
@@ -36,17 +38,13 @@ if TYPE_CHECKING:
 
 _W = f"{{{nsmap['w']}}}"
 _MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
-_MATH_TEXT = "{http://schemas.openxmlformats.org/officeDocument/2006/math}t"
 _SIGNS = {f"{_W}tab": " ", f"{_W}br": "\n", f"{_W}cr": "\n", f"{_W}noBreakHyphen": "-"}
 _IGNORED_TAGS = frozenset(  # deleted, duplicated, or not text
     [f"{_W}{name}" for name in ("del", "moveFrom", "rt", "pPr", "rPr", "sdtPr", "instrText", "delText")]
     + [f"{_MC}Fallback"]
 )
-_HEADING_NAME = re.compile(r"(?:heading ([1-9])|title)", re.IGNORECASE)
-_CONTENTS_NAME = re.compile(
-    r"(?:toc \d|table of (?:figures|authorities)|index \d|toa heading|toc heading)", re.IGNORECASE
-)
-_BODY_LEVEL = 9  # the outline level of text that is no heading
+_CONTENTS_GALLERY = "Table of Contents"
+_TOC_FIELD = re.compile(r"\s*(?:TOC|INDEX|TOA)\b", re.IGNORECASE)
 
 
 def read_docx(content: BinaryIO, *, max_characters: int) -> ParsedDocument:
@@ -81,14 +79,10 @@ class _DocumentWalk:
         self._body = document.element.body
         self._footnotes = _notes(document, RELATIONSHIP_TYPE.FOOTNOTES, "footnote")
         self._endnotes = _notes(document, RELATIONSHIP_TYPE.ENDNOTES, "endnote")
-        self._levels = _heading_levels(document)
-        self._contents_styles = _contents_styles(document)
+        self._styles = docx_styles(document)
         self._numbers = list_numbers(document)
-        self._list_styles = {
-            style.get(f"{_W}styleId"): properties
-            for style in document.styles.element.iterchildren(f"{_W}style")
-            if (properties := style.find(f"{_W}pPr/{_W}numPr")) is not None
-        }
+        self._fields: list[str] = []  # instructions of the fields that are open
+        self._begun = ""  # of the next paragraph: a large letter, or text whose end is deleted
 
     def paragraphs(self) -> Iterator[Block]:
         yield from self._blocks(self._body)
@@ -101,35 +95,37 @@ class _DocumentWalk:
                 yield from self._paragraph(child)
             elif child.tag == f"{_W}tbl":
                 yield from self._table(child)
-            elif child.tag not in _IGNORED_TAGS:
+            elif child.tag not in _IGNORED_TAGS and not _is_contents(child):
                 yield from self._blocks(child)
 
     def _paragraph(self, paragraph: BaseOxmlElement) -> Iterator[Block]:
         after: list[BaseOxmlElement] = []  # text boxes and footnotes
-        text = "".join(self._inline(paragraph, after)).strip()
-        if text and not self._is_of_contents(paragraph, text):
+        written = self._begun + "".join(self._inline(paragraph, after))
+        self._begun = written if _goes_on(paragraph, written) else ""
+        text = "" if self._begun else written.strip()
+        if text and not self._is_silent(paragraph, text):
             yield self._kind(paragraph, text)
         for block in after:
             yield from self._blocks(block)
 
-    def _is_of_contents(self, paragraph: BaseOxmlElement, text: str) -> bool:
-        """True for a line of a table of contents."""
+    def _is_silent(self, paragraph: BaseOxmlElement, text: str) -> bool:
+        """True for a line of a table of contents, and for hidden text."""
+        style = self._style_of(paragraph)
+        return style.of_contents or style.hidden or LEADERS.search(text) is not None
+
+    def _style_of(self, paragraph: BaseOxmlElement) -> DocxStyle:
         style = paragraph.find(f"{_W}pPr/{_W}pStyle")
-        name = None if style is None else style.get(f"{_W}val")
-        return name in self._contents_styles or LEADERS.search(text) is not None
+        return self._styles.get(None if style is None else style.get(f"{_W}val"), DocxStyle())
 
     def _kind(self, paragraph: BaseOxmlElement, text: str) -> Block:
-        style = paragraph.find(f"{_W}pPr/{_W}pStyle")
-        outline = paragraph.find(f"{_W}pPr/{_W}outlineLvl")
-        name = None if style is None else style.get(f"{_W}val")
-        level = self._levels.get(name)
-        if outline is not None and (own := outline.get(f"{_W}val", "9")).isdecimal() and int(own) < _BODY_LEVEL:
-            level = int(own) + 1
-        if level is not None:
-            return HeadingBlock(text, level)
+        style = self._style_of(paragraph)
+        own = outline(paragraph.find(f"{_W}pPr"))
+        level = own if own is not None and own <= BODY_LEVEL else style.level
         properties = paragraph.find(f"{_W}pPr/{_W}numPr")
         if properties is None:
-            properties = self._list_styles.get(name)
+            properties = style.numbering
+        if level is not None:
+            return HeadingBlock(f"{self._numbers.label(properties, level - 1)} {text}".strip(), level)
         if properties is None:
             return Paragraph(text)
         number = self._numbers.next(properties)
@@ -144,7 +140,12 @@ class _DocumentWalk:
             yield from pieces
 
     def _pieces(self, child: BaseOxmlElement, after: list[BaseOxmlElement]) -> Iterator[str]:
-        if child.tag in (f"{_W}t", _MATH_TEXT):
+        if child.tag in (f"{_W}fldChar", f"{_W}instrText"):
+            self._field(child)
+        elif any(_TOC_FIELD.match(instruction) for instruction in self._fields) and child.tag != f"{_W}r":
+            if child.tag not in _IGNORED_TAGS:
+                yield from ("" for _ in self._inline(child, []))  # for the fields in it
+        elif child.tag == f"{_W}t":
             yield child.text or ""
         elif child.tag in _SIGNS:
             yield _SIGNS[child.tag]
@@ -153,8 +154,25 @@ class _DocumentWalk:
         elif child.tag == f"{_W}footnoteReference":
             note = self._footnotes.get(child.get(f"{_W}id"))
             after.extend([] if note is None else [note])
-        elif child.tag not in _IGNORED_TAGS and not (child.tag == f"{_W}r" and _is_hidden(child)):
+        elif child.tag == FORMULA:
+            yield " ".join(spoken_omml(child).split())
+        elif child.tag not in _IGNORED_TAGS and not (child.tag == f"{_W}r" and self._is_hidden(child)):
             yield from self._inline(child, after)
+
+    def _is_hidden(self, run: BaseOxmlElement) -> bool:
+        vanish, style = run.find(f"{_W}rPr/{_W}vanish"), run.find(f"{_W}rPr/{_W}rStyle")
+        if vanish is not None or style is None:
+            return is_on(vanish)
+        return self._styles.get(style.get(f"{_W}val"), DocxStyle()).hidden
+
+    def _field(self, part: BaseOxmlElement) -> None:
+        """Notes where fields begin and end, and what they are."""
+        if part.tag == f"{_W}instrText" and self._fields:
+            self._fields[-1] += part.text or ""
+        elif part.get(f"{_W}fldCharType") == "begin":
+            self._fields.append("")
+        elif part.get(f"{_W}fldCharType") == "end" and self._fields:
+            self._fields.pop()
 
     def _table(self, table: BaseOxmlElement) -> Iterator[Block]:
         header: tuple[str, ...] = ()
@@ -179,27 +197,6 @@ def _cell_text(blocks: list[Block]) -> str:
     return ", ".join(block.cells) if isinstance(block, TableRow) else block.text
 
 
-def _heading_levels(document: Document) -> dict[str | None, int]:
-    """Levels of the paragraph styles that are headings, by the id of the style; titles are of level 1."""
-    levels: dict[str | None, int] = {}
-    for style in document.styles.element.iterchildren(f"{_W}style"):
-        name = style.find(f"{_W}name")
-        found = _HEADING_NAME.fullmatch("" if name is None else name.get(f"{_W}val", ""))
-        if found:
-            levels[style.get(f"{_W}styleId")] = int(found.group(1) or 1)
-    return levels
-
-
-def _contents_styles(document: Document) -> set[str | None]:
-    """Ids of the paragraph styles of tables of contents and indexes."""
-    found: set[str | None] = set()
-    for style in document.styles.element.iterchildren(f"{_W}style"):
-        name = style.find(f"{_W}name")
-        if name is not None and _CONTENTS_NAME.fullmatch(name.get(f"{_W}val", "")):
-            found.add(style.get(f"{_W}styleId"))
-    return found
-
-
 def _is_raised(run: BaseOxmlElement) -> bool:
     place = run.find(f"{_W}rPr/{_W}vertAlign")
     return place is not None and place.get(f"{_W}val") == "superscript"
@@ -220,9 +217,17 @@ def _continues_above(cell: BaseOxmlElement) -> bool:
     return merge is not None and merge.get(f"{_W}val", "continue") == "continue"
 
 
-def _is_hidden(run: BaseOxmlElement) -> bool:
-    vanish = run.find(f"{_W}rPr/{_W}vanish")
-    return vanish is not None and vanish.get(f"{_W}val", "true") not in ("0", "false", "off")
+def _is_contents(element: BaseOxmlElement) -> bool:
+    """True for a control that holds a table of contents."""
+    gallery = element.find(f"{_W}sdtPr/{_W}docPartObj/{_W}docPartGallery")
+    return gallery is not None and gallery.get(f"{_W}val") == _CONTENTS_GALLERY
+
+
+def _goes_on(paragraph: BaseOxmlElement, text: str) -> bool:
+    """True for a paragraph whose end is deleted, or that is a large letter, drawn before the text of the next one."""
+    frame = paragraph.find(f"{_W}pPr/{_W}framePr")
+    is_large = frame is not None and frame.get(f"{_W}dropCap") in ("drop", "margin") and len(text.strip()) == 1
+    return is_large or (bool(text.strip()) and paragraph.find(f"{_W}pPr/{_W}rPr/{_W}del") is not None)
 
 
 def _notes(document: Document, relationship: str, name: str) -> dict[str | None, BaseOxmlElement]:

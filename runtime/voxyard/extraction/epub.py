@@ -12,8 +12,15 @@ from lxml import etree
 
 from voxyard.extraction.archive import TextArchive, text_archive
 from voxyard.extraction.cover import MOST_PIXELS, small_cover
-from voxyard.extraction.document import Block, HeadingBlock, ListItem, Paragraph, within
-from voxyard.extraction.epub_contents import ContentsEntry, entries_of_nav, entries_of_ncx, places, with_chapters
+from voxyard.extraction.document import Block, ListItem, Paragraph, within
+from voxyard.extraction.epub_contents import (
+    ContentsEntry,
+    entries_of_nav,
+    entries_of_ncx,
+    levelled,
+    places,
+    with_chapters,
+)
 from voxyard.extraction.errors import FORMATS, UnreadableFileError, UnsupportedFileError
 from voxyard.extraction.markup import html_page
 
@@ -25,14 +32,22 @@ _CONTAINER = "META-INF/container.xml"
 _ENCRYPTION = "META-INF/encryption.xml"
 _FONT_OBFUSCATION = ("http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC")
 _NS = {
-    "c": "urn:oasis:names:tc:opendocument:xmlns:container",
-    "o": "http://www.idpf.org/2007/opf",
     "dc": "http://purl.org/dc/elements/1.1/",
     "e": "http://www.w3.org/2001/04/xmlenc#",
 }
 _ROLE = "{http://www.idpf.org/2007/opf}role"
 _AUTHOR = "aut"  # MARC's code of the relation
 _NCX = "application/x-dtbncx+xml"
+_PAGE_SUFFIXES = (".xhtml", ".html", ".htm", ".xml")
+_NO_KIND = (
+    "",
+    "text/xml",
+    "application/xml",
+    "text/plain",
+    "application/octet-stream",
+    "application/html",
+    "text/xhtml",
+)
 _PAGES = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml")
 
 
@@ -64,7 +79,7 @@ def _read(archive: TextArchive, max_characters: int) -> Epub:
     if _CONTAINER not in archive:
         raise UnsupportedFileError(f"its content is a ZIP archive, but no EPUB: send a {FORMATS} file")
     _check_protection(archive)
-    rootfile = archive.xml(_CONTAINER).find(".//c:rootfile", _NS)
+    rootfile = archive.xml(_CONTAINER).find(".//{*}rootfile")
     package_name = unquote(rootfile.get("full-path", "")) if rootfile is not None else ""
     package = archive.xml(package_name)
     cover, note = _cover(archive, package, package_name)
@@ -74,7 +89,7 @@ def _read(archive: TextArchive, max_characters: int) -> Epub:
         language=_first_text(package, "dc:language"),
         cover=cover,
         note=note,
-        blocks=tuple(within(_blocks(archive, package, package_name), max_characters)),
+        blocks=levelled(tuple(within(_blocks(archive, package, package_name), max_characters))),
     )
 
 
@@ -84,27 +99,24 @@ def _blocks(archive: TextArchive, package: etree._Element, package_name: str) ->
     for name in _spine(package, package_name):
         if name not in archive:
             continue
-        page = archive.read(name)
-        blocks: Sequence[Block] = html_page(page).blocks
+        of_page = entries.get(name, [])
+        blocks: Sequence[Block] = html_page(archive.read(name), places=places(of_page)).blocks
         if name in contents:
             blocks = _prose(blocks)
-        if name in entries and not any(isinstance(block, HeadingBlock) for block in blocks):
-            at_places = places(entries[name])
-            if at_places:
-                blocks = html_page(page, places=at_places).blocks
-                blocks = _prose(blocks) if name in contents else blocks
-            blocks = list(with_chapters(blocks, entries[name]))
-        yield from blocks
+        yield from with_chapters(blocks, of_page)
 
 
 def _entries(archive: TextArchive, package: etree._Element, package_name: str) -> dict[str, list[ContentsEntry]]:
     """Entries of the table of contents by the page that they lead to."""
     found: dict[str, list[ContentsEntry]] = {}
-    for item in package.iterfind(".//o:manifest/o:item", _NS):
+    for item in package.iterfind(".//{*}manifest/{*}item"):
         is_nav = "nav" in item.get("properties", "").split()
         name = _resolved(package_name, item.get("href", ""))
         if (is_nav or item.get("media-type") == _NCX) and name in archive:
-            root = archive.xml(name)
+            try:
+                root = archive.xml(name)
+            except UnreadableFileError:  # its text is whole without it
+                continue
             entries = entries_of_nav(root) if is_nav else entries_of_ncx(root)
             of_file: dict[str, list[ContentsEntry]] = {}
             for entry in entries:
@@ -115,12 +127,14 @@ def _entries(archive: TextArchive, package: etree._Element, package_name: str) -
 
 
 def _spine(package: etree._Element, package_name: str) -> Iterator[str]:
-    """Names of the pages in reading order, each once, without what is not part of the main order."""
-    manifest = {item.get("id"): item for item in package.iterfind(".//o:manifest/o:item", _NS)}
+    """Names of the pages in reading order, each once; of the main order, where there is one."""
+    manifest = {item.get("id"): item for item in package.iterfind(".//{*}manifest/{*}item")}
     seen = _guided(package, package_name, "cover")
-    for reference in package.iterfind(".//o:spine/o:itemref", _NS):
+    references = package.findall(".//{*}spine/{*}itemref")
+    main = [each for each in references if each.get("linear") != "no"]
+    for reference in main or references:
         item = manifest.get(reference.get("idref"))
-        if item is None or reference.get("linear") == "no" or item.get("media-type") not in _PAGES:
+        if item is None or not _is_page(item):
             continue
         name = _resolved(package_name, item.get("href", ""))
         if "nav" not in item.get("properties", "").split() and name not in seen:
@@ -128,11 +142,17 @@ def _spine(package: etree._Element, package_name: str) -> Iterator[str]:
             yield name
 
 
+def _is_page(item: etree._Element) -> bool:
+    """True for a page by its media type, or, where that is another text's or none's, by its name."""
+    kind, suffix = item.get("media-type", ""), posixpath.splitext(urlsplit(item.get("href", "")).path)[1].lower()
+    return kind in _PAGES or (suffix in _PAGE_SUFFIXES and kind in _NO_KIND)
+
+
 def _guided(package: etree._Element, package_name: str, kind: str) -> set[str]:
     """Pages that the guide of an EPUB 2 names as of this kind."""
     return {
         _resolved(package_name, reference.get("href", ""))
-        for reference in package.iterfind(".//o:guide/o:reference", _NS)
+        for reference in package.iterfind(".//{*}guide/{*}reference")
         if reference.get("type", "").lower() == kind
     }
 
@@ -146,8 +166,8 @@ def _prose(blocks: Sequence[Block]) -> list[Block]:
 
 def _cover(archive: TextArchive, package: etree._Element, package_name: str) -> tuple[bytes | None, str | None]:
     """Image that the package names as its cover, as a small JPEG; else why the one that it names is left out."""
-    items = package.findall(".//o:manifest/o:item", _NS)
-    named = {meta.get("content") for meta in package.iterfind(".//o:metadata/o:meta[@name='cover']", _NS)}
+    items = package.findall(".//{*}manifest/{*}item")
+    named = {meta.get("content") for meta in package.iterfind(".//{*}metadata/{*}meta[@name='cover']")}
     for item in items:
         if "cover-image" in item.get("properties", "").split() or item.get("id") in named:
             name = _resolved(package_name, item.get("href", ""))
@@ -179,7 +199,7 @@ def _author(package: etree._Element) -> str | None:
     """Names of the creators, without those that only illustrate or translate where the package tells their roles."""
     refined = {
         meta.get("refines", "").removeprefix("#"): (meta.text or "").strip()
-        for meta in package.iterfind(".//o:metadata/o:meta[@property='role']", _NS)
+        for meta in package.iterfind(".//{*}metadata/{*}meta[@property='role']")
     }
     creators = [
         (" ".join(each.text.split()), each.get(_ROLE) or refined.get(each.get("id", "")) or _AUTHOR)

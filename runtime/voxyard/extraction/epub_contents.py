@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import unquote, urlsplit
@@ -11,10 +12,10 @@ from lxml import etree
 
 from voxyard.extraction.document import Block, HeadingBlock, Paragraph
 
-_XHTML = "{http://www.w3.org/1999/xhtml}"
-_NCX = "{http://www.daisy.org/z3986/2005/ncx/}"
 _TYPE = "{http://www.idpf.org/2007/ops}type"
 _DEEPEST = 6
+_FEWEST = 2  # entries whose places are found, to go by them
+_NO_WORD = re.compile(r"[\W_]+")
 _LONGEST_HEADING = 120
 _SHORTEST_HEADING = 3
 _PARTS = re.compile(r"\s*[:.–—-]\s+|(?<=\d)\s+")  # between a chapter's number and its name
@@ -31,13 +32,11 @@ class ContentsEntry:
 
 def entries_of_nav(root: etree._Element) -> list[ContentsEntry]:
     """Entries of an EPUB 3's navigation document."""
-    for nav in root.iter(f"{_XHTML}nav"):
+    for nav in root.iter("{*}nav"):
         if "toc" in (nav.get(_TYPE) or "").split():
-            links = [link for link in nav.iter(f"{_XHTML}a") if link.get("href")]
+            links = [link for link in nav.iter("{*}a") if link.get("href")]
             return [
-                ContentsEntry(_words(link), link.get("href"), _depth(link, f"{_XHTML}ol"))
-                for link in links
-                if _words(link)
+                ContentsEntry(_words(link), link.get("href"), _depth(link, "{*}ol")) for link in links if _words(link)
             ]
     return []
 
@@ -45,10 +44,10 @@ def entries_of_nav(root: etree._Element) -> list[ContentsEntry]:
 def entries_of_ncx(root: etree._Element) -> list[ContentsEntry]:
     """Entries of an EPUB 2's NCX."""
     found = []
-    for point in root.iter(f"{_NCX}navPoint"):
-        label, content = point.find(f"{_NCX}navLabel/{_NCX}text"), point.find(f"{_NCX}content")
+    for point in root.iter("{*}navPoint"):
+        label, content = point.find("{*}navLabel/{*}text"), point.find("{*}content")
         if label is not None and content is not None and _words(label):
-            found.append(ContentsEntry(_words(label), content.get("src", ""), 1 + _depth(point, f"{_NCX}navPoint")))
+            found.append(ContentsEntry(_words(label), content.get("src", ""), 1 + _depth(point, "{*}navPoint")))
     return found
 
 
@@ -57,37 +56,88 @@ def places(entries: Sequence[ContentsEntry]) -> dict[str, HeadingBlock]:
     found: dict[str, HeadingBlock] = {}
     for entry in entries:
         if place := unquote(urlsplit(entry.reference).fragment):
-            found.setdefault(place, HeadingBlock(entry.title, min(entry.level, _DEEPEST)))
+            found.setdefault(place, _heading(entry))
     return found
 
 
 def with_chapters(blocks: Sequence[Block], entries: Sequence[ContentsEntry]) -> Iterator[Block]:
-    """The blocks of a page without headings, with the chapters that the entries for this page name.
+    """The blocks of a page, with the chapters that the entries for this page name.
 
-    A paragraph with the words of an entry is its heading. An entry of the page itself, not of a place in it, whose
-    words do not stand there is the chapter that begins with the page's first paragraph.
+    A heading at the place of an entry is its chapter, and so is a paragraph with its words. An entry of the page
+    itself, not of a place in it, is its first heading where nothing is above that; else, where its words do not stand
+    there, the chapter that begins with the page's first paragraph.
     """
     left = [each for each in entries if not any(_begins(block, each) for block in blocks)]
-    texts = [block.text for block in blocks if isinstance(block, Paragraph)]
+    texts = [block.text for block in blocks if isinstance(block, (Paragraph, HeadingBlock))]
+    first = True
     for block in blocks:
-        if not isinstance(block, Paragraph):
+        if isinstance(block, HeadingBlock):
+            whole = _of_page(left) if first else None
+            named = next((each for each in left if _is_named(each.title, block.text)), None) or whole
+            if block.entry is None and named is not None:
+                left.remove(named)
+                yield entered(block.text, block.level, _heading(named))
+            else:
+                yield block
+        elif not isinstance(block, Paragraph):
             yield block
-            continue
-        if block.chapter is not None:
-            named = _is_named(block.chapter.text, block.text)
-            yield HeadingBlock(block.text, block.chapter.level) if named else block
-            continue
-        entry = next((each for each in left if _is_named(each.title, block.text)), None)
-        if entry is not None:
+        elif block.chapter is not None:
+            yield _title(block.text, block.chapter) if _is_named(block.chapter.text, block.text) else block
+        elif (entry := next((each for each in left if _is_named(each.title, block.text)), None)) is not None:
             left.remove(entry)
-            yield HeadingBlock(block.text, min(entry.level, _DEEPEST))
-            continue
-        whole = next((each for each in left if "#" not in each.reference and not _any_named(each.title, texts)), None)
-        if whole is None:
+            yield _title(block.text, _heading(entry))
+        elif (whole := _of_page(left)) is not None and not _any_named(whole.title, texts):
+            left.remove(whole)
+            yield replace(block, chapter=_heading(whole))
+        else:
             yield block
-            continue
-        left.remove(whole)
-        yield replace(block, chapter=HeadingBlock(whole.title, min(whole.level, _DEEPEST)))
+        first = False
+
+
+def levelled(blocks: Sequence[Block]) -> tuple[Block, ...]:
+    """The blocks of a book; where its table of contents names most of the chapters, that tells their levels.
+
+    Headings that it does not name are below the chapters then.
+    """
+    heads = [head for block in blocks if (head := _head(block)) is not None]
+    entries = [head.entry for head in heads if head.entry is not None]
+    own = Counter(head.level for head in heads)
+    level = min((level for level, count in own.items() if count > 1), default=0)
+    if len(entries) < _FEWEST or len(entries) < own[level] / 2:
+        return tuple(blocks)
+    deepest = max(entries)
+    return tuple(_relevelled(block, deepest) for block in blocks)
+
+
+def entered(text: str, level: int, entry: HeadingBlock) -> Block:
+    """A heading at an entry; the contents name the chapter where the heading is its bare number."""
+    if not any(letter.isalpha() for letter in text) and text.strip(" .") in _NO_WORD.sub(" ", entry.text).split():
+        return Paragraph(text, entry)
+    return HeadingBlock(text, level, entry.entry)
+
+
+def _title(text: str, entry: HeadingBlock) -> HeadingBlock:
+    return replace(entry, text=text)
+
+
+def _heading(entry: ContentsEntry) -> HeadingBlock:
+    level = min(entry.level, _DEEPEST)
+    return HeadingBlock(entry.title, level, level)
+
+
+def _head(block: Block) -> HeadingBlock | None:
+    return block if isinstance(block, HeadingBlock) else block.chapter if isinstance(block, Paragraph) else None
+
+
+def _relevelled(block: Block, deepest: int) -> Block:
+    if isinstance(block, HeadingBlock):
+        return replace(block, level=block.entry if block.entry is not None else deepest + block.level)
+    return block
+
+
+def _of_page(entries: Sequence[ContentsEntry]) -> ContentsEntry | None:
+    """The first entry of the page itself."""
+    return next((each for each in entries if "#" not in each.reference), None)
 
 
 def _begins(block: Block, entry: ContentsEntry) -> bool:

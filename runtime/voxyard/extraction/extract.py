@@ -10,7 +10,15 @@ from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from voxyard.extraction.document import CodeBlocks, ParsedDocument, TextChapter, short_urls
+from voxyard.extraction.document import (
+    CodeBlocks,
+    Paragraph,
+    ParsedDocument,
+    TextChapter,
+    chapters,
+    short_urls,
+    with_titles,
+)
 from voxyard.extraction.errors import (
     FORMATS,
     ExtractionError,
@@ -18,10 +26,11 @@ from voxyard.extraction.errors import (
     UnreadableFileError,
     UnsupportedFileError,
 )
-from voxyard.extraction.lines import with_paragraphs
+from voxyard.extraction.lines import with_paragraphs, without_page_numbers
 from voxyard.extraction.plaintext import clean, decode
 from voxyard.extraction.sandbox import DEFAULT_LIMITS, ExtractionLimits, read_in_child
-from voxyard.extraction.silent import without_contents, without_marks, without_pictures
+from voxyard.extraction.silent import without_contents, without_marks, without_pictures, without_readings
+from voxyard.extraction.subtitles import said_in_subtitles
 
 Kind = Literal["txt", "markdown", "html", "epub", "pdf", "docx", "odt", "rtf", "fb2"]
 
@@ -34,7 +43,7 @@ _NAMES: dict[Kind, str] = {
 }  # fmt: skip
 _TEXTS = ("txt", "markdown", "html")  # the content alone does not tell them apart
 _SUFFIXES: dict[str, Kind] = {
-    ".txt": "txt", ".text": "txt", ".asc": "txt",
+    ".txt": "txt", ".text": "txt", ".asc": "txt", ".srt": "txt", ".vtt": "txt",
     ".md": "markdown", ".markdown": "markdown",
     ".html": "html", ".htm": "html", ".xhtml": "html",
     ".epub": "epub",
@@ -44,6 +53,8 @@ _SUFFIXES: dict[str, Kind] = {
 _SUFFIX_OF = {kind: ".md" if kind == "markdown" else f".{kind}" for kind in _NAMES}
 _MEDIA_TYPES: dict[str, Kind] = {
     "text/plain": "txt",
+    "text/vtt": "txt",
+    "application/x-subrip": "txt",
     "text/markdown": "markdown",
     "text/html": "html",
     "application/xhtml+xml": "html",
@@ -160,8 +171,7 @@ def extract(
         if kind == "txt":
             if len(data) > 4 * max_characters + 4:  # no encoding has more bytes per character
                 raise TextTooLongError(_too_long(max_characters))
-            text = without_contents(without_marks(without_pictures(clean(decode(data)))))
-            document = ParsedDocument(None, short_urls(with_paragraphs(clean(text))))
+            document = _plain(clean(decode(data)))
         else:
             document = read_in_child(
                 kind, data, max_characters=max_characters, code=code, limits=limits, cancelled=cancelled
@@ -175,6 +185,17 @@ def extract(
         raise type(error)(f"{name or 'the document'}: {error}") from error
     title, author = _title(document.title, name, text), _author(document.author)
     return ExtractedText(title, text, kind, document.chapters, document.language, document.cover, author, document.note)
+
+
+def _plain(text: str) -> ParsedDocument:
+    """A plain text, as it is spoken, with its chapters."""
+    said = said_in_subtitles(text)
+    if said is None:
+        said = without_contents(without_marks(without_readings(without_pictures(text))))
+        said = with_paragraphs(without_page_numbers(clean(said)))
+    spoken = short_urls(clean(said))
+    blocks = with_titles([Paragraph(each) for each in spoken.split("\n\n")])
+    return ParsedDocument(None, spoken, chapters(blocks, spoken))
 
 
 def kind_of(data: bytes, filename: str | None, media_type: str | None) -> Kind:

@@ -11,7 +11,16 @@ from lxml import etree
 
 from voxyard.extraction.archive import broken, parsed_xml, text_archive
 from voxyard.extraction.cover import small_cover
-from voxyard.extraction.document import Block, HeadingBlock, Paragraph, ParsedDocument, TableRow, parsed, within
+from voxyard.extraction.document import (
+    Block,
+    HeadingBlock,
+    Paragraph,
+    ParsedDocument,
+    SceneBreak,
+    TableRow,
+    parsed,
+    within,
+)
 from voxyard.extraction.raised import raised
 
 MAX_COVER_BYTES = 8 * 2**20
@@ -19,7 +28,7 @@ MAX_COVER_BYTES = 8 * 2**20
 
 _HREF = "{http://www.w3.org/1999/xlink}href"
 _PARAGRAPHS = frozenset(("p", "subtitle", "text-author", "date"))
-_SILENT = frozenset(("image", "binary", "description", "stylesheet", "empty-line"))
+_SILENT = frozenset(("image", "binary", "description", "stylesheet"))
 _DEEPEST = 6
 
 
@@ -109,6 +118,9 @@ def _blocks(parent: etree._Element, level: int) -> Iterator[Block]:
             found = (" " if name == "title" else "\n").join(filter(None, lines))
         elif name in _PARAGRAPHS:
             found = _inline(child)
+        elif name == "empty-line":
+            yield SceneBreak()
+            continue
         else:
             if name == "tr" and any(cells := tuple(_inline(each) for each in child)):
                 yield TableRow(cells)

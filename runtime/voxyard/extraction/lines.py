@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from itertools import pairwise, zip_longest
+
+from voxyard.extraction.titles import chapter_title
 
 _FEWEST = 3  # lines in a row by which it is told
 _GOING_ON = 0.12  # share of lines that begin as a sentence goes on: of wrapped text it is far more
@@ -12,11 +15,15 @@ _FULL = 0.5  # share of lines as long as the longest, of wrapped text
 _NEARLY = 0.85  # of the longest line's length
 _VERSE = 60  # characters of a line of verse, at most
 _SHORT = 30  # characters of a line that is a heading or an exclamation
+_MOST_INDENTED = 0.5  # of the lines, where these begin paragraphs
+_WIDE_BLANK = "\u3000"
+_INDENTED = re.compile(r"(?:[^\S\n]{2,}|\u3000)(?=\S)")
+_PAGE_NUMBER = re.compile(r"[-–—\[(|\s]*(?:page|pg\.?|p\.|seite|s\.)?\s*(?P<number>\d{1,4})[-–—\])|\s]*", re.IGNORECASE)
 _SENTENCE_ENDS = tuple('.!?…。！？؟۔」』”"’»:：;；؛')
 _BROKEN = re.compile(r"(?<![\w-])((?:\w+-)*)(\w{2,})-\n[^\S\n]*([a-zà-öø-ÿ]{2,})(?P<more>-\w)?")
 _SHARED = frozenset(["und", "oder", "bis", "sowie", "bzw", "noch", "als", "auch"])  # Vor- und Nachteile
 _HYPHENATED = re.compile(  # words that keep their hyphen
-    r"(?:twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety)-\w+|\w*\d\w*-\w+|\w+-(?:year|old|in-law)|"
+    r"(?:well|self)-(?!ish|ness)\w{3,}|(?:twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety)-\w+|\w*\d\w*-\w+|\w+-(?:year|old|in-law)|"
     r"(?:vingt|trente|quarante|cinquante|soixante|quatre|dix|grand|peut|demi|celui|celle|ceux|celles|non)-\w+|"
     r"\w+-(?:il|elle|on|ils|elles|je|tu|nous|vous|ce|ci|là|moi|toi|lui|leur|même|mêmes)"
 )
@@ -30,6 +37,8 @@ def with_paragraphs(text: str) -> str:
     where it is no compound, and the text nowhere has it with its hyphen.
     """
     runs = [block.split("\n") for block in text.split("\n\n")]
+    text = _with_indented_paragraphs(runs)
+    runs = [block.split("\n") for block in text.split("\n\n")]
     inner = [line for lines in runs if len(lines) > 1 for line in lines[1:] if line.strip()]
     lines = [line for each in runs if len(each) > 1 for line in each if line.strip()]
     if len(inner) >= _FEWEST and _are_paragraphs(inner, lines):
@@ -37,16 +46,70 @@ def with_paragraphs(text: str) -> str:
     return _BROKEN.sub(lambda found: _joined(found, text), text)
 
 
+def _with_indented_paragraphs(runs: list[list[str]]) -> str:
+    """The text with an empty line before each line that is indented, where these begin paragraphs, as in print.
+
+    They follow the end of a sentence, and most lines are not indented: verses are.
+    """
+    pairs = [pair for lines in runs for pair in pairwise(lines)]
+    after = [before for before, line in pairs if _INDENTED.match(line)]
+    ended = sum(before.strip().endswith(_SENTENCE_ENDS) for before in after)
+    if not after or len(after) > _MOST_INDENTED * len(pairs) or ended < _NEARLY * len(after):
+        return "\n\n".join("\n".join(lines) for lines in runs)
+    return "\n\n".join(
+        "\n".join(lines[:1] + [f"\n{line.lstrip()}" if _INDENTED.match(line) else line for line in lines[1:]])
+        for lines in runs
+    )
+
+
+def without_page_numbers(text: str) -> str:
+    """A text without the numbers of its printed pages, each on a line of its own, with the next one's rising by 1.
+
+    They have dashes or brackets, or most part a sentence; all others are numbers of chapters. The halves of a sentence
+    are joined.
+    """
+    blocks = text.split("\n\n")
+    found = [(at, each) for at, block in enumerate(blocks) if (each := _PAGE_NUMBER.fullmatch(block.strip()))]
+    numbers = {at: int(each["number"]) for at, each in found}
+    rising = {at for (at, one), (next_, other) in pairwise(numbers.items()) if other == one + 1 for at in (at, next_)}
+    parting = {at for at in rising if _parts_a_sentence(blocks, at)}
+    marked = {at for at, each in found if at in rising and not each[0].isdecimal()}
+    if len(rising) < _FEWEST or (len(marked) < len(rising) and len(parting) <= len(rising) / 2):
+        return text
+    kept = list[str]()
+    for at, block in enumerate(blocks):
+        if at in rising:
+            continue
+        if at - 1 in parting and kept:
+            kept[-1] += f"\n{block}"
+        else:
+            kept.append(block)
+    return "\n\n".join(kept)
+
+
+def _parts_a_sentence(blocks: list[str], at: int) -> bool:
+    if not 0 < at < len(blocks) - 1:
+        return False
+    return not blocks[at - 1].rstrip().endswith(_SENTENCE_ENDS) and blocks[at + 1].lstrip()[:1].islower()
+
+
 def _are_paragraphs(inner: list[str], lines: list[str]) -> bool:
     longest = max(map(len, lines))
     full = sum(len(line) >= _NEARLY * longest for line in lines) / len(lines)
     if not any(_has_case(line) for line in inner):
-        return sum(line.strip().endswith(_SENTENCE_ENDS) for line in lines) >= _ENDED * len(lines)
+        ends = [_ends_without_case(line, after) for line, after in zip_longest(lines, lines[1:], fillvalue="")]
+        return sum(ends) >= _ENDED * len(lines)
     ended = sum(_ends(line) for line in lines) / len(lines)
     if all(line.upper() == line for line in inner if _has_case(line)):
         return False  # all in capitals: where a sentence begins is not told
     going_on = sum(_goes_on(line) for line in inner) / len(inner)
     return going_on <= _GOING_ON and (full < _FULL or ended >= _ENDED or longest <= _VERSE)
+
+
+def _ends_without_case(line: str, after: str) -> bool:
+    """True for a line that ends a sentence, is a title, or stands before a line that is indented by a wide blank."""
+    line = line.strip()
+    return line.endswith(_SENTENCE_ENDS) or after.startswith(_WIDE_BLANK) or chapter_title(line) is not None
 
 
 def _has_case(line: str) -> bool:

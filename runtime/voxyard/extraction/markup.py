@@ -1,4 +1,4 @@
-"""HTML, XHTML and Markdown readers: markup to the blocks of a document, read by lxml and markdown-it."""
+"""HTML and XHTML reader: a page's markup to the blocks of a document, read by lxml."""
 
 from __future__ import annotations
 
@@ -6,18 +6,16 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from html import escape
 
 from lxml import etree, html
-from markdown_it import MarkdownIt
-from mdit_py_plugins.dollarmath import dollarmath_plugin
-from mdit_py_plugins.footnote import footnote_plugin
-from mdit_py_plugins.front_matter import front_matter_plugin
-from mdit_py_plugins.tasklists import tasklists_plugin
 
-from voxyard.extraction.document import Block, Code, HeadingBlock, ListItem, Paragraph, TableRow, within
+from voxyard.extraction.around import hide_around
+from voxyard.extraction.document import Block, Code, HeadingBlock, ListItem, Paragraph, SceneBreak, TableRow, within
+from voxyard.extraction.epub_contents import entered
 from voxyard.extraction.errors import UnreadableFileError
 from voxyard.extraction.mathml import spoken_formula
+from voxyard.extraction.plaintext import decode, has_mark
+from voxyard.extraction.preformatted import is_code, prose
 from voxyard.extraction.raised import raised
 
 MAX_DEPTH = 200
@@ -30,7 +28,7 @@ _BLOCKS = frozenset((
     "main", "ol", "p", "pre", "section", "summary", "table", "tbody", "td", "tfoot", "th", "thead", "tr", "ul",
 ))  # fmt: skip
 _SILENT = frozenset((
-    "audio", "button", "canvas", "embed", "footer", "head", "iframe", "img", "input", "map", "nav", "noscript",
+    "audio", "button", "canvas", "del", "embed", "footer", "head", "iframe", "img", "input", "map", "nav", "noscript",
     "object", "picture", "rp", "rt", "script", "select", "style", "svg", "template", "textarea", "title", "video",
 ))  # fmt: skip
 _SILENT_ROLES = frozenset(
@@ -44,6 +42,7 @@ _SILENT_ROLES = frozenset(
         "doc-index",
         "doc-backlink",
         "doc-noteref",
+        "doc-pagebreak",
     )
 )
 _SILENT_TYPES = frozenset(("toc", "landmarks", "page-list", "pagebreak", "noteref", "loi", "lot", "backlink"))
@@ -65,29 +64,19 @@ _SILENT_CLASSES = frozenset(  # navigation of Sphinx and of DocBook's style shee
 _MARKS = frozenset("¶#§↩↑^\u21a9\ufe0e")  # text of links that only lead somewhere
 _NOTE_NUMBER = re.compile(r"\s*[\[(]?\s*(?:\d{1,4}|[*†‡a-z])\s*[\])]?\s*", re.IGNORECASE)
 _NOTE_CLASS = re.compile(r"\b(?:fnanchor|footnote|endnote|noteref|fnref)", re.IGNORECASE)
-_NOTE_TARGET = re.compile(r"#_?(?:fn|ftn|edn|en|n|note|footnote|endnote|ref|cite)[_-]?[a-z_-]*\d+", re.IGNORECASE)
+_OTHER_TARGET = re.compile(r"#_?(?:fig|tab|eq|sec|chap|ch|part|step|item|line|page)[a-z]*[._:-]?\d*", re.IGNORECASE)
+_ENDS_OF_WORDS = ".,;:!?…。、！？\"'”’»)」』"
 _OF_NOTES = re.compile(r"note|reference|citation|toc|nav", re.IGNORECASE)
-_BLANKS = re.compile(r"[ \t\r\n\f\u200b]+")
+_BLANKS = re.compile(r"[ \t\r\n\f]+")
+_BREAK = "\u2028"  # a `br`, in a line whose other ends of lines are blanks
+_BREAKS = re.compile(rf"[ \u00a0]*{_BREAK}[ \u00a0]*")
+_LINE_ENDS = re.compile(r"\n+")
+_EMPTY_LINES = re.compile(r"\n{2,}")
+_LEFT_OF_MARK = re.compile(r"[.:)\]]\s+")  # at the beginning of a note
 _UNSEEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 _CONSENT = re.compile(r"\b(?:cookie|gdpr)s?[-_]?(?:banner|bar|consent|dialog|modal|notice|popup)\b", re.IGNORECASE)
-_TOML = re.compile(r"\A\+\+\+[ \t]*\r?\n.*?^\+\+\+[ \t]*$", re.DOTALL | re.MULTILINE)
-_CALLOUT = re.compile(r"^([ >]*>[ \t]*)\[!(\w+)\][-+]?[ \t]*$", re.MULTILINE)
+_EASTERN = "\u2e80"  # the first of the signs of Chinese and Japanese
 _EPUB_TYPE = "{http://www.idpf.org/2007/ops}type"
-
-
-def _formula(formula: str, options: Mapping[str, object]) -> str:
-    """A formula in a line without its signs; one that stands apart is left out, as code is."""
-    return "" if options.get("display_mode") else escape(formula)
-
-
-_MARKDOWN = (
-    MarkdownIt("commonmark", {"html": True})
-    .enable(["table", "strikethrough"])
-    .use(footnote_plugin)
-    .use(front_matter_plugin)
-    .use(tasklists_plugin)
-    .use(dollarmath_plugin, allow_space=False, allow_digits=False, renderer=_formula)
-)
 _MAIN = ".//main|.//*[@role='main']"
 _AUTHORS = ("author", "dc.creator", "dcterms.creator")
 
@@ -102,42 +91,26 @@ class HtmlPage:
     blocks: tuple[Block, ...]
 
 
-def markdown_blocks(text: str, *, max_characters: float = math.inf) -> list[Block]:
-    """Blocks of a Markdown text: CommonMark, tables, task lists, formulas, callouts, footnotes, which come last.
-
-    Left out: front matter, and formulas that stand apart.
-
-    Raises:
-        UnreadableFileError: nested too deeply.
-        TextTooLongError: far more than `max_characters`.
-    """
-    return list(html_page(_MARKDOWN.render(_plain_markdown(text)), max_characters=max_characters).blocks)
-
-
-def _plain_markdown(text: str) -> str:
-    """CommonMark of a text with front matter in TOML, and with callouts such as `> [!NOTE]`."""
-    return _CALLOUT.sub(lambda found: f"{found[1]}{found[2].capitalize()}:", _TOML.sub("", text))
-
-
 def html_page(
-    markup: str | bytes, *, max_characters: float = math.inf, places: Mapping[str, HeadingBlock] = {}
+    markup: str | bytes, *, max_characters: float = math.inf, places: Mapping[str, HeadingBlock] | None = None
 ) -> HtmlPage:
-    """Title, authors, language and blocks of an HTML or XHTML page; bytes are decoded as it declares, else as UTF-8.
+    """Title, authors, language and blocks of an HTML or XHTML page; bytes are decoded as it declares, else as detected.
 
     Of a page with one `main`, only that is read. Left out: scripts, styles, forms, navigation, footers, images, hidden
-    elements, and links that are marks of notes or headings. `places` are the chapters that begin at elements, by their
-    ids; a heading there is the chapter itself.
+    elements, links that are marks of notes or headings, and lists of links to the page's places. `places` are the
+    chapters of a book that begin at elements, by their ids; a heading there is the chapter itself.
 
     Raises:
         UnreadableFileError: nothing in it can be read as HTML, or it is nested too deeply.
         TextTooLongError: far more than `max_characters`.
     """
     root = _parsed(markup)
+    hide_around(root, of_book=places is not None)
     title = root.findtext(".//head/title")
     language = root.get("lang") or root.get("{http://www.w3.org/XML/1998/namespace}lang")
     main = root.xpath(_MAIN)
     body = main[0] if len(main) == 1 else root.find(".//body")
-    found = tuple(within(_Walk(root, places).blocks(root if body is None else body), max_characters))
+    found = tuple(within(_Walk(root, places or {}).blocks(root if body is None else body), max_characters))
     named = (meta for meta in root.iter("meta") if meta.get("name", "").lower() in _AUTHORS)
     authors = dict.fromkeys(" ".join(meta.get("content", "").split()) for meta in named)
     return HtmlPage(
@@ -149,9 +122,9 @@ def html_page(
 
 
 def _parsed(markup: str | bytes) -> html.HtmlElement:
-    encoding = "utf-8" if isinstance(markup, str) or not _declares_encoding(markup) else None
-    data = markup.encode("utf-8", "surrogatepass") if isinstance(markup, str) else markup
-    parser = html.HTMLParser(encoding=encoding, no_network=True, remove_comments=True, remove_pis=True, huge_tree=True)
+    text = markup if isinstance(markup, str) else _decoded(markup)
+    data = text.encode("utf-8", "surrogatepass")
+    parser = html.HTMLParser(encoding="utf-8", no_network=True, remove_comments=True, remove_pis=True, huge_tree=True)
     try:
         root = html.document_fromstring(data, parser=parser)
     except (etree.ParserError, etree.XMLSyntaxError, ValueError, AssertionError) as error:
@@ -162,11 +135,31 @@ def _parsed(markup: str | bytes) -> html.HtmlElement:
     return root
 
 
-_DECLARED = re.compile(rb"<\?xml[^>]*\bencoding\s*=|<meta\b[^>]*\bcharset\s*=", re.IGNORECASE)
+_DECLARED = re.compile(
+    rb"(?:<\?xml[^>]*\bencoding|<meta\b[^>]*\bcharset)\s*=\s*[\"']?\s*(?P<name>[\w:.-]+)", re.IGNORECASE
+)
+_AS_BROWSERS_READ = {  # the encodings that browsers take for what pages call so
+    "iso-8859-1": "cp1252", "latin1": "cp1252", "us-ascii": "cp1252", "ascii": "cp1252", "gb2312": "gb18030",
+    "gbk": "gb18030", "x-gbk": "gb18030", "shift_jis": "cp932", "shift-jis": "cp932", "sjis": "cp932",
+    "x-sjis": "cp932", "windows-31j": "cp932", "euc-kr": "cp949", "ks_c_5601-1987": "cp949", "big5": "big5hkscs",
+    "iso-8859-9": "cp1254", "tis-620": "cp874", "x-mac-roman": "mac_roman", "unicode": "utf-8", "utf-16": "utf-8",
+}  # fmt: skip
 
 
-def _declares_encoding(data: bytes) -> bool:
-    return _DECLARED.search(data[:2048]) is not None
+def _decoded(data: bytes) -> str:
+    """Text of a page by its byte order mark, by what it declares, as UTF-8, or as detected."""
+    declared = _DECLARED.search(data[:2048])
+    if not has_mark(data) and declared is not None:
+        name = declared["name"].decode("ascii").lower()
+        for encoding in (_AS_BROWSERS_READ.get(name, name), "utf-8"):
+            try:
+                return data.decode(encoding)
+            except (LookupError, UnicodeDecodeError):  # no such encoding, or another one
+                continue
+    try:
+        return decode(data)
+    except UnreadableFileError:
+        return data.decode("utf-8", "replace")
 
 
 def _check_depth(root: html.HtmlElement) -> None:
@@ -212,21 +205,26 @@ class _Walk:
         return raised("".join(line[-3:]), text) if element.tag == "sup" else text
 
     def _flush(self, line: list[str], item: bool) -> Iterator[Block]:
-        text = _folded("".join(line))
+        whole = _folded("".join(line))
         line.clear()
-        chapter, self._chapter = (self._chapter, None) if text else (None, self._chapter)
-        if text:
+        if (left := _LEFT_OF_MARK.match(whole)) is not None:
+            whole = whole[left.end() :]
+        for text in filter(None, _EMPTY_LINES.split(whole)):
+            chapter, self._chapter = self._chapter, None
             yield ListItem(text) if item and chapter is None else Paragraph(text, chapter)
 
     def _block(self, element: html.HtmlElement, item: bool) -> Iterator[Block]:
         tag = element.tag
         if tag in _HEADINGS:
-            if text := _folded(self._inline(element)):
-                self._chapter = None
-                yield HeadingBlock(text, _HEADINGS[tag])
+            if text := _LINE_ENDS.sub(" ", _folded(self._inline(element))):
+                entry, self._chapter = self._chapter, None
+                yield HeadingBlock(text, _HEADINGS[tag]) if entry is None else entered(text, _HEADINGS[tag], entry)
+        elif tag == "hr":
+            if not _is_of_notes(element):
+                yield SceneBreak()
         elif tag == "pre":
             if (text := element.text_content()).strip():
-                yield Code(text)
+                yield from [Code(text)] if is_code(element) else map(Paragraph, prose(text).split("\n\n"))
         elif tag == "table" and element.get("role") != "presentation" and element not in self._layout:
             yield from self._table(element)
         elif tag == "p" and element not in self._with_blocks:
@@ -275,14 +273,14 @@ class _Walk:
             skip()
             wide, high = min(_span(cell, "colspan"), max(columns - len(found), 1)), _span(cell, "rowspan")
             taken.update(dict.fromkeys(range(len(found), len(found) + wide), high - 1))
-            found += [_folded(self._inline(cell)), *[""] * (wide - 1)]
+            found += [_LINE_ENDS.sub(" ", _folded(self._inline(cell))), *[""] * (wide - 1)]
         skip()
         return tuple(found)
 
     def _inline(self, element: html.HtmlElement) -> str:
         """Text of an element without what is silent in it."""
         if element.tag == "br":
-            return "\n"
+            return _BREAK
         if element.tag == "math":
             return spoken_formula(element)
         parts = [element.text or ""]
@@ -345,7 +343,7 @@ def _span(cell: html.HtmlElement, name: str) -> int:
 
 
 def _folded(text: str) -> str:
-    return _BLANKS.sub(" ", text).strip()
+    return _BREAKS.sub("\n", _BLANKS.sub(" ", text)).strip()
 
 
 def _is_silent(element: html.HtmlElement) -> bool:
@@ -368,16 +366,18 @@ def _is_silent(element: html.HtmlElement) -> bool:
 
 
 def _drop_cap(element: html.HtmlElement) -> str:
-    """The letter that an image draws at the beginning of a word; "" for all else that is silent."""
+    """The letter that an image draws at the beginning of a word, or for want of a sign; "" for all else."""
     letter = (element.get("alt") or "").strip() if element.tag == "img" else ""
-    return letter if len(letter) == 1 and letter.isalpha() and (element.tail or "")[:1].isalpha() else ""
+    if len(letter) != 1 or not letter.isalpha():
+        return ""
+    return letter if letter >= _EASTERN or (element.tail or "")[:1].isalpha() else ""
 
 
 def _follows_text(element: html.HtmlElement) -> bool:
     """True where text stands directly before an element, without a blank."""
     before, parent = element.getprevious(), element.getparent()
     text = before.tail if before is not None else parent.text if parent is not None else None
-    return text is not None and bool(text.strip()) and not text[-1].isspace()
+    return text is not None and bool(text.strip()) and (text[-1].isalnum() or text[-1] in _ENDS_OF_WORDS)
 
 
 def _is_mark(element: html.HtmlElement) -> bool:
@@ -392,6 +392,6 @@ def _is_mark(element: html.HtmlElement) -> bool:
         element.tag == "sup"
         or link.find(".//sup") is not None
         or _NOTE_CLASS.search(link.get("class") or "") is not None
-        or (_NOTE_TARGET.search(link.get("href")) is not None and _follows_text(element))
+        or (_OTHER_TARGET.search(link.get("href")) is None and _follows_text(element))
     )
     return is_note and _NOTE_NUMBER.fullmatch(text) is not None

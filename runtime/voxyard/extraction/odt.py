@@ -144,7 +144,7 @@ class _Walk:
                 yield from self._list(child, 1, child.get(f"{_TEXT}style-name", ""))
             elif child.tag == f"{_TABLE}table":
                 yield from self._table(child)
-            elif isinstance(child.tag, str) and child.tag not in _SILENT:
+            elif isinstance(child.tag, str) and child.tag not in _SILENT and child.get(f"{_TEXT}display") != "none":
                 yield from self._blocks(child)
 
     def _paragraph(self, paragraph: etree._Element, before: str | None = None) -> Iterator[Block]:
@@ -220,6 +220,8 @@ class _Walk:
             yield " " * min(int(count) if count.isdigit() else 1, _LONGEST_BLANKS)
         elif child.tag == f"{_TEXT}tab":
             yield " "
+        elif child.tag == f"{_TEXT}number":  # of a heading
+            yield f"{(child.text or '').strip()} "
         elif child.tag == f"{_TEXT}line-break":
             yield "\n"
         elif child.tag == f"{_TEXT}note":

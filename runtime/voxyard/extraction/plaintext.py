@@ -48,8 +48,11 @@ LIGATURES: dict[int, str] = {
 }
 """Letters that are drawn as one, apart; Arabic letters in the form of their place in a word, as letters."""
 
+_UNSEEN = (0x200B, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2060, 0x2065), *range(0x2066, 0x206A))
+"""Signs without width that tell where a line may break, and the direction of writing."""
+
 _REMOVED: dict[int, str | None] = dict.fromkeys(
-    [*range(0x09), *range(0x0E, 0x20), *range(0x7F, 0xA0), 0xAD, 0xFEFF, 0xFFFE, 0xFFFF]
+    [*range(0x09), *range(0x0E, 0x20), *range(0x7F, 0xA0), 0xAD, *_UNSEEN, 0xFEFF, 0xFFFE, 0xFFFF]
 )
 _UNPRINTED = _REMOVED | LIGATURES
 _HALF_CHARACTER = re.compile(r"[\ud800-\udfff]")  # lone surrogates cannot be encoded
@@ -68,6 +71,11 @@ def clean(text: str) -> str:
     text = _PARAGRAPH_END.sub("\n\n", _LINE_END.sub("\n", text))
     text = _HALF_CHARACTER.sub("\ufffd", text.replace("\t", " ").translate(_UNPRINTED))
     return _EMPTY_LINES.sub("\n\n", _BLANKS_AT_LINE_END.sub("", text)).strip()
+
+
+def has_mark(data: bytes) -> bool:
+    """True for bytes that begin with a byte order mark."""
+    return any(data.startswith(mark) for mark, _ in _BOMS)
 
 
 def decode(data: bytes) -> str:

@@ -225,6 +225,8 @@ class _Reader:
         self._to_skip = 0
         if word in _SILENT:
             state.silent, state.destination = True, word
+        elif word == "upr" or (word == "ud" and state.starred):  # \\upr has the text without Unicode, and then \\ud
+            state.silent = word == "upr"
         elif word in ("stylesheet", "info", "listtext", "pntext"):
             state.destination = {"pntext": "listtext"}.get(word, word)
         elif state.destination == "info" and word in ("title", "author"):
@@ -257,7 +259,9 @@ class _Reader:
     def _character(self, word: str, number: int | None) -> bool:
         """True for a word of the next characters, hidden or raised, and for all words of a silent group."""
         state = self._state
-        if word in ("v", "deleted"):
+        if word in ("up", "dn"):
+            state.superscript = word == "up" and number != 0
+        elif word in ("v", "deleted"):
             state.hidden = number != 0
         elif word in ("super", "sub", "nosupersub", "plain"):
             state.superscript = word == "super" and number != 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 LEADERS = re.compile(  # a run is searched once, from its beginning
@@ -13,6 +13,8 @@ LEADERS = re.compile(  # a run is searched once, from its beginning
 
 _FEWEST = 3  # lines of a table of contents
 _LONGEST_ENTRY = 120  # characters of an entry's first lines
+_SHORTEST_TITLE = 3  # characters
+_NO_WORD = re.compile(r"[\W_]+")
 _MOST_BETWEEN = 3  # lines between two that end with a page: headings, and entries that go on
 _TITLE = re.compile(
     r"(?:table of )?contents|inhalt(?:sverzeichnis)?|table des matières|sommaire|índice|indice|sumário|содержание|"
@@ -24,6 +26,9 @@ _SENTENCE = re.compile(r"[.!?…。！？][\"”’»)]*$")
 _PICTURE = re.compile(r"\[(?:Illustration|Abbildung|Image|Figure)(?::[^\[\]]{0,1000})?\]", re.IGNORECASE)
 _MARK = re.compile(r"(?:(?<=[^\W\d_]{2})|(?<=[.,;:!?”\"’»)]))(?:\[\d{1,3}\])+(?![\w\[=(]|\.\w)")
 _CODE = re.compile(r"\[0\]")
+_READ = re.compile(r"｜([^《》｜\n]{1,20})《[^《》\n]{1,20}》")
+_READING = re.compile(r"(?<=[\u3400-\u9fff々〆])(?:《[\u3040-\u30ff]{1,20}》|（[\u3041-\u309f]{2,12}）)")
+_EDITORS_NOTE = re.compile(r"［＃[^［］\n]{1,200}］")
 
 
 def contents_lines(lines: Sequence[str]) -> set[int]:
@@ -51,15 +56,15 @@ def contents_lines(lines: Sequence[str]) -> set[int]:
         left_out |= set(range(group[0][0], group[-1][0] + 1))
         near = range(max(0, group[0][0] - 2 * _MOST_BETWEEN), group[0][0])
         above = [at for at in near if lines[at].strip()][-_MOST_BETWEEN:]
-        title = next((at for at in above if _TITLE.fullmatch(lines[at].strip(" \t.:*#="))), group[0][0])
+        title = next((at for at in above if is_title_of_contents(lines[at])), group[0][0])
         left_out |= set(range(title, group[0][0]))
-    return left_out | _titled_contents(lines)
+    return left_out | _titled_contents(lines) | _repeated_contents(lines)
 
 
 def _titled_contents(lines: Sequence[str]) -> set[int]:
     """Numbers of the lines of tables of contents without dots: a title, and entries that end with a page."""
     left_out = set[int]()
-    for title in (at for at, line in enumerate(lines) if _TITLE.fullmatch(line.strip(" \t.:*#="))):
+    for title in (at for at, line in enumerate(lines) if is_title_of_contents(line)):
         pages, last, between = list[str](), title, 0
         for at in range(title + 1, len(lines)):
             line = lines[at].strip()
@@ -78,6 +83,40 @@ def _titled_contents(lines: Sequence[str]) -> set[int]:
     return left_out
 
 
+def _repeated_contents(lines: Sequence[str]) -> set[int]:
+    """Numbers of the lines of tables of contents without pages: a title, and entries that stand again below."""
+    titles = [at for at, line in enumerate(lines) if is_title_of_contents(line)]
+    last = {_folded(line): at for at, line in enumerate(lines) if len(line) <= _LONGEST_ENTRY} if titles else {}
+    left_out = set[int]()
+    for title in titles:
+        entries = list[int]()
+        for at in range(title + 1, len(lines)):
+            if not lines[at].strip():
+                continue
+            if len(lines[at]) > _LONGEST_ENTRY or not _stands_below(_folded(lines[at]), at, last):
+                break
+            entries.append(at)
+        if len(entries) >= _FEWEST:
+            left_out |= set(range(title, entries[-1] + 1))
+    return left_out
+
+
+def _stands_below(entry: str, at: int, last: Mapping[str, int]) -> bool:
+    """True for an entry that is a line after it, too, or begins with one: Chapter I of Chapter I. The Storm."""
+    words = entry.split()
+    beginnings = (" ".join(words[:count]) for count in range(1, len(words) + 1))
+    return any(len(each) >= _SHORTEST_TITLE and last.get(each, -1) > at for each in beginnings)
+
+
+def _folded(line: str) -> str:
+    return " ".join(_NO_WORD.sub(" ", line.casefold()).split())
+
+
+def is_title_of_contents(line: str) -> bool:
+    """True for the title of a table of contents: Contents, Inhalt, 目录."""
+    return _TITLE.fullmatch(line.strip(" \t.:*#=")) is not None
+
+
 def _falls(pages: Sequence[str], page: str) -> bool:
     """True for a page before the last one; Roman ones stand before all others."""
     before = [int(each) for each in pages if each.isdecimal()]
@@ -94,6 +133,13 @@ def without_contents(text: str) -> str:
 def without_pictures(text: str) -> str:
     """The text without places of pictures: [Illustration: A ship]."""
     return _PICTURE.sub("", text)
+
+
+def without_readings(text: str) -> str:
+    """A text without the readings that stand beside its signs, as Aozora Bunko marks them: 憂鬱《ゆううつ》."""
+    if "《" not in text and "（" not in text and "［＃" not in text:
+        return text
+    return _READING.sub("", _READ.sub(r"\1", _EDITORS_NOTE.sub("", text)))
 
 
 def without_marks(text: str) -> str:

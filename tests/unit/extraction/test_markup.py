@@ -22,7 +22,8 @@ from voxyard.extraction.document import (
 )
 from voxyard.extraction.errors import ExtractionError, UnreadableFileError
 from voxyard.extraction.extract import ExtractedText, extract
-from voxyard.extraction.markup import html_page, markdown_blocks
+from voxyard.extraction.markdown import markdown_blocks
+from voxyard.extraction.markup import html_page
 
 PAGE = """<!DOCTYPE html><html lang="de"><head><title>Die Nacht</title><style>p {}</style></head><body>
 <nav><a href="/">Start</a></nav><main><h1>Die Nacht<a class="headerlink" href="#nacht">¶</a></h1>

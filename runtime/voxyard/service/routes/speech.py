@@ -127,7 +127,7 @@ def plain(text: str, format: InputFormat, code_blocks: CodeBlocks, parameter: st
     """
     if format == "text":
         return text
-    from voxyard.extraction.markup import markdown_blocks
+    from voxyard.extraction.markdown import markdown_blocks
 
     try:
         return parsed(None, markdown_blocks(text), code_blocks).text

@@ -1,0 +1,115 @@
+"""Titles of chapters in a text that marks no headings: lines such as CHAPTER IV, Kapitel 2: Der Müller, 第一章."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+_LONGEST = 80  # characters of a title
+_FEWEST_NUMBERS = 3  # that are titles alone
+_LONGEST_BELOW = 60  # of the line below a number, which names the chapter
+_WORDS = (
+    r"chapter|chap\.|part|book|volume|canto|letter|act|kapitel|teil|buch|band|brief|chapitre|partie|livre|tome|acte|"
+    r"cap[ií]tulo|parte|libro|capitolo|livro|hoofdstuk|deel|boek|rozdział|część|księga|tom|глава|часть|книга|том|"
+    r"розділ|частина|kapitola|část|kniha|kapitlet|bölüm|luku|fejezet|κεφάλαιο|פרק|chương|bab|الفصل|الباب|अध्याय"
+)
+_CARDINALS = (
+    r"one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|"
+    r"(?:twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety)(?:[ -]\w+)?|"
+    r"eins|zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|elf|zwölf|\w+zehn|\w*zwanzig|\w*dreißig|"
+    r"une?|deux|trois|quatre|cinq|sept|huit|neuf|dix|onze|douze|treize|quatorze|quinze|seize|vingt|"
+    r"uno|dos|tres|cuatro|cinco|seis|siete|ocho|nueve|diez|once|doce|"
+    r"due|tre|quattro|cinque|sei|sette|otto|nove|dieci|um|dois|três|quatro|sete|oito|dez|"
+    r"один|два|три|четыре|пять|шесть|семь|восемь|девять|десять"
+)
+_ORDINALS = (
+    r"(?:the )?(?:first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|eleventh|twelfth|\w+teenth|last)|"
+    r"(?:erste|zweite|dritte|vierte|fünfte|sechste|siebte|siebente|achte|neunte|zehnte|elfte|zwölfte|\w+zehnte|"
+    r"\w*zwanzigste|letzte)[rs]?|premi(?:er|ère)|seconde?|(?:deux|trois|quatr|cinqu|six|sept|huit|neuv|dix)ième|"
+    r"derni(?:er|ère)|(?:primer|segund|tercer|cuart|quint|sext|séptim|octav|noven|décim|prim|second|terz|quart|sest|"
+    r"settim|ottav|non|decim|primeir|terceir)[oa]|primer|tercer|перв(?:ая|ый)|втор(?:ая|ой)|трет(?:ья|ий)|"
+    r"(?:четв[её]рт|пят|шест|седьм|восьм|девят|десят|\w+надцат|двадцат|последн)(?:ая|ый|ой|яя|ий)|"
+    r"الأول|الثاني|الثالث|الرابع|الخامس"
+)
+_ALONE = (
+    r"prologue|epilogue|introduction|foreword|preface|afterword|interlude|appendix|acknowledge?ments|prolog|epilog|"
+    r"vorwort|nachwort|einleitung|anhang|zwischenspiel|préface|avant-propos|épilogue|postface|prólogo|epílogo|"
+    r"prefacio|prefácio|introducción|introdução|epilogo|prefazione|introduzione|пролог|эпилог|предисловие|"
+    r"послесловие|введение|楔子|序|序章|序言|前言|引子|引言|尾声|尾聲|终章|終章|后记|後記|"
+    r"プロローグ|エピローグ|あとがき|まえがき|프롤로그|에필로그"
+)
+_NUMBER = rf"(?:\d{{1,4}}|[IVXLCDM]{{1,8}}|{_CARDINALS}|{_ORDINALS})"
+_LED = rf"(?:(?:{_WORDS})\s+{_NUMBER}|(?:{_ORDINALS}|\d{{1,3}}\.)\s+(?:{_WORDS}))"
+_TITLE = re.compile(rf"(?:{_LED}|(?P<alone>{_ALONE}))(?P<rest>(?![\w’']).*)", re.IGNORECASE)
+_DIGITS = "零〇一二三四五六七八九十百千万两壹贰叁肆伍陆柒捌玖拾佰仟0-9０-９"
+_EASTERN = re.compile(
+    rf"(?:正文\s*)?第\s*[{_DIGITS}]{{1,9}}\s*(?:[章话話幕]|回(?!合)|[节節](?!课|目)).*|第\s*[{_DIGITS}]{{1,9}}\s*[卷部篇集册](?:[\s：:、].*)?|"
+    r"제?\s*\d{1,4}\s*[장화편부](?:[\s.:].*)?|"
+    r"卷[零〇一二三四五六七八九十百]{1,5}(?:[\s：:、].*)?|(?:番外篇?|外传|外傳)(?:[\s：:、0-9一二三四五六七八九十].*)?"
+)
+_MARKED = re.compile(r"#{1,3}\s+(?P<title>\S.*)")
+_APART = re.compile(r"[\s]*(?:[.:：—–|-]+\s*|$)")
+_SENTENCE = re.compile(r"[.,;，。；！!？?、][\"”’»)」』]*$")
+
+
+def chapter_title(paragraph: str) -> str | None:
+    """The title of a chapter that a paragraph is, or begins with on a line of its own; else None.
+
+    A line below a chapter's bare number belongs to its title where it is short and no sentence. `# One` is a title,
+    too, as programs write it into plain text.
+    """
+    first, _, rest = paragraph.partition("\n")
+    first = first.strip()
+    if not first or len(first) > _LONGEST:
+        return None
+    if (marked := _MARKED.fullmatch(first)) is not None:
+        return None if rest else marked["title"].strip()
+    if not _is_title(first):
+        return None
+    below = rest.strip()
+    named = below and "\n" not in below and len(below) <= _LONGEST_BELOW and _SENTENCE.search(below) is None
+    return f"{first} {below}" if named else first
+
+
+def _is_title(line: str) -> bool:
+    if _EASTERN.fullmatch(line) is not None:
+        return _SENTENCE.search(line) is None and len(line) <= _LONGEST // 2
+    found = _TITLE.fullmatch(line)
+    if found is None:
+        return False
+    rest = found["rest"]
+    apart = _APART.match(rest)
+    named = rest[apart.end() :] if apart is not None else rest.strip()
+    if not named:
+        return True
+    if found["alone"] is not None and (apart is None or not rest.strip()):
+        return False
+    return (apart is not None or named[0].isupper()) and not _is_sentence(named, apart is None)
+
+
+def _is_sentence(text: str, close: bool) -> bool:
+    """True for a text that ends, or, directly after a number, goes on as a sentence does."""
+    if text.rstrip('"”’»)').endswith((".", ",", ";")) and not text.endswith(("...", "…")):
+        return True
+    words = [word for word in text.split() if word[0].isalpha()]
+    return close and len(words) > 2 and sum(word[0].isupper() for word in words) < len(words) / 2
+
+
+def numbers_alone(paragraphs: Sequence[str]) -> dict[int, str]:
+    """The paragraphs that are numbers from 1 on, in Arabic or Roman figures, by their places; none of fewer than 3."""
+    found: dict[int, str] = {}
+    for at, text in enumerate(paragraphs):
+        bare = text.strip(" .")
+        if bare in (str(len(found) + 1), roman(len(found) + 1)):
+            found[at] = text.strip()
+    return found if len(found) >= _FEWEST_NUMBERS else {}
+
+
+def roman(number: int) -> str:
+    """A number below 400 in Roman figures."""
+    signs = [(100, "C"), (90, "XC"), (50, "L"), (40, "XL"), (10, "X"), (9, "IX"), (5, "V"), (4, "IV"), (1, "I")]
+    text = ""
+    for value, sign in signs:
+        text += sign * (number // value)
+        number %= value
+    return text
