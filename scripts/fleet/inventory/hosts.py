@@ -31,6 +31,7 @@ from fleet.inventory.types import (
     Between,
     LocalPath,
     LocalPaths,
+    Login,
     Matching,
     Port,
     Registry,
@@ -150,7 +151,7 @@ class Host:
 
     name: str
     address: Address
-    user: Word
+    user: Login
     port: Port = 22
     roles: Annotated[tuple[Role, ...], list_of()] = ()
     memory_policy: Literal["recommended", "full"] = "recommended"
