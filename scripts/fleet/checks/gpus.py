@@ -63,7 +63,7 @@ _THROTTLES = {
 def expects_gpus(host: Host) -> bool:
     """True where the inventory says, or its roles imply, that the host has GPUs."""
     if host.gpus is None:
-        return "trainer" in host.roles or host.speaks_on_gpus
+        return "trainer" in host.roles or host.speaks_on_gpus or host.own_gpus > 0
     return host.gpus not in (0, ())
 
 

@@ -193,6 +193,11 @@ class Host:
         return self.custom if CUSTOM in self.roles else {}
 
     @property
+    def own_gpus(self) -> int:
+        """GPUs of the operator's own services."""
+        return sum(each.gpus for each in self.own_services.values())
+
+    @property
     def ray_roles(self) -> tuple[str, ...]:
         """Its services with a node in a Ray cluster, in start order; a speech service only where a cluster is named."""
         bark = (BARK,) if self.ray.cluster is not None else ()
