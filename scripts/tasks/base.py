@@ -64,8 +64,16 @@ def missing_options(task: str, names: Sequence[str]) -> str:
     return f"{missing} {'is' if len(names) == 1 else 'are'} missing; for example: {example}"
 
 
-# invoke exits with 1 for an unknown option; here 1 means that a host failed.
+def _see_value(machine: ParseMachine, value: str) -> None:
+    if not value and machine.flag is not None:
+        machine.error(f"--{machine.flag.name} is empty: give it a value, or leave it out")
+    _TAKE_VALUE(machine, value)
+
+
+# invoke exits with 1 for an unknown option; here 1 means that a host failed. An empty value is one that was not given.
 ParseMachine.error = _wrong_use
+_TAKE_VALUE = ParseMachine.see_value
+ParseMachine.see_value = _see_value
 
 
 def load_inventory(inventory: str) -> Inventory:

@@ -11,6 +11,7 @@ from fabric import task
 
 from fleet.checks.finding import failures
 from fleet.checks.host_report import HostReport, collect_reports
+from fleet.errors import FleetError
 from fleet.inventory.hosts import Host
 from fleet.rollout import provision as steps
 from fleet.rollout import report
@@ -26,7 +27,7 @@ from tasks.check import requirements_of
         "inventory": HELP["inventory"],
         "yes": "run the steps; without it they are printed only",
         "driver": "NVIDIA's driver, too, where it is missing or too old",
-        "reboot": "reboot the host one minute after a driver was installed",
+        "reboot": "with --driver: reboot the host one minute after a driver was installed",
     },
 )
 def provision(
@@ -34,6 +35,8 @@ def provision(
 ) -> None:
     """Print what mends the findings of a host with Debian or Ubuntu, as commands; with --yes, run them as root."""
     with reporting_errors():
+        if reboot and not driver:
+            raise FleetError("--reboot has no effect without --driver: leave it out, or reboot the host yourself")
         where = one_host(inventory, host)
         look = functools.partial(_look, where)
         if not yes:

@@ -13,12 +13,12 @@ from fabric import task
 from fleet.errors import FleetError
 from fleet.images.image import LocalImage
 from fleet.images.push import RECORD, read_record
-from fleet.images.wanted import warn_of_other_sources
+from fleet.images.wanted import wanted_image, warn_of_other_sources
 from fleet.inventory.clusters import Cluster
 from fleet.inventory.hosts import Inventory, Trainer
 from fleet.release.artefact import ChecksumCache
 from fleet.render import slurm
-from fleet.render.cluster_release import release_of
+from fleet.render.cluster_release import image_roles, release_of
 from fleet.render.documents import text_of
 from fleet.render.files import LIST, write
 from fleet.render.kubernetes import identified, overlay_files, pins, run_files
@@ -68,7 +68,7 @@ def render(
     voxyard: str = "",
     inventory: str = "",
 ) -> None:
-    """Write releases and training runs as files for Kubernetes (kustomize) or Slurm (sbatch); connects nowhere."""
+    """Write releases and training runs as files for Kubernetes (kustomize) or Slurm (sbatch); contacts no host."""
     with reporting_errors():
         folder = absolute_path(out)
         if to not in TARGETS or folder is None:
@@ -135,7 +135,7 @@ def _kubernetes(folder: Path, wanted: _Wanted, fleet: Inventory, names: Sequence
     places: dict[str, Mapping[str, bytes]] = {"base": base_files(ROOT, fleet.monitoring.runbook_url)}
     applied = []
     for each in clusters:
-        release = identified(each, release_of(each, COMPOSE, images, checksums), ROOT)
+        release = identified(each, release_of(each, COMPOSE, _published(each, images), checksums), ROOT)
         places[f"overlays/{each.name}"] = overlay_files(each, release, ROOT)
         applied.append((f"overlays/{each.name}", f"release {release.id}"))
         if wanted.file is not None and "trainer" in each.roles:
@@ -181,12 +181,24 @@ def _images(used: Iterable[str]) -> dict[str, LocalImage]:
     return images
 
 
+def _published(cluster: Cluster, images: Mapping[str, LocalImage]) -> Mapping[str, LocalImage]:
+    """The images; for those that were not pushed to the cluster's registry from here, what it has for the commit."""
+    found, registry = dict(images), cluster.registry
+    for role in image_roles(cluster) if registry is not None else ():
+        if role not in images or not (images[role].digest or "").startswith(f"{registry}/"):
+            try:
+                found[role] = wanted_image(role, registry, None, ROOT)
+            except FleetError as error:
+                log.warning("%s has no image %s for %s either: %s", registry, role, cluster.name, error)
+    return found
+
+
 def _count(option: str, given: str) -> int | None:
-    """Number of an option, from 1; None where it is not given. Raises FleetError."""
+    """Number of an option, from 1 to 9999; None where it is not given. Raises FleetError."""
     if not given:
         return None
     if not re.fullmatch("[1-9][0-9]{0,3}", given):
-        raise FleetError(f"--{option} {given}: expected a number from 1, such as 2")
+        raise FleetError(f"--{option} {given}: expected a number from 1 to 9999, such as 2")
     return int(given)
 
 

@@ -312,6 +312,7 @@ def test_targets_are_named_after_the_hosts_of_the_inventory() -> None:
         "prometheus/targets/trainer.yaml": {"gpu-01": ["192.0.2.11:9511"]},
         "prometheus/targets/bark.yaml": {"gpu-01": ["192.0.2.11:8080"], "gpu-02": ["[2001:db8::2]:8088"]},
         "prometheus/targets/gateway.yaml": {},
+        "prometheus/targets/custom.yaml": {},
         "prometheus/targets/cluster-head.yaml": {},
         "prometheus/targets/cluster-worker.yaml": {},
         "prometheus/targets/node.yaml": {

@@ -44,6 +44,7 @@ def _cells(columns: list[str], rest: str) -> list[str]:
     """A row's cells. Tabs keep blank ones; with spaces it is known which are blank only where none or all but the
     CPUs could be.
     """
+    rest = re.sub(r", +(?=\d)", ",", rest)
     if "\t" in rest:
         return [cell.strip() for cell in rest.strip(" ").removeprefix("\t").split("\t")]
     cells = rest.replace("N/A", " N/A ").split()

@@ -17,8 +17,10 @@ _AFFINITY = re.compile(r"(?<!\S)(?:\S+\s+Affinity|GPU\s+NUMA\s+ID)(?!\S)", re.IG
 _AFFINITY_WORDS = frozenset({"cpu", "numa", "gpu", "mem", "memory", "affinity", "id"})
 _AFFINITY_CELL = re.compile(r"N/A|\d[\d,-]*")
 _DEVICE_NAME = re.compile(r"(?=\D*\d)[A-Za-z][\w.-]*")
+_BLANKS = {0xA0: " ", ord("|"): " "}  # of web pages, and of their tables
 _BINARY = re.compile(r"[\x00-\x06\x0e-\x1a\ufffd]")
 _LARGEST = 1_000_000  # characters; a host of 16 GPUs and 40 NICs prints 30,000
+_BEFORE = re.compile(r"(.*?\S)[ \t]+(?=GPU\d+(?:\s|$))")  # a host's name, a time, a number, a mark of a quotation
 
 
 class TopologyError(HostError):
@@ -62,7 +64,9 @@ def read_matrix(text: str, command: str) -> Matrix:
     Rows of other devices may be missing or cut. Raises TopologyError.
     """
     lines = _lines(text, command)
-    header = next((number for number, line in lines if _is_header(line)), None)
+    header = _header(lines)
+    if header is None and (header := _header(bare := _without_prefix(lines))) is not None:
+        lines = bare
     if header is None:
         raise TopologyError(_no_header(lines, command))
     words, rows = _spans([(number, line) for number, line in lines if number >= header])
@@ -81,7 +85,7 @@ def _lines(text: str, command: str) -> list[tuple[int, str]]:
         raise TopologyError(f"{len(text):,} characters are no output of `{command}`, which is a few lines")
     if _BINARY.search(text.replace("\x1b", "")):
         raise TopologyError(f"this is binary data: expected the text that `{command}` prints")
-    plain = _COLOUR.sub("", text.removeprefix("\ufeff")).replace("\xa0", " ")
+    plain = _COLOUR.sub("", text.removeprefix("\ufeff")).translate(_BLANKS)
     plain = plain.replace("\r\n", "\n").replace("\r", "\n")
     found = []
     for number, line in enumerate(plain.split("\n"), start=1):
@@ -89,9 +93,29 @@ def _lines(text: str, command: str) -> list[tuple[int, str]]:
             break
         if line.strip():
             found.append((number, line))
+    if "ROCm System Management" in plain:
+        raise TopologyError(f"this is what rocm-smi prints: expected the output of `{command}`, of NVIDIA's driver")
     if not found:
         raise TopologyError(f"nothing to read: expected what `{command}` prints")
     return found
+
+
+def _header(lines: list[tuple[int, str]]) -> int | None:
+    return next((number for number, line in lines if _is_header(line)), None)
+
+
+def _without_prefix(lines: list[tuple[int, str]]) -> list[tuple[int, str]]:
+    """The lines without what pdsh, srun, a log or a quotation puts before each; numbers in it may differ.
+
+    A line without it was not printed by the command.
+    """
+    before = next(
+        (found[1] for _, line in lines if (found := _BEFORE.match(line)) and _is_header(line[found.end() :])), None
+    )
+    if before is None:
+        return lines
+    wanted = re.compile(r"\s*" + re.sub(r"\d+", r"\\d+", re.escape(before.strip())) + r"(?=\s|$)")
+    return [(number, line[found.end() :]) for number, line in lines if (found := wanted.match(line))]
 
 
 def _is_header(line: str) -> bool:

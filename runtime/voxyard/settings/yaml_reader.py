@@ -149,6 +149,8 @@ def _sentence(error: yaml.MarkedYAMLError) -> str:
         return problem
     if "'\\t'" in problem:
         return "a tab where YAML wants spaces: indent with spaces"
+    if "<document start>" in problem:
+        return "text after the end of the document: expected keys with values, as in `name: value`"
     if "expected a single document" in (error.context or ""):
         return "a second YAML document begins here, expected one"
     context = " ".join((error.context or "").split())

@@ -29,6 +29,33 @@ _REMEDIES = (  # words of the engine or the toolkit → what helps
         "unsatisfied condition",
         "the image demands a newer driver (NVIDIA_REQUIRE_CUDA): update it, or take another image",
     ),
+    ("version mismatch", "the driver was updated, and its old kernel module is still loaded: reboot the host"),
+    ("driver not loaded", "sudo modprobe nvidia says what is wrong; nvidia-smi must work on the host first"),
+    (
+        "nvidia-uvm",
+        "sudo nvidia-modprobe -u -c=0 loads nvidia-uvm and makes its devices (at each boot: nvidia-persistenced)",
+    ),
+    (
+        "ldcache error",
+        "ldconfig in /etc/nvidia-container-runtime/config.toml must be that of the host (@/sbin/ldconfig)",
+    ),
+    (
+        "bpf_prog_query",
+        "the engine may not set rules for devices, as in a virtual container (LXC): no-cgroups = true in "
+        "/etc/nvidia-container-runtime/config.toml, and the devices allowed in the outer container",
+    ),
+    (
+        "cgroup subsystem devices not found",
+        "this toolkit does not know cgroup v2: install nvidia-container-toolkit 1.8 or newer",
+    ),
+    ("file exists", "the image brings files of a driver: remove libnvidia-* and libcuda.so.1 from it, or take another"),
+    ("load library failed", f"the toolkit does not find the driver's libraries: sudo ldconfig, {_CONFIGURE}"),
+    (
+        "mount error",
+        "toolkit and driver do not fit: update nvidia-container-toolkit; reboot after an update of the driver",
+    ),
+    ("unknown device id", "GPUs have changed since the plan: check nvidia-smi -L and gpus in the inventory"),
+    ("executable file not found", f"install nvidia-container-toolkit again, {_CONFIGURE}"),
     ("Failed to initialize NVML", "check the cgroup driver (exec-opts of dockerd) and the permissions of /dev/nvidia*"),
 )
 
@@ -57,7 +84,10 @@ def check_all(facts: HostFacts) -> Iterator[Finding]:
         said = f"a container started with its GPUs; the image {found.image} cannot run nvidia-smi ({found.command})"
         yield Finding("INFO", "toolkit", said, "none: check again after the first deploy")
     elif (problem := _problem(found, facts)) is not None:
-        remedy = next((each for words, each in _REMEDIES if words in found.said), f"{_CONFIGURE}; then check again")
+        remedy = next(
+            (each for words, each in _REMEDIES if words.lower() in found.said.lower()),
+            f"{_CONFIGURE}; then check again",
+        )
         yield Finding("FAIL", "toolkit", f"{problem} ({found.command})", remedy, services=services)
     else:
         said = f"a container of image {found.image} saw {len(found.seen)} GPUs ({found.command})"

@@ -22,6 +22,33 @@ _DRIVER = (
     f"{package('ubuntu-drivers-common')} && ubuntu-drivers install --gpgpu || "  # Ubuntu, else Debian
     f'{package("nvidia-driver nvidia-smi")} linux-headers-"$(dpkg --print-architecture)"'
 )
+_NO_SMI = (  # words of nvidia-smi → what helps
+    (r"version mismatch", "the driver was updated, and its old kernel module is still loaded: reboot the host"),
+    (
+        r"couldn't communicate",
+        "load the kernel module: sudo modprobe nvidia says what is wrong (after a kernel update: install its headers, "
+        "then sudo dkms autoinstall; with Secure Boot: sign the module, mokutil --import)",
+    ),
+    (
+        r"No devices were found",
+        "sudo dmesg | grep NVRM says why the driver refuses the cards: power, PCIe, open kernel modules too new or too "
+        "old for them, or a hypervisor that keeps them",
+    ),
+    (
+        r"initialize NVML: (Unknown Error|Insufficient Permissions)",
+        "the login may not open the devices: ls -l /dev/nvidia*; in a virtual container (LXC) allow them in its cgroup",
+    ),
+    (
+        r"blocked by the operating system",
+        "restart the virtual machine that Windows runs (wsl --shutdown), then Windows",
+    ),
+    (
+        r"libnvidia-ml",
+        "install the driver's libraries in the version of its kernel module (cat /proc/driver/nvidia/version)",
+    ),
+    (r"^timed out$", "the driver hangs: see sudo dmesg (NVRM, Xid), then reboot the host"),
+    (r"", "repair the driver until nvidia-smi works (dmesg: NVRM and Xid), then deploy again"),
+)
 NAME_THE_OTHERS = "name the GPUs to use, without it, as gpus in the inventory"
 # nvml.h, nvmlClocksEventReason…: throttling by power or temperature.
 _THROTTLES = {
@@ -36,7 +63,7 @@ _THROTTLES = {
 def expects_gpus(host: Host) -> bool:
     """True where the inventory says, or its roles imply, that the host has GPUs."""
     if host.gpus is None:
-        return "trainer" in host.roles or host.speaks_on_gpus
+        return "trainer" in host.roles or host.speaks_on_gpus or host.own_gpus > 0
     return host.gpus not in (0, ())
 
 
@@ -44,9 +71,7 @@ def check_all(facts: HostFacts, host: Host, cuda: Mapping[str, CudaNeed], assign
     """All findings on the GPUs of the host."""
     if isinstance(facts.gpus, Unknown):
         if expects_gpus(host):
-            remedy = "repair the driver until nvidia-smi works (dmesg: NVRM and Xid), then deploy again"
-            absent = re.search(r"nvidia-smi: (command )?not found", facts.gpus.reason)
-            yield _fail("nvidia_smi", f"nvidia-smi fails: {facts.gpus.reason}", remedy, (_DRIVER,) if absent else ())
+            yield _without_gpus(facts.gpus.reason, facts.gpu_cards)
         return
     selection = assignment.selection
     yield from inventory(facts.gpus, host, selection)
@@ -65,6 +90,16 @@ def check_all(facts: HostFacts, host: Host, cuda: Mapping[str, CudaNeed], assign
         yield Finding("WARN", "gpu_state", f"the health of the GPUs is not known: {said}", remedy)
     yield from pair(assignment)
     yield from limits(assignment)
+
+
+def _without_gpus(said: str, cards: int | Unknown | None) -> Finding:
+    if cards == 0:
+        found = f"the host has no NVIDIA GPU on its PCI bus (nvidia-smi: {said})"
+        remedy = "seat the card (a virtual machine: pass it through), or write gpus: 0 and other roles in the inventory"
+        return _fail("nvidia_smi", found, remedy)
+    remedy = next(each for words, each in _NO_SMI if re.search(words, said))
+    absent = re.search(r"nvidia-smi: (command )?not found", said)
+    return _fail("nvidia_smi", f"nvidia-smi fails: {said}", remedy, (_DRIVER,) if absent else ())
 
 
 def inventory(gpus: tuple[HostGpu, ...], host: Host, selection: GpuSelection) -> Iterator[Finding]:
@@ -229,6 +264,18 @@ def state(gpu: HostGpu, selection: GpuSelection) -> Iterator[Finding]:
     yield Finding(level, "gpu_state", found, remedy, services=ON_GPUS)
 
 
+def fabric(gpu: HostGpu) -> Iterator[Finding]:
+    """Check: a GPU behind NVSwitch has joined its fabric; before that no program can compute on it (CUDA error 802)."""
+    if gpu.fabric is not None and (gpu.fabric != "Completed" or gpu.fabric_status not in (None, "Success")):
+        said = ", ".join(filter(None, (gpu.fabric, gpu.fabric_status)))
+        found = f"GPU {gpu.index} has not joined its NVLink fabric ({said}): programs fail there with CUDA error 802"
+        remedy = (
+            "install nvidia-fabricmanager in the driver's version, sudo systemctl enable --now nvidia-fabricmanager; "
+            "its log says what is wrong (journalctl -u nvidia-fabricmanager)"
+        )
+        yield _fail("fabric", found, remedy)
+
+
 def persistence(gpu: HostGpu) -> Iterator[Finding]:
     """Check: persistence mode is on."""
     if gpu.persistence is False:
@@ -260,7 +307,7 @@ def unified(gpu: HostGpu) -> Iterator[Finding]:
         yield Finding("INFO", "memory", found, "none: containers share the other half")
 
 
-_EACH: tuple[Callable[[HostGpu], Iterator[Finding]], ...] = (mig, persistence, pcie_width, throttling, unified)
+_EACH: tuple[Callable[[HostGpu], Iterator[Finding]], ...] = (mig, fabric, persistence, pcie_width, throttling, unified)
 
 
 def pair(assignment: Assignment) -> Iterator[Finding]:

@@ -97,7 +97,11 @@ def _no_docker(reason: str, host: Host) -> Finding:
     elif "permission denied" in reason.lower():
         steps = (f"usermod --append --groups docker {shlex.quote(host.user)}",)
         remedy = f"add the user to the group docker there: sudo usermod -aG docker {host.user}; then log in again"
-    elif "Podman" in reason:
+    elif re.search(r"client version \S+ is too (old|new)", reason):
+        remedy = (
+            "docker and its engine are of different ages: install both from one source (which -a docker shows which)"
+        )
+    elif "podman" in reason.lower():
         found = "Podman answers in place of Docker"
         remedy = f"remove podman-docker; {_ENGINE}: Podman starts neither our Compose files nor their GPU requests"
     return Finding("FAIL", "docker", found, remedy, steps=steps)

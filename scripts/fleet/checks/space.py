@@ -67,4 +67,4 @@ def _own_limits(host: Host, service: str) -> bool:
 
 
 def _gib(count: int) -> str:
-    return f"{count / (1 << 30):.1f} GiB"
+    return f"{max(0, count) / (1 << 30):.1f} GiB"

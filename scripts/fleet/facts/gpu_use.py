@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fleet.facts.fact import Fact, UnusableError
-from fleet.facts.gpus import is_row, number, short_bus_id
+from fleet.facts.gpus import is_absent, is_row, number, short_bus_id
 from fleet.ssh.command_batch import verb
 from voxyard.host.errors import HostError
 from voxyard.host.out_of_work import Mark, parse_marks
@@ -55,11 +55,14 @@ class Numa:
 def _processes(text: str) -> tuple[GpuProcess, ...]:
     found = []
     for line in text.splitlines():
-        if not is_row(line):
-            continue
         said, user, cgroup = line.split("\t")
+        if not is_row(said) or said.startswith("No running"):
+            continue
         gpu, pid, memory, name = (cell.strip() for cell in said.split(",", 3))
-        found.append(GpuProcess(gpu, int(pid), name, number(memory), user, cgroup.strip()))
+        if pid.isdecimal():  # otherwise the card tells of no processes, or is lost, which its health says
+            found.append(GpuProcess(gpu, int(pid), name, number(memory), user, cgroup.strip()))
+        elif not (is_absent(pid) or pid.startswith("[")):
+            raise ValueError(f"expected the number of a process, found {pid}")
     return tuple(found)
 
 

@@ -16,8 +16,10 @@ _ABSENT = (
 )
 _BROKEN = re.compile(r"(?i)is lost|requires? reset|reset required|device handle")
 # In place of a row, with the index in newer drivers.
-_NO_HANDLE = re.compile(r"Unable to \w+ the device handle for GPU *(?:(\d+): )?([\w:.]+): .*")
-_WARNING = re.compile(r"WARNING: (.*?(?: at gpu ([\w:.]+))?\s*)")  # beside the rows
+_NO_HANDLE = re.compile(r"(?i)Unable to \w+ the device handle for GPU *(?:(\d+): )?([\w:.]+): .*")
+_WARNING = re.compile(
+    r"(?:WARNING: |(?=Failed to properly shut down))(.*?(?: at gpu ([\w:.]+))?\s*)"
+)  # beside the rows
 WARNS = frozenset({14})
 """Exit codes of nvidia-smi that are warnings, with all rows there: infoROM is corrupted."""
 
@@ -44,6 +46,8 @@ class HostGpu:
     clock_events: int | None = None  # bits of nvml.h, nvmlClocksEventReason
     compute_capability: tuple[int, int] | None = None
     recovery_action: str | None = None  # that the driver asks for, such as Reset
+    fabric: str | None = None  # its way into the fabric of NVSwitch: Completed, In Progress, Not Started
+    fabric_status: str | None = None  # Success, or what failed
     unread: tuple[tuple[str, str], ...] = ()  # fields that have no value, and what stands there in its place
     warnings: tuple[str, ...] = ()  # of nvidia-smi, that name it
     unified: bool = False  # it works in the memory of its machine (GB10): what it has of that is planned here
@@ -105,6 +109,11 @@ def is_row(line: str) -> bool:
     return bool(line.strip()) and not _NO_HANDLE.match(line) and not _WARNING.match(line)
 
 
+def is_absent(cell: str) -> bool:
+    """True for what nvidia-smi prints in the place of a value that card, driver or rights do not give."""
+    return cell.strip("[]").upper() in _ABSENT
+
+
 def short_bus_id(text: str) -> str:
     """PCI address in the kernel's form: `00000000:41:00.0` of nvidia-smi is `0000:41:00.0`."""
     domain, _, rest = text.lower().partition(":")
@@ -118,6 +127,8 @@ def number(cell: str) -> int | None:
 
 def _rows(text: str, columns: int) -> list[list[str]]:
     rows = [[cell.strip() for cell in line.split(",")] for line in text.splitlines() if is_row(line)]
+    if columns > 1 and len(rows) == 1 and is_absent(rows[0][0]):
+        return []  # in place of all rows
     if bad := [row for row in rows if len(row) != columns]:
         raise ValueError(f"expected {columns} columns, found {len(bad[0])}")
     return rows
@@ -129,7 +140,7 @@ def _read(fields: Sequence[_Field], cells: Sequence[str]) -> Values:
     unread = []
     for field, cell in zip(fields, cells, strict=True):
         values[field.name] = None
-        if cell.strip("[]").upper() not in _ABSENT:
+        if not is_absent(cell):
             try:
                 values[field.name] = field.parse(cell)
             except ValueError:
@@ -210,7 +221,7 @@ GPUS = Fact(
     _asked("index", _IDENTITY),
     _gpus,
     seconds=60,  # without persistence mode the driver may initialize every GPU first
-    usable=lambda gpus: any(gpu.unread for gpu in gpus),  # otherwise a GPU may be missing
+    usable=lambda gpus: any(gpu.unread or gpu.warnings for gpu in gpus),  # otherwise a GPU may be missing
     warns=WARNS,
 )
 HEALTH = _query(
@@ -245,9 +256,13 @@ CAPABILITIES = _query(  # driver 510 or newer
 RECOVERY = _query(  # driver 570 or newer
     "gpu-recovery", "index", (_Field("gpu_recovery_action", "recovery_action", _action),)
 )
+FABRIC = _query(  # driver 535 or newer
+    "gpu-fabric", "index", (_Field("fabric.state", "fabric", _text), _Field("fabric.status", "fabric_status", _text))
+)
+CARDS = Fact("gpu-cards", verb("fact_gpu_cards"), int)  # on the PCI bus
 TOPOLOGY = Fact("topology", "nvidia-smi topo -m", _as_printed, seconds=60, warns=WARNS)
 P2P = Fact("p2p", "nvidia-smi topo -p2p r", _as_printed, seconds=60, warns=WARNS)
-OF_EACH = (HEALTH, REMAPS, CLOCKS, CAPABILITIES, RECOVERY)
+OF_EACH = (HEALTH, REMAPS, CLOCKS, CAPABILITIES, RECOVERY, FABRIC)
 """Queries that complete the GPUs."""
 
 

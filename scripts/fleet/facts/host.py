@@ -11,7 +11,7 @@ from fleet.audit import AUDIT_LOG, AuditLog
 from fleet.facts.fact import Fact, Unknown
 from fleet.facts.gpu_start import GpuStart
 from fleet.facts.gpu_use import NUMA, OUT_OF_WORK, PROCESSES, XIDS, GpuProcess, Marks, Numa, XidError
-from fleet.facts.gpus import GPUS, OF_EACH, P2P, TOPOLOGY, HostGpu, merged, with_host_memory
+from fleet.facts.gpus import CARDS, GPUS, OF_EACH, P2P, TOPOLOGY, HostGpu, merged, with_host_memory
 from fleet.facts.machine import (
     CLOCK,
     COMPOSE,
@@ -48,6 +48,7 @@ _FIRST = (
     LOGIN,
     STATE,
     GPUS,
+    CARDS,
     DOCKER,
     XIDS,
     OUT_OF_WORK,
@@ -91,6 +92,7 @@ class HostFacts:
     audit_log: AuditLog | Unknown = field(default_factory=lambda: AuditLog(0))
     shared_documents: SharedDocuments | Unknown | None = None  # None: the documents of the host are its own
     ray_reach: RayReach | None = None  # None: the host is in no Ray cluster
+    gpu_cards: int | Unknown | None = None  # of NVIDIA, on the PCI bus
     unread_health: tuple[str, ...] = ()  # queries of the GPUs' health that fail, each with the reason
     gpu_start: GpuStart | Unknown | None = None  # of a container with the release's GPU request; None: not tried
 
@@ -118,6 +120,7 @@ def collect(session: Session, now: Callable[[], float] = time.time) -> HostFacts
         login=LOGIN.among(answers),
         state=STATE.among(answers),
         gpus=gpus,
+        gpu_cards=CARDS.among(answers),
         memory_mib=MEMORY.among(answers),
         unread_health=tuple(
             f"{fact.name}: {each.reason}"

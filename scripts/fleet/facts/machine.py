@@ -164,7 +164,9 @@ class Container:
 
 
 def _login(text: str) -> Login:
-    uid, home, connection = text.splitlines()
+    uid, home, connection, *more = *text.splitlines(), ""
+    if more != [""] or len(connection.split()) != 4:
+        raise ValueError("expected a user, a home and SSH_CONNECTION, which sshd sets")
     return Login(int(uid), home, connection.split()[2])
 
 
@@ -188,11 +190,19 @@ def _ports(text: str) -> frozenset[int]:
     return frozenset(int(row[1].rpartition(":")[2], 16) for row in rows if len(row) > 3 and row[3] == _LISTEN)
 
 
+def _document(text: str) -> tuple[Any, str]:
+    """JSON document that the text begins with, and what follows it."""
+    text = text.lstrip()
+    found, end = json.JSONDecoder().raw_decode(text)
+    return found, text[end:]
+
+
 def _docker(text: str) -> Docker:
-    first, second, *more = text.splitlines()
-    version, info = json.loads(first), json.loads(second)
+    version, rest = _document(text[text.find("{") :])  # podman-docker may speak before it
+    info, rest = _document(rest)
+    more = rest.split()
     parts = (version.get("Server") or {}).get("Components") or ()
-    if "store" in info or any("podman" in str(part.get("Name")).lower() for part in parts):
+    if "RemoteAPIVersion" in version or "store" in info or any("podman" in str(each).lower() for each in parts):
         raise ValueError("Podman answers in place of Docker")
     if not version.get("Server"):
         raise ValueError("no Docker Engine answers")

@@ -776,7 +776,11 @@ fact_rights() {
   if [ "$(id -u)" = 0 ]; then
     echo root
   elif command -v sudo >/dev/null; then
-    if sudo -n true 2>/dev/null; then echo sudo; else echo password; fi
+    if said=$(sudo -n true 2>&1); then
+      echo sudo
+    else
+      case $said in *tty*) echo terminal ;; *) echo password ;; esac
+    fi
   fi
   if command -v apt-get >/dev/null; then echo apt; fi
 }
@@ -822,7 +826,7 @@ fact_docker() {
 fact_reach() {
   code=0
   # shellcheck disable=SC2016  # the variables are bash's
-  said=$(LC_ALL=C timeout -k 1 5 bash -c 'exec 3<>"/dev/tcp/$1/$2"' bash "$1" "$2" 2>&1) || code=$?
+  said=$(timeout -k 1 5 bash -c 'exec 3<>"/dev/tcp/$1/$2"' bash "$1" "$2" 2>&1) || code=$?
   case "$code $said" in
     0*) echo open ;;
     124* | *'timed out'*) echo silent ;;
@@ -890,6 +894,15 @@ fact_containers() {
 # WORD...: nvidia-smi, of which the exit code for a corrupted infoROM is a warning.
 smi() {
   nvidia-smi "$@" --format=csv,noheader,nounits || [ $? = 14 ]
+}
+
+# Prints the number of NVIDIA's graphics cards on the PCI bus.
+fact_gpu_cards() {
+  count=0
+  for at in /sys/bus/pci/devices/*; do
+    if grep -qsx 0x10de "$at/vendor" && grep -qs '^0x03' "$at/class"; then count=$((count + 1)); fi
+  done
+  echo "$count"
 }
 
 # FIELDS OLD_FIELDS: asks nvidia-smi for the fields, by their older names where it does not know them.

@@ -9,7 +9,17 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, PlainValidator
 
-from fleet.inventory.types import LocalPath, Matching, Seconds, expected, is_address, refusal
+from fleet.inventory.types import (
+    Between,
+    LocalPath,
+    Matching,
+    Seconds,
+    expected,
+    is_address,
+    is_loopback,
+    list_of,
+    refusal,
+)
 
 CUSTOM = "custom"
 OURS = (
@@ -21,7 +31,7 @@ OURS = (
 
 @dataclass(frozen=True, slots=True)
 class HealthUrl:
-    """URL that answers 200 when the service is ready, asked on its host."""
+    """URL of the service: of its health, asked on its host, or of its metrics, asked by Prometheus."""
 
     address: str
     port: int
@@ -40,10 +50,20 @@ def _health(value: object) -> HealthUrl:
     return HealthUrl(found.hostname or "", port, f"{found.path or '/'}{found.query and '?'}{found.query}")
 
 
+def _metrics(value: object) -> HealthUrl:
+    found = _health(value)
+    if is_loopback(found.address):
+        raise expected("a URL as Prometheus asks it", value, ": no other host reaches this address")
+    return found
+
+
 def _name(value: str) -> str:
     if value in OURS:
         raise refusal(f"{value} is a service of voxyard's: choose another name")
     return value
+
+
+SecretName = Annotated[str, Matching("custom-[a-z0-9][a-z0-9-]{0,40}", "a name such as custom-token")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +73,9 @@ class Custom:
     image: Annotated[str, Matching(r"[A-Za-z0-9][\w.:@/-]*", "an image, best with its digest (name@sha256:…)")]
     compose: LocalPath  # file with the entry of the service, without its image
     health: Annotated[HealthUrl, PlainValidator(_health)]
+    gpus: Annotated[int, Between("a number of GPUs", 0, 64)] = 0  # of its own, by the host's plan
+    secrets: Annotated[tuple[SecretName, ...], list_of()] = ()  # of the secrets file, mounted in /run/secrets
+    metrics: Annotated[HealthUrl, PlainValidator(_metrics)] | None = None  # without it: no alert
     start_seconds: Seconds = 90  # until it must be healthy
     stop_seconds: Seconds = 10  # until it is killed
 

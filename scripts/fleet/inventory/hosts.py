@@ -31,6 +31,7 @@ from fleet.inventory.types import (
     Between,
     LocalPath,
     LocalPaths,
+    Login,
     Matching,
     Port,
     Registry,
@@ -150,7 +151,7 @@ class Host:
 
     name: str
     address: Address
-    user: Word
+    user: Login
     port: Port = 22
     roles: Annotated[tuple[Role, ...], list_of()] = ()
     memory_policy: Literal["recommended", "full"] = "recommended"
@@ -190,6 +191,11 @@ class Host:
     def own_services(self) -> Mapping[str, Custom]:
         """Services of the operator's own, by name, where it has that role."""
         return self.custom if CUSTOM in self.roles else {}
+
+    @property
+    def own_gpus(self) -> int:
+        """GPUs of the operator's own services."""
+        return sum(each.gpus for each in self.own_services.values())
 
     @property
     def ray_roles(self) -> tuple[str, ...]:

@@ -51,11 +51,11 @@ SERVICE_OF = {
 }
 """Service of each secret, `host` for those of all; the secret is mounted as a file of this name."""
 _ALERT = re.compile(r"alert-[a-z0-9][a-z0-9-]{0,40}")  # names used by Alertmanager's receivers
-NAMES = f"{', '.join(SERVICE_OF)}, alert-… (for Alertmanager)"
-ALERTS = "alert-"
-"""Prefix of Alertmanager's secrets: webhook URLs, the mail relay."""
+NAMES = f"{', '.join(SERVICE_OF)}, alert-… (for Alertmanager), custom-… (for services of your own)"
+ALERTS, CUSTOM = "alert-", "custom-"
+"""Prefixes of Alertmanager's secrets (webhook URLs, the mail relay), and of those of the operator's own services."""
 
-_NAMES = f"{', '.join(SERVICE_OF)}, {ALERTS}…"
+_NAMES = f"{', '.join(SERVICE_OF)}, {ALERTS}…, {CUSTOM}…"
 LARGEST_FILE = 1 << 20
 _SHORTEST = {BARK_WEBHOOK: 16, BARK_SESSIONS: 32, CLUSTER_TOKEN: SHORTEST_TOKEN, GRAFANA: 8}  # characters
 _PEM = {
@@ -82,7 +82,7 @@ def service_of(name: str | None) -> str | None:
     name = None if name is None else name.partition(".")[0]
     if name is not None and re.fullmatch(rf"{ALERTS}[a-z0-9][a-z0-9-]*", name):
         return "alertmanager"
-    return SERVICE_OF.get(name or "")
+    return "custom" if re.fullmatch(rf"{CUSTOM}[a-z0-9][a-z0-9-]*", name or "") else SERVICE_OF.get(name or "")
 
 
 def read(path: Path) -> Secrets:

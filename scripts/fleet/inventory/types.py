@@ -41,19 +41,34 @@ def expected(what: str, value: object, advice: str = "") -> PydanticCustomError:
     return refusal(f"expected {what}, found {found_words(value)}{advice}")
 
 
-_FOREIGN = {  # keys of other programs' inventories
+_FOREIGN = {  # words in keys of other programs' inventories
     "become": ": nothing runs as root: put the user into the group docker of the host",
     "sudo": ": nothing runs as root: put the user into the group docker of the host",
-    "password": ": logins are by key, certificate or Kerberos: see SSH in deploy/README.md",
+    "pass": ": logins are by key, certificate or Kerberos: see SSH in deploy/README.md",
+    "<<": ": merge keys are not taken: what hosts share stands under defaults",
+    "children": ": this is Ansible's form: the hosts stand under hosts, each with its keys",
+    "key_check": ": host keys are always checked, against known_hosts",
+    "_args": ": options of ssh are those of ~/.ssh/config, with ssh_config: true",
+}
+_SYNONYMS = {  # of other programs, without ansible_ and ssh_
+    "address": ("host", "hostname", "ip", "addr", "fqdn"),
+    "user": ("username", "remote_user", "login"),
+    "port": ("port",),
+    "identity_file": ("key", "keyfile", "private_key", "private_key_file", "identityfile"),
+    "jump": ("proxy_jump", "proxyjump", "jump_host", "bastion", "proxy"),
+    "groups": ("tags", "labels"),
+    "hosts": ("all", "nodes", "servers"),
 }
 
 
 def meant(name: object, known: Iterable[str]) -> str:
     """Advice on an unknown name: the nearest one that is known, or all."""
-    if advice := next((advice for word, advice in _FOREIGN.items() if word in str(name).lower()), ""):
+    said = str(name).lower()
+    if advice := next((advice for word, advice in _FOREIGN.items() if word in said), ""):
         return advice
-    names = tuple(known)
-    near = difflib.get_close_matches(str(name), names, n=1)
+    names, bare = tuple(known), said.removeprefix("ansible_").removeprefix("ssh_")
+    synonyms = [each for each, others in _SYNONYMS.items() if each in names and bare in (each, *others)]
+    near = synonyms or difflib.get_close_matches(str(name), names, n=1)
     return f": is {near[0]} meant?" if near else f", known are {', '.join(names)}"
 
 
@@ -96,7 +111,8 @@ def list_of(what: str = "", *, repeats: bool = False) -> BeforeValidator:
 
     def checked(value: object) -> object:
         if not isinstance(value, list):
-            raise expected(f"a list{what and f' of {what}'}", value)
+            advice = f": write [{', '.join(value.replace(',', ' ').split())}]" if isinstance(value, str) else ""
+            raise expected(f"a list{what and f' of {what}'}", value, advice)
         if not repeats and any(each in value[:number] for number, each in enumerate(value)):
             raise refusal("the list has a duplicate entry")
         return value
@@ -185,6 +201,7 @@ def _is_name(found: str) -> bool:
 
 Text = Annotated[str, PlainValidator(text)]
 Word = Annotated[str, Matching(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", "a name")]  # safe in a command line
+Login = Annotated[str, Matching(r"[A-Za-z0-9_][A-Za-z0-9_.@-]*", "a name")]  # the same, or one of a domain
 Address = Annotated[str, PlainValidator(_address)]
 LocalPath = Annotated[Path, PlainValidator(path)]
 LocalPaths = Annotated[tuple[Path, ...], PlainValidator(paths)]

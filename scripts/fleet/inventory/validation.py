@@ -32,6 +32,7 @@ class ErrorCollector:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.found: list[tuple[int, str]] = []
+        self._faulty: set[str] = set()  # keys whose value for all is wrong
 
     def add(self, line: int, where: str, what: str) -> None:
         """Add an error; `where` is the key, empty for the whole file."""
@@ -40,14 +41,15 @@ class ErrorCollector:
     def raise_any(self) -> None:
         """Raises FleetError with all errors, one line each, where there are any."""
         if self.found:
-            raise FleetError("\n".join(text for _, text in sorted(self.found)))
+            raise FleetError("\n".join(text for _, text in sorted(set(self.found))))
 
     def mapping(self, node: YamlValue | None, where: str, known: Collection[str] | None = None) -> Values:
         """Entries of the mapping `node`; unknown keys are errors."""
         if node is None or node.value is None:
             return {}
         if not isinstance(node.value, dict):
-            self.add(node.line, where, f"expected keys with values, found {found_words(plain(node))}")
+            advice = ": write NAME: with its keys below, without dashes" if isinstance(node.value, list) else ""
+            self.add(node.line, where, f"expected keys with values, found {found_words(plain(node))}{advice}")
             return {}
         for name, value in node.value.items():
             if known is not None and name not in known:
@@ -83,13 +85,14 @@ class ErrorCollector:
         result = self._validate(kind, values, where, given)
         made, wrong = result
         if len(self.found) == before:
-            for name in (each for each in wrong if each not in values):
+            for name in (each for each in wrong if each not in values and each not in self._faulty):
                 self.add(node.line if node else 1, f"{where}.{name}", "missing, and no default is given")
         return made
 
     def valid(self, kind: TypeAdapter[Any], values: Values, where: str) -> Values:
-        """Those values of the dataclass `kind` that are right, whatever is missing."""
+        """Those values of the dataclass `kind` that are right, whatever is missing: what all take that name none."""
         _, wrong = self._validate(kind, values, where, {})
+        self._faulty |= values.keys() & set(wrong)
         return {name: value for name, value in values.items() if name not in wrong}
 
     def _validate(

@@ -20,8 +20,10 @@ from voxyard.speech.cluster.ports import node_ports
 ALERTMANAGER_FILE = "alertmanager/alertmanager.yml"
 TARGETS = "prometheus/targets"
 NODES = ("cluster-head", "cluster-worker")
-"""Jobs for nodes of Ray clusters, which speak plain HTTP."""
-JOBS = ("exporter", "trainer", "bark", "gateway", "node", *NODES)
+"""Jobs for nodes of Ray clusters."""
+PLAIN = (*NODES, "custom")
+"""Jobs of services that speak plain HTTP, whatever certificate their host has."""
+JOBS = ("exporter", "trainer", "bark", "gateway", "node", *PLAIN)
 """Jobs of Prometheus for the services of hosts, each with a file of targets."""
 CA_FILE = "host-ca.pem"
 """Beside Prometheus's configuration: the roots of the hosts' certificates."""
@@ -123,7 +125,7 @@ def with_authorities(prometheus: bytes) -> bytes:
     """Prometheus's configuration, with the roots of the hosts' certificates in the jobs of their services."""
     document = yaml.safe_load(prometheus)
     for job in document["scrape_configs"]:
-        if job["job_name"] in JOBS and job["job_name"] not in NODES:
+        if job["job_name"] in JOBS and job["job_name"] not in PLAIN:
             job["tls_config"] = {"ca_file": CA_FILE}
     return _yaml(document)
 
@@ -154,6 +156,15 @@ def _targets(hosts: Iterable[Host], encrypted: Collection[str]) -> dict[str, lis
         ],
         "node": [
             target(host, _at(_exporter(host), host.node_exporter_port), ours=host.node_exporter) for host in hosts
+        ],
+        "custom": [
+            {
+                "targets": [_at(each.metrics.address, each.metrics.port)],
+                "labels": {"host": host.name, "workload": name, "__metrics_path__": each.metrics.path},
+            }
+            for host in hosts
+            for name, each in host.own_services.items()
+            if each.metrics is not None
         ],
         **{f"cluster-{role}": [node(host, role) for host in hosts if role in host.roles] for role in (HEAD, WORKER)},
     }

@@ -2,35 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from fleet.errors import FleetError
 from fleet.images.image import LocalImage
 from fleet.inventory.custom_settings import Custom
 from fleet.inventory.hosts import Host
+from fleet.inventory.secrets import Secrets, place, versioned
 from fleet.release import compose
 from fleet.release.config_hash import variable
+from fleet.release.gpu_assignment import Assignment
 from fleet.release.service import RolePart, Service
+from fleet.release.tls import places
 
 HOST_FILE = "custom.yaml"
 _WRITTEN = ("image", "build", "container_name", "extends", "env_file")
 _LOGGING = {"driver": "json-file", "options": {"max-size": "10m", "max-file": "3"}}
 
 
-def custom_part(host: Host, images: Mapping[str, LocalImage]) -> RolePart:
-    """The operator's own services of `host`; `images` by service. Raises FleetError for invalid compose parts."""
-    parts = {name: _read(host, name, each.compose) for name, each in host.own_services.items()}
+def custom_part(
+    host: Host,
+    images: Mapping[str, LocalImage],
+    assignment: Assignment,
+    secrets: Secrets,
+    withheld: Collection[str] = (),
+) -> RolePart:
+    """The operator's own services of `host`; `images` by service.
+
+    Raises FleetError for invalid compose parts, and where GPUs or secrets are missing of services not `withheld`.
+    """
+    gpus = {name: [each.gpu for each in assignment.workloads if each.workload == name] for name in host.own_services}
+    for name in (
+        name for name, each in host.own_services.items() if name not in withheld and len(gpus[name]) < each.gpus
+    ):
+        found = assignment.problem or f"found {len(gpus[name])}"
+        raise FleetError(f"{host.name}: {name}: expected {host.own_services[name].gpus} GPUs ({found})")
+    wanted = {each for settings in host.own_services.values() for each in settings.secrets}
+    if missing := sorted(wanted - secrets.values.keys()):
+        raise FleetError(f"{host.name}: add the secret {missing[0]} to {place(host.secrets)}")
+    files = {name: versioned(name, secrets.values[name]) for name in sorted(wanted)}
+    parts = {name: _read(host, name, each) for name, each in host.own_services.items()}
     entries = {
-        name: _entry(name, each, compose.parse(parts[name], str(each.compose))["services"][name] or {})
+        name: _entry(name, each, gpus[name], compose.parse(parts[name], str(each.compose))["services"][name] or {})
         for name, each in host.own_services.items()
     }
     return RolePart(
         services=tuple(_service(name, each, images[name]) for name, each in host.own_services.items()),
         compose={
             **{f"custom-{name}.yaml": content for name, content in parts.items()},
-            HOST_FILE: compose.to_bytes({"services": entries}, "Images and labels of the operator's own services"),
+            HOST_FILE: compose.to_bytes(
+                {"services": entries, **({"secrets": places(files)} if files else {})},
+                "Images, labels, GPUs and secrets of the operator's own services",
+            ),
+        },
+        secrets={
+            name: {files[secret]: secrets.values[secret] for secret in each.secrets}
+            for name, each in host.own_services.items()
+            if each.secrets
         },
     )
 
@@ -50,7 +79,7 @@ def _service(name: str, settings: Custom, image: LocalImage) -> Service:
     )
 
 
-def _entry(name: str, settings: Custom, given: Mapping[str, Any]) -> dict[str, Any]:
+def _entry(name: str, settings: Custom, gpus: Sequence[str], given: Mapping[str, Any]) -> dict[str, Any]:
     """What a deploy adds to the entry of a service; its own `restart` and `logging` stay."""
     added = {"restart": "unless-stopped", "logging": _LOGGING}
     return {
@@ -64,13 +93,19 @@ def _entry(name: str, settings: Custom, given: Mapping[str, Any]) -> dict[str, A
             "voxyard.port": str(settings.health.port),
         },
         **{key: value for key, value in added.items() if key not in given},
+        **(compose.gpu_request(sorted(gpus)) if gpus else {}),
+        **({"secrets": list(settings.secrets)} if settings.secrets else {}),
     }
 
 
-def _read(host: Host, name: str, path: Path) -> bytes:
+def _read(host: Host, name: str, settings: Custom) -> bytes:
+    path = settings.compose
     content = compose.required(path, host).read_bytes()
-    if problem := next(_problems(compose.parse(content, str(path)), name), None):
+    document = compose.parse(content, str(path))
+    if problem := next(_problems(document, name), None):
         raise FleetError(f"{path}: {problem}")
+    if settings.gpus and "deploy" in (document["services"][name] or {}):
+        raise FleetError(f"{path}: services.{name}.deploy: leave it out: the GPUs are those of gpus in the inventory")
     return content
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -22,8 +22,8 @@ from voxyard.host.topology import TopologyError, parse, parse_p2p
 class Workload:
     """Workload on one GPU."""
 
-    workload: Literal["trainer", "bark"]
-    role: Literal["data", "model", "bark"]
+    workload: str  # trainer, bark, or a service of the operator's own
+    role: Literal["data", "model", "bark", "custom"]
     gpu: str  # UUID
 
 
@@ -57,12 +57,47 @@ def assign(facts: HostFacts, host: Host) -> Assignment:
 
 def _assign(facts: HostFacts, host: Host, selection: GpuSelection) -> Assignment:
     wanted = ({"trainer"} & set(host.roles)) | ({"bark"} if host.speaks_on_gpus else set())
-    if not wanted or isinstance(facts.gpus, Unknown) or not facts.gpus:
+    if not (wanted or host.own_gpus) or isinstance(facts.gpus, Unknown) or not facts.gpus:
         return Assignment()
     gpus = tuple(_as_empty(gpu, selection) for gpu in facts.gpus)
+    links = _links(facts)
+    try:
+        own = _own(gpus, links, host)
+    except HostError as error:
+        return Assignment(problem=str(error), notes=links.notes)
+    taken = {each.gpu for each in own}
+    found = _ours(tuple(gpu for gpu in gpus if gpu.uuid not in taken), links, host, wanted)
+    return replace(found, workloads=(*found.workloads, *own))
+
+
+def _own(gpus: Sequence[Gpu], links: Links, host: Host) -> tuple[Workload, ...]:
+    """GPUs of the operator's own services: the last of those that the trainer leaves, the pair's before one GPU's.
+
+    Raises HostError where there are not so many.
+    """
+    if not host.own_gpus:
+        return ()
+    fit, spared = _fit(gpus), 1 if host.speaks_on_gpus else 0
+    if "trainer" in host.roles:
+        for single in (False, True):
+            fit = _fit(_left(gpus, plan_trainer(gpus, links, policy=host.memory_policy, single=single)))
+            if len(fit) >= host.own_gpus + spared:
+                break
+    if len(fit) < host.own_gpus + spared:
+        who = ", ".join(name for name, each in host.own_services.items() if each.gpus)
+        raise HostError(
+            f"{who}: expected {host.own_gpus} GPUs beside those of the other roles, found {max(0, len(fit) - spared)}"
+        )
+    names = [name for name, each in host.own_services.items() for _ in range(each.gpus)]
+    return tuple(Workload(name, "custom", gpu.uuid) for name, gpu in zip(names, fit[-host.own_gpus :], strict=True))
+
+
+def _ours(gpus: Sequence[Gpu], links: Links, host: Host, wanted: Collection[str]) -> Assignment:
+    """Assignment of these GPUs to the trainer and to Bark."""
+    if not wanted:
+        return Assignment()
     if "trainer" not in wanted:
         return _with_bark(Assignment(), gpus, host, 0)
-    links = _links(facts)
     try:
         plan, shared = _trainer(gpus, links, host, beside_bark="bark" in wanted)
     except HostError as error:

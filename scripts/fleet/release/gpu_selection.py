@@ -64,7 +64,7 @@ def _expected(host: Host, found: int) -> int:
 def _needed(host: Host, expected: int) -> int:
     """GPUs that the roles of a host with `expected` GPUs need to work as they do with all of them."""
     pair = min(expected, 2) if "trainer" in host.roles else 0
-    return min(expected, pair + 1) if host.speaks_on_gpus else pair
+    return min(expected, pair + host.own_gpus + (1 if host.speaks_on_gpus else 0))
 
 
 def _can_work(gpu: HostGpu) -> bool:

@@ -32,7 +32,7 @@ class ServiceEntry:
     metrics: str = OURS  # prefix; empty: it has none
     files: ConfigFiles | None = None
     tls: Tls | None = None  # None: plain HTTP
-    foreign: bool = False  # the operator's own: it is given neither data nor secrets
+    foreign: bool = False  # the operator's own: no files are given to its user
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,11 @@ def plan_document(
     total = assignment.selection.total
     document: dict[str, object] = {} if total is None else {"gpus": total}
     document |= {
-        "workloads": [{"workload": each.workload, "role": each.role, "gpu": each.gpu} for each in assignment.workloads]
+        "workloads": [
+            {"workload": each.workload, "role": each.role, "gpu": each.gpu}
+            for each in assignment.workloads
+            if each.role != "custom"  # which tells nothing of itself to the exporter
+        ]
     }
     if accepted := sorted(set(acknowledged) & set(STATES)):
         document["acknowledged"] = accepted

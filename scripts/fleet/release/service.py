@@ -44,7 +44,7 @@ class Service:
     files: ConfigFiles | None = None
     after: tuple[str, ...] = ()  # services that start before it, where the host has them
     artefacts: tuple[Artefact, ...] = ()  # that it mounts
-    foreign: bool = False  # the operator's own: it is given neither data nor secrets
+    foreign: bool = False  # the operator's own: no files are given to its user
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,11 @@ def release_of(
     return render(host, assignment, login, inputs)
 
 
+def image_roles(cluster: Cluster) -> tuple[str, ...]:
+    """Roles whose images the cluster's release needs."""
+    return wanted_images(_as_host(cluster))
+
+
 def secret_names(release: Release) -> tuple[str, ...]:
     """Names of the release's secrets, which on a host are part of file names with a fingerprint."""
     return tuple(sorted(name.rpartition(".")[0] for name in release.secrets))

@@ -52,7 +52,8 @@ def job_of(
     if image is None:
         raise FleetError(
             "the trainer's image was never pushed to a registry, from which the nodes could pull it: make images "
-            'ARGS="--push REGISTRY", or name a program on the nodes with --voxyard PATH'
+            'ARGS="--push REGISTRY", or copy build/images.json of the machine that pushed it, or name a program on the '
+            "nodes with --voxyard PATH"
         )
     return SlurmJob(image, True, time, stop_seconds, nodes, memory or None)
 

@@ -80,6 +80,8 @@ def start(
 
 def _reads(service: str, secret: str) -> bool:
     """True for a secret that is to belong to the user of the service, by file name."""
+    if service_of(secret) == "custom":
+        return False  # it stays the login's: root in a container reads it
     if service == NODE_EXPORTER or OF_NODE_EXPORTER in secret:
         return service == NODE_EXPORTER and OF_NODE_EXPORTER in secret
     return service not in EXPORTERS or service_of(secret) == "host"

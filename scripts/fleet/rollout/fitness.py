@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from fleet.checks.finding import BARK, EXPORTER, TRAINER, Finding, failures
+from fleet.checks.finding import BARK, EXPORTER, ON_GPUS, TRAINER, Finding, failures
 from fleet.checks.host_report import HostReport, report_host
 from fleet.checks.requirements import HostRequirements
 from fleet.errors import FleetError, HostFailedError
@@ -74,6 +74,8 @@ def withheld_services(host: Host, findings: Iterable[Finding]) -> dict[str, str]
     """Services of the host that must not get a release, with the failures and their fixes as text."""
     found = tuple(findings)
     blocking = {name: failures(found, services=[name]) for name in _deployable(host)}
+    of_gpus = tuple(each for each in failures(found, services=ON_GPUS) if set(ON_GPUS) <= set(each.services))
+    blocking |= {name: of_gpus for name, each in host.own_services.items() if each.gpus and not blocking[name]}
     return {
         name: "; ".join(f"{each.check}: {each.found}: {each.remedy}" for each in those)
         for name, those in blocking.items()

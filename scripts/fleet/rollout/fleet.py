@@ -214,7 +214,7 @@ def _parts(
         assignment = snapshot.host_report.assignment
         yield ray_part(host, login_info, compose, images[BARK], assignment, inputs.artefacts, withheld)
     if host.own_services:
-        yield custom_part(host, images)
+        yield custom_part(host, images, snapshot.host_report.assignment, inputs.secrets, withheld)
 
 
 def _refuse_other_image(host: Host, hosts: Sequence[Host], needed: Images) -> None:

@@ -96,6 +96,11 @@ def _password(session: Session, host: Host, ask: Callable[[], str] | None) -> by
     found = must(session, host.name, "say how to become root", command).out.split()
     if "apt" not in found:
         raise HostFailedError(f"{host.name} has no apt-get, it is neither Debian nor Ubuntu: mend it by hand")
+    if "terminal" in found:
+        raise HostFailedError(
+            f"{host.name}: sudo demands a terminal, which a command over SSH has not: allow {host.user} to go without "
+            f"(Defaults:{host.user} !requiretty in /etc/sudoers, by visudo), or name root as user"
+        )
     if "password" in found:
         if ask is None:
             raise HostFailedError(

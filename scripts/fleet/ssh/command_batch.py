@@ -78,8 +78,9 @@ class Answer:
 
 
 def _placed(state_dir: str | None) -> list[str]:
-    """Lines that tell the host script where its files are; none for ~/.voxyard."""
-    return [] if state_dir is None else [f"export VOXYARD_STATE_DIR={shlex.quote(state_dir)}"]
+    """Lines that make programs speak English, whose words are read, and tell the host script where its files are."""
+    elsewhere = [] if state_dir is None else [f"export VOXYARD_STATE_DIR={shlex.quote(state_dir)}"]
+    return ["export LC_ALL=C", *elsewhere]
 
 
 def for_any_shell(text: str) -> str:

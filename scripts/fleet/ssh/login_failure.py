@@ -13,6 +13,22 @@ from fleet.ssh.route import CONNECT_SECONDS, Hop, Route, bracketed
 _LONGEST = 400  # characters
 _NOT_THERE = "stdio forwarding failed"  # the jump host works, the next hop does not answer
 
+_REMEDIES = (  # words of ssh → what helps, where sshd answers
+    (
+        "no matching",
+        "its sshd is too old for this ssh: update it, or allow what it offers in ~/.ssh/config (such as "
+        "HostKeyAlgorithms +ssh-rsa), with ssh_config: true in the inventory",
+    ),
+    (
+        "kex_exchange_identification",
+        "something there closes connections at once: MaxStartups of its sshd, fail2ban, a firewall, or what listens on "
+        "port {port} is no sshd",
+    ),
+    ("banner exchange", "what listens on port {port} does not answer as sshd: an overloaded host, or another service"),
+    ("not permitted to log in", "the host is starting or going down, or has /etc/nologin: try again when it is up"),
+    ("account has expired", "its administrator must extend the account: chage --list shows the dates"),
+    ("", "check that the host is up and sshd runs on port {port}, or give its port in the inventory"),
+)
 _KERBEROS = (
     "it takes Kerberos tickets: kinit, with ssh_config: true in the inventory and GSSAPIAuthentication yes in "
     "~/.ssh/config"
@@ -45,10 +61,8 @@ def login_failure(route: Route) -> FleetError:
         return HostFailedError(
             f"the address {hop.address} cannot be resolved ({said}){via}: correct it in the inventory{alias}"
         )
-    return HostFailedError(
-        f"{hop.target} cannot be reached{via} ({said}): check that the host is up and sshd runs on port {hop.port}, "
-        "or give its port in the inventory"
-    )
+    remedy = next(each for found, each in _REMEDIES if found in words).format(port=hop.port)
+    return HostFailedError(f"{hop.target} cannot be reached{via} ({said}): {remedy}")
 
 
 def on_one_line(words: str) -> str:
@@ -89,7 +103,12 @@ def _fix(route: Route, hop: Hop, words: str) -> str:
     if unprotected := re.search(r"Permissions (\d+) for '(.+)' are too open", words):
         mode, key = unprotected.groups()
         return f"ssh ignores {key}, which others can read (mode {mode}): chmod 600 {shlex.quote(key)}"
-    taken = re.search(r"Server accepts key: (.+) (\S+ SHA256:.*)", _verbose_login(route, hop))
+    if unread := re.search(r'Load key "(.+?)": (.+)', words):
+        return f"ssh cannot read {unread[1]} ({unread[2].strip()}): name the private key, as ssh-keygen has written it"
+    at_length = _verbose_login(route, hop)
+    if "no mutual signature" in at_length:
+        return "host and ssh agree on no signature for an RSA key: use another one (ssh-keygen -t ed25519)"
+    taken = re.search(r"Server accepts key: (.+) (\S+ SHA256:.*)", at_length)
     if taken is not None and "agent" not in taken[2].split():
         return f"it accepts the key {taken[1]}, which needs its passphrase: ssh-add {shlex.quote(taken[1])}"
     if taken is not None:

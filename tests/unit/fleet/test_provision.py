@@ -48,6 +48,7 @@ done <"$HOME/broken"
 printf '%s\\n' "$said" >>"$HOME/steps"
 """
 SUDO = """#!/bin/sh
+[ "$(cat "$HOME/asks")" != tty ] || { echo 'sudo: sorry, you must have a tty to run sudo' >&2; exit 1; }
 [ "$1" = -n ] && exit "$(cat "$HOME/asks")"
 shift 4
 if [ "$(cat "$HOME/asks")" != 0 ]; then
@@ -137,7 +138,6 @@ FINDINGS: dict[str, tuple[dict[str, Any], dict[str, bool], list[str]]] = {
         {"gpus": (gpu(0, driver_version="470.239.06"),)}, {"driver": True, "reboot": True},
         ["apt-get update", f"{APT} ubuntu-drivers-common", "ubuntu-drivers install --gpgpu", "shutdown --reboot +1"],
     ),
-    "--reboot without a driver": ({"gpus": NO_SMI}, {"reboot": True}, []),
     "a driver that is broken": ({"gpus": Unknown("couldn't communicate with the driver")}, {"driver": True}, []),
     "a host where all is well": ({}, {"driver": True, "reboot": True}, []),
 }  # fmt: skip
@@ -238,6 +238,7 @@ def test_a_password_is_asked_for_once_and_written_nowhere(
 
 
 REFUSED = {
+    "sudo that demands a terminal": ("asks", "tty", "Defaults:voxyard !requiretty"),
     "sudo that asks, without a terminal": ("asks", "1", "sudo asks voxyard for a password: run this in a terminal"),
     "no sudo": ("sudo", None, "voxyard is not root and has no sudo"),
     "no apt": ("apt-get", None, "gpu-01 has no apt-get, it is neither Debian nor Ubuntu"),
@@ -281,6 +282,14 @@ def test_a_host_that_somebody_changes_is_left_alone(fab: Fab, machine: Machine) 
         code, _, said = fab(provision.provision, host="gpu-01", yes=True)
     assert code == 1
     assert re.search(r"gpu-01 is locked by .* \(deploy 0123\)", said)
+    assert machine.steps() == []
+
+
+def test_a_reboot_without_a_driver_is_refused(fab: Fab, machine: Machine) -> None:
+    machine.looks = [{"programs": frozenset(TOOLS) - {"rsync"}}]
+    code, _, said = fab(provision.provision, host="gpu-01", yes=True, reboot=True)
+    assert code == base.WRONG_USE
+    assert "--reboot has no effect without --driver" in said
     assert machine.steps() == []
 
 

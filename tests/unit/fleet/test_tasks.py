@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import fabfile
 import fake_ssh_host
 import pytest
 from fab_tasks import Fab, task_runner
 from fleet_doubles import facts
+from invoke.collection import Collection
+from invoke.exceptions import Exit
+from invoke.parser import Parser
 from leaping_clock import LeapingCancellation
 from release_doubles import release, saved
 from run_requests import RELEASE, REQUEST
@@ -230,6 +235,15 @@ def test_an_image_of_no_role_is_wrong_use(fab: Fab, reference: str) -> None:
     code, _, said = fab(deploy.plan, image=[reference])
     assert code == base.WRONG_USE
     assert f"--image {reference}: expected ROLE=REFERENCE, with a role of {', '.join((*ROLES, *THIRD_PARTY))}" in said
+
+
+@pytest.mark.parametrize("words", ["render --to slurm --gpus ''", "render --run= --to slurm", "check --inventory ''"])
+def test_an_empty_value_of_an_option_is_wrong_use(words: str) -> None:
+    """As of a variable that a shell does not have: it must not select the default."""
+    parser = Parser(contexts=Collection.from_module(fabfile).to_contexts())
+    with pytest.raises(Exit, match=r"--\w+ is empty: give it a value, or leave it out") as caught:
+        parser.parse_argv(shlex.split(words))
+    assert caught.value.code == base.WRONG_USE
 
 
 def test_an_exit_code_of_monitoring_needs_a_check(fab: Fab) -> None:

@@ -163,6 +163,39 @@ def test_line_ends_blank_lines_and_what_stands_around_do_not_matter(text: str) -
     assert parse(text) == parse(GOOD)
 
 
+@pytest.mark.parametrize(
+    "before",
+    [
+        "gpu-a: ",  # pdsh, clush
+        "0: ",  # srun --label
+        "> ",  # a quotation
+        "     {number}\t",  # cat -n
+        "2026-02-03T04:05:{number}6.0017Z ",  # kubectl logs --timestamps
+        "Feb 03 04:05:{number}6 gpu-7 check[101{number}]: ",  # the journal
+    ],
+)
+def test_what_another_program_put_before_each_line_is_dropped(before: str) -> None:
+    text = "".join(before.format(number=number) + line for number, line in enumerate(GOOD.splitlines(keepends=True)))
+    assert parse(f"$ collect\n{text}") == parse(GOOD)
+
+
+def test_lines_of_two_hosts_are_no_topology_of_one() -> None:
+    text = "".join(f"gpu-{host}: {line}" for host in "12" for line in GOOD.splitlines(keepends=True))
+    assert "line 4 is a second row of GPU0" in refused(text)
+
+
+def test_a_table_of_a_web_page_is_read() -> None:
+    text = (
+        "|      | GPU0 | GPU1 | CPU Affinity |\n|---|---|---|---|\n| GPU0 | X | PHB | 0-3 |\n| GPU1 | PHB | X | 0-3 |\n"
+    )
+    assert parse(text).links == {"GPU0": {"GPU1": "PHB"}, "GPU1": {"GPU0": "PHB"}}
+
+
+def test_a_list_of_cpus_may_have_blanks() -> None:
+    found = parse("    GPU0  CPU Affinity  NUMA Affinity\nGPU0   X    0-15, 32-47   0\n")
+    assert (cpus(found), numa(found)) == (["0-15,32-47"], [[0]])
+
+
 def test_lines_that_a_narrow_screen_wrapped_are_joined() -> None:
     wrapped = (
         "      GPU0  GPU1\n      GPU2  NIC0  CPU Affinity  NUMA\nAffinity  GPU NUMA ID\n"
@@ -321,6 +354,7 @@ def test_no_text_makes_the_reader_fail_in_any_other_way(text: str) -> None:
         ("Mon Nov 21 09:00:00\n| NVIDIA-SMI 550.54 |\n", "the text begins 'Mon Nov 21 09:00:00'"),
         ("GPU 0: NVIDIA A10 (UUID: GPU-1)\n", "no header with GPU0"),
         ("No devices were found\n", "'No devices were found'"),
+        ("===== ROCm System Management Interface =====\n      GPU0  GPU1\nGPU0  0  40\n", "what rocm-smi prints"),
         ("\tNIC0\tNIC1\nNIC0\tX\tPIX\nNIC1\tPIX\tX\n", "no header with GPU0"),
         ("GPU0\t X \tPIX\nGPU1\tPIX\t X \n", "the header above it"),
         (HEADER, "the row of GPU0 is missing"),

@@ -63,6 +63,8 @@ def assert_findings(case: dict[str, Any]) -> None:
     assert not any(
         "invalid literal" in each or len(finding.remedy) < 10 for each, finding in zip(said, findings, strict=True)
     )
+    for wanted in case.get("remedies", ()):
+        assert any(wanted in each.remedy for each in findings), [each.remedy for each in findings]
     if "used" in case:
         assert not isinstance(facts.gpus, Unknown)
         used = {each.gpu for each in assignment.workloads}

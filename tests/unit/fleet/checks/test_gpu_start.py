@@ -31,6 +31,31 @@ HOOK_FAILED = (
 )
 
 
+# Ends of the engine's messages in public reports, of nvidia-container-cli where nothing else is said → what helps.
+REPORTED = {
+    "initialization error: nvml error: driver/library version mismatch: unknown.": "reboot",  # labdao/plex#18
+    "initialization error: nvml error: driver not loaded: unknown.": "modprobe nvidia",  # NVIDIA/nvidia-docker
+    "mount error: stat failed: /dev/nvidia-uvm: no such file or directory: unknown.": "nvidia-modprobe -u",  # …#139
+    "ldcache error: process /sbin/ldconfig.real failed with error code: 1: unknown.": "@/sbin/ldconfig",  # …#1616
+    "mount error: failed to add device rules: unable to find any existing device filters attached to the cgroup: "
+    "bpf_prog_query(BPF_CGROUP_DEVICE) failed: operation not permitted: unknown.": "no-cgroups",
+    "container error: cgroup subsystem devices not found: unknown.": "1.8 or newer",  # …#1447
+    "mount error: file creation failed: /var/lib/docker/overlay2/f8/merged/usr/bin/nvidia-smi: file exists: unknown.":
+        "remove libnvidia-*",  # NVIDIA/nvidia-container-runtime#41
+    "mount error: stat failed: /proc/driver/nvidia/gpus/cfdd:00:00.0: no such file or directory: unknown.":
+        "update nvidia-container-toolkit",  # NVIDIA/nvidia-docker#1316
+    "device error: GPU-1: unknown device id: unknown.": "nvidia-smi -L",
+    'exec: "nvidia-container-runtime-hook": executable file not found in $PATH: unknown.': "again",  # …#958
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("said", REPORTED)
+def test_words_of_the_container_toolkit_have_their_own_cure(said: str) -> None:
+    (found,) = findings(code=125, said=f"docker: Error response from daemon: OCI runtime create failed: {said}")
+    assert said in found.found
+    assert REPORTED[said] in found.remedy
+
+
 def findings(**result: Any) -> list[Finding]:
     return list(
         check_all(facts(gpu_start=GpuStart(**{"image": "aa11", "own": True, "command": "docker run", **result})))

@@ -195,6 +195,18 @@ def test_jumps_are_a_text_or_a_list(read: Read) -> None:
         ("exporter_address: '[gpu-01]'", "hosts.a.exporter_address: expected a name or an address, found the text"),
         ("sudo: true", "hosts.a.sudo: unknown key: nothing runs as root: put the user into the group docker"),
         ("ansible_become: true", "hosts.a.ansible_become: unknown key: nothing runs as root"),
+        ("ansible_ssh_pass: hunter2", "hosts.a.ansible_ssh_pass: unknown key: logins are by key"),
+        ("ansible_host: h", "hosts.a.ansible_host: unknown key: is address meant?"),
+        ("hostname: h", "hosts.a.hostname: unknown key: is address meant?"),
+        (
+            "ansible_ssh_private_key_file: k",
+            "hosts.a.ansible_ssh_private_key_file: unknown key: is identity_file meant?",
+        ),
+        ("proxy_jump: b", "hosts.a.proxy_jump: unknown key: is jump meant?"),
+        ("labels: [b]", "hosts.a.labels: unknown key: is groups meant?"),
+        ("<<: {port: 22}", "hosts.a.<<: unknown key: merge keys are not taken: what hosts share stands under defaults"),
+        ("strict_host_key_checking: no", "hosts.a.strict_host_key_checking: unknown key: host keys are always checked"),
+        ("ssh_common_args: -A", "hosts.a.ssh_common_args: unknown key: options of ssh are those of ~/.ssh/config"),
         ("ssh_password: x", "hosts.a.ssh_password: unknown key: logins are by key, certificate or Kerberos"),
         ("state_dir: state", "hosts.a.state_dir: expected the whole path of a directory on the host, found the text"),
         ("state_dir: '~/x'", "hosts.a.state_dir: expected the whole path of a directory on the host, found the text"),
@@ -222,7 +234,11 @@ def test_jumps_are_a_text_or_a_list(read: Read) -> None:
             "hosts.a.roles: expected one of trainer, bark, monitoring, gateway, head, worker, custom, found the text "
             "'boss'",
         ),
-        ("roles: trainer", "hosts.a.roles: expected a list, found the text 'trainer'"),
+        ("roles: trainer", "hosts.a.roles: expected a list, found the text 'trainer': write [trainer]"),
+        (
+            "roles: 'bark, trainer'",
+            "hosts.a.roles: expected a list, found the text 'bark, trainer': write [bark, trainer]",
+        ),
         ("roles: [bark, bark]", "hosts.a.roles: the list has a duplicate entry"),
         ("memory_policy: all", "hosts.a.memory_policy: expected one of recommended, full, found the text 'all'"),
         ("gpus: [0]", "hosts.a.gpus: expected a GPU's UUID as nvidia-smi -L prints it, found 0"),
@@ -305,7 +321,9 @@ def test_a_wrong_value_is_named_with_host_key_and_line(read: Read, keys: str, co
         ("hosts: {a: {address: h}}", "1: hosts.a.user: missing, and no default is given"),
         ("hosts: {'a/b': {address: h, user: u}}", "1: hosts.a/b: a host name has letters, digits"),
         ("hosts: {a: 5}", "1: hosts.a: expected keys with values, found 5"),
-        ("hosts: []", "1: hosts: expected keys with values, found a list"),
+        ("hosts: [{name: a}]", "1: hosts: expected keys with values, found a list: write NAME: with its keys below"),
+        ("all: {children: {gpu: {}}}", "1: all: unknown key: is hosts meant?"),
+        ("[gpu]\ngpu-1 ansible_host=h\n", "2: text after the end of the document: expected keys with values"),
         ("defaults: {user: u}", "1: hosts: expected at least one host"),
         ("", "1: hosts: expected at least one host"),
         ("- a", "1: expected keys with values, found a list"),
@@ -356,6 +374,21 @@ def test_anchors_and_aliases_are_taken(read: Read) -> None:
         "defaults: {user: u}\nhosts: {a: {address: h, roles: &all [bark, trainer]}, b: {address: i, roles: *all}}"
     )
     assert [host.roles for host in inventory.hosts] == [("bark", "trainer")] * 2
+
+
+def test_one_mistake_is_said_once(read: Read) -> None:
+    for text, said in (
+        ("hosts:\n- {name: a}\n", "hosts.yaml:1: hosts: expected keys with values, found a list"),
+        ("defaults: {user: a b}\nhosts: {a: {address: h}}", "hosts.yaml:1: defaults.user: expected a name, found"),
+    ):
+        with pytest.raises(FleetError) as caught:
+            read(text)
+        (line,) = str(caught.value).splitlines()
+        assert said in line
+
+
+def test_a_user_may_be_one_of_a_domain(read: Read) -> None:
+    assert read("hosts: {a: {address: h, user: ops@corp.example}}").hosts[0].user == "ops@corp.example"
 
 
 def test_a_misspelt_key_is_not_missing_too(read: Read) -> None:

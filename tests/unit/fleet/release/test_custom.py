@@ -4,26 +4,32 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
-from fleet_doubles import facts, host
+from fleet_doubles import facts, gpu, host, uuid
 from release_doubles import image
 from rollout_steps import deploy, roll_back, rollout_context
 from shell_host import FakeServices, ShellHost
 
 from fleet.checks.finding import ALL_SERVICES, Finding
+from fleet.checks.preflight import HostRequirements, preflight
 from fleet.errors import FleetError
 from fleet.inventory.custom_settings import OURS, Custom, HealthUrl
-from fleet.inventory.hosts import Host, load
+from fleet.inventory.hosts import Host, Inventory, load
+from fleet.monitoring.render import base_configuration, render_configuration
 from fleet.release.custom import HOST_FILE, custom_part
 from fleet.release.environment import LoginInfo
 from fleet.release.gpu_assignment import assign
+from fleet.release.plan import plan_document
 from fleet.release.release import Release, read_inputs, render
+from fleet.rollout import commands
 from fleet.rollout.fitness import withheld_services
 from fleet.rollout.status import read_status
 
-COMPOSE = Path(__file__).resolve().parents[4] / "deploy/compose"
+ROOT = Path(__file__).resolve().parents[4]
+COMPOSE = ROOT / "deploy/compose"
 LOGIN = LoginInfo("127.0.0.1", gpus=False)
 PART = "services:\n  embeddings:\n    command: [serve]\n    ports: ['127.0.0.1:8200:8200']\n"
 FLEET = """
@@ -54,11 +60,17 @@ def on(part: Path, port: int = 8200, path: str = "/ready", **more: object) -> Ho
     return host(**{**roles, "node_exporter": False, "exporter_port": port, **more})
 
 
-def made(wanted: Host, version: str = "1") -> Release:
+def made(wanted: Host, version: str = "1", gpus: int = 0) -> Release:
     images = {"exporter": image("exporter"), "embeddings": image("embeddings", version)}
-    parts = [custom_part(wanted, images)] if wanted.own_services else []
-    inputs = read_inputs(wanted, LOGIN, COMPOSE, images, parts=parts)
-    return render(wanted, assign(facts(gpus=()), wanted), LOGIN, inputs)
+    assignment = assign(facts(gpus=tuple(map(gpu, range(gpus)))), wanted)
+    inputs = read_inputs(wanted, LOGIN, COMPOSE, images)
+    parts = [custom_part(wanted, images, assignment, inputs.secrets)] if wanted.own_services else []
+    return render(wanted, assignment, LOGIN, replace(inputs, parts=tuple(parts)))
+
+
+def with_settings(wanted: Host, **settings: Any) -> Host:
+    """The host, whose service has these settings."""
+    return replace(wanted, custom={"embeddings": replace(wanted.custom["embeddings"], **settings)})
 
 
 def test_the_inventory_names_image_compose_part_and_health(tmp_path: Path) -> None:
@@ -82,6 +94,12 @@ def test_the_inventory_names_image_compose_part_and_health(tmp_path: Path) -> No
         ("http:", "https:", r":11: hosts.gpu-01.custom.embeddings.health: expected a URL as its host asks it"),
         (":8200", "", r":11: hosts.gpu-01.custom.embeddings.health: .*its port is part of it"),
         (":8200", ":99999", r":11: hosts.gpu-01.custom.embeddings.health: expected a URL"),
+        ("        health", "        gpus: -1\n        health", r":11: .*\.embeddings\.gpus: expected a number of GPUs"),
+        ("        health", "        secrets: [token]\n        health", r":11: .*\.secrets: .* custom-token"),
+        (
+            "        health", "        metrics: http://127.0.0.1:8200/metrics\n        health",
+            r":11: hosts.gpu-01.custom.embeddings.metrics: expected a URL as Prometheus asks it",
+        ),
         (":8200", ":9410", r":11: hosts.gpu-01: port 9410 is used by the exporter and by the service embeddings"),
         (FLEET[FLEET.index("    custom:") :], "", r":6: hosts.gpu-01.roles: the role custom, and no service"),
     ],
@@ -135,6 +153,92 @@ def test_a_compose_part_that_one_file_cannot_carry_is_refused(part: Path, text: 
     part.write_text(text)
     with pytest.raises(FleetError, match=f"embeddings.yaml:? ?.*{said}"):
         made(on(part))
+
+
+def entry_of(release: Release) -> dict[str, Any]:
+    """What a deploy adds to the service."""
+    found: dict[str, Any] = yaml.safe_load(dict(release.files)[HOST_FILE])["services"]["embeddings"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("roles", "gpus", "wanted", "own", "ours"),
+    [
+        ((), 2, 1, [1], []),
+        (("bark",), 4, 2, [2, 3], [0, 1]),
+        (("trainer",), 3, 1, [2], [0, 1]),
+        (("trainer",), 2, 1, [1], [0]),  # instead of a pair
+        (("trainer", "bark"), 4, 1, [3], [0, 1, 2]),
+    ],
+)
+def test_it_has_gpus_of_its_own_that_the_other_roles_leave(
+    part: Path, roles: tuple[str, ...], gpus: int, wanted: int, own: list[int], ours: list[int]
+) -> None:
+    there = with_settings(on(part, roles=(*roles, "custom")), gpus=wanted)
+    assignment = assign(facts(gpus=tuple(map(gpu, range(gpus))), topology="", p2p=""), there)
+    found = [each.gpu for each in assignment.workloads if each.workload == "embeddings"]
+    assert found == [uuid(index) for index in own]
+    assert sorted({each.gpu for each in assignment.workloads} - set(found)) == [uuid(index) for index in ours]
+    assert {each["workload"] for each in plan_document(assignment)["workloads"]} <= set(roles)  # type: ignore[attr-defined]
+
+
+def test_its_gpus_are_reserved_by_uuid(part: Path) -> None:
+    release = made(with_settings(on(part), gpus=1), gpus=2)
+    (device,) = entry_of(release)["deploy"]["resources"]["reservations"]["devices"]
+    assert device["device_ids"] == [uuid(1)]
+    part.write_text(PART + "    deploy: {replicas: 1}\n")
+    with pytest.raises(FleetError, match=r"services\.embeddings\.deploy: leave it out: the GPUs are those of gpus"):
+        made(with_settings(on(part), gpus=1), gpus=2)
+
+
+def test_gpus_that_are_not_there_fail_its_check_and_its_release_and_no_exporter(part: Path) -> None:
+    there = with_settings(on(part, roles=("bark", "custom"), gpus=2), gpus=2)
+    now = facts(gpus=(gpu(0), gpu(1)))
+    assignment = assign(now, there)
+    findings = preflight(now, there, HostRequirements(), assignment)
+    assert assignment.problem == "embeddings: expected 2 GPUs beside those of the other roles, found 1"
+    assert set(withheld_services(there, findings)) == {"bark", "embeddings"}
+    with pytest.raises(FleetError, match=r"gpu-01: embeddings: expected 3 GPUs \(embeddings: expected 3 GPUs beside"):
+        made(with_settings(on(part), gpus=3), gpus=2)
+
+
+def test_a_sick_gpu_is_left_out_where_the_others_suffice_for_it(part: Path) -> None:
+    there = with_settings(on(part, gpus=2), gpus=1)
+    now = facts(gpus=(gpu(0), gpu(1, recovery_action="Reset")))
+    assert [each.gpu for each in assign(now, there).workloads] == [uuid(0)]
+    assert not withheld_services(there, preflight(now, there, HostRequirements(), assign(now, there)))
+
+
+def test_its_secrets_are_files_in_its_container_that_belong_to_the_login(part: Path, tmp_path: Path) -> None:
+    secrets = tmp_path / "secrets.yaml"
+    secrets.write_text("custom-token: hush\ncustom-other: for another\n")
+    secrets.chmod(0o600)
+    there = with_settings(on(part, secrets=(secrets,)), secrets=("custom-token",))
+    release = made(there)
+    (file,) = release.secrets
+    assert file.startswith("custom-token.")
+    assert release.secrets[file] == b"hush"
+    assert entry_of(release)["secrets"] == ["custom-token"]
+    document = yaml.safe_load(dict(release.files)[HOST_FILE])
+    assert document["secrets"] == {"custom-token": {"file": f"../../secrets/{file}"}}
+    assert not any(b"hush" in content for _, content in release.files)
+    assert file not in commands.start("r", (), "voxyard.env", "bark", secrets=release.secrets).text
+    secrets.write_text("custom-token: other\n")
+    assert made(there).services[1].config != release.services[1].config
+    with pytest.raises(FleetError, match=r"gpu-01: add the secret custom-gone to .*secrets\.yaml"):
+        made(with_settings(there, secrets=("custom-gone",)))
+
+
+def test_it_is_scraped_where_it_has_metrics(part: Path) -> None:
+    there = with_settings(on(part), metrics=HealthUrl("192.0.2.11", 8200, "/stats"))
+    base = base_configuration(ROOT / "deploy/alertmanager/alertmanager.yml")
+    files = render_configuration(Inventory(part, (there,), ()), base, encrypted=["gpu-01"])
+    assert yaml.safe_load(files["prometheus/targets/custom.yaml"]) == [
+        {
+            "targets": ["192.0.2.11:8200"],
+            "labels": {"host": "gpu-01", "workload": "embeddings", "__metrics_path__": "/stats"},
+        }
+    ]
 
 
 def test_a_missing_compose_part_is_named(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ from invoke.exceptions import Exit
 from rendered_clusters import INVENTORY, KEY_HASH, TOKEN, TRAIN, Render, image
 from tiny_model import write_model
 
+from fleet.errors import FleetError
+from fleet.images.image import LocalImage
 from fleet.images.push import write_record
 from tasks import render as task
 
@@ -18,6 +20,11 @@ from tasks import render as task
 @pytest.fixture(scope="session")
 def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_model(tmp_path_factory.mktemp("bark") / "weights")
+
+
+def nowhere(role: str, registry: str, *_: object) -> LocalImage:
+    """Registry without images."""
+    raise FleetError(f"{registry} has no {role} of this commit")
 
 
 def furnish(folder: Path, weights: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -38,6 +45,7 @@ def furnish(folder: Path, weights: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     (folder / "train.yaml").write_text(TRAIN)
     monkeypatch.setattr(task, "RECORD", folder / "images.json")
     monkeypatch.setattr(task, "CHECKSUMS", folder / "checksums.json")
+    monkeypatch.setattr(task, "wanted_image", nowhere)
     write_record(folder / "images.json", {role: image(role) for role in ("exporter", "bark", "trainer")})
     return folder
 

@@ -20,11 +20,12 @@ from rendered_clusters import KEY_HASH, REGISTRY, STORE, TOKEN, TRAINER, Render,
 
 from fleet.errors import FleetError
 from fleet.images import wanted
-from fleet.images.image import REVISION_LABEL
+from fleet.images.image import REVISION_LABEL, LocalImage
 from fleet.images.push import write_record
 from fleet.images.revision import Revision
 from fleet.inventory.bark_settings import BarkFile
 from fleet.inventory.hosts import load
+from tasks import render as task
 from voxyard.settings.load import load as load_settings
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -550,6 +551,32 @@ def inventory_with(old: str, new: str) -> Change:
         file.write_text(file.read_text().replace(old, new))
 
     return change
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda place: (place / "images.json").unlink(),
+        record_of(exporter="other.example", bark=None),
+    ],
+)
+def test_images_that_another_machine_has_pushed_are_those_of_the_registry(
+    change: Change, fab: Render, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def published(role: str, registry: str, reference: object, root: object) -> LocalImage:
+        asked.append(role)
+        return image(role, registry)
+
+    monkeypatch.setattr(task, "wanted_image", published)
+    assert fab("kubernetes", cluster=["east"])[0] == 0
+    before = {path.name: path.read_bytes() for path in (place / "out/overlays/east").iterdir()}
+    assert asked == []
+    change(place)
+    assert fab("kubernetes", cluster=["east"])[0] == 0
+    assert {path.name: path.read_bytes() for path in (place / "out/overlays/east").iterdir()} == before
+    assert asked == ["exporter", "bark"]
 
 
 @pytest.mark.parametrize(

@@ -94,9 +94,9 @@ def test_a_time_is_read_as_sbatch_reads_it(time: str, seconds: int) -> None:
         ("data: {train_data: /a}", {"cluster": ["lab"]}, "--cluster has no effect with slurm"),
         ("data: {train_dat: /a}", {}, "did you mean data.train_data?"),
         *(
-            ("data: {train_data: /a}", {option: given}, f"--{option} {given}: expected a number from 1")
+            ("data: {train_data: /a}", {option: given}, f"--{option} {given}: expected a number from 1 to 9999")
             for option in ("gpus", "nodes")
-            for given in ("-1", "0", "2.5", "٣", "two")
+            for given in ("-1", "0", "2.5", "٣", "two", "10000")
         ),
         ("data: {train_data: /a}", {"nodes": "2"}, "training.batch_size is None: over 2 nodes"),
         ("data: {train_data: /a}\ntraining: {batch_size: 7}", {"nodes": "2"}, "training.batch_size is 7: over 2 nodes"),
@@ -128,6 +128,7 @@ def test_a_trainer_that_was_never_pushed_is_named_with_both_ways_out(fab: Render
     code, message = fab("slurm", config=str(settings))
     assert code == 2
     assert "never pushed" in message
+    assert "copy build/images.json of the machine that pushed it" in message
     assert "--voxyard PATH" in message
     assert fab("slurm")[1] == "--config FILE is missing: name the settings file of the run"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.ssh.command_batch import HOST_SCRIPT, Answer, Command, for_any_shell, script, split, verb
+from fleet.ssh.command_batch import HOST_SCRIPT, Answer, Command, for_any_shell, marked, script, split, verb
 
 
 def run(*commands: Command) -> dict[str, Answer]:
@@ -41,6 +42,16 @@ def test_a_failing_command_does_not_end_the_batch() -> None:
 
 def test_a_command_finds_its_standard_input_empty() -> None:
     assert run(Command("a", "cat"))["a"] == Answer("", "", 0)
+
+
+@pytest.mark.parametrize("state_dir", [None, "/srv/voxyard"])
+def test_programs_of_a_host_speak_english_whatever_its_language_is(state_dir: str | None) -> None:
+    """What they say is read: `docker: command not found`, `permission denied`."""
+    command = Command("a", 'echo "$LC_ALL ${VOXYARD_STATE_DIR-}"')
+    german = {**os.environ, "LC_ALL": "de_DE.UTF-8", "LANG": "de_DE.UTF-8"}
+    for text, marker in (script([command], state_dir), marked(command, state_dir)):
+        out = subprocess.run(["sh", "-c", text], capture_output=True, text=True, env=german).stdout
+        assert f"C {state_dir or ''}\n" in out.replace(marker, "")
 
 
 def test_a_command_that_hangs_is_ended_and_the_next_one_runs() -> None:

@@ -233,6 +233,24 @@ def test_a_login_that_somebody_has_to_type_is_refused_with_the_way(
             "set ssh_config: true where ~/.ssh/config names",
         ),
         ("connect to host lab port 22: Connection refused", "sshd runs on port 22, or give its port in the inventory"),
+        (  # davidmerfield/blot#1863
+            "kex_exchange_identification: Connection closed by remote host\nConnection closed by 192.0.2.1 port 22",
+            "something there closes connections at once: MaxStartups of its sshd, fail2ban, a firewall",
+        ),
+        (  # gokrazy/breakglass#9
+            "Unable to negotiate with 192.0.2.1 port 22: no matching host key type found. Their offer: ssh-rsa",
+            "its sshd is too old for this ssh: update it, or allow what it offers in ~/.ssh/config",
+        ),
+        ("Connection timed out during banner exchange", "what listens on port 22 does not answer as sshd"),
+        (
+            '"System is booting up. Unprivileged users are not permitted to log in yet."\nConnection closed by lab',
+            "the host is starting or going down",
+        ),
+        ("Your account has expired; please contact your system administrator", "chage --list shows the dates"),
+        (  # openssl/openssl#18279
+            'Load key "/home/ops/.ssh/id_ecdsa.pub": error in libcrypto\nops@lab: Permission denied (publickey).',
+            "ssh cannot read /home/ops/.ssh/id_ecdsa.pub (error in libcrypto): name the private key",
+        ),
     ],
 )
 def test_the_words_of_ssh_become_a_way(
@@ -242,6 +260,17 @@ def test_the_words_of_ssh_become_a_way(
     route = Route(server.host(port=22), tmp_path, (Hop(0, "lab", "ops", 22),))
     route.log(route.hops[0]).write_text(words)
     assert said in str(login_failure.login_failure(route))
+
+
+def test_a_key_for_whose_signature_the_host_is_too_old_is_replaced(
+    server: SshServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Poeschl/Hassio-Addons#392."""
+    said = "debug1: send_pubkey_test: no mutual signature algorithm\n"
+    monkeypatch.setattr(login_failure, "_verbose_login", lambda *_: said)
+    route = Route(server.host(port=22), tmp_path, (Hop(0, "lab", "ops", 22),))
+    route.log(route.hops[0]).write_text("ops@lab: Permission denied (publickey).")
+    assert "use another one (ssh-keygen -t ed25519)" in str(login_failure.login_failure(route))
 
 
 def test_a_key_that_wants_its_passphrase_is_named(
