@@ -34,7 +34,7 @@ from fleet.rollout.apply import apply
 from fleet.rollout.change_plan import plan_change
 from fleet.rollout.context import RolloutContext
 from fleet.rollout.fitness import HostSnapshot
-from fleet.rollout.host_state import endpoints, read_state
+from fleet.rollout.host_state import read_state
 from fleet.runs.files import render
 from fleet.runs.runs import find_run
 from fleet.ssh.connection_pool import Connections, GroupResult
@@ -71,7 +71,7 @@ def host(tmp_path: Path, services: FakeServices, monkeypatch: pytest.MonkeyPatch
 
 def put(host: ShellHost, wanted: Release, folder: Path) -> None:
     """Deploy a release."""
-    state = read_state(host, "gpu-01", wanted.id, endpoints(manifest_of(wanted)))
+    state = read_state(host, "gpu-01", manifest_of(wanted))
     context = RolloutContext(
         cancellation=LeapingCancellation(), cache=ImageCache(folder / "cache", saved), min_healthy_seconds=1
     )
