@@ -1,4 +1,4 @@
-"""Training runs over several hosts: parts of the tasks `train`, `logs`, `stop` and `fetch`."""
+"""Training runs on a host, or over several: parts of the tasks `train`, `logs` and `fetch`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from fleet.runs.config import RunSettings
 from fleet.runs.corpus_sync import RunInput, read_input, send
 from fleet.runs.fetch import FetchedRun, fetch_run
 from fleet.runs.files import RunFiles, RunRequest, render
-from fleet.runs.hosts import places, refuse_taken_port
-from fleet.runs.logs import run_labels, show_logs
+from fleet.runs.hosts import RunHosts, refuse_taken_port
+from fleet.runs.logs import show_logs
 from fleet.runs.runs import (
     active_runs,
     find_run,
@@ -25,12 +25,7 @@ from fleet.runs.runs import (
     with_new_settings,
 )
 from fleet.runs.state import TrainingRun, read_runs
-from fleet.runs.together import (
-    read_releases,
-    resume_everywhere,
-    start_everywhere,
-    stop_everywhere,
-)
+from fleet.runs.together import read_releases, resume_everywhere, start_everywhere
 from fleet.ssh.connection_pool import Connections, Session, connected, on_every_host
 from tasks.base import fail, print_json, say, select_hosts, split_names
 
@@ -61,6 +56,7 @@ def of_run(inventory: str, host: Host, run: str) -> tuple[Host, ...]:
 
 def begin(
     hosts: Sequence[Host],
+    placed: Sequence[RunHosts | None],
     run: str,
     settings: RunSettings,
     folders: Mapping[str, Path],
@@ -68,8 +64,7 @@ def begin(
     *,
     json: bool,
 ) -> None:
-    """Start a run over these hosts, and wait until it trains. Raises FleetError."""
-    placed = places(hosts)
+    """Start a run on these hosts, and wait until it trains. Raises FleetError."""
     contents = read_inputs(folders)
     wanted = [
         RunRequest(run, host.name, settings, contents, overrides, operator(), place)
@@ -84,7 +79,8 @@ def begin(
                     f"{host.name} already has a run {run}: choose another id, or resume it with --resume {run}"
                 )
             refuse_conflict(host.name, render(each, given), there)
-            refuse_taken_port(session, host.name)
+            if each.hosts is not None:
+                refuse_taken_port(session, host.name)
         for host, session in zip(hosts, sessions, strict=True):
             send_inputs(session, host, folders, contents)
     _follow_up(hosts, run, start_everywhere(hosts, connected, wanted), json=json)
@@ -96,7 +92,7 @@ def resume(hosts: Sequence[Host], run: str, settings: RunSettings, *, json: bool
     for host in hosts:
         with connected(host) as session:
             found = find_run(session, host.name, run).hosts
-        if list(found) != names:
+        if (list(found) or [host.name]) != names:
             there = ",".join(found) or "this host alone"
             raise HostFailedError(f"{host.name}: the run {run} is over {there}, not {','.join(names)}: resume it there")
 
@@ -106,24 +102,15 @@ def resume(hosts: Sequence[Host], run: str, settings: RunSettings, *, json: bool
     _follow_up(hosts, run, resume_everywhere(hosts, connected, run, change), json=json)
 
 
-def stop(hosts: Sequence[Host], run: str) -> None:
-    """Stop a run on all its hosts. Raises FleetError."""
-    say(f"stopping {run} on {', '.join(host.name for host in hosts)}; the first one saves")
-    for each in stop_everywhere(hosts, connected, run):
-        print(report.stopped(each))
-
-
-def show(hosts: Sequence[Host], run: str, *, lines: int, follow: bool) -> None:
-    """Print the log of a run on each of its hosts, lines with the host's name. Raises HostFailedError."""
+def show(hosts: Sequence[Host], labels: Mapping[str, str], *, lines: int, follow: bool) -> None:
+    """Print the log of a service, or of a run on each of its hosts, with their names. Raises HostFailedError."""
 
     def read(host: Host) -> None:
+        name = f"{host.name}: " if len(hosts) > 1 else ""
         with connected(host) as session:
-            labels = run_labels(run)
-            show_logs(
-                session, host.name, labels, lambda line: print(f"{host.name}: {line}"), lines=lines, follow=follow
-            )
+            show_logs(session, host.name, labels, lambda line: print(f"{name}{line}"), lines=lines, follow=follow)
 
-    if follow:
+    if follow and len(hosts) > 1:
         failed = on_every_host(hosts, read).failed
         if failed:
             raise HostFailedError("\n".join(str(error) for error in failed.values()))
@@ -188,8 +175,10 @@ def _follow_up(hosts: Sequence[Host], run: str, files: Sequence[RunFiles], *, js
         raise HostFailedError("\n".join(str(error) for error in result.failed.values()))
     if json:
         found = result.succeeded.items()
-        print_json([now.to_json() | {"host": name, "verified": list(limits)} for name, (now, limits) in found])
+        documents = [now.to_json() | {"host": name, "verified": list(limits)} for name, (now, limits) in found]
+        print_json(documents if len(hosts) > 1 else documents[0])
         return
     for name, (now, limits) in result.succeeded.items():
         print(f"{'host':<9} {name}\n{report.training(now, limits)}")
-    say(f"{run} trains on all hosts; where one is lost, they start again by themselves")
+    if len(hosts) > 1:
+        say(f"{run} trains on all hosts; where one is lost, they start again by themselves")

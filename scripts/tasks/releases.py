@@ -20,6 +20,7 @@ from fleet.monitoring import role as monitoring
 from fleet.monitoring.check import check_here
 from fleet.monitoring.silence import LONGEST_SECONDS, AlertmanagerSilencer
 from fleet.release.artefact import ChecksumCache
+from fleet.release.manifest import manifest_of
 from fleet.release.release import found_images
 from fleet.release.service import RolePart
 from fleet.rollout import report
@@ -33,11 +34,11 @@ from fleet.rollout.fleet import (
     find_images,
     inspect_hosts,
     plan_hosts,
-    read_host,
     run_rollout,
     unchanged,
 )
 from fleet.rollout.hooks import check_programs
+from fleet.rollout.host_state import read_state
 from fleet.runs.rollout_hooks import TrainingRunHooks
 from fleet.ssh.connection_pool import Connections, GroupResult, Session, on_every_host
 from fleet.ssh.interrupt import reading
@@ -98,7 +99,7 @@ def deploy_releases(selection: Selection, connections: Connections, *, drain: bo
 
     def replan(each: Host, session: Session) -> ChangePlan:
         release = planned.succeeded[each.name].release
-        return plan_change(release, read_host(session, each, release))
+        return plan_change(release, read_state(session, each.name, manifest_of(release)))
 
     context.cache.keep_only(image for images in needed.values() for image in images.values())
     fit = [planned.succeeded[each.name].host for each in selection.hosts if each.name in planned.succeeded]

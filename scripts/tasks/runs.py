@@ -8,29 +8,15 @@ from typing import Any
 
 from fabric import task
 
-from fleet.command_line import fab
 from fleet.errors import FleetError
 from fleet.inventory.hosts import Host
-from fleet.lock import locked, operator
 from fleet.runs import report
 from fleet.runs.config import RunSettings, flags_of, folders_of, ignored_settings, read_file
-from fleet.runs.fetch import fetch_run
-from fleet.runs.files import RunFiles, RunRequest, render
-from fleet.runs.hosts import validated
-from fleet.runs.logs import run_labels, service_labels, show_logs
-from fleet.runs.runs import (
-    find_run,
-    new_run_id,
-    read_release,
-    refuse_conflict,
-    resume_run,
-    start_new_run,
-    stop_run,
-    verify_limits,
-    wait_until_training,
-    with_new_settings,
-)
+from fleet.runs.hosts import places, validated
+from fleet.runs.logs import run_labels, service_labels
+from fleet.runs.runs import new_run_id
 from fleet.runs.state import TrainingRun, read_runs
+from fleet.runs.together import stop_everywhere
 from fleet.ssh.connection_pool import connected, on_every_host
 from fleet.ssh.interrupt import reading
 from tasks import over_hosts
@@ -38,7 +24,6 @@ from tasks.base import (
     HELP,
     absolute_path,
     exit_with,
-    fail,
     missing_options,
     one_host,
     override_files,
@@ -103,18 +88,12 @@ def train(
             say(line)
         if resume:
             group = group if hosts else over_hosts.of_run(inventory, group[0], resume)
-            if len(group) == 1:
-                _follow_up(group[0], _resume(group[0], resume, settings), json=json)
-            else:
-                over_hosts.resume(group, resume, settings, json=json)
+            over_hosts.resume(group, resume, settings, json=json)
             return
+        placed = places(group) if hosts else (None,)
         name = new_run_id(Path(config).stem, run)
         folders = folders_of(checked.config, absolute_path(corpus))
-        if not hosts:
-            files = _begin(group[0], name, settings, folders, override_files(override))
-            _follow_up(group[0], files, json=json)
-        else:
-            over_hosts.begin(group, name, settings, folders, override_files(override), json=json)
+        over_hosts.begin(group, placed, name, settings, folders, override_files(override), json=json)
 
 
 @task(iterable=["host", "group"], auto_shortflags=False, help=HELP)
@@ -163,33 +142,17 @@ def logs(
                 f'make logs HOST={host} ARGS="--service bark"'
             )
         where = one_host(inventory, host)
+        hosts = over_hosts.of_run(inventory, where, run) if run else (where,)
         labels = run_labels(run) if run else service_labels(service)
-        with connected(where) as session:
-            others = find_run(session, where.name, run).hosts if run else ()
-            if others:
-                over_hosts.show(over_hosts.in_order(inventory, others), run, lines=max(1, lines), follow=follow)
-                return
-            show_logs(session, where.name, labels, print, lines=max(1, lines), follow=follow)
+        over_hosts.show(hosts, labels, lines=max(1, lines), follow=follow)
 
 
 @task(auto_shortflags=False, help={"host": A_HOST, "run": RUN, "inventory": HELP["inventory"]})
 def stop(_: Any, host: str, run: str, inventory: str = "") -> None:
     """Stop a training run after it saved a checkpoint; continue it with `fab train --resume`."""
     with reporting_errors():
-        where = one_host(inventory, host)
-        with connected(where) as session:
-            found = find_run(session, where.name, run)
-            if found.hosts:
-                over_hosts.stop(over_hosts.in_order(inventory, found.hosts), run)
-                return
-            if not found.active and not found.drained:
-                say(f"{where.name}: the run {run} is not active: {found.state}")
-                print(report.stopped(found))
-                return
-            with locked(session, where.name, f"stop run {run}"):
-                say(f"{where.name}: stopping {run} (up to {found.stop_seconds} s for the checkpoint)")
-                ended = stop_run(session, found, drained=False)
-        print(report.stopped(ended))
+        for each in stop_everywhere(over_hosts.of_run(inventory, one_host(inventory, host), run), connected, run):
+            print(report.stopped(each))
 
 
 @task(
@@ -208,60 +171,8 @@ def fetch(_: Any, host: str, run: str, out: str, inventory: str = "", json: bool
         where, folder = one_host(inventory, host), absolute_path(out)
         if folder is None:
             raise FleetError("--out DIR is missing")
-        with connected(where) as session:
-            found = find_run(session, where.name, run)
-            if found.hosts:
-                fetched = over_hosts.fetch(over_hosts.in_order(inventory, found.hosts), run, folder)
-            else:
-                fetched = fetch_run(session, where, found, folder)
+        fetched = over_hosts.fetch(over_hosts.of_run(inventory, where, run), run, folder)
         if json:
             print_json(report.fetched_document(fetched))
         else:
             print(report.fetched(fetched))
-
-
-def _begin(
-    host: Host,
-    name: str,
-    settings: RunSettings,
-    folders: dict[str, Path],
-    overrides: tuple[tuple[str, bytes], ...],
-) -> RunFiles:
-    contents = over_hosts.read_inputs(folders)
-    wanted = RunRequest(name, host.name, settings, contents, overrides, operator())
-    with connected(host) as session:
-        given = read_release(session, host.name)
-        refuse_conflict(host.name, render(wanted, given), read_runs(session))
-        over_hosts.send_inputs(session, host, folders, contents)
-    with connected(host) as session, locked(session, host.name, f"train {name}"):
-        return start_new_run(session, host.name, wanted, read_release(session, host.name))
-
-
-def _resume(host: Host, run: str, settings: RunSettings) -> RunFiles:
-    with connected(host) as session, locked(session, host.name, f"resume run {run}"):
-        found = find_run(session, host.name, run)
-        return resume_run(
-            session,
-            found,
-            read_release(session, host.name),
-            lambda wanted: with_new_settings(wanted, file=settings.file, flags=settings.flags, by=operator()),
-        )
-
-
-def _follow_up(host: Host, files: RunFiles, *, json: bool) -> None:
-    """Wait for the first step, verify the memory limits, print the report of the run."""
-    run = files.wanted.run
-    for note in files.notes:
-        say(note)
-    if not json:
-        print(report.started(files), flush=True)
-    try:
-        with connected(host) as session:
-            now = wait_until_training(session, host.name, run)
-            limits = verify_limits(session, now)
-    except KeyboardInterrupt:
-        fail(f"the run continues on the host: {fab()} logs --host {host.name} --run {run} --follow")
-    if json:
-        print_json(now.to_json() | {"host": host.name, "verified": list(limits)})
-    else:
-        print(report.training(now, limits))

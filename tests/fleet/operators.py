@@ -9,7 +9,7 @@ import shlex
 import subprocess
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -241,8 +241,3 @@ def containers(host: GpuHost) -> dict[str, str]:
     shape = "'{{.Label \"voxyard.role\"}} {{.ID}}'"
     lines = host.run(f"docker ps --format {shape}").stdout.splitlines()
     return dict(line.split() for line in lines if line.strip())
-
-
-def releases(hosts: Sequence[GpuHost]) -> list[str]:
-    """The current releases of several hosts."""
-    return [current(host) for host in hosts]

@@ -234,19 +234,6 @@ def test_every_container_is_confined_and_changes_nothing_but_its_data(read: dict
         assert writable == [f"/var/lib/voxyard/{each}" for each in WRITABLE.get(name, ())]
 
 
-def test_bark_listens_where_it_is_asked_to(read: dict[str, Read]) -> None:
-    open_, alone = (
-        read[Case(("bark",), 2, keys=keys, voices=True).name].document["services"]["bark"] for keys in (True, False)
-    )
-    (port,) = open_["ports"]
-    assert (port["host_ip"], port["published"], port["target"]) == ("192.0.2.11", "8080", 8080)
-    assert open_["environment"]["VOXYARD_SERVICE_HOST"] == "0.0.0.0"  # noqa: S104 - inside its container
-    assert alone["network_mode"] == "host"
-    assert not alone.get("ports")
-    assert alone["environment"]["VOXYARD_SERVICE_HOST"] == "127.0.0.1"
-    assert alone["environment"]["VOXYARD_SERVICE_PORT"] == "8080"
-
-
 def test_bark_gets_secrets_weights_and_voices_as_files(read: dict[str, Read]) -> None:
     document = read[Case(("bark",), 2, voices=True).name].document
     bark = document["services"]["bark"]

@@ -325,20 +325,6 @@ def test_rules_that_prometheus_would_refuse_never_get_there(
     assert "nothing to do" in fleet.operator.good().stdout
 
 
-def test_a_program_that_is_never_healthy_is_put_back(said: dict[str, Answer], fleet: Fleet) -> None:
-    current, settings = fleet.current(), (fleet.operator.folder / "site/monitoring.env").read_text()
-    with fleet.operator.changed("site/monitoring.env", f"{settings}VOXYARD_PROMETHEUS_URL=http://[nowhere\n"):
-        done = fleet.operator.fab()
-    assert done.returncode == 1
-    assert "nowhere" in unwrapped(done)
-    assert fleet.current() == current
-    patiently(lambda: fleet.query("up"), "Prometheus answers as before")
-    last = fleet.audit()[-1]
-    assert (last["what"], last["from"], last["result"]) == ("deploy", current, "failed")
-    assert f"rolled back to release {current}" in last["note"]
-    assert "nothing to do" in fleet.operator.good().stdout
-
-
 def test_secrets_are_their_containers_alone_and_nowhere_else(said: dict[str, Answer], fleet: Fleet) -> None:
     listed = fleet.monitoring_host.run("cd ~voxyard/.voxyard/secrets && stat -c '%n %a %u' . *").stdout.split("\n")
     uid = fleet.monitoring_host.run("id -u voxyard").stdout.strip()
@@ -364,35 +350,6 @@ def test_programs_run_as_a_user_of_their_own_and_are_confined(said: dict[str, An
         assert re.search(r"^CapEff:\s+0+$", status, re.MULTILINE)
     owners = fleet.monitoring_host.run("stat -c %u ~voxyard/.voxyard/data/prometheus/*").stdout.split()
     assert set(owners) == {"65532"}
-
-
-def test_a_container_that_was_removed_is_started_again_and_no_other(said: dict[str, Answer], fleet: Fleet) -> None:
-    before = fleet.started()
-    fleet.monitoring_host.run("docker rm -f voxyard-alertmanager-1")
-    done = fleet.operator.good()
-    assert "start alertmanager: no container" in done.stdout
-    after = fleet.started()
-    assert {name for name in before if before[name] != after[name]} == {"alertmanager"}
-
-
-def test_a_cut_between_link_and_reload_is_made_good(said: dict[str, Answer], fleet: Fleet) -> None:
-    read = fleet.read()
-    fleet.monitoring_host.run("cd ~voxyard/.voxyard/config && rm prometheus/loaded alertmanager/loaded")
-    done = fleet.operator.good()
-    assert "reload prometheus" in done.stdout
-    assert "reload alertmanager" in done.stdout
-    assert fleet.read() == read
-    assert "nothing to do" in fleet.operator.good().stdout
-
-
-def test_a_second_operator_is_refused_and_told_who(said: dict[str, Answer], fleet: Fleet) -> None:
-    lock = '{"owner": "ann@desk", "reason": "deploy abc", "token": "t", "at": 1}'
-    with fleet.operator.changed("site/rules/mine.yaml", BROKEN.replace("sum(up", "sum(up)")):
-        fleet.monitoring_host.run(f"echo '{lock}' > ~voxyard/.voxyard/lock && chown voxyard: ~voxyard/.voxyard/lock")
-        done = fleet.operator.fab()
-        fleet.monitoring_host.run("rm -f ~voxyard/.voxyard/lock")
-    assert done.returncode == 1
-    assert "ann@desk" in done.stderr
 
 
 def test_old_ones_are_removed_and_three_stay(said: dict[str, Answer], fleet: Fleet) -> None:

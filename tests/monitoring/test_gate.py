@@ -22,7 +22,8 @@ from fleet.release.manifest import ServiceEntry
 from fleet.release.service import RolePart, below
 from fleet.rollout import commands
 from fleet.rollout.commands import INSIDE
-from fleet.rollout.host_state import endpoint, http_problem
+from fleet.rollout.host_state import http_problem, probes
+from fleet.rollout.host_state import problem as problem_of
 
 FLEET = Inventory(Path("hosts.yaml"), (host(gpus=2), host(name="watch-01", roles=("monitoring",), gpus=0)))
 MINE = b"groups: [{name: mine, rules: [{record: 'a:b:c', expr: vector(1)}]}]"
@@ -56,8 +57,7 @@ class Watched:
 
     def problem(self, entry: ServiceEntry) -> str | None:
         """Findings of the gate."""
-        watched = endpoint(entry)
-        return watched.problem(LocalSession().run(watched.probes))
+        return problem_of(entry, LocalSession().run(probes(entry)))
 
     def until_well(self, entry: ServiceEntry) -> None:
         deadline = time.monotonic() + 60

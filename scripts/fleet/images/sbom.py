@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,8 @@ from fleet.images.image import LocalImage, docker
 
 if TYPE_CHECKING:
     from cyclonedx.model.component import Component
+    from cyclonedx.model.license import License
+    from packageurl import PackageURL
 
 PROGRAM = Path(__file__).with_name("contents.py")
 FOLDER = Path("build/sbom")
@@ -71,32 +74,23 @@ def render(image: LocalImage, created: str, found: dict[str, Any]) -> str:
 
 def _python(each: dict[str, str]) -> Component:
     from cyclonedx.contrib.license.factories import LicenseFactory
-    from cyclonedx.model.component import Component, ComponentType
     from packageurl import PackageURL
 
     purl = PackageURL("pypi", name=re.sub(r"[-_.]+", "-", each["name"]).lower(), version=each["version"])
-    licenses = [LicenseFactory().make_from_string(each["license"])] if each["license"] else []
-    return Component(
-        name=each["name"],
-        version=each["version"],
-        type=ComponentType.LIBRARY,
-        purl=purl,
-        bom_ref=str(purl),
-        licenses=licenses,
-    )
+    return _library(each, purl, [LicenseFactory().make_from_string(each["license"])] if each["license"] else [])
 
 
 def _debian(each: dict[str, str], system: dict[str, str]) -> Component:
-    from cyclonedx.model.component import Component, ComponentType
     from packageurl import PackageURL
 
-    distribution = f"{system['id']}-{system['version']}"
-    qualifiers = {"arch": each["architecture"], "distro": distribution}
-    purl = PackageURL("deb", system["id"], each["name"], each["version"], qualifiers)
+    qualifiers = {"arch": each["architecture"], "distro": f"{system['id']}-{system['version']}"}
+    return _library(each, PackageURL("deb", system["id"], each["name"], each["version"], qualifiers))
+
+
+def _library(each: dict[str, str], purl: PackageURL, licenses: Sequence[License] = ()) -> Component:
+    from cyclonedx.model.component import Component, ComponentType
+
+    name, version = each["name"], each["version"]
     return Component(
-        name=each["name"],
-        version=each["version"],
-        type=ComponentType.LIBRARY,
-        purl=purl,
-        bom_ref=str(purl),
+        name=name, version=version, type=ComponentType.LIBRARY, purl=purl, bom_ref=str(purl), licenses=licenses
     )

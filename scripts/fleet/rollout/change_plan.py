@@ -25,7 +25,6 @@ from fleet.rollout.host_state import (
     HostImage,
     HostState,
     ServiceContainer,
-    endpoints,
     read_state,
 )
 from fleet.ssh.connection_pool import Session
@@ -235,7 +234,7 @@ def plan_rollback(session: Session, host: str, release: str | None) -> ChangePla
     it, is missing on the host.
     """
     wanted = _manifest(session, host, release or _before_the_last_deploy(session, host))
-    state = read_state(session, host, wanted.id, endpoints(wanted))
+    state = read_state(session, host, wanted)
     if missing := _missing(wanted, state):
         raise HostFailedError(
             f"{host}: parts of release {wanted.id} are missing: {', '.join(missing)}: "
@@ -276,7 +275,7 @@ def _is_unfinished(session: Session, host: str, current: str, last: AuditEntry) 
     if last.what != "unlock" or not last.note.endswith("(deploy)"):
         return False
     wanted = _manifest(session, host, current)  # a deploy that left its lock may have ended before or after it
-    return bool(starts(wanted, read_state(session, host, current, endpoints(wanted))))
+    return bool(starts(wanted, read_state(session, host, wanted)))
 
 
 def _manifest(session: Session, host: str, release: str) -> Manifest:

@@ -18,7 +18,6 @@ from fleet.release.tls import OF_NODE_EXPORTER
 from fleet.ssh.command_batch import Command, verb
 from fleet.ssh.verbs import http
 
-PROJECT = "voxyard"
 EXPORTER = "exporter"  # runs on every host
 EXPORTERS = ("exporter", "node-exporter")  # they use no GPU, and a drain leaves them
 LOAD_SECONDS = 1800

@@ -33,7 +33,7 @@ from fleet.rollout.commands import EXPORTER
 from fleet.rollout.context import Outcome, RolloutContext
 from fleet.rollout.fitness import HostSnapshot, inspect_host, withheld_services, without
 from fleet.rollout.health_gate import with_cluster_gates
-from fleet.rollout.host_state import HostState, endpoints, read_state
+from fleet.rollout.host_state import read_state
 from fleet.ssh.connection_pool import Connections, GroupResult, Session, on_every_host
 
 log = logging.getLogger("fleet")
@@ -192,7 +192,7 @@ def plan_hosts(
 
     def compare(host: Host) -> PlannedRelease:
         release, withheld = releases[host.name]
-        change = plan_change(release, read_host(connections.to(host), host, release))
+        change = plan_change(release, read_state(connections.to(host), host.name, manifest_of(release)))
         return PlannedRelease(without(host, withheld), release, change, withheld)
 
     compared = on_every_host([host for host in hosts if host.name in releases], compare)
@@ -226,11 +226,6 @@ def _refuse_other_image(host: Host, hosts: Sequence[Host], needed: Images) -> No
                 f"{host.name}: its image of Bark is not that of {first.name}, of the same cluster, which refuses "
                 "another: give both the same registry, or name one image for both with --image bark=REFERENCE"
             )
-
-
-def read_host(session: Session, host: Host, release: Release) -> HostState:
-    """State of the host, compared with its release. Raises HostFailedError."""
-    return read_state(session, host.name, release.id, endpoints(manifest_of(release)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,8 @@ from fleet.release.ray_nodes import head_address
 from fleet.rollout import commands
 from fleet.rollout.change_plan import ChangePlan
 from fleet.rollout.context import Cancellation, RolloutContext
-from fleet.rollout.host_state import CONTAINERS, ServiceContainer, container_of, describe_exit, endpoint
+from fleet.rollout.host_state import CONTAINERS, ServiceContainer, container_of, describe_exit, probes
+from fleet.rollout.host_state import problem as problem_of
 from fleet.ssh.command_batch import Answer
 from fleet.ssh.connection_pool import Connections, Session
 from fleet.ssh.verbs import wait_until
@@ -101,14 +102,13 @@ def pass_gate(
     Reports progress every few seconds. Raises HostFailedError with the last log lines when the service exits, is
     restarted, reports that it cannot work, or does not become healthy in time.
     """
-    watched = endpoint(service)
     said = clock.now()
     end = said + service.healthy_seconds
     unreadable = 0
     while True:
         now = clock.now()
-        answers = session.run([CONTAINERS.command, *watched.probes])
-        containers, problem = CONTAINERS.among(answers), watched.problem(answers)
+        answers = session.run([CONTAINERS.command, *probes(service)])
+        containers, problem = CONTAINERS.among(answers), problem_of(service, answers)
         if isinstance(containers, Unknown):
             unreadable += 1
             if unreadable >= UNREADABLE:
@@ -355,9 +355,8 @@ def pass_cluster_gate(host: str, session: Session, gate: ClusterGate, cancellati
 
 def wait_until_ready(host: str, session: Session, service: ServiceEntry, cancellation: Cancellation) -> None:
     """Wait until the speech service of a complete cluster is ready. Raises HostFailedError where it is not in time."""
-    watched = endpoint(service)
     problem = wait_until(
-        lambda: watched.problem(session.run(watched.probes)), service.healthy_seconds, cancellation, _POLL_SECONDS
+        lambda: problem_of(service, session.run(probes(service))), service.healthy_seconds, cancellation, _POLL_SECONDS
     )
     if problem is not None:
         raise HostFailedError(

@@ -13,11 +13,10 @@ from fleet.facts.machine import RELEASE_LABEL, ROLE_LABEL
 from fleet.lock import LOCK, Lock
 from fleet.release import manifest
 from fleet.release.manifest import Manifest, ServiceEntry
-from fleet.release.service import OURS
 from fleet.rollout import commands
 from fleet.ssh.command_batch import Answer, Command, verb
 from fleet.ssh.connection_pool import Session
-from fleet.ssh.verbs import Tls, files_of, http, reply
+from fleet.ssh.verbs import files_of, http, reply
 
 CONFIG_LABEL = "voxyard.config"
 HASH_LABEL = "com.docker.compose.config-hash"
@@ -27,7 +26,7 @@ HANDED_OVER = "-"
 
 @dataclass(frozen=True, slots=True)
 class ServiceContainer:
-    """Container of a service."""
+    """Container of a service, or of a training run."""
 
     id: str
     service: str
@@ -42,6 +41,13 @@ class ServiceContainer:
     compose_hash: str = ""
     restarts: int = 0  # by the engine, since its creation
     out_of_memory: bool = False  # killed by the kernel
+    run: str = ""  # training run that it is of
+    finished: str = ""
+
+    @property
+    def alive(self) -> bool:
+        """True while its process exists."""
+        return self.state in ("running", "restarting", "paused")
 
     @property
     def healthy(self) -> bool:
@@ -109,59 +115,42 @@ class HostState:
             return None
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """HTTP or HTTPS endpoint of a service."""
+def probes(service: ServiceEntry) -> tuple[Command, ...]:
+    """Requests to a service: readiness, metrics, and the paths that show what is loaded."""
+    paths = {"ready": service.ready} | ({"metrics": "/metrics"} if service.metrics else {})
+    paths |= {f"shown{number}": path for number, path in enumerate(_shown(service))}
+    return tuple(
+        http(f"{what}-{service.name}", service.address, service.port, path, tls=service.tls)
+        for what, path in paths.items()
+    )
 
-    service: str
-    address: str
-    port: int
-    ready: str
-    metrics: str = OURS  # prefix; empty: it has none
-    shown: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # path → texts in its response
-    tls: Tls | None = None
 
-    @property
-    def probes(self) -> tuple[Command, ...]:
-        """Probe commands: readiness, metrics, and the paths that show what is loaded."""
-        paths = {"ready": self.ready} | ({"metrics": "/metrics"} if self.metrics else {})
-        paths |= {f"shown{number}": path for number, path in enumerate(self.shown)}
-        return tuple(
-            http(f"{what}-{self.service}", self.address, self.port, path, tls=self.tls) for what, path in paths.items()
-        )
-
-    def problem(self, answers: Mapping[str, Answer]) -> str | None:
-        """Reason why the service is not ready, from the probe answers; None where it is."""
-        ready, *shown = (answers[command.name] for command in self.probes)
-        said = http_problem(ready)
-        if said is not None:
-            return f"{self.ready}: {said}"
-        if not self.metrics:
-            return None
-        metrics, *shown = shown
-        said = http_problem(metrics)
-        if said is None and not any(line.startswith(self.metrics) for line in metrics.out.splitlines()):
-            said = f"no metrics named {self.metrics}…: another program listens on this port"
-        if said is not None:
-            return f"/metrics: {said}"
-        for (path, texts), answer in zip(self.shown.items(), shown, strict=True):
-            said = http_problem(answer)
-            if said is None and (missing := [text for text in texts if text not in answer.out]):
-                said = f"does not show {', '.join(missing)}"
-            if said is not None:
-                return f"{path}: {said}"
+def problem(service: ServiceEntry, answers: Mapping[str, Answer]) -> str | None:
+    """Reason why the service is not ready, from the answers to its probes; None where it is."""
+    ready, *shown = (answers[command.name] for command in probes(service))
+    said = http_problem(ready)
+    if said is not None:
+        return f"{service.ready}: {said}"
+    if not service.metrics:
         return None
+    metrics, *shown = shown
+    said = http_problem(metrics)
+    if said is None and not any(line.startswith(service.metrics) for line in metrics.out.splitlines()):
+        said = f"no metrics named {service.metrics}…: another program listens on this port"
+    if said is not None:
+        return f"/metrics: {said}"
+    for (path, texts), answer in zip(_shown(service).items(), shown, strict=True):
+        said = http_problem(answer)
+        if said is None and (missing := [text for text in texts if text not in answer.out]):
+            said = f"does not show {', '.join(missing)}"
+        if said is not None:
+            return f"{path}: {said}"
+    return None
 
 
-def endpoint(entry: ServiceEntry) -> Endpoint:
-    """Endpoint of a service."""
-    shown = {} if entry.files is None else entry.files.shown
-    return Endpoint(entry.name, entry.address, entry.port, entry.ready, entry.metrics, shown, entry.tls)
-
-
-def endpoints(found: Manifest) -> tuple[Endpoint, ...]:
-    """Endpoints of the services of a release."""
-    return tuple(map(endpoint, found.services))
+def _shown(service: ServiceEntry) -> Mapping[str, tuple[str, ...]]:
+    """Texts that must be in what the service answers at each path."""
+    return {} if service.files is None else service.files.shown
 
 
 def describe_exit(code: int | str, *, out_of_memory: bool) -> str:
@@ -175,23 +164,22 @@ def container_of(containers: Iterable[ServiceContainer], service: str) -> Servic
     return min(found, key=lambda each: each.state != "running", default=None)
 
 
-def read_state(session: Session, host: str, release: str, wanted: Iterable[Endpoint]) -> HostState:
+def read_state(session: Session, host: str, wanted: Manifest) -> HostState:
     """Read the state of the host, compared with the planned release.
 
     Raises HostFailedError when the connection breaks, or essential facts are unavailable.
     """
-    endpoints_of_release = tuple(wanted)
-    checksums = Fact("checksums", commands.checksums(release).text, _checksums)
+    checksums = Fact("checksums", commands.checksums(wanted.id).text, _checksums)
     facts: tuple[Fact[Any], ...] = (
         CURRENT, PREVIOUS, checksums, CHANGED_FILES, CURRENT_FILES, IMAGES, ARTEFACTS, SECRETS, CONTAINERS, LOCK,
         EXPECTED, LOADED,
     )  # fmt: skip
-    probes = [command for each in endpoints_of_release for command in each.probes]
-    answers = session.run([*(fact.command for fact in facts), *probes])
+    asked = [command for each in wanted.services for command in probes(each)]
+    answers = session.run([*(fact.command for fact in facts), *asked])
     for fact in (CONTAINERS, IMAGES, CURRENT, CURRENT_FILES):
         if isinstance(unknown := fact.among(answers), Unknown):
             raise HostFailedError(f"{host}: its {fact.name} cannot be read: {unknown.reason}")
-    problems = {each.service: each.problem(answers) for each in endpoints_of_release}
+    problems = {each.name: problem(each, answers) for each in wanted.services}
     return HostState(
         current=known(CURRENT.among(answers), None),
         previous=known(PREVIOUS.among(answers), None),
@@ -242,7 +230,8 @@ def _image(found: Mapping[str, Any]) -> HostImage:
     return HostImage(found["id"], names, tuple(found["layers"] or ()))
 
 
-def _containers(text: str) -> tuple[ServiceContainer, ...]:
+def containers_of(text: str) -> tuple[ServiceContainer, ...]:
+    """Containers in the output of `docker inspect`. Raises LookupError, ValueError for another text."""
     return tuple(_container(each) for each in json.loads(text or "[]"))
 
 
@@ -262,6 +251,8 @@ def _container(found: Mapping[str, Any]) -> ServiceContainer:
         compose_hash=labels.get(HASH_LABEL, ""),
         restarts=int(found.get("RestartCount", 0)),
         out_of_memory=bool(state.get("OOMKilled", False)),
+        run=labels.get("voxyard.run", ""),
+        finished=state.get("FinishedAt", ""),
     )
 
 
@@ -280,4 +271,4 @@ LOADED: Fact[Mapping[str, str]] = Fact(
     "loaded", verb("config_list"), lambda text: dict(line.split() for line in text.splitlines())
 )
 IMAGES = Fact("images", verb("image_list", _IMAGE), _images, seconds=60)
-CONTAINERS = Fact("services", verb("service_inspect", ROLE_LABEL), _containers)  # training runs have other projects
+CONTAINERS = Fact("services", verb("service_inspect", ROLE_LABEL), containers_of)  # training runs have other projects

@@ -23,7 +23,8 @@ from fleet.rollout.host_state import (
     HostImage,
     ServiceContainer,
     container_of,
-    endpoints,
+    probes,
+    problem,
 )
 from fleet.rollout.prune import RELEASES
 from fleet.ssh.command_batch import Answer, Command
@@ -86,10 +87,10 @@ def read_status(session: Session) -> Status:
         said = f"{manifest.MANIFEST_FILE} of release {current} cannot be read: deploy again"
         return Status(current, problem=said)
     hashes = [_hashes(name, releases) for name in dict.fromkeys(each.release for each in containers)]
-    probes = [command for each in endpoints(release) for command in each.probes]
+    asked = [command for each in release.services for command in probes(each)]
     loaded = known(LOADED.among(answers), {})
     stale = {each.name for each in release.services if each.files and loaded.get(each.name) != each.files.digest}
-    more = session.run([*probes, *(command for command in hashes if command is not None)])
+    more = session.run([*asked, *(command for command in hashes if command is not None)])
     return Status(
         current=current,
         previous=known(PREVIOUS.among(answers), None),
@@ -111,19 +112,18 @@ def _services(
     answers: Mapping[str, Answer],
     stale: Collection[str],
 ) -> Iterator[ServiceStatus]:
-    endpoints_by_service = {each.service: each for each in endpoints(release)}
     for entry in release.services:
         container = container_of(containers, entry.name)
         if container is None:
             yield ServiceStatus(entry.name, "", "no container", False, "", entry.address, entry.port)
             continue
-        problem = endpoints_by_service[entry.name].problem(answers)
+        said = problem(entry, answers)
         yield ServiceStatus(
             name=entry.name,
             release=container.release,
             state=f"{container.state}, {container.health or 'no health check'}",
-            well=container.healthy and problem is None,
-            answers="up" if problem is None else problem,
+            well=container.healthy and said is None,
+            answers="up" if said is None else said,
             address=entry.address,
             port=entry.port,
             restarts=container.restarts,

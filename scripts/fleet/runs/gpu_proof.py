@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import importlib.metadata
-import io
 import json
-import tarfile
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -19,11 +15,12 @@ from fleet.command_line import fab
 from fleet.errors import FleetError, HostFailedError
 from fleet.lock import locked
 from fleet.rollout.commands import compose_options
+from fleet.rollout.health_gate import Clock
 from fleet.runs.files import COMPOSE, DeployedRelease, gpu_reservation, trainer_gpus
 from fleet.runs.runs import active_runs, read_release
 from fleet.ssh.command_batch import Command, verb
 from fleet.ssh.connection_pool import Session
-from fleet.ssh.verbs import must
+from fleet.ssh.verbs import files_of, must, tar_of, wait_until
 from gpu_report import run as gpu_report
 
 STEPS = ("tests-trainer", "bench-trainer", "profile-trace", "exporter")
@@ -54,8 +51,7 @@ def prove(
     *,
     overrides: Sequence[tuple[str, bytes]] = (),
     stand_in: bool = False,
-    sleep: Callable[[float], None] = time.sleep,
-    now: Callable[[], float] = time.monotonic,
+    clock: Clock | None = None,
 ) -> dict[str, Any]:
     """Run the proof under the host's lock and unpack its report into `out`; the report, as JSON has it.
 
@@ -85,7 +81,7 @@ def prove(
         try:
             begin = begin_command(proof, release, tuple(files))
             must(session, host, "start the proof", begin, [archive(root, files)])
-            code = _ended(session, host, proof, sleep, now)
+            code = _ended(session, host, proof, clock or Clock())
             report = _fetched(session, host, proof, code, out)
         finally:
             session.run([remove_command(proof, release.image)])
@@ -120,21 +116,15 @@ def compose_file(release: DeployedRelease, gpus: Sequence[str], *, stand_in: boo
 
 def archive(root: Path, files: Mapping[str, bytes]) -> bytes:
     """Sources that the image lacks, and further `files`, as a tar archive."""
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w") as tar:
-        for source in SOURCES:
-            place = root / source
-            for path in [place] if place.is_file() else sorted(place.rglob("*")):
-                if path.is_file() and "__pycache__" not in path.parts:
-                    tar.add(path, str(path.relative_to(root)))
-        for name in PACKAGES:
-            for path, where in _installed(name):
-                tar.add(path, f"{_PACKAGES}/{where}")
-        for name, content in files.items():
-            member = tarfile.TarInfo(name)
-            member.size, member.mode = len(content), 0o600
-            tar.addfile(member, io.BytesIO(content))
-    return made.getvalue()
+    found: dict[str, bytes] = {}
+    for source in SOURCES:
+        place = root / source
+        for path in [place] if place.is_file() else sorted(place.rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                found[str(path.relative_to(root))] = path.read_bytes()
+    for name in PACKAGES:
+        found |= {f"{_PACKAGES}/{where}": path.read_bytes() for path, where in _installed(name)}
+    return tar_of([*found.items(), *files.items()], dict.fromkeys(found, 0o644))
 
 
 def _installed(package: str) -> Iterator[tuple[Path, str]]:
@@ -186,28 +176,33 @@ def remove_left_over(image: str) -> Command:
     return Command("remove-left-over-proofs", verb("proof_remove_left_over", image), 120)
 
 
-def _ended(session: Session, host: str, proof: str, sleep: Callable[[float], None], now: Callable[[], float]) -> int:
+def _ended(session: Session, host: str, proof: str, clock: Clock) -> int:
     """Exit code of the container. Raises HostFailedError after LONGEST_SECONDS."""
-    state, deadline = state_command(proof), now() + LONGEST_SECONDS
-    while now() < deadline:
+    state, said = state_command(proof), ""
+
+    def runs() -> str | None:
+        nonlocal said
         said = session.run([state])[state.name].out.strip()
-        if said == "gone":
-            raise HostFailedError(
-                f"{host}: the proof ended without a report, as by a restart of the host: start it again"
-            )
-        if said:
-            return int(said)
-        sleep(POLL_SECONDS)
-    raise HostFailedError(f"{host}: the proof has not ended after {LONGEST_SECONDS / 3600:.0f} hours and was stopped")
+        return None if said else "it runs"
+
+    if wait_until(runs, LONGEST_SECONDS, clock, POLL_SECONDS) is not None:
+        hours = LONGEST_SECONDS / 3600
+        raise HostFailedError(f"{host}: the proof has not ended after {hours:.0f} hours and was stopped")
+    if said == "gone":
+        raise HostFailedError(f"{host}: the proof ended without a report, as by a restart of the host: start it again")
+    return int(said)
 
 
 def _fetched(session: Session, host: str, proof: str, code: int, out: Path) -> dict[str, Any]:
-    command = report_command(proof)
-    answer = must(session, host, "read the report", command)
-    out.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(fileobj=io.BytesIO(base64.b64decode(answer.out))) as tar:
-        for member in tar:
-            _unpack(tar, member, host, out)
+    answer = must(session, host, "read the report", report_command(proof))
+    try:
+        files = files_of(answer.out)
+    except ValueError as error:
+        raise HostFailedError(f"{host}: the report cannot be read: {error}") from error
+    for name, content in files.items():
+        path = out / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
     try:
         found: dict[str, Any] = json.loads((out / "report.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -220,18 +215,3 @@ def _fetched(session: Session, host: str, proof: str, code: int, out: Path) -> d
         return found if isinstance(found["ok"], bool) else {**found, "ok": False}
     except (LookupError, TypeError, AttributeError) as error:
         raise HostFailedError(f"{host}: {out / 'report.json'} is no report ({error!r})") from error
-
-
-def _unpack(tar: tarfile.TarFile, member: tarfile.TarInfo, host: str, out: Path) -> None:
-    """Write a file below `out`. Raises HostFailedError for a link, a device, or a place outside.
-
-    tarfile's own filter came with Python 3.11.4; Debian 12 has 3.11.2.
-    """
-    path = PurePosixPath(member.name)
-    if path.is_absolute() or ".." in path.parts or not (member.isfile() or member.isdir()):
-        raise HostFailedError(f"{host}: the report holds {member.name!r}, expected files and folders only")
-    if member.isdir():
-        (out / path).mkdir(parents=True, exist_ok=True)
-    elif (content := tar.extractfile(member)) is not None:
-        (out / path).parent.mkdir(parents=True, exist_ok=True)
-        (out / path).write_bytes(content.read())

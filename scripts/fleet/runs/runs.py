@@ -214,7 +214,7 @@ def wait_until_training(session: Session, host: str, run: str, clock: Clock | No
 
 def verify_limits(session: Session, run: TrainingRun) -> tuple[str, ...]:
     """Verify the GPU memory limits of the run; text lines. Raises HostFailedError where it exceeds them."""
-    if run.train is not None and NOT_ENFORCEABLE in run.train.log:
+    if NOT_ENFORCEABLE in run.log:
         return ("limits: not enforceable on the CPU, according to the run's log",)
     if not run.limits:
         return ("limits: none" if run.gpus else "limits: none, trains on the CPU",)
@@ -245,7 +245,7 @@ def _stop_problem(run: TrainingRun, answer: Answer) -> str:
     """Problem of a stopped run; "" after a graceful stop."""
     if run.active:
         return f"did not stop ({answer.message})"
-    if run.train is not None and run.train.code == KILLED:
+    if run.train is not None and run.train.exit_code == KILLED:
         return f"did not stop within {run.stop_seconds} s and was killed (raise trainer.stop_seconds in the inventory)"
     return "" if answer.ok else f"could not be stopped: {answer.message}"
 
@@ -257,7 +257,7 @@ def failure(run: TrainingRun) -> str:
 
 def last_log_lines(session: Session, run: TrainingRun) -> str:
     """Last log lines of a run, or of its start, as the end of a message."""
-    said = "" if run.train is None else run.train.log
+    said = run.log
     if not said.strip():
         logs, start = commands.logs({"voxyard.run": run.id}, lines=20), commands.start_log(run.id)
         answers = session.run([logs, start])

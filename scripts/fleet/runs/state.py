@@ -5,13 +5,14 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from fleet.errors import HostFailedError
 from fleet.facts.fact import Fact, Unknown
+from fleet.rollout.host_state import ServiceContainer, containers_of
 from fleet.runs import commands
 from fleet.runs.files import metrics_url
 from fleet.ssh.connection_pool import Session
@@ -23,26 +24,6 @@ _RESUMED = re.compile(r"^Resuming from \S+ at step (\d+)", re.MULTILINE)
 _AGAIN = "Starting again: "  # log message of a trainer that lost another host
 NOT_ENFORCEABLE = "Memory limits are not enforceable on a CPU device"  # log message of the trainer
 KILLED, TERMINATED = 137, 143
-
-
-@dataclass(frozen=True, slots=True)
-class RunContainer:
-    """Container of a run."""
-
-    id: str
-    role: str  # prepare, trainer
-    state: str  # created, running, restarting, exited, …
-    health: str | None
-    code: int
-    started: str
-    finished: str
-    out_of_memory: bool
-    log: str = ""  # last lines
-
-    @property
-    def alive(self) -> bool:
-        """True while its process exists."""
-        return self.state in ("running", "restarting", "paused")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +49,9 @@ class TrainingRun:
     start_code: int | None  # exit code of Compose; None: still running
     checkpoint: int | None  # newest step
     report: Mapping[str, Any] | None
-    prepare: RunContainer | None
-    train: RunContainer | None
+    prepare: ServiceContainer | None
+    train: ServiceContainer | None
+    log: str = ""  # its last lines
     tls: str | None = None  # name that the certificate of its metrics is for; None: plain HTTP
     hosts: tuple[str, ...] = ()  # all hosts that it trains over, in their order; empty: this one alone
 
@@ -87,26 +69,25 @@ class TrainingRun:
             return "drained"
         train, prepare = self.train, self.prepare
         if train is None or train.state == "created":
-            if prepare is not None and prepare.code not in (0, TERMINATED):
-                return f"failed: the corpus was not prepared (exit code {prepare.code})"
-            if prepare is not None and prepare.code == TERMINATED:
+            if prepare is not None and prepare.exit_code not in (0, TERMINATED):
+                return f"failed: the corpus was not prepared (exit code {prepare.exit_code})"
+            if prepare is not None and prepare.exit_code == TERMINATED:
                 return "stopped"
             if self.start_code:
                 return f"failed to start (exit code {self.start_code})"
             return self._ended() if self.report is not None else "not started"
-        if train.code == 0:
+        if train.exit_code == 0:
             return self._ended()
-        if train.code == TERMINATED:
+        if train.exit_code == TERMINATED:
             return "stopped"
-        memory = ", out of memory" if train.out_of_memory else ", killed" if train.code == KILLED else ""
-        return f"failed (exit code {train.code}{memory})"
+        memory = ", out of memory" if train.out_of_memory else ", killed" if train.exit_code == KILLED else ""
+        return f"failed (exit code {train.exit_code}{memory})"
 
     @property
     def step(self) -> int | None:
         """Last known step."""
-        said = _STEP.findall(self.train.log) if self.train is not None else ()
-        resumed = _RESUMED.findall(self.train.log) if self.train is not None else ()
-        known = [int(found[0]) for found in said] + [int(found) for found in resumed]
+        known = [int(found[0]) for found in _STEP.findall(self.log)]
+        known += [int(found) for found in _RESUMED.findall(self.log)]
         if not self.active and self.report is not None:
             known.append(int(self.report["last_step"]))
         if self.checkpoint is not None:
@@ -116,7 +97,7 @@ class TrainingRun:
     @property
     def last_step(self) -> int | None:
         """Final step, where the log contains it."""
-        said = _STEP.findall(self.train.log) if self.train is not None else ()
+        said = _STEP.findall(self.log)
         return int(said[-1][1]) if said and said[-1][1] else None
 
     @property
@@ -125,7 +106,7 @@ class TrainingRun:
         if not self.active and self.report is not None:
             loss = (self.report.get("losses") or {}).get("total")
             return None if loss is None else float(loss)
-        said = [found[2] for found in _STEP.findall(self.train.log)] if self.train is not None else []
+        said = [found[2] for found in _STEP.findall(self.log)]
         return next((float(text) for text in reversed(said) if re.fullmatch(r"-?[\d.]+(e[+-]?\d+)?", text)), None)
 
     @property
@@ -158,7 +139,7 @@ class TrainingRun:
     def _working(self) -> str:
         if self.train is None or not self.train.alive:
             return "preparing" if self.prepare is not None and self.prepare.alive else "starting"
-        _, again, log = self.train.log.rpartition(_AGAIN)
+        _, again, log = self.log.rpartition(_AGAIN)
         if self.train.state == "restarting" or (again and not _STEP.search(log)):
             return "restarting"
         return "running" if _STEP.search(log) or self.train.health == "healthy" else "starting"
@@ -211,37 +192,16 @@ def _listed(text: str) -> tuple[_ListedRun, ...]:
     )
 
 
-def _containers(text: str) -> dict[str, list[RunContainer]]:
-    """Containers by run."""
-    found: dict[str, list[RunContainer]] = {}
-    for each in json.loads(text or "[]"):
-        labels, state = each["Config"]["Labels"], each["State"]
-        process = RunContainer(
-            id=each["Id"],
-            role=labels.get("voxyard.role", ""),
-            state=state["Status"],
-            health=(state.get("Health") or {}).get("Status"),
-            code=int(state.get("ExitCode", 0)),
-            started=state["StartedAt"],
-            finished=state.get("FinishedAt", ""),
-            out_of_memory=bool(state.get("OOMKilled")),
-        )
-        found.setdefault(labels["voxyard.run"], []).append(process)
-    return found
-
-
 def _tails(text: str) -> dict[str, str]:
     """Last log lines by container."""
     rows = (line.partition(" ") for line in text.splitlines())
     return {name: base64.b64decode(body).decode(errors="replace") for name, _, body in rows}
 
 
-def _run(listed: _ListedRun, containers: Mapping[str, list[RunContainer]], tails: Mapping[str, str]) -> TrainingRun:
+def _run(listed: _ListedRun, containers: Sequence[ServiceContainer], tails: Mapping[str, str]) -> TrainingRun:
     found = listed.manifest
-    of_role = {each.role: each for each in containers.get(listed.name, ())}
+    of_role = {each.service: each for each in containers if each.run == listed.name}
     train = of_role.get("trainer")
-    if train is not None:
-        train = replace(train, log=tails.get(train.id, ""))
     return TrainingRun(
         id=listed.name,
         host=str(found["host"]),
@@ -264,11 +224,12 @@ def _run(listed: _ListedRun, containers: Mapping[str, list[RunContainer]], tails
         report=listed.report,
         prepare=of_role.get("prepare"),
         train=train,
+        log="" if train is None else tails.get(train.id, ""),
         tls=found.get("tls"),
         hosts=tuple(map(str, found["hosts"]["names"])) if "hosts" in found else (),
     )
 
 
 LISTING: Fact[tuple[_ListedRun, ...]] = Fact("runs", commands.listing().text, _listed, 30)
-CONTAINERS: Fact[dict[str, list[RunContainer]]] = Fact("run-containers", commands.containers().text, _containers, 30)
+CONTAINERS = Fact("run-containers", commands.containers().text, containers_of, 30)
 TAILS: Fact[dict[str, str]] = Fact("run-logs", commands.tails().text, _tails, 30)

@@ -1,4 +1,4 @@
-"""Training runs over several hosts, handled as one: start, stop, resume."""
+"""Training runs on a host, or over several, handled as one: start, stop, resume."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fleet.lock import locked
 from fleet.runs import commands
 from fleet.runs.files import DeployedRelease, RunFiles, RunRequest
 from fleet.runs.hosts import places, refuse_taken_port, refuse_unlike
-from fleet.runs.runs import find_run, read_release, resume_run, start_new_run, stop_run
+from fleet.runs.runs import active_runs, find_run, read_release, resume_run, start_new_run, stop_run
 from fleet.runs.state import TrainingRun, read_runs
 from fleet.ssh.connection_pool import Session, on_every_host
 
@@ -41,7 +41,7 @@ def resume_everywhere(
     change: Callable[[RunRequest], RunRequest] = lambda it: it,
 ) -> tuple[RunFiles, ...]:
     """Resume a run that has ended on all its hosts, as `start_everywhere`. `change` modifies each request."""
-    placed = places(hosts)
+    placed = places(hosts) if len(hosts) > 1 else (None,)
 
     def begin(place: int, session: Session, given: DeployedRelease) -> RunFiles:
         found = find_run(session, hosts[place].name, run)
@@ -54,9 +54,13 @@ def stop_everywhere(hosts: Sequence[Host], connect: Connect, run: str) -> tuple[
     """Stop a run on all its hosts, at once, with a checkpoint. Raises HostFailedError; the other hosts are stopped."""
 
     def stop(host: Host) -> TrainingRun:
-        with connect(host) as session, locked(session, host.name, f"stop run {run}"):
+        with connect(host) as session:
             found = find_run(session, host.name, run)
-            return stop_run(session, found, drained=False) if found.active else found
+            if not found.active and not found.drained:
+                return found
+            with locked(session, host.name, f"stop run {run}"):
+                log.info("%s: stopping %s (up to %d s for the checkpoint)", host.name, run, found.stop_seconds)
+                return stop_run(session, found, drained=False)
 
     result = on_every_host(hosts, stop)
     if result.failed:
@@ -77,13 +81,17 @@ def _everywhere(
             held.enter_context(locked(session, host.name, f"{what} {run}"))
         given = read_releases(hosts, sessions)
         for host, session in zip(hosts, sessions, strict=True):
-            refuse_taken_port(session, host.name)
+            if active := next((each for each in active_runs(session) if each.id == run), None):
+                raise HostFailedError(f"{host.name}: the run {run} is already active ({active.state})")
+            if len(hosts) > 1:
+                refuse_taken_port(session, host.name)
         files: list[RunFiles] = []
         try:
             for place, session in enumerate(sessions):
                 files.append(begin(place, session, given[place]))
         except (FleetError, KeyboardInterrupt):
-            for host, session in zip(hosts[: len(files) + 1], sessions, strict=False):
+            begun = hosts[: len(files) + 1] if len(hosts) > 1 else ()  # alone it goes on without the connection
+            for host, session in zip(begun, sessions, strict=False):
                 _halt_there(session, host.name, run)
             raise
     return tuple(files)

@@ -8,6 +8,7 @@ import json
 import tarfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any, Protocol
 
 from fleet.errors import HostFailedError
@@ -58,13 +59,18 @@ def tar_of(files: Iterable[tuple[str, bytes]], modes: Mapping[str, int] | None =
 
 
 def files_of(text: str) -> dict[str, bytes]:
-    """Files of a tar archive in base64; none for no text. Raises ValueError for another text."""
+    """Files of a tar archive in base64; none for no text. Raises ValueError for another text, and for members
+    that are neither files nor folders, or outside of it.
+    """
     found: dict[str, bytes] = {}
     if not text.strip():
         return found
     try:
         with tarfile.open(fileobj=io.BytesIO(base64.b64decode(text))) as archive:
             for member in archive:
+                path = PurePosixPath(member.name)
+                if path.is_absolute() or ".." in path.parts or not (member.isfile() or member.isdir()):
+                    raise ValueError(f"{member.name!r} is in it, expected files and folders only")
                 if (body := archive.extractfile(member)) is not None:
                     found[member.name.removeprefix("./")] = body.read()
     except tarfile.TarError as error:

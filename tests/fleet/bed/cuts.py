@@ -1,4 +1,4 @@
-"""Interrupted connections: immediately, at a command, or when a file appears."""
+"""Interrupted connections: at a command."""
 
 from __future__ import annotations
 
@@ -30,11 +30,6 @@ class Cut:
         return self.host.run(f"[ -e {self.mark} ]", check=False).returncode == 0
 
 
-def cut_connection(host: GpuHost, *, rest: Rest = "dies") -> None:
-    """End all logins of the host now, as a power failure of the way there does."""
-    host.run(f"python3 {_CUT} {_word(rest)}")
-
-
 @contextlib.contextmanager
 def cut_at(
     host: GpuHost, program: str, arguments: str = "*", *, moment: Moment = "before", rest: Rest = "dies"
@@ -52,23 +47,6 @@ def cut_at(
     exec "$REAL" "$@" """
     with replaced_program(host, program, script):
         yield cut
-
-
-@contextlib.contextmanager
-def cut_when(
-    host: GpuHost, *, file: str = "", command: str = "", rest: Rest = "dies", seconds: float = 600
-) -> Iterator[Cut]:
-    """While the block runs, the logins are cut once: when a file (a glob) is there, or a process whose command line
-    is such (a pattern as fnmatch has it). It is looked for every few milliseconds: what is shorter may be missed, for
-    which `cut_at` is there.
-    """
-    cut = Cut(host, _mark())
-    words = ["when", file, command, _word(rest), cut.mark, str(seconds)]
-    host.engine.docker("exec", "--detach", host.container, "python3", _CUT, *words)
-    try:
-        yield cut
-    finally:
-        host.run(f"touch {cut.mark}.over")
 
 
 def _mark() -> str:

@@ -49,14 +49,6 @@ class Registry:
             found: list[str] = json.load(answer)["repositories"]
         return found
 
-    def pause(self) -> None:
-        """It answers no more, its connections stay open."""
-        self.engine.docker("pause", _CONTAINER)
-
-    def go_on(self) -> None:
-        """It answers again."""
-        self.engine.docker("unpause", _CONTAINER)
-
 
 @contextlib.contextmanager
 def running(engine: Engine) -> Iterator[Registry]:

@@ -17,7 +17,7 @@ from fleet.release.release import Release
 from fleet.rollout.change_plan import plan_change, plan_rollback
 from fleet.rollout.context import Cancellation, Outcome, RolloutContext
 from fleet.rollout.fleet import RolloutTask, run_rollout
-from fleet.rollout.host_state import endpoints, read_state
+from fleet.rollout.host_state import read_state
 from fleet.ssh.connection_pool import Connections
 
 HOST = Host("gpu-01", "192.0.2.11", "voxyard", roles=("bark",))
@@ -34,7 +34,7 @@ def rollout_context(folder: Path, cancellation: Cancellation | None = None, **ot
 
 
 def state(host: ShellHost, wanted: Release) -> Any:
-    return read_state(host, "gpu-01", wanted.id, endpoints(manifest_of(wanted)))
+    return read_state(host, "gpu-01", manifest_of(wanted))
 
 
 def deploy(host: ShellHost, wanted: Release, context: RolloutContext) -> Outcome:
@@ -42,9 +42,7 @@ def deploy(host: ShellHost, wanted: Release, context: RolloutContext) -> Outcome
     with Connections(host.connect) as connections:
         task = RolloutTask(
             "deploy",
-            lambda _, session: plan_change(
-                wanted, read_state(session, "gpu-01", wanted.id, endpoints(manifest_of(wanted)))
-            ),
+            lambda _, session: plan_change(wanted, read_state(session, "gpu-01", manifest_of(wanted))),
         )
         (outcome,) = run_rollout([HOST], connections, task, context)
     return outcome

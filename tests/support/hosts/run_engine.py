@@ -31,7 +31,8 @@ case "$*" in *format*) echo trainer-2026-01-05T08:00:00Z; exit 0;; esac
 shift; sep=[
 for run; do
   state=$(cat "$FAKE_HOST/state-$run"); code=$(cat "$FAKE_HOST/code" 2>/dev/null || echo 0)
-  printf '%s{"Id": "%s", "Config": {"Labels": {"voxyard.run": "%s", "voxyard.role": "trainer"}}, ' "$sep" "$run" "$run"
+  labels='{"voxyard.run": "'$run'", "voxyard.role": "trainer"}'
+  printf '%s{"Id": "%s", "Image": "", "Config": {"Image": "", "Labels": %s}, ' "$sep" "$run" "$labels"
   printf '"State": {"Status": "%s", "ExitCode": %s, "StartedAt": "2026-01-05T08:00:00Z"}}' "$state" "$code"
   sep=,
 done

@@ -39,11 +39,11 @@ from fleet.rollout.apply import apply
 from fleet.rollout.change_plan import plan_change
 from fleet.rollout.context import RolloutContext
 from fleet.rollout.fitness import HostSnapshot
-from fleet.rollout.host_state import endpoints, read_state
+from fleet.rollout.host_state import read_state
 from fleet.runs.files import render
 from fleet.runs.runs import find_run
 from fleet.ssh.connection_pool import Connections, GroupResult
-from tasks import base, check, deploy, monitoring, releases, runs
+from tasks import base, check, deploy, monitoring, over_hosts, releases, runs
 
 INVENTORY = "defaults: {user: voxyard, node_exporter: false}\nhosts:\n  gpu-01: {address: 192.0.2.11, roles: [bark]}\n"
 HOST = Host("gpu-01", "192.0.2.11", "voxyard", roles=("bark",))
@@ -76,7 +76,7 @@ def host(tmp_path: Path, services: FakeServices, monkeypatch: pytest.MonkeyPatch
 
 def put(host: ShellHost, wanted: Release, folder: Path) -> None:
     """Deploy a release."""
-    state = read_state(host, "gpu-01", wanted.id, endpoints(manifest_of(wanted)))
+    state = read_state(host, "gpu-01", manifest_of(wanted))
     context = RolloutContext(
         cancellation=LeapingCancellation(), cache=ImageCache(folder / "cache", saved), min_healthy_seconds=1
     )
@@ -290,7 +290,7 @@ def test_a_fetched_run_is_told_with_the_command_that_speaks_with_it(
     (folder / "checkpoints").mkdir(parents=True)
     for name, content in render(REQUEST, RELEASE).files:
         (folder / name).write_bytes(content)
-    monkeypatch.setattr(runs, "connected", lambda _: there.session().connect(HOST))
+    monkeypatch.setattr(over_hosts, "connected", lambda _: there.session().connect(HOST))
     code, out, said = fab(runs.fetch, host="gpu-01", run="demo-1", out=str(tmp_path / "out"))
     assert code == 0, said
     assert out.startswith(f"{tmp_path}/out: checkpoints at step none")
@@ -307,8 +307,8 @@ def test_a_run_that_trains_is_told_with_its_verified_limits(
     files = render(REQUEST, RELEASE)
     for name, content in files.files:
         (folder / name).write_bytes(content)
-    monkeypatch.setattr(runs, "connected", lambda _: there.session().connect(HOST))
-    monkeypatch.setattr(runs, "wait_until_training", find_run)
-    monkeypatch.setattr(runs, "verify_limits", lambda *_: ("GPU 0: 8192 MiB",))
-    runs._follow_up(HOST, files, json=False)
+    monkeypatch.setattr(over_hosts, "connected", lambda _: there.session().connect(HOST))
+    monkeypatch.setattr(over_hosts, "wait_until_training", find_run)
+    monkeypatch.setattr(over_hosts, "verify_limits", lambda *_: ("GPU 0: 8192 MiB",))
+    over_hosts._follow_up([HOST], "demo-1", [files], json=False)
     assert "\nverified  GPU 0: 8192 MiB\n" in capsys.readouterr().out

@@ -147,6 +147,7 @@ def test_a_run_that_is_active_is_not_resumed(fab: Fab, fleet: TwoHosts) -> None:
     code, _, told = fab(runs.train, hosts="gpu-01,gpu-02", resume=RUN)
     assert (code, fleet.starts()) == (1, [1, 1])
     assert f"the run {RUN} is already active" in told
+    assert all(fleet.run(name).active for name in fleet.hosts)
 
 
 def test_a_host_that_fails_before_its_first_step_is_named_with_its_log(

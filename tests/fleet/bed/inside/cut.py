@@ -1,19 +1,16 @@
 #!/usr/bin/python3
-"""Kills the logins of a host: cut.py now|dies, or when FILE-PATTERN COMMAND-PATTERN MARK SECONDS."""
+"""Kills the logins of a host, with `cut.py dies` what they have started, too."""
 
 from __future__ import annotations
 
 import contextlib
-import fnmatch
 import os
 import signal
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 LOGIN = "sshd: voxyard"  # sshd's processes of a login are called so; the one that listens is not
-EVERY = 0.003  # seconds between two looks
 
 
 def processes() -> Iterator[tuple[int, str]]:
@@ -39,8 +36,8 @@ def end(pids: list[int]) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def cut(*, with_commands: bool) -> int:
-    """End every login, and first, with `with_commands`, what it has started; how many processes of sshd."""
+def cut(*, with_commands: bool) -> None:
+    """End every login, and first, with `with_commands`, what it has started."""
     logins = [pid for pid, words in processes() if words.startswith(LOGIN)]
     if with_commands:
         # Stopped at first: a shell whose command ends would go on to its next one.
@@ -50,7 +47,6 @@ def cut(*, with_commands: bool) -> int:
                 os.kill(pid, signal.SIGSTOP)
         end(started)
     end(logins)
-    return len(logins)
 
 
 def descends(pid: int, logins: list[int]) -> bool:
@@ -64,30 +60,5 @@ def descends(pid: int, logins: list[int]) -> bool:
     return False
 
 
-def comes(files: str, commands: str) -> bool:
-    """True where a file or a process of such a name is there, and a login that can be cut."""
-    if not any(words.startswith(LOGIN) for _, words in processes()):
-        return False
-    if files and any(Path("/").glob(files.lstrip("/"))):
-        return True
-    return bool(commands) and any(
-        fnmatch.fnmatchcase(words, commands) for pid, words in processes() if pid != os.getpid()
-    )
-
-
-def main(words: list[str]) -> None:
-    """Do what the command line says."""
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the kernel's word to a group whose parent has just been ended
-    if words[0] != "when":
-        cut(with_commands=words[0] == "dies")
-        return
-    files, commands, rest, mark, seconds = words[1:]
-    end_of_time = time.monotonic() + float(seconds)
-    while not comes(files, commands):
-        if time.monotonic() > end_of_time or Path(f"{mark}.over").exists():
-            return
-        time.sleep(EVERY)
-    Path(mark).write_text(str(cut(with_commands=rest == "dies")), encoding="utf-8")
-
-
-main(sys.argv[1:])
+signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the kernel's word to a group whose parent has just been ended
+cut(with_commands=sys.argv[1] == "dies")

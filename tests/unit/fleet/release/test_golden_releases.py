@@ -83,7 +83,7 @@ def releases(fleet: Inventory) -> dict[str, Release]:
 
 @pytest.mark.parametrize("name", FLEETS)
 def test_releases_are_the_same_byte_for_byte(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rollout, "read_host", lambda *_: None)
+    monkeypatch.setattr(rollout, "read_state", lambda *_: None)
     monkeypatch.setattr(rollout, "plan_change", lambda *_: None)
     (tmp_path / "hosts.yaml").write_text(yaml.safe_dump(FLEETS[name], sort_keys=False))
     (tmp_path / "own.yaml").write_text("services: {bark: {cpus: 4}}\n")

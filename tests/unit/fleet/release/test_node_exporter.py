@@ -21,9 +21,11 @@ from fleet.monitoring.render import base_configuration, render_configuration
 from fleet.release import manifest
 from fleet.release.environment import LoginInfo
 from fleet.release.gpu_assignment import assign
+from fleet.release.manifest import ServiceEntry
 from fleet.release.release import Release, read_inputs, render
 from fleet.rollout.change_plan import plan_change
-from fleet.rollout.host_state import Endpoint, HostImage, HostState
+from fleet.rollout.host_state import HostImage, HostState, probes
+from fleet.rollout.host_state import problem as problem_of
 from fleet.ssh.command_batch import Answer
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -109,9 +111,10 @@ def test_prometheus_asks_where_it_listens() -> None:
     ],
 )
 def test_its_metrics_are_known_by_their_names(prefix: str, metric: str, good: bool) -> None:
-    endpoint = Endpoint("node-exporter", "127.0.0.1", 9100, "/", prefix)
+    service = ServiceEntry("node-exporter", "", "", "127.0.0.1", 9100, "/", 10, 90, {}, prefix)
     said = (Answer("HTTP/1.0 200 OK\r\n\r\n"), Answer(f"HTTP/1.0 200 OK\r\n\r\n{metric}\n"))
-    problem = endpoint.problem({command.name: answer for command, answer in zip(endpoint.probes, said, strict=True)})
+    asked = probes(service)
+    problem = problem_of(service, {each.name: answer for each, answer in zip(asked, said, strict=True)})
     assert (problem is None) == good
 
 

@@ -26,7 +26,7 @@ from fleet.release.environment import LoginInfo
 from fleet.release.gpu_assignment import assign
 from fleet.release.manifest import manifest_of
 from fleet.release.release import Release, read_inputs, render
-from fleet.rollout.host_state import endpoint
+from fleet.rollout.host_state import probes
 from fleet.ssh.verbs import Tls
 from voxyard.telemetry.web_config import read_web_config
 
@@ -67,7 +67,7 @@ def test_every_service_has_a_certificate_and_is_asked_by_it(secured: Host) -> No
     assert names == ["exporter", "node-exporter", "bark", "gateway"]
     for each in found.services:
         assert each.tls == Tls("gpu-01", f"releases/{made.id}/host-ca.pem")
-        for command in endpoint(each).probes:
+        for command in probes(each):
             assert command.text.startswith("voxyard-host https_request GET 192.0.2.11 ")
             assert command.text.endswith(f" releases/{made.id}/host-ca.pem gpu-01")
     bark = yaml.safe_load(dict(made.files)["settings-bark.yaml"])["service"]

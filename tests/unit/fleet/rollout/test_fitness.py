@@ -28,7 +28,7 @@ from fleet.rollout.change_plan import plan_change, plan_rollback
 from fleet.rollout.context import Outcome, RolloutContext
 from fleet.rollout.fitness import HostSnapshot, unfit_hosts, withheld_services, without
 from fleet.rollout.fleet import RolloutTask, run_rollout
-from fleet.rollout.host_state import endpoints, read_state
+from fleet.rollout.host_state import read_state
 from fleet.rollout.status import read_status
 from fleet.ssh.connection_pool import Connections, GroupResult
 
@@ -115,10 +115,8 @@ class Fleet:
 
     def deploy(self, wanted: Release, **options: Any) -> dict[str, Outcome]:
         """Outcomes of a rollout, by host."""
-        services = endpoints(manifest_of(wanted))
-        task = RolloutTask(
-            "deploy", lambda to, at: plan_change(wanted, read_state(at, to.name, wanted.id, services)), 2, **options
-        )
+        found = manifest_of(wanted)
+        task = RolloutTask("deploy", lambda to, at: plan_change(wanted, read_state(at, to.name, found)), 2, **options)
         with Connections(self.connect) as connections:
             return {each.host: each for each in run_rollout(self.hosts, connections, task, self.context)}
 
@@ -183,7 +181,7 @@ def test_a_service_that_is_kept_from_the_release_runs_on_and_is_named(fleet: Fle
     fleet.deploy(release(services.port))
     shell, wanted = fleet.shells["a"], keeps_bark(services.port)
     assert manifest_of(wanted).withheld == ("bark",)
-    planned = plan_change(wanted, read_state(shell, "a", wanted.id, endpoints(manifest_of(wanted))))
+    planned = plan_change(wanted, read_state(shell, "a", manifest_of(wanted)))
     assert "leave bark as it is: the preflight blocks it" in planned.lines()
     outcome = fleet.deploy(wanted)["a"]
     assert (outcome.result, outcome.withheld, outcome.good) == ("deployed", ("bark",), False)

@@ -29,7 +29,7 @@ from fleet.rollout.change_plan import plan_change, plan_rollback
 from fleet.rollout.context import Outcome, RolloutCancelledError, RolloutContext
 from fleet.rollout.fleet import RolloutTask, run_rollout
 from fleet.rollout.hooks import HostHooks, check_programs
-from fleet.rollout.host_state import CONTAINERS, endpoints, read_state
+from fleet.rollout.host_state import CONTAINERS, read_state
 from fleet.ssh.connection_pool import Connections
 
 HOST = Host("gpu-01", "192.0.2.11", "voxyard", roles=("bark",))
@@ -93,9 +93,7 @@ def pool(tmp_path: Path, host: ShellHost) -> Pool:
 def deploy(host: ShellHost, wanted: Release, context: RolloutContext) -> Outcome:
     task = RolloutTask(
         "deploy",
-        lambda _, session: plan_change(
-            wanted, read_state(session, "gpu-01", wanted.id, endpoints(manifest_of(wanted)))
-        ),
+        lambda _, session: plan_change(wanted, read_state(session, "gpu-01", manifest_of(wanted))),
     )
     with Connections(host.connect) as connections:
         (outcome,) = run_rollout([HOST], connections, task, context)

@@ -17,7 +17,7 @@ from fleet.rollout.apply import apply
 from fleet.rollout.change_plan import ChangePlan, plan_change, plan_rollback
 from fleet.rollout.commands import config_refusal
 from fleet.rollout.context import Outcome, RolloutContext
-from fleet.rollout.host_state import endpoints, read_state
+from fleet.rollout.host_state import read_state
 from fleet.rollout.status import STALE, read_status
 
 
@@ -49,7 +49,7 @@ def second(services: FakeServices) -> Release:
 
 
 def planned(host: ShellHost, wanted: Release) -> ChangePlan:
-    return plan_change(wanted, read_state(host, "watch-01", wanted.id, endpoints(manifest_of(wanted))))
+    return plan_change(wanted, read_state(host, "watch-01", manifest_of(wanted)))
 
 
 def deploy(host: ShellHost, wanted: Release | ChangePlan, folder: Path) -> Outcome:

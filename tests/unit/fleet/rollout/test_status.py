@@ -21,7 +21,7 @@ from fleet.rollout import report
 from fleet.rollout.apply import apply, drain_host
 from fleet.rollout.change_plan import plan_change
 from fleet.rollout.context import NoSilencer, RolloutContext
-from fleet.rollout.host_state import endpoints, read_state
+from fleet.rollout.host_state import read_state
 from fleet.rollout.status import Status, read_status
 from fleet.ssh.connection_pool import GroupResult
 
@@ -44,7 +44,7 @@ def wanted(endpoint: FakeServices) -> Release:
 def host(tmp_path: Path, wanted: Release) -> Iterator[ShellHost]:
     """A host on which it runs."""
     found = ShellHost(tmp_path / "host")
-    state = read_state(found, "gpu-01", wanted.id, endpoints(manifest_of(wanted)))
+    state = read_state(found, "gpu-01", manifest_of(wanted))
     context = RolloutContext(
         cancellation=LeapingCancellation(), cache=ImageCache(tmp_path / "cache", saved), min_healthy_seconds=1
     )

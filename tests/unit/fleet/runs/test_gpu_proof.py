@@ -17,6 +17,7 @@ from run_requests import PLAN, RELEASE
 
 from fleet.errors import FleetError, HostFailedError
 from fleet.release import compose
+from fleet.rollout.health_gate import Clock
 from fleet.runs import gpu_proof as proof
 from fleet.runs.gpu_proof import prove
 from gpu_report import run as gpu_report
@@ -68,7 +69,7 @@ def test_its_steps_are_those_of_the_report() -> None:
 
 
 def test_the_report_comes_here_and_nothing_stays_there(there: FakeHost, tmp_path: Path) -> None:
-    found = prove(there.session(), "gpu-01", "p1", ROOT, tmp_path / "out", sleep=waiting())
+    found = prove(there.session(), "gpu-01", "p1", ROOT, tmp_path / "out", clock=Clock(waiting()))
     assert found["host"]["name"] == "gpu-01"
     assert found["left_out"] == [proof.LEFT_OUT]
     gpu_report.write(found, tmp_path / "out")
@@ -117,7 +118,7 @@ def test_a_stand_in_says_so_and_takes_the_operators_compose_files(there: FakeHos
     (there.place / "current/plan.yaml").write_text("workloads: []\n")  # it needs no GPU
     own = (("site-1-bed.yaml", b"services: {train: {ulimits: !reset null}}\n"),)
     found = prove(
-        there.session(), "gpu-01", "p1", ROOT, tmp_path / "out", overrides=own, stand_in=True, sleep=waiting()
+        there.session(), "gpu-01", "p1", ROOT, tmp_path / "out", overrides=own, stand_in=True, clock=Clock(waiting())
     )
     assert found["left_out"] == [proof.LEFT_OUT, proof.STAND_IN_LEFT_OUT]
     service = yaml.safe_load((there.folder / "asked.yaml").read_text())["services"]["train"]
@@ -130,14 +131,14 @@ def test_a_stand_in_says_so_and_takes_the_operators_compose_files(there: FakeHos
 def test_a_container_that_makes_no_report_is_an_error_with_its_words(there: FakeHost, tmp_path: Path) -> None:
     there.answers("compose", "echo no NVIDIA GPU found >&2; exit 3")
     with pytest.raises(HostFailedError, match=r"made no report \(exit code 3\): no NVIDIA GPU found"):
-        prove(there.session(), "gpu-01", "p1", ROOT, tmp_path / "out", sleep=waiting())
+        prove(there.session(), "gpu-01", "p1", ROOT, tmp_path / "out", clock=Clock(waiting()))
     assert not any((there.place / "proofs").iterdir())
 
 
 def test_a_report_with_a_link_is_not_unpacked(there: FakeHost, tmp_path: Path) -> None:
     there.answers("compose", "ln -s /etc/passwd report/report.json; exit 0")
-    with pytest.raises(HostFailedError, match=r"the report holds './report.json', expected files and folders only"):
-        prove(there.session(), "gpu-01", "p1", ROOT, tmp_path / "out", sleep=waiting())
+    with pytest.raises(HostFailedError, match=r"cannot be read: './report.json' is in it, expected files"):
+        prove(there.session(), "gpu-01", "p1", ROOT, tmp_path / "out", clock=Clock(waiting()))
     assert not (tmp_path / "out/report.json").exists()
 
 
@@ -145,20 +146,20 @@ def test_a_report_with_a_link_is_not_unpacked(there: FakeHost, tmp_path: Path) -
 def test_an_answer_that_is_no_report_is_an_error(there: FakeHost, tmp_path: Path, body: str) -> None:
     there.answers("compose", f"echo '{body}' >report/report.json; exit 0")
     with pytest.raises(HostFailedError, match="is no report"):
-        prove(there.session(), "gpu-01", "p1", ROOT, tmp_path / "out", sleep=waiting())
+        prove(there.session(), "gpu-01", "p1", ROOT, tmp_path / "out", clock=Clock(waiting()))
 
 
 def test_a_report_that_could_not_be_written_here_is_not_made(there: FakeHost, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(FleetError, match="cannot be made: Not a directory"):
-        prove(there.session(), "gpu-01", "p1", ROOT, tmp_path / "file/out", sleep=waiting())
+        prove(there.session(), "gpu-01", "p1", ROOT, tmp_path / "file/out", clock=Clock(waiting()))
     assert not (there.folder / "docker.log").exists()
 
 
 def test_what_a_cut_connection_left_is_ended_before_another_proof(there: FakeHost, tmp_path: Path) -> None:
     (there.place / "proofs/p0/report").mkdir(parents=True)
     there.answers("ps", 'case "$*" in *voxyard-proof*) echo 5f2c;; esac')
-    prove(there.session(), "gpu-01", "p1", ROOT, tmp_path / "out", sleep=waiting())
+    prove(there.session(), "gpu-01", "p1", ROOT, tmp_path / "out", clock=Clock(waiting()))
     assert "rm --force 5f2c" in (there.folder / "docker.log").read_text()
     assert not any((there.place / "proofs").iterdir())
 
@@ -166,7 +167,7 @@ def test_what_a_cut_connection_left_is_ended_before_another_proof(there: FakeHos
 def test_a_proof_that_is_gone_is_not_waited_for(there: FakeHost, tmp_path: Path) -> None:
     there.answers("compose", "kill -KILL $(cat pid); exit 0")
     with pytest.raises(HostFailedError, match="ended without a report"):
-        prove(there.session(), "gpu-01", "p1", ROOT, tmp_path / "out", sleep=waiting())
+        prove(there.session(), "gpu-01", "p1", ROOT, tmp_path / "out", clock=Clock(waiting()))
 
 
 def test_an_interrupted_proof_ends_its_container(there: FakeHost, tmp_path: Path) -> None:
@@ -176,7 +177,7 @@ def test_an_interrupted_proof_ends_its_container(there: FakeHost, tmp_path: Path
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        prove(there.session(), "gpu-01", "p1", ROOT, tmp_path / "out", sleep=interrupted)
+        prove(there.session(), "gpu-01", "p1", ROOT, tmp_path / "out", clock=Clock(interrupted))
     assert "rm --force voxyard-proof-p1" in (there.folder / "docker.log").read_text()
     assert not any((there.place / "proofs").iterdir())
 
@@ -185,15 +186,15 @@ def test_a_proof_that_never_ends_is_stopped(there: FakeHost, tmp_path: Path) -> 
     there.answers("compose", "sleep 1")
     times = iter([0.0, 1.0, proof.LONGEST_SECONDS + 1])
     with pytest.raises(HostFailedError, match="has not ended after 3 hours"):
-        prove(there.session(), "gpu-01", "p1", ROOT, tmp_path / "out", sleep=waiting(), now=lambda: next(times))
+        prove(there.session(), "gpu-01", "p1", ROOT, tmp_path / "out", clock=Clock(waiting(), lambda: next(times)))
 
 
 def test_a_host_without_gpus_for_the_trainer_proves_nothing(there: FakeHost, tmp_path: Path) -> None:
     (there.place / "current/plan.yaml").write_text("workloads: []\n")
     with pytest.raises(HostFailedError, match="no GPUs for the trainer"):
-        prove(there.session(), "gpu-01", "p1", ROOT, tmp_path / "out", sleep=waiting())
+        prove(there.session(), "gpu-01", "p1", ROOT, tmp_path / "out", clock=Clock(waiting()))
 
 
 def test_a_directory_with_files_is_not_written_to(there: FakeHost, tmp_path: Path) -> None:
     with pytest.raises(FleetError, match="name a new one"):
-        prove(there.session(), "gpu-01", "p1", ROOT, tmp_path, sleep=waiting())
+        prove(there.session(), "gpu-01", "p1", ROOT, tmp_path, clock=Clock(waiting()))

@@ -38,7 +38,8 @@ def listing(*, report: Any = None, newest: str = "", start: str = "0", drained: 
 def container(role: str = "trainer", state: str = "running", *, code: int = 0, **more: Any) -> dict[str, Any]:
     return {
         "Id": f"id-{role}",
-        "Config": {"Labels": {"voxyard.run": "demo-1", "voxyard.role": role}},
+        "Image": "sha256:1",
+        "Config": {"Image": "trainer:1", "Labels": {"voxyard.run": "demo-1", "voxyard.role": role}},
         "State": {
             "Status": state,
             "ExitCode": code,
