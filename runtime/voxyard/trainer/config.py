@@ -300,6 +300,15 @@ class TrainConfig(Section):
     training: TrainingConfig = Field(default_factory=TrainingConfig)
     telemetry: TelemetryConfig = Field(default_factory=TelemetryConfig)
 
+    def changed(self, values: Mapping[str, Any]) -> Self:
+        """A copy with these values, each by its place as `training.resume`; they are not validated again."""
+        sections: dict[str, dict[str, Any]] = {}
+        for place, value in values.items():
+            section, _, name = place.partition(".")
+            sections.setdefault(section, {})[name] = value
+        copies = {section: getattr(self, section).model_copy(update=update) for section, update in sections.items()}
+        return self.model_copy(update=copies)
+
 
 def trained_config(document: Mapping[str, Any]) -> TrainConfig:
     """Settings that a checkpoint or a voice was trained with, with what older ones did not say. Raises ValueError."""

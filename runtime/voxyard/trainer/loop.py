@@ -457,11 +457,10 @@ class Run:
 
 def resolve(config: TrainConfig, devices: Devices) -> TrainConfig:
     """The configuration with what follows from the devices filled in: batch size, precision, XLA."""
-    training = config.training.model_copy(
-        update={
-            "batch_size": devices.batch_size,
-            "precision": resolve_precision(config, devices),
-            "xla": resolve_xla(config, devices),
+    return config.changed(
+        {
+            "training.batch_size": devices.batch_size,
+            "training.precision": resolve_precision(config, devices),
+            "training.xla": resolve_xla(config, devices),
         }
     )
-    return config.model_copy(update={"training": training})

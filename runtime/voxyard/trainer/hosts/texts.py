@@ -28,6 +28,6 @@ def with_shared_text_front_end(config: TrainConfig) -> TrainConfig:
         config = with_text_front_end(config)
         tell = {name: getattr(config.model, name) for name in CHOSEN}
     told = meet(group, {"voxyard": __version__}, wait=config.training.hosts_wait, allow_mixed=True, tell=tell)
-    missing = {name: told[name] for name in CHOSEN if getattr(config.model, name) in (None, "auto")}
-    config = config.model_copy(update={"model": config.model.model_copy(update=missing)})
+    missing = [name for name in CHOSEN if getattr(config.model, name) in (None, "auto")]
+    config = config.changed({f"model.{name}": told[name] for name in missing})
     return config if group.is_first else with_text_front_end(config)
