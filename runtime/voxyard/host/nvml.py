@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from types import TracebackType
 from typing import Any, Self
 
 from voxyard.host.errors import HostError
@@ -103,9 +102,7 @@ class Session:
             raise SessionLostError(_broken("nvmlInit", error), function="nvmlInit", code=error.value) from error
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
