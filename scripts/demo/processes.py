@@ -10,11 +10,13 @@ import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self, TextIO
+
+from voxyard.host.signal_handlers import handling
 
 LAST_LINES = 15
 STOP_SECONDS = 10.0
@@ -212,7 +214,7 @@ class Children:
 
     def stop_all(self) -> None:
         """Ends all that still run; a second Ctrl-C does not keep it from that."""
-        with _deaf():
+        with handling(signal.SIG_IGN, INTERRUPTS):  # where they could reach the block
             for child in self._running:
                 child.ask_to_end()
             for child in self._running:
@@ -228,20 +230,6 @@ def command(*arguments: object, stdout: Path | None = None) -> ChildCommand:
 def with_variables(made: ChildCommand, variables: Mapping[str, str], shown: Sequence[str]) -> ChildCommand:
     """The same with an environment, of which `shown` are printed with it."""
     return ChildCommand(made.arguments, variables, {name: variables[name] for name in shown}, made.stdout)
-
-
-@contextmanager
-def _deaf() -> Iterator[None]:
-    """Ignores the signals that interrupt a program, where they could reach the block."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in INTERRUPTS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _end_with(parent: int) -> None:

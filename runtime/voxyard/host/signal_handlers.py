@@ -1,0 +1,28 @@
+"""Handlers of signals for the time of a block."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+ENDS = (signal.SIGINT, signal.SIGTERM)  # of Ctrl-C, and of kill
+
+
+@contextmanager
+def handling(
+    handler: Callable[[int, FrameType | None], object] | signal.Handlers, signals: Iterable[signal.Signals] = ENDS
+) -> Iterator[None]:
+    """Takes these signals with `handler`; those before take them again at the end.
+
+    Only the main thread can take signals: in a block of another thread they stay as they are.
+    """
+    on_main = threading.current_thread() is threading.main_thread()
+    before = {number: signal.signal(number, handler) for number in signals} if on_main else {}
+    try:
+        yield
+    finally:
+        for number, was in before.items():
+            signal.signal(number, was)
