@@ -1,12 +1,16 @@
-"""Handlers of signals for the time of a block."""
+"""Signals of a process: handlers for the time of a block, and what it gets at its parent's death."""
 
 from __future__ import annotations
 
+import ctypes
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+_PR_SET_PDEATHSIG = 1  # prctl(2)
 
 ENDS = (signal.SIGINT, signal.SIGTERM)  # of Ctrl-C, and of kill
 
@@ -26,3 +30,12 @@ def handling(
     finally:
         for number, was in before.items():
             signal.signal(number, was)
+
+
+def end_with(parent: int, number: signal.Signals) -> bool:
+    """Have the kernel send this signal when the thread that started this process ends; False where it has already.
+
+    It comes also where the parent is killed, and where this process hangs.
+    """
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, number)
+    return os.getppid() == parent

@@ -9,7 +9,17 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from voxyard.settings import Section, setting
+from voxyard.settings import Alias, Section, setting
+
+_ANYWHERE = ("data", "training", "model")
+
+ALIASES: tuple[Alias, ...] = (  # keys of older configurations that a settings file may still use
+    Alias("mixed_precision", _ANYWHERE, "training.precision", values={True: "auto", False: "float32"}),
+    Alias("enable_xla", _ANYWHERE, "training.xla"),
+    Alias("batch_size", ("data",), "training.batch_size"),
+    Alias("pin_memory", _ANYWHERE, None, "TensorFlow pins its host buffers itself"),
+    Alias("use_tf_native_loading", _ANYWHERE, None, "there is one way of loading"),
+)
 
 ModelSize = Literal["tiny", "small", "normal", "big"]
 Strategy = Literal["single", "split", "mirrored", "auto", "multiworker"]

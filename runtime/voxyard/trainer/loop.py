@@ -30,8 +30,8 @@ from voxyard.trainer.observer import Observer
 from voxyard.trainer.out_of_memory import Doing, told_out_of_memory
 from voxyard.trainer.pipeline import Pipeline
 from voxyard.trainer.report import Report, write_report
+from voxyard.trainer.reporting.bounds import STEPS_NEEDED
 from voxyard.trainer.reporting.clocks import CpuClock, MemoryGrowth, StepClock
-from voxyard.trainer.reporting.enough import STEPS_NEEDED
 from voxyard.trainer.reporting.mlflow_run import open_mlflow
 from voxyard.trainer.reporting.run_report import devices_described, measured
 from voxyard.trainer.reporting.split_bounds import SplitBounds

@@ -20,7 +20,7 @@ from voxyard.telemetry.server import MetricsServer, serve
 from voxyard.telemetry.web_config import WebConfig, read_web_config
 from voxyard.telemetry.workloads import TrainMetrics
 from voxyard.trainer.config import TelemetryConfig
-from voxyard.trainer.reporting.enough import STEPS_NEEDED, too_few
+from voxyard.trainer.reporting.bounds import STEPS_NEEDED, too_few
 from voxyard.trainer.reporting.mlflow_run import MlflowRun
 
 log = logging.getLogger("voxyard.trainer")

@@ -13,9 +13,8 @@ from typing import Any
 from voxyard.corpus import Coverage
 from voxyard.host.durable_files import write_file
 from voxyard.telemetry.gpu_watch import CardPower
-from voxyard.trainer.reporting.bounds import MIRRORED, SINGLE, SPLIT, StepStages, listed
+from voxyard.trainer.reporting.bounds import MIRRORED, SINGLE, SPLIT, StepStages, listed, too_few_to_be_sure
 from voxyard.trainer.reporting.device_targets import HIGH_POWER, memory_standing, power_standing
-from voxyard.trainer.reporting.enough import too_few_to_be_sure
 
 log = logging.getLogger("voxyard.trainer")
 

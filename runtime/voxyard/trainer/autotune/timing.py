@@ -24,8 +24,7 @@ from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.devices.placement import Kind
 from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.out_of_memory import DOES_NOT_FIT, OutOfMemoryError
-from voxyard.trainer.reporting.bounds import ON_DATA, ON_MODEL, SINGLE, SPLIT, StepStages
-from voxyard.trainer.reporting.enough import STEPS_NEEDED
+from voxyard.trainer.reporting.bounds import ON_DATA, ON_MODEL, SINGLE, SPLIT, STEPS_NEEDED, StepStages
 
 log = logging.getLogger("voxyard.trainer")
 

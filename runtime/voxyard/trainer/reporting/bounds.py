@@ -8,6 +8,9 @@ from typing import Any, Final, Self
 
 from voxyard.trainer.devices.placement import Kind
 
+STEPS_NEEDED: Final = 10  # timed, beside those that were traced (compiled); a figure of fewer is not measured
+ALONE_NEEDED: Final = 1  # where a stage is timed alone, between barriers: such a time has nothing else in it
+
 SINGLE: Final = "single"
 FEATURES: Final = "single, precomputed features"
 SPLIT: Final = "split"
@@ -131,3 +134,13 @@ def little_gain(bounds: Mapping[str, float], chosen: str, *, second_network: boo
 
 def _ms(seconds: float) -> str:
     return f"{seconds * 1e3:.3g} ms"
+
+
+def too_few(timed: int, needed: int = STEPS_NEEDED) -> str:
+    """The reason why a figure of so many timed steps is none."""
+    return f"too few steps to measure ({timed} of {needed})"
+
+
+def too_few_to_be_sure(timed: float | None) -> str:
+    """Caveat behind a figure that so many timed steps gave; empty where they are enough, or not known (None)."""
+    return "" if timed is None or timed >= STEPS_NEEDED else f"; too few steps to be sure ({timed:g} of {STEPS_NEEDED})"
