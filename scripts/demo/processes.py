@@ -9,6 +9,7 @@ import signal
 import subprocess
 import threading
 import time
+import urllib.request
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -225,6 +226,24 @@ class Children:
 def command(*arguments: object, stdout: Path | None = None) -> ChildCommand:
     """A command without variables of its own."""
     return ChildCommand(tuple(map(str, arguments)), stdout=stdout)
+
+
+def near(path: Path) -> str:
+    """A path as a person types it who stands in the working directory, the top of the repository."""
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+
+
+def answers(url: str) -> Callable[[], bool]:
+    """A function that is True once a page answers with a success."""
+
+    def asked() -> bool:
+        try:
+            with urllib.request.urlopen(url, timeout=5):  # noqa: S310 (on loopback)
+                return True
+        except OSError:  # refused, or 503
+            return False
+
+    return asked
 
 
 def with_variables(made: ChildCommand, variables: Mapping[str, str], shown: Sequence[str]) -> ChildCommand:
