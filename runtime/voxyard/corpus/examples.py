@@ -9,13 +9,12 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from voxyard.host.errors import UserError
 from voxyard.host.page_cache import Extent
 
 
-class CorpusError(Exception):
-    """A message for the user: what was found in a corpus, what was expected, what to do."""
-
-    exit_code: int = 2
+class CorpusError(UserError):
+    """What was found in a corpus, what was expected, what to do."""
 
 
 SMALLEST_TO_SKIP = 20
