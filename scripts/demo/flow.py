@@ -19,7 +19,7 @@ from types import FrameType
 
 from demo import monitoring, speech, training
 from demo.page import Results, write
-from demo.processes import INTERRUPTS, ChildCommand, Children, DemoError, bypass_proxies
+from demo.processes import INTERRUPTS, ChildCommand, Children, DemoError, answers, bypass_proxies, near
 from demo.sound import read
 from voxyard.corpus import CorpusError
 from voxyard.corpus.coverage import MAX_DROPPED_TEXT, ONE_TEXT, coverage_of, refuse_dropped
@@ -143,8 +143,8 @@ class Demo:
 def run(demo: Demo) -> None:
     """All parts; what needs the running training runs beside it. Raises DemoError where a needed one fails."""
     asked, results, places = demo.asked, demo.results, demo.places
-    voxyard = _near(Path(sys.executable).parent / "voxyard")
-    python = _near(Path(sys.executable))
+    voxyard = near(Path(sys.executable).parent / "voxyard")
+    python = near(Path(sys.executable))
     if asked.corpus is None:
         purpose = "making a small corpus: espeak-ng speaks a list of sentences"
         demo.run("corpus", purpose, training.make_corpus(voxyard, places, asked.clips))
@@ -239,7 +239,7 @@ def _exporter(demo: Demo, voxyard: str, port: int) -> monitoring.ScriptedDriver 
     purpose = "exporting the metrics of four scripted GPUs"
     say(f"→ {purpose}")
     demo.children.serve("exporter", purpose, driver.exporter(voxyard, port))
-    ready = monitoring.answers(f"http://127.0.0.1:{port}/readyz")
+    ready = answers(f"http://127.0.0.1:{port}/readyz")
     demo.children.until(ready, seconds=60, say="the exporter reads the driver")
     demo.results.scripted = True
     return driver
@@ -256,7 +256,7 @@ def _prometheus(demo: Demo, ports: dict[str, int]) -> int | None:
     port = free_port()
     config = monitoring.configure(demo.asked.out / "prometheus", ports, port)
     demo.children.serve("prometheus", purpose, monitoring.prometheus(program, config, port))
-    ready = monitoring.answers(f"http://127.0.0.1:{port}/-/ready")
+    ready = answers(f"http://127.0.0.1:{port}/-/ready")
     demo.children.until(ready, seconds=60, say="Prometheus is ready")
     demo.results.monitored = True
     return port
@@ -271,7 +271,7 @@ def _speak(demo: Demo, voxyard: str, python: str, port: int, beside: Beside) -> 
     purpose = "starting the speech service with it, beside the training"
     say(f"→ {purpose}")
     children.serve("service", purpose, speech.serve(voxyard, out / "bark", out / "service", port))
-    ready = speech.ready(port)
+    ready = answers(f"http://127.0.0.1:{port}/readyz")  # once a worker has its model
     children.until(lambda: beside.look() or ready(), seconds=180, pause=0.5, say="the service has its model")
     purpose = "speaking through the service with OpenAI's client"
     demo.run("client", purpose, speech.speak(python, port, out / "bark.wav"))
@@ -287,7 +287,7 @@ def _serve_voice(demo: Demo, voxyard: str, python: str) -> None:
     say(f"→ {purpose}")
     port = free_port()
     children.serve("voice-service", purpose, speech.serve_voice(voxyard, voice, out / "voice-service", port))
-    children.until(speech.ready(port), seconds=180, pause=0.5, say="the service has the voice")
+    children.until(answers(f"http://127.0.0.1:{port}/readyz"), seconds=180, pause=0.5, say="the service has the voice")
     purpose = "speaking with the trained voice through OpenAI's client"
     spoken = out / "served.wav"
     demo.run("voice-client", purpose, speech.speak(python, port, spoken, demo.asked.sentence, speech.speaker(voice)))
@@ -434,11 +434,6 @@ def _folder(text: str) -> Path:
     if not text:
         raise argparse.ArgumentTypeError("the name is empty: expected a folder of recordings")
     return Path(text)
-
-
-def _near(path: Path) -> str:
-    """A path as a person types it who stands at the top of the repository."""
-    return str(path.relative_to(ROOT) if path.is_relative_to(ROOT) else path)
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import time
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -172,19 +172,6 @@ def preview(python: str, port: int, until: float, minutes: float, out: Path) -> 
     )  # fmt: skip
 
 
-def answers(url: str) -> Callable[[], bool]:
-    """A function that is True once a page answers."""
-
-    def asked() -> bool:
-        try:
-            with urllib.request.urlopen(url, timeout=5):  # noqa: S310 (on loopback)
-                return True
-        except OSError:
-            return False
-
-    return asked
-
-
 class Watch:
     """Looks at Prometheus and the exporter while the training runs, and keeps the last state of a live training."""
 
@@ -278,8 +265,3 @@ def _fetch(url: str) -> bytes:
     except OSError as error:
         raise DemoError(f"{url} does not answer: {error}") from error
     return found
-
-
-def without(jobs: Mapping[str, int], left_out: Sequence[str]) -> dict[str, int]:
-    """The ports by job, less those of the parts that were left out."""
-    return {job: port for job, port in jobs.items() if job not in left_out}

@@ -9,13 +9,15 @@ import signal
 import subprocess
 import threading
 import time
+import urllib.request
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Self, TextIO
+
+from voxyard.host.signal_handlers import handling
 
 LAST_LINES = 15
 STOP_SECONDS = 10.0
@@ -161,9 +163,7 @@ class Children:
         self._logs.mkdir(parents=True, exist_ok=True)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop_all()
 
     def start(self, name: str, purpose: str, command: ChildCommand, *, quiet: bool = False) -> Child:
@@ -215,7 +215,7 @@ class Children:
 
     def stop_all(self) -> None:
         """Ends all that still run; a second Ctrl-C does not keep it from that."""
-        with _deaf():
+        with handling(signal.SIG_IGN, INTERRUPTS):  # where they could reach the block
             for child in self._running:
                 child.ask_to_end()
             for child in self._running:
@@ -228,23 +228,27 @@ def command(*arguments: object, stdout: Path | None = None) -> ChildCommand:
     return ChildCommand(tuple(map(str, arguments)), stdout=stdout)
 
 
+def near(path: Path) -> str:
+    """A path as a person types it who stands in the working directory, the top of the repository."""
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+
+
+def answers(url: str) -> Callable[[], bool]:
+    """A function that is True once a page answers with a success."""
+
+    def asked() -> bool:
+        try:
+            with urllib.request.urlopen(url, timeout=5):  # noqa: S310 (on loopback)
+                return True
+        except OSError:  # refused, or 503
+            return False
+
+    return asked
+
+
 def with_variables(made: ChildCommand, variables: Mapping[str, str], shown: Sequence[str]) -> ChildCommand:
     """The same with an environment, of which `shown` are printed with it."""
     return ChildCommand(made.arguments, variables, {name: variables[name] for name in shown}, made.stdout)
-
-
-@contextmanager
-def _deaf() -> Iterator[None]:
-    """Ignores the signals that interrupt a program, where they could reach the block."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in INTERRUPTS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _end_with(parent: int) -> None:

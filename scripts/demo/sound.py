@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import io
 import struct
-import wave
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from voxyard.trainer.config import ModelConfig
-from voxyard.trainer.model.mel import EDGES, FLOOR, edge_padding, hann, mel_basis
+from voxyard.trainer.model.griffin_lim import analysis, spectrogram_image, write_wav
+from voxyard.trainer.model.mel import FLOOR, mel_basis
 
 LONGEST_SECONDS = 12.0  # of a sound on the page
-LOW, HIGH = -11.5, 1.0  # nepers, as the trainer draws its samples
-_COLOURS = np.array([[8, 10, 24], [54, 30, 96], [140, 42, 110], [222, 82, 76], [252, 156, 84], [253, 231, 190]], float)
 
 Mel = NDArray[np.float64]
 
@@ -38,22 +36,16 @@ class Sound:
     def mel(self) -> Mel:
         """Log-mel spectrogram (frames, mels), as the trainer's features compute it."""
         config = ModelConfig(sample_rate=self.sample_rate, mel_high_hz=min(8000.0, self.sample_rate / 2))
-        fft, hop = config.fft_size, config.hop_length
+        hop = config.hop_length
         count = max(1, len(self.samples) // hop)
         whole = np.pad(self.samples[: count * hop], (0, max(0, hop - len(self.samples))))
-        padded = np.pad(whole, edge_padding(fft, hop), EDGES)
-        frames = np.lib.stride_tricks.sliding_window_view(padded, fft)[::hop][:count]  # (frames, fft)
-        magnitudes = np.abs(np.fft.rfft(frames * hann(fft)))  # (frames, bins)
+        magnitudes = np.abs(analysis(whole, config)[:count])  # (frames, bins)
         return np.log(np.maximum(magnitudes @ mel_basis(config).T, FLOOR))
 
     def wav(self) -> bytes:
         """A 16-bit WAV file."""
         file = io.BytesIO()
-        with wave.open(file, "wb") as writer:
-            writer.setnchannels(1)
-            writer.setsampwidth(2)
-            writer.setframerate(self.sample_rate)
-            writer.writeframes(np.round(np.clip(self.samples, -1, 1) * 32767).astype("<i2").tobytes())
+        write_wav(file, self.samples, self.sample_rate)
         return file.getvalue()
 
     def data_url(self) -> str:
@@ -73,10 +65,7 @@ def read(path: Path) -> Sound:
 
 def picture(mel: Mel) -> str:
     """A log-mel (frames, mels) as the URL of a PNG: low bands below, silence dark."""
-    level = np.clip((mel.T[::-1] - LOW) / (HIGH - LOW), 0, 1) * (len(_COLOURS) - 1)
-    stops = np.arange(len(_COLOURS))
-    pixels = np.stack([np.interp(level, stops, _COLOURS[:, channel]) for channel in range(3)], -1)
-    return f"data:image/png;base64,{base64.b64encode(png(np.round(pixels).astype(np.uint8))).decode()}"
+    return f"data:image/png;base64,{base64.b64encode(png(spectrogram_image(mel))).decode()}"
 
 
 def png(pixels: NDArray[np.uint8]) -> bytes:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 
-from demo.processes import ChildCommand, command
+from demo.processes import ChildCommand, command, near
 
 TEXT = "Good morning. This voice is noise, and all the rest is real."
 _PART = "Bark and the speech service were left out:"
@@ -57,27 +55,10 @@ def speaker(voice: Path) -> str:
 
 def speak(python: str, port: int, out: Path, text: str = TEXT, voice: str = "alloy") -> ChildCommand:
     """The command that speaks through OpenAI's client."""
-    script = _near(Path(__file__).with_name("openai_client.py"))
+    script = near(Path(__file__).with_name("openai_client.py"))
     url = f"http://127.0.0.1:{port}/v1"
     return command(python, script, "--base-url", url, "--text", text, "--voice", voice, "--out", out)
 
 
-def ready(port: int) -> Callable[[], bool]:
-    """A function that is True once a worker of the service has its model."""
-
-    def asked() -> bool:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5):
-                return True
-        except OSError:  # refused, or 503
-            return False
-
-    return asked
-
-
 def _is_there(name: str) -> bool:
     return importlib.util.find_spec(name) is not None
-
-
-def _near(path: Path) -> Path:
-    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

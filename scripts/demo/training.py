@@ -30,41 +30,16 @@ class Settings:
     metrics_port: int
 
 
-@dataclass(frozen=True)
 class Places:
     """Files and folders of the demo below its folder."""
 
-    folder: Path
-
-    @property
-    def corpus(self) -> Path:
-        """The demo's own corpus."""
-        return self.folder / "corpus"
-
-    @property
-    def shards(self) -> Path:
-        """The corpus as the trainer reads it."""
-        return self.folder / "shards"
-
-    @property
-    def run(self) -> Path:
-        """Checkpoints and report of the training."""
-        return self.folder / "run"
-
-    @property
-    def profile(self) -> Path:
-        """The profile's page."""
-        return self.folder / "profile.html"
-
-    @property
-    def spoken(self) -> Path:
-        """The sentence that the trained model speaks."""
-        return self.folder / "spoken.wav"
-
-    @property
-    def spoken_mel(self) -> Path:
-        """Its mel spectrogram, as the model predicts it."""
-        return self.folder / "spoken.npy"
+    def __init__(self, folder: Path) -> None:
+        self.corpus = folder / "corpus"  # the demo's own
+        self.shards = folder / "shards"  # the corpus as the trainer reads it
+        self.run = folder / "run"  # checkpoints and report of the training
+        self.profile = folder / "profile.html"
+        self.spoken = folder / "spoken.wav"  # by the trained model
+        self.spoken_mel = folder / "spoken.npy"  # as it predicts it
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from voxyard.host.errors import UserError
 
-class BarkError(Exception):
-    """A message for the user: what was found, what was expected, what to do. `exit_code` is the command's."""
 
-    exit_code: int = 2
+class BarkError(UserError):
+    """An error of the engine, with what to do."""

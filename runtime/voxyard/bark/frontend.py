@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from voxyard.bark import speakers, voices
 from voxyard.bark.config import BarkConfig
 from voxyard.bark.errors import BarkError
-from voxyard.bark.voice_files import BarkVoiceFiles
+from voxyard.bark.voices import BarkVoiceFiles
 from voxyard.bark.weights import checkpoint, tokenizer
 from voxyard.bark.weights.identity import identity
 from voxyard.speech.engine import EngineSpec

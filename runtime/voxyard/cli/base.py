@@ -21,13 +21,15 @@ INTERRUPTED = 130
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 PATH = click.Path(path_type=Path)
-CONFIG = click.option(
-    "--config",
-    type=PATH,
-    envvar="VOXYARD_CONFIG",
-    metavar="FILE",
-    help="Settings as a YAML file with the sections model, data, training, telemetry.",
-)
+
+
+def config_option(sections: str) -> Callable[[Any], Any]:
+    """Option `--config`, for a YAML file with these sections."""
+    text = f"Settings as a YAML file, {sections}."
+    return click.option("--config", type=PATH, envvar="VOXYARD_CONFIG", metavar="FILE", help=text)
+
+
+CONFIG = config_option("sections model, data, training, telemetry")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
 Entries = Mapping[str, tuple[str, str]]  # name → its sentence, and `module:attribute` of the command
@@ -128,6 +130,20 @@ def _install(package: str, extra: str) -> str:
     if extra != "trainer,cpu":
         return f"pip install 'voxyard[{extra}]'"
     return "pip install 'voxyard[trainer,cpu]', or 'voxyard[trainer,gpu]', which downloads several GB of CUDA packages"
+
+
+def clock(seconds: float) -> str:
+    """Human-readable duration: 9.4 s, 3:07 min, 1:02:09 h."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02} h" if hours else f"{minutes}:{rest:02} min"
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 chunk`, `2 chunks`: for nouns with a plural in -s."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from voxyard.cli.base import CHECK_FAILED, CONTEXT, INTERRUPTED, JSON, PATH, LazyGroup, answering
+from voxyard.host.signal_handlers import handling
 
 if TYPE_CHECKING:
     from voxyard.speech.cluster.node import NodeSpec
@@ -191,15 +192,10 @@ def _run(spec: NodeSpec, what: str) -> int:
         code[0] = INTERRUPTED if number == signal.SIGINT else 0
         stop.set()
 
-    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        with Node(spec) as node:
-            node.start()
-            with serve_metrics(node):
-                _log.info("%s: started, until Ctrl-C", what)
-                stop.wait()
-            _log.info("%s: stopping", what)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    with handling(end), Node(spec) as node:
+        node.start()
+        with serve_metrics(node):
+            _log.info("%s: started, until Ctrl-C", what)
+            stop.wait()
+        _log.info("%s: stopping", what)
     return code[0]

@@ -28,7 +28,7 @@ corpus = LazyGroup(
     context_settings=CONTEXT,
     entries={
         "demo": ("Make a small corpus with espeak-ng's voices; nothing is downloaded.", "voxyard.cli.corpus:demo"),
-        "prepare": ("Write a corpus as shards, the fast way to train from.", "voxyard.cli.corpus_prepare:prepare"),
-        "check": ("Read a whole corpus and list what is wrong with it.", "voxyard.cli.corpus_check:check"),
+        "prepare": ("Write a corpus as shards, the fast way to train from.", "voxyard.cli.corpus_reading:prepare"),
+        "check": ("Read a whole corpus and list what is wrong with it.", "voxyard.cli.corpus_reading:check"),
     },
 )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from voxyard.cli.base import CONTEXT, JSON, WRONG_USE, answering, refuse
+from voxyard.trainer.reporting.figures import columns
 
 if TYPE_CHECKING:
     from voxyard.host import Gpu, Pair, Topology, TrainerPlan
@@ -66,7 +67,8 @@ def gpus(take_out: str | None, give_back: str | None, as_json: bool) -> None:
             print(f"voxyard gpus: {NO_GPU}", file=sys.stderr)
             return
         headings = ("index", "name", "memory", "free", "state", "UUID")
-        _print_columns(headings, *(_row(each) for gpu in found for each in (gpu, *instances.get(gpu.index, ()))))
+        rows = [headings, *(_row(each) for gpu in found for each in (gpu, *instances.get(gpu.index, ())))]
+        print(*columns(rows), sep="\n")
 
 
 @click.command(context_settings=CONTEXT)
@@ -232,7 +234,7 @@ def _show_plan(plan: TrainerPlan) -> None:
          f"{card.limit_mib} MiB", card.uuid)
         for role, card in [*cards, ("model", limits.model)]
     ]  # fmt: skip
-    _print_columns(("role", "GPU", "name", "free", "limit", "UUID"), *rows)
+    print(*columns([("role", "GPU", "name", "free", "limit", "UUID"), *rows]), sep="\n")
     print(f"policy      {limits.policy}")
     print(f"batch       {limits.batch_size} clips")
     print(f"ring        {limits.ring_slots} slots")
@@ -250,7 +252,7 @@ def _show_topology(found: Topology, pair: Pair | None, why_none: str | None) -> 
          found.affinity[name].cpus or "-", _nodes(found, name))
         for name in found.gpus
     ]  # fmt: skip
-    _print_columns(("", *found.gpus, "CPUs", "NUMA"), *rows)
+    print(*columns([("", *found.gpus, "CPUs", "NUMA"), *rows]), sep="\n")
     if found.ranked():
         print("\nLinks, the best first:")
     for one, other, link in found.ranked():
@@ -270,10 +272,3 @@ def _nodes(found: Topology, name: str) -> str:
         else:
             runs.append([node])
     return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs) or "-"
-
-
-def _print_columns(*rows: Sequence[str]) -> None:
-    """Rows in columns of even width, never cut to a terminal's: they are copied and read by programs."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

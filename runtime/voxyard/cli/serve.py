@@ -10,7 +10,7 @@ import click
 from pydantic import Field
 
 from voxyard.bark.config import BarkConfig
-from voxyard.cli.base import CONTEXT, PATH, answering, log_notes
+from voxyard.cli.base import CONTEXT, answering, config_option, log_notes
 from voxyard.cli.engines import EngineChoice, choose_engine
 from voxyard.service.config import ServiceSection
 from voxyard.settings import Section, SettingsCommand, load, options
@@ -27,13 +27,7 @@ class ServeConfig(Section):
 
 
 @click.command("serve", cls=SettingsCommand, context_settings=CONTEXT)
-@click.option(
-    "--config",
-    type=PATH,
-    envvar="VOXYARD_CONFIG",
-    metavar="FILE",
-    help="Settings as a YAML file, sections service, speech, bark.",
-)
+@config_option("sections service, speech, bark")
 @options(ServeConfig)
 @click.pass_context
 def serve(context: click.Context, flags: dict[str, object], config: Path | None) -> int:

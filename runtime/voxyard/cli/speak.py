@@ -15,9 +15,20 @@ import click
 from pydantic import Field
 
 from voxyard.bark.config import BarkConfig
-from voxyard.cli.base import CHECK_FAILED, CONTEXT, INTERRUPTED, JSON, PATH, answering, log_notes, refuse
+from voxyard.cli.base import (
+    CHECK_FAILED,
+    CONTEXT,
+    INTERRUPTED,
+    JSON,
+    PATH,
+    answering,
+    clock,
+    config_option,
+    counted,
+    log_notes,
+    refuse,
+)
 from voxyard.cli.documents import read_document
-from voxyard.cli.durations import clock, counted
 from voxyard.cli.engines import EngineChoice, choose_engine
 from voxyard.settings import Section, SettingsCommand, load, options
 from voxyard.speech.config import SpeakSection, SpeechSection
@@ -52,13 +63,7 @@ class SpeakConfig(Section):
 @click.argument("file", type=PATH)
 @click.option("--out", type=PATH, metavar="FILE", help="Audio file: .wav, .mp3, .opus, .ogg, .flac, .aac or .pcm.")
 @click.option("--show-words", is_flag=True, help="Print the words of each chunk and their length, and speak nothing.")
-@click.option(
-    "--config",
-    type=PATH,
-    envvar="VOXYARD_CONFIG",
-    metavar="FILE",
-    help="Settings as a YAML file, sections speak, speech, bark.",
-)
+@config_option("sections speak, speech, bark")
 @JSON
 @options(SpeakConfig)
 def speak(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from voxyard.cli.base import CONTEXT, PATH, answering, log_notes
+from voxyard.cli.base import CONTEXT, PATH, answering, config_option, log_notes
 from voxyard.settings import SettingsCommand, load, options
 from voxyard.telemetry.config import ExporterConfig
 
@@ -16,9 +16,7 @@ _EXTRA = "exporter"
 
 
 @click.command("exporter", cls=SettingsCommand, context_settings=CONTEXT)
-@click.option(
-    "--config", type=PATH, envvar="VOXYARD_CONFIG", metavar="FILE", help="Settings as a YAML file, section exporter."
-)
+@config_option("section exporter")
 @click.option(
     "--plan",
     type=PATH,

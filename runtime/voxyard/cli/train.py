@@ -12,8 +12,7 @@ import click
 from voxyard.cli.base import CONFIG, CONTEXT, JSON, PATH, answering, log_notes, require_writable
 from voxyard.cli.documents import read_document
 from voxyard.settings import Loaded, SettingsCommand, load, options
-from voxyard.trainer.aliases import ALIASES
-from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.config import ALIASES, TrainConfig
 from voxyard.trainer.devices.host_plan import apply_host_plan
 from voxyard.trainer.errors import HOST_LOST, TrainerError
 from voxyard.trainer.hosts.again import start_again

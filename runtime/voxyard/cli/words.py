@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from voxyard.cli.durations import clock, counted
+from voxyard.cli.base import clock, counted
 from voxyard.speech.reading.reader import READING_VERSION
 
 if TYPE_CHECKING:

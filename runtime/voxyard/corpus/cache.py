@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from voxyard.corpus.directories import lock_where_possible
-from voxyard.corpus.examples import CorpusError, Example, ExampleSource
+from voxyard.corpus.examples import CorpusError, Example, ExampleSource, SameClips
 from voxyard.host.page_cache import Extent
 
 MAGIC = b"voxyard-clips-1\n"
 KEY_BYTES = 64
 
 
-class CachedSource:
+class CachedSource(SameClips):
     """A source whose clips are decoded once. Layout of the cache: header, one byte a clip (1 = there), tokens, PCM."""
 
     def __init__(self, source: ExampleSource, file: Path | None) -> None:
@@ -29,10 +29,7 @@ class CachedSource:
         Runs on the same corpus may share a file. A recording that is replaced by one of the same length is not
         noticed: remove the file then.
         """
-        self._source = source
-        self.sample_rate, self.speakers = source.sample_rate, source.speakers
-        self.ids, self.samples, self.token_lengths = source.ids, source.samples, source.token_lengths
-        self.feature_names, self.fingerprint = source.feature_names, source.fingerprint
+        super().__init__(source)
         self._pcm_at = np.concatenate([[0], np.cumsum(source.samples)])
         self._tokens_at = np.concatenate([[0], np.cumsum(source.token_lengths)])
         self._lock = threading.Lock()
@@ -51,15 +48,12 @@ class CachedSource:
             + int(4 * source.token_lengths.sum() + 2 * source.samples.sum())
         )
 
-    def __len__(self) -> int:
-        return len(self._source)
-
     def read(self, i: int) -> Example:
         """The clip, decoded at most once (twice if two threads ask for it at the same moment)."""
         pcm = self._pcm[self._pcm_at[i] : self._pcm_at[i + 1]]
         tokens = self._tokens[self._tokens_at[i] : self._tokens_at[i + 1]]
         if not self._present[i]:
-            example = self._source.read(i)
+            example = super().read(i)
             with self._lock:
                 pcm[:], tokens[:], self._speakers[i] = example.pcm, example.tokens, example.speaker
                 self._present[i] = 1  # last: a clip that was cut short by a kill is decoded again
@@ -68,7 +62,7 @@ class CachedSource:
     def extents(self, i: int) -> tuple[Extent, ...]:
         """Of a cached clip its sound in the file, or nothing where it is kept in memory; else the source's."""
         if not self._present[i]:
-            return self._source.extents(i)
+            return super().extents(i)
         if self._file is None:
             return ()
         at = len(self._buffer) - self._pcm.nbytes + 2 * int(self._pcm_at[i])

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from voxyard.corpus.examples import Example, ExampleSource
-from voxyard.host.page_cache import Extent, Pages, drop
+from voxyard.corpus.examples import Example, ExampleSource, SameClips
+from voxyard.host.page_cache import Pages, drop
 
 
 class ColdRead:
@@ -39,29 +39,19 @@ class ColdRead:
             self._read.add(clip)
 
 
-class ColdSource:
+class ColdSource(SameClips):
     """A source whose clips come from the disk within `cold_read`, and are read as usual outside of it."""
 
     def __init__(self, source: ExampleSource) -> None:
-        self._source = source
-        self.sample_rate, self.speakers = source.sample_rate, source.speakers
-        self.ids, self.samples, self.token_lengths = source.ids, source.samples, source.token_lengths
-        self.feature_names, self.fingerprint = source.feature_names, source.fingerprint
+        super().__init__(source)
         self._cold: ColdRead | None = None
         self._dropped: set[int] = set()
-
-    def __len__(self) -> int:
-        return len(self._source)
 
     def read(self, i: int) -> Example:
         """The clip; within `cold_read`, from the disk."""
         if self._cold is not None:
             self._cold.prepare(i)
-        return self._source.read(i)
-
-    def extents(self, i: int) -> tuple[Extent, ...]:
-        """Those of the source."""
-        return self._source.extents(i)
+        return super().read(i)
 
     @contextmanager
     def cold_read(self, clips: Iterable[int]) -> Iterator[ColdRead]:

@@ -9,13 +9,12 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from voxyard.host.errors import UserError
 from voxyard.host.page_cache import Extent
 
 
-class CorpusError(Exception):
-    """A message for the user: what was found in a corpus, what was expected, what to do."""
-
-    exit_code: int = 2
+class CorpusError(UserError):
+    """What was found in a corpus, what was expected, what to do."""
 
 
 SMALLEST_TO_SKIP = 20
@@ -82,3 +81,45 @@ class ExampleSource(Protocol):
 
     def extents(self, i: int) -> tuple[Extent, ...]:
         """Parts of files that the sound of the i-th clip is read from; () where it lies in memory."""
+
+
+class SameClips:
+    """The clips of another source, read in a way of its own."""
+
+    def __init__(self, source: ExampleSource) -> None:
+        self._source = source
+        self.sample_rate, self.speakers = source.sample_rate, source.speakers
+        self.ids, self.samples, self.token_lengths = source.ids, source.samples, source.token_lengths
+        self.feature_names, self.fingerprint = source.feature_names, source.fingerprint
+        self.sentences = sentences_of(source)
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def read(self, i: int) -> Example:
+        """The i-th clip."""
+        return self._source.read(i)
+
+    def extents(self, i: int) -> tuple[Extent, ...]:
+        """Those of the source."""
+        return self._source.extents(i)
+
+
+class Subset(SameClips):
+    """Some clips of a source, by their numbers in it."""
+
+    def __init__(self, source: ExampleSource, clips: NDArray[np.int64]) -> None:
+        super().__init__(source)
+        self.clips = clips
+        self.ids = [source.ids[i] for i in clips]
+        self.samples, self.token_lengths = source.samples[clips], source.token_lengths[clips]
+        self.sentences = [self.sentences[i] for i in clips] if self.sentences else []
+        self.fingerprint = f"{source.fingerprint}/{len(clips)}"
+
+    def read(self, i: int) -> Example:
+        """The i-th clip of the subset."""
+        return super().read(int(self.clips[i]))
+
+    def extents(self, i: int) -> tuple[Extent, ...]:
+        """Extents of the i-th clip of the subset."""
+        return super().extents(int(self.clips[i]))

@@ -45,8 +45,7 @@ def with_corpus(config: TrainConfig, rows: int, directory: Path) -> TrainConfig:
     if rows > most:
         raise DiagnoseError(f"a step takes {rows} clips and the generated corpus has {most}: give --train-data DIR")
     made = make_demo(directory / "corpus", clips=min(most, max(FEWEST_CLIPS, 2 * rows)))
-    update = {"train_data": made.path, "validation_share": 0.0}
-    return config.model_copy(update={"data": config.data.model_copy(update=update)})
+    return config.changed({"data.train_data": made.path, "data.validation_share": 0.0})
 
 
 def rows_of(config: TrainConfig, devices: Devices) -> int:
@@ -62,12 +61,6 @@ def build_dry_run(
 
     `devices` and `corpora` are those of `config`, where they are set up already. Raises as trainer.api.open_run does.
     """
-    aside = {"checkpoint_dir": directory / "none", "resume": True, "init_from": None}
-    fixed = {"adapt": False}  # what is measured is the settings as they are
-    config = config.model_copy(
-        update={
-            "training": config.training.model_copy(update=aside),
-            "data": config.data.model_copy(update=fixed),
-        }
-    )
-    return open_run(config, devices=devices, corpora=corpora)
+    aside = {"training.checkpoint_dir": directory / "none", "training.resume": True, "training.init_from": None}
+    fixed = {"data.adapt": False}  # what is measured is the settings as they are
+    return open_run(config.changed(aside | fixed), devices=devices, corpora=corpora)

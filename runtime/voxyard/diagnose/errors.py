@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
+from voxyard.host.errors import UserError
 
-class DiagnoseError(Exception):
-    """A message for the user: what was found, what was expected, what to do. `exit_code` is the command's."""
 
-    exit_code: int = 2
-
-    def __init__(self, message: str, *, exit_code: int = 2) -> None:
-        super().__init__(message)
-        self.exit_code = exit_code
+class DiagnoseError(UserError):
+    """An error of the diagnosis, with what to do."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from voxyard.host.cores import usable_cores
+from voxyard.host.cores import processor, usable_cores
 from voxyard.host.memory import available_bytes
 from voxyard.host.nvml import Session
 
@@ -63,14 +63,6 @@ def system(paths: Sequence[Path] = ()) -> dict[str, Any]:
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "python": platform.python_version(),
     }
-
-
-def processor() -> str:
-    """The processor's name."""
-    for line in (_read("/proc/cpuinfo") or "").splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.machine()
 
 
 def _distribution() -> str:

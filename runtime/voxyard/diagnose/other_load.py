@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from voxyard.diagnose.profile.stages import figures
@@ -104,9 +103,7 @@ class OtherLoadWatch:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._thread.join()
         self._sample()

@@ -13,7 +13,6 @@ import threading
 from collections.abc import Mapping
 from contextlib import ExitStack
 from multiprocessing.connection import Connection
-from types import TracebackType
 from typing import IO, Any, Self
 
 _END_SECONDS = 10.0  # for a process that no longer reads or writes
@@ -62,7 +61,7 @@ class ChildProcess:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property

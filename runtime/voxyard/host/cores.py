@@ -1,9 +1,10 @@
-"""Cores that this process may use (its affinity, or what its cgroups' quota leaves of it), and its waits for them."""
+"""Cores that this process may use (by its affinity and its cgroups' quota), their name, and its waits for them."""
 
 from __future__ import annotations
 
 import math
 import os
+import platform
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,16 @@ def usable_cores(root: Path = Path("/")) -> float:
     of those above it, as far as they can be seen. `root` stands in for / in tests.
     """
     return min([float(len(os.sched_getaffinity(0))), *_quotas(root)])
+
+
+def processor() -> str:
+    """The processor's name, as Linux tells it; where it does not, its architecture."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.machine())
 
 
 def whole_cores() -> int:

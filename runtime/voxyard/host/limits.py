@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from voxyard.host.errors import HostError
@@ -45,19 +45,10 @@ class RecommendedLimits:
     buffer_size: int  # batches of host-side prefetch
 
 
-@dataclass(frozen=True, slots=True)
-class _Class:
-    batch_size: int
-    data_limit_mib: int
-    model_limit_mib: int
-    ring_slots: int
-    buffer_size: int
-
-
 _CLASSES = {
-    12: _Class(8, 4096, 8192, 6, 50),
-    16: _Class(12, 6144, 10240, 4, 50),
-    24: _Class(16, 8192, 16384, 3, 50),
+    12: RecommendedLimits(8, 4096, 8192, 6, 50),
+    16: RecommendedLimits(12, 6144, 10240, 4, 50),
+    24: RecommendedLimits(16, 8192, 16384, 3, 50),
 }
 
 
@@ -123,22 +114,20 @@ def recommend(
     Where the free memory is given, no limit exceeds it less the overhead of context and libraries.
     """
     data, model = _class(data_mib), _class(model_mib)
-    return RecommendedLimits(
-        batch_size=model.batch_size,
+    return replace(
+        model,
         data_limit_mib=_within(data.data_limit_mib, data_free_mib),
         model_limit_mib=_within(model.model_limit_mib, model_free_mib),
-        ring_slots=model.ring_slots,
-        buffer_size=model.buffer_size,
     )
 
 
-def _class(total_mib: int) -> _Class:
+def _class(total_mib: int) -> RecommendedLimits:
     size = nominal_gb(total_mib)
     third = total_mib // 3
     if size < min(_CLASSES):
-        return _Class(8, third, 2 * third, _CLASSES[12].ring_slots, 25)
+        return RecommendedLimits(8, third, 2 * third, _CLASSES[12].ring_slots, 25)
     if size > max(_CLASSES):
-        return _Class(min(_MOST_BATCH, 16 * size // 24), third, 2 * third, _CLASSES[24].ring_slots, 100)
+        return RecommendedLimits(min(_MOST_BATCH, 16 * size // 24), third, 2 * third, _CLASSES[24].ring_slots, 100)
     return _CLASSES[max(name for name in _CLASSES if name <= size)]
 
 

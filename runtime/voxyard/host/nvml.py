@@ -6,10 +6,9 @@ import ctypes
 import threading
 import time
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from types import TracebackType
 from typing import Any, Self
 
 from voxyard.host.errors import HostError
@@ -103,9 +102,7 @@ class Session:
             raise SessionLostError(_broken("nvmlInit", error), function="nvmlInit", code=error.value) from error
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -276,13 +273,7 @@ def every_gpu() -> tuple[Gpu, ...]:
     Raises HostError with NVML's own words where there is a driver that does not answer: a host whose GPUs are
     broken is not a host without GPUs.
     """
-    try:
-        with Session() as session:
-            return tuple(_gpu(session, index, handle) for index, handle in session.handles())
-    except SessionLostError as error:
-        if error.code in (_NO_LIBRARY, _NO_DRIVER):
-            return ()
-        raise
+    return _listed(lambda session, index, handle: (_gpu(session, index, handle),))
 
 
 def every_device() -> tuple[Gpu, ...]:
@@ -290,10 +281,13 @@ def every_device() -> tuple[Gpu, ...]:
 
     A GPU in MIG mode without an instance has that as its problem. Raises HostError as `every_gpu` does.
     """
+    return _listed(_devices)
+
+
+def _listed(of: Callable[[Session, int, Any], Sequence[Gpu]]) -> tuple[Gpu, ...]:
     try:
         with Session() as session:
-            found = [_devices(session, index, handle) for index, handle in session.handles()]
-            return tuple(device for devices in found for device in devices)
+            return tuple(gpu for index, handle in session.handles() for gpu in of(session, index, handle))
     except SessionLostError as error:
         if error.code in (_NO_LIBRARY, _NO_DRIVER):
             return ()

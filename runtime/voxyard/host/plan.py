@@ -88,7 +88,7 @@ def plan_trainer(
 
 def listing(gpus: Sequence[Gpu]) -> str:
     """The GPUs of the host, a line each."""
-    return "\n".join(["GPUs of this host:", *(f"  {gpu}" for gpu in gpus)])
+    return "\n".join(["GPUs of this host:" if gpus else "GPUs of this host: none", *(f"  {gpu}" for gpu in gpus)])
 
 
 def _given(

@@ -149,12 +149,11 @@ def nvidia_smi(command: tuple[str, ...] = MATRIX_COMMAND) -> str:
 
 
 def _without_program(line: str) -> TopologyError:
-    error = TopologyError(
+    return TopologyError(
         f"`{line}` could not be run, there is no such program here: it comes with NVIDIA's driver (in a container, "
-        "with the capability `utility`); or read its output with --from FILE"
+        "with the capability `utility`); or read its output with --from FILE",
+        exit_code=2,
     )
-    error.exit_code = 2
-    return error
 
 
 def _cells(matrix: Matrix, name: str, read: Callable[[str], str | None]) -> Iterator[tuple[str, str]]:

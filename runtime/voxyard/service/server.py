@@ -9,7 +9,6 @@ import functools
 import logging
 import math
 import resource
-import signal
 import socket
 import threading
 import time
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, cast
 import uvicorn
 from starlette.types import ASGIApp
 
+from voxyard.host.signal_handlers import handling
 from voxyard.service.config import ServiceSection
 from voxyard.service.errors import ServiceError
 from voxyard.service.http.admission import is_loopback, largest_text
@@ -35,7 +35,6 @@ log = logging.getLogger("voxyard.service")
 
 _BACKLOG = 512  # connections waiting to be accepted
 _OPEN_FILES = 16_384
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _POLL_SECONDS = 0.1  # between two checks during shutdown
 _TICKS_PER_RENEWAL = 100  # of 0.1 s
 _PROGRESS_LOG_SECONDS = 5.0  # between two log lines during shutdown
@@ -169,15 +168,8 @@ class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Handles the signals while the server runs; uvicorn would raise them again afterwards."""
-        if threading.current_thread() is not threading.main_thread():
+        with handling(self.handle_exit):
             yield
-            return
-        before = {number: signal.signal(number, self.handle_exit) for number in _SIGNALS}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """The first signal shuts down gracefully, the second at once (in uvicorn only SIGINT does)."""

@@ -6,7 +6,6 @@ import threading
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Self
 
 from voxyard.host import Gpu
@@ -165,9 +164,7 @@ class GpuWatch:
                 self._sampler.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self.cards and self.enabled:
             self._sampler.stop()
 

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
 from typing import Any, Self
 
 from voxyard.host.nvml import TIMEOUT, Gpu, GpuLostError, Session, SessionLostError, handle_key, lost_gpu
@@ -120,9 +119,7 @@ class GpuSampler:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def stale_after(self) -> float:

@@ -12,7 +12,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from socketserver import ThreadingMixIn
-from types import TracebackType
 from typing import Any, Self
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
@@ -58,9 +57,7 @@ class MetricsServer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -16,46 +16,9 @@ from voxyard.telemetry.input_metrics import InputMetrics
 from voxyard.telemetry.phases import Phase, Phases
 
 STEP_BUCKETS = (
-    0.005,
-    0.01,
-    0.02,
-    0.035,
-    0.05,
-    0.075,
-    0.1,
-    0.15,
-    0.2,
-    0.35,
-    0.5,
-    0.75,
-    1,
-    1.5,
-    2,
-    3.5,
-    5,
-    10,
-    20,
-    60,
-)
-WAIT_BUCKETS = (
-    0.0001,
-    0.0005,
-    0.001,
-    0.0025,
-    0.005,
-    0.01,
-    0.025,
-    0.05,
-    0.1,
-    0.25,
-    0.5,
-    1,
-    2.5,
-    5,
-    10,
-    30,
-    60,
-)
+    0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15, 0.2, 0.35, 0.5, 0.75, 1, 1.5, 2, 3.5, 5, 10, 20, 60,
+)  # fmt: skip
+WAIT_BUCKETS = (0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 CHECKPOINT_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 
 UTILIZATION_TARGETS = {"data": 0.40, "model": 0.70, "bark": 0.50}
@@ -240,91 +203,58 @@ class TrainMetrics:
         self._checkpoint.labels(self._run).observe(seconds)
 
     def _make_run_metrics(self) -> None:
-        registry = self.registry
-        self._active = _gauge(registry, "train_active", "1 while the run trains, 0 when it has ended.")
-        self._started = _gauge(registry, "train_start_timestamp_seconds", "Unix time at which the run began to train.")
-        self._in_order = _gauge(
-            registry, "train_ended_in_order", "1 when the run has ended as it should or was stopped, 0 before and else."
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(f"voxyard_train_{name}", text, ["run", *labels], registry=self.registry)
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"voxyard_train_{name}", text, ["run", *labels], registry=self.registry)
+
+        def histogram(name: str, text: str, buckets: Sequence[float]) -> Histogram:
+            return Histogram(f"voxyard_train_{name}", text, ["run"], registry=self.registry, buckets=buckets)
+
+        self._active = gauge("active", "1 while the run trains, 0 when it has ended.")
+        self._started = gauge("start_timestamp_seconds", "Unix time at which the run began to train.")
+        self._in_order = gauge(
+            "ended_in_order", "1 when the run has ended as it should or was stopped, 0 before and else."
         )
-        self._pretrained = _gauge(
-            registry, "train_pretrained", "1 where the run began with weights of a checkpoint, 0 where with new ones."
+        self._pretrained = gauge(
+            "pretrained", "1 where the run began with weights of a checkpoint, 0 where with new ones."
         )
-        self._variation = _gauge(
-            registry,
-            "train_step_time_variation_ratio",
-            "Standard deviation ÷ mean of the last 200 steps' durations.",
+        self._variation = gauge(
+            "step_time_variation_ratio", "Standard deviation ÷ mean of the last 200 steps' durations."
         )
-        self._within = _gauge(
-            registry,
-            "train_step_time_variation_within_buckets_ratio",
+        self._within = gauge(
+            "step_time_variation_within_buckets_ratio",
             "The same with each step relative to the mean of its length bucket: what lengths do not explain.",
         )
-        self._steps = Counter(
-            "voxyard_train_steps_total",
-            "Optimizer updates since the process started.",
-            ["run"],
-            registry=registry,
-        )
-        self._samples = Counter(
-            "voxyard_train_samples_total",
-            "Clips trained on since the process started.",
-            ["run"],
-            registry=registry,
-        )
-        self._traced = Counter(
-            "voxyard_train_traced_steps_total",
-            "Steps for which a function was traced (compiled).",
-            ["run"],
-            registry=registry,
-        )
-        self._shape_steps = Counter(
-            "voxyard_train_shape_steps_total",
+        self._steps = counter("steps_total", "Optimizer updates since the process started.")
+        self._samples = counter("samples_total", "Clips trained on since the process started.")
+        self._traced = counter("traced_steps_total", "Steps for which a function was traced (compiled).")
+        self._shape_steps = counter(
+            "shape_steps_total",
             "Steps by the shape of their batch (clips x frames), the first of a shape left out where it was compiled.",
-            ["run", "shape"],
-            registry=registry,
+            "shape",
         )
-        self._shape_seconds = Counter(
-            "voxyard_train_shape_seconds_total",
-            "Seconds of these steps, without their waits for data.",
-            ["run", "shape"],
-            registry=registry,
+        self._shape_seconds = counter(
+            "shape_seconds_total", "Seconds of these steps, without their waits for data.", "shape"
         )
-        self._duration = _histogram(
-            registry,
-            "train_step_duration_seconds",
-            "A step's duration, its wait for data included.",
-            STEP_BUCKETS,
+        self._duration = histogram(
+            "step_duration_seconds", "A step's duration, its wait for data included.", STEP_BUCKETS
         )
-        self._wait = _histogram(
-            registry, "train_data_wait_seconds", "A step's wait for data in the ring.", WAIT_BUCKETS
-        )
-        self._checkpoint = _histogram(
-            registry,
-            "train_checkpoint_duration_seconds",
-            "Time from the step of a checkpoint to the disk, beside the training.",
+        self._wait = histogram("data_wait_seconds", "A step's wait for data in the ring.", WAIT_BUCKETS)
+        self._checkpoint = histogram(
+            "checkpoint_duration_seconds", "Time from the step of a checkpoint to the disk, beside the training.",
             CHECKPOINT_BUCKETS,
-        )
-        self._ring_depth = _gauge(registry, "train_ring_depth", "Batches that wait in the ring after a step.")
-        self._ring_slots = _gauge(registry, "train_ring_slots", "Batches that the ring can hold.")
-        self._loss = _gauge(registry, "train_loss", "Training loss, mean over the clips of a step.", "component")
-        self._validation_loss = _gauge(
-            registry, "train_validation_loss", "Loss, mean over the validation clips.", "component"
-        )
-        self._learning_rate = _gauge(registry, "train_learning_rate", "Learning rate of the latest step.")
-        self._epoch = _gauge(registry, "train_epoch", "Pass over the corpus, from 0.")
-        self._hosts = _gauge(registry, "train_hosts", "Hosts that a run over hosts trains on.")
-        self._host_index = _gauge(registry, "train_host_index", "Place of this host in a run over hosts, from 0.")
-        self._last_step = _gauge(
-            registry, "train_last_step_timestamp_seconds", "Unix time at which the latest step ended."
-        )
-
-
-def _gauge(registry: CollectorRegistry, name: str, text: str, *labels: str) -> Gauge:
-    return Gauge(f"voxyard_{name}", text, ["run", *labels], registry=registry)
-
-
-def _histogram(registry: CollectorRegistry, name: str, text: str, buckets: Sequence[float]) -> Histogram:
-    return Histogram(f"voxyard_{name}", text, ["run"], registry=registry, buckets=buckets)
+        )  # fmt: skip
+        self._ring_depth = gauge("ring_depth", "Batches that wait in the ring after a step.")
+        self._ring_slots = gauge("ring_slots", "Batches that the ring can hold.")
+        self._loss = gauge("loss", "Training loss, mean over the clips of a step.", "component")
+        self._validation_loss = gauge("validation_loss", "Loss, mean over the validation clips.", "component")
+        self._learning_rate = gauge("learning_rate", "Learning rate of the latest step.")
+        self._epoch = gauge("epoch", "Pass over the corpus, from 0.")
+        self._hosts = gauge("hosts", "Hosts that a run over hosts trains on.")
+        self._host_index = gauge("host_index", "Place of this host in a run over hosts, from 0.")
+        self._last_step = gauge("last_step_timestamp_seconds", "Unix time at which the latest step ended.")
 
 
 def _workload(registry: CollectorRegistry, name: str, text: str) -> Gauge:

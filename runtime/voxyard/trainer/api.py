@@ -14,10 +14,9 @@ from voxyard.trainer.devices.auto_settings import apply_auto_settings
 from voxyard.trainer.devices.tensorflow_import import import_tensorflow
 from voxyard.trainer.devices.tensorflow_setup import Devices, prepare, prepare_one_device
 from voxyard.trainer.hosts.addresses import for_this_host
-from voxyard.trainer.hosts.texts import with_shared_text_front_end
 from voxyard.trainer.out_of_memory import Doing, told_out_of_memory
 from voxyard.trainer.reporting.mlflow_run import require_mlflow
-from voxyard.trainer.text.front_end import with_text_front_end
+from voxyard.trainer.text.front_end import with_shared_text_front_end, with_text_front_end
 
 if TYPE_CHECKING:
     from voxyard.corpus import Example

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import logging
 import os
@@ -18,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from voxyard.host import durable_files
+from voxyard.host.durable_files import digest_of
 from voxyard.trainer.errors import TrainerError
 
 log = logging.getLogger("voxyard.trainer")
@@ -54,7 +54,7 @@ def save(directory: Path, step: int, state: Mapping[str, NDArray[Any]], meta: Ma
             shutil.rmtree(left, ignore_errors=True)
         unfinished.mkdir()
         write_state(unfinished / STATE, state)
-        described = {**meta, "format": FORMAT, "step": step, "sha256": _sha256(unfinished / STATE)}
+        described = {**meta, "format": FORMAT, "step": step, "sha256": digest_of(unfinished / STATE)}
         (unfinished / META).write_text(json.dumps(described, indent=1, sort_keys=True) + "\n")
         durable_files.put_directory(unfinished, path)
     except OSError as error:
@@ -81,7 +81,7 @@ def load(path: Path) -> Checkpoint:
     """Reads one checkpoint and verifies it. Raises CheckpointError with its path and the fault."""
     try:
         meta = json.loads((path / META).read_text())
-        digest = _sha256(path / STATE)
+        digest = digest_of(path / STATE)
     except (OSError, ValueError) as error:
         raise CheckpointError(f"checkpoint {path} cannot be read: {error}") from error
     if not isinstance(meta, dict) or meta.get("format") != FORMAT:
@@ -205,8 +205,3 @@ def _prune(directory: Path, keep: int) -> None:
     for path in _all(directory)[:-keep]:
         if path.resolve() != best:
             shutil.rmtree(path, ignore_errors=True)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

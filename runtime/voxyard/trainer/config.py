@@ -9,7 +9,17 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from voxyard.settings import Section, setting
+from voxyard.settings import Alias, Section, setting
+
+_ANYWHERE = ("data", "training", "model")
+
+ALIASES: tuple[Alias, ...] = (  # keys of older configurations that a settings file may still use
+    Alias("mixed_precision", _ANYWHERE, "training.precision", values={True: "auto", False: "float32"}),
+    Alias("enable_xla", _ANYWHERE, "training.xla"),
+    Alias("batch_size", ("data",), "training.batch_size"),
+    Alias("pin_memory", _ANYWHERE, None, "TensorFlow pins its host buffers itself"),
+    Alias("use_tf_native_loading", _ANYWHERE, None, "there is one way of loading"),
+)
 
 ModelSize = Literal["tiny", "small", "normal", "big"]
 Strategy = Literal["single", "split", "mirrored", "auto", "multiworker"]
@@ -299,6 +309,15 @@ class TrainConfig(Section):
     data: DataConfig = Field(default_factory=DataConfig)
     training: TrainingConfig = Field(default_factory=TrainingConfig)
     telemetry: TelemetryConfig = Field(default_factory=TelemetryConfig)
+
+    def changed(self, values: Mapping[str, Any]) -> Self:
+        """A copy with these values, each by its place as `training.resume`; they are not validated again."""
+        sections: dict[str, dict[str, Any]] = {}
+        for place, value in values.items():
+            section, _, name = place.partition(".")
+            sections.setdefault(section, {})[name] = value
+        copies = {section: getattr(self, section).model_copy(update=update) for section, update in sections.items()}
+        return self.model_copy(update=copies)
 
 
 def trained_config(document: Mapping[str, Any]) -> TrainConfig:

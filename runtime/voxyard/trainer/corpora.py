@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from voxyard.corpus import Coverage, Example, ExampleSource, allowed_bad, has_eval_split, open_source
+from voxyard.corpus import Coverage, ExampleSource, allowed_bad, has_eval_split, open_source
 from voxyard.corpus.cache import CachedSource
-from voxyard.corpus.examples import sentences_of
+from voxyard.corpus.examples import Subset
 from voxyard.corpus.layouts.lines import Split
+from voxyard.corpus.recordings import Recordings
+from voxyard.corpus.shards import Shards
 from voxyard.host.memory import available_bytes
-from voxyard.host.page_cache import Extent
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.devices.batch_size import longest_bucket
 from voxyard.trainer.errors import TrainerError
@@ -27,47 +27,6 @@ from voxyard.trainer.text.front_end import tokenizer_of, with_text_front_end
 log = logging.getLogger("voxyard.trainer")
 
 CACHE_SHARE = 0.5  # of the available memory, that --cache-dataset may take
-
-
-@dataclass(frozen=True)
-class Subset:
-    """Some clips of a source."""
-
-    source: ExampleSource
-    clips: NDArray[np.int64]
-    sample_rate: int = field(init=False)
-    speakers: tuple[str, ...] = field(init=False)
-    ids: Sequence[str] = field(init=False)
-    samples: NDArray[np.int64] = field(init=False)
-    token_lengths: NDArray[np.int64] = field(init=False)
-    feature_names: tuple[str, ...] = field(init=False)
-    fingerprint: str = field(init=False)
-    sentences: Sequence[str] = field(init=False)
-
-    def __post_init__(self) -> None:
-        chosen = {
-            "sample_rate": self.source.sample_rate,
-            "speakers": self.source.speakers,
-            "ids": [self.source.ids[i] for i in self.clips],
-            "samples": self.source.samples[self.clips],
-            "token_lengths": self.source.token_lengths[self.clips],
-            "feature_names": self.source.feature_names,
-            "sentences": [sentences[i] for i in self.clips] if (sentences := sentences_of(self.source)) else [],
-            "fingerprint": f"{self.source.fingerprint}/{len(self.clips)}",
-        }
-        for name, value in chosen.items():
-            object.__setattr__(self, name, value)
-
-    def __len__(self) -> int:
-        return len(self.clips)
-
-    def read(self, i: int) -> Example:
-        """The i-th clip of the subset."""
-        return self.source.read(int(self.clips[i]))
-
-    def extents(self, i: int) -> tuple[Extent, ...]:
-        """Extents of the i-th clip of the subset."""
-        return self.source.extents(int(self.clips[i]))
 
 
 @dataclass(frozen=True)
@@ -126,13 +85,19 @@ def feature_settings(config: TrainConfig) -> dict[str, Any]:
     return {name: getattr(config.model, name) for name in names} | more
 
 
-def _open(
-    path: Path, config: TrainConfig, split: Split = "train", speakers: tuple[str, ...] | None = None
-) -> tuple[ExampleSource, Coverage | None]:
-    model, text = config.model, tokenizer_of(config.model)
-    source = open_source(
+def open_clips(
+    path: Path,
+    config: TrainConfig,
+    split: Split = "train",
+    *,
+    speakers: tuple[str, ...] | None = None,
+    feature_settings: Mapping[str, Any] | None = None,
+) -> Recordings | Shards:
+    """A split of a corpus as it is, read with these settings; see corpus.open_source. Raises CorpusError."""
+    text = tokenizer_of(config.model)
+    return open_source(
         path,
-        sample_rate=model.sample_rate,
+        sample_rate=config.model.sample_rate,
         text_units=text.units,
         language=text.language,
         normaliser=text.normaliser,
@@ -140,10 +105,16 @@ def _open(
         max_dropped_text=config.data.max_dropped_text,
         layout=config.data.corpus_layout,
         split=split,
-        hop_length=model.hop_length,
+        hop_length=config.model.hop_length,
         speakers=speakers,
-        feature_settings=feature_settings(config),
+        feature_settings=feature_settings,
     )
+
+
+def _open(
+    path: Path, config: TrainConfig, split: Split = "train", speakers: tuple[str, ...] | None = None
+) -> tuple[ExampleSource, Coverage | None]:
+    source = open_clips(path, config, split, speakers=speakers, feature_settings=feature_settings(config))
     _refuse_features(source, config)
     return _without_long_clips(source, config), source.coverage
 

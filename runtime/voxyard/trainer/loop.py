@@ -30,8 +30,8 @@ from voxyard.trainer.observer import Observer
 from voxyard.trainer.out_of_memory import Doing, told_out_of_memory
 from voxyard.trainer.pipeline import Pipeline
 from voxyard.trainer.report import Report, write_report
+from voxyard.trainer.reporting.bounds import STEPS_NEEDED
 from voxyard.trainer.reporting.clocks import CpuClock, MemoryGrowth, StepClock
-from voxyard.trainer.reporting.enough import STEPS_NEEDED
 from voxyard.trainer.reporting.mlflow_run import open_mlflow
 from voxyard.trainer.reporting.run_report import devices_described, measured
 from voxyard.trainer.reporting.split_bounds import SplitBounds
@@ -457,11 +457,10 @@ class Run:
 
 def resolve(config: TrainConfig, devices: Devices) -> TrainConfig:
     """The configuration with what follows from the devices filled in: batch size, precision, XLA."""
-    training = config.training.model_copy(
-        update={
-            "batch_size": devices.batch_size,
-            "precision": resolve_precision(config, devices),
-            "xla": resolve_xla(config, devices),
+    return config.changed(
+        {
+            "training.batch_size": devices.batch_size,
+            "training.precision": resolve_precision(config, devices),
+            "training.xla": resolve_xla(config, devices),
         }
     )
-    return config.model_copy(update={"training": training})

@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -21,7 +20,7 @@ from voxyard.telemetry.server import MetricsServer, serve
 from voxyard.telemetry.web_config import WebConfig, read_web_config
 from voxyard.telemetry.workloads import TrainMetrics
 from voxyard.trainer.config import TelemetryConfig
-from voxyard.trainer.reporting.enough import STEPS_NEEDED, too_few
+from voxyard.trainer.reporting.bounds import STEPS_NEEDED, too_few
 from voxyard.trainer.reporting.mlflow_run import MlflowRun
 
 log = logging.getLogger("voxyard.trainer")
@@ -63,9 +62,7 @@ class Observer:
         self._progress.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object = None, *_: object) -> None:
         self._progress.stop()
         self.metrics.finish(in_order=kind is None)
         if self._writer is not None:

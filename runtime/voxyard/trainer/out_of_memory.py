@@ -13,6 +13,7 @@ from voxyard.host import Gpu
 from voxyard.host.limits import HEADROOM_MIB
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.errors import TrainerError
+from voxyard.trainer.reporting.figures import sized
 from voxyard.trainer.sampler import Bucket
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class Asked:
         return cls(None if size is None else float(size[1]) * _UNITS[size[2]], None, device)
 
     def __str__(self) -> str:
-        parts = ([] if self.size is None else [_gib(self.size)]) + ([] if self.tensor is None else [self.tensor])
+        parts = ([] if self.size is None else [sized(self.size)]) + ([] if self.tensor is None else [self.tensor])
         return f"asked for {': '.join(parts)}" if parts else "TensorFlow does not say how much was asked for"
 
 
@@ -100,7 +101,7 @@ def out_of_memory(message: str, config: TrainConfig, devices: Devices, doing: Do
     gpu = next((gpu for of, gpu in devices.cards if of == role), None)
     where = f"the {role} device" + (f", GPU {gpu.index} ({gpu.name})" if gpu is not None else f" ({device})")
     limit = devices.limits.get(role)
-    in_force = [f"at most {_gib(taken)} were taken there"] if (taken := (doing.taken or {}).get(device)) else []
+    in_force = [f"at most {sized(taken)} were taken there"] if (taken := (doing.taken or {}).get(device)) else []
     if limit is not None:
         in_force += [f"a limit of {limit} MiB in force"]
     if gpu is not None and gpu.memory_total_mib is not None:
@@ -142,7 +143,3 @@ def takes_less(config: TrainConfig, devices: Devices, role: str, gpu: Gpu | None
 
 def _role(device: str | None, devices: Devices) -> str:
     return "data" if device == devices.data and devices.data != devices.model else "model"
-
-
-def _gib(size: float) -> str:
-    return f"{size / 2**30:,.1f} GiB" if size >= 2**30 else f"{size / 2**20:,.1f} MiB"

@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Self
 
 from voxyard.host.interpreter_lock import LockWatch
@@ -79,9 +78,7 @@ class Pipeline:
         )  # fmt: skip
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._loader.close()  # first: the ring's thread may be waiting for it
         self.ring.close()
         self._step.timer.forget()

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import numpy as np
 
-from voxyard.corpus import ExampleSource, has_eval_split, open_source, version_of
+from voxyard.corpus import ExampleSource, has_eval_split, version_of
 from voxyard.corpus.directories import whole_directory
+from voxyard.corpus.examples import Subset
 from voxyard.corpus.layouts.lines import Split
-from voxyard.corpus.recordings import Recordings
 from voxyard.corpus.shard_writer import Prepared, write_shards
-from voxyard.corpus.shards import EVAL, Shards, only_shards
+from voxyard.corpus.shards import EVAL, only_shards
 from voxyard.trainer.api import prepare_features
 from voxyard.trainer.config import TrainConfig
-from voxyard.trainer.corpora import Subset, feature_settings
+from voxyard.trainer.corpora import feature_settings, open_clips
 from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.text.front_end import tokenizer_of, with_text_front_end
 
@@ -41,7 +41,7 @@ def precompute(config: TrainConfig, destination: Path, *, clips: int | None = No
     }
 
     def write(split: Split, where: Path) -> Prepared:
-        found = _open(config, source, split)
+        found = open_clips(source, config, split)
         return write_shards(
             _first(found, clips),
             where,
@@ -58,22 +58,6 @@ def precompute(config: TrainConfig, destination: Path, *, clips: int | None = No
             (directory / EVAL).mkdir()
             write("eval", directory / EVAL)
     return Prepared(destination, made.clips, made.seconds, made.bytes, made.bad, made.coverage)
-
-
-def _open(config: TrainConfig, source: Path, split: Split) -> Recordings | Shards:
-    model, text = config.model, tokenizer_of(config.model)
-    return open_source(
-        source,
-        sample_rate=model.sample_rate,
-        text_units=text.units,
-        language=text.language,
-        normaliser=text.normaliser,
-        max_bad_share=config.data.max_bad_share,
-        max_dropped_text=config.data.max_dropped_text,
-        layout=config.data.corpus_layout,
-        split=split,
-        hop_length=model.hop_length,
-    )
 
 
 def _first(source: ExampleSource, clips: int | None) -> ExampleSource:

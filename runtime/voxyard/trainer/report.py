@@ -13,14 +13,13 @@ from typing import Any
 from voxyard.corpus import Coverage
 from voxyard.host.durable_files import write_file
 from voxyard.telemetry.gpu_watch import CardPower
-from voxyard.trainer.reporting.bounds import MIRRORED, SINGLE, SPLIT, StepStages, listed
+from voxyard.trainer.reporting.bounds import MIRRORED, SINGLE, SPLIT, StepStages, listed, too_few_to_be_sure
 from voxyard.trainer.reporting.device_targets import HIGH_POWER, memory_standing, power_standing
-from voxyard.trainer.reporting.enough import too_few_to_be_sure
+from voxyard.trainer.reporting.figures import NOT_MEASURED, share
 
 log = logging.getLogger("voxyard.trainer")
 
 REPORT = "report"  # .json and .txt, in a run's --checkpoint-dir
-NOT_MEASURED = "not measured"
 NOT_APART = "mirrored devices time no stage apart; --strategy auto times each way"
 NO_DATA_DEVICE = {
     SINGLE: "one device: there is no data device",
@@ -249,9 +248,9 @@ class Report:
 
     def _use_rows(self) -> Rows:
         for card, use in self.card_use.items():
-            yield f"{card} use", _share(use), "its parts together, of no role"
+            yield f"{card} use", share(use), "its parts together, of no role"
         for role, value in self.memory_of_limit.items():
-            yield f"{role} memory", _share(value), "of the applied limit; target 80–95%"
+            yield f"{role} memory", share(value), "of the applied limit; target 80–95%"
         yield "CPU use", self._or_why(self.cpu_use, SHARE, "M"), "of the cores; target 40–60% on a host with GPUs"
         growth, since = self.resident_memory_growth, "from step 200 (or the middle) to the end"
         standing = f"; {memory_standing(growth)}" if memory_standing(growth) else ""
@@ -362,10 +361,6 @@ def _caveat(trial: Mapping[str, float | None]) -> str:
 
 def _ms(seconds: float | None) -> float | None:
     return None if seconds is None else seconds * 1e3
-
-
-def _share(value: float | None) -> str:
-    return NOT_MEASURED if value is None else f"{value:.0%}"
 
 
 def _times(value: float | None) -> str:

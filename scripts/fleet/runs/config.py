@@ -12,8 +12,7 @@ from pathlib import Path
 
 from fleet.errors import FleetError
 from voxyard.settings import Loaded, Setting, SettingsError, load, settings_of
-from voxyard.trainer.aliases import ALIASES
-from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.config import ALIASES, TrainConfig
 from voxyard.trainer.devices.host_plan import PLAN, apply_host_plan
 from voxyard.trainer.devices.placement import refuse_settings_without_effect
 from voxyard.trainer.errors import TrainerError

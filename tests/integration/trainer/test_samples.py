@@ -14,7 +14,7 @@ from toy import Loudness
 
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.errors import TrainerError
-from voxyard.trainer.samples import write_sample
+from voxyard.trainer.saving.saver import write_sample
 
 
 class Voice(Loudness):

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 
-from voxyard.host.parent_death import end_with
+from voxyard.host.signal_handlers import end_with
 from voxyard.speech.cluster.devices import ClusterDevice
 from voxyard.speech.cluster.relay_messages import (
     DeviceCame,

@@ -9,8 +9,7 @@ from voxyard.diagnose.gpu_figures import NO_GPU, GpuFigures
 from voxyard.diagnose.profile.advice import advise
 from voxyard.diagnose.profile.cost_model import Costs
 from voxyard.diagnose.profile.facts import AdviceFacts, CorpusFacts, HostFacts, LoadFacts
-from voxyard.diagnose.profile.reads import Reads
-from voxyard.diagnose.profile.result import Overlapped, Profile, Setup
+from voxyard.diagnose.profile.result import Overlapped, Profile, Reads, Setup
 from voxyard.diagnose.profile.stages import StageTimes, figures, with_shares
 from voxyard.diagnose.profile.timeline import Recorded, Span, StepSpan, Timeline, gaps, measured_part
 from voxyard.diagnose.profile.verdict import ALONE, UNINTERRUPTED, DeviceUse, judge

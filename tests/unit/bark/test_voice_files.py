@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from voxyard.bark import voices
-from voxyard.bark.voice_files import BarkVoiceFiles
+from voxyard.bark.voices import BarkVoiceFiles
 from voxyard.speech.errors import SpeechError
 
 FILES = BarkVoiceFiles()

@@ -14,8 +14,8 @@ from tones import RATE, Corpus, open_corpus
 from voxyard.corpus import ExampleSource, prepare
 from voxyard.corpus.cache import CachedSource
 from voxyard.corpus.cold import ColdSource
+from voxyard.corpus.examples import Subset
 from voxyard.host.page_cache import Extent, Pages, cached_pages
-from voxyard.trainer.corpora import Subset
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from demo import flow, monitoring, speech, training
-from demo.processes import INTERRUPTS, ChildCommand, command
+from demo.processes import INTERRUPTS, ChildCommand, answers, command
 from demo.sound import Sound
 
 
@@ -89,8 +89,8 @@ def test_a_proxy_of_the_machine_is_not_asked_for_the_demos_own_services(
         monkeypatch.delenv(name, raising=False)
     with HTTPServer(("127.0.0.1", 0), SimpleHTTPRequestHandler) as server:
         threading.Thread(target=server.handle_request, daemon=True).start()
-        answers = monitoring.answers(f"http://127.0.0.1:{server.server_address[1]}/")
-        monkeypatch.setattr(flow, "_run_all", lambda _: 0 if answers() else 1)
+        answering = answers(f"http://127.0.0.1:{server.server_address[1]}/")
+        monkeypatch.setattr(flow, "_run_all", lambda _: 0 if answering() else 1)
         assert flow.main(["--out", str(tmp_path / "demo")]) == 0
 
 

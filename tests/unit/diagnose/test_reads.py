@@ -11,8 +11,7 @@ from voxyard.diagnose.profile import html_report, text_report
 from voxyard.diagnose.profile.cost_model import Costs
 from voxyard.diagnose.profile.facts import Probed
 from voxyard.diagnose.profile.measure import LoadTiming, Read
-from voxyard.diagnose.profile.reads import Reads
-from voxyard.diagnose.profile.result import Profile
+from voxyard.diagnose.profile.result import Profile, Reads
 from voxyard.diagnose.profile.run import _probe
 from voxyard.host.page_cache import Pages
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from voxyard.settings import Loaded, SettingsError, load
-from voxyard.trainer.aliases import ALIASES
-from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.config import ALIASES, TrainConfig
 
 
 def _load(folder: Path, text: str) -> Loaded[TrainConfig]:

@@ -12,8 +12,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from voxyard.settings import Loaded, SettingsError, load, settings_of
-from voxyard.trainer.aliases import ALIASES
-from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.config import ALIASES, TrainConfig
 
 KEYS = [each.key for each in settings_of(TrainConfig)]
 

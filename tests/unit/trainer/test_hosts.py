@@ -22,7 +22,7 @@ from voxyard.trainer.hosts import meeting
 from voxyard.trainer.hosts.addresses import HostAddress, HostGroup, for_this_host, host_group, refuse_uneven, resolve
 from voxyard.trainer.hosts.facts import facts_of
 from voxyard.trainer.hosts.meeting import GPU, differences, meet
-from voxyard.trainer.hosts.texts import with_shared_text_front_end
+from voxyard.trainer.text.front_end import with_shared_text_front_end
 
 THREE = "10.0.0.1:2222,10.0.0.2:2222,gpu-03:2223"
 

@@ -7,12 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+
+from voxyard.host.signal_handlers import handling
 
 MOST_BYTES = 2 << 20
 """Bytes of a command's standard error that are kept, from its end."""
@@ -69,30 +70,18 @@ def ended_by_sigterm() -> Iterator[None]:
     def stop(number: int, _frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
-    if threading.current_thread() is not threading.main_thread():
+    with handling(stop, [signal.SIGTERM]):
         yield
-        return
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @contextlib.contextmanager
 def _signals_held_back() -> Iterator[None]:
     """Delays SIGINT and SIGTERM until the end of the block, so that no process is started without being tracked."""
     came: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    held = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.signal(number, lambda which, _: came.append(which)) for number in held}
     try:
-        yield
+        with handling(lambda which, _: came.append(which)):
+            yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
         if came:
             signal.raise_signal(came[0])
 

@@ -7,6 +7,7 @@ from html import escape
 from typing import Any
 
 from voxyard.diagnose.bundle.archive import Part
+from voxyard.trainer.reporting.figures import share
 
 STYLE = """
 :root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif; }
@@ -89,7 +90,7 @@ def _recommendation(each: Mapping[str, Any]) -> str:
 def _training(report: Mapping[str, Any]) -> Iterable[str]:
     yield "<h2>Training steps</h2>"
     yield (f"<p>{report['last_step'] - report['first_step']} steps, {_rate(report)}; {escape(report['ended'])}</p>")
-    rows = ((name, _share(each["value"]), each["verdict"]) for name, each in report["targets"].items())
+    rows = ((name, share(each["value"]), each["verdict"]) for name, each in report["targets"].items())
     yield _table(("target", "measured", "verdict"), rows)
 
 
@@ -124,7 +125,3 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: bool 
 
 def _number(seconds: float) -> str:
     return f"{seconds * 1e3:.3g}"
-
-
-def _share(value: float | None) -> str:
-    return "not measured" if value is None else f"{value:.0%}"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from voxyard.diagnose.profile.cost_model import Costs
 from voxyard.diagnose.profile.facts import AdviceFacts
+from voxyard.trainer.reporting.figures import sized, took
 
 WORTH = 1.05
 """Advice that gains less is not given."""
@@ -77,7 +78,7 @@ def _for_load(facts: AdviceFacts) -> Iterator[Option]:
             Change(flags),
             costs.changed(load=tried.seconds),
             f"a thread computes only {busy:.0%} of its time; tried: {tried.workers} threads alone bring a "
-            f"batch every {_ms(tried.seconds)} instead of {_ms(costs.load)}",
+            f"batch every {took(tried.seconds)} instead of {took(costs.load)}",
         )
     memory, waits = _read_from_memory(facts), busy < 0.5
     if not corpus.shards:
@@ -87,8 +88,8 @@ def _for_load(facts: AdviceFacts) -> Iterator[Option]:
             "prepare the corpus once as shards",
             Change({"--train-data": target}, ("--cache-dataset", "--cache-file"), (prepare,)),
             memory,
-            f"clips are then decoded and resampled once, and read by memory map ({_gib(corpus.decoded_bytes)}); "
-            f"padding a batch from memory takes a thread {_ms(load.from_memory)} instead of {_ms(load.in_thread)}"
+            f"clips are then decoded and resampled once, and read by memory map ({sized(corpus.decoded_bytes)}); "
+            f"padding a batch from memory takes a thread {took(load.from_memory)} instead of {took(load.in_thread)}"
             + ("; what is not in memory yet comes at the pace of the disk" if waits else ""),
             bound=waits or corpus.decoded_bytes > facts.host.available_bytes,
         )
@@ -98,8 +99,8 @@ def _for_load(facts: AdviceFacts) -> Iterator[Option]:
             "keep the decoded clips in memory" if fits else "keep the decoded clips in a file on a fast disk",
             Change({"--cache-dataset": None} if fits else {"--cache-file": "/FAST/DISK/clips.cache"}),
             memory,
-            f"from the second epoch on every clip comes decoded ({_gib(corpus.decoded_bytes)}, of which half of "
-            f"{_gib(facts.host.available_bytes)} available {'is enough' if fits else 'is not enough'})",
+            f"from the second epoch on every clip comes decoded ({sized(corpus.decoded_bytes)}, of which half of "
+            f"{sized(facts.host.available_bytes)} available {'is enough' if fits else 'is not enough'})",
             bound=not fits,
         )
 
@@ -142,14 +143,14 @@ def _for_features(facts: AdviceFacts) -> Iterator[Option]:
             "prepare the corpus again with features, from the recordings",
             Change(flags, drop, (shlex.join([*prepare, "RECORDINGS", target]),)),
             after,
-            f"features cost {_ms(costs.features)} a batch, every epoch the same ones{freed}",
+            f"features cost {took(costs.features)} a batch, every epoch the same ones{freed}",
         )
         return
     yield Option(
         "prepare the corpus once with its features",
         Change(flags, drop, (shlex.join([*prepare, str(corpus.path), target]),)),
         after,
-        f"features cost {_ms(costs.features)} a batch, every epoch the same ones{freed}",
+        f"features cost {took(costs.features)} a batch, every epoch the same ones{freed}",
     )
 
 
@@ -195,15 +196,15 @@ def _for_transfer(facts: AdviceFacts) -> Iterator[Option]:
             f"take GPU {host.pair[0]} and GPU {host.pair[1]}",
             Change({"--data-gpu": str(host.pair[0]), "--model-gpu": str(host.pair[1])}),
             costs.changed(transfer=0.0),
-            f"the recommended pair of this host: {host.pair_reason}; the copy takes {_ms(costs.transfer)} now",
+            f"the recommended pair of this host: {host.pair_reason}; the copy takes {took(costs.transfer)} now",
             bound=True,
         )
     yield Option(
         "train on one device",
         Change({"--strategy": "single"}, _SPLIT_ONLY if host.kind == "gpu" else (*_SPLIT_ONLY, "--model-gpu")),
         costs.changed(layout="single", transfer=0.0),
-        f"nothing has to be copied then: features {_ms(costs.features)} and training {_ms(costs.train)} by turns, "
-        f"against {_ms(costs.data)} of features and transfer now",
+        f"nothing has to be copied then: features {took(costs.features)} and training {took(costs.train)} by turns, "
+        f"against {took(costs.data)} of features and transfer now",
     )
 
 
@@ -218,7 +219,7 @@ def _for_train(facts: AdviceFacts) -> Iterator[Option]:
         wanted = "bfloat16" if (host.compute_capability or (0, 0)) >= (8, 0) else "float16"
         yield Option(
             f"train in {wanted}", Change({"--precision": wanted}), gone,
-            f"the model GPU has fast units for {wanted}; a step takes {_ms(costs.train)} in float32", bound=True,
+            f"the model GPU has fast units for {wanted}; a step takes {took(costs.train)} in float32", bound=True,
         )  # fmt: skip
     if host.kind == "gpu" and not facts.xla:
         yield Option(
@@ -260,7 +261,7 @@ def _for_waiting(facts: AdviceFacts) -> Iterator[Option]:
     if costs.slots == 1:
         yield Option(
             "give the ring three slots", Change({"--prefetch-buffer-size": "3"}), costs.changed(slots=3),
-            f"with one slot the data device ({_ms(costs.data)}) and the model device ({_ms(costs.train)}) take turns",
+            f"with one slot the data device ({took(costs.data)}) and the model device ({took(costs.train)}) take turns",
         )  # fmt: skip
     elif facts.data_wait_share >= 0.05 and costs.train >= 0.95 * max(costs.load, costs.data):
         slots = costs.slots + MORE_SLOTS
@@ -293,7 +294,7 @@ def _for_layout(facts: AdviceFacts) -> Iterator[Option]:
                 layout="mirrored", load=count * costs.load, transfer=0.0, features=0.0,
                 train=costs.features + costs.train, samples=count * costs.samples,
             ),
-            f"each device does features and training ({_ms(costs.features + costs.train)}) for a batch of its own, "
+            f"each device does features and training ({took(costs.features + costs.train)}) for a batch of its own, "
             f"{count} batches a step: the effective batch grows; the exchange of gradients is not counted "
             "(--strategy auto times it)",
         )  # fmt: skip
@@ -315,15 +316,7 @@ def _for_layout(facts: AdviceFacts) -> Iterator[Option]:
             f"let GPU {host.pair[0]} prepare the data",
             Change({"--data-gpu": str(host.pair[0]), "--model-gpu": str(host.pair[1])}, ("--strategy",)),
             costs.changed(layout="split"),
-            f"{host.pair_reason}; features ({_ms(costs.features)}) run beside training ({_ms(costs.train)}) then; the "
-            "copy between the GPUs is not counted",
+            f"{host.pair_reason}; features ({took(costs.features)}) run beside training ({took(costs.train)}) then; "
+            "the copy between the GPUs is not counted",
             bound=True,
         )
-
-
-def _ms(seconds: float) -> str:
-    return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
-
-
-def _gib(size: int) -> str:
-    return f"{size / 2**30:.1f} GiB" if size >= 2**30 else f"{size / 2**20:.0f} MiB"

@@ -20,8 +20,7 @@ from voxyard.diagnose.profile.describe import advice_facts_of, setup_of
 from voxyard.diagnose.profile.facts import AdviceFacts, Probed
 from voxyard.diagnose.profile.interruptions import measure_interruptions
 from voxyard.diagnose.profile.measure import LoadTiming, OverlappedRun, StageBenchmark
-from voxyard.diagnose.profile.reads import Reads
-from voxyard.diagnose.profile.result import Overlapped, Profile
+from voxyard.diagnose.profile.result import Overlapped, Profile, Reads
 from voxyard.diagnose.profile.stages import Stage, figures, with_shares
 from voxyard.diagnose.profile.timeline import gaps, measured_part
 from voxyard.diagnose.profile.verdict import DeviceUse, judge

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from voxyard.diagnose.gpu_figures import GpuUse, described
 from voxyard.diagnose.profile.stages import NAMES
+from voxyard.trainer.reporting.figures import columns
 
 if TYPE_CHECKING:
     from voxyard.diagnose.profile.result import Profile
@@ -61,7 +62,7 @@ def _stages(profile: Profile) -> Iterator[str]:
         one = each.figures
         values = (one.mean, one.std, one.min, one.p50, one.p95, one.max)
         rows.append((each.stage, *(ms(value) for value in values), f"{each.share:.0%}"))
-    yield from _columns(rows)
+    yield from columns(rows, numbers=True)
     yield from (f"{each.stage}: {each.note}" for each in profile.stages if each.note)
 
 
@@ -162,11 +163,3 @@ def _advice(profile: Profile) -> Iterator[str]:
         )
         yield f"   {each.why}"
         yield from (f"   $ {line}" for line in each.command)
-
-
-def _columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield "  ".join(
-            [row[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True))]
-        )

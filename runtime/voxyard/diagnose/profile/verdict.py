@@ -13,6 +13,7 @@ from voxyard.diagnose.profile.interruptions import MOST_SHARE, Interruptions
 from voxyard.diagnose.profile.stages import NAMES, Stage, StageTimes
 from voxyard.host.page_cache import COLD, NOTHING, Pages
 from voxyard.telemetry.causes import BY_NAME, Cause
+from voxyard.trainer.reporting.figures import took
 
 WAIT_SHARE = 0.05
 """Below this share of the overlapped run's time spent waiting for data, nothing is wrong."""
@@ -175,8 +176,8 @@ def _explained(slowest: Stage, costs: Costs) -> str:
         return ""
     if costs.layout == "split" and costs.data > costs.train:
         return (
-            f"features and transfer follow one another on one thread: {_ms(costs.data)} together, "
-            f"against {_ms(costs.train)} of training"
+            f"features and transfer follow one another on one thread: {took(costs.data)} together, "
+            f"against {took(costs.train)} of training"
         )
     if costs.layout == "single":
         return "features and training share one device"
@@ -231,7 +232,3 @@ def _of_reads(reads: Pages) -> Iterator[Annotation]:
 def _of_interruptions(interruptions: Interruptions) -> Iterator[Annotation]:
     for cause, share in interruptions.too_long:
         yield Annotation("interruptions", share, MOST_SHARE[cause.name], f"interruptions: {cause.title}")
-
-
-def _ms(seconds: float) -> str:
-    return f"{seconds * 1e3:.3g} ms"

@@ -17,6 +17,7 @@ from voxyard.telemetry.gpu_watch import GpuWatch
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.out_of_memory import Doing, told_out_of_memory
 from voxyard.trainer.reporting.clocks import CpuClock, MemoryGrowth
+from voxyard.trainer.reporting.figures import columns, share
 from voxyard.trainer.steps.in_flight import StepsInFlight
 
 if TYPE_CHECKING:
@@ -238,24 +239,15 @@ def _utilization(found: Stress) -> list[str]:
     times = (found.before, found.during, found.after)
     rows = [
         ["utilization", "before", "during", "after"],
-        ["all processors", *(_share(None if one is None else one.cpu) for one in times)],
+        ["all processors", *(share(None if one is None else one.cpu, "–") for one in times)],
     ]
     if found.kind != "gpu":
-        return [*_columns(rows), f"GPUs: {NO_GPU}"]
+        return [*columns(rows), f"GPUs: {NO_GPU}"]
     for role, index in [(gpu.role, gpu.index) for gpu in found.before.gpus.gpus]:
         rows.append([f"{role} GPU {index}", *(_gpu(one, index) for one in times)])
-    return _columns(rows)
+    return columns(rows)
 
 
 def _gpu(one: Utilization | None, index: int) -> str:
     gpu = None if one is None else next((each for each in one.gpus.gpus if each.index == index), None)
-    return _share(None if gpu is None or not gpu.utilization.count else gpu.utilization.mean)
-
-
-def _share(value: float | None) -> str:
-    return "–" if value is None else f"{value:.0%}"
-
-
-def _columns(rows: list[list[str]]) -> list[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return share(None if gpu is None or not gpu.utilization.count else gpu.utilization.mean, "–")

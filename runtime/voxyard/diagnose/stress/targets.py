@@ -11,6 +11,7 @@ from voxyard.host.page_cache import NOTHING, Pages
 from voxyard.telemetry.gpu_watch import CardPower
 from voxyard.trainer.report import Target
 from voxyard.trainer.reporting.device_targets import HIGH_POWER, STABLE, memory_standing, power_standing
+from voxyard.trainer.reporting.figures import took
 
 Standing = Literal["excellent", "good", "minimum", "missed", "not measured"]
 
@@ -59,7 +60,7 @@ class StressResult:
     def lines(self) -> list[str]:
         """The figures for a terminal."""
         d, m = self.data_stage_seconds, self.train_stage_seconds
-        stages = f"data stage (D) {_ms(d)}, training stage (M) {_ms(m)}"
+        stages = f"data stage (D) {took(d)}, training stage (M) {took(m)}"
         bound = f", a split gains {(d + m) / max(d, m):.2f}× at most" if d and m else ""
         return [
             f"{self.steps} steps in {self.seconds:.1f} s: {self.steps_per_second:.3g} steps/s, "
@@ -211,7 +212,7 @@ def _model_low(result: StressResult, use: float) -> LowUse:
     d, m = result.data_stage_seconds, result.train_stage_seconds
     evidence = [
         f"it waits for data {result.data_wait_share:.0%} of the time",
-        f"D {_ms(d)}, M {_ms(m)}; the host prefetch is {result.buffer_filled:.0%} full",
+        f"D {took(d)}, M {took(m)}; the host prefetch is {result.buffer_filled:.0%} full",
     ]
     if result.data_wait_share >= WAITS and result.buffer_filled < BUFFER_EMPTY and not result.reads.trusted:
         return LowUse(
@@ -253,7 +254,7 @@ def _model_low(result: StressResult, use: float) -> LowUse:
 
 def _data_low(result: StressResult, use: float, ceiling: float) -> LowUse:
     evidence = (
-        f"D {_ms(result.data_stage_seconds)}, M {_ms(result.train_stage_seconds)}: {ceiling:.0%} is its ceiling",
+        f"D {took(result.data_stage_seconds)}, M {took(result.train_stage_seconds)}: {ceiling:.0%} is its ceiling",
     )
     if use >= 0.7 * ceiling:
         return LowUse(
@@ -272,7 +273,3 @@ def _within(value: float | None, low: float, high: float) -> str:
     if value is None:
         return ""
     return "below" if value < low else "above" if value > high else "kept"
-
-
-def _ms(seconds: float | None) -> str:
-    return "not measured" if seconds is None else f"{seconds * 1e3:.3g} ms"

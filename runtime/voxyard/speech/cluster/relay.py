@@ -18,7 +18,7 @@ from contextlib import ExitStack
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
 
-from voxyard.host.parent_death import end_with
+from voxyard.host.signal_handlers import end_with
 from voxyard.speech.cluster.access import ClusterAccess
 from voxyard.speech.cluster.devices import ClusterDevice
 from voxyard.speech.cluster.node import Node, NodeSpec

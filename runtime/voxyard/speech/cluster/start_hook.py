@@ -6,7 +6,7 @@ import os
 import signal
 from typing import Any
 
-from voxyard.host.parent_death import end_with
+from voxyard.host.signal_handlers import end_with
 
 OWNER = "VOXYARD_NODE_OWNER"  # environment variable: process id of the voxyard that runs the node
 

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
 
-from voxyard.host.parent_death import end_with
+from voxyard.host.signal_handlers import end_with
 from voxyard.speech.engine import Engine, is_lost
 from voxyard.speech.pool.ipc import (
     BeginDecoding,

@@ -13,6 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from voxyard.host.cores import processor
 from voxyard.host.durable_files import write_file
 from voxyard.trainer.autotune.words import ago
 from voxyard.trainer.config import TrainConfig
@@ -78,7 +79,7 @@ def key(config: TrainConfig, host: HostDevices, kind: Kind, *, has_features: boo
     """
     training, data = config.training.model_dump(mode="json"), config.data.model_dump(mode="json")
     parts: dict[str, Any] = {
-        "host": [gpu.uuid for gpu in host.gpus] if kind == "gpu" else [_processor(), host.cores],
+        "host": [gpu.uuid for gpu in host.gpus] if kind == "gpu" else [processor(), host.cores],
         "model": config.model.model_dump(mode="json"),
         "training": {name: training[name] for name in _TRAINING},
         "data": {name: data[name] for name in _DATA},
@@ -163,15 +164,6 @@ def _write(change: Callable[[dict[str, Any]], dict[str, Any]], failure: str) -> 
         write_file(file, json.dumps(change(known), indent=1) + "\n", part=part)
     except OSError as error:
         log.warning("%s: %s cannot be written (%s)", failure, file, error.strerror)
-
-
-def _processor() -> str:
-    """The CPU's model, as Linux names it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return "unknown"
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
 
 
 def _tensorflow() -> str:

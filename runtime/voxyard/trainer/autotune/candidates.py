@@ -13,8 +13,16 @@ from voxyard.trainer.autotune.cache import CachedStrategy
 from voxyard.trainer.config import DEFAULT_EPOCHS, TrainConfig, VocoderOn
 from voxyard.trainer.devices.device_ids import HostDevices, Placement
 from voxyard.trainer.devices.placement import Kind, requested_strategy
-from voxyard.trainer.reporting.bounds import FEATURES, MIRRORED, ON_DATA, ON_MODEL, SINGLE, SPLIT, StepStages
-from voxyard.trainer.reporting.enough import too_few_to_be_sure
+from voxyard.trainer.reporting.bounds import (
+    FEATURES,
+    MIRRORED,
+    ON_DATA,
+    ON_MODEL,
+    SINGLE,
+    SPLIT,
+    StepStages,
+    too_few_to_be_sure,
+)
 
 LOOK_AHEAD = 4  # host batches in a trial: a full buffer of an hour's clips would hide how slowly they are read
 

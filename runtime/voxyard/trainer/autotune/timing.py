@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import signal
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from voxyard.host.signal_handlers import handling
 from voxyard.trainer.autotune import cache, trial_process
 from voxyard.trainer.autotune.candidates import Candidate, Candidates, comparable, from_features, table, trial
 from voxyard.trainer.autotune.trial_process import TRIAL_SECONDS, FailedTrialError
@@ -24,8 +24,7 @@ from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.devices.placement import Kind
 from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.out_of_memory import DOES_NOT_FIT, OutOfMemoryError
-from voxyard.trainer.reporting.bounds import ON_DATA, ON_MODEL, SINGLE, SPLIT, StepStages
-from voxyard.trainer.reporting.enough import STEPS_NEEDED
+from voxyard.trainer.reporting.bounds import ON_DATA, ON_MODEL, SINGLE, SPLIT, STEPS_NEEDED, StepStages
 
 log = logging.getLogger("voxyard.trainer")
 
@@ -128,21 +127,14 @@ def told_where_ended(tell: Callable[[], None]) -> Iterator[None]:
 
     `tell` says before that what was measured.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
 
     def end(number: int, _frame: object) -> None:
         log.info("%s: ended before the training began", signal.Signals(number).name)
         tell()
         raise SystemExit(130 if number == signal.SIGINT else 0)
 
-    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
+    with handling(end):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _announce(trials: Trials, steps: int, minutes: float) -> None:

@@ -110,9 +110,7 @@ def _over_hosts(config: TrainConfig, group: HostGroup) -> TrainConfig:
     if config.training.batch_size is not None:
         refuse_uneven(group, config.training.batch_size)
     part = config.training.batch_size and config.training.batch_size // group.count
-    alone = without_hosts(
-        config.model_copy(update={"training": config.training.model_copy(update={"batch_size": part})})
-    )
+    alone = without_hosts(config.changed({"training.batch_size": part}))
     host = inspect_host(alone)
     kind = kind_of(alone, host)
     found = find_candidates(alone, host, kind, _links(host.gpus, kind), has_features=True)
@@ -124,8 +122,7 @@ def _over_hosts(config: TrainConfig, group: HostGroup) -> TrainConfig:
     judged = _has_discriminators(alone, len(corpus) // group.count, kind)
     timed, _ = time_all(alone, inner, kind, discriminators=judged)
     ids = next(each.config.data for each in inner.runnable if each.name == timed.name)
-    training = config.training.model_copy(update={"strategy": "multiworker"})
-    chosen = config.model_copy(update={"training": training, "data": ids})
+    chosen = config.model_copy(update={"data": ids}).changed({"training.strategy": "multiworker"})
     log.info("--strategy auto: timing %d steps on all %d hosts", config.training.strategy_steps, group.count)
     with tempfile.TemporaryDirectory(prefix="voxyard-trial-") as folder, told_where_ended(lambda: None):
         try:
@@ -179,18 +176,13 @@ def _of_checkpoint(config: TrainConfig) -> TrainConfig | None:
     was = trained_config(found.meta["config"])
     strategy = requested_strategy(was)
     place = config.training.vocoder_on or was.training.vocoder_on if strategy == "split" else None
-    kept = was.model_copy(update={"training": was.training.model_copy(update={"vocoder_on": place})})
+    kept = was.changed({"training.vocoder_on": place})
     log.info("--strategy auto: the resumed run keeps its strategy %s", way_of_config(kept))
-    features = was.data.train_data is not None and was.data.train_data.name == FEATURES_DIRECTORY
-    keys: dict[str, Any] = {"data_gpu": was.data.data_gpu, "model_gpu": was.data.model_gpu}
-    if features:
-        keys["train_data"] = was.data.train_data
-    return config.model_copy(
-        update={
-            "data": config.data.model_copy(update=keys),
-            "training": config.training.model_copy(update={"strategy": strategy, "vocoder_on": place}),
-        }
-    )
+    values: dict[str, Any] = {"training.strategy": strategy, "training.vocoder_on": place}
+    values |= {"data.data_gpu": was.data.data_gpu, "data.model_gpu": was.data.model_gpu}
+    if was.data.train_data is not None and was.data.train_data.name == FEATURES_DIRECTORY:
+        values["data.train_data"] = was.data.train_data
+    return config.changed(values)
 
 
 def _links(gpus: tuple[Gpu, ...], kind: Kind) -> Links:
@@ -199,6 +191,4 @@ def _links(gpus: tuple[Gpu, ...], kind: Kind) -> Links:
 
 def _uncached(config: TrainConfig) -> TrainConfig:
     """Without a cache, which is not needed to read the metadata of a corpus."""
-    return config.model_copy(
-        update={"data": config.data.model_copy(update={"cache_dataset": False, "cache_file": None})}
-    )
+    return config.changed({"data.cache_dataset": False, "data.cache_file": None})

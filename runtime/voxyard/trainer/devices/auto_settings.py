@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,7 +76,8 @@ def take_recommended(config: TrainConfig, gpus: Sequence[Gpu], links: Links) -> 
     for key, (value, why) in taken.items():
         unit = f" {flags[key].unit}" if flags[key].unit else ""
         lines.append(flags[key].flag + ("" if value is True else f" {value}{unit}") + f" ({why})")
-    return AutoSettings(_with(config, {key: value for key, (value, _) in taken.items()}), tuple(lines), warnings)
+    changes = {key: value for key, (value, _) in taken.items()} | {"training.auto": False}
+    return AutoSettings(config.changed(changes), tuple(lines), warnings)
 
 
 Values = dict[str, tuple[Any, str]]  # by key: the value, and where it comes from
@@ -150,18 +151,6 @@ def _is_set(config: TrainConfig, key: str) -> bool:
     group = getattr(config, section)
     default = {"training.device": "auto"}.get(key)
     return name in group.model_fields_set and getattr(group, name) not in (None, default)
-
-
-def _with(config: TrainConfig, values: Mapping[str, Any]) -> TrainConfig:
-    """A copy that holds these values and no longer asks for `--auto`."""
-    values = {**values, "training.auto": False}
-    sections = {
-        name: getattr(config, name).model_copy(
-            update={key.partition(".")[2]: value for key, value in values.items() if key.startswith(f"{name}.")}
-        )
-        for name in ("data", "training")
-    }
-    return config.model_copy(update=sections)
 
 
 def _refuse_cpu(config: TrainConfig) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, NoReturn
 
 from voxyard.host.nvml import Gpu
+from voxyard.host.plan import listing
 from voxyard.settings import TypedCommand, flags_of, settings_of, typed_command
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.devices.cuda_kernels import UNKNOWN_KERNELS, CudaKernels
@@ -67,7 +68,7 @@ def gpu_refusal(config: TrainConfig, host: HostDevices, found: int) -> RefusalTe
     return RefusalText(
         INSUFFICIENT,
         f"Multi-GPU requires at least 2 GPUs, found {found}",
-        f"{listing(host)}{hidden}\nOn a single GPU instead: {command(config, '')}",
+        f"{listing(host.gpus)}{hidden}\nOn a single GPU instead: {command(config, '')}",
     )
 
 
@@ -111,13 +112,6 @@ def select_devices(
     if data == model:
         _refuse(words, f"--data-gpu {data_id} and --model-gpu {model_id} are one device, and a split needs two")
     return [("data", data), ("model", model)]
-
-
-def listing(host: HostDevices) -> str:
-    """The GPUs of the host, a line each."""
-    if not host.gpus:
-        return "GPUs of this host: none"
-    return "\n".join(["GPUs of this host:", *(f"  {gpu}" for gpu in host.gpus)])
 
 
 def command(config: TrainConfig, flags: str) -> str:

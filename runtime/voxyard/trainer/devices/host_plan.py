@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -34,7 +33,7 @@ def apply_host_plan(loaded: Loaded[TrainConfig]) -> Loaded[TrainConfig]:
         )
     if not changes:
         return loaded
-    return replace(loaded, config=_with(loaded.config, changes), notes=(*loaded.notes, *notes))
+    return replace(loaded, config=loaded.config.changed(changes), notes=(*loaded.notes, *notes))
 
 
 def _overridden(loaded: Loaded[TrainConfig]) -> tuple[dict[str, Any], list[str]]:
@@ -74,13 +73,3 @@ def _is_the_users(loaded: Loaded[TrainConfig], key: str) -> bool:
 def _value(config: TrainConfig, key: str) -> Any:
     section, _, name = key.partition(".")
     return getattr(getattr(config, section), name)
-
-
-def _with(config: TrainConfig, changes: Mapping[str, Any]) -> TrainConfig:
-    sections = {
-        section: getattr(config, section).model_copy(
-            update={key.partition(".")[2]: value for key, value in changes.items() if key.startswith(f"{section}.")}
-        )
-        for section in ("data", "training")
-    }
-    return config.model_copy(update=sections)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 
 from voxyard.host.limits import HEADROOM_MIB, recommend
 from voxyard.host.nvml import Gpu, same_bus
+from voxyard.host.plan import listing
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.devices.cuda_kernels import CudaKernels
 from voxyard.trainer.devices.device_ids import (
@@ -19,7 +20,6 @@ from voxyard.trainer.devices.device_ids import (
     command,
     cpu_refusal,
     gpu_refusal,
-    listing,
     select_devices,
 )
 from voxyard.trainer.errors import TrainerError
@@ -235,11 +235,11 @@ def _refuse_without_gpus(config: TrainConfig, host: HostDevices) -> NoReturn:
     )
     strategy = requested_strategy(config)
     if strategy == "single":
-        raise TrainerError(f"{what}\n{listing(host)}\nOn the CPU instead: {command(config, '--device cpu')}")
+        raise TrainerError(f"{what}\n{listing(host.gpus)}\nOn the CPU instead: {command(config, '--device cpu')}")
     both = "--strategy mirrored" if strategy == "mirrored" else "--data-gpu 0 --model-gpu 1"
     raise TrainerError(
         f"{INSUFFICIENT}: Multi-GPU requires at least 2 GPUs, found {len(host.gpus)}; {what}\n"
-        f"{listing(host)}\n"
+        f"{listing(host.gpus)}\n"
         f"On a single device instead: {command(config, '--device cpu')}\n"
         f"The same on logical CPU devices: {command(config, f'--device cpu {both}')}"
     )
@@ -304,7 +304,7 @@ def _on_gpus(config: TrainConfig, host: HostDevices, longest: Bucket | None) -> 
     if not candidates:
         raise TrainerError(
             f"CUDA sees no GPU of this host (CUDA_VISIBLE_DEVICES={host.cuda_visible_devices!r}): unset it\n"
-            f"{listing(host)}\nOn the CPU instead: {command(config, '--device cpu')}"
+            f"{listing(host.gpus)}\nOn the CPU instead: {command(config, '--device cpu')}"
         )
     taken = select_devices(config, strategy, candidates, gpu_refusal(config, host, len(candidates)))
     # TensorFlow numbers the visible GPUs anew, in the order of their old numbers.

@@ -133,15 +133,12 @@ def prepare_one_device(config: TrainConfig) -> None:
 
     Where TensorFlow's runtime runs already, its devices stay as they are. Raises TrainerError.
     """
-    data, alone = config.data, {
-        "strategy": "single", "auto": False, "batch_size": 1, "vocoder_on": None,
-        "enable_memory_isolation": False, "data_gpu_memory": None, "model_gpu_memory": None,
-    }  # fmt: skip
-    chosen = data.model_gpu if data.data_gpu is None else data.data_gpu
-    config = without_hosts(config).model_copy(
-        update={"data": data.model_copy(update={"data_gpu": None, "model_gpu": chosen})}
-    )
-    config = config.model_copy(update={"training": config.training.model_copy(update=alone)})
+    data = config.data
+    alone = {"data.data_gpu": None, "data.model_gpu": data.model_gpu if data.data_gpu is None else data.data_gpu}
+    alone |= {"training.strategy": "single", "training.auto": False, "training.batch_size": 1}
+    alone |= {"training.vocoder_on": None, "training.enable_memory_isolation": False}
+    alone |= {"training.data_gpu_memory": None, "training.model_gpu_memory": None}
+    config = without_hosts(config).changed(alone)
     host, tensorflow = inspect_host(config), import_tensorflow()
     if not _runtime_started():
         apply(choose(config, host), tensorflow)

@@ -101,8 +101,8 @@ def host_group(config: TrainConfig) -> HostGroup | None:
 
 def without_hosts(config: TrainConfig) -> TrainConfig:
     """`config` for a run on this host alone."""
-    alone = {"hosts": None, "host_index": None, "allow_mixed": False, "restarts": 0}
-    return config.model_copy(update={"training": config.training.model_copy(update=alone)})
+    alone = {"training.hosts": None, "training.host_index": None, "training.allow_mixed": False, "training.restarts": 0}
+    return config.changed(alone)
 
 
 def for_this_host(config: TrainConfig) -> TrainConfig:
@@ -113,13 +113,14 @@ def for_this_host(config: TrainConfig) -> TrainConfig:
     group = host_group(config)
     if group is None or group.is_first:
         return config
-    training, telemetry = config.training, config.telemetry
-    name = telemetry.run or training.checkpoint_dir.resolve().name
-    own = training.checkpoint_dir / f"host-{group.index}"
-    return config.model_copy(
-        update={
-            "training": training.model_copy(update={"checkpoint_dir": own, "init_from": None}),
-            "telemetry": telemetry.model_copy(update={"run": name, "tensorboard": False, "sample_text": ""}),
+    directory = config.training.checkpoint_dir
+    return config.changed(
+        {
+            "training.checkpoint_dir": directory / f"host-{group.index}",
+            "training.init_from": None,
+            "telemetry.run": config.telemetry.run or directory.resolve().name,
+            "telemetry.tensorboard": False,
+            "telemetry.sample_text": "",
         }
     )
 

@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Self
 
 from voxyard.host.child_process import ChildError, ChildProcess
@@ -74,9 +73,7 @@ class Judges:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._asked.put(None)
         if self._busy or self._lost:
             self._process.kill()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -46,10 +45,8 @@ class SpokenValidation:
         self._judges.ask(None, self._recordings())
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._judges.__exit__(kind, value, trace)
+    def __exit__(self, *error: object) -> None:
+        self._judges.__exit__(*error)
 
     def judge(self, step: int, train_step: TrainStep) -> None:
         """Speaks the sentences with the model as it is, and has them judged; leaves them out where that is going on."""

@@ -60,14 +60,15 @@ def griffin_lim(magnitude: NDArray[np.float64], config: ModelConfig) -> NDArray[
     spectrum = magnitude * np.exp(1j * phase)
     before = np.zeros_like(spectrum)
     for _ in range(ITERATIONS):
-        consistent = _analysis(_synthesis(spectrum, config), config)
+        consistent = analysis(_synthesis(spectrum, config), config)
         pushed = consistent + MOMENTUM * (consistent - before)
         before = consistent
         spectrum = magnitude * pushed / np.maximum(np.abs(pushed), 1e-12)
     return _synthesis(spectrum, config)
 
 
-def _analysis(samples: NDArray[np.float64], config: ModelConfig) -> NDArray[np.complex128]:
+def analysis(samples: NDArray[np.float64], config: ModelConfig) -> NDArray[np.complex128]:
+    """Spectrum (frames, bins) of samples (n,), edges reflected as the trainer's features have them."""
     padded = np.pad(samples, edge_padding(config.fft_size, config.hop_length), EDGES)
     frames = np.lib.stride_tricks.sliding_window_view(padded, config.fft_size)[:: config.hop_length]
     return np.asarray(np.fft.rfft(frames * hann(config.fft_size)), np.complex128)

@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from voxyard.trainer.devices.placement import Kind
+from voxyard.trainer.reporting.figures import took
+
+STEPS_NEEDED: Final = 10  # timed, beside those that were traced (compiled); a figure of fewer is not measured
+ALONE_NEEDED: Final = 1  # where a stage is timed alone, between barriers: such a time has nothing else in it
 
 SINGLE: Final = "single"
 FEATURES: Final = "single, precomputed features"
@@ -88,19 +92,19 @@ class StepStages:
         if self.beside is None or self.beside_on != "data" or self.train >= BUSY * (self.data + self.beside):
             return None
         data, both = self.data, self.train + self.beside
-        ways = [f"a larger model (--model-size) whose M is near {_ms(data + self.beside)}"]
+        ways = [f"a larger model (--model-size) whose M is near {took(data + self.beside)}"]
         if self.train > data:
-            ways.insert(0, f"a smaller vocoder (--vocoder-size) whose V is near {_ms(self.train - data)}")
+            ways.insert(0, f"a smaller vocoder (--vocoder-size) whose V is near {took(self.train - data)}")
         else:
-            ways.insert(0, f"--vocoder-on model, with D of {_ms(data)} and M + V of {_ms(both)}")
+            ways.insert(0, f"--vocoder-on model, with D of {took(data)} and M + V of {took(both)}")
         return (
             f"The model device waits {1 - self.train / (data + self.beside):.0%} of a step: D + V take "
-            f"{_ms(data + self.beside)}, M takes {_ms(self.train)}. More even is {', or '.join(ways)}"
+            f"{took(data + self.beside)}, M takes {took(self.train)}. More even is {', or '.join(ways)}"
         )
 
     def __str__(self) -> str:
         parts = {"D": self.data, "M": self.train, "V": self.beside}
-        return ", ".join(f"{name} {_ms(value)}" for name, value in parts.items() if value is not None)
+        return ", ".join(f"{name} {took(value)}" for name, value in parts.items() if value is not None)
 
 
 def listed(bounds: Mapping[str, float]) -> str:
@@ -129,5 +133,11 @@ def little_gain(bounds: Mapping[str, float], chosen: str, *, second_network: boo
     )
 
 
-def _ms(seconds: float) -> str:
-    return f"{seconds * 1e3:.3g} ms"
+def too_few(timed: int, needed: int = STEPS_NEEDED) -> str:
+    """The reason why a figure of so many timed steps is none."""
+    return f"too few steps to measure ({timed} of {needed})"
+
+
+def too_few_to_be_sure(timed: float | None) -> str:
+    """Caveat behind a figure that so many timed steps gave; empty where they are enough, or not known (None)."""
+    return "" if timed is None or timed >= STEPS_NEEDED else f"; too few steps to be sure ({timed:g} of {STEPS_NEEDED})"

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from voxyard.trainer.config import TrainConfig
@@ -113,9 +112,7 @@ class MlflowRun:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._end.asked.set()
         self._thread.join(self._end_seconds)
         missing = self._count.given - self._count.delivered

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from voxyard.telemetry.gpu_watch import PARTS
-from voxyard.trainer.reporting.bounds import ON_DATA, ON_MODEL, StepStages
-from voxyard.trainer.reporting.enough import ALONE_NEEDED, STEPS_NEEDED, too_few
+from voxyard.trainer.reporting.bounds import ALONE_NEEDED, ON_DATA, ON_MODEL, STEPS_NEEDED, StepStages, too_few
 
 if TYPE_CHECKING:
     from voxyard.telemetry.gpu_watch import GpuWatch

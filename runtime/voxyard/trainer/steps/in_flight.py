@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Protocol, Self
 
 from voxyard.trainer.sampler import BatchPlan
@@ -92,9 +91,7 @@ class StepsInFlight:
         self.restart()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._readers.shutdown(cancel_futures=True)
 
     def restart(self) -> None:

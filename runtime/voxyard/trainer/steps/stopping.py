@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from voxyard.host.signal_handlers import handling
 from voxyard.trainer.steps.in_flight import AHEAD, EndedStep
 from voxyard.trainer.steps.losses import STOP
 
@@ -71,12 +71,5 @@ class Stopping:
         def stop(number: int, _frame: Any) -> None:
             self.why, self.killed = f"{signal.Signals(number).name}: saved and stopped", True
 
-        if threading.current_thread() is not threading.main_thread():
+        with handling(stop):
             yield
-            return
-        before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)

@@ -6,6 +6,7 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
+from voxyard import __version__
 from voxyard.corpus import CorpusError
 from voxyard.corpus.espeak import voice_for
 from voxyard.corpus.layouts.recognize import LayoutName, stated_language
@@ -14,6 +15,10 @@ from voxyard.corpus.text import Normaliser, Tokenizer, Units
 from voxyard.speech.reading.reader import READING_VERSION, read_words
 from voxyard.trainer import checkpoint as checkpoints
 from voxyard.trainer.config import ModelConfig, TrainConfig, trained_config
+from voxyard.trainer.hosts.addresses import host_group
+from voxyard.trainer.hosts.meeting import meet
+
+CHOSEN = ("text_units", "language", "read_words")
 
 log = logging.getLogger("voxyard.trainer")
 
@@ -176,3 +181,22 @@ def _of_checkpoint(path: Path) -> _Known | None:
     model = trained_config(meta["config"]).model
     units: Units = "phonemes" if model.text_units == "phonemes" else "characters"
     return _Known(f"the checkpoint in {path}", units, model.language, bool(model.read_words))
+
+
+def with_shared_text_front_end(config: TrainConfig) -> TrainConfig:
+    """See `with_text_front_end`; over hosts what is not given on a host is as on the first one.
+
+    What is given otherwise stays, and the hosts refuse each other where they compare their settings. Raises
+    TrainerError or CorpusError.
+    """
+    group = host_group(config)
+    if group is None:
+        return with_text_front_end(config)
+    tell = {}
+    if group.is_first:
+        config = with_text_front_end(config)
+        tell = {name: getattr(config.model, name) for name in CHOSEN}
+    told = meet(group, {"voxyard": __version__}, wait=config.training.hosts_wait, allow_mixed=True, tell=tell)
+    missing = [name for name in CHOSEN if getattr(config.model, name) in (None, "auto")]
+    config = config.changed({f"model.{name}": told[name] for name in missing})
+    return config if group.is_first else with_text_front_end(config)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from voxyard.corpus.text import SYMBOLS_HASH
+from voxyard.host.durable_files import digest_of
 from voxyard.trainer.config import TrainConfig, trained_config
 from voxyard.trainer.errors import TrainerError
 
@@ -93,9 +93,3 @@ def read_weights(voice: VoiceDirectory) -> dict[str, Any]:
     from safetensors.numpy import load_file
 
     return load_file(path)
-
-
-def digest_of(path: Path) -> str:
-    """SHA-256 of a file, in hex digits. Raises OSError."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -18,13 +18,13 @@ from packaging.licenses import InvalidLicenseExpression, canonicalize_license_ex
 
 from voxyard import __version__
 from voxyard.corpus.text import SYMBOLS_HASH
-from voxyard.host.durable_files import put_directory
+from voxyard.host.durable_files import digest_of, put_directory
 from voxyard.trainer import checkpoint as checkpoints
 from voxyard.trainer.config import TrainConfig, trained_config
 from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.steps.average import has_average, weights_for_use
 from voxyard.trainer.text.front_end import described
-from voxyard.trainer.voice.directory import FORMAT, LICENCE, META, README, WEIGHTS, digest_of, read
+from voxyard.trainer.voice.directory import FORMAT, LICENCE, META, README, WEIGHTS, read
 from voxyard.trainer.voice.engine import VoiceEngine
 from voxyard.trainer.voice.vocoder_choice import AUTO, NEURAL, chosen_vocoder
 
