@@ -108,5 +108,9 @@ class StoreUnavailableError(StoreError):
         super().__init__(message, retry_after=5.0)
 
 
+class LostAudioError(StoreError):
+    """The joined audio of a completed document is not there, or not whole: nothing can be made of it."""
+
+
 class ClaimLostError(StoreError):
     """Another service has taken the document over: this one's progress is not stored any more."""

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from voxyard.service.auth.key_limits import LimitsOf, no_limits
+from voxyard.speech import giving_up
 
 THREADS = 2
 Made = TypeVar("Made")
@@ -21,7 +22,7 @@ class FairThreads:
 
     A key's work waits in its own line. Of the keys that wait, the one comes next that has had the least time by its
     share. So another key waits for a place as long as one piece of work takes, not for a line. Shutdown waits for no
-    thread, and what has not begun is withdrawn with its request.
+    thread. What has not begun is withdrawn with its request, and what has begun ends where it looks for that.
     """
 
     def __init__(self, name: str, limits: LimitsOf = no_limits, threads: int = THREADS) -> None:
@@ -47,15 +48,26 @@ class FairThreads:
                 self._ended(client, 0.0)
             raise
         made: asyncio.Future[Made] = loop.create_future()
-        threading.Thread(target=self._work, args=(loop, client, work, made), name=self._name, daemon=True).start()
-        return await made
+        given_up = threading.Event()
+        arguments = (loop, client, work, made, given_up)
+        threading.Thread(target=self._work, args=arguments, name=self._name, daemon=True).start()
+        try:
+            return await made
+        finally:
+            given_up.set()
 
     def _work(
-        self, loop: asyncio.AbstractEventLoop, client: str, work: Callable[[], Made], made: asyncio.Future[Made]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        client: str,
+        work: Callable[[], Made],
+        made: asyncio.Future[Made],
+        given_up: threading.Event,
     ) -> None:
         began, result, failed = time.monotonic(), list[Made](), None
         try:
-            result.append(work())
+            with giving_up.unless(given_up):
+                result.append(work())
         except Exception as error:  # noqa: BLE001 — the request raises it
             failed = error
 

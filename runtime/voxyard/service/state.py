@@ -69,6 +69,11 @@ class AppState:
         return FairThreads("voxyard-preparing", self.limits)
 
     @cached_property
+    def changing(self) -> FairThreads:
+        """Threads in which documents and voices are changed: each waits for the disk, and for the others."""
+        return FairThreads("voxyard-changing", self.limits)
+
+    @cached_property
     def reading_texts(self) -> FairThreads:
         """Threads in which the texts of speech requests are prepared, which are short."""
         return FairThreads("voxyard-reading-texts", self.limits)

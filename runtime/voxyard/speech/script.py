@@ -7,6 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from voxyard.speech import giving_up
 from voxyard.speech.cast import NARRATOR, Cast, cast_of
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.frontend import Frontend
@@ -108,6 +109,7 @@ def prepare(
         )
         # characters without a token, as a lone zero-width space, are silent
         for chunk in (chunk for chunk in found if chunk.tokens):
+            giving_up.check()
             start, end = passage.source(chunk.start, chunk.end)
             words, index, seconds = with_full_stops(chunk.text), len(chunks), chunk.estimated_seconds
             requests.append(

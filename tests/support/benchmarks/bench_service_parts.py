@@ -361,6 +361,9 @@ def _listed(client: httpx.Client) -> list[dict[str, object]]:
     found, before = [], None
     while True:
         answer = client.get("/v1/documents", params={"limit": 200, **({"before": before} if before else {})})
+        if answer.status_code == 429:  # the load has used up what the key may ask in a minute
+            time.sleep(float(answer.headers["Retry-After"]))
+            continue
         if answer.status_code != 200:
             raise RuntimeError(f"documents are not listed: {answer.status_code} {answer.text[:200]}")
         page = answer.json()

@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import struct
+import tempfile
 import threading
 import wave
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from hypothesis import strategies as st
 from voxyard.service.audio.files import AudioFolder
 from voxyard.service.audio.store import SECOND, AudioStore
 from voxyard.service.documents.chunk_times import with_spans
-from voxyard.service.documents.records import StoredChunk
+from voxyard.service.documents.records import Redo, StoredChunk
 from voxyard.service.errors import NoRoomError, NotFoundError, StoreError
 from voxyard.speech.audio.joining import Pauses, Span, join
 from voxyard.speech.audio.wav import file_size, from_bytes, header, to_bytes
@@ -48,6 +50,25 @@ def fill(audio_store: AudioStore, lengths: tuple[int, ...] = (500, 0, 2000, 3)) 
         chunk(index, audio_store.put(ID, index, noise(samples, index)), endings[index % 4])
         for index, samples in enumerate(lengths)
     )
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.data(), st.lists(st.sampled_from((0, 1, 700, 40_000)), min_size=1, max_size=8))
+def test_audio_made_anew_is_as_if_all_were_joined_with_the_new_chunks(data: Any, lengths: list[int]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        audio_store = AudioStore(AudioFolder(Path(folder)), quota=10**9)
+        chunks = fill(audio_store, tuple(lengths))
+        audio_store.assemble(ID, chunks, PAUSES)
+        redos = dict[int, Redo]()
+        for index in data.draw(st.sets(st.integers(0, len(lengths) - 1))):
+            new = noise(data.draw(st.sampled_from((0, 5, 900))), 50 + index)
+            redos[index] = Redo(1, None, audio_store.put(ID, index, new, 2), 2)
+            audio_store.put(ID, index, new)
+        audio_store.rebuild(ID, chunks, redos, PAUSES, 0, 2, threading.Event())
+        renewed = [replace(each, samples=redos[each.index].samples) if each.index in redos else each for each in chunks]
+        audio_store.assemble(ID, renewed, PAUSES)
+        made, joined = (Path(folder) / ID / name for name in ("audio.2.wav", "audio.wav"))
+        assert made.read_bytes() == joined.read_bytes()
 
 
 def test_audio_is_read_back_as_it_was_stored(audio_store: AudioStore) -> None:

@@ -11,6 +11,7 @@ from eventually import eventually
 
 from voxyard.service.auth.key_limits import KeyLimits
 from voxyard.service.fair_threads import FairThreads
+from voxyard.speech import giving_up
 
 
 class Gates:
@@ -101,3 +102,26 @@ def test_a_request_that_is_cut_waits_for_no_thread_and_its_waiting_work_never_be
 
     asyncio.run(play())
     assert gates.begun == ["first", "third"]
+
+
+def test_work_that_has_begun_is_given_up_with_its_request_where_it_looks() -> None:
+    looked, ended = threading.Event(), threading.Event()
+
+    def works() -> None:
+        try:
+            while True:
+                giving_up.check()
+                looked.set()
+        finally:
+            ended.set()
+
+    async def play() -> None:
+        threads = FairThreads("test", threads=1)
+        begun = asyncio.create_task(threads.run("ann", works))
+        await until(looked.is_set, "it works")
+        begun.cancel()
+        await until(ended.is_set, "it has ended")
+        assert await threads.run("ann", lambda: 1) == 1
+        giving_up.check()  # what others do is not given up
+
+    asyncio.run(play())

@@ -15,6 +15,7 @@ import httpx
 import pytest
 from documents import OwningStore, new_document
 from eventually import PATIENCE, eventually
+from fastapi.testclient import TestClient
 from live_service import live
 from service_app import running
 
@@ -23,6 +24,7 @@ from voxyard.service.auth.api_keys import add_key
 from voxyard.service.documents.records import Document
 from voxyard.service.documents.store import Store
 from voxyard.service.routes.answers import Answer, Answers
+from voxyard.service.streaming.audio_response import BLOCK
 
 
 @pytest.fixture
@@ -105,6 +107,69 @@ def test_while_a_keys_long_answers_are_made_no_other_key_waits(tmp_path: Path, m
             assert client.get("/v1/documents", headers=bob).status_code == 200
             going.set()
             assert {each.result().status_code for each in many} == {200}
+
+
+def test_while_a_keys_redos_wait_for_the_disk_another_key_changes_what_it_likes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fifty at once, more than there are threads for requests."""
+    keys = tmp_path / "keys.yaml"
+    ann, bob = ({"Authorization": f"Bearer {add_key(keys, name)}"} for name in ("ann", "bob"))
+    going = threading.Event()
+    with (
+        running(tmp_path / "data", keys=keys) as state,
+        live(create_app(state), state.section) as url,
+        httpx.Client(base_url=url, timeout=PATIENCE) as client,
+        ThreadPoolExecutor(50) as clients,
+    ):
+        ids = [client.post("/v1/documents", json={"text": "A night."}, headers=key).json()["id"] for key in (ann, bob)]
+        eventually(lambda: all(state.store.document(id).state == "completed" for id in ids), "both are spoken")
+        monkeypatch.setattr(Store, "redo", waiting(Store.redo, going))
+        in_flight = partial(state.components.registry.get_sample_value, "voxyard_service_in_flight")
+        redo = partial(client.post, f"/v1/documents/{ids[0]}/chunks/0/redo", headers=ann)
+        many = [clients.submit(redo) for _ in range(50)]
+        eventually(lambda: (in_flight() or 0) >= 50, "all are asked for")
+        assert client.get("/v1/documents", headers=bob).status_code == 200
+        assert client.delete(f"/v1/documents/{ids[1]}", headers=bob).status_code == 204
+        going.set()
+        assert {each.result().status_code for each in many} == {202}
+
+
+def test_the_state_of_a_completed_document_is_made_once_and_after_each_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, chapters = list[str](), Store.chapters
+
+    def counted(store: Store, id: str) -> Any:
+        made.append(id)
+        return chapters(store, id)
+
+    with running(tmp_path) as state, TestClient(create_app(state), base_url="http://127.0.0.1") as client:
+        url = f"/v1/documents/{client.post('/v1/documents', json={'text': 'A night.'}).json()['id']}"
+        eventually(lambda: client.get(url).json()["state"] == "completed", "it is spoken")
+        client.get(f"{url}?chunks=true")
+        monkeypatch.setattr(Store, "chapters", counted)
+        assert [client.get(path).status_code for path in [url, f"{url}?chunks=true"] * 3] == [200] * 6
+        assert made == []
+        assert client.get(url, headers={"X-Forwarded-Prefix": "/under"}).status_code == 200
+        state.queue.drain()  # what is asked for waits
+        client.post(f"{url}/chunks/0/redo")
+        assert client.get(url).json()["redo"]["waiting"] == [0]
+
+
+def test_a_long_answer_is_sent_in_blocks_and_whole() -> None:
+    sent, content = list[Any](), bytes(range(256)) * 1000
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    for body in (content, b""):
+        sent.clear()
+        asyncio.run(Answer(body).response()({"type": "http"}, asyncio.Queue[Any]().get, send))
+        blocks = [message["body"] for message in sent[1:]]
+        assert (b"".join(blocks), max(map(len, blocks)) <= BLOCK) == (body, True)
+        assert [message["more_body"] for message in sent[1:]] == [True] * (len(blocks) - 1) + [False]
+        assert dict(sent[0]["headers"])[b"content-length"] == b"%d" % len(body)
 
 
 def waiting(read: Callable[..., Any], going: threading.Event) -> Callable[..., Any]:

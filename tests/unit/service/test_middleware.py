@@ -30,6 +30,7 @@ from voxyard.service.http.admission import is_loopback
 from voxyard.service.http.components import MiddlewareComponents, open_components
 from voxyard.service.http.logging import ConnectionCut
 from voxyard.service.http.metrics import DiskUsage
+from voxyard.service.http.rate_limit import RateLimiter
 from voxyard.service.routes.dependencies import authenticated
 
 LOCAL = "http://127.0.0.1"
@@ -399,6 +400,22 @@ def test_a_client_over_its_rate_limit_gets_retry_after(tmp_path: Path) -> None:
     assert client.get("/healthz").status_code == 200
     other = add_key(setting.keys, "other")
     assert client.get("/v1/documents/7", headers={"Authorization": f"Bearer {other}"}).status_code == 200
+
+
+def test_refusals_of_a_key_over_its_rate_are_kept_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    setting, paused, slept = Setting(tmp_path, rate_limit=1), [], list[float]()
+
+    def pause(limiter: RateLimiter, name: str) -> float:
+        paused.append(name)
+        return 0.01 * len(paused)
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr(RateLimiter, "pause", pause)
+    monkeypatch.setattr("voxyard.service.http.admission.anyio.sleep", sleep)
+    answers = [setting.client().get("/v1/documents/7").status_code for _ in range(3)]
+    assert (answers, len(set(paused)), slept) == ([200, 429, 429], 1, [0.01, 0.02])
 
 
 def test_too_many_requests_at_a_time_are_refused_and_health_is_not(

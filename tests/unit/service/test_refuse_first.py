@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +115,23 @@ def test_while_a_keys_documents_are_prepared_no_other_key_and_no_probe_waits(
         assert not any(each.done() for each in sent)
         preparing.going.set()
         assert {each.result() for each in sent} == {202}
+
+
+def test_a_document_whose_client_has_gone_is_given_up(tmp_path: Path, preparing: Preparing) -> None:
+    with running(tmp_path) as state, live(create_app(state), state.section) as url:
+        address = httpx.URL(url)
+        with socket.create_connection((address.host, address.port or 80)) as client:
+            body = b'{"text": "Slow."}'
+            client.sendall(
+                b"POST /v1/documents HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
+            )
+            eventually(lambda: preparing.begun == 1, "it is prepared")
+        in_flight = partial(state.components.registry.get_sample_value, "voxyard_service_in_flight")
+        eventually(lambda: in_flight() == 0, "its request has ended, before it is prepared")
+        preparing.going.set()
+        assert httpx.post(f"{url}/v1/documents", json={"text": "A night."}, timeout=PATIENCE).status_code == 202
+        assert [each.title for each in state.store.documents()] == ["A night."]
 
 
 def test_the_end_of_a_service_waits_for_no_document_that_is_prepared(tmp_path: Path, preparing: Preparing) -> None:

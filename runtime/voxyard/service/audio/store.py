@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from voxyard.service.audio.files import AudioFiles
 from voxyard.service.documents.chunk_times import with_spans
 from voxyard.service.documents.ids import is_id
-from voxyard.service.documents.records import StoredChunk
+from voxyard.service.documents.records import Redo, StoredChunk
 from voxyard.service.errors import NoRoomError, NotFoundError, StoreError, UnavailableError
 from voxyard.speech.audio.codecs import FORMATS
 from voxyard.speech.audio.joining import Pauses, Piece, Span, join
@@ -87,19 +87,20 @@ class AudioStore:
             NotFoundError: a chunk has no audio.
         """
         samples = _length(chunks, pauses)
-        with self._files.write(_checked(id), _wav_name(0)) as file:
+        with self._files.write(_checked(id), wav_name(0)) as file:
             file.write(header(samples))
             for chunk, span in with_spans(chunks, pauses):
                 file.write(to_bytes(self._piece(id, chunk, span, pauses).audio))
 
     def is_assembled(self, id: str, chunks: Sequence[StoredChunk], pauses: Pauses, revision: int = 0) -> bool:
         """True where the joined audio of these chunks is stored completely."""
-        return self._files.size(_checked(id), _wav_name(revision)) == file_size(_length(chunks, pauses))
+        return self._files.size(_checked(id), wav_name(revision)) == file_size(_length(chunks, pauses))
 
     def rebuild(
         self,
         id: str,
         chunks: Sequence[StoredChunk],
+        redos: Mapping[int, Redo],
         pauses: Pauses,
         revision: int,
         claim: int,
@@ -107,33 +108,46 @@ class AudioStore:
     ) -> None:
         """Writes the joined audio of a revision once more, under the number of a claim, with chunks spoken again.
 
-        All other chunks keep their samples.
+        `redos` has those by their index. All other chunks keep their samples, which are copied as they are.
 
         Raises:
             NotFoundError: this revision of the joined audio is not there, or a chunk's new audio.
             UnavailableError: it was cancelled.
         """
-        import numpy as np
+        renewed = [replace(each, samples=redos[each.index].samples) if each.index in redos else each for each in chunks]
+        spans = zip(with_spans(chunks, pauses), with_spans(renewed, pauses), strict=True)
+        with self._files.write(_checked(id), wav_name(claim)) as file:
 
-        made = {chunk.index: chunk.redo for chunk in chunks if chunk.redo and chunk.redo.samples is not None}
-        renewed = [replace(each, samples=made[each.index].samples) if each.index in made else each for each in chunks]
-        before = {chunk.index: span for chunk, span in with_spans(chunks, pauses)}
-        with self._files.write(_checked(id), _wav_name(claim)) as file:
+            def copy(start: int, end: int) -> None:
+                """Copies samples of the joined audio."""
+                written = file.tell()
+                for block in self.wav_bytes(id, first + start * WIDTH, first + end * WIDTH, revision):
+                    if cancelled.is_set():
+                        raise UnavailableError(f"the audio of document {id} is not made anew: it was cancelled")
+                    file.write(block)
+                if file.tell() - written != (end - start) * WIDTH:
+                    raise StoreError(f"the audio of document {id} ends before sample {end}: the file was changed")
+
             file.write(header(_length(renewed, pauses)))
-            for chunk, span in with_spans(renewed, pauses):
-                if cancelled.is_set():
-                    raise UnavailableError(f"the audio of document {id} is not made anew: it was cancelled")
-                if (redo := made.get(chunk.index)) is not None:
-                    file.write(to_bytes(self._piece(id, chunk, span, pauses, redo.claim).audio))
+            first = data_start(b"".join(self.wav_bytes(id, 0, 4, revision)))
+            begin = end = 0  # of what is kept since the last chunk that is not
+            for (_, old), (chunk, span) in spans:
+                if (redo := redos.get(chunk.index)) is None:
+                    if old.start - old.begin == span.start - span.begin:
+                        end = old.end
+                        continue
+                    copy(begin, end)
+                    file.write(bytes((span.start - span.begin) * WIDTH))
+                    begin, end = old.start, old.end
                     continue
-                file.write(bytes((span.start - span.begin) * WIDTH))
-                old = before[chunk.index]
-                kept = self._piece_of_wav(id, chunk, replace(old, begin=old.start), revision)
-                file.write(to_bytes(np.asarray(kept.audio)))
+                copy(begin, end)
+                file.write(to_bytes(self._piece(id, chunk, span, pauses, redo.claim).audio))
+                begin = end = old.end
+            copy(begin, end)
 
     def remove_revision(self, id: str, revision: int) -> None:
         """Deletes a revision of the joined audio, and what was made of it."""
-        wav = _wav_name(revision)
+        wav = wav_name(revision)
         for name in (wav, f"book.{revision}.m4b", *(wav.removesuffix("wav") + each for each in FORMATS)):
             self._files.remove(_checked(id), name)
 
@@ -167,14 +181,14 @@ class AudioStore:
         Raises:
             NotFoundError: it is not assembled (yet).
         """
-        size = self._files.size(_checked(id), _wav_name(revision))
+        size = self._files.size(_checked(id), wav_name(revision))
         if size is None:
             raise NotFoundError(f"document {id} has no complete audio")
         return size
 
     def wav(self, id: str, revision: int = 0) -> Path | None:
         """Path of the joined audio, where `wav_size` finds it; None where it is not a file of this machine."""
-        return self._files.path(_checked(id), _wav_name(revision))
+        return self._files.path(_checked(id), wav_name(revision))
 
     def wav_bytes(self, id: str, start: int, end: int, revision: int = 0) -> Iterator[bytes]:
         """Bytes of the joined audio from `start` up to `end`, in blocks.
@@ -183,7 +197,7 @@ class AudioStore:
             NotFoundError: it is not assembled (yet).
         """
         try:
-            yield from self._files.stream(_checked(id), _wav_name(revision), start, end)
+            yield from self._files.stream(_checked(id), wav_name(revision), start, end)
         except FileNotFoundError:
             raise NotFoundError(f"document {id} has no complete audio") from None
 
@@ -296,8 +310,8 @@ class AudioStore:
     def _piece_of_wav(self, id: str, chunk: StoredChunk, span: Span, revision: int) -> Piece:
         size = (span.end - span.begin) * WIDTH
         try:
-            begin = data_start(self._files.read(id, _wav_name(revision), 0, 4))
-            content = self._files.read(id, _wav_name(revision), begin + span.begin * WIDTH, size)
+            begin = data_start(self._files.read(id, wav_name(revision), 0, 4))
+            content = self._files.read(id, wav_name(revision), begin + span.begin * WIDTH, size)
         except FileNotFoundError:
             raise NotFoundError(f"document {id} has no complete audio") from None
         if len(content) != size:
@@ -312,7 +326,8 @@ def _checked(id: str) -> str:
     return id
 
 
-def _wav_name(revision: int) -> str:
+def wav_name(revision: int) -> str:
+    """Name of the joined audio of a revision."""
     return f"audio.{int(revision)}.wav" if revision else "audio.wav"
 
 

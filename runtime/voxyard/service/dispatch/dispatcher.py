@@ -39,6 +39,7 @@ from voxyard.service.documents.records import Document, NewDocument, Redo, Store
 from voxyard.service.documents.store import Store
 from voxyard.service.errors import (
     ClaimLostError,
+    LostAudioError,
     NotFoundError,
     ServiceError,
     StoreError,
@@ -296,7 +297,7 @@ class DocumentDispatcher:
                 self._submit_chunks(document, waiting)
             else:
                 active = self._active[id] = ActiveDocument(id, {})
-                self._finish(active, document, chunks)
+                self._finish(active, document)
             self._parked.pop(id, None)
 
     def _extract(self, document: Document) -> None:
@@ -389,32 +390,33 @@ class DocumentDispatcher:
                 return
             del active.remaining[chunk.index]
         if not active.remaining:
-            self._finish(active, *self.store.snapshot(id))
+            self._finish(active, self.store.document(id))
         self.on_change(id)
 
-    def _finish(self, active: ActiveDocument, document: Document, chunks: Sequence[StoredChunk]) -> None:
-        """Completes or fails a document whose chunks all have an outcome; of a completed one, makes the audio anew."""
+    def _finish(self, active: ActiveDocument, document: Document) -> None:
+        """Completes or fails a document whose chunks all have an outcome; of a completed one, makes the audio anew.
+
+        That is done in a thread, with the chunks that were spoken again.
+        """
         if document.state != "completed":
-            self._progress.finish(document.id, chunks)
+            self._progress.finish(document.id)
             self._end(document.id)
             return
-        redos = {chunk.index: chunk.redo for chunk in chunks if chunk.redo and chunk.redo.samples is not None}
-        if redos:
-            self._rebuild(active, document, chunks, redos)
-        else:
+        redos = {index: each for index, each in self.store.redos(document.id).items() if each.samples is not None}
+        if not redos:
             self._store_rebuilt(document.id, redos)
-
-    def _rebuild(
-        self, active: ActiveDocument, document: Document, chunks: Sequence[StoredChunk], redos: Mapping[int, Redo]
-    ) -> None:
-        """Makes the audio of a document anew in a thread, with the chunks that were spoken again."""
-        work = partial(self._progress.rebuild, document, chunks, self._claims.number(document.id), active.cancelled)
+            return
+        work = partial(self._progress.rebuild, document.id, redos, self._claims.number(document.id), active.cancelled)
         self._in_thread(active, "redoing", work, partial(self._store_rebuilt, document.id, redos))
 
     def _store_rebuilt(self, id: str, redos: Mapping[int, Redo], rebuilt: Future[None] | None = None) -> None:
         """Has a document served with its new audio; what was asked for meanwhile waits for its turn."""
         if rebuilt is not None:
-            rebuilt.result()
+            try:
+                rebuilt.result()
+            except LostAudioError as error:
+                self._fail(id, str(error))
+                return
         self.store.redone(id, redos)
         self._end(id)
         self._claims.look_again()

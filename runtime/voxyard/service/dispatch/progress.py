@@ -5,15 +5,15 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from voxyard.service.audio.store import SECOND, AudioStore
+from voxyard.service.audio.store import SECOND, AudioStore, wav_name
 from voxyard.service.dispatch.throughput import Throughput
-from voxyard.service.documents.records import Document, StoredChunk
+from voxyard.service.documents.records import Document, Redo, StoredChunk
 from voxyard.service.documents.store import Store
-from voxyard.service.errors import NoRoomError, NotFoundError, ServiceError
+from voxyard.service.errors import LostAudioError, NoRoomError, NotFoundError, ServiceError
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.pool.job import Outcome
 from voxyard.speech.requests import SAMPLE_RATE, Request
@@ -21,6 +21,7 @@ from voxyard.speech.requests import SAMPLE_RATE, Request
 _log = logging.getLogger(__name__)
 
 _MAX_QUOTED = 60  # characters of a chunk in a message
+LOST = "the audio of the document is missing or incomplete, or was joined with other pauses: submit it again"
 
 
 @dataclass
@@ -50,19 +51,18 @@ class DocumentProgress:
     def chunks_with_audio(self, document: Document) -> tuple[StoredChunk, ...]:
         """The document's chunks; those whose audio file is missing or incomplete are reset to waiting.
 
-        Of a completed document these are chunks that are spoken again; nothing is where its own audio is missing.
+        Of a completed document only those that are spoken again are read; it has none where its own audio is missing.
         """
-        id, chunks = document.id, self.store.chunks(document.id)
+        id = document.id
         if document.state == "completed":
-            if not self.audio_store.is_assembled(id, chunks, self.pauses, document.audio):
-                reason = "the audio of the document is missing or incomplete, or was joined with other pauses"
-                self.store.failed(id, time.time(), f"{reason}: submit it again")
-                return self.store.chunks(id)
-            for chunk in chunks:
+            if self.audio_store.size(id, wav_name(document.audio)) is None:
+                self.store.failed(id, time.time(), LOST)
+            for chunk in self.store.asked_again(id):
                 redo = chunk.redo
                 if redo and redo.samples and not self.audio_store.has(id, chunk.index, redo.samples, redo.claim):
                     self.store.redo_ended(id, chunk.index, redo, None, None)
-            return self.store.chunks(id)
+            return self.store.asked_again(id)
+        chunks = self.store.chunks(id)
         if all(chunk.samples is not None for chunk in chunks) and self.audio_store.is_assembled(
             id, chunks, self.pauses
         ):
@@ -91,11 +91,11 @@ class DocumentProgress:
 
     def begin(self, document: Document, waiting: Sequence[StoredChunk]) -> list[Request]:
         """Marks a document as processing; returns the requests for its chunks."""
-        text, spoken = self.store.text(document.id), self.store.spoken(document.id)
+        words = self.store.words(document.id, waiting)
         requests = [
             Request(
                 chunk.index,
-                spoken.get(chunk.index, text[chunk.start : chunk.end]),
+                words[chunk.index],
                 voice=(chunk.redo.voice if chunk.redo else chunk.voice) or document.voice,
                 seed=chunk.redo.seed if chunk.redo else document.seed,
                 seconds=chunk.estimated_seconds,
@@ -137,18 +137,20 @@ class DocumentProgress:
         index = outcome.request.chunk
         return _failure_message(self.store.chunks_from(id, index, 1), self.store.text(id))
 
-    def rebuild(
-        self, document: Document, chunks: Sequence[StoredChunk], claim: int, cancelled: threading.Event
-    ) -> None:
+    def rebuild(self, id: str, redos: Mapping[int, Redo], claim: int, cancelled: threading.Event) -> None:
         """Makes the audio of a document anew with chunks that were spoken again, beside that which is served.
 
-        May be called from any thread; one at a time writes.
+        May be called from any thread; one at a time writes. Raises LostAudioError where there is no whole one.
         """
         with self._rebuilding:
-            self.audio_store.rebuild(document.id, chunks, self.pauses, document.audio, claim, cancelled)
+            document, chunks = self.store.snapshot(id)
+            if not self.audio_store.is_assembled(id, chunks, self.pauses, document.audio):
+                raise LostAudioError(LOST)
+            self.audio_store.rebuild(id, chunks, redos, self.pauses, document.audio, claim, cancelled)
 
-    def finish(self, id: str, chunks: Sequence[StoredChunk]) -> None:
+    def finish(self, id: str) -> None:
         """Completes or fails a document whose chunks all have an outcome."""
+        chunks = self.store.chunks(id)
         failed = [chunk for chunk in chunks if chunk.state == "failed"]
         if failed:
             self.store.failed(id, time.time(), _failure_message(failed, self.store.text(id)))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from voxyard.service.documents import queries
-from voxyard.service.documents.records import Redo
+from voxyard.service.documents.records import Redo, StoredChunk
 from voxyard.service.documents.sql import Connection
 from voxyard.service.errors import ConflictError, NotFoundError
 from voxyard.service.voices.table import hold
 
 _COUNT = """
-    UPDATE documents SET redos = (
+    UPDATE documents SET changes = changes + 1, redos = (
         SELECT count(*) FROM chunks WHERE document = $1 AND redo_seed IS NOT NULL AND redo_reason IS NULL)
     WHERE number = $1
 """
@@ -53,10 +53,9 @@ def request(connection: Connection, id: str, index: int, voice: str | None, seed
     connection.notify("accepted", id)
 
 
-def of(connection: Connection, number: int) -> dict[int, Redo]:
-    """Chunks of a document that are to be spoken again, or could not be, by their index."""
-    found = queries.chunks(connection, number, "AND redo_seed IS NOT NULL ORDER BY place")
-    return {chunk.index: chunk.redo for chunk in found if chunk.redo is not None}
+def of(connection: Connection, number: int) -> tuple[StoredChunk, ...]:
+    """Chunks of a document that are to be spoken again, or could not be, in text order."""
+    return queries.chunks(connection, number, "AND redo_seed IS NOT NULL ORDER BY place")
 
 
 def end(connection: Connection, number: int, index: int, redo: Redo, samples: int | None, reason: str | None) -> None:

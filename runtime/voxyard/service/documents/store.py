@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,6 +33,8 @@ from voxyard.speech.audio.wav import WIDTH
 if TYPE_CHECKING:
     from voxyard.service.documents.peers import PeerListener, Peers
     from voxyard.service.documents.postgres import PostgresDatabase
+
+_FEW = 64  # chunks whose words are read one by one
 
 
 class Store:
@@ -140,6 +142,32 @@ class Store:
             number = queries.number_of(connection, id)
             found = connection.execute("SELECT place, text FROM spoken WHERE document = $1", (number,))
             return {row["place"]: row["text"] for row in found}
+
+    def words(self, id: str, chunks: Sequence[StoredChunk]) -> dict[int, str]:
+        """What is spoken of chunks, by their index. For a few of them the text is not read whole."""
+        if len(chunks) > _FEW:
+            text, spoken = self.text(id), self.spoken(id)
+            return {each.index: spoken.get(each.index, text[each.start : each.end]) for each in chunks}
+        with self._database.read() as connection:
+            number = queries.number_of(connection, id)
+            return {
+                each.index: first(
+                    connection.execute(
+                        """
+                        SELECT coalesce((SELECT text FROM spoken WHERE document = $1 AND place = $2),
+                            substr(text, CAST($3 AS INTEGER), CAST($4 AS INTEGER))) AS words
+                        FROM texts WHERE document = $1
+                        """,
+                        (number, each.index, each.start + 1, each.end - each.start),
+                    )
+                )["words"]
+                for each in chunks
+            }
+
+    def asked_again(self, id: str) -> tuple[StoredChunk, ...]:
+        """Chunks of a document that are to be spoken again, or could not be, in text order."""
+        with self._database.read() as connection:
+            return redos.of(connection, queries.number_of(connection, id))
 
     def chunks(self, id: str) -> tuple[StoredChunk, ...]:
         """Chunks of a document in text order."""
@@ -287,8 +315,7 @@ class Store:
 
     def redos(self, id: str) -> dict[int, Redo]:
         """Chunks of a document that are to be spoken again, or could not be, by their index."""
-        with self._database.read() as connection:
-            return redos.of(connection, queries.number_of(connection, id))
+        return {each.index: each.redo for each in self.asked_again(id) if each.redo is not None}
 
     def redo_ended(self, id: str, index: int, redo: Redo, samples: int | None, reason: str | None) -> None:
         """Stores that a chunk was spoken again, or why not; without both it waits again, as its audio is lost."""

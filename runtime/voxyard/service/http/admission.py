@@ -19,7 +19,14 @@ from voxyard.service.auth.api_keys import COOKIE, Client, Keys
 from voxyard.service.auth.key_limits import fair_part, no_limits
 from voxyard.service.auth.sessions import PAGE_HEADER
 from voxyard.service.config import ServiceSection
-from voxyard.service.errors import ForbiddenError, NotFoundError, ServiceError, UnauthorizedError, UnavailableError
+from voxyard.service.errors import (
+    BusyError,
+    ForbiddenError,
+    NotFoundError,
+    ServiceError,
+    UnauthorizedError,
+    UnavailableError,
+)
 from voxyard.service.fair_threads import FairThreads
 from voxyard.service.http.body_limit import ClosingSend, LimitedBody, is_json
 from voxyard.service.http.components import MiddlewareComponents
@@ -76,6 +83,7 @@ class AdmissionMiddleware:
         try:
             counted = self._admit(scope)
         except ServiceError as error:
+            await self._pause(scope, error)
             await answer(error)(scope, receive, closing)
             return
         with self._counted(counted):
@@ -87,6 +95,7 @@ class AdmissionMiddleware:
         try:
             counted = self._admit(scope)
         except ServiceError as error:
+            await self._pause(scope, error)
             await answer(error)(scope, receive, send)
             return
         client, accepted, revoked = scope["state"]["client"], False, ""
@@ -118,6 +127,11 @@ class AdmissionMiddleware:
                 group.cancel_scope.cancel()
         if revoked:
             await send({"type": "websocket.close", "code": 1008, "reason": revoked})
+
+    async def _pause(self, scope: Scope, error: ServiceError) -> None:
+        """Keeps a refusal back that a key over its rate has just been told."""
+        if isinstance(error, BusyError):
+            await anyio.sleep(self._components.rate_limiter.pause(scope["state"]["client"].name))
 
     @contextmanager
     def _counted(self, name: str | None) -> Iterator[None]:

@@ -8,6 +8,10 @@ import time
 from collections.abc import Callable
 
 _MINUTE = 60.0
+REFUSALS = 50.0
+"""Refusals that a key is told in a second: one that asks again at once takes no more of the service than these."""
+LONGEST_PAUSE = 5.0
+"""Most seconds that a refusal is kept back."""
 
 
 class RateLimiter:
@@ -23,6 +27,7 @@ class RateLimiter:
         self._clock = clock
         self._lock = threading.Lock()
         self._buckets: dict[str, tuple[float, float]] = {}  # name → tokens left, and the clock at that count
+        self._told: dict[str, float] = {}  # name → clock at which the last refusal is told
 
     def take(self, name: str, own: int | None = None) -> float:
         """Takes a token; returns 0.0, or where none is left the seconds until the next, without taking one.
@@ -39,6 +44,14 @@ class RateLimiter:
             wait = 0.0 if left >= 1 else (1 - left) * _MINUTE / most
             self._buckets[name] = (left if wait else left - 1, now)
         return wait
+
+    def pause(self, name: str) -> float:
+        """Seconds after which a refusal is told: none at first, then so that a key gets `REFUSALS` a second."""
+        with self._lock:
+            now = self._clock()
+            told = max(now, self._told.get(name, -math.inf) + 1 / REFUSALS)
+            self._told[name] = told = min(told, now + LONGEST_PAUSE)
+        return told - now
 
     def rate(self, own: int | None = None) -> float:
         """Requests a minute of a key with this rate of its own; 0 without a limit."""

@@ -7,11 +7,15 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
+import anyio
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from voxyard.service.auth.key_limits import LimitsOf, no_limits
 from voxyard.service.documents.records import Document
 from voxyard.service.fair_threads import FairThreads
+from voxyard.service.http.logging import ConnectionCut
+from voxyard.service.streaming.audio_response import BLOCK, STALL
 
 KEPT_BYTES = 64 << 20
 """Most bytes of answers that are kept: the times of the words of a book of 16 hours have about 12 MiB."""
@@ -29,7 +33,22 @@ class Answer:
 
     def response(self, headers: Mapping[str, str] = {}) -> Response:
         """The response, with further headers."""
-        return Response(self.content, media_type=self.media_type, headers={**self.headers, **headers})
+        return _BlocksResponse(self.content, media_type=self.media_type, headers={**self.headers, **headers})
+
+
+class _BlocksResponse(Response):
+    """A body that is sent block by block, as fast as its client reads: all of it at once would hold up the others."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        body = memoryview(self.body)
+        for at in range(0, max(1, len(body)), BLOCK):
+            block, more = bytes(body[at : at + BLOCK]), at + BLOCK < len(body)
+            try:
+                with anyio.fail_after(STALL):
+                    await send({"type": "http.response.body", "body": block, "more_body": more})
+            except TimeoutError:
+                raise ConnectionCut(f"its client has read nothing for {STALL:g} s") from None
 
 
 class Answers:

@@ -14,6 +14,7 @@ from voxyard.service.audio import encoded
 from voxyard.service.documents import submission
 from voxyard.service.documents.records import Document, Size
 from voxyard.service.errors import ConflictError, NotFoundError, ServiceError
+from voxyard.service.http.connected import while_connected
 from voxyard.service.routes import chapters as chapter_routes
 from voxyard.service.routes import document_stream, serializers, uploads
 from voxyard.service.routes.answers import Answer
@@ -35,6 +36,7 @@ from voxyard.service.routes.stored_audio import StoredAudio, stored_response
 from voxyard.service.state import AppState
 from voxyard.service.streaming.audio_response import AudioStreamingResponse
 from voxyard.service.webhooks.rules import check_webhook
+from voxyard.speech import giving_up
 from voxyard.speech.audio import audiobook
 from voxyard.speech.audio.encoder import MEDIA_TYPES, Format
 
@@ -100,7 +102,7 @@ async def create_document(
         await run_sync(partial(state.queue.check, client.name, Size(), admitted=admitted))
     read = await uploads.read_document_request(request, state.section, idempotency_key)
     accept = partial(_accepted, state, client.name, read, admitted=admitted)
-    document, is_new = await state.preparing.run(client.name, accept)
+    document, is_new = await while_connected(request, state.preparing.run(client.name, accept))
     body = await run_sync(_document_out, state, document, prefix)
     return JSONResponse(
         body.model_dump(mode="json", exclude={"chunks"}),
@@ -147,10 +149,10 @@ async def retrieve_document(
 ) -> Response:
     """Progress of a document, and the URL of its audio."""
     make = partial(_document_answer, state, id, client.name, prefix, chunks=chunks)
-    if not chunks:
-        return (await run_sync(make)).response()
     document = await run_sync(state.store.document, id, client.name)
-    return (await state.answers.get(document, "chunks", make)).response()
+    if not chunks and document.state != "completed":
+        return (await run_sync(make)).response()
+    return (await state.answers.get(document, ("document", prefix, chunks), make)).response()
 
 
 def _document_answer(state: AppState, id: str, client: str, prefix: str, *, chunks: bool) -> Answer:
@@ -161,7 +163,7 @@ def _document_answer(state: AppState, id: str, client: str, prefix: str, *, chun
     body = serializers.document(document, time.time(), at, state.store.text(id) if chunks else None, prefix=prefix)
     body.redo = redo
     body.chapters = serializers.chapters(found, document.chunks, at)
-    return Answer(body.model_dump_json().encode(), lasting=False)  # chunks may be spoken again
+    return Answer(body.model_dump_json().encode(), lasting=document.state == "completed")
 
 
 @router.get(
@@ -257,11 +259,15 @@ async def retrieve_audio(
     status_code=status.HTTP_202_ACCEPTED,
     responses=errors(404, 409, 507),
 )
-def retry_document(id: Id, state: AppStateDep, client: ClientDep, prefix: PrefixDep) -> DocumentOut:
+async def retry_document(id: Id, state: AppStateDep, client: ClientDep, prefix: PrefixDep) -> DocumentOut:
     """Synthesizes the failed chunks again and keeps the others."""
-    state.store.document(id, client.name)
-    state.queue.retry(id)
-    return _document_out(state, state.store.document(id), prefix)
+
+    def retry() -> DocumentOut:
+        state.store.document(id, client.name)
+        state.queue.retry(id)
+        return _document_out(state, state.store.document(id), prefix)
+
+    return await state.changing.run(client.name, retry)
 
 
 @router.post(
@@ -271,7 +277,7 @@ def retry_document(id: Id, state: AppStateDep, client: ClientDep, prefix: Prefix
     status_code=status.HTTP_202_ACCEPTED,
     responses=errors(400, 404, 409),
 )
-def redo_chunk(
+async def redo_chunk(
     id: Id,
     index: Annotated[int, Path(ge=0, le=LARGEST_CHUNK, description="Counted from 0.")],
     state: AppStateDep,
@@ -283,13 +289,17 @@ def redo_chunk(
 
     Without a seed, the next one is taken. `revision` counts up with the new audio, and its ETag changes.
     """
-    state.store.document(id, client.name)
-    body = RedoBody() if body is None else body
-    voice = None if body.voice is None else state.voices.resolve(body.voice, client.name)
-    document = state.queue.redo(id, index, voice, body.seed)
-    out = _document_out(state, document, prefix)
-    out.redo = serializers.redo(state.store, id)
-    return out
+    asked = RedoBody() if body is None else body
+
+    def redo() -> DocumentOut:
+        state.store.document(id, client.name)
+        voice = None if asked.voice is None else state.voices.resolve(asked.voice, client.name)
+        document = state.queue.redo(id, index, voice, asked.seed)
+        out = _document_out(state, document, prefix)
+        out.redo = serializers.redo(state.store, id)
+        return out
+
+    return await state.changing.run(client.name, redo)
 
 
 @router.delete(
@@ -299,10 +309,14 @@ def redo_chunk(
     status_code=status.HTTP_204_NO_CONTENT,
     responses=errors(404),
 )
-def delete_document(id: Id, state: AppStateDep, client: ClientDep) -> None:
+async def delete_document(id: Id, state: AppStateDep, client: ClientDep) -> None:
     """Stops synthesis and deletes the text and the audio."""
-    state.store.document(id, client.name)
-    state.queue.cancel(id)
+
+    def delete() -> None:
+        state.store.document(id, client.name)
+        state.queue.cancel(id)
+
+    await state.changing.run(client.name, delete)
 
 
 def _accepted(state: AppState, owner: str, read: uploads.ReadRequest, *, admitted: bool) -> tuple[Document, bool]:
@@ -327,6 +341,7 @@ def _accepted(state: AppState, owner: str, read: uploads.ReadRequest, *, admitte
         lexicon=state.lexicon(owner),
         reading=state.reading,
     )
+    giving_up.check()
     return state.queue.accept(new, admitted=admitted)
 
 

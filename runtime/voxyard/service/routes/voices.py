@@ -6,7 +6,6 @@ import time
 from functools import partial
 from typing import Annotated, Any
 
-from anyio.to_thread import run_sync
 from fastapi import Path, status
 from starlette.datastructures import UploadFile
 from starlette.requests import Request
@@ -58,7 +57,7 @@ async def create_voice(request: Request, state: AppStateDep, client: ClientDep) 
         body: VoiceMixBody = valid(lambda: VoiceMixBody.model_validate_json(content))
         asked = VoiceSubmission(body.name, body.description, body.language or None)
         mix = partial(submissions.mix, client.name, asked, body.mix.manner, body.mix.timbre, time.time())
-        return _voice_out(await run_sync(mix))
+        return _voice_out(await state.changing.run(client.name, mix))
     if kind != "multipart/form-data":
         raise UnsupportedDocumentError(
             f"unsupported Content-Type {kind or '(none)'}: expected multipart/form-data with a voice file, or "
@@ -72,7 +71,8 @@ async def create_voice(request: Request, state: AppStateDep, client: ClientDep) 
             raise ServiceError("no file is given: expected the .npz file of a voice", parameter="file")
         content = await file.read()
     asked = VoiceSubmission(options.name, options.description, options.language)
-    return _voice_out(await run_sync(submissions.upload, client.name, asked, content, time.time()))
+    upload = partial(submissions.upload, client.name, asked, content, time.time())
+    return _voice_out(await state.changing.run(client.name, upload))
 
 
 @router.delete(
@@ -82,13 +82,13 @@ async def create_voice(request: Request, state: AppStateDep, client: ClientDep) 
     status_code=status.HTTP_204_NO_CONTENT,
     responses=errors(404),
 )
-def delete_voice(
+async def delete_voice(
     name: Annotated[str, Path(description="Name of a voice that this key has uploaded.")],
     state: AppStateDep,
     client: ClientDep,
 ) -> None:
     """Documents that are spoken with it keep it until they are deleted; it counts among the key's voices until then."""
-    state.store.voices.delete(client.name, name)
+    await state.changing.run(client.name, partial(state.store.voices.delete, client.name, name))
 
 
 def _voice_out(stored: StoredVoice) -> VoiceOut:

@@ -19,6 +19,7 @@ import unicodedata
 from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 
+from voxyard.speech import giving_up
 from voxyard.speech.reading import german, persian, russian
 from voxyard.speech.reading.edits import Edit, EditedText, Span
 from voxyard.speech.reading.languages import LANGUAGES, Language
@@ -30,6 +31,8 @@ READING_VERSION = 7
 
 WINDOW = 20_000
 """Characters that a rule looks at in one go."""
+MARGIN = 2_000
+"""Characters after these that it sees: more than any reading needs to be told."""
 _SENTENCE_END = re.compile(r"(?:(?<=[^\W\d_]{4})\.|[!?…؟۔])[\"'”’»“)\]]*\s+(?=[^\W\da-z])|[。！？][”’」』）]*")
 _BETWEEN_WORDS = re.compile(r"(?<=[^\W\d_]{4})\s+(?=[^\W\d_]{4})")
 _PARAGRAPH = re.compile(r"(?:[^\n]|\n(?![^\S\n]*\n))+")
@@ -78,6 +81,7 @@ def readings(
     found: list[Edit] = []
     for paragraph in _PARAGRAPH.finditer(text):
         for start, end in _windows(text, *paragraph.span()):
+            giving_up.check()
             if _SOMETHING.search(text, start, end) and _is_written_in(rules_of, text[start:end]):
                 found += _read(text, start, end, (code, region), kinds, spans)
     return found
@@ -86,7 +90,7 @@ def readings(
 def _windows(text: str, start: int, end: int) -> Iterator[Span]:
     """A paragraph in parts that a rule reads in milliseconds: no other thread runs while one looks for a match.
 
-    They end with a sentence, else between two words; a table of figures is never cut.
+    They end with a sentence, else between two words; a table of figures is never cut, but searched piece by piece.
     """
     while end - start > WINDOW:
         middle = start + WINDOW // 2
@@ -96,6 +100,28 @@ def _windows(text: str, start: int, end: int) -> Iterator[Span]:
         yield start, cut.end()
         start = cut.end()
     yield start, end
+
+
+def _matches(pattern: re.Pattern[str], text: str, start: int, end: int) -> Iterator[re.Match[str]]:
+    """As `finditer`, in searches of a window each, which look `MARGIN` characters beyond it.
+
+    What reaches the end of that is looked for once more, without an end: a match is the same however long it is. What
+    begins in a window and is no match without more than the margin is not found.
+    """
+    while end - start > WINDOW + MARGIN:
+        giving_up.check()
+        beyond, edge, looked = start + WINDOW, start + WINDOW + MARGIN, start
+        for match in pattern.finditer(text, start, edge):
+            if match.start() >= beyond:
+                break
+            if match.end() > edge - MARGIN // 2:
+                match = pattern.search(text, match.start(), end) or match  # noqa: PLW2901
+            yield match
+            looked = match.end() + (match.end() == match.start())
+            if looked >= beyond:
+                break
+        start = max(looked, beyond)
+    yield from pattern.finditer(text, start, end)
 
 
 _ZEROS = "\N{FULLWIDTH DIGIT ZERO}\N{ARABIC-INDIC DIGIT ZERO}\N{EXTENDED ARABIC-INDIC DIGIT ZERO}"
@@ -123,7 +149,7 @@ def _read(
                 _take(used, edit.start - start, edit.end - start)
                 found.append(edit)
     for rule in rules(*language):
-        for match in rule.pattern.finditer(text, start, end):
+        for match in _matches(rule.pattern, text, start, end):
             first, last = match.span()
             if first == last or any(used[first - start : last - start]):
                 continue

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
+from voxyard.speech import giving_up
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.requests import Boundary
 from voxyard.speech.text import boundaries
@@ -250,6 +251,7 @@ class _Splitter:
         """Spans from `start` to the last of `ends`, each as long as fits; where not even one does, a level deeper."""
         at = 0  # the first of `ends` behind `start`
         while at < len(ends):
+            giving_up.check()
             furthest = self._furthest(start, ends, at)
             if furthest is not None:
                 span = trim(self._text, start, ends[furthest])

@@ -7,7 +7,8 @@ import itertools
 import json
 import threading
 import wave
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from voxyard.service.audio.files import AudioFolder
 from voxyard.service.audio.store import AudioStore
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.queue import DocumentQueue
-from voxyard.service.documents.records import Document, StoredChunk
+from voxyard.service.documents.records import Document, NewChunk, StoredChunk
 from voxyard.service.documents.store import Store
 from voxyard.service.errors import ConflictError, NotFoundError, StoreUnavailableError
 from voxyard.speech.audio.joining import Pauses
@@ -340,6 +341,54 @@ def test_a_chunk_asked_for_all_the_time_keeps_no_other_from_being_spoken(desk: D
     assert [chunk.seed for chunk in desk.store.chunks(id)] == [104, 50, 50]
     spoken = [request.chunk for requests in desk.pool.submitted[1:] for request in requests]
     assert (spoken.count(1), spoken.count(2)) == (1, 1)
+
+
+def test_a_redo_reads_the_chunk_that_is_asked_for_and_all_of_them_once(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All are read for the new file, in the thread that writes it; the whole text and its words are not."""
+    id, readers, snapshot = desk.spoken(1, chunks=300).id, list[str](), desk.store.snapshot
+    sought = list[list[int]]()
+    words = desk.store.words
+
+    def counted(*given: Any) -> Any:
+        readers.append(threading.current_thread().name)
+        return snapshot(*given)
+
+    def noted(id: str, chunks: Sequence[StoredChunk]) -> dict[int, str]:
+        sought.append([chunk.index for chunk in chunks])
+        return words(id, chunks)
+
+    def unread(*given: Any) -> Any:
+        raise AssertionError("the whole document is read")
+
+    monkeypatch.setattr(desk.store, "snapshot", counted)
+    monkeypatch.setattr(desk.store, "words", noted)
+    for name in ("chunks", "text", "spoken"):
+        monkeypatch.setattr(desk.store, name, unread)
+    for number in range(1, 3):
+        desk.queue.redo(id, 200, None, number)
+        eventually(lambda number=number: desk.store.document(id).revision == number, "it is spoken")  # type: ignore[misc]
+    assert (readers, sought) == (["voxyard-redoing"] * 2, [[200]] * 2)
+    assert [len(requests) for requests in desk.pool.submitted] == [300, 1, 1]
+
+
+def test_words_of_a_few_chunks_are_those_of_all(place: Path | str) -> None:
+    store = Store(place)
+    try:
+        words = ["Ünï 𝄞 cödé.", "Zwei.", "三つ。"] * 30
+        text, chunks, at = " ".join(words), list[NewChunk](), 0
+        for index, word in enumerate(words):
+            spoken = "two" if word == "Zwei." else None
+            chunks.append(NewChunk(index, at, at + len(word), "sentence", 1.0, spoken=spoken))
+            at += len(word) + 1
+        id = store.accept(replace(new_document(1), text=text, chunks=tuple(chunks)))[0].id
+        stored = store.chunks(id)
+        expected = {index: "two" if word == "Zwei." else word for index, word in enumerate(words)}
+        assert store.words(id, stored) == expected
+        assert store.words(id, stored[40:44]) == {index: expected[index] for index in range(40, 44)}
+    finally:
+        store.close()
 
 
 def test_a_chunk_asked_for_while_the_audio_is_made_anew_is_spoken_after_that(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from voxyard.service.http.rate_limit import RateLimiter, whole_seconds
+from voxyard.service.http.rate_limit import LONGEST_PAUSE, RateLimiter, whole_seconds
 
 
 class Clock:
@@ -66,6 +66,15 @@ def test_a_key_with_a_lower_rate_of_its_own_has_that(clock: Clock) -> None:
     waits = [limiter.take("a", 2) for _ in range(3)]
     assert waits == [0.0, 0.0, pytest.approx(30.0)]
     assert (limiter.rate(600), limiter.rate(None), RateLimiter(0, clock).rate(5)) == (60, 60, 5)
+
+
+def test_a_key_that_asks_again_at_once_is_told_its_refusals_one_after_the_other(clock: Clock) -> None:
+    limiter = RateLimiter(1, clock)
+    assert [limiter.pause("a") for _ in range(3)] == [0.0, pytest.approx(0.02), pytest.approx(0.04)]
+    assert limiter.pause("b") == 0.0
+    assert max(limiter.pause("a") for _ in range(1000)) == LONGEST_PAUSE
+    clock.now += LONGEST_PAUSE + 1
+    assert limiter.pause("a") == 0.0
 
 
 def test_zero_sets_no_limit(clock: Clock) -> None:

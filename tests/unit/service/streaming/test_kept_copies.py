@@ -43,7 +43,7 @@ class Slow(io.BytesIO):
 
 
 def rebuild():
-    audio_store.rebuild(ID, CHUNKS, Pauses(), 0, 2, threading.Event())
+    audio_store.rebuild(ID, CHUNKS, {}, Pauses(), 0, 2, threading.Event())
 
 
 """
