@@ -81,11 +81,6 @@ def read(path: Path) -> dict[str, Pin]:
         raise FleetError(f"{path}: not an image lock ({error}): regenerate it with make images-lock") from error
 
 
-def pinned(path: Path) -> dict[str, str]:
-    """References with digest, by tag. Raises FleetError for an invalid file."""
-    return {pin.image: pin.reference for pin in read(path).values() if pin.digest}
-
-
 def _pin(entry: Mapping[str, str]) -> Pin:
     digest = entry["digest"]
     if digest != UNRESOLVED and not re.fullmatch(r"sha256:[0-9a-f]{64}", digest):

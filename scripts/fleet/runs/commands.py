@@ -15,11 +15,6 @@ EXISTS = 73  # EX_CANTCREAT: a run of this name exists
 TAIL_LINES = 60
 
 
-def project(run: str) -> str:
-    """Compose project of a run."""
-    return f"voxyard-run-{run}"
-
-
 def release_there(release: str | None = None) -> Command:
     """Prints the id of the current or named release, then the files that runs need, one base64 line each."""
     place = "current" if release is None else f"releases/{release}"
