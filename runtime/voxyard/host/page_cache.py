@@ -97,16 +97,6 @@ def drop(extents: Iterable[Extent]) -> Pages:
     return found
 
 
-def cached_pages(path: Path) -> tuple[int, int]:
-    """Pages of a file that lie in memory, and all of them. Raises OSError where the kernel does not report them."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        pages = -(-os.fstat(descriptor).st_size // _PAGE)
-        return _resident(descriptor, [(0, pages)]), pages
-    finally:
-        os.close(descriptor)
-
-
 def _drop_of(path: Path, parts: Sequence[Extent]) -> Pages:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cached_pages import cached_pages
 from disks import on_disk
 from tones import RATE, Corpus, open_corpus
 
@@ -15,7 +16,7 @@ from voxyard.corpus import ExampleSource, prepare
 from voxyard.corpus.cache import CachedSource
 from voxyard.corpus.cold import ColdSource
 from voxyard.corpus.examples import Subset
-from voxyard.host.page_cache import Extent, Pages, cached_pages
+from voxyard.host.page_cache import Extent, Pages
 
 
 @pytest.fixture

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cached_pages import cached_pages
 from disks import on_disk
 
 from voxyard.host import page_cache
-from voxyard.host.page_cache import Extent, Pages, cached_pages, drop
+from voxyard.host.page_cache import Extent, Pages, drop
 
 MIB = 2**20
 PAGES = MIB // mmap.PAGESIZE
