@@ -75,7 +75,7 @@ def test_promtool_finds_no_fault_in_the_configuration(promtool: str, tmp_path: P
     shutil.copytree(PROMETHEUS, tmp_path / "prometheus")
     shutil.copytree(PROMETHEUS / "rules", tmp_path / "prometheus/site")
     shutil.copy(DCGM, tmp_path / "prometheus/site/dcgm.yaml")
-    for job in ("exporter", "trainer", "bark", "gateway", "node", "cluster-head", "cluster-worker", "dcgm"):
+    for job in ("exporter", "trainer", "bark", "gateway", "node", "cluster-head", "cluster-worker", "custom", "dcgm"):
         target = tmp_path / f"prometheus/targets/{job}.yaml"
         target.parent.mkdir(exist_ok=True)
         target.write_text("- {targets: ['192.0.2.1:9410'], labels: {host: gpu-01}}\n")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 
 from voxyard.host.errors import HostError
 
@@ -87,17 +88,17 @@ def _lines(text: str, command: str) -> list[tuple[int, str]]:
         raise TopologyError(f"this is binary data: expected the text that `{command}` prints")
     plain = _COLOUR.sub("", text.removeprefix("\ufeff")).translate(_BLANKS)
     plain = plain.replace("\r\n", "\n").replace("\r", "\n")
-    found = []
-    for number, line in enumerate(plain.split("\n"), start=1):
-        if re.match(r"\s*(?:NIC\s+)?Legend\b", line):
-            break
-        if line.strip():
-            found.append((number, line))
+    found = _up_to_legend(enumerate(plain.split("\n"), start=1))
     if "ROCm System Management" in plain:
         raise TopologyError(f"this is what rocm-smi prints: expected the output of `{command}`, of NVIDIA's driver")
     if not found:
         raise TopologyError(f"nothing to read: expected what `{command}` prints")
     return found
+
+
+def _up_to_legend(lines: Iterable[tuple[int, str]]) -> list[tuple[int, str]]:
+    table = takewhile(lambda each: not re.match(r"\s*(?:NIC\s+)?Legend\b", each[1]), lines)
+    return [(number, line) for number, line in table if line.strip()]
 
 
 def _header(lines: list[tuple[int, str]]) -> int | None:
@@ -115,7 +116,7 @@ def _without_prefix(lines: list[tuple[int, str]]) -> list[tuple[int, str]]:
     if before is None:
         return lines
     wanted = re.compile(r"\s*" + re.sub(r"\d+", r"\\d+", re.escape(before.strip())) + r"(?=\s|$)")
-    return [(number, line[found.end() :]) for number, line in lines if (found := wanted.match(line))]
+    return _up_to_legend((number, line[found.end() :]) for number, line in lines if (found := wanted.match(line)))
 
 
 def _is_header(line: str) -> bool:

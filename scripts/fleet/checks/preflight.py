@@ -62,7 +62,7 @@ def docker(facts: HostFacts, host: Host, requirements: HostRequirements) -> Iter
     if isinstance(facts.docker, Unknown):
         yield _no_docker(facts.docker.reason, host)
         return
-    if _version(facts.docker.server) < DOCKER_MINIMUM:
+    if () < _version(facts.docker.server) < DOCKER_MINIMUM:  # a build of the distribution may have no number
         found = f"Docker {facts.docker.server}, expected at least {_text(DOCKER_MINIMUM)}"
         yield Finding("FAIL", "docker", found, "install a newer Docker Engine")
     if (
@@ -92,7 +92,7 @@ def _no_docker(reason: str, host: Host) -> Finding:
     remedy = "install and start Docker; `docker version` must work there"
     if re.search(r"docker: (command )?not found", reason):
         steps = (package("docker.io"),)
-    elif "cannot connect" in reason.lower():
+    elif re.search("(?i)cannot connect|failed to connect", reason):
         steps = ("systemctl enable --now docker",)
     elif "permission denied" in reason.lower():
         steps = (f"usermod --append --groups docker {shlex.quote(host.user)}",)

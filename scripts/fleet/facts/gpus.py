@@ -14,6 +14,7 @@ _ABSENT = (
     *("", "N/A", "NOT SUPPORTED", "INSUFFICIENT PERMISSIONS", "NOT FOUND", "FUNCTION NOT FOUND", "NO DATA"),
     *("DEPRECATED", "REQUESTED FUNCTIONALITY HAS BEEN DEPRECATED"),
 )
+_SHARING = re.compile(r"\bGB10\b|Orin|Thor|Xavier|Tegra|nvgpu")  # GPUs that have no memory of their own
 _BROKEN = re.compile(r"(?i)is lost|requires? reset|reset required|device handle")
 # In place of a row, with the index in newer drivers.
 _NO_HANDLE = re.compile(r"(?i)Unable to \w+ the device handle for GPU *(?:(\d+): )?([\w:.]+): .*")
@@ -205,6 +206,8 @@ def _gpu(index: str, *cells: str) -> HostGpu:
     bus = values["pci_bus_id"] or f"index {index}"
     if values["uuid"] is None and "uuid" not in dict(values.get("unread", ())):
         values["unread"] = (*values.get("unread", ()), ("uuid", cells[0]))  # containers get their GPUs by it
+    if values["memory_total_mib"] is None and is_absent(cells[4]) and not _SHARING.search(cells[1]):
+        values["unread"] = (*values.get("unread", ()), ("memory.total", cells[4]))
     identity = {"uuid": f"lost at {bus}", "name": "unknown GPU", "driver_version": "unknown", "pci_bus_id": bus}
     return HostGpu(int(index), **values | {name: values[name] or text for name, text in identity.items()})
 

@@ -41,25 +41,25 @@ from fleet.facts.shared_documents import SharedDocuments
 from fleet.ssh.command_batch import Answer
 from fleet.ssh.connection_pool import Session
 
-# Only where nvidia-smi and Docker answer: a hanging program would hang every time.
-_OF_GPUS = (*OF_EACH, TOPOLOGY, P2P, PROCESSES, NUMA)
-_OF_DOCKER = (COMPOSE, TOOLKIT, DISK, IMAGES, CONTAINERS)
-_FIRST = (
-    LOGIN,
-    STATE,
-    GPUS,
-    CARDS,
-    DOCKER,
-    XIDS,
-    OUT_OF_WORK,
-    ENGINE_LIMITS,
-    HOME_DISK,
-    MEMORY,
-    KEPT,
-    PORTS,
-    PROGRAMS,
-    AUDIT_LOG,
-)
+# By the field of HostFacts. Only where nvidia-smi and Docker answer: a hanging program would hang every time.
+_OF_GPUS = {"topology": TOPOLOGY, "p2p": P2P, "processes": PROCESSES, "numa": NUMA}
+_OF_DOCKER = {"compose": COMPOSE, "toolkit": TOOLKIT, "disk": DISK, "images": IMAGES, "containers": CONTAINERS}
+_FIRST = {
+    "login": LOGIN,
+    "state": STATE,
+    "gpus": GPUS,
+    "gpu_cards": CARDS,
+    "docker": DOCKER,
+    "xids": XIDS,
+    "out_of_work": OUT_OF_WORK,
+    "engine_limits": ENGINE_LIMITS,
+    "home_disk": HOME_DISK,
+    "memory_mib": MEMORY,
+    "artefact_bytes_present": KEPT,
+    "ports": PORTS,
+    "programs": PROGRAMS,
+    "audit_log": AUDIT_LOG,
+}
 _NEWER_FIELD = "not a valid field to query"  # words of nvidia-smi, of an older driver
 
 
@@ -102,11 +102,13 @@ def collect(session: Session, now: Callable[[], float] = time.time) -> HostFacts
     before = now()
     clock = CLOCK.among(session.run([CLOCK.command]))
     after = now()
-    answers = dict(session.run([fact.command for fact in _FIRST]))
+    answers = dict(session.run([fact.command for fact in _FIRST.values()]))
     gpus = GPUS.among(answers)
-    docker = DOCKER.among(answers)
     more: list[Fact[Any]] = []
-    for source, facts in ((gpus, _OF_GPUS), (docker, _OF_DOCKER)):
+    for source, facts in (
+        (gpus, (*OF_EACH, *_OF_GPUS.values())),
+        (DOCKER.among(answers), tuple(_OF_DOCKER.values())),
+    ):
         if isinstance(source, Unknown):
             answers |= {fact.name: Answer("", source.reason, 1) for fact in facts}
         else:
@@ -116,37 +118,17 @@ def collect(session: Session, now: Callable[[], float] = time.time) -> HostFacts
     health = [fact.among(answers) for fact in OF_EACH]
     if not isinstance(gpus, Unknown):
         gpus = with_host_memory(merged(gpus, health), MEMORY.among(answers))
-    return HostFacts(
-        login=LOGIN.among(answers),
-        state=STATE.among(answers),
-        gpus=gpus,
-        gpu_cards=CARDS.among(answers),
-        memory_mib=MEMORY.among(answers),
-        unread_health=tuple(
+    found: dict[str, Any] = {name: fact.among(answers) for name, fact in {**_FIRST, **_OF_GPUS, **_OF_DOCKER}.items()}
+    found |= {
+        "gpus": gpus,
+        "unread_health": tuple(
             f"{fact.name}: {each.reason}"
             for fact, each in zip(OF_EACH, health, strict=True)
             if isinstance(each, Unknown) and not isinstance(gpus, Unknown) and _NEWER_FIELD not in each.reason
         ),
-        topology=TOPOLOGY.among(answers),
-        p2p=P2P.among(answers),
-        processes=PROCESSES.among(answers),
-        xids=XIDS.among(answers),
-        out_of_work=OUT_OF_WORK.among(answers),
-        numa=NUMA.among(answers),
-        docker=docker,
-        compose=COMPOSE.among(answers),
-        toolkit=TOOLKIT.among(answers),
-        disk=DISK.among(answers),
-        images=IMAGES.among(answers),
-        engine_limits=ENGINE_LIMITS.among(answers),
-        home_disk=HOME_DISK.among(answers),
-        artefact_bytes_present=KEPT.among(answers),
-        ports=PORTS.among(answers),
-        programs=PROGRAMS.among(answers),
-        containers=CONTAINERS.among(answers),
-        audit_log=AUDIT_LOG.among(answers),
-        clock_skew=clock if isinstance(clock, Unknown) else _ahead(clock, before, after),
-    )
+        "clock_skew": clock if isinstance(clock, Unknown) else _ahead(clock, before, after),
+    }
+    return HostFacts(**found)
 
 
 def _ahead(clock: float, before: float, after: float) -> float:

@@ -48,7 +48,7 @@ class ErrorCollector:
         if node is None or node.value is None:
             return {}
         if not isinstance(node.value, dict):
-            advice = ": write NAME: with its keys below, without dashes" if isinstance(node.value, list) else ""
+            advice = ": write it without dashes, as NAME: VALUE" if isinstance(node.value, list) else ""
             self.add(node.line, where, f"expected keys with values, found {found_words(plain(node))}{advice}")
             return {}
         for name, value in node.value.items():

@@ -136,9 +136,12 @@ def _trainer(gpus: Sequence[Gpu], links: Links, host: Host, *, beside_bark: bool
     return replace(alone, reason=f"GPU{alone.limits.model.index} trains alone, the other GPUs are assigned to Bark"), 0
 
 
-def _with_bark(assignment: Assignment, gpus: Iterable[Gpu], host: Host, shared: int) -> Assignment:
+def _with_bark(assignment: Assignment, gpus: Sequence[Gpu], host: Host, shared: int) -> Assignment:
     """Assignment with a Bark worker on each usable GPU; `shared`: MiB that a trainer leaves there."""
     fit = _fit(gpus)
+    if not fit and assignment.problem is None:
+        reasons = ", ".join(f"GPU{gpu.index} ({unusable(gpu)})" for gpu in gpus) or "the trainer has all of them"
+        return replace(assignment, problem=f"no GPU of this host can speak: {reasons}")
     try:
         limits = {gpu.uuid: bark_limit_mib(gpu, policy=host.memory_policy, shared_mib=shared) for gpu in fit}
     except HostError as error:
@@ -168,7 +171,10 @@ def _links(facts: HostFacts) -> Links:
     except TopologyError as error:
         return Links(notes=(f"the links between the GPUs are not known: {error}",))
     if len(topology.gpus) < 2:
-        return Links(topology)
+        lacking = sorted({gpu.index for gpu in known(facts.gpus, ()) if not gpu.broken} - set(topology.indices))
+        if not lacking:
+            return Links(topology)
+        return Links(notes=(f"the links between the GPUs are not known: nvidia-smi topo -m lacks GPU{lacking[0]}",))
     if isinstance(facts.p2p, Unknown):
         return Links(topology, notes=(f"peer access between the GPUs is not known: {facts.p2p.reason}",))
     try:

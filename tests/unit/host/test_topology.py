@@ -175,7 +175,8 @@ def test_line_ends_blank_lines_and_what_stands_around_do_not_matter(text: str) -
     ],
 )
 def test_what_another_program_put_before_each_line_is_dropped(before: str) -> None:
-    text = "".join(before.format(number=number) + line for number, line in enumerate(GOOD.splitlines(keepends=True)))
+    lines = f"{GOOD}\nNIC Legend:\n\n  NIC0: mlx5_0\nGPU7 is not read any more\n".splitlines(keepends=True)
+    text = "".join(before.format(number=number) + line for number, line in enumerate(lines))
     assert parse(f"$ collect\n{text}") == parse(GOOD)
 
 
@@ -333,7 +334,8 @@ def test_a_matrix_cut_anywhere_within_the_gpus_rows_is_refused(case: Drawn, data
 
 @given(st.text(max_size=300))
 def test_no_text_makes_the_reader_fail_in_any_other_way(text: str) -> None:
-    for whole in (text, HEADER + text, GOOD[: len(GOOD) // 2] + text):
+    prefixed = (HEADER + text).replace("\n", "\na: ")
+    for whole in (text, HEADER + text, GOOD[: len(GOOD) // 2] + text, f"a: {prefixed}"):
         try:
             parse(whole)
         except TopologyError as error:

@@ -321,7 +321,10 @@ def test_a_wrong_value_is_named_with_host_key_and_line(read: Read, keys: str, co
         ("hosts: {a: {address: h}}", "1: hosts.a.user: missing, and no default is given"),
         ("hosts: {'a/b': {address: h, user: u}}", "1: hosts.a/b: a host name has letters, digits"),
         ("hosts: {a: 5}", "1: hosts.a: expected keys with values, found 5"),
-        ("hosts: [{name: a}]", "1: hosts: expected keys with values, found a list: write NAME: with its keys below"),
+        (
+            "hosts: [{name: a}]",
+            "1: hosts: expected keys with values, found a list: write it without dashes, as NAME: VALUE",
+        ),
         ("all: {children: {gpu: {}}}", "1: all: unknown key: is hosts meant?"),
         ("[gpu]\ngpu-1 ansible_host=h\n", "2: text after the end of the document: expected keys with values"),
         ("defaults: {user: u}", "1: hosts: expected at least one host"),

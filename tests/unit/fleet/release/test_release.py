@@ -213,7 +213,7 @@ def test_a_secret_is_in_no_file_of_the_release_and_in_no_representation() -> Non
 
 
 def test_a_host_with_gpus_of_which_none_is_left_for_bark_is_refused() -> None:
-    with pytest.raises(FleetError, match="gpu-01: no GPU for the speech service: none is usable"):
+    with pytest.raises(FleetError, match="gpu-01: no GPU for the speech service: no GPU of this host can speak"):
         release(speaker(), known=facts(gpus=(gpu(0, mig=True),)))
 
 
