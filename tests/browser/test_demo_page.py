@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from demo_results import whole
-from playwright.sync_api import Page, Request, expect
+from playwright.sync_api import Page, expect
 from test_page_accessibility import CONTRAST, nameless, picture
-from watching import Watch
+from watching import Watch, open_alone
 
 from demo.page import write
 
@@ -24,19 +24,7 @@ def open_page(page: Page, tmp_path: Path) -> Open:
     def show(text: str = "Plain words.", theme: str = "light", width: int = 1100) -> Page:
         file = tmp_path / "index.html"
         write(whole(text), file)
-        asked: list[str] = []
-
-        def note(request: Request) -> None:
-            if not request.url.startswith(("data:", "about:")):
-                asked.append(request.url)
-
-        page.on("request", note)
-        page.set_viewport_size({"width": width, "height": 900})
-        page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
-        page.goto(file.as_uri())
-        page.wait_for_load_state("networkidle")
-        assert asked == [file.as_uri()]
-        return page
+        return open_alone(page, file, theme, width)
 
     return show
 
@@ -44,7 +32,7 @@ def open_page(page: Page, tmp_path: Path) -> Open:
 def test_sounds_play_and_spectrograms_are_pictures(open_page: Open) -> None:
     page = open_page()
     sizes = page.locator("img").evaluate_all("all => all.map(one => [one.naturalWidth, one.naturalHeight])")
-    assert sizes == [[4000 // 256, 80]] * 4
+    assert sizes == [[2 * (4000 // 256), 2 * 80]] * 4
     page.locator("audio").evaluate_all("all => all.map(one => { one.preload = 'auto'; one.load(); })")
     for sound in page.locator("audio").all():
         expect(sound).to_have_js_property("readyState", 4)

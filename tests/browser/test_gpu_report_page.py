@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 from test_page_accessibility import CONTRAST, picture
-from watching import Watch
+from watching import Watch, open_alone
 
 from gpu_report import run
 from gpu_report.targets import figures
@@ -48,14 +48,7 @@ def open_page(page: Page, tmp_path: Path) -> Open:
         text: str = "Traceback: out of memory", theme: str = "light", width: int = 1100, stand_in: bool = False
     ) -> Page:
         run.write(whole(text, stand_in=stand_in), tmp_path)
-        asked: list[str] = []
-        page.on("request", lambda request: asked.append(request.url))
-        page.set_viewport_size({"width": width, "height": 900})
-        page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
-        page.goto((tmp_path / "index.html").as_uri())
-        page.wait_for_load_state("networkidle")
-        assert asked == [(tmp_path / "index.html").as_uri()]
-        return page
+        return open_alone(page, tmp_path / "index.html", theme, width)
 
     return show
 

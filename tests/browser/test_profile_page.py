@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, Request, expect
+from playwright.sync_api import Page, expect
 from profiles import COLD, made_up
 from test_page_accessibility import CONTRAST, nameless, picture
-from watching import Watch
+from watching import Watch, open_alone
 
 from voxyard.diagnose.profile.facts import Probed
 from voxyard.diagnose.profile.html_report import write_page
@@ -28,18 +28,7 @@ def open_page(page: Page, tmp_path: Path) -> Open:
     def show(profile: Profile, theme: str = "light", width: int = 1100) -> Page:
         file = tmp_path / "profile.html"
         write_page(profile, file)
-        asked: list[str] = []
-
-        def note(request: Request) -> None:
-            asked.append(request.url)
-
-        page.on("request", note)
-        page.set_viewport_size({"width": width, "height": 900})
-        page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
-        page.goto(file.as_uri())
-        page.wait_for_load_state("networkidle")
-        assert asked == [file.as_uri()]
-        return page
+        return open_alone(page, file, theme, width)
 
     return show
 

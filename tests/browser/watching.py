@@ -18,6 +18,18 @@ def sentences(count: int) -> list[str]:
     return [f"Sentence number {number} of this document is here, and goes on." for number in range(1, count + 1)]
 
 
+def open_alone(page: Page, file: Path, theme: str = "light", width: int = 1100) -> Page:
+    """Opens a page that lies in a file; whatever it asks for beside itself is a failure."""
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.set_viewport_size({"width": width, "height": 900})
+    page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
+    page.goto(file.as_uri())
+    page.wait_for_load_state("networkidle")
+    assert [url for url in asked if not url.startswith(("data:", "about:"))] == [file.as_uri()]
+    return page
+
+
 @dataclass(frozen=True)
 class Service:
     """Running service: its address, the key that it asks for, and a sentence that it cannot speak until it is cured."""

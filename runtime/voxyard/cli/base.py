@@ -141,11 +141,6 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02} h" if hours else f"{minutes}:{rest:02} min"
 
 
-def counted(count: int, noun: str) -> str:
-    """`1 chunk`, `2 chunks`: for nouns with a plural in -s."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
 @contextmanager
 def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
     """A bar on a terminal's standard error, driven by (done, of how many)."""

@@ -24,7 +24,6 @@ from voxyard.cli.base import (
     answering,
     clock,
     config_option,
-    counted,
     log_notes,
     refuse,
 )
@@ -33,6 +32,7 @@ from voxyard.cli.engines import EngineChoice, choose_engine
 from voxyard.settings import Section, SettingsCommand, load, options
 from voxyard.speech.config import SpeakSection, SpeechSection
 from voxyard.speech.reading.reader import READING_VERSION
+from voxyard.trainer.reporting.figures import counted
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry

@@ -6,8 +6,9 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from voxyard.cli.base import clock, counted
+from voxyard.cli.base import clock
 from voxyard.speech.reading.reader import READING_VERSION
+from voxyard.trainer.reporting.figures import counted
 
 if TYPE_CHECKING:
     from voxyard.extraction.document import TextChapter

@@ -129,10 +129,6 @@ class _FileCollector(Collector):
             family.add_metric(row, 1)
         yield family
 
-    def describe(self) -> Iterator[Metric]:
-        """Nothing: the registry need not collect to learn names."""
-        yield from ()
-
 
 class ExpectedConfigurations(_FileCollector):
     """`voxyard_configuration_expected_info`; no series where the file is missing or cannot be read."""
@@ -168,10 +164,6 @@ class Maintenance(Collector):
             self._end = self._read()
         text = "Unix time until which this host is being worked on, as its operator said (drain); 0 where it is not."
         yield GaugeMetricFamily("voxyard_maintenance_end_timestamp_seconds", text, value=self._end)
-
-    def describe(self) -> Iterator[Metric]:
-        """Nothing: the registry need not collect to learn names."""
-        yield from ()
 
     def _read(self) -> int:
         try:

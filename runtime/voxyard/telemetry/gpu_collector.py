@@ -44,10 +44,6 @@ class GpuCollector(Collector):
             yield _processes(snapshot)
             yield _links(snapshot)
 
-    def describe(self) -> Iterator[Metric]:
-        """Nothing: the registry need not collect to learn names."""
-        yield from ()
-
 
 def _one(value: object) -> Series:
     if value is not None:

@@ -67,10 +67,6 @@ class SickGpus(Collector):
             family.add_metric((mark.uuid, str(mark.gpu), mark.state, mark.cause, mark.cure), 1)
         yield family
 
-    def describe(self) -> Iterator[Metric]:
-        """Nothing: the registry need not collect to learn names."""
-        yield from ()
-
     def _judge(self, state: GpuState, gpus: int) -> None:
         uuid, before = state.gpu.uuid, self._seen.get(state.gpu.uuid, _Seen({}, None))
         counts = {number: xid.count for number, xid in state.xids.items()}

@@ -36,10 +36,9 @@ from voxyard.trainer.reporting.mlflow_run import open_mlflow
 from voxyard.trainer.reporting.run_report import devices_described, measured
 from voxyard.trainer.reporting.split_bounds import SplitBounds
 from voxyard.trainer.sampler import BatchSampler, plan_buckets
-from voxyard.trainer.saving.rescue import Rescue
 from voxyard.trainer.saving.run_checkpoints import RunCheckpoints
 from voxyard.trainer.saving.run_state import RunState
-from voxyard.trainer.saving.saver import RunSaver
+from voxyard.trainer.saving.saver import Rescue, RunSaver
 from voxyard.trainer.step import TrainStep
 from voxyard.trainer.steps.ahead import compile_ahead
 from voxyard.trainer.steps.in_flight import EndedStep, StepsInFlight

@@ -8,14 +8,18 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from voxyard.corpus import Coverage
 from voxyard.host.durable_files import write_file
 from voxyard.telemetry.gpu_watch import CardPower
 from voxyard.trainer.reporting.bounds import MIRRORED, SINGLE, SPLIT, StepStages, listed, too_few_to_be_sure
-from voxyard.trainer.reporting.device_targets import HIGH_POWER, memory_standing, power_standing
 from voxyard.trainer.reporting.figures import NOT_MEASURED, share
+
+HIGH_POWER: Final = 0.60
+"""Share of the power limit in force from which on a GPU's power is high."""
+STABLE: Final = 0.05
+"""Growth of memory under which it counts as stable."""
 
 log = logging.getLogger("voxyard.trainer")
 
@@ -371,3 +375,19 @@ def _table(rows: Sequence[Row]) -> str:
     first = max(len(row[0]) for row in rows)
     second = max(len(row[1]) for row in rows if len(row[1]) <= 30)
     return "\n".join(f"{name:<{first}}  {value:<{second}}  {note}".rstrip() for name, value, note in rows)
+
+
+def power_standing(card: CardPower, ceiling: float | None = None) -> str:
+    """high, low, or what its work allows: `ceiling` is the most of the time that this GPU can be busy."""
+    if card.share is None:
+        return ""
+    if card.share >= HIGH_POWER:
+        return "high"
+    if ceiling is not None and card.share >= HIGH_POWER * ceiling:
+        return f"as high as its work allows, which is {ceiling:.0%} of the time at most"
+    return "low"
+
+
+def memory_standing(growth: float | None) -> str:
+    """stable, not stable, or nothing where it was not measured."""
+    return "" if growth is None else "stable" if abs(growth) < STABLE else "not stable"

@@ -9,8 +9,7 @@ from typing import Literal
 from voxyard.diagnose.gpu_figures import NO_GPU
 from voxyard.host.page_cache import NOTHING, Pages
 from voxyard.telemetry.gpu_watch import CardPower
-from voxyard.trainer.report import Target
-from voxyard.trainer.reporting.device_targets import HIGH_POWER, STABLE, memory_standing, power_standing
+from voxyard.trainer.report import HIGH_POWER, STABLE, Target, memory_standing, power_standing
 from voxyard.trainer.reporting.figures import took
 
 Standing = Literal["excellent", "good", "minimum", "missed", "not measured"]

@@ -15,10 +15,10 @@ from typing import Any
 
 from voxyard.host.cores import processor
 from voxyard.host.durable_files import write_file
-from voxyard.trainer.autotune.words import ago
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.devices.device_ids import HostDevices
 from voxyard.trainer.devices.placement import Kind
+from voxyard.trainer.reporting.figures import ago
 
 log = logging.getLogger("voxyard.trainer")
 

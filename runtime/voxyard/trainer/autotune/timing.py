@@ -19,12 +19,12 @@ from voxyard.trainer.autotune import cache, trial_process
 from voxyard.trainer.autotune.candidates import Candidate, Candidates, comparable, from_features, table, trial
 from voxyard.trainer.autotune.trial_process import TRIAL_SECONDS, FailedTrialError
 from voxyard.trainer.autotune.trials import FEWEST_TRIALS, MOST_TRIALS, REPEATED, Timed, Trials
-from voxyard.trainer.autotune.words import counted
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.devices.placement import Kind
 from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.out_of_memory import DOES_NOT_FIT, OutOfMemoryError
 from voxyard.trainer.reporting.bounds import ON_DATA, ON_MODEL, SINGLE, SPLIT, STEPS_NEEDED, StepStages
+from voxyard.trainer.reporting.figures import counted
 
 log = logging.getLogger("voxyard.trainer")
 

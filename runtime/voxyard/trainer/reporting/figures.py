@@ -25,6 +25,20 @@ def share(value: float | None, missing: str = NOT_MEASURED) -> str:
     return missing if value is None else f"{value:.0%}"
 
 
+def counted(count: float, noun: str) -> str:
+    """`1 step`, `2 steps`, `1.5 minutes`: for nouns with a plural in -s."""
+    number = str(count) if isinstance(count, int) else f"{count:g}"
+    return f"{number} {noun}" if number == "1" else f"{number} {noun}s"
+
+
+def ago(seconds: float) -> str:
+    """Age in words: minutes below two hours, hours below two days, such as `1 minute ago` or `3 days ago`."""
+    for unit, size in (("day", 86400), ("hour", 3600)):
+        if seconds >= 2 * size:
+            return f"{counted(round(seconds / size), unit)} ago"
+    return f"{counted(round(seconds / 60), 'minute')} ago"
+
+
 def columns(rows: Sequence[Sequence[str]], *, numbers: bool = False) -> list[str]:
     """Rows in columns of even width, never cut to a terminal's; `numbers` stand to the right, after the first one."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -1,9 +1,14 @@
-"""Saving of a run in progress: checkpoints beside the training, the best weights, and samples to listen to."""
+"""Saving of a run in progress: checkpoints beside the training, the best weights, and samples to listen to.
+
+A run that an error ends is saved too, where all of its state is of one step.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +17,17 @@ import tensorflow as tf
 
 from voxyard.host.durable_files import whole_file
 from voxyard.telemetry.workloads import TrainMetrics
+from voxyard.trainer import checkpoint
+from voxyard.trainer.checkpoint import CheckpointError
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.model.griffin_lim import write_wav
 from voxyard.trainer.saving.run_checkpoints import RunCheckpoints
 from voxyard.trainer.saving.run_state import RunState
+from voxyard.trainer.steps.in_flight import Losses
 
 if TYPE_CHECKING:
+    from voxyard.trainer.sampler import BatchPlan
     from voxyard.trainer.step import TrainStep
     from voxyard.trainer.trainable import TrainableModel
 
@@ -84,6 +93,45 @@ class RunSaver:
                     text,
                     keep=training.keep_checkpoints,
                 )
+
+
+class Rescue:
+    """State of the last whole step. An error in the middle of an update leaves weights that are of no step."""
+
+    def __init__(self, step: TrainStep, saver: RunSaver, directory: Path) -> None:
+        self.training: BatchPlan | None = None  # the step that is being handed over, or failed
+        self.step = 0  # number of the last one that was
+        self._step, self._saver, self._directory = step, saver, directory
+        self._losses: Losses | None = None
+
+    @contextmanager
+    def during(self, plan: BatchPlan) -> Iterator[None]:
+        """Scope in which a step is handed over to its devices; an error leaves `training` as it is."""
+        self.training = plan
+        yield
+        self.training = None
+
+    def made(self, plan: BatchPlan, losses: Losses) -> None:
+        """Takes a step that was handed over whole, with its losses."""
+        self.step, self._losses = plan.step + 1, losses
+
+    def saved(self) -> str:
+        """Saves the state where it is of a whole step, and says what there is to go on from."""
+        self._saver.settle()
+        losses = self._losses if self.training is None and self._step.devices.hosts is None else None
+        if losses is not None and self.step > self._saver.checkpoints.saved:
+            try:
+                if math.isfinite(losses.read()["total"]):
+                    self._saver.save(self.step, must=True)
+            except (CheckpointError, tf.errors.OpError) as error:
+                return f"The state after step {self.step} could not be saved ({error}). {self._there()}"
+        return self._there()
+
+    def _there(self) -> str:
+        newest = checkpoint.newest(self._directory)
+        return (
+            f"The newest checkpoint is {newest}: the run goes on from there." if newest else "No checkpoint was made."
+        )
 
 
 def write_sample(
