@@ -39,7 +39,8 @@ def gpus(take_out: str | None, give_back: str | None, as_json: bool) -> None:
     With --json: {"gpus": [{"index", "uuid", "name", "pci_bus_id", "memory_total_mib", "memory_free_mib",
     "compute_capability", "mig", "display_active", "numa_node", "state", "mig_instances": [{"number", "uuid", "name",
     "memory_total_mib", "memory_free_mib", "state"}, …]}, …]}. What a card does not report is left out. The state is
-    `ok`, `MIG`, or what is wrong with the card or the instance.
+    `ok`, `MIG`, or what is wrong with the card or the instance. Without a GPU the list is empty; without --json the
+    command ends with 2 then.
     """
     with answering("gpus", extra=_EXTRA):
         from voxyard.host.out_of_work import OutOfWork, give_back_by_hand, take_out_by_hand
@@ -64,8 +65,7 @@ def gpus(take_out: str | None, give_back: str | None, as_json: bool) -> None:
             print(json.dumps({"gpus": [_facts(gpu, instances.get(gpu.index, ())) for gpu in found]}, indent=2))
             return
         if not found:
-            print(f"voxyard gpus: {NO_GPU}", file=sys.stderr)
-            return
+            refuse("gpus", NO_GPU, WRONG_USE)
         headings = ("index", "name", "memory", "free", "state", "UUID")
         rows = [headings, *(_row(each) for gpu in found for each in (gpu, *instances.get(gpu.index, ())))]
         print(*columns(rows), sep="\n")

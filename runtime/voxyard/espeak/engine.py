@@ -29,7 +29,7 @@ class EspeakEngine:
         return Ready(1, SAMPLE_RATE, {"device": "cpu", "batch_size": 1, "sample_rate": SAMPLE_RATE}, 1)
 
     def speak(self, source: ChunkSource) -> Iterator[Answer]:
-        """Speak the chunks of the source one by one; one with a voice that is not there is unspeakable."""
+        """Speak the chunks of the source one by one; one whose voice is not there, or is silent, is unspeakable."""
         while requests := source.take(1, wait=True):
             for request in requests:
                 source.progress(CHUNK_PAUSE)
@@ -56,6 +56,9 @@ def _answer(request: Request) -> Result | Unspeakable:
         sound, rate = espeak.speak(request.text, voice, words_per_minute=round(WORDS_PER_MINUTE * request.speed))
     except (SpeechError, CorpusError) as error:
         return Unspeakable(str(error), refused=True)
+    if not sound.any():  # of letters such as those of Cherokee it makes nothing, without an error
+        reason = f"the voice {voice} makes no sound of these letters: name a voice of their language, or leave them out"
+        return Unspeakable(reason, refused=True)
     import soxr
 
     audio = soxr.resample(sound.astype(np.float32) / 2**15, rate, SAMPLE_RATE, quality="HQ")

@@ -64,7 +64,7 @@ class EspeakFrontend:
         return None if voice is None else voices.language(voice)
 
     def refusal(self, text: str, language: str | None) -> str | None:
-        """None: it speaks any text, and spells what its language has no letters for."""
+        """None: it spells what its language has no letters for; where it is silent, the engine alone knows it."""
         return None
 
     def describe(self, voice: str) -> VoiceDescription:

@@ -62,6 +62,7 @@ class AppState:
     word_aligner: WordAligner | None  # None: times of words are estimated
     encodings: SharedEncodings = field(default_factory=SharedEncodings)
     open_streams: Counter[str] = field(default_factory=Counter)  # WebSockets by key
+    open_events: Counter[str] = field(default_factory=Counter)  # event streams by key
 
     @cached_property
     def preparing(self) -> FairThreads:

@@ -38,7 +38,7 @@ class Request:
     language: str | None = None
     speed: float = 1.0  # within the `speeds` of the engine's front end
     urgent: bool = False  # set by the pool: a listener waits for this chunk, the others of its batch can wait
-    characters: int = 0  # of the submitted text that it speaks, which its tenant is charged for
+    characters: int = 0  # of the submitted text that it speaks, for which the pool charges its tenant; 0: another does
     voice_file: bytes | None = field(default=None, repr=False)  # of an uploaded voice; None: the engine has `voice`
 
 

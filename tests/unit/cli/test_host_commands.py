@@ -177,7 +177,7 @@ def test_a_gpu_is_taken_out_of_work_and_returned_by_hand(
 
 def test_a_host_without_gpus_lists_none(voxyard_command: Command) -> None:
     ended = voxyard_command("gpus")
-    assert (ended.code, ended.out) == (0, "")
+    assert (ended.code, ended.out) == (2, "")
     assert ended.err.startswith("voxyard gpus: no NVIDIA GPU was found")
     assert voxyard_command("gpus", "--json").json == {"gpus": []}
 

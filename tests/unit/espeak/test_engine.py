@@ -114,6 +114,19 @@ def test_chunks_that_it_cannot_speak_are_refused_and_the_others_go_on() -> None:
     assert last.audio.any()
 
 
+def test_letters_of_which_it_makes_no_sound_are_refused_and_not_a_silent_chunk() -> None:
+    cherokee, mixed, stars = spoken(
+        *(Request(index, text, voice="en-us") for index, text in enumerate(("ᏣᎳᎩ ᎦᏬᏂᎯᏍᏗ", "He said ᏣᎳᎩ.", "* * *")))
+    )
+    assert isinstance(cherokee, Unspeakable)
+    assert (cherokee.refused, cherokee.reason.partition(":")[0]) == (
+        True,
+        "the voice en-us makes no sound of these letters",
+    )
+    assert isinstance(mixed, Result)
+    assert isinstance(stars, Result)  # a pause
+
+
 def test_it_speaks_where_there_is_nothing_of_bark(tmp_path: Path) -> None:
     nothing, there = BarkConfig(model=tmp_path / "none"), BarkConfig(model=tmp_path)
     auto = SpeechSection()

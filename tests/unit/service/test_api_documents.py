@@ -8,6 +8,7 @@ import socket
 import threading
 import wave
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -340,6 +341,26 @@ def test_events_go_on_where_the_connection_was_lost(served: Served) -> None:
     assert len(chunks) == len(document["chunks"]) == number
     assert [each[1] for each in later] == ["progress", "end"]
     assert [each[1:] for each in strange] == [each[1:] for each in all_told]
+
+
+def test_a_key_has_no_more_event_streams_than_it_may_and_gets_its_place_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("voxyard.service.routes.document_stream.MOST_EVENTS", 2)
+    keys = tmp_path / "keys.yaml"
+    ann, bob = ({"Authorization": f"Bearer {add_key(keys, name)}"} for name in ("ann", "bob"))
+    with serving(tmp_path / "data", keys=keys, engine={"rows": 1, "seconds": 60.0}) as served, ExitStack() as stack:
+        path = f"/v1/documents/{ask(served, 'POST', '/v1/documents', json={'text': TEXT}, headers=ann).json()['id']}"
+        for _ in range(2):
+            stack.enter_context(httpx.stream("GET", f"{served.url}{path}/events", headers=ann, timeout=PATIENCE))
+        refused = ask(served, "GET", f"{path}/events", headers=ann)
+        assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+        assert refused.json()["error"]["message"] == "2 event streams of the key are open: close one of them"
+        assert ask(served, "GET", "/v1/documents", headers=bob).status_code == 200
+        stack.close()
+        eventually(lambda: not served.state.open_events, "both are closed")
+        with httpx.stream("GET", f"{served.url}{path}/events", headers=ann, timeout=PATIENCE) as again:
+            assert again.status_code == 200
 
 
 def test_events_end_when_the_document_is_deleted(tmp_path: Path) -> None:

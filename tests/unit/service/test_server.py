@@ -31,7 +31,7 @@ from voxyard.service.app import install
 from voxyard.service.config import ServiceSection
 from voxyard.service.errors import ServiceError
 from voxyard.service.http.components import open_components
-from voxyard.service.server import listen, serve
+from voxyard.service.server import SWITCH_SECONDS, listen, serve
 
 MIB = 1 << 20
 
@@ -118,6 +118,13 @@ def body_of(answer: bytes) -> dict[str, Any]:
 def test_port_0_takes_a_free_one_and_says_which(address: str) -> None:
     assert int(address.rpartition(":")[2]) > 0
     assert httpx.get(f"{address}/healthz").json() == {"status": "ok"}
+
+
+def test_threads_that_compute_let_the_server_go_on_after_a_millisecond(section: ServiceSection, seen: Seen) -> None:
+    before = sys.getswitchinterval()
+    with live(application(section, seen), section):
+        assert sys.getswitchinterval() == pytest.approx(SWITCH_SECONDS)
+    assert sys.getswitchinterval() == before
 
 
 def test_small_pieces_are_sent_at_once(section: ServiceSection) -> None:

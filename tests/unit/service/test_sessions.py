@@ -8,9 +8,13 @@ import stat
 from pathlib import Path
 
 import pytest
+from fastapi.testclient import TestClient
+from service_app import running
+from starlette.datastructures import Headers
 
+from voxyard.service.app import create_app
 from voxyard.service.auth.api_keys import Client, Keys, StoredKey, add_key, hashed, revoke_key, write_keys
-from voxyard.service.auth.sessions import Sessions, read_secret, read_shared_secret
+from voxyard.service.auth.sessions import Sessions, read_secret, read_shared_secret, session_cookie
 from voxyard.service.errors import ServiceError, StoreError, UnauthorizedError
 
 SECRET = b"s" * 32
@@ -51,6 +55,46 @@ def test_the_cookie_does_not_hold_the_key(sessions: Sessions, key: str) -> None:
     cookie = sessions.open(key)
     assert key not in cookie
     assert hashed(key) not in cookie
+
+
+@pytest.mark.parametrize(
+    ("header", "found"),
+    [
+        ("voxyard_session=a~1~b~c", "a~1~b~c"),
+        ("other=1;  voxyard_session = a ; last=2", "a"),
+        ("voxyard_session=a; voxyard_session=b", "b"),
+        ("xvoxyard_session=a; voxyard_session2=b; voxyard_session", ""),
+        ("other=voxyard_session", None),
+        ("", None),
+    ],
+)
+def test_the_cookie_is_found_among_others(header: str, found: str | None) -> None:
+    assert session_cookie(Headers({"cookie": header})) == found
+
+
+def test_no_quoted_cookie_is_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That takes seconds for a header of 30 KB, on the event loop and for clients without a key."""
+
+    def unquote(value: str) -> str:
+        assert '"' not in value
+        return value
+
+    monkeypatch.setattr("http.cookies._unquote", unquote)
+    monkeypatch.setattr("starlette.requests.http_cookies._unquote", unquote)
+    keys = tmp_path / "keys.yaml"
+    key, quoted = add_key(keys, "reader"), {"Cookie": 'a="' + "\\" * 20 + '"'}
+    with (
+        running(tmp_path / "data", keys=keys) as state,
+        TestClient(create_app(state), base_url="http://127.0.0.1") as client,
+    ):
+        given = client.post("/session", json={"key": key}).headers["set-cookie"].partition(";")[0]
+        client.cookies.clear()
+        assert client.get("/session", headers=quoted).json()["client"] is None
+        assert client.get("/v1/documents", headers=quoted).status_code == 401
+        both = {"Cookie": f"{quoted['Cookie']}; {given}"}
+        assert client.get("/session", headers=both).json()["client"] == "reader"
+        assert client.get("/v1/documents", headers=both).status_code == 200
+        assert client.get("/v1/documents", headers=quoted | {"Authorization": f"Bearer {key}"}).status_code == 200
 
 
 def test_an_unknown_key_opens_nothing(sessions: Sessions) -> None:

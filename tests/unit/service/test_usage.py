@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 from click.testing import CliRunner
+from documents import OwningStore, new_document
 from eventually import eventually
 from exporters import free_port
 from live_service import live
@@ -115,6 +116,37 @@ def test_a_chunk_that_is_stored_is_counted_whatever_happens_next(
         assert found.amounts.characters == len(TEXT)
         assert found.amounts.audio_seconds > 0
         assert found.amounts.gpu_seconds >= 0.01
+
+
+def test_a_chunk_is_counted_once_in_the_transaction_that_stores_it(tmp_path: Path) -> None:
+    """A service that is killed after a chunk was spoken and before it is stored has not counted it."""
+    store, new = OwningStore(tmp_path / "documents.sqlite"), new_document(1, owner="anna")
+
+    def counted() -> tuple[int, float]:
+        return sum(each.amounts.characters for each in store.usage.since(today)), sum(
+            each.amounts.audio_seconds for each in store.usage.since(today)
+        )
+
+    today = store.meter.today() - timedelta(1)
+    lengths = [chunk.end - chunk.start for chunk in new.chunks]
+    store.accept(new)
+    store.started(new.id, 1.0)
+    assert counted() == (0, 0.0)
+    for _ in range(2):  # the commit was not confirmed
+        store.chunk_spoken(new.id, 0, 24_000)
+    assert counted() == (lengths[0], 1.0)
+    store.chunk_spoken(new.id, 1, 24_000, silenced=True, reason="why")
+    store.chunk_failed(new.id, 2, "why")
+    assert counted() == (lengths[0], 1.0)
+    store.completed(new.id, 1.0)
+    store.redo(new.id, 1, None, 5)
+    store.claims.look_again()
+    store.claims.take("redoing")
+    redo = store.redos(new.id)[1]
+    for _ in range(2):
+        store.redo_ended(new.id, 1, redo, 12_000, None)
+    assert counted() == (lengths[0] + lengths[1], 1.5)
+    store.close()
 
 
 def test_what_a_failed_transaction_was_to_count_is_kept(tmp_path: Path) -> None:

@@ -262,6 +262,25 @@ def test_a_slow_receiver_is_cut_off(store: Store, receiver: Receiver, clock: Clo
     assert store.webhooks.pending(clock.now + 1e6)[0].tries == 1
 
 
+def test_all_addresses_of_a_receiver_have_the_time_of_one(
+    store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, given = list[float](), [(socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 9))] * 100
+
+    def silent(address: tuple[str, int], timeout: float) -> socket.socket:
+        asked.append(timeout)
+        time.sleep(min(timeout, 0.1))
+        raise TimeoutError
+
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: given)
+    monkeypatch.setattr(socket, "create_connection", silent)
+    finish(store, "http://127.0.0.1:9/")
+    WebhookSender(WebhookRules(("127.0.0.1:9",), SECRET), store, clock=clock, timeout=0.35).deliver_due()
+    assert 1 <= len(asked) <= 4
+    assert asked == sorted(asked, reverse=True)
+    assert store.webhooks.pending(clock.now + 1e6)[0].tries == 1
+
+
 def test_one_receiver_that_is_down_does_not_delay_another(store: Store, receiver: Receiver, clock: Clock) -> None:
     finish(store, "http://127.0.0.1:1/", 1)
     finish(store, receiver.url, 2)

@@ -10,8 +10,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from starlette.datastructures import Headers
+
 from voxyard.host.durable_files import PRIVATE, create_file
-from voxyard.service.auth.api_keys import Client, Keys
+from voxyard.service.auth.api_keys import COOKIE, Client, Keys
 from voxyard.service.errors import ServiceError, StoreError, UnauthorizedError
 
 PAGE_HEADER = "X-Voxyard-Page"
@@ -19,6 +21,16 @@ PAGE_HEADER = "X-Voxyard-Page"
 LIFETIME = 7 * 24 * 3600.0  # seconds
 _SHORTEST_SECRET = 32  # bytes
 _COOKIE = re.compile(r"([A-Za-z0-9._-]{1,64})~([0-9]{1,12})~([0-9a-f]{32})~([0-9a-f]{64})")
+
+
+def session_cookie(headers: Headers) -> str | None:
+    """The session's cookie of a request as it stands there; None without one."""
+    found = None
+    for each in headers.get("cookie", "").split(";"):
+        name, _, value = each.partition("=")
+        if name.strip() == COOKIE:
+            found = value.strip()
+    return found
 
 
 class Sessions:

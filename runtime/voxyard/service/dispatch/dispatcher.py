@@ -48,6 +48,7 @@ from voxyard.service.errors import (
     UnspeakableTextError,
 )
 from voxyard.service.uploads.read import ReadUpload
+from voxyard.speech import giving_up
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.pool.job import Outcome
@@ -321,7 +322,8 @@ class DocumentDispatcher:
         def run() -> None:
             made: Future[T] = Future()
             try:
-                made.set_result(work())
+                with giving_up.unless(active.cancelled):
+                    made.set_result(work())
             except Exception as error:  # noqa: BLE001 — the dispatcher's thread raises it
                 made.set_exception(error)
             self._events.put(ThreadEnded(active, partial(then, made)))

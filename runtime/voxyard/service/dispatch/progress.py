@@ -100,7 +100,6 @@ class DocumentProgress:
                 seed=chunk.redo.seed if chunk.redo else document.seed,
                 seconds=chunk.estimated_seconds,
                 language=document.language,
-                characters=chunk.end - chunk.start,
             )
             for chunk in waiting
         ]

@@ -58,21 +58,23 @@ def of(connection: Connection, number: int) -> tuple[StoredChunk, ...]:
     return queries.chunks(connection, number, "AND redo_seed IS NOT NULL ORDER BY place")
 
 
-def end(connection: Connection, number: int, index: int, redo: Redo, samples: int | None, reason: str | None) -> None:
-    """Stores what became of a request, unless there is another one for the chunk meanwhile.
+def end(connection: Connection, number: int, index: int, redo: Redo, samples: int | None, reason: str | None) -> bool:
+    """Stores what became of a request; False where there is another one for the chunk meanwhile, or it was stored.
 
     Its audio is stored under the number of the document's claim; without audio and a reason it waits again.
     """
-    connection.execute(
+    changed = connection.execute(
         """
         UPDATE chunks SET redo_samples = $1, redo_reason = $2,
             redo_claim = (SELECT claim FROM documents WHERE number = $3)
         WHERE document = $3 AND place = $4 AND redo_seed = $5
             AND coalesce(redo_voice, '') = coalesce(CAST($6 AS TEXT), '')
+            AND (redo_samples IS NULL OR CAST($1 AS INTEGER) IS NULL)
         """,
         (samples, reason, number, index, redo.seed, redo.voice),
-    )
+    ).rowcount
     connection.execute(_COUNT, (number,))
+    return bool(changed)
 
 
 def fail(connection: Connection, number: int, reason: str) -> None:

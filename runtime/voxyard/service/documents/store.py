@@ -25,10 +25,11 @@ from voxyard.service.documents.records import (
 from voxyard.service.documents.sql import Connection, first
 from voxyard.service.errors import ConflictError, StoreError
 from voxyard.service.usage.meter import UsageMeter
-from voxyard.service.usage.table import UsageTable
+from voxyard.service.usage.table import Amounts, UsageTable
 from voxyard.service.voices.table import UploadedVoices, hold
 from voxyard.service.webhooks import pending
 from voxyard.speech.audio.wav import WIDTH
+from voxyard.speech.requests import SAMPLE_RATE
 
 if TYPE_CHECKING:
     from voxyard.service.documents.peers import PeerListener, Peers
@@ -286,6 +287,8 @@ class Store:
                     "UPDATE documents SET samples = samples + $1, reduced = reduced OR $2 WHERE number = $3",
                     (samples, reduced, number),
                 )
+                if not silenced:
+                    self._charge(connection, number, index, samples)
 
     def chunk_failed(self, id: str, index: int, reason: str) -> None:
         """Marks a waiting chunk as failed."""
@@ -320,7 +323,8 @@ class Store:
     def redo_ended(self, id: str, index: int, redo: Redo, samples: int | None, reason: str | None) -> None:
         """Stores that a chunk was spoken again, or why not; without both it waits again, as its audio is lost."""
         with self._progress(id) as (connection, number):
-            redos.end(connection, number, index, redo, samples, reason)
+            if redos.end(connection, number, index, redo, samples, reason) and samples is not None:
+                self._charge(connection, number, index, samples)
 
     def redone(self, id: str, found: Mapping[int, Redo]) -> None:
         """Gives chunks the audio that they have in the file of this service's claim, which ends."""
@@ -421,11 +425,25 @@ class Store:
         if changed:
             self.ended["refused" if code else state] += 1
 
+    def _charge(self, connection: Connection, number: int, index: int, samples: int) -> None:
+        """Counts a chunk that is stored as spoken, in the same transaction: once, whenever the service is killed."""
+        row = first(
+            connection.execute(
+                """
+                SELECT owner, last - first AS characters FROM chunks JOIN documents ON number = document
+                WHERE document = $1 AND place = $2
+                """,
+                (number, index),
+            )
+        )
+        amounts = Amounts(row["characters"], samples / SAMPLE_RATE)
+        self.usage.add_within(connection, {(self.meter.today(), row["owner"]): amounts})
+
     @contextmanager
     def _progress(self, id: str) -> Iterator[tuple[Connection, int]]:
         """Write transaction on the progress of a document, with its row number; only its owner gets one.
 
-        What the keys have used until now is stored with it: a chunk that is stored is counted.
+        What the keys have used otherwise until now is stored with it.
         """
         with self.meter.taken() as used, self._database.write() as connection:
             yield connection, self.claims.number_of(connection, id)

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from voxyard.service.auth.api_keys import COOKIE, Client, Keys
 from voxyard.service.auth.key_limits import fair_part, no_limits
-from voxyard.service.auth.sessions import PAGE_HEADER
+from voxyard.service.auth.sessions import PAGE_HEADER, session_cookie
 from voxyard.service.config import ServiceSection
 from voxyard.service.errors import (
     BusyError,
@@ -71,6 +71,8 @@ class AdmissionMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handles one request."""
+        if scope["type"] != "lifespan":
+            _leave_session_cookie(scope)
         if scope["type"] == "websocket":
             await self._handle_socket(scope, receive, send)
             return
@@ -273,6 +275,15 @@ class AdmissionMiddleware:
 def largest_text(section: ServiceSection) -> int:
     """Most bytes of a request, or of a WebSocket's message, with the text of a speech request."""
     return _ESCAPED * section.max_input + _MULTIPART
+
+
+def _leave_session_cookie(scope: Scope) -> None:
+    """Takes all other cookies from a request: to parse a quoted one takes time by the square of its length."""
+    headers = Headers(scope=scope)
+    if "cookie" in headers:
+        cookie = session_cookie(headers)
+        kept = [] if cookie is None or '"' in cookie else [(b"cookie", f"{COOKIE}={cookie}".encode("latin-1"))]
+        scope["headers"] = [*(each for each in scope["headers"] if each[0].lower() != b"cookie"), *kept]
 
 
 def _count_connection(scope: Scope, *, known: bool) -> None:

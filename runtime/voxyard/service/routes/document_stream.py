@@ -19,7 +19,7 @@ from anyio.to_thread import run_sync
 from voxyard.service.audio import encoded
 from voxyard.service.documents.chunk_times import ChunkTimeline
 from voxyard.service.documents.records import Document, StoredChunk
-from voxyard.service.errors import ConflictError, NotFoundError, UnavailableError
+from voxyard.service.errors import BusyError, ConflictError, NotFoundError, UnavailableError
 from voxyard.service.routes import serializers
 from voxyard.service.routes.serializers import ChunkTimes
 from voxyard.service.server_paths import without_paths
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 HEARTBEAT = 15.0  # seconds between two comments on an idle event stream
 COALESCE_SECONDS = 0.1  # minimum interval between two reads of the store
+MOST_EVENTS = 100
+"""Most event streams of one key at a time: each reads the store after each change of its document."""
 _PAGE = 64  # chunks read at a time
 COPY_SECONDS = 2.0
 """Time that a request waits for a copy to be encoded, before it is answered with what there is, without a length."""
@@ -245,6 +247,24 @@ class _SentChunks:
         for index in range(self.whole, len(at.spans)):
             self.chunks.pop(index, None)
         self.whole = max(self.whole, len(at.spans))
+
+
+async def counted_events(
+    state: AppState, client: str, id: str, last_event: str | None, prefix: str
+) -> AsyncGenerator[bytes, None]:
+    """As `events`, within the streams of a key. Raises BusyError where it has `MOST_EVENTS`."""
+    streams = state.open_events
+    if streams[client] >= MOST_EVENTS:
+        raise BusyError(f"{MOST_EVENTS} event streams of the key are open: close one of them", retry_after=1)
+    streams[client] += 1
+    try:
+        async with contextlib.aclosing(events(state, id, last_event, prefix)) as told:
+            async for event in told:
+                yield event
+    finally:
+        streams[client] -= 1
+        if not streams[client]:
+            del streams[client]
 
 
 async def events(state: AppState, id: str, last_event: str | None, prefix: str = "") -> AsyncGenerator[bytes, None]:

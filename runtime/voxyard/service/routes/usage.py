@@ -21,7 +21,10 @@ class UsageDayOut(BaseModel):
 
     day: str = Field(description="Date (UTC), as 2026-11-28.")
     key: str = Field(description="Name of the key; empty where none is required.")
-    characters: int = Field(description="Of the submitted text that was spoken, before figures are read as words.")
+    characters: int = Field(
+        description="Of the submitted text that was spoken, before figures are read as words; of Markdown and files, "
+        "of the text in them."
+    )
     audio_seconds: float
     gpu_seconds: float = Field(description="Time of workers; chunks that one speaks at the same time share it.")
 

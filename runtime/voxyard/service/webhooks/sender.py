@@ -133,7 +133,7 @@ class WebhookSender:
         connection = http.client.HTTPConnection(name, port, timeout=self._timeout)
         connection.default_port = PORTS[target.scheme]  # which is not in the Host header
         with closing(connection):
-            connection.sock = _connect(name, port, self._timeout)
+            connection.sock = _connect(name, port, time.monotonic() + self._timeout)
             if target.scheme == "https":
                 connection.sock = self._tls.wrap_socket(connection.sock, server_hostname=name)
             deadline = threading.Timer(
@@ -180,8 +180,11 @@ def _body(hook: DueWebhook, document: Document) -> bytes:
     return json.dumps({"type": hook.event, "document": facts}, separators=(",", ":")).encode()
 
 
-def _connect(name: str, port: int, timeout: float) -> socket.socket:
-    """Connection to a host, at an address that was looked at: the name is not resolved again. Raises OSError."""
+def _connect(name: str, port: int, until: float) -> socket.socket:
+    """Connection to a host, at an address that was looked at: the name is not resolved again.
+
+    All addresses together have until this time of the monotonic clock. Raises OSError.
+    """
     failed: OSError | None = None
     for *_, place in socket.getaddrinfo(name, port, type=socket.SOCK_STREAM):
         address = str(place[0])
@@ -189,7 +192,9 @@ def _connect(name: str, port: int, timeout: float) -> socket.socket:
         try:
             if reason is not None:
                 raise OSError(reason)
-            return socket.create_connection((address, port), timeout)
+            if (left := until - time.monotonic()) <= 0:
+                raise TimeoutError
+            return socket.create_connection((address, port), left)
         except OSError as error:
             failed = error
     raise failed or OSError(f"{name} has no address")

@@ -370,7 +370,8 @@ class Pool:
         if isinstance(faults, (list, tuple)):  # of an engine that checks what it speaks
             self._observer.chunk_checked(worker.device.name, self._model, [str(fault) for fault in faults])
         request = job.requests[chunk.index]
-        self._workers.charge(job.tenant, request.characters, result.seconds, 0.0)
+        if request.characters:
+            self._workers.charge(job.tenant, request.characters, result.seconds, 0.0)
         job.add(Outcome(chunk.index, request, result, None, worker.device.name, seconds, reduced))
         self._forget_finished(job)
 

@@ -35,7 +35,7 @@ MARGIN = 2_000
 """Characters after these that it sees: more than any reading needs to be told."""
 _SENTENCE_END = re.compile(r"(?:(?<=[^\W\d_]{4})\.|[!?…؟۔])[\"'”’»“)\]]*\s+(?=[^\W\da-z])|[。！？][”’」』）]*")
 _BETWEEN_WORDS = re.compile(r"(?<=[^\W\d_]{4})\s+(?=[^\W\d_]{4})")
-_PARAGRAPH = re.compile(r"(?:[^\n]|\n(?![^\S\n]*\n))+")
+_BREAK = re.compile(r"\n(?=[^\S\n]*\n)")  # between two paragraphs
 _SOMETHING = re.compile(
     r"[\d_¼-¾⅐-ↂ²³¹⁰-₟]|[^\w\s,;:'\"’“”„‘«»?!()—–…-]|[IVX]{2}|\b(?:Mme|Mlle|chapter|[A-Z][a-z]+ [IVXL]\b)"
 )
@@ -56,7 +56,7 @@ _GOES_ON = re.compile(
 
 
 _WITHIN = re.compile(  # the end of a line within an amount: $3.2⏎million, 1⏎000, 5⏎km
-    r"(?<=\d)\n(?=[€$£¥%°‰]|\d{3}(?!\d)|[^\W\d_]{1,12}(?![^\W\d_]))|(?<=[€$£¥])\n(?=\d)"
+    r"\n(?:(?<=\d\n)(?=[€$£¥%°‰]|\d{3}(?!\d)|[^\W\d_]{1,12}(?![^\W\d_]))|(?<=[€$£¥]\n)(?=\d))"
 )
 
 
@@ -79,8 +79,9 @@ def readings(
     text = _as_figures(_WITHIN.sub(" ", text), code)
     spans = sorted(taken)
     found: list[Edit] = []
-    for paragraph in _PARAGRAPH.finditer(text):
-        for start, end in _windows(text, *paragraph.span()):
+    breaks = [each.start() for each in _BREAK.finditer(text)]
+    for begin, finish in zip([0, *(at + 1 for at in breaks)], [*breaks, len(text)], strict=True):
+        for start, end in _windows(text, begin, finish):
             giving_up.check()
             if _SOMETHING.search(text, start, end) and _is_written_in(rules_of, text[start:end]):
                 found += _read(text, start, end, (code, region), kinds, spans)
