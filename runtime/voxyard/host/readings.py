@@ -292,7 +292,7 @@ class GpuReader:
         }
 
     def _programs(self, pids: set[int]) -> int:
-        """How many of them compute for themselves: not the server of NVIDIA's MPS, which does beside each of its clients."""
+        """How many compute for themselves: NVIDIA's MPS has a server beside its clients."""
         if len(pids) < 2:
             return len(pids)
         names = (self._session.ask("nvmlSystemGetProcessName", pid) or "" for pid in pids)
