@@ -223,7 +223,7 @@ def test_the_catalogue_knows_the_xids_that_matter() -> None:
         ("a Bark service that just started pages nobody", "and voxyard_workload_gpu_assigned offset 15m == 1", ""),
         (
             "an exporter that is paused for four minutes pages nobody",
-            "> on (job, instance) group_left () 0.9 * count_over_time(up[5m])",
+            "> on (job, instance) group_left () 0.9 * max by (job, instance) (count_over_time(up[5m]))",
             "> 0",
         ),
         (
@@ -249,12 +249,12 @@ def test_the_catalogue_knows_the_xids_that_matter() -> None:
         ),
         (
             "a gap of ten minutes pages nobody",
-            "1200 - 30 * count_over_time((time() - timestamp(up) < 120)[20m:30s]) > 120",
+            "1200 - 30 * count_over_time((max by (job, instance) (time() - timestamp(up) < 120))[20m:30s]) > 120",
             "up > 2",
         ),
         (
             "a gap of half an hour pages nobody",
-            "1200 - 30 * count_over_time((time() - timestamp(up) < 120)[20m:30s]) > 120",
+            "1200 - 30 * count_over_time((max by (job, instance) (time() - timestamp(up) < 120))[20m:30s]) > 120",
             "up > 2",
         ),
         (

@@ -37,6 +37,7 @@ LEAST_SHARE = 4
 
 NO_ACTION = "none"
 """What a driver that can ask for a recovery says of a healthy GPU."""
+_OF_THE_FABRIC = "recover_imex_domain"  # of memory that hosts share: the GPU itself works
 
 MEND = "remove the file, and look at the GPUs"
 """What to do where the file cannot be used."""
@@ -77,7 +78,7 @@ def sickness(xids: Collection[int], recovery_action: str | None) -> tuple[str, s
         found = CATALOG.get(number)
         if found is not None and found.severity == "critical":
             return f"Xid {number}: {found.meaning}", found.action
-    if recovery_action in (None, NO_ACTION):
+    if recovery_action in (None, NO_ACTION, _OF_THE_FABRIC):
         return None
     return f"the driver asks for its recovery: {recovery_action}", f"do what it asks for ({recovery_action})"
 

@@ -66,6 +66,7 @@ _FABRIC_DEGRADED = (0x3, 1)  # of the health mask: which bits, and what they are
 _PCIE_COUNTERS = {"pcie_transmit_bytes": 0, "pcie_receive_bytes": 1}  # nvml.h, enum nvmlPcieUtilCounter_t
 # Bytes a second of one lane by generation, after the line code (PCI-SIG: 2.5, 5, 8, 16, 32 and 64 GT/s).
 _LANE_BYTES = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}
+_MPS_SERVER = "nvidia-cuda-mps-server"
 _MOST_PERCENT, _MOST_CELSIUS = 200, 200  # what is more was not measured
 _WRAP = 2**32
 _UNSIGNED_INT = 1  # nvml.h, enum nvmlValueType_t
@@ -283,12 +284,19 @@ class GpuReader:
         mig = self._ask("nvmlDeviceGetMigMode")
         return {
             "power_limit_default_watts": None if limit is None else limit / 1000,
-            "process_count": None if processes is None else len({each.pid for each in processes}),
+            "process_count": None if processes is None else self._programs({each.pid for each in processes}),
             "recovery_action": None if recovery is None else _recovery_action(int(recovery)),
             "fabric_state": self._fabric_state(),
             "mig_enabled": None if mig is None else bool(mig[0]),
             "mig_instances": len(self._find_instances()) if mig is not None and mig[0] else None,
         }
+
+    def _programs(self, pids: set[int]) -> int:
+        """How many compute for themselves: NVIDIA's MPS has a server beside its clients."""
+        if len(pids) < 2:
+            return len(pids)
+        names = (self._session.ask("nvmlSystemGetProcessName", pid) or "" for pid in pids)
+        return sum(not name.endswith(_MPS_SERVER) for name in names) or 1
 
     def _find_instances(self) -> tuple[tuple[int, Any], ...]:
         self._instances = self._session.mig_handles(self._handle)

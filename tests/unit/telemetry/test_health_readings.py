@@ -152,6 +152,16 @@ def test_a_process_is_counted_once_whatever_it_holds(sampling: Start) -> None:
     assert (busy["process_count"], idle["process_count"]) == (3, 0)
 
 
+def test_the_server_of_mps_is_no_process_beside_its_clients(sampling: Start) -> None:
+    server = Process(5, 30 << 20, "/usr/bin/nvidia-cuda-mps-server")
+    shared, alone = readings(
+        sampling,
+        GpuState.default(0, processes=[server, Process(7, 1 << 30, "/opt/python")]),
+        GpuState.default(1, processes=[server]),
+    )
+    assert (shared["process_count"], alone["process_count"]) == (1, 1)
+
+
 def test_every_reason_that_slows_the_clocks_has_a_name(sampling: Start) -> None:
     (reading,) = readings(sampling, GpuState.default(0, clock_events=0x2 | 0x10 | 0x100 | 0x200 | 0x400))
     assert {reason for reason, active in reading["clock_events"].items() if active} == {

@@ -77,8 +77,8 @@ def test_a_sick_gpu_is_marked_and_told_once(
     assert sample.labels == {"uuid": "GPU-1", "gpu": "1", "state": "out", "cause": mark.cause, "cure": mark.cure}
 
 
-def test_a_programs_fault_marks_nothing(file: OutOfWork) -> None:
-    judged(file, snapshot(state(0, x13=3, x31=1, x94=1)))
+def test_a_programs_fault_and_one_of_the_fabric_of_hosts_mark_nothing(file: OutOfWork) -> None:
+    judged(file, snapshot(state(0, x13=3, x31=1, x94=1), state(1, action="recover_imex_domain")))
     assert states(file) == {}
 
 
