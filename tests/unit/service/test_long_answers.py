@@ -97,7 +97,7 @@ def test_while_a_keys_long_answers_are_made_no_other_key_waits(tmp_path: Path, m
         eventually(lambda: state.store.document(id).state == "completed", "it is spoken")
         for name in ("chunks", "snapshot"):
             monkeypatch.setattr(Store, name, waiting(getattr(Store, name), going))
-        in_flight = partial(state.components.registry.get_sample_value, "voxyard_service_in_flight")
+        in_flight = partial(state.registry.get_sample_value, "voxyard_service_in_flight")
         for answer in ("/timings", "/subtitles", "/chapters", "/script", "?chunks=true"):
             going.clear()
             many = [clients.submit(client.get, f"/v1/documents/{id}{answer}", headers=ann) for _ in range(50)]

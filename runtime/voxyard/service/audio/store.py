@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from voxyard.service.audio.files import AudioFiles
-from voxyard.service.documents.chunk_times import with_spans
-from voxyard.service.documents.ids import is_id
-from voxyard.service.documents.records import StoredChunk
+from voxyard.service.documents.records import StoredChunk, is_id
+from voxyard.service.documents.timelines import with_spans
 from voxyard.service.errors import NoRoomError, NotFoundError, StoreError, UnavailableError
 from voxyard.speech.audio.codecs import FORMATS
-from voxyard.speech.audio.joining import Pauses, Piece, Span, join
+from voxyard.speech.audio.joining import Joiner, Pauses, Piece, Span
 from voxyard.speech.audio.wav import WIDTH, data_start, file_size, from_bytes, header, to_bytes
 from voxyard.speech.requests import SAMPLE_RATE, Result
 
@@ -176,17 +175,6 @@ class AudioStore:
         """Path of the joined audio, where `wav_size` finds it; None where it is not a file of this machine."""
         return self._files.path(_checked(id), _wav_name(revision))
 
-    def wav_bytes(self, id: str, start: int, end: int, revision: int = 0) -> Iterator[bytes]:
-        """Bytes of the joined audio from `start` up to `end`, in blocks.
-
-        Raises:
-            NotFoundError: it is not assembled (yet).
-        """
-        try:
-            yield from self._files.stream(_checked(id), _wav_name(revision), start, end)
-        except FileNotFoundError:
-            raise NotFoundError(f"document {id} has no complete audio") from None
-
     def pieces(
         self, id: str, chunks: Iterable[StoredChunk], pauses: Pauses, first: int = 0, revision: int = 0
     ) -> Iterator[Piece]:
@@ -289,7 +277,7 @@ class AudioStore:
                 f"chunk {chunk.index} of document {id} has {len(audio)} samples on the disk, expected {chunk.samples}: "
                 "the file was changed"
             )
-        (faded,) = join([(Result(chunk.index, audio), chunk.joint)], pauses)
+        faded = Joiner(pauses).add(Result(chunk.index, audio), chunk.joint)
         silence = np.zeros(span.start - span.begin, np.float32)
         return Piece(chunk.index, np.concatenate([silence, faded.audio]), span.start, span.end, SAMPLE_RATE)
 
