@@ -116,9 +116,9 @@ def test_a_stream_that_is_left_closes_what_is_spoken_for_it() -> None:
         blocks = StreamEncoder(tone, "wav", heard=found.append).encoded(spoken(9, closed), 9)
         await anext(blocks)
         await blocks.aclose()
+        assert closed == [9]  # at once, not when the loop ends
 
     anyio.run(leave)
-    assert closed == [9]
     assert found == [0.0]
 
 
