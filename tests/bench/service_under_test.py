@@ -24,10 +24,11 @@ from prometheus_client import CollectorRegistry
 from pydantic import BaseModel
 from starlette.types import ASGIApp
 
+from voxyard.service.app import create_app
 from voxyard.service.config import ServiceSection
 from voxyard.service.http.logging import configure_json_logging
-from voxyard.service.lifespan import running_app
 from voxyard.service.server import listen, serve
+from voxyard.service.state import open_state
 from voxyard.speech.audio.encoder import Encoder
 from voxyard.speech.config import SpeechSection
 from voxyard.speech.open_pool import open_pool
@@ -76,12 +77,11 @@ def main(kind: str, folder: Path, chunk_seconds: float) -> int:
         app: ASGIApp = (
             floor(pool)
             if kind == "floor"
-            else stack.enter_context(running_app(section, speech.pauses(), frontend, pool, registry, tuple))
+            else create_app(stack.enter_context(open_state(section, speech.pauses(), frontend, pool, registry)))
         )
         return serve(
             app,
             section,
-            lambda: None,
             listener=listener,
             announce=lambda address: print(address, flush=True),
             stop=stop,

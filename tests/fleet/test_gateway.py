@@ -22,7 +22,7 @@ from tests.fleet.operators import KEY, Operator, containers, current, fake_image
 
 from fleet.certificates import write_secrets
 from fleet.inventory.secrets import read
-from voxyard.service.documents.ids import instance_prefix
+from voxyard.service.documents.records import instance_prefix
 
 NAMES = ("cpu-01", "cpu-02", "cpu-03")
 GATEWAY = ("gateway-certificate", "gateway-key")

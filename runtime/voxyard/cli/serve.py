@@ -49,11 +49,12 @@ def _serve(settings: ServeConfig, engine: EngineChoice, *, verbose: bool) -> int
     from prometheus_client import CollectorRegistry, ProcessCollector
 
     from voxyard.host.nvml import every_gpu
+    from voxyard.service.app import create_app
     from voxyard.service.http.logging import configure_json_logging
     from voxyard.service.http.tls import open_certificate
-    from voxyard.service.lifespan import running_app
     from voxyard.service.server import listen
     from voxyard.service.server import serve as run
+    from voxyard.service.state import open_state
     from voxyard.speech.frontend import open_frontend
     from voxyard.speech.open_pool import open_pool
 
@@ -80,17 +81,16 @@ def _serve(settings: ServeConfig, engine: EngineChoice, *, verbose: bool) -> int
                 idle_release=section.idle_release,
                 keep_warm=section.keep_warm,
             ) as pool,
-            running_app(
+            open_state(
                 section, pauses, frontend, pool, registry, every_gpu, reading, settings.speech.code_blocks
-            ) as app,
+            ) as state,
         ):
             return run(
-                app,
+                create_app(state),
                 section,
-                lambda: None,
                 listener=listener,
                 announce=_announce,
-                graceful_shutdown=app.state.app_state.graceful_shutdown,
+                graceful_shutdown=state.graceful_shutdown,
             )
 
 

@@ -131,9 +131,8 @@ def _script(settings: SpeakConfig, engine: EngineChoice, file: Path) -> tuple[Ex
 
 
 def _speak(settings: SpeakConfig, engine: EngineChoice, file: Path, out: Path, *, as_json: bool) -> int:
-    from voxyard.speech.audio.codecs import EncodeError
+    from voxyard.speech.audio.codecs import EncodeError, Tags
     from voxyard.speech.audio.sound_file import check_target, open_sound
-    from voxyard.speech.audio.tags import Tags
     from voxyard.speech.open_pool import open_pool
     from voxyard.speech.script import check_speakable
     from voxyard.speech.synthesize import SynthesisResult, synthesize

@@ -10,7 +10,6 @@ from starlette.staticfiles import StaticFiles
 
 from voxyard import __version__
 from voxyard.service.http.admission import AdmissionMiddleware
-from voxyard.service.http.components import MiddlewareComponents
 from voxyard.service.http.errors import install_envelope
 from voxyard.service.http.observability import ObservabilityMiddleware
 from voxyard.service.routes import (
@@ -80,21 +79,21 @@ def create_app(state: AppState) -> FastAPI:
     if PAGE.is_dir():
         app.mount("/page", StaticFiles(directory=PAGE), name="page")
         app.add_api_route("/", home, methods=api_reference.READING, include_in_schema=False)
-    install(app, state.components)
+    install(app, state)
     return app
 
 
-def install(app: FastAPI, components: MiddlewareComponents) -> None:
+def install(app: FastAPI, state: AppState) -> None:
     """Adds the middleware, the error handlers and the session and operations routes to an application.
 
     To be called once, after any other middleware: the observability middleware must be the outermost.
     """
     app.router.redirect_slashes = False  # a redirect would contain the Host header that the client sent
     install_envelope(app)
-    app.include_router(session_router(components.sessions))
-    app.include_router(operations_router(components))
-    app.add_middleware(AdmissionMiddleware, components=components)
-    if origins := components.section.origins():
+    app.include_router(session_router(state.sessions))
+    app.include_router(operations_router(state))
+    app.add_middleware(AdmissionMiddleware, state=state)
+    if origins := state.section.origins():
         app.add_middleware(
             CORSMiddleware,
             allow_origins=origins,
@@ -102,4 +101,4 @@ def install(app: FastAPI, components: MiddlewareComponents) -> None:
             allow_headers=_CORS_REQUEST_HEADERS,
             expose_headers=_CORS_ANSWER_HEADERS,
         )
-    app.add_middleware(ObservabilityMiddleware, metrics=components.metrics)
+    app.add_middleware(ObservabilityMiddleware, metrics=state.metrics)

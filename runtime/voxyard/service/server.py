@@ -25,9 +25,14 @@ from voxyard.host.signal_handlers import handling
 from voxyard.service.config import ServiceSection
 from voxyard.service.errors import ServiceError
 from voxyard.service.http.admission import is_loopback, largest_text
-from voxyard.service.http.connection_limit import ConnectionLimit
 from voxyard.service.http.forwarded import Forwarded
-from voxyard.service.http.protocol import HEADER_BYTES, KEEP_ALIVE_SECONDS, HttpProtocol, SocketProtocol
+from voxyard.service.http.protocol import (
+    HEADER_BYTES,
+    KEEP_ALIVE_SECONDS,
+    ConnectionLimit,
+    HttpProtocol,
+    SocketProtocol,
+)
 from voxyard.service.http.tls import EVENT_LOOP, Certificate, open_certificate
 
 if TYPE_CHECKING:
@@ -49,7 +54,6 @@ _IDLE_CLOSE_SECONDS = 1  # for idle connections
 def serve(
     app: ASGIApp,
     section: ServiceSection,
-    on_stop: Callable[[], None],
     *,
     listener: socket.socket | None = None,
     announce: Callable[[str], None] = lambda _address: None,
@@ -62,30 +66,25 @@ def serve(
     the settings, it speaks HTTPS. On shutdown,
     `/readyz` answers 503 and all is accepted for `section.lame_duck_seconds`; then `graceful_shutdown` starts no new
     work. Chunks in progress may finish for `section.drain_seconds`, open requests for `section.stop_seconds` from that
-    moment, after which they are cut; `/readyz` and `/metrics` answer until then. Then the listener closes, and
-    `on_stop` runs in every case. A second signal ends the server at once.
+    moment, after which they are cut; `/readyz` and `/metrics` answer until then. Then the listener closes.
+    A second signal ends the server at once.
     `listener` is a socket from `listen`; without it the address is bound now. Outside the main thread no signal
     handlers are installed.
 
     Raises:
         ServiceError: as `listen` and `open_certificate` do.
     """
-    try:
-        with listener or listen(section) as bound:
-            _allow_open_files()
-            certificate = open_certificate(section)
-            config = _config(Forwarded(app, section.root_path), section, certificate)
-            server = _Server(
-                config, section, bound, announce, graceful_shutdown, stop or threading.Event(), certificate
-            )
-            try:
-                with _sharing_the_interpreter():
-                    server.run(sockets=[bound])
-            except SystemExit:  # the application's own start failed; uvicorn has logged why
-                return 1
-            return 0 if server.started else 1
-    finally:
-        on_stop()
+    with listener or listen(section) as bound:
+        _allow_open_files()
+        certificate = open_certificate(section)
+        config = _config(Forwarded(app, section.root_path), section, certificate)
+        server = _Server(config, section, bound, announce, graceful_shutdown, stop or threading.Event(), certificate)
+        try:
+            with _sharing_the_interpreter():
+                server.run(sockets=[bound])
+        except SystemExit:  # the application's own start failed; uvicorn has logged why
+            return 1
+        return 0 if server.started else 1
 
 
 def listen(section: ServiceSection) -> socket.socket:

@@ -1,98 +1,155 @@
-"""Application state: the parts of a running service that its endpoints use."""
+"""Application state: all parts of a service, opened and connected in one place, closed in reverse order."""
 
 from __future__ import annotations
 
+import os
+import socket
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, cast
+
+from prometheus_client import CollectorRegistry
 
 from voxyard.extraction.document import CodeBlocks
 from voxyard.host.nvml import Gpu
+from voxyard.service.audio.shelf import check_shelf, open_shelf
+from voxyard.service.audio.store import AudioStore
+from voxyard.service.audiobook.word_aligner import WordAligner
+from voxyard.service.auth.api_keys import Keys
 from voxyard.service.auth.key_limits import NO_LIMITS, KeyLimits
+from voxyard.service.auth.sessions import Sessions, open_secret
 from voxyard.service.config import ServiceSection
+from voxyard.service.documents.change_notifier import ChangeNotifier
+from voxyard.service.documents.queue import DocumentQueue
+from voxyard.service.documents.store import Store
 from voxyard.service.documents.timelines import Timelines
+from voxyard.service.errors import BusyError
 from voxyard.service.fair_threads import FairThreads
+from voxyard.service.healthcheck import CANNOT_WORK
+from voxyard.service.http.metrics import DiskUsage, ServiceMetrics
+from voxyard.service.http.rate_limit import RateLimiter, whole_seconds
+from voxyard.service.names import open_models, open_voices
 from voxyard.service.routes.answers import Answers
+from voxyard.service.shutdown import GracefulShutdown
+from voxyard.service.streaming.concurrency import ConcurrencyLimiter
 from voxyard.service.streaming.shared_encoding import SharedEncodings
+from voxyard.service.uploads.read import UploadReader
+from voxyard.service.voices.table import FrontendWithUploads
+from voxyard.service.webhooks.rules import read_rules
+from voxyard.service.webhooks.sender import WebhookSender
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.frontend import Frontend
-from voxyard.speech.reading.spoken import ReadingOptions
+from voxyard.speech.pool.pool import Pool
+from voxyard.speech.reading.spoken import READING, ReadingOptions
 
 if TYPE_CHECKING:
-    from voxyard.service.audio.store import AudioStore
-    from voxyard.service.audiobook.word_aligner import WordAligner
-    from voxyard.service.auth.api_keys import Keys
-    from voxyard.service.documents.change_notifier import ChangeNotifier
-    from voxyard.service.documents.queue import DocumentQueue
-    from voxyard.service.documents.store import Store
-    from voxyard.service.http.components import MiddlewareComponents
-    from voxyard.service.model_names import ModelNames
-    from voxyard.service.shutdown import GracefulShutdown
-    from voxyard.service.streaming.concurrency import ConcurrencyLimiter
-    from voxyard.service.voice_names import VoiceNames
-    from voxyard.service.webhooks.rules import WebhookRules
-    from voxyard.speech.pool.pool import Pool
     from voxyard.speech.reading.lexicon import Lexicon
 
+_MIB = 2**20
 
-@dataclass(frozen=True, eq=False)
+
+@contextmanager
+def open_state(
+    section: ServiceSection,
+    pauses: Pauses,
+    engine: Frontend,
+    pool: Pool,
+    registry: CollectorRegistry,
+    gpus: Callable[[], Sequence[Gpu]] = tuple,
+    reading: ReadingOptions = READING,
+    code_blocks: CodeBlocks = "skip",
+) -> Iterator[AppState]:
+    """A service over its data directory and a worker pool, connected and running, until the block ends.
+
+    Raises:
+        ServiceError: a setting or a file that it names is wrong, or another service uses the data directory.
+    """
+    with ExitStack() as stack:
+        yield AppState(stack, section, pauses, engine, pool, registry, gpus, reading, code_blocks)
+
+
 class AppState:
-    """What the endpoints and the middleware use, as `lifespan.open_state` connects it."""
+    """What the endpoints and the middleware use: the parts of a running service. `open_state` makes it."""
 
-    section: ServiceSection
-    frontend: Frontend
-    pool: Pool
-    store: Store
-    audio_store: AudioStore
-    queue: DocumentQueue
-    notifier: ChangeNotifier
-    keys: Keys | None  # None: no API key is required
-    voices: VoiceNames
-    models: ModelNames
-    webhook_rules: WebhookRules | None
-    limiter: ConcurrencyLimiter
-    graceful_shutdown: GracefulShutdown
-    components: MiddlewareComponents
-    gpus: Callable[[], Sequence[Gpu]]
-    pauses: Pauses
-    reading: ReadingOptions
-    code_blocks: CodeBlocks  # of Markdown
-    word_aligner: WordAligner | None  # None: times of words are estimated
-    encodings: SharedEncodings = field(default_factory=SharedEncodings)
-    open_streams: Counter[str] = field(default_factory=Counter)  # WebSockets by key
-    open_events: Counter[str] = field(default_factory=Counter)  # event streams by key
+    def __init__(
+        self,
+        stack: ExitStack,
+        section: ServiceSection,
+        pauses: Pauses,
+        engine: Frontend,
+        pool: Pool,
+        registry: CollectorRegistry,
+        gpus: Callable[[], Sequence[Gpu]],
+        reading: ReadingOptions,
+        code_blocks: CodeBlocks,
+    ) -> None:
+        """Opens and starts all parts; `stack` closes them."""
+        self.section, self.pauses, self.pool, self.registry = section, pauses, pool, registry
+        self.gpus, self.reading, self.code_blocks = gpus, reading, code_blocks  # of Markdown
+        self.keys = None if section.keys is None else Keys(section.keys)  # None: no API key is required
+        self.webhook_rules, self.models = read_rules(section), open_models(engine.engine, section.models)
+        section.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        place = section.store_place()
+        name = f"{section.instance or socket.gethostname()}:{os.getpid()}"
+        self.store = store = Store(place, service=name, claim_seconds=section.claim_seconds)
+        stack.callback(store.close)
+        self.frontend = cast("Frontend", FrontendWithUploads(engine, store.voices))
+        self.voices = open_voices(self.frontend, section.voices, store.voices)
+        self.audio_store = audio_store = open_audio_store(section, store, shared=isinstance(place, str))
+        stack.callback(store.meter.close)
+        store.meter.start()
+        pool.meter(store.meter.charge)
+        webhooks, self.notifier = WebhookSender(self.webhook_rules, store), ChangeNotifier()
+        self.word_aligner = None  # times of words are estimated
+        if section.aligner is not None:
+            self.word_aligner = WordAligner(section.aligner, store, audio_store, pauses)
+            stack.callback(self.word_aligner.close)
+            self.word_aligner.start()
 
-    @cached_property
-    def preparing(self) -> FairThreads:
-        """Threads in which documents are read and prepared."""
-        return FairThreads("voxyard-preparing", self.limits)
+        def on_change(document: str) -> None:
+            self.notifier.bump(document)
+            webhooks.wake()
+            if self.word_aligner is not None:
+                self.word_aligner.notice(document)
 
-    @cached_property
-    def changing(self) -> FairThreads:
-        """Threads in which documents and voices are changed: each waits for the disk, and for the others."""
-        return FairThreads("voxyard-changing", self.limits)
-
-    @cached_property
-    def reading_texts(self) -> FairThreads:
-        """Threads in which the texts of speech requests are prepared, which are short."""
-        return FairThreads("voxyard-reading-texts", self.limits)
-
-    @cached_property
-    def audiobooks(self) -> FairThreads:
-        """Threads that write audiobooks: each takes a core."""
-        return FairThreads("voxyard-audiobook", self.limits, threads=4)
-
-    @cached_property
-    def answers(self) -> Answers:
-        """Long answers about documents."""
-        return Answers(self.limits)
-
-    @cached_property
-    def timelines(self) -> Timelines:
-        """Times of the chunks of the documents that were looked at last."""
-        return Timelines(self.store, self.pauses)
+        self.queue = queue = DocumentQueue(
+            *(store, audio_store, pool, section, pauses, on_change, self.notifier.forget),
+            limits=self.limits,
+            read_upload=UploadReader(self.frontend, self.voices, section, self.limits, reading, code_blocks),
+        )
+        peers = store.peers(queue, self.notifier.bump_waiting)
+        self.limiter = ConcurrencyLimiter(section.max_requests, self.limits)
+        self.graceful_shutdown = GracefulShutdown(queue, self.limiter, pool, self.notifier)
+        self.sessions = None if self.keys is None else Sessions(self.keys, open_secret(section))
+        self.rate_limiter = RateLimiter(section.rate_limit)
+        self.metrics = ServiceMetrics(
+            registry,
+            documents=lambda: {str(state): count for state, count in store.counts().items()},
+            ended=lambda: store.ended,
+            disk=lambda: DiskUsage(audio_store.used_bytes(), section.disk_quota_mib * _MIB, audio_store.room_bytes()),
+            shelf=audio_store.reachable,
+            shared=None if peers is None else peers.state,
+        )
+        self.encodings = SharedEncodings()
+        self.open_streams: Counter[str] = Counter()  # WebSockets by key
+        self.open_events: Counter[str] = Counter()  # event streams by key
+        self.timelines = Timelines(store, pauses)
+        self.answers = Answers(self.limits)
+        self.preparing = FairThreads("voxyard-preparing", self.limits)  # of documents
+        # Of changes to documents and voices: each waits for the disk, and for the others.
+        self.changing = FairThreads("voxyard-changing", self.limits)
+        self.reading_texts = FairThreads("voxyard-reading-texts", self.limits)  # of speech requests, which are short
+        self.audiobooks = FairThreads("voxyard-audiobook", self.limits, threads=4)  # each takes a core
+        stack.callback(lambda: pool.close(0.0) if self.graceful_shutdown.forced else None)
+        if peers is not None:
+            stack.callback(peers.close)
+        stack.callback(queue.close)
+        queue.start()
+        if peers is not None:
+            peers.start()
+        stack.callback(webhooks.close)
+        webhooks.start()
 
     def limits(self, client: str) -> KeyLimits:
         """Limits of a client's key."""
@@ -101,3 +158,67 @@ class AppState:
     def lexicon(self, client: str) -> Lexicon | None:
         """Lexicon of a client's key. May read a file: not for the event loop."""
         return None if self.keys is None else self.keys.lexicon(client)
+
+    def take_request(self, client: str) -> None:
+        """Counts a request of a key. Raises BusyError above its rate."""
+        if self.keys is None:
+            return
+        own = self.limits(client).requests_per_minute
+        wait = self.rate_limiter.take(client, own)
+        if wait:
+            raise BusyError(
+                f"rate limit exceeded: {self.rate_limiter.rate(own):g} requests per minute for the key {client}; "
+                f"retry in {whole_seconds(wait)} s",
+                retry_after=wait,
+            )
+
+    def ready(self) -> tuple[bool, str]:
+        """As `readiness`. Returns at once."""
+        return readiness(self.pool, self.queue, self.graceful_shutdown)
+
+
+def open_audio_store(section: ServiceSection, store: Store, *, shared: bool) -> AudioStore:
+    """The audio files of the settings, checked to be those of the store's documents. Raises StoreError."""
+    files = open_shelf(section.shelf_place(), shared=shared)
+    check_shelf(files, store, mark=shared or section.shelf is not None)
+    return AudioStore(
+        files,
+        quota=section.disk_quota_mib * _MIB,
+        reserve=section.disk_reserve_mib * _MIB,
+        shared_usage=store.audio_bytes if files.used_bytes() is None else None,
+    )
+
+
+def readiness(pool: Pool, queue: DocumentQueue, graceful_shutdown: GracefulShutdown) -> tuple[bool, str]:
+    """True where a worker has its model loaded and documents are dispatched, and the reason as a sentence.
+
+    Workers that have ended for want of work are as good as loaded, also while one of them loads its model again.
+    """
+    if graceful_shutdown.announced and not graceful_shutdown.draining:
+        return False, "the service is about to shut down and still accepts requests: send new ones elsewhere"
+    if graceful_shutdown.draining:
+        return (
+            False,
+            f"the service is shutting down and waits for {graceful_shutdown.describe_pending() or 'open requests'}",
+        )
+    if pool.ended is not None:
+        return False, f"{CANNOT_WORK}: the worker pool has stopped: {pool.ended}"
+    if queue.problem is not None:
+        return False, f"no documents are dispatched: {queue.problem}"
+    workers = pool.workers()
+    loaded = sum(worker.state in ("ready", "busy") for worker in workers)
+    waiting = "; ".join(worker.reason for worker in workers if worker.state == "waiting")
+    if loaded:
+        summary = f"{loaded} of {len(workers)} workers have their model loaded"
+        return True, f"{summary}; waiting: {waiting}" if waiting else summary
+    if any(worker.state in ("released", "stopping") or worker.woken for worker in workers):
+        return True, "no worker has its model loaded, as there was nothing to speak: the next request starts one"
+    reasons = "; ".join(
+        worker.reason if worker.state == "waiting" else f"{worker.device}: {worker.reason or worker.state}"
+        for worker in workers
+    )
+    if not any(worker.state == "waiting" for worker in workers):
+        reasons = pool.waiting or reasons
+    if workers and all(worker.state == "off" for worker in workers):
+        return False, f"{CANNOT_WORK}: no worker could be started ({reasons})"
+    return False, f"no worker has its model loaded ({reasons})"

@@ -10,10 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from voxyard.speech.audio.joining import Pauses, join
+from voxyard.speech.audio.joining import Joiner, Pauses
 from voxyard.speech.pool.job import ChunkFailedError, Job, Outcome, Progress
 from voxyard.speech.pool.pool import Pool
-from voxyard.speech.requests import Boundary, Result
 from voxyard.speech.script import Script
 
 if TYPE_CHECKING:
@@ -74,18 +73,14 @@ def synthesize(
     """
     began = time.monotonic()
     job = pool.submit(script.requests, listening=script.estimated_seconds > IN_ORDER_SECONDS, on_failure="silence")
-    endings = [chunk.joint for chunk in script.chunks]
-
-    def spoken() -> Iterator[tuple[Result, Boundary | float]]:
-        for outcome in job.outcomes():
-            if outcome.result is None:
-                raise outcome.failure or RuntimeError(f"chunk {outcome.index} has neither audio nor failure")
-            _add(result, outcome)
-            yield outcome.result, endings[outcome.index]
-
+    joiner, endings = Joiner(pauses), [chunk.joint for chunk in script.chunks]
     try:
         with _progress_reports(job, progress):
-            for piece in join(spoken(), pauses):
+            for outcome in job.outcomes():
+                if outcome.result is None:
+                    raise outcome.failure or RuntimeError(f"chunk {outcome.index} has neither audio nor failure")
+                _add(result, outcome)
+                piece = joiner.add(outcome.result, endings[outcome.index])
                 write(piece.audio)
                 result.chunks += 1
                 result.audio_seconds += len(piece.audio) / piece.sample_rate

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from voxyard.corpus import Coverage, Example
 from voxyard.corpus.coverage import coverage_of, total
-from voxyard.speech.audio.joining import join
+from voxyard.speech.audio.joining import Joiner
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.requests import Result
 from voxyard.speech.text.chunks import TextChunk, split
@@ -200,11 +200,13 @@ def _joined(
     sounds: Iterable[NDArray[np.float32]], chunks: Sequence[TextChunk], sample_rate: int
 ) -> NDArray[np.float32]:
     """All chunks with the pauses between them."""
-    spoken = (
-        (Result(chunk.index, np.asarray(sound, np.float32), sample_rate), chunk.ending)
-        for sound, chunk in zip(sounds, chunks, strict=True)
+    joiner = Joiner(sample_rate=sample_rate)
+    return np.concatenate(
+        [
+            joiner.add(Result(chunk.index, np.asarray(sound, np.float32), sample_rate), chunk.ending).audio
+            for sound, chunk in zip(sounds, chunks, strict=True)
+        ]
     )
-    return np.concatenate([piece.audio for piece in join(spoken, sample_rate=sample_rate)])
 
 
 @contextmanager

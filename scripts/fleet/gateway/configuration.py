@@ -21,7 +21,7 @@ from fleet.errors import FleetError
 from fleet.inventory.gateway_settings import Upstream
 from fleet.inventory.hosts import Host
 from fleet.inventory.shared_documents import store_address
-from voxyard.service.documents.ids import PREFIX_DIGITS, instance_prefix
+from voxyard.service.documents.records import PREFIX_DIGITS, instance_prefix
 
 CERTIFICATE = "/run/secrets/gateway.pem"
 """Certificate with its chain; the key lies beside it, with the suffix .key."""

@@ -29,7 +29,7 @@ def test_the_cap_is_in_force_before_the_model_is_loaded(monkeypatch: pytest.Monk
 
     def load(*_: object) -> None:
         done.append("load")
-        raise LoadedError
+        raise LoadedError("loaded")
 
     monkeypatch.setattr(engine, "choose_device", lambda _: ("cuda", "float32"))
     monkeypatch.setattr(engine, "load", load)

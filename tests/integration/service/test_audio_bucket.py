@@ -85,8 +85,8 @@ def test_the_audio_is_that_of_a_directory_before_and_after_it_is_joined(bucket: 
         each.remove_chunks(ID)
         assert each.is_assembled(ID, chunks[0], PAUSES)
         assert [to_bytes(piece.audio) for piece in each.pieces(ID, chunks[0], PAUSES)] == before
-        found.append(b"".join(each.wav_bytes(ID, 0, each.wav_size(ID))))
-        assert b"".join(each.wav_bytes(ID, 100, 300)) == found[0][100:300]
+        found.append(b"".join(each.stream(ID, "audio.wav", 0, each.wav_size(ID))))
+        assert b"".join(each.stream(ID, "audio.wav", 100, 300)) == found[0][100:300]
     assert found[0] == found[1]
     with wave.open(BytesIO(found[1])) as file:
         assert file.getframerate() == 24_000
@@ -135,7 +135,7 @@ def test_a_document_is_removed_with_all_its_files_and_no_other(bucket: AudioBuck
     with pytest.raises(NotFoundError):
         audio_store.get(ID, 0)
     with pytest.raises(NotFoundError):
-        list(audio_store.wav_bytes(ID, 0, 10))
+        list(audio_store.stream(ID, "audio.wav", 0, 10))
     with pytest.raises(NotFoundError):
         audio_store.wav_size(ID)
 

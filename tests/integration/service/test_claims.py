@@ -293,7 +293,7 @@ class Service:
 
     def audio(self, new: NewDocument) -> bytes:
         """The joined audio of a document."""
-        return b"".join(self.audio_store.wav_bytes(new.id, 0, self.audio_store.wav_size(new.id)))
+        return b"".join(self.audio_store.stream(new.id, "audio.wav", 0, self.audio_store.wav_size(new.id)))
 
     def names(self, new: NewDocument) -> list[str]:
         """Names of a document's audio files."""

@@ -26,7 +26,7 @@ from tones_process import TonesProcess
 
 from fleet.inventory.gateway_settings import Gateway
 from fleet.inventory.hosts import Bark, Host, with_upstreams
-from voxyard.service.documents.ids import instance_prefix
+from voxyard.service.documents.records import instance_prefix
 
 KEY = "a-key-for-tests-0123456789"
 NAMES = ("one", "two", "three")

@@ -24,7 +24,7 @@ from running_gateway import running_gateway
 
 from fleet.gateway import configuration
 from fleet.inventory.hosts import Bark, Host, with_upstreams
-from voxyard.service.documents.ids import new_id
+from voxyard.service.documents.records import new_id
 
 STORE = "postgresql://voxyard@db.lab/voxyard"
 NAMES = ("one", "two")

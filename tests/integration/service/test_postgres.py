@@ -21,7 +21,7 @@ from voxyard.service.config import ServiceSection
 from voxyard.service.documents.postgres import PostgresDatabase
 from voxyard.service.documents.store import Store
 from voxyard.service.errors import ConflictError, NoRoomError, ServiceError, StoreError, StoreUnavailableError
-from voxyard.service.usage.table import KEPT_DAYS, Amounts
+from voxyard.service.usage import KEPT_DAYS, Amounts
 
 
 @pytest.fixture

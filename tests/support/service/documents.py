@@ -21,6 +21,7 @@ from voxyard.service.documents.store import Store
 from voxyard.speech.engine import Answer, ChunkSource
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.pool.job import ChunkFailedError, Job, OnFailure, Outcome
+from voxyard.speech.pool.pool import Pool
 from voxyard.speech.requests import SAMPLE_RATE, Request, Result
 
 SAMPLES = 24  # a character of the text
@@ -69,8 +70,12 @@ class OwningStore(Store):
             pass
 
 
-class ThreadPool:
+class ThreadPool(Pool):
     """A pool of one thread that speaks at once, in any order, what it is asked; it can be held, fail, or end."""
+
+    ended: SpeechError | None = None
+    waiting: str | None = None
+    rows = 1000
 
     def __init__(self, *, silent: bool = False) -> None:
         self.submitted: list[tuple[Request, ...]] = []
@@ -82,9 +87,6 @@ class ThreadPool:
         self.going = threading.Event()
         if not silent:
             self.going.set()
-        self.ended: SpeechError | None = None
-        self.waiting: str | None = None
-        self.rows = 1000
         self._jobs: dict[int, Job] = {}
         self._numbers = itertools.count()
         self._work: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
@@ -130,7 +132,7 @@ class ThreadPool:
         for job in self._jobs.values():
             job.end(self.ended)
 
-    def close(self) -> None:
+    def close(self, seconds: float = 0.0) -> None:
         """End the thread."""
         self.going.set()
         self._work.put(None)

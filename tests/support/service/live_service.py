@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from eventually import PATIENCE
@@ -15,13 +15,13 @@ from voxyard.service.server import serve
 
 
 @contextmanager
-def live(app: ASGIApp, section: ServiceSection, on_stop: Callable[[], None] = lambda: None) -> Iterator[str]:
+def live(app: ASGIApp, section: ServiceSection) -> Iterator[str]:
     """The address of `app`, served on a free port of loopback until the block is left."""
     addresses: queue.Queue[str] = queue.Queue()
     stop = threading.Event()
     section = section.model_copy(update={"host": "127.0.0.1", "port": 0})
     thread = threading.Thread(
-        target=serve, args=(app, section, on_stop), kwargs={"announce": addresses.put, "stop": stop}, daemon=True
+        target=serve, args=(app, section), kwargs={"announce": addresses.put, "stop": stop}, daemon=True
     )
     thread.start()
     try:

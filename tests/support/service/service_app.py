@@ -17,8 +17,7 @@ from prometheus_client import CollectorRegistry
 
 from voxyard.service.app import create_app
 from voxyard.service.config import ServiceSection
-from voxyard.service.lifespan import open_state
-from voxyard.service.state import AppState
+from voxyard.service.state import AppState, open_state
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.frontend import VoiceFiles
 from voxyard.speech.placement import Refusal
@@ -84,6 +83,17 @@ def running(
             yield state
     finally:
         pool.close(0.3)
+
+
+@contextmanager
+def quiet(section: ServiceSection) -> Iterator[AppState]:
+    """Services whose pool has no worker, for what speaks nothing."""
+    tones = TonesFrontend({})
+    with (
+        Pool(tones.engine, [], no_device="there is none") as pool,
+        open_state(section, Pauses(), tones, pool, CollectorRegistry()) as state,
+    ):
+        yield state
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,11 @@ from pathlib import Path
 from frontends import TonesFrontend
 from prometheus_client import CollectorRegistry
 
+from voxyard.service.app import create_app
 from voxyard.service.config import ServiceSection
 from voxyard.service.http.logging import configure_json_logging
-from voxyard.service.lifespan import running_app
 from voxyard.service.server import listen, serve
+from voxyard.service.state import open_state
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.config import SpeechSection
 from voxyard.speech.engine import EngineSpec
@@ -42,15 +43,14 @@ def main(data: Path, marks: Path, seconds: float, drain_seconds: float, stop_sec
     with (
         listen(section) as listener,
         open_pool(frontend.engine, speech, "cpu", workload="bark", registry=registry, warm=1) as pool,
-        running_app(section, Pauses(), frontend, pool, registry, tuple) as app,
+        open_state(section, Pauses(), frontend, pool, registry) as state,
     ):
         return serve(
-            app,
+            create_app(state),
             section,
-            lambda: None,
             listener=listener,
             announce=lambda address: print(address, flush=True),
-            graceful_shutdown=app.state.app_state.graceful_shutdown,
+            graceful_shutdown=state.graceful_shutdown,
         )
 
 

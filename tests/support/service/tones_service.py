@@ -18,10 +18,11 @@ from frontends import TonesFrontend
 from prometheus_client import CollectorRegistry
 
 from voxyard.cli.serve import ServeConfig
+from voxyard.service.app import create_app
 from voxyard.service.documents import schema
 from voxyard.service.http.logging import configure_json_logging
-from voxyard.service.lifespan import running_app
 from voxyard.service.server import listen, serve
+from voxyard.service.state import open_state
 from voxyard.settings import load
 from voxyard.speech.open_pool import open_pool
 
@@ -46,10 +47,10 @@ def main(config: Path) -> int:
         open_pool(
             frontend.engine, settings.speech, device, workload="bark", registry=registry, warm="all", parks=True
         ) as pool,
-        running_app(section, settings.speech.pauses(), frontend, pool, registry, tuple) as app,
+        open_state(section, settings.speech.pauses(), frontend, pool, registry) as state,
     ):
-        shutdown = app.state.app_state.graceful_shutdown
-        return serve(app, section, lambda: None, listener=listener, graceful_shutdown=shutdown)
+        app, shutdown = create_app(state), state.graceful_shutdown
+        return serve(app, section, listener=listener, graceful_shutdown=shutdown)
 
 
 if __name__ == "__main__":

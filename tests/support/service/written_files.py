@@ -103,4 +103,4 @@ def data_of(case: dict[str, Any]) -> bytes:
         return {"epub": epub, "odt": odt, "docx": word}[case["kind"]](case)
     if case["kind"] == "fb2" and "body" in case:
         return FB2.format(f"<body>{case['body']}</body>{case.get('notes', '')}").encode()
-    return case["file"].encode(case.get("encoding", "utf-8"))
+    return str(case["file"]).encode(case.get("encoding", "utf-8"))

@@ -18,7 +18,7 @@ from voxyard.cli.engines import choose_engine
 from voxyard.cli.voices import voices as list_voices
 from voxyard.espeak.engine import create
 from voxyard.espeak.frontend import frontend
-from voxyard.service.voice_names import open_voices
+from voxyard.service.names import open_voices
 from voxyard.service.voices.table import VoiceNotFoundError
 from voxyard.speech.config import SpeechSection
 from voxyard.speech.errors import SpeechError

@@ -23,13 +23,14 @@ import pytest
 from engines import sound
 from eventually import eventually
 from frontends import TonesFrontend
+from joined import join
 from service_app import Served, serving
 
 from voxyard.service.auth.api_keys import add_key
-from voxyard.service.lifespan import readiness
 from voxyard.service.shutdown import GracefulShutdown
+from voxyard.service.state import readiness
 from voxyard.speech.audio.encoder import FORMATS, pcm16
-from voxyard.speech.audio.joining import Pauses, join
+from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.placement import Refusal
 from voxyard.speech.requests import SAMPLE_RATE, Result
 from voxyard.speech.script import prepare

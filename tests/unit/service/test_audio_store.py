@@ -17,13 +17,14 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from joined import join
 
 from voxyard.service.audio.files import AudioFolder
 from voxyard.service.audio.store import SECOND, AudioStore
-from voxyard.service.documents.chunk_times import with_spans
 from voxyard.service.documents.records import Redo, StoredChunk
+from voxyard.service.documents.timelines import with_spans
 from voxyard.service.errors import NoRoomError, NotFoundError, StoreError
-from voxyard.speech.audio.joining import Pauses, Span, join
+from voxyard.speech.audio.joining import Pauses, Span
 from voxyard.speech.audio.wav import file_size, from_bytes, header, to_bytes
 from voxyard.speech.requests import Result
 
@@ -117,7 +118,7 @@ def test_the_whole_is_what_its_pieces_are_before_while_and_after(audio_store: Au
         ]
     assert audio_store.wav(ID) == path
     assert audio_store.wav_size(ID) == path.stat().st_size
-    assert b"".join(audio_store.wav_bytes(ID, 10, 300)) == path.read_bytes()[10:300]
+    assert b"".join(audio_store.stream(ID, "audio.wav", 10, 300)) == path.read_bytes()[10:300]
     assert path.stat().st_size == file_size(len(content) // 2)
     with pytest.raises(NotFoundError):
         audio_store.get(ID, 0)

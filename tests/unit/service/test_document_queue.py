@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from documents import ThreadPool, audio_of, new_document, words_of
+from joined import join
 
 from voxyard.service.audio.files import AudioFolder
 from voxyard.service.audio.store import AudioStore
@@ -30,7 +31,7 @@ from voxyard.service.errors import (
     TooLargeError,
     UnavailableError,
 )
-from voxyard.speech.audio.joining import Pauses, join
+from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.audio.wav import to_bytes
 from voxyard.speech.pool.job import Outcome
 from voxyard.speech.requests import Request, Result

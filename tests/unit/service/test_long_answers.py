@@ -99,7 +99,7 @@ def test_while_a_keys_long_answers_are_made_no_other_key_waits(tmp_path: Path, m
         eventually(lambda: state.store.document(id).state == "completed", "it is spoken")
         for name in ("chunks", "snapshot"):
             monkeypatch.setattr(Store, name, waiting(getattr(Store, name), going))
-        in_flight = partial(state.components.registry.get_sample_value, "voxyard_service_in_flight")
+        in_flight = partial(state.registry.get_sample_value, "voxyard_service_in_flight")
         for answer in ("/timings", "/subtitles", "/chapters", "/script", "?chunks=true"):
             going.clear()
             many = [clients.submit(client.get, f"/v1/documents/{id}{answer}", headers=ann) for _ in range(50)]
@@ -125,7 +125,7 @@ def test_while_a_keys_redos_wait_for_the_disk_another_key_changes_what_it_likes(
         ids = [client.post("/v1/documents", json={"text": "A night."}, headers=key).json()["id"] for key in (ann, bob)]
         eventually(lambda: all(state.store.document(id).state == "completed" for id in ids), "both are spoken")
         monkeypatch.setattr(Store, "redo", waiting(Store.redo, going))
-        in_flight = partial(state.components.registry.get_sample_value, "voxyard_service_in_flight")
+        in_flight = partial(state.registry.get_sample_value, "voxyard_service_in_flight")
         redo = partial(client.post, f"/v1/documents/{ids[0]}/chunks/0/redo", headers=ann)
         many = [clients.submit(redo) for _ in range(50)]
         eventually(lambda: (in_flight() or 0) >= 50, "all are asked for")

@@ -7,6 +7,7 @@ import json
 import logging
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,18 +19,18 @@ from fastapi.testclient import TestClient
 from live_service import live
 from prometheus_client import CollectorRegistry
 from pydantic import BaseModel, Field
+from service_app import quiet
 from starlette.responses import StreamingResponse
 
 from voxyard.service.app import install
 from voxyard.service.auth import api_keys
-from voxyard.service.auth.api_keys import COOKIE, Client, Keys, StoredKey, add_key, hashed, revoke_key
+from voxyard.service.auth.api_keys import COOKIE, Client, StoredKey, add_key, hashed, revoke_key
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.ownership import SharedDocuments
 from voxyard.service.errors import BusyError, NotFoundError, StoreError, StoreUnavailableError
 from voxyard.service.http.admission import is_loopback
-from voxyard.service.http.components import MiddlewareComponents, open_components
 from voxyard.service.http.logging import ConnectionCut
-from voxyard.service.http.metrics import DiskUsage
+from voxyard.service.http.metrics import DiskUsage, ServiceMetrics
 from voxyard.service.http.rate_limit import RateLimiter
 from voxyard.service.routes.dependencies import authenticated
 
@@ -89,8 +90,9 @@ def application() -> FastAPI:
 class Setting:
     """An application with its middleware, and what the tests look at."""
 
+    opened = ExitStack()  # of a test
+
     def __init__(self, path: Path, *, keys: bool = True, **settings: Any) -> None:
-        self.section = ServiceSection(data_dir=path / "data", **settings)
         self.registry = CollectorRegistry()
         self.keys = path / "keys.yaml"
         self.key = add_key(self.keys, "reader") if keys else ""
@@ -99,14 +101,15 @@ class Setting:
         self.documents: Callable[[], Mapping[str, int]] = lambda: {"pending": 2}
         self.shelf: Callable[[], bool] = lambda: True
         self.app = application()
-        install(self.app, self.components(keys))
+        section = ServiceSection(data_dir=path / "data", keys=self.keys if keys else None, **settings)
+        self.state = state = self.opened.enter_context(quiet(section))
+        state.ready = lambda: self.ready  # type: ignore[method-assign]
+        state.registry, state.metrics = self.registry, self.metrics()
+        install(self.app, state)
 
-    def components(self, keys: bool) -> MiddlewareComponents:
-        return open_components(
-            self.section,
+    def metrics(self) -> ServiceMetrics:
+        return ServiceMetrics(
             self.registry,
-            keys=Keys(self.keys) if keys else None,
-            ready=lambda: self.ready,
             documents=lambda: self.documents(),  # noqa: PLW0108 (a test sets another)
             disk=lambda: DiskUsage(7, 100, 93),
             shelf=lambda: self.shelf(),  # noqa: PLW0108
@@ -119,6 +122,12 @@ class Setting:
 
     def metric(self, name: str, **labels: str) -> float | None:
         return self.registry.get_sample_value(name, labels)
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    with ExitStack() as Setting.opened:
+        yield
 
 
 @pytest.fixture
@@ -756,7 +765,7 @@ def test_a_stream_ends_where_its_key_is_revoked(setting: Setting) -> None:
 
     headers = {"Authorization": f"Bearer {setting.key}"}
     with (
-        live(setting.app, setting.section) as address,
+        live(setting.app, setting.state.section) as address,
         httpx.stream("GET", f"{address}/v1/long", headers=headers) as response,
     ):
         received = response.iter_raw()
@@ -769,7 +778,7 @@ def test_a_stream_ends_where_its_key_is_revoked(setting: Setting) -> None:
 
 
 def test_a_stream_comes_through_whole(setting: Setting) -> None:
-    with live(setting.app, setting.section) as address:
+    with live(setting.app, setting.state.section) as address:
         headers = {"Authorization": f"Bearer {setting.key}"}
         assert httpx.get(f"{address}/v1/stream", headers=headers).text == "one two"
 
@@ -779,7 +788,7 @@ def test_a_stream_that_fails_midway_is_cut_and_does_not_look_whole(
     setting: Setting, caplog: pytest.LogCaptureFixture, error: str, trace: bool
 ) -> None:
     with (
-        live(setting.app, setting.section) as address,
+        live(setting.app, setting.state.section) as address,
         httpx.stream(
             "GET", f"{address}/v1/stream", params={"error": error}, headers={"Authorization": f"Bearer {setting.key}"}
         ) as response,

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from voxyard.service.errors import NotFoundError, ServiceError
-from voxyard.service.model_names import model_name, open_models
+from voxyard.service.names import open_models
 from voxyard.speech.engine import EngineSpec
 
 ENGINE = EngineSpec("engines:tones")
 
 
 def test_the_model_is_named_after_the_package_of_its_engine() -> None:
-    assert model_name(EngineSpec("voxyard.bark.engine:bark")) == "bark"
-    assert model_name(ENGINE) == "tones"
+    assert open_models(EngineSpec("voxyard.bark.engine:bark"), None).own == "bark"
+    assert open_models(ENGINE, None).own == "tones"
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,7 @@ def test_a_document_whose_client_has_gone_is_given_up(tmp_path: Path, preparing:
                 b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
             )
             eventually(lambda: preparing.begun == 1, "it is prepared")
-        in_flight = partial(state.components.registry.get_sample_value, "voxyard_service_in_flight")
+        in_flight = partial(state.registry.get_sample_value, "voxyard_service_in_flight")
         eventually(lambda: in_flight() == 0, "its request has ended, before it is prepared")
         preparing.going.set()
         assert httpx.post(f"{url}/v1/documents", json={"text": "A night."}, timeout=PATIENCE).status_code == 202

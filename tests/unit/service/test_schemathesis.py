@@ -23,8 +23,8 @@ from voxyard.service.app import create_app
 from voxyard.service.auth.api_keys import add_key
 from voxyard.service.documents.submission import DocumentRequest, new_document
 from voxyard.service.errors import NotFoundError
+from voxyard.service.names import open_voices
 from voxyard.service.state import AppState
-from voxyard.service.voice_names import open_voices
 
 CHECKS = [
     schemathesis.checks.not_a_server_error,

@@ -14,23 +14,23 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import anyio
 import httpx
 import pytest
+import service_app
 from eventually import PATIENCE, eventually
 from fastapi import FastAPI, Request
 from live_service import live
-from prometheus_client import CollectorRegistry
+from service_app import quiet
 from starlette.responses import StreamingResponse
 
 from voxyard.service.app import install
 from voxyard.service.config import ServiceSection
 from voxyard.service.errors import ServiceError
-from voxyard.service.http.components import open_components
 from voxyard.service.server import SWITCH_SECONDS, listen, serve
 
 MIB = 1 << 20
@@ -45,7 +45,9 @@ class Seen:
         self.streaming = threading.Event()
 
 
-def application(section: ServiceSection, seen: Seen) -> FastAPI:
+@contextmanager
+def serving(section: ServiceSection, seen: Seen) -> Iterator[str]:
+    """The address of a service with routes of its own."""
     app = FastAPI()
 
     @app.post("/v1/documents")
@@ -75,8 +77,10 @@ def application(section: ServiceSection, seen: Seen) -> FastAPI:
 
         return StreamingResponse(pieces())
 
-    install(app, open_components(section, CollectorRegistry(), keys=None, ready=lambda: (True, "ok")))
-    return app
+    with quiet(section) as state:
+        install(app, state)
+        with live(app, section) as address:
+            yield address
 
 
 @pytest.fixture
@@ -91,7 +95,7 @@ def seen() -> Seen:
 
 @pytest.fixture
 def address(section: ServiceSection, seen: Seen) -> Iterator[str]:
-    with live(application(section, seen), section) as address:
+    with serving(section, seen) as address:
         yield address
 
 
@@ -122,7 +126,7 @@ def test_port_0_takes_a_free_one_and_says_which(address: str) -> None:
 
 def test_threads_that_compute_let_the_server_go_on_after_a_millisecond(section: ServiceSection, seen: Seen) -> None:
     before = sys.getswitchinterval()
-    with live(application(section, seen), section):
+    with serving(section, seen):
         assert sys.getswitchinterval() == pytest.approx(SWITCH_SECONDS)
     assert sys.getswitchinterval() == before
 
@@ -194,17 +198,6 @@ def test_an_address_of_another_host_is_an_error_with_a_remedy(
 ) -> None:
     with pytest.raises(ServiceError, match=reason):
         listen(section.model_copy(update={"host": host, "keys": tmp_path / "keys"}))
-
-
-def test_an_address_in_use_closes_everything_opened_before(section: ServiceSection, seen: Seen) -> None:
-    stopped = []
-    with socket.create_server(("127.0.0.1", 0)) as other, pytest.raises(ServiceError):
-        serve(
-            application(section, seen),
-            section.model_copy(update={"port": other.getsockname()[1]}),
-            lambda: stopped.append(True),
-        )
-    assert stopped == [True]
 
 
 # -- bodies --------------------------------------------------------------------------------------------------
@@ -325,7 +318,7 @@ def test_headers_that_do_not_come_are_not_waited_for(
     section: ServiceSection, seen: Seen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("voxyard.service.http.protocol.HEADER_SECONDS", 8.0)
-    with live(application(section, seen), section) as address:
+    with serving(section, seen) as address:
         with dial(address) as silent, dial(address) as slow, dial(address) as second:
             slow.sendall(b"GET /healthz HTTP/1.1\r\nHost: ")
             second.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -401,38 +394,33 @@ def test_a_client_that_goes_away_unanswered_is_499_in_the_log(
 
 def test_open_requests_are_finished_before_the_end(section: ServiceSection, seen: Seen) -> None:
     section = section.model_copy(update={"stop_seconds": 20.0})
-    events: list[str] = []
     answers: queue.Queue[httpx.Response] = queue.Queue()
-    with live(application(section, seen), section, lambda: events.append("stopped")) as address:
+    with serving(section, seen) as address:
 
         def ask() -> None:
             answers.put(httpx.get(f"{address}/v1/slow", params={"seconds": 1}, timeout=PATIENCE))
-            events.append("answered")
 
         thread = threading.Thread(target=ask)
         thread.start()
         assert seen.streaming.wait(PATIENCE)
     thread.join(PATIENCE)
     assert answers.get(timeout=PATIENCE).json() == {"state": "done"}
-    assert sorted(events) == ["answered", "stopped"]
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{address}/healthz")
 
 
 def test_requests_that_do_not_end_are_cut_after_their_time(section: ServiceSection, seen: Seen) -> None:
-    stopped = threading.Event()
-    with live(application(section, seen), section, stopped.set) as address:
+    with serving(section, seen) as address:
         connection = dial(address)
         connection.sendall(b"GET /v1/endless HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert seen.streaming.wait(PATIENCE)
-    assert stopped.is_set()
     assert seen.gone.is_set()
     assert not everything(connection).endswith(b"0\r\n\r\n")
     connection.close()
 
 
 def test_a_request_that_is_cut_before_its_response_is_503(section: ServiceSection, seen: Seen) -> None:
-    with live(application(section, seen), section) as address:
+    with serving(section, seen) as address:
         connection = dial(address)
         connection.sendall(b"GET /v1/slow?seconds=600 HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert seen.streaming.wait(PATIENCE)
@@ -447,10 +435,10 @@ PROGRAM = """
 import sys, time
 from pathlib import Path
 from fastapi import FastAPI
-from prometheus_client import CollectorRegistry
+sys.path += sys.argv[4:]
+from service_app import quiet
 from voxyard.service.config import ServiceSection
 from voxyard.service.app import install
-from voxyard.service.http.components import open_components
 from voxyard.service.http.logging import configure_json_logging
 from voxyard.service.server import serve
 
@@ -473,9 +461,11 @@ async def slow():
     print("in", flush=True)
     await anyio.sleep(float(sys.argv[3]))
 
-install(app, open_components(section, CollectorRegistry(), keys=None, ready=lambda: (True, "ok")))
-sys.exit(serve(app, section, lambda: print("closed", flush=True), announce=lambda address: print(address, flush=True),
-               graceful_shutdown=Nothing()))
+with quiet(section) as state:
+    install(app, state)
+    code = serve(app, section, announce=lambda address: print(address, flush=True), graceful_shutdown=Nothing())
+print("closed", flush=True)
+sys.exit(code)
 """
 
 
@@ -484,7 +474,8 @@ def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     started: list[subprocess.Popen[str]] = []
 
     def begin(stop_seconds: float, slow_seconds: float) -> subprocess.Popen[str]:
-        arguments = [sys.executable, "-c", PROGRAM, str(tmp_path), str(stop_seconds), str(slow_seconds)]
+        support = map(str, Path(service_app.__file__).parents[1].glob("*/"))
+        arguments = [sys.executable, "-c", PROGRAM, str(tmp_path), str(stop_seconds), str(slow_seconds), *support]
         started.append(subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
         return started[-1]
 
@@ -539,6 +530,4 @@ def test_an_application_that_cannot_start_is_exit_code_1(section: ServiceSection
         await receive()
         await send({"type": "lifespan.startup.failed", "message": "no model"})
 
-    stopped = []
-    assert serve(refuses, section, lambda: stopped.append(True), stop=threading.Event()) == 1
-    assert stopped == [True]
+    assert serve(refuses, section, stop=threading.Event()) == 1

@@ -21,6 +21,7 @@ import trustme
 from engines import sound
 from eventually import PATIENCE, eventually
 from frontends import TonesFrontend
+from joined import join
 from live_service import live
 from service_app import Watch, running
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -35,7 +36,7 @@ from voxyard.service.routes import speech_stream
 from voxyard.service.state import AppState
 from voxyard.service.streaming.text_stream import paused
 from voxyard.speech.audio.encoder import pcm16
-from voxyard.speech.audio.joining import Pauses, join
+from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.requests import Result
 from voxyard.speech.script import prepare
 

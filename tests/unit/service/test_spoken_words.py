@@ -16,15 +16,16 @@ import yaml
 from engines import sound
 from eventually import eventually
 from frontends import TonesFrontend
+from joined import join
 from service_app import Served, running, serving
 
 from voxyard.service.auth.api_keys import add_key, give_lexicon
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.queries import _lexicons, lexicons_text
 from voxyard.service.documents.submission import DocumentRequest, fingerprint, new_document
-from voxyard.service.voice_names import open_voices
+from voxyard.service.names import open_voices
 from voxyard.speech.audio.encoder import pcm16
-from voxyard.speech.audio.joining import Pauses, join
+from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.reading.lexicon import Lexicon, LexiconEntry, of_mapping
 from voxyard.speech.reading.reader import READING_VERSION
 from voxyard.speech.reading.spoken import READING, ReadingOptions

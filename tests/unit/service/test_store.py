@@ -27,7 +27,7 @@ from voxyard.service.documents import (
 )
 from voxyard.service.documents import store as store_module
 from voxyard.service.documents.database import SqliteDatabase
-from voxyard.service.documents.records import Upload
+from voxyard.service.documents.records import QueueLoad, Upload
 from voxyard.service.documents.store import Store
 from voxyard.service.errors import ClaimLostError, ConflictError, NoRoomError, NotFoundError, ServiceError, StoreError
 
@@ -149,14 +149,14 @@ def test_the_sums_of_a_document_follow_its_chunks(store: Store) -> None:
     assert (first.state, first.samples) == ("spoken", 24_000)
     assert (second.state, second.samples, second.reason) == ("silenced", 12_000, "why")
     assert (third.state, third.samples, third.reason) == ("failed", None, "no")
-    load = store.queue_load()
+    load = QueueLoad.sum(store.queue_loads().values())
     assert (load.documents, load.chunks) == (1, 1)
     assert load.estimated_seconds == pytest.approx(last.estimated_seconds)
 
     store.reset_chunks(new.id, [0])
     again = store.document(new.id)
     assert (again.chunks_done, again.chunks_failed, again.audio_seconds) == (2, 1, 0.5)
-    assert store.queue_load().chunks == 2
+    assert QueueLoad.sum(store.queue_loads().values()).chunks == 2
 
 
 def test_an_end_queues_the_webhook_once_and_a_retry_takes_it_back(store: Store) -> None:
@@ -174,7 +174,7 @@ def test_an_end_queues_the_webhook_once_and_a_retry_takes_it_back(store: Store) 
     assert [(each.tries, each.error) for each in store.webhooks.pending(30.0)] == [(1, "refused")]
 
     again = store.retry(new.id)
-    assert (again.chunks_done, again.chunks_failed, store.queue_load().chunks) == (0, 0, 1)
+    assert (again.chunks_done, again.chunks_failed, QueueLoad.sum(store.queue_loads().values()).chunks) == (0, 0, 1)
     assert store.webhooks.pending(99.0) == ()
     store.chunk_spoken(new.id, 0, 1)
     store.completed(new.id, 40.0)
@@ -427,7 +427,7 @@ def test_the_sums_are_right_whatever_happens(store: Store, steps: list[tuple[str
     assert document.audio_seconds == sum(chunk.samples or 0 for chunk in chunks) / 24_000
     if document.state != "failed":
         waiting = sum(chunk.estimated_seconds for chunk in chunks if chunk.state == "waiting")
-        load = store.queue_load()
+        load = QueueLoad.sum(store.queue_loads().values())
         assert (load.documents, load.chunks) == (1, 5 - len(ended))
         assert load.estimated_seconds == pytest.approx(waiting, abs=1e-9)
     store.delete(new.id)

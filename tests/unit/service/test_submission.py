@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from voxyard.service.config import ServiceSection
-from voxyard.service.documents.ids import instance_prefix, new_id
-from voxyard.service.documents.records import NewDocument
+from voxyard.service.documents.records import NewDocument, instance_prefix, new_id
 from voxyard.service.documents.submission import (
     LONGEST_AUTHOR,
     LONGEST_TITLE,
@@ -22,7 +21,7 @@ from voxyard.service.documents.submission import (
     new_document,
 )
 from voxyard.service.errors import NotFoundError, ServiceError
-from voxyard.service.voice_names import open_voices
+from voxyard.service.names import open_voices
 
 REQUEST = DocumentRequest("First words here.\n\nAnd some more of them.")
 

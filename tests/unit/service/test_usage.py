@@ -22,8 +22,7 @@ from voxyard.service.auth.api_keys import add_key, read_keys
 from voxyard.service.documents.store import Store
 from voxyard.service.errors import NoRoomError, NotFoundError, ServiceError
 from voxyard.service.state import AppState
-from voxyard.service.usage.meter import UsageMeter
-from voxyard.service.usage.table import KEPT_DAYS, Amounts, UsageTable
+from voxyard.service.usage import KEPT_DAYS, Amounts, UsageMeter, UsageTable
 
 TEXT = "It was late, and a bell rang."
 DAY = date(2026, 11, 28)

@@ -356,6 +356,15 @@ def test_the_thread_tells_by_itself_and_ends_when_it_is_closed(store: Store, rec
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("voxyard-webhook")]
 
 
+def test_where_webhooks_are_disabled_the_thread_gives_up_what_is_due_and_ends(store: Store) -> None:
+    """It asks the database no more: nothing that is accepted from then on has a webhook."""
+    finish(store, "http://127.0.0.1:1/")
+    WebhookSender(None, store).start()
+    names = lambda: [thread.name for thread in threading.enumerate()]  # noqa: E731
+    eventually(lambda: "voxyard-webhooks" not in names(), "the thread has ended")
+    assert not store.webhooks.pending(1e12)
+
+
 def test_an_undelivered_webhook_is_sent_after_a_restart(tmp_path: Path, receiver: Receiver) -> None:
     first = OwningStore(tmp_path / "again.sqlite3")
     finish(first, receiver.url)

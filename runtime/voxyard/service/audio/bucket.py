@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, cast
 
 from voxyard.service.audio.files import BLOCK, MARKER
 from voxyard.service.documents.answers import Answers
-from voxyard.service.documents.ids import is_id
+from voxyard.service.documents.records import is_id
 from voxyard.service.errors import NoRoomError, StoreError, StoreUnavailableError
 
 _log = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from voxyard.host import durable_files
-from voxyard.service.documents.ids import is_id
+from voxyard.service.documents.records import is_id
 from voxyard.service.errors import NoRoomError, StoreError
 
 BLOCK = 128 * 1024

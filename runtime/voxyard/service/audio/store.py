@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from voxyard.service.audio.files import AudioFiles
-from voxyard.service.documents.chunk_times import with_spans
-from voxyard.service.documents.ids import is_id
-from voxyard.service.documents.records import Redo, StoredChunk
+from voxyard.service.documents.records import Redo, StoredChunk, is_id
+from voxyard.service.documents.timelines import with_spans
 from voxyard.service.errors import NoRoomError, NotFoundError, StoreError, UnavailableError
 from voxyard.speech.audio.codecs import FORMATS
-from voxyard.speech.audio.joining import Pauses, Piece, Span, join
+from voxyard.speech.audio.joining import Joiner, Pauses, Piece, Span
 from voxyard.speech.audio.wav import WIDTH, data_start, file_size, from_bytes, header, to_bytes
 from voxyard.speech.requests import SAMPLE_RATE, Result
 
@@ -303,7 +302,7 @@ class AudioStore:
                 f"chunk {chunk.index} of document {id} has {len(audio)} samples on the disk, expected {chunk.samples}: "
                 "the file was changed"
             )
-        (faded,) = join([(Result(chunk.index, audio), chunk.joint)], pauses)
+        faded = Joiner(pauses).add(Result(chunk.index, audio), chunk.joint)
         silence = np.zeros(span.start - span.begin, np.float32)
         return Piece(chunk.index, np.concatenate([silence, faded.audio]), span.start, span.end, SAMPLE_RATE)
 

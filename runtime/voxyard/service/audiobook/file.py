@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from voxyard.service.audio.store import AudioStore
-from voxyard.service.documents.chunk_times import with_spans
 from voxyard.service.documents.records import Chapter, Document, StoredChunk
+from voxyard.service.documents.timelines import with_spans
 from voxyard.service.errors import NoRoomError, UnavailableError
 from voxyard.speech.audio import audiobook
 from voxyard.speech.audio.audiobook import ChapterMark
+from voxyard.speech.audio.codecs import Tags
 from voxyard.speech.audio.joining import Pauses, Span
-from voxyard.speech.audio.tags import Tags
 from voxyard.speech.requests import SAMPLE_RATE
 
 if TYPE_CHECKING:

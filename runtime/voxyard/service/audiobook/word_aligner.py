@@ -16,8 +16,7 @@ from voxyard.service.audiobook.aligned_words import AlignedChunk, AlignedDocumen
 from voxyard.service.audiobook.timings import text_words
 from voxyard.service.documents.records import Document, StoredChunk
 from voxyard.service.documents.store import Store
-from voxyard.service.errors import NoRoomError, NotFoundError, ServiceError
-from voxyard.service.server_paths import without_paths
+from voxyard.service.errors import NoRoomError, NotFoundError, ServiceError, without_paths
 from voxyard.speech.alignment.aligner_process import AlignerProcess
 from voxyard.speech.alignment.words import text_times
 from voxyard.speech.audio.joining import Pauses, Piece

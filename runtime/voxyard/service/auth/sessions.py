@@ -14,10 +14,12 @@ from starlette.datastructures import Headers
 
 from voxyard.host.durable_files import PRIVATE, create_file
 from voxyard.service.auth.api_keys import COOKIE, Client, Keys
+from voxyard.service.config import ServiceSection
 from voxyard.service.errors import ServiceError, StoreError, UnauthorizedError
 
 PAGE_HEADER = "X-Voxyard-Page"
 """CSRF protection: header that unsafe requests with a cookie need, and that forms cannot send cross-origin."""
+SESSION_SECRET = "session-secret"  # noqa: S105 (a file's name)
 LIFETIME = 7 * 24 * 3600.0  # seconds
 _SHORTEST_SECRET = 32  # bytes
 _COOKIE = re.compile(r"([A-Za-z0-9._-]{1,64})~([0-9]{1,12})~([0-9a-f]{32})~([0-9a-f]{64})")
@@ -84,8 +86,15 @@ class Sessions:
         return hmac.new(key, f"session~{name}~{end}~{id}".encode(), "sha256").hexdigest()
 
 
-def read_shared_secret(path: Path) -> bytes:
-    """Secret that several services share, from a file that is not written.
+def open_secret(section: ServiceSection) -> bytes:
+    """The secret of a service's sessions: the given one, or one of its own. Raises as the two below."""
+    if section.session_secret is not None:
+        return read_shared_secret(section.session_secret)
+    return read_secret(section.data_dir / SESSION_SECRET)
+
+
+def read_shared_secret(path: Path, setting: str = "session_secret", shortest: int = _SHORTEST_SECRET) -> bytes:
+    """Secret of a setting that several services share, from a file that is not written.
 
     Raises:
         ServiceError: the file cannot be read, or the secret is too short.
@@ -93,12 +102,10 @@ def read_shared_secret(path: Path) -> bytes:
     try:
         content = path.read_bytes().strip()
     except OSError as error:
+        raise ServiceError(f"{setting} {path}: {error.strerror}: expected a readable file with the secret") from error
+    if len(content) < shortest:
         raise ServiceError(
-            f"session_secret {path}: {error.strerror}: expected a readable file with the secret"
-        ) from error
-    if len(content) < _SHORTEST_SECRET:
-        raise ServiceError(
-            f"session_secret {path}: the secret has {len(content)} bytes, expected at least {_SHORTEST_SECRET}: "
+            f"{setting} {path}: the secret has {len(content)} bytes, expected at least {shortest}: "
             "`openssl rand -hex 32` prints one"
         )
     return content

@@ -32,7 +32,6 @@ from voxyard.service.dispatch.events import (
 )
 from voxyard.service.dispatch.listeners import HERE, Listeners
 from voxyard.service.dispatch.progress import DocumentProgress, delete_document
-from voxyard.service.dispatch.speech_pool import SpeechPool
 from voxyard.service.dispatch.throughput import Throughput
 from voxyard.service.documents.ownership import STAGES, Stage
 from voxyard.service.documents.records import Document, NewDocument, Redo, StoredChunk
@@ -52,6 +51,7 @@ from voxyard.speech import giving_up
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.pool.job import Outcome
+from voxyard.speech.pool.pool import Pool
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -74,7 +74,7 @@ class DocumentDispatcher:
 
     store: Store
     audio_store: AudioStore
-    pool: SpeechPool
+    pool: Pool
     pauses: Pauses
     section: ServiceSection
     on_change: Callable[[str], None]

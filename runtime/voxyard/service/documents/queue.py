@@ -12,13 +12,13 @@ from voxyard.service.auth.key_limits import LimitsOf, fair_part, no_limits
 from voxyard.service.config import ServiceSection
 from voxyard.service.dispatch.dispatcher import DocumentDispatcher
 from voxyard.service.dispatch.progress import delete_document
-from voxyard.service.dispatch.speech_pool import SpeechPool
 from voxyard.service.dispatch.throughput import Throughput
 from voxyard.service.documents.records import Document, NewDocument, QueueLoad, Size
 from voxyard.service.documents.store import Store
 from voxyard.service.errors import BusyError, ServiceError, TooLargeError, UnavailableError
 from voxyard.service.uploads.read import ReadUpload
 from voxyard.speech.audio.joining import Pauses
+from voxyard.speech.pool.pool import Pool
 
 
 def _ignore(_: str) -> None:
@@ -35,7 +35,7 @@ class DocumentQueue:
         self,
         store: Store,
         audio_store: AudioStore,
-        pool: SpeechPool,
+        pool: Pool,
         section: ServiceSection,
         pauses: Pauses,
         on_change: Callable[[str], None] = _ignore,

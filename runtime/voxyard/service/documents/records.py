@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
+import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -9,6 +12,26 @@ from typing import Literal
 from voxyard.speech.pool.job import OnFailure
 from voxyard.speech.reading.lexicon import Lexicon
 from voxyard.speech.requests import Boundary
+
+PREFIX_DIGITS = 8
+_ID = re.compile(r"[0-9a-f]{32}")
+
+
+def new_id(instance: str = "") -> str:
+    """Random id; of a named instance it begins with the instance's prefix, by which a gateway finds the document."""
+    random = uuid.uuid4().hex
+    return instance_prefix(instance) + random[PREFIX_DIGITS:] if instance else random
+
+
+def is_id(text: str) -> bool:
+    """True where this can be the id of a document."""
+    return _ID.fullmatch(text) is not None
+
+
+def instance_prefix(instance: str) -> str:
+    """First digits of the ids of an instance's documents: the same for the same name, on every machine."""
+    return hashlib.sha256(f"voxyard instance {instance}".encode()).hexdigest()[:PREFIX_DIGITS]
+
 
 State = Literal["pending", "processing", "completed", "failed"]
 ChunkState = Literal["waiting", "spoken", "silenced", "failed"]

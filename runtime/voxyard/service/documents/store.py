@@ -24,8 +24,7 @@ from voxyard.service.documents.records import (
 )
 from voxyard.service.documents.sql import Connection, first
 from voxyard.service.errors import ConflictError, StoreError
-from voxyard.service.usage.meter import UsageMeter
-from voxyard.service.usage.table import Amounts, UsageTable
+from voxyard.service.usage import Amounts, UsageMeter, UsageTable
 from voxyard.service.voices.table import UploadedVoices, hold
 from voxyard.service.webhooks import pending
 from voxyard.speech.audio.wav import WIDTH
@@ -227,10 +226,6 @@ class Store:
         """Documents that are neither completed nor failed, oldest first."""
         with self._database.read() as connection:
             return queries.documents(connection, "WHERE state IN ('pending', 'processing') ORDER BY number")
-
-    def queue_load(self) -> QueueLoad:
-        """Backlog of unfinished documents."""
-        return QueueLoad.sum(self.queue_loads().values())
 
     def queue_loads(self) -> dict[str, QueueLoad]:
         """Backlog of unfinished documents by owner."""

@@ -12,10 +12,9 @@ from voxyard.service.audiobook import chapters
 from voxyard.service.audiobook.chapters import Heading
 from voxyard.service.auth.key_limits import NO_LIMITS, KeyLimits
 from voxyard.service.config import ServiceSection
-from voxyard.service.documents.ids import new_id
-from voxyard.service.documents.records import Document, NewChunk, NewDocument, Size, Upload
+from voxyard.service.documents.records import Document, NewChunk, NewDocument, Size, Upload, new_id
 from voxyard.service.errors import ServiceError, TooLargeError, UnspeakableTextError
-from voxyard.service.voice_names import VoiceNames
+from voxyard.service.names import VoiceNames
 from voxyard.service.voices.table import shown_name
 from voxyard.speech.cast import Cast
 from voxyard.speech.errors import SpeechError

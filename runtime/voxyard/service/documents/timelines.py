@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from voxyard.service.documents.chunk_times import ChunkTimeline
-from voxyard.service.documents.records import Document
-from voxyard.service.documents.store import Store
-from voxyard.speech.audio.joining import Pauses, Span
+from voxyard.service.documents.records import Document, StoredChunk
+from voxyard.speech.audio.joining import JoinTimeline, Pauses, Span
+
+if TYPE_CHECKING:
+    from voxyard.service.documents.store import Store
 
 _MOST = 64  # documents; of another one all chunks are read again
 _FIRST_PAGE, _LARGEST_PAGE = 8, 1024  # chunks read at a time: few have changed since the last look
@@ -17,8 +19,9 @@ _FIRST_PAGE, _LARGEST_PAGE = 8, 1024  # chunks read at a time: few have changed 
 
 @dataclass(eq=False)
 class _Entry:
-    timeline: ChunkTimeline
+    timeline: JoinTimeline
     resets: int
+    spans: list[Span] = field(default_factory=list)
     changes: int | None = None  # of the document, at the last look
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -40,19 +43,33 @@ class Timelines:
         with self._lock:
             entry = self._entries.pop(document.id, None)
             if entry is None or entry.resets != document.resets:
-                entry = _Entry(ChunkTimeline(self._pauses), document.resets)
+                entry = _Entry(JoinTimeline(self._pauses), document.resets)
             self._entries[document.id] = entry
             if len(self._entries) > _MOST:
                 del self._entries[next(iter(self._entries))]
         with entry.lock:
             if entry.changes != document.changes:
-                self._extend(entry.timeline, document.id)
+                self._extend(entry, document.id)
                 entry.changes = document.changes
-            return entry.timeline.spans
+            return entry.spans
 
-    def _extend(self, timeline: ChunkTimeline, id: str) -> None:
+    def _extend(self, entry: _Entry, id: str) -> None:
         page = _FIRST_PAGE
-        while found := self._store.chunks_from(id, len(timeline.spans), page):
-            if not all(timeline.add(chunk) for chunk in found):
+        while found := self._store.chunks_from(id, len(entry.spans), page):
+            new = [span for _, span in _spans(found, entry.timeline)]
+            entry.spans += new
+            if len(new) < len(found):
                 return
             page = min(2 * page, _LARGEST_PAGE)
+
+
+def with_spans(chunks: Iterable[StoredChunk], pauses: Pauses) -> Iterator[tuple[StoredChunk, Span]]:
+    """Chunks with their spans, in text order, up to the first that has no audio (yet)."""
+    return _spans(chunks, JoinTimeline(pauses))
+
+
+def _spans(chunks: Iterable[StoredChunk], timeline: JoinTimeline) -> Iterator[tuple[StoredChunk, Span]]:
+    for chunk in chunks:
+        if chunk.samples is None:
+            return
+        yield chunk, timeline.add(chunk.samples, chunk.joint)

@@ -16,7 +16,7 @@ from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from voxyard.service.auth.api_keys import COOKIE, Client, Keys
-from voxyard.service.auth.key_limits import fair_part, no_limits
+from voxyard.service.auth.key_limits import fair_part
 from voxyard.service.auth.sessions import PAGE_HEADER, session_cookie
 from voxyard.service.config import ServiceSection
 from voxyard.service.errors import (
@@ -29,11 +29,10 @@ from voxyard.service.errors import (
 )
 from voxyard.service.fair_threads import FairThreads
 from voxyard.service.http.body_limit import ClosingSend, LimitedBody, is_json
-from voxyard.service.http.components import MiddlewareComponents
-from voxyard.service.http.connection_limit import CONNECTION, KEY_SECONDS, Connection
 from voxyard.service.http.errors import LargeHeadersError, TooManyConnectionsError, answer
 from voxyard.service.http.logging import ConnectionCut
-from voxyard.service.http.protocol import HEADER_BYTES
+from voxyard.service.http.protocol import CONNECTION, HEADER_BYTES, KEY_SECONDS, HttpProtocol
+from voxyard.service.state import AppState
 from voxyard.service.voices.submission import LARGEST_FILE
 
 PUBLIC_PATHS = frozenset(
@@ -57,9 +56,9 @@ _ESCAPED = 12  # most bytes of a character in JSON: a surrogate pair of six-byte
 class AdmissionMiddleware:
     """ASGI middleware: admits or refuses a request before its body is read."""
 
-    def __init__(self, app: ASGIApp, components: MiddlewareComponents) -> None:
-        self._app, self._components = app, components
-        section = components.section
+    def __init__(self, app: ASGIApp, state: AppState) -> None:
+        self._app, self._state = app, state
+        section = state.section
         self._upload = (section.max_upload_mib << 20) + _MULTIPART
         self._text = min(self._upload, _ESCAPED * section.max_characters + _MULTIPART)
         self._small = largest_text(section)
@@ -133,7 +132,7 @@ class AdmissionMiddleware:
     async def _pause(self, scope: Scope, error: ServiceError) -> None:
         """Keeps a refusal back that a key over its rate has just been told."""
         if isinstance(error, BusyError):
-            await anyio.sleep(self._components.rate_limiter.pause(scope["state"]["client"].name))
+            await anyio.sleep(self._state.rate_limiter.pause(scope["state"]["client"].name))
 
     @contextmanager
     def _counted(self, name: str | None) -> Iterator[None]:
@@ -156,7 +155,7 @@ class AdmissionMiddleware:
 
     async def _refresh_keys(self) -> None:
         """Has a key file that has changed read in a thread, and waits for it; for a long one, not to its end."""
-        keys = self._components.keys
+        keys = self._state.keys
         if keys is None or not keys.changed:
             return
         if self._refresh is None or self._refresh.done():
@@ -165,7 +164,7 @@ class AdmissionMiddleware:
 
     async def _check_revoked(self, client: Client | None) -> None:
         """Raises ConnectionCut where the key of a request has been revoked since it was admitted."""
-        keys = self._components.keys
+        keys = self._state.keys
         if client is None or keys is None:
             return
         await self._refresh_keys()
@@ -197,7 +196,7 @@ class AdmissionMiddleware:
         public = path in PUBLIC_PATHS or path.startswith(PUBLIC_PREFIXES)
         _check_size(scope)
         _check_zero(scope)
-        if self._components.keys is None:
+        if self._state.keys is None:
             _check_host(headers)
         if scope["type"] == "websocket":  # pages of any origin may open one, with cookies and without a preflight
             cookie = COOKIE in cookie_parser(headers.get("cookie", ""))
@@ -210,30 +209,28 @@ class AdmissionMiddleware:
             raise UnavailableError(
                 f"{self._in_flight.total()} of {MAX_IN_FLIGHT} requests in flight: retry in 1 s", retry_after=1
             )
-        if public or self._components.keys is None:
+        if public or self._state.keys is None:
             self._check_origin(method, headers, self._origins)
             scope["state"]["client"] = None if public else found
             return counted
         if isinstance(found, ServiceError):
             raise found
         scope["state"]["client"] = client = found
-        self._components.take_request(client.name)
+        self._state.take_request(client.name)
         return counted
 
     def _has_room(self, name: str) -> bool:
         """True where a request of this key may be in flight: within the limit, or within its part of it."""
         if self._in_flight.total() < MAX_IN_FLIGHT:
             return True
-        keys = self._components.keys
-        limits = no_limits if keys is None else keys.limits
-        return self._in_flight[name] + 1 <= fair_part(MAX_IN_FLIGHT, name, self._in_flight, limits)
+        return self._in_flight[name] + 1 <= fair_part(MAX_IN_FLIGHT, name, self._in_flight, self._state.limits)
 
     def _authenticate(self, method: str, headers: Headers, *, public: bool) -> Client | ServiceError:
         """Client of a request, or the error that refuses it."""
-        if self._components.keys is None:
+        if self._state.keys is None:
             return UnauthorizedError("no API key is required") if public else Client("")
         try:
-            return self._client(self._components.keys, method, headers)
+            return self._client(self._state.keys, method, headers)
         except ServiceError as error:
             return error
 
@@ -246,7 +243,7 @@ class AdmissionMiddleware:
             if (client := keys.client(key.strip())) is None:
                 raise UnauthorizedError("unknown API key: `voxyard keys list` shows the names of the known keys")
             return client
-        sessions, cookie = self._components.sessions, cookie_parser(headers.get("cookie", "")).get(COOKIE)
+        sessions, cookie = self._state.sessions, cookie_parser(headers.get("cookie", "")).get(COOKIE)
         if sessions is not None and cookie is not None:
             if (client := sessions.client(cookie)) is None:
                 raise UnauthorizedError("the session has expired: enter the API key again")
@@ -288,7 +285,7 @@ def _leave_session_cookie(scope: Scope) -> None:
 
 def _count_connection(scope: Scope, *, known: bool) -> None:
     """Counts the request's connection by whether it sent a key. Raises TooManyConnectionsError above the limit."""
-    connection: Connection | None = scope["state"].get(CONNECTION)  # missing under other servers
+    connection: HttpProtocol | None = scope["state"].get(CONNECTION)  # missing under other servers
     if connection is None:
         return
     if known:

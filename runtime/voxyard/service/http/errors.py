@@ -11,9 +11,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Match, Mount
 
-from voxyard.service.errors import ServiceError
+from voxyard.service.errors import ServiceError, without_paths
 from voxyard.service.http.rate_limit import whole_seconds
-from voxyard.service.server_paths import without_paths
 
 _LONGEST_MESSAGE = 1000
 _MAX_SHOWN = 5

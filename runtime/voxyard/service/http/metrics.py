@@ -117,6 +117,17 @@ class _Reading(Generic[Value]):
             return value
 
 
+def _value(reading: _Reading[Value] | None, problem: str) -> Value | None:
+    """What is read; None where there is nothing to read, or where that fails, which is logged."""
+    try:
+        return None if reading is None else reading.value()
+    except (TimeoutError, ServiceError, OSError) as error:
+        log.warning("%s: %s", problem, error)
+    except Exception:
+        log.exception("%s", problem)
+    return None
+
+
 class _ScrapeCollector(Collector):
     """Collector of the gauges that are read from the service at each scrape."""
 
@@ -146,7 +157,8 @@ class _ScrapeCollector(Collector):
         A database that does not answer is not asked: a scrape would take longer than Prometheus waits.
         """
         if self._shelf is not None:
-            yield self._family_of_shelf(self._shelf_answers(self._shelf))
+            up = _value(self._shelf, "the place of the audio files does not answer")
+            yield self._family_of_shelf(up is True)
         if self._ended is not None:
             yield self._family_of_ended(self._ended())
         if self._shared is not None:
@@ -154,30 +166,10 @@ class _ScrapeCollector(Collector):
             yield from self._families_of_shared(shared)
             if not shared.store_answers:
                 return
-        if self._documents is not None:
-            try:
-                yield self._family_of_documents(self._documents.value())
-            except (TimeoutError, ServiceError) as error:
-                log.warning("cannot count the documents for /metrics: %s", error)
-            except Exception:
-                log.exception("cannot count the documents for /metrics")
-        if self._disk is not None:
-            try:
-                yield from self._families_of_disk(self._disk.value())
-            except (TimeoutError, ServiceError) as error:
-                log.warning("cannot read the disk usage for /metrics: %s", error)
-            except Exception:
-                log.exception("cannot read the disk usage for /metrics")
-
-    @staticmethod
-    def _shelf_answers(shelf: _Reading[bool]) -> bool:
-        try:
-            return shelf.value()
-        except (TimeoutError, ServiceError, OSError) as error:
-            log.warning("the place of the audio files does not answer: %s", error)
-        except Exception:
-            log.exception("cannot ask the place of the audio files for /metrics")
-        return False
+        if (counts := _value(self._documents, "cannot count the documents for /metrics")) is not None:
+            yield self._family_of_documents(counts)
+        if (usage := _value(self._disk, "cannot read the disk usage for /metrics")) is not None:
+            yield from self._families_of_disk(usage)
 
     @staticmethod
     def _family_of_shelf(up: bool | None) -> GaugeMetricFamily:

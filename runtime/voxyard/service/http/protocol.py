@@ -1,4 +1,5 @@
-"""HTTP/1.1 protocol: uvicorn's own, with a timeout for slow headers and an error envelope for invalid requests.
+"""HTTP/1.1 protocol: uvicorn's own, with a timeout for slow headers, an error envelope for invalid requests, and a
+limit of connections without a valid API key, which are counted apart from those with one.
 
 uvicorn has neither that timeout nor a hook for a connection's start and end, which the limit of connections without a
 key needs; so this class reads attributes that uvicorn does not document. They are listed in `PRIVATE_PARTS`, the
@@ -9,6 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
+import time
+from collections import Counter
 from typing import Any, cast
 
 import h11
@@ -16,7 +20,91 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import Frame, Opcode
 
-from voxyard.service.http.connection_limit import CONNECTION, KEY_SECONDS, ConnectionLimit
+MAX_CONNECTIONS = 1024
+MAX_PER_ADDRESS = 256
+FILES_SHARE = 4
+"""Connections without a key use at most this fraction (1/4) of the process's open files."""
+KEY_SECONDS = 2.0
+"""Time in which a connection above the limit must send a valid key."""
+CONNECTION = "connection"
+"""Key of the request's `HttpProtocol` in its state."""
+_LOG_SECONDS = 60.0
+
+log = logging.getLogger("voxyard.service")
+
+
+class ConnectionLimit:
+    """Limits a server's connections without a key, per address and in total; used from its event loop.
+
+    A connection counts from its start. One above the limits is on probation: it has `KEY_SECONDS` to send a valid key.
+    So clients with a key are admitted while others exhaust the limit. Where the open files for such connections are
+    exhausted, the connection longest on probation is closed. Behind a reverse proxy all clients have the proxy's
+    address; requests with a key are not counted there either.
+    """
+
+    def __init__(
+        self, files: int, *, max_connections: int = MAX_CONNECTIONS, max_per_address: int = MAX_PER_ADDRESS
+    ) -> None:
+        """`files` is the limit of open files of the process."""
+        self._room = max(2, files // FILES_SHARE)
+        self._max_connections, self._max_per_address = min(max_connections, self._room // 2), max_per_address
+        self._admitted: dict[HttpProtocol, str] = {}
+        self._per_address: Counter[str] = Counter()
+        self._on_probation: dict[HttpProtocol, None] = {}  # in order of arrival
+        self._logged = -_LOG_SECONDS
+
+    def __len__(self) -> int:
+        return len(self._admitted) + len(self._on_probation)
+
+    def admit(self, connection: HttpProtocol, address: str) -> bool:
+        """Counts a new connection, or one whose request has no valid key; True within the limits."""
+        if connection in self._admitted:
+            return True
+        if len(self._admitted) < self._max_connections and self._per_address[address] < self._max_per_address:
+            self._on_probation.pop(connection, None)
+            self._admitted[connection] = address
+            self._per_address[address] += 1
+            return True
+        if connection not in self._on_probation:
+            self._log(address)
+            while self._on_probation and len(self) >= self._room:
+                oldest = next(iter(self._on_probation))
+                del self._on_probation[oldest]
+                oldest.refuse()
+            self._on_probation[connection] = None
+        return False
+
+    def release(self, connection: HttpProtocol) -> None:
+        """Stops counting a connection that sent a valid key or is closed."""
+        self._on_probation.pop(connection, None)
+        address = self._admitted.pop(connection, None)
+        if address is not None:
+            self._per_address[address] -= 1
+            if not self._per_address[address]:
+                del self._per_address[address]
+
+    def on_probation(self, connection: HttpProtocol) -> bool:
+        """True for a connection above the limits."""
+        return connection in self._on_probation
+
+    def message(self) -> str:
+        """Error message for a connection above the limits."""
+        return (
+            f"too many connections without a valid API key (limit: {self._max_per_address} per address, "
+            f"{self._max_connections} in total): send the header `Authorization: Bearer KEY`, or retry later"
+        )
+
+    def _log(self, address: str) -> None:
+        now = time.monotonic()
+        if now - self._logged >= _LOG_SECONDS:
+            self._logged = now
+            log.warning(
+                "%d connections without a valid API key, %d of them from %s: refusing further ones without a key",
+                len(self),
+                self._per_address[address],
+                address or "an unknown address",
+            )
+
 
 HEADER_SECONDS = 15.0
 """Time limit from the connection's start, or a request's first byte, to the end of the headers."""

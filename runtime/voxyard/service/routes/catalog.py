@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 
 from voxyard.service.routes import serializers
-from voxyard.service.routes.dependencies import AppStateDep, ClientDep
+from voxyard.service.routes.dependencies import AppStateDep, ClientDep, Router
 from voxyard.service.routes.openapi import errors
-from voxyard.service.routes.router import Router
 from voxyard.service.routes.schemas import (
     AudioModelsOut,
     GpuOut,

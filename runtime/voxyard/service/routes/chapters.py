@@ -18,18 +18,16 @@ from voxyard.service.audiobook import subtitles
 from voxyard.service.audiobook.chapters import TimedChapter, timed
 from voxyard.service.audiobook.subtitles import SubtitleFormat
 from voxyard.service.audiobook.timings import TimedChunk, word_times
-from voxyard.service.documents.chunk_times import with_spans
 from voxyard.service.documents.records import Document, StoredChunk
+from voxyard.service.documents.timelines import with_spans
 from voxyard.service.errors import ConflictError, NotFoundError
 from voxyard.service.routes import document_stream, serializers
 from voxyard.service.routes.answers import Answer
-from voxyard.service.routes.dependencies import AppStateDep, ClientDep
+from voxyard.service.routes.dependencies import AppStateDep, ClientDep, DocumentId, Router
 from voxyard.service.routes.openapi import errors
-from voxyard.service.routes.parameters import DocumentId
-from voxyard.service.routes.router import Router
 from voxyard.service.routes.schemas import ChaptersOut, ChunkTimesOut, TimingsOut, WordOut
 from voxyard.service.routes.serializers import ChunkTimes
-from voxyard.service.routes.stored_audio import StoredAudio, stored_response
+from voxyard.service.routes.stored_audio import stored_response
 from voxyard.service.state import AppState
 from voxyard.speech.audio import audiobook
 from voxyard.speech.reading.markup import MASK, masked
@@ -214,17 +212,23 @@ async def audiobook_response(
         raise ConflictError(
             f"document {document.id} is {document.state}: an audiobook (m4b) is there once it is completed"
         )
-    document, chunks = await run_sync(state.store.snapshot, document.id)
-    chapters = await run_sync(state.store.chapters, document.id)
-    cover = await run_sync(state.store.cover, document.id)
     cancelled = threading.Event()
-    write = partial(audiobook_file.write, state.audio_store, document, chunks, state.pauses, chapters, cover, cancelled)
     try:
-        await state.audiobooks.run(document.owner, write)
+        return await state.audiobooks.run(
+            document.owner, partial(_audiobook_response, request, state, document.id, headers, cancelled)
+        )
     finally:
         cancelled.set()
-    name = audiobook_file.name(document)
-    size = await run_sync(state.audio_store.size, document.id, name) or 0
-    stored = StoredAudio(document.id, name, size, document.revision, audiobook.MEDIA_TYPE)
-    reading = state.encodings.threads.reading
-    return await run_sync(stored_response, request, state.audio_store, stored, headers, reading, limiter=reading)
+
+
+def _audiobook_response(
+    request: Request, state: AppState, id: str, headers: dict[str, str], cancelled: threading.Event
+) -> Response:
+    document, chunks = state.store.snapshot(id)
+    chapters, cover = state.store.chapters(id), state.store.cover(id)
+    audiobook_file.write(state.audio_store, document, chunks, state.pauses, chapters, cover, cancelled)
+    name, reading = audiobook_file.name(document), state.encodings.reading
+    found = stored_response(request, state.audio_store, document, name, audiobook.MEDIA_TYPE, headers, reading)
+    if found is None:
+        raise NotFoundError(f"document {id} has no audiobook: it was deleted meanwhile")
+    return found

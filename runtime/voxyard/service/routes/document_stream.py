@@ -17,19 +17,16 @@ from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 
 from voxyard.service.audio import encoded
-from voxyard.service.documents.chunk_times import ChunkTimeline
 from voxyard.service.documents.records import Document, StoredChunk
-from voxyard.service.errors import BusyError, ConflictError, NotFoundError, UnavailableError
+from voxyard.service.errors import BusyError, ConflictError, NotFoundError, UnavailableError, without_paths
 from voxyard.service.routes import serializers
 from voxyard.service.routes.serializers import ChunkTimes
-from voxyard.service.server_paths import without_paths
 from voxyard.service.state import AppState
-from voxyard.service.streaming.audio_response import StreamEncoder, in_thread
-from voxyard.service.streaming.playback import playing
+from voxyard.service.streaming.audio_response import StreamEncoder
 from voxyard.service.streaming.shared_encoding import Pieces, SharedEncoding
+from voxyard.speech.audio.codecs import Tags
 from voxyard.speech.audio.encoder import Format
-from voxyard.speech.audio.joining import Piece, Span
-from voxyard.speech.audio.tags import Tags
+from voxyard.speech.audio.joining import JoinTimeline, Piece, Span
 
 if TYPE_CHECKING:
     from voxyard.service.audiobook.chapters import TimedChapter
@@ -57,14 +54,10 @@ async def _counted_listener(queue: DocumentQueue, id: str) -> AsyncGenerator[Non
             await run_sync(queue.listen, id, False)
 
 
-async def shared_audio(
-    state: AppState, document: Document, format: Format, speed: float
-) -> AsyncGenerator[bytes, None]:
+def shared_audio(state: AppState, document: Document, format: Format, speed: float) -> AsyncGenerator[bytes, None]:
     """As `audio`; readers of one document, format and speed share one encoding."""
     key, pieces = _encoding(state, document, format, speed)
-    async with contextlib.aclosing(state.encodings.read(key, pieces, state.section.data_dir)) as blocks:
-        async for block in blocks:
-            yield block
+    return state.encodings.read(key, pieces, state.section.data_dir)
 
 
 async def encoded_copy(state: AppState, document: Document, format: Format) -> AsyncGenerator[bytes, None] | None:
@@ -121,48 +114,57 @@ async def audio(
     if document.state == "completed":  # of one moment: chunks may be spoken again while it is read
         document, kept = await run_sync(state.store.snapshot, document.id)
         whole = ChunkTimes.of(kept, state.pauses).spans
-
-    timeline = ChunkTimeline(state.pauses)
+    while document.extracting:
+        seen = await _next_change(state, document.id, seen)
+        document = await run_sync(state.store.document, document.id)
+    timeline = JoinTimeline(state.pauses)
 
     def piece(chunk: StoredChunk) -> Piece:
-        timeline.add(chunk)
-        return state.audio_store.piece(document.id, chunk, timeline.spans[-1], state.pauses, document.audio)
+        span = timeline.add(chunk.samples or 0, chunk.joint)
+        return state.audio_store.piece(document.id, chunk, span, state.pauses, document.audio)
 
-    at = 0
-    while document.extracting:
-        if state.notifier.closed:
-            raise UnavailableError("the service is shutting down: retry in 10 s", retry_after=10.0)
-        seen = await state.notifier.wait(document.id, seen, HEARTBEAT)
-        await _check_not_failed(state, document.id)
-        document = await run_sync(state.store.document, document.id)
+    completed = document.state == "completed"
+    encoder = StreamEncoder(
+        piece,
+        format,
+        speed=speed,
+        samples=whole[-1].end if whole else None,
+        tags=Tags(document.title, document.author),
+        heard=None if completed else state.metrics.stream_heard,  # it is read, not waited for
+    )
     async with contextlib.AsyncExitStack() as stack:
-        completed = document.state == "completed"
         if not completed:
             await stack.enter_async_context(_counted_listener(state.queue, document.id))
-        samples, tags = whole[-1].end if whole else None, Tags(document.title, document.author)
-        encoder = StreamEncoder(piece, format, speed=speed, samples=samples, tags=tags)
-        stack.enter_context(contextlib.closing(encoder))
-        playback = stack.enter_context(playing(_unheard if completed else state.components.metrics.stream_heard))
-        while at < document.chunks:
-            found = kept[at:] or await run_sync(state.store.chunks_from, document.id, at, _PAGE)
-            for chunk in itertools.takewhile(lambda each: each.samples is not None, found):
-                before = encoder.seconds
-                block = await in_thread(encoder.add, chunk, limiter=threads)
-                playback.sends(encoder.seconds - before)
-                yield block
-                playback.taken()
-                at += 1
-            if not found or at > found[-1].index:
-                continue
-            if state.notifier.closed:
-                raise UnavailableError("the service is shutting down: retry in 10 s", retry_after=10.0)
-            seen = await state.notifier.wait(document.id, seen, HEARTBEAT)
-            await _check_not_failed(state, document.id)
-        yield await in_thread(encoder.finish, limiter=threads)
+        blocks = encoder.encoded(_stored(state, document, kept, seen), document.chunks, threads)
+        async for block in await stack.enter_async_context(contextlib.aclosing(blocks)):
+            yield block
 
 
-def _unheard(_: float) -> None:
-    """A completed document is read, not waited for."""
+async def _stored(
+    state: AppState, document: Document, kept: Sequence[StoredChunk], seen: int
+) -> AsyncGenerator[StoredChunk, None]:
+    """The chunks of a document in text order, each as soon as it is stored; `kept` are those that are read already.
+
+    `seen` is the version of the document when it was read. Raises as `audio`.
+    """
+    at = 0
+    while at < document.chunks:
+        found = kept[at:] or await run_sync(state.store.chunks_from, document.id, at, _PAGE)
+        for chunk in itertools.takewhile(lambda each: each.samples is not None, found):
+            yield chunk
+            at += 1
+        if found and at <= found[-1].index:
+            seen = await _next_change(state, document.id, seen)
+
+
+async def _next_change(state: AppState, id: str, seen: int) -> int:
+    """Waits for the next change of a document that is in progress. Raises as `audio`."""
+    if state.notifier.closed:
+        raise UnavailableError("the service is shutting down: retry in 10 s", retry_after=10.0)
+    seen = await state.notifier.wait(id, seen, HEARTBEAT)
+    if (document := await run_sync(state.store.document, id)).state == "failed":
+        raise ConflictError(failure(document))
+    return seen
 
 
 async def chapter_audio(
@@ -179,7 +181,6 @@ async def chapter_audio(
         NotFoundError: the document was deleted.
     """
     first, spans = chapter.first, ChunkTimes.of(chunks, state.pauses).spans
-    tags = Tags(chapter.title, document.author, document.title)
 
     def piece(chunk: StoredChunk) -> Piece:
         span = spans[chunk.index]
@@ -187,18 +188,15 @@ async def chapter_audio(
             span = replace(span, begin=span.start)
         return state.audio_store.piece(document.id, chunk, span, state.pauses, document.audio)
 
-    samples = spans[-1].end - spans[first].start
-    encoder = StreamEncoder(piece, format, speed=speed, samples=samples, tags=tags)
-    with contextlib.closing(encoder):
+    async def parts() -> AsyncGenerator[StoredChunk, None]:
         for chunk in chunks[first:]:
-            yield await in_thread(encoder.add, chunk)
-        yield await in_thread(encoder.finish)
+            yield chunk
 
-
-async def _check_not_failed(state: AppState, id: str) -> None:
-    document = await run_sync(state.store.document, id)
-    if document.state == "failed":
-        raise ConflictError(failure(document))
+    samples, tags = spans[-1].end - spans[first].start, Tags(chapter.title, document.author, document.title)
+    encoder = StreamEncoder(piece, format, speed=speed, samples=samples, tags=tags)
+    async with contextlib.aclosing(encoder.encoded(parts(), len(chunks) - first)) as blocks:
+        async for block in blocks:
+            yield block
 
 
 def check_has_text(document: Document, what: str) -> None:

@@ -18,10 +18,9 @@ from voxyard.service.http.connected import while_connected
 from voxyard.service.routes import chapters as chapter_routes
 from voxyard.service.routes import document_stream, serializers, uploads
 from voxyard.service.routes.answers import Answer
-from voxyard.service.routes.dependencies import AppStateDep, ClientDep, PrefixDep
+from voxyard.service.routes.dependencies import AppStateDep, ClientDep, PrefixDep, Router
+from voxyard.service.routes.dependencies import DocumentId as Id
 from voxyard.service.routes.openapi import errors, form, inlined
-from voxyard.service.routes.parameters import DocumentId as Id
-from voxyard.service.routes.router import Router
 from voxyard.service.routes.schemas import (
     DocumentBody,
     DocumentFormat,
@@ -32,7 +31,7 @@ from voxyard.service.routes.schemas import (
     codec_of,
 )
 from voxyard.service.routes.serializers import ChunkTimes
-from voxyard.service.routes.stored_audio import StoredAudio, stored_response
+from voxyard.service.routes.stored_audio import stored_response
 from voxyard.service.state import AppState
 from voxyard.service.streaming.audio_response import AudioStreamingResponse
 from voxyard.service.webhooks.rules import check_webhook
@@ -101,13 +100,12 @@ async def create_document(
     if idempotency_key is None:  # with one, it may be a document that is there
         await run_sync(partial(state.queue.check, client.name, Size(), admitted=admitted))
     read = await uploads.read_document_request(request, state.section, idempotency_key)
-    accept = partial(_accepted, state, client.name, read, admitted=admitted)
-    document, is_new = await while_connected(request, state.preparing.run(client.name, accept))
-    body = await run_sync(_document_out, state, document, prefix)
+    accept = partial(_accepted, state, client.name, read, prefix, admitted=admitted)
+    body, is_new = await while_connected(request, state.preparing.run(client.name, accept))
     return JSONResponse(
         body.model_dump(mode="json", exclude={"chunks"}),
         status_code=status.HTTP_202_ACCEPTED if is_new else status.HTTP_200_OK,
-        headers={"Location": f"{prefix}/v1/documents/{document.id}"},
+        headers={"Location": f"{prefix}/v1/documents/{body.id}"},
     )
 
 
@@ -319,13 +317,15 @@ async def delete_document(id: Id, state: AppStateDep, client: ClientDep) -> None
     await state.changing.run(client.name, delete)
 
 
-def _accepted(state: AppState, owner: str, read: uploads.ReadRequest, *, admitted: bool) -> tuple[Document, bool]:
+def _accepted(
+    state: AppState, owner: str, read: uploads.ReadRequest, prefix: str, *, admitted: bool
+) -> tuple[DocumentOut, bool]:
     """The document of a request, and True where it is new. What has no room is refused before it is prepared."""
     submitted, section = read(), state.section
     asked = submission.unprepared(submitted, owner=owner, now=time.time(), instance=section.instance)
     earlier = state.queue.earlier(asked)  # what it named, a voice or a webhook's host, may be gone since then
     if earlier is not None:
-        return earlier, False
+        return _document_out(state, earlier, prefix), False
     if submitted.webhook is not None:
         check_webhook(state.webhook_rules, submitted.webhook)
     refused_after = admitted or asked.idempotency_key is not None
@@ -342,7 +342,8 @@ def _accepted(state: AppState, owner: str, read: uploads.ReadRequest, *, admitte
         reading=state.reading,
     )
     giving_up.check()
-    return state.queue.accept(new, admitted=admitted)
+    document, is_new = state.queue.accept(new, admitted=admitted)
+    return _document_out(state, document, prefix), is_new
 
 
 def _document_out(state: AppState, document: Document, prefix: str) -> DocumentOut:
@@ -357,17 +358,15 @@ async def _stored_audio(
     request: Request, state: AppState, document: Document, format: Format, headers: dict[str, str]
 ) -> Response:
     """Audio of a completed document from its file; encoded first where it is asked for in this format first."""
-    name = encoded.name(document.audio, format)
-    reading = state.encodings.threads.reading  # many readers at once wait for each other, and other requests do not
-    size = await run_sync(state.audio_store.size, document.id, name, limiter=reading)
-    if size is None and format == "wav":
-        raise NotFoundError(f"document {document.id} has no complete audio")
-    if size is None:
+    name, media_type = encoded.name(document.audio, format), MEDIA_TYPES[format]
+    reading = state.encodings.reading  # many readers at once wait for each other, and other requests do not
+    stored = partial(stored_response, request, state.audio_store, document, name, media_type, headers, reading)
+    found = await run_sync(stored, limiter=reading)
+    if found is None and format != "wav":
         growing = await document_stream.encoded_copy(state, document, format)
         if growing is not None:
-            return AudioStreamingResponse(
-                growing, media_type=MEDIA_TYPES[format], headers=headers, stall=PAUSED_STALL_SECONDS
-            )
-        size = await run_sync(state.audio_store.size, document.id, name, limiter=reading) or 0
-    stored = StoredAudio(document.id, name, size, document.revision, MEDIA_TYPES[format])
-    return await run_sync(stored_response, request, state.audio_store, stored, headers, reading, limiter=reading)
+            return AudioStreamingResponse(growing, media_type=media_type, headers=headers, stall=PAUSED_STALL_SECONDS)
+        found = await run_sync(stored, limiter=reading)
+    if found is None:
+        raise NotFoundError(f"document {document.id} has no complete audio")
+    return found

@@ -11,9 +11,9 @@ from prometheus_client.exposition import choose_encoder
 from pydantic import BaseModel
 
 from voxyard.service.errors import UnavailableError
-from voxyard.service.http.components import MiddlewareComponents
+from voxyard.service.routes.dependencies import Router
 from voxyard.service.routes.openapi import errors
-from voxyard.service.routes.router import Router
+from voxyard.service.state import AppState
 from voxyard.telemetry.exposition import readable_accept
 
 _THREADS = 2  # of each, that no other request uses: a probe waits for no work
@@ -25,7 +25,7 @@ class Health(BaseModel):
     status: str
 
 
-def operations_router(components: MiddlewareComponents) -> Router:
+def operations_router(state: AppState) -> Router:
     """`/healthz`, `/readyz` and `/metrics`, which are public paths."""
     router = Router(tags=["operation"])
     health_threads, metrics_threads = CapacityLimiter(_THREADS), CapacityLimiter(_THREADS)
@@ -38,7 +38,7 @@ def operations_router(components: MiddlewareComponents) -> Router:
     @router.get("/readyz", summary="Readiness", responses=errors(403, 503))
     async def readyz() -> Health:
         """200 where a worker has its model loaded; else 503 with the reason."""
-        well, sentence = await run_sync(components.ready, limiter=health_threads)
+        well, sentence = await run_sync(state.ready, limiter=health_threads)
         if not well:
             raise UnavailableError(sentence, retry_after=5)
         return Health(status=sentence)
@@ -53,7 +53,7 @@ def operations_router(components: MiddlewareComponents) -> Router:
     async def metrics(request: Request) -> Response:
         """Prometheus text format or OpenMetrics, by the Accept header."""
         encode, media_type = choose_encoder(readable_accept(request.headers.get("accept")))
-        content = await run_sync(encode, components.registry, limiter=metrics_threads)
+        content = await run_sync(encode, state.registry, limiter=metrics_threads)
         return Response(content, headers={"Content-Type": media_type})
 
     return router

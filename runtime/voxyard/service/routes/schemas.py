@@ -22,8 +22,8 @@ from pydantic_core import CoreSchema, PydanticCustomError
 from voxyard.extraction.errors import FORMATS
 from voxyard.service.documents.records import ChunkState, State
 from voxyard.service.documents.submission import LARGEST_SEED, LONGEST_AUTHOR, LONGEST_TITLE
-from voxyard.service.http import json_limit
-from voxyard.service.server_paths import without_paths
+from voxyard.service.errors import without_paths
+from voxyard.service.http.body_limit import check_json
 from voxyard.speech.audio.encoder import Format
 from voxyard.speech.cast import MOST_MEMBERS
 from voxyard.speech.reading.lexicon import LONGEST_SPOKEN, LONGEST_WORD, MOST_OF_REQUEST
@@ -90,7 +90,7 @@ Words = Annotated[
 def _limited(value: object) -> object:
     """A JSON text within the limits of JSON bodies."""
     if isinstance(value, str):
-        json_limit.check(value)
+        check_json(value)
     return value
 
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from voxyard.service.audiobook.chapters import timed
-from voxyard.service.documents.chunk_times import with_spans
 from voxyard.service.documents.records import Chapter, Document, StoredChunk
 from voxyard.service.documents.store import Store
+from voxyard.service.documents.timelines import with_spans
+from voxyard.service.names import VoiceName
 from voxyard.service.routes.schemas import (
     AudioOut,
     ChapterOut,
@@ -21,7 +22,6 @@ from voxyard.service.routes.schemas import (
     RedoOut,
     VoiceOut,
 )
-from voxyard.service.voice_names import VoiceName
 from voxyard.service.voices.table import shown_name
 from voxyard.speech.audio.joining import Pauses, Span
 

@@ -10,8 +10,8 @@ from pydantic import BaseModel, Field
 from voxyard.service.auth.api_keys import COOKIE
 from voxyard.service.auth.sessions import Sessions
 from voxyard.service.http.forwarded import prefix_of
+from voxyard.service.routes.dependencies import Router
 from voxyard.service.routes.openapi import errors
-from voxyard.service.routes.router import Router
 
 
 class SessionBody(BaseModel):

@@ -81,7 +81,7 @@ async def create_speech(
         *(state.pool, state.limiter, prepared.script, prepared.pauses, body.codec, prepared.tempo),
         client=client.name,
         share=limits.share,
-        on_heard=state.components.metrics.stream_heard,
+        on_heard=state.metrics.stream_heard,
     )
     headers = {} if prepared.note is None else {NOTE_HEADER: prepared.note}
     if body.stream_format == "sse":

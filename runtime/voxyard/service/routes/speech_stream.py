@@ -21,7 +21,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from voxyard.service.auth.api_keys import Client
 from voxyard.service.errors import BusyError, ServiceError, TooLargeError, UnavailableError
-from voxyard.service.http import json_limit
+from voxyard.service.http.body_limit import check_json
 from voxyard.service.http.errors import invalid
 from voxyard.service.routes.schemas import SpeechBody
 from voxyard.service.routes.speech import Prepared, prepare
@@ -236,7 +236,7 @@ class _Session:
             raise BusyError(f"{MOST_UTTERANCES} utterances are not spoken: wait for session.done", retry_after=1)
         utterance = _Utterance(self._next, config)
         try:
-            self._state.components.take_request(self._client.name)
+            self._state.take_request(self._client.name)
         except BusyError:
             utterance.refused = True
             raise
@@ -301,7 +301,7 @@ class _Session:
             client=self._client.name,
             share=self._state.limits(self._client.name).share,
             joiner=utterance.joiner,
-            on_heard=self._state.components.metrics.stream_heard,
+            on_heard=self._state.metrics.stream_heard,
         )
         place = {"utterance_index": utterance.index, "sentence_index": utterance.spoken}
         start = {
@@ -371,7 +371,7 @@ def _message(text: str | None) -> dict[str, Any]:
     """JSON object of a message. Raises ServiceError."""
     if text is None:
         raise ServiceError("found a binary message, expected JSON as text")
-    json_limit.check(text)
+    check_json(text)
     try:
         found = json.loads(text)
     except ValueError as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from email.utils import formatdate
 
 from anyio import CapacityLimiter
@@ -12,58 +11,54 @@ from fastapi import Request, status
 from starlette.responses import Response, StreamingResponse
 
 from voxyard.service.audio.store import AudioStore
+from voxyard.service.documents.records import Document
 from voxyard.service.http.errors import envelope
-from voxyard.service.streaming.file_reading import blocks_of
+from voxyard.service.streaming.shared_encoding import blocks_of
 
 _RANGE = re.compile(r"bytes=(\d{1,18})?-(\d{1,18})?")
 
 
-@dataclass(frozen=True)
-class StoredAudio:
-    """An audio file of a document: its name, its bytes in all, and the revision of the document that it has."""
-
-    id: str
-    name: str
-    size: int
-    revision: int
-    media_type: str
-
-    @property
-    def etag(self) -> str:
-        """Strong validator: two files of one are the same bytes, whichever service made them."""
-        return f'"{self.id[:16]}-{self.revision}-{self.name}-{self.size}"'
-
-
 def stored_response(
-    request: Request, audio_store: AudioStore, stored: StoredAudio, headers: Mapping[str, str], reading: CapacityLimiter
-) -> Response:
-    """The file, or the requested range of it; to HEAD the headers alone. Blocks.
+    request: Request,
+    audio_store: AudioStore,
+    document: Document,
+    name: str,
+    media_type: str,
+    headers: Mapping[str, str],
+    reading: CapacityLimiter,
+) -> Response | None:
+    """A file of a document, or the requested range of it; to HEAD the headers alone; None where there is no such file.
 
     A Range header that is not a single range, or whose If-Range names another file, is ignored. The file is read in
-    the threads of `reading`, one block at a time, by turns with those of other responses.
+    the threads of `reading`, one block at a time, by turns with those of other responses. Blocks.
     """
-    headers = {**headers, "Cache-Control": "private, no-cache", "ETag": stored.etag}
-    if stored.etag in _tags(request.headers.get("if-none-match")):
+    size = audio_store.size(document.id, name)
+    if size is None:
+        return None
+    # A strong validator: two files of one are the same bytes, whichever service made them.
+    etag = f'"{document.id[:16]}-{document.revision}-{name}-{size}"'
+    headers = {**headers, "Cache-Control": "private, no-cache", "ETag": etag}
+    if etag in _tags(request.headers.get("if-none-match")):
         return Response(status_code=status.HTTP_304_NOT_MODIFIED, headers=headers)
-    path = audio_store.path(stored.id, stored.name)
-    validators = [None, stored.etag]
+    path = audio_store.path(document.id, name)
+    validators = [None, etag]
     if path is not None and path.exists():
         headers["Last-Modified"] = formatdate(path.stat().st_mtime, usegmt=True)
         validators.append(headers["Last-Modified"])
     found = _range(request.headers.get("range")) if request.headers.get("if-range") in validators else None
-    start, end = 0, stored.size
+    start, end = 0, size
     if found is not None:
-        if (found[1] and int(found[1]) >= stored.size) or (not found[1] and not int(found[2])):
-            return _range_not_satisfiable(found[0], stored.size)
-        start = int(found[1]) if found[1] else max(0, stored.size - int(found[2]))
-        end = min(stored.size, int(found[2]) + 1) if found[1] and found[2] else stored.size
-        headers["Content-Range"] = f"bytes {start}-{end - 1}/{stored.size}"
+        if (found[1] and int(found[1]) >= size) or (not found[1] and not int(found[2])):
+            return _range_not_satisfiable(found[0], size)
+        start = int(found[1]) if found[1] else max(0, size - int(found[2]))
+        end = min(size, int(found[2]) + 1) if found[1] and found[2] else size
+        headers["Content-Range"] = f"bytes {start}-{end - 1}/{size}"
     headers |= {"Accept-Ranges": "bytes", "Content-Length": str(end - start)}
     code = status.HTTP_200_OK if found is None else status.HTTP_206_PARTIAL_CONTENT
     if request.method == "HEAD":
-        return Response(status_code=code, media_type=stored.media_type, headers=headers)
-    blocks = blocks_of(audio_store.stream(stored.id, stored.name, start, end), reading)
-    return StreamingResponse(blocks, status_code=code, media_type=stored.media_type, headers=headers)
+        return Response(status_code=code, media_type=media_type, headers=headers)
+    blocks = blocks_of(audio_store.stream(document.id, name, start, end), reading)
+    return StreamingResponse(blocks, status_code=code, media_type=media_type, headers=headers)
 
 
 def _range(asked: str | None) -> re.Match[str] | None:

@@ -8,10 +8,9 @@ from typing import Annotated
 from fastapi import Query
 from pydantic import BaseModel, Field
 
-from voxyard.service.routes.dependencies import AppStateDep, ClientDep
+from voxyard.service.routes.dependencies import AppStateDep, ClientDep, Router
 from voxyard.service.routes.openapi import errors
-from voxyard.service.routes.router import Router
-from voxyard.service.usage.table import KEPT_DAYS
+from voxyard.service.usage import KEPT_DAYS
 
 router = Router(tags=["catalogue"])
 

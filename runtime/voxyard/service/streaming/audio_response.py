@@ -1,11 +1,12 @@
-"""Streaming audio: outcomes ordered, joined, encoded, and sent while the client is connected."""
+"""Streaming audio: parts joined, encoded, and sent while the client is connected and hears them."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import threading
+import time
 from collections.abc import AsyncGenerator, Callable, Mapping
+from functools import partial
 from typing import Generic, TypeVar
 
 import anyio
@@ -13,19 +14,57 @@ from anyio.to_thread import run_sync
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from voxyard.service.errors import ServiceError, UnavailableError, UnspeakableTextError
+from voxyard.service.errors import ServiceError
 from voxyard.service.http.logging import ConnectionCut
 from voxyard.service.streaming.concurrency import Cut
+from voxyard.speech.audio.codecs import NO_TAGS, Tags
 from voxyard.speech.audio.encoder import Encoder, Format
 from voxyard.speech.audio.joining import Piece
-from voxyard.speech.audio.tags import NO_TAGS, Tags
 from voxyard.speech.errors import SpeechError
-from voxyard.speech.pool.job import ChunkFailedError, Job, Outcome
 from voxyard.speech.requests import SAMPLE_RATE
 
 BLOCK = 1 << 16  # bytes per ASGI message
 STALL = 120.0  # time limit in seconds for the client to read a block
-POLL_SECONDS = 1.0  # between two checks whether the job has ended
+Report = Callable[[float], None]
+"""Gets the seconds that the listener of a stream has waited after its first sound."""
+
+
+class Playback:
+    """A listener who plays a stream from its first sound on, at its own pace.
+
+    What is sent is heard in the time that it takes to play; after that the listener waits (an underrun). A listener who
+    takes it later, as one who has paused, has outrun nothing: the wait counts from then on.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock` tells seconds."""
+        self._clock = clock
+        self._until: float | None = None  # when all that was sent is heard; None: nothing was sent
+        self._waited, self._waiting = 0.0, False
+
+    @property
+    def began(self) -> bool:
+        """True once something was sent."""
+        return self._until is not None
+
+    @property
+    def waited(self) -> float:
+        """Seconds of waiting after the first sound, the present wait included."""
+        return self._waited + (self._late() if self._waiting else 0.0)
+
+    def taken(self) -> None:
+        """The listener has taken all that was sent."""
+        self._waiting = True
+        if self._until is not None:
+            self._until = max(self._until, self._clock())
+
+    def sends(self, seconds: float) -> None:
+        """So many seconds of sound are sent."""
+        self._waited, self._waiting = self.waited, False
+        self._until = max(self._until or 0.0, self._clock()) + seconds
+
+    def _late(self) -> float:
+        return 0.0 if self._until is None else max(0.0, self._clock() - self._until)
 
 
 Part = TypeVar("Part")
@@ -37,63 +76,11 @@ class SpeechFailedError(ServiceError):
     status, code, kind = 500, "speech_failed", "server_error"
 
 
-def speech_error(failure: ChunkFailedError | None) -> ServiceError:
-    """Error of a request whose chunk failed: the client's where the engine refuses its text."""
-    if failure is not None and failure.refused:
-        return UnspeakableTextError(str(failure), parameter="input")
-    return SpeechFailedError(str(failure))
-
-
-class OrderedOutcomes:
-    """Outcomes delivered by the pool's thread in any order, and taken in text order on the event loop.
-
-    `on_complete` is called on the event loop once `total` outcomes have come, with a function that gives the bytes of
-    audio that are not taken yet.
-    """
-
-    def __init__(self, total: int, on_complete: Callable[[Callable[[], int]], None]) -> None:
-        self._loop, self._on_complete = asyncio.get_running_loop(), on_complete
-        self._missing = total
-        self._outcomes: dict[int, Outcome] = {}
-        self._changed = asyncio.Event()
-
-    def deliver(self, outcome: Outcome) -> None:
-        """Delivers an outcome; called from the pool's thread."""
-        self._outcomes[outcome.index] = outcome
-        self._missing -= 1
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._changed.set)
-            if not self._missing:
-                self._loop.call_soon_threadsafe(self._on_complete, self.waiting_bytes)
-
-    def waiting_bytes(self) -> int:
-        """Bytes of audio that are delivered and not taken."""
-        results = (outcome.result for outcome in tuple(self._outcomes.values()))
-        return sum(result.audio.nbytes for result in results if result is not None)
-
-    async def take(self, index: int, job: Job, check: Callable[[], None] = lambda: None) -> Outcome:
-        """Outcome of a chunk, which is removed. `check` is called now and then, and may raise.
-
-        Raises:
-            UnavailableError: the job ended without it.
-        """
-        while index not in self._outcomes:
-            check()
-            self._changed.clear()
-            progress = job.progress
-            if job.finished and progress.done < progress.total:
-                raise UnavailableError("the workers stopped before the text was complete: retry in 5 s", retry_after=5)
-            if index not in self._outcomes:
-                with anyio.move_on_after(POLL_SECONDS):
-                    await self._changed.wait()
-        return self._outcomes.pop(index)
-
-
 class StreamEncoder(Generic[Part]):
-    """Encodes a stream of parts: `join` gives the piece of audio of the next part.
+    """Encodes a stream of parts for a listener: `join` gives the piece of audio of the next part.
 
-    Its methods block, and are called from worker threads, one at a time. `position` is the number of samples joined
-    so far, including pauses; `seconds` is how long the parts of this stream take to play.
+    `position` is the number of samples joined so far, including pauses. `heard` gets how long the listener has waited
+    after the first sound.
     """
 
     def __init__(
@@ -104,33 +91,42 @@ class StreamEncoder(Generic[Part]):
         speed: float = 1.0,
         samples: int | None = None,
         tags: Tags = NO_TAGS,
+        heard: Report | None = None,
     ) -> None:
-        self._encoder = Encoder(format, SAMPLE_RATE, speed=speed, samples=samples, tags=tags)
-        self._join = join
-        self._lock = threading.Lock()  # close() waits for a running encode
-        self._closed = False
-        self.position, self.seconds, self._speed = 0, 0.0, speed
+        self._open = partial(Encoder, format, SAMPLE_RATE, speed=speed, samples=samples, tags=tags)
+        self._join, self._heard = join, heard
+        self._lock = threading.Lock()  # closing waits for a running encode
+        self.position, self._speed = 0, speed
 
-    def add(self, part: Part) -> bytes:
-        """Adds the next part; returns the bytes that are ready to send."""
+    async def encoded(
+        self, parts: AsyncGenerator[Part, None], count: int, threads: anyio.CapacityLimiter | None = None
+    ) -> AsyncGenerator[bytes, None]:
+        """Bytes of `count` parts, each encoded in a worker thread as soon as it is there, the end with the last one.
+
+        Closing it closes `parts`, and waits for the thread.
+        """
+        encoder, playback = self._open(), Playback()
+        try:
+            async with contextlib.aclosing(parts):
+                async for part in parts:
+                    count -= 1
+                    block, seconds = await run_sync(self._add, encoder, part, not count, limiter=threads)
+                    playback.sends(seconds)
+                    yield block
+                    playback.taken()
+        finally:
+            with self._lock:
+                encoder.close()
+            if self._heard is not None and playback.began:
+                self._heard(playback.waited)
+
+    def _add(self, encoder: Encoder, part: Part, last: bool) -> tuple[bytes, float]:
+        """The bytes that are ready with this part, and the seconds that it takes to play. Blocks."""
         with self._lock:
-            if self._closed:
-                return b""
             piece = self._join(part)
             self.position = piece.end
-            self.seconds += len(piece.audio) / SAMPLE_RATE / self._speed
-            return self._encoder.encode(piece.audio)
-
-    def finish(self) -> bytes:
-        """Ends the stream; returns its last bytes."""
-        with self._lock:
-            return b"" if self._closed else self._encoder.finish()
-
-    def close(self) -> None:
-        """Releases the encoder."""
-        with self._lock:
-            self._closed = True
-            self._encoder.close()
+            block = encoder.encode(piece.audio) + (encoder.finish() if last else b"")
+            return block, len(piece.audio) / SAMPLE_RATE / self._speed
 
 
 class AudioStreamingResponse(Response):
@@ -211,10 +207,3 @@ async def _until_disconnected(receive: Receive, then: Callable[[], None]) -> Non
 
 def _service_error(error: Exception) -> ServiceError:
     return error if isinstance(error, ServiceError) else SpeechFailedError(str(error) or type(error).__name__)
-
-
-async def in_thread(
-    encode: Callable[..., bytes], *arguments: object, limiter: anyio.CapacityLimiter | None = None
-) -> bytes:
-    """Result of a StreamEncoder's method, run in a worker thread. A cancelled stream waits for its end."""
-    return await run_sync(encode, *arguments, limiter=limiter)

@@ -8,8 +8,7 @@ import errno
 import logging
 import os
 import tempfile
-from collections.abc import AsyncGenerator, Callable, Generator, Hashable
-from functools import cached_property
+from collections.abc import AsyncGenerator, Callable, Generator, Hashable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -18,7 +17,26 @@ from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 
 from voxyard.service.errors import NoRoomError
-from voxyard.service.streaming.file_reading import READING_THREADS
+
+READING_THREADS = 4
+"""Threads of all readers of a service. Further readers wait in order of arrival, so that each gets a block by turns."""
+
+
+async def blocks_of(blocks: Iterator[bytes], threads: CapacityLimiter) -> AsyncGenerator[bytes, None]:
+    """The blocks of an iterator that blocks. A reader holds a thread while it reads a block, not while it sends it.
+
+    Args:
+        blocks: the bytes of a file, closed at the end where it is a generator.
+        threads: the threads that readers share. Those of other requests, which all wait in one line, would let a
+            short request wait for a block of each reader.
+    """
+    try:
+        while (block := await run_sync(next, blocks, None, limiter=threads)) is not None:
+            yield block
+    finally:
+        if isinstance(blocks, Generator):
+            blocks.close()
+
 
 _log = logging.getLogger(__name__)
 
@@ -30,18 +48,11 @@ Pieces = Callable[[CapacityLimiter], AsyncGenerator[bytes, None]]
 Keep = Callable[[BinaryIO], object]
 
 
-class EncodingThreads:
-    """Worker threads of all encodings of a service: few, and none that requests of another kind use."""
-
-    def __init__(self) -> None:
-        self.encoding, self.reading = CapacityLimiter(ENCODING_THREADS), CapacityLimiter(READING_THREADS)
-
-
 class SharedEncoding:
     """One encoding in progress. Its bytes are in a temporary file without a name, so that a crash leaves nothing."""
 
-    def __init__(self, pieces: Pieces, folder: Path, keep: Keep | None, threads: EncodingThreads) -> None:
-        self._pieces, self._keep, self._threads = pieces, keep, threads
+    def __init__(self, pieces: Pieces, folder: Path, keep: Keep | None, encodings: SharedEncodings) -> None:
+        self._pieces, self._keep, self._encodings = pieces, keep, encodings
         with _disk_errors():
             self._descriptor, path = tempfile.mkstemp(dir=folder)
             Path(path).unlink()
@@ -72,7 +83,7 @@ class SharedEncoding:
             changed = self._changed
             if at < self._size:
                 count = min(BLOCK, self._size - at)
-                block = await run_sync(os.pread, self._descriptor, count, at, limiter=self._threads.reading)
+                block = await run_sync(os.pread, self._descriptor, count, at, limiter=self._encodings.reading)
                 at += len(block)
                 yield block
             elif self._task.done():
@@ -91,14 +102,14 @@ class SharedEncoding:
 
     async def _encode(self) -> None:
         try:
-            async with contextlib.aclosing(self._pieces(self._threads.encoding)) as pieces:
+            async with contextlib.aclosing(self._pieces(self._encodings.encoding)) as pieces:
                 async for piece in pieces:
                     if piece:
-                        await run_sync(self._write, piece, limiter=self._threads.encoding)
+                        await run_sync(self._write, piece, limiter=self._encodings.encoding)
                         self._size += len(piece)
                         self._wake()
             if self._keep is not None:
-                await run_sync(self._keep_all, self._keep, limiter=self._threads.encoding)
+                await run_sync(self._keep_all, self._keep, limiter=self._encodings.encoding)
         finally:
             self._wake()
 
@@ -130,18 +141,17 @@ def _disk_errors() -> Generator[None, None, None]:
 
 
 class SharedEncodings:
-    """Encodings in progress by what they encode; used from one event loop. The last reader's end ends an encoding."""
+    """Encodings in progress by what they encode; used from one event loop. The last reader's end ends an encoding.
+
+    The threads of all, and those of the readers of finished ones, are few, and none that requests of another kind use.
+    """
 
     def __init__(self) -> None:
         self._running: dict[Hashable, SharedEncoding] = {}
+        self.encoding, self.reading = CapacityLimiter(ENCODING_THREADS), CapacityLimiter(READING_THREADS)
 
     def __len__(self) -> int:
         return len(self._running)
-
-    @cached_property
-    def threads(self) -> EncodingThreads:
-        """The threads of its encodings and of the readers of finished ones; made on the event loop."""
-        return EncodingThreads()
 
     @contextlib.asynccontextmanager
     async def joined(
@@ -157,7 +167,7 @@ class SharedEncodings:
         """
         encoding = self._running.get(key)
         if encoding is None or encoding.failed:
-            encoding = self._running[key] = SharedEncoding(pieces, folder, keep, self.threads)
+            encoding = self._running[key] = SharedEncoding(pieces, folder, keep, self)
         encoding.readers += 1
         try:
             yield encoding

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
 import json
 import math
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 
-from voxyard.service.errors import ServiceError, UnavailableError
-from voxyard.service.server_paths import without_paths
-from voxyard.service.streaming.audio_response import (
-    OrderedOutcomes,
-    SpeechFailedError,
-    StreamEncoder,
-    in_thread,
-    speech_error,
-)
-from voxyard.service.streaming.concurrency import ConcurrencyLimiter, Cut
-from voxyard.service.streaming.playback import Report, playing
+import anyio
+
+from voxyard.service.errors import ServiceError, UnavailableError, UnspeakableTextError, without_paths
+from voxyard.service.streaming.audio_response import Report, SpeechFailedError, StreamEncoder
+from voxyard.service.streaming.concurrency import ConcurrencyLimiter, Cut, Place
 from voxyard.speech.audio.encoder import Format
 from voxyard.speech.audio.joining import Joiner, Pauses
 from voxyard.speech.errors import SpeechError
+from voxyard.speech.pool.job import ChunkFailedError, Job, Outcome
 from voxyard.speech.pool.pool import Pool
 from voxyard.speech.requests import SAMPLE_RATE, Boundary, Result
 from voxyard.speech.script import Script
@@ -30,7 +26,60 @@ from voxyard.speech.script import Script
 PRIORITY = 1  # before documents of the same key: a client waits
 WORKERLESS_SECONDS = 15.0
 """How long a request waits whose workers have all gone: their servers are away, or their GPUs' memory is taken."""
+POLL_SECONDS = 1.0  # between two checks whether the job has ended
 OUTPUT_TOKENS = 50  # per second of audio, in the usage that OpenAI's clients read
+
+
+def speech_error(failure: ChunkFailedError | None) -> ServiceError:
+    """Error of a request whose chunk failed: the client's where the engine refuses its text."""
+    if failure is not None and failure.refused:
+        return UnspeakableTextError(str(failure), parameter="input")
+    return SpeechFailedError(str(failure))
+
+
+class OrderedOutcomes:
+    """Outcomes delivered by the pool's thread in any order, and taken in text order on the event loop.
+
+    `on_complete` is called on the event loop once `total` outcomes have come, with a function that gives the bytes of
+    audio that are not taken yet.
+    """
+
+    def __init__(self, total: int, on_complete: Callable[[Callable[[], int]], None]) -> None:
+        self._loop, self._on_complete = asyncio.get_running_loop(), on_complete
+        self._missing = total
+        self._outcomes: dict[int, Outcome] = {}
+        self._changed = asyncio.Event()
+
+    def deliver(self, outcome: Outcome) -> None:
+        """Delivers an outcome; called from the pool's thread."""
+        self._outcomes[outcome.index] = outcome
+        self._missing -= 1
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._changed.set)
+            if not self._missing:
+                self._loop.call_soon_threadsafe(self._on_complete, self.waiting_bytes)
+
+    def waiting_bytes(self) -> int:
+        """Bytes of audio that are delivered and not taken."""
+        results = (outcome.result for outcome in tuple(self._outcomes.values()))
+        return sum(result.audio.nbytes for result in results if result is not None)
+
+    async def take(self, index: int, job: Job, check: Callable[[], None] = lambda: None) -> Outcome:
+        """Outcome of a chunk, which is removed. `check` is called now and then, and may raise.
+
+        Raises:
+            UnavailableError: the job ended without it.
+        """
+        while index not in self._outcomes:
+            check()
+            self._changed.clear()
+            progress = job.progress
+            if job.finished and progress.done < progress.total:
+                raise UnavailableError("the workers stopped before the text was complete: retry in 5 s", retry_after=5)
+            if index not in self._outcomes:
+                with anyio.move_on_after(POLL_SECONDS):
+                    await self._changed.wait()
+        return self._outcomes.pop(index)
 
 
 class SpeechRequest:
@@ -48,19 +97,19 @@ class SpeechRequest:
         client: str = "",
         share: float = 1.0,
         joiner: Joiner | None = None,
-        on_heard: Report = lambda _: None,
+        on_heard: Report | None = None,
     ) -> None:
         """`client` is the name of the API key, with its share of the workers; `joiner` has the text before.
 
         `on_heard` gets how long its listener has waited after the first sound.
         """
-        self._on_heard = on_heard
         self._client, self._share = client, share
         self.cut = Cut()
         self._pool, self._limiter, self._script = pool, limiter, script
-        self._format, self._speed = format, speed
-        self._joiner = Joiner(pauses) if joiner is None else joiner
-        self._samples = 0
+        self._speed, joiner = speed, Joiner(pauses) if joiner is None else joiner
+        self._encoder = StreamEncoder[tuple[Result, Boundary | float]](
+            lambda spoken: joiner.add(*spoken), format, speed=speed, heard=on_heard
+        )
         self._worker_seen = time.monotonic()
 
     async def audio(self) -> AsyncGenerator[bytes, None]:
@@ -71,33 +120,34 @@ class SpeechRequest:
         """
         if (waiting := self._pool.waiting) is not None:
             raise UnavailableError(f"no worker can start yet: {waiting}", retry_after=10)
-        with self._limiter.acquire(self._client, self.cut) as place, contextlib.closing(self._encoder()) as encoder:
-            outcomes = OrderedOutcomes(len(self._script.requests), place.spoken)
-            try:
-                job = self._pool.submit(
-                    self._script.requests,
-                    priority=PRIORITY,
-                    listening=True,
-                    deliver=outcomes.deliver,
-                    tenant=self._client,
-                    share=self._share,
-                )
-            except SpeechError as error:
-                raise UnavailableError(f"no worker available: {error}", retry_after=5) from error
-            try:
-                with playing(self._on_heard) as playback:
-                    for chunk in self._script.chunks:
-                        playback.taken()
-                        outcome = await outcomes.take(chunk.index, job, self._check_workers)
-                        if outcome.result is None:
-                            raise speech_error(outcome.failure)
-                        before = encoder.seconds
-                        piece = await in_thread(encoder.add, (outcome.result, chunk.joint))
-                        playback.sends(encoder.seconds - before)
-                        yield piece
-                self._samples = encoder.position
-                yield await in_thread(encoder.finish)
-            finally:
+        with self._limiter.acquire(self._client, self.cut) as place:
+            blocks = self._encoder.encoded(self._spoken(place), len(self._script.chunks))
+            async with contextlib.aclosing(blocks):
+                async for block in blocks:
+                    yield block
+
+    async def _spoken(self, place: Place) -> AsyncGenerator[tuple[Result, Boundary | float], None]:
+        """The sound of each chunk in text order, as soon as it is spoken, with what ends there."""
+        outcomes = OrderedOutcomes(len(self._script.requests), place.spoken)
+        try:
+            job = self._pool.submit(
+                self._script.requests,
+                priority=PRIORITY,
+                listening=True,
+                deliver=outcomes.deliver,
+                tenant=self._client,
+                share=self._share,
+            )
+        except SpeechError as error:
+            raise UnavailableError(f"no worker available: {error}", retry_after=5) from error
+        try:
+            for chunk in self._script.chunks:
+                outcome = await outcomes.take(chunk.index, job, self._check_workers)
+                if outcome.result is None:
+                    raise speech_error(outcome.failure)
+                yield outcome.result, chunk.joint
+        finally:
+            if not job.finished:
                 job.cancel()
 
     async def events(self) -> AsyncGenerator[bytes, None]:
@@ -123,12 +173,9 @@ class SpeechRequest:
         elif now - self._worker_seen >= WORKERLESS_SECONDS and (waiting := self._pool.waiting) is not None:
             raise UnavailableError(f"no worker can start any more: {waiting}", retry_after=10)
 
-    def _encoder(self) -> StreamEncoder[tuple[Result, Boundary | float]]:
-        return StreamEncoder(lambda spoken: self._joiner.add(*spoken), self._format, speed=self._speed)
-
     def _usage(self) -> dict[str, int]:
         asked = sum(chunk.tokens for chunk in self._script.chunks)
-        made = math.ceil(self._samples / self._speed / SAMPLE_RATE * OUTPUT_TOKENS)
+        made = math.ceil(self._encoder.position / self._speed / SAMPLE_RATE * OUTPUT_TOKENS)
         return {"input_tokens": asked, "output_tokens": made, "total_tokens": asked + made}
 
 

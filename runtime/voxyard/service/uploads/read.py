@@ -27,7 +27,7 @@ from voxyard.service.errors import (
     UnreadableDocumentError,
     UnsupportedDocumentError,
 )
-from voxyard.service.voice_names import VoiceNames
+from voxyard.service.names import VoiceNames
 from voxyard.speech.frontend import Frontend
 from voxyard.speech.reading.spoken import READING, ReadingOptions
 from voxyard.speech.script import document_language

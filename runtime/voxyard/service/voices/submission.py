@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from voxyard.service.errors import ConflictError, NotSupportedError, ServiceError, TooLargeError
-from voxyard.service.voice_names import VoiceNames
+from voxyard.service.names import VoiceNames
 from voxyard.service.voices.table import NewVoice, StoredVoice, UploadedVoices, is_uploaded
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.frontend import Frontend, VoiceFiles

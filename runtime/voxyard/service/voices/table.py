@@ -6,9 +6,11 @@ import json
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from voxyard.service.documents.sql import Connection, Database, Row, first
 from voxyard.service.errors import ConflictError, NotFoundError
+from voxyard.speech.frontend import Frontend
 from voxyard.speech.requests import Request
 
 _MARK = "#"  # between the name and the number of an uploaded voice; in no name of a client or an engine
@@ -51,6 +53,29 @@ def is_uploaded(voice: str | None) -> bool:
 def shown_name(voice: str | None) -> str | None:
     """Name of a voice for clients."""
     return None if voice is None else voice.partition(_MARK)[0]
+
+
+class FrontendWithUploads:
+    """The engine's front end that knows the ids of uploaded voices, too; these are no names for clients."""
+
+    def __init__(self, engine: Frontend, uploaded: UploadedVoices) -> None:
+        self._engine, self._uploaded = engine, uploaded
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def check_voice(self, name: str) -> None:
+        """Checks that there is such a voice. Raises VoiceNotFoundError for an id, as the engine for a name."""
+        if is_uploaded(name):
+            self._uploaded.language(name)
+        else:
+            self._engine.check_voice(name)
+
+    def language(self, voice: str | None) -> str | None:
+        """Language of a voice, as its owner or the engine has it."""
+        if voice is not None and is_uploaded(voice):
+            return self._uploaded.language(voice)
+        return self._engine.language(voice)
 
 
 class UploadedVoices:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass, field
-from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
+from voxyard.service.auth.sessions import read_shared_secret
 from voxyard.service.config import ServiceSection
 from voxyard.service.errors import ForbiddenError, ServiceError
 
@@ -50,7 +50,7 @@ def read_rules(section: ServiceSection) -> WebhookRules | None:
     """
     if section.webhook_secret is None:
         return None
-    return WebhookRules(section.hooks(), _read_secret(section.webhook_secret))
+    return WebhookRules(section.hooks(), read_shared_secret(section.webhook_secret, "webhook_secret", _SHORTEST_SECRET))
 
 
 def check_webhook(rules: WebhookRules | None, url: str) -> WebhookRules:
@@ -96,18 +96,3 @@ def refused_address(name: str, address: str) -> str | None:
     ):
         return None
     return f"{name} has the address {address}, which is not for webhooks: name the address in --webhook-hosts"
-
-
-def _read_secret(path: Path) -> bytes:
-    try:
-        secret = path.read_bytes().strip()
-    except OSError as error:
-        raise ServiceError(
-            f"webhook_secret {path}: {error.strerror}: expected a readable file with the secret"
-        ) from error
-    if len(secret) < _SHORTEST_SECRET:
-        raise ServiceError(
-            f"webhook_secret {path}: the secret has {len(secret)} bytes, expected at least {_SHORTEST_SECRET}: "
-            "`openssl rand -hex 32` prints one"
-        )
-    return secret

@@ -18,8 +18,7 @@ from urllib.parse import SplitResult
 from voxyard import __version__
 from voxyard.service.documents.records import Document
 from voxyard.service.documents.store import Store
-from voxyard.service.errors import NotFoundError, ServiceError
-from voxyard.service.server_paths import without_paths
+from voxyard.service.errors import NotFoundError, ServiceError, without_paths
 from voxyard.service.webhooks.pending import DueWebhook
 from voxyard.service.webhooks.rules import PORTS, WebhookRules, check_webhook, refused_address, target_of
 from voxyard.service.webhooks.signatures import SIGNATURE, sign, standard_headers
@@ -36,6 +35,8 @@ _GONE = 410
 
 class WebhookSender:
     """Thread that delivers the store's pending webhooks, which survive a restart.
+
+    Where webhooks are disabled, it gives up those that are due at the start, and ends.
 
     A receiver may get a webhook twice (its response was lost, or the service stopped meanwhile); the header
     `X-Voxyard-Delivery` is the same then.
@@ -83,14 +84,16 @@ class WebhookSender:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            found = 0
+            found = -1  # not known
             try:
                 found = self.deliver_due()
             except ServiceError as error:
                 log.error("webhooks are delayed: the store cannot be used: %s", error)
             except Exception:
                 log.exception("internal error in the webhook sender; continuing")
-            if not found:
+            if not found and self._rules is None:
+                return
+            if found < 1:
                 self._wake.wait(_POLL_SECONDS)
                 self._wake.clear()
 

@@ -9,13 +9,46 @@ from types import MappingProxyType, SimpleNamespace
 from typing import TYPE_CHECKING, Literal, Protocol, get_args
 
 from voxyard.speech.audio import wav
-from voxyard.speech.audio.one_cpu import on_one_cpu
-from voxyard.speech.audio.tags import NO_TAGS, Tags
 from voxyard.speech.errors import SpeechError
 
 if TYPE_CHECKING:
     from voxyard.speech.audio.wav import Pcm
     from voxyard.speech.requests import Audio
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@dataclass(frozen=True)
+class Tags:
+    """Tags of a file; what is None is left out. `artist` is a book's author, `album` the book of a chapter."""
+
+    title: str | None = None
+    artist: str | None = None
+    album: str | None = None
+
+    def metadata(self) -> dict[str, str]:
+        """FFmpeg's names of those that there are."""
+        return {name: value for name, value in vars(self).items() if value}
+
+
+NO_TAGS = Tags()
+
+
+@contextmanager
+def on_one_cpu() -> Iterator[None]:
+    """Lets the calling thread run on one of its CPUs only, for the block.
+
+    FFmpeg counts the CPUs that the calling thread may use when a graph is configured, and starts one more thread than
+    that, unless it is one. PyAV configures the graph at an encoder's first frame and offers no setting for it.
+    """
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(allowed)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)
+
 
 Format = Literal["mp3", "opus", "aac", "flac", "wav", "pcm"]
 FORMATS: tuple[Format, ...] = get_args(Format)

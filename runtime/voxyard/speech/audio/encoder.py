@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Self
 from voxyard.speech.audio.codecs import (
     FORMATS,
     MEDIA_TYPES,
+    NO_TAGS,
     STEP,
     Coder,
     EncodeError,
     Format,
+    Tags,
     check,
     open_coder,
 )
-from voxyard.speech.audio.tags import NO_TAGS, Tags
 from voxyard.speech.audio.tempo import FASTEST, SLOWEST, Stretch, stretched_length
 from voxyard.speech.audio.wav import pcm16
 from voxyard.speech.requests import SAMPLE_RATE

@@ -7,7 +7,6 @@ are the same whether a chunk was stored in between or not, and every reader of t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -59,16 +58,6 @@ class Piece:
     start: int
     end: int
     sample_rate: int
-
-    @property
-    def start_seconds(self) -> float:
-        """Start of the chunk in seconds."""
-        return self.start / self.sample_rate
-
-    @property
-    def end_seconds(self) -> float:
-        """End of the chunk in seconds."""
-        return self.end / self.sample_rate
 
 
 @dataclass(frozen=True)
@@ -135,15 +124,6 @@ class Joiner:
         pause = span.start - span.begin
         audio = np.concatenate([np.zeros(pause, np.float32), sound]) if pause else sound
         return Piece(result.chunk, audio, span.start, span.end, self._sample_rate)
-
-
-def join(
-    spoken: Iterable[tuple[Result, Boundary | float]], pauses: Pauses | None = None, *, sample_rate: int = SAMPLE_RATE
-) -> Iterator[Piece]:
-    """Pieces of chunks that come in text order, each as soon as its chunk is there. Raises as `Joiner.add`."""
-    joiner = Joiner(pauses, sample_rate=sample_rate)
-    for result, ending in spoken:
-        yield joiner.add(result, ending)
 
 
 def _faded(audio: Audio, length: int) -> Audio:

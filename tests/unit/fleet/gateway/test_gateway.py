@@ -27,7 +27,7 @@ from fleet.inventory.secrets import read
 from fleet.release.environment import LoginInfo
 from fleet.release.gpu_assignment import assign
 from fleet.release.release import Release, read_inputs, render
-from voxyard.service.documents.ids import instance_prefix, new_id
+from voxyard.service.documents.records import instance_prefix, new_id
 
 ROOT = Path(__file__).resolve().parents[4]
 COMPOSE = ROOT / "deploy/compose"

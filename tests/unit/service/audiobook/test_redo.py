@@ -19,6 +19,7 @@ from documents import ThreadPool, audio_of, new_document
 from eventually import eventually
 from service_app import Served, serving
 
+from voxyard.service.audio import encoded
 from voxyard.service.audio.files import AudioFolder
 from voxyard.service.audio.store import AudioStore
 from voxyard.service.config import ServiceSection
@@ -153,7 +154,7 @@ class Desk:
     def wav(self, id: str) -> bytes:
         document = self.store.document(id)
         size = self.audio.wav_size(id, document.audio)
-        return b"".join(self.audio.wav_bytes(id, 0, size, document.audio))
+        return b"".join(self.audio.stream(id, encoded.name(document.audio, "wav"), 0, size))
 
     def close(self) -> None:
         self.pool.going.set()

@@ -12,18 +12,17 @@ import pytest
 from eventually import PATIENCE, eventually
 from fastapi import FastAPI
 from live_service import live
-from prometheus_client import CollectorRegistry
+from service_app import quiet
 
 from voxyard.service.app import install
-from voxyard.service.auth.api_keys import Keys, add_key
+from voxyard.service.auth.api_keys import add_key
 from voxyard.service.config import ServiceSection
-from voxyard.service.http.components import open_components
-from voxyard.service.http.connection_limit import FILES_SHARE, ConnectionLimit
+from voxyard.service.http.protocol import FILES_SHARE, ConnectionLimit, HttpProtocol
 
 SLOW = b"POST /session HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 60\r\n\r\n{"
 
 
-class Visitor:
+class Visitor(HttpProtocol):
     """A connection that notes that it was refused."""
 
     def __init__(self) -> None:
@@ -44,11 +43,10 @@ def service(folder: Path) -> Iterator[tuple[str, dict[str, str]]]:
     async def thing() -> dict[str, str]:
         return {"state": "there"}
 
-    install(
-        app, open_components(section, CollectorRegistry(), keys=Keys(folder / "keys.yaml"), ready=lambda: (True, "ok"))
-    )
-    with live(app, section) as address:
-        yield address, {"Authorization": f"Bearer {key}"}
+    with quiet(section) as state:
+        install(app, state)
+        with live(app, section) as address:
+            yield address, {"Authorization": f"Bearer {key}"}
 
 
 def dial(address: str, first: bytes = b"") -> socket.socket:

@@ -15,7 +15,7 @@ from service_app import running
 from voxyard.service.app import create_app
 from voxyard.service.config import ServiceSection
 from voxyard.service.errors import ServiceError, TooLargeError
-from voxyard.service.http.json_limit import MOST_DEPTH, MOST_VALUES, JsonLimit, check
+from voxyard.service.http.body_limit import MOST_DEPTH, MOST_VALUES, JsonLimit, check_json
 
 JSON = {"Content-Type": "application/json"}
 VALUES = st.recursive(
@@ -54,15 +54,15 @@ def test_what_is_counted_is_what_would_be_built_wherever_the_text_is_cut(
 
 @pytest.mark.parametrize("opening", [b"[", b'{"a":'])
 def test_a_text_may_be_nested_so_deeply_and_no_deeper(opening: bytes) -> None:
-    check(opening * MOST_DEPTH)
+    check_json(opening * MOST_DEPTH)
     with pytest.raises(ServiceError, match=f"nested more than {MOST_DEPTH} deep"):
-        check(opening * (MOST_DEPTH + 1))
+        check_json(opening * (MOST_DEPTH + 1))
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32-be"])
 def test_a_text_that_is_not_in_utf_8_is_refused(encoding: str) -> None:
     with pytest.raises(ServiceError, match="expected UTF-8"):
-        check('{"text": "x"}'.encode(encoding))
+        check_json('{"text": "x"}'.encode(encoding))
 
 
 MANY = '{"text": "A night.", "x": [' + '{"":0},' * (MOST_VALUES // 3) + "0]}"
@@ -95,7 +95,7 @@ def test_every_route_refuses_many_values_and_deep_ones(client: TestClient, path:
 def test_the_longest_document_of_the_most_chapters_is_within_the_limit() -> None:
     lexicon = {f"word{number}": "spoken" for number in range(200)}
     chapters = [{"title": "A, night", "text": "[{Still}]"}] * 10_000
-    check(json.dumps({"chapters": chapters, "lexicon": lexicon, "voice": "alloy", "seed": 1}))
+    check_json(json.dumps({"chapters": chapters, "lexicon": lexicon, "voice": "alloy", "seed": 1}))
 
 
 def test_the_lexicon_of_a_form_is_limited_as_a_body_is(client: TestClient) -> None:

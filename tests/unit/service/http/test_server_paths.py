@@ -8,10 +8,9 @@ import time
 import pytest
 
 from voxyard.service.documents.records import Document, StoredChunk
-from voxyard.service.errors import StoreError
+from voxyard.service.errors import StoreError, without_paths
 from voxyard.service.http.errors import answer
 from voxyard.service.routes import serializers
-from voxyard.service.server_paths import without_paths
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import httpx
 import pytest
@@ -25,14 +26,13 @@ from cryptography.hazmat.primitives.serialization import (
 from eventually import PATIENCE, eventually
 from fastapi import FastAPI
 from live_service import live
-from prometheus_client import CollectorRegistry
+from service_app import quiet
 
 from voxyard.service import server
 from voxyard.service.app import install
 from voxyard.service.config import ServiceSection
 from voxyard.service.errors import ServiceError
 from voxyard.service.http import tls
-from voxyard.service.http.components import open_components
 from voxyard.service.http.tls import open_certificate
 from voxyard.telemetry.healthcheck import probe
 
@@ -74,10 +74,10 @@ def files(tmp_path: Path) -> Files:
 def serving(section: ServiceSection) -> Iterator[str]:
     app = FastAPI()
     app.get("/healthz")(lambda: {"scheme": "well"})
-    components = open_components(section, CollectorRegistry(), keys=None, ready=lambda: (True, "ready"))
-    install(app, components)
-    with live(app, section) as address:
-        yield address
+    with TemporaryDirectory() as data, quiet(section.model_copy(update={"data_dir": Path(data)})) as state:
+        install(app, state)
+        with live(app, section) as address:
+            yield address
 
 
 def port_of(address: str) -> int:

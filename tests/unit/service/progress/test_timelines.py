@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 from documents import OwningStore, new_document
 
-from voxyard.service.documents.chunk_times import with_spans
 from voxyard.service.documents.records import Document, StoredChunk
 from voxyard.service.documents.store import Store
-from voxyard.service.documents.timelines import Timelines
+from voxyard.service.documents.timelines import Timelines, with_spans
 from voxyard.service.errors import NotFoundError
 from voxyard.speech.audio.joining import Pauses
 

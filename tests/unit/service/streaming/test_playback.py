@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
+import anyio
 import httpx
+import numpy as np
 import pytest
 from eventually import eventually
 from live_service import live
@@ -14,7 +17,10 @@ from service_app import running
 from voxyard.service.app import create_app
 from voxyard.service.http.metrics import ServiceMetrics
 from voxyard.service.state import AppState
-from voxyard.service.streaming.playback import Playback, playing
+from voxyard.service.streaming.audio_response import Playback, StreamEncoder
+from voxyard.speech.audio.encoder import Encoder
+from voxyard.speech.audio.joining import Piece
+from voxyard.speech.requests import SAMPLE_RATE
 
 TWO_CHUNKS = "This is the first sentence of the text. And this is the second one of them."
 SLOW = {"samples": 6, "seconds": 0.5, "rows": 1}
@@ -61,18 +67,63 @@ def test_a_listener_waits_where_all_that_was_sent_is_heard(moves: list[tuple[str
     assert played(*moves).waited == pytest.approx(waited)
 
 
+async def spoken(count: int, closed: list[int]) -> AsyncGenerator[int, None]:
+    try:
+        for number in range(count):
+            yield number
+    finally:
+        closed.append(count)
+
+
+def tone(number: int) -> Piece:
+    return Piece(
+        number, np.full(SAMPLE_RATE, 0.25, np.float32), number * SAMPLE_RATE, (number + 1) * SAMPLE_RATE, SAMPLE_RATE
+    )
+
+
 def test_a_stream_without_a_sound_is_not_reported() -> None:
-    found: list[float] = []
-    with playing(found.append) as playback:
-        playback.taken()
+    found, closed = list[float](), list[int]()
+
+    async def read(count: int) -> list[bytes]:
+        encoder = StreamEncoder(tone, "wav", heard=found.append)
+        return [block async for block in encoder.encoded(spoken(count, closed), count)]
+
+    assert anyio.run(read, 0) == []
     assert found == []
-    with playing(found.append) as playback:
-        playback.sends(1.0)
+    first, last = anyio.run(read, 2)
+    assert len(first) + len(last) == 44 + 2 * 2 * SAMPLE_RATE
+    assert found == [0.0]
+    assert closed == [0, 2]
+
+
+def test_the_end_comes_with_the_last_part() -> None:
+    """A listener of one sentence gets all of it at once, from one turn of a thread."""
+    encoder = StreamEncoder(tone, "mp3")
+
+    async def read() -> list[bytes]:
+        return [block async for block in encoder.encoded(spoken(1, []), 1)]
+
+    (whole,) = anyio.run(read)
+    with Encoder("mp3") as alone:
+        assert whole == alone.encode(tone(0).audio) + alone.finish()
+    assert encoder.position == SAMPLE_RATE
+
+
+def test_a_stream_that_is_left_closes_what_is_spoken_for_it() -> None:
+    found, closed = list[float](), list[int]()
+
+    async def leave() -> None:
+        blocks = StreamEncoder(tone, "wav", heard=found.append).encoded(spoken(9, closed), 9)
+        await anext(blocks)
+        await blocks.aclose()
+        assert closed == [9]  # at once, not when the loop ends
+
+    anyio.run(leave)
     assert found == [0.0]
 
 
 def value(state: AppState, part: str) -> float:
-    found = state.components.registry.get_sample_value(f"voxyard_service_stream_underrun_seconds_{part}")
+    found = state.registry.get_sample_value(f"voxyard_service_stream_underrun_seconds_{part}")
     assert found is not None
     return found
 
@@ -105,7 +156,7 @@ def test_documents_are_counted_by_how_they_end(tmp_path: Path) -> None:
 
         def ended(outcome: str) -> float | None:
             name = "voxyard_service_documents_ended_total"
-            return state.components.registry.get_sample_value(name, {"outcome": outcome})
+            return state.registry.get_sample_value(name, {"outcome": outcome})
 
         assert [ended(each) for each in ("completed", "failed", "refused")] == [0, 0, 0]
         httpx.post(f"{address}/v1/documents", json={"text": TWO_CHUNKS})

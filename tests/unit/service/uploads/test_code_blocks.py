@@ -12,7 +12,8 @@ from live_service import live
 from prometheus_client import CollectorRegistry
 
 from voxyard.cli.serve import ServeConfig
-from voxyard.service.lifespan import running_app
+from voxyard.service.app import create_app
+from voxyard.service.state import open_state
 from voxyard.settings import load
 from voxyard.speech.open_pool import open_pool
 
@@ -32,10 +33,10 @@ def test_code_blocks_are_left_out_or_announced_as_the_settings_say(
     frontend = TonesFrontend({"samples": 240})
     with (
         open_pool(frontend.engine, speech, "cpu", workload="bark", registry=registry, warm="all") as pool,
-        running_app(
+        open_state(
             section, speech.pauses(), frontend, pool, registry, tuple, speech.reading(), speech.code_blocks
-        ) as app,
-        live(app, section) as url,
+        ) as state,
+        live(create_app(state), section) as url,
     ):
         new = httpx.post(f"{url}/v1/documents", files={"file": ("a.md", PAGE)}, timeout=60)
         document = f"{url}/v1/documents/{new.json()['id']}"

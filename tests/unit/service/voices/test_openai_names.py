@@ -9,7 +9,7 @@ import pytest
 from frontends import TonesFrontend
 
 from voxyard.service.errors import ServiceError
-from voxyard.service.voice_names import open_voices
+from voxyard.service.names import open_voices
 from voxyard.speech.voice_aliases import OPENAI_VOICES
 
 

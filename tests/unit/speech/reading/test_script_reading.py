@@ -9,8 +9,9 @@ import pytest
 from frontends import TonesFrontend
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from joined import join
 
-from voxyard.speech.audio.joining import Pauses, join
+from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.reading.lexicon import of_mapping
 from voxyard.speech.reading.spoken import READING, ReadingOptions, read_kinds

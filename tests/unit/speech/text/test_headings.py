@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from frontends import TonesFrontend
+from joined import join
 
-from voxyard.speech.audio.joining import Pauses, join
+from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.requests import SAMPLE_RATE, Result
 from voxyard.speech.script import Script, prepare
 from voxyard.speech.text.chunks import split
@@ -27,7 +28,7 @@ def test_a_heading_that_is_long_enough_is_a_chunk_with_the_pause_of_a_paragraph(
     assert [chunk.ending for chunk in found.chunks] == ["paragraph", "paragraph"]
     tone = np.full(SAMPLE_RATE, 0.5, np.float32)
     one, two = join([(Result(chunk.index, tone), chunk.joint) for chunk in found.chunks], Pauses())
-    assert two.start_seconds - one.end_seconds == pytest.approx(Pauses().paragraph)
+    assert (two.start - one.end) / SAMPLE_RATE == pytest.approx(Pauses().paragraph)
 
 
 def test_paragraphs_of_ssml_are_parted_alike() -> None:

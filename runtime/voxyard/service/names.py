@@ -1,23 +1,98 @@
-"""Voice names that clients may use: the engine's own, OpenAI's and the operator's aliases, uploaded voices."""
+"""Names of models and voices for clients: the engine's own, OpenAI's and the operator's aliases, uploaded voices."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from voxyard.service.errors import ServiceError
-from voxyard.service.names_file import read_names, shown
+from voxyard.service.config import DEFAULT_MODELS
+from voxyard.service.errors import NotFoundError, ServiceError
 from voxyard.service.voices.table import StoredVoice, UploadedVoices, VoiceNotFoundError
+from voxyard.settings.errors import SettingsError
 from voxyard.speech.cast import Cast
+from voxyard.speech.engine import EngineSpec
 from voxyard.speech.frontend import Frontend
 from voxyard.speech.voice_aliases import openai_names
 
+_SHOWN = 60  # characters of a name in a message
 _NAMED = 20  # voices of the engine in a message
 _COMPARED = 60  # characters of an unknown name, which may be long
+
+
+class ModelNotFoundError(NotFoundError):
+    """No model of this name."""
+
+    code = "model_not_found"
+
+
+class ModelNames:
+    """Names of the service's one model. An alias that ends in `*` stands for all names with that beginning."""
+
+    def __init__(self, own: str, aliases: Collection[str]) -> None:
+        self.own = own
+        self._exact = tuple(sorted({alias for alias in aliases if not alias.endswith("*")} - {own}))
+        self._beginnings = tuple(sorted({alias[:-1] for alias in aliases if alias.endswith("*")}))
+
+    def listed(self) -> tuple[str, ...]:
+        """The model's own name and the aliases that are whole names."""
+        return (self.own, *self._exact)
+
+    def check(self, name: str) -> None:
+        """Checks that this is a name of the model.
+
+        Raises:
+            ModelNotFoundError: it is not; the message lists the names.
+        """
+        if name == self.own or name in self._exact or name.startswith(self._beginnings):
+            return
+        known = ", ".join((*self._exact, *(f"{beginning}*" for beginning in self._beginnings)))
+        raise ModelNotFoundError(
+            f"no model {shown(name)}: this service has {self.own}, also under the names {known}", parameter="model"
+        )
+
+
+def open_models(engine: EngineSpec, path: Path | None) -> ModelNames:
+    """The names of the engine's model: its own, OpenAI's, and those of the operator's file.
+
+    Raises:
+        ServiceError: the file cannot be read, or a name stands for a model that the service does not have.
+    """
+    own = engine.model
+    further = {} if path is None else read_names(path, "model", f"kokoro*: {own}")
+    for alias, model in further.items():
+        if model != own:
+            raise ServiceError(f"{path}: {alias}: the service has no model {shown(model)}; its model is {own}")
+        if "*" in alias[:-1]:
+            raise ServiceError(f"{path}: {alias}: a * may stand at the end alone, as in `kokoro*: {own}`")
+    return ModelNames(own, (*DEFAULT_MODELS, *further))
+
+
+def read_names(path: Path, what: str, example: str) -> dict[str, str]:
+    """Names of a file, each with what it stands for; `what` and an `example` line are for messages.
+
+    Raises:
+        ServiceError: the file cannot be read, or is no table of names.
+    """
+    from voxyard.settings.yaml_reader import read_plain
+
+    try:
+        table = read_plain(path)
+    except SettingsError as error:
+        raise ServiceError(f"{error}; expected a YAML file of {what} names, with lines such as `{example}`") from error
+    table = {} if table is None else table
+    pairs = table.items() if isinstance(table, dict) else [(table, None)]
+    if not all(name and isinstance(other, str) for name, other in pairs):
+        raise ServiceError(f"{path}: expected a name and a {what} on each line, such as `{example}`")
+    return dict(table)
+
+
+def shown(name: str) -> str:
+    """A name that a client sent, quoted and of a bounded length, for messages."""
+    return repr(name if len(name) <= _SHOWN else name[: _SHOWN - 1] + "…")
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,0 @@
-"""Usage: what each key had spoken, by day."""
