@@ -139,7 +139,7 @@ def parsed_xml(data: bytes, name: str, kind: str) -> etree._Element:
 
 
 def _with_xml_signs(data: bytes) -> bytes:
-    return _NO_REFERENCE.sub(lambda found: _SIGNS.get(found[1], b"&amp;" + found[1]), data)
+    return _NO_REFERENCE.sub(lambda found: _SIGNS.get(found[1], found[0]) if found[1] else b"&amp;", data)
 
 
 def broken(found: str, kind: str) -> UnreadableFileError:

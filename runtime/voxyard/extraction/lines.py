@@ -19,6 +19,7 @@ _SHORT = 30  # characters of a line that is a heading or an exclamation
 _FEWEST_SPACED, _SPACED = 5, 0.35  # lines of print that are apart, and the share of those that go on
 _NARROWEST, _WIDEST = 30, 120  # characters of the longest
 _FULL_SHARE = 0.6  # of the longest line's length
+_LETTERS = 0.85  # of the signs, with blanks
 _MOST_INDENTED = 0.5  # of the lines, where these begin paragraphs
 _WIDE_BLANK = "\u3000"
 _INDENTED = re.compile(r"(?:[^\S\n]{2,}|\u3000)(?=\S)")
@@ -80,6 +81,7 @@ def lines_going_on(lines: Sequence[str]) -> list[bool]:
         or small < _SPACED * len(lines)
         or full < _FULL * len(lines)
         or not _NARROWEST <= longest <= _WIDEST
+        or sum(sign.isalpha() or sign.isspace() for line in lines for sign in line) < _LETTERS * sum(map(len, lines))
     ):
         return [False] * len(lines)
     going_on = [False]
