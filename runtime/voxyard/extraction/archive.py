@@ -29,6 +29,7 @@ MAX_RATIO = 200
 RATIO_FROM_BYTES = 4 * 2**20
 
 _PIECE_BYTES = 2**16
+_UTF8_NAME = 0x800  # flag of a ZIP's entry
 _NO_REFERENCE = re.compile(rb"&(?!(?:amp|lt|gt|quot|apos|#\d{1,7}|#[xX][0-9a-fA-F]{1,6});)((?:[A-Za-z]\w{1,31};)?)")
 _SIGNS = {name.encode(): "".join(f"&#{ord(sign)};" for sign in signs).encode() for name, signs in html5.items()}
 
@@ -42,7 +43,7 @@ class TextArchive:
         if len(entries) > MAX_ENTRIES:
             raise self._bomb(f"it has {len(entries)} files in its ZIP archive; an {kind} has at most {MAX_ENTRIES}")
         self._entries = {entry.filename: entry for entry in entries}
-        self._folded = {_folded(entry.filename): entry for entry in reversed(entries)}
+        self._folded = {_folded(_name(entry)): entry for entry in reversed(entries)}
         self._left = MAX_TEXT_BYTES
 
     def __contains__(self, name: str) -> bool:
@@ -105,6 +106,16 @@ def text_archive(content: BinaryIO, kind: str) -> Iterator[TextArchive]:
         raise broken("its ZIP archive is encrypted: expected one without a password", kind) from error
 
 
+def _name(entry: zipfile.ZipInfo) -> str:
+    """Name of a file, in UTF-8 also where the archive does not say that it is."""
+    if not entry.flag_bits & _UTF8_NAME:
+        try:
+            return entry.filename.encode("cp437").decode("utf-8")
+        except UnicodeError:  # of that code page
+            pass
+    return entry.filename
+
+
 def _folded(name: str) -> str:
     name = posixpath.normpath(unquote(name).replace("\\", "/")).lstrip("/")
     return unicodedata.normalize("NFC", name).casefold()
@@ -119,7 +130,7 @@ def parsed_xml(data: bytes, name: str, kind: str) -> etree._Element:
     try:
         return etree.fromstring(data, parser)
     except etree.XMLSyntaxError as error:
-        if (mended := _with_xml_signs(data)) != data:
+        if b"<!ENTITY" not in data and (mended := _with_xml_signs(data)) != data:
             try:
                 return etree.fromstring(mended, parser)
             except etree.XMLSyntaxError:  # the first error says what is wrong with the file
@@ -128,7 +139,7 @@ def parsed_xml(data: bytes, name: str, kind: str) -> etree._Element:
 
 
 def _with_xml_signs(data: bytes) -> bytes:
-    return _NO_REFERENCE.sub(lambda found: _SIGNS.get(found[1], b"&amp;" + found[1]), data)
+    return _NO_REFERENCE.sub(lambda found: _SIGNS.get(found[1], found[0]) if found[1] else b"&amp;", data)
 
 
 def broken(found: str, kind: str) -> UnreadableFileError:

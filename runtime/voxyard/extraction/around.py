@@ -24,9 +24,17 @@ _OF_PAGE = re.compile(
 )
 _NAMED = re.compile(
     r"(?:^|\s)(?:skip[-_]?(?:link|nav|to)[\w-]*|mw-(?:editsection|jump-link)|noprint|navbox|catlinks|printfooter|"
-    r"addtoany\w*|sharedaddy|(?:social|share|sharing)[-_]?(?:share|links?|buttons?|bar|icons?|media|list|tools|widget))(?:$|\s)",
+    r"(?:newsletter|subscribe|advert|related-(?:posts|articles|stories))[\w-]*|addtoany\w*|sharedaddy|(?:social|share|sharing)[-_]?(?:share|links?|buttons?|bar|icons?|media|list|tools|widget))(?:$|\s)",
     re.IGNORECASE,
 )
+_LONGEST_SHEET = 200_000  # characters of a style sheet that are read
+_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+_MEDIA = re.compile(r"@[^{};]{0,500}\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}")
+_UNSEEN = re.compile(
+    r"(?:^|[}\s])(?P<classes>(?:\w*\.[\w-]+\s*,\s*)*\w*\.[\w-]+)\s*\{[^{}]*(?:display\s*:\s*none|visibility\s*:\s*hidden)",
+    re.IGNORECASE,
+)
+_CLASS = re.compile(r"\.([\w-]+)")
 _DROP_CAP = re.compile(r"drop[-_]?cap|lettrine|initial", re.IGNORECASE)
 
 
@@ -35,19 +43,24 @@ def hide_around(root: html.HtmlElement, *, of_book: bool = False) -> None:
 
     In a page of a book links to other pages are its contents, too.
     """
-    for element in root.iter():
-        if not isinstance(element.tag, str):
-            continue
-        named = f"{element.get('class') or ''} {element.get('role') or ''} {element.get('id') or ''}".strip()
-        if not named:
-            continue
-        if _NAMED.search(element.get("class") or "") or (
-            _OF_PAGE.search(named) and _PAGE_NUMBER.fullmatch(element.text_content())
-        ):
+    unseen = _unseen_classes(root)
+    silent: dict[str, bool] = {}  # by class
+    for element in root.xpath("descendant-or-self::*[@class or @id or @role]"):
+        classes = element.get("class") or ""
+        if classes not in silent:
+            silent[classes] = bool(_NAMED.search(classes)) or not unseen.isdisjoint(classes.split())
+        named = f"{classes} {element.get('id') or ''}"
+        if silent[classes] or (_OF_PAGE.search(named) and _PAGE_NUMBER.fullmatch(element.text_content())):
             element.set("hidden", "")
-        elif _DROP_CAP.search(named) and element.tag in _LEAVES:
+        elif element.tag in _LEAVES and _DROP_CAP.search(classes):
             _join_drop_cap(element)
     _hide_contents(root, of_book)
+
+
+def _unseen_classes(root: html.HtmlElement) -> set[str]:
+    """Classes that the page's own style sheets never show."""
+    sheets = (_MEDIA.sub("", _COMMENT.sub("", (style.text or "")[:_LONGEST_SHEET])) for style in root.iter("style"))
+    return {name for sheet in sheets for rule in _UNSEEN.finditer(sheet) for name in _CLASS.findall(rule["classes"])}
 
 
 def _join_drop_cap(element: html.HtmlElement) -> None:
@@ -58,24 +71,27 @@ def _join_drop_cap(element: html.HtmlElement) -> None:
 
 
 def _hide_contents(root: html.HtmlElement, of_book: bool) -> None:
-    """Hides at least three blocks in a row that are links to places, with the title above them."""
-    ids = {each.get("id") or each.get("name") for each in root.iter() if isinstance(each.tag, str)}
+    """Hides blocks in a row with nothing but at least three links to places, and the title above them."""
+    ids = set(root.xpath("//@id|//@name"))
+    places = {link for link in root.iter("a") if _leads_to_a_place(link.get("href") or "", ids, of_book)}
+    if len(places) < _FEWEST_LINKS:
+        return
     around = {above for each in root.iter(*_LEAVES) for above in each.iterancestors(*_LEAVES)}
     leaves = [each for each in root.iter(*_LEAVES) if each not in around and each.text_content().strip()]
     at = 0
-    for links, run in groupby(leaves, lambda leaf: _is_entry(leaf, ids, of_book)):
+    for links, run in groupby(leaves, lambda leaf: _is_entry(leaf, places)):
         found = list(run)
-        if links and len(found) >= _FEWEST_LINKS:
+        if links and sum(len(list(leaf.iter("a"))) for leaf in found) >= _FEWEST_LINKS:
             above = leaves[at - 1 : at] if at else []
             for each in [*(leaf for leaf in above if is_title_of_contents(leaf.text_content())), *found]:
                 each.set("hidden", "")
         at += len(found)
 
 
-def _is_entry(leaf: html.HtmlElement, ids: set[str | None], of_book: bool) -> bool:
+def _is_entry(leaf: html.HtmlElement, places: set[html.HtmlElement]) -> bool:
     """True for a block with nothing but links to places, and perhaps their numbers."""
     links = list(leaf.iter("a"))
-    if not links or not all(_leads_to_a_place(link.get("href") or "", ids, of_book) for link in links):
+    if not links or not places.issuperset(links):
         return False
     linked = sum(len(link.text_content().strip()) for link in links)
     words = any(letter.isalpha() for link in links for letter in link.text_content())
@@ -85,5 +101,5 @@ def _is_entry(leaf: html.HtmlElement, ids: set[str | None], of_book: bool) -> bo
     return bool(linked) and words and _BESIDE_LINKS.fullmatch(left) is not None
 
 
-def _leads_to_a_place(reference: str, ids: set[str | None], of_book: bool) -> bool:
+def _leads_to_a_place(reference: str, ids: set[str], of_book: bool) -> bool:
     return (reference.startswith("#") and reference[1:] in ids) or (of_book and _PAGE.fullmatch(reference) is not None)

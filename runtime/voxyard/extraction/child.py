@@ -86,9 +86,11 @@ def read_document(kind: str, content: io.BytesIO, code: str, max_characters: int
         about = {"language": book.language, "author": book.author, "note": book.note}
         return parsed(book.title, book.blocks, chosen, cover=book.cover, **about)
     if kind == "markdown":
-        from voxyard.extraction.markdown import markdown_blocks
+        from voxyard.extraction.markdown import markdown_blocks, named_in_front
 
-        return parsed(None, markdown_blocks(decode(content.getvalue()), max_characters=max_characters), chosen)
+        text = decode(content.getvalue())
+        title, author = named_in_front(text, "title"), named_in_front(text, "author")
+        return parsed(title, markdown_blocks(text, max_characters=max_characters), chosen, author=author)
     from voxyard.extraction.markup import html_page
 
     page = html_page(content.getvalue(), max_characters=max_characters)

@@ -10,9 +10,10 @@ from itertools import pairwise, zip_longest
 from typing import Literal
 
 from voxyard.extraction.errors import TextTooLongError
+from voxyard.extraction.lines import joined_words, lines_going_on
 from voxyard.extraction.plaintext import clean
 from voxyard.extraction.silent import contents_lines, without_pictures, without_readings
-from voxyard.extraction.titles import chapter_title, numbers_alone
+from voxyard.extraction.titles import chapter_title, is_of_chapter, is_part, numbers_alone
 
 CodeBlocks = Literal["skip", "announce"]
 
@@ -24,6 +25,7 @@ _ENDS = re.compile(r"""[.!?…:;。！？；：]["'”’»)\]]*$""")
 _LINES_OF_CODE = "Code, {} lines."
 _LINE_OF_CODE = "Code, 1 line."
 _LONGEST_CHAPTER_TITLE = 200
+_MOST_WEAK_BREAKS = 0.5  # of the paragraphs
 _FEWEST_PARTS = 2
 _CHAPTERS = 1.5  # a part, at least
 _FEWEST_TITLES = 2  # of chapters without headings
@@ -75,9 +77,13 @@ class Code:
 
 @dataclass(frozen=True)
 class SceneBreak:
-    """Rule or empty line between two scenes, which is heard as a pause."""
+    """Rule or empty line between two scenes, which is heard as a pause.
+
+    A `weak` one, of a line that is only empty, is one where there are few of them.
+    """
 
     text: str = "* * *"
+    weak: bool = False
 
 
 Block = HeadingBlock | Paragraph | ListItem | TableRow | Code | SceneBreak
@@ -124,7 +130,7 @@ def parsed(
     cover: bytes | None = None, author: str | None = None, note: str | None = None,
 ) -> ParsedDocument:  # fmt: skip
     """Document of these blocks, rendered as it is spoken. Of a longer title or author the rest is left out."""
-    kept = with_titles(_without_idle_breaks(without_contents_blocks(spoken(blocks, code))))
+    kept = with_titles(_with_whole_paragraphs(_without_idle_breaks(without_contents_blocks(spoken(blocks, code)))))
     text = rendered(kept)
     title, author = title and title[:_LONGEST_PROPERTY], author and author[:_LONGEST_PROPERTY]
     return ParsedDocument(title, text, chapters(kept, text), language, cover, author, note)
@@ -148,20 +154,47 @@ def without_contents_blocks(blocks: Sequence[Block]) -> tuple[Block, ...]:
 
 
 def with_titles(blocks: Sequence[Block]) -> tuple[Block, ...]:
-    """The blocks; where none is a heading, with the chapters that paragraphs such as CHAPTER IV begin.
+    """The blocks; where at most one is a heading, with the chapters that paragraphs such as CHAPTER IV begin.
 
     There are at least two of these. Where no words tell them, numbers that stand alone are chapters: 1, 2, 3.
     """
-    if any(_heading(block) is not None for block in blocks):
+    heads = [head for block in blocks if (head := _heading(block)) is not None]
+    if len(heads) > 1:
         return tuple(blocks)
+    level = 1 + sum(head.level for head in heads)
     texts = [block.text if isinstance(block, Paragraph) else "" for block in blocks]
     titles = {at: title for at, text in enumerate(texts) if (title := chapter_title(text)) is not None}
     if len(titles) < _FEWEST_TITLES:
         titles = numbers_alone(texts)
     return tuple(
-        replace(block, chapter=HeadingBlock(titles[at], 1)) if isinstance(block, Paragraph) and at in titles else block
+        replace(block, chapter=HeadingBlock(titles[at], level))
+        if isinstance(block, Paragraph) and at in titles
+        else block
         for at, block in enumerate(blocks)
     )
+
+
+def _with_whole_paragraphs(blocks: Sequence[Block]) -> list[Block]:
+    """The blocks, with paragraphs that are lines of print, as of a page that is drawn line by line, in one."""
+    lines = {at: block.text for at, block in enumerate(blocks) if isinstance(block, Paragraph)}
+    going_on = {at for at, goes in zip(lines, lines_going_on([*lines.values()]), strict=True) if goes}
+    kept: list[Block] = []
+    whole: list[Paragraph] = []  # lines of the paragraph that is read
+
+    def end() -> None:
+        if whole:
+            kept.append(replace(whole[0], text=joined_words("\n".join(line.text for line in whole))))
+            whole.clear()
+
+    for at, block in enumerate(blocks):
+        if not (at in going_on and whole and isinstance(block, Paragraph) and block.chapter is None):
+            end()
+        if isinstance(block, Paragraph):
+            whole.append(block)
+        else:
+            kept.append(block)
+    end()
+    return kept
 
 
 def _without_idle_breaks(blocks: Sequence[Block]) -> list[Block]:
@@ -177,6 +210,9 @@ def _without_idle_breaks(blocks: Sequence[Block]) -> list[Block]:
         kept.append(block)
     if kept and isinstance(kept[-1], SceneBreak):
         kept.pop()
+    weak = sum(isinstance(block, SceneBreak) and block.weak for block in kept)
+    if weak > _MOST_WEAK_BREAKS * sum(isinstance(block, Paragraph) for block in kept):
+        return [block for block in kept if not isinstance(block, SceneBreak) or not block.weak]
     return kept
 
 
@@ -224,6 +260,9 @@ def _below_parts(blocks: Sequence[Block], level: int) -> int:
     below = [block for block in blocks if isinstance(block, HeadingBlock) and block.level == lower]
     if len(below) < _CHAPTERS * len(parts) or (named and all(each.entry is None for each in below)):
         return level  # their second lines, or sections
+    said = [is_part(head.text) for head, _ in heads if isinstance(head, HeadingBlock)]
+    if sum(said) <= len(said) / 2 and sum(is_of_chapter(each.text) for each in below) <= len(below) / 2:
+        return level
     return _below_parts(blocks, lower)
 
 

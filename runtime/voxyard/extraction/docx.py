@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import zipfile
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -82,6 +83,8 @@ class _DocumentWalk:
         self._styles = docx_styles(document)
         self._numbers = list_numbers(document)
         self._fields: list[str] = []  # instructions of the fields that are open
+        kinds = Counter(each.get(f"{_W}fldCharType") for each in self._body.iter(f"{_W}fldChar"))
+        self._fields_end = kinds["begin"] == kinds["end"]  # else none is known to be over
         self._begun = ""  # of the next paragraph: a large letter, or text whose end is deleted
 
     def paragraphs(self) -> Iterator[Block]:
@@ -142,7 +145,7 @@ class _DocumentWalk:
     def _pieces(self, child: BaseOxmlElement, after: list[BaseOxmlElement]) -> Iterator[str]:
         if child.tag in (f"{_W}fldChar", f"{_W}instrText"):
             self._field(child)
-        elif any(_TOC_FIELD.match(instruction) for instruction in self._fields) and child.tag != f"{_W}r":
+        elif self._is_in_contents() and child.tag != f"{_W}r":
             if child.tag not in _IGNORED_TAGS:
                 yield from ("" for _ in self._inline(child, []))  # for the fields in it
         elif child.tag == f"{_W}t":
@@ -165,6 +168,9 @@ class _DocumentWalk:
             return is_on(vanish)
         return self._styles.get(style.get(f"{_W}val"), DocxStyle()).hidden
 
+    def _is_in_contents(self) -> bool:
+        return self._fields_end and any(_TOC_FIELD.match(instruction) for instruction in self._fields)
+
     def _field(self, part: BaseOxmlElement) -> None:
         """Notes where fields begin and end, and what they are."""
         if part.tag == f"{_W}instrText" and self._fields:
@@ -177,6 +183,8 @@ class _DocumentWalk:
     def _table(self, table: BaseOxmlElement) -> Iterator[Block]:
         header: tuple[str, ...] = ()
         for row in _within(table, f"{_W}tr"):
+            if row.find(f"{_W}trPr/{_W}del") is not None:
+                continue
             cells = [list(self._blocks(cell)) for cell in _within(row, f"{_W}tc") if not _continues_above(cell)]
             if any(len(cell) > 1 for cell in cells):
                 yield from (block for cell in cells for block in cell)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
@@ -20,6 +21,7 @@ from voxyard.extraction.epub_contents import (
     levelled,
     places,
     with_chapters,
+    without_running_titles,
 )
 from voxyard.extraction.errors import FORMATS, UnreadableFileError, UnsupportedFileError
 from voxyard.extraction.markup import html_page
@@ -48,6 +50,7 @@ _NO_KIND = (
     "application/html",
     "text/xhtml",
 )
+_NAMES_A_CHAPTER = re.compile(r"(?!.*(?:_|\.x?html?$)|unknown|untitled)(?=.*[^\W\d_]{2}).{3,120}", re.IGNORECASE)
 _PAGES = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml")
 
 
@@ -81,6 +84,7 @@ def _read(archive: TextArchive, max_characters: int) -> Epub:
     _check_protection(archive)
     rootfile = archive.xml(_CONTAINER).find(".//{*}rootfile")
     package_name = unquote(rootfile.get("full-path", "")) if rootfile is not None else ""
+    package_name = package_name.replace("\\", "/").lstrip("/")
     package = archive.xml(package_name)
     cover, note = _cover(archive, package, package_name)
     return Epub(
@@ -89,18 +93,22 @@ def _read(archive: TextArchive, max_characters: int) -> Epub:
         language=_first_text(package, "dc:language"),
         cover=cover,
         note=note,
-        blocks=levelled(tuple(within(_blocks(archive, package, package_name), max_characters))),
+        blocks=levelled(without_running_titles(tuple(within(_blocks(archive, package, package_name), max_characters)))),
     )
 
 
 def _blocks(archive: TextArchive, package: etree._Element, package_name: str) -> Iterator[Block]:
     contents = _guided(package, package_name, "toc")
     entries = _entries(archive, package, package_name)
+    titles = {_first_text(package, "dc:title") or ""}  # of pages, where the book has no contents
     for name in _spine(package, package_name):
         if name not in archive:
             continue
-        of_page = entries.get(name, [])
-        blocks: Sequence[Block] = html_page(archive.read(name), places=places(of_page)).blocks
+        page, of_page = html_page(archive.read(name), places=places(entries.get(name, []))), entries.get(name, [])
+        if not entries and (title := page.title or "") not in titles:
+            titles.add(title)
+            of_page = [ContentsEntry(title, name, 1)] if _NAMES_A_CHAPTER.fullmatch(title) else []
+        blocks: Sequence[Block] = page.blocks
         if name in contents:
             blocks = _prose(blocks)
         yield from with_chapters(blocks, of_page)

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise, zip_longest
 from urllib.parse import unquote, urlsplit
 
 from lxml import etree
@@ -14,10 +15,12 @@ from voxyard.extraction.document import Block, HeadingBlock, Paragraph
 
 _TYPE = "{http://www.idpf.org/2007/ops}type"
 _DEEPEST = 6
+_FEWEST_RUNNING = 3  # pages
 _FEWEST = 2  # entries whose places are found, to go by them
 _NO_WORD = re.compile(r"[\W_]+")
 _LONGEST_HEADING = 120
 _SHORTEST_HEADING = 3
+_NUMBER_BEFORE = re.compile(r"^(?:\w{1,12}\s+)?(?:\d{1,3}(?:\.\d{1,3})*|[ivxlc]{1,7})(?:[.:)\s–—-]+|$)")
 _PARTS = re.compile(r"\s*[:.–—-]\s+|(?<=\d)\s+")  # between a chapter's number and its name
 
 
@@ -70,10 +73,10 @@ def with_chapters(blocks: Sequence[Block], entries: Sequence[ContentsEntry]) -> 
     left = [each for each in entries if not any(_begins(block, each) for block in blocks)]
     texts = [block.text for block in blocks if isinstance(block, (Paragraph, HeadingBlock))]
     first = True
-    for block in blocks:
+    for block, after in zip_longest(blocks, blocks[1:]):
         if isinstance(block, HeadingBlock):
             whole = _of_page(left) if first else None
-            named = next((each for each in left if _is_named(each.title, block.text)), None) or whole
+            named = next((each for each in left if is_named(each.title, block.text)), None) or whole
             if block.entry is None and named is not None:
                 left.remove(named)
                 yield entered(block.text, block.level, _heading(named))
@@ -82,8 +85,11 @@ def with_chapters(blocks: Sequence[Block], entries: Sequence[ContentsEntry]) -> 
         elif not isinstance(block, Paragraph):
             yield block
         elif block.chapter is not None:
-            yield _title(block.text, block.chapter) if _is_named(block.chapter.text, block.text) else block
-        elif (entry := next((each for each in left if _is_named(each.title, block.text)), None)) is not None:
+            yield _title(block.text, block.chapter) if is_named(block.chapter.text, block.text) else block
+        elif (entry := next((each for each in left if _is_in_two(each.title, block, after)), None)) is not None:
+            left.remove(entry)
+            yield replace(block, chapter=_heading(entry))
+        elif (entry := next((each for each in left if is_named(each.title, block.text)), None)) is not None:
             left.remove(entry)
             yield _title(block.text, _heading(entry))
         elif (whole := _of_page(left)) is not None and not _any_named(whole.title, texts):
@@ -92,6 +98,20 @@ def with_chapters(blocks: Sequence[Block], entries: Sequence[ContentsEntry]) -> 
         else:
             yield block
         first = False
+
+
+def without_running_titles(blocks: Sequence[Block]) -> tuple[Block, ...]:
+    """The blocks of a book; the title that most of its pages have above their own is there once."""
+    above = {
+        at: block.text
+        for at, (block, after) in enumerate(pairwise(blocks))
+        if isinstance(block, HeadingBlock) and isinstance(after, HeadingBlock) and block.level < after.level
+    }
+    running, count = Counter(above.values()).most_common(1)[0] if above else ("", 0)
+    if count < _FEWEST_RUNNING or count <= len(above) / 2:
+        return tuple(blocks)
+    repeated = {at for at, text in above.items() if text == running} - {min(above, key=lambda at: above[at] != running)}
+    return tuple(block for at, block in enumerate(blocks) if at not in repeated)
 
 
 def levelled(blocks: Sequence[Block]) -> tuple[Block, ...]:
@@ -144,7 +164,7 @@ def _begins(block: Block, entry: ContentsEntry) -> bool:
     return isinstance(block, Paragraph) and block.chapter is not None and block.chapter.text == entry.title
 
 
-def _is_named(title: str, text: str) -> bool:
+def is_named(title: str, text: str) -> bool:
     """True where a paragraph has the words of a title, perhaps without its number: One: The Storm."""
     title, text = _folded(title), _folded(text)
     if not text or len(text) > _LONGEST_HEADING:
@@ -153,8 +173,22 @@ def _is_named(title: str, text: str) -> bool:
     return title == text or (len(shorter) >= _SHORTEST_HEADING and _PARTS.split(longer)[-1] == shorter)
 
 
+def _is_in_two(title: str, block: Paragraph, after: Block | None) -> bool:
+    """True where a title stands in two paragraphs: Chapter 1, The Storm."""
+    if not isinstance(after, Paragraph) or after.chapter is not None or len(block.text) > len(title):
+        return False
+    both, title = (_NO_WORD.sub("", each.casefold()) for each in (block.text + after.text, title))
+    return both == title
+
+
+def is_same(title: str, text: str) -> bool:
+    """True for the same words, but for the numbers of chapters before them: 1.2 The Storm, The Storm."""
+    title, text = (_NO_WORD.sub("", _NUMBER_BEFORE.sub("", each.strip().casefold())) for each in (title, text))
+    return title == text and len(title) >= _SHORTEST_HEADING
+
+
 def _any_named(title: str, texts: Sequence[str]) -> bool:
-    return any(_is_named(title, text) for text in texts)
+    return any(is_named(title, text) for text in texts)
 
 
 def _words(element: etree._Element) -> str:

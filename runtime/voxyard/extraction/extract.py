@@ -15,7 +15,6 @@ from voxyard.extraction.document import (
     Paragraph,
     ParsedDocument,
     TextChapter,
-    chapters,
     short_urls,
     with_titles,
 )
@@ -71,10 +70,11 @@ _MEDIA_TYPES: dict[str, Kind] = {
 }
 _NO_CLAIM = ("", "application/octet-stream", "binary/octet-stream", "application/x-www-form-urlencoded")
 _OTHER_SUFFIXES = {
-    ".bmp", ".bz2", ".csv", ".doc", ".docm", ".dot", ".dotx", ".exe", ".flac", ".gif", ".gz",
-    ".jpeg", ".jpg", ".json", ".m4a", ".mobi", ".mp3", ".mp4", ".odp", ".ods", ".ogg", ".pages",
-    ".png", ".ppt", ".pptx", ".ps", ".rar", ".svg", ".tar", ".tex", ".tif", ".tiff", ".tsv", ".wav", ".webp",
-    ".wpd", ".xls", ".xlsx", ".xml", ".yaml", ".yml", ".zip", ".7z",
+    ".azw", ".azw3", ".bmp", ".bz2", ".cbr", ".cbz", ".chm", ".csv", ".djvu", ".doc", ".docm", ".dot", ".dotx",
+    ".eml", ".exe", ".flac", ".fodt", ".gif", ".gz", ".jpeg", ".jpg", ".json", ".kfx", ".lit", ".m4a", ".mht",
+    ".mhtml", ".mobi", ".mp3", ".mp4", ".odp", ".ods", ".ogg", ".pages", ".png", ".ppt", ".pptx", ".ps", ".rar",
+    ".svg", ".tar", ".tex", ".tif", ".tiff", ".tsv", ".wav", ".webp", ".wpd", ".xls", ".xlsx", ".xml", ".yaml",
+    ".yml", ".zip", ".7z",
 }  # fmt: skip
 _OTHER_MAGIC = (
     (b"\x89PNG\r\n\x1a\n", "a PNG image"),
@@ -194,8 +194,12 @@ def _plain(text: str) -> ParsedDocument:
         said = without_contents(without_marks(without_readings(without_pictures(text))))
         said = with_paragraphs(without_page_numbers(clean(said)))
     spoken = short_urls(clean(said))
-    blocks = with_titles([Paragraph(each) for each in spoken.split("\n\n")])
-    return ParsedDocument(None, spoken, chapters(blocks, spoken))
+    found, at = list[TextChapter](), 0
+    for block in with_titles([Paragraph(each) for each in spoken.split("\n\n")]):
+        if isinstance(block, Paragraph) and block.chapter is not None:
+            found.append(TextChapter(" ".join(block.chapter.text.split()), at, 1))
+        at += len(block.text) + len("\n\n") if isinstance(block, Paragraph) else 0
+    return ParsedDocument(None, spoken, tuple(found))
 
 
 def kind_of(data: bytes, filename: str | None, media_type: str | None) -> Kind:

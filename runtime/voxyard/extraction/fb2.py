@@ -111,6 +111,7 @@ def _cover(root: etree._Element, info: etree._Element | None) -> bytes | None:
 
 
 def _blocks(parent: etree._Element, level: int) -> Iterator[Block]:
+    header: tuple[str, ...] = ()  # of a table
     for child in parent:
         name = _name(child)
         if name in ("title", "stanza"):
@@ -119,11 +120,13 @@ def _blocks(parent: etree._Element, level: int) -> Iterator[Block]:
         elif name in _PARAGRAPHS:
             found = _inline(child)
         elif name == "empty-line":
-            yield SceneBreak()
+            yield SceneBreak(weak=True)
             continue
         else:
             if name == "tr" and any(cells := tuple(_inline(each) for each in child)):
-                yield TableRow(cells)
+                titles = len(cells) > 1 and all(_name(each) == "th" for each in child)
+                header = cells if titles else header
+                yield TableRow(cells, () if titles or len(header) != len(cells) else header, titles)
             elif name not in ("tr", "", *_SILENT):
                 yield from _blocks(child, level + (name == "section"))
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from itertools import pairwise, zip_longest
 
 from voxyard.extraction.titles import chapter_title
@@ -15,6 +16,10 @@ _FULL = 0.5  # share of lines as long as the longest, of wrapped text
 _NEARLY = 0.85  # of the longest line's length
 _VERSE = 60  # characters of a line of verse, at most
 _SHORT = 30  # characters of a line that is a heading or an exclamation
+_FEWEST_SPACED, _SPACED = 5, 0.35  # lines of print that are apart, and the share of those that go on
+_NARROWEST, _WIDEST = 30, 120  # characters of the longest
+_FULL_SHARE = 0.6  # of the longest line's length
+_LETTERS = 0.85  # of the signs, with blanks
 _MOST_INDENTED = 0.5  # of the lines, where these begin paragraphs
 _WIDE_BLANK = "\u3000"
 _INDENTED = re.compile(r"(?:[^\S\n]{2,}|\u3000)(?=\S)")
@@ -22,8 +27,11 @@ _PAGE_NUMBER = re.compile(r"[-–—\[(|\s]*(?:page|pg\.?|p\.|seite|s\.)?\s*(?P<
 _SENTENCE_ENDS = tuple('.!?…。！？؟۔」』”"’»:：;；؛')
 _BROKEN = re.compile(r"(?<![\w-])((?:\w+-)*)(\w{2,})-\n[^\S\n]*([a-zà-öø-ÿ]{2,})(?P<more>-\w)?")
 _SHARED = frozenset(["und", "oder", "bis", "sowie", "bzw", "noch", "als", "auch"])  # Vor- und Nachteile
-_HYPHENATED = re.compile(  # words that keep their hyphen
-    r"(?:well|self)-(?!ish|ness)\w{3,}|(?:twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety)-\w+|\w*\d\w*-\w+|\w+-(?:year|old|in-law)|"
+COMPOUND = r"(?:well|self)-(?!ish|ness)\w{3,}|(?:twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety)-\w+"
+"""Pattern of English words that keep their hyphen where a line ends with it."""
+
+_HYPHENATED = re.compile(
+    rf"{COMPOUND}|\w*\d\w*-\w+|\w+-(?:year|old|in-law)|"
     r"(?:vingt|trente|quarante|cinquante|soixante|quatre|dix|grand|peut|demi|celui|celle|ceux|celles|non)-\w+|"
     r"\w+-(?:il|elle|on|ils|elles|je|tu|nous|vous|ce|ci|là|moi|toi|lui|leur|même|mêmes)"
 )
@@ -37,12 +45,54 @@ def with_paragraphs(text: str) -> str:
     where it is no compound, and the text nowhere has it with its hyphen.
     """
     runs = [block.split("\n") for block in text.split("\n\n")]
-    text = _with_indented_paragraphs(runs)
+    text = _with_indented_paragraphs(_single_spaced(runs))
     runs = [block.split("\n") for block in text.split("\n\n")]
     inner = [line for lines in runs if len(lines) > 1 for line in lines[1:] if line.strip()]
     lines = [line for each in runs if len(each) > 1 for line in each if line.strip()]
     if len(inner) >= _FEWEST and _are_paragraphs(inner, lines):
         return "\n\n".join("\n\n".join(line.strip() for line in each if line.strip()) for each in runs)
+    return joined_words(text)
+
+
+def _single_spaced(runs: list[list[str]]) -> list[list[str]]:
+    """The lines in paragraphs, where an empty line is between all of them, as some programs print a text."""
+    going_on = lines_going_on([each[0] for each in runs])
+    if not any(going_on) or any(len(each) > 1 for each in runs):
+        return runs
+    found: list[list[str]] = []
+    for each, goes_on in zip(runs, going_on, strict=True):
+        if goes_on:
+            found[-1] += each
+        else:
+            found.append(each)
+    return found
+
+
+def lines_going_on(lines: Sequence[str]) -> list[bool]:
+    """Which of a text's paragraphs are lines that go on with the one before, where print had them in one paragraph.
+
+    Then all are short, and many begin with a small letter; a short line that ends a sentence ends a paragraph.
+    """
+    longest = max(map(len, lines), default=0)
+    small = sum(_goes_on(line) for line in lines[1:])
+    full = sum(len(line) >= _FULL_SHARE * longest for line in lines)
+    if (
+        len(lines) < _FEWEST_SPACED
+        or small < _SPACED * len(lines)
+        or full < _FULL * len(lines)
+        or not _NARROWEST <= longest <= _WIDEST
+        or sum(sign.isalpha() or sign.isspace() for line in lines for sign in line) < _LETTERS * sum(map(len, lines))
+    ):
+        return [False] * len(lines)
+    going_on = [False]
+    for before, line in pairwise(lines):
+        ended = before.rstrip().endswith(_SENTENCE_ENDS) and len(before) < _NEARLY * longest
+        going_on.append(not ended and (_goes_on(line) or len(before) >= _FULL * longest))
+    return going_on
+
+
+def joined_words(text: str) -> str:
+    """A paragraph with its words whole that are broken at the ends of its lines."""
     return _BROKEN.sub(lambda found: _joined(found, text), text)
 
 
@@ -69,7 +119,8 @@ def without_page_numbers(text: str) -> str:
     are joined.
     """
     blocks = text.split("\n\n")
-    found = [(at, each) for at, block in enumerate(blocks) if (each := _PAGE_NUMBER.fullmatch(block.strip()))]
+    short = ((at, block.strip()) for at, block in enumerate(blocks) if len(block) < _SHORT)
+    found = [(at, each) for at, block in short if (each := _PAGE_NUMBER.fullmatch(block)) is not None]
     numbers = {at: int(each["number"]) for at, each in found}
     rising = {at for (at, one), (next_, other) in pairwise(numbers.items()) if other == one + 1 for at in (at, next_)}
     parting = {at for at in rising if _parts_a_sentence(blocks, at)}

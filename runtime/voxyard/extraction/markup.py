@@ -75,6 +75,12 @@ _EMPTY_LINES = re.compile(r"\n{2,}")
 _LEFT_OF_MARK = re.compile(r"[.:)\]]\s+")  # at the beginning of a note
 _UNSEEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 _CONSENT = re.compile(r"\b(?:cookie|gdpr)s?[-_]?(?:banner|bar|consent|dialog|modal|notice|popup)\b", re.IGNORECASE)
+_NO_BREAK = "\u00a0"
+_SCENE_BREAK = re.compile(
+    r"(?:^|[\s_-])(?:scene|section|space|thought|text|line)?[-_]?(?:break|brk)(?:$|[\s\d])|"
+    r"(?:^|\s)(?:tb|asterism|ornament|dinkus|separator)(?:$|[\s\d-])",
+    re.IGNORECASE,
+)
 _EASTERN = "\u2e80"  # the first of the signs of Chinese and Japanese
 _EPUB_TYPE = "{http://www.idpf.org/2007/ops}type"
 _MAIN = ".//main|.//*[@role='main']"
@@ -219,9 +225,11 @@ class _Walk:
             if text := _LINE_ENDS.sub(" ", _folded(self._inline(element))):
                 entry, self._chapter = self._chapter, None
                 yield HeadingBlock(text, _HEADINGS[tag]) if entry is None else entered(text, _HEADINGS[tag], entry)
-        elif tag == "hr":
+        elif tag == "hr" or _is_scene_break(element):
             if not _is_of_notes(element):
                 yield SceneBreak()
+        elif tag == "p" and element.text == _NO_BREAK and not len(element):
+            yield SceneBreak(weak=True)
         elif tag == "pre":
             if (text := element.text_content()).strip():
                 yield from [Code(text)] if is_code(element) else map(Paragraph, prose(text).split("\n\n"))
@@ -281,25 +289,40 @@ class _Walk:
         """Text of an element without what is silent in it."""
         if element.tag == "br":
             return _BREAK
+        if element.tag == "q":
+            return f"“{''.join(self._parts(element))}”"
         if element.tag == "math":
             return spoken_formula(element)
+        return "".join(self._parts(element))
+
+    def _parts(self, element: html.HtmlElement) -> list[str]:
         parts = [element.text or ""]
         for child in element:
-            if _is_silent(child):
-                parts.append(_drop_cap(child))
-            else:
+            tail = child.tail or ""
+            if not _is_silent(child):
                 parts.append(f" {self._inline(child)} " if self._is_block(child) else self._within_line(child, parts))
-            parts.append(child.tail or "")
-        return "".join(parts)
+            elif parts[-1].endswith("[") and tail.startswith("]"):  # around the mark of a note
+                parts[-1], tail = parts[-1][:-1], tail[1:]
+            else:
+                parts.append(_drop_cap(child))
+            parts.append(tail)
+        return parts
 
     def _is_block(self, element: html.HtmlElement) -> bool:
         return element.tag in _BLOCKS or element in self._with_blocks
 
 
+def _is_scene_break(element: html.HtmlElement) -> bool:
+    """True for an empty block that is named a break, perhaps with an ornament."""
+    named = _SCENE_BREAK.search(element.get("class") or "") is not None
+    return named and not element.text_content().strip() and next(element.iter("br", "p", "div"), element) is element
+
+
 def _is_of_notes(element: html.HtmlElement) -> bool:
     """True for a list of notes, whose marks are silent in the text."""
     around = [each for each in (element, element.getparent()) if each is not None]
-    named = " ".join(each.get(name) or "" for each in around for name in ("class", "role", "id"))
+    names = ("class", "role", "id", _EPUB_TYPE, "epub:type")
+    named = " ".join(each.get(name) or "" for each in around for name in names)
     return _OF_NOTES.search(named) is not None
 
 
@@ -377,7 +400,8 @@ def _follows_text(element: html.HtmlElement) -> bool:
     """True where text stands directly before an element, without a blank."""
     before, parent = element.getprevious(), element.getparent()
     text = before.tail if before is not None else parent.text if parent is not None else None
-    return text is not None and bool(text.strip()) and (text[-1].isalnum() or text[-1] in _ENDS_OF_WORDS)
+    text = (text or "").removesuffix("[")
+    return bool(text.strip()) and (text[-1].isalnum() or text[-1] in _ENDS_OF_WORDS)
 
 
 def _is_mark(element: html.HtmlElement) -> bool:

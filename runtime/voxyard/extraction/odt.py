@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import BinaryIO
 
@@ -14,6 +15,7 @@ from voxyard.extraction.document import (
     ListItem,
     Paragraph,
     ParsedDocument,
+    SceneBreak,
     TableRow,
     parsed,
     within,
@@ -47,6 +49,7 @@ _SILENT = frozenset((
     f"{{{_BASE}svg-compatible:1.0}}desc",
 ))  # fmt: skip
 _LEVEL_OF_TITLE = 1
+_HEADING_STYLE = re.compile(r"Heading_20_([1-9])")
 _LONGEST_BLANKS = 100
 
 
@@ -158,18 +161,32 @@ class _Walk:
             elif before is not None:
                 yield ListItem(before + text)
             else:
-                yield HeadingBlock(text, _LEVEL_OF_TITLE) if self._is_title(name) else Paragraph(text)
+                level = self._level(name)
+                yield Paragraph(text) if level is None else HeadingBlock(text, level)
+        elif not text and self._is_rule(name):
+            yield SceneBreak()
         for element in after:
             yield from self._blocks(element)
 
-    def _is_title(self, name: str) -> bool:
-        seen = set[str]()
+    def _level(self, name: str) -> int | None:
+        """The level of a paragraph that its style makes a title."""
+        for each in self._bases(name):
+            if each == "Title":
+                return _LEVEL_OF_TITLE
+            if (heading := _HEADING_STYLE.fullmatch(each)) is not None:
+                return int(heading[1])
+        return None
+
+    def _is_rule(self, name: str) -> bool:
+        return "Horizontal_20_Line" in self._bases(name)
+
+    def _bases(self, name: str) -> list[str]:
+        """A style and those that it is based on."""
+        seen: list[str] = []
         while name and name not in seen:
-            if name == "Title":
-                return True
-            seen.add(name)
+            seen.append(name)
             name = self._parents.get(name, "")
-        return False
+        return seen
 
     def _list(self, parent: etree._Element, level: int, style: str) -> Iterator[Block]:
         number = self._numbered.get(style, {}).get(level)

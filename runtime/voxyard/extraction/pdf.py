@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import BinaryIO
 
@@ -15,6 +16,7 @@ from voxyard.extraction.document import Block, ParsedDocument, parsed
 from voxyard.extraction.errors import TextTooLongError, UnreadableFileError
 from voxyard.extraction.pdf_columns import WIDE, Gap, LineExtent, in_reading_order
 from voxyard.extraction.pdf_notes import TextLine
+from voxyard.extraction.pdf_outline import outline_of
 from voxyard.extraction.pdf_paragraphs import blocks
 from voxyard.extraction.pdf_right_to_left import Letter, has_right_to_left, logical
 from voxyard.extraction.plaintext import LIGATURES
@@ -31,6 +33,9 @@ _MAY_BE_RAISED = frozenset("0123456789-−+[]")
 _SAME_LINE, _BESIDE = 0.6, 0.6  # times the size of the text, at most: between two letters of one line
 _RAISED_SIZE, _RAISED_BY = 0.92, 0.2  # times the size of the text, at most and at least
 _BLANKS = re.compile(r"\s+")
+_ACROSS, _UPWARDS = "across", "upwards"
+_SKEWED = 0.2  # of a line's direction; scans are skewed by less
+_MOST_STAMPS, _STAMPS = 2, 0.34  # lines up the edge of a page, and of its characters
 _MAX_UNKNOWN = 0.3  # of a document's characters
 _MAX_PAGES = 20_000
 _MAX_OBJECTS = 200_000  # on a page, those of its forms included; a page of print has some thousands
@@ -71,7 +76,7 @@ def _read(pdf: PdfDocument, max_characters: int) -> ParsedDocument:
         if length > 2 * max_characters:  # the exact length is known after removing running heads and hyphens
             raise TextTooLongError(f"the text has more than {max_characters} characters: split the document")
         pages.append(lines)
-    found_blocks: list[Block] = blocks(pages)
+    found_blocks: list[Block] = blocks(pages, outline_of(pdf))
     document = parsed(
         _property(pdf, b"Title"), found_blocks, "skip", language=_language(pdf), author=_property(pdf, b"Author")
     )
@@ -85,7 +90,7 @@ def _lines_of(pdf: PdfDocument, number: int) -> list[TextLine]:
         _check_objects(page, number)
         text_page = page.get_textpage()
         try:
-            return _in_reading_order(text_page, list(_lines(text_page)))
+            return _in_reading_order(text_page, _without_turned(text_page, list(_lines(text_page))))
         finally:
             text_page.close()
     finally:
@@ -99,6 +104,28 @@ def _check_objects(page: pypdfium2.PdfPage, number: int) -> None:
             raise UnreadableFileError(
                 f"page {number + 1} has more than {_MAX_OBJECTS} drawn objects, which exceeds a limit: {_SAVE_AGAIN}"
             )
+
+
+def _without_turned(
+    text_page: pypdfium2.PdfTextPage, lines: list[tuple[TextLine, str, int]]
+) -> list[tuple[TextLine, str, int]]:
+    """The lines without those that are printed across the page, as DRAFT, or up its edge, as a stamp."""
+    turns = [_turn(text_page, first) for _, _, first in lines]
+    length = Counter[str]()
+    for (line, _, _), turn in zip(lines, turns, strict=True):
+        length[turn] += len(line.text)
+    usual = length.most_common(1)[0][0] if length else ""
+    stamps = turns.count(_UPWARDS) <= _MOST_STAMPS and length[_UPWARDS] <= _STAMPS * sum(length.values())
+    silent = {_ACROSS, _UPWARDS} if stamps else {_ACROSS}
+    return [each for each, turn in zip(lines, turns, strict=True) if turn == usual or turn not in silent]
+
+
+def _turn(text_page: pypdfium2.PdfTextPage, at: int) -> str:
+    """How a line is turned that begins at a place of the page's text."""
+    a, b, _, _ = _matrix(text_page, _index(text_page, at))
+    if min(abs(a), abs(b)) > _SKEWED * max(abs(a), abs(b)):
+        return _ACROSS
+    return _UPWARDS if abs(b) > abs(a) else "level"
 
 
 def _in_reading_order(text_page: pypdfium2.PdfTextPage, lines: Sequence[tuple[TextLine, str, int]]) -> list[TextLine]:

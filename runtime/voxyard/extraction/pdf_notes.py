@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from voxyard.extraction.document import HeadingBlock
 from voxyard.extraction.raised import above, settled
 
 
@@ -18,6 +19,7 @@ class TextLine:
     along: float
     down: float
     size: float
+    chapter: HeadingBlock | None = None  # that begins here, by the outline
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import count, pairwise
 
 from voxyard.extraction.document import Block, HeadingBlock, Paragraph
+from voxyard.extraction.epub_contents import is_same, levelled
+from voxyard.extraction.lines import COMPOUND
 from voxyard.extraction.pdf_notes import NotedPage, TextLine, noted_pages
+from voxyard.extraction.pdf_outline import OutlineEntry, with_outline
 from voxyard.extraction.silent import contents_lines, without_marks
 
 _NUMBERED = re.compile(
@@ -32,6 +35,7 @@ _LAST_WORD = re.compile(r"([^\W\d_]+(?:-[^\W\d_]+)*)-$")
 _FIRST_WORD = re.compile(r"[^\W\d_]+")
 _ENDS = re.compile(r"""[.!?…:。！？]["'”’»)\]]*$""")
 _NO_BLANK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef\u3000-\u303f]")
+_COMPOUND = re.compile(COMPOUND)
 _SAME_SIZE = 0.1
 _INDENT = 0.8  # of the font's size
 _MORE_THAN_USUAL = 1.2  # times the usual distance of lines
@@ -39,25 +43,37 @@ _USUAL_DISTANCES = (0.5, 2.6)  # of the font size; lines further apart are not i
 _FULL_LINE = 0.75  # of the characters in a long line of this size
 
 
-def blocks(pages: Sequence[Sequence[TextLine]]) -> list[Block]:
-    """Headings and paragraphs of the pages' lines.
+def blocks(
+    pages: Sequence[Sequence[TextLine]], outline: Mapping[int, Sequence[OutlineEntry]] | None = None
+) -> list[Block]:
+    """Headings and paragraphs of the pages' lines; `outline` has the entries of pages by their indexes.
 
     A paragraph ends at a larger distance, at another font size, or after a line that ends a sentence and is short or
     followed by an indent or a bullet. Across pages it continues where the sentence does. A heading is a short
     paragraph in a larger font than most of the text; the largest one is of level 1. Notes follow the paragraph that
-    goes on over the end of their page.
+    goes on over the end of their page. The document's outline tells chapters where it names most of them.
     """
-    found = _paragraphs(noted_pages(_without_contents(_without_page_numbers(_without_running_heads(pages)))))
+    texts = _without_contents(_without_page_numbers(_without_running_heads(pages)))
+    named = [with_outline(page, (outline or {}).get(index, ())) for index, page in enumerate(texts)]
+    found = _paragraphs(noted_pages(named))
     sizes: Counter[int] = Counter()
-    for text, size in found:
+    for text, size, _ in found:
         sizes[round(size)] += len(text)
     body = sizes.most_common(1)[0][0] if sizes else 0
-    larger = sorted({round(size) for text, size in found if _is_heading(text, size, body)}, reverse=True)
+    larger = sorted({round(size) for text, size, _ in found if _is_heading(text, size, body)}, reverse=True)
     levels = {size: min(level, _LOWEST_LEVEL) for level, size in enumerate(larger, 1)}
-    return [
-        HeadingBlock(text, levels[round(size)]) if _is_heading(text, size, body) else Paragraph(text)
-        for text, size in found
-    ]
+    return list(
+        levelled(
+            [
+                HeadingBlock(text, levels[round(size)], None if chapter is None else chapter.entry)
+                if _is_heading(text, size, body)
+                else Paragraph(text, chapter)
+                if chapter is None or not is_same(chapter.text, text)
+                else replace(chapter, text=text)
+                for text, size, chapter in found
+            ]
+        )
+    )
 
 
 def _is_heading(text: str, size: float, body: int) -> bool:
@@ -69,12 +85,12 @@ def _is_heading(text: str, size: float, body: int) -> bool:
     )
 
 
-def _paragraphs(pages: Sequence[NotedPage]) -> list[tuple[str, float]]:
-    """Text and font size of each paragraph."""
+def _paragraphs(pages: Sequence[NotedPage]) -> list[tuple[str, float, HeadingBlock | None]]:
+    """Text and font size of each paragraph, and the chapter that begins with it."""
     every = [(*page.lines, *page.notes) for page in pages]
     metrics = _LineMetrics(every)
     words = Counter(word for page in every for line in page for word in _WORD.findall(line.text.lower()))
-    found: list[tuple[list[str], float]] = []
+    found: list[tuple[list[str], float, HeadingBlock | None]] = []
     notes: list[TextLine] = []  # below the paragraph that goes on
     previous: TextLine | None = None
     for page in pages:
@@ -83,20 +99,22 @@ def _paragraphs(pages: Sequence[NotedPage]) -> list[tuple[str, float]]:
             if previous is None or metrics.starts_paragraph(previous, line, new_page=new_page):
                 found += _notes(notes, metrics, words)
                 notes = []
-                found.append(([line.text], line.size))
+                found.append(([line.text], line.size, line.chapter))
             else:
                 _join(found[-1][0], line.text, words)
             previous, new_page = line, False
         notes += page.notes
     found += _notes(notes, metrics, words)
-    return [(without_marks("".join(parts).replace("\u00ad", "")), size) for parts, size in found]
+    return [(without_marks("".join(parts).replace("\u00ad", "")), size, chapter) for parts, size, chapter in found]
 
 
-def _notes(lines: Sequence[TextLine], metrics: _LineMetrics, words: Counter[str]) -> list[tuple[list[str], float]]:
-    found: list[tuple[list[str], float]] = []
+def _notes(
+    lines: Sequence[TextLine], metrics: _LineMetrics, words: Counter[str]
+) -> list[tuple[list[str], float, HeadingBlock | None]]:
+    found: list[tuple[list[str], float, HeadingBlock | None]] = []
     for index, line in enumerate(lines):
         if index == 0 or metrics.starts_paragraph(lines[index - 1], line, new_page=False):
-            found.append(([line.text], line.size))
+            found.append(([line.text], line.size, None))
         else:
             _join(found[-1][0], line.text, words)
     return found
@@ -123,6 +141,8 @@ def _join(text: list[str], following: str, words: Counter[str]) -> None:
 
 def _has_hyphen(before: str, after: str, words: Counter[str]) -> bool:
     part = before.rpartition("-")[2]
+    if _COMPOUND.fullmatch(f"{part}-{after}") and words[part + after] == 0:
+        return True
     return words[f"{before}-{after}"] > 0 and words[part + after] == 0
 
 
@@ -151,6 +171,8 @@ class _LineMetrics:
 
     def starts_paragraph(self, before: TextLine, after: TextLine, *, new_page: bool) -> bool:
         """True where `after` starts a new paragraph."""
+        if after.chapter is not None or (before.chapter is not None and is_same(before.chapter.text, before.text)):
+            return True
         ended = _ENDS.search(before.text) is not None
         distance = after.down - before.down
         if not _same_size(before, after):

@@ -20,7 +20,7 @@ _BOMS = (  # UTF-32's little-endian mark begins with UTF-16's
 )
 _CANDIDATES = (
     "cp1252", "cp1250", "cp1251", "koi8_r", "koi8_u", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257",
-    "cp932", "euc_jp", "gb18030", "big5", "cp949",
+    "cp932", "euc_jp", "gb18030", "big5", "cp949", "cp866", "cp874",
 )  # fmt: skip
 _OTHER_LATIN = ("cp1250", "cp1254", "cp1257")
 _ASCII = bytes(range(0x80))

@@ -87,8 +87,10 @@ def _repeated_contents(lines: Sequence[str]) -> set[int]:
     """Numbers of the lines of tables of contents without pages: a title, and entries that stand again below."""
     titles = [at for at, line in enumerate(lines) if is_title_of_contents(line)]
     last = {_folded(line): at for at, line in enumerate(lines) if len(line) <= _LONGEST_ENTRY} if titles else {}
-    left_out = set[int]()
+    left_out, read = set[int](), -1
     for title in titles:
+        if title < read:
+            continue
         entries = list[int]()
         for at in range(title + 1, len(lines)):
             if not lines[at].strip():
@@ -96,6 +98,7 @@ def _repeated_contents(lines: Sequence[str]) -> set[int]:
             if len(lines[at]) > _LONGEST_ENTRY or not _stands_below(_folded(lines[at]), at, last):
                 break
             entries.append(at)
+        read = entries[-1] if entries else title
         if len(entries) >= _FEWEST:
             left_out |= set(range(title, entries[-1] + 1))
     return left_out

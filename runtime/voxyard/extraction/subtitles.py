@@ -12,12 +12,14 @@ _BEGINS = re.compile(rf"\s*(?:WEBVTT\b|(?:\d+[ \t]*\n)?{_TIMES.pattern}\n)")
 _STYLE = re.compile(
     r"</?(?:[bicuv]|font|ruby|rt|lang)(?:[.\s][^<>]{0,200})?>|<[\d:.]{5,15}>|\{\\[^{}]{1,100}\}", re.IGNORECASE
 )
+_ENDS = ".!?…。！？"
 _SPEAKER = re.compile(r"^[-–—]\s+", re.MULTILINE)
 
 
 def said_in_subtitles(text: str) -> str | None:
-    """What is said in a text of subtitles, one paragraph a subtitle; None of another text.
+    """What is said in a text of subtitles, one paragraph each; None of another text.
 
+    One that goes on with a small letter belongs to the one before.
     A line that the subtitle before it ends with, as in captions that roll up, is said once.
     """
     if _BEGINS.match(text) is None:
@@ -36,5 +38,9 @@ def said_in_subtitles(text: str) -> str | None:
         while shown and said and said[-1].split("\n")[-1] == shown[0]:
             shown.pop(0)
         if any(shown):
-            said.append(_SPEAKER.sub("", "\n".join(filter(None, shown))))
+            text = "\n".join(filter(None, shown))
+            if said and text[0].islower() and said[-1][-1] not in _ENDS:
+                said[-1] += f"\n{text}"
+            else:
+                said.append(_SPEAKER.sub("", text))
     return "\n\n".join(said)

@@ -47,6 +47,14 @@ _EASTERN = re.compile(
     r"제?\s*\d{1,4}\s*[장화편부](?:[\s.:].*)?|"
     r"卷[零〇一二三四五六七八九十百]{1,5}(?:[\s：:、].*)?|(?:番外篇?|外传|外傳)(?:[\s：:、0-9一二三四五六七八九十].*)?"
 )
+_OF_PARTS = (
+    r"part|book|volume|act|teil|buch|band|partie|livre|tome|acte|parte|libro|livro|deel|boek|część|księga|tom|часть|"
+    r"книга|том|частина|část|kniha"
+)
+_PART = re.compile(rf"(?:{_OF_PARTS})\b|(?:{_ORDINALS})\s+(?:{_OF_PARTS})\b|第[{_DIGITS}]+[卷部篇集册]", re.IGNORECASE)
+_BARE_NUMBER = re.compile(r"\d{1,3}\.?|[IVXLC]{1,8}\.?")
+_ORNAMENTS = re.compile(r"^[*=~_–—-]+\s*|\s*[*=~_–—-]+$|【|(?<=[章节回话])】|】$")  # around a title
+_RULE = re.compile(r"^[=~*_–—-]{2,}[^\S\n]*$\n?", re.MULTILINE)  # below one
 _MARKED = re.compile(r"#{1,3}\s+(?P<title>\S.*)")
 _APART = re.compile(r"[\s]*(?:[.:：—–|-]+\s*|$)")
 _SENTENCE = re.compile(r"[.,;，。；！!？?、][\"”’»)」』]*$")
@@ -63,10 +71,11 @@ def chapter_title(paragraph: str) -> str | None:
     if not first or len(first) > _LONGEST:
         return None
     if (marked := _MARKED.fullmatch(first)) is not None:
-        return None if rest else marked["title"].strip()
+        return None if rest.strip() else marked["title"].strip()
+    first = _ORNAMENTS.sub(" ", first).strip()
     if not _is_title(first):
         return None
-    below = rest.strip()
+    below = _RULE.sub("", rest).strip()
     named = below and "\n" not in below and len(below) <= _LONGEST_BELOW and _SENTENCE.search(below) is None
     return f"{first} {below}" if named else first
 
@@ -93,6 +102,18 @@ def _is_sentence(text: str, close: bool) -> bool:
         return True
     words = [word for word in text.split() if word[0].isalpha()]
     return close and len(words) > 2 and sum(word[0].isupper() for word in words) < len(words) / 2
+
+
+def is_part(title: str) -> bool:
+    """True for the title of a part, which has chapters: Part One, Zweites Buch, 第一卷."""
+    return _PART.match(title.strip()) is not None and chapter_title(title) is not None
+
+
+def is_of_chapter(title: str) -> bool:
+    """True for a title that says that it is a chapter's, or is a bare number."""
+    return _BARE_NUMBER.fullmatch(title.strip()) is not None or (
+        chapter_title(title) is not None and not is_part(title)
+    )
 
 
 def numbers_alone(paragraphs: Sequence[str]) -> dict[int, str]:

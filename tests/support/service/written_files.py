@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import zipfile
 from typing import Any
 
@@ -54,7 +55,7 @@ def epub(case: dict[str, Any]) -> bytes:
         f' xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:title>{case.get("title", "Night")}</dc:title></metadata>'
         f"<manifest>{''.join(items)}</manifest><spine>{''.join(spine)}</spine>{case.get('guide', '')}</package>"
     )
-    return packed(files | case.get("files", {}))
+    return packed(files | case.get("files", {}), unflagged=case.get("unflagged", False))
 
 
 def odt(case: dict[str, Any]) -> bytes:
@@ -87,14 +88,17 @@ def word(case: dict[str, Any]) -> bytes:
     return content.getvalue()
 
 
-def packed(files: dict[str, str]) -> bytes:
-    """An archive of these files, but for those that are None."""
+def packed(files: dict[str, str], *, unflagged: bool = False) -> bytes:
+    """An archive of these files; `unflagged` as programs write it that do not say that its names are UTF-8."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in files.items():
-            if text is not None:
-                archive.writestr(name, text)
-    return content.getvalue()
+            archive.writestr(name, text)
+    data = bytearray(content.getvalue())
+    for header, flags in ((b"PK\x03\x04", 7), (b"PK\x01\x02", 9)):  # the high byte of an entry's flags
+        for found in re.finditer(re.escape(header), bytes(data)) if unflagged else ():
+            data[found.start() + flags] &= ~0x08
+    return bytes(data)
 
 
 def data_of(case: dict[str, Any]) -> bytes:

@@ -410,3 +410,50 @@ def test_a_raised_mark_leads_to_its_note() -> None:
         ),
         Paragraph("See the appendix."),
     ]
+
+
+ROAD = ["It was a dark night, and the rain fell on the road", "that led down to the sea, which was grey and cold."]
+SUN = ["In the morning the sun came out, and the birds sang", "again over the town by the sea, which was blue."]
+
+
+@pytest.mark.parametrize(
+    "stamp",
+    ["0.7 0.7 -0.7 0.7 150 300 Tm (DRAFT COPY)", "0 1 -1 0 30 300 Tm (arXiv:2201.00200v1 [astro-ph] 1 Jan 2022)"],
+    ids=["across the page", "up its edge"],
+)
+def test_what_is_stamped_on_a_page_is_silent(stamp: str) -> None:
+    page = pdfs.page_content(ROAD) + f"\nBT /F1 20 Tf {stamp} Tj ET\n".encode() + pdfs.page_content(SUN, top=700)
+    found = read_pdf(io.BytesIO(pdfs.document([page])), max_characters=1000)
+    assert found.text.split("\n\n") == [" ".join(ROAD), " ".join(SUN)]
+
+
+def outlined(pages: Sequence[Sequence[str]], entries: Sequence[tuple[str, int]]) -> bytes:
+    """A file with an outline of these titles, each with the index of its page."""
+    items = {10: b"<< /Type /Outlines /First 11 0 R /Last %d 0 R >>" % (10 + len(entries))}
+    for at, (title, page) in enumerate(entries, 11):
+        following = b" /Next %d 0 R" % (at + 1) if at - 10 < len(entries) else b""
+        place = b"/Dest [%d 0 R /XYZ 0 800 0]" % (20 + 2 * page)
+        items[at] = b"<< /Title %s /Parent 10 0 R %s%s >>" % (pdfs.string(title), place, following)
+    data = pdfs.document([pdfs.page_content(page) for page in pages], further=items)
+    return data.replace(b"/Type /Catalog", b"/Type /Catalog /Outlines 10 0 R", 1)
+
+
+def test_the_outline_names_chapters_that_no_larger_letters_tell() -> None:
+    pages = [["One: The", "Storm", *ROAD], ["2. The Calm", *SUN], SUN]
+    found = read_pdf(
+        io.BytesIO(outlined(pages, [("One: The Storm", 0), ("The Calm", 1), ("Three", 2)])), max_characters=1000
+    )
+    assert [chapter.title for chapter in found.chapters] == ["One: The Storm", "2. The Calm", "Three"]
+    assert found.text.split("\n\n") == [
+        "One: The Storm", " ".join(ROAD), "2. The Calm", " ".join(SUN), " ".join(SUN),
+    ]  # fmt: skip
+
+
+def test_an_outline_that_turns_in_a_circle_is_read_once() -> None:
+    data = outlined([ROAD], [("One", 0), ("Two", 0)]).replace(b"/Next 12 0 R", b"/Next 11 0 R")
+    assert " ".join(ROAD) in read_pdf(io.BytesIO(data), max_characters=1000).text
+
+
+def test_a_compound_keeps_its_hyphen_at_the_end_of_a_line() -> None:
+    (found,) = paragraphs_of(["He was a captain, and in all the towns a well-", "known man; he sat for din-", "ner."])
+    assert found == "He was a captain, and in all the towns a well-known man; he sat for dinner."

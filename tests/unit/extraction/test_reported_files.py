@@ -32,5 +32,8 @@ def test_a_file_is_heard_as_a_listener_expects(name: str) -> None:
     assert found.text.split("\n\n") == case["heard"]
     if "chapters" in case:
         assert [chapter.title for chapter in found.chapters] == case["chapters"]
+    for name in ("title", "author"):
+        if name in case:
+            assert getattr(found, name) == case[name]
     for chapter in found.chapters:
         assert 0 <= chapter.start < len(found.text)
