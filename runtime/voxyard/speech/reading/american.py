@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 
 from voxyard.speech.reading.languages import Language
+from voxyard.speech.reading.names import number
 from voxyard.speech.reading.number_words import cardinal, decimal
 
 _STATES = (
@@ -38,6 +39,16 @@ def patterns(language: Language) -> list[Reading]:
     def average(found: re.Match[str]) -> str:
         return f"point {' '.join(cardinal(digit, language) for digit in found['digits'])}"
 
+    def military(found: re.Match[str]) -> str:
+        hour, minute = found["hour"] or found["whole"], int(found["minute"] or 0)
+        hours = f"zero {cardinal(hour[1], language)}" if hour[0] == "0" else cardinal(hour, language)
+        zero = "zero " if 0 < minute < 10 else ""
+        said = f"{hours} {zero}{cardinal(str(minute), language) if minute else 'hundred'}"
+        return f"{said} hours" if found["hours"] or found["whole"] else said
+
+    def pence(found: re.Match[str]) -> str:
+        return f"{cardinal(found['n'], language)} {'penny' if found['n'] == '1' else 'pence'}"
+
     best = r"(?P<best>5|10|100)(?=\s(?:stars?|points?|on|for|in)\b|[.,;!?)]|\s*$)"
     return [
         (re.compile(rf"(?<=\b[A-Z][A-Z]\s)(?<=(?:{_STATES})\s)\d{{5}}(?:-\d{{4}})?(?![\w-]|[.,]\d)"), by_digits),
@@ -47,7 +58,7 @@ def patterns(language: Language) -> list[Reading]:
         ),
         (
             re.compile(
-                rf"(?:(?<=\bscored )|(?<=\brated )|(?<=\brating of )|(?<=\brating: )|(?<=\bgot )|(?<=\bgave it ))"
+                rf"(?=\d)(?:(?<=\bscored )|(?<=\brated )|(?<=\brating of )|(?<=\brating: )|(?<=\bgot )|(?<=\bgave it ))"
                 rf"(?P<whole>\d{{1,3}})(?:\.(?P<part>\d))?/{best}"
             ),
             out_of,
@@ -60,4 +71,25 @@ def patterns(language: Language) -> list[Reading]:
             ),
             lambda found: _NAMES[found[0]],
         ),
+        (_MILITARY, military),
+        (re.compile(r"(?<=\d)-yr-old(?=s?\b)"), lambda _: "-year-old"),
+        (re.compile(r"(?<![\w.,£$-])(?P<n>[1-9]\d?)p(?![\w'’/-])(?!\s?\d)"), pence),  # 50p
+        (_POINTS, lambda found: f"{cardinal(found['n'], language)}-point"),
+        (re.compile(r"(?<![\w#])(?P<note>[A-G])#(?![\w#])"), lambda found: f"{found['note']} sharp"),
+        (_CHIP, lambda found: number(found[0], "en", language)),
+        (re.compile(r"(?P<hour>12|1[0-1]|[1-9]):00(?=\s(?:noon|midnight)\b)"), lambda f: cardinal(f["hour"], language)),
     ]
+
+
+_MILITARY = re.compile(  # 0630 hours, at 0900, at 1400 hours
+    r"(?<![\w.,:/$£€-])(?:(?:(?<=\bat )|(?<=\bby )|(?<=\bfrom )|(?<=\bto )|(?<=\buntil )|(?<=\b[Tt]he )|(?=0))"
+    r"(?P<hour>[01]\d|2[0-3])(?P<minute>[0-5]\d)"
+    r"(?:(?P<hours>\s?(?:hrs\b\.?|hours\b))(?! of\b| a\b| per\b)|(?<=\b0[1-9]00)(?! \d)(?![\w.,-]\d))"
+    r"(?!\w)|(?P<whole>[01]\d|2[0-3])00hrs\b)"
+)
+_POINTS = re.compile(
+    r"(?<![\w.,-])(?P<n>\d{1,3})-pt\.?(?=\s(?:range|shot|line|shoot\w*|attempts?|field|lead|win|loss|game|play|margin|deficit|font|type))"
+)
+_CHIP = re.compile(
+    r"(?<![\w.,/-])(?:(?<=\b[RG]TX )|(?<=\bRX )|(?<=\bGT )|(?<=\bRyzen [3579] )|(?<=\bXeon ))\d{3,4}(?![\w.,-]\d)"
+)

@@ -12,7 +12,7 @@ _BEFORE = re.compile(
     r"many|some|few|no|his|her|its|my|your|our|their|(?!(?:it|that|he|she|here|there|what|who|where|let|how|this)['’])[^\W\d_]+['’]s)\s$",
     re.IGNORECASE,
 )
-_NOUN = re.compile(r"[\s-]([a-z]+)(?![\w'’])")
+_NOUN = re.compile(r"(?:\s\([^()\n]{1,20}\))?[\s-]([a-z]+|[A-Z]{2,5})(?![\w'’])")
 
 
 def is_attribute(found: re.Match[str], language: Language) -> bool:

@@ -1,6 +1,12 @@
-"""Chinese numbers: 10001 as 一万零一, 250 as 二百五十."""
+"""Chinese numbers: 10001 as 一万零一, 250 as 二百五十; years, rooms, plates and names digit by digit."""
 
 from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from voxyard.speech.reading.languages import Language
+from voxyard.speech.reading.patterns import guard
 
 _DIGITS = "零一二三四五六七八九"
 _PLACES = ("千", "百", "十", "")
@@ -41,3 +47,52 @@ def _group(number: int, *, first: bool) -> str:
 def one_by_one(digits: str) -> str:
     """Digits as a year or a room is read: 二零二四."""
     return "".join(_DIGITS[int(digit)] for digit in digits)
+
+
+_CRAFT = "歼轰运直苏图格风旗击舟娥音客征"  # last letters of names of aircraft and rockets: 歼-20
+_FEASTS = "劳动节|国庆|购物节|晚会|黄金周|假期|小长假|大促|地震|促销"
+
+
+def patterns(language: Language) -> list[tuple[re.Pattern[str], Callable[[re.Match[str]], str | None]]]:
+    """Figures that are read digit by digit or stand in an order, with their words, and the 2 of what is counted."""
+    start, to = guard(language), language.to
+    years = rf"{start}([12]\d{{3}})(?:(?:-|–|~|～|至|到)([12]\d{{3}}))?(?=年(?!间隔|级))"
+    room = rf"{start}(?P<n>\d{{3,4}})(?=室|号房|房间|号楼|路|次列车|航班)"
+    standard = r"(?:(?<=\bGB )|(?<=\bGB/T )|(?<=\bGB)|(?<=\bGB/T)|(?<=\bISO )|(?<=\bIEC ))(\d{3,5})[-—](\d{4})(?!\d)"
+    plate = r"(?<=[京津沪渝冀豫云辽黑湘皖鲁新苏浙赣鄂桂甘晋蒙陕吉闽贵粤青藏川宁琼][A-Z]·)(?P<n>\d{5})(?!\d)"
+    born = rf"{start}(?P<n>[06789][05])(?=后(?![来面天]))|{start}(?P<m>985|211)(?=[\"”]?(?:高校|大学|院校|工程))"
+    feast = rf"{start}(\d{{1,2}})\.(\d{{1,2}})(?={_FEASTS})"
+
+    def digits(found: re.Match[str]) -> str:
+        return one_by_one(found["n"] or found["m"]) if "m" in found.re.groupindex else one_by_one(found["n"])
+
+    def day(found: re.Match[str]) -> str:
+        if found[1] == found[2]:
+            return f"双{cardinal(int(found[1]))}"  # 11.11
+        return cardinal(int(found[1])) + (one_by_one(found[2]) if len(found[2]) == 2 else cardinal(int(found[2])))
+
+    return [
+        (re.compile(years), lambda found: to.join(one_by_one(each) for each in found.groups() if each)),
+        (re.compile(r"(?:(?<=公元)|(?<=公元前))(?P<n>\d{1,4})(?=年)"), digits),
+        (
+            re.compile(rf"{start}([1-9])米([1-9]\d)(?![\d.厘]|厘米)"),
+            lambda found: f"{cardinal(int(found[1]))}米{one_by_one(found[2])}",
+        ),
+        (re.compile(rf"{start}(?P<n>1[3-9]\d{{9}})(?!\d)"), digits),  # a mobile phone
+        (re.compile(room), digits),
+        (re.compile(plate), digits),
+        (re.compile(born), digits),
+        (re.compile(feast), day),
+        (re.compile(standard), lambda found: f"{one_by_one(found[1])}杠{one_by_one(found[2])}"),
+        (re.compile(rf"(?<=[{_CRAFT}])-(?P<n>\d{{1,3}})(?![\d.])(?={_NO_COUNT})"), _craft),
+        (re.compile(r"(?<![A-Za-z0-9])(?:No|NO)\.\s?(\d{1,3})(?![\d.])"), lambda found: f"第{cardinal(int(found[1]))}"),
+        (re.compile(rf"(?<!第)(?<![-–~～〜]){start}2(?=[{TWO_OF}]|点(?!\d(?!刻)))"), lambda _: "两"),
+    ]
+
+
+_NO_COUNT = r"[^℃°%个\d]|$"
+
+
+def _craft(found: re.Match[str]) -> str:
+    """歼-20, whose hyphen is no minus."""
+    return one_by_one(found["n"]) if len(found["n"]) == 3 else cardinal(int(found["n"]))

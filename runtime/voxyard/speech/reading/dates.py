@@ -9,6 +9,7 @@ from collections.abc import Callable
 from voxyard.speech.reading import chinese, german, persian
 from voxyard.speech.reading.languages import LANGUAGES, Language
 from voxyard.speech.reading.number_words import cardinal, ordinal, year
+from voxyard.speech.reading.numbers import labelled
 from voxyard.speech.reading.patterns import ELSEWHERE
 from voxyard.speech.reading.tables import table
 
@@ -33,7 +34,7 @@ _UNELIDED = {
     "all": "al ",
     "l": "il ",
 }  # l'1 aprile, il primo
-_LEFT_YEARS = {"ru": r"(?:год|г\.)", "pl": r"(?:rok|r\.)"}
+_LEFT_YEARS = {"ru": r"(?:год|г\.)"}
 
 
 def patterns(code: str, region: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
@@ -49,22 +50,12 @@ def patterns(code: str, region: str, language: Language) -> list[tuple[re.Patter
     found: list[tuple[re.Pattern[str], Words]] = [(re.compile(iso), whole)]
     if language.numeric_date:
         sign = f"(?P<sign>[{re.escape(language.numeric_date)}]) ?"
-        word = r"(?:\s?(?:года|г\.)(?!\w))?" if code == "ru" else ""  # which the words of the date have
+        word = {"ru": r"(?:\s?(?:года|г\.)(?!\w))?", "pl": r"(?:\s(?:roku|r\.)(?!\w))?"}.get(
+            code, ""
+        )  # which the words of the date have
         numbers = rf"(?P<day>{_DAY}){sign}(?P<month>{_MONTH})(?P=sign) ?(?P<year>\d{{4}}){word}"
         found.append((_numeric(numbers), whole))
-    if code in ("ja", "zh"):
-        slashed = (
-            r"(?<![A-Za-z0-9_.,:/-])(?P<year>\d{4})[/.](?P<month>\d{1,2})[/.](?P<day>\d{1,2})(?![A-Za-z0-9_/-]|[.,:]\d)"
-        )
-        weekday = (  # of 4/5, with Friday in brackets after it
-            rf"(?<![A-Za-z0-9_.,:/-])(?P<year>)(?P<month>{_MONTH})/(?P<day>{_DAY})(?P<last>)"
-            r"(?=\s?[(（](?:周|星期)?[日月火水木金土一二三四五六祝])"
-        )
-        found += [(re.compile(slashed), whole), (re.compile(weekday), lambda match: _eastern(code, language, match))]
-    if code == "ja":  # 12/31まで, which is no fraction
-        due = r"(?<![A-Za-z0-9_.,:/-])(?P<year>)(?P<month>1[0-2]|0?[1-9])/(?P<day>\d\d?)(?P<last>)(?![\d/A-Za-z])"
-        due += r"(?:(?=まで|から|発売|開催|公開|締切|締め切り|[〜~～])|(?:(?<=/1[3-9])|(?<=/[23]\d))(?=[にのは、]))"
-        found.append((re.compile(due), lambda match: _eastern(code, language, match)))
+    found += _slashed(code, language, whole)
     if code == "de":
         found += _german_ranges(language)
     if code == "de":  # am 1.1.
@@ -87,11 +78,52 @@ def patterns(code: str, region: str, language: Language) -> list[tuple[re.Patter
     return found
 
 
+_BEFORE_DAY_MONTH = {
+    "es": "el El del al día desde hasta",
+    "fr": "le Le du Du au dès jeudi lundi mardi mercredi vendredi samedi dimanche",
+    "nl": "op vóór voor tot vanaf per t/m",
+    "it": "il Il dal Dal al del entro giorno",
+    "pt": "em Em até dia Dia de a no desde",
+}
+
+
+def _slashed(code: str, language: Language, whole: Words) -> list[tuple[re.Pattern[str], Words]]:
+    """2024/5/1, 4/5（金）, 12/31まで, el 17/05: dates whose order the language or a word beside them tells."""
+    found: list[tuple[re.Pattern[str], Words]] = []
+    before = r"(?<![A-Za-z0-9_.,:/-])"
+    if code in ("ja", "zh"):
+        in_full = rf"{before}(?P<year>\d{{4}})(?P<sign>[/.-])(?P<month>\d{{1,2}})(?P=sign)(?P<day>\d{{1,2}})"
+        weekday = (  # with Friday in brackets after it
+            rf"{before}(?P<year>)(?P<month>{_MONTH})/(?P<day>{_DAY})(?P<last>)"
+            r"(?=\s?[(（](?:周|星期)?[日月火水木金土一二三四五六祝])"
+        )
+        found.append((re.compile(rf"{in_full}(?![A-Za-z0-9_/-]|[.,:]\d)"), whole))
+        found.append((re.compile(weekday), lambda match: _eastern(code, language, match)))
+    if code == "ja":  # which is no fraction
+        due = rf"{before}(?P<year>)(?P<month>1[0-2]|0?[1-9])/(?P<day>\d\d?)(?P<last>)(?![\d/A-Za-z])"
+        due += r"(?:(?=まで|から|発売|開催|公開|締切|締め切り|[〜~～])|(?:(?<=/1[3-9])|(?<=/[23]\d))(?=[にのは、。で]))"
+        found.append((re.compile(due), lambda match: _eastern(code, language, match)))
+    if code in _BEFORE_DAY_MONTH:
+        words = "|".join(rf"(?<=(?<!\w){each}\s)" for each in _BEFORE_DAY_MONTH[code].split())
+        month = r"(?P<month>0[1-9]|1[0-2]|(?<=1[3-9]/)[1-9]|(?<=[23]\d/)[1-9])"
+        short = rf"(?:{words})(?P<day>{_DAY}){'-' if code == 'nl' else '/'}{month}(?![\w/]|[.,-]\d)"
+        found.append((re.compile(short), lambda match: _day_and_month(code, language, match)))
+    return found
+
+
+def _day_and_month(code: str, language: Language, found: re.Match[str]) -> str:
+    day, name = int(found["day"]), month_names(language)[int(found["month"]) - 1]
+    first = {"pt": "primeiro", "fr": "premier", "it": "primo"}.get(code) if day == 1 else None
+    return f"{first or cardinal(str(day), language)}{' de ' if code in ('es', 'pt') else ' '}{name}"
+
+
 def _german_short(found: re.Match[str]) -> str | None:
     """Am ersten Januar; with the full stop where the sentence ends."""
     before = found.string[max(0, found.start() - 20) : found.start()]
     language, day = LANGUAGES["de"], int(found["n"])
     month = month_names(language)[int(found["month"]) - 1]
+    if labelled(found, language):
+        return ELSEWHERE  # Abb. 2.1.
     if not 1 <= day <= 31 or not (_BEFORE_DAY.search(before[-8:]) or _DAY_OF_WEEK.search(before)):
         return None
     return f"{german.inflected(found, day, date=True)} {month}"
@@ -136,7 +168,7 @@ def _english_numeric(found: re.Match[str], region: str) -> str | None:
 
 _BEFORE_DUE = (
     *("[Oo]n", "[Bb]y", "[Uu]ntil", "[Bb]efore", "[Aa]fter", "[Ss]ince", "[Ff]rom", "[Dd]ue"),
-    *("through", "dated", "starting", "ending"),
+    *("through", "dated", "starting", "ending", "expires", "expiring"),
 )
 _DUE = re.compile(  # on 12/25, which is no fraction
     r"(?=\d)(?:"
@@ -170,7 +202,9 @@ def _due(found: re.Match[str], region: str) -> str | None:
     if not (1 <= month <= 12 and 1 <= day <= 31) or (first, second) == (9, 11):
         return ELSEWHERE
     if region == "" and max(first, second) <= 12 and first != second:
-        return ELSEWHERE
+        if first < second and second in (2, 3, 4, 5, 8):
+            return ELSEWHERE  # by 1/4
+        return f"{cardinal(str(first), LANGUAGES['en'])} {cardinal(str(second), LANGUAGES['en'])}"
     return f"{month_names(LANGUAGES['en'])[month - 1]} {ordinal(day, LANGUAGES['en'])}"
 
 

@@ -34,11 +34,11 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
     end = r"(?![\w-])" if language.spaced else r"(?![A-Za-z0-9_-])"
     found: list[tuple[re.Pattern[str], Words]] = [
         (
-            re.compile(rf"{start}{_OCTET}(?:\.{_OCTET}){{3}}(?![\w.,]\d)(?![A-Za-z0-9_])"),
-            lambda match: _octets(match[0], language),
+            re.compile(rf"{start}{_OCTET}(?:\.{_OCTET}){{3}}(?::(?P<port>\d{{2,5}}))?(?![\w.,]\d)(?![A-Za-z0-9_])"),
+            lambda match: _octets(match[0], match["port"], language),
         ),
         (
-            re.compile(rf"{start}{grouped}(?P<letter>[vV])?\d+(?:\.\d+){{2,}}(?![A-Za-z0-9_])"),
+            re.compile(rf"(?:{start}|(?<=[vV]er\.)){grouped}(?P<letter>[vV])?\d+(?:\.\d+){{2,}}(?![A-Za-z0-9_])"),
             lambda match: _version(match, language),
         ),
         (re.compile(rf"{edge}\+\d[\d\s()/-]{{4,}}\d{end}"), spoken),
@@ -77,9 +77,13 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
     if language.locale == "de":
         found.insert(0, (_POSTCODE, lambda match: _one_by_one(match[0], language)))
         found.insert(0, (re.compile(r"(?<![\w.,:/+-])0\d{1,5} ?/ ?\d[\d -]{2,14}\d(?![\w/])"), spoken))
+    if language.locale.startswith("pt"):  # CPF 123.456.789-09, CNPJ 12.345.678/0001-95
+        kinds = r"\d{3}\.\d{3}\.\d{3}-\d\d|\d\d\.\d{3}\.\d{3}/\d{4}-\d\d|\d\d\.\d{3}\.\d{3}-[\dX]"
+        identity = rf"(?<![\w.,/-])(?:{kinds})(?![\w/-])"
+        found.insert(0, (re.compile(identity), lambda match: _identity(match[0], language)))
     if language.locale == "en":
         found += [
-            (_EMERGENCY, lambda match: match[0].replace("911", "nine one one")),
+            (_EMERGENCY, lambda match: re.sub(r"\d{3,6}", lambda each: _one_by_one(each[0], language), match[0])),
             (re.compile(r"(?<![\w-])1-8(?P<n>\d\d)-(?=[A-Z]{3,})"), lambda match: _free_call(match["n"], language)),
         ]
     if codes := table(language.locale).codes:  # PIN 1234, 邮编100084
@@ -119,14 +123,24 @@ def _iban(found: re.Match[str], language: Language) -> str:
 
 
 _EMERGENCY = re.compile(  # elsewhere 911 is a number, a year, a car
-    r"(?i:\b(?:call|dial|ring|phone|text)(?:s|ed|ing)?|\brang) 911(?![\w/-]|[.,]\d)"
+    r"(?i:\b(?:call|dial|ring|phone|text)(?:s|ed|ing)?|\brang) (?:911|999|112|111|101|988|411|000)"
+    r"(?:(?:, | or |, or )(?:911|999|112|111|101|988|000))*(?![\w/-]|[.,]\d)"
+    r"|(?i:\btext) [A-Z]{2,12} to \d{5,6}(?![\w.,]\d)"
     r"|(?<![\w.,/-])911(?= (?:calls?|callers?|operators?|dispatch\w*|emergency)\b)"
 )
 _JOINT = r"(?:\s?[:#]\s?|\s(?:(?:is|ist|lautet|es|est|è|é|number|Nummer|numéro|número|numero)\s)?)"
 _SHORT_PHONES = re.compile(  # of the police, of a hotline
-    r"(?<![\d.])(?:(?<=[打拨])(?:1[12]\d|1[02]\d{3}|9[56]\d{3})|"
+    r"(?<![\d.])(?:(?:(?<=[打拨])|(?<=[打拨]\d{3}、)|(?<=[打拨]\d{3}、\d{3}、)|(?<=[打拨]\d{3}[或和]))(?:1[12]\d|1[02]\d{3}|9[56]\d{3})|"
     r"(?:11[0479]|12[02]|1[02]\d{3}|9[56]\d{3})(?=报警|火警|急救|热线|电话|客服|平台|官网|投诉))(?![\d.])"
 )
+
+
+def _identity(text: str, language: Language) -> str:
+    """Digits in their groups; a slash is said."""
+    slash = f" {table(language.locale[:2]).signs.slash} "
+    parts = [re.sub(r"[.]", "-", part).removesuffix("-X") for part in text.split("/")]
+    end = ", X" if text.endswith("X") else ""
+    return slash.join(_one_by_one(part, language) for part in parts) + end
 
 
 def _free_call(digits: str, language: Language) -> str:
@@ -169,11 +183,16 @@ def _by_groups(text: str, language: Language) -> str:
     return plus + language.comma.join(cardinal(group, language) for group in (country, area, *rest))
 
 
-def _octets(text: str, language: Language) -> str | None:
-    dot = table(language.locale).signs.dot
+def _octets(text: str, port: str | None, language: Language) -> str | None:
+    dot, colon = table(language.locale).signs.dot, table(language.locale).signs.colon
     blank = " " if language.spaced else ""
-    parts = (blank.join(cardinal(digit, language) for digit in part) for part in text.split("."))
-    return f"{blank}{dot}{blank}".join(parts) if dot else None
+    parts = (
+        blank.join(cardinal(digit, language) for digit in part) for part in text.split(":", maxsplit=1)[0].split(".")
+    )
+    if not dot or (port and not colon):
+        return None
+    after = f"{blank}{colon}{blank}{_one_by_one(port, language)}" if port else ""
+    return f"{blank}{dot}{blank}".join(parts) + after
 
 
 def _version(found: re.Match[str], language: Language) -> str | None:

@@ -60,6 +60,8 @@ def patterns(
         if not (found["whole"] or name or symbol) and (said := _marked(code, language, above, below, found)):
             return said
         if symbol:
+            if symbol == "mmHg":
+                return _pressure(found, language, unit_name(units[symbol], 2))
             name = unit_name(units[symbol], 2 if found["whole"] else 1)
             if name is None:
                 return None
@@ -81,6 +83,14 @@ def patterns(
     if code == "en":  # not a part of a whole: Flat 3/5
         first.append((_LABELLED, lambda found: _pair(language, int(found["above"]), int(found["below"]))))
     return [*first, (glyph, words), (slashed, words)]
+
+
+def _pressure(found: re.Match[str], language: Language, unit: str | None) -> str | None:
+    """120/80 mmHg, of the blood."""
+    over = table(language.locale).signs.over
+    if not over or unit is None or found["whole"] or found["glyph"]:
+        return None
+    return f"{cardinal(found['above'], language)} {over} {cardinal(found['below'], language)} {unit}"
 
 
 _LABELLED = re.compile(
@@ -138,7 +148,7 @@ def _points(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]
     return [(pattern, lambda found: f"{cardinal(found['best'], language)}{joint}{cardinal(found['n'], language)}")]
 
 
-_BEST_MARKS = (10, 20, 30, 40, 50, 60, 100)
+_BEST_MARKS = (10, 20, 30, 40, 50, 60, 100, 110)
 _OF_A_WHOLE = re.compile(
     r"\s?(?:[\"″”'′]|(?:of|de|di|der|des|do|da|von|dei|dell|delle|degli|des|du|inch|in\.|mile|cup|Liter)\b|d['’])"
 )
@@ -147,7 +157,9 @@ _OF_A_WHOLE = re.compile(
 def _marked(code: str, language: Language, above: str, below: str, found: re.Match[str]) -> str | None:
     """18/20 on a test; None for a part of a whole."""
     out_of = table(code).signs.out_of
-    if not out_of or int(below) not in _BEST_MARKS or not 1 < int(above) < int(below):
+    if not out_of or int(below) not in _BEST_MARKS or not 1 < int(above) <= int(below):
+        return None
+    if above == below and below not in ("10", "100", "110"):
         return None
     if _OF_A_WHOLE.match(found.string, found.end()):
         return None
@@ -204,8 +216,8 @@ def _fraction(
         if code in ("es", "it", "pt") and (above, below) == (1, 2):
             said = _half(code, (_before(found) or _after(found)) if unit is None else unit)
             return said if unit is None else f"{said} {unit}"
-        if unit is None and below == 2 and code in ("de", "fr"):
-            return _half_alone(code, language, said, found)
+        if below == 2 and (code == "nl" or (unit is None and code in ("de", "fr"))):
+            return _half_alone(code, language, said, unit, found)
         if unit is None:
             measured = code in _OF and below > 2 and _MEASURE.match(found.string, found.end()) is not None
             return said + " de" * measured
@@ -216,27 +228,39 @@ def _fraction(
     if (above, below) == (1, 2) and code in _HALVES and unit is not None:
         return _and_half(code, language, whole, unit)
     if (above, below) == (1, 2):
-        said = {
-            "en": "and a half",
-            "fr": "et demi",
-            "es": "y medio",
-            "it": "e mezzo",
-            "pt": "e meio",
-            "fa": "و نیم",
-        }.get(code, said)
-        words = f"{cardinal(whole, language)} {said}"
-        if code == "de":
-            words = f"{'ein' if whole == '1' else cardinal(whole, language)}einhalb"
+        words = _with_half(code, language, whole, said, unit or _after(found))
     elif code == "de":
         words = f"{cardinal(whole, language)} {said.replace(' ', '').lower()}"
     else:
-        joint = {"en": "and", "fr": "et", "es": "y", "it": "e", "pt": "e", "fa": "و"}[code]
+        joint = {"en": "and", "nl": "en", "fr": "et", "es": "y", "it": "e", "pt": "e", "fa": "و"}[code]
         words = f"{cardinal(whole, language)} {joint} {said}"
     return words if unit is None else f"{words} {unit}"
 
 
-def _half_alone(code: str, language: Language, said: str, found: re.Match[str]) -> str:
-    """Half of the noun that follows: ein halbes Brot, une demi baguette."""
+def _is_neutral(noun: str) -> bool:
+    return table("nl").gender(noun) == "neutral"
+
+
+def _with_half(code: str, language: Language, whole: str, said: str, noun: str) -> str:
+    """Two and a half, zweieinhalb, anderhalve liter, anderhalf uur, tweeënhalf uur."""
+    if code == "de":
+        return f"{'ein' if whole == '1' else cardinal(whole, language)}einhalb"
+    if code != "nl":
+        return f"{cardinal(whole, language)} {_WITH_A_HALF.get(code, said)}"
+    if whole == "1":
+        return "anderhalf" if not noun or _is_neutral(noun) else "anderhalve"
+    said = cardinal(whole, language)
+    return f"{said}{'ë' if said.endswith('e') else 'e'}nhalf"
+
+
+def _half_alone(code: str, language: Language, said: str, unit: str | None, found: re.Match[str]) -> str:
+    """Half of the noun that follows: ein halbes Brot, une demi baguette, een halve liter; um halb acht."""
+    if code == "nl":
+        noun_of = unit or _after(found)
+        half = "een half" if not noun_of or _is_neutral(noun_of) else "een halve"
+        return half if unit is None else f"{half} {unit}"
+    if code == "de" and _HALF_HOUR.search(found.string[: found.start()][-8:]):
+        return "halb"
     if code == "de":
         noun = re.match(r"\s([A-ZÄÖÜ][^\W\d_]+)", found.string[found.end() : found.end() + 40])
         return _german_half(found, noun[1]) if noun else "einhalb"
@@ -288,7 +312,9 @@ def _parts(code: str, language: Language, above: int, below: int) -> str:
     many = above > 1
     if forms is None:
         number = ordinal(below, language)
-        if code == "de":
+        if code == "nl":
+            name = number
+        elif code == "de":
             name = cardinal(str(below), language).capitalize() + "stel"
         elif code in ("es", "pt"):
             name = cardinal(str(below), language).replace(" y ", "i") + (
@@ -300,10 +326,11 @@ def _parts(code: str, language: Language, above: int, below: int) -> str:
             name = number + "s" * many
     else:
         name = forms[many]
-    count = {"en": "one", "de": "ein", "fr": "un", "es": "un", "it": "un", "pt": "um"}[code]
+    count = {"en": "one", "de": "ein", "nl": "een", "fr": "un", "es": "un", "it": "un", "pt": "um"}[code]
     return f"{cardinal(str(above), language) if many else count} {name}"
 
 
+_HALF_HOUR = re.compile(r"\b(?:[Uu]m|[Gg]egen|[Bb]is|[Aa]b|[Nn]ach|[Vv]or)\s$")
 _MEASURE = re.compile(  # 1/4 cdta.
     r"\s(?:cdtas?\b|cdas?\b|cucharad|tazas?\b|vasos?\b|kilos?\b|litros?\b|libras?\b|xícaras?\b|colher|copos?\b|tasses?\b|"
     r"verres?\b|cuill|litres?\b|kg\b)"

@@ -132,7 +132,7 @@ def per_area(language: Language, units: dict[str, str], unit_name: UnitName) -> 
             said.append(per + name)
         return "".join(said)
 
-    return [(re.compile(rf"(?:(?<=[元円块圆銭￥¥$€次])|(?<=\d[万亿億]))(?:{one})+(?![A-Za-z²³])"), words)]
+    return [(re.compile(rf"(?:(?<=[元円块圆銭￥¥$€次人])|(?<=\d[万亿億]))(?:{one})+(?![A-Za-z²³])"), words)]
 
 
 def _compound(found: re.Match[str], language: Language) -> str:

@@ -61,24 +61,27 @@ def before_word(digits: str, word: str, language: Language) -> str | None:
         return bare  # a name, as of the town after its postcode
     if language.locale == "de" and len(digits) > 2:
         return bare  # einhunderteins Seiten
-    if language.is_feminine(word):
+    if language.is_feminine(word) and language.locale != "it":
         return cardinal(digits, language, word)
     gender = None if language.locale == "de" else table(language.locale).gender(word)  # in German of the case too
     feminine = gender == "feminine" or (gender is None and re.search(f"(?:{language.feminine_ends})$", word))
     if language.locale == "it" and not feminine and digits == "1" and _IMPURE.match(word):
         return bare  # uno studente
+    if language.locale == "it" and digits == "1" and _VOWEL.match(word) and (gender == "feminine" or feminine):
+        return "un'"  # ora
     if gender is not None:
         return cardinal(digits, language, _A_FEMININE[language.locale][0] if gender == "feminine" else "\0")
     if language.locale == "ru" and bare.endswith("два"):  # of 2 the genitive is counted: две книги, два дома
         return _russian_feminine(int(digits)) if re.search("[ыи]$", word) else bare if word[-1] in "ая" else None
     if language.feminine_ends and re.search(f"(?:{language.feminine_ends})$", word):
-        return None if bare.endswith("dwa") else cardinal(digits, language, _A_FEMININE[language.locale][0])
+        return bare if bare.endswith("dwa") else cardinal(digits, language, _A_FEMININE[language.locale][0])
     if language.masculine_ends and re.search(f"(?:{language.masculine_ends})$", word):
         return cardinal(digits, language, "\0")
     return None
 
 
 _NAMES_ARE_CAPITALIZED = ("es", "fr", "it", "pt")
+_VOWEL = re.compile("[aeiouàèéìòù]", re.IGNORECASE)
 _IMPURE = re.compile(r"s[bcdfgklmnpqrtvwz]|z|x|y|ps|pn|gn|i[aeou]", re.IGNORECASE)
 _A_FEMININE = {
     "de": ("Minute",),
@@ -123,7 +126,8 @@ def before_range(found: re.Match[str], language: Language, noun: str) -> str | N
         return None
     blank = " " if language.spaced else ""
     start, joint = around_range(found, language)
-    return f"{start}{decimal(whole, part, language, noun)}{blank}{joint}{blank * bool(joint)}"
+    before = "" if language.locale == "ko" else blank  # a particle
+    return f"{start}{decimal(whole, part, language, noun)}{before}{joint}{blank * bool(joint)}"
 
 
 def around_range(found: re.Match[str], language: Language) -> tuple[str, str]:
@@ -232,6 +236,13 @@ def year(number: int, language: Language) -> str:
 def is_year(digits: str) -> bool:
     """True for four figures that are more often a year than a quantity."""
     return len(digits) == 4 and (1100 <= int(digits) <= 1999 or 2010 <= int(digits) <= 2099)
+
+
+def whole_number(digits: str, language: Language, word: str | None) -> str | None:
+    """A whole number, or a year, as it stands before a word; None where that has an unknown gender."""
+    if is_year(digits) and language.counts_years:
+        return year(int(digits), language)
+    return before_word(digits, word, language) if word else cardinal(digits, language)
 
 
 def value(whole: str, part: str) -> Decimal | int:

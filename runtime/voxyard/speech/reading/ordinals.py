@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 from voxyard.speech.reading import german, persian, roman
 from voxyard.speech.reading.languages import LANGUAGES, Language
-from voxyard.speech.reading.number_words import before_word, cardinal, ordinal
-from voxyard.speech.reading.numbers import whole_number
+from voxyard.speech.reading.number_words import before_word, cardinal, ordinal, whole_number
 from voxyard.speech.reading.patterns import guard
 from voxyard.speech.reading.tables import table
 
@@ -33,6 +32,7 @@ def patterns(code: str, language: Language) -> list[Reading]:
             (r"1(?:re|ère)\b", lambda _: "première"),
             (r"(?P<ending>1ers|1(?:res|ères)|2nde?s?)\b", lambda found: _FRENCH[found["ending"].replace("ère", "re")]),
             (r"(?P<n>\d{1,6})(?:er|e|ème)\b", lambda found: ordinal(int(found["n"]), language)),
+            (r"(?P<n>\d{1,6})(?:es|èmes)\b", lambda found: ordinal(int(found["n"]), language) + "s"),
         ],
         "fa": persian.ordinals(language),
         "nl": [(r"(?P<n>\d{1,6})(?:e|de|ste)\b", lambda found: ordinal(int(found["n"]), language))],
@@ -41,6 +41,7 @@ def patterns(code: str, language: Language) -> list[Reading]:
             for ending, case, gender in (("й", "n", "m"), ("я", "n", "f"), ("е", "n", "n"), ("го", "g", "m"))
         ],
         "de": [
+            (r"(?P<n>\d{2,3})\.\+(?P<more>\d{1,2})(?!\d)(?:\.(?=\s\S))?", lambda found: _of_match(found, language)),
             (r"(?P<n>\d{1,4})\.(?=\s+[A-Za-zÄÖÜäöü]|,|[–/-]\d|$)", _german_ordinal),
             (r"(?P<roman>(?=[IVX])X{0,3}(?:IX|IV|V?I{0,3}))\.(?=\s[A-ZÄÖÜ])", _german_roman),
         ],
@@ -52,11 +53,51 @@ def patterns(code: str, language: Language) -> list[Reading]:
                 r"(?P<n>(?!0)\d{1,4})(?P<sign>\.?º|°)(?![CF]\b)",
                 lambda found: _ordinal_or_degrees(found, code, language),
             ),
+            (
+                rf"{_THE}(?P<n>(?!0)\d{{1,2}})(?P<end>[ao])(?=\s[a-zà-ÿ])",
+                lambda found: (
+                    ordinal(int(found["n"]), language)
+                    if found["end"] == "o"
+                    else feminine(ordinal(int(found["n"]), language))
+                ),
+            ),
+            (r"(?P<n>(?!0)\d{1,2})\.?(?:º?os|ºs)(?!\w)", lambda found: ordinal(int(found["n"]), language) + "s"),
+            (
+                r"(?P<n>(?!0)\d{1,2})\.?(?:ª?as|ªs)(?!\w)",
+                lambda found: feminine(ordinal(int(found["n"]), language)) + "s",
+            ),
             (r"(?P<n>(?!0)\d{1,4})\.?ª(?!\w)", lambda found: feminine(ordinal(int(found["n"]), language))),
         ]
     return [(re.compile(guard(language) + pattern), words) for pattern, words in by_code.get(code, [])]
 
 
+_THE = (  # la 3a planta, il 2o posto
+    "(?:"
+    + "|".join(
+        rf"(?<=\b{each} )"
+        for each in [
+            "la",
+            "La",
+            "della",
+            "alla",
+            "nella",
+            "dalla",
+            "el",
+            "El",
+            "del",
+            "al",
+            "il",
+            "Il",
+            "nel",
+            "dal",
+            "na",
+            "da",
+            "do",
+            "no",
+        ]
+    )
+    + ")"
+)
 _FRENCH = {
     "1ers": "premiers",
     "1res": "premières",
@@ -85,7 +126,8 @@ def _ordinal_or_degrees(found: re.Match[str], code: str, language: Language) -> 
         code != "it" or number > 10 or _DEGREES_BEFORE.search(before) is not None
     )
     if not alone or _ARTICLE.search(before) or found["sign"].startswith("."):
-        return ordinal(number, language)
+        said = ordinal(number, language)
+        return re.sub(r" (primer|tercer)o$", r" \1", said) if code == "es" and not alone else said
     if sign_of_degrees or number > _LARGEST_PLACE or _ANGLE.search(before):
         names = table(code).signs.degrees
         if names is None:
@@ -96,12 +138,22 @@ def _ordinal_or_degrees(found: re.Match[str], code: str, language: Language) -> 
     return ordinal(number, language)
 
 
-_SPANISH_FIRST = r"(?P<n>[13])(?:\.?er\b|(?:\.?º|°)(?=\s(?!de\b|del\b|y\b|o\b|a\b|en\b)[a-zà-ÿ]))"
+_SPANISH_FIRST = (
+    r"(?P<n>[13])(?:\.?er\b|(?:\.?º|°)(?=\s(?!de\b|del\b|y\b|o\b|a\b|en\b|iz|d(?:ere|ch)|centro|ctro)[a-zà-ÿ]))"
+)
 
 
 def _apocope(found: re.Match[str]) -> str:
     """Primer piso, tercer año."""
     return "primer" if found["n"] == "1" else "tercer"
+
+
+def _of_match(found: re.Match[str], language: Language) -> str:
+    """In der 45.+2. Minute."""
+    more = int(found["more"])
+    minute = re.match(r"\sMin", found.string[found.end() : found.end() + 4]) is not None
+    last = ordinal(more, language) + "n" if minute else cardinal(str(more), language)
+    return f"{cardinal(found['n'], language)} plus {last}"
 
 
 def _german_ordinal(found: re.Match[str]) -> str | None:

@@ -25,6 +25,10 @@ _COUNTED = "年月日時时分点人円元歳岁個个号周週回章頁页"
 """Letters after a number, with which a sign before the next one is no minus: 9時-17時."""
 
 
+NEXT_WORD = re.compile(r"[\s-](?:[^\S\n])?(?![^\W\d_]\.)([^\W\d_]+)")
+"""The word after a number, which is no short form: no d. C."""
+
+
 def guard(language: Language) -> str:
     """Looks behind a figure: it does not go on a word, a number, a version or an address."""
     letters = r"\w" if language.spaced else "A-Za-z0-9_"

@@ -26,7 +26,7 @@ from voxyard.speech.reading.languages import LANGUAGES, Language
 from voxyard.speech.reading.patterns import ELSEWHERE
 from voxyard.speech.reading.rules import KINDS, Kind, rules
 
-READING_VERSION = 7
+READING_VERSION = 8
 """Rises with every change that may give a text other words."""
 
 WINDOW = 20_000
@@ -125,12 +125,15 @@ def _matches(pattern: re.Pattern[str], text: str, start: int, end: int) -> Itera
     yield from pattern.finditer(text, start, end)
 
 
+_APOSTROPHES = re.compile(r"(?<=\d)['’](?=\d{3}(?:['’]\d{3})*(?![\d'’]))")  # 10'000 francs
 _ZEROS = "\N{FULLWIDTH DIGIT ZERO}\N{ARABIC-INDIC DIGIT ZERO}\N{EXTENDED ARABIC-INDIC DIGIT ZERO}"
 _DIGITS = {ord(zero) + digit: str(digit) for zero in _ZEROS for digit in range(10)}
+_DIGITS |= {ord("＋"): "+", ord("＝"): "="}
 
 
 def _as_figures(text: str, code: str) -> str:
     """The text with digits of other scripts as those that the rules know, in the same places."""
+    text = _APOSTROPHES.sub(LANGUAGES[code].groups[0], text)
     if text.isascii():
         return text
     return text.translate({**_DIGITS, **persian.LETTERS} if code == "fa" else _DIGITS)
@@ -149,7 +152,7 @@ def _read(
             if not any(used[edit.start - start : edit.end - start]):
                 _take(used, edit.start - start, edit.end - start)
                 found.append(edit)
-    for rule in rules(*language):
+    for rule in (each for each in rules(*language) if not each.needs or text.find(each.needs, start, end) >= 0):
         for match in _matches(rule.pattern, text, start, end):
             first, last = match.span()
             if first == last or any(used[first - start : last - start]):
@@ -190,7 +193,8 @@ def _is_written_in(language: Language, paragraph: str) -> bool:
     """True where at least half of the letters, or a fifth of characters, are of its scripts, or there are none."""
     letters = [each for each in _UNIT.sub("", paragraph[:2000]) if each.isalpha() and each not in "ºª"]
     own = sum(_script(each) in language.scripts for each in letters)
-    least = 2 if language.spaced else 5  # a character is a word, beside the letters of one
+    latin = 2 if "LATIN" in language.scripts else 4  # iPhone 15 Pro стоит
+    least = latin if language.spaced else 5  # a character is a word, beside the letters of one
     return least * own >= len(letters)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 
 from voxyard.speech.reading.languages import Language
 from voxyard.speech.reading.number_words import cardinal, ordinal
+from voxyard.speech.reading.patterns import ELSEWHERE
 from voxyard.speech.reading.tables import table
 
 Words = Callable[[re.Match[str]], str | None]
@@ -21,7 +22,7 @@ _VALUES = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
 _ENDED = r"(?=\s*(?:$|[,;:)\]»”\".!?–—]))"  # a single I after a name may be the pronoun
 _SURE = {"en": _ENDED, "it": r"(?=\s*(?:$|[,;:)\]»”\".!?–—])|\s(?:d[aei]l?|fu|era|è|ha|e|nel|con)\b)"}
 """What follows a lone I that is a numeral, where it is a word too."""
-_ROWS = {"es": "y|e|al|a", "pt": "e|a", "it": "ed?|al", "fr": "et|à", "de": "und|bis", "en": "and|to"}
+_ROWS = {"es": "y|e|al|a", "pt": "e|a", "it": "ed?|al", "fr": "et|à", "de": "und|bis", "en": "and|to", "nl": "en|tot"}
 _CENTURIES = {
     "es": r"siglos?",
     "pt": r"séculos?",
@@ -56,6 +57,7 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
         found.append((re.compile(rf"{name}\s(?P<roman>{_NUMERAL})\.(?!\w)"), lambda match: _german(match, language)))
     row = rf"(?P<roman>{_NUMERAL}(?:(?:\s(?:{_ROWS[code]})\s|,\s|–|-){_NUMERAL})*)"
     capital = [each[0].upper() + each[1:] for each in names.numbered]
+    capital += [each.upper() for each in names.numbered if len(each) > 3]  # CHAPTER XII
     small = [each[0].lower() + each[1:] for each in names.numbered]
     word = rf"(?!I(?![IVXLC])(?!{_SURE[code]}))" if code in _SURE else ""
     for forms, no_word in ((capital, word if code == "it" else ""), (small, word)):
@@ -66,7 +68,7 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
         found.append((pattern, lambda match: _numbered(match, code, language)))
     if code == "en":  # chapter iv
         in_small = re.compile(
-            rf"(?P<name>(?<!\w)(?:{_one_of([*capital, *small])})s?)\s"
+            rf"(?P<name>(?<!\w)(?:{_one_of([*capital, *small])})s?\.?)\s"
             r"(?P<roman>(?=[ivx]{2})x{0,3}(?:ix|iv|v?i{0,3}))(?!\w)"
         )
         found.append((in_small, lambda match: _numbered(match, code, language)))
@@ -75,7 +77,8 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
         rf"I(?![^\W_]|['’]){_SURE.get(code, '')})"
     )
     found.append((ruler, lambda match: f"{match['name']} {_ruler(match['name'], match['roman'], code, language)}"))
-    other = re.compile(rf"(?P<name>(?<!\w)[^\W\d_a-zà-ÿ][^\W\d_]*[a-zà-ÿ])\s(?P<roman>{_LONG})")
+    no_ordinal = r"(?!\.\s[A-ZÄÖÜ])" if code == "de" else ""  # Der II. Weltkrieg
+    other = re.compile(rf"(?P<name>(?<!\w)[^\W\d_a-zà-ÿ][^\W\d_]*[a-zà-ÿ])\s(?P<roman>{_LONG}){no_ordinal}")
     found.append((other, lambda match: f"{match['name']} {_cardinal(match['roman'], language)}"))
     return found
 
@@ -135,6 +138,9 @@ def _ruler(name: str, numeral: str, code: str, language: Language) -> str:
             return "the " + ordinal(number, language).title().replace("-F", "-f")
         case "de":
             return "die " * feminine + "der " * (not feminine) + _german_ordinal(number, language)
+        case "nl":
+            said = ordinal(number, language)
+            return f"de {said[0].upper()}{said[1:]}"
         case "fr":
             return ("première" if feminine else "premier") if number == 1 else cardinal(str(number), language)
         case "es" | "pt" if number > 10:
@@ -157,7 +163,7 @@ def _german(match: re.Match[str], language: Language) -> str | None:
     known = {*names.rulers, *names.queens}
     is_ruler, is_genitive = words[-1] in known, words[-1].removesuffix("s") in known
     if not is_ruler and not is_genitive and len(words) == 1:
-        return None  # Kapitel IV. or the end of a sentence
+        return ELSEWHERE  # Kapitel IV. or Der II. Weltkrieg
     feminine = words[-1] in names.queens or words[-1].removesuffix("s") in names.queens
     said = _german_ordinal(value(match["roman"]), language)
     genitive = (
@@ -182,7 +188,7 @@ def _by_ending(code: str, language: Language) -> list[tuple[re.Pattern[str], Wor
     def ordered(match: re.Match[str]) -> str:
         said = ordinal(value(match["roman"]), language)
         noun = re.match(r"\s(?:ed?\s[IVX]+\s)?([^\W\d_]+)", match.string[match.end() : match.end() + 40])
-        if noun is None or code == "en":
+        if noun is None or code in ("en", "nl"):
             return said
         feminine = table(code).gender(noun[1].lower()) or re.search(f"(?:{language.feminine_ends})$", noun[1])
         if code != "it" and value(match["roman"]) > _LARGEST_ORDINAL:
@@ -203,6 +209,8 @@ def _by_ending(code: str, language: Language) -> list[tuple[re.Pattern[str], Wor
             return [(re.compile(rf"{roman}(?:(?:st|nd|rd|th)\b|(?=\scentur(?:y|ies)\b))"), ordered)]
         case "fr":
             return [(re.compile(rf"{roman}(?P<end>ème|er|ère|re|e|ᵉ)(?!\w)(?P<century>\ss\.)?"), french)]
+        case "nl":
+            return [(re.compile(rf"{roman}(?:e|de|ste)(?![^\W_])"), ordered)]
         case "it":
             return [
                 (

@@ -10,15 +10,19 @@ from typing import Literal, get_args
 
 from voxyard.speech.reading import (
     abbreviations,
+    addresses,
     american,
     dates,
     digits,
     emoji,
     fractions,
+    korean,
     money,
+    names,
     numbers,
     ordinals,
     phones,
+    polish,
     roman,
     symbols,
     times,
@@ -49,6 +53,7 @@ class Rule:
     kind: Kind
     pattern: re.Pattern[str]
     words: Words
+    needs: str = ""  # letters without which a text has no match, which is found out sooner
 
 
 @lru_cache(maxsize=64)
@@ -66,17 +71,19 @@ def rules(code: str, region: str = "") -> tuple[Rule, ...]:
         *_of("currency", money.patterns(language, symbol_units, unit_name)),
         *_of("units", units.patterns(language, symbol_units)),
     ]
-    addresses = _of("symbols", [*symbols.stars(code, language), *symbols.addresses(code, language)])
+    first = _of("symbols", [*symbols.stars(code, language), *addresses.patterns(code, language)])
     if language.number_words is None:
-        return (*addresses, *amounts, *_of("abbreviations", abbreviations.patterns(code)))
+        return (*first, *amounts, *_of("abbreviations", abbreviations.patterns(code)))
     return (
-        *addresses,
+        *first,
         *_of("numbers", emoji.keycaps(language)),
         *_of("numbers", verses.patterns(language)),
         *_of("numbers", phones.patterns(language)),
         *_of("abbreviations", weekdays.patterns(language)),
         *_of("numbers", american.patterns(language) if code == "en" else ()),
         *_of("dates", dates.patterns(code, region, language)),
+        *_of("numbers", polish.patterns(language) if code == "pl" else ()),
+        *_of("numbers", korean.patterns(language) if code == "ko" else ()),
         *_of("numbers", digits.patterns(language)),
         *_of("times", times.patterns(code, language)),
         *_of("currency", money.per_area(language, symbol_units, unit_name)),
@@ -88,6 +95,7 @@ def rules(code: str, region: str = "") -> tuple[Rule, ...]:
         *_of("ordinals", ordinals.patterns(code, language)),
         *_of("numbers", ((pattern, stays) for pattern in unread.after_amounts(language))),
         *_of("numbers", numbers.patterns(code, language)),
+        *_of("numbers", names.patterns(code, language)),
         *_of("abbreviations", abbreviations.patterns(code)),
         *_of("symbols", symbols.operators(code, language)),
         *_of("emoji", emoji.patterns(code)),
@@ -95,5 +103,7 @@ def rules(code: str, region: str = "") -> tuple[Rule, ...]:
     )
 
 
-def _of(kind: Kind, readings: Iterable[tuple[re.Pattern[str], Words]]) -> list[Rule]:
-    return [Rule(kind, pattern, words) for pattern, words in readings]
+def _of(
+    kind: Kind, readings: Iterable[tuple[re.Pattern[str], Words] | tuple[re.Pattern[str], Words, str]]
+) -> list[Rule]:
+    return [Rule(kind, *reading) for reading in readings]

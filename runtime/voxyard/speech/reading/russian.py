@@ -79,6 +79,7 @@ PHONE = r"(?<![\w.,:/+-])(?:\+7|8)[ -]?\(?\d{3,5}\)?[ -]?\d{1,3}(?:[ -]?\d\d){2}
 _OWN = re.compile(
     rf"\d:\d\d|{TIME_AFTER}|\d,\d\d\s?(?:евро|€|\$|долл)|(?<!\d)(?:\d[{BLANKS}]?){{7,}}|"
     rf"(?<![\d.,])\d{{1,3}}(?:[{BLANKS}]\d{{1,3}}){{3,}}|{PHONE}|"
+    r"(?<!\w)(?i:код|пин|пин-код|пароль|индекс)\s?:?\s?\d{3,8}(?![\w.,]\d)|"
     r"(?<!\d)\d{1,2}['′’][0-5]\d[\"″”]|\d ?\*\* ?[-−]?\d"
 )
 _BLANK = re.compile(r"\s+")
@@ -123,6 +124,7 @@ def _sentences(text: str, start: int, end: int) -> list[tuple[int, int]]:
 _PARTS = {"1/2": "половина", "1/3": "одна треть", "2/3": "две трети", "1/4": "одна четверть", "3/4": "три четверти"}
 _QUEENS = "Екатерина|Елизавета|Мария|Анна|Виктория|Маргарита|Маргрете|Изабелла|Кристина"
 _OF_QUEENS = {"I": "первая", "II": "вторая", "III": "третья", "IV": "четвёртая"}
+_OF_PARTS = {"I": "первый", "II": "второй", "III": "третий", "IV": "четвёртый", "V": "пятый"}
 _FULL = (
     # the ending of the genitive tells the gender
     (r"(?<![\d.,/-])1(?: 1/2| ?½)(?=\s[а-яё]+[иы](?!\w))", "полторы"),
@@ -130,6 +132,10 @@ _FULL = (
     *((rf"(?<!\w)({_QUEENS})\s{roman}(?![\w-])", rf"\1 {words}") for roman, words in _OF_QUEENS.items()),
     *((rf"(?<![\w.,/]){part}(?=\sлюдей\b)", words) for part, words in _PARTS.items()),
     (r"\b24/7\b", "24 на 7"),
+    (r"(?<=\d) : (?=\d+(?:,\d+)? ?=)", " разделить на "),
+    (r"(?<=\bна )пр\.\s(?=[А-ЯЁ][а-яё])", "проспекте "),
+    (r"(?<![\w.])([Пп])р\.\s(?=[А-ЯЁ][а-яё])", r"\1роспект "),
+    *((rf"(?<!\w)(Акт|Раздел|Параграф|Пункт)\s{roman}(?![\w-])", rf"\1 {words}") for roman, words in _OF_PARTS.items()),
     (r"(?<!\d\s)(?<!\d)\b([Чч])\.\s?(?=\d)", r"\1асть "),
     (r"\b([Тт])\.\s?(?=\d)", r"\1ом "),
     # the second floor, for two floors stand in the genitive
@@ -145,7 +151,8 @@ _MONTHS = (
 _DAYS_OF_WEEK = "пн|вт|ср|чт|пт|сб|вс"
 _DAY_OF_MONTH = re.compile(  # 24.12 в 18 ч, пт, 24.12, 24.12 (пт)
     rf"(?<![\w.,:/-])(?P<day>0?[1-9]|[12]\d|3[01])\.(?P<month>0[1-9]|1[0-2])(?=\s(?:в|к|с)\s\d{{1,2}}(?:[:.]\d\d|\s?ч)|"
-    rf"\s?\((?:{_DAYS_OF_WEEK})\))|(?<=(?<!\w)(?:{_DAYS_OF_WEEK}),\s)(?P<d>\d{{1,2}})\.(?P<m>0[1-9]|1[0-2])(?![\w.,]\d)"
+    rf"\s?\((?:{_DAYS_OF_WEEK})\))|(?<=(?<!\w)(?:{_DAYS_OF_WEEK}),\s)(?P<d>\d{{1,2}})\.(?P<m>0[1-9]|1[0-2])(?![\w.,]\d)|"
+    r"(?:(?<=\bдо\s)|(?<=\bот\s)|(?<=\bк\s))(?P<until>[12]?\d|3[01])\.(?P<of>0[1-9]|1[0-2])(?![\w.,]\d|\s?[%₽]|\s(?:руб|тыс|мл|проц|балл|кг|км|м\b))"
 )
 _JUBILEE = re.compile(r"(?<![\w.,-])(\d{1,4})-(лети[еяюий]м?)(?!\w)")
 
@@ -182,7 +189,8 @@ _FOR_PEOPLE = re.compile(r"(?<!\w)[Нн]а\s\w+(?:\s\w+)?\sчеловека?\s(?
 
 
 def _day_of_month(found: re.Match[str]) -> str:
-    return f"{int(found['day'] or found['d'])} {_MONTHS[int(found['month'] or found['m']) - 1]}"
+    day, month = found["day"] or found["d"] or found["until"], found["month"] or found["m"] or found["of"]
+    return f"{int(day)} {_MONTHS[int(month) - 1]}"
 
 
 @lru_cache(maxsize=1)
@@ -236,7 +244,11 @@ def _aligned(sentence: str) -> list[Edit]:
         short = _SHORT.search(sentence[first : last + 1]) is not None
         if not (_FIGURES.search(written) or short) or not re.search(r"[^\W\d_]", words) or re.search(r"\d", words):
             continue
-        if not short and re.search(r"[A-Za-z]", written) and re.search(r"[IVXLC]+", written) is None:
+        if (
+            not short
+            and re.search(r"[A-Za-z]", re.sub(r"(?<=\d) ?x ?(?=\d)", "", written))
+            and re.search(r"[IVXLC]+", written) is None
+        ):
             continue
         if any(begin < last and first < end for begin, end in own):
             continue
@@ -258,12 +270,15 @@ def _as_written(written: str, words: str, after: str) -> str:
     if words[-1:].isspace() and after[:1].isalnum():
         tail = " "  # 300 руб./час
     words = words.strip()
+    if words.endswith("-"):
+        tail = ""  # ½ литра: пол-литра
     if re.search(r"\d[-–—]\d", written):
         words = words.replace(" — ", "-")
     ends = not after.strip(" \"»”'’)\n") or (
         re.match(r"\s+[\"«„—–-]*\s?[А-ЯЁ]", after) is not None
         and _MAY_END.search(written) is not None
         and _TOWN.search(written.rstrip()) is None
+        and not words.lower().startswith("проспект")
     )
     if written.rstrip().endswith(".") and ends and words[-1] not in ".!?…":
         words += "."

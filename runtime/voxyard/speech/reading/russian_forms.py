@@ -229,6 +229,42 @@ def _for_people(found: re.Match[str]) -> str:
     return f"{found['on']} {said} {'человека' if _is_one(number) else 'человек'}"
 
 
+_SHORT_MONTHS = {
+    "янв": "января", "февр": "февраля", "фев": "февраля", "апр": "апреля", "авг": "августа", "сент": "сентября",
+    "сен": "сентября", "окт": "октября", "нояб": "ноября", "ноя": "ноября", "дек": "декабря",
+}  # fmt: skip
+
+
+def _stop(found: re.Match[str]) -> str:
+    """The full stop of a short form where its sentence ends."""
+    after = found["after"].strip()
+    return "." * (not after or after[0].isupper())
+
+
+def _month(found: re.Match[str]) -> str:
+    """5 фев. 2024."""
+    return _SHORT_MONTHS[found["month"]] + _stop(found)
+
+
+def _of_century(found: re.Match[str]) -> str:
+    """В конце девятнадцатого века."""
+    century = ordinal(_arabic(found["roman"]), LANGUAGES["ru"], case="g", gender="m")
+    return f"{found['of']}{century} века{_stop(found)}"
+
+
+def _tablets(found: re.Match[str]) -> str:
+    """По две таблетки, по одной таблетке."""
+    number, by = int(found["n"]), found.string[: found.start()].lower().endswith("по ")
+    if _is_one(number):
+        return f"{cardinal(found['n'], LANGUAGES['ru'], 'минута')[:-1]}{'ой таблетке' if by else 'у таблетку'}"
+    few = number % 10 in (2, 3, 4) and number not in (12, 13, 14)
+    return f"{cardinal(found['n'], LANGUAGES['ru'], 'минута')} таблет{'ки' if few else 'ок'}"
+
+
+def _at_kilometre(number: int) -> str:
+    return f"{ordinal(number, LANGUAGES['ru'], case='p', gender='m')} километре"
+
+
 def _postcode(found: re.Match[str]) -> str:
     return " ".join(map(_number, found[0]))
 
@@ -251,11 +287,12 @@ GENITIVE_PRICE = re.compile(rf"(?<!\w){_GENITIVE}\s\d{{1,6}},\d\d\s?[$€]$")
 
 _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     (
-        re.compile(rf"(?<=ст\. \d)(?P<n>\d{{0,3}})\s(?P<code>{'|'.join(_CODES)})\sРФ(?!\w)"),
-        lambda found: f"{found['n']} {_CODES[found['code']]} Российской Федерации",
+        re.compile(rf"(?<=\d)\s(?P<code>{'|'.join(_CODES)})\sРФ(?!\w)"),
+        lambda found: f" {_CODES[found['code']]} Российской Федерации",
     ),
     (re.compile(r"(?<![\w.,/-])\d{6}(?=,?\s(?:г\.|Москва|Санкт|Россия|ул\.|обл|респ|край))"), _postcode),
     (re.compile(r"(?<=\d-й\s)мин(?:\.(?=\s[а-яё])|(?=\.))"), lambda _: "минуте"),
+    (re.compile(r"(?<=на )(?P<n>\d{1,4})-м\sкм(?!\w)"), lambda found: _at_kilometre(int(found["n"]))),
     (_PAGES, _pages),
     (_ROW, _row),
     (_LASTING, _lasting),
@@ -278,6 +315,21 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     (
         re.compile(rf"(?<!\w)(?P<before>{_GENITIVE})\s(?P<whole>\d{{1,6}}),(?P<cents>\d\d)\s?(?P<sign>[$€])"),
         _price,
+    ),
+    (re.compile(r"(?<![\w.,])4\s?[xхХ×]\s?(?P<n>[1248]00)(?=\s?м(?!\w))"), lambda found: f"4 по {found['n']}"),
+    (
+        re.compile(r"(?<![\w.,])(?P<a>\d{3,4})\s?[xхХ×]\s?(?P<b>\d{3,4})(?![\w.,]\d|\s?[xхХ×])"),  # of a screen
+        lambda found: f"{_number(found['a'])} на {_number(found['b'])}",
+    ),
+    (re.compile(r"(?<![\w.,])(?P<n>\d{1,2})\s?табл?\.(?!\s?\d)"), _tablets),
+    (re.compile(rf"(?<=\d\s)(?P<month>{'|'.join(_SHORT_MONTHS)})\.(?=(?P<after>.{{0,3}}))", re.DOTALL), _month),
+    (
+        re.compile(
+            r"(?<!\w)(?P<of>(?:год(?:ах|ов|ы|ам)|гг?\.|(?:перв|втор)(?:ая|ой|ую)\sполовин[аеуы]|(?:начал|кон[е]?ц|середин|трет|четверт|половин)[а-я]{0,2})\s)"
+            r"(?P<roman>[IVX]+)\s(?:в\.|века?(?!\w))(?=(?P<after>.{0,4}))",
+            re.DOTALL,
+        ),
+        _of_century,
     ),
     (re.compile(r"(?<=\d)(?P<unit>\s?(?:[мкс]?м|мм))?\s?[xх×]\s?(?=\d)", re.IGNORECASE), _by),
     (re.compile(r"(?<![\w.,])(?P<roman>[IVX]+)\s(?=[а-яё]+(?P<ending>ая|яя|ой|ей|ую)(?!\w))"), _with_feminine),

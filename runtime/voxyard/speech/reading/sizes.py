@@ -9,8 +9,8 @@ from voxyard.speech.reading import fractions
 from voxyard.speech.reading.attributive import is_attribute
 from voxyard.speech.reading.languages import Language
 from voxyard.speech.reading.number_words import before_word, cardinal, decimal
-from voxyard.speech.reading.numbers import near_score
 from voxyard.speech.reading.patterns import BLANK, ELSEWHERE
+from voxyard.speech.reading.ranges import near_score
 from voxyard.speech.reading.tables import table
 
 Words = Callable[[re.Match[str]], str | None]
@@ -29,14 +29,16 @@ _RATE = (  # after a blank, as in 2 x täglich
 
 
 _TERM = r"(?:[-−√(]|\d|[^\W\d_](?!\w))"
-_EQUATED = re.compile(rf"\s?[=≠≈<>≤≥]\s?{_TERM}|\s?[+·×÷]\s?{_TERM}|\s[-−]\s[\d(]\S{{0,5}} ?=")  # 2x = 10, 2x + 3y
+_EQUATED = re.compile(
+    rf"\s?[=≠≈<>≤≥]\s?{_TERM}|\s?[+·×÷]\s?{_TERM}|\s[-−]\s[\d(]\S{{0,5}}(?: ?=|\))"
+)  # 2x = 10, 2x + 3y
 _AFTER_SIGN = re.compile(r"(?:(?<!\w)[^\W\d_]|[)²³]) ?[=≠≈<>≤≥] ?$")  # y = 2x
 _AFTER_PLUS = re.compile(r"(?:(?<!\w)[^\W\d_]|[\d)²³]|\d[xyz]) ?[+·×÷−-] ?$")
 _EQUATION = re.compile(
     rf"(?<!\w)-?\d*[xyz]\)? ?[=+] ?{_TERM}|(?<!\w)[^\W\d_] ?= ?-?\d*[xyz]\b|(?:(?<!\w)[^\W\d_]|[\d)])\($"
 )
 _COEFFICIENT = re.compile(
-    r"(?<![\w.,−-])(?P<minus>[-−](?=\d))?(?P<n>\d+(?:[.,]\d+)?)(?P<variable>[xyzXYZ])(?![\w'’/-]|\.\w)"
+    r"(?<![\w.,−-])(?P<minus>[-−](?=\d))?(?P<n>\d+(?:[.,]\d+)?)(?P<variable>[xyzXYZ])(?P<power>[²³])?(?![\w'’/-]|\.\w)"
 )
 _RELAY = re.compile(r"4 ?[xX×] ?[1248]00\b")
 _GOALS = re.compile(r"(?!\d0)\d{1,2} ?x ?(?!\d0)\d{1,2}")  # o Santos venceu por 2x0
@@ -46,11 +48,12 @@ def patterns(language: Language, units: Mapping[str, str], unit_name: UnitName) 
     """Patterns of sizes, which = after them makes products, and of how often; their words."""
     signs = table(language.locale).signs
     if not signs.by:
-        return _rates(language)
+        return _rates(language, units)
     letters = r"\w" if language.spaced else "A-Za-z0-9_"
     number = rf"\d+(?:{re.escape(language.decimal)}\d+)?"
     side = rf"(?:{_MIXED}|{number})"
-    lengths = {sign: unit for sign, unit in units.items() if unit.startswith("length-") or len(sign) > 1}
+    measured = ("length-", "mass-", "volume-")
+    lengths = {sign: unit for sign, unit in units.items() if unit.startswith(measured) or len(sign) > 1}
     symbols = "|".join(re.escape(each) for each in sorted(lengths, key=len, reverse=True) if each[0].isalpha())
     unit = rf"(?:(?:{_PRIME})|{BLANK}(?:{symbols})(?![{letters}]))"
     inches = r"(?: ?\d{1,2}(?:[\"”″]|''))?"
@@ -59,7 +62,7 @@ def patterns(language: Language, units: Mapping[str, str], unit_name: UnitName) 
     last = rf"{side}(?: ?[xX×] ?{side}){{1,3}}(?:{BLANK}(?:{symbols})(?![{letters}])|(?=\s(?:{named})))"
     alone = rf"{side}(?: ?[xX] ?{side}){{1,3}}" if language.spaced else r"(?!)"
     begin = rf"(?<![{letters}.,/'’\"“„-])"
-    size = rf"{begin}(?:{own}(?: ?[xX×] ?{side}{unit})?|{last}|{alone})(?![{letters}.,/]\d|[{letters}]| ?[=≈])"
+    size = rf"{begin}(?:{own}(?: ?[xX×] ?{side}{unit})?|{last}|{alone})(?![{letters}.,/]\d|[{letters}^⁻]| ?[=≈])"
     blank = " " if language.spaced else ""
     of_side = re.compile(
         rf"(?:(?P<mixed>{_MIXED})|(?P<n>{number}))(?P<unit>{unit})?(?: ?(?P<inches>\d{{1,2}})(?:[\"”″]|''))?"
@@ -67,24 +70,24 @@ def patterns(language: Language, units: Mapping[str, str], unit_name: UnitName) 
 
     def words(found: re.Match[str]) -> str | None:
         described = is_attribute(found, language)
-        said, text = [], found[0]
+        said, text, part = [], found[0], None
         if re.search('["”″]$', text) and "'" not in text.replace("''", ""):  # 8.5" x 11"
             text = re.sub("[\"”″](?=.)|''(?=.)", "", text)
         for each in re.split(" ?[xX×] ?", text):
             if (part := of_side.fullmatch(each)) is None or (one := _side(part, described=described)) is None:
                 return None
             said.append(one)
-        before = found.string[max(0, found.start() - 60) : found.start()]
-        if language.locale == "pt" and _GOALS.fullmatch(found[0]) and (near_score(before, "pt") or "0" in found[0]):
-            return f" {signs.score} ".join(said)
-        by = signs.times if language.locale == "fr" and _RELAY.match(found[0]) else signs.by
-        return f"{blank}{by}{blank}".join(said)
+        unit_of = part["unit"].strip() if part and part["unit"] else ""
+        packs = len(said) == 2 and units.get(unit_of, "").startswith(("mass", "volume"))  # 2 x 500 g
+        by = signs.operators.get("×", signs.by) if packs else _joint(found, language)
+        return (f"{blank}{by}{blank}" if by.strip() else by).join(said)
 
     def _side(part: re.Match[str], *, described: bool) -> str | None:
         if part["unit"] is None:
             return _count(part, language)
         sign = part["unit"].strip()
-        name = unit_name(_PRIMES.get(sign) or units[sign], 1 if described or part["n"] == "1" else 2)
+        many = int(part["n"]) if language.locale == "pl" and (part["n"] or "").isdigit() else 2
+        name = unit_name(_PRIMES.get(sign) or units[sign], 1 if described or part["n"] == "1" else many)
         if name is None or (count := _count(part, language, name)) is None:
             return None
         more = ""
@@ -93,12 +96,29 @@ def patterns(language: Language, units: Mapping[str, str], unit_name: UnitName) 
             more = f"{blank}{cardinal(part['inches'], language)}{blank}{inch}"
         return f"{count}{blank}{name.replace(' ', '') if not language.spaced else name}{more}"
 
+    def relay(found: re.Match[str]) -> str:
+        unit = unit_name(units[found["symbol"]], 1)
+        return f"{cardinal(found['n'], language)} {signs.by} {cardinal(found['m'], language)}-{unit}"
+
+    compound = rf"{begin}(?P<n>\d{{1,2}}) ?[xX×] ?(?P<m>\d{{1,4}})-(?P<symbol>{symbols})(?=-[A-ZÄÖÜ])"
     return [
         *_algebra(language),
+        *([(re.compile(compound), relay)] if language.locale == "de" else []),  # 4x100-m-Staffel
         (re.compile(size), words),
         *_how_often(language, number),
-        *_rates(language),
+        *_rates(language, units),
     ]
+
+
+def _joint(found: re.Match[str], language: Language) -> str:
+    """The word between two sides, or two scores: 4 m x 5 m, 4 × 100 m in a relay, o Santos venceu por 2x0."""
+    signs = table(language.locale).signs
+    before = found.string[max(0, found.start() - 60) : found.start()]
+    if language.locale == "pt" and _GOALS.fullmatch(found[0]) and (near_score(before, "pt") or "0" in found[0]):
+        return signs.score
+    if language.locale == "fr" and found[0] == "4x4":
+        return "\N{SPACE}"
+    return signs.times if language.locale == "fr" and _RELAY.match(found[0]) else signs.by
 
 
 def _count(side: re.Match[str], language: Language, noun: str | None = None) -> str | None:
@@ -122,7 +142,8 @@ def _of_algebra(found: re.Match[str], language: Language) -> str | None:
     before = text[max(0, start - 80) : start].rpartition("\n")[2]
     equation, no_word = _EQUATION.search(before) is not None, _NO_WORD.match(text, end) is not None
     if not (
-        _EQUATED.match(text, end)
+        found["power"]
+        or _EQUATED.match(text, end)
         or (_AFTER_SIGN.search(before) and not _A_RATE.match(text, end))
         or (_AFTER_PLUS.search(before) and (equation or (no_word and not before.rstrip().endswith("-"))))
         or (equation and no_word)
@@ -132,20 +153,28 @@ def _of_algebra(found: re.Match[str], language: Language) -> str | None:
     if not whole.isdigit():
         return ELSEWHERE
     minus = f"{language.minus} " if found["minus"] else ""
-    return f"{minus}{decimal(whole, part, language)} {found['variable']}"
+    signs = table(language.locale).signs
+    power = "" if not found["power"] else f" {signs.squared if found['power'] == '²' else signs.cubed}"
+    return f"{minus}{decimal(whole, part, language)} {found['variable']}{power}"
 
 
 _A_RATE = re.compile(_RATE)
 _NO_WORD = re.compile(r"\s*(?:[^\w\s]|$)|\s(?:and|or|und|oder|et|ou|y|o|e|ed)\s")
 
 
-def _rates(language: Language) -> list[tuple[re.Pattern[str], Words]]:
-    """3 veces/día: what stands after the slash of a rate."""
+def _rates(language: Language, units: Mapping[str, str]) -> list[tuple[re.Pattern[str], Words]]:
+    """3 veces/día: what stands after the slash of a rate; that of a unit, 24 hrs/day, is read with it."""
     own = table(language.locale)
-    known = "|".join(re.escape(each) for each in own.per if each.isalpha() and len(each) > 2)
+    known = "|".join(re.escape(each) for each in own.per if each.isalpha() and len(each) > 1)
     if not known:
         return []
-    return [(re.compile(rf"(?<=[^\W\d_]{{3}})/(?P<per>{known})(?!\w)"), lambda found: f" {own.per[found['per']]}")]
+    pattern = rf"(?<=[^\W\d_]{{3}})/(?P<per>{known})(?!\w)"
+
+    def words(found: re.Match[str]) -> str:
+        word = re.search(r"\S+$", found.string[max(0, found.start() - 20) : found.start()])
+        return ELSEWHERE if word is not None and word[0] in units else f" {own.per[found['per']]}"
+
+    return [(re.compile(pattern), words)]
 
 
 def _stem(name: str | None) -> str:

@@ -1,8 +1,7 @@
-"""Addresses, handles, hashtags, emoji, formulas and signs of maths in words."""
+"""Powers, angles, formulas and signs of maths in words."""
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Callable, Mapping
 
@@ -15,12 +14,6 @@ from voxyard.speech.reading.tables import Forms, Signs, table
 Words = Callable[[re.Match[str]], str | None]
 UnitName = Callable[[str, int], str | None]
 
-_DOMAINS = "com|org|net|edu|gov|info|io|dev|app|ai|co|eu|de|ch|fr|es|it|pt|br|nl|pl|ru|jp|cn|uk|ca|au|mx|tv"
-_TAIL = r"(?<![.,;:!?)\]}>'\"»”’。、，）」])"
-URL = rf"(?:https?|ftp)://(?:www\.)?[^\s<>\"“”«»]+{_TAIL}|(?<![A-Za-z0-9_.-])www\.[^\s<>\"“”«»]+{_TAIL}"
-_BARE = rf"(?<![\w@./-])[A-Za-z0-9][\w-]+(?:\.[\w-]+)*\.(?:{_DOMAINS})(?![\w.-]*\w)(?:/[^\s<>\"“”«»]*{_TAIL})?"
-_MAIL = r"(?<![A-Za-z0-9_.+-])(?:mailto:)?[A-Za-z0-9_.+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+(?<![.-])"
-_OTHER = r"(?<!\S)(?=\S*(?:[\\@]|://))\S+"  # a path, or what is no address
 _SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺"
 _SUBSCRIPTS = "₀₁₂₃₄₅₆₇₈₉"
 _FORMULAS = (
@@ -30,77 +23,6 @@ _FORMULAS = (
 
 
 _JAPANESE = {"2": "ツー", "3": "スリー", "4": "フォー", "5": "ファイブ", "6": "シックス"}  # of a formula
-
-
-def addresses(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
-    """URLs, e-mail addresses, handles and hashtags, which no other rule may take apart."""
-    signs = table(code).signs
-
-    def spoken(found: re.Match[str]) -> str | None:
-        return _address(found[0], signs, language) if signs.at else None
-
-    def handle(found: re.Match[str]) -> str | None:
-        return f"{signs.at} {found[1]}" if signs.at else None
-
-    def entity(found: re.Match[str]) -> str | None:
-        sign = html.unescape(found[0])
-        if sign == found[0]:
-            return None
-        apart = found.string[found.start() - 1 : found.start()].isspace() and sign == "&"
-        return signs.operators.get("&", sign) if apart else sign.replace("\N{NO-BREAK SPACE}", " ")
-
-    def hashtag(found: re.Match[str]) -> str | None:
-        return f"{signs.hashtag} {found[1]}" if signs.hashtag else None
-
-    return [
-        (re.compile(r"&(?:[A-Za-z]{2,8}|#\d{2,6}|#[xX][0-9A-Fa-f]{2,5});"), entity),
-        (re.compile(r"(?:(?<=[^\W\d_]{3})|(?<=[.,;:!?\"”’)]))\[(?:\d{1,3}|note \d{1,3}|[a-z])\](?![\w(])"), _silent),
-        (re.compile(r"\[([^][\n]{1,200})\]\((?:https?://|/|#)[^)\s]*\)"), lambda found: found[1]),  # of Markdown
-        (re.compile(r"^[^\S\n]{0,3}#{1,6}[^\S\n]+(?=\S)", re.MULTILINE), _silent),
-        (
-            re.compile(
-                r"(?<![\w*`~_])(?:\*{1,3}|__|~~|`{1,3})(?=[^\s*`~_])|"
-                r"(?<=[^\s*`~_])(?:\*{1,3}|__|~~|`{1,3})(?![\w*`~_])(?!-?\d)"
-            ),
-            _silent,
-        ),
-        (_OPENING_UNDERSCORE, _silent),
-        (re.compile(r"(?<=[^\W_]|[.,!?])_(?![\w_])"), _closing_underscore),
-        (re.compile(URL), spoken),
-        (re.compile(_MAIL), spoken),
-        (re.compile(_BARE), spoken),
-        (re.compile(r"(?<![\w@./-])@([A-Za-z0-9_]*[A-Za-z][A-Za-z0-9_]*)(?![\w@])"), handle),
-        (re.compile(r"(?<![\w#&/])#([^\W\d]\w*)"), hashtag),
-        (re.compile(_OTHER), lambda _: None),
-    ]
-
-
-_OPENING_UNDERSCORE = re.compile(r"(?<![\w*`~])_(?=[^\W_][^_\n]{0,200}(?<=\S)_(?!\w))")
-
-
-def _closing_underscore(found: re.Match[str]) -> str | None:
-    """The second mark of what Markdown emphasizes; an underscore without the first stays."""
-    start = found.string.rfind("\n", 0, found.start()) + 1
-    before = found.string.rfind("_", max(start, found.start() - 202), found.start())
-    return "" if before >= 0 and _OPENING_UNDERSCORE.match(found.string, before) else None
-
-
-def _address(text: str, signs: Signs, language: Language) -> str:
-    """Parts of an address with the names of its signs; its scheme and `www` are left out."""
-    text = re.sub(r"^(?:(?:https?|ftp)://|mailto:)?(?:www\.)?", "", text).rstrip("/")
-    names = {".": signs.dot, "@": signs.at, "/": signs.slash, "-": signs.dash, "_": signs.underscore, **signs.operators}
-    pieces = re.findall(r"\d+|[^\W\d_]+|.", text)
-    said = []
-    for piece in pieces:
-        if piece.isdecimal():
-            said.append(
-                " ".join(cardinal(digit, language) for digit in piece) if len(piece) > 2 else cardinal(piece, language)
-            )
-        elif piece.isalpha():
-            said.append(piece)
-        else:
-            said.append(names.get(piece, "") or "")
-    return " ".join(filter(None, said))
 
 
 def maths(
@@ -147,7 +69,7 @@ def maths(
             if found[figure]:
                 whole, _, part = found[figure].partition(language.decimal)
                 said.append(f"{decimal(whole, part, language, names[0])} {_form(names, whole, part)}")
-        return " ".join([*said, *([found["pole"]] if found["pole"] else [])])
+        return " ".join([*said, *([signs.poles.get(found["pole"], found["pole"])] if found["pole"] else [])])
 
     def feet(found: re.Match[str]) -> str:
         foot = "foot" if found["inches"] else "feet"
@@ -155,8 +77,10 @@ def maths(
         return f"{cardinal(found['feet'], language)} {foot}{inches}"
 
     signs_of_money = "".join(each for each in CURRENCIES if len(each) == 1)
-    no_price = rf"(?<![{signs_of_money}]/)(?!(?<=\d\d/)[kcd]?m[²³])" if language.spaced else ""  # 14,20 €/m², $1.50/m²
-    letter = rf"(?<!\d )(?<!\d\N{{NO-BREAK SPACE}}){no_price}[A-Za-z]{{1,2}}"
+    no_price = (
+        rf"(?<![{signs_of_money}]/)(?!(?<=\d\d/)[kcd]?m[²³])" if language.spaced else "(?<!/)"
+    )  # 14,20 €/m², $1.50/m²
+    letter = rf"(?<!m/)(?<!\d )(?<!\d\N{{NO-BREAK SPACE}}){no_price}[A-Za-z]{{1,2}}"
     base = rf"(?<![{letters}.,])(?P<base>\d[\d.,]{{0,12}}|{letter})"
     symbols = "|".join(re.escape(each) for each in sorted(units, key=len, reverse=True) if each[0].isalpha())
     unit = rf"(?:[  ]?(?P<symbol>{symbols})(?![{letters}]))?"
@@ -186,7 +110,7 @@ def maths(
         (
             re.compile(
                 rf"(?<![{letters}.,])(?P<sign>[-−](?<![{letters})\]][-−]))?(?P<degrees>{figure}) ?°"
-                rf"(?:{minutes}|(?P<none>){no_unit})(?P<pole>[NSEWO]\b)?(?![^\W_])"
+                rf"(?:{minutes}|(?P<none>){no_unit})(?: ?(?P<pole>[NSEWO])(?![\w'’]))?(?![^\W_])"
             ),
             angle,
         ),
@@ -201,7 +125,7 @@ def maths(
             )
         )
         found.append(
-            (re.compile(r"(?<![\w.,])(?P<feet>\d{1,2})['′’] ?(?P<inches>\d{1,2})(?:[\"″”]|''|(?![\w'’]))"), feet)
+            (re.compile(r"(?<![\w.,])(?P<feet>\d{1,2})['′’][ -]?(?P<inches>\d{1,2})(?:[\"″”]|''|(?![\w'’]))"), feet)
         )
     return found
 
@@ -301,6 +225,9 @@ def _power(exponent: str, signs: Signs, code: str, language: Language) -> str:
             return f" {signs.power} {minus}{cardinal(figures, language)}"
 
 
+_IS = re.compile(r"\b(?:is|was|are|were|be|been|of)\s?$")
+
+
 def operators(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
     """Signs between numbers and letters of a formula, and signs beside blanks."""
     signs = table(code).signs
@@ -312,6 +239,8 @@ def operators(code: str, language: Language) -> list[tuple[re.Pattern[str], Word
         if not language.spaced:
             return words
         text, (start, end) = found.string, found.span()
+        if words.startswith("is ") and _IS.search(text[max(0, start - 8) : start]):
+            words = words[3:]  # was < 0.001
         before = "" if start == 0 or text[start - 1].isspace() or not text[start - 1].isalnum() else " "
         return before + words + ("" if text[end : end + 1].isspace() else " ")
 
@@ -323,7 +252,7 @@ def operators(code: str, language: Language) -> list[tuple[re.Pattern[str], Word
         words = signs.operators.get("№")
         return None if not words else f"{words} {cardinal(found['number'], language)}"
 
-    figure = r"[\d)\]²³½¼¾\w]"
+    figure = r"[\d)\]²³½¼¾\w%€$£¥]"
     found: list[tuple[re.Pattern[str], Words]] = []
     if signs.operators:
         found = [
@@ -333,18 +262,28 @@ def operators(code: str, language: Language) -> list[tuple[re.Pattern[str], Word
                 lambda match: _between(match, signs, language),
             ),
             (
-                re.compile(rf"(?<={figure}) (?P<sign>[=+×÷≈≠≤≥<>→]) (?=[\w(√−±-])"),
+                re.compile(rf"(?<={figure}) (?P<sign>[=+×÷≈≠≤≥<>→]) (?=[\w(√−±$€£¥-])"),
                 lambda match: _between(match, signs, language),
             ),
             (
-                re.compile(r"(?<=[\w)]) [−–-] (?=[\w(]{1,12}(?: [+×÷·−–-] [\w(]{1,12}){0,4} [=≈])"),
+                re.compile(r"(?<=[\w)]) [−–-] (?=[\w()]{1,12}(?: [+×÷·−–-] [\w()]{1,12}){0,4} [=≈])"),
                 lambda _: _said(signs, "−"),
             ),
+            (re.compile(r"(?<=\d[xyz]) [−–-] (?=\d{1,5}[a-z]?(?:\)| ?=))"), lambda _: _said(signs, "−")),
+            (re.compile(r"(?<=\d) : (?=\d+(?:[.,]\d+)? ?[=≈])"), lambda _: _said(signs, "÷")),
+            (re.compile(r"(?<=\d) x (?=[$€£]\d)"), lambda _: _said(signs, "×")),
             (re.compile(r"(?<=\d) / (?=\d+(?:[.,]\d+)? ?[=≈])"), lambda _: _said(signs, "÷")),
             (
                 re.compile(r"(?<=\d) x (?=\d+(?:[.,]\d+)?(?: x \d+(?:[.,]\d+)?){0,4} ?[=≈])"),
                 lambda _: _said(signs, "×"),
             ),
+            (re.compile(r"(?<=[²³]) ?(?P<sign>[+=−-]) ?(?=[A-Za-z])"), lambda match: _between(match, signs, language)),
+            (re.compile(r"(?<=[A-Za-z])×(?=[一-龥][一-龥ぁ-ん]{0,3}\d)"), lambda _: signs.by or None),  # 50cm×横30cm
+            (
+                re.compile(r"(?<=(?<!\w)[A-Za-z])(?P<sign>=)(?=-?\d)"),
+                lambda match: _between(match, signs, language),
+            ),  # n=48
+            (re.compile(r"(?<=\d) ?[xX] ?(?=10(?:\^|[⁻⁰-⁹¹²³]))"), lambda _: _said(signs, "×")),
             *_beside_numbers(language, signs),
             (re.compile(r"(?P<sign>[±≈≤≥<>]) ?(?=\d)"), spoken),
             (re.compile(r"(?<![\w.,/])~ ?(?=[\d$€£])"), about),
@@ -364,7 +303,9 @@ def _wide_dashes(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         return []
     return [
         (
-            re.compile(r"(?<=[年月日時时分点人円元歳岁個个号周週%％]|\d(?=[〜~～]午))[〜~～–-](?=[\d$¥€午])"),
+            re.compile(
+                r"(?<=[年月日時时分点人円元歳岁個个号周週%％℃]|\d(?=[〜~～]午))[〜~～–-](?=[\d$¥€午])|(?<=℃)[〜~～](?=[-−]\d)"
+            ),
             lambda _: language.to,
         ),
         (re.compile(r"(?<=\d)[〜~～](?=[-−+]?\d)"), lambda _: language.to),
@@ -375,6 +316,8 @@ def _between(found: re.Match[str], signs: Signs, language: Language) -> str | No
     words = signs.operators.get(found["sign"])
     if not words:
         return None
+    if words.startswith("is ") and _IS.search(found.string[max(0, found.start() - 8) : found.start()]):
+        words = words[3:]  # was < 0.001
     return f" {words} " if language.spaced else words
 
 
@@ -398,7 +341,3 @@ def _beside_numbers(language: Language, signs: Signs) -> list[tuple[re.Pattern[s
 def _sections(found: re.Match[str], signs: Signs) -> str | None:
     blank = "" if found.string[found.end() : found.end() + 1].isspace() else " "
     return signs.sections + blank if signs.sections else None
-
-
-def _silent(_: re.Match[str]) -> str:
-    return ""

@@ -21,6 +21,7 @@ class Signs:
     at: str = ""
     dot: str = ""  # of an address
     point: str = ""  # of a version
+    colon: str = ""  # of a port
     slash: str = ""
     dash: str = ""
     underscore: str = ""
@@ -35,12 +36,14 @@ class Signs:
     score: str = ""  # 6-4
     sections: str = ""  # §§
     out_of: str = ""  # 4.5/5
+    over: str = ""  # 120/80 mmHg
     by: str = ""  # 4x100
     times: str = ""  # 3x a day
     once: str = ""  # 1x a day
     degrees: Forms | None = None
     minutes: Forms | None = None
     seconds: Forms | None = None
+    poles: Mapping[str, str] = field(default_factory=dict)  # N → north
 
     @property
     def plus(self) -> str:

@@ -6,17 +6,17 @@ import re
 from collections.abc import Callable
 from functools import partial
 
+from voxyard.speech.reading import laps
 from voxyard.speech.reading.languages import Language
-from voxyard.speech.reading.number_words import cardinal, decimal, in_case, ordinal
-from voxyard.speech.reading.numbers import near_score
+from voxyard.speech.reading.number_words import cardinal, in_case, ordinal
 from voxyard.speech.reading.patterns import BLANK, ELSEWHERE
+from voxyard.speech.reading.ranges import near_score
 from voxyard.speech.reading.tables import table
-from voxyard.speech.reading.units import is_quoted, unit_name
 
 Words = Callable[[re.Match[str]], str | None]
 
 _TIME = r"(?P<hour>[01]?\d|2[0-4]):(?P<minute>[0-5]\d)(?P<second>:[0-5]\d)?"
-_HOURS_OF = r"(?P<h{0}>[01]?\d|2[0-4]) ?h ?(?P<m{0}>[0-5]\d)?"
+_HOURS_OF = r"(?P<h{0}>[01]?\d|2[0-4]) ?[hH](?: ?(?P<m{0}>[0-5]\d))?"
 _HOURS = {"fr": ("heure", "heures"), "pt": ("hora", "horas"), "ru": ("час", "часа", "часов")}
 # of 13:00 h., whose point ends no sentence before a small letter
 _WITH_UNIT = r"(?: ?h(?:rs?|s)?\b(?:\.(?=\s[^\W\d_A-ZÀ-Þ]))?)?"
@@ -36,6 +36,8 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
     def words(found: re.Match[str]) -> str | None:
         if found["second"]:
             return _with_seconds(code, language, found)
+        if ":" in found[0] and _SCALED.match(found.string, found.end()):
+            return ELSEWHERE  # 1:14 Mio.
         if ":" in found[0] and _is_score(found, code):
             ratio = table(code).signs.ratio
             return f"{cardinal(found['hour'], language)} {ratio} {cardinal(str(int(found['minute'])), language)}"
@@ -43,15 +45,12 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
             return _polish(
                 language,
                 int(found["hour"]),
-                int(found["minute"]),
-                found.string[max(0, found.start() - 8) : found.start()],
+                int(found["minute"] or 0),
+                found.string[max(0, found.start() - 20) : found.start()],
             )
         return _spoken(
             code, language, int(found["hour"]), int(found["minute"]), found.string[found.end() : found.end() + 6]
         )
-
-    def korean_hour(found: re.Match[str]) -> str:
-        return _KOREAN_HOURS[int(found["hour"])] + " 시"
 
     letters = r"\w" if language.spaced else "A-Za-z0-9_"
     if code == "en":
@@ -59,32 +58,15 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
     else:
         start = rf"(?<![{letters}:.,/–-])" if language.spaced else rf"(?<![{letters}./–-])(?<!\d[:,])"
         time = rf"{start}{_TIME}(?![{letters}:]|[.,]\d|[–-]\w)"
-    lap = rf"(?<![{letters}:.,/–-])(?P<minutes>\d{{1,2}}):(?P<seconds>[0-5]\d)(?P<part>[.,]\d{{1,3}})?"
-    lap += rf"(?![{letters}:]|[.,–-]\d)"
-    durations = rf"(?<![{letters}:.,/–-])(?P<minutes>\d{{1,3}}):(?P<seconds>[0-5]\d)[  ]?{_MINUTES}"
-    exact = rf"(?<![{letters}:.,/–-])(?P<hours>\d{{1,2}}){BLANK}h{BLANK}(?P<minutes>[0-5]?\d){BLANK}(?:min|mn|m){BLANK}"
-    exact += r"(?P<seconds>[0-5]?\d)\s?s(?!\w)"  # 1h32min07s
-    glued = rf"(?<![{letters}:.,/–-])(?P<hours>\d{{1,3}})h(?P<minutes>[0-5]?\d){BLANK}(?:min|mn)\b"
-    if code == "en":  # 2h 15m
-        glued = rf"(?<![\w:.,/–-])(?P<hours>\d{{1,3}})h{BLANK}(?P<minutes>[0-5]?\d){BLANK}m(?:in)?\b"
-    lasted: list[tuple[re.Pattern[str], Words]] = [
-        (re.compile(durations), partial(_duration, language)),
-        (re.compile(lap), partial(_lap, code, language)),
-        (re.compile(exact), partial(_hours_and_minutes, language)),
-        (re.compile(glued), partial(_hours_and_minutes, language)),
-    ]
     hours = r"(?(second)(?: (?:Stunden|Std\.|hours|hrs|heures|horas|ore|часа|часов|ساعت)(?!\w))?|)"
     suffix = {"de": r"(?: ?Uhr\b)?", "nl": r"(?: ?uur\b)?"} | dict.fromkeys(("es", "fr", "it", "pt"), _WITH_UNIT)
-    found: list[tuple[re.Pattern[str], Words]] = [
-        *lasted,
-        (re.compile(time + hours + suffix.get(code, "")), words),
-    ]
+    found: list[tuple[re.Pattern[str], Words]] = [(re.compile(time + hours + suffix.get(code, "")), words)]
     if language.to:  # 10:30–12:30 Uhr
         dots = "[.:]" if code == "de" else ":"
         end = r" ?Uhr\b" if code == "de" else suffix.get(code, "")
         clock = rf"(?P<h{{0}}>[01]?\d|2[0-4]){dots}(?P<m{{0}}>[0-5]\d)"
         start = rf"(?<![{letters}:.,/–-])" if language.spaced else rf"(?<![{letters}./–-])(?<!\d[:,])"
-        both = rf"{start}{clock.format(1)} ?[–-] ?{clock.format(2)}(?![{letters}:]|[.,]\d|[–-]\w){end}"
+        both = rf"{start}{clock.format(1)} ?[–~-] ?{clock.format(2)}(?![{letters}:]|[.,]\d|[–-]\w){end}"
         found.append((re.compile(both), between))
     full_stop = r"(?<![\w:.,/–-])(?P<hour>[01]?\d|2[0-4])\.(?P<minute>[0-5]\d)(?P<second>)?"
     found += _with_full_stop(code, full_stop, words)
@@ -93,64 +75,8 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
         found.append((re.compile(rf"{full_stop}(?=\s?[ap]\.?m\b)", re.IGNORECASE), words))
         hour = r"(?<![\w:.,/–-])(?P<hour>1[0-2]|[1-9])(?=[ap]\.?m\b)"  # 9pm
         found.append((re.compile(hour, re.IGNORECASE), lambda match: cardinal(match["hour"], language) + " "))
-    found = [*_primed(language), *_russian(code, language), *_minutes_of_a_match(code, language), *found]
-    found += [*_with_h(code, language, words, between), *_after_article(code, language)]
-    if code == "ko":
-        found.append((re.compile(r"(?<![\w.,:])(?P<hour>1[0-2]|[1-9])시(?!간)"), korean_hour))
-    return found
-
-
-_RACE = re.compile(
-    r"(?:\b(?:won|ran|run|swam|swum|finish\w*|clock\w*|sprint\w*|lief|läuft|gewann|schwamm|couru|court|gagn[ée]\w*|"
-    r"nag[ée]\w*|corri[óo]|ganó|nadó|corso|vinto|nuotato|correu|venceu|nadou|mile|Meile|miglio|milla|milha|lap|"
-    r"[1-9]\d\d0? ?m(?:et(?:er|re)s)?|[1-9]\d? ?km)\b[^.!?\"”″]{0,40}\b(?:in|en|em)|"
-    r"\b(?:(?:split|lap|finish|finishing|best) times?|times?|splits?|Zeit|Zeiten|temps|tiempos?|tempos?)"
-    r"(?: ?:| of| de| von| is| was))\s$",
-    re.IGNORECASE,
-)
-_PACE = re.compile(r"\s(?:pace|per (?:mile|km|kilomet)|a mile|au km|le km|split|lap)|/(?:km|mi)\b")
-_DESCRIBED = re.compile(r"\s(?:tall|high|long|wide|deep|by|x)\b")
-_MOST_INCHES = 12
-
-
-def _primed(language: Language) -> list[tuple[re.Pattern[str], Words]]:
-    """The mile in 4'07", 5'30" pace, 9"58: minutes and seconds, where no length is written so."""
-    if language.number_words is None or not language.spaced:
-        return []
-    sign = r"(?:[\"″”]|'')"
-    start = r"(?<![\w.,/'’\"“„″°-])(?<!° )"
-    minutes = rf"{start}(?P<minutes>\d{{1,2}})['′’](?P<seconds>[0-5]\d)(?P<sign>{sign})(?P<part>\d{{1,2}})?(?!\w)"
-    parts = rf"{start}(?P<minutes>)(?P<seconds>[1-5]?\d)(?P<sign>[\"″])(?P<part>\d{{1,2}})(?![\w\"”'’]| ?[x×])"
-    tenths = rf"(?:{re.escape(language.decimal)}(?P<part>\d{{1,2}}))?"
-    alone = rf"{start}(?P<minutes>)(?P<seconds>[1-5]?\d){tenths}(?P<sign>{sign})(?![\w\"”]| ?[x×])"
-
-    def words(found: re.Match[str]) -> str | None:
-        seconds, part, sign = found["seconds"], found["part"], found["sign"]
-        quoted = sign != "″" and is_quoted(found.string, found.start())
-        ran = _RACE.search(found.string[max(0, found.start() - 80) : found.start()]) is not None
-        described = _DESCRIBED.match(found.string, found.end()) is not None
-        told = ran or _PACE.match(found.string, found.end()) is not None
-        figures = int(seconds)
-        no_length = found["minutes"] and (figures > _MOST_INCHES or (seconds[0] == "0" and figures and not described))
-        if (
-            quoted
-            and (part is None or found.end("sign") < found.end())
-            and not (found["minutes"] and (told or no_length))
-        ):
-            return ELSEWHERE
-        if not (told or no_length or (part and found.end("sign") < found.end())):
-            return ELSEWHERE
-        said = [_unit(language, "minute", int(found["minutes"]))] if found["minutes"] else []
-        if part:
-            noun = unit_name(language, "duration-second", 2) or ""
-            said.append(f"{decimal(str(int(seconds)), part, language)} {noun}")
-        elif int(seconds):
-            said.append(_unit(language, "second", int(seconds)))
-        return " ".join(said) + (
-            sign if quoted and not part and found.string[found.end() : found.end() + 1] not in ('"', "”") else ""
-        )
-
-    return [(re.compile(pattern), words) for pattern in (minutes, parts, alone)]
+    found = [*laps.patterns(code, language), *_russian(code, language), *_minutes_of_a_match(code, language), *found]
+    return [*found, *_with_h(code, language, words, between), *_after_article(code, language)]
 
 
 def _with_full_stop(code: str, full_stop: str, words: Words) -> list[tuple[re.Pattern[str], Words]]:
@@ -159,8 +85,18 @@ def _with_full_stop(code: str, full_stop: str, words: Words) -> list[tuple[re.Pa
         at = r"(?:(?<=\b[Aa]lle )|(?<=\b[Dd]alle )|(?<=\bore )|(?<=\b[Oo]re )|(?<=\b[Ll]e ))"
         end = r"(?![\w:]|[.,]\d|\s(?:euro|milioni|miliardi|per cento))"
         return [(re.compile(at + full_stop + end), words)]
-    if code in ("de", "nl"):
-        return [(re.compile(full_stop + {"de": r" ?Uhr\b", "nl": r" ?uur\b"}[code]), words)]
+    if code == "pl":  # o 12.15, o 20
+        at = r"(?:(?<=\b[Oo] )|(?<=\b[Oo]d )|(?<=\b[Dd]o )|(?<=godz\. )|(?<=godzinie ))"
+        sharp = r"(?<![\w:.,/–-])(?P<hour>1?\d|2[0-4])(?P<minute>)(?P<second>)"
+        sharp += r"(?=[,;!?)](?!\d)|\.?$|\.\s|\s(?:rano|wieczorem|w nocy|po południu))"
+        return [
+            (re.compile(at + full_stop + r"(?![\w:]|[.,]\d|\.(?=[\s,]|$))"), words),
+            (re.compile(rf"(?<=\b[Oo] ){sharp}"), words),
+        ]
+    if code in ("de", "nl", "es", "pt"):
+        hours = {"de": r" ?Uhr\b", "nl": r" ?uur\b"}.get(code, r" ?h(?:rs?|s)?\b\.?(?!\w)")
+        until = {"nl": r"|(?<=\b[Vv]an \d\.\d\d)(?= tot )|(?<=\b[Vv]an \d\d\.\d\d)(?= tot )"}.get(code, "")
+        return [(re.compile(f"{full_stop}(?:{hours}{until})"), words)]
     return []
 
 
@@ -210,7 +146,7 @@ def _with_h(code: str, language: Language, words: Words, between: Words) -> list
     if code in ("fr", "pt", "es"):
         both = rf"(?<![\w:.,/-]){_HOURS_OF.format(1)} ?[–-] ?{_HOURS_OF.format(2)}\b"
         minutes = rf"(?P<minute>[0-5]\d)(?P<second>)?\b(?!{BLANK}(?:min|mn)\b)"  # 2 h 35 min: how long
-        hours = rf"(?<![\w:.,/-])(?P<hour>[01]?\d|2[0-4]){BLANK}h{BLANK}{minutes}"
+        hours = rf"(?<![\w:.,/-])(?P<hour>[01]?\d|2[0-4]){BLANK}[hH]{BLANK}{minutes}"
         found += [(re.compile(both), between), (re.compile(hours), words)]
     if code in ("de", "nl"):  # um 8h
         at = r"(?:(?<=\b[Uu]m )|(?<=\b[Aa]b )|(?<=\bbis )|(?<=\bgegen )|(?<=\bvon )(?=\d{1,2} ?h bis\b))"
@@ -235,7 +171,6 @@ def _after_article(code: str, language: Language) -> list[tuple[re.Pattern[str],
     return [(re.compile(clock), lambda found: cardinal(found["hour"], language, noun))]
 
 
-_MINUTES = r"(?:min(?:ute[sn]?|s|utos|uti|uten)?\b\.?(?!\w)|мин(?:ут[ыа]?)?\b\.?|Min\.|Minuten\b)"
 _AND = {
     "en": "and",
     "de": "und",
@@ -250,88 +185,12 @@ _AND = {
 }
 _LASTED = re.compile(
     r"\b(?:(?:marathon|maratona|maratón|марафон|semi)\s?:|ran|clocked|lief|couru|corrió|corso|correu|пробежала?|"
-    r"took|lasted|dauerte?n?|dur(?:ó|ò|ou|é|ata|ato)|длил\w+|in|of|time:?|nach|von|Zeit|en|de|em|di|за|temps|tiempo|tempo|duration:?|Dauer:?)\s$|(?:成绩|用时|以|タイム(?:は|が)?|"
+    r"took|lasted|dauerte?n?|dur(?:ó|ò|ou|é|ata|ato)|длил\w+|in|of|time:?|nach|von|Zeit|en|de|em|di|за|temps|tiempo|tempo|duration:?|Dauer:?)\s$|(?:成绩|用时|以|(?:タイム|記録)(?:は|が)?|"
     r"زمان|رکورد)[:：]?\s?$",
     re.IGNORECASE,
 )
-_RAN = re.compile(
-    r"\b(?:in|en|em|за)\s$|\b(?:time|lap|Zeit|Rundenzeit|temps|tiempo|tempo|время)\b[^.!?\d]{0,12}$|"
-    r"(?:成绩|用时|以|タイム|زمان|رکورد)(?:是|为|は|が)?[:：]?\s?$",
-    re.IGNORECASE,
-)
-_IN_PERSIAN = re.compile(r"\s(?:دوید|پیمود|شنا کرد|رکورد|به پایان|تمام کرد)")  # after "in", which is "at" too
 _OF_HOURS = re.compile(r"\s?(?:Stunden|Std\.|hours|hrs|heures|horas|ore|часа|часов|ساعت)$")
-_LAST_HOUR = 24
 _LONGEST_RUN = 9  # hours of a race
-
-
-def _lap(code: str, language: Language, found: re.Match[str]) -> str | None:
-    """In 25:30, in 1:54,73: minutes and seconds of a race."""
-    minutes, part = int(found["minutes"]), found["part"]
-    ran = _RAN.search(found.string[max(0, found.start() - 24) : found.start()]) is not None
-    if code == "fa":
-        ran = ran or _IN_PERSIAN.match(found.string, found.end()) is not None
-    before = found.string[max(0, found.start() - 60) : found.start()]
-    if not part and minutes < _FEWEST_MINUTES and code != "en" and _IN.search(before):
-        ran = _SHORT_RACE.search(re.split("[,;.]", before)[-1]) is not None
-        if not ran and language.number_words:  # 4:12, of hours or of minutes
-            return f"{cardinal(found['minutes'], language)} {cardinal(found['seconds'], language)}"
-    elif not part and minutes < _FEWEST_MINUTES:
-        ran = ran and code == "fa"
-    if language.number_words is None or not (part or ran):
-        return ELSEWHERE
-    seconds = str(int(found["seconds"]))
-    if code == "en" and not part:
-        zero = "oh " if len(seconds) == 1 else ""
-        whole = f"{cardinal(found['minutes'], language)} {zero}{cardinal(seconds, language)}"
-        return whole if minutes > _LAST_HOUR else ELSEWHERE
-    if part and (part[0] != language.decimal or code == "en"):
-        return ELSEWHERE
-    blank = " " if language.spaced else ""
-    said = [_unit(language, "minute", minutes)] if minutes else []
-    if code == "de" and ran and minutes == 1:
-        said = ["einer Minute"]
-    if part:
-        noun = unit_name(language, "duration-second", 2) or ""
-        said.append(f"{decimal(seconds, part[1:], language)}{blank}{noun}")
-    elif int(seconds):
-        said.append(_unit(language, "second", int(seconds)))
-    return blank.join(said)
-
-
-_IN = re.compile(r"\b(?:in|en|em|за)\s$")
-_SHORT_RACE = re.compile(
-    r"\b(?:mil(?:e|la|ha)|miglio|Meile|милю|lap|Runde|tour|vuelta|giro|volta|круг|[1-9]\d\d\d?\s?[mм])\b", re.IGNORECASE
-)
-_FEWEST_MINUTES = 10  # of a race, that are no hours: 2:15
-
-
-def _unit(language: Language, name: str, count: int) -> str:
-    from babel.numbers import format_decimal
-    from babel.units import format_unit
-
-    form = format_unit(count, f"duration-{name}", "long", locale=language.locale)
-    noun = form.replace(format_decimal(count, locale=language.locale), "").strip()
-    blank = " " if language.spaced else ""
-    number = "两" if language.locale == "zh" and count == 2 else cardinal(str(count), language, noun)
-    return f"{number}{blank}{noun}"
-
-
-def _duration(language: Language, found: re.Match[str]) -> str:
-    """42:17 min: forty-two minutes seventeen seconds."""
-    blank = " " if language.spaced else ""
-    said = _unit(language, "minute", int(found["minutes"]))
-    if int(found["seconds"]):
-        said += f"{blank}{_unit(language, 'second', int(found['seconds']))}"
-    after = found.string[found.end() :].lstrip()
-    return said + "." if found[0].endswith(".") and (not after or after[0].isupper()) else said
-
-
-def _hours_and_minutes(language: Language, found: re.Match[str]) -> str:
-    """2h15min, how long."""
-    blank = " " if language.spaced else ""
-    names = [name for name in ("hours", "minutes", "seconds") if name in found.re.groupindex]
-    return blank.join(_unit(language, name[:-1], int(found[name])) for name in names)
 
 
 def _with_seconds(code: str, language: Language, found: re.Match[str]) -> str | None:
@@ -342,14 +201,14 @@ def _with_seconds(code: str, language: Language, found: re.Match[str]) -> str | 
         return None
     before = found.string[max(0, found.start() - 12) : found.start()]
     told = _OF_HOURS.search(found[0]) is not None
-    in_persian = code == "fa" and _IN_PERSIAN.match(found.string, found.end()) is not None
+    in_persian = code == "fa" and laps.IN_PERSIAN.match(found.string, found.end()) is not None
     ran = _LASTED.search(before) is not None or in_persian
     if told or (len(found["hour"]) == 1 and hour <= _LONGEST_RUN and ran):
         parts = (("hour", hour), ("minute", minute), ("second", second))
-        return blank.join(_unit(language, name, count) for name, count in parts if count)
+        return blank.join(laps.unit(language, name, count) for name, count in parts if count)
     if not second:
         return _spoken(code, language, hour, minute, "") if hour or minute or code != "en" else "midnight"
-    seconds = _unit(language, "second", second)
+    seconds = laps.unit(language, "second", second)
     if not language.spaced:
         return f"{_spoken(code, language, hour, minute, '')}{cardinal(str(second), language)}秒"
     joint = _AND.get(code)
@@ -357,10 +216,11 @@ def _with_seconds(code: str, language: Language, found: re.Match[str]) -> str | 
     if said is None or joint is None:
         return None
     if code == "en" and not hour:
-        said = f"zero hours {_unit(language, 'minute', minute)}" if minute else "midnight"
+        said = f"zero hours {laps.unit(language, 'minute', minute)}" if minute else "midnight"
     return f"{said} {joint} {seconds}"
 
 
+_SCALED = re.compile(r"\s(?:Mio|Mrd|Millionen|million|billion|millones|milioni|milhões|mln)\b")
 _AFTER_HOUR = r"(?:de|da|del|di|y|e|en|em|o|ou|a|hasta|até|menos|meno|às|para|se|no|não|non)\b"
 _AT = re.compile(
     r"\b(?:um|ab|bis|gegen|von|seit|vor|nach|at|from|until|till|by|since|before|after|a las?|às?|alle|à|vers)\s$",
@@ -440,7 +300,7 @@ def _english_hours(language: Language, found: re.Match[str]) -> str:
 
 def _polish(language: Language, hour: int, minute: int, before: str) -> str:
     """The hour is an ordinal: czternasta trzydzieści, o czternastej trzydzieści."""
-    at = re.search(r"\b(?:o|od|do|po|około)\s$", before, re.IGNORECASE) is not None
+    at = re.search(r"\b(?:o|od|do|po|około)\s(?:godz(?:\.|inie|iny)\s?)?$", before, re.IGNORECASE) is not None
     hours = ordinal(hour, language) if hour else "zero"
     hours = re.sub(r"i\b", "iej" if at else "ia", re.sub(r"y\b", "ej" if at else "a", hours))
     hours = hours.replace("gia", "ga")

@@ -32,8 +32,9 @@ def patterns(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
         if language.spaced
         else "mgLl"
     )
+    verb = language.locale in ("es", "it")  # il treno 9541 ha
     longer = "|".join(
-        re.escape(each)
+        r"ha(?=\s(?:de|di|del|y|e)\b|\s?[.,;:)]|\s*$)" if verb and each == "ha" else re.escape(each)
         for each in sorted(symbols, key=len, reverse=True)
         if len(each) > 1 or not each.isalpha() or each == "h"
     )
@@ -47,7 +48,8 @@ def patterns(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
     measures = "|".join(
         re.escape(each) for each in sorted({*symbols, *own.per}, key=len, reverse=True) if each[0].isalnum()
     )
-    per = rf"(?:/(?P<per>{measures})(?!\w))?" if own.signs.per and language.spaced else r"(?P<per>(?!))?"
+    after_per = r"(?!\w)" if language.spaced else "(?![A-Za-z0-9²³])"
+    per = rf"(?:/(?P<per>{measures}){after_per})?" if own.signs.per else r"(?P<per>(?!))?"
     pattern = re.compile(
         rf"{range_or_number(language)}{symbol}{per}(?:(?<=[%％])(?![0-9²³/°])|(?![A-Za-z0-9²³/°]))"
         if _ends_are_attached(language)
@@ -121,21 +123,31 @@ _PER = {
     "es": "por|el|al",
     "it": "al|per|il",
     "pt": "por|o|ao",
+    "ru": "за",
 }
 
 
 def _after_per(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
     """Per lb, pro kg, al kg: a unit without a number."""
     before = "|".join(rf"(?<=\b{each}\s)" for each in _PER.get(language.locale, "").split("|") if each)
-    if not before:
+    if not before or not language.spaced:
         return []
+    of = {"fr": " d[e']", "es": " de", "it": " di", "pt": " de"}.get(language.locale, "")
+    before += "".join(rf"|(?<=\b{each}{of}\s)" for each in language.magnitudes.split("|") if len(each) > 3)
     names = "|".join(
         re.escape(each)
         for each in sorted(symbols, key=len, reverse=True)
         if len(each) > 1 and each[0].isalpha() and each not in ("in.", "ha", "min")
     )
     pattern = re.compile(rf"(?:{before})(?P<symbol>{names})(?![\w/²³'’-])")
-    return [(pattern, lambda found: unit_name(language, symbols[found["symbol"]], 1))]
+    return [(pattern, lambda found: unit_name(language, symbols[found["symbol"]], _after(found, language)))]
+
+
+def _after(found: re.Match[str], language: Language) -> int:
+    """One of a unit, after "per"; many after a million."""
+    word = found.string[: found.start()].split()[-1]
+    magnitudes = {*language.magnitudes.split("|"), "de", "di"} - {*_PER.get(language.locale, "").split("|")}
+    return 1_000_000 if word in magnitudes else 1
 
 
 def _glued(language: Language) -> str:
@@ -145,7 +157,8 @@ def _glued(language: Language) -> str:
     tenths = "|".join(rf"(?<=[.,]{digits})" for digits in (r"\d", r"\d\d", r"\d\d\d"))
     seconds = rf"(?:{tenths})(?=s(?!\w))"
     if language.locale != "en":
-        return rf"(?:(?=[mglLWV](?![\w'’]))|{seconds})"
+        letters = r"\w" if language.locale != "ko" else "A-Za-z0-9"  # 100m를
+        return rf"(?:(?=[mglLWV](?![{letters}'’]))|{seconds})"
     race = r"race|sprint|dash|run|relay|freestyle|backstroke|breaststroke|butterfly|hurdles|final|record|pool|in\s\d"
     race += r"|deep|high|tall|long|wide|away|ahead|behind|apart|above|below"
     run = "|".join(
@@ -154,7 +167,8 @@ def _glued(language: Language) -> str:
         for digits in ("", r"\d", r"\d\d", r"\d\d\d")
     )
     millions = r"(?!\s(?:people|users|dollars|pounds|euros|homes|jobs))"
-    return rf"(?:(?=[glLWV](?![\w'’]))|{seconds}|(?=m\s(?:{race})\b)|(?:{run})(?=m(?![\w'’]){millions}))"
+    metres = rf"(?=m\s(?:(?:{race})\b|\(\d))|(?<=[\d,]\d\d\d)(?=m(?![\w'’])){millions}"
+    return rf"(?:(?=[glLWV](?![\w'’]))|{seconds}|{metres}|(?:{run})(?=m(?![\w'’]){millions}))"
 
 
 def _inches(language: Language) -> list[Reading]:
@@ -187,7 +201,7 @@ def _inches(language: Language) -> list[Reading]:
     return [(re.compile(pattern), words)]
 
 
-_DESCRIBED = re.compile(r"[\s-](?!(?:of|or|and|to|in|wide|long|tall|high|deep|thick)\b)[a-z]")
+_DESCRIBED = re.compile(r"[\s-](?!(?:of|or|and|to|in|wide|long|tall|high|deep|thick)\b)(?:[a-z]|[A-Z]{2})")
 
 
 def is_quoted(text: str, at: int) -> bool:
@@ -255,7 +269,8 @@ def _measured(found: re.Match[str], unit: str, symbols: Mapping[str, str], langu
         return None
     figures = format_decimal(amount, locale=language.locale)
     if language.locale == "zh":
-        return _chinese_measured(found, unit, form.replace(" ", ""), figures, language)
+        said = _chinese_measured(found, unit, form.replace(" ", ""), figures, language)
+        return _rate(said, found["per"], symbols, language) if said and found["per"] else said
     form = _eastern(form, figures, unit, language, bool(found["sign"]))
     if unit in form or "/" in form or "%" in form or form.count(figures) != 1:
         return None
@@ -270,16 +285,24 @@ def _measured(found: re.Match[str], unit: str, symbols: Mapping[str, str], langu
     if start is None:
         return None
     spoken = start + sign + decimal(whole, part, language, noun)
-    if (per := found["per"]) in table(language.locale).per:
-        return f"{form.replace(figures, spoken)} {table(language.locale).per[per]}"
-    if per:
-        per = unit_name(language, symbols[found["per"]], 1)
-        return None if per is None else f"{form.replace(figures, spoken)} {table(language.locale).signs.per} {per}"
+    if language.locale == "it" and spoken.endswith("una") and whole == "1" and noun[0] in "aeiou":
+        return f"{spoken[:-1]}'{noun}"  # un'ora
+    if found["per"]:
+        return _rate(form.replace(figures, spoken), found["per"], symbols, language)
     if not part and unit != "concentr-percent" and is_attribute(found, language):
         return f"{spoken} {unit_name(language, unit, 1)}"
     if unit != "concentr-percent" and (of := of_million(spoken, noun, language)):
         return f"{spoken} {of}{noun}"
     return form.replace(figures, spoken)
+
+
+def _rate(said: str, per: str, symbols: Mapping[str, str], language: Language) -> str | None:
+    """A quantity and that of which it is so much; None where the language has no name for that."""
+    own, blank = table(language.locale), " " if language.spaced else ""
+    if per in own.per:
+        return f"{said}{blank}{own.per[per]}"
+    name = unit_name(language, symbols[per], 1)
+    return None if name is None else blank.join((said, own.signs.per, name.replace(" ", blank)))
 
 
 def _eastern(form: str, figures: str, unit: str, language: Language, signed_number: bool) -> str:
@@ -306,6 +329,8 @@ def _chinese_measured(found: re.Match[str], unit: str, form: str, figures: str, 
         minus = "负" if found["sign"] == "-" else ""
         before = f"百分之{first.removesuffix(language.to)}{language.to}" if first else ""
         return f"{before}{minus}百分之{decimal(whole, part, language)}"
+    if unit == "speed-kilometer-per-hour" and found.string[: found.start()].endswith("时速"):
+        form = f"{figures}公里"
     cold = unit.startswith("temperature") and found["sign"] in ("-", "−")
     sign = "零下" if cold else signed(found, language)
     number = "两" if whole == "2" and not part and unit != "mass-gram" else decimal(whole, part, language)

@@ -13,7 +13,7 @@ _FOLLOWS = {
     "en": ("First", "Second", "Third"),
     "de": ("Erster", "Zweiter", "Dritter"),
     "es": ("Primera de", "Segunda de", "Tercera de"),
-    "fr": ("Premier", "Deuxième", "Troisième"),
+    "fr": ("Première", "Deuxième", "Troisième"),
     "it": ("Prima", "Seconda", "Terza"),
     "pt": ("Primeiro", "Segundo", "Terceiro"),
 }
@@ -38,6 +38,6 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Callable[[re.Mat
         return f"{_FOLLOWS[language.locale][int(found['number']) - 1]} {books.get(found['book'], found['book'])}"
 
     return [
-        (re.compile(rf"(?<!\w)(?:(?P<number>[123])\.?\s)?(?P<book>{names})\s{verses}"), words),
+        (re.compile(rf"(?<!\w)(?:(?P<number>[123])(?:\.?\s|(?=[A-Z])))?(?P<book>{names})\s{verses}"), words),
         (re.compile(rf"(?<!\w)(?P<number>[123])\.?\s(?P<book>{names})(?=\s\d)"), in_full),
     ]

@@ -35,6 +35,7 @@ def patterns(language: Language) -> list[Reading]:
     days = table(language.locale).days
     if not days:
         return []
+    days = {**days, **{short.capitalize(): day.capitalize() for short, day in days.items()}}
     short = rf"(?:{'|'.join(sorted(map(re.escape, days), key=len, reverse=True))})"
     months = "|".join({name[:3] for name in month_names(language)})
     date = rf"(?:(?:den|dem|der|le|il|el)\s)?\d{{1,2}}(?:[./]|\s?(?:[–-]|Uhr|h\b|:\d\d)|\s(?:de\s)?(?i:{months}))"
@@ -52,7 +53,13 @@ def patterns(language: Language) -> list[Reading]:
         (re.compile(rows.replace(f"{short}(?:", rf"{short}\.?(?:", 1)), row),
         (re.compile(one), lambda match: days[match["day"]] + ("," if match[0].endswith(",") else "")),
     ]
+    hours = r"\d{1,2}(?:[:.]\d\d)?\s?(?:[ap]m\s?)?[–-]\s?\d{1,2}(?:[:.]\d\d)?(?:\s?(?:Uhr|h|[ap]m)\b|(?<=:\d\d))"
+    hours += r"|(?:bis|ab) \d{1,2}(?:[:.]\d\d)? ?(?:Uhr|h)\b"
+    open_on = re.compile(rf"(?:(?<=^)|(?<=[,;:\n] )|(?<=\n))(?P<day>{short})(?=\s(?:{hours}))")  # Sa 10–14 Uhr
+    found.append((open_on, lambda match: days[match["day"]]))
     if language.locale == "en":
+        one = rf"\b(?P<day>{short})(?=,?\s\d{{1,2}}\s(?:{months}))"  # Tue 12 Nov
+        found.append((re.compile(one), lambda match: days[match["day"]]))
         one = rf"\b(?P<day>{short})\.(?=,|\s(?:at|to|through)\b|\s[A-Z][a-z]+\.?\s\d)"
         found.append((re.compile(one), lambda match: days[match["day"]]))
     return found

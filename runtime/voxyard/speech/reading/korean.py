@@ -1,0 +1,159 @@
+"""Korean figures by what they count: 세 명, 스무 살, 열한 시, but 삼 층; ranges, scores and fractions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from voxyard.speech.reading.digits import by_digits
+from voxyard.speech.reading.languages import Language
+from voxyard.speech.reading.number_words import cardinal, decimal
+from voxyard.speech.reading.patterns import bare
+
+Words = Callable[[re.Match[str]], str | None]
+
+_ONES = ("", "한", "두", "세", "네", "다섯", "여섯", "일곱", "여덟", "아홉")
+_TENS = ("", "열", "스물", "서른", "마흔", "쉰", "예순", "일흔", "여든", "아흔")
+_NATIVE = (  # counters of native numbers
+    "개(?!월|년|국|소|사|입|조)|명|살|마리|권|잔|시간|번째|병|송이|그루|켤레|채|척|벌|통|줄|달(?!러)|가지|곳|사람|군데|판|조각|"
+    "큰술|작은술|숟갈|컵|쌍|그릇|봉지|상자|바퀴|배(?!럴|터)|끼|마디|쪽지|모금|걸음|방울|시(?=\\s|$|[^\\w]|까|부|에|쯤|반|정|의|가|는|를|로|이)"
+)
+_SINO = (  # counters of Sino-Korean numbers, beside those that the rule of plain numbers knows
+    "달러|엔|유로|위안|파운드|쪽|페이지|장|조|항|호|학년|반|등|회|차|인|주|개월|개국|개소|개사|포인트|점|평|리터|그램|센티|인치|단계|단|과|"
+    "편|부|절|행|열|호선|번지|동|급|종|대|여|천|백|만|억|가|선|시|분|초|년|월|일|원|층|번|위|도|세|킬로|미터|킬로그램|칸|주년|주기|일간|"
+    "년대|년간|승|패|무|골|득점|연승|연패|라운드|세트|쿼터|이닝|박|일차|주차|퍼센트|프로|볼트|와트|기가|메가|톤|킬로미터|밀리"
+)
+_MOST_NATIVE = {"살": 99, "시간": 12, "배": 10, "명": 20, "시": 12}
+_OTHER_MOST = 20
+_SCORE = r"(?:이겼|졌|승리|패|무승부|비겼|역전|스코어|앞서|리드|점수|우승|제압|꺾)"
+
+
+def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    """Patterns of figures before their counters, with their words."""
+    before = r"(?<![A-Za-z0-9_.,:/+$€£¥₩-])"
+    part = r"(?:\.(?P<{0}_part>\d+))?"
+    whole = r"\d{1,3}(?:,\d{3})+|\d+"
+    number = rf"(?P<n>{whole}){part.format('n')}"
+    counters = rf"(?P<blank>\s?)(?P<counter>{_NATIVE}|{_SINO})"
+    to = r"\s?[~∼〜～–-]\s?"
+
+    def counted(found: re.Match[str]) -> str:
+        figures, counter = found["n"].replace(",", ""), found["counter"]
+        ordered = found.string[: found.start()].endswith("제")
+        last = _figures(figures, found["n_part"], counter, language, ordered=ordered)
+        blank = found["blank"] or " " * (last[-1] in _LAST)
+        if found["first"] is None:
+            return f"{last}{blank}{counter}"
+        first = _figures(found["first"].replace(",", ""), found["first_part"], counter, language, ordered=ordered)
+        return f"{first}에서 {last}{blank}{counter}"
+
+    def between(found: re.Match[str]) -> str:
+        said = [decimal(found[name].replace(",", ""), found[f"{name}_part"] or "", language) for name in ("first", "n")]
+        return "에서 ".join(said)
+
+    def fraction(found: re.Match[str]) -> str:
+        above, below = (cardinal(found[name], language) for name in ("above", "below"))
+        whole = cardinal(found["whole"], language) if found["whole"] else ""
+        return f"{whole}{_with(whole) + ' ' if whole else ''}{below} 분의 {above}{_blank(found)}"
+
+    def score(found: re.Match[str]) -> str:
+        return f"{cardinal(found['a'], language)} 대 {cardinal(found['b'], language)}"
+
+    glyphs = {"½": (1, 2), "⅓": (1, 3), "⅔": (2, 3), "¼": (1, 4), "¾": (3, 4)}
+    return [
+        (
+            re.compile(
+                rf"{before}(?P<a>\d{{1,3}}):(?P<b>\d)(?![\d:])|{before}(?P<c>\d{{1,3}})-(?P<d>\d{{1,3}})(?=[로의으]|\s?{_SCORE})"
+            ),
+            lambda found: (
+                score(found) if found["a"] else f"{cardinal(found['c'], language)} 대 {cardinal(found['d'], language)}"
+            ),
+        ),
+        (
+            re.compile(
+                rf"{before}(?:(?P<whole>\d{{1,3}})[ ])?(?P<above>[1-9]\d?)/(?P<below>[2-9]|[1-9]\d)(?![\d/A-Za-z])"
+            ),
+            fraction,
+        ),
+        (
+            re.compile(rf"{before}(?P<whole>\d{{1,3}})?\s?(?P<glyph>[{''.join(glyphs)}])"),
+            lambda found: _glyph(found, glyphs[found["glyph"]], language),
+        ),
+        (re.compile(rf"{before}(?:(?P<first>{whole}){part.format('first')}{to})?{number}{counters}"), counted),
+        (re.compile(rf"{before}(?P<first>{whole}){part.format('first')}{to}{number}(?=\s?[가-힣])"), between),
+        (
+            re.compile(
+                rf"{before}(?P<y>\d{{4}})(?P<sign>[./-])\s?(?P<m>\d{{1,2}})(?P=sign)\s?(?P<d>\d{{1,2}})\.?(?!\d)"
+            ),
+            _date(language),
+        ),
+        (
+            re.compile(rf"{before}(?P<first>{whole})\s?[~∼〜～](?=\d+(?:\.\d+)?\s?[%℃])"),
+            lambda found: f"{cardinal(found['first'].replace(',', ''), language)}에서 ",
+        ),
+        (re.compile(r"(?<=[시분일월년원명개층%℃도])\s?[~∼〜～]\s?(?=\d|오[전후])"), lambda _: "에서 "),
+        (
+            re.compile(rf"{before}\d+(?:\s?[+×÷*−-]\s?\d+)+\s?=\s?\d+(?![.,]?\d)"),
+            lambda found: _sum(found[0], language),
+        ),
+        (re.compile(r"(?<![\w-])0\d{1,2}\)\s?\d{3,4}-\d{4}(?!\d)"), lambda found: by_digits(found[0], language)),
+        (
+            re.compile(rf"{before}{bare(language)}(?=[가-힣])"),
+            lambda found: (
+                None if found["sign"] else decimal(found["whole"].replace(",", ""), found["part"] or "", language)
+            ),
+        ),
+    ]
+
+
+_LAST = "한두세네섯곱덟홉열물무른흔쉰순든"
+_SIGNS = {"+": "더하기", "=": "은", "×": "곱하기", "*": "곱하기", "÷": "나누기", "−": "빼기", "-": "빼기"}
+
+
+def _sum(text: str, language: Language) -> str:
+    """이 더하기 삼은 오."""
+    pieces = [cardinal(each, language) if each.isdigit() else _SIGNS[each] for each in re.findall(r"\d+|[^\s\d]", text)]
+    return " ".join(pieces).replace(" 은 ", "은 ")
+
+
+def _with(words: str) -> str:
+    """And, after a syllable with a final consonant or without one: 이와, 일과."""
+    return "과" if (ord(words[-1]) - 0xAC00) % 28 else "와"
+
+
+def _blank(found: re.Match[str]) -> str:
+    """A blank before a noun, none before a particle: 삼 분의 일의."""
+    after = found.string[found.end() : found.end() + 1]
+    return " " * (after.isalnum() and after not in "의은는이가을를로과와만도에")
+
+
+def native(number: int) -> str:
+    """A number up to 99 as it stands before a counter: 스물한, 스무."""
+    if number == 20:
+        return "스무"
+    return _TENS[number // 10] + _ONES[number % 10]
+
+
+def _figures(digits: str, part: str | None, counter: str, language: Language, *, ordered: bool) -> str:
+    number = int(digits)
+    counts = re.fullmatch(_NATIVE.replace("(?=\\s", "(?:|\\s"), counter) is not None and not ordered
+    if counts and not part and 0 < number <= _MOST_NATIVE.get(counter, _OTHER_MOST):
+        return native(number)
+    return decimal(digits, part or "", language)
+
+
+def _glyph(found: re.Match[str], parts: tuple[int, int], language: Language) -> str:
+    whole = cardinal(found["whole"], language) if found["whole"] else ""
+    said = f"{cardinal(str(parts[1]), language)} 분의 {cardinal(str(parts[0]), language)}"
+    return f"{whole}{_with(whole) + ' ' if whole else ''}{said}{_blank(found)}"
+
+
+def _date(language: Language) -> Words:
+    def words(found: re.Match[str]) -> str | None:
+        month, day = int(found["m"]), int(found["d"])
+        if not (1 <= month <= 12 and 1 <= day <= 31):
+            return None
+        name = {6: "유", 10: "시"}.get(month, cardinal(str(month), language))
+        return f"{cardinal(found['y'], language)}년 {name}월 {cardinal(str(day), language)}일"
+
+    return words

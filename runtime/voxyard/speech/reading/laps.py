@@ -1,0 +1,174 @@
+"""How long something took: 42:17 min, in 25:30, 1h32min07s, the mile in 4'07"."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+
+from voxyard.speech.reading.languages import Language
+from voxyard.speech.reading.number_words import cardinal, decimal
+from voxyard.speech.reading.patterns import BLANK, ELSEWHERE
+from voxyard.speech.reading.units import is_quoted, unit_name
+
+Words = Callable[[re.Match[str]], str | None]
+
+
+def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    """Patterns of durations, before which no time of day is read, with their words."""
+    letters = r"\w" if language.spaced else "A-Za-z0-9_"
+    lap = rf"(?<![{letters}:.,/–-])(?P<minutes>\d{{1,2}}):(?P<seconds>[0-5]\d)(?P<part>[.,]\d{{1,3}})?"
+    lap += rf"(?![{letters}:]|[.,–-]\d)"
+    durations = rf"(?<![{letters}:.,/–-])(?P<minutes>\d{{1,3}}):(?P<seconds>[0-5]\d)[  ]?{_MINUTES}"
+    exact = rf"(?<![{letters}:.,/–-])(?P<hours>\d{{1,2}}){BLANK}h{BLANK}(?P<minutes>[0-5]?\d){BLANK}(?:min|mn|m){BLANK}"
+    exact += r"(?P<seconds>[0-5]?\d)\s?s(?!\w)"  # 1h32min07s
+    primes = rf"(?<![{letters}:.,/–-])(?P<hours>\d{{1,2}})h(?P<minutes>[0-5]\d)['′’](?P<seconds>[0-5]\d)[\"″”](?!\w)"
+    glued = rf"(?<![{letters}:.,/–-])(?P<hours>\d{{1,3}})h(?P<minutes>[0-5]?\d)(?:{BLANK}(?:min|mn)\b|['’′](?!\w))"
+    if code == "en":  # 2h 15m
+        glued = rf"(?<![\w:.,/–-])(?P<hours>\d{{1,3}})h{BLANK}(?P<minutes>[0-5]?\d){BLANK}m(?:in)?\b"
+    return [
+        *_primed(language),
+        (re.compile(durations), partial(_duration, language)),
+        (re.compile(lap), partial(_lap, code, language)),
+        (re.compile(exact), partial(_hours_and_minutes, language)),
+        (re.compile(primes), partial(_hours_and_minutes, language)),
+        (re.compile(glued), partial(_hours_and_minutes, language)),
+    ]
+
+
+_RACE = re.compile(
+    r"(?:\b(?:won|ran|run|swam|swum|finish\w*|clock\w*|sprint\w*|lief|läuft|gewann|schwamm|couru|court|gagn[ée]\w*|"
+    r"nag[ée]\w*|corri[óo]|ganó|nadó|corso|vinto|nuotato|correu|venceu|nadou|mile|Meile|miglio|milla|milha|lap|"
+    r"[1-9]\d\d0? ?m(?:et(?:er|re)s)?|[1-9]\d? ?km)\b[^.!?\"”″]{0,40}\b(?:in|en|em)|"
+    r"\b(?:(?:split|lap|finish|finishing|best) times?|times?|splits?|Zeit|Zeiten|temps|tiempos?|tempos?)"
+    r"(?: ?:| of| de| von| is| was))\s$",
+    re.IGNORECASE,
+)
+_PACE = re.compile(r"\s(?:pace|per (?:mile|km|kilomet)|a mile|au km|le km|split|lap)|/(?:km|mi)\b")
+_DESCRIBED = re.compile(r"\s(?:tall|high|long|wide|deep|by|x)\b")
+_MOST_INCHES = 12
+
+
+def _primed(language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    """The mile in 4'07", 5'30" pace, 9"58: minutes and seconds, where no length is written so."""
+    if language.number_words is None or not language.spaced:
+        return []
+    sign = r"(?:[\"″”]|'')"
+    start = r"(?<![\w.,/'’\"“„″°-])(?<!° )"
+    minutes = rf"{start}(?P<minutes>\d{{1,2}})['′’](?P<seconds>[0-5]\d)(?P<sign>{sign})(?P<part>\d{{1,2}})?(?!\w)"
+    parts = rf"{start}(?P<minutes>)(?P<seconds>[1-5]?\d)(?P<sign>[\"″])(?P<part>\d{{1,2}})(?![\w\"”'’]| ?[x×])"
+    tenths = rf"(?:{re.escape(language.decimal)}(?P<part>\d{{1,2}}))?"
+    alone = rf"{start}(?P<minutes>)(?P<seconds>[1-5]?\d){tenths}(?P<sign>{sign})(?![\w\"”]| ?[x×])"
+
+    def words(found: re.Match[str]) -> str | None:
+        seconds, part, sign = found["seconds"], found["part"], found["sign"]
+        quoted = sign != "″" and is_quoted(found.string, found.start())
+        ran = _RACE.search(found.string[max(0, found.start() - 80) : found.start()]) is not None
+        described = _DESCRIBED.match(found.string, found.end()) is not None
+        told = ran or _PACE.match(found.string, found.end()) is not None
+        figures = int(seconds)
+        no_length = found["minutes"] and (figures > _MOST_INCHES or (seconds[0] == "0" and figures and not described))
+        if (
+            quoted
+            and (part is None or found.end("sign") < found.end())
+            and not (found["minutes"] and (told or no_length))
+        ):
+            return ELSEWHERE
+        if not (told or no_length or (part and found.end("sign") < found.end())):
+            return ELSEWHERE
+        said = [unit(language, "minute", int(found["minutes"]))] if found["minutes"] else []
+        if part:
+            noun = unit_name(language, "duration-second", 2) or ""
+            said.append(f"{decimal(str(int(seconds)), part, language)} {noun}")
+        elif int(seconds):
+            said.append(unit(language, "second", int(seconds)))
+        return " ".join(said) + (
+            sign if quoted and not part and found.string[found.end() : found.end() + 1] not in ('"', "”") else ""
+        )
+
+    return [(re.compile(pattern), words) for pattern in (minutes, parts, alone)]
+
+
+_MINUTES = r"(?:min(?:ute[sn]?|s|utos|uti|uten)?\b\.?(?!\w)|мин(?:ут[ыа]?)?\b\.?|Min\.|Minuten\b)"
+
+
+_RAN = re.compile(
+    r"\b(?:in|en|em|за)\s$|\b(?:time|lap|Zeit|Rundenzeit|temps|tiempo|tempo|время)\b[^.!?\d]{0,12}$|"
+    r"(?:成绩|用时|以|タイム|زمان|رکورد)(?:是|为|は|が)?[:：]?\s?$",
+    re.IGNORECASE,
+)
+IN_PERSIAN = re.compile(r"\s(?:دوید|پیمود|شنا کرد|رکورد|به پایان|تمام کرد)")
+"""Words after a time of a race, where "in" is "at" too."""
+
+
+_LAST_HOUR = 24
+
+
+def _lap(code: str, language: Language, found: re.Match[str]) -> str | None:
+    """In 25:30, in 1:54,73: minutes and seconds of a race."""
+    minutes, part = int(found["minutes"]), found["part"]
+    ran = _RAN.search(found.string[max(0, found.start() - 24) : found.start()]) is not None
+    if code == "fa":
+        ran = ran or IN_PERSIAN.match(found.string, found.end()) is not None
+    before = found.string[max(0, found.start() - 60) : found.start()]
+    if not part and minutes < _FEWEST_MINUTES and code != "en" and _IN.search(before):
+        ran = _SHORT_RACE.search(re.split("[,;.]", before)[-1]) is not None
+        if not ran and language.number_words:  # 4:12, of hours or of minutes
+            return f"{cardinal(found['minutes'], language)} {cardinal(found['seconds'], language)}"
+    elif not part and minutes < _FEWEST_MINUTES:
+        ran = ran and code == "fa"
+    if language.number_words is None or not (part or ran):
+        return ELSEWHERE
+    seconds = str(int(found["seconds"]))
+    if code == "en" and not part:
+        zero = "oh " if len(seconds) == 1 else ""
+        whole = f"{cardinal(found['minutes'], language)} {zero}{cardinal(seconds, language)}"
+        return whole if minutes > _LAST_HOUR else ELSEWHERE
+    if part and (part[0] != language.decimal or code == "en"):
+        return ELSEWHERE
+    blank = " " if language.spaced else ""
+    said = [unit(language, "minute", minutes)] if minutes else []
+    if code == "de" and ran and minutes == 1:
+        said = ["einer Minute"]
+    if part:
+        noun = unit_name(language, "duration-second", 2) or ""
+        said.append(f"{decimal(seconds, part[1:], language)}{blank}{noun}")
+    elif int(seconds):
+        said.append(unit(language, "second", int(seconds)))
+    return blank.join(said)
+
+
+_IN = re.compile(r"\b(?:in|en|em|за)\s$")
+_SHORT_RACE = re.compile(
+    r"\b(?:mil(?:e|la|ha)|miglio|Meile|милю|lap|Runde|tour|vuelta|giro|volta|круг|[1-9]\d\d\d?\s?[mм])\b", re.IGNORECASE
+)
+_FEWEST_MINUTES = 10  # of a race, that are no hours: 2:15
+
+
+def unit(language: Language, name: str, count: int) -> str:
+    """So many hours, minutes or seconds."""
+    from babel.numbers import format_decimal
+    from babel.units import format_unit
+
+    form = format_unit(count, f"duration-{name}", "long", locale=language.locale)
+    noun = form.replace(format_decimal(count, locale=language.locale), "").strip()
+    blank = " " if language.spaced else ""
+    number = "两" if language.locale == "zh" and count == 2 else cardinal(str(count), language, noun)
+    return f"{number}{blank}{noun}"
+
+
+def _duration(language: Language, found: re.Match[str]) -> str:
+    """42:17 min: forty-two minutes seventeen seconds."""
+    blank = " " if language.spaced else ""
+    said = unit(language, "minute", int(found["minutes"]))
+    if int(found["seconds"]):
+        said += f"{blank}{unit(language, 'second', int(found['seconds']))}"
+    after = found.string[found.end() :].lstrip()
+    return said + "." if found[0].endswith(".") and (not after or after[0].isupper()) else said
+
+
+def _hours_and_minutes(language: Language, found: re.Match[str]) -> str:
+    """2h15min, how long."""
+    blank = " " if language.spaced else ""
+    names = [name for name in ("hours", "minutes", "seconds") if name in found.re.groupindex]
+    return blank.join(unit(language, name[:-1], int(found[name])) for name in names)

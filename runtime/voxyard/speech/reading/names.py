@@ -1,0 +1,100 @@
+"""Names with digits in words: MP3, 5G, A320, COVID-19, 221B, and what stands between two figures: 12-for-20."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable
+
+from voxyard.speech.reading import chinese
+from voxyard.speech.reading.languages import Language
+from voxyard.speech.reading.number_words import cardinal
+from voxyard.speech.reading.patterns import ELSEWHERE
+
+Words = Callable[[re.Match[str]], str | None]
+
+_LANGUAGES = ("en", "de", "fr", "es", "it", "pt", "nl", "pl", "ja", "zh")
+_JAPANESE = {  # names that are said in English
+    "3D": "スリーD", "2D": "ツーD", "4G": "フォーG", "5G": "ファイブG", "PS4": "PSフォー", "PS5": "PSファイブ",
+    "MP3": "MPスリー", "MP4": "MPフォー", "COVID-19": "COVIDナインティーン", "No.1": "ナンバーワン",
+}  # fmt: skip
+_MOST_PARTS = 4  # more are a key, which nobody says
+
+
+def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    """Patterns of names that have letters and digits, with their words; none where they are said in English."""
+    if code not in _LANGUAGES:
+        return []
+    letters = r"\w" if language.spaced else "A-Za-z0-9_"
+    before = rf"(?<![{letters}@#$€£/\\°])(?<!(?<![^\W\d_])['’])(?<![{letters}][.,:+])(?<![{letters}]-(?=\d))"
+    name = r"(?=[A-Za-z]*-?\d)(?=\d*[A-Za-z])(?:[A-Za-z]{1,12}-(?=\d))?[A-Za-z\d]{1,14}"
+    after = rf"(?![{letters}@/\\'’+°²³]|[.,:]\d|-\d)"
+    found: list[tuple[re.Pattern[str], Words]] = [
+        (re.compile(f"{before}{name}{after}"), lambda match: _name(match[0], code, language))
+    ]
+    if language.scripts == ("LATIN",):
+        lone = re.compile(r"(?<![\u0370-\u03ff])[\u0391-\u03a9\u03b1-\u03c9](?![\u0370-\u03ff])")
+        found.append((lone, lambda match: _greek(match, code)))
+    if code == "it":  # un 22enne
+        aged = re.compile(r"(?<![\w.,-])(?P<n>\d{1,3})(?=enn[ei]\b)")
+        found.insert(0, (aged, lambda match: re.sub("[aeioé]$", "", cardinal(match["n"], language))))
+    if code == "fr":  # 24h/24, 7j/7, un 4x4
+        found.insert(
+            0, (re.compile(r"(?<![\w.,/])24 ?h(?:eures)?/24(?!\d)"), lambda _: "vingt-quatre heures sur vingt-quatre")
+        )
+        found.insert(0, (re.compile(r"(?<![\w.,/])7 ?j(?:ours)?/7(?!\d)"), lambda _: "sept jours sur sept"))
+    if code == "ja":  # 3F, B1F
+        floor = re.compile(r"(?<![A-Za-z\d.-])(?P<below>B)?(?P<n>[1-9]\d?)F(?![A-Za-z\d])")
+        found.insert(0, (floor, lambda match: f"{'地下' * bool(match['below'])}{cardinal(match['n'], language)}階"))
+        found.insert(0, (re.compile(r"(?<![A-Za-z])No\.1(?![\d.])"), lambda match: _JAPANESE[match[0]]))
+    if code == "en":
+        joints = "|".join(rf"(?<=-{each}-)" for each in ("for", "to", "of", "by", "on", "in", "and", "or", "up"))
+        found.append(
+            (re.compile(rf"(?=\d)(?:{joints})\d{{1,4}}(?!\w|[.,]\d)"), lambda match: cardinal(match[0], language))
+        )
+    return found
+
+
+def _name(text: str, code: str, language: Language) -> str | None:
+    """The letters as they are, the digits in words; ELSEWHERE for a unit, an ending or a key."""
+    parts = re.findall(r"[A-Za-z]+|\d+", text)
+    last = parts[-1]
+    if code == "ja" and text in _JAPANESE:
+        return _JAPANESE[text]
+    if text.startswith("0x"):
+        return ELSEWHERE
+    capitals = re.sub(r"[\d-]|s$", "", text)
+    if len(parts) > _MOST_PARTS or (len(parts) > 2 and not capitals.isupper()):
+        return ELSEWHERE
+    if parts[0].isdigit() and not (re.fullmatch("[a-fix]|[A-Z]{1,2}s?", last) or len(parts) > 2):
+        return ELSEWHERE  # 7ish, 10m
+    plural = code == "en" and last == "s" and len(parts) > 1
+    if plural:  # MP3s, F-16s
+        parts = parts[:-1]
+    joint = "-" if language.spaced else ""
+    said = joint.join(number(each, code, language) if each.isdigit() else each for each in parts)
+    return said if not plural else re.sub("y$", "ie", said) + ("es" if said.endswith("x") else "s")
+
+
+def _greek(found: re.Match[str], code: str) -> str:
+    """The name of a letter of mathematics: α, 2π."""
+    name = unicodedata.name(found[0]).split()[-1].lower().replace("lamda", "lambda")
+    name = name if code not in ("es", "it", "pt", "pl") else name.replace("alpha", "alfa").replace("phi", "fi")
+    before, after = found.string[: found.start()][-1:], found.string[found.end() : found.end() + 1]
+    return " " * before.isalnum() + name + " " * after.isalnum()
+
+
+def number(digits: str, code: str, language: Language) -> str:
+    """The number of a name: in English by pairs (A three twenty), else in one, and longer ones digit by digit."""
+    if len(digits) <= 2 or (len(digits) == 3 and code not in ("en", "ja", "zh") and digits[0] != "0"):
+        return cardinal(digits, language)
+    if code == "en" and digits[0] != "0" and len(digits) <= 4:
+        head, tail = digits[:-2], digits[-2:]
+        if tail == "00":
+            return cardinal(digits, language) if digits[-3] == "0" else f"{cardinal(head, language)} hundred"
+        if tail[0] != "0" or len(digits) == 3:
+            rest = cardinal(tail, language) if tail[0] != "0" else f"oh {cardinal(tail[1], language)}"
+            return f"{cardinal(head, language)} {rest}"
+    if code == "zh":
+        return chinese.one_by_one(digits)
+    return (" " if language.spaced else "").join(cardinal(digit, language) for digit in digits)

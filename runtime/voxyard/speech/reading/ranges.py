@@ -1,0 +1,189 @@
+"""Two numbers with a sign between them: 2-3 weeks, 1939–45, a score 6-4, a ratio 3:1, n° 78-17, Boeing 737-800."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from voxyard.speech.reading.languages import Language
+from voxyard.speech.reading.number_words import (
+    around_range,
+    before_range,
+    before_word,
+    cardinal,
+    decimal,
+    is_year,
+    whole_number,
+)
+from voxyard.speech.reading.patterns import BLANKS, NEXT_WORD, UNREAD, bare_range, guard, number_of
+from voxyard.speech.reading.tables import table
+
+Reading = tuple[re.Pattern[str], Callable[[re.Match[str]], str | None]]
+
+_YEAR = r"((?:1[1-9]|20)\d\d)"
+
+
+def patterns(language: Language) -> list[Reading]:
+    """Patterns of two numbers with their words."""
+    return [*(_between_figures(language) if language.to else ()), *_ratios(language)]
+
+
+def _between_figures(language: Language) -> list[Reading]:
+    """Two numbers with a dash between them: 3–5, 2-3 weeks, 1914 – 1918, which is no subtraction, and 1939–45."""
+    blank = " " if language.spaced else ""
+    dash = "–|-" if language.spaced else "–|-|〜|~|～"
+
+    def between(match: re.Match[str]) -> str | None:
+        word = NEXT_WORD.match(match.string, match.end())
+        said = [whole_number(match[n], language, word and word[1]) for n in (1, 2)]
+        start, joint = ("", language.to) if is_year(match[1]) else around_range(match, language)
+        return None if None in said else start + f"{blank}{joint}{blank * bool(joint)}".join(filter(None, said))
+
+    def years(match: re.Match[str]) -> str | None:
+        first, last = (whole_number(match[n], language, None) for n in (1, 2))
+        return f"{first}{blank}{language.to}{blank}{last}" if match[1] < match[2] else None
+
+    def rising(match: re.Match[str]) -> str | None:
+        if _is_score(match, language):
+            return _pair(match, language)
+        return between(match) if int(match[1]) < int(match[2]) else _pair(match, language)
+
+    def grouped(match: re.Match[str]) -> str | None:
+        word = NEXT_WORD.match(match.string, match.end())
+        start = before_range(match, language, word[1] if word else "")
+        whole, part = number_of(match)
+        said = before_word(whole, word[1], language) if word and not part else None
+        return None if start is None else start + (said or decimal(whole, part, language))
+
+    def short_years(match: re.Match[str]) -> str | None:
+        first, last = match[1], match[2]
+        if int(last) <= int(first[2:]):
+            return None
+        to = f"{blank}{language.to}{blank}"
+        zero = "oh " if language.locale == "en" and last[0] == "0" else ""
+        return f"{whole_number(first, language, None)}{to}{zero}{cardinal(str(int(last)), language)}"
+
+    start = guard(language)
+    end = rf"(?![\w.,:/–-]*\d)(?!\w){UNREAD}" if language.spaced else rf"(?![.,:/–-]*\d)(?![A-Za-z]){UNREAD}"
+    season = rf"{start}((?:1\d|20)\d\d)/(\d\d){end}"
+    found: list[Reading] = [
+        (re.compile(season), lambda match: f"{whole_number(match[1], language, None)} {cardinal(match[2], language)}"),
+        (re.compile(rf"{start}((?:1\d|20)\d\d)[–-](\d\d){end}"), short_years),
+        (re.compile(rf"{start}{_YEAR}(?:–|-| – ){_YEAR}{end}"), years),
+        (re.compile(rf"{start}([1-9]\d?|0)–([1-9]\d?|0){end}"), rising),
+        (re.compile(rf"{start}(\d{{1,6}})–(\d{{1,6}}){end}"), between),
+        (re.compile(rf"{start}([1-9]\d{{0,2}}|0)-([1-9]\d{{0,2}}|0){end}"), rising),
+    ]
+    if not language.spaced:
+        found.append((re.compile(rf"{start}(\d{{1,6}})(?:{dash})(\d{{1,6}}){end}"), between))
+    else:  # 1,000–1,500, 1,5–2
+        mark = f"[.,{BLANKS}]"
+        either = rf"(?=\d+{mark}\d|\d+(?: – |–|-)\d+{mark}\d)"
+        both = bare_range(language).replace(")?(?P<number>", ")(?P<number>", 1)
+        found.append((re.compile(f"{guard(language)}{either}{both}{end}"), grouped))
+    return [*_numbered(language, start, end), *found]
+
+
+def _numbered(language: Language, start: str, end: str) -> list[Reading]:
+    """Two figures that are no range: n° 78-17, art. L. 121-1, Boeing 737-800."""
+    if not language.spaced:
+        return []
+    found: list[Reading] = [  # an aircraft
+        (re.compile(rf"{start}(7[0-8]7)-([1-9]00?0?){end}"), lambda match: _aircraft(match, language))
+    ]
+    if language.locale == "fr":
+        code = rf"(?:(?<=\b[LRD]\. )|(?<=\b[LRD] )|(?<=\b[LRD]\.)|(?<=\b[LRD]))(\d{{1,4}}(?:-\d{{1,3}}){{1,2}}){end}"
+        dash = f" {table('fr').signs.dash} "
+        found.append((re.compile(code), lambda match: dash.join(cardinal(n, language) for n in match[1].split("-"))))
+    if law := _law(language):
+        found.append(
+            (
+                re.compile(rf"{law}{start}(\d{{1,4}})-(\d{{1,4}}){end}"),
+                lambda match: " ".join(cardinal(match[n], language) for n in (1, 2)),
+            )
+        )
+    return found
+
+
+def _law(language: Language) -> str:
+    """Looks behind a number of two parts for the abbreviation that numbers it; "" where the language has none."""
+    shorts = [
+        key[:-1]
+        for key in table(language.locale).abbreviations
+        if key in ("n°#", "nº#", "n.º#", "Nr.#", "No.#", "nr.#", "ref.#", "réf.#", "rif.#")
+    ]
+    return "(?:" + "|".join(rf"(?<=(?<!\w){re.escape(each)} )" for each in shorts) + ")" if shorts else ""
+
+
+def _aircraft(found: re.Match[str], language: Language) -> str:
+    first = found[1] if language.locale != "en" else None
+    head = cardinal(first, language) if first else f"seven {cardinal(found[1][1:], language)}"
+    return f"{head} {cardinal(found[2], language)}"
+
+
+_NEAR_SCORE = 60  # characters
+_AFTER_SCORE = re.compile(  # no noun, which would be counted
+    r"\s*(?:$|[.,;:!?)\n])|\s(?:in|at|to|against|over|on|after|when|and|but|gegen|im|nach|bei|und|contre|en|à|et|contra|"
+    r"ante|y|e|em|ao|contro|al|a|van|tegen|z|ze|w)\b|(?:で|に)|\s(?:باخت|برد|مساوی|شکست)"
+)
+
+
+def _is_score(found: re.Match[str], language: Language) -> bool:
+    """True where a word of a game stands in the same sentence before two numbers, or other scores beside them."""
+    before = found.string[max(0, found.start() - _NEAR_SCORE) : found.start()]
+    won = {"zh": _WON, "ja": _WON_IN_JAPANESE, "fa": _WON_IN_PERSIAN}.get(language.locale)
+    if won is not None and won.match(found.string, found.end()):
+        return True
+    if _beside_scores(before, found.string[found.end() : found.end() + _NEAR_SCORE]):
+        return True
+    return _AFTER_SCORE.match(found.string, found.end()) is not None and near_score(before, language.locale)
+
+
+_WON = re.compile("(?:的?比分)?(?:追|落后|领先|扳|逆转|获胜|取胜|战胜|击败|不敌|惜败|战平|大胜|完胜|落败|负于|输给)")
+_WON_IN_JAPANESE = re.compile("で(?:敗|負|勝|破|下し|引き分け|終え|終わ)")
+_WON_IN_PERSIAN = re.compile(r"\s(?:باخت|برد|مساوی|شکست|پیروز)")
+_ROW_JOINT = r"(?:\(\d{1,2}\))?(?:[,،、，;/]\s?|\s(?:and|und|et|y|e|и|و)\s|\s)"
+_BEFORE_PAIR = re.compile(rf"(?:(?<![A-Za-z0-9_.:/-])\d{{1,3}}[-–:]\d{{1,3}}{_ROW_JOINT})+$")
+_AFTER_PAIR = re.compile(rf"(?:{_ROW_JOINT}\d{{1,3}}[-–:]\d{{1,3}}(?![A-Za-z0-9_:/-]))+")
+
+
+def _beside_scores(before: str, after: str) -> bool:
+    """True for 3-6 in the row 6-4, 3-6: a pair whose first number is the larger one is no range."""
+    rows = (_BEFORE_PAIR.search(before), _AFTER_PAIR.match(after))
+    pairs = (pair for row in rows if row for pair in re.findall(r"(\d+)[-–:](\d+)", row[0]))
+    return any(int(first) > int(second) for first, second in pairs)
+
+
+def near_score(before: str, code: str) -> bool:
+    """True where the last sentence of these words tells of a game: they lost, das Spiel endete."""
+    words = table(code).scores
+    if not words:
+        return False
+    return re.search(rf"(?<!\w)(?:{'|'.join(words)})", re.split(r"[.!?;。！？]", before)[-1], re.IGNORECASE) is not None
+
+
+def _pair(found: re.Match[str], language: Language) -> str | None:
+    """A score: 6-4."""
+    if language.locale not in _SCORED:
+        return None
+    blank = " " if language.spaced else ""
+    between = table(language.locale).signs.score
+    return blank.join(filter(None, (cardinal(found[1], language), between, cardinal(found[2], language))))
+
+
+_SCORED = ("en", "de", "nl", "pl", "fr", "es", "it", "pt", "ja", "zh", "fa")
+
+
+def _ratios(language: Language) -> list[Reading]:
+    """3:1, which is no time."""
+    word = table(language.locale).signs.ratio
+    if not word:
+        return []
+    blank = " " if language.spaced else ""
+
+    def words(found: re.Match[str]) -> str:
+        return f"{cardinal(found[1], language)}{blank}{word}{blank}{cardinal(found[2], language)}"
+
+    letters = r"\w" if language.spaced else "A-Za-z0-9_"
+    pattern = rf"(?<![{letters}.,:/–-])(\d{{1,4}}):(\d{{1,4}})(?![{letters}:/])(?![.,–-]\d)"
+    return [(re.compile(pattern), words)]

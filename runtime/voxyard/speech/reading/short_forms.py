@@ -1,0 +1,132 @@
+"""Short forms of one language that their sentence tells apart: 12 Elm Dr., Brown v. Board, S. 45 f., D. Juan."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from voxyard.speech.reading.patterns import ELSEWHERE
+from voxyard.speech.reading.tables import table
+
+Reading = tuple[re.Pattern[str], Callable[[re.Match[str]], str | None]]
+
+_DONA = re.compile(r"(?<![\w.])D\.(?=\s(?:[A-ZÁÂÉÍÓÚ][a-zà-ÿ]+a(?<!Garcia)(?<!Gama)|Inês|Leonor|Beatriz|Isabel)(?!\w))")
+_FLOORS = {"OG": "Obergeschoss", "UG": "Untergeschoss", "EG": "Erdgeschoss", "DG": "Dachgeschoss"}
+
+
+_NUMBERED = "|".join(
+    rf"(?<=\b{first}{rest} )"
+    for first, rest in (
+        *(("[Bb]", "us"), ("[Tt]", "rain"), ("[Ll]", "ine"), ("[Ff]", "light"), ("[Pp]", "age"), ("[Rr]", "oom")),
+        *(
+            ("[Oo]", "rder"),
+            ("[Ii]", "nvoice"),
+            ("[Hh]", "ouse"),
+            ("[Aa]", "ccount"),
+            ("[Tt]", "icket"),
+            ("[Cc]", "ase"),
+        ),
+        *(("[Rr]", "oute"), ("[Pp]", "hone"), ("[Ss]", "erial"), ("[Mm]", "odel"), ("[Pp]", "art"), ("[Ii]", "tem")),
+    )
+)
+
+
+_STATES = {
+    "Ala": "Alabama", "Ariz": "Arizona", "Ark": "Arkansas", "Calif": "California", "Colo": "Colorado",
+    "Conn": "Connecticut", "Del": "Delaware", "Fla": "Florida", "Ga": "Georgia", "Ill": "Illinois", "Ind": "Indiana",
+    "Kan": "Kansas", "Ky": "Kentucky", "La": "Louisiana", "Mass": "Massachusetts", "Md": "Maryland",
+    "Mich": "Michigan", "Minn": "Minnesota", "Miss": "Mississippi", "Mo": "Missouri", "Mont": "Montana",
+    "Neb": "Nebraska", "Nev": "Nevada", "Okla": "Oklahoma", "Ore": "Oregon", "Pa": "Pennsylvania",
+    "Tenn": "Tennessee", "Tex": "Texas", "Va": "Virginia", "Vt": "Vermont", "Wash": "Washington", "Wis": "Wisconsin",
+    "Wyo": "Wyoming",
+}  # fmt: skip
+_STATE = re.compile(
+    rf"(?:(?<=[a-z], )|(?<=\([RDI]-))(?:{'|'.join(_STATES)})\.(?=[,;)]|\s|$)"
+)  # Ames, Iowa; St. Louis, Mo.
+
+
+def _state(found: re.Match[str]) -> str:
+    """The state, with the full stop where the sentence ends."""
+    return _STATES[found[0][:-1]] + _full_stop(found)
+
+
+def _day(found: re.Match[str]) -> str:
+    """On Tues., with the full stop where the sentence ends."""
+    return table("en").days[found[0][:-1]] + _full_stop(found)
+
+
+_LIVES = {"b.": "born", "d.": "died", "fl.": "flourished", "r.": "reigned", "est.": "established"}
+_LIFE = r"(?:(?<=\()|(?<=\d[,;] )|(?<=[a-z], ))(?:b|d|fl|r|est)\."  # (b. 1942), c. 1340, d. 1400
+
+
+def _full_stop(found: re.Match[str]) -> str:
+    """The full stop of an abbreviation where its sentence ends."""
+    after = found.string[found.end() : found.end() + 40].lstrip()
+    return "." * (found[0].endswith(".") and (not after or after[0].isupper()))
+
+
+def _drive(found: re.Match[str]) -> str:
+    """123 Elm Dr., which is no doctor."""
+    before = found.string[max(0, found.start() - 40) : found.start()]
+    street = re.search(r"\d[A-Z]? (?:[NSEW]\.? )?(?:[A-Z][a-z'’]+ ){1,3}$", before)
+    return ELSEWHERE if street is None else "Drive" + _full_stop(found)
+
+
+def _years(found: re.Match[str]) -> str:
+    """Ab 18 J., vor 35 J., 18 J. alt."""
+    before = found.string[max(0, found.start() - 20) : found.start()]
+    dative = re.search(r"\b(?:ab|vor|mit|nach|seit|unter|über|von|bis|zu|in)\s\d+\s$", before, re.IGNORECASE)
+    return f"Jahre{'n' * bool(dative)}{_full_stop(found)}"
+
+
+PATTERNS: dict[str, tuple[Reading, ...]] = {
+    "en": (
+        (re.compile(r"(?<![\w/])[wW]/\s?(?=[^\W\d_]{2}|\d|an?\b)(?!o(?:ut)?\b)"), lambda _: "with "),  # w/ the terms
+        (re.compile(r"(?<=\b[Oo]n )(?:Tues|Thurs|Mon|Wed|Fri)\.(?!\w)"), _day),
+        (re.compile(rf"(?=no\.)(?:{_NUMBERED})no\.(?=\s?\d)"), lambda _: "number"),  # Bus no. 24
+        (re.compile(r"(?<=\d) ea\b\.?(?=\s|$|[,;)])"), lambda found: " each" + _full_stop(found)),
+        (re.compile(r"(?=c\.)(?:(?<=\dst )|(?<=\dnd )|(?<=\drd )|(?<=\dth ))c\.(?=\s)"), lambda _: "century"),
+        (re.compile(rf"(?=[bdfre]){_LIFE}(?=\s(?:c\.\s|ca\.\s)?\d{{3,4}})"), lambda found: _LIVES[found[0]]),
+        (re.compile(r"(?<=[a-z.)] )v\.(?=\s[A-Z])"), lambda _: "versus"),  # Brown v. Board
+        (re.compile(r"(?:(?<=& )Co\.|Co\.(?=,? (?:Inc|Ltd|LLC)\b))"), lambda found: "Company" + _full_stop(found)),
+        (re.compile(r"Dr\.(?=\s*(?:$|[,;)\n]))"), _drive),
+        (_STATE, _state),
+        (re.compile(r"(?<=\d, )no\.(?=\s?\d)"), lambda _: "number"),  # vol. 12, no. 3
+    ),
+    "de": (
+        (re.compile(r"(?<=\d )f\.(?=[\s,;)]|$)"), lambda found: "folgende" + _full_stop(found)),  # S. 45 f.
+        (re.compile(r"(?<=\d\. )Min\."), lambda found: "Minute" + _full_stop(found)),  # in der 89. Min.
+        (re.compile(r"(?i:gem)\.(?=\s§|\sArt)"), lambda found: f"{found[0][:-1]}äß"),
+        (re.compile(r"(?<=\d )u\.(?=\s\d)"), lambda _: "und"),
+        (re.compile(r"(?<=\d )S\.(?=\s(?:und|mit|zu)\b|[,;)])"), lambda _: "Seiten"),  # 450 S.
+        (re.compile(r"(?<=\d )J\.(?=[\s,;:)]|$)"), _years),
+        (  # Abs. 1 S. 2, § 5 S. 2
+            re.compile(r"(?:(?<=Abs\. \d )|(?<=Abs\. \d\d )|(?<=§ \d\d )|(?<=§ \d\d\d ))S\.(?=\s\d)"),
+            lambda _: "Satz",
+        ),
+        (  # im 2. OG, im EG, which is no community
+            re.compile(r"(?=[OUED]G)(?:(?<=\d\. )|(?<=\d\.)|(?<=\b[Ii]m )|(?<=\bvom )|(?<=\bzum ))[OUED]G(?!\w)"),
+            lambda found: _FLOORS[found[0]],
+        ),
+        (re.compile(r"(?<=[a-zäöüß])str\.(?=\s?\d|,)"), lambda _: "straße"),
+    ),
+    "fr": (
+        (re.compile(r"(?<=\de )min(?:\.(?=,|\s[a-zà-ÿ]))?(?!\w)"), lambda _: "minute"),  # à la 89e min.
+        (re.compile(r"(?i:art)\.(?=\s[LRD]\.?\s?\d)"), lambda found: f"{found[0][:-1]}icle"),  # art. L. 121-1
+        (  # le 1er s. av. J.-C.
+            re.compile(r"(?:(?<=\der )|(?<=\de ))s\.(?=\s(?:av|ap|apr)\.|[\s,;)]|$)"),
+            lambda found: "siècle" + _full_stop(found),
+        ),
+    ),
+    "es": (
+        (re.compile(r"(?<![\w.])(?<![A-ZÁÉÍÓÚ]\. )D\.(?=\s[A-ZÁÉÍÓÚ][a-zà-ÿ])"), lambda _: "Don"),  # not D. H. Lawrence
+    ),
+    "pt": (
+        (_DONA, lambda _: "Dona"),  # D. Maria, but D. Pedro
+        (  # 1 colher (chá)
+            re.compile(r"(?:(?<=colher)|(?<=colheres)) \((chá|sopa|café|sobremesa)\)"),
+            lambda found: f" de {found[1]}",
+        ),
+    ),
+}
+"""Patterns by the language's code, before its abbreviations."""
