@@ -32,10 +32,12 @@ from fleet.images.archive import ImageCache
 from fleet.images.image import LocalImage, repository_of
 from fleet.inventory.hosts import Host, Inventory, load
 from fleet.release.artefact import ChecksumCache
+from fleet.release.manifest import manifest_of
 from fleet.rollout.change_plan import plan_change
 from fleet.rollout.context import Cancellation, Outcome, RolloutContext
 from fleet.rollout.fitness import unfit_hosts
-from fleet.rollout.fleet import RolloutTask, inspect_hosts, plan_hosts, read_host, run_rollout, waves
+from fleet.rollout.fleet import RolloutTask, inspect_hosts, plan_hosts, run_rollout, waves
+from fleet.rollout.host_state import read_state
 from fleet.ssh.connection_pool import PARALLEL, Connections, Session
 
 OUTPUT = ROOT / "build" / "bench" / "rollout.json"
@@ -128,7 +130,7 @@ class Bench:
 
             def replan(host: Host, session: Session) -> Any:
                 release = planned.succeeded[host.name].release
-                return plan_change(release, read_host(session, host, release))
+                return plan_change(release, read_state(session, host.name, manifest_of(release)))
 
             context = RolloutContext(cancellation=OnTheirClock(self.clock), cache=self._cache)
             began = self.clock.now()

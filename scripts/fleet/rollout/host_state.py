@@ -13,7 +13,6 @@ from fleet.facts.machine import RELEASE_LABEL, ROLE_LABEL
 from fleet.lock import LOCK, Lock
 from fleet.release import manifest
 from fleet.release.manifest import Manifest, ServiceEntry
-from fleet.rollout import commands
 from fleet.ssh.command_batch import Answer, Command, verb
 from fleet.ssh.connection_pool import Session
 from fleet.ssh.verbs import files_of, http, reply
@@ -169,7 +168,7 @@ def read_state(session: Session, host: str, wanted: Manifest) -> HostState:
 
     Raises HostFailedError when the connection breaks, or essential facts are unavailable.
     """
-    checksums = Fact("checksums", commands.checksums(wanted.id).text, _checksums)
+    checksums = Fact("checksums", verb("release_sums", wanted.id), _checksums)
     facts: tuple[Fact[Any], ...] = (
         CURRENT, PREVIOUS, checksums, CHANGED_FILES, CURRENT_FILES, IMAGES, ARTEFACTS, SECRETS, CONTAINERS, LOCK,
         EXPECTED, LOADED,

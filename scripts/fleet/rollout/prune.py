@@ -15,9 +15,8 @@ from fleet.facts.machine import RELEASE_LABEL
 from fleet.inventory.secrets import service_of
 from fleet.release import manifest
 from fleet.release.manifest import Manifest
-from fleet.rollout import commands
 from fleet.rollout.host_state import ARTEFACTS, CURRENT, IMAGES, PREVIOUS, SECRETS, HostImage
-from fleet.ssh.command_batch import verb
+from fleet.ssh.command_batch import host_verb, verb
 from fleet.ssh.connection_pool import Session
 from fleet.ssh.verbs import must
 
@@ -63,9 +62,9 @@ def prune(host: str, session: Session, *, keep: int) -> tuple[str, ...]:
     old = find_unused(releases, (current, previous), artefacts, images, used, keep=keep, secrets=tuple(secrets))
     if old.nothing:
         return ()
-    command = commands.remove(old.releases, old.artefacts, old.images, old.secrets)
-    must(session, host, "remove old releases", command)
     parts = {"releases": old.releases, "artefacts": old.artefacts, "images": old.images, "secrets": old.secrets}
+    words = [f"{kind}/{name}" for kind, names in parts.items() for name in names]
+    must(session, host, "remove old releases", host_verb("prune_remove", *words, seconds=300))
     return tuple(f"removed old {kind}: {', '.join(names)}" for kind, names in parts.items() if names)
 
 

@@ -13,11 +13,12 @@ from typing import Any, TypeVar
 from fleet.errors import HostFailedError
 from fleet.facts.fact import Fact, Unknown
 from fleet.rollout.host_state import ServiceContainer, containers_of
-from fleet.runs import commands
-from fleet.runs.files import metrics_url
+from fleet.runs.files import MANIFEST, metrics_url
+from fleet.ssh.command_batch import verb
 from fleet.ssh.connection_pool import Session
 
 T = TypeVar("T")
+TAIL_LINES = 60
 
 _STEP = re.compile(r"^step (\d+)(?:/(\d+))?: .*?\bloss (\S+?)(?: at step \d+)?,", re.MULTILINE)
 _RESUMED = re.compile(r"^Resuming from \S+ at step (\d+)", re.MULTILINE)
@@ -230,6 +231,6 @@ def _run(listed: _ListedRun, containers: Sequence[ServiceContainer], tails: Mapp
     )
 
 
-LISTING: Fact[tuple[_ListedRun, ...]] = Fact("runs", commands.listing().text, _listed, 30)
-CONTAINERS = Fact("run-containers", commands.containers().text, containers_of, 30)
-TAILS: Fact[dict[str, str]] = Fact("run-logs", commands.tails().text, _tails, 30)
+LISTING: Fact[tuple[_ListedRun, ...]] = Fact("runs", verb("run_list", MANIFEST), _listed, 30)
+CONTAINERS = Fact("run-containers", verb("run_containers"), containers_of, 30)
+TAILS: Fact[dict[str, str]] = Fact("run-logs", verb("run_tails", str(TAIL_LINES)), _tails, 30)
