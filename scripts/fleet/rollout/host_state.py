@@ -18,6 +18,7 @@ from fleet.ssh.connection_pool import Session
 from fleet.ssh.verbs import files_of, http, reply
 
 CONFIG_LABEL = "voxyard.config"
+OUR_PROJECT = "com.docker.compose.project=voxyard"  # training runs have others
 HASH_LABEL = "com.docker.compose.config-hash"
 HANDED_OVER = "-"
 """In place of the SHA-256 of a secret that only its container can read; its name has its version."""
@@ -270,4 +271,4 @@ LOADED: Fact[Mapping[str, str]] = Fact(
     "loaded", verb("config_list"), lambda text: dict(line.split() for line in text.splitlines())
 )
 IMAGES = Fact("images", verb("image_list", _IMAGE), _images, seconds=60)
-CONTAINERS = Fact("services", verb("service_inspect", ROLE_LABEL), containers_of)  # training runs have other projects
+CONTAINERS = Fact("services", verb("container_inspect", OUR_PROJECT, ROLE_LABEL), containers_of)

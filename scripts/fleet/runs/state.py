@@ -208,5 +208,5 @@ def _tails(text: str) -> dict[str, str]:
 
 
 LISTING: Fact[tuple[TrainingRun, ...]] = Fact("runs", verb("run_list", MANIFEST), _listed, 30)
-CONTAINERS = Fact("run-containers", verb("run_containers"), containers_of, 30)
+CONTAINERS = Fact("run-containers", verb("container_inspect", "voxyard.run"), containers_of, 30)
 TAILS: Fact[dict[str, str]] = Fact("run-logs", verb("run_tails", str(TAIL_LINES)), _tails, 30)

@@ -112,7 +112,7 @@ def test_a_start_that_waits_for_the_corpus_is_ended_by_a_stop(there: FakeHost) -
 def test_a_container_that_is_replaced_meanwhile_is_no_error(there: FakeHost) -> None:
     there.answers("ps", "echo id")
     there.answers("inspect", '[ -e "$FAKE_HOST/once" ] || { touch "$FAKE_HOST/once"; echo "[]"; exit 1; }; echo "[]"')
-    assert printed(there, host_verb("run_containers")).strip() == "[]"
+    assert printed(there, host_verb("container_inspect", "voxyard.run")).strip() == "[]"
 
 
 def test_a_start_continues_by_itself_and_leaves_output_and_code(there: FakeHost) -> None:
