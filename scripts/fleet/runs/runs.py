@@ -274,7 +274,8 @@ def _files(session: Session, run: TrainingRun) -> dict[str, bytes]:
 
 def _mark(session: Session, run: TrainingRun, *, drained: bool) -> None:
     """Mark a run as to be resumed after the deployment, or not."""
-    must(session, run.host, "mark the run", host_verb(f"run_{'' if drained else 'un'}mark_drained", run.id))
+    mark = host_verb("run_mark_drained", run.id) if drained else host_verb("run_unmark_drained", run.id)
+    must(session, run.host, "mark the run", mark)
 
 
 def has_image(image: str) -> Command:

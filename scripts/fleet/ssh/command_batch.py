@@ -51,7 +51,7 @@ def verb(*words: str) -> str:
 
 def host_verb(name: str, *words: str, seconds: int = 20) -> Command:
     """Command that is a verb of the host script, which says what it does; for messages it is named as that."""
-    return Command(name.replace("_", "-"), verb(name, *words), seconds)
+    return Command(name.replace("_", "-"), shlex.join((_NAME, name, *words)), seconds)
 
 
 @functools.cache
