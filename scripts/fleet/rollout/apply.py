@@ -25,7 +25,7 @@ from fleet.rollout.restart import ServiceRestart, stop
 from fleet.rollout.transfer import Transfer
 from fleet.ssh.command_batch import host_verb
 from fleet.ssh.connection_pool import Session
-from fleet.ssh.verbs import must
+from fleet.ssh.verbs import must, must_know
 
 log = logging.getLogger("fleet")
 
@@ -263,9 +263,8 @@ def _drain(
 
 
 def _stop_services(session: Session, host: str, release: Manifest | None) -> list[str]:
-    containers = CONTAINERS.among(session.run([CONTAINERS.command]))
-    if isinstance(containers, Unknown):
-        raise HostFailedError(f"{host}: its containers cannot be listed, so services may run on: {containers.reason}")
+    otherwise = f"{host}: its containers cannot be listed, so services may run on"
+    containers = must_know(CONTAINERS, session.run([CONTAINERS.command]), otherwise)
     stopped = []
     for name in sorted({each.service for each in containers} - {*commands.EXPORTERS, ""}):
         container = container_of(containers, name)

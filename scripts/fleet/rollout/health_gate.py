@@ -27,7 +27,7 @@ from fleet.rollout.host_state import CONTAINERS, ServiceContainer, container_of,
 from fleet.rollout.host_state import problem as problem_of
 from fleet.ssh.command_batch import Answer, Command, host_verb
 from fleet.ssh.connection_pool import Connections, Session
-from fleet.ssh.verbs import wait_until
+from fleet.ssh.verbs import must_know, wait_until
 from voxyard.service.healthcheck import CANNOT_WORK
 
 log = logging.getLogger("fleet")
@@ -231,12 +231,8 @@ def verify_memory(session: Session, what: str, container: str, limits: Mapping[s
     if not limits:
         return ("limits: not enforceable on CPU",)
     answers = session.run([APPS.command, processes(container).command])
-    apps, pids = APPS.among(answers), processes(container).among(answers)
-    for unknown in (apps, pids):
-        if isinstance(unknown, Unknown):
-            raise HostFailedError(f"{what}: memory limits cannot be verified: {unknown.reason}")
-    if isinstance(apps, Unknown) or isinstance(pids, Unknown):
-        raise AssertionError
+    otherwise = f"{what}: memory limits cannot be verified"
+    apps, pids = must_know(APPS, answers, otherwise), must_know(processes(container), answers, otherwise)
     found = tuple(gpu_memory_use(limits, apps, pids))
     if over := [each for each in found if each.over_limit]:
         raise HostFailedError(

@@ -14,9 +14,10 @@ from fleet.audit import AuditEntry, record
 from fleet.command_line import fab
 from fleet.errors import FleetError, HostFailedError
 from fleet.lock import locked
+from fleet.release import compose
 from fleet.rollout.commands import compose_options
 from fleet.rollout.health_gate import Clock
-from fleet.runs.files import COMPOSE, DeployedRelease, gpu_reservation, trainer_gpus
+from fleet.runs.files import COMPOSE, DeployedRelease, trainer_gpus
 from fleet.runs.runs import active_runs, read_release
 from fleet.ssh.command_batch import host_verb
 from fleet.ssh.connection_pool import Session
@@ -107,12 +108,12 @@ def compose_file(release: DeployedRelease, gpus: Sequence[str], *, stand_in: boo
         "network_mode": "none",
         "tmpfs": [*service.get("tmpfs", ()), f"{_MOUNT}/{_SCRATCH}:mode=1777,size=4g"],
         "environment": {"HOME": "/tmp", "USER": "voxyard", "PYTHONPATH": f"{_MOUNT}/{_PACKAGES}"},  # noqa: S108 - a tmpfs
-        "volumes": [{"type": "bind", "source": ".", "target": _MOUNT, "bind": {"create_host_path": False}}],
+        "volumes": [compose.mount(".", _MOUNT)],
     }  # fmt: skip
     if release.memory_mib is not None:
         service["mem_limit"] = f"{release.memory_mib}m"
     if gpus:
-        service["deploy"] = {"resources": {"reservations": {"devices": [gpu_reservation(gpus)]}}}
+        service |= compose.gpu_request(gpus)
     return yaml.safe_dump({"services": {SERVICE: service}}, sort_keys=False).encode()
 
 

@@ -8,16 +8,15 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any
 
-from fleet.errors import HostFailedError
-from fleet.facts.fact import Fact, Unknown
+from fleet.facts.fact import Fact
 from fleet.rollout.host_state import ServiceContainer, containers_of
 from fleet.runs.files import MANIFEST, metrics_url
 from fleet.ssh.command_batch import verb
 from fleet.ssh.connection_pool import Session
+from fleet.ssh.verbs import must_know
 
-T = TypeVar("T")
 TAIL_LINES = 60
 
 _STEP = re.compile(r"^step (\d+)(?:/(\d+))?: .*?\bloss (\S+?)(?: at step \d+)?,", re.MULTILINE)
@@ -153,15 +152,9 @@ class TrainingRun:
 def read_runs(session: Session) -> tuple[TrainingRun, ...]:
     """Read all runs of a host. Raises HostFailedError where they cannot be read."""
     answers = session.run([fact.command for fact in (LISTING, CONTAINERS, TAILS)])
-    listed = _known(LISTING.among(answers))
-    containers, tails = _known(CONTAINERS.among(answers)), _known(TAILS.among(answers))
-    return tuple(_with_containers(each, containers, tails) for each in listed)
-
-
-def _known(found: T | Unknown) -> T:
-    if isinstance(found, Unknown):
-        raise HostFailedError(f"the runs of the host cannot be read: {found.reason}")
-    return found
+    otherwise = "the runs of the host cannot be read"
+    containers, tails = must_know(CONTAINERS, answers, otherwise), must_know(TAILS, answers, otherwise)
+    return tuple(_with_containers(each, containers, tails) for each in must_know(LISTING, answers, otherwise))
 
 
 def _with_containers(run: TrainingRun, containers: Sequence[ServiceContainer], tails: Mapping[str, str]) -> TrainingRun:
