@@ -58,7 +58,8 @@ def locked(session: Session, host: str, reason: str) -> Iterator[None]:
     locked. When the connection is lost at the end, the lock stays on the host.
     """
     token = secrets.token_hex(8)
-    take = take_command(operator(), reason, token)
+    content = json.dumps({"owner": operator(), "reason": reason, "token": token})
+    take = Command("lock", verb("lock_take", content, token))
     answer = must(session, host, "be locked", take, other=_HELD)
     if answer.code == _HELD:
         raise HostLockedError(refusal(host, _parse(answer.out)))
@@ -76,7 +77,7 @@ def read_lock(session: Session) -> Lock | None:
 
 def break_lock(session: Session, host: str) -> Lock | None:
     """Removes the lock; its former owner, None where it was free. Raises HostFailedError."""
-    command = break_command(secrets.token_hex(8))
+    command = Command("break-lock", verb("lock_break", secrets.token_hex(8)))
     answer = must(session, host, "break its lock", command)
     return _parse(answer.out) if answer.out.strip() else None
 
@@ -86,24 +87,8 @@ def operator() -> str:
     return f"{getpass.getuser()}@{platform.node()}"
 
 
-def take_command(owner: str, reason: str, token: str) -> Command:
-    """Command that creates the lock file atomically; prints an existing one and exits with 75."""
-    content = json.dumps({"owner": owner, "reason": reason, "token": token})
-    return Command("lock", verb("lock_take", content, token))
-
-
-def give_back_command(token: str) -> Command:
-    """Command that removes the lock file of this token only."""
-    return Command("give-lock-back", verb("lock_give_back", token))
-
-
-def break_command(token: str) -> Command:
-    """Command that removes the lock file of any owner and prints it; no output where there is none."""
-    return Command("break-lock", verb("lock_break", token))
-
-
 def _give_back(session: Session, host: str, token: str) -> None:
-    command = give_back_command(token)
+    command = Command("give-lock-back", verb("lock_give_back", token))
     try:
         answer = session.run([command])[command.name]
         said = None if answer.ok else answer.message

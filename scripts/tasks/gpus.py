@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -16,8 +17,10 @@ from fleet.errors import FleetError, HostFailedError
 from fleet.facts.fact import Unknown
 from fleet.facts.gpu_use import OUT_OF_WORK, Marks
 from fleet.inventory.hosts import Host
-from fleet.rollout import commands, report
+from fleet.rollout import report
+from fleet.rollout.commands import EXPORTER
 from fleet.rollout.host_state import CONTAINERS, ServiceContainer, container_of
+from fleet.ssh.command_batch import Command
 from fleet.ssh.connection_pool import Connections, GroupResult, Session, on_every_host
 from fleet.ssh.interrupt import reading
 from fleet.ssh.verbs import must
@@ -87,7 +90,7 @@ def _exporter(containers: Sequence[ServiceContainer] | Unknown) -> ServiceContai
     """The container that marks the sick GPUs of a host. Raises HostFailedError."""
     if isinstance(containers, Unknown):
         raise HostFailedError(f"docker does not answer: {containers.reason}")
-    found = container_of(containers, commands.EXPORTER)
+    found = container_of(containers, EXPORTER)
     if found is None:
         raise HostFailedError(f"no exporter is there, which marks sick GPUs and keeps the marks: {fab()} deploy")
     return found
@@ -110,6 +113,7 @@ def _change(session: Session, host: str, option: str, gpu: str) -> None:
         exporter = _exporter(CONTAINERS.among(session.run([CONTAINERS.command])))
     except HostFailedError as error:
         raise HostFailedError(f"{host}: {error}") from None
-    said = must(session, host, f"change GPU {gpu}", commands.gpus(exporter.id, option, gpu)).out.strip()
+    words = shlex.join(("docker", "exec", exporter.id, "voxyard", "gpus", option, gpu))
+    said = must(session, host, f"change GPU {gpu}", Command("gpus", words, 60)).out.strip()
     audit.record(session, host, audit.AuditEntry("gpus", exporter.release, exporter.release, "ok", said))
     say(f"{host}: {said}")

@@ -211,29 +211,6 @@ def test_a_check_changes_nothing(operator: Operator, hosts: dict[str, GpuHost]) 
     assert [differences(old, snapshot(host)) for old, host in zip(before, hosts.values(), strict=True)] == [[], [], []]
 
 
-def test_strict_counts_a_warning_that_nobody_acknowledged(operator: Operator, hosts: dict[str, GpuHost]) -> None:
-    assert operator.fab("check", "--strict", "--host", "gpu-pix").returncode == 0
-    assert operator.fab("check", "--strict", "--host", "gpu-sys").returncode == 1
-    assert operator.fab("check", "--host", "gpu-sys").returncode == 0
-
-
-def test_an_acknowledged_warning_stays_and_is_marked(operator: Operator, tmp_path: Path) -> None:
-    shutil.copytree(operator.inventory.parent, tmp_path, dirs_exist_ok=True)
-    document = yaml.safe_load(operator.inventory.read_text())
-    document["hosts"]["gpu-sys"]["acknowledged"] = ["pair_link"]
-    (tmp_path / "hosts.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
-    knows = Operator(tmp_path / "hosts.yaml", operator.environment)
-
-    done = knows.fab("check", "--strict", "--json", "--host", "gpu-sys")
-
-    assert done.returncode == 0
-    findings = json.loads(done.stdout)["hosts"][0]["findings"]
-    assert {each["check"]: each["acknowledged"] for each in findings if each["check"] == "pair_link"} == {
-        "pair_link": True
-    }
-    assert "WARN, acknowledged" in knows.good("check", "--host", "gpu-sys")
-
-
 def test_a_host_whose_sshd_hangs_is_reported_and_does_not_hold_the_others(
     operator: Operator, hosts: dict[str, GpuHost]
 ) -> None:
@@ -263,39 +240,6 @@ def test_a_driver_that_fails_late_is_waited_for(operator: Operator, hosts: dict[
         found = check(operator, "--host", "gpu-pix")["gpu-pix"]["findings"]
 
     assert "GPU is lost" in found[0]["found"]
-
-
-def test_a_wrong_host_key_is_refused_and_the_others_are_looked_at(
-    operator: Operator, hosts: dict[str, GpuHost], tmp_path: Path
-) -> None:
-    of_another = hosts["gpu-one"].known_hosts.read_text().split("\n")
-    keys = dict(line.split(" ", 1) for line in of_another if line)
-    wrong = tmp_path / "wrong"
-    wrong.write_text(f"{hosts['gpu-sys'].address} {keys[hosts['gpu-one'].address]}\n")
-
-    done = with_other_keys(operator, tmp_path / "fleet", wrong, "gpu-sys").fab("check", "--json")
-
-    found = {each["name"]: each for each in json.loads(done.stdout)["hosts"]}
-    assert done.returncode == 1
-    assert "has changed" in found["gpu-sys"]["error"]
-    assert found["gpu-pix"]["ok"]
-    assert found["gpu-one"]["ok"]
-
-
-def test_an_unknown_host_key_is_refused_with_how_to_add_it(operator: Operator, tmp_path: Path) -> None:
-    empty = tmp_path / "empty"
-    empty.touch()
-
-    done = with_other_keys(operator, tmp_path / "fleet", empty, "gpu-sys").fab("check", "--host", "gpu-sys")
-
-    assert done.returncode == 1
-    assert "ssh-keyscan" in done.stdout
-    assert empty.read_text() == ""
-
-
-@pytest.mark.parametrize("arguments", [["--fly"], ["--host", "gpu-99"], ["--inventory", "/nowhere/hosts.yaml"]])
-def test_wrong_use_ends_with_two(operator: Operator, arguments: list[str]) -> None:
-    assert operator.fab("check", *arguments).returncode == 2
 
 
 def test_after_all_that_the_hosts_are_as_they_were(operator: Operator, healthy: dict[str, Findings]) -> None:

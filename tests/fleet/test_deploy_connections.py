@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import subprocess
@@ -125,17 +124,6 @@ def fab(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
 
 
-def test_a_host_that_is_down_is_reported_beside_the_others(inventory: Path) -> None:
-    done = fab("check", "--inventory", str(inventory), "--json")
-    assert done.returncode == 1, done.stderr
-    document = json.loads(done.stdout)
-    here, down = document["hosts"]
-    assert (here["name"], here["error"]) == ("here", None)
-    assert (down["name"], down["ok"], down["findings"]) == ("down", False, [])
-    assert "cannot be reached" in down["error"]
-    assert document["ok"] is False
-
-
 def test_the_table_goes_to_standard_output_and_has_a_row_a_host(inventory: Path) -> None:
     for task in ("check", "status"):
         done = fab(task, "--inventory", str(inventory))
@@ -153,10 +141,6 @@ def test_the_table_goes_to_standard_output_and_has_a_row_a_host(inventory: Path)
         (["check", "--inventory", "deploy/hosts.example.yaml", "--host", "nobody"], "no host nobody"),
         (["status", "--inventory"], "needed value"),
         (["status", "--inventory", "deploy/hosts.example.yaml", "--host", "gpu-01,nobody"], "no host nobody"),
-        (["deploy", "--inventory", "deploy/hosts.example.yaml", "--image", "x"], "expected ROLE=REFERENCE"),
-        (["plan", "--inventory", "deploy/hosts.example.yaml", "--image", "nobody=x"], "expected ROLE=REFERENCE"),
-        (["unlock", "--inventory", "deploy/hosts.example.yaml"], "make unlock HOST=gpu-01"),
-        (["drain", "--inventory", "deploy/hosts.example.yaml"], "make drain HOST=gpu-01"),
     ],
 )
 def test_wrong_use_is_exit_code_2_and_a_sentence(arguments: list[str], said: str) -> None:
@@ -164,9 +148,3 @@ def test_wrong_use_is_exit_code_2_and_a_sentence(arguments: list[str], said: str
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_the_list_of_tasks_says_what_each_does() -> None:
-    listed = fab("--list").stdout
-    for task in ("check", "deploy", "drain", "plan", "rollback", "status", "unlock"):
-        assert f"\n  {task} " in listed

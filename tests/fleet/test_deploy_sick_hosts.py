@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import yaml
-from eventually import eventually
 from tests.fleet import operators
 from tests.fleet.bed import faults
 from tests.fleet.bed.engine import Engine
@@ -158,19 +157,6 @@ def test_an_image_that_crashes_again_and_again_stops_at_the_canary_though_other_
     fleet.operator.good("status")
 
 
-def test_a_host_whose_hook_before_fails_is_not_touched(fleet: Fleet) -> None:
-    (fleet.folder / "before-gpu-one").write_text("echo no connection to the pool; exit 3\n")
-    fleet.change(6)
-    before = containers(fleet.one)
-    (found,) = fleet.operator.json("deploy", "--host", "gpu-one")["hosts"]
-    assert (found["result"], found["ok"]) == ("failed", False)
-    assert found["note"].endswith("pool` failed: exit code 3. Its last lines:\nno connection to the pool")
-    assert containers(fleet.one) == before
-    assert "exit code 3" in audit(fleet.one)[-1]["note"]
-    assert fleet.hooks() == ["before deploy gpu-one", "after deploy gpu-one failed"]
-    (fleet.folder / "before-gpu-one").unlink()
-
-
 def test_a_hook_after_that_fails_is_named_and_a_drain_tells_the_load_balancer_too(fleet: Fleet) -> None:
     (fleet.folder / "after-gpu-one").write_text("exit 4\n")
     (found,) = fleet.operator.json("deploy", "--host", "gpu-one")["hosts"]
@@ -184,21 +170,6 @@ def test_a_hook_after_that_fails_is_named_and_a_drain_tells_the_load_balancer_to
     ]  # fmt: skip
     fleet.operator.good("deploy", "--drain")
     fleet.hooks()
-
-
-def test_ctrl_c_in_a_hook_ends_it_and_the_host_is_given_back(fleet: Fleet) -> None:
-    (fleet.folder / "before-gpu-pix").write_text("touch begun; sleep 600\n")
-    fleet.change(7)
-    before = containers(fleet.pix)
-    running = fleet.operator.begin("deploy", "--host", "gpu-pix")
-    eventually((fleet.folder / "begun").exists)
-    running.terminate()
-    out, err = running.communicate(timeout=60)
-    assert running.returncode == 1, err
-    assert "cancelled by Ctrl-C in the before hook" in " ".join(out.split())
-    assert containers(fleet.pix) == before
-    assert fleet.hooks() == ["before deploy gpu-pix", "after deploy gpu-pix interrupted"]
-    (fleet.folder / "before-gpu-pix").unlink()
 
 
 def test_a_host_that_dies_in_a_rollout_does_not_stop_the_batches_where_one_may_fail(

@@ -19,7 +19,7 @@ from monitoring_programs import alertmanager as running_alertmanager
 from fleet.errors import FleetError
 from fleet.inventory.hosts import Bark, Host, Inventory, Trainer, load
 from fleet.inventory.monitoring_settings import AlertReceiver
-from fleet.monitoring.render import MailRelay, base_configuration, mail_relay, render_configuration
+from fleet.monitoring.render import OWN_RELAY, base_configuration, mail_relay, render_configuration
 
 CONFIGURATION = ROOT / "deploy/alertmanager/alertmanager.yml"
 INHIBITIONS = yaml.safe_load(CONFIGURATION.read_text(encoding="utf-8"))["inhibit_rules"]
@@ -187,10 +187,11 @@ def inventory(*receivers: AlertReceiver) -> Inventory:
 
 MAIL = AlertReceiver("on-call", email="on-call@lab.example")
 CHAT = AlertReceiver("chat", webhook_url_file="/etc/voxyard/alert-chat")
+RELAY = {"alert-mail-relay": b"smtp://v:secret@mail"}
 SWITCH = AlertReceiver("watchdog", webhook_url_file="/etc/voxyard/alert-dead-mans-switch")
 
 
-def rendered(*receivers: AlertReceiver, relay: MailRelay | None = None) -> dict[str, Any]:
+def rendered(*receivers: AlertReceiver, relay: Mapping[str, object] = OWN_RELAY) -> dict[str, Any]:
     """The Alertmanager configuration of these receivers."""
     document: dict[str, Any] = yaml.safe_load(
         render_configuration(inventory(*receivers), base_configuration(CONFIGURATION), relay)[
@@ -213,7 +214,7 @@ def watchdog_route(document: Mapping[str, Any]) -> dict[str, Any]:
 def test_amtool_finds_no_fault_in_what_is_rendered(
     amtool: str, tmp_path: Path, receivers: tuple[AlertReceiver, ...]
 ) -> None:
-    document = rendered(*receivers, relay=MailRelay(username="v", password_file="/etc/voxyard/alert-mail-password"))
+    document = rendered(*receivers, relay=mail_relay(RELAY)[0])
     for receiver in document["receivers"]:
         for hook in receiver.get("webhook_configs", ()):
             # Alertmanager knows url_file from 0.26 on, which is what runs; the amtool of a distribution may be older.
@@ -225,7 +226,7 @@ def test_amtool_finds_no_fault_in_what_is_rendered(
 
 
 def test_secrets_are_named_by_their_files_alone() -> None:
-    document = rendered(MAIL, CHAT, relay=MailRelay(username="v", password_file="/etc/voxyard/alert-mail-password"))
+    document = rendered(MAIL, CHAT, relay=mail_relay(RELAY)[0])
     operators = receivers_of(document)["operators"]
     assert operators["email_configs"] == [{"to": "on-call@lab.example", "send_resolved": True}]
     assert operators["webhook_configs"] == [{"url_file": "/etc/voxyard/alert-chat", "send_resolved": True}]
@@ -260,22 +261,30 @@ def test_mail_settings_are_there_only_where_somebody_gets_mail() -> None:
 @pytest.mark.parametrize(
     ("address", "relay", "password"),
     [
-        ("smtp://mail.lab.example", MailRelay("mail.lab.example:587"), None),
+        (
+            "smtp://mail.lab.example",
+            {
+                "smtp_smarthost": "mail.lab.example:587",
+                "smtp_from": "voxyard@localhost",
+                "smtp_require_tls": True,
+            },
+            None,
+        ),
         (
             "smtp://voxyard%40lab:p%23ss@mail.lab.example:25?from=v@lab.example&tls=no",
-            MailRelay(
-                "mail.lab.example:25",
-                "v@lab.example",
-                "voxyard@lab",
-                "/etc/voxyard/alert-mail-password",
-                require_tls=False,
-            ),
+            {
+                "smtp_smarthost": "mail.lab.example:25",
+                "smtp_from": "v@lab.example",
+                "smtp_require_tls": False,
+                "smtp_auth_username": "voxyard@lab",
+                "smtp_auth_password_file": "/etc/voxyard/alert-mail-password",
+            },
             b"p#ss",
         ),
     ],
 )
 def test_the_mail_relay_is_one_secret_and_its_password_a_file(
-    address: str, relay: MailRelay, password: bytes | None
+    address: str, relay: dict[str, object], password: bytes | None
 ) -> None:
     found, made = mail_relay({"alert-mail-relay": address.encode()})
     assert found == relay

@@ -318,14 +318,9 @@ service_hashes() {
   docker compose --project-name voxyard --env-file "$environment" "$@" config --hash '*'
 }
 
-# Prints the ids of the service containers by a filter; training runs have other projects.
-service_ids() {
-  docker ps --all --quiet --no-trunc --filter label=com.docker.compose.project=voxyard --filter "label=$1"
-}
-
 # SERVICE SECONDS [remove]: stops the containers of a service, with a grace period.
 service_stop() {
-  ids=$(service_ids "voxyard.role=$1")
+  ids=$(docker ps --all --quiet --no-trunc --filter label=com.docker.compose.project=voxyard --filter "label=voxyard.role=$1")
   [ -n "$ids" ] || exit 0
   # shellcheck disable=SC2086  # ids are words
   docker stop -t "$2" $ids >/dev/null
@@ -333,11 +328,27 @@ service_stop() {
   if [ "${3-}" = remove ]; then docker rm $ids >/dev/null; fi
 }
 
-# FILTER: prints `docker inspect` of the service containers with this label.
-service_inspect() {
-  ids=$(service_ids "$1")
+# LABEL...: prints `docker inspect` of the containers with all these labels.
+container_inspect() {
+  for label do
+    shift
+    set -- "$@" --filter "label=$label"
+  done
+  for _ in 1 2 3 4 5; do  # a container may be replaced in between
+    found=$(docker ps --all --quiet --no-trunc "$@")
+    if [ -z "$found" ]; then
+      echo '[]'
+      exit 0
+    fi
+    # shellcheck disable=SC2086  # ids are words
+    if said=$(docker inspect $found 2>/dev/null); then
+      printf '%s\n' "$said"
+      exit 0
+    fi
+    sleep 0.5
+  done
   # shellcheck disable=SC2086
-  if [ -n "$ids" ]; then docker inspect $ids; else echo '[]'; fi
+  docker inspect $found
 }
 
 # CONTAINER: prints `die` and `oom` events of the last minutes, with exit codes.
@@ -492,25 +503,6 @@ run_list() {
     printf '%s %s %s %s %s %s %s\n' "$run" "$(base64 -w 0 "$file")" "$report" "${newest##*/}-" "${start:--}" \
       "$drained" "$(stat -c %Y "$file")"
   done
-}
-
-# Prints `docker inspect` of the containers of runs.
-run_containers() {
-  for _ in 1 2 3 4 5; do  # a container may be replaced in between
-    found=$(docker ps -aq --no-trunc --filter label=voxyard.run)
-    if [ -z "$found" ]; then
-      echo '[]'
-      exit 0
-    fi
-    # shellcheck disable=SC2086  # ids are words
-    if said=$(docker inspect $found 2>/dev/null); then
-      printf '%s\n' "$said"
-      exit 0
-    fi
-    sleep 0.5
-  done
-  # shellcheck disable=SC2086
-  docker inspect $found
 }
 
 # LINES: prints id and last log lines (base64) of each training container, one line each.
@@ -882,13 +874,6 @@ fact_engine_limits() {
     done 2>/dev/null <"$each/status" || true
     break
   done
-}
-
-# LABEL: prints `docker inspect` of the containers with this label.
-fact_containers() {
-  found=$(docker ps -aq --no-trunc --filter "label=$1")
-  # shellcheck disable=SC2086  # ids are words
-  if [ -n "$found" ]; then docker inspect $found; else echo '[]'; fi
 }
 
 # WORD...: nvidia-smi, of which the exit code for a corrupted infoROM is a warning.

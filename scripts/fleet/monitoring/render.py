@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -40,25 +39,20 @@ DAILY = "24h"
 SENDER = "voxyard@localhost"
 
 
-@dataclass(frozen=True, slots=True)
-class MailRelay:
-    """Mail relay of Alertmanager; the password is in a file."""
-
-    smarthost: str = "host.docker.internal:25"  # on the monitoring host
-    sender: str = SENDER
-    username: str | None = None
-    password_file: str | None = None  # path in Alertmanager's container
-    require_tls: bool = True
+OWN_RELAY: Mapping[str, object] = {
+    "smtp_smarthost": "host.docker.internal:25", "smtp_from": SENDER, "smtp_require_tls": True,
+}  # fmt: skip
+"""Alertmanager's settings of a mail relay on the monitoring host itself."""
 
 
-def mail_relay(secrets: Mapping[str, bytes]) -> tuple[MailRelay, Mapping[str, bytes]]:
-    """Relay of the secret MAIL_RELAY and its password secret; the host's own relay without it.
+def mail_relay(secrets: Mapping[str, bytes]) -> tuple[Mapping[str, object], Mapping[str, bytes]]:
+    """Alertmanager's settings for the secret MAIL_RELAY, and its password secret; the host's own relay without it.
 
     smtp://USER:PASSWORD@HOST:PORT?from=ADDRESS&tls=no; only HOST is required, special characters are percent-encoded.
     Raises FleetError, without content of the secret.
     """
     if MAIL_RELAY not in secrets:
-        return MailRelay(), {}
+        return OWN_RELAY, {}
     wanted = "expected smtp://USER:PASSWORD@HOST:PORT?from=ADDRESS&tls=no, special characters as %40"
     try:
         found = urlsplit(secrets[MAIL_RELAY].decode().strip())
@@ -68,14 +62,17 @@ def mail_relay(secrets: Mapping[str, bytes]) -> tuple[MailRelay, Mapping[str, by
     good = found.scheme == "smtp" and host and found.path in ("", "/") and {"from", "tls"} >= more.keys()
     if not good or (found.password and not found.username):
         raise FleetError(f"the secret {MAIL_RELAY} is not a mail relay URL: {wanted}")
-    relay = MailRelay(
-        smarthost=f"{host}:{port or 587}",
-        sender=more.get("from", [SENDER])[0],
-        username=unquote(found.username) if found.username else None,
-        password_file=str(SECRETS / MAIL_PASSWORD) if found.password else None,
-        require_tls=more.get("tls", ["yes"])[0] != "no",
-    )
-    return relay, {MAIL_PASSWORD: unquote(found.password).encode()} if found.password else {}
+    settings: dict[str, object] = {
+        "smtp_smarthost": f"{host}:{port or 587}",
+        "smtp_from": more.get("from", [SENDER])[0],
+        "smtp_require_tls": more.get("tls", ["yes"])[0] != "no",
+    }
+    if found.username:
+        settings["smtp_auth_username"] = unquote(found.username)
+    if not found.password:
+        return settings, {}
+    settings["smtp_auth_password_file"] = str(SECRETS / MAIL_PASSWORD)
+    return settings, {MAIL_PASSWORD: unquote(found.password).encode()}
 
 
 def base_configuration(path: Path) -> Mapping[str, Any]:
@@ -92,7 +89,7 @@ def base_configuration(path: Path) -> Mapping[str, Any]:
 def render_configuration(
     inventory: Inventory,
     alertmanager: Mapping[str, Any],
-    relay: MailRelay | None = None,
+    relay: Mapping[str, object] = OWN_RELAY,
     encrypted: Collection[str] = (),
 ) -> dict[str, bytes]:
     """Files rendered from the inventory, by path on the monitoring host.
@@ -106,7 +103,7 @@ def render_configuration(
         f"{TARGETS}/{job}.yaml": _yaml(groups or [{"targets": []}])
         for job, groups in _targets(inventory.hosts, encrypted).items()
     }
-    files[ALERTMANAGER_FILE] = _yaml(_alertmanager(inventory.alert_receivers, alertmanager, relay or MailRelay()))
+    files[ALERTMANAGER_FILE] = _yaml(_alertmanager(inventory.alert_receivers, alertmanager, relay))
     return files
 
 
@@ -179,7 +176,7 @@ def _at(address: str, port: int) -> str:
 
 
 def _alertmanager(
-    receivers: Iterable[AlertReceiver], document: Mapping[str, Any], relay: MailRelay
+    receivers: Iterable[AlertReceiver], document: Mapping[str, Any], relay: Mapping[str, object]
 ) -> Mapping[str, Any]:
     receivers = tuple(receivers)
     all_receivers = [each for each in receivers if each.name != WATCHDOG]
@@ -190,7 +187,7 @@ def _alertmanager(
             if route["receiver"] == WATCHDOG:
                 route["repeat_interval"] = DAILY
     if any(each.email for each in receivers):
-        result = {"global": _relay(relay), **result}
+        result = {"global": dict(relay), **result}
     receivers_by_name = {"operators": all_receivers, WATCHDOG: monitoring_hosts or all_receivers}
     result["receivers"] = [
         {**receiver, **_channels(receivers_by_name.get(receiver["name"], ()), resolved=receiver["name"] != WATCHDOG)}
@@ -207,19 +204,6 @@ def _channels(receivers: Iterable[AlertReceiver], *, resolved: bool) -> dict[str
         if each.webhook_url_file
     ]
     return {name: configs for name, configs in (("email_configs", mails), ("webhook_configs", hooks)) if configs}
-
-
-def _relay(relay: MailRelay) -> dict[str, object]:
-    settings: dict[str, object] = {
-        "smtp_smarthost": relay.smarthost,
-        "smtp_from": relay.sender,
-        "smtp_require_tls": relay.require_tls,
-    }
-    if relay.username is not None:
-        settings["smtp_auth_username"] = relay.username
-    if relay.password_file is not None:
-        settings["smtp_auth_password_file"] = _secret(relay.password_file, "the mail relay")
-    return settings
 
 
 def _secret(path: str, whose: str) -> str:

@@ -14,7 +14,6 @@ from fleet.images.image import LocalImage
 from fleet.images.third_party import MONITORING
 from fleet.inventory.hosts import Inventory
 from fleet.inventory.secrets import GRAFANA, HOST_CA, Secrets, versioned
-from fleet.monitoring.api import ALERTMANAGER_PORT, PROMETHEUS_PORT
 from fleet.monitoring.render import (
     CA_FILE,
     JOBS,
@@ -34,6 +33,7 @@ from fleet.rollout.commands import INSIDE
 
 COMPOSE_FILE, SITE_FILE, SECRETS_FILE = "monitoring.yaml", "monitoring-site.yaml", "monitoring-secrets.yaml"
 PROMETHEUS_FILE = "prometheus/prometheus.yml"
+PROMETHEUS_PORT, ALERTMANAGER_PORT = 9090, 9093  # on the host's loopback
 _READ = f"{INSIDE}/current"
 _OURS = {
     PROMETHEUS_FILE: "deploy/prometheus/prometheus.yml",

@@ -8,15 +8,18 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from fleet.errors import FleetError
+from fleet.command_line import fab
+from fleet.errors import FleetError, HostFailedError
 from fleet.facts.machine import CLOCK
 from fleet.inventory.hosts import Host
 from fleet.lock import operator
-from fleet.monitoring.api import ALERTMANAGER_PORT, ask, request
+from fleet.monitoring.role import ALERTMANAGER_PORT
 from fleet.ssh.connection_pool import Session, connected
+from fleet.ssh.verbs import Reply, http, reply
 
 log = logging.getLogger("fleet")
 
+_SECONDS = 30
 LONGEST_SECONDS = 2 * 3600.0
 """A silence expires by itself after this time, in case the deploy dies."""
 
@@ -121,7 +124,7 @@ def _make(session: Session, name: str, reason: str, now: float, seconds: float) 
         "createdBy": operator(),
         "comment": reason,
     }
-    found = ask(session, request("silence", ALERTMANAGER_PORT, "POST", "/api/v2/silences", document))
+    found = _ask(session, "POST", "/api/v2/silences", document)
     try:
         if found.good:
             return str(found.document()["silenceID"])
@@ -131,6 +134,17 @@ def _make(session: Session, name: str, reason: str, now: float, seconds: float) 
 
 
 def _expire(session: Session, silence: str) -> None:
-    found = ask(session, request("expire", ALERTMANAGER_PORT, "DELETE", f"/api/v2/silence/{silence}"))
+    found = _ask(session, "DELETE", f"/api/v2/silence/{silence}")
     if not found.good and found.status != 404:  # 404: already expired
         raise FleetError(f"Alertmanager answered {found.status} to expiring silence {silence}: {found.body[:300]}")
+
+
+def _ask(session: Session, method: str, path: str, document: object = None) -> Reply:
+    """Response of Alertmanager on the host's loopback. Raises HostFailedError where nothing answers."""
+    command = http("silence", "127.0.0.1", ALERTMANAGER_PORT, path, method, document=document, seconds=_SECONDS)
+    try:
+        return reply(session.run([command])[command.name])
+    except ValueError as error:
+        raise HostFailedError(
+            f"Alertmanager: {error}: check that the monitoring containers run: {fab()} status"
+        ) from None

@@ -70,8 +70,8 @@ def parse(data: bytes | str) -> Manifest:
         return Manifest(
             id=str(found["id"]),
             services=tuple(_service(name, each, str(found["id"])) for name, each in found["services"].items()),
-            images=tuple(_name(each, "image") for each in found["images"]),
-            artefacts=tuple(_name(each, "name") for each in found["artefacts"]),
+            images=tuple(str(each["image"]) for each in found["images"]),
+            artefacts=tuple(str(each["name"]) for each in found["artefacts"]),
             compose_files=tuple(str(each) for each in found["compose_files"]),
             secrets=tuple(map(str, found["secrets"])),
             withheld=tuple(map(str, found.get("withheld", ()))),
@@ -107,7 +107,3 @@ def _config_files(found: Mapping[str, Any]) -> ConfigFiles:
         check=tuple(map(str, found["check"])),
         shown={str(path): tuple(map(str, texts)) for path, texts in found["shown"].items()},
     )
-
-
-def _name(found: Any, key: str) -> str:
-    return str(found[key]) if isinstance(found, Mapping) else str(found)

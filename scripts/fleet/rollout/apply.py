@@ -21,10 +21,11 @@ from fleet.rollout.context import GOOD, Outcome, Result, RolloutCancelledError, 
 from fleet.rollout.hooks import HostHooks
 from fleet.rollout.host_state import CONTAINERS, CURRENT, CURRENT_FILES, container_of
 from fleet.rollout.prune import prune
-from fleet.rollout.restart import ServiceRestart
+from fleet.rollout.restart import ServiceRestart, stop
 from fleet.rollout.transfer import Transfer
+from fleet.ssh.command_batch import host_verb
 from fleet.ssh.connection_pool import Session
-from fleet.ssh.verbs import must
+from fleet.ssh.verbs import must, must_know
 
 log = logging.getLogger("fleet")
 
@@ -74,7 +75,7 @@ def _carry_out(
         _transfer(host, session, change, context)
         limits = _restart_services(host, session, change, context, active, what, hooks)
         if change.touches_services:
-            must(session, host, "end the maintenance", commands.end_maintenance())
+            must(session, host, "end the maintenance", host_verb("maintenance_end"))
         if change.publish:
             _publish(host, session, change.manifest, change.current)
     except RolloutCancelledError as error:
@@ -182,7 +183,8 @@ def _resume_runs(session: Session, active: Sequence[Any], context: RolloutContex
 
 
 def _publish(host: str, session: Session, wanted: Manifest, before: str | None) -> None:
-    command = commands.set_current(wanted.id, before=before, expected=wanted.expected)
+    replaced = [before] if before is not None and before != wanted.id else []
+    command = host_verb("release_publish", wanted.id, wanted.expected.decode(), *replaced)
     must(session, host, "set the current release", command)
 
 
@@ -233,7 +235,8 @@ def drain_host(session: Session, host: str, context: RolloutContext) -> Outcome:
     """
     with locked(session, host, "drain"):
         context.silencer.begin([host], "drain")  # expires by itself, if no deploy ends it
-        must(session, host, "begin the maintenance", commands.begin_maintenance(context.maintenance_seconds))
+        begin = host_verb("maintenance_begin", str(round(context.maintenance_seconds)))
+        must(session, host, "begin the maintenance", begin)
         current, release = _release(session)
         hooks = HostHooks(host, "drain", current, context)
         with hooks.unexpected():
@@ -260,9 +263,8 @@ def _drain(
 
 
 def _stop_services(session: Session, host: str, release: Manifest | None) -> list[str]:
-    containers = CONTAINERS.among(session.run([CONTAINERS.command]))
-    if isinstance(containers, Unknown):
-        raise HostFailedError(f"{host}: its containers cannot be listed, so services may run on: {containers.reason}")
+    otherwise = f"{host}: its containers cannot be listed, so services may run on"
+    containers = must_know(CONTAINERS, session.run([CONTAINERS.command]), otherwise)
     stopped = []
     for name in sorted({each.service for each in containers} - {*commands.EXPORTERS, ""}):
         container = container_of(containers, name)
@@ -271,7 +273,7 @@ def _stop_services(session: Session, host: str, release: Manifest | None) -> lis
         entry = None if release is None else release.service(name)
         seconds = STOP_SECONDS if entry is None else entry.stop_seconds
         log.info("%s: stopping %s (timeout %d s)", host, name, seconds)
-        must(session, host, f"stop {name}", commands.stop(name, seconds))
+        must(session, host, f"stop {name}", stop(name, seconds))
         stopped.append(name)
     return stopped
 

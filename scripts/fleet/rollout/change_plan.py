@@ -17,7 +17,6 @@ from fleet.release.artefact import Artefact
 from fleet.release.diff import file_diff, limit_changes
 from fleet.release.manifest import Manifest, ServiceEntry, manifest_of
 from fleet.release.release import Release
-from fleet.rollout import commands
 from fleet.rollout.host_state import (
     CURRENT,
     HANDED_OVER,
@@ -27,6 +26,7 @@ from fleet.rollout.host_state import (
     ServiceContainer,
     read_state,
 )
+from fleet.ssh.command_batch import host_verb
 from fleet.ssh.connection_pool import Session
 
 log = logging.getLogger("fleet")
@@ -279,8 +279,8 @@ def _is_unfinished(session: Session, host: str, current: str, last: AuditEntry) 
 
 
 def _manifest(session: Session, host: str, release: str) -> Manifest:
-    read, whole = commands.release_file(release, manifest.MANIFEST_FILE), commands.whole(release)
-    there = commands.list_releases()
+    read, whole = host_verb("release_file", release, manifest.MANIFEST_FILE), host_verb("release_whole", release)
+    there = host_verb("release_names")
     answers = session.run([read, whole, there])
     if not answers[read.name].ok:
         names = ", ".join(answers[there.name].out.split()) or "none"

@@ -18,16 +18,16 @@ from fleet.errors import HostFailedError
 from fleet.facts.fact import Fact, Unknown, known
 from fleet.inventory.hosts import Host
 from fleet.inventory.ray_clusters import BARK, WORKER, members
+from fleet.inventory.secrets import CLUSTER_TOKEN
 from fleet.release.manifest import ServiceEntry
 from fleet.release.ray_nodes import head_address
-from fleet.rollout import commands
 from fleet.rollout.change_plan import ChangePlan
 from fleet.rollout.context import Cancellation, RolloutContext
 from fleet.rollout.host_state import CONTAINERS, ServiceContainer, container_of, describe_exit, probes
 from fleet.rollout.host_state import problem as problem_of
-from fleet.ssh.command_batch import Answer
+from fleet.ssh.command_batch import Answer, Command, host_verb
 from fleet.ssh.connection_pool import Connections, Session
-from fleet.ssh.verbs import wait_until
+from fleet.ssh.verbs import must_know, wait_until
 from voxyard.service.healthcheck import CANNOT_WORK
 
 log = logging.getLogger("fleet")
@@ -142,16 +142,23 @@ def failure_message(session: Session, container: ServiceContainer | None, watch:
         return reason
     how = ""
     if container.state == "running" and watch.restarted(container):  # the engine reports the restarted process
-        deaths, logs = commands.deaths(container.id), commands.logs(container.id, until=container.started)
+        deaths = host_verb("container_deaths", container.id)
+        logs = logs_of(container.id, until=container.started)
         answers = session.run([deaths, logs])
         how = _exit_of(answers[deaths.name].out)
     else:
-        logs = commands.logs(container.id)
+        logs = logs_of(container.id)
         answers = session.run([logs, CONTAINERS.command])
         later = container_of(known(CONTAINERS.among(answers), ()), container.service)
         if later is not None and later.id == container.id and later.started != container.started:
-            answers = session.run([logs := commands.logs(container.id, until=later.started)])
+            answers = session.run([logs := logs_of(container.id, until=later.started)])
     return f"{reason}{how}. Last log lines:\n{last_log_lines(answers[logs.name].out)}"
+
+
+def logs_of(container: str, *, until: str = "") -> Command:
+    """Prints the last log lines of a container, optionally up to the time `until`."""
+    end = f"--until {shlex.quote(until)} " if until else ""
+    return Command("logs", f"docker logs --tail 400 {end}{shlex.quote(container)} 2>&1")
 
 
 def last_log_lines(text: str) -> str:
@@ -224,12 +231,8 @@ def verify_memory(session: Session, what: str, container: str, limits: Mapping[s
     if not limits:
         return ("limits: not enforceable on CPU",)
     answers = session.run([APPS.command, processes(container).command])
-    apps, pids = APPS.among(answers), processes(container).among(answers)
-    for unknown in (apps, pids):
-        if isinstance(unknown, Unknown):
-            raise HostFailedError(f"{what}: memory limits cannot be verified: {unknown.reason}")
-    if isinstance(apps, Unknown) or isinstance(pids, Unknown):
-        raise AssertionError
+    otherwise = f"{what}: memory limits cannot be verified"
+    apps, pids = must_know(APPS, answers, otherwise), must_know(processes(container), answers, otherwise)
     found = tuple(gpu_memory_use(limits, apps, pids))
     if over := [each for each in found if each.over_limit]:
         raise HostFailedError(
@@ -341,7 +344,7 @@ def pass_cluster_gate(host: str, session: Session, gate: ClusterGate, cancellati
     asking = next((each for name in gate.services if (each := container_of(containers, name)) is not None), None)
     if asking is None:
         raise HostFailedError(f"{host}: no container can ask the cluster {gate.cluster} for its hosts")
-    command = commands.cluster_status(asking.id, gate.head, gate.workers)
+    command = cluster_status(asking.id, gate.head, gate.workers)
     problem = wait_until(
         lambda: _cluster_problem(session.run([command])[command.name]), CLUSTER_SECONDS, cancellation, _POLL_SECONDS
     )
@@ -351,6 +354,13 @@ def pass_cluster_gate(host: str, session: Session, gate: ClusterGate, cancellati
             "its worker and its head, and that its ports are open between its hosts"
         )
     return f"the cluster {gate.cluster} has {', '.join(gate.workers)}"
+
+
+def cluster_status(container: str, head: str, workers: Sequence[str]) -> Command:
+    """Prints the hosts of a Ray cluster as JSON, with those of `workers` that are missing; asked in a container."""
+    words = ("docker", "exec", container, "voxyard", "cluster", "status", "--cluster", head, "--cluster-token")
+    expected = ("--json", "--expect", ",".join(workers))
+    return Command("cluster-status", shlex.join((*words, f"/run/secrets/{CLUSTER_TOKEN}", *expected)), 60)
 
 
 def wait_until_ready(host: str, session: Session, service: ServiceEntry, cancellation: Cancellation) -> None:

@@ -7,18 +7,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fleet.errors import FleetError, HostFailedError
-from fleet.facts.fact import Fact, Unknown, known
+from fleet.errors import FleetError
+from fleet.facts.fact import Fact, known
 from fleet.facts.machine import RELEASE_LABEL, ROLE_LABEL
 from fleet.lock import LOCK, Lock
 from fleet.release import manifest
 from fleet.release.manifest import Manifest, ServiceEntry
-from fleet.rollout import commands
 from fleet.ssh.command_batch import Answer, Command, verb
 from fleet.ssh.connection_pool import Session
-from fleet.ssh.verbs import files_of, http, reply
+from fleet.ssh.verbs import files_of, http, must_know, reply
 
 CONFIG_LABEL = "voxyard.config"
+OUR_PROJECT = "com.docker.compose.project=voxyard"  # training runs have others
 HASH_LABEL = "com.docker.compose.config-hash"
 HANDED_OVER = "-"
 """In place of the SHA-256 of a secret that only its container can read; its name has its version."""
@@ -169,7 +169,7 @@ def read_state(session: Session, host: str, wanted: Manifest) -> HostState:
 
     Raises HostFailedError when the connection breaks, or essential facts are unavailable.
     """
-    checksums = Fact("checksums", commands.checksums(wanted.id).text, _checksums)
+    checksums = Fact("checksums", verb("release_sums", wanted.id), _checksums)
     facts: tuple[Fact[Any], ...] = (
         CURRENT, PREVIOUS, checksums, CHANGED_FILES, CURRENT_FILES, IMAGES, ARTEFACTS, SECRETS, CONTAINERS, LOCK,
         EXPECTED, LOADED,
@@ -177,8 +177,7 @@ def read_state(session: Session, host: str, wanted: Manifest) -> HostState:
     asked = [command for each in wanted.services for command in probes(each)]
     answers = session.run([*(fact.command for fact in facts), *asked])
     for fact in (CONTAINERS, IMAGES, CURRENT, CURRENT_FILES):
-        if isinstance(unknown := fact.among(answers), Unknown):
-            raise HostFailedError(f"{host}: its {fact.name} cannot be read: {unknown.reason}")
+        must_know(fact, answers, f"{host}: its {fact.name} cannot be read")
     problems = {each.name: problem(each, answers) for each in wanted.services}
     return HostState(
         current=known(CURRENT.among(answers), None),
@@ -271,4 +270,4 @@ LOADED: Fact[Mapping[str, str]] = Fact(
     "loaded", verb("config_list"), lambda text: dict(line.split() for line in text.splitlines())
 )
 IMAGES = Fact("images", verb("image_list", _IMAGE), _images, seconds=60)
-CONTAINERS = Fact("services", verb("service_inspect", ROLE_LABEL), containers_of)  # training runs have other projects
+CONTAINERS = Fact("services", verb("container_inspect", OUR_PROJECT, ROLE_LABEL), containers_of)

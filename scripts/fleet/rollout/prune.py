@@ -9,17 +9,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fleet.errors import FleetError, HostFailedError
-from fleet.facts.fact import Fact, Unknown
+from fleet.errors import FleetError
+from fleet.facts.fact import Fact
 from fleet.facts.machine import RELEASE_LABEL
 from fleet.inventory.secrets import service_of
 from fleet.release import manifest
 from fleet.release.manifest import Manifest
-from fleet.rollout import commands
 from fleet.rollout.host_state import ARTEFACTS, CURRENT, IMAGES, PREVIOUS, SECRETS, HostImage
-from fleet.ssh.command_batch import verb
+from fleet.ssh.command_batch import host_verb, verb
 from fleet.ssh.connection_pool import Session
-from fleet.ssh.verbs import must
+from fleet.ssh.verbs import must, must_know
 
 _OURS = re.compile(r"(.+/)?voxyard-[a-z][a-z0-9-]*(:[0-9a-f]{12}|@sha256:[0-9a-f]{64})")
 
@@ -52,20 +51,15 @@ def prune(host: str, session: Session, *, keep: int) -> tuple[str, ...]:
     """Remove unused releases, artefacts, images and secrets; returns one line per kind. Raises HostFailedError."""
     facts: tuple[Fact[Any], ...] = (CURRENT, PREVIOUS, RELEASES, ARTEFACTS, IMAGES, SECRETS, IN_USE, NAMED_BY_RUNS)
     answers = session.run([fact.command for fact in facts])
-    found: list[Any] = []
-    for fact in facts:
-        value = fact.among(answers)
-        if isinstance(value, Unknown):
-            raise HostFailedError(f"{host}: its {fact.name} cannot be read: {value.reason}")
-        found.append(value)
+    found = [must_know(fact, answers, f"{host}: its {fact.name} cannot be read") for fact in facts]
     current, previous, releases, artefacts, images, secrets, used, named = found
     used = InUse(used.releases | named.releases, used.images | named.images, (*used.mounts, *named.mounts))
     old = find_unused(releases, (current, previous), artefacts, images, used, keep=keep, secrets=tuple(secrets))
     if old.nothing:
         return ()
-    command = commands.remove(old.releases, old.artefacts, old.images, old.secrets)
-    must(session, host, "remove old releases", command)
     parts = {"releases": old.releases, "artefacts": old.artefacts, "images": old.images, "secrets": old.secrets}
+    words = [f"{kind}/{name}" for kind, names in parts.items() for name in names]
+    must(session, host, "remove old releases", host_verb("prune_remove", *words, seconds=300))
     return tuple(f"removed old {kind}: {', '.join(names)}" for kind, names in parts.items() if names)
 
 

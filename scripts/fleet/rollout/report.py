@@ -19,7 +19,9 @@ from fleet.ssh.connection_pool import GroupResult
 
 _COLOURS = {"FAIL": "bold red", "WARN": "yellow", "INFO": "dim"}
 _PIPED_WIDTH = 180
-_UNBROKEN = ("host", "level", "check", "current", "runs", "service", "result", "from", "to")
+_UNBROKEN = (
+    "host", "level", "check", "current", "runs", "service", "result", "from", "to", "run", "step", "since", "release",
+)  # fmt: skip
 
 
 def console(*, error: bool = False) -> Console:
@@ -30,17 +32,17 @@ def console(*, error: bool = False) -> Console:
 
 def findings_table(result: GroupResult[HostReport], names: Sequence[str]) -> Table:
     """One row per finding, hosts in the order of the inventory."""
-    table = _table("host", "level", "check", "found", "fix")
+    table = table_of("host", "level", "check", "found", "fix")
     for name in names:
         if name in result.failed:
-            _row(table, name, "FAIL", "connection", str(result.failed[name]), "see found")
+            add_row(table, name, "FAIL", "connection", str(result.failed[name]), "see found")
             continue
         findings = result.succeeded[name].findings
         for each in findings:
             level = "WARN, acknowledged" if each.acknowledged else each.level
-            _row(table, name, level, each.check, each.found, each.remedy)
+            add_row(table, name, level, each.check, each.found, each.remedy)
         if not findings:
-            _row(table, name, "ok", "", "no findings", "")
+            add_row(table, name, "ok", "", "no findings", "")
     return table
 
 
@@ -58,22 +60,22 @@ def findings_document(result: GroupResult[HostReport], names: Sequence[str], *, 
 
 def status_table(result: GroupResult[Status], names: Sequence[str]) -> Table:
     """One row per service, hosts in the order of the inventory."""
-    table = _table("host", "current", "service", "runs", "state", "restarts", "answers", "drift")
+    table = table_of("host", "current", "service", "runs", "state", "restarts", "answers", "drift")
     for name in names:
         if name in result.failed:
-            _row(table, name, "", "", "", str(result.failed[name]), "", "", "")
+            add_row(table, name, "", "", "", str(result.failed[name]), "", "", "")
             continue
         status = result.succeeded[name]
         if status.problem is not None:
-            _row(table, name, status.current or "", "", "", status.problem, "", "", "")
+            add_row(table, name, status.current or "", "", "", status.problem, "", "", "")
         for each in status.services:
             drift = "; ".join(each.drift) or "none"
             cells = (each.name, each.release, each.state, str(each.restarts), each.answers, drift)
-            _row(table, name, status.current or "", *cells)
+            add_row(table, name, status.current or "", *cells)
         for file in status.changed_files:
-            _row(table, name, "", "", "", "", "", "", f"{file} was changed on the host")
+            add_row(table, name, "", "", "", "", "", "", f"{file} was changed on the host")
         if status.lock is not None:
-            _row(table, name, "", "", "", f"locked by {status.lock}", "", "", "")
+            add_row(table, name, "", "", "", f"locked by {status.lock}", "", "", "")
     return table
 
 
@@ -103,10 +105,10 @@ def status_document(result: GroupResult[Status], names: Sequence[str]) -> dict[s
 
 def changes_table(changes: Mapping[str, ChangePlan]) -> Table:
     """Table of planned changes, one row per step."""
-    table = _table("host", "change")
+    table = table_of("host", "change")
     for name, change in changes.items():
         for line in change.lines():
-            _row(table, name, line)
+            add_row(table, name, line)
     return table
 
 
@@ -154,7 +156,7 @@ def with_reasons(outcome: Outcome, withheld: Mapping[str, str]) -> Outcome:
 
 def outcomes_table(outcomes: Sequence[Outcome]) -> Table:
     """Table of outcomes, one row per host."""
-    table = _table("host", "result", "from", "to", "seconds", "note")
+    table = table_of("host", "result", "from", "to", "seconds", "note")
     for each in outcomes:
         said = "\n".join([each.note, *each.limits]).strip()
         seconds = f"{each.seconds:.0f}" if each.seconds else ""
@@ -184,28 +186,30 @@ def outcomes_document(outcomes: Sequence[Outcome]) -> dict[str, object]:
 
 def errors_table(failures: Mapping[str, FleetError], heading: str = "failed") -> Table:
     """Table of failed or skipped hosts with their errors."""
-    table = _table("host", heading)
+    table = table_of("host", heading)
     for name, error in failures.items():
-        _row(table, name, str(error))
+        add_row(table, name, str(error))
     return table
 
 
 def withheld_table(withheld: Mapping[str, Mapping[str, str]]) -> Table:
     """Table of services that the preflight keeps from the release of a host, with the reasons."""
-    table = _table("host", "service", "left as it is because of")
+    table = table_of("host", "service", "left as it is because of")
     for name, services in withheld.items():
         for service, reason in services.items():
-            _row(table, name, service, reason)
+            add_row(table, name, service, reason)
     return table
 
 
-def _table(*columns: str) -> Table:
+def table_of(*columns: str) -> Table:
+    """Table with these columns, of which names and numbers are not broken."""
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for column in columns:
         table.add_column(column, overflow="fold", no_wrap=column in _UNBROKEN)
     return table
 
 
-def _row(table: Table, *cells: str) -> None:
+def add_row(table: Table, *cells: str) -> None:
+    """Add a row of plain text, in the colour of the level in its second cell, where that is one."""
     level = cells[1] if len(cells) > 1 else ""
     table.add_row(*(escape(cell) for cell in cells), style=_COLOURS.get(level.partition(",")[0], ""))

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from fleet.command_line import fab
 from fleet.errors import FleetError, HostFailedError
 from fleet.facts.fact import Unknown
+from fleet.images.third_party import NODE_EXPORTER
+from fleet.inventory.secrets import service_of
+from fleet.release.config_hash import variable
 from fleet.release.environment import ENVIRONMENT_FILE
 from fleet.release.manifest import Manifest, ServiceEntry
+from fleet.release.tls import OF_NODE_EXPORTER
 from fleet.rollout import commands
 from fleet.rollout.change_plan import ServiceStart
 from fleet.rollout.context import Cancellation, RolloutCancelledError
 from fleet.rollout.health_gate import Clock, HealthWatch, pass_gate
 from fleet.rollout.host_state import CONTAINERS, container_of, http_problem
+from fleet.ssh.command_batch import Command, host_verb
 from fleet.ssh.connection_pool import Session
 from fleet.ssh.verbs import must
 
@@ -122,7 +127,7 @@ class ServiceRestart:
         self.reloaded.discard(service.name)
         self._publish_files(release, service)
         log.info("%s: starting %s", self.host, service.name)
-        command = commands.start(
+        command = start(
             release.id,
             release.compose_files,
             ENVIRONMENT_FILE,
@@ -146,19 +151,14 @@ class ServiceRestart:
 
     def _publish_files(self, release: Manifest, service: ServiceEntry) -> None:
         if service.files is not None:
-            command = commands.publish_config(release.id, service.name, service.files)
+            command = host_verb("config_publish", release.id, service.name, service.files.digest, seconds=60)
             must(self.session, self.host, f"write the files of {service.name}", command)
 
     def _stop(self, service: ServiceEntry, *, remove: bool = False) -> None:
         self.cancellation.check(rolling_back=self.rolling_back)
         log.info("%s: stopping %s (timeout %d s)", self.host, service.name, service.stop_seconds)
         self.touched.setdefault(service.name, service)
-        must(
-            self.session,
-            self.host,
-            f"stop {service.name}",
-            commands.stop(service.name, service.stop_seconds, remove=remove),
-        )
+        must(self.session, self.host, f"stop {service.name}", stop(service.name, service.stop_seconds, remove=remove))
 
     def _wait_until_healthy(self, service: ServiceEntry, *, fresh: bool) -> None:
         self.cancellation.check(rolling_back=self.rolling_back)
@@ -172,8 +172,45 @@ class ServiceRestart:
         gated = replace(service, ready=ALIVE) if early else service
         verified = pass_gate(self.host, self.session, gated, clock, watch, self.say)
         if service.files is not None:
-            command = commands.confirm_config(service.name, service.files)
+            command = host_verb("config_confirm", service.name, service.files.digest)
             must(self.session, self.host, f"note the files of {service.name}", command)
         for line in verified:
             log.info("%s: %s: %s", self.host, service.name, line)
         self.limits += [f"{service.name}: {line}" for line in verified]
+
+
+def stop(service: str, seconds: int, *, remove: bool = False) -> Command:
+    """Stops the containers of a service, with a grace period in seconds."""
+    words = (service, str(seconds), *(["remove"] if remove else []))
+    return host_verb("service_stop", *words, seconds=seconds + 60)
+
+
+def start(
+    release: str,
+    compose_files: Sequence[str],
+    environment_file: str,
+    service: str,
+    *,
+    secrets: Iterable[str] = (),
+    foreign: bool = False,
+) -> Command:
+    """Starts a service of a release in a new container, after its data and `secrets` belong to its user.
+
+    A `foreign` one has none.
+    Compose detects neither changed files under the same name nor unhealthy containers.
+    """
+    owned = [] if service == NODE_EXPORTER else [f"../../data/{service}"]
+    owned += [f"../../secrets/{name}" for name in secrets if _reads(service, name)]
+    owned = [] if foreign else owned
+    image = variable(service, "IMAGE") if owned else ""  # of the container that hands over
+    words = (release, environment_file, service, image, *commands.compose_options(compose_files), "--", *owned)
+    return host_verb("service_start", *words, seconds=180)
+
+
+def _reads(service: str, secret: str) -> bool:
+    """True for a secret that is to belong to the user of the service, by file name."""
+    if service_of(secret) == "custom":
+        return False  # it stays the login's: root in a container reads it
+    if service == NODE_EXPORTER or OF_NODE_EXPORTER in secret:
+        return service == NODE_EXPORTER and OF_NODE_EXPORTER in secret
+    return service not in commands.EXPORTERS or service_of(secret) == "host"

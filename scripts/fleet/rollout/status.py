@@ -27,7 +27,7 @@ from fleet.rollout.host_state import (
     problem,
 )
 from fleet.rollout.prune import RELEASES
-from fleet.ssh.command_batch import Answer, Command
+from fleet.ssh.command_batch import Answer, Command, verb
 from fleet.ssh.connection_pool import Session
 
 STALE = "it does not work with the files of its release"
@@ -102,7 +102,10 @@ def read_status(session: Session) -> Status:
 
 def _hashes(name: str, releases: Mapping[str, Manifest | None]) -> Command | None:
     found = releases.get(name)
-    return None if found is None else commands.config_hashes(name, found.compose_files, ENVIRONMENT_FILE)
+    if found is None:
+        return None
+    words = verb("service_hashes", name, ENVIRONMENT_FILE, *commands.compose_options(found.compose_files))
+    return Command(f"hashes-{name}", words, 30)
 
 
 def _services(

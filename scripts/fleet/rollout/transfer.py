@@ -19,7 +19,7 @@ from fleet.release.release import Release
 from fleet.rollout import commands
 from fleet.rollout.change_plan import ImageTransfer, layers_present, megabytes
 from fleet.rollout.host_state import IMAGES, HostImage
-from fleet.ssh.command_batch import Answer
+from fleet.ssh.command_batch import Answer, Command, host_verb
 from fleet.ssh.connection_pool import Session
 from fleet.ssh.verbs import must, tar_of
 
@@ -27,6 +27,9 @@ log = logging.getLogger("fleet")
 
 SUMS = ".sha256"
 _CHUNK = 1 << 20
+_SECONDS = 3600  # of an image that is pulled, of an artefact
+_LOAD = Command("load-image", "docker load --quiet", 1800)
+_WRITE_SECRETS = host_verb("secrets_write", seconds=60)
 
 
 def _nothing() -> None:
@@ -47,7 +50,7 @@ class Transfer:
         image = image_transfer.image
         log.info("%s: %s", self.host, image_transfer)
         if image.digest is not None:
-            command = commands.pull_image(image.digest, image.release_tag)
+            command = host_verb("image_pull", image.digest, image.release_tag, seconds=_SECONDS)
             must(self.session, self.host, f"pull {image.digest}", command)
         else:
             self._send_image(image)
@@ -60,28 +63,29 @@ class Transfer:
 
     def artefact(self, artefact: Artefact) -> None:
         """Send an artefact; resumes an interrupted transfer. Raises as `image` does."""
-        command = commands.artefact_files(artefact.name)
+        command = host_verb("artefact_partial", artefact.name, seconds=_SECONDS)
         there = dict(_sums(self.session.run([command])[command.name]))
         missing = [name for name, checksum in artefact.checksums.items() if there.get(name) != checksum]
         kept = f", {len(artefact.checksums) - len(missing)} files present" if there else ""
         log.info("%s: sending %s (%s%s)", self.host, artefact.name, megabytes(artefact.size_bytes), kept)
         sent = self._checked(_artefact_archive(artefact, missing))
-        must(self.session, self.host, f"receive {artefact.name}", commands.receive_artefact(artefact.name), sent)
+        receive = host_verb("artefact_write", artefact.name, seconds=_SECONDS)
+        must(self.session, self.host, f"receive {artefact.name}", receive, sent)
 
     def files(self, release: Release) -> None:
         """Write the files of the release. Raises HostFailedError."""
         log.info("%s: writing release %s", self.host, release.id)
-        command = commands.write_release(release.id, release.checksums)
+        command = host_verb("release_write", release.id, commands.sums(release.checksums), seconds=60)
         must(self.session, self.host, "write the release", command, [release.archive()])
 
     def secrets(self, secrets: Mapping[str, bytes]) -> None:
         """Write secrets, sent on standard input only. Raises HostFailedError."""
         log.info("%s: writing secrets: %s", self.host, ", ".join(secrets))
-        must(self.session, self.host, "write the secrets", commands.write_secrets(), [secrets_archive(secrets)])
+        must(self.session, self.host, "write the secrets", _WRITE_SECRETS, [secrets_archive(secrets)])
 
     def _send_image(self, image: LocalImage) -> None:
         path = self.cache.archive(image)
-        command = commands.load_image()
+        command = _LOAD
         if count := layers_present(image, self._images()):  # read again: an earlier transfer may have added layers
             size = megabytes(image_archive.size_without_layers(path, count))
             log.info("%s: %d of %d layers present, sending %s", self.host, count, len(image.layers), size)

@@ -15,7 +15,7 @@ from fleet.command_line import fab
 from fleet.errors import FleetError, HostFailedError
 from fleet.inventory.hosts import Host
 from fleet.ssh import rsync
-from fleet.ssh.command_batch import Command, verb
+from fleet.ssh.command_batch import Command, host_verb
 from fleet.ssh.connection_pool import Session
 from fleet.ssh.verbs import must
 
@@ -97,7 +97,7 @@ def send(session: Session, host: Host, folder: Path, content: RunInput, busy: Ca
     Raises HostFailedError.
     """
     there = f"{host.files}/corpora/{content.place}/{SOURCE}"
-    state = _answer(host, session, inspect_command(content)).split()
+    state = _answer(host, session, host_verb("corpus_inspect", content.name, content.id)).split()
     if "whole" in state:
         differs = rsync.run(host, rsync.compare_command(host, folder, there)).out.strip()
         if not differs:
@@ -116,18 +116,8 @@ def send(session: Session, host: Host, folder: Path, content: RunInput, busy: Ca
     newest = next((word.removeprefix("beside:") for word in state if word.startswith("beside:")), None)
     link = None if newest is None else f"../{newest}/{SOURCE}"
     rsync.run(host, rsync.push_command(host, folder, f"{beside}.partial", link_to=link, lock=f"{beside}.lock"))
-    _answer(host, session, install_command(content))
+    _answer(host, session, host_verb("corpus_install", content.name, content.id, seconds=300))
     return True
-
-
-def inspect_command(content: RunInput) -> Command:
-    """Prints `whole` where the content is present, and `beside:ID` for the newest other version."""
-    return Command("inspect-corpus", verb("corpus_inspect", content.name, content.id))
-
-
-def install_command(content: RunInput) -> Command:
-    """Renames the complete transfer to its final name, replacing changed content."""
-    return Command("install-corpus", verb("corpus_install", content.name, content.id), 300)
 
 
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:

@@ -12,10 +12,10 @@ from pathlib import Path
 from fleet.audit import AuditEntry, record
 from fleet.errors import FleetError, HostFailedError
 from fleet.inventory.hosts import Host
-from fleet.runs import commands
 from fleet.runs.files import MANIFEST
 from fleet.runs.state import TrainingRun
 from fleet.ssh import rsync
+from fleet.ssh.command_batch import host_verb
 from fleet.ssh.connection_pool import Session
 from fleet.ssh.verbs import must
 
@@ -45,8 +45,8 @@ def fetch_run(session: Session, host: Host, run: TrainingRun, out: Path) -> Fetc
     """
     _refuse_other(out, run.id)
     out.mkdir(parents=True, exist_ok=True)
-    must(session, host.name, f"write the logs of {run.id}", commands.keep_logs(run.id))
-    readable = commands.make_readable(run.id, run.image)
+    must(session, host.name, f"write the logs of {run.id}", host_verb("run_keep_logs", run.id, seconds=120))
+    readable = host_verb("run_make_readable", run.id, run.image, seconds=120)
     must(session, host.name, f"make the checkpoints of {run.id} readable", readable)
     source = f"{host.files}/runs/{run.id}"
     command = rsync.pull_command(host, source, out, exclude=_LEFT_OUT)

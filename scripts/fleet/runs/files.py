@@ -14,6 +14,7 @@ import yaml
 from fleet.command_line import fab
 from fleet.errors import FleetError
 from fleet.inventory.secrets import HOST_CERTIFICATE, HOST_KEY
+from fleet.release import compose
 from fleet.release.tls import (
     CA_FILE,
     CERTIFICATE,
@@ -146,11 +147,11 @@ def render(wanted: RunRequest, deployed: DeployedRelease) -> RunFiles:
     gpus = reserved(loaded, deployed)
     corpus = wanted.inputs["train"]
     shards = f"shards-{shards_key(loaded.config)}" if corpus.kind == "recordings" else None
-    compose = _run_compose(replace(wanted, settings=settings), loaded, deployed, gpus)
+    own = _run_compose(replace(wanted, settings=settings), loaded, deployed, gpus)
     parts = {
         COMPOSE: deployed.compose,
         **dict(wanted.overrides),
-        RUN_COMPOSE: yaml.dump(compose, Dumper=_Dumper, sort_keys=False).encode(),
+        RUN_COMPOSE: yaml.dump(own, Dumper=_Dumper, sort_keys=False).encode(),
         SETTINGS: wanted.settings.file or b"{}\n",
         PLAN: deployed.plan,
     }
@@ -272,11 +273,6 @@ def trainer_gpus(plan: bytes) -> tuple[str, ...]:
     return tuple(roles[role] for role in ("model", "data") if role in roles)
 
 
-def gpu_reservation(gpus: Sequence[str]) -> dict[str, Any]:
-    """Compose's device reservation of GPUs by UUID."""
-    return {"driver": "nvidia", "device_ids": list(gpus), "capabilities": ["gpu", "compute", "utility"]}
-
-
 def _uuid(asked: int | str, deployed: DeployedRelease) -> str:
     text = str(asked).strip()
     if text.isdecimal() and int(text) < len(deployed.gpus):
@@ -319,13 +315,7 @@ def _run_compose(
     if environment:
         service["environment"] = environment
     volumes: list[dict[str, Any]] = [
-        {
-            "type": "bind",
-            "source": f"../../corpora/{content.place}/{SOURCE}",
-            "target": _INPUTS[role][1],
-            "read_only": True,
-            "bind": {"create_host_path": False},
-        }
+        compose.mount(f"../../corpora/{content.place}/{SOURCE}", _INPUTS[role][1], read_only=True)
         for role, content in wanted.inputs.items()
         if role in _INPUTS
     ]
@@ -339,7 +329,7 @@ def _run_compose(
     if volumes:
         service["volumes"] = volumes
     if gpus:
-        service["deploy"] = {"resources": {"reservations": {"devices": [gpu_reservation(gpus)]}}}
+        service |= compose.gpu_request(gpus)
     if deployed.memory_mib is None:
         return {"services": {"train": service}, **more}
     limit = {"mem_limit": f"{deployed.memory_mib}m"}

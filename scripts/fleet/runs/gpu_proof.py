@@ -14,11 +14,12 @@ from fleet.audit import AuditEntry, record
 from fleet.command_line import fab
 from fleet.errors import FleetError, HostFailedError
 from fleet.lock import locked
+from fleet.release import compose
 from fleet.rollout.commands import compose_options
 from fleet.rollout.health_gate import Clock
-from fleet.runs.files import COMPOSE, DeployedRelease, gpu_reservation, trainer_gpus
+from fleet.runs.files import COMPOSE, DeployedRelease, trainer_gpus
 from fleet.runs.runs import active_runs, read_release
-from fleet.ssh.command_batch import Command, verb
+from fleet.ssh.command_batch import host_verb
 from fleet.ssh.connection_pool import Session
 from fleet.ssh.verbs import files_of, must, tar_of, wait_until
 from gpu_report import run as gpu_report
@@ -77,14 +78,16 @@ def prove(
                 f"{fab()} stop --host {host} --run {busy[0].id}"
             )
         files = {COMPOSE: compose_file(release, gpus, stand_in=stand_in), **dict(overrides)}
-        session.run([remove_left_over(release.image)])
+        session.run([host_verb("proof_remove_left_over", release.image, seconds=120)])
         try:
-            begin = begin_command(proof, release, tuple(files))
+            assigned = [f"{name}={value}" for name, value in variables(release).items()]
+            words = (proof, _SCRATCH, SERVICE, *assigned, *compose_options(tuple(files)))
+            begin = host_verb("proof_begin", *words, seconds=120)
             must(session, host, "start the proof", begin, [archive(root, files)])
             code = _ended(session, host, proof, clock or Clock())
             report = _fetched(session, host, proof, code, out)
         finally:
-            session.run([remove_command(proof, release.image)])
+            session.run([host_verb("proof_remove", proof, release.image, seconds=60)])
         result = "ok" if report["ok"] else "failed"
         record(session, host, AuditEntry("prove", release.release, release.release, result, f"proof {proof}"))
     return report | {"left_out": [LEFT_OUT, *([STAND_IN_LEFT_OUT] if stand_in else [])]}
@@ -105,12 +108,12 @@ def compose_file(release: DeployedRelease, gpus: Sequence[str], *, stand_in: boo
         "network_mode": "none",
         "tmpfs": [*service.get("tmpfs", ()), f"{_MOUNT}/{_SCRATCH}:mode=1777,size=4g"],
         "environment": {"HOME": "/tmp", "USER": "voxyard", "PYTHONPATH": f"{_MOUNT}/{_PACKAGES}"},  # noqa: S108 - a tmpfs
-        "volumes": [{"type": "bind", "source": ".", "target": _MOUNT, "bind": {"create_host_path": False}}],
+        "volumes": [compose.mount(".", _MOUNT)],
     }  # fmt: skip
     if release.memory_mib is not None:
         service["mem_limit"] = f"{release.memory_mib}m"
     if gpus:
-        service["deploy"] = {"resources": {"reservations": {"devices": [gpu_reservation(gpus)]}}}
+        service |= compose.gpu_request(gpus)
     return yaml.safe_dump({"services": {SERVICE: service}}, sort_keys=False).encode()
 
 
@@ -139,13 +142,6 @@ def _installed(package: str) -> Iterator[tuple[Path, str]]:
             yield path, str(each)
 
 
-def begin_command(proof: str, release: DeployedRelease, compose_files: Sequence[str]) -> Command:
-    """Unpacks the archive of standard input and starts the container, which goes on without the connection."""
-    assigned = [f"{name}={value}" for name, value in variables(release).items()]
-    words = (proof, _SCRATCH, SERVICE, *assigned, *compose_options(compose_files))
-    return Command("begin-proof", verb("proof_begin", *words), 120)
-
-
 def variables(release: DeployedRelease) -> dict[str, str]:
     """Variables of the compose file."""
     return {
@@ -156,29 +152,9 @@ def variables(release: DeployedRelease) -> dict[str, str]:
     }
 
 
-def state_command(proof: str) -> Command:
-    """Prints the exit code of the container once it has ended, or `gone` where its shell ended without one."""
-    return Command("proof-state", verb("proof_state", proof))
-
-
-def report_command(proof: str) -> Command:
-    """Prints the report's folder as a base64 tar archive."""
-    return Command("proof-report", verb("proof_report", proof), 60)
-
-
-def remove_command(proof: str, image: str) -> Command:
-    """Ends the container and removes the files of the proof; a throw-away container removes what it wrote."""
-    return Command("remove-proof", verb("proof_remove", proof, image), 60)
-
-
-def remove_left_over(image: str) -> Command:
-    """Ends containers and removes files of proofs whose connection was cut: who holds the lock is the only one."""
-    return Command("remove-left-over-proofs", verb("proof_remove_left_over", image), 120)
-
-
 def _ended(session: Session, host: str, proof: str, clock: Clock) -> int:
     """Exit code of the container. Raises HostFailedError after LONGEST_SECONDS."""
-    state, said = state_command(proof), ""
+    state, said = host_verb("proof_state", proof), ""
 
     def runs() -> str | None:
         nonlocal said
@@ -194,7 +170,7 @@ def _ended(session: Session, host: str, proof: str, clock: Clock) -> int:
 
 
 def _fetched(session: Session, host: str, proof: str, code: int, out: Path) -> dict[str, Any]:
-    answer = must(session, host, "read the report", report_command(proof))
+    answer = must(session, host, "read the report", host_verb("proof_report", proof, seconds=60))
     try:
         files = files_of(answer.out)
     except ValueError as error:

@@ -5,37 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-
 from fleet.command_line import fab
+from fleet.rollout.report import add_row, console, table_of
 from fleet.runs.fetch import CHECKPOINTS, FetchedRun
 from fleet.runs.files import RunFiles
 from fleet.runs.state import TrainingRun
 from fleet.ssh.connection_pool import GroupResult
 
-_PIPED_WIDTH = 180
 _COLUMNS = ("host", "run", "state", "step", "loss", "checkpoint", "since", "release", "GPUs")
 
 
 def print_table(result: GroupResult[tuple[TrainingRun, ...]], names: Sequence[str]) -> None:
     """Print a table, one row per run, hosts in the order of the inventory."""
-    plain = Console()
-    console = plain if plain.is_terminal else Console(width=_PIPED_WIDTH)
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for column in _COLUMNS:
-        table.add_column(column, overflow="fold", no_wrap=column in ("host", "run", "step", "since", "release"))
+    table = table_of(*_COLUMNS)
     for name in names:
-        if name in result.failed:
-            table.add_row(*(escape(cell) for cell in (name, "", str(result.failed[name]), "", "", "", "", "", "")))
-            continue
-        runs = result.succeeded[name]
+        runs = result.succeeded.get(name, ())
         for run in runs:
-            table.add_row(*(escape(cell) for cell in (name, *_cells(run))))
+            add_row(table, name, *_cells(run))
         if not runs:
-            table.add_row(escape(name), "", "no runs", "", "", "", "", "", "")
-    console.print(table)
+            add_row(table, name, "", str(result.failed.get(name, "no runs")))
+    console().print(table)
 
 
 def document(result: GroupResult[tuple[TrainingRun, ...]], names: Sequence[str]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -13,10 +14,12 @@ from fleet.command_line import fab
 from fleet.errors import FleetError, HostFailedError
 from fleet.facts.fact import Unknown
 from fleet.facts.gpus import GPUS
+from fleet.release.tls import CA_FILE, WEB_FILE
 from fleet.rollout import health_gate
+from fleet.rollout.commands import compose_options, sums
 from fleet.rollout.health_gate import Clock
-from fleet.runs import commands
 from fleet.runs.files import (
+    ENVIRONMENT,
     DeployedRelease,
     RunFiles,
     RunRequest,
@@ -26,8 +29,9 @@ from fleet.runs.files import (
     run_tls,
     trainer_gpus,
 )
+from fleet.runs.logs import logs_of, run_labels
 from fleet.runs.state import KILLED, NOT_ENFORCEABLE, TrainingRun, read_runs
-from fleet.ssh.command_batch import Answer, Command
+from fleet.ssh.command_batch import Answer, Command, host_verb
 from fleet.ssh.connection_pool import Session
 from fleet.ssh.verbs import files_of, http, must
 
@@ -35,6 +39,8 @@ log = logging.getLogger("fleet")
 
 POLL_SECONDS = 2.0
 START_SECONDS = 1800.0  # from a prepared corpus to the first step: model build and compilation
+EXISTS = 73  # EX_CANTCREAT: a run of this name exists
+RELEASE_FILES = ("voxyard.env", "plan.yaml", "trainer.yaml", WEB_FILE, CA_FILE)
 _ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,47}")
 
 
@@ -65,7 +71,7 @@ def new_run_id(name: str, given: str = "", now: datetime | None = None) -> str:
 
 def read_release(session: Session, host: str, release: str | None = None) -> DeployedRelease:
     """Parts of the current or named release that runs use. Raises HostFailedError or FleetError."""
-    command = commands.release_there(release)
+    command = host_verb("run_release", "current" if release is None else f"releases/{release}", *RELEASE_FILES)
     answers = session.run([command, GPUS.command])
     if not answers[command.name].ok:
         raise HostFailedError(f"{host} has no release for training runs: run {fab()} deploy --host {host} first")
@@ -101,19 +107,18 @@ def start_run(session: Session, host: str, files: RunFiles, *, again: bool = Fal
     Returns when the start has begun; it continues without the connection.
     """
     run = files.wanted.run
-    image = commands.has_image(files.deployed.image)
+    image = has_image(files.deployed.image)
     if not session.run([image])[image.name].ok:
         raise HostFailedError(
             f"{host} has no image {files.deployed.image} of its release {files.deployed.release}: "
             f"{fab()} deploy --host {host}"
         )
-    write = commands.write_run(run, files.checksums, again=again)
-    written = must(session, host, "write the run's files", write, [files.archive()], other=commands.EXISTS)
-    if written.code == commands.EXISTS:
+    write = host_verb("run_write", run, sums(files.checksums), *(["again"] if again else []), seconds=60)
+    written = must(session, host, "write the run's files", write, [files.archive()], other=EXISTS)
+    if written.code == EXISTS:
         raise HostFailedError(f"{host} already has a run {run}: choose another id, or resume it with --resume {run}")
     prepare = files.shards is not None and not _has_shards(session, files)
-    start = commands.start(run, files.compose_files, files.corpora, prepare=prepare)
-    must(session, host, f"start the run {run}", start)
+    must(session, host, f"start the run {run}", start(run, files.compose_files, files.corpora, prepare=prepare))
 
 
 def start_new_run(session: Session, host: str, wanted: RunRequest, given: DeployedRelease) -> RunFiles:
@@ -143,8 +148,7 @@ def resume_run(
     note = f"run {run.id} resumed from step {0 if run.checkpoint is None else run.checkpoint}, {image}"
     entry = AuditEntry("resume", run.release, given.release, "ok", note)
     _audited(session, run.host, entry, lambda: start_run(session, run.host, files, again=True))
-    unmark = commands.unmark_drained(run.id)
-    must(session, run.host, "mark the run", unmark)
+    _mark(session, run, drained=False)
     return files
 
 
@@ -153,9 +157,8 @@ def stop_run(session: Session, run: TrainingRun, *, drained: bool) -> TrainingRu
 
     Raises HostFailedError where it did not stop gracefully; earlier checkpoints remain.
     """
-    mark = commands.mark_drained(run.id) if drained else commands.unmark_drained(run.id)
-    must(session, run.host, "mark the run", mark)  # first: an interruption must not lose the run
-    command = commands.stop(run.id, run.stop_seconds)
+    _mark(session, run, drained=drained)  # first: an interruption must not lose the run
+    command = stop(run.id, run.stop_seconds)
     answer = session.run([command])[command.name]
     ended = find_run(session, run.host, run.id)
     said = "no checkpoint yet" if ended.checkpoint is None else f"checkpoint at step {ended.checkpoint}"
@@ -178,8 +181,7 @@ def resume_drained(session: Session, release: str | None = None) -> tuple[Traini
         if not run.drained:
             continue
         if run.active:  # interrupted between mark and stop
-            unmark = commands.unmark_drained(run.id)
-            must(session, run.host, "mark the run", unmark)
+            _mark(session, run, drained=False)
             continue
         log.info("%s: resuming the run %s", run.host, run.id)
         resume_run(session, run, read_release(session, run.host, release))
@@ -259,7 +261,7 @@ def last_log_lines(session: Session, run: TrainingRun) -> str:
     """Last log lines of a run, or of its start, as the end of a message."""
     said = run.log
     if not said.strip():
-        logs, start = commands.logs({"voxyard.run": run.id}, lines=20), commands.start_log(run.id)
+        logs, start = logs_of(run_labels(run.id), lines=20), host_verb("run_start_log", run.id)
         answers = session.run([logs, start])
         said = "\n".join(answers[each.name].out.strip() for each in (logs, start))
     lines = [line for line in said.strip().splitlines() if line.strip()]
@@ -267,12 +269,34 @@ def last_log_lines(session: Session, run: TrainingRun) -> str:
 
 
 def _files(session: Session, run: TrainingRun) -> dict[str, bytes]:
-    return files_of(must(session, run.host, "read the run's files", commands.run_files(run.id)).out)
+    return files_of(must(session, run.host, "read the run's files", host_verb("run_files", run.id)).out)
+
+
+def _mark(session: Session, run: TrainingRun, *, drained: bool) -> None:
+    """Mark a run as to be resumed after the deployment, or not."""
+    mark = host_verb("run_mark_drained", run.id) if drained else host_verb("run_unmark_drained", run.id)
+    must(session, run.host, "mark the run", mark)
+
+
+def has_image(image: str) -> Command:
+    """Exits with 0 where the host has the image."""
+    return Command("has-image", f"docker image inspect --format '{{{{.Id}}}}' {shlex.quote(image)}")
+
+
+def start(run: str, compose_files: Sequence[str], corpora: Sequence[str], *, prepare: bool) -> Command:
+    """Starts a run, which goes on without the connection."""
+    options = [*compose_options(compose_files), *([] if prepare else ["--no-deps"])]
+    return host_verb("run_start", run, ENVIRONMENT, *options, "--", *corpora, seconds=60)
+
+
+def stop(run: str, seconds: int) -> Command:
+    """Stops the containers of a run, with a grace period for the checkpoint."""
+    return host_verb("run_stop", run, str(seconds), seconds=seconds + 60)
 
 
 def _has_shards(session: Session, files: RunFiles) -> bool:
     corpus = files.wanted.inputs["train"]
-    command: Command = commands.has_shards(corpus.place, files.shards or "")
+    command = host_verb("corpus_has", f"{corpus.place}/{files.shards or ''}")
     return session.run([command])[command.name].ok
 
 

@@ -6,18 +6,18 @@ import base64
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any
 
-from fleet.errors import HostFailedError
-from fleet.facts.fact import Fact, Unknown
+from fleet.facts.fact import Fact
 from fleet.rollout.host_state import ServiceContainer, containers_of
-from fleet.runs import commands
-from fleet.runs.files import metrics_url
+from fleet.runs.files import MANIFEST, metrics_url
+from fleet.ssh.command_batch import verb
 from fleet.ssh.connection_pool import Session
+from fleet.ssh.verbs import must_know
 
-T = TypeVar("T")
+TAIL_LINES = 60
 
 _STEP = re.compile(r"^step (\d+)(?:/(\d+))?: .*?\bloss (\S+?)(?: at step \d+)?,", re.MULTILINE)
 _RESUMED = re.compile(r"^Resuming from \S+ at step (\d+)", re.MULTILINE)
@@ -34,10 +34,8 @@ class TrainingRun:
     host: str  # name in the inventory
     release: str  # of the last start
     image: str
-    config: str
     gpus: tuple[str, ...]
     limits: Mapping[str, int]  # MiB by UUID
-    device: str
     address: str
     port: int
     stop_seconds: int
@@ -49,8 +47,8 @@ class TrainingRun:
     start_code: int | None  # exit code of Compose; None: still running
     checkpoint: int | None  # newest step
     report: Mapping[str, Any] | None
-    prepare: ServiceContainer | None
-    train: ServiceContainer | None
+    prepare: ServiceContainer | None = None
+    train: ServiceContainer | None = None
     log: str = ""  # its last lines
     tls: str | None = None  # name that the certificate of its metrics is for; None: plain HTTP
     hosts: tuple[str, ...] = ()  # all hosts that it trains over, in their order; empty: this one alone
@@ -154,41 +152,45 @@ class TrainingRun:
 def read_runs(session: Session) -> tuple[TrainingRun, ...]:
     """Read all runs of a host. Raises HostFailedError where they cannot be read."""
     answers = session.run([fact.command for fact in (LISTING, CONTAINERS, TAILS)])
-    listed = _known(LISTING.among(answers))
-    containers, tails = _known(CONTAINERS.among(answers)), _known(TAILS.among(answers))
-    return tuple(_run(each, containers, tails) for each in listed)
+    otherwise = "the runs of the host cannot be read"
+    containers, tails = must_know(CONTAINERS, answers, otherwise), must_know(TAILS, answers, otherwise)
+    return tuple(_with_containers(each, containers, tails) for each in must_know(LISTING, answers, otherwise))
 
 
-def _known(found: T | Unknown) -> T:
-    if isinstance(found, Unknown):
-        raise HostFailedError(f"the runs of the host cannot be read: {found.reason}")
-    return found
+def _with_containers(run: TrainingRun, containers: Sequence[ServiceContainer], tails: Mapping[str, str]) -> TrainingRun:
+    of_role = {each.service: each for each in containers if each.run == run.id}
+    train = of_role.get("trainer")
+    log = "" if train is None else tails.get(train.id, "")
+    return replace(run, prepare=of_role.get("prepare"), train=train, log=log)
 
 
-@dataclass(frozen=True, slots=True)
-class _ListedRun:
-    name: str
-    manifest: Mapping[str, Any]
-    report: Mapping[str, Any] | None
-    checkpoint: int | None
-    start: str
-    drained: bool
-    written: float
+def _listed(text: str) -> tuple[TrainingRun, ...]:
+    """Runs by their files, without their containers."""
+    return tuple(_run(*line.split(" ")) for line in text.splitlines())
 
 
-def _listed(text: str) -> tuple[_ListedRun, ...]:
-    rows = (line.split(" ") for line in text.splitlines())
-    return tuple(
-        _ListedRun(
-            name,
-            json.loads(base64.b64decode(manifest)),
-            None if report == "-" else json.loads(base64.b64decode(report)),
-            int(newest.strip("-").removeprefix("step-")) if newest != "-" else None,
-            start,
-            drained == "yes",
-            float(written),
-        )
-        for name, manifest, report, newest, start, drained, written in rows
+def _run(name: str, manifest: str, report: str, newest: str, start: str, drained: str, written: str) -> TrainingRun:
+    found = json.loads(base64.b64decode(manifest))
+    return TrainingRun(
+        id=name,
+        host=str(found["host"]),
+        release=str(found["release"]),
+        image=str(found["image"]),
+        gpus=tuple(found["gpus"]),
+        limits={str(gpu): int(mib) for gpu, mib in found["limits"].items()},
+        address=str(found["address"]),
+        port=int(found["port"]),
+        stop_seconds=int(found["stop_seconds"]),
+        corpora=tuple(f"{each['name']}/{each['id']}" for each in found["inputs"].values()),
+        by=str(found["by"]),
+        drained=drained == "yes",
+        started=float(written),
+        starting=start == "begun",
+        start_code=int(start) if start.isdigit() else None,
+        checkpoint=int(newest.strip("-").removeprefix("step-")) if newest != "-" else None,
+        report=None if report == "-" else json.loads(base64.b64decode(report)),
+        tls=found.get("tls"),
+        hosts=tuple(map(str, found["hosts"]["names"])) if "hosts" in found else (),
     )
 
 
@@ -198,38 +200,6 @@ def _tails(text: str) -> dict[str, str]:
     return {name: base64.b64decode(body).decode(errors="replace") for name, _, body in rows}
 
 
-def _run(listed: _ListedRun, containers: Sequence[ServiceContainer], tails: Mapping[str, str]) -> TrainingRun:
-    found = listed.manifest
-    of_role = {each.service: each for each in containers if each.run == listed.name}
-    train = of_role.get("trainer")
-    return TrainingRun(
-        id=listed.name,
-        host=str(found["host"]),
-        release=str(found["release"]),
-        image=str(found["image"]),
-        config=str(found["config"]),
-        gpus=tuple(found["gpus"]),
-        limits={str(gpu): int(mib) for gpu, mib in found["limits"].items()},
-        device=str(found["device"]),
-        address=str(found["address"]),
-        port=int(found["port"]),
-        stop_seconds=int(found["stop_seconds"]),
-        corpora=tuple(f"{each['name']}/{each['id']}" for each in found["inputs"].values()),
-        by=str(found["by"]),
-        drained=listed.drained,
-        started=listed.written,
-        starting=listed.start == "begun",
-        start_code=int(listed.start) if listed.start.isdigit() else None,
-        checkpoint=listed.checkpoint,
-        report=listed.report,
-        prepare=of_role.get("prepare"),
-        train=train,
-        log="" if train is None else tails.get(train.id, ""),
-        tls=found.get("tls"),
-        hosts=tuple(map(str, found["hosts"]["names"])) if "hosts" in found else (),
-    )
-
-
-LISTING: Fact[tuple[_ListedRun, ...]] = Fact("runs", commands.listing().text, _listed, 30)
-CONTAINERS = Fact("run-containers", commands.containers().text, containers_of, 30)
-TAILS: Fact[dict[str, str]] = Fact("run-logs", commands.tails().text, _tails, 30)
+LISTING: Fact[tuple[TrainingRun, ...]] = Fact("runs", verb("run_list", MANIFEST), _listed, 30)
+CONTAINERS = Fact("run-containers", verb("container_inspect", "voxyard.run"), containers_of, 30)
+TAILS: Fact[dict[str, str]] = Fact("run-logs", verb("run_tails", str(TAIL_LINES)), _tails, 30)

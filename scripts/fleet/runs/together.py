@@ -10,10 +10,9 @@ from dataclasses import replace
 from fleet.errors import FleetError, HostFailedError
 from fleet.inventory.hosts import Host
 from fleet.lock import locked
-from fleet.runs import commands
 from fleet.runs.files import DeployedRelease, RunFiles, RunRequest
 from fleet.runs.hosts import places, refuse_taken_port, refuse_unlike
-from fleet.runs.runs import active_runs, find_run, read_release, resume_run, start_new_run, stop_run
+from fleet.runs.runs import active_runs, find_run, read_release, resume_run, start_new_run, stop, stop_run
 from fleet.runs.state import TrainingRun, read_runs
 from fleet.ssh.connection_pool import Session, on_every_host
 
@@ -109,6 +108,6 @@ def _halt_there(session: Session, host: str, run: str) -> None:
         for found in read_runs(session):
             if found.id == run and found.active:
                 log.warning("%s: stopping %s, which does not run on all its hosts", host, run)
-                session.run([commands.stop(run, found.stop_seconds)])
+                session.run([stop(run, found.stop_seconds)])
     except FleetError as error:
         log.warning("%s", error)

@@ -49,6 +49,11 @@ def verb(*words: str) -> str:
     return shlex.join((_NAME, *words))
 
 
+def host_verb(name: str, *words: str, seconds: int = 20) -> Command:
+    """Command that is a verb of the host script, which says what it does; for messages it is named as that."""
+    return Command(name.replace("_", "-"), shlex.join((_NAME, name, *words)), seconds)
+
+
 @functools.cache
 def _host_script() -> str:
     """The host script as one word of a shell."""

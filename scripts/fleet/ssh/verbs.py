@@ -9,11 +9,14 @@ import tarfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from fleet.errors import HostFailedError
+from fleet.facts.fact import Fact, Unknown
 from fleet.ssh.command_batch import Answer, Command, verb
 from fleet.ssh.connection_pool import Session
+
+T = TypeVar("T")
 
 
 class Clock(Protocol):
@@ -37,6 +40,14 @@ def must(
     if answer.code not in (0, other):
         raise HostFailedError(f"{host} could not {what}: {answer.message}")
     return answer
+
+
+def must_know(fact: Fact[T], answers: Mapping[str, Answer], otherwise: str) -> T:
+    """Value of a fact. Raises HostFailedError, "OTHERWISE: REASON", where it is not known."""
+    found = fact.among(answers)
+    if isinstance(found, Unknown):
+        raise HostFailedError(f"{otherwise}: {found.reason}")
+    return found
 
 
 def wait_until(problem: Callable[[], str | None], seconds: float, clock: Clock, poll_seconds: float) -> str | None:

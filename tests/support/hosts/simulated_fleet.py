@@ -175,14 +175,14 @@ class SimulatedHost:
         return Answer("Loaded image\n")
 
     def _written(self, command: Command, body: bytes) -> Answer:
-        if command.name == "receive-artefact":
+        if command.name == "artefact-write":
             self.artefacts |= set(re.findall(r"(?:weights|voices)-[0-9a-f]{12}", command.text))
             return Answer("")
         with tarfile.open(fileobj=io.BytesIO(body)) as archive:
             files = {each.name: (archive.extractfile(each) or io.BytesIO()).read() for each in archive}
-        if command.name == "write-secrets":
+        if command.name == "secrets-write":
             self.secrets |= {name: value for name, value in files.items() if name != ".sha256"}
-        elif command.name == "write-release":
+        elif command.name == "release-write":
             self.releases[_words(command)[1]] = files
         else:
             raise AssertionError(f"the simulated host knows no {command.name}, for which it got {sorted(files)}")
@@ -200,6 +200,10 @@ class SimulatedHost:
 
     def _login(self, _: Command) -> Answer:
         return Answer(f"1000\n/home/voxyard\n203.0.113.1 50000 {self.host.address} 22\n")
+
+    def _state(self, _: Command) -> Answer:
+        place = "/home/voxyard/.voxyard\n/home/voxyard\nwritable\n"
+        return Answer(f"{place}boot-{self.host.name}\n2049 2 1.0\n/dev/sda1 ext4 1 1 1 1% /home\n")
 
     def _clock(self, _: Command) -> Answer:
         return Answer(f"{time.time()}\n")
@@ -274,14 +278,14 @@ class SimulatedHost:
 
     _metrics = _ready
 
-    def _stop(self, command: Command) -> Answer:
+    def _service_stop(self, command: Command) -> Answer:
         service = _words(command)[1]
         if service in self.containers:
             self._spend(self.speed.stop)
             self.containers[service]["State"] = {"Status": "exited", "StartedAt": "", "Health": None}
         return Answer("")
 
-    def _start(self, command: Command) -> Answer:
+    def _service_start(self, command: Command) -> Answer:
         _, release, _, service, *_ = _words(command)
         entry = json.loads(self.releases[release]["release.json"])["services"][service]
         labels = {"voxyard.role": service, "voxyard.release": release, "voxyard.config": entry["config"]}
@@ -296,7 +300,7 @@ class SimulatedHost:
         }
         return Answer("")
 
-    def _set_current(self, command: Command) -> Answer:
+    def _release_publish(self, command: Command) -> Answer:
         _, release, self.expected, *before = _words(command)
         self.links |= dict(zip(("current", "previous"), (release, *before), strict=False))
         return Answer("")
@@ -317,7 +321,7 @@ class SimulatedHost:
         ]
         return Answer("".join(f"{json.dumps(row)}\n" for row in rows))
 
-    def _prune(self, command: Command) -> Answer:
+    def _prune_remove(self, command: Command) -> Answer:
         for release in _RELEASE.findall(command.text):
             self.releases.pop(release, None)
         return Answer("")
@@ -352,6 +356,9 @@ _ALWAYS = {
     "docker": '{"Client": {"Version": "28.0"}, "Server": {"Version": "28.0"}}\n{"DockerRootDir": "/var/lib/docker"}\n',
     "compose": "2.35.0\n",
     "loaded": "",
+    "gpu-recovery": "",
+    "out-of-work": '{"gpus": []}',
+    "maintenance-end": "",
     "gpu-start": "",
     "toolkit": "hook\nruntime\ncdi\n",
     "disk": _DISK.format("/var/lib/docker"),
@@ -363,7 +370,7 @@ _ALWAYS = {
     "programs": "bash\nflock\nrsync\nsha256sum\ntar\n",
     "containers": "[]",
     "changed-files": "",
-    "artefact-files": "",
+    "artefact-partial": "",
     "compute-apps": "",
     "processes": "PID\n",
     "named-by-runs": "",

@@ -74,18 +74,16 @@ def test_openssh_is_the_only_transport() -> None:
 
 
 def test_transfer_start_publish_and_prune_have_one_module_each() -> None:
-    used = {
-        (name, node.attr)
-        for name, tree in trees().items()
-        if "fleet.rollout.commands" in modules(tree)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "commands"
-    }
-    transfers = {"load_image", "pull_image", "write_release", "write_secrets", "receive_artefact"}
-    assert {name for name, command in used if command in transfers} == {"rollout/transfer.py"}
-    assert {name for name, command in used if command == "start"} == {"rollout/restart.py"}
-    assert {name for name, command in used if command == "set_current"} == {"rollout/apply.py"}
-    assert {name for name, command in used if command == "remove"} == {"rollout/prune.py"}
+    used: dict[str, set[str]] = {}
+    for name, tree in trees().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                used.setdefault(node.value, set()).add(name)
+    for verb in ("image_pull", "release_write", "secrets_write", "artefact_write"):
+        assert used[verb] == {"rollout/transfer.py"}
+    assert used["service_start"] == {"rollout/restart.py"}
+    assert used["release_publish"] == {"rollout/apply.py"}
+    assert used["prune_remove"] == {"rollout/prune.py"}
 
 
 def test_few_modules_start_local_programs() -> None:

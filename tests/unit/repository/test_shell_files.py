@@ -28,7 +28,7 @@ def test_every_verb_that_is_named_is_one_of_the_host_script_and_is_named() -> No
     named = set()
     for path in (ROOT / "scripts/fleet").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "verb":
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("verb", "host_verb"):
                 first = node.args[0]
                 assert isinstance(first, ast.Constant), f"{path}:{node.lineno}: a verb is a constant"
                 named.add(first.value)

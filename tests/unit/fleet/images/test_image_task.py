@@ -37,14 +37,6 @@ def test_wrong_use_is_an_error_message_and_exit_2(words: list[str], said: str) -
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("task", ["images", "images-lock"])
-def test_the_tasks_explain_themselves(task: str) -> None:
-    said = fab("--help", task).stdout
-    assert "Options:" in said
-    assert "--json" in said
-
-
 def test_a_lock_that_is_none_is_left_as_it_is(tmp_path: Path) -> None:
     lock = tmp_path / "digests.lock"
     lock.write_text("nothing: of this kind")

@@ -15,10 +15,12 @@ from gateway_certificate import new_authority
 from release_doubles import packed, release
 from tls_server import running_server
 
-from fleet.rollout import commands, host_state
+from fleet.rollout import host_state
+from fleet.rollout.commands import sums
 from fleet.rollout.host_state import http_problem
+from fleet.rollout.restart import start
 from fleet.rollout.transfer import secrets_archive
-from fleet.ssh.command_batch import Answer, Command
+from fleet.ssh.command_batch import Answer, Command, host_verb
 from fleet.ssh.verbs import Tls, http
 
 RELEASE = release(9410)
@@ -36,7 +38,7 @@ def good(command: Command, home: Path, data: bytes = b"") -> str:
 
 
 def write(home: Path, name: str = RELEASE.id) -> Path:
-    good(commands.write_release(name, RELEASE.checksums), home, RELEASE.archive())
+    good(host_verb("release_write", name, sums(RELEASE.checksums)), home, RELEASE.archive())
     return home / ".voxyard/releases" / name
 
 
@@ -54,10 +56,10 @@ def test_a_release_is_written_for_its_owner_alone(tmp_path: Path) -> None:
 
 def test_a_release_that_was_cut_off_is_not_there(tmp_path: Path) -> None:
     archive = RELEASE.archive()
-    cut = run(commands.write_release(RELEASE.id, RELEASE.checksums), tmp_path, archive[:1100])
+    cut = run(host_verb("release_write", RELEASE.id, sums(RELEASE.checksums)), tmp_path, archive[:1100])
     assert cut.returncode != 0
     assert not (tmp_path / ".voxyard/releases" / RELEASE.id).exists()
-    assert good(commands.checksums(RELEASE.id), tmp_path) == ""
+    assert good(host_verb("release_sums", RELEASE.id), tmp_path) == ""
     write(tmp_path)
     assert [path.name for path in (tmp_path / ".voxyard/releases").iterdir()] == [RELEASE.id]
 
@@ -69,19 +71,20 @@ def test_a_release_that_was_tampered_with_is_found_and_written_anew(tmp_path: Pa
     (written / "voxyard.env").unlink()
     changed = good(host_state.CHANGED_FILES.command, tmp_path).split()
     assert sorted(changed) == [f"{RELEASE.id}/services.yaml", f"{RELEASE.id}/voxyard.env"]
-    assert run(commands.whole(RELEASE.id), tmp_path).returncode == 1
+    assert run(host_verb("release_whole", RELEASE.id), tmp_path).returncode == 1
     write(tmp_path)
-    sums = good(commands.checksums(RELEASE.id), tmp_path).split()
+    sums = good(host_verb("release_sums", RELEASE.id), tmp_path).split()
     assert dict(zip(sums[1::2], sums[::2], strict=True)) == RELEASE.checksums
-    assert run(commands.whole(RELEASE.id), tmp_path).returncode == 0
+    assert run(host_verb("release_whole", RELEASE.id), tmp_path).returncode == 0
 
 
 def test_the_current_release_and_the_one_before_it_are_links_that_are_replaced_as_a_whole(tmp_path: Path) -> None:
     assert good(host_state.CURRENT.command, tmp_path) == ""
-    before = None
+    before: str | None = None
     for name in ("aaaaaaaaaaaa", "bbbbbbbbbbbb", "bbbbbbbbbbbb"):
         write(tmp_path, name)
-        good(commands.set_current(name, before=before, expected=f'{{"release": "{name}"}}\n'.encode()), tmp_path)
+        replaced = [before] if before is not None and before != name else []
+        good(host_verb("release_publish", name, f'{{"release": "{name}"}}\n', *replaced), tmp_path)
         assert good(host_state.CURRENT.command, tmp_path) == f"releases/{name}\n"
         assert good(host_state.EXPECTED.command, tmp_path) == f'{{"release": "{name}"}}\n'
         before = name
@@ -94,21 +97,21 @@ def test_the_current_release_and_the_one_before_it_are_links_that_are_replaced_a
 def test_a_secret_of_another_value_is_another_file_and_is_removed_by_its_name(tmp_path: Path) -> None:
     folder = tmp_path / ".voxyard/secrets"
     for name in ("key.1", "key.2", "it's"):
-        good(commands.write_secrets(), tmp_path, secrets_archive({name: name.encode()}))
+        good(host_verb("secrets_write"), tmp_path, secrets_archive({name: name.encode()}))
     assert {path.name: path.read_bytes().decode() for path in folder.iterdir()} == {
         name: name for name in ("key.1", "key.2", "it's")
     }
     assert set(modes(folder).values()) == {"0o600"}
     assert good(host_state.SECRETS.command, tmp_path).splitlines()[::2] == ["600"] * 3
-    good(commands.remove([], [], [], ["key.1", "it's", "none"]), tmp_path)
+    good(host_verb("prune_remove", *(f"secrets/{name}" for name in ("key.1", "it's", "none"))), tmp_path)
     assert [path.name for path in folder.iterdir()] == ["key.2"]
 
 
 def test_secrets_that_were_cut_off_replace_nothing(tmp_path: Path) -> None:
-    good(commands.write_secrets(), tmp_path, secrets_archive({"key": b"one", "other": b"one"}))
+    good(host_verb("secrets_write"), tmp_path, secrets_archive({"key": b"one", "other": b"one"}))
     archive = secrets_archive({"key": b"two", "other": b"two"})
     for end in (0, 700, 1100, 1600):
-        assert run(commands.write_secrets(), tmp_path, archive[:end]).returncode != 0
+        assert run(host_verb("secrets_write"), tmp_path, archive[:end]).returncode != 0
         assert (tmp_path / ".voxyard/secrets/key").read_bytes() == b"one"
 
 
@@ -118,21 +121,21 @@ def test_an_artefact_is_there_as_a_whole_and_read_only_or_not_at_all(tmp_path: P
     archive = packed({"model.bin": b"foo", ".sha256": sums})
     damaged = packed({"model.bin": b"fop", ".sha256": sums})
     for broken in (archive[:600], damaged, packed({"model.bin": b"foo"})):
-        assert run(commands.receive_artefact("weights-1"), tmp_path, broken).returncode != 0
+        assert run(host_verb("artefact_write", "weights-1"), tmp_path, broken).returncode != 0
         assert good(host_state.ARTEFACTS.command, tmp_path) == ""
-    good(commands.receive_artefact("weights-1"), tmp_path, archive)
+    good(host_verb("artefact_write", "weights-1"), tmp_path, archive)
     assert good(host_state.ARTEFACTS.command, tmp_path) == "weights-1\n"
     assert modes(folder) == {"weights-1": "0o555"}
     assert modes(folder / "weights-1")["model.bin"] == "0o444"
-    good(commands.remove([], ["weights-1"], []), tmp_path)
+    good(host_verb("prune_remove", "artefacts/weights-1"), tmp_path)
     assert list(folder.iterdir()) == []
 
 
 def test_what_a_cut_transfer_left_of_an_artefact_is_told(tmp_path: Path) -> None:
-    run(commands.receive_artefact("weights-1"), tmp_path, packed({"one.bin": b"foo", "two.bin": b"x" * 2000})[:1600])
-    lines = good(commands.artefact_files("weights-1"), tmp_path).splitlines()
+    run(host_verb("artefact_write", "weights-1"), tmp_path, packed({"one.bin": b"foo", "two.bin": b"x" * 2000})[:1600])
+    lines = good(host_verb("artefact_partial", "weights-1"), tmp_path).splitlines()
     assert "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae  one.bin" in lines
-    assert good(commands.artefact_files("weights-2"), tmp_path) == ""
+    assert good(host_verb("artefact_partial", "weights-2"), tmp_path) == ""
 
 
 @pytest.fixture
@@ -174,7 +177,7 @@ def test_nobody_listening_is_reported(tmp_path: Path) -> None:
 
 
 def test_the_service_is_started_by_exactly_this_command(tmp_path: Path) -> None:
-    good(commands.write_secrets(), tmp_path, secrets_archive({"key.1": b"one"}))
+    good(host_verb("secrets_write"), tmp_path, secrets_archive({"key.1": b"one"}))
     assert started(tmp_path, os.getuid(), "key.1") == [
         "compose --project-name voxyard --env-file voxyard.env --file exporter.yaml --file bark.yaml "
         "up --detach --force-recreate --no-build --no-deps --quiet-pull bark"
@@ -191,14 +194,14 @@ def started(home: Path, owner: int, *secrets: str) -> list[str]:
     folder = home / ".voxyard/releases/r1"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "voxyard.env").write_text(f"VOXYARD_UID={owner}\nVOXYARD_GID={os.getgid()}\nVOXYARD_BARK_IMAGE=bark:1\n")
-    command = commands.start("r1", ["exporter.yaml", "bark.yaml"], "voxyard.env", "bark", secrets=secrets)
+    command = start("r1", ["exporter.yaml", "bark.yaml"], "voxyard.env", "bark", secrets=secrets)
     environment = {"HOME": str(home), "PATH": f"{programs}:{os.environ['PATH']}"}
     subprocess.run(["sh", "-c", command.shell], env=environment, check=True, capture_output=True)
     return said.read_text().splitlines()
 
 
 def test_what_a_service_owns_is_handed_over_by_a_container_of_its_image_before_it_starts(tmp_path: Path) -> None:
-    good(commands.write_secrets(), tmp_path, secrets_archive({"key.1": b"one", "key.2": b"two"}))
+    good(host_verb("secrets_write"), tmp_path, secrets_archive({"key.1": b"one", "key.2": b"two"}))
     home = tmp_path / ".voxyard"
     first, second = started(tmp_path, os.getuid() + 1, "key.1")
     assert first.startswith("run --rm --pull never --network none --read-only --user 0:0 --cap-drop ALL ")
@@ -217,7 +220,7 @@ def test_the_exporters_own_the_hosts_certificate_and_node_exporter_copies_of_its
     secrets = ["bark-api-keys.1", "host-key.1", "host-key.node-exporter.1"]
     found = {}
     for service in ("exporter", "node-exporter", "bark"):
-        text = commands.start("r1", ["exporter.yaml"], "voxyard.env", service, secrets=secrets).text
+        text = start("r1", ["exporter.yaml"], "voxyard.env", service, secrets=secrets).text
         found[service] = [word.rpartition("/")[2] for word in text.split() if "../../" in word]
     assert found == {
         "exporter": ["exporter", "host-key.1"],
@@ -227,7 +230,7 @@ def test_the_exporters_own_the_hosts_certificate_and_node_exporter_copies_of_its
 
 
 def test_a_service_with_a_user_of_its_own_gets_its_files_for_that(tmp_path: Path) -> None:
-    good(commands.write_secrets(), tmp_path, secrets_archive({"host-key.node-exporter.1": b"one"}))
+    good(host_verb("secrets_write"), tmp_path, secrets_archive({"host-key.node-exporter.1": b"one"}))
     programs, said = tmp_path / "bin", tmp_path / "said"
     programs.mkdir()
     (programs / "docker").write_text(f'#!/bin/sh\necho "$@" >> {said}\n')
@@ -237,7 +240,7 @@ def test_a_service_with_a_user_of_its_own_gets_its_files_for_that(tmp_path: Path
     names = {"UID": "65532", "GID": "65532"} | {f"NODE_EXPORTER_{each}": "65531" for each in ("UID", "GID")}
     lines = [f"VOXYARD_{name}={value}" for name, value in names.items()]
     (folder / "voxyard.env").write_text("\n".join([*lines, "VOXYARD_NODE_EXPORTER_IMAGE=node:1", ""]))
-    command = commands.start("r1", [], "voxyard.env", "node-exporter", secrets=["host-key.node-exporter.1"])
+    command = start("r1", [], "voxyard.env", "node-exporter", secrets=["host-key.node-exporter.1"])
     environment = {"HOME": str(tmp_path), "PATH": f"{programs}:{os.environ['PATH']}"}
     subprocess.run(["sh", "-c", command.shell], env=environment, check=True, capture_output=True)
     assert said.read_text().splitlines()[0].endswith("--entrypoint chown node:1 -hR 65531:65531 /handed/0")
@@ -287,13 +290,13 @@ def test_without_openssl_it_says_so(tmp_path: Path) -> None:
 
 
 def test_a_secret_that_only_its_container_can_read_is_there(tmp_path: Path) -> None:
-    good(commands.write_secrets(), tmp_path, secrets_archive({"key.1": b"one"}))
+    good(host_verb("secrets_write"), tmp_path, secrets_archive({"key.1": b"one"}))
     unreadable = host_state.SECRETS.command.shell.replace('[ -r "$name" ]', "false")
     assert good(Command("secrets", unreadable), tmp_path) == "600\n-  key.1\n"
 
 
 def test_names_cannot_break_out_of_a_command() -> None:
-    text = commands.start("x; rm -rf ~", ["a b.yaml"], "$(id)", "`id`").text
+    text = start("x; rm -rf ~", ["a b.yaml"], "$(id)", "`id`").text
     assert text.startswith("voxyard-host service_start ")
     assert "'x; rm -rf ~'" in text
     assert "'a b.yaml'" in text

@@ -70,7 +70,7 @@ class Host:
             {
                 "metrics-bark": "HTTP/1.0 200 OK\r\n\r\nvoxyard_up 1.0\n",
                 "logs": LOG + PROBES,
-                "deaths": self.events,
+                "container-deaths": self.events,
             }[name]
         )
 

@@ -34,7 +34,7 @@ def test_a_cut_at_any_step_is_healed_by_the_next_deploy(
     newer = second(tmp_path / "b", fake_services.port)
     counted = deployed.like(tmp_path / "counted")
     deploy(counted, newer, context)
-    sends = {"load-image", "write-release", "receive-artefact", "write-secrets"}
+    sends = {"load-image", "release-write", "artefact-write", "secrets-write"}
     steps = [number for number, name in enumerate(counted.names, 1) if moment == "before" or name in sends]
     assert len(steps) >= (15 if moment == "before" else 5)
     for step in steps[part :: 3 if moment == "before" else 1]:
@@ -142,7 +142,7 @@ def test_rollback_after_a_cut_deploy_restores_the_current_release(
     newer = second(tmp_path / "b", fake_services.port)
     deploy(counted, newer, context)
     counted.close()
-    deployed.break_at = 1 + max(number for number, name in enumerate(counted.names, 1) if name == "stop")
+    deployed.break_at = 1 + max(number for number, name in enumerate(counted.names, 1) if name == "service-stop")
     assert deploy(deployed, newer, context).result == "failed"
     deployed.reconnect()
     with Connections(deployed.connect) as connections:

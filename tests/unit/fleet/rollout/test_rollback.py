@@ -27,7 +27,7 @@ def test_rollback_goes_to_the_release_before_with_what_is_on_the_host(
     assert (outcome.result, outcome.before, outcome.after) == ("rolled back", newer.id, old.id)
     assert host.services() == {"exporter": "e-1", "bark": "b-1"}
     assert host.current == old.id
-    assert {"load-image", "write-release", "receive-artefact"}.isdisjoint(host.names)
+    assert {"load-image", "release-write", "artefact-write"}.isdisjoint(host.names)
     assert host.audit()[-1]["what"] == "rollback"
     assert roll_back(host, context).after == newer.id
 
@@ -100,7 +100,7 @@ def test_a_rollback_takes_the_secrets_of_its_release_back_and_a_removed_one_leav
     assert secrets_of(host) == sorted([*first.secrets, *second.secrets])
     host.reconnect()
     assert roll_back(host, context).after == first.id
-    assert "write-secrets" not in host.names
+    assert "secrets-write" not in host.names
     assert (host.folder / "secrets" / ALICE).read_bytes() == b"alice: 0123456789\n"
     for number in (3, 4, 5):
         host.engine.containers = [each for each in host.engine.containers if each["Name"] != "/voxyard-exporter-1"]

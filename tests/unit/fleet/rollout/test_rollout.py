@@ -56,9 +56,11 @@ def test_what_is_needed_is_there_before_anything_stops(
     )
     deploy(host, newer, context)
     steps = [
-        name for name in host.names if name in {"load-image", "write-release", "stop", "start", "set-current", "prune"}
+        name
+        for name in host.names
+        if name in {"load-image", "release-write", "service-stop", "service-start", "release-publish", "prune-remove"}
     ]
-    assert steps == ["load-image", "write-release", "stop", "start", "set-current"]
+    assert steps == ["load-image", "release-write", "service-stop", "service-start", "release-publish"]
     assert host.engine.stopped[-1] == ("bark", 7)
     assert host.services() == {"exporter": "e-1", "bark": "b-2"}
 
@@ -258,9 +260,9 @@ def test_alerts_are_silenced_while_services_are_stopped_and_not_before(
     deploy(host, release(fake_services.port), context)
     ((begin, end),) = quietly.spans
     during = host.names[begin:end]
-    assert "write-release" in host.names[:begin]
-    assert {"stop", "start"} <= set(during)
-    assert {"load-image", "write-release"}.isdisjoint(during)
+    assert "release-write" in host.names[:begin]
+    assert {"service-stop", "service-start"} <= set(during)
+    assert {"load-image", "release-write"}.isdisjoint(during)
 
 
 def test_two_at_once_are_refused_with_owner_and_reason(

@@ -13,8 +13,11 @@ import pytest
 from eventually import eventually
 from fake_ssh_host import FakeHost
 
-from fleet.runs import commands as run_commands
-from fleet.ssh.command_batch import Command
+from fleet.runs import runs
+from fleet.runs.logs import logs_of
+from fleet.ssh.command_batch import Command, host_verb
+
+LIST = host_verb("run_list", "run.json")
 
 
 @pytest.fixture
@@ -41,15 +44,15 @@ def run_folder(there: FakeHost, name: str = "demo-1") -> Path:
 
 
 def row(there: FakeHost) -> list[str]:
-    (line,) = printed(there, run_commands.listing()).splitlines()
+    (line,) = printed(there, LIST).splitlines()
     return line.split(" ")
 
 
 def test_a_host_without_runs_lists_none(there: FakeHost) -> None:
-    assert printed(there, run_commands.listing()) == ""
+    assert printed(there, LIST) == ""
     there.place.mkdir()
     (there.place / "runs").mkdir()
-    assert printed(there, run_commands.listing()) == ""
+    assert printed(there, LIST) == ""
 
 
 def test_a_run_is_listed_with_what_its_files_say(there: FakeHost) -> None:
@@ -97,10 +100,10 @@ def test_a_start_is_told_only_while_somebody_works_at_it(there: FakeHost) -> Non
 def test_a_start_that_waits_for_the_corpus_is_ended_by_a_stop(there: FakeHost) -> None:
     run_folder(there)
     there.answers("up", "sleep 60; echo started > $FAKE_HOST/started")
-    printed(there, run_commands.start("demo-1", ("trainer.yaml",), ["demo/1"], prepare=True))
+    printed(there, runs.start("demo-1", ("trainer.yaml",), ["demo/1"], prepare=True))
     assert row(there)[4] == "begun"
     start_run = time.monotonic()
-    printed(there, run_commands.stop("demo-1", 10))
+    printed(there, runs.stop("demo-1", 10))
     assert row(there)[4] == "-"
     assert time.monotonic() - start_run < 30
     assert not (there.folder / "started").exists()
@@ -109,7 +112,7 @@ def test_a_start_that_waits_for_the_corpus_is_ended_by_a_stop(there: FakeHost) -
 def test_a_container_that_is_replaced_meanwhile_is_no_error(there: FakeHost) -> None:
     there.answers("ps", "echo id")
     there.answers("inspect", '[ -e "$FAKE_HOST/once" ] || { touch "$FAKE_HOST/once"; echo "[]"; exit 1; }; echo "[]"')
-    assert printed(there, run_commands.containers()).strip() == "[]"
+    assert printed(there, host_verb("container_inspect", "voxyard.run")).strip() == "[]"
 
 
 def test_a_start_continues_by_itself_and_leaves_output_and_code(there: FakeHost) -> None:
@@ -117,23 +120,21 @@ def test_a_start_continues_by_itself_and_leaves_output_and_code(there: FakeHost)
     there.answers(
         "up", "until [ -e $FAKE_HOST/go ]; do sleep 0.05; done; echo pulling; echo no such image >&2; exit 14"
     )
-    printed(there, run_commands.start("demo-1", ("trainer.yaml", "run.yaml"), ["demo/1"], prepare=True))
+    printed(there, runs.start("demo-1", ("trainer.yaml", "run.yaml"), ["demo/1"], prepare=True))
     assert row(there)[4] == "begun"
     (there.folder / "go").touch()
     eventually(lambda: row(there)[4] != "begun", "the start has ended", every=0.1)
     assert row(there)[4] == "14"
-    assert printed(there, run_commands.start_log("demo-1")) == "pulling\nno such image\n"
+    assert printed(there, host_verb("run_start_log", "demo-1")) == "pulling\nno such image\n"
     assert (folder / "logs").is_dir()
 
 
 def test_names_cannot_break_out_of_a_command() -> None:
     evil = "x'; rm -rf ~; '"
     for command in (
-        run_commands.write_run(evil, {}, again=True),
-        run_commands.run_files(evil),
-        run_commands.mark_drained(evil),
-        run_commands.has_image(evil),
-        run_commands.has_shards(evil, evil),
-        run_commands.logs({"voxyard.run": evil}, lines=3, since=evil),
+        runs.stop(evil, 1),
+        runs.start(evil, [evil], [evil], prepare=True),
+        runs.has_image(evil),
+        logs_of({"voxyard.run": evil}, lines=3, since=evil),
     ):
         assert "'\"'\"'; rm -rf ~; '\"'\"'" in command.text, command.name

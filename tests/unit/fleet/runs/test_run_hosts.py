@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import socket
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import yaml
 from fleet_doubles import host
-from local_session import LocalSession
 from run_requests import PLAN, RELEASE, REQUEST
 
-from fleet.errors import FleetError, HostFailedError
+from fleet.errors import FleetError
 from fleet.inventory.hosts import Host
 from fleet.release.compose import parse
 from fleet.runs import hosts
@@ -106,13 +104,6 @@ def test_settings_that_fit_are_taken_with_the_pair_of_the_plan() -> None:
     assert yaml.safe_load(PLAN)["data"]["data_gpu"] in rendered().gpus
 
 
-@pytest.mark.parametrize("key", ["hosts: '10.0.0.1:2222,10.0.0.2:2222'", "host_index: 1"])
-def test_a_settings_file_that_names_hosts_is_refused(key: str) -> None:
-    settings = RunSettings(f"training: {{{key}, strategy: multiworker}}".encode())
-    with pytest.raises(FleetError, match=rf"training.{key.partition(':')[0]} \(train.yaml:1\).*--hosts gpu-01,gpu-02"):
-        hosts.refuse_named_hosts(validate(settings, name="train.yaml"))
-
-
 @pytest.mark.parametrize("key", ["training.hosts=10.0.0.1:2222", "training.host_index=1"])
 def test_hosts_cannot_be_set_one_by_one(key: str) -> None:
     with pytest.raises(FleetError, match="set by the deployment: --hosts of fab train"):
@@ -123,17 +114,3 @@ def test_a_run_on_one_host_is_told_how_to_name_several() -> None:
     loaded = validate(RunSettings(b"training: {strategy: multiworker}"))
     with pytest.raises(FleetError, match="multiworker is for several hosts: name them with --hosts"):
         hosts.refuse_misfit(loaded.config, 1)
-
-
-def test_other_images_are_refused_and_named() -> None:
-    hosts.refuse_unlike({"gpu-01": "i", "gpu-02": "i"})
-    with pytest.raises(HostFailedError, match=r"gpu-02: j.*fab deploy --host"):
-        hosts.refuse_unlike({"gpu-01": "i", "gpu-02": "j"})
-
-
-def test_a_port_in_use_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        monkeypatch.setattr(hosts, "PORT", server.getsockname()[1])
-        with pytest.raises(HostFailedError, match=f"gpu-01: port {hosts.PORT} is in use"):
-            hosts.refuse_taken_port(LocalSession(), "gpu-01")
-    hosts.refuse_taken_port(LocalSession(), "gpu-01")

@@ -17,11 +17,12 @@ from run_engine import write_release
 from run_requests import RELEASE, REQUEST
 
 from fleet.errors import FleetError, HostFailedError
+from fleet.rollout.commands import sums
 from fleet.rollout.health_gate import Clock
-from fleet.runs import commands as run_commands
 from fleet.runs import report, runs
 from fleet.runs.files import render
 from fleet.runs.state import TrainingRun
+from fleet.ssh.command_batch import host_verb
 
 
 @pytest.fixture
@@ -129,7 +130,7 @@ def test_an_image_that_is_not_there_is_reported_before_anything_is_written(
 
 def test_a_cut_while_a_run_is_written_leaves_no_run(there: FakeHost, session: LocalSession) -> None:
     files = render(REQUEST, RELEASE)
-    write = run_commands.write_run("demo-1", files.checksums, again=False)
+    write = host_verb("run_write", "demo-1", sums(files.checksums))
     assert not session.send(write, [files.archive()[:1500]]).ok
     assert not (there.place / "runs/demo-1").exists()
     assert train(session).id == "demo-1"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import io
 import socket
+import tarfile
 import threading
 
 import pytest
@@ -47,6 +49,16 @@ def test_files_come_out_of_an_archive_as_they_went_in_with_their_modes() -> None
     assert files_of(" \n") == {}
     with pytest.raises(ValueError, match=r"truncated|invalid|empty|read"):
         files_of(base64.b64encode(b"no archive" * 100).decode())
+
+
+@pytest.mark.parametrize(("name", "kind"), [("../a", tarfile.REGTYPE), ("/a", tarfile.REGTYPE), ("a", tarfile.SYMTYPE)])
+def test_an_archive_with_a_link_or_a_place_outside_is_refused(name: str, kind: bytes) -> None:
+    packed, member = io.BytesIO(), tarfile.TarInfo(name)
+    member.type, member.linkname = kind, "b"
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        archive.addfile(member)
+    with pytest.raises(ValueError, match=f"'{name}' is in it, expected files and folders only"):
+        files_of(base64.b64encode(packed.getvalue()).decode())
 
 
 def test_a_request_sends_its_document_whole_and_needs_no_curl() -> None:
