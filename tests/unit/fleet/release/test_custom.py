@@ -24,7 +24,7 @@ from fleet.release.environment import LoginInfo
 from fleet.release.gpu_assignment import assign
 from fleet.release.plan import plan_document
 from fleet.release.release import Release, read_inputs, render
-from fleet.rollout import commands
+from fleet.rollout import restart
 from fleet.rollout.fitness import withheld_services
 from fleet.rollout.status import read_status
 
@@ -222,7 +222,7 @@ def test_its_secrets_are_files_in_its_container_that_belong_to_the_login(part: P
     document = yaml.safe_load(dict(release.files)[HOST_FILE])
     assert document["secrets"] == {"custom-token": {"file": f"../../secrets/{file}"}}
     assert not any(b"hush" in content for _, content in release.files)
-    assert file not in commands.start("r", (), "voxyard.env", "bark", secrets=release.secrets).text
+    assert file not in restart.start("r", (), "voxyard.env", "bark", secrets=release.secrets).text
     secrets.write_text("custom-token: other\n")
     assert made(there).services[1].config != release.services[1].config
     with pytest.raises(FleetError, match=r"gpu-01: add the secret custom-gone to .*secrets\.yaml"):
