@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from eventually import PATIENCE
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
 from programs import program
 from service_app import serving
-from watching import PATIENCE, UNSPEAKABLE, Service, Watch, until
+from watching import UNSPEAKABLE, Service, Watch, until
 
 from voxyard.service.auth.api_keys import add_key
 

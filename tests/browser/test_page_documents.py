@@ -9,9 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from eventually import PATIENCE
 from playwright.sync_api import Error as PlaywrightError
 from playwright.sync_api import Page, Route, expect
-from watching import PATIENCE, Service, Watch, sentences, states, until
+from watching import Service, Watch, sentences, states, until
 
 SENTENCES = sentences(8)
 TEXT = " ".join(SENTENCES)

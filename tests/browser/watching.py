@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from eventually import PATIENCE
 from playwright.sync_api import Page
 
-PATIENCE = 60.0  # seconds
 UNSPEAKABLE = "unspeakable"  # what the engine cannot say until it is cured
 
 

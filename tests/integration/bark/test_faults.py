@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from bark_faults import RESTLESS, STAGES, What, open_orders, order
-from eventually import eventually
+from eventually import PATIENCE, eventually
 from safetensors.torch import load_file, save_file
 from spoken import refusal, speak
 
@@ -81,7 +81,7 @@ def expected(model: Path) -> list[bytes]:
 def outcomes(pool: Pool, asked: Sequence[Request]) -> list[Outcome]:
     """Every chunk once, in order."""
     job = pool.submit(asked)
-    assert job.wait(200), f"not finished: {job.progress}"
+    assert job.wait(2 * PATIENCE), f"not finished: {job.progress}"
     got = list(job.outcomes())
     assert [each.index for each in got] == list(range(len(asked)))
     assert [each.request for each in got] == list(asked)

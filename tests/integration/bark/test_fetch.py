@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import torch
+from eventually import PATIENCE
 from model_hub import COMMIT, ModelHub, files_of, serving
 from safetensors.torch import load_file
 from syncs import watch_syncs
@@ -162,7 +163,7 @@ def test_a_killed_fetch_leaves_no_half_file_and_is_continued(hub: ModelHub, tiny
     def stand_still(name: str) -> None:
         if name == BIG:
             halfway.set()
-            go_on.wait(60)
+            go_on.wait(PATIENCE)
 
     hub.during, hub.cuts = stand_still, {BIG: [5_000_000]}
     process = subprocess.Popen(
@@ -170,7 +171,7 @@ def test_a_killed_fetch_leaves_no_half_file_and_is_continued(hub: ModelHub, tiny
         env={**os.environ, "HF_ENDPOINT": hub.endpoint},
         stderr=subprocess.DEVNULL,
     )
-    assert halfway.wait(60)
+    assert halfway.wait(PATIENCE)
     while not any(each.stat().st_size for each in (tmp_path / UNFINISHED).glob(f"{BIG}.*")):
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)

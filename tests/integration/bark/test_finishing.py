@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import pytest
 import torch
+from eventually import PATIENCE
 from pydantic import ValidationError
 from spoken import ListSource, speak
 
@@ -22,7 +23,6 @@ from voxyard.bark.model import codec
 from voxyard.speech.requests import Request
 
 Make = Callable[..., BarkEngine]
-PATIENCE = 120.0  # seconds until a test that hangs fails
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from eventually import PATIENCE
 
 from voxyard.bark.config import BarkConfig
 from voxyard.bark.frontend import BarkFrontend
@@ -42,7 +43,7 @@ def first_result(pool: Pool, frontend: BarkFrontend, text: str, *, listening: bo
     script = prepare(text, frontend, voice=VOICE, seed=7)
     job = pool.submit(script.requests, listening=listening)
     outcome = next(job.outcomes())
-    assert not whole or job.wait(120)
+    assert not whole or job.wait(PATIENCE)
     job.cancel()
     assert outcome.result is not None
     return outcome.result

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from eventually import eventually
+from eventually import PATIENCE, eventually
 
 from voxyard.speech.engine import EngineSpec
 from voxyard.speech.pool.job import ChunkFailedError
@@ -69,7 +69,7 @@ def test_a_worker_with_a_gpu_that_torch_does_not_see_speaks_nothing_and_says_why
         as_shipped, [Device("0", "GPU-that-torch-does-not-see")], limits=PoolLimits(max_failed_starts=1)
     ) as speaking:
         job = speaking.submit([Request(0, "Good morning.")])
-        assert job.wait(120)
+        assert job.wait(PATIENCE)
         with pytest.raises(ChunkFailedError) as failed:
             list(job.results())
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from eventually import PATIENCE
 from running_cluster import ONE, SERVICE, TWO, VOXYARD, Cluster
 
 from voxyard.speech.cluster.ports import node_ports
@@ -24,7 +25,7 @@ def test_a_second_host_of_a_name_is_refused_in_words(cluster: Cluster, tmp_path:
 
     second = cluster.hosts.start(SERVICE, join, log)
 
-    assert second.wait(120) == 2, log.read_text()
+    assert second.wait(PATIENCE) == 2, log.read_text()
     assert (
         f"already, at {cluster.hosts.address(ONE)}, and this host is {cluster.hosts.address(SERVICE)}"
         in log.read_text()

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+from eventually import PATIENCE
 from forked import run_forked
 from openai import BadRequestError, NotFoundError, OpenAI
 from runs import environment
@@ -34,7 +35,6 @@ Train = Callable[..., subprocess.CompletedProcess[str]]
 
 TEXTS = ("The baker opens the heavy door.", "A brown fox follows a narrow path.", "Our neighbour counts the stars.")
 SENTENCE = "The fox opens the door."
-PATIENCE = 180.0  # seconds
 
 
 def two_speakers(corpus: Path, **pitches: int) -> Path:
@@ -117,7 +117,7 @@ def service(voice: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[s
     finally:
         process.send_signal(signal.SIGTERM)
         try:
-            process.wait(60)
+            process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()

@@ -190,6 +190,6 @@ def test_the_gateway_goes_on_with_the_services_that_are_ready(tmp_path: Path) ->
             assert (refused.status_code, refused.headers["Retry-After"]) == (503, "10")
     finally:
         gateway.terminate()
-        gateway.wait(60)
+        gateway.wait(PATIENCE)
         for each in services:
             each.end()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from documents import ThreadPool, audio_of, new_document
-from eventually import eventually
+from eventually import PATIENCE, eventually
 from postgres_server import PostgresServer, running_server
 
 from voxyard.service.audio.files import AudioFolder
@@ -424,12 +424,12 @@ def test_a_service_that_makes_audio_anew_too_late_replaces_none_of_the_one_that_
 
     def late(*given: Any) -> None:
         begun.set()
-        assert going.wait(60)
+        assert going.wait(PATIENCE)
         rebuild(*given)
 
     monkeypatch.setattr(one.audio_store, "rebuild", late)
     one.queue.redo(new.id, 1, None, 50)
-    assert begun.wait(60)
+    assert begun.wait(PATIENCE)
     one.peers.close()  # nobody renews
     two = start("two")
     eventually(lambda: two.store.document(new.id).revision == 1, "two follows")

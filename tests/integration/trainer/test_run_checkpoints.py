@@ -17,6 +17,7 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
+from eventually import PATIENCE
 from safetensors.numpy import load_file
 
 from voxyard.host import Gpu, durable_files
@@ -75,7 +76,7 @@ def test_weights_that_are_worse_than_those_being_written_are_not_saved(
     save = checkpoint.save
 
     def held(*arguments: Any, **more: Any) -> Path:
-        assert written.wait(60)
+        assert written.wait(PATIENCE)
         return save(*arguments, **more)
 
     monkeypatch.setattr(checkpoint, "save", held)
@@ -170,7 +171,7 @@ def test_training_goes_on_while_a_checkpoint_is_written(
     were_later: list[bool] = []
 
     def held(directory: Path, step: int, *arguments: Any, **more: Any) -> Path:
-        were_later.append(later.wait(60) if step == 4 else True)
+        were_later.append(later.wait(PATIENCE) if step == 4 else True)
         return save(directory, step, *arguments, **more)
 
     def counted(self: TrainStep, staged: Any, step: int = 0) -> Any:
@@ -197,7 +198,7 @@ def test_a_signal_ends_the_run_when_the_checkpoints_are_on_the_disk(
     def held(directory: Path, step: int, *arguments: Any, **more: Any) -> Path:
         if step == 4:
             os.kill(os.getpid(), signal.SIGTERM)
-            assert waits.wait(60)
+            assert waits.wait(PATIENCE)
         return save(directory, step, *arguments, **more)
 
     def waiting(self: RunCheckpoints, **more: Any) -> None:

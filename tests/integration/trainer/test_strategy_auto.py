@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from eventually import eventually
+from eventually import PATIENCE, eventually
 from runs import command, environment
 
 from voxyard.corpus import open_source, prepare
@@ -87,7 +87,7 @@ def test_sigterm_while_the_strategies_are_timed_ends_everything_and_keeps_what_w
     children = eventually(lambda: _children(process.pid))
     process.send_signal(signal.SIGTERM)
     rest = process.stderr.read()
-    assert process.wait(60) == 0
+    assert process.wait(PATIENCE) == 0
     assert "ended before the training began" in rest
     assert re.search(r"measured so far:\n.*split +\S+ clips/s", rest), rest
     (kept,) = json.loads((tmp_path / "voxyard/strategies.json").read_text()).values()

@@ -19,9 +19,9 @@ from urllib.parse import quote
 
 import psutil
 import psycopg
+from eventually import PATIENCE
 from programs import found, program
 
-PATIENCE = 60.0
 _SETTINGS = {"fsync": "off", "autovacuum": "off", "shared_buffers": "16MB", "max_connections": "80"}
 _LOGINS = """\
 local all all trust

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from eventually import PATIENCE
 from exporters import free_port
 from gateway_certificate import Authority, new_authority
 from programs import program
@@ -29,7 +30,6 @@ from fleet.gateway.configuration import (
 from fleet.inventory.hosts import Host
 
 SERVER_NAME = "localhost"
-PATIENCE = 60.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def running_gateway(
         yield RunningGateway(f"https://{SERVER_NAME}:{https}", metrics, authority, log, health)
     finally:
         process.terminate()
-        process.wait(60)
+        process.wait(PATIENCE)
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -15,8 +15,7 @@ from pathlib import Path
 import httpx
 import tones_service
 import yaml
-
-PATIENCE = 120.0
+from eventually import PATIENCE
 
 
 @dataclass

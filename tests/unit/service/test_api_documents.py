@@ -370,7 +370,7 @@ def test_events_end_when_the_document_is_deleted(tmp_path: Path) -> None:
         followed = threading.Event()
         thread = threading.Thread(target=lambda: told.extend(events(served, document, open_=followed)))
         thread.start()
-        assert followed.wait(60)
+        assert followed.wait(PATIENCE)
         eventually(lambda: served.watch.queue, "it is being spoken")
         assert ask(served, "DELETE", f"/v1/documents/{document['id']}").status_code == 204
         thread.join(60)

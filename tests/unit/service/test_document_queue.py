@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from documents import ThreadPool, audio_of, new_document, words_of
+from eventually import PATIENCE
 from joined import join
 
 from voxyard.service.audio.files import AudioFolder
@@ -565,12 +566,12 @@ def test_a_document_deleted_while_the_dispatcher_is_busy_stops_no_other(
 
     def busy(*arguments: Any, **options: Any) -> Any:
         begun.set()
-        assert go_on.wait(60)
+        assert go_on.wait(PATIENCE)
         return submit(*arguments, **options)
 
     monkeypatch.setattr(service.pool, "submit", busy)
     service.queue.accept(second)
-    assert begun.wait(60)
+    assert begun.wait(PATIENCE)
     service.queue.accept(third)  # the dispatcher handles this first, and polls before it handles what is deleted
     service.queue.cancel(deleted.id)
     time.sleep(0.1)

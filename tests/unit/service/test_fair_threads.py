@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from eventually import eventually
+from eventually import PATIENCE, eventually
 
 from voxyard.service.auth.key_limits import KeyLimits
 from voxyard.service.fair_threads import FairThreads
@@ -26,7 +26,7 @@ class Gates:
 
         def run() -> str:
             self.begun.append(name)
-            assert gate.wait(60)
+            assert gate.wait(PATIENCE)
             return name
 
         return run

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from engines import sound
-from eventually import eventually
+from eventually import PATIENCE, eventually
 
 from voxyard.speech.engine import EngineSpec
 from voxyard.speech.placement import Refusal
@@ -49,7 +49,7 @@ def requests(count: int) -> list[Request]:
 
 
 def assert_whole(job: Job, count: int) -> None:
-    assert job.wait(60), f"not finished: {job.progress}"
+    assert job.wait(PATIENCE), f"not finished: {job.progress}"
     outcomes = list(job.outcomes())
     assert [each.index for each in outcomes] == list(range(count))
     for each, request in zip(outcomes, requests(count), strict=True):

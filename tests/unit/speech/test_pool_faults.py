@@ -440,7 +440,7 @@ def test_workers_killed_and_stopped_at_random_lose_and_double_nothing(pool: Make
             _strike(dice.choice(pids), dice.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGSTOP]))
 
     for job, asked in zip(jobs, (first, second), strict=True):
-        assert job.wait(250), f"not finished: {job.progress}"
+        assert job.wait(2 * PATIENCE), f"not finished: {job.progress}"
         assert_spoken(list(job.outcomes()), asked, samples=10_000)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from eventually import PATIENCE
 from simulated_pool import SimulatedPool
 
 from voxyard.speech.engine import EngineSpec
@@ -135,10 +136,10 @@ def test_the_time_to_first_sound_is_told_for_those_who_listen_and_once_each() ->
 
         late = pool.submit(asked)
         late.listen()  # before anything is spoken of it, or afterwards: then there is nothing to wait for
-        assert late.wait(60)
+        assert late.wait(PATIENCE)
         left = pool.submit([Request(0, "text " * 2000)], listening=True)
         left.listen(False)
-        assert left.wait(60)
+        assert left.wait(PATIENCE)
 
     assert 1 <= len(heard.seconds) <= 2
     assert all(0 < seconds < 60 for seconds in heard.seconds)

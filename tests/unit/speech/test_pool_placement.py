@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from eventually import eventually
+from eventually import PATIENCE, eventually
 from prometheus_client import CollectorRegistry
 
 from voxyard.host import Gpu, HostError
@@ -99,7 +99,7 @@ def test_a_worker_starts_only_where_its_memory_is_free_at_that_moment() -> None:
         admit=admit,
     ) as pool:
         job = pool.submit([Request(number, "text") for number in range(12)])
-        assert job.wait(60)
+        assert job.wait(PATIENCE)
         assert {outcome.worker for outcome in job.outcomes()} == {"1"}
 
 
@@ -145,7 +145,7 @@ def test_a_gpu_that_is_not_free_at_the_start_speaks_once_it_is() -> None:
         eventually(lambda: registry.get_sample_value("voxyard_bark_workers_expected") == 0)
 
         cards[0] = gpu(0)
-        assert job.wait(60)
+        assert job.wait(PATIENCE)
         assert [outcome.failure for outcome in job.outcomes()] == [None] * 3
         assert not pool.waiting
 

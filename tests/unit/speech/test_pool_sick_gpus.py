@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from eventually import eventually
+from eventually import PATIENCE, eventually
 from prometheus_client import CollectorRegistry
 
 from voxyard.host import Gpu, out_of_work
@@ -59,7 +59,7 @@ def test_its_worker_ends_and_all_chunks_are_spoken_by_the_others(file: OutOfWork
         file.put(SICK)
         eventually(lambda: states(pool)[0] == "waiting")
         assert str(SICK) == pool.workers()[0].reason
-        assert job.wait(60)
+        assert job.wait(PATIENCE)
         outcomes = list(job.outcomes())
         assert ([each.failure for each in outcomes], len(outcomes)) == ([None] * 24, 24)
         assert value("voxyard_bark_worker_waiting", {"gpu": "0", "reason": "sick"}) == 1
@@ -79,7 +79,7 @@ def test_where_every_gpu_is_out_the_chunks_wait_and_it_is_said_why(file: OutOfWo
         eventually(lambda: pool.waiting == str(SICK))
         assert not job.finished
         file.give_back("GPU-0")
-        assert job.wait(60)
+        assert job.wait(PATIENCE)
 
 
 def test_one_that_is_kept_at_work_works(file: OutOfWork) -> None:

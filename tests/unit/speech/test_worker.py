@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from eventually import PATIENCE
 
 from voxyard.speech.engine import Answer, ChunkSource, EngineLostError, EngineSpec, is_lost
 from voxyard.speech.errors import SpeechError
@@ -217,18 +218,18 @@ def test_it_gives_signs_of_life_while_it_speaks(line: Line) -> None:
 
 def test_it_closes_its_engine_and_ends_when_told_to_stop(line: Line, tmp_path: Path) -> None:
     opened(line, marks=str(tmp_path), faults={"close": ["memory", 0]}).say(StopWorker())
-    assert line.process.wait(60) == 0
+    assert line.process.wait(PATIENCE) == 0
 
 
 def test_it_ends_when_its_pool_is_gone(line: Line) -> None:
     opened(line).connection.close()
-    assert line.process.wait(60) == 4
+    assert line.process.wait(PATIENCE) == 4
 
 
 def test_it_ends_in_mid_batch_when_its_pool_is_gone(line: Line, tmp_path: Path) -> None:
     opened(line, marks=str(tmp_path), faults={"speak": ["hang", 1]}).ask(0)
     line.connection.close()
-    assert line.process.wait(60) == 4
+    assert line.process.wait(PATIENCE) == 4
 
 
 def test_what_an_engine_raises_is_told_and_the_next_chunk_is_spoken(line: Line) -> None:
@@ -281,7 +282,7 @@ def test_a_process_may_begin_with_fewer_rows_than_its_engine_has(line: Line) -> 
 def test_an_error_that_sticks_ends_the_process_with_its_reason(line: Line, tmp_path: Path) -> None:
     opened(line, marks=str(tmp_path), faults={"speak": ["cuda", 1]}).ask(0)
     assert line.hear_answer() == EngineFailed("RuntimeError: CUDA error: device-side assert triggered")
-    assert line.process.wait(60) == 3
+    assert line.process.wait(PATIENCE) == 3
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from eventually import PATIENCE
 from mlflow import MlflowClient
 
 from voxyard.trainer import DataConfig, TrainConfig, TrainerError, TrainingConfig
@@ -130,7 +131,7 @@ def test_a_server_that_never_answers_does_not_hold_the_training(
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "2")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     with MlflowRun(config(tmp_path / "run"), "run", end_seconds=0.1) as run:
-        assert connected.wait(120)
+        assert connected.wait(PATIENCE)
         for step in range(2 * MOST_WAITING):
             run.scalars(step, {"train/total": 1.0})
         run.finish(tmp_path / "none.json", killed=False)

@@ -15,12 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 from disks import run_on_small_disk
+from eventually import PATIENCE
 
 from voxyard.trainer import checkpoint
 from voxyard.trainer.checkpoint import CheckpointError
 from voxyard.trainer.saving.run_checkpoints import RunCheckpoints
-
-PATIENCE = 60.0  # seconds after which something hangs
 
 
 class HeldDisk:

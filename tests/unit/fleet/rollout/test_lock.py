@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
+from eventually import PATIENCE
 from local_session import LocalSession
 
 from fleet.audit import AuditEntry, record
@@ -93,11 +94,11 @@ class RolloutOperator:
         try:
             with Connections(self.connect) as connections, all_locked(hosts, connections, "deploy"):
                 self.tried_or_ended.set()
-                both_done.wait(60)
+                both_done.wait(PATIENCE)
                 return True
         except HostFailedError:
             self.tried_or_ended.set()
-            both_done.wait(60)
+            both_done.wait(PATIENCE)
             return False
 
 
@@ -111,7 +112,7 @@ class NearOrFar(LocalSession):
     def run(self, commands: Sequence[Command]) -> Mapping[str, Answer]:
         takes = any(command.name == "lock" for command in commands)
         if takes and not self._near:
-            assert self._operator.other.tried_or_ended.wait(60)
+            assert self._operator.other.tried_or_ended.wait(PATIENCE)
         answers = super().run(commands)
         if takes and self._near:
             self._operator.tried_or_ended.set()

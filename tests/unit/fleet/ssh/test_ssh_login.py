@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import yaml
+from eventually import PATIENCE
 from ssh_server import SshServer, free_port, make_key, ssh_agent, ssh_server
 
 from fleet.errors import FleetError, HostFailedError
@@ -467,7 +468,7 @@ def test_an_interrupt_while_a_connection_ends_leaves_nothing_of_it(
     with pytest.raises(KeyboardInterrupt), connected(server.host()) as session:
         session.run([Command("there", "true")])
     (master,) = masters
-    master.wait(60)
+    master.wait(PATIENCE)
 
 
 def test_a_command_that_is_killed_is_an_answer(server: SshServer) -> None:

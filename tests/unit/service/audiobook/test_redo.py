@@ -16,7 +16,7 @@ import httpx
 import numpy as np
 import pytest
 from documents import ThreadPool, audio_of, new_document
-from eventually import eventually
+from eventually import PATIENCE, eventually
 from service_app import Served, serving
 
 from voxyard.service.audio import encoded
@@ -113,7 +113,7 @@ def test_a_change_between_two_reads_is_in_the_events(served: Served, monkeypatch
         return found
 
     def finish_late(*given: Any) -> None:
-        assert was_read.wait(60)
+        assert was_read.wait(PATIENCE)
         finish(*given)
 
     monkeypatch.setattr(store, "changed_chunks", read_early)
@@ -222,7 +222,7 @@ def test_a_service_killed_before_it_commits_new_audio_serves_the_old_and_speaks_
     id = desk.spoken(1).id
     old, folder = desk.wav(id), tmp_path / "audio" / id
     desk.queue.redo(id, 0, None, 9)
-    assert written.wait(60)
+    assert written.wait(PATIENCE)
     assert {path.name for path in folder.iterdir()} == {"audio.wav", "audio.2.wav", "0.2.redo"}
     assert (desk.wav(id), desk.store.document(id).revision) == (old, 0)
     desk.close()
@@ -447,12 +447,12 @@ def test_a_document_that_ends_while_its_audio_is_made_anew_leaves_nothing_half(
     def slow(*given: Any) -> None:
         begun.set()
         cancelled: threading.Event = given[-1]
-        assert cancelled.wait(60)
+        assert cancelled.wait(PATIENCE)
         rebuild(*given)
 
     monkeypatch.setattr(desk.audio, "rebuild", slow)
     desk.queue.redo(id, 0, None, 50)
-    assert begun.wait(60)
+    assert begun.wait(PATIENCE)
     if end == "delete":
         desk.queue.cancel(id)
         eventually(lambda: not desk.audio.names(id), "its files are gone")

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
-from eventually import eventually
+from eventually import PATIENCE, eventually
 from service_app import Served, serving
 
 from voxyard.service.audiobook import word_aligner
@@ -182,7 +182,7 @@ def test_documents_are_aligned_by_turns(served: Served, monkeypatch: pytest.Monk
     gate, align = threading.Event(), process.align
 
     def align_behind_the_gate(*given: Any) -> Any:
-        gate.wait(60)
+        gate.wait(PATIENCE)
         order.append(given[2][0])
         return align(*given)
 

@@ -163,7 +163,7 @@ def test_with_the_shipped_time_a_copy_that_takes_longer_is_sent_while_it_is_made
 
     class Held(Encoder):
         def finish(self) -> bytes:
-            assert goes_on.wait(60), "no reader got the first bytes while the encoder was at work"
+            assert goes_on.wait(PATIENCE), "no reader got the first bytes while the encoder was at work"
             return super().finish()
 
     monkeypatch.setattr(audio_response, "Encoder", Held)

@@ -17,7 +17,7 @@ import pdfs
 import psutil
 import pytest
 from documents import ThreadPool
-from eventually import eventually
+from eventually import PATIENCE, eventually
 from service_app import Served, serving
 
 from voxyard.extraction.sandbox import MAX_CONCURRENT
@@ -272,7 +272,7 @@ def test_a_service_that_stopped_goes_on_with_the_extraction_at_its_next_start(
         queue.start()
         if reader is first:
             queue.accept(uploaded())
-            assert reader.begun.wait(60)
+            assert reader.begun.wait(PATIENCE)
         else:
             eventually(lambda: store.document(uploaded().id).state == "completed")  # noqa: B023
             assert store.document(uploaded().id).title == "Night"
