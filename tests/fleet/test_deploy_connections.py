@@ -6,12 +6,13 @@ import os
 import socket
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from eventually import PATIENCE
 from ssh_server import SshServer, free_port, ssh_server
 
 from fleet.errors import FleetError, HostFailedError
@@ -92,10 +93,17 @@ def test_a_server_that_never_answers_does_not_hold_up_the_others(server: SshServ
 
 def test_hosts_are_looked_at_side_by_side_but_not_all_at_once(server: SshServer) -> None:
     hosts = [replace(server.host(), name=f"host-{number}") for number in range(6)]
-    spans = on_every_host(hosts, lambda host: (time.monotonic(), ask(host, "sleep 0.5"), time.monotonic()), parallel=3)
-    starts_and_ends = [(start, end) for start, _, end in spans.succeeded.values()]
-    together = [sum(start <= moment < end for start, end in starts_and_ends) for moment, _ in starts_and_ends]
-    assert max(together) == 3
+    three, ended = threading.Barrier(3), threading.Semaphore(3)
+
+    def look(host: Host) -> str:
+        assert ended.acquire(blocking=False), "a fourth one began before one of three had ended"
+        three.wait(PATIENCE)
+        said = ask(host)
+        ended.release()
+        return said
+
+    result = on_every_host(hosts, look, parallel=3)
+    assert (list(result.succeeded.values()), result.failed) == (["on\n"] * 6, {})
 
 
 def test_a_session_that_is_cut_off_is_an_error_message(server: SshServer) -> None:
