@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from voxyard.speech.reading import roman
+from voxyard.speech.reading import polish_cases, roman
 from voxyard.speech.reading.languages import Language
 from voxyard.speech.reading.number_words import cardinal, ordinal
 
@@ -21,7 +21,7 @@ _CENTURY = {"wiek": "", "wieku": "ego", "wiekiem": "ym", "wieki": ""}
 _NOUNS = {  # endings of nouns after an ordinal, and its own: II wojna, II wojny, II wojnie
     "wojna": "a", "wojny": "ej", "wojnie": "ej", "wojnę": "ą", "wojną": "ą", "klasa": "a", "klasy": "ej",
     "klasie": "ej", "liga": "a", "ligi": "ej", "lidze": "ej", "piętro": "e", "piętrze": "ym", "piętra": "ego",
-    "rozdział": "",
+    "rozdział": "", "minuta": "a", "minucie": "ej", "minutę": "ą", "połowie": "ej", "kolejka": "a", "kolejce": "ej",
     "rzeczpospolita": "a", "rzeczypospolitej": "ej", "edycja": "a", "edycji": "ej", "miejsce": "e", "miejscu": "ym",
     "miejsca": "ego", "kwartał": "", "kwartale": "ym", "kwartału": "ego", "półrocze": "e", "połowa": "a", "rzesza": "a",
     "rzeszy": "ej", "etap": "", "etapu": "ego", "etapie": "ym", "tom": "", "rok": "", "roku": "ego", "urodziny": "e",
@@ -30,6 +30,7 @@ _NOUNS = {  # endings of nouns after an ordinal, and its own: II wojna, II wojny
     "zjazd": "", "kongres": "", "festiwal": "", "konkurs": "", "rocznica": "a", "rocznicy": "ej", "rocznicę": "ą",
 }  # fmt: skip
 _NUMBERED = {"rozdział": "", "tom": "", "akt": "", "część": "a", "księga": "a", "scena": "a", "etap": "", "grupa": "a"}
+_MASCULINE_PLACES = ("kwartale", "półroczu", "rzędzie", "tomie")
 _RULERS = (
     "Jan Paweł|Jan|Paweł|Ludwik|Zygmunt|August|Kazimierz|Bolesław|Władysław|Henryk|Karol|Piotr|Mieszko|Stefan|Fryderyk|"
     "Wilhelm|Mikołaj|Aleksander|Benedykt|Pius|Grzegorz|Leon|Jerzy|Edward|Filip|Ferdynand|Napoleon|Otton|Ramzes|Juliusz"
@@ -98,7 +99,58 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             re.compile(r"(?P<at>\b[Ww] )?(?<![\w.,-])(?P<n>1\d{3}|20\d\d)\s(?P<noun>roku(?!\w)|r\.)"),
             lambda found: _in_year(found, language),
         ),
+        (  # od 1939 do 1945, do 2030
+            re.compile(
+                r"(?:(?<=\b[Oo]d )(?=\d{4} do (?:1\d|20)\d\d\b)|(?<=\b[Oo]d \d{4} do )|"
+                r"(?<=\b[Dd]o )(?=20[1-9]\d[ ,.;]))"
+                r"(?P<n>1[0-9]\d\d|20\d\d)(?![\w.,:-]\d|\s?(?:zł|kg|km|m|osób|sztuk|\w+ów)\b)"
+            ),
+            lambda found: _year(found["n"], "ego", language),
+        ),
+        (  # w 2 połowie
+            re.compile(
+                rf"(?<=\b[Ww] )(?P<n>\d{{1,2}})"
+                rf"(?=\s(?P<noun>{'|'.join(_MASCULINE_PLACES)}|rundzie|klasie|lidze|połowie)\b)"
+            ),
+            lambda found: inflected(int(found["n"]), "ym" if found["noun"] in _MASCULINE_PLACES else "ej", language),
+        ),
+        (  # w dniach 3-5 maja
+            re.compile(
+                rf"(?P<at>\b[Oo]d )?(?<![\w.,/-])(?P<a>[12]?\d|3[01])[–-](?P<b>[12]?\d|3[01])"
+                rf"(?=\s(?:{'|'.join(_MONTHS)})\b)"
+            ),
+            lambda found: (
+                f"{found['at'] or 'od '}{inflected(int(found['a']), 'ego', language)} do "
+                f"{inflected(int(found['b']), 'ego', language)}"
+            ),
+        ),
+        (  # od 1 do 15 lipca
+            re.compile(rf"(?<=\b[Oo]d )(?P<n>[12]?\d|3[01])(?= do (?:[12]?\d|3[01]) (?:{'|'.join(_MONTHS)})\b)"),
+            lambda found: inflected(int(found["n"]), "ego", language),
+        ),
+        (re.compile(r"(?<=\b[Cc]o )(?P<n>\d{1,2})\.\s(?=(?P<noun>[^\W\d_]+))"), lambda found: _every(found, language)),
+        (
+            re.compile(r"(?:(?<=\bbył )|(?P<she>(?<=\bbyła )))(?P<n>\d{1,2})\.(?=(?P<after>[,;)]|\s[a-ząćęłńóśźż]))"),
+            lambda found: inflected(int(found["n"]), "" if found["she"] is None else "a", language),
+        ),
+        (
+            re.compile(rf"(?P<at>\b[Ww] )?(?<![\w.,]){numeral} kw\.(?P<blank>\s|$)(?=(?P<after>.?))"),
+            lambda found: _quarter(found, language),
+        ),
+        *polish_cases.patterns(language),
     ]
+
+
+def _every(found: re.Match[str], language: Language) -> str:
+    """Co piąty Polak, co trzecia osoba."""
+    feminine = found["noun"].endswith("a") and found["noun"] not in ("mężczyzna", "kolega", "kierowca")
+    return inflected(int(found["n"]), "a" if feminine else "", language) + " "
+
+
+def _quarter(found: re.Match[str], language: Language) -> str:
+    ending, noun = ("ym", "kwartale") if found["at"] else ("", "kwartał")
+    said = inflected(roman.value(found["roman"]), ending, language)
+    return f"{found['at'] or ''}{said} {noun}{_stop(found['after'])}{found['blank']}"
 
 
 def _day_of_month(found: re.Match[str], language: Language) -> str:
@@ -196,4 +248,13 @@ def _half(language: Language) -> Words:
 
 def _part(found: re.Match[str]) -> str:
     unit = f" {_UNITS[found['unit']]}" if found["unit"] else ""
-    return _PARTS[found["part"]] + unit
+    part = _PARTS[found["part"]]
+    if polish_cases.GENITIVE_BEFORE.search(found.string[: found.start()][-20:]):
+        part = " ".join(
+            _GENITIVE_PARTS.get(word, word[:-1] + ("ej" if word[-1] == "a" else "ych")) for word in part.split()
+        )
+        part = part.replace("trzeciych", "trzecich")
+    return part + unit
+
+
+_GENITIVE_PARTS = {"pół": "pół", "jedna": "jednej", "dwie": "dwóch", "trzy": "trzech", "dwa": "dwóch"}

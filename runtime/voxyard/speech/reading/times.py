@@ -185,7 +185,7 @@ _AND = {
 }
 _LASTED = re.compile(
     r"\b(?:(?:marathon|maratona|maratón|марафон|semi)\s?:|ran|clocked|lief|couru|corrió|corso|correu|пробежала?|"
-    r"took|lasted|dauerte?n?|dur(?:ó|ò|ou|é|ata|ato)|длил\w+|in|of|time:?|nach|von|Zeit|en|de|em|di|за|temps|tiempo|tempo|duration:?|Dauer:?)\s$|(?:成绩|用时|以|(?:タイム|記録)(?:は|が)?|"
+    r"took|lasted|w|czasem|czas:?|trwał[ay]?|dauerte?n?|dur(?:ó|ò|ou|é|ata|ato)|длил\w+|in|of|time:?|nach|von|Zeit|en|de|em|di|за|temps|tiempo|tempo|duration:?|Dauer:?)\s$|(?:成绩|用时|以|(?:タイム|記録)(?:は|が)?|"
     r"زمان|رکورد)[:：]?\s?$",
     re.IGNORECASE,
 )
