@@ -22,6 +22,10 @@ _NOUNS = {  # endings of nouns after an ordinal, and its own: II wojna, II wojny
     "wojna": "a", "wojny": "ej", "wojnie": "ej", "wojnę": "ą", "wojną": "ą", "klasa": "a", "klasy": "ej",
     "klasie": "ej", "liga": "a", "ligi": "ej", "lidze": "ej", "piętro": "e", "piętrze": "ym", "piętra": "ego",
     "rozdział": "", "minuta": "a", "minucie": "ej", "minutę": "ą", "połowie": "ej", "kolejka": "a", "kolejce": "ej",
+    "klatka": "a", "klatce": "ej", "grupa": "a", "grupie": "ej", "pozycja": "a", "pozycji": "ej", "pozycję": "ą",
+    "lokata": "a", "lokatę": "ą", "kadencja": "a", "kadencji": "ej", "stopnia": "ego", "bieg": "", "biegu": "ego",
+    "tydzień": "", "tygodnia": "ego", "miesiąc": "", "miesiąca": "ego", "okrążenie": "e", "okrążeniu": "ym",
+    "tura": "a", "turze": "ej", "tury": "ej", "minuty": "ej", "rata": "a", "raty": "ej", "ratę": "ą", "strona": "a",
     "rzeczpospolita": "a", "rzeczypospolitej": "ej", "edycja": "a", "edycji": "ej", "miejsce": "e", "miejscu": "ym",
     "miejsca": "ego", "kwartał": "", "kwartale": "ym", "kwartału": "ego", "półrocze": "e", "połowa": "a", "rzesza": "a",
     "rzeszy": "ej", "etap": "", "etapu": "ego", "etapie": "ym", "tom": "", "rok": "", "roku": "ego", "urodziny": "e",
@@ -73,7 +77,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             lambda found: f"{found['name']} {inflected(roman.value(found['roman']), '', language)}",
         ),
         (
-            re.compile(rf"(?<!\w)(?P<name>{numbered})\s(?:{numeral}|(?P<n>\d{{1,2}})(?![\w.,:/-]))"),
+            re.compile(rf"(?<!\w)(?P<name>{numbered})\s(?:{numeral}|(?P<n>\d{{1,2}})(?![\w,:/-]|\.\d|\.\s[a-z]))"),
             lambda found: f"{found['name']} {_ordinal_of(found, _NUMBERED[found['name'].lower()], language)}",
         ),
         (
@@ -101,11 +105,25 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         ),
         (  # od 1939 do 1945, do 2030
             re.compile(
-                r"(?:(?<=\b[Oo]d )(?=\d{4} do (?:1\d|20)\d\d\b)|(?<=\b[Oo]d \d{4} do )|"
+                r"(?:(?<=\b[Oo]d )(?=\d{4} do (?:1\d|20)\d\d(?:\s?(?:r\.|roku|[,.;:)])|$))|"
+                r"(?<=\b[Oo]d \d{4} do )(?=\d{4}(?:\s?(?:r\.|roku|[,.;:)])|$))|"
                 r"(?<=\b[Dd]o )(?=20[1-9]\d[ ,.;]))"
                 r"(?P<n>1[0-9]\d\d|20\d\d)(?![\w.,:-]\d|\s?(?:zł|kg|km|m|osób|sztuk|\w+ów)\b)"
             ),
             lambda found: _year(found["n"], "ego", language),
+        ),
+        (  # a w 2024 już
+            re.compile(
+                r"(?<=\b[Ww] )(?P<n>(?:19|20)\d\d)(?=[,;)]|\.?$|\.\s[A-ZŁŚŻ]|\s(?:już|było|był|i|a|oraz|nie|się)\b)"
+            ),
+            lambda found: _year(found["n"], "ym", language),
+        ),
+        (  # na 12. km
+            re.compile(r"(?P<at>\b[Nn]a )?(?<![\w.,])(?P<n>\d{1,3})\. km(?![\w/²])"),
+            lambda found: (
+                f"{found['at'] or ''}{inflected(int(found['n']), 'ym' if found['at'] else '', language)} "
+                f"kilometr{'ze' if found['at'] else ''}"
+            ),
         ),
         (  # w 2 połowie
             re.compile(
@@ -254,7 +272,12 @@ def _part(found: re.Match[str]) -> str:
             _GENITIVE_PARTS.get(word, word[:-1] + ("ej" if word[-1] == "a" else "ych")) for word in part.split()
         )
         part = part.replace("trzeciych", "trzecich")
+    elif _EATEN.search(found.string[: found.start()][-20:]):
+        part = part.replace("jedna", "jedną").removesuffix("a") + "ą" if part.startswith("jedna") else part
     return part + unit
+
+
+_EATEN = re.compile(r"\w{2,}(?:no|to|ć|ł|li|my|aj|ij|weź)\s$")  # a verb whose object the part is
 
 
 _GENITIVE_PARTS = {"pół": "pół", "jedna": "jednej", "dwie": "dwóch", "trzy": "trzech", "dwa": "dwóch"}

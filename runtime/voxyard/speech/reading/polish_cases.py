@@ -10,6 +10,7 @@ from voxyard.speech.reading.languages import CURRENCIES, UNITS, Language
 from voxyard.speech.reading.number_words import cardinal, ordinal
 from voxyard.speech.reading.patterns import BLANKS, ELSEWHERE
 from voxyard.speech.reading.tables import table
+from voxyard.speech.reading.units import unit_name
 
 Words = Callable[[re.Match[str]], str | None]
 Case = Literal["genitive", "locative", "instrumental", "dative"]
@@ -53,7 +54,7 @@ _PERSONAL = (  # men: pięciu policjantów
 _NO_PERSONS = (
     r"(?!\w*(?:procent|moment|dokument|element|fragment|argument|instrument|diament|wariant|kwant|brylant|list)ów)"
 )
-_GENITIVE = "do od dla bez u około spośród wśród powyżej poniżej oprócz blisko koło z ze podczas ok. minimum"
+_GENITIVE = "do od dla bez u około spośród wśród powyżej poniżej oprócz blisko koło z ze podczas ok. ciągu wobec"
 GENITIVE_BEFORE = re.compile(rf"\b(?:{'|'.join(re.escape(each) for each in _GENITIVE.split())})\s$", re.IGNORECASE)
 """A preposition of the genitive."""
 _STOPPED = r"(?![\w/²³]|[.,:\-–]\d|-\w|\.\s[a-ząćęłńóśźż])"
@@ -92,10 +93,15 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         return in_case(cardinal(_digits(found), language), case)
 
     units = {**UNITS, **language.units, **table("pl").units}
-    named = {sign: _unit(unit, language) for sign, unit in units.items()} | _money(language)
+    named = {sign: forms for sign, unit in units.items() if (forms := _unit(unit, language))} | _money(language)
     scales = {"tys.": "tysiąc", "mln": "milion", "mld": "miliard"}
-    signs = "|".join(re.escape(each) for each in sorted(named, key=len, reverse=True) if named[each])
+    signs = "|".join(re.escape(each) for each in sorted(named, key=len, reverse=True))
     per = "|".join(re.escape(each) for each in sorted(table("pl").per, key=len, reverse=True))
+    long = "|".join(
+        re.escape(each)
+        for each in sorted(units, key=len, reverse=True)
+        if len(each) > 1 and each != "min" and each in named
+    )
     before = "|".join(
         rf"(?<=\b{re.escape(each)} )|(?<=\b{each[0].upper()}{re.escape(each[1:])} )" for each in _GENITIVE.split()
     )
@@ -140,6 +146,43 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
                 rf"(?:{before})(?<![\w.,])(?P<n>\d{{1,3}}(?:[{BLANKS}.]\d{{3}})*),(?P<cents>\d\d)\s?zł(?![\w/])"
             ),
             lambda found: _price(found, language),
+        ),
+        (
+            re.compile(r"(?:(?<=\bgodz\. \d a )|(?<=\bgodz\. \d\d a ))(?P<h>1?\d|2[0-4])(?![\w:]|[.,]\d)"),
+            lambda found: _hour(found["h"], None, "ą", language),
+        ),
+        (  # 9:00–18:00
+            re.compile(
+                r"(?:\b[Oo]d )?(?<![\w:.,/–-])(?<!godz\. )(?P<h>[01]?\d|2[0-4]):(?P<m>[0-5]\d)"
+                r"\s?[–-]\s?(?P<h2>[01]?\d|2[0-4]):(?P<m2>[0-5]\d)(?![\w:]|[.,]\d)"
+            ),
+            lambda found: " ".join(
+                f"{word} {_hour(found[h], found[m], 'ej', language)}"
+                for word, h, m in (("od", "h", "m"), ("do", "h2", "m2"))
+            ),
+        ),
+        (
+            re.compile(rf"(?:{before})(?P<first>\d{{1,3}})[–-](?P<n>\d{{1,3}})(?=\s[^\W\d_]{{4,}})"),
+            lambda found: f"{in_case(cardinal(found['first'], language), 'genitive')} – {said(found, 'genitive')}",
+        ),
+        (
+            re.compile(r"(?<![\w.,/–-])(?P<first>\d{1,3})[–-](?P<n>\d{1,3})(?=\s[^\W\d_]{3,}ach\b)"),
+            lambda found: f"{in_case(cardinal(found['first'], language), 'locative')} – {said(found, 'locative')}",
+        ),
+        (
+            re.compile(rf"(?:(?<=tys\. )|(?<=mln )|(?<=mld ))(?P<unit>{long})(?![\w/²³])"),
+            lambda found: named[found["unit"]][1],
+        ),
+        (
+            re.compile(rf"(?<=\b[Zz]a )(?P<unit>{long})(?![\w/²³])"),
+            lambda found: re.sub(r"a$", "ę", unit_name(language, units[found["unit"]], 1) or found["unit"]),
+        ),
+        (re.compile(r"(?<=mi i )1(?=\s[^\W\d_]+em\b)"), lambda _: "jednym"),
+        (
+            re.compile(
+                r"(?<![\w.,/–-])1(?=\s(?!\w*(?:bardzo|tylko|około|albo|prawie))[^\W\d_]{2,}(?:[nkwtł]o|enie|anie|cie)\b)"
+            ),
+            lambda _: "jedno",
         ),
         (re.compile(_CLOCK), lambda found: _hours(found, language)),
         (
@@ -215,7 +258,9 @@ def _one(noun: str, case: Case) -> str | None:
     if case == "instrumental":
         return "jedną" if noun.endswith("ą") else "jednym" if noun.endswith("em") else None
     if case == "genitive":
-        return "jednego" if noun.endswith(("a", "u")) else "jednej" if noun.endswith(("y", "i")) else None
+        return (
+            "jednego" if noun.endswith(("a", "u", "ego", "euro")) else "jednej" if noun.endswith(("y", "i")) else None
+        )
     return (
         "jednej"
         if noun.endswith(("ce", "dze", "ej", "minucie", "godzinie", "osobie", "stronie"))
@@ -227,8 +272,6 @@ def _one(noun: str, case: Case) -> str | None:
 
 def _unit(unit: str, language: Language) -> tuple[str, str] | None:
     """The genitive of one unit and of more, which are the forms of a half and of five."""
-    from voxyard.speech.reading.units import unit_name
-
     plural = unit_name(language, unit, 5)
     half = unit_name(language, unit, 0.5)  # type: ignore[arg-type]
     return None if plural is None or half is None else (half, plural)
@@ -240,7 +283,7 @@ def _money(language: Language) -> dict[str, tuple[str, str]]:
     found = {}
     for sign, code in CURRENCIES.items():
         pattern, replacement = language.names.get(code, ("", ""))
-        forms = [get_currency_name(code, count=count, locale="pl") for count in (0.5, 5)]  # type: ignore[arg-type]
+        forms = [get_currency_name(code, count=count, locale="pl") for count in (0.5, 5)]
         singular, plural = (re.sub(pattern, replacement, each) if pattern else each for each in forms)
         found[sign] = (singular, plural)
     return found
@@ -248,7 +291,7 @@ def _money(language: Language) -> dict[str, tuple[str, str]]:
 
 _TIME = r"(?P<h{0}>[01]?\d|2[0-4])(?:[.:](?P<m{0}>[0-5]\d))?"
 _CLOCK = (
-    r"(?:(?<!\w)(?P<at>(?:[Oo]|[Dd]o|[Oo]d|[Pp]o|[Oo]koło|[Nn]a|[Pp]rzed|[Ww])\s)|(?<!\d )(?<!\w))"
+    r"(?:(?<!\w)(?P<at>(?:[Oo]|[Dd]o|[Oo]d|[Pp]o|[Mm]iędzy|[Oo]koło|[Nn]a|[Pp]rzed|[Ww])\s)|(?<!\d )(?<!\w))"
     rf"godz(?:\.|in[aęy]|inie|iną|inach)\s?{_TIME.format('')}(?:\s?[–-]\s?{_TIME.format(2)})?(?![\w:]|[.,]\d)"
 )
 _NOUN_OF_HOUR = {
@@ -256,6 +299,7 @@ _NOUN_OF_HOUR = {
     "po": "godzinie",
     "na": "godzinę",
     "przed": "godziną",
+    "między": "godziną",
     "": "godzina",
     "w": "godzinach",
 }
@@ -270,7 +314,7 @@ def _hours(found: re.Match[str], language: Language) -> str:
         noun = "godziny" if preposition != "w" else noun
         first, last = (_hour(found[h], found[m], "ej", language) for h, m in (("h", "m"), ("h2", "m2")))
         return f"{at}{noun} od {first} do {last}"
-    ending = {"": "a", "na": "ą", "przed": "ą"}.get(preposition, "ej")
+    ending = {"": "a", "na": "ą", "przed": "ą", "między": "ą"}.get(preposition, "ej")
     return f"{at}{noun} {_hour(found['h'], found['m'], ending, language)}"
 
 
