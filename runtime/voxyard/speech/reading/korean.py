@@ -68,12 +68,18 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             lambda found: f"{found['from']}요일부터 {found['to']}요일까지",
         ),
         (
-            re.compile(r"(?<=일)(?P<a>\s?[(（])(?P<day>[월화수목금토일])(?=[)）])"),
+            re.compile(r"(?<=[일\d])(?P<a>\s?[(（])(?P<day>[월화수목금토일])(?=[)）])"),
             lambda found: f"{found['a']}{found['day']}요일",
         ),
         (
             re.compile(rf"(?:{_VEHICLES})(?P<n>[1-9]|1\d|20)(?P<blank>\s?)(?=대(?!\w*[년째]))"),
             lambda found: f"{native(int(found['n']))} ",
+        ),
+        (  # 12/25까지
+            re.compile(
+                rf"{before}(?P<m>1[0-2]|[1-9])/(?P<d>[12]\d|3[01]|[1-9])(?=\s?[(（][월화수목금토일][)）]|까지|부터)"
+            ),
+            lambda found: f"{_month(int(found['m']), language)} {cardinal(found['d'], language)}일",
         ),
         _large(language),
         (
@@ -182,12 +188,15 @@ def _glyph(found: re.Match[str], parts: tuple[int, int], language: Language) -> 
     return f"{whole}{_with(whole) + ' ' if whole else ''}{said}{_blank(found)}"
 
 
+def _month(number: int, language: Language) -> str:
+    return {6: "유월", 10: "시월"}.get(number, f"{cardinal(str(number), language)}월")
+
+
 def _date(language: Language) -> Words:
     def words(found: re.Match[str]) -> str | None:
         month, day = int(found["m"]), int(found["d"])
         if not (1 <= month <= 12 and 1 <= day <= 31):
             return None
-        name = {6: "유", 10: "시"}.get(month, cardinal(str(month), language))
-        return f"{cardinal(found['y'], language)}년 {name}월 {cardinal(str(day), language)}일"
+        return f"{cardinal(found['y'], language)}년 {_month(month, language)} {cardinal(str(day), language)}일"
 
     return words

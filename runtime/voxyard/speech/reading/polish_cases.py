@@ -58,7 +58,9 @@ _GENITIVE = "do od dla bez u około spośród wśród powyżej poniżej oprócz 
 GENITIVE_BEFORE = re.compile(rf"\b(?:{'|'.join(re.escape(each) for each in _GENITIVE.split())})\s$", re.IGNORECASE)
 """A preposition of the genitive."""
 _STOPPED = r"(?![\w/²³]|[.,:\-–]\d|-\w|\.\s[a-ząćęłńóśźż])"
-_WHOLE = rf"(?<![\w.,:/–-])(?<!\d )(?P<n>\d{{1,3}}(?:[{BLANKS}.]\d{{3}})+|\d{{1,6}})(?![\d/]|[.,:\-–]\d|[{BLANKS}]\d)"
+_WHOLE = (
+    rf"(?=\d)(?<![\w.,:/–-])(?<!\d )(?P<n>\d{{1,3}}(?:[{BLANKS}.]\d{{3}})+|\d{{1,6}})(?![\d/]|[.,:\-–]\d|[{BLANKS}]\d)"
+)
 
 
 def in_case(words: str, case: Case) -> str:
@@ -143,7 +145,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         ),
         (  # do 45,50 zł
             re.compile(
-                rf"(?:{before})(?<![\w.,])(?P<n>\d{{1,3}}(?:[{BLANKS}.]\d{{3}})*),(?P<cents>\d\d)\s?zł(?![\w/])"
+                rf"(?=\d)(?:{before})(?<![\w.,])(?P<n>\d{{1,3}}(?:[{BLANKS}.]\d{{3}})*),(?P<cents>\d\d)\s?zł(?![\w/])"
             ),
             lambda found: _price(found, language),
         ),
@@ -162,7 +164,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             ),
         ),
         (
-            re.compile(rf"(?:{before})(?P<first>\d{{1,3}})[–-](?P<n>\d{{1,3}})(?=\s[^\W\d_]{{4,}})"),
+            re.compile(rf"(?=\d)(?:{before})(?P<first>\d{{1,3}})[–-](?P<n>\d{{1,3}})(?=\s[^\W\d_]{{4,}})"),
             lambda found: f"{in_case(cardinal(found['first'], language), 'genitive')} – {said(found, 'genitive')}",
         ),
         (
@@ -180,7 +182,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         (re.compile(r"(?<=mi i )1(?=\s[^\W\d_]+em\b)"), lambda _: "jednym"),
         (
             re.compile(
-                r"(?<![\w.,/–-])1(?=\s(?!\w*(?:bardzo|tylko|około|albo|prawie))[^\W\d_]{2,}(?:[nkwtł]o|enie|anie|cie)\b)"
+                r"1(?<![\w.,/–-]1)(?=\s(?!\w*(?:bardzo|tylko|około|albo|prawie))[^\W\d_]{2,}(?:[nkwtł]o|enie|anie|cie)\b)"
             ),
             lambda _: "jedno",
         ),
@@ -202,7 +204,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             re.compile(rf"(?<=\bprzed ){_WHOLE}\s(?P<scale>tys\.|mln|mld)(?=\s[a-z])"),
             lambda found: f"{said(found, 'instrumental')} {scales[found['scale']]}ami",
         ),
-        (re.compile(r"(?<![\w.,/-])1(?=\s[^\W\d_]{2,}ę\b)"), lambda _: "jedną"),
+        (re.compile(r"1(?<![\w.,/-]1)(?=\s[^\W\d_]{2,}ę\b)"), lambda _: "jedną"),
         (
             re.compile(rf"(?<=\b[Ww] ){_WHOLE}\s?(?P<unit>°\s?C|°|stopni)(?![\w])"),
             lambda found: f"{said(found, 'locative')} stopniach{' Celsjusza' * found['unit'].endswith('C')}",
@@ -221,7 +223,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         ),
         (
             re.compile(
-                rf"(?:{before}){_WHOLE}(?:\s?(?P<scale>tys\.|mln|mld)(?!\w))?"
+                rf"(?=\d)(?:{before}){_WHOLE}(?:\s?(?P<scale>tys\.|mln|mld)(?!\w))?"
                 rf"(?:\s?(?P<unit>{signs})(?:/(?P<per>{per})(?!\w)|(?![\w/²³·])))?{_STOPPED}(?!\s?(?:[½¼¾]|(?:{signs})/))"
             ),
             genitive,

@@ -319,6 +319,10 @@ GENITIVE_PRICE = re.compile(rf"(?<!\w){_GENITIVE}\s\d{{1,6}},\d\d\s?[$€]$")
 """A price with cents after a preposition, which is read here."""
 
 _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
+    (
+        re.compile(r"(?<=\b[Вв]\s)(?P<n>[2-9]0)-е(?=[,;)]|\.?$|\.\s[А-ЯЁ])"),
+        lambda found: ordinal(int(found["n"]), LANGUAGES["ru"]).removesuffix("ый").removesuffix("ой") + "ые",
+    ),
     (re.compile(r"(?<!\w)(?P<at>[Вв])\sт\.\s?ч\.(?=\s?[\w(:])"), lambda found: f"{found['at']} том числе"),
     (
         re.compile(rf"(?<=\d)\s(?P<code>{'|'.join(_CODES)})\sРФ(?!\w)"),
