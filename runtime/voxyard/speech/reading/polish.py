@@ -16,7 +16,15 @@ _PARTS = {
     "1/4": "jedna czwarta", "¼": "jedna czwarta", "3/4": "trzy czwarte", "¾": "trzy czwarte", "1/5": "jedna piąta",
     "2/5": "dwie piąte", "1/8": "jedna ósma", "1/10": "jedna dziesiąta",
 }  # fmt: skip
-_UNITS = {"l": "litra", "kg": "kilograma", "km": "kilometra", "m": "metra", "h": "godziny", "dl": "decylitra"}
+_UNITS = {
+    "cm": "centymetra",
+    "l": "litra",
+    "kg": "kilograma",
+    "km": "kilometra",
+    "m": "metra",
+    "h": "godziny",
+    "dl": "decylitra",
+}
 _CENTURY = {"wiek": "", "wieku": "ego", "wiekiem": "ym", "wieki": ""}
 _NOUNS = {  # endings of nouns after an ordinal, and its own: II wojna, II wojny, II wojnie
     "wojna": "a", "wojny": "ej", "wojnie": "ej", "wojnę": "ą", "wojną": "ą", "klasa": "a", "klasy": "ej",
@@ -34,7 +42,11 @@ _NOUNS = {  # endings of nouns after an ordinal, and its own: II wojna, II wojny
     "zjazd": "", "kongres": "", "festiwal": "", "konkurs": "", "rocznica": "a", "rocznicy": "ej", "rocznicę": "ą",
 }  # fmt: skip
 _NUMBERED = {"rozdział": "", "tom": "", "akt": "", "część": "a", "księga": "a", "scena": "a", "etap": "", "grupa": "a"}
-_MASCULINE_PLACES = ("kwartale", "półroczu", "rzędzie", "tomie")
+_FOURTH = (  # kupił 4. samochód
+    r"(?<=[a-ząćęłńóśźż] )(?P<n>\d{1,2})\.(?=\s(?!(?:bez|jest|nad|pod|przez|jak|lub|oraz|więc|gdyż|tys|mln|kw)\b)"
+    r"(?!\w*(?:ów|ych|ach|ich|ym|im|em|om)\b)[a-ząćęłńóśźż]{2,}[bcćdfgjklłmnńprsśtwzźż]\b(?!\.\s[a-z]))"
+)
+_MASCULINE_PLACES = ("dniu", "kwartale", "półroczu", "rzędzie", "tomie")
 _RULERS = (
     "Jan Paweł|Jan|Paweł|Ludwik|Zygmunt|August|Kazimierz|Bolesław|Władysław|Henryk|Karol|Piotr|Mieszko|Stefan|Fryderyk|"
     "Wilhelm|Mikołaj|Aleksander|Benedykt|Pius|Grzegorz|Leon|Jerzy|Edward|Filip|Ferdynand|Napoleon|Otton|Ramzes|Juliusz"
@@ -118,6 +130,10 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             ),
             lambda found: _year(found["n"], "ym", language),
         ),
+        (
+            re.compile(r"(?<=\b[Nn]a )(?P<n>\d{1,2})(?=\s(?:piętr|miejsc)(?P<end>ze|u|o|e)\b)"),
+            lambda found: inflected(int(found["n"]), "e" if found["end"] in ("o", "e") else "ym", language),
+        ),
         (  # na 12. km
             re.compile(r"(?P<at>\b[Nn]a )?(?<![\w.,])(?P<n>\d{1,3})\. km(?![\w/²])"),
             lambda found: (
@@ -156,6 +172,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             lambda found: _quarter(found, language),
         ),
         *polish_cases.patterns(language),
+        (re.compile(_FOURTH), lambda found: inflected(int(found["n"]), "", language)),
     ]
 
 
@@ -257,11 +274,18 @@ def _half(language: Language) -> Words:
         after = found["after"] or ""
         feminine = after.endswith(("y", "i"))
         if found["whole"] == "1":
-            return ("półtorej" if feminine else "półtora") + after
+            return ("półtorej" if feminine else "półtora") + _after_half(after)
         whole = cardinal(found["whole"], language, "minuta" if feminine else None)
-        return f"{whole} i pół{after}"
+        return f"{whole} i pół{_after_half(after)}"
 
     return words
+
+
+def _after_half(after: str) -> str:
+    """A unit in the genitive, the sign between two sizes, or the word as it stands."""
+    word = after.strip()
+    said = "na" if word == "x" else _UNITS.get(word, word)
+    return after.replace(word, said) if word else after
 
 
 def _part(found: re.Match[str]) -> str:
@@ -277,7 +301,9 @@ def _part(found: re.Match[str]) -> str:
     return part + unit
 
 
-_EATEN = re.compile(r"\w{2,}(?:no|to|ć|ł|li|my|aj|ij|weź)\s$")  # a verb whose object the part is
+_EATEN = re.compile(
+    r"(?:\b(?:[Oo]|[Nn]a|[Pp]rzez)|\w{2,}(?:no|to|ć|ł|li|my|aj|ij|weź))\s$"
+)  # a verb whose object the part is
 
 
 _GENITIVE_PARTS = {"pół": "pół", "jedna": "jednej", "dwie": "dwóch", "trzy": "trzech", "dwa": "dwóch"}

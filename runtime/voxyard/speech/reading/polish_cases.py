@@ -293,7 +293,7 @@ def _money(language: Language) -> dict[str, tuple[str, str]]:
 
 _TIME = r"(?P<h{0}>[01]?\d|2[0-4])(?:[.:](?P<m{0}>[0-5]\d))?"
 _CLOCK = (
-    r"(?:(?<!\w)(?P<at>(?:[Oo]|[Dd]o|[Oo]d|[Pp]o|[Mm]iędzy|[Oo]koło|[Nn]a|[Pp]rzed|[Ww])\s)|(?<!\d )(?<!\w))"
+    r"(?:(?<!\w)(?P<at>(?:[Oo]|[Dd]o|[Oo]d|[Pp]o|[Mm]iędzy|[Oo]k\.|[Oo]koło|[Nn]a|[Pp]rzed|[Ww])\s)|(?<!\d )(?<!\w))"
     rf"godz(?:\.|in[aęy]|inie|iną|inach)\s?{_TIME.format('')}(?:\s?[–-]\s?{_TIME.format(2)})?(?![\w:]|[.,]\d)"
 )
 _NOUN_OF_HOUR = {
@@ -310,6 +310,7 @@ _NOUN_OF_HOUR = {
 def _hours(found: re.Match[str], language: Language) -> str:
     """O godzinie szóstej czterdzieści pięć, na godzinę dziesiątą, w godzinach od ósmej do szesnastej."""
     at = found["at"] or ""
+    at = at.replace("k.", "koło")
     preposition = at.strip().lower()
     noun = _NOUN_OF_HOUR.get(preposition, "godziny")
     if found["h2"]:
@@ -335,6 +336,8 @@ _STREET = re.compile(r"\b(?:ul\.|al\.|pl\.|os\.|ulic\w+|alei|placu)\s[^\d\n,;]{2
 
 def _stroke(found: re.Match[str], language: Language) -> str | None:
     """Faktura sto osiemdziesiąt siedem łamane przez dwa tysiące dwadzieścia cztery; a flat after its house."""
+    if re.search(r"\bciśnieni[eau]m?\s(?:krwi\s)?$", found.string[: found.start()][-24:]):
+        return f"{cardinal(found['a'], language)} na {cardinal(found['b'], language)}"
     year = re.fullmatch(r"(?:19|20)\d\d", found["b"]) is not None and len(found["a"]) < 4
     after = found.string[found.end() : found.end() + 9]
     flat = _STREET.search(found.string[max(0, found.start() - 60) : found.start()]) or re.match(
