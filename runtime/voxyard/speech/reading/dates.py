@@ -81,7 +81,7 @@ def patterns(code: str, region: str, language: Language) -> list[tuple[re.Patter
 _BEFORE_DAY_MONTH = {
     "es": "el El del al día desde hasta",
     "fr": "le Le du Du au dès jeudi lundi mardi mercredi vendredi samedi dimanche",
-    "nl": "op vóór voor tot vanaf per t/m",
+    "nl": "op vóór voor tot vanaf per t/m ma di wo do vr za zo",
     "it": "il Il dal Dal al del entro giorno",
     "pt": "em Em até dia Dia de a no desde",
 }
@@ -105,7 +105,7 @@ def _slashed(code: str, language: Language, whole: Words) -> list[tuple[re.Patte
         found.append((re.compile(due), lambda match: _eastern(code, language, match)))
     if code in _BEFORE_DAY_MONTH:
         words = "|".join(rf"(?<=(?<!\w){each}\s)" for each in _BEFORE_DAY_MONTH[code].split())
-        month = r"(?P<month>0[1-9]|1[0-2]|(?<=1[3-9]/)[1-9]|(?<=[23]\d/)[1-9])"
+        month = r"(?P<month>0[1-9]|1[0-2]|(?<=1[3-9][/-])[1-9]|(?<=[23]\d[/-])[1-9])"
         short = rf"(?:{words})(?P<day>{_DAY}){'-' if code == 'nl' else '/'}{month}(?![\w/]|[.,-]\d)"
         found.append((re.compile(short), lambda match: _day_and_month(code, language, match)))
     return found

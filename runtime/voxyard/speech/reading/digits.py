@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from voxyard.speech.reading import russian
 from voxyard.speech.reading.languages import Language
-from voxyard.speech.reading.number_words import cardinal
+from voxyard.speech.reading.number_words import cardinal, year
 from voxyard.speech.reading.patterns import BLANKS, MOST_GROUPS
 from voxyard.speech.reading.tables import table
 
@@ -86,6 +86,11 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             (_EMERGENCY, lambda match: re.sub(r"\d{3,6}", lambda each: _one_by_one(each[0], language), match[0])),
             (re.compile(r"(?<![\w-])1-8(?P<n>\d\d)-(?=[A-Z]{3,})"), lambda match: _free_call(match["n"], language)),
         ]
+    if language.locale in ("de", "nl"):  # factuurnr. 2024-0187
+        code = re.compile(
+            r"(?:(?<=nr\. )|(?<=Nr\. )|(?<=[Nn]ummer ))(?P<year>(?:19|20)\d\d)[-/](?P<n>\d{3,8})(?![\w-])"
+        )
+        found.append((code, lambda match: f"{year(int(match['year']), language)}, {_one_by_one(match['n'], language)}"))
     if codes := table(language.locale).codes:  # PIN 1234, 邮编100084
         after_word = re.compile(
             rf"(?P<word>{_one_of(codes, language)}{_JOINT})(?P<digits>\d{{3,12}}(?:-\d{{3,8}})*)(?![\w.,]\d)(?!\w)"

@@ -75,6 +75,8 @@ def inflected(found: re.Match[str], number: int, *, date: bool = False) -> str |
         return stem + (_STRONG[gender] if name["preposition"] is None else "r" if gender == "feminine" else "m")
     if gender is not None and (not before.strip() or before.rstrip()[-1] in ",:;(–"):
         return None if not before.strip() else stem + _STRONG[gender]  # at a line's beginning: of a list
+    if (place := _PLACE.search(before)) and _AFTER_PLACE.match(found.string, found.end()):
+        return stem + ("" if place["she"] else "r")  # er wurde dritter, sie wurde zweite
     if gender is not None and re.search(r"[a-zäöüß]\s$", before) and not before.rstrip().endswith("."):
         return stem + _STRONG[gender] if re.search(r"\b(?:und|oder|als|wie|ist|war|wird|bleibt)\s$", before) else None
     return None
@@ -83,6 +85,10 @@ def inflected(found: re.Match[str], number: int, *, date: bool = False) -> str |
 _COUNTED_ROW = re.compile(  # mit 1 Bild und
     r"(?:(?:\d+(?:/\d+)?|[½¼¾])\s(?:[a-zäöü][^\W\d_]*e[nrsm]\s)?[A-ZÄÖÜ][^\W\d_]+(?:\s[A-ZÄÖÜ][^\W\d_]+)?(?:,\s|\s(?:und|oder|sowie|bzw\.)\s))+$"
 )
+
+
+_PLACE = re.compile(r"(?:\b(?P<she>[Ss]ie|Frau\s\w+)\s)?\b(?:wurde|wird|(?:kam\s|lief\s|landete\s)?als)\s$")
+_AFTER_PLACE = re.compile(r"\s(?:über|ins|im|in|auf|bei|beim|hinter|vor|mit|am|an|nach|von|durchs|und)\s|,\s[a-zäöüß]")
 
 
 def one(before: str, noun: str, *, measured: bool = True) -> str | None:
@@ -112,7 +118,7 @@ def _masculine_one(clause: str) -> str | None:
 
 
 _VERB_OF_CASE = re.compile(
-    r"(?<!\w)(?:(?P<accusative>es\sgibt|gibt\ses|gab\ses|es\sgab|ha(?:be|ben|st|t|tte|tten|ttest)|besitz\w*|besaß\w*|brauch\w*|kauf\w*|"
+    r"(?<!\w)(?:(?P<accusative>es\sgibt|gibt\ses|gab\ses|es\sgab|ha(?:be|ben|st|t|tte|tten|ttest)|besitz\w*|besaß\w*|brauch\w*|kauf\w*|teil(?:e|en|t|te|ten)|"
     r"bekomm\w*|bekam\w*|nehm\w*|nimm\w*|nahm\w*|seh\w*|sieh\w*|sah\w*|find\w*|fand\w*|such\w*|ess\w*|isst|trink\w*|enthält|"
     r"enthalten|bestell\w*|benötig\w*|erhielt\w*|erhalt\w*|erhält)|"
     r"ist|war|sind|waren|wird|wurde|lebt|leben|wohnt|kommt|kam|steht|stand|liegt|lag|bleibt|blieb|fehlt|starb|genügt|reicht)(?!\w)",

@@ -6,9 +6,10 @@ import re
 from collections.abc import Callable
 
 from voxyard.speech.reading.digits import by_digits
-from voxyard.speech.reading.languages import Language
+from voxyard.speech.reading.languages import UNITS, Language
 from voxyard.speech.reading.number_words import cardinal, decimal
 from voxyard.speech.reading.patterns import bare
+from voxyard.speech.reading.units import unit_name
 
 Words = Callable[[re.Match[str]], str | None]
 
@@ -60,10 +61,30 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         return f"{cardinal(found['a'], language)} 대 {cardinal(found['b'], language)}"
 
     glyphs = {"½": (1, 2), "⅓": (1, 3), "⅔": (2, 3), "¼": (1, 4), "¾": (3, 4)}
+    day = r"(?P<{}>[월화수목금토일])"
     return [
         (
+            re.compile(rf"(?<![가-힣A-Za-z0-9]){day.format('from')}\s?[~∼〜～–-]\s?{day.format('to')}(?![가-힣])"),
+            lambda found: f"{found['from']}요일부터 {found['to']}요일까지",
+        ),
+        (
+            re.compile(r"(?<=[일\d])(?P<a>\s?[(（])(?P<day>[월화수목금토일])(?=[)）])"),
+            lambda found: f"{found['a']}{found['day']}요일",
+        ),
+        (
+            re.compile(rf"(?:{_VEHICLES})(?P<n>[1-9]|1\d|20)(?P<blank>\s?)(?=대(?!\w*[년째]))"),
+            lambda found: f"{native(int(found['n']))} ",
+        ),
+        (  # 12/25까지
             re.compile(
-                rf"{before}(?P<a>\d{{1,3}}):(?P<b>\d)(?![\d:])|{before}(?P<c>\d{{1,3}})-(?P<d>\d{{1,3}})(?=[로의으]|\s?{_SCORE})"
+                rf"{before}(?P<m>1[0-2]|[1-9])/(?P<d>[12]\d|3[01]|[1-9])(?=\s?[(（][월화수목금토일][)）]|까지|부터)"
+            ),
+            lambda found: f"{_month(int(found['m']), language)} {cardinal(found['d'], language)}일",
+        ),
+        _large(language),
+        (
+            re.compile(
+                rf"{before}(?P<a>\d{{1,3}}):(?P<b>\d)(?![\d:])|{before}(?P<c>\d{{1,3}})-(?P<d>\d{{1,3}})(?=[로의으]|\s?{_SCORE}|,\s\d{{1,2}}-\d{{1,2}}(?!\d))"
             ),
             lambda found: (
                 score(found) if found["a"] else f"{cardinal(found['c'], language)} 대 {cardinal(found['d'], language)}"
@@ -87,10 +108,6 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             ),
             _date(language),
         ),
-        (
-            re.compile(rf"{before}(?P<first>{whole})\s?[~∼〜～](?=\d+(?:\.\d+)?\s?[%℃])"),
-            lambda found: f"{cardinal(found['first'].replace(',', ''), language)}에서 ",
-        ),
         (re.compile(r"(?<=[시분일월년원명개층%℃도])\s?[~∼〜～]\s?(?=\d|오[전후])"), lambda _: "에서 "),
         (
             re.compile(rf"{before}\d+(?:\s?[+×÷*−-]\s?\d+)+\s?=\s?\d+(?![.,]?\d)"),
@@ -99,13 +116,36 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         (re.compile(r"(?<![\w-])0\d{1,2}\)\s?\d{3,4}-\d{4}(?!\d)"), lambda found: by_digits(found[0], language)),
         (
             re.compile(rf"{before}{bare(language)}(?=[가-힣])"),
-            lambda found: (
-                None if found["sign"] else decimal(found["whole"].replace(",", ""), found["part"] or "", language)
-            ),
+            lambda found: _bare(found, language),
         ),
     ]
 
 
+def _bare(found: re.Match[str], language: Language) -> str | None:
+    """A number before a noun; below zero as degrees are said: 영하 칠도."""
+    if found["sign"] == "+":
+        return None
+    words = decimal(found["whole"].replace(",", ""), found["part"] or "", language)
+    below = "영하" if re.match(r"도(?!\w*각)", found.string[found.end() :]) else language.minus
+    return f"{below} {words}" if found["sign"] else words
+
+
+def _large(language: Language) -> tuple[re.Pattern[str], Words]:
+    """30만 km: a unit after a word of a large number."""
+    units = "|".join(
+        sorted((each for each in UNITS if each.isalpha() and each.isascii() and len(each) > 1), key=len)[::-1]
+    )
+    pattern = re.compile(rf"(?<=\d[만억조천백])\s?(?P<unit>{units})(?![A-Za-z0-9/²³])")
+    return pattern, lambda found: unit_name(language, UNITS[found["unit"]], 2)
+
+
+_VEHICLES = "|".join(
+    f"(?<={each} )"
+    for each in (
+        *("버스", "차", "자동차", "승용차", "트럭", "택시", "오토바이", "자전거", "비행기", "기계"),
+        *("컴퓨터", "노트북", "에어컨", "냉장고", "세탁기", "카메라"),
+    )
+)
 _LAST = "한두세네섯곱덟홉열물무른흔쉰순든"
 _SIGNS = {"+": "더하기", "=": "은", "×": "곱하기", "*": "곱하기", "÷": "나누기", "−": "빼기", "-": "빼기"}
 
@@ -148,12 +188,15 @@ def _glyph(found: re.Match[str], parts: tuple[int, int], language: Language) -> 
     return f"{whole}{_with(whole) + ' ' if whole else ''}{said}{_blank(found)}"
 
 
+def _month(number: int, language: Language) -> str:
+    return {6: "유월", 10: "시월"}.get(number, f"{cardinal(str(number), language)}월")
+
+
 def _date(language: Language) -> Words:
     def words(found: re.Match[str]) -> str | None:
         month, day = int(found["m"]), int(found["d"])
         if not (1 <= month <= 12 and 1 <= day <= 31):
             return None
-        name = {6: "유", 10: "시"}.get(month, cardinal(str(month), language))
-        return f"{cardinal(found['y'], language)}년 {name}월 {cardinal(str(day), language)}일"
+        return f"{cardinal(found['y'], language)}년 {_month(month, language)} {cardinal(str(day), language)}일"
 
     return words

@@ -364,6 +364,7 @@ UNITS: dict[str, str] = {
     "m²": "area-square-meter",
     "km²": "area-square-kilometer",
     "㎡": "area-square-meter",
+    "㎢": "area-square-kilometer",
     "㎥": "volume-cubic-meter",
     "㎞": "length-kilometer",
     "㎝": "length-centimeter",

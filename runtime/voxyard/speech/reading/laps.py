@@ -17,8 +17,9 @@ Words = Callable[[re.Match[str]], str | None]
 def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
     """Patterns of durations, before which no time of day is read, with their words."""
     letters = r"\w" if language.spaced else "A-Za-z0-9_"
-    lap = rf"(?<![{letters}:.,/–-])(?P<minutes>\d{{1,2}}):(?P<seconds>[0-5]\d)(?P<part>[.,]\d{{1,3}})?"
-    lap += rf"(?![{letters}:]|[.,–-]\d)"
+    sign = r"(?::|\.(?=\d\d,\d))" if language.decimal == "," else ":"  # 3.41,25
+    lap = rf"(?<![{letters}:.,/–-])(?P<minutes>\d{{1,2}}){sign}(?P<seconds>[0-5]\d)(?P<part>[.,]\d{{1,3}})?"
+    lap += rf"(?![{letters}:]|[.,–-]\d)(?(part)(?:{BLANK}[Mm]in\b)?)"
     durations = rf"(?<![{letters}:.,/–-])(?P<minutes>\d{{1,3}}):(?P<seconds>[0-5]\d)[  ]?{_MINUTES}"
     exact = rf"(?<![{letters}:.,/–-])(?P<hours>\d{{1,2}}){BLANK}h{BLANK}(?P<minutes>[0-5]?\d){BLANK}(?:min|mn|m){BLANK}"
     exact += r"(?P<seconds>[0-5]?\d)\s?s(?!\w)"  # 1h32min07s

@@ -63,7 +63,7 @@ def patterns(language: Language, units: dict[str, str], unit_name: UnitName) -> 
         unit = unit_name(units[found["per"]], 1) if found["per"] in units else found["per"]
         return None if unit is None else f"{said} {words_of.signs.per} {unit}"
 
-    before = rf"(?<!\w){minus}(?<!\w)(?P<currency>{signs}){BLANK}{amount}(?!%){scale}{per}(?![^\W\d_]|/)"
+    before = rf"(?<!\w){minus}(?<!\w)(?P<currency>{signs}){BLANK}{amount}{none}(?!%){scale}{per}(?![^\W\d_]|/)"
     after = (
         rf"{figure}{none}{scale}{BLANK}(?P<currency>{signs}){per}(?![\w/])"
         if language.spaced and language.locale != "ko"

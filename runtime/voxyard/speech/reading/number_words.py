@@ -226,9 +226,12 @@ def ordinal(number: int, language: Language, **forms: str) -> str:
 
 
 def year(number: int, language: Language) -> str:
-    """A year; in English and German by hundreds before 2000."""
+    """A year; in English, German and Dutch by hundreds before 2000."""
     if language.number_words is None:
         return str(number)
+    if language.number_words == "nl" and 1100 <= number <= 1999:  # negentienhonderdvijfenveertig
+        rest = number % 100
+        return f"{_words(number // 100, 'nl')}honderd{_words(rest, 'nl') if rest else ''}"
     way = "year" if language.counts_years and language.number_words != "nl" else "cardinal"
     return _words(number, language.number_words, to=way)
 

@@ -57,7 +57,7 @@ def range_or_number(language: Language) -> str:
 
 def bare_range(language: Language, repeated: str = "") -> str:
     """The same without a look behind it; `repeated` is a pattern that may stand before the last number too."""
-    separator, dash = re.escape(language.decimal), DASH if language.spaced else WIDE_DASH
+    separator, dash = re.escape(language.decimal), DASH if language.spaced and language.locale != "ko" else WIDE_DASH
     first = rf"(?<![-−])(?P<first>{_whole(language)})(?:{separator}(?P<first_part>\d+))?%?{dash}{repeated}(?=\d)"
     return rf"(?:{first})?{bare(language)}"
 

@@ -30,6 +30,7 @@ _OTHER_MONTHS = [
     "رمضان",
     "شوال",
 ]  # also of the lunar calendar
+_SIGNS = {"-": "منفی", "+": "مثبت"}
 _SOLAR_YEARS = range(1200, 1500)
 _DAY, _MONTH, _YEAR = r"(?P<day>\d{1,2})", r"(?P<month>\d{1,2})", r"(?P<year>\d{4})"
 _USUAL = {(1, 2), (1, 3), (2, 3), (1, 4), (3, 4)}  # which are parts of a whole, unless something measured follows
@@ -51,10 +52,13 @@ def dates(language: Language) -> list[Reading]:
 
     before, after = r"(?<![\w.,:/-])", r"(?![\w/-]|[.,:]\d)"
     sign = r"(?P<sign>[/.-])"
+    low = r"(?<![\d-])(?P<n>\d{1,2})(?P<sign>[-+])(?=\s(?:درجه|سانتی‌?گراد|و\s\d))"  # the sign stands after the figure
     months = "|".join([*_SOLAR, *_GREGORIAN, *_OTHER_MONTHS, r"می(?=\s\d{4})"])
     return [
         (re.compile(rf"{before}{_YEAR}{sign}{_MONTH}(?P=sign){_DAY}{after}"), whole),
         (re.compile(rf"{before}{_DAY}{sign}{_MONTH}(?P=sign){_YEAR}{after}"), whole),
+        (re.compile(low), lambda found: f"{_SIGNS[found['sign']]} {cardinal(found['n'], language)}"),
+        (re.compile(rf"(?<=از ){_DAY}(?= تا \d{{1,2}}\s(?:{months})(?![\w{_ZWNJ}]))"), of_month),
         (re.compile(rf"{before}{_DAY}(?=\s(?:{months})(?![\w{_ZWNJ}]))"), of_month),
     ]
 

@@ -18,7 +18,7 @@ _NUMBER = (
 )
 _BETWEEN = (
     r"(?:(?:al?|au|le|la|el|o|no|na|il|lo|unter|der|die|den|para|pelo|us|me|him|her|them|at|on|is|ist|es|est|è|é|"
-    r"número|numéro|numero|number|Nummer|Nr\.|n\.º|nº|n°|lautet|mich|uns|sous|mobile|office|gratuito|vert|verde)\s){0,3}"
+    r"ons|op|naar|número|numéro|numero|number|Nummer|Nr\.|n\.º|nº|n°|lautet|mich|uns|sous|mobile|office|gratuito|vert|verde)\s){0,3}"
 )
 _AND = r"(?:,\s|\s?/\s|\s?;\s|\s(?:or|and|oder|und|ou|et|o|u|y|e|или|и)\s)(?:(?:al|au|para|unter|at|on|no|a)\s)?"
 _AMOUNT = re.compile(r"\d{1,3}(?:[ .]\d{3})*[ .]000|\d{1,3}(?:\.\d{3})+|(?:1\d|20)\d\d-(?:1\d|20)\d\d")
@@ -46,6 +46,7 @@ def patterns(language: Language) -> list[Reading]:
     shapes = {
         "it": r"3\d\d[ .-]?\d{6,7}|3\d\d[ .-]\d{3}[ .-]\d{3,4}",
         "pt": r"(?:\(?\d\d\)?[ -]?)?9\d{4}-\d{4}|\(?\d\d\)? \d{4}-\d{4}",
+        "nl": r"0\d{1,3}-\d{6,8}|0\d{1,3}-\d{2,3}(?: \d\d){2,3}|06(?:[ -]\d\d){4}",
         "fr": r"0\d(?:[.-]\d\d){4}",
     }
     no_country = r"(?<!\+\d )(?<!\+\d\d )(?<!\+\d\d\d )(?<!\+\d\d \d\d )"

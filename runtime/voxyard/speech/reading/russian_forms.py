@@ -128,7 +128,8 @@ def _is_one(number: int) -> bool:
 
 def _days(found: re.Match[str]) -> str:
     """С понедельника по пятницу."""
-    return f"с {_DAYS[found['first'].lower()][1]} по {_DAYS[found['last'].lower()][2]}"
+    start = _DAYS[found["first"].lower()][1]
+    return f"{'со' if start.startswith('вт') else 'с'} {start} по {_DAYS[found['last'].lower()][2]}"
 
 
 def weekdays() -> list[tuple[re.Pattern[str], Callable[[re.Match[str]], str | None]]]:
@@ -172,6 +173,30 @@ def _arabic(numeral: str) -> int:
     values = [{"I": 1, "V": 5, "X": 10}[letter] for letter in numeral]
     following = [*values[1:], 0]
     return sum(-each if each < after else each for each, after in zip(values, following, strict=True))
+
+
+def _pages_of(found: re.Match[str]) -> str:
+    """В книге триста пятьдесят две страницы, which is no book 352."""
+    count = int(found["n"])
+    tens = count % 100 in range(11, 15)
+    noun = "страница" if _is_one(count) else "страницы" if count % 10 in (2, 3, 4) and not tens else "страниц"
+    number = cardinal(found["n"], LANGUAGES["ru"], "минута") if found["of"] else found["n"]
+    after = (found["after"] or "").strip()
+    stop = "." if found["dot"] and (not after or after[0].isupper()) else ""
+    return f"{found['of'] or ''}{number} {noun}{stop}"
+
+
+_SIZES = "(?:дли|шири|глуби|толщи)ной|высотой|ростом|весом|массой|объёмом|диаметром"
+
+
+def _size(found: re.Match[str]) -> str:
+    """Длиной тридцать-сорок метров."""
+    count = int(found["b"])
+    few = count % 10 in (2, 3, 4) and count % 100 not in range(12, 15)
+    noun = _UNITS[found["unit"]]
+    if few:
+        noun = noun.removesuffix("ов") + "а"
+    return f"{found['of']}{_number(found['a'])}-{_number(found['b'])} {noun}"
 
 
 _PAGES = re.compile(
@@ -281,11 +306,24 @@ def _place(found: re.Match[str]) -> str:
     return ordinal(int(found["n"]), LANGUAGES["ru"], case="i", gender="m")
 
 
-_UNITS = {"км": "километров", "м": "метров", "кг": "килограммов", "г": "граммов", "см": "сантиметров", "л": "литров"}
+_UNITS = {
+    "км": "километров",
+    "м": "метров",
+    "кг": "килограммов",
+    "г": "граммов",
+    "см": "сантиметров",
+    "мм": "миллиметров",
+    "л": "литров",
+}
 GENITIVE_PRICE = re.compile(rf"(?<!\w){_GENITIVE}\s\d{{1,6}},\d\d\s?[$€]$")
 """A price with cents after a preposition, which is read here."""
 
 _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
+    (
+        re.compile(r"(?<=\b[Вв]\s)(?P<n>[2-9]0)-е(?=[,;)]|\.?$|\.\s[А-ЯЁ])"),
+        lambda found: ordinal(int(found["n"]), LANGUAGES["ru"]).removesuffix("ый").removesuffix("ой") + "ые",
+    ),
+    (re.compile(r"(?<!\w)(?P<at>[Вв])\sт\.\s?ч\.(?=\s?[\w(:])"), lambda found: f"{found['at']} том числе"),
     (
         re.compile(rf"(?<=\d)\s(?P<code>{'|'.join(_CODES)})\sРФ(?!\w)"),
         lambda found: f" {_CODES[found['code']]} Российской Федерации",
@@ -297,6 +335,15 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     (_ROW, _row),
     (_LASTING, _lasting),
     (_DAY_ALONE, _day_alone),
+    (
+        re.compile(r"(?P<of>\b(?i:книге|томе|тетради|журнале|рукописи|диссертации)\s)?(?<![\d.,–-])(?P<n>\d{1,4})\s"
+                   r"стр(?:аниц[аы]?|(?P<dot>\.))(?!\w)(?!\s?\d)(?=(?P<after>.{0,3}))", re.DOTALL),
+        _pages_of,
+    ),
+    (
+        re.compile(rf"(?P<of>\b(?:{_SIZES})\s(?:до\s|около\s)?)(?P<a>\d{{1,4}})[–-](?P<b>\d{{1,4}})\s(?P<unit>мм|см|км|кг|м|г|л)(?!\w)\.?"),
+        _size,
+    ),
     (re.compile(r"(?<!\w)(?P<on>[Нн]а)\s(?P<n>\d{1,4})\sчел\.?(?!\w)"), _for_people),
     (
         re.compile(r"(?<![\w:.,/-])(?<!соотношение\s)(?<!соотношении\s)(?<!масштаб\s)(?<!масштабе\s)(?<!отношение\s)"

@@ -31,7 +31,11 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
         first = _spoken(code, language, int(found["h1"]), int(found["m1"] or 0), after)
         last = _spoken(code, language, int(found["h2"]), int(found["m2"] or 0), after)
         blank = " " if language.spaced else ""
-        return None if first is None or last is None else f"{first.rstrip()}{blank}{language.to}{blank}{last}"
+        return (
+            None
+            if first is None or last is None
+            else f"{first.rstrip()}{blank * (code != 'ko')}{language.to}{blank}{last}"
+        )
 
     def words(found: re.Match[str]) -> str | None:
         if found["second"]:
@@ -52,12 +56,13 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
             code, language, int(found["hour"]), int(found["minute"]), found.string[found.end() : found.end() + 6]
         )
 
-    letters = r"\w" if language.spaced else "A-Za-z0-9_"
+    letters = r"\w" if language.spaced and code != "ko" else "A-Za-z0-9_"  # 6:45에
     if code == "en":
         time = rf"(?<![\w:.,/–-]){_TIME}(?:(?=[AaPp]\.?[Mm]\b)|(?!\w))(?!:|[.,]\d|[–-]\w)"  # 9:30PM
     else:
         start = rf"(?<![{letters}:.,/–-])" if language.spaced else rf"(?<![{letters}./–-])(?<!\d[:,])"
-        time = rf"{start}{_TIME}(?![{letters}:]|[.,]\d|[–-]\w)"
+        start += r"(?<!\d~)"
+        time = rf"{start}{_TIME}(?![{letters}:]|[.,]\d|[–~-]\w)"
     hours = r"(?(second)(?: (?:Stunden|Std\.|hours|hrs|heures|horas|ore|часа|часов|ساعت)(?!\w))?|)"
     suffix = {"de": r"(?: ?Uhr\b)?", "nl": r"(?: ?uur\b)?"} | dict.fromkeys(("es", "fr", "it", "pt"), _WITH_UNIT)
     found: list[tuple[re.Pattern[str], Words]] = [(re.compile(time + hours + suffix.get(code, "")), words)]
@@ -68,6 +73,10 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
         start = rf"(?<![{letters}:.,/–-])" if language.spaced else rf"(?<![{letters}./–-])(?<!\d[:,])"
         both = rf"{start}{clock.format(1)} ?[–~-] ?{clock.format(2)}(?![{letters}:]|[.,]\d|[–-]\w){end}"
         found.append((re.compile(both), between))
+        if code == "nl":  # 9.00-17.00 uur
+            clock = clock.replace("):", r")\.")
+            both = rf"{start}{clock.format(1)} ?[–-] ?{clock.format(2)} ?uur\b"
+            found.append((re.compile(both), between))
     full_stop = r"(?<![\w:.,/–-])(?P<hour>[01]?\d|2[0-4])\.(?P<minute>[0-5]\d)(?P<second>)?"
     found += _with_full_stop(code, full_stop, words)
     if code == "en":
@@ -94,8 +103,11 @@ def _with_full_stop(code: str, full_stop: str, words: Words) -> list[tuple[re.Pa
             (re.compile(rf"(?<=\b[Oo] ){sharp}"), words),
         ]
     if code in ("de", "nl", "es", "pt"):
-        hours = {"de": r" ?Uhr\b", "nl": r" ?uur\b"}.get(code, r" ?h(?:rs?|s)?\b\.?(?!\w)")
-        until = {"nl": r"|(?<=\b[Vv]an \d\.\d\d)(?= tot )|(?<=\b[Vv]an \d\d\.\d\d)(?= tot )"}.get(code, "")
+        hours = {"de": r" ?Uhr\b", "nl": r" ?(?:uur|u)\b"}.get(code, r" ?h(?:rs?|s)?\b\.?(?!\w)")
+        until = {
+            "nl": r"|(?<=\b[Vv]an \d\.\d\d)(?= tot )|(?<=\b[Vv]an \d\d\.\d\d)(?= tot )"
+            r"|(?<=\b[Tt]ussen \d\.\d\d)(?= en )|(?<=\b[Tt]ussen \d\d\.\d\d)(?= en )"
+        }.get(code, "")
         return [(re.compile(f"{full_stop}(?:{hours}{until})"), words)]
     return []
 
@@ -185,7 +197,7 @@ _AND = {
 }
 _LASTED = re.compile(
     r"\b(?:(?:marathon|maratona|maratón|марафон|semi)\s?:|ran|clocked|lief|couru|corrió|corso|correu|пробежала?|"
-    r"took|lasted|dauerte?n?|dur(?:ó|ò|ou|é|ata|ato)|длил\w+|in|of|time:?|nach|von|Zeit|en|de|em|di|за|temps|tiempo|tempo|duration:?|Dauer:?)\s$|(?:成绩|用时|以|(?:タイム|記録)(?:は|が)?|"
+    r"took|lasted|w|czasem|czas:?|trwał[ay]?|dauerte?n?|dur(?:ó|ò|ou|é|ata|ato)|длил\w+|in|of|time:?|nach|von|Zeit|en|de|em|di|за|temps|tiempo|tempo|duration:?|Dauer:?)\s$|(?:成绩|用时|以|(?:タイム|記録)(?:は|が)?|"
     r"زمان|رکورد)[:：]?\s?$",
     re.IGNORECASE,
 )

@@ -62,7 +62,10 @@ def patterns(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
     def described(found: re.Match[str]) -> str | None:
         unit = unit_name(language, symbols[found["symbol"]], 1)
         joint = "-" if language.locale == "de" else " "
-        return None if unit is None or found["sign"] else f"{decimal(*number_of(found), language)}{joint}{unit}"
+        if unit is None or found["sign"]:
+            return None
+        said = decimal(*number_of(found), language)
+        return f"{'ein' if said == 'eins' else said}{joint}{unit}"
 
     before = re.compile(rf"(?<![\w%])%{bare(language)}(?![\w%])")
 
@@ -123,6 +126,7 @@ _PER = {
     "es": "por|el|al",
     "it": "al|per|il",
     "pt": "por|o|ao",
+    "nl": "per",
     "ru": "за",
 }
 

@@ -1,0 +1,46 @@
+"""Dutch figures beside those of other languages: 1 t/m 5, 3512 AB Utrecht, artikel 6:162, 9u30."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from voxyard.speech.reading.languages import Language
+from voxyard.speech.reading.number_words import cardinal
+
+_NO_TOWN = "(?!EK|WK|EU|VN|NS|OS|TV|PC|BV|NV|GB|MB|KB|TB|HD|AD|BC)"  # in 2024 EK-goud
+Words = Callable[[re.Match[str]], str | None]
+
+
+def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    """Patterns that units and times must not take apart, with their words."""
+    return [
+        (re.compile(r"(?<=\d )t/m(?= ?\d)"), lambda _: "tot en met"),
+        (
+            re.compile(
+                rf"(?<![\w.,/-])(?P<a>[1-9]\d)(?P<b>\d\d) ?{_NO_TOWN}(?P<c>[A-Z])(?P<d>[A-Z])"
+                r"(?=,?\s[A-Z’'][\w’']|[,;)]|$)"
+            ),
+            lambda found: (
+                f"{cardinal(found['a'], language)} {cardinal(found['b'], language)} {found['c']} {found['d']}"
+            ),
+        ),
+        (
+            re.compile(
+                r"(?:(?<=[Aa]rt\. )|(?<=[Aa]rtikel )|(?<=[Aa]rtikelen ))(?P<book>\d{1,2}):(?P<n>\d{1,4})(?![\w:])"
+            ),
+            lambda found: f"{cardinal(found['book'], language)} {cardinal(found['n'], language)}",
+        ),
+        (
+            re.compile(r"(?<![\w.,:/-])(?P<hour>[01]?\d|2[0-4])u(?P<minute>[0-5]\d)?(?!\w)"),
+            lambda found: (
+                f"{cardinal(found['hour'], language)} uur"
+                + (f" {cardinal(str(int(found['minute'])), language)}" if int(found["minute"] or 0) else "")
+            ),
+        ),
+        (re.compile(r"ƒ ?(?P<n>\d{1,3}(?:\.\d{3})*)(?:,-)?(?![\d,.]\d)"), lambda found: _guilders(found, language)),
+    ]
+
+
+def _guilders(found: re.Match[str], language: Language) -> str:
+    return f"{cardinal(found['n'].replace('.', ''), language)} gulden"
