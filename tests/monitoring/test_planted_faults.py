@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
 from alert_rules import alerts
 from fault_kinds import KINDS
 from healthy_weeks import WEEKS, live
-from planted_faults import observe
+from planted_faults import new_host, observe, train
 
 from voxyard.telemetry.causes import BY_NAME
 
@@ -23,6 +24,7 @@ PARTLY = (
     "share that hangs",
     "share that hangs for minutes",
     "waiting for nothing that is measured",
+    "disk slow and the card idles",
     "run that fails again and again",
     "heat in bursts",
     "stranger comes and goes",
@@ -58,6 +60,25 @@ def test_there_are_forty_kinds_of_faults_and_ten_of_healthy_weeks() -> None:
 
 def test_what_tells_a_fault_is_a_cause_of_the_table_or_an_alert() -> None:
     assert {name for kind in KINDS for name in kind.told_by} <= {*BY_NAME, "unknown", *alerts()}
+
+
+def test_features_cost_what_they_cost_whatever_their_step_waits_for(tmp_path: Path) -> None:
+    def seconds() -> float:
+        scraped = host.scrape()["trainer"] or {}
+        seconds, batches = (
+            scraped[f'voxyard_train_data_stage_{name}_total{{part="features",run="steady"}}']
+            for name in ("seconds", "batches")
+        )
+        return seconds / batches
+
+    host = new_host(tmp_path)
+    train(host, "steady")
+    host.advance(15)
+    before = seconds()
+    (kind,) = (each for each in KINDS if each.name == "disk slow and the card idles")
+    kind.plant(host, random.Random(SEED)).during(host, 0.0)
+    host.advance(15)
+    assert seconds() == pytest.approx(before)
 
 
 @pytest.mark.slow

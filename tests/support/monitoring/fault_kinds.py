@@ -28,6 +28,12 @@ def _starve(host: SimulatedHost, stall: float, **reads: float | None) -> None:
     host.gpus[DATA].utilization = 0.15 * (1 - stall)
 
 
+def _slow_stage(host: SimulatedHost, stall: float, *, features: float, transfer: float = 0.01) -> None:
+    """The model waits, and not for reading threads; the data stage takes these shares of a step as long as that."""
+    step = STEP_SECONDS / (1 - stall)
+    _starve(host, stall, waiting=0.03, features=step * features, transfer=step * transfer)
+
+
 def slow_disk(host: SimulatedHost, dice: random.Random) -> Planted:
     """A local disk gives a part of what the run could learn from."""
     stall, pressure = dice.uniform(0.5, 0.9), dice.uniform(0.5, 0.95)
@@ -243,9 +249,10 @@ def slow_disk_and_slow_features(host: SimulatedHost, dice: random.Random) -> Pla
     stall = dice.uniform(0.65, 0.85)
     _starve(host, stall, reading=0.95, computing=dice.uniform(0.03, 0.3), waiting=stall * dice.uniform(0.4, 0.5))
     assert host.run is not None
-    host.run.reads.features = dice.uniform(max(0.35, 1.5 * (1 - stall)), 0.6)
+    features = dice.uniform(max(0.35, 1.5 * (1 - stall)), 0.6)  # of a step
+    host.run.reads.features = features * host.run.step_seconds
     host.pressure["io"] = dice.uniform(0.5, 0.95)
-    return Planted({"stall": stall, "features": host.run.reads.features})
+    return Planted({"stall": stall, "features": features})
 
 
 def slow_cores(host: SimulatedHost, dice: random.Random) -> Planted:
@@ -272,7 +279,7 @@ def swapping_host(host: SimulatedHost, dice: random.Random) -> Planted:
 def slow_features(host: SimulatedHost, dice: random.Random) -> Planted:
     """The data GPU computes features for longer than the model trains."""
     stall = dice.uniform(0.5, 0.8)
-    _starve(host, stall, waiting=0.03, features=0.9, transfer=dice.uniform(0.01, 0.2))
+    _slow_stage(host, stall, features=0.9, transfer=dice.uniform(0.01, 0.2))
     host.gpus[DATA].utilization = 0.95
     return Planted({"stall": stall})
 
@@ -280,7 +287,7 @@ def slow_features(host: SimulatedHost, dice: random.Random) -> Planted:
 def waiting_for_nothing_that_is_measured(host: SimulatedHost, dice: random.Random) -> Planted:
     """The model waits; threads and data stage are on time (another host of its run is late, a lock is held)."""
     stall = dice.uniform(0.5, 0.8)
-    _starve(host, stall, waiting=0.03, features=dice.uniform(0.02, 0.3))
+    _slow_stage(host, stall, features=dice.uniform(0.02, 0.3))
     return Planted({"stall": stall})
 
 
@@ -300,7 +307,7 @@ def disk_slow_once(host: SimulatedHost, dice: random.Random) -> Planted:
 def slow_copy(host: SimulatedHost, dice: random.Random) -> Planted:
     """The way between the two GPUs is slow, and their links are what they can be."""
     stall = dice.uniform(0.5, 0.8)
-    _starve(host, stall, waiting=0.03, features=0.2, transfer=dice.uniform(0.5, 0.9))
+    _slow_stage(host, stall, features=0.2, transfer=dice.uniform(0.5, 0.9))
     return Planted({"stall": stall})
 
 
@@ -763,7 +770,7 @@ def disk_slow_and_the_card_idles(host: SimulatedHost, dice: random.Random) -> Pl
 
 def throttled_data_gpu(host: SimulatedHost, dice: random.Random) -> Planted:
     """Heat slows the data GPU down: its features are late for that."""
-    _starve(host, dice.uniform(0.5, 0.7), waiting=0.03, features=0.9)
+    _slow_stage(host, dice.uniform(0.5, 0.7), features=0.9)
     card = host.gpus[DATA]
     card.utilization, card.temperature, card.sm_clock = 0.97, 84, dice.uniform(0.6e9, 1.2e9)
     card.clock_events.add("hw_thermal_slowdown")
@@ -775,7 +782,7 @@ def lost_lanes(host: SimulatedHost, dice: random.Random) -> Planted:
     index = dice.choice([DATA, MODEL])
     host.gpus[index].pcie_width = dice.choice([1, 4, 8])
     if dice.random() < 0.5:
-        _starve(host, dice.uniform(0.5, 0.8), waiting=0.03, features=0.2, transfer=0.8)
+        _slow_stage(host, dice.uniform(0.5, 0.8), features=0.2, transfer=0.8)
     return Planted({"width": host.gpus[index].pcie_width, "gpu": index})
 
 
@@ -784,7 +791,7 @@ def slow_link(host: SimulatedHost, dice: random.Random) -> Planted:
     index = dice.choice([MODEL, *BARK])
     host.gpus[index].pcie_generation = dice.choice([1, 2, 3, 4])
     if index == MODEL and dice.random() < 0.5:
-        _starve(host, dice.uniform(0.5, 0.6), waiting=0.03, features=0.2, transfer=0.8)
+        _slow_stage(host, dice.uniform(0.5, 0.6), features=0.2, transfer=0.8)
     return Planted({"generation": host.gpus[index].pcie_generation, "gpu": index})
 
 

@@ -357,7 +357,7 @@ def two_networks_on_a_split(host: SimulatedHost, dice: random.Random) -> Moment:
     assert host.run is not None
     host.run.step_seconds = 0.3 / (1 - stall)
     host.run.wait_seconds = stall * host.run.step_seconds
-    host.run.reads.second_network, host.run.reads.features = second, features
+    host.run.reads.second_network, host.run.reads.features = second, features * host.run.step_seconds
 
     def moment(host: SimulatedHost, _seconds: float) -> None:
         host.gpus[DATA].utilization = dice.uniform(0.85, 0.97)

@@ -139,11 +139,11 @@ class Reads:
     waiting: float = 0.02  # share of time in which the data stage waits for them
     lock_held: float = 0.1  # share of the looks at which one of them held Python's lock
     queued: float | None = 0.0  # share of it in which they could compute and have no core; None: not told
-    features: float = 0.10  # of a step's time, for a batch alone
-    transfer: float = 0.01
+    features: float = 0.05  # seconds of a batch alone, whatever its step waits for
+    transfer: float = 0.005
     second_network: float = 0.0  # of a step's time, on the data GPU
 
-    def advance(self, metrics: InputMetrics, seconds: float, step_seconds: float) -> None:
+    def advance(self, metrics: InputMetrics, seconds: float) -> None:
         """So many seconds of reading; the data stage is timed on one batch of them."""
         metrics.sizes(threads=self.threads, cores=lambda: self.cores)
         made = seconds * self.threads * self.reading
@@ -151,8 +151,8 @@ class Reads:
         metrics.waited(seconds * self.waiting)
         for look in range(10):
             metrics.looked(look < 10 * self.lock_held)
-        metrics.staged("features", step_seconds * self.features)
-        metrics.staged("transfer", step_seconds * self.transfer)
+        metrics.staged("features", self.features)
+        metrics.staged("transfer", self.transfer)
         if self.second_network:
             metrics.trained_beside(seconds * self.second_network)
 
@@ -215,7 +215,7 @@ class SimulatedRun:
             self.metrics.input.waited(self._stuck_seconds)
             self.metrics.step(self._stuck_seconds, self._stuck_seconds, 16, 0)
             self._stuck_seconds = 0.0
-        self.reads.advance(self.metrics.input, seconds, self.step_seconds)
+        self.reads.advance(self.metrics.input, seconds)
         self._rest += seconds
         while self.learning and self._rest >= self.step_seconds:
             self._rest -= self.step_seconds
