@@ -73,6 +73,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Callable[[re.Mat
 
     return [
         (re.compile(years), lambda found: to.join(one_by_one(each) for each in found.groups() if each)),
+        (re.compile(r"(?:(?<=公元)|(?<=公元前))(?P<n>\d{1,2}00)(?=年)"), lambda found: cardinal(int(found["n"]))),
         (re.compile(r"(?:(?<=公元)|(?<=公元前))(?P<n>\d{1,4})(?=年)"), digits),
         (
             re.compile(rf"{start}([1-9])米([1-9]\d)(?![\d.厘]|厘米)"),
