@@ -83,6 +83,7 @@ def patterns(language: Language) -> list[Reading]:
         (re.compile(r"(?<![\w#])(?P<note>[A-G])#(?![\w#])"), lambda found: f"{found['note']} sharp"),
         (re.compile(r"(?<=[\w)]\s)@(?=\s?[$£€]?\d)"), lambda _: "at"),  # 100 shares @ $24.50
         (re.compile(r"(?<=\d{4} )est\.(?=[);,])"), lambda _: "estimate"),  # 8.9m (2019 est.)
+        (_COLD, lambda found: f"minus {cardinal(found['n'], language)} degrees {_SCALES[found['scale']]}"),
         (_ORDER, lambda found: _order(found, language)),
         (_OVEN, lambda found: _oven(found, language)),
         (_CHIP, lambda found: number(found[0], "en", language)),
@@ -111,6 +112,8 @@ def _order(found: re.Match[str], language: Language) -> str:
     return f"number {said}" if found["sign"] else said
 
 
+_SCALES = {"C": "Celsius", "F": "Fahrenheit"}
+_COLD = re.compile(r"(?<![\w)\]-])[-−](?P<n>\d{1,2})(?P<scale>[CF])(?![\w-])")  # -15F
 _OVEN = re.compile(  # 180C/160C fan
     r"(?<![\w.,/-])\d{2,3} ?[CF](?:(?=/\d{2,3} ?[CF]\b)(?:/\d{2,3} ?[CF])+|(?=[ /](?:fan|gas|oven)\b)|"
     r"(?<=(?:oven to|Bake at|bake at|Cook at|cook at|heat to|Heat to) \d\d\d[CF]))(?![\w-])"
@@ -118,9 +121,10 @@ _OVEN = re.compile(  # 180C/160C fan
 
 
 def _oven(found: re.Match[str], language: Language) -> str:
-    names = {"C": "Celsius", "F": "Fahrenheit"}
     degree = "degree" if re.match(r" oven\b", found.string[found.end() : found.end() + 6]) else "degrees"
-    heats = (f"{cardinal(n, language)} {degree} {names[scale]}" for n, scale in re.findall(r"(\d+) ?([CF])", found[0]))
+    heats = (
+        f"{cardinal(n, language)} {degree} {_SCALES[scale]}" for n, scale in re.findall(r"(\d+) ?([CF])", found[0])
+    )
     return " or ".join(heats)
 
 

@@ -264,7 +264,7 @@ def operators(code: str, language: Language) -> list[tuple[re.Pattern[str], Word
         found = [
             *_wide_dashes(language),
             (
-                re.compile(r"(?<=[\d)\]²³]) ?(?P<sign>[×÷·*=+]) ?(?=[\d(√−-])"),
+                re.compile(r"(?<=[\d)\]²³）]) ?(?P<sign>[×÷·*=+]) ?(?=[\d(√−-])"),
                 lambda match: _between(match, signs, language),
             ),
             (

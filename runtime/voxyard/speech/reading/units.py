@@ -223,7 +223,7 @@ def _inches(language: Language) -> list[Reading]:
     letters = r"\w" if language.spaced else "A-Za-z0-9_"
     number, sign = r"\d{1,3}(?:[.,]\d{1,2})?", r"[\"″”]|''"
     pattern = (
-        rf"(?<![{letters}.,:/'’\"“„-])(?P<n>{number})(?P<sign>{sign})"
+        rf"(?<![{letters}.,:/'’\"“„-])(?:(?P<first>\d{{1,3}})[–-])?(?P<n>{number})(?P<sign>{sign})"
         rf"(?:(?P<by> ?[x×] ?)(?P<m>{number})(?P=sign)?)?(?![{letters}\"”])"
     )
 
@@ -241,6 +241,13 @@ def _inches(language: Language) -> list[Reading]:
             return ELSEWHERE
         by = table(language.locale).signs.by
         number = f"{said(found['n'])} {by} {said(found['m'])}" if found["m"] and by else said(found["n"])
+        if found["first"] and (
+            found["m"] or not language.to or int(found["first"]) >= float(found["n"].replace(",", "."))
+        ):
+            return ELSEWHERE
+        if found["first"]:
+            blank = " " if language.spaced else ""
+            number = f"{said(found['first'])}{blank}{language.to}{blank}{number}"
         return f"{number}{' ' if language.spaced else ''}{unit}"
 
     return [(re.compile(pattern), words)]
@@ -279,7 +286,7 @@ def _compound(language: Language, symbols: str) -> str:
 def _described(language: Language, symbols: str) -> str:
     """Pattern of a quantity that describes a noun: a 5-km run."""
     number_before_hyphen = bare(language).replace(r"(?![.,:\-–]\d)", r"(?![.,:–]\d)")
-    return rf"{guard(language)}{number_before_hyphen}-(?P<symbol>{symbols})\.?(?=\s[a-z])"
+    return rf"{guard(language)}{number_before_hyphen}-(?P<symbol>{symbols})\.?(?=\)?\s[a-z])"
 
 
 def unit_name(language: Language, unit: str, amount: int) -> str | None:
@@ -379,7 +386,8 @@ def _chinese_measured(found: re.Match[str], unit: str, form: str, figures: str, 
     if percent:
         minus = "负" if found["sign"] == "-" else ""
         before = f"百分之{first.removesuffix(language.to)}{language.to}" if first else ""
-        return f"{before}{minus}百分之{decimal(whole, part, language)}"
+        full = whole == "100" and not part and not first
+        return f"{before}{minus}百分之{'百' if full else decimal(whole, part, language)}"
     if unit == "speed-kilometer-per-hour" and found.string[: found.start()].endswith("时速"):
         form = f"{figures}公里"
     cold = unit.startswith("temperature") and found["sign"] in ("-", "−")
