@@ -21,7 +21,7 @@ _FILE = (
     r"js|ts|sh|exe|zip|gz|jpe?g|png|gif|svg|mp3|mp4|wav|epub|log|conf|ini)(?![\w@/-]|\.\w)|(?<![\w.])localhost:\d{2,5}(?!\w)"
 )
 _MAIL = r"(?<![A-Za-z0-9_.+-])(?:mailto:)?[A-Za-z0-9_.+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+(?<![.-])"
-_OTHER = r"(?<!\S)(?=\S*(?:[\\@]|://))\S+"  # a path, or what is no address
+_OTHER = r"(?<!\S)(?!@\s?[$£€\d])(?=\S*(?:[\\@]|://))\S+"  # a path, or what is no address
 
 
 def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:

@@ -47,7 +47,8 @@ def patterns(language: Language) -> list[Reading]:
         return f"{said} hours" if found["hours"] or found["whole"] else said
 
     def pence(found: re.Match[str]) -> str:
-        return f"{cardinal(found['n'], language)} {'penny' if found['n'] == '1' else 'pence'}"
+        whole, _, part = found["n"].partition(".")
+        return f"{decimal(whole, part, language)} {'penny' if found['n'] == '1' else 'pence'}"
 
     best = r"(?P<best>5|10|100)(?=\s(?:stars?|points?|on|for|in)\b|[.,;!?)]|\s*$)"
     return [
@@ -73,9 +74,18 @@ def patterns(language: Language) -> list[Reading]:
         ),
         (_MILITARY, military),
         (re.compile(r"(?<=\d)-yr-old(?=s?\b)"), lambda _: "-year-old"),
-        (re.compile(r"(?<![\w.,£$-])(?P<n>[1-9]\d?)p(?![\w'’/-])(?!\s?\d)"), pence),  # 50p
+        (
+            re.compile(r"(?<![\w.,£$-])(?P<n>[1-9]\d?|[1-9]\d{0,3}\.\d{1,2})p(?![\w'’/-])(?!\s?\d)"),
+            pence,
+        ),  # 50p, 312.5p
+        (re.compile(r"(?<=[¼½¾])p(?![\w'’/-])"), lambda _: " pence"),
         (_POINTS, lambda found: f"{cardinal(found['n'], language)}-point"),
         (re.compile(r"(?<![\w#])(?P<note>[A-G])#(?![\w#])"), lambda found: f"{found['note']} sharp"),
+        (re.compile(r"(?<=[\w)]\s)@(?=\s?[$£€]?\d)"), lambda _: "at"),  # 100 shares @ $24.50
+        (re.compile(r"(?<=\d{4} )est\.(?=[);,])"), lambda _: "estimate"),  # 8.9m (2019 est.)
+        (_COLD, lambda found: f"minus {cardinal(found['n'], language)} degrees {_SCALES[found['scale']]}"),
+        (_ORDER, lambda found: _order(found, language)),
+        (_OVEN, lambda found: _oven(found, language)),
         (_CHIP, lambda found: number(found[0], "en", language)),
         (re.compile(r"(?P<hour>12|1[0-1]|[1-9]):00(?=\s(?:noon|midnight)\b)"), lambda f: cardinal(f["hour"], language)),
     ]
@@ -90,6 +100,34 @@ _MILITARY = re.compile(  # 0630 hours, at 0900, at 1400 hours
 _POINTS = re.compile(
     r"(?<![\w.,-])(?P<n>\d{1,3})-pt\.?(?=\s(?:range|shot|line|shoot\w*|attempts?|field|lead|win|loss|game|play|margin|deficit|font|type))"
 )
+_ORDER = re.compile(  # order #45-7781, invoice no. 2024-0117
+    r"(?P<sign>(?<![\w#&])#|(?:(?<=\b[Nn]o\. )|(?<=\b[Ii]nvoice )|(?<=\b[Tt]icket )|(?<=\b[Bb]ooking )|"
+    r"(?<=\b[Rr]eference )|(?<=\b[Rr]ef\. )|(?<=\b[Cc]laim )))"
+    r"(?P<parts>\d{1,6}-\d{4,6}|(?:19|20)\d\d-\d{1,6})(?![\w/-]|[.,]\d)"
+)
+
+
+def _order(found: re.Match[str], language: Language) -> str:
+    said = ", ".join(number(part, "en", language) for part in found["parts"].split("-"))
+    return f"number {said}" if found["sign"] else said
+
+
+_SCALES = {"C": "Celsius", "F": "Fahrenheit"}
+_COLD = re.compile(r"(?<![\w)\]-])[-−](?P<n>\d{1,2})(?P<scale>[CF])(?![\w-])")  # -15F
+_OVEN = re.compile(  # 180C/160C fan
+    r"(?<![\w.,/-])\d{2,3} ?[CF](?:(?=/\d{2,3} ?[CF]\b)(?:/\d{2,3} ?[CF])+|(?=[ /](?:fan|gas|oven)\b)|"
+    r"(?<=(?:oven to|Bake at|bake at|Cook at|cook at|heat to|Heat to) \d\d\d[CF]))(?![\w-])"
+)
+
+
+def _oven(found: re.Match[str], language: Language) -> str:
+    degree = "degree" if re.match(r" oven\b", found.string[found.end() : found.end() + 6]) else "degrees"
+    heats = (
+        f"{cardinal(n, language)} {degree} {_SCALES[scale]}" for n, scale in re.findall(r"(\d+) ?([CF])", found[0])
+    )
+    return " or ".join(heats)
+
+
 _CHIP = re.compile(
     r"(?<![\w.,/-])(?:(?<=\b[RG]TX )|(?<=\bRX )|(?<=\bGT )|(?<=\bRyzen [3579] )|(?<=\bXeon ))\d{3,4}(?![\w.,-]\d)"
 )

@@ -9,7 +9,7 @@ from voxyard.speech.reading.tables import table
 
 _BEFORE = re.compile(
     r"\b(?:an?(?:\s[a-z]+)?|the|this|that|every|each|another|one|two|three|four|five|six|seven|eight|nine|ten|several|"
-    r"many|some|few|no|his|her|its|my|your|our|their|(?!(?:it|that|he|she|here|there|what|who|where|let|how|this)['’])[^\W\d_]+['’]s)\s$",
+    r"many|some|few|no|his|her|its|my|your|our|their|(?!(?:it|that|he|she|here|there|what|who|where|let|how|this)['’])[^\W\d_]+['’]s)\s(?:[a-z0-9]+-[a-z]+,\s)?$",
     re.IGNORECASE,
 )
 _NOUN = re.compile(r"(?:\s\([^()\n]{1,20}\))?[\s-]([a-z]+|[A-Z]{2,5})(?![\w'’])")

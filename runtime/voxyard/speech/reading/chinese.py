@@ -72,7 +72,12 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Callable[[re.Mat
         return cardinal(int(found[1])) + (one_by_one(found[2]) if len(found[2]) == 2 else cardinal(int(found[2])))
 
     return [
+        (
+            re.compile(rf"{start}(1[0-9]\d\d)[-–~～](1[0-9]\d\d|20\d\d)(?=[，。；、）)》]|$)"),
+            lambda found: to.join(map(one_by_one, found.groups())),
+        ),
         (re.compile(years), lambda found: to.join(one_by_one(each) for each in found.groups() if each)),
+        (re.compile(r"(?:(?<=公元)|(?<=公元前))(?P<n>\d{1,2}00)(?=年)"), lambda found: cardinal(int(found["n"]))),
         (re.compile(r"(?:(?<=公元)|(?<=公元前))(?P<n>\d{1,4})(?=年)"), digits),
         (
             re.compile(rf"{start}([1-9])米([1-9]\d)(?![\d.厘]|厘米)"),
@@ -86,7 +91,10 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Callable[[re.Mat
         (re.compile(standard), lambda found: f"{one_by_one(found[1])}杠{one_by_one(found[2])}"),
         (re.compile(rf"(?<=[{_CRAFT}])-(?P<n>\d{{1,3}})(?![\d.])(?={_NO_COUNT})"), _craft),
         (re.compile(r"(?<![A-Za-z0-9])(?:No|NO)\.\s?(\d{1,3})(?![\d.])"), lambda found: f"第{cardinal(int(found[1]))}"),
-        (re.compile(rf"(?<!第)(?<![-–~～〜]){start}2(?=[{TWO_OF}]|点(?!\d(?!刻)))"), lambda _: "两"),
+        (
+            re.compile(rf"(?<!第)(?<![-–~～〜]){start}2(?!(?<=在2)层|(?<=[层楼]和2)层)(?=[{TWO_OF}]|点(?!\d(?!刻)))"),
+            lambda _: "两",
+        ),
     ]
 
 

@@ -65,6 +65,8 @@ def patterns(code: str, region: str, language: Language) -> list[tuple[re.Patter
         found += [(_SPAN, lambda match: _span(match, region)), (_DUE, lambda match: _due(match, region))]
         pattern = _numeric(r"(?P<first>\d{1,2})(?P<sign>[/.-])(?P<second>\d{1,2})(?P=sign)(?P<year>[12]\d{3})")
         found.append((pattern, lambda match: _english_numeric(match, region)))
+        in_short = _numeric(r"(?P<first>\d{1,2})(?P<sign>/)(?P<second>\d{1,2})/(?P<year>\d\d)")  # 3/15/24
+        found.append((in_short, lambda match: _english_numeric(match, region)))
     if language.months:
         found += [*_with_month_names(code, language), *_with_short_months(code, language)]
     if code in ("ja", "ko", "zh"):
@@ -103,6 +105,16 @@ def _slashed(code: str, language: Language, whole: Words) -> list[tuple[re.Patte
         due = rf"{before}(?P<year>)(?P<month>1[0-2]|0?[1-9])/(?P<day>\d\d?)(?P<last>)(?![\d/A-Za-z])"
         due += r"(?:(?=まで|から|発売|開催|公開|締切|締め切り|[〜~～])|(?:(?<=/1[3-9])|(?<=/[23]\d))(?=[にのは、。で]))"
         found.append((re.compile(due), lambda match: _eastern(code, language, match)))
+    if code in _BEFORE_DAY_MONTH and "/" in language.numeric_date:  # 15/03/24
+        in_short = _numeric(rf"(?P<day>{_DAY})/(?P<month>{_MONTH})/(?P<year>\d\d)")
+        found.append(
+            (
+                in_short,
+                lambda match: _spoken(
+                    code, language, _whole_year(match["year"]), int(match["month"]), int(match["day"]), match
+                ),
+            )
+        )
     if code in _BEFORE_DAY_MONTH:
         words = "|".join(rf"(?<=(?<!\w){each}\s)" for each in _BEFORE_DAY_MONTH[code].split())
         month = r"(?P<month>0[1-9]|1[0-2]|(?<=1[3-9][/-])[1-9]|(?<=[23]\d[/-])[1-9])"
@@ -159,11 +171,16 @@ def _numeric(pattern: str) -> re.Pattern[str]:
 
 def _english_numeric(found: re.Match[str], region: str) -> str | None:
     first, second = int(found["first"]), int(found["second"])
-    month_first = region == "us" or (region == "" and second > 12)
+    month_first = second > 12 or (region == "us" and first <= 12)
     if (region == "" and first <= 12 and second <= 12 and first != second) or max(first, second) > 31:
         return None
     month, day = (first, second) if month_first else (second, first)
-    return _spoken("en", LANGUAGES["en"], int(found["year"]), month, day, found)
+    return _spoken("en", LANGUAGES["en"], _whole_year(found["year"]), month, day, found)
+
+
+def _whole_year(digits: str) -> int:
+    """2024 for 24, 1998 for 98."""
+    return int(digits) if len(digits) > 2 else int(digits) + (2000 if int(digits) < 50 else 1900)
 
 
 _BEFORE_DUE = (

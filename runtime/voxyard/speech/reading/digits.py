@@ -8,7 +8,7 @@ from collections.abc import Callable
 from voxyard.speech.reading import russian
 from voxyard.speech.reading.languages import Language
 from voxyard.speech.reading.number_words import cardinal, year
-from voxyard.speech.reading.patterns import BLANKS, MOST_GROUPS
+from voxyard.speech.reading.patterns import BLANKS, ELSEWHERE, MOST_GROUPS
 from voxyard.speech.reading.tables import table
 
 Words = Callable[[re.Match[str]], str | None]
@@ -71,6 +71,11 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
     found.insert(0, (_IBAN, lambda match: _iban(match, language)))
     if language.locale == "ja":
         found.insert(0, (re.compile(r"〒\s?(?=\d)"), lambda _: "郵便番号"))
+        found.insert(
+            0, (_AVERAGE, lambda match: "".join(cardinal(match[k], language) + k for k in "割分厘" if match[k] != "0"))
+        )
+        found.insert(0, (_TEN_MINUTES, lambda _: "じゅっぷん"))
+        found.insert(0, (_JAPANESE_LOT, lambda match: _lot(match, language)))
         found.insert(0, (_JAPANESE_BLOCK, lambda match: "の".join(cardinal(n, language) for n in match[0].split("-"))))
     if language.locale == "ru":
         found.insert(0, (re.compile(russian.PHONE), lambda match: _by_groups(match[0], language)))
@@ -98,7 +103,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         if not language.spaced:
             after_word = re.compile(
                 rf"(?P<word>{_one_of(codes, language)}(?:\s?[:：]\s?|[是为は]|))"
-                r"(?P<digits>\d{3,12}(?:-\d{3,8})*)(?![\d.,]\d)"
+                r"(?P<digits>\d{3,12}(?:-\d{3,8})*|\d{1,4}-\d{2,8})(?![\d.,]\d)"
             )
         found.append((after_word, lambda match: match["word"] + _one_by_one(match["digits"], language)))
     if language.locale == "zh":
@@ -110,6 +115,21 @@ _JAPANESE_BLOCK = re.compile(  # 千代田区1-1, 渋谷2-3-4
     r"(?:(?<=[区町村市丁目台条通])[1-9]\d{0,3}-[1-9]\d{0,3}(?:-[1-9]\d{0,3})?|"
     r"(?<=[一-龥])(?<!話)(?<!号)[1-9]\d?-[1-9]\d?-[1-9]\d{0,2})(?![\d-])"
 )
+_AVERAGE = re.compile(r"(?:(?<=打率)|(?<=打率は)|(?<=打率が))[0０]?\.(?P<割>\d)(?P<分>\d)(?P<厘>\d)(?!\d)")  # 打率.312
+_TEN_MINUTES = re.compile(
+    r"(?<![\d.,:：/時/〜~～-])10 ?分(?![のか]?[一二三四五六七八九十\d])(?!の[一-九\d])"
+)  # 十分 is "enough" too
+_JAPANESE_LOT = re.compile(r"(?<=[一-龥])(?<![戦軍勝敗表])[1-9]\d{0,3}-[1-9]\d{0,3}(?![\d-])")  # 千代田区千代田1-1
+_IN_A_TOWN = re.compile(r"[都道府県市区町村][一-龥ァ-ヶ]{1,6}$")
+
+
+def _lot(found: re.Match[str], language: Language) -> str:
+    before = found.string[max(0, found.start() - 10) : found.start()]
+    if _IN_A_TOWN.search(before) is None:
+        return ELSEWHERE
+    return "の".join(cardinal(n, language) for n in found[0].split("-"))
+
+
 _IBAN = re.compile(r"(?<![\w-])(?P<country>[A-Z]{2})(?P<digits>\d\d(?: ?\d{4}){3,7}(?: ?\d{1,4})?)(?![\w-])")
 _POSTCODE = re.compile(  # after a house number, or before the name of a town
     r"(?:(?<=\d, )|(?<=\d[a-z], )|(?<=\bD-)|(?<=\d\n)|(?<=\d, D-))\d{5}(?=\s[A-ZÄÖÜ][a-zäöüß]+)|"
@@ -175,6 +195,8 @@ def by_digits(text: str, language: Language) -> str | None:
         return None
     plus = table(language.locale).signs.plus or "+"
     blank = " " if language.spaced else ""
+    if language.locale == "fr" and re.fullmatch(r"0\d(?:[ .-]\d\d){4}", text):
+        return language.comma.join(cardinal(group, language) for group in groups)
     said = [blank.join(cardinal(digit, language) for digit in group) for group in groups]
     return (f"{plus}{blank}" if text.lstrip("(").startswith("+") else "") + (
         "、" if not language.spaced else language.comma

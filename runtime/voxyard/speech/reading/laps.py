@@ -23,6 +23,7 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
     durations = rf"(?<![{letters}:.,/–-])(?P<minutes>\d{{1,3}}):(?P<seconds>[0-5]\d)[  ]?{_MINUTES}"
     exact = rf"(?<![{letters}:.,/–-])(?P<hours>\d{{1,2}}){BLANK}h{BLANK}(?P<minutes>[0-5]?\d){BLANK}(?:min|mn|m){BLANK}"
     exact += r"(?P<seconds>[0-5]?\d)\s?s(?!\w)"  # 1h32min07s
+    exact_minutes = rf"(?<![{letters}:.,/–-])(?P<minutes>\d{{1,3}}){BLANK}(?:min|mn)\s?(?P<seconds>[0-5]?\d)\s?s(?!\w)"
     primes = rf"(?<![{letters}:.,/–-])(?P<hours>\d{{1,2}})h(?P<minutes>[0-5]\d)['′’](?P<seconds>[0-5]\d)[\"″”](?!\w)"
     glued = rf"(?<![{letters}:.,/–-])(?P<hours>\d{{1,3}})h(?P<minutes>[0-5]?\d)(?:{BLANK}(?:min|mn)\b|['’′](?!\w))"
     if code == "en":  # 2h 15m
@@ -32,6 +33,7 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
         (re.compile(durations), partial(_duration, language)),
         (re.compile(lap), partial(_lap, code, language)),
         (re.compile(exact), partial(_hours_and_minutes, language)),
+        (re.compile(exact_minutes), partial(_hours_and_minutes, language)),  # 41min32s
         (re.compile(primes), partial(_hours_and_minutes, language)),
         (re.compile(glued), partial(_hours_and_minutes, language)),
     ]

@@ -266,5 +266,5 @@ def _words(number: int | Decimal, language: str, to: str = "cardinal", **forms: 
     if language == "fa" and to == "ordinal":
         words = re.sub(r"یم$", "ی\N{ZERO WIDTH NON-JOINER}ام", words)  # سی‌ام
     if language == "it":
-        words = words.replace("centodicotto", "centodiciotto")
+        words = re.sub(r"(?<=\w)tre$", "tré", words.replace("centodicotto", "centodiciotto"))
     return " ".join(_TURKISH.findall(words)) if language == "tr" and to == "cardinal" else " ".join(words.split())

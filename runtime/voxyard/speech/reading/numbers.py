@@ -223,7 +223,8 @@ def _short_scales(code: str, language: Language) -> list[Reading]:
         whole, part = number_of(found)
         if found["scale"] in ("K", "k") and len(whole) < 2:
             return ELSEWHERE  # 4K is a format
-        if found["scale"] == "K" and _RACE.match(found.string, found.end()):
+        ran = _RAN.search(found.string[max(0, found.start() - 24) : found.start()])
+        if found["scale"] == "K" and (ran or _RACE.match(found.string, found.end())):
             return ELSEWHERE  # a 10K race
         scale = scales[found["scale"]]
         scale = singular_scale(scale, 1, language) if whole == "1" and not part else scale
@@ -241,6 +242,11 @@ def _short_scales(code: str, language: Language) -> list[Reading]:
 
 
 _RACE = re.compile(r"\s(?:time|run|race|walk|event|course|PB|finish)\b")
+
+
+_RAN = re.compile(
+    r"\b(?:r[au]n|runs|running|raced?|jogg?(?:ed|ing)?|finish\w*|complet\w*|won)\s(?:an?|the|her|his|my|our|their)\s(?:[a-z]+\s)?$"
+)
 
 
 def _french_millions(language: Language) -> Reading:

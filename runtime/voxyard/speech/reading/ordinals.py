@@ -30,7 +30,10 @@ def patterns(code: str, language: Language) -> list[Reading]:
         ],
         "fr": [
             (r"1(?:re|ère)\b", lambda _: "première"),
-            (r"(?P<ending>1ers|1(?:res|ères)|2nde?s?)\b", lambda found: _FRENCH[found["ending"].replace("ère", "re")]),
+            (
+                r"(?P<ending>1ers|1(?:res|ères)|2nde?s?|2de)\b",
+                lambda found: _FRENCH[found["ending"].replace("ère", "re")],
+            ),
             (r"(?P<n>\d{1,6})(?:er|e|ème)\b", lambda found: ordinal(int(found["n"]), language)),
             (r"(?P<n>\d{1,6})(?:es|èmes)\b", lambda found: ordinal(int(found["n"]), language) + "s"),
         ],
@@ -50,7 +53,7 @@ def patterns(code: str, language: Language) -> list[Reading]:
         by_code[each] = [
             *([(_SPANISH_FIRST, _apocope)] if each == "es" else []),
             (
-                r"(?P<n>(?!0)\d{1,4})(?P<sign>\.?º|°)(?![CF]\b)",
+                r"(?P<minus>[-−](?<![\w)\]][-−]))?(?P<n>(?!0)\d{1,4})(?P<sign>\.?º|°)(?![CF]\b)",
                 lambda found: _ordinal_or_degrees(found, code, language),
             ),
             (
@@ -102,17 +105,19 @@ _FRENCH = {
     "1ers": "premiers",
     "1res": "premières",
     "2nd": "second",
+    "2de": "seconde",
     "2nde": "seconde",
     "2nds": "seconds",
     "2ndes": "secondes",
 }
 _ARTICLE = re.compile(r"\b(?:el|del|al|lo|il|i|nel|sul|dal|o|os|do|ao|no|pelo|dell['’]|l['’])\s?$", re.IGNORECASE)
 _ANGLE = re.compile(
-    r"(?:ángulo|ângulo|angolo|temperatura|latitud|longitud|inclina|gir|rota|menos|meno|bajo cero)[^.!?]*$"
+    r"(?:ángulo|ângulo|angolo|temperatura|latitud|longitud|inclina|gir|rota|menos|meno|bajo cero|"
+    r"\b(?i:hace|hizo|hará|faz|fez|fará|fa|faceva|farà)\s)[^.!?]*$"
 )
 _DEGREES_BEFORE = re.compile(r"\b(?:a|di|da|circa|oltre|sotto|sopra|faceva|sono|erano)\s$")
 _NO_NOUN = re.compile(
-    r"\s(?:(?:de|del|di|da|do|d[ei]l?|y|e|ed|o|ou|a|al|en|em|com|con|sobre|bajo|por|per|norte|sul|sur|nord|sud|est|este|oeste|ovest|fuori|dentro|fuera|fora|oggi|hoy|hoje|ieri|ayer|ontem|grad[oi]s?|graus?)\b|[^a-zà-ÿ])|[^\s\w]|$"
+    r"\s(?:(?:de|del|di|da|do|d[ei]l?|y|e|ed|o|ou|a|à|às|al|en|em|com|con|sobre|bajo|por|per|norte|sul|sur|nord|sud|est|este|oeste|ovest|fuori|dentro|fuera|fora|oggi|hoy|hoje|ieri|ayer|ontem|grad[oi]s?|graus?)\b|[^a-zà-ÿ])|[^\s\w]|$"
 )
 _LARGEST_PLACE = 29  # more than it are degrees, where no noun follows
 
@@ -122,19 +127,20 @@ def _ordinal_or_degrees(found: re.Match[str], code: str, language: Language) -> 
     number = int(found["n"])
     before = found.string[max(0, found.start() - 40) : found.start()]
     alone = _NO_NOUN.match(found.string, found.end()) is not None
+    minus = f"{LANGUAGES[code].minus} " if found["minus"] else ""
     sign_of_degrees = found["sign"] == "°" and (
         code != "it" or number > 10 or _DEGREES_BEFORE.search(before) is not None
     )
-    if not alone or _ARTICLE.search(before) or found["sign"].startswith("."):
+    if not minus and (not alone or _ARTICLE.search(before) or found["sign"].startswith(".")):
         said = ordinal(number, language)
         return re.sub(r" (primer|tercer)o$", r" \1", said) if code == "es" and not alone else said
-    if sign_of_degrees or number > _LARGEST_PLACE or _ANGLE.search(before):
+    if minus or sign_of_degrees or number > _LARGEST_PLACE or _ANGLE.search(before):
         names = table(code).signs.degrees
         if names is None:
             return None
         unit = "" if re.match(r"\sgra[du]", found.string[found.end() : found.end() + 6]) else f" {names[number != 1]}"
         said = before_word(found["n"], names[1], language) or cardinal(found["n"], language)
-        return f"{said}{unit}"
+        return f"{minus}{said}{unit}"
     return ordinal(number, language)
 
 

@@ -46,7 +46,7 @@ def _between_figures(language: Language) -> list[Reading]:
     def rising(match: re.Match[str]) -> str | None:
         if _is_score(match, language):
             return _pair(match, language)
-        return between(match) if int(match[1]) < int(match[2]) else _pair(match, language)
+        return between(match) if int(match[1]) < int(match[2]) or _is_cut(match) else _pair(match, language)
 
     def grouped(match: re.Match[str]) -> str | None:
         word = NEXT_WORD.match(match.string, match.end())
@@ -96,12 +96,16 @@ def _numbered(language: Language, start: str, end: str) -> list[Reading]:
         dash = f" {table('fr').signs.dash} "
         found.append((re.compile(code), lambda match: dash.join(cardinal(n, language) for n in match[1].split("-"))))
     if law := _law(language):
-        found.append(
-            (
-                re.compile(rf"{law}{start}(\d{{1,4}})-(\d{{1,4}}){end}"),
-                lambda match: " ".join(cardinal(match[n], language) for n in (1, 2)),
-            )
-        )
+        slash = f" {table(language.locale).signs.slash} "
+
+        def parts(match: re.Match[str]) -> str:
+            joint = slash if match[2] == "/" else " "
+            first = whole_number(match[1], language, None) or match[1]
+            return f"{first}{joint}{cardinal(match[3], language)}"
+
+        found.append((re.compile(rf"{law}{start}(\d{{1,4}})(-)(\d{{1,6}}){end}"), parts))
+        if language.locale != "de":
+            found.append((re.compile(rf"{law}{start}((?:19|20)\d\d)(/)(\d{{1,6}}){end}"), parts))
     return found
 
 
@@ -110,7 +114,7 @@ def _law(language: Language) -> str:
     shorts = [
         key[:-1]
         for key in table(language.locale).abbreviations
-        if key in ("n°#", "nº#", "n.º#", "Nr.#", "No.#", "nr.#", "ref.#", "réf.#", "rif.#")
+        if key in ("n°#", "nº#", "n.º#", "n.#", "n.°#", "Nr.#", "No.#", "no.#", "nr.#", "ref.#", "réf.#", "rif.#")
     ]
     return "(?:" + "|".join(rf"(?<=(?<!\w){re.escape(each)} )" for each in shorts) + ")" if shorts else ""
 
@@ -119,6 +123,15 @@ def _aircraft(found: re.Match[str], language: Language) -> str:
     first = found[1] if language.locale != "en" else None
     head = cardinal(first, language) if first else f"seven {cardinal(found[1][1:], language)}"
     return f"{head} {cardinal(found[2], language)}"
+
+
+_PAGES = re.compile(r"(?<!\w)(?:pp?\.|[Pp]ages?|[Pp]ágs?\.|páginas|pagine|S\.|Seiten|blz\.)\s?$")
+
+
+def _is_cut(found: re.Match[str]) -> bool:
+    """True for pp. 145-67, whose last number has its last figures alone."""
+    before = found.string[max(0, found.start() - 10) : found.start()]
+    return len(found[2]) < len(found[1]) and _PAGES.search(before) is not None
 
 
 _NEAR_SCORE = 60  # characters

@@ -126,6 +126,7 @@ def _matches(pattern: re.Pattern[str], text: str, start: int, end: int) -> Itera
 
 
 _APOSTROPHES = re.compile(r"(?<=\d)['’](?=\d{3}(?:['’]\d{3})*(?![\d'’]))")  # 10'000 francs
+_OF_MEXICO = re.compile(r"(?<=\$)\s?\d{1,3}(?:,\d{3})+(?:\.\d\d)?(?![\d,.]\d|\d)")  # $1,500.00
 _ZEROS = "\N{FULLWIDTH DIGIT ZERO}\N{ARABIC-INDIC DIGIT ZERO}\N{EXTENDED ARABIC-INDIC DIGIT ZERO}"
 _DIGITS = {ord(zero) + digit: str(digit) for zero in _ZEROS for digit in range(10)}
 _DIGITS |= {ord("＋"): "+", ord("＝"): "="}
@@ -134,6 +135,8 @@ _DIGITS |= {ord("＋"): "+", ord("＝"): "="}
 def _as_figures(text: str, code: str) -> str:
     """The text with digits of other scripts as those that the rules know, in the same places."""
     text = _APOSTROPHES.sub(LANGUAGES[code].groups[0], text)
+    if code == "es":
+        text = _OF_MEXICO.sub(lambda found: found[0].translate({44: ".", 46: ","}), text)
     if text.isascii():
         return text
     return text.translate({**_DIGITS, **persian.LETTERS} if code == "fa" else _DIGITS)

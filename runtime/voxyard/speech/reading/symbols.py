@@ -80,7 +80,8 @@ def maths(
     no_price = (
         rf"(?<![{signs_of_money}]/)(?!(?<=\d\d/)[kcd]?m[²³])" if language.spaced else "(?<!/)"
     )  # 14,20 €/m², $1.50/m²
-    letter = rf"(?<!m/)(?<!\d )(?<!\d\N{{NO-BREAK SPACE}}){no_price}[A-Za-z]{{1,2}}"
+    litres = r"(?<!\d [lLg]/)(?<!\d[lLg]/)"  # 5 l/m²
+    letter = rf"(?<!m/)(?<!\d[万亿億千]){litres}(?<!\d )(?<!\d\N{{NO-BREAK SPACE}}){no_price}[A-Za-z]{{1,2}}"
     base = rf"(?<![{letters}.,])(?P<base>\d[\d.,]{{0,12}}|{letter})"
     symbols = "|".join(re.escape(each) for each in sorted(units, key=len, reverse=True) if each[0].isalpha())
     unit = rf"(?:[  ]?(?P<symbol>{symbols})(?![{letters}]))?"
@@ -179,15 +180,20 @@ def _areas(
     squares = "|".join(re.escape(each) for each in sorted(units, key=len, reverse=True) if each[-1] in "²³")
     if not language.spaced:
         return []
-    area = rf"(?:(?<=[^\W\d_]|\.)(?P<per>/)|(?<![\w/])(?<!\d[{BLANKS}]))(?P<symbol>{squares})(?![\w/])"
+    per = rf"(?<=[^\W\d_]|\.)(?<!\d[{BLANKS}][A-Za-z])(?<!\d[A-Za-z])(?P<per>/)"
+    area = rf"(?:{per}|(?<![\w/])(?<!\d[{BLANKS}]))(?P<symbol>{squares})(?![\w/])"
 
     def words(found: re.Match[str]) -> str | None:
-        name = unit_name(units[found["symbol"]], 1 if found["per"] else 2)
+        one = found["per"] or _ONE_OF.search(found.string[max(0, found.start() - 8) : found.start()])
+        name = unit_name(units[found["symbol"]], 1 if one else 2)
         if not found["per"] or name is None:
             return name
         return f" {signs.per} {name}" if signs.per else None
 
     return [(re.compile(area), words)]
+
+
+_ONE_OF = re.compile(r"\b(?:per|pro|je|par|au|le|por|el|al|il|o|ao)\s$")  # le prix au m²
 
 
 def _base(text: str, language: Language) -> str | None:
@@ -258,7 +264,7 @@ def operators(code: str, language: Language) -> list[tuple[re.Pattern[str], Word
         found = [
             *_wide_dashes(language),
             (
-                re.compile(r"(?<=[\d)\]²³]) ?(?P<sign>[×÷·*=+]) ?(?=[\d(√−-])"),
+                re.compile(r"(?<=[\d)\]²³）]) ?(?P<sign>[×÷·*=+]) ?(?=[\d(√−-])"),
                 lambda match: _between(match, signs, language),
             ),
             (

@@ -91,7 +91,7 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
 def _with_full_stop(code: str, full_stop: str, words: Words) -> list[tuple[re.Pattern[str], Words]]:
     """10.30 Uhr; alle 8.30, alle ore 20.45."""
     if code == "it":
-        at = r"(?:(?<=\b[Aa]lle )|(?<=\b[Dd]alle )|(?<=\bore )|(?<=\b[Oo]re )|(?<=\b[Ll]e ))"
+        at = r"(?:(?<=\b[Aa]lle )|(?<=\b[Dd]alle )|(?<=\b[Dd]elle )|(?<=\bore )|(?<=\b[Oo]re )|(?<=\b[Ll]e ))"
         end = r"(?![\w:]|[.,]\d|\s(?:euro|milioni|miliardi|per cento))"
         return [(re.compile(at + full_stop + end), words)]
     if code == "pl":  # o 12.15, o 20

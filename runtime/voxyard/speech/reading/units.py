@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from voxyard.speech.reading import german, persian
 from voxyard.speech.reading.attributive import is_attribute
@@ -92,6 +93,8 @@ def patterns(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
         *german,
         (pattern, words),
         *_after_per(language, symbols),
+        *_after_myriads(language, symbols),
+        *_milestones(language),
     ]
 
 
@@ -147,6 +150,48 @@ def _after_per(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
     return [(pattern, lambda found: unit_name(language, symbols[found["symbol"]], _after(found, language)))]
 
 
+_MILESTONES = {
+    "es": ("el|del|al|un", "los|unos|entre|y"),
+    "it": ("il|del|al|dal|sul", "i|dei|ai|tra i"),
+    "pt": ("o|do|ao|no", "os|dos|aos|nos|entre"),
+    "fr": ("le|du|au", "les|des|aux|entre"),
+}
+
+
+def _milestones(language: Language) -> list[Reading]:
+    """Al km 4, entre los km 4 y 5: a unit before its number."""
+    found = list[Reading]()
+    for before, amount in zip(_MILESTONES.get(language.locale, ()), (1, 2), strict=False):
+        behind = "|".join(rf"(?<=\b{each} )" for each in before.split("|"))
+        pattern = re.compile(rf"(?i:{behind})km(?=\s\d)")
+        name = unit_name(language, "length-kilometer", amount)
+        found.append((pattern, partial(_named, name)))
+    return found
+
+
+def _named(name: str | None, _: re.Match[str]) -> str | None:
+    return name
+
+
+def _after_myriads(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
+    """30万km/s, 5万kg: a unit after a number whose last letter is a word."""
+    if language.spaced or not language.number_words:
+        return []
+    names = "|".join(
+        re.escape(each)
+        for each in sorted(symbols, key=len, reverse=True)
+        if re.fullmatch("[A-Za-z]{2,3}[²³]?|[mgLl][²³]?", each)
+    )
+    pattern = re.compile(rf"(?<=\d[万亿億千])(?P<symbol>{names})(?:/(?P<per>{names}|[hs]))?(?![A-Za-z0-9²³/])")
+
+    def words(found: re.Match[str]) -> str | None:
+        name = unit_name(language, symbols[found["symbol"]], 1_000_000)
+        said = None if name is None else name.replace(" ", "")
+        return _rate(said, found["per"], symbols, language) if said and found["per"] else said
+
+    return [(pattern, words)]
+
+
 def _after(found: re.Match[str], language: Language) -> int:
     """One of a unit, after "per"; many after a million."""
     word = found.string[: found.start()].split()[-1]
@@ -167,7 +212,7 @@ def _glued(language: Language) -> str:
     race += r"|deep|high|tall|long|wide|away|ahead|behind|apart|above|below"
     run = "|".join(
         rf"(?<=\b{word}\s\d{digits})"
-        for word in ("ran", "swam", "the", "run", "swim")
+        for word in ("ran", "swam", "the", "run", "swim", "above", "below")
         for digits in ("", r"\d", r"\d\d", r"\d\d\d")
     )
     millions = r"(?!\s(?:people|users|dollars|pounds|euros|homes|jobs))"
@@ -182,7 +227,7 @@ def _inches(language: Language) -> list[Reading]:
     letters = r"\w" if language.spaced else "A-Za-z0-9_"
     number, sign = r"\d{1,3}(?:[.,]\d{1,2})?", r"[\"″”]|''"
     pattern = (
-        rf"(?<![{letters}.,:/'’\"“„-])(?P<n>{number})(?P<sign>{sign})"
+        rf"(?<![{letters}.,:/'’\"“„-])(?:(?P<first>\d{{1,3}})[–-])?(?P<n>{number})(?P<sign>{sign})"
         rf"(?:(?P<by> ?[x×] ?)(?P<m>{number})(?P=sign)?)?(?![{letters}\"”])"
     )
 
@@ -200,6 +245,13 @@ def _inches(language: Language) -> list[Reading]:
             return ELSEWHERE
         by = table(language.locale).signs.by
         number = f"{said(found['n'])} {by} {said(found['m'])}" if found["m"] and by else said(found["n"])
+        if found["first"] and (
+            found["m"] or not language.to or int(found["first"]) >= float(found["n"].replace(",", "."))
+        ):
+            return ELSEWHERE
+        if found["first"]:
+            blank = " " if language.spaced else ""
+            number = f"{said(found['first'])}{blank}{language.to}{blank}{number}"
         return f"{number}{' ' if language.spaced else ''}{unit}"
 
     return [(re.compile(pattern), words)]
@@ -238,7 +290,7 @@ def _compound(language: Language, symbols: str) -> str:
 def _described(language: Language, symbols: str) -> str:
     """Pattern of a quantity that describes a noun: a 5-km run."""
     number_before_hyphen = bare(language).replace(r"(?![.,:\-–]\d)", r"(?![.,:–]\d)")
-    return rf"{guard(language)}{number_before_hyphen}-(?P<symbol>{symbols})\.?(?=\s[a-z])"
+    return rf"{guard(language)}{number_before_hyphen}-(?P<symbol>{symbols})\.?(?=\)?\s[a-z])"
 
 
 def unit_name(language: Language, unit: str, amount: int) -> str | None:
@@ -250,7 +302,11 @@ def unit_name(language: Language, unit: str, amount: int) -> str | None:
         form = format_unit(amount, unit, "long", locale=language.locale)
     except UnknownUnitError:
         return None
-    return None if unit in form else form.replace(format_decimal(amount, locale=language.locale), "").strip()
+    name = form.replace(format_decimal(amount, locale=language.locale), "").strip()
+    if not language.spaced:  # 每秒米, 秒速メートル, whose number stands elsewhere
+        name = re.sub(r"^每 ?(秒|小时) ?(.+)", r"\2每\1", name)
+        name = re.sub(r"^([秒時])速 ?(.+)", r"\2毎\1", name)
+    return None if unit in form else name
 
 
 def _ends_are_attached(language: Language) -> bool:
@@ -306,7 +362,9 @@ def _rate(said: str, per: str, symbols: Mapping[str, str], language: Language) -
     if per in own.per:
         return f"{said}{blank}{own.per[per]}"
     name = unit_name(language, symbols[per], 1)
-    return None if name is None else blank.join((said, own.signs.per, name.replace(" ", blank)))
+    if name is None:
+        return None
+    return blank.join((said, own.signs.per, name.replace(" ", blank).replace("秒钟", "秒").replace("時間", "時")))
 
 
 def _eastern(form: str, figures: str, unit: str, language: Language, signed_number: bool) -> str:
@@ -332,7 +390,8 @@ def _chinese_measured(found: re.Match[str], unit: str, form: str, figures: str, 
     if percent:
         minus = "负" if found["sign"] == "-" else ""
         before = f"百分之{first.removesuffix(language.to)}{language.to}" if first else ""
-        return f"{before}{minus}百分之{decimal(whole, part, language)}"
+        full = whole == "100" and not part and not first
+        return f"{before}{minus}百分之{'百' if full else decimal(whole, part, language)}"
     if unit == "speed-kilometer-per-hour" and found.string[: found.start()].endswith("时速"):
         form = f"{figures}公里"
     cold = unit.startswith("temperature") and found["sign"] in ("-", "−")
