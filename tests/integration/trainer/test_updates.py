@@ -322,6 +322,7 @@ def test_turns_in_one_function_are_the_turns_one_by_one_bit_for_bit(training, mo
         np.testing.assert_array_equal(value, apart.state()[name], err_msg=name)
 
 
+@pytest.mark.skipif(tf.__version__.startswith("2.17."), reason="its compiler for CPUs notes no counts of turns")
 def test_xla_is_told_the_number_of_turns():
     """Else a GPU asks the host in each turn whether to go on."""
     step = run("single", [], in_turns())
