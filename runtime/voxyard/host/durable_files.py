@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import os
@@ -39,7 +40,13 @@ def flush(file: BinaryIO) -> None:
 
 
 def rename(part: Path, path: Path) -> None:
-    """Gives a file that is on the disk its name in the same folder, in place of another; the name is there then."""
+    """Gives a file that is on the disk its name in the same folder, in place of another; the name is there then.
+
+    Raises:
+        OSError: the name is that of a device or a pipe, which would be gone; or the file cannot be renamed.
+    """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise FileExistsError(errno.EEXIST, "is a device or a pipe, expected the name of a file", str(path))
     part.replace(path)
     sync(path.parent)
 

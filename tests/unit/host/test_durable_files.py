@@ -72,6 +72,16 @@ def test_an_error_in_the_block_leaves_the_old_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_no_file_takes_the_place_of_a_device_or_a_pipe(tmp_path: Path) -> None:
+    """As root, `--file /dev/null` would leave a machine without it."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(FileExistsError, match="is a device or a pipe"):
+        write_file(pipe, "new")
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert list(tmp_path.iterdir()) == [pipe]
+
+
 def test_what_a_killed_process_has_left_is_replaced_with_its_mode(tmp_path: Path) -> None:
     path = tmp_path / "file"
     durable_files.unfinished(path).write_text("half, and readable by all")
