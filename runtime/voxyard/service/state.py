@@ -114,7 +114,13 @@ class AppState:
                 self.word_aligner.notice(document)
 
         self.queue = queue = DocumentQueue(
-            *(store, audio_store, pool, section, pauses, on_change, self.notifier.forget),
+            store,
+            audio_store,
+            pool,
+            section,
+            pauses,
+            on_change,
+            self.notifier.forget,
             limits=self.limits,
             read_upload=UploadReader(self.frontend, self.voices, section, self.limits, reading, code_blocks),
         )

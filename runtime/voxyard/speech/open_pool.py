@@ -90,7 +90,7 @@ def open_pool(
             return refusal
 
         pool = Pool(
-            *(engine, chosen),
+            engine, chosen,
             limits=limits, observer=observer, admit=admit_and_claim, recalled=admission.recalled, launch=launch,
             released=release,
         )  # fmt: skip

@@ -112,9 +112,7 @@ def prepare(
             giving_up.check()
             start, end = passage.source(chunk.start, chunk.end)
             words, index, seconds = with_full_stops(chunk.text), len(chunks), chunk.estimated_seconds
-            requests.append(
-                Request(*(index, words, own, seed), seconds=seconds, language=asked, characters=end - start)
-            )
+            requests.append(Request(index, words, own, seed, seconds=seconds, language=asked, characters=end - start))
             readings.append(tuple(passage.readings(chunk.start, chunk.end)))
             chunks.append(replace(chunk, index=index, text=text[start:end], start=start, end=end, speaker=speaker))
         if chunks and passage.pause is not None:

@@ -51,8 +51,17 @@ class DocumentQueue:
         self._limits = limits
         poll_seconds = min(poll_seconds, section.claim_seconds / 3)
         self._dispatcher = DocumentDispatcher(
-            *(store, audio_store, pool, pauses, section, on_change, self._on_delete, limits, read_upload),
-            *(poll_seconds, cleanup_seconds),
+            store,
+            audio_store,
+            pool,
+            pauses,
+            section,
+            on_change,
+            self._on_delete,
+            limits,
+            read_upload,
+            poll_seconds,
+            cleanup_seconds,
         )
         self._accept_lock = threading.Lock()  # checking the limits and storing are one step
         self._draining = self._closing = False

@@ -209,7 +209,7 @@ def _with_text(
     starts = tuple(heading.start for heading in request.headings)
     reading = changed(reading, request.read, request.lexicon)
     prepared = script(
-        *(request.text, frontend, new.voice, new.seed, new.language),
+        request.text, frontend, new.voice, new.seed, new.language,
         chapters=starts, reading=reading, on_failure=new.on_failure, cast=cast,
     )  # fmt: skip
     spoken_note = script_note(prepared, new.language or request.declared, frontend, shown_name)
@@ -219,7 +219,12 @@ def _with_text(
         text=request.text,
         chunks=tuple(
             NewChunk(
-                *(chunk.index, chunk.start, chunk.end, chunk.ending, chunk.estimated_seconds, chunk.pause),
+                chunk.index,
+                chunk.start,
+                chunk.end,
+                chunk.ending,
+                chunk.estimated_seconds,
+                chunk.pause,
                 spoken=None if asked.text == chunk.text else asked.text,
                 voice=None if asked.voice == voice else asked.voice,
                 speaker=chunk.speaker,

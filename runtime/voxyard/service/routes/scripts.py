@@ -91,7 +91,7 @@ def _of_text(state: AppState, client: str, body: ScriptBody) -> ScriptOut:
     reading = submission.changed(state.reading.changed(lexicon=state.lexicon(client)), body.read, body.lexicon)
     text = plain(clean(body.text), body.input_format, state.code_blocks, "text")
     script = submission.script(
-        *(text, state.frontend, voice, 0, body.language or None),
+        text, state.frontend, voice, 0, body.language or None,
         reading=reading, on_failure=None, cast=cast,
     )  # fmt: skip
     voice = script.voice

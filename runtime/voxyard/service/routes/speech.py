@@ -78,7 +78,12 @@ async def create_speech(
     state.limiter.check(client.name)
     prepared = await state.reading_texts.run(client.name, partial(prepare, state, client.name, body))
     speech = SpeechRequest(
-        *(state.pool, state.limiter, prepared.script, prepared.pauses, body.codec, prepared.tempo),
+        state.pool,
+        state.limiter,
+        prepared.script,
+        prepared.pauses,
+        body.codec,
+        prepared.tempo,
         client=client.name,
         share=limits.share,
         on_heard=state.metrics.stream_heard,
@@ -106,7 +111,7 @@ def prepare(state: AppState, client: str, body: SpeechBody) -> Prepared:
     reading = submission.changed(state.reading.changed(lexicon=state.lexicon(client)), body.read, body.lexicon)
     language = body.language or None
     script = submission.script(
-        *(text, state.frontend, voice, body.seed, language), parameter="input", reading=reading, cast=cast
+        text, state.frontend, voice, body.seed, language, parameter="input", reading=reading, cast=cast
     )
     note = script_note(script, language, state.frontend, lambda name: body.voice_name if name == voice else name)
     slowest, fastest = state.frontend.speeds

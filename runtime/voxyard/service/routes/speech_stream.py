@@ -296,8 +296,12 @@ class _Session:
         chunks = (*made.script.chunks[:-1], replace(made.script.chunks[-1], ending=sentence.ending))
         utterance.joiner = utterance.joiner or Joiner(made.pauses)
         speech = SpeechRequest(
-            *(self._state.pool, self._state.limiter, replace(made.script, chunks=chunks), made.pauses),
-            *(config.codec, made.tempo),
+            self._state.pool,
+            self._state.limiter,
+            replace(made.script, chunks=chunks),
+            made.pauses,
+            config.codec,
+            made.tempo,
             client=self._client.name,
             share=self._state.limits(self._client.name).share,
             joiner=utterance.joiner,

@@ -79,7 +79,7 @@ class Pool:
         self._patience = min(scheduler.limits.heartbeat_timeout, scheduler.limits.progress_timeout) / 2
         self._commands: queue.SimpleQueue[commands.Command] = queue.SimpleQueue()
         self._workers = Workers(
-            *(devices, scheduler, engine, heartbeat_seconds),
+            devices, scheduler, engine, heartbeat_seconds,
             admit=admit, recalled=recalled, launch=launch, observer=self._observer, report=self._commands.put,
             patience=self._patience, released=released,
         )  # fmt: skip
@@ -269,7 +269,7 @@ class Pool:
                 self._submitted[job.number] = now
                 self._listen(job.number, listening, now)
                 self._scheduler.submit(
-                    *(job.number, estimates, now),
+                    job.number, estimates, now,
                     priority=priority, listening=listening, tenant=tenant, share=share,
                 )  # fmt: skip
                 self._forget_finished(job)
