@@ -152,10 +152,23 @@ def speak(
 
 
 def languages() -> dict[str, str]:
-    """Every language that has a voice, as `en-us`, with its name in words. Raises CorpusError."""
+    """Every language that can be spoken, as `en-us`, with its name in words. Raises CorpusError.
+
+    Those whose dictionary the package lacks, as Faroese, are left out: they make no sound.
+    """
     with _lock:
         library = _started().library
-        return {name: voice.name.decode(errors="replace") for name, voice in _listed(library)}
+        return {name: voice.name.decode(errors="replace") for name, voice in _listed(library) if _has_words(voice)}
+
+
+def _has_words(voice: Any) -> bool:
+    import espeakng_loader
+
+    data = Path(espeakng_loader.get_data_path())
+    text = (data / "lang" / voice.identifier.decode()).read_text(encoding="utf-8", errors="replace")
+    settings = dict(line.split(maxsplit=1) for line in reversed(text.splitlines()) if len(line.split()) > 1)
+    name = settings.get("dictionary") or settings["language"].partition("-")[0]
+    return (data / f"{name.split()[0]}_dict").exists()
 
 
 @cache
