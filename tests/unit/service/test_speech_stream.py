@@ -327,6 +327,17 @@ def test_more_unspoken_text_than_may_be_is_refused(tmp_path: Path) -> None:
             assert stream.until("session.done")[0][-1]["total_sentences"] == 31
 
 
+def test_text_that_is_no_utf8_ends_the_connection_with_one_line(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "voxyard.service")
+    with service.stream() as stream:
+        stream.socket.send(b"\xff\xfe", text=True)
+        assert stream.closed() == 1007
+    (record,) = [each for each in caplog.records if "UTF-8" in each.message]
+    assert (record.exc_info, "\n" in record.message) == (None, False)
+
+
 def test_utterances_without_end_are_refused(tmp_path: Path) -> None:
     with serving(tmp_path, engine={"samples": 240, "seconds": 0.05}) as service, service.stream() as stream:
         stream.send("input.text", text="It was late.")
