@@ -39,6 +39,10 @@ def test_the_page_speaks_persian_from_the_form_to_the_sound(
     assert field is not None
     assert label is not None
     assert abs(label["x"] + label["width"] - field["x"] - field["width"]) < 2 or label["width"] == field["width"]
+    assert page.locator("#text").evaluate("field => getComputedStyle(field).direction") == "rtl", "its placeholder"
+    expect(page.locator("#notes li")).to_have_text(
+        "یادداشت سرویس به انگلیسی: \u2068a test's tones: noise, no speech\u2069"
+    )
     page.locator("#seed").evaluate("field => (field.closest('details').open = true)")
     page.locator("#seed").fill("x")
     page.get_by_role("button", name="شروع").click()
@@ -60,6 +64,17 @@ def test_the_page_speaks_persian_from_the_form_to_the_sound(
     expect(page.locator("#state-words")).to_have_text("Finished")
     expect(page.locator("html")).to_have_attribute("dir", "ltr")
     context.close()
+
+
+def test_an_error_of_the_service_has_persian_words_before_it(service: Service, page: Page, watch: Watch) -> None:
+    watch.expected = ["status of 400"]
+    page.goto(f"{service.url}?lang=fa")
+    page.locator("#text").fill("[voice:zoe]Hello.")
+    expect(page.locator("#text")).to_have_css("direction", "ltr")
+    page.get_by_role("button", name="شروع").click()
+    expect(page.locator("#source-error")).to_contain_text(
+        "درخواست پذیرفته نشد. پیام سرویس به انگلیسی: \u2068the text names"
+    )
 
 
 def test_a_persian_page_that_chromium_prints_is_read_in_order(page: Page) -> None:

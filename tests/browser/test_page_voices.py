@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -193,20 +194,13 @@ def test_with_the_keyboard_alone(service: Service, page: Page) -> None:
     expect(page.locator("#own-voices li")).to_have_count(1)
 
 
-@pytest.mark.parametrize("how", ["file", "mix"])
-def test_an_engine_without_uploaded_voices_says_so(tmp_path: Path, page: Page, watch: Watch, how: str) -> None:
-    watch.expected = ["status of 501"]
-    with serving(tmp_path / "service", engine=ENGINE, voice_files=None) as served:
-        open_form(Service(f"{served.url}/", tmp_path), page)
-        if how == "file":
-            choose_file(page)
-        else:
-            page.get_by_label("a mix of two voices").check()
-            page.get_by_label("Name", exact=True).fill("x")
-            page.get_by_label("Speaks like").select_option("alloy")
-            page.get_by_label("Sounds like").select_option("alloy")
-        add(page)
-        expect(page.locator("#voice-form-error")).to_contain_text("takes no voices of users")
+@pytest.mark.parametrize("options", [{"voice_files": None}, {"max_voices": 0}])
+def test_where_no_voices_are_taken_none_are_offered(tmp_path: Path, page: Page, options: dict[str, Any]) -> None:
+    with serving(tmp_path / "service", engine=ENGINE, **options) as served:
+        page.goto(f"{served.url}/")
+        expect(page.locator("#voice optgroup")).not_to_have_count(0)
+        expect(page.locator("#voices")).to_be_hidden()
+        expect(page.locator("#compose")).to_be_visible()
 
 
 def test_a_key_has_its_own_voices(locked_service: Service, page: Page, watch: Watch) -> None:

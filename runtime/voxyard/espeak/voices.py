@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from functools import cache
 
 from voxyard.corpus import CorpusError, espeak
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.frontend import VoiceDescription
+from voxyard.speech.nearest import nearest
 from voxyard.speech.text.sentences import language_code
 
 DEFAULT = "en-us"
@@ -39,7 +39,7 @@ def check(name: str) -> None:
     """
     if exists(name):
         return
-    near = difflib.get_close_matches(name, names(), n=3)
+    near = nearest(name, names())
     hint = f"did you mean {', '.join(near)}?" if near else "expected a language such as en-us, de or fr-fr"
     hint += "; all of them: voxyard voices --engine espeak"
     raise SpeechError(f"espeak-ng has no voice {name!r}; {hint}")

@@ -133,7 +133,9 @@ def _parsed(markup: str | bytes) -> html.HtmlElement:
     parser = html.HTMLParser(encoding="utf-8", no_network=True, remove_comments=True, remove_pis=True, huge_tree=True)
     try:
         root = html.document_fromstring(data, parser=parser)
-    except (etree.ParserError, etree.XMLSyntaxError, ValueError, AssertionError) as error:
+    except etree.ParserError:  # lxml's word for a page without an element
+        return html.document_fromstring("<html></html>")
+    except (etree.XMLSyntaxError, ValueError, AssertionError) as error:
         raise UnreadableFileError(
             f"broken HTML ({error}): open it in a browser, save it again and send that"
         ) from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -16,11 +15,11 @@ from voxyard.settings.errors import SettingsError
 from voxyard.speech.cast import Cast
 from voxyard.speech.engine import EngineSpec
 from voxyard.speech.frontend import Frontend
+from voxyard.speech.nearest import nearest
 from voxyard.speech.voice_aliases import openai_names
 
 _SHOWN = 60  # characters of a name in a message
 _NAMED = 20  # voices of the engine in a message
-_COMPARED = 60  # characters of an unknown name, which may be long
 
 
 class ModelNotFoundError(NotFoundError):
@@ -179,9 +178,9 @@ class VoiceNames:
 
     def _unknown(self, name: str, owner: str) -> str:
         known = [voice.name for voice in self.all(owner)]
-        near = difflib.get_close_matches(name[:_COMPARED], known, n=3)
-        nearest = f"the nearest are {', '.join(near)}" if near else "no name is similar"
-        return f"no voice {shown(name)}: {nearest}; GET /v1/audio/voices lists all {len(known)}"
+        near = nearest(name, known)
+        told = f"the nearest are {', '.join(near)}" if near else "no name is similar"
+        return f"no voice {shown(name)}: {told}; GET /v1/audio/voices lists all {len(known)}"
 
 
 def open_voices(frontend: Frontend, path: Path | None, uploaded: UploadedVoices | None = None) -> VoiceNames:
@@ -194,7 +193,7 @@ def open_voices(frontend: Frontend, path: Path | None, uploaded: UploadedVoices 
     own = frontend.voices()
     for alias, name in further.items():
         if not frontend.has_voice(name):
-            near = difflib.get_close_matches(name, own, n=3)
+            near = nearest(name, own)
             hint = f"the nearest are {', '.join(near)}" if near else f"it has {', '.join(own[:_NAMED])}"
             raise ServiceError(f"{path}: {alias}: the engine has no voice {shown(name)}; {hint}")
     return VoiceNames(frontend, {**openai_names(frontend), **further}, uploaded)

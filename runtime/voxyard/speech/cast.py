@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.frontend import Frontend
+from voxyard.speech.nearest import nearest
 from voxyard.speech.voice_aliases import OPENAI_VOICES, engine_name
 
 NARRATOR = "narrator"
@@ -57,11 +57,13 @@ class Cast:
         had = f"the cast has {', '.join(members[:_SHOWN])}" if members else "no cast is given"
         if len(members) > _SHOWN:
             had += f" and {len(members) - _SHOWN} more"
-        near = difflib.get_close_matches(names[0][:_COMPARED], [*members, *self.known()], n=3)
-        nearest = f"the nearest to {names[0][:_COMPARED]!r} are {', '.join(near)}; " if near else ""
+        known = [each for each in self.known() if each not in self.members]
+        near = nearest(names[0], [*members, *known])
+        told = f"the nearest to {names[0][:_COMPARED]!r} are {', '.join(near)}; " if near else ""
+        told = told or (f"other voices are {', '.join(known[:_SHOWN])}; " if known else "")
         return (
             f"the text names {'the voice' if len(names) == 1 else 'the voices'} {shown}{more}, and {had}; "
-            f"{nearest}{self.where}"
+            f"{told}{self.where}"
         )
 
 

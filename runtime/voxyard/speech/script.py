@@ -175,9 +175,11 @@ def language_note(
         text = script_language(content) or text
     if text is None or spoken is None or text == spoken:
         return None
+    own = next((name for name in frontend.voices() if _code(frontend.language(name)) == text), None)
+    cure = f"the engine lists no voice of {text}" if own is None else f"name a voice of {text}, such as {own}"
     return (
         f"the text is in the language {text}, and the voice {shown or voice} speaks {spoken}: it may be hard to"
-        f" understand; name a voice of {text}, or none"
+        f" understand; {cure}"
     )
 
 

@@ -59,8 +59,12 @@ def test_each_language_has_a_voice_and_a_womans() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "hint"), [("en-us+nobody", "did you mean en-us"), ("klingon", "such as en-us"), ("", "such as en-us")]
-)
+    ("name", "hint"),
+    [
+        ("en-us+nobody", "did you mean en-us"), ("fr", "did you mean fr-"), ("EN-US", "did you mean en-us"),
+        ("klingon", "such as en-us"), ("", "such as en-us"),
+    ],
+)  # fmt: skip
 def test_a_voice_that_is_not_there_is_named_with_the_nearest(name: str, hint: str) -> None:
     with pytest.raises(SpeechError, match=f"espeak-ng has no voice '.*{hint}"):
         frontend({}).check_voice(name)

@@ -27,6 +27,15 @@ def test_a_text_file_comes_back_with_its_name_as_title() -> None:
     assert read(b"One.\n\nTwo.\n") == ExtractedText("story", "One.\n\nTwo.", "txt")
 
 
+@pytest.mark.parametrize("data", [b"", b" \n\n", b"<!-- nothing -->", b"---\ntitle: Nothing\n---\n"])
+@pytest.mark.parametrize("name", ["empty.md", "empty.html"])
+def test_a_file_without_a_word_is_said_to_have_none(data: bytes, name: str) -> None:
+    if name == "empty.html" and data.startswith(b"---"):
+        data = b"<html></html>"
+    with pytest.raises(UnreadableFileError, match=f"{name}: no text found: expected a document with at least one word"):
+        read(data, name)
+
+
 ENCODED = {
     "utf-8": "Früh am Morgen — “ja”, 東京, Привет.",
     "utf-8-sig": "Früh am Morgen.",

@@ -184,7 +184,10 @@ def test_a_file_that_names_no_voice_fails_with_the_list(served: Served) -> None:
     )
     found = httpx.get(url).json()
     assert found["state"] == "failed"
-    assert "the voice 'zoe', and the cast has ben, mia, narrator" in found["reason"]
+    assert "the voice 'zoe', and the cast has ben, mia, narrator; other voices are announcer, " in found["reason"]
+    assert "GET /v1/audio/voices lists all" in found["reason"]
+    refused = httpx.get(f"{url}/audio")
+    assert (refused.status_code, "/retry" in refused.text) == (409, False), "the same text would fail again"
 
 
 def test_an_uploaded_voice_in_a_cast_is_kept_while_its_document_is(served: Served, asked: list[Request]) -> None:

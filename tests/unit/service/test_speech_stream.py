@@ -327,6 +327,17 @@ def test_more_unspoken_text_than_may_be_is_refused(tmp_path: Path) -> None:
             assert stream.until("session.done")[0][-1]["total_sentences"] == 31
 
 
+def test_text_that_is_no_utf8_ends_the_connection_with_one_line(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "voxyard.service")
+    with service.stream() as stream:
+        stream.socket.send(b"\xff\xfe", text=True)
+        assert stream.closed() == 1007
+    (record,) = [each for each in caplog.records if "UTF-8" in each.message]
+    assert (record.exc_info, "\n" in record.message) == (None, False)
+
+
 def test_utterances_without_end_are_refused(tmp_path: Path) -> None:
     with serving(tmp_path, engine={"samples": 240, "seconds": 0.05}) as service, service.stream() as stream:
         stream.send("input.text", text="It was late.")
@@ -467,16 +478,34 @@ def test_a_stream_is_counted_as_a_request_of_its_route(tmp_path: Path) -> None:
         eventually(counts, "the stream is counted, and no longer in flight")
 
 
-def test_the_client_of_the_guide_speaks_what_is_written(service: Service) -> None:
+def guides_client(service: Service, voice: str = "alloy") -> list[str]:
+    """Command that runs the client of the guide."""
     blocks = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
     (client,) = [each for each in blocks if speech_stream.PATH in each]
     assert len(client.splitlines()) <= 30
-    client = client.replace("ws://127.0.0.1:8080", service.address.replace("http", "ws"))
+    client = client.replace("ws://127.0.0.1:8080", service.address.replace("http", "ws")).replace("alloy", voice)
+    return [sys.executable, "-W", "default", "-c", client]
+
+
+def test_the_client_of_the_guide_speaks_what_is_written(service: Service) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", client], input=TEXT.encode(), capture_output=True, timeout=PATIENCE, check=True
+        guides_client(service), input=TEXT.encode(), capture_output=True, timeout=PATIENCE, check=True
     )
+    assert done.stderr == b"spoken\n"
     with service.stream() as stream:
         assert done.stdout == stream.speak(TEXT)[1]
+
+
+def test_the_client_of_the_guide_ends_with_an_error_though_its_input_goes_on(service: Service) -> None:
+    with subprocess.Popen(
+        guides_client(service, "nobody"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as client:
+        assert client.stderr is not None
+        said = client.stderr.read().decode()
+        assert client.wait(PATIENCE) == 1
+    assert "no voice 'nobody'" in said
+    assert "Traceback" not in said
+    assert "Warning" not in said
 
 
 def test_a_client_that_goes_away_ends_its_work(tmp_path: Path) -> None:

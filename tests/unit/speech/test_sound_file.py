@@ -148,6 +148,11 @@ def test_the_sound_is_on_the_disk_before_its_name_and_the_name_after(
     assert synced == [("book.part.wav", False), (tmp_path.name, True)]
 
 
+def test_an_audiobook_is_made_by_the_service_and_the_message_says_how(tmp_path: Path) -> None:
+    with pytest.raises(EncodeError, match=r"'\.m4b'.*voxyard serve.*/v1/documents/ID/audio\?format=m4b"):
+        open_sound(tmp_path / "book.m4b")
+
+
 def test_an_unknown_suffix_is_told_the_known_ones(tmp_path: Path) -> None:
     for name, found in (("book.wma", r"\.wma"), ("book", "no suffix")):
         with pytest.raises(EncodeError, match=rf"{found}.*\.wav, \.mp3, \.opus, \.ogg, \.flac, \.aac, \.pcm"):

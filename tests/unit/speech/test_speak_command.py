@@ -460,7 +460,7 @@ def test_an_alias_of_the_service_is_a_voice_of_the_command_too(
         0,
         [
             "the text is in the language ru, and the voice v2/en_speaker_6 speaks en: it may be hard to understand; "
-            "name a voice of ru, or none"
+            "the engine lists no voice of ru"
         ],
     )
 

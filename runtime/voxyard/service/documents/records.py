@@ -148,6 +148,11 @@ class Document:
     author: str | None = None
     note: str | None = None  # warning for a listener
 
+    @property
+    def retriable(self) -> bool:
+        """True where it failed for a reason that may be gone: one with the code of its text or file fails again."""
+        return self.state == "failed" and self.code in (None, "unavailable")
+
 
 @dataclass(frozen=True)
 class Redo:

@@ -249,6 +249,18 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             self.transport.write(b"".join(self.conn.data_to_send()))
         self.transport.close()
 
+    def send_receive_event_to_app(self) -> None:
+        """Passes a message on; text that is no UTF-8 ends the connection, which uvicorn would log as an error."""
+        if self.curr_msg_data_type == "text" and not self.close_sent:
+            try:
+                b"".join(self.frames).decode()
+            except UnicodeDecodeError:
+                log.info("a WebSocket sent text that is not UTF-8 and is closed")
+                self.conn.send_close(1007, "text that is not UTF-8")
+                self.handle_parser_exception()
+                return
+        super().send_receive_event_to_app()
+
     async def send(self, message: Any) -> None:
         """Sends a message; a response in place of the WebSocket is complete, which uvicorn would log as an error."""
         await super().send(message)

@@ -60,7 +60,9 @@ async function refusal(answer) {
   } catch {
     // A proxy's own page, most likely: the status has to do.
   }
-  let message = error.message || say("connection.status", { status: answer.status });
+  const kind = answer.status === 404 ? "service.missing" : [429, 503, 507].includes(answer.status) ? "service.busy" : "service.refused";
+  const told = error.message && say(kind, { message: error.message });
+  let message = told || say("connection.status", { status: answer.status });
   const wait = Number(answer.headers.get("Retry-After"));
   if (wait > 0) message += ` ${say("connection.again", { count: Math.ceil(wait) })}`;
   return new Refused(message, { status: answer.status, code: error.code, param: error.param });

@@ -228,7 +228,7 @@ function drop() {
     event.preventDefault();
     if (element("compose").hidden) return;
     const [dropped, ...more] = event.dataTransfer.files;
-    if (/\.npz$/i.test(dropped?.name)) return ownVoices.take(event.dataTransfer.files);
+    if (voices.taken() && /\.npz$/i.test(dropped?.name)) return ownVoices.take(event.dataTransfer.files);
     if (dropped) choose(dropped);
     if (more.length) complain("source-error", say("file.many", { count: more.length + 1, name: dropped.name }));
   });

@@ -145,7 +145,7 @@ function drawProblem() {
   const place = element("document-reason");
   if (place.textContent !== words) place.textContent = words;
   element("document-problem").hidden = !words;
-  element("retry").hidden = !failed;
+  element("retry").hidden = !shown.retriable;
 }
 
 function failure() {

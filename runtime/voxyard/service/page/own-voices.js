@@ -17,6 +17,8 @@ let deleting = null; // id of the voice that the dialog asks about
 export function show() {
   const own = voices.all().filter((voice) => voice.uploaded);
   element("voices-empty").hidden = own.length > 0;
+  element("voice-fold").hidden = !voices.taken();
+  element("voices").classList.toggle("none", !voices.taken() && !own.length);
   const list = element("own-voices");
   const before = new Map([...list.children].map((item) => [item.dataset.id, item]));
   const items = own.map((voice) => {

@@ -3,6 +3,7 @@ import { call, showSession, signOut } from "./api.js";
 import * as compose from "./compose.js";
 import * as shown from "./document.js";
 import * as list from "./list.js";
+import { say } from "./say.js";
 import { read, write } from "./stored.js";
 import { complain, element } from "./words.js";
 
@@ -29,7 +30,7 @@ async function showNotes() {
     const notes = [...new Set(data.flatMap((model) => model.notes ?? []))];
     element("notes").replaceChildren(...notes.map((note) => {
       const item = document.createElement("li");
-      item.textContent = note;
+      item.textContent = say("service.note", { note });
       return item;
     }));
     element("notes").hidden = notes.length === 0;

@@ -12,17 +12,21 @@ const SAMPLES = {
 };
 
 let voices = [];
+let uploads = true; // whether the service takes voices of users
 let asked = 0; // an answer that comes after that to a later request is out of date
 
 /** All that were listed last. */
 export const all = () => voices;
+
+/** Whether a voice may be added. */
+export const taken = () => uploads;
 
 /** Ask for the voices; false where a later request was made meanwhile. Throws Refused. */
 export async function load() {
   const mine = (asked += 1);
   const answer = await call("v1/audio/voices");
   if (mine !== asked) return false;
-  ({ voices } = answer);
+  ({ voices, uploads } = answer);
   return true;
 }
 

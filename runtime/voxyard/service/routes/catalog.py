@@ -61,7 +61,8 @@ def list_audio_models(state: AppStateDep) -> AudioModelsOut:
 )
 def list_voices(state: AppStateDep, client: ClientDep) -> VoicesOut:
     """The engine's own names first, then their aliases, then those that this key has uploaded or mixed."""
-    return VoicesOut(voices=[serializers.voice(each) for each in state.voices.all(client.name)])
+    uploads = state.frontend.voice_files is not None and state.section.max_voices > 0
+    return VoicesOut(voices=[serializers.voice(each) for each in state.voices.all(client.name)], uploads=uploads)
 
 
 @router.get(

@@ -210,7 +210,8 @@ def check_has_text(document: Document, what: str) -> None:
 def failure(document: Document) -> str:
     """Error message of a failed document that has no audio."""
     reason = document.reason or "unknown reason"
-    return f"document {document.id} failed: {reason}; POST /v1/documents/{document.id}/retry retries it"
+    again = f"; POST /v1/documents/{document.id}/retry retries it" if document.retriable else ""
+    return f"document {document.id} failed: {reason}{again}"
 
 
 @dataclass

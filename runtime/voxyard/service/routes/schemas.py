@@ -416,6 +416,7 @@ class DocumentOut(BaseModel):
     on_failure: Literal["fail", "silence"]
     reason: Reason | None = Field(description="Reason of the failure.")
     code: str | None = Field(None, description="Code of the error, such as `unreadable_document`, where it has one.")
+    retriable: bool = Field(description="It failed for a reason that may be gone, so a retry may help.")
     phase: Literal["extracting"] | None = Field(
         None, description="`extracting` until the text of an uploaded file is read; there are no chunks before."
     )
@@ -481,6 +482,7 @@ class VoicesOut(BaseModel):
     """All voices."""
 
     voices: list[VoiceOut]
+    uploads: bool = Field(description="Whether the service takes voices of users; where not, sending one is `501`.")
 
 
 class GpuOut(BaseModel):

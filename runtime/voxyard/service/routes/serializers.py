@@ -70,6 +70,7 @@ def document(
         on_failure=record.on_failure,
         reason=record.reason,
         code=record.code,
+        retriable=record.retriable,
         phase="extracting" if record.extracting else None,
         parked=record.parked,
         reduced=record.reduced,

@@ -46,7 +46,12 @@ def format_of(path: Path) -> Format:
         return SUFFIXES[path.suffix.lower()]
     except KeyError:
         known = ", ".join(SUFFIXES)
-        raise EncodeError(f"{path} ends in {path.suffix or 'no suffix'!r}, expected one of {known}") from None
+        book = (
+            "; voxyard serve makes audiobooks: POST /v1/documents, then GET /v1/documents/ID/audio?format=m4b"
+            if path.suffix.lower() in (".m4b", ".m4a")
+            else ""
+        )
+        raise EncodeError(f"{path} ends in {path.suffix or 'no suffix'!r}, expected one of {known}{book}") from None
 
 
 def check_target(path: Path) -> None:

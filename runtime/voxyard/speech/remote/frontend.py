@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from typing import cast
 
 from voxyard.speech.engine import EngineSpec
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.frontend import Frontend, VoiceDescription, VoiceFiles
+from voxyard.speech.nearest import nearest
 from voxyard.speech.remote.client import ServerError, ServerVoice, SpeechServer, read_key
 from voxyard.speech.text.sentences import language_code
 from voxyard.speech.voice_aliases import OPENAI_VOICES
@@ -71,7 +71,7 @@ class RemoteFrontend:
             SpeechError: there is none; the message names the nearest.
         """
         if not self.has_voice(name):
-            near = difflib.get_close_matches(name, self.voices(), n=3)
+            near = nearest(name, self.voices())
             hint = f"did you mean {', '.join(near)}?" if near else f"they have {', '.join(self.voices()[:20])}"
             raise SpeechError(f"the servers have no voice {name!r}; {hint}")
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from voxyard.speech.engine import EngineSpec
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.frontend import Frontend, VoiceDescription, VoiceFiles
+from voxyard.speech.nearest import nearest
 from voxyard.speech.reading.reader import READING_VERSION
 from voxyard.speech.text.sentences import language_code
 from voxyard.trainer.errors import TrainerError
@@ -63,7 +63,7 @@ class VoiceFrontend:
             TrainerError: there is none; the message names the nearest.
         """
         if name not in self._voice.voices:
-            near = difflib.get_close_matches(name, self._voice.voices, n=1)
+            near = nearest(name, self._voice.voices, 1)
             hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(self._voice.voices[:20])}"
             raise TrainerError(f"the voice in {self._voice.path} has no speaker {name!r}; {hint}")
 
