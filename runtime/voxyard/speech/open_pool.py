@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from voxyard.host import Gpu
@@ -76,7 +77,7 @@ def open_pool(
     if device == SERVERS:
         from voxyard.speech.remote.worker import RemoteWorker, devices
 
-        launch, chosen = RemoteWorker, devices(engine)
+        launch, chosen = partial(RemoteWorker, doubts={}), devices(engine)
     else:
         chosen = choose_devices(device, gpus, section, os.environ.get(VISIBLE))
     limits = replace(rest, warm_workers=len(chosen) if warm == "all" else min(warm, len(chosen)))

@@ -26,10 +26,11 @@ RefusalCause = Literal["memory", "fault", "missing", "driver", "sick"]
 
 @dataclass(frozen=True)
 class Refusal:
-    """Reason why a GPU cannot take a worker yet: cause for a metric, message for people."""
+    """Reason why a device cannot take a worker yet: cause for a metric, message for people."""
 
     cause: RefusalCause
     message: str
+    wait: float = 0.0  # seconds after which it can take one at the earliest, where it says so
 
 
 def choose_devices(

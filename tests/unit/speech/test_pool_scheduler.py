@@ -454,6 +454,16 @@ def test_while_one_gpu_has_no_room_the_others_speak_also_what_failed_there_once(
     assert pool.scheduler.stats().expected == 1
 
 
+def test_a_device_that_says_how_long_to_wait_is_not_tried_before() -> None:
+    scheduler = Scheduler(1)
+    scheduler.submit(0, [1.0], 0.0)
+    (start,) = scheduler.actions(0.0)
+    assert isinstance(start, StartWorker)
+    scheduler.start_refused(0, start.generation, 0.0, 30.0)
+    assert scheduler.actions(29.0) == ()
+    assert len(scheduler.actions(30.0)) == 1
+
+
 def test_a_refusal_between_failed_starts_does_not_count_as_one() -> None:
     scheduler = Scheduler(1)
     scheduler.submit(0, [1.0], 0.0)

@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,8 @@ def spoken(_: dict[str, Any]) -> Planned:
 def pool(*urls: str, **further: object) -> Iterator[Pool]:
     engine = frontend(settings(*urls, **further)).engine
     limits = PoolLimits(warm_workers=len(urls), backoff=0.02, max_backoff=0.05)
-    with Pool(engine, devices(engine), limits=limits, launch=RemoteWorker, heartbeat_seconds=0.1) as opened:
+    launch = partial(RemoteWorker, doubts={})
+    with Pool(engine, devices(engine), limits=limits, launch=launch, heartbeat_seconds=0.1) as opened:
         yield opened
 
 
@@ -147,13 +149,9 @@ def test_chunks_go_to_every_server_some_at_a_time() -> None:
     ("answers", "tries", "reason"),
     [
         ([Planned(429, headers={"Retry-After": "0"}), Planned(503, headers={"Retry-After": "0"})], 3, None),
-        ([Planned(500, b'{"detail": "CUDA error"}')], 2, None),
-        ([Planned(500, b'{"detail": "CUDA error"}')] * 9, 2, "status 500: CUDA error"),
         ([Planned(400, b'{"error": {"message": "no such voice"}}')] * 9, 1, "status 400: no such voice"),
         ([Planned(422, b'{"detail": [{"msg": "too long"}]}')] * 9, 1, "status 422"),
         ([Planned(200, b"no sound")] * 9, 2, "is no audio file that can be read"),
-        ([Planned(200, tone(0.5, 24_000), broken=True)] * 9, 2, "broke off: IncompleteRead"),
-        ([Planned(200, tone(0.5, 24_000), broken=True)], 2, None),
     ],
 )
 def test_errors_are_tried_again_or_told(answers: list[Planned], tries: int, reason: str | None) -> None:
@@ -166,6 +164,89 @@ def test_errors_are_tried_again_or_told(answers: list[Planned], tries: int, reas
     if reason is not None and outcome.failure is not None:
         assert reason in outcome.failure.reason
         assert outcome.failure.refused == (answers[0].status in (400, 422))
+
+
+BAD = {
+    "an error of its own": Planned(500, b'{"detail": "CUDA error"}'),
+    "a gateway": Planned(502),
+    "a cut": Planned(200, tone(0.5, 24_000), broken=True),
+    "a revoked key": Planned(401),
+    "too much to do": Planned(429, headers={"Retry-After": "2"}),
+}
+
+
+@pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
+def test_a_server_that_speaks_nothing_is_away_until_it_speaks_again(
+    bad: Planned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "LONGEST_WAIT", 0.01)
+    monkeypatch.setattr(worker, "BUSY_SECONDS", 0.0)
+    plan, seen = SpeechServerPlan(lambda _: bad), set[str]()
+    with speech_server(plan) as url, pool(url) as opened:
+        job = opened.submit([Request(number, f"Text {number}.") for number in range(30)])
+        eventually(lambda: opened.waiting, "it counts as away")
+        before = opened.workers()[0].processes
+
+        def tried_often() -> bool:
+            (state,) = opened.workers()
+            seen.add(state.state)
+            return state.processes > before + 4
+
+        eventually(tried_often, "it is tried again, its /models being fine")
+        assert seen <= {"waiting", "starting"}
+        assert job.progress.done == 0
+        assert f"status {bad.status}" in (said := eventually(lambda: opened.waiting)) or "broke off" in said
+        plan.speak = spoken
+        assert job.wait(PATIENCE)
+        assert [outcome.failure for outcome in job.outcomes()] == [None] * 30
+
+
+@pytest.mark.parametrize("bad", [BAD["an error of its own"], BAD["a cut"]], ids=["error", "cut"])
+def test_a_chunk_that_fails_where_others_are_spoken_is_at_fault_itself(
+    bad: Planned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "LONGEST_WAIT", 0.01)
+    plan = SpeechServerPlan(lambda body: bad if body["input"] == "Text 1." else spoken(body))
+    with speech_server(plan) as url, pool(url) as opened:
+        first, second, third = outcomes(opened, 3)
+        assert opened.workers()[0].processes == 1
+    assert (first.failure, third.failure) == (None, None)
+    assert second.failure is not None
+    assert "status 500: CUDA error" in second.failure.reason or "broke off: IncompleteRead" in second.failure.reason
+    assert sum(body["input"] == "Text 1." for body in plan.asked) == 2 * worker.FAULTS
+
+
+def test_a_chunk_that_takes_its_server_away_each_time_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "LONGEST_WAIT", 0.01)
+    down = [0]
+
+    def speak(body: dict[str, Any]) -> Planned:
+        if body["input"] == "Text 1.":
+            down[0] = 2  # answers, until it has started again
+            return BAD["a cut"]
+        down[0] -= 1
+        return BAD["a gateway"] if down[0] >= 0 else spoken(body)
+
+    with speech_server(SpeechServerPlan(speak)) as url, pool(url) as opened:
+        job = opened.submit([Request(number, f"Text {number}.") for number in range(8)])
+        assert job.wait(PATIENCE)
+        assert [each.index for each in job.outcomes() if each.failure is not None] == [1]
+
+
+def test_a_server_that_dies_while_there_is_nothing_to_speak_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "LOOK_SECONDS", 0.05)
+    plan = SpeechServerPlan(spoken)
+    with speech_server(plan) as url:
+        plan.port = int(url.rpartition(":")[2].partition("/")[0])
+        opened = pool(url)
+        running = opened.__enter__()
+        eventually(lambda: running.workers()[0].state == "ready", "it is ready")
+    try:
+        assert "does not answer" in eventually(lambda: running.waiting, "it counts as away")
+        with speech_server(plan):
+            eventually(lambda: running.workers()[0].state == "ready", "it is found again")
+    finally:
+        opened.__exit__(None, None, None)
 
 
 def test_a_server_that_does_not_answer_in_time_fails_the_chunk_and_no_more() -> None:
@@ -210,13 +291,16 @@ def test_with_two_servers_one_that_goes_away_loses_nothing() -> None:
 
 def test_a_chunk_that_nobody_wants_any_more_is_not_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "LONGEST_WAIT", PATIENCE)
-    plan = SpeechServerPlan(lambda _: Planned(429, headers={"Retry-After": str(PATIENCE)}))
+    later, until = Planned(429, headers={"Retry-After": str(PATIENCE)}), threading.Event()
+    slow = Planned(body=tone(0.1, 24_000), wait=lambda: until.wait(PATIENCE))  # the server speaks another chunk
+    plan = SpeechServerPlan(lambda body: later if body["input"] == "Text 0." else slow)
     with speech_server(plan) as url, pool(url) as opened:
-        job = opened.submit([Request(0, "Text.")])
-        eventually(lambda: plan.asked, "it is asked for")
+        job = opened.submit([Request(number, f"Text {number}.") for number in range(2)])
+        eventually(lambda: len(plan.asked) == 2, "both are asked for")
         job.cancel()
+        until.set()
         eventually(lambda: opened.workers()[0].state == "ready", "its place is free")
-        assert len(plan.asked) == 1
+        assert len(plan.asked) == 2
 
 
 def test_the_key_is_sent_and_stands_in_no_message(
@@ -228,10 +312,9 @@ def test_the_key_is_sent_and_stands_in_no_message(
     plan = SpeechServerPlan(lambda _: Planned(500, f'{{"detail": "bad key {KEY}"}}'.encode()))
     with speech_server(plan) as url:
         with pool(url, key_file=str(file)) as opened:
-            (outcome,) = outcomes(opened)
+            opened.submit([Request(0, "Text.")])
+            assert "status 500: bad key …" in eventually(lambda: opened.waiting, "it counts as away")
             assert set(plan.keys) == {f"Bearer {KEY}"}
-            assert outcome.failure is not None
-            assert KEY not in outcome.failure.reason
             assert KEY not in repr(SpeechServer(url, key=KEY))
         plan.models = Planned(401, f"Incorrect key {KEY}".encode())
         with pytest.raises(SpeechError, match="refuses the key \\(status 401\\): see --api-key-file") as refused:

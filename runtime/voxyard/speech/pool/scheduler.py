@@ -279,12 +279,15 @@ class Scheduler:
             worker.crashed_batches.append(frozenset(lease.chunk.key for lease in leases))
         self._requeue(leases, worker, cause, reason)
 
-    def start_refused(self, slot: int, generation: int, now: float) -> None:
-        """The process was not started, or had to end: its device cannot have one yet. Its chunks wait as they were."""
+    def start_refused(self, slot: int, generation: int, now: float, wait: float = 0.0) -> None:
+        """The process was not started, or had to end: its device cannot have one yet, nor for `wait` seconds.
+
+        Its chunks wait as they were.
+        """
         worker = self._current(slot, generation)
         if worker is not None:
             self._put_back(worker.release())
-            worker.start_refused(now, self.limits)
+            worker.start_refused(now, self.limits, wait)
 
     def resumed(self, now: float) -> None:
         """The owner itself was suspended: missed heartbeats and progress do not count."""

@@ -181,10 +181,10 @@ class WorkerSlot:
         self.halvings_to_undo += len(self.crashed_batches) - len(left)
         self.crashed_batches = left
 
-    def start_refused(self, now: float, limits: PoolLimits) -> None:
-        """Record that its device has no memory for a process yet: no failed start, retried without a limit."""
+    def start_refused(self, now: float, limits: PoolLimits, wait: float = 0.0) -> None:
+        """Record that its device cannot have a process yet: no failed start, retried after `wait` without a limit."""
         self.refusals += 1
-        self.phase, self.not_before = "waiting", now + limits.backoff_after(self.refusals)
+        self.phase, self.not_before = "waiting", now + max(wait, limits.backoff_after(self.refusals))
 
     def start_failed(self, reason: str, now: float, limits: PoolLimits) -> None:
         """Record that the process could not load its engine."""

@@ -138,7 +138,7 @@ class Workers:
         worker.refusal = refusal
         _log.warning("worker %s waits for its device: %s", worker.device.name, refusal.message)
         self._observer.device_waits(worker.device.name, refusal.cause)
-        self._scheduler.start_refused(slot, generation, time.monotonic())
+        self._scheduler.start_refused(slot, generation, time.monotonic(), refusal.wait)
 
     def add(self, device: Device) -> None:
         """Uses one more device."""

@@ -29,7 +29,11 @@ _BLOCK = 1 << 16
 
 
 class ServerError(SpeechError):
-    """The server cannot be used now: it is away, or refuses the key."""
+    """The server cannot be used now: it is away, or refuses the key; `wait` are the seconds that it asks for."""
+
+    def __init__(self, message: str, wait: float = 0.0) -> None:
+        super().__init__(message)
+        self.wait = wait
 
 
 @dataclass(frozen=True)

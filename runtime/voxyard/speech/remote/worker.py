@@ -8,7 +8,9 @@ import math
 import queue
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import cast
 
@@ -23,25 +25,53 @@ from voxyard.speech.remote.frontend import servers_of
 from voxyard.speech.requests import SAMPLE_RATE, Cancelled, Request, Result, Unspeakable
 
 LONGEST_WAIT = 60.0  # seconds after one answer of a server that has too much to do
-TRIES = 6  # of one chunk on such a server, before others get its chunks
+BUSY_SECONDS = 1.0  # that its chunks wait for one that speaks nothing else, before it counts as away
+LOOK_SECONDS = 10.0  # between two looks at a server that has nothing to speak
+TRIES = 6  # of one chunk on a server that has too much to do
+FAULTS = 3  # of one chunk on a server that speaks others, before the chunk is at fault
+PROBE = "Hello."
 _REFUSED = (400, 404, 405, 413, 415, 422)  # the request is at fault
+_DENIED = (401, 403)
 _BUSY = (429, 503)
+_CUT = Answer(502, {}, b"")  # stands for one that broke off
+
+
+@dataclass(slots=True)
+class Doubt:
+    """What is left in doubt of a server from one worker to the next."""
+
+    probe: dict[str, object] | None = None  # the request that it has to answer before it gets chunks again
+    suspects: Counter[Request] = field(default_factory=Counter)  # chunks that failed alone on it, how often
 
 
 class RemoteWorker:
-    """One server, as the pool sees a worker; threads of this process in place of a process."""
+    """One server, as the pool sees a worker; threads of this process in place of a process.
+
+    A server that fails a chunk is asked for a short text: it counts as away, and its chunks wait, until it speaks that.
+    Then it gets them one by one at first: one that takes it away each time is found.
+    """
 
     pid: int | None = None
 
-    def __init__(self, device: Device, engine: EngineSpec, heartbeat_seconds: float, report: Report) -> None:
-        """The device's name is the server's URL."""
+    def __init__(
+        self, device: Device, engine: EngineSpec, heartbeat_seconds: float, report: Report, *,
+        doubts: dict[str, Doubt],
+    ) -> None:  # fmt: skip
+        """The device's name is the server's URL.
+
+        The workers share the `doubts`, by URL.
+        """
         self._server = next(each for each in servers_of(engine.settings) if each.url == device.name)
         self._model = cast("str", engine.settings["model"])
         self._rows = cast("int", engine.settings.get("requests", 4))
-        self._report, self._beat = report, heartbeat_seconds
-        self._inbox: queue.SimpleQueue[ipc.ToWorker | ProcessEnded] = queue.SimpleQueue()
+        self._report, self._beat, self._doubt = report, heartbeat_seconds, doubts.setdefault(device.name, Doubt())
+        self._trial = 0 if self._doubt.probe is None else self._rows  # chunks to speak one by one
+        self._inbox: queue.SimpleQueue[ipc.ToWorker | ProcessEnded | StartRefused] = queue.SimpleQueue()
         self._ended = threading.Event()
-        self._cancelled: set[int] = set()  # leases in flight that nobody wants any more
+        self._looking: threading.Thread | None = None
+        self._held: set[int] = set()  # leases that are not answered
+        self._asking: set[int] = set()  # those of them that the server has now
+        self._cancelled: set[int] = set()  # those of them that nobody wants any more
         self._thread = threading.Thread(target=self._run, name=f"requests to {device.name}", daemon=True)
         self._thread.start()
 
@@ -51,16 +81,16 @@ class RemoteWorker:
 
     def kill(self) -> None:
         """Take no answer any more."""
-        self._end("it was ended")
+        self._end(ProcessEnded("it was ended", "left"))
 
     def join(self, seconds: float) -> bool:
         """Wait until it has ended; False after a timeout. Requests that a server still answers end by themselves."""
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
-    def _end(self, reason: str) -> None:
+    def _end(self, end: ProcessEnded | StartRefused) -> None:
         self._ended.set()
-        self._inbox.put(ProcessEnded(reason, "left"))
+        self._inbox.put(end)
 
     def _run(self) -> None:
         end: ProcessEnded | StartRefused = ProcessEnded("an internal error", "died")
@@ -73,69 +103,137 @@ class RemoteWorker:
     def _serve(self) -> ProcessEnded | StartRefused:
         try:
             self._server.models()
+            if self._doubt.probe is not None:
+                self._try_out(self._doubt.probe)
+                self._doubt.probe = None
         except ServerError as error:
-            return StartRefused(Refusal("missing", str(error)))
+            return _refused(error)
         facts = {"device": self._server.url, "model": self._model, "batch_size": self._rows}
         self._report(ipc.EngineReady(Ready(self._rows, SAMPLE_RATE, facts, self._rows)))
-        beats, due = itertools.count(1), time.monotonic()
+        beats, due, look = itertools.count(1), time.monotonic(), time.monotonic() + LOOK_SECONDS
         while True:
             if time.monotonic() >= due:  # requests have timeouts of their own: they are no reason to end it
                 self._report(ipc.Heartbeat(next(beats)))
                 due = time.monotonic() + self._beat
+                look = self._look(look)
             try:
                 message = self._inbox.get(timeout=max(0.0, due - time.monotonic()))
             except queue.Empty:
                 continue
             match message:
                 case ipc.BeginDecoding(rows):
-                    for _ in range(rows):
+                    for _ in range(1 if self._trial else rows):
                         self._report(ipc.ChunkWanted())
                 case ipc.SpeakChunk(lease, request):
+                    self._held.add(lease)
                     name = f"request to {self._server.url}"  # as many as chunks were asked for
                     threading.Thread(target=self._speak, args=(lease, request), name=name, daemon=True).start()
                 case ipc.CancelChunk(lease):
                     self._cancelled.add(lease)
-                case ProcessEnded():
+                case ProcessEnded() | StartRefused():
                     return message
                 case ipc.StopWorker():
                     return ProcessEnded("it was stopped", "left")
+
+    def _look(self, due: float) -> float:
+        """Looks in a thread at a server that has nothing to speak; when to look next."""
+        if time.monotonic() < due or self._held or (self._looking is not None and self._looking.is_alive()):
+            return due
+        self._looking = threading.Thread(target=self._check, name=f"look at {self._server.url}", daemon=True)
+        self._looking.start()
+        return time.monotonic() + LOOK_SECONDS
+
+    def _check(self) -> None:
+        try:
+            self._server.models()
+        except ServerError as error:
+            self._end(_refused(error))
 
     def _speak(self, lease: int, request: Request) -> None:
         try:
             answer = self._answer(lease, request)
         except ServerError as error:
-            self._end(str(error))
+            self._doubt.probe = {**_body(request, self._model), "input": PROBE}
+            if self._doubt.suspects[request] >= FAULTS and not self._ended.is_set():
+                self._report(ipc.ChunkDone(lease, Unspeakable(str(error))))
+            self._end(_refused(error))
             return
         except Exception as error:  # noqa: BLE001 — told as the reason of its chunk: a thread has no caller
             answer = Unspeakable(f"{self._server.url}: {type(error).__name__}: {error}")
-        self._cancelled.discard(lease)
+        for leases in (self._held, self._cancelled):
+            leases.discard(lease)
         if not self._ended.is_set():
             self._report(ipc.ChunkDone(lease, answer))
-            self._report(ipc.ChunkWanted())
+            wanted = 1
+            if self._trial and isinstance(answer, Result):
+                self._trial -= 1
+                wanted = 1 if self._trial else self._rows
+            for _ in range(wanted):
+                self._report(ipc.ChunkWanted())
 
     def _answer(self, lease: int, request: Request) -> Result | Unspeakable | Cancelled:
         """Sound of a chunk. Raises ServerError where the server is away, refuses the key, or has too much to do."""
         if request.voice_file is not None:
             return Unspeakable("the voice is an uploaded file, which other servers do not take", refused=True)
-        url = self._server.url
+        body, waited, faults = _body(request, self._model), 0.0, 0
         for attempt in range(TRIES):
             if lease in self._cancelled or self._ended.is_set():
                 return Cancelled()
+            self._asking.add(lease)
             try:
-                answer = self._server.speech(_body(request, self._model))
+                answer, said = self._asked(body)
             except TimeoutError:
-                return Unspeakable(f"{url} did not answer within {self._server.timeout:.0f} s")
-            except (OSError, http.client.HTTPException) as error:
-                return Unspeakable(f"{url} broke off: {type(error).__name__} {error}")
+                return Unspeakable(f"{self._server.url} did not answer within {self._server.timeout:.0f} s")
+            finally:
+                self._asking.discard(lease)
             if answer.status == 200:
+                self._doubt.suspects.pop(request, None)
                 return self._sound(request, answer)
-            said = f"{url} answers with status {answer.status}: {self._server.safe(answer.message())}"
-            if answer.status in (401, 403):
-                raise ServerError(f"{url} refuses the key (status {answer.status}): see --api-key-file")
-            if answer.status not in _BUSY:
+            wait = retry_after(answer, attempt)
+            if answer.status in _BUSY:
+                waited += wait
+                if not self._asking and waited > BUSY_SECONDS:  # it speaks nothing else either
+                    raise ServerError(said, wait)
+            elif answer.status in _DENIED:
+                raise ServerError(said)
+            elif answer.status < 500:
                 return Unspeakable(said, refused=answer.status in _REFUSED)
-            self._pause(lease, retry_after(answer, attempt))
-        raise ServerError(f"{url} has too much to do: {TRIES} answers with status 429 or 503")
+            else:
+                if self._held == {lease}:
+                    self._doubt.suspects[request] += 1
+                self._try_out({**body, "input": PROBE})
+                faults += 1
+                if faults == FAULTS:
+                    return Unspeakable(said)
+            self._pause(lease, wait)
+        raise ServerError(f"{self._server.url} has too much to do: {TRIES} answers that are no sound")
+
+    def _try_out(self, probe: dict[str, object]) -> None:
+        """Raises ServerError where the server does not speak a short text either."""
+        try:
+            answer, said = self._asked(probe)
+        except TimeoutError as error:
+            raise ServerError(f"{self._server.url} did not answer within {self._server.timeout:.0f} s") from error
+        if answer.status in (*_DENIED, *_BUSY) or answer.status >= 500:
+            raise ServerError(said, retry_after(answer, 0) if answer.status in _BUSY else 0.0)
+
+    def _asked(self, body: dict[str, object]) -> tuple[Answer, str]:
+        """The answer to a request, _CUT where it broke off, and what to tell of it where it is an error.
+
+        Raises:
+            ServerError: there is no connection to the server.
+            TimeoutError: it has not answered in time.
+        """
+        url = self._server.url
+        try:
+            answer = self._server.speech(body)
+        except TimeoutError:
+            raise
+        except (OSError, http.client.HTTPException) as error:
+            return _CUT, f"{url} broke off: {type(error).__name__} {error}"
+        if answer.status in _DENIED:
+            return answer, f"{url} refuses the key (status {answer.status}): see --api-key-file"
+        return answer, f"{url} answers with status {answer.status}: {self._server.safe(answer.message())}"
 
     def _pause(self, lease: int, seconds: float) -> None:
         until = time.monotonic() + seconds
@@ -148,6 +246,10 @@ class RemoteWorker:
             return Result(request.chunk, decoded(answer.body), SAMPLE_RATE)
         except SpeechError as error:
             return Unspeakable(f"{self._server.url}: {error}")
+
+
+def _refused(error: ServerError) -> StartRefused:
+    return StartRefused(Refusal("missing", str(error), error.wait))
 
 
 def devices(engine: EngineSpec) -> tuple[Device, ...]:
