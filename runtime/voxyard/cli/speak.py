@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -97,6 +98,16 @@ def _show_words(settings: SpeakConfig, engine: EngineChoice, file: Path, *, as_j
     return 0
 
 
+def _with_bare_titles(document: ExtractedText) -> ExtractedText:
+    """A document whose titles are without the tags that direct the voice."""
+    from voxyard.speech.reading.markup import is_ssml, untagged
+
+    ssml = is_ssml(document.text)
+    titles = [" ".join(untagged(each.title, ssml=ssml).split()) for each in document.chapters]
+    chapters = tuple(replace(each, title=title) for each, title in zip(document.chapters, titles, strict=True))
+    return replace(document, title=" ".join(untagged(document.title, ssml=ssml).split()), chapters=chapters)
+
+
 def _script(settings: SpeakConfig, engine: EngineChoice, file: Path) -> tuple[ExtractedText, Frontend, Script]:
     """The document of a file, the front end of the engine, and what it is to speak."""
     from voxyard.speech.cast import cast_of, read_cast
@@ -109,7 +120,7 @@ def _script(settings: SpeakConfig, engine: EngineChoice, file: Path) -> tuple[Ex
     if unknown is not None:
         log.warning("%s", unknown)
     frontend = open_frontend(engine.frontend, engine.settings)
-    document = read_document(file, settings.speech.code_blocks)
+    document = _with_bare_titles(read_document(file, settings.speech.code_blocks))
     voice = None if section.voice is None else engine_name(section.voice, frontend)
     members = {} if section.cast is None else read_cast(section.cast)
     cast = cast_of(frontend, {name: engine_name(each, frontend) for name, each in members.items()})

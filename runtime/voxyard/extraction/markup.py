@@ -15,7 +15,7 @@ from voxyard.extraction.epub_contents import entered
 from voxyard.extraction.errors import UnreadableFileError
 from voxyard.extraction.mathml import spoken_formula
 from voxyard.extraction.plaintext import decode, has_mark
-from voxyard.extraction.preformatted import is_code, prose
+from voxyard.extraction.preformatted import OF_CODE, is_code, prose
 from voxyard.extraction.raised import raised
 
 MAX_DEPTH = 200
@@ -81,6 +81,8 @@ _SCENE_BREAK = re.compile(
     r"(?:^|\s)(?:tb|asterism|ornament|dinkus|separator)(?:$|[\s\d-])",
     re.IGNORECASE,
 )
+# Within a tag that directs the voice: a blank after its first sign makes a text of it.
+_TAG = re.compile(r"(?<=\[)(?=(?:/[ \t]*)?(?:voice|pause|break|silence)\b)|(?<=<)(?=(?:speak|break)\b)", re.IGNORECASE)
 _EASTERN = "\u2e80"  # the first of the signs of Chinese and Japanese
 _EPUB_TYPE = "{http://www.idpf.org/2007/ops}type"
 _MAIN = ".//main|.//*[@role='main']"
@@ -295,7 +297,8 @@ class _Walk:
             return f"“{''.join(self._parts(element))}”"
         if element.tag == "math":
             return spoken_formula(element)
-        return "".join(self._parts(element))
+        text = "".join(self._parts(element))
+        return _TAG.sub(" ", text) if element.tag in OF_CODE else text
 
     def _parts(self, element: html.HtmlElement) -> list[str]:
         parts = [element.text or ""]

@@ -9,7 +9,8 @@ from lxml import html
 from voxyard.extraction.lines import with_paragraphs
 from voxyard.extraction.plaintext import clean
 
-_OF_CODE = ("code", "samp", "kbd", "var", "tt")
+OF_CODE = ("code", "samp", "kbd", "var", "tt")
+"""Elements of code."""
 _CODE_CLASS = re.compile(
     r"code|highlight|program|screen|source|literal|console|shell|listing|language|lang-|pretty|brush|synopsis|terminal|"
     r"output|doctest|console",
@@ -27,7 +28,7 @@ def is_code(element: html.HtmlElement) -> bool:
     """True for preformatted text that is no prose or verse, or says that it is code."""
     around = [element, element.getparent()]
     named = " ".join(each.get("class") or "" for each in around if each is not None)
-    if _CODE_CLASS.search(named) or next(element.iter(*_OF_CODE), None) is not None:
+    if _CODE_CLASS.search(named) or next(element.iter(*OF_CODE), None) is not None:
         return True
     text = element.text_content()
     lines = [line for line in text.split("\n") if line.strip()]

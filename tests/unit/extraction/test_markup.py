@@ -233,6 +233,9 @@ def test_banners_dialogs_and_what_is_not_shown_are_not_spoken(around: str) -> No
         ("> [!NOTE]\n> Mind the gap.\n", ["Note: Mind the gap."]),
         ("+++\ntitle = 'x'\n+++\n\n# Night\n", ["Night"]),
         ("We have $E = mc^2$ here.\n\n$$\n\\int_0^1 x\n$$\n\nNext.\n", ["We have E = mc^2 here.", "Next."]),
+        ("Write `[voice:NAME]`, `[/voice]` or `[pause 1s]`.\n", ["Write [ voice:NAME], [ /voice] or [ pause 1s]."]),
+        ("`<speak>` and `<break time='1s'/>` end.\n", ["< speak> and < break time='1s'/> end."]),
+        ("Say [pause 1s] this.\n\n~~~\n[voice:NAME]\n~~~\n", ["Say [pause 1s] this."]),
         ("It costs $5 or $6; a $10 bill, where $x < y$.\n", ["It costs $5 or $6; a $10 bill, where x < y."]),
     ],
 )

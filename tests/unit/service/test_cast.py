@@ -130,6 +130,35 @@ def test_a_book_has_a_cast_over_its_chapters(served: Served, asked: list[Request
     assert {each.voice for each in asked} == {"announcer", VOICES[1]}
 
 
+@pytest.mark.parametrize("kind", ["markdown", "html", "epub", "chapters"])
+def test_titles_have_no_tags(served: Served, kind: str) -> None:
+    one, two = "[voice:mia]Chapter of Mia", "Tom [pause 1s] chapter[/voice]"
+    text = f"# {one}\n\nHere I begin, with `[voice:zoe]`.\n\n# {two}\n\nThe end.\n"
+    page = f"<html><head><title>{one}[/voice]</title></head><body><h1>{one}</h1>Begin.<h1>{two}</h1>End.</body></html>"
+    files = {
+        "html": ("a.html", page.encode(), "text/html"),
+        "epub": ("a.epub", epub({one: "Begin.", two: "End."}, title=f"{one}[/voice]"), "application/epub+zip"),
+    }
+    url = f"{served.url}/v1/documents"
+    if kind in files:
+        form = {"cast": json.dumps(CAST)}
+        answer = httpx.post(url, data=form, files={"file": files[kind]}, timeout=60)
+    elif kind == "markdown":
+        answer = httpx.post(url, json={"text": text, "cast": CAST, "input_format": "markdown"})
+    else:
+        chapters = [{"title": one, "text": "Begin."}, {"title": two, "text": "End."}]
+        answer = httpx.post(url, json={"chapters": chapters, "cast": CAST})
+    document = whole(served, answer)
+    found = httpx.get(document).json()
+    assert (found["state"], found["reason"], found["title"]) == ("completed", None, "Chapter of Mia")
+    titles = [each["title"] for each in httpx.get(f"{document}/chapters").json()["chapters"]]
+    assert titles == ["Chapter of Mia", "Tom chapter"]
+    book = httpx.get(f"{document}/audio?format=m4b", timeout=60).content
+    assert b"Chapter of Mia" in book
+    assert b"[voice" not in book
+    assert b"[pause" not in book
+
+
 def test_ssml_names_voices_too(served: Served, asked: list[Request]) -> None:
     text = '<speak>One. <voice name="ben">Two.</voice></speak>'
     assert speech(served, input=text).status_code == 200

@@ -7,6 +7,7 @@ import re
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -258,6 +259,49 @@ def test_what_cannot_be_done_is_told_and_the_session_goes_on(service: Service, m
         assert stream.speak("A bell rang.")[0][-1]["total_sentences"] == 1
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("<speak>Hello you. It is late.</speak>", ["Hello you. It is late."]),
+        ("<speak>\n\nHello you. ", None),
+        ("<speak>", None),
+        ("<speak>A bell.</speak> Hello you.", None),
+        ("[pause 99s] Hello you.", None),
+        ("A bell rang. [pause 99s] Hello you.", None),
+        ("[/voice] Hello you.", None),
+        ("[voice:nobody] Hello you.", None),
+        ("<speak><break time='soon'/> Hello you. </speak>", None),
+        ("<speak><sub alias='…'>Hello</sub></speak>", None),
+        ("<speak><break/></speak>", []),
+    ],
+)
+@pytest.mark.parametrize("pauses", [False, True], ids=["at once", "with a pause"])
+def test_whatever_its_tags_an_utterance_ends_and_the_session_goes_on(
+    service: Service, monkeypatch: pytest.MonkeyPatch, text: str, said: list[str] | None, pauses: bool
+) -> None:
+    """SSML is spoken once it has ended; a wrong tag is told."""
+    reached = threading.Event()
+    real = speech_stream._Session._writer_pauses
+
+    def pausing(session: Any) -> Any:
+        if session._utterances:
+            reached.set()
+        return real(session)
+
+    monkeypatch.setattr(speech_stream, "PAUSE_SECONDS", 0.05 if pauses else 60.0)
+    monkeypatch.setattr(speech_stream._Session, "_writer_pauses", pausing)
+    with service.stream() as stream:
+        stream.send("input.text", text=text)
+        if pauses:
+            assert reached.wait(PATIENCE)
+        stream.send("input.done")
+        told, audio = stream.until("session.done")
+        assert [each["type"] for each in told].count("error") == (said is None)
+        if said is not None:
+            assert audio == (joined(said) if said else b"")
+        assert stream.speak("A bell rang.")[0][-1]["total_sentences"] == 1
+
+
 def test_half_a_character_is_refused_and_its_utterance_ends(service: Service) -> None:
     with service.stream() as stream:
         stream.socket.send('{"type": "input.text", "text": "A bell \\ud800 rang."}')
@@ -445,6 +489,9 @@ def test_limits_of_a_key_count(keyed: tuple[Service, Path, str]) -> None:
         assert told[-1][0]["code"] == "rate_limit_exceeded"
         assert told[-1][0]["retry_after"] > 0
         assert told[-1][-1]["total_sentences"] == 0
+        for kind in ("input.done", "input.cancel"):
+            stream.send(kind)
+            assert [each["type"] for each in stream.until("session.done")[0]] == ["error", "session.done"]
 
 
 def test_a_revoked_key_ends_the_stream_also_in_silence(

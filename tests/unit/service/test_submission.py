@@ -90,11 +90,18 @@ def test_no_other_name_reaches_the_engine(name: str) -> None:
 @pytest.mark.parametrize(
     ("submitted", "title"),
     [
-        (replace(REQUEST, title="  A title \n of mine "), "A title   of mine"),
+        (replace(REQUEST, title="  A title \n of mine "), "A title of mine"),
         (replace(REQUEST, title=" "), "First words here."),
         (REQUEST, "First words here."),
         (DocumentRequest("word " * 30), "word word word word word word word word word word word…"),
         (DocumentRequest("\n\n  \n Late words."), "Late words."),
+        (DocumentRequest("[voice:announcer]\n\nLate[pause 1s]words [pause] here.[/voice]"), "Late words here."),
+        (
+            DocumentRequest("<speak>\n<p>R&amp;D <break time='1s'/>is <b>l</b>ate.</p><p>No.</p></speak>"),
+            "R&D is late. No.",
+        ),
+        (replace(REQUEST, title="[voice:announcer]Tom [pause 1s] and < Jerry[/voice]"), "Tom and < Jerry"),
+        (replace(REQUEST, title="[pause 1s]"), "First words here."),
     ],
 )
 def test_a_document_has_a_title(submitted: DocumentRequest, title: str) -> None:

@@ -387,7 +387,8 @@ def test_the_words_are_shown_chapter_by_chapter_and_no_worker_is_started(
     monkeypatch.setattr("voxyard.speech.open_pool.open_pool", starts)
     book = tmp_path / "book.md"
     book.write_text(
-        "It cost $5. [pause 2s] Then it ended.\n\n# One\n\nDr. Bell walked 5 km.\n\n# Two\n\nThe end.\n\n# Three\n"
+        "It cost $5. [pause 2s] Then it ended.\n\n# One\n\nDr. Bell walked 5 km.\n\n# [pause 1s]Two\n\n"
+        "The end.\n\n# Three\n"
     )
     command = [str(book), "--engine", "bark", "--device", "cpu", "--show-words"]
 
@@ -398,7 +399,8 @@ def test_the_words_are_shown_chapter_by_chapter_and_no_worker_is_started(
     lines = [re.sub(r"^ +\d+ +[\d.]+ s  ", "", line) for line in shown.stdout.splitlines() if line]
     assert lines[:-2] == [
         "It cost five dollars. [pause 2s]", f"{'':15}$5 → five dollars", "Then it ended.",
-        "# One", "One. Doctor Bell walked five kilometers.", f"{'':15}Dr. → Doctor", f"{'':15}5 km → five kilometers",
+        "# One", "One. Doctor Bell walked five kilometers. [pause 1s]", f"{'':15}Dr. → Doctor",
+        f"{'':15}5 km → five kilometers",
         "# Two", "Two. The end.", "# Three",
     ]  # fmt: skip
     assert lines[-1].startswith("5 chunks, about ")

@@ -21,6 +21,7 @@ from voxyard.speech.errors import SpeechError
 from voxyard.speech.frontend import Frontend
 from voxyard.speech.pool.job import OnFailure
 from voxyard.speech.reading.lexicon import Lexicon, of_mapping
+from voxyard.speech.reading.markup import is_ssml, untagged
 from voxyard.speech.reading.spoken import READING, ReadingOptions
 from voxyard.speech.script import Script, check_speakable, prepare, script_note
 from voxyard.speech.text.sentences import language_code
@@ -28,6 +29,7 @@ from voxyard.speech.text.sentences import language_code
 LARGEST_SEED = 2**63 - 1  # as in `voxyard speak`
 LONGEST_TITLE = LONGEST_AUTHOR = 200  # characters
 _TITLE_FROM_TEXT = 60
+_BEGIN = 2000  # characters in which a text's first words are looked for
 _SHORTEST_LETTER = 0.03  # s: half of the shortest estimate of a letter, for letters of markup are not spoken
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
 _INVISIBLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
@@ -234,7 +236,7 @@ def _with_text(
         voice=voice,
         note="; ".join(filter(None, (request.note, spoken_note))) or None,
         language=new.language if new.language is not None else frontend.language(voice),
-        chapters=chapters.of_headings(request.headings, [chunk.start for chunk in prepared.chunks], new.title),
+        chapters=chapters.of_headings(_without_tags(request), [chunk.start for chunk in prepared.chunks], new.title),
         cover=request.cover,
     )
 
@@ -252,16 +254,28 @@ def fingerprint(request: DocumentRequest) -> str:
 
 
 def _title(request: DocumentRequest) -> str:
-    title = request.title
-    if title is None or not title.strip():
-        title = " ".join(request.text.lstrip()[: 4 * _TITLE_FROM_TEXT].partition("\n")[0].split())
+    title = untagged(request.title or "")
+    if not title.strip():
+        begin = untagged(request.text[:_BEGIN], ssml=is_ssml(request.text))
+        title = _line(begin.lstrip()[: 4 * _TITLE_FROM_TEXT].partition("\n")[0])
         if len(title) > _TITLE_FROM_TEXT:
             title = title[: _TITLE_FROM_TEXT - 1].rsplit(" ", 1)[0] + "…"
-    return _INVISIBLE.sub(" ", title).strip()[:LONGEST_TITLE] or "Untitled"
+    return _line(title)[:LONGEST_TITLE].rstrip() or "Untitled"
+
+
+def _without_tags(request: DocumentRequest) -> list[Heading]:
+    """The headings of a text as titles of chapters; one of tags alone is none."""
+    ssml = is_ssml(request.text)
+    titles = [_line(untagged(each.title, ssml=ssml)) for each in request.headings]
+    return [replace(each, title=title) for each, title in zip(request.headings, titles, strict=True) if title]
 
 
 def _author(request: DocumentRequest) -> str | None:
-    return " ".join(_INVISIBLE.sub(" ", request.author or "").split())[:LONGEST_AUTHOR].rstrip() or None
+    return _line(request.author or "")[:LONGEST_AUTHOR].rstrip() or None
+
+
+def _line(text: str) -> str:
+    return " ".join(_INVISIBLE.sub(" ", text).split())
 
 
 def _checked_language(language: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -49,6 +49,7 @@ MOST_STREAMS = 1000
 MOST_UTTERANCES = 16  # that are not spoken
 MOST_REFUSALS = 100  # of messages of a session
 _NORMAL, _REFUSED, _RESTART, _TRY_LATER = 1000, 1008, 1012, 1013  # closing codes (RFC 6455, IANA)
+_Cutting = Callable[[str, str | None], tuple[list[Sentence], str]]  # of a text in a language
 _DEFAULTS = {"model": "tts-1", "response_format": "pcm"}
 _TYPES = "session.config, input.text, input.done, input.cancel or session.close"
 
@@ -137,7 +138,7 @@ class _Session:
             with anyio.move_on_after(PAUSE_SECONDS):
                 message = await self._socket.receive()
             if message is None:
-                self._writer_pauses()
+                await self._refusing(self._writer_pauses)
                 with anyio.move_on_after(seconds):
                     message = await self._socket.receive()
             if message is None:
@@ -147,18 +148,24 @@ class _Session:
                 return self._end(_REFUSED, ServiceError(f"expected {wanted} within {seconds:g} s: connect again"))
             if message["type"] == "websocket.disconnect":
                 return None
-            try:
-                await self._handle(message.get("text"))
-            except (ServiceError, SpeechError) as error:
-                refusal = error if isinstance(error, ServiceError) else ServiceError(str(error), parameter="text")
-                self._refusals += 1
-                if self._config is None or self._refusals > MOST_REFUSALS:
-                    return self._end(_REFUSED, refusal)
-                await self._tell_error(refusal)
+            await self._refusing(partial(self._handle, message.get("text")))
             await anyio.sleep(0)  # a client that sends without end holds up no other
 
+    async def _refusing(self, do: Callable[[], Awaitable[None]]) -> None:
+        """Does what a client's message or text asks for; tells what is refused of it, and ends after too much of it."""
+        try:
+            await do()
+        except (ServiceError, SpeechError) as error:
+            refusal = error if isinstance(error, ServiceError) else ServiceError(str(error), parameter="text")
+            self._refusals += 1
+            if self._config is None or self._refusals > MOST_REFUSALS:
+                self._end(_REFUSED, refusal)
+                return
+            await self._tell_error(refusal)
+        self._changed.set()  # after the refusal, which comes before `session.done`
+
     async def _handle(self, text: str | None) -> None:
-        """Handles one message. Raises ServiceError where it is refused."""
+        """Handles one message. Raises ServiceError or SpeechError where it is refused."""
         message = _message(text)
         kind = message.pop("type", None)
         if kind == "session.config":
@@ -172,21 +179,15 @@ class _Session:
         elif kind == "input.text":
             self._add(self._open(config), message.get("text"))
         elif kind == "input.done":
-            utterance = self._open(config)
-            if not utterance.refused:
-                utterance.waiting.extend(last(utterance.rest, _language(config)))
-            utterance.rest, utterance.ended = "", True
+            self._finish(config)
         else:
             self._cancel(config)
-        self._changed.set()
 
-    def _writer_pauses(self) -> None:
-        """Speaks what is complete where no more text comes, as while an agent calls a tool."""
+    async def _writer_pauses(self) -> None:
+        """Speaks what is complete where no more text comes, as while an agent calls a tool. Raises SpeechError."""
         utterance = self._utterances[-1] if self._utterances else None
-        if utterance is not None and not utterance.ended and utterance.rest:
-            found, utterance.rest = paused(utterance.rest, _language(utterance.config))
-            utterance.waiting.extend(found)
-            self._changed.set()
+        if utterance is not None and not (utterance.ended or utterance.refused) and utterance.rest:
+            self._cut(utterance, paused)
 
     async def _configure(self, options: dict[str, Any]) -> None:
         if self._utterances:
@@ -215,18 +216,32 @@ class _Session:
         most = self._state.limits(self._client.name).characters_of(self._state.section.max_input)
         if utterance.refused:
             return
-        utterance.refused = True
         if self._unspoken + len(text) > most:
+            utterance.refused = True
             raise TooLargeError(
                 f"more than {most:,} characters are not spoken: the rest of the utterance is dropped; send text as "
                 "it is spoken",
                 parameter="text",
             )
         if text:
-            check_text(text)
-            found, utterance.rest = complete(utterance.rest + text, _language(utterance.config))
-            utterance.waiting.extend(found)
+            self._cut(utterance, complete, text)
+
+    def _cut(self, utterance: _Utterance, how: _Cutting, more: str = "") -> None:
+        """Moves what is complete of an utterance to what is spoken; drops what cannot be read. Raises SpeechError."""
+        text, utterance.rest, utterance.refused = utterance.rest + more, "", True
+        check_text(more)
+        found, utterance.rest = how(text, _language(utterance.config))
+        utterance.waiting.extend(found)
         utterance.refused = False
+
+    def _finish(self, config: SpeechBody) -> None:
+        """Ends an utterance, whatever is refused of it. Raises BusyError or SpeechError."""
+        try:
+            utterance = self._open(config)
+            if not utterance.refused:
+                self._cut(utterance, last)
+        finally:
+            self._utterances[-1].rest, self._utterances[-1].ended = "", True
 
     def _open(self, config: SpeechBody) -> _Utterance:
         """The utterance in progress, a new one where there is none. Raises BusyError above the key's rate."""
@@ -246,10 +261,14 @@ class _Session:
         return utterance
 
     def _cancel(self, config: SpeechBody) -> None:
-        """Ends all that is not spoken; the client has interrupted."""
-        for each in self._utterances or [self._open(config)]:
-            each.drop()
-            each.ended = each.cancelled = True
+        """Ends all that is not spoken; the client has interrupted. Raises BusyError."""
+        try:
+            if not self._utterances:
+                self._open(config)
+        finally:
+            for each in self._utterances:
+                each.drop()
+                each.ended = each.cancelled = True
         if self._saying is not None:
             self._saying[1].cancel()
 

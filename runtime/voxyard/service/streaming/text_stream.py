@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from voxyard.speech.reading.markup import masked
+from voxyard.speech.reading.markup import is_ssml, masked
 from voxyard.speech.requests import Boundary
 from voxyard.speech.text.sentences import sentence_ends
 
@@ -29,8 +29,13 @@ class Sentence:
 def complete(text: str, language: str | None) -> tuple[list[Sentence], str]:
     """The complete sentences of a text, and the rest of it, which may go on.
 
-    A sentence is complete once the word after it is: `Dr.` and `3.` may go on.
+    A sentence is complete once the word after it is: `Dr.` and `3.` may go on. SSML is complete where the text ends.
+
+    Raises:
+        SpeechError: a tag in it is wrong.
     """
+    if is_ssml(text):
+        return [], text
     found, start = list[Sentence](), 0
     while (end := _PARAGRAPH.search(text, start)) is not None:
         if text[: end.start()].strip() and not _says(text[: end.start()]):  # a pause between paragraphs
@@ -55,10 +60,11 @@ def paused(text: str, language: str | None) -> tuple[list[Sentence], str]:
     return (found, "") if found and not _NUMBER.search(text) else complete(text, language)
 
 
-def last(text: str, language: str | None) -> list[Sentence]:
-    """The sentences of what is left of a text that has ended."""
+def last(text: str, language: str | None) -> tuple[list[Sentence], str]:
+    """As `complete`, for a text that has ended: nothing is left of it."""
     found, rest = complete(text, language)
-    return found + _sentences(rest, _ends(rest, language), "paragraph")
+    ends = [len(rest)] if is_ssml(rest) else _ends(rest, language)
+    return found + _sentences(rest, ends, "paragraph"), ""
 
 
 def _ends(text: str, language: str | None) -> list[int]:

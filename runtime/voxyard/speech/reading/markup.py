@@ -13,6 +13,7 @@ import unicodedata
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from html import unescape
 from typing import NoReturn
 from xml.parsers import expat
 
@@ -44,6 +45,8 @@ _TIME = re.compile(r"\+?(?P<number>\d{0,6}(?:\.\d{1,6})?)(?P<unit>ms|s)", re.IGN
 _SSML = re.compile(
     r"\s*(?:<\?xml\b[^>]*\?>\s*|<!--(?:[^-]|-(?!->))*-->\s*|<!DOCTYPE\b[^\[>]*(?:\[[^\]]*\]\s*)?>\s*)*<speak[\s/>]"
 )
+_PARTING = re.compile(r"</?(?:break|p|s)\b[^<>]*>")  # elements that end what stands before them
+_ELEMENT = re.compile(r"<[^<>]*(?:>|$)")
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,23 @@ def read_markup(text: str) -> MarkedText:
     return MarkedText(edited, pauses, chosen, _voices(text, edited, sorted(tags.turns, key=lambda turn: turn[0])))
 
 
+def is_ssml(text: str) -> bool:
+    """True for a text that begins with `<speak>`, which is read as SSML as a whole, or refused."""
+    return _SSML.match(text) is not None
+
+
+def untagged(text: str, *, ssml: bool = False) -> str:
+    """A title without what directs the voice in it; `ssml` where it is part of SSML, which may be cut or broken."""
+    text = _VOICE.sub(_gap, _TAG.sub(_gap, text))
+    return unescape(_ELEMENT.sub("", _PARTING.sub(" ", text))) if ssml else text
+
+
+def _gap(tag: re.Match[str]) -> str:
+    """What is left of a tag in a title: a blank where it parts two words."""
+    before, after = tag.string[max(0, tag.start() - 1) : tag.start()], tag.string[tag.end() : tag.end() + 1]
+    return " " if before.isalnum() and after.isalnum() else ""
+
+
 MASK = "\ue000"
 """Stands for each character of a tag in `masked`: of a private area of Unicode, no letter and no blank."""
 
@@ -119,7 +139,7 @@ class _Tags:
 
 
 def _tags(text: str) -> _Tags:
-    tags = _Tags(*_ssml(text)) if _SSML.match(text) else _Tags()
+    tags = _Tags(*_ssml(text)) if is_ssml(text) else _Tags()
     taken = [(edit.start, edit.end) for edit in tags.edits if edit.start < edit.end]
 
     def free(pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
