@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from functools import partial
 from typing import Annotated, Any
@@ -39,6 +40,7 @@ from voxyard.speech import giving_up
 from voxyard.speech.audio import audiobook
 from voxyard.speech.audio.encoder import MEDIA_TYPES, Format
 
+log = logging.getLogger(__name__)
 router = Router(tags=["documents"])
 
 LARGEST_CHAPTER = LARGEST_CHUNK = 1_000_000
@@ -368,5 +370,7 @@ async def _stored_audio(
             return AudioStreamingResponse(growing, media_type=media_type, headers=headers, stall=PAUSED_STALL_SECONDS)
         found = await run_sync(stored, limiter=reading)
     if found is None:
+        there = await run_sync(state.audio_store.names, document.id, limiter=reading)
+        log.warning("document %s: %s is not there, only %s", document.id, name, ", ".join(there) or "nothing")
         raise NotFoundError(f"document {document.id} has no complete audio")
     return found
