@@ -260,7 +260,7 @@ def machine(day: Day) -> None:
     )
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_a_healthy_day_calls_nobody(promtool: str, tmp_path: Path) -> None:
     day = Day()
     for tell in (cards, trainer, bark, gateway, cells, machine):

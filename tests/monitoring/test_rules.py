@@ -84,6 +84,7 @@ def test_promtool_finds_no_fault_in_the_configuration(promtool: str, tmp_path: P
     assert "WARNING" not in done.stdout
 
 
+@pytest.mark.timeout(1200)  # minutes where the machine does much else
 @pytest.mark.parametrize("file", RULE_TESTS, ids=lambda path: path.stem)
 def test_the_rules_do_what_their_tests_say(promtool: str, file: Path, tmp_path: Path) -> None:
     done = run(promtool, "test", "rules", *apart(file, tmp_path))
