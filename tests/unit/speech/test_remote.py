@@ -291,8 +291,14 @@ def test_with_two_servers_one_that_goes_away_loses_nothing() -> None:
 
 def test_a_chunk_that_nobody_wants_any_more_is_not_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "LONGEST_WAIT", PATIENCE)
-    later, until = Planned(429, headers={"Retry-After": str(PATIENCE)}), threading.Event()
-    slow = Planned(body=tone(0.1, 24_000), wait=lambda: until.wait(PATIENCE))  # the server speaks another chunk
+    until, both = threading.Event(), threading.Barrier(2)  # busy alone, the server would count as away
+    later = Planned(429, headers={"Retry-After": str(PATIENCE)}, wait=lambda: both.wait(PATIENCE))
+
+    def speak_another() -> None:
+        both.wait(PATIENCE)
+        until.wait(PATIENCE)
+
+    slow = Planned(body=tone(0.1, 24_000), wait=speak_another)
     plan = SpeechServerPlan(lambda body: later if body["input"] == "Text 0." else slow)
     with speech_server(plan) as url, pool(url) as opened:
         job = opened.submit([Request(number, f"Text {number}.") for number in range(2)])
