@@ -26,7 +26,7 @@ from starlette.types import ASGIApp
 
 from voxyard.service.app import create_app
 from voxyard.service.config import ServiceSection
-from voxyard.service.http.logging import configure_json_logging
+from voxyard.service.http.observability import configure_json_logging
 from voxyard.service.server import listen, serve
 from voxyard.service.state import open_state
 from voxyard.speech.audio.encoder import Encoder

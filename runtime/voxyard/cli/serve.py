@@ -50,7 +50,7 @@ def _serve(settings: ServeConfig, engine: EngineChoice, *, verbose: bool) -> int
 
     from voxyard.host.nvml import every_gpu
     from voxyard.service.app import create_app
-    from voxyard.service.http.logging import configure_json_logging
+    from voxyard.service.http.observability import configure_json_logging
     from voxyard.service.http.tls import open_certificate
     from voxyard.service.server import listen
     from voxyard.service.server import serve as run

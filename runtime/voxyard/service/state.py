@@ -17,7 +17,7 @@ from voxyard.service.audio.shelf import check_shelf, open_shelf
 from voxyard.service.audio.store import AudioStore
 from voxyard.service.audiobook.word_aligner import WordAligner
 from voxyard.service.auth.api_keys import Keys
-from voxyard.service.auth.key_limits import NO_LIMITS, KeyLimits
+from voxyard.service.auth.key_limits import NO_LIMITS, FairThreads, KeyLimits
 from voxyard.service.auth.sessions import Sessions, open_secret
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.change_notifier import ChangeNotifier
@@ -25,15 +25,14 @@ from voxyard.service.documents.queue import DocumentQueue
 from voxyard.service.documents.store import Store
 from voxyard.service.documents.timelines import Timelines
 from voxyard.service.errors import BusyError
-from voxyard.service.fair_threads import FairThreads
 from voxyard.service.healthcheck import CANNOT_WORK
 from voxyard.service.http.metrics import DiskUsage, ServiceMetrics
 from voxyard.service.http.rate_limit import RateLimiter, whole_seconds
 from voxyard.service.names import open_models, open_voices
 from voxyard.service.routes.answers import Answers
 from voxyard.service.shutdown import GracefulShutdown
-from voxyard.service.streaming.concurrency import ConcurrencyLimiter
 from voxyard.service.streaming.shared_encoding import SharedEncodings
+from voxyard.service.streaming.speech_request import ConcurrencyLimiter
 from voxyard.service.uploads.read import UploadReader
 from voxyard.service.voices.table import FrontendWithUploads
 from voxyard.service.webhooks.rules import read_rules

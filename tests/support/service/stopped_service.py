@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from voxyard.service.app import create_app
 from voxyard.service.config import ServiceSection
-from voxyard.service.http.logging import configure_json_logging
+from voxyard.service.http.observability import configure_json_logging
 from voxyard.service.server import listen, serve
 from voxyard.service.state import open_state
 from voxyard.speech.audio.joining import Pauses

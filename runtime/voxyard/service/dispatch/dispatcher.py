@@ -19,7 +19,6 @@ from voxyard.extraction.sandbox import MAX_CONCURRENT
 from voxyard.service.audio.store import AudioStore
 from voxyard.service.auth.key_limits import LimitsOf, no_limits
 from voxyard.service.config import ServiceSection
-from voxyard.service.dispatch.dispatched import ActiveDocument, DispatchedDocuments
 from voxyard.service.dispatch.events import (
     ChunkFinished,
     DispatcherClosing,
@@ -31,8 +30,13 @@ from voxyard.service.dispatch.events import (
     ThreadEnded,
 )
 from voxyard.service.dispatch.listeners import HERE, Listeners
-from voxyard.service.dispatch.progress import DocumentProgress, delete_document
-from voxyard.service.dispatch.throughput import Throughput
+from voxyard.service.dispatch.progress import (
+    ActiveDocument,
+    DispatchedDocuments,
+    DocumentProgress,
+    Throughput,
+    delete_document,
+)
 from voxyard.service.documents.ownership import STAGES, Stage
 from voxyard.service.documents.records import Document, NewDocument, Redo, StoredChunk
 from voxyard.service.documents.store import Store
@@ -47,9 +51,8 @@ from voxyard.service.errors import (
     UnspeakableTextError,
 )
 from voxyard.service.uploads.read import ReadUpload
-from voxyard.speech import giving_up
 from voxyard.speech.audio.joining import Pauses
-from voxyard.speech.errors import SpeechError
+from voxyard.speech.errors import SpeechError, given_up_by
 from voxyard.speech.pool.job import Outcome
 from voxyard.speech.pool.pool import Pool
 
@@ -322,7 +325,7 @@ class DocumentDispatcher:
         def run() -> None:
             made: Future[T] = Future()
             try:
-                with giving_up.unless(active.cancelled):
+                with given_up_by(active.cancelled):
                     made.set_result(work())
             except Exception as error:  # noqa: BLE001 — the dispatcher's thread raises it
                 made.set_exception(error)

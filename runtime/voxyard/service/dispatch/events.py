@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from voxyard.service.dispatch.dispatched import ActiveDocument
+from voxyard.service.dispatch.progress import ActiveDocument
 from voxyard.speech.pool.job import Outcome
 
 

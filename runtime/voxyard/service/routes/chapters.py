@@ -23,8 +23,7 @@ from voxyard.service.documents.timelines import with_spans
 from voxyard.service.errors import ConflictError, NotFoundError
 from voxyard.service.routes import document_stream, serializers
 from voxyard.service.routes.answers import Answer
-from voxyard.service.routes.dependencies import AppStateDep, ClientDep, DocumentId, Router
-from voxyard.service.routes.openapi import errors
+from voxyard.service.routes.openapi import AppStateDep, ClientDep, DocumentId, Router, errors
 from voxyard.service.routes.schemas import ChaptersOut, ChunkTimesOut, TimingsOut, WordOut
 from voxyard.service.routes.serializers import ChunkTimes
 from voxyard.service.routes.stored_audio import stored_response

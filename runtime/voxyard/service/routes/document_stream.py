@@ -24,8 +24,7 @@ from voxyard.service.routes.serializers import ChunkTimes
 from voxyard.service.state import AppState
 from voxyard.service.streaming.audio_response import StreamEncoder
 from voxyard.service.streaming.shared_encoding import Pieces, SharedEncoding
-from voxyard.speech.audio.codecs import Tags
-from voxyard.speech.audio.encoder import Format
+from voxyard.speech.audio.encoder import Format, Tags
 from voxyard.speech.audio.joining import JoinTimeline, Piece, Span
 
 if TYPE_CHECKING:

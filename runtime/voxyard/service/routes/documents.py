@@ -15,13 +15,11 @@ from voxyard.service.audio import encoded
 from voxyard.service.documents import submission
 from voxyard.service.documents.records import Document, Size
 from voxyard.service.errors import ConflictError, NotFoundError, ServiceError
-from voxyard.service.http.connected import while_connected
 from voxyard.service.routes import chapters as chapter_routes
 from voxyard.service.routes import document_stream, serializers, uploads
 from voxyard.service.routes.answers import Answer
-from voxyard.service.routes.dependencies import AppStateDep, ClientDep, PrefixDep, Router
-from voxyard.service.routes.dependencies import DocumentId as Id
-from voxyard.service.routes.openapi import errors, form, inlined
+from voxyard.service.routes.openapi import AppStateDep, ClientDep, PrefixDep, Router, errors, form, inlined
+from voxyard.service.routes.openapi import DocumentId as Id
 from voxyard.service.routes.schemas import (
     DocumentBody,
     DocumentFormat,
@@ -34,11 +32,11 @@ from voxyard.service.routes.schemas import (
 from voxyard.service.routes.serializers import ChunkTimes
 from voxyard.service.routes.stored_audio import stored_response
 from voxyard.service.state import AppState
-from voxyard.service.streaming.audio_response import AudioStreamingResponse
+from voxyard.service.streaming.audio_response import AudioStreamingResponse, while_connected
 from voxyard.service.webhooks.rules import check_webhook
-from voxyard.speech import giving_up
 from voxyard.speech.audio import audiobook
 from voxyard.speech.audio.encoder import MEDIA_TYPES, Format
+from voxyard.speech.errors import check_wanted
 
 log = logging.getLogger(__name__)
 router = Router(tags=["documents"])
@@ -343,7 +341,7 @@ def _accepted(
         lexicon=state.lexicon(owner),
         reading=state.reading,
     )
-    giving_up.check()
+    check_wanted()
     document, is_new = state.queue.accept(new, admitted=admitted)
     return _document_out(state, document, prefix), is_new
 

@@ -12,8 +12,7 @@ from voxyard.service.documents import submission
 from voxyard.service.errors import TooLargeError
 from voxyard.service.routes import document_stream
 from voxyard.service.routes.answers import Answer
-from voxyard.service.routes.dependencies import AppStateDep, ClientDep, DocumentId, Router
-from voxyard.service.routes.openapi import errors
+from voxyard.service.routes.openapi import AppStateDep, ClientDep, DocumentId, Router, errors
 from voxyard.service.routes.script_schemas import ScriptBody, ScriptChapterOut, ScriptChunkOut, ScriptOut
 from voxyard.service.routes.speech import plain
 from voxyard.service.state import AppState
