@@ -405,14 +405,24 @@ class DocumentDispatcher:
             self._end(document.id)
             return
         redos = {index: each for index, each in self.store.redos(document.id).items() if each.samples is not None}
+        claim = self._claims.number(document.id)
         if not redos:
-            self._store_rebuilt(document.id, redos)
+            self._store_rebuilt(document.id, redos, claim)
             return
-        work = partial(self._progress.rebuild, document.id, redos, self._claims.number(document.id), active.cancelled)
-        self._in_thread(active, "redoing", work, partial(self._store_rebuilt, document.id, redos))
+        work = partial(self._progress.rebuild, document.id, redos, claim, active.cancelled)
+        self._in_thread(active, "redoing", work, partial(self._store_rebuilt, document.id, redos, claim))
 
-    def _store_rebuilt(self, id: str, redos: Mapping[int, Redo], rebuilt: Future[None] | None = None) -> None:
-        """Has a document served with its new audio; what was asked for meanwhile waits for its turn."""
+    def _store_rebuilt(
+        self, id: str, redos: Mapping[int, Redo], claim: int, rebuilt: Future[None] | None = None
+    ) -> None:
+        """Has a document served with its new audio; what was asked for meanwhile waits for its turn.
+
+        Its file has the number of this claim: after another service had the document it is made once more.
+        """
+        if self._claims.number(id) != claim:
+            self._give_back(id)
+            self._claims.look_again()
+            return
         if rebuilt is not None:
             try:
                 rebuilt.result()
