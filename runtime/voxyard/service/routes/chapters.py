@@ -226,9 +226,14 @@ def _audiobook_response(
 ) -> Response:
     document, chunks = state.store.snapshot(id)
     chapters, cover = state.store.chapters(id), state.store.cover(id)
-    audiobook_file.write(state.audio_store, document, chunks, state.pauses, chapters, cover, cancelled)
     name, reading = audiobook_file.name(document), state.encodings.reading
-    found = stored_response(request, state.audio_store, document, name, audiobook.MEDIA_TYPE, headers, reading)
-    if found is None:
-        raise NotFoundError(f"document {id} has no audiobook: it was deleted meanwhile")
+    try:
+        audiobook_file.write(state.audio_store, document, chunks, state.pauses, chapters, cover, cancelled)
+        found = stored_response(request, state.audio_store, document, name, audiobook.MEDIA_TYPE, headers, reading)
+        if found is None:
+            raise NotFoundError(f"document {id} has no complete audio")
+    except NotFoundError:
+        if state.store.document(id).audio == document.audio:
+            raise
+        return _audiobook_response(request, state, id, headers, cancelled)  # of the audio that has replaced it
     return found

@@ -359,11 +359,16 @@ def _times(state: AppState, document: Document) -> ChunkTimes:
 async def _stored_audio(
     request: Request, state: AppState, document: Document, format: Format, headers: dict[str, str]
 ) -> Response:
-    """Audio of a completed document from its file; encoded first where it is asked for in this format first."""
+    """Audio of a completed document from its file; encoded first where it is asked for in this format first.
+
+    Where its audio was replaced since it was read, and the file of then is gone, it is the new audio.
+    """
     name, media_type = encoded.name(document.audio, format), MEDIA_TYPES[format]
     reading = state.encodings.reading  # many readers at once wait for each other, and other requests do not
     stored = partial(stored_response, request, state.audio_store, document, name, media_type, headers, reading)
     found = await run_sync(stored, limiter=reading)
+    if found is None and (latest := await run_sync(state.store.document, document.id)).audio != document.audio:
+        return await _stored_audio(request, state, latest, format, headers)
     if found is None and format != "wav":
         growing = await document_stream.encoded_copy(state, document, format)
         if growing is not None:
