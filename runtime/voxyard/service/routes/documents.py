@@ -18,7 +18,7 @@ from voxyard.service.errors import ConflictError, NotFoundError, ServiceError
 from voxyard.service.http.connected import while_connected
 from voxyard.service.routes import chapters as chapter_routes
 from voxyard.service.routes import document_stream, serializers, uploads
-from voxyard.service.routes.answers import Answer
+from voxyard.service.routes.answers import Answer, with_items
 from voxyard.service.routes.dependencies import AppStateDep, ClientDep, PrefixDep, Router
 from voxyard.service.routes.dependencies import DocumentId as Id
 from voxyard.service.routes.openapi import errors, form, inlined
@@ -160,10 +160,15 @@ def _document_answer(state: AppState, id: str, client: str, prefix: str, *, chun
     found = state.store.chapters(id)  # first: chapters of a file that is read meanwhile would have no chunks
     document = state.store.document(id, client)
     at = ChunkTimes.of(state.store.chunks(id), state.pauses) if chunks else _times(state, document)
-    body = serializers.document(document, time.time(), at, state.store.text(id) if chunks else None, prefix=prefix)
+    body = serializers.document(document, time.time(), at, prefix=prefix)
     body.redo = redo
     body.chapters = serializers.chapters(found, document.chunks, at)
-    return Answer(body.model_dump_json().encode(), lasting=document.state == "completed")
+    lasting = document.state == "completed"
+    if not chunks:
+        return Answer(body.model_dump_json().encode(), lasting=lasting)
+    body.chunks, text = [], state.store.text(id)
+    items = (serializers.chunk(each, at, text) for each in at.chunks)
+    return Answer(with_items(body, "chunks", items), lasting=lasting)
 
 
 @router.get(
