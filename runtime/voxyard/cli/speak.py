@@ -110,7 +110,7 @@ def _with_bare_titles(document: ExtractedText) -> ExtractedText:
 
     ssml = is_ssml(document.text)
     titles = [" ".join(untagged(each.title, ssml=ssml).split()) for each in document.chapters]
-    chapters = tuple(replace(each, title=title) for each, title in zip(document.chapters, titles, strict=True))
+    chapters = tuple(replace(each, title=title) for each, title in zip(document.chapters, titles, strict=True) if title)
     return replace(document, title=" ".join(untagged(document.title, ssml=ssml).split()), chapters=chapters)
 
 
