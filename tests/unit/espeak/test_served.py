@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -18,12 +20,14 @@ import httpx
 import numpy as np
 import pytest
 from epubs import epub, png
+from eventually import PATIENCE
 from numpy.typing import NDArray
 from openai import OpenAI
 from served_bark import Served, finished
 
 from voxyard.speech.verification.pocketsphinx import recogniser
 
+ROOT = Path(__file__).resolve().parents[3]
 SENTENCE = "Hello, how are you today?"  # of which a small recogniser hears every word
 HEARD = "hello how are you today"
 
@@ -60,6 +64,30 @@ def test_the_service_speaks_words_without_weights(service: Served) -> None:
     assert refused.status_code == 404, refused.text
     assert service.end(signal.SIGTERM) == 0
     assert sum("espeak-ng speaks (a formant synthesizer" in line for line in service.noted) == 1
+
+
+@pytest.mark.needs("curl")
+def test_the_command_of_the_readme_gets_speech_with_its_sentence(tmp_path: Path) -> None:
+    """As `make serve` starts it in a fresh clone, and as the first page says to ask it."""
+    (command,) = re.findall(r"^curl (?:[^\n]*\\\n)*[^\n]*", (ROOT / "README.md").read_text(), re.MULTILINE)
+    (started,) = re.findall(r"^\t@\$\(BIN\)/voxyard serve (.*)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert "$(if $(MODEL),--model" in started
+    assert ",--engine espeak)" in started
+    arguments = shlex.split(command.replace("\\\n", " "))
+    sentence = next(json.loads(each)["input"] for each in arguments if each.startswith("{"))
+    service = Served(tmp_path / "data", "--engine", "espeak")
+    try:
+        asked = [each.replace("http://127.0.0.1:8080", service.address) for each in arguments]
+        assert asked != arguments
+        said = subprocess.run(asked, cwd=tmp_path, check=True, capture_output=True, text=True, timeout=PATIENCE).stdout
+        assert re.fullmatch(r"200 \d+ bytes\n", said)
+        (sound,) = (each for each in tmp_path.iterdir() if each.is_file())
+        assert heard(sound.read_bytes()).split() == re.findall(r"\w+", sentence.lower())
+        assert service.end(signal.SIGTERM) == 0
+    finally:
+        if service.process.poll() is None:
+            service.process.kill()
+            service.process.wait()
 
 
 def test_two_voices_speak_their_own_words(service: Served) -> None:
