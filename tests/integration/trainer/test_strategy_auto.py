@@ -14,7 +14,7 @@ import pytest
 from eventually import PATIENCE, eventually
 from runs import command, environment
 
-from voxyard.corpus import open_source, prepare
+from voxyard.corpus import CorpusSettings, open_source, prepare
 from voxyard.trainer import TrainConfig
 from voxyard.trainer.api import prepare_features
 from voxyard.trainer.corpora import feature_settings
@@ -102,32 +102,13 @@ def test_precomputed_features_are_those_of_corpus_prepare(tones, tmp_path):
     config = TrainConfig.model_validate({"data": {"train_data": str(tones)}})
     made = precompute(config, tmp_path / "mine", clips=5)
     assert made.clips == 5
-    prepare(
-        tones,
-        tmp_path / "whole",
-        sample_rate=22050,
-        text_units="characters",
-        language="en-us",
-        max_bad_share=0.0,
-        features=prepare_features(config),
-        feature_settings=feature_settings(config),
-    )
-    few, whole = (_opened(tmp_path / name, config) for name in ("mine", "whole"))
+    made_with = CorpusSettings(feature_settings=feature_settings(config))
+    prepare(tones, tmp_path / "whole", made_with, features=prepare_features(config))
+    few, whole = (open_source(tmp_path / name, made_with) for name in ("mine", "whole"))
     assert few.ids == whole.ids[:5]
     for clip in range(5):
-        one, other = few.read(clip).features, whole.read(clip).features
+        one, other = few.read(clip).features or {}, whole.read(clip).features or {}
         assert all(np.array_equal(one[name], other[name]) for name in ("mel", "pitch", "energy"))
-
-
-def _opened(path: Path, config: TrainConfig):
-    return open_source(
-        path,
-        sample_rate=22050,
-        text_units="characters",
-        language="en-us",
-        max_bad_share=0.0,
-        feature_settings=feature_settings(config),
-    )
 
 
 def _children(parent: int) -> list[int]:

@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tones import Corpus
+from tones import Corpus, as_shards
 
-from voxyard.corpus import prepare
 from voxyard.host import Gpu
 from voxyard.host.plan import Links
 from voxyard.host.topology import parse
@@ -534,10 +533,9 @@ def test_features_of_an_older_version_in_the_runs_directory_are_made_again(
     folder, asked = tmp_path / "run" / tuner.FEATURES_DIRECTORY, list[str]()
 
     def write(settings: dict[str, Any]) -> None:
-        prepare(
-            tones, folder, sample_rate=22050, text_units="characters", language="en-us", max_bad_share=0,
+        as_shards(
+            tones, folder, feature_settings=settings,
             features=lambda example: {"mel": np.zeros((len(example.pcm) // 256, 80), np.float32)},
-            feature_settings=settings,
         )  # fmt: skip
 
     def ask(request: dict[str, Any], seconds: float | None = None) -> dict[str, Any]:
