@@ -47,7 +47,6 @@ def advice_facts_of(
         overlapped=overlapped.seconds_per_step,
         with_tracing=(overlapped.timeline.end - overlapped.timeline.begin) / len(overlapped.timeline.steps),
         data_wait_share=overlapped.data_wait_share,
-        variation=overlapped.variation,
         load=_load(benchmark, loading, probed),
         corpus=_corpus(run),
         host=_host(run, gpus),
