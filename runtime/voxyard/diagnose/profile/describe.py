@@ -143,7 +143,7 @@ def _host(run: Run, gpus: GpuFigures) -> HostFacts:
         pair_reason=reason,
         compute_capability=devices.compute_capability,
         model_memory_share=max(shares, default=None),
-        recommended_batch=recommend(min(totals), min(totals)).batch_size if totals else None,
+        recommended_batch=recommend(min(totals)).batch_size if totals else None,
     )
 
 
