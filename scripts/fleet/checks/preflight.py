@@ -148,7 +148,7 @@ def ports(facts: HostFacts, host: Host) -> Iterator[Finding]:
         return
     running = [each for each in known(facts.containers, ()) if each.state == "running"]
     own = {port for each in running for port in each.ports}
-    on_the_host = {each.role for each in running if each.host_network}
+    on_the_host = {each.service for each in running if each.host_network}
     for each in host.listeners:
         if each.port in facts.ports and each.port not in own and each.service not in on_the_host:
             found = f"port {each.port}, for {each.what}, is used by a foreign process"

@@ -32,6 +32,7 @@ from fleet.facts.machine import (
     Disk,
     Docker,
     EngineLimits,
+    HostImage,
     Login,
     State,
     Toolkit,
@@ -79,7 +80,7 @@ class HostFacts:
     compose: str | Unknown
     toolkit: Toolkit | Unknown
     disk: Disk | Unknown  # under Docker's root
-    images: frozenset[str] | Unknown  # ids
+    images: tuple[HostImage, ...] | Unknown
     engine_limits: EngineLimits | Unknown
     home_disk: Disk | Unknown
     memory_mib: int | Unknown  # of the host

@@ -310,14 +310,6 @@ service_start() {
     up --detach --force-recreate --no-build --no-deps --quiet-pull "$service"
 }
 
-# RELEASE ENVIRONMENT [--file FILE]...: prints service and Compose configuration hash per line.
-service_hashes() {
-  cd "$home/releases/$1"
-  environment=$2
-  shift 2
-  docker compose --project-name voxyard --env-file "$environment" "$@" config --hash '*'
-}
-
 # SERVICE SECONDS [remove]: stops the containers of a service, with a grace period.
 service_stop() {
   ids=$(docker ps --all --quiet --no-trunc --filter label=com.docker.compose.project=voxyard --filter "label=voxyard.role=$1")

@@ -13,13 +13,14 @@ from fleet.checks.finding import BARK, TRAINER
 from fleet.command_line import fab
 from fleet.errors import FleetError, HostFailedError
 from fleet.facts.fact import Unknown
+from fleet.facts.machine import container_of
 from fleet.lock import locked
 from fleet.release.manifest import MANIFEST_FILE, Manifest, ServiceEntry, parse
 from fleet.rollout import commands
 from fleet.rollout.change_plan import STOP_SECONDS, ChangePlan
 from fleet.rollout.context import GOOD, Outcome, Result, RolloutCancelledError, RolloutContext
 from fleet.rollout.hooks import HostHooks
-from fleet.rollout.host_state import CONTAINERS, CURRENT, CURRENT_FILES, container_of
+from fleet.rollout.host_state import CONTAINERS, CURRENT, CURRENT_FILES
 from fleet.rollout.prune import prune
 from fleet.rollout.restart import ServiceRestart, stop
 from fleet.rollout.transfer import Transfer

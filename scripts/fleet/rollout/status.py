@@ -8,26 +8,13 @@ from typing import Any
 
 from fleet.command_line import fab
 from fleet.facts.fact import Fact, Unknown, known
+from fleet.facts.machine import IMAGES, Container, HostImage, container_of
 from fleet.lock import LOCK, Lock
 from fleet.release import manifest
-from fleet.release.environment import ENVIRONMENT_FILE
 from fleet.release.manifest import Manifest, ServiceEntry
-from fleet.rollout import commands
-from fleet.rollout.host_state import (
-    CHANGED_FILES,
-    CONTAINERS,
-    CURRENT,
-    IMAGES,
-    LOADED,
-    PREVIOUS,
-    HostImage,
-    ServiceContainer,
-    container_of,
-    probes,
-    problem,
-)
+from fleet.rollout.host_state import CHANGED_FILES, CONTAINERS, CURRENT, LOADED, PREVIOUS, probes, problem
 from fleet.rollout.prune import RELEASES
-from fleet.ssh.command_batch import Answer, Command, verb
+from fleet.ssh.command_batch import Answer
 from fleet.ssh.connection_pool import Session
 
 STALE = "it does not work with the files of its release"
@@ -86,11 +73,10 @@ def read_status(session: Session) -> Status:
     if release is None:
         said = f"{manifest.MANIFEST_FILE} of release {current} cannot be read: deploy again"
         return Status(current, problem=said)
-    hashes = [_hashes(name, releases) for name in dict.fromkeys(each.release for each in containers)]
     asked = [command for each in release.services for command in probes(each)]
     loaded = known(LOADED.among(answers), {})
     stale = {each.name for each in release.services if each.files and loaded.get(each.name) != each.files.digest}
-    more = session.run([*asked, *(command for command in hashes if command is not None)])
+    more = session.run(asked)
     return Status(
         current=current,
         previous=known(PREVIOUS.among(answers), None),
@@ -100,17 +86,9 @@ def read_status(session: Session) -> Status:
     )
 
 
-def _hashes(name: str, releases: Mapping[str, Manifest | None]) -> Command | None:
-    found = releases.get(name)
-    if found is None:
-        return None
-    words = verb("service_hashes", name, ENVIRONMENT_FILE, *commands.compose_options(found.compose_files))
-    return Command(f"hashes-{name}", words, 30)
-
-
 def _services(
     release: Manifest,
-    containers: tuple[ServiceContainer, ...],
+    containers: tuple[Container, ...],
     images: tuple[HostImage, ...],
     answers: Mapping[str, Answer],
     stale: Collection[str],
@@ -130,7 +108,7 @@ def _services(
             address=entry.address,
             port=entry.port,
             restarts=container.restarts,
-            drift=(*_drift(entry, container, images, answers), *([STALE] if entry.name in stale else [])),
+            drift=(*_drift(entry, container, images), *([STALE] if entry.name in stale else [])),
         )
     for name in release.withheld:
         container = container_of(containers, name)
@@ -142,19 +120,10 @@ def _services(
         yield ServiceStatus(name, "", "runs", False, "", drift=("not in the release",))
 
 
-def _drift(
-    entry: ServiceEntry,
-    container: ServiceContainer,
-    images: tuple[HostImage, ...],
-    answers: Mapping[str, Answer],
-) -> Iterator[str]:
+def _drift(entry: ServiceEntry, container: Container, images: tuple[HostImage, ...]) -> Iterator[str]:
     if container.config != entry.config:
         yield f"configuration {container.config or 'unknown'}, expected {entry.config}"
     if container.image != entry.image:
         yield f"image {container.image}, expected {entry.image}"
     elif not any(container.image_id == image.id and entry.image in image.names for image in images):
         yield f"the tag {entry.image} now names another image"
-    answer = answers.get(f"hashes-{container.release}")
-    hashes = dict(line.split()[:2] for line in answer.out.splitlines() if line.strip()) if answer and answer.ok else {}
-    if container.compose_hash and hashes.get(entry.name, container.compose_hash) != container.compose_hash:
-        yield "the container was not created from the files of its release"

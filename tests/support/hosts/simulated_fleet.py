@@ -208,9 +208,7 @@ class SimulatedHost:
     def _clock(self, _: Command) -> Answer:
         return Answer(f"{time.time()}\n")
 
-    def _images(self, command: Command) -> Answer:
-        if not command.is_verb:
-            return Answer("".join(f"{each['id']}\n" for each in self.images))
+    def _images(self, _: Command) -> Answer:
         return Answer("".join(f"{json.dumps(each)}\n" for each in self.images))
 
     def _current(self, _: Command) -> Answer:
@@ -371,7 +369,6 @@ _ALWAYS = {
     "containers": "[]",
     "changed-files": "",
     "artefact-partial": "",
-    "compute-apps": "",
     "processes": "PID\n",
     "named-by-runs": "",
     "runs": "",
