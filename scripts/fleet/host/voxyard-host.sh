@@ -56,18 +56,13 @@ lock_break() {
 
 # -- audit log -------------------------------------------------------------------------------------------------------
 
-# TAG LONGEST END: appends a line of JSON that ends with END and has the SHA-256 of the line before it; prints "no journal"
-# where neither journal nor syslog took it.
+# TAG LONGEST END: appends a line of JSON that ends with END; prints "no journal" where neither journal nor syslog took it.
 audit_append() {
   mkdir -p "$home"
   cd "$home"
-  exec 9>> audit.jsonl
-  flock 9  # of two writers the second hashes the first one's line
-  if [ -n "$(tail -c 1 audit.jsonl)" ]; then echo >&9; fi  # a write that was cut off
-  last=$(tail -n 1 audit.jsonl) previous=''
-  [ -z "$last" ] || previous=$(printf %s "$last" | sha256sum)
-  line=$(printf '{"at": "%s", "previous": "%s", %s' "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "${previous%% *}" "$3")
-  printf '%s\n' "$line" >&9
+  if [ -n "$(tail -c 1 audit.jsonl 2>/dev/null)" ]; then echo >> audit.jsonl; fi  # a write that was cut off
+  line=$(printf '{"at": "%s", %s' "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$3")
+  printf '%s\n' "$line" >> audit.jsonl
   printf '%s\n' "$line" | systemd-cat -t "$1" 2>/dev/null ||
     logger --socket-errors=on --size "$2" -t "$1" -- "$line" 2>/dev/null || echo 'no journal'
 }
@@ -75,14 +70,6 @@ audit_append() {
 # ACTIONS: prints the last line of one of the actions, as in deploy|rollback.
 audit_last() {
   grep -sE "\"what\": \"($1)\"" "$home/audit.jsonl" | tail -n 1
-}
-
-# TAG LINES: prints the newest lines of the journal, then the file, in base64, one line each.
-audit_show() {
-  journalctl --quiet --no-pager --lines "$2" --output cat --identifier "$1" "_UID=$(id -u)" 2>/dev/null | base64 -w 0
-  echo
-  if [ -e "$home/audit.jsonl" ]; then base64 -w 0 "$home/audit.jsonl"; fi
-  echo
 }
 
 # -- releases --------------------------------------------------------------------------------------------------------

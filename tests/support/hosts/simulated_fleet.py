@@ -362,7 +362,6 @@ _ALWAYS = {
     "disk": _DISK.format("/var/lib/docker"),
     "home-disk": _DISK.format("/home"),
     "kept": "0\n",
-    "audit-log": "\n\n",
     "engine-limits": "unlimited\n000001ffffffffff\n",
     "ports": "  sl  local_address rem_address   st\n",
     "programs": "bash\nflock\nrsync\nsha256sum\ntar\n",
