@@ -119,4 +119,4 @@ def _locked(lock: str) -> str:
     script = (
         f'flock -n -E {BUSY} "$0" rsync "$@" || {{ code=$?; [ $code -ne {BUSY} ] || echo {_BUSY} >&2; exit $code; }}'
     )
-    return f"sh -c {shlex.quote(script)} {shlex.quote(lock)}"
+    return f"/bin/sh -c {shlex.quote(script)} {shlex.quote(lock)}"
