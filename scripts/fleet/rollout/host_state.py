@@ -50,10 +50,21 @@ class HostState:
     @property
     def manifest(self) -> Manifest | None:
         """Manifest of the current release; None where it is missing or invalid."""
-        try:
-            return manifest.parse(self.files[manifest.MANIFEST_FILE])
-        except (KeyError, FleetError):
-            return None
+        return manifest_in(self.files)
+
+
+def manifest_in(files: Mapping[str, bytes]) -> Manifest | None:
+    """Manifest among the files of a release; None where it is missing or invalid."""
+    try:
+        return manifest.parse(files[manifest.MANIFEST_FILE])
+    except (KeyError, FleetError):
+        return None
+
+
+def read_current(session: Session) -> tuple[str | None, Manifest | None]:
+    """Current release and its manifest, None where there is none. Raises HostFailedError."""
+    answers = session.run([CURRENT.command, CURRENT_FILES.command])
+    return known(CURRENT.among(answers), None), manifest_in(known(CURRENT_FILES.among(answers), {}))
 
 
 def probes(service: ServiceEntry) -> tuple[Command, ...]:
