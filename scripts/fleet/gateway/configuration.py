@@ -20,6 +20,7 @@ from fleet.errors import FleetError
 from fleet.inventory.gateway_settings import Upstream
 from fleet.inventory.hosts import Host
 from fleet.inventory.shared_documents import store_address
+from fleet.inventory.types import bracketed
 from voxyard.service.documents.records import PREFIX_DIGITS, instance_prefix
 
 CERTIFICATE = "/run/secrets/gateway.pem"
@@ -270,4 +271,4 @@ def _dialled(upstream: Upstream, host: Host) -> str:
     """Address of a speech service; of the gateway's own host its name in their network, which refuses at once."""
     if upstream.name == host.name:
         return "bark:8080 resolvers docker init-addr none"
-    return f"[{upstream.address}]:{upstream.port}" if ":" in upstream.address else f"{upstream.address}:{upstream.port}"
+    return f"{bracketed(upstream.address)}:{upstream.port}"

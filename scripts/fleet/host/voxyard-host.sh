@@ -926,35 +926,43 @@ fact_numa() {
   done
 }
 
+# REPOSITORY: prints the newest image of the repository.
+newest_image() {
+  docker image ls --format '{{.Repository}} {{.ID}}' | grep -E "(^|/)$1 " | head -n 1 | cut -d ' ' -f 2
+}
+
+# SECONDS WORD...: runs the words, of `docker run`, in a container that ends in time; prints exit code and output.
+try_container() {
+  seconds=$1 name=voxyard-check-$$ code=0
+  shift
+  said=$(timeout -k 5 "$seconds" docker run --name "$name" "$@" 2>&1) || code=$?
+  [ "$code" != 124 ] || docker rm --force "$name" >/dev/null 2>&1 || true
+  printf '%s\n%s\n' "$code" "$said"
+}
+
 # REPOSITORY SECONDS WORD...: runs the words, of `docker run`, with the newest image of the repository, else the smallest;
 # prints the image, `own` for one of the repository, exit code and output.
 fact_gpu_start() {
-  repository=$1 seconds=$2
+  own=$(newest_image "$1") seconds=$2
   shift 2
-  own=$(docker image ls --format '{{.Repository}} {{.ID}}' | grep -E "(^|/)$repository " | head -n 1 | cut -d ' ' -f 2)
   image=$own
   if [ -z "$image" ]; then
     image=$(docker image ls -q | sort -u | xargs -r docker image inspect --format '{{.Size}} {{slice .Id 7 19}}' |
       sort -n | head -n 1 | cut -d ' ' -f 2)
   fi
   [ -n "$image" ] || exit 0
-  name=voxyard-check-$$ code=0
-  said=$(timeout -k 5 "$seconds" docker run --name "$name" "$@" "$image" -L 2>&1) || code=$?
-  [ "$code" != 124 ] || docker rm --force "$name" >/dev/null 2>&1 || true
-  printf '%s\n%s\n%s\n%s\n' "$image" "${own:+own}" "$code" "$said"
+  printf '%s\n%s\n' "$image" "${own:+own}"
+  try_container "$seconds" "$@" "$image" -L
 }
 
 # REPOSITORY SECONDS MODULE WORD...: runs a module of Python with the words, of `docker run`, in the newest image of the
 # repository; it reads standard input. Prints the image, exit code and output; nothing without an image.
 fact_in_container() {
-  repository=$1 seconds=$2 module=$3
+  image=$(newest_image "$1") seconds=$2 module=$3
   shift 3
-  image=$(docker image ls --format '{{.Repository}} {{.ID}}' | grep -E "(^|/)$repository " | head -n 1 | cut -d ' ' -f 2)
   [ -n "$image" ] || exit 0
-  name=voxyard-check-$$ code=0
-  said=$(timeout -k 5 "$seconds" docker run --name "$name" "$@" "$image" -m "$module" 2>&1) || code=$?
-  [ "$code" != 124 ] || docker rm --force "$name" >/dev/null 2>&1 || true
-  printf '%s\n%s\n%s\n' "$image" "$code" "$said"
+  echo "$image"
+  try_container "$seconds" "$@" "$image" -m "$module"
 }
 
 "$@"
