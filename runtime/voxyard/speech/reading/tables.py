@@ -91,6 +91,7 @@ class WordTable:
     phones: tuple[str, ...] = ()  # words after which figures are a phone number
     days: Mapping[str, str] = field(default_factory=dict)  # of the week, by their short names
     codes: tuple[str, ...] = ()  # words after which figures are read one by one: PIN 1234
+    records: tuple[str, ...] = ()  # words before the number of a paper that has a year: invoice 2024-117
     scores: tuple[str, ...] = ()  # words beside the score of a game: patterns of their beginnings
     no_attribute: tuple[str, ...] = ()  # words after a quantity that is no attribute: 5 km of
     books: Mapping[str, str] = field(default_factory=dict)  # of the Bible, by their short names
@@ -150,6 +151,7 @@ def table(code: str) -> WordTable:
         "no_attribute",
         "labels",
         "codes",
+        "records",
         "scores",
     ):
         if isinstance(values.get(name), str):

@@ -104,7 +104,7 @@ def _counted(language: Language) -> list[Reading]:
     if not shorts:
         return []
     names = "|".join(re.escape(each) for each in sorted(shorts, key=len, reverse=True))
-    end = r"(?!\w)" if language.spaced else "(?![A-Za-z])"
+    end = "(?![A-Za-z])" if _ends_are_attached(language) else r"(?!\w)"
     pattern = rf"{range_or_number(language)}{BLANK}(?P<short>{names}){end}"
     blank = " " if language.spaced else ""
 
