@@ -29,7 +29,9 @@ def patterns(
     if not table(code).fractions and language.spaced:
         return []
     letters = r"\w" if language.spaced else "A-Za-z0-9_"
-    symbols = "|".join(re.escape(each) for each in sorted(units, key=len, reverse=True) if each[0].isalpha())
+    symbols = "|".join(
+        re.escape(each) for each in sorted(units, key=len, reverse=True) if each[0].isalpha() or each == "%"
+    )
     inch = r"[\"″”](?!\w)"
     unit = (
         rf"(?:{BLANK}(?P<symbol>{symbols})(?!\w)(?:\.(?=\s*[,;:a-zäöü]))?|(?P<inch>{inch}))" if language.spaced else ""
