@@ -15,13 +15,13 @@ _ROW = re.compile(
     r"(?:,| ?[–-]| ?/|\s(?:und|oder|bis|sowie|bzw\.|beziehungsweise))\s?)+$"
 )
 _EN = re.compile(
-    r"\b(?:am|dem|den|des|vom|zum|zur|beim|im|ersten|jeden|jedem|jedes|"
+    r"\b(?:am|dem|den|des|vom|zum|zur|beim|im|ersten|jeden|jedem|"
     r"(?:[mdsk]?ein|unser|ihr|eur|dies|jen|welch)(?:e[mnrs]))\s+$",
     re.IGNORECASE,
 )
 _EN_OF_DATES = re.compile(r"\b(?:ab|seit|bis|nach|vor)\s+$", re.IGNORECASE)
 _E = re.compile(
-    r"\b(?:die|das|ins|ans|aufs|fürs|(?:[mdsk]?ein|unser|ihr|eur|dies|jen|welch)e|dieses|jenes|welches)\s+$",
+    r"\b(?:jedes?|die|das|ins|ans|aufs|fürs|(?:[mdsk]?ein|unser|ihr|eur|dies|jen|welch)e|dieses|jenes|welches)\s+$",
     re.IGNORECASE,
 )
 _DER = re.compile(r"\b(?:der|dieser|jener|jeder|welcher)\s+$", re.IGNORECASE)
@@ -89,7 +89,9 @@ _COUNTED_ROW = re.compile(  # mit 1 Bild und
 )
 
 
-_PLACE = re.compile(r"(?:\b(?P<she>[Ss]ie|Frau\s\w+)\s)?\b(?:wurde|wird|(?:kam\s|lief\s|landete\s)?als)\s$")
+_PLACE = re.compile(
+    r"(?:\b(?P<she>[Ss]ie|Frau\s\w+)\s(?:[^.!?;]{0,30}\s)?)?\b(?:wurde|wird|(?:kam\s|lief\s|landete\s)?als)\s$"
+)
 _AFTER_PLACE = re.compile(r"\s(?:über|ins|im|in|auf|bei|beim|hinter|vor|mit|am|an|nach|von|durchs|und)\s|,\s[a-zäöüß]")
 
 
@@ -127,7 +129,7 @@ _VERB_OF_CASE = re.compile(
     r"(?<!\w)(?:(?P<accusative>es\sgibt|gibt\ses|gab\ses|es\sgab|ha(?:be|ben|st|t|tte|tten|ttest)|besitz\w*|besaß\w*|brauch\w*|kauf\w*|teil(?:e|en|t|te|ten)|"
     r"bekomm\w*|bekam\w*|nehm\w*|nimm\w*|nahm\w*|seh\w*|sieh\w*|sah\w*|find\w*|fand\w*|such\w*|ess\w*|isst|trink\w*|enthält|"
     r"enthalten|bestell\w*|benötig\w*|erhielt\w*|erhalt\w*|erhält)|"
-    r"ist|war|sind|waren|wird|wurde|lebt|leben|wohnt|kommt|kam|steht|stand|liegt|lag|bleibt|blieb|fehlt|starb|genügt|reicht)(?!\w)",
+    r"ist|war|sind|waren|wird|wurde|lebt|leben|wohnt|kommt|kam|steht|stehen|stand|standen|liegt|liegen|lag|lagen|hing|hingen|bleibt|blieb|fehlt|starb|genügt|reicht)(?!\w)",
     re.IGNORECASE,
 )
 

@@ -142,6 +142,19 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
                 f"{cardinal(found['n'], language)} łamane przez {cardinal(found['year'], language)}"
             ),
         ),
+        (  # jako 3. z 5 sióstr
+            re.compile(r"(?<=\bjako )(?P<n>\d{1,2})\.(?=\sz\s)"),
+            lambda found: inflected(
+                int(found["n"]), "a" * bool(re.search(r"\w{3,}ła(?:\ssię)?\b", found.string[: found.start()])), language
+            ),
+        ),
+        (  # pomiędzy 15 a 20 rokiem życia
+            re.compile(
+                r"(?<=iędzy )(?P<a>\d{1,3})\.? a (?P<b>\d{1,3})\.?"
+                r"(?=\s(?:rokiem|dniem|tygodniem|miesiącem|kilometrem|wiekiem)\b)"
+            ),
+            lambda found: " a ".join(inflected(int(found[each]), "ym", language) for each in "ab"),
+        ),
         (  # mieszka na III p.
             re.compile(rf"(?P<at>\b[Nn]a )?(?<![\w.,]){numeral} p\.(?!\s?\w\.)(?P<after>\s*.?)"),
             lambda found: (

@@ -203,6 +203,14 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             re.compile(rf"(?<=\b[Zz]a )(?P<unit>{long})(?![\w/²³])"),
             lambda found: re.sub(r"a$", "ę", unit_name(language, units[found["unit"]], 1) or found["unit"]),
         ),
+        (  # w 100 ml wody
+            re.compile(r"(?<=\b[Ww] )(?P<n>\d{1,4})\s?(?P<unit>ml|l|dl|g|kg)(?![\w/²³])"),
+            lambda found: (
+                f"{said(found, 'locative')} {(unit_name(language, units[found['unit']], 2) or '')[:-1]}ach"
+                if found["n"] != "1"
+                else ELSEWHERE
+            ),
+        ),
         (  # do lat 7
             re.compile(r"(?=\d)(?:(?<=\b[Dd]o lat )|(?<=\b[Oo]d lat ))(?P<n>\d{1,2})(?![\w,]|\.\d)"),
             lambda found: said(found, "genitive"),

@@ -355,6 +355,10 @@ def _place(found: re.Match[str]) -> str:
     return ordinal(int(found["n"]), LANGUAGES["ru"], case="i", gender="m")
 
 
+_RULERS = (
+    "Александр|Николай|Пётр|Петр|Иван|Павел|Людовик|Генрих|Карл|Фридрих|Вильгельм|Эдуард|Георг|Филипп|Василий|Михаил|"
+    "Рамсес|Наполеон|Фердинанд|Леопольд|Пий|Бенедикт|Ричард|Густав|Франциск|Сигизмунд|Юлий|Климент|Григорий"
+)
 _UNITS = {
     "км": "километров",
     "м": "метров",
@@ -393,7 +397,7 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
         lambda found: ordinal(int(found["n"]), LANGUAGES["ru"], case="g", gender="m"),
     ),
     (  # её 10-й титул
-        re.compile(r"(?<![\w.,-])(?P<n>\d{1,4})-й(?=\s(?!пол\.)[а-яё]+[бвгджзйклмнпрстфхцчшщ](?!\w))"),
+        re.compile(r"(?<![\w.,-])(?P<n>\d{1,4})-й(?=\s(?!пол\.|(?:без|над|под|через|перед|как)\b)[а-яё]{2,}[бвгджзйклмнпрстфхцчшщ](?!\w))"),
         lambda found: ordinal(int(found["n"]), LANGUAGES["ru"], case="n", gender="m"),
     ),
     (re.compile(r"(?<=\b[Нн]а )ул\.(?=\s?\d)"), lambda _: "улице"),
@@ -445,6 +449,18 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     (  # 1,5 ст. л.
         re.compile(r"(?<![\w.,])1,5\s(?P<which>ст|ч)\.\s?л\.?(?![\w])"),
         lambda found: f"полторы {_SPOONS[found['which']][2]} ложки",
+    ),
+    (
+        re.compile(rf"(?<!\w)(?P<name>{_RULERS})\s(?P<roman>[IVX]+)(?![\w-])"),
+        lambda found: f"{found['name']} {ordinal(_arabic(found['roman']), LANGUAGES['ru'], case='n', gender='m')}",
+    ),
+    (  # растворить в 100 мл
+        re.compile(
+            r"(?P<verb>(?i:раств|разве|замоч|вари|отвари|кипят)\w+\s[^.!?\d]*(?:\d[^.!?\d]*){0,3}\sв\s)(?P<n>\d{1,4})\s(?P<unit>мл|л)(?!\w)"
+        ),
+        lambda found: (
+            f"{found['verb']}{in_case(int(found['n']), LANGUAGES['ru'], 'p')} {'милли' * (found['unit'] == 'мл')}литрах"
+        ),
     ),
     (_PAGES, _pages),
     (_ROW, _row),
