@@ -110,9 +110,8 @@ def _with_bare_titles(document: ExtractedText) -> ExtractedText:
 
 def _script(settings: SpeakConfig, engine: EngineChoice, file: Path) -> tuple[ExtractedText, Frontend, Script]:
     """The document of a file, the front end of the engine, and what it is to speak."""
-    from voxyard.speech.cast import cast_of, read_cast
     from voxyard.speech.frontend import open_frontend
-    from voxyard.speech.script import document_language, prepare, script_note, unknown_language_note
+    from voxyard.speech.script import cast_of, document_language, prepare, read_cast, script_note, unknown_language_note
     from voxyard.speech.voice_aliases import engine_name
 
     section, reading = settings.speak, settings.speech.reading()
@@ -142,7 +141,7 @@ def _script(settings: SpeakConfig, engine: EngineChoice, file: Path) -> tuple[Ex
 
 
 def _speak(settings: SpeakConfig, engine: EngineChoice, file: Path, out: Path, *, as_json: bool) -> int:
-    from voxyard.speech.audio.codecs import EncodeError, Tags
+    from voxyard.speech.audio.encoder import EncodeError, Tags
     from voxyard.speech.audio.sound_file import check_target, open_sound
     from voxyard.speech.open_pool import open_pool
     from voxyard.speech.script import check_speakable

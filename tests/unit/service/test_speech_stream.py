@@ -36,8 +36,8 @@ from voxyard.service.http import admission, protocol
 from voxyard.service.routes import speech_stream
 from voxyard.service.state import AppState
 from voxyard.service.streaming.text_stream import paused
-from voxyard.speech.audio.encoder import pcm16
 from voxyard.speech.audio.joining import Pauses
+from voxyard.speech.audio.wav import pcm16
 from voxyard.speech.requests import Result
 from voxyard.speech.script import prepare
 

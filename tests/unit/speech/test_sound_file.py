@@ -16,8 +16,9 @@ import av
 import numpy as np
 import pytest
 
-from voxyard.speech.audio.encoder import EncodeError, pcm16
+from voxyard.speech.audio.encoder import EncodeError
 from voxyard.speech.audio.sound_file import SUFFIXES, SoundFile, open_sound
+from voxyard.speech.audio.wav import pcm16
 
 RATE = 24_000
 PADDING = {".mp3": 0, ".aac": 2048}  # a file of MP3 says how much of it is padding

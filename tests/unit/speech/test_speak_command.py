@@ -21,7 +21,7 @@ from voxyard.bark.config import BarkConfig
 from voxyard.cli.base import CHECK_FAILED
 from voxyard.cli.engines import choose_engine
 from voxyard.cli.speak import SpeakConfig, _partial, _progress_display, _speak, _summary, speak
-from voxyard.speech.audio.codecs import EncodeError
+from voxyard.speech.audio.encoder import EncodeError
 from voxyard.speech.audio.sound_file import SoundFile, check_target, open_sound
 from voxyard.speech.config import SpeechSection
 from voxyard.speech.engine import EngineSpec

@@ -15,7 +15,7 @@ from voxyard.service.documents.timelines import with_spans
 from voxyard.service.errors import NoRoomError, UnavailableError
 from voxyard.speech.audio import audiobook
 from voxyard.speech.audio.audiobook import ChapterMark
-from voxyard.speech.audio.codecs import Tags
+from voxyard.speech.audio.encoder import Tags
 from voxyard.speech.audio.joining import Pauses, Span
 from voxyard.speech.requests import SAMPLE_RATE
 

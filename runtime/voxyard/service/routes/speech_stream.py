@@ -26,8 +26,7 @@ from voxyard.service.http.errors import invalid
 from voxyard.service.routes.schemas import SpeechBody
 from voxyard.service.routes.speech import Prepared, prepare
 from voxyard.service.state import AppState
-from voxyard.service.streaming.audio_response import BLOCK, STALL
-from voxyard.service.streaming.concurrency import Cut
+from voxyard.service.streaming.audio_response import BLOCK, STALL, Cut
 from voxyard.service.streaming.speech_request import SpeechRequest, error_fields
 from voxyard.service.streaming.text_stream import Sentence, complete, last, paused
 from voxyard.speech.audio.joining import Joiner

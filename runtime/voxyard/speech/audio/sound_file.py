@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Self
 
 from voxyard.host.durable_files import flush, rename
 from voxyard.speech.audio import wav
-from voxyard.speech.audio.codecs import NO_TAGS, DiskFullError, EncodeError, Format, Tags, check
-from voxyard.speech.audio.encoder import Encoder
+from voxyard.speech.audio.encoder import NO_TAGS, DiskFullError, EncodeError, Encoder, Format, Tags, check
 from voxyard.speech.requests import SAMPLE_RATE
 
 if TYPE_CHECKING:
