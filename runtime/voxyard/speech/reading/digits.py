@@ -61,7 +61,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             ),
             spoken,
         ),
-        (re.compile(r"(?<![\w.,])\d{4}(?:[ -]\d{4}){3}(?![\d -])"), spoken),  # of a card
+        (re.compile(r"(?<![\w.,])\d{4}(?:[ -]\d{4}){3}(?!\d|[ -]\d)"), spoken),  # of a card
         (re.compile(rf"{edge}\d+(?:-\d+){{2,}}{end}"), spoken),  # 1-800-555-0199
         (re.compile(rf"{edge}(?:\d{{3}}-\d{{4}}|0\d{{1,4}}-\d{{5,8}}){end}"), spoken),  # 555-1234, 010-12345678
         (

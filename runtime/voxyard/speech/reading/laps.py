@@ -128,7 +128,7 @@ def _lap(code: str, language: Language, found: re.Match[str]) -> str | None:
         zero = "oh " if len(seconds) == 1 else ""
         whole = f"{cardinal(found['minutes'], language)} {zero}{cardinal(seconds, language)}"
         return whole if minutes > _LAST_HOUR else ELSEWHERE
-    if part and (part[0] != language.decimal or code == "en"):
+    if part and ((part[0] != language.decimal and ":" not in found[0]) or code == "en"):
         return ELSEWHERE
     blank = " " if language.spaced else ""
     said = [unit(language, "minute", minutes)] if minutes else []

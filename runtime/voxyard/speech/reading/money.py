@@ -36,7 +36,7 @@ def patterns(language: Language, units: dict[str, str], unit_name: UnitName) -> 
     shorts = [re.escape(each) for each in sorted({*language.scales, *words_of.scales_of_money}, key=len, reverse=True)]
     scales = "|".join(filter(None, [language.magnitudes, *shorts]))
     joint = rf"(?:{BLANK}|-(?=(?:{language.magnitudes})\b))" if language.magnitudes else BLANK  # a $5-million deal
-    scale = rf"(?:{joint}(?P<scale>{scales})(?!\w|-(?![\d{_SIGNS}])))?" if scales else r"(?P<scale>(?!))?"
+    scale = rf"(?:{joint}(?P<scale>{scales})(?!\w|\.\w|-(?![\d{_SIGNS}])))?" if scales else r"(?P<scale>(?!))?"
     measures = sorted({*units, *words_of.per}, key=len, reverse=True)
     symbols = "|".join(re.escape(each) for each in measures if each[0].isalnum())
     per = (

@@ -68,7 +68,7 @@ def _between_figures(language: Language) -> list[Reading]:
     season = rf"{start}((?:1\d|20)\d\d)/(\d\d){end}"
     found: list[Reading] = [
         (re.compile(season), lambda match: f"{whole_number(match[1], language, None)} {cardinal(match[2], language)}"),
-        (re.compile(rf"{start}((?:1\d|20)\d\d)[–-](\d\d){end}"), short_years),
+        (re.compile(rf"{start}((?:1\d|20)\d\d)[–-]['’]?(\d\d){end}"), short_years),
         (re.compile(rf"{start}{_YEAR}(?:–|-| – ){_YEAR}{end}"), years),
         (re.compile(rf"{start}([1-9]\d?|0)–([1-9]\d?|0){end}"), rising),
         (re.compile(rf"{start}(\d{{1,6}})–(\d{{1,6}}){end}"), between),

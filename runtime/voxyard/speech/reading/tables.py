@@ -73,11 +73,14 @@ class WordTable:
     abbreviations: Mapping[str, str] = field(default_factory=dict)
     between_titles: str = "&"  # pattern of the word between two titles of one name
     per: Mapping[str, str] = field(default_factory=dict)  # what may stand after a slash, as in $50/wk, and is no unit
-    genitive: tuple[str, ...] = ()  # patterns of words that want it without a preposition, in Russian
+    genitive: tuple[str, ...] = ()  # patterns of words that want it without a preposition, in Russian and Polish
     before_office: str = "(?!)"  # pattern of what stands between a key with ^ and a name: M. le maire, av. des Lilas
     titles: tuple[str, ...] = ()  # without a key with ^, before which, with "and", a title is read
     units: Mapping[str, str] = field(default_factory=dict)  # symbol → its name in CLDR
-    counted: Mapping[str, Forms] = field(default_factory=dict)  # short for what is counted, and no unit: 2 pcs
+    counted: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict
+    )  # short for what is counted, and no unit: 2 pcs; in
+    # Polish its four forms: jeden punkt, dwa punkty, pięć punktów, 2,5 punktu
     dotted: tuple[str, ...] = ()  # units that may have a full stop
     cents: Mapping[str, Forms] = field(default_factory=dict)  # currency → its hundredth
     scales_of_money: Mapping[str, str] = field(default_factory=dict)  # M in 10 M€
@@ -86,6 +89,8 @@ class WordTable:
     masculine: tuple[str, ...] = ()  # nouns; -ema: their ending
     feminine: tuple[str, ...] = ()
     neutral: tuple[str, ...] = ()
+    ordinals: Mapping[str, str] = field(default_factory=dict)  # form of a noun → ending of a Polish ordinal before it
+    persons: tuple[str, ...] = ()  # men in the genitive plural, before whom Polish numbers have it too: pięciu posłów
     starters: tuple[str, ...] = ()  # words with which a sentence begins
     labels: tuple[str, ...] = ()  # words after which a number stands for itself: page 1
     phones: tuple[str, ...] = ()  # words after which figures are a phone number
@@ -147,6 +152,8 @@ def table(code: str) -> WordTable:
         "masculine",
         "feminine",
         "neutral",
+        "persons",
+        "genitive",
         "starters",
         "no_attribute",
         "labels",
@@ -156,6 +163,8 @@ def table(code: str) -> WordTable:
     ):
         if isinstance(values.get(name), str):
             values[name] = tuple(values[name].split())
+    if "ordinals" in values:
+        values["ordinals"] = {noun: end for end, nouns in values["ordinals"].items() for noun in nouns.split()}
     if "signs" in values:
         signs = values["signs"]
         operators = {sign: words for sign, words in signs.items() if len(sign) == 1}
