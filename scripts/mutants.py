@@ -56,7 +56,8 @@ TESTS: dict[str, tuple[str, ...]] = {
     "tasks": (
         "unit/fleet/test_tasks.py unit/fleet/test_host_option.py unit/fleet/images/test_image_task.py "
         "unit/fleet/ssh/test_interrupt.py unit/fleet/ssh/test_connections.py "
-        "unit/fleet/monitoring/test_monitoring_files.py",
+        "unit/fleet/monitoring/test_monitoring_files.py unit/fleet/render unit/fleet/test_sick_gpus.py "
+        "unit/fleet/test_provision.py unit/fleet/test_certificates.py",
     ),
     "gpu_report": ("unit/repository/test_gpu_report.py",),
     "gpu_trial": ("unit/repository/test_gpu_trial.py",),
