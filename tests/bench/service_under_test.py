@@ -26,9 +26,9 @@ from starlette.types import ASGIApp
 
 from voxyard.service.app import create_app
 from voxyard.service.config import ServiceSection
-from voxyard.service.http.logging import configure_json_logging
+from voxyard.service.http.observability import configure_json_logging
 from voxyard.service.server import listen, serve
-from voxyard.service.state import open_state
+from voxyard.service.state import AppState
 from voxyard.speech.audio.encoder import Encoder
 from voxyard.speech.config import SpeechSection
 from voxyard.speech.open_pool import open_pool
@@ -77,7 +77,7 @@ def main(kind: str, folder: Path, chunk_seconds: float) -> int:
         app: ASGIApp = (
             floor(pool)
             if kind == "floor"
-            else create_app(stack.enter_context(open_state(section, speech.pauses(), frontend, pool, registry)))
+            else create_app(stack.enter_context(AppState(section, speech.pauses(), frontend, pool, registry)))
         )
         return serve(
             app,

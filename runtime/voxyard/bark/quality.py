@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from voxyard.speech.audio.silence import silent_frames
+from voxyard.speech.audio.wav import silent_frames
 
 if TYPE_CHECKING:
     from voxyard.speech.requests import Audio

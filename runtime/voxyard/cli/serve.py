@@ -50,11 +50,11 @@ def _serve(settings: ServeConfig, engine: EngineChoice, *, verbose: bool) -> int
 
     from voxyard.host.nvml import every_gpu
     from voxyard.service.app import create_app
-    from voxyard.service.http.logging import configure_json_logging
+    from voxyard.service.http.observability import configure_json_logging
     from voxyard.service.http.tls import open_certificate
     from voxyard.service.server import listen
     from voxyard.service.server import serve as run
-    from voxyard.service.state import open_state
+    from voxyard.service.state import AppState
     from voxyard.speech.frontend import open_frontend
     from voxyard.speech.open_pool import open_pool
 
@@ -81,7 +81,7 @@ def _serve(settings: ServeConfig, engine: EngineChoice, *, verbose: bool) -> int
                 idle_release=section.idle_release,
                 keep_warm=section.keep_warm,
             ) as pool,
-            open_state(
+            AppState(
                 section, pauses, frontend, pool, registry, every_gpu, reading, settings.speech.code_blocks
             ) as state,
         ):

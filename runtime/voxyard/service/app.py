@@ -23,9 +23,8 @@ from voxyard.service.routes import (
     usage,
     voices,
 )
-from voxyard.service.routes.dependencies import authenticated
 from voxyard.service.routes.home import PAGE, home
-from voxyard.service.routes.openapi import describe, errors
+from voxyard.service.routes.openapi import authenticated, describe, errors
 from voxyard.service.routes.operations import operations_router
 from voxyard.service.routes.session import session_router
 from voxyard.service.state import AppState

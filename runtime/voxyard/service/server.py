@@ -25,11 +25,11 @@ from voxyard.host.signal_handlers import handling
 from voxyard.service.config import ServiceSection
 from voxyard.service.errors import ServiceError
 from voxyard.service.http.admission import is_loopback, largest_text
-from voxyard.service.http.forwarded import Forwarded
 from voxyard.service.http.protocol import (
     HEADER_BYTES,
     KEEP_ALIVE_SECONDS,
     ConnectionLimit,
+    Forwarded,
     HttpProtocol,
     SocketProtocol,
 )
@@ -144,7 +144,7 @@ def _config(app: ASGIApp, section: ServiceSection, certificate: Certificate | No
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=False,  # http/forwarded.py reads them
+        proxy_headers=False,  # Forwarded does it, with the prefix
         backlog=_BACKLOG,
         h11_max_incomplete_event_size=HEADER_BYTES,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,

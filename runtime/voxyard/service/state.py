@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import socket
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self, cast
 
 from prometheus_client import CollectorRegistry
 
@@ -17,7 +18,7 @@ from voxyard.service.audio.shelf import check_shelf, open_shelf
 from voxyard.service.audio.store import AudioStore
 from voxyard.service.audiobook.word_aligner import WordAligner
 from voxyard.service.auth.api_keys import Keys
-from voxyard.service.auth.key_limits import NO_LIMITS, KeyLimits
+from voxyard.service.auth.key_limits import NO_LIMITS, FairThreads, KeyLimits
 from voxyard.service.auth.sessions import Sessions, open_secret
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.change_notifier import ChangeNotifier
@@ -25,15 +26,14 @@ from voxyard.service.documents.queue import DocumentQueue
 from voxyard.service.documents.store import Store
 from voxyard.service.documents.timelines import Timelines
 from voxyard.service.errors import BusyError
-from voxyard.service.fair_threads import FairThreads
 from voxyard.service.healthcheck import CANNOT_WORK
 from voxyard.service.http.metrics import DiskUsage, ServiceMetrics
 from voxyard.service.http.rate_limit import RateLimiter, whole_seconds
 from voxyard.service.names import open_models, open_voices
 from voxyard.service.routes.answers import Answers
 from voxyard.service.shutdown import GracefulShutdown
-from voxyard.service.streaming.concurrency import ConcurrencyLimiter
 from voxyard.service.streaming.shared_encoding import SharedEncodings
+from voxyard.service.streaming.speech_request import ConcurrencyLimiter
 from voxyard.service.uploads.read import UploadReader
 from voxyard.service.voices.table import FrontendWithUploads
 from voxyard.service.webhooks.rules import read_rules
@@ -49,113 +49,119 @@ if TYPE_CHECKING:
 _MIB = 2**20
 
 
-@contextmanager
-def open_state(
-    section: ServiceSection,
-    pauses: Pauses,
-    engine: Frontend,
-    pool: Pool,
-    registry: CollectorRegistry,
-    gpus: Callable[[], Sequence[Gpu]] = tuple,
-    reading: ReadingOptions = READING,
-    code_blocks: CodeBlocks = "skip",
-) -> Iterator[AppState]:
-    """A service over its data directory and a worker pool, connected and running, until the block ends.
+@dataclass(eq=False)
+class AppState:
+    """The parts of a service over its data directory and a worker pool, which the endpoints and the middleware use.
+
+    A context manager: they are opened, connected and running in its block.
 
     Raises:
         ServiceError: a setting or a file that it names is wrong, or another service uses the data directory.
     """
-    with ExitStack() as stack:
-        yield AppState(stack, section, pauses, engine, pool, registry, gpus, reading, code_blocks)
 
+    section: ServiceSection
+    pauses: Pauses
+    engine: Frontend
+    pool: Pool
+    registry: CollectorRegistry
+    gpus: Callable[[], Sequence[Gpu]] = tuple
+    reading: ReadingOptions = READING
+    code_blocks: CodeBlocks = "skip"  # of Markdown
 
-class AppState:
-    """What the endpoints and the middleware use: the parts of a running service. `open_state` makes it."""
-
-    def __init__(
-        self,
-        stack: ExitStack,
-        section: ServiceSection,
-        pauses: Pauses,
-        engine: Frontend,
-        pool: Pool,
-        registry: CollectorRegistry,
-        gpus: Callable[[], Sequence[Gpu]],
-        reading: ReadingOptions,
-        code_blocks: CodeBlocks,
-    ) -> None:
-        """Opens and starts all parts; `stack` closes them."""
-        self.section, self.pauses, self.pool, self.registry = section, pauses, pool, registry
-        self.gpus, self.reading, self.code_blocks = gpus, reading, code_blocks  # of Markdown
+    def __enter__(self) -> Self:
+        section = self.section
         self.keys = None if section.keys is None else Keys(section.keys)  # None: no API key is required
-        self.webhook_rules, self.models = read_rules(section), open_models(engine.engine, section.models)
+        self.webhook_rules, self.models = read_rules(section), open_models(self.engine.engine, section.models)
+        with ExitStack() as stack:
+            self._open_store(stack)
+            self._open_queue()
+            self._open_limits()
+            self._open_metrics()
+            self._start(stack)
+            self._parts = stack.pop_all()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._parts.close()
+
+    def _open_store(self, stack: ExitStack) -> None:
+        """Documents and their audio, voices, usage, and times of words."""
+        section = self.section
         section.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         place = section.store_place()
         name = f"{section.instance or socket.gethostname()}:{os.getpid()}"
         self.store = store = Store(place, service=name, claim_seconds=section.claim_seconds)
         stack.callback(store.close)
-        self.frontend = cast("Frontend", FrontendWithUploads(engine, store.voices))
+        self.frontend = cast("Frontend", FrontendWithUploads(self.engine, store.voices))
         self.voices = open_voices(self.frontend, section.voices, store.voices)
-        self.audio_store = audio_store = open_audio_store(section, store, shared=isinstance(place, str))
+        self.audio_store = open_audio_store(section, store, shared=isinstance(place, str))
+        self.timelines = Timelines(store, self.pauses)
         stack.callback(store.meter.close)
         store.meter.start()
-        pool.meter(store.meter.charge)
-        webhooks, self.notifier = WebhookSender(self.webhook_rules, store), ChangeNotifier()
+        self.pool.meter(store.meter.charge)
         self.word_aligner = None  # times of words are estimated
         if section.aligner is not None:
-            self.word_aligner = WordAligner(section.aligner, store, audio_store, pauses)
+            self.word_aligner = WordAligner(section.aligner, store, self.audio_store, self.pauses)
             stack.callback(self.word_aligner.close)
             self.word_aligner.start()
 
-        def on_change(document: str) -> None:
-            self.notifier.bump(document)
-            webhooks.wake()
-            if self.word_aligner is not None:
-                self.word_aligner.notice(document)
+    def _open_queue(self) -> None:
+        """The queue of documents, and who hears of their changes."""
+        self.notifier, self._webhooks = ChangeNotifier(), WebhookSender(self.webhook_rules, self.store)
+        read_upload = UploadReader(
+            self.frontend, self.voices, self.section, self.limits, self.reading, self.code_blocks
+        )
+        self.queue = DocumentQueue(
+            self.store, self.audio_store, self.pool, self.section, self.pauses, self._on_change, self.notifier.forget,
+            limits=self.limits, read_upload=read_upload,
+        )  # fmt: skip
+        self._peers = self.store.peers(self.queue, self.notifier.bump_waiting)
 
-        self.queue = queue = DocumentQueue(
-            store,
-            audio_store,
-            pool,
-            section,
-            pauses,
-            on_change,
-            self.notifier.forget,
-            limits=self.limits,
-            read_upload=UploadReader(self.frontend, self.voices, section, self.limits, reading, code_blocks),
-        )
-        peers = store.peers(queue, self.notifier.bump_waiting)
-        self.limiter = ConcurrencyLimiter(section.max_requests, self.limits)
-        self.graceful_shutdown = GracefulShutdown(queue, self.limiter, pool, self.notifier)
-        self.sessions = None if self.keys is None else Sessions(self.keys, open_secret(section))
-        self.rate_limiter = RateLimiter(section.rate_limit)
-        self.metrics = ServiceMetrics(
-            registry,
-            documents=lambda: {str(state): count for state, count in store.counts().items()},
-            ended=lambda: store.ended,
-            disk=lambda: DiskUsage(audio_store.used_bytes(), section.disk_quota_mib * _MIB, audio_store.room_bytes()),
-            shelf=audio_store.reachable,
-            shared=None if peers is None else peers.state,
-        )
+    def _open_limits(self) -> None:
+        """What keys may have at a time, and the threads and streams that they share."""
+        self.limiter = ConcurrencyLimiter(self.section.max_requests, self.limits)
+        self.rate_limiter = RateLimiter(self.section.rate_limit)
+        self.sessions = None if self.keys is None else Sessions(self.keys, open_secret(self.section))
+        self.graceful_shutdown = GracefulShutdown(self.queue, self.limiter, self.pool, self.notifier)
         self.encodings = SharedEncodings()
         self.open_streams: Counter[str] = Counter()  # WebSockets by key
         self.open_events: Counter[str] = Counter()  # event streams by key
-        self.timelines = Timelines(store, pauses)
         self.answers = Answers(self.limits)
         self.preparing = FairThreads("voxyard-preparing", self.limits)  # of documents
         # Of changes to documents and voices: each waits for the disk, and for the others.
         self.changing = FairThreads("voxyard-changing", self.limits)
         self.reading_texts = FairThreads("voxyard-reading-texts", self.limits)  # of speech requests, which are short
         self.audiobooks = FairThreads("voxyard-audiobook", self.limits, threads=4)  # each takes a core
-        stack.callback(lambda: pool.close(0.0) if self.graceful_shutdown.forced else None)
-        if peers is not None:
-            stack.callback(peers.close)
-        stack.callback(queue.close)
-        queue.start()
-        if peers is not None:
-            peers.start()
-        stack.callback(webhooks.close)
-        webhooks.start()
+
+    def _open_metrics(self) -> None:
+        store, audio_store = self.store, self.audio_store
+        quota = self.section.disk_quota_mib * _MIB
+        self.metrics = ServiceMetrics(
+            self.registry,
+            documents=lambda: {str(state): count for state, count in store.counts().items()},
+            ended=lambda: store.ended,
+            disk=lambda: DiskUsage(audio_store.used_bytes(), quota, audio_store.room_bytes()),
+            shelf=audio_store.reachable,
+            shared=None if self._peers is None else self._peers.state,
+        )
+
+    def _start(self, stack: ExitStack) -> None:
+        """Starts what works in the background."""
+        stack.callback(lambda: self.pool.close(0.0) if self.graceful_shutdown.forced else None)
+        if self._peers is not None:
+            stack.callback(self._peers.close)
+        stack.callback(self.queue.close)
+        self.queue.start()
+        if self._peers is not None:
+            self._peers.start()
+        stack.callback(self._webhooks.close)
+        self._webhooks.start()
+
+    def _on_change(self, document: str) -> None:
+        self.notifier.bump(document)
+        self._webhooks.wake()
+        if self.word_aligner is not None:
+            self.word_aligner.notice(document)
 
     def limits(self, client: str) -> KeyLimits:
         """Limits of a client's key."""

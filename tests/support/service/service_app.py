@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 
 from voxyard.service.app import create_app
 from voxyard.service.config import ServiceSection
-from voxyard.service.state import AppState, open_state
+from voxyard.service.state import AppState
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.frontend import VoiceFiles
 from voxyard.speech.placement import Refusal
@@ -79,7 +79,7 @@ def running(
         admit=admit,
     )
     try:
-        with open_state(section, Pauses(), tones, pool, CollectorRegistry(), reading=reading) as state:
+        with AppState(section, Pauses(), tones, pool, CollectorRegistry(), reading=reading) as state:
             yield state
     finally:
         pool.close(0.3)
@@ -91,7 +91,7 @@ def quiet(section: ServiceSection) -> Iterator[AppState]:
     tones = TonesFrontend({})
     with (
         Pool(tones.engine, [], no_device="there is none") as pool,
-        open_state(section, Pauses(), tones, pool, CollectorRegistry()) as state,
+        AppState(section, Pauses(), tones, pool, CollectorRegistry()) as state,
     ):
         yield state
 

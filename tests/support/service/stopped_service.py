@@ -15,9 +15,9 @@ from prometheus_client import CollectorRegistry
 
 from voxyard.service.app import create_app
 from voxyard.service.config import ServiceSection
-from voxyard.service.http.logging import configure_json_logging
+from voxyard.service.http.observability import configure_json_logging
 from voxyard.service.server import listen, serve
-from voxyard.service.state import open_state
+from voxyard.service.state import AppState
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.config import SpeechSection
 from voxyard.speech.engine import EngineSpec
@@ -43,7 +43,7 @@ def main(data: Path, marks: Path, seconds: float, drain_seconds: float, stop_sec
     with (
         listen(section) as listener,
         open_pool(frontend.engine, speech, "cpu", workload="bark", registry=registry, warm=1) as pool,
-        open_state(section, Pauses(), frontend, pool, registry) as state,
+        AppState(section, Pauses(), frontend, pool, registry) as state,
     ):
         return serve(
             create_app(state),

@@ -20,9 +20,9 @@ from prometheus_client import CollectorRegistry
 from voxyard.cli.serve import ServeConfig
 from voxyard.service.app import create_app
 from voxyard.service.documents import schema
-from voxyard.service.http.logging import configure_json_logging
+from voxyard.service.http.observability import configure_json_logging
 from voxyard.service.server import listen, serve
-from voxyard.service.state import open_state
+from voxyard.service.state import AppState
 from voxyard.settings import load
 from voxyard.speech.open_pool import open_pool
 
@@ -47,7 +47,7 @@ def main(config: Path) -> int:
         open_pool(
             frontend.engine, settings.speech, device, workload="bark", registry=registry, warm="all", parks=True
         ) as pool,
-        open_state(section, settings.speech.pauses(), frontend, pool, registry) as state,
+        AppState(section, settings.speech.pauses(), frontend, pool, registry) as state,
     ):
         app, shutdown = create_app(state), state.graceful_shutdown
         return serve(app, section, listener=listener, graceful_shutdown=shutdown)

@@ -29,8 +29,9 @@ from service_app import Served, serving
 from voxyard.service.auth.api_keys import add_key
 from voxyard.service.shutdown import GracefulShutdown
 from voxyard.service.state import readiness
-from voxyard.speech.audio.encoder import FORMATS, pcm16
+from voxyard.speech.audio.encoder import FORMATS
 from voxyard.speech.audio.joining import Pauses
+from voxyard.speech.audio.wav import pcm16
 from voxyard.speech.placement import Refusal
 from voxyard.speech.requests import SAMPLE_RATE, Result
 from voxyard.speech.script import prepare

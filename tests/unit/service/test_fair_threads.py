@@ -9,9 +9,8 @@ from collections.abc import Callable
 import pytest
 from eventually import PATIENCE, eventually
 
-from voxyard.service.auth.key_limits import KeyLimits
-from voxyard.service.fair_threads import FairThreads
-from voxyard.speech import giving_up
+from voxyard.service.auth.key_limits import FairThreads, KeyLimits
+from voxyard.speech.errors import check_wanted
 
 
 class Gates:
@@ -110,7 +109,7 @@ def test_work_that_has_begun_is_given_up_with_its_request_where_it_looks() -> No
     def works() -> None:
         try:
             while True:
-                giving_up.check()
+                check_wanted()
                 looked.set()
         finally:
             ended.set()
@@ -122,6 +121,6 @@ def test_work_that_has_begun_is_given_up_with_its_request_where_it_looks() -> No
         begun.cancel()
         await until(ended.is_set, "it has ended")
         assert await threads.run("ann", lambda: 1) == 1
-        giving_up.check()  # what others do is not given up
+        check_wanted()  # what others do is not given up
 
     asyncio.run(play())

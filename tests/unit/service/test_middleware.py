@@ -29,10 +29,10 @@ from voxyard.service.config import ServiceSection
 from voxyard.service.documents.ownership import SharedDocuments
 from voxyard.service.errors import BusyError, NotFoundError, StoreError, StoreUnavailableError
 from voxyard.service.http.admission import is_loopback
-from voxyard.service.http.logging import ConnectionCut
+from voxyard.service.http.errors import ConnectionCut
 from voxyard.service.http.metrics import DiskUsage, ServiceMetrics
 from voxyard.service.http.rate_limit import RateLimiter
-from voxyard.service.routes.dependencies import authenticated
+from voxyard.service.routes.openapi import authenticated
 
 LOCAL = "http://127.0.0.1"
 

@@ -439,7 +439,7 @@ sys.path += sys.argv[4:]
 from service_app import quiet
 from voxyard.service.config import ServiceSection
 from voxyard.service.app import install
-from voxyard.service.http.logging import configure_json_logging
+from voxyard.service.http.observability import configure_json_logging
 from voxyard.service.server import serve
 
 configure_json_logging()

@@ -24,8 +24,8 @@ from voxyard.service.config import ServiceSection
 from voxyard.service.documents.queries import _lexicons, lexicons_text
 from voxyard.service.documents.submission import DocumentRequest, fingerprint, new_document
 from voxyard.service.names import open_voices
-from voxyard.speech.audio.encoder import pcm16
 from voxyard.speech.audio.joining import Pauses
+from voxyard.speech.audio.wav import pcm16
 from voxyard.speech.reading.lexicon import Lexicon, LexiconEntry, of_mapping
 from voxyard.speech.reading.reader import READING_VERSION
 from voxyard.speech.reading.spoken import READING, ReadingOptions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from voxyard.service.dispatch.throughput import UNKNOWN, WINDOW, Throughput
+from voxyard.service.dispatch.progress import UNKNOWN, WINDOW, Throughput
 
 
 def recorded(*chunks: tuple[float, float]) -> Throughput:

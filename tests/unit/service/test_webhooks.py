@@ -25,8 +25,7 @@ from voxyard.service.documents.records import NewChunk, NewDocument
 from voxyard.service.documents.store import Store
 from voxyard.service.errors import ForbiddenError, ServiceError
 from voxyard.service.webhooks.rules import WebhookRules, check_webhook, read_rules, refused_address
-from voxyard.service.webhooks.sender import DELAYS, WebhookSender
-from voxyard.service.webhooks.signatures import SIGNATURE, sign, verify
+from voxyard.service.webhooks.sender import DELAYS, SIGNATURE, WebhookSender, sign, verify
 
 SECRET = b"a secret of some length"
 DOCUMENT = "0" * 32

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from voxyard.speech.audio.audiobook import ChapterMark, is_cover, write
-from voxyard.speech.audio.codecs import EncodeError, Tags
+from voxyard.speech.audio.encoder import EncodeError, Tags
 from voxyard.speech.requests import SAMPLE_RATE
 
 SOUND = (np.sin(np.arange(3 * SAMPLE_RATE) / 20) / 2).astype(np.float32)

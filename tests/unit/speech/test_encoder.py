@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from voxyard.speech.audio import wav
-from voxyard.speech.audio.encoder import FORMATS, MEDIA_TYPES, EncodeError, Encoder, Format, pcm16
+from voxyard.speech.audio.encoder import FORMATS, MEDIA_TYPES, EncodeError, Encoder, Format
+from voxyard.speech.audio.wav import pcm16
 
 RATE = 24_000
 PADDING = {"mp3": 2400, "aac": 2048}  # samples: what the codec puts before and behind

@@ -8,7 +8,7 @@ from eventually import PATIENCE
 from simulated_pool import SimulatedPool
 
 from voxyard.speech.engine import EngineSpec
-from voxyard.speech.pool.first_sound import FirstSound
+from voxyard.speech.pool.job import FirstSound
 from voxyard.speech.pool.limits import PoolLimits
 from voxyard.speech.pool.observer import PoolObserver
 from voxyard.speech.pool.pool import Pool

@@ -21,7 +21,7 @@ from voxyard.bark.config import BarkConfig
 from voxyard.cli.base import CHECK_FAILED
 from voxyard.cli.engines import choose_engine
 from voxyard.cli.speak import SpeakConfig, _partial, _progress_display, _speak, _summary, speak
-from voxyard.speech.audio.codecs import EncodeError
+from voxyard.speech.audio.encoder import EncodeError
 from voxyard.speech.audio.sound_file import SoundFile, check_target, open_sound
 from voxyard.speech.config import SpeechSection
 from voxyard.speech.engine import EngineSpec
@@ -340,6 +340,16 @@ def test_a_file_that_cannot_be_written_is_refused_before_a_worker_starts(
 
     assert (ended.exit_code, name in ended.stderr.replace(".part", "")) == (2, True), ended.output
     assert sorted(each.name for each in tmp_path.iterdir()) == ["folder.wav", "text.txt"]
+
+
+def test_captions_that_would_replace_the_file_that_is_spoken_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "text.vtt").write_text("The end.")
+    monkeypatch.chdir(tmp_path)
+    ended = CliRunner().invoke(speak, ["text.vtt", "--device", "cpu", "--out", str(tmp_path / "text.m4b")])
+    assert (ended.exit_code, "would replace text.vtt: name another file with --out" in ended.stderr) == (2, True)
+    assert [each.name for each in tmp_path.iterdir()] == ["text.vtt"]
 
 
 def test_a_trial_of_the_file_changes_none(tmp_path: Path) -> None:

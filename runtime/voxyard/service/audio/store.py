@@ -14,7 +14,7 @@ from voxyard.service.audio.files import AudioFiles
 from voxyard.service.documents.records import Redo, StoredChunk, is_id
 from voxyard.service.documents.timelines import with_spans
 from voxyard.service.errors import NoRoomError, NotFoundError, StoreError, UnavailableError
-from voxyard.speech.audio.codecs import FORMATS
+from voxyard.speech.audio.encoder import FORMATS
 from voxyard.speech.audio.joining import Joiner, Pauses, Piece, Span
 from voxyard.speech.audio.wav import WIDTH, data_start, file_size, from_bytes, header, to_bytes
 from voxyard.speech.requests import SAMPLE_RATE, Result

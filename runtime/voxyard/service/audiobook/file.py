@@ -15,7 +15,7 @@ from voxyard.service.documents.timelines import with_spans
 from voxyard.service.errors import NoRoomError, UnavailableError
 from voxyard.speech.audio import audiobook
 from voxyard.speech.audio.audiobook import ChapterMark
-from voxyard.speech.audio.codecs import Tags
+from voxyard.speech.audio.encoder import Tags
 from voxyard.speech.audio.joining import Pauses, Span
 from voxyard.speech.requests import SAMPLE_RATE
 
@@ -74,7 +74,7 @@ def write(
             audio(),
             samples=samples,
             tags=Tags(document.title, document.author),
-            marks=_marks(chapters, spans),
+            marks=marks(chapters, spans),
             cover=cover,
         )
         scratch.seek(0)
@@ -82,5 +82,6 @@ def write(
             shutil.copyfileobj(scratch, file)
 
 
-def _marks(chapters: Sequence[Chapter], spans: Sequence[Span]) -> list[ChapterMark]:
+def marks(chapters: Sequence[Chapter], spans: Sequence[Span]) -> list[ChapterMark]:
+    """Marks of chapters, by the spans of all chunks."""
     return [ChapterMark(chapter.title, spans[chapter.first].start) for chapter in chapters]

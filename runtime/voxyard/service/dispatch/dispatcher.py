@@ -19,20 +19,14 @@ from voxyard.extraction.sandbox import MAX_CONCURRENT
 from voxyard.service.audio.store import AudioStore
 from voxyard.service.auth.key_limits import LimitsOf, no_limits
 from voxyard.service.config import ServiceSection
-from voxyard.service.dispatch.dispatched import ActiveDocument, DispatchedDocuments
-from voxyard.service.dispatch.events import (
-    ChunkFinished,
-    DispatcherClosing,
-    DispatcherEvent,
-    DocumentAccepted,
-    DocumentDeleted,
-    DocumentTakenOver,
-    ListenersChanged,
-    ThreadEnded,
-)
 from voxyard.service.dispatch.listeners import HERE, Listeners
-from voxyard.service.dispatch.progress import DocumentProgress, delete_document
-from voxyard.service.dispatch.throughput import Throughput
+from voxyard.service.dispatch.progress import (
+    ActiveDocument,
+    DispatchedDocuments,
+    DocumentProgress,
+    Throughput,
+    delete_document,
+)
 from voxyard.service.documents.ownership import STAGES, Stage
 from voxyard.service.documents.records import Document, NewDocument, Redo, StoredChunk
 from voxyard.service.documents.store import Store
@@ -47,9 +41,8 @@ from voxyard.service.errors import (
     UnspeakableTextError,
 )
 from voxyard.service.uploads.read import ReadUpload
-from voxyard.speech import giving_up
 from voxyard.speech.audio.joining import Pauses
-from voxyard.speech.errors import SpeechError
+from voxyard.speech.errors import SpeechError, given_up_by
 from voxyard.speech.pool.job import Outcome
 from voxyard.speech.pool.pool import Pool
 
@@ -85,11 +78,11 @@ class DocumentDispatcher:
     cleanup_seconds: float = CLEANUP_SECONDS
 
     def __post_init__(self) -> None:
-        self._events: queue.SimpleQueue[DispatcherEvent] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()  # to be called in its thread
         self._dispatched = DispatchedDocuments()
         self._active, self._parked = self._dispatched.active, self._dispatched.parked
         self._threads: dict[ActiveDocument, Stage] = {}
-        self._stale: list[tuple[float, str]] = []  # when the audio of a document before its last change can go
+        self._stale: list[tuple[float, str, int]] = []  # when the audio of a document before this number can go
         self._left: set[str] = set()  # deleted documents whose audio could not be deleted
         self._listeners = Listeners(self.section.claim_seconds)
         self._claims = self.store.claims
@@ -108,29 +101,40 @@ class DocumentDispatcher:
     def start(self) -> None:
         """Resumes the unfinished documents of an earlier run. Raises StoreError where they cannot be read."""
         try:
-            self._progress.clean()
+            for id, number in self._progress.clean().items():
+                self._let_go(id, number)
         except StoreUnavailableError as error:  # restarted since the store was opened
             _log.warning("audio of deleted documents is looked for at the next start: %s", error)
         self._thread.start()
 
     def document_accepted(self) -> None:
         """Has a document that was stored, is retried or was given back dispatched."""
-        self._events.put(DocumentAccepted())
+        self._events.put(self._claims.look_again)
 
     def document_deleted(self, id: str) -> None:
         """Cancels a document that was deleted from the store."""
         active = self._active.get(id)
         if active is not None:
             active.cancel()  # at once: the dispatcher may be busy writing
-        self._events.put(DocumentDeleted(id))
+        self._events.put(partial(self._remove, id))
 
     def document_taken_over(self, id: str) -> None:
         """Withdraws a document that another service has taken over."""
-        self._events.put(DocumentTakenOver(id))
+
+        def withdraw() -> None:
+            if not self._claims.owns(id):
+                self._withdraw(id)
+
+        self._events.put(withdraw)
 
     def listen(self, id: str, listening: bool, service: str = HERE) -> None:
         """Prioritizes the start of a document while it has listeners, here or at another service."""
-        self._events.put(ListenersChanged(id, listening, service))
+
+        def prioritize() -> None:
+            if self._listeners.set(id, listening, service):
+                self._prioritize(id)
+
+        self._events.put(prioritize)
 
     def drain(self) -> None:
         """Stops dispatching documents."""
@@ -138,7 +142,7 @@ class DocumentDispatcher:
 
     def close(self) -> None:
         """Stores the outcomes so far and ends the thread; unfinished documents stay in the store for the next start."""
-        self._events.put(DispatcherClosing())
+        self._events.put(self._end_threads)
         if self._thread.is_alive():
             self._thread.join()
         if not self._claims.shared:  # other services may be reading it: it goes at the next change
@@ -156,11 +160,8 @@ class DocumentDispatcher:
     def _step(self) -> bool:
         """Handles one event and what is due; False where the dispatcher is closing."""
         due = min(self._next_poll, self._next_cleanup)
-        try:
-            event = self._events.get(timeout=max(0.0, due - time.monotonic()))
-        except queue.Empty:
-            event = None
-        self._handle(event)
+        with suppress(queue.Empty):
+            self._events.get(timeout=max(0.0, due - time.monotonic()))()
         if self._closing and not self._threads_of("redoing"):
             self._give_back(*self._dispatched)
             return False
@@ -177,32 +178,6 @@ class DocumentDispatcher:
             self._delete_expired()
         self._dispatch_waiting()
         return True
-
-    def _handle(self, event: DispatcherEvent | None) -> None:
-        match event:
-            case ChunkFinished(active, outcome):
-                if self._active.get(active.id) is active:
-                    with self._error_boundary(active.id):
-                        self._store_or_keep(active, outcome)
-            case ThreadEnded(active, then):
-                del self._threads[active]
-                if self._active.get(active.id) is not active or active.cancelled.is_set():
-                    self._remove_late(active.id)
-                    return
-                with self._error_boundary(active.id):
-                    then()
-            case DocumentAccepted():
-                self._claims.look_again()
-            case DispatcherClosing():
-                self._end_threads()
-            case DocumentTakenOver(id):
-                if not self._claims.owns(id):
-                    self._withdraw(id)
-            case DocumentDeleted(id):
-                self._remove(id)
-            case ListenersChanged(id, listening, service):
-                if self._listeners.set(id, listening, service):
-                    self._prioritize(id)
 
     @property
     def _dispatching(self) -> bool:
@@ -322,13 +297,22 @@ class DocumentDispatcher:
         def run() -> None:
             made: Future[T] = Future()
             try:
-                with giving_up.unless(active.cancelled):
+                with given_up_by(active.cancelled):
                     made.set_result(work())
             except Exception as error:  # noqa: BLE001 — the dispatcher's thread raises it
                 made.set_exception(error)
-            self._events.put(ThreadEnded(active, partial(then, made)))
+            self._events.put(partial(self._end_thread, active, partial(then, made)))
 
         threading.Thread(target=run, name=f"voxyard-{stage}", daemon=True).start()
+
+    def _end_thread(self, active: ActiveDocument, then: Callable[[], None]) -> None:
+        """Stores what a thread has made, unless its document was cancelled."""
+        del self._threads[active]
+        if self._active.get(active.id) is not active or active.cancelled.is_set():
+            self._remove_late(active.id)
+            return
+        with self._error_boundary(active.id):
+            then()
 
     def _end_threads(self) -> None:
         """Has the threads end soon that make audio anew; the next start begins again."""
@@ -363,21 +347,27 @@ class DocumentDispatcher:
             priority=REDO_PRIORITY if again else 0,
             listening=document.id in self._listeners,
             on_failure="fail" if again else document.on_failure,
-            deliver=lambda outcome: self._events.put(ChunkFinished(active, outcome)),
+            deliver=lambda outcome: self._events.put(partial(self._chunk_finished, active, outcome)),
             tenant=document.owner,
             share=self.limits(document.owner).share,
         )
         self.on_change(document.id)
 
-    def _store_or_keep(self, active: ActiveDocument, outcome: Outcome) -> None:
+    def _chunk_finished(self, active: ActiveDocument, outcome: Outcome) -> None:
         """Stores an outcome, or keeps it while the database does not answer: workers go on with what they have."""
+        if self._active.get(active.id) is not active:
+            return
+        with self._error_boundary(active.id):
+            self._store_or_keep(active, outcome)
+
+    def _store_or_keep(self, active: ActiveDocument, outcome: Outcome) -> None:
         try:
             self._store_outcome(active, outcome)
         except StoreUnavailableError as error:
             if not self._keeping:
                 _log.warning("chunks are kept in memory, until they can be stored: %s", error)
             self._keeping = True
-            self._events.put(ChunkFinished(active, outcome))
+            self._events.put(partial(self._chunk_finished, active, outcome))
             time.sleep(min(_KEEP_SECONDS, self.poll_seconds))
         else:
             self._keeping = False
@@ -405,14 +395,24 @@ class DocumentDispatcher:
             self._end(document.id)
             return
         redos = {index: each for index, each in self.store.redos(document.id).items() if each.samples is not None}
+        claim = self._claims.number(document.id)
         if not redos:
-            self._store_rebuilt(document.id, redos)
+            self._store_rebuilt(document.id, redos, claim)
             return
-        work = partial(self._progress.rebuild, document.id, redos, self._claims.number(document.id), active.cancelled)
-        self._in_thread(active, "redoing", work, partial(self._store_rebuilt, document.id, redos))
+        work = partial(self._progress.rebuild, document.id, redos, claim, active.cancelled)
+        self._in_thread(active, "redoing", work, partial(self._store_rebuilt, document.id, redos, claim))
 
-    def _store_rebuilt(self, id: str, redos: Mapping[int, Redo], rebuilt: Future[None] | None = None) -> None:
-        """Has a document served with its new audio; what was asked for meanwhile waits for its turn."""
+    def _store_rebuilt(
+        self, id: str, redos: Mapping[int, Redo], claim: int, rebuilt: Future[None] | None = None
+    ) -> None:
+        """Has a document served with its new audio; what was asked for meanwhile waits for its turn.
+
+        Its file has the number of this claim: after another service had the document it is made once more.
+        """
+        if self._claims.number(id) != claim:
+            self._give_back(id)
+            self._claims.look_again()
+            return
         if rebuilt is not None:
             try:
                 rebuilt.result()
@@ -524,23 +524,25 @@ class DocumentDispatcher:
 
     def _remove_late(self, id: str) -> None:
         """Deletes chunks' files that are not needed any more, and soon the audio before the last change."""
-        self._stale.append((time.monotonic() + STALE_SECONDS, id))
         try:
-            self._progress.remove_late_chunks(id)
+            self._let_go(id, self._progress.remove_late_chunks(id))
         except NotFoundError:
             self._remove(id)
         except ServiceError as error:
             _log.warning("document %s: chunks that are not needed are deleted at the next start: %s", id, error)
 
+    def _let_go(self, id: str, number: int) -> None:
+        """Has the audio of a document before that of this number deleted, once those who read it have had time."""
+        if number:
+            self._stale.append((time.monotonic() + STALE_SECONDS, id, number))
+
     def _remove_stale(self, now: float) -> None:
         """Deletes audio before changes that has been there for long enough."""
-        due = [id for when, id in self._stale if when <= now]
+        due = [(id, number) for when, id, number in self._stale if when <= now]
         self._stale = [each for each in self._stale if each[0] > now]
-        for id in due:
+        for id, number in due:
             try:
-                self.audio_store.remove_revisions(id, before=self.store.document(id).audio)
-            except NotFoundError:
-                continue  # deleted, with all of its files
+                self.audio_store.remove_revisions(id, before=number)
             except ServiceError as error:
                 _log.warning("document %s: its audio before a change could not be deleted: %s", id, error)
 

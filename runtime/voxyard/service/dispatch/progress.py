@@ -1,22 +1,109 @@
-"""Progress of one document after another: what is left to synthesize, the storing of outcomes, the end."""
+"""Documents in dispatch and their progress: what is left to synthesize, the storing of outcomes, the end."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from voxyard.service.audio.store import SECOND, AudioStore, wav_name
-from voxyard.service.dispatch.throughput import Throughput
+from voxyard.service.documents.ownership import Stage
 from voxyard.service.documents.records import Document, Redo, StoredChunk
 from voxyard.service.documents.store import Store
 from voxyard.service.errors import LostAudioError, NoRoomError, NotFoundError, ServiceError
 from voxyard.speech.audio.joining import Pauses
-from voxyard.speech.pool.job import Outcome
+from voxyard.speech.pool.job import Job, Outcome
 from voxyard.speech.requests import SAMPLE_RATE, Request
+
+
+@dataclass(eq=False, slots=True)
+class ActiveDocument:
+    """Document whose upload is being read, or whose chunks are in the pool."""
+
+    id: str
+    remaining: dict[int, StoredChunk]  # chunks without an outcome
+    job: Job | None = None
+    reported_reason: str | None = None  # why it is parked, as the store has it
+    cancelled: threading.Event = field(default_factory=threading.Event)
+
+    def cancel(self) -> None:
+        """Ends the reading of its upload, or its job. May be called from any thread."""
+        self.cancelled.set()
+        if self.job is not None:
+            self.job.cancel()
+
+
+class DispatchedDocuments:
+    """Active and parked documents with their owners; used by the dispatcher's thread alone, but for `active.get`."""
+
+    def __init__(self) -> None:
+        self.active: dict[str, ActiveDocument] = {}
+        self.parked: dict[str, str] = {}  # id → reason, in order of arrival
+        self._known: dict[str, Document] = {}  # that are or were active or parked
+
+    def __contains__(self, id: str) -> bool:
+        return id in self.active or id in self.parked
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((*self.active, *self.parked))
+
+    @property
+    def unspoken(self) -> int:
+        """Chunks in the pool without an outcome."""
+        return sum(len(active.remaining) for active in self.active.values())
+
+    def by_owner(self, stage: Stage) -> Counter[str]:
+        """Number of the documents whose uploads are being read, or that are in the pool or parked, by owner."""
+        self._known = {id: document for id, document in self._known.items() if id in self}
+        return Counter(each.owner for each in self._known.values() if self._stage(each) == stage)
+
+    def know(self, document: Document) -> None:
+        """Takes note of the owner of a document that is about to be active or parked, and of what it waits for."""
+        self._known[document.id] = document
+
+    def _stage(self, document: Document) -> Stage:
+        if document.state == "completed":
+            return "redoing"
+        active = self.active.get(document.id)
+        return "reading" if active is not None and active.job is None else "speaking"
+
+
+WINDOW = 256  # chunks that the estimate covers
+UNKNOWN = 30.0  # seconds until a retry, before the first measurement
+_LEAST, _MOST = 1.0, 3600.0
+
+
+class Throughput:
+    """Throughput estimate over the last finished chunks. May be used from several threads."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._made: deque[tuple[float, float]] = deque(maxlen=WINDOW)  # clock, seconds of audio
+        self._lock = threading.Lock()
+
+    def record(self, audio_seconds: float) -> None:
+        """Records a finished chunk of so many seconds of audio."""
+        with self._lock:
+            self._made.append((self._clock(), audio_seconds))
+
+    def rate(self) -> float | None:
+        """Seconds of audio per second; None before the second chunk."""
+        with self._lock:
+            if len(self._made) < 2:
+                return None
+            (began, first), (ended, _) = self._made[0], self._made[-1]
+            made = sum(seconds for _, seconds in self._made) - first
+        return made / (ended - began) if ended > began and made > 0 else None
+
+    def retry_after(self, audio_seconds: float) -> float:
+        """Estimated seconds until so much audio is synthesized, 1 to 3600."""
+        rate = self.rate()
+        return UNKNOWN if rate is None else min(_MOST, max(_LEAST, audio_seconds / rate))
+
 
 _log = logging.getLogger(__name__)
 
@@ -34,19 +121,28 @@ class DocumentProgress:
     throughput: Throughput = field(default_factory=Throughput)
     _rebuilding: threading.Lock = field(default_factory=threading.Lock, init=False)
 
-    def clean(self) -> None:
-        """Deletes audio that a service which was killed has left: of deleted documents, and chunks of joined ones."""
+    def clean(self) -> dict[str, int]:
+        """Deletes audio that a service which was killed has left: of deleted documents, and chunks of joined ones.
+
+        Returns the number of the audio of each document: there may be audio of before.
+        """
+        numbers = {}
         for id in self.audio_store.ids():
             try:
-                self.remove_late_chunks(id)
+                numbers[id] = self.remove_late_chunks(id)
             except NotFoundError:
                 self.audio_store.remove(id)
+        return numbers
 
-    def remove_late_chunks(self, id: str) -> None:
-        """Deletes chunks that were written after their document was completed. Raises NotFoundError."""
+    def remove_late_chunks(self, id: str) -> int:
+        """Deletes chunks that were written after their document was completed; returns the number of its audio.
+
+        Raises NotFoundError.
+        """
         document = self.store.document(id)
         if document.state == "completed":
             self.audio_store.remove_late_chunks(id, document.audio)
+        return document.audio
 
     def chunks_with_audio(self, document: Document) -> tuple[StoredChunk, ...]:
         """The document's chunks; those whose audio file is missing or incomplete are reset to waiting.

@@ -11,8 +11,7 @@ from voxyard.service.audio.store import SECOND, AudioStore
 from voxyard.service.auth.key_limits import LimitsOf, fair_part, no_limits
 from voxyard.service.config import ServiceSection
 from voxyard.service.dispatch.dispatcher import DocumentDispatcher
-from voxyard.service.dispatch.progress import delete_document
-from voxyard.service.dispatch.throughput import Throughput
+from voxyard.service.dispatch.progress import Throughput, delete_document
 from voxyard.service.documents.records import Document, NewDocument, QueueLoad, Size
 from voxyard.service.documents.store import Store
 from voxyard.service.errors import BusyError, ServiceError, TooLargeError, UnavailableError

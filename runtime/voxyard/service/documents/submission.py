@@ -16,14 +16,13 @@ from voxyard.service.documents.records import Document, NewChunk, NewDocument, S
 from voxyard.service.errors import ServiceError, TooLargeError, UnspeakableTextError
 from voxyard.service.names import VoiceNames
 from voxyard.service.voices.table import shown_name
-from voxyard.speech.cast import Cast
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.frontend import Frontend
 from voxyard.speech.pool.job import OnFailure
 from voxyard.speech.reading.lexicon import Lexicon, of_mapping
 from voxyard.speech.reading.markup import is_ssml, untagged
 from voxyard.speech.reading.spoken import READING, ReadingOptions
-from voxyard.speech.script import Script, check_speakable, prepare, script_note
+from voxyard.speech.script import Cast, Script, check_speakable, prepare, script_note
 from voxyard.speech.text.sentences import language_code
 
 LARGEST_SEED = 2**63 - 1  # as in `voxyard speak`

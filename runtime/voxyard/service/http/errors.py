@@ -20,6 +20,14 @@ _LONGEST_SHOWN = 60  # of a value that is not as expected
 _METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 
 
+class ConnectionCut(Exception):  # noqa: N818 (an outcome, not an error)
+    """A started response cannot be finished: the connection is closed, so that the response does not look complete.
+
+    Raised by streams with the reason, which is logged without a traceback; the observability middleware raises it for
+    every other error after the start of a response.
+    """
+
+
 class TooSlowError(ServiceError):
     """The request's body arrives too slowly."""
 

@@ -1,5 +1,5 @@
 """HTTP/1.1 protocol: uvicorn's own, with a timeout for slow headers, an error envelope for invalid requests, and a
-limit of connections without a valid API key, which are counted apart from those with one.
+limit of connections without a valid API key, which are counted apart from those with one; what a gateway forwards.
 
 uvicorn has neither that timeout nor a hook for a connection's start and end, which the limit of connections without a
 key needs; so this class reads attributes that uvicorn does not document. They are listed in `PRIVATE_PARTS`, the
@@ -11,14 +11,21 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
+import re
 import time
 from collections import Counter
 from typing import Any, cast
 
 import h11
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import Frame, Opcode
+
+from voxyard.service.config import PATH_PREFIX
 
 MAX_CONNECTIONS = 1024
 MAX_PER_ADDRESS = 256
@@ -276,3 +283,35 @@ class SocketProtocol(WebSocketsSansIOProtocol):
 def _is_untaken(event: object) -> bool:
     """True for a frame that becomes no message of its own."""
     return isinstance(event, Frame) and (event.opcode in (Opcode.PING, Opcode.PONG) or not event.fin)
+
+
+PREFIX = "prefix"
+"""Key in a request's state: the path below which its client sees the service, "" for none."""
+_PREFIX = re.compile(PATH_PREFIX)
+_LONGEST_PREFIX = 200
+
+
+class Forwarded(ProxyHeadersMiddleware):
+    """Outermost middleware of the server: believes `X-Forwarded-*` of the hosts in FORWARDED_ALLOW_IPS alone.
+
+    Without the variable that is this machine. `root_path` is the prefix where none is believed.
+    """
+
+    def __init__(self, app: ASGIApp, root_path: str = "") -> None:
+        super().__init__(app, os.environ.get("FORWARDED_ALLOW_IPS", "127.0.0.1,::1"))  # type: ignore[arg-type]
+        self._root_path = root_path
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # type: ignore[override]
+        """Handles one request, or the application's lifespan."""
+        if scope["type"] != "lifespan":
+            address, prefix = scope.get("client"), self._root_path
+            if address is not None and address[0] in self.trusted_hosts:
+                given = Headers(scope=scope).get("x-forwarded-prefix", "").strip().rstrip("/")
+                prefix = given if len(given) <= _LONGEST_PREFIX and _PREFIX.fullmatch(given) else prefix
+            scope.setdefault("state", {})[PREFIX] = prefix
+        await super().__call__(scope, receive, send)  # type: ignore[arg-type]
+
+
+def prefix_of(scope: Scope) -> str:
+    """The path below which the client of a request sees the service; "" for none."""
+    return str(scope.get("state", {}).get(PREFIX, ""))

@@ -11,8 +11,8 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
 
-from voxyard.service.http.forwarded import prefix_of
 from voxyard.service.http.observability import SECURITY_HEADERS
+from voxyard.service.http.protocol import prefix_of
 
 ASSETS = {"swagger-ui-bundle.js": "text/javascript", "swagger-ui.css": "text/css"}
 """Files of Swagger UI by name, with their media types; served under `/page/`."""

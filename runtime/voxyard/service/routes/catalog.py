@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 
 from voxyard.service.routes import serializers
-from voxyard.service.routes.dependencies import AppStateDep, ClientDep, Router
-from voxyard.service.routes.openapi import errors
+from voxyard.service.routes.openapi import AppStateDep, ClientDep, Router, errors
 from voxyard.service.routes.schemas import (
     AudioModelsOut,
     GpuOut,

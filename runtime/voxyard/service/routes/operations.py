@@ -11,8 +11,7 @@ from prometheus_client.exposition import choose_encoder
 from pydantic import BaseModel
 
 from voxyard.service.errors import UnavailableError
-from voxyard.service.routes.dependencies import Router
-from voxyard.service.routes.openapi import errors
+from voxyard.service.routes.openapi import Router, errors
 from voxyard.service.state import AppState
 from voxyard.telemetry.exposition import readable_accept
 

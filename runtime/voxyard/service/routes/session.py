@@ -9,9 +9,8 @@ from pydantic import BaseModel, Field
 
 from voxyard.service.auth.api_keys import COOKIE
 from voxyard.service.auth.sessions import Sessions
-from voxyard.service.http.forwarded import prefix_of
-from voxyard.service.routes.dependencies import Router
-from voxyard.service.routes.openapi import errors
+from voxyard.service.http.protocol import prefix_of
+from voxyard.service.routes.openapi import Router, errors
 
 
 class SessionBody(BaseModel):

@@ -13,8 +13,7 @@ from voxyard.extraction.document import CodeBlocks, parsed
 from voxyard.extraction.errors import ExtractionError
 from voxyard.service.documents import submission
 from voxyard.service.errors import ServiceError
-from voxyard.service.routes.dependencies import AppStateDep, ClientDep
-from voxyard.service.routes.openapi import errors
+from voxyard.service.routes.openapi import AppStateDep, ClientDep, errors
 from voxyard.service.routes.schemas import InputFormat, SpeechBody
 from voxyard.service.state import AppState
 from voxyard.service.streaming.audio_response import AudioStreamingResponse

@@ -8,8 +8,7 @@ from typing import Annotated
 from fastapi import Query
 from pydantic import BaseModel, Field
 
-from voxyard.service.routes.dependencies import AppStateDep, ClientDep, Router
-from voxyard.service.routes.openapi import errors
+from voxyard.service.routes.openapi import AppStateDep, ClientDep, Router, errors
 from voxyard.service.usage import KEPT_DAYS
 
 router = Router(tags=["catalogue"])

@@ -13,8 +13,7 @@ from starlette.requests import Request
 from voxyard.service.errors import ServiceError, UnsupportedDocumentError
 from voxyard.service.names import uploaded_voice
 from voxyard.service.routes import serializers
-from voxyard.service.routes.dependencies import AppStateDep, ClientDep, Router
-from voxyard.service.routes.openapi import errors, form, inlined
+from voxyard.service.routes.openapi import AppStateDep, ClientDep, Router, errors, form, inlined
 from voxyard.service.routes.schemas import VoiceOut
 from voxyard.service.routes.uploads import valid
 from voxyard.service.routes.voice_schemas import VoiceMixBody, VoiceUploadBody

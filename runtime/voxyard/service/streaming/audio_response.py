@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import anyio
 from anyio.to_thread import run_sync
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from voxyard.service.errors import ServiceError
-from voxyard.service.http.logging import ConnectionCut
-from voxyard.service.streaming.concurrency import Cut
-from voxyard.speech.audio.codecs import NO_TAGS, Tags
-from voxyard.speech.audio.encoder import Encoder, Format
+from voxyard.service.http.errors import ConnectionCut
+from voxyard.speech.audio.encoder import NO_TAGS, Encoder, Format, Tags
 from voxyard.speech.audio.joining import Piece
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.requests import SAMPLE_RATE
@@ -129,6 +129,23 @@ class StreamEncoder(Generic[Part]):
             return block, len(piece.audio) / SAMPLE_RATE / self._speed
 
 
+class Cut:
+    """Order to cut a response."""
+
+    def __init__(self) -> None:
+        self._event, self._reason = asyncio.Event(), ""
+
+    def now(self, reason: str) -> None:
+        """Has the response cut."""
+        self._reason = reason
+        self._event.set()
+
+    async def wait(self) -> str:
+        """Waits until the response is to be cut; the reason."""
+        await self._event.wait()
+        return self._reason
+
+
 class AudioStreamingResponse(Response):
     """Streaming response to a client that may disconnect at any moment.
 
@@ -162,13 +179,17 @@ class AudioStreamingResponse(Response):
             return
         failure: ServiceError | ConnectionCut | None = None
 
+        async def until_gone() -> None:
+            await _until_disconnected(receive)
+            group.cancel_scope.cancel()
+
         async def until_cut(cut: Cut) -> None:
             nonlocal failure
             failure = ConnectionCut(await cut.wait())
             group.cancel_scope.cancel()
 
         async with anyio.create_task_group() as group:
-            group.start_soon(_until_disconnected, receive, group.cancel_scope.cancel)
+            group.start_soon(until_gone)
             if self._cut is not None:
                 group.start_soon(until_cut, self._cut)
             try:
@@ -199,11 +220,27 @@ class AudioStreamingResponse(Response):
             await send({"type": "http.response.body", "body": block, "more_body": more})
 
 
-async def _until_disconnected(receive: Receive, then: Callable[[], None]) -> None:
+async def _until_disconnected(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
-    then()
 
 
 def _service_error(error: Exception) -> ServiceError:
     return error if isinstance(error, ServiceError) else SpeechFailedError(str(error) or type(error).__name__)
+
+
+Made = TypeVar("Made")
+
+
+async def while_connected(request: Request, work: Coroutine[Any, Any, Made]) -> Made:
+    """What `work` returns; the request's body has been read. Raises ClientDisconnect where the client goes before."""
+    working, gone = asyncio.ensure_future(work), asyncio.ensure_future(_until_disconnected(request.receive))
+    try:
+        await asyncio.wait([working, gone], return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            return working.result()
+        raise ClientDisconnect
+    finally:
+        working.cancel()
+        gone.cancel()
+        await asyncio.gather(working, gone, return_exceptions=True)

@@ -1,7 +1,8 @@
-"""Webhook sender: signed notifications of completed and failed documents, retried with backoff."""
+"""Webhook sender: signed notifications of completed and failed documents, retried with backoff; signatures."""
 
 from __future__ import annotations
 
+import hmac
 import http.client
 import json
 import logging
@@ -13,7 +14,10 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
+from datetime import UTC, datetime
 from urllib.parse import SplitResult
+
+from standardwebhooks.webhooks import Webhook
 
 from voxyard import __version__
 from voxyard.service.documents.records import Document
@@ -21,7 +25,31 @@ from voxyard.service.documents.store import Store
 from voxyard.service.errors import NotFoundError, ServiceError, without_paths
 from voxyard.service.webhooks.pending import DueWebhook
 from voxyard.service.webhooks.rules import PORTS, WebhookRules, check_webhook, refused_address, target_of
-from voxyard.service.webhooks.signatures import SIGNATURE, sign, standard_headers
+
+SIGNATURE = "X-Voxyard-Signature"
+TOLERANCE = 300.0
+"""Seconds by which a signature's time may differ from the receiver's clock, in `verify`."""
+
+
+def sign(secret: bytes, body: bytes, when: int) -> str:
+    """Signature header: `t=<Unix seconds>,v1=<HMAC-SHA256 of "<t>.<body>">`."""
+    return f"t={when},v1={hmac.new(secret, b'%d.' % when + body, 'sha256').hexdigest()}"
+
+
+def standard_headers(secret: bytes, id: str, body: bytes, when: int) -> dict[str, str]:
+    """Headers of the specification Standard Webhooks; `id` is the same at every delivery, `when` in Unix seconds."""
+    signed = Webhook(secret).sign(id, datetime.fromtimestamp(when, UTC), body.decode())
+    return {"webhook-id": id, "webhook-timestamp": str(when), "webhook-signature": signed}
+
+
+def verify(secret: bytes, header: str, body: bytes, *, now: float, tolerance: float = TOLERANCE) -> bool:
+    """Verification at the receiver: True where the header signs the body and is not older than `tolerance` seconds."""
+    parts = dict(part.partition("=")[::2] for part in header.split(","))
+    when = parts.get("t", "")
+    if not (when.isascii() and when.isdecimal() and len(when) < 15) or abs(now - int(when)) > tolerance:
+        return False
+    return hmac.compare_digest(sign(secret, body, int(when)).encode(), header.encode())
+
 
 log = logging.getLogger("voxyard.service")
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from voxyard.speech.audio.codecs import STEP, EncodeError, on_one_cpu
+from voxyard.speech.audio.encoder import STEP, EncodeError, on_one_cpu
 from voxyard.speech.requests import SAMPLE_RATE
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from av.container.output import OutputContainer
     from av.video.stream import VideoStream
 
-    from voxyard.speech.audio.codecs import Tags
+    from voxyard.speech.audio.encoder import Tags
     from voxyard.speech.requests import Audio
 
 MEDIA_TYPE = "audio/mp4"

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from voxyard.speech.audio.codecs import check
+from voxyard.speech.audio.encoder import check
 from voxyard.speech.audio.wav import rounded
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.requests import SAMPLE_RATE, Boundary, Result

@@ -1,9 +1,9 @@
-"""WAV, 16-bit mono: samples to bytes and back, and headers for any length, known or not."""
+"""WAV, 16-bit mono: samples to bytes and back, headers for any length, known or not; silence in samples."""
 
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from voxyard.speech.requests import SAMPLE_RATE
 
@@ -81,3 +81,28 @@ def file_size(samples: int) -> int:
 def data_start(magic: bytes) -> int:
     """Offset of the samples in a file written by this module, from its first four bytes."""
     return _LONG_HEADER if magic == b"RF64" else SHORT_HEADER
+
+
+FRAME_SECONDS = 0.02
+THRESHOLD = 10 ** (-50 / 20)  # −50 dB of full scale: root mean square of a frame, below which it counts as silent
+
+
+def silent_frames(audio: Audio, sample_rate: int) -> Any:
+    """True for each silent frame, (frames,); samples after the last whole frame are left out."""
+    import numpy as np
+
+    size = _frame_size(audio, sample_rate)
+    frames = audio[: len(audio) // size * size].reshape(-1, size)
+    return np.sqrt((frames**2).mean(1)) < THRESHOLD
+
+
+def leading_silence(audio: Audio, sample_rate: int) -> float | None:
+    """Seconds of silence before the first audible frame; None where no frame is audible."""
+    if not len(audio):
+        return None
+    audible = ~silent_frames(audio, sample_rate)
+    return int(audible.argmax()) * _frame_size(audio, sample_rate) / sample_rate if audible.any() else None
+
+
+def _frame_size(audio: Audio, sample_rate: int) -> int:
+    return min(len(audio), int(FRAME_SECONDS * sample_rate))

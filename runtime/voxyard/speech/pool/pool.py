@@ -17,8 +17,7 @@ from voxyard.speech.errors import SpeechError
 from voxyard.speech.placement import Refusal
 from voxyard.speech.pool import commands, ipc
 from voxyard.speech.pool.drain import Drain, PendingWorker
-from voxyard.speech.pool.first_sound import FirstSound
-from voxyard.speech.pool.job import ChunkFailedError, Job, JobEndedError, OnFailure, Outcome
+from voxyard.speech.pool.job import ChunkFailedError, FirstSound, Job, JobEndedError, OnFailure, Outcome
 from voxyard.speech.pool.limits import PoolLimits
 from voxyard.speech.pool.observer import Charge, PoolObserver
 from voxyard.speech.pool.scheduler import (

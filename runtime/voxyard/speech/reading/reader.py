@@ -19,14 +19,14 @@ import unicodedata
 from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 
-from voxyard.speech import giving_up
+from voxyard.speech.errors import check_wanted
 from voxyard.speech.reading import german, persian, russian
 from voxyard.speech.reading.edits import Edit, EditedText, Span
 from voxyard.speech.reading.languages import LANGUAGES, Language
 from voxyard.speech.reading.patterns import ELSEWHERE
 from voxyard.speech.reading.rules import KINDS, Kind, rules
 
-READING_VERSION = 8
+READING_VERSION = 9
 """Rises with every change that may give a text other words."""
 
 WINDOW = 20_000
@@ -44,7 +44,7 @@ _UNIT = re.compile(  # 120km/h and XVIII tell no language
 )
 _WORD = re.compile(r"[^\W\d_]+")
 _BEFORE_NOUN = re.compile(
-    r"(?:Mio|Mrd|Tsd|\b[IVXLC]+)\.$"
+    r"(?:Mio|Mrd|Tsd|Min|Std|Sek|Pers|Stk|\b[IVXLC]+)\.$"
 )  # after which German has a noun more often than a new sentence
 _ENDS = re.compile(r"[\"'”’»“)\]]*(?:\s*$|\s+[\"'“„«‚‘(\[¿¡–—-]*\s?(?P<first>[^\W_]))")
 
@@ -82,7 +82,7 @@ def readings(
     breaks = [each.start() for each in _BREAK.finditer(text)]
     for begin, finish in zip([0, *(at + 1 for at in breaks)], [*breaks, len(text)], strict=True):
         for start, end in _windows(text, begin, finish):
-            giving_up.check()
+            check_wanted()
             if _SOMETHING.search(text, start, end) and _is_written_in(rules_of, text[start:end]):
                 found += _read(text, start, end, (code, region), kinds, spans)
     return found
@@ -110,7 +110,7 @@ def _matches(pattern: re.Pattern[str], text: str, start: int, end: int) -> Itera
     begins in a window and is no match without more than the margin is not found.
     """
     while end - start > WINDOW + MARGIN:
-        giving_up.check()
+        check_wanted()
         beyond, edge, looked = start + WINDOW, start + WINDOW + MARGIN, start
         for match in pattern.finditer(text, start, edge):
             if match.start() >= beyond:

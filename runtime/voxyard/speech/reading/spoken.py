@@ -13,7 +13,7 @@ from voxyard.speech.reading.lexicon import Lexicon
 from voxyard.speech.reading.markup import MarkedText
 from voxyard.speech.reading.reader import readings
 from voxyard.speech.reading.rules import KINDS, Kind
-from voxyard.speech.text.paragraphs import ends_paragraph
+from voxyard.speech.text.boundaries import ends_paragraph
 
 _MOST_TIMES, _MOST_MORE = 20, 1000  # the spoken text may be so many times as long, and so many characters
 

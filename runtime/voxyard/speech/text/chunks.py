@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
-from voxyard.speech import giving_up
-from voxyard.speech.errors import SpeechError
+from voxyard.speech.errors import SpeechError, check_wanted
 from voxyard.speech.requests import Boundary
 from voxyard.speech.text import boundaries
+from voxyard.speech.text.boundaries import lacks_mark, paragraphs, trim, with_full_stops
 from voxyard.speech.text.duration import SENTENCE_PAUSE, milliseconds
 from voxyard.speech.text.opening import opening_cut
-from voxyard.speech.text.paragraphs import lacks_mark, paragraphs, trim, with_full_stops
 from voxyard.speech.text.sentences import language_code, sentence_ends
 
 MAX_TOKENS = 256  # Bark silently drops further tokens
@@ -72,7 +71,7 @@ def split(
     Sentences are packed up to the limits. One that is too long is cut after a clause, else a word, else a hyphen in a
     word, else a letter; so is a word of more than `boundaries.LONGEST_WORD` characters. Very short chunks are joined
     with a neighbor. A paragraph that ends without a mark, such as a heading, is measured as if it had a full stop, and
-    is spoken with one where it is joined with the next (see `voxyard.speech.text.paragraphs`).
+    is spoken with one where it is joined with the next (see `voxyard.speech.text.boundaries`).
 
     The first chunk is the first sentence alone (with those that follow, while that is very short), or its opening
     clause where it is long (see `voxyard.speech.text.opening`), and the rest of it the second: a listener hears the
@@ -251,7 +250,7 @@ class _Splitter:
         """Spans from `start` to the last of `ends`, each as long as fits; where not even one does, a level deeper."""
         at = 0  # the first of `ends` behind `start`
         while at < len(ends):
-            giving_up.check()
+            check_wanted()
             furthest = self._furthest(start, ends, at)
             if furthest is not None:
                 span = trim(self._text, start, ends[furthest])

@@ -9,7 +9,8 @@ from datetime import datetime
 
 import pytest
 
-from voxyard.service.http.logging import ConnectionCut, configure_json_logging, request_id, request_line
+from voxyard.service.http.errors import ConnectionCut
+from voxyard.service.http.observability import configure_json_logging, request_id, request_line
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from voxyard.cli.serve import ServeConfig
 from voxyard.service.app import create_app
-from voxyard.service.state import open_state
+from voxyard.service.state import AppState
 from voxyard.settings import load
 from voxyard.speech.open_pool import open_pool
 
@@ -33,7 +33,7 @@ def test_code_blocks_are_left_out_or_announced_as_the_settings_say(
     frontend = TonesFrontend({"samples": 240})
     with (
         open_pool(frontend.engine, speech, "cpu", workload="bark", registry=registry, warm="all") as pool,
-        open_state(
+        AppState(
             section, speech.pauses(), frontend, pool, registry, tuple, speech.reading(), speech.code_blocks
         ) as state,
         live(create_app(state), section) as url,

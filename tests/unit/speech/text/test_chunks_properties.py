@@ -8,9 +8,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from voxyard.speech.text.boundaries import LONGEST_WORD
+from voxyard.speech.text.boundaries import LONGEST_WORD, with_full_stops
 from voxyard.speech.text.chunks import TextChunk, split
-from voxyard.speech.text.paragraphs import with_full_stops
 
 WORD_OR_SIGN = re.compile(r"\w+|[^\w\s]")
 LANGUAGES = [None, "en", "de", "es", "fr", "hi", "it", "ja", "ko", "pl", "pt", "ru", "tr", "zh", "ar"]

@@ -10,8 +10,8 @@ from joined import join
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.requests import SAMPLE_RATE, Result
 from voxyard.speech.script import Script, prepare
+from voxyard.speech.text.boundaries import with_full_stops
 from voxyard.speech.text.chunks import split
-from voxyard.speech.text.paragraphs import with_full_stops
 
 BODY = "The harbour lay still at last."
 
