@@ -21,8 +21,7 @@ from voxyard.speech.frontend import Frontend
 from voxyard.speech.pool.job import OnFailure
 from voxyard.speech.reading.lexicon import Lexicon, of_mapping
 from voxyard.speech.reading.markup import is_ssml, untagged
-from voxyard.speech.reading.spoken import READING, ReadingOptions
-from voxyard.speech.script import Cast, Script, check_speakable, prepare, script_note
+from voxyard.speech.script import READING, Cast, ReadingOptions, Script, check_speakable, prepare, script_note
 from voxyard.speech.text.sentences import language_code
 
 LARGEST_SEED = 2**63 - 1  # as in `voxyard speak`

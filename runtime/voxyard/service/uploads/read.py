@@ -29,8 +29,7 @@ from voxyard.service.errors import (
 )
 from voxyard.service.names import VoiceNames
 from voxyard.speech.frontend import Frontend
-from voxyard.speech.reading.spoken import READING, ReadingOptions
-from voxyard.speech.script import document_language
+from voxyard.speech.script import READING, ReadingOptions, document_language
 
 _STATUS: dict[type[ExtractionError], type[ServiceError]] = {  # others: UnreadableDocumentError
     ReaderUnavailableError: UnavailableError,
