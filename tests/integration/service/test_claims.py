@@ -156,6 +156,7 @@ def test_claims_that_are_renewed_live_and_those_that_are_lost_are_named(stores: 
     kept, lost, deleted = take_all(first)
     assert claims_of(first).renew() == ()
     run_out(first)
+    assert take_all(first) == []  # a busy machine renews late: what it works on it does not claim anew
     assert claims_of(first).renew() == ()  # nobody has taken them over
     assert take_all(second) == []
     with first._database.write() as connection:
@@ -444,6 +445,32 @@ def test_a_service_that_makes_audio_anew_too_late_replaces_none_of_the_one_that_
     eventually(lambda: two.names(new) == [name], "nothing is left of what is not served")
     assert (two.folder / new.id / name).read_bytes() != made
     assert [two.store.document(new.id).revision, two.store.chunks(new.id)[1].seed] == [2, 51]
+
+
+def test_audio_made_anew_under_an_earlier_claim_is_not_taken_for_that_of_the_next(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another service had the document, and gave it back before this one knew, while a thread made the audio anew."""
+    one, new = start("one", claim_seconds=KEPT_SECONDS), new_document(1)
+    one.queue.accept(new)
+    one.ended(new)
+    rebuild, made_under = one.audio_store.rebuild, list[int]()
+
+    def late(*given: Any) -> None:
+        made_under.append(given[5])
+        rebuild(*given)
+        if len(made_under) == 1:
+            with one.store._database.write() as connection:
+                connection.execute("UPDATE documents SET claim = claim + 1, claimed_by = NULL, claim_until = NULL")
+            eventually(lambda: one.store.claims.number(new.id) > made_under[0], "it is claimed again")
+
+    monkeypatch.setattr(one.audio_store, "rebuild", late)
+    one.queue.redo(new.id, 1, None, 50)
+    eventually(lambda: one.store.document(new.id).revision == 1, "the chunk is spoken again")
+    served = one.store.document(new.id).audio
+    assert one.audio_store.size(new.id, f"audio.{served}.wav") is not None
+    assert made_under[-1] == served
+    assert [requests[0].seed for requests in one.pool.submitted] == [1, 50]
 
 
 def test_audio_that_another_service_may_be_reading_outlives_the_service_that_made_it_anew(start: Start) -> None:

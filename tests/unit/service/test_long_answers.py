@@ -17,6 +17,7 @@ from documents import OwningStore, new_document
 from eventually import PATIENCE, eventually
 from fastapi.testclient import TestClient
 from live_service import live
+from pydantic import BaseModel
 from service_app import running
 
 from voxyard.service.app import create_app
@@ -24,6 +25,8 @@ from voxyard.service.auth.api_keys import add_key
 from voxyard.service.documents.records import Document
 from voxyard.service.documents.store import Store
 from voxyard.service.routes.answers import Answer, Answers
+from voxyard.service.routes.schemas import DocumentOut, TimingsOut
+from voxyard.service.routes.script_schemas import ScriptOut
 from voxyard.service.streaming.audio_response import BLOCK
 
 
@@ -82,6 +85,33 @@ def test_those_used_last_are_kept_and_none_that_is_too_large(document: Document)
     asked(answers, large, (document, "d"))
     asked(answers, large, (document, "d"))
     assert large.made == 2
+
+
+@pytest.mark.parametrize(
+    ("view", "model"), [("?chunks=true", DocumentOut), ("/script", ScriptOut), ("/timings", TimingsOut)]
+)
+def test_a_long_answer_is_written_chunk_by_chunk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, view: str, model: type[BaseModel]
+) -> None:
+    """What pydantic writes at once holds up all other threads."""
+    written, write = list[int](), BaseModel.model_dump_json
+
+    def counted(body: BaseModel, **options: Any) -> str:
+        found = write(body, **options)
+        written.append(len(found))
+        return found
+
+    address = "http://localhost"
+    with running(tmp_path / "data") as state, TestClient(create_app(state), base_url=address) as client:
+        text = "\n\n".join(f'A "chunks":[ of {place} words, and no more.' for place in range(40))
+        id = client.post("/v1/documents", json={"text": text, "title": '"chunks":[]'}).json()["id"]
+        eventually(lambda: state.store.document(id).state == "completed", "it is spoken")
+        monkeypatch.setattr(BaseModel, "model_dump_json", counted)
+        content = client.get(f"/v1/documents/{id}{view}").content
+    assert len(content) > 10 * max(written)
+    found = model.model_validate_json(content)
+    assert write(found).encode() == content
+    assert len(found.chunks) == 40  # type: ignore[attr-defined]
 
 
 def test_while_a_keys_long_answers_are_made_no_other_key_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from voxyard.service.audiobook.timings import TimedChunk, WordTime
+from voxyard.service.audiobook.timings import TimedChunk
 from voxyard.speech.reading.markup import MASK
 
 SubtitleFormat = Literal["srt", "vtt"]
@@ -31,17 +31,18 @@ class Cue:
 def cues(text: str, chunks: Iterable[TimedChunk]) -> Iterator[Cue]:
     """Cues of a text, as `masked` gives it; none spans two chunks."""
     for timed in chunks:
-        speaker = timed.chunk.speaker
-        group = list[WordTime]()
+        lines, start, end, ended = list[str](), 0.0, 0.0, 0
         for word in timed.words:
-            if group and (
-                len(_lines(text, [*group, word])) > LINES or word.end_seconds - group[0].start_seconds > LONGEST
-            ):
-                yield _cue(text, group, speaker)
-                group = []
-            group.append(word)
-        if group:
-            yield _cue(text, group, speaker)
+            shown = text[word.start : word.end].replace(MASK, "")
+            longer = _longer(lines, shown, " " if word.start > ended else "")
+            if lines and (len(longer) > LINES or word.end_seconds - start > LONGEST):
+                yield Cue(start, end, tuple(lines), timed.chunk.speaker)
+                lines = []
+            if not lines:
+                longer, start = [shown], word.start_seconds
+            lines, end, ended = longer, word.end_seconds, word.end
+        if lines:
+            yield Cue(start, end, tuple(lines), timed.chunk.speaker)
 
 
 def srt(found: Iterable[Cue]) -> str:
@@ -65,27 +66,16 @@ def _voice(cue: Cue) -> str:
     return "" if cue.speaker is None else f"<v {_escaped(' '.join(cue.speaker.split()))}>"
 
 
-def _cue(text: str, words: Sequence[WordTime], speaker: str | None) -> Cue:
-    return Cue(words[0].start_seconds, words[-1].end_seconds, tuple(_lines(text, words)), speaker)
-
-
-def _lines(text: str, words: Sequence[WordTime]) -> list[str]:
-    """Lines of these words, each as full as it can be; blanks as the text has them between words."""
-    lines, line = list[str](), ""
-    end = words[0].start
-    for word in words:
-        blank = " " if word.start > end else ""
-        added = text[word.start : word.end].replace(MASK, "")
-        if line and _columns(line) + len(blank) + _columns(added) > LINE:
-            lines.append(line)
-            line = added
-        else:
-            line += blank + added
-        end = word.end
-    return [*lines, line]
+def _longer(lines: Sequence[str], word: str, blank: str) -> list[str]:
+    """Lines with one more word, each as full as it can be; `blank` is before the word where its line goes on."""
+    if not lines or _columns(longer := lines[-1] + blank + word) > LINE:
+        return [*lines, word]
+    return [*lines[:-1], longer]
 
 
 def _columns(text: str) -> int:
+    if text.isascii():
+        return len(text)
     return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)
 
 

@@ -82,7 +82,7 @@ class DocumentDispatcher:
         self._dispatched = DispatchedDocuments()
         self._active, self._parked = self._dispatched.active, self._dispatched.parked
         self._threads: dict[ActiveDocument, Stage] = {}
-        self._stale: list[tuple[float, str]] = []  # when the audio of a document before its last change can go
+        self._stale: list[tuple[float, str, int]] = []  # when the audio of a document before this number can go
         self._left: set[str] = set()  # deleted documents whose audio could not be deleted
         self._listeners = Listeners(self.section.claim_seconds)
         self._claims = self.store.claims
@@ -101,7 +101,8 @@ class DocumentDispatcher:
     def start(self) -> None:
         """Resumes the unfinished documents of an earlier run. Raises StoreError where they cannot be read."""
         try:
-            self._progress.clean()
+            for id, number in self._progress.clean().items():
+                self._let_go(id, number)
         except StoreUnavailableError as error:  # restarted since the store was opened
             _log.warning("audio of deleted documents is looked for at the next start: %s", error)
         self._thread.start()
@@ -394,14 +395,24 @@ class DocumentDispatcher:
             self._end(document.id)
             return
         redos = {index: each for index, each in self.store.redos(document.id).items() if each.samples is not None}
+        claim = self._claims.number(document.id)
         if not redos:
-            self._store_rebuilt(document.id, redos)
+            self._store_rebuilt(document.id, redos, claim)
             return
-        work = partial(self._progress.rebuild, document.id, redos, self._claims.number(document.id), active.cancelled)
-        self._in_thread(active, "redoing", work, partial(self._store_rebuilt, document.id, redos))
+        work = partial(self._progress.rebuild, document.id, redos, claim, active.cancelled)
+        self._in_thread(active, "redoing", work, partial(self._store_rebuilt, document.id, redos, claim))
 
-    def _store_rebuilt(self, id: str, redos: Mapping[int, Redo], rebuilt: Future[None] | None = None) -> None:
-        """Has a document served with its new audio; what was asked for meanwhile waits for its turn."""
+    def _store_rebuilt(
+        self, id: str, redos: Mapping[int, Redo], claim: int, rebuilt: Future[None] | None = None
+    ) -> None:
+        """Has a document served with its new audio; what was asked for meanwhile waits for its turn.
+
+        Its file has the number of this claim: after another service had the document it is made once more.
+        """
+        if self._claims.number(id) != claim:
+            self._give_back(id)
+            self._claims.look_again()
+            return
         if rebuilt is not None:
             try:
                 rebuilt.result()
@@ -513,23 +524,25 @@ class DocumentDispatcher:
 
     def _remove_late(self, id: str) -> None:
         """Deletes chunks' files that are not needed any more, and soon the audio before the last change."""
-        self._stale.append((time.monotonic() + STALE_SECONDS, id))
         try:
-            self._progress.remove_late_chunks(id)
+            self._let_go(id, self._progress.remove_late_chunks(id))
         except NotFoundError:
             self._remove(id)
         except ServiceError as error:
             _log.warning("document %s: chunks that are not needed are deleted at the next start: %s", id, error)
 
+    def _let_go(self, id: str, number: int) -> None:
+        """Has the audio of a document before that of this number deleted, once those who read it have had time."""
+        if number:
+            self._stale.append((time.monotonic() + STALE_SECONDS, id, number))
+
     def _remove_stale(self, now: float) -> None:
         """Deletes audio before changes that has been there for long enough."""
-        due = [id for when, id in self._stale if when <= now]
+        due = [(id, number) for when, id, number in self._stale if when <= now]
         self._stale = [each for each in self._stale if each[0] > now]
-        for id in due:
+        for id, number in due:
             try:
-                self.audio_store.remove_revisions(id, before=self.store.document(id).audio)
-            except NotFoundError:
-                continue  # deleted, with all of its files
+                self.audio_store.remove_revisions(id, before=number)
             except ServiceError as error:
                 _log.warning("document %s: its audio before a change could not be deleted: %s", id, error)
 

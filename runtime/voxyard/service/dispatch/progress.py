@@ -121,19 +121,28 @@ class DocumentProgress:
     throughput: Throughput = field(default_factory=Throughput)
     _rebuilding: threading.Lock = field(default_factory=threading.Lock, init=False)
 
-    def clean(self) -> None:
-        """Deletes audio that a service which was killed has left: of deleted documents, and chunks of joined ones."""
+    def clean(self) -> dict[str, int]:
+        """Deletes audio that a service which was killed has left: of deleted documents, and chunks of joined ones.
+
+        Returns the number of the audio of each document: there may be audio of before.
+        """
+        numbers = {}
         for id in self.audio_store.ids():
             try:
-                self.remove_late_chunks(id)
+                numbers[id] = self.remove_late_chunks(id)
             except NotFoundError:
                 self.audio_store.remove(id)
+        return numbers
 
-    def remove_late_chunks(self, id: str) -> None:
-        """Deletes chunks that were written after their document was completed. Raises NotFoundError."""
+    def remove_late_chunks(self, id: str) -> int:
+        """Deletes chunks that were written after their document was completed; returns the number of its audio.
+
+        Raises NotFoundError.
+        """
         document = self.store.document(id)
         if document.state == "completed":
             self.audio_store.remove_late_chunks(id, document.audio)
+        return document.audio
 
     def chunks_with_audio(self, document: Document) -> tuple[StoredChunk, ...]:
         """The document's chunks; those whose audio file is missing or incomplete are reset to waiting.

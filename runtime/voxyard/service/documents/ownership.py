@@ -116,7 +116,7 @@ class Claims:
         for count, _, owner in sorted(found):
             rows = connection.execute(oldest, (owner,)) if room or not count else ()
             for row in rows:  # none where others were faster
-                if self.shared or row["claimed_by"] is None or row["id"] not in self._held:
+                if row["claimed_by"] is None or self._held.get(row["id"]) != row["claim"]:  # else it is renewed late
                     connection.execute(claim, (self._service, self.seconds, row["number"]))
                     return row
         return None

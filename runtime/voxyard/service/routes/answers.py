@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
 import anyio
+from pydantic import BaseModel
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -33,6 +34,16 @@ class Answer:
     def response(self, headers: Mapping[str, str] = {}) -> Response:
         """The response, with further headers."""
         return _BlocksResponse(self.content, media_type=self.media_type, headers={**self.headers, **headers})
+
+
+def with_items(body: BaseModel, name: str, items: Iterable[BaseModel]) -> bytes:
+    """JSON of a body whose list of this name is empty, with these items in it.
+
+    Each is made by itself: no other thread computes while pydantic writes a body, and a long one takes half a second.
+    """
+    made = b",".join([item.model_dump_json().encode() for item in items])
+    before, key, after = body.model_dump_json().encode().partition(f'"{name}":['.encode())
+    return b"".join((before, key, made, after))
 
 
 class _BlocksResponse(Response):

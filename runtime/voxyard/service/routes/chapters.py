@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator
 from functools import partial
 from typing import Annotated
 
@@ -22,9 +22,9 @@ from voxyard.service.documents.records import Document, StoredChunk
 from voxyard.service.documents.timelines import with_spans
 from voxyard.service.errors import ConflictError, NotFoundError
 from voxyard.service.routes import document_stream, serializers
-from voxyard.service.routes.answers import Answer
+from voxyard.service.routes.answers import Answer, with_items
 from voxyard.service.routes.openapi import AppStateDep, ClientDep, DocumentId, Router, errors
-from voxyard.service.routes.schemas import ChaptersOut, ChunkTimesOut, TimingsOut, WordOut
+from voxyard.service.routes.schemas import ChaptersOut, ChunkTimesOut, TimingsOut, WordOut, WordSource
 from voxyard.service.routes.serializers import ChunkTimes
 from voxyard.service.routes.stored_audio import stored_response
 from voxyard.service.state import AppState
@@ -107,20 +107,22 @@ def _subtitles(state: AppState, id: str, client: str, format: SubtitleFormat, *,
         raise ConflictError(f"document {id} is {document.state}: its subtitles are there once it is completed")
     if waiting and not estimated:
         return Answer(b"", lasting=False)
-    found = subtitles.cues(text, chunks)
+    words = list[int]()  # of each chunk whose words are not recognised
+
+    def counted() -> Iterator[TimedChunk]:
+        for each in chunks:
+            if not each.recognised:
+                words.append(len(each.words))
+            yield each
+
+    found = subtitles.cues(text, counted())
     content = subtitles.srt(found) if format == "srt" else subtitles.vtt(found)
-    words = sum(len(each.words) for each in chunks if not each.recognised)
     return Answer(
         content.encode(),
         f"{subtitles.MEDIA_TYPES[format]}; charset=utf-8",
-        {"X-Voxyard-Estimated-Words": str(words)},
-        lasting=_is_lasting(state, chunks),
+        {"X-Voxyard-Estimated-Words": str(sum(words))},
+        lasting=state.word_aligner is None or not words,
     )
-
-
-def _is_lasting(state: AppState, chunks: Sequence[TimedChunk]) -> bool:
-    """True where no words will be recognised that are not."""
-    return state.word_aligner is None or all(each.recognised for each in chunks)
 
 
 @router.get(
@@ -138,19 +140,21 @@ async def retrieve_timings(id: DocumentId, state: AppStateDep, client: ClientDep
 
 def _timings(state: AppState, id: str, client: str) -> Answer:
     document, text, chunks, waiting = _timed_words(state, id, client)
-    sources = {each.recognised for each in chunks}
-    body = TimingsOut(
-        source="mixed" if len(sources) == 2 else "recognised" if True in sources else "estimated",
-        waiting=waiting,
-        complete=document.state == "completed",
-        chunks=[
-            ChunkTimesOut(
+    body = TimingsOut(source="estimated", waiting=waiting, complete=document.state == "completed", chunks=[])
+    sources = set[WordSource]()
+
+    def items() -> Iterator[ChunkTimesOut]:
+        for each in chunks:
+            source: WordSource = "recognised" if each.recognised else "estimated"
+            sources.add(source)
+            body.source = source if len(sources) == 1 else "mixed"
+            yield ChunkTimesOut(
                 index=each.chunk.index,
                 text=text[each.chunk.start : each.chunk.end].replace(MASK, ""),
                 speaker=each.chunk.speaker,
                 start_seconds=round(each.span.start_seconds, 6),
                 end_seconds=round(each.span.end_seconds, 6),
-                source="recognised" if each.recognised else "estimated",
+                source=source,
                 reason=each.reason,
                 words=[
                     WordOut(
@@ -161,20 +165,19 @@ def _timings(state: AppState, id: str, client: str) -> Answer:
                     for word in each.words
                 ],
             )
-            for each in chunks
-        ],
-    )
-    return Answer(body.model_dump_json().encode(), lasting=_is_lasting(state, chunks))
+
+    content = with_items(body, "chunks", items())
+    return Answer(content, lasting=state.word_aligner is None or "estimated" not in sources)
 
 
-def _timed_words(state: AppState, id: str, client: str | None) -> tuple[Document, str, Sequence[TimedChunk], bool]:
+def _timed_words(state: AppState, id: str, client: str | None) -> tuple[Document, str, Iterator[TimedChunk], bool]:
     """A client's document, its text without tags, its chunks with words, and True while some are to be recognised."""
     document_stream.check_has_text(state.store.document(id, client), "times")
     document, chunks = state.store.snapshot(id)
     text = masked(state.store.text(id))
     found = None if state.word_aligner is None else state.word_aligner.found(document, chunks)
     aligned = None if found is None else found.chunks
-    timed_chunks = tuple(word_times(text, with_spans(chunks, state.pauses), document.language, aligned))
+    timed_chunks = word_times(text, with_spans(chunks, state.pauses), document.language, aligned)
     return document, text, timed_chunks, found is not None and found.waiting
 
 
@@ -225,9 +228,14 @@ def _audiobook_response(
 ) -> Response:
     document, chunks = state.store.snapshot(id)
     chapters, cover = state.store.chapters(id), state.store.cover(id)
-    audiobook_file.write(state.audio_store, document, chunks, state.pauses, chapters, cover, cancelled)
     name, reading = audiobook_file.name(document), state.encodings.reading
-    found = stored_response(request, state.audio_store, document, name, audiobook.MEDIA_TYPE, headers, reading)
-    if found is None:
-        raise NotFoundError(f"document {id} has no audiobook: it was deleted meanwhile")
+    try:
+        audiobook_file.write(state.audio_store, document, chunks, state.pauses, chapters, cover, cancelled)
+        found = stored_response(request, state.audio_store, document, name, audiobook.MEDIA_TYPE, headers, reading)
+        if found is None:
+            raise NotFoundError(f"document {id} has no complete audio")
+    except NotFoundError:
+        if state.store.document(id).audio == document.audio:
+            raise
+        return _audiobook_response(request, state, id, headers, cancelled)  # of the audio that has replaced it
     return found

@@ -9,8 +9,7 @@ import re
 import time
 from collections.abc import AsyncGenerator, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import anyio
 from anyio import CapacityLimiter
@@ -18,7 +17,14 @@ from anyio.to_thread import run_sync
 
 from voxyard.service.audio import encoded
 from voxyard.service.documents.records import Document, StoredChunk
-from voxyard.service.errors import BusyError, ConflictError, NotFoundError, UnavailableError, without_paths
+from voxyard.service.errors import (
+    BusyError,
+    ConflictError,
+    NotFoundError,
+    ServiceError,
+    UnavailableError,
+    without_paths,
+)
 from voxyard.service.routes import serializers
 from voxyard.service.routes.serializers import ChunkTimes
 from voxyard.service.state import AppState
@@ -65,7 +71,12 @@ async def encoded_copy(state: AppState, document: Document, format: Format) -> A
     None where the copy was there within `COPY_SECONDS`.
     """
     name = encoded.name(document.audio, format)
-    keep = partial(encoded.keep, state.audio_store, document.id, document.audio, format)
+
+    def keep(file: BinaryIO) -> None:
+        with contextlib.suppress(ServiceError):  # replaced since it was read, it is the new audio
+            if state.store.document(document.id).audio == document.audio:
+                encoded.keep(state.audio_store, document.id, document.audio, format, file)
+
     key, pieces = _encoding(state, document, format, 1.0)
     stack = contextlib.AsyncExitStack()
     joined = state.encodings.joined(key, pieces, state.section.data_dir, keep)

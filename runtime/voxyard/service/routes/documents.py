@@ -17,7 +17,7 @@ from voxyard.service.documents.records import Document, Size
 from voxyard.service.errors import ConflictError, NotFoundError, ServiceError
 from voxyard.service.routes import chapters as chapter_routes
 from voxyard.service.routes import document_stream, serializers, uploads
-from voxyard.service.routes.answers import Answer
+from voxyard.service.routes.answers import Answer, with_items
 from voxyard.service.routes.openapi import AppStateDep, ClientDep, PrefixDep, Router, errors, form, inlined
 from voxyard.service.routes.openapi import DocumentId as Id
 from voxyard.service.routes.schemas import (
@@ -158,10 +158,15 @@ def _document_answer(state: AppState, id: str, client: str, prefix: str, *, chun
     found = state.store.chapters(id)  # first: chapters of a file that is read meanwhile would have no chunks
     document = state.store.document(id, client)
     at = ChunkTimes.of(state.store.chunks(id), state.pauses) if chunks else _times(state, document)
-    body = serializers.document(document, time.time(), at, state.store.text(id) if chunks else None, prefix=prefix)
+    body = serializers.document(document, time.time(), at, prefix=prefix)
     body.redo = redo
     body.chapters = serializers.chapters(found, document.chunks, at)
-    return Answer(body.model_dump_json().encode(), lasting=document.state == "completed")
+    lasting = document.state == "completed"
+    if not chunks:
+        return Answer(body.model_dump_json().encode(), lasting=lasting)
+    body.chunks, text = [], state.store.text(id)
+    items = (serializers.chunk(each, at, text) for each in at.chunks)
+    return Answer(with_items(body, "chunks", items), lasting=lasting)
 
 
 @router.get(
@@ -357,11 +362,16 @@ def _times(state: AppState, document: Document) -> ChunkTimes:
 async def _stored_audio(
     request: Request, state: AppState, document: Document, format: Format, headers: dict[str, str]
 ) -> Response:
-    """Audio of a completed document from its file; encoded first where it is asked for in this format first."""
+    """Audio of a completed document from its file; encoded first where it is asked for in this format first.
+
+    Where its audio was replaced since it was read, and the file of then is gone, it is the new audio.
+    """
     name, media_type = encoded.name(document.audio, format), MEDIA_TYPES[format]
     reading = state.encodings.reading  # many readers at once wait for each other, and other requests do not
     stored = partial(stored_response, request, state.audio_store, document, name, media_type, headers, reading)
     found = await run_sync(stored, limiter=reading)
+    if found is None and (latest := await run_sync(state.store.document, document.id)).audio != document.audio:
+        return await _stored_audio(request, state, latest, format, headers)
     if found is None and format != "wav":
         growing = await document_stream.encoded_copy(state, document, format)
         if growing is not None:

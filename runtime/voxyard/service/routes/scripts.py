@@ -13,7 +13,7 @@ from voxyard.extraction.plaintext import clean
 from voxyard.service.documents import submission
 from voxyard.service.errors import TooLargeError
 from voxyard.service.routes import document_stream
-from voxyard.service.routes.answers import Answer
+from voxyard.service.routes.answers import Answer, with_items
 from voxyard.service.routes.openapi import AppStateDep, ClientDep, DocumentId, Router, errors
 from voxyard.service.routes.schemas import CastOption, InputFormat, LexiconOption, Name, ReadOption, RequestBody
 from voxyard.service.routes.speech import plain
@@ -119,19 +119,20 @@ def _of_document(state: AppState, id: str) -> Answer:
             ScriptChapterOut(title=chapter.title, level=chapter.level, first_chunk=chapter.first)
             for chapter in state.store.chapters(id)
         ],
-        chunks=[
-            ScriptChunkOut(
-                index=chunk.index,
-                text=text[chunk.start : chunk.end],
-                words=spoken.get(chunk.index, text[chunk.start : chunk.end]),
-                estimated_seconds=round(chunk.estimated_seconds, 3),
-                pause_seconds=chunk.pause,
-                speaker=chunk.speaker,
-            )
-            for chunk in chunks
-        ],
+        chunks=[],
     )
-    return Answer(body.model_dump_json().encode())
+    items = (
+        ScriptChunkOut(
+            index=chunk.index,
+            text=text[chunk.start : chunk.end],
+            words=spoken.get(chunk.index, text[chunk.start : chunk.end]),
+            estimated_seconds=round(chunk.estimated_seconds, 3),
+            pause_seconds=chunk.pause,
+            speaker=chunk.speaker,
+        )
+        for chunk in chunks
+    )
+    return Answer(with_items(body, "chunks", items))
 
 
 def _of_text(state: AppState, client: str, body: ScriptBody) -> ScriptOut:

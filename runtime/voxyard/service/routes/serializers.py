@@ -50,10 +50,8 @@ class ChunkTimes:
         return round(self.spans[index].start_seconds, 6), round(self.spans[index].end_seconds, 6)
 
 
-def document(
-    record: Document, now: float, at: ChunkTimes | None = None, text: str | None = None, *, prefix: str = ""
-) -> DocumentOut:
-    """Response of a document; with `text`, including its chunks. `now` is in Unix seconds, `prefix` that of URLs."""
+def document(record: Document, now: float, at: ChunkTimes | None = None, *, prefix: str = "") -> DocumentOut:
+    """Response of a document without its chunks. `now` is in Unix seconds, `prefix` that of URLs."""
     return DocumentOut(
         id=record.id,
         title=record.title,
@@ -80,7 +78,7 @@ def document(
             ready_seconds=None if at is None else round(at.ready_seconds, 6),
             complete=record.state == "completed",
         ),
-        chunks=None if at is None or text is None else [chunk(each, at, text) for each in at.chunks],
+        chunks=None,
     )
 
 

@@ -23,6 +23,7 @@ from voxyard.service.audio import encoded
 from voxyard.service.audio.files import AudioFolder
 from voxyard.service.audio.store import AudioStore
 from voxyard.service.config import ServiceSection
+from voxyard.service.dispatch import dispatcher
 from voxyard.service.documents.queue import DocumentQueue
 from voxyard.service.documents.records import Document, NewChunk, StoredChunk
 from voxyard.service.documents.store import Store
@@ -122,6 +123,48 @@ def test_a_change_between_two_reads_is_in_the_events(served: Served, monkeypatch
     with httpx.stream("GET", f"{url}/events", timeout=60) as answer:
         data = [json.loads(line[6:]) for line in answer.iter_lines() if line.startswith("data: ")]
     assert [each["revision"] for each in data if "revision" in each][-1] == 1
+
+
+@pytest.mark.parametrize(("format", "read"), [("wav", "document"), ("mp3", "document"), ("m4b", "cover")])
+def test_a_request_that_read_the_document_before_its_audio_was_replaced_has_the_new_one(
+    served: Served, monkeypatch: pytest.MonkeyPatch, format: str, read: str
+) -> None:
+    """It waits for its turn for longer than the audio of before is kept."""
+    url, store, audio = spoken(served, seed=7), served.state.store, served.state.audio_store
+    id, reads = url.rpartition("/")[2], getattr(served.state.store, read)
+    replaced = threading.Lock()
+
+    def read_early(*given: Any) -> Any:
+        found = reads(*given)
+        if (read == "cover" or len(given) == 2) and replaced.acquire(blocking=False):
+            served.state.queue.redo(id, 1, "v2/de_speaker_1", 3)
+            eventually(lambda: store.document(id).revision == 1, "the chunk is spoken again")
+            audio.remove_revisions(id, store.document(id).audio)
+        return found
+
+    monkeypatch.setattr(store, read, read_early)
+    early = httpx.get(f"{url}/audio?format={format}", timeout=PATIENCE)
+    late = httpx.get(f"{url}/audio?format={format}", timeout=PATIENCE)
+    assert (early.status_code, late.status_code) == (200, 200), early.text
+    assert early.content == late.content
+    assert "-1-" in late.headers["etag"]
+    assert early.headers.get("etag") == late.headers["etag"]
+
+
+def test_a_copy_of_new_audio_is_not_kept_as_one_of_the_old(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The chunk is spoken again after a request has read the document, and before its encoding reads the chunks."""
+    url, store = spoken(served, seed=7), served.state.store
+    id, snapshot, replaced = url.rpartition("/")[2], store.snapshot, threading.Lock()
+
+    def read_late(of: str) -> tuple[Document, tuple[StoredChunk, ...]]:
+        if replaced.acquire(blocking=False):
+            served.state.queue.redo(id, 1, "v2/de_speaker_1", 3)
+            eventually(lambda: store.document(id).revision == 1, "the chunk is spoken again")
+        return snapshot(of)
+
+    monkeypatch.setattr(store, "snapshot", read_late)
+    assert httpx.get(f"{url}/audio?format=mp3", timeout=PATIENCE).status_code == 200
+    assert "audio.mp3" not in served.state.audio_store.names(id)
 
 
 @pytest.mark.parametrize(
@@ -436,6 +479,32 @@ def test_chunks_of_a_document_whose_audio_is_gone_fail(desk: Desk) -> None:
         "the audio of the document is missing or incomplete, or was joined with other pauses: submit it again"
     )
     assert (desk.store.document(id).state, len(desk.pool.submitted)) == ("completed", 1)
+
+
+def test_each_audio_stays_for_some_time_after_it_was_replaced(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatcher, "STALE_SECONDS", 3600.0)
+    id, of = desk.spoken(1).id, desk.queue._dispatcher
+    for seed in (50, 51):
+        desk.queue.redo(id, 0, None, seed)
+        eventually(lambda: not desk.store.document(id).redos, "it is spoken")
+    eventually(lambda: len(of._stale) == 2, "the audio of before is to go")
+    of._remove_stale(of._stale[0][0])  # the first one's time is over
+    assert sorted(desk.audio.names(id)) == ["audio.2.wav", "audio.3.wav"]
+
+
+def test_a_start_lets_go_of_the_audio_before_a_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The service that made it was killed within the time that it stays."""
+    monkeypatch.setattr(dispatcher, "STALE_SECONDS", 0.0)
+    desk = Desk(tmp_path / "store", tmp_path / "audio")
+    id = desk.spoken(1).id
+    old = (tmp_path / "audio" / id / "audio.wav").read_bytes()
+    desk.queue.redo(id, 0, None, 50)
+    eventually(lambda: desk.audio.names(id) == ("audio.2.wav",), "the old audio is gone")
+    desk.close()
+    (tmp_path / "audio" / id / "audio.wav").write_bytes(old)
+    desk = Desk(tmp_path / "store", tmp_path / "audio")
+    eventually(lambda: desk.audio.names(id) == ("audio.2.wav",), "the old audio is gone")
+    desk.close()
 
 
 @pytest.mark.parametrize("end", ["delete", "close"])
