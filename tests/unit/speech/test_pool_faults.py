@@ -28,7 +28,6 @@ from voxyard.speech.pool.ipc import SpeakChunk
 from voxyard.speech.pool.job import ChunkFailedError, Job, JobEndedError, Outcome
 from voxyard.speech.pool.limits import PoolLimits
 from voxyard.speech.pool.metrics import PoolMetrics
-from voxyard.speech.pool.observer import PoolObserver
 from voxyard.speech.pool.pool import Pool
 from voxyard.speech.pool.worker_process import Device
 from voxyard.speech.pool.workers import Command, SubmitJob
@@ -49,7 +48,7 @@ def pool(tmp_path: Path) -> Iterator[MakePool]:
         *,
         limits: PoolLimits = QUICK,
         factory: str = "tones",
-        observer: PoolObserver | None = None,
+        observer: PoolMetrics | None = None,
         admit: Callable[[Device], Refusal | None] = lambda _: None,
         **settings: Any,
     ) -> Pool:

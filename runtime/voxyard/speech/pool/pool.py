@@ -19,7 +19,7 @@ from voxyard.speech.pool import ipc
 from voxyard.speech.pool.drain import Drain, PendingWorker
 from voxyard.speech.pool.job import ChunkFailedError, FirstSound, Job, JobEndedError, OnFailure, Outcome
 from voxyard.speech.pool.limits import PoolLimits
-from voxyard.speech.pool.observer import Charge, PoolObserver
+from voxyard.speech.pool.metrics import PoolMetrics
 from voxyard.speech.pool.scheduler import (
     BeginWork,
     CancelLease,
@@ -35,6 +35,7 @@ from voxyard.speech.pool.worker_process import Device, ProcessEnded, WorkerProce
 from voxyard.speech.pool.workers import (
     AddDevice,
     CancelJob,
+    Charge,
     ClosePool,
     Command,
     DrainPool,
@@ -74,7 +75,7 @@ class Pool:
         *,
         limits: PoolLimits | None = None,
         heartbeat_seconds: float = 1.0,
-        observer: PoolObserver | None = None,
+        observer: PoolMetrics | None = None,
         admit: Callable[[Device], Refusal | None] = lambda _: None,
         recalled: Callable[[Device], Refusal | None] = lambda _: None,
         launch: Launch = WorkerProcess,
@@ -86,7 +87,7 @@ class Pool:
             raise SpeechError("a pool needs a device: found none; name a GPU, or use the CPU")
         self._no_device, self._trouble = no_device, trouble
         self._model = engine.model
-        self._observer = PoolObserver() if observer is None else observer
+        self._observer = PoolMetrics() if observer is None else observer
         self._scheduler = scheduler = Scheduler(len(devices), limits, elastic=no_device is not None)
         self._patience = min(scheduler.limits.heartbeat_timeout, scheduler.limits.progress_timeout) / 2
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()

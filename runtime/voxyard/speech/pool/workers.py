@@ -12,7 +12,7 @@ from voxyard.speech.placement import Refusal
 from voxyard.speech.pool import ipc
 from voxyard.speech.pool.ipc import FromWorker
 from voxyard.speech.pool.job import Job
-from voxyard.speech.pool.observer import Charge, PoolObserver
+from voxyard.speech.pool.metrics import PoolMetrics
 from voxyard.speech.pool.scheduler import Scheduler, SendChunk
 from voxyard.speech.pool.transport import Launch, StartRefused, Worker
 from voxyard.speech.pool.worker_process import Device, ProcessEnded
@@ -123,6 +123,10 @@ class PoolWorker:
         self.process, self.ready, self.sent = None, None, {}
 
 
+Charge = Callable[[str, int, float, float], None]
+"""Gets what a tenant has had spoken: characters of its text, seconds of audio, seconds of workers. Returns at once."""
+
+
 class Workers:
     """Processes of the slots, by slot; used by the pool's thread, but for `states`, and for `close` after its end."""
 
@@ -136,7 +140,7 @@ class Workers:
         admit: Callable[[Device], Refusal | None],
         recalled: Callable[[Device], Refusal | None],
         launch: Launch,
-        observer: PoolObserver,
+        observer: PoolMetrics,
         report: Callable[[WorkerMessage], None],
         patience: float,
         released: Callable[[Device], None],
