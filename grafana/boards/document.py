@@ -13,7 +13,7 @@ STEP = 15
 
 PLAIN_VALUES = {
     "cluster": ".*", "job": ".+", "instance": ".+", "gpu": ".+", "run": ".+",
-    "price_kwh": "0.25", "price_gpu_hour": "2",
+    "price_kwh": "0", "price_gpu_hour": "0",
     "__rate_interval": "1m", "__interval": "15s", "__range": "3h",
 }  # fmt: skip
 """Variable values of Grafana when everything is selected."""

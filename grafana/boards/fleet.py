@@ -5,7 +5,20 @@ from __future__ import annotations
 from grafana_foundation_sdk.models import dashboard as models
 
 from boards import layout
-from boards.panels import AMBER, GREEN, RED, Column, Level, Query, Row, stat_panel, states, table_panel, time_series
+from boards.panels import (
+    AMBER,
+    GREEN,
+    RED,
+    Column,
+    Level,
+    Panel,
+    Query,
+    Row,
+    stat_panel,
+    states,
+    table_panel,
+    time_series,
+)
 from boards.queries import JOBS, alerts, assigned, gpu, host, rate, run
 from voxyard.telemetry.causes import CAUSES, rank
 
@@ -16,6 +29,7 @@ _TO_GPU = (
     "&${__url_time_range}"
 )
 _BAD_FROM_1 = (Level(1, RED),)
+_PRICES = {"price_kwh": "Price of a kWh", "price_gpu_hour": "Price of a GPU hour"}
 UP = {0: ("down", RED), 1: ("up", GREEN)}
 WHY = {0: ("not known: run voxyard profile", RED)} | {
     rank(cause): (cause.title, "blue" if cause.name in HINTS else RED) for cause in CAUSES
@@ -35,7 +49,7 @@ def fleet() -> models.Dashboard:
             "gpu": f"label_values({host('voxyard:gpu_up:bool')}, gpu)",
             "run": f"label_values({host('train_active')}, run)",
         },
-        {"price_kwh": "Price of a kWh", "price_gpu_hour": "Price of a GPU hour"},
+        _PRICES,
     )
 
 
@@ -208,6 +222,12 @@ def _load() -> Row:
     ))  # fmt: skip
 
 
+def _price_panel(title: str, description: str, amount: str, price: str) -> Panel:
+    """Stat panel of an amount at a price; without one (0 ÷ 0 is no number) it says where to type it in."""
+    query = Query(f"{amount} * ${price} / (${price} > bool 0)")
+    return stat_panel(title, description, "none", query, decimals=2, nan=f"type in: {_PRICES[price]}")
+
+
 def _cost() -> Row:
     kwh, paid, idle = map(_of_hosts, ("gpu_energy:kwh7d", "gpu_paid:hours7d", "gpu_idle:hours7d"))
     role = "{{instance}} {{role}}"
@@ -221,16 +241,11 @@ def _cost() -> Row:
             "Idle GPU hours in a week", "Hours in which no kernel ran, in parts of GPUs; those of lost GPUs too.", "h",
             Query(f"sum({idle})"), decimals=0,
         ),
-        stat_panel(
-            "Cost of energy", "Of a week, at the price above.", "none", Query(f"sum({kwh}) * $price_kwh"), decimals=2,
-        ),
-        stat_panel(
-            "Cost of GPUs", "Of a week, at the price above.", "none", Query(f"sum({paid}) * $price_gpu_hour"),
-            decimals=2,
-        ),
-        stat_panel(
-            "Cost of idle GPUs", "Of a week, at the price above: a part of the cost of GPUs.", "none",
-            Query(f"sum({idle}) * $price_gpu_hour"), decimals=2,
+        _price_panel("Cost of energy", "Of a week, at the price above.", f"sum({kwh})", "price_kwh"),
+        _price_panel("Cost of GPUs", "Of a week, at the price above.", f"sum({paid})", "price_gpu_hour"),
+        _price_panel(
+            "Cost of idle GPUs", "Of a week, at the price above: a part of the cost of GPUs.", f"sum({idle})",
+            "price_gpu_hour",
         ),
         time_series("Energy by role", "Of the week before, by host and role of the GPUs.", "kwatth", Query(kwh, role)),
         time_series("Idle GPU hours by role", "Of the week before; role none: no workload had them.", "h",

@@ -135,7 +135,8 @@ def _number(sketch: _Sketch) -> str:
     value = found[0].points[0][1]
     defaults = sketch.panel.body["fieldConfig"]["defaults"]
     color = _color(value, defaults.get("thresholds", {}).get("steps", ()))
-    text = escape(format_value(value, sketch.panel.unit, defaults.get("decimals")))
+    text = next((each["options"]["result"]["text"] for each in defaults.get("mappings", ()) if math.isnan(value)), None)
+    text = escape(text or format_value(value, sketch.panel.unit, defaults.get("decimals")))
     return f'<div class="number" style="color:{color}">{text}</div>'
 
 

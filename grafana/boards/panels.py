@@ -100,8 +100,9 @@ def stat_panel(
     width: int = 4,
     height: int = 4,
     decimals: int | None = None,
+    nan: str = "",
 ) -> stat.Panel:
-    """Stat panel with the current value.
+    """Stat panel with the current value, or the text `nan` where that is no number.
 
     An instant query: with a range query Grafana would show the last value, even of a run that ended hours ago.
     """
@@ -112,6 +113,10 @@ def stat_panel(
     panel.thresholds(_thresholds(levels))
     if decimals is not None:
         panel.decimals(decimals)
+    if nan:
+        told = models.ValueMappingResult(text=nan, color=GREY, index=0)
+        special = models.DashboardSpecialValueMapOptions(match=models.SpecialValueMatch.NA_N, result=told)
+        panel.mappings([models.SpecialValueMap(options=special)])
     return panel
 
 

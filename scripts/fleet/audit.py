@@ -1,16 +1,9 @@
-"""Audit log: one JSON line per action, with author and outcome, in a file on the host and in its journal.
-
-Each line has the SHA-256 of the line before it: `fab check` finds lines that were changed or removed; the last ones by
-the journal.
-"""
+"""Audit log: one JSON line per action, with author and outcome, in a file on the host and in its journal."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 import logging
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from fleet.facts.fact import Fact
@@ -27,9 +20,7 @@ TAG = "voxyard-audit"
 """Identifier of the lines in the journal."""
 _LONGEST_NOTE = 500  # characters
 _LONGEST_LINE = 8192  # bytes
-_COMPARED = 1000  # newest lines of the journal
 _NO_JOURNAL = "no journal"
-_HASH = '"previous": "'
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,58 +56,8 @@ LAST_CHANGE: Fact[AuditEntry | None] = Fact(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class AuditLog:
-    """Audit log of a host: number of lines, and what was removed or changed, as text."""
-
-    lines: int
-    broken: tuple[str, ...] = ()
-
-
-def _audit_log(text: str) -> AuditLog:
-    journal, file = (base64.b64decode(each) for each in text.split("\n")[:2])
-    lines = file.splitlines(keepends=True)
-    return AuditLog(len(lines), (*_breaks(lines), *_missing(journal.splitlines(), file.splitlines())))
-
-
-def _breaks(lines: Sequence[bytes]) -> Iterator[str]:
-    """The first line that does not follow from those before it."""
-    mark = _HASH.encode()
-    for number, line in enumerate(lines):
-        if not line.rstrip().endswith(b"}"):
-            continue  # a write that was cut off
-        expected = hashlib.sha256(lines[number - 1].rstrip(b"\n")).hexdigest().encode() if number else b""
-        if line.partition(mark)[2].partition(b'"')[0] != expected:
-            yield f"line {number + 1} does not follow from what is before it: a line was removed, changed or inserted"
-            return
-
-
-def _missing(journal: Sequence[bytes], lines: Sequence[bytes]) -> Iterator[str]:
-    """Lines of the journal that the file lacks."""
-    there = set(lines)
-    missing = [line for line in journal if line not in there]
-    if missing:
-        yield f"{len(missing)} lines are in the journal alone, the first: {_title(missing[0])}"
-
-
-def _title(line: bytes) -> str:
-    """Time, action and author of a line; its beginning where it is none."""
-    try:
-        found = json.loads(line)
-        return f"{found['what']} at {found['at']} by {found['who']}"
-    except (ValueError, LookupError, TypeError):
-        return line.decode(errors="replace")[:100]
-
-
-AUDIT_LOG: Fact[AuditLog] = Fact(
-    "audit-log",
-    verb("audit_show", TAG, str(_COMPARED)),
-    _audit_log,
-)
-
-
 def append_command(host: str, who: str, entry: AuditEntry) -> Command:
-    """Command that appends one line of JSON with the hash of those before it; prints where no journal took it."""
+    """Command that appends one line of JSON; prints where no journal took it."""
     note = " ".join(entry.note.split())
     rest = {
         "who": who,

@@ -199,7 +199,9 @@ def status(
     """Show release, service health and configuration drift of each host."""
     with reporting_errors(), reading(), Connections() as connections:
         hosts = select_hosts(inventory, host, group)
-        result: GroupResult[Status] = on_every_host(hosts, lambda each: read_status(connections.to(each)), keep=True)
+        result: GroupResult[Status] = on_every_host(
+            hosts, lambda each: read_status(connections.to(each), each.name), keep=True
+        )
         names = [each.name for each in hosts]
         document = report.status_document(result, names)
         if json:

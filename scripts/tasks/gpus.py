@@ -16,10 +16,11 @@ from fleet.command_line import fab
 from fleet.errors import FleetError, HostFailedError
 from fleet.facts.fact import Unknown
 from fleet.facts.gpu_use import OUT_OF_WORK, Marks
+from fleet.facts.machine import Container, container_of
 from fleet.inventory.hosts import Host
 from fleet.rollout import report
 from fleet.rollout.commands import EXPORTER
-from fleet.rollout.host_state import CONTAINERS, ServiceContainer, container_of
+from fleet.rollout.host_state import CONTAINERS
 from fleet.ssh.command_batch import Command
 from fleet.ssh.connection_pool import Connections, GroupResult, Session, on_every_host
 from fleet.ssh.interrupt import reading
@@ -86,7 +87,7 @@ def _marks(session: Session, host: str) -> tuple[Marks, str]:
     return found, "" if exporter.state == "running" else f"its exporter, which marks sick GPUs, is {exporter.state}"
 
 
-def _exporter(containers: Sequence[ServiceContainer] | Unknown) -> ServiceContainer:
+def _exporter(containers: Sequence[Container] | Unknown) -> Container:
     """The container that marks the sick GPUs of a host. Raises HostFailedError."""
     if isinstance(containers, Unknown):
         raise HostFailedError(f"docker does not answer: {containers.reason}")

@@ -103,7 +103,7 @@ def images_lock(_: Any, out: str = "", json: bool = False) -> None:
     with reporting_errors():
         path = absolute_path(out) or ROOT / pins.LOCK
         before = pins.read(path)
-        result = pins.resolve_all(pins.sources(ROOT), before, pins.engine_resolver())
+        result = pins.resolve_all(pins.sources(ROOT), before)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(pins.text(result.pins), encoding="utf-8")
         for name, pin in result.pins.items():

@@ -13,7 +13,6 @@ from fleet.images.image import LocalImage
 from fleet.inventory.host_tls import read_tls
 from fleet.inventory.hosts import Inventory
 from fleet.inventory.secrets import GRAFANA, HOST_CA, Secrets
-from fleet.monitoring.check import check_here
 from fleet.monitoring.export import write
 from fleet.monitoring.render import webhook_secrets
 from fleet.monitoring.role import monitoring_part, read_inputs
@@ -75,7 +74,6 @@ def _write(fleet: Inventory, site: Path, folder: Path) -> None:
     placeholders = Secrets(values)
     images = {name: LocalImage("", (), 0) for name in inputs.programs}
     part = monitoring_part(fleet, inputs, placeholders, images, named=lambda name, _: name, encrypted=roots)
-    check_here(part)
     command = write(part, inputs.variables, folder)
     say(f"{folder}: {len(part.files)} files")
     if secrets := [name for each in part.secrets.values() for name in each]:

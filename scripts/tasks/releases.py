@@ -17,7 +17,6 @@ from fleet.inventory.host_tls import with_tls
 from fleet.inventory.hosts import Host, Inventory, Role
 from fleet.inventory.secrets import read_all
 from fleet.monitoring import role as monitoring
-from fleet.monitoring.check import check_here
 from fleet.monitoring.silence import LONGEST_SECONDS, AlertmanagerSilencer
 from fleet.release.artefact import ChecksumCache
 from fleet.release.manifest import manifest_of
@@ -164,7 +163,6 @@ def _planned(
     parts = {}
     if inputs is not None:
         parts = {each.name: (_monitoring_part(selection.fleet, each, inputs, needed[each.name]),) for each in watching}
-        check_here(next(iter(parts.values()))[0])
     snapshots = inspect_hosts(hosts, connections, needed, cuda)
     if to_act and not skip_unfit:
         refuse_locked(snapshots.succeeded)

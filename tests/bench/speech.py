@@ -31,8 +31,9 @@ from bench_voices import Clips, MeanMel, Trained, Voice
 
 from voxyard.corpus import CorpusError, make_demo
 from voxyard.corpus.layouts.lines import MetadataLine
-from voxyard.corpus.recordings import CorpusRequirements, Recordings, read_contents
-from voxyard.corpus.text import Tokenizer, Units
+from voxyard.corpus.recordings import Recordings, read_contents
+from voxyard.corpus.settings import CorpusSettings
+from voxyard.corpus.text import Units
 from voxyard.speech.verification.mean_opinion import P808
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.model.griffin_lim import write_wav
@@ -143,11 +144,8 @@ def measured(corpus: Path, asked: argparse.Namespace, folder: Path) -> dict[str,
 
 def opened(corpus: Path) -> tuple[tuple[MetadataLine, ...], Recordings]:
     """The corpus' metadata, and its clips as the trainer reads them. Raises CorpusError."""
-    model, data = TrainConfig().model, TrainConfig().data
-    needs = CorpusRequirements(model.sample_rate, model.hop_length)
-    contents = read_contents(corpus, "all", Tokenizer(UNITS), needs)
-    source = Recordings(corpus, "all", needs, units=UNITS, language=model.language, max_bad_share=data.max_bad_share)
-    return contents.lines, source
+    settings = CorpusSettings(text_units=UNITS, max_bad_share=TrainConfig().data.max_bad_share)
+    return read_contents(corpus, "all", settings).lines, Recordings(corpus, "all", settings)
 
 
 def chosen(sentences: Sequence[Sentence], most: int) -> list[Sentence]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 import os
 import signal
@@ -12,13 +11,12 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from tests.fleet.bed import faults, images, leftovers
+from tests.fleet.bed import images, leftovers
 from tests.fleet.bed.cuts import Rest, cut_at
 from tests.fleet.bed.engine import Engine
 from tests.fleet.bed.errors import BedError
 from tests.fleet.bed.host import GpuHost, HostFactory
 from tests.fleet.bed.leftovers import Names
-from tests.fleet.bed.processes import command_lines, watched
 from tests.fleet.bed.programs import wait_until
 from tests.fleet.bed.snapshot import differences, snapshot
 
@@ -89,34 +87,6 @@ def test_a_snapshot_sees_what_a_deploy_could_change(host: GpuHost, base_image: s
     assert "kept" in started.volumes
     assert any(base_image in name for name in started.images)
     assert [line.split(":")[:2] for line in again] == [["containers", " it"]]
-
-
-def test_the_watch_sees_the_command_lines_of_hosts_and_of_short_programs(host: GpuHost, tmp_path: Path) -> None:
-    with watched(tmp_path / "watch") as watch:
-        host.ssh("sh -c 'sleep 3' a-word-on-a-host")
-        for number in range(20):
-            host.ssh(f"/bin/true a-short-word-{number}")
-    said = command_lines(watch)
-
-    assert "a-word-on-a-host" in said
-    assert any(f"/bin/true a-short-word-{number}" in said for number in range(20))
-
-
-def test_a_planted_fault_is_healed_also_when_the_block_fails(host: GpuHost) -> None:
-    before = (host.captures / "gpus.csv").read_text()
-
-    with contextlib.suppress(RuntimeError), faults.mig_on(host):
-        assert (host.captures / "gpus.csv").read_text() != before
-        raise RuntimeError
-
-    assert (host.captures / "gpus.csv").read_text() == before
-
-
-def test_what_is_not_replayed_says_so(host: GpuHost) -> None:
-    said = host.ssh("nvidia-smi --query-gpu=index --format=csv", check=False)
-
-    assert said.returncode == 70
-    assert "only replays" in said.stderr
 
 
 def test_what_a_killed_run_left_behind_is_ended(engine: Engine, base_image: str) -> None:

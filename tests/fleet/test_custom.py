@@ -1,4 +1,7 @@
-"""A stranger's own service, role `custom`, on a host in a container: deployed, gated, rolled back, removed."""
+"""A stranger's own service, role `custom`, on a host in a container: deployed, gated, rolled back, removed.
+
+Each time with another login shell of the host's user, none of which is a POSIX shell with the usual programs.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,13 @@ def change(inventory: Path, **keys: object) -> None:
     inventory.write_text(yaml.safe_dump(document))
 
 
+def log_in_with(host: GpuHost, shell: str) -> None:
+    host.run(f"usermod --shell {shell} {host.user}")
+    assert host.ssh("echo works").stdout == "works\n"
+
+
 def test_it_is_deployed_gated_rolled_back_and_removed(operator: Operator, host: GpuHost) -> None:
+    log_in_with(host, "/bin/csh")
     assert operator.results("deploy") == {"cpu-01": "deployed"}
     first, before = current(host), containers(host)
     assert set(before) == {"exporter", "files"}
@@ -47,11 +56,13 @@ def test_it_is_deployed_gated_rolled_back_and_removed(operator: Operator, host: 
     assert {each["name"]: each["well"] for each in status["services"]} == {"exporter": True, "files": True}
     assert operator.results("deploy") == {"cpu-01": "unchanged"}
 
+    log_in_with(host, "/usr/bin/fish")
     change(operator.inventory, health="http://127.0.0.1:8200/no-such-page", start_seconds=5, stop_seconds=2)
     assert operator.results("deploy") == {"cpu-01": "failed"}
     assert current(host) == first
     assert set(containers(host)) == {"exporter", "files"}
 
+    log_in_with(host, "/bin/ash")
     change(operator.inventory, health="http://127.0.0.1:8200/", stop_seconds=3, start_seconds=60)
     assert operator.results("deploy") == {"cpu-01": "deployed"}
     assert operator.results("rollback") == {"cpu-01": "rolled back"}

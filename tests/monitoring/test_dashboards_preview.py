@@ -6,6 +6,7 @@ import math
 import re
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 
@@ -102,6 +103,10 @@ def view(prometheus_program: str, promtool: str, tmp_path_factory: pytest.TempPa
         WrittenSeries("voxyard:gpu_temperature:celsius", GPU, _held(61, hour, gap=GAP)),
         WrittenSeries("voxyard:gpu_up:bool", GPU, _held(1, hour)),
         WrittenSeries("voxyard:gpu_utilization:ratio", GPU, _held(0.75, hour)),
+        *(
+            WrittenSeries(f"voxyard:gpu_{name}7d", {**GPU, "role": "model"}, _held(value, hour))
+            for name, value in (("energy:kwh", 4), ("paid:hours", 168), ("idle:hours", 0))
+        ),
         WrittenSeries("voxyard_gpu_info", {**GPU, "name": "H100 <80GB>"}, _held(1, hour)),
         WrittenSeries("voxyard_train_active", TRAINER, _held(1, RUN)),
         WrittenSeries("voxyard_train_active", TRAINER, _held(0, range(RUN.stop, END))),
@@ -166,6 +171,22 @@ def test_a_number_is_the_latest_value(drawn: str) -> None:
     assert re.search(r'class="number"[^>]*>4<', _figure(drawn, "voxyard-fleet", "Alerts that fire"))
     assert re.search(r'class="number"[^>]*>5<', _figure(drawn, "voxyard-fleet", "GPUs up"))
     assert re.search(r'class="number"[^>]*>1<', _figure(drawn, "voxyard-fleet", "GPUs lost"))
+
+
+@pytest.mark.parametrize(
+    ("title", "without", "at_price"),
+    [
+        ("Cost of energy", "type in: Price of a kWh", "1"),
+        ("Cost of GPUs", "type in: Price of a GPU hour", "336"),
+        ("Cost of idle GPUs", "type in: Price of a GPU hour", "0"),
+    ],
+)
+def test_a_cost_without_a_price_says_which_one_to_type_in(view: View, title: str, without: str, at_price: str) -> None:
+    prices = {"price_kwh": "0.25", "price_gpu_hour": "2"}
+    for values, shown in (({}, without), (prices, at_price)):
+        drawn = page(BOARDS, replace(view, values={**PLAIN_VALUES, **values}))
+        (number,) = re.findall(r'class="number"[^>]*>([^<]*)<', _figure(drawn, "voxyard-fleet", title))
+        assert number.removesuffix(".00") == shown
 
 
 def test_a_table_merges_what_belongs_to_one_gpu(drawn: str) -> None:

@@ -40,25 +40,15 @@ def prepare(flags: dict[str, object], source: Path, destination: Path, features:
     with answering("corpus prepare"):
         from voxyard.corpus import prepare as write_shards
         from voxyard.trainer.api import prepare_features
-        from voxyard.trainer.corpora import feature_settings
-        from voxyard.trainer.text.front_end import choose, tokenizer_of
+        from voxyard.trainer.corpora import settings_for
 
         loaded = load_settings(flags, config).config
-        text = tokenizer_of(choose(loaded.model, source, layout=loaded.data.corpus_layout))
         with progress_bar("writing shards") as progress:
             made = write_shards(
                 source,
                 destination,
-                sample_rate=loaded.model.sample_rate,
-                text_units=text.units,
-                language=text.language,
-                normaliser=text.normaliser,
-                max_bad_share=loaded.data.max_bad_share,
-                max_dropped_text=loaded.data.max_dropped_text,
-                layout=loaded.data.corpus_layout,
-                hop_length=loaded.model.hop_length,
+                settings_for(loaded, source),
                 features=prepare_features(loaded) if features else None,
-                feature_settings=feature_settings(loaded),
                 progress=progress,
             )
     for clip in made.bad[:20]:
@@ -80,18 +70,9 @@ def check(flags: dict[str, object], directory: Path, config: Path | None, as_jso
     """
     with answering("corpus check"):
         from voxyard.corpus import check as check_corpus
-        from voxyard.trainer.text.front_end import choose, tokenizer_of
+        from voxyard.trainer.corpora import settings_for
 
-        loaded = load_settings(flags, config).config
-        text = tokenizer_of(choose(loaded.model, directory, layout=loaded.data.corpus_layout))
-        found = check_corpus(
-            directory,
-            text_units=text.units,
-            language=text.language,
-            normaliser=text.normaliser,
-            max_dropped_text=loaded.data.max_dropped_text,
-            layout=loaded.data.corpus_layout,
-        )
+        found = check_corpus(directory, settings_for(load_settings(flags, config).config, directory))
     print(json.dumps(found.to_json(), indent=2) if as_json else found.render())
     if not found.passes:
         raise click.exceptions.Exit(CHECK_FAILED)

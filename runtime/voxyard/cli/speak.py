@@ -62,7 +62,12 @@ class SpeakConfig(Section):
 
 @click.command("speak", cls=SettingsCommand, context_settings=CONTEXT)
 @click.argument("file", type=PATH)
-@click.option("--out", type=PATH, metavar="FILE", help="Audio file: .wav, .mp3, .opus, .ogg, .flac, .aac or .pcm.")
+@click.option(
+    "--out",
+    type=PATH,
+    metavar="FILE",
+    help="Audio file: .wav, .mp3, .opus, .ogg, .flac, .aac, .pcm, or .m4b: an audiobook.",
+)
 @click.option("--show-words", is_flag=True, help="Print the words of each chunk and their length, and speak nothing.")
 @config_option("sections speak, speech, bark")
 @JSON
@@ -73,9 +78,10 @@ def speak(
     """Speak a document on all GPUs, into an audio file.
 
     FILE is a text, Markdown, HTML, EPUB, PDF, Word, ODT, RTF or FB2 file; - reads text from standard input. The audio
-    is written in text order; that of more than ten minutes grows while later chunks are still being spoken. Ctrl-C
-    stops cleanly and reports what was written. --show-words prints what would be spoken instead; it loads no model,
-    but needs its directory, whose tokenizer counts.
+    is written in text order; that of more than ten minutes grows while later chunks are still being spoken. book.m4b
+    is an audiobook: chapters, author and cover of the document, and captions beside it, book.vtt, which name who
+    speaks. Ctrl-C stops cleanly and reports what was written. --show-words prints what would be spoken instead; it
+    loads no model, but needs its directory, whose tokenizer counts.
     """
     if show_words == (out is not None):
         raise click.UsageError("expected either --out FILE or --show-words")
@@ -104,7 +110,7 @@ def _with_bare_titles(document: ExtractedText) -> ExtractedText:
 
     ssml = is_ssml(document.text)
     titles = [" ".join(untagged(each.title, ssml=ssml).split()) for each in document.chapters]
-    chapters = tuple(replace(each, title=title) for each, title in zip(document.chapters, titles, strict=True))
+    chapters = tuple(replace(each, title=title) for each, title in zip(document.chapters, titles, strict=True) if title)
     return replace(document, title=" ".join(untagged(document.title, ssml=ssml).split()), chapters=chapters)
 
 
@@ -141,15 +147,21 @@ def _script(settings: SpeakConfig, engine: EngineChoice, file: Path) -> tuple[Ex
 
 
 def _speak(settings: SpeakConfig, engine: EngineChoice, file: Path, out: Path, *, as_json: bool) -> int:
+    from voxyard.cli.book import book_of
     from voxyard.speech.audio.encoder import EncodeError, Tags
-    from voxyard.speech.audio.sound_file import check_target, open_sound
+    from voxyard.speech.audio.sound_file import BOOK, captions_beside, check_target, open_sound
     from voxyard.speech.open_pool import open_pool
     from voxyard.speech.script import check_speakable
     from voxyard.speech.synthesize import SynthesisResult, synthesize
 
     check_target(out)  # fails before anything expensive
+    is_book = out.suffix.lower() == BOOK
+    if is_book and captions_beside(out).absolute() == file.absolute():
+        raise EncodeError(f"the captions of {out} would replace {file}: name another file with --out")
     document, frontend, script = _script(settings, engine, file)
-    section = settings.speak
+    if is_book and document.note is not None:
+        log.warning("%s", document.note)
+    section, pauses = settings.speak, settings.speech.pauses()
     check_speakable(script, frontend, section.on_failure)
     for note in frontend.notes:
         log.warning("%s", note)
@@ -166,10 +178,14 @@ def _speak(settings: SpeakConfig, engine: EngineChoice, file: Path, out: Path, *
             clock(script.estimated_seconds),
             counted(workers, "worker"),
         )
-        sound = open_sound(out, tags=Tags(document.title, document.author))
+        sound = open_sound(
+            out,
+            tags=Tags(document.title, document.author),
+            book=lambda: book_of(document, script, result.samples, pauses),
+        )
         try:
             with _progress_display(result, pool) as progress:
-                synthesize(script, pool, sound.write, settings.speech.pauses(), result, progress)
+                synthesize(script, pool, sound.write, pauses, result, progress)
             if result.failures and (section.on_failure == "fail" or len(result.failures) == result.total):
                 first = result.failures[0]
                 more = f"; {len(result.failures) - 1} more failed" if len(result.failures) > 1 else ""

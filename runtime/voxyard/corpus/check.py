@@ -6,21 +6,21 @@ from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from voxyard.corpus.audio import read_pcm, unlearnable
-from voxyard.corpus.coverage import MAX_DROPPED_TEXT, Coverage, corpus_advice, refusal
+from voxyard.corpus.coverage import Coverage, corpus_advice, refusal
 from voxyard.corpus.examples import CorpusError
 from voxyard.corpus.layouts.lines import BadClip, MetadataLine
-from voxyard.corpus.layouts.recognize import LayoutName
-from voxyard.corpus.recordings import Contents, CorpusRequirements, read_contents
-from voxyard.corpus.shards import EVAL, ShardRequirements, Shards, altered_files, is_shards, read_index
-from voxyard.corpus.text import Normaliser, Tokenizer, Units
+from voxyard.corpus.recordings import WORKERS, Contents, read_contents
+from voxyard.corpus.settings import CorpusSettings
+from voxyard.corpus.shards import EVAL, Shards, altered_files, is_shards, read_index
 
-RATE = 22050  # the model's default, at which clips are decoded
+PLAIN = CorpusSettings()
 
 
 @dataclass(frozen=True)
@@ -67,39 +67,24 @@ class CorpusReport:
         return "\n".join([*lines, *self.refused])
 
 
-def check(
-    directory: Path,
-    *,
-    text_units: Units = "characters",
-    language: str | None = "en-us",
-    normaliser: Normaliser | None = None,
-    max_dropped_text: float = MAX_DROPPED_TEXT,
-    layout: LayoutName = "auto",
-    workers: int = 8,
-) -> CorpusReport:
+def check(directory: Path, settings: CorpusSettings = PLAIN) -> CorpusReport:
     """Decodes every clip of recordings, or compares shards with their checksums.
 
     The evaluation split of recordings is read too. The texts are read as a model with these units would read them;
     shards say themselves how theirs were. Raises CorpusError where there is no corpus, or no whole shards.
     """
     if is_shards(directory):
-        return _shards_report(directory, max_dropped_text)
-    needs = CorpusRequirements(RATE, max_dropped_text=max_dropped_text)
-    tokenizer = Tokenizer(text_units, language, normaliser)
-    contents = read_contents(directory, "all", tokenizer, needs, layout=layout, workers=workers)
-    with ThreadPoolExecutor(workers) as pool:
-        found = list(pool.map(_broken, contents.lines))
+        return _shards_report(directory, settings.max_dropped_text)
+    contents = read_contents(directory, "all", settings)
+    with ThreadPoolExecutor(WORKERS) as pool:
+        found = list(pool.map(partial(_broken, rate=settings.sample_rate), contents.lines))
     empty = [] if contents.lines or contents.bad else [f"{directory} holds no clip: expected {contents.layout.looks}"]
-    return _report(
-        contents, found, empty + refusal(contents.texts, max_dropped_text, corpus_advice(text_units, language))
-    )
+    return _report(contents, found, empty + refusal(contents.texts, settings.max_dropped_text, settings.advice))
 
 
 def _shards_report(directory: Path, limit: float) -> CorpusReport:
     index = read_index(directory)
-    language = index.get("language")
-    made_with = ShardRequirements(index["sample_rate"], index["text_units"], language, reading=index.get("reading", 0))
-    shards = Shards(directory, made_with)
+    shards, advice = Shards(directory, None), corpus_advice(index["text_units"], index.get("language"))
     seconds = shards.samples / shards.sample_rate
     bad = [BadClip(name, "it does not hold what was written") for name in altered_files(directory, index)]
     speakers: Counter[str] = Counter()
@@ -122,13 +107,13 @@ def _shards_report(directory: Path, limit: float) -> CorpusReport:
         tokens_percentiles=_at(shards.token_lengths),
         texts=shards.coverage,
         bad=tuple(bad),
-        refused=tuple(refusal(shards.coverage or Coverage(), limit, corpus_advice(index["text_units"], language))),
+        refused=tuple(refusal(shards.coverage or Coverage(), limit, advice)),
     )
 
 
-def _broken(line: MetadataLine) -> BadClip | None:
+def _broken(line: MetadataLine, rate: int) -> BadClip | None:
     try:
-        fault = unlearnable(read_pcm(line.path, RATE), RATE)
+        fault = unlearnable(read_pcm(line.path, rate), rate)
     except CorpusError as error:
         fault = str(error)
     return BadClip(line.clip, fault) if fault else None

@@ -13,26 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from voxyard.corpus.audio import Header, read_header, read_pcm, resampled_length
-from voxyard.corpus.coverage import (
-    MAX_DROPPED_TEXT,
-    ONE_TEXT,
-    Coverage,
-    corpus_advice,
-    coverage_of,
-    log_coverage,
-    refuse_dropped,
-    total,
-)
+from voxyard.corpus.coverage import ONE_TEXT, Coverage, coverage_of, log_coverage, refuse_dropped, total
 from voxyard.corpus.examples import CorpusError, Example, allowed_bad
 from voxyard.corpus.layouts.lines import BadClip, MetadataLine, Split
 from voxyard.corpus.layouts.ljspeech import is_ljspeech, read_ljspeech
-from voxyard.corpus.layouts.recognize import CorpusLayout, LayoutName, find_layout
-from voxyard.corpus.text import Encoded, Normaliser, Tokenizer, Units
+from voxyard.corpus.layouts.recognize import CorpusLayout, find_layout
+from voxyard.corpus.settings import CorpusSettings
+from voxyard.corpus.text import Encoded
 from voxyard.host.page_cache import Extent
 
 log = logging.getLogger("voxyard.corpus")
 
-HOP_LENGTH = 256  # the model's default
+WORKERS = 8  # threads that read headers, and decode clips where a corpus is checked
 
 
 @dataclass(frozen=True)
@@ -55,42 +47,29 @@ class Contents:
         return total((self.coverage, self.lost))
 
 
-@dataclass(frozen=True, slots=True)
-class CorpusRequirements:
-    """Requirements of a model on its clips."""
-
-    sample_rate: int
-    hop_length: int = HOP_LENGTH
-    speakers: tuple[str, ...] | None = None  # those of the training corpus; None takes whoever speaks
-    max_dropped_text: float = MAX_DROPPED_TEXT  # share of the texts' characters; of one text ONE_TEXT times as much
-
-
 def read_contents(
-    directory: Path,
-    split: Split,
-    tokenizer: Tokenizer,
-    needs: CorpusRequirements,
-    *,
-    layout: LayoutName = "auto",
-    workers: int = 8,
+    directory: Path, split: Split, settings: CorpusSettings, *, speakers: tuple[str, ...] | None = None
 ) -> Contents:
-    """Reads the metadata and the headers of all recordings; decodes nothing. Raises CorpusError."""
-    found = find_layout(directory, layout)
+    """Reads the metadata and the headers of all recordings; decodes nothing. Raises CorpusError.
+
+    `speakers` are those of the training corpus; without them whoever speaks is taken.
+    """
+    found, tokenizer = find_layout(directory, settings.layout), settings.tokenizer
     lines, bad = found.read(directory, split)
-    speakers = needs.speakers or _speakers(directory, split, lines)
+    speakers = speakers or _speakers(directory, split, lines)
     good: list[tuple[MetadataLine, Header, NDArray[np.int32]]] = []
     read: list[Coverage] = []
     lost: list[Coverage] = []
-    with ThreadPoolExecutor(workers) as pool:
+    with ThreadPoolExecutor(WORKERS) as pool:
         headers = pool.map(_header, lines)
         for line, header in zip(lines, headers, strict=True):
             text = tokenizer.read(line.text)
             coverage = coverage_of(text, line.clip, line.where, line.text)
-            if lack := _unreadable(text, coverage, needs):
+            if lack := _unreadable(text, coverage, settings):
                 bad.append(BadClip(line.clip, f"{lack} in its text {line.text[:40]!r} ({line.where})"))
                 lost.append(coverage)
                 continue
-            reason = header if isinstance(header, str) else _unusable(line, header, text.tokens, needs, speakers)
+            reason = header if isinstance(header, str) else _unusable(line, header, text.tokens, settings, speakers)
             if isinstance(header, str) or reason:
                 bad.append(BadClip(line.clip, str(reason)))
             else:
@@ -116,21 +95,17 @@ class Recordings:
         self,
         directory: Path,
         split: Split,
-        needs: CorpusRequirements,
+        settings: CorpusSettings,
         *,
-        units: Units,
-        language: str | None,
-        max_bad_share: float,
-        normaliser: Normaliser | None = None,
-        layout: LayoutName = "auto",
+        speakers: tuple[str, ...] | None = None,
         log_bad: bool = True,
     ) -> None:
         """Raises CorpusError for an empty corpus, or where more is bad, or dropped of the texts, than is allowed."""
-        contents = read_contents(directory, split, Tokenizer(units, language, normaliser), needs, layout=layout)
-        clips, advice = len(contents.lines) + len(contents.bad), corpus_advice(units, language)
+        contents = read_contents(directory, split, settings, speakers=speakers)
+        clips, advice = len(contents.lines) + len(contents.bad), settings.advice
         more = [*contents.lost.sentences()[:1], advice] if contents.lost.dropped else []
-        refuse_bad(contents.bad, clips, max_bad_share, directory, more=more)
-        refuse_dropped(contents.coverage, needs.max_dropped_text, str(directory), advice)
+        refuse_bad(contents.bad, clips, settings.max_bad_share, directory, more=more)
+        refuse_dropped(contents.coverage, settings.max_dropped_text, str(directory), advice)
         if contents.bad and not contents.lines:
             listing = "\n".join([*listed(contents.bad), *more])
             raise CorpusError(f"none of the {clips} clips of {directory} can be used:\n{listing}")
@@ -141,11 +116,11 @@ class Recordings:
             log.warning("%d of %d clips of %s are left out:\n%s", len(contents.bad), clips, directory, listing)
         if log_bad:
             log.info("%s: %d clips in the layout %s", directory, len(contents.lines), contents.layout.name)
-        log_coverage(contents.coverage, directory, units)
+        log_coverage(contents.coverage, directory, settings.text_units)
         self.coverage = contents.coverage
         self.directory, self._lines, self._tokens = directory, contents.lines, contents.tokens
         self.bad, self.layout = contents.bad, contents.layout.name
-        self.sample_rate = sample_rate = needs.sample_rate
+        self.sample_rate = sample_rate = settings.sample_rate
         self.speakers = contents.speakers
         self._speaker_ids = {name: number for number, name in enumerate(self.speakers)}
         self.ids: Sequence[str] = [line.clip for line in contents.lines]
@@ -155,8 +130,8 @@ class Recordings:
         self.token_lengths = np.array([len(tokens) for tokens in contents.tokens], np.int64)
         self.sentences: Sequence[str] = [line.text for line in contents.lines]  # as they are written
         self.feature_names: tuple[str, ...] = ()
-        speakers = [line.speaker for line in contents.lines]
-        self.fingerprint = fingerprint(self.ids, self.samples, self._tokens, speakers, sample_rate)
+        spoken = [line.speaker for line in contents.lines]
+        self.fingerprint = fingerprint(self.ids, self.samples, self._tokens, spoken, sample_rate)
 
     def __len__(self) -> int:
         return len(self._lines)
@@ -220,19 +195,19 @@ def _header(line: MetadataLine) -> Header | str:
         return str(error)
 
 
-def _unreadable(text: Encoded, coverage: Coverage, needs: CorpusRequirements) -> str | None:
+def _unreadable(text: Encoded, coverage: Coverage, settings: CorpusSettings) -> str | None:
     """Reason why too little of a text is left to learn from."""
     if coverage.dropped and len(text.tokens) == 0:
         return "no known symbol"
-    if coverage.share > min(1.0, ONE_TEXT * needs.max_dropped_text):
+    if coverage.share > min(1.0, ONE_TEXT * settings.max_dropped_text):
         return f"{coverage.lost} of {coverage.characters} characters are dropped"
     return None if text.lettered else "no letter or digit"
 
 
 def _unusable(
-    line: MetadataLine, header: Header, tokens: NDArray[np.int32], needs: CorpusRequirements, speakers: Sequence[str]
+    line: MetadataLine, header: Header, tokens: NDArray[np.int32], settings: CorpusSettings, speakers: Sequence[str]
 ) -> str | None:
-    frames = resampled_length(header.frames, header.sample_rate, needs.sample_rate) // needs.hop_length
+    frames = resampled_length(header.frames, header.sample_rate, settings.sample_rate) // settings.hop_length
     if frames < len(tokens):
         return (
             f"{len(tokens)} tokens in {header.frames / header.sample_rate:.2f} s of sound ({frames} frames): "

@@ -20,10 +20,12 @@ from voxyard.corpus.coverage import Coverage
 from voxyard.corpus.examples import CorpusError, Example, ExampleSource, sentences_of
 from voxyard.corpus.layouts.lines import BadClip
 from voxyard.corpus.recordings import fingerprint, refuse_bad
+from voxyard.corpus.settings import CorpusSettings
 from voxyard.corpus.shards import ARRAYS, COLUMNS, FORMAT, INDEX, crc32, file_name
 from voxyard.corpus.text import SYMBOLS_HASH
 
 SHARD_BYTES = 256 * 2**20
+WORKERS = 4  # threads that decode
 
 Features = Callable[[Example], Mapping[str, NDArray[np.float32]]]
 Progress = Callable[[int, int], None]
@@ -50,18 +52,16 @@ class Prepared:
 def write_shards(
     source: ExampleSource,
     directory: Path,
-    description: Mapping[str, Any],
+    settings: CorpusSettings,
     *,
     origin: Path,
-    max_bad_share: float,
     already_bad: tuple[BadClip, ...] = (),
     coverage: Coverage | None = None,
     features: Features | None = None,
-    workers: int = 4,
     progress: Progress | None = None,
 ) -> Prepared:
-    """Writes a source into an empty directory. `description` and `coverage`, that of the source's texts, go into
-    index.json; `origin` is named in messages.
+    """Writes a source into an empty directory. The settings that it was read with and `coverage`, that of its texts,
+    go into index.json; `origin` is named in messages.
 
     Raises CorpusError where too many clips are broken, those that the source left out (`already_bad`) among them, and
     OSError where the disk is full.
@@ -70,10 +70,10 @@ def write_shards(
     ids: list[str] = []
     sentences, written = sentences_of(source), list[str]()
     with _Writer(directory) as writer:
-        for i, example in enumerate(_examples(source, workers)):
+        for i, example in enumerate(_examples(source)):
             if isinstance(example, CorpusError):
                 bad.append(BadClip(source.ids[i], str(example)))
-                refuse_bad(bad, clips, max_bad_share, origin)
+                refuse_bad(bad, clips, settings.max_bad_share, origin)
             else:
                 writer.add(_with_features(source.ids[i], example, features))
                 ids.append(source.ids[i])
@@ -83,9 +83,10 @@ def write_shards(
     if not ids:
         raise CorpusError("no clip is left to write")
     size = writer.describe({
-        **description, "format": FORMAT, "symbols": SYMBOLS_HASH, "sample_rate": source.sample_rate,
-        "speakers": list(source.speakers), "ids": ids, "texts": coverage.to_json() if coverage else None,
-        "sentences": written,
+        "text_units": settings.text_units, "language": settings.language, "reading": settings.reading,
+        "feature_settings": settings.feature_settings, "format": FORMAT, "symbols": SYMBOLS_HASH,
+        "sample_rate": source.sample_rate, "speakers": list(source.speakers), "ids": ids,
+        "texts": coverage.to_json() if coverage else None, "sentences": written,
     })  # fmt: skip
     samples = sum(row[COLUMNS.index("samples")] for row in writer.rows)
     return Prepared(directory, len(ids), samples / source.sample_rate, size, tuple(str(one) for one in bad), coverage)
@@ -156,7 +157,7 @@ class _Writer:
             self._files = {}
 
 
-def _examples(source: ExampleSource, workers: int) -> Iterator[Example | CorpusError]:
+def _examples(source: ExampleSource) -> Iterator[Example | CorpusError]:
     """All examples in order, decoded by some threads a little ahead."""
 
     def read(i: int) -> Example | CorpusError:
@@ -167,8 +168,8 @@ def _examples(source: ExampleSource, workers: int) -> Iterator[Example | CorpusE
         fault = unlearnable(example.pcm, source.sample_rate)
         return CorpusError(fault) if fault else example
 
-    with ThreadPoolExecutor(workers) as pool:
-        step = 8 * workers
+    with ThreadPoolExecutor(WORKERS) as pool:
+        step = 8 * WORKERS
         for begin in range(0, len(source), step):
             yield from pool.map(read, range(begin, min(begin + step, len(source))))
 

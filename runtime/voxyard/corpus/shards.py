@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from voxyard.corpus.coverage import Coverage, from_json
 from voxyard.corpus.examples import CorpusError, Example
-from voxyard.corpus.text import SYMBOLS, SYMBOLS_HASH, Units
+from voxyard.corpus.settings import CorpusSettings
+from voxyard.corpus.text import SYMBOLS, SYMBOLS_HASH
 from voxyard.host.page_cache import Extent
 
 FORMAT = 1
@@ -36,19 +37,6 @@ _INDEX_TYPES = {
     "sample_rate": int, "text_units": str, "symbols": str, "speakers": list, "ids": list, "fingerprint": str,
     "shards": int, "features": dict, "files": dict,
 }  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class ShardRequirements:
-    """Parameters that shards have to be made with."""
-
-    sample_rate: int
-    units: Units
-    language: str | None
-    hop_length: int = 1
-    speakers: tuple[str, ...] | None = None  # those of the training corpus; None takes the shards' own
-    feature_settings: Mapping[str, Any] | None = None  # None takes features however they were made
-    reading: int = 0  # version of the texts' normaliser; 0 is none
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,20 +76,27 @@ def file_name(kind: str, shard: int) -> str:
 class Shards:
     """Shards as a source of examples. Reading takes views of mapped files: no copy, no lock."""
 
-    def __init__(self, directory: Path, wanted: ShardRequirements) -> None:
-        """Raises CorpusError where files are missing, cut or foreign, or the shards were made with other settings."""
+    def __init__(
+        self, directory: Path, wanted: CorpusSettings | None, *, speakers: tuple[str, ...] | None = None
+    ) -> None:
+        """Raises CorpusError where files are missing, cut or foreign, or the shards were made with other settings.
+
+        Without wanted ones shards are read as they were made; without `speakers`, those of the training corpus, they
+        have their own.
+        """
         index = read_index(directory)
         _check_settings(directory, index, wanted)
         self.coverage = _coverage(directory, index)
         self._columns, self._tokens, self.token_lengths = _read_arrays(directory, index)
-        self.sample_rate = wanted.sample_rate
+        self.sample_rate: int = index["sample_rate"]
         self.ids: Sequence[str] = index["ids"]
         self.sentences: Sequence[str] = index.get("sentences") or []  # none in shards of an older version
         self.samples = self._columns["samples"]
         self.fingerprint: str = index["fingerprint"]
         self.feature_names: tuple[str, ...] = tuple(sorted(index["features"]))
-        self.speakers, self._speaker = _speakers(directory, index, self._columns["speaker"], wanted.speakers)
-        _check_lengths(directory, self, wanted.hop_length)
+        self.speakers, self._speaker = _speakers(directory, index, self._columns["speaker"], speakers)
+        if wanted is not None:
+            _check_lengths(directory, self, wanted.hop_length)
         self._tokens_at = np.concatenate([[0], np.cumsum(self.token_lengths)])
         self._pcm = _maps(directory, "pcm", "<i2", None, index)
         self._features = {
@@ -172,13 +167,14 @@ def crc32(path: Path) -> int:
     return checksum
 
 
-def _check_settings(directory: Path, index: Mapping[str, Any], wanted: ShardRequirements) -> None:
-    pairs: dict[str, Any] = {"sample_rate": wanted.sample_rate, "text_units": wanted.units, "symbols": SYMBOLS_HASH}
-    pairs["reading"] = wanted.reading
-    if wanted.units == "phonemes" or wanted.reading:
-        pairs["language"] = wanted.language
+def _check_settings(directory: Path, index: Mapping[str, Any], wanted: CorpusSettings | None) -> None:
+    pairs: dict[str, Any] = {"symbols": SYMBOLS_HASH}
+    if wanted is not None:
+        pairs |= {"sample_rate": wanted.sample_rate, "text_units": wanted.text_units, "reading": wanted.reading}
+        if wanted.text_units == "phonemes" or wanted.reading:
+            pairs["language"] = wanted.language
     made_with = {"reading": 0} | dict(index)
-    if index["features"] and wanted.feature_settings is not None:
+    if index["features"] and wanted is not None and wanted.feature_settings is not None:
         made_with |= index.get("feature_settings") or {}
         pairs |= wanted.feature_settings
     wrong = [f"{name} {made_with.get(name, 'of an older version')} (wanted: {value})" for name, value in pairs.items()

@@ -13,7 +13,7 @@ from voxyard.extraction.errors import TextTooLongError
 from voxyard.extraction.lines import joined_words, lines_going_on
 from voxyard.extraction.plaintext import clean
 from voxyard.extraction.silent import contents_lines, without_pictures, without_readings
-from voxyard.extraction.titles import chapter_title, is_of_chapter, is_part, numbers_alone
+from voxyard.extraction.titles import DIRECTS, chapter_title, is_of_chapter, is_part, numbers_alone
 
 CodeBlocks = Literal["skip", "announce"]
 
@@ -162,7 +162,7 @@ def with_titles(blocks: Sequence[Block]) -> tuple[Block, ...]:
     if len(heads) > 1:
         return tuple(blocks)
     level = 1 + sum(head.level for head in heads)
-    texts = [block.text if isinstance(block, Paragraph) else "" for block in blocks]
+    texts = [DIRECTS.sub("", block.text).strip() if isinstance(block, Paragraph) else "" for block in blocks]
     titles = {at: title for at, text in enumerate(texts) if (title := chapter_title(text)) is not None}
     if len(titles) < _FEWEST_TITLES:
         titles = numbers_alone(texts)

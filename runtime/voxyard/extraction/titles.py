@@ -57,6 +57,8 @@ _ORNAMENTS = re.compile(r"^[*=~_–—-]+\s*|\s*[*=~_–—-]+$|【|(?<=[章节�
 _RULE = re.compile(r"^[=~*_–—-]{2,}[^\S\n]*$\n?", re.MULTILINE)  # below one
 _MARKED = re.compile(r"#{1,3}\s+(?P<title>\S.*)")
 _APART = re.compile(r"[\s]*(?:[.:：—–|-]+\s*|$)")
+DIRECTS = re.compile(r"\[(?:/[ \t]*)?(?:voice|pause|break|silence)\b[^\]\[\r\n]*\]|<break\b[^<>\r\n]*>", re.IGNORECASE)
+"""A tag that directs the voice: no part of a title."""
 _SENTENCE = re.compile(r"[.,;，。；！!？?、][\"”’»)」』]*$")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from voxyard.host.errors import HostError
@@ -36,13 +36,17 @@ _MOST_BATCH = 48
 
 @dataclass(frozen=True, slots=True)
 class RecommendedLimits:
-    """Settings for one data GPU and one model GPU (the same card twice in single mode)."""
+    """Settings for a card, as the data GPU or as the model GPU."""
 
     batch_size: int
     data_limit_mib: int
     model_limit_mib: int
     ring_slots: int
     buffer_size: int  # batches of host-side prefetch
+
+    def limit_mib(self, role: Role) -> int:
+        """The memory limit of the card in this role."""
+        return self.data_limit_mib if role == "data" else self.model_limit_mib
 
 
 _CLASSES = {
@@ -77,7 +81,7 @@ def choices(model_mib: int, profile: Profile = "conservative") -> tuple[Choice, 
 
     Not below 12 GB: there no profile gives a card more clips than the next larger one has.
     """
-    size, matrix = nominal_gb(model_mib), _class(model_mib)
+    size, matrix = nominal_gb(model_mib), recommend(model_mib)
     if size < min(_CLASSES):
         why = f"the memory matrix gives {_CLASSES[12].batch_size} to a card of 12 GB, and a smaller one takes no more"
         return (Choice("batch", matrix.batch_size, matrix.batch_size, _QUICK_START_SMALL_BATCH, why),)
@@ -106,33 +110,14 @@ def nominal_gb(total_mib: int) -> int:
     return max((size for size in _NOMINAL_GB if size * 1024 <= total_mib), default=0)
 
 
-def recommend(
-    data_mib: int, model_mib: int, *, data_free_mib: int | None = None, model_free_mib: int | None = None
-) -> RecommendedLimits:
-    """Settings for two cards of these memory sizes: each limit by its own card, all else by the model GPU.
-
-    Where the free memory is given, no limit exceeds it less the overhead of context and libraries.
-    """
-    data, model = _class(data_mib), _class(model_mib)
-    return replace(
-        model,
-        data_limit_mib=_within(data.data_limit_mib, data_free_mib),
-        model_limit_mib=_within(model.model_limit_mib, model_free_mib),
-    )
-
-
-def _class(total_mib: int) -> RecommendedLimits:
-    size = nominal_gb(total_mib)
-    third = total_mib // 3
+def recommend(total_mib: int) -> RecommendedLimits:
+    """Settings for a card of this memory size: its limit in either role, and all else where it is the model GPU."""
+    size, third = nominal_gb(total_mib), total_mib // 3
     if size < min(_CLASSES):
         return RecommendedLimits(8, third, 2 * third, _CLASSES[12].ring_slots, 25)
     if size > max(_CLASSES):
         return RecommendedLimits(min(_MOST_BATCH, 16 * size // 24), third, 2 * third, _CLASSES[24].ring_slots, 100)
     return _CLASSES[max(name for name in _CLASSES if name <= size)]
-
-
-def _within(limit_mib: int, free_mib: int | None) -> int:
-    return limit_mib if free_mib is None else max(0, min(limit_mib, free_mib - HEADROOM_MIB))
 
 
 # -- for real cards ------------------------------------------------------------------------------------------
@@ -178,8 +163,7 @@ def recommended_mib(gpu: Gpu, role: Role) -> int:
     Raises LimitsError where the card does not report its memory.
     """
     total, _ = _memory(gpu)
-    found = recommend(total, total)
-    return found.data_limit_mib if role == "data" else found.model_limit_mib
+    return recommend(total).limit_mib(role)
 
 
 def limits_for(
@@ -197,7 +181,7 @@ def limits_for(
     `recommended` does. Raises LimitsError where nothing is left.
     """
     total, _ = _memory(model)
-    by_model = recommend(total, total)
+    by_model = recommend(total)
     taken = {choice.setting: choice.taken for choice in choices(total, profile)}
     return TrainerLimits(
         policy=policy,

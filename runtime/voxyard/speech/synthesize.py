@@ -28,6 +28,7 @@ class SynthesisResult:
 
     total: int
     chunks: int = 0  # joined and written
+    samples: list[int] = field(default_factory=list)  # of each chunk's sound
     audio_seconds: float = 0.0  # with the pauses
     seconds: float = 0.0  # since it began
     failures: list[ChunkFailedError] = field(default_factory=list)  # of chunks replaced by silence
@@ -82,6 +83,7 @@ def synthesize(
                 _add(result, outcome)
                 piece = joiner.add(outcome.result, endings[outcome.index])
                 write(piece.audio)
+                result.samples.append(piece.end - piece.start)
                 result.chunks += 1
                 result.audio_seconds += len(piece.audio) / piece.sample_rate
     finally:

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from voxyard.corpus import Coverage, ExampleSource, allowed_bad, has_eval_split, open_source
+from voxyard.corpus import CorpusSettings, Coverage, ExampleSource, allowed_bad, has_eval_split, open_source
 from voxyard.corpus.cache import CachedSource
 from voxyard.corpus.examples import Subset
 from voxyard.corpus.layouts.lines import Split
-from voxyard.corpus.recordings import Recordings
-from voxyard.corpus.shards import Shards
 from voxyard.host.memory import available_bytes
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.devices.batch_size import longest_bucket
 from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.model.mel import EDGES
 from voxyard.trainer.sampler import Bucket
-from voxyard.trainer.text.front_end import tokenizer_of, with_text_front_end
+from voxyard.trainer.text.front_end import choose, tokenizer_of, with_text_front_end
 
 log = logging.getLogger("voxyard.trainer")
 
@@ -85,36 +82,32 @@ def feature_settings(config: TrainConfig) -> dict[str, Any]:
     return {name: getattr(config.model, name) for name in names} | more
 
 
-def open_clips(
-    path: Path,
-    config: TrainConfig,
-    split: Split = "train",
-    *,
-    speakers: tuple[str, ...] | None = None,
-    feature_settings: Mapping[str, Any] | None = None,
-) -> Recordings | Shards:
-    """A split of a corpus as it is, read with these settings; see corpus.open_source. Raises CorpusError."""
+def corpus_settings(config: TrainConfig) -> CorpusSettings:
+    """What the clips of a run are read with, and their features are made with."""
     text = tokenizer_of(config.model)
-    return open_source(
-        path,
+    return CorpusSettings(
         sample_rate=config.model.sample_rate,
+        hop_length=config.model.hop_length,
         text_units=text.units,
         language=text.language,
         normaliser=text.normaliser,
+        layout=config.data.corpus_layout,
         max_bad_share=config.data.max_bad_share,
         max_dropped_text=config.data.max_dropped_text,
-        layout=config.data.corpus_layout,
-        split=split,
-        hop_length=config.model.hop_length,
-        speakers=speakers,
-        feature_settings=feature_settings,
+        feature_settings=feature_settings(config),
     )
+
+
+def settings_for(config: TrainConfig, corpus: Path) -> CorpusSettings:
+    """The same for a corpus that no run was chosen for, whose texts are read as it says. Raises CorpusError."""
+    model = choose(config.model, corpus, layout=config.data.corpus_layout)
+    return corpus_settings(config.model_copy(update={"model": model}))
 
 
 def _open(
     path: Path, config: TrainConfig, split: Split = "train", speakers: tuple[str, ...] | None = None
 ) -> tuple[ExampleSource, Coverage | None]:
-    source = open_clips(path, config, split, speakers=speakers, feature_settings=feature_settings(config))
+    source = open_source(path, corpus_settings(config), split=split, speakers=speakers)
     _refuse_features(source, config)
     return _without_long_clips(source, config), source.coverage
 

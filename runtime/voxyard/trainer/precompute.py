@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from voxyard.corpus import ExampleSource, has_eval_split, version_of
+from voxyard.corpus import ExampleSource, has_eval_split, open_source
 from voxyard.corpus.directories import whole_directory
 from voxyard.corpus.examples import Subset
 from voxyard.corpus.layouts.lines import Split
@@ -15,9 +16,9 @@ from voxyard.corpus.shard_writer import Prepared, write_shards
 from voxyard.corpus.shards import EVAL, only_shards
 from voxyard.trainer.api import prepare_features
 from voxyard.trainer.config import TrainConfig
-from voxyard.trainer.corpora import feature_settings, open_clips
+from voxyard.trainer.corpora import corpus_settings
 from voxyard.trainer.errors import TrainerError
-from voxyard.trainer.text.front_end import tokenizer_of, with_text_front_end
+from voxyard.trainer.text.front_end import with_text_front_end
 
 log = logging.getLogger("voxyard.trainer")
 
@@ -32,25 +33,12 @@ def precompute(config: TrainConfig, destination: Path, *, clips: int | None = No
     if source is None:
         raise TrainerError("no corpus: give --train-data DIR")
     config = with_text_front_end(config)
-    features, text = prepare_features(config), tokenizer_of(config.model)
-    description = {
-        "text_units": text.units,
-        "language": text.language,
-        "reading": version_of(text.normaliser),
-        "feature_settings": feature_settings(config),
-    }
+    features, settings = prepare_features(config), corpus_settings(config)
 
     def write(split: Split, where: Path) -> Prepared:
-        found = open_clips(source, config, split)
-        return write_shards(
-            _first(found, clips),
-            where,
-            description,
-            origin=source,
-            max_bad_share=config.data.max_bad_share,
-            coverage=found.coverage,
-            features=features,
-        )
+        found = open_source(source, replace(settings, feature_settings=None), split=split)
+        some = _first(found, clips)
+        return write_shards(some, where, settings, origin=source, coverage=found.coverage, features=features)
 
     with whole_directory(destination, "shards", only_shards) as directory:
         made = write("train", directory)

@@ -58,7 +58,7 @@ def xids(facts: HostFacts, gpus: tuple[HostGpu, ...], selection: GpuSelection) -
     for each in recent_critical(facts.xids):
         gpu = gpu_of(each, gpus)
         name = f"GPU at {each.bus_id}" if gpu is None else f"GPU {gpu.index}"
-        found = f"{name}, {_ago(each.age_seconds)} ago: {each.text}"
+        found = f"{name}, {_ago(each.age_seconds)}: {each.text}"
         lost = gpu is None and names_a_gpu(each)
         if (gpu is not None and gpu.uuid in selection.unlisted) or (lost and selection.unlisted_lost):
             yield Finding("INFO", "xid", f"{found} (not in the inventory, and not used)", "none for the services")
@@ -141,5 +141,7 @@ def is_ours(facts: HostFacts, process: GpuProcess) -> bool:
     return any(process.is_in(each.id) for each in containers)
 
 
-def _ago(seconds: float) -> str:
-    return f"{seconds / 3600:.0f} h" if seconds >= 3600 else f"{seconds / 60:.0f} min"
+def _ago(seconds: float | None) -> str:
+    if seconds is None:
+        return "since the host's start (its kernel log has no times: kernel.printk_time)"
+    return f"{seconds / 3600:.0f} h ago" if seconds >= 3600 else f"{seconds / 60:.0f} min ago"

@@ -6,7 +6,6 @@ import re
 import shlex
 from collections.abc import Iterator
 
-from fleet.audit import TAG
 from fleet.checks import certificates, gpu_start, gpu_use, gpus, ray_clusters, shared_documents, space, state
 from fleet.checks.finding import ALL_SERVICES, ON_GPUS, TRAINER, Finding, acknowledged, package
 from fleet.checks.requirements import HostRequirements
@@ -46,7 +45,6 @@ def preflight(
         *space.check_all(facts, host, requirements),
         *ports(facts, host),
         *clock(facts),
-        *audit_log(facts),
         *certificates.check_all(facts, host),
         *gpus.check_all(facts, host, requirements.cuda, assignment),
         *gpu_start.check_all(facts),
@@ -148,7 +146,7 @@ def ports(facts: HostFacts, host: Host) -> Iterator[Finding]:
         return
     running = [each for each in known(facts.containers, ()) if each.state == "running"]
     own = {port for each in running for port in each.ports}
-    on_the_host = {each.role for each in running if each.host_network}
+    on_the_host = {each.service for each in running if each.host_network}
     for each in host.listeners:
         if each.port in facts.ports and each.port not in own and each.service not in on_the_host:
             found = f"port {each.port}, for {each.what}, is used by a foreign process"
@@ -172,17 +170,6 @@ def clock(facts: HostFacts) -> Iterator[Finding]:
             found,
             "enable time synchronisation: timedatectl set-ntp true (on the host or this machine)",
         )
-
-
-def audit_log(facts: HostFacts) -> Iterator[Finding]:
-    """Check: no line of the audit log was removed or changed, by its hashes and its copy in the journal."""
-    if isinstance(facts.audit_log, Unknown):
-        found = f"the audit log cannot be read: {facts.audit_log.reason}"
-        yield Finding("WARN", "audit", found, "check ~/.voxyard/audit.jsonl on the host")
-        return
-    for said in facts.audit_log.broken:
-        remedy = f"ask who changed ~/.voxyard/audit.jsonl there; the journal's copy: journalctl -t {TAG}"
-        yield Finding("WARN", "audit", f"the audit log was changed: {said}", remedy)
 
 
 def login(facts: HostFacts, host: Host) -> Iterator[Finding]:

@@ -34,7 +34,7 @@ def check_all(facts: HostFacts, host: Host) -> Iterator[Finding]:
         return
     if found.head is not None:
         yield from _head(found.head, host)
-    running = {each.role for each in known(facts.containers, ()) if each.state == "running"}
+    running = {each.service for each in known(facts.containers, ()) if each.state == "running"}
     yield from _from_here(found.from_here, host, running=set(host.ray_roles) <= running)
 
 
@@ -94,7 +94,7 @@ def _images(first: Host, host: Host, facts: Mapping[str, HostFacts]) -> Iterator
 
 def _running(facts: HostFacts) -> set[str]:
     containers = known(facts.containers, ())
-    return {each.image_id for each in containers if each.role in SERVICES and each.state == "running"}
+    return {each.image_id for each in containers if each.service in SERVICES and each.state == "running"}
 
 
 def _tokens(first: Host, host: Host) -> Iterator[Finding]:

@@ -21,7 +21,7 @@ def check_all(facts: HostFacts, host: Host, requirements: HostRequirements) -> I
 
 def disks(facts: HostFacts, host: Host, requirements: HostRequirements) -> Iterator[Finding]:
     """Check: missing images fit under Docker's root, missing artefacts into the home."""
-    docker = requirements.docker_bytes(host, known(facts.images, frozenset()))
+    docker = requirements.docker_bytes(host, {each.id for each in known(facts.images, ())})
     home = requirements.home_bytes(host, known(facts.artefact_bytes_present, 0))
     if isinstance(facts.disk, Unknown):
         if not isinstance(facts.docker, Unknown):

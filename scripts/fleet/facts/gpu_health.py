@@ -18,8 +18,8 @@ def has_memory_fault(gpu: HostGpu) -> bool:
 
 
 def recent_critical(xids: Iterable[XidError]) -> tuple[XidError, ...]:
-    """Critical errors of the last day."""
-    return tuple(each for each in xids if each.xid in CRITICAL_XIDS and each.age_seconds < XID_SECONDS)
+    """Critical errors of the last day, and those of this start of the host whose age is not known."""
+    return tuple(each for each in xids if each.xid in CRITICAL_XIDS and (each.age_seconds or 0.0) < XID_SECONDS)
 
 
 def gpu_of(error: XidError, gpus: Sequence[HostGpu]) -> HostGpu | None:

@@ -15,7 +15,7 @@ from voxyard.host.out_of_work import Mark, parse_marks
 Marks = tuple[Mark, ...]
 """Sick GPUs of a host."""
 
-_XID = re.compile(r"\[\s*(\d+\.\d+)\].*?NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]+)(?: GPU-I:\d+)?\): (\d+)(.*)")
+_XID = re.compile(r"(?:\[\s*(\d+\.\d+)\].*?)?NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]+)(?: GPU-I:\d+)?\): (\d+)(.*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class XidError:
 
     bus_id: str
     xid: int
-    age_seconds: float
+    age_seconds: float | None  # None: the kernel writes no times into its log
     text: str
 
 
@@ -69,11 +69,10 @@ def _processes(text: str) -> tuple[GpuProcess, ...]:
 def _xids(text: str) -> tuple[XidError, ...]:
     first, *lines = text.splitlines()
     up = float(first)
-    found = (_XID.search(line) for line in lines)
+    found = [each for line in lines if (each := _XID.search(line))]
+    ages = [max(0.0, up - float(each[1])) if each[1] else None for each in found]
     return tuple(
-        XidError(each[2], int(each[3]), max(0.0, up - float(each[1])), f"Xid {each[3]}{each[4]}")
-        for each in found
-        if each
+        XidError(each[2], int(each[3]), age, f"Xid {each[3]}{each[4]}") for each, age in zip(found, ages, strict=True)
     )
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from fleet.audit import AUDIT_LOG, AuditLog
 from fleet.facts.fact import Fact, Unknown
 from fleet.facts.gpu_start import GpuStart
 from fleet.facts.gpu_use import NUMA, OUT_OF_WORK, PROCESSES, XIDS, GpuProcess, Marks, Numa, XidError
@@ -32,6 +31,7 @@ from fleet.facts.machine import (
     Disk,
     Docker,
     EngineLimits,
+    HostImage,
     Login,
     State,
     Toolkit,
@@ -58,7 +58,6 @@ _FIRST = {
     "artefact_bytes_present": KEPT,
     "ports": PORTS,
     "programs": PROGRAMS,
-    "audit_log": AUDIT_LOG,
 }
 _NEWER_FIELD = "not a valid field to query"  # words of nvidia-smi, of an older driver
 
@@ -79,7 +78,7 @@ class HostFacts:
     compose: str | Unknown
     toolkit: Toolkit | Unknown
     disk: Disk | Unknown  # under Docker's root
-    images: frozenset[str] | Unknown  # ids
+    images: tuple[HostImage, ...] | Unknown
     engine_limits: EngineLimits | Unknown
     home_disk: Disk | Unknown
     memory_mib: int | Unknown  # of the host
@@ -89,7 +88,6 @@ class HostFacts:
     containers: tuple[Container, ...] | Unknown
     clock_skew: float | Unknown  # seconds that the host is ahead of the operator, at least
     out_of_work: Marks | Unknown = ()  # sick GPUs, as the host's exporter marks them
-    audit_log: AuditLog | Unknown = field(default_factory=lambda: AuditLog(0))
     shared_documents: SharedDocuments | Unknown | None = None  # None: the documents of the host are its own
     ray_reach: RayReach | None = None  # None: the host is in no Ray cluster
     gpu_cards: int | Unknown | None = None  # of NVIDIA, on the PCI bus

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -143,24 +143,71 @@ class EngineLimits:
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """Container of voxyard."""
+    """Container of voxyard: of a service, or of a training run."""
 
+    id: str
     name: str
-    role: str
+    service: str
     release: str
+    config: str  # configuration hash
+    image: str  # as in the compose file
     image_id: str
     state: str  # running, exited, restarting, …
-    health: str | None  # starting, healthy, unhealthy; None: it has no health check
+    health: str | None  # starting, healthy, unhealthy; None: it has no health check, and what it answers decides
     started: str
-    ports: tuple[int, ...]  # on the host
-    config: str = ""  # configuration hash
-    id: str = ""
+    exit_code: int = 0
+    restarts: int = 0  # by the engine, since its creation
+    out_of_memory: bool = False  # killed by the kernel
+    run: str = ""  # training run that it is of
+    finished: str = ""
+    ports: tuple[int, ...] = ()  # on the host
     host_network: bool = False  # network mode host
 
     @property
+    def alive(self) -> bool:
+        """True while its process exists."""
+        return self.state in ("running", "restarting", "paused")
+
+    @property
     def healthy(self) -> bool:
-        """True where it runs and is healthy."""
-        return self.state == "running" and self.health == "healthy"
+        """True where it runs, and its health check, where it has one, says so."""
+        return self.state == "running" and self.health in ("healthy", None)
+
+    @property
+    def starting(self) -> bool:
+        """True while its health check is starting."""
+        return self.state == "running" and self.health == "starting"
+
+    @property
+    def description(self) -> str:
+        """State, health and exit code as text."""
+        ended = f", {describe_exit(self.exit_code, out_of_memory=self.out_of_memory)}" if self.ended else ""
+        return f"{self.state}, health: {self.health or 'no health check'}{ended}"
+
+    @property
+    def ended(self) -> bool:
+        """True where its process has exited, even if the engine restarts it."""
+        return self.state in ("exited", "dead", "restarting")
+
+
+@dataclass(frozen=True, slots=True)
+class HostImage:
+    """Image on the host."""
+
+    id: str
+    names: frozenset[str]  # tags, and references with digest
+    layers: tuple[str, ...]
+
+
+def describe_exit(code: int | str, *, out_of_memory: bool) -> str:
+    """Exit code as text."""
+    return f"exit code {code}{', out of memory (OOM)' if out_of_memory else ''}"
+
+
+def container_of(containers: Iterable[Container], service: str) -> Container | None:
+    """Container of the service; the running one of several."""
+    found = [each for each in containers if each.service == service]
+    return min(found, key=lambda each: each.state != "running", default=None)
 
 
 def _login(text: str) -> Login:
@@ -242,11 +289,13 @@ def _disk(text: str) -> Disk:
     return Disk(row[3], int(row[1]) * 1024, int(row[2]) * 1024)
 
 
-def _images(text: str) -> frozenset[str]:
-    found = frozenset(text.split())
-    if odd := [each for each in found if not each.startswith("sha256:")]:
-        raise ValueError(f"expected image ids, found {odd[0]}")
-    return found
+def _images(text: str) -> tuple[HostImage, ...]:
+    return tuple(_image(json.loads(line)) for line in text.splitlines() if line.strip())
+
+
+def _image(found: Mapping[str, Any]) -> HostImage:
+    names = frozenset([*(found["tags"] or ()), *(found["digests"] or ())])
+    return HostImage(found["id"], names, tuple(found["layers"] or ()))
 
 
 def _tools(text: str) -> frozenset[str]:
@@ -261,25 +310,32 @@ def _engine_limits(text: str) -> EngineLimits:
     return EngineLimits(locked, bool(int(words[1], 16) >> _SYS_RESOURCE & 1))
 
 
-def _containers(text: str) -> tuple[Container, ...]:
+def containers_of(text: str) -> tuple[Container, ...]:
+    """Containers in the output of `docker inspect`. Raises LookupError, ValueError for another text."""
     return tuple(_container(each) for each in json.loads(text or "[]"))
 
 
 def _container(found: Mapping[str, Any]) -> Container:
-    labels = found["Config"]["Labels"]
-    bindings = (found["HostConfig"].get("PortBindings") or {}).values()
+    labels, state, settings = found["Config"]["Labels"], found["State"], found.get("HostConfig") or {}
+    bindings = (settings.get("PortBindings") or {}).values()
     return Container(
-        name=found["Name"].removeprefix("/"),
-        role=labels.get(ROLE_LABEL, ""),
+        id=found["Id"],
+        name=found.get("Name", "").removeprefix("/"),
+        service=labels.get(ROLE_LABEL, ""),
         release=labels.get(RELEASE_LABEL, ""),
-        image_id=found["Image"],
-        state=found["State"]["Status"],
-        health=(found["State"].get("Health") or {}).get("Status"),
-        started=found["State"]["StartedAt"],
-        ports=tuple(int(each["HostPort"]) for binding in bindings for each in binding or () if each["HostPort"]),
         config=labels.get(CONFIG_LABEL, ""),
-        id=found.get("Id", ""),
-        host_network=found["HostConfig"].get("NetworkMode") == "host",
+        image=found["Config"]["Image"],
+        image_id=found["Image"],
+        state=state["Status"],
+        health=(state.get("Health") or {}).get("Status"),
+        started=state["StartedAt"],
+        exit_code=int(state.get("ExitCode", 0)),
+        restarts=int(found.get("RestartCount", 0)),
+        out_of_memory=bool(state.get("OOMKilled", False)),
+        run=labels.get("voxyard.run", ""),
+        finished=state.get("FinishedAt", ""),
+        ports=tuple(int(each["HostPort"]) for binding in bindings for each in binding or () if each["HostPort"]),
+        host_network=settings.get("NetworkMode") == "host",
     )
 
 
@@ -288,6 +344,10 @@ def _memory(text: str) -> int:
     return int(kib) // 1024
 
 
+_IMAGE = (
+    '{"id": {{json .Id}}, "tags": {{json .RepoTags}}, "digests": {{json .RepoDigests}}, '
+    '"layers": {{json .RootFS.Layers}}}'
+)
 LOGIN = Fact("login", verb("fact_login"), _login)
 STATE = Fact("state", verb("fact_state"), _state)
 CLOCK = Fact("clock", "date +%s.%N", _clock)  # seconds since the epoch
@@ -299,7 +359,7 @@ DISK = Fact("disk", verb("fact_disk"), _disk)
 MEMORY = Fact("memory", "cat /proc/meminfo", _memory)  # MiB
 HOME_DISK = Fact("home-disk", verb("fact_home_disk"), _disk)
 KEPT = Fact("kept", verb("fact_kept"), lambda text: int(text) * 1024)
-IMAGES = Fact("images", "docker image ls --quiet --no-trunc", _images)
+IMAGES = Fact("images", verb("image_list", _IMAGE), _images, seconds=60)
 PROGRAMS = Fact("programs", verb("fact_programs", *TOOLS, TLS_TOOL), _tools)
 ENGINE_LIMITS = Fact("engine-limits", verb("fact_engine_limits"), _engine_limits)
-CONTAINERS = Fact("containers", verb("container_inspect", ROLE_LABEL), _containers)
+CONTAINERS = Fact("containers", verb("container_inspect", ROLE_LABEL), containers_of)

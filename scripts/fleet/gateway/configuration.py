@@ -8,8 +8,7 @@ tries another: left to services that are all away it has used up its tries in mi
 
 Where all services share their documents (bark.store), any of them serves any request: then none is bound to a host.
 
-A service that speaks TLS is reached by it alone, and has to prove its host's name. With `gateway.plain_http` a service
-that is ready without TLS is reached so: each has two servers then, of which the checks find one.
+A service that speaks TLS is reached by it alone, and has to prove its host's name.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from fleet.errors import FleetError
 from fleet.inventory.gateway_settings import Upstream
 from fleet.inventory.hosts import Host
 from fleet.inventory.shared_documents import store_address
+from fleet.inventory.types import bracketed
 from voxyard.service.documents.records import PREFIX_DIGITS, instance_prefix
 
 CERTIFICATE = "/run/secrets/gateway.pem"
@@ -172,63 +172,25 @@ backend of_{name}
     http-request disable-l7-retry if !METH_GET
 {servers}
 """
-_KEYS_OF_ONE = """
-# Keys of {name}: by_key chooses the host, and here is found out whether it speaks TLS yet. Only here has an answer a
-# deadline: to by_key a request that waits for its host is sent already.
-frontend keys_of_{name}
-    bind abns@voxyard_{name}
-    default_backend keys_of_{name}
-
-backend keys_of_{name}
-    retry-on conn-failure empty-response{deadlines}
-{servers}
-"""
 
 
 @dataclass(frozen=True, slots=True)
 class _Service:
-    """One speech service as servers of HAProxy."""
+    """One speech service as a server of HAProxy."""
 
     name: str
     prefix: str  # of its documents' ids
     address: str
     tls: str  # options
-    also_plain: bool  # where it is ready without TLS
-
-    @property
-    def plain(self) -> str:
-        """Name of its server without TLS; no host is named so."""
-        return f"{self.name}:http"
 
     def pooled(self, options: str = "") -> str:
-        """Lines in a pool whose servers are checked; `{name}` is the server, `{host}` the host."""
+        """Line in a pool of several; `{name}` is its host."""
         number = int(self.prefix, 16) % (1 << 30) + 1  # its place among keys does not depend on the others
-        lines = [f"{self._line(number)}{options.format(name=self.name, host=self.name)}{self.tls}"]
-        if self.also_plain:
-            lines.append(
-                f"    server {self.plain} {self.address} id {number + (1 << 30) - 1}"
-                f"{options.format(name=self.plain, host=self.name)}"
-            )
-        return "\n".join(lines)
-
-    def unchecked(self) -> str:
-        """Line in a pool that does not ask who is ready: with TLS, for a handshake that fails has sent nothing."""
-        return f"{self._line(int(self.prefix, 16) % (1 << 30) + 1)}{self.tls}"
-
-    def keyed(self) -> str:
-        """Line in a pool by key that leaves to another one how the service is reached."""
-        return f"    server {self.name} abns@voxyard_{self.name} id {int(self.prefix, 16) % (1 << 30) + 1}"
+        return f"    server {self.name} {self.address} id {number}{options.format(name=self.name)}{self.tls}"
 
     def alone(self) -> str:
-        """Lines in a backend of its own."""
-        with_tls = f"    server {self.name} {self.address}{self.tls}"
-        if not self.also_plain:
-            return with_tls
-        rule = f"    use-server {self.plain} if {{ srv_is_up(ready/{self.plain}) }}"
-        return "\n".join([rule, with_tls, f"    server {self.plain} {self.address} weight 0"])
-
-    def _line(self, number: int) -> str:
-        return f"    server {self.name} {self.address} id {number}"
+        """Line in a backend of its own."""
+        return f"    server {self.name} {self.address}{self.tls}"
 
 
 def configuration(host: Host, encrypted: Collection[str] = (), *, metrics_tls: bool = False) -> bytes:
@@ -244,7 +206,6 @@ def configuration(host: Host, encrypted: Collection[str] = (), *, metrics_tls: b
             f" ssl ssl-min-ver TLSv1.2 verify required ca-file {AUTHORITIES} verifyhost {each.name}"
             if each.name in encrypted
             else "",
-            host.gateway.plain_http and each.name in encrypted,
         )
         for each, prefix in _with_prefixes(host.upstreams)
     ]
@@ -280,16 +241,13 @@ def configuration(host: Host, encrypted: Collection[str] = (), *, metrics_tls: b
         backup=f"    server :waiting {_WAITING} ssl verify none backup",
         checked=servers(" check observe layer4 error-limit 1 on-error mark-down"),
         tracking=servers(" track ready/{name}"),
-        tracking_with_cookies=servers(" track ready/{name} cookie {host}"),
+        tracking_with_cookies=servers(" track ready/{name} cookie {name}"),
     )
     if shared:
         return text.encode()
-    two_ways = any(each.also_plain for each in services)
-    by_key = [each.keyed() if two_ways else each.unchecked() for each in services]
-    text += _BY_KEY.format(deadlines="" if two_ways else deadlines, servers="\n".join(by_key))
+    text += _BY_KEY.format(deadlines=deadlines, servers=servers())
     for each in services:
         text += _OF_ONE.format(name=each.name, deadlines=deadlines, servers=each.alone())
-        text += _KEYS_OF_ONE.format(name=each.name, deadlines=deadlines, servers=each.alone()) if two_ways else ""
     return text.encode()
 
 
@@ -313,4 +271,4 @@ def _dialled(upstream: Upstream, host: Host) -> str:
     """Address of a speech service; of the gateway's own host its name in their network, which refuses at once."""
     if upstream.name == host.name:
         return "bark:8080 resolvers docker init-addr none"
-    return f"[{upstream.address}]:{upstream.port}" if ":" in upstream.address else f"{upstream.address}:{upstream.port}"
+    return f"{bracketed(upstream.address)}:{upstream.port}"

@@ -56,18 +56,13 @@ lock_break() {
 
 # -- audit log -------------------------------------------------------------------------------------------------------
 
-# TAG LONGEST END: appends a line of JSON that ends with END and has the SHA-256 of the line before it; prints "no journal"
-# where neither journal nor syslog took it.
+# TAG LONGEST END: appends a line of JSON that ends with END; prints "no journal" where neither journal nor syslog took it.
 audit_append() {
   mkdir -p "$home"
   cd "$home"
-  exec 9>> audit.jsonl
-  flock 9  # of two writers the second hashes the first one's line
-  if [ -n "$(tail -c 1 audit.jsonl)" ]; then echo >&9; fi  # a write that was cut off
-  last=$(tail -n 1 audit.jsonl) previous=''
-  [ -z "$last" ] || previous=$(printf %s "$last" | sha256sum)
-  line=$(printf '{"at": "%s", "previous": "%s", %s' "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "${previous%% *}" "$3")
-  printf '%s\n' "$line" >&9
+  if [ -n "$(tail -c 1 audit.jsonl 2>/dev/null)" ]; then echo >> audit.jsonl; fi  # a write that was cut off
+  line=$(printf '{"at": "%s", %s' "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$3")
+  printf '%s\n' "$line" >> audit.jsonl
   printf '%s\n' "$line" | systemd-cat -t "$1" 2>/dev/null ||
     logger --socket-errors=on --size "$2" -t "$1" -- "$line" 2>/dev/null || echo 'no journal'
 }
@@ -75,14 +70,6 @@ audit_append() {
 # ACTIONS: prints the last line of one of the actions, as in deploy|rollback.
 audit_last() {
   grep -sE "\"what\": \"($1)\"" "$home/audit.jsonl" | tail -n 1
-}
-
-# TAG LINES: prints the newest lines of the journal, then the file, in base64, one line each.
-audit_show() {
-  journalctl --quiet --no-pager --lines "$2" --output cat --identifier "$1" "_UID=$(id -u)" 2>/dev/null | base64 -w 0
-  echo
-  if [ -e "$home/audit.jsonl" ]; then base64 -w 0 "$home/audit.jsonl"; fi
-  echo
 }
 
 # -- releases --------------------------------------------------------------------------------------------------------
@@ -308,14 +295,6 @@ service_start() {
   done
   docker compose --project-name voxyard --env-file "$environment" "$@" \
     up --detach --force-recreate --no-build --no-deps --quiet-pull "$service"
-}
-
-# RELEASE ENVIRONMENT [--file FILE]...: prints service and Compose configuration hash per line.
-service_hashes() {
-  cd "$home/releases/$1"
-  environment=$2
-  shift 2
-  docker compose --project-name voxyard --env-file "$environment" "$@" config --hash '*'
 }
 
 # SERVICE SECONDS [remove]: stops the containers of a service, with a grace period.
@@ -947,35 +926,43 @@ fact_numa() {
   done
 }
 
+# REPOSITORY: prints the newest image of the repository.
+newest_image() {
+  docker image ls --format '{{.Repository}} {{.ID}}' | grep -E "(^|/)$1 " | head -n 1 | cut -d ' ' -f 2
+}
+
+# SECONDS WORD...: runs the words, of `docker run`, in a container that ends in time; prints exit code and output.
+try_container() {
+  seconds=$1 name=voxyard-check-$$ code=0
+  shift
+  said=$(timeout -k 5 "$seconds" docker run --name "$name" "$@" 2>&1) || code=$?
+  [ "$code" != 124 ] || docker rm --force "$name" >/dev/null 2>&1 || true
+  printf '%s\n%s\n' "$code" "$said"
+}
+
 # REPOSITORY SECONDS WORD...: runs the words, of `docker run`, with the newest image of the repository, else the smallest;
 # prints the image, `own` for one of the repository, exit code and output.
 fact_gpu_start() {
-  repository=$1 seconds=$2
+  own=$(newest_image "$1") seconds=$2
   shift 2
-  own=$(docker image ls --format '{{.Repository}} {{.ID}}' | grep -E "(^|/)$repository " | head -n 1 | cut -d ' ' -f 2)
   image=$own
   if [ -z "$image" ]; then
     image=$(docker image ls -q | sort -u | xargs -r docker image inspect --format '{{.Size}} {{slice .Id 7 19}}' |
       sort -n | head -n 1 | cut -d ' ' -f 2)
   fi
   [ -n "$image" ] || exit 0
-  name=voxyard-check-$$ code=0
-  said=$(timeout -k 5 "$seconds" docker run --name "$name" "$@" "$image" -L 2>&1) || code=$?
-  [ "$code" != 124 ] || docker rm --force "$name" >/dev/null 2>&1 || true
-  printf '%s\n%s\n%s\n%s\n' "$image" "${own:+own}" "$code" "$said"
+  printf '%s\n%s\n' "$image" "${own:+own}"
+  try_container "$seconds" "$@" "$image" -L
 }
 
 # REPOSITORY SECONDS MODULE WORD...: runs a module of Python with the words, of `docker run`, in the newest image of the
 # repository; it reads standard input. Prints the image, exit code and output; nothing without an image.
 fact_in_container() {
-  repository=$1 seconds=$2 module=$3
+  image=$(newest_image "$1") seconds=$2 module=$3
   shift 3
-  image=$(docker image ls --format '{{.Repository}} {{.ID}}' | grep -E "(^|/)$repository " | head -n 1 | cut -d ' ' -f 2)
   [ -n "$image" ] || exit 0
-  name=voxyard-check-$$ code=0
-  said=$(timeout -k 5 "$seconds" docker run --name "$name" "$@" "$image" -m "$module" 2>&1) || code=$?
-  [ "$code" != 124 ] || docker rm --force "$name" >/dev/null 2>&1 || true
-  printf '%s\n%s\n%s\n' "$image" "$code" "$said"
+  echo "$image"
+  try_container "$seconds" "$@" "$image" -m "$module"
 }
 
 "$@"

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from fleet.errors import FleetError
-from fleet.images.image import NO_DOCKER, ROLES
+from fleet.images.image import ROLES
+from fleet.images.registry import digest_of
 
 LOCK = Path("images/digests.lock")
 THIRD_PARTY = tuple(Path(f"deploy/compose/{name}.yaml") for name in ("monitoring", "node-exporter", "gateway"))
@@ -22,10 +21,6 @@ HEAD = """\
 # images/*/Dockerfile and deploy/compose/{monitoring,node-exporter,gateway}.yaml: change them there. A digest names the
 # same image for ever; `unresolved`: no registry could be asked yet, and a build refuses it without --unpinned.
 """
-SECONDS = 60.0
-
-Resolve = Callable[[str], str]
-"""Returns the digest (sha256:…) of a reference in its registry. Raises FleetError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +89,14 @@ def text(pins: Mapping[str, Pin]) -> str:
     return HEAD + yaml.safe_dump(entries, sort_keys=False)
 
 
-def resolve_all(images: Mapping[str, str], before: Mapping[str, Pin], resolve: Resolve) -> LockResult:
+def digest_in_registry(image: str) -> str:
+    """Digest of an image, as its registry has it. Raises FleetError."""
+    return digest_of(image).rpartition("@")[2]
+
+
+def resolve_all(
+    images: Mapping[str, str], before: Mapping[str, Pin], resolve: Callable[[str], str] = digest_in_registry
+) -> LockResult:
     """Resolve all digests; where that fails, the digest of the same tag is kept."""
     pins, failures = dict[str, Pin](), dict[str, str]()
     for name, image in images.items():
@@ -119,41 +121,3 @@ def base_of(role: str, pins: Mapping[str, Pin], given: str | None, *, unpinned: 
         "make images-lock where its registry can be reached, or give --base NAME@sha256:…; "
         "--unpinned allows it, for development"
     )
-
-
-def engine_resolver() -> Resolve:
-    """Resolver that queries registries through the local engine, with its mirrors, proxies, certificates and logins.
-
-    Raises FleetError where no engine answers.
-    """
-    import docker  # type: ignore[import-untyped]
-    from docker.errors import DockerException  # type: ignore[import-untyped]
-    from requests.exceptions import RequestException
-
-    try:
-        client: Any = docker.DockerClient(base_url=_endpoint(), timeout=SECONDS)
-        client.ping()
-    except (DockerException, RequestException) as error:
-        raise FleetError(
-            f"no local Docker engine answers ({error}): start it, registries are queried through it"
-        ) from error
-
-    def resolve(reference: str) -> str:
-        try:
-            return str(client.images.get_registry_data(reference).id)
-        except (DockerException, RequestException) as error:
-            raise FleetError(str(getattr(error, "explanation", None) or error)) from error
-
-    return resolve
-
-
-def _endpoint() -> str:
-    """Address of the local engine: DOCKER_HOST or the current context."""
-    command = ["docker", "context", "inspect", "--format", "{{.Endpoints.docker.Host}}"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        raise FleetError(NO_DOCKER) from None
-    if done.returncode != 0:
-        raise FleetError(f"docker context inspect failed on this machine: {done.stderr.strip()}")
-    return done.stdout.strip()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from fleet.inventory.types import Address, Between, Port, Switch
+from fleet.inventory.types import Address, Between, Port
 
 LAME_DUCK_SECONDS = 10
 """Time in which a speech service that is to stop still accepts requests: longer than a gateway takes to notice."""
@@ -20,7 +20,6 @@ class Gateway:
     address: Address | None = None  # it listens on; None: the address of the SSH login
     metrics_port: Port = 9412
     wait_seconds: Annotated[int, Between("seconds", 1, 3600)] = 180  # for a host that restarts
-    plain_http: Switch = False  # also to services that do not speak TLS yet, while hosts change to it
 
 
 @dataclass(frozen=True, slots=True)

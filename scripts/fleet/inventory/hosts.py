@@ -50,7 +50,7 @@ from voxyard.settings.yaml_reader import YamlValue, read
 Role = Literal["trainer", "bark", "monitoring", "gateway", "head", "worker", "custom"]
 _MONITORING_PORTS = {"Prometheus": 9090, "Alertmanager": 9093, "Grafana": 3000}
 WARNINGS = (
-    "audit", "certificate", "cgroup_driver", "clock", "disk", "docker_limits", "driver", "driver_compat", "ecc",
+    "certificate", "cgroup_driver", "clock", "disk", "docker_limits", "driver", "driver_compat", "ecc",
     "gpu_inventory", "gpu_memory", "gpu_process", "gpu_state", "numa", "out_of_work", "pair_link", "pcie_width",
     "persistence", "programs", "ray", "row_remap", "selinux", "state", "store", "throttling", "tls", "toolkit",
     "topology", "xid",

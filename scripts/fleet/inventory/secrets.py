@@ -50,8 +50,6 @@ SERVICE_OF = {
     GRAFANA: "grafana",
 }
 """Service of each secret, `host` for those of all; the secret is mounted as a file of this name."""
-_ALERT = re.compile(r"alert-[a-z0-9][a-z0-9-]{0,40}")  # names used by Alertmanager's receivers
-NAMES = f"{', '.join(SERVICE_OF)}, alert-… (for Alertmanager), custom-… (for services of your own)"
 ALERTS, CUSTOM = "alert-", "custom-"
 """Prefixes of Alertmanager's secrets (webhook URLs, the mail relay), and of those of the operator's own services."""
 

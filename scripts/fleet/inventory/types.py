@@ -172,6 +172,11 @@ def is_loopback(found: str) -> bool:
         return found == "localhost"
 
 
+def bracketed(address: str) -> str:
+    """Address for use before a port: IPv6 in brackets."""
+    return f"[{address}]" if ":" in address else address
+
+
 def _address(value: object) -> str:
     """IP address, IPv6 with or without brackets, or host name; without a port. Returned without brackets."""
     address = text(value)

@@ -14,6 +14,7 @@ from fleet.errors import FleetError
 from fleet.inventory.hosts import Host, Inventory
 from fleet.inventory.monitoring_settings import AlertReceiver
 from fleet.inventory.ray_clusters import HEAD, WORKER
+from fleet.inventory.types import bracketed
 from voxyard.speech.cluster.ports import node_ports
 
 ALERTMANAGER_FILE = "alertmanager/alertmanager.yml"
@@ -172,7 +173,7 @@ def _exporter(host: Host) -> str:
 
 
 def _at(address: str, port: int) -> str:
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+    return f"{bracketed(address)}:{port}"
 
 
 def _alertmanager(

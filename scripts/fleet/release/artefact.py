@@ -18,7 +18,6 @@ from voxyard.bark.weights.checksums import read as read_sums
 from voxyard.bark.weights.hub import chosen, parts
 
 LARGEST_VOICE = 8 << 20  # bytes, as the service takes them
-_BLOCK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)

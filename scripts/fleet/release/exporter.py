@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fleet.images.third_party import NODE_EXPORTER
 from fleet.inventory.hosts import Host
+from fleet.inventory.types import bracketed
 from fleet.release import tls
 from fleet.release.environment import LoginInfo, exporter_address
 from fleet.release.inputs import ReleaseInputs
@@ -45,8 +46,7 @@ def exporter_part(host: Host, login_info: LoginInfo, inputs: ReleaseInputs) -> R
             metrics="node_",
         )
         services.append(node_exporter)
-        listen = f"[{address}]" if ":" in address else address
-        variables["VOXYARD_NODE_EXPORTER_LISTEN"] = f"{listen}:{host.node_exporter_port}"
+        variables["VOXYARD_NODE_EXPORTER_LISTEN"] = f"{bracketed(address)}:{host.node_exporter_port}"
     own = inputs.tls  # its files are those of all services but node_exporter, and always there
     secrets = {} if own is None else {each.name: tls.secrets(own, each.name) for each in services}
     return RolePart(tuple(services), {}, variables=variables, secrets=secrets)

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from fleet.errors import FleetError
 from fleet.release.release import Release
 from fleet.release.service import OURS, ConfigFiles
@@ -33,6 +35,9 @@ class ServiceEntry:
     files: ConfigFiles | None = None
     tls: Tls | None = None  # None: plain HTTP
     foreign: bool = False  # the operator's own: no files are given to its user
+
+
+_SERVICE = TypeAdapter(ServiceEntry)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,27 +88,5 @@ def parse(data: bytes | str) -> Manifest:
 
 
 def _service(name: str, found: Mapping[str, Any], release: str) -> ServiceEntry:
-    return ServiceEntry(
-        name=name,
-        config=str(found["config"]),
-        image=str(found["image"]),
-        address=str(found["address"]),
-        port=int(found["port"]),
-        ready=str(found["ready"]),
-        stop_seconds=int(found["stop_seconds"]),
-        healthy_seconds=int(found["healthy_seconds"]),
-        gpu_limits={str(gpu): int(mib) for gpu, mib in found["gpu_limits"].items()},
-        metrics=str(found["metrics"]),
-        files=_config_files(found["files"]) if found.get("files") else None,
-        tls=Tls(str(found["tls"]), f"releases/{release}/{CA_FILE}") if found.get("tls") else None,
-        foreign=bool(found.get("foreign")),
-    )
-
-
-def _config_files(found: Mapping[str, Any]) -> ConfigFiles:
-    return ConfigFiles(
-        digest=str(found["digest"]),
-        reload=str(found["reload"]),
-        check=tuple(map(str, found["check"])),
-        shown={str(path): tuple(map(str, texts)) for path, texts in found["shown"].items()},
-    )
+    tls = Tls(str(found["tls"]), f"releases/{release}/{CA_FILE}") if found.get("tls") else None
+    return _SERVICE.validate_python({**found, "name": name, "tls": tls})

@@ -12,6 +12,7 @@ from fleet.inventory.bark_settings import VOICES
 from fleet.inventory.hosts import Host
 from fleet.inventory.ray_clusters import HEAD, WORKER
 from fleet.inventory.secrets import CLUSTER_TOKEN, place, read_all, versioned
+from fleet.inventory.types import bracketed
 from fleet.release import compose, tls
 from fleet.release.artefact import Artefact, artefact_variables
 from fleet.release.environment import LoginInfo
@@ -28,8 +29,7 @@ _HEALTHY_SECONDS = 300  # a first join takes a minute; the container's own check
 
 def head_address(host: Host) -> str:
     """HOST:PORT of the head of the host's cluster."""
-    address = host.ray_head or ""
-    return f"[{address}]:{HEAD_PORT}" if ":" in address else f"{address}:{HEAD_PORT}"
+    return f"{bracketed(host.ray_head or '')}:{HEAD_PORT}"
 
 
 def cluster_token(host: Host) -> bytes:

@@ -12,14 +12,14 @@ from fleet.audit import AuditEntry, record
 from fleet.checks.finding import BARK, TRAINER
 from fleet.command_line import fab
 from fleet.errors import FleetError, HostFailedError
-from fleet.facts.fact import Unknown
+from fleet.facts.machine import container_of
 from fleet.lock import locked
-from fleet.release.manifest import MANIFEST_FILE, Manifest, ServiceEntry, parse
+from fleet.release.manifest import Manifest, ServiceEntry
 from fleet.rollout import commands
 from fleet.rollout.change_plan import STOP_SECONDS, ChangePlan
 from fleet.rollout.context import GOOD, Outcome, Result, RolloutCancelledError, RolloutContext
 from fleet.rollout.hooks import HostHooks
-from fleet.rollout.host_state import CONTAINERS, CURRENT, CURRENT_FILES, container_of
+from fleet.rollout.host_state import CONTAINERS, read_current
 from fleet.rollout.prune import prune
 from fleet.rollout.restart import ServiceRestart, stop
 from fleet.rollout.transfer import Transfer
@@ -237,10 +237,10 @@ def drain_host(session: Session, host: str, context: RolloutContext) -> Outcome:
         context.silencer.begin([host], "drain")  # expires by itself, if no deploy ends it
         begin = host_verb("maintenance_begin", str(round(context.maintenance_seconds)))
         must(session, host, "begin the maintenance", begin)
-        current, release = _release(session)
-        hooks = HostHooks(host, "drain", current, context)
+        current, release = read_current(session)
+        hooks = HostHooks(host, "drain", current or "", context)
         with hooks.unexpected():
-            outcome = _drain(session, host, context, current, release, hooks)
+            outcome = _drain(session, host, context, current or "", release, hooks)
         return record_outcome(session, hooks.after(outcome), "drain")
 
 
@@ -276,12 +276,3 @@ def _stop_services(session: Session, host: str, release: Manifest | None) -> lis
         must(session, host, f"stop {name}", stop(name, seconds))
         stopped.append(name)
     return stopped
-
-
-def _release(session: Session) -> tuple[str, Manifest | None]:
-    answers = session.run([CURRENT.command, CURRENT_FILES.command])
-    current, files = CURRENT.among(answers), CURRENT_FILES.among(answers)
-    name = "" if current is None or isinstance(current, Unknown) else current
-    if isinstance(files, Unknown) or MANIFEST_FILE not in files:
-        return name, None
-    return name, parse(files[MANIFEST_FILE])

@@ -11,6 +11,7 @@ from typing import Literal
 from fleet.audit import LAST_CHANGE, AuditEntry
 from fleet.errors import HostFailedError
 from fleet.facts.fact import known
+from fleet.facts.machine import Container, HostImage
 from fleet.images.image import LocalImage
 from fleet.release import manifest
 from fleet.release.artefact import Artefact
@@ -21,9 +22,7 @@ from fleet.rollout.host_state import (
     CURRENT,
     HANDED_OVER,
     PREVIOUS,
-    HostImage,
     HostState,
-    ServiceContainer,
     read_state,
 )
 from fleet.ssh.command_batch import host_verb
@@ -177,9 +176,7 @@ def megabytes(count: int) -> str:
     return f"{count / 1e9:.1f} GB" if count >= 1_000_000_000 else f"{count / 1e6:.0f} MB"
 
 
-def _start_reason(
-    service: ServiceEntry, container: ServiceContainer | None, state: HostState, *, stale: bool
-) -> str | None:
+def _start_reason(service: ServiceEntry, container: Container | None, state: HostState, *, stale: bool) -> str | None:
     """Reason to recreate the container of a service; None where it is not needed.
 
     `stale`: its files are to be reloaded, after which it must answer.

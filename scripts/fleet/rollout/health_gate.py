@@ -16,6 +16,8 @@ from dataclasses import dataclass, replace
 from fleet.checks.finding import ON_GPUS
 from fleet.errors import HostFailedError
 from fleet.facts.fact import Fact, Unknown, known
+from fleet.facts.gpu_use import PROCESSES, GpuProcess
+from fleet.facts.machine import Container, container_of, describe_exit
 from fleet.inventory.hosts import Host
 from fleet.inventory.ray_clusters import BARK, WORKER, members
 from fleet.inventory.secrets import CLUSTER_TOKEN
@@ -23,7 +25,7 @@ from fleet.release.manifest import ServiceEntry
 from fleet.release.ray_nodes import head_address
 from fleet.rollout.change_plan import ChangePlan
 from fleet.rollout.context import Cancellation, RolloutContext
-from fleet.rollout.host_state import CONTAINERS, ServiceContainer, container_of, describe_exit, probes
+from fleet.rollout.host_state import CONTAINERS, probes
 from fleet.rollout.host_state import problem as problem_of
 from fleet.ssh.command_batch import Answer, Command, host_verb
 from fleet.ssh.connection_pool import Connections, Session
@@ -53,10 +55,10 @@ class HealthWatch:
 
     min_healthy_seconds: float
     fresh: bool = True  # new container: restarts count from zero
-    first: ServiceContainer | None = None
+    first: Container | None = None
     _healthy_since: float | None = None
 
-    def failure(self, container: ServiceContainer | None) -> str | None:
+    def failure(self, container: Container | None) -> str | None:
         """Reason to stop waiting; None to continue."""
         first = self.first = self.first or container
         if first is None:
@@ -69,7 +71,7 @@ class HealthWatch:
             return f"is {container.description}"
         return "was restarted" if self.restarted(container) else None
 
-    def restarted(self, container: ServiceContainer) -> bool:
+    def restarted(self, container: Container) -> bool:
         """True where the container was restarted since the first check."""
         known = 0 if self.fresh or self.first is None else self.first.restarts
         return container.restarts > known or (self.first is not None and container.started != self.first.started)
@@ -136,7 +138,7 @@ def pass_gate(
         clock.wait(POLL_SECONDS)
 
 
-def failure_message(session: Session, container: ServiceContainer | None, watch: HealthWatch, reason: str) -> str:
+def failure_message(session: Session, container: Container | None, watch: HealthWatch, reason: str) -> str:
     """Failure message: `reason`, exit code, last log lines up to the exit, not those of the next start."""
     if container is None:
         return reason
@@ -167,7 +169,7 @@ def last_log_lines(text: str) -> str:
     return "\n".join(lines[-LOG_LINES:]) or "(none)"
 
 
-def _problem(service: ServiceEntry, container: ServiceContainer | None, problem: str | None) -> str | None:
+def _problem(service: ServiceEntry, container: Container | None, problem: str | None) -> str | None:
     """Reason why the service is not healthy; None where it is."""
     if container is None:
         state = "has no container"
@@ -189,15 +191,6 @@ def _exit_of(events: str) -> str:
 
 HEADROOM_MIB = 1024
 """Overhead of driver and libraries beyond the limit: context, kernels, workspaces."""
-
-
-@dataclass(frozen=True, slots=True)
-class ComputeProcess:
-    """Process that uses memory of a GPU."""
-
-    gpu: str
-    pid: int
-    mib: int | None  # None: not reported by the driver
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,9 +223,9 @@ def verify_memory(session: Session, what: str, container: str, limits: Mapping[s
     """
     if not limits:
         return ("limits: not enforceable on CPU",)
-    answers = session.run([APPS.command, processes(container).command])
+    answers = session.run([PROCESSES.command, processes(container).command])
     otherwise = f"{what}: memory limits cannot be verified"
-    apps, pids = must_know(APPS, answers, otherwise), must_know(processes(container), answers, otherwise)
+    apps, pids = must_know(PROCESSES, answers, otherwise), must_know(processes(container), answers, otherwise)
     found = tuple(gpu_memory_use(limits, apps, pids))
     if over := [each for each in found if each.over_limit]:
         raise HostFailedError(
@@ -243,12 +236,12 @@ def verify_memory(session: Session, what: str, container: str, limits: Mapping[s
 
 
 def gpu_memory_use(
-    limits: Mapping[str, int], apps: Iterable[ComputeProcess], pids: frozenset[int]
+    limits: Mapping[str, int], apps: Iterable[GpuProcess], pids: frozenset[int]
 ) -> Iterable[GpuMemoryUse]:
     """GPU memory use of the processes `pids`, per GPU."""
     ours = [app for app in apps if app.pid in pids]
     for gpu, limit in limits.items():
-        parts = [app.mib for app in ours if app.gpu == gpu]
+        parts = [app.memory_mib for app in ours if app.gpu == gpu]
         yield GpuMemoryUse(gpu, limit, None if None in parts else sum(part or 0 for part in parts))
 
 
@@ -257,26 +250,11 @@ def processes(container: str) -> Fact[frozenset[int]]:
     return Fact("processes", f"docker top {shlex.quote(container)} -eo pid", _pids)
 
 
-def _compute_processes(text: str) -> tuple[ComputeProcess, ...]:
-    rows = [[cell.strip() for cell in line.split(",")] for line in text.splitlines() if line.strip()]
-    if any(len(row) != 3 for row in rows):
-        raise ValueError("expected UUID, process id and MiB")
-    return tuple(ComputeProcess(gpu, int(pid), int(mib) if mib.isdigit() else None) for gpu, pid, mib in rows)
-
-
 def _pids(text: str) -> frozenset[int]:
     head, *rows = text.splitlines()
     if head.strip() != "PID":
         raise ValueError("expected a column PID")
     return frozenset(int(row) for row in rows)
-
-
-APPS = Fact(
-    "compute-apps",
-    "nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory --format=csv,noheader,nounits",
-    _compute_processes,
-    seconds=30,
-)
 
 
 CLUSTER_SECONDS = 180

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from fleet.errors import FleetError
 from fleet.facts.fact import Fact, known
-from fleet.facts.machine import RELEASE_LABEL, ROLE_LABEL
+from fleet.facts.machine import IMAGES, ROLE_LABEL, Container, HostImage, container_of, containers_of
 from fleet.lock import LOCK, Lock
 from fleet.release import manifest
 from fleet.release.manifest import Manifest, ServiceEntry
@@ -17,67 +16,9 @@ from fleet.ssh.command_batch import Answer, Command, verb
 from fleet.ssh.connection_pool import Session
 from fleet.ssh.verbs import files_of, http, must_know, reply
 
-CONFIG_LABEL = "voxyard.config"
 OUR_PROJECT = "com.docker.compose.project=voxyard"  # training runs have others
-HASH_LABEL = "com.docker.compose.config-hash"
 HANDED_OVER = "-"
 """In place of the SHA-256 of a secret that only its container can read; its name has its version."""
-
-
-@dataclass(frozen=True, slots=True)
-class ServiceContainer:
-    """Container of a service, or of a training run."""
-
-    id: str
-    service: str
-    release: str
-    config: str
-    image: str  # as in the compose file
-    image_id: str
-    state: str  # running, exited, restarting, …
-    health: str | None  # starting, healthy, unhealthy; None: it has no health check, and what it answers decides
-    started: str
-    exit_code: int = 0
-    compose_hash: str = ""
-    restarts: int = 0  # by the engine, since its creation
-    out_of_memory: bool = False  # killed by the kernel
-    run: str = ""  # training run that it is of
-    finished: str = ""
-
-    @property
-    def alive(self) -> bool:
-        """True while its process exists."""
-        return self.state in ("running", "restarting", "paused")
-
-    @property
-    def healthy(self) -> bool:
-        """True where it runs, and its health check, where it has one, says so."""
-        return self.state == "running" and self.health in ("healthy", None)
-
-    @property
-    def starting(self) -> bool:
-        """True while its health check is starting."""
-        return self.state == "running" and self.health == "starting"
-
-    @property
-    def description(self) -> str:
-        """State, health and exit code as text."""
-        ended = f", {describe_exit(self.exit_code, out_of_memory=self.out_of_memory)}" if self.ended else ""
-        return f"{self.state}, health: {self.health or 'no health check'}{ended}"
-
-    @property
-    def ended(self) -> bool:
-        """True where its process has exited, even if the engine restarts it."""
-        return self.state in ("exited", "dead", "restarting")
-
-
-@dataclass(frozen=True, slots=True)
-class HostImage:
-    """Image on the host."""
-
-    id: str
-    names: frozenset[str]  # tags, and references with digest
-    layers: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +33,13 @@ class HostState:
     images: tuple[HostImage, ...]
     artefacts: frozenset[str]
     secrets: Mapping[str, tuple[str, str]]  # mode and SHA-256, by file name
-    containers: tuple[ServiceContainer, ...]
+    containers: tuple[Container, ...]
     not_answering: Mapping[str, str]  # services of the planned release that do not answer, with the reason
     expected: bytes  # state/expected.json
     lock: Lock | None
     loaded: Mapping[str, str] = field(default_factory=dict)  # version of the files that a service works with
 
-    def container(self, service: str) -> ServiceContainer | None:
+    def container(self, service: str) -> Container | None:
         """Container of the service; the running one of several."""
         return container_of(self.containers, service)
 
@@ -109,10 +50,21 @@ class HostState:
     @property
     def manifest(self) -> Manifest | None:
         """Manifest of the current release; None where it is missing or invalid."""
-        try:
-            return manifest.parse(self.files[manifest.MANIFEST_FILE])
-        except (KeyError, FleetError):
-            return None
+        return manifest_in(self.files)
+
+
+def manifest_in(files: Mapping[str, bytes]) -> Manifest | None:
+    """Manifest among the files of a release; None where it is missing or invalid."""
+    try:
+        return manifest.parse(files[manifest.MANIFEST_FILE])
+    except (KeyError, FleetError):
+        return None
+
+
+def read_current(session: Session) -> tuple[str | None, Manifest | None]:
+    """Current release and its manifest, None where there is none. Raises HostFailedError."""
+    answers = session.run([CURRENT.command, CURRENT_FILES.command])
+    return known(CURRENT.among(answers), None), manifest_in(known(CURRENT_FILES.among(answers), {}))
 
 
 def probes(service: ServiceEntry) -> tuple[Command, ...]:
@@ -151,17 +103,6 @@ def problem(service: ServiceEntry, answers: Mapping[str, Answer]) -> str | None:
 def _shown(service: ServiceEntry) -> Mapping[str, tuple[str, ...]]:
     """Texts that must be in what the service answers at each path."""
     return {} if service.files is None else service.files.shown
-
-
-def describe_exit(code: int | str, *, out_of_memory: bool) -> str:
-    """Exit code as text."""
-    return f"exit code {code}{', out of memory (OOM)' if out_of_memory else ''}"
-
-
-def container_of(containers: Iterable[ServiceContainer], service: str) -> ServiceContainer | None:
-    """Container of the service; the running one of several."""
-    found = [each for each in containers if each.service == service]
-    return min(found, key=lambda each: each.state != "running", default=None)
 
 
 def read_state(session: Session, host: str, wanted: Manifest) -> HostState:
@@ -220,45 +161,6 @@ def _secrets(text: str) -> Mapping[str, tuple[str, str]]:
     return {name.lstrip("*"): (mode, checksum) for mode, (checksum, name) in rows}
 
 
-def _images(text: str) -> tuple[HostImage, ...]:
-    return tuple(_image(json.loads(line)) for line in text.splitlines() if line.strip())
-
-
-def _image(found: Mapping[str, Any]) -> HostImage:
-    names = frozenset([*(found["tags"] or ()), *(found["digests"] or ())])
-    return HostImage(found["id"], names, tuple(found["layers"] or ()))
-
-
-def containers_of(text: str) -> tuple[ServiceContainer, ...]:
-    """Containers in the output of `docker inspect`. Raises LookupError, ValueError for another text."""
-    return tuple(_container(each) for each in json.loads(text or "[]"))
-
-
-def _container(found: Mapping[str, Any]) -> ServiceContainer:
-    labels, state = found["Config"]["Labels"], found["State"]
-    return ServiceContainer(
-        id=found["Id"],
-        service=labels.get(ROLE_LABEL, ""),
-        release=labels.get(RELEASE_LABEL, ""),
-        config=labels.get(CONFIG_LABEL, ""),
-        image=found["Config"]["Image"],
-        image_id=found["Image"],
-        state=state["Status"],
-        health=(state.get("Health") or {}).get("Status"),
-        started=state["StartedAt"],
-        exit_code=int(state.get("ExitCode", 0)),
-        compose_hash=labels.get(HASH_LABEL, ""),
-        restarts=int(found.get("RestartCount", 0)),
-        out_of_memory=bool(state.get("OOMKilled", False)),
-        run=labels.get("voxyard.run", ""),
-        finished=state.get("FinishedAt", ""),
-    )
-
-
-_IMAGE = (
-    '{"id": {{json .Id}}, "tags": {{json .RepoTags}}, "digests": {{json .RepoDigests}}, '
-    '"layers": {{json .RootFS.Layers}}}'
-)
 CURRENT: Fact[str | None] = Fact("current", verb("release_link", "current"), _link)
 PREVIOUS: Fact[str | None] = Fact("previous", verb("release_link", "previous"), _link)
 CHANGED_FILES = Fact("changed-files", verb("release_changes"), lambda text: tuple(text.split()))  # release/file
@@ -269,5 +171,4 @@ EXPECTED = Fact("expected", verb("state_expected"), lambda text: text.strip().en
 LOADED: Fact[Mapping[str, str]] = Fact(
     "loaded", verb("config_list"), lambda text: dict(line.split() for line in text.splitlines())
 )
-IMAGES = Fact("images", verb("image_list", _IMAGE), _images, seconds=60)
 CONTAINERS = Fact("services", verb("container_inspect", OUR_PROJECT, ROLE_LABEL), containers_of)

@@ -11,11 +11,11 @@ from typing import Any
 
 from fleet.errors import FleetError
 from fleet.facts.fact import Fact
-from fleet.facts.machine import RELEASE_LABEL
+from fleet.facts.machine import IMAGES, RELEASE_LABEL, HostImage
 from fleet.inventory.secrets import service_of
 from fleet.release import manifest
 from fleet.release.manifest import Manifest
-from fleet.rollout.host_state import ARTEFACTS, CURRENT, IMAGES, PREVIOUS, SECRETS, HostImage
+from fleet.rollout.host_state import ARTEFACTS, CURRENT, PREVIOUS, SECRETS
 from fleet.ssh.command_batch import host_verb, verb
 from fleet.ssh.connection_pool import Session
 from fleet.ssh.verbs import must, must_know

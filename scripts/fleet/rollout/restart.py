@@ -10,6 +10,7 @@ from functools import partial
 from fleet.command_line import fab
 from fleet.errors import FleetError, HostFailedError
 from fleet.facts.fact import Unknown
+from fleet.facts.machine import container_of
 from fleet.images.third_party import NODE_EXPORTER
 from fleet.inventory.secrets import service_of
 from fleet.release.config_hash import variable
@@ -20,7 +21,7 @@ from fleet.rollout import commands
 from fleet.rollout.change_plan import ServiceStart
 from fleet.rollout.context import Cancellation, RolloutCancelledError
 from fleet.rollout.health_gate import Clock, HealthWatch, pass_gate
-from fleet.rollout.host_state import CONTAINERS, container_of, http_problem
+from fleet.rollout.host_state import CONTAINERS, http_problem
 from fleet.ssh.command_batch import Command, host_verb
 from fleet.ssh.connection_pool import Session
 from fleet.ssh.verbs import must

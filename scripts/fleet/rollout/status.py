@@ -2,35 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from fleet.command_line import fab
-from fleet.facts.fact import Fact, Unknown, known
-from fleet.lock import LOCK, Lock
-from fleet.release import manifest
-from fleet.release.environment import ENVIRONMENT_FILE
-from fleet.release.manifest import Manifest, ServiceEntry
-from fleet.rollout import commands
-from fleet.rollout.host_state import (
-    CHANGED_FILES,
-    CONTAINERS,
-    CURRENT,
-    IMAGES,
-    LOADED,
-    PREVIOUS,
-    HostImage,
-    ServiceContainer,
-    container_of,
-    probes,
-    problem,
-)
-from fleet.rollout.prune import RELEASES
-from fleet.ssh.command_batch import Answer, Command, verb
+from fleet.facts.machine import Container
+from fleet.lock import Lock
+from fleet.release.manifest import MANIFEST_FILE, Manifest, ServiceEntry
+from fleet.rollout.host_state import HostState, read_current, read_state
 from fleet.ssh.connection_pool import Session
-
-STALE = "it does not work with the files of its release"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,55 +52,30 @@ class Status:
         return good and all(each.well for each in self.services) and not self.drift
 
 
-def read_status(session: Session) -> Status:
-    """Read the status of the host. Raises HostFailedError when the connection breaks."""
-    facts: tuple[Fact[Any], ...] = (CURRENT, PREVIOUS, RELEASES, CHANGED_FILES, CONTAINERS, IMAGES, LOCK, LOADED)
-    answers = session.run([fact.command for fact in facts])
-    if isinstance(containers := CONTAINERS.among(answers), Unknown):
-        return Status(None, problem=f"docker does not answer: {containers.reason}")
-    current = known(CURRENT.among(answers), None)
+def read_status(session: Session, host: str) -> Status:
+    """Read the status of the host. Raises HostFailedError when the connection breaks, or Docker does not answer."""
+    current, release = read_current(session)
     if current is None:
         return Status(None, problem="not deployed: make deploy")
-    releases = known(RELEASES.among(answers), {})
-    release = releases.get(current)
     if release is None:
-        said = f"{manifest.MANIFEST_FILE} of release {current} cannot be read: deploy again"
-        return Status(current, problem=said)
-    hashes = [_hashes(name, releases) for name in dict.fromkeys(each.release for each in containers)]
-    asked = [command for each in release.services for command in probes(each)]
-    loaded = known(LOADED.among(answers), {})
-    stale = {each.name for each in release.services if each.files and loaded.get(each.name) != each.files.digest}
-    more = session.run([*asked, *(command for command in hashes if command is not None)])
+        return Status(current, problem=f"{MANIFEST_FILE} of release {current} cannot be read: deploy again")
+    state = read_state(session, host, release)
     return Status(
         current=current,
-        previous=known(PREVIOUS.among(answers), None),
-        services=tuple(_services(release, containers, known(IMAGES.among(answers), ()), more, stale)),
-        changed_files=known(CHANGED_FILES.among(answers), ()),
-        lock=known(LOCK.among(answers), None),
+        previous=state.previous,
+        services=tuple(_services(release, state)),
+        changed_files=state.changed_files,
+        lock=state.lock,
     )
 
 
-def _hashes(name: str, releases: Mapping[str, Manifest | None]) -> Command | None:
-    found = releases.get(name)
-    if found is None:
-        return None
-    words = verb("service_hashes", name, ENVIRONMENT_FILE, *commands.compose_options(found.compose_files))
-    return Command(f"hashes-{name}", words, 30)
-
-
-def _services(
-    release: Manifest,
-    containers: tuple[ServiceContainer, ...],
-    images: tuple[HostImage, ...],
-    answers: Mapping[str, Answer],
-    stale: Collection[str],
-) -> Iterator[ServiceStatus]:
+def _services(release: Manifest, state: HostState) -> Iterator[ServiceStatus]:
     for entry in release.services:
-        container = container_of(containers, entry.name)
+        container = state.container(entry.name)
         if container is None:
             yield ServiceStatus(entry.name, "", "no container", False, "", entry.address, entry.port)
             continue
-        said = problem(entry, answers)
+        said = state.not_answering.get(entry.name)
         yield ServiceStatus(
             name=entry.name,
             release=container.release,
@@ -130,31 +85,23 @@ def _services(
             address=entry.address,
             port=entry.port,
             restarts=container.restarts,
-            drift=(*_drift(entry, container, images, answers), *([STALE] if entry.name in stale else [])),
+            drift=tuple(_drift(entry, container, state)),
         )
     for name in release.withheld:
-        container = container_of(containers, name)
-        state = "no container" if container is None else container.description
-        said = f"not in the release: the preflight blocked it ({fab()} check)"
-        yield ServiceStatus(name, "" if container is None else container.release, state, False, said)
+        container = state.container(name)
+        ran, how = ("", "no container") if container is None else (container.release, container.description)
+        yield ServiceStatus(name, ran, how, False, f"not in the release: the preflight blocked it ({fab()} check)")
     ours = {*(each.name for each in release.services), *release.withheld}
-    for name in sorted({each.service for each in containers} - ours):
+    for name in sorted({each.service for each in state.containers} - ours):
         yield ServiceStatus(name, "", "runs", False, "", drift=("not in the release",))
 
 
-def _drift(
-    entry: ServiceEntry,
-    container: ServiceContainer,
-    images: tuple[HostImage, ...],
-    answers: Mapping[str, Answer],
-) -> Iterator[str]:
+def _drift(entry: ServiceEntry, container: Container, state: HostState) -> Iterator[str]:
     if container.config != entry.config:
         yield f"configuration {container.config or 'unknown'}, expected {entry.config}"
     if container.image != entry.image:
         yield f"image {container.image}, expected {entry.image}"
-    elif not any(container.image_id == image.id and entry.image in image.names for image in images):
+    elif not any(container.image_id == image.id and entry.image in image.names for image in state.images):
         yield f"the tag {entry.image} now names another image"
-    answer = answers.get(f"hashes-{container.release}")
-    hashes = dict(line.split()[:2] for line in answer.out.splitlines() if line.strip()) if answer and answer.ok else {}
-    if container.compose_hash and hashes.get(entry.name, container.compose_hash) != container.compose_hash:
-        yield "the container was not created from the files of its release"
+    if entry.files is not None and state.loaded.get(entry.name) != entry.files.digest:
+        yield "it does not work with the files of its release"

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from fleet.errors import FleetError, HostFailedError
 from fleet.facts.fact import known
+from fleet.facts.machine import IMAGES, HostImage
 from fleet.images import archive as image_archive
 from fleet.images.archive import ImageCache
 from fleet.images.image import LocalImage
@@ -18,7 +19,6 @@ from fleet.release.artefact import Artefact
 from fleet.release.release import Release
 from fleet.rollout import commands
 from fleet.rollout.change_plan import ImageTransfer, layers_present, megabytes
-from fleet.rollout.host_state import IMAGES, HostImage
 from fleet.ssh.command_batch import Answer, Command, host_verb
 from fleet.ssh.connection_pool import Session
 from fleet.ssh.verbs import must, tar_of

@@ -14,6 +14,7 @@ import yaml
 from fleet.command_line import fab
 from fleet.errors import FleetError
 from fleet.inventory.secrets import HOST_CERTIFICATE, HOST_KEY
+from fleet.inventory.types import bracketed
 from fleet.release import compose
 from fleet.release.tls import (
     CA_FILE,
@@ -258,7 +259,7 @@ def reserved(loaded: Loaded[TrainConfig], deployed: DeployedRelease) -> tuple[st
 
 def metrics_url(address: str, port: int, *, tls: bool) -> str:
     """URL of a run's metrics."""
-    return f"http{'s' if tls else ''}://{f'[{address}]' if ':' in address else address}:{port}/metrics"
+    return f"http{'s' if tls else ''}://{bracketed(address)}:{port}/metrics"
 
 
 def run_tls(run: str, name: str | None) -> Tls | None:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fleet.facts.fact import Fact
-from fleet.rollout.host_state import ServiceContainer, containers_of
+from fleet.facts.machine import Container, containers_of
 from fleet.runs.files import MANIFEST, metrics_url
 from fleet.ssh.command_batch import verb
 from fleet.ssh.connection_pool import Session
@@ -47,8 +47,8 @@ class TrainingRun:
     start_code: int | None  # exit code of Compose; None: still running
     checkpoint: int | None  # newest step
     report: Mapping[str, Any] | None
-    prepare: ServiceContainer | None = None
-    train: ServiceContainer | None = None
+    prepare: Container | None = None
+    train: Container | None = None
     log: str = ""  # its last lines
     tls: str | None = None  # name that the certificate of its metrics is for; None: plain HTTP
     hosts: tuple[str, ...] = ()  # all hosts that it trains over, in their order; empty: this one alone
@@ -157,7 +157,7 @@ def read_runs(session: Session) -> tuple[TrainingRun, ...]:
     return tuple(_with_containers(each, containers, tails) for each in must_know(LISTING, answers, otherwise))
 
 
-def _with_containers(run: TrainingRun, containers: Sequence[ServiceContainer], tails: Mapping[str, str]) -> TrainingRun:
+def _with_containers(run: TrainingRun, containers: Sequence[Container], tails: Mapping[str, str]) -> TrainingRun:
     of_role = {each.service: each for each in containers if each.run == run.id}
     train = of_role.get("trainer")
     log = "" if train is None else tails.get(train.id, "")

@@ -89,13 +89,13 @@ def _placed(state_dir: str | None) -> list[str]:
 
 
 def for_any_shell(text: str) -> str:
-    """Command line that runs a script with sh, whatever the shell of the login is.
+    """Command line that runs a script with /bin/sh, whatever the shell of the login is.
 
     csh takes no line break within quotes and expands `!` there, fish takes two backslashes for one: none of these is
-    left, nor what sh expands within double quotes.
+    left, nor what sh expands within double quotes. To BusyBox's shell `sh` alone is itself, with programs of its own.
     """
     plain = _UNSAFE.sub(lambda found: b"\\0%03o" % found[0][0], text.encode(errors="surrogateescape")).decode()
-    return f"""sh -c 'eval "$(printf %b "{plain}")"'"""
+    return f"""/bin/sh -c 'eval "$(printf %b "{plain}")"'"""
 
 
 def script(commands: Sequence[Command], state_dir: str | None = None) -> tuple[str, str]:

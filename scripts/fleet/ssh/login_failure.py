@@ -6,9 +6,10 @@ import re
 import shlex
 
 from fleet.errors import FleetError, HostFailedError
+from fleet.inventory.types import bracketed
 from fleet.ssh import host_keys
 from fleet.ssh.exchange import StalledError, exchange
-from fleet.ssh.route import CONNECT_SECONDS, Hop, Route, bracketed
+from fleet.ssh.route import CONNECT_SECONDS, Hop, Route
 
 _LONGEST = 400  # characters
 _NOT_THERE = "stdio forwarding failed"  # the jump host works, the next hop does not answer

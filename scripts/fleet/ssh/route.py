@@ -12,6 +12,7 @@ from pathlib import Path
 
 from fleet.errors import FleetError
 from fleet.inventory.hosts import Host
+from fleet.inventory.types import bracketed
 
 CONNECT_SECONDS = 10
 ALIVE_SECONDS = 15  # keep-alive interval; the connection is lost after four without an answer
@@ -139,11 +140,6 @@ def route_to(host: Host) -> Iterator[Route]:
         route = Route(host, Path(folder), tuple(_hops(host)))
         route.write()
         yield route
-
-
-def bracketed(address: str) -> str:
-    """Address for use before a port: IPv6 in brackets."""
-    return f"[{address}]" if ":" in address else address
 
 
 def _hops(host: Host) -> Iterator[Hop]:

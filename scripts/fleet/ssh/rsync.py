@@ -11,7 +11,8 @@ from pathlib import Path
 
 from fleet.errors import FleetError, HostFailedError
 from fleet.inventory.hosts import Host
-from fleet.ssh.route import bracketed, route_to
+from fleet.inventory.types import bracketed
+from fleet.ssh.route import route_to
 
 STALL_SECONDS = 600  # without a byte: checksums of a large corpus take long; a dead host is detected earlier by ssh
 VANISHED = 24  # source files removed between listing and sending
@@ -119,4 +120,4 @@ def _locked(lock: str) -> str:
     script = (
         f'flock -n -E {BUSY} "$0" rsync "$@" || {{ code=$?; [ $code -ne {BUSY} ] || echo {_BUSY} >&2; exit $code; }}'
     )
-    return f"sh -c {shlex.quote(script)} {shlex.quote(lock)}"
+    return f"/bin/sh -c {shlex.quote(script)} {shlex.quote(lock)}"

@@ -1,8 +1,4 @@
-"""A real HAProxy with a release's configuration before three services, which are stopped and started under load.
-
-Twice: with services that change from HTTP to TLS at that restart, before a gateway with `plain_http`; and with services
-that speak TLS throughout.
-"""
+"""A real HAProxy with a release's configuration before three services, which are stopped and started under load."""
 
 from __future__ import annotations
 
@@ -24,7 +20,6 @@ from gateway_load import Load
 from running_gateway import SERVER_NAME, haproxy_program, running_gateway
 from tones_process import TonesProcess
 
-from fleet.inventory.gateway_settings import Gateway
 from fleet.inventory.hosts import Bark, Host, with_upstreams
 from voxyard.service.documents.records import instance_prefix
 
@@ -45,7 +40,6 @@ class Fleet:
     """Three services and a gateway."""
 
     services: list[TonesProcess]
-    tls: dict[str, dict[str, object]]  # settings, by service
     url: str
     metrics: str
     trust: ssl.SSLContext
@@ -56,10 +50,9 @@ class Fleet:
         self.load = Load(self.url, KEY, self.trust)
 
 
-@pytest.fixture(scope="module", params=["changes to TLS", pytest.param("speaks TLS", marks=pytest.mark.long)])
-def fleet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     haproxy_program()
-    changes = request.param == "changes to TLS"
     folder = tmp_path_factory.mktemp("gateway")
     (folder / "keys.yaml").write_text(f"tester: {hashlib.sha256(KEY.encode()).hexdigest()}\n")
     (folder / "session").write_text("s" * 32)
@@ -67,24 +60,22 @@ def fleet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     authority = new_authority(folder / "authority", SERVER_NAME)
     trust = ssl.create_default_context(cafile=str(authority.root))
     services: list[TonesProcess] = []
-    tls: dict[str, dict[str, object]] = {}
     for name, port in zip(NAMES, ports, strict=True):
         pem = authority.write_of_host(folder / f"{name}.pem", name, "127.0.0.1")
-        tls[name] = {"tls_certificate": str(pem), "tls_key": f"{pem}.key"}
         section: dict[str, object] = {
             "instance": name, "keys": str(folder / "keys.yaml"), "session_secret": str(folder / "session"),
             "rate_limit": 0, "lame_duck_seconds": 6, "stop_seconds": 30, "drain_seconds": 30,
+            "tls_certificate": str(pem), "tls_key": f"{pem}.key",
         }  # fmt: skip
-        services.append(TonesProcess(folder / name, name, port, section | ({} if changes else tls[name]), trust=trust))
+        services.append(TonesProcess(folder / name, name, port, section, trust=trust))
     barks = [Host(each.name, "127.0.0.1", "voxyard", roles=("bark",), bark=Bark(port=each.port)) for each in services]
-    gw = Host("gw", "127.0.0.1", "voxyard", roles=("gateway",), gateway=Gateway(plain_http=changes))
-    host = with_upstreams([gw, *barks])[0]
+    host = with_upstreams([Host("gw", "127.0.0.1", "voxyard", roles=("gateway",)), *barks])[0]
     here = folder / "haproxy"
     try:
         with running_gateway(host, here, https, metrics, encrypted=NAMES, authority=authority) as gateway:
             for each in services:
                 each.start()
-            found = Fleet(services, tls, gateway.url, f"http://127.0.0.1:{metrics}/metrics", trust, gateway.log)
+            found = Fleet(services, gateway.url, f"http://127.0.0.1:{metrics}/metrics", trust, gateway.log)
             eventually(lambda: all(each.ready for each in services), "all services are ready")
             yield found
     finally:
@@ -96,9 +87,7 @@ def fleet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def serving(fleet: Fleet) -> set[str]:
     """Services to which the gateway sends requests."""
     text = httpx.get(fleet.metrics).text
-    return set(
-        re.findall(r'^haproxy_server_status\{proxy="ready",server="(\w+)(?::http)?",state="UP"\} 1', text, re.MULTILINE)
-    )
+    return set(re.findall(r'^haproxy_server_status\{proxy="ready",server="(\w+)",state="UP"\} 1', text, re.MULTILINE))
 
 
 def test_services_are_stopped_and_started_under_load_and_no_request_fails_and_no_document_is_lost(
@@ -109,7 +98,6 @@ def test_services_are_stopped_and_started_under_load_and_no_request_fails_and_no
         time.sleep(3)
         for each in fleet.services:
             each.stop()
-            each.section |= fleet.tls[each.name]
             each.start()
             eventually(lambda: serving(fleet) == set(NAMES), f"the gateway sees that {each.name} is ready again")
         before = len(load.documents)

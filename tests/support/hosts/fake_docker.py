@@ -40,7 +40,6 @@ class FakeDocker:
     modes: dict[str, str] = field(default_factory=dict)  # of images: unhealthy, starting, ends, refused, unchecked
     registry: dict[str, dict[str, Any]] = field(default_factory=dict)  # by reference: id, layers
     knows_layers: bool = True  # accepts archives without layers that it has
-    compose_hashes: str = ""  # of the services, as `docker compose config --hash` prints them
     log: str = "last words"  # log of every container
     refusal: str = ""  # of the program that checks configuration files
     made: int = 0
@@ -66,7 +65,7 @@ class FakeDocker:
             "events": lambda _: "",
             "run": self._run,
             "exec": lambda rest: _exec(rest[1:], home),
-            "compose": lambda rest: self._up(rest, folder) if "up" in rest else self.compose_hashes,
+            "compose": lambda rest: self._up(rest, folder),
         }
         return handlers[words[0]](words[1:])
 

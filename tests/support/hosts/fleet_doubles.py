@@ -71,7 +71,7 @@ def facts(**other: Any) -> HostFacts:
         compose="2.29.7",
         toolkit=Toolkit(hook=True, runtime=True, cdi=True),
         disk=Disk("/", 900 << 30, 400 << 30),
-        images=frozenset(),
+        images=(),
         engine_limits=EngineLimits(None, raises=True),
         home_disk=Disk("/home", 900 << 30, 400 << 30),
         memory_mib=128 << 10,
@@ -88,8 +88,10 @@ def container(**other: Any) -> Container:
     """Healthy exporter container."""
     healthy = Container(
         name="voxyard-exporter-1",
-        role="exporter",
+        service="exporter",
         release="0123456789ab",
+        config="",
+        image="voxyard-exporter:aa",
         image_id="sha256:aa",
         state="running",
         health="healthy",

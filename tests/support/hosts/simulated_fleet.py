@@ -208,9 +208,7 @@ class SimulatedHost:
     def _clock(self, _: Command) -> Answer:
         return Answer(f"{time.time()}\n")
 
-    def _images(self, command: Command) -> Answer:
-        if not command.is_verb:
-            return Answer("".join(f"{each['id']}\n" for each in self.images))
+    def _images(self, _: Command) -> Answer:
         return Answer("".join(f"{json.dumps(each)}\n" for each in self.images))
 
     def _current(self, _: Command) -> Answer:
@@ -364,14 +362,12 @@ _ALWAYS = {
     "disk": _DISK.format("/var/lib/docker"),
     "home-disk": _DISK.format("/home"),
     "kept": "0\n",
-    "audit-log": "\n\n",
     "engine-limits": "unlimited\n000001ffffffffff\n",
     "ports": "  sl  local_address rem_address   st\n",
     "programs": "bash\nflock\nrsync\nsha256sum\ntar\n",
     "containers": "[]",
     "changed-files": "",
     "artefact-partial": "",
-    "compute-apps": "",
     "processes": "PID\n",
     "named-by-runs": "",
     "runs": "",

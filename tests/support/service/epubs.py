@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import struct
 import zipfile
+import zlib
 from collections.abc import Mapping
 from xml.sax.saxutils import escape
 
@@ -44,3 +46,15 @@ def epub(
         if cover is not None:
             archive.writestr("v.png", cover)
     return out.getvalue()
+
+
+def png() -> bytes:
+    """A grey picture of 8 × 8 pixels."""
+    parts = [
+        (b"IHDR", struct.pack(">IIBBBBB", 8, 8, 8, 0, 0, 0, 0)),
+        (b"IDAT", zlib.compress(bytes(9 * 8))),
+        (b"IEND", b""),
+    ]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data)) for name, data in parts
+    )

@@ -39,7 +39,7 @@ def advice_facts(costs: Costs, **values: Any) -> AdviceFacts:
     } | values.pop("load", {})  # fmt: skip
     facts: dict[str, Any] = {
         "costs": costs, "overlapped": costs.step, "with_tracing": costs.step,
-        "data_wait_share": 0.3, "variation": 0.1, "pair": ("0", "1"),
+        "data_wait_share": 0.3, "pair": ("0", "1"),
         "batch_size": 4, "precision": "float32", "xla": False, "recompute": False, "static_shapes": True,
         "buffer": 50, "words": WORDS,
     } | values  # fmt: skip

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from voxyard.corpus import open_source
+from voxyard.corpus import CorpusSettings, Prepared, open_source, prepare
+from voxyard.corpus.layouts.lines import Split
 from voxyard.corpus.recordings import Recordings
+from voxyard.corpus.shard_writer import Features, Progress
 from voxyard.corpus.shards import Shards
 
 RATE = 22050
@@ -55,9 +57,19 @@ class Corpus:
         return open_corpus(self.directory, max_bad_share=max_bad_share, **settings)
 
 
-def open_corpus(path: Path, **settings: Any) -> Recordings | Shards:
+def open_corpus(
+    path: Path, split: Split = "train", speakers: tuple[str, ...] | None = None, **settings: Any
+) -> Recordings | Shards:
     """With the model's defaults, and no clip allowed to be broken."""
-    defaults: dict[str, Any] = {
-        "sample_rate": RATE, "text_units": "characters", "language": "en-us", "max_bad_share": 0.0
-    }  # fmt: skip
-    return open_source(path, **(defaults | settings))
+    return open_source(path, strict(**settings), split=split, speakers=speakers)
+
+
+def as_shards(
+    source: Path, destination: Path, *, features: Features | None = None, progress: Progress | None = None, **more: Any
+) -> Prepared:
+    """Likewise."""
+    return prepare(source, destination, strict(**more), features=features, progress=progress)
+
+
+def strict(**settings: Any) -> CorpusSettings:
+    return CorpusSettings(**({"max_bad_share": 0.0} | settings))

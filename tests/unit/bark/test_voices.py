@@ -1,4 +1,4 @@
-"""Voices: the presets of the wheel, voice files, and what is said about a file that is none."""
+"""Voices: the presets of the wheel, voice files, those of users, and what is said about a file that is none."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ import pytest
 
 from voxyard.bark import voices
 from voxyard.bark.errors import BarkError
-from voxyard.bark.voices import LARGEST_FILE, load, names, read
+from voxyard.bark.voices import LARGEST_FILE, BarkVoiceFiles, load, names, read
+from voxyard.speech.errors import SpeechError
 
 Arrays = dict[str, np.ndarray]
+FILES = BarkVoiceFiles()
 
 
 def a_voice(tokens: int = 100, frames: int = 150) -> Arrays:
@@ -32,7 +34,7 @@ def a_voice(tokens: int = 100, frames: int = 150) -> Arrays:
     }
 
 
-def packed(arrays: Mapping[str, Any], save: Callable[..., None] = np.savez) -> bytes:
+def packed(arrays: Mapping[str, Any], save: Callable[..., None] = np.savez_compressed) -> bytes:
     file = io.BytesIO()
     save(file, **arrays)
     return file.getvalue()
@@ -184,36 +186,100 @@ def test_a_voices_arrays_cannot_be_changed() -> None:
         voice.fine_prompt[0, 0] = 1
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"semantic_prompt": np.zeros((1, 100), int)}, r"semantic_prompt .* shape \(1, 100\), expected \(tokens,\)"),
-        ({"semantic_prompt": np.zeros(0, int)}, r"shape \(0,\), expected \(tokens,\), not empty"),
-        ({"semantic_prompt": np.int64(3)}, r"shape \(\), expected \(tokens,\)"),
-        ({"semantic_prompt": np.full(100, 10_000)}, "ranges from 10000 to 10000, Bark's codes are 0 to 9999"),
-        ({"semantic_prompt": np.full(100, -1)}, "ranges from -1 to -1"),
-        ({"semantic_prompt": np.full(100, 2**64 - 1, np.uint64)}, "ranges from 18446744073709551615"),
-        ({"semantic_prompt": np.zeros(100)}, "contains float64, expected integers"),
-        ({"semantic_prompt": np.zeros(100, bool)}, "contains bool, expected integers"),
-        ({"coarse_prompt": np.zeros((3, 150), int)}, r"coarse_prompt .* shape \(3, 150\), expected \(2, frames\)"),
-        ({"coarse_prompt": np.full((2, 150), 1024)}, "coarse_prompt .* ranges from 1024 to 1024, .* 0 to 1023"),
-        ({"coarse_prompt": np.zeros((2, 149), int)}, "149 coarse and 150 fine frames"),
-        ({"fine_prompt": np.zeros(150, int)}, r"fine_prompt .* shape \(150,\), expected \(8, frames\)"),
-        ({"fine_prompt": np.full((8, 150), 1024)}, "fine_prompt .* ranges from 1024 to 1024"),
-        ({"semantic_prompt": np.zeros(50, int)}, "50 semantic tokens and 150 frames, expected about 75 frames"),
-    ],
-)
-def test_arrays_that_are_no_voice_are_refused(change: dict[str, Any], message: str) -> None:
+def zipped(**members: bytes) -> bytes:
+    """An archive of these members, as .npy files."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(f"{name}.npy", content)
+    return file.getvalue()
+
+
+def headed(shape: str, dtype: str = "<i8", end: str = ", }") -> bytes:
+    """A voice file whose fine prompt claims a shape, and has no content."""
+    text = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}{end}".encode().ljust(117) + b"\n"
+    return with_member(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text)
+
+
+def with_member(content: bytes) -> bytes:
+    """A voice file whose fine prompt is replaced by these bytes, checksums and all."""
+    with zipfile.ZipFile(io.BytesIO(packed(a_voice()))) as archive:
+        members = {each.removesuffix(".npy"): archive.read(each) for each in archive.namelist()}
+    return zipped(**members | {"fine_prompt": content})
+
+
+def encrypted(content: bytes) -> bytes:
+    """The archive with each member marked as encrypted."""
+    marked = bytearray(content)
+    for signature, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        at = content.find(signature)
+        while at >= 0:
+            marked[at + flags] |= 1
+            at = content.find(signature, at + 1)
+    return bytes(marked)
+
+
+NO_FILE = r"'mine' is no \.npz file of numeric arrays"
+HOSTILE: dict[str, tuple[bytes, str]] = {
+    "an executable": (b"MZ\x90\x00", NO_FILE),
+    "a recording": (b"RIFF....WAVE", NO_FILE),
+    "nothing": (b"", NO_FILE),
+    "an array alone": (packed({"arr": np.zeros(3)}, np.save), NO_FILE),
+    "an archive of nothing": (zipped(), "lacks semantic_prompt, coarse_prompt, fine_prompt; it contains nothing"),
+    "a truncated archive": (packed(a_voice())[:-30], NO_FILE),
+    "half an archive": (packed(a_voice())[:1500], NO_FILE),
+    "a bomb": (packed(a_voice() | {"more": np.zeros(LARGEST_FILE, np.int8)}), "unpacks to .* bytes, expected at most"),
+    "a header that claims 80 GB": (headed("(10000000000,)"), NO_FILE),
+    "a header that claims more than there is": (headed("(" + "9" * 30 + ",)"), NO_FILE),
+    "a header of frames that are not there": (headed("(8, 9000000000000000)"), NO_FILE),
+    "a header with code": (headed("__import__('os').getpid()"), NO_FILE),
+    "a header with an object": (headed("(3,)", "|O"), NO_FILE),
+    "a header without its end": (headed("(8, 150", end=""), NO_FILE),
+    "a header with a zero byte": (headed("(8, 150)", end="\0}"), NO_FILE),
+    "a member that is no array": (with_member(b"tokens"), NO_FILE),
+    "a member of nothing": (with_member(b""), NO_FILE),
+    "encrypted members": (encrypted(packed(a_voice())), NO_FILE),
+    "other names": (packed({"semantics": np.arange(100)}), "it contains semantics"),
+} | {
+    f"{key}: {message}": (packed(a_voice() | {key: array}), f"{key} .*{message}")
+    for key, array, message in (
+        ("semantic_prompt", np.zeros((1, 100), int), r"shape \(1, 100\), expected \(tokens,\)"),
+        ("semantic_prompt", np.zeros(0, int), r"shape \(0,\), expected \(tokens,\), not empty"),
+        ("semantic_prompt", np.int64(3), r"shape \(\), expected \(tokens,\)"),
+        ("semantic_prompt", np.full(100, 10_000), "ranges from 10000 to 10000, Bark's codes are 0 to 9999"),
+        ("semantic_prompt", np.full(100, -1), "ranges from -1 to -1"),
+        ("semantic_prompt", np.full(100, 2**64 - 1, np.uint64), "ranges from 18446744073709551615"),
+        ("semantic_prompt", np.zeros(100), "contains float64, expected integers"),
+        ("semantic_prompt", np.zeros(100, bool), "contains bool, expected integers"),
+        ("semantic_prompt", np.zeros(100, complex), "contains complex128"),
+        ("semantic_prompt", np.array(["a"] * 100), "contains <U1"),
+        ("semantic_prompt", np.zeros(100, [("a", "<i8")]), r"contains \[\('a'"),
+        ("semantic_prompt", np.zeros(100, "<M8[s]"), "contains datetime64"),
+        ("coarse_prompt", np.zeros((3, 150), int), r"shape \(3, 150\), expected \(2, frames\)"),
+        ("coarse_prompt", np.full((2, 150), 1024), "ranges from 1024 to 1024, .* 0 to 1023"),
+        ("fine_prompt", np.zeros(150, int), r"shape \(150,\), expected \(8, frames\)"),
+        ("fine_prompt", np.zeros((8, 150, 1, 1), int), r"shape \(8, 150, 1, 1\)"),
+        ("fine_prompt", np.full((8, 150), 1024), "ranges from 1024 to 1024"),
+        ("manner_prompt", np.full(10, 10_000), "ranges from 10000"),
+        ("manner_prompt", np.zeros((2, 10), int), r"shape \(2, 10\)"),
+    )
+} | {
+    "fewer coarse frames": (packed(a_voice() | {"coarse_prompt": np.zeros((2, 149), int)}), "149 coarse and 150 fine"),
+    "arrays of different recordings": (
+        packed(a_voice() | {"semantic_prompt": np.zeros(50, int)}),
+        "50 semantic tokens and 150 frames, expected about 75 frames",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_bytes_that_are_no_voice_are_refused_in_words(what: str) -> None:
+    """A file of the host, and one that a user sends."""
+    content, message = HOSTILE[what]
     with pytest.raises(BarkError, match=message):
-        read("mine", packed(a_voice() | change))
-
-
-def test_a_missing_array_is_named_with_what_is_there() -> None:
-    arrays = a_voice()
-    del arrays["fine_prompt"]
-
-    with pytest.raises(BarkError, match="lacks fine_prompt; it contains semantic_prompt, coarse_prompt"):
-        read("mine", packed(arrays))
+        read("mine", content)
+    with pytest.raises(SpeechError, match=message):
+        FILES.read("mine", content)
 
 
 class Trap:
@@ -226,77 +292,28 @@ class Trap:
         return (Path.touch, (self.target,))
 
 
-def test_a_pickle_in_a_voice_file_is_refused_and_not_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize("key", ["fine_prompt", "manner_prompt"])
+def test_a_pickle_in_a_voice_file_is_refused_and_not_run(tmp_path: Path, key: str) -> None:
     target = tmp_path / "sprung"
-    arrays = a_voice() | {"fine_prompt": np.array([Trap(target)], dtype=object)}
 
-    with pytest.raises(BarkError, match=r"no \.npz file of numeric arrays"):
-        read("mine", packed(arrays))
+    with pytest.raises(BarkError, match=NO_FILE):
+        read("mine", packed(a_voice() | {key: np.array([Trap(target)], dtype=object)}))
     assert not target.exists()
 
 
-def test_bytes_that_are_no_archive_are_refused() -> None:
-    whole = packed(a_voice(), np.savez_compressed)
-    lone_array = io.BytesIO()
-    np.save(lone_array, np.zeros(3))
-
-    for content in (b"", b"RIFF....WAVE", lone_array.getvalue(), whole[: len(whole) // 2], whole[:-30]):
-        with pytest.raises(BarkError, match=r"'mine' is no \.npz file"):
-            read("mine", content)
-
-
 def test_a_byte_that_was_changed_is_noticed_or_the_voice_is_whole() -> None:
-    whole = packed(a_voice(20, 30), np.savez_compressed)
+    whole = packed(a_voice(20, 30))
     refused = 0
 
     for at in range(0, len(whole), 3):
         damaged = bytearray(whole)
         damaged[at] ^= 0xFF
         try:
-            read("mine", bytes(damaged))
-        except BarkError:
+            read("mine", FILES.read("mine", bytes(damaged)))
+        except SpeechError:
             refused += 1
 
     assert refused > len(whole) // 6
-
-
-def with_member(name: str, content: bytes) -> bytes:
-    """A voice file in which one array is replaced by these bytes, checksums and all."""
-    with zipfile.ZipFile(io.BytesIO(packed(a_voice()))) as archive:
-        members = {each: archive.read(each) for each in archive.namelist()} | {name: content}
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w") as archive:
-        for each, bytes_ in members.items():
-            archive.writestr(each, bytes_)
-    return file.getvalue()
-
-
-def npy(header: bytes) -> bytes:
-    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        npy(b"{'descr': '<i8', 'fortran_order': False, 'shape': (8, 9000000000000000), }\n"),
-        npy(b"{'descr': '<i8', 'fortran_order': False, 'shape': (8, 150\n"),
-        npy(b"{'descr': '<i8', 'fortran_order': False, 'shape': (8, 150)\x00}\n"),
-        npy(b"{'descr': __import__('os'), 'fortran_order': False, 'shape': (8, 150)}\n"),
-        b"no array at all",
-        b"",
-    ],
-    ids=["claims more than it holds", "open bracket", "zero byte", "code in the header", "no array", "nothing"],
-)
-def test_a_member_that_is_no_array_of_its_size_is_refused(content: bytes) -> None:
-    with pytest.raises(BarkError, match=r"'mine' is no \.npz file"):
-        read("mine", with_member("fine_prompt.npy", content))
-
-
-def test_an_archive_that_unpacks_to_more_than_a_voice_is_refused() -> None:
-    bomb = packed(a_voice() | {"more": np.zeros(LARGEST_FILE, np.int8)}, np.savez_compressed)
-
-    with pytest.raises(BarkError, match=r"unpacks to .* bytes, expected at most"):
-        read("mine", bomb)
 
 
 def test_a_file_that_is_too_large_or_missing_is_refused_by_its_path(tmp_path: Path) -> None:
@@ -359,3 +376,41 @@ def test_a_file_whose_name_is_no_voices_is_refused(folder: Path, name: str) -> N
 def test_a_missing_directory_of_voices_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BarkError, match=r"the voices directory .*none cannot be read"):
         names(tmp_path / "none")
+
+
+# -- of users --------------------------------------------------------------------------------------------------
+
+
+def test_a_voice_keeps_its_codes_and_loses_all_else() -> None:
+    kept = FILES.read("mine", packed(a_voice() | {"secret": np.zeros(1000, int)}))
+    before, after = read("mine", packed(a_voice())), read("mine", kept)
+    for name in ("semantic_prompt", "coarse_prompt", "fine_prompt"):
+        assert np.array_equal(getattr(before, name), getattr(after, name))
+    assert after.manner is None
+    with np.load(io.BytesIO(kept), allow_pickle=False) as file:
+        assert sorted(file.files) == ["coarse_prompt", "fine_prompt", "semantic_prompt"]
+        assert {file[name].dtype for name in file.files} == {np.dtype(np.uint16)}
+    assert FILES.read("mine", kept) == kept
+
+
+def test_every_preset_is_small_enough_to_travel_with_each_chunk() -> None:
+    assert max(len(voices.pack(load(name))) for name in names()) < 32 * 1024
+
+
+def test_a_mixed_voice_has_the_manner_of_one_and_the_timbre_of_the_other() -> None:
+    one, other = load("v2/en_speaker_6"), load("v2/de_speaker_3")
+    mixed = read("both", FILES.mix("both", "v2/en_speaker_6", voices.pack(other)))
+    assert mixed.manner is not None
+    assert np.array_equal(mixed.manner, one.semantic_prompt)
+    assert np.array_equal(mixed.semantic_prompt, other.semantic_prompt)  # what the coarse frames were said with
+    assert np.array_equal(mixed.coarse_prompt, other.coarse_prompt)
+    assert np.array_equal(mixed.fine_prompt, other.fine_prompt)
+    again = read("more", FILES.mix("more", voices.pack(mixed), "v2/en_speaker_6"))
+    assert again.manner is not None
+    assert np.array_equal(again.manner, one.semantic_prompt)
+    assert np.array_equal(again.fine_prompt, one.fine_prompt)
+
+
+def test_an_unknown_part_of_a_mix_is_named() -> None:
+    with pytest.raises(SpeechError, match="there is no voice 'v2/en_speaker_66'"):
+        FILES.mix("both", "v2/en_speaker_66", "v2/en_speaker_6")

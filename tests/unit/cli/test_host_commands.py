@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import io
 import json
-import os
 import subprocess
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import Command
 from fake_driver import FakeDriver
 
 import voxyard.host.nvml
 import voxyard.trainer.devices.auto_settings
-from voxyard import cli
 from voxyard.host import Gpu, HostError
 
 TESTS = Path(__file__).parents[2]
@@ -29,39 +27,9 @@ MATRIX = "\tGPU0\tGPU1\tGPU2\nGPU0\tX\tSYS\tPIX\nGPU1\tSYS\tX\tSYS\nGPU2\tPIX\tS
 P2P = MATRIX.replace("SYS", "OK").replace("PIX", "OK")
 
 
-@dataclass
-class Ended:
-    """Exit of a command."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-class Command:
-    """Runs `voxyard …` in this process."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-        self.capsys, self.monkeypatch = capsys, monkeypatch
-
-    def __call__(self, *arguments: str, stdin: bytes = b"") -> Ended:
-        self.monkeypatch.setattr(sys, "argv", ["voxyard", *arguments])
-        self.monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        with pytest.raises(SystemExit) as caught:
-            cli.main()
-        printed = self.capsys.readouterr()
-        return Ended(int(caught.value.code or 0), printed.out, printed.err)
-
-
 @pytest.fixture
 def voxyard_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Command:
     """`voxyard …` in this process, on a host without NVIDIA's programs."""
-    for name in [name for name in os.environ if name.startswith("VOXYARD_")]:
-        monkeypatch.delenv(name)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(voxyard.host.nvml, "every_gpu", lambda: ())
     monkeypatch.setattr(voxyard.trainer.devices.auto_settings, "every_gpu", lambda: ())
@@ -211,19 +179,6 @@ def test_topology_as_json_is_gpus_links_and_pair(voxyard_command: Command) -> No
         "pair": {"data_gpu": 0, "model_gpu": 2, "link": "PIX", "reason": reason},
     }
     assert "best link of 3 pairs, PIX" in reason
-
-
-@pytest.mark.parametrize("capture", sorted(path.name for path in CAPTURES.glob("*.txt")))
-def test_every_capture_is_read_from_its_file(voxyard_command: Command, capture: str) -> None:
-    """Links are symmetric, GPUs only, without self and without the old SOC."""
-    ended = voxyard_command("topology", "--from", str(CAPTURES / capture), "--json")
-    assert ended.code == 0
-    gpus, links = ended.json["gpus"], ended.json["links"]
-    assert list(links) == gpus
-    for one in gpus:
-        assert sorted(links[one]) == sorted(set(gpus) - {one})
-        assert all(links[other][one] == link != "SOC" for other, link in links[one].items())
-    assert (ended.json["pair"] is None) == (len(gpus) == 1)
 
 
 def test_topology_for_people_has_matrix_links_pair_and_reason(voxyard_command: Command, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 import pytest
+from command_line import Command
 
 import voxyard.trainer.api
 from voxyard import __version__, cli
@@ -23,34 +24,8 @@ from voxyard.settings import SettingsCommand
 from voxyard.trainer import TrainConfig, TrainerError
 
 
-@dataclass
-class Ended:
-    """Exit of a command."""
-
-    code: int
-    out: str
-    err: str
-
-
-class Command:
-    """Runs `voxyard …` in this process."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-        self.capsys, self.monkeypatch = capsys, monkeypatch
-
-    def __call__(self, *arguments: str) -> Ended:
-        self.monkeypatch.setattr(sys, "argv", ["voxyard", *arguments])
-        with pytest.raises(SystemExit) as caught:
-            cli.main()
-        printed = self.capsys.readouterr()
-        return Ended(int(caught.value.code or 0), printed.out, printed.err)
-
-
 @pytest.fixture
 def voxyard_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
-    """`voxyard …` in this process, with no VOXYARD_ variables around."""
-    for name in [name for name in os.environ if name.startswith("VOXYARD_")]:
-        monkeypatch.delenv(name)
     return Command(capsys, monkeypatch)
 
 

@@ -195,10 +195,10 @@ def test_a_full_disk_is_a_sentence_before_the_training_begins(three: Corpus, tmp
     program = """
 import sys
 from pathlib import Path
-from voxyard.corpus import CorpusError, open_source
+from voxyard.corpus import CorpusError, CorpusSettings, open_source
 from voxyard.corpus.cache import CachedSource
 from voxyard.host.page_cache import Extent
-source = open_source(Path(sys.argv[1]), sample_rate=22050, text_units="characters", language="en-us", max_bad_share=0)
+source = open_source(Path(sys.argv[1]), CorpusSettings())
 try:
     CachedSource(source, Path(sys.argv[2]) / "cache")
 except CorpusError as error:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tones import RATE, Corpus, tone, write_wav
+from tones import Corpus, as_shards, tone, write_wav
 
-from voxyard.corpus import check, prepare, shard_writer
+from voxyard.corpus import check, shard_writer
 
 
 def test_what_is_there_is_counted_and_what_is_broken_is_named(corpus: Corpus) -> None:
@@ -107,10 +107,7 @@ def test_clips_from_which_nothing_can_be_learned_are_named(
     write_wav(corpus.wav("long"), tone(608))
     with monkeypatch.context() as older:  # shards of a version that left them in
         older.setattr(shard_writer, "unlearnable", lambda _pcm, _rate: None)
-        prepare(
-            corpus.directory, tmp_path / "shards",
-            sample_rate=RATE, text_units="characters", language="en-us", max_bad_share=0.0,
-        )  # fmt: skip
+        as_shards(corpus.directory, tmp_path / "shards")
     for place in (corpus.directory, tmp_path / "shards"):
         survey = check(place)
         assert not survey.passes

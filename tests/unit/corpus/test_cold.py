@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from cached_pages import cached_pages
 from disks import on_disk
-from tones import RATE, Corpus, open_corpus
+from tones import Corpus, as_shards, open_corpus
 
-from voxyard.corpus import ExampleSource, prepare
+from voxyard.corpus import ExampleSource
 from voxyard.corpus.cache import CachedSource
 from voxyard.corpus.cold import ColdSource
 from voxyard.corpus.examples import Subset
@@ -37,9 +37,7 @@ def sums(source: ExampleSource) -> list[int]:
 
 def shards(corpus: Corpus) -> ExampleSource:
     folder = corpus.directory.with_name("shards")
-    prepare(
-        corpus.directory, folder, sample_rate=RATE, text_units="characters", language="en-us", max_bad_share=0.0
-    )  # fmt: skip
+    as_shards(corpus.directory, folder)
     return open_corpus(folder)
 
 

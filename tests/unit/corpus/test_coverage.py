@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tones import RATE, Corpus, open_corpus, tone, write_wav
+from tones import Corpus, as_shards, open_corpus, tone, write_wav
 
-from voxyard.corpus import CorpusError, check, prepare
+from voxyard.corpus import CorpusError, CorpusSettings, check
 from voxyard.corpus.coverage import MAX_DROPPED_TEXT, Coverage
 from voxyard.corpus.text import Tokenizer
 from voxyard.trainer.config import DataConfig
@@ -37,12 +37,7 @@ def spoken(corpus: Corpus) -> Callable[..., Corpus]:
 
 
 def _prepare(corpus: Corpus, **settings: Any) -> Path:
-    shards = corpus.directory.with_name("shards")
-    defaults: dict[str, Any] = {
-        "sample_rate": RATE, "text_units": "characters", "language": "en-us", "max_bad_share": 0.01
-    }  # fmt: skip
-    prepare(corpus.directory, shards, **(defaults | settings))
-    return shards
+    return as_shards(corpus.directory, corpus.directory.with_name("shards"), max_bad_share=0.01, **settings).path
 
 
 @pytest.mark.parametrize(
@@ -78,7 +73,7 @@ def test_phonemes_of_the_texts_own_language_lose_nothing(
     spoken: Callable[..., Corpus], texts: tuple[str, ...], language: str
 ) -> None:
     """What the refusal advises works."""
-    survey = check(spoken(*texts).directory, text_units="phonemes", language=language)
+    survey = check(spoken(*texts).directory, CorpusSettings(text_units="phonemes", language=language))
     assert survey.texts is not None
     assert (survey.passes, survey.texts.dropped, survey.texts.folded) == (True, {}, {})
 
@@ -120,7 +115,7 @@ def test_folded_letters_are_reported_with_their_number_and_not_refused(
 def test_a_clip_of_punctuation_alone_is_a_bad_clip(spoken: Callable[..., Corpus], text: str, units: str) -> None:
     """There is nothing in it to learn to speak."""
     corpus = spoken(text, *["hello there"] * 40)
-    survey = check(corpus.directory, text_units=units)  # type: ignore[arg-type]
+    survey = check(corpus.directory, CorpusSettings(text_units=units))  # type: ignore[arg-type]
     assert [str(one) for one in survey.bad] == [f"c0: no letter or digit in its text {text!r} (line 1 of metadata.csv)"]
     with pytest.raises(CorpusError, match="no letter or digit in its text"):
         corpus.open(text_units=units)
@@ -142,7 +137,7 @@ def test_letters_written_in_another_way_are_reported_as_they_stand(
 ) -> None:
     """X² is learned as x2; phonemes are of the same letters, so nobody is sent there."""
     corpus = spoken("x² and № 5 by Ｂob’s ﬁrm™, ch. Ⅳ, see ①")
-    survey = check(corpus.directory, text_units=units)  # type: ignore[arg-type]
+    survey = check(corpus.directory, CorpusSettings(text_units=units))  # type: ignore[arg-type]
     assert survey.texts is not None
     assert (survey.texts.dropped, survey.texts.folded) == ({}, dict.fromkeys("²№Ｂﬁ™Ⅳ①", 1))
     said = survey.render()
@@ -186,7 +181,7 @@ def test_more_than_the_share_is_refused_with_the_worst_clips_and_the_knob_moves_
         corpus.open()
     assert not check(corpus.directory).passes
     assert "More than 1.00%" in check(corpus.directory).render()
-    assert check(corpus.directory, max_dropped_text=0.04).passes
+    assert check(corpus.directory, CorpusSettings(max_dropped_text=0.04)).passes
     shards = _prepare(corpus, max_dropped_text=0.04)
     assert len(open_corpus(shards, max_dropped_text=0.04)) == 8
     with pytest.raises(CorpusError, match=said):

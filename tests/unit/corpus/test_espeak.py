@@ -96,3 +96,9 @@ def test_without_the_package_the_error_names_what_to_install(monkeypatch: pytest
         with pytest.raises(CorpusError, match="pip install espeakng-loader"):
             espeak.speak("hello")
     assert espeak.phonemes("hello", "en-us") == "həlˈoʊ"
+
+
+def test_a_code_as_corpora_write_it_finds_its_voice_and_one_without_is_refused() -> None:
+    assert [espeak.voice_for(code) for code in ("zh-CN", "sv-SE", "de")] == ["cmn", "sv", "de"]
+    with pytest.raises(CorpusError, match="xx-YY"):
+        espeak.voice_for("xx-YY")

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 import soundfile
-from tones import RATE, open_corpus, tone
+from tones import RATE, as_shards, open_corpus, strict, tone
 
-from voxyard.corpus import CorpusError, check, prepare
+from voxyard.corpus import CorpusError, check
 from voxyard.corpus.layouts.recognize import LAYOUTS, find_layout
 from voxyard.corpus.text import decode
 
@@ -99,9 +99,7 @@ def test_a_corpus_is_read_in_its_layout(make: Callable[[Path], Path], name: str,
     report = check(where)
     assert (report.layout, report.clips, report.bad) == (name, 2, ())
     assert f"layout        {name}\n" in report.render()
-    made = prepare(
-        where, tmp_path / "shards", sample_rate=RATE, text_units="characters", language="en-us", max_bad_share=0
-    )
+    made = as_shards(where, tmp_path / "shards")
     assert str(made).endswith(f"2 clips, 0.0 minutes, 0 MiB; layout {name}")
     assert decode(open_corpus(tmp_path / "shards").read(1).tokens) == "two cats"
 
@@ -127,7 +125,7 @@ def test_a_layout_that_is_said_is_the_one_that_is_read(tmp_path: Path) -> None:
     ljspeech(common_voice(tmp_path))
     words(tmp_path / "clips" / "cv_2.mp3", "no sound")
     assert check(tmp_path).layout == "ljspeech"
-    told = check(tmp_path, layout="commonvoice")
+    told = check(tmp_path, strict(layout="commonvoice"))
     assert (told.layout, [one.clip for one in told.bad]) == ("commonvoice", ["cv_2"])
     with pytest.raises(CorpusError, match=r"is not in the layout vctk, it holds clips/, metadata.csv"):
         open_corpus(tmp_path, layout="vctk")

@@ -6,9 +6,9 @@ import logging
 from pathlib import Path
 
 import pytest
-from tones import RATE, Corpus, open_corpus
+from tones import Corpus, as_shards, open_corpus
 
-from voxyard.corpus import CorpusError, ExampleSource, check, has_eval_split, prepare
+from voxyard.corpus import CorpusError, ExampleSource, check, has_eval_split
 from voxyard.corpus.layouts.lines import BadClip
 from voxyard.corpus.recordings import listed
 from voxyard.corpus.text import decode
@@ -213,7 +213,7 @@ def test_training_and_evaluation_clips_are_kept_apart_also_as_shards(corpus: Cor
     """A speaker's number is the same in both."""
     shards = tmp_path / "shards"
     _split(corpus)
-    prepare(corpus.directory, shards, sample_rate=RATE, text_units="characters", language="en-us", max_bad_share=0)
+    as_shards(corpus.directory, shards)
     for where in (corpus.directory, shards):
         assert has_eval_split(where)
         train, evaluation = open_corpus(where), open_corpus(where, split="eval")
@@ -229,10 +229,7 @@ def test_a_broken_evaluation_clip_leaves_no_shards_behind(corpus: Corpus, tmp_pa
     _split(corpus)
     corpus.wav("c2").write_bytes(b"")
     with pytest.raises(CorpusError, match=r"c2\.wav is empty"):
-        prepare(
-            corpus.directory, tmp_path / "shards", sample_rate=RATE, text_units="characters", language="en-us",
-            max_bad_share=0,
-        )  # fmt: skip
+        as_shards(corpus.directory, tmp_path / "shards")
     assert [path.name for path in tmp_path.iterdir()] == ["corpus"]
 
 

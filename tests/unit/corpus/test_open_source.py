@@ -12,22 +12,17 @@ from typing import Any
 import numpy as np
 import pytest
 import soundfile
-from tones import RATE, Corpus, open_corpus
+from tones import RATE, Corpus, as_shards, open_corpus
 
 import voxyard
-from voxyard.corpus import CorpusError, Example, allowed_bad, prepare
+from voxyard.corpus import CorpusError, Example, allowed_bad
 from voxyard.corpus.text import decode
 
 SPEAKERS = ("adam", "mia", "zoe")
 
 
 def _as_shards(corpus: Corpus, **settings: Any) -> Path:
-    target = corpus.directory.with_name("shards")
-    prepare(
-        corpus.directory, target, sample_rate=RATE, text_units="characters", language="en-us", max_bad_share=0.0,
-        **settings,
-    )  # fmt: skip
-    return target
+    return as_shards(corpus.directory, corpus.directory.with_name("shards"), **settings).path
 
 
 @pytest.mark.parametrize("kind", ["recordings", "shards"])

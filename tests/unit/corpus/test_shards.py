@@ -16,19 +16,12 @@ import pytest
 from disks import run_on_small_disk
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tones import RATE, Corpus, open_corpus, write_wav
+from tones import Corpus, as_shards, open_corpus, write_wav
 
-from voxyard.corpus import CorpusError, Example, ExampleSource, check, prepare, shard_writer
+from voxyard.corpus import CorpusError, Example, ExampleSource, check, shard_writer
 from voxyard.corpus.text import Tokenizer
 
 EMPTY = np.zeros(0, np.float32)
-
-
-def _prepare(source: Path, destination: Path, **settings: Any) -> Any:
-    defaults: dict[str, Any] = {
-        "sample_rate": RATE, "text_units": "characters", "language": "en-us", "max_bad_share": 0.0
-    }  # fmt: skip
-    return prepare(source, destination, **(defaults | settings))
 
 
 def _features(example: Example) -> dict[str, np.ndarray]:
@@ -54,7 +47,7 @@ def _assert_same(one: ExampleSource, other: ExampleSource) -> None:
 def shards(corpus: Corpus, tmp_path: Path) -> Path:
     """Three clips of two speakers as shards."""
     corpus.add("a", "one", 0.3, "x").add("b", "two words", 0.4, "y").add("c", "three", 0.5, "x")
-    _prepare(corpus.directory, tmp_path / "shards")
+    as_shards(corpus.directory, tmp_path / "shards")
     return tmp_path / "shards"
 
 
@@ -80,7 +73,7 @@ def test_whatever_is_written_is_read_back(
     target = made.directory.parent / "shards"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shard_writer, "SHARD_BYTES", 2 * shard_samples)
-        _prepare(made.directory, target, features=_features if with_features else None)
+        as_shards(made.directory, target, features=_features if with_features else None)
     found = open_corpus(target)
     _assert_same(found, made.open())
     assert found.fingerprint == made.open().fingerprint
@@ -100,7 +93,7 @@ def test_whatever_is_written_is_read_back(
 def test_phonemes_and_another_rate_are_written_too(corpus: Corpus, tmp_path: Path) -> None:
     corpus.add("a", "Hello, you?", 0.6)
     chosen: dict[str, Any] = {"sample_rate": 16000, "text_units": "phonemes"}
-    _prepare(corpus.directory, tmp_path / "shards", **chosen)
+    as_shards(corpus.directory, tmp_path / "shards", **chosen)
     found = open_corpus(tmp_path / "shards", **chosen)
     assert found.read(0).tokens.tolist() == Tokenizer("phonemes").encode("Hello, you?").tolist()
     assert found.samples.tolist() == [9600]
@@ -190,7 +183,7 @@ def test_shards_of_other_settings_report_what_they_were_made_with(shards: Path, 
 def test_the_language_matters_for_phonemes_and_not_for_characters(corpus: Corpus, tmp_path: Path) -> None:
     corpus.add("a", "water", 0.5)
     for units in ("characters", "phonemes"):
-        _prepare(corpus.directory, tmp_path / units, text_units=units)
+        as_shards(corpus.directory, tmp_path / units, text_units=units)
     assert len(open_corpus(tmp_path / "characters", language="de")) == 1
     with pytest.raises(CorpusError, match=r"language en-us \(wanted: de\)"):
         open_corpus(tmp_path / "phonemes", text_units="phonemes", language="de")
@@ -199,7 +192,7 @@ def test_the_language_matters_for_phonemes_and_not_for_characters(corpus: Corpus
 def test_shards_hold_a_frame_for_each_token_also_with_a_longer_hop(corpus: Corpus, tmp_path: Path) -> None:
     """What recordings would refuse, shards of them refuse too."""
     corpus.add("fits", "x", 0.4).add("tight", "x" * 30, 0.4)
-    _prepare(corpus.directory, tmp_path / "shards")
+    as_shards(corpus.directory, tmp_path / "shards")
     assert len(open_corpus(tmp_path / "shards")) == 2
     with pytest.raises(CorpusError, match="hop"):
         open_corpus(tmp_path / "shards", hop_length=512)
@@ -226,12 +219,12 @@ def test_a_destination_that_holds_something_else_is_refused_and_untouched(
         target = tmp_path
     else:
         if what == "shards and more":
-            _prepare(corpus.directory, target)
+            as_shards(corpus.directory, target)
         target.mkdir(exist_ok=True)
         (target / {"a web app": "index.json", "directory": "mine.txt"}.get(what, "more.bin")).write_text("{}")
     before = _tree(tmp_path)
     with pytest.raises(CorpusError, match="give a"):
-        _prepare(corpus.directory, target)
+        as_shards(corpus.directory, target)
     assert _tree(tmp_path) == before
 
 
@@ -240,7 +233,7 @@ def test_preparing_again_replaces_and_a_reader_keeps_what_it_has(shards: Path, c
     before = reader.read(1).pcm.tobytes()
     corpus.add("d", "four", 0.6, "y")
     write_wav(corpus.wav("b"), np.full(9000, 0.5))
-    made = _prepare(corpus.directory, shards)
+    made = as_shards(corpus.directory, shards)
     assert (made.clips, len(open_corpus(shards))) == (4, 4)
     assert reader.read(1).pcm.tobytes() == before
     assert sorted(path.name for path in shards.parent.iterdir()) == ["corpus", "shards"]
@@ -252,7 +245,7 @@ def test_what_stops_half_way_leaves_all_as_it_was(corpus: Corpus, tmp_path: Path
     corpus.add("a").add("b")
     target = tmp_path / "shards"
     if moment == "shards there":
-        _prepare(corpus.directory, target)
+        as_shards(corpus.directory, target)
     before = _tree(tmp_path)
 
     def interrupt(done: int, _: int) -> None:
@@ -260,7 +253,7 @@ def test_what_stops_half_way_leaves_all_as_it_was(corpus: Corpus, tmp_path: Path
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        _prepare(corpus.directory, target, progress=interrupt)
+        as_shards(corpus.directory, target, progress=interrupt)
     assert _tree(tmp_path) == before
 
 
@@ -281,9 +274,9 @@ def test_clips_that_break_when_decoded_count_with_those_that_were_seen_before(co
     _break_inside(corpus, "c7")
     _break_inside(corpus, "c49")
     with pytest.raises(CorpusError, match=r"c0\.wav is empty[^$]*c7\.wav holds samples that are no numbers"):
-        _prepare(corpus.directory, tmp_path / "shards", max_bad_share=0.04)
+        as_shards(corpus.directory, tmp_path / "shards", max_bad_share=0.04)
     assert not (tmp_path / "shards").exists()
-    made = _prepare(corpus.directory, tmp_path / "shards", max_bad_share=0.06)
+    made = as_shards(corpus.directory, tmp_path / "shards", max_bad_share=0.06)
     assert (made.clips, len(made.bad)) == (47, 3)
     assert "3 clips left out" in str(made)
     found = open_corpus(tmp_path / "shards")
@@ -295,11 +288,11 @@ def test_clips_that_break_when_decoded_count_with_those_that_were_seen_before(co
 def test_silent_and_endless_clips_are_left_out_as_check_says(corpus: Corpus, tmp_path: Path) -> None:
     corpus.add("a").add("silent").add("long", seconds=60.2)
     write_wav(corpus.wav("silent"), np.zeros(9000))
-    made = _prepare(corpus.directory, tmp_path / "shards", max_bad_share=0.7)
+    made = as_shards(corpus.directory, tmp_path / "shards", max_bad_share=0.7)
     assert open_corpus(tmp_path / "shards").ids == ["a"]
     assert made.bad == tuple(str(one) for one in check(corpus.directory).bad)
     with pytest.raises(CorpusError, match="are silence"):
-        _prepare(corpus.directory, tmp_path / "others")
+        as_shards(corpus.directory, tmp_path / "others")
 
 
 def test_two_that_write_the_same_shards_do_not_mix(corpus: Corpus, tmp_path: Path) -> None:
@@ -310,10 +303,10 @@ def test_two_that_write_the_same_shards_do_not_mix(corpus: Corpus, tmp_path: Pat
     def second(done: int, _: int) -> None:
         if done == 1:
             with pytest.raises(CorpusError) as found:
-                _prepare(corpus.directory, tmp_path / "shards")
+                as_shards(corpus.directory, tmp_path / "shards")
             refused.append(str(found.value))
 
-    _prepare(corpus.directory, tmp_path / "shards", progress=second)
+    as_shards(corpus.directory, tmp_path / "shards", progress=second)
     assert "another process" in refused[0]
     assert len(open_corpus(tmp_path / "shards")) == 2
 
@@ -323,16 +316,15 @@ def test_what_a_killed_process_left_is_cleared_away(corpus: Corpus, tmp_path: Pa
     program = """
 import os, sys
 from pathlib import Path
-from voxyard.corpus import prepare
-prepare(Path(sys.argv[1]), Path(sys.argv[2]), sample_rate=22050, text_units="characters", language="en-us",
-        max_bad_share=0, progress=lambda *_: os.kill(os.getpid(), 9))
+from voxyard.corpus import CorpusSettings, prepare
+prepare(Path(sys.argv[1]), Path(sys.argv[2]), CorpusSettings(), progress=lambda *_: os.kill(os.getpid(), 9))
 """
     command = [sys.executable, "-c", program, str(corpus.directory), str(tmp_path / "shards")]
     assert subprocess.run(command, timeout=60).returncode == -9
     (left,) = (path for path in tmp_path.iterdir() if path != corpus.directory)
     assert left.name != "shards"
     (left / "pcm-00007.bin").write_bytes(b"stale")
-    _prepare(corpus.directory, tmp_path / "shards")
+    as_shards(corpus.directory, tmp_path / "shards")
     assert sorted(path.name for path in (tmp_path / "shards").iterdir()) == ["index.json", "index.npz", "pcm-00000.bin"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus", "shards"]
 
@@ -345,18 +337,18 @@ def test_a_full_disk_leaves_nothing_half_written_and_reports_it(corpus: Corpus, 
     program = """
 import sys
 from pathlib import Path
-from voxyard.corpus import CorpusError, open_source, prepare
+from voxyard.corpus import CorpusError, CorpusSettings, open_source, prepare
 source, disk = Path(sys.argv[1]), Path(sys.argv[2])
-how = dict(sample_rate=22050, text_units="characters", language="en-us", max_bad_share=0)
+how = CorpusSettings(max_bad_share=0)
 for name in ("first", "second"):
     try:
-        prepare(source, disk / name, **how)
+        prepare(source, disk / name, how)
     except CorpusError as error:
         print(error)
     print(sorted(path.name for path in disk.iterdir()))
     full = source / "metadata.csv"
     full.write_text("".join(full.read_text().splitlines(True)[:4]))
-print(len(open_source(disk / "second", **how)))
+print(len(open_source(disk / "second", how)))
 """
     disk = tmp_path / "disk"
     done = run_on_small_disk("256k", disk, program, corpus.directory, disk)

@@ -96,7 +96,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         asked.append(list(arguments))
         if "--html" in arguments:
             Path(arguments[arguments.index("--html") + 1]).write_text(f"<p>{PLANTED['in YAML']}</p>")
-        return CompletedCommand(0, json.dumps(PROFILE if arguments[0] == "profile" else REPORT), LOG, 1.0)
+        return CompletedCommand(0, json.dumps(PROFILE if arguments[0] == "profile" else REPORT), LOG)
 
     monkeypatch.setattr(bundles, "voxyard", run)
     return asked
@@ -228,8 +228,8 @@ def test_a_part_that_cannot_be_collected_has_the_reason_and_stops_nothing(tmp_pa
 @pytest.mark.parametrize(
     ("ended", "why"),
     [
-        (CompletedCommand(None, "", "line\nlast line\n", 9.0), "not finished after 60 s and stopped; line\nlast line"),
-        (CompletedCommand(2, "", "voxyard profile: no corpus\n", 1.0), "ended with code 2: voxyard profile: no corpus"),
+        (CompletedCommand(None, "", "line\nlast line\n"), "not finished after 60 s and stopped; line\nlast line"),
+        (CompletedCommand(2, "", "voxyard profile: no corpus\n"), "ended with code 2: voxyard profile: no corpus"),
     ],
 )
 def test_a_measurement_that_fails_leaves_its_log(

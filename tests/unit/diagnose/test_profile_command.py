@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import re
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import Command
 from profiles import COLD, made_up
 
-from voxyard import cli
 from voxyard.diagnose.errors import DiagnoseError
 from voxyard.diagnose.gpu_figures import GpuFigures, GpuUse
 from voxyard.diagnose.profile import html_report, text_report
@@ -45,8 +43,7 @@ SECTIONS = [
 @pytest.fixture
 def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
     """Runs `voxyard profile …` on a made-up profile; gives back code, output, messages, and what was asked."""
-    for name in [name for name in os.environ if name.startswith("VOXYARD_")]:
-        monkeypatch.delenv(name)
+    voxyard = Command(capsys, monkeypatch)
     asked: dict[str, Any] = {}
 
     def measure(config: TrainConfig, **values: Any) -> Profile:
@@ -57,11 +54,8 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
     monkeypatch.setattr(profile_module, "profile", measure)
 
     def run(*arguments: str) -> tuple[int, str, str, dict[str, Any]]:
-        monkeypatch.setattr(sys, "argv", ["voxyard", "profile", *arguments])
-        with pytest.raises(SystemExit) as caught:
-            cli.main()
-        printed = capsys.readouterr()
-        return int(caught.value.code or 0), printed.out, printed.err, asked
+        ended = voxyard("profile", *arguments)
+        return ended.code, ended.out, ended.err, asked
 
     return run
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import io
+import json
+import re
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,22 +19,30 @@ import av
 import httpx
 import numpy as np
 import pytest
+from epubs import epub, png
+from eventually import PATIENCE
+from numpy.typing import NDArray
 from openai import OpenAI
 from served_bark import Served, finished
 
 from voxyard.speech.verification.pocketsphinx import recogniser
 
+ROOT = Path(__file__).resolve().parents[3]
 SENTENCE = "Hello, how are you today?"  # of which a small recogniser hears every word
 HEARD = "hello how are you today"
 
 pytestmark = pytest.mark.slow
 
 
-def heard(sound: bytes) -> str:
+def samples_of(sound: bytes) -> NDArray[np.float32]:
     with av.open(io.BytesIO(sound), "r") as opened:
         resampler = av.AudioResampler(format="flt", layout="mono", rate=24_000)
         parts = [part.to_ndarray()[0] for frame in opened.decode(audio=0) for part in resampler.resample(frame)]
-    return recogniser().words(np.concatenate(parts), 24_000, "en")
+    return np.concatenate(parts)
+
+
+def heard(sound: bytes) -> str:
+    return recogniser().words(samples_of(sound), 24_000, "en")
 
 
 @pytest.fixture
@@ -52,6 +64,30 @@ def test_the_service_speaks_words_without_weights(service: Served) -> None:
     assert refused.status_code == 404, refused.text
     assert service.end(signal.SIGTERM) == 0
     assert sum("espeak-ng speaks (a formant synthesizer" in line for line in service.noted) == 1
+
+
+@pytest.mark.needs("curl")
+def test_the_command_of_the_readme_gets_speech_with_its_sentence(tmp_path: Path) -> None:
+    """As `make serve` starts it in a fresh clone, and as the first page says to ask it."""
+    (command,) = re.findall(r"^curl (?:[^\n]*\\\n)*[^\n]*", (ROOT / "README.md").read_text(), re.MULTILINE)
+    (started,) = re.findall(r"^\t@\$\(BIN\)/voxyard serve (.*)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert "$(if $(MODEL),--model" in started
+    assert ",--engine espeak)" in started
+    arguments = shlex.split(command.replace("\\\n", " "))
+    sentence = next(json.loads(each)["input"] for each in arguments if each.startswith("{"))
+    service = Served(tmp_path / "data", "--engine", "espeak")
+    try:
+        asked = [each.replace("http://127.0.0.1:8080", service.address) for each in arguments]
+        assert asked != arguments
+        said = subprocess.run(asked, cwd=tmp_path, check=True, capture_output=True, text=True, timeout=PATIENCE).stdout
+        assert re.fullmatch(r"200 \d+ bytes\n", said)
+        (sound,) = (each for each in tmp_path.iterdir() if each.is_file())
+        assert heard(sound.read_bytes()).split() == re.findall(r"\w+", sentence.lower())
+        assert service.end(signal.SIGTERM) == 0
+    finally:
+        if service.process.poll() is None:
+            service.process.kill()
+            service.process.wait()
 
 
 def test_two_voices_speak_their_own_words(service: Served) -> None:
@@ -114,6 +150,40 @@ def test_a_cast_of_the_command_speaks_a_file(tmp_path: Path) -> None:
     refused = subprocess.run([*command[:-1], "ben=de", "--out", "b.mp3"], cwd=tmp_path, capture_output=True, text=True)
     assert refused.returncode == 2
     assert "the text names the voice 'mia', and the cast has ben" in refused.stderr
+
+
+def test_a_book_of_two_voices_is_an_audiobook_whose_captions_name_the_speakers(tmp_path: Path) -> None:
+    texts = {"One": f"[voice:mia]{SENTENCE}[/voice]", "[voice:ben]Two[/voice]": f"[voice:ben]{SENTENCE}[/voice]"}
+    (tmp_path / "book.epub").write_bytes(epub(texts, title="The harbour", author="Bo Ek", cover=png()))
+    command = [sys.executable, "-P", "-m", "voxyard", "speak", "book.epub", "--cast"]
+    cast = "narrator=en-us,mia=en-us+m1,ben=en-us"
+    done = subprocess.run([*command, cast, "--out", "book.m4b"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["book.epub", "book.m4b", "book.vtt"]
+    with av.open(tmp_path / "book.m4b") as book:
+        assert (book.metadata["title"], book.metadata["artist"], len(book.streams.video)) == ("The harbour", "Bo Ek", 1)
+        starts = [(each["metadata"]["title"], each["start"] * (each["time_base"] or 0)) for each in book.chapters()]
+        length = (book.duration or 0) / av.time_base
+    captions = (tmp_path / "book.vtt").read_text()
+    told = re.findall(r"(\S+) --> (\S+)\n<v (\w+)>(.+)", captions)
+    said = [(who, words) for _, _, who, words in told]
+    assert said == [("narrator", "One"), ("mia", SENTENCE), ("ben", f"Two {SENTENCE}")], captions
+    begins, ends = ([_seconds(times[place]) for times in told] for place in (0, 1))
+    assert starts == [("One", 0.0), ("Two", pytest.approx(begins[2], abs=0.01))]
+    assert ends[-1] == pytest.approx(length, abs=0.1)
+    sound = samples_of((tmp_path / "book.m4b").read_bytes())
+    parts = [sound[round(begin * 24_000) : round(end * 24_000)] for begin, end in zip(begins, ends, strict=True)]
+    assert recogniser().words(parts[1], 24_000, "en") == HEARD
+    assert recogniser().words(parts[2], 24_000, "en").endswith("how are you today")
+    if shutil.which("ffprobe"):
+        shown = ["ffprobe", "-v", "error", "-show_entries", "chapter_tags=title", "-of", "csv=p=0", "book.m4b"]
+        found = subprocess.run(shown, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+        assert found.split() == ["One", "Two"]
+
+
+def _seconds(time: str) -> float:
+    minutes, seconds = time.split(":")[-2:]
+    return 60 * int(minutes) + float(seconds)
 
 
 def test_a_file_is_spoken_in_its_language(tmp_path: Path) -> None:

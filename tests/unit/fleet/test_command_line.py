@@ -60,3 +60,20 @@ def test_a_path_with_blanks_is_quoted_and_another_fab_is_not_meant(
 
 def test_an_installation_without_the_program_is_told_its_name(tmp_path: Path) -> None:
     assert typed(tmp_path / "fab", str(tmp_path), ROOT) == "fab"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["check", "--no-such-option"], "No idea what '--no-such-option' is!"),
+        (["chekc"], "No idea what 'chekc' is!"),
+        (["check", "--inventory", "/no/such/file"], "no such inventory"),
+        (["status", "--inventory"], "needed value"),
+        (["status", "--inventory", "deploy/hosts.example.yaml", "--host", "gpu-01,nobody"], "no host nobody"),
+    ],
+)
+def test_wrong_use_is_exit_code_2_and_a_sentence(arguments: list[str], said: str) -> None:
+    done = subprocess.run([FAB, *arguments], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr

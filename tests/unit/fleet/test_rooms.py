@@ -91,10 +91,8 @@ def test_few_modules_start_local_programs() -> None:
     assert found <= {
         "images/build.py",
         "images/image.py",
-        "images/pins.py",
         "images/push.py",
         "images/revision.py",
-        "monitoring/check.py",
         "rollout/hooks.py",
         "ssh/rsync.py",
         "ssh/connection.py",

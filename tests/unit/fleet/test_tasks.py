@@ -252,9 +252,8 @@ def test_an_exit_code_of_monitoring_needs_a_check(fab: Fab) -> None:
 
 
 def test_monitoring_files_for_this_machine_are_named_with_the_command_that_starts_them(
-    fab: Fab, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    fab: Fab, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(monitoring, "check_here", lambda _: None)  # by programs that may not be installed
     code, _, said = fab(monitoring.monitoring, out=str(tmp_path / "out"))
     assert code == 0
     first, *_, last = said.splitlines()
@@ -265,7 +264,6 @@ def test_monitoring_files_for_this_machine_are_named_with_the_command_that_start
 def test_monitoring_files_for_this_machine_ask_hosts_over_tls_by_the_secrets_that_are_here(
     fab: Fab, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(monitoring, "check_here", lambda _: None)  # by programs that may not be installed
     secured = replace(HOST, secrets=(make(tmp_path, [HOST], []).path,))
     elsewhere = replace(HOST, name="gpu-02", secrets=(tmp_path / "none.yaml",))
     monkeypatch.setattr(

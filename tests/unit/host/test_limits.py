@@ -67,28 +67,13 @@ def test_the_nominal_size_is_within_eight_percent_or_the_next_lower(reported: in
 )
 def test_the_table_of_recommended_settings(total: int, expected: RecommendedLimits) -> None:
     """Row by row."""
-    assert recommend(total, total) == expected
-
-
-def test_a_mixed_pair_takes_each_limit_from_its_own_card() -> None:
-    """The batch, the ring and the buffer follow the model GPU."""
-    mixed = recommend(12288, 24564)
-    assert (mixed.data_limit_mib, mixed.model_limit_mib) == (4096, 16384)
-    assert (mixed.batch_size, mixed.ring_slots) == (16, 3)
-
-
-def test_no_limit_exceeds_what_is_free() -> None:
-    """The overhead of context and libraries stays beside it."""
-    squeezed = recommend(24564, 24564, data_free_mib=5000, model_free_mib=24000)
-    assert squeezed.data_limit_mib == 5000 - 1024
-    assert squeezed.model_limit_mib == 16384
-    assert recommend(24564, 24564, model_free_mib=100).model_limit_mib == 0
+    assert recommend(total) == expected
 
 
 @given(memory, memory)
 def test_more_memory_never_means_less(one: int, other: int) -> None:
     """A larger card gets no smaller batch, limit or buffer, and no more ring slots."""
-    small, large = (recommend(size, size) for size in sorted((one, other)))
+    small, large = (recommend(size) for size in sorted((one, other)))
     assert small.batch_size <= large.batch_size
     assert small.buffer_size <= large.buffer_size
     assert small.data_limit_mib <= large.data_limit_mib
@@ -96,24 +81,11 @@ def test_more_memory_never_means_less(one: int, other: int) -> None:
     assert small.ring_slots >= large.ring_slots
 
 
-@given(memory, st.integers(min_value=0, max_value=300 * 1024))
-def test_limits_fit_on_the_card_and_into_what_is_free(total: int, free: int) -> None:
-    """Never above the card's memory, never above what is free, never negative."""
-    free = min(free, total)
-    found = recommend(total, total, data_free_mib=free, model_free_mib=free)
-    for limit in (found.data_limit_mib, found.model_limit_mib):
-        assert 0 <= limit <= free
-    assert found.data_limit_mib <= found.model_limit_mib
+@given(memory)
+def test_both_limits_fit_on_one_card(total: int) -> None:
+    found = recommend(total)
+    assert 0 <= found.data_limit_mib <= found.model_limit_mib
     assert found.data_limit_mib + found.model_limit_mib <= total * 1.09
-
-
-@given(memory, memory)
-def test_each_limit_follows_its_own_card_only(data: int, model: int) -> None:
-    """The two cards of a pair may differ."""
-    mixed = recommend(data, model)
-    assert mixed.data_limit_mib == recommend(data, data).data_limit_mib
-    assert mixed.model_limit_mib == recommend(model, model).model_limit_mib
-    assert mixed.batch_size == recommend(model, model).batch_size
 
 
 @pytest.mark.parametrize(

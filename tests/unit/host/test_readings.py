@@ -7,9 +7,11 @@ import subprocess
 import sys
 from typing import Any
 
+import pynvml
 import pytest
 from fake_driver import FakeDriver
 
+from voxyard.host import readings
 from voxyard.host.readings import UnwrappedCounter
 
 WATCH = """
@@ -99,3 +101,17 @@ def test_the_rate_is_not_asked_for_where_the_link_cannot_wrap_the_counter() -> N
 def test_a_wide_counter_that_begins_again_was_reset() -> None:
     counter = UnwrappedCounter(iter([0.0, 1.0]).__next__)
     assert [counter.add(raw, 0.0, lambda: None) for raw in (9e12, 5e9)] == [9e12, 9e12 + 5e9]
+
+
+def test_what_slows_a_clock_has_the_bit_that_nvidias_binding_gives_it() -> None:
+    """`reliability` and `board_limit` are in nvml.h alone; NVIDIA's own `hw_power_brake` has a longer name."""
+    bits = {
+        name.removeprefix("nvmlClocksEventReason"): getattr(pynvml, name)
+        for name in dir(pynvml)
+        if name.startswith("nvmlClocksEventReason")
+    }
+    for reason, bit in readings._CLOCK_EVENTS.items():
+        words = "".join(word.capitalize() for word in reason.split("_"))
+        known = [value for name, value in bits.items() if name.startswith(words) and name != "All"]
+        assert known in ([bit], []), reason
+    assert {1, 2, 4, 8, 0x10, 0x20, 0x40, 0x80, 0x100} <= set(readings._CLOCK_EVENTS.values())

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -53,7 +53,10 @@ def wheel(folder: Path, name: str, version: str, *requires: str, files: dict[str
 class FakePip:
     """Knows some versions by the user's own configuration and some of PyTorch's index; remembers what it installs."""
 
-    def __init__(self, versions: str = "", of_pytorch: str = "", packages: list[Path] | None = None) -> None:
+    def __init__(
+        self, versions: str = "", of_pytorch: str = "", packages: list[Path] | None = None, cache: Path | None = None
+    ) -> None:
+        self.cache = cache
         self.versions = versions
         self.of_pytorch = of_pytorch
         self.packages = packages or []
@@ -78,7 +81,7 @@ class FakePip:
             code = 0 if report else 1
             Path(arguments[arguments.index("--report") + 1]).write_text(json.dumps({"install": report}))
         elif arguments[:2] == ("cache", "dir"):
-            code = 1
+            code, said = (0, f"{self.cache}\n") if self.cache else (1, "")
         return subprocess.CompletedProcess(arguments, code, said, "")
 
     def into(self, script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> FakePip:
@@ -258,11 +261,15 @@ def test_a_disk_with_too_little_room_is_named_before_anything_is_fetched(
     arguments: list[str],
     version: str,
     cuda: list[Path],
+    tmp_path: Path,
 ) -> None:
-    pip = FakePip(version, packages=cuda).into(script, monkeypatch)
+    pip = FakePip(version, packages=cuda, cache=tmp_path / "cache").into(script, monkeypatch)
     monkeypatch.setattr(script, "size_of", lambda _: 10**15)
+    monkeypatch.setattr(script.shutil, "disk_usage", lambda _: SimpleNamespace(free=4.5e9))
     assert script.main(arguments) == 1
     said = capsys.readouterr().err
+    assert str(tmp_path) in said, "pip's cache is a place that is counted"
+    assert "found 4.5 GB free" in said
     needed = re.search(r"torch needs about (\d+)\.\d GB of disk", said)
     assert needed is not None
     whole = len(cuda) * 10**15 / script.GB

@@ -67,7 +67,7 @@ def test_every_string_is_used_and_every_one_that_is_asked_for_is_there() -> None
     keys = set(languages()["en"])
     assert asked <= keys
     said = {each for each in keys if f'"{each}"' in scripts}
-    built = {key for key in keys if key.startswith(("time.", "chunk."))}
+    built = {key for key in keys if key.startswith(("time.", "chunk.", "service."))}
     assert keys - asked - said - built == {"language.name"}
     named = set(re.findall(r'say\(\s*"([^"]+)"', scripts))
     assert named <= keys

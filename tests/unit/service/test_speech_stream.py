@@ -8,9 +8,11 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from ssl import SSLContext, create_default_context
 from typing import Any
@@ -35,11 +37,13 @@ from voxyard.service.auth.key_limits import KeyLimits
 from voxyard.service.http import admission, protocol
 from voxyard.service.routes import speech_stream
 from voxyard.service.state import AppState
+from voxyard.service.streaming.speech_request import SpeechRequest
 from voxyard.service.streaming.text_stream import paused
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.audio.wav import pcm16
 from voxyard.speech.requests import Result
-from voxyard.speech.script import prepare
+from voxyard.speech.script import Script, prepare
+from voxyard.speech.voice_aliases import OPENAI_VOICES
 
 TEXT = "The harbour lay still, and nobody was awake at all. It was late. A bell rang far out, twice."
 VOICE = "v2/en_speaker_6"  # alloy
@@ -300,6 +304,45 @@ def test_whatever_its_tags_an_utterance_ends_and_the_session_goes_on(
         if said is not None:
             assert audio == (joined(said) if said else b"")
         assert stream.speak("A bell rang.")[0][-1]["total_sentences"] == 1
+
+
+@pytest.mark.parametrize(
+    ("messages", "voices"),
+    [
+        (["[voice:onyx]Hello you. It is late. ", "A bell rang.[/voice] The end."], "onyx alloy"),
+        (["[voice:onyx]Hello you. ", "It is late. ", "[/voice]", "A bell rang."], "onyx alloy"),
+        (
+            ["Hello you. [voice:onyx]It is late.\n\n", "A bell rang.", "\n\n[/voice]\n\nThe end."],
+            "alloy onyx alloy",
+        ),
+        (["[voice:onyx]Hello you. [voice:nova]It is late. ", "[/voice]A bell rang. "], "onyx nova onyx"),
+        (["[voice:ony", "x]Hello you. It is late. [/vo", "ice]A bell rang. "], "onyx alloy"),
+        (["[voice:onyx]", "Hello you. It is late. "], "onyx"),
+    ],
+)
+@pytest.mark.parametrize("pauses", [False, True], ids=["at once", "with a pause"])
+def test_a_voice_holds_until_its_tag_ends(
+    service: Service, monkeypatch: pytest.MonkeyPatch, messages: list[str], voices: str, pauses: bool
+) -> None:
+    """Over sentences and messages, to the end of its utterance at most."""
+    asked = list[str | None]()
+
+    def request(pool: Any, limiter: Any, script: Script, *rest: Any, **options: Any) -> Any:
+        asked.extend(each.voice for each in script.requests)
+        return SpeechRequest(pool, limiter, script, *rest, **options)
+
+    monkeypatch.setattr("voxyard.service.routes.speech_stream.SpeechRequest", request)
+    monkeypatch.setattr(speech_stream, "PAUSE_SECONDS", 0.01 if pauses else 60.0)
+    with service.stream() as stream:
+        for text in messages:
+            stream.send("input.text", text=text)
+            time.sleep(0.05 if pauses else 0)
+        stream.send("input.done")
+        told, _ = stream.until("session.done")
+        assert "error" not in [each["type"] for each in told]
+        assert [each for each, _ in groupby(asked)] == [OPENAI_VOICES[name] for name in voices.split()]
+        assert stream.speak("A bell rang.")[0][-1]["total_sentences"] == 1
+        assert asked[-1] == OPENAI_VOICES["alloy"]
 
 
 def test_half_a_character_is_refused_and_its_utterance_ends(service: Service) -> None:

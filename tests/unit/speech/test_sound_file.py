@@ -10,18 +10,24 @@ import threading
 import time
 import wave
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import av
 import numpy as np
 import pytest
+from eventually import PATIENCE, eventually
 
-from voxyard.speech.audio.encoder import EncodeError
-from voxyard.speech.audio.sound_file import SUFFIXES, SoundFile, open_sound
+from voxyard.speech.audio import audiobook
+from voxyard.speech.audio.audiobook import ChapterMark
+from voxyard.speech.audio.encoder import NO_TAGS, EncodeError
+from voxyard.speech.audio.sound_file import BOOK, SUFFIXES, AudiobookFile, Book, SoundFile, check_target, open_sound
 from voxyard.speech.audio.wav import pcm16
 
+NAMES = (*SUFFIXES, BOOK)
 RATE = 24_000
-PADDING = {".mp3": 0, ".aac": 2048}  # a file of MP3 says how much of it is padding
+PADDING = {".mp3": 0, ".aac": 2048, BOOK: 2048}  # a file of MP3 says how much of it is padding
 
 
 def tone(seconds: float) -> np.ndarray:
@@ -30,6 +36,11 @@ def tone(seconds: float) -> np.ndarray:
 
 def noise(seconds: float, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).uniform(-0.5, 0.5, round(seconds * RATE)).astype(np.float32)
+
+
+def partial(suffix: str) -> str:
+    """Name of the unfinished file of a book."""
+    return f"book.part{'.flac' if suffix == BOOK else suffix}"
 
 
 def heard(path: Path) -> float:
@@ -54,7 +65,7 @@ def spoken(path: Path, seconds: float = 2.3) -> Path:
     return path
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("suffix", NAMES)
 def test_a_whole_sound_has_its_name_and_its_length(tmp_path: Path, suffix: str) -> None:
     path = spoken(tmp_path / f"a book{suffix}")
     assert list(tmp_path.iterdir()) == [path]
@@ -80,7 +91,7 @@ def test_plain_samples_have_no_header(tmp_path: Path) -> None:
     assert spoken(tmp_path / "book.pcm").read_bytes() == pcm16(tone(2.3)).tobytes()
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("suffix", NAMES)
 def test_the_same_sound_is_the_same_file(tmp_path: Path, suffix: str) -> None:
     assert spoken(tmp_path / f"a{suffix}").read_bytes() == spoken(tmp_path / f"b{suffix}").read_bytes()
 
@@ -93,14 +104,14 @@ def test_a_file_without_any_sound_opens(tmp_path: Path, suffix: str) -> None:
     assert heard(sound.path) < 0.1
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("suffix", NAMES)
 def test_an_abandoned_sound_plays_under_its_partial_name(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"book{suffix}"
     path.write_bytes(b"an older one")
     sound = open_sound(path)
     sound.write(tone(1.5))
     kept = sound.abandon()
-    assert kept == sound.partial == tmp_path / f"book.part{suffix}"
+    assert kept == sound.partial == tmp_path / partial(suffix)
     assert heard(kept) == pytest.approx(1.5, abs=0.09)
     assert path.read_bytes() == b"an older one"
     assert sound.abandon() == kept
@@ -149,14 +160,71 @@ def test_the_sound_is_on_the_disk_before_its_name_and_the_name_after(
     assert synced == [("book.part.wav", False), (tmp_path.name, True)]
 
 
-def test_an_audiobook_is_made_by_the_service_and_the_message_says_how(tmp_path: Path) -> None:
-    with pytest.raises(EncodeError, match=r"'\.m4b'.*voxyard serve.*/v1/documents/ID/audio\?format=m4b"):
-        open_sound(tmp_path / "book.m4b")
+def test_an_audiobook_has_what_is_known_once_its_sound_is_whole(tmp_path: Path) -> None:
+    marks = list[ChapterMark]()
+    with open_sound(tmp_path / "book.m4b", book=lambda: Book(marks, captions="WEBVTT\n")) as sound:
+        sound.write(tone(2.0))
+        marks += [ChapterMark("One", 0), ChapterMark("Two", RATE)]
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["book.m4b", "book.vtt"]
+    assert (tmp_path / "book.vtt").read_text() == "WEBVTT\n"
+    with av.open(tmp_path / "book.m4b") as container:
+        starts = [
+            (each["metadata"]["title"], each["start"] * (each["time_base"] or 0)) for each in container.chapters()
+        ]
+    assert starts == [("One", 0), ("Two", 1)]
+
+
+def test_what_ends_the_encoding_of_an_audiobook_leaves_its_sound_and_an_older_book(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for kind in ("m4b", "vtt"):
+        (tmp_path / f"book.{kind}").write_bytes(b"an older one")
+    write, begun = audiobook.write, threading.Event()
+
+    def slowly(file: BinaryIO, audio: Iterator[np.ndarray], **options: Any) -> None:
+        def parts() -> Iterator[np.ndarray]:
+            for part in audio:
+                begun.set()
+                eventually(lambda: sound._cancelled, "it is given up")
+                yield part
+
+        write(file, parts(), **options)
+
+    monkeypatch.setattr(audiobook, "write", slowly)
+    sound = AudiobookFile(tmp_path / "book.m4b", NO_TAGS, lambda: Book(captions="WEBVTT\n"))
+    sound.write(tone(2.0))
+    with ThreadPoolExecutor(1) as other:
+        committed = other.submit(sound.commit)
+        assert begun.wait(PATIENCE)
+        kept = sound.abandon()
+        with pytest.raises(EncodeError, match="was given up"):
+            committed.result(PATIENCE)
+    assert kept == tmp_path / "book.part.flac"
+    assert heard(kept) == pytest.approx(2.0)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["book.m4b", "book.part.flac", "book.vtt"]
+    assert {(tmp_path / f"book.{kind}").read_bytes() for kind in ("m4b", "vtt")} == {b"an older one"}
+
+
+def test_a_disk_without_room_for_the_book_keeps_its_sound(tiny_disk: Path) -> None:
+    sound = open_sound(tiny_disk / "book.m4b")
+    if sound.partial.is_symlink():
+        pytest.skip("needs a small disk: nobody may mount one here")
+    sound.write(noise(1.2))
+    with pytest.raises(EncodeError, match=r"no disk space left .* 1\.2 s, is in .*book\.part\.flac"):
+        sound.commit()
+    assert [each.name for each in tiny_disk.iterdir()] == ["book.part.flac"]
+    assert heard(sound.abandon()) == pytest.approx(1.2)
+
+
+def test_a_folder_in_the_place_of_an_audiobooks_captions_is_told_at_once(tmp_path: Path) -> None:
+    (tmp_path / "book.vtt").mkdir()
+    with pytest.raises(EncodeError, match=r"book\.vtt is a directory"):
+        check_target(tmp_path / "book.m4b")
 
 
 def test_an_unknown_suffix_is_told_the_known_ones(tmp_path: Path) -> None:
     for name, found in (("book.wma", r"\.wma"), ("book", "no suffix")):
-        with pytest.raises(EncodeError, match=rf"{found}.*\.wav, \.mp3, \.opus, \.ogg, \.flac, \.aac, \.pcm"):
+        with pytest.raises(EncodeError, match=rf"{found}.*\.wav, \.mp3, \.opus, \.ogg, \.flac, \.aac, \.pcm, \.m4b"):
             open_sound(tmp_path / name)
     assert list(tmp_path.iterdir()) == []
 
@@ -205,7 +273,7 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)  # a test that failed has its file open
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("suffix", NAMES)
 def test_a_full_disk_is_explained_and_what_was_written_plays(tiny_disk: Path, suffix: str) -> None:
     sound = open_sound(tiny_disk / f"book{suffix}")
     with pytest.raises(EncodeError, match=r"no disk space left for .* free some, or .* another disk") as raised:
@@ -216,7 +284,7 @@ def test_a_full_disk_is_explained_and_what_was_written_plays(tiny_disk: Path, su
     kept = sound.abandon()
     if not kept.is_symlink():
         assert kept.stat().st_size > 50_000
-        assert heard(kept) > (1.0 if suffix in (".wav", ".pcm", ".flac") else 3.0)
+        assert heard(kept) > (1.0 if suffix in (".wav", ".pcm", ".flac", BOOK) else 3.0)
     if suffix == ".wav" and not kept.is_symlink():
         with wave.open(str(kept)) as file:
             assert file.getnframes() == (kept.stat().st_size - 44) // 2
@@ -230,9 +298,9 @@ def test_a_disk_that_takes_only_a_part_is_a_full_one(tiny_disk: Path) -> None:
         sound.write(noise(2.0))
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("suffix", NAMES)
 def test_a_disk_that_is_full_at_the_very_end_commits_nothing(tmp_path: Path, suffix: str) -> None:
-    (tmp_path / f"book.part{suffix}").symlink_to("/dev/full")
+    (tmp_path / partial(suffix)).symlink_to("/dev/full")
     with pytest.raises(EncodeError, match="no disk space left"), open_sound(tmp_path / f"book{suffix}") as sound:
         sound.write(tone(0.001))
     assert not (tmp_path / f"book{suffix}").exists()
@@ -241,7 +309,7 @@ def test_a_disk_that_is_full_at_the_very_end_commits_nothing(tmp_path: Path, suf
 def test_a_full_disk_leaves_no_open_file(tmp_path: Path) -> None:
     before = sorted(path.name for path in Path("/proc/self/fd").iterdir())
     for suffix in SUFFIXES:
-        (tmp_path / f"book.part{suffix}").symlink_to("/dev/full")
+        (tmp_path / partial(suffix)).symlink_to("/dev/full")
         with pytest.raises(EncodeError, match="no disk space left"):
             open_sound(tmp_path / f"book{suffix}").write(noise(9))
     assert sorted(path.name for path in Path("/proc/self/fd").iterdir()) == before

@@ -342,6 +342,16 @@ def test_a_file_that_cannot_be_written_is_refused_before_a_worker_starts(
     assert sorted(each.name for each in tmp_path.iterdir()) == ["folder.wav", "text.txt"]
 
 
+def test_captions_that_would_replace_the_file_that_is_spoken_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "text.vtt").write_text("The end.")
+    monkeypatch.chdir(tmp_path)
+    ended = CliRunner().invoke(speak, ["text.vtt", "--device", "cpu", "--out", str(tmp_path / "text.m4b")])
+    assert (ended.exit_code, "would replace text.vtt: name another file with --out" in ended.stderr) == (2, True)
+    assert [each.name for each in tmp_path.iterdir()] == ["text.vtt"]
+
+
 def test_a_trial_of_the_file_changes_none(tmp_path: Path) -> None:
     for name in ("a.wav", "a.part.wav"):
         (tmp_path / name).write_bytes(b"earlier")

@@ -53,13 +53,14 @@ def test_it_is_ready_where_it_is_healthy_and_nothing_else_was_said() -> None:
         assert get(server.port, "/readyz") == get(server.port, "/healthz") == (200, "ok\n")
 
 
-def test_clients_that_send_nothing_do_not_keep_others_out() -> None:
+def test_clients_that_send_nothing_keep_neither_others_out_nor_the_server_from_closing() -> None:
     with serve(CollectorRegistry(), "127.0.0.1", 0) as server:
         silent = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(20)]
         silent[0].sendall(b"\x16\x03\x01 nonsense\r\n\r\n")
+        silent[1].sendall(b"GET /metrics HTTP/1.1\r\n")
         assert get(server.port, "/healthz")[0] == 200
-        for each in silent:
-            each.close()
+    for each in silent:
+        each.close()
 
 
 def test_clients_that_drip_do_not_keep_others_out() -> None:

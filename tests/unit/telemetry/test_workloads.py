@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import socket
-import threading
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -325,38 +323,9 @@ def best(call: object) -> float:
 # -- the server ----------------------------------------------------------------------------------------------
 
 
-def test_a_taken_port_is_a_clear_error() -> None:
-    """With the port and what to do."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        with pytest.raises(TelemetryError, match=rf"127\.0\.0\.1:{port} .*choose another --metrics-port"):
-            serve(CollectorRegistry(), "127.0.0.1", port)
-
-
 def test_an_unknown_host_is_a_clear_error() -> None:
-    with pytest.raises(TelemetryError, match="another --metrics-host"):
+    with pytest.raises(TelemetryError, match=r"choose another --metrics-port \(0 is off\), or another --metrics-host"):
         serve(CollectorRegistry(), "nowhere.invalid", 0)
-
-
-def test_closing_frees_the_port_and_ends_the_thread() -> None:
-    before = threading.active_count()
-    first = serve(CollectorRegistry(), "127.0.0.1", 0)
-    first.close()
-    first.close()
-    assert threading.active_count() == before
-    second = serve(CollectorRegistry(), "127.0.0.1", first.port)
-    assert second.port == first.port
-    second.close()
-
-
-def test_a_client_that_hangs_blocks_no_other(served: MetricsServer) -> None:
-    """A half-open connection delays neither another scrape nor the end of the run."""
-    with socket.create_connection(("127.0.0.1", served.port)) as stuck:
-        stuck.sendall(b"GET /metrics HTTP/1.1\r\n")
-        assert value(scrape(served), "train_steps_total") == 2
-        served.close()
 
 
 @pytest.mark.parametrize("in_order", [True, False])

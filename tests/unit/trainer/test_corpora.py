@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tones import Corpus
+from tones import Corpus, as_shards
 
-from voxyard.corpus import CorpusError, Example, prepare
+from voxyard.corpus import CorpusError, Example
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.corpora import feature_settings, open_corpora
 from voxyard.trainer.errors import TrainerError
@@ -41,17 +41,15 @@ def test_a_text_must_fit_the_hop_of_the_model(tmp_path: Path) -> None:
         open_corpora(_config({"train_data": where}, hop_length=512))
 
 
+def mel_of_zeros(example: Example) -> dict[str, np.ndarray]:
+    return {"mel": np.zeros((len(example.pcm) // 256, 80), np.float32)}
+
+
 def test_features_made_with_other_settings_are_refused(tmp_path: Path) -> None:
     """`corpus prepare --features` for another model."""
     where, config = _corpus(tmp_path / "train", ["x", "x"]), _config({})
 
-    def features(example: Example) -> dict[str, np.ndarray]:
-        return {"mel": np.zeros((len(example.pcm) // 256, 80), np.float32)}
-
-    prepare(
-        where, tmp_path / "shards", sample_rate=22050, text_units="characters", language="en-us", max_bad_share=0,
-        features=features, feature_settings=feature_settings(config),
-    )  # fmt: skip
+    as_shards(where, tmp_path / "shards", feature_settings=feature_settings(config), features=mel_of_zeros)
     data = {"train_data": tmp_path / "shards"}
     assert open_corpora(_config(data)).training.feature_names == ("mel",)
     for name, value in {"mel_high_hz": 7600.0, "fft_size": 2048}.items():
@@ -65,11 +63,7 @@ def test_features_of_the_version_with_silence_beyond_the_edges_are_refused(tmp_p
     """Nothing in their description says so; their mels would be learned beside others."""
     where, config = _corpus(tmp_path / "train", ["x", "x"]), _config({})
     settings = {name: value for name, value in feature_settings(config).items() if name != "mel_edges"}
-    prepare(
-        where, tmp_path / "shards", sample_rate=22050, text_units="characters", language="en-us", max_bad_share=0,
-        features=lambda example: {"mel": np.zeros((len(example.pcm) // 256, 80), np.float32)},
-        feature_settings=settings,
-    )  # fmt: skip
+    as_shards(where, tmp_path / "shards", feature_settings=settings, features=mel_of_zeros)
     with pytest.raises(
         CorpusError, match=r"mel_edges of an older version \(wanted: reflect\).*prepare the corpus again"
     ):
@@ -87,18 +81,10 @@ def test_texts_that_the_model_cannot_read_end_a_run_before_it_begins(tmp_path: P
     found = open_corpora(allowed).coverage
     assert found is not None
     assert (found.lost, found.characters, found.folded) == (48, 116, {"ö": 4, "ü": 4, "ß": 4})
-    shards = _as_shards(corpus.directory, tmp_path / "shards", allowed)
+    shards = as_shards(corpus.directory, tmp_path / "shards", max_dropped_text=0.5).path
     with pytest.raises(CorpusError, match="48 of 116 characters"):
         open_corpora(_config({"train_data": shards}))
     assert open_corpora(_config({"train_data": shards, "max_dropped_text": 0.5})).coverage == found
-
-
-def _as_shards(source: Path, destination: Path, config: TrainConfig) -> Path:
-    prepare(
-        source, destination, sample_rate=config.model.sample_rate, text_units="characters", language="en-us",
-        max_bad_share=0, max_dropped_text=config.data.max_dropped_text,
-    )  # fmt: skip
-    return destination
 
 
 @pytest.mark.parametrize(("cache", "refused"), [({"cache_dataset": True}, True), ({"cache_file": "cache"}, False)])

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import pytest
+from command_line import Command
 
-from voxyard import cli
 from voxyard.host import Gpu
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.devices.device_ids import HostDevices
@@ -463,13 +462,12 @@ def test_a_refused_profile_names_a_profile_and_not_a_training(
         choose(config, NONE)
 
     monkeypatch.setattr("voxyard.diagnose.profile.run.profile", refused)
+    voxyard = Command(capsys, monkeypatch)
     monkeypatch.setenv("VOXYARD_TRAIN_LEARNING_RATE", "0.002")
     typed = ["--train-data", "/corpus", "--device", "gpu", "--num-steps", "7", "--batch-size", "4", "--json"]
-    monkeypatch.setattr(sys, "argv", ["voxyard", "profile", *typed])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    assert ended.value.code == 2
-    message = capsys.readouterr().err
+    ended = voxyard("profile", *typed)
+    assert ended.code == 2
+    message = ended.err
     wanted = "voxyard profile --train-data /corpus --batch-size 4 --num-steps 7 --json --device cpu"
     assert f"On the CPU instead: {wanted}" in message
     assert "voxyard train " not in message

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tones import Corpus, tone, write_wav
+from tones import Corpus, as_shards, tone, write_wav
 
-from voxyard.corpus import CorpusError, espeak, prepare
+from voxyard.corpus import CorpusError, espeak
 from voxyard.corpus.demo import MARK
 from voxyard.corpus.text import SYMBOLS_HASH, Tokenizer, decode
 from voxyard.speech.reading.reader import READING_VERSION
@@ -135,10 +135,7 @@ def test_a_checkpoint_keeps_its_front_end(tmp_path: Path) -> None:
 def test_shards_keep_their_front_end_and_another_reading_is_refused(tmp_path: Path) -> None:
     where = marked(tmp_path / "demo", "I owe $5.", "It is 3 km.")
     for name, normaliser in (("old", None), ("new", READING)):
-        prepare(
-            where, tmp_path / name, sample_rate=22050, text_units="characters", language="en-us", max_bad_share=0,
-            normaliser=normaliser, max_dropped_text=1,
-        )  # fmt: skip
+        as_shards(where, tmp_path / name, normaliser=normaliser, max_dropped_text=1)
     index = tmp_path / "old/index.json"
     before = json.loads(index.read_text())
     del before["reading"]  # as shards of before

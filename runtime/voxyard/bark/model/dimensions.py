@@ -21,7 +21,6 @@ class SemanticLayout:
     text_pad: int
     infer: int
     max_new: int
-    rate_hz: float
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,6 @@ def layout_of(model: Any) -> Layout:
             text_pad=semantic.text_pad_token,
             infer=semantic.semantic_infer_token,
             max_new=semantic.max_new_tokens,
-            rate_hz=semantic.semantic_rate_hz,
         ),
         coarse=CoarseLayout(
             window=coarse.max_coarse_input_length,

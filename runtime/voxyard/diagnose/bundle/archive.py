@@ -11,7 +11,7 @@ import tarfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +42,7 @@ class Part:
 
     def document(self) -> dict[str, Any]:
         """Everything as plain data."""
-        return {
-            "name": self.name,
-            "files": list(self.files),
-            "missing": self.missing,
-            "seconds": round(self.seconds, 1),
-        }
+        return asdict(self) | {"files": list(self.files), "seconds": round(self.seconds, 1)}
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, quote_plus, unquote
@@ -133,13 +133,6 @@ class Redactor:
         if secret and not _is_count(name, str(data)):
             return REMOVED if str(data) else data
         return data if isinstance(data, (int, float)) else self.text(str(data))
-
-    def environment(self, environ: Mapping[str, str], matters: Iterable[str]) -> dict[str, str]:
-        """The variables whose names begin with one of `matters`, by name, with secrets removed."""
-        begins = tuple(matters)
-        chosen = {name: value for name, value in sorted(environ.items()) if name.startswith(begins)}
-        redacted: dict[str, str] = self.data(chosen)
-        return redacted
 
     def arguments(self, arguments: Sequence[str]) -> list[str]:
         """A command line with the values of secret flags removed, whether `--token X` or `--token=X`."""

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +25,6 @@ class CompletedCommand:
     code: int | None
     out: str
     log: str
-    seconds: float
 
     @property
     def log_tail(self) -> str:
@@ -42,7 +40,6 @@ def voxyard(
     It and all that it starts are killed when the time is up, and when this process is interrupted.
     """
     command = [sys.executable, "-m", "voxyard", *arguments]
-    begin = time.monotonic()
     with (directory / "out").open("w+b") as out, (directory / "log").open("w+b") as log:
         process: subprocess.Popen[bytes] | None = None
         code: int | None = None
@@ -58,9 +55,7 @@ def voxyard(
         finally:
             if process is not None:
                 _kill_group(process)
-        return CompletedCommand(
-            code, _text(directory / "out", None), _text(directory / "log", MOST_BYTES), time.monotonic() - begin
-        )
+        return CompletedCommand(code, _text(directory / "out", None), _text(directory / "log", MOST_BYTES))
 
 
 @contextlib.contextmanager

@@ -108,19 +108,12 @@ def _part(part: Part) -> tuple[str, str, str]:
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: bool = False) -> str:
     kind = ' class="number"' if numbers else ""
-    told = [
-        "<tr>"
-        + "".join(f"<td{kind if column else ''}>{escape(cell)}</td>" for column, cell in enumerate(row))
-        + "</tr>"
-        for row in rows
-    ]
-    return (
-        "<table><tr>"
-        + "".join(f"<th{kind if i else ''}>{escape(name)}</th>" for i, name in enumerate(head))
-        + "</tr>"
-        + "".join(told)
-        + "</table>"
-    )
+
+    def line(tag: str, cells: Sequence[str]) -> str:
+        told = (f"<{tag}{kind if place else ''}>{escape(cell)}</{tag}>" for place, cell in enumerate(cells))
+        return f"<tr>{''.join(told)}</tr>"
+
+    return f"<table>{line('th', head)}{''.join(line('td', row) for row in rows)}</table>"
 
 
 def _number(seconds: float) -> str:

@@ -47,7 +47,6 @@ def advice_facts_of(
         overlapped=overlapped.seconds_per_step,
         with_tracing=(overlapped.timeline.end - overlapped.timeline.begin) / len(overlapped.timeline.steps),
         data_wait_share=overlapped.data_wait_share,
-        variation=overlapped.variation,
         load=_load(benchmark, loading, probed),
         corpus=_corpus(run),
         host=_host(run, gpus),
@@ -144,7 +143,7 @@ def _host(run: Run, gpus: GpuFigures) -> HostFacts:
         pair_reason=reason,
         compute_capability=devices.compute_capability,
         model_memory_share=max(shares, default=None),
-        recommended_batch=recommend(min(totals), min(totals)).batch_size if totals else None,
+        recommended_batch=recommend(min(totals)).batch_size if totals else None,
     )
 
 

@@ -67,7 +67,6 @@ class AdviceFacts:
     overlapped: float  # measured seconds a step
     with_tracing: float  # the same with the steps that were traced in mid-run
     data_wait_share: float
-    variation: float
     load: LoadFacts
     corpus: CorpusFacts
     host: HostFacts

@@ -265,22 +265,17 @@ def _stages(profile: Profile) -> Iterator[str]:
         )
         yield f"<figcaption>{escape(each.note)}</figcaption></figure>" if each.note else "</figure>"
     yield "</div>"
-    yield '<figure><div class="wide" role="region" aria-label="Stage times" tabindex="0"><table>'
-    heads = ("mean", "std", "min", "p50", "p95", "max", "share")
-    yield "<thead><tr><th scope=col>milliseconds a batch</th>"
-    yield "".join(f"<th scope=col>{head}</th>" for head in heads) + "</tr></thead><tbody>"
-    for each in profile.stages:
-        one = each.figures
-        cells = [ms(value) for value in (one.mean, one.std, one.min, one.p50, one.p95, one.max)] + [f"{each.share:.0%}"]
-        yield f"<tr><th scope=row>{each.stage}</th>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
-    yield "</tbody></table></div></figure>"
+    names = ("mean", "std", "min", "p50", "p95", "max")
+    rows = [
+        (each.stage, *(ms(getattr(each.figures, name)) for name in names), f"{each.share:.0%}")
+        for each in profile.stages
+    ]
+    yield f"<figure>{_table('Stage times', ('milliseconds a batch', *names, 'share'), rows)}</figure>"
 
 
 def _gpus(profile: Profile) -> Iterator[str]:
     yield "<h2>Devices</h2>"
-    yield '<figure><div class="wide" role="region" aria-label="Devices" tabindex="0"><table>'
-    yield "<thead><tr><th scope=col>device</th><th scope=col>busy</th><th scope=col>GPU utilization</th>"
-    yield "<th scope=col>GPU memory</th></tr></thead><tbody>"
+    rows = []
     for role, use in profile.use.items():
         gpus = [gpu for gpu in profile.gpus.gpus if gpu.role == role]
         busy = "not measured" if use.value is None else f"{use.value:.0%}"
@@ -288,9 +283,8 @@ def _gpus(profile: Profile) -> Iterator[str]:
             busy += f" of at most {profile.data_device_ceiling:.0%}"
         utilization = "; ".join(map(_utilization, gpus)) or (profile.gpus.missing or "")
         memory = "; ".join(map(_memory, gpus)) or (profile.gpus.missing or "")
-        cells = (busy, utilization, memory)
-        yield f"<tr><th scope=row>{role}</th>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
-    yield "</tbody></table></div>"
+        rows.append((role, busy, utilization, memory))
+    yield f"<figure>{_table('Devices', ('device', 'busy', 'GPU utilization', 'GPU memory'), rows)}"
     source = next(iter(profile.use.values())).source
     most = " The most that the data device can be busy is D ÷ max(D, M) of the stages alone." * (
         profile.data_device_ceiling is not None
@@ -325,6 +319,17 @@ def _about(profile: Profile) -> Iterator[str]:
     )
     yield from (f'<p class="soft">{escape(_sentence(note))}</p>' for note in (*profile.reads.lines(), *setup.notes))
     yield f"<pre>{_command([shlex.join(setup.command)])}</pre></footer>"
+
+
+def _table(label: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of rows whose first cell is a heading."""
+    head = "".join(f"<th scope=col>{each}</th>" for each in heads)
+    body = "".join(
+        f"<tr><th scope=row>{name}</th>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"
+        for name, *cells in rows
+    )
+    wide = f'<div class="wide" role="region" aria-label="{label}" tabindex="0">'
+    return f"{wide}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
 
 
 def _command(lines: Sequence[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 Stage = Literal["load", "features", "transfer", "train"]
@@ -78,20 +78,8 @@ class StageTimes:
 
     def document(self) -> dict[str, Any]:
         """Everything as plain data."""
-        found = self.figures
-        return {
-            "stage": self.stage,
-            "mean": found.mean,
-            "std": found.std,
-            "min": found.min,
-            "p50": found.p50,
-            "p95": found.p95,
-            "max": found.max,
-            "share": self.share,
-            "batches": found.count,
-            "note": self.note,
-            "seconds": list(self.seconds),
-        }
+        found = asdict(self.figures)
+        return {"batches": found.pop("count"), **asdict(self), **found}
 
 
 def with_shares(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from voxyard.diagnose.profile.stages import Figures, figures
@@ -85,18 +85,8 @@ class Gaps:
     def document(self) -> dict[str, Any]:
         """Everything as plain data."""
         waits = self.model_waits
-        return {
-            "model_waits": {
-                "count": waits.count, "mean": waits.mean, "p95": waits.p95, "max": waits.max,
-                "sum": waits.mean * waits.count,
-            },
-            "model_share": self.model_share,
-            "longest_at_step": self.longest_at_step,
-            "data_busy_share": self.data_busy_share,
-            "data_starved_share": self.data_starved_share,
-            "data_blocked_share": self.data_blocked_share,
-            "readers_busy": self.readers_busy,
-        }  # fmt: skip
+        figures = {name: getattr(waits, name) for name in ("count", "mean", "p95", "max")}
+        return asdict(self) | {"model_waits": figures | {"sum": waits.mean * waits.count}}
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,7 @@ def write(
             audio(),
             samples=samples,
             tags=Tags(document.title, document.author),
-            marks=_marks(chapters, spans),
+            marks=marks(chapters, spans),
             cover=cover,
         )
         scratch.seek(0)
@@ -82,5 +82,6 @@ def write(
             shutil.copyfileobj(scratch, file)
 
 
-def _marks(chapters: Sequence[Chapter], spans: Sequence[Span]) -> list[ChapterMark]:
+def marks(chapters: Sequence[Chapter], spans: Sequence[Span]) -> list[ChapterMark]:
+    """Marks of chapters, by the spans of all chunks."""
     return [ChapterMark(chapter.title, spans[chapter.first].start) for chapter in chapters]

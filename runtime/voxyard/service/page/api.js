@@ -1,5 +1,5 @@
 // Requests to the service: errors in words, and the API key asked for when it is wanted.
-import { say } from "./say.js";
+import { reported, say } from "./say.js";
 import { read, write } from "./stored.js";
 import { complain, element } from "./words.js";
 
@@ -61,7 +61,7 @@ async function refusal(answer) {
     // A proxy's own page, most likely: the status has to do.
   }
   const kind = answer.status === 404 ? "service.missing" : [429, 503, 507].includes(answer.status) ? "service.busy" : "service.refused";
-  const told = error.message && say(kind, { message: error.message });
+  const told = error.message && reported(error.message, error.code, kind);
   let message = told || say("connection.status", { status: answer.status });
   const wait = Number(answer.headers.get("Retry-After"));
   if (wait > 0) message += ` ${say("connection.again", { count: Math.ceil(wait) })}`;

@@ -3,7 +3,7 @@ import { call, documentPath } from "./api.js";
 import { follow } from "./follow.js";
 import { seen } from "./list.js";
 import { Player } from "./player.js";
-import { number, say } from "./say.js";
+import { number, reported, say } from "./say.js";
 import { fold } from "./spoken.js";
 import * as stored from "./stored.js";
 import { Strip } from "./strip.js";
@@ -112,7 +112,7 @@ function draw(next) {
   element("document-title").textContent = next.title;
   const facts = [next.author, next.voice, next.language && language(next.language), say("document.seed", { seed: next.seed }), moment(next.created)];
   element("document-facts").textContent = facts.filter(Boolean).join(" · ");
-  complain("document-note", next.note ? say("document.note", { note: next.note }) : "");
+  complain("document-note", next.note ? say("document.note", { note: reported(next.note) }) : "");
   player.complete = next.state === "completed";
   drawProgress();
   drawProblem();
@@ -141,7 +141,7 @@ function drawProgress() {
 
 function drawProblem() {
   const failed = shown.state === "failed";
-  const words = failed ? failure() : shown.parked ? say("problem.parked", { reason: shown.parked }) : "";
+  const words = failed ? failure() : shown.parked ? say("problem.parked", { reason: reported(shown.parked) }) : "";
   const place = element("document-reason");
   if (place.textContent !== words) place.textContent = words;
   element("document-problem").hidden = !words;
@@ -149,8 +149,8 @@ function drawProblem() {
 }
 
 function failure() {
-  const reason = shown.reason || shown.error?.message || say("problem.no_reason");
-  return say("problem.failed", { reason });
+  const reason = shown.reason || shown.error?.message;
+  return say("problem.failed", { reason: reason ? reported(reason, shown.code) : say("problem.no_reason") });
 }
 
 /** Seconds of sound that are there, in order. */
@@ -249,7 +249,7 @@ function redoWords() {
     parts: list.map((index) => number(index + 1)).join(`${say("comma")} `),
   });
   if (waiting.length) return say("redo.waiting", { parts: parts(waiting) });
-  if (failed.length) return say("redo.failed", { parts: parts(failed.map((each) => each.index)), reason: failed[0].reason });
+  if (failed.length) return say("redo.failed", { parts: parts(failed.map((each) => each.index)), reason: reported(failed[0].reason) });
   return shown.revision ? say("redo.renewed") : "";
 }
 

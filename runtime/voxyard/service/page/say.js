@@ -11,6 +11,10 @@ const NUMBERS = new Intl.NumberFormat(LANGUAGE, { useGrouping: false });
 /** A number in the digits of the page's language. */
 export const number = (value) => NUMBERS.format(value);
 
+/** A message of the service, which is English, after words of the page's language on its code, else on its `kind`. */
+export const reported = (message, code, kind = "service.reason") =>
+  say(`service.${code}` in STRINGS ? `service.${code}` : kind, { message });
+
 /** The words of a key; what stands in braces comes from `values`, numbers in the digits of the language. */
 export function say(key, values = {}) {
   return STRINGS[key].replace(/\{(\w+)\}/g, (_, name) => {

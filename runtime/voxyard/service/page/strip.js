@@ -1,5 +1,5 @@
 // The parts of a document: a row of cells, one for each, and the text as it reads.
-import { say } from "./say.js";
+import { reported, say } from "./say.js";
 import { chunkWords, clock, element, spokenTime } from "./words.js";
 
 /** What of a part is read: without the tags of voices, after who speaks it. */
@@ -127,7 +127,7 @@ export class Strip {
     const facts = document.createElement("span");
     facts.className = "hint";
     facts.textContent = `${this.#place(row)} · ${chunkWords(row.state)}${this.#when(row)}`
-      + (row.reason ? ` · ${row.reason}` : "");
+      + (row.reason ? ` · ${reported(row.reason)}` : "");
     const said = document.createElement("span");
     said.className = "said";
     said.dir = "auto";

@@ -28,7 +28,7 @@ from voxyard.service.routes.speech import Prepared, prepare
 from voxyard.service.state import AppState
 from voxyard.service.streaming.audio_response import BLOCK, STALL, Cut
 from voxyard.service.streaming.speech_request import SpeechRequest, error_fields
-from voxyard.service.streaming.text_stream import Sentence, complete, last, paused
+from voxyard.service.streaming.text_stream import Sentence, complete, last, paused, voiced
 from voxyard.speech.audio.joining import Joiner
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.requests import SAMPLE_RATE
@@ -76,6 +76,7 @@ class _Utterance:
     config: SpeechBody
     joiner: Joiner | None = None  # of its sentences
     rest: str = ""  # that may go on
+    voices: tuple[str, ...] = ()  # open after the last complete sentence
     waiting: deque[Sentence] = field(default_factory=deque)
     spoken: int = 0  # sentences
     ended: bool = False
@@ -230,7 +231,9 @@ class _Session:
         text, utterance.rest, utterance.refused = utterance.rest + more, "", True
         check_text(more)
         found, utterance.rest = how(text, _language(utterance.config))
-        utterance.waiting.extend(found)
+        for sentence, voices in voiced(found, utterance.voices):
+            utterance.waiting.append(sentence)
+            utterance.voices = voices
         utterance.refused = False
 
     def _finish(self, config: SpeechBody) -> None:
@@ -309,7 +312,7 @@ class _Session:
                 self._saying = None
 
     async def _say(self, utterance: _Utterance, sentence: Sentence) -> None:
-        config = utterance.config.model_copy(update={"input": sentence.text})
+        config = utterance.config.model_copy(update={"input": sentence.marked})
         made = await self._prepared(config)
         chunks = (*made.script.chunks[:-1], replace(made.script.chunks[-1], ending=sentence.ending))
         utterance.joiner = utterance.joiner or Joiner(made.pauses)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 
-from voxyard.speech.reading.markup import is_ssml, masked
+from voxyard.speech.reading.markup import is_ssml, masked, open_voices
 from voxyard.speech.requests import Boundary
 from voxyard.speech.text.sentences import sentence_ends
 
 Ends = Callable[[str], list[int]]
 _PARAGRAPH = re.compile(r"\n[^\S\n]*\n\s*")
 _MAY_END = re.compile(r"[.!?…:;。！？；।؟۔\n]")  # no sentence ends without one of these
+_MOST_OPEN = 16  # voices that are kept of a writer who ends none
 _NAME = "Smith"  # after `Dr.` it goes on
 _NUMBER = re.compile(r"\d\.\s*$")  # 5.50, am 3. Mai
 _WORD = re.compile(r"\s*\S+\s|\s*\S{12}")  # a whole word, or as much of a script without blanks
@@ -24,6 +25,12 @@ class Sentence:
 
     text: str
     ending: Boundary = "sentence"
+    voices: tuple[str, ...] = ()  # that tags before it have begun, the innermost last
+
+    @property
+    def marked(self) -> str:
+        """The text as it is read alone: with the tags that hold from before it."""
+        return "".join(f"[voice:{name}]" for name in self.voices) + self.text
 
 
 def complete(text: str, language: str | None) -> tuple[list[Sentence], str]:
@@ -45,7 +52,7 @@ def complete(text: str, language: str | None) -> tuple[list[Sentence], str]:
         text, start = text[end.end() :], 0
     ends = [at for at in _ends(text, language) if _WORD.match(text, at) is not None] if _MAY_END.search(text) else []
     spoken = _sentences(text[: ends[-1]], ends, "sentence") if ends else []
-    return found + spoken, text[ends[-1] :] if ends else text
+    return found + spoken, text[ends[-1] :] if spoken else text
 
 
 def paused(text: str, language: str | None) -> tuple[list[Sentence], str]:
@@ -65,6 +72,18 @@ def last(text: str, language: str | None) -> tuple[list[Sentence], str]:
     found, rest = complete(text, language)
     ends = [len(rest)] if is_ssml(rest) else _ends(rest, language)
     return found + _sentences(rest, ends, "paragraph"), ""
+
+
+def voiced(sentences: Iterable[Sentence], voices: tuple[str, ...]) -> Iterator[tuple[Sentence, tuple[str, ...]]]:
+    """Sentences with the voices that are open before each, and those that are open after it.
+
+    Raises:
+        SpeechError: a tag ends the voice of none.
+    """
+    for sentence in sentences:
+        begun = replace(sentence, voices=voices)
+        voices = () if is_ssml(sentence.text) else open_voices(begun.marked)[-_MOST_OPEN:]
+        yield begun, voices
 
 
 def _ends(text: str, language: str | None) -> list[int]:

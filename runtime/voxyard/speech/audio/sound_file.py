@@ -8,20 +8,23 @@ import importlib.util
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from voxyard.host.durable_files import flush, rename
-from voxyard.speech.audio import wav
+from voxyard.host.durable_files import flush, rename, whole_file, write_file
+from voxyard.speech.audio import audiobook, wav
 from voxyard.speech.audio.encoder import NO_TAGS, DiskFullError, EncodeError, Encoder, Format, Tags, check
 from voxyard.speech.requests import SAMPLE_RATE
 
 if TYPE_CHECKING:
+    from voxyard.speech.audio.audiobook import ChapterMark
     from voxyard.speech.requests import Audio
 
+BOOK = ".m4b"
 SUFFIXES: dict[str, Format] = {
     ".wav": "wav",
     ".mp3": "mp3",
@@ -32,25 +35,30 @@ SUFFIXES: dict[str, Format] = {
     ".pcm": "pcm",
 }
 
+
+@dataclass(frozen=True)
+class Book:
+    """What an audiobook has beside its sound: chapters, a cover (JPEG or PNG), captions (WebVTT, in their own file)."""
+
+    marks: Sequence[ChapterMark] = ()
+    cover: bytes | None = None
+    captions: str | None = None
+
+
 _Job = tuple[Callable[[], None], "SimpleQueue[BaseException | None]"]
 
 
 def format_of(path: Path) -> Format:
-    """Format of a file, from its suffix.
+    """Format of a file's sound, from its suffix: that of an audiobook is FLAC until it is whole.
 
     Raises:
         EncodeError: the suffix is unknown.
     """
     try:
-        return SUFFIXES[path.suffix.lower()]
+        return {**SUFFIXES, BOOK: "flac"}[path.suffix.lower()]
     except KeyError:
-        known = ", ".join(SUFFIXES)
-        book = (
-            "; voxyard serve makes audiobooks: POST /v1/documents, then GET /v1/documents/ID/audio?format=m4b"
-            if path.suffix.lower() in (".m4b", ".m4a")
-            else ""
-        )
-        raise EncodeError(f"{path} ends in {path.suffix or 'no suffix'!r}, expected one of {known}{book}") from None
+        known = ", ".join((*SUFFIXES, BOOK))
+        raise EncodeError(f"{path} ends in {path.suffix or 'no suffix'!r}, expected one of {known}") from None
 
 
 def check_target(path: Path) -> None:
@@ -63,8 +71,9 @@ def check_target(path: Path) -> None:
         raise EncodeError(
             f"{path} needs PyAV, which is not installed: pip install 'av>=15,<19', or name a .wav or .pcm file"
         )
-    if path.is_dir():
-        raise EncodeError(f"{path} is a directory, expected the name of a file")
+    for each in (path, captions_beside(path)) if path.suffix.lower() == BOOK else (path,):
+        if each.is_dir():
+            raise EncodeError(f"{each} is a directory, expected the name of a file")
     partial = _partial(path)
     there = partial.exists()
     try:
@@ -77,17 +86,32 @@ def check_target(path: Path) -> None:
         ) from error
 
 
+def captions_beside(path: Path) -> Path:
+    """Name of an audiobook's captions."""
+    return path.with_suffix(".vtt")
+
+
 def _partial(path: Path) -> Path:
     """Name of the file while it is being written."""
-    return path.with_name(f"{path.stem}.part{path.suffix}")
+    suffix = ".flac" if path.suffix.lower() == BOOK else path.suffix
+    return path.with_name(f"{path.stem}.part{suffix}")
 
 
-def open_sound(path: Path, sample_rate: int = SAMPLE_RATE, tags: Tags = NO_TAGS) -> SoundFile:
+def open_sound(
+    path: Path,
+    sample_rate: int = SAMPLE_RATE,
+    tags: Tags = NO_TAGS,
+    book: Callable[[], Book] = Book,
+) -> SoundFile:
     """Open an audio file of `sample_rate` Hz, in the format of its suffix, with these tags where that has tags.
+
+    An audiobook has what `book` gives when its sound is whole.
 
     Raises:
         EncodeError: the suffix is unknown, or the file cannot be created.
     """
+    if path.suffix.lower() == BOOK:
+        return AudiobookFile(path, tags, book)
     return SoundFile(path, format_of(path), sample_rate, tags)
 
 
@@ -210,9 +234,12 @@ class SoundFile:
         flush(self._file)
         self._file.close()
         if name is not None:
-            rename(self.partial, name)
+            self._name(name)
             self._kept = name
         self._encoder = None
+
+    def _name(self, name: Path) -> None:
+        rename(self.partial, name)
 
     def _put(self, data: bytes) -> None:
         remaining = memoryview(data)
@@ -231,6 +258,39 @@ class SoundFile:
                 samples = (os.fstat(self._file.fileno()).st_size - wav.SHORT_HEADER) // wav.WIDTH
                 self._file.seek(0)
                 self._put(wav.short_header(max(0, samples), self.sample_rate))
+
+
+class AudiobookFile(SoundFile):
+    """Audiobook: its sound is kept as FLAC, and encoded at its end, when its chapters are known."""
+
+    def __init__(self, path: Path, tags: Tags, book: Callable[[], Book]) -> None:
+        """Create the file of the sound. Raises EncodeError."""
+        super().__init__(path, "flac", tags=tags)
+        self._tags, self._book, self._cancelled = tags, book, False
+
+    def abandon(self) -> Path:
+        """Close the sound as `partial`; a book that is being encoded is given up."""
+        self._cancelled = True
+        return super().abandon()
+
+    def _name(self, name: Path) -> None:
+        book = self._book()
+        with whole_file(name, part=name.with_name(f"{name.stem}.part{name.suffix}")) as file:
+            audiobook.write(
+                file, self._sound(), samples=self.samples, tags=self._tags, marks=book.marks, cover=book.cover
+            )
+            if book.captions is not None:
+                write_file(captions_beside(name), book.captions)
+        self.partial.unlink()
+
+    def _sound(self) -> Iterator[Audio]:
+        import av
+
+        with av.open(str(self.partial)) as container:
+            for frame in container.decode(audio=0):
+                if self._cancelled:
+                    raise EncodeError(f"{self.path} was given up")
+                yield wav.from_bytes(frame.to_ndarray().tobytes())
 
 
 class SignalSafeThread:

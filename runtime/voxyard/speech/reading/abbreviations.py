@@ -29,6 +29,15 @@ def _needed(key: str) -> str:
 _ADDRESS = re.compile(r"(?:[^\W\d_a-z][^\W\d_]+|\d(?:st|nd|rd|th))\s$")  # what a street's name ends with
 
 
+_ADVERBIAL = re.compile(  # with which a sentence begins, and cannot end
+    r"(?:^|[.!?…]\s+|\n)[\"«“„(¿¡]*(?:Nel(?:l['’]|la|lo)?|Negli|Nei|Dal|Verso(?: il)?|Intorno al|Fino al|In|"
+    r"En(?: el| la| los)?|Hacia(?: el)?|"
+    r"Desde(?: el)?|Hasta(?: el)?|Em|N[oa]s?|Por volta de|En l['’]|Vers|Dès|Dans les|Aux)\s?"
+    r"(?:(?:anno|año|ano|an|secolo|sec\.|siglo|s\.|século|séc\.|siècle)\s)?"
+    r"(?:[\dIVXLC]+(?:er|e|ème|[º°])?(?:\s?[–-]\s?\d+)?\s(?:(?:secolo|sec\.|siglo|século|séc\.|siècle|s\.)\s)?)?$"
+)
+
+
 def _abbreviation(key: str, words: str, another: re.Pattern[str], own: WordTable) -> Reading:
     """The words of an abbreviation; before a capital letter those with `^`, or before `another` title with "and"."""
     short = key.rstrip("#^$&")
@@ -63,6 +72,8 @@ def _abbreviation(key: str, words: str, another: re.Pattern[str], own: WordTable
         if how == "#" and not found.string[found.end()].isspace():
             return said + " "
         ends = how in ("$", "&") and found[0].endswith(".") and (not after or after[0].isupper())
+        if ends and after and _ADVERBIAL.search(found.string[max(0, found.start() - 60) : found.start()]):
+            ends = False  # Nel 44 a. C. Cesare morì
         if short == "u.a." and word is not None and not german.begins_sentence(word[0]):
             ends = False  # u. a. Obst
         return said + "." if ends else said

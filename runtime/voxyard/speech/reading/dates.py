@@ -119,6 +119,8 @@ def _slashed(code: str, language: Language, whole: Words) -> list[tuple[re.Patte
         words = "|".join(rf"(?<=(?<!\w){each}\s)" for each in _BEFORE_DAY_MONTH[code].split())
         month = r"(?P<month>0[1-9]|1[0-2]|(?<=1[3-9][/-])[1-9]|(?<=[23]\d[/-])[1-9])"
         short = rf"(?:{words})(?P<day>{_DAY}){'-' if code == 'nl' else '/'}{month}(?![\w/]|[.,-]\d)"
+        if code == "nl":
+            short += r"(?!\s[a-z]{3,}(?:en|s)\b)"  # voor 8-10 personen
         found.append((re.compile(short), lambda match: _day_and_month(code, language, match)))
     return found
 
@@ -330,7 +332,7 @@ def _with_short_months(code: str, language: Language) -> list[tuple[re.Pattern[s
 def _with_month_names(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
     known = _known_months(code, language)
     name = "|".join(re.escape(each) for each in sorted(known, key=len, reverse=True))
-    before = r"(?<![\w.,:/-])"
+    before = r"(?<![\w.,:/–-])" if code == "pl" else r"(?<![\w.,:/-])"  # 3–5 maja
 
     def words(found: re.Match[str]) -> str | None:
         day, stated = int(found["n"]), found["year"]

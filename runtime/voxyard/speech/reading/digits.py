@@ -31,7 +31,8 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
     number = r"\d{1,3}(?:\.\d{3})+(?!\.?\w)"
     grouped = f"(?!{number})" if "." in language.groups else ""
     edge = r"(?<![\w-])" if language.spaced else r"(?<![A-Za-z0-9_-])"
-    end = r"(?![\w-])" if language.spaced else r"(?![A-Za-z0-9_-])"
+    after = "A-Za-z0-9_" if not language.spaced or language.locale == "ko" else r"\w"  # 02-123-4567로
+    end = f"(?![{after}-])"
     found: list[tuple[re.Pattern[str], Words]] = [
         (
             re.compile(rf"{start}{_OCTET}(?:\.{_OCTET}){{3}}(?::(?P<port>\d{{2,5}}))?(?![\w.,]\d)(?![A-Za-z0-9_])"),
@@ -60,7 +61,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             ),
             spoken,
         ),
-        (re.compile(r"(?<![\w.,])\d{4}(?:[ -]\d{4}){3}(?![\d -])"), spoken),  # of a card
+        (re.compile(r"(?<![\w.,])\d{4}(?:[ -]\d{4}){3}(?!\d|[ -]\d)"), spoken),  # of a card
         (re.compile(rf"{edge}\d+(?:-\d+){{2,}}{end}"), spoken),  # 1-800-555-0199
         (re.compile(rf"{edge}(?:\d{{3}}-\d{{4}}|0\d{{1,4}}-\d{{5,8}}){end}"), spoken),  # 555-1234, 010-12345678
         (
@@ -68,6 +69,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             lambda match: _masked(match, language),
         ),
     ]
+    found.insert(0, (_ISSN, lambda match: _identity(re.sub("-?X$", "-X", match[0]), language)))
     found.insert(0, (_IBAN, lambda match: _iban(match, language)))
     if language.locale == "ja":
         found.insert(0, (re.compile(r"〒\s?(?=\d)"), lambda _: "郵便番号"))
@@ -80,7 +82,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
     if language.locale == "ru":
         found.insert(0, (re.compile(russian.PHONE), lambda match: _by_groups(match[0], language)))
     if language.locale == "de":
-        found.insert(0, (_POSTCODE, lambda match: _one_by_one(match[0], language)))
+        found.insert(0, (_POSTCODE, lambda match: one_by_one(match[0], language)))
         found.insert(0, (re.compile(r"(?<![\w.,:/+-])0\d{1,5} ?/ ?\d[\d -]{2,14}\d(?![\w/])"), spoken))
     if language.locale.startswith("pt"):  # CPF 123.456.789-09, CNPJ 12.345.678/0001-95
         kinds = r"\d{3}\.\d{3}\.\d{3}-\d\d|\d\d\.\d{3}\.\d{3}/\d{4}-\d\d|\d\d\.\d{3}\.\d{3}-[\dX]"
@@ -88,26 +90,29 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         found.insert(0, (re.compile(identity), lambda match: _identity(match[0], language)))
     if language.locale == "en":
         found += [
-            (_EMERGENCY, lambda match: re.sub(r"\d{3,6}", lambda each: _one_by_one(each[0], language), match[0])),
+            (_EMERGENCY, lambda match: re.sub(r"\d{3,6}", lambda each: one_by_one(each[0], language), match[0])),
             (re.compile(r"(?<![\w-])1-8(?P<n>\d\d)-(?=[A-Z]{3,})"), lambda match: _free_call(match["n"], language)),
         ]
     if language.locale in ("de", "nl"):  # factuurnr. 2024-0187
         code = re.compile(
             r"(?:(?<=nr\. )|(?<=Nr\. )|(?<=[Nn]ummer ))(?P<year>(?:19|20)\d\d)[-/](?P<n>\d{3,8})(?![\w-])"
         )
-        found.append((code, lambda match: f"{year(int(match['year']), language)}, {_one_by_one(match['n'], language)}"))
+        found.append((code, lambda match: f"{year(int(match['year']), language)}, {one_by_one(match['n'], language)}"))
     if codes := table(language.locale).codes:  # PIN 1234, 邮编100084
         after_word = re.compile(
-            rf"(?P<word>{_one_of(codes, language)}{_JOINT})(?P<digits>\d{{3,12}}(?:-\d{{3,8}})*)(?![\w.,]\d)(?!\w)"
+            rf"(?P<word>{_one_of(codes, language)}{_JOINT})(?P<digits>\d{{3,12}}(?:-\d{{3,8}})*)"
+            rf"(?![\w.,]\d)(?![{after}])"
         )
         if not language.spaced:
             after_word = re.compile(
                 rf"(?P<word>{_one_of(codes, language)}(?:\s?[:：]\s?|[是为は]|))"
-                r"(?P<digits>\d{3,12}(?:-\d{3,8})*|\d{1,4}-\d{2,8})(?![\d.,]\d)"
+                r"(?P<digits>\d{3,12}(?:-\d{3,8})*|\d{1,4}-\d{2,8})(?![\d.,]\d|[份个件张笔枚個])"
             )
-        found.append((after_word, lambda match: match["word"] + _one_by_one(match["digits"], language)))
+        found.append((after_word, lambda match: match["word"] + one_by_one(match["digits"], language)))
+    if table(language.locale).records:
+        found.append((_RECORD, lambda match: _record(match, language)))
     if language.locale == "zh":
-        found.append((_SHORT_PHONES, lambda match: _one_by_one(match[0], language)))
+        found.append((_SHORT_PHONES, lambda match: one_by_one(match[0], language)))
     return found
 
 
@@ -131,6 +136,7 @@ def _lot(found: re.Match[str], language: Language) -> str:
 
 
 _IBAN = re.compile(r"(?<![\w-])(?P<country>[A-Z]{2})(?P<digits>\d\d(?: ?\d{4}){3,7}(?: ?\d{1,4})?)(?![\w-])")
+_ISSN = re.compile(r"(?<=ISSN[ :])(?:(?<=:) ?)?\d{4}-\d{3}[\dX](?![\w-])|(?<=ISBN )\d(?:-\d+){2}-[\dX](?![\w-])")
 _POSTCODE = re.compile(  # after a house number, or before the name of a town
     r"(?:(?<=\d, )|(?<=\d[a-z], )|(?<=\bD-)|(?<=\d\n)|(?<=\d, D-))\d{5}(?=\s[A-ZÄÖÜ][a-zäöüß]+)|"
     r"(?<![\w.,/-])\d{5}(?=\s(?:Berlin|Hamburg|München|Köln|Frankfurt|Stuttgart|Düsseldorf|Leipzig|Dortmund|Essen|"
@@ -143,7 +149,7 @@ _POSTCODE = re.compile(  # after a house number, or before the name of a town
 def _iban(found: re.Match[str], language: Language) -> str:
     """The country's letters, and the digits in their groups."""
     comma = language.comma if language.spaced else "、"
-    groups = [_one_by_one(group, language) for group in found["digits"].split()]
+    groups = [one_by_one(group, language) for group in found["digits"].split()]
     return f"{found['country']}{comma}" + comma.join(groups)
 
 
@@ -153,7 +159,29 @@ _EMERGENCY = re.compile(  # elsewhere 911 is a number, a year, a car
     r"|(?i:\btext) [A-Z]{2,12} to \d{5,6}(?![\w.,]\d)"
     r"|(?<![\w.,/-])911(?= (?:calls?|callers?|operators?|dispatch\w*|emergency)\b)"
 )
-_JOINT = r"(?:\s?[:#]\s?|\s(?:(?:is|ist|lautet|es|est|è|é|number|Nummer|numéro|número|numero)\s)?)"
+_RECORD = re.compile(
+    r"(?<![\w.,:/#-])(?:(?P<year>(?:1[349]|20)\d\d)-(?P<n>\d{3}|0\d{1,5}|\d{5,6})|\d{1,6}-\d{4,6})"
+    r"(?![A-Za-z0-9_/-]|[.,]\d)"
+)
+_NUMBERED = r"(?:\s(?:[nN][°º]|[nN][oº]?\.º?|numéro|número|numero|núm\.))?[\s:#]{1,2}"
+
+
+def _record(found: re.Match[str], language: Language) -> str:
+    """The number of a paper, after its name: facture 2024-117, pedido n.º 45-7781."""
+    names = "|".join(map(re.escape, table(language.locale).records))
+    before = found.string[max(0, found.start() - 40) : found.start()]
+    if re.search(rf"(?<!\w)(?:{names}){_NUMBERED}$", before, re.IGNORECASE) is None:
+        return ELSEWHERE
+    parts = found[0].split("-")
+    first = year(int(parts[0]), language) if found["year"] else _of_name(parts[0], language)
+    return first + language.comma + _of_name(parts[1], language)
+
+
+def _of_name(digits: str, language: Language) -> str:
+    return cardinal(digits, language) if len(digits) < 4 and digits[0] != "0" else one_by_one(digits, language)
+
+
+_JOINT = r"(?:\s?[:#]\s?|[는은이가]?\s(?:(?:is|ist|lautet|es|est|è|é|number|Nummer|numéro|número|numero)\s)?)"
 _SHORT_PHONES = re.compile(  # of the police, of a hotline
     r"(?<![\d.])(?:(?:(?<=[打拨])|(?<=[打拨]\d{3}、)|(?<=[打拨]\d{3}、\d{3}、)|(?<=[打拨]\d{3}[或和]))(?:1[12]\d|1[02]\d{3}|9[56]\d{3})|"
     r"(?:11[0479]|12[02]|1[02]\d{3}|9[56]\d{3})(?=报警|火警|急救|热线|电话|客服|平台|官网|投诉))(?![\d.])"
@@ -165,21 +193,26 @@ def _identity(text: str, language: Language) -> str:
     slash = f" {table(language.locale[:2]).signs.slash} "
     parts = [re.sub(r"[.]", "-", part).removesuffix("-X") for part in text.split("/")]
     end = ", X" if text.endswith("X") else ""
-    return slash.join(_one_by_one(part, language) for part in parts) + end
+    return slash.join(one_by_one(part, language) for part in parts) + end
 
 
 def _free_call(digits: str, language: Language) -> str:
     """1-800-FLOWERS."""
-    return "one eight hundred, " if digits == "00" else f"one, {_one_by_one('8' + digits, language)}, "
+    return "one eight hundred, " if digits == "00" else f"one, {one_by_one('8' + digits, language)}, "
 
 
 def _one_of(words: tuple[str, ...], language: Language) -> str:
     return ("(?<!\\w)" if language.spaced else "") + f"(?:{'|'.join(map(re.escape, words))})"
 
 
-def _one_by_one(text: str, language: Language) -> str:
+def one_by_one(text: str, language: Language) -> str:
+    """Digits one by one, with a comma for each hyphen between them."""
     blank, comma = (" ", language.comma) if language.spaced else ("", "、")
-    return comma.join(blank.join(cardinal(digit, language) for digit in group) for group in text.split("-"))
+    return comma.join(blank.join(_digit(digit, language) for digit in group) for group in text.split("-"))
+
+
+def _digit(digit: str, language: Language) -> str:
+    return "공" if language.locale == "ko" and digit == "0" else cardinal(digit, language)
 
 
 def by_digits(text: str, language: Language) -> str | None:
@@ -197,7 +230,7 @@ def by_digits(text: str, language: Language) -> str | None:
     blank = " " if language.spaced else ""
     if language.locale == "fr" and re.fullmatch(r"0\d(?:[ .-]\d\d){4}", text):
         return language.comma.join(cardinal(group, language) for group in groups)
-    said = [blank.join(cardinal(digit, language) for digit in group) for group in groups]
+    said = [blank.join(_digit(digit, language) for digit in group) for group in groups]
     return (f"{plus}{blank}" if text.lstrip("(").startswith("+") else "") + (
         "、" if not language.spaced else language.comma
     ).join(said)
@@ -218,7 +251,7 @@ def _octets(text: str, port: str | None, language: Language) -> str | None:
     )
     if not dot or (port and not colon):
         return None
-    after = f"{blank}{colon}{blank}{_one_by_one(port, language)}" if port else ""
+    after = f"{blank}{colon}{blank}{one_by_one(port, language)}" if port else ""
     return f"{blank}{dot}{blank}".join(parts) + after
 
 

@@ -32,6 +32,17 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             lambda found: f"{cardinal(found['book'], language)} {cardinal(found['n'], language)}",
         ),
         (
+            re.compile(
+                r"(?<![\w.,/-])(?P<n>\d{1,4})-(?=(?:jarig|daags|weeks|maands|maal|voudig|delig|koppig|persoons|uurs|urig|"
+                r"cijferig|procents|sterren|deurs)\w*)"
+            ),
+            lambda found: cardinal(found["n"], language).replace("één", "een"),
+        ),
+        (
+            re.compile(r"(?<![\w.,/-])0[89]00-\d{4}(?![\w-])"),  # of a service
+            lambda found: ", ".join(" ".join(cardinal(n, language) for n in part) for part in found[0].split("-")),
+        ),
+        (
             re.compile(r"(?<![\w.,:/-])(?P<hour>[01]?\d|2[0-4])u(?P<minute>[0-5]\d)?(?!\w)"),
             lambda found: (
                 f"{cardinal(found['hour'], language)} uur"

@@ -18,6 +18,7 @@ Words = Callable[[re.Match[str]], str | None]
 UnitName = Callable[[str, int], str | None]  # a unit's name after so many
 
 _GLYPHS = "½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅐⅛⅜⅝⅞⅑⅒"
+_SHARES = ("%", "％", "‰")
 _USUAL = frozenset({*range(2, 11), 12, 16, 20, 25, 32, 50, 64, 100, 1000})
 _OF = {"fr": "de ", "es": "de ", "it": "di ", "pt": "de "}
 
@@ -29,10 +30,14 @@ def patterns(
     if not table(code).fractions and language.spaced:
         return []
     letters = r"\w" if language.spaced else "A-Za-z0-9_"
-    symbols = "|".join(re.escape(each) for each in sorted(units, key=len, reverse=True) if each[0].isalpha())
+    symbols = "|".join(
+        re.escape(each) for each in sorted(units, key=len, reverse=True) if each[0].isalpha() or each in _SHARES
+    )
     inch = r"[\"″”](?!\w)"
     unit = (
-        rf"(?:{BLANK}(?P<symbol>{symbols})(?!\w)(?:\.(?=\s*[,;:a-zäöü]))?|(?P<inch>{inch}))" if language.spaced else ""
+        rf"(?:{BLANK}(?P<symbol>{symbols})(?!\w)(?:\.(?=\s*[,;:a-zäöü]))?|(?P<inch>{inch}))"
+        if language.spaced
+        else f"(?:{BLANK}(?P<symbol>{'|'.join(_SHARES)}))"
     )
     before = rf"(?<![{letters}/@#^$€£])(?<![\d{letters}][.,:/–-])"
     whole = rf"(?:(?P<whole>\d{{1,3}})(?:[ -]|{BLANK}))?"
@@ -65,6 +70,8 @@ def patterns(
             name = unit_name(units[symbol], 2 if found["whole"] else 1)
             if name is None:
                 return None
+        if symbol in _SHARES and code not in ("de", "nl"):
+            return _share(code, language, name or "", int(above), int(below), found)
         return _fraction(code, language, found["whole"], int(above), int(below), name, found)
 
     glyph = re.compile(rf"{before}{whole}(?P<glyph>[{_GLYPHS}])(?P<above>)(?P<below>)(?!\d){unit}")
@@ -76,13 +83,22 @@ def patterns(
         return [(glyph, words), *persian.decimals(language)]
     first = [
         *_laws(code, language),
+        *_labelled(code, language),
         *_spoonfuls(code, language),
         *_decimal_marks(code, language),
         *_points(code, language),
     ]
-    if code == "en":  # not a part of a whole: Flat 3/5
-        first.append((_LABELLED, lambda found: _pair(language, int(found["above"]), int(found["below"]))))
     return [*first, (glyph, words), (slashed, words)]
+
+
+def _share(code: str, language: Language, name: str, above: int, below: int, found: re.Match[str]) -> str | None:
+    """33⅓ %, whose name has no half after it."""
+    said = _fraction(code, language, found["whole"], above, below, None, found)
+    if said is None:
+        return None
+    if code == "zh":
+        return f"{'千' if found['symbol'] == '‰' else '百'}分之{said}"
+    return f"{said}{' ' if language.spaced else ''}{name}"
 
 
 def _pressure(found: re.Match[str], language: Language, unit: str | None) -> str | None:
@@ -97,6 +113,13 @@ _LABELLED = re.compile(
     r"(?<![\w.,/-])(?:(?<=\b[Ff]lat )|(?<=\b[Aa]pt )|(?<=\b[Aa]pt\. )|(?<=\b[Uu]nit )|(?<=\b[Dd]ate: ))"
     r"(?P<above>[1-9]\d?)/(?P<below>[1-9]\d?)(?![\w/]|[.,]\d)"
 )
+
+
+def _labelled(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    """Flat 3/5, which is not a part of a whole."""
+    if code != "en":
+        return []
+    return [(_LABELLED, lambda found: _pair(language, int(found["above"]), int(found["below"])))]
 
 
 def mixed(text: str, language: Language, found: re.Match[str]) -> str | None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from voxyard.speech.reading.languages import LANGUAGES
-from voxyard.speech.reading.number_words import ordinal
+from voxyard.speech.reading.number_words import cardinal, ordinal
 from voxyard.speech.reading.tables import table
 
 _BEFORE = 60  # characters that are looked at before an ordinal
@@ -14,13 +15,13 @@ _ROW = re.compile(
     r"(?:,| ?[–-]| ?/|\s(?:und|oder|bis|sowie|bzw\.|beziehungsweise))\s?)+$"
 )
 _EN = re.compile(
-    r"\b(?:am|dem|den|des|vom|zum|zur|beim|im|ersten|jeden|jedem|jedes|"
+    r"\b(?:am|dem|den|des|vom|zum|zur|beim|im|ersten|jeden|jedem|"
     r"(?:[mdsk]?ein|unser|ihr|eur|dies|jen|welch)(?:e[mnrs]))\s+$",
     re.IGNORECASE,
 )
 _EN_OF_DATES = re.compile(r"\b(?:ab|seit|bis|nach|vor)\s+$", re.IGNORECASE)
 _E = re.compile(
-    r"\b(?:die|das|ins|ans|aufs|fürs|(?:[mdsk]?ein|unser|ihr|eur|dies|jen|welch)e|dieses|jenes|welches)\s+$",
+    r"\b(?:jedes?|die|das|ins|ans|aufs|fürs|(?:[mdsk]?ein|unser|ihr|eur|dies|jen|welch)e|dieses|jenes|welches)\s+$",
     re.IGNORECASE,
 )
 _DER = re.compile(r"\b(?:der|dieser|jener|jeder|welcher)\s+$", re.IGNORECASE)
@@ -34,6 +35,7 @@ _OF_NAME = re.compile(
     r"(?:\b(?P<preposition>(?i:in|an|auf|mit|bei|nach|von|zu|aus|seit|vor))\s)?\b[A-ZÄÖÜ][^\W\d_]{2,}s\s$"
 )
 _DATIVE = re.compile(r"\b(?:aus|bei|mit|nach|seit|von|zu|in|vor|ab|innerhalb von|binnen)\s$", re.IGNORECASE)
+_GENITIVE = re.compile(r"\b(?:wegen|während|trotz|statt|anstatt|innerhalb|außerhalb|aufgrund)\s$", re.IGNORECASE)
 _ACCUSATIVE = re.compile(r"\b(?:für|um|durch|ohne|gegen|pro|je)\s$", re.IGNORECASE)
 _AFTER_NOUN = re.compile(r"(?<=[a-zäöüß,] )[A-ZÄÖÜ][a-zäöüß]+\s$")
 _MEASURE = re.compile(
@@ -87,7 +89,9 @@ _COUNTED_ROW = re.compile(  # mit 1 Bild und
 )
 
 
-_PLACE = re.compile(r"(?:\b(?P<she>[Ss]ie|Frau\s\w+)\s)?\b(?:wurde|wird|(?:kam\s|lief\s|landete\s)?als)\s$")
+_PLACE = re.compile(
+    r"(?:\b(?P<she>[Ss]ie|Frau\s\w+)\s(?:[^.!?;]{0,30}\s)?)?\b(?:wurde|wird|(?:kam\s|lief\s|landete\s)?als)\s$"
+)
 _AFTER_PLACE = re.compile(r"\s(?:über|ins|im|in|auf|bei|beim|hinter|vor|mit|am|an|nach|von|durchs|und)\s|,\s[a-zäöüß]")
 
 
@@ -102,10 +106,14 @@ def one(before: str, noun: str, *, measured: bool = True) -> str | None:
         return "eins" if _AFTER_NOUN.search(before) else None  # Formel 1 Fahrer
     if _DATIVE.search(before):
         return "einer" if gender == "feminine" else "einem"
+    if _GENITIVE.search(before):
+        return "einer" if gender == "feminine" else "eines"
+    if gender == "masculine" and _ACCUSATIVE.search(before):
+        return "einen"
     if measured and _MEASURE.match(noun):
         return "ein"  # as 1 € and 1 m are read
     if gender == "masculine":
-        return "einen" if _ACCUSATIVE.search(before) else _masculine_one(re.split(r"[.!?:;]\s", before)[-1])
+        return _masculine_one(re.split(r"[.!?:;]\s", before)[-1])
     return "eine" if gender == "feminine" else "ein"
 
 
@@ -121,9 +129,26 @@ _VERB_OF_CASE = re.compile(
     r"(?<!\w)(?:(?P<accusative>es\sgibt|gibt\ses|gab\ses|es\sgab|ha(?:be|ben|st|t|tte|tten|ttest)|besitz\w*|besaß\w*|brauch\w*|kauf\w*|teil(?:e|en|t|te|ten)|"
     r"bekomm\w*|bekam\w*|nehm\w*|nimm\w*|nahm\w*|seh\w*|sieh\w*|sah\w*|find\w*|fand\w*|such\w*|ess\w*|isst|trink\w*|enthält|"
     r"enthalten|bestell\w*|benötig\w*|erhielt\w*|erhalt\w*|erhält)|"
-    r"ist|war|sind|waren|wird|wurde|lebt|leben|wohnt|kommt|kam|steht|stand|liegt|lag|bleibt|blieb|fehlt|starb|genügt|reicht)(?!\w)",
+    r"ist|war|sind|waren|wird|wurde|lebt|leben|wohnt|kommt|kam|steht|stehen|stand|standen|liegt|liegen|lag|lagen|hing|hingen|bleibt|blieb|fehlt|starb|genügt|reicht)(?!\w)",
     re.IGNORECASE,
 )
+
+
+def compounds() -> list[tuple[re.Pattern[str], Callable[[re.Match[str]], str]]]:
+    """Dreimal, fünfundzwanzigjährig, which German writes as one word; des 14. Jh., und 1 weiße."""
+    ends = (
+        "jährig|tägig|stündig|minütig|sekündig|monatig|wöchig|köpfig|stellig|fach|mal|prozentig|teilig|stöckig|spurig"
+    )
+    ends += "|seitig|türig|gängig|stufig|bändig|zeilig|jährlich|stündlich|tägig|gliedrig|zügig|sprachig|silbig"
+    pattern = re.compile(rf"(?<![\w.,/–-])(?P<n>\d{{1,4}})-(?=(?:{ends}))")
+    articles = {"e": "eine", "en": "einen", "er": "ein", "es": "ein"}
+    without_noun = re.compile(r"(?<=\bund )1(?=\s[a-zäöüß]{2,}(?P<end>e[nrs]?)(?:[.,;!?]|$))")  # 3 schwarze und 1 weiße
+    century = re.compile(r"(?:(?<=\b[Dd]es \d\. )|(?<=\b[Dd]es \d\d\. ))Jhd?\.")
+    return [
+        (pattern, lambda found: re.sub("eins$", "ein", cardinal(found["n"], LANGUAGES["de"]))),
+        (without_noun, lambda found: articles[found["end"]]),
+        (century, lambda _: "Jahrhunderts"),
+    ]
 
 
 def begins_sentence(word: str) -> bool:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from voxyard.speech.reading.digits import by_digits
+from voxyard.speech.reading.digits import by_digits, one_by_one
 from voxyard.speech.reading.languages import UNITS, Language
 from voxyard.speech.reading.number_words import cardinal, decimal
-from voxyard.speech.reading.patterns import bare
+from voxyard.speech.reading.patterns import ELSEWHERE, bare
+from voxyard.speech.reading.tables import table
 from voxyard.speech.reading.units import unit_name
 
 Words = Callable[[re.Match[str]], str | None]
@@ -17,12 +18,13 @@ _ONES = ("", "한", "두", "세", "네", "다섯", "여섯", "일곱", "여덟",
 _TENS = ("", "열", "스물", "서른", "마흔", "쉰", "예순", "일흔", "여든", "아흔")
 _NATIVE = (  # counters of native numbers
     "개(?!월|년|국|소|사|입|조)|명|살|마리|권|잔|시간|번째|병|송이|그루|켤레|채|척|벌|통|줄|달(?!러)|가지|곳|사람|군데|판|조각|"
-    "큰술|작은술|숟갈|컵|쌍|그릇|봉지|상자|바퀴|배(?!럴|터)|끼|마디|쪽지|모금|걸음|방울|시(?=\\s|$|[^\\w]|까|부|에|쯤|반|정|의|가|는|를|로|이)"
+    "큰술|작은술|숟갈|숟가락|스푼|정거장|자루|가마|포기|포대|타래|칸|근(?!무|처|본|거)|모(?!델|양|습|두|든|음|터|임|녀|금)|알(?!파|바|코)|접시|꼬치|뿌리|뼘|"
+    "다발|묶음|뭉치|캔(?!버)|차례|문제|경기(?!도)|종류|팀|나라|글자|단어|곡|골(?!목|프|반|든|절)|도움|컵|쌍|그릇|봉지|상자|바퀴|배(?!럴|터)|끼|마디|쪽지|모금|걸음|방울|시(?=\\s|$|[^\\w]|까|부|에|쯤|반|정|의|가|는|를|로|이)"
 )
 _SINO = (  # counters of Sino-Korean numbers, beside those that the rule of plain numbers knows
     "달러|엔|유로|위안|파운드|쪽|페이지|장|조|항|호|학년|반|등|회|차|인|주|개월|개국|개소|개사|포인트|점|평|리터|그램|센티|인치|단계|단|과|"
     "편|부|절|행|열|호선|번지|동|급|종|대|여|천|백|만|억|가|선|시|분|초|년|월|일|원|층|번|위|도|세|킬로|미터|킬로그램|칸|주년|주기|일간|"
-    "년대|년간|승|패|무|골|득점|연승|연패|라운드|세트|쿼터|이닝|박|일차|주차|퍼센트|프로|볼트|와트|기가|메가|톤|킬로미터|밀리"
+    "년대|년간|승|패|무|득점|연승|연패|라운드|세트|쿼터|이닝|박|일차|주차|퍼센트|프로|볼트|와트|기가|메가|톤|킬로미터|밀리"
 )
 _MOST_NATIVE = {"살": 99, "시간": 12, "배": 10, "명": 20, "시": 12}
 _OTHER_MOST = 20
@@ -36,9 +38,12 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
     whole = r"\d{1,3}(?:,\d{3})+|\d+"
     number = rf"(?P<n>{whole}){part.format('n')}"
     counters = rf"(?P<blank>\s?)(?P<counter>{_NATIVE}|{_SINO})"
+    records = "|".join(table("ko").records)
     to = r"\s?[~∼〜～–-]\s?"
 
     def counted(found: re.Match[str]) -> str:
+        if re.search(r"(?<![A-Za-z\d])M\d{1,2} ?[xX×] ?$", found.string[max(0, found.start() - 8) : found.start()]):
+            return ELSEWHERE  # a screw M6 x 20
         figures, counter = found["n"].replace(",", ""), found["counter"]
         ordered = found.string[: found.start()].endswith("제")
         last = _figures(figures, found["n_part"], counter, language, ordered=ordered)
@@ -46,16 +51,20 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         if found["first"] is None:
             return f"{last}{blank}{counter}"
         first = _figures(found["first"].replace(",", ""), found["first_part"], counter, language, ordered=ordered)
+        if first[-1] in "한두세네" or first.endswith("스무"):  # 세 개에서 네 개
+            return f"{first} {counter}에서 {last}{blank}{counter}"
         return f"{first}에서 {last}{blank}{counter}"
 
     def between(found: re.Match[str]) -> str:
+        if re.search(rf"(?:{records})\s?$", found.string[max(0, found.start() - 12) : found.start()]):
+            return ELSEWHERE  # 송장 2024-117
         said = [decimal(found[name].replace(",", ""), found[f"{name}_part"] or "", language) for name in ("first", "n")]
         return "에서 ".join(said)
 
     def fraction(found: re.Match[str]) -> str:
         above, below = (cardinal(found[name], language) for name in ("above", "below"))
         whole = cardinal(found["whole"], language) if found["whole"] else ""
-        return f"{whole}{_with(whole) + ' ' if whole else ''}{below} 분의 {above}{_blank(found)}"
+        return f"{whole}{_with(whole) + ' ' if whole else ''}{below} 분의 {above}{_after(found)}"
 
     def score(found: re.Match[str]) -> str:
         return f"{cardinal(found['a'], language)} 대 {cardinal(found['b'], language)}"
@@ -63,6 +72,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
     glyphs = {"½": (1, 2), "⅓": (1, 3), "⅔": (2, 3), "¼": (1, 4), "¾": (3, 4)}
     day = r"(?P<{}>[월화수목금토일])"
     return [
+        (_SHORT_PHONE, lambda found: by_digits(found[0], language) or one_by_one(found[0], language)),
         (
             re.compile(rf"(?<![가-힣A-Za-z0-9]){day.format('from')}\s?[~∼〜～–-]\s?{day.format('to')}(?![가-힣])"),
             lambda found: f"{found['from']}요일부터 {found['to']}요일까지",
@@ -81,6 +91,16 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             ),
             lambda found: f"{_month(int(found['m']), language)} {cardinal(found['d'], language)}일",
         ),
+        (
+            re.compile(rf"(?:{_SHEETS})(?P<n>[1-9]|1\d|20)(?P<blank>\s?)(?=장(?![가-힣]*[년째]))"),
+            lambda found: f"{native(int(found['n']))} ",
+        ),
+        (
+            re.compile(
+                rf"(?P<n>(?<![\d.,-])[1-9]|1\d|20)\s?(?=번{_AGAIN})|(?:{_OFTEN})(?P<often>[1-9]|1\d|20)\s?(?=번(?![지호]))"
+            ),
+            lambda found: f"{native(int(found['n'] or found['often']))} ",
+        ),
         _large(language),
         (
             re.compile(
@@ -92,12 +112,13 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         ),
         (
             re.compile(
-                rf"{before}(?:(?P<whole>\d{{1,3}})[ ])?(?P<above>[1-9]\d?)/(?P<below>[2-9]|[1-9]\d)(?![\d/A-Za-z])"
+                rf"{before}(?:(?P<whole>\d{{1,3}})[ ])?(?P<above>[1-9]\d?)/(?P<below>[2-9]|[1-9]\d)"
+                r"(?P<share>\s?[%％])?(?![\d/A-Za-z])"
             ),
             fraction,
         ),
         (
-            re.compile(rf"{before}(?P<whole>\d{{1,3}})?\s?(?P<glyph>[{''.join(glyphs)}])"),
+            re.compile(rf"{before}(?P<whole>\d{{1,3}})?\s?(?P<glyph>[{''.join(glyphs)}])(?P<share>\s?[%％])?"),
             lambda found: _glyph(found, glyphs[found["glyph"]], language),
         ),
         (re.compile(rf"{before}(?:(?P<first>{whole}){part.format('first')}{to})?{number}{counters}"), counted),
@@ -125,6 +146,9 @@ def _bare(found: re.Match[str], language: Language) -> str | None:
     """A number before a noun; below zero as degrees are said: 영하 칠도."""
     if found["sign"] == "+":
         return None
+    codes = "|".join(table("ko").codes)
+    if re.search(rf"(?:{codes})[는은이가]?\s?[:：]?\s?$", found.string[max(0, found.start() - 12) : found.start()]):
+        return ELSEWHERE  # 비밀번호 4821을
     words = decimal(found["whole"].replace(",", ""), found["part"] or "", language)
     below = "영하" if re.match(r"도(?!\w*각)", found.string[found.end() :]) else language.minus
     return f"{below} {words}" if found["sign"] else words
@@ -139,11 +163,79 @@ def _large(language: Language) -> tuple[re.Pattern[str], Words]:
     return pattern, lambda found: unit_name(language, UNITS[found["unit"]], 2)
 
 
+_EMERGENCY = "1(?:1[0-9]|2[0-9]|3[0-9]|82)"
+_SHORT_PHONE = re.compile(  # 119에 신고, 1588-1234로
+    rf"(?<![\d.,~-])(?:{_EMERGENCY}(?=\s?(?:에|으?로)\s?(?:신고|전화|연락|문의)|,\s[가-힣 ]+{_EMERGENCY}|"
+    rf"\s?(?:구급|신고|상황실|소방))|"
+    rf"(?:(?<=신고는 )|(?<=전화는 )|(?<=국번 없이 )|(?<=국번없이 )){_EMERGENCY}|1[5-8]\d\d-\d{{4}})(?!\d)"
+)
 _VEHICLES = "|".join(
     f"(?<={each} )"
     for each in (
         *("버스", "차", "자동차", "승용차", "트럭", "택시", "오토바이", "자전거", "비행기", "기계"),
         *("컴퓨터", "노트북", "에어컨", "냉장고", "세탁기", "카메라"),
+    )
+)
+_SHEETS = "|".join(
+    f"(?<={each} )"
+    for each in (
+        *(
+            "종이",
+            "사진",
+            "표",
+            "티켓",
+            "입장권",
+            "승차권",
+            "우표",
+            "엽서",
+            "수건",
+            "이불",
+            "김",
+            "카드",
+            "음반",
+            "지폐",
+            "원고지",
+        ),
+        *(
+            "휴지",
+            "벽돌",
+            "기와",
+            "셔츠",
+            "티셔츠",
+            "유리",
+            "수표",
+            "복권",
+            "쿠폰",
+            "용지",
+            "스티커",
+            "담요",
+            "치즈",
+            "식빵",
+            "깻잎",
+        ),
+        *("마스크", "만원권", "서류", "그림", "포스터"),
+    )
+)
+_AGAIN = r"(?=\s?(?:반복|이나|이상|연속|정도|더\b|씩|갔|했|왔|만에|다녀|울|읽|되풀이))"
+_OFTEN = "|".join(
+    f"(?<={each} )"
+    for each in (
+        *(
+            "하루에",
+            "하루",
+            "일주일에",
+            "주",
+            "한 달에",
+            "달에",
+            "년에",
+            "매일",
+            "벌써",
+            "딱",
+            "모두",
+            "최소",
+            "적어도",
+            "단",
+        ),
     )
 )
 _LAST = "한두세네섯곱덟홉열물무른흔쉰순든"
@@ -161,8 +253,10 @@ def _with(words: str) -> str:
     return "과" if (ord(words[-1]) - 0xAC00) % 28 else "와"
 
 
-def _blank(found: re.Match[str]) -> str:
-    """A blank before a noun, none before a particle: 삼 분의 일의."""
+def _after(found: re.Match[str]) -> str:
+    """Percent; a blank before a noun, none before a particle: 삼 분의 일의."""
+    if found["share"]:
+        return " 퍼센트"
     after = found.string[found.end() : found.end() + 1]
     return " " * (after.isalnum() and after not in "의은는이가을를로과와만도에")
 
@@ -185,7 +279,7 @@ def _figures(digits: str, part: str | None, counter: str, language: Language, *,
 def _glyph(found: re.Match[str], parts: tuple[int, int], language: Language) -> str:
     whole = cardinal(found["whole"], language) if found["whole"] else ""
     said = f"{cardinal(str(parts[1]), language)} 분의 {cardinal(str(parts[0]), language)}"
-    return f"{whole}{_with(whole) + ' ' if whole else ''}{said}{_blank(found)}"
+    return f"{whole}{_with(whole) + ' ' if whole else ''}{said}{_after(found)}"
 
 
 def _month(number: int, language: Language) -> str:

@@ -58,7 +58,7 @@ def _primed(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         return []
     sign = r"(?:[\"″”]|'')"
     start = r"(?<![\w.,/'’\"“„″°-])(?<!° )"
-    minutes = rf"{start}(?P<minutes>\d{{1,2}})['′’](?P<seconds>[0-5]\d)(?P<sign>{sign})(?P<part>\d{{1,2}})?(?!\w)"
+    minutes = rf"{start}(?P<minutes>\d{{1,2}})['′’](?P<seconds>[0-5]?\d)(?P<sign>{sign})(?P<part>\d{{1,2}})?(?!\w)"
     parts = rf"{start}(?P<minutes>)(?P<seconds>[1-5]?\d)(?P<sign>[\"″])(?P<part>\d{{1,2}})(?![\w\"”'’]| ?[x×])"
     tenths = rf"(?:{re.escape(language.decimal)}(?P<part>\d{{1,2}}))?"
     alone = rf"{start}(?P<minutes>)(?P<seconds>[1-5]?\d){tenths}(?P<sign>{sign})(?![\w\"”]| ?[x×])"
@@ -68,6 +68,7 @@ def _primed(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         quoted = sign != "″" and is_quoted(found.string, found.start())
         ran = _RACE.search(found.string[max(0, found.start() - 80) : found.start()]) is not None
         described = _DESCRIBED.match(found.string, found.end()) is not None
+        ran = ran and not (found["minutes"] and len(seconds) == 1 and described)
         told = ran or _PACE.match(found.string, found.end()) is not None
         figures = int(seconds)
         no_length = found["minutes"] and (figures > _MOST_INCHES or (seconds[0] == "0" and figures and not described))
@@ -127,7 +128,7 @@ def _lap(code: str, language: Language, found: re.Match[str]) -> str | None:
         zero = "oh " if len(seconds) == 1 else ""
         whole = f"{cardinal(found['minutes'], language)} {zero}{cardinal(seconds, language)}"
         return whole if minutes > _LAST_HOUR else ELSEWHERE
-    if part and (part[0] != language.decimal or code == "en"):
+    if part and ((part[0] != language.decimal and ":" not in found[0]) or code == "en"):
         return ELSEWHERE
     blank = " " if language.spaced else ""
     said = [unit(language, "minute", minutes)] if minutes else []

@@ -170,7 +170,7 @@ def read_markup(text: str) -> MarkedText:
     pauses = tuple(PauseTag(edited.position(at), seconds) for at, seconds in sorted(tags.breaks.items()))
     spans = zip(edited.edits, edited.replaced(), strict=True)
     chosen = tuple(span for edit, span in spans if edit.start in tags.aliases and edit.text)
-    return MarkedText(edited, pauses, chosen, _voices(text, edited, sorted(tags.turns, key=lambda turn: turn[0])))
+    return MarkedText(edited, pauses, chosen, _voices(text, edited, tags.turns))
 
 
 def is_ssml(text: str) -> bool:
@@ -182,6 +182,16 @@ def untagged(text: str, *, ssml: bool = False) -> str:
     """A title without what directs the voice in it; `ssml` where it is part of SSML, which may be cut or broken."""
     text = _VOICE.sub(_gap, _TAG.sub(_gap, text))
     return unescape(_ELEMENT.sub("", _PARTING.sub(" ", text))) if ssml else text
+
+
+def open_voices(text: str) -> tuple[str, ...]:
+    """Names of the voices that the text's tags begin and do not end, the innermost last.
+
+    Raises:
+        SpeechError: a tag ends the voice of none.
+    """
+    stacks = [names for _, names in _stacks(text, _tags(text).turns)]
+    return stacks[-1] if stacks else ()
 
 
 def _gap(tag: re.Match[str]) -> str:
@@ -235,19 +245,23 @@ def _tags(text: str) -> _Tags:
     return tags
 
 
-def _voices(text: str, edited: EditedText, turns: list[tuple[int, str | None]]) -> tuple[VoiceTag, ...]:
-    """Changes of the voice in the text that is left, by the beginnings and ends in the whole text."""
-    names, changes = list[str](), {0: ""}
-    for at, name in turns:
-        if name is not None:
-            names.append(name)
-        elif names:
-            names.pop()
-        else:
+def _stacks(text: str, turns: list[tuple[int, str | None]]) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Each turn of the voice, in text order, with the names that are open after it. Raises SpeechError."""
+    names = tuple[str, ...]()
+    for at, name in sorted(turns, key=lambda turn: turn[0]):
+        if name is None and not names:
             raise SpeechError(
                 f"the tag on line {text.count(chr(10), 0, at) + 1} ends a voice, and none has begun: expected "
                 "[voice:NAME] before it"
             )
+        names = names[:-1] if name is None else (*names, name)
+        yield at, names
+
+
+def _voices(text: str, edited: EditedText, turns: list[tuple[int, str | None]]) -> tuple[VoiceTag, ...]:
+    """Changes of the voice in the text that is left, by the beginnings and ends in the whole text."""
+    changes = {0: ""}
+    for at, names in _stacks(text, turns):
         changes[edited.position(at)] = names[-1] if names else ""
     left = edited.text
     ends = [*changes, len(left)]

@@ -18,7 +18,7 @@ from voxyard.speech.reading.number_words import (
     singular_scale,
     value,
 )
-from voxyard.speech.reading.patterns import BLANK, bare, bare_range, guard, number_of
+from voxyard.speech.reading.patterns import BLANK, BLANKS, bare, bare_range, guard, number_of
 from voxyard.speech.reading.tables import table
 
 Words = Callable[[re.Match[str]], str | None]
@@ -36,7 +36,7 @@ def patterns(language: Language, units: dict[str, str], unit_name: UnitName) -> 
     shorts = [re.escape(each) for each in sorted({*language.scales, *words_of.scales_of_money}, key=len, reverse=True)]
     scales = "|".join(filter(None, [language.magnitudes, *shorts]))
     joint = rf"(?:{BLANK}|-(?=(?:{language.magnitudes})\b))" if language.magnitudes else BLANK  # a $5-million deal
-    scale = rf"(?:{joint}(?P<scale>{scales})(?!\w|-(?![\d{_SIGNS}])))?" if scales else r"(?P<scale>(?!))?"
+    scale = rf"(?:{joint}(?P<scale>{scales})(?!\w|\.\w|-(?![\d{_SIGNS}])))?" if scales else r"(?P<scale>(?!))?"
     measures = sorted({*units, *words_of.per}, key=len, reverse=True)
     symbols = "|".join(re.escape(each) for each in measures if each[0].isalnum())
     per = (
@@ -54,7 +54,13 @@ def patterns(language: Language, units: dict[str, str], unit_name: UnitName) -> 
 
     def words(found: re.Match[str]) -> str | None:
         code = "CNY" if language.locale == "zh" and found["currency"] in "¥￥" else CURRENCIES[found["currency"]]
+        dollars, of = code, found.groupdict().get("of")
+        if of and found["currency"] != "$":
+            return None
+        code = _OF_DOLLARS.get(of or "", code)
         said = _amount(found, code, language)
+        if said is not None and of and code == dollars and of not in _OF_DOLLARS:  # $500 pesos
+            said = re.sub(rf"{_name(code, 2, language)}|{_name(code, 1, language)}", of, said, count=1)
         if said is None or not found["per"]:
             return said
         if found["per"] in words_of.per:
@@ -63,9 +69,15 @@ def patterns(language: Language, units: dict[str, str], unit_name: UnitName) -> 
         unit = unit_name(units[found["per"]], 1) if found["per"] in units else found["per"]
         return None if unit is None else f"{said} {words_of.signs.per} {unit}"
 
-    before = rf"(?<!\w){minus}(?<!\w)(?P<currency>{signs}){BLANK}{amount}{none}(?!%){scale}{per}(?![^\W\d_]|/)"
+    of_dollars = "|".join(
+        [*(each for each in _OF_DOLLARS if len(each) == 3), _name("USD", 2, language), "pesos"]
+        if language.number_words
+        else ["(?!)"]
+    )
+    named = rf"(?:[{BLANKS}]?(?P<of>{of_dollars})(?!\w))?"
+    before = rf"(?<!\w){minus}(?<!\w)(?P<currency>{signs}){BLANK}{amount}{none}(?!%){scale}{per}{named}(?![^\W\d_]|/)"
     after = (
-        rf"{figure}{none}{scale}{BLANK}(?P<currency>{signs}){per}(?![\w/])"
+        rf"{figure}{none}{scale}{BLANK}(?P<currency>{signs}){per}{named.replace('USD|', 'USD|US|CA|', 1)}(?![\w/])"
         if language.spaced and language.locale != "ko"
         else rf"{figure}{scale}{BLANK}(?P<currency>{signs})(?P<per>(?!))?(?![A-Za-z0-9/])"
         if language.spaced
@@ -76,19 +88,15 @@ def patterns(language: Language, units: dict[str, str], unit_name: UnitName) -> 
     if not language.spaced:
         sign = rf"(?<![A-Za-z]){minus}(?P<currency>{signs}){BLANK}"
         before = rf"{sign}{amount}(?P<scale>(?!))?(?P<per>(?!))?(?:[元円]|(?![A-Za-z]))"
-    found: list[tuple[re.Pattern[str], Words]] = [(re.compile(before), words), (re.compile(after), words)]
+    found = [*_of_one_language(language), (re.compile(before), words), (re.compile(after), words)]
     if language.decimal == ",":  # $1,250.75, where two figures after a full stop are cents in any language
         other = replace(language, decimal=".", groups=",")
         cents_after = r"(?=[\d,]*\.\d\d(?!\d|[.,]\d))"
         figures = bare_range(other).replace(r"(?![/@_\d])", r"(?![@_\d])")
-        before = (
-            rf"(?<!\w){minus}(?<!\w)(?P<currency>{signs}){BLANK}{cents_after}{figures}(?!%){scale}{per}(?![^\W\d_]|/)"
-        )
+        before = rf"(?<!\w){minus}(?<!\w)(?P<currency>{signs}){BLANK}{cents_after}{figures}(?!%){scale}{per}{named}"
+        before += r"(?![^\W\d_]|/)"
         after = rf"{guard(other)}{cents_after}{bare_range(other)}{scale}{BLANK}(?P<currency>{signs}){per}(?![\w/])"
         found += [(re.compile(before), words), (re.compile(after), words)]
-    if language.locale == "de":  # 50-€-Schein
-        compound = re.compile(rf"{guard(language)}(?P<n>\d{{1,4}})-(?P<currency>[{_SIGNS}])(?=-[A-ZÄÖÜ])")
-        found.append((compound, lambda match: _compound(match, language)))
     if of := _OF.get(language.locale):  # 3 millones de €
         alone = re.compile(rf"(?<=\b{of})(?P<currency>[{_SIGNS}])(?![\w{_SIGNS}])")
         found.append((alone, lambda match: _name(CURRENCIES[match["currency"]], 1_000_000, language)))
@@ -133,6 +141,27 @@ def per_area(language: Language, units: dict[str, str], unit_name: UnitName) -> 
         return "".join(said)
 
     return [(re.compile(rf"(?:(?<=[元円块圆銭￥¥$€次人])|(?<=\d[万亿億]))(?:{one})+(?![A-Za-z²³])"), words)]
+
+
+_OF_DOLLARS = {code: code for code in ("USD", "CAD", "AUD", "NZD", "MXN", "SGD", "HKD", "ARS", "CLP", "COP")}
+_OF_DOLLARS |= {"US": "USD", "CA": "CAD", "CAN": "CAD"}
+
+
+def _of_one_language(language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    """50-€-Schein, 80$00."""
+    if language.locale == "de":
+        compound = re.compile(rf"{guard(language)}(?P<n>\d{{1,4}})-(?P<currency>[{_SIGNS}])(?=-[A-ZÄÖÜ])")
+        return [(compound, lambda match: _compound(match, language))]
+    if language.locale == "pt":
+        escudos = rf"{guard(language)}(?P<n>\d{{1,3}}(?:[. ]\d{{3}})+|\d+)\$(?P<cents>\d\d)(?![\w$]|[.,]\d)"
+        return [(re.compile(escudos), lambda match: _escudos(match, language))]
+    return []
+
+
+def _escudos(found: re.Match[str], language: Language) -> str:
+    whole, cents = re.sub(r"\D", "", found["n"]), found["cents"]
+    said = _named(cardinal(whole, language, "escudo"), "escudo" if whole == "1" else "escudos", language)
+    return said if cents == "00" else f"{said} e {cardinal(str(int(cents)), language)}"
 
 
 def _compound(found: re.Match[str], language: Language) -> str:

@@ -45,6 +45,9 @@ def patterns(code: str, language: Language) -> list[Reading]:
         found.append((re.compile(r"(?<=[^\s\d][ \t])\d{1,4}\.(?=\s+\w)"), stays))
     if code == "zh":
         found += chinese.patterns(language)
+    if code in ("es", "pt"):  # 1 de cada 3 mujeres
+        share = re.compile(rf"{guard(language)}(?P<n>\d{{0,2}}1)(?=\s(?:de|em) cada \d+ (?P<noun>[^\W\d_]+))")
+        found.append((share, lambda match: _share(match, language)))
     found += _short_scales(code, language)
     if language.scales:
         found.append(_scaled(language))
@@ -213,6 +216,11 @@ _PRODUCT = re.compile(  # USB 3.0
 )
 
 
+def _share(found: re.Match[str], language: Language) -> str:
+    said = before_word(found["n"], found["noun"], language) or ""
+    return said if said.endswith("a") else cardinal(found["n"], language)  # uno de cada cuatro niños
+
+
 def _short_scales(code: str, language: Language) -> list[Reading]:
     """100K views, 5bn: in figures of people and things."""
     scales = table(code).scales_of_numbers
@@ -235,10 +243,27 @@ def _short_scales(code: str, language: Language) -> list[Reading]:
     small = rf"{number(language)}(?P<scale>[mk])(?=\s(?:{counted})\b)"  # 1.2m people, 120k miles
     names = {"m": "million", "k": "thousand"}
     millions = [(re.compile(small), lambda found: f"{decimal(*number_of(found), language)} {names[found['scale']]}")]
+    millions.append(
+        (re.compile(rf"{number(language)}(?P<scale>m)(?![\w'’])"), lambda found: _of_people(found, language))
+    )
     shorts = "|".join(sorted(map(re.escape, scales), key=len, reverse=True))
     blank = BLANK if code != "en" else ""
     found = [(re.compile(rf"{number(language)}{blank}(?P<scale>{shorts})(?![\w-])"), words)]
     return [*found, *(millions if code == "en" else [])]
+
+
+_PEOPLE = re.compile(
+    r"\b(?:population|people|viewers|users|subscribers|customers|voters|visitors|tourists|residents|inhabitants)\b"
+    r"(?:[^.!?]|\.\d){0,60}\b(?:to|of|from|at|by|is|was|reached|about|around|over|nearly|some) $|\bpop\. $",
+    re.IGNORECASE,
+)
+
+
+def _of_people(found: re.Match[str], language: Language) -> str:
+    """The population grew to 8.1m, which are no meters."""
+    if _PEOPLE.search(found.string[max(0, found.start() - 80) : found.start()]) is None:
+        return ELSEWHERE
+    return f"{signed(found, language)}{decimal(*number_of(found), language)} million"
 
 
 _RACE = re.compile(r"\s(?:time|run|race|walk|event|course|PB|finish)\b")

@@ -52,11 +52,13 @@ def dates(language: Language) -> list[Reading]:
 
     before, after = r"(?<![\w.,:/-])", r"(?![\w/-]|[.,:]\d)"
     sign = r"(?P<sign>[/.-])"
-    low = r"(?<![\d-])(?P<n>\d{1,2})(?P<sign>[-+])(?=\s(?:درجه|سانتی‌?گراد|و\s\d))"  # the sign stands after the figure
+    after_low = r"(?=\s(?:درجه|سانتی‌?گراد|و\s\d|تا\s[+-]?\d))"
+    low = rf"(?<![\d-])(?P<n>\d{{1,2}})(?P<sign>[-+]){after_low}"  # the sign stands after the figure
     months = "|".join([*_SOLAR, *_GREGORIAN, *_OTHER_MONTHS, r"می(?=\s\d{4})"])
     return [
         (re.compile(rf"{before}{_YEAR}{sign}{_MONTH}(?P=sign){_DAY}{after}"), whole),
         (re.compile(rf"{before}{_DAY}{sign}{_MONTH}(?P=sign){_YEAR}{after}"), whole),
+        rulers(language),
         (re.compile(low), lambda found: f"{_SIGNS[found['sign']]} {cardinal(found['n'], language)}"),
         (re.compile(rf"(?<=از ){_DAY}(?= تا \d{{1,2}}\s(?:{months})(?![\w{_ZWNJ}]))"), of_month),
         (re.compile(rf"{before}{_DAY}(?=\s(?:{months})(?![\w{_ZWNJ}]))"), of_month),
@@ -77,12 +79,30 @@ def decimals(language: Language) -> list[Reading]:
     """۳/۵, which is three and a half; a usual part of a whole is none: ۱/۲."""
 
     def words(found: re.Match[str]) -> str | None:
+        if _ON_A_DAY.search(found.string[max(0, found.start() - 12) : found.start()]):
+            return f"{cardinal(found['whole'], language)} {cardinal(str(int(found['part'])), language)}"  # روز ۷/۱۲
         usual = (int(found["whole"]), int(found["part"])) in _USUAL
         if usual and _MEASURED.match(found.string, found.end()) is None:
             return fraction(int(found["whole"]), int(found["part"]), language)
         return decimal(found["whole"], found["part"], language)
 
     return [(re.compile(r"(?<![\w.,:/-])(?P<whole>\d{1,3})/(?P<part>\d{1,3})(?![\w/-]|[.,:]\d)"), words)]
+
+
+_ON_A_DAY = re.compile(r"(?:روز|تاریخ|مورخ|مورخه|پلاک|شماره)\s?:?\s?$")
+_RULERS = [
+    "لویی", "هنری", "ادوارد", "جرج", "جورج", "چارلز", "ویلیام", "الیزابت", "فیلیپ", "ناپلئون",
+    "نیکلای", "الکساندر", "کاترین", "پل", "بندیکت", "پیوس", "داریوش", "اردشیر", "شاپور", "یزدگرد",
+    "خسرو", "سلیمان", "مراد", "عباس", "طهماسب", "اسماعیل",
+]  # fmt: skip
+
+
+def rulers(language: Language) -> Reading:
+    """لویی ۱۴, the fourteenth of the name."""
+    names = "|".join(rf"(?<=(?<!\w){each} )" for each in _RULERS)
+    counted = "سال|نفر|بار|ساعت|روز|ماه|تا|و|در صد|گل|فرزند"
+    pattern = rf"(?:{names})(?P<n>[1-9]|1\d|2[0-3])(?=\s(?!{counted})|[،.؛!؟]|$)(?!\.\d)"
+    return re.compile(pattern), lambda found: ordinal(int(found["n"]), language) if found["n"] != "1" else "اول"
 
 
 def fraction(above: int, below: int, language: Language) -> str:

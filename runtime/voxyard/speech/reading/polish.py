@@ -8,6 +8,8 @@ from collections.abc import Callable
 from voxyard.speech.reading import polish_cases, roman
 from voxyard.speech.reading.languages import Language
 from voxyard.speech.reading.number_words import cardinal, ordinal
+from voxyard.speech.reading.patterns import ELSEWHERE
+from voxyard.speech.reading.tables import table
 
 Words = Callable[[re.Match[str]], str | None]
 
@@ -24,28 +26,27 @@ _UNITS = {
     "m": "metra",
     "h": "godziny",
     "dl": "decylitra",
+    "t": "tony",
+    "godz.": "godziny",
+    "tys.": "tysiąca",
+    "mln": "miliona",
+    "mld": "miliarda",
 }
 _CENTURY = {"wiek": "", "wieku": "ego", "wiekiem": "ym", "wieki": ""}
-_NOUNS = {  # endings of nouns after an ordinal, and its own: II wojna, II wojny, II wojnie
-    "wojna": "a", "wojny": "ej", "wojnie": "ej", "wojnę": "ą", "wojną": "ą", "klasa": "a", "klasy": "ej",
-    "klasie": "ej", "liga": "a", "ligi": "ej", "lidze": "ej", "piętro": "e", "piętrze": "ym", "piętra": "ego",
-    "rozdział": "", "minuta": "a", "minucie": "ej", "minutę": "ą", "połowie": "ej", "kolejka": "a", "kolejce": "ej",
-    "klatka": "a", "klatce": "ej", "grupa": "a", "grupie": "ej", "pozycja": "a", "pozycji": "ej", "pozycję": "ą",
-    "lokata": "a", "lokatę": "ą", "kadencja": "a", "kadencji": "ej", "stopnia": "ego", "bieg": "", "biegu": "ego",
-    "tydzień": "", "tygodnia": "ego", "miesiąc": "", "miesiąca": "ego", "okrążenie": "e", "okrążeniu": "ym",
-    "tura": "a", "turze": "ej", "tury": "ej", "minuty": "ej", "rata": "a", "raty": "ej", "ratę": "ą", "strona": "a",
-    "rzeczpospolita": "a", "rzeczypospolitej": "ej", "edycja": "a", "edycji": "ej", "miejsce": "e", "miejscu": "ym",
-    "miejsca": "ego", "kwartał": "", "kwartale": "ym", "kwartału": "ego", "półrocze": "e", "połowa": "a", "rzesza": "a",
-    "rzeszy": "ej", "etap": "", "etapu": "ego", "etapie": "ym", "tom": "", "rok": "", "roku": "ego", "urodziny": "e",
-    "dzień": "", "dnia": "ego", "raz": "", "mecz": "", "część": "a", "części": "ej", "runda": "a", "rundy": "ej",
-    "rundzie": "ej", "seria": "a", "sezon": "", "sezonu": "ego", "sezonie": "ym", "odcinek": "", "odcinka": "ego",
-    "zjazd": "", "kongres": "", "festiwal": "", "konkurs": "", "rocznica": "a", "rocznicy": "ej", "rocznicę": "ą",
-}  # fmt: skip
+_SHORT_PARTS = {"rozdz.": "rozdział", "t.": "tom", "cz.": "część", "ks.": "księga"}
 _NUMBERED = {"rozdział": "", "tom": "", "akt": "", "część": "a", "księga": "a", "scena": "a", "etap": "", "grupa": "a"}
 _FOURTH = (  # kupił 4. samochód
     r"(?<=[a-ząćęłńóśźż] )(?P<n>\d{1,2})\.(?=\s(?!(?:bez|jest|nad|pod|przez|jak|lub|oraz|więc|gdyż|tys|mln|kw)\b)"
     r"(?!\w*(?:ów|ych|ach|ich|ym|im|em|om)\b)[a-ząćęłńóśźż]{2,}[bcćdfgjklłmnńprsśtwzźż]\b(?!\.\s[a-z]))"
 )
+_BY_ENDING = (  # nad 2. drużyną, był 266. papieżem
+    r"(?<=[a-ząćęłńóśźż] )(?P<n>\d{1,3})\.(?=\s(?P<noun>(?!tej\b|jej\b|tym\b|nim\b|czym\b|ją\b|są\b|się\b|mają\b)"
+    r"[a-ząćęłńóśźż]{1,}(?:em|[ai]m|ym|ą|ę|ej|ego|cji|sji|zji|cja|sja|zja))\b(?!\.\s[a-z]))"
+)
+_ENDINGS_OF_ORDINALS = (
+    ("em", "ym"), ("ym", "ym"), ("im", "ym"), ("ą", "ą"), ("ę", "ą"), ("ej", "ej"), ("ego", "ego"), ("ji", "ej"),
+    ("ja", "a"),
+)  # fmt: skip
 _MASCULINE_PLACES = ("dniu", "kwartale", "półroczu", "rzędzie", "tomie")
 _RULERS = (
     "Jan Paweł|Jan|Paweł|Ludwik|Zygmunt|August|Kazimierz|Bolesław|Władysław|Henryk|Karol|Piotr|Mieszko|Stefan|Fryderyk|"
@@ -54,17 +55,33 @@ _RULERS = (
 _QUEENS = "Elżbieta|Katarzyna|Maria|Anna|Małgorzata|Izabela|Wiktoria"
 
 
+def days(language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    """Days whose case a word before them tells, before others read a date: między ósmym a dziesiątym maja."""
+    pattern = rf"(?<=\b[Mm]iędzy )(?P<a>[12]?\d|3[01]) a (?P<b>[12]?\d|3[01])(?P<month>\s(?:{'|'.join(_MONTHS)}))\b"
+
+    def words(found: re.Match[str]) -> str:
+        first, last = (inflected(int(found[each]), "ym", language) for each in "ab")
+        return f"{first} a {last}{found['month']}"
+
+    return [(re.compile(pattern), words)]
+
+
 def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
     """Patterns that the rules of other languages do not know, with their words."""
     parts = "|".join(sorted(map(re.escape, _PARTS), key=len, reverse=True))
     numeral = r"(?P<roman>(?=[IVX])X{0,3}(?:IX|IV|V?I{0,3})(?!\w))"
-    nouns = "|".join(sorted({*_CENTURY, *_NOUNS}, key=len, reverse=True))
+    row = r"(?:\s(?:i|a|lub|oraz|czy|do)\s(?:\d{1,3}\.|[IVX]+))"  # XIX i XX wiek
+    nouns = "|".join(sorted({*_CENTURY, *table("pl").ordinals}, key=len, reverse=True))
     numbered = "|".join(f"[{each[0]}{each[0].upper()}]{each[1:]}" for each in _NUMBERED)
     genitive = "|".join(f"{each.replace('Paweł', 'Pawł').replace('ek', 'k')}a" for each in _RULERS.split("|"))
     genitive = genitive.replace("Jan Pawła", "Jana Pawła").replace("Augusta", "Augusta").replace("Mieszkoa", "Mieszka")
     return [
         (
-            re.compile(r"(?<![\w.,/])(?P<whole>\d{1,3})(?: |(?=[½¼¾])) ?(?P<part>1/2|½)(?![\w/])(?P<after>\s\w+)?"),
+            re.compile(
+                r"(?<![\w.,/])(?:(?P<whole>\d{1,3})(?: |(?=[½¼¾])) ?(?:1/2|½)(?![\w/])(?P<after>\s\w+)?|"
+                rf"(?P<n>\d{{1,3}}),5(?P<later>\s(?:(?<=[01],5\s)(?:{'|'.join(map(re.escape, _UNITS))})|"
+                r"(?!proc|pkt|raz[ay]|tysi|milio|miliar)[a-ząćęłńóśźż]{3,}[uyia])(?![\w/²³])))"
+            ),
             _half(language),
         ),
         (
@@ -89,19 +106,85 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             lambda found: f"{found['name']} {inflected(roman.value(found['roman']), '', language)}",
         ),
         (
-            re.compile(rf"(?<!\w)(?P<name>{numbered})\s(?:{numeral}|(?P<n>\d{{1,2}})(?![\w,:/-]|\.\d|\.\s[a-z]))"),
+            re.compile(rf"(?<!\w)(?P<short>(?i:rozdz|t|cz|ks))\.\s{numeral}"),
+            lambda found: _part_of(found, language),
+        ),
+        (
+            re.compile(
+                rf"(?<!\w)(?P<name>{numbered})\s(?:{numeral}|(?P<n>\d{{1,2}})(?![\w,:/-]|\.\d|\.\s[a-z]))(?!\s[A-Z]\w{{0,3}}\s\d+/)"
+            ),
             lambda found: f"{found['name']} {_ordinal_of(found, _NUMBERED[found['name'].lower()], language)}",
         ),
         (
             re.compile(
                 rf"(?P<at>\b[Ww]e? )?(?<![\w.,])(?:{numeral}|(?P<n>\d{{1,3}})\.)"
-                rf"(?:(?=\s(?P<noun>{nouns})(?!\w))|(?P<short>\sw\.))"
+                rf"(?:(?={row}?\s(?P<noun>{nouns})(?!\w))|(?P<row>(?={row}\sw\.))|(?P<short>\sw\.))"
             ),
             lambda found: f"{found['at'] or ''}{_before_noun(found, language)}",
         ),
         (
-            re.compile(r"(?<=\b(?:latach|latami) )(?P<n>[2-9]0)\.?(?!\d)|(?<=\blata )(?P<m>[2-9]0)\.?(?!\d)"),
-            _decade(language),
+            re.compile(
+                r"(?=[2-9]0)(?:(?P<many>(?<=\b[Ll]atach )|(?<=\b[Ll]atami )|(?<=\b[Ll]at ))|(?<=\b[Ll]ata ))"
+                r"(?P<n>[2-9]0)(?!\d)(?:\.(?P<blank>\s)(?=[IVX]+\sw(?:\.|ieku))|\.?)"
+            ),
+            lambda found: (
+                inflected(int(found["n"]), "e" if found["many"] is None else "ych", language) + (found["blank"] or "")
+            ),
+        ),
+        (  # w 2. poł. XIV w.
+            re.compile(r"(?P<at>\b[Ww] |\b(?:[Dd]o|[Oo]d|[Zz]|[Kk]oniec|[Pp]oczątku) )?(?P<n>[12]|II?)\.? poł\.\s"),
+            lambda found: _half_of(found, language),
+        ),
+        (  # sygn. akt II K 45/19
+            re.compile(r"(?<=akt )(?P<roman>[IVX]+) (?P<of>[A-Z][A-Za-z]{0,3}) (?P<n>\d{1,5})/(?P<year>\d\d)(?!\d)"),
+            lambda found: (
+                f"{cardinal(str(roman.value(found['roman'])), language)} {found['of']} "
+                f"{cardinal(found['n'], language)} łamane przez {cardinal(found['year'], language)}"
+            ),
+        ),
+        (  # jako 3. z 5 sióstr
+            re.compile(r"(?<=\bjako )(?P<n>\d{1,2})\.(?=\sz\s)"),
+            lambda found: inflected(
+                int(found["n"]), "a" * bool(re.search(r"\w{3,}ła(?:\ssię)?\b", found.string[: found.start()])), language
+            ),
+        ),
+        (  # pomiędzy 15 a 20 rokiem życia
+            re.compile(
+                r"(?<=iędzy )(?P<a>\d{1,3})\.? a (?P<b>\d{1,3})\.?"
+                r"(?=\s(?:rokiem|dniem|tygodniem|miesiącem|kilometrem|wiekiem)\b)"
+            ),
+            lambda found: " a ".join(inflected(int(found[each]), "ym", language) for each in "ab"),
+        ),
+        (  # mieszka na III p.
+            re.compile(rf"(?P<at>\b[Nn]a )?(?<![\w.,]){numeral} p\.(?!\s?\w\.)(?P<after>\s*.?)"),
+            lambda found: (
+                f"{found['at'] or ''}{inflected(roman.value(found['roman']), 'ym' if found['at'] else 'e', language)} "
+                f"piętr{'ze' if found['at'] else 'o'}{_stop(found['after'])}{found['after']}"
+            ),
+        ),
+        (  # przy ul. 3 Maja
+            re.compile(
+                rf"(?<![\w.,/-])(?P<n>[12]?\d|3[01])(?=\s(?:{'|'.join(each.capitalize() for each in _MONTHS)})\b)"
+            ),
+            lambda found: inflected(int(found["n"]), "ego", language),
+        ),
+        (  # w nocy z 24 na 25 grudnia, 1, 3 i 5 maja
+            re.compile(
+                r"(?<![\w.,/–-])(?P<n>[12]?\d|3[01])(?=(?:,\s\d{1,2})*,?\s(?:na|i|lub|oraz|a|czy)\s(?:[12]?\d|3[01])\s"
+                rf"(?:{'|'.join(_MONTHS)})\b)"
+            ),
+            lambda found: inflected(int(found["n"]), "ego", language),
+        ),
+        (  # of an account
+            re.compile(r"(?<![\w.,/-])\d\d(?: \d{4}){6}(?!\d| \d)"),
+            lambda found: ", ".join(" ".join(cardinal(each, language) for each in group) for group in found[0].split()),
+        ),
+        (
+            re.compile(
+                r"§(?=\s?\d)(?:(?P<as>(?<=godnie z §))|(?P<in>(?<=\b[Ww] §))|(?<=\bz §)|"
+                r"(?<=\bdo §)|(?<=mocy §)|(?<=podstawie §))"
+            ),
+            lambda found: "paragraf" + ("em" if found["as"] is not None else "ie" if found["in"] is not None else "u"),
         ),
         (  # do 15.12.
             re.compile(r"(?<![\w.,-])(?P<day>[12]?\d|3[01])\.(?P<month>0[1-9]|1[0-2])\.(?!\d)(?=(?P<after>\s*.?))"),
@@ -162,6 +245,14 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             re.compile(rf"(?<=\b[Oo]d )(?P<n>[12]?\d|3[01])(?= do (?:[12]?\d|3[01]) (?:{'|'.join(_MONTHS)})\b)"),
             lambda found: inflected(int(found["n"]), "ego", language),
         ),
+        (  # XIX-wieczny
+            re.compile(rf"(?<![\w.,-]){numeral}-(?=wieczn)"),
+            lambda found: polish_cases.compound(roman.value(found["roman"]), language),
+        ),
+        (  # na s. 112–118
+            re.compile(r"\b(?P<at>[Nn]a )?(?:s|str)\. ?(?=\d{1,4}[–-]\d{1,4}(?![\w-]))"),
+            lambda found: f"{found['at']}stronach " if found["at"] else "strony ",
+        ),
         (re.compile(r"(?<=\b[Cc]o )(?P<n>\d{1,2})\.\s(?=(?P<noun>[^\W\d_]+))"), lambda found: _every(found, language)),
         (
             re.compile(r"(?:(?<=\bbył )|(?P<she>(?<=\bbyła )))(?P<n>\d{1,2})\.(?=(?P<after>[,;)]|\s[a-ząćęłńóśźż]))"),
@@ -173,7 +264,31 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         ),
         *polish_cases.patterns(language),
         (re.compile(_FOURTH), lambda found: inflected(int(found["n"]), "", language)),
+        (
+            re.compile(_BY_ENDING),
+            lambda found: _by_ending(found, language),
+        ),
     ]
+
+
+def _half_of(found: re.Match[str], language: Language) -> str:
+    """W drugiej połowie, z drugiej połowy, druga połowa."""
+    at = found["at"] or ""
+    ending, noun = ("a", "połowa") if not at else ("ej", "połowie" if at in ("w ", "W ") else "połowy")
+    number = int(found["n"]) if found["n"].isdigit() else len(found["n"])
+    return f"{at}{inflected(number, ending, language)} {noun} "
+
+
+def _part_of(found: re.Match[str], language: Language) -> str:
+    """Rozdział czwarty, część pierwsza."""
+    noun = _SHORT_PARTS[f"{found['short'].lower()}."]
+    said = inflected(roman.value(found["roman"]), _NUMBERED[noun], language)
+    return f"{noun.capitalize() if found['short'][0].isupper() else noun} {said}"
+
+
+def _by_ending(found: re.Match[str], language: Language) -> str:
+    ending = next((ending for noun, ending in _ENDINGS_OF_ORDINALS if found["noun"].endswith(noun)), None)
+    return ELSEWHERE if ending is None else inflected(int(found["n"]), ending, language)
 
 
 def _every(found: re.Match[str], language: Language) -> str:
@@ -222,21 +337,21 @@ def _ordinal_of(found: re.Match[str], ending: str, language: Language) -> str:
 
 
 def _before_noun(found: re.Match[str], language: Language) -> str:
-    noun = found["noun"]
+    noun, before = found["noun"], found.string[: found.start()]
+    before = re.sub(r"poł\.\s$", "połowy ", before[-40:])
+    at = found["at"] or re.search(r"\b[Ww]e? (?:[IVX]+|\d+\.)\s(?:i|a|lub|oraz|czy)\s$", before[-24:])
     if noun is None:
-        ending = (
-            "ym"
-            if found["at"]
-            else "ego"
-            if re.search(r"\b(?:do|od|z|ze|początku|końca|końcu|połowie|połowy)\s$", found.string[: found.start()])
-            else ""
-        )
-    elif noun in ("wieku", "roku") and found["at"]:
+        ending = "ym" if at else "" if re.search(r"(?:^|(?<!\d)[.!?:]\s|\b[Nn]a\s)$", before) else "ego"
+    elif noun == "RP":
+        ending = "ej" if at or before.strip() else "a"
+    elif noun in ("wieku", "roku") and at:
         ending = "ym"
     else:
-        ending = {**_CENTURY, **_NOUNS}[noun]
+        ending = {**_CENTURY, **table("pl").ordinals}[noun]
     said = _ordinal_of(found, ending, language)
-    return said if noun else f"{said} wiek{'u' * bool(ending)}{_stop(found.string[found.end() :])}"
+    if noun or found["row"] is not None:
+        return said
+    return f"{said} wiek{'u' * bool(ending)}{_stop(found.string[found.end() :])}"
 
 
 def _stop(after: str) -> str:
@@ -245,21 +360,14 @@ def _stop(after: str) -> str:
     return "." * (not after or after.isupper())
 
 
-def _decade(language: Language) -> Words:
-    def words(found: re.Match[str]) -> str:
-        number, ending = (found["n"], "ych") if found["n"] else (found["m"], "e")
-        return inflected(int(number), ending, language)
-
-    return words
-
-
 def _year(digits: str, ending: str, language: Language) -> str:
     """Tysiąc dziewięćset dziewięćdziesiątego dziewiątego: its tens and ones are ordinals."""
     return inflected(int(digits), ending, language)
 
 
 def _in_year(found: re.Match[str], language: Language) -> str:
-    said = _year(found["n"], "ym" if found["at"] else "ego", language)
+    row = re.search(r"\b[Ww] (?:\d{4},? )*\d{4} (?:i|oraz|lub|a) $", found.string[: found.start()][-30:])
+    said = _year(found["n"], "ym" if found["at"] or row else "ego", language)
     stop = "" if found["noun"] == "roku" else _stop(found.string[found.end() :])
     return f"{found['at'] or ''}{said} roku{stop}"
 
@@ -271,12 +379,18 @@ def _house(text: str, language: Language) -> str:
 
 def _half(language: Language) -> Words:
     def words(found: re.Match[str]) -> str:
-        after = found["after"] or ""
-        feminine = after.endswith(("y", "i"))
-        if found["whole"] == "1":
-            return ("półtorej" if feminine else "półtora") + _after_half(after)
-        whole = cardinal(found["whole"], language, "minuta" if feminine else None)
-        return f"{whole} i pół{_after_half(after)}"
+        after = found["after"] or found["later"] or ""
+        said = _after_half(after)
+        feminine = said.endswith(("y", "i"))
+        number = found["whole"] or found["n"]
+        if number == "1":
+            return ("półtorej" if feminine else "półtora") + said
+        if number == "0":
+            return f"pół{said}"
+        if found["n"] and polish_cases.GENITIVE_BEFORE.search(found.string[max(0, found.start() - 20) : found.start()]):
+            return ELSEWHERE
+        whole = cardinal(number, language, "minuta" if feminine else None)
+        return f"{whole} i pół{said}"
 
     return words
 

@@ -6,8 +6,9 @@ import re
 from collections.abc import Callable
 from typing import Literal
 
+from voxyard.speech.reading import polish_hours
 from voxyard.speech.reading.languages import CURRENCIES, UNITS, Language
-from voxyard.speech.reading.number_words import cardinal, ordinal
+from voxyard.speech.reading.number_words import cardinal
 from voxyard.speech.reading.patterns import BLANKS, ELSEWHERE
 from voxyard.speech.reading.tables import table
 from voxyard.speech.reading.units import unit_name
@@ -46,18 +47,16 @@ _DESCRIBED = (
     "tygodniow|piętrow|krotn|stopniow|tomow|stronicow|stronnic|częściow|klasow|drzwiow|elementow|calow|litrow|gramow|"
     "punktow|złotow|tysięczn|milionow|kołow|bitow|strunow|cylindrow|setow|wieczn|biegow|rundow|akrow|hektarow"
 )
-_PERSONAL = (  # men: pięciu policjantów
-    r"\w*(?:antów|entów|istów|[iy]ków(?<!tyków)(?<!zyków)|ańców|żołnierzy|nauczycieli|piłkarzy|lekarzy|"
-    r"kierowców|chłopców|mężczyzn|ludzi|uczniów|synów|braci|panów|posłów|senatorów|autorów|aktorów|zawodników|graczy|"
-    r"sędziów|Polaków|Niemców|Rosjan|widzów|kibiców|obywateli|rodziców|klientów|kolegów|przyjaciół|członków|świadków)"
-)
 _NO_PERSONS = (
-    r"(?!\w*(?:procent|moment|dokument|element|fragment|argument|instrument|diament|wariant|kwant|brylant|list)ów)"
+    r"(?!(?:\bcent|\w*(?:procent|moment|dokument|element|fragment|argument|instrument|diament|wariant|kwant|brylant|list))"
+    r"ów)"
 )
-_GENITIVE = "do od dla bez u około spośród wśród powyżej poniżej oprócz blisko koło z ze podczas ok. ciągu wobec"
+_GENITIVE = (
+    "do od dla bez u około spośród wśród powyżej poniżej oprócz blisko koło z ze podczas ok. ciągu wobec zamiast"
+)
 GENITIVE_BEFORE = re.compile(rf"\b(?:{'|'.join(re.escape(each) for each in _GENITIVE.split())})\s$", re.IGNORECASE)
 """A preposition of the genitive."""
-_STOPPED = r"(?![\w/²³]|[.,:\-–]\d|-\w|\.\s[a-ząćęłńóśźż])"
+_STOPPED = r"(?![\w/²³]|[.,:\-–]\d|-\w|\.\s[a-ząćęłńóśźż]|\s?[×·*]\s?\d)"
 _WHOLE = (
     rf"(?=\d)(?<![\w.,:/–-])(?<!\d )(?P<n>\d{{1,3}}(?:[{BLANKS}.]\d{{3}})+|\d{{1,6}})(?![\d/]|[.,:\-–]\d|[{BLANKS}]\d)"
 )
@@ -96,6 +95,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
 
     units = {**UNITS, **language.units, **table("pl").units}
     named = {sign: forms for sign, unit in units.items() if (forms := _unit(unit, language))} | _money(language)
+    named |= {short: (forms[3], forms[2]) for short, forms in table("pl").counted.items()}
     scales = {"tys.": "tysiąc", "mln": "milion", "mld": "miliard"}
     signs = "|".join(re.escape(each) for each in sorted(named, key=len, reverse=True))
     per = "|".join(re.escape(each) for each in sorted(table("pl").per, key=len, reverse=True))
@@ -104,9 +104,15 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         for each in sorted(units, key=len, reverse=True)
         if len(each) > 1 and each != "min" and each in named
     )
-    before = "|".join(
-        rf"(?<=\b{re.escape(each)} )|(?<=\b{each[0].upper()}{re.escape(each[1:])} )" for each in _GENITIVE.split()
+    before, before_quantity = (
+        "|".join(rf"(?<=\b{re.escape(each)} )|(?<=\b{each[0].upper()}{re.escape(each[1:])} )" for each in words)
+        for words in (_GENITIVE.split(), table("pl").genitive)
     )
+    quantity = (
+        rf"(?=\d+(?:[{BLANKS}]\d{{3}})*(?:,\d+)?\s?(?:{signs}|tys\.|mln|mld|"
+        r"(?!jest|był|i|z|w|na|do|od|nad|pod|przez|jak|lub|oraz|więc|został)[a-ząćęłńóśźż]+(?:[^\W\d_aeouyąęó]|ich|ych))(?!\w))"
+    )
+    before = rf"(?<=[\w.] )(?:{before}|(?:{before_quantity}){quantity})"
 
     def genitive(found: re.Match[str]) -> str | None:
         one = _digits(found) == "1"
@@ -119,7 +125,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         if found["unit"]:
             singular, plural = named[found["unit"]]
             unit = f" {singular if one and not scale else plural}"
-            unit += f" {table('pl').per[found['per']]}" if found["per"] else ""
+            unit += _rate(found)
         if not one or scale:
             return ("" if one else said(found, "genitive")) + scale.removeprefix(" " * one) + unit
         noun = unit.strip() or _word(found)
@@ -133,35 +139,53 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         words = said(found, case)
         return words.removesuffix("dwoma") + "dwiema" if feminine and words.endswith("dwoma") else words
 
+    men = r"(?:\w*(?:antów|entów|istów|[iy]ków(?<!tyków)(?<!zyków)|ańców)|(?:współ|wice|arcy|eks)?(?:"
+    men += "|".join(table("pl").persons) + "))"
     adjectives = r"(?:[^\W\d_]+(?:ych|ymi|ich|imi|ym|im)\s){0,2}"
+
+    def tenths(found: re.Match[str]) -> str:
+        scale = f" {scales[found['scale']]}a" if found["scale"] else ""
+        unit = ""
+        if found["unit"]:
+            unit = f" {named[found['unit']][bool(scale)]}{_rate(found)}"
+        return _tenths(found["n"], found["part"], language) + scale + unit
+
     return [
+        (  # do 4,7%, od 3,5 mln zł
+            re.compile(
+                rf"(?=\d)(?:{before}|(?<=\b[Pp]rzy ))(?<![\w.,])(?P<n>\d{{1,4}}),(?P<part>\d{{1,3}})"
+                rf"(?!\s?zł\b(?<=,\d\d zł))(?:\s?(?P<scale>tys\.|mln|mld)(?!\w))?"
+                rf"(?:\s?(?P<unit>{signs})(?:/(?P<per>{per})(?!\w)|(?![\w/²³·])))?{_STOPPED}"
+            ),
+            tenths,
+        ),
+        *polish_hours.patterns(language),
+        (  # a score or a scale, 2:1
+            re.compile(r"(?<![\w.,:/–-])(?P<a>\d{1,3}):(?P<b>\d|[6-9]\d|\d{3}|\d{1,3}(?:[ .]000)+)(?![\w:/]|[.,–-]\d)"),
+            lambda found: (
+                f"{cardinal(found['a'], language)} do "
+                + in_case(cardinal(re.sub(r"\D", "", found["b"]), language), "genitive").replace("jeden", "jednego")
+            ),
+        ),
         (
             re.compile(rf"(?<![\w.,/-])(?P<n>\d{{1,3}})[-‑–](?=(?:{_DESCRIBED}))"),
             lambda found: compound(int(found["n"]), language),
         ),
         (
-            re.compile(r"(?<=\b[Dd]o )[-−–](?P<n>\d{1,3})\s?°(?P<scale>\s?[CF])?(?![\w])"),
-            lambda found: f"minus {said(found, 'genitive')} {_degrees(found)}",
+            re.compile(
+                r"(?=[-−–]\d)(?:(?<=\b[Dd]o )|(?<=\b[Oo]d )|(?<=poniżej )|(?<=powyżej )|(?<=około ))[-−–](?P<n>\d{1,3})"
+                r"(?:\s?(?P<unit>°)(?P<scale>\s?[CF])?)?(?![\w°]|[.,]\d)"
+            ),
+            lambda found: (
+                f"minus {said(found, 'genitive') if found['n'] != '1' else 'jednego'}"
+                + (f" {_degrees(found)}" if found["unit"] else "")
+            ),
         ),
         (  # do 45,50 zł
             re.compile(
                 rf"(?=\d)(?:{before})(?<![\w.,])(?P<n>\d{{1,3}}(?:[{BLANKS}.]\d{{3}})*),(?P<cents>\d\d)\s?zł(?![\w/])"
             ),
             lambda found: _price(found, language),
-        ),
-        (
-            re.compile(r"(?:(?<=\bgodz\. \d a )|(?<=\bgodz\. \d\d a ))(?P<h>1?\d|2[0-4])(?![\w:]|[.,]\d)"),
-            lambda found: _hour(found["h"], None, "ą", language),
-        ),
-        (  # 9:00–18:00
-            re.compile(
-                r"(?:\b[Oo]d )?(?<![\w:.,/–-])(?<!godz\. )(?P<h>[01]?\d|2[0-4]):(?P<m>[0-5]\d)"
-                r"\s?[–-]\s?(?P<h2>[01]?\d|2[0-4]):(?P<m2>[0-5]\d)(?![\w:]|[.,]\d)"
-            ),
-            lambda found: " ".join(
-                f"{word} {_hour(found[h], found[m], 'ej', language)}"
-                for word, h, m in (("od", "h", "m"), ("do", "h2", "m2"))
-            ),
         ),
         (
             re.compile(rf"(?=\d)(?:{before})(?P<first>\d{{1,3}})[–-](?P<n>\d{{1,3}})(?=\s[^\W\d_]{{4,}})"),
@@ -179,6 +203,37 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             re.compile(rf"(?<=\b[Zz]a )(?P<unit>{long})(?![\w/²³])"),
             lambda found: re.sub(r"a$", "ę", unit_name(language, units[found["unit"]], 1) or found["unit"]),
         ),
+        (  # w 100 ml wody
+            re.compile(r"(?<=\b[Ww] )(?P<n>\d{1,4})\s?(?P<unit>ml|l|dl|g|kg)(?![\w/²³])"),
+            lambda found: (
+                f"{said(found, 'locative')} {(unit_name(language, units[found['unit']], 2) or '')[:-1]}ach"
+                if found["n"] != "1"
+                else ELSEWHERE
+            ),
+        ),
+        (  # do lat 7
+            re.compile(r"(?=\d)(?:(?<=\b[Dd]o lat )|(?<=\b[Oo]d lat ))(?P<n>\d{1,2})(?![\w,]|\.\d)"),
+            lambda found: said(found, "genitive"),
+        ),
+        (  # w 8 na 10 przypadków
+            re.compile(r"(?<=\b[Ww] )(?P<n>\d{1,3})(?=\s(?:na|z)\s\d)"),
+            lambda found: said(found, "locative"),
+        ),
+        (  # dwóch ostatnich odcinków, for nothing but a genitive ends so after 2, 3 and 4
+            re.compile(
+                r"(?<![\w.,:/–-])(?<!\d )(?P<n>(?:\d{0,5}[02-9])?[234])(?=\s(?:[^\W\d_]+(?:ych|ich)\s){0,2}"
+                r"[^\W\d_]{2,}(?:ów|ych|ich)\b)"
+            ),
+            lambda found: said(found, "genitive"),
+        ),
+        (re.compile(r"1(?<![\w.,/–-]1)(?=\s[^\W\d_]{3,}(?:[^aeiouyąę]y|[kg]i|ji|ści)\b)"), lambda _: "jednej"),
+        (  # dwoje dzieci
+            re.compile(
+                rf"(?<![\w.,:/–-])(?<!\d )(?P<n>\d{{1,3}}(?:[{BLANKS}]\d{{3}})*)"
+                r"(?=\s(?:[^\W\d_]+(?:ych|ich)\s)?dzieci\b)"
+            ),
+            lambda found: _children(found, language),
+        ),
         (re.compile(r"(?<=mi i )1(?=\s[^\W\d_]+em\b)"), lambda _: "jednym"),
         (
             re.compile(
@@ -186,7 +241,6 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             ),
             lambda _: "jedno",
         ),
-        (re.compile(_CLOCK), lambda found: _hours(found, language)),
         (
             re.compile(
                 r"(?<![\w.,/:-])(?P<a>\d{1,5})(?P<letter>[a-zA-Z]?)/(?P<b>\d{1,5})(?P<flat>[a-zA-Z]?)(?![\w/%]|[.,]\d)"
@@ -204,7 +258,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             re.compile(rf"(?<=\bprzed ){_WHOLE}\s(?P<scale>tys\.|mln|mld)(?=\s[a-z])"),
             lambda found: f"{said(found, 'instrumental')} {scales[found['scale']]}ami",
         ),
-        (re.compile(r"1(?<![\w.,/-]1)(?=\s[^\W\d_]{2,}ę\b)"), lambda _: "jedną"),
+        (re.compile(r"1(?<![\w.,/-]1)(?=\s[^\W\d_]{2,}[ęą]\b)"), lambda _: "jedną"),
         (
             re.compile(rf"(?<=\b[Ww] ){_WHOLE}\s?(?P<unit>°\s?C|°|stopni)(?![\w])"),
             lambda found: f"{said(found, 'locative')} stopniach{' Celsjusza' * found['unit'].endswith('C')}",
@@ -218,7 +272,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             lambda found: _one(found["noun"], "instrumental"),
         ),
         (
-            re.compile(rf"{_WHOLE}(?=\s(?:[^\W\d_]+(?:ych|ich)\s)?{_NO_PERSONS}{_PERSONAL}\b)"),
+            re.compile(rf"{_WHOLE}(?=\s(?:[^\W\d_]+(?:ych|ich)\s)?{_NO_PERSONS}{men}\b)"),
             lambda found: ELSEWHERE if _digits(found) == "1" else said(found, "genitive"),
         ),
         (
@@ -229,6 +283,29 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             genitive,
         ),
     ]
+
+
+_PARTS = {1: ("dziesiątej", "dziesiątych"), 2: ("setnej", "setnych"), 3: ("tysięcznej", "tysięcznych")}
+
+
+def _tenths(whole: str, part: str, language: Language) -> str:
+    """The genitive: czterech i siedmiu dziesiątych, dwóch i pół, pięciu dziesiątych."""
+    count = str(int(part))
+    said = "" if int(whole) == 0 else "jednej" if whole == "1" else in_case(cardinal(whole, language), "genitive")
+    if count == "0":
+        return said or "zera"
+    if part == "5" and said:
+        return "półtora" if whole == "1" else f"{said} i pół"
+    number = "jednej" if count == "1" else in_case(cardinal(count, language), "genitive")
+    return f"{said}{' i ' * bool(said)}{number} {_PARTS[len(part)][count != '1']}"
+
+
+def _rate(found: re.Match[str]) -> str:
+    """Za kilogram, of a price, and na kilogram, of a quantity."""
+    if not found["per"]:
+        return ""
+    words = table("pl").per[found["per"]]
+    return f" {words if found['unit'] in CURRENCIES else words.replace('za ', 'na ', 1)}"
 
 
 def _degrees(found: re.Match[str]) -> str:
@@ -244,6 +321,19 @@ def _price(found: re.Match[str], language: Language) -> str:
         for count, one, more in counts
         if count != "0"
     )
+
+
+def _children(found: re.Match[str], language: Language) -> str:
+    """Dwoje dzieci, pięcioro dzieci; dla dwojga dzieci."""
+    number = int(_digits(found))
+    rest, last = (0, 10) if number == 10 else (number - number % 10, number % 10)
+    if last < 2 or number % 100 in range(11, 20) or (rest and last > 4):
+        return ELSEWHERE
+    word = {2: "dwoje", 3: "troje", 4: "czworo"}.get(last) or _STEMS[cardinal(str(last), language)] + "oro"
+    if rest:
+        return f"{cardinal(str(rest), language)} {word}"
+    genitive = GENITIVE_BEFORE.search(found.string[max(0, found.start() - 20) : found.start()])
+    return f"{word[:-1]}ga" if genitive else word
 
 
 def _digits(found: re.Match[str]) -> str:
@@ -291,46 +381,6 @@ def _money(language: Language) -> dict[str, tuple[str, str]]:
     return found
 
 
-_TIME = r"(?P<h{0}>[01]?\d|2[0-4])(?:[.:](?P<m{0}>[0-5]\d))?"
-_CLOCK = (
-    r"(?:(?<!\w)(?P<at>(?:[Oo]|[Dd]o|[Oo]d|[Pp]o|[Mm]iędzy|[Oo]k\.|[Oo]koło|[Nn]a|[Pp]rzed|[Ww])\s)|(?<!\d )(?<!\w))"
-    rf"godz(?:\.|in[aęy]|inie|iną|inach)\s?{_TIME.format('')}(?:\s?[–-]\s?{_TIME.format(2)})?(?![\w:]|[.,]\d)"
-)
-_NOUN_OF_HOUR = {
-    "o": "godzinie",
-    "po": "godzinie",
-    "na": "godzinę",
-    "przed": "godziną",
-    "między": "godziną",
-    "": "godzina",
-    "w": "godzinach",
-}
-
-
-def _hours(found: re.Match[str], language: Language) -> str:
-    """O godzinie szóstej czterdzieści pięć, na godzinę dziesiątą, w godzinach od ósmej do szesnastej."""
-    at = found["at"] or ""
-    at = at.replace("k.", "koło")
-    preposition = at.strip().lower()
-    noun = _NOUN_OF_HOUR.get(preposition, "godziny")
-    if found["h2"]:
-        noun = "godziny" if preposition != "w" else noun
-        first, last = (_hour(found[h], found[m], "ej", language) for h, m in (("h", "m"), ("h2", "m2")))
-        return f"{at}{noun} od {first} do {last}"
-    ending = {"": "a", "na": "ą", "przed": "ą", "między": "ą"}.get(preposition, "ej")
-    return f"{at}{noun} {_hour(found['h'], found['m'], ending, language)}"
-
-
-def _hour(hour: str, minute: str | None, ending: str, language: Language) -> str:
-    words = ordinal(int(hour), language) if int(hour) else "zerowy"
-    said = (
-        re.sub(r"([yi])\b", lambda found: ("i" if found[1] == "i" else "") + ending, words)
-        .replace("gia", "ga")
-        .replace("gią", "gą")
-    )
-    return said + (f" {cardinal(minute, language)}" if minute and int(minute) else "")
-
-
 _STREET = re.compile(r"\b(?:ul\.|al\.|pl\.|os\.|ulic\w+|alei|placu)\s[^\d\n,;]{2,40}\s$")
 
 
@@ -338,7 +388,9 @@ def _stroke(found: re.Match[str], language: Language) -> str | None:
     """Faktura sto osiemdziesiąt siedem łamane przez dwa tysiące dwadzieścia cztery; a flat after its house."""
     if re.search(r"\bciśnieni[eau]m?\s(?:krwi\s)?$", found.string[: found.start()][-24:]):
         return f"{cardinal(found['a'], language)} na {cardinal(found['b'], language)}"
-    year = re.fullmatch(r"(?:19|20)\d\d", found["b"]) is not None and len(found["a"]) < 4
+    year = re.fullmatch(r"(?:19|20)\d\d", found["b"]) is not None
+    season = re.search(r"\b(?:[Rr]oku? szkoln\w+|[Ss]ezon\w*|akademick\w+)\s$", found.string[: found.start()][-20:])
+    year = (year and len(found["a"]) < 4) or season is not None
     after = found.string[found.end() : found.end() + 9]
     flat = _STREET.search(found.string[max(0, found.start() - 60) : found.start()]) or re.match(
         r",\s\d\d-\d{3}\b", after

@@ -68,7 +68,7 @@ def _between_figures(language: Language) -> list[Reading]:
     season = rf"{start}((?:1\d|20)\d\d)/(\d\d){end}"
     found: list[Reading] = [
         (re.compile(season), lambda match: f"{whole_number(match[1], language, None)} {cardinal(match[2], language)}"),
-        (re.compile(rf"{start}((?:1\d|20)\d\d)[–-](\d\d){end}"), short_years),
+        (re.compile(rf"{start}((?:1\d|20)\d\d)[–-]['’]?(\d\d){end}"), short_years),
         (re.compile(rf"{start}{_YEAR}(?:–|-| – ){_YEAR}{end}"), years),
         (re.compile(rf"{start}([1-9]\d?|0)–([1-9]\d?|0){end}"), rising),
         (re.compile(rf"{start}(\d{{1,6}})–(\d{{1,6}}){end}"), between),
@@ -91,8 +91,16 @@ def _numbered(language: Language, start: str, end: str) -> list[Reading]:
     found: list[Reading] = [  # an aircraft
         (re.compile(rf"{start}(7[0-8]7)-([1-9]00?0?){end}"), lambda match: _aircraft(match, language))
     ]
+    if language.locale == "en":
+        alone = r"(?:(?<=\bBoeing )7[0-8]7|7[0-8]7(?=\s"
+        alone += r"(?:MAX|Max|Dreamliner|jets?|jetliners?|airliners?|aircraft|planes?)\b))(?![\w-]|[.,]\d)"
+        found.append((re.compile(start + alone), lambda match: f"seven {cardinal(match[0][1:], language)}"))
     if language.locale == "fr":
-        code = rf"(?:(?<=\b[LRD]\. )|(?<=\b[LRD] )|(?<=\b[LRD]\.)|(?<=\b[LRD]))(\d{{1,4}}(?:-\d{{1,3}}){{1,2}}){end}"
+        before = (
+            r"(?<=\b[LRD]\. )|(?<=\b[LRD] )|(?<=\b[LRD]\.)|(?<=\b[LRD])|(?<=\b[Aa]rticle )|(?<=-\d à )|(?<=-\d\d à )"
+        )
+        before += r"|(?<=\b[Aa]rticles )(?=\d+-\d+ à \d+-\d)"
+        code = rf"(?:{before})(\d{{1,4}}(?:-\d{{1,3}}){{1,2}}){end}"
         dash = f" {table('fr').signs.dash} "
         found.append((re.compile(code), lambda match: dash.join(cardinal(n, language) for n in match[1].split("-"))))
     if law := _law(language):

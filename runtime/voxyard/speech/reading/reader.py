@@ -26,7 +26,7 @@ from voxyard.speech.reading.markup import Edit, EditedText, Span
 from voxyard.speech.reading.patterns import ELSEWHERE
 from voxyard.speech.reading.rules import KINDS, Kind, rules
 
-READING_VERSION = 8
+READING_VERSION = 9
 """Rises with every change that may give a text other words."""
 
 WINDOW = 20_000
@@ -44,7 +44,7 @@ _UNIT = re.compile(  # 120km/h and XVIII tell no language
 )
 _WORD = re.compile(r"[^\W\d_]+")
 _BEFORE_NOUN = re.compile(
-    r"(?:Mio|Mrd|Tsd|\b[IVXLC]+)\.$"
+    r"(?:Mio|Mrd|Tsd|Min|Std|Sek|Pers|Stk|\b[IVXLC]+)\.$"
 )  # after which German has a noun more often than a new sentence
 _ENDS = re.compile(r"[\"'”’»“)\]]*(?:\s*$|\s+[\"'“„«‚‘(\[¿¡–—-]*\s?(?P<first>[^\W_]))")
 

@@ -132,6 +132,7 @@ _FULL = (
     (r"(?<![\d.,/-])(\d{1,2}) 1/2(?=\s[а-яё])", r"\1½"),
     *((rf"(?<!\w)({_QUEENS})\s{roman}(?![\w-])", rf"\1 {words}") for roman, words in _OF_QUEENS.items()),
     *((rf"(?<![\w.,/]){part}(?=\sлюдей\b)", words) for part, words in _PARTS.items()),
+    (r"(?<![\w.,/])(?<!\d )(?<!\b[КкСс] )3/4(?=\s[а-яё])", "три четверти"),
     (r"\b24/7\b", "24 на 7"),
     (r"(?<=\d) : (?=\d+(?:,\d+)? ?=)", " разделить на "),
     (r"(?<=\bна )пр\.\s(?=[А-ЯЁ][а-яё])", "проспекте "),
@@ -174,6 +175,7 @@ def _normalized(sentence: str) -> str:
     if priced := _NOMINATIVE not in sentence:
         marked = _FOR_PEOPLE.sub(rf"\g<0>{_NOMINATIVE} ", _PRICE.sub(rf"\g<0>{_NOMINATIVE} ", marked))
     said = _normalizer().normalize(marked)
+    said = re.sub(r"\bнол(?=(?:я|ю|ём|е)\b)", "нул", said)
     if marked == sentence:
         return said
     return re.sub(rf"\b(?:{mark}{f'|{_NOMINATIVE}' * priced}) ", "", said)
@@ -182,7 +184,10 @@ def _normalized(sentence: str) -> str:
 _MARKS = ("около", "возле", "вокруг")  # prepositions of the genitive
 _NOMINATIVE = "составляет"
 _PRICE = re.compile(  # цена 99 коп., which the library takes for a genitive
-    rf"(?<!\w)(?i:цена|стоимость|тариф|оклад|зарплата|плата|сумма|выручка)\s(?=\d[\d{BLANKS}]*(?:,\d+)?(?:[–-]\d+)?\s?(?:{_PRICES}|тыс|мл))"
+    rf"(?<!\w)(?i:цена|стоимость|тариф|оклад|зарплата|плата|сумма|выручка)\s(?=\d[\d{BLANKS}]*(?:,\d+)?(?:[–-]\d+)?\s?(?:{_PRICES}|тыс|мл))|"
+    # скорость ветра 5–7 м/с, whose second noun is a genitive and the figures are none
+    r"(?<!\w)(?i:скорость|температура|глубина|высота|длина|ширина|масса|вес|площадь|объём|мощность|расход|давление|"
+    r"влажность|толщина|численность|население|возраст|рост|срок|стоимость|цена)\s[а-яё]+[аяиыйв]\s(?=\d+[–-]\d)"
 )
 
 

@@ -142,7 +142,11 @@ def weekdays() -> list[tuple[re.Pattern[str], Callable[[re.Match[str]], str | No
         case = 2 if found[0].lower().startswith("в ") else 0
         return re.sub(rf"(?<!\w){_DAY}(?!\w)", lambda day: _DAYS[day[0].lower()][case], found[0], flags=re.IGNORECASE)
 
+    on = re.compile(rf"(?<!\w)(?P<with>[Сс])о?\s(?P<first>{_DAY})\.?\sпо\s(?P<last>{_DAY})(?!\w)\.?")
+    alone = re.compile(rf"(?<![\w.])(?P<day>{_DAY})\.?(?=\s[—–:-]\s)")
     return [
+        (on, lambda found: found["with"] + _days(found)[1:]),
+        (alone, lambda found: _DAYS[found["day"]][0]),
         (span, _days),
         (row, days),
         (one, lambda found: f"{found['at'] or ''}{_DAYS[found['day']][2 if found['at'] else 0]}"),
@@ -286,6 +290,51 @@ def _tablets(found: re.Match[str]) -> str:
     return f"{cardinal(found['n'], LANGUAGES['ru'], 'минута')} таблет{'ки' if few else 'ок'}"
 
 
+def _half_of(found: re.Match[str]) -> str:
+    """Во второй половине, первая половина, с первой половины."""
+    stem = ("перв", "втор")[int(found["n"]) - 1]
+    ending, noun = {
+        "й": ("ой", "половине" if found["at"] else "половины"),
+        "я": ("ая", "половина"),
+        "ю": ("ую", "половину"),
+    }[found["end"]]
+    return f"{found['at'] or ''}{stem}{ending} {noun}"
+
+
+def _one_and_a_half(found: re.Match[str]) -> str:
+    """Полтора раза, полторы минуты, около полутора часов."""
+    of = found["of"] or ""
+    noun = found["noun"]
+    if len(noun) < 3 or (noun[-1] not in "аяыи" and not of) or noun.startswith(("тыс", "мил", "процент")):
+        return found[0]
+    return of + ("полутора" if of else "полторы" if noun[-1] in "ыи" else "полтора")
+
+
+_SOFT_UNITS = {"гПа": "гектопаскал", "кПа": "килопаскал", "МПа": "мегапаскал"}
+_POWERS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
+
+
+def _soft_unit(found: re.Match[str]) -> str:
+    """Тысяча тринадцать гектопаскалей."""
+    count = int(found["n"])
+    few = count % 10 in (2, 3, 4) and count % 100 not in (12, 13, 14)
+    return f"{found['n']} {_SOFT_UNITS[found['unit']]}{'ь' if _is_one(count) else 'я' if few else 'ей'}"
+
+
+def _times_power(found: re.Match[str]) -> str:
+    """Шесть умножить на десять в двадцать четвёртой степени килограммов."""
+    power = ordinal(int(found["power"].translate(_POWERS)), LANGUAGES["ru"], case="p", gender="f")
+    unit = f" {_UNITS[found['unit']]}" if found["unit"] else ""
+    return f" умножить на десять в {'минус ' * bool(found['minus'])}{power} степени{unit}"
+
+
+def _of_many(number: int, end: str) -> str:
+    """В первых — четвёртых классах."""
+    word = ordinal(number, LANGUAGES["ru"], case="d", gender="m")  # первому, третьему
+    soft = word.endswith("ему")
+    return word[:-3] + ("и" if soft else "ы") + {"ы": "е", "ам": "м", "ами": "ми"}.get(end, "х")
+
+
 def _at_kilometre(number: int) -> str:
     return f"{ordinal(number, LANGUAGES['ru'], case='p', gender='m')} километре"
 
@@ -306,6 +355,10 @@ def _place(found: re.Match[str]) -> str:
     return ordinal(int(found["n"]), LANGUAGES["ru"], case="i", gender="m")
 
 
+_RULERS = (
+    "Александр|Николай|Пётр|Петр|Иван|Павел|Людовик|Генрих|Карл|Фридрих|Вильгельм|Эдуард|Георг|Филипп|Василий|Михаил|"
+    "Рамсес|Наполеон|Фердинанд|Леопольд|Пий|Бенедикт|Ричард|Густав|Франциск|Сигизмунд|Юлий|Климент|Григорий"
+)
 _UNITS = {
     "км": "километров",
     "м": "метров",
@@ -331,6 +384,84 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     (re.compile(r"(?<![\w.,/-])\d{6}(?=,?\s(?:г\.|Москва|Санкт|Россия|ул\.|обл|респ|край))"), _postcode),
     (re.compile(r"(?<=\d-й\s)мин(?:\.(?=\s[а-яё])|(?=\.))"), lambda _: "минуте"),
     (re.compile(r"(?<=на )(?P<n>\d{1,4})-м\sкм(?!\w)"), lambda found: _at_kilometre(int(found["n"]))),
+    (
+        re.compile(r"(?<=\b[Нн]а )с\.\s?(?P<a>\d{1,4})[–-](?P<b>\d{1,4})(?![\w.,-]\d)"),
+        lambda found: f"страницах {_number(found['a'])} — {_number(found['b'])}",
+    ),
+    (
+        re.compile(r"(?<![\w.,/–-])(?P<a>\d{1,2})[–-](?P<b>\d{1,2})(?=\s(?:класс|курс)(?P<end>ах|ов|ы|ами|ам)\b)"),
+        lambda found: " — ".join(_of_many(int(found[each]), found["end"]) for each in "ab"),
+    ),
+    (  # в ночь с 24 на 25 декабря
+        re.compile(rf"(?<=\bс )(?P<n>[12]?\d|3[01])(?= на (?:[12]?\d|3[01]) (?:{_MONTHS})\b)"),
+        lambda found: ordinal(int(found["n"]), LANGUAGES["ru"], case="g", gender="m"),
+    ),
+    (  # её 10-й титул
+        re.compile(r"(?<![\w.,-])(?P<n>\d{1,4})-й(?=\s(?!пол\.|(?:без|над|под|через|перед|как)\b)[а-яё]{2,}[бвгджзйклмнпрстфхцчшщ](?!\w))"),
+        lambda found: ordinal(int(found["n"]), LANGUAGES["ru"], case="n", gender="m"),
+    ),
+    (re.compile(r"(?<=\b[Нн]а )ул\.(?=\s?\d)"), lambda _: "улице"),
+    (  # дом 70-х годов, of which the library makes a house's number
+        re.compile(r"(?<![\w.,-])(?P<n>[2-9]0)-х(?=\s(?:годов|годах))"),
+        lambda found: ordinal(int(found["n"]), LANGUAGES["ru"], case="g", gender="m").removesuffix("ого") + "ых",
+    ),
+    (
+        re.compile(r"(?<![\w.,/-])(?P<a>(?:19|20)\d\d)/(?P<b>\d\d)(?![\w/]|[.,]\d)"),
+        lambda found: f"{_number(found['a'])} — {_number(found['b'])}",
+    ),
+    (re.compile(rf"(?P<of>{_GENITIVE}\s)?(?<![\w.,])1,5(?=\s(?P<noun>[а-яё]+)(?!\w))"), _one_and_a_half),
+    (
+        re.compile(r"(?<=[Бб]ез четверти )(?P<n>1?\d)(?![\w:,]|\.\d)"),
+        lambda found: _number(found["n"]),
+    ),
+    (re.compile(r"(?P<at>\b[Вв]о\s)?(?<![\w.,])(?P<n>[12])-(?P<end>[йяю])\sпол\.(?=\s)"), _half_of),
+    (re.compile(r"(?P<of>\b[Вв]о?\s[IVX]{1,3}\s)кв\."), lambda found: f"{found['of']}квартале"),
+    (
+        re.compile(
+            rf"(?P<of>(?:\b[Сс]о? \d{{1,2}} (?:{_MONTHS}) |(?<!\d )\b)[Пп]о )(?P<n>[12]?\d|3[01])(?= (?:{_MONTHS})\b)"
+        ),
+        lambda found: found["of"] + ordinal(int(found["n"]), LANGUAGES["ru"], case="n", gender="n"),
+    ),
+    (
+        re.compile(rf"(?<=\b[Мм]ежду )(?P<a>[12]?\d|3[01]) и (?P<b>[12]?\d|3[01])(?= (?:{_MONTHS})\b)"),
+        lambda found: " и ".join(ordinal(int(found[each]), LANGUAGES["ru"], case="i", gender="n") for each in "ab"),
+    ),
+    (
+        re.compile(r"(?<![\w.,/-])(?P<letters>[МР])(?P<n>\d{1,3})(?![\w.,]\d|\w)"),  # of a road
+        lambda found: f"{found['letters']}-{_number(found['n'])}",
+    ),
+    (
+        re.compile(r"(?<=№ )(?P<a>\d{1,4})-(?P<b>\d{1,6})/(?P<c>\d{2,4})(?![\w/-])"),
+        lambda found: f"{_number(found['a'])}, {_number(found['b'])} дробь {_number(found['c'])}",
+    ),
+    (  # 6 × 10²⁴ кг
+        re.compile(r"(?<=\d)\s?[×xх·*]\s?10(?P<minus>⁻?)(?P<power>[⁰¹²³⁴-⁹]+)(?:\s(?P<unit>км|кг|см|мм|м|г|л)(?!\w))?"),
+        _times_power,
+    ),
+    (
+        re.compile(rf"(?<![\w.,])(?P<n>\d{{1,5}})\s?(?P<unit>{'|'.join(_SOFT_UNITS)})(?!\w)"),
+        _soft_unit,
+    ),
+    (
+        re.compile(r"(?<=\b[Вв]\s)(?P<n>\d{1,3})(?=\sиз\s\d)"),
+        lambda found: in_case(int(found["n"]), LANGUAGES["ru"], "p"),
+    ),
+    (  # 1,5 ст. л.
+        re.compile(r"(?<![\w.,])1,5\s(?P<which>ст|ч)\.\s?л\.?(?![\w])"),
+        lambda found: f"полторы {_SPOONS[found['which']][2]} ложки",
+    ),
+    (
+        re.compile(rf"(?<!\w)(?P<name>{_RULERS})\s(?P<roman>[IVX]+)(?![\w-])"),
+        lambda found: f"{found['name']} {ordinal(_arabic(found['roman']), LANGUAGES['ru'], case='n', gender='m')}",
+    ),
+    (  # растворить в 100 мл
+        re.compile(
+            r"(?P<verb>(?i:раств|разве|замоч|вари|отвари|кипят)\w+\s[^.!?\d]*(?:\d[^.!?\d]*){0,3}\sв\s)(?P<n>\d{1,4})\s(?P<unit>мл|л)(?!\w)"
+        ),
+        lambda found: (
+            f"{found['verb']}{in_case(int(found['n']), LANGUAGES['ru'], 'p')} {'милли' * (found['unit'] == 'мл')}литрах"
+        ),
+    ),
     (_PAGES, _pages),
     (_ROW, _row),
     (_LASTING, _lasting),

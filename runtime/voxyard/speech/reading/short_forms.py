@@ -79,6 +79,9 @@ def _years(found: re.Match[str]) -> str:
     return f"Jahre{'n' * bool(dative)}{_full_stop(found)}"
 
 
+_OF_NUMBERS = "|".join(rf"(?<=\b{each} )" for each in ("[Ll]es", "[Dd]es", "[Aa]ux"))
+_OF_LAWS = "|".join(rf"(?<=\b{each} )" for each in ("[Ll]a", "[Dd]ella", "[Aa]lla", "[Dd]alla", "[Nn]ella"))
+
 PATTERNS: dict[str, tuple[Reading, ...]] = {
     "en": (
         (re.compile(r"(?<![\w/])[wW]/\s?(?=[^\W\d_]{2}|\d|an?\b)(?!o(?:ut)?\b)"), lambda _: "with "),  # w/ the terms
@@ -111,6 +114,8 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
         (re.compile(r"(?<=[a-zäöüß])str\.(?=\s?\d|,)"), lambda _: "straße"),
     ),
     "fr": (
+        (re.compile(rf"(?:{_OF_NUMBERS})nos(?=\s\d)"), lambda _: "numéros"),  # les nos 101 et 102
+        (re.compile(r"(?<![\w.])nos(?=\s\d+(?:\s?[,;.)–-]|\s(?:et|à|ou)\s|$))"), lambda _: "numéros"),
         (re.compile(r"(?<=\de )min(?:\.(?=,|\s[a-zà-ÿ]))?(?!\w)"), lambda _: "minute"),  # à la 89e min.
         (re.compile(r"(?i:art)\.(?=\s[LRD]\.?\s?\d)"), lambda found: f"{found[0][:-1]}icle"),  # art. L. 121-1
         (  # le 1er s. av. J.-C.
@@ -120,6 +125,13 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
     ),
     "es": (
         (re.compile(r"(?<![\w.])(?<![A-ZÁÉÍÓÚ]\. )D\.(?=\s[A-ZÁÉÍÓÚ][a-zà-ÿ])"), lambda _: "Don"),  # not D. H. Lawrence
+    ),
+    "it": (
+        (
+            re.compile(rf"(?<![\w.])L\.(?=\s?(?:n\.\s?)?\d{{1,4}}/(?:19|20)\d\d)|(?:{_OF_LAWS})L\.(?=\s?\d)"),
+            lambda _: "legge",
+        ),
+        (re.compile(r"(?<![\w.])L\.(?=\s?\d{1,3}(?:\.\d{3})+(?![\d/]))"), lambda _: "lire"),  # L. 10.000
     ),
     "pt": (
         (_DONA, lambda _: "Dona"),  # D. Maria, but D. Pedro

@@ -49,7 +49,7 @@ def patterns(language: Language, units: Mapping[str, str], unit_name: UnitName) 
     signs = table(language.locale).signs
     if not signs.by:
         return _rates(language, units)
-    letters = r"\w" if language.spaced else "A-Za-z0-9_"
+    letters = r"\w" if language.spaced and language.locale != "ko" else "A-Za-z0-9_"  # 4m이다
     number = rf"\d+(?:{re.escape(language.decimal)}\d+)?"
     side = rf"(?:{_MIXED}|{number})"
     measured = ("length-", "mass-", "volume-")
@@ -69,7 +69,8 @@ def patterns(language: Language, units: Mapping[str, str], unit_name: UnitName) 
     )
 
     def words(found: re.Match[str]) -> str | None:
-        described = is_attribute(found, language)
+        packed = language.locale == "en" and _PACKED.search(found[0]) is not None and _is_packed(found, units)
+        described = packed or is_attribute(found, language)
         said, text, part = [], found[0], None
         if re.search('["”″]$', text) and "'" not in text.replace("''", ""):  # 8.5" x 11"
             text = re.sub("[\"”″](?=.)|''(?=.)", "", text)
@@ -80,6 +81,8 @@ def patterns(language: Language, units: Mapping[str, str], unit_name: UnitName) 
         unit_of = part["unit"].strip() if part and part["unit"] else ""
         packs = len(said) == 2 and units.get(unit_of, "").startswith(("mass", "volume"))  # 2 x 500 g
         by = signs.operators.get("×", signs.by) if packs else _joint(found, language)
+        if packed:
+            return " ".join(said)
         return (f"{blank}{by}{blank}" if by.strip() else by).join(said)
 
     def _side(part: re.Match[str], *, described: bool) -> str | None:
@@ -96,18 +99,76 @@ def patterns(language: Language, units: Mapping[str, str], unit_name: UnitName) 
             more = f"{blank}{cardinal(part['inches'], language)}{blank}{inch}"
         return f"{count}{blank}{name.replace(' ', '') if not language.spaced else name}{more}"
 
-    def relay(found: re.Match[str]) -> str:
-        unit = unit_name(units[found["symbol"]], 1)
-        return f"{cardinal(found['n'], language)} {signs.by} {cardinal(found['m'], language)}-{unit}"
-
-    compound = rf"{begin}(?P<n>\d{{1,2}}) ?[xX×] ?(?P<m>\d{{1,4}})-(?P<symbol>{symbols})(?=-[A-ZÄÖÜ])"
     return [
         *_algebra(language),
-        *([(re.compile(compound), relay)] if language.locale == "de" else []),  # 4x100-m-Staffel
+        *_relays(language, units, symbols, begin, unit_name),
+        *_threads(language, number, unit_name),
         (re.compile(size), words),
+        *_of_words(language, symbols, named),
         *_how_often(language, number),
         *_rates(language, units),
     ]
+
+
+def _relays(
+    language: Language, units: Mapping[str, str], symbols: str, begin: str, unit_name: UnitName
+) -> list[tuple[re.Pattern[str], Words]]:
+    """4x100-m-Staffel."""
+    if language.locale != "de":
+        return []
+    compound = rf"{begin}(?P<n>\d{{1,2}}) ?[xX×] ?(?P<m>\d{{1,4}})-(?P<symbol>{symbols})(?=-[A-ZÄÖÜ])"
+
+    def words(found: re.Match[str]) -> str:
+        unit, by = unit_name(units[found["symbol"]], 1), table("de").signs.by
+        return f"{cardinal(found['n'], language)} {by} {cardinal(found['m'], language)}-{unit}"
+
+    return [(re.compile(compound), words)]
+
+
+_PACKED = re.compile(r"^\d+ ?[xX×] ?[\d.,]+ ?(?P<unit>[^\W\d_]+)$")
+_LONG = re.compile(r"\s(?:planks|poles|pipes|rods|cables|ropes|beams|posts|lengths|laps|sprints|repeats|intervals)\b")
+
+
+def _is_packed(found: re.Match[str], units: Mapping[str, str]) -> bool:
+    """True for so many of one measure: 12 x 2.5 m planks, 4 x 100 g packs, but not 2 x 4 m walls."""
+    unit = units.get(_PACKED.sub(r"\g<unit>", found[0]), "")
+    noun = re.compile(r"\s[a-z]{2,}s\b(?<!ss)") if unit.startswith(("mass", "volume")) else _LONG
+    return noun.match(found.string, found.end()) is not None
+
+
+def _of_words(language: Language, symbols: str, named: str) -> list[tuple[re.Pattern[str], Words]]:
+    """The sign between 4 Meter x 5 Meter, 3m × 세로 4m, 5 ft 6 in x 3 ft."""
+    signs = table(language.locale).signs
+    width = r"(?:(?:세로|높이|폭|두께|깊이)\s?)?" if language.locale == "ko" else ""
+    number = rf"\d+(?:{re.escape(language.decimal)}\d+)?"
+    length = rf"(?:(?:{symbols})(?![A-Za-z0-9])|{named})"
+    before = re.compile(rf"\d ?(?:(?:{symbols})|(?:{named})[^\W\d_]{{0,3}})$")
+    pattern = rf"(?<=[^\W\d_]) ?[xX×] ?(?={width}{number}{BLANK}{length})"
+
+    def words(found: re.Match[str]) -> str:
+        if before.search(found.string[max(0, found.start() - 24) : found.start()]) is None:
+            return ELSEWHERE
+        blank = " " if language.spaced else ""
+        return f"{blank}{signs.by.strip()}{blank}"
+
+    return [(re.compile(pattern), words)]
+
+
+def _threads(language: Language, number: str, unit_name: UnitName) -> list[tuple[re.Pattern[str], Words]]:
+    """A screw M6 x 20, M8x1.25 mm."""
+    by, blank = table(language.locale).signs.by.strip(), " " if language.spaced else ""
+    letters = "A-Za-z0-9_" if not language.spaced or language.locale == "ko" else r"\w"
+    sides = rf"(?P<sides>(?: ?[xX×] ?{number}){{1,2}})(?P<mm>{BLANK}mm)?(?![{letters}]|[.,]\d)"
+
+    def words(found: re.Match[str]) -> str:
+        said = [f"M{'-' if language.spaced else ''}{cardinal(found['n'], language)}"]
+        for each in re.findall(number, found["sides"]):
+            whole, _, part = each.partition(language.decimal)
+            said.append(decimal(whole, part, language))
+        unit = unit_name("length-millimeter", 2) if found["mm"] else None
+        return f"{blank}{by}{blank}".join(said) + (f"{blank}{unit}" if unit else "")
+
+    return [(re.compile(rf"(?<![A-Za-z0-9_])M(?P<n>\d{{1,2}}){sides}"), words)]
 
 
 def _joint(found: re.Match[str], language: Language) -> str:

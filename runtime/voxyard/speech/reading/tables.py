@@ -73,11 +73,14 @@ class WordTable:
     abbreviations: Mapping[str, str] = field(default_factory=dict)
     between_titles: str = "&"  # pattern of the word between two titles of one name
     per: Mapping[str, str] = field(default_factory=dict)  # what may stand after a slash, as in $50/wk, and is no unit
-    genitive: tuple[str, ...] = ()  # patterns of words that want it without a preposition, in Russian
+    genitive: tuple[str, ...] = ()  # patterns of words that want it without a preposition, in Russian and Polish
     before_office: str = "(?!)"  # pattern of what stands between a key with ^ and a name: M. le maire, av. des Lilas
     titles: tuple[str, ...] = ()  # without a key with ^, before which, with "and", a title is read
     units: Mapping[str, str] = field(default_factory=dict)  # symbol → its name in CLDR
-    counted: Mapping[str, Forms] = field(default_factory=dict)  # short for what is counted, and no unit: 2 pcs
+    counted: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict
+    )  # short for what is counted, and no unit: 2 pcs; in
+    # Polish its four forms: jeden punkt, dwa punkty, pięć punktów, 2,5 punktu
     dotted: tuple[str, ...] = ()  # units that may have a full stop
     cents: Mapping[str, Forms] = field(default_factory=dict)  # currency → its hundredth
     scales_of_money: Mapping[str, str] = field(default_factory=dict)  # M in 10 M€
@@ -86,11 +89,14 @@ class WordTable:
     masculine: tuple[str, ...] = ()  # nouns; -ema: their ending
     feminine: tuple[str, ...] = ()
     neutral: tuple[str, ...] = ()
+    ordinals: Mapping[str, str] = field(default_factory=dict)  # form of a noun → ending of a Polish ordinal before it
+    persons: tuple[str, ...] = ()  # men in the genitive plural, before whom Polish numbers have it too: pięciu posłów
     starters: tuple[str, ...] = ()  # words with which a sentence begins
     labels: tuple[str, ...] = ()  # words after which a number stands for itself: page 1
     phones: tuple[str, ...] = ()  # words after which figures are a phone number
     days: Mapping[str, str] = field(default_factory=dict)  # of the week, by their short names
     codes: tuple[str, ...] = ()  # words after which figures are read one by one: PIN 1234
+    records: tuple[str, ...] = ()  # words before the number of a paper that has a year: invoice 2024-117
     scores: tuple[str, ...] = ()  # words beside the score of a game: patterns of their beginnings
     no_attribute: tuple[str, ...] = ()  # words after a quantity that is no attribute: 5 km of
     books: Mapping[str, str] = field(default_factory=dict)  # of the Bible, by their short names
@@ -146,14 +152,19 @@ def table(code: str) -> WordTable:
         "masculine",
         "feminine",
         "neutral",
+        "persons",
+        "genitive",
         "starters",
         "no_attribute",
         "labels",
         "codes",
+        "records",
         "scores",
     ):
         if isinstance(values.get(name), str):
             values[name] = tuple(values[name].split())
+    if "ordinals" in values:
+        values["ordinals"] = {noun: end for end, nouns in values["ordinals"].items() for noun in nouns.split()}
     if "signs" in values:
         signs = values["signs"]
         operators = {sign: words for sign, words in signs.items() if len(sign) == 1}

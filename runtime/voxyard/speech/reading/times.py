@@ -75,7 +75,7 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
         found.append((re.compile(both), between))
         if code == "nl":  # 9.00-17.00 uur
             clock = clock.replace("):", r")\.")
-            both = rf"{start}{clock.format(1)} ?[–-] ?{clock.format(2)} ?uur\b"
+            both = rf"{start}{clock.format(1)} ?[–-] ?{clock.format(2)}(?: ?uur\b|(?= en \d\d?\.\d\d))"
             found.append((re.compile(both), between))
     full_stop = r"(?<![\w:.,/–-])(?P<hour>[01]?\d|2[0-4])\.(?P<minute>[0-5]\d)(?P<second>)?"
     found += _with_full_stop(code, full_stop, words)
@@ -108,6 +108,10 @@ def _with_full_stop(code: str, full_stop: str, words: Words) -> list[tuple[re.Pa
             "nl": r"|(?<=\b[Vv]an \d\.\d\d)(?= tot )|(?<=\b[Vv]an \d\d\.\d\d)(?= tot )"
             r"|(?<=\b[Tt]ussen \d\.\d\d)(?= en )|(?<=\b[Tt]ussen \d\d\.\d\d)(?= en )"
         }.get(code, "")
+        if code in ("de", "nl"):  # von 8.30 bis 12.00 und 13.00 bis 17.30 Uhr
+            time, noun = r"(?:[01]?\d|2[0-4])\.[0-5]\d", {"de": "Uhr", "nl": "uur"}[code]
+            joint = r"\s?(?:[–-]|,|\b(?:bis|und|oder|tot|en|of)\b)\s?"
+            until += rf"|(?=(?:{joint}{time}){{1,5}} ?{noun}\b)"
         return [(re.compile(f"{full_stop}(?:{hours}{until})"), words)]
     return []
 
@@ -149,7 +153,12 @@ def _russian(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
     hour, minute = r"(?P<hour>[01]?\d|2[0-4])", r"(?P<minute>[0-5]\d)(?![\w:%]|[.,]\d)"
     after = rf"(?<![\w.,/–-])(?P<before>(?i:с|со|до|от|около|после|к|ко|в)\s){hour}"
     signs = (r"(?=:|(?<=[вВ]\s\d)\.|(?<=[вВ]\s\d\d)\.)[.:]", r"\.(?=00|1[3-9]|[2-5])")
-    return [(re.compile(f"{after}{sign}{minute}"), partial(_russian_time, language)) for sign in signs]
+    clock = r"(?P<h{0}>[01]?\d|2[0-4]):(?P<m{0}>[0-5]\d)"
+    both = rf"(?<![\w.,:/–-]){clock.format(1)}\s?[–—-]\s?{clock.format(2)}(?![\w:–-]|[.,]\d)"  # 8:00–20:00
+    return [
+        (re.compile(both), partial(_russian_hours_open, language)),
+        *((re.compile(f"{after}{sign}{minute}"), partial(_russian_time, language)) for sign in signs),
+    ]
 
 
 def _with_h(code: str, language: Language, words: Words, between: Words) -> list[tuple[re.Pattern[str], Words]]:
@@ -325,14 +334,25 @@ _HOURS_IN_CASE = {"g": ("часа", "часов"), "d": ("часу", "часам
 
 def _russian_time(language: Language, found: re.Match[str]) -> str:
     """С девяти часов до восемнадцати тридцати, к двадцати одному часу."""
-    hour, minute = int(found["hour"]), int(found["minute"])
-    case = _RUSSIAN_CASES.get(found["before"].strip().lower(), "g")
+    return _russian_after(language, found["before"], int(found["hour"]), int(found["minute"]))
+
+
+def _russian_hours_open(language: Language, found: re.Match[str]) -> str:
+    """С восьми часов до двадцати часов."""
+    return " ".join(
+        _russian_after(language, before, int(found[hour]), int(found[minute]))
+        for before, hour, minute in (("с ", "h1", "m1"), ("до ", "h2", "m2"))
+    )
+
+
+def _russian_after(language: Language, before: str, hour: int, minute: int) -> str:
+    case = _RUSSIAN_CASES.get(before.strip().lower(), "g")
     hours = in_case(hour, language, case)
     if minute:
         zero = f"{in_case(0, language, case)} " if minute < 10 else ""
-        return f"{found['before']}{hours} {zero}{in_case(minute, language, case)}"
+        return f"{before}{hours} {zero}{in_case(minute, language, case)}"
     many = _russian_hours(hour) if case == "n" else _HOURS_IN_CASE[case][_russian_hours(hour) != "час"]
-    return f"{found['before']}{hours} {many}"
+    return f"{before}{hours} {many}"
 
 
 def _russian_hours(hour: int) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from functools import partial
 
 from voxyard.speech.reading import german, persian
@@ -50,7 +51,10 @@ def patterns(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
         re.escape(each) for each in sorted({*symbols, *own.per}, key=len, reverse=True) if each[0].isalnum()
     )
     after_per = r"(?!\w)" if language.spaced else "(?![A-Za-z0-9²³])"
-    per = rf"(?:/(?P<per>{measures}){after_per})?" if own.signs.per else r"(?P<per>(?!))?"
+    dot = (
+        rf"(?:(?:{'|'.join(rf'(?<={re.escape(each)})' for each in own.dotted)})\.)?" if own.dotted else ""
+    )  # Std./Woche
+    per = rf"(?:{dot}/(?P<per>{measures}){after_per})?" if own.signs.per else r"(?P<per>(?!))?"
     pattern = re.compile(
         rf"{range_or_number(language)}{symbol}{per}(?:(?<=[%％])(?![0-9²³/°])|(?![A-Za-z0-9²³/°]))"
         if _ends_are_attached(language)
@@ -95,6 +99,7 @@ def patterns(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
         *_after_per(language, symbols),
         *_after_myriads(language, symbols),
         *_milestones(language),
+        *_amperes(language),
     ]
 
 
@@ -104,13 +109,14 @@ def _counted(language: Language) -> list[Reading]:
     if not shorts:
         return []
     names = "|".join(re.escape(each) for each in sorted(shorts, key=len, reverse=True))
-    end = r"(?!\w)" if language.spaced else "(?![A-Za-z])"
+    end = "(?![A-Za-z])" if _ends_are_attached(language) else r"(?!\w)"
+    end += r"(?!\s\d)" * (language.locale == "pl")  # ust. 2 pkt 3
     pattern = rf"{range_or_number(language)}{BLANK}(?P<short>{names}){end}"
     blank = " " if language.spaced else ""
 
     def words(found: re.Match[str]) -> str | None:
         whole, part = number_of(found)
-        noun = shorts[found["short"]][whole != "1" or bool(part)]
+        noun = _form(shorts[found["short"]], value(whole, part), language)
         start, first = before_range(found, language, noun), noun.split()[0]
         if start is None:
             return ELSEWHERE
@@ -120,6 +126,15 @@ def _counted(language: Language) -> list[Reading]:
         return f"{start}{signed(found, language)}{said or decimal(whole, part, language)}{blank}{noun}"
 
     return [(re.compile(pattern), words)]
+
+
+def _form(forms: Sequence[str], amount: Decimal | int, language: Language) -> str:
+    """The one of two forms, or of the four of a Slavic noun, that stands after so many."""
+    if len(forms) == 2:
+        return forms[amount != 1]
+    from babel import Locale
+
+    return forms[("one", "few", "many", "other").index(Locale.parse(language.locale).plural_form(amount))]
 
 
 _PER = {
@@ -155,6 +170,8 @@ _MILESTONES = {
     "it": ("il|del|al|dal|sul", "i|dei|ai|tra i"),
     "pt": ("o|do|ao|no", "os|dos|aos|nos|entre"),
     "fr": ("le|du|au", "les|des|aux|entre"),
+    "de": ("[Bb]ei|[Aa]b|[Bb]is|[Zz]wischen|[Vv]on|und|am|zu",),
+    "nl": ("[Bb]ij|[Vv]anaf|tot|[Tt]ussen|[Vv]an|en|op|ter hoogte van",),
 }
 
 
@@ -167,6 +184,27 @@ def _milestones(language: Language) -> list[Reading]:
         name = unit_name(language, "length-kilometer", amount)
         found.append((pattern, partial(_named, name)))
     return found
+
+
+_CURRENT = {  # words beside a current, for Gleis 16 A is none
+    "de": r"\d\s?V\b|[Ss]trom|[Ss]icherung|[Ss]tecker|[Nn]etzteil|Ladegerät|Volt",
+    "nl": r"\d\s?V\b|[Ss]troom|[Zz]ekering|[Ss]tekker|[Ll]ader|[Vv]olt",
+    "pl": r"\d\s?V\b|[Pp]rąd|[Bb]ezpiecznik|[Nn]atężeni|[Zz]asilacz|[Łł]adowark|[Gg]niazd",
+}
+
+
+def _amperes(language: Language) -> list[Reading]:
+    """230 V and 16 A."""
+    words = _CURRENT.get(language.locale)
+    if words is None:
+        return []
+    beside = re.compile(rf"(?:{words})[^!?]{{0,60}}$")
+
+    def amperes(found: re.Match[str]) -> str | None:
+        before = found.string[max(0, found.start() - 80) : found.start()]
+        return _measured(found, "electric-ampere", {}, language) if beside.search(before) else ELSEWHERE
+
+    return [(re.compile(rf"{range_or_number(language)}{BLANK}A(?P<per>(?!))?(?![\w°])"), amperes)]
 
 
 def _named(name: str | None, _: re.Match[str]) -> str | None:
@@ -240,7 +278,7 @@ def _inches(language: Language) -> list[Reading]:
             return ELSEWHERE
         whole, _, part = (found["m"] or found["n"]).replace(",", ".").partition(".")
         one = language.locale == "en" and _DESCRIBED.match(found.string, found.end()) is not None
-        unit = unit_name(language, "length-inch", 1 if one else 2 if part else int(whole))
+        unit = unit_name(language, "length-inch", 1 if one else value(whole, part))
         if unit is None:
             return ELSEWHERE
         by = table(language.locale).signs.by
@@ -293,7 +331,7 @@ def _described(language: Language, symbols: str) -> str:
     return rf"{guard(language)}{number_before_hyphen}-(?P<symbol>{symbols})\.?(?=\)?\s[a-z])"
 
 
-def unit_name(language: Language, unit: str, amount: int) -> str | None:
+def unit_name(language: Language, unit: str, amount: Decimal | int) -> str | None:
     """The unit's name after so many; None where the language has no name for it."""
     from babel.numbers import format_decimal
     from babel.units import UnknownUnitError, format_unit
@@ -360,7 +398,8 @@ def _rate(said: str, per: str, symbols: Mapping[str, str], language: Language) -
     """A quantity and that of which it is so much; None where the language has no name for that."""
     own, blank = table(language.locale), " " if language.spaced else ""
     if per in own.per:
-        return f"{said}{blank}{own.per[per]}"
+        words = own.per[per] if language.locale != "pl" else own.per[per].replace("za ", "na ", 1)  # 10 mg/kg
+        return f"{said}{blank}{words}"
     name = unit_name(language, symbols[per], 1)
     if name is None:
         return None

@@ -12,7 +12,9 @@ from voxyard.speech.reading.tables import table
 
 Reading = tuple[re.Pattern[str], Callable[[re.Match[str]], str | None]]
 
-_JOINTS = r"(?:\s?[–-]\s?|\s?/\s?|\s?&\s?|,\s|\s(?:and|t/m|to|through|or|und|bis|oder|et|à|au|ou|y|a|e|o|al?|i|и|по)\s)"
+_JOINTS = (
+    r"(?:\s?[–-]\s?|\s?/\s?|\s?&\s?|,\s|\s(?:and|t/m|to|through|or|und|u\.|bis|oder|et|à|au|ou|y|a|e|o|al?|i|и|по)\s)"
+)
 
 
 def patterns(language: Language) -> list[Reading]:
@@ -43,7 +45,7 @@ def patterns(language: Language) -> list[Reading]:
     def row(found: re.Match[str]) -> str:
         to = f" {language.to} " if language.to else " – "
         said = re.sub(rf"(?<!\w)({short})\.?(?!\w)", lambda each: days[each[1]], found[0])
-        said = said.replace(" t/m ", " tot en met ")
+        said = said.replace(" t/m ", " tot en met ").replace(" u. ", " und ")
         said = re.sub(r"(?<=[^\W\d_])\s?[–-]\s?(?=[^\W\d_])", to, said)
         said = re.sub(r"\s?&\s?", f" {table(language.locale).signs.operators.get('&', '&')} ", said)
         return said + "." if found[0].endswith(".") and found.string[found.end() :].strip() == "" else said
@@ -58,6 +60,10 @@ def patterns(language: Language) -> list[Reading]:
     hours += r"|(?:bis|ab) \d{1,2}(?:[:.]\d\d)? ?(?:Uhr|h)\b"
     open_on = re.compile(rf"(?:(?<=^)|(?<=[,;:\n] )|(?<=\n))(?P<day>{short})(?=\s(?:{hours}))")  # Sa 10–14 Uhr
     found.append((open_on, lambda match: days[match["day"]]))
+    closed = r"(?:gesloten|dicht|geschlossen|geschl\.|Ruhetag|zu\b)"
+    one = rf"(?:(?<=^)|(?<=[,;:\n] )|(?<=\n)|(?<=\ben )|(?<=\bund ))(?P<day>{short})\.?(?=\s{closed})"
+    if language.locale in ("de", "nl"):
+        found.append((re.compile(one), lambda match: days[match["day"]]))
     if language.locale == "nl":
         one = rf"\b(?P<day>{short})(?=\s\d{{1,2}}(?:-\d{{1,2}}(?![\d-])|\s(?:{months})))"  # do 14-3
         found.append((re.compile(one), lambda match: days[match["day"]]))

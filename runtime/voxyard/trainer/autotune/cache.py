@@ -1,4 +1,4 @@
-"""Disk cache of the fastest strategy per model and host."""
+"""Disk cache of the trials of `--strategy auto`, per model and host."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from voxyard.host.cores import processor
 from voxyard.host.durable_files import write_file
+from voxyard.trainer.autotune.trials import Timed, Trials
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.devices.device_ids import HostDevices
 from voxyard.trainer.devices.placement import Kind
@@ -22,9 +23,8 @@ from voxyard.trainer.reporting.figures import ago
 
 log = logging.getLogger("voxyard.trainer")
 
-MEASURED = "medians of interleaved trials"  # an entry that was measured in another way is timed again
-CUT_OFF = " cut off"  # behind the key: trials of a choice that is not made
-KEPT_SECONDS = 86400.0  # of such trials: the host may be another one tomorrow
+MEASURED = "interleaved trials"  # an entry that was measured in another way is timed again
+KEPT_SECONDS = 86400.0  # of trials that were cut off: the host may be another one tomorrow
 
 # What decides how long a step takes, beside the model itself.
 _TRAINING = (
@@ -35,35 +35,16 @@ _DATA = ("data_gpu", "model_gpu", "num_workers", "prefetch_buffer_size", "static
 
 
 @dataclass(frozen=True, slots=True)
-class CachedStrategy:
-    """Name of the fastest candidate, the median rate of each in clips a second, and the measurement's Unix time.
-
-    `stages` are the times of a step's stages (`StepStages`), empty where no candidate could tell them; `skipped` are
-    the rates that ways could not exceed which were not timed for that; `steps` are the fewest timed steps of a trial
-    of each.
-    """
-
-    name: str
-    rates: Mapping[str, float]
-    at: float
-    stages: Mapping[str, Any] = field(default_factory=dict)
-    skipped: Mapping[str, float] = field(default_factory=dict)
-    steps: Mapping[str, int] = field(default_factory=dict)
-
-    def age(self) -> str:
-        """Age of the entry in words, such as `3 days ago`."""
-        return ago(time.time() - self.at)
-
-
-@dataclass(frozen=True, slots=True)
 class KeptTrials:
-    """Trials of a choice that was cut off, by the names of the candidates, and the Unix time of the last one."""
+    """Trials by the names of the ways, the ways that failed, the Unix time of the last one, and if they decided."""
 
-    trials: Mapping[str, Sequence[Mapping[str, Any]]]
+    timed: Mapping[str, list[Timed]]
+    failed: Mapping[str, str]
     at: float
+    decided: bool
 
     def age(self) -> str:
-        """Age of the last trial in words."""
+        """Age of the last trial in words, such as `3 days ago`."""
         return ago(time.time() - self.at)
 
 
@@ -91,57 +72,37 @@ def key(config: TrainConfig, host: HostDevices, kind: Kind, *, has_features: boo
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def load(name: str) -> CachedStrategy | None:
-    """Entry under this key, or None; a file that cannot be parsed is logged and ignored."""
+def load(name: str, steps: int) -> KeptTrials | None:
+    """Trials under this key, or None; a file that cannot be parsed is logged and ignored.
+
+    Those of a choice that was cut off count for a day, and where they had as many steps.
+    """
     try:
         found = _entries().get(name)
         if found is None:
             return None
-        return CachedStrategy(
-            str(found["name"]),
-            dict(found["rates"]),
-            float(found["at"]),
-            dict(found["stages"]),
-            dict(found.get("skipped", {})),
-            dict(found.get("steps", {})),
-        )
+        timed = {way: [Timed.from_json(each) for each in trials] for way, trials in found["timed"].items()}
+        kept = KeptTrials(timed, dict(found["failed"]), float(found["at"]), bool(found["decided"]))
+        fresh = found["steps"] == steps and time.time() - kept.at <= KEPT_SECONDS
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         log.warning("%s cannot be read (%s): the strategies are timed again", path(), error)
         return None
+    return kept if kept.decided or fresh else None
 
 
-def save(name: str, choice: CachedStrategy) -> None:
-    """Writes the entry; a file that cannot be written is logged, and the next run times again."""
-    _write(lambda known: known | {name: asdict(choice)}, "the timed strategy is not cached")
+def save(name: str, steps: int, trials: Trials, *, decided: bool) -> None:
+    """Keeps the trials of a choice, which is made or not yet; a file that cannot be written is logged."""
+    entry = trials.to_json() | {"steps": steps, "at": time.time(), "decided": decided}
+    _write({name: entry}, "the timed strategies are not cached")
 
 
-def load_trials(name: str, steps: int) -> KeptTrials | None:
-    """Trials of so many steps under this key that were cut off, at most KEPT_SECONDS ago; None where there are none."""
-    try:
-        found = _entries().get(f"{name}{CUT_OFF}")
-        if found is None or found["steps"] != steps or time.time() - found["at"] > KEPT_SECONDS:
-            return None
-        return KeptTrials({each: list(timed) for each, timed in found["trials"].items()}, float(found["at"]))
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        log.warning("%s cannot be read (%s): all strategies are timed", path(), error)
-        return None
-
-
-def save_trials(name: str, steps: int, trials: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
-    """Keeps the trials of a choice that is not made yet; a file that cannot be written is logged."""
-    entry = {"steps": steps, "at": time.time(), "trials": trials}
-    _write(lambda known: known | {f"{name}{CUT_OFF}": entry}, "the trials are not kept")
-
-
-def drop_trials(name: str) -> None:
-    """Removes the trials of a choice that is made."""
-    if path().exists():
-        left = f"{name}{CUT_OFF}"
-        _write(lambda known: {each: entry for each, entry in known.items() if each != left}, "the trials stay")
+def drop(name: str) -> None:
+    """Removes the trials of a choice that is not to be repeated."""
+    _write({name: None}, "the trials stay")
 
 
 def _entries() -> dict[str, Any]:
-    """All entries of the file, none where there is no file. Raises OSError or ValueError."""
+    """All entries of the file, none where there is no file. Raises OSError, ValueError or TypeError."""
     try:
         found = json.loads(path().read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -151,8 +112,8 @@ def _entries() -> dict[str, Any]:
     return found
 
 
-def _write(change: Callable[[dict[str, Any]], dict[str, Any]], failure: str) -> None:
-    """Replaces the file by what `change` makes of its entries, whole or not at all."""
+def _write(changed: dict[str, Any], failure: str) -> None:
+    """Replaces entries of the file, whole or not at all; None removes one."""
     file = path()
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -160,8 +121,9 @@ def _write(change: Callable[[dict[str, Any]], dict[str, Any]], failure: str) -> 
             known = _entries()
         except (ValueError, TypeError):
             known = {}
+        entries = {name: entry for name, entry in (known | changed).items() if entry is not None}
         part = file.with_name(f".{file.name}.{os.getpid()}")  # other runs may write it, too
-        write_file(file, json.dumps(change(known), indent=1) + "\n", part=part)
+        write_file(file, json.dumps(entries, indent=1) + "\n", part=part)
     except OSError as error:
         log.warning("%s: %s cannot be written (%s)", failure, file, error.strerror)
 

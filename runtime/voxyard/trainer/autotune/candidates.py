@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
 from voxyard.host import HostError
 from voxyard.host.plan import Links, plan_trainer
-from voxyard.trainer.autotune.cache import CachedStrategy
 from voxyard.trainer.config import DEFAULT_EPOCHS, TrainConfig, VocoderOn
 from voxyard.trainer.devices.device_ids import HostDevices, Placement
 from voxyard.trainer.devices.placement import Kind, requested_strategy
-from voxyard.trainer.reporting.bounds import (
-    FEATURES,
-    MIRRORED,
-    ON_DATA,
-    ON_MODEL,
-    SINGLE,
-    SPLIT,
-    StepStages,
-    too_few_to_be_sure,
-)
+from voxyard.trainer.reporting.bounds import FEATURES, MIRRORED, ON_DATA, ON_MODEL, SINGLE, SPLIT
 
 LOOK_AHEAD = 4  # host batches in a trial: a full buffer of an hour's clips would hide how slowly they are read
 
@@ -167,70 +156,6 @@ def _with(config: TrainConfig, **sections: Mapping[str, Any]) -> TrainConfig:
     for name, values in sections.items():
         document[name] |= values
     return TrainConfig.model_validate(document)
-
-
-def comparable(names: Collection[str], of_disk: Collection[str]) -> tuple[set[str], tuple[str, ...]]:
-    """Those that can be compared, and those that cannot: whose clips came from memory while others' came from disk."""
-    compared = set(names) & set(of_disk) or set(names)
-    return compared, tuple(sorted(set(names) - compared))
-
-
-def contenders(trials: Mapping[str, Sequence[float]]) -> tuple[str, ...]:
-    """Names that may be the fastest, by the rates of their trials: the one with the highest median first.
-
-    Beside it those with a trial that was as fast as its slowest. The result is clear where there are none.
-    """
-    ordered = sorted(trials, key=lambda name: -median(trials[name]))
-    slowest = min(trials[ordered[0]])
-    return tuple(name for name in ordered if name == ordered[0] or max(trials[name]) >= slowest)
-
-
-def gains(timed: CachedStrategy, devices: int) -> dict[str, dict[str, float | None]]:
-    """Of each way its clips_per_second, the bound of its gain over one device, and what it reached of that.
-
-    With the fewest timed_steps of a trial that this is from, of its own or of one device's. Of a way that was skipped
-    it is the bound alone. Bounds follow from the times of a step's stages; None where these or the rate of one device
-    are not known.
-    """
-    bounds = {}
-    if timed.stages:
-        stages = StepStages(**timed.stages)
-        bounds = stages.bounds(devices)
-        if stages.two_networks:  # of a model of the user's own, whose split has one placement
-            bounds[SPLIT] = bounds[ON_DATA if stages.beside_on == "data" else ON_MODEL]
-    alone = timed.rates.get(SINGLE)
-    return {
-        name: {
-            "clips_per_second": rate,
-            "bound": 1.0 if name == SINGLE else bounds.get(name),
-            "reached": rate / alone if alone and rate else None,
-            "timed_steps": _timed_steps(timed, name) if rate else None,
-        }
-        for name, rate in {**timed.rates, **dict.fromkeys(timed.skipped)}.items()
-    }
-
-
-def _timed_steps(timed: CachedStrategy, name: str) -> int | None:
-    return min((timed.steps[each] for each in (name, SINGLE) if each in timed.steps), default=None)
-
-
-def told_bounds(timed: CachedStrategy, devices: int, kind: Kind) -> Iterator[str]:
-    """Sentences on the bounds of what was timed, and on what was reached, by the times of a step's stages."""
-    if not timed.stages:
-        return
-    found = gains(timed, devices)
-    yield f"a step takes {StepStages(**timed.stages)}; most that can be gained over one device, and what was:"
-    width = max(len(name) for name in found)
-    for name, gain in found.items():
-        if name != SINGLE and gain["bound"] is not None:
-            reached = "not compared with one device"
-            if gain["reached"]:
-                reached = f"reached {gain['reached']:.2f}×{too_few_to_be_sure(gain['timed_steps'])}"
-            if name in timed.skipped:
-                reached = "not timed: it could not win"
-            yield f"  {name:<{width}}  bound {gain['bound']:.2f}×, {reached}"
-    if kind == "cpu" and devices > 1:
-        yield "  bounds are of devices of their own: a logical CPU device that is alone has the cores of all"
 
 
 def hosts_verdict(report: Mapping[str, Any], count: int, alone: float) -> Iterator[str]:

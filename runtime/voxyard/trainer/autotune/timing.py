@@ -8,7 +8,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -16,14 +15,14 @@ from typing import Any
 
 from voxyard.host.signal_handlers import handling
 from voxyard.trainer.autotune import cache, trial_process
-from voxyard.trainer.autotune.candidates import Candidate, Candidates, comparable, from_features, table, trial
+from voxyard.trainer.autotune.candidates import Candidate, Candidates, from_features, table, trial
 from voxyard.trainer.autotune.trial_process import TRIAL_SECONDS, FailedTrialError
 from voxyard.trainer.autotune.trials import FEWEST_TRIALS, MOST_TRIALS, REPEATED, Timed, Trials
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.devices.placement import Kind
 from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.out_of_memory import DOES_NOT_FIT, OutOfMemoryError
-from voxyard.trainer.reporting.bounds import ON_DATA, ON_MODEL, SINGLE, SPLIT, STEPS_NEEDED, StepStages
+from voxyard.trainer.reporting.bounds import STEPS_NEEDED, StepStages
 from voxyard.trainer.reporting.figures import counted
 
 log = logging.getLogger("voxyard.trainer")
@@ -31,31 +30,38 @@ log = logging.getLogger("voxyard.trainer")
 LARGEST_BATCH = 48  # clips, that any host is recommended
 
 
-def time_all(
-    config: TrainConfig, found: Candidates, kind: Kind, *, discriminators: bool, key: str | None = None
-) -> tuple[cache.CachedStrategy, bool]:
-    """Times the candidates and logs the table; the fastest by the medians, and True where that is clear.
+def time_all(config: TrainConfig, found: Candidates, kind: Kind, *, discriminators: bool, key: str | None) -> Trials:
+    """Times the candidates and logs the table; trials with at least one result.
 
     The trials are interleaved, so that what changes on the host meets all candidates (`Trials.next`). With a `key` of
     the cache each trial is kept there at once: a choice that is cut off, by a signal or by --strategy-minutes, goes on
-    from them. Raises TrainerError where nothing could be timed.
+    from them, and one that is clear is not timed again. Raises TrainerError where nothing could be timed.
     """
     steps, minutes = config.training.strategy_steps, config.training.strategy_minutes
     trials = Trials(tuple(each.name for each in found.runnable), found.devices, kind)
+    kept = None if key is None or config.training.retime else cache.load(key, steps)
+    if kept is not None and kept.decided and {*kept.timed} <= {*trials.ways}:
+        trials.timed, trials.failed = dict(kept.timed), dict(kept.failed)
+        fastest = trials.close()[0]
+        log.info("--strategy auto: %s, as timed %s on this host (--retime times again)", fastest, kept.age())
+        return trials
     _announce(trials, steps, minutes)
-    if key is not None and not config.training.retime:
-        _go_on(trials, key, steps)
+    if kept is not None and not kept.decided:
+        _go_on(trials, kept)
 
-    def keep() -> None:
+    def keep(*, decided: bool = False) -> None:
         if key is not None:
-            cache.save_trials(key, steps, trials.to_json())
+            cache.save(key, steps, trials, decided=decided)
 
     with tempfile.TemporaryDirectory(prefix="voxyard-trial-") as folder, told_where_ended(lambda: _told(trials, key)):
         timer = partial(time_one, folder=Path(folder), steps=steps, discriminators=discriminators)
         late = _time_in_turn(found, trials, timer, keep, limit=60 * minutes)
-    if key is not None and not late:
-        cache.drop_trials(key)
-    return _judge(trials, found.left_out, late=late, minutes=minutes), not late and len(trials.close()) == 1
+    if not late and len(trials.close()) == 1:
+        keep(decided=True)
+    elif not late and key is not None:
+        cache.drop(key)
+    _judge(trials, found.left_out, late=late, minutes=minutes)
+    return trials
 
 
 def _time_in_turn(
@@ -151,15 +157,9 @@ def _announce(trials: Trials, steps: int, minutes: float) -> None:
     )
 
 
-def _go_on(trials: Trials, key: str, steps: int) -> None:
+def _go_on(trials: Trials, kept: cache.KeptTrials) -> None:
     """Takes the trials of a choice that was cut off."""
-    kept = cache.load_trials(key, steps)
-    if kept is None:
-        return
-    for name, timed in kept.trials.items():
-        if name in trials.ways:
-            for each in timed:
-                trials.add(name, Timed.from_json(each))
+    trials.timed = {name: timed for name, timed in kept.timed.items() if name in trials.ways}
     log.info("--strategy auto: going on with the trials of %s (--retime times all again):", kept.age())
     for line in _rows(trials):
         log.info("  %s", line)
@@ -205,7 +205,7 @@ def _rows(trials: Trials) -> Iterator[str]:
     return table([(name, median(trials.rates(name)), _said(trials, name)) for name in trials.timed])
 
 
-def _judge(trials: Trials, left_out: Mapping[str, str], *, late: bool, minutes: float) -> cache.CachedStrategy:
+def _judge(trials: Trials, left_out: Mapping[str, str], *, late: bool, minutes: float) -> None:
     """Logs the table and the fastest. Raises TrainerError where nothing was timed."""
     best, skipped = trials.best(), trials.skipped()
     rates = {name: median(trials.rates(name)) for name in trials.timed}
@@ -227,8 +227,7 @@ def _judge(trials: Trials, left_out: Mapping[str, str], *, late: bool, minutes: 
             what = f"--strategy auto could time no strategy, because none fits: {why}"
             raise OutOfMemoryError(what, f"{what}\nA smaller --batch-size takes less, or --recompute")
         raise TrainerError(f"--strategy auto could time no strategy: {why}", exit_code=1)
-    _, passed_over = comparable(trials.timed, trials.of_disk())
-    if passed_over:
+    if passed_over := sorted({*trials.timed} - {*trials.compared()}):
         log.info("--strategy auto: not compared, because their clips came from memory: %s", ", ".join(passed_over))
     name, *close = trials.close()
     if late:
@@ -242,18 +241,6 @@ def _judge(trials: Trials, left_out: Mapping[str, str], *, late: bool, minutes: 
         log.info("--strategy auto: %s is hardly faster than %s: not remembered", name, " and ".join(close))
     else:
         log.info("--strategy auto: %s is the fastest here", name)
-    return cache.CachedStrategy(name, rates, time.time(), _stages(trials), skipped, trials.fewest_steps())
-
-
-def _stages(trials: Trials) -> dict[str, Any]:
-    """Median times of a step's stages, of the candidate that tells them best: one with each on a device of its own."""
-    for name in (ON_DATA, ON_MODEL, SPLIT, SINGLE):
-        known = [asdict(each.stages) for each in trials.timed.get(name, ()) if each.stages is not None]
-        if known:
-            first = known[0]
-            parts = {part: median(each[part] for each in known) for part in first if isinstance(first[part], float)}
-            return first | parts
-    return {}
 
 
 def _said(trials: Trials, name: str) -> str:

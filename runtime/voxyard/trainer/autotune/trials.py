@@ -1,15 +1,22 @@
-"""Trials of the ways to train: what was timed, and which of them is to be timed next. No TensorFlow."""
+"""Trials of the ways to train: what was timed, what follows from it, and what is timed next. No TensorFlow."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from statistics import fmean, median
 from typing import Any, Self
 
-from voxyard.trainer.autotune.candidates import comparable, contenders
 from voxyard.trainer.devices.placement import Kind
-from voxyard.trainer.reporting.bounds import ON_DATA, ON_MODEL, SINGLE, SPLIT, StepStages
+from voxyard.trainer.reporting.bounds import (
+    ON_DATA,
+    ON_MODEL,
+    SINGLE,
+    SPLIT,
+    STEPS_NEEDED,
+    StepStages,
+    too_few_to_be_sure,
+)
 
 REPEATED = 2  # trials of each way that is timed: one alone may be of a moment when the host was busy
 FEWEST_TRIALS, MOST_TRIALS = 3, 5  # of the fastest, and of those that may be it: more where that is not clear
@@ -26,7 +33,7 @@ class Timed:
     stages: StepStages | None = None  # None where a stage was not timed often enough
     rows: int = 1  # clips of a batch of these stages
     seconds: float = 0.0  # that the whole trial took, its start included
-    steps: int | None = None  # that were timed; None: an older version kept the trial
+    steps: int = STEPS_NEEDED  # that were timed
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
@@ -58,19 +65,32 @@ class Trials:
         """Clips a second of the trials of a way."""
         return [each.clips_per_second for each in self.timed.get(name, ())]
 
-    def fewest_steps(self) -> dict[str, int]:
-        """The fewest timed steps of a trial of each way; without the ways of which that is not known."""
-        known = {name: [one.steps for one in timed if one.steps is not None] for name, timed in self.timed.items()}
-        return {name: min(steps) for name, steps in known.items() if steps}
+    def rate(self, name: str) -> float | None:
+        """Their median; None of a way that was not timed."""
+        return median(rates) if (rates := self.rates(name)) else None
 
-    def of_disk(self) -> set[str]:
-        """Ways all of whose trials read from where training reads."""
-        return {name for name, timed in self.timed.items() if all(each.of_disk for each in timed)}
+    def stages(self) -> StepStages | None:
+        """Median times of a step's stages, of the way that tells them best: one with each on a device of its own."""
+        for name in (ON_DATA, ON_MODEL, SPLIT, SINGLE):
+            known = [each.stages for each in self.timed.get(name, ()) if each.stages is not None]
+            if known:
+                parts = ("data", "train", "beside") if known[0].beside is not None else ("data", "train")
+                return replace(known[0], **{part: median(getattr(each, part) for each in known) for part in parts})
+        return None
+
+    def compared(self) -> tuple[str, ...]:
+        """Ways that can be compared: where clips of some came from memory and others' from disk, the latter."""
+        of_disk = tuple(name for name, timed in self.timed.items() if all(each.of_disk for each in timed))
+        return of_disk or tuple(self.timed)
 
     def close(self) -> tuple[str, ...]:
-        """Those of the comparable ones that may be the fastest, the fastest first; none where there are no trials."""
-        compared, _ = comparable(self.timed, self.of_disk())
-        return contenders({name: self.rates(name) for name in self.timed if name in compared}) if compared else ()
+        """Those of the comparable ones that may be the fastest: the one with the highest median first.
+
+        Beside it those with a trial that was as fast as its slowest. The choice is clear where there are none.
+        """
+        ordered = sorted(self.compared(), key=lambda name: -median(self.rates(name)))
+        slowest = min(self.rates(ordered[0])) if ordered else 0.0
+        return tuple(name for name in ordered if name == ordered[0] or max(self.rates(name)) >= slowest)
 
     def best(self) -> tuple[str, float] | None:
         """The fastest so far and its median rate."""
@@ -131,9 +151,56 @@ class Trials:
             left += self.expected_seconds(name) * (max(due - self._count(name), 0) if self._wants(name) else 0)
         return left
 
-    def to_json(self) -> dict[str, list[dict[str, Any]]]:
-        """The trials as plain data."""
-        return {name: [asdict(each) for each in timed] for name, timed in self.timed.items()}
+    def gains(self) -> dict[str, dict[str, float | None]]:
+        """Of each way its clips_per_second, the bound of its gain over one device, and what it reached of that.
+
+        With the fewest timed_steps of a trial that this is from, of its own or of one device's. Of a way that was
+        skipped it is the bound alone. Bounds follow from the times of a step's stages; None where these or the rate of
+        one device are not known.
+        """
+        stages = self.stages()
+        bounds = {} if stages is None else stages.bounds(self.devices)
+        if stages is not None and stages.two_networks:  # of a model of the user's own, whose split has one placement
+            bounds[SPLIT] = bounds[ON_DATA if stages.beside_on == "data" else ON_MODEL]
+        alone = self.rate(SINGLE)
+        return {
+            name: {
+                "clips_per_second": rate,
+                "bound": 1.0 if name == SINGLE else bounds.get(name),
+                "reached": rate / alone if alone and rate else None,
+                "timed_steps": self._fewest_steps(name) if rate else None,
+            }
+            for name in (*self.timed, *self.skipped())
+            for rate in [self.rate(name)]
+        }
+
+    def told_bounds(self) -> Iterator[str]:
+        """Sentences on the bounds of what was timed, and on what was reached, by the times of a step's stages."""
+        if (stages := self.stages()) is None:
+            return
+        found = self.gains()
+        yield f"a step takes {stages}; most that can be gained over one device, and what was:"
+        width = max(len(name) for name in found)
+        for name, gain in found.items():
+            if name != SINGLE and gain["bound"] is not None:
+                reached = "not compared with one device"
+                if gain["reached"]:
+                    reached = f"reached {gain['reached']:.2f}×{too_few_to_be_sure(gain['timed_steps'])}"
+                if name not in self.timed:
+                    reached = "not timed: it could not win"
+                yield f"  {name:<{width}}  bound {gain['bound']:.2f}×, {reached}"
+        if self.kind == "cpu" and self.devices > 1:
+            yield "  bounds are of devices of their own: a logical CPU device that is alone has the cores of all"
+
+    def to_json(self) -> dict[str, Any]:
+        """What was timed and what failed as plain data."""
+        return {
+            "timed": {name: [asdict(each) for each in timed] for name, timed in self.timed.items()},
+            "failed": self.failed,
+        }
+
+    def _fewest_steps(self, name: str) -> int:
+        return min(each.steps for way in (name, SINGLE) for each in self.timed.get(way, ()))
 
     def _ordered(self) -> list[str]:
         first = next((name for name in (ON_DATA, SPLIT, ON_MODEL, SINGLE) if name in self.ways), None)

@@ -6,6 +6,7 @@ import logging
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
 from voxyard.corpus import CorpusError
@@ -18,10 +19,8 @@ from voxyard.trainer.autotune.candidates import (
     Candidates,
     find_candidates,
     from_features,
-    gains,
     has_discriminators,
     hosts_verdict,
-    told_bounds,
     trial,
     way_of_config,
 )
@@ -75,18 +74,12 @@ def timed_strategy(config: TrainConfig) -> ChosenStrategy:
     found = find_candidates(config, host, kind, _links(host.gpus, kind), has_features=has_features)
     judged = _has_discriminators(config, len(corpus), kind)
     name = cache.key(config, host, kind, has_features=has_features, discriminators=judged)
-    cached = None if config.training.retime else cache.load(name)
-    if cached is not None and any(each.name == cached.name for each in found.runnable):
-        log.info("--strategy auto: %s, as timed %s on this host (--retime times again)", cached.name, cached.age())
-    else:
-        cached, clear = time_all(config, found, kind, discriminators=judged, key=name)
-        if clear:
-            cache.save(name, cached)
-    for line in told_bounds(cached, found.devices, kind):
+    trials = time_all(config, found, kind, discriminators=judged, key=name)
+    for line in trials.told_bounds():
         log.info("--strategy auto: %s", line)
-    winner = next(each for each in found.runnable if each.name == cached.name)
+    winner = next(each for each in found.runnable if each.name == trials.close()[0])
     chosen = _with_features(winner) if winner.precomputed else winner.config
-    return ChosenStrategy(chosen, gains(cached, found.devices))
+    return ChosenStrategy(chosen, trials.gains())
 
 
 def _has_discriminators(config: TrainConfig, clips: int, kind: Kind) -> bool:
@@ -120,8 +113,9 @@ def _over_hosts(config: TrainConfig, group: HostGroup) -> TrainConfig:
     )
     corpus = open_corpora(_uncached(config)).training
     judged = _has_discriminators(alone, len(corpus) // group.count, kind)
-    timed, _ = time_all(alone, inner, kind, discriminators=judged)
-    ids = next(each.config.data for each in inner.runnable if each.name == timed.name)
+    trials = time_all(alone, inner, kind, discriminators=judged, key=None)
+    fastest = trials.close()[0]
+    ids = next(each.config.data for each in inner.runnable if each.name == fastest)
     chosen = config.model_copy(update={"data": ids}).changed({"training.strategy": "multiworker"})
     log.info("--strategy auto: timing %d steps on all %d hosts", config.training.strategy_steps, group.count)
     with tempfile.TemporaryDirectory(prefix="voxyard-trial-") as folder, told_where_ended(lambda: None):
@@ -132,7 +126,7 @@ def _over_hosts(config: TrainConfig, group: HostGroup) -> TrainConfig:
             )
         except FailedTrialError as error:
             raise TrainerError(f"--strategy auto could not time the hosts: {error}", exit_code=1) from error
-    for line in hosts_verdict(report, group.count, timed.rates[timed.name]):
+    for line in hosts_verdict(report, group.count, median(trials.rates(fastest))):
         log.info("--strategy auto: %s", line)
     return chosen
 

@@ -360,7 +360,7 @@ def _recommended_batch(config: TrainConfig, assigned: Sequence[Assigned], longes
             found.append(
                 fitting_batch(
                     config,
-                    recommend(gpu.memory_total_mib, gpu.memory_total_mib).batch_size,
+                    recommend(gpu.memory_total_mib).batch_size,
                     free - HEADROOM_MIB if one.limit_mib is None else one.limit_mib,
                     capability=gpu.compute_capability,
                     longest=longest,
@@ -438,8 +438,9 @@ def _recommended_limit(one: Assigned) -> int:
         raise TrainerError(
             f"the driver does not report the memory of GPU {gpu.index} ({gpu.name}): give {_flag(one)} MIB"
         )
-    found = recommend(total, total, data_free_mib=free, model_free_mib=free)
-    limit = found.data_limit_mib if one.role == "data" else found.model_limit_mib
+    limit = recommend(total).limit_mib(one.role)
+    if free is not None:
+        limit = min(limit, free - HEADROOM_MIB)
     if limit < 1:
         raise TrainerError(
             f"GPU {gpu.index} ({gpu.name}) has only {free} of {total} MiB free, too little to train: "

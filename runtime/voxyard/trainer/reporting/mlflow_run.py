@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -69,23 +69,6 @@ class _Values:
     values: Mapping[str, float]
 
 
-@dataclass
-class _Count:
-    """Values that were given, and those that the server has. Each is changed by one thread."""
-
-    given: int = 0
-    delivered: int = 0
-
-
-@dataclass
-class _End:
-    """State in which the run ended, and its report."""
-
-    status: str = "FAILED"  # unless `finish` says otherwise
-    report: Path | None = None
-    asked: threading.Event = field(default_factory=threading.Event)
-
-
 class MlflowRun:
     """One run in MLflow. A context: its end waits a little for what the server does not have yet.
 
@@ -100,7 +83,10 @@ class MlflowRun:
         self._id_file = config.training.checkpoint_dir / RUN_ID
         self._resume = config.training.resume
         self._queue: queue.Queue[_Values] = queue.Queue(MOST_WAITING)
-        self._count, self._end, self._end_seconds = _Count(), _End(), end_seconds
+        self._given = self._delivered = 0  # values, and those that the server has; each is changed by one thread
+        self._status = "FAILED"  # unless `finish` says otherwise
+        self._report: Path | None = None
+        self._ends, self._end_seconds = threading.Event(), end_seconds
         self._told: set[str] = set()
         self._id: str | None = None
         # A thread that waits for a server must not keep the process.
@@ -113,11 +99,11 @@ class MlflowRun:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._end.asked.set()
+        self._ends.set()
         self._thread.join(self._end_seconds)
-        missing = self._count.given - self._count.delivered
+        missing = self._given - self._delivered
         if missing:
-            log.warning("MLflow: %d of %d values were not delivered", missing, self._count.given)
+            log.warning("MLflow: %d of %d values were not delivered", missing, self._given)
         if self._thread.is_alive():
             log.warning(
                 "MLflow: the server did not take the end of the run within %g s: it may show the run as going on",
@@ -126,7 +112,7 @@ class MlflowRun:
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         """Takes metrics of a step; returns at once."""
-        self._count.given += len(values)
+        self._given += len(values)
         try:
             self._queue.put_nowait(_Values(step, int(time.time() * 1000), dict(values)))
         except queue.Full:
@@ -134,7 +120,7 @@ class MlflowRun:
 
     def finish(self, report: Path, *, killed: bool) -> None:
         """Notes that the run ended in order: at its end, or because it was told to stop."""
-        self._end.status, self._end.report = "KILLED" if killed else "FINISHED", report
+        self._status, self._report = "KILLED" if killed else "FINISHED", report
 
     # -- in the thread ---------------------------------------------------------------------------------------------
 
@@ -156,11 +142,10 @@ class MlflowRun:
                 for begin in range(0, len(metrics), MOST_METRICS):
                     part = metrics[begin : begin + MOST_METRICS]
                     if self._patiently(lambda part=part: client.log_batch(run_id, metrics=part)):  # type: ignore[misc]
-                        self._count.delivered += len(part)
-            self._patiently(lambda: client.set_terminated(run_id, self._end.status))
-            report = self._end.report
-            if report is not None and report.exists():
-                self._patiently(lambda: client.log_artifact(run_id, str(report)))
+                        self._delivered += len(part)
+            self._patiently(lambda: client.set_terminated(run_id, self._status))
+            if self._report is not None and self._report.exists():
+                self._patiently(lambda: client.log_artifact(run_id, str(self._report)))
         except Exception as error:  # noqa: BLE001 (no fault of the client ends a training)
             self._tell(str(error) or type(error).__name__)
 
@@ -216,7 +201,7 @@ class MlflowRun:
                 self._tell(str(error))
                 if isinstance(error, MlflowException) and not _may_pass(error):
                     return False
-            if self._end.asked.wait(RETRY_SECONDS):
+            if self._ends.wait(RETRY_SECONDS):
                 deadline = deadline or time.monotonic() + self._end_seconds
                 if time.monotonic() > deadline:
                     return False
@@ -236,7 +221,7 @@ class MlflowRun:
             try:
                 found.append(self._queue.get(timeout=0.2))
             except queue.Empty:
-                if self._end.asked.is_set() and self._queue.empty():
+                if self._ends.is_set() and self._queue.empty():
                     return []
         while len(found) < MOST_METRICS and not self._queue.empty():
             found.append(self._queue.get_nowait())

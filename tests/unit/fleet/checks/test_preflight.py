@@ -17,7 +17,7 @@ from fleet.facts.fact import Unknown
 from fleet.facts.gpu_health import CRITICAL_XIDS
 from fleet.facts.gpu_use import Numa, XidError
 from fleet.facts.host import HostFacts
-from fleet.facts.machine import TOOLS, Disk, Docker, EngineLimits, Login, Toolkit
+from fleet.facts.machine import TOOLS, Disk, Docker, EngineLimits, HostImage, Login, Toolkit
 from fleet.images.cuda import DEFAULTS, CudaNeed
 from fleet.inventory.hosts import Host
 from fleet.release.gpu_assignment import assign
@@ -301,7 +301,9 @@ def test_room_is_needed_for_what_is_not_there_yet_and_twice_for_the_image_that_i
     assert requirements.docker_bytes(replace(trains, registry="a.example/b"), ()) == IMAGE.size_bytes + 11 * gib
     nearly = Disk("/var/lib/docker", 99 * gib, 20 * gib)
     assert failures(findings_of(facts(disk=nearly), trains, requirements))
-    assert not failures(findings_of(facts(disk=nearly, images=frozenset({"sha256:large"})), trains, requirements))
+    assert not failures(
+        findings_of(facts(disk=nearly, images=(HostImage("sha256:large", frozenset(), ()),)), trains, requirements)
+    )
 
 
 def test_room_for_artefacts_is_needed_in_the_home_or_beside_the_images_where_that_is_one_disk() -> None:
@@ -346,9 +348,9 @@ def test_our_own_exporter_may_have_the_port() -> None:
 
 def test_a_speech_service_on_the_hosts_network_has_its_port() -> None:
     taken, speaks = {"ports": frozenset({8080})}, host(roles=("bark",))
-    bark = container(role="bark", ports=(), host_network=True)
+    bark = container(service="bark", ports=(), host_network=True)
     assert not failures(findings_of(facts(**taken, containers=(bark,)), speaks))
-    assert failures(findings_of(facts(**taken, containers=(replace(bark, role="exporter"),)), speaks))
+    assert failures(findings_of(facts(**taken, containers=(replace(bark, service="exporter"),)), speaks))
 
 
 def test_each_image_wants_the_driver_of_its_cuda() -> None:

@@ -57,7 +57,7 @@ def test_the_head_must_be_within_reach(head: Any, level: str, said: str) -> None
 def test_the_operators_machine_must_not_reach_a_port(
     reached: Mapping[int, Reach], running: bool, level: str, said: str
 ) -> None:
-    there = facts(ray_reach=RayReach(None, reached), containers=(container(role="worker"),) if running else ())
+    there = facts(ray_reach=RayReach(None, reached), containers=(container(service="worker"),) if running else ())
     (found,) = check_all(there, member())
     assert (found.level, found.check, said in found.found) == (level, "ray", True)
     assert ("close TCP ports 6379, 8076-8079" in found.remedy) == (level == "FAIL")
@@ -101,7 +101,7 @@ def test_a_foreign_process_on_a_nodes_port_blocks_that_node() -> None:
     (found,) = ports(facts(ports=frozenset({8077})), member())
     assert (found.level, "port 8077, for the cluster's worker (node manager)" in found.found) == ("FAIL", True)
     assert blocked([found]) == {"worker"}
-    ours = container(role="worker", ports=(), host_network=True)
+    ours = container(service="worker", ports=(), host_network=True)
     assert list(ports(facts(ports=frozenset({8077}), containers=(ours,)), member())) == []
 
 
@@ -114,7 +114,7 @@ def test_hosts_of_one_cluster_have_one_token_and_one_image(tmp_path: Path) -> No
 
     hosts = [with_token("a", "x"), with_token("b", "x"), with_token("c", "y")]
     image = {"a": "sha256:11", "b": "sha256:22", "c": "sha256:11"}
-    known = {name: facts(containers=(container(role="worker", image_id=each),)) for name, each in image.items()}
+    known = {name: facts(containers=(container(service="worker", image_id=each),)) for name, each in image.items()}
     found = between(hosts, known)
     assert {name: [(each.level, each.check) for each in those] for name, those in found.items()} == {
         "b": [("WARN", "ray")], "c": [("FAIL", "secrets")],

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fleet.errors import FleetError
-from fleet.images.pins import Pin, base_of, engine_resolver, read, resolve_all, sources, text
+from fleet.images.pins import Pin, base_of, read, resolve_all, sources, text
 
 ROOT = Path(__file__).resolve().parents[4]
 DIGEST, OTHER = "sha256:" + "1" * 64, "sha256:" + "2" * 64
@@ -85,9 +85,3 @@ def test_a_base_without_a_digest_is_for_development_alone(given: str | None) -> 
 def test_a_role_that_the_lock_does_not_know_is_reported() -> None:
     with pytest.raises(FleetError, match="no base for bark"):
         base_of("bark", {}, None, unpinned=True)
-
-
-def test_without_an_engine_the_sentence_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(FleetError, match="docker is not installed on this machine"):
-        engine_resolver()

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import yaml
 from fleet_doubles import facts, host
-from programs import program
 
 from fleet.certificates import make
 from fleet.errors import FleetError
@@ -18,7 +17,6 @@ from fleet.inventory.hosts import Host, Inventory
 from fleet.inventory.monitoring_settings import AlertReceiver, MonitoringSettings
 from fleet.inventory.ray_clusters import RayNode
 from fleet.inventory.secrets import Secrets, read, versioned
-from fleet.monitoring.check import check_here
 from fleet.monitoring.export import write
 from fleet.monitoring.role import monitoring_part, read_inputs
 from fleet.release.environment import LoginInfo
@@ -227,10 +225,6 @@ def test_a_directory_that_cannot_be_written_is_reported_with_the_fix(site: Path,
         write(part(site), {}, tmp_path / "taken")
 
 
-def test_without_promtool_here_the_host_decides(site: Path) -> None:
-    assert check_here(part(site), "no-such-promtool") is False
-
-
 def test_hosts_with_certificates_are_asked_over_tls_and_verified(site: Path, tmp_path: Path) -> None:
     path = make(tmp_path, FLEET.hosts, []).path
     secured = replace(FLEET.hosts[0], secrets=(path,), roles=("bark", "trainer", "gateway"))
@@ -253,7 +247,6 @@ def test_hosts_with_certificates_are_asked_over_tls_and_verified(site: Path, tmp
     verified = {each["job_name"] for each in jobs if each.get("tls_config") == {"ca_file": "host-ca.pem"}}
     assert verified == {"exporter", "trainer", "bark", "gateway", "node"}
     assert files["prometheus/host-ca.pem"] == roots
-    assert check_here(part(site, fleet, SECRETS | {"host-ca": roots}), program("promtool"))
     with pytest.raises(FleetError, match="gpu-01, gpu-02 speak TLS, and Prometheus has no host-ca to verify them"):
         made(site, fleet)
 

@@ -270,7 +270,7 @@ def test_it_is_deployed_gated_rolled_back_and_shown_as_the_others(part: Path, tm
         assert deploy(target, second, context).result == "deployed"
         assert roll_back(target, context).after == first.id
         assert target.services()["embeddings"] == first.services[1].config
-        shown = {each.name: each for each in read_status(target).services}["embeddings"]
+        shown = {each.name: each for each in read_status(target, "gpu-01").services}["embeddings"]
         assert (shown.well, shown.answers, shown.state) == (True, "up", "running, no health check")
         assert deploy(target, made(replace(wanted, roles=())), context).result == "deployed"
         assert "embeddings" not in target.services()

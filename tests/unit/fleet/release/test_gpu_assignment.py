@@ -39,6 +39,12 @@ def test_the_trainer_has_the_best_pair_and_bark_the_others() -> None:
     assert assignment.limits.model.uuid == uuid(2)
 
 
+def test_a_gpu_that_the_drivers_topology_lacks_is_named() -> None:
+    one = "\tGPU0\tCPU Affinity\tNUMA Affinity\nGPU0\t X \t0-7\t0\n"
+    assignment = assign(facts(gpus=(gpu(0), gpu(1)), topology=one, p2p=Unknown("old")), host(roles=("trainer",)))
+    assert "nvidia-smi topo -m lacks GPU1" in " ".join(assignment.notes)
+
+
 def test_bark_alone_has_every_gpu_that_is_fit() -> None:
     found = facts(gpus=(gpu(0), gpu(1, mig=True)))
     assert assign(found, host(roles=("bark",))).workloads == (Workload("bark", "bark", uuid(0)),)

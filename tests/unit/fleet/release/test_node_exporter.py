@@ -13,6 +13,7 @@ from release_doubles import image, release
 
 from fleet.checks.preflight import ports
 from fleet.errors import FleetError
+from fleet.facts.machine import HostImage
 from fleet.images import pins, third_party
 from fleet.images.image import LocalImage
 from fleet.images.third_party import find_third_party
@@ -24,7 +25,7 @@ from fleet.release.gpu_assignment import assign
 from fleet.release.manifest import ServiceEntry
 from fleet.release.release import Release, read_inputs, render
 from fleet.rollout.change_plan import plan_change
-from fleet.rollout.host_state import HostImage, HostState, probes
+from fleet.rollout.host_state import HostState, probes
 from fleet.rollout.host_state import problem as problem_of
 from fleet.ssh.command_batch import Answer
 
@@ -87,7 +88,7 @@ def test_a_node_exporter_of_the_system_keeps_ours_from_the_release_and_the_ways_
     assert "node_exporter: false" in found.remedy
     assert "node_exporter_port" in found.remedy
     assert not list(ports(facts(ports=frozenset({9100})), host()))
-    ours = container(name="voxyard-node-exporter-1", role="node-exporter", ports=(), host_network=True)
+    ours = container(name="voxyard-node-exporter-1", service="node-exporter", ports=(), host_network=True)
     assert not list(ports(facts(ports=frozenset({9100}), containers=(ours,)), measured()))
 
 

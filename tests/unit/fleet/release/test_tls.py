@@ -16,9 +16,8 @@ from gateway_certificate import new_authority
 
 from fleet.certificates import make, write_secrets
 from fleet.errors import FleetError
-from fleet.gateway.configuration import configuration
 from fleet.gateway.part import gateway_part
-from fleet.inventory.gateway_settings import Gateway, Upstream
+from fleet.inventory.gateway_settings import Upstream
 from fleet.inventory.host_tls import read_tls, with_tls
 from fleet.inventory.hosts import Bark, Host
 from fleet.inventory.secrets import read
@@ -125,19 +124,6 @@ def test_the_gateway_verifies_services_that_speak_tls_and_reaches_the_others_as_
     targets = {f"/run/secrets/{name}.pem{suffix}" for name in ("gateway", "host") for suffix in ("", ".key")}
     assert {each["target"] for each in entry["secrets"]} == targets
     assert entry["healthcheck"]["test"][-1] == "http://127.0.0.1:9413/healthz"
-
-
-def test_while_hosts_change_each_has_two_servers_and_one_place_among_keys(secured: Host) -> None:
-    strict = configuration(secured, ["gpu-01"]).decode()
-    both = configuration(replace(secured, gateway=Gateway(plain_http=True)), ["gpu-01"]).decode()
-
-    def places(text: str) -> list[str]:
-        (pool,) = [each for each in text.split("\n\n") if "\nbackend by_key" in each]
-        return [line.partition(" id ")[2].split()[0] for line in pool.splitlines() if line.startswith("    server ")]
-
-    assert places(strict) == places(both)
-    assert "gpu-01:http" not in strict
-    assert "gpu-02:http" not in both
 
 
 def test_a_renewed_certificate_restarts_what_reads_it(secured: Host, tmp_path: Path) -> None:

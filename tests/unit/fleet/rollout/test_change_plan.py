@@ -10,20 +10,22 @@ from typing import Any
 import pytest
 from release_doubles import BASE_LAYERS, artefact, image, release
 
+from fleet.facts.machine import Container, HostImage
 from fleet.inventory.secrets import versioned
 from fleet.release.manifest import manifest_of
 from fleet.release.release import Release
 from fleet.rollout.change_plan import ChangePlan, plan_change
-from fleet.rollout.host_state import HostImage, HostState, ServiceContainer
+from fleet.rollout.host_state import HostState
 
 SECRET = b"alice: 0123456789\n"
 FILE = versioned("bark-api-keys", SECRET)
 REQUEST = release(9410, secrets={"bark-api-keys": SECRET}, gpu_limits={"GPU-1": 4096})
 
 
-def container(service: str, config: str, **other: Any) -> ServiceContainer:
-    found = ServiceContainer(
+def container(service: str, config: str, **other: Any) -> Container:
+    found = Container(
         id=f"id of {service}",
+        name=f"voxyard-{service}-1",
         service=service,
         release=REQUEST.id,
         config=config,

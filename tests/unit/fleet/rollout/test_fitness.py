@@ -194,7 +194,7 @@ def test_a_service_that_is_kept_from_the_release_runs_on_and_is_named(fleet: Fle
 
 def test_the_status_of_a_host_names_the_service_that_its_release_lacks(fleet: Fleet, services: FakeServices) -> None:
     fleet.deploy(keeps_bark(services.port))
-    status = read_status(fleet.shells["a"])
+    status = read_status(fleet.shells["a"], "a")
     assert not status.healthy
     bark = status.services[-1]
     assert (bark.name, bark.well, bark.state) == ("bark", False, "no container")

@@ -13,7 +13,8 @@ PIDS = Answer("PID\n11\n12\n")
 
 
 def verified(apps: str, limits: dict[str, int], pids: Answer = PIDS) -> tuple[str, ...]:
-    session = RecordingSession({"compute-apps": Answer(apps), "processes": pids})
+    rows = "".join(f"{row}, python\t\t\n" for row in apps.splitlines())
+    session = RecordingSession({"gpu-processes": Answer(rows), "processes": pids})
     return verify_memory(session, "gpu-01: bark", "c0ffee", limits)
 
 

@@ -18,7 +18,7 @@ from fleet.rollout.change_plan import ChangePlan, plan_change, plan_rollback
 from fleet.rollout.commands import config_refusal
 from fleet.rollout.context import Outcome, RolloutContext
 from fleet.rollout.host_state import read_state
-from fleet.rollout.status import STALE, read_status
+from fleet.rollout.status import read_status
 
 
 @pytest.fixture
@@ -118,8 +118,8 @@ def test_files_changed_on_the_host_and_a_cut_reload_are_drift_and_made_good(
         (host.folder / "config/exporter/current/rules/a.yaml").write_text("mine")
     else:
         (host.folder / "config/exporter/loaded").unlink()
-    (drift,) = [each.drift for each in read_status(host).services if each.name == "exporter"]
-    assert drift == (STALE,)
+    (drift,) = [each.drift for each in read_status(host, "gpu-01").services if each.name == "exporter"]
+    assert drift == ("it does not work with the files of its release",)
     change = planned(host, first(services))
     assert [str(each) for each in change.starts] == ["reload exporter: other files than it works with"]
     assert deploy(host, change, tmp_path).result == "deployed"

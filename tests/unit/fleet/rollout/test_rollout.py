@@ -156,11 +156,13 @@ def test_a_service_that_holds_more_than_its_limit_does_not_pass(
     host: ShellHost, fake_services: FakeServices, context: RolloutContext
 ) -> None:
     wanted = release(fake_services.port, gpu_limits={GPU: 4096})
-    (host.home / "compute-apps.csv").write_text(f"{GPU}, 4711, 3000\n{GPU}, 4712, 2500\n{GPU}, 99, 9000\n")
+    (host.home / "compute-apps.csv").write_text(
+        f"{GPU}, 4711, 3000, python\n{GPU}, 4712, 2500, python\n{GPU}, 99, 9000, x\n"
+    )
     outcome = deploy(host, wanted, context)
     assert outcome.result == "failed"
     assert f"{GPU}: uses 5500 MiB, allowed 4096 + 1024 MiB" in outcome.note
-    (host.home / "compute-apps.csv").write_text(f"{GPU}, 4711, 3000\n")
+    (host.home / "compute-apps.csv").write_text(f"{GPU}, 4711, 3000, python\n")
     assert deploy(host, wanted, context).limits == (f"bark: {GPU}: verified 3000 of 4096 MiB",)
 
 

@@ -256,7 +256,7 @@ def test_limits_of_a_run_are_verified_by_what_its_processes_hold(there: FakeHost
     run = train(session)
     there.answers("top", "printf 'PID\\n41\\n42\\n'")
     apps = [(uuid(0), 41, 16000), (uuid(0), 42, 1000), (uuid(0), 99, 9000), (uuid(1), 41, 8000)]
-    said = "".join(f"{gpu}, {pid}, {mib}\\n" for gpu, pid, mib in apps)
+    said = "".join(f"{gpu}, {pid}, {mib}, x\\n" for gpu, pid, mib in apps)
     smi = there.folder / "bin/nvidia-smi"
     smi.write_text(f"#!/bin/sh\nprintf '{said}'\n")
     assert runs.verify_limits(session, run) == (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -354,6 +355,8 @@ def test_an_unknown_key_is_shown_with_how_to_compare_and_add_it(server: SshServe
     assert f"it offers ssh-ed25519 {shown.split()[1]} (No ED25519 host key is known" in said
     assert "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub on its console" in said
     assert said.endswith(f"then add it: ssh-keyscan -p {server.port} 127.0.0.1 >> {known}")
+    subprocess.run(["sh", "-c", said.rpartition("then add it: ")[2]], check=True, capture_output=True)
+    assert ask(server.host(known_hosts=known)) == "on\n"
 
 
 def test_a_changed_key_is_shown_beside_the_known_one(server: SshServer, tmp_path: Path) -> None:
@@ -365,11 +368,10 @@ def test_a_changed_key_is_shown_beside_the_known_one(server: SshServer, tmp_path
     assert f"ssh-keygen -f {known} -R '{server.name}' && ssh-keyscan -p {server.port} 127.0.0.1 >> {known}" in said
 
 
-def test_a_directory_in_the_place_of_known_hosts_is_reported_to_be_one(server: SshServer, tmp_path: Path) -> None:
-    with pytest.raises(
-        FleetError, match="is a directory, named as known_hosts of here in the inventory: name the file"
-    ):
-        ask(server.host(known_hosts=tmp_path))
+@pytest.mark.parametrize(("name", "said"), [(".", "is a directory"), ("none", "no such file")])
+def test_what_is_no_file_of_known_hosts_is_reported(server: SshServer, tmp_path: Path, name: str, said: str) -> None:
+    with pytest.raises(FleetError, match=f"{said}, named as known_hosts of here in the inventory"):
+        ask(server.host(known_hosts=tmp_path / name))
 
 
 # -- jump hosts ----------------------------------------------------------------------------------------------
@@ -424,6 +426,25 @@ def test_rsync_goes_the_same_way_and_is_checked_on_it(server: SshServer, certifi
 
 
 # -- while it stands -----------------------------------------------------------------------------------------
+
+
+def test_what_is_sent_arrives_on_the_one_connection_and_need_not_be_read(server: SshServer) -> None:
+    where = Command("a", 'echo "$SSH_CONNECTION"')
+    with connected(server.host()) as session:
+        first = session.run([where])
+        answer = session.send(Command("b", "wc -c; echo done >&2; exit 5"), [bytes(1 << 20)] * 8)
+        full = session.send(Command("c", "echo no space left >&2; exit 1"), [bytes(1 << 20)] * 8)
+        assert session.run([where]) == first
+    assert (answer.out.strip(), answer.err, answer.code) == (str(8 << 20), "done\n", 5)
+    assert (full.err, full.code) == ("no space left\n", 1)
+
+
+def test_a_server_that_never_answers_does_not_hold_up_the_others(server: SshServer) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        mute = server.host(name="mute", port=int(silent.getsockname()[1]))
+        result = on_every_host([mute, server.host()], ask)
+    assert result.succeeded == {"here": "on\n"}
+    assert "cannot be reached" in str(result.failed["mute"])
 
 
 def test_verbs_of_the_host_script_come_through_with_their_arguments(server: SshServer) -> None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import io
 import json
 import re
-import struct
 import subprocess
 import wave
-import zlib
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -172,7 +170,7 @@ def test_sound_has_its_title_and_its_author(book: dict[str, Any], tmp_path: Path
 @pytest.mark.needs("ffprobe")
 def test_an_epub_is_an_audiobook_with_its_cover_also_where_that_is_broken(served: Served, tmp_path: Path) -> None:
     texts = {"One": "The harbour lay still.", "Two": "In the morning the ships came in."}
-    for number, (cover, pictures) in enumerate([(png(), 1), (png()[:40], 0)]):
+    for number, (cover, pictures) in enumerate([(epubs.png(), 1), (epubs.png()[:40], 0)]):
         book = epubs.epub(texts, title="The harbour", author="Bo Ek", cover=cover)
         answer = httpx.post(
             f"{served.url}/v1/documents", files={"file": ("book.epub", book, "application/epub+zip")}, timeout=60
@@ -193,18 +191,6 @@ def test_an_epub_is_an_audiobook_with_its_cover_also_where_that_is_broken(served
 
 def completed(url: str) -> bool:
     return bool(httpx.get(url).json()["state"] == "completed")
-
-
-def png() -> bytes:
-    """A grey picture of 8 × 8 pixels."""
-    parts = [
-        (b"IHDR", struct.pack(">IIBBBBB", 8, 8, 8, 0, 0, 0, 0)),
-        (b"IDAT", zlib.compress(bytes(9 * 8))),
-        (b"IEND", b""),
-    ]
-    return b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data)) for name, data in parts
-    )
 
 
 def test_subtitles_show_every_word_in_its_time(book: dict[str, Any]) -> None:

@@ -38,8 +38,9 @@ def test_errors_and_reasons_of_the_api_name_no_folder() -> None:
         parked="/srv/data is full",
     )
     chunk = StoredChunk(0, 0, 9, "sentence", 1.0, "failed", None, reason)
-    out = serializers.document(record, time.time(), serializers.ChunkTimes((chunk,), ()), "Some text")
+    at = serializers.ChunkTimes((chunk,), ())
+    out = (serializers.document(record, time.time(), at), serializers.chunk(chunk, at, "Some text"))
     body = answer(StoreError(reason)).body
-    for said in (out.model_dump_json(), json.dumps(json.loads(bytes(body)))):
+    for said in (*(each.model_dump_json() for each in out), json.dumps(json.loads(bytes(body)))):
         assert "ann.npz" in said
         assert "/srv" not in said

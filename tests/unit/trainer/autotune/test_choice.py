@@ -5,27 +5,23 @@ from __future__ import annotations
 import json
 import logging
 import re
-from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from tones import Corpus
+from tones import Corpus, as_shards
 
-from voxyard.corpus import prepare
 from voxyard.host import Gpu
 from voxyard.host.plan import Links
 from voxyard.host.topology import parse
 from voxyard.trainer.autotune import cache, candidates, timing, trial_process, tuner
-from voxyard.trainer.autotune.cache import CachedStrategy, KeptTrials
+from voxyard.trainer.autotune.cache import KeptTrials
 from voxyard.trainer.autotune.candidates import (
     LOOK_AHEAD,
     Candidate,
     Candidates,
-    comparable,
-    contenders,
     find_candidates,
     from_features,
     has_discriminators,
@@ -33,7 +29,7 @@ from voxyard.trainer.autotune.candidates import (
     trial,
     way_of_config,
 )
-from voxyard.trainer.autotune.trials import Timed
+from voxyard.trainer.autotune.trials import Timed, Trials
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.corpora import feature_settings
 from voxyard.trainer.devices.device_ids import HostDevices
@@ -218,22 +214,37 @@ def _cache_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
+def timed(*of_disk: str, devices: int = 2, kind: Kind = "gpu", **rates: list[float]) -> Trials:
+    """Trials of these rates; of the ways in `of_disk` from there, where one is given."""
+    made = Trials(tuple(rates), devices, kind)
+    for name, each in rates.items():
+        for rate in each:
+            made.add(name, Timed(rate, "", of_disk=not of_disk or name in of_disk))
+    return made
+
+
 def test_an_entry_is_cached_beside_others() -> None:
-    one, other = CachedStrategy("split", {"split": 2.0}, 1.0), CachedStrategy("single", {"single": 1.0}, 2.0)
-    cache.save("a", one)
-    cache.save("b", other)
-    assert (cache.load("a"), cache.load("b"), cache.load("c")) == (one, other, None)
+    one, other = timed(split=[2.0, 3.0]), timed(single=[1.0])
+    one.add("split", Timed(2.5, "", of_disk=True, stages=StepStages(0.1, 0.2)))
+    one.fail("mirrored", "no room")
+    cache.save("a", 30, one, decided=True)
+    cache.save("b", 30, other, decided=True)
+    for name, saved in (("a", one), ("b", other)):
+        kept = cache.load(name, 10)
+        assert kept is not None
+        assert (kept.timed, kept.failed) == (saved.timed, saved.failed)
+    assert cache.load("c", 30) is None
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"a": 3}', '{"a": {"name": "split"}}', "\x00"])
+@pytest.mark.parametrize("content", ["", "[]", '{"a": 3}', '{"a": {"timed": {}}}', "\x00"])
 def test_a_file_that_is_damaged_is_reported_and_timed_anew(content: str, caplog: pytest.LogCaptureFixture) -> None:
     cache.path().parent.mkdir(parents=True)
     cache.path().write_text(content)
     with caplog.at_level(logging.WARNING):
-        assert cache.load("a") is None
+        assert cache.load("a", 30) is None
     assert "timed again" in caplog.text
-    cache.save("a", CachedStrategy("split", {}, 1.0))
-    assert cache.load("a") == CachedStrategy("split", {}, 1.0)
+    cache.save("a", 30, timed(split=[1.0]), decided=True)
+    assert cache.load("a", 30) is not None
 
 
 def test_a_cache_that_cannot_be_written_is_reported_and_no_error(
@@ -242,8 +253,8 @@ def test_a_cache_that_cannot_be_written_is_reported_and_no_error(
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     with caplog.at_level(logging.WARNING):
-        cache.save("a", CachedStrategy("split", {}, 1.0))
-    assert "is not cached" in caplog.text
+        cache.save("a", 30, timed(split=[1.0]), decided=True)
+    assert "are not cached" in caplog.text
 
 
 def test_host_model_and_numbers_make_the_key_and_the_run_does_not() -> None:
@@ -269,30 +280,32 @@ def test_host_model_and_numbers_make_the_key_and_the_run_does_not() -> None:
 
 def test_the_age_of_an_entry_is_given_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("voxyard.trainer.autotune.cache.time.time", lambda: 10 * 86400.0)
-    assert CachedStrategy("split", {}, 9.5 * 86400).age() == "12 hours ago"
-    assert CachedStrategy("split", {}, 10 * 86400 - 3600).age() == "60 minutes ago"
-    assert KeptTrials({}, 10 * 86400 - 60).age() == "1 minute ago"
-    assert CachedStrategy("split", {}, 86400.0).age() == "9 days ago"
+    assert KeptTrials({}, {}, 9.5 * 86400, decided=True).age() == "12 hours ago"
+    assert KeptTrials({}, {}, 10 * 86400 - 3600, decided=True).age() == "60 minutes ago"
+    assert KeptTrials({}, {}, 10 * 86400 - 60, decided=False).age() == "1 minute ago"
+    assert KeptTrials({}, {}, 86400.0, decided=True).age() == "9 days ago"
 
 
 @pytest.mark.parametrize(
-    ("of_disk", "compared", "passed_over"),
+    ("of_disk", "compared"),
     [
-        ({"single", "split"}, {"single", "split"}, ("precomputed",)),
-        ({"single", "split", "precomputed"}, {"single", "split", "precomputed"}, ()),
-        (set(), {"single", "split", "precomputed"}, ()),
+        (("single", "split"), ("single", "split")),
+        (("single", "split", "precomputed"), ("single", "split", "precomputed")),
+        (("nothing",), ("single", "split", "precomputed")),
     ],
 )
 def test_a_candidate_that_read_from_memory_is_not_compared_with_one_that_read_from_the_disk(
-    of_disk: set[str], compared: set[str], passed_over: tuple[str, ...]
+    of_disk: tuple[str, ...], compared: tuple[str, ...]
 ) -> None:
     """Features that were just written, to a place in memory."""
-    assert comparable(["single", "split", "precomputed"], of_disk) == (compared, passed_over)
+    trials = timed(*of_disk, single=[1.0], split=[2.0], precomputed=[9.0])
+    assert trials.compared() == compared
+    assert trials.close() == (compared[-1],)
 
 
 def test_the_fastest_is_clear_where_its_slowest_trial_beats_all_others() -> None:
-    assert contenders({"single": [9.0, 9.5, 9.9], "split": [10.0, 11.0, 30.0]}) == ("split",)
-    assert contenders({"single": [9.0, 10.1, 9.5], "split": [10.0, 11.0, 12.0]}) == ("split", "single")
+    assert timed(single=[9.0, 9.5, 9.9], split=[10.0, 11.0, 30.0]).close() == ("split",)
+    assert timed(single=[9.0, 10.1, 9.5], split=[10.0, 11.0, 12.0]).close() == ("split", "single")
 
 
 class NoFeatures:
@@ -443,17 +456,22 @@ def test_a_trial_of_one_timed_step_is_told_as_such_beside_the_gain(
 def test_the_split_of_a_model_with_two_networks_of_its_own_has_the_bound_of_its_placement(
     place: str, bound: float
 ) -> None:
-    stages = asdict(StepStages(0.1, 0.4, 0.2, two_networks=True, beside_on=place))
-    timed = CachedStrategy("split", {"split": 3.0, "single": 2.0, "mirrored": 2.5}, 1.0, stages)
-    found = candidates.gains(timed, 2)
-    kinds: tuple[Kind, Kind] = ("gpu", "cpu")
+    def told(kind: Kind) -> list[str]:
+        return list(measured(kind).told_bounds())
+
+    def measured(kind: Kind) -> Trials:
+        trials = timed(kind=kind, split=[3.0], single=[2.0], mirrored=[2.5])
+        trials.add("split", Timed(3.0, "", of_disk=True, stages=stages))
+        return trials
+
+    stages = StepStages(0.1, 0.4, 0.2, two_networks=True, beside_on=place)
+    found = measured("gpu").gains()
     assert {name: gain["bound"] for name, gain in found.items()} == pytest.approx(
         {"split": bound, "single": 1.0, "mirrored": 2.0}
     )
     assert found["split"]["reached"] == 1.5
-    assert list(candidates.told_bounds(CachedStrategy("single", {"single": 2.0}, 1.0), 2, "gpu")) == [], "not known"
-    on_gpus, on_cpus = (list(candidates.told_bounds(timed, 2, kind)) for kind in kinds)
-    (more,) = [line for line in on_cpus if line not in on_gpus]
+    assert list(timed(single=[2.0]).told_bounds()) == [], "not known"
+    (more,) = [line for line in told("cpu") if line not in told("gpu")]
     assert "a logical CPU device that is alone has the cores of all" in more
 
 
@@ -515,10 +533,9 @@ def test_features_of_an_older_version_in_the_runs_directory_are_made_again(
     folder, asked = tmp_path / "run" / tuner.FEATURES_DIRECTORY, list[str]()
 
     def write(settings: dict[str, Any]) -> None:
-        prepare(
-            tones, folder, sample_rate=22050, text_units="characters", language="en-us", max_bad_share=0,
+        as_shards(
+            tones, folder, feature_settings=settings,
             features=lambda example: {"mel": np.zeros((len(example.pcm) // 256, 80), np.float32)},
-            feature_settings=settings,
         )  # fmt: skip
 
     def ask(request: dict[str, Any], seconds: float | None = None) -> dict[str, Any]:

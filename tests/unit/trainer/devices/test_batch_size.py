@@ -26,7 +26,7 @@ def config(size: str = "tiny", *, data: dict[str, Any] | None = None, **training
 
 def fits(size: str, gb: int, *, capability: tuple[int, int] | None = (9, 0), **training: Any) -> int:
     total = gb * 1024
-    most = recommend(total, total).batch_size
+    most = recommend(total).batch_size
     made = fitting_batch(config(size, **training), most, total - HEADROOM_MIB, capability=capability, longest=LONGEST)
     assert made.clips <= most, "the table is the upper bound"
     assert made.clips in STEPS or made.clips == most
