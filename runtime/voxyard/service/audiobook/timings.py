@@ -11,7 +11,7 @@ from voxyard.service.audiobook.aligned_words import AlignedChunk, AlignedWord
 from voxyard.service.documents.records import StoredChunk
 from voxyard.speech.audio.joining import Span
 from voxyard.speech.reading.markup import MASK
-from voxyard.speech.text.duration import milliseconds
+from voxyard.speech.text.chunks import milliseconds
 from voxyard.speech.text.sentences import language_code
 
 # A word between blanks; a character of a script that puts no blanks between words is one by itself.

@@ -20,7 +20,7 @@ from voxyard.settings import SettingsError
 from voxyard.settings.yaml_reader import YamlValue
 from voxyard.settings.yaml_reader import read as read_yaml
 from voxyard.speech.errors import SpeechError
-from voxyard.speech.reading.edits import Edit, Span
+from voxyard.speech.reading.markup import Edit, Span
 
 MOST_ENTRIES = 10_000  # of a file
 MOST_OF_REQUEST = 200

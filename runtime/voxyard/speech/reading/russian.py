@@ -11,7 +11,7 @@ from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from voxyard.speech.reading.edits import Edit
+from voxyard.speech.reading.markup import Edit
 from voxyard.speech.reading.patterns import BLANKS
 from voxyard.speech.reading.russian_counts import in_words
 from voxyard.speech.reading.russian_forms import GENITIVE_PRICE, in_full

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from voxyard.speech.errors import SpeechError
-from voxyard.speech.reading.edits import EditedText
 from voxyard.speech.reading.lexicon import Lexicon, LexiconEntry, of_mapping, read_lexicon
+from voxyard.speech.reading.markup import EditedText
 
 FILE = """\
 # names of the house
