@@ -78,6 +78,7 @@ def open_pool(
         from voxyard.speech.remote.worker import RemoteWorker, devices
 
         launch, chosen = partial(RemoteWorker, doubts={}), devices(engine)
+        rest = replace(rest, idle_release=None)  # they hold no memory here, and look whether their servers are there
     else:
         chosen = choose_devices(device, gpus, section, os.environ.get(VISIBLE))
     limits = replace(rest, warm_workers=len(chosen) if warm == "all" else min(warm, len(chosen)))
