@@ -69,7 +69,7 @@ def word_times(
     """Chunks of a text, as `masked` gives it, with the times of their words.
 
     Where a chunk is not in `aligned`, or has no words there, its sound is shared among its words by the estimated
-    duration of each, blanks after it included (see `speech.text.duration`).
+    duration of each, blanks after it included (see `speech.text.chunks`).
     """
     sums = milliseconds(text, language_code(language))
     for chunk, span in chunks:
