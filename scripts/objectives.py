@@ -22,6 +22,8 @@ PROMETHEUS = Path(__file__).resolve().parent.parent / "deploy/prometheus"
 TABLE, RULES = PROMETHEUS / "objectives.yaml", PROMETHEUS / "rules/objectives.yaml"
 LEAST = 3
 """Bad events in the long window below which nothing is told: one of two is half of all, and may be chance."""
+CHANCE = 2
+"""Standard deviations by which they are to exceed what is allowed: of few events, one too many is no rate."""
 LOWEST, HIGHEST = 0.01, 0.9999
 """Bounds of a target; above, the `LEAST` bad events of an alert are more than a month's budget of 30 000 events."""
 _TEXT = (r"(?!\s*$)[^'{}\\]+", "words without quote, brace or backslash")
@@ -253,6 +255,10 @@ def _alert(objective: Objective, burning: Burning) -> Iterator[str]:
         yield f"          {_series(objective, 'burn', long)} > {rate:g}"
         yield f"            and {_series(objective, 'burn', short)} > {rate:g}"
         yield f"            and {_series(objective, 'bad', long)} > {LEAST - 0.5:g}"
+        # allowed = bad * rate / burn, and bad - allowed > CHANCE * sqrt(allowed)
+        excess = f"{_series(objective, 'bad', long)} * ({_series(objective, 'burn', long)} / {rate:g} - 1) ^ 2"
+        yield f"            and {excess}"
+        yield f"              > {CHANCE**2} / {rate:g} * {_series(objective, 'burn', long)}"
     yield "        labels:"
     yield f"          severity: {burning.severity}"
     yield f"          family: objective-{objective.name.replace('_', '-')}"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from alert_rules import alerts
 from fault_kinds import KINDS
 from healthy_weeks import WEEKS, live
-from planted_faults import new_host, observe, train
+from planted_faults import MINUTE, new_host, observe, train
 
 from voxyard.telemetry.causes import BY_NAME
 
@@ -42,6 +43,7 @@ PARTLY = (
     "failing documents",
 )
 """They hold for a part of the time, or stand beside a cause that does not explain them."""
+TOGETHER = ("gone host", "critical xid", "dead workers")
 QUIET = (
     "small models that wait a little",
     "short looks",
@@ -85,9 +87,21 @@ def test_features_cost_what_they_cost_whatever_their_step_waits_for(tmp_path: Pa
 @pytest.mark.parametrize("name", [*LOOK_BACK, *PARTLY])
 def test_a_fault_is_told_by_its_cause(promtool: str, tmp_path: Path, name: str) -> None:
     (kind,) = (each for each in KINDS if each.name == name)
-    found = observe(kind, tmp_path, SEED)
+    (found,) = observe([(kind, SEED)], tmp_path)
     assert found.told is not None, f"{found.drawn}: {found.fired}"
     assert found.before == ()
+
+
+@pytest.mark.slow
+def test_faults_that_are_replayed_together_are_told_as_each_alone(promtool: str, tmp_path: Path) -> None:
+    kinds = [replace(kind, before=25 * MINUTE, after=8 * MINUTE) for kind in KINDS if kind.name in TOGETHER]
+    alone = [observe([(kind, SEED)], tmp_path)[0] for kind in kinds]
+    together = observe([(kind, SEED) for kind in kinds], tmp_path)
+    assert [{name for name, _, _ in each.fired} for each in together] == [
+        {name for name, _, _ in each.fired} for each in alone
+    ]
+    assert all(each.told for each in together)
+    assert [each.drawn for each in together] == [each.drawn for each in alone]
 
 
 @pytest.mark.slow
@@ -95,5 +109,5 @@ def test_a_fault_is_told_by_its_cause(promtool: str, tmp_path: Path, name: str) 
 @pytest.mark.parametrize("name", [*QUIET[:1], *(pytest.param(name, marks=pytest.mark.long) for name in QUIET[1:])])
 def test_a_healthy_day_pages_nobody(promtool: str, tmp_path: Path, name: str) -> None:
     (week,) = (each for each in WEEKS if each.name == name)
-    fired = live(week, tmp_path, days=1, seed=SEED)
+    (fired,) = live([week], tmp_path, days=1, seed=SEED)
     assert [each for each in fired if each.severity in ("critical", "warning")] == []

@@ -56,6 +56,7 @@ _REMOVED: dict[int, str | None] = dict.fromkeys(
 )
 _UNPRINTED = _REMOVED | LIGATURES
 _HALF_CHARACTER = re.compile(r"[\ud800-\udfff]")  # lone surrogates cannot be encoded
+_UNCLEAN = re.compile(rf"[{re.escape(''.join(map(chr, _UNPRINTED)))}\t\r\x0b\x0c\u2028\u2029\ud800-\udfff]")
 _BLANKS_AT_LINE_END = re.compile(r"(?<![ \u00a0])[ \u00a0]+$", re.MULTILINE)  # a run is searched once
 _EMPTY_LINES = re.compile(r"\n{3,}")
 _UNEXPECTED = re.compile(
@@ -68,9 +69,13 @@ def clean(text: str) -> str:
 
     Tabs become spaces, page breaks empty lines; blanks at the end of lines and around the whole are left out.
     """
-    text = _PARAGRAPH_END.sub("\n\n", _LINE_END.sub("\n", text))
-    text = _HALF_CHARACTER.sub("\ufffd", text.replace("\t", " ").translate(_UNPRINTED))
-    return _EMPTY_LINES.sub("\n\n", _BLANKS_AT_LINE_END.sub("", text)).strip()
+    if _UNCLEAN.search(text) is not None:
+        text = _PARAGRAPH_END.sub("\n\n", _LINE_END.sub("\n", text))
+        text = _HALF_CHARACTER.sub("\ufffd", text.replace("\t", " ").translate(_UNPRINTED))
+    if " \n" in text or "\u00a0\n" in text:
+        text = _BLANKS_AT_LINE_END.sub("", text)
+    text = text.rstrip(" \u00a0")
+    return (_EMPTY_LINES.sub("\n\n", text) if "\n\n\n" in text else text).strip()
 
 
 def has_mark(data: bytes) -> bool:

@@ -13,7 +13,7 @@ LEADERS = re.compile(  # a run is searched once, from its beginning
 
 _FEWEST = 3  # lines of a table of contents
 _LONGEST_ENTRY = 120  # characters of an entry's first lines
-_SHORTEST_TITLE = 3  # characters
+_SHORTEST_TITLE, _LONGEST_TITLE = 3, 20  # characters
 _NO_WORD = re.compile(r"[\W_]+")
 _MOST_BETWEEN = 3  # lines between two that end with a page: headings, and entries that go on
 _TITLE = re.compile(
@@ -38,8 +38,11 @@ def contents_lines(lines: Sequence[str]) -> set[int]:
     before the page they are told by the title.
     """
     ends = [
-        (at, found["page"]) for at, line in enumerate(lines) if (found := LEADERS.search(line.rstrip())) is not None
+        (at, found["page"])
+        for at, line in enumerate(lines)
+        if (end := line.rstrip())[-1:].isalnum() and (found := LEADERS.search(end)) is not None
     ]
+    titles = [at for at, line in enumerate(lines) if is_title_of_contents(line)]
     groups: list[list[tuple[int, str]]] = []
     for each in ends:
         between = lines[groups[-1][-1][0] + 1 : each[0]] if groups else []
@@ -58,13 +61,13 @@ def contents_lines(lines: Sequence[str]) -> set[int]:
         above = [at for at in near if lines[at].strip()][-_MOST_BETWEEN:]
         title = next((at for at in above if is_title_of_contents(lines[at])), group[0][0])
         left_out |= set(range(title, group[0][0]))
-    return left_out | _titled_contents(lines) | _repeated_contents(lines)
+    return left_out | _titled_contents(lines, titles) | _repeated_contents(lines, titles)
 
 
-def _titled_contents(lines: Sequence[str]) -> set[int]:
+def _titled_contents(lines: Sequence[str], titles: Sequence[int]) -> set[int]:
     """Numbers of the lines of tables of contents without dots: a title, and entries that end with a page."""
     left_out = set[int]()
-    for title in (at for at, line in enumerate(lines) if is_title_of_contents(line)):
+    for title in titles:
         pages, last, between = list[str](), title, 0
         for at in range(title + 1, len(lines)):
             line = lines[at].strip()
@@ -83,9 +86,8 @@ def _titled_contents(lines: Sequence[str]) -> set[int]:
     return left_out
 
 
-def _repeated_contents(lines: Sequence[str]) -> set[int]:
+def _repeated_contents(lines: Sequence[str], titles: Sequence[int]) -> set[int]:
     """Numbers of the lines of tables of contents without pages: a title, and entries that stand again below."""
-    titles = [at for at, line in enumerate(lines) if is_title_of_contents(line)]
     last = {_folded(line): at for at, line in enumerate(lines) if len(line) <= _LONGEST_ENTRY} if titles else {}
     left_out, read = set[int](), -1
     for title in titles:
@@ -117,7 +119,8 @@ def _folded(line: str) -> str:
 
 def is_title_of_contents(line: str) -> bool:
     """True for the title of a table of contents: Contents, Inhalt, 目录."""
-    return _TITLE.fullmatch(line.strip(" \t.:*#=")) is not None
+    title = line.strip(" \t.:*#=")
+    return len(title) <= _LONGEST_TITLE and _TITLE.fullmatch(title) is not None
 
 
 def _falls(pages: Sequence[str], page: str) -> bool:
@@ -147,4 +150,4 @@ def without_readings(text: str) -> str:
 
 def without_marks(text: str) -> str:
     """The text without marks of notes in brackets directly after a word: Hale[1]; one that counts from 0 is code."""
-    return text if _CODE.search(text) else _MARK.sub("", text)
+    return text if "[" not in text or _CODE.search(text) else _MARK.sub("", text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 _LONGEST = 80  # characters of a title
 _FEWEST_NUMBERS = 3  # that are titles alone
@@ -54,8 +55,12 @@ _OF_PARTS = (
 _PART = re.compile(rf"(?:{_OF_PARTS})\b|(?:{_ORDINALS})\s+(?:{_OF_PARTS})\b|第[{_DIGITS}]+[卷部篇集册]", re.IGNORECASE)
 _BARE_NUMBER = re.compile(r"\d{1,3}\.?|[IVXLC]{1,8}\.?")
 _ORNAMENTS = re.compile(r"^[*=~_–—-]+\s*|\s*[*=~_–—-]+$|【|(?<=[章节回话])】|】$")  # around a title
+_SIGNS = frozenset("*=~_–—-【】")
 _RULE = re.compile(r"^[=~*_–—-]{2,}[^\S\n]*$\n?", re.MULTILINE)  # below one
 _MARKED = re.compile(r"#{1,3}\s+(?P<title>\S.*)")
+_EASTERN_BEGINS = frozenset("正第제卷番外")
+_NAME = re.compile(rf"(?:{_WORDS}|{_ALONE})(?![\w’'])")
+_WORDS_BEFORE = 2  # the name of a title: The Last Chapter
 _APART = re.compile(r"[\s]*(?:[.:：—–|-]+\s*|$)")
 DIRECTS = re.compile(r"\[(?:/[ \t]*)?(?:voice|pause|break|silence)\b[^\]\[\r\n]*\]|<break\b[^<>\r\n]*>", re.IGNORECASE)
 """A tag that directs the voice: no part of a title."""
@@ -72,9 +77,10 @@ def chapter_title(paragraph: str) -> str | None:
     first = first.strip()
     if not first or len(first) > _LONGEST:
         return None
-    if (marked := _MARKED.fullmatch(first)) is not None:
+    if first[0] == "#" and (marked := _MARKED.fullmatch(first)) is not None:
         return None if rest.strip() else marked["title"].strip()
-    first = _ORNAMENTS.sub(" ", first).strip()
+    if not _SIGNS.isdisjoint(first):
+        first = _ORNAMENTS.sub(" ", first).strip()
     if not _is_title(first):
         return None
     below = _RULE.sub("", rest).strip()
@@ -82,9 +88,18 @@ def chapter_title(paragraph: str) -> str | None:
     return f"{first} {below}" if named else first
 
 
+@lru_cache(maxsize=8192)
+def _names(word: str) -> bool:
+    """True for a word that a title has among its first ones: most paragraphs are no title by these alone."""
+    return _NAME.match(word.lower()) is not None
+
+
 def _is_title(line: str) -> bool:
-    if _EASTERN.fullmatch(line) is not None:
+    begins = line[:1] in _EASTERN_BEGINS or line[:1].isdecimal()
+    if begins and _EASTERN.fullmatch(line) is not None:
         return _SENTENCE.search(line) is None and len(line) <= _LONGEST // 2
+    if not any(map(_names, line.split(None, _WORDS_BEFORE + 1)[: _WORDS_BEFORE + 1])):
+        return False
     found = _TITLE.fullmatch(line)
     if found is None:
         return False
@@ -121,10 +136,11 @@ def is_of_chapter(title: str) -> bool:
 def numbers_alone(paragraphs: Sequence[str]) -> dict[int, str]:
     """The paragraphs that are numbers from 1 on, in Arabic or Roman figures, by their places; none of fewer than 3."""
     found: dict[int, str] = {}
+    next_one = ("1", "I")
     for at, text in enumerate(paragraphs):
-        bare = text.strip(" .")
-        if bare in (str(len(found) + 1), roman(len(found) + 1)):
+        if text.strip(" .") in next_one:
             found[at] = text.strip()
+            next_one = (str(len(found) + 1), roman(len(found) + 1))
     return found if len(found) >= _FEWEST_NUMBERS else {}
 
 

@@ -7,6 +7,7 @@ import contextlib
 import errno
 import functools
 import gc
+import itertools
 import logging
 import math
 import resource
@@ -78,7 +79,7 @@ def serve(
         _allow_open_files()
         certificate = open_certificate(section)
         config = _config(Forwarded(app, section.root_path), section, certificate)
-        server = _Server(config, section, bound, announce, graceful_shutdown, stop or threading.Event(), certificate)
+        server = _Server(config, section, bound, announce, graceful_shutdown, stop, certificate)
         try:
             with _sharing_the_interpreter():
                 server.run(sockets=[bound])
@@ -161,7 +162,7 @@ class _Server(uvicorn.Server):
         bound: socket.socket,
         announce: Callable[[str], None],
         graceful_shutdown: GracefulShutdown | None,
-        stop: threading.Event,
+        stop: threading.Event | None,
         certificate: Certificate | None,
     ) -> None:
         super().__init__(config)
@@ -185,14 +186,17 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         if self.started:
             self._announce(_address(self._bound, "http" if self._certificate is None else "https"))
+            if self._stop is not None or self._certificate is not None:
+                self._watching = asyncio.create_task(self._watch(self._stop, self._certificate))
 
-    async def on_tick(self, counter: int) -> bool:
+    async def _watch(self, stop: threading.Event | None, certificate: Certificate | None) -> None:
         """Checks `stop`, ten times a second, and now and then whether the certificate was renewed."""
-        if self._stop.is_set():
-            self.should_exit = True
-        if self._certificate is not None and counter % _TICKS_PER_RENEWAL == 0:
-            self._certificate.renew()
-        return await super().on_tick(counter)
+        for tick in itertools.count():
+            if stop is not None and stop.is_set():
+                self.should_exit = True
+            if certificate is not None and tick % _TICKS_PER_RENEWAL == 0:
+                certificate.renew()
+            await asyncio.sleep(_POLL_SECONDS)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Waits for work in progress, then closes the listener and the connections."""

@@ -24,6 +24,7 @@ from voxyard.service.config import ServiceSection
 from voxyard.service.documents.change_notifier import ChangeNotifier
 from voxyard.service.documents.queue import DocumentQueue
 from voxyard.service.documents.store import Store
+from voxyard.service.documents.submission import UploadReader
 from voxyard.service.documents.timelines import Timelines
 from voxyard.service.errors import BusyError
 from voxyard.service.healthcheck import CANNOT_WORK
@@ -34,14 +35,13 @@ from voxyard.service.routes.answers import Answers
 from voxyard.service.shutdown import GracefulShutdown
 from voxyard.service.streaming.shared_encoding import SharedEncodings
 from voxyard.service.streaming.speech_request import ConcurrencyLimiter
-from voxyard.service.uploads.read import UploadReader
 from voxyard.service.voices.table import FrontendWithUploads
 from voxyard.service.webhooks.rules import read_rules
 from voxyard.service.webhooks.sender import WebhookSender
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.frontend import Frontend
 from voxyard.speech.pool.pool import Pool
-from voxyard.speech.reading.spoken import READING, ReadingOptions
+from voxyard.speech.script import READING, ReadingOptions
 
 if TYPE_CHECKING:
     from voxyard.speech.reading.lexicon import Lexicon

@@ -17,7 +17,7 @@ from voxyard.speech.config import SpeechSection
 from voxyard.speech.engine import EngineSpec
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.placement import Admission, Refusal, choose_devices
-from voxyard.speech.pool.observer import PoolObserver
+from voxyard.speech.pool.metrics import PoolMetrics
 from voxyard.speech.pool.pool import Pool
 from voxyard.speech.pool.transport import Launch
 from voxyard.speech.pool.worker_process import Device, WorkerProcess
@@ -78,6 +78,7 @@ def open_pool(
         from voxyard.speech.remote.worker import RemoteWorker, devices
 
         launch, chosen = partial(RemoteWorker, doubts={}), devices(engine)
+        rest = replace(rest, idle_release=None)  # they hold no memory here, and look whether their servers are there
     else:
         chosen = choose_devices(device, gpus, section, os.environ.get(VISIBLE))
     limits = replace(rest, warm_workers=len(chosen) if warm == "all" else min(warm, len(chosen)))
@@ -104,12 +105,11 @@ def open_pool(
 @contextmanager
 def _observed(
     workload: str, chosen: Sequence[Device], gpus: Callable[[], Sequence[Gpu]], registry: CollectorRegistry | None
-) -> Iterator[tuple[PoolObserver, Callable[[Device], None], Callable[[Device], None]]]:
+) -> Iterator[tuple[PoolMetrics, Callable[[Device], None], Callable[[Device], None]]]:
     """Observer of the pool, and functions that record a device as used by it, and as not used any more."""
     if registry is None:
-        yield PoolObserver(), lambda _: None, lambda _: None
+        yield PoolMetrics(), lambda _: None, lambda _: None
         return
-    from voxyard.speech.pool.metrics import PoolMetrics
     from voxyard.telemetry.workloads import WorkloadGpus
 
     held = WorkloadGpus(registry, workload)

@@ -88,6 +88,7 @@ class HostHooks:
         name = f"{self.host}: the {stage} hook `{_shown(command)}`"
         log.info("%s: %s hook: %s", self.host, stage, _shown(command))
         hooks = self.context.hooks
+        to_its_end = stage == "after" and self.context.cancellation.requested_twice  # before it runs
         with tempfile.TemporaryFile() as output:  # a pipe would wait for programs that the hook leaves running
             try:
                 process = subprocess.Popen(
@@ -99,7 +100,7 @@ class HostHooks:
             except OSError as error:
                 raise HostFailedError(f"{name} could not be started: {error.strerror}") from error
             try:
-                ended = self._wait(process, stage)
+                ended = self._wait(process, stage, to_its_end=to_its_end)
             except RolloutCancelledError:
                 raise RolloutCancelledError(f"cancelled by Ctrl-C in {name.removeprefix(f'{self.host}: ')}") from None
             finally:
@@ -119,13 +120,12 @@ class HostHooks:
             "VOXYARD_HOOK_RESULT": result,
         }
 
-    def _wait(self, process: subprocess.Popen[bytes], stage: str) -> bool:
+    def _wait(self, process: subprocess.Popen[bytes], stage: str, *, to_its_end: bool) -> bool:
         """True when it has ended within its time limit. Raises RolloutCancelledError.
 
         The first Ctrl-C ends a command before the change; the second also one after it, if it comes while that runs.
         """
         cancellation = self.context.cancellation
-        to_its_end = stage == "after" and cancellation.requested_twice
         end = time.monotonic() + self.context.hooks.seconds
         while time.monotonic() < end:
             with contextlib.suppress(subprocess.TimeoutExpired):

@@ -17,7 +17,7 @@ from postgres_server import PostgresServer, running_server
 from psycopg_pool import ConnectionPool
 
 from voxyard.service.documents import answers
-from voxyard.service.documents.impatience import ImpatientConnection
+from voxyard.service.documents.postgres import ImpatientConnection
 from voxyard.service.documents.store import Store
 from voxyard.service.errors import StoreUnavailableError
 

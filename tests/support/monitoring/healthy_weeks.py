@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from planted_faults import BARK, DATA, HOUR, MINUTE, MODEL, end_run, new_host, record, speak, train
+from planted_faults import BARK, DATA, HOUR, MINUTE, MODEL, alerts_of, end_run, new_host, record, speak, train
 from rule_replay import Fired, Recording, replay
 from simulated_host import SimulatedHost
 
@@ -26,14 +26,14 @@ class Week:
     begin: Callable[[SimulatedHost, random.Random], Moment]
 
 
-def live(week: Week, directory: Path, *, days: float, seed: int) -> list[Fired]:
-    """Alerts that fire in so many days of it."""
-    dice = random.Random(f"{week.name} {seed}")
-    host = new_host(directory, seed=seed)
-    moment = week.begin(host, dice)
+def live(weeks: Sequence[Week], directory: Path, *, days: float, seed: int) -> list[list[Fired]]:
+    """Alerts that fire in so many days of each, on a host of its own under the same rules."""
+    hosts = [new_host(directory, place, seed=seed) for place, _ in enumerate(weeks, 1)]
+    moments = [week.begin(host, random.Random(f"{week.name} {seed}")) for week, host in zip(weeks, hosts, strict=True)]
     recording = Recording(INTERVAL)
-    record(host, recording, days * DAY, moment)
-    return replay(recording, directory)
+    record(recording, days * DAY, list(zip(hosts, moments, strict=True)))
+    fired = replay(recording, directory)
+    return [alerts_of(host, fired) for host in hosts]
 
 
 def _trains(host: SimulatedHost, name: str, *, wanted: bool) -> None:

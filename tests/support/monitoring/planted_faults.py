@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rule_replay import Fired, Recording, replay
-from simulated_host import INSTANCE, SimulatedHost
+from simulated_host import SimulatedHost
 
 PLAN = """
 gpus: 8
@@ -27,13 +27,15 @@ Drawn = dict[str, Any]
 Change = Callable[[SimulatedHost, float], None]
 """A change of the host, so many seconds after the fault began; called before every scrape."""
 
+UNCHANGED: Change = lambda _host, _seconds: None  # noqa: E731
+
 
 @dataclass(frozen=True)
 class Planted:
     """A fault as it was drawn: what was drawn, and what it does as time goes by."""
 
     drawn: Drawn
-    during: Change = lambda _host, _seconds: None
+    during: Change = UNCHANGED
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,11 @@ class Kind:
     interval: float = 15.0
     not_told_by: frozenset[str] = frozenset()  # names that would mislead
     also: str | None = None  # what is to tell the second cause, where two are planted at once
+
+    @property
+    def course(self) -> tuple[float, float, float]:
+        """Seconds before and after the fault, and between scrapes."""
+        return self.before, self.after, self.interval
 
 
 @dataclass(frozen=True)
@@ -89,11 +96,11 @@ def name_of(fired: Fired) -> str:
     return fired.labels.get("cause", fired.name) + (", too" if "place" in fired.labels else "")
 
 
-def new_host(directory: Path, *, link: str = "NV18", seed: int = 0) -> SimulatedHost:
-    """A host of eight GPUs with a Bark pool on four of them."""
+def new_host(directory: Path, place: int = 1, *, link: str = "NV18", seed: int = 0) -> SimulatedHost:
+    """A host of eight GPUs with a Bark pool on four of them; `place` is its own among those replayed together."""
     plan = directory / "plan.yaml"
     plan.write_text(PLAN, encoding="utf-8")
-    host = SimulatedHost(plan, link=link, seed=seed)
+    host = SimulatedHost(plan, name=f"gpu-{place:02}", link=link, seed=seed)
     host.start_pool(BARK)
     return host
 
@@ -121,32 +128,50 @@ def speak(host: SimulatedHost, waiting: int) -> None:
         host.gpus[index].memory_used = (8 << 30) if waiting else (2 << 30)
 
 
-def record(host: SimulatedHost, recording: Recording, seconds: float, during: Change = Planted({}).during) -> None:
-    """Scrapes for so long; a job that answered once stays a target."""
-    began = host.now
-    for _ in range(round(seconds / recording.interval)):
-        during(host, host.now - began)
-        scraped = host.scrape()
-        recording.add(INSTANCE, scraped)
-        for job in {"trainer", "bark"} - set(scraped):
-            recording.missing(INSTANCE, job)
+def record(recording: Recording, seconds: float, hosts: Sequence[tuple[SimulatedHost, Change]]) -> None:
+    """Scrapes of hosts for so long, and what changes on each; a job that answered once stays a target."""
+    for number in range(round(seconds / recording.interval)):
+        for host, during in hosts:
+            during(host, number * recording.interval)
+            scraped = host.scrape()
+            recording.add(host.name, scraped)
+            for job in {"trainer", "bark"} - set(scraped):
+                recording.missing(host.name, job)
+            host.advance(recording.interval)
         recording.step()
-        host.advance(recording.interval)
 
 
-def observe(kind: Kind, directory: Path, seed: int) -> Outcome:
-    """The host before and after a fault of this kind, under the project's rules."""
-    dice = random.Random(f"{kind.name} {seed}")
-    host = new_host(directory, link=kind.link, seed=seed)
-    if kind.training:
-        train(host, "steady")
-    speak(host, 200)
-    recording = Recording(kind.interval)
-    record(host, recording, kind.before)
-    began = host.now
-    planted = kind.plant(host, dice)
-    record(host, recording, kind.after, planted.during)
+def alerts_of(host: SimulatedHost, fired: Sequence[Fired]) -> list[Fired]:
+    """Those of a host among several; one that names no host is everyone's."""
+    return [each for each in fired if each.labels.get("instance", host.name) == host.name]
+
+
+def observe(faults: Sequence[tuple[Kind, int]], directory: Path) -> list[Outcome]:
+    """A host for each fault (kind and seed) before and after it, all under the project's rules at once.
+
+    They are of one `course`.
+    """
+    ((before, after, interval),) = {kind.course for kind, _ in faults}
+    recording, hosts = Recording(interval), []
+    for place, (kind, seed) in enumerate(faults, 1):
+        host = new_host(directory, place, link=kind.link, seed=seed)
+        if kind.training:
+            train(host, "steady")
+        speak(host, 200)
+        hosts.append(host)
+    record(recording, before, [(host, UNCHANGED) for host in hosts])
+    planted = [
+        kind.plant(host, random.Random(f"{kind.name} {seed}")) for host, (kind, seed) in zip(hosts, faults, strict=True)
+    ]
+    record(recording, after, [(host, each.during) for host, each in zip(hosts, planted, strict=True)])
     fired = replay(recording, directory)
+    return [
+        _outcome(kind, each.drawn, alerts_of(host, fired), before)
+        for host, (kind, _), each in zip(hosts, faults, planted, strict=True)
+    ]
+
+
+def _outcome(kind: Kind, drawn: Drawn, fired: Sequence[Fired], began: float) -> Outcome:
     after = sorted(((name_of(each), each.severity, each.first - began) for each in fired), key=lambda each: each[2])
     early = tuple(each.name for each in fired if each.first < began)
-    return Outcome(kind, planted.drawn, tuple(each for each in after if each[2] >= 0), early)
+    return Outcome(kind, drawn, tuple(each for each in after if each[2] >= 0), early)

@@ -30,7 +30,7 @@ class Fired:
     seconds: float
 
 
-WINDOW = 300  # moments that one question covers: promtool takes at most 10,000 samples into memory for one
+WINDOW = 300  # moments of one host that a question covers: promtool takes at most 10,000 samples into memory for one
 
 
 class Recording:
@@ -40,12 +40,14 @@ class Recording:
         """`interval` is that of scrapes and of rules, in seconds."""
         self.interval = interval
         self.steps = 0
+        self.instances: set[str] = set()
         self._values: dict[str, list[tuple[int, float]]] = {}
         rules = "\n".join(file.read_text(encoding="utf-8") for file in RULES.glob("*.yaml"))
         self._read = set(re.findall(r"[a-zA-Z_:]\w*", rules))
 
     def add(self, instance: str, scraped: Mapping[str, Mapping[str, float] | None]) -> None:
         """One scrape of every job of a host, and what Prometheus adds: `up`."""
+        self.instances.add(instance)
         for job, series in scraped.items():
             target = f'instance="{instance}",job="{job}"'
             self._put(f"up{{{target}}}", 0.0 if series is None else 1.0)
@@ -56,6 +58,11 @@ class Recording:
     def missing(self, instance: str, job: str) -> None:
         """A target that is known and does not answer."""
         self._put(f'up{{instance="{instance}",job="{job}"}}', 0.0)
+
+    @property
+    def window(self) -> int:
+        """Moments that a question covers."""
+        return max(1, WINDOW // max(1, len(self.instances)))
 
     def step(self) -> None:
         """On to the next moment."""
@@ -78,8 +85,8 @@ class Recording:
         for series, samples in sorted(self._values.items()):
             lines += [f"      - series: '{series}'", f"        values: '{' '.join(_words(samples, self.steps))}'"]
         lines.append("    promql_expr_test:")
-        for begin in range(0, self.steps, WINDOW):
-            last = min(begin + WINDOW, self.steps) - 1
+        for begin in range(0, self.steps, self.window):
+            last = min(begin + self.window, self.steps) - 1
             every = f"[{int((last - begin) * self.interval) + 1}s:{self.interval:g}s]"
             for expression in (f"min_over_time(timestamp({firing}){every})", f"count_over_time({firing}{every})"):
                 at = int(last * self.interval)
@@ -100,7 +107,7 @@ def replay(recording: Recording, directory: Path, *, promtool: str = "promtool")
     )
     text = done.stdout + done.stderr
     parts = re.findall(r'expr: "(min_over_time|count_over_time).*?got: ?(.*?)(?=\n\s*expr: |\Z)', text, re.DOTALL)
-    windows = -(-recording.steps // WINDOW)
+    windows = -(-recording.steps // recording.window)
     if len(parts) != 2 * windows:
         raise RuntimeError(f"promtool did not tell what fired (it is to say `got:` {2 * windows} times): {text[:2000]}")
     firsts: dict[str, float] = {}

@@ -29,7 +29,6 @@ from voxyard.telemetry.workloads import TrainMetrics, WorkloadGpus
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # as what serves them does
 
-INSTANCE = "gpu-01"
 GIB = 1 << 30
 LIMIT_MIB = 65_536
 IDLE_CLOCK = 345e6  # hertz
@@ -266,12 +265,20 @@ class SimulatedHost:
     """Eight GPUs with the exporter, a trainer, a Bark pool and node_exporter; everything by a clock of its own."""
 
     def __init__(
-        self, plan: Path, *, state: Path | None = None, link: str = "NV18", now: float = 0.0, seed: int = 0
+        self,
+        plan: Path,
+        *,
+        name: str = "gpu-01",
+        state: Path | None = None,
+        link: str = "NV18",
+        now: float = 0.0,
+        seed: int = 0,
     ) -> None:
         """`plan` is the host's plan, `state` what a deployment left; `link` is what connects GPU 0 and GPU 1.
 
         `now` is Unix time.
         """
+        self.name = name
         self.now = now
         self.dice = random.Random(seed)
         self.gpus = [SimulatedGpu.number(index) for index in range(8)]

@@ -22,17 +22,18 @@ from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.frontend import VoiceFiles
 from voxyard.speech.placement import Refusal
 from voxyard.speech.pool.limits import PoolLimits
-from voxyard.speech.pool.observer import PoolObserver
+from voxyard.speech.pool.metrics import PoolMetrics
 from voxyard.speech.pool.pool import Pool
 from voxyard.speech.pool.scheduler import PoolStats
 from voxyard.speech.pool.worker_process import Device
-from voxyard.speech.reading.spoken import READING, ReadingOptions
+from voxyard.speech.script import READING, ReadingOptions
 
 
-class Watch(PoolObserver):
+class Watch(PoolMetrics):
     """The pool's last counts, how many chunks were sent and spoken, and why others failed."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.queue, self.chunks, self.sent = 0, 0, 0
         self.failures: list[str] = []
 

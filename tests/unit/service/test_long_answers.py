@@ -26,7 +26,7 @@ from voxyard.service.documents.records import Document
 from voxyard.service.documents.store import Store
 from voxyard.service.routes.answers import Answer, Answers
 from voxyard.service.routes.schemas import DocumentOut, TimingsOut
-from voxyard.service.routes.script_schemas import ScriptOut
+from voxyard.service.routes.scripts import ScriptOut
 from voxyard.service.streaming.audio_response import BLOCK
 
 

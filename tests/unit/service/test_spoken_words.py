@@ -28,9 +28,8 @@ from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.audio.wav import pcm16
 from voxyard.speech.reading.lexicon import Lexicon, LexiconEntry, of_mapping
 from voxyard.speech.reading.reader import READING_VERSION
-from voxyard.speech.reading.spoken import READING, ReadingOptions
 from voxyard.speech.requests import SAMPLE_RATE, Request, Result
-from voxyard.speech.script import prepare
+from voxyard.speech.script import READING, ReadingOptions, prepare
 
 TEXT = "It cost $5.50 in 1999 and nginx was young. [pause 1.5s] Dr. Bell walked 5 km that day."
 SPOKEN = [

@@ -10,8 +10,7 @@ from frontends import TonesFrontend
 
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.reading.markup import MASK, masked
-from voxyard.speech.reading.spoken import ReadingOptions
-from voxyard.speech.script import Script, cast_of, prepare, read_cast, script_note
+from voxyard.speech.script import ReadingOptions, Script, cast_of, prepare, read_cast, script_note
 
 MIA, ANN, NARRATOR = "v2/en_speaker_1", "v2/de_speaker_1", "v2/en_speaker_6"
 CAST = {"mia": MIA, "Ann Lee": ANN}

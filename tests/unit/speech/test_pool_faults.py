@@ -24,14 +24,13 @@ from prometheus_client import CollectorRegistry
 from voxyard.speech.engine import EngineSpec
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.placement import Refusal
-from voxyard.speech.pool.commands import Command, SubmitJob
 from voxyard.speech.pool.ipc import SpeakChunk
 from voxyard.speech.pool.job import ChunkFailedError, Job, JobEndedError, Outcome
 from voxyard.speech.pool.limits import PoolLimits
 from voxyard.speech.pool.metrics import PoolMetrics
-from voxyard.speech.pool.observer import PoolObserver
 from voxyard.speech.pool.pool import Pool
 from voxyard.speech.pool.worker_process import Device
+from voxyard.speech.pool.workers import Command, SubmitJob
 from voxyard.speech.requests import Request
 
 QUICK = PoolLimits(backoff=0.01, max_backoff=0.05)
@@ -49,7 +48,7 @@ def pool(tmp_path: Path) -> Iterator[MakePool]:
         *,
         limits: PoolLimits = QUICK,
         factory: str = "tones",
-        observer: PoolObserver | None = None,
+        observer: PoolMetrics | None = None,
         admit: Callable[[Device], Refusal | None] = lambda _: None,
         **settings: Any,
     ) -> Pool:

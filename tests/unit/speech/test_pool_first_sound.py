@@ -10,7 +10,7 @@ from simulated_pool import SimulatedPool
 from voxyard.speech.engine import EngineSpec
 from voxyard.speech.pool.job import FirstSound
 from voxyard.speech.pool.limits import PoolLimits
-from voxyard.speech.pool.observer import PoolObserver
+from voxyard.speech.pool.metrics import PoolMetrics
 from voxyard.speech.pool.pool import Pool
 from voxyard.speech.pool.queue import ChunkKey
 from voxyard.speech.pool.scheduler import Scheduler, SendChunk
@@ -114,10 +114,11 @@ def test_a_silent_beginning_is_over_when_the_next_chunk_is_there() -> None:
     assert first.add(1, chunk(1, (1.0, 0.3)), 9.0) == pytest.approx(9.0)
 
 
-class Heard(PoolObserver):
+class Heard(PoolMetrics):
     """The times to first sound of a pool."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.seconds: list[float] = []
 
     def first_audio(self, seconds: float) -> None:

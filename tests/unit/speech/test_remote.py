@@ -278,6 +278,33 @@ def test_a_server_goes_away_and_comes_back_and_no_chunk_is_lost() -> None:
         opened.__exit__(None, None, None)
 
 
+def test_a_chunk_for_which_a_server_never_has_time_fails_while_it_speaks_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, seconds in (("LONGEST_WAIT", 0.01), ("BUSY_SECONDS", 0.0), ("BUSY_PATIENCE", 0.3)):
+        monkeypatch.setattr(worker, name, seconds)
+    never = Planned(429, b'{"error": {"message": "over your tokens"}}', headers={"Retry-After": "1"})
+    plan = SpeechServerPlan(lambda body: never if body["input"] == "Text 0." else spoken(body))
+    with speech_server(plan) as url, pool(url) as opened:
+        first, *others = outcomes(opened, 3)
+    assert first.failure is not None
+    assert "has had no time for it for 0.3 s, while it spoke others" in first.failure.reason
+    assert not first.failure.refused
+    assert all(each.failure is None for each in others)
+
+
+def test_a_server_without_work_is_looked_at_whenever_workers_are_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With `--idle-release`: its worker holds no memory that another program could use."""
+    monkeypatch.setattr(worker, "LOOK_SECONDS", 0.05)
+    plan = SpeechServerPlan(spoken)
+    with speech_server(plan) as url:
+        engine = frontend(settings(url)).engine
+        with open_pool(engine, SpeechSection(), SERVERS, workload="bark", warm="all", idle_release=0.01) as opened:
+            assert outcomes(opened)[0].failure is None
+            plan.models = Planned(503)
+            eventually(lambda: opened.waiting, "it counts as away")
+
+
 def test_with_two_servers_one_that_goes_away_loses_nothing() -> None:
     plans = [SpeechServerPlan(spoken), SpeechServerPlan(spoken)]
     with speech_server(plans[0]) as one, speech_server(plans[1]) as two:

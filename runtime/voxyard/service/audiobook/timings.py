@@ -11,7 +11,7 @@ from voxyard.service.audiobook.aligned_words import AlignedChunk, AlignedWord
 from voxyard.service.documents.records import StoredChunk
 from voxyard.speech.audio.joining import Span
 from voxyard.speech.reading.markup import MASK
-from voxyard.speech.text.duration import milliseconds
+from voxyard.speech.text.chunks import milliseconds
 from voxyard.speech.text.sentences import language_code
 
 # A word between blanks; a character of a script that puts no blanks between words is one by itself.
@@ -69,7 +69,7 @@ def word_times(
     """Chunks of a text, as `masked` gives it, with the times of their words.
 
     Where a chunk is not in `aligned`, or has no words there, its sound is shared among its words by the estimated
-    duration of each, blanks after it included (see `speech.text.duration`).
+    duration of each, blanks after it included (see `speech.text.chunks`).
     """
     sums = milliseconds(text, language_code(language))
     for chunk, span in chunks:

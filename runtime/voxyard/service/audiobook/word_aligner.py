@@ -24,7 +24,7 @@ from voxyard.speech.audio.wav import to_bytes
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.reading.markup import MASK, masked
 from voxyard.speech.requests import SAMPLE_RATE
-from voxyard.speech.text.duration import milliseconds
+from voxyard.speech.text.chunks import milliseconds
 from voxyard.speech.text.sentences import language_code
 
 _log = logging.getLogger(__name__)

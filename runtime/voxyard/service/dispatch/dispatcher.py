@@ -30,6 +30,7 @@ from voxyard.service.dispatch.progress import (
 from voxyard.service.documents.ownership import STAGES, Stage
 from voxyard.service.documents.records import Document, NewDocument, Redo, StoredChunk
 from voxyard.service.documents.store import Store
+from voxyard.service.documents.submission import ReadUpload
 from voxyard.service.errors import (
     ClaimLostError,
     LostAudioError,
@@ -40,7 +41,6 @@ from voxyard.service.errors import (
     UnavailableError,
     UnspeakableTextError,
 )
-from voxyard.service.uploads.read import ReadUpload
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.errors import SpeechError, given_up_by
 from voxyard.speech.pool.job import Outcome

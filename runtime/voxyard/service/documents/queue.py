@@ -14,8 +14,8 @@ from voxyard.service.dispatch.dispatcher import DocumentDispatcher
 from voxyard.service.dispatch.progress import Throughput, delete_document
 from voxyard.service.documents.records import Document, NewDocument, QueueLoad, Size
 from voxyard.service.documents.store import Store
+from voxyard.service.documents.submission import ReadUpload
 from voxyard.service.errors import BusyError, ServiceError, TooLargeError, UnavailableError
-from voxyard.service.uploads.read import ReadUpload
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.pool.pool import Pool
 

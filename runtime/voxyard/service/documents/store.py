@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from voxyard.service.audiobook import chapters
-from voxyard.service.documents import insertion, queries, redos
+from voxyard.service.documents import queries, redos
 from voxyard.service.documents.database import SqliteDatabase
 from voxyard.service.documents.ownership import Claims
 from voxyard.service.documents.records import (
@@ -93,7 +93,7 @@ class Store:
                 if earlier is not None:
                     return earlier, False
                 hold(connection, new.voice)
-                if insertion.insert(connection, new):  # else another service has just stored the same request
+                if queries.insert(connection, new):  # else another service has just stored the same request
                     connection.notify("accepted", new.id)
                     return queries.find(connection, new.id), True
 
@@ -220,7 +220,7 @@ class Store:
         with self._progress(id) as (connection, number):
             if queries.end_extraction(connection, number, new):
                 connection.execute("UPDATE texts SET text = $1 WHERE document = $2", (new.text, number))
-                insertion.insert_chunks(connection, number, new)
+                queries.insert_chunks(connection, number, new)
 
     def unfinished(self) -> tuple[Document, ...]:
         """Documents that are neither completed nor failed, oldest first."""

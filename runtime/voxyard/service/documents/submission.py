@@ -1,19 +1,36 @@
-"""Submission: validates a request, splits its text into chunks, and makes the document to store."""
+"""Submission: from texts and files to documents, with their scripts; reading of an upload in a child process."""
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import re
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from voxyard.extraction.document import CodeBlocks
+from voxyard.extraction.errors import (
+    ExtractionError,
+    ReaderUnavailableError,
+    TextTooLongError,
+    UnsupportedFileError,
+)
+from voxyard.extraction.extract import ExtractedText, extract
 from voxyard.service.audiobook import chapters
 from voxyard.service.audiobook.chapters import Heading
-from voxyard.service.auth.key_limits import NO_LIMITS, KeyLimits
+from voxyard.service.auth.key_limits import NO_LIMITS, KeyLimits, LimitsOf, no_limits
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.records import Document, NewChunk, NewDocument, Size, Upload, new_id
-from voxyard.service.errors import ServiceError, TooLargeError, UnspeakableTextError
+from voxyard.service.errors import (
+    ServiceError,
+    TooLargeError,
+    UnavailableError,
+    UnreadableDocumentError,
+    UnspeakableTextError,
+    UnsupportedDocumentError,
+)
 from voxyard.service.names import VoiceNames
 from voxyard.service.voices.table import shown_name
 from voxyard.speech.errors import SpeechError
@@ -21,8 +38,16 @@ from voxyard.speech.frontend import Frontend
 from voxyard.speech.pool.job import OnFailure
 from voxyard.speech.reading.lexicon import Lexicon, of_mapping
 from voxyard.speech.reading.markup import is_ssml, untagged
-from voxyard.speech.reading.spoken import READING, ReadingOptions
-from voxyard.speech.script import Cast, Script, check_speakable, prepare, script_note
+from voxyard.speech.script import (
+    READING,
+    Cast,
+    ReadingOptions,
+    Script,
+    check_speakable,
+    document_language,
+    prepare,
+    script_note,
+)
 from voxyard.speech.text.sentences import language_code
 
 LARGEST_SEED = 2**63 - 1  # as in `voxyard speak`
@@ -282,3 +307,65 @@ def _checked_language(language: str) -> None:
         language_code(language)
     except SpeechError as error:
         raise ServiceError(str(error), parameter="language") from error
+
+
+_STATUS: dict[type[ExtractionError], type[ServiceError]] = {  # others: UnreadableDocumentError
+    ReaderUnavailableError: UnavailableError,
+    TextTooLongError: TooLargeError,
+    UnsupportedFileError: UnsupportedDocumentError,
+}
+ReadUpload = Callable[[Document, Upload, threading.Event], NewDocument]
+"""Reads the upload of a document; raises ServiceError, also where the event is set."""
+
+
+def service_error(error: ExtractionError) -> ServiceError:
+    """Service error of an extraction error."""
+    kind = _STATUS.get(type(error), UnreadableDocumentError)
+    return kind(str(error), parameter="file")
+
+
+@dataclass(frozen=True)
+class UploadReader:
+    """Reads uploads, with the front end and within the limits of a service."""
+
+    frontend: Frontend
+    voices: VoiceNames
+    section: ServiceSection
+    limits: LimitsOf = no_limits
+    reading: ReadingOptions = READING
+    code: CodeBlocks = "skip"
+
+    def __call__(self, document: Document, upload: Upload, cancelled: threading.Event) -> NewDocument:
+        """Text and chunks of a document. Raises ServiceError."""
+        most = self.limits(document.owner).characters_of(self.section.max_characters)
+        found = self._extracted(upload, most, cancelled)
+        request = DocumentRequest(
+            text=found.text,
+            title=document.title if upload.titled else found.title,
+            voice=document.voice,
+            seed=document.seed,
+            language=document_language(document.language, document.voice, found.language, self.frontend),
+            on_failure=document.on_failure,
+            read=upload.read,
+            headings=tuple(Heading(chapter.title, chapter.start, chapter.level) for chapter in found.chapters),
+            cover=found.cover,
+            author=document.author or found.author,
+            declared=found.language,
+            note=found.note,
+        )
+        reading = replace(self.reading, lexicons=(*upload.lexicons, *self.reading.lexicons))
+        cast = self.voices.cast_of(upload.cast, document.owner)
+        return extracted_document(document, request, self.frontend, reading, cast)
+
+    def _extracted(self, upload: Upload, most: int, cancelled: threading.Event) -> ExtractedText:
+        try:
+            return extract(
+                io.BytesIO(upload.content),
+                upload.name,
+                upload.media_type,
+                max_characters=most,
+                code=self.code,
+                cancelled=cancelled,
+            )
+        except ExtractionError as error:
+            raise service_error(error) from error

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Annotated
 
 from anyio.to_thread import run_sync
 from fastapi import Response
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from voxyard.extraction.plaintext import clean
 from voxyard.service.documents import submission
@@ -13,10 +15,58 @@ from voxyard.service.errors import TooLargeError
 from voxyard.service.routes import document_stream
 from voxyard.service.routes.answers import Answer, with_items
 from voxyard.service.routes.openapi import AppStateDep, ClientDep, DocumentId, Router, errors
-from voxyard.service.routes.script_schemas import ScriptBody, ScriptChapterOut, ScriptChunkOut, ScriptOut
+from voxyard.service.routes.schemas import CastOption, InputFormat, LexiconOption, Name, ReadOption, RequestBody
 from voxyard.service.routes.speech import plain
 from voxyard.service.state import AppState
 from voxyard.service.voices.table import shown_name
+
+
+class ScriptBody(RequestBody):
+    """Text whose words are asked for, with the options of a document."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"text": "It cost $5 in 1999.", "voice": "alloy", "read": "currency"}]}
+    )
+
+    text: Annotated[str, StringConstraints(min_length=1)]
+    input_format: InputFormat = "text"
+    voice: Name | None = Field(None, description="A voice from `GET /v1/audio/voices`; defaults to the engine's.")
+    language: Annotated[str, StringConstraints(max_length=35)] | None = Field(
+        None, description="Language code such as `en`; defaults to the voice's."
+    )
+    cast: CastOption = None
+    read: ReadOption = None
+    lexicon: LexiconOption = None
+
+
+class ScriptChunkOut(BaseModel):
+    """Chunk of a script."""
+
+    index: int
+    text: str = Field(description="As the text has it.")
+    words: str = Field(description="As the engine gets it.")
+    estimated_seconds: float
+    pause_seconds: float | None = Field(description="Silence after it by a pause tag; null: by what ends with it.")
+    speaker: str | None = Field(default=None, description="Name in the text of who speaks it.")
+
+
+class ScriptChapterOut(BaseModel):
+    """Chapter of a script."""
+
+    title: str
+    level: int = Field(description="1 to 6, as headings have it.")
+    first_chunk: int
+
+
+class ScriptOut(BaseModel):
+    """Words that are spoken, in text order."""
+
+    voice: str | None
+    language: str | None
+    estimated_seconds: float = Field(description="Estimated length of the speech, without its pauses.")
+    chapters: list[ScriptChapterOut]
+    chunks: list[ScriptChunkOut]
+
 
 router = Router()
 

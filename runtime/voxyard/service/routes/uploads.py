@@ -18,10 +18,9 @@ from voxyard.extraction.plaintext import clean
 from voxyard.service.audiobook.chapters import Heading
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.records import Upload
-from voxyard.service.documents.submission import LONGEST_TITLE, DocumentRequest
+from voxyard.service.documents.submission import LONGEST_TITLE, DocumentRequest, service_error
 from voxyard.service.errors import ServiceError, TooLargeError, UnsupportedDocumentError
 from voxyard.service.routes.schemas import DocumentBody, UploadBody
-from voxyard.service.uploads.read import service_error
 
 MIB = 1 << 20
 _FIELDS = 16  # of a form

@@ -12,7 +12,7 @@ from voxyard.speech.config import SpeechSection
 from voxyard.speech.engine import EngineSpec
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.pool.limits import PoolLimits
-from voxyard.speech.pool.observer import PoolObserver
+from voxyard.speech.pool.metrics import PoolMetrics
 from voxyard.speech.pool.pool import Pool
 
 
@@ -42,7 +42,7 @@ def require_ray() -> None:
 
 @contextmanager
 def cluster_pool(
-    engine: EngineSpec, section: SpeechSection, limits: PoolLimits, observer: PoolObserver
+    engine: EngineSpec, section: SpeechSection, limits: PoolLimits, observer: PoolMetrics
 ) -> Iterator[Pool]:
     """The pool over all hosts of the cluster; its workers end with the block.
 

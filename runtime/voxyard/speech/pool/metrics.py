@@ -8,18 +8,20 @@ from typing import get_args
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from voxyard.speech.placement import RefusalCause
-from voxyard.speech.pool.observer import PoolObserver
 from voxyard.speech.pool.scheduler import PoolStats
 
 SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600)
 SIZES = (1, 2, 4, 8, 16, 32, 64)
 
 
-class PoolMetrics(PoolObserver):
-    """Metrics `voxyard_<engine>_*` of one pool; the label `gpu` is the device's name."""
+class PoolMetrics:
+    """Metrics `voxyard_<engine>_*` of one pool; the label `gpu` is the device's name. Without a registry, nobody's.
 
-    def __init__(self, registry: CollectorRegistry, *, engine: str = "bark") -> None:
-        name = f"voxyard_{engine}"
+    Called from the pool's thread: its methods return at once and do not raise. `device` is a device's name.
+    """
+
+    def __init__(self, registry: CollectorRegistry | None = None, *, engine: str = "bark") -> None:
+        name, registry = f"voxyard_{engine}", CollectorRegistry() if registry is None else registry
         self._chunks = Counter(f"{name}_chunks_total", "Chunks by outcome.", ["outcome", "gpu"], registry=registry)
         self._failures = Counter(
             f"{name}_chunk_failures_total",
@@ -69,7 +71,7 @@ class PoolMetrics(PoolObserver):
         )  # fmt: skip
 
     def stats(self, stats: PoolStats) -> None:
-        """Workers and chunks."""
+        """Counts of workers and chunks, after each change."""
         self._depth.set(stats.waiting)
         self._workers.set(stats.running)
         self._busy.set(stats.busy)
@@ -77,31 +79,31 @@ class PoolMetrics(PoolObserver):
         self._released.set(stats.released)
 
     def chunk_sent(self, device: str, chunks: int) -> None:
-        """A chunk was handed out."""
+        """A worker got a chunk; with it, it has so many."""
         self._batch.observe(chunks)
 
     def chunk_waited(self, seconds: float) -> None:
-        """A chunk left the queue."""
+        """A chunk was in the queue for so long before its worker got it."""
         self._wait.observe(seconds)
 
     def chunk_spoken(self, device: str, audio_seconds: float, seconds: float) -> None:
-        """A chunk is done."""
+        """A chunk is done: seconds of audio, and seconds since its worker got it."""
         self._chunks.labels("spoken", device).inc()
         self._audio.labels(device).inc(audio_seconds)
         self._duration.observe(seconds)
 
     def chunk_checked(self, device: str, model: str, faults: Sequence[str]) -> None:
-        """What the engine's check of its own speech found."""
+        """A spoken chunk was checked by its engine, which found these faults after its own retries."""
         self._checked.labels(device, model).inc()
         if faults:
             self._faulty.labels(device, model, faults[0].replace(" ", "_")).inc()
 
     def worked(self, device: str, seconds: float) -> None:
-        """A worker has worked."""
+        """A worker has had chunks for so long, since the last call."""
         self._synthesis.labels(device).inc(seconds)
 
     def failure(self, device: str, cause: str) -> None:
-        """Counts a failure of a batch or a worker."""
+        """A batch failed or a worker ended; its chunks may still be spoken."""
         self._failures.labels(cause.replace(" ", "_"), device).inc()
 
     def device_waits(self, device: str, cause: RefusalCause | None) -> None:
@@ -118,7 +120,7 @@ class PoolMetrics(PoolObserver):
         self._chunks.labels(outcome, "").inc()
 
     def first_audio(self, seconds: float) -> None:
-        """A listener hears something."""
+        """A listener has the first audible sample of a job so long after the request."""
         self._first.observe(seconds)
 
 

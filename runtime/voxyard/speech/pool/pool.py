@@ -15,11 +15,11 @@ from typing import Self
 from voxyard.speech.engine import EngineSpec
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.placement import Refusal
-from voxyard.speech.pool import commands, ipc
+from voxyard.speech.pool import ipc
 from voxyard.speech.pool.drain import Drain, PendingWorker
 from voxyard.speech.pool.job import ChunkFailedError, FirstSound, Job, JobEndedError, OnFailure, Outcome
 from voxyard.speech.pool.limits import PoolLimits
-from voxyard.speech.pool.observer import Charge, PoolObserver
+from voxyard.speech.pool.metrics import PoolMetrics
 from voxyard.speech.pool.scheduler import (
     BeginWork,
     CancelLease,
@@ -32,7 +32,21 @@ from voxyard.speech.pool.scheduler import (
 )
 from voxyard.speech.pool.transport import Launch, StartRefused
 from voxyard.speech.pool.worker_process import Device, ProcessEnded, WorkerProcess
-from voxyard.speech.pool.workers import PoolWorker, Workers, WorkerState
+from voxyard.speech.pool.workers import (
+    AddDevice,
+    CancelJob,
+    Charge,
+    ClosePool,
+    Command,
+    DrainPool,
+    PoolWorker,
+    RemoveDevice,
+    SetListening,
+    SubmitJob,
+    WorkerMessage,
+    Workers,
+    WorkerState,
+)
 from voxyard.speech.requests import Cancelled, Request, Result, Unspeakable
 
 _log = logging.getLogger(__name__)
@@ -61,7 +75,7 @@ class Pool:
         *,
         limits: PoolLimits | None = None,
         heartbeat_seconds: float = 1.0,
-        observer: PoolObserver | None = None,
+        observer: PoolMetrics | None = None,
         admit: Callable[[Device], Refusal | None] = lambda _: None,
         recalled: Callable[[Device], Refusal | None] = lambda _: None,
         launch: Launch = WorkerProcess,
@@ -73,10 +87,10 @@ class Pool:
             raise SpeechError("a pool needs a device: found none; name a GPU, or use the CPU")
         self._no_device, self._trouble = no_device, trouble
         self._model = engine.model
-        self._observer = PoolObserver() if observer is None else observer
+        self._observer = PoolMetrics() if observer is None else observer
         self._scheduler = scheduler = Scheduler(len(devices), limits, elastic=no_device is not None)
         self._patience = min(scheduler.limits.heartbeat_timeout, scheduler.limits.progress_timeout) / 2
-        self._commands: queue.SimpleQueue[commands.Command] = queue.SimpleQueue()
+        self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._workers = Workers(
             devices, scheduler, engine, heartbeat_seconds,
             admit=admit, recalled=recalled, launch=launch, observer=self._observer, report=self._commands.put,
@@ -128,15 +142,15 @@ class Pool:
             number,
             requests,
             on_failure,
-            cancel=lambda: self._commands.put(commands.CancelJob(number)),
-            listen=lambda listening: self._commands.put(commands.SetListening(number, listening)),
+            cancel=lambda: self._commands.put(CancelJob(number)),
+            listen=lambda listening: self._commands.put(SetListening(number, listening)),
             deliver=deliver,
             tenant=tenant,
         )
         with self._submission:
             if self._ended is not None:
                 raise self._ended
-            self._commands.put(commands.SubmitJob(job, priority, listening, tenant, share))
+            self._commands.put(SubmitJob(job, priority, listening, tenant, share))
         return job
 
     def meter(self, charge: Charge) -> None:
@@ -145,11 +159,11 @@ class Pool:
 
     def add(self, device: Device) -> None:
         """Use one more device."""
-        self._commands.put(commands.AddDevice(device))
+        self._commands.put(AddDevice(device))
 
     def remove(self, device: Device, reason: str) -> None:
         """Use a device no more: its worker is killed, and its chunks go to the others."""
-        self._commands.put(commands.RemoveDevice(device, reason))
+        self._commands.put(RemoveDevice(device, reason))
 
     @property
     def ended(self) -> SpeechError | None:
@@ -192,7 +206,7 @@ class Pool:
             if self._drain is None:
                 self._drain = Drain()
                 if self._ended is None:
-                    self._commands.put(commands.DrainPool(below))
+                    self._commands.put(DrainPool(below))
                 else:
                     self._drain.update(())
             return self._drain
@@ -202,7 +216,7 @@ class Pool:
 
         Workers that still speak, or load their model, are killed at once: nobody gets what they would make.
         """
-        self._commands.put(commands.ClosePool())
+        self._commands.put(ClosePool())
         self._thread.join()
         self._workers.close(seconds)
 
@@ -219,7 +233,7 @@ class Pool:
                 self._ended = reason
             while not self._commands.empty():
                 command = self._commands.get()
-                if isinstance(command, commands.SubmitJob):
+                if isinstance(command, SubmitJob):
                     command.job.end(reason)
             if self._drain is not None:
                 self._drain.update(())
@@ -239,7 +253,7 @@ class Pool:
         while not self._commands.empty():
             received.append(self._commands.get())
         for each in received:
-            if isinstance(each, commands.ClosePool):
+            if isinstance(each, ClosePool):
                 return False
             self._execute(each, time.monotonic())
         if paused:
@@ -258,11 +272,11 @@ class Pool:
             for worker, leases in self._scheduler.pending()
         )
 
-    def _execute(self, command: commands.Command, now: float) -> None:
+    def _execute(self, command: Command, now: float) -> None:
         match command:
-            case commands.WorkerMessage():
+            case WorkerMessage():
                 self._worker_message(command, now)
-            case commands.SubmitJob(job, priority, listening, tenant, share):
+            case SubmitJob(job, priority, listening, tenant, share):
                 estimates = [request.seconds for request in job.requests]
                 self._jobs[job.number] = job
                 self._submitted[job.number] = now
@@ -272,20 +286,20 @@ class Pool:
                     priority=priority, listening=listening, tenant=tenant, share=share,
                 )  # fmt: skip
                 self._forget_finished(job)
-            case commands.CancelJob(number):
+            case CancelJob(number):
                 self._forget(number)
-            case commands.SetListening(number, listening):
+            case SetListening(number, listening):
                 self._listen(number, listening, now)
                 self._scheduler.listen(number, listening)
-            case commands.DrainPool(below):
+            case DrainPool(below):
                 self._scheduler.drain(below)
                 self._draining = True
-            case commands.AddDevice(device):
+            case AddDevice(device):
                 self._workers.add(device)
-            case commands.RemoveDevice(device, reason):
+            case RemoveDevice(device, reason):
                 self._workers.remove(device, reason)
 
-    def _worker_message(self, report: commands.WorkerMessage, now: float) -> None:
+    def _worker_message(self, report: WorkerMessage, now: float) -> None:
         """Handle a message of a worker's process. The scheduler ignores those of a former process of the slot."""
         slot, generation, worker = report.slot, report.generation, self._workers[report.slot]
         current = worker.generation == generation
@@ -418,5 +432,5 @@ class Pool:
             of_jobs.pop(number, None)
 
 
-def _is_heartbeat(command: commands.Command) -> bool:
-    return isinstance(command, commands.WorkerMessage) and isinstance(command.message, ipc.Heartbeat)
+def _is_heartbeat(command: Command) -> bool:
+    return isinstance(command, WorkerMessage) and isinstance(command.message, ipc.Heartbeat)

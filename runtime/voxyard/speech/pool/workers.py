@@ -1,4 +1,4 @@
-"""Workers of a pool: one process for each device, started and ended as the scheduler says."""
+"""Workers of a pool: one process for each device, started and ended as the scheduler says; the pool's commands."""
 
 from __future__ import annotations
 
@@ -9,13 +9,80 @@ from dataclasses import dataclass, field
 
 from voxyard.speech.engine import EngineSpec, Ready
 from voxyard.speech.placement import Refusal
-from voxyard.speech.pool import commands, ipc
+from voxyard.speech.pool import ipc
+from voxyard.speech.pool.ipc import FromWorker
 from voxyard.speech.pool.job import Job
-from voxyard.speech.pool.observer import Charge, PoolObserver
+from voxyard.speech.pool.metrics import PoolMetrics
 from voxyard.speech.pool.scheduler import Scheduler, SendChunk
 from voxyard.speech.pool.transport import Launch, StartRefused, Worker
 from voxyard.speech.pool.worker_process import Device, ProcessEnded
 from voxyard.speech.pool.worker_slot import State, WorkerSlot
+
+
+@dataclass(frozen=True)
+class WorkerMessage:
+    """A message of a worker process, or its end."""
+
+    slot: int
+    generation: int
+    message: FromWorker | ProcessEnded | StartRefused
+
+
+@dataclass(frozen=True)
+class SubmitJob:
+    """Speak a tenant's job."""
+
+    job: Job
+    priority: int
+    listening: bool
+    tenant: str
+    share: float
+
+
+@dataclass(frozen=True)
+class CancelJob:
+    """Drop a job that its caller has cancelled."""
+
+    job: int
+
+
+@dataclass(frozen=True)
+class SetListening:
+    """A listener of the job's audio has come or gone."""
+
+    job: int
+    listening: bool
+
+
+@dataclass(frozen=True)
+class DrainPool:
+    """Hand out no more chunks of jobs of a priority below this."""
+
+    below: float
+
+
+@dataclass(frozen=True)
+class AddDevice:
+    """A device has come."""
+
+    device: Device
+
+
+@dataclass(frozen=True)
+class RemoveDevice:
+    """A device has gone."""
+
+    device: Device
+    reason: str
+
+
+@dataclass(frozen=True)
+class ClosePool:
+    """End the pool."""
+
+
+Command = WorkerMessage | SubmitJob | CancelJob | SetListening | DrainPool | AddDevice | RemoveDevice | ClosePool
+
 
 _log = logging.getLogger(__name__)
 
@@ -56,6 +123,10 @@ class PoolWorker:
         self.process, self.ready, self.sent = None, None, {}
 
 
+Charge = Callable[[str, int, float, float], None]
+"""Gets what a tenant has had spoken: characters of its text, seconds of audio, seconds of workers. Returns at once."""
+
+
 class Workers:
     """Processes of the slots, by slot; used by the pool's thread, but for `states`, and for `close` after its end."""
 
@@ -69,8 +140,8 @@ class Workers:
         admit: Callable[[Device], Refusal | None],
         recalled: Callable[[Device], Refusal | None],
         launch: Launch,
-        observer: PoolObserver,
-        report: Callable[[commands.WorkerMessage], None],
+        observer: PoolMetrics,
+        report: Callable[[WorkerMessage], None],
         patience: float,
         released: Callable[[Device], None],
     ) -> None:
@@ -108,7 +179,7 @@ class Workers:
                 worker.device,
                 self._engine,
                 self._heartbeat_seconds,
-                lambda message: self._report(commands.WorkerMessage(slot, generation, message)),
+                lambda message: self._report(WorkerMessage(slot, generation, message)),
             )
         except OSError as error:
             reason = f"its process cannot be started: {error}"

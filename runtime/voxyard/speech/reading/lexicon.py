@@ -14,19 +14,21 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 
 from voxyard.settings import SettingsError
 from voxyard.settings.yaml_reader import YamlValue
 from voxyard.settings.yaml_reader import read as read_yaml
 from voxyard.speech.errors import SpeechError
-from voxyard.speech.reading.edits import Edit, Span
+from voxyard.speech.reading.markup import Edit, Span
 
 MOST_ENTRIES = 10_000  # of a file
 MOST_OF_REQUEST = 200
 LONGEST_WORD = 100  # characters of a word or phrase
 LONGEST_SPOKEN = 200
 _WORD = re.compile(r"[^\W_]+")
+_WINDOW = re.compile(rf"(?:\S|\s+){{1,{LONGEST_WORD}}}")  # what an entry may be that begins there
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}")
 _FIELDS = "say, language and case"
 
@@ -74,28 +76,48 @@ class Lexicon:
         return found
 
     def _matches(self, text: str, code: str) -> Iterator[Edit]:
-        for beginning, entries in self._beginnings:
+        for beginning, lengths in self._beginnings:
             for place in beginning.finditer(text):
-                for pattern, entry in entries.get(place[0].casefold(), ()):
-                    found = pattern.match(text, place.start())
-                    if found is not None and entry.language in (None, code):
-                        yield Edit(*found.span(), entry.spoken)
-                        break
+                if (longest_first := lengths.get(place[0].casefold())) is not None:
+                    yield from islice(self._at(text, place.start(), longest_first, code), 1)
+
+    def _at(self, text: str, start: int, lengths: Iterable[int], code: str) -> Iterator[Edit]:
+        """Entries that are there, longest first; however many begin alike, each length is looked up once."""
+        window = _WINDOW.match(text, start)
+        there = "" if window is None else _folded(window[0])
+        for length in lengths:
+            for pattern, entry in self._spellings.get(there[:length], ()):
+                found = pattern.match(text, start)
+                if found is not None and entry.language in (None, code):
+                    yield Edit(*found.span(), entry.spoken)
 
     @cached_property
-    def _beginnings(self) -> list[tuple[re.Pattern[str], dict[str, list[tuple[re.Pattern[str], LexiconEntry]]]]]:
-        """Entries by their first word, longest first; those that do not begin with a word by their first character."""
-        words: dict[str, list[tuple[re.Pattern[str], LexiconEntry]]] = {}
-        characters: dict[str, list[tuple[re.Pattern[str], LexiconEntry]]] = {}
-        for entry in sorted(
-            self.entries, key=lambda entry: -len(entry.word)
-        ):  # stable: the first of a word stays first
-            word = _WORD.match(entry.word) if _parts_words(entry.word[0]) else None
+    def _spellings(self) -> dict[str, list[tuple[re.Pattern[str], LexiconEntry]]]:
+        """Entries by what they are without regard to case; the first of a word stays first."""
+        found: dict[str, list[tuple[re.Pattern[str], LexiconEntry]]] = {}
+        for entry in self.entries:
             compiled = re.compile(_alone(entry.word), 0 if entry.case_sensitive else re.IGNORECASE)
+            found.setdefault(_folded(entry.word), []).append((compiled, entry))
+        return found
+
+    @cached_property
+    def _beginnings(self) -> list[tuple[re.Pattern[str], dict[str, list[int]]]]:
+        """Lengths of entries by their first word; of those that do not begin with a word by their first character."""
+        words: dict[str, list[int]] = {}
+        characters: dict[str, list[int]] = {}
+        for entry in sorted(self.entries, key=lambda entry: -len(_folded(entry.word))):
+            word = _WORD.match(entry.word) if _parts_words(entry.word[0]) else None
             group, key = (words, word[0]) if word else (characters, entry.word[0])
-            group.setdefault(key.casefold(), []).append((compiled, entry))
+            lengths, length = group.setdefault(key.casefold(), []), len(_folded(entry.word))
+            if length not in lengths[-1:]:
+                lengths.append(length)
         firsts = "".join(re.escape(each) for each in {*characters, *(each.upper() for each in characters)})
         return [(_WORD, words), *([(re.compile(f"[{firsts}]"), characters)] if characters else [])]
+
+
+def _folded(text: str) -> str:
+    """A text without regard to case and to how much blank is between its words."""
+    return " ".join(text.split()).casefold().replace("\u0307", "")  # as İ and i are one letter to regular expressions
 
 
 def _alone(word: str) -> str:

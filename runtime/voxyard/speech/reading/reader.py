@@ -21,8 +21,8 @@ from functools import lru_cache
 
 from voxyard.speech.errors import check_wanted
 from voxyard.speech.reading import german, persian, russian
-from voxyard.speech.reading.edits import Edit, EditedText, Span
 from voxyard.speech.reading.languages import LANGUAGES, Language
+from voxyard.speech.reading.markup import Edit, EditedText, Span
 from voxyard.speech.reading.patterns import ELSEWHERE
 from voxyard.speech.reading.rules import KINDS, Kind, rules
 

@@ -11,8 +11,9 @@ from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from voxyard.speech.reading.edits import Edit
+from voxyard.speech.reading.markup import Edit
 from voxyard.speech.reading.patterns import BLANKS
+from voxyard.speech.reading.russian_counts import in_words
 from voxyard.speech.reading.russian_forms import GENITIVE_PRICE, in_full
 from voxyard.speech.reading.tables import table
 
@@ -161,7 +162,7 @@ _JUBILEE = re.compile(r"(?<![\w.,-])(\d{1,4})-(лети[еяюий]м?)(?!\w)")
 
 def _normalized(sentence: str) -> str:
     """What the library says of a sentence in which short forms that it takes for others are written in full."""
-    sentence = in_full(sentence)
+    sentence = in_full(in_words(sentence))
     for pattern, full in _FULL:
         sentence = re.sub(pattern, full, sentence)
     sentence = _DAY_OF_MONTH.sub(_day_of_month, sentence)

@@ -44,13 +44,13 @@ _ROW = re.compile(
 )
 _ONE_PART = re.compile(rf"(?P<joint>,?\s(?:и\s)?)?(?P<short>(?i:{_PART}))\.\s?(?P<n>\d+|[IVXLC]+)")
 
-_SPOONS = {"ст": ("столовая", "столовую", "столовые", "столовых"), "ч": ("чайная", "чайную", "чайные", "чайных")}
+SPOONS = {"ст": ("столовая", "столовую", "столовые", "столовых"), "ч": ("чайная", "чайную", "чайные", "чайных")}
 _PUT = re.compile(r"\b(?:добав|вле|полож|всып|возьм|смеша|нал[ие]|насып)\w+", re.IGNORECASE)
 _SPOON = re.compile(
     r"(?<![\w.,/-])"
     r"(?P<n>\d{1,2}|½|1/2)\s?(?P<which>ст|ч)\.\s?л(?:ож\w*)?\b(?P<dot>\.?)"
 )
-_GENITIVE = r"(?i:около|до|от|из|с|со|более|менее|без|после|для|больше|меньше|у)"
+GENITIVE = r"(?i:около|до|от|из|с|со|более|менее|без|после|для|больше|меньше|у)"
 _FRACTIONS = {"1/2": "половины", "1/3": "одной трети", "2/3": "двух третей", "1/4": "четверти", "3/4": "трёх четвертей"}
 _HALVES = {"л": "пол-литра", "кг": "полкилограмма", "стакана": "полстакана", "часа": "полчаса", "литра": "пол-литра"}
 _DAYS = {
@@ -99,7 +99,7 @@ def _row(found: re.Match[str]) -> str:
 
 def _spoon(found: re.Match[str]) -> str:
     """Три столовые ложки; добавьте одну чайную ложку."""
-    one, object_of, few, many = _SPOONS[found["which"]]
+    one, object_of, few, many = SPOONS[found["which"]]
     verb = _PUT.search(re.split(r"[!?]|(?<=\w{3})\.", found.string[: found.start()])[-1]) is not None
     dot = "." if found["dot"] and not found.string[found.end() :].strip() else ""
     if not found["n"].isdigit():
@@ -118,11 +118,12 @@ def _price(found: re.Match[str]) -> str:
     whole, cents = int(found["whole"]), int(found["cents"])
     names = {"$": ("доллара", "долларов"), "€": ("евро", "евро")}[found["sign"]]
     language = LANGUAGES["ru"]
-    said = f"{found['before']} {in_case(whole, language, 'g')} {names[not _is_one(whole)]}"
-    return f"{said} {in_case(cents, language, 'g')} {'цента' if _is_one(cents) else 'центов'}" if cents else said
+    said = f"{found['before']} {in_case(whole, language, 'g')} {names[not is_one(whole)]}"
+    return f"{said} {in_case(cents, language, 'g')} {'цента' if is_one(cents) else 'центов'}" if cents else said
 
 
-def _is_one(number: int) -> bool:
+def is_one(number: int) -> bool:
+    """True for 1, 21, 101, after which a noun is in the singular."""
     return number % 10 == 1 and number % 100 != 11
 
 
@@ -170,10 +171,11 @@ _CODES = {
 def _with_feminine(found: re.Match[str]) -> str:
     """Вторая мировая, во второй мировой."""
     ending = {"ая": "я", "яя": "я", "ой": "й", "ей": "й", "ую": "ю"}[found["ending"]]
-    return f"{_arabic(found['roman'])}-{ending} "
+    return f"{arabic(found['roman'])}-{ending} "
 
 
-def _arabic(numeral: str) -> int:
+def arabic(numeral: str) -> int:
+    """The value of a Roman numeral."""
     values = [{"I": 1, "V": 5, "X": 10}[letter] for letter in numeral]
     following = [*values[1:], 0]
     return sum(-each if each < after else each for each, after in zip(values, following, strict=True))
@@ -183,7 +185,7 @@ def _pages_of(found: re.Match[str]) -> str:
     """В книге триста пятьдесят две страницы, which is no book 352."""
     count = int(found["n"])
     tens = count % 100 in range(11, 15)
-    noun = "страница" if _is_one(count) else "страницы" if count % 10 in (2, 3, 4) and not tens else "страниц"
+    noun = "страница" if is_one(count) else "страницы" if count % 10 in (2, 3, 4) and not tens else "страниц"
     number = cardinal(found["n"], LANGUAGES["ru"], "минута") if found["of"] else found["n"]
     after = (found["after"] or "").strip()
     stop = "." if found["dot"] and (not after or after[0].isupper()) else ""
@@ -197,7 +199,7 @@ def _size(found: re.Match[str]) -> str:
     """Длиной тридцать-сорок метров."""
     count = int(found["b"])
     few = count % 10 in (2, 3, 4) and count % 100 not in range(12, 15)
-    noun = _UNITS[found["unit"]]
+    noun = UNITS_AFTER_FIVE[found["unit"]]
     if few:
         noun = noun.removesuffix("ов") + "а"
     return f"{found['of']}{_number(found['a'])}-{_number(found['b'])} {noun}"
@@ -206,9 +208,9 @@ def _size(found: re.Match[str]) -> str:
 _PAGES = re.compile(
     r"(?<=[Сс]м\. )(?:с\.\s?(?P<one>\d+)(?!\d|[–-]\d)|(?:с|стр)\.\s?(?P<a>\d+)[–-](?P<b>\d+))(?P<row>\sи\sгл\.\s?\d+)?"
 )
-_MONTHS = "января|февраля|марта|апреля|мая|июня|июля|августа|сентября|октября|ноября|декабря"
+MONTHS = "января|февраля|марта|апреля|мая|июня|июля|августа|сентября|октября|ноября|декабря"
 _DAY_ALONE = re.compile(
-    rf"(?:^|(?<=[.!?]\s)|(?<=[Сс]егодня\s)|(?<=[Зз]автра\s)|(?<=[Вв]чера\s))(?P<n>\d{{1,2}})(?=\s(?:{_MONTHS})(?:\s[—–-]\s|[.!?]|$))"
+    rf"(?:^|(?<=[.!?]\s)|(?<=[Сс]егодня\s)|(?<=[Зз]автра\s)|(?<=[Вв]чера\s))(?P<n>\d{{1,2}})(?=\s(?:{MONTHS})(?:\s[—–-]\s|[.!?]|$))"
 )
 
 
@@ -243,7 +245,7 @@ def _lasting(found: re.Match[str]) -> str:
     nouns, last = _UNITS_OF_RANGES[found["unit"]], int(found["b"])
     few = last % 10 in (2, 3, 4) and last % 100 not in (12, 13, 14)
     said = "-".join(cardinal(found[each], LANGUAGES["ru"], nouns[0]) for each in ("a", "b"))
-    return f"{found['verb']}{said} {nouns[0 if _is_one(last) else 1 if few else 2]}"
+    return f"{found['verb']}{said} {nouns[0 if is_one(last) else 1 if few else 2]}"
 
 
 def _day_alone(found: re.Match[str]) -> str:
@@ -255,7 +257,7 @@ def _for_people(found: re.Match[str]) -> str:
     number = int(found["n"])
     few = number % 10 in (1, 2, 3, 4) and number % 100 not in (11, 12, 13, 14)
     said = in_case(number, LANGUAGES["ru"], "g") if few else _number(found["n"])
-    return f"{found['on']} {said} {'человека' if _is_one(number) else 'человек'}"
+    return f"{found['on']} {said} {'человека' if is_one(number) else 'человек'}"
 
 
 _SHORT_MONTHS = {
@@ -277,62 +279,17 @@ def _month(found: re.Match[str]) -> str:
 
 def _of_century(found: re.Match[str]) -> str:
     """В конце девятнадцатого века."""
-    century = ordinal(_arabic(found["roman"]), LANGUAGES["ru"], case="g", gender="m")
+    century = ordinal(arabic(found["roman"]), LANGUAGES["ru"], case="g", gender="m")
     return f"{found['of']}{century} века{_stop(found)}"
 
 
 def _tablets(found: re.Match[str]) -> str:
     """По две таблетки, по одной таблетке."""
     number, by = int(found["n"]), found.string[: found.start()].lower().endswith("по ")
-    if _is_one(number):
+    if is_one(number):
         return f"{cardinal(found['n'], LANGUAGES['ru'], 'минута')[:-1]}{'ой таблетке' if by else 'у таблетку'}"
     few = number % 10 in (2, 3, 4) and number not in (12, 13, 14)
     return f"{cardinal(found['n'], LANGUAGES['ru'], 'минута')} таблет{'ки' if few else 'ок'}"
-
-
-def _half_of(found: re.Match[str]) -> str:
-    """Во второй половине, первая половина, с первой половины."""
-    stem = ("перв", "втор")[int(found["n"]) - 1]
-    ending, noun = {
-        "й": ("ой", "половине" if found["at"] else "половины"),
-        "я": ("ая", "половина"),
-        "ю": ("ую", "половину"),
-    }[found["end"]]
-    return f"{found['at'] or ''}{stem}{ending} {noun}"
-
-
-def _one_and_a_half(found: re.Match[str]) -> str:
-    """Полтора раза, полторы минуты, около полутора часов."""
-    of = found["of"] or ""
-    noun = found["noun"]
-    if len(noun) < 3 or (noun[-1] not in "аяыи" and not of) or noun.startswith(("тыс", "мил", "процент")):
-        return found[0]
-    return of + ("полутора" if of else "полторы" if noun[-1] in "ыи" else "полтора")
-
-
-_SOFT_UNITS = {"гПа": "гектопаскал", "кПа": "килопаскал", "МПа": "мегапаскал"}
-_POWERS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
-
-
-def _soft_unit(found: re.Match[str]) -> str:
-    """Тысяча тринадцать гектопаскалей."""
-    count = int(found["n"])
-    few = count % 10 in (2, 3, 4) and count % 100 not in (12, 13, 14)
-    return f"{found['n']} {_SOFT_UNITS[found['unit']]}{'ь' if _is_one(count) else 'я' if few else 'ей'}"
-
-
-def _times_power(found: re.Match[str]) -> str:
-    """Шесть умножить на десять в двадцать четвёртой степени килограммов."""
-    power = ordinal(int(found["power"].translate(_POWERS)), LANGUAGES["ru"], case="p", gender="f")
-    unit = f" {_UNITS[found['unit']]}" if found["unit"] else ""
-    return f" умножить на десять в {'минус ' * bool(found['minus'])}{power} степени{unit}"
-
-
-def _of_many(number: int, end: str) -> str:
-    """В первых — четвёртых классах."""
-    word = ordinal(number, LANGUAGES["ru"], case="d", gender="m")  # первому, третьему
-    soft = word.endswith("ему")
-    return word[:-3] + ("и" if soft else "ы") + {"ы": "е", "ам": "м", "ами": "ми"}.get(end, "х")
 
 
 def _at_kilometre(number: int) -> str:
@@ -355,11 +312,7 @@ def _place(found: re.Match[str]) -> str:
     return ordinal(int(found["n"]), LANGUAGES["ru"], case="i", gender="m")
 
 
-_RULERS = (
-    "Александр|Николай|Пётр|Петр|Иван|Павел|Людовик|Генрих|Карл|Фридрих|Вильгельм|Эдуард|Георг|Филипп|Василий|Михаил|"
-    "Рамсес|Наполеон|Фердинанд|Леопольд|Пий|Бенедикт|Ричард|Густав|Франциск|Сигизмунд|Юлий|Климент|Григорий"
-)
-_UNITS = {
+UNITS_AFTER_FIVE = {
     "км": "километров",
     "м": "метров",
     "кг": "килограммов",
@@ -368,7 +321,7 @@ _UNITS = {
     "мм": "миллиметров",
     "л": "литров",
 }
-GENITIVE_PRICE = re.compile(rf"(?<!\w){_GENITIVE}\s\d{{1,6}},\d\d\s?[$€]$")
+GENITIVE_PRICE = re.compile(rf"(?<!\w){GENITIVE}\s\d{{1,6}},\d\d\s?[$€]$")
 """A price with cents after a preposition, which is read here."""
 
 _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
@@ -384,84 +337,6 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     (re.compile(r"(?<![\w.,/-])\d{6}(?=,?\s(?:г\.|Москва|Санкт|Россия|ул\.|обл|респ|край))"), _postcode),
     (re.compile(r"(?<=\d-й\s)мин(?:\.(?=\s[а-яё])|(?=\.))"), lambda _: "минуте"),
     (re.compile(r"(?<=на )(?P<n>\d{1,4})-м\sкм(?!\w)"), lambda found: _at_kilometre(int(found["n"]))),
-    (
-        re.compile(r"(?<=\b[Нн]а )с\.\s?(?P<a>\d{1,4})[–-](?P<b>\d{1,4})(?![\w.,-]\d)"),
-        lambda found: f"страницах {_number(found['a'])} — {_number(found['b'])}",
-    ),
-    (
-        re.compile(r"(?<![\w.,/–-])(?P<a>\d{1,2})[–-](?P<b>\d{1,2})(?=\s(?:класс|курс)(?P<end>ах|ов|ы|ами|ам)\b)"),
-        lambda found: " — ".join(_of_many(int(found[each]), found["end"]) for each in "ab"),
-    ),
-    (  # в ночь с 24 на 25 декабря
-        re.compile(rf"(?<=\bс )(?P<n>[12]?\d|3[01])(?= на (?:[12]?\d|3[01]) (?:{_MONTHS})\b)"),
-        lambda found: ordinal(int(found["n"]), LANGUAGES["ru"], case="g", gender="m"),
-    ),
-    (  # её 10-й титул
-        re.compile(r"(?<![\w.,-])(?P<n>\d{1,4})-й(?=\s(?!пол\.|(?:без|над|под|через|перед|как)\b)[а-яё]{2,}[бвгджзйклмнпрстфхцчшщ](?!\w))"),
-        lambda found: ordinal(int(found["n"]), LANGUAGES["ru"], case="n", gender="m"),
-    ),
-    (re.compile(r"(?<=\b[Нн]а )ул\.(?=\s?\d)"), lambda _: "улице"),
-    (  # дом 70-х годов, of which the library makes a house's number
-        re.compile(r"(?<![\w.,-])(?P<n>[2-9]0)-х(?=\s(?:годов|годах))"),
-        lambda found: ordinal(int(found["n"]), LANGUAGES["ru"], case="g", gender="m").removesuffix("ого") + "ых",
-    ),
-    (
-        re.compile(r"(?<![\w.,/-])(?P<a>(?:19|20)\d\d)/(?P<b>\d\d)(?![\w/]|[.,]\d)"),
-        lambda found: f"{_number(found['a'])} — {_number(found['b'])}",
-    ),
-    (re.compile(rf"(?P<of>{_GENITIVE}\s)?(?<![\w.,])1,5(?=\s(?P<noun>[а-яё]+)(?!\w))"), _one_and_a_half),
-    (
-        re.compile(r"(?<=[Бб]ез четверти )(?P<n>1?\d)(?![\w:,]|\.\d)"),
-        lambda found: _number(found["n"]),
-    ),
-    (re.compile(r"(?P<at>\b[Вв]о\s)?(?<![\w.,])(?P<n>[12])-(?P<end>[йяю])\sпол\.(?=\s)"), _half_of),
-    (re.compile(r"(?P<of>\b[Вв]о?\s[IVX]{1,3}\s)кв\."), lambda found: f"{found['of']}квартале"),
-    (
-        re.compile(
-            rf"(?P<of>(?:\b[Сс]о? \d{{1,2}} (?:{_MONTHS}) |(?<!\d )\b)[Пп]о )(?P<n>[12]?\d|3[01])(?= (?:{_MONTHS})\b)"
-        ),
-        lambda found: found["of"] + ordinal(int(found["n"]), LANGUAGES["ru"], case="n", gender="n"),
-    ),
-    (
-        re.compile(rf"(?<=\b[Мм]ежду )(?P<a>[12]?\d|3[01]) и (?P<b>[12]?\d|3[01])(?= (?:{_MONTHS})\b)"),
-        lambda found: " и ".join(ordinal(int(found[each]), LANGUAGES["ru"], case="i", gender="n") for each in "ab"),
-    ),
-    (
-        re.compile(r"(?<![\w.,/-])(?P<letters>[МР])(?P<n>\d{1,3})(?![\w.,]\d|\w)"),  # of a road
-        lambda found: f"{found['letters']}-{_number(found['n'])}",
-    ),
-    (
-        re.compile(r"(?<=№ )(?P<a>\d{1,4})-(?P<b>\d{1,6})/(?P<c>\d{2,4})(?![\w/-])"),
-        lambda found: f"{_number(found['a'])}, {_number(found['b'])} дробь {_number(found['c'])}",
-    ),
-    (  # 6 × 10²⁴ кг
-        re.compile(r"(?<=\d)\s?[×xх·*]\s?10(?P<minus>⁻?)(?P<power>[⁰¹²³⁴-⁹]+)(?:\s(?P<unit>км|кг|см|мм|м|г|л)(?!\w))?"),
-        _times_power,
-    ),
-    (
-        re.compile(rf"(?<![\w.,])(?P<n>\d{{1,5}})\s?(?P<unit>{'|'.join(_SOFT_UNITS)})(?!\w)"),
-        _soft_unit,
-    ),
-    (
-        re.compile(r"(?<=\b[Вв]\s)(?P<n>\d{1,3})(?=\sиз\s\d)"),
-        lambda found: in_case(int(found["n"]), LANGUAGES["ru"], "p"),
-    ),
-    (  # 1,5 ст. л.
-        re.compile(r"(?<![\w.,])1,5\s(?P<which>ст|ч)\.\s?л\.?(?![\w])"),
-        lambda found: f"полторы {_SPOONS[found['which']][2]} ложки",
-    ),
-    (
-        re.compile(rf"(?<!\w)(?P<name>{_RULERS})\s(?P<roman>[IVX]+)(?![\w-])"),
-        lambda found: f"{found['name']} {ordinal(_arabic(found['roman']), LANGUAGES['ru'], case='n', gender='m')}",
-    ),
-    (  # растворить в 100 мл
-        re.compile(
-            r"(?P<verb>(?i:раств|разве|замоч|вари|отвари|кипят)\w+\s[^.!?\d]*(?:\d[^.!?\d]*){0,3}\sв\s)(?P<n>\d{1,4})\s(?P<unit>мл|л)(?!\w)"
-        ),
-        lambda found: (
-            f"{found['verb']}{in_case(int(found['n']), LANGUAGES['ru'], 'p')} {'милли' * (found['unit'] == 'мл')}литрах"
-        ),
-    ),
     (_PAGES, _pages),
     (_ROW, _row),
     (_LASTING, _lasting),
@@ -483,7 +358,7 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     ),
     (_SPOON, _spoon),
     (
-        re.compile(rf"(?<!\w)(?P<before>{_GENITIVE})\s(?P<part>[123]/[234])(?![\w/.,]\d|[\w/])"),
+        re.compile(rf"(?<!\w)(?P<before>{GENITIVE})\s(?P<part>[123]/[234])(?![\w/.,]\d|[\w/])"),
         lambda found: f"{found['before']} {_FRACTIONS.get(found['part'], found['part'])}",
     ),
     (
@@ -491,7 +366,7 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
         lambda found: _HALVES[found["what"]],
     ),
     (
-        re.compile(rf"(?<!\w)(?P<before>{_GENITIVE})\s(?P<whole>\d{{1,6}}),(?P<cents>\d\d)\s?(?P<sign>[$€])"),
+        re.compile(rf"(?<!\w)(?P<before>{GENITIVE})\s(?P<whole>\d{{1,6}}),(?P<cents>\d\d)\s?(?P<sign>[$€])"),
         _price,
     ),
     (re.compile(r"(?<![\w.,])4\s?[xхХ×]\s?(?P<n>[1248]00)(?=\s?м(?!\w))"), lambda found: f"4 по {found['n']}"),
@@ -517,7 +392,7 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     ),
     (
         re.compile(r"(?<![\w.,-])(?P<n>\d{1,4})-(?:ти|и|х|ёх|ех)\s(?P<unit>км|кг|см|м|г|л)(?!\w)\.?"),
-        lambda found: f"{in_case(int(found['n']), LANGUAGES['ru'], 'g')} {_UNITS[found['unit']]}",
+        lambda found: f"{in_case(int(found['n']), LANGUAGES['ru'], 'g')} {UNITS_AFTER_FIVE[found['unit']]}",
     ),
     *(
         (re.compile(_TITLE + rf"(?=\s(?:[А-ЯЁ]\.\s?)*[А-ЯЁ][а-яё]+{ending}(?!\w))"), partial(_titled, title))

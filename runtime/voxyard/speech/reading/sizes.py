@@ -165,7 +165,9 @@ def _threads(language: Language, number: str, unit_name: UnitName) -> list[tuple
         for each in re.findall(number, found["sides"]):
             whole, _, part = each.partition(language.decimal)
             said.append(decimal(whole, part, language))
-        unit = unit_name("length-millimeter", 2) if found["mm"] else None
+        last = re.findall(number, found["sides"])[-1]
+        many = int(last) if language.locale == "pl" and last.isdigit() else 2
+        unit = unit_name("length-millimeter", many) if found["mm"] else None
         return f"{blank}{by}{blank}".join(said) + (f"{blank}{unit}" if unit else "")
 
     return [(re.compile(rf"(?<![A-Za-z0-9_])M(?P<n>\d{{1,2}}){sides}"), words)]

@@ -29,6 +29,8 @@ BUSY_SECONDS = 1.0  # that its chunks wait for one that speaks nothing else, bef
 LOOK_SECONDS = 10.0  # between two looks at a server that has nothing to speak
 TRIES = 6  # of one chunk on a server that has too much to do
 FAULTS = 3  # of one chunk on a server that speaks others, before the chunk is at fault
+BUSY_PATIENCE = 600.0
+"""Seconds in which a server may have too much to do for a chunk while it speaks others; then the chunk is at fault."""
 PROBE = "Hello."
 _REFUSED = (400, 404, 405, 413, 415, 422)  # the request is at fault
 _DENIED = (401, 403)
@@ -42,6 +44,14 @@ class Doubt:
 
     probe: dict[str, object] | None = None  # the request that it has to answer before it gets chunks again
     suspects: Counter[Request] = field(default_factory=Counter)  # chunks that failed alone on it, how often
+    busy: dict[Request, float] = field(default_factory=dict)  # for which it has too much to do since when
+
+    def blame(self, request: Request, error: ServerError) -> str | None:
+        """Reason why a chunk is given up, as the server speaks others; None where the server may be at fault."""
+        if time.monotonic() - self.busy.get(request, math.inf) > BUSY_PATIENCE:
+            del self.busy[request]
+            return f"{error}; it has had no time for it for {BUSY_PATIENCE:g} s, while it spoke others"
+        return str(error) if self.suspects[request] >= FAULTS else None
 
 
 class RemoteWorker:
@@ -107,6 +117,7 @@ class RemoteWorker:
                 self._try_out(self._doubt.probe)
                 self._doubt.probe = None
         except ServerError as error:
+            self._doubt.busy.clear()  # it speaks no others
             return _refused(error)
         facts = {"device": self._server.url, "model": self._model, "batch_size": self._rows}
         self._report(ipc.EngineReady(Ready(self._rows, SAMPLE_RATE, facts, self._rows)))
@@ -154,8 +165,8 @@ class RemoteWorker:
             answer = self._answer(lease, request)
         except ServerError as error:
             self._doubt.probe = {**_body(request, self._model), "input": PROBE}
-            if self._doubt.suspects[request] >= FAULTS and not self._ended.is_set():
-                self._report(ipc.ChunkDone(lease, Unspeakable(str(error))))
+            if (reason := self._doubt.blame(request, error)) is not None and not self._ended.is_set():
+                self._report(ipc.ChunkDone(lease, Unspeakable(reason)))
             self._end(_refused(error))
             return
         except Exception as error:  # noqa: BLE001 — told as the reason of its chunk: a thread has no caller
@@ -180,6 +191,7 @@ class RemoteWorker:
             if lease in self._cancelled or self._ended.is_set():
                 return Cancelled()
             self._asking.add(lease)
+            busy_since = self._doubt.busy.pop(request, math.inf)
             try:
                 answer, said = self._asked(body)
             except TimeoutError:
@@ -192,6 +204,7 @@ class RemoteWorker:
             wait = retry_after(answer, attempt)
             if answer.status in _BUSY:
                 waited += wait
+                self._doubt.busy[request] = min(busy_since, time.monotonic())
                 if not self._asking and waited > BUSY_SECONDS:  # it speaks nothing else either
                     raise ServerError(said, wait)
             elif answer.status in _DENIED:

@@ -1,20 +1,64 @@
-"""Cut of a long first sentence after its opening clause, which a listener hears while the rest is decoded."""
+"""Cut of a long first sentence after its opening clause, heard while the rest is decoded; quotations, brackets."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 
 from voxyard.speech.text import boundaries
-from voxyard.speech.text.enclosures import QUOTES_OF_EITHER_SIDE, brackets, quotations
 from voxyard.speech.text.series import is_joined
+
+Span = tuple[int, int]
+
+QUOTES_OF_EITHER_SIDE = frozenset("“‘„‚«»‹›「『《〈")
+"""Marks that open in one language and close in another, or open: what each does here is known by its pair."""
+
+_QUOTATIONS = re.compile(  # leftmost first: »…« and «…» are told apart by the mark that comes first
+    r"“[^“”]{0,200}”|„[^„“”]{0,200}[“”]|«[^«»]{0,200}»|»[^«»]{0,200}«|›[^‹›]{0,200}‹|‹[^‹›]{0,200}›|\"[^\"]{0,200}\""
+    r"|[‘‚](?:[^‘’]|(?<=\w)’(?=\w)){0,200}[‘’]|(?<!\w)'(?=\S)(?:[^']|(?<=\w)'(?=\w)){0,200}'(?!\w)"
+    r"|「[^「」]{0,200}」|『[^『』]{0,200}』|《[^《》]{0,200}》|〈[^〈〉]{0,200}〉"
+)
+_BRACKET = re.compile(r"[()\[\]{}（）［］｛｝〔〕【】]")
+_CLOSES = dict(zip(")]}）］｝〕】", "([{（［｛〔【", strict=True))
+
+
+def quotations(text: str, start: int, end: int) -> list[Span]:
+    """Spans of the quotations of at most 200 characters within [start, end), marks included, in text order.
+
+    An apostrophe between two letters is part of its word.
+    """
+    return [found.span() for found in _QUOTATIONS.finditer(text, start, end)]
+
+
+def brackets(text: str, start: int, end: int) -> list[Span]:
+    """Spans of the outermost brackets within [start, end), marks included, in text order.
+
+    One that is not closed goes to `end`; a closing one alone, as in `a)`, is no bracket. It takes time in proportion
+    to the text.
+    """
+    found = list[Span]()
+    opened = list[tuple[str, int]]()
+    counts = Counter[str]()
+    for mark in _BRACKET.finditer(text, start, end):
+        opening = _CLOSES.get(mark[0])
+        if opening is None:
+            opened.append((mark[0], mark.start()))
+            counts[mark[0]] += 1
+        elif counts[opening]:
+            while (last := opened.pop())[0] != opening:
+                counts[last[0]] -= 1
+            counts[opening] -= 1
+            if not opened:
+                found.append((last[1], mark.end()))
+    return [*found, (opened[0][1], end)] if opened else found
+
 
 OPENING_SECONDS = 4.0  # a first sentence with a longer estimate is cut
 SHORTEST_PART = 1500  # milliseconds of either part: engines speak a few words alone badly
 
-Span = tuple[int, int]
 
 _REACH = 1000  # characters in which the clause ends: no chunk has so many that are heard
 _STOPS = frozenset(",;:—–…،؛、，；：")

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fleet_doubles import facts, gpu, host, uuid
 
 from fleet.checks.gpu_use import limits_by_gpu
+from fleet.checks.gpus import expects_gpus
 from fleet.checks.host_report import HostReport
 from fleet.facts.fact import Unknown
 from fleet.facts.gpus import with_host_memory
+from fleet.inventory.custom_settings import Custom, HealthUrl
 from fleet.release.gpu_assignment import Workload, assign
 from fleet.release.memory import RESERVED_MIB, memory_limits
 from fleet.release.plan import plan_document
 from voxyard.host.limits import BARK_WORKER_MIB, HEADROOM_MIB
 
+OWN = Custom("tts:1", Path("tts.yaml"), HealthUrl("127.0.0.1", 8200, "/"))
 FOUR = """\tGPU0\tGPU1\tGPU2\tGPU3\tCPU Affinity\tNUMA Affinity
 GPU0\t X \tSYS\tNV4\tSYS\t0-7\t0
 GPU1\tSYS\t X \tSYS\tPIX\t8-15\t1
@@ -156,3 +160,25 @@ def test_a_gpu_in_its_machines_memory_and_the_containers_get_no_more_than_there_
     assert found.problem is None
     assert sum(limits_by_gpu(found).values()) + sum(containers.values()) <= total - HEADROOM_MIB - RESERVED_MIB
     assert min(*limits_by_gpu(found).values(), *containers.values(), total) > 16 * 1024
+
+
+def test_gpus_without_memory_of_their_own_share_half_of_the_machines() -> None:
+    own = [replace(gpu(index), memory_total_mib=None) for index in range(2)]
+    assert [each.memory_total_mib for each in with_host_memory([*own, gpu(2)], 4000)] == [
+        1000, 1000, gpu(2).memory_total_mib,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"roles": ("trainer",)}, True),
+        ({"roles": ("monitoring",)}, False),
+        ({"roles": ("custom",), "custom": {"tts": replace(OWN, gpus=1)}}, True),
+        ({"roles": ("custom",), "custom": {"tts": OWN}}, False),
+        ({"roles": ("trainer",), "gpus": 0}, False),
+        ({"roles": ("monitoring",), "gpus": 1}, True),
+    ],
+)
+def test_a_host_has_gpus_where_the_inventory_says_so_or_a_role_needs_them(given: Any, expected: bool) -> None:
+    assert expects_gpus(host(**given)) == expected

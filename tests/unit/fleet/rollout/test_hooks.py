@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -271,6 +272,23 @@ def test_the_second_ctrl_c_ends_an_after_hook_that_runs_which_is_named(tmp_path:
     threading.Thread(target=ask_when, args=(tmp_path / "begun", hooks.context, 2)).start()
     said = hooks.after(Outcome("gpu-01", "deployed")).hook_failure
     assert "cancelled by Ctrl-C in the after hook" in said
+
+
+def test_two_ctrl_cs_as_an_after_hook_begins_are_of_the_time_in_which_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hooks = hooks_of(tmp_path, ("sleep", "600"), stage="after")
+    hooks.begun = True
+    start = subprocess.Popen
+
+    def begin(*words: Any, **options: Any) -> subprocess.Popen[bytes]:
+        process = start(*words, **options)
+        for _ in range(2):
+            hooks.context.cancellation.ask()
+        return process
+
+    monkeypatch.setattr(subprocess, "Popen", begin)
+    assert "cancelled by Ctrl-C in the after hook" in hooks.after(Outcome("gpu-01", "deployed")).hook_failure
 
 
 def test_an_after_hook_that_begins_after_two_ctrl_cs_runs_to_its_end(tmp_path: Path) -> None:

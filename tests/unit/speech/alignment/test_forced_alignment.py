@@ -15,11 +15,10 @@ from voxyard.corpus import espeak
 from voxyard.speech.alignment import aligner_process
 from voxyard.speech.alignment.aligner import open_aligner
 from voxyard.speech.alignment.aligner_process import AlignerProcess
-from voxyard.speech.alignment.pocketsphinx import PocketsphinxAligner
-from voxyard.speech.alignment.pronunciation import phones, plain_letters
+from voxyard.speech.alignment.pocketsphinx import PocketsphinxAligner, phones, plain_letters
 from voxyard.speech.alignment.words import text_times
 from voxyard.speech.errors import SpeechError
-from voxyard.speech.text.duration import milliseconds
+from voxyard.speech.text.chunks import milliseconds
 
 if TYPE_CHECKING:
     from voxyard.speech.requests import Audio

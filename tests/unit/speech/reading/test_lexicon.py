@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -10,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from voxyard.speech.errors import SpeechError
-from voxyard.speech.reading.edits import EditedText
 from voxyard.speech.reading.lexicon import Lexicon, LexiconEntry, of_mapping, read_lexicon
+from voxyard.speech.reading.markup import EditedText
 
 FILE = """\
 # names of the house
@@ -131,6 +133,39 @@ def test_edits_are_in_order_and_apart(words: dict[str, str], text: str) -> None:
         assert at <= edit.start < edit.end <= len(text)
         assert edit.text in words.values()
         at = edit.end
+
+
+def test_of_entries_that_begin_alike_only_those_that_are_there_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """200 of a request that a key sends with a book: none costs anything but where it stands."""
+    tried = list[str]()
+
+    @dataclass(frozen=True)
+    class Counted:
+        pattern: re.Pattern[str]
+
+        def match(self, text: str, start: int) -> re.Match[str] | None:
+            tried.append(self.pattern.pattern)
+            return self.pattern.match(text, start)
+
+    words = {f"aa aa aa aa {number}": f"said {number}" for number in range(199)} | {"aa aa": "two"}
+    lexicon = of_mapping(words)
+    spellings = {key: [(Counted(found), entry) for found, entry in each] for key, each in lexicon._spellings.items()}
+    monkeypatch.setitem(lexicon.__dict__, "_spellings", spellings)
+    assert spoken("aa aa aa  aa 77, aa, AA AA", lexicon) == "said 77, aa, two"
+    assert len(tried) == 4  # "aa aa" stands in three places
+
+
+@pytest.mark.parametrize(
+    ("word", "text"),
+    [
+        ("Yeni İstanbul", "yeni istanbul"),
+        ("yeni istanbul", "Yeni İstanbul"),
+        ("weißes haus", "Weißes  Haus"),
+        ("ΣΟΦΟΣ", "σοφος"),
+    ],
+)
+def test_case_and_blanks_count_as_regular_expressions_have_them(word: str, text: str) -> None:
+    assert spoken(f"({text})", of_mapping({word: "x"})) == "(x)"
 
 
 def test_a_large_lexicon_costs_no_more_than_its_words() -> None:

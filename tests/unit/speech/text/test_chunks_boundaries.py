@@ -7,8 +7,7 @@ import re
 import pytest
 
 from voxyard.speech.text.boundaries import clauses
-from voxyard.speech.text.chunks import SHORT, split
-from voxyard.speech.text.duration import milliseconds
+from voxyard.speech.text.chunks import SHORT, milliseconds, split
 
 ENDINGS = {"¦": "clause", "‖": "sentence", "¶": "paragraph", "": "paragraph"}
 

@@ -1,1 +1,0 @@
-"""Uploaded files: stored with their document, and read as its first step."""

@@ -1,0 +1,159 @@
+"""Russian ordinals, days and quantities in the case of their sentence, before a library reads the rest.
+
+В первых — четвёртых классах, с первого по тридцать первое августа, полтора раза, Александр третий, в ста миллилитрах.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from voxyard.speech.reading.languages import LANGUAGES
+from voxyard.speech.reading.number_words import cardinal, in_case, ordinal
+from voxyard.speech.reading.russian_forms import GENITIVE, MONTHS, SPOONS, UNITS_AFTER_FIVE, arabic, is_one
+
+
+def in_words(sentence: str) -> str:
+    """The sentence with these in words."""
+    for pattern, words in _RULES:
+        sentence = pattern.sub(words, sentence)
+    return sentence
+
+
+def _number(text: str) -> str:
+    return cardinal(text, LANGUAGES["ru"])
+
+
+def _half_of(found: re.Match[str]) -> str:
+    """Во второй половине, первая половина, с первой половины."""
+    stem = ("перв", "втор")[int(found["n"]) - 1]
+    ending, noun = {
+        "й": ("ой", "половине" if found["at"] else "половины"),
+        "я": ("ая", "половина"),
+        "ю": ("ую", "половину"),
+    }[found["end"]]
+    return f"{found['at'] or ''}{stem}{ending} {noun}"
+
+
+def _one_and_a_half(found: re.Match[str]) -> str:
+    """Полтора раза, полторы минуты, около полутора часов."""
+    of = found["of"] or ""
+    noun = found["noun"]
+    if len(noun) < 3 or (noun[-1] not in "аяыи" and not of) or noun.startswith(("тыс", "мил", "процент")):
+        return found[0]
+    return of + ("полутора" if of else "полторы" if noun[-1] in "ыи" else "полтора")
+
+
+_SOFT_UNITS = {"гПа": "гектопаскал", "кПа": "килопаскал", "МПа": "мегапаскал"}
+_POWERS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
+
+
+def _soft_unit(found: re.Match[str]) -> str:
+    """Тысяча тринадцать гектопаскалей."""
+    count = int(found["n"])
+    few = count % 10 in (2, 3, 4) and count % 100 not in (12, 13, 14)
+    return f"{found['n']} {_SOFT_UNITS[found['unit']]}{'ь' if is_one(count) else 'я' if few else 'ей'}"
+
+
+def _times_power(found: re.Match[str]) -> str:
+    """Шесть умножить на десять в двадцать четвёртой степени килограммов."""
+    power = ordinal(int(found["power"].translate(_POWERS)), LANGUAGES["ru"], case="p", gender="f")
+    unit = f" {UNITS_AFTER_FIVE[found['unit']]}" if found["unit"] else ""
+    return f" умножить на десять в {'минус ' * bool(found['minus'])}{power} степени{unit}"
+
+
+def _of_many(number: int, end: str) -> str:
+    """В первых — четвёртых классах."""
+    word = ordinal(number, LANGUAGES["ru"], case="d", gender="m")  # первому, третьему
+    soft = word.endswith("ему")
+    return word[:-3] + ("и" if soft else "ы") + {"ы": "е", "ам": "м", "ами": "ми"}.get(end, "х")
+
+
+_RULERS = (
+    "Александр|Николай|Пётр|Петр|Иван|Павел|Людовик|Генрих|Карл|Фридрих|Вильгельм|Эдуард|Георг|Филипп|Василий|Михаил|"
+    "Рамсес|Наполеон|Фердинанд|Леопольд|Пий|Бенедикт|Ричард|Густав|Франциск|Сигизмунд|Юлий|Климент|Григорий"
+)
+_RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
+    (
+        re.compile(r"(?<=\b[Нн]а )с\.\s?(?P<a>\d{1,4})[–-](?P<b>\d{1,4})(?![\w.,-]\d)"),
+        lambda found: f"страницах {_number(found['a'])} — {_number(found['b'])}",
+    ),
+    (
+        re.compile(r"(?<![\w.,/–-])(?P<a>\d{1,2})[–-](?P<b>\d{1,2})(?=\s(?:класс|курс)(?P<end>ах|ов|ы|ами|ам)\b)"),
+        lambda found: " — ".join(_of_many(int(found[each]), found["end"]) for each in "ab"),
+    ),
+    (  # в ночь с 24 на 25 декабря
+        re.compile(rf"(?<=\bс )(?P<n>[12]?\d|3[01])(?= на (?:[12]?\d|3[01]) (?:{MONTHS})\b)"),
+        lambda found: ordinal(int(found["n"]), LANGUAGES["ru"], case="g", gender="m"),
+    ),
+    (  # её 10-й титул
+        re.compile(
+            r"(?<![\w.,-])(?P<n>\d{1,4})-й"
+            r"(?=\s(?!(?:пол|мин|сек|час)\b|(?:без|над|под|через|перед|как)\b)[а-яё]{2,}[бвгджзйклмнпрстфхцчшщ](?!\w))"
+        ),
+        lambda found: ordinal(int(found["n"]), LANGUAGES["ru"], case="n", gender="m"),
+    ),
+    (re.compile(r"(?<=\b[Нн]а )ул\.(?=\s?\d)"), lambda _: "улице"),
+    (  # дом 70-х годов, of which the library makes a house's number
+        re.compile(r"(?<![\w.,-])(?P<n>[2-9]0)-х(?=\s(?:годов|годах))"),
+        lambda found: ordinal(int(found["n"]), LANGUAGES["ru"], case="g", gender="m").removesuffix("ого") + "ых",
+    ),
+    (
+        re.compile(r"(?<![\w.,/-])(?P<a>(?:19|20)\d\d)/(?P<b>\d\d)(?![\w/]|[.,]\d)"),
+        lambda found: f"{_number(found['a'])} — {_number(found['b'])}",
+    ),
+    (re.compile(rf"(?P<of>{GENITIVE}\s)?(?<![\w.,])1,5(?=\s(?P<noun>[а-яё]+)(?!\w))"), _one_and_a_half),
+    (
+        re.compile(r"(?<=[Бб]ез четверти )(?P<n>1?\d)(?![\w:,]|\.\d)"),
+        lambda found: _number(found["n"]),
+    ),
+    (re.compile(r"(?P<at>\b[Вв]о\s)?(?<![\w.,])(?P<n>[12])-(?P<end>[йяю])\sпол\.(?=\s)"), _half_of),
+    (re.compile(r"(?P<of>\b[Вв]о?\s[IVX]{1,3}\s)кв\."), lambda found: f"{found['of']}квартале"),
+    (
+        re.compile(
+            rf"(?P<of>(?:\b[Сс]о? \d{{1,2}} (?:{MONTHS}) |(?<!\d )\b)[Пп]о )(?P<n>[12]?\d|3[01])(?= (?:{MONTHS})\b)"
+        ),
+        lambda found: found["of"] + ordinal(int(found["n"]), LANGUAGES["ru"], case="n", gender="n"),
+    ),
+    (
+        re.compile(rf"(?<=\b[Мм]ежду )(?P<a>[12]?\d|3[01]) и (?P<b>[12]?\d|3[01])(?= (?:{MONTHS})\b)"),
+        lambda found: " и ".join(ordinal(int(found[each]), LANGUAGES["ru"], case="i", gender="n") for each in "ab"),
+    ),
+    (
+        re.compile(r"(?<![\w.,/-])(?P<letters>[МР])(?P<n>\d{1,3})(?![\w.,]\d|\w)"),  # of a road
+        lambda found: f"{found['letters']}-{_number(found['n'])}",
+    ),
+    (
+        re.compile(r"(?<=№ )(?P<a>\d{1,4})-(?P<b>\d{1,6})/(?P<c>\d{2,4})(?![\w/-])"),
+        lambda found: f"{_number(found['a'])}, {_number(found['b'])} дробь {_number(found['c'])}",
+    ),
+    (  # 6 × 10²⁴ кг
+        re.compile(r"(?<=\d)\s?[×xх·*]\s?10(?P<minus>⁻?)(?P<power>[⁰¹²³⁴-⁹]+)(?:\s(?P<unit>км|кг|см|мм|м|г|л)(?!\w))?"),
+        _times_power,
+    ),
+    (
+        re.compile(rf"(?<![\w.,])(?P<n>\d{{1,5}})\s?(?P<unit>{'|'.join(_SOFT_UNITS)})(?!\w)"),
+        _soft_unit,
+    ),
+    (
+        re.compile(r"(?<=\b[Вв]\s)(?P<n>\d{1,3})(?=\sиз\s\d)"),
+        lambda found: in_case(int(found["n"]), LANGUAGES["ru"], "p"),
+    ),
+    (  # 1,5 ст. л.
+        re.compile(r"(?<![\w.,])1,5\s(?P<which>ст|ч)\.\s?л\.?(?![\w])"),
+        lambda found: f"полторы {SPOONS[found['which']][2]} ложки",
+    ),
+    (
+        re.compile(rf"(?<!\w)(?P<name>{_RULERS})\s(?P<roman>[IVX]+)(?![\w-])"),
+        lambda found: f"{found['name']} {ordinal(arabic(found['roman']), LANGUAGES['ru'], case='n', gender='m')}",
+    ),
+    (  # растворить в 100 мл
+        re.compile(
+            r"(?P<verb>(?i:раств|разве|замоч|вари|отвари|кипят)\w+\s[^.!?\d]*(?:\d[^.!?\d]*){0,3}\sв\s)"
+            r"(?P<n>\d{1,4})\s(?P<unit>мл|л)(?!\w)"
+        ),
+        lambda found: (
+            f"{found['verb']}{in_case(int(found['n']), LANGUAGES['ru'], 'p')} {'милли' * (found['unit'] == 'мл')}литрах"
+        ),
+    ),
+)
