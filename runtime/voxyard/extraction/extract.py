@@ -76,6 +76,13 @@ _OTHER_SUFFIXES = {
     ".svg", ".tar", ".tex", ".tif", ".tiff", ".tsv", ".wav", ".webp", ".wpd", ".xls", ".xlsx", ".xml", ".yaml",
     ".yml", ".zip", ".7z",
 }  # fmt: skip
+_SAVE_AS = {  # where the program that opens it can write a type that is read
+    ".odt": (".fodt",),
+    ".html": (".mht", ".mhtml", ".eml", ".chm"),
+    ".docx": (".doc", ".docm", ".dot", ".dotx", ".pages", ".wpd"),
+    ".epub": (".azw", ".azw3", ".kfx", ".lit", ".mobi"),
+    ".pdf": (".djvu", ".odp", ".ppt", ".pptx", ".ps", ".tex"),
+}
 _OTHER_MAGIC = (
     (b"\x89PNG\r\n\x1a\n", "a PNG image"),
     (b"\xff\xd8\xff", "a JPEG image"),
@@ -245,8 +252,10 @@ def _kind(data: bytes, name: str, media_type: str | None) -> Kind:
     suffix = _suffix(name)
     kind = _kind_by_content(data, _SUFFIXES.get(suffix))
     if suffix in _OTHER_SUFFIXES:
+        other = next((each for each, those in _SAVE_AS.items() if suffix in those), None)
+        what = f"save it as {other} in a program that opens it" if other else _SEND
         raise UnsupportedFileError(
-            f"unsupported file type {suffix}: {_SEND}; if it is {_NAMES[kind]}, rename it to {_SUFFIX_OF[kind]}"
+            f"unsupported file type {suffix}: {what}; if it is {_NAMES[kind]}, rename it to {_SUFFIX_OF[kind]}"
         )
     claimed, claim = _SUFFIXES.get(suffix), f"its name ends in {suffix}"
     media = (media_type or "").partition(";")[0].strip().lower()

@@ -179,6 +179,9 @@ def test_a_text_that_is_too_long_is_refused_and_one_of_that_length_is_not() -> N
         ("a.msg", OLE, "old Office file"),
         ("a.ods", b"<p>Hello", r"unsupported file type \.ods: .*rename it to \.txt"),
         ("a.xlsx", b"words", r"unsupported file type \.xlsx"),
+        ("a.fodt", b"words", r"unsupported file type \.fodt: save it as \.odt"),
+        ("a.MHT", b"words", r"unsupported file type \.mht: save it as \.html"),
+        ("a.azw3", b"words", r"unsupported file type \.azw3: save it as \.epub"),
         ("a.mp3", b"ID3\x04", "MP3"),
     ],
 )
