@@ -16,6 +16,7 @@ import pytest
 from engines import sound
 from eventually import eventually
 from local_relay import DEVICES
+from prometheus_client import CollectorRegistry
 
 from voxyard.speech.cluster import link as links
 from voxyard.speech.cluster.access import ClusterAccess
@@ -25,6 +26,7 @@ from voxyard.speech.engine import EngineSpec
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.pool.job import Job
 from voxyard.speech.pool.limits import PoolLimits
+from voxyard.speech.pool.metrics import PoolMetrics
 from voxyard.speech.pool.pool import Pool
 from voxyard.speech.requests import Request
 
@@ -79,11 +81,17 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def pool(link: ClusterLink) -> Iterator[Pool]:
+def registry() -> CollectorRegistry:
+    return CollectorRegistry()
+
+
+@pytest.fixture
+def pool(link: ClusterLink, registry: CollectorRegistry) -> Iterator[Pool]:
     limits = PoolLimits(backoff=0.01, max_backoff=0.05, warm_workers=10)
     made = Pool(
         EngineSpec("engines:tones", {"seconds": 0.05, "rows": 1}), (), limits=limits, heartbeat_seconds=0.2,
         launch=link.launch, no_device="no host", trouble=lambda: link.trouble,
+        observer=PoolMetrics(registry),
     )  # fmt: skip
     link.open(made.add, made.remove)
     yield made
@@ -142,6 +150,31 @@ def test_without_a_head_nothing_waits_in_vain_and_its_return_is_noticed(
         head.back()
         assert_whole(job)
     assert pool.waiting is None
+
+
+def test_metrics_of_a_lost_head_are_of_no_worker_and_go_on_counting(
+    pool: Pool, link: ClusterLink, head: Head, registry: CollectorRegistry
+) -> None:
+    def total(name: str) -> float:
+        return sum(
+            each.value
+            for metric in registry.collect()
+            for each in metric.samples
+            if each.name == f"voxyard_bark_{name}"
+        )
+
+    eventually(lambda: total("workers") == len(NAMES), "both hosts have a worker")
+    assert_whole(pool.submit(requests()))
+    head.away()
+    kill_relay(link)
+    eventually(lambda: total("workers") == total("workers_busy") == 0, "nobody speaks")
+    job = pool.submit(requests())
+    eventually(lambda: total("queue_depth") == COUNT, "the chunks wait")
+    assert total("chunks_total") == COUNT
+    head.back()
+    assert_whole(job)
+    eventually(lambda: total("workers") == len(NAMES), "both hosts have a worker again")
+    eventually(lambda: (total("chunks_total"), total("queue_depth")) == (2 * COUNT, 0))
 
 
 def test_a_head_that_is_back_before_its_relay_has_ended_is_told(pool: Pool, link: ClusterLink, head: Head) -> None:
