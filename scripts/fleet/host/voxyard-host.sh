@@ -716,7 +716,7 @@ proof_remove() {
   docker rm --force "voxyard-proof-$1" >/dev/null 2>&1 || true
   cd "$home/proofs/$1" 2>/dev/null || exit 0
   empty_report "$2" report || true
-  rm -rf "$home/proofs/$1"
+  rm -rf "$home/proofs/$1" || { sleep 1; rm -rf "$home/proofs/$1"; }  # its shell may have been writing the exit code
 }
 
 # IMAGE: ends containers and removes files of proofs whose connection was cut: who holds the lock is the only one.
