@@ -198,3 +198,30 @@ def test_a_short_text_is_spoken_within_a_chunk_of_another_tenants_flood() -> Non
     pool.run()
 
     assert max(when for when, _, key in pool.spoken if key.job == 1) <= 4 * SECONDS
+
+
+def test_a_step_of_the_pool_looks_at_none_of_the_chunks_that_wait_unless_they_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pool = SimulatedPool(2, rows=2)
+    pool.scheduler.submit(0, [SECONDS] * 40, 0.0)
+    monkeypatch.setattr(ChunkQueue, "__iter__", lambda _: pytest.fail("every waiting chunk was looked at"))
+
+    pool.run()
+
+    assert len(pool.spoken) == 40
+
+
+def test_chunks_that_failed_are_taken_in_the_order_in_force() -> None:
+    for listening, order in ((False, [3, 2, 1]), (True, [1, 2, 3])):
+        waiting = queue(([9, 1, 2, 3], 0, listening))
+        taken = {chunk.key.index: chunk for chunk in (first(waiting) for _ in range(4))}
+        for index in (1, 2, 3):
+            taken[index].alone = True
+        for chunk in taken.values():
+            waiting.put(chunk)
+
+        found = [waiting.take(lambda _: True, failed=True) for _ in range(4)]
+
+        assert [None if each is None else each.key.index for each in found] == [*order, None]
+        assert drained(waiting) == [(0, 0)]

@@ -30,6 +30,11 @@ class QueuedChunk:
     failures: list[str] = field(default_factory=list)  # reasons, of runs alone only
     deaths: int = 0  # worker processes that ended while they had only this chunk
 
+    @property
+    def failed(self) -> bool:
+        """True where it was in a run that failed."""
+        return self.alone or bool(self.failures)
+
 
 @dataclass(slots=True)
 class _Waiting:
@@ -40,6 +45,7 @@ class _Waiting:
     listening: bool
     tenant: str = ""
     chunks: dict[int, QueuedChunk] = field(default_factory=dict)
+    failed: dict[int, QueuedChunk] = field(default_factory=dict)  # of them
     longest: list[tuple[float, int]] = field(default_factory=list)
     earliest: list[int] = field(default_factory=list)
 
@@ -54,6 +60,8 @@ class _Waiting:
     def put(self, chunk: QueuedChunk) -> None:
         index = chunk.key.index
         self.chunks[index] = chunk
+        if chunk.failed:
+            self.failed[index] = chunk
         heapq.heappush(self.longest, (-chunk.seconds, index))
         heapq.heappush(self.earliest, index)
 
@@ -76,6 +84,17 @@ class _Waiting:
                 heapq.heappush(self.earliest, chunk.key.index)
             else:
                 heapq.heappush(self.longest, (-chunk.seconds, chunk.key.index))
+        if taken is not None:
+            self.failed.pop(taken.key.index, None)
+        return taken
+
+    def take_failed(self, may_run: Callable[[QueuedChunk], bool]) -> QueuedChunk | None:
+        """The first of the chunks that failed, in the order in force, that may run."""
+        fit = [chunk for chunk in self.failed.values() if may_run(chunk)]
+        if not fit:
+            return None
+        taken = min(fit, key=lambda each: (0.0 if self.listening else -each.seconds, each.key.index))
+        del self.chunks[taken.key.index], self.failed[taken.key.index]
         return taken
 
 
@@ -154,14 +173,21 @@ class ChunkQueue:
         everything = tuple(self)
         for job in self._jobs.values():
             job.chunks.clear()
+            job.failed.clear()
         return everything
 
-    def take(self, may_run: Callable[[QueuedChunk], bool]) -> QueuedChunk | None:
-        """The next chunk for which `may_run` holds; None where there is none."""
+    def failed(self) -> Iterator[QueuedChunk]:
+        """Chunks that failed before and are not held; that takes no longer where more others wait."""
+        for job in self._jobs.values():
+            if job.priority >= self._below:
+                yield from job.failed.values()
+
+    def take(self, may_run: Callable[[QueuedChunk], bool], *, failed: bool = False) -> QueuedChunk | None:
+        """The next chunk for which `may_run` holds, of all or of those that `failed`; None where there is none."""
         for job in sorted(self._jobs.values(), key=lambda each: (self._start(each.tenant), *each.rank())):
             if job.priority < self._below:
                 continue
-            chunk = job.take(may_run)
+            chunk = job.take_failed(may_run) if failed else job.take(may_run)
             if chunk is not None:
                 self._charge(job.tenant, chunk.seconds)
                 return chunk

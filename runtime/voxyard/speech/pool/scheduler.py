@@ -360,7 +360,7 @@ class Scheduler:
         present = sum(worker.present for worker in self.slots)
         wanted = max(warm, workers_wanted(self._queue.free + self._leased(), present))
         running = [worker for worker in self.slots if worker.has_process]
-        if any(not any(self._may_run(chunk, worker) for worker in running) for chunk in self._failed_before()):
+        if any(not any(self._may_run(chunk, worker) for worker in running) for chunk in self._queue.failed()):
             wanted = max(wanted, len(running) + 1)
         for worker in self.slots:
             if len(running) >= wanted:
@@ -425,8 +425,10 @@ class Scheduler:
         A worker with an urgent chunk gets no more until that is done: their prefills would delay it.
         """
         if not worker.leases:
-            alone = worker.number in reserved
-            found = self._queue.take(lambda chunk: chunk.alone == alone and self._may_run(chunk, worker))
+            if worker.number in reserved:
+                found = self._queue.take(lambda chunk: chunk.alone and self._may_run(chunk, worker), failed=True)
+            else:
+                found = self._queue.take(lambda chunk: not chunk.alone and self._may_run(chunk, worker))
             return found or self._queue.take(lambda chunk: self._may_run(chunk, worker))
         if worker.number in reserved or worker.alone or worker.urgent:
             return None
@@ -435,8 +437,8 @@ class Scheduler:
     def _reserved_workers(self) -> set[int]:
         """Workers for chunks that have to run alone: those that have one already, else those with the fewest chunks."""
         reserved = set()
-        for chunk in self._queue:
-            if chunk.alone and not self._queue.holds(chunk.key.job):
+        for chunk in self._queue.failed():
+            if chunk.alone:
                 can = [worker for worker in self.slots if worker.has_process and self._may_run(chunk, worker)]
                 if can:
                     reserved.add(min(can, key=lambda each: (not each.alone, len(each.leases), each.number)).number)
@@ -447,9 +449,6 @@ class Scheduler:
         if worker.number not in chunk.failed_on:
             return True
         return not any(other.usable and other.number not in chunk.failed_on for other in self.slots)
-
-    def _failed_before(self) -> list[QueuedChunk]:
-        return [chunk for chunk in self._queue if chunk.failed_on and not self._queue.holds(chunk.key.job)]
 
     def _halve_batch(self, worker: WorkerSlot, why: str) -> None:
         tried = worker.rows
