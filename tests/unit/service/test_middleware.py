@@ -21,6 +21,7 @@ from prometheus_client import CollectorRegistry
 from pydantic import BaseModel, Field
 from service_app import quiet
 from starlette.responses import StreamingResponse
+from starlette.types import Message, Receive, Scope, Send
 
 from voxyard.service.app import install
 from voxyard.service.auth import api_keys
@@ -31,6 +32,7 @@ from voxyard.service.errors import BusyError, NotFoundError, StoreError, StoreUn
 from voxyard.service.http.admission import is_loopback
 from voxyard.service.http.errors import ConnectionCut
 from voxyard.service.http.metrics import DiskUsage, ServiceMetrics
+from voxyard.service.http.observability import ObservabilityMiddleware
 from voxyard.service.http.rate_limit import RateLimiter
 from voxyard.service.routes.openapi import authenticated
 
@@ -801,3 +803,30 @@ def test_a_stream_that_fails_midway_is_cut_and_does_not_look_whole(
     assert any(record.exc_info for record in told) is trace
     assert setting.metric("voxyard_service_in_flight") == 0
     assert json.dumps([record.message for record in told])
+
+
+def test_a_long_body_lets_other_requests_have_their_turn_although_its_client_reads_at_once(setting: Setting) -> None:
+    blocks, turns = 50, 0
+
+    async def long(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for at in range(blocks):
+            await send({"type": "http.response.body", "body": b"block", "more_body": at + 1 < blocks})
+
+    async def reads_at_once(message: Message) -> None:
+        pass
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def answered() -> int:
+        other = asyncio.create_task(others())
+        scope = {"type": "http", "method": "GET", "path": "/v1/long", "headers": [], "state": {}}
+        await ObservabilityMiddleware(long, setting.state.metrics)(scope, asyncio.Event().wait, reads_at_once)
+        other.cancel()
+        return turns
+
+    assert asyncio.run(answered()) >= blocks - 1

@@ -208,7 +208,7 @@ class _RequestState:
         return message
 
     async def send(self, message: Message) -> None:
-        """Sends a message; adds headers and counts bytes."""
+        """Sends a message, adds headers, counts bytes, and lets others have their turn between two parts of a body."""
         if message["type"] in _STARTS:
             self._status = message.get("status", 101)
             message.setdefault("headers", [])
@@ -221,6 +221,8 @@ class _RequestState:
             self.bytes += len(message.get("bytes") or message.get("text") or b"")
         elif message["type"] == "websocket.close":
             self._status, self._finished = self._status or 403, True  # uvicorn's, where it was not accepted
+        if message.get("more_body", False):
+            await asyncio.sleep(0)  # also where the client reads faster than is sent, others have their turn
 
     def _add_headers(self, headers: MutableHeaders) -> None:
         headers["X-Request-Id"] = self.id
