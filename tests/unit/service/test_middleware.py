@@ -816,6 +816,10 @@ def test_a_long_body_lets_other_requests_have_their_turn_although_its_client_rea
     async def reads_at_once(message: Message) -> None:
         pass
 
+    async def asks_no_more() -> Message:
+        await asyncio.Event().wait()
+        return {}
+
     async def others() -> None:
         nonlocal turns
         while True:
@@ -825,7 +829,7 @@ def test_a_long_body_lets_other_requests_have_their_turn_although_its_client_rea
     async def answered() -> int:
         other = asyncio.create_task(others())
         scope = {"type": "http", "method": "GET", "path": "/v1/long", "headers": [], "state": {}}
-        await ObservabilityMiddleware(long, setting.state.metrics)(scope, asyncio.Event().wait, reads_at_once)
+        await ObservabilityMiddleware(long, setting.state.metrics)(scope, asks_no_more, reads_at_once)
         other.cancel()
         return turns
 
