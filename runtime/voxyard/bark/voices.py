@@ -202,27 +202,29 @@ def _bytes_of(path: Path) -> bytes:
 
 
 def _arrays(name: str, content: bytes) -> dict[str, npt.NDArray[Any]]:
+    wrong, remedy = f"the voice {name!r} is no .npz file of numeric arrays", "Save integer arrays with numpy.savez"
     try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            unpacked = sum(member.file_size for member in archive.infolist())
-        if unpacked > LARGEST_FILE:
-            raise BarkError(f"the voice {name!r} unpacks to {unpacked:,} bytes, expected at most {LARGEST_FILE:,}")
-        with np.load(io.BytesIO(content), allow_pickle=False) as file:
-            missing = [key for key in _KEYS if key not in file.files]
-            if missing:
-                raise BarkError(
-                    f"the voice {name!r} lacks {', '.join(missing)}; it contains {', '.join(file.files) or 'nothing'}, "
-                    f"expected the arrays {', '.join(_KEYS)}"
-                )
-            arrays = {key: file[key] for key in (*_KEYS, _MANNER) if key in file.files}
-            bare = [key for key, array in arrays.items() if not isinstance(array, np.ndarray)]
-            if bare:  # numpy returns the bytes of a member that is no array
-                raise ValueError(f"member {', '.join(bare)} is no array")
-            return arrays
+        archive = zipfile.ZipFile(io.BytesIO(content))
     except _UNREADABLE as problem:
+        raise BarkError(f"{wrong}: {problem}. {remedy}") from problem
+    members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
+    unpacked = sum(member.file_size for member in members.values())
+    if unpacked > LARGEST_FILE:
+        raise BarkError(f"the voice {name!r} unpacks to {unpacked:,} bytes, expected at most {LARGEST_FILE:,}")
+    missing = [key for key in _KEYS if key not in members]
+    if missing:
         raise BarkError(
-            f"the voice {name!r} is no .npz file of numeric arrays: {problem}. Save integer arrays with numpy.savez"
-        ) from problem
+            f"the voice {name!r} lacks {', '.join(missing)}; it contains {', '.join(members) or 'nothing'}, "
+            f"expected the arrays {', '.join(_KEYS)}"
+        )
+    arrays = dict[str, npt.NDArray[Any]]()
+    for key in [each for each in (*_KEYS, _MANNER) if each in members]:
+        try:
+            with archive.open(members[key]) as file:
+                arrays[key] = np.lib.format.read_array(file, allow_pickle=False)
+        except _UNREADABLE as problem:
+            raise BarkError(f"{wrong}: its {key} is damaged, encrypted or no array of numbers. {remedy}") from problem
+    return arrays
 
 
 def _checked(name: str, key: str, arrays: dict[str, npt.NDArray[Any]], rows: int | None, codes: int) -> Codes:
