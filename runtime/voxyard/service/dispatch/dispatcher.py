@@ -19,11 +19,12 @@ from voxyard.extraction.sandbox import MAX_CONCURRENT
 from voxyard.service.audio.store import AudioStore
 from voxyard.service.auth.key_limits import LimitsOf, no_limits
 from voxyard.service.config import ServiceSection
-from voxyard.service.dispatch.listeners import HERE, Listeners
 from voxyard.service.dispatch.progress import (
+    HERE,
     ActiveDocument,
     DispatchedDocuments,
     DocumentProgress,
+    Listeners,
     Throughput,
     delete_document,
 )
