@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from voxyard.bark import speakers, voices
+from voxyard.bark import voices
 from voxyard.bark.config import BarkConfig
 from voxyard.bark.errors import BarkError
 from voxyard.bark.voices import BarkVoiceFiles
@@ -84,7 +84,7 @@ class BarkFrontend:
 
     def describe(self, voice: str) -> VoiceDescription:
         """Language, number and gender of a preset; other voices have their names alone."""
-        return speakers.describe(voice)
+        return voices.describe(voice)
 
 
 def frontend(settings: Mapping[str, object]) -> Frontend:
