@@ -50,8 +50,7 @@ BY_UID = {str(board.body["uid"]): board for board in BOARDS}
 RULE_FILES = sorted((ROOT / "deploy/prometheus/rules").glob("*.yaml"))
 EXPORTING = {
     "service/http/metrics.py", "speech/cluster/node_metrics.py", "speech/pool/metrics.py", "telemetry/configuration.py",
-    "telemetry/gpu_collector.py", "telemetry/input_metrics.py", "telemetry/phases.py", "telemetry/sick_gpus.py",
-    "telemetry/workloads.py",
+    "telemetry/gpu_collector.py", "telemetry/input_metrics.py", "telemetry/sick_gpus.py", "telemetry/workloads.py",
 }  # fmt: skip
 """The modules whose metrics `_exported` collects."""
 

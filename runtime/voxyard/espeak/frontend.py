@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 from voxyard.espeak import voices
 from voxyard.speech.engine import EngineSpec
-from voxyard.speech.errors import SpeechError
-from voxyard.speech.frontend import Frontend, VoiceDescription, VoiceFiles
+from voxyard.speech.frontend import BaseFrontend, Frontend, VoiceDescription
 
 ENGINE = "voxyard.espeak.engine:create"
 NOTE = (
@@ -16,28 +15,17 @@ NOTE = (
 )
 
 
-class EspeakFrontend:
+class EspeakFrontend(BaseFrontend):
     """Front end of the installed library. Thread-safe: it only reads."""
 
     max_tokens = 600  # characters: bounds a text of silent characters only
     max_seconds = 20.0
     speeds = (0.5, 2.5)  # the library's slowest and fastest rate, at which each word is still whole
-    voice_files: VoiceFiles | None = None
     notes = (NOTE,)
 
     def __init__(self) -> None:
         voices.names()
         self.engine = EngineSpec(ENGINE, name="espeak-ng")
-
-    def count_tokens(self, text: str) -> int:
-        """Characters of a text.
-
-        Raises:
-            SpeechError: the text contains a lone surrogate, which is no character.
-        """
-        if any("\ud800" <= character <= "\udfff" for character in text):
-            raise SpeechError("the text contains a lone surrogate, which is no character: expected valid UTF-8")
-        return len(text)
 
     def voices(self) -> tuple[str, ...]:
         """Names of the voices, sorted."""
@@ -62,10 +50,6 @@ class EspeakFrontend:
     def language(self, voice: str | None) -> str | None:
         """Language of a voice, such as en."""
         return None if voice is None else voices.language(voice)
-
-    def refusal(self, text: str, language: str | None) -> str | None:
-        """None: it spells what its language has no letters for; where it is silent, the engine alone knows it."""
-        return None
 
     def describe(self, voice: str) -> VoiceDescription:
         """The language in words, and the gender where the variant tells it."""

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
-from voxyard.service.documents.sql import Connection, Database
+from voxyard.service.documents.database import Connection, Database
 from voxyard.service.errors import ServiceError
 
 KEPT_DAYS = 400

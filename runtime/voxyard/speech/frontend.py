@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, cast
@@ -98,9 +99,37 @@ class Frontend(Protocol):
         """The voice of this name in words for people."""
 
 
+class BaseFrontend(ABC):
+    """Base of front ends: one speed, limits in characters, no voices of users, and any text is spoken."""
+
+    speeds: tuple[float, float] = (1.0, 1.0)
+    notes: Sequence[str] = ()
+    voice_files: VoiceFiles | None = None
+
+    @abstractmethod
+    def voices(self) -> Sequence[str]:
+        """As Frontend."""
+
+    def count_tokens(self, text: str) -> int:
+        """Characters of a text."""
+        return len(text)
+
+    def has_voice(self, name: str) -> bool:
+        """True for those that are listed."""
+        return name in self.voices()
+
+    def refusal(self, text: str, language: str | None) -> str | None:
+        """None: it speaks any text, or finds out while it does."""
+        return None
+
+    def describe(self, voice: str) -> VoiceDescription:
+        """The name itself."""
+        return VoiceDescription(voice)
+
+
 @dataclass(frozen=True)
-class OneVoice:
-    """Front end of an engine that has one voice and one speed, and speaks any text: a base for others."""
+class OneVoice(BaseFrontend):
+    """Front end of an engine that has one voice."""
 
     engine: EngineSpec
     max_tokens: int = 600  # characters
@@ -109,17 +138,9 @@ class OneVoice:
     notes: Sequence[str] = ()
     voice_files: VoiceFiles | None = None
 
-    def count_tokens(self, text: str) -> int:
-        """Characters of a text."""
-        return len(text)
-
     def voices(self) -> Sequence[str]:
         """The name of the engine: the API asks for one."""
         return (self.engine.model,)
-
-    def has_voice(self, name: str) -> bool:
-        """True for that name."""
-        return name in self.voices()
 
     def default_voice(self, language: str | None) -> str | None:
         """That name."""
@@ -133,14 +154,6 @@ class OneVoice:
     def language(self, voice: str | None) -> str | None:
         """None: it is not known."""
         return None
-
-    def refusal(self, text: str, language: str | None) -> str | None:
-        """None: it speaks any text."""
-        return None
-
-    def describe(self, voice: str) -> VoiceDescription:
-        """The name itself."""
-        return VoiceDescription(voice)
 
 
 _MEMBERS = sorted(name for name in vars(Frontend) if not name.startswith("_"))

@@ -11,7 +11,7 @@ import torch
 from spoken import ListSource
 
 from voxyard.bark.attempts import ChunksInFlight
-from voxyard.bark.idle_memory import IDLE_SECONDS, WORTH_BYTES, IdleMemory, give_back
+from voxyard.bark.device import IDLE_SECONDS, WORTH_BYTES, IdleMemory, give_back
 from voxyard.speech.requests import Request
 
 

@@ -30,7 +30,7 @@ from voxyard.speech.engine import EngineSpec
 from voxyard.speech.open_pool import open_pool
 from voxyard.speech.pool.pool import Pool
 from voxyard.speech.script import Script, prepare
-from voxyard.speech.text import opening
+from voxyard.speech.text import boundaries
 
 PAGE = 1800  # characters
 PAGES = 10
@@ -71,7 +71,7 @@ def first_sound(model: Path, device: str, rounds: int, page_count: int = PAGES) 
     spec = EngineSpec(f"{__name__}:create", front.engine.settings)
     text, sentence = pages(page_count)
     scripts = {"text": _script(text, front), "sentence": _script(sentence, front), "cut": _script(LONG_SENTENCE, front)}
-    with patch.object(opening, "OPENING_SECONDS", math.inf):
+    with patch.object(boundaries, "OPENING_SECONDS", math.inf):
         scripts["whole"] = _script(LONG_SENTENCE, front)
     found: dict[str, list[float]] = {name: [] for name in scripts}
     section = SpeechSection(max_parallel_tts_workers=1)  # as on one GPU; on a CPU a second one would take its core

@@ -20,6 +20,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from release_doubles import packed
+
 from fleet.inventory.hosts import Host
 from fleet.ssh.command_batch import Answer, Command
 from fleet.ssh.connection_pool import Session
@@ -226,13 +228,7 @@ class SimulatedHost:
 
     def _current_files(self, _: Command) -> Answer:
         files = self.releases.get(self.links.get("current", ""), {})
-        buffer = io.BytesIO()
-        with tarfile.open(fileobj=buffer, mode="w") as archive:
-            for name, body in files.items():
-                member = tarfile.TarInfo(name)
-                member.size = len(body)
-                archive.addfile(member, io.BytesIO(body))
-        return Answer(base64.b64encode(buffer.getvalue()).decode() if files else "")
+        return Answer(base64.b64encode(packed(files)).decode() if files else "")
 
     def _artefacts(self, _: Command) -> Answer:
         return Answer("".join(f"{name}\n" for name in self.artefacts))

@@ -23,9 +23,8 @@ from voxyard.telemetry import input_metrics, workloads
 from voxyard.telemetry.configuration import HASH_VARIABLE, RELEASE_VARIABLE, ExpectedConfigurations, HostPlan
 from voxyard.telemetry.gpu_collector import GpuCollector
 from voxyard.telemetry.input_metrics import InputMetrics
-from voxyard.telemetry.phases import Phase
 from voxyard.telemetry.sampler import GpuSampler, GpuState, Snapshot, Xid
-from voxyard.telemetry.workloads import TrainMetrics, WorkloadGpus
+from voxyard.telemetry.workloads import Phase, TrainMetrics, WorkloadGpus
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # as what serves them does
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from voxyard.bark import voices
-from voxyard.bark.speakers import LANGUAGE_NAMES, WOMEN, describe
+from voxyard.bark.voices import LANGUAGES, WOMEN, describe, names
 
 
 @pytest.mark.parametrize(
@@ -27,6 +26,5 @@ def test_a_voice_has_a_title_and_a_gender_where_it_is_known(voice: str, title: s
 
 
 def test_every_language_of_the_presets_is_named_and_titles_are_distinct() -> None:
-    assert set(LANGUAGE_NAMES) == set(WOMEN) == set(voices.LANGUAGES)
-    names = voices.names()
-    assert len({describe(name).title for name in names}) == len(names)
+    assert set(LANGUAGES) == set(WOMEN)
+    assert len({describe(name).title for name in names()}) == len(names())

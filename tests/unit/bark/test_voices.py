@@ -220,6 +220,7 @@ def encrypted(content: bytes) -> bytes:
 
 
 NO_FILE = r"'mine' is no \.npz file of numeric arrays"
+NO_ARRAY = f"{NO_FILE}: its fine_prompt is damaged, encrypted or no array of numbers. Save"
 HOSTILE: dict[str, tuple[bytes, str]] = {
     "an executable": (b"MZ\x90\x00", NO_FILE),
     "a recording": (b"RIFF....WAVE", NO_FILE),
@@ -229,16 +230,16 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "a truncated archive": (packed(a_voice())[:-30], NO_FILE),
     "half an archive": (packed(a_voice())[:1500], NO_FILE),
     "a bomb": (packed(a_voice() | {"more": np.zeros(LARGEST_FILE, np.int8)}), "unpacks to .* bytes, expected at most"),
-    "a header that claims 80 GB": (headed("(10000000000,)"), NO_FILE),
-    "a header that claims more than there is": (headed("(" + "9" * 30 + ",)"), NO_FILE),
-    "a header of frames that are not there": (headed("(8, 9000000000000000)"), NO_FILE),
-    "a header with code": (headed("__import__('os').getpid()"), NO_FILE),
-    "a header with an object": (headed("(3,)", "|O"), NO_FILE),
-    "a header without its end": (headed("(8, 150", end=""), NO_FILE),
-    "a header with a zero byte": (headed("(8, 150)", end="\0}"), NO_FILE),
-    "a member that is no array": (with_member(b"tokens"), NO_FILE),
-    "a member of nothing": (with_member(b""), NO_FILE),
-    "encrypted members": (encrypted(packed(a_voice())), NO_FILE),
+    "a header that claims 80 GB": (headed("(10000000000,)"), NO_ARRAY),
+    "a header that claims more than there is": (headed("(" + "9" * 30 + ",)"), NO_ARRAY),
+    "a header of frames that are not there": (headed("(8, 9000000000000000)"), NO_ARRAY),
+    "a header with code": (headed("__import__('os').getpid()"), NO_ARRAY),
+    "a header with an object": (headed("(3,)", "|O"), NO_ARRAY),
+    "a header without its end": (headed("(8, 150", end=""), NO_ARRAY),
+    "a header with a zero byte": (headed("(8, 150)", end="\0}"), NO_ARRAY),
+    "a member that is no array": (with_member(b"tokens"), NO_ARRAY),
+    "a member of nothing": (with_member(b""), NO_ARRAY),
+    "encrypted members": (encrypted(packed(a_voice())), NO_ARRAY.replace("fine", "semantic")),
     "other names": (packed({"semantics": np.arange(100)}), "it contains semantics"),
 } | {
     f"{key}: {message}": (packed(a_voice() | {key: array}), f"{key} .*{message}")
@@ -296,7 +297,7 @@ class Trap:
 def test_a_pickle_in_a_voice_file_is_refused_and_not_run(tmp_path: Path, key: str) -> None:
     target = tmp_path / "sprung"
 
-    with pytest.raises(BarkError, match=NO_FILE):
+    with pytest.raises(BarkError, match=NO_ARRAY.replace("fine_prompt", key)):
         read("mine", packed(a_voice() | {key: np.array([Trap(target)], dtype=object)}))
     assert not target.exists()
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cards import card, nvidia_smi
 from command_line import Command
 from fake_driver import FakeDriver
 
@@ -36,11 +37,6 @@ def voxyard_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monk
     return Command(capsys, monkeypatch)
 
 
-def card(index: int, total: int | None = 24564, free: int | None = 24000, **more: Any) -> Gpu:
-    bus = f"00000000:{index + 1:02X}:00.0"
-    return Gpu(index, f"GPU-{index}", "NVIDIA A10", bus, total, free, (8, 6), **more)
-
-
 def host_of(monkeypatch: pytest.MonkeyPatch, *cards: Gpu) -> None:
     instances = [each for each in cards if each.mig_instance is not None]
     with_instances = {each.index for each in instances}
@@ -48,20 +44,6 @@ def host_of(monkeypatch: pytest.MonkeyPatch, *cards: Gpu) -> None:
     devices = [each for each in cards if each.mig_instance is not None or each.index not in with_instances]
     monkeypatch.setattr(voxyard.host.nvml, "every_gpu", lambda: tuple(gpus))
     monkeypatch.setattr(voxyard.host.nvml, "every_device", lambda: tuple(devices))
-
-
-def nvidia_smi(directory: Path, matrix: str = MATRIX) -> None:
-    """A program on the PATH that prints these tables; an empty one is a failure."""
-    (directory / "matrix").write_text(matrix)
-    (directory / "p2p").write_text(P2P)
-    script = directory / "nvidia-smi"
-    script.write_text(
-        "#!/bin/sh\n"
-        f'case "$*" in "topo -m") file={directory}/matrix;; "topo -p2p r") file={directory}/p2p;; esac\n'
-        'test -s "$file" || { echo "No devices were found"; exit 6; }\n'
-        'while IFS= read -r line; do printf "%s\\n" "$line"; done < "$file"\n'
-    )
-    script.chmod(0o755)
 
 
 # -- gpus ----------------------------------------------------------------------------------------------------
@@ -93,7 +75,7 @@ def test_mig_instances_are_listed_below_their_gpu(voxyard_command: Command, monk
     gpus = voxyard_command("gpus", "--json").json["gpus"]
 
     assert [row.split()[0] for row in rows] == ["0", "1", "1:0", "1:2", "2"]
-    assert " ".join(rows[2].split()) == "1:0 NVIDIA H100 MIG 1g.10gb 10240 MiB 24000 MiB ok MIG-0"
+    assert " ".join(rows[2].split()) == "1:0 NVIDIA H100 MIG 1g.10gb 10240 MiB 9676 MiB ok MIG-0"
     assert "does not say its UUID" in rows[3]
     assert "mig_instances" not in gpus[0]
     assert gpus[1]["mig_instances"][0] == {
@@ -101,7 +83,7 @@ def test_mig_instances_are_listed_below_their_gpu(voxyard_command: Command, monk
         "uuid": "MIG-0",
         "name": "NVIDIA H100 MIG 1g.10gb",
         "memory_total_mib": 10240,
-        "memory_free_mib": 24000,
+        "memory_free_mib": 9676,
         "state": "ok",
     }
     assert gpus[1]["mig_instances"][1]["state"] == "does not say its UUID"
@@ -183,7 +165,7 @@ def test_topology_as_json_is_gpus_links_and_pair(voxyard_command: Command) -> No
 
 def test_topology_for_people_has_matrix_links_pair_and_reason(voxyard_command: Command, tmp_path: Path) -> None:
     """Read from the program."""
-    nvidia_smi(tmp_path)
+    nvidia_smi(tmp_path, matrix=MATRIX, p2p=P2P)
     ended = voxyard_command("topology")
     assert (ended.code, ended.err) == (0, "")
     lines = ended.out.splitlines()
@@ -238,7 +220,7 @@ def test_a_missing_program_or_file_is_exit_2_and_a_failing_program_exit_1(
     assert "there is no such program here" in missing.err
     assert voxyard_command("topology", "--from", str(tmp_path / "nothing")).code == 2
     assert voxyard_command("topology", "--from", str(tmp_path)).code == 2
-    nvidia_smi(tmp_path, matrix="")
+    nvidia_smi(tmp_path, matrix="", p2p=P2P)
     failing = voxyard_command("topology")
     assert (failing.code, failing.out) == (1, "")
     assert "`nvidia-smi topo -m` failed and said: No devices were found" in failing.err
@@ -249,7 +231,7 @@ def test_a_missing_program_or_file_is_exit_2_and_a_failing_program_exit_1(
 
 def test_limits_of_this_host_as_json(voxyard_command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """All that a host's plan needs."""
-    nvidia_smi(tmp_path)
+    nvidia_smi(tmp_path, matrix=MATRIX, p2p=P2P)
     host_of(monkeypatch, card(0, 12288, 12000), card(1), card(2))
     ended = voxyard_command("limits", "--json")
     assert (ended.code, ended.err) == (0, "")
@@ -282,7 +264,7 @@ def test_limits_of_this_host_as_json(voxyard_command: Command, monkeypatch: pyte
 def test_policy_ids_and_bark_are_taken_from_the_flags(
     voxyard_command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    nvidia_smi(tmp_path)
+    nvidia_smi(tmp_path, matrix=MATRIX, p2p=P2P)
     host_of(monkeypatch, card(0), card(1), card(2))
     full = voxyard_command("limits", "--policy", "full", "--data-gpu", "1", "--model-gpu", "GPU-0", "--json")
     assert (full.json["data"]["limit_mib"], full.json["model"]["index"]) == (22976, 0)
@@ -372,7 +354,7 @@ def test_auto_without_a_gpu_is_refused_before_anything_is_read(voxyard_command: 
 
 def test_gpus_and_limits_come_from_nvidias_library(driver: FakeDriver, tmp_path: Path) -> None:
     """Through the real nvidia-ml-py."""
-    nvidia_smi(tmp_path, matrix="\tGPU0\tGPU1\nGPU0\tX\tPHB\nGPU1\tPHB\tX\n")
+    nvidia_smi(tmp_path, matrix="\tGPU0\tGPU1\nGPU0\tX\tPHB\nGPU1\tPHB\tX\n", p2p=P2P)
     environment = driver.environment(
         [driver.gpu("17:00.0", total="12288", free="12000"), driver.gpu("65:00.0")], PATH=str(tmp_path)
     )

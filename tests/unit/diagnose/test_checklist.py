@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from cards import card
 from runs import write_tones
 
 from voxyard.diagnose.validate.checklist import (
@@ -22,23 +23,18 @@ from voxyard.diagnose.validate.checklist import (
     visible_item,
     workers_item,
 )
-from voxyard.host import Gpu
 from voxyard.trainer import DataConfig, TrainConfig
 from voxyard.trainer.devices.device_ids import HostDevices
 from voxyard.trainer.devices.placement import Assigned, DevicePlan
 
 
-def gpu(index: int, *, total: int | None = 24564, free: int | None = 24000) -> Gpu:
-    return Gpu(index, f"GPU-{index}", "NVIDIA A10", f"00000000:{index + 1:02X}:00.0", total, free, (8, 6))
-
-
-def split(data_limit: int | None, model_limit: int | None, **card: Any) -> DevicePlan:
+def split(data_limit: int | None, model_limit: int | None, **memory: Any) -> DevicePlan:
     return DevicePlan(
         kind="gpu",
         strategy="split",
         assigned=(
-            Assigned("data", 0, 0, gpu(0, **card), data_limit),
-            Assigned("model", 1, 1, gpu(1, **card), model_limit),
+            Assigned("data", 0, 0, card(0, **memory), data_limit),
+            Assigned("model", 1, 1, card(1, **memory), model_limit),
         ),
         batch_size=16,
         isolation=data_limit is not None,
@@ -98,7 +94,7 @@ def test_limits_are_held_against_the_cards(plan: DevicePlan | None, answer: bool
 
 
 def test_gpus_that_are_not_there_are_a_no() -> None:
-    host = HostDevices((gpu(0), gpu(1)), ("0000:01:00.0", "0000:02:00.0"), cuda_build=True, cores=8)
+    host = HostDevices((card(0), card(1)), ("0000:01:00.0", "0000:02:00.0"), cuda_build=True, cores=8)
     seen = visible_item(split(None, None), host, "")
     assert seen.answer is True
     assert "2 of 2 GPUs" in seen.found

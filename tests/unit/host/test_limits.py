@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from cards import card
 from hypothesis import given
 from hypothesis import strategies as st
 
-from voxyard.host import Gpu
 from voxyard.host.limits import (
     BARK_WORKER_MIB,
     HEADROOM_MIB,
@@ -119,10 +119,6 @@ def test_no_profile_gives_more_memory_less(one: int, other: int) -> None:
 
 
 # -- for real cards ------------------------------------------------------------------------------------------
-
-
-def card(index: int, total: int | None = 24564, free: int | None = 24000) -> Gpu:
-    return Gpu(index, f"GPU-{index}", "NVIDIA GeForce RTX 4090", "", total, free, (8, 9))
 
 
 def test_limits_hold_all_that_a_hosts_plan_needs() -> None:

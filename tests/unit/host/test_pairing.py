@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cards import card
 from hypothesis import given
 from hypothesis import strategies as st
 
-from voxyard.host import Gpu
 from voxyard.host.pairing import Pair, choose_pair, choose_single, link_warning, unusable, why_none
 from voxyard.host.topology import PeerAccess, Topology, decode, parse, rank
 
@@ -29,19 +29,6 @@ def matrix(count: int, links: Links, *, default: str = "SYS", numa: tuple[int, .
         ]
         lines.append("\t".join([f"GPU{one}", *cells, "", str(numa[one]) if numa else "N/A"]))
     return parse("\n".join(lines))
-
-
-def card(index: int, total: int | None = 24564, free: int | None = None, **more: Any) -> Gpu:
-    facts: dict[str, Any] = {"compute_capability": (8, 9)} | more
-    return Gpu(
-        index=index,
-        uuid=f"GPU-{index}",
-        name="NVIDIA GeForce RTX 4090",
-        pci_bus_id=f"00000000:{index + 1:02X}:00.0",
-        memory_total_mib=total,
-        memory_free_mib=total if free is None else free,
-        **facts,
-    )
 
 
 def chosen(*args: Any, **more: Any) -> Pair:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from voxyard.telemetry.connections import MOST_CLIENTS, MOST_OF_ADDRESS, REQUEST_SECONDS, Connections
+from voxyard.telemetry.server import MOST_CLIENTS, MOST_OF_ADDRESS, REQUEST_SECONDS, Connections
 
 
 class Ends:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from prometheus_client import CollectorRegistry
 
-from voxyard.telemetry.phases import PHASES, Phases
+from voxyard.telemetry.workloads import PHASES, Phases
 
 
 class Clock:

@@ -13,9 +13,8 @@ import pytest
 from eventually import eventually
 from prometheus_client import CollectorRegistry
 
-from voxyard.telemetry import TelemetryError, connections
-from voxyard.telemetry.connections import MOST_CLIENTS
-from voxyard.telemetry.server import serve
+from voxyard.telemetry import TelemetryError
+from voxyard.telemetry.server import MOST_CLIENTS, serve
 
 
 def get(port: int, path: str) -> tuple[int, str]:
@@ -77,7 +76,7 @@ def test_clients_that_drip_do_not_keep_others_out() -> None:
 
 
 def test_a_request_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.2)
+    monkeypatch.setattr("voxyard.telemetry.server.REQUEST_SECONDS", 0.2)
     with (
         serve(CollectorRegistry(), "127.0.0.1", 0) as server,
         socket.create_connection(("127.0.0.1", server.port)) as dripping,

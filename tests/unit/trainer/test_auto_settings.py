@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cards import card
 
 from voxyard.host import Gpu, HostError
 from voxyard.host.plan import Links
@@ -20,11 +21,6 @@ from voxyard.trainer.devices.placement import DevicePlan, choose
 from voxyard.trainer.errors import TrainerError
 
 LINKS = Links(parse("\tGPU0\tGPU1\tGPU2\nGPU0\tX\tSYS\tPIX\nGPU1\tSYS\tX\tSYS\nGPU2\tPIX\tSYS\tX\n"))
-
-
-def card(index: int, total: int = 24564, free: int | None = None, **more: Any) -> Gpu:
-    bus = f"00000000:{index + 1:02X}:00.0"
-    return Gpu(index, f"GPU-{index}", "NVIDIA A10", bus, total, total if free is None else free, (8, 6), **more)
 
 
 THREE = (card(0), card(1), card(2))
@@ -70,8 +66,8 @@ def test_each_value_taken_is_a_line_with_its_reason() -> None:
         "--prefetch-buffer-size 3 slots (by the 24564 MiB of GPU 2)",
         "--buffer-size 50 batches (by the 24564 MiB of GPU 2)",
         "--enable-memory-isolation (puts the limits in force)",
-        "--data-gpu-memory 8192 MiB (24564 of 24564 MiB are free on GPU 0)",
-        "--model-gpu-memory 16384 MiB (24564 of 24564 MiB are free on GPU 2)",
+        "--data-gpu-memory 8192 MiB (24000 of 24564 MiB are free on GPU 0)",
+        "--model-gpu-memory 16384 MiB (24000 of 24564 MiB are free on GPU 2)",
     )
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from voxyard.trainer.hosts.reduction import LEAST, MOST_PACKS, PackedMean, packs_of
+from voxyard.trainer.hosts.collectives import LEAST, MOST_PACKS, PackedMean, packs_of
 
 COUNTS = [LEAST // 4 + 3, 5, LEAST // 4 + 1, 1]  # of float32 numbers: two packs, from the end
 

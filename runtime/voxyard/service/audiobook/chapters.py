@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from voxyard.service.documents.database import Connection
 from voxyard.service.documents.records import Chapter
-from voxyard.service.documents.sql import Connection
 from voxyard.speech.audio.joining import Span
 
 LONGEST_TITLE = 200  # characters

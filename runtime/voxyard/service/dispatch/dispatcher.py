@@ -19,11 +19,12 @@ from voxyard.extraction.sandbox import MAX_CONCURRENT
 from voxyard.service.audio.store import AudioStore
 from voxyard.service.auth.key_limits import LimitsOf, no_limits
 from voxyard.service.config import ServiceSection
-from voxyard.service.dispatch.listeners import HERE, Listeners
 from voxyard.service.dispatch.progress import (
+    HERE,
     ActiveDocument,
     DispatchedDocuments,
     DocumentProgress,
+    Listeners,
     Throughput,
     delete_document,
 )
@@ -467,13 +468,8 @@ class DocumentDispatcher:
         self._parked[id] = reason
         _log.warning("document %s is parked: %s", id, reason)
         try:
-            self.store.parked(id, reason)
-        except ClaimLostError:
-            self._withdraw(id)
-            return
-        except NotFoundError:
-            self._remove(id)
-            return
+            if not self._stored(id, partial(self.store.parked, id, reason)):
+                return
         except ServiceError as error:  # parked all the same, without a stored reason
             _log.warning("document %s: the reason why it is parked could not be stored: %s", id, error)
         self.on_change(id)
@@ -482,18 +478,25 @@ class DocumentDispatcher:
         self._cancel_job(id)
         self._parked.pop(id, None)
         try:
-            self.store.failed(id, time.time(), reason, code)
-        except ClaimLostError:
-            self._withdraw(id)
-            return
-        except NotFoundError:
-            self._remove(id)
-            return
+            if not self._stored(id, partial(self.store.failed, id, time.time(), reason, code)):
+                return
         except ServiceError as error:
             self._park(id, f"{reason}; {error}")
         else:
             self._claims.drop(id)
         self.on_change(id)
+
+    def _stored(self, id: str, change: Callable[[], None]) -> bool:
+        """Makes a change in the store; False where the document is another service's by now, or deleted."""
+        try:
+            change()
+        except ClaimLostError:
+            self._withdraw(id)
+            return False
+        except NotFoundError:
+            self._remove(id)
+            return False
+        return True
 
     def _stop(self, reason: str, *ids: str) -> None:
         """Stops dispatching until the service is restarted; other services on the database go on."""

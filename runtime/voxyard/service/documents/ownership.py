@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from voxyard.service.documents import queries
-from voxyard.service.documents.sql import Connection, Database, Row
+from voxyard.service.documents.database import Connection, Database, Row
 from voxyard.service.errors import ClaimLostError, ServiceError, StoreUnavailableError
 
 _log = logging.getLogger(__name__)

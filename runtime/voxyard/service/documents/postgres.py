@@ -19,8 +19,8 @@ from psycopg_pool import ConnectionPool, PoolClosed
 
 from voxyard.service.documents import schema
 from voxyard.service.documents.answers import ANSWER_SECONDS, Answers
+from voxyard.service.documents.database import ClaimRules
 from voxyard.service.documents.postgres_start import first_line, wait_for_server
-from voxyard.service.documents.sql import ClaimRules
 from voxyard.service.errors import NoRoomError, ServiceError, StoreError, StoreUnavailableError
 
 STATEMENT_SECONDS = 10

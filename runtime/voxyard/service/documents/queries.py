@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import astuple
 
 from voxyard.service.audiobook import chapters
+from voxyard.service.documents.database import Connection, Result, Row, first
 from voxyard.service.documents.records import Document, NewDocument, Redo, StoredChunk, Upload
-from voxyard.service.documents.sql import Connection, Result, Row, first
 from voxyard.service.errors import ConflictError, NotFoundError
 from voxyard.service.voices.table import hold
 from voxyard.speech.reading.lexicon import Lexicon, LexiconEntry

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from voxyard.service.documents import queries
+from voxyard.service.documents.database import Connection
 from voxyard.service.documents.records import Redo, StoredChunk
-from voxyard.service.documents.sql import Connection
 from voxyard.service.errors import ConflictError, NotFoundError
 from voxyard.service.voices.table import hold
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from voxyard.service.audiobook import chapters
 from voxyard.service.documents import queries, redos
-from voxyard.service.documents.database import SqliteDatabase
+from voxyard.service.documents.database import Connection, SqliteDatabase, first
 from voxyard.service.documents.ownership import Claims
 from voxyard.service.documents.records import (
     Chapter,
@@ -22,7 +22,6 @@ from voxyard.service.documents.records import (
     StoredChunk,
     Upload,
 )
-from voxyard.service.documents.sql import Connection, first
 from voxyard.service.errors import ConflictError, StoreError
 from voxyard.service.usage import Amounts, UsageMeter, UsageTable
 from voxyard.service.voices.table import UploadedVoices, hold

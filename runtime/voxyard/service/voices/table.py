@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from voxyard.service.documents.sql import Connection, Database, Row, first
+from voxyard.service.documents.database import Connection, Database, Row, first
 from voxyard.service.errors import ConflictError, NotFoundError
 from voxyard.speech.frontend import Frontend
 from voxyard.speech.requests import Request

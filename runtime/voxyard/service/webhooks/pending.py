@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from voxyard.service.documents.database import Connection, Database, Row
 from voxyard.service.documents.ownership import Claims
-from voxyard.service.documents.sql import Connection, Database, Row
 
 HookEvent = Literal["document.completed", "document.failed"]
 

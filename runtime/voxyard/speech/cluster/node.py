@@ -1,7 +1,8 @@
 """Ray node of this host: the processes that `ray start` runs, started with fixed ports and started again when they end.
 
 No dashboard, no Ray client server, no autoscaler, no job server: a node is a raylet with its agents, and the head also
-the control store (GCS).
+the control store (GCS). It keeps its files in a directory in /tmp that is locked while its voxyard runs; those that a
+killed one has left are removed.
 """
 
 from __future__ import annotations
@@ -9,9 +10,12 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 import signal
+import stat
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -19,11 +23,61 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
+from voxyard.host.durable_files import open_locked, try_lock
 from voxyard.speech.cluster.access import ClusterAccess, refusal
-from voxyard.speech.cluster.node_directory import NodeDirectory, remove_abandoned
 from voxyard.speech.cluster.ports import Role, busy_ports, node_ports
 from voxyard.speech.cluster.start_hook import OWNER
 from voxyard.speech.errors import SpeechError
+
+_PREFIX = "voxyard-ray-"  # short: the directory holds the paths of sockets
+_OWNER = "owner"  # a file that is locked as long as the owner lives, in whatever container that is
+
+
+class NodeDirectory:
+    """A directory of this process. Its lock ends with the process, however that ends; nodes do not inherit it."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        unlocked = self.path / f"{_OWNER}.new"
+        self._owner = os.fdopen(open_locked(unlocked), "wb")
+        unlocked.rename(self.path / _OWNER)  # under this name it has never been without its lock
+
+    def clear(self) -> None:
+        """Remove what a node has left in it."""
+        for old in self.path.iterdir():
+            if old.is_dir() and not old.is_symlink():
+                shutil.rmtree(old, ignore_errors=True)
+            elif old.name != _OWNER:
+                old.unlink(missing_ok=True)
+
+    def remove(self) -> None:
+        """Remove it with all that is in it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        self._owner.close()
+
+
+def remove_abandoned() -> list[Path]:
+    """Remove this user's directories whose owner has ended without doing so; they are returned."""
+    return [path for path in sorted(Path(tempfile.gettempdir()).glob(f"{_PREFIX}*")) if _removed(path)]
+
+
+def _removed(path: Path) -> bool:
+    """Remove a directory unless it is another user's, its owner lives, or it has none (an earlier release's)."""
+    try:
+        state = path.lstat()
+        if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.geteuid():
+            return False
+        owner = os.open(path / _OWNER, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False  # gone meanwhile, or without an owner
+    try:
+        if not try_lock(owner):
+            return False
+        shutil.rmtree(path, ignore_errors=True)
+        return True
+    finally:
+        os.close(owner)
+
 
 _log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from typing import cast
 
 from voxyard.speech.engine import EngineSpec
 from voxyard.speech.errors import SpeechError
-from voxyard.speech.frontend import Frontend, VoiceDescription, VoiceFiles
+from voxyard.speech.frontend import BaseFrontend, Frontend
 from voxyard.speech.nearest import nearest
 from voxyard.speech.remote.client import ServerError, ServerVoice, SpeechServer, read_key
 from voxyard.speech.text.sentences import language_code
@@ -18,13 +18,11 @@ DEFAULT_MODEL = "tts-1"
 CHUNK_SECONDS, CHUNK_CHARACTERS = 13.0, 400  # of a text; servers cut longer ones in ways of their own
 
 
-class RemoteFrontend:
+class RemoteFrontend(BaseFrontend):
     """Front end of one or several servers with the same model. Thread-safe: it only reads what they have listed."""
 
     max_tokens = CHUNK_CHARACTERS
     max_seconds = CHUNK_SECONDS
-    speeds = (1.0, 1.0)  # not every server has a speed of its own
-    voice_files: VoiceFiles | None = None
 
     def __init__(self, servers: Sequence[SpeechServer], model: str | None, settings: Mapping[str, object]) -> None:
         models, listed = _ask(servers)
@@ -36,16 +34,6 @@ class RemoteFrontend:
             f"{model} speaks on {'another server' if len(servers) == 1 else f'{len(servers)} other servers'}: one seed "
             "gives one sound only where these keep it",
         )
-
-    def count_tokens(self, text: str) -> int:
-        """Characters of a text.
-
-        Raises:
-            SpeechError: the text contains a lone surrogate, which is no character.
-        """
-        if any("\ud800" <= character <= "\udfff" for character in text):
-            raise SpeechError("the text contains a lone surrogate, which is no character: expected valid UTF-8")
-        return len(text)
 
     def voices(self) -> tuple[str, ...]:
         """Those that every server lists, sorted; OpenAI's names where they list none."""
@@ -84,14 +72,6 @@ class RemoteFrontend:
             return language_code(found.language)
         except SpeechError:
             return None
-
-    def refusal(self, text: str, language: str | None) -> str | None:
-        """None: only the server knows."""
-        return None
-
-    def describe(self, voice: str) -> VoiceDescription:
-        """Its name: servers do not agree on more."""
-        return VoiceDescription(voice)
 
 
 def _ask(servers: Sequence[SpeechServer]) -> tuple[list[str], list[ServerVoice] | None]:

@@ -14,8 +14,7 @@ from itertools import groupby, pairwise
 from voxyard.speech.errors import SpeechError, check_wanted
 from voxyard.speech.requests import Boundary
 from voxyard.speech.text import boundaries
-from voxyard.speech.text.boundaries import lacks_mark, paragraphs, trim, with_full_stops
-from voxyard.speech.text.opening import opening_cut
+from voxyard.speech.text.boundaries import lacks_mark, opening_cut, paragraphs, trim, with_full_stops
 from voxyard.speech.text.sentences import language_code, sentence_ends
 
 WORDS_PER_MINUTE = 160  # an even reading pace; where languages differ, their words differ in length
@@ -167,7 +166,7 @@ def split(
     is spoken with one where it is joined with the next (see `voxyard.speech.text.boundaries`).
 
     The first chunk is the first sentence alone (with those that follow, while that is very short), or its opening
-    clause where it is long (see `voxyard.speech.text.opening`), and the rest of it the second: a listener hears the
+    clause where it is long (see `voxyard.speech.text.boundaries`), and the rest of it the second: a listener hears the
     first before anything else is decoded. It is so for every text, listened to or not: the audio of a chunk depends on
     its text and its number, and one seed gives one sound in files, streams and documents.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from voxyard.speech.engine import EngineSpec
 from voxyard.speech.errors import SpeechError
-from voxyard.speech.frontend import Frontend, VoiceDescription, VoiceFiles
+from voxyard.speech.frontend import BaseFrontend, Frontend
 from voxyard.speech.nearest import nearest
 from voxyard.speech.reading.reader import READING_VERSION
 from voxyard.speech.text.sentences import language_code
@@ -20,12 +20,10 @@ CHUNK_SECONDS = 10.0  # of a text: as long as the clips of common corpora
 CHUNK_CHARACTERS = 400  # bounds a text of silent characters only: 10 s have about 150
 
 
-class VoiceFrontend:
+class VoiceFrontend(BaseFrontend):
     """Front end of one voice directory; its speakers are its voices. Thread-safe: it only reads."""
 
     max_tokens = CHUNK_CHARACTERS
-    speeds = (1.0, 1.0)
-    voice_files: VoiceFiles | None = None  # its speakers are those that it was trained on
 
     def __init__(self, voice: VoiceDirectory, device: str, threads: int) -> None:
         self._voice, self._reader = voice, TextReader(voice.config)
@@ -34,23 +32,9 @@ class VoiceFrontend:
         self.engine = EngineSpec(ENGINE, settings, voice.identity, name="voxyard")
         self.notes = tuple(_notes(voice))
 
-    def count_tokens(self, text: str) -> int:
-        """Characters of a text.
-
-        Raises:
-            TrainerError: the text contains a lone surrogate, which is no character.
-        """
-        if any("\ud800" <= character <= "\udfff" for character in text):
-            raise TrainerError("the text contains a lone surrogate, which is no character: expected valid UTF-8")
-        return len(text)
-
     def voices(self) -> tuple[str, ...]:
         """Names of the speakers, sorted."""
         return tuple(sorted(self._voice.voices))
-
-    def has_voice(self, name: str) -> bool:
-        """True for a speaker of the model."""
-        return name in self._voice.voices
 
     def default_voice(self, language: str | None) -> str:
         """The first speaker of the model, for any language: all of them speak its own."""
@@ -77,10 +61,6 @@ class VoiceFrontend:
     def refusal(self, text: str, language: str | None) -> str | None:
         """Reason for which the model cannot read a text; None where nothing is found."""
         return self._reader.refusal(text, language) if any(map(str.isalnum, text)) else None
-
-    def describe(self, voice: str) -> VoiceDescription:
-        """The speaker's name; a corpus does not say more."""
-        return VoiceDescription(voice)
 
 
 def _notes(voice: VoiceDirectory) -> Iterator[str]:

@@ -13,7 +13,7 @@ from eventually import eventually
 from service_app import Served, serving
 
 from voxyard.speech.audio.joining import Pauses
-from voxyard.speech.text import opening
+from voxyard.speech.text import boundaries
 
 FIRST, REST = "When the rain had stopped at last,", "the children ran out and played until evening."
 BOOK = [
@@ -86,7 +86,7 @@ def test_the_opening_clause_alone_is_spoken_again(served: Served) -> None:
 
 def test_a_document_keeps_the_chunks_that_it_was_stored_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A release that cut no first sentence leaves it half spoken; the next one speaks the rest of these chunks."""
-    monkeypatch.setattr(opening, "OPENING_SECONDS", math.inf)
+    monkeypatch.setattr(boundaries, "OPENING_SECONDS", math.inf)
     with serving(tmp_path / "calm", engine=ENGINE) as calm:
         url = accepted(calm, text=TEXT, seed=7)
         expected = completed(url)

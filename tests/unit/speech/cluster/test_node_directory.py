@@ -13,12 +13,11 @@ from pathlib import Path
 import pytest
 
 from voxyard.speech.cluster.access import open_access
-from voxyard.speech.cluster.node import Node, NodeSpec
-from voxyard.speech.cluster.node_directory import NodeDirectory, remove_abandoned
+from voxyard.speech.cluster.node import Node, NodeDirectory, NodeSpec, remove_abandoned
 
 OWNER = """
 import time
-from voxyard.speech.cluster.node_directory import NodeDirectory
+from voxyard.speech.cluster.node import NodeDirectory
 made = NodeDirectory()
 print(made.path, flush=True)
 time.sleep(600)

@@ -15,8 +15,8 @@ from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.reading.lexicon import of_mapping
 from voxyard.speech.requests import SAMPLE_RATE, Result
 from voxyard.speech.script import READING, prepare
+from voxyard.speech.text.boundaries import OPENING_SECONDS, SHORTEST_PART, opening_cut
 from voxyard.speech.text.chunks import MAX_SECONDS, TextChunk, milliseconds, split
-from voxyard.speech.text.opening import OPENING_SECONDS, SHORTEST_PART, opening_cut
 
 CUT = [
     ("en", "When the rain had stopped at last, ¦the children ran out and played until evening. ‖It was late."),

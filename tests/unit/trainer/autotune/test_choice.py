@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cards import card
 from tones import Corpus, as_shards
 
-from voxyard.host import Gpu
 from voxyard.host.plan import Links
 from voxyard.host.topology import parse
 from voxyard.trainer.autotune import cache, candidates, timing, trial_process, tuner
@@ -38,10 +38,6 @@ from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.reporting.bounds import FEATURES, ON_DATA, ON_MODEL, StepStages
 
 LINKS = Links(parse("\tGPU0\tGPU1\tGPU2\nGPU0\tX\tSYS\tPIX\nGPU1\tSYS\tX\tSYS\nGPU2\tPIX\tSYS\tX\n"))
-
-
-def card(index: int) -> Gpu:
-    return Gpu(index, f"GPU-{index}", "NVIDIA A10", f"00000000:{index + 1:02X}:00.0", 24564, 24564, (8, 6))
 
 
 def host_of(count: int) -> HostDevices:
