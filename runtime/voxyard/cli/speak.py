@@ -154,10 +154,10 @@ def _speak(settings: SpeakConfig, engine: EngineChoice, file: Path, out: Path, *
     from voxyard.speech.script import check_speakable
     from voxyard.speech.synthesize import SynthesisResult, synthesize
 
-    check_target(out)  # fails before anything expensive
     is_book = out.suffix.lower() == BOOK
     if is_book and captions_beside(out).absolute() == file.absolute():
         raise EncodeError(f"the captions of {out} would replace {file}: name another file with --out")
+    check_target(out)  # fails before anything expensive
     document, frontend, script = _script(settings, engine, file)
     if is_book and document.note is not None:
         log.warning("%s", document.note)
