@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 import numpy as np
@@ -24,6 +24,7 @@ from voxyard.bark.config import BarkConfig
 from voxyard.cli.base import CHECK_FAILED
 from voxyard.cli.engines import choose_engine
 from voxyard.cli.speak import SpeakConfig, _partial, _progress_display, _speak, _summary, speak
+from voxyard.speech.audio import audiobook
 from voxyard.speech.audio.encoder import EncodeError
 from voxyard.speech.audio.sound_file import SoundFile, check_target, open_sound
 from voxyard.speech.config import SpeechSection
@@ -120,12 +121,12 @@ def story(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def spoken(story: Path, on_failure: str) -> int:
+def spoken(story: Path, on_failure: str, name: str = "out.wav") -> int:
     """`voxyard speak`, without its command line: the exit code."""
     config = SpeakConfig.model_validate({"speak": {"on_failure": on_failure}, "bark": {"device": "cpu"}})
     try:
         engine = choose_engine(config.speech, config.bark, {})
-        return _speak(config, engine, story, story.with_name("out.wav"), as_json=False)
+        return _speak(config, engine, story, story.with_name(name), as_json=False)
     except click.exceptions.Exit as ended:
         return ended.exit_code
 
@@ -136,6 +137,45 @@ def test_a_story_with_silence_for_chunks_that_failed_is_whole_and_they_are_named
     assert spoken(story, "silence") == 0
     assert capsys.readouterr().out.count("replaced by silence: chunk ") == 2
     assert story.with_name("out.wav").exists()
+
+
+def test_the_encoding_of_an_audiobook_is_told_with_its_share_and_is_in_the_time(
+    story: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="voxyard.cli")
+    monkeypatch.setattr("voxyard.cli.speak.PLAIN_LINE_SECONDS", 0.0)
+    results, summary, write, slow = list[SynthesisResult](), _summary, audiobook.write, 0.3
+
+    def slowly(*given: Any, **options: Any) -> None:
+        time.sleep(slow)
+        write(*given, **options)
+
+    def kept(out: Path, result: SynthesisResult) -> str:
+        results.append(result)
+        return summary(out, result)
+
+    monkeypatch.setattr("voxyard.cli.speak._summary", kept)
+    monkeypatch.setattr(audiobook, "write", slowly)
+    assert spoken(story, "silence", "out.m4b") == 0
+    assert caplog.messages[-1] == "100% of the audiobook encoded, 0.0 s left"
+    assert results[0].seconds >= slow
+
+
+@pytest.mark.parametrize("name", ["out.wav", "out.m4b"])
+def test_an_error_at_the_end_says_where_the_audio_is(story: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    def fails(*_: object, **__: object) -> NoReturn:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr("voxyard.speech.audio.sound_file.rename", fails)
+    monkeypatch.setattr(audiobook, "write", fails)
+    with pytest.raises(EncodeError) as raised:
+        spoken(story, "silence", name)
+    kept = story.with_name("out.part.wav" if name == "out.wav" else "out.part.flac")
+    out = story.with_name(name)
+    assert re.fullmatch(
+        rf"cannot write {out}: Operation not permitted: the audio so far, [\d.]+ s, is in {kept}", str(raised.value)
+    )
+    assert sorted(each.name for each in story.parent.iterdir()) == sorted([kept.name, "story.txt"])
 
 
 def test_where_failures_end_the_command_the_first_is_named_and_the_others_are_counted(

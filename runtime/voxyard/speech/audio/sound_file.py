@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import importlib.util
+import itertools
 import os
 import stat
 import threading
@@ -47,6 +48,10 @@ class Book:
     cover: bytes | None = None
     captions: str | None = None
 
+
+_FRAMES = 32  # of FLAC, encoded at a time: each step costs as much as some milliseconds of sound
+Share = Callable[[float], None]
+"""Gets how much of an audiobook is encoded, from 0 to 1; in another thread."""
 
 _Job = tuple[Callable[[], None], "SimpleQueue[BaseException | None]"]
 
@@ -170,6 +175,7 @@ class SoundFile:
         except OSError as error:
             self._encoder.close()
             raise _unwritable(path, error) from error
+        self._encoded: Share = lambda _: None
         self._work: SignalSafeThread | None = SignalSafeThread("sound-file")
 
     def __enter__(self) -> Self:
@@ -183,6 +189,11 @@ class SoundFile:
             self.abandon()
         except EncodeError as another:
             error.add_note(str(another))
+
+    @property
+    def open(self) -> bool:
+        """True until it is whole, abandoned, or closed by an error, whose message says where its audio is."""
+        return self._encoder is not None
 
     @property
     def seconds(self) -> float:
@@ -199,12 +210,13 @@ class SoundFile:
         check(audio)
         self._do(lambda: self._add(audio))
 
-    def commit(self) -> Path:
+    def commit(self, encoded: Share = lambda _: None) -> Path:
         """Complete the file, sync it to the disk and rename it to `path`, which is replaced.
 
         Raises:
             EncodeError: the disk is full, or the file is closed.
         """
+        self._encoded = encoded
         self._do(lambda: self._end(self.path))
         self._end_thread()
         return self.path
@@ -234,17 +246,23 @@ class SoundFile:
         """Run a step; after an error close the file and raise a message on its state."""
         try:
             step()
-        except EncodeError:
+        except EncodeError as error:
             self._drop()
-            raise
+            raise EncodeError(f"{error}: {self._made()}") from error
         except OSError as error:
             self._drop()
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                raise EncodeError(f"cannot write {self.partial}: {error.strerror or error}") from error
+                raise EncodeError(f"cannot write {self.path}: {error.strerror or error}: {self._made()}") from error
             raise DiskFullError(
-                f"no disk space left for {self.path}: the audio so far, {self.seconds:.1f} s, is in {self.partial}; "
-                "free some, or name a file on another disk, and run the command again"
+                f"no disk space left for {self.path}: {self._made()}; free some, or name a file on another disk, and "
+                "run the command again"
             ) from error
+
+    def _made(self) -> str:
+        """Where the audio lies that was made before an error."""
+        if not self.partial.exists():
+            return f"{self.partial}, the audio so far, is gone"
+        return f"the audio so far, {self.seconds:.1f} s, is in {self.partial}"
 
     def _add(self, audio: Audio) -> None:
         if self._encoder is None:
@@ -316,12 +334,18 @@ class AudiobookFile(SoundFile):
 
     def _sound(self) -> Iterator[Audio]:
         import av
+        import numpy as np
 
+        done = 0
         with av.open(str(self.partial)) as container:
-            for frame in container.decode(audio=0):
+            frames = container.decode(audio=0)
+            while some := [frame.to_ndarray()[0] for frame in itertools.islice(frames, _FRAMES)]:
+                audio = wav.from_bytes(np.concatenate(some, axis=None).tobytes())
+                yield audio
                 if self._cancelled:
                     raise EncodeError(f"{self.path} was given up")
-                yield wav.from_bytes(frame.to_ndarray().tobytes())
+                done += len(audio)
+                self._encoded(done / self.samples)
 
 
 class SignalSafeThread:
