@@ -66,7 +66,8 @@ class SpeakConfig(Section):
     "--out",
     type=PATH,
     metavar="FILE",
-    help="Audio file: .wav, .mp3, .opus, .ogg, .flac, .aac, .pcm, or .m4b: an audiobook.",
+    help="Audio file: .wav, .mp3, .opus, .ogg, .flac, .aac, .pcm, or .m4b: an audiobook. One of this name is replaced "
+    "once the new one is whole.",
 )
 @click.option("--show-words", is_flag=True, help="Print the words of each chunk and their length, and speak nothing.")
 @config_option("sections speak, speech, bark")
@@ -77,11 +78,12 @@ def speak(
 ) -> int:
     """Speak a document on all GPUs, into an audio file.
 
-    FILE is a text, Markdown, HTML, EPUB, PDF, Word, ODT, RTF or FB2 file; - reads text from standard input. The audio
-    is written in text order; that of more than ten minutes grows while later chunks are still being spoken. book.m4b
-    is an audiobook: chapters, author and cover of the document, and captions beside it, book.vtt, which name who
-    speaks. Ctrl-C stops cleanly and reports what was written. --show-words prints what would be spoken instead; it
-    loads no model, but needs its directory, whose tokenizer counts.
+    FILE is a text, Markdown, HTML, EPUB, PDF, Word, ODT, RTF or FB2 file; - reads text from standard input. The
+    audio is written in text order; that of more than ten minutes grows while later chunks are still being spoken.
+    book.m4b is an audiobook: chapters, author and cover of the document, and captions beside it, book.vtt, which
+    name who speaks; a book.vtt is replaced only where book.m4b is there too. Ctrl-C stops cleanly and reports what
+    was written. --show-words prints what would be spoken instead; it loads no model, but needs its directory, whose
+    tokenizer counts.
     """
     if show_words == (out is not None):
         raise click.UsageError("expected either --out FILE or --show-words")
@@ -180,7 +182,7 @@ def _speak(settings: SpeakConfig, engine: EngineChoice, file: Path, out: Path, *
         )
         sound = open_sound(
             out,
-            tags=Tags(document.title, document.author),
+            tags=Tags(document.title, document.author, language=script.requests[0].language or document.language),
             book=lambda: book_of(document, script, result.samples, pauses),
         )
         try:

@@ -21,7 +21,8 @@ from eventually import PATIENCE, eventually
 
 from voxyard.speech.audio import audiobook
 from voxyard.speech.audio.audiobook import ChapterMark
-from voxyard.speech.audio.encoder import NO_TAGS, EncodeError
+from voxyard.speech.audio.encoder import NO_TAGS, EncodeError, Tags
+from voxyard.speech.audio.languages import three_letters
 from voxyard.speech.audio.sound_file import BOOK, SUFFIXES, AudiobookFile, Book, SoundFile, open_sound
 from voxyard.speech.audio.wav import pcm16
 
@@ -85,6 +86,30 @@ def test_a_whole_wav_is_right_to_the_byte(tmp_path: Path) -> None:
         assert file.getnframes() == round(2.3 * RATE)
         assert file.readframes(file.getnframes()) == pcm16(tone(2.3)).tobytes()
     assert path.read_bytes()[4:8] == (path.stat().st_size - 8).to_bytes(4, "little")
+
+
+@pytest.mark.parametrize("suffix", [".wav", ".mp3", ".opus", ".ogg", ".flac", BOOK])
+def test_a_file_has_its_title_its_author_and_its_language(tmp_path: Path, suffix: str) -> None:
+    tags = Tags("Der Hafen", "Ödön", language="de-AT")
+    with open_sound(tmp_path / f"book{suffix}", tags=tags) as sound:
+        sound.write(tone(1.0))
+    with av.open(sound.path) as found:
+        known = {name.lower(): value for name, value in {**found.metadata, **found.streams.audio[0].metadata}.items()}
+    assert {name: known.get(name) for name in ("title", "artist", "language")} == {
+        "title": "Der Hafen", "artist": "Ödön", "language": "deu",
+    }  # fmt: skip
+    assert 0 <= round(heard(sound.path) * RATE) - RATE <= PADDING.get(suffix, 0)
+
+
+@pytest.mark.parametrize(
+    ("language", "code"),
+    [
+        ("en", "eng"), ("en_GB", "eng"), ("deu", "deu"), ("ger", "deu"), ("fr-CA", "fra"), ("zh-Hans", "zho"),
+        ("fa", "fas"), ("gu", "guj"), ("cs", "ces"), ("yue", "yue"), ("und", None), ("x", None), (None, None),
+    ],
+)  # fmt: skip
+def test_a_language_has_three_letters_in_a_file(language: str | None, code: str | None) -> None:
+    assert three_letters(language) == code
 
 
 def test_plain_samples_have_no_header(tmp_path: Path) -> None:

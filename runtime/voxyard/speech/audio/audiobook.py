@@ -60,11 +60,15 @@ def write(
     try:
         options = {"fflags": "+bitexact", "brand": "M4B "}  # bitexact: equal calls give equal bytes
         with av.open(file, "w", format="mp4", container_options=options) as container:
-            container.metadata.update(tags.metadata())
+            metadata = tags.metadata()
+            language = metadata.pop("language", None)  # of the sound
+            container.metadata.update(metadata)
             stream = container.add_stream("aac", rate=SAMPLE_RATE, options={"flags": "+bitexact", **_CODER})
             if not isinstance(stream, AudioStream):
                 raise EncodeError("the AAC encoder of this FFmpeg is no audio encoder")
             stream.layout, stream.format, stream.bit_rate = "mono", "fltp", BIT_RATE
+            if language is not None:
+                stream.metadata["language"] = language
             container.set_chapters(_chapters(marks, samples))
             image = None if cover is None else _open_cover(cover)
             picture = None if image is None else _add_picture(container, image)
