@@ -7,7 +7,7 @@ import logging
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -66,7 +66,8 @@ class SpeakConfig(Section):
     "--out",
     type=PATH,
     metavar="FILE",
-    help="Audio file: .wav, .mp3, .opus, .ogg, .flac, .aac, .pcm, or .m4b: an audiobook.",
+    help="Audio file: .wav, .mp3, .opus, .ogg, .flac, .aac, .pcm, or .m4b: an audiobook. One of this name is replaced "
+    "once the new one is whole.",
 )
 @click.option("--show-words", is_flag=True, help="Print the words of each chunk and their length, and speak nothing.")
 @config_option("sections speak, speech, bark")
@@ -77,11 +78,12 @@ def speak(
 ) -> int:
     """Speak a document on all GPUs, into an audio file.
 
-    FILE is a text, Markdown, HTML, EPUB, PDF, Word, ODT, RTF or FB2 file; - reads text from standard input. The audio
-    is written in text order; that of more than ten minutes grows while later chunks are still being spoken. book.m4b
-    is an audiobook: chapters, author and cover of the document, and captions beside it, book.vtt, which name who
-    speaks. Ctrl-C stops cleanly and reports what was written. --show-words prints what would be spoken instead; it
-    loads no model, but needs its directory, whose tokenizer counts.
+    FILE is a text, Markdown, HTML, EPUB, PDF, Word, ODT, RTF or FB2 file; - reads text from standard input. The
+    audio is written in text order; that of more than ten minutes grows while later chunks are still being spoken.
+    book.m4b is an audiobook: chapters, author and cover of the document, and captions beside it, book.vtt, which
+    name who speaks; a book.vtt is replaced only where book.m4b is there too. Ctrl-C stops cleanly and reports what
+    was written. --show-words prints what would be spoken instead; it loads no model, but needs its directory, whose
+    tokenizer counts.
     """
     if show_words == (out is not None):
         raise click.UsageError("expected either --out FILE or --show-words")
@@ -154,10 +156,10 @@ def _speak(settings: SpeakConfig, engine: EngineChoice, file: Path, out: Path, *
     from voxyard.speech.script import check_speakable
     from voxyard.speech.synthesize import SynthesisResult, synthesize
 
-    check_target(out)  # fails before anything expensive
     is_book = out.suffix.lower() == BOOK
     if is_book and captions_beside(out).absolute() == file.absolute():
         raise EncodeError(f"the captions of {out} would replace {file}: name another file with --out")
+    check_target(out)  # fails before anything expensive
     document, frontend, script = _script(settings, engine, file)
     if is_book and document.note is not None:
         log.warning("%s", document.note)
@@ -180,7 +182,7 @@ def _speak(settings: SpeakConfig, engine: EngineChoice, file: Path, out: Path, *
         )
         sound = open_sound(
             out,
-            tags=Tags(document.title, document.author),
+            tags=Tags(document.title, document.author, language=script.requests[0].language or document.language),
             book=lambda: book_of(document, script, result.samples, pauses),
         )
         try:
@@ -190,15 +192,19 @@ def _speak(settings: SpeakConfig, engine: EngineChoice, file: Path, out: Path, *
                 first = result.failures[0]
                 more = f"; {len(result.failures) - 1} more failed" if len(result.failures) > 1 else ""
                 _refuse_partial(result, sound, f"{first}{more}", CHECK_FAILED)
-            sound.commit()
+            spoken = time.monotonic()
+            with _display("encoding", 1.0, "the audiobook begins") if is_book else nullcontext(_silent) as encoded:
+                sound.commit(lambda share: encoded(share, _encoding(share, time.monotonic() - spoken)))
+            result.seconds += time.monotonic() - spoken
         except KeyboardInterrupt:
             for number in _INTERRUPTS:
                 signal.signal(number, signal.SIG_IGN)  # a second Ctrl-C: the file is being closed, the workers end
             _refuse_partial(result, sound, "interrupted", INTERRUPTED)
-        except (EncodeError, click.exceptions.Exit):
-            raise  # already reported
+        except click.exceptions.Exit:
+            raise
         except BaseException:
-            log.error("voxyard speak: %s", _partial(result, sound))
+            if sound.open:  # else the message has said where its audio is
+                log.error("voxyard speak: %s", _partial(result, sound))
             raise
     print(
         json.dumps({"out": str(out), "reading": READING_VERSION, **result.to_json()}, indent=2)
@@ -257,35 +263,49 @@ def _terminable() -> Iterator[None]:
 
 
 @contextmanager
-def _progress_display(result: SynthesisResult, pool: Pool) -> Iterator[Callable[[Progress], None]]:
-    """Progress bar on a terminal, else a log line every few seconds."""
+def _display(phase: str, total: float, line: str) -> Iterator[Callable[[float, str], None]]:
+    """Progress bar of a phase on a terminal, else its line every few seconds; driven by (done, line)."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+    from rich.progress import BarColumn, TextColumn
     from rich.progress import Progress as Bar
 
     console = Console(stderr=True)
-    began = logged = time.monotonic()
-    with Bar(
-        TextColumn("speaking"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[status]}"),
-        console=console,
-        disable=not console.is_terminal,
-    ) as bar:
-        task = bar.add_task("speaking", total=result.total, status="the workers load their model")
+    logged = time.monotonic()
+    columns = TextColumn(phase), BarColumn(), TextColumn("{task.fields[line]}")
+    with Bar(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task(phase, total=total, line=line)
+
+        def show(done: float, line: str) -> None:
+            nonlocal logged
+            bar.update(task, completed=done, line=line)
+            if not console.is_terminal and time.monotonic() - logged >= PLAIN_LINE_SECONDS:
+                logged = time.monotonic()
+                log.info("%s", line)
+
+        yield show
+
+
+def _silent(_: float, __: str) -> None:
+    """The display of a file that has nothing to encode at its end."""
+
+
+@contextmanager
+def _progress_display(result: SynthesisResult, pool: Pool) -> Iterator[Callable[[Progress], None]]:
+    """The display of the chunks that are spoken."""
+    began = time.monotonic()
+    with _display("speaking", result.total, "the workers load their model") as display:
 
         def show(progress: Progress) -> None:
-            nonlocal logged
             waiting = pool.waiting
             loaded = any(worker.ready is not None for worker in pool.workers())
             status = f"waiting for {waiting}" if waiting else _status(progress, time.monotonic() - began, loaded=loaded)
-            bar.update(task, completed=progress.done, status=status)
-            if not console.is_terminal and time.monotonic() - logged >= PLAIN_LINE_SECONDS:
-                logged = time.monotonic()
-                log.info("%d of %s, %s", progress.done, counted(progress.total, "chunk"), status)
+            display(progress.done, f"{progress.done} of {counted(progress.total, 'chunk')}, {status}")
 
         yield show
+
+
+def _encoding(share: float, seconds: float) -> str:
+    return f"{share:.0%} of the audiobook encoded, {clock(seconds * (1 - share) / share)} left"
 
 
 def _status(progress: Progress, seconds: float, *, loaded: bool) -> str:

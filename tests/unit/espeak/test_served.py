@@ -162,6 +162,7 @@ def test_a_book_of_two_voices_is_an_audiobook_whose_captions_name_the_speakers(t
     assert sorted(each.name for each in tmp_path.iterdir()) == ["book.epub", "book.m4b", "book.vtt"]
     with av.open(tmp_path / "book.m4b") as book:
         assert (book.metadata["title"], book.metadata["artist"], len(book.streams.video)) == ("The harbour", "Bo Ek", 1)
+        assert book.streams.audio[0].metadata["language"] == "eng"
         starts = [(each["metadata"]["title"], each["start"] * (each["time_base"] or 0)) for each in book.chapters()]
         length = (book.duration or 0) / av.time_base
     captions = (tmp_path / "book.vtt").read_text()

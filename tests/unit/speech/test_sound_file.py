@@ -21,8 +21,9 @@ from eventually import PATIENCE, eventually
 
 from voxyard.speech.audio import audiobook
 from voxyard.speech.audio.audiobook import ChapterMark
-from voxyard.speech.audio.encoder import NO_TAGS, EncodeError
-from voxyard.speech.audio.sound_file import BOOK, SUFFIXES, AudiobookFile, Book, SoundFile, check_target, open_sound
+from voxyard.speech.audio.encoder import NO_TAGS, EncodeError, Tags
+from voxyard.speech.audio.languages import three_letters
+from voxyard.speech.audio.sound_file import BOOK, SUFFIXES, AudiobookFile, Book, SoundFile, open_sound
 from voxyard.speech.audio.wav import pcm16
 
 NAMES = (*SUFFIXES, BOOK)
@@ -85,6 +86,30 @@ def test_a_whole_wav_is_right_to_the_byte(tmp_path: Path) -> None:
         assert file.getnframes() == round(2.3 * RATE)
         assert file.readframes(file.getnframes()) == pcm16(tone(2.3)).tobytes()
     assert path.read_bytes()[4:8] == (path.stat().st_size - 8).to_bytes(4, "little")
+
+
+@pytest.mark.parametrize("suffix", [".wav", ".mp3", ".opus", ".ogg", ".flac", BOOK])
+def test_a_file_has_its_title_its_author_and_its_language(tmp_path: Path, suffix: str) -> None:
+    tags = Tags("Der Hafen", "Ödön", language="de-AT")
+    with open_sound(tmp_path / f"book{suffix}", tags=tags) as sound:
+        sound.write(tone(1.0))
+    with av.open(sound.path) as found:
+        known = {name.lower(): value for name, value in {**found.metadata, **found.streams.audio[0].metadata}.items()}
+    assert {name: known.get(name) for name in ("title", "artist", "language")} == {
+        "title": "Der Hafen", "artist": "Ödön", "language": "deu",
+    }  # fmt: skip
+    assert 0 <= round(heard(sound.path) * RATE) - RATE <= PADDING.get(suffix, 0)
+
+
+@pytest.mark.parametrize(
+    ("language", "code"),
+    [
+        ("en", "eng"), ("en_GB", "eng"), ("deu", "deu"), ("ger", "deu"), ("fr-CA", "fra"), ("zh-Hans", "zho"),
+        ("fa", "fas"), ("gu", "guj"), ("cs", "ces"), ("yue", "yue"), ("und", None), ("x", None), (None, None),
+    ],
+)  # fmt: skip
+def test_a_language_has_three_letters_in_a_file(language: str | None, code: str | None) -> None:
+    assert three_letters(language) == code
 
 
 def test_plain_samples_have_no_header(tmp_path: Path) -> None:
@@ -216,12 +241,6 @@ def test_a_disk_without_room_for_the_book_keeps_its_sound(tiny_disk: Path) -> No
     assert heard(sound.abandon()) == pytest.approx(1.2)
 
 
-def test_a_folder_in_the_place_of_an_audiobooks_captions_is_told_at_once(tmp_path: Path) -> None:
-    (tmp_path / "book.vtt").mkdir()
-    with pytest.raises(EncodeError, match=r"book\.vtt is a directory"):
-        check_target(tmp_path / "book.m4b")
-
-
 def test_an_unknown_suffix_is_told_the_known_ones(tmp_path: Path) -> None:
     for name, found in (("book.wma", r"\.wma"), ("book", "no suffix")):
         with pytest.raises(EncodeError, match=rf"{found}.*\.wav, \.mp3, \.opus, \.ogg, \.flac, \.aac, \.pcm, \.m4b"):
@@ -233,7 +252,7 @@ def test_a_place_that_cannot_be_written_is_said_at_once(tmp_path: Path) -> None:
     with pytest.raises(EncodeError, match=r"cannot write .*nowhere.*No such file"):
         open_sound(tmp_path / "nowhere" / "book.mp3")
     (tmp_path / "folder.mp3").mkdir()
-    with pytest.raises(EncodeError, match="is a directory"):
+    with pytest.raises(EncodeError, match="is a folder"):
         open_sound(tmp_path / "folder.mp3")
 
 

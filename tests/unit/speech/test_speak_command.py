@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import signal
+import subprocess
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 import numpy as np
@@ -21,6 +24,7 @@ from voxyard.bark.config import BarkConfig
 from voxyard.cli.base import CHECK_FAILED
 from voxyard.cli.engines import choose_engine
 from voxyard.cli.speak import SpeakConfig, _partial, _progress_display, _speak, _summary, speak
+from voxyard.speech.audio import audiobook
 from voxyard.speech.audio.encoder import EncodeError
 from voxyard.speech.audio.sound_file import SoundFile, check_target, open_sound
 from voxyard.speech.config import SpeechSection
@@ -117,12 +121,12 @@ def story(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def spoken(story: Path, on_failure: str) -> int:
+def spoken(story: Path, on_failure: str, name: str = "out.wav") -> int:
     """`voxyard speak`, without its command line: the exit code."""
     config = SpeakConfig.model_validate({"speak": {"on_failure": on_failure}, "bark": {"device": "cpu"}})
     try:
         engine = choose_engine(config.speech, config.bark, {})
-        return _speak(config, engine, story, story.with_name("out.wav"), as_json=False)
+        return _speak(config, engine, story, story.with_name(name), as_json=False)
     except click.exceptions.Exit as ended:
         return ended.exit_code
 
@@ -133,6 +137,45 @@ def test_a_story_with_silence_for_chunks_that_failed_is_whole_and_they_are_named
     assert spoken(story, "silence") == 0
     assert capsys.readouterr().out.count("replaced by silence: chunk ") == 2
     assert story.with_name("out.wav").exists()
+
+
+def test_the_encoding_of_an_audiobook_is_told_with_its_share_and_is_in_the_time(
+    story: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="voxyard.cli")
+    monkeypatch.setattr("voxyard.cli.speak.PLAIN_LINE_SECONDS", 0.0)
+    results, summary, write, slow = list[SynthesisResult](), _summary, audiobook.write, 0.3
+
+    def slowly(*given: Any, **options: Any) -> None:
+        time.sleep(slow)
+        write(*given, **options)
+
+    def kept(out: Path, result: SynthesisResult) -> str:
+        results.append(result)
+        return summary(out, result)
+
+    monkeypatch.setattr("voxyard.cli.speak._summary", kept)
+    monkeypatch.setattr(audiobook, "write", slowly)
+    assert spoken(story, "silence", "out.m4b") == 0
+    assert caplog.messages[-1] == "100% of the audiobook encoded, 0.0 s left"
+    assert results[0].seconds >= slow
+
+
+@pytest.mark.parametrize("name", ["out.wav", "out.m4b"])
+def test_an_error_at_the_end_says_where_the_audio_is(story: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    def fails(*_: object, **__: object) -> NoReturn:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr("voxyard.speech.audio.sound_file.rename", fails)
+    monkeypatch.setattr(audiobook, "write", fails)
+    with pytest.raises(EncodeError) as raised:
+        spoken(story, "silence", name)
+    kept = story.with_name("out.part.wav" if name == "out.wav" else "out.part.flac")
+    out = story.with_name(name)
+    assert re.fullmatch(
+        rf"cannot write {out}: Operation not permitted: the audio so far, [\d.]+ s, is in {kept}", str(raised.value)
+    )
+    assert sorted(each.name for each in story.parent.iterdir()) == sorted([kept.name, "story.txt"])
 
 
 def test_where_failures_end_the_command_the_first_is_named_and_the_others_are_counted(
@@ -327,29 +370,100 @@ def _opens(*_: object, **__: object) -> NoReturn:
     raise AssertionError("a pool is opened")
 
 
-@pytest.mark.parametrize("name", ["none/a.wav", "text.txt/a.wav", "folder.wav", "a.doc"])
-def test_a_file_that_cannot_be_written_is_refused_before_a_worker_starts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+def made_pipe(folder: Path) -> None:
+    os.mkfifo(folder / "pipe.mp3")
+
+
+def made_link_to_a_device(folder: Path) -> None:
+    (folder / "link.wav").symlink_to("/dev/null")
+
+
+def made_folder(name: str) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).mkdir()
+
+
+def made_pipe_for_the_unfinished_file(folder: Path) -> None:
+    os.mkfifo(folder / "a.part.mp3")
+
+
+def made_users_captions(folder: Path) -> None:
+    (folder / "a.vtt").write_text("WEBVTT\n\nof a film")
+
+
+def made_nothing(_: Path) -> None:
+    pass
+
+
+REFUSED: dict[str, tuple[str, Callable[[Path], None], str]] = {
+    "a pipe": ("pipe.mp3", made_pipe, "{out} is a pipe, expected a file"),
+    "a link to a device": ("link.wav", made_link_to_a_device, "{out} is a device, expected a file"),
+    "a device": ("/dev/null", made_nothing, "{out} is a device, expected a file"),
+    "a folder": ("folder.wav", made_folder("folder.wav"), "{out} is a folder, expected a file"),
+    "a folder without a suffix": ("folder", made_folder("folder"), "{out} is a folder, expected a file"),
+    "no known suffix": ("a.doc", made_nothing, "{out} ends in '.doc', expected one of .wav"),
+    "a missing folder": ("none/a.mp3", made_nothing, "cannot write {out}: there is no folder {folder}/none: create it"),
+    "a file as its folder": ("text.txt/a.wav", made_nothing, "cannot write {out}: {folder}/text.txt is no folder: "),
+    "a name that is too long": (f"{'a' * 252}.mp3", made_nothing, "cannot write {out}: File name too long"),
+    "captions that are a folder": ("a.m4b", made_folder("a.vtt"), "{folder}/a.vtt, the captions of {out}, is a folder"),
+    "captions of another thing": ("a.m4b", made_users_captions, "{folder}/a.vtt is there without {out}, "),
+    "captions that are the text": ("text.m4b", made_nothing, "the captions of {out} would replace {folder}/text.vtt"),
+    "an unfinished file that is a pipe": (
+        "a.mp3", made_pipe_for_the_unfinished_file, "{folder}/a.part.mp3, {out} until it is whole, is a pipe",
+    ),
+    "an unfinished file that is a folder": (
+        "a.wav", made_folder("a.part.wav"), "{folder}/a.part.wav, {out} until it is whole, is a folder",
+    ),
+    "an unfinished book that is a folder": (
+        "a.m4b", made_folder("a.part.m4b"), "{folder}/a.part.m4b, {out} until it is whole, is a folder",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
-    (tmp_path / "text.txt").write_text("The end.")
-    (tmp_path / "folder.wav").mkdir()
-    monkeypatch.setattr("voxyard.cli.engines.FRONTEND", "frontends:frontend")
-    monkeypatch.setattr("voxyard.speech.open_pool.open_pool", _opens)
+    name, make, said = REFUSED[case]
+    text, out = tmp_path / ("text.vtt" if name == "text.m4b" else "text.txt"), tmp_path / name
+    text.write_text("The end.")
+    make(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    monkeypatch.setattr("voxyard.cli.speak._script", _opens)
 
-    ended = CliRunner().invoke(speak, [str(tmp_path / "text.txt"), "--device", "cpu", "--out", str(tmp_path / name)])
+    ended = CliRunner().invoke(speak, [str(text), "--device", "cpu", "--out", str(out)])
 
-    assert (ended.exit_code, name in ended.stderr.replace(".part", "")) == (2, True), ended.output
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["folder.wav", "text.txt"]
+    assert (ended.exit_code, ended.stderr.startswith(f"voxyard speak: {said.format(out=out, folder=tmp_path)}")) == (
+        2,
+        True,
+    ), ended.output
+    assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_captions_that_would_replace_the_file_that_is_spoken_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "text.vtt").write_text("The end.")
-    monkeypatch.chdir(tmp_path)
-    ended = CliRunner().invoke(speak, ["text.vtt", "--device", "cpu", "--out", str(tmp_path / "text.m4b")])
-    assert (ended.exit_code, "would replace text.vtt: name another file with --out" in ended.stderr) == (2, True)
-    assert [each.name for each in tmp_path.iterdir()] == ["text.vtt"]
+def test_a_folder_that_nobody_may_write_to_is_refused_by_its_name(tmp_path: Path) -> None:
+    locked = tmp_path / "locked"
+    locked.mkdir(mode=0o555)
+    mounts = [] if os.geteuid() else ["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", str(locked)]  # root may write to any
+    if mounts and subprocess.run(mounts, capture_output=True).returncode:
+        pytest.skip("root needs a read-only disk: nobody may mount one here")
+    try:
+        with pytest.raises(EncodeError) as refused:
+            check_target(locked / "a.mp3")
+    finally:
+        if mounts:
+            subprocess.run(["umount", str(locked)], check=True)
+    reason = os.strerror(errno.EROFS if mounts else errno.EACCES)
+    assert str(refused.value) == (
+        f"cannot write {locked / 'a.mp3'}: {reason}: name a file in a folder that can be written to"
+    )
+
+
+def test_the_captions_of_an_older_audiobook_are_replaced_with_it(tmp_path: Path) -> None:
+    for name in ("a.m4b", "a.vtt"):
+        (tmp_path / name).write_text("of an earlier run")
+    check_target(tmp_path / "a.m4b")
+    (tmp_path / "a.m4b").unlink()
+    with pytest.raises(EncodeError, match=r"a\.vtt is there without .*a\.m4b, whose captions would replace it: move"):
+        check_target(tmp_path / "a.m4b")
 
 
 def test_a_trial_of_the_file_changes_none(tmp_path: Path) -> None:

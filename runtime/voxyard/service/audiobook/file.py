@@ -73,7 +73,7 @@ def write(
             scratch,
             audio(),
             samples=samples,
-            tags=Tags(document.title, document.author),
+            tags=Tags(document.title, document.author, language=document.language),
             marks=marks(chapters, spans),
             cover=cover,
         )

@@ -139,7 +139,7 @@ async def audio(
         format,
         speed=speed,
         samples=whole[-1].end if whole else None,
-        tags=Tags(document.title, document.author),
+        tags=Tags(document.title, document.author, language=document.language),
         heard=None if completed else state.metrics.stream_heard,  # it is read, not waited for
     )
     async with contextlib.AsyncExitStack() as stack:
@@ -202,7 +202,10 @@ async def chapter_audio(
         for chunk in chunks[first:]:
             yield chunk
 
-    samples, tags = spans[-1].end - spans[first].start, Tags(chapter.title, document.author, document.title)
+    samples, tags = (
+        spans[-1].end - spans[first].start,
+        Tags(chapter.title, document.author, document.title, document.language),
+    )
     encoder = StreamEncoder(piece, format, speed=speed, samples=samples, tags=tags)
     async with contextlib.aclosing(encoder.encoded(parts(), len(chunks) - first)) as blocks:
         async for block in blocks:

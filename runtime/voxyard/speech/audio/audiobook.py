@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 MEDIA_TYPE = "audio/mp4"
 BIT_RATE = 64_000  # bit/s of mono speech
+_CODER = {"aac_coder": "fast"}  # speech at this rate in a sixth of the time of the default, and nearer to the samples
 _COVERS = {b"\xff\xd8\xff": "jpeg_pipe", b"\x89PNG\r\n\x1a\n": "png_pipe"}  # first bytes: FFmpeg's reader
 _MOST_PIXELS = 40_000_000  # of a cover: FFmpeg decodes it to find its kind of pixels
 
@@ -59,11 +60,15 @@ def write(
     try:
         options = {"fflags": "+bitexact", "brand": "M4B "}  # bitexact: equal calls give equal bytes
         with av.open(file, "w", format="mp4", container_options=options) as container:
-            container.metadata.update(tags.metadata())
-            stream = container.add_stream("aac", rate=SAMPLE_RATE, options={"flags": "+bitexact"})
+            metadata = tags.metadata()
+            language = metadata.pop("language", None)  # of the sound
+            container.metadata.update(metadata)
+            stream = container.add_stream("aac", rate=SAMPLE_RATE, options={"flags": "+bitexact", **_CODER})
             if not isinstance(stream, AudioStream):
                 raise EncodeError("the AAC encoder of this FFmpeg is no audio encoder")
             stream.layout, stream.format, stream.bit_rate = "mono", "fltp", BIT_RATE
+            if language is not None:
+                stream.metadata["language"] = language
             container.set_chapters(_chapters(marks, samples))
             image = None if cover is None else _open_cover(cover)
             picture = None if image is None else _add_picture(container, image)

@@ -12,6 +12,7 @@ from types import MappingProxyType, SimpleNamespace, TracebackType
 from typing import TYPE_CHECKING, Literal, Protocol, Self, get_args
 
 from voxyard.speech.audio import wav
+from voxyard.speech.audio.languages import three_letters
 from voxyard.speech.audio.tempo import FASTEST, SLOWEST, Stretch, stretched_length
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.requests import SAMPLE_RATE
@@ -23,15 +24,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Tags:
-    """Tags of a file; what is None is left out. `artist` is a book's author, `album` the book of a chapter."""
+    """Tags of a file; what is None is left out. `artist` is a book's author, `album` the book of a chapter.
+
+    `language` is the one that is spoken, as BCP 47 has it.
+    """
 
     title: str | None = None
     artist: str | None = None
     album: str | None = None
+    language: str | None = None
 
     def metadata(self) -> dict[str, str]:
-        """FFmpeg's names of those that there are."""
-        return {name: value for name, value in vars(self).items() if value}
+        """FFmpeg's names of those that there are; the language in three letters."""
+        found = {**vars(self), "language": three_letters(self.language)}
+        return {name: value for name, value in found.items() if value}
 
 
 NO_TAGS = Tags()
@@ -153,17 +159,17 @@ def open_coder(
     if sample_rate not in range(1, wav.UNKNOWN // 2):
         raise EncodeError(f"the sample rate is {sample_rate}, expected a number of samples a second")
     if format in ("wav", "pcm"):
-        return _Plain(sample_rate, header=format == "wav", samples=samples, amend=amend)
+        return _Plain(sample_rate, header=format == "wav", samples=samples, amend=amend, tags=tags)
     return _Coded(sample_rate, format, amend=amend, tags=tags)
 
 
 class _Plain:
     """Plain PCM samples, with or without a WAV header."""
 
-    def __init__(self, sample_rate: int, *, header: bool, samples: int | None, amend: bool) -> None:
+    def __init__(self, sample_rate: int, *, header: bool, samples: int | None, amend: bool, tags: Tags) -> None:
         self._sample_rate, self._written = sample_rate, 0
         self._promised = samples if header else None
-        self._amend = header and amend
+        self._amend, self._tags = header and amend, tags
         self._out = bytearray(wav.header(samples, sample_rate) if header else b"")
         self.head = b""
 
@@ -175,7 +181,9 @@ class _Plain:
         if self._promised not in (None, self._written):
             raise EncodeError(f"the WAV header announces {self._promised} samples, {self._written} were written")
         if self._amend:
-            self.head = wav.short_header(self._written, self._sample_rate)
+            info = wav.info(self._tags.metadata()) if wav.is_short(self._written) else b""
+            self._out += info
+            self.head = wav.short_header(self._written, self._sample_rate, len(info))
 
     def take(self) -> bytes:
         ready, self._out = self._out, bytearray()
@@ -287,7 +295,7 @@ class Encoder:
             speed: 0.25 (slow) to 4 (fast), at the same pitch; the length is divided by it, to the sample.
             samples: total number of input samples where it is known: a WAV header then has the true length.
             amend: the caller will overwrite the beginning of the file with `head`, which has the true length.
-            tags: of the file; WAV, PCM and AAC in ADTS have none.
+            tags: of the file; PCM and AAC in ADTS have none, and WAV only with `amend`: they follow its sound.
 
         Raises:
             EncodeError: no such format or speed, or the format cannot have this sample rate.

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import importlib.util
+import itertools
 import os
+import stat
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -35,6 +37,8 @@ SUFFIXES: dict[str, Format] = {
     ".pcm": "pcm",
 }
 
+_KINDS = {stat.S_ISDIR: "a folder", stat.S_ISFIFO: "a pipe", stat.S_ISSOCK: "a socket"}
+
 
 @dataclass(frozen=True)
 class Book:
@@ -44,6 +48,10 @@ class Book:
     cover: bytes | None = None
     captions: str | None = None
 
+
+_FRAMES = 32  # of FLAC, encoded at a time: each step costs as much as some milliseconds of sound
+Share = Callable[[float], None]
+"""Gets how much of an audiobook is encoded, from 0 to 1; in another thread."""
 
 _Job = tuple[Callable[[], None], "SimpleQueue[BaseException | None]"]
 
@@ -65,25 +73,49 @@ def check_target(path: Path) -> None:
     """Checks that an audio file of this name can be written; nothing is left of the trial, and no file is changed.
 
     Raises:
-        EncodeError: the suffix is unknown, its encoder is not installed, or the file cannot be created.
+        EncodeError: it is something else than a file, its suffix is unknown, its encoder is not installed, its folder
+            cannot be written to, or an audiobook's captions would replace what is not another audiobook's.
     """
-    if format_of(path) not in ("wav", "pcm") and importlib.util.find_spec("av") is None:
-        raise EncodeError(
-            f"{path} needs PyAV, which is not installed: pip install 'av>=15,<19', or name a .wav or .pcm file"
-        )
-    for each in (path, captions_beside(path)) if path.suffix.lower() == BOOK else (path,):
-        if each.is_dir():
-            raise EncodeError(f"{each} is a directory, expected the name of a file")
-    partial = _partial(path)
-    there = partial.exists()
     try:
+        _check_file(path)
+        if format_of(path) not in ("wav", "pcm") and importlib.util.find_spec("av") is None:
+            raise EncodeError(
+                f"{path} needs PyAV, which is not installed: pip install 'av>=15,<19', or name a .wav or .pcm file"
+            )
+        if not path.parent.is_dir():
+            fault = f"{path.parent} is no folder" if path.parent.exists() else f"there is no folder {path.parent}"
+            raise EncodeError(f"cannot write {path}: {fault}: create it, or name a file in another")
+        for part in _parts(path):
+            _check_file(part, f", {path} until it is whole,")
+        if path.suffix.lower() == BOOK:
+            captions = captions_beside(path)
+            _check_file(captions, f", the captions of {path},")
+            if captions.exists() and not path.exists():
+                raise EncodeError(
+                    f"{captions} is there without {path}, whose captions would replace it: move it, or name another "
+                    "file with --out"
+                )
+        partial = _partial(path)
+        there = partial.exists()
         partial.open("ab").close()
         if not there:
             partial.unlink()
     except OSError as error:
-        raise EncodeError(
-            f"cannot write {partial}: {error.strerror}; expected a file in a folder that is there and can be written to"
-        ) from error
+        raise _unwritable(path, error) from error
+
+
+def _check_file(path: Path, meaning: str = "") -> None:
+    """Raises EncodeError where something else than a file has this name."""
+    mode = path.stat().st_mode if path.exists() else stat.S_IFREG
+    if not stat.S_ISREG(mode):
+        found = next((kind for is_one, kind in _KINDS.items() if is_one(mode)), "a device")
+        raise EncodeError(f"{path}{meaning} is {found}, expected a file: name another with --out")
+
+
+def _unwritable(path: Path, error: OSError) -> EncodeError:
+    return EncodeError(
+        f"cannot write {path}: {error.strerror or error}: name a file in a folder that can be written to"
+    )
 
 
 def captions_beside(path: Path) -> Path:
@@ -93,8 +125,13 @@ def captions_beside(path: Path) -> Path:
 
 def _partial(path: Path) -> Path:
     """Name of the file while it is being written."""
-    suffix = ".flac" if path.suffix.lower() == BOOK else path.suffix
-    return path.with_name(f"{path.stem}.part{suffix}")
+    return _parts(path)[0]
+
+
+def _parts(path: Path) -> list[Path]:
+    """Names of what is written until the file is whole: its sound, and then an audiobook."""
+    suffixes = [".flac", path.suffix] if path.suffix.lower() == BOOK else [path.suffix]
+    return [path.with_name(f"{path.stem}.part{suffix}") for suffix in suffixes]
 
 
 def open_sound(
@@ -128,8 +165,7 @@ class SoundFile:
         Raises:
             EncodeError: it cannot be written, or the format cannot have this sample rate.
         """
-        if path.is_dir():
-            raise EncodeError(f"{path} is a directory, expected the name of a file")
+        _check_file(path)
         self.path, self.format, self.sample_rate = path, format, sample_rate
         self.partial = self._kept = _partial(path)
         self.samples = 0  # accepted so far
@@ -138,7 +174,8 @@ class SoundFile:
             self._file = self.partial.open("wb", buffering=0)
         except OSError as error:
             self._encoder.close()
-            raise EncodeError(f"cannot write {self.partial}: {error.strerror}") from error
+            raise _unwritable(path, error) from error
+        self._encoded: Share = lambda _: None
         self._work: SignalSafeThread | None = SignalSafeThread("sound-file")
 
     def __enter__(self) -> Self:
@@ -152,6 +189,11 @@ class SoundFile:
             self.abandon()
         except EncodeError as another:
             error.add_note(str(another))
+
+    @property
+    def open(self) -> bool:
+        """True until it is whole, abandoned, or closed by an error, whose message says where its audio is."""
+        return self._encoder is not None
 
     @property
     def seconds(self) -> float:
@@ -168,12 +210,13 @@ class SoundFile:
         check(audio)
         self._do(lambda: self._add(audio))
 
-    def commit(self) -> Path:
+    def commit(self, encoded: Share = lambda _: None) -> Path:
         """Complete the file, sync it to the disk and rename it to `path`, which is replaced.
 
         Raises:
             EncodeError: the disk is full, or the file is closed.
         """
+        self._encoded = encoded
         self._do(lambda: self._end(self.path))
         self._end_thread()
         return self.path
@@ -203,17 +246,23 @@ class SoundFile:
         """Run a step; after an error close the file and raise a message on its state."""
         try:
             step()
-        except EncodeError:
+        except EncodeError as error:
             self._drop()
-            raise
+            raise EncodeError(f"{error}: {self._made()}") from error
         except OSError as error:
             self._drop()
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                raise EncodeError(f"cannot write {self.partial}: {error.strerror or error}") from error
+                raise EncodeError(f"cannot write {self.path}: {error.strerror or error}: {self._made()}") from error
             raise DiskFullError(
-                f"no disk space left for {self.path}: the audio so far, {self.seconds:.1f} s, is in {self.partial}; "
-                "free some, or name a file on another disk, and run the command again"
+                f"no disk space left for {self.path}: {self._made()}; free some, or name a file on another disk, and "
+                "run the command again"
             ) from error
+
+    def _made(self) -> str:
+        """Where the audio lies that was made before an error."""
+        if not self.partial.exists():
+            return f"{self.partial}, the audio so far, is gone"
+        return f"the audio so far, {self.seconds:.1f} s, is in {self.partial}"
 
     def _add(self, audio: Audio) -> None:
         if self._encoder is None:
@@ -285,12 +334,18 @@ class AudiobookFile(SoundFile):
 
     def _sound(self) -> Iterator[Audio]:
         import av
+        import numpy as np
 
+        done = 0
         with av.open(str(self.partial)) as container:
-            for frame in container.decode(audio=0):
+            frames = container.decode(audio=0)
+            while some := [frame.to_ndarray()[0] for frame in itertools.islice(frames, _FRAMES)]:
+                audio = wav.from_bytes(np.concatenate(some, axis=None).tobytes())
+                yield audio
                 if self._cancelled:
                     raise EncodeError(f"{self.path} was given up")
-                yield wav.from_bytes(frame.to_ndarray().tobytes())
+                done += len(audio)
+                self._encoded(done / self.samples)
 
 
 class SignalSafeThread:

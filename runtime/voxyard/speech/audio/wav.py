@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from voxyard.speech.requests import SAMPLE_RATE
@@ -21,6 +22,7 @@ UNKNOWN = 0xFFFFFFFF  # a size that is not known yet, or is in another chunk of 
 _LONG_HEADER = 80
 _LARGEST = UNKNOWN - (SHORT_HEADER - 8)  # bytes of audio for which the length of the file fits into 32 bits
 _SCALE = 32767
+_INFO = {"title": b"INAM", "artist": b"IART", "album": b"IPRD", "language": b"ILNG"}
 
 
 def pcm16(audio: Audio) -> Pcm:
@@ -54,23 +56,37 @@ def _floats(pcm: Pcm) -> Audio:
     return pcm.astype(np.float32) / np.float32(_SCALE)
 
 
-def header(samples: int | None, sample_rate: int = SAMPLE_RATE) -> bytes:
+def header(samples: int | None, sample_rate: int = SAMPLE_RATE, after: int = 0) -> bytes:
     """WAV header for so many samples: RIFF, or RF64 (EBU Tech 3306) from 4 GiB on, which is a day of audio.
 
-    None: the number of samples is unknown, and so are the sizes in the header.
+    None: the number of samples is unknown, and so are the sizes in the header. `after` counts the bytes of `info`.
     """
     form = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, 1, sample_rate, sample_rate * WIDTH, WIDTH, 8 * WIDTH)
     size = UNKNOWN if samples is None else samples * WIDTH
-    if samples is None or size <= _LARGEST:
-        whole = min(UNKNOWN, SHORT_HEADER - 8 + size)
+    if samples is None or is_short(samples):
+        whole = min(UNKNOWN, SHORT_HEADER - 8 + size + after)
         return struct.pack("<4sI4s", b"RIFF", whole, b"WAVE") + form + struct.pack("<4sI", b"data", size)
     sizes = struct.pack("<4sIQQQI", b"ds64", 28, _LONG_HEADER - 8 + size, size, samples, 0)
     return struct.pack("<4sI4s", b"RF64", UNKNOWN, b"WAVE") + sizes + form + struct.pack("<4sI", b"data", UNKNOWN)
 
 
-def short_header(samples: int, sample_rate: int = SAMPLE_RATE) -> bytes:
+def is_short(samples: int) -> bool:
+    """True where the length of so many samples fits into 32 bits."""
+    return samples * WIDTH <= _LARGEST
+
+
+def short_header(samples: int, sample_rate: int = SAMPLE_RATE, after: int = 0) -> bytes:
     """Header of 44 bytes: with the true length where it fits into 32 bits, else unknown."""
-    return header(samples if samples * WIDTH <= _LARGEST else None, sample_rate)
+    return header(samples if is_short(samples) else None, sample_rate, after)
+
+
+def info(tags: Mapping[str, str]) -> bytes:
+    """The chunk LIST INFO of tags by FFmpeg's names, which follows the samples; b"" without any."""
+    parts = b""
+    for name, value in tags.items():
+        text = value.encode() + b"\0"
+        parts += struct.pack("<4sI", _INFO[name], len(text)) + text + bytes(len(text) % 2)
+    return struct.pack("<4sI4s", b"LIST", 4 + len(parts), b"INFO") + parts if parts else b""
 
 
 def file_size(samples: int) -> int:

@@ -142,6 +142,7 @@ def test_an_audiobook_has_its_chapters_and_its_title(book: dict[str, Any], tmp_p
     found = probed(tmp_path / "book.m4b")
     length = len(samples(httpx.get(f"{book['href']}/audio").content)) / SAMPLE_RATE
     assert (found["format"]["tags"]["title"], found["format"]["tags"]["artist"]) == ("A harbour", "Ann Ode")
+    assert found["streams"][0]["tags"]["language"] == "eng"
     assert float(found["format"]["duration"]) == pytest.approx(length, abs=0.05)
     assert [each["tags"]["title"] for each in found["chapters"]] == [each["title"] for each in BOOK]
     starts = [float(each["start_time"]) for each in found["chapters"]]
@@ -154,7 +155,7 @@ def test_an_audiobook_has_its_chapters_and_its_title(book: dict[str, Any], tmp_p
 
 @pytest.mark.needs("ffprobe")
 @pytest.mark.parametrize("format", ["mp3", "opus", "flac"])
-def test_sound_has_its_title_and_its_author(book: dict[str, Any], tmp_path: Path, format: str) -> None:
+def test_sound_has_its_title_its_author_and_its_language(book: dict[str, Any], tmp_path: Path, format: str) -> None:
     for chapter, expected in (
         ({}, {"title": "A harbour"}),
         ({"chapter": 1}, {"title": "Two & more <b>", "album": "A harbour"}),
@@ -164,7 +165,9 @@ def test_sound_has_its_title_and_its_author(book: dict[str, Any], tmp_path: Path
         path.write_bytes(answer.content)
         found = probed(path)
         tags = found["format"].get("tags") or found["streams"][0]["tags"]  # Ogg has those of a stream
-        assert {name.lower(): tag for name, tag in tags.items()} == {"artist": "Ann Ode", **expected}
+        assert {name.lower(): tag for name, tag in tags.items()} == {
+            "artist": "Ann Ode", "language": "eng", **expected,
+        }  # fmt: skip
 
 
 @pytest.mark.needs("ffprobe")
