@@ -25,13 +25,13 @@ LETTERS_PER_WORD = {
     "en": 4.7,
     "es": 5.0,
     "fa": 4.0,
-    "fr": 4.9,
+    "fr": 6.0,  # many are silent
     "hi": 4.4,
     "it": 5.2,
     "pl": 6.0,
     "pt": 5.0,
     "ru": 5.8,
-    "tr": 6.3,
+    "tr": 5.4,
 }
 DEFAULT_LETTERS_PER_WORD = 4.7
 
