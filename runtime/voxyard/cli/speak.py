@@ -138,6 +138,7 @@ def _script(settings: SpeakConfig, engine: EngineChoice, file: Path) -> tuple[Ex
         voice=voice,
         seed=section.seed,
         language=document_language(section.language, voice, document.language, frontend),
+        languages=document.languages,
         chapters=[chapter.start for chapter in document.chapters],
         reading=reading,
         cast=cast,

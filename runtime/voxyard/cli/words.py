@@ -25,7 +25,8 @@ def listing(script: Script, chapters: Sequence[TextChapter]) -> str:
     for chunk, request, readings in zip(script.chunks, script.requests, script.readings, strict=True):
         for chapter in titles.get(chunk.index, ()):
             lines += ["", f"{'#' * chapter.level} {chapter.title}", ""]
-        words = ("" if chunk.speaker is None else f"{chunk.speaker}: ") + " ".join(request.text.split())
+        who = chunk.speaker or (request.voice if request.voice != script.voice else None)
+        words = ("" if who is None else f"{who}: ") + " ".join(request.text.split())
         pause = "" if chunk.pause is None else f" [pause {chunk.pause:g}s]"
         lines.append(f"{chunk.index + 1:>5}  {chunk.estimated_seconds:4.1f} s  {words}{pause}")
         lines += [f"{'':15}{_on_one_line(written)} → {_on_one_line(said) or '(silent)'}" for written, said in readings]

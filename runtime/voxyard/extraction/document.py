@@ -22,6 +22,8 @@ _URL = re.compile(
 )
 _URL_END = re.compile(r"[.,;:!?…]+$")
 _ENDS = re.compile(r"""[.!?…:;。！？；：]["'”’»)\]]*$""")
+_OWN: tuple[int, str | None] = (0, None)
+_PRIMARY = re.compile("[-_]")
 _LINES_OF_CODE = "Code, {} lines."
 _LINE_OF_CODE = "Code, 1 line."
 _LONGEST_CHAPTER_TITLE = 200
@@ -32,8 +34,15 @@ _FEWEST_TITLES = 2  # of chapters without headings
 _LONGEST_PROPERTY = 2000  # what is longer is no title, and no author
 
 
+@dataclass(frozen=True, kw_only=True)
+class InLanguage:
+    """Block that declares its language (BCP 47); None is that of the document."""
+
+    language: str | None = None
+
+
 @dataclass(frozen=True)
-class HeadingBlock:
+class HeadingBlock(InLanguage):
     """HeadingBlock of a level, 1 is the highest; `entry` is its level in a book's table of contents."""
 
     text: str
@@ -42,7 +51,7 @@ class HeadingBlock:
 
 
 @dataclass(frozen=True)
-class Paragraph:
+class Paragraph(InLanguage):
     """Paragraph, quotation, caption or note; `chapter` is one that begins with it and has no heading of its own."""
 
     text: str
@@ -50,14 +59,14 @@ class Paragraph:
 
 
 @dataclass(frozen=True)
-class ListItem:
+class ListItem(InLanguage):
     """Item of a list, without its bullet; with its number, where it has one."""
 
     text: str
 
 
 @dataclass(frozen=True)
-class TableRow:
+class TableRow(InLanguage):
     """Cells of one row; `header` holds the titles of its columns, empty where the table has none.
 
     A row of `titles` is said with each row below it, and alone where the next block is none that has it as its header.
@@ -100,7 +109,10 @@ class TextChapter:
 
 @dataclass(frozen=True)
 class ParsedDocument:
-    """Contents of a file: title and author it names, text, chapters, language (BCP 47), cover (JPEG, PNG)."""
+    """Contents of a file: title and author it names, text, chapters, language (BCP 47), cover (JPEG, PNG).
+
+    `languages` are the positions in the text from which on another one is declared; None is that of the document.
+    """
 
     title: str | None
     text: str
@@ -109,6 +121,14 @@ class ParsedDocument:
     cover: bytes | None = None
     author: str | None = None
     note: str | None = None  # on what is left out
+    languages: tuple[tuple[int, str | None], ...] = ()
+
+
+def in_language(block: Block, language: str | None) -> Block:
+    """A block in the language that is declared around it, unless it declares one itself."""
+    if language and isinstance(block, InLanguage) and block.language is None:
+        return replace(block, language=language)
+    return block
 
 
 def within(blocks: Iterable[Block], max_characters: float) -> Iterator[Block]:
@@ -133,7 +153,33 @@ def parsed(
     kept = with_titles(_with_whole_paragraphs(_without_idle_breaks(without_contents_blocks(spoken(blocks, code)))))
     text = rendered(kept)
     title, author = title and title[:_LONGEST_PROPERTY], author and author[:_LONGEST_PROPERTY]
-    return ParsedDocument(title, text, chapters(kept, text), language, cover, author, note)
+    places = [(start, getattr(block, "language", None)) for block, _, start in _places(kept, text)]
+    language, languages = _languages(language, places, len(text))
+    return ParsedDocument(title, text, chapters(kept, text), language, cover, author, note, languages)
+
+
+def _languages(
+    language: str | None, declared: Sequence[tuple[int, str | None]], length: int
+) -> tuple[str | None, tuple[tuple[int, str | None], ...]]:
+    """The language of a document, and the positions in its text from which on another one is declared.
+
+    Where the document declares none, that of most of its text is its own. One that all of the text declares, as the
+    templates of some programs do, says nothing against that of the document.
+    """
+    lengths = Counter[str | None]()
+    for (start, code), end in zip(declared, [*(start for start, _ in declared[1:]), length], strict=False):
+        lengths[code] += end - start
+    if language is None and 2 * max(lengths.values(), default=0) > length:
+        language = max(lengths, key=lambda code: lengths[code])
+    if len(lengths) < 2:
+        return language, ()
+    own = [(start, None if _same(code, language) else code) for start, code in declared]
+    return language, tuple(each for before, each in pairwise([_OWN, *own]) if before[1] != each[1])
+
+
+def _same(one: str | None, other: str | None) -> bool:
+    """True for a language as it is spoken anywhere: en-GB, en."""
+    return one is not None and other is not None and _PRIMARY.split(one.lower())[0] == _PRIMARY.split(other.lower())[0]
 
 
 def spoken(blocks: Iterable[Block], code: CodeBlocks) -> tuple[Block, ...]:
@@ -236,17 +282,22 @@ def chapters(blocks: Sequence[Block], text: str) -> tuple[TextChapter, ...]:
         return ()
     level = _below_parts(blocks, min((level for level, count in levels.items() if count > 1), default=min(levels)))
     found: list[TextChapter] = []
-    at = 0
-    for block in blocks:
-        part = _text(block)
-        if not part or (start := text.find(part, at)) < 0:
-            continue
-        at = start + len(part)
+    for block, part, start in _places(blocks, text):
         heading = _heading(block)
         if heading is not None and heading.level <= level:
             title = part if heading is block else heading.text
             found.append(TextChapter(" ".join(title.split())[:_LONGEST_CHAPTER_TITLE], start, heading.level))
     return tuple(found)
+
+
+def _places(blocks: Iterable[Block], text: str) -> Iterator[tuple[Block, str, int]]:
+    """The blocks that have a text, and where it begins in that of all."""
+    at = 0
+    for block in blocks:
+        part = _text(block)
+        if part and (start := text.find(part, at)) >= 0:
+            yield block, part, start
+            at = start + len(part)
 
 
 def _below_parts(blocks: Sequence[Block], level: int) -> int:

@@ -13,7 +13,7 @@ from lxml import etree
 
 from voxyard.extraction.archive import TextArchive, text_archive
 from voxyard.extraction.cover import MOST_PIXELS, small_cover
-from voxyard.extraction.document import Block, ListItem, Paragraph, within
+from voxyard.extraction.document import Block, ListItem, Paragraph, in_language, within
 from voxyard.extraction.epub_contents import (
     ContentsEntry,
     entries_of_nav,
@@ -111,7 +111,7 @@ def _blocks(archive: TextArchive, package: etree._Element, package_name: str) ->
         blocks: Sequence[Block] = page.blocks
         if name in contents:
             blocks = _prose(blocks)
-        yield from with_chapters(blocks, of_page)
+        yield from (in_language(block, page.language) for block in with_chapters(blocks, of_page))
 
 
 def _entries(archive: TextArchive, package: etree._Element, package_name: str) -> dict[str, list[ContentsEntry]]:

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from lxml import etree
 
-from voxyard.extraction.document import Block, HeadingBlock, Paragraph
+from voxyard.extraction.document import Block, HeadingBlock, Paragraph, in_language
 
 _TYPE = "{http://www.idpf.org/2007/ops}type"
 _DEEPEST = 6
@@ -79,19 +79,19 @@ def with_chapters(blocks: Sequence[Block], entries: Sequence[ContentsEntry]) -> 
             named = next((each for each in left if is_named(each.title, block.text)), None) or whole
             if block.entry is None and named is not None:
                 left.remove(named)
-                yield entered(block.text, block.level, _heading(named))
+                yield in_language(entered(block.text, block.level, _heading(named)), block.language)
             else:
                 yield block
         elif not isinstance(block, Paragraph):
             yield block
         elif block.chapter is not None:
-            yield _title(block.text, block.chapter) if is_named(block.chapter.text, block.text) else block
+            yield _title(block, block.chapter) if is_named(block.chapter.text, block.text) else block
         elif (entry := next((each for each in left if _is_in_two(each.title, block, after)), None)) is not None:
             left.remove(entry)
             yield replace(block, chapter=_heading(entry))
         elif (entry := next((each for each in left if is_named(each.title, block.text)), None)) is not None:
             left.remove(entry)
-            yield _title(block.text, _heading(entry))
+            yield _title(block, _heading(entry))
         elif (whole := _of_page(left)) is not None and not _any_named(whole.title, texts):
             left.remove(whole)
             yield replace(block, chapter=_heading(whole))
@@ -136,8 +136,8 @@ def entered(text: str, level: int, entry: HeadingBlock) -> Block:
     return HeadingBlock(text, level, entry.entry)
 
 
-def _title(text: str, entry: HeadingBlock) -> HeadingBlock:
-    return replace(entry, text=text)
+def _title(block: Paragraph, entry: HeadingBlock) -> HeadingBlock:
+    return replace(entry, text=block.text, language=block.language)
 
 
 def _heading(entry: ContentsEntry) -> HeadingBlock:

@@ -134,7 +134,7 @@ class ExtractedText:
     r"""Text of a document: `\n` at its line ends, an empty line between its paragraphs, no control characters.
 
     `chapters` begin at offsets in `text`; `language` (BCP 47) and `author` are what the file says of itself, `cover` is
-    a JPEG.
+    a JPEG. `languages` are the positions from which on it declares another one, None: its own.
     """
 
     title: str
@@ -145,6 +145,7 @@ class ExtractedText:
     cover: bytes | None = None
     author: str | None = None
     note: str | None = None  # on what is left out
+    languages: tuple[tuple[int, str | None], ...] = ()
 
 
 def extract(
@@ -191,7 +192,8 @@ def extract(
     except ExtractionError as error:
         raise type(error)(f"{name or 'the document'}: {error}") from error
     title, author = _title(document.title, name, text), _author(document.author)
-    return ExtractedText(title, text, kind, document.chapters, document.language, document.cover, author, document.note)
+    own = document.language, document.cover, author, document.note, document.languages
+    return ExtractedText(title, text, kind, document.chapters, *own)
 
 
 def _plain(text: str) -> ParsedDocument:

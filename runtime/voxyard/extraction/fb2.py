@@ -18,6 +18,7 @@ from voxyard.extraction.document import (
     ParsedDocument,
     SceneBreak,
     TableRow,
+    in_language,
     parsed,
     within,
 )
@@ -26,6 +27,7 @@ from voxyard.extraction.raised import raised
 MAX_COVER_BYTES = 8 * 2**20
 """Largest cover that is read, in bytes."""
 
+_LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 _HREF = "{http://www.w3.org/1999/xlink}href"
 _PARAGRAPHS = frozenset(("p", "subtitle", "text-author", "date"))
 _SILENT = frozenset(("image", "binary", "description", "stylesheet"))
@@ -111,6 +113,12 @@ def _cover(root: etree._Element, info: etree._Element | None) -> bytes | None:
 
 
 def _blocks(parent: etree._Element, level: int) -> Iterator[Block]:
+    """Blocks within an element, in the language that it declares or they themselves."""
+    for block in _blocks_of(parent, level):
+        yield in_language(block, parent.get(_LANGUAGE))
+
+
+def _blocks_of(parent: etree._Element, level: int) -> Iterator[Block]:
     header: tuple[str, ...] = ()  # of a table
     for child in parent:
         name = _name(child)
@@ -132,7 +140,8 @@ def _blocks(parent: etree._Element, level: int) -> Iterator[Block]:
             continue
         if found:
             below = {"title": 0, "subtitle": 1 if _is_word(found) else None}.get(name)
-            yield Paragraph(found) if below is None else HeadingBlock(found, min(level + below, _DEEPEST))
+            block = Paragraph(found) if below is None else HeadingBlock(found, min(level + below, _DEEPEST))
+            yield in_language(block, child.get(_LANGUAGE))
 
 
 def _is_word(text: str) -> bool:

@@ -10,7 +10,17 @@ from dataclasses import dataclass, replace
 from lxml import etree, html
 
 from voxyard.extraction.around import hide_around
-from voxyard.extraction.document import Block, Code, HeadingBlock, ListItem, Paragraph, SceneBreak, TableRow, within
+from voxyard.extraction.document import (
+    Block,
+    Code,
+    HeadingBlock,
+    ListItem,
+    Paragraph,
+    SceneBreak,
+    TableRow,
+    in_language,
+    within,
+)
 from voxyard.extraction.epub_contents import entered
 from voxyard.extraction.errors import UnreadableFileError
 from voxyard.extraction.mathml import spoken_formula
@@ -115,7 +125,6 @@ def html_page(
     root = _parsed(markup)
     hide_around(root, of_book=places is not None)
     title = root.findtext(".//head/title")
-    language = root.get("lang") or root.get("{http://www.w3.org/XML/1998/namespace}lang")
     main = root.xpath(_MAIN)
     body = main[0] if len(main) == 1 else root.find(".//body")
     found = tuple(within(_Walk(root, places or {}).blocks(root if body is None else body), max_characters))
@@ -124,7 +133,7 @@ def html_page(
     return HtmlPage(
         title=(" ".join(title.split()) or None) if title else None,
         author=", ".join(filter(None, authors)) or None,
-        language=language or None,
+        language=(None if body is None else _language(body)) or _language(root),
         blocks=found,
     )
 
@@ -224,6 +233,15 @@ class _Walk:
             yield ListItem(text) if item and chapter is None else Paragraph(text, chapter)
 
     def _block(self, element: html.HtmlElement, item: bool) -> Iterator[Block]:
+        """Blocks of an element, in the language that it declares, or the one element that holds all of its text."""
+        language, inner = _language(element), element
+        while language is None and len(inner) == 1 and not f"{inner.text or ''}{inner[0].tail or ''}".strip():
+            inner = inner[0]
+            language = _language(inner)
+        for block in self._blocks_of(element, item):
+            yield in_language(block, language)
+
+    def _blocks_of(self, element: html.HtmlElement, item: bool) -> Iterator[Block]:
         tag = element.tag
         if tag in _HEADINGS:
             if text := _LINE_ENDS.sub(" ", _folded(self._inline(element))):
@@ -315,6 +333,11 @@ class _Walk:
 
     def _is_block(self, element: html.HtmlElement) -> bool:
         return element.tag in _BLOCKS or element in self._with_blocks
+
+
+def _language(element: html.HtmlElement) -> str | None:
+    """Language that an element declares: `lang`, and `xml:lang` in XHTML."""
+    return (element.get("lang") or element.get("xml:lang") or "").strip() or None
 
 
 def _is_scene_break(element: html.HtmlElement) -> bool:

@@ -119,6 +119,7 @@ def _read(
         cover=None if answer["cover"] is None else base64.b64decode(answer["cover"]),
         author=answer["author"],
         note=answer["note"],
+        languages=tuple((start, language) for start, language in answer["languages"]),
     )
 
 

@@ -14,12 +14,13 @@ from voxyard.speech.nearest import nearest
 from voxyard.speech.pool.job import OnFailure
 from voxyard.speech.reading.languages import LANGUAGES
 from voxyard.speech.reading.lexicon import Lexicon
-from voxyard.speech.reading.markup import Edit, EditedText, MarkedText, Span, read_markup
+from voxyard.speech.reading.markup import Edit, EditedText, MarkedText, PauseTag, Span, VoiceTag, read_markup
 from voxyard.speech.reading.reader import readings
 from voxyard.speech.reading.rules import KINDS, Kind
 from voxyard.speech.requests import Boundary, Request
 from voxyard.speech.text.boundaries import ends_paragraph, with_full_stops
 from voxyard.speech.text.chunks import TextChunk, check_text, split
+from voxyard.speech.text.languages import language_spans, most_spoken
 from voxyard.speech.text.sentences import script_language
 from voxyard.speech.voice_aliases import OPENAI_VOICES, engine_name
 
@@ -59,17 +60,32 @@ def read_kinds(names: str) -> tuple[Kind, ...]:
 
 
 @dataclass(frozen=True)
-class Passage:
-    """A part of a document up to a pause tag, a change of the voice or the end; `pause` seconds are silent after it.
+class Part:
+    """Paragraphs of a text in one language, from the character `at` of the text without tags.
 
-    `text` is spoken by the voice that the document names `speaker`, None where no tag names one. `turn` tells that the
-    voice changes after it, and `paragraph` that it does so between two paragraphs. `units` are its spans that stand in
-    place of others or whose words the author has chosen, in text order.
+    `voice` speaks them by the rules of `language`, where no tag gives them to another. `foreign` is their language
+    where it is another than the text's.
+    """
+
+    at: int
+    voice: str | None
+    language: str | None
+    foreign: str | None = None
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A piece of a document up to a pause tag, a change of the voice or the end; `pause` seconds are silent after it.
+
+    `text` is spoken by the voice that the document names `speaker`, that of its `part` where no tag names one. `turn`
+    tells that the voice or the language changes after it, and `paragraph` that it does so between two paragraphs.
+    `units` are its spans that stand in place of others or whose words the author has chosen, in text order.
     """
 
     text: str
     pause: float | None
     speaker: str | None
+    part: Part
     turn: bool
     paragraph: bool
     units: tuple[Span, ...]
@@ -117,22 +133,27 @@ def _around_the_book(text: str) -> list[Span]:
 
 
 def passages(
-    marked: MarkedText, language: str | None, reading: ReadingOptions, languages: Mapping[str, str | None] | None = None
+    marked: MarkedText, parts: Sequence[Part], reading: ReadingOptions, languages: Mapping[str, str | None]
 ) -> Iterator[Passage]:
     """The passages of a document, in text order, blank ones too; `languages` are those of what speakers say.
+
+    The first of the `parts` begins with the text.
 
     Raises:
         SpeechError: its spoken form is too long.
     """
     left, length = marked.edited.text, len(marked.edited.original)
-    pauses = [(pause.at, pause.seconds, None) for pause in marked.pauses]
-    turns = [(tag.at, None, tag) for tag in marked.voices]
-    marks = sorted([*pauses, *turns], key=lambda mark: mark[0])
+    changes: list[PauseTag | VoiceTag | Part] = [*marked.pauses, *parts[1:], *marked.voices]
+    changes.sort(key=lambda mark: mark.at)
     silent = [] if reading.gutenberg_licence else _around_the_book(left)
     most, spoken, begin, speaker = _MOST_TIMES * length + _MOST_MORE, 0, 0, None
-    for end, pause, turn in [*marks, (len(left), None, None)]:
+    part = parts[0]
+    for mark in [*changes, None]:
+        end = len(left) if mark is None else mark.at
+        pause = mark.seconds if isinstance(mark, PauseTag) else None
+        turn = isinstance(mark, (VoiceTag, Part))
         piece = left[begin:end]
-        spoken_in = language if speaker is None else (languages or {}).get(speaker, language)
+        spoken_in = part.language if speaker is None else languages[speaker]
         chosen = [(start - begin, last - begin) for start, last in marked.chosen if begin <= start < end]
         edits = [
             Edit(max(first, begin) - begin, min(last, end) - begin, "")
@@ -152,9 +173,13 @@ def passages(
             )
         own = [(edited.position(start), edited.position(last)) for start, last in chosen]
         units = tuple(sorted({*own, *(span for span in edited.replaced() if span[0] < span[1])}))
-        ends = (turn is not None, turn is not None and ends_paragraph(left, end))
-        yield Passage(edited.text, pause, speaker, *ends, units, marked.edited, begin, edited, end, piece)
-        begin, speaker = end, speaker if turn is None else turn.name
+        ends = (turn, turn and ends_paragraph(left, end))
+        yield Passage(edited.text, pause, speaker, part, *ends, units, marked.edited, begin, edited, end, piece)
+        begin = end
+        if isinstance(mark, Part):
+            part = mark
+        elif isinstance(mark, VoiceTag):
+            speaker = mark.name
 
 
 NARRATOR = "narrator"
@@ -255,7 +280,11 @@ class Script:
     readings: tuple[tuple[tuple[str, str], ...], ...] = ()
     """Of each chunk what was read how: as it is written, and its words."""
     voice: str | None = None
-    """Of what no tag gives to another."""
+    """Of what no tag and no language gives to another."""
+    language: str | None = None
+    """Of what the voice speaks."""
+    foreign: tuple[str | None, ...] = ()
+    """Of each chunk its language, where that is another than the text's."""
 
     @property
     def estimated_seconds(self) -> float:
@@ -283,17 +312,20 @@ def prepare(
     voice: str | None,
     seed: int,
     language: str | None = None,
+    languages: Sequence[tuple[int, str | None]] = (),
     chapters: Sequence[int] = (),
     reading: ReadingOptions = READING,
     cast: Cast | None = None,
 ) -> Script:
-    """The script of a text: in the voices that its tags name, and for the rest in one.
+    """The script of a text: in the voices that its tags name, and for the rest in one, or one for each language.
 
-    That is the cast's narrator, else `voice`, else the engine's default for the language. Where neither a voice nor a
-    language is given, letters that are not Latin tell the language of the default voice. The language is the voice's
-    where none is given. No chunk crosses one of the positions where `chapters` begin, a pause tag, or a change of the
-    voice. A chunk's text and positions are those of the document; its request has what is spoken for it, by `reading`.
-    Where a replacement is longer than a chunk, its document's part is that of the first.
+    That is the cast's narrator, else `voice`, else the engine's default for the language of most of the text. Where
+    neither of these two is named, paragraphs in another language are in the engine's default voice of that, if it has
+    one. `languages` are the positions from which on the document declares one, None: its own, `language`; letters of
+    another script go before these. The language is the voice's where none is given. No chunk crosses one of the
+    positions where `chapters` begin, a pause tag, or a change of the voice or the language. A chunk's text and
+    positions are those of the document; its request has what is spoken for it, by `reading`. Where a replacement is
+    longer than a chunk, its document's part is that of the first.
 
     Raises:
         SpeechError: the text is empty or invalid, its SSML too, or it names voices that there are not.
@@ -301,28 +333,30 @@ def prepare(
     """
     asked, cast = language, cast_of(frontend) if cast is None else cast
     voice = cast.narrator or voice
-    if voice is None:
-        voice = frontend.default_voice(language or script_language(text))
     for name in dict.fromkeys([voice, *cast.members.values()]):
         if name is not None:
             frontend.check_voice(name)
-    language = language or frontend.language(voice)
     check_text(text)
     marked = read_markup(text)
+    whole, parts = _parts(marked, languages, voice, asked, frontend)
+    asked = asked if asked == whole.language else None
     speakers = cast.voices(tag.name for tag in marked.voices if tag.name is not None)
-    languages = {name: asked or frontend.language(own) or language for name, (_, own) in speakers.items()}
-    others = (NARRATOR if cast.narrator else None, voice)
+    spoken_in = {name: asked or frontend.language(own) or whole.language for name, (_, own) in speakers.items()}
+    narrator = NARRATOR if cast.narrator else None
     chunks, requests, readings = list[TextChunk](), list[Request](), list[tuple[tuple[str, str], ...]]()
+    foreign = list[str | None]()
     turns = dict[int, Boundary]()  # what ends with the chunks after which the voice changes
-    for passage in passages(marked, language, reading, languages):
-        speaker, own = others if passage.speaker is None else speakers[passage.speaker]
+    for passage in passages(marked, parts, reading, spoken_in):
+        part = passage.part
+        speaker, own = (narrator, part.voice) if passage.speaker is None else speakers[passage.speaker]
+        named = asked if passage.speaker or part.language == whole.language else part.language
         inside = [at for at in map(passage.position, chapters) if at]
         found = split(
             passage.text,
             frontend.count_tokens,
             max_tokens=frontend.max_tokens,
             max_seconds=frontend.max_seconds,
-            language=language if passage.speaker is None else languages[passage.speaker],
+            language=part.language if passage.speaker is None else spoken_in[passage.speaker],
             chapters=inside,
             opening=not chunks,
             units=passage.units,
@@ -332,7 +366,8 @@ def prepare(
             check_wanted()
             start, end = passage.source(chunk.start, chunk.end)
             words, index, seconds = with_full_stops(chunk.text), len(chunks), chunk.estimated_seconds
-            requests.append(Request(index, words, own, seed, seconds=seconds, language=asked, characters=end - start))
+            requests.append(Request(index, words, own, seed, seconds=seconds, language=named, characters=end - start))
+            foreign.append(part.foreign)
             readings.append(tuple(passage.readings(chunk.start, chunk.end)))
             chunks.append(replace(chunk, index=index, text=text[start:end], start=start, end=end, speaker=speaker))
         if chunks and passage.pause is not None:
@@ -342,7 +377,41 @@ def prepare(
     if not any(letter.isalnum() for request in requests for letter in request.text):
         raise SpeechError("there is nothing to say: the text has no letter and no digit")
     _end_turns(chunks, turns, sorted(chapters))
-    return Script(tuple(chunks), tuple(requests), tuple(readings), voice)
+    return Script(tuple(chunks), tuple(requests), tuple(readings), whole.voice, whole.language, tuple(foreign))
+
+
+def _parts(
+    marked: MarkedText,
+    declared: Sequence[tuple[int, str | None]],
+    voice: str | None,
+    asked: str | None,
+    frontend: Frontend,
+) -> tuple[Part, list[Part]]:
+    """How the text is spoken, and its parts, the first from its beginning.
+
+    Raises:
+        Exception: with `exit_code`, where the engine's default voice is not there.
+    """
+    left, named = marked.edited.text, voice is not None
+    own = asked or (frontend.language(voice) if named else most_spoken(language_spans(left)))
+    places = [(marked.edited.position(at), None if _code(code) == _code(own) else _code(code)) for at, code in declared]
+    spans = language_spans(left, places, own)
+    if not named:
+        most = most_spoken(spans) or own
+        voice, own, asked = frontend.default_voice(most), most, asked if most == own else None
+        if voice is not None:
+            frontend.check_voice(voice)
+    whole = Part(0, voice, asked or frontend.language(voice))
+    parts = list[Part]()
+    for span in spans:
+        part = replace(whole, at=span.start if parts else 0)
+        if span.language != own:
+            part = replace(part, foreign=span.language)
+            default = None if named else frontend.default_voice(span.language)
+            if default is not None and _code(span.language) in (None, _code(frontend.language(default))):
+                part = replace(part, voice=default, language=span.language or frontend.language(default))
+        parts.append(part)
+    return whole, parts or [whole]
 
 
 def _end_turns(chunks: list[TextChunk], turns: Mapping[int, Boundary], chapters: Sequence[int]) -> None:
@@ -383,23 +452,32 @@ def document_language(asked: str | None, voice: str | None, declared: str | None
 
 
 def language_note(
-    language: str | None, voice: str | None, frontend: Frontend, content: str, shown: str | None = None
+    language: str | None,
+    voice: str | None,
+    frontend: Frontend,
+    content: str,
+    shown: str | None = None,
+    *,
+    part: bool = False,
 ) -> str | None:
     """Warning where a voice speaks another language than the text's; None where one of the two is not known.
 
     The letters of `content` tell its language where none is declared, or one that is written in Latin letters. `shown`
-    is the voice's name for people, where that is another.
+    is the voice's name for people, where that is another. Of a `part` in another language than the text's, it is
+    said, too, where it is not known which the voice speaks.
     """
     text, spoken = _code(language), _code(frontend.language(voice))
     if text is None or (text in LANGUAGES and LANGUAGES[text].scripts == ("LATIN",)):
         text = script_language(content) or text
-    if text is None or spoken is None or text == spoken:
+    if text is None or text == spoken or (spoken is None and not part):
         return None
+    what, name = "a part of the text" if part else "the text", shown or voice
+    if spoken is None:
+        return f"{what} is in the language {text}, and it is not known which languages the voice {name} speaks"
     own = next((name for name in frontend.voices() if _code(frontend.language(name)) == text), None)
     cure = f"the engine lists no voice of {text}" if own is None else f"name a voice of {text}, such as {own}"
     return (
-        f"the text is in the language {text}, and the voice {shown or voice} speaks {spoken}: it may be hard to"
-        f" understand; {cure}"
+        f"{what} is in the language {text}, and the voice {name} speaks {spoken}: it may be hard to understand; {cure}"
     )
 
 
@@ -411,17 +489,18 @@ def script_note(
 ) -> str | None:
     """Warnings where the voices of a script speak other languages than what they are given; `language` is the text's.
 
-    Of what a tag gives to a voice, the letters alone tell the language.
+    Of what a tag gives to a voice, what is declared for it or its letters alone tell the language.
     """
-    said: dict[tuple[str | None, str | None], list[str]] = {}
-    for chunk, request in zip(script.chunks, script.requests, strict=True):
+    said: dict[tuple[str | None, str | None, str | None], list[str]] = {}
+    for chunk, request, foreign in zip(script.chunks, script.requests, script.foreign, strict=True):
         tagged = chunk.speaker if request.voice != script.voice else None
-        said.setdefault((tagged, request.voice), []).append(request.text)
+        said.setdefault((tagged, request.voice, foreign or (None if tagged else language)), []).append(request.text)
+    parts = set() if all(script.foreign) else set(script.foreign) - {None}
     found = (
-        language_note(language if speaker is None else None, voice, frontend, " ".join(texts), speaker or shown(voice))
-        for (speaker, voice), texts in said.items()
+        language_note(code, voice, frontend, " ".join(texts), speaker or shown(voice), part=code in parts)
+        for (speaker, voice, code), texts in said.items()
     )
-    return "; ".join(note for note in found if note is not None) or None
+    return "; ".join(dict.fromkeys(note for note in found if note is not None)) or None
 
 
 def unknown_language_note(language: str | None) -> str | None:

@@ -23,6 +23,7 @@ from voxyard.service.voices.table import VoiceNotFoundError
 from voxyard.speech.config import SpeechSection
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.requests import Request, Result, Unspeakable
+from voxyard.speech.script import prepare
 
 
 class Chunks:
@@ -258,3 +259,31 @@ def test_a_womans_voice_sounds_the_same_in_every_process() -> None:
     assert len(found) == 1
     with pytest.raises(SpeechError, match="no voice 'en-us\\+f5'"):
         frontend({}).check_voice("en-us+f5")
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("en", "He came home late in the evening and opened the door. Nobody was there, and the fire had gone out."),
+        ("de", "Er kam spät am Abend nach Hause und öffnete die Tür. Niemand war da, und das Feuer war ausgegangen."),
+        ("fr", "Il rentra tard dans la soirée et ouvrit la porte. Il n'y avait personne, et le feu s'était éteint."),
+        ("es", "Llegó a casa tarde por la noche y abrió la puerta. No había nadie, y el fuego se había apagado."),
+        ("it", "Tornò a casa tardi la sera e aprì la porta. Non c'era nessuno, e il fuoco si era spento."),
+        ("pt", "Ele chegou em casa tarde da noite e abriu a porta. Não havia ninguém, e o fogo tinha se apagado."),
+        ("nl", "Hij kwam laat in de avond thuis en opende de deur. Er was niemand, en het vuur was uitgegaan."),
+        ("pl", "Wrócił do domu późno wieczorem i otworzył drzwi. Nikogo nie było, a ogień zgasł."),
+        ("ru", "Он вернулся домой поздно вечером и открыл дверь. Никого не было, и огонь погас."),
+        ("tr", "Akşam geç saatte eve geldi ve kapıyı açtı. Kimse yoktu ve ateş sönmüştü."),
+        ("ko", "그는 저녁 늦게 집에 와서 문을 열었다. 아무도 없었고 불은 꺼져 있었다."),
+        ("fa", "او دیر وقت شب به خانه آمد و در را باز کرد. هیچ کس آنجا نبود و آتش خاموش شده بود."),
+        ("hi", "वह शाम को देर से घर आया और दरवाज़ा खोला। वहाँ कोई नहीं था, और आग बुझ चुकी थी।"),
+        ("zh", "他晚上很晚才回家，打开了门。没有人在，火也灭了。"),
+    ],
+)
+def test_the_estimated_length_is_near_the_spoken_one(language: str, text: str) -> None:
+    """Japanese is not here: espeak-ng spells each of its kanji."""
+    script = prepare(text, frontend({}), voice=None, seed=0, language=language)
+
+    seconds = sum(each.seconds for each in spoken(*script.requests) if isinstance(each, Result))
+
+    assert 0.75 < script.estimated_seconds / seconds < 1.3

@@ -5,16 +5,19 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
-from voxyard.service.audiobook.timings import TimedChunk
+from voxyard.service.audiobook.timings import TimedChunk, WordTime
 from voxyard.speech.reading.markup import MASK
+from voxyard.speech.text.boundaries import ends_paragraph
 
 SubtitleFormat = Literal["srt", "vtt"]
 MEDIA_TYPES: dict[SubtitleFormat, str] = {"srt": "application/x-subrip", "vtt": "text/vtt"}
 
 LINE = 42  # columns; an East Asian wide character has two
 LINES = 2
+_FEWEST = 2  # words of a cue of which some go to the next
 LONGEST = 7.0  # seconds of a cue; a longer word has one of its own
 
 
@@ -29,20 +32,36 @@ class Cue:
 
 
 def cues(text: str, chunks: Iterable[TimedChunk]) -> Iterator[Cue]:
-    """Cues of a text, as `masked` gives it; none spans two chunks."""
+    """Cues of a text, as `masked` gives it; none spans two chunks, or two paragraphs."""
     for timed in chunks:
-        lines, start, end, ended = list[str](), 0.0, 0.0, 0
-        for word in timed.words:
-            shown = text[word.start : word.end].replace(MASK, "")
-            longer = _longer(lines, shown, " " if word.start > ended else "")
-            if lines and (len(longer) > LINES or word.end_seconds - start > LONGEST):
-                yield Cue(start, end, tuple(lines), timed.chunk.speaker)
-                lines = []
-            if not lines:
-                longer, start = [shown], word.start_seconds
-            lines, end, ended = longer, word.end_seconds, word.end
-        if lines:
-            yield Cue(start, end, tuple(lines), timed.chunk.speaker)
+        for words in _shown(text, timed.words):
+            yield Cue(words[0].start_seconds, words[-1].end_seconds, tuple(_lines(text, words)), timed.chunk.speaker)
+
+
+def _shown(text: str, words: Iterable[WordTime]) -> Iterator[list[WordTime]]:
+    """Words of a chunk by the cues that show them; of two cues the second has more than one word where it can."""
+    found = list[list[WordTime]]()
+    for word in words:
+        now = found[-1] if found else []
+        begins = not now or ends_paragraph(text, word.start)
+        if begins or len(_lines(text, [*now, word])) > LINES or word.end_seconds - now[0].start_seconds > LONGEST:
+            found.append([])
+        found[-1].append(word)
+    for before, after in pairwise(found):
+        if len(after) == 1 and len(before) > _FEWEST and not ends_paragraph(text, after[0].start):
+            half = (len(before) + 1) // 2
+            if after[0].end_seconds - before[half].start_seconds <= LONGEST:
+                before[:], after[:] = before[:half], [*before[half:], *after]
+    yield from found
+
+
+def _lines(text: str, words: Iterable[WordTime]) -> list[str]:
+    """Lines of a cue, each as full as it can be."""
+    lines, ended = list[str](), 0
+    for word in words:
+        lines = _longer(lines, text[word.start : word.end].replace(MASK, ""), " " if word.start > ended else "")
+        ended = word.end
+    return lines
 
 
 def srt(found: Iterable[Cue]) -> str:

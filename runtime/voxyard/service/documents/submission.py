@@ -79,6 +79,7 @@ class DocumentRequest:
     upload: Upload | None = None  # in place of the text
     author: str | None = None
     note: str | None = None  # on what its file has and the document lacks
+    languages: tuple[tuple[int, str | None], ...] = ()  # positions from which on the text declares another
     declared: str | None = None  # language that the file declares, which a named voice of another one goes before
 
 
@@ -93,6 +94,7 @@ def script(
     reading: ReadingOptions = READING,
     on_failure: OnFailure | None = "fail",
     cast: Cast | None = None,
+    languages: Sequence[tuple[int, str | None]] = (),
 ) -> Script:
     """Chunks of a text, ready for the pool. Blocks for a long text: not for the event loop.
 
@@ -108,8 +110,9 @@ def script(
         _checked_language(language)
     try:
         made = prepare(
-            text, frontend, voice=voice, seed=seed, language=language, chapters=chapters, reading=reading, cast=cast
-        )
+            text, frontend, voice=voice, seed=seed, language=language, languages=languages,
+            chapters=chapters, reading=reading, cast=cast,
+        )  # fmt: skip
     except SpeechError as error:
         raise ServiceError(str(error), parameter=parameter) from error
     if on_failure is None:
@@ -237,6 +240,7 @@ def _with_text(
     prepared = script(
         request.text, frontend, new.voice, new.seed, new.language,
         chapters=starts, reading=reading, on_failure=new.on_failure, cast=cast,
+        languages=request.languages,
     )  # fmt: skip
     spoken_note = script_note(prepared, new.language or request.declared, frontend, shown_name)
     voice = prepared.voice  # the engine's default voice is stored with the document
@@ -259,7 +263,7 @@ def _with_text(
         ),
         voice=voice,
         note="; ".join(filter(None, (request.note, spoken_note))) or None,
-        language=new.language if new.language is not None else frontend.language(voice),
+        language=prepared.language,
         chapters=chapters.of_headings(_without_tags(request), [chunk.start for chunk in prepared.chunks], new.title),
         cover=request.cover,
     )
@@ -267,7 +271,7 @@ def _with_text(
 
 def fingerprint(request: DocumentRequest) -> str:
     """SHA-256 of the request without its idempotency key; equal for equal requests. A text has the same headings."""
-    left_out = {"idempotency_key", "headings", "cover", "upload", "declared", "note"}
+    left_out = {"idempotency_key", "headings", "cover", "upload", "declared", "note", "languages"}
     left_out |= {
         name for name in ("read", "lexicon", "author", "cast") if getattr(request, name) is None
     }  # as before there were these
@@ -351,6 +355,7 @@ class UploadReader:
             cover=found.cover,
             author=document.author or found.author,
             declared=found.language,
+            languages=found.languages,
             note=found.note,
         )
         reading = replace(self.reading, lexicons=(*upload.lexicons, *self.reading.lexicons))

@@ -47,6 +47,7 @@ class ScriptChunkOut(BaseModel):
     words: str = Field(description="As the engine gets it.")
     estimated_seconds: float
     pause_seconds: float | None = Field(description="Silence after it by a pause tag; null: by what ends with it.")
+    voice: str | None = Field(default=None, description="Its own, by a tag or by its language; null: the script's.")
     speaker: str | None = Field(default=None, description="Name in the text of who speaks it.")
 
 
@@ -128,6 +129,7 @@ def _of_document(state: AppState, id: str) -> Answer:
             words=spoken.get(chunk.index, text[chunk.start : chunk.end]),
             estimated_seconds=round(chunk.estimated_seconds, 3),
             pause_seconds=chunk.pause,
+            voice=shown_name(chunk.voice),
             speaker=chunk.speaker,
         )
         for chunk in chunks
@@ -147,7 +149,7 @@ def _of_text(state: AppState, client: str, body: ScriptBody) -> ScriptOut:
     voice = script.voice
     return ScriptOut(
         voice=shown_name(voice),
-        language=body.language or state.frontend.language(voice),
+        language=script.language,
         estimated_seconds=round(script.estimated_seconds, 3),
         chapters=[],
         chunks=[
@@ -157,6 +159,7 @@ def _of_text(state: AppState, client: str, body: ScriptBody) -> ScriptOut:
                 words=asked.text,
                 estimated_seconds=round(chunk.estimated_seconds, 3),
                 pause_seconds=chunk.pause,
+                voice=None if asked.voice == voice else shown_name(asked.voice),
                 speaker=chunk.speaker,
             )
             for chunk, asked in zip(script.chunks, script.requests, strict=True)

@@ -24,13 +24,13 @@ LETTERS_PER_WORD = {
     "en": 4.7,
     "es": 5.0,
     "fa": 4.0,
-    "fr": 4.9,
+    "fr": 6.0,  # many are silent
     "hi": 4.4,
     "it": 5.2,
     "pl": 6.0,
     "pt": 5.0,
     "ru": 5.8,
-    "tr": 6.3,
+    "tr": 5.4,
 }
 DEFAULT_LETTERS_PER_WORD = 4.7
 
@@ -321,11 +321,14 @@ class _Splitter:
     def join_short(self, spans: Sequence[Span]) -> list[Span]:
         """Join short chunks with the next one, else with the one before, else with a part of either.
 
-        A short second chunk is left to the third where both fit, so that the first stays a sentence.
+        A short second chunk is left to the third where both fit, so that the first stays a sentence. A short paragraph
+        without a mark is left to what follows it: it is a heading.
         """
         joined: list[Span] = []
         for at, (start, end) in enumerate(spans):
             short = joined and min(self.heard(*joined[-1]), self.heard(start, end)) < SHORT
+            if short and end in self._unmarked and at + 1 < len(spans):
+                short = self.heard(*joined[-1]) < SHORT
             if short and len(joined) == 1 and self.heard(*joined[0]) >= SHORT and at + 1 < len(spans):
                 short = not self._fits(start, spans[at + 1][1])
             if short and self._fits(joined[-1][0], end):
@@ -333,7 +336,8 @@ class _Splitter:
             else:
                 joined.append((start, end))
         for at in range(len(joined)):
-            for left in (at, at - 1):
+            before = () if joined[at][1] in self._unmarked and at + 1 < len(joined) else (at - 1,)
+            for left in (at, *before):
                 if self.heard(*joined[at]) < SHORT and 0 <= left < len(joined) - 1:
                     joined[left : left + 2] = self._share(joined[left], joined[left + 1])
         return joined

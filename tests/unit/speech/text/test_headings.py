@@ -76,3 +76,30 @@ def test_full_stops_count_in_the_limits_of_a_chunk() -> None:
     for chunk in chunks:
         assert chunk.tokens == len(with_full_stops(chunk.text)) <= 20
         assert 0.35 * (len(chunk.text.split()) - 1) < chunk.estimated_seconds <= 2.0
+
+
+@pytest.mark.parametrize(
+    ("language", "heading", "before", "after"),
+    [
+        ("en", "Storm", "The harbour lay still at last, and nobody spoke.", "Then the wind rose over the black water."),
+        ("en", "2", "The harbour lay still at last, and nobody spoke.", "Then the wind rose over the black water."),
+        ("pl", "Sztorm", "Port wreszcie ucichł i nikt nie mówił ani słowa.", "Potem wiatr podniósł się nad wodą."),
+        ("ru", "Буря", "Гавань наконец затихла, и никто не говорил.", "Потом над водой поднялся ветер."),
+        ("zh", "风暴", "港口终于安静下来，没有人说话。", "然后风从黑色的水面上刮了起来。"),
+    ],
+)
+def test_a_short_heading_begins_the_chunk_of_what_follows_it(
+    language: str, heading: str, before: str, after: str
+) -> None:
+    found = script(f"{before}\n\n{heading}\n\n{after}", language)
+
+    assert [chunk.text for chunk in found.chunks] == [before, f"{heading}\n\n{after}"]
+    assert found.chunks[0].ending == "paragraph"
+
+
+def test_a_short_heading_before_a_long_paragraph_takes_its_first_sentence() -> None:
+    long = "The wind rose over the black water. " * 6
+    found = script(f"{BODY}\n\nStorm\n\n{long}")
+
+    assert found.chunks[0].text == BODY
+    assert found.chunks[1].text.startswith("Storm\n\nThe wind")
