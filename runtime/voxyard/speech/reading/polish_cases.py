@@ -381,7 +381,7 @@ def _money(language: Language) -> dict[str, tuple[str, str]]:
     return found
 
 
-_STREET = re.compile(r"\b(?:ul\.|al\.|pl\.|os\.|ulic\w+|alei|placu)\s[^\d\n,;]{2,40}\s$")
+_STREET = re.compile(r"\b(?:ul\.|al\.|pl\.|os\.|ulic\w+|alei|placu)\s(?:\d{1,2}\s[A-ZŁŚŻ])?[^\d\n,;]{2,40}\s$")
 
 
 def _stroke(found: re.Match[str], language: Language) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from voxyard.speech.reading import polish_short
 from voxyard.speech.reading.patterns import ELSEWHERE
 from voxyard.speech.reading.tables import table
 
@@ -132,6 +133,11 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
             lambda _: "legge",
         ),
         (re.compile(r"(?<![\w.])L\.(?=\s?\d{1,3}(?:\.\d{3})+(?![\d/]))"), lambda _: "lire"),  # L. 10.000
+    ),
+    "pl": (
+        (polish_short.PATTERN, polish_short.declined),
+        (re.compile(r"(?<![\w.])zm\.(?=\s(?:w|po|przed|ok\.|około|\d))"), lambda _: "zmarł"),  # zm. po 1512 r.
+        (re.compile(r"(?<![\w.])ur\.(?=\s(?:w|po|przed|ok\.|około|\d))"), lambda _: "urodzony"),
     ),
     "pt": (
         (_DONA, lambda _: "Dona"),  # D. Maria, but D. Pedro
