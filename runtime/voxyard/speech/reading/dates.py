@@ -61,6 +61,8 @@ def patterns(code: str, region: str, language: Language) -> list[tuple[re.Patter
     if code == "de":  # am 1.1.
         short = r"(?<![\w.,:/-])(?P<n>\d{1,2})\. ?(?P<month>1[0-2]|0?[1-9])\.(?!\w| ?\d)"
         found.append((re.compile(short), _german_short))
+        old = rf"(?P<day>{_DAY})\.(?P<month>{_MONTH})\.(?P<year>[1-9]\d\d)"  # am 25.12.800
+        found.append((_numeric(rf"(?:(?<=\bam )|(?<=\bvom )|(?<=\bdem )){old}"), whole))
     if code == "en":
         found += [(_SPAN, lambda match: _span(match, region)), (_DUE, lambda match: _due(match, region))]
         pattern = _numeric(r"(?P<first>\d{1,2})(?P<sign>[/.-])(?P<second>\d{1,2})(?P=sign)(?P<year>[12]\d{3})")

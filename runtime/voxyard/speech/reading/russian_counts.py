@@ -93,6 +93,17 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
         ),
         lambda found: ordinal(int(found["n"]), LANGUAGES["ru"], case="n", gender="m"),
     ),
+    (  # Иванов, 54 лет, whose noun tells the genitive
+        re.compile(r"(?<=,\s)(?P<n>\d{1,3})(?=\sлет[,.)])"),
+        lambda found: in_case(int(found["n"]), LANGUAGES["ru"], "g"),
+    ),
+    (  # забил 21 гол, экзамен сдали 21
+        re.compile(
+            r"(?<![\w.,:/–-])(?P<n>(?:\d{0,2}[02-9])?1)(?=\s(?!(?:руб|коп|тыс|млн|млрд|табл|чел|мин|сек|шт|экз|стр)\b)[а-яё]{2,}[бвгджзклмнпрстфхцчшщ](?!\w))|"
+            r"(?<=[а-яё]л[иао] )(?P<alone>(?:\d{0,2}[02-9])?1)(?=[.;!?]?$|[.;!?]\s[А-ЯЁ])"
+        ),
+        lambda found: _number(found["n"] or found["alone"]),
+    ),
     (re.compile(r"(?<=\b[Нн]а )ул\.(?=\s?\d)"), lambda _: "улице"),
     (  # дом 70-х годов, of which the library makes a house's number
         re.compile(r"(?<![\w.,-])(?P<n>[2-9]0)-х(?=\s(?:годов|годах))"),

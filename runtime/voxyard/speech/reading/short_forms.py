@@ -100,6 +100,10 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
     "de": (
         (re.compile(r"(?<=\d )f\.(?=[\s,;)]|$)"), lambda found: "folgende" + _full_stop(found)),  # S. 45 f.
         (re.compile(r"(?<=\d\. )Min\."), lambda found: "Minute" + _full_stop(found)),  # in der 89. Min.
+        (
+            re.compile(r"(?<![\w.])v\.(?=\s(?:[12]?\d|3[01])\.\s?(?:\d|[A-ZÄÖÜ][a-zä]+\s\d))"),
+            lambda _: "vom",
+        ),  # v. 5.3.
         (re.compile(r"(?i:gem)\.(?=\s§|\sArt)"), lambda found: f"{found[0][:-1]}äß"),
         (re.compile(r"(?<=\d )u\.(?=\s\d)"), lambda _: "und"),
         (re.compile(r"(?<=\d )S\.(?=\s(?:und|mit|zu)\b|[,;)])"), lambda _: "Seiten"),  # 450 S.
@@ -134,10 +138,15 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
         ),
         (re.compile(r"(?<![\w.])L\.(?=\s?\d{1,3}(?:\.\d{3})+(?![\d/]))"), lambda _: "lire"),  # L. 10.000
     ),
+    "nl": ((re.compile(r"(?<=[a-z])str\.(?=\s?\d|,)"), lambda _: "straat"),),
     "pl": (
         (polish_short.PATTERN, polish_short.declined),
         (re.compile(r"(?<![\w.])zm\.(?=\s(?:w|po|przed|ok\.|około|\d))"), lambda _: "zmarł"),  # zm. po 1512 r.
         (re.compile(r"(?<![\w.])ur\.(?=\s(?:w|po|przed|ok\.|około|\d))"), lambda _: "urodzony"),
+    ),
+    "ru": (  # ум. после 1512 г.
+        (re.compile(r"(?<![\w.])ум\.(?=\s(?:в|после|до|ок\.|около|\d))"), lambda _: "умер"),
+        (re.compile(r"(?<![\w.])род\.(?=\s(?:в|после|до|ок\.|около|\d))"), lambda _: "родился"),
     ),
     "pt": (
         (_DONA, lambda _: "Dona"),  # D. Maria, but D. Pedro
