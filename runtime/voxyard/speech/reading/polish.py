@@ -71,7 +71,8 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
     parts = "|".join(sorted(map(re.escape, _PARTS), key=len, reverse=True))
     numeral = r"(?P<roman>(?=[IVX])X{0,3}(?:IX|IV|V?I{0,3})(?!\w))"
     row = r"(?:\s(?:i|a|lub|oraz|czy|do)\s(?:\d{1,3}\.|[IVX]+))"  # XIX i XX wiek
-    nouns = "|".join(sorted({*_CENTURY, *table("pl").ordinals}, key=len, reverse=True))
+    known = {*_CENTURY, *table("pl").ordinals}
+    nouns = "|".join(sorted(known | {each.capitalize() for each in known}, key=len, reverse=True))
     numbered = "|".join(f"[{each[0]}{each[0].upper()}]{each[1:]}" for each in _NUMBERED)
     genitive = "|".join(f"{each.replace('Paweł', 'Pawł').replace('ek', 'k')}a" for each in _RULERS.split("|"))
     genitive = genitive.replace("Jan Pawła", "Jana Pawła").replace("Augusta", "Augusta").replace("Mieszkoa", "Mieszka")
@@ -344,7 +345,8 @@ def _before_noun(found: re.Match[str], language: Language) -> str:
     elif noun in ("wieku", "roku") and at:
         ending = "ym"
     else:
-        ending = {**_CENTURY, **table("pl").ordinals}[noun]
+        endings = {**_CENTURY, **table("pl").ordinals}
+        ending = endings[noun if noun in endings else noun.lower()]
     said = _ordinal_of(found, ending, language)
     if noun or found["row"] is not None:
         return said
@@ -369,7 +371,8 @@ _BEFORE_YEARS = "|".join(f"[{each[0].upper()}{each[0]}]{each[1:]}" for each in _
 def _in_year(found: re.Match[str], language: Language) -> str:
     """W tysiąc dziewięćset dwudziestym roku, przed tysiąc dziewięćset dwudziestym rokiem, na dwudziesty rok."""
     row = re.search(r"\b[Ww] (?:\d{4},? )*\d{4} (?:i|oraz|lub|a) $", found.string[: found.start()][-30:])
-    written, at = found["noun"], "w" if row else (found["at"] or "").strip().lower()
+    compared = re.search(r"(?:porówna\w+|wraz|równi|razem) ze? $", found.string[: found.start()][-24:])
+    written, at = found["noun"], "w" if row else "przed" if compared else (found["at"] or "").strip().lower()
     ending, _, noun = _CASES_OF_YEARS.get(at, "ego").partition(" ")
     if written != "r.":
         ending, noun = (

@@ -74,10 +74,10 @@ def _drive(found: re.Match[str]) -> str:
 
 
 def _years(found: re.Match[str]) -> str:
-    """Ab 18 J., vor 35 J., 18 J. alt."""
-    before = found.string[max(0, found.start() - 20) : found.start()]
+    """Ab 18 J., vor 35 J., 18 J. alt, zu 3 J. und 6 Mon."""
+    before = re.sub(r"\d+ J\. und (?=\d)", "", found.string[max(0, found.start() - 20) : found.start()])
     dative = re.search(r"\b(?:ab|vor|mit|nach|seit|unter|über|von|bis|zu|in)\s\d+\s$", before, re.IGNORECASE)
-    return f"Jahre{'n' * bool(dative)}{_full_stop(found)}"
+    return f"{'Jahre' if found[0] == 'J.' else 'Monate'}{'n' * bool(dative)}{_full_stop(found)}"
 
 
 _OF_NUMBERS = "|".join(rf"(?<=\b{each} )" for each in ("[Ll]es", "[Dd]es", "[Aa]ux"))
@@ -107,7 +107,7 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
         (re.compile(r"(?i:gem)\.(?=\s§|\sArt)"), lambda found: f"{found[0][:-1]}äß"),
         (re.compile(r"(?<=\d )u\.(?=\s\d)"), lambda _: "und"),
         (re.compile(r"(?<=\d )S\.(?=\s(?:und|mit|zu)\b|[,;)])"), lambda _: "Seiten"),  # 450 S.
-        (re.compile(r"(?<=\d )J\.(?=[\s,;:)]|$)"), _years),
+        (re.compile(r"(?<=\d )(?:J|Mon)\.(?=[\s,;:)]|$)"), _years),
         (  # Abs. 1 S. 2, § 5 S. 2
             re.compile(r"(?:(?<=Abs\. \d )|(?<=Abs\. \d\d )|(?<=§ \d\d )|(?<=§ \d\d\d ))S\.(?=\s\d)"),
             lambda _: "Satz",
