@@ -120,7 +120,7 @@ def _slashed(code: str, language: Language, whole: Words) -> list[tuple[re.Patte
     if code in _BEFORE_DAY_MONTH:
         words = "|".join(rf"(?<=(?<!\w){each}\s)" for each in _BEFORE_DAY_MONTH[code].split())
         month = r"(?P<month>0[1-9]|1[0-2]|(?<=1[3-9][/-])[1-9]|(?<=[23]\d[/-])[1-9])"
-        short = rf"(?:{words})(?P<day>{_DAY}){'-' if code == 'nl' else '/'}{month}(?![\w/]|[.,-]\d)"
+        short = rf"(?=\d)(?:{words})(?P<day>{_DAY}){'-' if code == 'nl' else '/'}{month}(?![\w/]|[.,-]\d)"
         if code == "nl":
             short += r"(?!\s[a-z]{3,}(?:en|s)\b)"  # voor 8-10 personen
         found.append((re.compile(short), lambda match: _day_and_month(code, language, match)))

@@ -51,7 +51,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         ),
         (  # zaak nr. 18/01234
             re.compile(
-                r"(?:(?<=\bnr\. )|(?<=nr\. )(?=\d+/0)|(?<=\bzaak ))(?P<a>\d{1,4})/(?P<b>\d{2,7})(?![\w/]|[.,]\d)"
+                r"(?=\d)(?:(?<=\bnr\. )|(?<=nr\. )(?=\d+/0)|(?<=\bzaak ))(?P<a>\d{1,4})/(?P<b>\d{2,7})(?![\w/]|[.,]\d)"
             ),
             lambda found: f"{cardinal(found['a'], language)} slash {cardinal(found['b'], language)}",
         ),

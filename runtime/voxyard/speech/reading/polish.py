@@ -185,6 +185,13 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             re.compile(r"(?<![\w.,-])(?P<day>[12]?\d|3[01])\.(?P<month>0[1-9]|1[0-2])\.(?!\d)(?=(?P<after>\s*.?))"),
             lambda found: _day_of_month(found, language),
         ),
+        (  # we wt. 5.11
+            re.compile(
+                r"(?=\d)(?:(?<=\bpon\. )|(?<=\bwt\. )|(?<=\bśr\. )|(?<=\bczw\. )|(?<=\bpt\. )|(?<=\bsob\. )|"
+                r"(?<=\bniedz\. ))(?P<day>[12]?\d|3[01])\.(?P<month>0?[1-9]|1[0-2])(?P<after>)(?![\w.:]|,\d)"
+            ),
+            lambda found: _day_of_month(found, language).removesuffix("."),
+        ),
         (
             re.compile(r"(?<=\b[Rr]oku )(?P<n>1\d{3}|20\d\d)(?![\w.,-]\d)"),
             lambda found: _year(found["n"], "ego", language),

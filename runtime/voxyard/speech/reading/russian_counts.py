@@ -132,6 +132,10 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
         ),
     ),
     (re.compile(r"(?<=,\s)д\.\s?(?=\d{1,4}[а-я]?(?:[,.;]|$))"), lambda _: "дом "),
+    (  # в возрасте от 25 до 41 года
+        re.compile(r"(?<=\b[Оо]т )(?P<a>\d{1,2}) до (?P<b>\d{1,2})(?=\s(?:года|лет)(?!\w))"),
+        lambda found: " до ".join(in_case(int(found[each]), LANGUAGES["ru"], "g") for each in "ab"),
+    ),
     (  # Иванов, 54 лет, whose noun tells the genitive
         re.compile(r"(?<=,\s)(?P<n>\d{1,3})(?=\sлет[,.)])"),
         lambda found: in_case(int(found["n"]), LANGUAGES["ru"], "g"),
@@ -174,8 +178,11 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
         lambda found: f"{found['letters']}-{_number(found['n'])}",
     ),
     (
-        re.compile(r"(?<=№ )(?P<a>\d{1,4})-(?P<b>\d{1,6})/(?P<c>\d{2,4})(?![\w/-])"),
-        lambda found: f"{_number(found['a'])}, {_number(found['b'])} дробь {_number(found['c'])}",
+        re.compile(r"(?<=№ )(?P<court>[А-Я]{0,2})(?P<a>\d{1,4})-(?P<b>\d{1,6})/(?P<c>\d{2,4})(?![\w/-])"),
+        lambda found: (
+            f"{found['court']}{'-' * bool(found['court'])}{_number(found['a'])}, "
+            f"{_number(found['b'])} дробь {_number(found['c'])}"
+        ),
     ),
     (  # 6 × 10²⁴ кг
         re.compile(r"(?<=\d)\s?[×xх·*]\s?10(?P<minus>⁻?)(?P<power>[⁰¹²³⁴-⁹]+)(?:\s(?P<unit>км|кг|см|мм|м|г|л)(?!\w))?"),

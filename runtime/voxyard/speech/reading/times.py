@@ -170,7 +170,7 @@ def _with_h(code: str, language: Language, words: Words, between: Words) -> list
         hours = rf"(?<![\w:.,/-])(?P<hour>[01]?\d|2[0-4]){BLANK}[hH]{BLANK}{minutes}"
         found += [(re.compile(both), between), (re.compile(hours), words)]
     if code in ("de", "nl"):  # um 8h
-        at = r"(?:(?<=punkt: )|(?<=[Bb]eginn: )|(?<=Einlass: )|(?<=Start: )|"
+        at = r"(?=\d)(?:(?<=punkt: )|(?<=[Bb]eginn: )|(?<=Einlass: )|(?<=Start: )|"
         at += r"(?<=\b[Uu]m )|(?<=\b[Aa]b )|(?<=\bbis )|(?<=\bgegen )|(?<=\bvon )(?=\d{1,2} ?h bis\b))"
         hours = rf"{at}(?P<hour>[01]?\d|2[0-4]) ?h\b"
         found.append((re.compile(hours), lambda match: _spoken(code, language, int(match["hour"]), 0, "")))
