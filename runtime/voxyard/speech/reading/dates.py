@@ -61,6 +61,8 @@ def patterns(code: str, region: str, language: Language) -> list[tuple[re.Patter
     if code == "de":  # am 1.1.
         short = r"(?<![\w.,:/-])(?P<n>\d{1,2})\. ?(?P<month>1[0-2]|0?[1-9])\.(?!\w| ?\d)"
         found.append((re.compile(short), _german_short))
+        old = rf"(?P<day>{_DAY})\.(?P<month>{_MONTH})\.(?P<year>[1-9]\d\d)"  # am 25.12.800
+        found.append((_numeric(rf"(?:(?<=\bam )|(?<=\bvom )|(?<=\bdem )){old}"), whole))
     if code == "en":
         found += [(_SPAN, lambda match: _span(match, region)), (_DUE, lambda match: _due(match, region))]
         pattern = _numeric(r"(?P<first>\d{1,2})(?P<sign>[/.-])(?P<second>\d{1,2})(?P=sign)(?P<year>[12]\d{3})")
@@ -118,7 +120,7 @@ def _slashed(code: str, language: Language, whole: Words) -> list[tuple[re.Patte
     if code in _BEFORE_DAY_MONTH:
         words = "|".join(rf"(?<=(?<!\w){each}\s)" for each in _BEFORE_DAY_MONTH[code].split())
         month = r"(?P<month>0[1-9]|1[0-2]|(?<=1[3-9][/-])[1-9]|(?<=[23]\d[/-])[1-9])"
-        short = rf"(?:{words})(?P<day>{_DAY}){'-' if code == 'nl' else '/'}{month}(?![\w/]|[.,-]\d)"
+        short = rf"(?=\d)(?:{words})(?P<day>{_DAY}){'-' if code == 'nl' else '/'}{month}(?![\w/]|[.,-]\d)"
         if code == "nl":
             short += r"(?!\s[a-z]{3,}(?:en|s)\b)"  # voor 8-10 personen
         found.append((re.compile(short), lambda match: _day_and_month(code, language, match)))

@@ -49,6 +49,12 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
                 + (f" {cardinal(str(int(found['minute'])), language)}" if int(found["minute"] or 0) else "")
             ),
         ),
+        (  # zaak nr. 18/01234
+            re.compile(
+                r"(?=\d)(?:(?<=\bnr\. )|(?<=nr\. )(?=\d+/0)|(?<=\bzaak ))(?P<a>\d{1,4})/(?P<b>\d{2,7})(?![\w/]|[.,]\d)"
+            ),
+            lambda found: f"{cardinal(found['a'], language)} slash {cardinal(found['b'], language)}",
+        ),
         (re.compile(r"ƒ ?(?P<n>\d{1,3}(?:\.\d{3})*)(?:,-)?(?![\d,.]\d)"), lambda found: _guilders(found, language)),
     ]
 

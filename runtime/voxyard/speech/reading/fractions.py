@@ -28,7 +28,7 @@ def patterns(
 ) -> list[tuple[re.Pattern[str], Words]]:
     """Patterns of fractions with their words; none where the language has no words for them."""
     if not table(code).fractions and language.spaced:
-        return []
+        return _decimal_marks(code, language)
     letters = r"\w" if language.spaced else "A-Za-z0-9_"
     symbols = "|".join(
         re.escape(each) for each in sorted(units, key=len, reverse=True) if each[0].isalpha() or each in _SHARES

@@ -15,7 +15,7 @@ _ROW = re.compile(
     r"(?:,| ?[–-]| ?/|\s(?:und|oder|bis|sowie|bzw\.|beziehungsweise))\s?)+$"
 )
 _EN = re.compile(
-    r"\b(?:am|dem|den|des|vom|zum|zur|beim|im|ersten|jeden|jedem|"
+    r"(?:(?<=\()|(?<=[;,] )|(?=†))[*†]\s?$|\b(?:v\.|am|dem|den|des|vom|zum|zur|beim|im|ersten|jeden|jedem|"
     r"(?:[mdsk]?ein|unser|ihr|eur|dies|jen|welch)(?:e[mnrs]))\s+$",
     re.IGNORECASE,
 )
@@ -143,11 +143,18 @@ def compounds() -> list[tuple[re.Pattern[str], Callable[[re.Match[str]], str]]]:
     pattern = re.compile(rf"(?<![\w.,/–-])(?P<n>\d{{1,4}})-(?=(?:{ends}))")
     articles = {"e": "eine", "en": "einen", "er": "ein", "es": "ein"}
     without_noun = re.compile(r"(?<=\bund )1(?=\s[a-zäöüß]{2,}(?P<end>e[nrs]?)(?:[.,;!?]|$))")  # 3 schwarze und 1 weiße
+    life = r"(?:(?<=\()|(?<=[;,] )|(?=†))(?P<sign>[*†])\s?(?=(?:um |ca\. )?\d{1,4}(?P<day>\.\s?(?:[A-ZÄÖÜ]|\d))?)"
+    law = re.compile(r"(?<=BGBl\. )I{1,3}(?=\s(?:S\.|Nr\.|\d))")
     century = re.compile(r"(?:(?<=\b[Dd]es \d\. )|(?<=\b[Dd]es \d\d\. ))Jhd?\.")
     return [
         (pattern, lambda found: re.sub("eins$", "ein", cardinal(found["n"], LANGUAGES["de"]))),
         (without_noun, lambda found: articles[found["end"]]),
         (century, lambda _: "Jahrhunderts"),
+        (law, lambda found: f"Teil {cardinal(str(len(found[0])), LANGUAGES['de'])}"),
+        (  # (* 28. August 1749; † 1832)
+            re.compile(life),
+            lambda found: f"{'geboren' if found['sign'] == '*' else 'gestorben'} {'am ' if found['day'] else ''}",
+        ),
     ]
 
 

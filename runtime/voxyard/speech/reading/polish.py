@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from voxyard.speech.reading import polish_cases, roman
+from voxyard.speech.reading import polish_cases, polish_durations, roman
 from voxyard.speech.reading.languages import Language
 from voxyard.speech.reading.number_words import cardinal, ordinal
 from voxyard.speech.reading.patterns import ELSEWHERE
@@ -71,11 +71,13 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
     parts = "|".join(sorted(map(re.escape, _PARTS), key=len, reverse=True))
     numeral = r"(?P<roman>(?=[IVX])X{0,3}(?:IX|IV|V?I{0,3})(?!\w))"
     row = r"(?:\s(?:i|a|lub|oraz|czy|do)\s(?:\d{1,3}\.|[IVX]+))"  # XIX i XX wiek
-    nouns = "|".join(sorted({*_CENTURY, *table("pl").ordinals}, key=len, reverse=True))
+    known = {*_CENTURY, *table("pl").ordinals}
+    nouns = "|".join(sorted(known | {each.capitalize() for each in known}, key=len, reverse=True))
     numbered = "|".join(f"[{each[0]}{each[0].upper()}]{each[1:]}" for each in _NUMBERED)
     genitive = "|".join(f"{each.replace('Paweł', 'Pawł').replace('ek', 'k')}a" for each in _RULERS.split("|"))
     genitive = genitive.replace("Jan Pawła", "Jana Pawła").replace("Augusta", "Augusta").replace("Mieszkoa", "Mieszka")
     return [
+        *polish_durations.patterns(language),
         (
             re.compile(
                 r"(?<![\w.,/])(?:(?P<whole>\d{1,3})(?: |(?=[½¼¾])) ?(?:1/2|½)(?![\w/])(?P<after>\s\w+)?|"
@@ -179,23 +181,26 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             re.compile(r"(?<![\w.,/-])\d\d(?: \d{4}){6}(?!\d| \d)"),
             lambda found: ", ".join(" ".join(cardinal(each, language) for each in group) for group in found[0].split()),
         ),
-        (
-            re.compile(
-                r"§(?=\s?\d)(?:(?P<as>(?<=godnie z §))|(?P<in>(?<=\b[Ww] §))|(?<=\bz §)|"
-                r"(?<=\bdo §)|(?<=mocy §)|(?<=podstawie §))"
-            ),
-            lambda found: "paragraf" + ("em" if found["as"] is not None else "ie" if found["in"] is not None else "u"),
-        ),
         (  # do 15.12.
             re.compile(r"(?<![\w.,-])(?P<day>[12]?\d|3[01])\.(?P<month>0[1-9]|1[0-2])\.(?!\d)(?=(?P<after>\s*.?))"),
             lambda found: _day_of_month(found, language),
+        ),
+        (  # we wt. 5.11
+            re.compile(
+                r"(?=\d)(?:(?<=\bpon\. )|(?<=\bwt\. )|(?<=\bśr\. )|(?<=\bczw\. )|(?<=\bpt\. )|(?<=\bsob\. )|"
+                r"(?<=\bniedz\. ))(?P<day>[12]?\d|3[01])\.(?P<month>0?[1-9]|1[0-2])(?P<after>)(?![\w.:]|,\d)"
+            ),
+            lambda found: _day_of_month(found, language).removesuffix("."),
         ),
         (
             re.compile(r"(?<=\b[Rr]oku )(?P<n>1\d{3}|20\d\d)(?![\w.,-]\d)"),
             lambda found: _year(found["n"], "ego", language),
         ),
         (
-            re.compile(r"(?P<at>\b[Ww] )?(?<![\w.,-])(?P<n>1\d{3}|20\d\d)\s(?P<noun>roku(?!\w)|r\.)"),
+            re.compile(
+                rf"(?P<at>\b(?:{_BEFORE_YEARS})\s)?(?<![\w.,-])(?P<n>1\d{{3}}|20\d\d)"
+                r"\s(?P<noun>(?:roku|rokiem|rokowi)(?!\w)|r\.)"
+            ),
             lambda found: _in_year(found, language),
         ),
         (  # od 1939 do 1945, do 2030
@@ -347,7 +352,8 @@ def _before_noun(found: re.Match[str], language: Language) -> str:
     elif noun in ("wieku", "roku") and at:
         ending = "ym"
     else:
-        ending = {**_CENTURY, **table("pl").ordinals}[noun]
+        endings = {**_CENTURY, **table("pl").ordinals}
+        ending = endings[noun if noun in endings else noun.lower()]
     said = _ordinal_of(found, ending, language)
     if noun or found["row"] is not None:
         return said
@@ -365,11 +371,23 @@ def _year(digits: str, ending: str, language: Language) -> str:
     return inflected(int(digits), ending, language)
 
 
+_CASES_OF_YEARS = {"w": "ym", "po": "ym", "o": "ym", "przy": "ym", "przed": "ym rokiem", "na": " rok", "za": " rok"}
+_BEFORE_YEARS = "|".join(f"[{each[0].upper()}{each[0]}]{each[1:]}" for each in _CASES_OF_YEARS)
+
+
 def _in_year(found: re.Match[str], language: Language) -> str:
+    """W tysiąc dziewięćset dwudziestym roku, przed tysiąc dziewięćset dwudziestym rokiem, na dwudziesty rok."""
     row = re.search(r"\b[Ww] (?:\d{4},? )*\d{4} (?:i|oraz|lub|a) $", found.string[: found.start()][-30:])
-    said = _year(found["n"], "ym" if found["at"] or row else "ego", language)
-    stop = "" if found["noun"] == "roku" else _stop(found.string[found.end() :])
-    return f"{found['at'] or ''}{said} roku{stop}"
+    compared = re.search(r"(?:porówna\w+|wraz|równi|razem) ze? $", found.string[: found.start()][-24:])
+    written, at = found["noun"], "w" if row else "przed" if compared else (found["at"] or "").strip().lower()
+    ending, _, noun = _CASES_OF_YEARS.get(at, "ego").partition(" ")
+    if written != "r.":
+        ending, noun = (
+            {"rokiem": "ym", "rokowi": "emu"}.get(written, "ym" if ending == "ym" and not noun else "ego"),
+            written,
+        )
+    stop = _stop(found.string[found.end() :]) if written == "r." else ""
+    return f"{found['at'] or ''}{_year(found['n'], ending, language)} {noun or 'roku'}{stop}"
 
 
 def _house(text: str, language: Language) -> str:

@@ -174,7 +174,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         (
             re.compile(
                 r"(?=[-−–]\d)(?:(?<=\b[Dd]o )|(?<=\b[Oo]d )|(?<=poniżej )|(?<=powyżej )|(?<=około ))[-−–](?P<n>\d{1,3})"
-                r"(?:\s?(?P<unit>°)(?P<scale>\s?[CF])?)?(?![\w°]|[.,]\d)"
+                r"(?:\s?(?P<unit>°|st\.)(?P<scale>\s?[CF])?)?(?![\w°]|[.,]\d)"
             ),
             lambda found: (
                 f"minus {said(found, 'genitive') if found['n'] != '1' else 'jednego'}"
@@ -222,7 +222,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         (  # dwóch ostatnich odcinków, for nothing but a genitive ends so after 2, 3 and 4
             re.compile(
                 r"(?<![\w.,:/–-])(?<!\d )(?P<n>(?:\d{0,5}[02-9])?[234])(?=\s(?:[^\W\d_]+(?:ych|ich)\s){0,2}"
-                r"[^\W\d_]{2,}(?:ów|ych|ich)\b)"
+                r"(?:[^\W\d_]{2,}(?:ów|ych|ich)|miesięcy|tygodni|godzin|minut|sekund|osób|kobiet|lat)\b)"
             ),
             lambda found: said(found, "genitive"),
         ),
@@ -381,7 +381,7 @@ def _money(language: Language) -> dict[str, tuple[str, str]]:
     return found
 
 
-_STREET = re.compile(r"\b(?:ul\.|al\.|pl\.|os\.|ulic\w+|alei|placu)\s[^\d\n,;]{2,40}\s$")
+_STREET = re.compile(r"\b(?:ul\.|al\.|pl\.|os\.|ulic\w+|alei|placu)\s(?:\d{1,2}\s[A-ZŁŚŻ])?[^\d\n,;]{2,40}\s$")
 
 
 def _stroke(found: re.Match[str], language: Language) -> str | None:

@@ -12,6 +12,7 @@ from voxyard.speech.reading.number_words import (
     before_word,
     cardinal,
     decimal,
+    in_case,
     is_year,
     whole_number,
 )
@@ -173,6 +174,21 @@ def _beside_scores(before: str, after: str) -> bool:
     rows = (_BEFORE_PAIR.search(before), _AFTER_PAIR.match(after))
     pairs = (pair for row in rows if row for pair in re.findall(r"(\d+)[-–:](\d+)", row[0]))
     return any(int(first) > int(second) for first, second in pairs)
+
+
+def scales_of_maps(language: Language) -> list[tuple[re.Pattern[str], Callable[[re.Match[str]], str | None]]]:
+    """1:50 000, which is no time."""
+    word = {"nl": "op", "ru": "к"}.get(language.locale) or table(language.locale).signs.ratio
+    if not word or not language.spaced:
+        return []
+    pattern = rf"(?<![\w.,:])1:(?P<n>\d{{1,3}}(?:[{re.escape(language.groups)}{BLANKS}]000)+)(?![\w:]|[.,:]\d)"
+
+    def words(found: re.Match[str]) -> str:
+        digits = re.sub(r"\D", "", found["n"])
+        said = in_case(int(digits), language, "d") if language.locale == "ru" else cardinal(digits, language)
+        return f"{cardinal('1', language)} {word} {said}"
+
+    return [(re.compile(pattern), words)]
 
 
 def near_score(before: str, code: str) -> bool:

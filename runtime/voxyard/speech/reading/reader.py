@@ -26,7 +26,7 @@ from voxyard.speech.reading.markup import Edit, EditedText, Span
 from voxyard.speech.reading.patterns import ELSEWHERE
 from voxyard.speech.reading.rules import KINDS, Kind, rules
 
-READING_VERSION = 9
+READING_VERSION = 10
 """Rises with every change that may give a text other words."""
 
 WINDOW = 20_000
@@ -178,7 +178,11 @@ def _full_stop(kind: Kind, match: re.Match[str], words: str, end: int, code: str
     after = _ENDS.match(match.string, match.end(), end)
     if "short" in match.re.groupindex and after is not None and (after["first"] or "").isdigit():
         return ""  # 1 cp. 3x/jour
-    if after is None or (after["first"] is not None and not (after["first"].isupper() or after["first"].isdigit())):
+    if (
+        after is None
+        or "(" in after[0]
+        or (after["first"] is not None and not (after["first"].isupper() or after["first"].isdigit()))
+    ):
         return ""
     if _GOES_ON.match(match.string, match.end(), end):
         return ""

@@ -11,6 +11,8 @@ from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from voxyard.speech.reading import chess
+from voxyard.speech.reading.languages import LANGUAGES
 from voxyard.speech.reading.markup import Edit
 from voxyard.speech.reading.patterns import BLANKS
 from voxyard.speech.reading.russian_counts import in_words
@@ -143,7 +145,7 @@ _FULL = (
     (r"\b([Тт])\.\s?(?=\d)", r"\1ом "),
     # the second floor, for two floors stand in the genitive
     (r"(?<![\d.,-])(\d{0,2}(?:[02-9]|11))(?=\s(?:этаж|подъезд|класс|курс|сезон|раунд|тур)(?!\w))", r"\1-й"),
-    (r"(?<=\d)\s?с(?=[.,;)]|$)", " сек"),
+    (r"(?<=\d)\s?с(?=[.,;)]|$)|(?<=\d,\d)\sс(?=\sи\s)|(?<=\d,\d\d)\sс(?=\sи\s)", " сек"),
     (r"\b([Пп])о тел\.(?=\s?[:\d+(])", r"\1о телефону"),
     (r"\b([Тт])ел\.(?=\s?[:\d+(])", r"\1елефон"),
 )
@@ -244,6 +246,7 @@ def _aligned(sentence: str) -> list[Edit]:
         positions.append(positions[-1] + len(token))
     found = []
     own = [each.span() for each in _ADDRESS.finditer(sentence)]
+    own += [each.span() for pattern, _ in chess.patterns(LANGUAGES["ru"]) for each in pattern.finditer(sentence)]
     own += [each.span() for each in _OWN.finditer(sentence) if not GENITIVE_PRICE.search(sentence, 0, each.end())]
     for i1, i2, j1, j2 in changes:
         first, last, words = positions[i1], positions[i2], "".join(new[j1:j2])

@@ -73,6 +73,20 @@ _RULERS = (
     "Александр|Николай|Пётр|Петр|Иван|Павел|Людовик|Генрих|Карл|Фридрих|Вильгельм|Эдуард|Георг|Филипп|Василий|Михаил|"
     "Рамсес|Наполеон|Фердинанд|Леопольд|Пий|Бенедикт|Ричард|Густав|Франциск|Сигизмунд|Юлий|Климент|Григорий"
 )
+_STEMS_OF_RULERS = "|".join(
+    {"Павел": "Павл", "Пётр": "Петр"}.get(each, each.removesuffix("й")) for each in _RULERS.split("|")
+)
+_CASES_OF_ENDINGS = {"а": "g", "я": "g", "у": "d", "ю": "d", "ом": "i", "ем": "i", "е": "p"}
+
+
+def _before_roman(found: re.Match[str]) -> str:
+    """Пятнадцатый, двадцать вторые, двадцать вторых: the ending of an adjective after it tells the plural."""
+    number, many = arabic(found["roman"]), found["many"]
+    if many is None:
+        return ordinal(number, LANGUAGES["ru"], case="n", gender="m")
+    return _of_many(number, "ы" if many[-1] == "е" else "ов")
+
+
 _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     (
         re.compile(r"(?<=\b[Нн]а )с\.\s?(?P<a>\d{1,4})[–-](?P<b>\d{1,4})(?![\w.,-]\d)"),
@@ -92,6 +106,46 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
             r"(?=\s(?!(?:пол|мин|сек|час)\b|(?:без|над|под|через|перед|как)\b)[а-яё]{2,}[бвгджзйклмнпрстфхцчшщ](?!\w))"
         ),
         lambda found: ordinal(int(found["n"]), LANGUAGES["ru"], case="n", gender="m"),
+    ),
+    (  # при Николае II
+        re.compile(rf"(?<!\w)(?P<name>(?:{_STEMS_OF_RULERS})(?P<end>а|я|у|ю|ом|ем|е))\s(?P<roman>[IVX]+)(?![\w-])"),
+        lambda found: (
+            f"{found['name']} "
+            + ordinal(arabic(found["roman"]), LANGUAGES["ru"], case=_CASES_OF_ENDINGS[found["end"]], gender="m")
+        ),
+    ),
+    (  # XV фестиваль, XXII Олимпийские игры
+        re.compile(
+            r"(?<![\w.,-])(?P<roman>[IVX]{2,})\s(?=[А-Яа-яё]{2,}(?:(?P<many>[иы][ех])|[бвгджзйклмнпрстфхцчшщ]|стиваль)(?<!ов)(?<!ев)(?<!ей)(?<!\sв)(?!\w|\.))"
+        ),
+        lambda found: _before_roman(found) + " ",
+    ),
+    (  # по сравнению с 2022 г.
+        re.compile(r"(?<=авнению с )(?P<n>(?:1\d|20)\d\d)\s(?:г\.|годом)(?=(?P<after>.{0,3}))"),
+        lambda found: f"{ordinal(int(found['n']), LANGUAGES['ru'], case='i', gender='m')} годом",
+    ),
+    (  # от 0,5 до 5
+        re.compile(rf"(?P<of>(?<!\w){GENITIVE}\s)0,(?P<d>\d)(?=\sдо\s\d)"),
+        lambda found: (
+            f"{found['of']}нуля целых "
+            + ("одной десятой" if found["d"] == "1" else f"{in_case(int(found['d']), LANGUAGES['ru'], 'g')} десятых")
+        ),
+    ),
+    (re.compile(r"(?<=,\s)д\.\s?(?=\d{1,4}[а-я]?(?:[,.;]|$))"), lambda _: "дом "),
+    (  # в возрасте от 25 до 41 года
+        re.compile(r"(?<=\b[Оо]т )(?P<a>\d{1,2}) до (?P<b>\d{1,2})(?=\s(?:года|лет)(?!\w))"),
+        lambda found: " до ".join(in_case(int(found[each]), LANGUAGES["ru"], "g") for each in "ab"),
+    ),
+    (  # Иванов, 54 лет, whose noun tells the genitive
+        re.compile(r"(?<=,\s)(?P<n>\d{1,3})(?=\sлет[,.)])"),
+        lambda found: in_case(int(found["n"]), LANGUAGES["ru"], "g"),
+    ),
+    (  # забил 21 гол, экзамен сдали 21
+        re.compile(
+            r"(?<![\w.,:/–-])(?P<n>(?:\d{0,2}[02-9])?1)(?=\s(?!(?:руб|коп|тыс|млн|млрд|табл|чел|мин|сек|шт|экз|стр)\b)[а-яё]{2,}[бвгджзклмнпрстфхцчшщ](?!\w))|"
+            r"(?<=[а-яё]л[иао] )(?P<alone>(?:\d{0,2}[02-9])?1)(?=[.;!?]?$|[.;!?]\s[А-ЯЁ])"
+        ),
+        lambda found: _number(found["n"] or found["alone"]),
     ),
     (re.compile(r"(?<=\b[Нн]а )ул\.(?=\s?\d)"), lambda _: "улице"),
     (  # дом 70-х годов, of which the library makes a house's number
@@ -124,8 +178,11 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
         lambda found: f"{found['letters']}-{_number(found['n'])}",
     ),
     (
-        re.compile(r"(?<=№ )(?P<a>\d{1,4})-(?P<b>\d{1,6})/(?P<c>\d{2,4})(?![\w/-])"),
-        lambda found: f"{_number(found['a'])}, {_number(found['b'])} дробь {_number(found['c'])}",
+        re.compile(r"(?<=№ )(?P<court>[А-Я]{0,2})(?P<a>\d{1,4})-(?P<b>\d{1,6})/(?P<c>\d{2,4})(?![\w/-])"),
+        lambda found: (
+            f"{found['court']}{'-' * bool(found['court'])}{_number(found['a'])}, "
+            f"{_number(found['b'])} дробь {_number(found['c'])}"
+        ),
     ),
     (  # 6 × 10²⁴ кг
         re.compile(r"(?<=\d)\s?[×xх·*]\s?10(?P<minus>⁻?)(?P<power>[⁰¹²³⁴-⁹]+)(?:\s(?P<unit>км|кг|см|мм|м|г|л)(?!\w))?"),

@@ -28,6 +28,8 @@ _PARTS = {  # short form: stem, endings in the order of the cases
     "т": ("том", _MASCULINE),
     "абз": ("абзац", "  а у ем е"),
     "рис": ("рисун", "ок ок ка ку ком ке"),
+    "ауд": ("аудитори", "я ю и и ей и"),
+    "каб": ("кабинет", _MASCULINE),
     "прил": ("приложени", "е е я ю ем и"),
 }
 _BEFORE = (  # words before a part, and the case that they want
@@ -38,11 +40,12 @@ _BEFORE = (  # words before a part, and the case that they want
     (r"(?:в|во|на|о|об|при)", "locative"),
 )
 _PART = rf"(?:{'|'.join(sorted(_PARTS, key=len, reverse=True))})"
+_CODE = r"(?:\s[А-Я][а-я]+\sкодекса\sРоссийской\sФедерации)?"
 _ROW = re.compile(
     rf"(?P<before>(?<!\w)(?i:{'|'.join(words for words, _ in _BEFORE)})\s)?(?<!\d\s)(?<![\w.])"
-    rf"(?P<row>(?i:{_PART})\.\s?(?:\d+|[IVXLC]+)(?![\w.,-]\d|\w)(?:,?\s(?:и\s)?{_PART}\.\s?(?:\d+|[IVXLC]+)(?![\w.,-]\d|\w))*)"
+    rf"(?P<row>(?i:{_PART})\.\s?(?:\d+|[IVXLC]+)(?![\w.,-]\d|\w)(?:{_CODE},?\s(?:и\s)?{_PART}\.\s?(?:\d+|[IVXLC]+)(?![\w.,-]\d|\w))*)"
 )
-_ONE_PART = re.compile(rf"(?P<joint>,?\s(?:и\s)?)?(?P<short>(?i:{_PART}))\.\s?(?P<n>\d+|[IVXLC]+)")
+_ONE_PART = re.compile(rf"(?P<joint>{_CODE},?\s(?:и\s)?)?(?P<short>(?i:{_PART}))\.\s?(?P<n>\d+|[IVXLC]+)")
 
 SPOONS = {"ст": ("столовая", "столовую", "столовые", "столовых"), "ч": ("чайная", "чайную", "чайные", "чайных")}
 _PUT = re.compile(r"\b(?:добав|вле|полож|всып|возьм|смеша|нал[ие]|насып)\w+", re.IGNORECASE)
@@ -85,7 +88,7 @@ def _row(found: re.Match[str]) -> str:
     said = []
     for part in _ONE_PART.finditer(found["row"]):
         joint = part["joint"] or ""
-        here = case if not joint or "," in joint or "и" in joint else "genitive"
+        here = case if not joint or "," in joint or " и " in joint else "genitive"
         stem, endings = _PARTS[part["short"].lower()]
         noun = stem + endings.split(" ")[_CASES.index(here)]
         noun = noun.capitalize() if part["short"][0].isupper() else noun
@@ -387,7 +390,10 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     (re.compile(r"(?<=\d)(?P<unit>\s?(?:[мкс]?м|мм))?\s?[xх×]\s?(?=\d)", re.IGNORECASE), _by),
     (re.compile(r"(?<![\w.,])(?P<roman>[IVX]+)\s(?=[а-яё]+(?P<ending>ая|яя|ой|ей|ую)(?!\w))"), _with_feminine),
     (
-        re.compile(r"(?<![вкноипд]\s)(?<!во\s)(?<!на\s)(?<!при\s)(?<![\w.,-])(?P<n>\d{1,3})-м(?=[.,;!?)]|$|\s(?:и|в|на|после|за|из|среди|по)\s)"),
+        re.compile(
+            r"(?<![вВкноОипд]\s)(?<![Вв]о\s)(?<![Нн]а\s)(?<![Пп]ри\s)(?<!-м и )(?<![\w.,-])"
+            r"(?P<n>\d{1,3})-м(?=[.,;!?)]|$|\s(?:и|в|на|после|за|из|среди|по)\s)"
+        ),
         _place,
     ),
     (

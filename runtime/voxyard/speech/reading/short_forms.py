@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from voxyard.speech.reading import polish_short
 from voxyard.speech.reading.patterns import ELSEWHERE
 from voxyard.speech.reading.tables import table
 
@@ -73,10 +74,10 @@ def _drive(found: re.Match[str]) -> str:
 
 
 def _years(found: re.Match[str]) -> str:
-    """Ab 18 J., vor 35 J., 18 J. alt."""
-    before = found.string[max(0, found.start() - 20) : found.start()]
+    """Ab 18 J., vor 35 J., 18 J. alt, zu 3 J. und 6 Mon."""
+    before = re.sub(r"\d+ J\. und (?=\d)", "", found.string[max(0, found.start() - 20) : found.start()])
     dative = re.search(r"\b(?:ab|vor|mit|nach|seit|unter|über|von|bis|zu|in)\s\d+\s$", before, re.IGNORECASE)
-    return f"Jahre{'n' * bool(dative)}{_full_stop(found)}"
+    return f"{'Jahre' if found[0] == 'J.' else 'Monate'}{'n' * bool(dative)}{_full_stop(found)}"
 
 
 _OF_NUMBERS = "|".join(rf"(?<=\b{each} )" for each in ("[Ll]es", "[Dd]es", "[Aa]ux"))
@@ -99,10 +100,14 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
     "de": (
         (re.compile(r"(?<=\d )f\.(?=[\s,;)]|$)"), lambda found: "folgende" + _full_stop(found)),  # S. 45 f.
         (re.compile(r"(?<=\d\. )Min\."), lambda found: "Minute" + _full_stop(found)),  # in der 89. Min.
+        (
+            re.compile(r"(?<![\w.])v\.(?=\s(?:[12]?\d|3[01])\.\s?(?:\d|[A-ZÄÖÜ][a-zä]+\s\d))"),
+            lambda _: "vom",
+        ),  # v. 5.3.
         (re.compile(r"(?i:gem)\.(?=\s§|\sArt)"), lambda found: f"{found[0][:-1]}äß"),
         (re.compile(r"(?<=\d )u\.(?=\s\d)"), lambda _: "und"),
         (re.compile(r"(?<=\d )S\.(?=\s(?:und|mit|zu)\b|[,;)])"), lambda _: "Seiten"),  # 450 S.
-        (re.compile(r"(?<=\d )J\.(?=[\s,;:)]|$)"), _years),
+        (re.compile(r"(?<=\d )(?:J|Mon)\.(?=[\s,;:)]|$)"), _years),
         (  # Abs. 1 S. 2, § 5 S. 2
             re.compile(r"(?:(?<=Abs\. \d )|(?<=Abs\. \d\d )|(?<=§ \d\d )|(?<=§ \d\d\d ))S\.(?=\s\d)"),
             lambda _: "Satz",
@@ -132,6 +137,16 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
             lambda _: "legge",
         ),
         (re.compile(r"(?<![\w.])L\.(?=\s?\d{1,3}(?:\.\d{3})+(?![\d/]))"), lambda _: "lire"),  # L. 10.000
+    ),
+    "nl": ((re.compile(r"(?<=[a-z])str\.(?=\s?\d|,)"), lambda _: "straat"),),
+    "pl": (
+        (polish_short.PATTERN, polish_short.declined),
+        (re.compile(r"(?<![\w.])zm\.(?=\s(?:w|po|przed|ok\.|około|\d))"), lambda _: "zmarł"),  # zm. po 1512 r.
+        (re.compile(r"(?<![\w.])ur\.(?=\s(?:w|po|przed|ok\.|około|\d))"), lambda _: "urodzony"),
+    ),
+    "ru": (  # ум. после 1512 г.
+        (re.compile(r"(?<![\w.])ум\.(?=\s(?:в|после|до|ок\.|около|\d))"), lambda _: "умер"),
+        (re.compile(r"(?<![\w.])род\.(?=\s(?:в|после|до|ок\.|около|\d))"), lambda _: "родился"),
     ),
     "pt": (
         (_DONA, lambda _: "Dona"),  # D. Maria, but D. Pedro

@@ -23,8 +23,9 @@ _MIXED = r"\d{1,3}(?: [1-9]\d?/[1-9]\d?(?!\d)| ?[¼-¾⅐-⅞])"
 _PRIME = "[\"”″]|''|['’′]"
 _WORDS_OF_LENGTH = ("length-meter", "length-centimeter", "length-millimeter", "length-foot", "length-inch")
 _RATE = (  # after a blank, as in 2 x täglich
-    r"(?=\s(?:täglich|wöchentlich|monatlich|jährlich|stündlich|pro|am|im|in|die|a|an|per|daily|weekly|monthly|every|each|"
-    r"al|par|por|ao|à|alla|[àa]o?s?\s(?:dia|día|semana))(?!\w))"
+    r"(?=\s(?:täglich|tägl\.|tgl\.|wöchentlich|monatlich|jährlich|stündlich|pro|am|im|in|die|a|an|per|daags|daily|weekly|"
+    r"monthly|every|each|dziennie|tygodniowo|miesięcznie|rocznie|na|w|al|par|por|ao|à|alla|[àa]o?s?\s(?:dia|día|semana))"
+    r"(?!\w))"
 )
 
 

@@ -170,10 +170,30 @@ def _with_h(code: str, language: Language, words: Words, between: Words) -> list
         hours = rf"(?<![\w:.,/-])(?P<hour>[01]?\d|2[0-4]){BLANK}[hH]{BLANK}{minutes}"
         found += [(re.compile(both), between), (re.compile(hours), words)]
     if code in ("de", "nl"):  # um 8h
-        at = r"(?:(?<=\b[Uu]m )|(?<=\b[Aa]b )|(?<=\bbis )|(?<=\bgegen )|(?<=\bvon )(?=\d{1,2} ?h bis\b))"
+        at = r"(?=\d)(?:(?<=punkt: )|(?<=[Bb]eginn: )|(?<=Einlass: )|(?<=Start: )|"
+        at += r"(?<=\b[Uu]m )|(?<=\b[Aa]b )|(?<=\bbis )|(?<=\bgegen )|(?<=\bvon )(?=\d{1,2} ?h bis\b))"
         hours = rf"{at}(?P<hour>[01]?\d|2[0-4]) ?h\b"
         found.append((re.compile(hours), lambda match: _spoken(code, language, int(match["hour"]), 0, "")))
+    if code == "de":  # Sa 9–16 h
+        span = r"(?<![\w:.,/-])(?P<a>[01]?\d|2[0-4])\s?[–-]\s?(?P<b>[01]?\d|2[0-4])\s?h\b"
+        found.append((re.compile(span), lambda match: _opened(match, language)))
     return found
+
+
+_DAYS_BEFORE = re.compile(
+    r"(?:\b(?:Mo|Di|Mi|Do|Fr|Sa|So|werktags|täglich|geöffnet|[^\W\d_]*(?:tags?|woch|zeit|zeiten))\b\.?:?,?|\d h und)\s$"
+)
+
+
+def _opened(found: re.Match[str], language: Language) -> str:
+    """Neun bis sechzehn Uhr; hours that it takes where no day or opening stands before them."""
+    if _DAYS_BEFORE.search(found.string[max(0, found.start() - 20) : found.start()]) is None:
+        return ELSEWHERE
+    return f"{_hour(found['a'], language)} bis {_hour(found['b'], language)} Uhr"
+
+
+def _hour(digits: str, language: Language) -> str:
+    return "ein" if int(digits) == 1 else cardinal(str(int(digits)), language)
 
 
 _CLOCK = {

@@ -16,6 +16,8 @@ _FOLLOWS = {
     "fr": ("Première", "Deuxième", "Troisième"),
     "it": ("Prima", "Seconda", "Terza"),
     "pt": ("Primeiro", "Segundo", "Terceiro"),
+    "pl": ("Pierwszy", "Drugi", "Trzeci"),
+    "nl": ("Eerste", "Tweede", "Derde"),
 }
 
 

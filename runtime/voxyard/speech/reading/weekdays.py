@@ -65,7 +65,7 @@ def patterns(language: Language) -> list[Reading]:
     if language.locale in ("de", "nl"):
         found.append((re.compile(one), lambda match: days[match["day"]]))
     if language.locale == "nl":
-        one = rf"\b(?P<day>{short})(?=\s\d{{1,2}}(?:-\d{{1,2}}(?![\d-])|\s(?:{months})))"  # do 14-3
+        one = rf"\b(?P<day>{short})(?=\s\d{{1,2}}(?:-\d{{1,2}}(?:-\d{{4}})?(?![\d-])|\s(?:{months})))"  # do 14-3
         found.append((re.compile(one), lambda match: days[match["day"]]))
     if language.locale == "en":
         one = rf"\b(?P<day>{short})(?=,?\s\d{{1,2}}\s(?:{months}))"  # Tue 12 Nov

@@ -1,0 +1,58 @@
+"""Polish short forms before a figure, in the case that the word before them wants: z art. 5 i § 3, w rozdz. 2."""
+
+from __future__ import annotations
+
+import re
+
+from voxyard.speech.reading.patterns import ELSEWHERE
+
+_CASES = ("accusative", "genitive", "dative", "instrumental", "locative")
+_MASCULINE, _FEMININE = " u owi em ie", "ę y ie ą ie"
+_NOUNS = {  # short form: stem, endings in the order of the cases
+    "art.": ("artyku", "ł łu łowi łem le"),
+    "§": ("paragraf", _MASCULINE),
+    "par.": ("paragraf", _MASCULINE),
+    "rozdz.": ("rozdzia", "ł łu łowi łem le"),
+    "ust.": ("ustęp", _MASCULINE),
+    "pkt": ("punk", "t tu towi tem cie"),
+    "t.": ("tom", _MASCULINE),
+    "rys.": ("rysun", "ek ku kowi kiem ku"),
+    "ryc.": ("rycin", _FEMININE),
+    "tab.": ("tabel", "ę i i ą i"),
+    "zał.": ("załącznik", " a owi iem u"),
+    "poz.": ("pozycj", "ę i i ą i"),
+    "str.": ("stron", _FEMININE),
+    "s.": ("stron", _FEMININE),
+    "odc.": ("odcin", "ek ka kowi kiem ku"),
+    "przyp.": ("przypis", _MASCULINE),
+    "pok.": ("pok", "ój oju ojowi ojem oju"),
+    "temp.": ("temperatur", "ę y ze ą ze"),
+}
+_WORDS = {  # what stands before them, and the case that it wants
+    "instrumental": r"zgodn\w+\sz|zwi[ąa]zku\sz|pod|przed|między|pomiędzy|nad",
+    "accusative": r"zob\.|zobacz|por\.|porównaj|patrz|przez",
+    "genitive": (
+        r"do|od|bez|dla|z|ze|według|wg|wobec|podstawie|podst\.|mocy|treści|myśl|rozumieniu|oprócz|brzmieniu|naruszenie"
+    ),
+    "dative": "dzięki|wbrew|przeciwko",
+    "locative": "w|we|na|o|przy|po",
+}
+_SHORT = "|".join(sorted(map(re.escape, _NOUNS), key=len, reverse=True))
+_ROW = re.compile(rf"(?<!\w)(?:{_SHORT})\s?\d+[a-z]?(?:\s(?:[a-z]\.){{2,3}})?,?\s(?:i|oraz|lub|albo)\s$")
+_GOVERNOR = re.compile("|".join(rf"(?P<{case}>(?<!\w)(?i:{words})\s$)" for case, words in _WORDS.items()))
+
+PATTERN = re.compile(rf"(?<!\w)(?:{_SHORT})(?=\s?\d)(?!\s?\d+[–-]\d)")
+
+
+def declined(found: re.Match[str]) -> str:
+    """Zgodnie z artykułem, w rozdziale; ELSEWHERE where no word before tells the case."""
+    before = _ROW.sub("", found.string[max(0, found.start() - 60) : found.start()])
+    governor = _GOVERNOR.search(before)
+    if governor is None:
+        return ELSEWHERE
+    stem, endings = _NOUNS[found[0]]
+    return (
+        stem
+        + endings.split(" ")[_CASES.index(governor.lastgroup or "")]
+        + " " * (found[0] == "§" and found.string[found.end()].isdigit())
+    )
