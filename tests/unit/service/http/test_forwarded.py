@@ -30,6 +30,13 @@ def asking(folder: Path, **settings: Any) -> Iterator[Ask]:
         yield lambda path, method="GET", **more: httpx.request(method, address + path, **more)
 
 
+@pytest.fixture(scope="module")
+def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
+    """Asks one service without settings: a service and its worker take a CPU second to start."""
+    with asking(tmp_path_factory.mktemp("service")) as ask:
+        yield ask
+
+
 def urls(ask: Ask, **headers: str) -> set[str]:
     """What stands before `/v1/documents/ID` wherever a document's URL is told."""
     sent = ask("/v1/documents", "POST", json={"text": "A bell rang."}, headers=headers)
@@ -44,13 +51,12 @@ def urls(ask: Ask, **headers: str) -> set[str]:
     return {each.partition(f"/v1/documents/{id}")[0] for each in found}
 
 
-def test_the_prefix_that_a_gateway_strips_is_before_every_url(tmp_path: Path) -> None:
-    with asking(tmp_path) as ask:
-        assert urls(ask, **{"X-Forwarded-Prefix": "/speech/one/"}) == {"/speech/one"}
-        assert urls(ask) == {""}
-        described = ask("/openapi.json", headers={"X-Forwarded-Prefix": "/speech"}).json()
-        assert described["servers"] == [{"url": "/speech"}]
-        assert "servers" not in ask("/openapi.json").json()
+def test_the_prefix_that_a_gateway_strips_is_before_every_url(ask: Ask) -> None:
+    assert urls(ask, **{"X-Forwarded-Prefix": "/speech/one/"}) == {"/speech/one"}
+    assert urls(ask) == {""}
+    described = ask("/openapi.json", headers={"X-Forwarded-Prefix": "/speech"}).json()
+    assert described["servers"] == [{"url": "/speech"}]
+    assert "servers" not in ask("/openapi.json").json()
 
 
 def test_the_setting_says_the_prefix_where_the_gateway_does_not(tmp_path: Path) -> None:
@@ -62,15 +68,14 @@ def test_the_setting_says_the_prefix_where_the_gateway_does_not(tmp_path: Path) 
 @pytest.mark.parametrize(
     "prefix", ["//evil.example", "/..", "/a/../b", "evil", "/a b", "/a?b", "http://evil.example", "/" + "a" * 300, "/é"]
 )
-def test_what_is_no_path_is_not_believed(tmp_path: Path, prefix: str) -> None:
-    with asking(tmp_path) as ask:
-        sent = ask(
-            "/v1/documents", "POST", json={"text": "A bell rang."},
-            headers={b"X-Forwarded-Prefix": prefix.encode("latin-1")},
-        )  # fmt: skip
-        assert sent.headers["Location"] == f"/v1/documents/{sent.json()['id']}"
-        with pytest.raises(ValidationError):
-            ServiceSection(root_path=prefix + "//")
+def test_what_is_no_path_is_not_believed(ask: Ask, prefix: str) -> None:
+    sent = ask(
+        "/v1/documents", "POST", json={"text": "A bell rang."},
+        headers={b"X-Forwarded-Prefix": prefix.encode("latin-1")},
+    )  # fmt: skip
+    assert sent.headers["Location"] == f"/v1/documents/{sent.json()['id']}"
+    with pytest.raises(ValidationError):
+        ServiceSection(root_path=prefix + "//")
 
 
 def test_a_stranger_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,18 +94,17 @@ def test_the_page_asks_below_where_it_lies() -> None:
 @pytest.mark.parametrize("prefix", ["/speech", "/speech/one"])
 @pytest.mark.parametrize("page", ["", "/", "/docs", "/?lang=fa"])
 def test_links_of_a_page_lead_below_the_prefix_also_without_a_slash_at_its_end(
-    tmp_path: Path, prefix: str, page: str
+    ask: Ask, prefix: str, page: str
 ) -> None:
-    with asking(tmp_path) as ask:
-        answer = ask(page or "/", headers={"X-Forwarded-Prefix": prefix})
-        base = re.search(r'<base href="([^"]*)">', answer.text)
-        assert ("base-uri 'self'" in answer.headers["Content-Security-Policy"]) == (base is not None)
-        lies = urljoin(f"http://gateway{prefix}{page}", base[1] if base else "")
-        links = [urljoin(lies, each) for each in re.findall(r'(?:href|src)="((?!data:|#)[^"]+)"', answer.text)]
-        assert len(links) > 3
-        for link in links:
-            assert link.startswith(f"http://gateway{prefix}/")
-            assert ask(link.removeprefix(f"http://gateway{prefix}")).status_code == 200
+    answer = ask(page or "/", headers={"X-Forwarded-Prefix": prefix})
+    base = re.search(r'<base href="([^"]*)">', answer.text)
+    assert ("base-uri 'self'" in answer.headers["Content-Security-Policy"]) == (base is not None)
+    lies = urljoin(f"http://gateway{prefix}{page}", base[1] if base else "")
+    links = [urljoin(lies, each) for each in re.findall(r'(?:href|src)="((?!data:|#)[^"]+)"', answer.text)]
+    assert len(links) > 3
+    for link in links:
+        assert link.startswith(f"http://gateway{prefix}/")
+        assert ask(link.removeprefix(f"http://gateway{prefix}")).status_code == 200
 
 
 def test_a_session_is_the_prefix_s_alone(tmp_path: Path) -> None:
