@@ -22,6 +22,8 @@ _CANDIDATES = (
     "cp1252", "cp1250", "cp1251", "koi8_r", "koi8_u", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257",
     "cp932", "euc_jp", "gb18030", "big5", "cp949", "cp866", "cp874",
 )  # fmt: skip
+_EASTERN = {"gb18030": "GBK", "big5": "Big5", "cp932": "Shift-JIS", "euc_jp": "EUC-JP", "cp949": "EUC-KR"}
+_NO_CHARACTER = re.compile("[\ufffd\uf8f0-\uf8f3]")  # the latter are single bytes of Shift-JIS without one
 _OTHER_LATIN = ("cp1250", "cp1254", "cp1257")
 _ASCII = bytes(range(0x80))
 _ASCII_LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -184,9 +186,31 @@ def _check_not_damaged(data: bytes, error: UnicodeDecodeError) -> None:
 
 
 def _guess(data: bytes) -> str:
+    """Encoding of a text that is not UTF-8. Raises UnreadableFileError for damaged text of East Asia, and others."""
+    found = _detected(data)
+    for encoding, name in _EASTERN.items():
+        text = data.decode(encoding, "replace")
+        bad = list(_NO_CHARACTER.finditer(text))
+        good = sum(c > "\x7f" for c in text) - len(bad)
+        if not bad or len(bad) > _DAMAGED_SHARE * good:
+            continue
+        whole = _NO_CHARACTER.sub("", text).encode(encoding, "ignore")
+        if found == encoding or _detected(whole) == encoding:
+            line = text.count("\n", 0, bad[0].start()) + 1
+            raise UnreadableFileError(
+                f"{name} text with {len(bad)} damaged characters, the first in line {line} after"
+                f" “{text[: bad[0].start()].rpartition(chr(10))[2][-10:]}”: the file is truncated or damaged, or a part"
+                f" of it has another encoding; mend this place, {_SAVE_AS_UTF8}"
+            )
+    if found is None:
+        raise UnreadableFileError(f"unknown encoding: neither UTF-8 nor {', '.join(_CANDIDATES)}; {_SAVE_AS_UTF8}")
+    return found
+
+
+def _detected(data: bytes) -> str | None:
     matches = list(from_bytes(data, cp_isolation=list(_CANDIDATES), threshold=_MAX_MESS))
     if not matches:
-        raise UnreadableFileError(f"unknown encoding: neither UTF-8 nor {', '.join(_CANDIDATES)}; {_SAVE_AS_UTF8}")
+        return None
     best = matches[0]
     ascii_letters = len(data) - len(data.translate(None, _ASCII_LETTERS))
     usual = "cp1252" if len(data.translate(None, _ASCII)) <= ascii_letters else "cp1251"

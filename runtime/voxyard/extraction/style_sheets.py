@@ -135,8 +135,8 @@ def _found(root: html.HtmlElement, selectors: Iterable[_Selector]) -> Iterator[h
     by_name: defaultdict[str, list[_Selector]] = defaultdict(list)  # a class, an id, or a tag
     for selector in selectors:
         last = selector[-1]
-        names = [each.value for each in last.conditions if each.name in ("class", "id") and each.value]
-        by_name[names[0] if names else last.tag or ""].append(selector)
+        named = [each.value for each in last.conditions if each.name in ("class", "id") and each.value]
+        by_name[named[0] if named else last.tag or ""].append(selector)
     tries = 0
     for element in root.iter(etree.Element):
         names = {"", element.tag, element.get("id") or "", *(element.get("class") or "").split()}
