@@ -151,6 +151,53 @@ def test_utf8_with_a_damaged_place_is_refused_rather_than_misread(data: bytes) -
         read(data)
 
 
+EASTERN = {
+    "gb18030": (
+        "GBK",
+        "这是一个中文文本。那天晚上下着大雨，没有人在街上。他说：“我们走吧。”她没有回答，只是看着窗外的雨。",
+    ),
+    "big5": (
+        "Big5",
+        "這是一個中文文本。那天晚上下著大雨，沒有人在街上。他說：「我們走吧。」她沒有回答，只是看著窗外的雨。",
+    ),
+    "cp932": (
+        "Shift-JIS",
+        "これは日本語のテキストです。東京は大きな都市です。彼は家を出て、雨の中を歩いていった。「誰だ」と彼は言った。",
+    ),
+    "euc_jp": ("EUC-JP", "これは日本語のテキストです。彼は家を出て、雨の中を歩いていった。「誰だ」と彼は言った。"),
+    "cp949": (
+        "EUC-KR",
+        "이것은 한국어 텍스트입니다. 서울은 대한민국의 수도입니다. 그날 밤에는 비가 많이 내렸다. 그가 물었다 누구",
+    ),
+}
+
+
+@pytest.mark.parametrize("encoding", EASTERN)
+@pytest.mark.parametrize(("lines", "line"), [(1, 1), (3, 2), (80, 41)])
+def test_east_asian_text_with_a_cut_character_is_refused_with_its_encoding_and_place(
+    encoding: str, lines: int, line: int
+) -> None:
+    name, text = EASTERN[encoding]
+    data = [text.encode(encoding)] * lines
+    damaged = f"{name} text with 1 damaged place, the first in line {{}} near .*damaged.*save it as UTF-8"
+    cut = [*data[:-1], data[-1][:-1] if encoding != "cp932" else data[-1][:-3]]
+    assert read(b"\n".join(data)).text.startswith(text[:20])
+    with pytest.raises(UnreadableFileError, match=damaged.format(lines)):
+        read(b"\n".join(cut))
+    at = len(text[:30].encode(encoding))
+    for middle in (data[0][: at - 1] + b"\n" + data[0][at:], data[0][:at] + b"\xff" + data[0][at:]):
+        with pytest.raises(UnreadableFileError, match=damaged.format(line)):
+            read(b"\n".join([*data[: line - 1], middle, *data[line:]]))
+
+
+def test_text_of_two_encodings_is_refused() -> None:
+    data = ENCODED["gb18030"].encode("gb18030") + b"\n" + ENCODED["utf-8"].encode()
+    with pytest.raises(
+        UnreadableFileError, match=r"(unknown encoding, or several|not all of it has this encoding).*save it as UTF-8"
+    ):
+        read(data)
+
+
 def test_half_a_utf16_character_is_refused() -> None:
     with pytest.raises(UnreadableFileError, match=r"UTF-16-LE.*damaged"):
         read("Guten Tag".encode("utf-16") + b"x")
