@@ -237,6 +237,65 @@ def test_another_kind_of_file_is_refused_with_what_it_is(name: str, data: bytes,
         read(data, name)
 
 
+FLAT = '<?xml version="1.0" encoding="{}"?>\n<office:document xmlns:office="urn:x">Rain.</office:document>'
+MAIL = b"From: <Saved by Blink>\r\nContent-Type: multipart/related;\r\n\tboundary=x\r\nMIME-Version: 1.0\r\n\r\nRain."
+MARKUP = {
+    "flat": (FLAT.format("utf-8").encode(), r"flat OpenDocument.*save it as \.odt"),
+    "flat, UTF-16": (FLAT.format("utf-16").encode("utf-16"), r"flat OpenDocument.*save it as \.odt"),
+    "page in one file": (MAIL, r"\.mht.*save it as \.html"),
+    "Word in XML": (b"<?xml version='1.0'?><?mso-application?><w:wordDocument>Rain", r"Word.*save it as \.docx"),
+    "LaTeX": (b"% Rain\n\\documentclass{book}\nRain.", r"LaTeX.*save it as \.pdf"),
+    "other XML": (
+        b"\xef\xbb\xbf<?xml version='1.0'?><rss><title>Rain</title></rss>",
+        "is XML, which is not supported: send",
+    ),
+    "picture": (
+        b'<svg xmlns="http://www.w3.org/2000/svg"><text>Rain</text></svg>',
+        "is XML, which is not supported: send",
+    ),
+    "RTF after a mark": (b"\xef\xbb\xbf\r\n{\\rtf1 Rain.}", r"is an RTF: rename it to \.rtf"),
+    "FB2, UTF-16": ("<FictionBook><body><p>Rain.</p></body></FictionBook>".encode("utf-16"), r"rename it to \.fb2"),
+}
+
+
+@pytest.mark.parametrize("kind", MARKUP)
+@pytest.mark.parametrize(("name", "media"), [("a.txt", None), ("a.text", "text/html"), (None, "text/plain")])
+def test_markup_called_a_text_is_refused_with_what_it_is(kind: str, name: str | None, media: str | None) -> None:
+    data, reason = MARKUP[kind]
+    with pytest.raises((UnsupportedFileError, UnreadableFileError), match=reason):
+        read(data, name, media)
+    if "rename" not in reason:
+        with pytest.raises(UnsupportedFileError, match=reason):
+            read(data, None)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        b"<!DOCTYPE html><html><body><p>Rain</p></body></html>",
+        b"\xef\xbb\xbf\n<?xml version='1.0'?><?xml-stylesheet href='a.css'?><!-- a --><html><p>Rain</p></html>",
+        "<html><p>Rain</p></html>".encode("utf-16"),
+        b"<p class='a'>Rain</p>",
+    ],
+)
+@pytest.mark.parametrize(("name", "media"), [("a.txt", None), (None, "text/plain"), (None, None), ("a.html", None)])
+def test_a_page_called_a_text_is_read_as_a_page(page: bytes, name: str | None, media: str | None) -> None:
+    found = read(page, name, media)
+    assert (found.kind, found.text) == ("html", "Rain")
+
+
+@pytest.mark.parametrize(
+    "text", ["<Rain> fell.", "< 5 > 3", "Content-Type: rain", "p <p> q", "<p>", "\\rain", "<!--" * 1500]
+)
+def test_a_text_with_signs_of_markup_is_a_text(text: str) -> None:
+    assert read(f"{text} Rain.".encode()).kind == "txt"
+    assert read(b"<!---->" * 1000 + b"Rain").kind == "txt"
+
+
+def test_an_rtf_after_a_mark_is_read() -> None:
+    assert read(b"\xef\xbb\xbf{\\rtf1 Rain.}", "a.rtf").text == "Rain."
+
+
 def test_an_encrypted_office_document_says_to_take_the_password_off() -> None:
     with pytest.raises(UnreadableFileError, match=r"encrypted with a password.*remove the password"):
         read(OLE + "EncryptedPackage".encode("utf-16-le"), "a.docx")
