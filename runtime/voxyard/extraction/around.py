@@ -6,11 +6,13 @@ Lists of links to the places of a book, numbers of printed pages, links for shar
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from itertools import groupby
 
 from lxml import html
 
 from voxyard.extraction.silent import is_title_of_contents
+from voxyard.extraction.style_sheets import unseen
 
 _FEWEST_LINKS = 3
 _LEAVES = ("p", "li", "div", "td", "dt", "dd", "h1", "h2", "h3", "h4", "h5", "h6")
@@ -27,40 +29,27 @@ _NAMED = re.compile(
     r"(?:newsletter|subscribe|advert|related-(?:posts|articles|stories))[\w-]*|addtoany\w*|sharedaddy|(?:social|share|sharing)[-_]?(?:share|links?|buttons?|bar|icons?|media|list|tools|widget))(?:$|\s)",
     re.IGNORECASE,
 )
-_LONGEST_SHEET = 200_000  # characters of a style sheet that are read
-_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
-_MEDIA = re.compile(r"@[^{};]{0,500}\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}")
-_UNSEEN = re.compile(
-    r"(?:^|[}\s])(?P<classes>(?:\w*\.[\w-]+\s*,\s*)*\w*\.[\w-]+)\s*\{[^{}]*(?:display\s*:\s*none|visibility\s*:\s*hidden)",
-    re.IGNORECASE,
-)
-_CLASS = re.compile(r"\.([\w-]+)")
 _DROP_CAP = re.compile(r"drop[-_]?cap|lettrine|initial", re.IGNORECASE)
 
 
-def hide_around(root: html.HtmlElement, *, of_book: bool = False) -> None:
+def hide_around(root: html.HtmlElement, *, of_book: bool = False, linked: Callable[[str], str] | None = None) -> None:
     """Marks as hidden what is not spoken; a large letter alone is joined to the word that follows it.
 
-    In a page of a book links to other pages are its contents, too.
+    In a page of a book links to other pages are its contents, too. `linked` is the text of a style sheet.
     """
-    unseen = _unseen_classes(root)
+    for element in unseen(root, linked):
+        element.set("hidden", "")
     silent: dict[str, bool] = {}  # by class
     for element in root.xpath("descendant-or-self::*[@class or @id or @role]"):
         classes = element.get("class") or ""
         if classes not in silent:
-            silent[classes] = bool(_NAMED.search(classes)) or not unseen.isdisjoint(classes.split())
+            silent[classes] = _NAMED.search(classes) is not None
         named = f"{classes} {element.get('id') or ''}"
         if silent[classes] or (_OF_PAGE.search(named) and _PAGE_NUMBER.fullmatch(element.text_content())):
             element.set("hidden", "")
         elif element.tag in _LEAVES and _DROP_CAP.search(classes):
             _join_drop_cap(element)
     _hide_contents(root, of_book)
-
-
-def _unseen_classes(root: html.HtmlElement) -> set[str]:
-    """Classes that the page's own style sheets never show."""
-    sheets = (_MEDIA.sub("", _COMMENT.sub("", (style.text or "")[:_LONGEST_SHEET])) for style in root.iter("style"))
-    return {name for sheet in sheets for rule in _UNSEEN.finditer(sheet) for name in _CLASS.findall(rule["classes"])}
 
 
 def _join_drop_cap(element: html.HtmlElement) -> None:

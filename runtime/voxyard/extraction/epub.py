@@ -6,6 +6,7 @@ import posixpath
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import BinaryIO
 from urllib.parse import unquote, urlsplit
 
@@ -25,6 +26,7 @@ from voxyard.extraction.epub_contents import (
 )
 from voxyard.extraction.errors import FORMATS, UnreadableFileError, UnsupportedFileError
 from voxyard.extraction.markup import html_page
+from voxyard.extraction.style_sheets import LONGEST_SHEET, imports
 
 MAX_COVER_BYTES = 8 * 2**20
 """Largest cover that is read, in bytes."""
@@ -100,11 +102,13 @@ def _read(archive: TextArchive, max_characters: int) -> Epub:
 def _blocks(archive: TextArchive, package: etree._Element, package_name: str) -> Iterator[Block]:
     contents = _guided(package, package_name, "toc")
     entries = _entries(archive, package, package_name)
+    sheets = _StyleSheets(archive)
     titles = {_first_text(package, "dc:title") or ""}  # of pages, where the book has no contents
     for name in _spine(package, package_name):
         if name not in archive:
             continue
-        page, of_page = html_page(archive.read(name), places=places(entries.get(name, []))), entries.get(name, [])
+        of_page = entries.get(name, [])
+        page = html_page(archive.read(name), places=places(of_page), linked=partial(sheets.text, name))
         if not entries and (title := page.title or "") not in titles:
             titles.add(title)
             of_page = [ContentsEntry(title, name, 1)] if _NAMES_A_CHAPTER.fullmatch(title) else []
@@ -112,6 +116,25 @@ def _blocks(archive: TextArchive, package: etree._Element, package_name: str) ->
         if name in contents:
             blocks = _prose(blocks)
         yield from (in_language(block, page.language) for block in with_chapters(blocks, of_page))
+
+
+class _StyleSheets:
+    """Style sheets of a book, each read once, with those that they import."""
+
+    def __init__(self, archive: TextArchive) -> None:
+        self._archive = archive
+        self._texts: dict[str, str] = {}
+
+    def text(self, base: str, reference: str) -> str:
+        """Text of the sheet that a page or another sheet names; "" for one that is not in the book."""
+        name = _resolved(base, reference)
+        if name not in self._texts:
+            self._texts[name] = ""  # for one that imports itself
+            if name in self._archive:
+                own = self._archive.read(name)[:LONGEST_SHEET].decode("utf-8-sig", "replace")
+                parts = [self.text(name, each) for each in dict.fromkeys(imports(own))]
+                self._texts[name] = "".join([*parts, own])[:LONGEST_SHEET]
+        return self._texts[name]
 
 
 def _entries(archive: TextArchive, package: etree._Element, package_name: str) -> dict[str, list[ContentsEntry]]:

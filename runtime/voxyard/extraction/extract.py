@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 import threading
 import zipfile
@@ -108,11 +109,25 @@ _EPUB_CONTAINER = "META-INF/container.xml"
 _ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06")
 _OLE_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _PDF_MAGIC = b"%PDF-"
+_PROLOG = rb"(?:(?:<\?[^>]*\?>|(?><!--.*?-->))\s*)*+"
 _HTML_BEGINS = re.compile(
-    rb"(?:<\?xml[^>]*\?>\s*)?(?:<!--.*?-->\s*)*(?:<!doctype\s+html|<html[\s>])", re.IGNORECASE | re.DOTALL
+    _PROLOG + rb"(?:<!doctype\s+html|<html[\s>]|<(body|head|p|div|h[1-6]|table|center|section|article)[\s>].*</\1>)",
+    re.IGNORECASE | re.DOTALL,
 )
+_OTHER_TEXTS = (  # what is text by its bytes, and markup all the same; of what it can be saved as
+    (re.compile(_PROLOG + rb"<office:document[\s>]", re.DOTALL), "a flat OpenDocument file (.fodt)", ".odt"),
+    (re.compile(_PROLOG + rb"<(?:w:wordDocument|pkg:package)[\s>]", re.DOTALL), "a Word document in XML", ".docx"),
+    (
+        re.compile(rb"(?:[\w-]+:[^\n]*\n(?:[ \t][^\n]*\n)*)*?MIME-Version:\s*1", re.IGNORECASE),
+        "a web page in one file (.mht) or an e-mail",
+        ".html",
+    ),
+    (re.compile(rb"(?:%[^\n]*\n\s*)*\\documentclass\b"), "LaTeX", ".pdf"),
+)
+_XML_BEGINS = {"markdown": re.compile(rb"<\?xml\s"), "txt": re.compile(rb"<\?xml\s|<[\w:]+\s[^>]*\bxmlns\b")}
+_HEAD = 8192  # bytes that tell of markup
 _PDF_MAGIC_WITHIN = 1024  # bytes that may precede it
-_FICTION_BOOK = re.compile(rb"(?:<\?[^>]*\?>\s*|<!--.*?-->\s*)*<(?:\w+:)?FictionBook[\s>]", re.DOTALL)
+_FICTION_BOOK = re.compile(_PROLOG + rb"<(?:\w+:)?FictionBook[\s>]", re.DOTALL)
 _SEND = f"send a {FORMATS} file"
 
 _NO_TITLE = re.compile(
@@ -266,7 +281,7 @@ def _kind(data: bytes, name: str, media_type: str | None) -> Kind:
         if claimed is None:
             raise UnsupportedFileError(f"{claim}, which is not supported: {_SEND}")
     if claimed in _TEXTS and kind in _TEXTS:
-        return claimed
+        return "html" if (claimed, kind) == ("txt", "html") else claimed  # its markup is not spoken
     if claimed is None or claimed == kind:
         return kind
     if kind in _TEXTS:
@@ -285,16 +300,34 @@ def _kind_by_content(data: bytes, claimed: Kind | None) -> Kind:
         return "pdf"
     if data.startswith(_ZIP_MAGIC):
         return _kind_of_archive(data, claimed)
-    if data.startswith(b"{\\rtf"):
+    text = _head(data)
+    if text.startswith(b"{\\rtf"):
         return "rtf"
-    if _FICTION_BOOK.match(head):
+    if _FICTION_BOOK.match(text):
         return "fb2"
     if data.startswith(_OLE_MAGIC):
         raise _ole(data)
     for magic, found in _OTHER_MAGIC:
         if data.startswith(magic):
             raise UnsupportedFileError(f"its content is {found}, which is not supported: {_SEND}")
-    return "html" if _HTML_BEGINS.match(head) else "txt"
+    for markup, found, suffix in _OTHER_TEXTS:
+        if markup.match(text):
+            raise UnsupportedFileError(
+                f"its content is {found}, which is not supported: save it as {suffix} in a program that opens it"
+            )
+    if _HTML_BEGINS.match(text):
+        return "html"
+    if claimed != "html" and _XML_BEGINS["markdown" if claimed == "markdown" else "txt"].match(text):
+        raise UnsupportedFileError(f"its content is XML, which is not supported: {_SEND}")
+    return "txt"
+
+
+def _head(data: bytes) -> bytes:
+    """The first bytes of a text from its first sign on, of UTF-16 as UTF-8."""
+    head = data[:_HEAD]
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        head = head.decode("utf-16", "ignore").encode("utf-8", "ignore")
+    return head.lstrip(b"\xef\xbb\xbf \t\r\n\0")
 
 
 def _kind_of_archive(data: bytes, claimed: Kind | None) -> Kind:

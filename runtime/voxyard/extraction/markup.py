@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from lxml import etree, html
@@ -110,20 +110,25 @@ class HtmlPage:
 
 
 def html_page(
-    markup: str | bytes, *, max_characters: float = math.inf, places: Mapping[str, HeadingBlock] | None = None
+    markup: str | bytes,
+    *,
+    max_characters: float = math.inf,
+    places: Mapping[str, HeadingBlock] | None = None,
+    linked: Callable[[str], str] | None = None,
 ) -> HtmlPage:
     """Title, authors, language and blocks of an HTML or XHTML page; bytes are decoded as it declares, else as detected.
 
     Of a page with one `main`, only that is read. Left out: scripts, styles, forms, navigation, footers, images, hidden
     elements, links that are marks of notes or headings, and lists of links to the page's places. `places` are the
-    chapters of a book that begin at elements, by their ids; a heading there is the chapter itself.
+    chapters of a book that begin at elements, by their ids; a heading there is the chapter itself. `linked` is the text
+    of a style sheet by its reference.
 
     Raises:
         UnreadableFileError: nothing in it can be read as HTML, or it is nested too deeply.
         TextTooLongError: far more than `max_characters`.
     """
     root = _parsed(markup)
-    hide_around(root, of_book=places is not None)
+    hide_around(root, of_book=places is not None, linked=linked)
     title = root.findtext(".//head/title")
     main = root.xpath(_MAIN)
     body = main[0] if len(main) == 1 else root.find(".//body")

@@ -22,6 +22,8 @@ _CANDIDATES = (
     "cp1252", "cp1250", "cp1251", "koi8_r", "koi8_u", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257",
     "cp932", "euc_jp", "gb18030", "big5", "cp949", "cp866", "cp874",
 )  # fmt: skip
+_EASTERN = {"gb18030": "GBK", "big5": "Big5", "cp932": "Shift-JIS", "euc_jp": "EUC-JP", "cp949": "EUC-KR"}
+_NO_CHARACTER = re.compile("[\ufffd\uf8f0-\uf8f3]")  # the latter are single bytes of Shift-JIS without one
 _OTHER_LATIN = ("cp1250", "cp1254", "cp1257")
 _ASCII = bytes(range(0x80))
 _ASCII_LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -33,6 +35,7 @@ _MOST_CONTROLS = 0.02
 _FEW_CONTROLS = 4
 _FEWEST_NULS = 0.25  # of the bytes
 _DAMAGED_SHARE = 0.1
+_MOST_DAMAGED = 0.05  # of the characters of East Asia
 _SAVE_AS_UTF8 = "save it as UTF-8 text and send it again"
 
 _LINE_END = re.compile(r"\r\n|[\r\x0b\x85\u2028]")
@@ -184,9 +187,42 @@ def _check_not_damaged(data: bytes, error: UnicodeDecodeError) -> None:
 
 
 def _guess(data: bytes) -> str:
+    """Encoding of a text that is not UTF-8. Raises UnreadableFileError for damaged text of East Asia, and others."""
+    found = _detected(data)
+    if found is None or found not in _EASTERN or _NO_CHARACTER.search(data.decode(found)):
+        _check_not_cut(data)
+    if found is None:
+        raise UnreadableFileError(
+            f"unknown encoding, or several: neither UTF-8 nor {', '.join(_CANDIDATES)}; {_SAVE_AS_UTF8}"
+        )
+    return found
+
+
+def _check_not_cut(data: bytes) -> None:
+    """Raises UnreadableFileError for what is East Asian text but for a few bytes, in the encoding that fits best."""
+    least: tuple[int, str, str] | None = None
+    for encoding in _EASTERN:
+        text = data.decode(encoding, "replace")
+        bad = len(_NO_CHARACTER.findall(text))
+        good = sum(c > "\x7f" for c in text) - bad
+        if not 0 < bad <= _MOST_DAMAGED * good or (least is not None and bad >= least[0]):
+            continue
+        if _detected(_NO_CHARACTER.sub("", text).encode(encoding, "ignore")) == encoding:
+            least = bad, encoding, text
+    if least is not None:
+        bad, encoding, text = least
+        before = _NO_CHARACTER.split(text, maxsplit=1)[0].split("\n")
+        raise UnreadableFileError(
+            f"{_EASTERN[encoding]} text with {bad} damaged place{'s' if bad > 1 else ''}, the first in line"
+            f" {len(before)} near its character {len(before[-1]) + 1}: the file is truncated or"
+            f" damaged, or not all of it has this encoding; mend it, {_SAVE_AS_UTF8}"
+        )
+
+
+def _detected(data: bytes) -> str | None:
     matches = list(from_bytes(data, cp_isolation=list(_CANDIDATES), threshold=_MAX_MESS))
     if not matches:
-        raise UnreadableFileError(f"unknown encoding: neither UTF-8 nor {', '.join(_CANDIDATES)}; {_SAVE_AS_UTF8}")
+        return None
     best = matches[0]
     ascii_letters = len(data) - len(data.translate(None, _ASCII_LETTERS))
     usual = "cp1252" if len(data.translate(None, _ASCII)) <= ascii_letters else "cp1251"

@@ -92,7 +92,7 @@ def read_rtf(data: bytes, *, max_characters: int) -> ParsedDocument:
         UnreadableFileError: nested too deeply, or truncated.
         TextTooLongError: far more than `max_characters`.
     """
-    reader = _Reader(data, max_characters)
+    reader = _Reader(data.removeprefix(codecs.BOM_UTF8), max_characters)
     blocks = list(within(reader.blocks(), max_characters))
     return parsed(reader.property("title"), blocks, "skip", author=reader.property("author"))
 

@@ -151,6 +151,53 @@ def test_utf8_with_a_damaged_place_is_refused_rather_than_misread(data: bytes) -
         read(data)
 
 
+EASTERN = {
+    "gb18030": (
+        "GBK",
+        "这是一个中文文本。那天晚上下着大雨，没有人在街上。他说：“我们走吧。”她没有回答，只是看着窗外的雨。",
+    ),
+    "big5": (
+        "Big5",
+        "這是一個中文文本。那天晚上下著大雨，沒有人在街上。他說：「我們走吧。」她沒有回答，只是看著窗外的雨。",
+    ),
+    "cp932": (
+        "Shift-JIS",
+        "これは日本語のテキストです。東京は大きな都市です。彼は家を出て、雨の中を歩いていった。「誰だ」と彼は言った。",
+    ),
+    "euc_jp": ("EUC-JP", "これは日本語のテキストです。彼は家を出て、雨の中を歩いていった。「誰だ」と彼は言った。"),
+    "cp949": (
+        "EUC-KR",
+        "이것은 한국어 텍스트입니다. 서울은 대한민국의 수도입니다. 그날 밤에는 비가 많이 내렸다. 그가 물었다 누구",
+    ),
+}
+
+
+@pytest.mark.parametrize("encoding", EASTERN)
+@pytest.mark.parametrize(("lines", "line"), [(1, 1), (3, 2), (80, 41)])
+def test_east_asian_text_with_a_cut_character_is_refused_with_its_encoding_and_place(
+    encoding: str, lines: int, line: int
+) -> None:
+    name, text = EASTERN[encoding]
+    data = [text.encode(encoding)] * lines
+    damaged = f"{name} text with 1 damaged place, the first in line {{}} near .*damaged.*save it as UTF-8"
+    cut = [*data[:-1], data[-1][:-1] if encoding != "cp932" else data[-1][:-3]]
+    assert read(b"\n".join(data)).text.startswith(text[:20])
+    with pytest.raises(UnreadableFileError, match=damaged.format(lines)):
+        read(b"\n".join(cut))
+    at = len(text[:30].encode(encoding))
+    for middle in (data[0][: at - 1] + b"\n" + data[0][at:], data[0][:at] + b"\xff" + data[0][at:]):
+        with pytest.raises(UnreadableFileError, match=damaged.format(line)):
+            read(b"\n".join([*data[: line - 1], middle, *data[line:]]))
+
+
+def test_text_of_two_encodings_is_refused() -> None:
+    data = ENCODED["gb18030"].encode("gb18030") + b"\n" + ENCODED["utf-8"].encode()
+    with pytest.raises(
+        UnreadableFileError, match=r"(unknown encoding, or several|not all of it has this encoding).*save it as UTF-8"
+    ):
+        read(data)
+
+
 def test_half_a_utf16_character_is_refused() -> None:
     with pytest.raises(UnreadableFileError, match=r"UTF-16-LE.*damaged"):
         read("Guten Tag".encode("utf-16") + b"x")
@@ -188,6 +235,65 @@ def test_a_text_that_is_too_long_is_refused_and_one_of_that_length_is_not() -> N
 def test_another_kind_of_file_is_refused_with_what_it_is(name: str, data: bytes, reason: str) -> None:
     with pytest.raises(UnsupportedFileError, match=reason):
         read(data, name)
+
+
+FLAT = '<?xml version="1.0" encoding="{}"?>\n<office:document xmlns:office="urn:x">Rain.</office:document>'
+MAIL = b"From: <Saved by Blink>\r\nContent-Type: multipart/related;\r\n\tboundary=x\r\nMIME-Version: 1.0\r\n\r\nRain."
+MARKUP = {
+    "flat": (FLAT.format("utf-8").encode(), r"flat OpenDocument.*save it as \.odt"),
+    "flat, UTF-16": (FLAT.format("utf-16").encode("utf-16"), r"flat OpenDocument.*save it as \.odt"),
+    "page in one file": (MAIL, r"\.mht.*save it as \.html"),
+    "Word in XML": (b"<?xml version='1.0'?><?mso-application?><w:wordDocument>Rain", r"Word.*save it as \.docx"),
+    "LaTeX": (b"% Rain\n\\documentclass{book}\nRain.", r"LaTeX.*save it as \.pdf"),
+    "other XML": (
+        b"\xef\xbb\xbf<?xml version='1.0'?><rss><title>Rain</title></rss>",
+        "is XML, which is not supported: send",
+    ),
+    "picture": (
+        b'<svg xmlns="http://www.w3.org/2000/svg"><text>Rain</text></svg>',
+        "is XML, which is not supported: send",
+    ),
+    "RTF after a mark": (b"\xef\xbb\xbf\r\n{\\rtf1 Rain.}", r"is an RTF: rename it to \.rtf"),
+    "FB2, UTF-16": ("<FictionBook><body><p>Rain.</p></body></FictionBook>".encode("utf-16"), r"rename it to \.fb2"),
+}
+
+
+@pytest.mark.parametrize("kind", MARKUP)
+@pytest.mark.parametrize(("name", "media"), [("a.txt", None), ("a.text", "text/html"), (None, "text/plain")])
+def test_markup_called_a_text_is_refused_with_what_it_is(kind: str, name: str | None, media: str | None) -> None:
+    data, reason = MARKUP[kind]
+    with pytest.raises((UnsupportedFileError, UnreadableFileError), match=reason):
+        read(data, name, media)
+    if "rename" not in reason:
+        with pytest.raises(UnsupportedFileError, match=reason):
+            read(data, None)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        b"<!DOCTYPE html><html><body><p>Rain</p></body></html>",
+        b"\xef\xbb\xbf\n<?xml version='1.0'?><?xml-stylesheet href='a.css'?><!-- a --><html><p>Rain</p></html>",
+        "<html><p>Rain</p></html>".encode("utf-16"),
+        b"<p class='a'>Rain</p>",
+    ],
+)
+@pytest.mark.parametrize(("name", "media"), [("a.txt", None), (None, "text/plain"), (None, None), ("a.html", None)])
+def test_a_page_called_a_text_is_read_as_a_page(page: bytes, name: str | None, media: str | None) -> None:
+    found = read(page, name, media)
+    assert (found.kind, found.text) == ("html", "Rain")
+
+
+@pytest.mark.parametrize(
+    "text", ["<Rain> fell.", "< 5 > 3", "Content-Type: rain", "p <p> q", "<p>", "\\rain", "<!--" * 1500]
+)
+def test_a_text_with_signs_of_markup_is_a_text(text: str) -> None:
+    assert read(f"{text} Rain.".encode()).kind == "txt"
+    assert read(b"<!---->" * 1000 + b"Rain").kind == "txt"
+
+
+def test_an_rtf_after_a_mark_is_read() -> None:
+    assert read(b"\xef\xbb\xbf{\\rtf1 Rain.}", "a.rtf").text == "Rain."
 
 
 def test_an_encrypted_office_document_says_to_take_the_password_off() -> None:

@@ -141,6 +141,25 @@ def test_a_large_image_or_style_in_a_page_takes_none_of_its_text() -> None:
     assert read(page(body).encode(), "a.html").text == "before\n\nbetween\n\nafter"
 
 
+SHEETS = {
+    "many rules": "".join(f".a.b{n}{{display:none}}" for n in range(20_000)),
+    "rules of many steps": "".join(f"{'p ' * 40}.a.b{n}{{display:none}}" for n in range(5000)),
+    "a rule of blanks": f"a{' ' * 400_000}{{display:none}}",
+    "declarations": f"a{{display{' ' * 400_000}}}",
+    "imports": "@import url(" * 40_000,
+    "braces": "{" * 500_000,
+}
+
+
+@pytest.mark.parametrize("sheet", SHEETS)
+def test_a_style_sheet_without_end_takes_none_of_its_page(sheet: str) -> None:
+    body = (
+        f"<style>.a{{display:none}}</style><style>{SHEETS[sheet]}</style>"
+        + "<p class='a'>no</p><p class='b'>yes</p>" * 10_000
+    )
+    assert read(page(body).encode(), "a.html").text.startswith("yes\n\nyes")
+
+
 def test_a_file_that_costs_too_much_is_ended_by_the_time_that_it_computes() -> None:
     assert DEFAULT_LIMITS.cpu_seconds < DEFAULT_LIMITS.seconds, "a machine that is busy takes longer than it computes"
     assert DEFAULT_LIMITS.cpu_seconds <= 30, "two such files at a time are read for each key"
