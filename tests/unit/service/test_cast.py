@@ -99,7 +99,8 @@ def test_captions_tell_who_speaks_and_show_no_tags(served: Served) -> None:
     vtt = httpx.get(f"{url}/subtitles?format=vtt").text
     cues = [part.split("\n", 1)[1] for part in vtt.split("\n\n")[1:]]
     assert [each.strip() for each in cues] == [
-        "<v narrator>It was late.", "<v mia>Who is there?", "<v narrator>she asked.", "<v ben>Nobody. Go to sleep.",
+        "<v narrator>It was late.", "<v mia>Who is there?", "<v narrator>she asked.", "<v ben>Nobody.",
+            "<v ben>Go to sleep.",
     ]  # fmt: skip
     assert "[" not in httpx.get(f"{url}/subtitles?format=srt").text
     timings = httpx.get(f"{url}/timings").json()["chunks"]
