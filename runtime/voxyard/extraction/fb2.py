@@ -50,6 +50,9 @@ def read_fb2(data: bytes, *, max_characters: int) -> ParsedDocument:
     bodies = [each for each in root if _name(each) == "body"]  # the title of the second, as of notes, is a chapter's
     for link in _marks(root, bodies[1:]):
         link.set("type", "note")
+    for title in [each for body in bodies[1:] for each in body.iter() if _name(each) == "title"]:
+        if not any(letter.isalpha() for letter in "".join(title.itertext())):  # the number of a note
+            title.getparent().remove(title)
     found = (block for at, body in enumerate(bodies) for block in _blocks(body, 1 if at == 0 else 2))
     blocks = within(found, max_characters)
     return parsed(

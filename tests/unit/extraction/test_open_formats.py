@@ -231,7 +231,7 @@ def test_an_archive_that_is_no_packed_book_is_refused(data: bytes, reason: str) 
     "mark", ['<a l:href="#n1" type="note">[1]</a>', '<a l:href="#n1">1</a>', '<sup><a l:href="#n1">1</a></sup>']
 )
 def test_the_mark_of_a_note_in_fb2_is_silent_and_another_link_is_not(mark: str) -> None:
-    notes = '<body name="notes"><section id="n1"><p>Сноска.</p></section></body>'
+    notes = '<body name="notes"><section id="n1"><title><p>[1]</p></title><p>Сноска.</p></section></body>'
     text = f'<section id="s"><p>Текст{mark}, <a l:href="#s">выше</a>.</p></section>'
     assert read(book(text, notes=notes), "walk.fb2").text.split("\n\n") == ["Текст, выше.", "Сноска."]
 
