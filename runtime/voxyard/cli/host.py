@@ -17,8 +17,11 @@ from voxyard.cli.base import CONTEXT, JSON, WRONG_USE, answering, refuse
 from voxyard.trainer.reporting.figures import columns
 
 if TYPE_CHECKING:
-    from voxyard.host import Gpu, Pair, Topology, TrainerPlan
+    from voxyard.host.nvml import Gpu
     from voxyard.host.out_of_work import Mark
+    from voxyard.host.pairing import Pair
+    from voxyard.host.plan import TrainerPlan
+    from voxyard.host.topology import Topology
 
 log = logging.getLogger("voxyard.cli")
 

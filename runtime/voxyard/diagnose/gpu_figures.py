@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from voxyard.diagnose.profile.stages import Figures, figures
-from voxyard.host import Gpu
+from voxyard.host.nvml import Gpu
 from voxyard.telemetry.gpu_watch import PARTS, GpuReadings, GpuWatch
 
 NO_GPU = "not measured: no GPU"

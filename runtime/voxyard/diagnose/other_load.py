@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from voxyard.diagnose.profile.stages import figures
-from voxyard.host import Gpu, HostError
+from voxyard.host.errors import HostError
+from voxyard.host.nvml import Gpu
 from voxyard.host.readings import processes_on
 from voxyard.telemetry.gpu_watch import GpuWatch
 

@@ -9,9 +9,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from voxyard.host import Gpu
 from voxyard.host.gpu_choice import VISIBLE
-from voxyard.host.nvml import every_device
+from voxyard.host.nvml import Gpu, every_device
 from voxyard.host.out_of_work import OutOfWork
 from voxyard.speech.config import SpeechSection
 from voxyard.speech.engine import EngineSpec

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from voxyard.host import Gpu
 from voxyard.host.errors import HostError
 from voxyard.host.gpu_choice import choose_gpus
+from voxyard.host.nvml import Gpu
 from voxyard.host.out_of_work import OutOfWork, SickDevices
 from voxyard.host.readings import Process, processes_on
 from voxyard.speech.config import SpeechSection

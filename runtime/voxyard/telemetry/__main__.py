@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 
-from voxyard.host import HostError
+from voxyard.host.errors import HostError
 from voxyard.telemetry import TelemetryError
 from voxyard.telemetry.exporter import Config, run
 

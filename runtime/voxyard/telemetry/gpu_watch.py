@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
-from voxyard.host import Gpu
-from voxyard.host.nvml import Session
+from voxyard.host.nvml import Gpu, Session
 from voxyard.telemetry.sampler import GpuSampler, GpuState, Snapshot
 
 MOST_KEPT = 7200

@@ -15,7 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from voxyard.host import Gpu
+from voxyard.host.nvml import Gpu
 from voxyard.telemetry.configuration import export_configuration
 from voxyard.telemetry.input_metrics import InputMetrics
 

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from voxyard.host import Gpu
 from voxyard.host.limits import HEADROOM_MIB
+from voxyard.host.nvml import Gpu
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.reporting.figures import sized

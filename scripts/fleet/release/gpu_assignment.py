@@ -11,8 +11,9 @@ from fleet.facts.gpus import HostGpu
 from fleet.facts.host import HostFacts
 from fleet.inventory.hosts import Host
 from fleet.release.gpu_selection import GpuSelection, select_gpus
-from voxyard.host import Gpu, HostError
+from voxyard.host.errors import HostError
 from voxyard.host.limits import BARK_WORKER_MIB, TrainerLimits, bark_limit_mib
+from voxyard.host.nvml import Gpu
 from voxyard.host.pairing import unusable
 from voxyard.host.plan import Links, TrainerPlan, plan_trainer
 from voxyard.host.topology import TopologyError, parse, parse_p2p

@@ -19,8 +19,9 @@ from fleet.release.environment import LoginInfo
 from fleet.release.gpu_assignment import Assignment
 from fleet.release.ray_nodes import ray_part
 from fleet.release.release import Release, read_inputs, render, wanted_images
-from voxyard.host import Gpu, HostError
+from voxyard.host.errors import HostError
 from voxyard.host.limits import bark_limit_mib
+from voxyard.host.nvml import Gpu
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - in a pod
 ARTEFACTS = "/var/lib/voxyard/artefacts"

@@ -21,7 +21,7 @@ from scenario import Scenario
 from voxyard.diagnose.dry_run import build_dry_run, rows_of, scratch, with_corpus
 from voxyard.diagnose.validate.checks import ValidationChecks, refuses
 from voxyard.diagnose.validate.result import CheckError
-from voxyard.host import Gpu
+from voxyard.host.nvml import Gpu
 from voxyard.trainer import DataConfig, ModelConfig, TelemetryConfig, TrainConfig, TrainingConfig
 from voxyard.trainer.copies import to_device
 from voxyard.trainer.devices.device_ids import Placement, Role

@@ -20,7 +20,8 @@ import pytest
 from eventually import PATIENCE
 from safetensors.numpy import load_file
 
-from voxyard.host import Gpu, durable_files
+from voxyard.host import durable_files
+from voxyard.host.nvml import Gpu
 from voxyard.host.out_of_work import VARIABLE, Mark, OutOfWork
 from voxyard.telemetry.gpu_watch import GpuWatch
 from voxyard.telemetry.workloads import TrainMetrics

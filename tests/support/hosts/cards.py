@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from voxyard.host import Gpu
+from voxyard.host.nvml import Gpu
 
 
 def card(index: int, total: int | None = 24564, free: int | Literal["most"] | None = "most", **facts: Any) -> Gpu:

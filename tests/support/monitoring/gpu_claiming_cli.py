@@ -13,7 +13,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from voxyard.cli import main
-from voxyard.host import Gpu
+from voxyard.host.nvml import Gpu
 from voxyard.telemetry.workloads import WorkloadGpus
 
 

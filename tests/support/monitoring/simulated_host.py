@@ -15,7 +15,7 @@ from unittest.mock import patch
 from prometheus_client import CollectorRegistry, disable_created_metrics
 from prometheus_client.core import GaugeMetricFamily
 
-from voxyard.host import Gpu
+from voxyard.host.nvml import Gpu
 from voxyard.host.readings import DeviceMemory, Reading
 from voxyard.speech.pool.metrics import PoolMetrics
 from voxyard.speech.pool.scheduler import PoolStats

@@ -16,7 +16,8 @@ from fake_driver import FakeDriver
 
 import voxyard.host.nvml
 import voxyard.trainer.devices.auto_settings
-from voxyard.host import Gpu, HostError
+from voxyard.host.errors import HostError
+from voxyard.host.nvml import Gpu
 
 TESTS = Path(__file__).parents[2]
 CAPTURES = TESTS / "captures/topo"

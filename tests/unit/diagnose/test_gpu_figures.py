@@ -11,13 +11,13 @@ import pytest
 from fake_driver import FakeDriver
 
 from voxyard.diagnose.gpu_figures import gpu_figures
-from voxyard.host import Gpu
+from voxyard.host.nvml import Gpu
 from voxyard.telemetry.gpu_watch import GpuWatch
 
 WATCH = """
 import json, time
 from voxyard.diagnose.gpu_figures import gpu_figures
-from voxyard.host import gpus
+from voxyard.host.nvml import gpus
 from voxyard.telemetry.gpu_watch import GpuWatch
 with GpuWatch(list(zip(["data", "model"], gpus())), interval=0.02) as watch:
     time.sleep(0.4)

@@ -18,7 +18,7 @@ from voxyard.diagnose.host_facts import driver_fault, system
 from voxyard.diagnose.validate.gpu_memory import GpuMemoryUse, measure, misplaced
 from voxyard.diagnose.validate.result import CheckError, Found
 from voxyard.diagnose.validate.run import run_checks
-from voxyard.host import Gpu
+from voxyard.host.nvml import Gpu
 
 CARDS = (
     ("data", Gpu(0, "GPU-a", "NVIDIA A10", "00000000:01:00.0", 24564, 24000, (8, 6))),

@@ -10,7 +10,8 @@ from fake_driver import FakeDriver
 
 ASK = """
 import json
-from voxyard.host import HostError, cuda_bus_ids
+from voxyard.host.cuda import cuda_bus_ids
+from voxyard.host.errors import HostError
 try:
     print(json.dumps(cuda_bus_ids()))
 except HostError as error:

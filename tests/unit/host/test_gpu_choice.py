@@ -11,14 +11,15 @@ import pytest
 from fake_driver import FakeDriver
 from scenario import GIB, GpuState, MigInstance, Scenario
 
-from voxyard.host import Gpu, HostError
+from voxyard.host.errors import HostError
 from voxyard.host.gpu_choice import choose_gpus
+from voxyard.host.nvml import Gpu
 
 BIG, HALF = "MIG-aaaaaaaa-0000-0000-0000-000000000000", "MIG-bbbbbbbb-0000-0000-0000-000000000000"
 
 ASK = """
 import dataclasses, json, sys
-from voxyard.host import HostError
+from voxyard.host.errors import HostError
 from voxyard.host.nvml import every_device, every_gpu
 from voxyard.host.readings import processes_on
 found = [dataclasses.asdict(gpu) for gpu in every_device()]

@@ -12,11 +12,12 @@ import pytest
 from fake_driver import FakeDriver
 from scenario import GpuState, Process, Scenario
 
-from voxyard.host import gpus, same_bus
+from voxyard.host.nvml import gpus, same_bus
 
 ASK = """
 import dataclasses, json
-from voxyard.host import HostError, gpus
+from voxyard.host.errors import HostError
+from voxyard.host.nvml import gpus
 try:
     print(json.dumps([dataclasses.asdict(gpu) for gpu in gpus()]))
 except HostError as error:

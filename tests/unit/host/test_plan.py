@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from cards import card, nvidia_smi
 
-from voxyard.host import Gpu, HostError
+from voxyard.host.errors import HostError
+from voxyard.host.nvml import Gpu
 from voxyard.host.plan import Links, plan_trainer, read_links
 from voxyard.host.topology import parse
 

@@ -16,7 +16,8 @@ from voxyard.host.readings import UnwrappedCounter
 
 WATCH = """
 import json, time
-from voxyard.host import HostError, gpus
+from voxyard.host.errors import HostError
+from voxyard.host.nvml import gpus
 from voxyard.telemetry.gpu_watch import GpuWatch
 roles = {roles}
 try:

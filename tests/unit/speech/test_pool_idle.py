@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from simulated_pool import SimulatedPool
 
 from voxyard.cli.serve import serve
-from voxyard.host import Gpu
+from voxyard.host.nvml import Gpu
 from voxyard.service.documents.queue import DocumentQueue
 from voxyard.service.shutdown import GracefulShutdown
 from voxyard.service.state import readiness

@@ -10,7 +10,8 @@ import pytest
 from eventually import PATIENCE, eventually
 from prometheus_client import CollectorRegistry
 
-from voxyard.host import Gpu, HostError
+from voxyard.host.errors import HostError
+from voxyard.host.nvml import Gpu
 from voxyard.host.readings import Process
 from voxyard.settings import Section, SettingsError, load
 from voxyard.speech.config import SpeechSection

@@ -12,7 +12,8 @@ import pytest
 from eventually import PATIENCE, eventually
 from prometheus_client import CollectorRegistry
 
-from voxyard.host import Gpu, out_of_work
+from voxyard.host import out_of_work
+from voxyard.host.nvml import Gpu
 from voxyard.host.out_of_work import Mark, OutOfWork
 from voxyard.speech.config import SpeechSection
 from voxyard.speech.engine import EngineSpec

@@ -10,7 +10,7 @@ import pytest
 from readings import reading
 
 from voxyard.diagnose.gpu_figures import gpu_figures
-from voxyard.host import Gpu
+from voxyard.host.nvml import Gpu
 from voxyard.host.readings import DeviceMemory
 from voxyard.telemetry import gpu_watch
 from voxyard.telemetry.gpu_watch import GpuWatch

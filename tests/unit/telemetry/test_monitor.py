@@ -20,8 +20,8 @@ from readings import reading
 from rich.console import Console
 from scenario import GpuState, MigInstance, Scenario
 
-from voxyard.host import Gpu
 from voxyard.host.gpm import Activity
+from voxyard.host.nvml import Gpu
 from voxyard.host.readings import MigReading
 from voxyard.telemetry.monitor import table
 from voxyard.telemetry.sampler import GpuState as State

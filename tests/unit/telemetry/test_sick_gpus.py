@@ -14,7 +14,7 @@ from readings import reading
 from scenario import GpuState as Scripted
 from scenario import Scenario
 
-from voxyard.host import Gpu
+from voxyard.host.nvml import Gpu
 from voxyard.host.out_of_work import VARIABLE, Mark, OutOfWork, SickDevices
 from voxyard.telemetry import TelemetryError
 from voxyard.telemetry.configuration import sick_policy

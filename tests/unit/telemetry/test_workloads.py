@@ -12,7 +12,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from voxyard.host import Gpu
+from voxyard.host.nvml import Gpu
 from voxyard.telemetry import TelemetryError, input_metrics
 from voxyard.telemetry.server import MetricsServer, serve
 from voxyard.telemetry.workloads import STEP_BUCKETS, TrainMetrics

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from cards import card
 
-from voxyard.host import Gpu, HostError
+from voxyard.host.errors import HostError
+from voxyard.host.nvml import Gpu
 from voxyard.host.plan import Links
 from voxyard.host.topology import parse
 from voxyard.settings import load

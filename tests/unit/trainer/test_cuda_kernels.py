@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from voxyard.host import Gpu
+from voxyard.host.nvml import Gpu
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.devices.cuda_kernels import UNKNOWN_KERNELS, CudaKernels
 from voxyard.trainer.devices.device_ids import HostDevices

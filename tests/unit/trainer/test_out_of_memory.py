@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from voxyard import trainer
-from voxyard.host import Gpu
+from voxyard.host.nvml import Gpu
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.devices.tensorflow_setup import Devices
 from voxyard.trainer.out_of_memory import (

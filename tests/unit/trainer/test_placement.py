@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from command_line import Command
 
-from voxyard.host import Gpu
+from voxyard.host.nvml import Gpu
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.devices.device_ids import HostDevices
 from voxyard.trainer.devices.placement import DevicePlan, choose

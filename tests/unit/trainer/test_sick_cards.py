@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from voxyard.host import Gpu, out_of_work
+from voxyard.host import out_of_work
+from voxyard.host.nvml import Gpu
 from voxyard.host.out_of_work import Mark, OutOfWork
 from voxyard.trainer.devices.tensorflow_setup import SickCards
 

@@ -8,8 +8,8 @@ from voxyard.corpus.cache import CachedSource
 from voxyard.corpus.shards import is_shards
 from voxyard.diagnose.profile.facts import AdviceFacts, CorpusFacts, HostFacts, LoadFacts, Probed
 from voxyard.diagnose.profile.result import Overlapped, Setup
-from voxyard.host import HostError
 from voxyard.host.cores import whole_cores
+from voxyard.host.errors import HostError
 from voxyard.host.limits import recommend
 from voxyard.host.memory import available_bytes
 from voxyard.host.nvml import every_gpu

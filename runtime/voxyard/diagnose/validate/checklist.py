@@ -12,8 +12,8 @@ from voxyard.diagnose.errors import DiagnoseError
 from voxyard.diagnose.gpu_figures import NO_GPU
 from voxyard.diagnose.profile.result import Profile
 from voxyard.diagnose.profile.run import profile
-from voxyard.host import HostError
 from voxyard.host.cores import whole_cores
+from voxyard.host.errors import HostError
 from voxyard.host.limits import HEADROOM_MIB, recommended_mib
 from voxyard.host.memory import available_bytes
 from voxyard.trainer.config import TrainConfig

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from voxyard.host import Gpu
 from voxyard.host.limits import HEADROOM_MIB
-from voxyard.host.nvml import every_gpu
+from voxyard.host.nvml import Gpu, every_gpu
 
 Used = Mapping[str, int]  # UUID → MiB in use on the card, by whomever
 

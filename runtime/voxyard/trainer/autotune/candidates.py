@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from voxyard.host import HostError
+from voxyard.host.errors import HostError
 from voxyard.host.plan import Links, plan_trainer
 from voxyard.trainer.config import DEFAULT_EPOCHS, TrainConfig, VocoderOn
 from voxyard.trainer.devices.device_ids import HostDevices, Placement

@@ -11,8 +11,8 @@ from typing import Any
 
 from voxyard.corpus import CorpusError
 from voxyard.corpus.cold import ColdSource
-from voxyard.host import HostError
 from voxyard.host.child_process import Parent
+from voxyard.host.errors import HostError
 from voxyard.trainer.api import open_run
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.corpora import Corpora, open_corpora

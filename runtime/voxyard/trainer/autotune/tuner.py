@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any
 
 from voxyard.corpus import CorpusError
-from voxyard.host import Gpu
+from voxyard.host.nvml import Gpu
 from voxyard.host.plan import Links, read_links
 from voxyard.trainer import checkpoint
 from voxyard.trainer.autotune import cache, trial_process

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from voxyard.host import Gpu
 from voxyard.host.limits import TrainerLimits
-from voxyard.host.nvml import every_gpu
+from voxyard.host.nvml import Gpu, every_gpu
 from voxyard.host.plan import NO_GPU, Links, TrainerPlan, listing, plan_trainer, read_links
 from voxyard.settings import settings_of
 from voxyard.trainer.config import TrainConfig

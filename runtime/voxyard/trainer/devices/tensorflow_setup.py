@@ -10,8 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from voxyard.host import Gpu, HostError, cuda_bus_ids, gpus
 from voxyard.host.cores import whole_cores
+from voxyard.host.cuda import cuda_bus_ids
+from voxyard.host.errors import HostError
+from voxyard.host.nvml import Gpu, gpus
 from voxyard.host.out_of_work import OutOfWork, SickDevices
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.devices.compilation_cache import (

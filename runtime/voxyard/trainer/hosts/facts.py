@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 
 from voxyard import __version__
-from voxyard.host import Gpu
+from voxyard.host.nvml import Gpu
 from voxyard.settings import settings_of
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.hosts.meeting import GPU, Facts

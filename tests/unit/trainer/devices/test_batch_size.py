@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from voxyard.host import Gpu
 from voxyard.host.limits import HEADROOM_MIB, recommend
+from voxyard.host.nvml import Gpu
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.devices.batch_size import STEPS, fitting_batch, longest_bucket
 from voxyard.trainer.devices.device_ids import HostDevices

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from voxyard.host import Gpu
+from voxyard.host.nvml import Gpu
 from voxyard.trainer.autotune.cache import path as strategies
 from voxyard.trainer.devices.compilation_cache import (
     CompilationCache,
