@@ -224,7 +224,10 @@ def _partial(result: SynthesisResult, file: SoundFile) -> str:
     kept = file.abandon()
     if not file.samples or 0 < result.chunks <= len(result.failures):  # silence alone is worth no file
         kept.unlink(missing_ok=True)
-        return "nothing was written"
+        if not result.spoken:
+            return "nothing was written"
+        lost = f"{counted(result.spoken, 'chunk')} of {result.total} {'was' if result.spoken == 1 else 'were'}"
+        return f"nothing was written: {lost} spoken before the first, and lost"
     chunks = max(1, result.chunks)  # an interrupt may come between a chunk and its count
     silent = f", {len(result.failures)} of them as silence" if result.failures else ""
     return (

@@ -29,6 +29,10 @@ _NAMED = re.compile(
     r"(?:newsletter|subscribe|advert|related-(?:posts|articles|stories))[\w-]*|addtoany\w*|sharedaddy|(?:social|share|sharing)[-_]?(?:share|links?|buttons?|bar|icons?|media|list|tools|widget))(?:$|\s)",
     re.IGNORECASE,
 )
+_SHOWN = (
+    "boolean(//body//text()[normalize-space() and "
+    "not(ancestor::*[@hidden or self::script or self::style or self::noscript])])"
+)
 _DROP_CAP = re.compile(r"drop[-_]?cap|lettrine|initial", re.IGNORECASE)
 
 
@@ -37,8 +41,12 @@ def hide_around(root: html.HtmlElement, *, of_book: bool = False, linked: Callab
 
     In a page of a book links to other pages are its contents, too. `linked` is the text of a style sheet.
     """
-    for element in unseen(root, linked):
+    hidden = [element for element in unseen(root, linked) if "hidden" not in element.attrib]
+    for element in hidden:
         element.set("hidden", "")
+    if hidden and not of_book and not root.xpath(_SHOWN):  # a page that a script shows
+        for element in hidden:
+            del element.attrib["hidden"]
     silent: dict[str, bool] = {}  # by class
     for element in root.xpath("descendant-or-self::*[@class or @id or @role]"):
         classes = element.get("class") or ""

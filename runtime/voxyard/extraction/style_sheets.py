@@ -15,7 +15,7 @@ LONGEST_SHEET = 500_000
 
 _MOST_RULES = 300  # that hide elements
 _LONGEST_SELECTOR = 100  # characters
-_MOST_TRIES = 300_000  # of a rule at an element of a page
+_MOST_LOOKS = 500_000  # at an element of a page, or one around it, for a rule
 _COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)
 _BRACE = re.compile(r"([{}])")
 _SHOWN = re.compile(r"(?:^|;)\s*(display|visibility)\s*:\s*([\w-]+)", re.IGNORECASE)
@@ -137,24 +137,23 @@ def _found(root: html.HtmlElement, selectors: Iterable[_Selector]) -> Iterator[h
         last = selector[-1]
         named = [each.value for each in last.conditions if each.name in ("class", "id") and each.value]
         by_name[named[0] if named else last.tag or ""].append(selector)
-    tries = 0
+    looks = iter(range(_MOST_LOOKS))
     for element in root.iter(etree.Element):
         names = {"", element.tag, element.get("id") or "", *(element.get("class") or "").split()}
         rules = [selector for name in names for selector in by_name.get(name, ())]
-        if any(_is_at(element, selector) for selector in rules):
+        if any(_is_at(element, selector, looks) for selector in rules):
             yield element
-        if (tries := tries + len(rules)) > _MOST_TRIES:
-            break
 
 
-def _is_at(element: html.HtmlElement, selector: _Selector) -> bool:
-    """True for an element that a selector is for; of those around it, the nearest that fits a step is taken."""
-    if not selector[-1].fits(element):
-        return False
-    at = element
-    for step, below in zip(reversed(selector[:-1]), reversed(selector), strict=False):
-        around = [at.getparent()] if below.child else at.iterancestors()
-        at = next((each for each in around if each is not None and step.fits(each)), None)
+def _is_at(element: html.HtmlElement, selector: _Selector, looks: Iterator[int]) -> bool:
+    """True for an element that a selector is for; of those around it, the nearest that fits a step is taken.
+
+    Each look takes one of `looks`; where none is left, no element is found.
+    """
+    around: Iterator[html.HtmlElement] = iter([element])
+    for step in reversed(selector):
+        at = next((each for each, _ in zip(around, looks, strict=False) if step.fits(each)), None)
         if at is None:
             return False
+        around = iter([] if (above := at.getparent()) is None else [above]) if step.child else at.iterancestors()
     return True

@@ -105,12 +105,12 @@ class Passage:
         first, last = self._edited.span(start, end)
         return self._marked.span(self._begin + first, self._begin + last)
 
-    def position(self, at: int) -> int | None:
-        """Position in the passage of a character of the document; None where it is before or after it."""
-        marked = self._marked.position(at)
-        if not self._begin <= marked < self._end:
-            return None
-        return self._edited.position(marked - self._begin)
+    def positions(self, places: Sequence[int]) -> Iterator[int]:
+        """Positions in the passage of those of the document, in its order, that are after its beginning."""
+        first = bisect_left(places, self._begin, key=self._marked.position)
+        for at in places[first : bisect_left(places, self._end, first, key=self._marked.position)]:
+            if position := self._edited.position(self._marked.position(at) - self._begin):
+                yield position
 
 
 _MARK = r"\*\*\*\s?{} OF TH(?:E|IS) PROJECT GUTENBERG EBOOK\b"
@@ -342,7 +342,7 @@ def prepare(
     asked = asked if asked == whole.language else None
     speakers = cast.voices(tag.name for tag in marked.voices if tag.name is not None)
     spoken_in = {name: asked or frontend.language(own) or whole.language for name, (_, own) in speakers.items()}
-    narrator = NARRATOR if cast.narrator else None
+    narrator, begins = NARRATOR if cast.narrator else None, sorted(chapters)
     chunks, requests, readings = list[TextChunk](), list[Request](), list[tuple[tuple[str, str], ...]]()
     foreign = list[str | None]()
     turns = dict[int, Boundary]()  # what ends with the chunks after which the voice changes
@@ -350,14 +350,13 @@ def prepare(
         part = passage.part
         speaker, own = (narrator, part.voice) if passage.speaker is None else speakers[passage.speaker]
         named = asked if passage.speaker or part.language == whole.language else part.language
-        inside = [at for at in map(passage.position, chapters) if at]
         found = split(
             passage.text,
             frontend.count_tokens,
             max_tokens=frontend.max_tokens,
             max_seconds=frontend.max_seconds,
             language=part.language if passage.speaker is None else spoken_in[passage.speaker],
-            chapters=inside,
+            chapters=list(passage.positions(begins)),
             opening=not chunks,
             units=passage.units,
         )
@@ -376,7 +375,7 @@ def prepare(
             turns[len(chunks) - 1] = "paragraph" if passage.paragraph else _ending(requests[-1].text)
     if not any(letter.isalnum() for request in requests for letter in request.text):
         raise SpeechError("there is nothing to say: the text has no letter and no digit")
-    _end_turns(chunks, turns, sorted(chapters))
+    _end_turns(chunks, turns, begins)
     return Script(tuple(chunks), tuple(requests), tuple(readings), whole.voice, whole.language, tuple(foreign))
 
 
@@ -402,12 +401,14 @@ def _parts(
         if voice is not None:
             frontend.check_voice(voice)
     whole = Part(0, voice, asked or frontend.language(voice))
-    parts = list[Part]()
+    parts, defaults = list[Part](), dict[str | None, str | None]()
     for span in spans:
         part = replace(whole, at=span.start if parts else 0)
         if span.language != own:
             part = replace(part, foreign=span.language)
-            default = None if named else frontend.default_voice(span.language)
+            if not named and span.language not in defaults:
+                defaults[span.language] = frontend.default_voice(span.language)
+            default = defaults.get(span.language)
             if default is not None and _code(span.language) in (None, _code(frontend.language(default))):
                 part = replace(part, voice=default, language=span.language or frontend.language(default))
         parts.append(part)
@@ -491,6 +492,8 @@ def script_note(
 
     Of what a tag gives to a voice, what is declared for it or its letters alone tell the language.
     """
+    if language is not None and _code(language) in map(_code, script.foreign):  # most of the text is in another
+        language = None
     said: dict[tuple[str | None, str | None, str | None], list[str]] = {}
     for chunk, request, foreign in zip(script.chunks, script.requests, script.foreign, strict=True):
         tagged = chunk.speaker if request.voice != script.voice else None

@@ -28,6 +28,7 @@ class SynthesisResult:
 
     total: int
     chunks: int = 0  # joined and written
+    spoken: int = 0  # without those that failed; those too that wait for one before them; known at the end
     samples: list[int] = field(default_factory=list)  # of each chunk's sound
     audio_seconds: float = 0.0  # with the pauses
     seconds: float = 0.0  # since it began
@@ -87,7 +88,8 @@ def synthesize(
                 result.chunks += 1
                 result.audio_seconds += len(piece.audio) / piece.sample_rate
     finally:
-        result.seconds = time.monotonic() - began
+        result.seconds, ended = time.monotonic() - began, job.progress
+        result.spoken = ended.done - ended.failed
         job.cancel()
 
 

@@ -7,6 +7,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Mapping
+from types import MappingProxyType
 from xml.sax.saxutils import escape
 
 _CONTAINER = (
@@ -14,14 +15,20 @@ _CONTAINER = (
     "full-path='book.opf' media-type='application/oebps-package+xml'/></rootfiles></container>"
 )
 _PAGE = (
-    "<html xmlns='http://www.w3.org/1999/xhtml'><head><title>x</title></head><body><h1>{}</h1><p>{}</p></body></html>"
+    "<html xmlns='http://www.w3.org/1999/xhtml'{}><head><title>x</title></head><body><h1>{}</h1><p>{}</p></body></html>"
 )
 
 
 def epub(
-    chapters: Mapping[str, str], *, title: str, author: str = "", language: str = "en", cover: bytes | None = None
+    chapters: Mapping[str, str],
+    *,
+    title: str,
+    author: str = "",
+    language: str = "en",
+    cover: bytes | None = None,
+    languages: Mapping[str, str] = MappingProxyType({}),
 ) -> bytes:
-    """A book of these chapters, title to text, with a PNG as its cover."""
+    """A book of these chapters, title to text, with a PNG as its cover; `languages` are those that pages declare."""
     items = "".join(
         f"<item id='c{number}' href='c{number}.xhtml' media-type='application/xhtml+xml'/>"
         for number in range(len(chapters))
@@ -42,7 +49,8 @@ def epub(
             f"<manifest>{items}</manifest><spine>{spine}</spine></package>",
         )
         for number, (heading, text) in enumerate(chapters.items()):
-            archive.writestr(f"c{number}.xhtml", _PAGE.format(escape(heading), escape(text)))
+            declared = f" xml:lang='{languages[heading]}'" if heading in languages else ""
+            archive.writestr(f"c{number}.xhtml", _PAGE.format(declared, escape(heading), escape(text)))
         if cover is not None:
             archive.writestr("v.png", cover)
     return out.getvalue()

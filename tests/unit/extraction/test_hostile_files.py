@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 import docx
 import pdfs
 import pytest
+from lxml import html
 
-from voxyard.extraction import archive, pdf
+from voxyard.extraction import archive, pdf, style_sheets
 from voxyard.extraction.errors import ExtractionError
 from voxyard.extraction.extract import ExtractedText, extract
 from voxyard.extraction.sandbox import DEFAULT_LIMITS
@@ -158,6 +159,22 @@ def test_a_style_sheet_without_end_takes_none_of_its_page(sheet: str) -> None:
         + "<p class='a'>no</p><p class='b'>yes</p>" * 10_000
     )
     assert read(page(body).encode(), "a.html").text.startswith("yes\n\nyes")
+
+
+def test_rules_about_what_is_around_an_element_have_a_bound_of_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    fits, looks = style_sheets._Step.fits, list[html.HtmlElement]()
+
+    def counted(step: style_sheets._Step, element: html.HtmlElement) -> bool:
+        looks.append(element)
+        return fits(step, element)
+
+    monkeypatch.setattr(style_sheets._Step, "fits", counted)
+    monkeypatch.setattr(style_sheets, "_MOST_LOOKS", 1000)
+    rules = "".join(f"q{n} div div p{{display:none}}" for n in range(20))
+    root = html.document_fromstring(page(f"<style>{rules}</style>" + "<div>" * 100 + "<p>yes</p>" * 100))
+
+    assert list(style_sheets.unseen(root)) == []
+    assert len(looks) <= 1000
 
 
 def test_a_file_that_costs_too_much_is_ended_by_the_time_that_it_computes() -> None:

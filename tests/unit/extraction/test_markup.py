@@ -227,6 +227,21 @@ def test_banners_dialogs_and_what_is_not_shown_are_not_spoken(around: str) -> No
 
 
 @pytest.mark.parametrize(
+    ("sheet", "body", "spoken"),
+    [
+        ("* {display: none}", "<p>One.</p><p>Two.</p>", ["One.", "Two."]),
+        ("[v-cloak] {display: none}", "<div v-cloak><p>One.</p></div><script>x</script>", ["One."]),
+        (".a {display: none}", "<p class=a>One.</p><p>Two.</p>", ["Two."]),
+        (".a {display: none}", "<p class=a>One.</p><p class=a hidden>Two.</p>", ["One."]),
+    ],
+)
+def test_a_page_whose_sheet_hides_every_word_is_spoken_as_a_script_shows_it(
+    sheet: str, body: str, spoken: list[str]
+) -> None:
+    assert read_page(f"<style>{sheet}</style>{body}") == spoken
+
+
+@pytest.mark.parametrize(
     ("text", "spoken"),
     [
         ("- [ ] to do\n- [x] done\n", ["to do.", "done."]),

@@ -131,6 +131,30 @@ def test_a_book_has_a_cast_over_its_chapters(served: Served, asked: list[Request
     assert {each.voice for each in asked} == {"announcer", VOICES[1]}
 
 
+def test_parts_of_a_book_keep_their_language_where_they_are_spoken_again(served: Served, asked: list[Request]) -> None:
+    chapters = {
+        "One": "He came home late, and slept for a very long time.",
+        "Zwei": "Er hatte 3 Katzen.",
+        "Три": "Он вернулся домой.",
+    }
+    book = epub(chapters, title="Three languages", languages={"Zwei": "de"})
+    files = {"file": ("book.epub", book, "application/epub+zip")}
+    url = whole(served, httpx.post(f"{served.url}/v1/documents", files=files, timeout=60))
+    found = httpx.get(f"{url}?chunks=true").json()
+    assert (found["state"], found["language"], found["voice"]) == ("completed", "en", "v2/en_speaker_6")
+    assert found["note"].startswith("a part of the text is in the language ru, and the voice v2/en_speaker_6 speaks en")
+    assert "language de" not in found["note"]
+    said = [each["words"] for each in httpx.get(f"{url}/script").json()["chunks"]]
+    german = next(index for index, words in enumerate(said) if "drei Katzen" in words)
+    first = next(each for each in asked if each.chunk == german)
+    assert first.voice == "v2/de_speaker_1"
+
+    assert httpx.post(f"{url}/chunks/{german}/redo", json={}).status_code == 202
+    eventually(lambda: httpx.get(url).json()["revision"] == 1, "the chunk is spoken again")
+
+    assert (asked[-1].voice, asked[-1].text) == (first.voice, first.text)
+
+
 @pytest.mark.parametrize("kind", ["markdown", "html", "epub", "chapters"])
 def test_titles_have_no_tags(served: Served, kind: str) -> None:
     one, two = "[voice:mia]Chapter of Mia", "Tom [pause 1s] chapter[/voice]"

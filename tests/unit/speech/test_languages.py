@@ -7,6 +7,7 @@ from itertools import groupby
 import pytest
 from frontends import TonesFrontend
 
+from voxyard.speech.reading.markup import EditedText
 from voxyard.speech.script import Script, cast_of, prepare, script_note
 
 ENGLISH = "He came home at 3 in the morning and slept for a long time."
@@ -131,3 +132,36 @@ def test_a_voice_of_a_tag_speaks_whatever_the_language_is() -> None:
     made = prepare(text, frontend, voice=None, seed=0, language="en", languages=declared)
 
     assert [each.voice for each in made.requests] == ["voice-en", "voice-ru", "voice-en"]
+
+
+def test_a_text_mostly_in_another_language_than_it_declares_has_no_note_where_its_voice_speaks_that() -> None:
+    made = script((ENGLISH, None), *((f"{POLISH} {number}", "pl") for number in range(9)))
+
+    assert set(voices(made)) == {"en", "pl"}
+    assert script_note(made, "en", Voices()) is None
+
+
+def test_the_work_for_parts_grows_with_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, looks = list[str | None](), list[int]()
+    position, default_voice = EditedText.position, Voices.default_voice
+
+    def look(text: EditedText, at: int) -> int:
+        looks.append(at)
+        return position(text, at)
+
+    def ask(frontend: Voices, language: str | None) -> str:
+        asked.append(language)
+        return default_voice(frontend, language)
+
+    monkeypatch.setattr(EditedText, "position", look)
+    monkeypatch.setattr(Voices, "default_voice", ask)
+    paragraphs = [f"{ENGLISH if number % 2 else POLISH} {number}." for number in range(400)]
+    text = "\n\n".join(paragraphs)
+    starts = [text.index(each) for each in paragraphs]
+    declared = [(at, "en" if number % 2 else "pl") for number, at in enumerate(starts)]
+
+    made = prepare(text, Voices(), voice=None, seed=0, language="en", languages=declared, chapters=starts)
+
+    assert len(made.chunks) >= 400
+    assert len(looks) < 100 * len(starts)
+    assert len(asked) < 5

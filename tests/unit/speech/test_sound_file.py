@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import signal
 import subprocess
@@ -19,6 +20,7 @@ import numpy as np
 import pytest
 from eventually import PATIENCE, eventually
 
+from voxyard.host import durable_files
 from voxyard.speech.audio import audiobook
 from voxyard.speech.audio.audiobook import ChapterMark
 from voxyard.speech.audio.encoder import NO_TAGS, EncodeError, Tags
@@ -226,6 +228,28 @@ def test_what_ends_the_encoding_of_an_audiobook_leaves_its_sound_and_an_older_bo
             committed.result(PATIENCE)
     assert kept == tmp_path / "book.part.flac"
     assert heard(kept) == pytest.approx(2.0)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["book.m4b", "book.part.flac", "book.vtt"]
+    assert {(tmp_path / f"book.{kind}").read_bytes() for kind in ("m4b", "vtt")} == {b"an older one"}
+
+
+def test_a_book_that_cannot_get_its_name_leaves_the_older_captions_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for kind in ("m4b", "vtt"):
+        (tmp_path / f"book.{kind}").write_bytes(b"an older one")
+    rename = durable_files.rename
+
+    def refused(part: Path, path: Path) -> None:
+        if path.suffix == BOOK:
+            raise OSError(errno.EIO, "Input/output error")
+        rename(part, path)
+
+    monkeypatch.setattr(durable_files, "rename", refused)
+    sound = open_sound(tmp_path / "book.m4b", book=lambda: Book(captions="WEBVTT\n"))
+    sound.write(tone(1.0))
+    with pytest.raises(EncodeError, match="Input/output error"):
+        sound.commit()
+
     assert sorted(each.name for each in tmp_path.iterdir()) == ["book.m4b", "book.part.flac", "book.vtt"]
     assert {(tmp_path / f"book.{kind}").read_bytes() for kind in ("m4b", "vtt")} == {b"an older one"}
 

@@ -62,6 +62,20 @@ def test_a_file_without_sound_is_removed(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("spoken", "lost"),
+    [
+        (0, ""),
+        (1, ": 1 chunk of 6 was spoken before the first, and lost"),
+        (4, ": 4 chunks of 6 were spoken before the first, and lost"),
+    ],
+)
+def test_chunks_that_were_spoken_and_not_written_are_told(tmp_path: Path, spoken: int, lost: str) -> None:
+    said = _partial(SynthesisResult(6, spoken=spoken), open_sound(tmp_path / "a.wav"))
+
+    assert said == f"nothing was written{lost}"
+
+
 def test_a_second_ctrl_c_does_not_stop_the_closing_of_the_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("Good morning.")
     abandon, handler = SoundFile.abandon, signal.getsignal(signal.SIGINT)

@@ -91,6 +91,19 @@ def test_what_the_writer_raises_ends_the_job(tmp_path: Path) -> None:
     assert result.chunks == 0
 
 
+def test_what_is_spoken_before_it_can_be_written_is_counted(tmp_path: Path) -> None:
+    result = SynthesisResult(9)
+
+    def write(_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pool(tmp_path) as speaking, pytest.raises(KeyboardInterrupt):
+        synthesize(script(), speaking, write, PAUSES, result)
+
+    assert result.chunks == 0
+    assert 1 <= result.spoken <= 9
+
+
 def test_the_progress_ends_with_everything_done(tmp_path: Path) -> None:
     seen: list[Progress] = []
     with pool(tmp_path) as speaking:

@@ -17,7 +17,7 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from voxyard.host.durable_files import flush, rename, whole_file, write_file
+from voxyard.host.durable_files import flush, rename, whole_file
 from voxyard.speech.audio import audiobook, wav
 from voxyard.speech.audio.encoder import NO_TAGS, DiskFullError, EncodeError, Encoder, Format, Tags, check
 from voxyard.speech.requests import SAMPLE_RATE
@@ -324,12 +324,15 @@ class AudiobookFile(SoundFile):
 
     def _name(self, name: Path) -> None:
         book = self._book()
-        with whole_file(name, part=name.with_name(f"{name.stem}.part{name.suffix}")) as file:
+        with contextlib.ExitStack() as files:  # the captions get their name after the book
+            if book.captions is not None:
+                captions = files.enter_context(whole_file(captions_beside(name)))
+                captions.write(book.captions.encode())
+                flush(captions)
+            file = files.enter_context(whole_file(name, part=name.with_name(f"{name.stem}.part{name.suffix}")))
             audiobook.write(
                 file, self._sound(), samples=self.samples, tags=self._tags, marks=book.marks, cover=book.cover
             )
-            if book.captions is not None:
-                write_file(captions_beside(name), book.captions)
         self.partial.unlink()
 
     def _sound(self) -> Iterator[Audio]:
