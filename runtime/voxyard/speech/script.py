@@ -64,13 +64,14 @@ class Part:
     """Paragraphs of a text in one language, from the character `at` of the text without tags.
 
     `voice` speaks them by the rules of `language`, where no tag gives them to another. `foreign` is their language
-    where it is another than the text's.
+    where it is another than the text's, and `default` tells that their voice is the engine's for that.
     """
 
     at: int
     voice: str | None
     language: str | None
     foreign: str | None = None
+    default: bool = False
 
 
 @dataclass(frozen=True)
@@ -321,11 +322,11 @@ def prepare(
 
     That is the cast's narrator, else `voice`, else the engine's default for the language of most of the text. Where
     neither of these two is named, paragraphs in another language are in the engine's default voice of that, if it has
-    one. `languages` are the positions from which on the document declares one, None: its own, `language`; letters of
-    another script go before these. The language is the voice's where none is given. No chunk crosses one of the
-    positions where `chapters` begin, a pause tag, or a change of the voice or the language. A chunk's text and
-    positions are those of the document; its request has what is spoken for it, by `reading`. Where a replacement is
-    longer than a chunk, its document's part is that of the first.
+    one; a voice that stays speaks their own words for figures. `languages` are the positions from which on the document
+    declares one, None: its own, `language`; letters of another script go before these. The language is the voice's
+    where none is given. No chunk crosses one of the positions where `chapters` begin, a pause tag, or a change of the
+    voice or the language. A chunk's text and positions are those of the document; its request has what is spoken for
+    it, by `reading`. Where a replacement is longer than a chunk, its document's part is that of the first.
 
     Raises:
         SpeechError: the text is empty or invalid, its SSML too, or it names voices that there are not.
@@ -349,7 +350,7 @@ def prepare(
     for passage in passages(marked, parts, reading, spoken_in):
         part = passage.part
         speaker, own = (narrator, part.voice) if passage.speaker is None else speakers[passage.speaker]
-        named = asked if passage.speaker or part.language == whole.language else part.language
+        named = part.language if part.default and not passage.speaker else asked
         found = split(
             passage.text,
             frontend.count_tokens,
@@ -410,7 +411,10 @@ def _parts(
                 defaults[span.language] = frontend.default_voice(span.language)
             default = defaults.get(span.language)
             if default is not None and _code(span.language) in (None, _code(frontend.language(default))):
-                part = replace(part, voice=default, language=span.language or frontend.language(default))
+                language = span.language or frontend.language(default)
+                part = replace(part, voice=default, language=language, default=language != whole.language)
+            elif _code(span.language) in LANGUAGES:  # a voice of another language reads at least its figures right
+                part = replace(part, language=_code(span.language))
         parts.append(part)
     return whole, parts or [whole]
 

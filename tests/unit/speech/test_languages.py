@@ -114,6 +114,18 @@ def test_a_named_voice_stays_and_a_note_tells_what_it_does_not_speak(how: dict[s
     ]
 
 
+@pytest.mark.parametrize("how", [{"voice": "voice-en"}, {"narrator": True}, {}])
+def test_figures_of_a_part_are_words_of_its_language_whatever_voice_speaks_it(how: dict[str, object]) -> None:
+    german = "Ich komme am 3. Juni um 14:30 Uhr."
+
+    made = script((ENGLISH, None), (german, "de"), ("It was 3 o'clock.", None), **how)  # type: ignore[arg-type]
+
+    words = [each.text for each in made.requests]
+    assert "am dritten Juni um vierzehn Uhr dreißig" in " ".join(words)
+    assert any("three o'clock" in each for each in words)
+    assert {each.language for each in made.requests} == {"en"}  # no voice of German: the engine is told its own
+
+
 def test_an_engine_that_tells_no_languages_keeps_its_voice_with_a_note() -> None:
     text = f"{ENGLISH}\n\n{POLISH}"
     made = prepare(text, Untold(), voice=None, seed=0, language="en", languages=[(0, None), (text.index(POLISH), "pl")])
