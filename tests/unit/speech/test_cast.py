@@ -111,6 +111,8 @@ def test_figures_are_read_in_the_language_of_who_speaks_them() -> None:
         ('<speak><voice name="nobody">A</voice></speak>', "names the voice 'nobody', and the cast has"),
         ("[voice:../../x.npz]A.[/voice]", "names the voice '../../x.npz'"),
         ("One.\n[/voice]Two.", "the tag on line 2 ends a voice, and none has begun"),
+        ("One.\n[voice:]Two.[/voice]", "the tag .voice:. on line 2 has no name"),
+        ("[voice]One.[/voice] [voice:mia]Two.[/voice]", "the tag .voice. on line 1 has no name"),
     ],
 )  # fmt: skip
 def test_a_name_that_is_no_voice_is_refused_with_those_that_there_are(text: str, message: str) -> None:

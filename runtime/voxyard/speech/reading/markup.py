@@ -110,6 +110,7 @@ _TAG = re.compile(  # [pause 0.5s], and as other programs write it: [PAUSE: 2], 
 _VOICE = re.compile(
     r"\[(?:voice[ \t]*[:= \t][ \t]*(?P<name>[^\]\[\r\n]{1,200}?)[ \t]*|(?P<end>/[ \t]*voice))\]", re.IGNORECASE
 )
+_NAMELESS = re.compile(r"\[voice[ \t]*[:=]?[ \t]*\]", re.IGNORECASE)
 _ORNAMENTS = "⁂❦☙❧◆◇■□●○★☆✦✧✶✻✽❖♦♢∗＊※†‡§"
 _SCENE_BREAK = re.compile(  # a line of signs alone: * * *, ⁂, -----
     rf"^[^\S\n]*(?:[{_ORNAMENTS}*#](?:[^\S\n]?[{_ORNAMENTS}*#])*|"
@@ -250,6 +251,11 @@ def _stacks(text: str, turns: list[tuple[int, str | None]]) -> Iterator[tuple[in
     names = tuple[str, ...]()
     for at, name in sorted(turns, key=lambda turn: turn[0]):
         if name is None and not names:
+            if (nameless := _NAMELESS.search(text, 0, at)) is not None:
+                raise SpeechError(
+                    f"the tag {nameless[0]} on line {text.count(chr(10), 0, nameless.start()) + 1} has no name: "
+                    "expected [voice:NAME]"
+                )
             raise SpeechError(
                 f"the tag on line {text.count(chr(10), 0, at) + 1} ends a voice, and none has begun: expected "
                 "[voice:NAME] before it"
