@@ -163,7 +163,7 @@ def usage(url: str, key_file: str | None, days: int, as_json: bool) -> None:
         for each in found:
             audio, gpu = (clock(each[name]) for name in ("audio_seconds", "gpu_seconds"))
             key = each["key"] or "(no key)"
-            print(f"{each['day']}  {key}: {each['characters']:,} characters, {audio} of audio, {gpu} of GPUs")
+            print(f"{each['day']}  {key}: {each['characters']:,} characters, {audio} of audio, {gpu} of workers")
 
 
 def _lexicon_words(lexicon: str | Mapping[str, str] | None) -> str:

@@ -10,7 +10,7 @@ import click
 from pydantic import Field
 
 from voxyard.bark.config import BarkConfig
-from voxyard.cli.base import CONTEXT, answering, config_option, log_notes
+from voxyard.cli.base import CONTEXT, answering, config_option, log_notes, require_folder
 from voxyard.cli.engines import EngineChoice, choose_engine
 from voxyard.service.config import ServiceSection
 from voxyard.settings import Section, SettingsCommand, load, options
@@ -39,6 +39,7 @@ def serve(context: click.Context, flags: dict[str, object], config: Path | None)
     with answering("serve", extra="service"):
         loaded = load(ServeConfig, flags=flags, file=config)
         log_notes(loaded.notes)
+        require_folder(data_dir=loaded.config.service.data_dir)
         engine = choose_engine(loaded.config.speech, loaded.config.bark, loaded.origins)
     with answering("serve", extra=f"{engine.extra},service", needs=engine.package):
         root = context.find_root().params

@@ -26,7 +26,7 @@ from voxyard.service.documents.queue import DocumentQueue
 from voxyard.service.documents.store import Store
 from voxyard.service.documents.submission import UploadReader
 from voxyard.service.documents.timelines import Timelines
-from voxyard.service.errors import BusyError
+from voxyard.service.errors import BusyError, StoreError
 from voxyard.service.healthcheck import CANNOT_WORK
 from voxyard.service.http.metrics import DiskUsage, ServiceMetrics
 from voxyard.service.http.rate_limit import RateLimiter, whole_seconds
@@ -87,7 +87,12 @@ class AppState:
     def _open_store(self, stack: ExitStack) -> None:
         """Documents and their audio, voices, usage, and times of words."""
         section = self.section
-        section.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            section.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(
+                f"cannot use the data directory {section.data_dir}: {error.strerror}; choose another --data-dir"
+            ) from error
         place = section.store_place()
         name = f"{section.instance or socket.gethostname()}:{os.getpid()}"
         self.store = store = Store(place, service=name, claim_seconds=section.claim_seconds)

@@ -387,6 +387,16 @@ def test_the_trained_model_speaks(voxyard_command: Command, monkeypatch: pytest.
     assert (ended.code, "nowhere.txt" in ended.err) == (2, True)
 
 
+def test_a_file_in_place_of_the_data_directory_is_told_before_a_model_is_loaded(
+    voxyard_command: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    for name in ("file", "file/data"):
+        ended = voxyard_command("serve", "--engine", "espeak", "--port", "0", "--data-dir", str(tmp_path / name))
+        assert (ended.code, ended.out) == (2, "")
+        assert f"--data-dir {tmp_path / name}: {tmp_path / 'file'} is a file, expected a folder" in ended.err
+
+
 @pytest.mark.parametrize("option", ["--out", "--mel"])
 @pytest.mark.parametrize("name", ["/proc/x", "file/x", "."])
 def test_a_file_that_cannot_be_written_is_told_before_the_work(

@@ -92,6 +92,7 @@ def test_documents_and_services_without_keys_are_counted(tmp_path: Path) -> None
         shown = CliRunner().invoke(keys_command, ["usage", "--base-url", address])
         assert f"(no key): {len(TEXT)} characters, 0." in shown.output
         assert " s of audio, " in shown.output
+        assert " s of workers" in shown.output
 
 
 def test_the_characters_are_those_of_the_text_that_was_sent(tmp_path: Path) -> None:
