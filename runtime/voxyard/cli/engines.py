@@ -47,7 +47,7 @@ def choose_engine(speech: SpeechSection, bark: BarkConfig, origins: Mapping[str,
         SpeechError: a setting has no effect on it, it is not the one that the model is for, it has no model,
             or there is no such recogniser or front end.
     """
-    engine = _engine(speech, bark, origins)
+    engine = engine_of(speech, bark, origins)
     _check_speech_settings(engine, origins)
     if engine == "bark":
         if (bark.model / META).is_file():
@@ -119,7 +119,7 @@ def _alone(speech: SpeechSection, bark: BarkConfig) -> BarkConfig:
     return bark.model_copy(update={"batch_size": 1})
 
 
-def _engine(speech: SpeechSection, bark: BarkConfig, origins: Mapping[str, str]) -> str:
+def engine_of(speech: SpeechSection, bark: BarkConfig, origins: Mapping[str, str]) -> str:
     """`auto` is Bark where its weights are, or anything of it was set, and espeak-ng on a machine that has neither."""
     if speech.engine != "auto":
         return speech.engine
