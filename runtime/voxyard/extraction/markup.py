@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from lxml import etree, html
 
@@ -83,6 +84,7 @@ _BREAKS = re.compile(rf"[ \u00a0]*{_BREAK}[ \u00a0]*")
 _LINE_ENDS = re.compile(r"\n+")
 _EMPTY_LINES = re.compile(r"\n{2,}")
 _LEFT_OF_MARK = re.compile(r"[.:)\]]\s+")  # at the beginning of a note
+_LEVELS_OF_NOTES = 2  # between the number of a note and what is named one
 _UNSEEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 _CONSENT = re.compile(r"\b(?:cookie|gdpr)s?[-_]?(?:banner|bar|consent|dialog|modal|notice|popup)\b", re.IGNORECASE)
 _NO_BREAK = "\u00a0"
@@ -437,10 +439,20 @@ def _follows_text(element: html.HtmlElement) -> bool:
     return bool(text.strip()) and (text[-1].isalnum() or text[-1] in _ENDS_OF_WORDS)
 
 
+def _begins_note(element: html.HtmlElement) -> bool:
+    """True for the first of a paragraph in an element that is named a note, or a list of them."""
+    parent = element.getparent()
+    if parent is None or element.getprevious() is not None or (parent.text or "").strip():
+        return False
+    return any(_is_of_notes(each) for each in islice(element.iterancestors(), _LEVELS_OF_NOTES))
+
+
 def _is_mark(element: html.HtmlElement) -> bool:
-    """True for a link to a note or a heading, whose text is a number or a sign."""
+    """True for a link to a note or a heading, whose text is a number or a sign, and for the number before a note."""
     text = element.text_content().strip()
     link = element if element.tag == "a" else element.find(".//a")
+    if link is None and element.tag == "sup" and _begins_note(element):
+        return _NOTE_NUMBER.fullmatch(text) is not None
     if link is None or "#" not in (link.get("href") or ""):
         return False
     if text and all(letter in _MARKS for letter in text):

@@ -113,6 +113,20 @@ def test_nested_lists_and_tables_for_layout_are_text() -> None:
 
 
 @pytest.mark.parametrize(
+    ("markup", "spoken"),
+    [
+        ('<aside epub:type="footnote"><p><sup>1</sup> The year of the gale.</p></aside>', ["The year of the gale."]),
+        ('<div class="footnotes"><p id="fn2"><sup>[2]</sup> All night.</p></div>', ["All night."]),
+        ('<aside role="doc-footnote"><p><span><sup>*</sup></span> In May.</p></aside>', ["In May."]),
+        ('<aside epub:type="footnote"><p>It was 10<sup>2</sup> km.</p></aside>', ["It was 10² km."]),
+        ("<p><sup>3</sup> Helium is rare.</p>", ["3 Helium is rare."]),
+    ],
+)
+def test_the_number_before_a_note_is_silent(markup: str, spoken: list[str]) -> None:
+    assert rendered(html_page(f"<h1>Rain</h1>{markup}").blocks).split("\n\n")[1:] == spoken
+
+
+@pytest.mark.parametrize(
     ("items", "spoken"),
     [
         ("<ol><li>Boil it.</li><li><p>Eat.</p><p>Rest.</p></li></ol>", ["1. Boil it.", "2. Eat.", "Rest."]),
