@@ -269,6 +269,7 @@ def read_cast(text: str) -> dict[str, str]:
 _SENTENCE_ENDS = ".!?…。！？؟۔"
 _QUOTES = "\"'”’»“›)]」』"  # which may close a sentence
 _DECLARED = re.compile(r"([A-Za-z]{2,3})(?:[-_][A-Za-z0-9]+)*$")
+_REGION = re.compile(r"[A-Za-z]+(?:[-_][A-Za-z]{4})?[-_](?P<region>[A-Za-z]{2}|[0-9]{3})(?![A-Za-z0-9])")
 _NO_LANGUAGE = {"und", "mul", "mis", "zxx"}  # ISO 639-2: undetermined, multiple, uncoded, no linguistic content
 
 
@@ -448,12 +449,17 @@ def check_speakable(script: Script, frontend: Frontend, on_failure: OnFailure = 
 def document_language(asked: str | None, voice: str | None, declared: str | None, frontend: Frontend) -> str | None:
     """Language for the script of a file: the one asked for, else the one that the file declares of itself.
 
-    A named voice of a language speaks and reads that one. `declared` may be anything; `de-AT` and `deu` are `de`, and
-    what is no language (`und`) is None.
+    A named voice of a language speaks and reads that one. `declared` may be anything; `deu` is `de`, a region counts
+    where the engine has a default voice of it, and what is no language (`und`) is None.
     """
     if asked is not None or (voice is not None and frontend.language(voice) is not None):
         return asked
-    return _code(declared)
+    code = _code(declared)
+    if declared is None or code is None or (found := _REGION.match(declared.strip())) is None:
+        return code
+    regional = f"{code}-{found['region'].upper()}"
+    own = (frontend.default_voice(regional) or "").lower()
+    return regional if regional.lower() in own and frontend.default_voice(code) != own else code
 
 
 def language_note(

@@ -23,7 +23,7 @@ from voxyard.service.voices.table import VoiceNotFoundError
 from voxyard.speech.config import SpeechSection
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.requests import Request, Result, Unspeakable
-from voxyard.speech.script import prepare
+from voxyard.speech.script import document_language, prepare
 
 
 class Chunks:
@@ -287,3 +287,27 @@ def test_the_estimated_length_is_near_the_spoken_one(language: str, text: str) -
     seconds = sum(each.seconds for each in spoken(*script.requests) if isinstance(each, Result))
 
     assert 0.75 < script.estimated_seconds / seconds < 1.3
+
+
+@pytest.mark.parametrize(
+    ("declared", "language", "voice"),
+    [
+        ("en-GB", "en-GB", "en-gb"),
+        ("pt_BR", "pt-BR", "pt-br"),
+        ("es-419", "es-419", "es-419"),
+        ("en-US", "en", "en-us"),
+        ("en-001", "en", "en-us"),
+        ("de-AT", "de", "de"),
+        ("zh-Hant-TW", "zh", "cmn"),
+        ("deu", "de", "de"),
+        ("und", None, "en-us"),
+        (None, None, "en-us"),
+    ],
+)
+def test_the_region_that_a_file_declares_counts_where_there_is_a_voice_of_it(
+    declared: str | None, language: str | None, voice: str
+) -> None:
+    engine = frontend({})
+    found = document_language(None, None, declared, engine)
+    assert (found, engine.default_voice(found)) == (language, voice)
+    assert document_language("fr", None, declared, engine) == "fr"
