@@ -341,6 +341,11 @@ def test_a_voice_holds_until_its_tag_ends(
         told, _ = stream.until("session.done")
         assert "error" not in [each["type"] for each in told]
         assert [each for each, _ in groupby(asked)] == [OPENAI_VOICES[name] for name in voices.split()]
+        starts = [each for each in told if each["type"] == "audio.start"]
+        assert not [each for each in starts if set(each["sentence_text"]) & set("[]/")]
+        speakers = [each.get("speaker") for each in starts]
+        assert {*speakers, "alloy"} >= set(voices.split()) - {"nova"}
+        assert (speakers[0] or "alloy") == voices.split(maxsplit=1)[0]
         assert stream.speak("A bell rang.")[0][-1]["total_sentences"] == 1
         assert asked[-1] == OPENAI_VOICES["alloy"]
 

@@ -31,6 +31,7 @@ from voxyard.service.streaming.speech_request import SpeechRequest, error_fields
 from voxyard.service.streaming.text_stream import Sentence, complete, last, paused, voiced
 from voxyard.speech.audio.joining import Joiner
 from voxyard.speech.errors import SpeechError
+from voxyard.speech.reading.markup import is_ssml, untagged
 from voxyard.speech.requests import SAMPLE_RATE
 from voxyard.speech.text.chunks import check_text
 
@@ -328,11 +329,13 @@ class _Session:
             joiner=utterance.joiner,
             on_heard=self._state.metrics.stream_heard,
         )
+        speakers = {each.speaker for each in chunks}
         place = {"utterance_index": utterance.index, "sentence_index": utterance.spoken}
         start = {
             "type": "audio.start",
             **place,
-            "sentence_text": sentence.text,
+            "sentence_text": _bare(sentence.text),
+            **({"speaker": chunks[0].speaker} if len(speakers) == 1 and speakers != {None} else {}),
             "format": config.codec,
             "sample_rate": SAMPLE_RATE,
             "channels": 1,
@@ -404,3 +407,9 @@ def _message(text: str | None) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ServiceError(f"found JSON of the type {type(found).__name__}, expected an object with a type: {_TYPES}")
     return found
+
+
+def _bare(text: str) -> str:
+    """A sentence without the tags that direct the voice."""
+    found = untagged(text, ssml=is_ssml(text))
+    return text if found == text else " ".join(found.split())
