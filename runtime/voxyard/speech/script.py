@@ -485,7 +485,8 @@ def language_note(
     what, name = "a part of the text" if part else "the text", shown or voice
     if spoken is None:
         return f"{what} is in the language {text}, and it is not known which languages the voice {name} speaks"
-    own = next((name for name in frontend.voices() if _code(frontend.language(name)) == text), None)
+    named = (frontend.default_voice(text), *frontend.voices())
+    own = next((name for name in named if name and _code(frontend.language(name)) == text), None)
     cure = f"the engine lists no voice of {text}" if own is None else f"name a voice of {text}, such as {own}"
     return (
         f"{what} is in the language {text}, and the voice {name} speaks {spoken}: it may be hard to understand; {cure}"

@@ -23,7 +23,7 @@ from voxyard.service.voices.table import VoiceNotFoundError
 from voxyard.speech.config import SpeechSection
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.requests import Request, Result, Unspeakable
-from voxyard.speech.script import document_language, prepare
+from voxyard.speech.script import document_language, language_note, prepare
 
 
 class Chunks:
@@ -311,3 +311,9 @@ def test_the_region_that_a_file_declares_counts_where_there_is_a_voice_of_it(
     found = document_language(None, None, declared, engine)
     assert (found, engine.default_voice(found)) == (language, voice)
     assert document_language("fr", None, declared, engine) == "fr"
+
+
+def test_the_voice_that_a_note_names_is_the_one_that_the_engine_would_choose() -> None:
+    note = language_note("fr", "en-us", frontend({}), "Il pleut.")
+    assert note is not None
+    assert note.endswith("name a voice of fr, such as fr-fr")

@@ -80,7 +80,7 @@ def test_a_voice_of_another_language_than_the_letters_is_noted() -> None:
     note = language_note("en", "voice-en", Voices(), "那天晚上下着大雨。")
     assert note is not None
     assert "the language zh" in note
-    assert note.endswith("; the engine lists no voice of zh")
+    assert note.endswith("; name a voice of zh, such as voice-zh")
     other = language_note("de", "v2/en_speaker_6", TonesFrontend(), "Guten Tag.")
     assert other is not None
     assert other.endswith("; name a voice of de, such as v2/de_speaker_1")
