@@ -141,7 +141,9 @@ def _field(place: Sequence[object]) -> str | None:
 
 def _sentence(error: Mapping[str, Any]) -> str:
     if error.get("type") == "json_invalid":
-        return f"invalid JSON body: {error.get('ctx', {}).get('error', 'it cannot be read')}"
+        why = error.get("ctx", {}).get("error", "it cannot be read")
+        form = isinstance(error["loc"][-1], str)
+        return f'expected a JSON object such as {{"NAME": "VALUE"}}: {why}' if form else f"invalid JSON body: {why}"
     if error.get("type") == "extra_forbidden":
         return "there is no such field: /docs lists those of this request"
     found = error.get("input")

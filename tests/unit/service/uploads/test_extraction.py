@@ -386,3 +386,10 @@ def test_a_document_that_is_being_read_says_so(served: Served, what: str) -> Non
     httpx.delete(f"{served.url}/v1/documents/{reading['id']}", timeout=60)
     assert answer.status_code == 409
     assert f"the text of document {reading['id']} is being read" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("field", ["cast", "lexicon"])
+def test_a_field_of_a_form_that_is_no_json_is_told_its_shape(served: Served, field: str) -> None:
+    answer = send(served, b"# One\n\nIt rained.", "a.md", **{field: "mia=nova"})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, field)
+    assert f'{field}: expected a JSON object such as {{"NAME": "VALUE"}}: ' in answer.json()["error"]["message"]
