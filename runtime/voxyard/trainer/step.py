@@ -338,8 +338,7 @@ class TrainStep:
     def memory_taken(self) -> dict[str, float]:
         """The most bytes that TensorFlow's allocator held, by device; without devices that do not count them."""
         devices = {self.devices.data, *self.devices.replicas}
-        peaks = {one: tf.config.experimental.get_memory_info(one.removeprefix("/device:"))["peak"] for one in devices}
-        return {one: float(peak) for one, peak in peaks.items() if peak}
+        return {one: peak for one in devices if (peak := _most_taken(one))}
 
     def memory_by_role(self) -> dict[str, float]:
         """The same of GPUs by role; of mirrored ones, which share a role, with the device behind it."""
@@ -443,3 +442,11 @@ def _place_beside(trainable: object, devices: Devices, asked: VocoderOn | None) 
     if asked is not None:
         raise TrainerError(f"--vocoder-on {asked} has no effect: this model names no updates in `beside`")
     return None
+
+
+def _most_taken(device: str) -> float | None:
+    """The most bytes that TensorFlow's allocator held; None where it does not count: a CPU's without oneDNN's."""
+    try:
+        return float(tf.config.experimental.get_memory_info(device.removeprefix("/device:"))["peak"])
+    except ValueError:
+        return None

@@ -70,6 +70,19 @@ def test_a_state_of_a_whole_step_is_saved(opened: Open) -> None:
     assert f"The newest checkpoint is {newest}: the run goes on from there." in str(raised.value)
 
 
+def test_devices_that_count_no_memory_are_left_out(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TensorFlow counts that of a CPU with oneDNN, which it uses on some CPUs and not on others."""
+
+    def counts_none(_device: str) -> None:
+        raise ValueError("Allocator stats not available for device 'CPU:0'")
+
+    run = opened(max_steps=1)
+    monkeypatch.setattr(tf.config.experimental, "get_memory_info", counts_none)
+    assert run.step.memory_taken() == {}
+    monkeypatch.setattr(tf.config.experimental, "get_memory_info", lambda device: {"peak": len(device)})
+    assert set(run.step.memory_taken().values()) == {5.0}
+
+
 def test_weights_in_the_middle_of_an_update_are_not_saved(opened: Open) -> None:
     run = opened(step=WithoutMemoryForUpdates, max_steps=20, every=3)
     with pytest.raises(OutOfMemoryError, match="out of memory in step 5") as raised:
