@@ -168,14 +168,14 @@ def test_a_book_of_two_voices_is_an_audiobook_whose_captions_name_the_speakers(t
     captions = (tmp_path / "book.vtt").read_text()
     told = re.findall(r"(\S+) --> (\S+)\n<v (\w+)>(.+)", captions)
     said = [(who, words) for _, _, who, words in told]
-    assert said == [("narrator", "One"), ("mia", SENTENCE), ("ben", f"Two {SENTENCE}")], captions
+    assert said == [("narrator", "One"), ("mia", SENTENCE), ("ben", "Two"), ("ben", SENTENCE)], captions
     begins, ends = ([_seconds(times[place]) for times in told] for place in (0, 1))
     assert starts == [("One", 0.0), ("Two", pytest.approx(begins[2], abs=0.01))]
     assert ends[-1] == pytest.approx(length, abs=0.1)
     sound = samples_of((tmp_path / "book.m4b").read_bytes())
     parts = [sound[round(begin * 24_000) : round(end * 24_000)] for begin, end in zip(begins, ends, strict=True)]
     assert recogniser().words(parts[1], 24_000, "en") == HEARD
-    assert recogniser().words(parts[2], 24_000, "en").endswith("how are you today")
+    assert recogniser().words(parts[3], 24_000, "en").endswith("how are you today")
     if shutil.which("ffprobe"):
         shown = ["ffprobe", "-v", "error", "-show_entries", "chapter_tags=title", "-of", "csv=p=0", "book.m4b"]
         found = subprocess.run(shown, cwd=tmp_path, check=True, capture_output=True, text=True).stdout

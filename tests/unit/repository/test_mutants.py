@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from eventually import PATIENCE
 
 import mutants
 
@@ -152,6 +153,7 @@ def test_a_hang_and_changed_ids_are_told_from_a_failure(project: Path, monkeypat
         suite = copy.measured(["tests/unit/yard"], Path("runtime/voxyard/yard"))
         by_text = {(fault.old, fault.new): fault for fault in mutants.chosen("yard", 99, 0, project)[0]}
         assert copy.killed_by(by_text["n - 1", "(n + 1)"], [suite]) == "a hang of 3 s"
+        monkeypatch.setattr(mutants.Suite, "limit", lambda *_: PATIENCE)
         assert copy.killed_by(by_text["1 + 1", "(1 - 1)"], [suite]) is None
 
 
