@@ -162,6 +162,26 @@ _WITH_PROGRAMS = (  # quick tests that look for a program themselves: `make prov
 _FULL_RUN = os.environ.get("CI", "").lower() in ("1", "true", "yes")
 
 
+_LEFT_OUT = {"not slow": _SLOW, "(slow or needs) and not long": _LONG}  # by the tiers of the Makefile
+
+
+class _OfAnotherTier(pytest.Module):
+    """A file of which the tier runs nothing: its imports would take each worker process seconds."""
+
+    def collect(self) -> list[pytest.Item | pytest.Collector]:
+        return []
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
+    """Leave the files of other tiers unopened."""
+    here = Path(__file__).parent
+    left_out = _LEFT_OUT.get(parent.config.getoption("markexpr"), ())
+    if left_out and module_path.is_relative_to(here) and module_path.relative_to(here).as_posix().startswith(left_out):
+        unopened: pytest.Module = _OfAnotherTier.from_parent(parent, path=module_path)
+        return unopened
+    return None
+
+
 class _WithoutTorch(pytest.Directory):
     """A folder whose tests are left out together."""
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
-from cluster_hosts import ClusterHosts
-from running_cluster import ONE, TWO, Cluster
+
+if TYPE_CHECKING:
+    from running_cluster import Cluster
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A cluster whose two hosts have joined."""
+    from cluster_hosts import ClusterHosts  # here: what it imports takes seconds, and the quick tier has no cluster
+    from running_cluster import ONE, TWO, Cluster
+
     folder = tmp_path_factory.mktemp("cluster")
     with ClusterHosts(4) as hosts:
         made = Cluster(hosts, folder)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -54,22 +55,28 @@ def trained(strategy: str, trainable: Any, count: int, **training: Any) -> tuple
     return step, after
 
 
-@pytest.mark.parametrize("kind", [Quiet, StillAdversarial, TwoNetworks])
+WAYS: dict[str, tuple[str, dict[str, Any]]] = {
+    "single": ("single", {}),
+    "split": ("split", {}),
+    "mirrored": ("mirrored", {}),
+    "xla": ("single", {"xla": True}),
+    "accumulated": ("single", {"grad_accum": 2}),
+    "float16": ("single", {"precision": "float16"}),
+    "bfloat16": ("single", {"precision": "bfloat16"}),
+}
+QUICK = [(StillAdversarial, "single"), *((TwoNetworks, way) for way in ("split", "mirrored", "float16"))]
+
+
 @pytest.mark.parametrize(
-    ("strategy", "training"),
+    ("kind", "way"),
     [
-        ("single", {}),
-        ("split", {}),
-        ("mirrored", {}),
-        ("single", {"xla": True}),
-        ("single", {"grad_accum": 2}),
-        ("single", {"precision": "float16"}),
-        ("single", {"precision": "bfloat16"}),
+        pytest.param(kind, way, marks=() if kind is Quiet or (kind, way) in QUICK else pytest.mark.long)
+        for kind, way in product((Quiet, StillAdversarial, TwoNetworks), WAYS)
     ],
-    ids=["single", "split", "mirrored", "xla", "accumulated", "float16", "bfloat16"],
 )
-def test_the_average_is_that_of_the_formula(kind: type, strategy: str, training: dict[str, Any]) -> None:
+def test_the_average_is_that_of_the_formula(kind: type, way: str) -> None:
     """One update or several, also of a network beside the model device. (1 + n) ÷ (10 + n) passes 0.5 at n = 8."""
+    strategy, training = WAYS[way]
     step, after = trained(strategy, made(kind, **training), 12, **training)
     found, expected = averages(step.state()), by_hand(after)
     assert len(found) == len(step.model.trainable_variables)
@@ -95,37 +102,38 @@ def test_every_average_lies_beside_its_weights() -> None:
 )
 def test_the_model_has_the_average_within_the_scope_and_its_weights_after_it(strategy: str, xla: bool) -> None:
     """Bit for bit, also after an error, and in all that is trained afterwards."""
-    disturbed, _ = trained(strategy, made(TwoNetworks), 3, xla=xla)
-    other, _ = trained(strategy, made(TwoNetworks), 3, xla=xla)
-    before = disturbed.state()
-    with disturbed.averaged():
-        within = weights(disturbed.state())
-        disturbed.evaluate(batch(4 if strategy == "mirrored" else 8))
+    step, _ = trained(strategy, made(TwoNetworks), 3, xla=xla)
+    before = step.state()
+    with step.averaged():
+        within = weights(step.state())
+        step.evaluate(batch(4 if strategy == "mirrored" else 8))
     average = averages(before)
     for name, value in within.items():
         np.testing.assert_array_equal(value, average.get(name, before[name]), err_msg=name)
 
     def fails() -> None:
-        with disturbed.averaged():
+        with step.averaged():
             raise ValueError("in the middle")
+
+    def trained_on() -> State:
+        for seed in (7, 8):
+            step.train(step.stage(batch(8, seed)))
+        return step.state()
 
     with pytest.raises(ValueError, match="in the middle"):
         fails()
-    for step in (disturbed, other):
-        for seed in (7, 8):
-            step.train(step.stage(batch(8, seed)))
-    expected = other.state()
-    for name, value in disturbed.state().items():
-        np.testing.assert_array_equal(value, expected[name], err_msg=name)
-    for step in (disturbed, other):
-        step.close()
+    disturbed = trained_on()
+    step.restore(before)
+    for name, value in trained_on().items():
+        np.testing.assert_array_equal(disturbed[name], value, err_msg=name)
+    step.close()
 
 
-@pytest.mark.parametrize("strategy", ["single", "split", "mirrored"])
-def test_the_average_goes_round_with_the_state(strategy: str) -> None:
+@pytest.mark.parametrize(("strategy", "kind"), [("single", Quiet), ("split", TwoNetworks), ("mirrored", Quiet)])
+def test_the_average_goes_round_with_the_state(strategy: str, kind: type) -> None:
     """Bit for bit, the number of its updates too."""
-    first, _ = trained(strategy, made(TwoNetworks), 2)
-    second = run(strategy, [], made(TwoNetworks), ema=DECAY)
+    first, _ = trained(strategy, made(kind), 2)
+    second = run(strategy, [], made(kind), ema=DECAY)
     second.restore(first.state())
     for step in (first, second):
         step.train(step.stage(batch(8, 5)))

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from datetime import UTC, datetime
+from functools import cache
 from urllib.parse import SplitResult
 
 from standardwebhooks.webhooks import Webhook
@@ -81,7 +82,7 @@ class WebhookSender:
     ) -> None:
         """`timeout` in seconds for one delivery; `tls` for receivers whose certificate has a private CA."""
         self._rules, self._store, self._clock, self._timeout = rules, store, clock, timeout
-        self._tls = tls or ssl.create_default_context()
+        self._tls = tls
         self._stop = threading.Event()
         self._wake = threading.Event()
         self._thread = threading.Thread(target=self._run, name="voxyard-webhooks", daemon=True)
@@ -166,7 +167,7 @@ class WebhookSender:
         with closing(connection):
             connection.sock = _connect(name, port, time.monotonic() + self._timeout)
             if target.scheme == "https":
-                connection.sock = self._tls.wrap_socket(connection.sock, server_hostname=name)
+                connection.sock = (self._tls or _trusted()).wrap_socket(connection.sock, server_hostname=name)
             deadline = threading.Timer(
                 self._timeout, _abort, [connection.sock]
             )  # slow bytes would reset the socket's timeout
@@ -190,6 +191,12 @@ class WebhookSender:
     def _give_up(self, hook: DueWebhook, error: str) -> None:
         self._store.webhooks.tried(hook.id, self._clock(), None, error)
         log.error("webhook %d of document %s given up: %s", hook.id, hook.document, error)
+
+
+@cache
+def _trusted() -> ssl.SSLContext:
+    """The machine's authorities: read at the first delivery, for it takes as long as all else at a service's start."""
+    return ssl.create_default_context()
 
 
 _REDIRECT = ", and redirects are not followed"

@@ -34,9 +34,9 @@ from voxyard.speech.requests import SAMPLE_RATE, Request
 TEXT = "The harbour lay still. Nobody was awake.\n\nNobody but the watchman, who waited for the morning.\n\nIt came."
 
 
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
-    with serving(tmp_path, engine={"samples": 1200}) as served:
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with serving(tmp_path_factory.mktemp("served"), engine={"samples": 1200}) as served:
         yield served
 
 
