@@ -27,6 +27,7 @@ from voxyard.extraction.errors import (
     UnsupportedFileError,
 )
 from voxyard.extraction.lines import with_paragraphs, without_page_numbers
+from voxyard.extraction.machine_text import machine_text
 from voxyard.extraction.plaintext import clean, decode
 from voxyard.extraction.sandbox import DEFAULT_LIMITS, ExtractionLimits, read_in_child
 from voxyard.extraction.silent import without_contents, without_marks, without_pictures, without_readings
@@ -79,7 +80,7 @@ _OTHER_SUFFIXES = {
 }  # fmt: skip
 _SAVE_AS = {  # where the program that opens it can write a type that is read
     ".odt": (".fodt",),
-    ".html": (".mht", ".mhtml", ".eml", ".chm"),
+    ".html": (".mht", ".mhtml", ".eml", ".chm", ".csv", ".tsv"),
     ".docx": (".doc", ".docm", ".dot", ".dotx", ".pages", ".wpd"),
     ".epub": (".azw", ".azw3", ".kfx", ".lit", ".mobi"),
     ".pdf": (".djvu", ".odp", ".ppt", ".pptx", ".ps", ".tex"),
@@ -122,7 +123,14 @@ _OTHER_TEXTS = (  # what is text by its bytes, and markup all the same; of what 
         "a web page in one file (.mht) or an e-mail",
         ".html",
     ),
-    (re.compile(rb"(?:%[^\n]*\n\s*)*\\documentclass\b"), "LaTeX", ".pdf"),
+    (
+        re.compile(
+            rb"(?:%[^\n]*\n\s*)*\\(?:documentclass\b|(?:usepackage|input|include|chapter|section|begin)\*?[\[{])"
+        ),
+        "LaTeX",
+        ".pdf",
+    ),
+    (re.compile(rb"\[Script Info\]", re.IGNORECASE), "subtitles of Aegisub (.ass)", ".srt"),
 )
 _XML_BEGINS = {"markdown": re.compile(rb"<\?xml\s"), "txt": re.compile(rb"<\?xml\s|<[\w:]+\s[^>]*\bxmlns\b")}
 _HEAD = 8192  # bytes that tell of markup
@@ -317,9 +325,17 @@ def _kind_by_content(data: bytes, claimed: Kind | None) -> Kind:
             )
     if _HTML_BEGINS.match(text):
         return "html"
-    if claimed != "html" and _XML_BEGINS["markdown" if claimed == "markdown" else "txt"].match(text):
-        raise UnsupportedFileError(f"its content is XML, which is not supported: {_SEND}")
+    if claimed != "html":
+        _check_for_people(text, claimed, whole=len(data) <= _HEAD)
     return "txt"
+
+
+def _check_for_people(text: bytes, claimed: Kind | None, *, whole: bool) -> None:
+    """Raises UnsupportedFileError for the beginning of a text, perhaps the whole, that is written for machines."""
+    if _XML_BEGINS["markdown" if claimed == "markdown" else "txt"].match(text):
+        raise UnsupportedFileError(f"its content is XML, which is not supported: {_SEND}")
+    if claimed != "markdown" and (found := machine_text(text.decode("latin-1"), whole=whole)) is not None:
+        raise UnsupportedFileError(f"its content is {found}")
 
 
 def _head(data: bytes) -> bytes:
