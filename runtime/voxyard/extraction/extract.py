@@ -28,6 +28,7 @@ from voxyard.extraction.errors import (
 )
 from voxyard.extraction.lines import with_paragraphs, without_page_numbers
 from voxyard.extraction.machine_text import machine_text
+from voxyard.extraction.misread import damage_of, mend_of
 from voxyard.extraction.plaintext import clean, decode
 from voxyard.extraction.sandbox import DEFAULT_LIMITS, ExtractionLimits, read_in_child
 from voxyard.extraction.silent import without_contents, without_marks, without_pictures, without_readings
@@ -169,6 +170,7 @@ class ExtractedText:
     author: str | None = None
     note: str | None = None  # on what is left out
     languages: tuple[tuple[int, str | None], ...] = ()
+    damage: str | None = None  # what is said of characters that are lost
 
 
 def extract(
@@ -202,7 +204,7 @@ def extract(
         if kind == "txt":
             if len(data) > 4 * max_characters + 4:  # no encoding has more bytes per character
                 raise TextTooLongError(_too_long(max_characters))
-            document = _plain(clean(decode(data)))
+            document = _plain(decode(data))
         else:
             document = read_in_child(
                 kind, data, max_characters=max_characters, code=code, limits=limits, cancelled=cancelled
@@ -215,12 +217,16 @@ def extract(
     except ExtractionError as error:
         raise type(error)(f"{name or 'the document'}: {error}") from error
     title, author = _title(document.title, name, text), _author(document.author)
-    own = document.language, document.cover, author, document.note, document.languages
+    own = document.language, document.cover, author, document.note, document.languages, document.damage
     return ExtractedText(title, text, kind, document.chapters, *own)
 
 
 def _plain(text: str) -> ParsedDocument:
     """A plain text, as it is spoken, with its chapters."""
+    mend = mend_of(text)
+    text = clean(text if mend is None else mend(text))
+    mend = mend_of(text)
+    text = clean(text if mend is None else mend(text))
     said = said_in_subtitles(text)
     if said is None:
         said = without_contents(without_marks(without_readings(without_pictures(text))))
@@ -231,7 +237,7 @@ def _plain(text: str) -> ParsedDocument:
         if isinstance(block, Paragraph) and block.chapter is not None:
             found.append(TextChapter(" ".join(block.chapter.text.split()), at, 1))
         at += len(block.text) + len("\n\n") if isinstance(block, Paragraph) else 0
-    return ParsedDocument(None, spoken, tuple(found))
+    return ParsedDocument(None, spoken, tuple(found), damage=damage_of(spoken))
 
 
 def kind_of(data: bytes, filename: str | None, media_type: str | None) -> Kind:
