@@ -162,8 +162,8 @@ def _speak(settings: SpeakConfig, engine: EngineChoice, file: Path, out: Path, *
         raise EncodeError(f"the captions of {out} would replace {file}: name another file with --out")
     check_target(out)  # fails before anything expensive
     document, frontend, script = _script(settings, engine, file)
-    if is_book and document.note is not None:
-        log.warning("%s", document.note)
+    for note in filter(None, (document.note if is_book else None, document.damage)):
+        log.warning("%s", note)
     section, pauses = settings.speak, settings.speech.pauses()
     check_speakable(script, frontend, section.on_failure)
     for note in frontend.notes:

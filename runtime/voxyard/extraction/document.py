@@ -11,6 +11,7 @@ from typing import Literal
 
 from voxyard.extraction.errors import TextTooLongError
 from voxyard.extraction.lines import joined_words, lines_going_on
+from voxyard.extraction.misread import Mend, damage_of, mend_of
 from voxyard.extraction.plaintext import clean
 from voxyard.extraction.silent import contents_lines, without_pictures, without_readings
 from voxyard.extraction.titles import DIRECTS, chapter_title, is_of_chapter, is_part, numbers_alone
@@ -122,6 +123,7 @@ class ParsedDocument:
     author: str | None = None
     note: str | None = None  # on what is left out
     languages: tuple[tuple[int, str | None], ...] = ()
+    damage: str | None = None  # what is said of characters that are lost
 
 
 def in_language(block: Block, language: str | None) -> Block:
@@ -149,13 +151,38 @@ def parsed(
     title: str | None, blocks: Iterable[Block], code: CodeBlocks, *, language: str | None = None,
     cover: bytes | None = None, author: str | None = None, note: str | None = None,
 ) -> ParsedDocument:  # fmt: skip
-    """Document of these blocks, rendered as it is spoken. Of a longer title or author the rest is left out."""
+    """Document of these blocks, rendered as it is spoken. Of a longer title or author the rest is left out.
+
+    Raises:
+        UnreadableFileError: too many characters are lost.
+    """
+    blocks = tuple(blocks)
+    mend = mend_of("\n".join(each for block in blocks for each in _texts(block)))
+    if mend is not None:
+        blocks, title, author = (
+            [_mended(block, mend) for block in blocks],
+            title and mend(title),
+            author and mend(author),
+        )
     kept = with_titles(_with_whole_paragraphs(_without_idle_breaks(without_contents_blocks(spoken(blocks, code)))))
     text = rendered(kept)
     title, author = title and title[:_LONGEST_PROPERTY], author and author[:_LONGEST_PROPERTY]
     places = [(start, getattr(block, "language", None)) for block, _, start in _places(kept, text)]
     language, languages = _languages(language, places, len(text))
-    return ParsedDocument(title, text, chapters(kept, text), language, cover, author, note, languages)
+    found = chapters(kept, text)
+    return ParsedDocument(title, text, found, language, cover, author, note, languages, damage_of(text))
+
+
+def _texts(block: Block) -> tuple[str, ...]:
+    return block.cells if isinstance(block, TableRow) else (block.text,)
+
+
+def _mended(block: Block, mend: Mend) -> Block:
+    if isinstance(block, TableRow):
+        return replace(block, cells=tuple(map(mend, block.cells)), header=tuple(map(mend, block.header)))
+    if isinstance(block, Paragraph) and block.chapter is not None:
+        return replace(block, text=mend(block.text), chapter=replace(block.chapter, text=mend(block.chapter.text)))
+    return replace(block, text=mend(block.text))
 
 
 def _languages(

@@ -98,7 +98,7 @@ class _DocumentWalk:
                 yield from self._paragraph(child)
             elif child.tag == f"{_W}tbl":
                 yield from self._table(child)
-            elif child.tag not in _IGNORED_TAGS and not _is_contents(child):
+            elif not _is_ignored(child):
                 yield from self._blocks(child)
 
     def _paragraph(self, paragraph: BaseOxmlElement) -> Iterator[Block]:
@@ -146,10 +146,10 @@ class _DocumentWalk:
         if child.tag in (f"{_W}fldChar", f"{_W}instrText"):
             self._field(child)
         elif self._is_in_contents() and child.tag != f"{_W}r":
-            if child.tag not in _IGNORED_TAGS:
+            if not _is_ignored(child):
                 yield from ("" for _ in self._inline(child, []))  # for the fields in it
         elif child.tag == f"{_W}t":
-            yield child.text or ""
+            yield "" if _is_mark_of_note(child) else child.text or ""
         elif child.tag in _SIGNS:
             yield _SIGNS[child.tag]
         elif child.tag == f"{_W}txbxContent":
@@ -159,7 +159,7 @@ class _DocumentWalk:
             after.extend([] if note is None else [note])
         elif child.tag == FORMULA:
             yield " ".join(spoken_omml(child).split())
-        elif child.tag not in _IGNORED_TAGS and not (child.tag == f"{_W}r" and self._is_hidden(child)):
+        elif not _is_ignored(child) and not (child.tag == f"{_W}r" and self._is_hidden(child)):
             yield from self._inline(child, after)
 
     def _is_hidden(self, run: BaseOxmlElement) -> bool:
@@ -183,9 +183,9 @@ class _DocumentWalk:
     def _table(self, table: BaseOxmlElement) -> Iterator[Block]:
         header: tuple[str, ...] = ()
         for row in _within(table, f"{_W}tr"):
-            if row.find(f"{_W}trPr/{_W}del") is not None:
+            if row.find(f"{_W}trPr/{_W}del") is not None or is_on(row.find(f"{_W}trPr/{_W}hidden")):
                 continue
-            cells = [list(self._blocks(cell)) for cell in _within(row, f"{_W}tc") if not _continues_above(cell)]
+            cells = [list(self._blocks(cell)) for cell in _within(row, f"{_W}tc") if not _is_no_cell(cell)]
             if any(len(cell) > 1 for cell in cells):
                 yield from (block for cell in cells for block in cell)
                 continue
@@ -206,7 +206,10 @@ def _cell_text(blocks: list[Block]) -> str:
 
 
 def _is_raised(run: BaseOxmlElement) -> bool:
-    place = run.find(f"{_W}rPr/{_W}vertAlign")
+    place, height = run.find(f"{_W}rPr/{_W}vertAlign"), run.find(f"{_W}rPr/{_W}position")
+    if place is None and height is not None:
+        value = str(height.get(f"{_W}val", "0"))
+        return value.isdecimal() and value != "0"
     return place is not None and place.get(f"{_W}val") == "superscript"
 
 
@@ -215,20 +218,33 @@ def _within(parent: BaseOxmlElement, tag: str) -> Iterator[BaseOxmlElement]:
     for child in parent:
         if child.tag == tag:
             yield child
-        elif child.tag not in _IGNORED_TAGS:
+        elif not _is_ignored(child):
             yield from _within(child, tag)
 
 
-def _continues_above(cell: BaseOxmlElement) -> bool:
-    """True for a cell that is vertically merged into the one above."""
+def _is_no_cell(cell: BaseOxmlElement) -> bool:
+    """True for a cell that is deleted, or vertically merged into the one above."""
     merge = cell.find(f"{_W}tcPr/{_W}vMerge")
-    return merge is not None and merge.get(f"{_W}val", "continue") == "continue"
+    continues = merge is not None and merge.get(f"{_W}val", "continue") == "continue"
+    return continues or cell.find(f"{_W}tcPr/{_W}cellDel") is not None
 
 
-def _is_contents(element: BaseOxmlElement) -> bool:
-    """True for a control that holds a table of contents."""
+def _is_mark_of_note(text: BaseOxmlElement) -> bool:
+    """True for a sign that its author chose to stand for the number of a note."""
+    before = text.getprevious()
+    is_note = before is not None and before.tag in (f"{_W}footnoteReference", f"{_W}endnoteReference")
+    return is_note and before.get(f"{_W}customMarkFollows", "0") in ("1", "true", "on")
+
+
+def _is_ignored(element: BaseOxmlElement) -> bool:
+    """True for what is no text, a table of contents in a field or control, and one that asks for a text: Click here."""
+    if element.tag == f"{_W}fldSimple":
+        return _TOC_FIELD.match(element.get(f"{_W}instr", "")) is not None
+    if element.tag != f"{_W}sdt":
+        return element.tag in _IGNORED_TAGS
     gallery = element.find(f"{_W}sdtPr/{_W}docPartObj/{_W}docPartGallery")
-    return gallery is not None and gallery.get(f"{_W}val") == _CONTENTS_GALLERY
+    is_contents = gallery is not None and gallery.get(f"{_W}val") == _CONTENTS_GALLERY
+    return is_contents or is_on(element.find(f"{_W}sdtPr/{_W}showingPlcHdr"))
 
 
 def _goes_on(paragraph: BaseOxmlElement, text: str) -> bool:

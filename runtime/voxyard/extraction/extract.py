@@ -27,6 +27,8 @@ from voxyard.extraction.errors import (
     UnsupportedFileError,
 )
 from voxyard.extraction.lines import with_paragraphs, without_page_numbers
+from voxyard.extraction.machine_text import machine_text
+from voxyard.extraction.misread import damage_of, mend_of
 from voxyard.extraction.plaintext import clean, decode
 from voxyard.extraction.sandbox import DEFAULT_LIMITS, ExtractionLimits, read_in_child
 from voxyard.extraction.silent import without_contents, without_marks, without_pictures, without_readings
@@ -79,7 +81,7 @@ _OTHER_SUFFIXES = {
 }  # fmt: skip
 _SAVE_AS = {  # where the program that opens it can write a type that is read
     ".odt": (".fodt",),
-    ".html": (".mht", ".mhtml", ".eml", ".chm"),
+    ".html": (".mht", ".mhtml", ".eml", ".chm", ".csv", ".tsv"),
     ".docx": (".doc", ".docm", ".dot", ".dotx", ".pages", ".wpd"),
     ".epub": (".azw", ".azw3", ".kfx", ".lit", ".mobi"),
     ".pdf": (".djvu", ".odp", ".ppt", ".pptx", ".ps", ".tex"),
@@ -122,7 +124,14 @@ _OTHER_TEXTS = (  # what is text by its bytes, and markup all the same; of what 
         "a web page in one file (.mht) or an e-mail",
         ".html",
     ),
-    (re.compile(rb"(?:%[^\n]*\n\s*)*\\documentclass\b"), "LaTeX", ".pdf"),
+    (
+        re.compile(
+            rb"(?:%[^\n]*\n\s*)*\\(?:documentclass\b|(?:usepackage|input|include|chapter|section|begin)\*?[\[{])"
+        ),
+        "LaTeX",
+        ".pdf",
+    ),
+    (re.compile(rb"\[Script Info\]", re.IGNORECASE), "subtitles of Aegisub (.ass)", ".srt"),
 )
 _XML_BEGINS = {"markdown": re.compile(rb"<\?xml\s"), "txt": re.compile(rb"<\?xml\s|<[\w:]+\s[^>]*\bxmlns\b")}
 _HEAD = 8192  # bytes that tell of markup
@@ -161,6 +170,7 @@ class ExtractedText:
     author: str | None = None
     note: str | None = None  # on what is left out
     languages: tuple[tuple[int, str | None], ...] = ()
+    damage: str | None = None  # what is said of characters that are lost
 
 
 def extract(
@@ -194,7 +204,7 @@ def extract(
         if kind == "txt":
             if len(data) > 4 * max_characters + 4:  # no encoding has more bytes per character
                 raise TextTooLongError(_too_long(max_characters))
-            document = _plain(clean(decode(data)))
+            document = _plain(decode(data))
         else:
             document = read_in_child(
                 kind, data, max_characters=max_characters, code=code, limits=limits, cancelled=cancelled
@@ -207,12 +217,16 @@ def extract(
     except ExtractionError as error:
         raise type(error)(f"{name or 'the document'}: {error}") from error
     title, author = _title(document.title, name, text), _author(document.author)
-    own = document.language, document.cover, author, document.note, document.languages
+    own = document.language, document.cover, author, document.note, document.languages, document.damage
     return ExtractedText(title, text, kind, document.chapters, *own)
 
 
 def _plain(text: str) -> ParsedDocument:
     """A plain text, as it is spoken, with its chapters."""
+    mend = mend_of(text)
+    text = clean(text if mend is None else mend(text))
+    mend = mend_of(text)
+    text = clean(text if mend is None else mend(text))
     said = said_in_subtitles(text)
     if said is None:
         said = without_contents(without_marks(without_readings(without_pictures(text))))
@@ -223,7 +237,7 @@ def _plain(text: str) -> ParsedDocument:
         if isinstance(block, Paragraph) and block.chapter is not None:
             found.append(TextChapter(" ".join(block.chapter.text.split()), at, 1))
         at += len(block.text) + len("\n\n") if isinstance(block, Paragraph) else 0
-    return ParsedDocument(None, spoken, tuple(found))
+    return ParsedDocument(None, spoken, tuple(found), damage=damage_of(spoken))
 
 
 def kind_of(data: bytes, filename: str | None, media_type: str | None) -> Kind:
@@ -317,9 +331,17 @@ def _kind_by_content(data: bytes, claimed: Kind | None) -> Kind:
             )
     if _HTML_BEGINS.match(text):
         return "html"
-    if claimed != "html" and _XML_BEGINS["markdown" if claimed == "markdown" else "txt"].match(text):
-        raise UnsupportedFileError(f"its content is XML, which is not supported: {_SEND}")
+    if claimed != "html":
+        _check_for_people(text, claimed, whole=len(data) <= _HEAD)
     return "txt"
+
+
+def _check_for_people(text: bytes, claimed: Kind | None, *, whole: bool) -> None:
+    """Raises UnsupportedFileError for the beginning of a text, perhaps the whole, that is written for machines."""
+    if _XML_BEGINS["markdown" if claimed == "markdown" else "txt"].match(text):
+        raise UnsupportedFileError(f"its content is XML, which is not supported: {_SEND}")
+    if claimed != "markdown" and (found := machine_text(text.decode("latin-1"), whole=whole)) is not None:
+        raise UnsupportedFileError(f"its content is {found}")
 
 
 def _head(data: bytes) -> bytes:

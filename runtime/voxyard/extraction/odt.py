@@ -42,12 +42,14 @@ _SILENT = frozenset((
     *(f"{_TEXT}{name}" for name in (
         "tracked-changes", "table-of-content", "illustration-index", "table-index", "object-index", "user-index",
         "alphabetical-index", "bibliography", "note-citation", "ruby-text", "sequence-decls", "variable-decls",
-        "user-field-decls", "script", "meta-field", "hidden-text", "hidden-paragraph",
+        "user-field-decls", "script", "meta-field", "hidden-text", "hidden-paragraph", "placeholder",
     )),
     *(f"{{{_NS['office']}}}{name}" for name in ("annotation", "forms", "event-listeners", "binary-data")),
     f"{_TABLE}shapes", f"{{{_BASE}drawing:1.0}}object", f"{{{_BASE}svg-compatible:1.0}}title",
     f"{{{_BASE}svg-compatible:1.0}}desc",
 ))  # fmt: skip
+_LIBREOFFICE = "{urn:org:documentfoundation:names:experimental:office:xmlns:loext:1.0}"
+_HIDES_PARAGRAPH = "text:hidden-paragraph[@text:is-hidden='true']"
 _LEVEL_OF_TITLE = 1
 _HEADING_STYLE = re.compile(r"Heading_20_([1-9])")
 _LONGEST_BLANKS = 100
@@ -106,7 +108,7 @@ class _Walk:
 
     def __init__(self, roots: list[etree._Element]) -> None:
         self._parents: dict[str, str] = {}
-        self._raised, self._hidden = set[str](), set[str]()
+        self._raised, self._hidden = dict[str, bool](), dict[str, bool]()
         self._numbered: dict[str, dict[int, int]] = {}
         self.language: str | None = None
         self._endnotes: list[etree._Element] = []
@@ -129,10 +131,10 @@ class _Walk:
         name = style.get(f"{_STYLE}name", "")
         self._parents[name] = style.get(f"{_STYLE}parent-style-name", "")
         properties = style.find("style:text-properties", _NS)
-        if properties is not None and properties.get(f"{_STYLE}text-position", "").startswith("super"):
-            self._raised.add(name)
-        if properties is not None and properties.get(f"{{{_NS['text']}}}display") == "none":
-            self._hidden.add(name)
+        if properties is not None and (position := properties.get(f"{_STYLE}text-position")) is not None:
+            self._raised[name] = position.startswith("super")
+        if properties is not None and (display := properties.get(f"{_TEXT}display")) is not None:
+            self._hidden[name] = display == "none"
 
     def document(self, body: etree._Element) -> Iterator[Block]:
         yield from self._blocks(body)
@@ -147,14 +149,16 @@ class _Walk:
                 yield from self._list(child, 1, child.get(f"{_TEXT}style-name", ""))
             elif child.tag == f"{_TABLE}table":
                 yield from self._table(child)
-            elif isinstance(child.tag, str) and child.tag not in _SILENT and child.get(f"{_TEXT}display") != "none":
+            elif not _is_silent(child):
                 yield from self._blocks(child)
 
     def _paragraph(self, paragraph: etree._Element, before: str | None = None) -> Iterator[Block]:
+        if self._is_hidden(paragraph) or paragraph.find(_HIDES_PARAGRAPH, _NS) is not None:
+            return
         after: list[etree._Element] = []
         text = "".join(self._inline(paragraph, after)).strip()
         name = paragraph.get(f"{_TEXT}style-name", "")
-        if text and name not in self._hidden and LEADERS.search(text) is None:
+        if text and LEADERS.search(text) is None:
             if paragraph.tag == f"{_TEXT}h":
                 level = paragraph.get(f"{_TEXT}outline-level", "1")
                 yield HeadingBlock(text, int(level) if level.isdigit() else 1)
@@ -226,7 +230,7 @@ class _Walk:
         pieces = [_blanks(parent.text)]
         for child in parent:
             text = "".join(self._piece(child, after))
-            if child.tag == f"{_TEXT}span" and child.get(f"{_TEXT}style-name", "") in self._raised:
+            if child.tag == f"{_TEXT}span" and self._says(self._raised, child):
                 text = raised((before + "".join(pieces))[-20:], text)
             pieces += [text, _blanks(child.tail)]
         yield from pieces
@@ -246,11 +250,27 @@ class _Walk:
             (self._endnotes if child.get(f"{_TEXT}note-class") == "endnote" else after).extend(notes)
         elif isinstance(child.tag, str) and child.tag.rsplit("}")[-1] in ("frame", "text-box", "custom-shape"):
             after.append(child)
-        elif isinstance(child.tag, str) and child.tag not in _SILENT and not self._is_hidden(child):
+        elif not _is_silent(child) and not self._is_hidden(child):
             yield from self._inline(child, after)
 
     def _is_hidden(self, element: etree._Element) -> bool:
-        return element.get(f"{_TEXT}style-name", "") in self._hidden
+        return self._says(self._hidden, element)
+
+    def _says(self, styles: dict[str, bool], element: etree._Element) -> bool:
+        """What an element's style says, or the next one that it is based on."""
+        return next(
+            (styles[each] for each in self._bases(element.get(f"{_TEXT}style-name", "")) if each in styles), False
+        )
+
+
+def _is_silent(element: etree._Element) -> bool:
+    """True for what is no text, a hidden section, and a field that asks for a text: Click here."""
+    if not isinstance(element.tag, str) or element.tag in _SILENT:
+        return True
+    display = element.get(f"{_TEXT}display")
+    if display == "none" or (display == "condition" and element.get(f"{_TEXT}is-hidden") == "true"):
+        return True
+    return bool(element.get(f"{_LIBREOFFICE}showing-place-holder") == "true")
 
 
 def _blanks(text: str | None) -> str:

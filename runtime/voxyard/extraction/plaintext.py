@@ -188,7 +188,7 @@ def _check_not_damaged(data: bytes, error: UnicodeDecodeError) -> None:
 
 def _guess(data: bytes) -> str:
     """Encoding of a text that is not UTF-8. Raises UnreadableFileError for damaged text of East Asia, and others."""
-    found = _detected(data)
+    found = detected(data)
     if found is None or found not in _EASTERN or _NO_CHARACTER.search(data.decode(found)):
         _check_not_cut(data)
     if found is None:
@@ -207,7 +207,7 @@ def _check_not_cut(data: bytes) -> None:
         good = sum(c > "\x7f" for c in text) - bad
         if not 0 < bad <= _MOST_DAMAGED * good or (least is not None and bad >= least[0]):
             continue
-        if _detected(_NO_CHARACTER.sub("", text).encode(encoding, "ignore")) == encoding:
+        if detected(_NO_CHARACTER.sub("", text).encode(encoding, "ignore")) == encoding:
             least = bad, encoding, text
     if least is not None:
         bad, encoding, text = least
@@ -219,7 +219,8 @@ def _check_not_cut(data: bytes) -> None:
         )
 
 
-def _detected(data: bytes) -> str | None:
+def detected(data: bytes) -> str | None:
+    """The encoding that fits a text best which is not UTF-8; None where none does."""
     matches = list(from_bytes(data, cp_isolation=list(_CANDIDATES), threshold=_MAX_MESS))
     if not matches:
         return None

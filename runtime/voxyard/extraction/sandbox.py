@@ -120,6 +120,7 @@ def _read(
         author=answer["author"],
         note=answer["note"],
         languages=tuple((start, language) for start, language in answer["languages"]),
+        damage=answer["damage"],
     )
 
 

@@ -245,6 +245,8 @@ MARKUP = {
     "page in one file": (MAIL, r"\.mht.*save it as \.html"),
     "Word in XML": (b"<?xml version='1.0'?><?mso-application?><w:wordDocument>Rain", r"Word.*save it as \.docx"),
     "LaTeX": (b"% Rain\n\\documentclass{book}\nRain.", r"LaTeX.*save it as \.pdf"),
+    "a chapter of LaTeX": (b"\\chapter{One}\nRain.", r"LaTeX.*save it as \.pdf"),
+    "subtitles of Aegisub": (b"\xef\xbb\xbf[Script Info]\r\nTitle: Rain\r\n", r"Aegisub.*save it as \.srt"),
     "other XML": (
         b"\xef\xbb\xbf<?xml version='1.0'?><rss><title>Rain</title></rss>",
         "is XML, which is not supported: send",
@@ -267,6 +269,61 @@ def test_markup_called_a_text_is_refused_with_what_it_is(kind: str, name: str | 
     if "rename" not in reason:
         with pytest.raises(UnsupportedFileError, match=reason):
             read(data, None)
+
+
+TABLE = r"its content is a table \(CSV\), which is not supported: save it as \.html"
+JSON, CODE = (
+    f"its content is {found}, which is not supported: save what is to be spoken as a text of its own"
+    for found in ("JSON", "source code or settings")
+)
+FOR_MACHINES = [
+    ('{"title": "Rain", "pages": [1, 2]}', JSON),
+    ('[\n  {\n    "title" : "Rain"\n  },\n', JSON),
+    ('{"id": 1}\n{"id": 2}\n', JSON),
+    ('["Rain", "Sun"]', JSON),
+    ("[0.5, 1, 2]", JSON),
+    ("Name,Age\nAnn,5\nBob,7\n", TABLE),
+    ("name;place;born\r\nAnn;home;\r\nBob;away;May\r\n", TABLE),
+    ("Name\tOrt\tAlter\nJürgen\tKöln\t5\nBärbel\tUlm\t7\n", TABLE),
+    ('id|text|said\n1|"Rain, it said."|Rain\n2|Sun|Sun\n', TABLE),
+    ("姓名,年龄\n安,5\n白,7\n", TABLE),
+    ("#!/bin/sh\necho Rain\n", CODE),
+    ("import os\n\n\ndef rain(x):\n    # it falls\n    if x > 1:\n        return os.sep\n", CODE),
+    ('"""Rain.\n\nIt falls.\n"""\nclass Rain:\n    drops = [1, 2]\n    fall(drops)\n', CODE),
+    ('/* It rains.\n   All night. */\nint main(void) {\n  puts("Rain");\n  return 0;\n}\n', CODE),
+    ("function rain(x) {\n  const y = f(x);\n  return y;\n}\n", CODE),
+    (".rain {\n  color: blue;\n  top: 0;\n}\n", CODE),
+    ("SELECT name FROM rain\nWHERE x = 1;\nDELETE FROM rain WHERE y = 2;\n", CODE),
+    ("[Rain]\n# it falls\ndrops = many\n", CODE),
+]
+PROSE = [
+    "床前明月光,疑是地上霜。\n举头望明月,低头思故乡。\n春眠不觉晓,处处闻啼鸟。",
+    "Hund = dog\nKatze = cat\nMaus = mouse\nKuh = cow",
+    "Rain, sun\nWind, snow\nHail, ice",
+    "3,5\n4,5\n5,5 liters of rain",
+    "ANN: Rain?\nBOB: Sun;\nANN: Well (said she);\nBOB: No.",
+    '"Rain," she said, "is wet."\n[Sun] and {wind}.\n',
+    "The ship came in;\nthe rain fell down;\nthe sun went out;\nthe moon came up.",
+    "# Rain\n\nTo import wheat, call(us) here:\n\n    x = f(1)\n\nIt is dear. And so on.",
+    "* Rain\n* Sun\n- 5 eggs: two\n- for Ann: milk",
+    "Rain\twet\nSun\tdry\nSnow\tcold",
+]
+
+
+@pytest.mark.parametrize(("text", "reason"), FOR_MACHINES)
+@pytest.mark.parametrize("name", ["a.txt", "a.py", None])
+@pytest.mark.parametrize("times", [1, 500])
+def test_text_for_machines_is_refused_with_what_it_is(text: str, reason: str, name: str | None, times: int) -> None:
+    whole = text if times == 1 else "\n".join([*text.splitlines(), *text.splitlines()[1:] * times])
+    for encoding in ("utf-8-sig", "utf-16"):
+        with pytest.raises(UnsupportedFileError, match=reason):
+            read(whole.encode(encoding), name)
+
+
+@pytest.mark.parametrize("text", PROSE)
+@pytest.mark.parametrize("times", [1, 500])
+def test_prose_with_signs_of_tables_and_code_is_a_text(text: str, times: int) -> None:
+    assert read("\n".join([text] * times).encode()).kind == "txt"
 
 
 @pytest.mark.parametrize(

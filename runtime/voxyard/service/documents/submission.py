@@ -356,7 +356,7 @@ class UploadReader:
             author=document.author or found.author,
             declared=found.language,
             languages=found.languages,
-            note=found.note,
+            note="; ".join(filter(None, (found.note, found.damage))) or None,
         )
         reading = replace(self.reading, lexicons=(*upload.lexicons, *self.reading.lexicons))
         cast = self.voices.cast_of(upload.cast, document.owner)

@@ -240,9 +240,12 @@ def _tags(text: str) -> _Tags:
         tags.breaks[tag.start()] = tags.breaks.get(tag.start(), 0.0) + _seconds(tag, text, tag.start())
     for tag in free(_VOICE):
         tags.turns.append((tag.start(), tag["name"]))
+    last = 0
     for line in free(_SCENE_BREAK):
-        tags.breaks[line.start()] = tags.breaks.get(line.start(), 0.0) + SCENE_PAUSE
-        tags.scenes += 1
+        if not last or text[last : line.start()].strip():  # several in a row are one
+            tags.breaks[line.start()] = tags.breaks.get(line.start(), 0.0) + SCENE_PAUSE
+            tags.scenes += 1
+        last = line.end()
     return tags
 
 

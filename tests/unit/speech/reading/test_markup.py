@@ -29,6 +29,8 @@ def parts(text: str) -> list[str | float]:
         ('One [pause] two <break time="1s"/> three', ["One ", 0.7, " two ", 1.0, " three"]),
         ("One.\n\n* * *\n\nTwo.\n***\nThree", ["One.\n\n", 1.0, "\n\nTwo.\n", 1.0, "\nThree"]),
         ("One.\n\n◆\n\nTwo.\n◇ ◇ ◇\nThree", ["One.\n\n", 1.0, "\n\nTwo.\n", 1.0, "\nThree"]),
+        ("One.\n\n* * *\n\n***\n \n◇\nTwo.", ["One.\n\n", 1.0, "\n\n\n \n\nTwo."]),
+        ("***\n\n* * *\n\nOne.", ["", 1.0, "\n\n\n\nOne."]),
         ("One.\n\n§\n\nA ◆ and § 5.", ["One.\n\n", 1.0, "\n\nA ◆ and § 5."]),
         ("5 * 3 * 2, - one\n- two\n* three", None),
         ("[pauses], [pause x], [pause -1s], [pause 1 min], [laughs]", None),
