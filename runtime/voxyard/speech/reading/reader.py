@@ -26,7 +26,7 @@ from voxyard.speech.reading.markup import Edit, EditedText, Span
 from voxyard.speech.reading.patterns import ELSEWHERE
 from voxyard.speech.reading.rules import KINDS, Kind, rules
 
-READING_VERSION = 10
+READING_VERSION = 11
 """Rises with every change that may give a text other words."""
 
 WINDOW = 20_000
