@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from voxyard.speech.reading import german, persian
 from voxyard.speech.reading.attributive import is_attribute
-from voxyard.speech.reading.languages import Language
+from voxyard.speech.reading.languages import NO_LETTERS, Language
 from voxyard.speech.reading.number_words import before_word, cardinal, decimal, ordinal
 from voxyard.speech.reading.patterns import BLANK
 from voxyard.speech.reading.tables import table
@@ -31,7 +31,7 @@ def patterns(
         return _decimal_marks(code, language)
     letters = r"\w" if language.spaced else "A-Za-z0-9_"
     symbols = "|".join(
-        re.escape(each) for each in sorted(units, key=len, reverse=True) if each[0].isalpha() or each in _SHARES
+        re.escape(each) for each in sorted(units, key=len, reverse=True) if each[0] not in NO_LETTERS or each in _SHARES
     )
     inch = r"[\"″”](?!\w)"
     unit = (
