@@ -67,7 +67,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         return f"{whole}{_with(whole) + ' ' if whole else ''}{below} 분의 {above}{_after(found)}"
 
     def score(found: re.Match[str]) -> str:
-        return f"{cardinal(found['a'], language)} 대 {cardinal(found['b'], language)}"
+        return f"{cardinal(found['a'] or found['c'], language)} 대 {cardinal(found['b'] or found['d'], language)}"
 
     glyphs = {"½": (1, 2), "⅓": (1, 3), "⅔": (2, 3), "¼": (1, 4), "¾": (3, 4)}
     day = r"(?P<{}>[월화수목금토일])"
@@ -104,11 +104,11 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         _large(language),
         (
             re.compile(
-                rf"{before}(?P<a>\d{{1,3}}):(?P<b>\d)(?![\d:])|{before}(?P<c>\d{{1,3}})-(?P<d>\d{{1,3}})(?=[로의으]|\s?{_SCORE}|,\s\d{{1,2}}-\d{{1,2}}(?!\d))"
+                rf"{before}(?P<a>\d{{1,3}}):(?P<b>\d)(?![\d:])|"
+                rf"{before}(?P<c>\d{{1,3}})(?P<blank> ?)-(?P=blank)(?P<d>\d{{1,3}})"
+                rf"(?=[로의으]|\s?{_SCORE}|,\s\d{{1,2}}-\d{{1,2}}(?!\d))"
             ),
-            lambda found: (
-                score(found) if found["a"] else f"{cardinal(found['c'], language)} 대 {cardinal(found['d'], language)}"
-            ),
+            score,
         ),
         (
             re.compile(
