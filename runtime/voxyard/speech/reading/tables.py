@@ -98,6 +98,7 @@ class WordTable:
     codes: tuple[str, ...] = ()  # words after which figures are read one by one: PIN 1234
     records: tuple[str, ...] = ()  # words before the number of a paper that has a year: invoice 2024-117
     scores: tuple[str, ...] = ()  # words beside the score of a game: patterns of their beginnings
+    pressure: tuple[str, ...] = ()  # words for that of the blood: patterns
     no_attribute: tuple[str, ...] = ()  # words after a quantity that is no attribute: 5 km of
     books: Mapping[str, str] = field(default_factory=dict)  # of the Bible, by their short names
     chess: Mapping[str, str] = field(default_factory=dict)  # pieces by their letters, and x, which takes one
@@ -157,6 +158,7 @@ def table(code: str) -> WordTable:
         "genitive",
         "starters",
         "no_attribute",
+        "pressure",
         "labels",
         "codes",
         "records",
