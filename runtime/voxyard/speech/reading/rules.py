@@ -81,6 +81,7 @@ def rules(code: str, region: str = "") -> tuple[Rule, ...]:
     return (
         *first,
         *_of("numbers", emoji.keycaps(language)),
+        *_of("numbers", names.in_english(language)),
         *_of("numbers", verses.patterns(language)),
         *_of("numbers", chess.patterns(language)),
         *_of("numbers", ranges.scales_of_maps(language) if code != "pl" else ()),

@@ -102,6 +102,7 @@ class WordTable:
     no_attribute: tuple[str, ...] = ()  # words after a quantity that is no attribute: 5 km of
     books: Mapping[str, str] = field(default_factory=dict)  # of the Bible, by their short names
     chess: Mapping[str, str] = field(default_factory=dict)  # pieces by their letters, and x, which takes one
+    english: Mapping[str, str] = field(default_factory=dict)  # names with figures that are said in English: MP3
     emoji: Mapping[str, str] = field(default_factory=dict)  # names, where Unicode's own is no usual one
     before_name: Mapping[str, str] = field(default_factory=dict)  # words of a key with & before a name: St. Mary
     signs: Signs = field(default_factory=Signs)
