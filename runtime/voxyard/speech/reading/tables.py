@@ -102,6 +102,9 @@ class WordTable:
     no_attribute: tuple[str, ...] = ()  # words after a quantity that is no attribute: 5 km of
     books: Mapping[str, str] = field(default_factory=dict)  # of the Bible, by their short names
     chess: Mapping[str, str] = field(default_factory=dict)  # pieces by their letters, and x, which takes one
+    things: Mapping[str, str] = field(
+        default_factory=dict
+    )  # Korean counter → nouns before it, of which a number is native
     english: Mapping[str, str] = field(default_factory=dict)  # names with figures that are said in English: MP3
     emoji: Mapping[str, str] = field(default_factory=dict)  # names, where Unicode's own is no usual one
     before_name: Mapping[str, str] = field(default_factory=dict)  # words of a key with & before a name: St. Mary
