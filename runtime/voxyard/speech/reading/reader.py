@@ -37,7 +37,7 @@ _SENTENCE_END = re.compile(r"(?:(?<=[^\W\d_]{4})\.|[!?…؟۔])[\"'”’»“)\
 _BETWEEN_WORDS = re.compile(r"(?<=[^\W\d_]{4})\s+(?=[^\W\d_]{4})")
 _BREAK = re.compile(r"\n(?=[^\S\n]*\n)")  # between two paragraphs
 _SOMETHING = re.compile(
-    r"[\d_¼-¾⅐-ↂ²³¹⁰-₟]|[^\w\s,;:'\"’“”„‘«»?!()—–…-]|[IVX]{2}|\b(?:Mme|Mlle|chapter|[A-Z][a-z]+ [IVXL]\b)"
+    r"[\d_¼-¾⅐-ↂ²³¹⁰-₟①-⑳]|[^\w\s,;:'\"’“”„‘«»?!()—–…-]|[IVX]{2}|\b(?:Mme|Mlle|chapter|[A-Z][a-z]+ [IVXL]\b)"
 )
 _UNIT = re.compile(  # 120km/h and XVIII tell no language
     r"(?<=\d)[A-Za-z/]{1,4}(?![A-Za-z])|[!-~]*(?:@|://|www\.)[!-~]*|(?<![A-Za-z])[IVXLC]+(?![A-Za-z])"
