@@ -78,7 +78,7 @@ def patterns(
         rf"(?!\d){unit}{after}"
     )
     if code == "fa":
-        return [(glyph, words), *persian.decimals(language)]
+        return [*_decimal_marks(code, language), (glyph, words), *persian.decimals(language)]
     first = [
         *_laws(code, language),
         *_labelled(code, language),
@@ -167,24 +167,28 @@ def _noun(found: re.Match[str], code: str) -> str | None:
 
 def _decimal_marks(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
     """4.5/5."""
-    out_of = table(code).signs.out_of
+    out_of = _FULL_MARKS.get(code) or table(code).signs.out_of
     if not out_of:
         return []
+    letters = r"\w" if language.spaced and code != "ko" else "A-Za-z0-9_"
     separator = re.escape(language.decimal)
-    mark = rf"(?<![\w.,:/-])(?P<whole>\d{{1,3}}){separator}(?P<part>\d)/(?P<best>5|10|20|100)(?![\w/]|[.,]\d)"
+    mark = rf"(?<![{letters}.,:/-])(?P<whole>\d{{1,3}}){separator}(?P<part>\d)/(?P<best>5|10|20|100)(?:{separator}0)?"
 
     def words(found: re.Match[str]) -> str:
-        said = decimal(found["whole"], found["part"], language)
-        return f"{said} {out_of} {cardinal(found['best'], language)}"
+        said, best = decimal(found["whole"], found["part"], language), cardinal(found["best"], language)
+        return f"{best}{out_of}{said}" if code in _FULL_MARKS else f"{said} {out_of} {best}"
 
-    return [(re.compile(mark), words)]
+    return [(re.compile(rf"{mark}(?![{letters}/]|[.,]\d)"), words)]
+
+
+_FULL_MARKS = {"ja": "点中", "zh": "分里", "ko": "점 만점에 "}
 
 
 def _points(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
     """18/20点, 95/100分."""
     if code not in ("ja", "zh"):
         return []
-    joint, noun = {"ja": ("点中", "点"), "zh": ("分里", "分")}[code]
+    joint, noun = _FULL_MARKS[code], {"ja": "点", "zh": "分"}[code]
     pattern = re.compile(rf"(?<![A-Za-z0-9_.,:/-])(?P<n>\d{{1,3}})/(?P<best>\d{{1,3}})(?={noun}(?![之钟]))")
     return [(pattern, lambda found: f"{cardinal(found['best'], language)}{joint}{cardinal(found['n'], language)}")]
 

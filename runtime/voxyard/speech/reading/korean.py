@@ -88,6 +88,12 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             lambda found: average(found, "할푼리", " ", language),
         ),
         *_rates(language, number),
+        (  # 간장 2T, 설탕 1t
+            re.compile(rf"(?:{_before_spoons()})(?P<n>[1-9]\d?)(?:\.(?P<part>\d))?(?P<spoon>[Tt])(?![A-Za-z0-9])"),
+            lambda found: (
+                f"{_figures(found['n'], found['part'], '큰술', language, ordered=False)} {_SPOONS[found['spoon']]}"
+            ),
+        ),
         (  # 버스 1대, 마늘을 5쪽
             re.compile(
                 rf"{before}(?P<n>[1-9]|1\d|20)\s?(?=(?P<counter>{'|'.join(table('ko').things)})(?![가-힣]*[년째]))"
@@ -106,7 +112,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             re.compile(
                 rf"{before}(?P<a>\d{{1,3}}):(?P<b>\d)(?![\d:])|"
                 rf"{before}(?P<c>\d{{1,3}})(?P<blank> ?)-(?P=blank)(?P<d>\d{{1,3}})"
-                rf"(?=[로의으]|\s?{_SCORE}|,\s\d{{1,2}}-\d{{1,2}}(?!\d))"
+                rf"(?:(?=[로의으(]|\s?{_SCORE}|,\s\d{{1,2}}-\d{{1,2}}(?!\d))|(?<=\d-\d\d, \d\d-\d\d)(?=[).,]))"
             ),
             score,
         ),
@@ -140,6 +146,14 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             lambda found: _bare(found, language),
         ),
     ]
+
+
+_SPOONS = {"T": "큰술", "t": "작은술"}
+
+
+def _before_spoons() -> str:
+    """Looks behind a number for what is measured by spoons: 간장 2T."""
+    return "|".join(rf"(?<={each} )" for each in table("ko").things["큰술"].split())
 
 
 def _of_things(found: re.Match[str]) -> str:
@@ -184,11 +198,13 @@ def _bare(found: re.Match[str], language: Language) -> str | None:
 
 def _large(language: Language) -> tuple[re.Pattern[str], Words]:
     """30만 km: a unit after a word of a large number."""
-    units = "|".join(
-        sorted((each for each in UNITS if each.isalpha() and each.isascii() and len(each) > 1), key=len)[::-1]
-    )
+    shorts = {each: forms[0] for each, forms in table("ko").counted.items()}
+    known = [
+        each for each in {**UNITS, **shorts} if each.isalpha() and each.isascii() and (len(each) > 1 or each in shorts)
+    ]
+    units = "|".join(sorted(known, key=len, reverse=True))
     pattern = re.compile(rf"(?<=\d[만억조천백])\s?(?P<unit>{units})(?![A-Za-z0-9/²³])")
-    return pattern, lambda found: unit_name(language, UNITS[found["unit"]], 2)
+    return pattern, lambda found: shorts.get(found["unit"]) or unit_name(language, UNITS[found["unit"]], 2)
 
 
 _EMERGENCY = "1(?:1[0-9]|2[0-9]|3[0-9]|82)"

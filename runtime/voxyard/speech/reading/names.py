@@ -47,6 +47,9 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
         below, noun = _FLOORS[code]
         floor = re.compile(rf"(?<![A-Za-z\d.-])(?P<below>B)?(?P<n>[1-9]\d?)(?:F(?![A-Za-z\d])|(?(below){noun}|(?!)))")
         found.insert(0, (floor, lambda match: f"{below * bool(match['below'])}{cardinal(match['n'], language)}{noun}"))
+    if code in ("ko", "ja", "zh", "fa"):  # Vol.3, Ver.2를
+        numbered = re.compile(r"(?<=[A-Za-z][a-z])\.(?P<n>\d{1,4})(?![A-Za-z\d/]|[.,:-]\d)")
+        found.append((numbered, lambda match: " " * language.spaced + cardinal(match["n"], language)))
     if code in _OWN_LETTERS:  # 코로나-19, کووید-۱۹
         after_word = re.compile(rf"(?<={_OWN_LETTERS[code]})(?P<joint>-?)(?P<n>\d{{1,4}})(?![\w/]|[.,:-]\d)")
         found.append((after_word, lambda match: f" {cardinal(match['n'], language)}"))

@@ -39,8 +39,8 @@ _BREAK = re.compile(r"\n(?=[^\S\n]*\n)")  # between two paragraphs
 _SOMETHING = re.compile(
     r"[\d_¼-¾⅐-ↂ²³¹⁰-₟①-⑳]|[^\w\s,;:'\"’“”„‘«»?!()—–…-]|[IVX]{2}|\b(?:Mme|Mlle|chapter|[A-Z][a-z]+ [IVXL]\b)"
 )
-_UNIT = re.compile(  # 120km/h and XVIII tell no language
-    r"(?<=\d)[A-Za-z/]{1,4}(?![A-Za-z])|[!-~]*(?:@|://|www\.)[!-~]*|(?<![A-Za-z])[IVXLC]+(?![A-Za-z])"
+_UNIT = re.compile(  # 120km/h, Tel. and XVIII tell no language
+    r"(?<=\d)[A-Za-z/]{1,4}(?![A-Za-z])|\b(?i:tel|fax|e-?mail|mobile)\b|[!-~]*(?:@|://|www\.)[!-~]*|(?<![A-Za-z])[IVXLC]+(?![A-Za-z])"
 )
 _WORD = re.compile(r"[^\W\d_]+")
 _BEFORE_NOUN = re.compile(

@@ -59,6 +59,7 @@ def patterns(language: Language, units: Mapping[str, str], unit_name: UnitName) 
     unit = rf"(?:(?:{_PRIME})|{BLANK}(?:{symbols})(?![{letters}]))"
     inches = r"(?: ?\d{1,2}(?:[\"”″]|''))?"
     named = "|".join(filter(None, (_stem(unit_name(each, 2)) for each in _WORDS_OF_LENGTH)))
+    named += "|سانت" if language.locale == "fa" else ""
     own = rf"{side}{unit}{inches} ?[xX×] ?{side}{unit}{inches}"  # each side with a unit
     last = rf"{side}(?: ?[xX×] ?{side}){{1,3}}(?:{BLANK}(?:{symbols})(?![{letters}])|(?=\s(?:{named})))"
     alone = rf"{side}(?: ?[xX] ?{side}){{1,3}}" if language.spaced else r"(?!)"
