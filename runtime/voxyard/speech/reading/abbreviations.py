@@ -78,6 +78,7 @@ def _abbreviation(key: str, words: str, another: re.Pattern[str], own: WordTable
             ends = False  # u. a. Obst
         return said + "." if ends else said
 
-    if short[0] == "(":  # محمد(ص)
-        return (re.compile(rf"[^\S\n]?{re.escape(short)}"), lambda _: f" {words}")
+    if short[0] in "(㈜㈱㈲":  # محمد(ص), ㈜한국, ㈱日本
+        blank = "" if short[0] in "㈱㈲" else " "
+        return (re.compile(rf"[^\S\n]?{re.escape(short)}"), lambda _: f"{blank}{words}")
     return (re.compile(rf"(?<![\w.]){first}{inside}{last}"), spoken)

@@ -73,9 +73,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
     found.insert(0, (_IBAN, lambda match: _iban(match, language)))
     if language.locale == "ja":
         found.insert(0, (re.compile(r"〒\s?(?=\d)"), lambda _: "郵便番号"))
-        found.insert(
-            0, (_AVERAGE, lambda match: "".join(cardinal(match[k], language) + k for k in "割分厘" if match[k] != "0"))
-        )
+        found.insert(0, (_AVERAGE, lambda match: average(match, "割分厘", "", language)))
         found.insert(0, (_TEN_MINUTES, lambda _: "じゅっぷん"))
         found.insert(0, (_JAPANESE_LOT, lambda match: _lot(match, language)))
         found.insert(0, (_JAPANESE_BLOCK, lambda match: "の".join(cardinal(n, language) for n in match[0].split("-"))))
@@ -120,7 +118,7 @@ _JAPANESE_BLOCK = re.compile(  # 千代田区1-1, 渋谷2-3-4
     r"(?:(?<=[区町村市丁目台条通])[1-9]\d{0,3}-[1-9]\d{0,3}(?:-[1-9]\d{0,3})?|"
     r"(?<=[一-龥])(?<!話)(?<!号)[1-9]\d?-[1-9]\d?-[1-9]\d{0,2})(?![\d-])"
 )
-_AVERAGE = re.compile(r"(?:(?<=打率)|(?<=打率は)|(?<=打率が))[0０]?\.(?P<割>\d)(?P<分>\d)(?P<厘>\d)(?!\d)")  # 打率.312
+_AVERAGE = re.compile(r"(?:(?<=打率)|(?<=打率は)|(?<=打率が))[0０]?\.(\d)(\d)(\d)(?!\d)")  # 打率.312
 _TEN_MINUTES = re.compile(
     r"(?<![\d.,:：/時/〜~～-])10 ?分(?![のか]?[一二三四五六七八九十\d])(?!の[一-九\d])"
 )  # 十分 is "enough" too
@@ -133,6 +131,12 @@ def _lot(found: re.Match[str], language: Language) -> str:
     if _IN_A_TOWN.search(before) is None:
         return ELSEWHERE
     return "の".join(cardinal(n, language) for n in found[0].split("-"))
+
+
+def average(found: re.Match[str], parts: str, joint: str, language: Language) -> str:
+    """Tenths, hundredths and thousandths of a batter by their names: 삼할 일푼 이리."""
+    said = zip(found.groups(), parts, strict=True)
+    return joint.join(cardinal(digit, language) + part for digit, part in said if digit != "0")
 
 
 _IBAN = re.compile(r"(?<![\w-])(?P<country>[A-Z]{2})(?P<digits>\d\d(?: ?\d{4}){3,7}(?: ?\d{1,4})?)(?![\w-])")

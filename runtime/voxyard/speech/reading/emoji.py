@@ -49,13 +49,19 @@ def _flag(letters: str) -> str:
 
 
 def keycaps(language: Language) -> list[tuple[re.Pattern[str], Words]]:
-    """A key: its figure, which is text; # and * are silent as other emoji are."""
+    """A key or a number in a circle: its figure, which is text; # and * are silent as other emoji are."""
 
     def words(found: re.Match[str]) -> str:
         return cardinal(found["key"], language)
 
+    def circled(found: re.Match[str]) -> str:
+        said = cardinal(str(int(unicodedata.numeric(found[0]))), language)
+        return said + (language.comma.rstrip() if language.spaced else "、") * (found["item"] is not None)
+
+    item = r"\s" if language.spaced else r"[^\W\dのとをはがに]"
+    number = rf"(?:(?P<item>(?<![^\s.。!?！？])[①-⑳](?={item}))|[①-⑳])"
     sign = r"[^\S\n]?(?<![\w#*])[#*]\ufe0f?\u20e3"
-    return [(re.compile(_KEYCAP), words), (re.compile(sign), lambda _: "")]
+    return [(re.compile(_KEYCAP), words), (re.compile(number), circled), (re.compile(sign), lambda _: "")]
 
 
 def _name(sign: str, own: Mapping[str, str]) -> str:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 
 from voxyard.speech.reading import german, persian
 from voxyard.speech.reading.attributive import is_attribute
-from voxyard.speech.reading.languages import Language
+from voxyard.speech.reading.languages import NO_LETTERS, Language
 from voxyard.speech.reading.number_words import before_word, cardinal, decimal, ordinal
-from voxyard.speech.reading.patterns import BLANK
+from voxyard.speech.reading.patterns import BLANK, ELSEWHERE
 from voxyard.speech.reading.tables import table
 from voxyard.speech.reading.units import is_quoted
 
@@ -31,7 +31,7 @@ def patterns(
         return _decimal_marks(code, language)
     letters = r"\w" if language.spaced else "A-Za-z0-9_"
     symbols = "|".join(
-        re.escape(each) for each in sorted(units, key=len, reverse=True) if each[0].isalpha() or each in _SHARES
+        re.escape(each) for each in sorted(units, key=len, reverse=True) if each[0] not in NO_LETTERS or each in _SHARES
     )
     inch = r"[\"″”](?!\w)"
     unit = (
@@ -65,8 +65,6 @@ def patterns(
         if not (found["whole"] or name or symbol) and (said := _marked(code, language, above, below, found)):
             return said
         if symbol:
-            if symbol == "mmHg":
-                return _pressure(found, language, unit_name(units[symbol], 2))
             name = unit_name(units[symbol], 2 if found["whole"] else 1)
             if name is None:
                 return None
@@ -80,7 +78,7 @@ def patterns(
         rf"(?!\d){unit}{after}"
     )
     if code == "fa":
-        return [(glyph, words), *persian.decimals(language)]
+        return [*_decimal_marks(code, language), (glyph, words), *persian.decimals(language)]
     first = [
         *_laws(code, language),
         *_labelled(code, language),
@@ -101,12 +99,32 @@ def _share(code: str, language: Language, name: str, above: int, below: int, fou
     return f"{said}{' ' if language.spaced else ''}{name}"
 
 
-def _pressure(found: re.Match[str], language: Language, unit: str | None) -> str | None:
-    """120/80 mmHg, of the blood."""
-    over = table(language.locale).signs.over
-    if not over or unit is None or found["whole"] or found["glyph"]:
-        return None
-    return f"{cardinal(found['above'], language)} {over} {cardinal(found['below'], language)} {unit}"
+def pressures(code: str, language: Language, unit_name: UnitName) -> list[tuple[re.Pattern[str], Words]]:
+    """Patterns of a pressure of the blood, with their words: 120/80 mmHg; 120/80 after the word for it."""
+    own = table(code)
+    if not own.signs.over:
+        return []
+    letters = r"\w" if language.spaced and code != "ko" else "A-Za-z0-9_"
+    blank = " " if language.spaced else ""
+    told = re.compile(rf"(?:{'|'.join(own.pressure) or '(?!)'})[^.!?。！？]{{0,40}}$", re.IGNORECASE)
+    pattern = rf"(?<![{letters}.,/-])(?P<above>\d{{2,3}})/(?P<below>\d{{1,3}})"
+    pattern += rf"(?:{BLANK}(?P<unit>mmHg|㎜Hg))?(?![{letters}/]|[.,-]\d)"
+
+    def words(found: re.Match[str]) -> str | None:
+        before = found.string[max(0, found.start() - 60) : found.start()]
+        likely = int(found["above"]) >= _LEAST_PRESSURE or code in _IN_CENTIMETRES
+        if not found["unit"] and not (likely and told.search(before)):
+            return ELSEWHERE
+        above, below = (cardinal(found[each], language) for each in ("above", "below"))
+        over = own.signs.over if code == "ko" else f"{blank}{own.signs.over}"  # a particle
+        unit = f"{blank}{unit_name('pressure-millimeter-ofhg', 2)}" if found["unit"] else ""
+        return f"{above}{over}{blank}{below}{unit}"
+
+    return [(re.compile(pattern), words)]
+
+
+_LEAST_PRESSURE = 60
+_IN_CENTIMETRES = ("pt", "fa")  # 12/8
 
 
 _LABELLED = re.compile(
@@ -149,24 +167,28 @@ def _noun(found: re.Match[str], code: str) -> str | None:
 
 def _decimal_marks(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
     """4.5/5."""
-    out_of = table(code).signs.out_of
+    out_of = _FULL_MARKS.get(code) or table(code).signs.out_of
     if not out_of:
         return []
+    letters = r"\w" if language.spaced and code != "ko" else "A-Za-z0-9_"
     separator = re.escape(language.decimal)
-    mark = rf"(?<![\w.,:/-])(?P<whole>\d{{1,3}}){separator}(?P<part>\d)/(?P<best>5|10|20|100)(?![\w/]|[.,]\d)"
+    mark = rf"(?<![{letters}.,:/-])(?P<whole>\d{{1,3}}){separator}(?P<part>\d)/(?P<best>5|10|20|100)(?:{separator}0)?"
 
     def words(found: re.Match[str]) -> str:
-        said = decimal(found["whole"], found["part"], language)
-        return f"{said} {out_of} {cardinal(found['best'], language)}"
+        said, best = decimal(found["whole"], found["part"], language), cardinal(found["best"], language)
+        return f"{best}{out_of}{said}" if code in _FULL_MARKS else f"{said} {out_of} {best}"
 
-    return [(re.compile(mark), words)]
+    return [(re.compile(rf"{mark}(?![{letters}/]|[.,]\d)"), words)]
+
+
+_FULL_MARKS = {"ja": "点中", "zh": "分里", "ko": "점 만점에 "}
 
 
 def _points(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
     """18/20点, 95/100分."""
     if code not in ("ja", "zh"):
         return []
-    joint, noun = {"ja": ("点中", "点"), "zh": ("分里", "分")}[code]
+    joint, noun = _FULL_MARKS[code], {"ja": "点", "zh": "分"}[code]
     pattern = re.compile(rf"(?<![A-Za-z0-9_.,:/-])(?P<n>\d{{1,3}})/(?P<best>\d{{1,3}})(?={noun}(?![之钟]))")
     return [(pattern, lambda found: f"{cardinal(found['best'], language)}{joint}{cardinal(found['n'], language)}")]
 

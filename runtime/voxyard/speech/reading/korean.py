@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from voxyard.speech.reading.digits import by_digits, one_by_one
+from voxyard.speech.reading.digits import average, by_digits, one_by_one
 from voxyard.speech.reading.languages import UNITS, Language
 from voxyard.speech.reading.number_words import cardinal, decimal
 from voxyard.speech.reading.patterns import ELSEWHERE, bare
@@ -45,6 +45,8 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         if re.search(r"(?<![A-Za-z\d])M\d{1,2} ?[xX×] ?$", found.string[max(0, found.start() - 8) : found.start()]):
             return ELSEWHERE  # a screw M6 x 20
         figures, counter = found["n"].replace(",", ""), found["counter"]
+        if found["first"] is None and _is_code(found):
+            return ELSEWHERE  # 내선 2310번
         ordered = found.string[: found.start()].endswith("제")
         last = _figures(figures, found["n_part"], counter, language, ordered=ordered)
         blank = found["blank"] or " " * (last[-1] in _LAST)
@@ -67,7 +69,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         return f"{whole}{_with(whole) + ' ' if whole else ''}{below} 분의 {above}{_after(found)}"
 
     def score(found: re.Match[str]) -> str:
-        return f"{cardinal(found['a'], language)} 대 {cardinal(found['b'], language)}"
+        return f"{cardinal(found['a'] or found['c'], language)} 대 {cardinal(found['b'] or found['d'], language)}"
 
     glyphs = {"½": (1, 2), "⅓": (1, 3), "⅔": (2, 3), "¼": (1, 4), "¾": (3, 4)}
     day = r"(?P<{}>[월화수목금토일])"
@@ -82,8 +84,21 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             lambda found: f"{found['a']}{found['day']}요일",
         ),
         (
-            re.compile(rf"(?:{_VEHICLES})(?P<n>[1-9]|1\d|20)(?P<blank>\s?)(?=대(?!\w*[년째]))"),
-            lambda found: f"{native(int(found['n']))} ",
+            re.compile(r"(?:(?<=타율 )|(?<=타율은 )|(?<=타율이 ))0?\.(\d)(\d)(\d)(?!\d)"),
+            lambda found: average(found, "할푼리", " ", language),
+        ),
+        *_rates(language, number),
+        (  # 간장 2T, 설탕 1t
+            re.compile(rf"(?:{_before_spoons()})(?P<n>[1-9]\d?)(?:\.(?P<part>\d))?(?P<spoon>[Tt])(?![A-Za-z0-9])"),
+            lambda found: (
+                f"{_figures(found['n'], found['part'], '큰술', language, ordered=False)} {_SPOONS[found['spoon']]}"
+            ),
+        ),
+        (  # 버스 1대, 마늘을 5쪽
+            re.compile(
+                rf"{before}(?P<n>[1-9]|1\d|20)\s?(?=(?P<counter>{'|'.join(table('ko').things)})(?![가-힣]*[년째]))"
+            ),
+            _of_things,
         ),
         (  # 12/25까지
             re.compile(
@@ -91,24 +106,15 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             ),
             lambda found: f"{_month(int(found['m']), language)} {cardinal(found['d'], language)}일",
         ),
-        (
-            re.compile(rf"(?:{_SHEETS})(?P<n>[1-9]|1\d|20)(?P<blank>\s?)(?=장(?![가-힣]*[년째]))"),
-            lambda found: f"{native(int(found['n']))} ",
-        ),
-        (
-            re.compile(
-                rf"(?P<n>(?<![\d.,-])[1-9]|1\d|20)\s?(?=번{_AGAIN})|(?:{_OFTEN})(?P<often>[1-9]|1\d|20)\s?(?=번(?![지호]))"
-            ),
-            lambda found: f"{native(int(found['n'] or found['often']))} ",
-        ),
+        (re.compile(rf"(?<![\d.,-])(?P<n>[1-9]|1\d|20)\s?(?=번{_AGAIN})"), lambda found: f"{native(int(found['n']))} "),
         _large(language),
         (
             re.compile(
-                rf"{before}(?P<a>\d{{1,3}}):(?P<b>\d)(?![\d:])|{before}(?P<c>\d{{1,3}})-(?P<d>\d{{1,3}})(?=[로의으]|\s?{_SCORE}|,\s\d{{1,2}}-\d{{1,2}}(?!\d))"
+                rf"{before}(?P<a>\d{{1,3}}):(?P<b>\d)(?![\d:])|"
+                rf"{before}(?P<c>\d{{1,3}})(?P<blank> ?)-(?P=blank)(?P<d>\d{{1,3}})"
+                rf"(?:(?=[로의으(]|\s?{_SCORE}|,\s\d{{1,2}}-\d{{1,2}}(?!\d))|(?<=\d-\d\d, \d\d-\d\d)(?=[).,]))"
             ),
-            lambda found: (
-                score(found) if found["a"] else f"{cardinal(found['c'], language)} 대 {cardinal(found['d'], language)}"
-            ),
+            score,
         ),
         (
             re.compile(
@@ -142,12 +148,48 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
     ]
 
 
+_SPOONS = {"T": "큰술", "t": "작은술"}
+
+
+def _before_spoons() -> str:
+    """Looks behind a number for what is measured by spoons: 간장 2T."""
+    return "|".join(rf"(?<={each} )" for each in table("ko").things["큰술"].split())
+
+
+def _of_things(found: re.Match[str]) -> str:
+    """A native number of what is counted by the noun before it: 버스 두 대, 종이 세 장."""
+    things = "|".join(table("ko").things[found["counter"]].split())
+    before = found.string[max(0, found.start() - 12) : found.start()]
+    return f"{native(int(found['n']))} " if re.search(rf"(?:{things})[은는이가을를도]?\s$", before) else ELSEWHERE
+
+
+def _rates(language: Language, number: str) -> list[tuple[re.Pattern[str], Words]]:
+    """35㎍/㎥, 5,000원/kg: what there is of one comes first in Korean."""
+    units = "|".join(map(re.escape, sorted({each for each in UNITS if "/" not in each}, key=len, reverse=True)))
+    pattern = rf"(?<![A-Za-z0-9_.,:/+-]){number}\s?(?P<unit>원|명|달러|{units})/(?P<per>{units})(?![A-Za-z0-9²³/])"
+
+    def words(found: re.Match[str]) -> str:
+        if f"{found['unit']}/{found['per']}" in UNITS:
+            return ELSEWHERE  # km/h has a name
+        per = unit_name(language, UNITS[found["per"]], 1)
+        unit = unit_name(language, UNITS[found["unit"]], 2) if found["unit"] in UNITS else found["unit"]
+        return f"{per}당 {decimal(found['n'].replace(',', ''), found['n_part'] or '', language)}{unit}"
+
+    return [(re.compile(pattern), words)]
+
+
+def _is_code(found: re.Match[str]) -> bool:
+    """True for figures after a word for a code: 비밀번호는 4821."""
+    codes = "|".join(table("ko").codes)
+    before = found.string[max(0, found.start() - 12) : found.start()]
+    return re.search(rf"(?:{codes})[는은이가]?\s?[:：]?\s?$", before) is not None
+
+
 def _bare(found: re.Match[str], language: Language) -> str | None:
     """A number before a noun; below zero as degrees are said: 영하 칠도."""
     if found["sign"] == "+":
         return None
-    codes = "|".join(table("ko").codes)
-    if re.search(rf"(?:{codes})[는은이가]?\s?[:：]?\s?$", found.string[max(0, found.start() - 12) : found.start()]):
+    if _is_code(found):
         return ELSEWHERE  # 비밀번호 4821을
     words = decimal(found["whole"].replace(",", ""), found["part"] or "", language)
     below = "영하" if re.match(r"도(?!\w*각)", found.string[found.end() :]) else language.minus
@@ -156,11 +198,13 @@ def _bare(found: re.Match[str], language: Language) -> str | None:
 
 def _large(language: Language) -> tuple[re.Pattern[str], Words]:
     """30만 km: a unit after a word of a large number."""
-    units = "|".join(
-        sorted((each for each in UNITS if each.isalpha() and each.isascii() and len(each) > 1), key=len)[::-1]
-    )
+    shorts = {each: forms[0] for each, forms in table("ko").counted.items()}
+    known = [
+        each for each in {**UNITS, **shorts} if each.isalpha() and each.isascii() and (len(each) > 1 or each in shorts)
+    ]
+    units = "|".join(sorted(known, key=len, reverse=True))
     pattern = re.compile(rf"(?<=\d[만억조천백])\s?(?P<unit>{units})(?![A-Za-z0-9/²³])")
-    return pattern, lambda found: unit_name(language, UNITS[found["unit"]], 2)
+    return pattern, lambda found: shorts.get(found["unit"]) or unit_name(language, UNITS[found["unit"]], 2)
 
 
 _EMERGENCY = "1(?:1[0-9]|2[0-9]|3[0-9]|82)"
@@ -169,74 +213,9 @@ _SHORT_PHONE = re.compile(  # 119에 신고, 1588-1234로
     rf"\s?(?:구급|신고|상황실|소방))|"
     rf"(?:(?<=신고는 )|(?<=전화는 )|(?<=국번 없이 )|(?<=국번없이 )){_EMERGENCY}|1[5-8]\d\d-\d{{4}})(?!\d)"
 )
-_VEHICLES = "|".join(
-    f"(?<={each} )"
-    for each in (
-        *("버스", "차", "자동차", "승용차", "트럭", "택시", "오토바이", "자전거", "비행기", "기계"),
-        *("컴퓨터", "노트북", "에어컨", "냉장고", "세탁기", "카메라"),
-    )
-)
-_SHEETS = "|".join(
-    f"(?<={each} )"
-    for each in (
-        *(
-            "종이",
-            "사진",
-            "표",
-            "티켓",
-            "입장권",
-            "승차권",
-            "우표",
-            "엽서",
-            "수건",
-            "이불",
-            "김",
-            "카드",
-            "음반",
-            "지폐",
-            "원고지",
-        ),
-        *(
-            "휴지",
-            "벽돌",
-            "기와",
-            "셔츠",
-            "티셔츠",
-            "유리",
-            "수표",
-            "복권",
-            "쿠폰",
-            "용지",
-            "스티커",
-            "담요",
-            "치즈",
-            "식빵",
-            "깻잎",
-        ),
-        *("마스크", "만원권", "서류", "그림", "포스터"),
-    )
-)
-_AGAIN = r"(?=\s?(?:반복|이나|이상|연속|정도|더\b|씩|갔|했|왔|만에|다녀|울|읽|되풀이))"
-_OFTEN = "|".join(
-    f"(?<={each} )"
-    for each in (
-        *(
-            "하루에",
-            "하루",
-            "일주일에",
-            "주",
-            "한 달에",
-            "달에",
-            "년에",
-            "매일",
-            "벌써",
-            "딱",
-            "모두",
-            "최소",
-            "적어도",
-            "단",
-        ),
-    )
+_AGAIN = (  # beginnings of words after 번, with which it tells how often
+    r"(?=\s?(?:반복|이나|이상|연속|정도|더\b|씩|갔|했|왔|만에|다녀|울|읽|되풀이|누르|눌|깜빡|깜박|점멸|두드|흔들|섞|헹구|헹궈|"
+    r"씻|뒤집|클릭|돌리|돌려|꺾|우승했|우승을|실패|성공했|시도|도전|방문|만나|만났|먹|봤|결혼|이혼|이사했))"
 )
 _LAST = "한두세네섯곱덟홉열물무른흔쉰순든"
 _SIGNS = {"+": "더하기", "=": "은", "×": "곱하기", "*": "곱하기", "÷": "나누기", "−": "빼기", "-": "빼기"}
@@ -270,6 +249,8 @@ def native(number: int) -> str:
 
 def _figures(digits: str, part: str | None, counter: str, language: Language, *, ordered: bool) -> str:
     number = int(digits)
+    if counter == "월" and not part:
+        return _month(number, language).removesuffix("월")
     counts = re.fullmatch(_NATIVE.replace("(?=\\s", "(?:|\\s"), counter) is not None and not ordered
     if counts and not part and 0 < number <= _MOST_NATIVE.get(counter, _OTHER_MOST):
         return native(number)

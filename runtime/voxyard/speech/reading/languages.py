@@ -6,6 +6,7 @@ Every language here was read through by a person; a language that is not here is
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass, field
 
 Rules = tuple[tuple[str, str], ...]  # (pattern, replacement)
@@ -356,21 +357,12 @@ UNITS: dict[str, str] = {
     "ml": "volume-milliliter",
     "mL": "volume-milliliter",
     "°C": "temperature-celsius",
-    "℃": "temperature-celsius",
     "ºC": "temperature-celsius",
     "°F": "temperature-fahrenheit",
     "° C": "temperature-celsius",
     "° F": "temperature-fahrenheit",
     "m²": "area-square-meter",
     "km²": "area-square-kilometer",
-    "㎡": "area-square-meter",
-    "㎢": "area-square-kilometer",
-    "㎥": "volume-cubic-meter",
-    "㎞": "length-kilometer",
-    "㎝": "length-centimeter",
-    "㎜": "length-millimeter",
-    "㎏": "mass-kilogram",
-    "㎎": "mass-milligram",
     "ha": "area-hectare",
     "m³": "volume-cubic-meter",
     "kB": "digital-kilobyte",
@@ -417,6 +409,9 @@ UNITS: dict[str, str] = {
     "m3": "volume-cubic-meter",
     "cm3": "volume-cubic-centimeter",
     "dl": "volume-deciliter",
+    "dL": "volume-deciliter",
+    "mmol/L": "concentr-millimole-per-liter",
+    "mmol/l": "concentr-millimole-per-liter",
     "dm": "length-decimeter",
     "µm": "length-micrometer",
     "μm": "length-micrometer",
@@ -432,6 +427,20 @@ UNITS: dict[str, str] = {
     "‰": "concentr-permille",
 }
 """Symbol of a unit → its name in CLDR, of which Babel knows the forms in each language."""
+
+_SQUARES = {
+    unicodedata.normalize("NFKC", sign).replace("\N{DIVISION SLASH}", "/"): sign
+    for sign in (*map(chr, range(0x3371, 0x33E0)), "℃", "℉", "ℓ")
+}  # km → ㎞
+UNITS |= {
+    square + symbol.removeprefix(letters): unit
+    for symbol, unit in UNITS.items()
+    for letters, square in _SQUARES.items()
+    if symbol == letters or symbol.startswith((f"{letters}/", f"{letters}h", f"{letters}Hg"))
+}
+
+NO_LETTERS = "%％‰°º"
+"""Beginnings of units' symbols that are no letters, nor a square of them."""
 
 CURRENCIES: dict[str, str] = {
     "€": "EUR",

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from functools import partial
 
+from voxyard.speech.reading.digits import one_by_one
 from voxyard.speech.reading.languages import Language
 from voxyard.speech.reading.number_words import cardinal, decimal
 from voxyard.speech.reading.patterns import BLANK, ELSEWHERE
@@ -37,6 +38,15 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
         (re.compile(primes), partial(_hours_and_minutes, language)),
         (re.compile(glued), partial(_hours_and_minutes, language)),
     ]
+
+
+def hundredths(language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    """9秒98, 9초 98: the hundredths of a second, digit by digit."""
+    if language.locale not in ("ja", "zh", "ko"):
+        return []
+    noun = r"[.,:]?[\dA-Za-z]|[~〜%㍱-㏟米回次个個本枚度分公千万圈名人メセ]|\s?[개번명회분도미센킬살]"
+    pattern = rf"(?<=\d[秒초]) ?(?P<n>\d\d)(?!{noun})"
+    return [(re.compile(pattern), lambda found: " " * language.spaced + one_by_one(found["n"], language))]
 
 
 _RACE = re.compile(

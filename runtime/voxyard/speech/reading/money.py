@@ -8,7 +8,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 from voxyard.speech.reading.attributive import is_attribute
-from voxyard.speech.reading.languages import CURRENCIES, Language
+from voxyard.speech.reading.languages import CURRENCIES, NO_LETTERS, Language
 from voxyard.speech.reading.number_words import (
     around_range,
     cardinal,
@@ -38,7 +38,7 @@ def patterns(language: Language, units: dict[str, str], unit_name: UnitName) -> 
     joint = rf"(?:{BLANK}|-(?=(?:{language.magnitudes})\b))" if language.magnitudes else BLANK  # a $5-million deal
     scale = rf"(?:{joint}(?P<scale>{scales})(?!\w|\.\w|-(?![\d{_SIGNS}])))?" if scales else r"(?P<scale>(?!))?"
     measures = sorted({*units, *words_of.per}, key=len, reverse=True)
-    symbols = "|".join(re.escape(each) for each in measures if each[0].isalnum())
+    symbols = "|".join(re.escape(each) for each in measures if each[0] not in NO_LETTERS)
     per = (
         rf"(?:/(?P<per>(?:{symbols})(?!\w)|[^\W\d_]{{3,20}}))?"
         if words_of.signs.per and language.spaced

@@ -7,17 +7,17 @@ import unicodedata
 from collections.abc import Callable
 
 from voxyard.speech.reading import chinese
+from voxyard.speech.reading.digits import one_by_one
 from voxyard.speech.reading.languages import Language
 from voxyard.speech.reading.number_words import cardinal
 from voxyard.speech.reading.patterns import ELSEWHERE
+from voxyard.speech.reading.tables import table
 
 Words = Callable[[re.Match[str]], str | None]
 
-_LANGUAGES = ("en", "de", "fr", "es", "it", "pt", "nl", "pl", "ja", "zh")
-_JAPANESE = {  # names that are said in English
-    "3D": "スリーD", "2D": "ツーD", "4G": "フォーG", "5G": "ファイブG", "PS4": "PSフォー", "PS5": "PSファイブ",
-    "MP3": "MPスリー", "MP4": "MPフォー", "COVID-19": "COVIDナインティーン", "No.1": "ナンバーワン",
-}  # fmt: skip
+_LANGUAGES = ("en", "de", "fr", "es", "it", "pt", "nl", "pl", "ja", "zh", "ko", "fa")
+_FLOORS = {"ja": ("地下", "階"), "ko": ("지하 ", "층")}
+_OWN_LETTERS = {"ko": "[가-힣]", "fa": "[آ-ی]"}
 _MOST_PARTS = 4  # more are a key, which nobody says
 
 
@@ -25,7 +25,7 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
     """Patterns of names that have letters and digits, with their words; none where they are said in English."""
     if code not in _LANGUAGES:
         return []
-    letters = r"\w" if language.spaced else "A-Za-z0-9_"
+    letters = r"\w" if language.spaced and code != "ko" else "A-Za-z0-9_"
     before = rf"(?<![{letters}@#$€£/\\°])(?<!(?<![^\W\d_])['’])(?<![{letters}][.,:+])(?<![{letters}]-(?=\d))"
     name = r"(?=[A-Za-z]*-?\d)(?=\d*[A-Za-z])(?:[A-Za-z]{1,12}-(?=\d))?[A-Za-z\d]{1,14}"
     after = rf"(?![{letters}@/\\'’+°²³]|[.,:]\d|-\d)"
@@ -43,10 +43,16 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
             0, (re.compile(r"(?<![\w.,/])24 ?h(?:eures)?/24(?!\d)"), lambda _: "vingt-quatre heures sur vingt-quatre")
         )
         found.insert(0, (re.compile(r"(?<![\w.,/])7 ?j(?:ours)?/7(?!\d)"), lambda _: "sept jours sur sept"))
-    if code == "ja":  # 3F, B1F
-        floor = re.compile(r"(?<![A-Za-z\d.-])(?P<below>B)?(?P<n>[1-9]\d?)F(?![A-Za-z\d])")
-        found.insert(0, (floor, lambda match: f"{'地下' * bool(match['below'])}{cardinal(match['n'], language)}階"))
-        found.insert(0, (re.compile(r"(?<![A-Za-z])No\.1(?![\d.])"), lambda match: _JAPANESE[match[0]]))
+    if code in _FLOORS:  # 3F, B1F, B2층
+        below, noun = _FLOORS[code]
+        floor = re.compile(rf"(?<![A-Za-z\d.-])(?P<below>B)?(?P<n>[1-9]\d?)(?:F(?![A-Za-z\d])|(?(below){noun}|(?!)))")
+        found.insert(0, (floor, lambda match: f"{below * bool(match['below'])}{cardinal(match['n'], language)}{noun}"))
+    if code in ("ko", "ja", "zh", "fa"):  # Vol.3, Ver.2를
+        numbered = re.compile(r"(?<=[A-Za-z][a-z])\.(?P<n>\d{1,4})(?![A-Za-z\d/]|[.,:-]\d)")
+        found.append((numbered, lambda match: " " * language.spaced + cardinal(match["n"], language)))
+    if code in _OWN_LETTERS:  # 코로나-19, کووید-۱۹
+        after_word = re.compile(rf"(?<={_OWN_LETTERS[code]})(?P<joint>-?)(?P<n>\d{{1,4}})(?![\w/]|[.,:-]\d)")
+        found.append((after_word, lambda match: f" {cardinal(match['n'], language)}"))
     if code == "en":
         joints = "|".join(rf"(?<=-{each}-)" for each in ("for", "to", "of", "by", "on", "in", "and", "or", "up"))
         found.append(
@@ -55,12 +61,19 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
     return found
 
 
+def in_english(language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    """Patterns of names whose figures are said in English, which no other rule may take apart: 5G, 2+1 행사."""
+    english = table(language.locale).english
+    letters = "A-Za-z0-9_" if language.scripts != ("ARABIC",) else r"\w"
+    said = "|".join(re.escape(each) for each in sorted(english, key=len, reverse=True))
+    pattern = re.compile(rf"(?<![{letters}.+-])(?:{said})(?![{letters}]|[.+-]\d| ?=)")
+    return [(pattern, lambda found: english[found[0]])] if english else []
+
+
 def _name(text: str, code: str, language: Language) -> str | None:
     """The letters as they are, the digits in words; ELSEWHERE for a unit, an ending or a key."""
     parts = re.findall(r"[A-Za-z]+|\d+", text)
     last = parts[-1]
-    if code == "ja" and text in _JAPANESE:
-        return _JAPANESE[text]
     if text.startswith("0x"):
         return ELSEWHERE
     capitals = re.sub(r"[\d-]|s$", "", text)
@@ -86,7 +99,7 @@ def _greek(found: re.Match[str], code: str) -> str:
 
 def number(digits: str, code: str, language: Language) -> str:
     """The number of a name: in English by pairs (A three twenty), else in one, and longer ones digit by digit."""
-    if len(digits) <= 2 or (len(digits) == 3 and code not in ("en", "ja", "zh") and digits[0] != "0"):
+    if len(digits) <= 2 or (len(digits) == 3 and code not in ("en", "ja", "zh", "ko") and digits[0] != "0"):
         return cardinal(digits, language)
     if code == "en" and digits[0] != "0" and len(digits) <= 4:
         head, tail = digits[:-2], digits[-2:]
@@ -97,4 +110,4 @@ def number(digits: str, code: str, language: Language) -> str:
             return f"{cardinal(head, language)} {rest}"
     if code == "zh":
         return chinese.one_by_one(digits)
-    return (" " if language.spaced else "").join(cardinal(digit, language) for digit in digits)
+    return one_by_one(digits, language)

@@ -12,7 +12,7 @@ from voxyard.speech.reading.tables import table
 
 MOST_DIGITS = 15  # a longer number is read digit by digit, and so is one that begins with 0
 _RUSSIAN_PLACES = 3
-_PERSIAN_PLACES = 3  # that are read as a part: سه و چهارده صدم
+_PERSIAN_PARTS = ("دهم", "صدم", "هزارم")  # of places that are read as a part: سه و چهارده صدم
 _FRENCH_PLACES = 3  # that are read as a number: trois virgule quatorze
 _TURKISH = re.compile(
     "sıfır|bir|iki|üç|dört|beş|altı|yedi|sekiz|dokuz|on|yirmi|otuz|kırk|elli|altmış|yetmiş|seksen|doksan|yüz|bin|"
@@ -100,8 +100,8 @@ def decimal(whole: str, part: str, language: Language, noun: str | None = None) 
         return cardinal(whole, language, noun)
     if language.number_words is None:
         return f"{whole}{language.decimal}{part}"
-    if language.number_words == "fa" and 0 < len(part.rstrip("0")) <= _PERSIAN_PLACES and len(whole) <= MOST_DIGITS:
-        return _words(Decimal(f"{whole}.{part.rstrip('0')}"), "fa")
+    if language.number_words == "fa" and 0 < len(part.rstrip("0")) <= len(_PERSIAN_PARTS) and len(whole) <= MOST_DIGITS:
+        return _persian_fraction(whole, part.rstrip("0"), language)
     if language.number_words == "ru" and len(part) <= _RUSSIAN_PLACES and len(whole) <= MOST_DIGITS:
         return _russian_fraction(whole, part)
     blank = " " if language.spaced else ""
@@ -204,6 +204,12 @@ def _russian_fraction(whole: str, part: str) -> str:
     )
 
 
+def _persian_fraction(whole: str, part: str, language: Language) -> str:
+    """سه و چهارده صدم, ده و نیم; without wholes the part alone: پنج صدم."""
+    parts = "نیم" if part == "5" else f"{cardinal(str(int(part)), language)} {_PERSIAN_PARTS[len(part) - 1]}"
+    return parts if not int(whole) else f"{cardinal(whole, language)} و {parts}"
+
+
 def _is_one(number: int) -> bool:
     """True for 1, 21, 101: the noun after it is in the singular in Russian."""
     return number % 10 == 1 and number % 100 != 11
@@ -254,7 +260,7 @@ def value(whole: str, part: str) -> Decimal | int:
 
 
 @lru_cache(maxsize=4096)
-def _words(number: int | Decimal, language: str, to: str = "cardinal", **forms: str) -> str:
+def _words(number: int, language: str, to: str = "cardinal", **forms: str) -> str:
     if language == "zh":
         return chinese.cardinal(int(number))
     from num2words import num2words

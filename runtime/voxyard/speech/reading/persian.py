@@ -30,6 +30,7 @@ _OTHER_MONTHS = [
     "رمضان",
     "شوال",
 ]  # also of the lunar calendar
+_ERAS = {"ش": "شمسی", "م": "میلادی", "ق": "قمری"}
 _SIGNS = {"-": "منفی", "+": "مثبت"}
 _SOLAR_YEARS = range(1200, 1500)
 _DAY, _MONTH, _YEAR = r"(?P<day>\d{1,2})", r"(?P<month>\d{1,2})", r"(?P<year>\d{4})"
@@ -59,6 +60,10 @@ def dates(language: Language) -> list[Reading]:
         (re.compile(rf"{before}{_YEAR}{sign}{_MONTH}(?P=sign){_DAY}{after}"), whole),
         (re.compile(rf"{before}{_DAY}{sign}{_MONTH}(?P=sign){_YEAR}{after}"), whole),
         rulers(language),
+        (
+            re.compile(r"(?<=\d\d\d\d)\s?(?P<era>[شمق])(?![\w‌]|\.?\s?م)(?P<stop>\.(?!\s*$))?"),
+            lambda found: f" {_ERAS[found['era']]}",
+        ),
         (re.compile(low), lambda found: f"{_SIGNS[found['sign']]} {cardinal(found['n'], language)}"),
         (re.compile(rf"(?<=از ){_DAY}(?= تا \d{{1,2}}\s(?:{months})(?![\w{_ZWNJ}]))"), of_month),
         (re.compile(rf"{before}{_DAY}(?=\s(?:{months})(?![\w{_ZWNJ}]))"), of_month),
@@ -81,14 +86,19 @@ def decimals(language: Language) -> list[Reading]:
     def words(found: re.Match[str]) -> str | None:
         if _ON_A_DAY.search(found.string[max(0, found.start() - 12) : found.start()]):
             return f"{cardinal(found['whole'], language)} {cardinal(str(int(found['part'])), language)}"  # روز ۷/۱۲
+        before, after = found.string[max(0, found.start() - 40) : found.start()], found.string[found.end() :][:60]
         usual = (int(found["whole"]), int(found["part"])) in _USUAL
-        if usual and _MEASURED.match(found.string, found.end()) is None:
+        cooked = _COOKED.search(before + after) is not None and re.match(r"\s?(?:کیلو|لیتر)\b", after) is not None
+        shared = _SHARED.search(before) is not None and int(found["whole"]) < int(found["part"])
+        if shared or (usual and (cooked or _MEASURED.match(found.string, found.end()) is None)):
             return fraction(int(found["whole"]), int(found["part"]), language)
         return decimal(found["whole"], found["part"], language)
 
     return [(re.compile(r"(?<![\w.,:/-])(?P<whole>\d{1,3})/(?P<part>\d{1,3})(?![\w/-]|[.,:]\d)"), words)]
 
 
+_COOKED = re.compile("قاشق|پیمانه|لیوان|فنجان|استکان")
+_SHARED = re.compile(r"(?:سهم|کسر|ارث)[^.،؛\d]{0,24}$")
 _ON_A_DAY = re.compile(r"(?:روز|تاریخ|مورخ|مورخه|پلاک|شماره)\s?:?\s?$")
 _RULERS = [
     "لویی", "هنری", "ادوارد", "جرج", "جورج", "چارلز", "ویلیام", "الیزابت", "فیلیپ", "ناپلئون",

@@ -16,7 +16,7 @@ from voxyard.speech.reading.number_words import (
     is_year,
     whole_number,
 )
-from voxyard.speech.reading.patterns import BLANKS, NEXT_WORD, UNREAD, bare_range, guard, number_of
+from voxyard.speech.reading.patterns import BLANKS, ELSEWHERE, NEXT_WORD, UNREAD, bare_range, guard, number_of
 from voxyard.speech.reading.tables import table
 
 Reading = tuple[re.Pattern[str], Callable[[re.Match[str]], str | None]]
@@ -74,6 +74,10 @@ def _between_figures(language: Language) -> list[Reading]:
         (re.compile(rf"{start}([1-9]\d?|0)–([1-9]\d?|0){end}"), rising),
         (re.compile(rf"{start}(\d{{1,6}})–(\d{{1,6}}){end}"), between),
         (re.compile(rf"{start}([1-9]\d{{0,2}}|0)-([1-9]\d{{0,2}}|0){end}"), rising),
+        (
+            re.compile(rf"{start}([1-9]\d{{0,2}}|0) - ([1-9]\d{{0,2}}|0){end}"),  # won 3 - 1
+            lambda match: _pair(match, language) if _is_score(match, language) else ELSEWHERE,
+        ),
     ]
     if not language.spaced:
         found.append((re.compile(rf"{start}(\d{{1,6}})(?:{dash})(\d{{1,6}}){end}"), between))
@@ -163,7 +167,7 @@ def _is_score(found: re.Match[str], language: Language) -> bool:
 
 _WON = re.compile("(?:的?比分)?(?:追|落后|领先|扳|逆转|获胜|取胜|战胜|击败|不敌|惜败|战平|大胜|完胜|落败|负于|输给)")
 _WON_IN_JAPANESE = re.compile("で(?:敗|負|勝|破|下し|引き分け|終え|終わ)")
-_WON_IN_PERSIAN = re.compile(r"\s(?:باخت|برد|مساوی|شکست|پیروز)")
+_WON_IN_PERSIAN = re.compile(r"\s(?:(?:[^\W\d_]+\s){1,3}را\s)?(?:باخت|برد|مساوی|شکست|پیروز)")
 _ROW_JOINT = r"(?:\(\d{1,2}\))?(?:[,،、，;/]\s?|\s(?:and|und|et|y|e|и|و)\s|\s)"
 _BEFORE_PAIR = re.compile(rf"(?:(?<![A-Za-z0-9_.:/-])\d{{1,3}}[-–:]\d{{1,3}}{_ROW_JOINT})+$")
 _AFTER_PAIR = re.compile(rf"(?:{_ROW_JOINT}\d{{1,3}}[-–:]\d{{1,3}}(?![A-Za-z0-9_:/-]))+")

@@ -26,7 +26,7 @@ from voxyard.speech.reading.markup import Edit, EditedText, Span
 from voxyard.speech.reading.patterns import ELSEWHERE
 from voxyard.speech.reading.rules import KINDS, Kind, rules
 
-READING_VERSION = 10
+READING_VERSION = 11
 """Rises with every change that may give a text other words."""
 
 WINDOW = 20_000
@@ -37,10 +37,10 @@ _SENTENCE_END = re.compile(r"(?:(?<=[^\W\d_]{4})\.|[!?…؟۔])[\"'”’»“)\
 _BETWEEN_WORDS = re.compile(r"(?<=[^\W\d_]{4})\s+(?=[^\W\d_]{4})")
 _BREAK = re.compile(r"\n(?=[^\S\n]*\n)")  # between two paragraphs
 _SOMETHING = re.compile(
-    r"[\d_¼-¾⅐-ↂ²³¹⁰-₟]|[^\w\s,;:'\"’“”„‘«»?!()—–…-]|[IVX]{2}|\b(?:Mme|Mlle|chapter|[A-Z][a-z]+ [IVXL]\b)"
+    r"[\d_¼-¾⅐-ↂ²³¹⁰-₟①-⑳]|[^\w\s,;:'\"’“”„‘«»?!()—–…-]|[IVX]{2}|\b(?:Mme|Mlle|chapter|[A-Z][a-z]+ [IVXL]\b)"
 )
-_UNIT = re.compile(  # 120km/h and XVIII tell no language
-    r"(?<=\d)[A-Za-z/]{1,4}(?![A-Za-z])|[!-~]*(?:@|://|www\.)[!-~]*|(?<![A-Za-z])[IVXLC]+(?![A-Za-z])"
+_UNIT = re.compile(  # 120km/h, Tel. and XVIII tell no language
+    r"(?<=\d)[A-Za-z/]{1,4}(?![A-Za-z])|\b(?i:tel|fax|e-?mail|mobile)\b|[!-~]*(?:@|://|www\.)[!-~]*|(?<![A-Za-z])[IVXLC]+(?![A-Za-z])"
 )
 _WORD = re.compile(r"[^\W\d_]+")
 _BEFORE_NOUN = re.compile(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from voxyard.speech.reading import fractions
 from voxyard.speech.reading.attributive import is_attribute
-from voxyard.speech.reading.languages import Language
+from voxyard.speech.reading.languages import NO_LETTERS, Language
 from voxyard.speech.reading.number_words import before_word, cardinal, decimal
 from voxyard.speech.reading.patterns import BLANK, ELSEWHERE
 from voxyard.speech.reading.ranges import near_score
@@ -55,10 +55,11 @@ def patterns(language: Language, units: Mapping[str, str], unit_name: UnitName) 
     side = rf"(?:{_MIXED}|{number})"
     measured = ("length-", "mass-", "volume-")
     lengths = {sign: unit for sign, unit in units.items() if unit.startswith(measured) or len(sign) > 1}
-    symbols = "|".join(re.escape(each) for each in sorted(lengths, key=len, reverse=True) if each[0].isalpha())
+    symbols = "|".join(re.escape(each) for each in sorted(lengths, key=len, reverse=True) if each[0] not in NO_LETTERS)
     unit = rf"(?:(?:{_PRIME})|{BLANK}(?:{symbols})(?![{letters}]))"
     inches = r"(?: ?\d{1,2}(?:[\"”″]|''))?"
     named = "|".join(filter(None, (_stem(unit_name(each, 2)) for each in _WORDS_OF_LENGTH)))
+    named += "|سانت" if language.locale == "fa" else ""
     own = rf"{side}{unit}{inches} ?[xX×] ?{side}{unit}{inches}"  # each side with a unit
     last = rf"{side}(?: ?[xX×] ?{side}){{1,3}}(?:{BLANK}(?:{symbols})(?![{letters}])|(?=\s(?:{named})))"
     alone = rf"{side}(?: ?[xX] ?{side}){{1,3}}" if language.spaced else r"(?!)"
@@ -144,7 +145,7 @@ def _of_words(language: Language, symbols: str, named: str) -> list[tuple[re.Pat
     number = rf"\d+(?:{re.escape(language.decimal)}\d+)?"
     length = rf"(?:(?:{symbols})(?![A-Za-z0-9])|{named})"
     before = re.compile(rf"\d ?(?:(?:{symbols})|(?:{named})[^\W\d_]{{0,3}})$")
-    pattern = rf"(?<=[^\W\d_]) ?[xX×] ?(?={width}{number}{BLANK}{length})"
+    pattern = rf"(?<=[^\W\d_]|[㍱-㏟]) ?[xX×] ?(?={width}{number}{BLANK}{length})"
 
     def words(found: re.Match[str]) -> str:
         if before.search(found.string[max(0, found.start() - 24) : found.start()]) is None:

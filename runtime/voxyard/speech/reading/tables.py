@@ -98,9 +98,14 @@ class WordTable:
     codes: tuple[str, ...] = ()  # words after which figures are read one by one: PIN 1234
     records: tuple[str, ...] = ()  # words before the number of a paper that has a year: invoice 2024-117
     scores: tuple[str, ...] = ()  # words beside the score of a game: patterns of their beginnings
+    pressure: tuple[str, ...] = ()  # words for that of the blood: patterns
     no_attribute: tuple[str, ...] = ()  # words after a quantity that is no attribute: 5 km of
     books: Mapping[str, str] = field(default_factory=dict)  # of the Bible, by their short names
     chess: Mapping[str, str] = field(default_factory=dict)  # pieces by their letters, and x, which takes one
+    things: Mapping[str, str] = field(
+        default_factory=dict
+    )  # Korean counter → nouns before it, of which a number is native
+    english: Mapping[str, str] = field(default_factory=dict)  # names with figures that are said in English: MP3
     emoji: Mapping[str, str] = field(default_factory=dict)  # names, where Unicode's own is no usual one
     before_name: Mapping[str, str] = field(default_factory=dict)  # words of a key with & before a name: St. Mary
     signs: Signs = field(default_factory=Signs)
@@ -157,6 +162,7 @@ def table(code: str) -> WordTable:
         "genitive",
         "starters",
         "no_attribute",
+        "pressure",
         "labels",
         "codes",
         "records",

@@ -9,7 +9,7 @@ from functools import partial
 
 from voxyard.speech.reading import german, persian
 from voxyard.speech.reading.attributive import is_attribute
-from voxyard.speech.reading.languages import Language
+from voxyard.speech.reading.languages import NO_LETTERS, Language
 from voxyard.speech.reading.number_words import (
     before_range,
     before_word,
@@ -32,7 +32,7 @@ def patterns(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
     one_letter = "|".join(
         sorted(re.escape(each) for each in symbols if len(each) == 1 and each.isalpha() and each != "h")
         if language.spaced
-        else "mgLl"
+        else "mgLlℓ"
     )
     verb = language.locale in ("es", "it")  # il treno 9541 ha
     longer = "|".join(
@@ -48,7 +48,7 @@ def patterns(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
         else ""
     )
     measures = "|".join(
-        re.escape(each) for each in sorted({*symbols, *own.per}, key=len, reverse=True) if each[0].isalnum()
+        re.escape(each) for each in sorted({*symbols, *own.per}, key=len, reverse=True) if each[0] not in NO_LETTERS
     )
     after_per = r"(?!\w)" if language.spaced else "(?![A-Za-z0-9²³])"
     dot = (
@@ -245,7 +245,7 @@ def _glued(language: Language) -> str:
     seconds = rf"(?:{tenths})(?=s(?!\w))"
     if language.locale != "en":
         letters = r"\w" if language.locale != "ko" else "A-Za-z0-9"  # 100m를
-        return rf"(?:(?=[mglLWV](?![{letters}'’]))|{seconds})"
+        return rf"(?:(?=[mglℓLWV](?![{letters}'’]))|{seconds})"
     race = r"race|sprint|dash|run|relay|freestyle|backstroke|breaststroke|butterfly|hurdles|final|record|pool|in\s\d"
     race += r"|deep|high|tall|long|wide|away|ahead|behind|apart|above|below"
     run = "|".join(
@@ -255,7 +255,7 @@ def _glued(language: Language) -> str:
     )
     millions = r"(?!\s(?:people|users|dollars|pounds|euros|homes|jobs))"
     metres = rf"(?=m\s(?:(?:{race})\b|\(\d))|(?<=[\d,]\d\d\d)(?=m(?![\w'’])){millions}"
-    return rf"(?:(?=[glLWV](?![\w'’]))|{seconds}|{metres}|(?:{run})(?=m(?![\w'’]){millions}))"
+    return rf"(?:(?=[glℓLWV](?![\w'’]))|{seconds}|{metres}|(?:{run})(?=m(?![\w'’]){millions}))"
 
 
 def _inches(language: Language) -> list[Reading]:
