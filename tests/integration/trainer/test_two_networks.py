@@ -133,7 +133,7 @@ def test_the_placement_is_chosen_by_trials_and_a_resumed_run_keeps_it(
     """The ways run with discriminators, their bounds are told, and the checkpoint says which it was."""
     every = words(tones, tmp_path / "auto", 3, "--strategy", "auto", "--strategy-steps", 15, "--json")
     every += ["--validation-share", 0]
-    done = voxyard(*every, timeout=1500, XDG_CACHE_HOME=str(tmp_path / "cache"))
+    done = voxyard(*every, XDG_CACHE_HOME=str(tmp_path / "cache"))
     assert done.returncode == 0, done.stderr
     assert "timing 15 steps of each of 4 strategies" in done.stderr
     assert "the vocoder is timed with its discriminators" in done.stderr
