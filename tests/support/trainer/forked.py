@@ -28,6 +28,14 @@ raise SystemExit(main())
 """
 """A `source` for `run_forked`: voxyard as if nobody else were on the machine, since other tests are."""
 
+FEW_JUDGES = """
+from voxyard.cli import main
+from voxyard.trainer.model import discriminators
+discriminators.PERIODS, discriminators.RESOLUTIONS = (2,), ((512, 128),)
+raise SystemExit(main())
+"""
+"""voxyard with one discriminator of each kind, not eight: most of what a toy run of a vocoder costs is their graph."""
+
 _servers: dict[str, Forks] = {}  # by their LD_LIBRARY_PATH
 
 
