@@ -181,6 +181,7 @@ def test_a_heavy_feature_graph_is_data_device_bound(corpus: Path) -> None:
     assert found["overlapped"]["gaps"]["data_busy_share"] > 0.8
 
 
+@pytest.mark.long
 def test_a_large_model_is_model_bound(corpus: Path) -> None:
     """The trainer's own model, which takes far longer than the features of a few tones."""
     found = profile(corpus, *SPLIT, "--model-size", "tiny", steps=6, module=False)
