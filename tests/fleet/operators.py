@@ -64,7 +64,7 @@ except OSError as error:
     sys.exit(str(error))
 sys.exit(0 if " 200 " in first else first)
 """
-"""Health check of a stand-in. It runs in each container every other second, so it imports little."""
+"""Health check of a stand-in. It runs in each container every five seconds, so it imports little."""
 
 
 SERVICES = {
@@ -193,14 +193,13 @@ def write_fleet(folder: Path, entries: Mapping[str, Mapping[str, Any]], **top: A
 def write_override(folder: Path, entry: Mapping[str, Any]) -> str:
     """A compose file with which the services of a host are soon found to be well; its name.
 
-    A check costs a tenth of a second of a processor, in every container: programs that never fail here are asked less.
+    A check costs a tenth of a second of a processor: five containers that are asked every other second take a quarter.
     """
     roles = [role for role in SERVICES if role in entry.get("roles", [])]
     names = ["exporter", *(name for role in roles for name in SERVICES[role])]
     names += ["node-exporter"] * bool(entry["node_exporter"])
-    every = {name: "2s" if name in ("exporter", "bark") else "5s" for name in names}
-    health = {"timeout": "5s", "retries": 30, "start_period": "20s"}
-    services = {name: {"healthcheck": {"interval": seconds, **health}} for name, seconds in every.items()}
+    quick = {"interval": "5s", "timeout": "5s", "retries": 12, "start_period": "20s"}
+    services = {name: {"healthcheck": dict(quick)} for name in names}
     for name in {"head", "worker"} & set(names):  # their check imports Ray, which takes a second of a processor
         services[name] = {"healthcheck": {"interval": "10s"}}
     text = yaml.safe_dump({"services": services}, sort_keys=False)
