@@ -18,7 +18,7 @@ from urllib.parse import quote
 import pytest
 import yaml
 from eventually import PATIENCE, eventually
-from fast_clock import sped_up_rules, speed_up
+from fast_clock import sped_up_rules
 from tests.fleet import operators
 from tests.fleet.bed import watchers
 from tests.fleet.bed.engine import Engine
@@ -129,7 +129,10 @@ def unwrapped(done: Answer) -> str:
 
 
 def write_tree(folder: Path) -> Path:
-    """The repository's own files, with rules and scrapes that are in a hurry."""
+    """The repository's own files, with rules and scrapes that are in a hurry.
+
+    Five seconds are for a machine that does much else: a scrape has as long to be answered, and 300 rules to be found.
+    """
     shutil.copy(ROOT / "fabfile.py", folder)
     for name in ("scripts", "deploy", "grafana", "images"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "hosts.yaml"))
@@ -142,8 +145,7 @@ def write_tree(folder: Path) -> Path:
         "compose/node-exporter.yaml",
     ):
         path = folder / "deploy" / name
-        text = re.sub(r"(interval|timeout): .*", lambda found: speed_up(found[0]), path.read_text("utf-8"))
-        path.write_text(text.replace("timeout: 333ms", "timeout: 5s"), "utf-8")
+        path.write_text(re.sub(r"(interval|timeout): .*", r"\1: 5s", path.read_text("utf-8")), "utf-8")
     return folder
 
 
