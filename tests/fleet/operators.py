@@ -9,12 +9,14 @@ import shlex
 import subprocess
 import sys
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
+from forks import Forks
 from tests.fleet.bed.engine import Engine
 from tests.fleet.bed.host import GpuHost
 from tests.fleet.bed.programs import SEARCH
@@ -62,7 +64,7 @@ except OSError as error:
     sys.exit(str(error))
 sys.exit(0 if " 200 " in first else first)
 """
-"""Health check of a stand-in. It runs in each container every other second, so it imports little."""
+"""Health check of a stand-in. It runs in each container every five seconds, so it imports little."""
 
 
 SERVICES = {
@@ -70,6 +72,26 @@ SERVICES = {
     "monitoring": ("prometheus", "alertmanager"),
 }
 """Services of roles, beside the exporter; Grafana is in no Debian package."""
+
+
+_FABRIC = """
+import sys
+sys.path.insert(0, {root!r})
+import fabfile
+from fabric.main import program
+main = program.run
+"""
+
+
+@cache
+def _forks(root: Path, images_cache: str) -> Forks:
+    """`fab` of a clone of the repository, its tasks imported: that takes two seconds of a processor each time."""
+    return Forks(_FABRIC.format(root=str(root)), os.environ | {"VOXYARD_IMAGES_CACHE": images_cache})
+
+
+def run_fab(root: Path, words: Sequence[str], environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """A command line of `fab`, its tasks those of this clone, run to its end."""
+    return _forks(root, environment["VOXYARD_IMAGES_CACHE"]).run(words, environment, root)
 
 
 @dataclass(frozen=True)
@@ -90,8 +112,7 @@ class Operator:
 
     def fab(self, task: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a task to its end, whatever that is."""
-        words = self.words(task, *arguments)
-        done = subprocess.run(words, capture_output=True, text=True, cwd=self.root, env=self.environment, timeout=1500)
+        done = run_fab(self.root, self.words(task, *arguments), self.environment)
         assert "Traceback" not in done.stderr, done.stderr
         return done
 
@@ -172,14 +193,13 @@ def write_fleet(folder: Path, entries: Mapping[str, Mapping[str, Any]], **top: A
 def write_override(folder: Path, entry: Mapping[str, Any]) -> str:
     """A compose file with which the services of a host are soon found to be well; its name.
 
-    A check costs a tenth of a second of a processor, in every container: programs that never fail here are asked less.
+    A check costs a tenth of a second of a processor: five containers that are asked every other second take a quarter.
     """
     roles = [role for role in SERVICES if role in entry.get("roles", [])]
     names = ["exporter", *(name for role in roles for name in SERVICES[role])]
     names += ["node-exporter"] * bool(entry["node_exporter"])
-    every = {name: "2s" if name in ("exporter", "bark") else "5s" for name in names}
-    health = {"timeout": "5s", "retries": 30, "start_period": "20s"}
-    services = {name: {"healthcheck": {"interval": seconds, **health}} for name, seconds in every.items()}
+    quick = {"interval": "5s", "timeout": "5s", "retries": 12, "start_period": "20s"}
+    services = {name: {"healthcheck": dict(quick)} for name in names}
     for name in {"head", "worker"} & set(names):  # their check imports Ray, which takes a second of a processor
         services[name] = {"healthcheck": {"interval": "10s"}}
     text = yaml.safe_dump({"services": services}, sort_keys=False)

@@ -99,7 +99,7 @@ CONFIGURE = ("set_visible_devices", "set_logical_device_configuration", "set_mem
 
 
 def run(code: str, environment: dict[str, str], *arguments: str) -> Any:
-    done = run_forked(*arguments, source=code, environment=environment, timeout=120)
+    done = run_forked(*arguments, source=code, environment=environment)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 

@@ -1,7 +1,8 @@
 """An artificially slow stage each: the profiler names it, and its advice, followed to the letter, brings what it says.
 
 `voxyard profile` in processes of its own, on two logical CPU devices. The delays are sleeps of a tenth of a second and
-more: they dominate whatever else the machine does.
+more: they dominate whatever else the machine does. Where the cured stage is then as fast as the model, they are of two
+tenths: what a slow machine adds to a sleep must stay below the share of waits that is a bottleneck.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def advice(found: Found, flag: str, value: str | None = None) -> Found:
 
 
 class GainMissedError(AssertionError):
-    """The rate did not grow as predicted."""
+    """The rate did not grow as predicted, or the steps still wait."""
 
 
 def assert_gain(before: Found, after: Found, predicted: Found) -> None:
@@ -76,6 +77,12 @@ def assert_gain(before: Found, after: Found, predicted: Found) -> None:
     rates = [found["overlapped"]["samples_per_second"] for found in (before, after)]
     if rates[1] / rates[0] != pytest.approx(predicted["gain"], rel=WITHIN):
         raise GainMissedError(f"predicted {predicted['gain']:.2f}, found {rates[1] / rates[0]:.2f}")
+
+
+def assert_cured(after: Found) -> None:
+    """No bottleneck is left."""
+    if after["verdict"]["bottleneck"] is not None:
+        raise GainMissedError(after["verdict"]["sentence"])
 
 
 def measured_thrice_at_most(test: Callable[[Path], None]) -> Callable[[Path], None]:
@@ -97,14 +104,14 @@ def measured_thrice_at_most(test: Callable[[Path], None]) -> Callable[[Path], No
 @measured_thrice_at_most
 def test_a_slow_disk_is_named_and_cured_by_more_threads(corpus: Path) -> None:
     """A throttled reader."""
-    slow: Found = {"SLOW_READ": 0.1, "SLOW_TRAIN": 0.1}
+    slow: Found = {"SLOW_READ": 0.2, "SLOW_TRAIN": 0.2}
     found = profile(corpus, *SPLIT, "--num-workers", 1, **slow)
     assert found["verdict"]["bottleneck"] == "load"
     assert "load" in {each["rule"] for each in found["verdict"]["annotations"]}
     more = advice(found, "--num-workers")
     after = follow(more, corpus, **slow)
     assert_gain(found, after, more)
-    assert after["verdict"]["bottleneck"] is None
+    assert_cured(after)
     shards = next(each for each in found["recommendations"] if each["command"][0].startswith("voxyard corpus prepare"))
     assert_gain(found, follow(shards, corpus, **slow), shards)
 
@@ -122,7 +129,7 @@ def test_slow_features_are_named_and_cured_by_preparing_them(corpus: Path) -> No
     assert "--features" in prepared["command"][0]
     after = follow(prepared, corpus, **slow)
     assert_gain(found, after, prepared)
-    assert after["verdict"]["bottleneck"] is None
+    assert_cured(after)
 
 
 @pytest.mark.long
@@ -174,6 +181,7 @@ def test_a_heavy_feature_graph_is_data_device_bound(corpus: Path) -> None:
     assert found["overlapped"]["gaps"]["data_busy_share"] > 0.8
 
 
+@pytest.mark.long
 def test_a_large_model_is_model_bound(corpus: Path) -> None:
     """The trainer's own model, which takes far longer than the features of a few tones."""
     found = profile(corpus, *SPLIT, "--model-size", "tiny", steps=6, module=False)

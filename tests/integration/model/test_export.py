@@ -56,7 +56,7 @@ def voxyard() -> Train:
     """Runs `voxyard ARGUMENTS` to its end and gives back code, output and messages."""
 
     def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-        return run_forked(*arguments, environment=environment(), timeout=240)
+        return run_forked(*arguments, environment=environment())
 
     return run
 

@@ -22,7 +22,7 @@ def test_speech_of_each_validation_is_judged_beside_the_recordings(tmp_path: Pat
         "train", "--device", "cpu", "--strategy", "single", "--train-data", corpus, "--validation-share", "0.25",
         "--model-module", "toy:make", "--batch-size", 4, "--max-steps", 2, "--judge", 2, "--checkpoint-dir", run,
         "--log-every", 1, "--validate-every", 1,
-        environment=environment(MLFLOW_TRACKING_URI=store, MLFLOW_ALLOW_FILE_STORE="true"), timeout=240,
+        environment=environment(MLFLOW_TRACKING_URI=store, MLFLOW_ALLOW_FILE_STORE="true"),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     events = EventAccumulator(str(run / "tensorboard"), size_guidance={"tensors": 0})

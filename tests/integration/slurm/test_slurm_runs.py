@@ -8,13 +8,14 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 import yaml
 from eventually import PATIENCE, eventually
-from runs import write_tones
+from runs import environment, write_tones
 from slurm_cluster import SlurmCluster, started
 
 from tasks.render import render
@@ -32,7 +33,8 @@ def cluster() -> Iterator[SlurmCluster]:
     folder = Path(tempfile.mkdtemp(prefix="slurm-"))
     try:
         with started(folder) as found:
-            yield found
+            slow = {"PYTHONPATH": environment()["PYTHONPATH"], "SLOW_TRAIN": "0.2"}
+            yield replace(found, environment=found.environment | slow)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -43,9 +45,9 @@ def tones(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def rendered(folder: Path, tones: Path, name: str) -> Path:
-    """Directory of a rendered run; its only checkpoints are those of a stop and of its end."""
+    """Directory of a rendered run of half a minute; its only checkpoints are those of a stop and of its end."""
     settings = {
-        "model": {"size": "tiny"},
+        "model": {"module": "slow_stages:make"},
         "data": {"train_data": str(tones), "num_workers": 1, "model_start_delay": 0.2},
         "training": {"device": "cpu", "batch_size": 2, "max_steps": STEPS, "cpu_devices": 1},
         "telemetry": {"tensorboard": False, "sample_text": "", "log_every": 1},

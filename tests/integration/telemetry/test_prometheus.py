@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes for more than a minute while a GPU is lost and comes back: no NaN, no gap, no ghost."""
+"""A real Prometheus scrapes for most of a minute while a GPU is lost and comes back: no NaN, no gap, no ghost."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from fake_driver import FakeDriver
 from monitoring_programs import Prometheus, prometheus
 from scenario import GpuState, Scenario, wave
 
-SECONDS = 75
-LOST_AT, BACK_AT = 20, 35
+SECONDS = 55
+LOST_AT, BACK_AT = 10, 20
 LOST = 5
 
 

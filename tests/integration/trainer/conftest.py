@@ -32,8 +32,8 @@ Train = Callable[..., subprocess.CompletedProcess[str]]
 def voxyard() -> Train:
     """Runs `voxyard ARGUMENTS` to its end and gives back code, output and messages."""
 
-    def run(*arguments: object, timeout: float = 240, **variables: str) -> subprocess.CompletedProcess[str]:
-        return run_forked(*arguments, environment=environment(**variables), timeout=timeout)
+    def run(*arguments: object, **variables: str) -> subprocess.CompletedProcess[str]:
+        return run_forked(*arguments, environment=environment(**variables))
 
     return run
 

@@ -60,6 +60,7 @@ def test_on_the_cpu_compiled_functions_count(bench) -> None:
     assert trace.alone() == pytest.approx([0.001])
 
 
+@pytest.mark.long
 def test_the_profile_and_the_trace_time_the_same_steps(tones: Path, tmp_path: Path) -> None:
     out = tmp_path / "trace.json"
     command = [sys.executable, str(PROGRAM), "--smoke", "--corpus", str(tones), "--out", str(out)]

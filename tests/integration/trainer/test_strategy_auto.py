@@ -30,7 +30,7 @@ def auto(toy, tmp_path) -> list[object]:
 @pytest.mark.timeout(900)
 def test_every_strategy_is_timed_and_the_fastest_is_kept_and_cached(auto, voxyard, tmp_path):
     cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
-    done = voxyard(*auto, "--max-steps", 3, "--json", timeout=800, **cache)
+    done = voxyard(*auto, "--max-steps", 3, "--json", **cache)
     assert done.returncode == 0, done.stderr
     for words in (
         "timing 8 steps of each of 3",
@@ -69,7 +69,7 @@ def test_a_run_that_goes_on_keeps_its_strategy_and_times_nothing(toy, auto, voxy
 def test_a_strategy_that_fails_is_reported_and_the_others_go_on(auto, voxyard, tmp_path):
     """Forty tones are enough for batches of 30, and too few for a mirrored 60."""
     changed = [30 if argument == 4 else argument for argument in auto]
-    done = voxyard(*changed, "--max-steps", 2, "--validation-share", 0, timeout=800, XDG_CACHE_HOME=str(tmp_path))
+    done = voxyard(*changed, "--max-steps", 2, "--validation-share", 0, XDG_CACHE_HOME=str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert any("mirrored" in line and "failed:" in line and "60" in line for line in done.stderr.splitlines())
 

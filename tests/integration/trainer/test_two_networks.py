@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from forked import FEW_JUDGES, run_forked
+from runs import environment
 from steps import devices
 from voices import SMALL, raw_batch
 
@@ -34,14 +36,21 @@ def words(tones: Path, directory: Path, steps: int, *more: object) -> list[objec
     ]  # fmt: skip
 
 
+def run_of_few_judges(*arguments: object, **variables: str) -> subprocess.CompletedProcess[str]:
+    return run_forked(*arguments, environment=environment(**variables), source=FEW_JUDGES)
+
+
+@pytest.fixture
+def voxyard() -> Voxyard:
+    """Runs `voxyard ARGUMENTS` with a discriminator of each kind."""
+    return run_of_few_judges
+
+
 @pytest.fixture(scope="module")
 def trained(tones: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of three steps in one go, with checkpoints of the last two."""
-    from forked import run_forked
-    from runs import environment
-
     directory = tmp_path_factory.mktemp("networks") / "whole"
-    done = run_forked(*words(tones, directory, 3, "--checkpoint-every", 2), environment=environment())
+    done = run_of_few_judges(*words(tones, directory, 3, "--checkpoint-every", 2))
     assert done.returncode == 0, done.stderr
     assert "up to step 1 (--disc" in done.stderr
     assert done.stderr.count("Step 1: the vocoder's discriminators take part from the next step on") == 1
@@ -53,15 +62,20 @@ def trained(tones: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("strategy", "precision", "xla"),
     [("single", "float16", False), pytest.param("split", "bfloat16", True, marks=pytest.mark.long)],
 )
-def test_both_networks_train_and_are_validated_as_gpus_do_it(strategy: str, precision: Any, xla: bool) -> None:
-    """In half precision and by XLA, a GPU's defaults; without discriminators, then with them."""
+def test_both_networks_train_and_are_validated_as_gpus_do_it(
+    strategy: str, precision: Any, xla: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In half precision and by XLA, a GPU's defaults, with a discriminator of each kind."""
+    from voxyard.trainer.model import discriminators
     from voxyard.trainer.model.sizes import VocoderShape
     from voxyard.trainer.model.trainable_voice import SpeechWithVocoder
     from voxyard.trainer.step import TrainStep
 
+    monkeypatch.setattr(discriminators, "PERIODS", (2,))
+    monkeypatch.setattr(discriminators, "RESOLUTIONS", ((512, 128),))
     config = TrainConfig(
         model=ModelConfig(networks="acoustic,vocoder"),
-        training=TrainingConfig(precision=precision, xla=xla, discriminators_after=1, checkpoint_dir=Path("unused")),
+        training=TrainingConfig(precision=precision, xla=xla, discriminators_after=0, checkpoint_dir=Path("unused")),
     )
     voice = SpeechWithVocoder(config, ("",), shape=SMALL, vocoder=VocoderShape(16, 1, 32, (4, 8), 4))
     step = TrainStep(voice, devices(strategy), config, most_traces=1)
@@ -133,7 +147,7 @@ def test_the_placement_is_chosen_by_trials_and_a_resumed_run_keeps_it(
     """The ways run with discriminators, their bounds are told, and the checkpoint says which it was."""
     every = words(tones, tmp_path / "auto", 3, "--strategy", "auto", "--strategy-steps", 15, "--json")
     every += ["--validation-share", 0]
-    done = voxyard(*every, timeout=1500, XDG_CACHE_HOME=str(tmp_path / "cache"))
+    done = voxyard(*every, XDG_CACHE_HOME=str(tmp_path / "cache"))
     assert done.returncode == 0, done.stderr
     assert "timing 15 steps of each of 4 strategies" in done.stderr
     assert "the vocoder is timed with its discriminators" in done.stderr
