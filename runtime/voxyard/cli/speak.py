@@ -128,6 +128,8 @@ def _script(settings: SpeakConfig, engine: EngineChoice, file: Path) -> tuple[Ex
         log.warning("%s", unknown)
     frontend = open_frontend(engine.frontend, engine.settings)
     document = _with_bare_titles(read_document(file, settings.speech.code_blocks))
+    if document.damage is not None:
+        log.warning("%s", document.damage)
     voice = None if section.voice is None else engine_name(section.voice, frontend)
     members = {} if section.cast is None else read_cast(section.cast)
     cast = cast_of(frontend, {name: engine_name(each, frontend) for name, each in members.items()})
@@ -162,8 +164,8 @@ def _speak(settings: SpeakConfig, engine: EngineChoice, file: Path, out: Path, *
         raise EncodeError(f"the captions of {out} would replace {file}: name another file with --out")
     check_target(out)  # fails before anything expensive
     document, frontend, script = _script(settings, engine, file)
-    for note in filter(None, (document.note if is_book else None, document.damage)):
-        log.warning("%s", note)
+    if is_book and document.note is not None:
+        log.warning("%s", document.note)
     section, pauses = settings.speak, settings.speech.pauses()
     check_speakable(script, frontend, section.on_failure)
     for note in frontend.notes:

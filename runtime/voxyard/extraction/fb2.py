@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import io
+import re
 from collections.abc import Iterator
 
 from lxml import etree
@@ -32,6 +33,7 @@ _HREF = "{http://www.w3.org/1999/xlink}href"
 _PARAGRAPHS = frozenset(("p", "subtitle", "text-author", "date"))
 _SILENT = frozenset(("image", "binary", "description", "stylesheet"))
 _DEEPEST = 6
+_ROW_OF_BLANKS = re.compile(r"[ \t\r\n]+")
 
 
 def read_fb2(data: bytes, *, max_characters: int) -> ParsedDocument:
@@ -161,7 +163,7 @@ def _inline(parent: etree._Element) -> str:
         elif name and name not in _SILENT and child.get("type") != "note":
             pieces.append(_inline_of(child))
         pieces.append(child.tail or "")
-    return " ".join("".join(pieces).split())
+    return _ROW_OF_BLANKS.sub(" ", "".join(pieces)).strip()
 
 
 def _inline_of(child: etree._Element) -> str:

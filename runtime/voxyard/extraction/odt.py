@@ -53,6 +53,7 @@ _HIDES_PARAGRAPH = "text:hidden-paragraph[@text:is-hidden='true']"
 _LEVEL_OF_TITLE = 1
 _HEADING_STYLE = re.compile(r"Heading_20_([1-9])")
 _LONGEST_BLANKS = 100
+_ROW_OF_BLANKS = re.compile(r"[ \t\r\n]+")
 
 
 def read_odt(content: BinaryIO, *, max_characters: int) -> ParsedDocument:
@@ -274,8 +275,5 @@ def _is_silent(element: etree._Element) -> bool:
 
 
 def _blanks(text: str | None) -> str:
-    """Text of an element, in which a row of blanks and line ends is one blank."""
-    if not text:
-        return ""
-    inner = " ".join(text.split())
-    return f"{' ' * text[0].isspace()}{inner}{' ' * (text[-1].isspace() and bool(inner))}"
+    """Text of an element, in which a row of blanks and line ends is one blank; one that does not break stays."""
+    return _ROW_OF_BLANKS.sub(" ", text or "")

@@ -56,6 +56,7 @@ _CHARSETS = {
 _CODE_PAGES = {"ansi": "cp1252", "mac": "mac_roman", "pc": "cp437", "pca": "cp850"}
 _HEADING = re.compile(r"(?:heading|überschrift|titre|título|titolo|заголовок) ?([1-9])|title|titel", re.IGNORECASE)
 _CONTENTS = re.compile(r"(?:toc|contents|index) ?\d?", re.IGNORECASE)
+_TOC_FIELD = re.compile(r"\s*(?:TOC|INDEX|TOA)\b", re.IGNORECASE)
 _BODY_LEVEL = 9
 
 
@@ -113,6 +114,7 @@ class _Reader:
         self._style_number = 0
         self._texts: dict[str, list[str]] = {}
         self._to_skip = 0
+        self._instruction = ""  # of the last field
         self._length = 0
         self._surrogate = ""
         self._done: list[Block] = []
@@ -199,6 +201,8 @@ class _Reader:
 
     def _put(self, text: str) -> None:
         state = self._state
+        if state.destination == "fldinst":
+            self._instruction += text
         if state.silent or state.hidden or not text:
             return
         if state.destination:
@@ -223,7 +227,11 @@ class _Reader:
             self._unicode(number)
             return
         self._to_skip = 0
-        if word in _SILENT:
+        if word == "field":
+            self._instruction = ""
+        elif word == "fldrslt" and _TOC_FIELD.match(self._instruction):
+            state.silent = True
+        elif word in _SILENT:
             state.silent, state.destination = True, word
         elif word == "upr" or (word == "ud" and state.starred):  # \\upr has the text without Unicode, and then \\ud
             state.silent = word == "upr"

@@ -101,6 +101,18 @@ def test_a_second_ctrl_c_does_not_stop_the_closing_of_the_file(monkeypatch: pyte
     assert signal.getsignal(signal.SIGINT) is handler
 
 
+def test_characters_that_are_lost_are_told_and_those_that_are_misread_are_mended(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "text.txt").write_text("The rain fell all night. " * 40 + "caf\ufffd " * 8 + "It wasnâ€™t.", "utf-8")
+    monkeypatch.setattr("voxyard.cli.engines.FRONTEND", "frontends:frontend")
+    done = CliRunner().invoke(speak, [str(tmp_path / "text.txt"), "--engine", "bark", "--show-words"])
+    assert done.exit_code == 0, done.output
+    assert "It wasn’t." in done.output
+    (warning,) = (each.getMessage() for each in caplog.records if each.levelname == "WARNING")
+    assert warning.startswith("characters are lost at 8 places, the first after “")
+
+
 def test_a_language_that_is_not_known_is_told_once(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

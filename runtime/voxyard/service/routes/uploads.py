@@ -133,7 +133,8 @@ def _from_file(
     extracted = _checked(
         lambda: extract(io.BytesIO(file.content), file.name, file.media_type, max_characters=section.max_characters)
     )
-    return _document_request(options, extracted.text, options.title or extracted.title, idempotency_key)
+    request = _document_request(options, extracted.text, options.title or extracted.title, idempotency_key)
+    return replace(request, note=extracted.damage)
 
 
 def _checked(read: Callable[[], Read]) -> Read:

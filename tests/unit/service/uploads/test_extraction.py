@@ -117,6 +117,14 @@ def test_a_file_is_spoken_in_the_language_that_it_declares(
     assert served.state.store.spoken(found["id"]) == {0: words}
 
 
+@pytest.mark.parametrize(("name", "before"), [("text.txt", ""), ("page.html", "<!doctype html><p>")])
+def test_a_document_says_that_characters_are_lost(served: Served, name: str, before: str) -> None:
+    text = "The rain fell all night. " * 40 + "caf\N{REPLACEMENT CHARACTER} " * 8
+    answer = send(served, f"{before}{text}".encode(), name)
+    eventually(lambda: look(served, answer.json())["state"] == "completed", "it is spoken")
+    assert look(served, answer.json())["note"].startswith("characters are lost at 8 places, the first after “")
+
+
 def test_a_voice_of_another_language_speaks_and_the_document_says_so(served: Served) -> None:
     page = b'<!doctype html><html lang="de-AT"><body><p>Guten Tag.</p></body></html>'
     note = "the text is in the language de, and the voice v2/en_speaker_6 speaks en"
