@@ -88,6 +88,7 @@ def rules(code: str, region: str = "") -> tuple[Rule, ...]:
         *_of("numbers", ranges.scales_of_maps(language) if code != "pl" else ()),
         *_of("numbers", phones.patterns(language)),
         *_of("numbers", fractions.pressures(code, language, unit_name)),
+        *_of("units", units.alternatives(language, symbol_units)),
         *_of("abbreviations", weekdays.patterns(language)),
         *_of("numbers", american.patterns(language) if code == "en" else ()),
         *_of("dates", polish.days(language) if code == "pl" else ()),

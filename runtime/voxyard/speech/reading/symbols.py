@@ -268,6 +268,10 @@ def operators(code: str, language: Language) -> list[tuple[re.Pattern[str], Word
                 lambda match: _between(match, signs, language),
             ),
             (
+                re.compile(r"(?<=[49][05]e)(?P<sign>\+)(?=\d)"),
+                lambda match: _between(match, signs, language),
+            ),  # la 90e+3
+            (
                 re.compile(rf"(?<={figure}) (?P<sign>[=+×÷≈≠≤≥<>→]) (?=[\w(√−±$€£¥-])"),
                 lambda match: _between(match, signs, language),
             ),

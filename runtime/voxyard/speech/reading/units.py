@@ -137,6 +137,41 @@ def _form(forms: Sequence[str], amount: Decimal | int, language: Language) -> st
     return forms[("one", "few", "many", "other").index(Locale.parse(language.locale).plural_form(amount))]
 
 
+def alternatives(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
+    """50/60 Hz, 24/48 h: one of two; AC100V, AC100–240V: a voltage with its kind before it."""
+    if language.locale == "ru":  # whose library reads them
+        return []
+    kinds = ("frequency-", "electric-volt", "power-", "digital-", "duration-hour")
+    names = sorted((each for each, unit in symbols.items() if unit.startswith(kinds)), key=len, reverse=True)
+    letters = r"\w" if language.spaced and language.locale != "ko" else "A-Za-z0-9_"
+    number = rf"\d{{1,4}}(?:{re.escape(language.decimal)}\d+)?"
+    pattern = (
+        rf"(?<![{letters}.,/:-])(?P<kind>[AD]C(?=\d))?(?P<first>{number})(?:(?P<sign>[/~〜～–-])(?P<last>{number}))?"
+        rf"{BLANK}(?P<symbol>{'|'.join(map(re.escape, names))})(?![{letters}/²³°])"
+    )
+    blank = " " if language.spaced else ""
+    comma = " " if language.scripts == ("LATIN",) else language.comma if language.spaced else "、"
+
+    def words(found: re.Match[str]) -> str:
+        unit, (whole, _, part) = symbols[found["symbol"]], found["first"].partition(language.decimal)
+        fraction = int(whole) < _LEAST_ALTERNATIVE and not unit.startswith("frequency")
+        if not found["kind"] and (found["sign"] != "/" or fraction):
+            return ELSEWHERE
+        said = f"{found['kind']}{blank}" if found["kind"] else ""
+        said += decimal(whole, part, language)
+        if found["last"]:
+            to = f"{blank if language.locale != 'ko' else ''}{language.to}{blank}"
+            whole, _, part = found["last"].partition(language.decimal)
+            said += (comma if found["sign"] == "/" else to) + decimal(whole, part, language)
+        name = unit_name(language, unit, value(whole, part))
+        return ELSEWHERE if name is None else f"{said}{'' if language.locale == 'ko' else blank}{name}"
+
+    return [(re.compile(pattern), words)]
+
+
+_LEAST_ALTERNATIVE = 10  # below it 1/4 W is a part of one
+
+
 _PER = {
     "en": "per|[Pp]rice per",
     "de": "pro|je",

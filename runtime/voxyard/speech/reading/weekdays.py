@@ -26,13 +26,15 @@ def patterns(language: Language) -> list[Reading]:
         joint = re.compile(
             rf"(?<![一-龥])(?P<a>{day})曜?(?:日)?[〜~～–-](?P<b>{day})(?=曜|の|は|も|に|、|。|\s|\d|[(（]|祝|$)"
         )
+        beside = re.compile(rf"(?<=[日\d])(?P<a>[(（])(?P<day>{day})(?=[)）])")  # 11/12(火)
         return [
+            (beside, lambda found: f"{found['a']}{found['day']}曜日"),
             (
                 joint,
                 lambda found: (
                     f"{found['a']}曜から{found['b']}" + "曜" * (found.string[found.end() : found.end() + 1] != "曜")
                 ),
-            )
+            ),
         ]
     days = table(language.locale).days
     if not days:
