@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from tests.fleet.bed.errors import BedError
@@ -62,6 +63,7 @@ def proxies() -> Mapping[str, str]:
     return found
 
 
+@cache
 def pip_settings() -> str:
     """Index settings of this machine's pip, as a pip.conf; options that name files of this machine are left out."""
     listed = run([sys.executable, "-m", "pip", "config", "list", "--quiet"], check=False).stdout

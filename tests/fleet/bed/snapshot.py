@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -29,6 +30,12 @@ for folder, names, files in os.walk(top):
         mode = stat.S_IMODE(found.st_mode)
         print(os.path.relpath(path, top), f"{mode:04o} {found.st_uid} {found.st_mtime_ns} {what}", sep="\0", end="\0\0")
 """
+_LISTINGS = (
+    "docker ps --all --quiet --no-trunc | xargs --no-run-if-empty docker inspect",
+    "docker image ls --all --no-trunc --format '{{.Repository}}:{{.Tag}}@{{.Digest}} {{.ID}}'",
+    "docker volume ls --format '{{.Name}} {{.Driver}}'",
+    "docker network ls --no-trunc --format '{{.Name}} {{.ID}}'",
+)
 
 
 @dataclass(frozen=True)
@@ -44,14 +51,13 @@ class Snapshot:
 
 def snapshot(host: GpuHost, folder: str = "/home/voxyard/.voxyard") -> Snapshot:
     """The host as it is now. Raises BedError."""
-    listed = host.engine.docker("exec", host.container, "python3", "-c", _PROGRAM, folder).stdout
-    pairs = (each.split("\0") for each in listed.split("\0\0") if each)
+    # One command for all: to begin one in a host costs more than most of these do.
+    listing = shlex.join(["python3", "-c", _PROGRAM, folder])
+    files, containers, *others = host.run(" && printf '\\036' && ".join((listing, *_LISTINGS))).stdout.split("\036")
+    pairs = (each.split("\0") for each in files.split("\0\0") if each)
+    images, volumes, networks = map(_lines, others)
     return Snapshot(
-        files=dict(sorted((path, said) for path, said in pairs)),
-        containers=_containers(host),
-        images=_lines(host, "docker image ls --all --no-trunc --format '{{.Repository}}:{{.Tag}}@{{.Digest}} {{.ID}}'"),
-        volumes=_lines(host, "docker volume ls --format '{{.Name}} {{.Driver}}'"),
-        networks=_lines(host, "docker network ls --no-trunc --format '{{.Name}} {{.ID}}'"),
+        dict(sorted((path, said) for path, said in pairs)), _containers(containers), images, volumes, networks
     )
 
 
@@ -68,9 +74,8 @@ def differences(before: Snapshot, after: Snapshot) -> list[str]:
     return lines
 
 
-def _containers(host: GpuHost) -> dict[str, str]:
-    said = host.run("docker ps --all --quiet --no-trunc | xargs --no-run-if-empty docker inspect").stdout
-    found: list[dict[str, Any]] = json.loads(said or "[]")
+def _containers(inspected: str) -> dict[str, str]:
+    found: list[dict[str, Any]] = json.loads(inspected or "[]")
     return {
         each["Name"].removeprefix("/"): " ".join(
             [
@@ -82,6 +87,6 @@ def _containers(host: GpuHost) -> dict[str, str]:
     }
 
 
-def _lines(host: GpuHost, command: str) -> dict[str, str]:
-    pairs = (line.rpartition(" ") for line in host.run(command).stdout.splitlines())
+def _lines(listed: str) -> dict[str, str]:
+    pairs = (line.rpartition(" ") for line in listed.splitlines())
     return {name: said for name, _, said in sorted(pairs)}
