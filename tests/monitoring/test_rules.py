@@ -332,6 +332,6 @@ def test_the_rule_tests_see_what_is_broken(promtool: str, tmp_path: Path, test: 
     document["tests"] = [each for each in document["tests"] if each["name"] == test]
     assert len(document["tests"]) == 1
     only.write_text(yaml.safe_dump(document), encoding="utf-8")
-    done = run(promtool, "test", "rules", only)
+    done = run(promtool, "test", "rules", *apart(only, tmp_path))
     assert done.returncode == 1, done.stdout
     assert "FAILED" in done.stdout

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
+from needed_rules import groups_of, needed
 from rule_replay import PATIENT
-
-from boards.promql import Selector, selectors
 
 ROOT = Path(__file__).resolve().parents[3]
 PROMETHEUS = ROOT / "deploy/prometheus"
@@ -36,7 +35,7 @@ class AlertExpectation:
 def rules(*files: Path) -> Iterator[dict[str, Any]]:
     """All rules of the files, those under rules/ unless told."""
     for file in files or RULES:
-        for group in yaml.safe_load(file.read_text(encoding="utf-8"))["groups"]:
+        for group in groups_of(file):
             yield from group["rules"]
 
 
@@ -48,65 +47,29 @@ def alerts() -> dict[str, dict[str, Any]]:
 
 def groups(*files: Path) -> list[str]:
     """The names of the groups."""
-    return [group["name"] for file in files for group in yaml.safe_load(file.read_text(encoding="utf-8"))["groups"]]
+    return [group["name"] for file in files for group in groups_of(file)]
 
 
 def apart(file: Path, folder: Path) -> list[Path]:
-    """The tests of a file, each a file of its own with those rules that its expectations stand on, in their order.
-
-    promtool evaluates every rule at every step, and most say nothing about a test: their result is not asked for, and
-    no rule can see what it does not name.
-    """
-    document = yaml.safe_load(file.read_text(encoding="utf-8"))
-    all_groups = [
-        group
-        for name in document["rule_files"]
-        for group in yaml.safe_load((file.parent / name).read_text(encoding="utf-8"))["groups"]
-    ]
-    every = [rule for group in all_groups for rule in group["rules"]]
+    """The tests of a file, each a file of its own with those rules that it needs, in their order."""
+    document = yaml.load(file.read_text(encoding="utf-8"), yaml.CSafeLoader)
+    every = [group for name in document["rule_files"] for group in groups_of((file.parent / name).resolve())]
     written = []
     for number, test in enumerate(document["tests"]):
         asked = [each["expr"] for each in test.get("promql_expr_test", ())]
         named = [f'ALERTS{{alertname="{each["alertname"]}"}}' for each in test.get("alert_rule_test", ())]
-        needed = _stand_on([*asked, *named], every)
-        kept = [group | {"rules": [rule for rule in group["rules"] if id(rule) in needed]} for group in all_groups]
-        kept = [group for group in kept if group["rules"]]
+        kept = needed(every, [*asked, *named], [each["series"] for each in test["input_series"]])
         present = {group["name"] for group in kept}
         rules_file, test_file = folder / f"{file.stem}-{number}-rules.yaml", folder / f"{file.stem}-{number}.yaml"
-        rules_file.write_text(yaml.safe_dump({"groups": kept}), encoding="utf-8")
-        test_file.write_text(
-            yaml.safe_dump(
-                document
-                | {
-                    "rule_files": [rules_file.name],
-                    "group_eval_order": [name for name in document["group_eval_order"] if name in present],
-                    "tests": [test],
-                }
-            ),
-            encoding="utf-8",
-        )
+        rules_file.write_text(yaml.dump({"groups": kept}, Dumper=yaml.CSafeDumper), encoding="utf-8")
+        alone = document | {
+            "rule_files": [rules_file.name],
+            "group_eval_order": [name for name in document["group_eval_order"] if name in present],
+            "tests": [test],
+        }
+        test_file.write_text(yaml.dump(alone, Dumper=yaml.CSafeDumper), encoding="utf-8")
         written.append(test_file)
     return written
-
-
-def _stand_on(expressions: Iterable[str], every: list[dict[str, Any]]) -> set[int]:
-    """The identities of the rules whose results these expressions can see, directly or through other rules."""
-    needed: set[int] = set()
-    unread = list(expressions)
-    while unread:
-        for selector in selectors(unread.pop()):
-            for rule in every:
-                if id(rule) not in needed and _gives(rule, selector):
-                    needed.add(id(rule))
-                    unread.append(rule["expr"])
-    return needed
-
-
-def _gives(rule: dict[str, Any], selector: Selector) -> bool:
-    if "record" in rule:
-        return bool(rule["record"] == selector.metric)
-    asked = {value for label, operator, value in selector.matchers if (label, operator) == ("alertname", "=")}
-    return selector.metric == "ALERTS" and asked <= {rule["alert"]}
 
 
 @cache
