@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +54,12 @@ def to_bytes(document: Mapping[str, Any], what: str) -> bytes:
     return f"# {what}; written by fab deploy.\n{yaml.safe_dump(dict(document), sort_keys=False)}".encode()
 
 
+@lru_cache(maxsize=64)
 def parse(content: bytes, name: str) -> Mapping[str, Any]:
-    """Parse a compose file; tags such as `!reset` are kept. Raises FleetError with the line."""
+    """Parse a compose file, once for all services that it is asked about; tags such as `!reset` are kept.
+
+    Raises FleetError with the line.
+    """
     try:
         document = yaml.load(content, Loader=_Loader)  # noqa: S506 - a SafeLoader
     except yaml.MarkedYAMLError as error:

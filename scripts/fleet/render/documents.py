@@ -18,7 +18,7 @@ Document = Mapping[str, Any]
 _PLACE = re.compile(r"\$\{([a-z_]+)\}")
 
 
-class _Dumper(yaml.SafeDumper):
+class _Dumper(yaml.CSafeDumper):
     """YAML without anchors; strings of several lines are literal blocks."""
 
     def ignore_aliases(self, data: Any) -> bool:
@@ -53,7 +53,7 @@ def filled(template: Path, values: Mapping[str, Any]) -> list[Document]:
 
     A key whose value is None is left out, a list in a list becomes a part of it. Raises FleetError.
     """
-    return [_filled(each, values, template) for each in yaml.safe_load_all(text_of(template))]
+    return [_filled(each, values, template) for each in yaml.load_all(text_of(template), yaml.CSafeLoader)]
 
 
 def _filled(node: Any, values: Mapping[str, Any], template: Path) -> Any:

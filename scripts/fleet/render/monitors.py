@@ -30,7 +30,7 @@ def base_files(root: Path, runbook_url: str | None = None) -> Mapping[str, bytes
 
 
 def _rule(path: Path, runbook_url: str | None) -> dict[str, Any]:
-    document = yaml.safe_load(with_runbook(text_of(path).encode(), runbook_url))
+    document = yaml.load(with_runbook(text_of(path).encode(), runbook_url), yaml.CSafeLoader)
     return {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PrometheusRule",

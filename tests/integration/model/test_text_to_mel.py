@@ -135,6 +135,7 @@ def test_speaking_with_known_durations_is_what_training_decodes(batch: Raw) -> N
 def test_each_size_has_its_number_of_parameters_and_speaks() -> None:
     """--model-size: all four are built and traced; the table counts from the shapes what was built.
 
+    The smallest with all its blocks, the others with one of each kind: the more there are, the longer a trace takes.
     In a process of its own: TensorFlow keeps the memory of the largest until its process ends.
     """
     ended = run_forked(source=_BUILD_EACH_SIZE, environment=environment())
@@ -142,14 +143,16 @@ def test_each_size_has_its_number_of_parameters_and_speaks() -> None:
     built = json.loads(ended.stdout)
     bounds = {"tiny": (5e6, 8e6), "small": (25e6, 35e6), "normal": (90e6, 110e6), "big": (270e6, 330e6)}
     assert built.keys() == bounds.keys() == SIZES.keys()
-    for size, (counted, shape) in built.items():
-        assert counted == SIZES[size].parameters(symbols=7, speakers=3, mels=80)
-        assert bounds[size][0] <= counted <= bounds[size][1]
+    for size, (counted, blocks, shape) in built.items():
+        row = dataclasses.replace(SIZES[size], **blocks)
+        assert counted == row.parameters(symbols=7, speakers=3, mels=80)
+        assert bounds[size][0] <= SIZES[size].parameters(symbols=7, speakers=3, mels=80) <= bounds[size][1]
         assert shape == [1, 5, 80]
 
 
 # In a graph there are no values: those of the largest alone take 1.2 GB.
 _BUILD_EACH_SIZE = """
+import dataclasses
 import json
 
 import keras
@@ -160,12 +163,13 @@ from voxyard.trainer.model.text_to_mel import TextToMel
 
 built = {}
 for size in SIZES:
+    blocks = {} if size == "tiny" else {"encoder_blocks": 1, "decoder_blocks": 1}
     with tf.Graph().as_default(), keras.StatelessScope():
-        model = TextToMel(SIZES[size], symbols=7, speakers=3, mels=80)
+        model = TextToMel(dataclasses.replace(SIZES[size], **blocks), symbols=7, speakers=3, mels=80)
         model.build()
         text = tf.constant([[3, 1, 4]]), tf.constant([3]), tf.constant([1])
         spoken = model.mel_of(*text, tf.ones([1, 5]), 5)
-    built[size] = model.count_params(), spoken.shape.as_list()
+    built[size] = model.count_params(), blocks, spoken.shape.as_list()
 print(json.dumps(built))
 """
 
