@@ -36,7 +36,7 @@ class History(VoicePrompt):
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny checkpoint whose coarse head holds codes alone: where it holds more, transformers takes them."""
     directory = tmp_path_factory.mktemp("bark") / "tiny"
-    tiny.write(directory, tiny.TinyShape(spare_coarse_outputs=0, end_after=20))
+    tiny.write(directory, tiny.TinyShape(spare_coarse_outputs=0, end_after=20, fine_window=256))
     return directory
 
 
@@ -50,7 +50,7 @@ def checkpoint(tiny_model: Path) -> BarkCheckpoint:
 def endless(tmp_path_factory: pytest.TempPathFactory) -> BarkCheckpoint:
     """A tiny checkpoint in which the end is a token like any other, for greedy choices."""
     directory = tmp_path_factory.mktemp("bark") / "endless"
-    tiny.write(directory, tiny.TinyShape(spare_coarse_outputs=0, end_after=0), seed=1)
+    tiny.write(directory, tiny.TinyShape(spare_coarse_outputs=0, end_after=0, fine_window=256), seed=1)
     return load(directory)
 
 

@@ -32,6 +32,7 @@ class TinyShape:
     codebooks: int = 8
     spare_coarse_outputs: int = 48  # rows of the coarse head that are no code, as in the published models
     end_after: int = 90  # semantic tokens after which the end becomes likely; 0: never
+    fine_window: int = 1024  # frames; half of them are history
     codec_filters: int = 4
     codec_hidden: int = 16
     max_new_tokens: int = 768
@@ -151,8 +152,8 @@ def generation(shape: TinyShape) -> dict[str, Any]:
         },
         "fine_acoustics_config": {
             "temperature": 0.5,
-            "max_fine_history_length": 512,
-            "max_fine_input_length": 1024,
+            "max_fine_history_length": shape.fine_window // 2,
+            "max_fine_input_length": shape.fine_window,
             "n_fine_codebooks": shape.codebooks,
         },
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ import torch
 
 from voxyard.bark.model import codec, fine
 from voxyard.bark.model.noise import key
-from voxyard.bark.weights.checkpoint import BarkCheckpoint
+from voxyard.bark.weights import tiny
+from voxyard.bark.weights.checkpoint import BarkCheckpoint, load
 
 KEY = key(7, 0, 0, "fine")
 
@@ -55,6 +57,15 @@ def test_greedy_codes_equal_those_of_transformers(
 
     assert complete.shape == (8, frames)
     np.testing.assert_array_equal(complete, expected)
+
+
+def test_in_windows_as_published_too(tmp_path: Path) -> None:
+    """Which are four times those of the other tests: most of the time that a tiny model speaks for."""
+    tiny.write(tmp_path, tiny.TinyShape(layers=1))
+    published, codes = load(tmp_path), coarse_codes(1100)
+    assert published.layout.fine.window == 1024
+
+    np.testing.assert_array_equal(found(published, codes), transformers_codes(published, [codes])[0])
 
 
 def test_the_given_codebooks_stay_and_the_others_are_codes(checkpoint: BarkCheckpoint) -> None:
