@@ -69,7 +69,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     arguments = [
         "train", "--device", "cpu", "--strategy", "single", "--train-data", corpus, "--val-data", corpus,
         "--networks", "acoustic,vocoder", "--text-units", "characters", "--language", "en-us", "--batch-size", 2,
-        "--max-steps", 2, "--ema", 0.9, "--no-tensorboard", "--sample-text", "", "--checkpoint-dir", folder / "run",
+        "--buckets", 1, "--max-steps", 2, "--ema", 0.9, "--no-tensorboard", "--sample-text", "",
+        "--checkpoint-dir", folder / "run",
     ]  # fmt: skip
     done = run_forked(*arguments, environment=environment())
     assert done.returncode == 0, done.stderr
@@ -218,9 +219,9 @@ def test_two_other_speakers_are_fine_tuned_from_one_checkpoint_and_exported(
     corpus = two_speakers(tmp_path / "corpus", carl=40, dora=90)
     done = voxyard(
         "train", "--device", "cpu", "--strategy", "single", "--train-data", corpus, "--val-data", corpus,
-        "--networks", "acoustic,vocoder", "--text-units", "characters", "--batch-size", 2, "--max-steps", 1,
-        "--no-tensorboard", "--sample-text", "", "--checkpoint-dir", tmp_path / "fine", "--init-from", run,
-        "--seed", 5,  # with the base's seed its weights would be near those of a new model
+        "--networks", "acoustic,vocoder", "--text-units", "characters", "--batch-size", 2, "--buckets", 1,
+        "--max-steps", 1, "--no-tensorboard", "--sample-text", "", "--checkpoint-dir", tmp_path / "fine",
+        "--init-from", run, "--seed", 5,  # with the base's seed its weights would be near those of a new model
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "(averaged weights of step 2); did not match: 1" in done.stderr
