@@ -282,7 +282,8 @@ def test_a_replayed_window_is_filled_as_a_plain_one(
     for chunk in range(2):
         named = key(7, chunk, 0, "fine")
         assert spoken(named, fill) == spoken(named, None)
-    windows = len(fine.windows(layout, voice or 0, frames, max(1024, (voice or 0) + frames)))
+    before = min(voice or 0, layout.hop)
+    windows = len(fine.windows(layout, before, frames, max(layout.window, before + frames)))
     assert [each.replays for each in recorded] == [2 * windows]
 
 
