@@ -189,6 +189,7 @@ def bark(day: Day) -> None:
     """Metrics of the service: bursts that are worked off; a worker is replaced once, one chunk is given up."""
     job = f'job="bark",{HOST}'
     labels = f'{job},workload="bark",role="bark",{BARK}'
+    lost = (12 * 60 + 5) * 60 // STEP  # at 12:05, while it speaks
 
     def waiting(step: int) -> float:
         minute = hours(step) * 60 % 30
@@ -198,13 +199,14 @@ def bark(day: Day) -> None:
     day.gauge(f"voxyard_workload_gpu_assigned{{{labels}}}", lambda _: 1.0)
     day.gauge(f"voxyard_workload_gpu_utilization_target_ratio{{{labels}}}", lambda _: 0.5)
     day.gauge(f"voxyard_bark_queue_depth{{{job}}}", waiting)
-    day.gauge(f"voxyard_bark_workers{{{job}}}", lambda step: 0.0 if not speaking(step) or step == 1450 else 1.0)
+    day.gauge(f"voxyard_bark_workers{{{job}}}", lambda step: 0.0 if not speaking(step) or step == lost else 1.0)
     day.gauge(f"voxyard_bark_workers_expected{{{job}}}", lambda _: 1.0)
     gpu = f'{job},gpu="cuda:2"'
     day.counter(f"voxyard_bark_audio_seconds_total{{{gpu}}}", lambda step: 2.2 if speaking(step) else 0.0)
     day.counter(f"voxyard_bark_synthesis_seconds_total{{{gpu}}}", lambda step: 0.9 if speaking(step) else 0.0)
     day.counter(f'voxyard_bark_chunks_total{{{gpu},outcome="spoken"}}', lambda step: 0.2 if speaking(step) else 0.0)
-    day.gauge(f'voxyard_bark_chunks_total{{{job},gpu="",outcome="failed"}}', lambda step: 1.0 if step > 1500 else None)
+    failed = f'voxyard_bark_chunks_total{{{job},gpu="",outcome="failed"}}'
+    day.gauge(failed, lambda step: 1.0 if hours(step) > 12.5 else None)
 
 
 def gateway(day: Day) -> None:

@@ -28,13 +28,16 @@ _CERTAIN = re.compile("[ÃÂ][¡-ª¬®-º¼-¿]|â€.?|ð[\x9fŸ]..|ï¿½|Å[
 _HALF = re.compile("Ã ?(?= )|Â ?(?= |$)", re.MULTILINE)  # à and a wide blank whose second byte became a plain blank
 _NO_MARK = "â€"  # ”, whose third byte is no character of Western encodings
 _OTHER = r"\u0370-\u0eff\u3040-\u9fff\uac00-\ud7a3"  # letters of other alphabets
-_LOST = re.compile(  # or read as GBK, or written as ?, or the first sign of a sequence whose others are not there
-    r"\ufffd+|(?:锟斤拷)+|(?<=[a-zß-ÿ])\?(?=[a-zß-ÿ])(?!\w{1,20}=)|(?<![\w?!])\?{2,}(?![\w?!])"
-    rf"|(?<=[a-zß-ÿ])[ÂÃÄÅÎÏÐÑØÙ](?![A-ZÀ-Þ])|(?<=[{_OTHER}])[À-ÖØ-ô]|[À-ÖØ-ô](?=[{_OTHER}])"
+_LATIN = "A-Za-zÀ-ÿ"
+LOST = re.compile(  # or read as GBK, or written as ?, or the first sign of a sequence whose others are not there
+    r"\ufffd+|(?:锟斤拷)+|(?<=[a-zß-ÿ])\?(?=[a-zß-ÿ])(?!\w{1,20}=)|(?<![\w?!])\?{2,}(?=[ ,;:.-]{1,2}\?)"
+    r"|(?<=[a-zß-ÿ])[ÂÃÄÅÎÏÐÑØÙ](?![A-ZÀ-Þ])"
+    rf"|(?<=[{_OTHER}])[À-ÖØ-ô](?![{_LATIN}])|(?<![{_LATIN}])[À-ÖØ-ô](?=[{_OTHER}])"
 )
 _FEWEST_LOST = 5
 _SELDOM = 1 / 1000  # of the letters
 _TOO_MANY = 1 / 50
+_FEWEST_REFUSED = 20  # a few lines are spoken, with the note
 _WORDS = 40  # characters before the first place
 
 
@@ -81,7 +84,7 @@ def damage_of(text: str) -> str | None:
     Raises:
         UnreadableFileError: too many are lost.
     """
-    lost = [found.start() for found in _LOST.finditer(text)]
+    lost = [found.start() for found in LOST.finditer(text)]
     letters = sum(map(str.isalpha, text)) if len(lost) >= _FEWEST_LOST else 0
     if not letters or len(lost) < _SELDOM * letters:
         return None
@@ -90,7 +93,7 @@ def damage_of(text: str) -> str | None:
         f"characters are lost at {len(lost)} places, the first after “{before}”, where another encoding was read or"
         " written: make it again from a source that has them, as UTF-8"
     )
-    if len(lost) > _TOO_MANY * letters:
+    if len(lost) > max(_FEWEST_REFUSED, _TOO_MANY * letters):
         raise UnreadableFileError(found)
     return found
 

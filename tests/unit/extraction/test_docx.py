@@ -17,7 +17,7 @@ from docx.opc.part import Part
 from docx.oxml import parse_xml
 from docx.oxml.ns import nsdecls
 from docx.shared import Inches
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from voxyard.extraction import docx_archive
@@ -25,6 +25,7 @@ from voxyard.extraction.document import TextChapter
 from voxyard.extraction.docx import read_docx
 from voxyard.extraction.errors import TextTooLongError, UnreadableFileError, UnsupportedFileError
 from voxyard.extraction.extract import ExtractedText, extract
+from voxyard.extraction.misread import LOST, mend_of
 from voxyard.extraction.plaintext import LIGATURES
 
 W = nsdecls("w")
@@ -330,6 +331,8 @@ WORDS = st.text(
 @settings(deadline=None)
 @given(paragraphs=st.lists(st.lists(WORDS, min_size=1).map(" ".join), min_size=1, max_size=20))
 def test_any_text_comes_back_from_a_document(paragraphs: list[str]) -> None:
+    text = "\n".join(paragraphs)
+    assume(mend_of(text) is None and len(LOST.findall(text)) < 5)  # test_misread.py has these
     assert text_of(of(*paragraphs)) == paragraphs
 
 

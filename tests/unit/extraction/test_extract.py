@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pdfs
 import pytest
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from voxyard.extraction.errors import ExtractionError, TextTooLongError, UnreadableFileError, UnsupportedFileError
 from voxyard.extraction.extract import ExtractedText, extract, extract_file
 from voxyard.extraction.lines import lines_going_on
+from voxyard.extraction.misread import LOST, mend_of
 from voxyard.extraction.plaintext import LIGATURES, clean
 
 OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
@@ -438,6 +439,7 @@ TEXTS = st.lists(st.lists(PLAIN, min_size=1).map(" ".join), min_size=1).map("\n\
     encoding="utf-8",
 )
 def test_any_text_comes_back_from_a_text_file(text: str, encoding: str) -> None:
+    assume(mend_of(text) is None and len(LOST.findall(text)) < 5)  # test_misread.py has these
     data = text.encode(encoding)
     if not any(c.isalnum() for c in text):
         with pytest.raises(UnreadableFileError):

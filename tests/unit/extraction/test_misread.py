@@ -179,7 +179,7 @@ def test_lost_characters_are_named_with_their_place_and_cure(lost: str, kind: st
     with pytest.raises(
         UnreadableFileError, match=r"characters are lost at \d+ places, the first after “.*”.*make it again"
     ):
-        extracted(kind, lost)
+        extracted(kind, f"{lost} " * 20)
     prose = "The rain fell on the road all night. " * 40
     found: ExtractedText = extracted(kind, prose + lost)
     assert found.damage is not None
@@ -190,3 +190,22 @@ def test_a_few_signs_are_no_damage() -> None:
     prose = "The rain fell on the road all night. " * 20
     for text in ("The sign � stands for it. What?you say", "What? Who?? ... ???", "see example.org/?a=b&c?d=e"):
         assert damage_of(prose + text) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Quoi ?? Comment ??? Non !? « Pourquoi ?? »",
+        "Beyoncéの新曲はCaféで、RaphaëlとÉcoleの話だ。",
+        "Pokémon을 보고 Café에서 Élise와",
+        "в Café Élysée, Beyoncéй и Citroën'у",
+        "στο Caféς της Élodie",
+        "在Café里看Pokémon的Ángel",
+    ],
+)
+def test_words_of_another_alphabet_are_no_damage(text: str) -> None:
+    assert damage_of(f"{text} " * 30) is None
+
+
+def test_a_few_damaged_lines_are_read_with_a_note() -> None:
+    assert damage_of("Il �tait l� o� les b�ufs d�nent.") is not None
