@@ -28,7 +28,7 @@ from proof_run import (
     Proof,
 )
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(1200)
 
 Labels = dict[str, str]
 

@@ -10,7 +10,7 @@ from monitoring_programs import Result
 from monitoring_queries import Query, dashboard_queries, filled, label_values, rules
 from proof_run import Proof
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(1200)
 
 
 def finite(result: Result) -> list[float]:

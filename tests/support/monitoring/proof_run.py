@@ -105,7 +105,7 @@ class Proof:
 
 @contextmanager
 def proof_run(driver: FakeDriver, programs: dict[str, str], corpus: Path, directory: Path) -> Iterator[Proof]:
-    """Plays the scenario (about two minutes) and gives what can be asked of it."""
+    """Plays the scenario (seven minutes) and gives what can be asked of it."""
     plan = directory / "plan.yaml"
     plan.write_text(PLAN, encoding="utf-8")
     path = directory / "scenario"
@@ -143,15 +143,16 @@ def proof_run(driver: FakeDriver, programs: dict[str, str], corpus: Path, direct
         service = stack.enter_context(_service(directory, ports["bark"]))
         trainer = stack.enter_context(_trainer(directory, corpus, ports["trainer"]))
         server.until(f'voxyard_train_loss{{run="{RUN}"}}', 120, say="the run trains")
-        began = time.monotonic()
         server.until(f'voxyard_bark_workers{{instance="{HOST}"}} > 0', 120, say="the service has a worker")
         faulty_host.give_chunks_up()
         host.losing(LOST).raising(LOST, 79).write(path)
+        began = time.monotonic()
         spoken = tuple(_speak(ports["bark"], sentence) for sentence in SENTENCES)
         _document(ports["bark"])
         time.sleep(max(0.0, began + TOGETHER_SECONDS - time.monotonic()))
-        values = {job: _values(ports[job]) for job in ("trainer", "bark")}
-        time.sleep(2)
+        values, read = {job: _values(ports[job]) for job in ("trainer", "bark")}, time.time()
+        for metric in (f'voxyard_train_steps_total{{run="{RUN}"}}', f'voxyard_bark_workers{{instance="{HOST}"}}'):
+            server.until(f"timestamp({metric}) > {read}", 120, say="it was scraped again")
         steady = time.time()
         faulty_host.stall()
         gone.close()
