@@ -115,9 +115,7 @@ def test_every_panel_about_gpus_shows_the_figures_of_the_scenario(proof: Proof) 
         if query.kind not in ("range", "instant"):
             continue
         truth, tolerance, step = HELD.get(metric), 1e-6, SCRAPE_SECONDS
-        if (
-            "rate(" in query.expr
-        ):  # over longer, as in a panel that shows hours: a busy machine makes passes late
+        if "rate(" in query.expr:  # over longer, as in a panel that shows hours: a busy machine makes passes late
             truth, tolerance, step = GROWTH.get(metric), 0.3, 20 * SCRAPE_SECONDS
         elif metric == "voxyard:gpu_utilization:ratio":
             tolerance = 0.05
