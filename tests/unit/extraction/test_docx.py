@@ -25,6 +25,7 @@ from voxyard.extraction.document import TextChapter
 from voxyard.extraction.docx import read_docx
 from voxyard.extraction.errors import TextTooLongError, UnreadableFileError, UnsupportedFileError
 from voxyard.extraction.extract import ExtractedText, extract
+from voxyard.extraction.lines import lines_going_on
 from voxyard.extraction.misread import LOST, mend_of
 from voxyard.extraction.plaintext import LIGATURES
 
@@ -333,6 +334,7 @@ WORDS = st.text(
 def test_any_text_comes_back_from_a_document(paragraphs: list[str]) -> None:
     text = "\n".join(paragraphs)
     assume(mend_of(text) is None and len(LOST.findall(text)) < 5)  # test_misread.py has these
+    assume(not any(lines_going_on(paragraphs)))  # test_lines.py has these
     assert text_of(of(*paragraphs)) == paragraphs
 
 
