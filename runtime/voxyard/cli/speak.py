@@ -118,9 +118,9 @@ def _with_bare_titles(document: ExtractedText) -> ExtractedText:
 
 def _script(settings: SpeakConfig, engine: EngineChoice, file: Path) -> tuple[ExtractedText, Frontend, Script]:
     """The document of a file, the front end of the engine, and what it is to speak."""
+    from voxyard.speech.cast import cast_of, engine_name, read_cast
     from voxyard.speech.frontend import open_frontend
-    from voxyard.speech.script import cast_of, document_language, prepare, read_cast, script_note, unknown_language_note
-    from voxyard.speech.voice_aliases import engine_name
+    from voxyard.speech.script import document_language, prepare, script_note, unknown_language_note
 
     section, reading = settings.speak, settings.speech.reading()
     unknown = unknown_language_note(section.language)

@@ -12,11 +12,10 @@ from voxyard.service.config import DEFAULT_MODELS
 from voxyard.service.errors import NotFoundError, ServiceError
 from voxyard.service.voices.table import StoredVoice, UploadedVoices, VoiceNotFoundError
 from voxyard.settings.errors import SettingsError
+from voxyard.speech.cast import Cast, openai_names
 from voxyard.speech.engine import EngineSpec
 from voxyard.speech.frontend import Frontend
 from voxyard.speech.nearest import nearest
-from voxyard.speech.script import Cast
-from voxyard.speech.voice_aliases import openai_names
 
 _SHOWN = 60  # characters of a name in a message
 _NAMED = 20  # voices of the engine in a message

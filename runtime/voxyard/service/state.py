@@ -41,7 +41,7 @@ from voxyard.service.webhooks.sender import WebhookSender
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.frontend import Frontend
 from voxyard.speech.pool.pool import Pool
-from voxyard.speech.script import READING, ReadingOptions
+from voxyard.speech.reading.options import READING, ReadingOptions
 
 if TYPE_CHECKING:
     from voxyard.speech.reading.lexicon import Lexicon

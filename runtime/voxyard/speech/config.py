@@ -13,7 +13,7 @@ from voxyard.settings import Section, setting
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.pool.job import OnFailure
 from voxyard.speech.pool.limits import PoolLimits
-from voxyard.speech.script import READING, ReadingOptions
+from voxyard.speech.reading.options import READING, ReadingOptions
 
 DEFAULT_WORKERS = 4
 

@@ -4,59 +4,24 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import get_args
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from voxyard.speech.cast import NARRATOR, Cast, cast_of
 from voxyard.speech.errors import SpeechError, check_wanted
 from voxyard.speech.frontend import Frontend
-from voxyard.speech.nearest import nearest
 from voxyard.speech.pool.job import OnFailure
 from voxyard.speech.reading.languages import LANGUAGES
-from voxyard.speech.reading.lexicon import Lexicon
 from voxyard.speech.reading.markup import Edit, EditedText, MarkedText, PauseTag, Span, VoiceTag, read_markup
+from voxyard.speech.reading.options import READING, ReadingOptions
 from voxyard.speech.reading.reader import readings
-from voxyard.speech.reading.rules import KINDS, Kind
 from voxyard.speech.requests import Boundary, Request
 from voxyard.speech.text.boundaries import ends_paragraph, with_full_stops
 from voxyard.speech.text.chunks import TextChunk, check_text, split
 from voxyard.speech.text.languages import language_spans, most_spoken
 from voxyard.speech.text.sentences import script_language
-from voxyard.speech.voice_aliases import OPENAI_VOICES, engine_name
 
 _MOST_TIMES, _MOST_MORE = 20, 1000  # the spoken text may be so many times as long, and so many characters
-
-
-@dataclass(frozen=True)
-class ReadingOptions:
-    """Reading of a text: the kinds of figures and short forms that become words, and lexicons, the first first."""
-
-    kinds: tuple[Kind, ...] = KINDS
-    lexicons: tuple[Lexicon, ...] = ()
-    gutenberg_licence: bool = True  # whether what Project Gutenberg adds to a book is spoken too
-
-    def changed(self, read: str | None = None, lexicon: Lexicon | None = None) -> ReadingOptions:
-        """With the kinds that `read` names, and with a lexicon that goes before those here. Raises SpeechError."""
-        kinds = self.kinds if read is None else read_kinds(read)
-        return replace(self, kinds=kinds, lexicons=self.lexicons if lexicon is None else (lexicon, *self.lexicons))
-
-
-READING = ReadingOptions()
-"""Every kind, no lexicon: how a text is read where nothing else is said."""
-
-
-def read_kinds(names: str) -> tuple[Kind, ...]:
-    """The kinds of a list with commas, of `all` or `none`; emoji are named in a list only. Raises SpeechError."""
-    if names == "none":
-        return ()
-    asked = [name.strip() for name in names.split(",")]
-    if "all" in asked:
-        asked = [*KINDS, *(name for name in asked if name != "all")]
-    if unknown := [name for name in asked if name not in get_args(Kind)]:
-        raise SpeechError(
-            f"cannot read {unknown[0]!r}: expected all, none, or a list with commas of {', '.join(get_args(Kind))}"
-        )
-    return tuple(kind for kind in get_args(Kind) if kind in asked)
 
 
 @dataclass(frozen=True)
@@ -181,89 +146,6 @@ def passages(
             part = mark
         elif isinstance(mark, VoiceTag):
             speaker = mark.name
-
-
-NARRATOR = "narrator"
-"""Name in a cast of the voice for what no tag gives to another."""
-MOST_MEMBERS = 64
-_COMPARED = 60  # characters of an unknown name, which may be long
-_SHOWN = 10  # unknown names, and members, in a message
-
-
-@dataclass(frozen=True)
-class Cast:
-    """Voices by the names that a text has for them; `find` gives those of the engine or the service, None: no such."""
-
-    find: Callable[[str], str | None]
-    members: Mapping[str, str] = field(default_factory=dict)
-    known: Callable[[], Sequence[str]] = tuple  # names that `find` has, for the message on one that it has not
-    where: str = "voxyard voices lists all"
-
-    @property
-    def narrator(self) -> str | None:
-        """Voice of the narrator, where the cast has one."""
-        return self.members.get(NARRATOR)
-
-    def voices(self, names: Iterable[str]) -> dict[str, tuple[str, str]]:
-        """The speaker of each name, as the cast writes it, and the engine's voice.
-
-        Raises:
-            SpeechError: there are no such voices; the message has all of these names and those that there are.
-        """
-        spelled = {member.casefold(): member for member in self.members}
-        found, unknown = dict[str, tuple[str, str]](), list[str]()
-        for name in dict.fromkeys(names):
-            member = name if name in self.members else spelled.get(name.casefold(), "")
-            voice = self.members[member] if member else self.find(name)
-            if voice is None:
-                unknown.append(name)
-            else:
-                found[name] = (member or name, voice)
-        if unknown:
-            raise SpeechError(self._unknown(unknown))
-        return found
-
-    def _unknown(self, names: Sequence[str]) -> str:
-        shown = ", ".join(repr(name[:_COMPARED]) for name in names[:_SHOWN])
-        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-        members = sorted(self.members)
-        had = f"the cast has {', '.join(members[:_SHOWN])}" if members else "no cast is given"
-        if len(members) > _SHOWN:
-            had += f" and {len(members) - _SHOWN} more"
-        known = [each for each in self.known() if each not in self.members]
-        near = nearest(names[0], [*members, *known])
-        told = f"the nearest to {names[0][:_COMPARED]!r} are {', '.join(near)}; " if near else ""
-        told = told or (f"other voices are {', '.join(known[:_SHOWN])}; " if known else "")
-        return (
-            f"the text names {'the voice' if len(names) == 1 else 'the voices'} {shown}{more}, and {had}; "
-            f"{told}{self.where}"
-        )
-
-
-def cast_of(frontend: Frontend, members: Mapping[str, str] | None = None) -> Cast:
-    """Cast over the voices of an engine, with OpenAI's names for them."""
-
-    def find(name: str) -> str | None:
-        voice = engine_name(name, frontend)
-        return voice if frontend.has_voice(voice) else None
-
-    return Cast(find, members or {}, lambda: (*frontend.voices(), *OPENAI_VOICES))
-
-
-def read_cast(text: str) -> dict[str, str]:
-    """Members of `narrator=en-us,mia=en-gb+f4`: a name in the text, and a voice. Raises SpeechError."""
-    found = dict[str, str]()
-    for part in text.split(","):
-        name, equals, voice = (each.strip() for each in part.partition("="))
-        if not (name and equals and voice) or name in found:
-            what = "named twice" if name in found else "no NAME=VOICE"
-            raise SpeechError(
-                f"the cast has {part.strip()!r}, {what}: expected names and voices such as narrator=en-us,mia=en-gb+f4"
-            )
-        found[name] = voice
-    if len(found) > MOST_MEMBERS:
-        raise SpeechError(f"the cast has {len(found)} voices, expected at most {MOST_MEMBERS}")
-    return found
 
 
 _SENTENCE_ENDS = ".!?…。！？؟۔"

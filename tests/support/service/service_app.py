@@ -26,7 +26,7 @@ from voxyard.speech.pool.metrics import PoolMetrics
 from voxyard.speech.pool.pool import Pool
 from voxyard.speech.pool.scheduler import PoolStats
 from voxyard.speech.pool.worker_process import Device
-from voxyard.speech.script import READING, ReadingOptions
+from voxyard.speech.reading.options import READING, ReadingOptions
 
 
 class Watch(PoolMetrics):

@@ -41,9 +41,9 @@ from voxyard.service.streaming.speech_request import SpeechRequest
 from voxyard.service.streaming.text_stream import paused
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.audio.wav import pcm16
+from voxyard.speech.cast import OPENAI_VOICES
 from voxyard.speech.requests import Result
 from voxyard.speech.script import Script, prepare
-from voxyard.speech.voice_aliases import OPENAI_VOICES
 
 TEXT = "The harbour lay still, and nobody was awake at all. It was late. A bell rang far out, twice."
 VOICE = "v2/en_speaker_6"  # alloy

@@ -27,9 +27,10 @@ from voxyard.service.names import open_voices
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.audio.wav import pcm16
 from voxyard.speech.reading.lexicon import Lexicon, LexiconEntry, of_mapping
+from voxyard.speech.reading.options import READING, ReadingOptions
 from voxyard.speech.reading.reader import READING_VERSION
 from voxyard.speech.requests import SAMPLE_RATE, Request, Result
-from voxyard.speech.script import READING, ReadingOptions, prepare
+from voxyard.speech.script import prepare
 
 TEXT = "It cost $5.50 in 1999 and nginx was young. [pause 1.5s] Dr. Bell walked 5 km that day."
 SPOKEN = [

@@ -8,9 +8,11 @@ import re
 import pytest
 from frontends import TonesFrontend
 
+from voxyard.speech.cast import cast_of, read_cast
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.reading.markup import MASK, masked
-from voxyard.speech.script import ReadingOptions, Script, cast_of, prepare, read_cast, script_note
+from voxyard.speech.reading.options import ReadingOptions
+from voxyard.speech.script import Script, prepare, script_note
 
 MIA, ANN, NARRATOR = "v2/en_speaker_1", "v2/de_speaker_1", "v2/en_speaker_6"
 CAST = {"mia": MIA, "Ann Lee": ANN}

@@ -7,8 +7,9 @@ from itertools import groupby
 import pytest
 from frontends import TonesFrontend
 
+from voxyard.speech.cast import cast_of
 from voxyard.speech.reading.markup import EditedText
-from voxyard.speech.script import Script, cast_of, prepare, script_note
+from voxyard.speech.script import Script, prepare, script_note
 
 ENGLISH = "He came home at 3 in the morning and slept for a long time."
 POLISH = "Wrócił do domu o świcie i długo spał."

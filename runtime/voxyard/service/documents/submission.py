@@ -33,21 +33,14 @@ from voxyard.service.errors import (
 )
 from voxyard.service.names import VoiceNames
 from voxyard.service.voices.table import shown_name
+from voxyard.speech.cast import Cast
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.frontend import Frontend
 from voxyard.speech.pool.job import OnFailure
 from voxyard.speech.reading.lexicon import Lexicon, of_mapping
 from voxyard.speech.reading.markup import is_ssml, untagged
-from voxyard.speech.script import (
-    READING,
-    Cast,
-    ReadingOptions,
-    Script,
-    check_speakable,
-    document_language,
-    prepare,
-    script_note,
-)
+from voxyard.speech.reading.options import READING, ReadingOptions
+from voxyard.speech.script import Script, check_speakable, document_language, prepare, script_note
 from voxyard.speech.text.sentences import language_code
 
 LARGEST_SEED = 2**63 - 1  # as in `voxyard speak`

@@ -25,10 +25,10 @@ from voxyard.service.documents.submission import LARGEST_SEED, LONGEST_AUTHOR, L
 from voxyard.service.errors import without_paths
 from voxyard.service.http.body_limit import check_json
 from voxyard.speech.audio.encoder import Format
+from voxyard.speech.cast import MOST_MEMBERS
 from voxyard.speech.reading.lexicon import LONGEST_SPOKEN, LONGEST_WORD, MOST_OF_REQUEST
-from voxyard.speech.reading.rules import Kind
+from voxyard.speech.reading.options import Kind
 from voxyard.speech.requests import Boundary
-from voxyard.speech.script import MOST_MEMBERS
 
 _ABOUT = ("title", "description", "default", "examples")
 _NUMBER = re.compile(r"^[0-9]{1,3}(\.[0-9]{0,17})?$", re.ASCII)

@@ -23,8 +23,9 @@ from voxyard.speech.errors import check_wanted
 from voxyard.speech.reading import german, persian, russian
 from voxyard.speech.reading.languages import LANGUAGES, Language
 from voxyard.speech.reading.markup import Edit, EditedText, Span
+from voxyard.speech.reading.options import KINDS, Kind
 from voxyard.speech.reading.patterns import ELSEWHERE
-from voxyard.speech.reading.rules import KINDS, Kind, rules
+from voxyard.speech.reading.rules import rules
 
 READING_VERSION = 11
 """Rises with every change that may give a text other words."""

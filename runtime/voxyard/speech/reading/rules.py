@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Literal, get_args
 
 from voxyard.speech.reading import (
     abbreviations,
@@ -37,12 +36,9 @@ from voxyard.speech.reading import (
     weekdays,
 )
 from voxyard.speech.reading.languages import LANGUAGES, UNITS
+from voxyard.speech.reading.options import Kind
 from voxyard.speech.reading.patterns import stays
 from voxyard.speech.reading.tables import table
-
-Kind = Literal["numbers", "ordinals", "currency", "dates", "times", "units", "abbreviations", "symbols", "emoji"]
-KINDS: tuple[Kind, ...] = tuple(kind for kind in get_args(Kind) if kind != "emoji")
-"""Every kind but emoji, which are silent where nobody asks for their names."""
 
 Words = Callable[[re.Match[str]], str | None]
 

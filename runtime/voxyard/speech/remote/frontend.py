@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import cast
 
+from voxyard.speech.cast import OPENAI_VOICES
 from voxyard.speech.engine import EngineSpec
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.frontend import BaseFrontend, Frontend
 from voxyard.speech.nearest import nearest
 from voxyard.speech.remote.client import ServerError, ServerVoice, SpeechServer, read_key
 from voxyard.speech.text.sentences import language_code
-from voxyard.speech.voice_aliases import OPENAI_VOICES
 
 ENGINE = "voxyard.speech.remote.worker:RemoteWorker"
 DEFAULT_MODEL = "tts-1"

@@ -10,7 +10,7 @@ from frontends import TonesFrontend
 
 from voxyard.service.errors import ServiceError
 from voxyard.service.names import open_voices
-from voxyard.speech.voice_aliases import OPENAI_VOICES
+from voxyard.speech.cast import OPENAI_VOICES
 
 
 class Speakers(TonesFrontend):

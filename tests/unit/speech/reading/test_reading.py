@@ -14,9 +14,8 @@ from num2words import num2words
 
 from voxyard.speech.reading.languages import CURRENCIES, LANGUAGES, UNITS
 from voxyard.speech.reading.markup import Edit, EditedText
+from voxyard.speech.reading.options import KINDS, Kind, read_kinds
 from voxyard.speech.reading.reader import read_words, readings
-from voxyard.speech.reading.rules import KINDS, Kind
-from voxyard.speech.script import read_kinds
 
 TEXT = "On 2024-03-05 at 9:05 Mr. Bell paid $5.50 for the 2nd 5 km #walk of 12."
 KIND_WORDS: dict[Kind, tuple[str, str]] = {

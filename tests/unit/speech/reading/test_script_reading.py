@@ -14,8 +14,9 @@ from joined import join
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.reading.lexicon import of_mapping
+from voxyard.speech.reading.options import READING, ReadingOptions, read_kinds
 from voxyard.speech.requests import Result
-from voxyard.speech.script import READING, ReadingOptions, Script, prepare, read_kinds
+from voxyard.speech.script import Script, prepare
 
 
 def silent(text: str) -> bool:

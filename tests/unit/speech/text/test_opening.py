@@ -13,8 +13,9 @@ from joined import join
 
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.reading.lexicon import of_mapping
+from voxyard.speech.reading.options import READING
 from voxyard.speech.requests import SAMPLE_RATE, Result
-from voxyard.speech.script import READING, prepare
+from voxyard.speech.script import prepare
 from voxyard.speech.text.boundaries import OPENING_SECONDS, SHORTEST_PART, opening_cut
 from voxyard.speech.text.chunks import MAX_SECONDS, TextChunk, milliseconds, split
 
