@@ -152,6 +152,7 @@ _SENTENCE_ENDS = ".!?…。！？؟۔"
 _QUOTES = "\"'”’»“›)]」』"  # which may close a sentence
 _DECLARED = re.compile(r"([A-Za-z]{2,3})(?:[-_][A-Za-z0-9]+)*$")
 _REGION = re.compile(r"[A-Za-z]+(?:[-_][A-Za-z]{4})?[-_](?P<region>[A-Za-z]{2}|[0-9]{3})(?![A-Za-z0-9])")
+_SHOWN = 10  # names of the cast, in a note
 _NO_LANGUAGE = {"und", "mul", "mis", "zxx"}  # ISO 639-2: undetermined, multiple, uncoded, no linguistic content
 
 
@@ -169,6 +170,8 @@ class Script:
     """Of what the voice speaks."""
     foreign: tuple[str | None, ...] = ()
     """Of each chunk its language, where that is another than the text's."""
+    unnamed: tuple[str, ...] = ()
+    """Members of the cast that no tag of the text names, but the narrator."""
 
     @property
     def estimated_seconds(self) -> float:
@@ -260,7 +263,16 @@ def prepare(
     if not any(letter.isalnum() for request in requests for letter in request.text):
         raise SpeechError("there is nothing to say: the text has no letter and no digit")
     _end_turns(chunks, turns, begins)
-    return Script(tuple(chunks), tuple(requests), tuple(readings), whole.voice, whole.language, tuple(foreign))
+    named_members = {NARRATOR, *(member for member, _ in speakers.values())}
+    return Script(
+        tuple(chunks),
+        tuple(requests),
+        tuple(readings),
+        whole.voice,
+        whole.language,
+        tuple(foreign),
+        tuple(member for member in cast.members if member not in named_members),
+    )
 
 
 def _parts(
@@ -381,7 +393,7 @@ def script_note(
     frontend: Frontend,
     shown: Callable[[str | None], str | None] = lambda name: name,
 ) -> str | None:
-    """Warnings where the voices of a script speak other languages than what they are given; `language` is the text's.
+    """Warnings where voices speak other languages than what they are given, or no word; `language` is the text's.
 
     Of what a tag gives to a voice, what is declared for it or its letters alone tell the language.
     """
@@ -392,10 +404,13 @@ def script_note(
         tagged = chunk.speaker if request.voice != script.voice else None
         said.setdefault((tagged, request.voice, foreign or (None if tagged else language)), []).append(request.text)
     parts = set() if all(script.foreign) else set(script.foreign) - {None}
-    found = (
+    found = [
         language_note(code, voice, frontend, " ".join(texts), speaker or shown(voice), part=code in parts)
         for (speaker, voice, code), texts in said.items()
-    )
+    ]
+    if script.unnamed:
+        names = ", ".join(script.unnamed[:_SHOWN]) + (", …" if len(script.unnamed) > _SHOWN else "")
+        found.append(f"no tag of the text names {names} of the cast: expected [voice:{script.unnamed[0]}]")
     return "; ".join(dict.fromkeys(note for note in found if note is not None)) or None
 
 

@@ -127,6 +127,19 @@ def test_a_voice_of_the_cast_that_the_engine_has_not_is_an_error_although_nobody
         script("One.", cast={"mia": "nobody"})
 
 
+@pytest.mark.parametrize(
+    ("text", "note"),
+    [
+        ("One. [voice:MIA]Two.", "no tag of the text names Ann Lee of the cast: expected [voice:Ann Lee]"),
+        ("mia: One.", "no tag of the text names mia, Ann Lee of the cast: expected [voice:mia]"),
+        ("[voice:mia]One.[/voice] [voice:Ann Lee]Ja.", None),
+    ],
+)
+def test_who_of_the_cast_speaks_nothing_is_noted(text: str, note: str | None) -> None:
+    made = script(text, cast={"narrator": MIA, "mia": MIA, "Ann Lee": MIA})
+    assert script_note(made, "en", TonesFrontend()) == note
+
+
 def test_a_cast_is_read_from_one_line() -> None:
     assert read_cast("narrator=en-us, mia = en-gb+f4") == {"narrator": "en-us", "mia": "en-gb+f4"}
     for wrong in ("mia", "mia=", "=a", "mia=a,mia=b", "mia=a,"):
@@ -138,10 +151,10 @@ def test_a_cast_is_read_from_one_line() -> None:
 
 def test_a_speaker_of_another_language_than_its_letters_is_noted() -> None:
     frontend = TonesFrontend()
-    note = script_note(script("One. [voice:mia]Добрый день.[/voice]"), "en", frontend)
+    note = script_note(script("One. [voice:Ann Lee]Ja. [voice:mia]Добрый день.[/voice]"), "en", frontend)
     assert note is not None
     assert note.startswith("the text is in the language ru, and the voice mia speaks en")
-    assert script_note(script("One. [voice:Ann Lee]Guten Tag.[/voice]"), "en", frontend) is None
+    assert script_note(script("One. [voice:mia]Two. [voice:Ann Lee]Guten Tag.[/voice]"), "en", frontend) is None
 
 
 @pytest.mark.parametrize(
