@@ -10,6 +10,7 @@ from charset_normalizer import from_bytes
 from charset_normalizer.models import CharsetMatch
 
 from voxyard.extraction.errors import FORMATS, UnreadableFileError
+from voxyard.extraction.latin_encodings import LATIN_ENCODINGS, latin_encoding
 
 _BOMS = (  # UTF-32's little-endian mark begins with UTF-16's
     (codecs.BOM_UTF8, "utf-8"),
@@ -23,12 +24,12 @@ _CANDIDATES = (
     "cp932", "euc_jp", "gb18030", "big5", "cp949", "cp866", "cp874",
 )  # fmt: skip
 _EASTERN = {"gb18030": "GBK", "big5": "Big5", "cp932": "Shift-JIS", "euc_jp": "EUC-JP", "cp949": "EUC-KR"}
+_HEBREW_LETTERS, _HEBREW_SHARE = bytes(range(0xE0, 0xFB)), 0.9
+_FINAL = re.compile(rb"[\xea\xed\xef\xf3\xf5](?![\xc0-\xff])")
+_FINAL_WITHIN = re.compile(rb"[\xea\xed\xef\xf3\xf5][\xe0-\xff]|[\xfb-\xff]")
 _NO_CHARACTER = re.compile("[\ufffd\uf8f0-\uf8f3]")  # the latter are single bytes of Shift-JIS without one
-_OTHER_LATIN = ("cp1250", "cp1254", "cp1257")
 _ASCII = bytes(range(0x80))
 _ASCII_LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-_SIGN_WITHIN_A_WORD = re.compile(r"[^\W\d_][¡-¿×÷][^\W\d_]")
-_MIN_COHERENCE = 0.2  # of a recognized language
 _MAX_MESS = 0.3  # charset-normalizer's own 0.2 refuses a short French line full of accents
 _MAX_DIFFERENCE = 0.05  # encodings that score closer are ranked by how common they are
 _MOST_CONTROLS = 0.02
@@ -193,7 +194,8 @@ def _guess(data: bytes) -> str:
         _check_not_cut(data)
     if found is None:
         raise UnreadableFileError(
-            f"unknown encoding, or several: neither UTF-8 nor {', '.join(_CANDIDATES)}; {_SAVE_AS_UTF8}"
+            "unknown encoding, or several: neither UTF-8 nor "
+            f"{', '.join(dict.fromkeys((*LATIN_ENCODINGS, *_CANDIDATES)))}; {_SAVE_AS_UTF8}"
         )
     return found
 
@@ -221,30 +223,26 @@ def _check_not_cut(data: bytes) -> None:
 
 def detected(data: bytes) -> str | None:
     """The encoding that fits a text best which is not UTF-8; None where none does."""
+    ascii_letters = len(data) - len(data.translate(None, _ASCII_LETTERS))
+    usual = "cp1252" if len(data.translate(None, _ASCII)) <= ascii_letters else "cp1251"
+    if usual == "cp1252" and (latin := latin_encoding(data)) is not None:
+        return latin
+    if usual != "cp1252" and _is_hebrew(data):
+        return "cp1255"
     matches = list(from_bytes(data, cp_isolation=list(_CANDIDATES), threshold=_MAX_MESS))
     if not matches:
         return None
     best = matches[0]
-    ascii_letters = len(data) - len(data.translate(None, _ASCII_LETTERS))
-    usual = "cp1252" if len(data.translate(None, _ASCII)) <= ascii_letters else "cp1251"
-    if (
-        usual == "cp1252"
-        and best.encoding in _OTHER_LATIN
-        and best.coherence < _MIN_COHERENCE
-        and _reads_as_western(data)
-    ):
-        return usual
     return next(
         (match.encoding for match in matches if match.encoding == usual and _similar(match, best)), best.encoding
     )
 
 
-def _reads_as_western(data: bytes) -> bool:
-    """True for Western European text: all bytes are defined, and no symbol is within a word."""
-    try:
-        return _SIGN_WITHIN_A_WORD.search(data.decode("cp1252")) is None
-    except UnicodeDecodeError:
-        return False
+def _is_hebrew(data: bytes) -> bool:
+    """True where the forms of letters at the end of a word are there in cp1255, and nowhere else: к, н, п are there."""
+    high = data.translate(None, _ASCII)
+    letters = len(high) - len(high.translate(None, _HEBREW_LETTERS))
+    return letters > _HEBREW_SHARE * len(high) and bool(_FINAL.search(data)) and not _FINAL_WITHIN.search(data)
 
 
 def _similar(match: CharsetMatch, best: CharsetMatch) -> bool:
