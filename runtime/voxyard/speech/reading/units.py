@@ -312,7 +312,7 @@ def _inches(language: Language) -> list[Reading]:
         if found["sign"] != "″" and is_quoted(found.string, found.start()):
             return ELSEWHERE
         whole, _, part = (found["m"] or found["n"]).replace(",", ".").partition(".")
-        one = language.locale == "en" and _DESCRIBED.match(found.string, found.end()) is not None
+        one = language.locale == "en" and _is_described(found)
         unit = unit_name(language, "length-inch", 1 if one else value(whole, part))
         if unit is None:
             return ELSEWHERE
@@ -330,7 +330,10 @@ def _inches(language: Language) -> list[Reading]:
     return [(re.compile(pattern), words)]
 
 
-_DESCRIBED = re.compile(r"[\s-](?!(?:of|or|and|to|in|wide|long|tall|high|deep|thick)\b)(?:[a-z]|[A-Z]{2})")
+def _is_described(found: re.Match[str]) -> bool:
+    """True for a 14" laptop, but not 14" apart."""
+    noun = re.match(r"[\s-]([a-z]+|[A-Z]{2,})", found.string[found.end() : found.end() + 40])
+    return noun is not None and noun[1] not in table("en").no_attribute
 
 
 def is_quoted(text: str, at: int) -> bool:
@@ -371,6 +374,8 @@ def unit_name(language: Language, unit: str, amount: Decimal | int) -> str | Non
     from babel.numbers import format_decimal
     from babel.units import UnknownUnitError, format_unit
 
+    if language.locale == "nl" and unit == "length-inch":
+        amount = 1  # 27 inch
     try:
         form = format_unit(amount, unit, "long", locale=language.locale)
     except UnknownUnitError:
