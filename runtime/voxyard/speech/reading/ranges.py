@@ -34,15 +34,18 @@ def _between_figures(language: Language) -> list[Reading]:
     blank = " " if language.spaced else ""
     dash = "–|-" if language.spaced else "–|-|〜|~|～"
 
+    def of_years(match: re.Match[str]) -> str:
+        return around_range(match, language)[1] or language.to
+
     def between(match: re.Match[str]) -> str | None:
         word = NEXT_WORD.match(match.string, match.end())
         said = [whole_number(match[n], language, word and word[1]) for n in (1, 2)]
-        start, joint = ("", language.to) if is_year(match[1]) else around_range(match, language)
+        start, joint = ("", of_years(match)) if is_year(match[1]) else around_range(match, language)
         return None if None in said else start + f"{blank}{joint}{blank * bool(joint)}".join(filter(None, said))
 
     def years(match: re.Match[str]) -> str | None:
         first, last = (whole_number(match[n], language, None) for n in (1, 2))
-        return f"{first}{blank}{language.to}{blank}{last}" if match[1] < match[2] else None
+        return f"{first}{blank}{of_years(match)}{blank}{last}" if match[1] < match[2] else None
 
     def rising(match: re.Match[str]) -> str | None:
         if _is_score(match, language):
@@ -60,7 +63,7 @@ def _between_figures(language: Language) -> list[Reading]:
         first, last = match[1], match[2]
         if int(last) <= int(first[2:]):
             return None
-        to = f"{blank}{language.to}{blank}"
+        to = f"{blank}{of_years(match)}{blank}"
         zero = "oh " if language.locale == "en" and last[0] == "0" else ""
         return f"{whole_number(first, language, None)}{to}{zero}{cardinal(str(int(last)), language)}"
 

@@ -8,7 +8,7 @@ from functools import partial
 
 from voxyard.speech.reading import laps
 from voxyard.speech.reading.languages import Language
-from voxyard.speech.reading.number_words import cardinal, in_case, ordinal
+from voxyard.speech.reading.number_words import around_range, cardinal, in_case, ordinal
 from voxyard.speech.reading.patterns import BLANK, ELSEWHERE
 from voxyard.speech.reading.ranges import near_score
 from voxyard.speech.reading.tables import table
@@ -30,12 +30,8 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
         after = found.string[found.end() : found.end() + 6]
         first = _spoken(code, language, int(found["h1"]), int(found["m1"] or 0), after)
         last = _spoken(code, language, int(found["h2"]), int(found["m2"] or 0), after)
-        blank = " " if language.spaced else ""
-        return (
-            None
-            if first is None or last is None
-            else f"{first.rstrip()}{blank * (code != 'ko')}{language.to}{blank}{last}"
-        )
+        blank, to = " " if language.spaced else "", around_range(found, language)[1] or language.to
+        return None if first is None or last is None else f"{first.rstrip()}{blank * (code != 'ko')}{to}{blank}{last}"
 
     def words(found: re.Match[str]) -> str | None:
         if found["second"]:
@@ -336,7 +332,7 @@ def _english_hours(language: Language, found: re.Match[str]) -> str:
     last = _english(language, int(found["h2"]), int(found["m2"] or 0), " am")
     half = f" {found['half']}" if found["half"] else ""
     glued = "" if found.string[found.end() : found.end() + 1].isspace() else " "
-    return f"{first}{half} to {last}{glued}"
+    return f"{first}{half} {around_range(found, language)[1]} {last}{glued}"
 
 
 def _polish(language: Language, hour: int, minute: int, before: str) -> str:
