@@ -67,10 +67,13 @@ def _full_stop(found: re.Match[str]) -> str:
 
 
 def _drive(found: re.Match[str]) -> str:
-    """123 Elm Dr., which is no doctor."""
+    """123 Elm Dr., on Elm Dr., near the school, which are no doctors."""
     before = found.string[max(0, found.start() - 40) : found.start()]
-    street = re.search(r"\d[A-Z]? (?:[NSEW]\.? )?(?:[A-Z][a-z'’]+ ){1,3}$", before)
-    return ELSEWHERE if street is None else "Drive" + _full_stop(found)
+    number = r"\d[A-Z]? " if found["starter"] else ""  # At 5 Elm Dr. Then he left, but Monday Dr. Bell came
+    street = re.search(rf"{number}(?:[NSEW]\.? )?(?:[A-Z][a-z'’]+ ){{1,3}}$", before)
+    if street is None or (found["starter"] and found["starter"] not in table("en").starters):
+        return ELSEWHERE
+    return "Drive" + _full_stop(found)
 
 
 def _years(found: re.Match[str]) -> str:
@@ -93,7 +96,7 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
         (re.compile(rf"(?=[bdfre]){_LIFE}(?=\s(?:c\.\s|ca\.\s)?\d{{3,4}})"), lambda found: _LIVES[found[0]]),
         (re.compile(r"(?<=[a-z.)] )v\.(?=\s[A-Z])"), lambda _: "versus"),  # Brown v. Board
         (re.compile(r"(?:(?<=& )Co\.|Co\.(?=,? (?:Inc|Ltd|LLC)\b))"), lambda found: "Company" + _full_stop(found)),
-        (re.compile(r"Dr\.(?=\s*(?:$|[,;)\n]))"), _drive),
+        (re.compile(r"(?<=[a-z] )Dr\.(?=\s*(?:$|[,;)\n]|[a-z])|\s(?P<starter>[A-Z][a-z]+))"), _drive),
         (_STATE, _state),
         (re.compile(r"(?<=\d, )no\.(?=\s?\d)"), lambda _: "number"),  # vol. 12, no. 3
     ),
