@@ -231,6 +231,7 @@ def _power(exponent: str, signs: Signs, code: str, language: Language) -> str:
             return f" {signs.power} {minus}{cardinal(figures, language)}"
 
 
+_ASCII = {">=": "≥", "<=": "≤", "!=": "≠", "==": "="}
 _IS = re.compile(r"\b(?:is|was|are|were|be|been|of)\s?$")
 
 
@@ -239,7 +240,8 @@ def operators(code: str, language: Language) -> list[tuple[re.Pattern[str], Word
     signs = table(code).signs
 
     def spoken(found: re.Match[str]) -> str | None:
-        words = signs.operators.get(found[0].strip())
+        sign = found[0].strip()
+        words = signs.operators.get(_ASCII.get(sign, sign))
         if not words:
             return None
         if not language.spaced:
@@ -247,7 +249,7 @@ def operators(code: str, language: Language) -> list[tuple[re.Pattern[str], Word
         text, (start, end) = found.string, found.span()
         if words.startswith("is ") and _IS.search(text[max(0, start - 8) : start]):
             words = words[3:]  # was < 0.001
-        before = "" if start == 0 or text[start - 1].isspace() or not text[start - 1].isalnum() else " "
+        before = " " if start and (text[start - 1].isalnum() or text[start - 1] in ",;") else ""  # >=3.11,<4
         return before + words + ("" if text[end : end + 1].isspace() else " ")
 
     def about(_: re.Match[str]) -> str | None:
@@ -272,7 +274,7 @@ def operators(code: str, language: Language) -> list[tuple[re.Pattern[str], Word
                 lambda match: _between(match, signs, language),
             ),  # la 90e+3
             (
-                re.compile(rf"(?<={figure}) (?P<sign>[=+×÷≈≠≤≥<>→]) (?=[\w(√−±$€£¥-])"),
+                re.compile(rf"(?<={figure}) (?P<sign>[=+×÷≈≠≤≥<>→]|>=|<=|!=|==) (?=[\w(√−±$€£¥-])"),
                 lambda match: _between(match, signs, language),
             ),
             (
@@ -295,7 +297,7 @@ def operators(code: str, language: Language) -> list[tuple[re.Pattern[str], Word
             ),  # n=48
             (re.compile(r"(?<=\d) ?[xX] ?(?=10(?:\^|[⁻⁰-⁹¹²³]))"), lambda _: _said(signs, "×")),
             *_beside_numbers(language, signs),
-            (re.compile(r"(?P<sign>[±≈≤≥<>]) ?(?=\d)"), spoken),
+            (re.compile(r"(?P<sign>(?:(?<![<>=!])(?:>=|<=|!=|==)|[±≈≤≥<>])) ?(?=\d)"), spoken),
             (re.compile(r"(?<![\w.,/])~ ?(?=[\d$€£])"), about),
             (re.compile(r"(?<![\w#&])#(?P<number>\d{1,6})(?![\w.,]\d)(?!\w)"), numbered),
             (re.compile(r"√\(?(?=[\w(])"), lambda _: signs.root + " " if signs.root else None),
@@ -323,7 +325,7 @@ def _wide_dashes(language: Language) -> list[tuple[re.Pattern[str], Words]]:
 
 
 def _between(found: re.Match[str], signs: Signs, language: Language) -> str | None:
-    words = signs.operators.get(found["sign"])
+    words = signs.operators.get(_ASCII.get(found["sign"], found["sign"]))
     if not words:
         return None
     if words.startswith("is ") and _IS.search(found.string[max(0, found.start() - 8) : found.start()]):
