@@ -183,6 +183,28 @@ def _beside_scores(before: str, after: str) -> bool:
     return any(int(first) > int(second) for first, second in pairs)
 
 
+_FORMULAS = r"[Ee]quations?|Gleichung(?:en)?|Formeln?|[Vv]ergelijking(?:en)?|[Ff]ormules?"
+
+
+def bracketed(language: Language) -> list[Reading]:
+    """Eqs. (4)–(6), Gl. (4): numbers in brackets after the word that numbers them; the brackets are silent."""
+    if language.locale not in ("en", "de", "nl"):
+        return []
+    shorts = {key[:-1]: words for key, words in table(language.locale).abbreviations.items() if key[-1] == "#"}
+    names = "|".join(re.escape(each) for each in sorted(shorts, key=len, reverse=True))
+    joint = r"\s?[–-]\s?|,\s|,?\s(?:and|to|or|und|bis|oder|en|tot|of)\s"
+    pattern = rf"(?<!\w)(?P<name>{names}|{_FORMULAS})\s?(?P<row>\(\d{{1,3}}[a-z]?\)(?:(?:{joint})\(\d{{1,3}}[a-z]?\))*)"
+
+    def words(found: re.Match[str]) -> str:
+        name = shorts.get(found["name"], found["name"])
+        name = name[0].upper() + name[1:] if found["name"][0].isupper() else name
+        row = re.sub(r"(?<=\))\s?[–-]\s?", f" {around_range(found, language)[1]} ", found["row"])
+        said = re.sub(r"\((\d+)([a-z]?)\)", lambda each: f"{cardinal(each[1], language)} {each[2]}".rstrip(), row)
+        return f"{name} {said}"
+
+    return [(re.compile(pattern), words)]
+
+
 def scales_of_maps(language: Language) -> list[tuple[re.Pattern[str], Callable[[re.Match[str]], str | None]]]:
     """1:50 000, which is no time."""
     word = {"nl": "op", "ru": "к"}.get(language.locale) or table(language.locale).signs.ratio
