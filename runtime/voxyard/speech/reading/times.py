@@ -81,7 +81,22 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
         hour = r"(?<![\w:.,/–-])(?P<hour>1[0-2]|[1-9])(?=[ap]\.?m\b)"  # 9pm
         found.append((re.compile(hour, re.IGNORECASE), lambda match: cardinal(match["hour"], language) + " "))
     found = [*laps.patterns(code, language), *_russian(code, language), *_minutes_of_a_match(code, language), *found]
+    found += _after_slash(code, language)
     return [*found, *_with_h(code, language, words, between), *_after_article(code, language)]
+
+
+def _after_slash(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    """10 a.m. EST/3 p.m. GMT, 16 Uhr MEZ/15 Uhr GMT."""
+    ends = {"en": r"(?=\s?[ap]\.?m\b)", "de": r"(?P<noun> ?Uhr)\b", "nl": r"(?P<noun> ?uur)\b"}
+    if code not in ends:
+        return []
+    clock = r"(?<=[A-Za-z.])\s?/\s?(?P<hour>[01]?\d|2[0-4])(?:[:.](?P<minute>[0-5]\d))?"
+
+    def words(found: re.Match[str]) -> str:
+        after = found.string[found.end() : found.end() + 6]
+        return f", {_spoken(code, language, int(found['hour']), int(found['minute'] or 0), after)}"
+
+    return [(re.compile(clock + ends[code], re.IGNORECASE), words)]
 
 
 def _with_full_stop(code: str, full_stop: str, words: Words) -> list[tuple[re.Pattern[str], Words]]:
