@@ -18,6 +18,7 @@ Words = Callable[[re.Match[str]], str | None]
 _LANGUAGES = ("en", "de", "fr", "es", "it", "pt", "nl", "pl", "ja", "zh", "ko", "fa")
 _FLOORS = {"ja": ("地下", "階"), "ko": ("지하 ", "층")}
 _OWN_LETTERS = {"ko": "[가-힣]", "fa": "[آ-ی]"}
+_AIRBUS = re.compile(r"A[2-3]\d0?\d?(?:neo|ceo)s?")
 _MOST_PARTS = 4  # more are a key, which nobody says
 
 
@@ -77,7 +78,7 @@ def _name(text: str, code: str, language: Language) -> str | None:
     if text.startswith("0x"):
         return ELSEWHERE
     capitals = re.sub(r"[\d-]|s$", "", text)
-    if len(parts) > _MOST_PARTS or (len(parts) > 2 and not capitals.isupper()):
+    if len(parts) > _MOST_PARTS or (len(parts) > 2 and not capitals.isupper() and not _AIRBUS.fullmatch(text)):
         return ELSEWHERE
     if parts[0].isdigit() and not (re.fullmatch("[a-fix]|[A-Z]{1,2}s?", last) or len(parts) > 2):
         return ELSEWHERE  # 7ish, 10m

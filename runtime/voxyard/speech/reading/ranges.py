@@ -97,12 +97,15 @@ def _numbered(language: Language, start: str, end: str) -> list[Reading]:
     if not language.spaced:
         return []
     found: list[Reading] = [  # an aircraft
-        (re.compile(rf"{start}(7[0-8]7)-([1-9]00?0?){end}"), lambda match: _aircraft(match, language))
+        (
+            re.compile(rf"{start}(7[0-8]7)-([1-9]0?0?0?)(?P<variant>ER|LR|SP|F)?(?P<many>s)?{end}"),
+            lambda match: _aircraft(match, language),
+        )
     ]
     if language.locale == "en":
-        alone = r"(?:(?<=\bBoeing )7[0-8]7|7[0-8]7(?=\s"
-        alone += r"(?:MAX|Max|Dreamliner|jets?|jetliners?|airliners?|aircraft|planes?)\b))(?![\w-]|[.,]\d)"
-        found.append((re.compile(start + alone), lambda match: f"seven {cardinal(match[0][1:], language)}"))
+        alone = r"(?P<n>(?<=\bBoeing )7[0-8]7|7[0-8]7(?=s?\s"
+        alone += r"(?:MAX|Max|Dreamliner|jets?|jetliners?|airliners?|aircraft|planes?)\b))(?P<many>s)?(?![\w-]|[.,]\d)"
+        found.append((re.compile(start + alone), lambda match: _family(match, language)))
     if language.locale == "fr":
         before = (
             r"(?<=\b[LRD]\. )|(?<=\b[LRD] )|(?<=\b[LRD]\.)|(?<=\b[LRD])|(?<=\b[Aa]rticle )|(?<=-\d à )|(?<=-\d\d à )"
@@ -138,7 +141,14 @@ def _law(language: Language) -> str:
 def _aircraft(found: re.Match[str], language: Language) -> str:
     first = found[1] if language.locale != "en" else None
     head = cardinal(first, language) if first else f"seven {cardinal(found[1][1:], language)}"
-    return f"{head} {cardinal(found[2], language)}"
+    variant = f" {found['variant']}" if found["variant"] else ""
+    return f"{head} {cardinal(found[2], language)}{variant}{'s' * bool(found['many'])}"
+
+
+def _family(found: re.Match[str], language: Language) -> str:
+    """A Boeing 737, two Boeing 777s."""
+    said = f"seven {cardinal(found['n'][1:], language)}"
+    return re.sub("y(?=s$)", "ie", f"{said}s") if found["many"] else said
 
 
 _PAGES = re.compile(r"(?<!\w)(?:pp?\.|[Pp]ages?|[Pp]ágs?\.|páginas|pagine|S\.|Seiten|blz\.)\s?$")
