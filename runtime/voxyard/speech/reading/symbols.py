@@ -344,7 +344,8 @@ def _beside_numbers(language: Language, signs: Signs) -> list[tuple[re.Pattern[s
         return []
     found: list[tuple[re.Pattern[str], Words]] = []
     if plus := signs.operators.get("+"):
-        found.append((re.compile(r"(?<=\d)\+(?=\s(?![\d(])|[.,;:!?)]|$)"), lambda _: f" {plus}"))
+        after = r"(?:(?<=\d)|(?<=\d[KMBk])|(?<=\dbn)|(?<=M(?:io|rd)\.)|(?<=\b(?:mln|mld))|(?<=km|kg|GB)|(?<=[€%]))"  # 100K+
+        found.append((re.compile(rf"{after}\+(?=\s(?![\d(])|[.,;:!?)]|$)"), lambda _: f" {plus}"))
     if language.to:
         found.append((re.compile(r"(?<=[\dMKBkmn])[–-](?=[$€£]\d)"), lambda _: f" {language.to} "))
     return found

@@ -427,7 +427,7 @@ def _measured(found: re.Match[str], unit: str, symbols: Mapping[str, str], langu
         return f"{spoken[:-1]}'{noun}"  # un'ora
     if found["per"]:
         return _rate(form.replace(figures, spoken), found["per"], symbols, language)
-    if not part and unit != "concentr-percent" and is_attribute(found, language):
+    if unit != "concentr-percent" and is_attribute(found, language):
         return f"{spoken} {unit_name(language, unit, 1)}"
     if unit != "concentr-percent" and (of := of_million(spoken, noun, language)):
         return f"{spoken} {of}{noun}"
