@@ -82,7 +82,7 @@ def rules(code: str, region: str = "") -> tuple[Rule, ...]:
         *_of("numbers", verses.patterns(language)),
         *_of("numbers", chess.patterns(language)),
         *_of("numbers", ranges.scales_of_maps(language) if code != "pl" else ()),
-        *((Rule("numbers", *each, "(") for each in ranges.bracketed(language))),
+        *(Rule("numbers", *each, "(") for each in ranges.bracketed(language)),
         *_of("numbers", phones.patterns(language)),
         *_of("numbers", fractions.pressures(code, language, unit_name)),
         *_of("units", units.alternatives(language, symbol_units)),

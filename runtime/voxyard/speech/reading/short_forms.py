@@ -76,6 +76,19 @@ def _drive(found: re.Match[str]) -> str:
     return "Drive" + _full_stop(found)
 
 
+_GREY = re.compile(
+    r"\s(?:photo|film|image|picture|print|tv|television|illustration|drawing|scan|cop(?:y|ies)|movie|negative|version)|"
+    r"\s?[.,;:!?)]|\s?$",
+    re.IGNORECASE,
+)
+
+
+def _between_or_grey(found: re.Match[str]) -> str:
+    """The road b/w Delhi and Agra; a b/w photo."""
+    words = "black and white" if _GREY.match(found.string, found.end()) else "between"
+    return words.capitalize() if found[0][0] == "B" else words
+
+
 def _years(found: re.Match[str]) -> str:
     """Ab 18 J., vor 35 J., 18 J. alt, zu 3 J. und 6 Mon."""
     before = re.sub(r"\d+ J\. und (?=\d)", "", found.string[max(0, found.start() - 20) : found.start()])
@@ -89,6 +102,7 @@ _OF_LAWS = "|".join(rf"(?<=\b{each} )" for each in ("[Ll]a", "[Dd]ella", "[Aa]ll
 PATTERNS: dict[str, tuple[Reading, ...]] = {
     "en": (
         (re.compile(r"(?<![\w/])[wW]/\s?(?=[^\W\d_]{2}|\d|an?\b)(?!o(?:ut)?\b)"), lambda _: "with "),  # w/ the terms
+        (re.compile(r"(?<![\w/])[bB]/[wW](?![\w/])"), _between_or_grey),
         (re.compile(r"(?<=\b[Oo]n )(?:Tues|Thurs|Mon|Wed|Fri)\.(?!\w)"), _day),
         (re.compile(rf"(?=no\.)(?:{_NUMBERED})no\.(?=\s?\d)"), lambda _: "number"),  # Bus no. 24
         (re.compile(r"(?<=\d) ea\b\.?(?=\s|$|[,;)])"), lambda found: " each" + _full_stop(found)),
