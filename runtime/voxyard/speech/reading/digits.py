@@ -146,7 +146,10 @@ _POSTCODE = re.compile(  # after a house number, or before the name of a town
     r"(?<![\w.,/-])\d{5}(?=\s(?:Berlin|Hamburg|München|Köln|Frankfurt|Stuttgart|Düsseldorf|Leipzig|Dortmund|Essen|"
     r"Bremen|Dresden|Hannover|Nürnberg|Duisburg|Bochum|Wuppertal|Bielefeld|Bonn|Münster|Mannheim|Karlsruhe|Augsburg|"
     r"Wiesbaden|Mainz|Kiel|Aachen|Halle|Magdeburg|Freiburg|Erfurt|Rostock|Kassel|Potsdam|Heidelberg|Würzburg|Ulm|"
-    r"Regensburg|Göttingen|Jena|Weimar|Lübeck|Oldenburg|Osnabrück|Darmstadt|Saarbrücken)\b)"
+    r"Regensburg|Göttingen|Jena|Weimar|Lübeck|Oldenburg|Osnabrück|Darmstadt|Saarbrücken)\b)|"
+    r"(?<![\w.,/-])\d{5}(?=\s(?:St\.|Sankt|Bad)\s[A-ZÄÖÜ])|"  # 63101 St. Louis, 9000 St. Gallen
+    r"(?<![\w.,/-])\d{4}(?=\sSt\.\s(?:Gallen|Pölten|Moritz|Gilgen|Johann|Veit|Anton|Wolfgang|Georgen?|Peter|Paul|Valentin|"
+    r"Ulrich|Leonhard|Andrä|Michael|Martin|Florian|Jakob|Stefan|Marein|Ruprecht|Barbara|Radegund|Oswald|Nikolaus|Ursen)\b)"
 )
 
 
