@@ -122,7 +122,6 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
             lambda _: "vom",
         ),  # v. 5.3.
         (re.compile(r"(?i:gem)\.(?=\s§|\sArt)"), lambda found: f"{found[0][:-1]}äß"),
-        (re.compile(r"(?<=\d )u\.(?=\s\d)"), lambda _: "und"),
         (re.compile(r"(?<=\d )S\.(?=\s(?:und|mit|zu)\b|[,;)])"), lambda _: "Seiten"),  # 450 S.
         (re.compile(r"(?<=\d )(?:J|Mon)\.(?=[\s,;:)]|$)"), _years),
         (  # Abs. 1 S. 2, § 5 S. 2

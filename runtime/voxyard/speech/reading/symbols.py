@@ -181,7 +181,7 @@ def _areas(
     if not language.spaced:
         return []
     per = rf"(?<=[^\W\d_]|\.)(?<!\d[{BLANKS}][A-Za-z])(?<!\d[A-Za-z])(?P<per>/)"
-    area = rf"(?:{per}|(?<![\w/])(?<!\d[{BLANKS}]))(?P<symbol>{squares})(?![\w/])"
+    area = rf"(?:{per}|(?<![\w/])(?<![\d{_SUPERSCRIPTS}][{BLANKS}]))(?P<symbol>{squares})(?![\w/])"
 
     def words(found: re.Match[str]) -> str | None:
         one = found["per"] or _ONE_OF.search(found.string[max(0, found.start() - 8) : found.start()])
@@ -344,7 +344,9 @@ def _beside_numbers(language: Language, signs: Signs) -> list[tuple[re.Pattern[s
         return []
     found: list[tuple[re.Pattern[str], Words]] = []
     if plus := signs.operators.get("+"):
-        after = r"(?:(?<=\d)|(?<=\d[KMBk])|(?<=\dbn)|(?<=M(?:io|rd)\.)|(?<=\b(?:mln|mld))|(?<=km|kg|GB)|(?<=[€%]))"  # 100K+
+        after = (
+            r"(?:(?<=\d)|(?<=\d[KMBk])|(?<=\dbn)|(?<=M(?:io|rd)\.)|(?<=\b(?:mln|mld))|(?<=km|kg|GB)|(?<=[€%]))"  # 100K+
+        )
         found.append((re.compile(rf"{after}\+(?=\s(?![\d(])|[.,;:!?)]|$)"), lambda _: f" {plus}"))
     if language.to:
         found.append((re.compile(r"(?<=[\dMKBkmn])[–-](?=[$€£]\d)"), lambda _: f" {language.to} "))

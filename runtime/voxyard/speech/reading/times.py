@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from functools import partial
 
-from voxyard.speech.reading import laps
+from voxyard.speech.reading import german, laps
 from voxyard.speech.reading.languages import Language
 from voxyard.speech.reading.number_words import around_range, cardinal, in_case, ordinal
 from voxyard.speech.reading.patterns import BLANK, ELSEWHERE
@@ -80,7 +80,13 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
         found.append((re.compile(rf"{full_stop}(?=\s?[ap]\.?m\b)", re.IGNORECASE), words))
         hour = r"(?<![\w:.,/–-])(?P<hour>1[0-2]|[1-9])(?=[ap]\.?m\b)"  # 9pm
         found.append((re.compile(hour, re.IGNORECASE), lambda match: cardinal(match["hour"], language) + " "))
-    found = [*laps.patterns(code, language), *_russian(code, language), *_minutes_of_a_match(code, language), *found]
+    found = [
+        *laps.patterns(code, language),
+        *_added(language),
+        *_russian(code, language),
+        *_minutes_of_a_match(code, language),
+        *found,
+    ]
     found += _after_slash(code, language)
     return [*found, *_with_h(code, language, words, between), *_after_article(code, language)]
 
@@ -133,6 +139,35 @@ _OF_MATCH = {
     "pt": r"(?P<before>\b(?i:aos?|nos?|dos?|minuto)\s|\()",
     "fr": r"(?P<before>\b(?i:la|minute)\s|\()",
 }
+
+
+_ADDED = (  # 90+3', 90'+3; the stops are German
+    r"(?<![\w.,:/-])(?P<n>\d{2,3})(?:['’′]\+|\+(?=\d\d?['’′])|\.['’′]?\+)(?P<more>\d\d?)(?!\d)"
+    r"(?P<stop>\.(?=\s\S))?['’′]?(?P<minute>\sMin(?:\.(?!\s[A-ZÄÖÜ])|ute\b|\b))?"
+)
+
+
+def _added(language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    """A goal (45'+2); in der 45.+2. Minute, in der 90.+3 Minute, (90.+3 Min.)."""
+    if language.locale not in ("en", "de", "nl"):
+        return []
+
+    def words(found: re.Match[str]) -> str:
+        first, last = cardinal(found["n"], language), cardinal(found["more"], language)
+        plus = f" {table(language.locale).signs.operators['+']} "
+        if language.locale != "de":
+            return f"{first}{plus}{last}{found[0][found.end('more') - found.start() :].strip(_PRIMES)}"
+        if found["stop"] and found["minute"]:
+            return f"{first}{plus}{ordinal(int(found['more']), language)}n Minute"
+        inflected = german.inflected(found, int(found["n"])) if found["minute"] else None
+        if inflected is not None:
+            return f"{inflected}{plus}{last} Minute"
+        return f"{'Minute ' * bool(found['minute'])}{first}{plus}{last}{found['stop'] or ''}"
+
+    return [(re.compile(_ADDED), words)]
+
+
+_PRIMES = "'’′"
 
 
 def _minutes_of_a_match(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
