@@ -272,6 +272,8 @@ def value(whole: str, part: str) -> Decimal | int:
 def _words(number: int, language: str, to: str = "cardinal", **forms: str) -> str:
     if language == "zh":
         return chinese.cardinal(int(number))
+    if language == "nl" and to == "cardinal" and 1100 <= number <= 9900 and number % 1000 and not number % 100:
+        return f"{_words(number // 100, 'nl')}honderd"  # vijftienhonderd
     from num2words import num2words
 
     words = str(num2words(number, lang=language, to=to, **forms))
