@@ -73,6 +73,11 @@ def patterns(language: Language) -> list[Reading]:
             ),
             lambda found: _NAMES[found[0]],
         ),
+        (re.compile(r"(?<![\w.,:/$£€-])(?P<n>\d{1,2})(?=ish\b)"), lambda found: f"{cardinal(found['n'], language)}-"),
+        (
+            re.compile(r"(?<![\w.,:/$£€-])(?P<n>[2-9]|10)/(?=[$£€]\d)"),
+            lambda found: f"{cardinal(found['n'], language)} for ",
+        ),
         (_MILITARY, military),
         (_ODDS, lambda found: _odds(found, language)),
         (re.compile(r"(?<=\d)-yr-old(?=s?\b)"), lambda _: "-year-old"),
@@ -122,8 +127,8 @@ _POINTS = re.compile(
 )
 _ORDER = re.compile(  # order #45-7781, invoice no. 2024-0117
     r"(?P<sign>(?<![\w#&])#|(?:(?<=\b[Nn]o\. )|(?<=\b[Ii]nvoice )|(?<=\b[Tt]icket )|(?<=\b[Bb]ooking )|"
-    r"(?<=\b[Rr]eference )|(?<=\b[Rr]ef\. )|(?<=\b[Cc]laim )))"
-    r"(?P<parts>\d{1,6}-\d{4,6}|(?:19|20)\d\d-\d{1,6})(?![\w/-]|[.,]\d)"
+    r"(?<=\b[Rr]eference )|(?<=\b[Rr]ef\. )|(?<=\b[Cc]laim )|(?<=\bSKU )))"
+    r"(?P<parts>\d{1,6}-\d{4,6}|(?<=SKU )\d{2,6}-\d{2,6}|(?:19|20)\d\d-\d{1,6})(?![\w/-]|[.,]\d)"
 )
 
 
@@ -149,5 +154,5 @@ def _oven(found: re.Match[str], language: Language) -> str:
 
 
 _CHIP = re.compile(
-    r"(?<![\w.,/-])(?:(?<=\b[RG]TX )|(?<=\bRX )|(?<=\bGT )|(?<=\bRyzen [3579] )|(?<=\bXeon ))\d{3,4}(?![\w.,-]\d)"
+    r"(?<![\w.,/-])(?:(?<=\b[RG]TX )|(?<=\bRX )|(?<=\bGT )|(?<=\bRyzen [3579] )|(?<=\bXeon ))\d{3,4}(?!\w|[.,-]\d)"
 )

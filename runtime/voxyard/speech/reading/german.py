@@ -15,6 +15,7 @@ _ROW = re.compile(
     r"(?:,| ?[–-]| ?/|\s(?:und|oder|bis|sowie|bzw\.|beziehungsweise))\s?)+$"
 )
 _EN = re.compile(
+    r"(?<=geb\. )$|(?<=gest\. )$|"
     r"(?:(?<=\()|(?<=[;,] )|(?=†))[*†]\s?$|\b(?:v\.|am|dem|den|des|vom|zum|zur|beim|im|ersten|jeden|jedem|"
     r"(?:[mdsk]?ein|unser|ihr|eur|dies|jen|welch)(?:e[mnrs]))\s+$",
     re.IGNORECASE,
@@ -84,13 +85,18 @@ def inflected(found: re.Match[str], number: int, *, date: bool = False) -> str |
     return None
 
 
+def is_dative(before: str, noun: str) -> bool:
+    """True where a plural has an n after these words: mit 24 Punkten."""
+    return noun.endswith(("Punkte", "Exemplare")) and _DATIVE.search(before) is not None
+
+
 _COUNTED_ROW = re.compile(  # mit 1 Bild und
     r"(?:(?:\d+(?:/\d+)?|[½¼¾])\s(?:[a-zäöü][^\W\d_]*e[nrsm]\s)?[A-ZÄÖÜ][^\W\d_]+(?:\s[A-ZÄÖÜ][^\W\d_]+)?(?:,\s|\s(?:und|oder|sowie|bzw\.)\s))+$"
 )
 
 
 _PLACE = re.compile(
-    r"(?:\b(?P<she>[Ss]ie|Frau\s\w+)\s(?:[^.!?;]{0,30}\s)?)?\b(?:wurde|wird|(?:kam\s|lief\s|landete\s)?als)\s$"
+    r"(?:\b(?P<she>[Ss]ie|Frau\s\w+)\s(?:(?:[^.!?;]|\.(?=\s[a-zäöü])){0,50}\s)?)?\b(?:wurde|wird|(?:kam\s|lief\s|landete\s)?als)\s$"
 )
 _AS = re.compile(  # sie kam als 1., not mehr als 1.
     r"\b(?!(?:mehr|weniger|anders|früher|später|nichts|(?!wieder|immer|hier)[a-zäöüß]{3,}er)\s)(?:[^\W\d_]+)\sals\s$"

@@ -36,6 +36,9 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
     if language.scripts == ("LATIN",):
         lone = re.compile(r"(?<![\u0370-\u03ff])[\u0391-\u03a9\u03b1-\u03c9](?![\u0370-\u03ff])")
         found.append((lone, lambda match: _greek(match, code)))
+    intel = re.compile(r"(?<![\w-])i(?P<n>[3579])-(?P<a>\d\d)(?P<b>\d{2,3})(?P<end>[A-Z]{0,2})(?![\w-])")  # i7-12700K
+    if code in ("en", "de", "nl"):
+        found.insert(0, (intel, lambda match: _processor(match, code, language)))
     if code == "it":  # un 22enne
         aged = re.compile(r"(?<![\w.,-])(?P<n>\d{1,3})(?=enn[ei]\b)")
         found.insert(0, (aged, lambda match: re.sub("[aeioé]$", "", cardinal(match["n"], language))))
@@ -88,6 +91,12 @@ def _name(text: str, code: str, language: Language) -> str | None:
     joint = "-" if language.spaced else ""
     said = joint.join(number(each, code, language) if each.isdigit() else each for each in parts)
     return said if not plural else re.sub("y$", "ie", said) + ("es" if said.endswith("x") else "s")
+
+
+def _processor(found: re.Match[str], code: str, language: Language) -> str:
+    digits = (found["a"], found["b"]) if code == "en" else (found["a"] + found["b"],)
+    end = f" {found['end']}" if found["end"] else ""
+    return f"i {cardinal(found['n'], language)}, {' '.join(cardinal(each, language) for each in digits)}{end}"
 
 
 def _greek(found: re.Match[str], code: str) -> str:

@@ -193,6 +193,27 @@ def _beside_scores(before: str, after: str) -> bool:
     return any(int(first) > int(second) for first, second in pairs)
 
 
+def beside_years(language: Language) -> list[Reading]:
+    """(EU) 2016/679, Q3/2024: a year beside a number."""
+    if language.locale not in ("en", "de", "nl"):
+        return []
+    slash = table(language.locale).signs.slash
+    law = r"(?=\d)(?:(?<=\bE[UGC]\) )|(?<=\bE[UGC]\) Nr\. )|(?<=\bE[UGC]\) nr\. )|"
+    law += r"(?<=Richtlinie )|(?<=Directive )|(?<=Richtlijn ))"
+    law += r"(?P<a>\d{1,4})/(?P<b>\d{1,4})(?=/E[UGC]\b|(?![\w/]|[.,]\d))"
+    quarter = re.compile(r"\bQ(?P<q>[1-4])\s?/\s?(?P<year>(?:20)?\d\d)(?![\w/]|[.,]\d)")
+
+    def number(found: re.Match[str]) -> str:
+        said = (whole_number(found[each], language, None) or found[each] for each in "ab")
+        return f" {slash} ".join(said)
+
+    def of_quarter(found: re.Match[str]) -> str:
+        year = found["year"] if len(found["year"]) > 2 else f"20{found['year']}"
+        return f"Q {cardinal(found['q'], language)} {whole_number(year, language, None)}"
+
+    return [(re.compile(law), number), (quarter, of_quarter)]
+
+
 _FORMULAS = r"[Ee]quations?|Gleichung(?:en)?|Formeln?|[Vv]ergelijking(?:en)?|[Ff]ormules?"
 
 
@@ -243,10 +264,12 @@ def _pair(found: re.Match[str], language: Language) -> str | None:
     if language.locale not in _SCORED:
         return None
     blank = " " if language.spaced else ""
-    between = table(language.locale).signs.score
+    before = found.string[max(0, found.start() - 10) : found.start()]
+    between = "" if _FIGURE.search(before) else table(language.locale).signs.score
     return blank.join(filter(None, (cardinal(found[1], language), between, cardinal(found[2], language))))
 
 
+_FIGURE = re.compile(r"\b(?:Abb|Tab|Fig|Bild|Gl|[Ff]ig|[Tt]ab|[Aa]fb)\.?\s$")
 _SCORED = ("en", "de", "nl", "pl", "fr", "es", "it", "pt", "ja", "zh", "fa")
 
 

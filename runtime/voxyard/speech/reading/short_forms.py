@@ -118,9 +118,20 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
         (re.compile(r"(?<=\d )f\.(?=[\s,;)]|$)"), lambda found: "folgende" + _full_stop(found)),  # S. 45 f.
         (re.compile(r"(?<=\d\. )Min\."), lambda found: "Minute" + _full_stop(found)),  # in der 89. Min.
         (
-            re.compile(r"(?<![\w.])v\.(?=\s(?:[12]?\d|3[01])\.\s?(?:\d|[A-ZÄÖÜ][a-zä]+\s\d))"),
+            re.compile(r"(?<![\w.])v\.(?=\s(?:[12]?\d|3[01])\.\s?(?:[\d–-]|[A-ZÄÖÜ][a-zä]+\s\d))"),
             lambda _: "vom",
         ),  # v. 5.3.
+        (  # geb. 4.7.1951, geb. am 4. Juli
+            re.compile(r"(?<![\w.])(?P<how>geb|gest)\.(?=\s\d{1,2}\.\s?(?:\d{1,2}\.|[A-ZÄÖÜ][a-zä]+\s\d))"),
+            lambda found: {"geb": "geboren am", "gest": "gestorben am"}[found["how"]],
+        ),
+        (  # s. Art. 6, s. S. 12, s. auch
+            re.compile(
+                r"(?<![\w.])s\.(?=\s(?:Art|Abb|Tab|Abschn|Anm|Anh|Kap|Nr|Fn|Gl|S)\.|\s§|\s(?:auch|hierzu|dazu|Seite|Anhang)\b)"
+            ),
+            lambda _: "siehe",
+        ),
+        (re.compile(r"lit\.(?=\s[a-z]\b)"), lambda _: "Buchstabe"),
         (re.compile(r"(?i:gem)\.(?=\s§|\sArt)"), lambda found: f"{found[0][:-1]}äß"),
         (re.compile(r"(?<=\d )S\.(?=\s(?:und|mit|zu)\b|[,;)])"), lambda _: "Seiten"),  # 450 S.
         (re.compile(r"(?<=\d )(?:J|Mon)\.(?=[\s,;:)]|$)"), _years),

@@ -232,7 +232,7 @@ def _power(exponent: str, signs: Signs, code: str, language: Language) -> str:
 
 
 _ASCII = {">=": "≥", "<=": "≤", "!=": "≠", "==": "="}
-_IS = re.compile(r"\b(?:is|was|are|were|be|been|of)\s?$")
+_IS = re.compile(r"(?:\b(?:is|be|of)|(?<![^\s(])[a-zA-Z]?[a-z]{2,})\s?$|,$")  # no letter of a formula
 
 
 def operators(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
@@ -247,8 +247,8 @@ def operators(code: str, language: Language) -> list[tuple[re.Pattern[str], Word
         if not language.spaced:
             return words
         text, (start, end) = found.string, found.span()
-        if words.startswith("is ") and _IS.search(text[max(0, start - 8) : start]):
-            words = words[3:]  # was < 0.001
+        if words.startswith("is ") and _IS.search(text[max(0, start - 16) : start]):
+            words = words[3:]  # was < 0.001, aged ≥65
         before = " " if start and (text[start - 1].isalnum() or text[start - 1] in ",;") else ""  # >=3.11,<4
         return before + words + ("" if text[end : end + 1].isspace() else " ")
 
@@ -282,6 +282,7 @@ def operators(code: str, language: Language) -> list[tuple[re.Pattern[str], Word
                 lambda _: _said(signs, "−"),
             ),
             (re.compile(r"(?<=\d[xyz]) [−–-] (?=\d{1,5}[a-z]?(?:\)| ?=))"), lambda _: _said(signs, "−")),
+            (re.compile(r"(?<=\d[%€]| [%€]) : (?=\d)"), lambda _: f" {signs.ratio} " if signs.ratio else None),
             (re.compile(r"(?<=\d) : (?=\d+(?:[.,]\d+)? ?[=≈])"), lambda _: _said(signs, "÷")),
             (re.compile(r"(?<=\d) x (?=[$€£]\d)"), lambda _: _said(signs, "×")),
             (re.compile(r"(?<=\d) / (?=\d+(?:[.,]\d+)? ?[=≈])"), lambda _: _said(signs, "÷")),
@@ -328,7 +329,7 @@ def _between(found: re.Match[str], signs: Signs, language: Language) -> str | No
     words = signs.operators.get(_ASCII.get(found["sign"], found["sign"]))
     if not words:
         return None
-    if words.startswith("is ") and _IS.search(found.string[max(0, found.start() - 8) : found.start()]):
+    if words.startswith("is ") and _IS.search(found.string[max(0, found.start() - 16) : found.start()]):
         words = words[3:]  # was < 0.001
     return f" {words} " if language.spaced else words
 

@@ -120,7 +120,7 @@ def _with_full_stop(code: str, full_stop: str, words: Words) -> list[tuple[re.Pa
             (re.compile(rf"(?<=\b[Oo] ){sharp}"), words),
         ]
     if code in ("de", "nl", "es", "pt"):
-        hours = {"de": r" ?Uhr\b", "nl": r" ?(?:uur|u)\b"}.get(code, r" ?h(?:rs?|s)?\b\.?(?!\w)")
+        hours = {"de": r" ?Uhr\b", "nl": r" ?(?:uur|u)\b(?:\.(?=\s[a-z]))?"}.get(code, r" ?h(?:rs?|s)?\b\.?(?!\w)")
         until = {
             "nl": r"|(?<=\b[Vv]an \d\.\d\d)(?= tot )|(?<=\b[Vv]an \d\d\.\d\d)(?= tot )"
             r"|(?<=\b[Tt]ussen \d\.\d\d)(?= en )|(?<=\b[Tt]ussen \d\d\.\d\d)(?= en )"

@@ -123,6 +123,8 @@ def _counted(language: Language) -> list[Reading]:
         said = None if part else before_word(whole, first, language)
         if language.locale == "de" and whole == "1" and not part:
             said = german.one(found.string[max(0, found.start() - 40) : found.start()], first) or said
+        if language.locale == "de" and german.is_dative(found.string[max(0, found.start() - 40) : found.start()], noun):
+            noun += "n"
         return f"{start}{signed(found, language)}{said or decimal(whole, part, language)}{blank}{noun}"
 
     return [(re.compile(pattern), words)]
@@ -167,6 +169,35 @@ def alternatives(language: Language, symbols: Mapping[str, str]) -> list[Reading
         return ELSEWHERE if name is None else f"{said}{'' if language.locale == 'ko' else blank}{name}"
 
     return [(re.compile(pattern), words)]
+
+
+def slashed(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
+    """23kg/50lb, 12 V/2 A: two quantities; 72/min: so many in a unit of time."""
+    if language.locale not in ("en", "de", "nl"):
+        return []
+    units = {**symbols, "A": "electric-ampere"}
+    names = "|".join(re.escape(each) for each in sorted(units, key=len, reverse=True))
+    number = rf"\d{{1,5}}(?:{re.escape(language.decimal)}\d+)?"
+    pattern = rf"(?<![\w.,:/-])(?P<a>{number}){BLANK}(?P<first>{names})\s?/\s?"
+    pattern += rf"(?P<b>{number}){BLANK}(?P<last>{names})(?![\w/²³°])"
+    per = re.compile(rf"(?<![\w.,:/-])(?P<n>{number})/(?P<per>min|h|s)(?![\w/])")
+
+    def one(found: re.Match[str], figure: str, unit: str) -> str:
+        whole, _, part = found[figure].partition(language.decimal)
+        name = unit_name(language, unit, 1 if is_attribute(found, language) else value(whole, part)) or ""
+        return f"{decimal(whole, part, language, name)} {name}"
+
+    def both(found: re.Match[str]) -> str:
+        if f"{found['b']} {found['last']}" in table(language.locale).per:
+            return ELSEWHERE  # 6 l/100 km
+        return f"{one(found, 'a', units[found['first']])}, {one(found, 'b', units[found['last']])}"
+
+    def rate(found: re.Match[str]) -> str:
+        whole, _, part = found["n"].partition(language.decimal)
+        name = unit_name(language, symbols[found["per"]], 1)
+        return f"{decimal(whole, part, language)} {table(language.locale).signs.per} {name}"
+
+    return [(re.compile(pattern), both), (per, rate)]
 
 
 _LEAST_ALTERNATIVE = 10  # below it 1/4 W is a part of one
@@ -380,7 +411,7 @@ def unit_name(language: Language, unit: str, amount: Decimal | int) -> str | Non
         form = format_unit(amount, unit, "long", locale=language.locale)
     except UnknownUnitError:
         return None
-    name = form.replace(format_decimal(amount, locale=language.locale), "").strip()
+    name = form.replace(format_decimal(amount, locale=language.locale), "").strip().replace("-kwikdruk", " kwik")
     if not language.spaced:  # 每秒米, 秒速メートル, whose number stands elsewhere
         name = re.sub(r"^每 ?(秒|小时) ?(.+)", r"\2每\1", name)
         name = re.sub(r"^([秒時])速 ?(.+)", r"\2毎\1", name)
