@@ -38,6 +38,8 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
         found.append((lone, lambda match: _greek(match, code)))
     intel = re.compile(r"(?<![\w-])i(?P<n>[3579])-(?P<a>\d\d)(?P<b>\d{2,3})(?P<end>[A-Z]{0,2})(?![\w-])")  # i7-12700K
     if code in ("en", "de", "nl"):
+        memory = re.compile(r"(?<![\w-])(?P<kind>L?P?DDR)(?P<n>[2-5])-(?P<clock>\d{3,4})(?![\w-])")  # DDR5-6000
+        found.insert(0, (memory, lambda match: f"{match['kind']}{', '.join(_said(match, language))}"))
         found.insert(0, (intel, lambda match: _processor(match, code, language)))
     if code == "it":  # un 22enne
         aged = re.compile(r"(?<![\w.,-])(?P<n>\d{1,3})(?=enn[ei]\b)")
@@ -91,6 +93,10 @@ def _name(text: str, code: str, language: Language) -> str | None:
     joint = "-" if language.spaced else ""
     said = joint.join(number(each, code, language) if each.isdigit() else each for each in parts)
     return said if not plural else re.sub("y$", "ie", said) + ("es" if said.endswith("x") else "s")
+
+
+def _said(found: re.Match[str], language: Language) -> tuple[str, str]:
+    return f" {cardinal(found['n'], language)}", cardinal(found["clock"], language)
 
 
 def _processor(found: re.Match[str], code: str, language: Language) -> str:

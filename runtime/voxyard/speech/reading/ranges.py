@@ -199,7 +199,7 @@ def beside_years(language: Language) -> list[Reading]:
         return []
     slash = table(language.locale).signs.slash
     law = r"(?=\d)(?:(?<=\bE[UGC]\) )|(?<=\bE[UGC]\) Nr\. )|(?<=\bE[UGC]\) nr\. )|"
-    law += r"(?<=Richtlinie )|(?<=Directive )|(?<=Richtlijn ))"
+    law += r"(?<=Drs\. )|(?<=Richtlinie )|(?<=Directive )|(?<=Richtlijn ))"
     law += r"(?P<a>\d{1,4})/(?P<b>\d{1,4})(?=/E[UGC]\b|(?![\w/]|[.,]\d))"
     quarter = re.compile(r"\bQ(?P<q>[1-4])\s?/\s?(?P<year>(?:20)?\d\d)(?![\w/]|[.,]\d)")
 

@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable
 
 from voxyard.speech.reading import polish_short
+from voxyard.speech.reading.languages import LANGUAGES
+from voxyard.speech.reading.number_words import cardinal
 from voxyard.speech.reading.patterns import ELSEWHERE
 from voxyard.speech.reading.tables import table
 
@@ -102,6 +104,10 @@ _OF_LAWS = "|".join(rf"(?<=\b{each} )" for each in ("[Ll]a", "[Dd]ella", "[Aa]ll
 PATTERNS: dict[str, tuple[Reading, ...]] = {
     "en": (
         (re.compile(r"(?<![\w/])[wW]/\s?(?=[^\W\d_]{2}|\d|an?\b)(?!o(?:ut)?\b)"), lambda _: "with "),  # w/ the terms
+        (  # IV q6h
+            re.compile(r"(?<!\w)q(?P<n>[1-9]\d?)h(?!\w)"),
+            lambda found: f"every {cardinal(found['n'], LANGUAGES['en'])} hours",
+        ),
         (re.compile(r"(?<![\w/])[bB]/[wW](?![\w/])"), _between_or_grey),
         (re.compile(r"(?<=\b[Oo]n )(?:Tues|Thurs|Mon|Wed|Fri)\.(?!\w)"), _day),
         (re.compile(rf"(?=no\.)(?:{_NUMBERED})no\.(?=\s?\d)"), lambda _: "number"),  # Bus no. 24
@@ -131,6 +137,9 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
             ),
             lambda _: "siehe",
         ),
+        (re.compile(r"(?:(?<=/\d )|(?<=/\d\d ))Pkt\."), lambda found: "Punkten" + _full_stop(found)),  # 8/10 Pkt.
+        (re.compile(r"(?<=[a-zäöüß])temp\."), lambda _: "temperatur"),
+        (re.compile(r"(?<!\. )(?<![\w.])v\.(?=\s\d+(?![\d.]))"), lambda _: "von"),  # v. 40 cm
         (re.compile(r"lit\.(?=\s[a-z]\b)"), lambda _: "Buchstabe"),
         (re.compile(r"(?i:gem)\.(?=\s§|\sArt)"), lambda found: f"{found[0][:-1]}äß"),
         (re.compile(r"(?<=\d )S\.(?=\s(?:und|mit|zu)\b|[,;)])"), lambda _: "Seiten"),  # 450 S.
@@ -165,7 +174,11 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
         ),
         (re.compile(r"(?<![\w.])L\.(?=\s?\d{1,3}(?:\.\d{3})+(?![\d/]))"), lambda _: "lire"),  # L. 10.000
     ),
-    "nl": ((re.compile(r"(?<=[a-z])str\.(?=\s?\d|,)"), lambda _: "straat"),),
+    "nl": (
+        (re.compile(r"(?<=[a-z])str\.(?=\s?\d|,)"), lambda _: "straat"),
+        (re.compile(r"(?<=[a-z])temp\."), lambda _: "temperatuur"),
+        (re.compile(r"(?<!\. )(?<![\w.])v\.(?=\s\d)"), lambda _: "van"),  # v. 40 cm
+    ),
     "pl": (
         (polish_short.PATTERN, polish_short.declined),
         (re.compile(r"(?<![\w.])zm\.(?=\s(?:w|po|przed|ok\.|około|\d))"), lambda _: "zmarł"),  # zm. po 1512 r.

@@ -190,7 +190,13 @@ def _areas(
             return name
         return f" {signs.per} {name}" if signs.per else None
 
-    return [(re.compile(area), words)]
+    def per_unit(found: re.Match[str]) -> str | None:
+        name = unit_name(units[found["per"]], 1)
+        return f" {signs.per} {name}" if name and signs.per else None
+
+    names = "|".join(re.escape(each) for each in sorted(units, key=len, reverse=True) if each[0].isalpha())
+    after_power = rf"(?<=[{_SUPERSCRIPTS}])(?<![A-Za-z][{_SUPERSCRIPTS}])/(?P<per>{names})(?![\w/])"
+    return [(re.compile(area), words), (re.compile(after_power), per_unit)]  # 7.4 x 10⁹/L
 
 
 _ONE_OF = re.compile(r"\b(?:per|pro|je|par|au|le|por|el|al|il|o|ao)\s$")  # le prix au m²
@@ -298,7 +304,7 @@ def operators(code: str, language: Language) -> list[tuple[re.Pattern[str], Word
             ),  # n=48
             (re.compile(r"(?<=\d) ?[xX] ?(?=10(?:\^|[⁻⁰-⁹¹²³]))"), lambda _: _said(signs, "×")),
             *_beside_numbers(language, signs),
-            (re.compile(r"(?P<sign>(?:(?<![<>=!])(?:>=|<=|!=|==)|[±≈≤≥<>])) ?(?=\d)"), spoken),
+            (re.compile(r"(?P<sign>(?:(?<![<>=!])(?:>=|<=|!=|==)|[±≈≤≥<>])) ?(?=[\d$€£])"), spoken),
             (re.compile(r"(?<![\w.,/])~ ?(?=[\d$€£])"), about),
             (re.compile(r"(?<![\w#&])#(?P<number>\d{1,6})(?![\w.,]\d)(?!\w)"), numbered),
             (re.compile(r"√\(?(?=[\w(])"), lambda _: signs.root + " " if signs.root else None),
@@ -345,9 +351,7 @@ def _beside_numbers(language: Language, signs: Signs) -> list[tuple[re.Pattern[s
         return []
     found: list[tuple[re.Pattern[str], Words]] = []
     if plus := signs.operators.get("+"):
-        after = (
-            r"(?:(?<=\d)|(?<=\d[KMBk])|(?<=\dbn)|(?<=M(?:io|rd)\.)|(?<=\b(?:mln|mld))|(?<=km|kg|GB)|(?<=[€%]))"  # 100K+
-        )
+        after = r"(?:(?<=\d)|(?<=\d[KMBk\"″])|(?<=\dbn)|(?<=M(?:io|rd)\.)|(?<=\b(?:mln|mld))|(?<=km|kg|GB)|(?<=[€%]))"
         found.append((re.compile(rf"{after}\+(?=\s(?![\d(])|[.,;:!?)]|$)"), lambda _: f" {plus}"))
     if language.to:
         found.append((re.compile(r"(?<=[\dMKBkmn])[–-](?=[$€£]\d)"), lambda _: f" {language.to} "))

@@ -55,10 +55,11 @@ def patterns(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
         rf"(?:(?:{'|'.join(rf'(?<={re.escape(each)})' for each in own.dotted)})\.)?" if own.dotted else ""
     )  # Std./Woche
     per = rf"(?:{dot}/(?P<per>{measures}){after_per})?" if own.signs.per else r"(?P<per>(?!))?"
+    docket = r"|\s\d{1,4}/\d\d(?!\d)" if language.locale == "de" else ""  # Az. 6 W 12/22
     pattern = re.compile(
         rf"{range_or_number(language)}{symbol}{per}(?:(?<=[%％])(?![0-9²³/°])|(?![A-Za-z0-9²³/°]))"
         if _ends_are_attached(language)
-        else rf"{range_or_number(language)}{symbol}{per}{stop}(?![^\W_]|[²³/°'’])"
+        else rf"{range_or_number(language)}{symbol}{per}{stop}(?![^\W_]|[²³/°'’]{docket})"
     )
 
     def words(found: re.Match[str]) -> str | None:
@@ -372,7 +373,7 @@ def is_quoted(text: str, at: int) -> bool:
     start = text.rfind("\n\n", 0, at) + 1
     before = text[max(start, at - 2000) : at]
     open_ = False
-    for mark in re.finditer(r"(?P<after>\d)?(?P<mark>[\"“„”])", before):
+    for mark in re.finditer(r"(?P<after>[\d¼-¾⅐-⅞])?(?P<mark>[\"“„”])", before):
         open_ = (mark["mark"] in "“„") or (not open_ and mark["mark"] == '"' and not mark["after"])
     return open_
 
