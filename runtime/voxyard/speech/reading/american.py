@@ -88,7 +88,7 @@ def patterns(language: Language) -> list[Reading]:
         (re.compile(r"(?<=[¼½¾])p(?![\w'’/-])"), lambda _: " pence"),
         (_POINTS, lambda found: f"{cardinal(found['n'], language)}-point"),
         (re.compile(r"(?<![\w#])(?P<note>[A-G])#(?![\w#])"), lambda found: f"{found['note']} sharp"),
-        (re.compile(r"(?<=[\w)]\s)@(?=\s?[$£€]?\d)"), lambda _: "at"),  # 100 shares @ $24.50
+        (re.compile(r"(?<=[\w).]\s)@(?=\s?[$£€]?\d)"), lambda _: "at"),  # 100 shares @ $24.50
         (re.compile(r"(?<=\d{4} )est\.(?=[);,])"), lambda _: "estimate"),  # 8.9m (2019 est.)
         (_COLD, lambda found: f"minus {cardinal(found['n'], language)} degrees {_SCALES[found['scale']]}"),
         (_ORDER, lambda found: _order(found, language)),

@@ -199,7 +199,7 @@ def beside_years(language: Language) -> list[Reading]:
         return []
     slash = table(language.locale).signs.slash
     law = r"(?=\d)(?:(?<=\bE[UGC]\) )|(?<=\bE[UGC]\) Nr\. )|(?<=\bE[UGC]\) nr\. )|"
-    law += r"(?<=Drs\. )|(?<=Richtlinie )|(?<=Directive )|(?<=Richtlijn ))"
+    law += r"(?<=Drs\. )|(?<=\bNJ )|(?<=Richtlinie )|(?<=Directive )|(?<=Richtlijn ))"
     law += r"(?P<a>\d{1,4})/(?P<b>\d{1,4})(?=/E[UGC]\b|(?![\w/]|[.,]\d))"
     quarter = re.compile(r"\bQ(?P<q>[1-4])\s?/\s?(?P<year>(?:20)?\d\d)(?![\w/]|[.,]\d)")
 
@@ -221,7 +221,8 @@ def bracketed(language: Language) -> list[Reading]:
     """Eqs. (4)–(6), Gl. (4): numbers in brackets after the word that numbers them; the brackets are silent."""
     if language.locale not in ("en", "de", "nl"):
         return []
-    shorts = {key[:-1]: words for key, words in table(language.locale).abbreviations.items() if key[-1] == "#"}
+    shorts = {"Gl.": "Gleichung", "Gln.": "Gleichungen"} if language.locale == "de" else {}  # Gl. 4 is a platform too
+    shorts |= {key[:-1]: words for key, words in table(language.locale).abbreviations.items() if key[-1] == "#"}
     names = "|".join(re.escape(each) for each in sorted(shorts, key=len, reverse=True))
     joint = r"\s?[–-]\s?|,\s|,?\s(?:and|to|or|und|bis|oder|en|tot|of)\s"
     pattern = rf"(?<!\w)(?P<name>{names}|{_FORMULAS})\s?(?P<row>\(\d{{1,3}}[a-z]?\)(?:(?:{joint})\(\d{{1,3}}[a-z]?\))*)"

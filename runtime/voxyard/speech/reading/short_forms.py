@@ -140,6 +140,7 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
         (re.compile(r"(?:(?<=/\d )|(?<=/\d\d ))Pkt\."), lambda found: "Punkten" + _full_stop(found)),  # 8/10 Pkt.
         (re.compile(r"(?<=[a-zäöüß])temp\."), lambda _: "temperatur"),
         (re.compile(r"(?<!\. )(?<![\w.])v\.(?=\s\d+(?![\d.]))"), lambda _: "von"),  # v. 40 cm
+        (re.compile(r"(?<!\w)Nr\.(?=\s[a-zäöü])"), lambda _: "Nummer"),
         (re.compile(r"lit\.(?=\s[a-z]\b)"), lambda _: "Buchstabe"),
         (re.compile(r"(?i:gem)\.(?=\s§|\sArt)"), lambda found: f"{found[0][:-1]}äß"),
         (re.compile(r"(?<=\d )S\.(?=\s(?:und|mit|zu)\b|[,;)])"), lambda _: "Seiten"),  # 450 S.
@@ -177,6 +178,7 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
     "nl": (
         (re.compile(r"(?<=[a-z])str\.(?=\s?\d|,)"), lambda _: "straat"),
         (re.compile(r"(?<=[a-z])temp\."), lambda _: "temperatuur"),
+        (re.compile(r"(?<!\w)nr\.(?=\s[a-z])"), lambda _: "nummer"),
         (re.compile(r"(?<!\. )(?<![\w.])v\.(?=\s\d)"), lambda _: "van"),  # v. 40 cm
     ),
     "pl": (

@@ -238,7 +238,7 @@ def _power(exponent: str, signs: Signs, code: str, language: Language) -> str:
 
 
 _ASCII = {">=": "≥", "<=": "≤", "!=": "≠", "==": "="}
-_IS = re.compile(r"(?:\b(?:is|be|of)|(?<![^\s(])[a-zA-Z]?[a-z]{2,})\s?$|,$")  # no letter of a formula
+_IS = re.compile(r"(?:\b(?:is|be|of)|(?<![^\s(])[a-zA-Z]?[a-z]{2,}\.?)\s?$|,$")  # no letter of a formula
 
 
 def operators(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:

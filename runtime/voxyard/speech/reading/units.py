@@ -191,14 +191,21 @@ def slashed(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
     def both(found: re.Match[str]) -> str:
         if f"{found['b']} {found['last']}" in table(language.locale).per:
             return ELSEWHERE  # 6 l/100 km
-        return f"{one(found, 'a', units[found['first']])}, {one(found, 'b', units[found['last']])}"
+        rate = units[found["last"]].startswith("duration") and not units[found["first"]].startswith("duration")
+        joint = f" {table(language.locale).signs.per}" if rate else ","  # 15 ml/24 h
+        return f"{one(found, 'a', units[found['first']])}{joint} {one(found, 'b', units[found['last']])}"
 
     def rate(found: re.Match[str]) -> str:
         whole, _, part = found["n"].partition(language.decimal)
         name = unit_name(language, symbols[found["per"]], 1)
         return f"{decimal(whole, part, language)} {table(language.locale).signs.per} {name}"
 
-    return [(re.compile(pattern), both), (per, rate)]
+    def stop(found: re.Match[str]) -> str:
+        whole, _, part = found["n"].partition(language.decimal)
+        return f"f {decimal(whole, part, language)}"
+
+    f_stop = re.compile(rf"(?<![\w/])[fF]/(?P<n>\d{{1,2}}(?:{re.escape(language.decimal)}\d)?)(?![\w/]|[.,]\d)")
+    return [(re.compile(pattern), both), (per, rate), (f_stop, stop)]
 
 
 _LEAST_ALTERNATIVE = 10  # below it 1/4 W is a part of one
@@ -254,6 +261,7 @@ def _milestones(language: Language) -> list[Reading]:
 
 
 _CURRENT = {  # words beside a current, for Gleis 16 A is none
+    "en": r"\d\s?V(?:AC|DC)?\b|[Cc]urrent|[Ff]use|[Cc]ircuit|[Bb]reaker|[Cc]harger|[Aa]dapter",
     "de": r"\d\s?V\b|[Ss]trom|[Ss]icherung|[Ss]tecker|[Nn]etzteil|Ladegerät|Volt",
     "nl": r"\d\s?V\b|[Ss]troom|[Zz]ekering|[Ss]tekker|[Ll]ader|[Vv]olt",
     "pl": r"\d\s?V\b|[Pp]rąd|[Bb]ezpiecznik|[Nn]atężeni|[Zz]asilacz|[Łł]adowark|[Gg]niazd",

@@ -81,6 +81,6 @@ def patterns(language: Language) -> list[Reading]:
     if language.locale == "en":
         one = rf"\b(?P<day>{short})(?=,?\s\d{{1,2}}\s(?:{months}))"  # Tue 12 Nov
         found.append((re.compile(one), lambda match: days[match["day"]]))
-        one = rf"\b(?P<day>{short})\.(?=,|\s(?:at|to|through)\b|\s[A-Z][a-z]+\.?\s\d)"
+        one = rf"\b(?P<day>{short})\.(?=,|\s(?:@|(?:at|to|through)\b)|\s[A-Z][a-z]+\.?\s\d)"
         found.append((re.compile(one), lambda match: days[match["day"]]))
     return found
