@@ -8,6 +8,7 @@ from collections.abc import Callable
 from voxyard.speech.reading.languages import Language
 from voxyard.speech.reading.names import number
 from voxyard.speech.reading.number_words import cardinal, decimal
+from voxyard.speech.reading.patterns import ELSEWHERE
 
 _STATES = (
     "AL|AK|AZ|AR|CA|CO|CT|DE|DC|FL|GA|HI|ID|IL|IN|IA|KS|KY|LA|ME|MD|MA|MI|MN|MS|MO|MT|NE|NV|NH|NJ|NM|NY|NC|ND|OH|OK|"
@@ -72,7 +73,13 @@ def patterns(language: Language) -> list[Reading]:
             ),
             lambda found: _NAMES[found[0]],
         ),
+        (re.compile(r"(?<![\w.,:/$£€-])(?P<n>\d{1,2})(?=ish\b)"), lambda found: f"{cardinal(found['n'], language)}-"),
+        (
+            re.compile(r"(?<![\w.,:/$£€-])(?P<n>[2-9]|10)/(?=[$£€]\d)"),
+            lambda found: f"{cardinal(found['n'], language)} for ",
+        ),
         (_MILITARY, military),
+        (_ODDS, lambda found: _odds(found, language)),
         (re.compile(r"(?<=\d)-yr-old(?=s?\b)"), lambda _: "-year-old"),
         (
             re.compile(r"(?<![\w.,£$-])(?P<n>[1-9]\d?|[1-9]\d{0,3}\.\d{1,2})p(?![\w'’/-])(?!\s?\d)"),
@@ -81,7 +88,7 @@ def patterns(language: Language) -> list[Reading]:
         (re.compile(r"(?<=[¼½¾])p(?![\w'’/-])"), lambda _: " pence"),
         (_POINTS, lambda found: f"{cardinal(found['n'], language)}-point"),
         (re.compile(r"(?<![\w#])(?P<note>[A-G])#(?![\w#])"), lambda found: f"{found['note']} sharp"),
-        (re.compile(r"(?<=[\w)]\s)@(?=\s?[$£€]?\d)"), lambda _: "at"),  # 100 shares @ $24.50
+        (re.compile(r"(?<=[\w).]\s)@(?=\s?[$£€]?\d)"), lambda _: "at"),  # 100 shares @ $24.50
         (re.compile(r"(?<=\d{4} )est\.(?=[);,])"), lambda _: "estimate"),  # 8.9m (2019 est.)
         (_COLD, lambda found: f"minus {cardinal(found['n'], language)} degrees {_SCALES[found['scale']]}"),
         (_ORDER, lambda found: _order(found, language)),
@@ -89,6 +96,24 @@ def patterns(language: Language) -> list[Reading]:
         (_CHIP, lambda found: number(found[0], "en", language)),
         (re.compile(r"(?P<hour>12|1[0-1]|[1-9]):00(?=\s(?:noon|midnight)\b)"), lambda f: cardinal(f["hour"], language)),
     ]
+
+
+_ODDS = re.compile(
+    r"(?<![\w.,:/$£€–-])(?P<n>[1-9]\d{0,3})[-–/](?P<m>[1-9]\d{0,2})(?![\w/–-]|[.,:]\d)"
+    r"(?P<after>\s(?:odds|favou?rites?|outsiders?|shots?|long ?shots?|chances?)\b)?"
+)
+_BETTING = re.compile(
+    r"\b(?:odds(?:\s(?:of|are|were|is|at|stand|stood|about|on|to))*|(?:priced|backed|quoted|tipped|starting) at|"
+    r"(?:odds|bookm\w+|bett?ing|favou?rite)\b[^.!?;]{0,30}\bat)\s$"
+)
+
+
+def _odds(found: re.Match[str], language: Language) -> str:
+    """Odds of 100-1, a 5-1 shot."""
+    before = found.string[max(0, found.start() - 60) : found.start()]
+    if not (found["after"] and found["m"] in ("1", "2", "4")) and _BETTING.search(before) is None:
+        return ELSEWHERE
+    return f"{cardinal(found['n'], language)} to {cardinal(found['m'], language)}{found['after'] or ''}"
 
 
 _MILITARY = re.compile(  # 0630 hours, at 0900, at 1400 hours
@@ -102,8 +127,8 @@ _POINTS = re.compile(
 )
 _ORDER = re.compile(  # order #45-7781, invoice no. 2024-0117
     r"(?P<sign>(?<![\w#&])#|(?:(?<=\b[Nn]o\. )|(?<=\b[Ii]nvoice )|(?<=\b[Tt]icket )|(?<=\b[Bb]ooking )|"
-    r"(?<=\b[Rr]eference )|(?<=\b[Rr]ef\. )|(?<=\b[Cc]laim )))"
-    r"(?P<parts>\d{1,6}-\d{4,6}|(?:19|20)\d\d-\d{1,6})(?![\w/-]|[.,]\d)"
+    r"(?<=\b[Rr]eference )|(?<=\b[Rr]ef\. )|(?<=\b[Cc]laim )|(?<=\bSKU )))"
+    r"(?P<parts>\d{1,6}-\d{4,6}|(?<=SKU )\d{2,6}-\d{2,6}|(?:19|20)\d\d-\d{1,6})(?![\w/-]|[.,]\d)"
 )
 
 
@@ -129,5 +154,5 @@ def _oven(found: re.Match[str], language: Language) -> str:
 
 
 _CHIP = re.compile(
-    r"(?<![\w.,/-])(?:(?<=\b[RG]TX )|(?<=\bRX )|(?<=\bGT )|(?<=\bRyzen [3579] )|(?<=\bXeon ))\d{3,4}(?![\w.,-]\d)"
+    r"(?<![\w.,/-])(?:(?<=\b[RG]TX )|(?<=\bRX )|(?<=\bGT )|(?<=\bRyzen [3579] )|(?<=\bXeon ))\d{3,4}(?!\w|[.,-]\d)"
 )

@@ -12,7 +12,8 @@ _BEFORE = re.compile(
     r"many|some|few|no|his|her|its|my|your|our|their|(?!(?:it|that|he|she|here|there|what|who|where|let|how|this)['’])[^\W\d_]+['’]s)\s(?:[a-z0-9]+-[a-z]+,\s)?$",
     re.IGNORECASE,
 )
-_NOUN = re.compile(r"(?:\s\([^()\n]{1,20}\))?[\s-]([a-z]+|[A-Z]{2,5})(?![\w'’])")
+_NOUN = re.compile(r"(?:\s\([^()\n]{1,20}\))?[\s-]([a-z]+|[A-Z]{2,5}|[A-Z]{1,2}\d{1,2})(?![\w'’])")
+_AND_MORE = re.compile(r"\+\s([a-z]+)(?![\w'’])")  # $1M+ homes
 
 
 def is_attribute(found: re.Match[str], language: Language) -> bool:
@@ -21,6 +22,9 @@ def is_attribute(found: re.Match[str], language: Language) -> bool:
         return False
     if re.match(r"-an?-[a-z]", found.string[found.end() : found.end() + 5]):  # a $100-a-day habit
         return True
+    more = _AND_MORE.match(found.string, found.end())
+    if more is not None:
+        return more[1] not in table("en").no_attribute
     before = _BEFORE.search(found.string[max(0, found.start() - 40) : found.start()])
     noun = _NOUN.match(found.string[found.end() : found.end() + 40])
     return (

@@ -55,7 +55,7 @@ def patterns(code: str, region: str, language: Language) -> list[tuple[re.Patter
         )  # which the words of the date have
         numbers = rf"(?P<day>{_DAY}){sign}(?P<month>{_MONTH})(?P=sign) ?(?P<year>\d{{4}}){word}"
         found.append((_numeric(numbers), whole))
-    found += _slashed(code, language, whole)
+    found += [*_slashed(code, language, whole), *_month_of_year(code, language)]
     if code == "de":
         found += _german_ranges(language)
     if code == "de":  # am 1.1.
@@ -80,6 +80,22 @@ def patterns(code: str, region: str, language: Language) -> list[tuple[re.Patter
     if code in _LEFT_YEARS:  # the case of their ordinals depends on the sentence
         found.append((re.compile(rf"(?<![\w.,-])\d{{4}}(?=\s{_LEFT_YEARS[code]})"), lambda _: None))
     return found
+
+
+def _month_of_year(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    """TÜV bis 8/25, APK tot 8-2025, since 03/2024: a month and its year."""
+    before = {"de": ("bis", "ab", "seit", "im", "TÜV", "EZ", "HU"), "nl": ("tot", "vanaf", "sinds", "APK", "in")}.get(
+        code
+    )
+    if before is None:
+        return []
+    behind = "|".join(rf"(?<=\b{each} )" for each in before)
+    pattern = rf"(?=\d)(?:{behind})(?P<month>0?[1-9]|1[0-2])[/-](?P<year>20\d\d|[0-4]\d(?<=/\d\d))(?![\w/-]|[.,]\d)"
+
+    def words(found: re.Match[str]) -> str:
+        return f"{month_names(language)[int(found['month']) - 1]} {year(_whole_year(found['year']), language)}"
+
+    return [(re.compile(pattern), words)]
 
 
 _BEFORE_DAY_MONTH = {
@@ -120,7 +136,7 @@ def _slashed(code: str, language: Language, whole: Words) -> list[tuple[re.Patte
     if code in _BEFORE_DAY_MONTH:
         words = "|".join(rf"(?<=(?<!\w){each}\s)" for each in _BEFORE_DAY_MONTH[code].split())
         month = r"(?P<month>0[1-9]|1[0-2]|(?<=1[3-9][/-])[1-9]|(?<=[23]\d[/-])[1-9])"
-        short = rf"(?=\d)(?:{words})(?P<day>{_DAY}){'-' if code == 'nl' else '/'}{month}(?![\w/]|[.,-]\d)"
+        short = rf"(?=\d)(?:{words})(?P<day>{_DAY}){'[-/]' if code == 'nl' else '/'}{month}(?![\w/]|[.,-]\d)"
         if code == "nl":
             short += r"(?!\s[a-z]{3,}(?:en|s)\b)"  # voor 8-10 personen
         found.append((re.compile(short), lambda match: _day_and_month(code, language, match)))

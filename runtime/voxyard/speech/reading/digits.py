@@ -39,7 +39,9 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             lambda match: _octets(match[0], match["port"], language),
         ),
         (
-            re.compile(rf"(?:{start}|(?<=[vV]er\.)){grouped}(?P<letter>[vV])?\d+(?:\.\d+){{2,}}(?![A-Za-z0-9_])"),
+            re.compile(
+                rf"(?:{start}|(?<=[vV]er\.)){grouped}(?:(?P<letter>[vV])?\d+(?:\.\d+){{2,}}(?:\.x)?|v\d+\.\d+|\d+(?:\.\d+)+\.x)(?![A-Za-z0-9_])"
+            ),
             lambda match: _version(match, language),
         ),
         (re.compile(rf"{edge}\+\d[\d\s()/-]{{4,}}\d{end}"), spoken),
@@ -69,6 +71,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             lambda match: _masked(match, language),
         ),
     ]
+    found.append((_EXTENSION, lambda match: one_by_one(match[0].lstrip("-"), language)))
     found.insert(0, (_ISSN, lambda match: _identity(re.sub("-?X$", "-X", match[0]), language)))
     found.insert(0, (_IBAN, lambda match: _iban(match, language)))
     if language.locale == "ja":
@@ -139,6 +142,10 @@ def average(found: re.Match[str], parts: str, joint: str, language: Language) ->
     return joint.join(cardinal(digit, language) + part for digit, part in said if digit != "0")
 
 
+_EXTENSION = re.compile(  # ext. 4417, Tel. -4417, tst. 4417
+    r"(?=[\d-])(?:(?<=\b[Ee]xt\. )|(?<=\bextension )|(?<=\bTel\. )(?=-)|(?<=\bDW )|(?<=\btst\. )|(?<=\btoestel ))"
+    r"-?\d{3,5}(?![\w-]|[.,]\d)"
+)
 _IBAN = re.compile(r"(?<![\w-])(?P<country>[A-Z]{2})(?P<digits>\d\d(?: ?\d{4}){3,7}(?: ?\d{1,4})?)(?![\w-])")
 _ISSN = re.compile(r"(?<=ISSN[ :])(?:(?<=:) ?)?\d{4}-\d{3}[\dX](?![\w-])|(?<=ISBN )\d(?:-\d+){2}-[\dX](?![\w-])")
 _POSTCODE = re.compile(  # after a house number, or before the name of a town
@@ -146,7 +153,10 @@ _POSTCODE = re.compile(  # after a house number, or before the name of a town
     r"(?<![\w.,/-])\d{5}(?=\s(?:Berlin|Hamburg|München|Köln|Frankfurt|Stuttgart|Düsseldorf|Leipzig|Dortmund|Essen|"
     r"Bremen|Dresden|Hannover|Nürnberg|Duisburg|Bochum|Wuppertal|Bielefeld|Bonn|Münster|Mannheim|Karlsruhe|Augsburg|"
     r"Wiesbaden|Mainz|Kiel|Aachen|Halle|Magdeburg|Freiburg|Erfurt|Rostock|Kassel|Potsdam|Heidelberg|Würzburg|Ulm|"
-    r"Regensburg|Göttingen|Jena|Weimar|Lübeck|Oldenburg|Osnabrück|Darmstadt|Saarbrücken)\b)"
+    r"Regensburg|Göttingen|Jena|Weimar|Lübeck|Oldenburg|Osnabrück|Darmstadt|Saarbrücken)\b)|"
+    r"(?<![\w.,/-])\d{5}(?=\s(?:St\.|Sankt|Bad)\s[A-ZÄÖÜ])|"  # 63101 St. Louis, 9000 St. Gallen
+    r"(?<![\w.,/-])\d{4}(?=\sSt\.\s(?:Gallen|Pölten|Moritz|Gilgen|Johann|Veit|Anton|Wolfgang|Georgen?|Peter|Paul|Valentin|"
+    r"Ulrich|Leonhard|Andrä|Michael|Martin|Florian|Jakob|Stefan|Marein|Ruprecht|Barbara|Radegund|Oswald|Nikolaus|Ursen)\b)"
 )
 
 
@@ -267,8 +277,8 @@ def _version(found: re.Match[str], language: Language) -> str | None:
     parts = found[0].lstrip("vV").split(".")
     if len(parts) > _MOST_PARTS:
         return None
-    letter = found["letter"] + " " if found["letter"] else ""
-    return letter + f"{blank}{point}{blank}".join(cardinal(part, language) for part in parts)
+    letter = f"{found[0][0]} " if found[0][0] in "vV" else ""
+    return letter + f"{blank}{point}{blank}".join(part if part == "x" else cardinal(part, language) for part in parts)
 
 
 def _masked(found: re.Match[str], language: Language) -> str:

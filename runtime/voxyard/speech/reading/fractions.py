@@ -19,7 +19,7 @@ UnitName = Callable[[str, int], str | None]  # a unit's name after so many
 
 _GLYPHS = "½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅐⅛⅜⅝⅞⅑⅒"
 _SHARES = ("%", "％", "‰")
-_USUAL = frozenset({*range(2, 11), 12, 16, 20, 25, 32, 50, 64, 100, 1000})
+_USUAL = frozenset({*range(2, 11), 12, 16, 20, 25, 32, 50, 64, 100, 125, 250, 500, 1000})
 _OF = {"fr": "de ", "es": "de ", "it": "di ", "pt": "de "}
 
 

@@ -15,6 +15,7 @@ _ROW = re.compile(
     r"(?:,| ?[–-]| ?/|\s(?:und|oder|bis|sowie|bzw\.|beziehungsweise))\s?)+$"
 )
 _EN = re.compile(
+    r"(?<=geb\. )$|(?<=gest\. )$|"
     r"(?:(?<=\()|(?<=[;,] )|(?=†))[*†]\s?$|\b(?:v\.|am|dem|den|des|vom|zum|zur|beim|im|ersten|jeden|jedem|"
     r"(?:[mdsk]?ein|unser|ihr|eur|dies|jen|welch)(?:e[mnrs]))\s+$",
     re.IGNORECASE,
@@ -84,14 +85,32 @@ def inflected(found: re.Match[str], number: int, *, date: bool = False) -> str |
     return None
 
 
+def is_dative(before: str, noun: str) -> bool:
+    """True where a plural has an n after these words: mit 24 Punkten."""
+    return noun.endswith(("Punkte", "Exemplare")) and _DATIVE.search(before) is not None
+
+
 _COUNTED_ROW = re.compile(  # mit 1 Bild und
     r"(?:(?:\d+(?:/\d+)?|[½¼¾])\s(?:[a-zäöü][^\W\d_]*e[nrsm]\s)?[A-ZÄÖÜ][^\W\d_]+(?:\s[A-ZÄÖÜ][^\W\d_]+)?(?:,\s|\s(?:und|oder|sowie|bzw\.)\s))+$"
 )
 
 
 _PLACE = re.compile(
-    r"(?:\b(?P<she>[Ss]ie|Frau\s\w+)\s(?:[^.!?;]{0,30}\s)?)?\b(?:wurde|wird|(?:kam\s|lief\s|landete\s)?als)\s$"
+    r"(?:\b(?P<she>[Ss]ie|Frau\s\w+)\s(?:(?:[^.!?;]|\.(?=\s[a-zäöü])){0,50}\s)?)?\b(?:wurde|wird|(?:kam\s|lief\s|landete\s)?als)\s$"
 )
+_AS = re.compile(  # sie kam als 1., not mehr als 1.
+    r"\b(?!(?:mehr|weniger|anders|früher|später|nichts|(?!wieder|immer|hier)[a-zäöüß]{3,}er)\s)(?:[^\W\d_]+)\sals\s$"
+)
+
+
+def place_at_end(before: str, number: int) -> str | None:
+    """Sie kam als erste, er als zweiter: a place with which a sentence ends; None after other words."""
+    if _AS.search(before) is None:
+        return None
+    she = re.search(r"\b(?:[Ss]ie|Frau\s\w+)\s[^.!?;]{0,30}$", before) is not None
+    return ordinal(number, LANGUAGES["de"]) + ("" if she else "r")
+
+
 _AFTER_PLACE = re.compile(r"\s(?:über|ins|im|in|auf|bei|beim|hinter|vor|mit|am|an|nach|von|durchs|und)\s|,\s[a-zäöüß]")
 
 
@@ -141,6 +160,11 @@ def compounds() -> list[tuple[re.Pattern[str], Callable[[re.Match[str]], str]]]:
     )
     ends += "|seitig|türig|gängig|stufig|bändig|zeilig|jährlich|stündlich|tägig|gliedrig|zügig|sprachig|silbig"
     pattern = re.compile(rf"(?<![\w.,/–-])(?P<n>\d{{1,4}})-(?=(?:{ends}))")
+    superlatives = "größt|höchst|ältest|jüngst|best|schnellst|längst|kleinst|stärkst|wichtigst|schlechtest|beliebtest|"
+    superlatives += (
+        "häufigst|tiefst|reichst|niedrigst|teuerst|schwerst|meist|letzt|bevölkerungsreichst|erfolgreichst|nächst"
+    )
+    place = re.compile(rf"(?<![\w.,/–-])(?P<n>\d{{1,3}})(?:\.?-|\.\s)(?=(?:{superlatives})e[nmrs]?(?!\w))")
     articles = {"e": "eine", "en": "einen", "er": "ein", "es": "ein"}
     without_noun = re.compile(r"(?<=\bund )1(?=\s[a-zäöüß]{2,}(?P<end>e[nrs]?)(?:[.,;!?]|$))")  # 3 schwarze und 1 weiße
     life = r"(?:(?<=\()|(?<=[;,] )|(?=†))(?P<sign>[*†])\s?(?=(?:um |ca\. )?\d{1,4}(?P<day>\.\s?(?:[A-ZÄÖÜ]|\d))?)"
@@ -148,6 +172,7 @@ def compounds() -> list[tuple[re.Pattern[str], Callable[[re.Match[str]], str]]]:
     century = re.compile(r"(?:(?<=\b[Dd]es \d\. )|(?<=\b[Dd]es \d\d\. ))Jhd?\.")
     return [
         (pattern, lambda found: re.sub("eins$", "ein", cardinal(found["n"], LANGUAGES["de"]))),
+        (place, lambda found: ordinal(int(found["n"]), LANGUAGES["de"]).removesuffix("e")),  # 2.-größte
         (without_noun, lambda found: articles[found["end"]]),
         (century, lambda _: "Jahrhunderts"),
         (law, lambda found: f"Teil {cardinal(str(len(found[0])), LANGUAGES['de'])}"),

@@ -57,7 +57,7 @@ _RACE = re.compile(
     r"(?: ?:| of| de| von| is| was))\s$",
     re.IGNORECASE,
 )
-_PACE = re.compile(r"\s(?:pace|per (?:mile|km|kilomet)|a mile|au km|le km|split|lap)|/(?:km|mi)\b")
+_PACE = re.compile(r"\s(?:(?:pace|per (?:mile|km)|a mile|au km|le km|splits?|laps?)\b|per kilomet)|/(?:km|mi)\b")
 _DESCRIBED = re.compile(r"\s(?:tall|high|long|wide|deep|by|x)\b")
 _MOST_INCHES = 12
 

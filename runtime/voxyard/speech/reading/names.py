@@ -18,6 +18,7 @@ Words = Callable[[re.Match[str]], str | None]
 _LANGUAGES = ("en", "de", "fr", "es", "it", "pt", "nl", "pl", "ja", "zh", "ko", "fa")
 _FLOORS = {"ja": ("地下", "階"), "ko": ("지하 ", "층")}
 _OWN_LETTERS = {"ko": "[가-힣]", "fa": "[آ-ی]"}
+_AIRBUS = re.compile(r"A[2-3]\d0?\d?(?:neo|ceo)s?")
 _MOST_PARTS = 4  # more are a key, which nobody says
 
 
@@ -35,6 +36,11 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
     if language.scripts == ("LATIN",):
         lone = re.compile(r"(?<![\u0370-\u03ff])[\u0391-\u03a9\u03b1-\u03c9](?![\u0370-\u03ff])")
         found.append((lone, lambda match: _greek(match, code)))
+    intel = re.compile(r"(?<![\w-])i(?P<n>[3579])-(?P<a>\d\d)(?P<b>\d{2,3})(?P<end>[A-Z]{0,2})(?![\w-])")  # i7-12700K
+    if code in ("en", "de", "nl"):
+        memory = re.compile(r"(?<![\w-])(?P<kind>L?P?DDR)(?P<n>[2-5])-(?P<clock>\d{3,4})(?![\w-])")  # DDR5-6000
+        found.insert(0, (memory, lambda match: f"{match['kind']}{', '.join(_said(match, language))}"))
+        found.insert(0, (intel, lambda match: _processor(match, code, language)))
     if code == "it":  # un 22enne
         aged = re.compile(r"(?<![\w.,-])(?P<n>\d{1,3})(?=enn[ei]\b)")
         found.insert(0, (aged, lambda match: re.sub("[aeioé]$", "", cardinal(match["n"], language))))
@@ -77,7 +83,7 @@ def _name(text: str, code: str, language: Language) -> str | None:
     if text.startswith("0x"):
         return ELSEWHERE
     capitals = re.sub(r"[\d-]|s$", "", text)
-    if len(parts) > _MOST_PARTS or (len(parts) > 2 and not capitals.isupper()):
+    if len(parts) > _MOST_PARTS or (len(parts) > 2 and not capitals.isupper() and not _AIRBUS.fullmatch(text)):
         return ELSEWHERE
     if parts[0].isdigit() and not (re.fullmatch("[a-fix]|[A-Z]{1,2}s?", last) or len(parts) > 2):
         return ELSEWHERE  # 7ish, 10m
@@ -87,6 +93,16 @@ def _name(text: str, code: str, language: Language) -> str | None:
     joint = "-" if language.spaced else ""
     said = joint.join(number(each, code, language) if each.isdigit() else each for each in parts)
     return said if not plural else re.sub("y$", "ie", said) + ("es" if said.endswith("x") else "s")
+
+
+def _said(found: re.Match[str], language: Language) -> tuple[str, str]:
+    return f" {cardinal(found['n'], language)}", cardinal(found["clock"], language)
+
+
+def _processor(found: re.Match[str], code: str, language: Language) -> str:
+    digits = (found["a"], found["b"]) if code == "en" else (found["a"] + found["b"],)
+    end = f" {found['end']}" if found["end"] else ""
+    return f"i {cardinal(found['n'], language)}, {' '.join(cardinal(each, language) for each in digits)}{end}"
 
 
 def _greek(found: re.Match[str], code: str) -> str:

@@ -132,16 +132,25 @@ def before_range(found: re.Match[str], language: Language, noun: str) -> str | N
 
 def around_range(found: re.Match[str], language: Language) -> tuple[str, str]:
     """What stands before a range, with its blank, and between its numbers: da cinque a dieci, tra due e tre."""
+    before = found.string[max(0, found.start() - 24) : found.start()]
+    if language.locale in _BETWEEN and (pair := _BETWEEN[language.locale])[0].search(before):
+        return "", pair[1]
     if language.locale != "it":
         return "", language.to
-    before = found.string[max(0, found.start() - 12) : found.start()]
-    if re.search(r"(?<!\w)(?:tra|fra)\s$", before, re.IGNORECASE):
-        return "", "e"
     if _PREPOSITION_BEFORE.search(before) or re.search(r"\d[:,.]?\s?$", before):
         return "", ""
     return "da ", language.to
 
 
+_BETWEEN = {  # the word before two numbers, and that which then stands between them
+    code: (re.compile(rf"(?<!\w)(?:{words})\s$", re.IGNORECASE), joint)
+    for code, words, joint in (
+        ("en", r"between(?:\s(?:about|around|the))?", "and"),
+        ("de", r"zwischen(?:\s(?:ca\.|circa|etwa|rund|den))?", "und"),
+        ("nl", r"tussen(?:\s(?:ca\.|circa|ongeveer|de))?", "en"),
+        ("it", "tra|fra", "e"),
+    )
+}
 _PREPOSITION_BEFORE = re.compile(
     r"(?<!\w)(?:d[aei]|in|ad?|per|con|su|circa|il|i|gli|le|la|ogni|entro|oltre|(?:d[ae]|ne|a|su)(?:l|ll[aeo]?|i|gli))\s$|"
     r"['’€$£]\s?$",
@@ -263,6 +272,8 @@ def value(whole: str, part: str) -> Decimal | int:
 def _words(number: int, language: str, to: str = "cardinal", **forms: str) -> str:
     if language == "zh":
         return chinese.cardinal(int(number))
+    if language == "nl" and to == "cardinal" and 1100 <= number <= 9900 and number % 1000 and not number % 100:
+        return f"{_words(number // 100, 'nl')}honderd"  # vijftienhonderd
     from num2words import num2words
 
     words = str(num2words(number, lang=language, to=to, **forms))

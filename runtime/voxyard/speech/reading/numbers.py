@@ -239,7 +239,9 @@ def _short_scales(code: str, language: Language) -> list[Reading]:
         return f"{signed(found, language)}{decimal(whole, part, language)} {scale}"
 
     counted = r"people|users|view(?:er)?s|followers|subscribers|customers|voters|homes|jobs|copies|visitors|members"
-    counted += r"|miles|dollars|words|steps|lines|rows|downloads|students|employees|residents|fans|likes|units|pounds"
+    counted += (
+        r"|miles|mi|dollars|words|steps|lines|rows|downloads|students|employees|residents|fans|likes|units|pounds"
+    )
     small = rf"{number(language)}(?P<scale>[mk])(?=\s(?:{counted})\b)"  # 1.2m people, 120k miles
     names = {"m": "million", "k": "thousand"}
     millions = [(re.compile(small), lambda found: f"{decimal(*number_of(found), language)} {names[found['scale']]}")]

@@ -44,7 +44,6 @@ def patterns(code: str, language: Language) -> list[Reading]:
             for ending, case, gender in (("й", "n", "m"), ("я", "n", "f"), ("е", "n", "n"), ("го", "g", "m"))
         ],
         "de": [
-            (r"(?P<n>\d{2,3})\.\+(?P<more>\d{1,2})(?!\d)(?:\.(?=\s\S))?", lambda found: _of_match(found, language)),
             (r"(?P<n>\d{1,4})\.(?=\s+[A-Za-zÄÖÜäöü]|,|[–/-]\d|$)", _german_ordinal),
             (r"(?P<roman>(?=[IVX])X{0,3}(?:IX|IV|V?I{0,3}))\.(?=\s[A-ZÄÖÜ])", _german_roman),
         ],
@@ -154,14 +153,6 @@ def _apocope(found: re.Match[str]) -> str:
     return "primer" if found["n"] == "1" else "tercer"
 
 
-def _of_match(found: re.Match[str], language: Language) -> str:
-    """In der 45.+2. Minute."""
-    more = int(found["more"])
-    minute = re.match(r"\sMin", found.string[found.end() : found.end() + 4]) is not None
-    last = ordinal(more, language) + "n" if minute else cardinal(str(more), language)
-    return f"{cardinal(found['n'], language)} plus {last}"
-
-
 def _german_ordinal(found: re.Match[str]) -> str | None:
     """The ordinal with its ending; where the next sentence begins, with the full stop."""
     after = found.string[found.end() : found.end() + 40]
@@ -175,6 +166,8 @@ def _german_ordinal(found: re.Match[str]) -> str | None:
         day = re.search(r"\b(?:am|vom|zum|bis|der|den|dem|des)\s$", before) is not None and number <= 31
         if begins_line:
             return None  # of a list
+        if place := german.place_at_end(before, number):
+            return place + "."
         said = german.inflected(found, number, date=True) if day else whole_number(found["n"], LANGUAGES["de"], None)
         return None if said is None else said + "."
     in_row = re.match(r",?\s(?:und|oder|bis|sowie|bzw\.)\s\d{1,4}\.|[–/-]\s?\d{1,4}\.|,\s\d{1,4}\.", after) is not None

@@ -34,15 +34,18 @@ def _between_figures(language: Language) -> list[Reading]:
     blank = " " if language.spaced else ""
     dash = "–|-" if language.spaced else "–|-|〜|~|～"
 
+    def of_years(match: re.Match[str]) -> str:
+        return around_range(match, language)[1] or language.to
+
     def between(match: re.Match[str]) -> str | None:
         word = NEXT_WORD.match(match.string, match.end())
         said = [whole_number(match[n], language, word and word[1]) for n in (1, 2)]
-        start, joint = ("", language.to) if is_year(match[1]) else around_range(match, language)
+        start, joint = ("", of_years(match)) if is_year(match[1]) else around_range(match, language)
         return None if None in said else start + f"{blank}{joint}{blank * bool(joint)}".join(filter(None, said))
 
     def years(match: re.Match[str]) -> str | None:
         first, last = (whole_number(match[n], language, None) for n in (1, 2))
-        return f"{first}{blank}{language.to}{blank}{last}" if match[1] < match[2] else None
+        return f"{first}{blank}{of_years(match)}{blank}{last}" if match[1] < match[2] else None
 
     def rising(match: re.Match[str]) -> str | None:
         if _is_score(match, language):
@@ -60,7 +63,7 @@ def _between_figures(language: Language) -> list[Reading]:
         first, last = match[1], match[2]
         if int(last) <= int(first[2:]):
             return None
-        to = f"{blank}{language.to}{blank}"
+        to = f"{blank}{of_years(match)}{blank}"
         zero = "oh " if language.locale == "en" and last[0] == "0" else ""
         return f"{whole_number(first, language, None)}{to}{zero}{cardinal(str(int(last)), language)}"
 
@@ -94,12 +97,15 @@ def _numbered(language: Language, start: str, end: str) -> list[Reading]:
     if not language.spaced:
         return []
     found: list[Reading] = [  # an aircraft
-        (re.compile(rf"{start}(7[0-8]7)-([1-9]00?0?){end}"), lambda match: _aircraft(match, language))
+        (
+            re.compile(rf"{start}(7[0-8]7)-([1-9]0?0?0?)(?P<variant>ER|LR|SP|F)?(?P<many>s)?{end}"),
+            lambda match: _aircraft(match, language),
+        )
     ]
     if language.locale == "en":
-        alone = r"(?:(?<=\bBoeing )7[0-8]7|7[0-8]7(?=\s"
-        alone += r"(?:MAX|Max|Dreamliner|jets?|jetliners?|airliners?|aircraft|planes?)\b))(?![\w-]|[.,]\d)"
-        found.append((re.compile(start + alone), lambda match: f"seven {cardinal(match[0][1:], language)}"))
+        alone = r"(?P<n>(?<=\bBoeing )7[0-8]7|7[0-8]7(?=s?\s"
+        alone += r"(?:MAX|Max|Dreamliner|jets?|jetliners?|airliners?|aircraft|planes?)\b))(?P<many>s)?(?![\w-]|[.,]\d)"
+        found.append((re.compile(start + alone), lambda match: _family(match, language)))
     if language.locale == "fr":
         before = (
             r"(?<=\b[LRD]\. )|(?<=\b[LRD] )|(?<=\b[LRD]\.)|(?<=\b[LRD])|(?<=\b[Aa]rticle )|(?<=-\d à )|(?<=-\d\d à )"
@@ -135,7 +141,14 @@ def _law(language: Language) -> str:
 def _aircraft(found: re.Match[str], language: Language) -> str:
     first = found[1] if language.locale != "en" else None
     head = cardinal(first, language) if first else f"seven {cardinal(found[1][1:], language)}"
-    return f"{head} {cardinal(found[2], language)}"
+    variant = f" {found['variant']}" if found["variant"] else ""
+    return f"{head} {cardinal(found[2], language)}{variant}{'s' * bool(found['many'])}"
+
+
+def _family(found: re.Match[str], language: Language) -> str:
+    """A Boeing 737, two Boeing 777s."""
+    said = f"seven {cardinal(found['n'][1:], language)}"
+    return re.sub("y(?=s$)", "ie", f"{said}s") if found["many"] else said
 
 
 _PAGES = re.compile(r"(?<!\w)(?:pp?\.|[Pp]ages?|[Pp]ágs?\.|páginas|pagine|S\.|Seiten|blz\.)\s?$")
@@ -180,6 +193,50 @@ def _beside_scores(before: str, after: str) -> bool:
     return any(int(first) > int(second) for first, second in pairs)
 
 
+def beside_years(language: Language) -> list[Reading]:
+    """(EU) 2016/679, Q3/2024: a year beside a number."""
+    if language.locale not in ("en", "de", "nl"):
+        return []
+    slash = table(language.locale).signs.slash
+    law = r"(?=\d)(?:(?<=\bE[UGC]\) )|(?<=\bE[UGC]\) Nr\. )|(?<=\bE[UGC]\) nr\. )|"
+    law += r"(?<=Drs\. )|(?<=\bNJ )|(?<=Richtlinie )|(?<=Directive )|(?<=Richtlijn ))"
+    law += r"(?P<a>\d{1,4})/(?P<b>\d{1,4})(?=/E[UGC]\b|(?![\w/]|[.,]\d))"
+    quarter = re.compile(r"\bQ(?P<q>[1-4])\s?/\s?(?P<year>(?:20)?\d\d)(?![\w/]|[.,]\d)")
+
+    def number(found: re.Match[str]) -> str:
+        said = (whole_number(found[each], language, None) or found[each] for each in "ab")
+        return f" {slash} ".join(said)
+
+    def of_quarter(found: re.Match[str]) -> str:
+        year = found["year"] if len(found["year"]) > 2 else f"20{found['year']}"
+        return f"Q {cardinal(found['q'], language)} {whole_number(year, language, None)}"
+
+    return [(re.compile(law), number), (quarter, of_quarter)]
+
+
+_FORMULAS = r"[Ee]quations?|Gleichung(?:en)?|Formeln?|[Vv]ergelijking(?:en)?|[Ff]ormules?"
+
+
+def bracketed(language: Language) -> list[Reading]:
+    """Eqs. (4)–(6), Gl. (4): numbers in brackets after the word that numbers them; the brackets are silent."""
+    if language.locale not in ("en", "de", "nl"):
+        return []
+    shorts = {"Gl.": "Gleichung", "Gln.": "Gleichungen"} if language.locale == "de" else {}  # Gl. 4 is a platform too
+    shorts |= {key[:-1]: words for key, words in table(language.locale).abbreviations.items() if key[-1] == "#"}
+    names = "|".join(re.escape(each) for each in sorted(shorts, key=len, reverse=True))
+    joint = r"\s?[–-]\s?|,\s|,?\s(?:and|to|or|und|bis|oder|en|tot|of)\s"
+    pattern = rf"(?<!\w)(?P<name>{names}|{_FORMULAS})\s?(?P<row>\(\d{{1,3}}[a-z]?\)(?:(?:{joint})\(\d{{1,3}}[a-z]?\))*)"
+
+    def words(found: re.Match[str]) -> str:
+        name = shorts.get(found["name"], found["name"])
+        name = name[0].upper() + name[1:] if found["name"][0].isupper() else name
+        row = re.sub(r"(?<=\))\s?[–-]\s?", f" {around_range(found, language)[1]} ", found["row"])
+        said = re.sub(r"\((\d+)([a-z]?)\)", lambda each: f"{cardinal(each[1], language)} {each[2]}".rstrip(), row)
+        return f"{name} {said}"
+
+    return [(re.compile(pattern), words)]
+
+
 def scales_of_maps(language: Language) -> list[tuple[re.Pattern[str], Callable[[re.Match[str]], str | None]]]:
     """1:50 000, which is no time."""
     word = {"nl": "op", "ru": "к"}.get(language.locale) or table(language.locale).signs.ratio
@@ -208,10 +265,12 @@ def _pair(found: re.Match[str], language: Language) -> str | None:
     if language.locale not in _SCORED:
         return None
     blank = " " if language.spaced else ""
-    between = table(language.locale).signs.score
+    before = found.string[max(0, found.start() - 10) : found.start()]
+    between = "" if _FIGURE.search(before) else table(language.locale).signs.score
     return blank.join(filter(None, (cardinal(found[1], language), between, cardinal(found[2], language))))
 
 
+_FIGURE = re.compile(r"\b(?:Abb|Tab|Fig|Bild|Gl|[Ff]ig|[Tt]ab|[Aa]fb)\.?\s$")
 _SCORED = ("en", "de", "nl", "pl", "fr", "es", "it", "pt", "ja", "zh", "fa")
 
 

@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable
 
 from voxyard.speech.reading import polish_short
+from voxyard.speech.reading.languages import LANGUAGES
+from voxyard.speech.reading.number_words import cardinal
 from voxyard.speech.reading.patterns import ELSEWHERE
 from voxyard.speech.reading.tables import table
 
@@ -67,10 +69,26 @@ def _full_stop(found: re.Match[str]) -> str:
 
 
 def _drive(found: re.Match[str]) -> str:
-    """123 Elm Dr., which is no doctor."""
+    """123 Elm Dr., on Elm Dr., near the school, which are no doctors."""
     before = found.string[max(0, found.start() - 40) : found.start()]
-    street = re.search(r"\d[A-Z]? (?:[NSEW]\.? )?(?:[A-Z][a-z'’]+ ){1,3}$", before)
-    return ELSEWHERE if street is None else "Drive" + _full_stop(found)
+    number = r"\d[A-Z]? " if found["starter"] else ""  # At 5 Elm Dr. Then he left, but Monday Dr. Bell came
+    street = re.search(rf"{number}(?:[NSEW]\.? )?(?:[A-Z][a-z'’]+ ){{1,3}}$", before)
+    if street is None or (found["starter"] and found["starter"] not in table("en").starters):
+        return ELSEWHERE
+    return "Drive" + _full_stop(found)
+
+
+_GREY = re.compile(
+    r"\s(?:photo|film|image|picture|print|tv|television|illustration|drawing|scan|cop(?:y|ies)|movie|negative|version)|"
+    r"\s?[.,;:!?)]|\s?$",
+    re.IGNORECASE,
+)
+
+
+def _between_or_grey(found: re.Match[str]) -> str:
+    """The road b/w Delhi and Agra; a b/w photo."""
+    words = "black and white" if _GREY.match(found.string, found.end()) else "between"
+    return words.capitalize() if found[0][0] == "B" else words
 
 
 def _years(found: re.Match[str]) -> str:
@@ -86,6 +104,11 @@ _OF_LAWS = "|".join(rf"(?<=\b{each} )" for each in ("[Ll]a", "[Dd]ella", "[Aa]ll
 PATTERNS: dict[str, tuple[Reading, ...]] = {
     "en": (
         (re.compile(r"(?<![\w/])[wW]/\s?(?=[^\W\d_]{2}|\d|an?\b)(?!o(?:ut)?\b)"), lambda _: "with "),  # w/ the terms
+        (  # IV q6h
+            re.compile(r"(?<!\w)q(?P<n>[1-9]\d?)h(?!\w)"),
+            lambda found: f"every {cardinal(found['n'], LANGUAGES['en'])} hours",
+        ),
+        (re.compile(r"(?<![\w/])[bB]/[wW](?![\w/])"), _between_or_grey),
         (re.compile(r"(?<=\b[Oo]n )(?:Tues|Thurs|Mon|Wed|Fri)\.(?!\w)"), _day),
         (re.compile(rf"(?=no\.)(?:{_NUMBERED})no\.(?=\s?\d)"), lambda _: "number"),  # Bus no. 24
         (re.compile(r"(?<=\d) ea\b\.?(?=\s|$|[,;)])"), lambda found: " each" + _full_stop(found)),
@@ -93,7 +116,7 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
         (re.compile(rf"(?=[bdfre]){_LIFE}(?=\s(?:c\.\s|ca\.\s)?\d{{3,4}})"), lambda found: _LIVES[found[0]]),
         (re.compile(r"(?<=[a-z.)] )v\.(?=\s[A-Z])"), lambda _: "versus"),  # Brown v. Board
         (re.compile(r"(?:(?<=& )Co\.|Co\.(?=,? (?:Inc|Ltd|LLC)\b))"), lambda found: "Company" + _full_stop(found)),
-        (re.compile(r"Dr\.(?=\s*(?:$|[,;)\n]))"), _drive),
+        (re.compile(r"(?<=[a-z] )Dr\.(?=\s*(?:$|[,;)\n]|[a-z])|\s(?P<starter>[A-Z][a-z]+))"), _drive),
         (_STATE, _state),
         (re.compile(r"(?<=\d, )no\.(?=\s?\d)"), lambda _: "number"),  # vol. 12, no. 3
     ),
@@ -101,11 +124,25 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
         (re.compile(r"(?<=\d )f\.(?=[\s,;)]|$)"), lambda found: "folgende" + _full_stop(found)),  # S. 45 f.
         (re.compile(r"(?<=\d\. )Min\."), lambda found: "Minute" + _full_stop(found)),  # in der 89. Min.
         (
-            re.compile(r"(?<![\w.])v\.(?=\s(?:[12]?\d|3[01])\.\s?(?:\d|[A-ZÄÖÜ][a-zä]+\s\d))"),
+            re.compile(r"(?<![\w.])v\.(?=\s(?:[12]?\d|3[01])\.\s?(?:[\d–-]|[A-ZÄÖÜ][a-zä]+\s\d))"),
             lambda _: "vom",
         ),  # v. 5.3.
+        (  # geb. 4.7.1951, geb. am 4. Juli
+            re.compile(r"(?<![\w.])(?P<how>geb|gest)\.(?=\s\d{1,2}\.\s?(?:\d{1,2}\.|[A-ZÄÖÜ][a-zä]+\s\d))"),
+            lambda found: {"geb": "geboren am", "gest": "gestorben am"}[found["how"]],
+        ),
+        (  # s. Art. 6, s. S. 12, s. auch
+            re.compile(
+                r"(?<![\w.])s\.(?=\s(?:Art|Abb|Tab|Abschn|Anm|Anh|Kap|Nr|Fn|Gl|S)\.|\s§|\s(?:auch|hierzu|dazu|Seite|Anhang)\b)"
+            ),
+            lambda _: "siehe",
+        ),
+        (re.compile(r"(?:(?<=/\d )|(?<=/\d\d ))Pkt\."), lambda found: "Punkten" + _full_stop(found)),  # 8/10 Pkt.
+        (re.compile(r"(?<=[a-zäöüß])temp\."), lambda _: "temperatur"),
+        (re.compile(r"(?<!\. )(?<![\w.])v\.(?=\s\d+(?![\d.]))"), lambda _: "von"),  # v. 40 cm
+        (re.compile(r"(?<!\w)Nr\.(?=\s[a-zäöü])"), lambda _: "Nummer"),
+        (re.compile(r"lit\.(?=\s[a-z]\b)"), lambda _: "Buchstabe"),
         (re.compile(r"(?i:gem)\.(?=\s§|\sArt)"), lambda found: f"{found[0][:-1]}äß"),
-        (re.compile(r"(?<=\d )u\.(?=\s\d)"), lambda _: "und"),
         (re.compile(r"(?<=\d )S\.(?=\s(?:und|mit|zu)\b|[,;)])"), lambda _: "Seiten"),  # 450 S.
         (re.compile(r"(?<=\d )(?:J|Mon)\.(?=[\s,;:)]|$)"), _years),
         (  # Abs. 1 S. 2, § 5 S. 2
@@ -138,7 +175,12 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
         ),
         (re.compile(r"(?<![\w.])L\.(?=\s?\d{1,3}(?:\.\d{3})+(?![\d/]))"), lambda _: "lire"),  # L. 10.000
     ),
-    "nl": ((re.compile(r"(?<=[a-z])str\.(?=\s?\d|,)"), lambda _: "straat"),),
+    "nl": (
+        (re.compile(r"(?<=[a-z])str\.(?=\s?\d|,)"), lambda _: "straat"),
+        (re.compile(r"(?<=[a-z])temp\."), lambda _: "temperatuur"),
+        (re.compile(r"(?<!\w)nr\.(?=\s[a-z])"), lambda _: "nummer"),
+        (re.compile(r"(?<!\. )(?<![\w.])v\.(?=\s\d)"), lambda _: "van"),  # v. 40 cm
+    ),
     "pl": (
         (polish_short.PATTERN, polish_short.declined),
         (re.compile(r"(?<![\w.])zm\.(?=\s(?:w|po|przed|ok\.|około|\d))"), lambda _: "zmarł"),  # zm. po 1512 r.

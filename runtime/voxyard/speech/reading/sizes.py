@@ -56,12 +56,13 @@ def patterns(language: Language, units: Mapping[str, str], unit_name: UnitName) 
     measured = ("length-", "mass-", "volume-")
     lengths = {sign: unit for sign, unit in units.items() if unit.startswith(measured) or len(sign) > 1}
     symbols = "|".join(re.escape(each) for each in sorted(lengths, key=len, reverse=True) if each[0] not in NO_LETTERS)
-    unit = rf"(?:(?:{_PRIME})|{BLANK}(?:{symbols})(?![{letters}]))"
+    unit = rf"(?:(?:{_PRIME})|{BLANK}-?(?:{symbols})(?![{letters}]))"
     inches = r"(?: ?\d{1,2}(?:[\"”″]|''))?"
     named = "|".join(filter(None, (_stem(unit_name(each, 2)) for each in _WORDS_OF_LENGTH)))
     named += "|سانت" if language.locale == "fa" else ""
     own = rf"{side}{unit}{inches} ?[xX×] ?{side}{unit}{inches}"  # each side with a unit
-    last = rf"{side}(?: ?[xX×] ?{side}){{1,3}}(?:{BLANK}(?:{symbols})(?![{letters}])|(?=\s(?:{named})))"
+    joint = f"(?:{BLANK}|-)" if language.locale == "en" else BLANK  # a 9x13-in. pan
+    last = rf"{side}(?: ?[xX×] ?{side}){{1,3}}(?:{joint}(?:{symbols})(?![{letters}])|(?=\s(?:{named})))"
     alone = rf"{side}(?: ?[xX] ?{side}){{1,3}}" if language.spaced else r"(?!)"
     begin = rf"(?<![{letters}.,/'’\"“„-])"
     size = rf"{begin}(?:{own}(?: ?[xX×] ?{side}{unit})?|{last}|{alone})(?![{letters}.,/]\d|[{letters}^⁻]| ?[=≈])"
@@ -72,7 +73,7 @@ def patterns(language: Language, units: Mapping[str, str], unit_name: UnitName) 
 
     def words(found: re.Match[str]) -> str | None:
         packed = language.locale == "en" and _PACKED.search(found[0]) is not None and _is_packed(found, units)
-        described = packed or is_attribute(found, language)
+        described = packed or is_attribute(found, language) or re.search(r"\d-[a-z]+\.?$", found[0]) is not None
         said, text, part = [], found[0], None
         if re.search('["”″]$', text) and "'" not in text.replace("''", ""):  # 8.5" x 11"
             text = re.sub("[\"”″](?=.)|''(?=.)", "", text)
@@ -80,7 +81,7 @@ def patterns(language: Language, units: Mapping[str, str], unit_name: UnitName) 
             if (part := of_side.fullmatch(each)) is None or (one := _side(part, described=described)) is None:
                 return None
             said.append(one)
-        unit_of = part["unit"].strip() if part and part["unit"] else ""
+        unit_of = part["unit"].strip(" -") if part and part["unit"] else ""
         packs = len(said) == 2 and units.get(unit_of, "").startswith(("mass", "volume"))  # 2 x 500 g
         by = signs.operators.get("×", signs.by) if packs else _joint(found, language)
         if packed:
@@ -90,7 +91,7 @@ def patterns(language: Language, units: Mapping[str, str], unit_name: UnitName) 
     def _side(part: re.Match[str], *, described: bool) -> str | None:
         if part["unit"] is None:
             return _count(part, language)
-        sign = part["unit"].strip()
+        sign = part["unit"].strip(" -")
         many = int(part["n"]) if language.locale == "pl" and (part["n"] or "").isdigit() else 2
         name = unit_name(_PRIMES.get(sign) or units[sign], 1 if described or part["n"] == "1" else many)
         if name is None or (count := _count(part, language, name)) is None:
@@ -254,7 +255,7 @@ def _how_often(language: Language, number: str) -> list[tuple[re.Pattern[str], W
         return []
     noun = r"|(?=\s[^\W\d_]{3})" if language.locale == "de" else ""  # 2 x Milch
     rate = r"(?:/(?P<per>[^\W\d_]{2,12}))?(?![\w-])"
-    fold = rf"(?<![\w.,-])(?P<n>(?!0[xX]){number})(?:[xX×]{rate}|\s[xX×](?:{_RATE}{noun}))"
+    fold = rf"(?<![\w.,-])(?P<n>(?!0[xX]){number})(?:(?:[x×]|(?<!\d\d)X){rate}|\s[xX×](?:{_RATE}{noun}))"
 
     def words(found: re.Match[str]) -> str:
         of = table(language.locale).per.get(found["per"], f"{signs.per} {found['per']}")

@@ -181,7 +181,7 @@ def _areas(
     if not language.spaced:
         return []
     per = rf"(?<=[^\W\d_]|\.)(?<!\d[{BLANKS}][A-Za-z])(?<!\d[A-Za-z])(?P<per>/)"
-    area = rf"(?:{per}|(?<![\w/])(?<!\d[{BLANKS}]))(?P<symbol>{squares})(?![\w/])"
+    area = rf"(?:{per}|(?<![\w/])(?<![\d{_SUPERSCRIPTS}][{BLANKS}]))(?P<symbol>{squares})(?![\w/])"
 
     def words(found: re.Match[str]) -> str | None:
         one = found["per"] or _ONE_OF.search(found.string[max(0, found.start() - 8) : found.start()])
@@ -190,7 +190,13 @@ def _areas(
             return name
         return f" {signs.per} {name}" if signs.per else None
 
-    return [(re.compile(area), words)]
+    def per_unit(found: re.Match[str]) -> str | None:
+        name = unit_name(units[found["per"]], 1)
+        return f" {signs.per} {name}" if name and signs.per else None
+
+    names = "|".join(re.escape(each) for each in sorted(units, key=len, reverse=True) if each[0].isalpha())
+    after_power = rf"(?<=[{_SUPERSCRIPTS}])(?<![A-Za-z][{_SUPERSCRIPTS}])/(?P<per>{names})(?![\w/])"
+    return [(re.compile(area), words), (re.compile(after_power), per_unit)]  # 7.4 x 10⁹/L
 
 
 _ONE_OF = re.compile(r"\b(?:per|pro|je|par|au|le|por|el|al|il|o|ao)\s$")  # le prix au m²
@@ -231,7 +237,8 @@ def _power(exponent: str, signs: Signs, code: str, language: Language) -> str:
             return f" {signs.power} {minus}{cardinal(figures, language)}"
 
 
-_IS = re.compile(r"\b(?:is|was|are|were|be|been|of)\s?$")
+_ASCII = {">=": "≥", "<=": "≤", "!=": "≠", "==": "="}
+_IS = re.compile(r"(?:\b(?:is|be|of)|(?<![^\s(])[a-zA-Z]?[a-z]{2,}\.?)\s?$|,$")  # no letter of a formula
 
 
 def operators(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
@@ -239,15 +246,16 @@ def operators(code: str, language: Language) -> list[tuple[re.Pattern[str], Word
     signs = table(code).signs
 
     def spoken(found: re.Match[str]) -> str | None:
-        words = signs.operators.get(found[0].strip())
+        sign = found[0].strip()
+        words = signs.operators.get(_ASCII.get(sign, sign))
         if not words:
             return None
         if not language.spaced:
             return words
         text, (start, end) = found.string, found.span()
-        if words.startswith("is ") and _IS.search(text[max(0, start - 8) : start]):
-            words = words[3:]  # was < 0.001
-        before = "" if start == 0 or text[start - 1].isspace() or not text[start - 1].isalnum() else " "
+        if words.startswith("is ") and _IS.search(text[max(0, start - 16) : start]):
+            words = words[3:]  # was < 0.001, aged ≥65
+        before = " " if start and (text[start - 1].isalnum() or text[start - 1] in ",;") else ""  # >=3.11,<4
         return before + words + ("" if text[end : end + 1].isspace() else " ")
 
     def about(_: re.Match[str]) -> str | None:
@@ -272,7 +280,7 @@ def operators(code: str, language: Language) -> list[tuple[re.Pattern[str], Word
                 lambda match: _between(match, signs, language),
             ),  # la 90e+3
             (
-                re.compile(rf"(?<={figure}) (?P<sign>[=+×÷≈≠≤≥<>→]) (?=[\w(√−±$€£¥-])"),
+                re.compile(rf"(?<={figure}) (?P<sign>[=+×÷≈≠≤≥<>→]|>=|<=|!=|==) (?=[\w(√−±$€£¥-])"),
                 lambda match: _between(match, signs, language),
             ),
             (
@@ -280,6 +288,7 @@ def operators(code: str, language: Language) -> list[tuple[re.Pattern[str], Word
                 lambda _: _said(signs, "−"),
             ),
             (re.compile(r"(?<=\d[xyz]) [−–-] (?=\d{1,5}[a-z]?(?:\)| ?=))"), lambda _: _said(signs, "−")),
+            (re.compile(r"(?<=\d[%€]| [%€]) : (?=\d)"), lambda _: f" {signs.ratio} " if signs.ratio else None),
             (re.compile(r"(?<=\d) : (?=\d+(?:[.,]\d+)? ?[=≈])"), lambda _: _said(signs, "÷")),
             (re.compile(r"(?<=\d) x (?=[$€£]\d)"), lambda _: _said(signs, "×")),
             (re.compile(r"(?<=\d) / (?=\d+(?:[.,]\d+)? ?[=≈])"), lambda _: _said(signs, "÷")),
@@ -295,7 +304,7 @@ def operators(code: str, language: Language) -> list[tuple[re.Pattern[str], Word
             ),  # n=48
             (re.compile(r"(?<=\d) ?[xX] ?(?=10(?:\^|[⁻⁰-⁹¹²³]))"), lambda _: _said(signs, "×")),
             *_beside_numbers(language, signs),
-            (re.compile(r"(?P<sign>[±≈≤≥<>]) ?(?=\d)"), spoken),
+            (re.compile(r"(?P<sign>(?:(?<![<>=!])(?:>=|<=|!=|==)|[±≈≤≥<>])) ?(?=[\d$€£])"), spoken),
             (re.compile(r"(?<![\w.,/])~ ?(?=[\d$€£])"), about),
             (re.compile(r"(?<![\w#&])#(?P<number>\d{1,6})(?![\w.,]\d)(?!\w)"), numbered),
             (re.compile(r"√\(?(?=[\w(])"), lambda _: signs.root + " " if signs.root else None),
@@ -323,10 +332,10 @@ def _wide_dashes(language: Language) -> list[tuple[re.Pattern[str], Words]]:
 
 
 def _between(found: re.Match[str], signs: Signs, language: Language) -> str | None:
-    words = signs.operators.get(found["sign"])
+    words = signs.operators.get(_ASCII.get(found["sign"], found["sign"]))
     if not words:
         return None
-    if words.startswith("is ") and _IS.search(found.string[max(0, found.start() - 8) : found.start()]):
+    if words.startswith("is ") and _IS.search(found.string[max(0, found.start() - 16) : found.start()]):
         words = words[3:]  # was < 0.001
     return f" {words} " if language.spaced else words
 
@@ -342,7 +351,8 @@ def _beside_numbers(language: Language, signs: Signs) -> list[tuple[re.Pattern[s
         return []
     found: list[tuple[re.Pattern[str], Words]] = []
     if plus := signs.operators.get("+"):
-        found.append((re.compile(r"(?<=\d)\+(?=\s(?![\d(])|[.,;:!?)]|$)"), lambda _: f" {plus}"))
+        after = r"(?:(?<=\d)|(?<=\d[KMBk\"″])|(?<=\dbn)|(?<=M(?:io|rd)\.)|(?<=\b(?:mln|mld))|(?<=km|kg|GB)|(?<=[€%]))"
+        found.append((re.compile(rf"{after}\+(?=\s(?![\d(])|[.,;:!?)]|$)"), lambda _: f" {plus}"))
     if language.to:
         found.append((re.compile(r"(?<=[\dMKBkmn])[–-](?=[$€£]\d)"), lambda _: f" {language.to} "))
     return found

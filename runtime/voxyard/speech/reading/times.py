@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable
 from functools import partial
 
-from voxyard.speech.reading import laps
+from voxyard.speech.reading import german, laps
 from voxyard.speech.reading.languages import Language
-from voxyard.speech.reading.number_words import cardinal, in_case, ordinal
+from voxyard.speech.reading.number_words import around_range, cardinal, in_case, ordinal
 from voxyard.speech.reading.patterns import BLANK, ELSEWHERE
 from voxyard.speech.reading.ranges import near_score
 from voxyard.speech.reading.tables import table
@@ -30,12 +30,8 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
         after = found.string[found.end() : found.end() + 6]
         first = _spoken(code, language, int(found["h1"]), int(found["m1"] or 0), after)
         last = _spoken(code, language, int(found["h2"]), int(found["m2"] or 0), after)
-        blank = " " if language.spaced else ""
-        return (
-            None
-            if first is None or last is None
-            else f"{first.rstrip()}{blank * (code != 'ko')}{language.to}{blank}{last}"
-        )
+        blank, to = " " if language.spaced else "", around_range(found, language)[1] or language.to
+        return None if first is None or last is None else f"{first.rstrip()}{blank * (code != 'ko')}{to}{blank}{last}"
 
     def words(found: re.Match[str]) -> str | None:
         if found["second"]:
@@ -84,8 +80,29 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
         found.append((re.compile(rf"{full_stop}(?=\s?[ap]\.?m\b)", re.IGNORECASE), words))
         hour = r"(?<![\w:.,/–-])(?P<hour>1[0-2]|[1-9])(?=[ap]\.?m\b)"  # 9pm
         found.append((re.compile(hour, re.IGNORECASE), lambda match: cardinal(match["hour"], language) + " "))
-    found = [*laps.patterns(code, language), *_russian(code, language), *_minutes_of_a_match(code, language), *found]
+    found = [
+        *laps.patterns(code, language),
+        *_added(language),
+        *_russian(code, language),
+        *_minutes_of_a_match(code, language),
+        *found,
+    ]
+    found += _after_slash(code, language)
     return [*found, *_with_h(code, language, words, between), *_after_article(code, language)]
+
+
+def _after_slash(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    """10 a.m. EST/3 p.m. GMT, 16 Uhr MEZ/15 Uhr GMT."""
+    ends = {"en": r"(?=\s?[ap]\.?m\b)", "de": r"(?P<noun> ?Uhr)\b", "nl": r"(?P<noun> ?uur)\b"}
+    if code not in ends:
+        return []
+    clock = r"(?<=[A-Za-z.])\s?/\s?(?P<hour>[01]?\d|2[0-4])(?:[:.](?P<minute>[0-5]\d))?"
+
+    def words(found: re.Match[str]) -> str:
+        after = found.string[found.end() : found.end() + 6]
+        return f", {_spoken(code, language, int(found['hour']), int(found['minute'] or 0), after)}"
+
+    return [(re.compile(clock + ends[code], re.IGNORECASE), words)]
 
 
 def _with_full_stop(code: str, full_stop: str, words: Words) -> list[tuple[re.Pattern[str], Words]]:
@@ -103,7 +120,7 @@ def _with_full_stop(code: str, full_stop: str, words: Words) -> list[tuple[re.Pa
             (re.compile(rf"(?<=\b[Oo] ){sharp}"), words),
         ]
     if code in ("de", "nl", "es", "pt"):
-        hours = {"de": r" ?Uhr\b", "nl": r" ?(?:uur|u)\b"}.get(code, r" ?h(?:rs?|s)?\b\.?(?!\w)")
+        hours = {"de": r" ?Uhr\b", "nl": r" ?(?:uur|u)\b(?:\.(?=\s[a-z]))?"}.get(code, r" ?h(?:rs?|s)?\b\.?(?!\w)")
         until = {
             "nl": r"|(?<=\b[Vv]an \d\.\d\d)(?= tot )|(?<=\b[Vv]an \d\d\.\d\d)(?= tot )"
             r"|(?<=\b[Tt]ussen \d\.\d\d)(?= en )|(?<=\b[Tt]ussen \d\d\.\d\d)(?= en )"
@@ -122,6 +139,35 @@ _OF_MATCH = {
     "pt": r"(?P<before>\b(?i:aos?|nos?|dos?|minuto)\s|\()",
     "fr": r"(?P<before>\b(?i:la|minute)\s|\()",
 }
+
+
+_ADDED = (  # 90+3', 90'+3; the stops are German
+    r"(?<![\w.,:/-])(?P<n>\d{2,3})(?:['’′]\+|\+(?=\d\d?['’′])|\.['’′]?\+)(?P<more>\d\d?)(?!\d)"
+    r"(?P<stop>\.(?=\s\S))?['’′]?(?P<minute>\sMin(?:\.(?!\s[A-ZÄÖÜ])|ute\b|\b))?"
+)
+
+
+def _added(language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    """A goal (45'+2); in der 45.+2. Minute, in der 90.+3 Minute, (90.+3 Min.)."""
+    if language.locale not in ("en", "de", "nl"):
+        return []
+
+    def words(found: re.Match[str]) -> str:
+        first, last = cardinal(found["n"], language), cardinal(found["more"], language)
+        plus = f" {table(language.locale).signs.operators['+']} "
+        if language.locale != "de":
+            return f"{first}{plus}{last}{found[0][found.end('more') - found.start() :].strip(_PRIMES)}"
+        if found["stop"] and found["minute"]:
+            return f"{first}{plus}{ordinal(int(found['more']), language)}n Minute"
+        inflected = german.inflected(found, int(found["n"])) if found["minute"] else None
+        if inflected is not None:
+            return f"{inflected}{plus}{last} Minute"
+        return f"{'Minute ' * bool(found['minute'])}{first}{plus}{last}{found['stop'] or ''}"
+
+    return [(re.compile(_ADDED), words)]
+
+
+_PRIMES = "'’′"
 
 
 def _minutes_of_a_match(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
@@ -336,7 +382,7 @@ def _english_hours(language: Language, found: re.Match[str]) -> str:
     last = _english(language, int(found["h2"]), int(found["m2"] or 0), " am")
     half = f" {found['half']}" if found["half"] else ""
     glued = "" if found.string[found.end() : found.end() + 1].isspace() else " "
-    return f"{first}{half} to {last}{glued}"
+    return f"{first}{half} {around_range(found, language)[1]} {last}{glued}"
 
 
 def _polish(language: Language, hour: int, minute: int, before: str) -> str:

@@ -55,10 +55,11 @@ def patterns(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
         rf"(?:(?:{'|'.join(rf'(?<={re.escape(each)})' for each in own.dotted)})\.)?" if own.dotted else ""
     )  # Std./Woche
     per = rf"(?:{dot}/(?P<per>{measures}){after_per})?" if own.signs.per else r"(?P<per>(?!))?"
+    docket = r"|\s\d{1,4}/\d\d(?!\d)" if language.locale == "de" else ""  # Az. 6 W 12/22
     pattern = re.compile(
         rf"{range_or_number(language)}{symbol}{per}(?:(?<=[%％])(?![0-9²³/°])|(?![A-Za-z0-9²³/°]))"
         if _ends_are_attached(language)
-        else rf"{range_or_number(language)}{symbol}{per}{stop}(?![^\W_]|[²³/°'’])"
+        else rf"{range_or_number(language)}{symbol}{per}{stop}(?![^\W_]|[²³/°'’]{docket})"
     )
 
     def words(found: re.Match[str]) -> str | None:
@@ -123,6 +124,8 @@ def _counted(language: Language) -> list[Reading]:
         said = None if part else before_word(whole, first, language)
         if language.locale == "de" and whole == "1" and not part:
             said = german.one(found.string[max(0, found.start() - 40) : found.start()], first) or said
+        if language.locale == "de" and german.is_dative(found.string[max(0, found.start() - 40) : found.start()], noun):
+            noun += "n"
         return f"{start}{signed(found, language)}{said or decimal(whole, part, language)}{blank}{noun}"
 
     return [(re.compile(pattern), words)]
@@ -167,6 +170,42 @@ def alternatives(language: Language, symbols: Mapping[str, str]) -> list[Reading
         return ELSEWHERE if name is None else f"{said}{'' if language.locale == 'ko' else blank}{name}"
 
     return [(re.compile(pattern), words)]
+
+
+def slashed(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
+    """23kg/50lb, 12 V/2 A: two quantities; 72/min: so many in a unit of time."""
+    if language.locale not in ("en", "de", "nl"):
+        return []
+    units = {**symbols, "A": "electric-ampere"}
+    names = "|".join(re.escape(each) for each in sorted(units, key=len, reverse=True))
+    number = rf"\d{{1,5}}(?:{re.escape(language.decimal)}\d+)?"
+    pattern = rf"(?<![\w.,:/-])(?P<a>{number}){BLANK}(?P<first>{names})\s?/\s?"
+    pattern += rf"(?P<b>{number}){BLANK}(?P<last>{names})(?![\w/²³°])"
+    per = re.compile(rf"(?<![\w.,:/-])(?P<n>{number})/(?P<per>min|h|s)(?![\w/])")
+
+    def one(found: re.Match[str], figure: str, unit: str) -> str:
+        whole, _, part = found[figure].partition(language.decimal)
+        name = unit_name(language, unit, 1 if is_attribute(found, language) else value(whole, part)) or ""
+        return f"{decimal(whole, part, language, name)} {name}"
+
+    def both(found: re.Match[str]) -> str:
+        if f"{found['b']} {found['last']}" in table(language.locale).per:
+            return ELSEWHERE  # 6 l/100 km
+        rate = units[found["last"]].startswith("duration") and not units[found["first"]].startswith("duration")
+        joint = f" {table(language.locale).signs.per}" if rate else ","  # 15 ml/24 h
+        return f"{one(found, 'a', units[found['first']])}{joint} {one(found, 'b', units[found['last']])}"
+
+    def rate(found: re.Match[str]) -> str:
+        whole, _, part = found["n"].partition(language.decimal)
+        name = unit_name(language, symbols[found["per"]], 1)
+        return f"{decimal(whole, part, language)} {table(language.locale).signs.per} {name}"
+
+    def stop(found: re.Match[str]) -> str:
+        whole, _, part = found["n"].partition(language.decimal)
+        return f"f {decimal(whole, part, language)}"
+
+    f_stop = re.compile(rf"(?<![\w/])[fF]/(?P<n>\d{{1,2}}(?:{re.escape(language.decimal)}\d)?)(?![\w/]|[.,]\d)")
+    return [(re.compile(pattern), both), (per, rate), (f_stop, stop)]
 
 
 _LEAST_ALTERNATIVE = 10  # below it 1/4 W is a part of one
@@ -222,6 +261,7 @@ def _milestones(language: Language) -> list[Reading]:
 
 
 _CURRENT = {  # words beside a current, for Gleis 16 A is none
+    "en": r"\d\s?V(?:AC|DC)?\b|[Cc]urrent|[Ff]use|[Cc]ircuit|[Bb]reaker|[Cc]harger|[Aa]dapter",
     "de": r"\d\s?V\b|[Ss]trom|[Ss]icherung|[Ss]tecker|[Nn]etzteil|Ladegerät|Volt",
     "nl": r"\d\s?V\b|[Ss]troom|[Zz]ekering|[Ss]tekker|[Ll]ader|[Vv]olt",
     "pl": r"\d\s?V\b|[Pp]rąd|[Bb]ezpiecznik|[Nn]atężeni|[Zz]asilacz|[Łł]adowark|[Gg]niazd",
@@ -312,7 +352,7 @@ def _inches(language: Language) -> list[Reading]:
         if found["sign"] != "″" and is_quoted(found.string, found.start()):
             return ELSEWHERE
         whole, _, part = (found["m"] or found["n"]).replace(",", ".").partition(".")
-        one = language.locale == "en" and _DESCRIBED.match(found.string, found.end()) is not None
+        one = language.locale == "en" and _is_described(found)
         unit = unit_name(language, "length-inch", 1 if one else value(whole, part))
         if unit is None:
             return ELSEWHERE
@@ -330,7 +370,10 @@ def _inches(language: Language) -> list[Reading]:
     return [(re.compile(pattern), words)]
 
 
-_DESCRIBED = re.compile(r"[\s-](?!(?:of|or|and|to|in|wide|long|tall|high|deep|thick)\b)(?:[a-z]|[A-Z]{2})")
+def _is_described(found: re.Match[str]) -> bool:
+    """True for a 14" laptop, but not 14" apart."""
+    noun = re.match(r"[\s-]([a-z]+|[A-Z]{2,})", found.string[found.end() : found.end() + 40])
+    return noun is not None and noun[1] not in table("en").no_attribute
 
 
 def is_quoted(text: str, at: int) -> bool:
@@ -338,7 +381,7 @@ def is_quoted(text: str, at: int) -> bool:
     start = text.rfind("\n\n", 0, at) + 1
     before = text[max(start, at - 2000) : at]
     open_ = False
-    for mark in re.finditer(r"(?P<after>\d)?(?P<mark>[\"“„”])", before):
+    for mark in re.finditer(r"(?P<after>[\d¼-¾⅐-⅞])?(?P<mark>[\"“„”])", before):
         open_ = (mark["mark"] in "“„") or (not open_ and mark["mark"] == '"' and not mark["after"])
     return open_
 
@@ -371,11 +414,13 @@ def unit_name(language: Language, unit: str, amount: Decimal | int) -> str | Non
     from babel.numbers import format_decimal
     from babel.units import UnknownUnitError, format_unit
 
+    if language.locale == "nl" and unit == "length-inch":
+        amount = 1  # 27 inch
     try:
         form = format_unit(amount, unit, "long", locale=language.locale)
     except UnknownUnitError:
         return None
-    name = form.replace(format_decimal(amount, locale=language.locale), "").strip()
+    name = form.replace(format_decimal(amount, locale=language.locale), "").strip().replace("-kwikdruk", " kwik")
     if not language.spaced:  # 每秒米, 秒速メートル, whose number stands elsewhere
         name = re.sub(r"^每 ?(秒|小时) ?(.+)", r"\2每\1", name)
         name = re.sub(r"^([秒時])速 ?(.+)", r"\2毎\1", name)
@@ -422,7 +467,7 @@ def _measured(found: re.Match[str], unit: str, symbols: Mapping[str, str], langu
         return f"{spoken[:-1]}'{noun}"  # un'ora
     if found["per"]:
         return _rate(form.replace(figures, spoken), found["per"], symbols, language)
-    if not part and unit != "concentr-percent" and is_attribute(found, language):
+    if unit != "concentr-percent" and is_attribute(found, language):
         return f"{spoken} {unit_name(language, unit, 1)}"
     if unit != "concentr-percent" and (of := of_million(spoken, noun, language)):
         return f"{spoken} {of}{noun}"

@@ -26,9 +26,13 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Callable[[re.Mat
     books = table(language.locale).books
     if not books:
         return []
+    if language.locale == "en":  # Gen 1:1, Rev 12:7
+        books = {**{key.rstrip("."): book for key, book in books.items()}, **books}
     names = "|".join(re.escape(each) for each in sorted({*books, *books.values()}, key=len, reverse=True))
     sign = ":" if language.locale == "en" else r"(?::|,\s?)"
-    verses = rf"(?P<chapter>\d{{1,3}}){sign}(?P<first>\d{{1,3}})(?:[–-](?P<last>\d{{1,3}}))?(?![\w:]|[.,–-]\d)"
+    verses = (
+        rf"(?P<chapter>\d{{1,3}}){sign}(?P<first>\d{{1,3}})(?:[–-](?P<last>\d{{1,3}}))?(?![\w:]|[.,–-]\d|\s?[ap]\.?m\b)"
+    )
 
     def words(found: re.Match[str]) -> str:
         book = books.get(found["book"], found["book"])

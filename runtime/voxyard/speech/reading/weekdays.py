@@ -66,12 +66,21 @@ def patterns(language: Language) -> list[Reading]:
     one = rf"(?:(?<=^)|(?<=[,;:\n] )|(?<=\n)|(?<=\ben )|(?<=\bund ))(?P<day>{short})\.?(?=\s{closed})"
     if language.locale in ("de", "nl"):
         found.append((re.compile(one), lambda match: days[match["day"]]))
+    before = {
+        "de": r"(?:(?<=\b[Aa]m )|(?<=\bbis )|(?<=\b[Aa]b )|(?<=\bzum )|(?<=\bvom )|(?<=[;,] ))",
+        "nl": "(?<=[a-z.,;] )",
+    }
+    if (at := before.get(language.locale)) is not None:  # am Di. um, steeg di. met
+        one = rf"{at}(?P<day>{short})\.(?=\s[a-zäöü\d])"
+        found.append((re.compile(one), lambda match: days[match["day"]]))
     if language.locale == "nl":
+        one = rf"\b(?P<day>{short})(?=\s\d{{1,2}}[.:]\d\d ?u(?:ur)?\b)"  # ma 14.00 u
+        found.append((re.compile(one), lambda match: days[match["day"]]))
         one = rf"\b(?P<day>{short})(?=\s\d{{1,2}}(?:-\d{{1,2}}(?:-\d{{4}})?(?![\d-])|\s(?:{months})))"  # do 14-3
         found.append((re.compile(one), lambda match: days[match["day"]]))
     if language.locale == "en":
         one = rf"\b(?P<day>{short})(?=,?\s\d{{1,2}}\s(?:{months}))"  # Tue 12 Nov
         found.append((re.compile(one), lambda match: days[match["day"]]))
-        one = rf"\b(?P<day>{short})\.(?=,|\s(?:at|to|through)\b|\s[A-Z][a-z]+\.?\s\d)"
+        one = rf"\b(?P<day>{short})\.(?=,|\s(?:@|(?:at|to|through)\b)|\s[A-Z][a-z]+\.?\s\d)"
         found.append((re.compile(one), lambda match: days[match["day"]]))
     return found
