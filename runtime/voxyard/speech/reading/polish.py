@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from voxyard.speech.reading import polish_cases, polish_durations, roman
+from voxyard.speech.reading import polish_cases, polish_durations, polish_parts, roman
 from voxyard.speech.reading.languages import Language
 from voxyard.speech.reading.number_words import cardinal, ordinal
 from voxyard.speech.reading.patterns import ELSEWHERE
@@ -91,7 +91,10 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             lambda found: f"{_house(found['house'], language)} mieszkania {cardinal(found['n'], language)}",
         ),
         (
-            re.compile(r"(?<![\w.,-])\d\d-\d{3}(?=\s[A-ZŁŚŻ][a-ząćęłńóśźż])"),  # a postcode
+            re.compile(  # a postcode
+                r"(?<![\w.,-])(?:\d\d-\d{3}(?=\s[A-ZŁŚŻ][a-ząćęłńóśźż])|(?<=[a-z] \()\d\d-\d{3}(?=\))|"
+                r"0\d-\d{3}(?![\w-]|[.,]\d))"
+            ),
             lambda found: " ".join(cardinal(each, language) for each in found[0] if each != "-"),
         ),
         (re.compile(rf"(?<![\w.,/])(?P<part>{parts})(?![\w/])(?:\s(?P<unit>{'|'.join(_UNITS)})(?!\w))?"), _part),
@@ -182,7 +185,9 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             lambda found: ", ".join(" ".join(cardinal(each, language) for each in group) for group in found[0].split()),
         ),
         (  # do 15.12.
-            re.compile(r"(?<![\w.,-])(?P<day>[12]?\d|3[01])\.(?P<month>0[1-9]|1[0-2])\.(?!\d)(?=(?P<after>\s*.?))"),
+            re.compile(
+                r"(?<![\w.,-])(?<!\b[Oo] )(?P<day>[12]?\d|3[01])\.(?P<month>0[1-9]|1[0-2])\.(?!\d)(?=(?P<after>\s*.?))"
+            ),
             lambda found: _day_of_month(found, language),
         ),
         (  # we wt. 5.11
@@ -193,7 +198,10 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             lambda found: _day_of_month(found, language).removesuffix("."),
         ),
         (
-            re.compile(r"(?<=\b[Rr]oku )(?P<n>1\d{3}|20\d\d)(?![\w.,-]\d)"),
+            re.compile(
+                r"(?:(?<=\b[Rr]oku )|(?<= kw\. )|(?<=kwartale )|(?<=kwartału )|(?<=kwartał ))"
+                r"(?P<n>1\d{3}|20\d\d)(?!\s?r\.|\sroku|[\w.,-]\d)"
+            ),
             lambda found: _year(found["n"], "ego", language),
         ),
         (
@@ -264,9 +272,13 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             lambda found: inflected(int(found["n"]), "" if found["she"] is None else "a", language),
         ),
         (
-            re.compile(rf"(?P<at>\b[Ww] )?(?<![\w.,]){numeral} kw\.(?P<blank>\s|$)(?=(?P<after>.?))"),
+            re.compile(
+                rf"(?<![\w.,]){numeral}(?:(?=(?:,\s[IVX]+)*\s(?:i|oraz|lub|a)\s[IVX]+ kw\.)|"
+                r"(?P<noun> kw\.)(?:(?P<blank>\s)|(?=[,;:)]|$))(?=(?P<after>.?)))"
+            ),
             lambda found: _quarter(found, language),
         ),
+        *polish_parts.patterns(language),
         *polish_cases.patterns(language),
         (re.compile(_FOURTH), lambda found: inflected(int(found["n"]), "", language)),
         (
@@ -303,9 +315,23 @@ def _every(found: re.Match[str], language: Language) -> str:
 
 
 def _quarter(found: re.Match[str], language: Language) -> str:
-    ending, noun = ("ym", "kwartale") if found["at"] else ("", "kwartał")
+    governor = _BEFORE_QUARTERS.search(found.string[max(0, found.start() - 40) : found.start()])
+    ending, noun = _QUARTERS[governor.lastgroup if governor else None]
     said = inflected(roman.value(found["roman"]), ending, language)
-    return f"{found['at'] or ''}{said} {noun}{_stop(found['after'])}{found['blank']}"
+    return f"{said} {noun}{_stop(found['after'])}{found['blank'] or ''}" if found["noun"] else said
+
+
+_BEFORE_QUARTERS = re.compile(
+    r"\b(?:(?P<locative>we?|po)|(?P<genitive>ze?|od|do|koniec|końc\w+|począt\w+|dla|wynik\w*)|(?P<instrumental>przed))\s"
+    r"(?:[IVX]+(?:,| i| oraz| lub| a)\s)*$",
+    re.IGNORECASE,
+)
+_QUARTERS = {
+    "locative": ("ym", "kwartale"),
+    "genitive": ("ego", "kwartału"),
+    "instrumental": ("ym", "kwartałem"),
+    None: ("", "kwartał"),
+}
 
 
 def _day_of_month(found: re.Match[str], language: Language) -> str:

@@ -104,6 +104,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         for each in sorted(units, key=len, reverse=True)
         if len(each) > 1 and each != "min" and each in named
     )
+    shorts = "|".join(re.escape(each) for each in sorted(table("pl").counted, key=len, reverse=True))
     before, before_quantity = (
         "|".join(rf"(?<=\b{re.escape(each)} )|(?<=\b{each[0].upper()}{re.escape(each[1:])} )" for each in words)
         for words in (_GENITIVE.split(), table("pl").genitive)
@@ -196,7 +197,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             lambda found: f"{in_case(cardinal(found['first'], language), 'locative')} – {said(found, 'locative')}",
         ),
         (
-            re.compile(rf"(?:(?<=tys\. )|(?<=mln )|(?<=mld ))(?P<unit>{long})(?![\w/²³])"),
+            re.compile(rf"(?:(?<=tys\. )|(?<=mln )|(?<=mld ))(?P<unit>{long}|{shorts})(?![\w/²³])"),
             lambda found: named[found["unit"]][1],
         ),
         (
@@ -235,9 +236,16 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             lambda found: _children(found, language),
         ),
         (re.compile(r"(?<=mi i )1(?=\s[^\W\d_]+em\b)"), lambda _: "jednym"),
+        (  # w 1 punkcie, przy 1 głosie; na 1 zdjęcie is an accusative
+            re.compile(
+                r"(?:(?<=\b[wW] )|(?<=\b[pP]rzy )|(?:(?<=\b[nN]a )|(?<=\b[pP]o )|(?<=\b[oO] ))"
+                r"(?!1\s\w*(?:[ęy]cie|anie|enie)\b))1(?=\s(?P<noun>[^\W\d_]{3,}))(?!\s\w+(?:[ęąo]|ię)\b)"
+            ),
+            lambda found: _one(found["noun"], "locative") or ELSEWHERE,
+        ),
         (
             re.compile(
-                r"1(?<![\w.,/–-]1)(?=\s(?!\w*(?:bardzo|tylko|około|albo|prawie))[^\W\d_]{2,}(?:[nkwtł]o|enie|anie|cie)\b)"
+                r"1(?<![\w.,/–-]1)(?=\s(?!\w*(?:bardzo|tylko|około|albo|prawie))[^\W\d_]+(?:[nkwtł]o|enie|anie|cie)\b)"
             ),
             lambda _: "jedno",
         ),
@@ -262,10 +270,6 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         (
             re.compile(rf"(?<=\b[Ww] ){_WHOLE}\s?(?P<unit>°\s?C|°|stopni)(?![\w])"),
             lambda found: f"{said(found, 'locative')} stopniach{' Celsjusza' * found['unit'].endswith('C')}",
-        ),
-        (
-            re.compile(r"(?:(?<=\b[wW] )|(?<=\bna )|(?<=\bpo )|(?<=\bprzy ))1(?=\s(?P<noun>[^\W\d_]{3,}))"),
-            lambda found: _one(found["noun"], "locative") or ELSEWHERE,
         ),
         (
             re.compile(r"(?:(?<=\b[zZ] )|(?<=\bprzed ))(?P<n>1)(?=\s(?P<noun>[^\W\d_]{2,}(?:em|ą)\b))"),
@@ -353,13 +357,24 @@ def _one(noun: str, case: Case) -> str | None:
         return (
             "jednego" if noun.endswith(("a", "u", "ego", "euro")) else "jednej" if noun.endswith(("y", "i")) else None
         )
-    return (
-        "jednej"
-        if noun.endswith(("ce", "dze", "ej", "minucie", "godzinie", "osobie", "stronie"))
-        else "jednym"
-        if noun.endswith("u")
-        else None
-    )
+    if noun.endswith(("u", "ym", "im")):
+        return "jednym"
+    if not noun.endswith("e"):
+        return "jednej" if noun.endswith(("ej", "i", "y")) else None
+    gender = table("pl").gender(_plural(noun))
+    feminine = noun.endswith(("ce", "dze", "inie", "ynie")) if gender is None else gender == "feminine"
+    return "jednej" if feminine else "jednym"
+
+
+_HARD = (
+    ("ście", "sty"), ("cie", "ty"), ("ździe", "zdy"), ("dzie", "dy"), ("śle", "sły"), ("le", "ły"), ("rze", "ry"),
+    ("śnie", "sny"), ("ie", "y"),
+)  # fmt: skip
+
+
+def _plural(locative: str) -> str:
+    """Osoby of osobie, punkty of punkcie."""
+    return next((locative.removesuffix(soft) + hard for soft, hard in _HARD if locative.endswith(soft)), "")
 
 
 def _unit(unit: str, language: Language) -> tuple[str, str] | None:

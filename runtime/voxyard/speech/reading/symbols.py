@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from voxyard.speech.reading import sizes
+from voxyard.speech.reading import polish, sizes
 from voxyard.speech.reading.languages import CURRENCIES, Language
 from voxyard.speech.reading.number_words import cardinal, decimal, ordinal
 from voxyard.speech.reading.patterns import BLANKS
@@ -181,7 +181,7 @@ def _areas(
     if not language.spaced:
         return []
     per = rf"(?<=[^\W\d_]|\.)(?<!\d[{BLANKS}][A-Za-z])(?<!\d[A-Za-z])(?P<per>/)"
-    area = rf"(?:{per}|(?<![\w/])(?<!\d[{BLANKS}]))(?P<symbol>{squares})(?![\w/])"
+    area = rf"(?:{per}|(?<![\w/])(?<![\d{_SUPERSCRIPTS}][{BLANKS}]))(?P<symbol>{squares})(?![\w/])"
 
     def words(found: re.Match[str]) -> str | None:
         one = found["per"] or _ONE_OF.search(found.string[max(0, found.start() - 8) : found.start()])
@@ -225,6 +225,8 @@ def _power(exponent: str, signs: Signs, code: str, language: Language) -> str:
             return f" {signs.power} {minus}{ordinal(int(figures), language)}"
         case "ja":
             return f"の{minus}{cardinal(figures, language)}乗"
+        case "pl":
+            return f" do {minus}{polish.inflected(int(figures), 'ej', language)}"
         case "zh":
             return f"的{minus}{cardinal(figures, language)}次方"
         case _:

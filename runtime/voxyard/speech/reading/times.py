@@ -99,7 +99,7 @@ def _with_full_stop(code: str, full_stop: str, words: Words) -> list[tuple[re.Pa
         sharp = r"(?<![\w:.,/–-])(?P<hour>1?\d|2[0-4])(?P<minute>)(?P<second>)"
         sharp += r"(?=[,;!?)](?!\d)|\.?$|\.\s|\s(?:rano|wieczorem|w nocy|po południu))"
         return [
-            (re.compile(at + full_stop + r"(?![\w:]|[.,]\d|\.(?=[\s,]|$))"), words),
+            (re.compile(at + full_stop + r"(?![\w:]|[.,]\d)"), words),
             (re.compile(rf"(?<=\b[Oo] ){sharp}"), words),
         ]
     if code in ("de", "nl", "es", "pt"):
