@@ -230,6 +230,48 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             re.compile(r"(?<=\b[Nn]a )(?P<n>\d{1,2})(?=\s(?:piętr|miejsc)(?P<end>ze|u|o|e)\b)"),
             lambda found: inflected(int(found["n"]), "e" if found["end"] in ("o", "e") else "ym", language),
         ),
+        (  # w 63. min
+            re.compile(
+                r"(?P<at>\b(?:[Ww]|[Oo]d|[Dd]o|[Pp]o) )?(?<![\w.,])(?P<n>\d{1,3})\. min(?:\.(?=,|\s[a-z])|(?!\w|\.\w))"
+            ),
+            lambda found: (
+                f"{found['at'] or ''}{inflected(int(found['n']), 'ej' if found['at'] else 'a', language)} "
+                f"minu{'ty' if (found['at'] or '').lower() in ('od ', 'do ') else 'cie' if found['at'] else 'ta'}"
+            ),
+        ),
+        (  # do 12 r.ż.
+            re.compile(
+                r"(?P<at>\b(?:[Ww]|[Pp]o|[Pp]rzed) )?(?<![\w.,])(?P<n>\d{1,3})\.?\sr\.\s?ż\.(?=(?P<after>\s*.?))"
+            ),
+            lambda found: (
+                f"{found['at'] or ''}{inflected(int(found['n']), 'ym' if found['at'] else 'ego', language)} "
+                f"rok{'iem' if (found['at'] or '').lower() == 'przed ' else 'u'} życia{_stop(found['after'])}"
+            ),
+        ),
+        (  # tętno 78/min
+            re.compile(r"(?<![\w.,/-])(?P<n>\d{1,4})/(?P<per>min|dobę|godz|h)(?!\w)\.?"),
+            lambda found: (
+                f"{cardinal(found['n'], language)} na "
+                + {"min": "minutę", "dobę": "dobę"}.get(found["per"], "godzinę")
+                + "." * (found[0].endswith(".") and found.end() == len(found.string))
+            ),
+        ),
+        (  # silnik 1.4
+            re.compile(r"(?<=[Ss]ilnik )(?P<n>\d)\.(?P<part>\d)(?![\w.,])"),
+            lambda found: f"{cardinal(found['n'], language)} {cardinal(found['part'], language)}",
+        ),
+        (  # po 1 tabl.
+            re.compile(rf"(?<=\b[Pp]o )1\s(?P<short>{'|'.join(_ONE_OF)})\.(?=(?P<after>\s*.?))"),
+            lambda found: f"jednej {_ONE_OF[found['short']]}{_stop(found['after'])}",
+        ),
+        (  # do 31.10 br.
+            re.compile(
+                r"(?<![\w.,-])(?P<day>[12]?\d|3[01])\.(?P<month>0[1-9]|1[0-2])(?:(?=\s(?:br|ub\.r)\.)|"
+                r"(?:(?<=\b[Dd]o 2[5-9]\.\d\d)|(?<=\b[Dd]o 3[01]\.\d\d)|(?<=\bod 2[5-9]\.\d\d)|(?<=\bod 3[01]\.\d\d))"
+                r"(?![\w%]|[.,]\d))(?P<after>)"
+            ),
+            lambda found: _day_of_month(found, language).removesuffix("."),
+        ),
         (  # na 12. km
             re.compile(r"(?P<at>\b[Nn]a )?(?<![\w.,])(?P<n>\d{1,3})\. km(?![\w/²])"),
             lambda found: (
@@ -285,7 +327,24 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             re.compile(_BY_ENDING),
             lambda found: _by_ending(found, language),
         ),
+        (  # pod nr 10. Dzwoń; było ich 10. Potem
+            re.compile(
+                r"(?=\d)(?:(?P<label>(?<=\bnr )|(?<=umer )|(?<=umerem )|(?<=umerze )|(?<=tron[aąęy] )|(?<=tronie )|"
+                r"(?<=\bich ))|(?<=\w ))"
+                rf"(?P<n>\d{{1,4}})(?=\.\s+(?:(?P<starter>(?:{_STARTERS})\b)|[A-ZŁŚŻ]))"
+            ),
+            lambda found: (
+                ELSEWHERE if found["label"] is None and found["starter"] is None else cardinal(found["n"], language)
+            ),
+        ),
     ]
+
+
+_STARTERS = (  # words that begin a sentence, and no name after an ordinal
+    "A|Ale|Bo|By|Był[aoy]?|Byli|Co|Czy|Do|Dla|Dlatego|Gdy|Gdyby|Gdzie|I|Ich|Ile|Ja|Jak|Jednak|Jego|Jej|Jest|Jeśli|Jeżeli|Już|Kiedy|"
+    "Kto|Który|Ma|Można|My|Na|Nad|Nie|Niech|O|Od|On|Ona|One|Oni|Po|Pod|Podczas|Ponadto|Poza|Potem|Później|Przed|Przez|Przy|"
+    "Są|Ta|Tak|Także|Tam|Te|Ten|Teraz|To|Tu|Trzeba|Tylko|Tym|W|We|Więc|Wtedy|Z|Za|Ze|Zaś"
+)
 
 
 def _half_of(found: re.Match[str], language: Language) -> str:
@@ -314,6 +373,9 @@ def _every(found: re.Match[str], language: Language) -> str:
     return inflected(int(found["n"]), "a" if feminine else "", language) + " "
 
 
+_ONE_OF = {"tabl": "tabletce", "szt": "sztuce", "kaps": "kapsułce", "os": "osobie"}
+
+
 def _quarter(found: re.Match[str], language: Language) -> str:
     governor = _BEFORE_QUARTERS.search(found.string[max(0, found.start() - 40) : found.start()])
     ending, noun = _QUARTERS[governor.lastgroup if governor else None]
@@ -322,7 +384,7 @@ def _quarter(found: re.Match[str], language: Language) -> str:
 
 
 _BEFORE_QUARTERS = re.compile(
-    r"\b(?:(?P<locative>we?|po)|(?P<genitive>ze?|od|do|koniec|końc\w+|począt\w+|dla|wynik\w*)|(?P<instrumental>przed))\s"
+    r"\b(?:(?P<locative>we?|po)|(?P<instrumental>przed|(?:porówna\w+|wraz|równi|razem)\sze?)|(?P<genitive>ze?|od|do|koniec|końc\w+|począt\w+|dla|wynik\w*))\s"
     r"(?:[IVX]+(?:,| i| oraz| lub| a)\s)*$",
     re.IGNORECASE,
 )

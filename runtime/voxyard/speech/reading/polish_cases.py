@@ -162,7 +162,10 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         ),
         *polish_hours.patterns(language),
         (  # a score or a scale, 2:1
-            re.compile(r"(?<![\w.,:/–-])(?P<a>\d{1,3}):(?P<b>\d|[6-9]\d|\d{3}|\d{1,3}(?:[ .]000)+)(?![\w:/]|[.,–-]\d)"),
+            re.compile(
+                r"(?<![\w.,:/–-])(?P<a>\d{1,3}):(?P<b>\d|[6-9]\d|\d\d(?<=[2-9]\d:\d\d)"
+                r"(?:(?<=:\d\d, \d\d:\d\d)|(?=, \d\d:\d\d))|\d{3}|\d{1,3}(?:[ .]000)+)(?![\w:/]|[.,–-]\d)"
+            ),
             lambda found: (
                 f"{cardinal(found['a'], language)} do "
                 + in_case(cardinal(re.sub(r"\D", "", found["b"]), language), "genitive").replace("jeden", "jednego")
@@ -238,7 +241,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         (re.compile(r"(?<=mi i )1(?=\s[^\W\d_]+em\b)"), lambda _: "jednym"),
         (  # w 1 punkcie, przy 1 głosie; na 1 zdjęcie is an accusative
             re.compile(
-                r"(?:(?<=\b[wW] )|(?<=\b[pP]rzy )|(?:(?<=\b[nN]a )|(?<=\b[pP]o )|(?<=\b[oO] ))"
+                r"(?=1\s)(?:(?<=\b[wW] )|(?<=\b[pP]rzy )|(?:(?<=\b[nN]a )|(?<=\b[pP]o )|(?<=\b[oO] ))"
                 r"(?!1\s\w*(?:[ęy]cie|anie|enie)\b))1(?=\s(?P<noun>[^\W\d_]{3,}))(?!\s\w+(?:[ęąo]|ię)\b)"
             ),
             lambda found: _one(found["noun"], "locative") or ELSEWHERE,

@@ -137,6 +137,7 @@ _FULL = (
     *((rf"(?<![\w.,/]){part}(?=\sлюдей\b)", words) for part, words in _PARTS.items()),
     (r"(?<![\w.,/])(?<!\d )(?<!\b[КкСс] )3/4(?=\s[а-яё])", "три четверти"),
     (r"\b24/7\b", "24 на 7"),
+    (r"(?<=\d )г\.\s?в\.(?!\w)", "года выпуска"),
     (
         r"(?<![\w.,\"„“«/–-])(\d{1,2})\s?[\"″”](?=\s(?:экран|монитор|ноутбук|дисплей|телевизор|планшет|смартфон|диск)(?!\w))",
         r"\1-дюймовый",
@@ -238,9 +239,14 @@ def _aligned(sentence: str) -> list[Edit]:
     """What the library has changed of a sentence, word by word; changes that only a blank or a sign parts are one."""
     said = _normalized(sentence)
     old, new = _TOKEN.findall(sentence), _TOKEN.findall(said)
-    matcher = SequenceMatcher(
-        None, [each.casefold() for each in old], [each.casefold() for each in new], autojunk=False
-    )
+    before, after = ([_QUOTES.get(each, each.casefold()) for each in row] for row in (old, new))
+    matcher = SequenceMatcher(None, before, after, autojunk=False)
+    positions = [0]
+    for token in old:
+        positions.append(positions[-1] + len(token))
+    own = [each.span() for each in _ADDRESS.finditer(sentence)]
+    own += [each.span() for pattern, _ in chess.patterns(LANGUAGES["ru"]) for each in pattern.finditer(sentence)]
+    own += [each.span() for each in _OWN.finditer(sentence) if not GENITIVE_PRICE.search(sentence, 0, each.end())]
     changes: list[list[int]] = []  # [first, last) of the old tokens, and of the new ones
     for tag, i1, i2, j1, j2 in matcher.get_opcodes():
         if tag == "equal":
@@ -249,13 +255,7 @@ def _aligned(sentence: str) -> list[Edit]:
             changes[-1][1], changes[-1][3] = i2, j2
         else:
             changes.append([i1, i2, j1, j2])
-    positions = [0]
-    for token in old:
-        positions.append(positions[-1] + len(token))
     found = []
-    own = [each.span() for each in _ADDRESS.finditer(sentence)]
-    own += [each.span() for pattern, _ in chess.patterns(LANGUAGES["ru"]) for each in pattern.finditer(sentence)]
-    own += [each.span() for each in _OWN.finditer(sentence) if not GENITIVE_PRICE.search(sentence, 0, each.end())]
     for i1, i2, j1, j2 in changes:
         first, last, words = positions[i1], positions[i2], "".join(new[j1:j2])
         written = sentence[first:last]
@@ -276,6 +276,9 @@ def _aligned(sentence: str) -> list[Edit]:
             last += 1  # the full stop of руб., before a comma
         found.append(Edit(first, last, _as_written(written, words, sentence[last:])))
     return found
+
+
+_QUOTES = dict.fromkeys("«»„“”", '"')  # which the library makes one
 
 
 def _is_glued(before: str, after: str) -> bool:

@@ -99,6 +99,7 @@ _RULERS = (
 _STEMS_OF_RULERS = "|".join(
     {"Павел": "Павл", "Пётр": "Петр"}.get(each, each.removesuffix("й")) for each in _RULERS.split("|")
 )
+_NUMBERED = "квартал|тур|этап|раунд|съезд|век|том|период|сезон|фестивал|конгресс|чемпионат"
 _CASES_OF_ENDINGS = {"а": "g", "я": "g", "у": "d", "ю": "d", "ом": "i", "ем": "i", "е": "p"}
 
 
@@ -137,11 +138,21 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
             + ordinal(arabic(found["roman"]), LANGUAGES["ru"], case=_CASES_OF_ENDINGS[found["end"]], gender="m")
         ),
     ),
+    (  # со II кварталом, в III туре
+        re.compile(rf"(?<![\w.,-])(?P<roman>[IVX]+)\s(?=(?:{_NUMBERED})(?P<end>а|у|ом|ем|е)(?!\w))"),
+        lambda found: (
+            ordinal(arabic(found["roman"]), LANGUAGES["ru"], case=_CASES_OF_ENDINGS[found["end"]], gender="m") + " "
+        ),
+    ),
     (  # XV фестиваль, XXII Олимпийские игры
         re.compile(
             r"(?<![\w.,-])(?P<roman>[IVX]{2,})\s(?=[А-Яа-яё]{2,}(?:(?P<many>[иы][ех])|[бвгджзйклмнпрстфхцчшщ]|стиваль)(?<!ов)(?<!ев)(?<!ей)(?<!\sв)(?!\w|\.))"
         ),
         lambda found: _before_roman(found) + " ",
+    ),
+    (  # поезд № 016
+        re.compile(r"(?<=№ )0(?P<n>[1-9]\d{0,2})(?![\w.,-]\d|\w)"),
+        lambda found: f"ноль {_number(found['n'])}",
     ),
     (  # по сравнению с 2022 г.
         re.compile(r"(?<=авнению с )(?P<n>(?:1\d|20)\d\d)\s(?:г\.|годом)(?=(?P<after>.{0,3}))"),

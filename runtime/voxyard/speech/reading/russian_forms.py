@@ -342,7 +342,7 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     ),
     (re.compile(r"(?<![\w.,/-])\d{6}(?=,?\s(?:г\.|Москва|Санкт|Россия|ул\.|обл|респ|край))"), _postcode),
     (re.compile(r"(?<=\d-й\s)мин(?:\.(?=\s[а-яё])|(?=\.))"), lambda _: "минуте"),
-    (re.compile(r"(?<=на )(?P<n>\d{1,4})-м\sкм(?!\w)"), lambda found: _at_kilometre(int(found["n"]))),
+    (re.compile(r"(?<=[Нн]а )(?P<n>\d{1,4})-м\sкм(?!\w)"), lambda found: _at_kilometre(int(found["n"]))),
     (_PAGES, _pages),
     (_ROW, _row),
     (_LASTING, _lasting),
@@ -380,7 +380,7 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
         re.compile(r"(?<![\w.,])(?P<a>\d{3,4})\s?[xхХ×]\s?(?P<b>\d{3,4})(?![\w.,]\d|\s?[xхХ×])"),  # of a screen
         lambda found: f"{_number(found['a'])} на {_number(found['b'])}",
     ),
-    (re.compile(r"(?<![\w.,])(?P<n>\d{1,2})\s?табл?\.(?!\s?\d)"), _tablets),
+    (re.compile(r"(?<![\w.,])(?P<n>\d{1,2})\s?табл?\.(?!\s?\d(?!\d*\s?(?:мк?г|г|мл|ЕД)(?!\w)))"), _tablets),
     (re.compile(rf"(?<=\d\s)(?P<month>{'|'.join(_SHORT_MONTHS)})\.(?=(?P<after>.{{0,3}}))", re.DOTALL), _month),
     (
         re.compile(
