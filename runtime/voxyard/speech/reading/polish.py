@@ -272,6 +272,14 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             ),
             lambda found: _day_of_month(found, language).removesuffix("."),
         ),
+        (  # do 15 bm.
+            re.compile(r"(?<![\w.,/-])(?P<n>[12]?\d|3[01])(?=\sbm\.)"),
+            lambda found: inflected(int(found["n"]), "ego", language),
+        ),
+        (  # 5/5, 10/10
+            re.compile(r"(?<![\w.,/-])(?P<n>5|6|10)/(?P=n)(?![\w/]|[.,]\d|\s?%)"),
+            lambda found: " na ".join([cardinal(found["n"], language)] * 2),
+        ),
         (  # na 12. km
             re.compile(r"(?P<at>\b[Nn]a )?(?<![\w.,])(?P<n>\d{1,3})\. km(?![\w/²])"),
             lambda found: (
@@ -310,7 +318,10 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         ),
         (re.compile(r"(?<=\b[Cc]o )(?P<n>\d{1,2})\.\s(?=(?P<noun>[^\W\d_]+))"), lambda found: _every(found, language)),
         (
-            re.compile(r"(?:(?<=\bbył )|(?P<she>(?<=\bbyła )))(?P<n>\d{1,2})\.(?=(?P<after>[,;)]|\s[a-ząćęłńóśźż]))"),
+            re.compile(
+                r"(?:(?<=\bbył )|(?<=\bjest )(?=\d+\.\s[zwi]\s)|"
+                r"(?P<she>(?<=\bbyła )))(?P<n>\d{1,2})\.(?=(?P<after>[,;)]|\s[a-ząćęłńóśźż]))"
+            ),
             lambda found: inflected(int(found["n"]), "" if found["she"] is None else "a", language),
         ),
         (

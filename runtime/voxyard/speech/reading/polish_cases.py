@@ -239,6 +239,18 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             lambda found: _children(found, language),
         ),
         (re.compile(r"(?<=mi i )1(?=\s[^\W\d_]+em\b)"), lambda _: "jednym"),
+        (re.compile(r"1(?<![\w.,/–-]1)(?=\s[a-ząćęłńóśźż]{2,}[yi]m\b)"), lambda _: "jednym"),
+        (  # mam 1 psa
+            re.compile(
+                r"1(?<![\w.,/–-]1)(?=\s(?:[a-ząćęłńóśźż]+ego\s)?(?:psa|kota|konia|brata|syna|ucznia|chłopca|człowieka|gola|"
+                r"\w+(?:owca|iela|arza|acza|anta|enta|ownika|odnika|tnika))\b)"
+            ),
+            lambda _: "jednego",
+        ),
+        (  # przy 3 przeciw
+            re.compile(rf"(?<=\b[Pp]rzy )(?!1\b){_WHOLE}(?=\s(?:przeciw|wstrzymując|za)\w*\b)"),
+            lambda found: said(found, "locative"),
+        ),
         (  # w 1 punkcie, przy 1 głosie; na 1 zdjęcie is an accusative
             re.compile(
                 r"(?=1\s)(?:(?<=\b[wW] )|(?<=\b[pP]rzy )|(?:(?<=\b[nN]a )|(?<=\b[pP]o )|(?<=\b[oO] ))"
@@ -271,7 +283,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         ),
         (re.compile(r"1(?<![\w.,/-]1)(?=\s[^\W\d_]{2,}[ęą]\b)"), lambda _: "jedną"),
         (
-            re.compile(rf"(?<=\b[Ww] ){_WHOLE}\s?(?P<unit>°\s?C|°|stopni)(?![\w])"),
+            re.compile(rf"(?<=\b[Ww] ){_WHOLE}\s?(?P<unit>°\s?C|°|stopni|st\.\s?C)(?![\w])"),
             lambda found: f"{said(found, 'locative')} stopniach{' Celsjusza' * found['unit'].endswith('C')}",
         ),
         (

@@ -27,7 +27,10 @@ _CHANGED = re.compile(  # a verb after which z means from
 def patterns(language: Language) -> list[tuple[re.Pattern[str], Callable[[re.Match[str]], str]]]:
     """Patterns of a thing's measures after or before it, with their words."""
     units = {**UNITS, **language.units, **table("pl").units}
-    parts = "|".join(sorted(sign for sign, unit in units.items() if unit.startswith(("digital-", "frequency-"))))
+    kinds = ("digital-", "frequency-")
+    nouns = {sign: unit_name(language, unit, 1) for sign, unit in units.items() if unit.startswith(kinds)}
+    nouns["pkt"] = "punkt"
+    parts = "|".join(sorted(nouns))
     return [
         (  # 14" ekran
             re.compile(
@@ -41,16 +44,16 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Callable[[re.Mat
         (re.compile(r"(?<!\w)[Zz](?= 1\d\d(?:[ .]?\d{3})?(?![\d.,]))"), lambda found: f"{found[0]}e"),  # ze stu
         (  # laptop z 16 GB pamięci, but z 8 GB do 16 GB and zwiększono z 8 GB
             re.compile(
-                rf"(?<=[\w\"”)] z )(?P<n>\d{{1,4}})\s?(?P<unit>{parts})(?![\w/])"
+                rf"(?<=[\w\"”).] z )(?P<n>\d{{1,4}})\s?(?P<unit>{parts})(?![\w/])"
                 r"(?!\s(?:do|na)\s\d|,? (?:woln|zajęt))"
             ),
-            lambda found: _equipped(found, units, language),
+            lambda found: _equipped(found, nouns, language),
         ),
     ]
 
 
-def _equipped(found: re.Match[str], units: dict[str, str], language: Language) -> str:
-    noun = unit_name(language, units[found["unit"]], 1)
+def _equipped(found: re.Match[str], nouns: dict[str, str | None], language: Language) -> str:
+    noun = nouns[found["unit"]]
     if noun is None or _CHANGED.search(found.string[max(0, found.start() - 60) : found.start()]):
         return ELSEWHERE
     if found["n"] == "1":

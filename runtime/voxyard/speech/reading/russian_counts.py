@@ -150,6 +150,14 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
         ),
         lambda found: _before_roman(found) + " ",
     ),
+    (  # пользуюсь 2 года
+        re.compile(r"(?<=[юуе]сь )(?P<n>\d{1,2})(?=\s(?P<noun>год|лет|месяц|недел|дн|час|минут))"),
+        lambda found: cardinal(found["n"], LANGUAGES["ru"], "минута" if found["noun"] in ("недел", "минут") else "час"),
+    ),
+    (  # оценка 5/5
+        re.compile(r"(?<![\w.,/-])(?P<n>5|10)/(?P=n)(?![\w/]|[.,]\d)"),
+        lambda found: f"{_number(found['n'])} из {in_case(int(found['n']), LANGUAGES['ru'], 'g')}",
+    ),
     (  # поезд № 016
         re.compile(r"(?<=№ )0(?P<n>[1-9]\d{0,2})(?![\w.,-]\d|\w)"),
         lambda found: f"ноль {_number(found['n'])}",
@@ -183,9 +191,10 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     ),
     (  # с 1 другом
         re.compile(
-            r"(?:(?<=\b[Сс] )|(?<=перед )|(?<=\bпод )|(?<=\bнад ))1(?=\s(?:[а-яё]+[ыи]м\s)?[а-яё]+[оеё]м(?!\w))"
+            r"(?:(?<=\b[Сс] )|(?<=перед )|(?<=\bпод )|(?<=\bнад ))"
+            r"(?P<n>(?:\d{0,2}[02-9])?1)(?=\s(?:[а-яё]+[ыи]м\s)?[а-яё]+[оеё]м(?!\w))"
         ),
-        lambda _: "одним",
+        lambda found: in_case(int(found["n"]), LANGUAGES["ru"], "i"),
     ),
     (  # забил 21 гол, экзамен сдали 21
         re.compile(
