@@ -117,7 +117,8 @@ def pressures(code: str, language: Language, unit_name: UnitName) -> list[tuple[
             return ELSEWHERE
         above, below = (cardinal(found[each], language) for each in ("above", "below"))
         over = own.signs.over if code == "ko" else f"{blank}{own.signs.over}"  # a particle
-        unit = f"{blank}{unit_name('pressure-millimeter-ofhg', 2)}" if found["unit"] else ""
+        many = int(found["below"]) if code == "pl" else 2
+        unit = f"{blank}{unit_name('pressure-millimeter-ofhg', many)}" if found["unit"] else ""
         return f"{above}{over}{blank}{below}{unit}"
 
     return [(re.compile(pattern), words)]

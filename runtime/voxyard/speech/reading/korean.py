@@ -87,6 +87,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             re.compile(r"(?:(?<=타율 )|(?<=타율은 )|(?<=타율이 ))0?\.(\d)(\d)(\d)(?!\d)"),
             lambda found: average(found, "할푼리", " ", language),
         ),
+        *_powers(language),
         *_rates(language, number),
         (  # 간장 2T, 설탕 1t
             re.compile(rf"(?:{_before_spoons()})(?P<n>[1-9]\d?)(?:\.(?P<part>\d))?(?P<spoon>[Tt])(?![A-Za-z0-9])"),
@@ -176,6 +177,42 @@ def _rates(language: Language, number: str) -> list[tuple[re.Pattern[str], Words
         return f"{per}당 {decimal(found['n'].replace(',', ''), found['n_part'] or '', language)}{unit}"
 
     return [(re.compile(pattern), words)]
+
+
+_SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
+
+
+def _powers(language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    """10⁶ m², 3 × 10⁸ m/s, 2^10, x²: 십의 육제곱; of metres a square is a unit."""
+    units = "|".join(map(re.escape, sorted(UNITS, key=len, reverse=True)))
+    pattern = (
+        r"(?<![A-Za-z0-9_.,/^])(?:(?P<factor>\d+(?:\.\d+)?)\s?[×xX*·]\s?)?"
+        r"(?P<base>\d+(?:\.\d+)?|(?<!\d )[a-ln-zA-LN-Z])"
+        rf"(?:(?P<raised>[⁻⁰¹²³⁴-⁹]+)|\^(?P<plain>-?\d{{1,3}}))(?:\s?(?P<unit>{units}))?(?![A-Za-z0-9^])"
+    )
+
+    def words(found: re.Match[str]) -> str:
+        from babel.units import format_unit
+
+        exponent = found["plain"] or found["raised"].translate(_SUPERSCRIPTS)
+        said = {"2": "", "3": "세"}.get(exponent)
+        if said is None:
+            said = f"{language.minus} " * exponent.startswith("-") + cardinal(exponent.lstrip("-"), language)
+        base = _decimal(found["base"], language) if found["base"][0].isdigit() else found["base"]
+        said = f"{base}의 {said}제곱"
+        if found["factor"]:
+            said = f"{_decimal(found['factor'], language)} 곱하기 {said}"
+        if not found["unit"]:
+            return said
+        named = format_unit(2, UNITS[found["unit"]], "long", locale="ko")
+        return named.replace("2", f"{said} ", 1) if "2" in named else ELSEWHERE
+
+    return [(re.compile(pattern), words)]
+
+
+def _decimal(text: str, language: Language) -> str:
+    whole, _, part = text.partition(".")
+    return decimal(whole, part, language)
 
 
 def _is_code(found: re.Match[str]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from voxyard.speech.reading import polish_cases, polish_durations, roman
+from voxyard.speech.reading import polish_cases, polish_durations, polish_parts, roman
 from voxyard.speech.reading.languages import Language
 from voxyard.speech.reading.number_words import cardinal, ordinal
 from voxyard.speech.reading.patterns import ELSEWHERE
@@ -91,7 +91,10 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             lambda found: f"{_house(found['house'], language)} mieszkania {cardinal(found['n'], language)}",
         ),
         (
-            re.compile(r"(?<![\w.,-])\d\d-\d{3}(?=\s[A-ZŁŚŻ][a-ząćęłńóśźż])"),  # a postcode
+            re.compile(  # a postcode
+                r"(?<![\w.,-])(?:\d\d-\d{3}(?=\s[A-ZŁŚŻ][a-ząćęłńóśźż])|(?<=[a-z] \()\d\d-\d{3}(?=\))|"
+                r"0\d-\d{3}(?![\w-]|[.,]\d))"
+            ),
             lambda found: " ".join(cardinal(each, language) for each in found[0] if each != "-"),
         ),
         (re.compile(rf"(?<![\w.,/])(?P<part>{parts})(?![\w/])(?:\s(?P<unit>{'|'.join(_UNITS)})(?!\w))?"), _part),
@@ -182,7 +185,9 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             lambda found: ", ".join(" ".join(cardinal(each, language) for each in group) for group in found[0].split()),
         ),
         (  # do 15.12.
-            re.compile(r"(?<![\w.,-])(?P<day>[12]?\d|3[01])\.(?P<month>0[1-9]|1[0-2])\.(?!\d)(?=(?P<after>\s*.?))"),
+            re.compile(
+                r"(?<![\w.,-])(?<!\b[Oo] )(?P<day>[12]?\d|3[01])\.(?P<month>0[1-9]|1[0-2])\.(?!\d)(?=(?P<after>\s*.?))"
+            ),
             lambda found: _day_of_month(found, language),
         ),
         (  # we wt. 5.11
@@ -193,7 +198,10 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             lambda found: _day_of_month(found, language).removesuffix("."),
         ),
         (
-            re.compile(r"(?<=\b[Rr]oku )(?P<n>1\d{3}|20\d\d)(?![\w.,-]\d)"),
+            re.compile(
+                r"(?:(?<=\b[Rr]oku )|(?<= kw\. )|(?<=kwartale )|(?<=kwartału )|(?<=kwartał ))"
+                r"(?P<n>1\d{3}|20\d\d)(?!\s?r\.|\sroku|[\w.,-]\d)"
+            ),
             lambda found: _year(found["n"], "ego", language),
         ),
         (
@@ -221,6 +229,56 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         (
             re.compile(r"(?<=\b[Nn]a )(?P<n>\d{1,2})(?=\s(?:piętr|miejsc)(?P<end>ze|u|o|e)\b)"),
             lambda found: inflected(int(found["n"]), "e" if found["end"] in ("o", "e") else "ym", language),
+        ),
+        (  # w 63. min
+            re.compile(
+                r"(?P<at>\b(?:[Ww]|[Oo]d|[Dd]o|[Pp]o) )?(?<![\w.,])(?P<n>\d{1,3})\. min(?:\.(?=,|\s[a-z])|(?!\w|\.\w))"
+            ),
+            lambda found: (
+                f"{found['at'] or ''}{inflected(int(found['n']), 'ej' if found['at'] else 'a', language)} "
+                f"minu{'ty' if (found['at'] or '').lower() in ('od ', 'do ') else 'cie' if found['at'] else 'ta'}"
+            ),
+        ),
+        (  # do 12 r.ż.
+            re.compile(
+                r"(?P<at>\b(?:[Ww]|[Pp]o|[Pp]rzed) )?(?<![\w.,])(?P<n>\d{1,3})\.?\sr\.\s?ż\.(?=(?P<after>\s*.?))"
+            ),
+            lambda found: (
+                f"{found['at'] or ''}{inflected(int(found['n']), 'ym' if found['at'] else 'ego', language)} "
+                f"rok{'iem' if (found['at'] or '').lower() == 'przed ' else 'u'} życia{_stop(found['after'])}"
+            ),
+        ),
+        (  # tętno 78/min
+            re.compile(r"(?<![\w.,/-])(?P<n>\d{1,4})/(?P<per>min|dobę|godz|h)(?!\w)\.?"),
+            lambda found: (
+                f"{cardinal(found['n'], language)} na "
+                + {"min": "minutę", "dobę": "dobę"}.get(found["per"], "godzinę")
+                + "." * (found[0].endswith(".") and found.end() == len(found.string))
+            ),
+        ),
+        (  # silnik 1.4
+            re.compile(r"(?<=[Ss]ilnik )(?P<n>\d)\.(?P<part>\d)(?![\w.,])"),
+            lambda found: f"{cardinal(found['n'], language)} {cardinal(found['part'], language)}",
+        ),
+        (  # po 1 tabl.
+            re.compile(rf"(?<=\b[Pp]o )1\s(?P<short>{'|'.join(_ONE_OF)})\.(?=(?P<after>\s*.?))"),
+            lambda found: f"jednej {_ONE_OF[found['short']]}{_stop(found['after'])}",
+        ),
+        (  # do 31.10 br.
+            re.compile(
+                r"(?<![\w.,-])(?P<day>[12]?\d|3[01])\.(?P<month>0[1-9]|1[0-2])(?:(?=\s(?:br|ub\.r)\.)|"
+                r"(?:(?<=\b[Dd]o 2[5-9]\.\d\d)|(?<=\b[Dd]o 3[01]\.\d\d)|(?<=\bod 2[5-9]\.\d\d)|(?<=\bod 3[01]\.\d\d))"
+                r"(?![\w%]|[.,]\d))(?P<after>)"
+            ),
+            lambda found: _day_of_month(found, language).removesuffix("."),
+        ),
+        (  # do 15 bm.
+            re.compile(r"(?<![\w.,/-])(?P<n>[12]?\d|3[01])(?=\sbm\.)"),
+            lambda found: inflected(int(found["n"]), "ego", language),
+        ),
+        (  # 5/5, 10/10
+            re.compile(r"(?<![\w.,/-])(?P<n>5|6|10)/(?P=n)(?![\w/]|[.,]\d|\s?%)"),
+            lambda found: " na ".join([cardinal(found["n"], language)] * 2),
         ),
         (  # na 12. km
             re.compile(r"(?P<at>\b[Nn]a )?(?<![\w.,])(?P<n>\d{1,3})\. km(?![\w/²])"),
@@ -260,20 +318,44 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         ),
         (re.compile(r"(?<=\b[Cc]o )(?P<n>\d{1,2})\.\s(?=(?P<noun>[^\W\d_]+))"), lambda found: _every(found, language)),
         (
-            re.compile(r"(?:(?<=\bbył )|(?P<she>(?<=\bbyła )))(?P<n>\d{1,2})\.(?=(?P<after>[,;)]|\s[a-ząćęłńóśźż]))"),
+            re.compile(
+                r"(?:(?<=\bbył )|(?<=\bjest )(?=\d+\.\s[zwi]\s)|"
+                r"(?P<she>(?<=\bbyła )))(?P<n>\d{1,2})\.(?=(?P<after>[,;)]|\s[a-ząćęłńóśźż]))"
+            ),
             lambda found: inflected(int(found["n"]), "" if found["she"] is None else "a", language),
         ),
         (
-            re.compile(rf"(?P<at>\b[Ww] )?(?<![\w.,]){numeral} kw\.(?P<blank>\s|$)(?=(?P<after>.?))"),
+            re.compile(
+                rf"(?<![\w.,]){numeral}(?:(?=(?:,\s[IVX]+)*\s(?:i|oraz|lub|a)\s[IVX]+ kw\.)|"
+                r"(?P<noun> kw\.)(?:(?P<blank>\s)|(?=[,;:)]|$))(?=(?P<after>.?)))"
+            ),
             lambda found: _quarter(found, language),
         ),
+        *polish_parts.patterns(language),
         *polish_cases.patterns(language),
         (re.compile(_FOURTH), lambda found: inflected(int(found["n"]), "", language)),
         (
             re.compile(_BY_ENDING),
             lambda found: _by_ending(found, language),
         ),
+        (  # pod nr 10. Dzwoń; było ich 10. Potem
+            re.compile(
+                r"(?=\d)(?:(?P<label>(?<=\bnr )|(?<=umer )|(?<=umerem )|(?<=umerze )|(?<=tron[aąęy] )|(?<=tronie )|"
+                r"(?<=\bich ))|(?<=\w ))"
+                rf"(?P<n>\d{{1,4}})(?=\.\s+(?:(?P<starter>(?:{_STARTERS})\b)|[A-ZŁŚŻ]))"
+            ),
+            lambda found: (
+                ELSEWHERE if found["label"] is None and found["starter"] is None else cardinal(found["n"], language)
+            ),
+        ),
     ]
+
+
+_STARTERS = (  # words that begin a sentence, and no name after an ordinal
+    "A|Ale|Bo|By|Był[aoy]?|Byli|Co|Czy|Do|Dla|Dlatego|Gdy|Gdyby|Gdzie|I|Ich|Ile|Ja|Jak|Jednak|Jego|Jej|Jest|Jeśli|Jeżeli|Już|Kiedy|"
+    "Kto|Który|Ma|Można|My|Na|Nad|Nie|Niech|O|Od|On|Ona|One|Oni|Po|Pod|Podczas|Ponadto|Poza|Potem|Później|Przed|Przez|Przy|"
+    "Są|Ta|Tak|Także|Tam|Te|Ten|Teraz|To|Tu|Trzeba|Tylko|Tym|W|We|Więc|Wtedy|Z|Za|Ze|Zaś"
+)
 
 
 def _half_of(found: re.Match[str], language: Language) -> str:
@@ -302,10 +384,27 @@ def _every(found: re.Match[str], language: Language) -> str:
     return inflected(int(found["n"]), "a" if feminine else "", language) + " "
 
 
+_ONE_OF = {"tabl": "tabletce", "szt": "sztuce", "kaps": "kapsułce", "os": "osobie"}
+
+
 def _quarter(found: re.Match[str], language: Language) -> str:
-    ending, noun = ("ym", "kwartale") if found["at"] else ("", "kwartał")
+    governor = _BEFORE_QUARTERS.search(found.string[max(0, found.start() - 40) : found.start()])
+    ending, noun = _QUARTERS[governor.lastgroup if governor else None]
     said = inflected(roman.value(found["roman"]), ending, language)
-    return f"{found['at'] or ''}{said} {noun}{_stop(found['after'])}{found['blank']}"
+    return f"{said} {noun}{_stop(found['after'])}{found['blank'] or ''}" if found["noun"] else said
+
+
+_BEFORE_QUARTERS = re.compile(
+    r"\b(?:(?P<locative>we?|po)|(?P<instrumental>przed|(?:porówna\w+|wraz|równi|razem)\sze?)|(?P<genitive>ze?|od|do|koniec|końc\w+|począt\w+|dla|wynik\w*))\s"
+    r"(?:[IVX]+(?:,| i| oraz| lub| a)\s)*$",
+    re.IGNORECASE,
+)
+_QUARTERS = {
+    "locative": ("ym", "kwartale"),
+    "genitive": ("ego", "kwartału"),
+    "instrumental": ("ym", "kwartałem"),
+    None: ("", "kwartał"),
+}
 
 
 def _day_of_month(found: re.Match[str], language: Language) -> str:

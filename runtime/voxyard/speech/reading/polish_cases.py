@@ -104,6 +104,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         for each in sorted(units, key=len, reverse=True)
         if len(each) > 1 and each != "min" and each in named
     )
+    shorts = "|".join(re.escape(each) for each in sorted(table("pl").counted, key=len, reverse=True))
     before, before_quantity = (
         "|".join(rf"(?<=\b{re.escape(each)} )|(?<=\b{each[0].upper()}{re.escape(each[1:])} )" for each in words)
         for words in (_GENITIVE.split(), table("pl").genitive)
@@ -161,7 +162,10 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         ),
         *polish_hours.patterns(language),
         (  # a score or a scale, 2:1
-            re.compile(r"(?<![\w.,:/–-])(?P<a>\d{1,3}):(?P<b>\d|[6-9]\d|\d{3}|\d{1,3}(?:[ .]000)+)(?![\w:/]|[.,–-]\d)"),
+            re.compile(
+                r"(?<![\w.,:/–-])(?P<a>\d{1,3}):(?P<b>\d|[6-9]\d|\d\d(?<=[2-9]\d:\d\d)"
+                r"(?:(?<=:\d\d, \d\d:\d\d)|(?=, \d\d:\d\d))|\d{3}|\d{1,3}(?:[ .]000)+)(?![\w:/]|[.,–-]\d)"
+            ),
             lambda found: (
                 f"{cardinal(found['a'], language)} do "
                 + in_case(cardinal(re.sub(r"\D", "", found["b"]), language), "genitive").replace("jeden", "jednego")
@@ -196,7 +200,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             lambda found: f"{in_case(cardinal(found['first'], language), 'locative')} – {said(found, 'locative')}",
         ),
         (
-            re.compile(rf"(?:(?<=tys\. )|(?<=mln )|(?<=mld ))(?P<unit>{long})(?![\w/²³])"),
+            re.compile(rf"(?:(?<=tys\. )|(?<=mln )|(?<=mld ))(?P<unit>{long}|{shorts})(?![\w/²³])"),
             lambda found: named[found["unit"]][1],
         ),
         (
@@ -235,9 +239,28 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             lambda found: _children(found, language),
         ),
         (re.compile(r"(?<=mi i )1(?=\s[^\W\d_]+em\b)"), lambda _: "jednym"),
+        (re.compile(r"1(?<![\w.,/–-]1)(?=\s[a-ząćęłńóśźż]{2,}[yi]m\b)"), lambda _: "jednym"),
+        (  # mam 1 psa
+            re.compile(
+                r"1(?<![\w.,/–-]1)(?=\s(?:[a-ząćęłńóśźż]+ego\s)?(?:psa|kota|konia|brata|syna|ucznia|chłopca|człowieka|gola|"
+                r"\w+(?:owca|iela|arza|acza|anta|enta|ownika|odnika|tnika))\b)"
+            ),
+            lambda _: "jednego",
+        ),
+        (  # przy 3 przeciw
+            re.compile(rf"(?<=\b[Pp]rzy )(?!1\b){_WHOLE}(?=\s(?:przeciw|wstrzymując|za)\w*\b)"),
+            lambda found: said(found, "locative"),
+        ),
+        (  # w 1 punkcie, przy 1 głosie; na 1 zdjęcie is an accusative
+            re.compile(
+                r"(?=1\s)(?:(?<=\b[wW] )|(?<=\b[pP]rzy )|(?:(?<=\b[nN]a )|(?<=\b[pP]o )|(?<=\b[oO] ))"
+                r"(?!1\s\w*(?:[ęy]cie|anie|enie)\b))1(?=\s(?P<noun>[^\W\d_]{3,}))(?!\s\w+(?:[ęąo]|ię)\b)"
+            ),
+            lambda found: _one(found["noun"], "locative") or ELSEWHERE,
+        ),
         (
             re.compile(
-                r"1(?<![\w.,/–-]1)(?=\s(?!\w*(?:bardzo|tylko|około|albo|prawie))[^\W\d_]{2,}(?:[nkwtł]o|enie|anie|cie)\b)"
+                r"1(?<![\w.,/–-]1)(?=\s(?!\w*(?:bardzo|tylko|około|albo|prawie))[^\W\d_]+(?:[nkwtł]o|enie|anie|cie)\b)"
             ),
             lambda _: "jedno",
         ),
@@ -260,12 +283,8 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         ),
         (re.compile(r"1(?<![\w.,/-]1)(?=\s[^\W\d_]{2,}[ęą]\b)"), lambda _: "jedną"),
         (
-            re.compile(rf"(?<=\b[Ww] ){_WHOLE}\s?(?P<unit>°\s?C|°|stopni)(?![\w])"),
+            re.compile(rf"(?<=\b[Ww] ){_WHOLE}\s?(?P<unit>°\s?C|°|stopni|st\.\s?C)(?![\w])"),
             lambda found: f"{said(found, 'locative')} stopniach{' Celsjusza' * found['unit'].endswith('C')}",
-        ),
-        (
-            re.compile(r"(?:(?<=\b[wW] )|(?<=\bna )|(?<=\bpo )|(?<=\bprzy ))1(?=\s(?P<noun>[^\W\d_]{3,}))"),
-            lambda found: _one(found["noun"], "locative") or ELSEWHERE,
         ),
         (
             re.compile(r"(?:(?<=\b[zZ] )|(?<=\bprzed ))(?P<n>1)(?=\s(?P<noun>[^\W\d_]{2,}(?:em|ą)\b))"),
@@ -353,13 +372,24 @@ def _one(noun: str, case: Case) -> str | None:
         return (
             "jednego" if noun.endswith(("a", "u", "ego", "euro")) else "jednej" if noun.endswith(("y", "i")) else None
         )
-    return (
-        "jednej"
-        if noun.endswith(("ce", "dze", "ej", "minucie", "godzinie", "osobie", "stronie"))
-        else "jednym"
-        if noun.endswith("u")
-        else None
-    )
+    if noun.endswith(("u", "ym", "im")):
+        return "jednym"
+    if not noun.endswith("e"):
+        return "jednej" if noun.endswith(("ej", "i", "y")) else None
+    gender = table("pl").gender(_plural(noun))
+    feminine = noun.endswith(("ce", "dze", "inie", "ynie")) if gender is None else gender == "feminine"
+    return "jednej" if feminine else "jednym"
+
+
+_HARD = (
+    ("ście", "sty"), ("cie", "ty"), ("ździe", "zdy"), ("dzie", "dy"), ("śle", "sły"), ("le", "ły"), ("rze", "ry"),
+    ("śnie", "sny"), ("ie", "y"),
+)  # fmt: skip
+
+
+def _plural(locative: str) -> str:
+    """Osoby of osobie, punkty of punkcie."""
+    return next((locative.removesuffix(soft) + hard for soft, hard in _HARD if locative.endswith(soft)), "")
 
 
 def _unit(unit: str, language: Language) -> tuple[str, str] | None:

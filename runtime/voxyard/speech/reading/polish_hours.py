@@ -78,6 +78,22 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
     ]
 
 
+def timetables(language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    """Patterns of the hours of a row, before others read a date: odjazd: 6.12, 7.42, 9.05."""
+    time = r"(?:[01]?\d|2[0-4])\.[0-5]\d"
+    hour = r"(?P<h>[01]?\d|2[0-4])\.(?P<m>[0-5]\d)(?![\w:]|[.,]\d)"
+    pattern = rf"(?<![\w.,:/–-]){hour}(?:(?=(?:,| i| oraz)\s{time})|(?<=(?:,| i)\s\d\.\d\d)|(?<=(?:,| i)\s\d\d\.\d\d))"
+    pattern = pattern.replace("(?<=(?:,| i)\\s", "(?<=[,i]\\s")
+    told = re.compile(r"(?i:od|przy)ja(?:zd|dy)|[Oo]djeżdża|[Kk]ursuj|[Ss]eans|[Gg]odzin|[Pp]ocząt[^.!?]{0,80}$")
+
+    def words(found: re.Match[str]) -> str:
+        if told.search(found.string[max(0, found.start() - 80) : found.start()]) is None:
+            return ELSEWHERE
+        return _hour(found["h"], None if not int(found["m"]) else found["m"], "a", language)
+
+    return [(re.compile(pattern), words)]
+
+
 def _opened(found: re.Match[str], language: Language) -> str:
     """Od dziewiątej do siedemnastej, where a word of opening hours stands in the same sentence."""
     sentence = re.split(r"[!?\n]|(?<=\w{4})\.\s", found.string[max(0, found.start() - 80) : found.start()])[-1]

@@ -26,6 +26,7 @@ _NOUNS = {  # short form: stem, endings in the order of the cases
     "odc.": ("odcin", "ek ka kowi kiem ku"),
     "przyp.": ("przypis", _MASCULINE),
     "pok.": ("pok", "ój oju ojowi ojem oju"),
+    "nr": ("numer", " u owi em ze"),
     "temp.": ("temperatur", "ę y ze ą ze"),
 }
 _WORDS = {  # what stands before them, and the case that it wants
@@ -51,8 +52,9 @@ def declined(found: re.Match[str]) -> str:
     if governor is None:
         return ELSEWHERE
     stem, endings = _NOUNS[found[0]]
+    case = governor.lastgroup or ""
+    if found[0] == "nr":  # zawodnik z numerem, dzwoń na numer
+        case = {"z": "instrumental", "na": "accusative"}.get(governor[0].strip().lower(), case)
     return (
-        stem
-        + endings.split(" ")[_CASES.index(governor.lastgroup or "")]
-        + " " * (found[0] == "§" and found.string[found.end()].isdigit())
+        stem + endings.split(" ")[_CASES.index(case)] + " " * (found[0] == "§" and found.string[found.end()].isdigit())
     )

@@ -137,6 +137,14 @@ _FULL = (
     *((rf"(?<![\w.,/]){part}(?=\sлюдей\b)", words) for part, words in _PARTS.items()),
     (r"(?<![\w.,/])(?<!\d )(?<!\b[КкСс] )3/4(?=\s[а-яё])", "три четверти"),
     (r"\b24/7\b", "24 на 7"),
+    (r"(?<![\w.,])([3-9]\d{2}[05-9])\s?г(?![\w.])", r"\1 граммов"),
+    (r"(?<=\d )г\.\s?в\.(?!\w)", "года выпуска"),
+    (
+        r"(?<![\w.,\"„“«/–-])(\d{1,2})\s?[\"″”](?=\s(?:экран|монитор|ноутбук|дисплей|телевизор|планшет|смартфон|диск)(?!\w))",
+        r"\1-дюймовый",
+    ),
+    (r"(?<![\w.,\"„“«/–-])(\d{1,3})\s?[\"″”](?!\w)", r"\1 дюймов"),
+    (r"(?<![\w.,\"„“«/–-])(\d{1,3},\d{1,2})\s?[\"″”](?!\w)", r"\1 дюйма"),
     (r"(?<=\d) : (?=\d+(?:,\d+)? ?=)", " разделить на "),
     (r"(?<=\bна )пр\.\s(?=[А-ЯЁ][а-яё])", "проспекте "),
     (r"(?<![\w.])([Пп])р\.\s(?=[А-ЯЁ][а-яё])", r"\1роспект "),
@@ -179,6 +187,8 @@ def _normalized(sentence: str) -> str:
         marked = _FOR_PEOPLE.sub(rf"\g<0>{_NOMINATIVE} ", _PRICE.sub(rf"\g<0>{_NOMINATIVE} ", marked))
     said = _normalizer().normalize(marked)
     said = re.sub(r"\bнол(?=(?:я|ю|ём|е)\b)", "нул", said)
+    said = re.sub(r"(?<!\w)([СсКк])(?= ста\b)", r"\1о", said)
+    said = re.sub(r"(?<!\w)([Оо])(?= одн(?:ой|ом|их)\b)", r"\1б", said)
     if marked == sentence:
         return said
     return re.sub(rf"\b(?:{mark}{f'|{_NOMINATIVE}' * priced}) ", "", said)
@@ -230,9 +240,14 @@ def _aligned(sentence: str) -> list[Edit]:
     """What the library has changed of a sentence, word by word; changes that only a blank or a sign parts are one."""
     said = _normalized(sentence)
     old, new = _TOKEN.findall(sentence), _TOKEN.findall(said)
-    matcher = SequenceMatcher(
-        None, [each.casefold() for each in old], [each.casefold() for each in new], autojunk=False
-    )
+    before, after = ([_QUOTES.get(each, each.casefold()) for each in row] for row in (old, new))
+    matcher = SequenceMatcher(None, before, after, autojunk=False)
+    positions = [0]
+    for token in old:
+        positions.append(positions[-1] + len(token))
+    own = [each.span() for each in _ADDRESS.finditer(sentence)]
+    own += [each.span() for pattern, _ in chess.patterns(LANGUAGES["ru"]) for each in pattern.finditer(sentence)]
+    own += [each.span() for each in _OWN.finditer(sentence) if not GENITIVE_PRICE.search(sentence, 0, each.end())]
     changes: list[list[int]] = []  # [first, last) of the old tokens, and of the new ones
     for tag, i1, i2, j1, j2 in matcher.get_opcodes():
         if tag == "equal":
@@ -241,13 +256,7 @@ def _aligned(sentence: str) -> list[Edit]:
             changes[-1][1], changes[-1][3] = i2, j2
         else:
             changes.append([i1, i2, j1, j2])
-    positions = [0]
-    for token in old:
-        positions.append(positions[-1] + len(token))
     found = []
-    own = [each.span() for each in _ADDRESS.finditer(sentence)]
-    own += [each.span() for pattern, _ in chess.patterns(LANGUAGES["ru"]) for each in pattern.finditer(sentence)]
-    own += [each.span() for each in _OWN.finditer(sentence) if not GENITIVE_PRICE.search(sentence, 0, each.end())]
     for i1, i2, j1, j2 in changes:
         first, last, words = positions[i1], positions[i2], "".join(new[j1:j2])
         written = sentence[first:last]
@@ -268,6 +277,9 @@ def _aligned(sentence: str) -> list[Edit]:
             last += 1  # the full stop of руб., before a comma
         found.append(Edit(first, last, _as_written(written, words, sentence[last:])))
     return found
+
+
+_QUOTES = dict.fromkeys("«»„“”", '"')  # which the library makes one
 
 
 def _is_glued(before: str, after: str) -> bool:

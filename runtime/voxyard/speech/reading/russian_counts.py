@@ -55,11 +55,34 @@ def _soft_unit(found: re.Match[str]) -> str:
     return f"{found['n']} {_SOFT_UNITS[found['unit']]}{'ь' if is_one(count) else 'я' if few else 'ей'}"
 
 
-def _times_power(found: re.Match[str]) -> str:
-    """Шесть умножить на десять в двадцать четвёртой степени килограммов."""
-    power = ordinal(int(found["power"].translate(_POWERS)), LANGUAGES["ru"], case="p", gender="f")
-    unit = f" {UNITS_AFTER_FIVE[found['unit']]}" if found["unit"] else ""
-    return f" умножить на десять в {'минус ' * bool(found['minus'])}{power} степени{unit}"
+def _power(found: re.Match[str]) -> str:
+    """Десять в шестой степени квадратных метров, умножить на десять в минус третьей степени."""
+    power = int(found["power"].translate(_POWERS))
+    said = {2: "квадрате", 3: "кубе"}.get(power) if not found["minus"] and found["base"] != "10" else None
+    said = said or f"{'минус ' * bool(found['minus'])}{ordinal(power, LANGUAGES['ru'], case='p', gender='f')} степени"
+    unit = f" {_OF_AREAS.get(found['area'], '')}{_UNITS_OF_POWERS[found['unit']]}" if found["unit"] else ""
+    at = "во" if said.startswith("втор") else "в"
+    return f"{' умножить на ' * bool(found['by'])}{_number(found['base'])} {at} {said}{unit}"
+
+
+_UNITS_OF_POWERS = UNITS_AFTER_FIVE | {
+    "Вт": "ватт", "Дж": "джоулей", "Гц": "герц", "Па": "паскалей", "Н": "ньютонов", "К": "кельвинов", "т": "тонн",
+    "В": "вольт", "с": "секунд", "лет": "лет",
+}  # fmt: skip
+_OF_AREAS = {"²": "квадратных ", "2": "квадратных ", "³": "кубических ", "3": "кубических "}
+
+
+def _equipped(found: re.Match[str]) -> str:
+    """Of a thing and its parts: с шестнадцатью гигабайтами."""
+    count, noun = int(found["n"]), _PARTS[found["unit"]]
+    said = f"{in_case(count, LANGUAGES['ru'], 'i')} {noun}{'ом' if is_one(count) else 'ами'}"
+    return f"{found['with']}{'о' * (found['with'].lower() == 'с' and said.startswith('ста '))} {said}"
+
+
+_PARTS = {
+    "ГБ": "гигабайт", "Гб": "гигабайт", "МБ": "мегабайт", "Мб": "мегабайт", "ТБ": "терабайт", "Тб": "терабайт",
+    "ГГц": "гигагерц", "МГц": "мегагерц", "Гц": "герц", "Мп": "мегапиксел", "Мпикс": "мегапиксел",
+}  # fmt: skip
 
 
 def _of_many(number: int, end: str) -> str:
@@ -76,6 +99,7 @@ _RULERS = (
 _STEMS_OF_RULERS = "|".join(
     {"Павел": "Павл", "Пётр": "Петр"}.get(each, each.removesuffix("й")) for each in _RULERS.split("|")
 )
+_NUMBERED = "квартал|тур|этап|раунд|съезд|век|том|период|сезон|фестивал|конгресс|чемпионат"
 _CASES_OF_ENDINGS = {"а": "g", "я": "g", "у": "d", "ю": "d", "ом": "i", "ем": "i", "е": "p"}
 
 
@@ -114,11 +138,29 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
             + ordinal(arabic(found["roman"]), LANGUAGES["ru"], case=_CASES_OF_ENDINGS[found["end"]], gender="m")
         ),
     ),
+    (  # со II кварталом, в III туре
+        re.compile(rf"(?<![\w.,-])(?P<roman>[IVX]+)\s(?=(?:{_NUMBERED})(?P<end>а|у|ом|ем|е)(?!\w))"),
+        lambda found: (
+            ordinal(arabic(found["roman"]), LANGUAGES["ru"], case=_CASES_OF_ENDINGS[found["end"]], gender="m") + " "
+        ),
+    ),
     (  # XV фестиваль, XXII Олимпийские игры
         re.compile(
             r"(?<![\w.,-])(?P<roman>[IVX]{2,})\s(?=[А-Яа-яё]{2,}(?:(?P<many>[иы][ех])|[бвгджзйклмнпрстфхцчшщ]|стиваль)(?<!ов)(?<!ев)(?<!ей)(?<!\sв)(?!\w|\.))"
         ),
         lambda found: _before_roman(found) + " ",
+    ),
+    (  # пользуюсь 2 года
+        re.compile(r"(?<=[юуе]сь )(?P<n>\d{1,2})(?=\s(?P<noun>год|лет|месяц|недел|дн|час|минут))"),
+        lambda found: cardinal(found["n"], LANGUAGES["ru"], "минута" if found["noun"] in ("недел", "минут") else "час"),
+    ),
+    (  # оценка 5/5
+        re.compile(r"(?<![\w.,/-])(?P<n>5|10)/(?P=n)(?![\w/]|[.,]\d)"),
+        lambda found: f"{_number(found['n'])} из {in_case(int(found['n']), LANGUAGES['ru'], 'g')}",
+    ),
+    (  # поезд № 016
+        re.compile(r"(?<=№ )0(?P<n>[1-9]\d{0,2})(?![\w.,-]\d|\w)"),
+        lambda found: f"ноль {_number(found['n'])}",
     ),
     (  # по сравнению с 2022 г.
         re.compile(r"(?<=авнению с )(?P<n>(?:1\d|20)\d\d)\s(?:г\.|годом)(?=(?P<after>.{0,3}))"),
@@ -136,9 +178,23 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
         re.compile(r"(?<=\b[Оо]т )(?P<a>\d{1,2}) до (?P<b>\d{1,2})(?=\s(?:года|лет)(?!\w))"),
         lambda found: " до ".join(in_case(int(found[each]), LANGUAGES["ru"], "g") for each in "ab"),
     ),
-    (  # Иванов, 54 лет, whose noun tells the genitive
-        re.compile(r"(?<=,\s)(?P<n>\d{1,3})(?=\sлет[,.)])"),
-        lambda found: in_case(int(found["n"]), LANGUAGES["ru"], "g"),
+    (  # Иванов, 54 лет, whose noun tells the genitive, but 22 года, 5 лет
+        re.compile(r"(?P<before>[^\s,]+,\s)(?P<n>\d{1,3})(?=\sлет[,.)])"),
+        lambda found: (
+            found["before"]
+            + (
+                _number(found["n"])
+                if re.match(r"(?:лет|год|месяц|недел|дн|день)", found["before"])
+                else in_case(int(found["n"]), LANGUAGES["ru"], "g")
+            )
+        ),
+    ),
+    (  # с 1 другом
+        re.compile(
+            r"(?:(?<=\b[Сс] )|(?<=перед )|(?<=\bпод )|(?<=\bнад ))"
+            r"(?P<n>(?:\d{0,2}[02-9])?1)(?=\s(?:[а-яё]+[ыи]м\s)?[а-яё]+[оеё]м(?!\w))"
+        ),
+        lambda found: in_case(int(found["n"]), LANGUAGES["ru"], "i"),
     ),
     (  # забил 21 гол, экзамен сдали 21
         re.compile(
@@ -184,9 +240,18 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
             f"{_number(found['b'])} дробь {_number(found['c'])}"
         ),
     ),
-    (  # 6 × 10²⁴ кг
-        re.compile(r"(?<=\d)\s?[×xх·*]\s?10(?P<minus>⁻?)(?P<power>[⁰¹²³⁴-⁹]+)(?:\s(?P<unit>км|кг|см|мм|м|г|л)(?!\w))?"),
-        _times_power,
+    (  # 6 × 10²⁴ кг, 10⁶ м²
+        re.compile(
+            r"(?:(?P<by>(?<=\d)\s?[×xх·*]\s?)|(?<![\w.,]))(?P<base>\d{1,6})(?P<minus>⁻?)(?P<power>[⁰¹²³⁴-⁹]+)"
+            rf"(?:\s(?P<unit>{'|'.join(_UNITS_OF_POWERS)})(?P<area>[²³23]?)(?!\w))?(?!\w)"
+        ),
+        _power,
+    ),
+    (  # ноутбук с 16 ГБ, but с 8 ГБ до 16 ГБ
+        re.compile(
+            rf"(?<=[\w\"”)] )(?P<with>со?)\s(?P<n>\d{{1,4}})\s?(?P<unit>{'|'.join(_PARTS)})(?!\w)(?!\s(?:до|на)\s\d)"
+        ),
+        _equipped,
     ),
     (
         re.compile(rf"(?<![\w.,])(?P<n>\d{{1,5}})\s?(?P<unit>{'|'.join(_SOFT_UNITS)})(?!\w)"),

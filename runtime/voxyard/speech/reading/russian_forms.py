@@ -48,7 +48,10 @@ _ROW = re.compile(
 _ONE_PART = re.compile(rf"(?P<joint>{_CODE},?\s(?:и\s)?)?(?P<short>(?i:{_PART}))\.\s?(?P<n>\d+|[IVXLC]+)")
 
 SPOONS = {"ст": ("столовая", "столовую", "столовые", "столовых"), "ч": ("чайная", "чайную", "чайные", "чайных")}
-_PUT = re.compile(r"\b(?:добав|вле|полож|всып|возьм|смеша|нал[ие]|насып)\w+", re.IGNORECASE)
+_PUT = re.compile(  # добавьте, всыпать; нужно добавить asks for it too
+    r"\b(?:добав|вле|полож|всып|возьм|смеша|нал[ие]|насып|\w+(?:[йь]те|ите)\b|\w{2,}(?:[иаяыо]|ес)ть\b)\w*",
+    re.IGNORECASE,
+)
 _SPOON = re.compile(
     r"(?<![\w.,/-])"
     r"(?P<n>\d{1,2}|½|1/2)\s?(?P<which>ст|ч)\.\s?л(?:ож\w*)?\b(?P<dot>\.?)"
@@ -339,7 +342,7 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     ),
     (re.compile(r"(?<![\w.,/-])\d{6}(?=,?\s(?:г\.|Москва|Санкт|Россия|ул\.|обл|респ|край))"), _postcode),
     (re.compile(r"(?<=\d-й\s)мин(?:\.(?=\s[а-яё])|(?=\.))"), lambda _: "минуте"),
-    (re.compile(r"(?<=на )(?P<n>\d{1,4})-м\sкм(?!\w)"), lambda found: _at_kilometre(int(found["n"]))),
+    (re.compile(r"(?<=[Нн]а )(?P<n>\d{1,4})-м\sкм(?!\w)"), lambda found: _at_kilometre(int(found["n"]))),
     (_PAGES, _pages),
     (_ROW, _row),
     (_LASTING, _lasting),
@@ -377,7 +380,7 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
         re.compile(r"(?<![\w.,])(?P<a>\d{3,4})\s?[xхХ×]\s?(?P<b>\d{3,4})(?![\w.,]\d|\s?[xхХ×])"),  # of a screen
         lambda found: f"{_number(found['a'])} на {_number(found['b'])}",
     ),
-    (re.compile(r"(?<![\w.,])(?P<n>\d{1,2})\s?табл?\.(?!\s?\d)"), _tablets),
+    (re.compile(r"(?<![\w.,])(?P<n>\d{1,2})\s?табл?\.(?!\s?\d(?!\d*\s?(?:мк?г|г|мл|ЕД)(?!\w)))"), _tablets),
     (re.compile(rf"(?<=\d\s)(?P<month>{'|'.join(_SHORT_MONTHS)})\.(?=(?P<after>.{{0,3}}))", re.DOTALL), _month),
     (
         re.compile(

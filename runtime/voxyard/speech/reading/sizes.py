@@ -184,7 +184,7 @@ def _joint(found: re.Match[str], language: Language) -> str:
         return signs.score
     if language.locale == "fr" and found[0] == "4x4":
         return "\N{SPACE}"
-    return signs.times if language.locale == "fr" and _RELAY.match(found[0]) else signs.by
+    return signs.times if language.locale in ("fr", "pl") and _RELAY.match(found[0]) else signs.by
 
 
 def _count(side: re.Match[str], language: Language, noun: str | None = None) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from voxyard.speech.reading import sizes
+from voxyard.speech.reading import polish, sizes
 from voxyard.speech.reading.languages import CURRENCIES, Language
 from voxyard.speech.reading.number_words import cardinal, decimal, ordinal
 from voxyard.speech.reading.patterns import BLANKS
@@ -231,6 +231,8 @@ def _power(exponent: str, signs: Signs, code: str, language: Language) -> str:
             return f" {signs.power} {minus}{ordinal(int(figures), language)}"
         case "ja":
             return f"の{minus}{cardinal(figures, language)}乗"
+        case "pl":
+            return f" do {minus}{polish.inflected(int(figures), 'ej', language)}"
         case "zh":
             return f"的{minus}{cardinal(figures, language)}次方"
         case _:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from functools import partial
 
-from voxyard.speech.reading import german, laps
+from voxyard.speech.reading import german, laps, polish_cases
 from voxyard.speech.reading.languages import Language
 from voxyard.speech.reading.number_words import around_range, cardinal, in_case, ordinal
 from voxyard.speech.reading.patterns import BLANK, ELSEWHERE
@@ -40,7 +40,9 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
             return ELSEWHERE  # 1:14 Mio.
         if ":" in found[0] and _is_score(found, code):
             ratio = table(code).signs.ratio
-            return f"{cardinal(found['hour'], language)} {ratio} {cardinal(str(int(found['minute'])), language)}"
+            second = cardinal(str(int(found["minute"])), language)
+            second = polish_cases.in_case(second, "genitive") if code == "pl" else second
+            return f"{cardinal(found['hour'], language)} {ratio} {second}"
         if code == "pl":
             return _polish(
                 language,
@@ -116,7 +118,7 @@ def _with_full_stop(code: str, full_stop: str, words: Words) -> list[tuple[re.Pa
         sharp = r"(?<![\w:.,/–-])(?P<hour>1?\d|2[0-4])(?P<minute>)(?P<second>)"
         sharp += r"(?=[,;!?)](?!\d)|\.?$|\.\s|\s(?:rano|wieczorem|w nocy|po południu))"
         return [
-            (re.compile(at + full_stop + r"(?![\w:]|[.,]\d|\.(?=[\s,]|$))"), words),
+            (re.compile(at + full_stop + r"(?![\w:]|[.,]\d)"), words),
             (re.compile(rf"(?<=\b[Oo] ){sharp}"), words),
         ]
     if code in ("de", "nl", "es", "pt"):
@@ -272,7 +274,7 @@ _AND = {
 }
 _LASTED = re.compile(
     r"\b(?:(?:marathon|maratona|maratón|марафон|semi)\s?:|ran|clocked|lief|couru|corrió|corso|correu|пробежала?|"
-    r"took|lasted|w|czasem|czas:?|trwał[ay]?|dauerte?n?|dur(?:ó|ò|ou|é|ata|ato)|длил\w+|in|of|time:?|nach|von|Zeit|en|de|em|di|за|temps|tiempo|tempo|duration:?|Dauer:?)\s$|(?:成绩|用时|以|(?:タイム|記録)(?:は|が)?|"
+    r"took|lasted|w|czasem|czas:?|trwał[ay]?|dauerte?n?|dur(?:ó|ò|ou|é|ata|ato)|длил\w+|врем\w+|результат\w*|in|of|time:?|nach|von|Zeit|en|de|em|di|за|temps|tiempo|tempo|duration:?|Dauer:?)\s$|(?:成绩|用时|以|(?:タイム|記録)(?:は|が)?|"
     r"زمان|رکورد)[:：]?\s?$",
     re.IGNORECASE,
 )

@@ -111,7 +111,7 @@ def _counted(language: Language) -> list[Reading]:
         return []
     names = "|".join(re.escape(each) for each in sorted(shorts, key=len, reverse=True))
     end = "(?![A-Za-z])" if _ends_are_attached(language) else r"(?!\w)"
-    end += r"(?!\s\d)" * (language.locale == "pl")  # ust. 2 pkt 3
+    end += r"(?!\s\d(?!\d*,\d\d(?!\d)))" * (language.locale == "pl")  # ust. 2 pkt 3, but 10 szt. 11,90 zł
     pattern = rf"{range_or_number(language)}{BLANK}(?P<short>{names}){end}"
     blank = " " if language.spaced else ""
 
