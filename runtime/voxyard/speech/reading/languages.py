@@ -163,7 +163,7 @@ LANGUAGES: dict[str, Language] = {
         numeric_date="/.-",
         money_and="e",
         feminine=r"libra|hora|milha|tonelada|onça|jarda|polegada|lira|coroa|rupia",
-        feminine_forms=((r"\bum$", "uma"), (r"\bdois\b", "duas"), (r"(z|c|nh)entos\b", r"\1entas")),
+        feminine_forms=((r"\bum(?=$| mil\b)", "uma"), (r"\bdois\b", "duas"), (r"(z|c|nh)entos\b", r"\1entas")),
         names={
             "USD": (r" americanos?$", ""),
             "BRL": (r" brasileiros?$| brasileiro$", ""),

@@ -68,6 +68,8 @@ def patterns(code: str, language: Language) -> list[Reading]:
         word = NEXT_WORD.match(match.string, match.end())
         if part or word is None or labelled(match, language):
             return sign + decimal(whole, part, language)
+        if word[1] == "mil":
+            return sign + _thousands(match, whole, word.end(), language)
         said = _agreeing(match, whole, word[1], language)
         if said is None or re.fullmatch(language.alone, word[1], re.IGNORECASE):
             return None if said is None else sign + said
@@ -100,6 +102,13 @@ def _agreeing(found: re.Match[str], whole: str, word: str, language: Language) -
         before = found.string[max(0, found.start() - 40) : found.start()]
         said = "ein" if word == "Uhr" else german.one(before, word) or said
     return said
+
+
+def _thousands(found: re.Match[str], whole: str, after: int, language: Language) -> str:
+    """The 31 of 31 mil pessoas, which agrees with the noun after mil."""
+    noun = NEXT_WORD.match(found.string, after)
+    said = None if noun is None or whole == "1" else before_word(f"{whole}000", noun[1], language)
+    return (said or cardinal(f"{whole}000" if whole != "1" else whole, language, "\0")).removesuffix(" mil")
 
 
 def _without_cents(language: Language) -> list[Reading]:

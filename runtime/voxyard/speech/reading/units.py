@@ -184,13 +184,16 @@ _PER = {
 }
 
 
+_THOUSANDS = ("mil", "mila", "mille")  # after which is no preposition
+
+
 def _after_per(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
     """Per lb, pro kg, al kg: a unit without a number."""
     before = "|".join(rf"(?<=\b{each}\s)" for each in _PER.get(language.locale, "").split("|") if each)
     if not before or not language.spaced:
         return []
     of = {"fr": " d[e']", "es": " de", "it": " di", "pt": " de"}.get(language.locale, "")
-    before += "".join(rf"|(?<=\b{each}{of}\s)" for each in language.magnitudes.split("|") if len(each) > 3)
+    before += "".join(rf"|(?<=\b{each}{of * (each not in _THOUSANDS)}\s)" for each in language.magnitudes.split("|") if each)
     names = "|".join(
         re.escape(each)
         for each in sorted(symbols, key=len, reverse=True)
