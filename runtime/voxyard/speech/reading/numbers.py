@@ -91,9 +91,21 @@ def _apart(words: Callable[[re.Match[str]], str | None], found: re.Match[str]) -
     return said if said is None or not found.string[found.end() : found.end() + 1].isalpha() else f"{said} "
 
 
+_DETERMINERS = {
+    "es": re.compile(r"(?<!\w)(?:l|un|est|es|aquell|nuestr|vuestr|otr)(?P<gender>[oa])s\s$", re.IGNORECASE),
+    "pt": re.compile(
+        r"(?<!\w)(?:[dn]?(?:|est|ess|aquel)|pel|noss|voss|outr|a(?=os))(?P<gender>[oaà])s\s$", re.IGNORECASE
+    ),
+}
+
+
 def _agreeing(found: re.Match[str], whole: str, word: str, language: Language) -> str | None:
     """A number as it stands before a word, or in a row before the word after that; None where it is not known."""
     said = None
+    if (told := _DETERMINERS.get(language.locale)) and not re.fullmatch(language.alone, word, re.IGNORECASE):
+        article = told.search(found.string[max(0, found.start() - 12) : found.start()])
+        if article:  # los 101 dálmatas
+            return cardinal(whole, language, "hora" if article["gender"] in "aàAÀ" else "\0")
     if row := _ROW.match(found.string, found.end()):
         said = before_word(whole, row[1], language)
     if said is None:

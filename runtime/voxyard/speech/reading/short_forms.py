@@ -130,6 +130,10 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
     ),
     "es": (
         (re.compile(r"(?<![\w.])(?<![A-ZÁÉÍÓÚ]\. )D\.(?=\s[A-ZÁÉÍÓÚ][a-zà-ÿ])"), lambda _: "Don"),  # not D. H. Lawrence
+        (
+            re.compile(r"(?:(?<=\b[Ll]a )§|(?<=\b[Ll]as )§§)\s?(?=\d)"),  # las §§ 5 y 6, but el § 5
+            lambda found: "secciones " if "§§" in found[0] else "sección ",
+        ),
     ),
     "it": (
         (

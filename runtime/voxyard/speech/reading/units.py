@@ -193,7 +193,9 @@ def _after_per(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
     if not before or not language.spaced:
         return []
     of = {"fr": " d[e']", "es": " de", "it": " di", "pt": " de"}.get(language.locale, "")
-    before += "".join(rf"|(?<=\b{each}{of * (each not in _THOUSANDS)}\s)" for each in language.magnitudes.split("|") if each)
+    before += "".join(
+        rf"|(?<=\b{each}{of * (each not in _THOUSANDS)}\s)" for each in language.magnitudes.split("|") if each
+    )
     names = "|".join(
         re.escape(each)
         for each in sorted(symbols, key=len, reverse=True)
