@@ -242,7 +242,7 @@ def _spoonfuls(code: str, language: Language) -> list[tuple[re.Pattern[str], Wor
 
 
 def _laws(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
-    """The number of a law and its year: ley 123/2020."""
+    """The number of a law and its year: ley 123/2020; CF/88."""
     slash = table(code).signs.slash
     if code not in ("es", "it", "pt") or not slash:
         return []
@@ -254,7 +254,9 @@ def _laws(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
         number = cardinal(re.sub(r"\D", "", found["n"]), language)
         return f"{number} {slash} {cardinal(found['year'], language)}"
 
-    return [(re.compile(law), words)]
+    acronym = r"(?<![\w/])(?:CF|CC|CP[CP]?|CDC|CLT|CTN|CTB|ECA)(?P<n>)/(?P<year>(?:19|20)\d\d|\d\d)(?![\w/-]|[.,]\d)"
+    acts = [(re.compile(acronym), lambda found: f"{found[0].partition('/')[0]} de {cardinal(found['year'], language)}")]
+    return [(re.compile(law), words), *(acts if code == "pt" else [])]
 
 
 def _fraction(
