@@ -83,11 +83,12 @@ def patterns(code: str, region: str, language: Language) -> list[tuple[re.Patter
 
 
 _BEFORE_DAY_MONTH = {
-    "es": "el El del al día desde hasta",
+    "es": "el El del al día desde hasta lunes martes miércoles jueves viernes sábado domingo",
     "fr": "le Le du Du au dès jeudi lundi mardi mercredi vendredi samedi dimanche",
     "nl": "op vóór voor tot vanaf per t/m ma di wo do vr za zo",
-    "it": "il Il dal Dal al del entro giorno",
-    "pt": "em Em até dia Dia de a no desde",
+    "it": "il Il dal Dal al del entro giorno lunedì martedì mercoledì giovedì venerdì sabato domenica",
+    "pt": "em Em até dia Dia de a no desde segunda terça quarta quinta sexta sábado domingo feira segunda, terça, "
+    "quarta, quinta, sexta, sábado, domingo, feira,",
 }
 
 

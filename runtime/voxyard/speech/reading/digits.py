@@ -39,7 +39,9 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             lambda match: _octets(match[0], match["port"], language),
         ),
         (
-            re.compile(rf"(?:{start}|(?<=[vV]er\.)){grouped}(?P<letter>[vV])?\d+(?:\.\d+){{2,}}(?![A-Za-z0-9_])"),
+            re.compile(
+                rf"(?:{start}|(?<=[vV]er\.)){grouped}(?:(?P<letter>[vV])(?=\d+\.)\d+|\d+\.\d+)(?:\.\d+)+(?![A-Za-z0-9_])"
+            ),
             lambda match: _version(match, language),
         ),
         (re.compile(rf"{edge}\+\d[\d\s()/-]{{4,}}\d{end}"), spoken),

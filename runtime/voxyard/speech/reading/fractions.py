@@ -256,7 +256,9 @@ def _laws(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
 
     acronym = r"(?<![\w/])(?:CF|CC|CP[CP]?|CDC|CLT|CTN|CTB|ECA)(?P<n>)/(?P<year>(?:19|20)\d\d|\d\d)(?![\w/-]|[.,]\d)"
     acts = [(re.compile(acronym), lambda found: f"{found[0].partition('/')[0]} de {cardinal(found['year'], language)}")]
-    return [(re.compile(law), words), *(acts if code == "pt" else [])]
+    house = re.compile(r"(?<![\w.,:/-])(?P<n>\d{1,4})/(?P<letter>[A-Z])(?![\w/-])")  # via Roma 12/B
+    houses = [(house, lambda found: f"{cardinal(found['n'], language)} {slash} {found['letter']}")]
+    return [(re.compile(law), words), *houses, *(acts if code == "pt" else [])]
 
 
 def _fraction(

@@ -110,7 +110,7 @@ def _counted(language: Language) -> list[Reading]:
         return []
     names = "|".join(re.escape(each) for each in sorted(shorts, key=len, reverse=True))
     end = "(?![A-Za-z])" if _ends_are_attached(language) else r"(?!\w)"
-    end += r"(?!\s\d)" * (language.locale == "pl")  # ust. 2 pkt 3
+    end += r"(?!\s\d)" if language.locale == "pl" else r"(?!(?<=[^a-z]p\.)\s\d)"  # ust. 2 pkt 3, n° 2 p. 12
     pattern = rf"{range_or_number(language)}{BLANK}(?P<short>{names}){end}"
     blank = " " if language.spaced else ""
 
@@ -228,6 +228,10 @@ def _milestones(language: Language) -> list[Reading]:
 
 _CURRENT = {  # words beside a current, for Gleis 16 A is none
     "de": r"\d\s?V\b|[Ss]trom|[Ss]icherung|[Ss]tecker|[Nn]etzteil|Ladegerät|Volt",
+    "fr": r"\d\s?V\b|mm²|[Cc]ourant|[Ff]usible|[Dd]isjoncteur|[Pp]rise|[Cc]hargeur|[Vv]olt",
+    "es": r"\d\s?V\b|mm²|[Cc]orriente|[Ff]usible|[Dd]iferencial|[Ee]nchufe|[Cc]argador|[Vv]oltio",
+    "it": r"\d\s?V\b|mm²|[Cc]orrente|[Ff]usibile|[Ss]alvavita|[Pp]resa|[Cc]aricatore|[Vv]olt",
+    "pt": r"\d\s?V\b|mm²|[Cc]orrente|[Ff]usível|[Dd]isjuntor|[Tt]omada|[Cc]arregador|[Vv]olt",
     "nl": r"\d\s?V\b|[Ss]troom|[Zz]ekering|[Ss]tekker|[Ll]ader|[Vv]olt",
     "pl": r"\d\s?V\b|[Pp]rąd|[Bb]ezpiecznik|[Nn]atężeni|[Zz]asilacz|[Łł]adowark|[Gg]niazd",
 }
