@@ -155,7 +155,7 @@ def alternatives(language: Language, symbols: Mapping[str, str]) -> list[Reading
     def words(found: re.Match[str]) -> str:
         unit, (whole, _, part) = symbols[found["symbol"]], found["first"].partition(language.decimal)
         fraction = int(whole) < _LEAST_ALTERNATIVE and not unit.startswith("frequency")
-        if not found["kind"] and (found["sign"] != "/" or fraction):
+        if not found["kind"] and (found["sign"] != "/" or fraction or found["first"] == found["last"]):
             return ELSEWHERE
         said = f"{found['kind']}{blank}" if found["kind"] else ""
         said += decimal(whole, part, language)
