@@ -99,11 +99,12 @@ def _month_of_year(code: str, language: Language) -> list[tuple[re.Pattern[str],
 
 
 _BEFORE_DAY_MONTH = {
-    "es": "el El del al día desde hasta",
+    "es": "el El del al día desde hasta lunes martes miércoles jueves viernes sábado domingo",
     "fr": "le Le du Du au dès jeudi lundi mardi mercredi vendredi samedi dimanche",
     "nl": "op vóór voor tot vanaf per t/m ma di wo do vr za zo",
-    "it": "il Il dal Dal al del entro giorno",
-    "pt": "em Em até dia Dia de a no desde",
+    "it": "il Il dal Dal al del entro giorno lunedì martedì mercoledì giovedì venerdì sabato domenica",
+    "pt": "em Em até dia Dia de a no desde segunda terça quarta quinta sexta sábado domingo feira segunda, terça, "
+    "quarta, quinta, sexta, sábado, domingo, feira,",
 }
 
 
@@ -135,7 +136,8 @@ def _slashed(code: str, language: Language, whole: Words) -> list[tuple[re.Patte
         )
     if code in _BEFORE_DAY_MONTH:
         words = "|".join(rf"(?<=(?<!\w){each}\s)" for each in _BEFORE_DAY_MONTH[code].split())
-        month = r"(?P<month>0[1-9]|1[0-2]|(?<=1[3-9][/-])[1-9]|(?<=[23]\d[/-])[1-9])"
+        at_a_time = r"(?=\s(?:à|às|a\slas?|alle)\s\d)"  # le 5/3 à 21:42
+        month = rf"(?P<month>0[1-9]|1[0-2]|(?<=1[3-9][/-])[1-9]|(?<=[23]\d[/-])[1-9]|[1-9]{at_a_time})"
         short = rf"(?=\d)(?:{words})(?P<day>{_DAY}){'[-/]' if code == 'nl' else '/'}{month}(?![\w/]|[.,-]\d)"
         if code == "nl":
             short += r"(?!\s[a-z]{3,}(?:en|s)\b)"  # voor 8-10 personen

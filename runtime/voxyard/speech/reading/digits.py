@@ -112,8 +112,8 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         found.append((after_word, lambda match: match["word"] + one_by_one(match["digits"], language)))
     if table(language.locale).records:
         found.append((_RECORD, lambda match: _record(match, language)))
-    if language.locale == "zh":
-        found.append((_SHORT_PHONES, lambda match: one_by_one(match[0], language)))
+    if of_shape := _OF_SHAPE.get(language.locale):
+        found.append((of_shape, lambda match: one_by_one(match[0], language)))
     return found
 
 
@@ -200,6 +200,10 @@ _SHORT_PHONES = re.compile(  # of the police, of a hotline
     r"(?<![\d.])(?:(?:(?<=[打拨])|(?<=[打拨]\d{3}、)|(?<=[打拨]\d{3}、\d{3}、)|(?<=[打拨]\d{3}[或和]))(?:1[12]\d|1[02]\d{3}|9[56]\d{3})|"
     r"(?:11[0479]|12[02]|1[02]\d{3}|9[56]\d{3})(?=报警|火警|急救|热线|电话|客服|平台|官网|投诉))(?![\d.])"
 )
+_OF_SHAPE = {
+    "zh": _SHORT_PHONES,
+    "pt": re.compile(r"(?<![\w.,/–-])\d{4,5}-\d{3}(?![\w/–-]|[.,]\d)"),  # Lisboa (1100-148), 01310-100
+}
 
 
 def _identity(text: str, language: Language) -> str:

@@ -213,27 +213,37 @@ def _marked(code: str, language: Language, above: str, below: str, found: re.Mat
 
 
 def _spoonfuls(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
-    """1/2 c. à c. and 1 c. à s., which are feminine and one."""
+    """1/2 c. à c., 1 c. à s., 3/4 cuil. à café: of a noun that is feminine."""
     if code != "fr":
         return []
     names = {"s": "soupe", "c": "café"}
+    fraction = rf"(?P<above>[1-9])/(?P<below>[1-9])|(?P<glyph>[{_GLYPHS}])"
     pattern = (
-        rf"(?<![\w.,/])(?:(?P<whole>\d{{1,2}}){BLANK})?(?P<n>1/2|½|1){BLANK}c\.\s?à\s?(?P<what>s\.|c\.|soupe\b|café\b)"
+        rf"(?<![\w.,/–-])(?:(?P<whole>\d{{1,2}})(?:\s|(?=[{_GLYPHS}c])))?(?:{fraction})?(?(whole)|(?(above)|(?(glyph)|(?!))))"
+        r"\s?(?:de\s)?c(?:uill?)?\.?\s?à\.?\s?(?P<what>[sc]\b\.?|soupe\b|café\b)"
     )
 
-    def words(found: re.Match[str]) -> str:
+    def words(found: re.Match[str]) -> str | None:
         what = found["what"].rstrip(".")
-        if found["whole"] and found["n"] != "1":
-            count = before_word(found["whole"], "cuillère", language) or cardinal(found["whole"], language)
-            return f"{count} cuillère{'s' * (found['whole'] != '1')} à {names.get(what, what)} et demie"
-        return f"{'une' if found['n'] == '1' else 'une demi'} cuillère à {names.get(what, what)}"
+        spoon = f"cuillère à {names.get(what, what)}"
+        figures = found["glyph"].translate(_AS_FIGURES) if found["glyph"] else f"{found['above']}⁄{found['below']}"
+        above, _, below = figures.partition("⁄")
+        half = (above, below) == ("1", "2")
+        if not found["whole"] and half:
+            return f"une demi-{spoon}"
+        if not found["whole"]:
+            return _fraction(code, language, None, int(above), int(below), spoon, found)
+        count = before_word(found["whole"], "cuillère", language) or cardinal(found["whole"], language)
+        said = f"{count} {spoon if found['whole'] == '1' else spoon.replace('cuillère', 'cuillères')}"
+        if not (found["above"] or found["glyph"]):
+            return said
+        return f"{said} et {'demie' if half else _parts(code, language, int(above), int(below))}"
 
-    one = re.compile(r"(?<=[13]/[2348] de )c\.\s?à\s?(?P<what>s\.|c\.)")
-    return [(re.compile(pattern), words), (one, lambda found: f"cuillère à {names[found['what'][0]]}")]
+    return [(re.compile(pattern), words)]
 
 
 def _laws(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
-    """The number of a law and its year: ley 123/2020."""
+    """The number of a law and its year: ley 123/2020; CF/88."""
     slash = table(code).signs.slash
     if code not in ("es", "it", "pt") or not slash:
         return []
@@ -245,7 +255,11 @@ def _laws(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
         number = cardinal(re.sub(r"\D", "", found["n"]), language)
         return f"{number} {slash} {cardinal(found['year'], language)}"
 
-    return [(re.compile(law), words)]
+    acronym = r"(?<![\w/])(?:CF|CC|CP[CP]?|CDC|CLT|CTN|CTB|ECA)(?P<n>)/(?P<year>(?:19|20)\d\d|\d\d)(?![\w/-]|[.,]\d)"
+    acts = [(re.compile(acronym), lambda found: f"{found[0].partition('/')[0]} de {cardinal(found['year'], language)}")]
+    house = re.compile(r"(?<![\w.,:/-])(?P<n>\d{1,4})/(?P<letter>[A-Z])(?![\w/-])")  # via Roma 12/B
+    houses = [(house, lambda found: f"{cardinal(found['n'], language)} {slash} {found['letter']}")]
+    return [(re.compile(law), words), *houses, *(acts if code == "pt" else [])]
 
 
 def _fraction(
@@ -260,13 +274,14 @@ def _fraction(
     said = _parts(code, language, above, below)
     if whole is None:
         if code in ("es", "it", "pt") and (above, below) == (1, 2):
-            said = _half(code, (_before(found) or _after(found)) if unit is None else unit)
+            noun = _before(found) or _after(found)
+            said = _half(code, table(code).abbreviations.get(f"{noun}.", noun) if unit is None else unit)
             return said if unit is None else f"{said} {unit}"
         if below == 2 and (code == "nl" or (unit is None and code in ("de", "fr"))):
             return _half_alone(code, language, said, unit, found)
         if unit is None:
             measured = code in _OF and below > 2 and _MEASURE.match(found.string, found.end()) is not None
-            return said + " de" * measured
+            return f"{said} {_OF[code].rstrip()}" if measured else said
         if below == 2 and code == "de":
             return f"{_german_half(found, unit)} {unit}"
         of = "" if below == 2 or code not in _OF else _OF[code]
@@ -378,7 +393,7 @@ def _parts(code: str, language: Language, above: int, below: int) -> str:
 
 _HALF_HOUR = re.compile(r"\b(?:[Uu]m|[Gg]egen|[Bb]is|[Aa]b|[Nn]ach|[Vv]or)\s$")
 _MEASURE = re.compile(  # 1/4 cdta.
-    r"\s(?:cdtas?\b|cdas?\b|cucharad|tazas?\b|vasos?\b|kilos?\b|litros?\b|libras?\b|xícaras?\b|colher|copos?\b|tasses?\b|"
+    r"\s(?:cdtas?\b|cdas?\b|cucharad|tazas?\b|vasos?\b|kilos?\b|litros?\b|libras?\b|xícaras?\b|xícs?\b|cucchia|tazz[ae]\b|bicchier|litr[oi]\b|colher|copos?\b|tasses?\b|"
     r"verres?\b|cuill|litres?\b|kg\b)"
 )
 

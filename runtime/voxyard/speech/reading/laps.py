@@ -41,12 +41,29 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
 
 
 def hundredths(language: Language) -> list[tuple[re.Pattern[str], Words]]:
-    """9秒98, 9초 98: the hundredths of a second, digit by digit."""
+    """9秒98, 9초 98: the hundredths of a second, digit by digit; 9s85; de 8/8 h, how often."""
+    if joint := _BEFORE_HUNDREDTHS.get(language.locale):
+        after_unit = re.compile(r"(?<![\w.,:/–-])(?P<n>\d{1,2})s(?P<part>\d\d)(?!\w|[.,]\d)")
+        found: list[tuple[re.Pattern[str], Words]] = [(after_unit, partial(_seconds, joint, language))]
+        often = re.compile(r"(?<=\bde )(?P<n>\d{1,2})/(?P=n) ?h(?:oras)?(?!\w)")
+        return [*found, (often, partial(_every, language))] if language.locale == "pt" else found
     if language.locale not in ("ja", "zh", "ko"):
         return []
     noun = r"[.,:]?[\dA-Za-z]|[~〜%㍱-㏟米回次个個本枚度分公千万圈名人メセ]|\s?[개번명회분도미센킬살]"
     pattern = rf"(?<=\d[秒초]) ?(?P<n>\d\d)(?!{noun})"
     return [(re.compile(pattern), lambda found: " " * language.spaced + one_by_one(found["n"], language))]
+
+
+_BEFORE_HUNDREDTHS = {"fr": " ", "es": " ", "it": " e ", "pt": " e "}
+
+
+def _seconds(joint: str, language: Language, found: re.Match[str]) -> str:
+    return f"{unit(language, 'second', int(found['n']))}{joint}{cardinal(str(int(found['part'])), language)}"
+
+
+def _every(language: Language, found: re.Match[str]) -> str:
+    hours = cardinal(found["n"], language, "hora")
+    return f"{hours} em {hours} horas"
 
 
 _RACE = re.compile(

@@ -68,6 +68,8 @@ def patterns(code: str, language: Language) -> list[Reading]:
         word = NEXT_WORD.match(match.string, match.end())
         if part or word is None or labelled(match, language):
             return sign + decimal(whole, part, language)
+        if word[1] == "mil":
+            return sign + _thousands(match, whole, word.end(), language)
         said = _agreeing(match, whole, word[1], language)
         if said is None or re.fullmatch(language.alone, word[1], re.IGNORECASE):
             return None if said is None else sign + said
@@ -89,9 +91,21 @@ def _apart(words: Callable[[re.Match[str]], str | None], found: re.Match[str]) -
     return said if said is None or not found.string[found.end() : found.end() + 1].isalpha() else f"{said} "
 
 
+_DETERMINERS = {
+    "es": re.compile(r"(?<!\w)(?:l|un|est|es|aquell|nuestr|vuestr|otr)(?P<gender>[oa])s\s$", re.IGNORECASE),
+    "pt": re.compile(
+        r"(?<!\w)(?:[dn]?(?:|est|ess|aquel)|pel|noss|voss|outr|a(?=os))(?P<gender>[oaà])s\s$", re.IGNORECASE
+    ),
+}
+
+
 def _agreeing(found: re.Match[str], whole: str, word: str, language: Language) -> str | None:
     """A number as it stands before a word, or in a row before the word after that; None where it is not known."""
     said = None
+    if (told := _DETERMINERS.get(language.locale)) and not re.fullmatch(language.alone, word, re.IGNORECASE):
+        article = told.search(found.string[max(0, found.start() - 12) : found.start()])
+        if article:  # los 101 dálmatas
+            return cardinal(whole, language, "hora" if article["gender"] in "aàAÀ" else "\0")
     if row := _ROW.match(found.string, found.end()):
         said = before_word(whole, row[1], language)
     if said is None:
@@ -100,6 +114,13 @@ def _agreeing(found: re.Match[str], whole: str, word: str, language: Language) -
         before = found.string[max(0, found.start() - 40) : found.start()]
         said = "ein" if word == "Uhr" else german.one(before, word) or said
     return said
+
+
+def _thousands(found: re.Match[str], whole: str, after: int, language: Language) -> str:
+    """The 31 of 31 mil pessoas, which agrees with the noun after mil."""
+    noun = NEXT_WORD.match(found.string, after)
+    said = None if noun is None or whole == "1" else before_word(f"{whole}000", noun[1], language)
+    return (said or cardinal(f"{whole}000" if whole != "1" else whole, language, "\0")).removesuffix(" mil")
 
 
 def _without_cents(language: Language) -> list[Reading]:

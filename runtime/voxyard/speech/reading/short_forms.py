@@ -98,6 +98,13 @@ def _years(found: re.Match[str]) -> str:
     return f"{'Jahre' if found[0] == 'J.' else 'Monate'}{'n' * bool(dative)}{_full_stop(found)}"
 
 
+def _code_of_law(found: re.Match[str]) -> str:
+    """Art. 2043 c.c., which are no cubic centimetres there."""
+    if re.search(r"\bartt?\.\s[\d\s,e-]{1,20}$", found.string[max(0, found.start() - 30) : found.start()]) is None:
+        return ELSEWHERE
+    return f"codice {'civile' if found[0][-2] == 'c' else 'penale'}{_full_stop(found)}"
+
+
 _OF_NUMBERS = "|".join(rf"(?<=\b{each} )" for each in ("[Ll]es", "[Dd]es", "[Aa]ux"))
 _OF_LAWS = "|".join(rf"(?<=\b{each} )" for each in ("[Ll]a", "[Dd]ella", "[Aa]lla", "[Dd]alla", "[Nn]ella"))
 
@@ -167,8 +174,13 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
     ),
     "es": (
         (re.compile(r"(?<![\w.])(?<![A-ZÁÉÍÓÚ]\. )D\.(?=\s[A-ZÁÉÍÓÚ][a-zà-ÿ])"), lambda _: "Don"),  # not D. H. Lawrence
+        (
+            re.compile(r"(?:(?<=\b[Ll]a )§|(?<=\b[Ll]as )§§)\s?(?=\d)"),  # las §§ 5 y 6, but el § 5
+            lambda found: "secciones " if "§§" in found[0] else "sección ",
+        ),
     ),
     "it": (
+        (re.compile(r"(?<![\w.])c\.\s?[cp]\.(?!\w|\s?[cp]\.)"), _code_of_law),
         (
             re.compile(rf"(?<![\w.])L\.(?=\s?(?:n\.\s?)?\d{{1,4}}/(?:19|20)\d\d)|(?:{_OF_LAWS})L\.(?=\s?\d)"),
             lambda _: "legge",

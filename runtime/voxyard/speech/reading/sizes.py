@@ -9,7 +9,7 @@ from voxyard.speech.reading import fractions
 from voxyard.speech.reading.attributive import is_attribute
 from voxyard.speech.reading.languages import NO_LETTERS, Language
 from voxyard.speech.reading.number_words import before_word, cardinal, decimal
-from voxyard.speech.reading.patterns import BLANK, ELSEWHERE
+from voxyard.speech.reading.patterns import BLANK, BLANKS, ELSEWHERE
 from voxyard.speech.reading.ranges import near_score
 from voxyard.speech.reading.tables import table
 
@@ -106,6 +106,7 @@ def patterns(language: Language, units: Mapping[str, str], unit_name: UnitName) 
         *_algebra(language),
         *_relays(language, units, symbols, begin, unit_name),
         *_threads(language, number, unit_name),
+        *_heights(language, unit_name),
         (re.compile(size), words),
         *_of_words(language, symbols, named),
         *_how_often(language, number),
@@ -174,6 +175,34 @@ def _threads(language: Language, number: str, unit_name: UnitName) -> list[tuple
         return f"{blank}{by}{blank}".join(said) + (f"{blank}{unit}" if unit else "")
 
     return [(re.compile(rf"(?<![A-Za-z0-9_])M(?P<n>\d{{1,2}}){sides}"), words)]
+
+
+_BEFORE_HUNDREDTHS = {"fr": " ", "es": " ", "it": " e ", "pt": " e ", "ja": "", "zh": ""}
+
+
+def _heights(language: Language, unit_name: UnitName) -> list[tuple[re.Pattern[str], Words]]:
+    """1m80, 2 m 05: meters with their hundredths after the unit."""
+    joint = _BEFORE_HUNDREDTHS.get(language.locale)
+    if joint is None:
+        return []
+    letters, meter = (r"\w", "m") if language.spaced else ("A-Za-z0-9_", "[m米]")
+    noun = r"(?![的はでもがのとだ])[^\W\d_]"
+    if language.spaced:
+        noun = rf"(?(apart)\s(?!(?:{language.alone})\b)[^\W\d_]|(?!))"
+    pattern = rf"(?<![{letters}.,:/-])(?P<n>\d{{1,2}}){BLANK}{meter}(?P<apart>[{BLANKS}])?(?P<cm>\d\d)"
+    pattern += rf"(?![{letters}]|[.,:/–-]\d|{BLANK}[%‰€$£°'’′\"″x×]|{noun})"
+
+    def words(found: re.Match[str]) -> str:
+        name, cm = str(unit_name("length-meter", int(found["n"]))), found["cm"]
+        count = "两" if (language.locale, found["n"]) == ("zh", "2") else cardinal(found["n"], language, name)
+        said = f"{count}{' ' if language.spaced else ''}{name}"
+        if cm == "00":
+            return said
+        if language.locale == "zh":  # 一米八
+            return said + "".join(cardinal(digit, language) for digit in cm.removesuffix("0"))
+        return f"{said}{joint}{cardinal(str(int(cm)), language)}"
+
+    return [(re.compile(pattern), words)]
 
 
 def _joint(found: re.Match[str], language: Language) -> str:

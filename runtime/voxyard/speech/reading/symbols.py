@@ -181,7 +181,7 @@ def _areas(
     if not language.spaced:
         return []
     per = rf"(?<=[^\W\d_]|\.)(?<!\d[{BLANKS}][A-Za-z])(?<!\d[A-Za-z])(?P<per>/)"
-    area = rf"(?:{per}|(?<![\w/])(?<![\d{_SUPERSCRIPTS}][{BLANKS}]))(?P<symbol>{squares})(?![\w/])"
+    area = rf"(?:{per}|(?<![\w/])(?<![\d{_SUPERSCRIPTS}][{BLANKS}]))(?P<symbol>{squares})(?![\w/])"  # not 10⁶ m²
 
     def words(found: re.Match[str]) -> str | None:
         one = found["per"] or _ONE_OF.search(found.string[max(0, found.start() - 8) : found.start()])

@@ -173,18 +173,20 @@ _PRIMES = "'’′"
 
 
 def _minutes_of_a_match(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
-    """Gol all'89', en el 89', (89')."""
+    """Gol all'89', al 90'+3, en el 89', (89')."""
     if code not in _OF_MATCH:
         return []
     noun = "minute" if code == "fr" else "minuto"
-    pattern = re.compile(rf"{_OF_MATCH[code]}(?P<n>[1-9]\d?|1[0-2]\d)['’′](?![\w\"”])(?:(?P<noun>\s{noun})(?!\w))?")
+    more = r"(?: ?\+ ?(?P<more>\d{1,2})['’′]?)?(?![\w\"”])"
+    pattern = re.compile(rf"{_OF_MATCH[code]}(?P<n>[1-9]\d?|1[0-2]\d)['’′]{more}(?:(?P<noun>\s{noun})(?!\w))?")
 
     def words(found: re.Match[str]) -> str:
-        number, before = cardinal(found["n"], language), found["before"]
+        more = f" {table(code).signs.plus} {cardinal(found['more'], language)}" if found["more"] else ""
+        number, before = cardinal(found["n"], language) + more, found["before"]
         if code == "it":
-            return f"{before}{ordinal(int(found['n']), language)}{found['noun'] or ''}"
+            return f"{before}{ordinal(int(found['n']), language)}{more}{found['noun'] or ''}"
         if code == "fr" and before.lower() == "la ":
-            return f"{before}{ordinal(int(found['n']), language)} minute"
+            return f"{before}{ordinal(int(found['n']), language)} minute{more}"
         if before.lower().startswith("minut"):
             return f"{before}{number}"
         if code == "pt" and before.lower() in ("aos ", "nos ", "dos "):

@@ -111,7 +111,10 @@ def _counted(language: Language) -> list[Reading]:
         return []
     names = "|".join(re.escape(each) for each in sorted(shorts, key=len, reverse=True))
     end = "(?![A-Za-z])" if _ends_are_attached(language) else r"(?!\w)"
-    end += r"(?!\s\d(?!\d*,\d\d(?!\d)))" * (language.locale == "pl")  # ust. 2 pkt 3, but 10 szt. 11,90 zł
+    if language.locale == "pl":
+        end += r"(?!\s\d(?!\d*,\d\d(?!\d)))"  # ust. 2 pkt 3, but 10 szt. 11,90 zł
+    else:
+        end += r"(?!(?<=[^a-z]p\.)\s\d)"  # n° 2 p. 12
     pattern = rf"{range_or_number(language)}{BLANK}(?P<short>{names}){end}"
     blank = " " if language.spaced else ""
 
@@ -158,7 +161,7 @@ def alternatives(language: Language, symbols: Mapping[str, str]) -> list[Reading
     def words(found: re.Match[str]) -> str:
         unit, (whole, _, part) = symbols[found["symbol"]], found["first"].partition(language.decimal)
         fraction = int(whole) < _LEAST_ALTERNATIVE and not unit.startswith("frequency")
-        if not found["kind"] and (found["sign"] != "/" or fraction):
+        if not found["kind"] and (found["sign"] != "/" or fraction or found["first"] == found["last"]):
             return ELSEWHERE
         said = f"{found['kind']}{blank}" if found["kind"] else ""
         said += decimal(whole, part, language)
@@ -223,13 +226,18 @@ _PER = {
 }
 
 
+_THOUSANDS = ("mil", "mila", "mille")  # after which is no preposition
+
+
 def _after_per(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
     """Per lb, pro kg, al kg: a unit without a number."""
     before = "|".join(rf"(?<=\b{each}\s)" for each in _PER.get(language.locale, "").split("|") if each)
     if not before or not language.spaced:
         return []
     of = {"fr": " d[e']", "es": " de", "it": " di", "pt": " de"}.get(language.locale, "")
-    before += "".join(rf"|(?<=\b{each}{of}\s)" for each in language.magnitudes.split("|") if len(each) > 3)
+    before += "".join(
+        rf"|(?<=\b{each}{of * (each not in _THOUSANDS)}\s)" for each in language.magnitudes.split("|") if each
+    )
     names = "|".join(
         re.escape(each)
         for each in sorted(symbols, key=len, reverse=True)
@@ -263,6 +271,10 @@ def _milestones(language: Language) -> list[Reading]:
 _CURRENT = {  # words beside a current, for Gleis 16 A is none
     "en": r"\d\s?V(?:AC|DC)?\b|[Cc]urrent|[Ff]use|[Cc]ircuit|[Bb]reaker|[Cc]harger|[Aa]dapter",
     "de": r"\d\s?V\b|[Ss]trom|[Ss]icherung|[Ss]tecker|[Nn]etzteil|Ladegerät|Volt",
+    "fr": r"\d\s?V\b|mm²|[Cc]ourant|[Ff]usible|[Dd]isjoncteur|[Pp]rise|[Cc]hargeur|[Vv]olt",
+    "es": r"\d\s?V\b|mm²|[Cc]orriente|[Ff]usible|[Dd]iferencial|[Ee]nchufe|[Cc]argador|[Vv]oltio",
+    "it": r"\d\s?V\b|mm²|[Cc]orrente|[Ff]usibile|[Ss]alvavita|[Pp]resa|[Cc]aricatore|[Vv]olt",
+    "pt": r"\d\s?V\b|mm²|[Cc]orrente|[Ff]usível|[Dd]isjuntor|[Tt]omada|[Cc]arregador|[Vv]olt",
     "nl": r"\d\s?V\b|[Ss]troom|[Zz]ekering|[Ss]tekker|[Ll]ader|[Vv]olt",
     "pl": r"\d\s?V\b|[Pp]rąd|[Bb]ezpiecznik|[Nn]atężeni|[Zz]asilacz|[Łł]adowark|[Gg]niazd",
 }

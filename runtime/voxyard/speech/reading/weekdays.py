@@ -16,6 +16,8 @@ _JOINTS = (
     r"(?:\s?[–-]\s?|\s?/\s?|\s?&\s?|,\s|\s(?:and|t/m|to|through|or|und|u\.|bis|oder|et|à|au|ou|y|a|e|o|al?|i|и|по)\s)"
 )
 
+_MANY = re.compile(r"(?<!\w)(?:los|a?os|[aà]s|n[ao]s)\s$")  # los sáb. y dom.
+
 
 def patterns(language: Language) -> list[Reading]:
     """Patterns of short days with their words; none where the table has none."""
@@ -46,11 +48,17 @@ def patterns(language: Language) -> list[Reading]:
 
     def row(found: re.Match[str]) -> str:
         to = f" {language.to} " if language.to else " – "
-        said = re.sub(rf"(?<!\w)({short})\.?(?!\w)", lambda each: days[each[1]], found[0])
+        many = _MANY.search(found.string[max(0, found.start() - 5) : found.start()]) is not None
+        said = re.sub(
+            rf"(?<!\w)({short})\.?(?!\w)",
+            lambda each: days[each[1]] + "s" * (many and days[each[1]][-1] in "ao"),
+            found[0],
+        )
         said = said.replace(" t/m ", " tot en met ").replace(" u. ", " und ")
         said = re.sub(r"(?<=[^\W\d_])\s?[–-]\s?(?=[^\W\d_])", to, said)
         said = re.sub(r"\s?&\s?", f" {table(language.locale).signs.operators.get('&', '&')} ", said)
-        return said + "." if found[0].endswith(".") and found.string[found.end() :].strip() == "" else said
+        ends = r"\s*$" if language.locale == "de" else r"\s*(?:$|[A-ZÀ-Ý])"
+        return said + "." if found[0].endswith(".") and re.match(ends, found.string[found.end() :]) else said
 
     rows = rf"(?<![\w.]){short}\.?{_JOINTS}{short}(?:{_JOINTS}{short})*(?!\w)\.?(?=\s?[,:;)]|\s|$)"
     one = rf"(?<![\w.])(?P<day>{short})(?:\.,?|,)(?=\s{date})"
