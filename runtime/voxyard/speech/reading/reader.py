@@ -21,13 +21,14 @@ from functools import lru_cache
 
 from voxyard.speech.errors import check_wanted
 from voxyard.speech.reading import german, persian, russian
+from voxyard.speech.reading.beginnings import Places
 from voxyard.speech.reading.languages import LANGUAGES, Language
 from voxyard.speech.reading.markup import Edit, EditedText, Span
 from voxyard.speech.reading.options import KINDS, Kind
 from voxyard.speech.reading.patterns import ELSEWHERE
 from voxyard.speech.reading.rules import rules
 
-READING_VERSION = 11
+READING_VERSION = 12
 """Rises with every change that may give a text other words."""
 
 WINDOW = 20_000
@@ -81,11 +82,14 @@ def readings(
     spans = sorted(taken)
     found: list[Edit] = []
     breaks = [each.start() for each in _BREAK.finditer(text)]
+    places = Places(text, 0, 0)
     for begin, finish in zip([0, *(at + 1 for at in breaks)], [*breaks, len(text)], strict=True):
         for start, end in _windows(text, begin, finish):
             check_wanted()
             if _SOMETHING.search(text, start, end) and _is_written_in(rules_of, text[start:end]):
-                found += _read(text, start, end, (code, region), kinds, spans)
+                if not places.has(start, end):  # of several paragraphs, for they are short
+                    places = Places(text, start, max(end, min(start + WINDOW, len(text))))
+                found += _read(places, text, start, end, (code, region), kinds, spans)
     return found
 
 
@@ -104,7 +108,7 @@ def _windows(text: str, start: int, end: int) -> Iterator[Span]:
     yield start, end
 
 
-def _matches(pattern: re.Pattern[str], text: str, start: int, end: int) -> Iterator[re.Match[str]]:
+def _matches(places: Places, pattern: re.Pattern[str], text: str, start: int, end: int) -> Iterator[re.Match[str]]:
     """As `finditer`, in searches of a window each, which look `MARGIN` characters beyond it.
 
     What reaches the end of that is looked for once more, without an end: a match is the same however long it is. What
@@ -123,7 +127,7 @@ def _matches(pattern: re.Pattern[str], text: str, start: int, end: int) -> Itera
             if looked >= beyond:
                 break
         start = max(looked, beyond)
-    yield from pattern.finditer(text, start, end)
+    yield from places.matches(pattern, start, end)
 
 
 _APOSTROPHES = re.compile(r"(?<=\d)['’](?=\d{3}(?:['’]\d{3})*(?![\d'’]))")  # 10'000 francs
@@ -144,7 +148,13 @@ def _as_figures(text: str, code: str) -> str:
 
 
 def _read(
-    text: str, start: int, end: int, language: tuple[str, str], kinds: Collection[Kind], taken: list[Span]
+    places: Places,
+    text: str,
+    start: int,
+    end: int,
+    language: tuple[str, str],
+    kinds: Collection[Kind],
+    taken: list[Span],
 ) -> list[Edit]:
     used = bytearray(end - start)
     for span in taken:
@@ -157,7 +167,7 @@ def _read(
                 _take(used, edit.start - start, edit.end - start)
                 found.append(edit)
     for rule in (each for each in rules(*language) if not each.needs or text.find(each.needs, start, end) >= 0):
-        for match in _matches(rule.pattern, text, start, end):
+        for match in _matches(places, rule.pattern, text, start, end):
             first, last = match.span()
             if first == last or any(used[first - start : last - start]):
                 continue

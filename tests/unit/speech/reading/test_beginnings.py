@@ -1,0 +1,53 @@
+"""Where matches may begin: what is found there alone is what a search of the whole text finds."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from voxyard.speech.reading.beginnings import Places, beginning_of
+from voxyard.speech.reading.languages import LANGUAGES
+from voxyard.speech.reading.rules import rules
+
+CASES = yaml.safe_load(Path(__file__).with_name("heard_cases.yaml").read_text(encoding="utf-8"))
+
+
+def text_of(language: str) -> str:
+    """Every fourth case of a language."""
+    return "\n\n".join([row[language] for rows in CASES.values() for row in rows if language in row][::4])
+
+
+@pytest.mark.parametrize("language", [*LANGUAGES])
+def test_every_rule_finds_what_a_search_of_all_finds(language: str) -> None:
+    text = text_of(language) or text_of("en")
+    end = len(text) - len(text) // 9
+    places = Places(text, 0, len(text))
+    for rule in rules(language):
+        found = [match.span() for match in places.matches(rule.pattern, 9, end)]
+        assert found == [match.span() for match in rule.pattern.finditer(text, 9, end)], rule.pattern.pattern
+
+
+@pytest.mark.parametrize(
+    ("pattern", "characters"),
+    [
+        (r"(?<!\w)\d+", "3"),
+        (r"(?:(?<=a )b|[c-e]x|f?\s*g)", "bcdef g"),
+        (r"(?i:km)(?=\s)", "kK"),
+        (r"(?P<sign>[-+])?(?P<n>\d)", "-+7"),
+        (r"(?:x|)\$", "x$"),
+    ],
+)
+def test_a_match_begins_with_few_characters(pattern: str, characters: str) -> None:
+    beginning = beginning_of(re.compile(pattern))
+    assert beginning is not None
+    assert [each for each in "3bcdef gkK-+7x$ZÄ" if beginning.has(each)] == [
+        each for each in "3bcdef gkK-+7x$ZÄ" if each in characters or (r"\d" in pattern and each.isdigit())
+    ]
+
+
+@pytest.mark.parametrize("pattern", [r"a*", r".x", r"[^a]b", r"(?:a|.)b", r"(?=a)", r"(a)?(?(1)b|c)"])
+def test_a_match_may_begin_with_anything_or_be_empty(pattern: str) -> None:
+    assert beginning_of(re.compile(pattern)) is None
