@@ -88,7 +88,7 @@ def readings(
             check_wanted()
             if _SOMETHING.search(text, start, end) and _is_written_in(rules_of, text[start:end]):
                 if not places.has(start, end):  # of several paragraphs, for they are short
-                    places = Places(text, start, max(end, min(start + WINDOW, len(text))))
+                    places = Places(text, start, min(max(end, start + WINDOW), start + WINDOW + MARGIN, len(text)))
                 found += _read(places, text, start, end, (code, region), kinds, spans)
     return found
 
@@ -127,7 +127,7 @@ def _matches(places: Places, pattern: re.Pattern[str], text: str, start: int, en
             if looked >= beyond:
                 break
         start = max(looked, beyond)
-    yield from places.matches(pattern, start, end)
+    yield from places.matches(pattern, start, end) if places.has(start, end) else pattern.finditer(text, start, end)
 
 
 _APOSTROPHES = re.compile(r"(?<=\d)['’](?=\d{3}(?:['’]\d{3})*(?![\d'’]))")  # 10'000 francs

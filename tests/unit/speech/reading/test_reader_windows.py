@@ -9,6 +9,7 @@ from itertools import pairwise
 import pytest
 
 from voxyard.speech.reading import reader
+from voxyard.speech.reading.beginnings import Places
 from voxyard.speech.reading.reader import read_words, readings
 
 SENTENCES = ("It cost $5.50 in 1999.", "He ran 12 km at 7:30 p.m. with Dr. Smith.", "On 5 May there were 3 of 40.")
@@ -77,7 +78,7 @@ def test_no_search_goes_over_more_than_a_window_and_its_margin() -> None:
             longest = max(longest, end - start)
             return []
 
-    assert list(reader._matches(Counted(), text, 0, len(text))) == []  # type: ignore[arg-type]
+    assert list(reader._matches(Places(text, 0, 0), Counted(), text, 0, len(text))) == []  # type: ignore[arg-type]
     assert longest <= reader.WINDOW + reader.MARGIN
 
 
@@ -85,5 +86,5 @@ def test_a_match_longer_than_the_margin_is_found_whole(monkeypatch: pytest.Monke
     monkeypatch.setattr(reader, "WINDOW", 50)
     monkeypatch.setattr(reader, "MARGIN", 20)
     text = "1 " * 20 + "9" * 500 + " 1" * 40
-    found = [match.span() for match in reader._matches(re.compile(r"\d+"), text, 0, len(text))]
+    found = [match.span() for match in reader._matches(Places(text, 0, 0), re.compile(r"\d+"), text, 0, len(text))]
     assert found == [match.span() for match in re.finditer(r"\d+", text)]
