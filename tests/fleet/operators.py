@@ -198,7 +198,7 @@ def write_override(folder: Path, entry: Mapping[str, Any]) -> str:
     roles = [role for role in SERVICES if role in entry.get("roles", [])]
     names = ["exporter", *(name for role in roles for name in SERVICES[role])]
     names += ["node-exporter"] * bool(entry["node_exporter"])
-    quick = {"interval": "5s", "timeout": "5s", "retries": 12, "start_period": "20s"}
+    quick = {"interval": "5s", "timeout": "30s", "retries": 12, "start_period": "20s"}
     services = {name: {"healthcheck": dict(quick)} for name in names}
     for name in {"head", "worker"} & set(names):  # their check imports Ray, which takes a second of a processor
         services[name] = {"healthcheck": {"interval": "10s"}}

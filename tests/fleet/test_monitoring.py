@@ -207,7 +207,10 @@ def said(fleet: Fleet) -> dict[str, Answer]:
     before = fleet.traces()
     looked = fleet.operator.fab("--check", "--exit-code")
     assert fleet.traces() == before
-    return {"check": looked, "first": fleet.operator.good(), "again": fleet.operator.good()}
+    first = fleet.operator.good()
+    # a busy machine may be late with an answer to a health check, which another run would mend
+    eventually(lambda: fleet.operator.fab("--check", "--exit-code").returncode == 0)
+    return {"check": looked, "first": first, "again": fleet.operator.good()}
 
 
 def test_check_shows_what_would_change_and_changes_nothing(said: dict[str, Answer]) -> None:
