@@ -194,10 +194,10 @@ class Frozen:
 
 @pytest.fixture
 def frozen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Frozen]:
-    """Services that are processes, behind a gateway with short deadlines."""
-    monkeypatch.setattr(configuration, "ANSWER_SECONDS", 2)
-    monkeypatch.setattr(configuration, "EVENTS_SECONDS", 3)
-    monkeypatch.setattr(configuration, "FROZEN_SECONDS", 2)
+    """Services that are processes, behind a gateway with deadlines that a busy machine keeps."""
+    monkeypatch.setattr(configuration, "ANSWER_SECONDS", 6)
+    monkeypatch.setattr(configuration, "EVENTS_SECONDS", 9)
+    monkeypatch.setattr(configuration, "FROZEN_SECONDS", 8)
     with ExitStack() as stack:
         services = {}
         for name in NAMES:
