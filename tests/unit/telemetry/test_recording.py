@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from eventually import PATIENCE, eventually
-from exporters import BIN, Series, exporter, free_port, parse
+from exporters import BIN, RunningExporter, Series, exporter, free_port, parse
 from fake_driver import FakeDriver
 from prometheus_client import CollectorRegistry, generate_latest
 from replay import ReplayedSession, read
@@ -40,16 +40,21 @@ def host() -> Scenario:
 
 
 def record(
-    driver: FakeDriver, scenario: Scenario, path: Path, *more: str, then: Scenario | None = None
+    driver: FakeDriver,
+    scenario: Scenario,
+    path: Path,
+    *more: str,
+    then: Callable[[RunningExporter, Path], None] | None = None,
 ) -> tuple[Series, str]:
-    """Series of an exporter that recorded, before it ended, and its messages; `then` is the host after them."""
+    """Series of an exporter that recorded every GPU, and its messages; `then` gets it and the file of its host."""
     file = path.with_name("scenario")
     environment = driver.environment_of(scenario, path=file)
-    with exporter(environment, "--record", str(path), "--record-seconds", "3", *more) as running:
-        running.until(lambda: running.value("voxyard_gpu_power_watts", gpu="0"))
+    with exporter(environment, "--record", str(path), "--record-seconds", "600", *more) as running:
+        running.until(lambda: sum(name == "voxyard_gpu_up" for name, _ in running.series()) == len(scenario.gpus))
         seen = running.series()
         if then is not None:
-            then.write(file)
+            then(running, file)
+        running.process.terminate()
         assert running.process.stderr is not None
         assert running.process.wait(timeout=PATIENCE) == 0
         return seen, running.process.stderr.read()
@@ -110,7 +115,10 @@ def of_one(series: Series) -> dict[tuple[str, tuple[tuple[str, str], ...]], floa
 
 @pytest.mark.slow
 def test_figures_come_in_their_order_and_the_last_stay(driver: FakeDriver, tmp_path: Path) -> None:
-    record(driver, Scenario([GpuState.default(0, temperature=counter(40, 10))]), tmp_path / "card")
+    def warmer(running: RunningExporter, _: Path) -> None:
+        running.until(lambda: (running.value("voxyard_gpu_temperature_celsius", gpu="0") or 0) > 60)
+
+    record(driver, Scenario([GpuState.default(0, temperature=counter(40, 10))]), tmp_path / "card", then=warmer)
     found: list[float] = []
     with replayed(tmp_path / "card") as scrape:
 
@@ -133,7 +141,12 @@ def test_names_of_processes_are_left_out(driver: FakeDriver, tmp_path: Path) -> 
 @pytest.mark.slow
 def test_a_call_that_hangs_hangs_again(driver: FakeDriver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     two = Scenario([GpuState.default(0), GpuState.default(1)])
-    record(driver, two, tmp_path / "card", then=two.hanging(1, "nvmlDeviceGetPowerUsage"))
+
+    def hangs(running: RunningExporter, file: Path) -> None:
+        two.hanging(1, "nvmlDeviceGetPowerUsage").write(file)
+        running.until(lambda: running.value("voxyard_gpu_up", gpu="1") == 0)
+
+    record(driver, two, tmp_path / "card", then=hangs)
     hung = [line for line in read(tmp_path / "card")[1:] if not {"answer", "code"} & line.keys()]
     assert [line["call"] for line in hung] == ["nvmlDeviceGetPowerUsage"]
     monkeypatch.setattr(sampling, "HUNG_SECONDS", 0.5)
