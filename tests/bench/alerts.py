@@ -19,7 +19,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
-sys.path[:0] = map(str, (Path(__file__).resolve().parents[1] / "support").glob("*/"))
+import paths
+
+paths.add()
 
 from fault_kinds import KINDS
 from healthy_weeks import DAY, WEEKS, Week, live

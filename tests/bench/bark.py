@@ -20,8 +20,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import paths
+
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tests/support/benchmarks"), str(ROOT / "tests/support/speech")]
+paths.add()
 
 import bench_table
 import torch

@@ -19,8 +19,10 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
+import paths
+
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "scripts"), *map(str, (ROOT / "tests/support").glob("*/"))]
+paths.add()
 
 from cells import NAMES, PATIENCE, Cells, running_cells, undisturbed
 from documents import new_document

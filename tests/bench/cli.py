@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -17,6 +18,7 @@ OUTPUT = Path(__file__).resolve().parents[2] / "build" / "bench" / "cli.json"
 
 def main() -> None:
     """Measure, print the table and write the file."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
     contestants = {
         "help": [sys.executable, "-m", "voxyard", "--help"],
         "bare_python": [sys.executable, "-c", "pass"],

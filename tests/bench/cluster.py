@@ -14,7 +14,6 @@ import platform
 import secrets
 import signal
 import statistics
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -22,7 +21,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path[:0] = map(str, (Path(__file__).resolve().parents[1] / "support").glob("*/"))
+import paths
+
+paths.add()
 
 from cluster_driver import requests
 from cluster_hosts import ClusterHosts

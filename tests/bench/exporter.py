@@ -17,9 +17,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import paths
 import psutil
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "nvml"))
+paths.add()
 
 from fake_driver import FakeDriver
 from scenario import GpuState, Scenario

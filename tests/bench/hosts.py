@@ -26,10 +26,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import paths
 
 HERE = Path(__file__).resolve().parent
 SUPPORT = HERE.parent / "support"
-sys.path[:0] = [str(SUPPORT / "speech"), str(SUPPORT / "trainer")]
+paths.add()
 
 from cluster_hosts import ClusterHosts
 from runs import command, environment, write_tones

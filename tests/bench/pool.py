@@ -14,14 +14,15 @@ import os
 import platform
 import random
 import statistics
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-sys.path[:0] = map(str, (Path(__file__).resolve().parents[1] / "support").glob("*/"))
+import paths
+
+paths.add()
 
 from engines import TonesEngine
 from simulated_pool import SimulatedEngine, SimulatedPool, Spell

@@ -9,7 +9,6 @@ import logging
 import os
 import platform
 import resource
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,10 +19,11 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
+import paths
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "scripts"), *map(str, (ROOT / "tests/support").glob("*/"))]
+paths.add()
 
 from simulated_fleet import LeapingClock, SimulatedFleet
 from tiny_model import write_model

@@ -16,7 +16,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-sys.path[:0] = map(str, (Path(__file__).resolve().parents[1] / "support").glob("*/"))
+import paths
+
+paths.add()
 
 import bench_service_parts as parts
 from bench_service_parts import Running, running

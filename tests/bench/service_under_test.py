@@ -16,7 +16,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-sys.path[:0] = map(str, (Path(__file__).resolve().parents[1] / "support").glob("*/"))
+import paths
+
+paths.add()
 
 from fastapi import FastAPI, Response
 from frontends import TonesFrontend

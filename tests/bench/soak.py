@@ -24,8 +24,10 @@ from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 
+import paths
+
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "scripts"), *map(str, (ROOT / "tests/support").glob("*/"))]
+paths.add()
 
 import psutil
 from cells import PATIENCE, Cells, running_cells

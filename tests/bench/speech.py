@@ -20,9 +20,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import paths
+
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # matrices are small: a second thread would mostly wait
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tests/support/benchmarks")]
+paths.add()
 
 from bench_closed_grammar import ClosedGrammar
 from bench_sentences import Sentence, held_out, one_clip_each, sentence, split, spread, write_corpus

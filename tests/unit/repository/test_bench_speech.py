@@ -48,7 +48,9 @@ def benchmark() -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT / "tests/bench")
+        spec.loader.exec_module(module)
     return module
 
 
