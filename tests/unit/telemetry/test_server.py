@@ -144,18 +144,18 @@ def test_a_regular_reader_sees_what_was_set_last() -> None:
     with serve(CollectorRegistry(), "127.0.0.1", 0) as server:
         for _ in range(2):
             get(server.port, "/metrics")
-            time.sleep(0.3)
-        read = threading.Event()
+            time.sleep(0.8)
+        began = threading.Event()
 
         def scrape() -> None:
             time.sleep(0.2)
+            began.set()
             get(server.port, "/metrics")
-            read.set()
 
         reader = threading.Thread(target=scrape)
         reader.start()
         server.wait_for_reader(30)
-        waited = read.wait(0.1)
+        waited = began.is_set()
         reader.join()
 
     assert waited
