@@ -256,8 +256,8 @@ bench-cells: $(VENV)/stamps/dev  ## benchmark three services on one PostgreSQL b
 soak: $(VENV)/stamps/dev  ## disturb two services with everything on for HOURS=6: what is lost, what grows (Debian's postgresql, root) → build/soak
 	@$(BIN)/python tests/bench/soak.py --hours "$(HOURS)" $(ARGS)
 
-bench-alerts: $(VENV)/stamps/dev  ## benchmark alert detection time for injected faults → build/bench/alerts.json
-	@$(BIN)/python tests/bench/alerts.py
+bench-alerts: $(VENV)/stamps/dev  ## benchmark the causes that alerts and profiler tell of injected faults → build/bench/alerts.json (ARGS="--days 0": no healthy weeks)
+	@$(BIN)/python tests/bench/alerts.py $(ARGS)
 
 bench-rollout: $(VENV)/stamps/dev  ## benchmark a rollout to 200 simulated hosts → build/bench/rollout.json
 	@$(BIN)/python tests/bench/rollout.py

@@ -53,7 +53,7 @@ class Lived:
 
 
 def main() -> int:
-    """Play the faults and the weeks, print the tables, write the file; 1 where a goal was missed."""
+    """Play the faults and the weeks, print each table when it is known, write the file; 1 where a goal was missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=SEED, help="of what is drawn (default: %(default)s)")
     parser.add_argument("--each", type=int, default=1, help="faults of each kind (default: %(default)s)")
@@ -71,6 +71,7 @@ def main() -> int:
     # The profiles come first and one at a time: they measure, and want the machine to themselves.
     each_profile = (profiled(kind, asked.seed + number) for number in range(asked.each) for kind in profiles)
     seen = _told(each_profile, asked.each * len(profiles), "profile")
+    print(profiled_table(seen), flush=True)
     courses: dict[tuple[float, float, float], list[tuple[str, int]]] = {}
     for number in range(asked.each):
         for kind in kinds:
@@ -78,10 +79,12 @@ def main() -> int:
     faults = [each for those in courses.values() for each in _parts(those, FAULTS_TOGETHER)]
     healthy = _parts([week.name for week in weeks], WEEKS_TOGETHER)
     with ProcessPoolExecutor(asked.jobs) as processes:
+        observed = processes.map(_observe, faults)
         lives = processes.map(partial(_live, days=asked.days, seed=asked.seed), healthy)
-        outcomes = _told(chain.from_iterable(processes.map(_observe, faults)), sum(map(len, faults)), "fault")
+        outcomes = _told(chain.from_iterable(observed), sum(map(len, faults)), "fault")
+        print("", fault_table(outcomes), sep="\n", flush=True)
         lived = _told(chain.from_iterable(lives), len(weeks), "week")
-    print(table(outcomes, lived), profiled_table(seen), sep="\n\n")
+        print("", week_table(lived), sep="\n")
     result = _result(outcomes, lived, seen, asked, time.perf_counter() - began)
     OUTPUT.parent.mkdir(parents=True, exist_ok=True)
     OUTPUT.write_text(json.dumps(result, indent=2, default=str) + "\n", encoding="utf-8")
@@ -115,8 +118,8 @@ def _told(made: Iterable[T], count: int, what: str) -> list[T]:
     return found
 
 
-def table(outcomes: Sequence[Outcome], lived: Sequence[Lived]) -> str:
-    """The tables of README.md beside this file."""
+def fault_table(outcomes: Sequence[Outcome]) -> str:
+    """What told each kind of fault, as README.md beside this file has it."""
     lines = ["| planted fault | told by | after | also fired |", "|---|---|---|---|"]
     for kind, those in _by_kind(outcomes):
         told = [each.told for each in those if each.told is not None]
@@ -125,7 +128,12 @@ def table(outcomes: Sequence[Outcome], lived: Sequence[Lived]) -> str:
         after = " – ".join(dict.fromkeys(map(_clock, (min(times), max(times))))) if told else "never"
         others = {name for each in those for name, _, _ in each.fired} - kind.told_by
         lines.append(f"| {kind.name} | {named} | {after} | {', '.join(sorted(others))} |")
-    lines += ["", "| healthy week | pages | told on dashboards |", "|---|---|---|"]
+    return "\n".join(lines)
+
+
+def week_table(lived: Sequence[Lived]) -> str:
+    """What fired in each healthy week, as README.md beside this file has it."""
+    lines = ["| healthy week | pages | told on dashboards |", "|---|---|---|"]
     for week in lived:
         pages = ", ".join(f"{each.name} ({each.first / DAY:.1f} d)" for each in week.pages) or "none"
         hints = ", ".join(sorted({each.name for each in week.fired} - {each.name for each in week.pages}))
