@@ -272,17 +272,19 @@ def test_the_events_of_a_frozen_service_end_and_are_those_of_the_other_when_they
 def test_audio_of_a_frozen_service_ends_and_that_of_the_other_is_waited_for(frozen: Frozen, path: str) -> None:
     """No deadline tells a first sound that waits for a worker, or a paused stream, from a frozen service: checks do."""
 
-    def ask() -> None:
-        method = "POST" if path.endswith("/speech") else "GET"
+    def ask(number: int) -> None:
         with suppress(httpx.HTTPError), frozen.client.stream(method, path) as answer:
             for _ in answer.iter_raw():
+                begun.add(number)
                 if ended.is_set():
                     break
 
-    ended = threading.Event()
+    method = "POST" if path.endswith("/speech") else "GET"
+    begun, ended = set[int](), threading.Event()
     with ThreadPoolExecutor(4) as clients:
-        asked = [clients.submit(ask) for _ in range(4)]
+        asked = [clients.submit(ask, number) for number in range(4)]
         eventually(lambda: frozen.requests() == {"one": 2, "two": 2})
+        eventually(lambda: method == "POST" or len(begun) == 4)  # before that the other one is asked
         with frozen.freeze("one"):
             eventually(lambda: sum(each.done() for each in asked) == 2)
             assert frozen.requests() == {"one": 0, "two": 2}
