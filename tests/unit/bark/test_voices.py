@@ -17,7 +17,7 @@ import pytest
 
 from voxyard.bark import voices
 from voxyard.bark.errors import BarkError
-from voxyard.bark.voices import LARGEST_FILE, BarkVoiceFiles, load, names, read
+from voxyard.bark.voices import LARGEST_FILE, BarkVoiceFiles, VoicePrompt, load, names, read
 from voxyard.speech.errors import SpeechError
 
 Arrays = dict[str, np.ndarray]
@@ -68,10 +68,13 @@ def test_the_wheel_brings_271_presets() -> None:
     assert list(presets) == sorted(presets)
 
 
-def test_every_preset_is_a_whole_voice() -> None:
-    for name in names():
-        voice = load(name)
+@pytest.fixture(scope="module")
+def presets() -> dict[str, VoicePrompt]:
+    return {name: load(name) for name in names()}
 
+
+def test_every_preset_is_a_whole_voice(presets: dict[str, VoicePrompt]) -> None:
+    for name, voice in presets.items():
         assert voice.name == name
         assert voice.semantic_prompt.ndim == 1
         assert voice.coarse_prompt.shape == (2, voice.fine_prompt.shape[1])
@@ -83,11 +86,12 @@ def test_every_preset_is_a_whole_voice() -> None:
         assert 3 < voice.seconds < 15
 
 
-def test_a_presets_name_says_its_language() -> None:
-    by_language = {name: load(name).language for name in ("v2/de_speaker_3", "zh_speaker_9", "announcer", "speaker_1")}
+def test_a_presets_name_says_its_language(presets: dict[str, VoicePrompt]) -> None:
+    by_language = {name: voice.language for name, voice in presets.items()}
 
-    assert by_language == {"v2/de_speaker_3": "de", "zh_speaker_9": "zh", "announcer": None, "speaker_1": None}
-    assert {load(name).language for name in names()} == {None, *voices.LANGUAGES}
+    expected = {"v2/de_speaker_3": "de", "zh_speaker_9": "zh", "announcer": None, "speaker_1": None}
+    assert by_language | expected == by_language
+    assert set(by_language.values()) == {None, *voices.LANGUAGES}
 
 
 def test_reading_presets_imports_neither_the_package_nor_torch() -> None:
@@ -394,8 +398,8 @@ def test_a_voice_keeps_its_codes_and_loses_all_else() -> None:
     assert FILES.read("mine", kept) == kept
 
 
-def test_every_preset_is_small_enough_to_travel_with_each_chunk() -> None:
-    assert max(len(voices.pack(load(name))) for name in names()) < 32 * 1024
+def test_every_preset_is_small_enough_to_travel_with_each_chunk(presets: dict[str, VoicePrompt]) -> None:
+    assert max(len(voices.pack(voice)) for voice in presets.values()) < 32 * 1024
 
 
 def test_a_mixed_voice_has_the_manner_of_one_and_the_timbre_of_the_other() -> None:

@@ -63,6 +63,7 @@ print(self_test.check_card(self_test.{library}_card({device!r}), 2))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("library", "device"), [("torch", "cpu"), ("tensorflow", "/CPU:0")])
 def test_the_libraries_do_it_on_a_processor(library: str, device: str) -> None:
     if importlib.util.find_spec(library) is None:

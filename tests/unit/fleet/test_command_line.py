@@ -18,7 +18,7 @@ WITHOUT = ":".join(each for each in os.defpath.split(":") if not (Path(each) / "
 
 
 @pytest.mark.parametrize("activated", [True, False], ids=["activated", "not activated"])
-@pytest.mark.parametrize("folder", [".", "deploy/prometheus", "/"])
+@pytest.mark.parametrize("folder", [".", pytest.param("deploy/prometheus", marks=pytest.mark.slow), "/"])
 def test_the_command_that_a_message_shows_runs_where_the_user_is(tmp_path: Path, folder: str, activated: bool) -> None:
     (tmp_path / "hosts.yaml").write_text("hosts: {a: {address: 192.0.2.1, user: u, roles: [trainer]}}\n")
     environment = {**os.environ, "PATH": f"{FAB.parent}:{WITHOUT}" if activated else WITHOUT}

@@ -201,6 +201,7 @@ def test_the_status_of_a_host_names_the_service_that_its_release_lacks(fleet: Fl
     assert bark.answers == "not in the release: the preflight blocked it (fab check)"
 
 
+@pytest.mark.slow
 def test_a_rollback_to_a_release_without_a_service_leaves_that_service(fleet: Fleet, services: FakeServices) -> None:
     fleet.deploy(keeps_bark(services.port))
     fleet.deploy(release(services.port))
@@ -208,6 +209,7 @@ def test_a_rollback_to_a_release_without_a_service_leaves_that_service(fleet: Fl
     assert (found.removals, [each.service.name for each in found.starts]) == ((), ["exporter"])
 
 
+@pytest.mark.slow
 def test_a_failed_deploy_over_a_release_without_a_service_says_that_it_was_stopped(
     fleet: Fleet, services: FakeServices
 ) -> None:

@@ -98,6 +98,7 @@ def test_ctrl_c_at_the_gate_takes_the_host_back(
     assert deploy(deployed, newer, context).result == "deployed"
 
 
+@pytest.mark.slow
 def test_ctrl_c_on_the_way_back_says_what_stands_and_a_rollback_does_not_overshoot(
     deployed: ShellHost, fake_services: FakeServices, context: RolloutContext, tmp_path: Path
 ) -> None:
@@ -115,7 +116,7 @@ def test_ctrl_c_on_the_way_back_says_what_stands_and_a_rollback_does_not_oversho
     assert (deployed.current != current, deployed.services()) == (True, {"exporter": "e-1", "bark": "b-1"})
 
 
-@pytest.mark.parametrize("what", ["interrupted", "failed"])
+@pytest.mark.parametrize("what", ["interrupted", pytest.param("failed", marks=pytest.mark.slow)])
 def test_rollback_after_a_deploy_that_was_taken_back_goes_no_further(
     deployed: ShellHost, fake_services: FakeServices, context: RolloutContext, tmp_path: Path,
     caplog: pytest.LogCaptureFixture, what: str,
@@ -132,6 +133,7 @@ def test_rollback_after_a_deploy_that_was_taken_back_goes_no_further(
     assert f"the last deploy, of release {newer.id}, did not become current: going back to {current}" in caplog.text
 
 
+@pytest.mark.slow
 def test_rollback_after_a_cut_deploy_restores_the_current_release(
     deployed: ShellHost, fake_services: FakeServices, context: RolloutContext, tmp_path: Path
 ) -> None:
@@ -168,6 +170,7 @@ def test_ctrl_c_while_the_current_release_starts_a_service_again_leaves_it_runni
     assert deployed.services() == {"exporter": "e-1"}
 
 
+@pytest.mark.slow
 def test_a_service_that_a_cut_deploy_has_started_is_watched_before_its_release_is_good(
     deployed: ShellHost, fake_services: FakeServices, context: RolloutContext, tmp_path: Path
 ) -> None:
