@@ -61,12 +61,15 @@ def patterns(language: Language, units: dict[str, str], unit_name: UnitName) -> 
         said = _amount(found, code, language)
         if said is not None and of and code == dollars and of not in _OF_DOLLARS:  # $500 pesos
             said = re.sub(rf"{_name(code, 2, language)}|{_name(code, 1, language)}", of, said, count=1)
-        if said is None or not found["per"]:
+        return of_one(said, found["per"])
+
+    def of_one(said: str | None, per: str | None) -> str | None:
+        if said is None or not per:
             return said
-        if found["per"] in words_of.per:
-            per = words_of.per[found["per"]]
-            return f"{said}{'' if per[0] == ',' else ' '}{per}"
-        unit = unit_name(units[found["per"]], 1) if found["per"] in units else found["per"]
+        if per in words_of.per:
+            words = words_of.per[per]
+            return f"{said}{'' if words[0] == ',' else ' '}{words}"
+        unit = unit_name(units[per], 1) if per in units else per
         return None if unit is None else f"{said} {words_of.signs.per} {unit}"
 
     of_dollars = "|".join(
@@ -102,8 +105,8 @@ def patterns(language: Language, units: dict[str, str], unit_name: UnitName) -> 
         found.append((alone, lambda match: _name(CURRENCIES[match["currency"]], 1_000_000, language)))
     found += _in_words(language)
     if "USD" in words_of.cents:
-        cents = re.compile(rf"{guard(language)}(?P<n>\d{{1,3}}){BLANK}¢(?!\w)")
-        found.append((cents, lambda match: _cents(match["n"], "USD", language)))
+        cents = re.compile(rf"{guard(language)}(?P<n>\d{{1,3}}){BLANK}¢{per}(?!\w)")  # 59¢/lb
+        found.append((cents, lambda match: of_one(_cents(match["n"], "USD", language), match["per"])))
     return found
 
 

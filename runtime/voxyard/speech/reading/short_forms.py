@@ -94,7 +94,9 @@ def _between_or_grey(found: re.Match[str]) -> str:
 def _years(found: re.Match[str]) -> str:
     """Ab 18 J., vor 35 J., 18 J. alt, zu 3 J. und 6 Mon."""
     before = re.sub(r"\d+ J\. und (?=\d)", "", found.string[max(0, found.start() - 20) : found.start()])
-    dative = re.search(r"\b(?:ab|vor|mit|nach|seit|unter|über|von|bis|zu|in)\s\d+\s$", before, re.IGNORECASE)
+    dative = re.search(
+        r"\b(?:ab|vor|mit|nach|seit|unter|über|von|bis|zu|in)\s(?:\d+\s?[–-]\s?)?\d+\s$", before, re.IGNORECASE
+    )
     return f"{'Jahre' if found[0] == 'J.' else 'Monate'}{'n' * bool(dative)}{_full_stop(found)}"
 
 

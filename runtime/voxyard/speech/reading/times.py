@@ -73,7 +73,8 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
         found.append((re.compile(both), between))
         if code == "nl":  # 9.00-17.00 uur
             clock = clock.replace("):", r")\.")
-            both = rf"{start}{clock.format(1)} ?[–-] ?{clock.format(2)}(?: ?uur\b|(?= en \d\d?\.\d\d))"
+            both = rf"{start}{clock.format(1)} ?[–-] ?{clock.format(2)}"
+            both += r"(?: ?(?:uur|u)\b(?:\.(?=\s[a-z]))?|(?= en \d\d?\.\d\d))"
             found.append((re.compile(both), between))
     full_stop = r"(?<![\w:.,/–-])(?P<hour>[01]?\d|2[0-4])\.(?P<minute>[0-5]\d)(?P<second>)?"
     found += _with_full_stop(code, full_stop, words)
@@ -174,6 +175,8 @@ _PRIMES = "'’′"
 
 def _minutes_of_a_match(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
     """Gol all'89', al 90'+3, en el 89', (89')."""
+    if code == "de":
+        return [(_GERMAN_MINUTES, partial(_german_minutes, language))]
     if code not in _OF_MATCH:
         return []
     noun = "minute" if code == "fr" else "minuto"
@@ -194,6 +197,19 @@ def _minutes_of_a_match(code: str, language: Language) -> list[tuple[re.Pattern[
         return f"{before}{noun} {number}"
 
     return [(pattern, words)]
+
+
+_GERMAN_MINUTES = re.compile(  # 2:1 Reus (89.), Kane (12., 34., Elfmeter)
+    r"(?<=\()(?P<minutes>[1-9]\d{0,2}\.(?:(?:,|/|\sund)\s?[1-9]\d{0,2}\.)*)(?=\)|,\s[A-ZÄÖÜ])"
+)
+_GOAL = re.compile(r"\d:\d[^()\n]{1,40}\($")
+
+
+def _german_minutes(language: Language, found: re.Match[str]) -> str:
+    if _GOAL.search(found.string[max(0, found.start() - 48) : found.start()]) is None:
+        return ELSEWHERE
+    said = re.sub(r"(\d+)\.", lambda each: ordinal(int(each[1]), language), found["minutes"])
+    return f"{said.replace('/', ', ')} Minute"
 
 
 def _russian(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:

@@ -66,8 +66,10 @@ def patterns(language: Language) -> list[Reading]:
         (re.compile(rows.replace(f"{short}(?:", rf"{short}\.?(?:", 1)), row),
         (re.compile(one), lambda match: days[match["day"]] + ("," if match[0].endswith(",") else "")),
     ]
-    hours = r"\d{1,2}(?:[:.]\d\d)?\s?(?:[ap]m\s?)?[–-]\s?\d{1,2}(?:[:.]\d\d)?(?:\s?(?:Uhr|uur|h|[ap]m)\b|(?<=:\d\d))"
-    hours += r"|(?:bis|ab) \d{1,2}(?:[:.]\d\d)? ?(?:Uhr|h)\b"
+    hours = (
+        r"\d{1,2}(?:[:.]\d\d)?\s?(?:[ap]m?\s?)?[–-]\s?\d{1,2}(?:[:.]\d\d)?(?:\s?(?:Uhr|uur|u|h|[ap]m?)\b|(?<=:\d\d))"
+    )
+    hours += r"|(?:bis|ab|tot|vanaf|v\.a\.) \d{1,2}(?:[:.]\d\d)? ?(?:Uhr|uur|u|h)\b"
     open_on = re.compile(rf"(?:(?<=^)|(?<=[,;:\n] )|(?<=\n))(?P<day>{short})(?=\s(?:{hours}))")  # Sa 10–14 Uhr
     found.append((open_on, lambda match: days[match["day"]]))
     closed = r"(?:gesloten|dicht|geschlossen|geschl\.|Ruhetag|zu\b)"
