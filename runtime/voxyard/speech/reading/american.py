@@ -9,6 +9,7 @@ from voxyard.speech.reading.languages import Language
 from voxyard.speech.reading.names import number
 from voxyard.speech.reading.number_words import cardinal, decimal
 from voxyard.speech.reading.patterns import ELSEWHERE
+from voxyard.speech.reading.tables import table
 
 _STATES = (
     "AL|AK|AZ|AR|CA|CO|CT|DE|DC|FL|GA|HI|ID|IL|IN|IA|KS|KY|LA|ME|MD|MA|MI|MN|MS|MO|MT|NE|NV|NH|NJ|NM|NY|NC|ND|OH|OK|"
@@ -64,6 +65,8 @@ def patterns(language: Language) -> list[Reading]:
     best = r"(?P<best>5|10|100)(?=\s(?:stars?|points?|on|for|in)\b|[.,;!?)]|\s*$)"
     return [
         (_HALF_DAY, half_day),
+        (_SIDES, lambda found: _sides(found, language)),
+        (_ROOMS, lambda found: _rooms(found, language)),
         (
             re.compile(r"(?<![\w.,$€£/-])(?P<n>\d{1,3})[kK](?=-[a-z]{3})(?!-(?:run|race))"),
             lambda found: f"{cardinal(found['n'], language)}-thousand",
@@ -133,6 +136,38 @@ def _odds(found: re.Match[str], language: Language) -> str:
     if not (found["after"] and found["m"] in ("1", "2", "4")) and _BETTING.search(before) is None:
         return ELSEWHERE
     return f"{cardinal(found['n'], language)} to {cardinal(found['m'], language)}{found['after'] or ''}"
+
+
+_SIDES = re.compile(  # 24"W x 18"D x 30"H
+    r"(?<![\w.,/-])\d{1,3}(?:\.\d{1,2})?\s?[\"″”]\s?[WDHL](?:\s?[xX×]\s?\d{1,3}(?:\.\d{1,2})?\s?[\"″”]\s?[WDHL]){0,2}(?![\w'’])"
+)
+_DIRECTIONS = {"W": "wide", "D": "deep", "H": "high", "L": "long"}
+
+
+def _sides(found: re.Match[str], language: Language) -> str:
+    sides = re.findall(r"(\d+)(?:\.(\d+))?\s?.\s?([WDHL])", found[0])
+    return " by ".join(
+        f"{decimal(whole, part, language)} inch{'es' * ((whole, part) != ('1', ''))} {_DIRECTIONS[side]}"
+        for whole, part, side in sides
+    )
+
+
+_ROOMS = re.compile(
+    r"(?<![\w.,/-])(?P<n>\d)\s?(?:BR|BD|bd|bed)\s?/\s?(?P<m>\d)(?P<half>\.5)?\s?(?:BA|ba|bath)\b(?P<noun>\s[a-z]+)?"
+)
+
+
+def _rooms(found: re.Match[str], language: Language) -> str:
+    """A 3BR/2BA ranch."""
+    after = found["noun"] or ""
+    described = after and after.strip() not in table("en").no_attribute
+    half = " and a half" if found["half"] else ""
+    rooms = ((found["n"], "", "bedroom"), (found["m"], half, "bathroom"))
+    said = (
+        f"{cardinal(n, language)}{more} {noun}{'s' * (not described and (n != '1' or bool(more)))}"
+        for n, more, noun in rooms
+    )
+    return ", ".join(said) + after
 
 
 _HOUR = r"(?P<h{0}>1[0-2]|[1-9])(?::(?P<m{0}>[0-5]\d))"

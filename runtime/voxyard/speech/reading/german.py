@@ -52,12 +52,17 @@ _DAY_OF_WEEK = re.compile(  # am Do., 05.12.
 _STRONG = {"masculine": "r", "neutral": "s", "feminine": ""}
 
 
+def before_row(found: re.Match[str]) -> str:
+    """The text before a number, and before those of its row: am 24., 25. und 31.12."""
+    return _ROW.sub("", found.string[max(0, found.start() - _BEFORE) : found.start()])
+
+
 def inflected(found: re.Match[str], number: int, *, date: bool = False) -> str | None:
     """The ordinal with its ending; None where that cannot be known.
 
     A day of a month is masculine, and has an ending in any place.
     """
-    before = _ROW.sub("", found.string[max(0, found.start() - _BEFORE) : found.start()])
+    before = before_row(found)
     stem = ordinal(number, LANGUAGES["de"])
     gender = "masculine" if date else _gender(found)
     if date and _DAY_OF_WEEK.search(before):

@@ -91,7 +91,12 @@ def patterns(language: Language, units: dict[str, str], unit_name: UnitName) -> 
     if not language.spaced:
         sign = rf"(?<![A-Za-z]){minus}(?P<currency>{signs}){BLANK}"
         before = rf"{sign}{amount}(?P<scale>(?!))?(?P<per>(?!))?(?:[元円]|(?![A-Za-z]))"
-    found = [*_of_one_language(language), (re.compile(before), words), (re.compile(after), words)]
+    found = [
+        *_of_one_language(language),
+        *_two_prices(language),
+        (re.compile(before), words),
+        (re.compile(after), words),
+    ]
     if language.decimal == ",":  # $1,250.75, where two figures after a full stop are cents in any language
         other = replace(language, decimal=".", groups=",")
         cents_after = r"(?=[\d,]*\.\d\d(?!\d|[.,]\d))"
@@ -159,6 +164,30 @@ def _of_one_language(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         escudos = rf"{guard(language)}(?P<n>\d{{1,3}}(?:[. ]\d{{3}})+|\d+)\$(?P<cents>\d\d)(?![\w$]|[.,]\d)"
         return [(re.compile(escudos), lambda match: _escudos(match, language))]
     return []
+
+
+def _two_prices(language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    """$12/$8, 11,50 €/8,50 €, € 5,50/4,-: one price and another."""
+    if language.locale not in (*_WITH_CENTS, "nl"):
+        return []
+    cents = rf"{re.escape(language.decimal)}\d\d"
+    even = ",[–-]" if language.decimal == "," else "(?!)"
+    figure, end = rf"\d{{1,4}}(?:{cents}|{even})?", r"(?![\w/%€$£]|[.,]\d)"
+    sign = f"(?P<currency>[{_SIGNS}])"
+    before = rf"(?<![\w.,/-]){sign}{BLANK}(?P<a>{figure})\s?/\s?(?:(?P=currency){BLANK}(?P<b>{figure})|"
+    before += rf"(?P<c>\d{{1,4}}(?:{cents}|{even}))){end}(?!\s?(?:{language.magnitudes or '(?!)'})\b|[kKmMb]\b)"
+    after = rf"{guard(language)}(?P<a>{figure}){BLANK}{sign}\s?/\s?(?P<b>{figure}){BLANK}(?P=currency)(?P<c>(?!))?{end}"
+
+    def words(found: re.Match[str]) -> str:
+        code = CURRENCIES[found["currency"]]
+        said = []
+        for price in (found["a"], found["b"] or found["c"]):
+            whole, _, part = price.partition(language.decimal)
+            cents = part if part.isdigit() else ""
+            said.append(_plain(whole, cents, code, _name(code, value(whole, cents), language), language))
+        return ", ".join(said)
+
+    return [(re.compile(before), words), (re.compile(after), words)]
 
 
 def _escudos(found: re.Match[str], language: Language) -> str:

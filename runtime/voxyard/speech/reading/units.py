@@ -41,7 +41,7 @@ def patterns(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
         if len(each) > 1 or not each.isalpha() or each == "h"
     )
     apart = f"(?:[{BLANKS}]|(?<=\\d){_glued(language)})" if language.spaced else BLANK
-    symbol = rf"(?:{BLANK}(?P<symbol>{longer})|{apart}(?P<letter>{one_letter}))"
+    symbol = rf"(?:{BLANK}(?P<symbol>{longer})|{apart}(?P<letter>{one_letter})(?!\.[^\W\d_]))"
     stop = (
         rf"(?:(?:{'|'.join(rf'(?<=[^a-zA-Z]{re.escape(each)})' for each in own.dotted)})\.(?![\w.]))?"
         if own.dotted

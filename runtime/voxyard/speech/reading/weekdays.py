@@ -70,9 +70,10 @@ def patterns(language: Language) -> list[Reading]:
         r"\d{1,2}(?:[:.]\d\d)?\s?(?:[ap]m?\s?)?[–-]\s?\d{1,2}(?:[:.]\d\d)?(?:\s?(?:Uhr|uur|u|h|[ap]m?)\b|(?<=:\d\d))"
     )
     hours += r"|(?:bis|ab|tot|vanaf|v\.a\.) \d{1,2}(?:[:.]\d\d)? ?(?:Uhr|uur|u|h)\b"
-    open_on = re.compile(rf"(?:(?<=^)|(?<=[,;:\n] )|(?<=\n))(?P<day>{short})(?=\s(?:{hours}))")  # Sa 10–14 Uhr
+    hours += r"|\d{1,2}\.[0-5]\d[–-]\d{1,2}\.[0-5]\d(?!\w|\.\d)|\d{1,2}[–-]\d{1,2}(?=[,;]|\.?\s*(?:\n|$))"
+    open_on = re.compile(rf"(?:(?<=^)|(?<=[,;:.\n] )|(?<=\n))(?P<day>{short})(?=\s(?:{hours}))")  # Sa 10–14 Uhr
     found.append((open_on, lambda match: days[match["day"]]))
-    closed = r"(?:gesloten|dicht|geschlossen|geschl\.|Ruhetag|zu\b)"
+    closed = r"(?:gesloten|gesl\.|dicht|geschlossen|geschl\.|Ruhetag|zu\b)"
     one = rf"(?:(?<=^)|(?<=[,;:\n] )|(?<=\n)|(?<=\ben )|(?<=\bund ))(?P<day>{short})\.?(?=\s{closed})"
     if language.locale in ("de", "nl"):
         found.append((re.compile(one), lambda match: days[match["day"]]))
