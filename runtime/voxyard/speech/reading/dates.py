@@ -69,6 +69,8 @@ def patterns(code: str, region: str, language: Language) -> list[tuple[re.Patter
         found.append((pattern, lambda match: _english_numeric(match, region)))
         in_short = _numeric(r"(?P<first>\d{1,2})(?P<sign>/)(?P<second>\d{1,2})/(?P<year>\d\d)")  # 3/15/24
         found.append((in_short, lambda match: _english_numeric(match, region)))
+    if code == "en":
+        found.append(_days_of_month(language))
     if code in ("en", "nl"):
         found += _between_months(language)
     if language.months:
@@ -192,6 +194,26 @@ def _german_ranges(language: Language) -> list[tuple[re.Pattern[str], Words]]:
     return [(re.compile(pattern), words)]
 
 
+_THE = re.compile(r"\b[Tt]he\s$")
+
+
+def _days_of_month(language: Language) -> tuple[re.Pattern[str], Words]:
+    """3–7 Nov, the first day before the month too."""
+    known = _known_months("en", language)
+    name = "|".join(re.escape(each) for each in sorted(known, key=len, reverse=True))
+    day = r"(?P<{}>3[01]|[12]\d|[1-9])(?:st|nd|rd|th)?"
+    pattern = rf"(?<![\w.,:/$£€–-]){day.format('a')}\s?[–-]\s?{day.format('b')}\s(?P<month>{name})(?!\w)"
+
+    def words(found: re.Match[str]) -> str:
+        if int(found["a"]) >= int(found["b"]):
+            return ELSEWHERE
+        a, b = (ordinal(int(found[each]), language) for each in "ab")
+        article = "" if _THE.search(found.string[max(0, found.start() - 4) : found.start()]) else "the "
+        return f"{article}{a} to the {b} of {known[found['month']]}"
+
+    return re.compile(pattern), words
+
+
 def _between_months(language: Language) -> list[tuple[re.Pattern[str], Words]]:
     """The dash of Aug. 25–Dec. 12 and of 28 aug. – 3 sept."""
     name = "|".join(each[:3] for each in month_names(language))
@@ -201,10 +223,11 @@ def _between_months(language: Language) -> list[tuple[re.Pattern[str], Words]]:
     before = re.compile(rf"(?<!\w){date}$")
 
     def words(found: re.Match[str]) -> str:
-        told = before.search(found.string[max(0, found.start() - 16) : found.start()])
-        return ELSEWHERE if told is None else f" {language.to} "
+        told = before.search(found.string[max(0, found.start() - 16) : found.start()].rstrip())
+        blank = "" if found.string[found.start() - 1].isspace() else " "
+        return ELSEWHERE if told is None else f"{blank}{language.to}{blank}"
 
-    return [(re.compile(rf"(?<=[a-z\d.])\s?[–-]\s?(?={date}(?!\w))"), words)]
+    return [(re.compile(rf"[–-](?=\s?{date}(?!\w))"), words)]
 
 
 def _numeric(pattern: str) -> re.Pattern[str]:

@@ -102,7 +102,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         found.append((code, lambda match: f"{year(int(match['year']), language)}, {one_by_one(match['n'], language)}"))
     if codes := table(language.locale).codes:  # PIN 1234, 邮编100084
         after_word = re.compile(
-            rf"(?P<word>{_one_of(codes, language)}{_JOINT})(?P<digits>\d{{3,12}}(?:-\d{{3,8}})*)"
+            rf"(?P<word>{_one_of(codes, language)}{_JOINT})(?P<digits>\d{{3,12}}(?:[ -]\d{{3,8}}(?!\w))*)"
             rf"(?![\w.,]\d)(?![{after}])"
         )
         if not language.spaced:
@@ -110,7 +110,9 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
                 rf"(?P<word>{_one_of(codes, language)}(?:\s?[:：]\s?|[是为は]|))"
                 r"(?P<digits>\d{3,12}(?:-\d{3,8})*|\d{1,4}-\d{2,8})(?![\d.,]\d|[份个件张笔枚個])"
             )
-        found.append((after_word, lambda match: match["word"] + one_by_one(match["digits"], language)))
+        found.append(
+            (after_word, lambda match: match["word"] + one_by_one(match["digits"].replace(" ", "-"), language))
+        )
     if table(language.locale).records:
         found.append((_RECORD, lambda match: _record(match, language)))
     if of_shape := _OF_SHAPE.get(language.locale):

@@ -158,6 +158,7 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
         (re.compile(r"(?<=[a-zäöüß])temp\."), lambda _: "temperatur"),
         (re.compile(r"(?<!\. )(?<![\w.])v\.(?=\s\d+(?![\d.]))"), lambda _: "von"),  # v. 40 cm
         (re.compile(r"(?<!\w)Nr\.(?=\s(?:[a-zäöü]|[A-Z]{1,3}-?\d))"), lambda _: "Nummer"),
+        (re.compile(r"(?<![\w.])Gr\.(?=\s(?:\d\d|X{0,3}[SML]\b))"), lambda _: "Größe"),
         (re.compile(r"(?<![\w.])Min\.(?=\s[–-]?\d)"), lambda _: "Minimal"),  # Min. 12 °C
         (re.compile(r"(?<=[a-zäöüß])nr\.(?=\s?[\dA-Z]|:)"), lambda _: "nummer"),  # Sendungsnr. 0034
         (  # Zutaten f. 4 Pers.
@@ -208,6 +209,7 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
         (re.compile(r"(?<=[a-z])temp\."), lambda _: "temperatuur"),
         (re.compile(r"(?<!\w)nr\.(?=\s(?:[a-z]|[A-Z]{1,3}-?\d))"), lambda _: "nummer"),
         (re.compile(r"(?<=[a-z])nr\.(?=\s?[\dA-Z]|:)"), lambda _: "nummer"),  # zendingnr. 3S
+        (re.compile(r"(?<![\w.])[Mm]t\.(?=\s(?:\d\d|X{0,3}[SML]\b))"), lambda found: f"{found[0][0]}aat"),
         (re.compile(r"(?<=[a-z])opp\."), lambda _: "oppervlakte"),
         (re.compile(r"(?<=kamer)app\."), lambda _: "appartement"),
         (re.compile(rf"(?=C)(?:{_STATIONS})(?:C\.|CS\b)"), lambda found: "Centraal" + _full_stop(found)),

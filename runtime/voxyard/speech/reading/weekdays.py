@@ -13,7 +13,8 @@ from voxyard.speech.reading.tables import table
 Reading = tuple[re.Pattern[str], Callable[[re.Match[str]], str | None]]
 
 _JOINTS = (
-    r"(?:\s?[–-]\s?|\s?/\s?|\s?&\s?|,\s|\s(?:and|t/m|to|through|or|und|u\.|bis|oder|et|à|au|ou|y|a|e|o|al?|i|и|по)\s)"
+    r"(?:\s?[–-]\s?|\s?/\s?|\s?&\s?|,\s|"
+    r"\s(?:and|t/m|to|through|or|und|u\.|bis|oder|et|à|au|ou|y|a|e|en(?! zo\b)|o|al?|i|и|по)\s)"
 )
 
 _MANY = re.compile(r"(?<!\w)(?:los|a?os|[aà]s|n[ao]s)\s$")  # los sáb. y dom.
