@@ -71,7 +71,6 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             lambda match: _masked(match, language),
         ),
     ]
-    found += _papers(language)
     found.append((_EXTENSION, lambda match: one_by_one(match[0].lstrip("-"), language)))
     found.insert(0, (_ISSN, lambda match: _identity(re.sub("-?X$", "-X", match[0]), language)))
     found.insert(0, (_IBAN, lambda match: _iban(match, language)))
@@ -165,12 +164,13 @@ _POSTCODE = re.compile(  # after a house number, or before the name of a town
 )
 
 
-def _papers(language: Language) -> list[tuple[re.Pattern[str], Words]]:
+def papers(language: Language) -> list[tuple[re.Pattern[str], Words, str]]:
+    """Patterns of a judgement's name and of a file's number, their words and what they need."""
     if language.locale not in ("en", "de", "nl"):
         return []
     return [
-        (_ECLI, lambda match: _judgement(match, language)),
-        (_FILE, lambda match: _file(match, language)),
+        (_ECLI, lambda match: _judgement(match, language), "ECLI:"),
+        (_FILE, lambda match: _file(match, language), "/"),
     ]
 
 

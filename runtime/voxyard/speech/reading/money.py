@@ -93,7 +93,6 @@ def patterns(language: Language, units: dict[str, str], unit_name: UnitName) -> 
         before = rf"{sign}{amount}(?P<scale>(?!))?(?P<per>(?!))?(?:[元円]|(?![A-Za-z]))"
     found = [
         *_of_one_language(language),
-        *_two_prices(language),
         (re.compile(before), words),
         (re.compile(after), words),
     ]
@@ -166,8 +165,8 @@ def _of_one_language(language: Language) -> list[tuple[re.Pattern[str], Words]]:
     return []
 
 
-def _two_prices(language: Language) -> list[tuple[re.Pattern[str], Words]]:
-    """$12/$8, 11,50 €/8,50 €, € 5,50/4,-: one price and another."""
+def two_prices(language: Language) -> list[tuple[re.Pattern[str], Words, str]]:
+    """$12/$8, 11,50 €/8,50 €, € 5,50/4,-: one price and another; patterns, their words and what they need."""
     if language.locale not in (*_WITH_CENTS, "nl"):
         return []
     cents = rf"{re.escape(language.decimal)}\d\d"
@@ -187,7 +186,7 @@ def _two_prices(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             said.append(_plain(whole, cents, code, _name(code, value(whole, cents), language), language))
         return ", ".join(said)
 
-    return [(re.compile(before), words), (re.compile(after), words)]
+    return [(re.compile(before), words, "/"), (re.compile(after), words, "/")]
 
 
 def _escudos(found: re.Match[str], language: Language) -> str:
