@@ -9,6 +9,7 @@ from voxyard.speech.reading.languages import Language
 from voxyard.speech.reading.names import number
 from voxyard.speech.reading.number_words import cardinal, decimal
 from voxyard.speech.reading.patterns import ELSEWHERE
+from voxyard.speech.reading.tables import table
 
 _STATES = (
     "AL|AK|AZ|AR|CA|CO|CT|DE|DC|FL|GA|HI|ID|IL|IN|IA|KS|KY|LA|ME|MD|MA|MI|MN|MS|MO|MT|NE|NV|NH|NJ|NM|NY|NC|ND|OH|OK|"
@@ -51,8 +52,29 @@ def patterns(language: Language) -> list[Reading]:
         whole, _, part = found["n"].partition(".")
         return f"{decimal(whole, part, language)} {'penny' if found['n'] == '1' else 'pence'}"
 
+    def half_day(found: re.Match[str]) -> str:
+        ends = [(found[f"h{n}"], int(found[f"m{n}"] or 0), found[f"half{n}"]) for n in (1, 2) if found[f"h{n}"]]
+        if len(ends) == 2 and not any(minute or half == "a" for _, minute, half in ends):
+            return ELSEWHERE  # from 5p to 9p, of pence
+        said = []
+        for hour, minute, half in ends:
+            minutes = f" {'oh ' * (minute < 10)}{cardinal(str(minute), language)}" if minute else ""
+            said.append(f"{cardinal(hour, language)}{minutes} {half}m")
+        return " to ".join(said)
+
     best = r"(?P<best>5|10|100)(?=\s(?:stars?|points?|on|for|in)\b|[.,;!?)]|\s*$)"
     return [
+        (_HALF_DAY, half_day),
+        (_SIDES, lambda found: _sides(found, language)),
+        (_ROOMS, lambda found: _rooms(found, language)),
+        (
+            re.compile(r"(?<![\w.,$€£/-])(?P<n>\d{1,3})[kK](?=-[a-z]{3})(?!-(?:run|race))"),
+            lambda found: f"{cardinal(found['n'], language)}-thousand",
+        ),  # a 2k-word essay
+        (
+            re.compile(r"(?=[1-9])(?:(?<=§ )|(?<=§)|(?<=\b[Ss]ection ))[1-9]\d[1-9]\d(?![\w]|[.,:–-]\d)"),
+            lambda found: number(found[0], "en", language),
+        ),  # § 1030
         (re.compile(rf"(?<=\b[A-Z][A-Z]\s)(?<=(?:{_STATES})\s)\d{{5}}(?:-\d{{4}})?(?![\w-]|[.,]\d)"), by_digits),
         (
             re.compile(r"(?<![\w.,:/-])(?P<minutes>[1-5]?\d):(?P<seconds>[0-5]\d)\.(?P<part>\d{1,3})(?![\w:]|[.,]\d)"),
@@ -116,6 +138,46 @@ def _odds(found: re.Match[str], language: Language) -> str:
     return f"{cardinal(found['n'], language)} to {cardinal(found['m'], language)}{found['after'] or ''}"
 
 
+_SIDES = re.compile(  # 24"W x 18"D x 30"H
+    r"(?<![\w.,/-])\d{1,3}(?:\.\d{1,2})?\s?[\"″”]\s?[WDHL](?:\s?[xX×]\s?\d{1,3}(?:\.\d{1,2})?\s?[\"″”]\s?[WDHL]){0,2}(?![\w'’])"
+)
+_DIRECTIONS = {"W": "wide", "D": "deep", "H": "high", "L": "long"}
+
+
+def _sides(found: re.Match[str], language: Language) -> str:
+    sides = re.findall(r"(\d+)(?:\.(\d+))?\s?.\s?([WDHL])", found[0])
+    return " by ".join(
+        f"{decimal(whole, part, language)} inch{'es' * ((whole, part) != ('1', ''))} {_DIRECTIONS[side]}"
+        for whole, part, side in sides
+    )
+
+
+_ROOMS = re.compile(
+    r"(?<![\w.,/-])(?P<n>\d)\s?(?:BR|BD|bd|bed)\s?/\s?(?P<m>\d)(?P<half>\.5)?\s?(?:BA|ba|bath)\b(?P<noun>\s[a-z]+)?"
+)
+
+
+def _rooms(found: re.Match[str], language: Language) -> str:
+    """A 3BR/2BA ranch."""
+    after = found["noun"] or ""
+    described = after and after.strip() not in table("en").no_attribute
+    half = " and a half" if found["half"] else ""
+    rooms = ((found["n"], "", "bedroom"), (found["m"], half, "bathroom"))
+    said = (
+        f"{cardinal(n, language)}{more} {noun}{'s' * (not described and (n != '1' or bool(more)))}"
+        for n, more, noun in rooms
+    )
+    return ", ".join(said) + after
+
+
+_HOUR = r"(?P<h{0}>1[0-2]|[1-9])(?::(?P<m{0}>[0-5]\d))"
+_HALF_DAY = re.compile(  # 8:10a, 6a-10p, arrives 6p; but 50p are pence
+    rf"(?<![\w.,:/$£€–-])(?:{_HOUR.format(1)}?(?P<half1>[ap])"
+    rf"(?:(?:\s?[–-]\s?|\sto\s){_HOUR.format(2)}?(?P<half2>[ap])|(?:(?<=:\d\d[ap])|"
+    r"(?<=arrive \d[ap])|(?<=arrives \d[ap])|(?<=depart \d[ap])|(?<=departs \d[ap])|(?<=opens \d[ap])|"
+    r"(?<=closes \d[ap])|(?<=until \d[ap])|(?<=arrives \d\d[ap])|(?<=closes \d\d[ap])|(?<=at \da)|(?<=at \d\da)))"
+    r")(?![\w'’/])(?!\s(?:each|per|a|off|coins?)\b)"
+)
 _MILITARY = re.compile(  # 0630 hours, at 0900, at 1400 hours
     r"(?<![\w.,:/$£€-])(?:(?:(?<=\bat )|(?<=\bby )|(?<=\bfrom )|(?<=\bto )|(?<=\buntil )|(?<=\b[Tt]he )|(?=0))"
     r"(?P<hour>[01]\d|2[0-3])(?P<minute>[0-5]\d)"

@@ -71,13 +71,18 @@ class Beginning:
         return known
 
 
-@lru_cache(maxsize=16384)
 def beginning_of(pattern: re.Pattern[str]) -> Beginning | None:
     """What matches of a pattern begin with; None where that may be any character, or none."""
-    found = _first(parser.parse(pattern.pattern, pattern.flags & ~re.UNICODE))
+    return _beginning_of(pattern.pattern, pattern.flags)
+
+
+@lru_cache(maxsize=16384)
+def _beginning_of(source: str, flags: int) -> Beginning | None:
+    """The same by the pattern's text, whose hash is known; that of a compiled pattern is counted at each look."""
+    found = _first(parser.parse(source, flags & ~re.UNICODE))
     if found is None or found[1]:
         return None
-    any_case = pattern.flags & re.IGNORECASE or "(?i" in pattern.pattern
+    any_case = flags & re.IGNORECASE or "(?i" in source
     return _beginning("".join(sorted(found[0])), re.IGNORECASE if any_case else 0)
 
 

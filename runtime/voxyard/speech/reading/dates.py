@@ -69,6 +69,10 @@ def patterns(code: str, region: str, language: Language) -> list[tuple[re.Patter
         found.append((pattern, lambda match: _english_numeric(match, region)))
         in_short = _numeric(r"(?P<first>\d{1,2})(?P<sign>/)(?P<second>\d{1,2})/(?P<year>\d\d)")  # 3/15/24
         found.append((in_short, lambda match: _english_numeric(match, region)))
+    if code == "en":
+        found.append(_days_of_month(language))
+    if code in ("en", "nl"):
+        found += _between_months(language)
     if language.months:
         found += [*_with_month_names(code, language), *_with_short_months(code, language)]
     if code in ("ja", "ko", "zh"):
@@ -84,13 +88,16 @@ def patterns(code: str, region: str, language: Language) -> list[tuple[re.Patter
 
 def _month_of_year(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
     """TÜV bis 8/25, APK tot 8-2025, since 03/2024: a month and its year."""
-    before = {"de": ("bis", "ab", "seit", "im", "TÜV", "EZ", "HU"), "nl": ("tot", "vanaf", "sinds", "APK", "in")}.get(
-        code
-    )
+    before = {
+        "de": ("bis", "ab", "seit", "im", "TÜV", "EZ", "HU"),
+        "nl": ("tot", "vanaf", "sinds", "APK", "in"),
+        "en": ("[Ee]xp\\.", "[Ee]xpires", "[Ee]xpiry", "until", "since"),
+    }.get(code)
     if before is None:
         return []
     behind = "|".join(rf"(?<=\b{each} )" for each in before)
     pattern = rf"(?=\d)(?:{behind})(?P<month>0?[1-9]|1[0-2])[/-](?P<year>20\d\d|[0-4]\d(?<=/\d\d))(?![\w/-]|[.,]\d)"
+    pattern = pattern.replace("20\\d\\d|[0-4]\\d(?<=/\\d\\d)", "20\\d\\d") if code == "en" else pattern  # until 12/25
 
     def words(found: re.Match[str]) -> str:
         return f"{month_names(language)[int(found['month']) - 1]} {year(_whole_year(found['year']), language)}"
@@ -153,7 +160,7 @@ def _day_and_month(code: str, language: Language, found: re.Match[str]) -> str:
 
 def _german_short(found: re.Match[str]) -> str | None:
     """Am ersten Januar; with the full stop where the sentence ends."""
-    before = found.string[max(0, found.start() - 20) : found.start()]
+    before = german.before_row(found)
     language, day = LANGUAGES["de"], int(found["n"])
     month = month_names(language)[int(found["month"]) - 1]
     if labelled(found, language):
@@ -185,6 +192,42 @@ def _german_ranges(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         return " ".join(filter(None, (days[0], months[0], joint, days[1], months[1], stated)))
 
     return [(re.compile(pattern), words)]
+
+
+_THE = re.compile(r"\b[Tt]he\s$")
+
+
+def _days_of_month(language: Language) -> tuple[re.Pattern[str], Words]:
+    """3–7 Nov, the first day before the month too."""
+    known = _known_months("en", language)
+    name = "|".join(re.escape(each) for each in sorted(known, key=len, reverse=True))
+    day = r"(?P<{}>3[01]|[12]\d|[1-9])(?:st|nd|rd|th)?"
+    pattern = rf"(?<![\w.,:/$£€–-]){day.format('a')}\s?[–-]\s?{day.format('b')}\s(?P<month>{name})(?!\w)"
+
+    def words(found: re.Match[str]) -> str:
+        if int(found["a"]) >= int(found["b"]):
+            return ELSEWHERE
+        a, b = (ordinal(int(found[each]), language) for each in "ab")
+        article = "" if _THE.search(found.string[max(0, found.start() - 4) : found.start()]) else "the "
+        return f"{article}{a} to the {b} of {known[found['month']]}"
+
+    return re.compile(pattern), words
+
+
+def _between_months(language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    """The dash of Aug. 25–Dec. 12 and of 28 aug. – 3 sept."""
+    name = "|".join(each[:3] for each in month_names(language))
+    name = rf"(?i:{name}|mrt)[a-z]{{0,6}}\.?"
+    day = r"\d{1,2}(?:st|nd|rd|th)?"
+    date = rf"(?:{name} {day}|{day} {name})"
+    before = re.compile(rf"(?<!\w){date}$")
+
+    def words(found: re.Match[str]) -> str:
+        told = before.search(found.string[max(0, found.start() - 16) : found.start()].rstrip())
+        blank = "" if found.string[found.start() - 1].isspace() else " "
+        return ELSEWHERE if told is None else f"{blank}{language.to}{blank}"
+
+    return [(re.compile(rf"[–-](?=\s?{date}(?!\w))"), words)]
 
 
 def _numeric(pattern: str) -> re.Pattern[str]:

@@ -101,7 +101,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         found.append((code, lambda match: f"{year(int(match['year']), language)}, {one_by_one(match['n'], language)}"))
     if codes := table(language.locale).codes:  # PIN 1234, 邮编100084
         after_word = re.compile(
-            rf"(?P<word>{_one_of(codes, language)}{_JOINT})(?P<digits>\d{{3,12}}(?:-\d{{3,8}})*)"
+            rf"(?P<word>{_one_of(codes, language)}{_JOINT})(?P<digits>\d{{3,12}}(?:[ -]\d{{3,8}}(?!\w))*)"
             rf"(?![\w.,]\d)(?![{after}])"
         )
         if not language.spaced:
@@ -109,7 +109,9 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
                 rf"(?P<word>{_one_of(codes, language)}(?:\s?[:：]\s?|[是为は]|))"
                 r"(?P<digits>\d{3,12}(?:-\d{3,8})*|\d{1,4}-\d{2,8})(?![\d.,]\d|[份个件张笔枚個])"
             )
-        found.append((after_word, lambda match: match["word"] + one_by_one(match["digits"], language)))
+        found.append(
+            (after_word, lambda match: match["word"] + one_by_one(match["digits"].replace(" ", "-"), language))
+        )
     if table(language.locale).records:
         found.append((_RECORD, lambda match: _record(match, language)))
     if of_shape := _OF_SHAPE.get(language.locale):
@@ -148,6 +150,8 @@ _EXTENSION = re.compile(  # ext. 4417, Tel. -4417, tst. 4417
 )
 _IBAN = re.compile(r"(?<![\w-])(?P<country>[A-Z]{2})(?P<digits>\d\d(?: ?\d{4}){3,7}(?: ?\d{1,4})?)(?![\w-])")
 _ISSN = re.compile(r"(?<=ISSN[ :])(?:(?<=:) ?)?\d{4}-\d{3}[\dX](?![\w-])|(?<=ISBN )\d(?:-\d+){2}-[\dX](?![\w-])")
+_ECLI = re.compile(r"(?<![\w-])ECLI:(?P<names>[A-Z]{2}:[A-Z]{1,7}):(?P<year>\d{4}):(?P<n>\d{1,6})(?![\w:-])")
+_FILE = re.compile(r"(?<![\w/.-])(?P<letters>[A-Z]{2,4})/(?P<parts>\d{3,6}(?:/\d{2,4})?)(?![\w/-]|[.,]\d)")  # AB/1234
 _POSTCODE = re.compile(  # after a house number, or before the name of a town
     r"(?:(?<=\d, )|(?<=\d[a-z], )|(?<=\bD-)|(?<=\d\n)|(?<=\d, D-))\d{5}(?=\s[A-ZÄÖÜ][a-zäöüß]+)|"
     r"(?<![\w.,/-])\d{5}(?=\s(?:Berlin|Hamburg|München|Köln|Frankfurt|Stuttgart|Düsseldorf|Leipzig|Dortmund|Essen|"
@@ -158,6 +162,27 @@ _POSTCODE = re.compile(  # after a house number, or before the name of a town
     r"(?<![\w.,/-])\d{4}(?=\sSt\.\s(?:Gallen|Pölten|Moritz|Gilgen|Johann|Veit|Anton|Wolfgang|Georgen?|Peter|Paul|Valentin|"
     r"Ulrich|Leonhard|Andrä|Michael|Martin|Florian|Jakob|Stefan|Marein|Ruprecht|Barbara|Radegund|Oswald|Nikolaus|Ursen)\b)"
 )
+
+
+def papers(language: Language) -> list[tuple[re.Pattern[str], Words, str]]:
+    """Patterns of a judgement's name and of a file's number, their words and what they need."""
+    if language.locale not in ("en", "de", "nl"):
+        return []
+    return [
+        (_ECLI, lambda match: _judgement(match, language), "ECLI:"),
+        (_FILE, lambda match: _file(match, language), "/"),
+    ]
+
+
+def _judgement(found: re.Match[str], language: Language) -> str:
+    """ECLI:NL:HR:2019:1234, the letters, the year and the number."""
+    names = found["names"].replace(":", language.comma)
+    return language.comma.join(("ECLI", names, year(int(found["year"]), language), cardinal(found["n"], language)))
+
+
+def _file(found: re.Match[str], language: Language) -> str:
+    slash = f" {table(language.locale[:2]).signs.slash} "
+    return slash.join((found["letters"], *(_of_name(part, language) for part in found["parts"].split("/"))))
 
 
 def _iban(found: re.Match[str], language: Language) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from voxyard.speech.reading import roman
 from voxyard.speech.reading.languages import LANGUAGES
 from voxyard.speech.reading.number_words import cardinal, ordinal
 from voxyard.speech.reading.tables import table
@@ -51,12 +52,17 @@ _DAY_OF_WEEK = re.compile(  # am Do., 05.12.
 _STRONG = {"masculine": "r", "neutral": "s", "feminine": ""}
 
 
+def before_row(found: re.Match[str]) -> str:
+    """The text before a number, and before those of its row: am 24., 25. und 31.12."""
+    return _ROW.sub("", found.string[max(0, found.start() - _BEFORE) : found.start()])
+
+
 def inflected(found: re.Match[str], number: int, *, date: bool = False) -> str | None:
     """The ordinal with its ending; None where that cannot be known.
 
     A day of a month is masculine, and has an ending in any place.
     """
-    before = _ROW.sub("", found.string[max(0, found.start() - _BEFORE) : found.start()])
+    before = before_row(found)
     stem = ordinal(number, LANGUAGES["de"])
     gender = "masculine" if date else _gender(found)
     if date and _DAY_OF_WEEK.search(before):
@@ -168,12 +174,20 @@ def compounds() -> list[tuple[re.Pattern[str], Callable[[re.Match[str]], str]]]:
     articles = {"e": "eine", "en": "einen", "er": "ein", "es": "ein"}
     without_noun = re.compile(r"(?<=\bund )1(?=\s[a-zäöüß]{2,}(?P<end>e[nrs]?)(?:[.,;!?]|$))")  # 3 schwarze und 1 weiße
     life = r"(?:(?<=\()|(?<=[;,] )|(?=†))(?P<sign>[*†])\s?(?=(?:um |ca\. )?\d{1,4}(?P<day>\.\s?(?:[A-ZÄÖÜ]|\d))?)"
+    counted = "Zwiebel|Kartoffel|Ei(?:er)?|Tomate|Apfel|Äpfel|Möhre|Karotte|Paprika|Zucchini|Aubergine|Gurke|Zitrone|"
+    counted += (
+        "Orange|Birne|Dose|Gl[aä]s|Knoblauch|Zehe|Bund|Topf|Pfanne|Schüssel|Becher|Packung|Flasche|Kopf|Knolle|Stück"
+    )
+    size = rf"(?P<size>kl\.|gr\.(?=\s(?:{counted})))\s(?=(?P<noun>[A-ZÄÖÜ][a-zäöüß]+))"
+    docket = r"(?P<n>[1-9]\d?|[IVX]+[a-d]?)(?P<kind>\s[A-Z][A-Za-z]{0,3}\s)(?P<number>\d{1,5})/(?P<year>\d\d)(?![\w/])"
     law = re.compile(r"(?<=BGBl\. )I{1,3}(?=\s(?:S\.|Nr\.|\d))")
     century = re.compile(r"(?:(?<=\b[Dd]es \d\. )|(?<=\b[Dd]es \d\d\. ))Jhd?\.")
     return [
         (pattern, lambda found: re.sub("eins$", "ein", cardinal(found["n"], LANGUAGES["de"]))),
         (place, lambda found: ordinal(int(found["n"]), LANGUAGES["de"]).removesuffix("e")),  # 2.-größte
         (without_noun, lambda found: articles[found["end"]]),
+        (re.compile(rf"(?<![\w.,/–-])(?P<n>[1-9])\s{size}"), _sized),
+        (re.compile(rf"(?<![\w.,/–-]){docket}"), _docket),  # 1 BvR 2656/18
         (century, lambda _: "Jahrhunderts"),
         (law, lambda found: f"Teil {cardinal(str(len(found[0])), LANGUAGES['de'])}"),
         (  # (* 28. August 1749; † 1832)
@@ -181,6 +195,28 @@ def compounds() -> list[tuple[re.Pattern[str], Callable[[re.Match[str]], str]]]:
             lambda found: f"{'geboren' if found['sign'] == '*' else 'gestorben'} {'am ' if found['day'] else ''}",
         ),
     ]
+
+
+def _docket(found: re.Match[str]) -> str:
+    """Eins BvR zweitausend siebzehn, sechs a ZR fünf einundzwanzig."""
+    numeral, end = re.fullmatch(r"(\d+|[IVX]+)(.?)", found["n"]).groups()  # type: ignore[union-attr]
+    first = numeral if numeral.isdigit() else str(roman.value(numeral))
+    figures = [cardinal(str(int(each)), LANGUAGES["de"]) for each in (first, found["number"], found["year"])]
+    return f"{figures[0]}{f' {end}' * bool(end)}{found['kind']}{figures[1]} {figures[2]}"
+
+
+_SIZED = {"gr.": "große", "kl.": "kleine"}
+_OF_ONE = {"ein": ("r", "s"), "einen": ("n", "s"), "eine": ("", "")}
+
+
+def _sized(found: re.Match[str]) -> str:
+    """Eine große Zwiebel, ein kleiner Topf, mit einer kleinen Dose."""
+    size = _SIZED[found["size"]]
+    if found["n"] != "1":
+        return f"{cardinal(found['n'], LANGUAGES['de'])} {size} "
+    article = one(found.string[max(0, found.start() - _BEFORE) : found.start()], found["noun"]) or "eine"
+    neutral = table("de").gender(found["noun"]) == "neutral"
+    return f"{article} {size}{_OF_ONE.get(article, ('n', 'n'))[neutral]} "
 
 
 def begins_sentence(word: str) -> bool:

@@ -61,12 +61,15 @@ def patterns(language: Language, units: dict[str, str], unit_name: UnitName) -> 
         said = _amount(found, code, language)
         if said is not None and of and code == dollars and of not in _OF_DOLLARS:  # $500 pesos
             said = re.sub(rf"{_name(code, 2, language)}|{_name(code, 1, language)}", of, said, count=1)
-        if said is None or not found["per"]:
+        return of_one(said, found["per"])
+
+    def of_one(said: str | None, per: str | None) -> str | None:
+        if said is None or not per:
             return said
-        if found["per"] in words_of.per:
-            per = words_of.per[found["per"]]
-            return f"{said}{'' if per[0] == ',' else ' '}{per}"
-        unit = unit_name(units[found["per"]], 1) if found["per"] in units else found["per"]
+        if per in words_of.per:
+            words = words_of.per[per]
+            return f"{said}{'' if words[0] == ',' else ' '}{words}"
+        unit = unit_name(units[per], 1) if per in units else per
         return None if unit is None else f"{said} {words_of.signs.per} {unit}"
 
     of_dollars = "|".join(
@@ -88,7 +91,11 @@ def patterns(language: Language, units: dict[str, str], unit_name: UnitName) -> 
     if not language.spaced:
         sign = rf"(?<![A-Za-z]){minus}(?P<currency>{signs}){BLANK}"
         before = rf"{sign}{amount}(?P<scale>(?!))?(?P<per>(?!))?(?:[元円]|(?![A-Za-z]))"
-    found = [*_of_one_language(language), (re.compile(before), words), (re.compile(after), words)]
+    found = [
+        *_of_one_language(language),
+        (re.compile(before), words),
+        (re.compile(after), words),
+    ]
     if language.decimal == ",":  # $1,250.75, where two figures after a full stop are cents in any language
         other = replace(language, decimal=".", groups=",")
         cents_after = r"(?=[\d,]*\.\d\d(?!\d|[.,]\d))"
@@ -102,8 +109,8 @@ def patterns(language: Language, units: dict[str, str], unit_name: UnitName) -> 
         found.append((alone, lambda match: _name(CURRENCIES[match["currency"]], 1_000_000, language)))
     found += _in_words(language)
     if "USD" in words_of.cents:
-        cents = re.compile(rf"{guard(language)}(?P<n>\d{{1,3}}){BLANK}¢(?!\w)")
-        found.append((cents, lambda match: _cents(match["n"], "USD", language)))
+        cents = re.compile(rf"{guard(language)}(?P<n>\d{{1,3}}){BLANK}¢{per}(?!\w)")  # 59¢/lb
+        found.append((cents, lambda match: of_one(_cents(match["n"], "USD", language), match["per"])))
     return found
 
 
@@ -156,6 +163,30 @@ def _of_one_language(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         escudos = rf"{guard(language)}(?P<n>\d{{1,3}}(?:[. ]\d{{3}})+|\d+)\$(?P<cents>\d\d)(?![\w$]|[.,]\d)"
         return [(re.compile(escudos), lambda match: _escudos(match, language))]
     return []
+
+
+def two_prices(language: Language) -> list[tuple[re.Pattern[str], Words, str]]:
+    """$12/$8, 11,50 €/8,50 €, € 5,50/4,-: one price and another; patterns, their words and what they need."""
+    if language.locale not in (*_WITH_CENTS, "nl"):
+        return []
+    cents = rf"{re.escape(language.decimal)}\d\d"
+    even = ",[–-]" if language.decimal == "," else "(?!)"
+    figure, end = rf"\d{{1,4}}(?:{cents}|{even})?", r"(?![\w/%€$£]|[.,]\d)"
+    sign = f"(?P<currency>[{_SIGNS}])"
+    before = rf"(?<![\w.,/-]){sign}{BLANK}(?P<a>{figure})\s?/\s?(?:(?P=currency){BLANK}(?P<b>{figure})|"
+    before += rf"(?P<c>\d{{1,4}}(?:{cents}|{even}))){end}(?!\s?(?:{language.magnitudes or '(?!)'})\b|[kKmMb]\b)"
+    after = rf"{guard(language)}(?P<a>{figure}){BLANK}{sign}\s?/\s?(?P<b>{figure}){BLANK}(?P=currency)(?P<c>(?!))?{end}"
+
+    def words(found: re.Match[str]) -> str:
+        code = CURRENCIES[found["currency"]]
+        said = []
+        for price in (found["a"], found["b"] or found["c"]):
+            whole, _, part = price.partition(language.decimal)
+            cents = part if part.isdigit() else ""
+            said.append(_plain(whole, cents, code, _name(code, value(whole, cents), language), language))
+        return ", ".join(said)
+
+    return [(re.compile(before), words, "/"), (re.compile(after), words, "/")]
 
 
 def _escudos(found: re.Match[str], language: Language) -> str:

@@ -173,11 +173,14 @@ def _is_score(found: re.Match[str], language: Language) -> bool:
     won = {"zh": _WON, "ja": _WON_IN_JAPANESE, "fa": _WON_IN_PERSIAN}.get(language.locale)
     if won is not None and won.match(found.string, found.end()):
         return True
+    if _HALF_TIME.search(before) and found.string[found.end() : found.end() + 1] == ")":
+        return True
     if _beside_scores(before, found.string[found.end() : found.end() + _NEAR_SCORE]):
         return True
     return _AFTER_SCORE.match(found.string, found.end()) is not None and near_score(before, language.locale)
 
 
+_HALF_TIME = re.compile(r"(?<![\w.-])\d\d?[–-]\d\d? \($")  # 2-2 (0-1)
 _WON = re.compile("(?:的?比分)?(?:追|落后|领先|扳|逆转|获胜|取胜|战胜|击败|不敌|惜败|战平|大胜|完胜|落败|负于|输给)")
 _WON_IN_JAPANESE = re.compile("で(?:敗|負|勝|破|下し|引き分け|終え|終わ)")
 _WON_IN_PERSIAN = re.compile(r"\s(?:(?:[^\W\d_]+\s){1,3}را\s)?(?:باخت|برد|مساوی|شکست|پیروز)")

@@ -70,6 +70,7 @@ def rules(code: str, region: str = "") -> tuple[Rule, ...]:
     }
     unit_name = partial(units.unit_name, language)
     amounts = [
+        *_of("currency", money.two_prices(language)),
         *_of("currency", money.patterns(language, symbol_units, unit_name)),
         *_of("units", units.patterns(language, symbol_units)),
     ]
@@ -99,6 +100,7 @@ def rules(code: str, region: str = "") -> tuple[Rule, ...]:
         *_of("numbers", german.compounds() if code == "de" else ()),
         *_of("times", laps.hundredths(language)),
         *_of("numbers", korean.patterns(language) if code == "ko" else ()),
+        *_of("numbers", digits.papers(language)),
         *_of("numbers", digits.patterns(language)),
         *_of("times", times.patterns(code, language)),
         *_of("currency", money.per_area(language, symbol_units, unit_name)),

@@ -94,7 +94,9 @@ def _between_or_grey(found: re.Match[str]) -> str:
 def _years(found: re.Match[str]) -> str:
     """Ab 18 J., vor 35 J., 18 J. alt, zu 3 J. und 6 Mon."""
     before = re.sub(r"\d+ J\. und (?=\d)", "", found.string[max(0, found.start() - 20) : found.start()])
-    dative = re.search(r"\b(?:ab|vor|mit|nach|seit|unter|über|von|bis|zu|in)\s\d+\s$", before, re.IGNORECASE)
+    dative = re.search(
+        r"\b(?:ab|vor|mit|nach|seit|unter|über|von|bis|zu|in)\s(?:\d+\s?[–-]\s?)?\d+\s$", before, re.IGNORECASE
+    )
     return f"{'Jahre' if found[0] == 'J.' else 'Monate'}{'n' * bool(dative)}{_full_stop(found)}"
 
 
@@ -108,6 +110,10 @@ def _code_of_law(found: re.Match[str]) -> str:
 _OF_NUMBERS = "|".join(rf"(?<=\b{each} )" for each in ("[Ll]es", "[Dd]es", "[Aa]ux"))
 _OF_LAWS = "|".join(rf"(?<=\b{each} )" for each in ("[Ll]a", "[Dd]ella", "[Aa]lla", "[Dd]alla", "[Nn]ella"))
 
+_STATIONS = "|".join(
+    rf"(?<=\b{each} )" for each in ("Amsterdam", "Rotterdam", "Utrecht", "Den Haag", "Arnhem", "Eindhoven", "Leiden")
+)
+
 PATTERNS: dict[str, tuple[Reading, ...]] = {
     "en": (
         (re.compile(r"(?<![\w/])[wW]/\s?(?=[^\W\d_]{2}|\d|an?\b)(?!o(?:ut)?\b)"), lambda _: "with "),  # w/ the terms
@@ -117,7 +123,11 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
         ),
         (re.compile(r"(?<![\w/])[bB]/[wW](?![\w/])"), _between_or_grey),
         (re.compile(r"(?<=\b[Oo]n )(?:Tues|Thurs|Mon|Wed|Fri)\.(?!\w)"), _day),
-        (re.compile(rf"(?=no\.)(?:{_NUMBERED})no\.(?=\s?\d)"), lambda _: "number"),  # Bus no. 24
+        (  # Bus no. 24, the no. 14
+            re.compile(rf"(?=no\.)(?:{_NUMBERED}|(?<=\b[Tt]he ))no\.(?=\s?\d)"),
+            lambda _: "number",
+        ),
+        (re.compile(r"(?<![\w.])No\.(?=\s[A-Z]{1,3}-?\d)"), lambda _: "number"),  # No. K-2304
         (re.compile(r"(?<=\d) ea\b\.?(?=\s|$|[,;)])"), lambda found: " each" + _full_stop(found)),
         (re.compile(r"(?=c\.)(?:(?<=\dst )|(?<=\dnd )|(?<=\drd )|(?<=\dth ))c\.(?=\s)"), lambda _: "century"),
         (re.compile(rf"(?=[bdfre]){_LIFE}(?=\s(?:c\.\s|ca\.\s)?\d{{3,4}})"), lambda found: _LIVES[found[0]]),
@@ -147,7 +157,14 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
         (re.compile(r"(?:(?<=/\d )|(?<=/\d\d ))Pkt\."), lambda found: "Punkten" + _full_stop(found)),  # 8/10 Pkt.
         (re.compile(r"(?<=[a-zäöüß])temp\."), lambda _: "temperatur"),
         (re.compile(r"(?<!\. )(?<![\w.])v\.(?=\s\d+(?![\d.]))"), lambda _: "von"),  # v. 40 cm
-        (re.compile(r"(?<!\w)Nr\.(?=\s[a-zäöü])"), lambda _: "Nummer"),
+        (re.compile(r"(?<!\w)Nr\.(?=\s(?:[a-zäöü]|[A-Z]{1,3}-?\d))"), lambda _: "Nummer"),
+        (re.compile(r"(?<![\w.])Gr\.(?=\s(?:\d\d|X{0,3}[SML]\b))"), lambda _: "Größe"),
+        (re.compile(r"(?<![\w.])Min\.(?=\s[–-]?\d)"), lambda _: "Minimal"),  # Min. 12 °C
+        (re.compile(r"(?<=[a-zäöüß])nr\.(?=\s?[\dA-Z]|:)"), lambda _: "nummer"),  # Sendungsnr. 0034
+        (  # Zutaten f. 4 Pers.
+            re.compile(r"(?<=[a-zäöüß,;:] )f\.(?=\s\d+(?:[–-]\d+)?\s(?:Pers|Port|Kinder|Erw|Gäste))"),
+            lambda _: "für",
+        ),
         (re.compile(r"lit\.(?=\s[a-z]\b)"), lambda _: "Buchstabe"),
         (re.compile(r"(?i:gem)\.(?=\s§|\sArt)"), lambda found: f"{found[0][:-1]}äß"),
         (re.compile(r"(?<=\d )S\.(?=\s(?:und|mit|zu)\b|[,;)])"), lambda _: "Seiten"),  # 450 S.
@@ -190,7 +207,12 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
     "nl": (
         (re.compile(r"(?<=[a-z])str\.(?=\s?\d|,)"), lambda _: "straat"),
         (re.compile(r"(?<=[a-z])temp\."), lambda _: "temperatuur"),
-        (re.compile(r"(?<!\w)nr\.(?=\s[a-z])"), lambda _: "nummer"),
+        (re.compile(r"(?<!\w)nr\.(?=\s(?:[a-z]|[A-Z]{1,3}-?\d))"), lambda _: "nummer"),
+        (re.compile(r"(?<=[a-z])nr\.(?=\s?[\dA-Z]|:)"), lambda _: "nummer"),  # zendingnr. 3S
+        (re.compile(r"(?<![\w.])[Mm]t\.(?=\s(?:\d\d|X{0,3}[SML]\b))"), lambda found: f"{found[0][0]}aat"),
+        (re.compile(r"(?<=[a-z])opp\."), lambda _: "oppervlakte"),
+        (re.compile(r"(?<=kamer)app\."), lambda _: "appartement"),
+        (re.compile(rf"(?=C)(?:{_STATIONS})(?:C\.|CS\b)"), lambda found: "Centraal" + _full_stop(found)),
         (re.compile(r"(?<!\. )(?<![\w.])v\.(?=\s\d)"), lambda _: "van"),  # v. 40 cm
     ),
     "pl": (

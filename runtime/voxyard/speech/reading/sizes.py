@@ -23,7 +23,7 @@ _MIXED = r"\d{1,3}(?: [1-9]\d?/[1-9]\d?(?!\d)| ?[¼-¾⅐-⅞])"
 _PRIME = "[\"”″]|''|['’′]"
 _WORDS_OF_LENGTH = ("length-meter", "length-centimeter", "length-millimeter", "length-foot", "length-inch")
 _RATE = (  # after a blank, as in 2 x täglich
-    r"(?=\s(?:täglich|tägl\.|tgl\.|wöchentlich|monatlich|jährlich|stündlich|pro|am|im|in|die|a|an|per|daags|daily|weekly|"
+    r"(?=\s(?:p\.[dwmj]\.|täglich|tägl\.|tgl\.|wöchentlich|monatlich|jährlich|stündlich|pro|am|im|in|die|a|an|per|daags|daily|weekly|"
     r"monthly|every|each|dziennie|tygodniowo|miesięcznie|rocznie|na|w|al|par|por|ao|à|alla|[àa]o?s?\s(?:dia|día|semana))"
     r"(?!\w))"
 )
@@ -62,7 +62,11 @@ def patterns(language: Language, units: Mapping[str, str], unit_name: UnitName) 
     named += "|سانت" if language.locale == "fa" else ""
     own = rf"{side}{unit}{inches} ?[xX×] ?{side}{unit}{inches}"  # each side with a unit
     joint = f"(?:{BLANK}|-)" if language.locale == "en" else BLANK  # a 9x13-in. pan
-    last = rf"{side}(?: ?[xX×] ?{side}){{1,3}}(?:{joint}(?:{symbols})(?![{letters}])|(?=\s(?:{named})))"
+    dotted = "|".join(rf"(?<={each})" for each in table(language.locale).dotted)
+    stop = (
+        rf"(?P<stop>(?:{dotted})\.(?=\s?[,;:)]|\s[^\W\dA-ZÄÖÜ_]))?" if dotted else "(?P<stop>(?!))?"
+    )  # 12 x 90 Min., ab
+    last = rf"{side}(?: ?[xX×] ?{side}){{1,3}}(?:{joint}(?:{symbols})(?![{letters}]){stop}|(?=\s(?:{named})))"
     alone = rf"{side}(?: ?[xX] ?{side}){{1,3}}" if language.spaced else r"(?!)"
     begin = rf"(?<![{letters}.,/'’\"“„-])"
     size = rf"{begin}(?:{own}(?: ?[xX×] ?{side}{unit})?|{last}|{alone})(?![{letters}.,/]\d|[{letters}^⁻]| ?[=≈])"
@@ -74,7 +78,7 @@ def patterns(language: Language, units: Mapping[str, str], unit_name: UnitName) 
     def words(found: re.Match[str]) -> str | None:
         packed = language.locale == "en" and _PACKED.search(found[0]) is not None and _is_packed(found, units)
         described = packed or is_attribute(found, language) or re.search(r"\d-[a-z]+\.?$", found[0]) is not None
-        said, text, part = [], found[0], None
+        said, text, part = [], found[0][:-1] if found["stop"] else found[0], None
         if re.search('["”″]$', text) and "'" not in text.replace("''", ""):  # 8.5" x 11"
             text = re.sub("[\"”″](?=.)|''(?=.)", "", text)
         for each in re.split(" ?[xX×] ?", text):
@@ -263,7 +267,7 @@ def _rates(language: Language, units: Mapping[str, str]) -> list[tuple[re.Patter
     known = "|".join(re.escape(each) for each in own.per if each.isalpha() and len(each) > 1)
     if not known:
         return []
-    pattern = rf"(?<=[^\W\d_]{{3}})/(?P<per>{known})(?!\w)"
+    pattern = rf"(?:(?<=[^\W\d_]{{3}})|(?<=[^\W\d_]{{2}}\.))/(?P<per>{known})(?!\w)"
 
     def words(found: re.Match[str]) -> str:
         word = re.search(r"\S+$", found.string[max(0, found.start() - 20) : found.start()])

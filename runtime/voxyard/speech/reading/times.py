@@ -66,14 +66,15 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
     found: list[tuple[re.Pattern[str], Words]] = [(re.compile(time + hours + suffix.get(code, "")), words)]
     if language.to:  # 10:30–12:30 Uhr
         dots = "[.:]" if code == "de" else ":"
-        end = r" ?Uhr\b" if code == "de" else suffix.get(code, "")
+        end = rf"(?: ?Uhr\b|(?<=:\d\d)|{_MORE_HOURS})" if code == "de" else suffix.get(code, "")
         clock = rf"(?P<h{{0}}>[01]?\d|2[0-4]){dots}(?P<m{{0}}>[0-5]\d)"
         start = rf"(?<![{letters}:.,/–-])" if language.spaced else rf"(?<![{letters}./–-])(?<!\d[:,])"
         both = rf"{start}{clock.format(1)} ?[–~-] ?{clock.format(2)}(?![{letters}:]|[.,]\d|[–-]\w){end}"
         found.append((re.compile(both), between))
         if code == "nl":  # 9.00-17.00 uur
             clock = clock.replace("):", r")\.")
-            both = rf"{start}{clock.format(1)} ?[–-] ?{clock.format(2)}(?: ?uur\b|(?= en \d\d?\.\d\d))"
+            both = rf"{start}{clock.format(1)} ?[–-] ?{clock.format(2)}"
+            both += r"(?: ?(?:uur|u)\b(?:\.(?=\s[a-z]))?|(?= en \d\d?\.\d\d))"
             found.append((re.compile(both), between))
     full_stop = r"(?<![\w:.,/–-])(?P<hour>[01]?\d|2[0-4])\.(?P<minute>[0-5]\d)(?P<second>)?"
     found += _with_full_stop(code, full_stop, words)
@@ -85,12 +86,51 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
     found = [
         *laps.patterns(code, language),
         *_added(language),
+        *_over_night(code, language),
+        *_after_day(code, between),
         *_russian(code, language),
         *_minutes_of_a_match(code, language),
         *found,
     ]
     found += _after_slash(code, language)
     return [*found, *_with_h(code, language, words, between), *_after_article(code, language)]
+
+
+_MORE_HOURS = (  # 8.30–12.30 und 14–18 Uhr
+    r"(?=(?:(?:,|\su\.|\s?/|\sund|\ssowie)\s?\d{1,2}(?:[.:]\d\d)?\s?[–-]\s?\d{1,2}(?:[.:]\d\d)?){1,3}\s?Uhr\b)"
+)
+
+
+_DAYS = re.compile(
+    r"\b(?:Mo|Di|Mi|Do|Fr|Sa|So|[Mm]a|[Dd]i|[Ww]o|[Dd]o|[Vv]r|[Zz]a|[Zz]o|[^\W\d_]*(?:tags?|dags?|täglich|dagelijks))\.?:?\s$"
+)
+_ROW_OF_HOURS = re.compile(r"(?:\d\d?[.:]\d\d\s?[–-]\s?\d\d?[.:]\d\d(?:,|\su\.|\sund|\sen|\s?/)\s?)+$")
+
+
+def _after_day(code: str, between: Words) -> list[tuple[re.Pattern[str], Words]]:
+    """Mo–Fr 8.30–12.30, 14.00–18.00: hours after the name of a day, or after others of it."""
+    if code not in ("de", "nl"):
+        return []
+    clock = r"(?P<h{0}>[01]?\d|2[0-4])\.(?P<m{0}>[0-5]\d)"
+    both = rf"(?<![\w:.,/–-]){clock.format(1)}\s?[–-]\s?{clock.format(2)}(?![\w–-]|[.,:]\d|\s?(?:Uhr|uur|u)\b|\s?[€%°])"
+
+    def words(found: re.Match[str]) -> str | None:
+        before = _ROW_OF_HOURS.sub("", found.string[max(0, found.start() - 60) : found.start()])
+        return between(found) if _DAYS.search(before) else ELSEWHERE
+
+    return [(re.compile(both), words)]
+
+
+def _over_night(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    """22–5 Uhr: the first hour is the larger one, and neither a score."""
+    noun = {"de": "Uhr", "nl": "(?:uur|u)"}.get(code)
+    span = rf"(?<![\w:.,/–-])(?P<a>1[2-9]|2[0-4])\s?[–-]\s?(?P<b>1[01]|\d)(?=\s?{noun}\b)"
+    words = rf"{{}} {language.to} {{}}"
+    return (
+        [(re.compile(span), lambda found: words.format(_hour(found["a"], language), _hour(found["b"], language)))]
+        if noun
+        else []
+    )
 
 
 def _after_slash(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
@@ -174,6 +214,8 @@ _PRIMES = "'’′"
 
 def _minutes_of_a_match(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
     """Gol all'89', al 90'+3, en el 89', (89')."""
+    if code == "de":
+        return [(_GERMAN_MINUTES, partial(_german_minutes, language))]
     if code not in _OF_MATCH:
         return []
     noun = "minute" if code == "fr" else "minuto"
@@ -194,6 +236,19 @@ def _minutes_of_a_match(code: str, language: Language) -> list[tuple[re.Pattern[
         return f"{before}{noun} {number}"
 
     return [(pattern, words)]
+
+
+_GERMAN_MINUTES = re.compile(  # 2:1 Reus (89.), Kane (12., 34., Elfmeter)
+    r"(?<=\()(?P<minutes>[1-9]\d{0,2}\.(?:(?:,|/|\sund)\s?[1-9]\d{0,2}\.)*)(?=\)|,\s[A-ZÄÖÜ])"
+)
+_GOAL = re.compile(r"\d:\d[^()\n]{1,40}\($")
+
+
+def _german_minutes(language: Language, found: re.Match[str]) -> str:
+    if _GOAL.search(found.string[max(0, found.start() - 48) : found.start()]) is None:
+        return ELSEWHERE
+    said = re.sub(r"(\d+)\.", lambda each: ordinal(int(each[1]), language), found["minutes"])
+    return f"{said.replace('/', ', ')} Minute"
 
 
 def _russian(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
@@ -243,7 +298,7 @@ def _opened(found: re.Match[str], language: Language) -> str:
 
 
 def _hour(digits: str, language: Language) -> str:
-    return "ein" if int(digits) == 1 else cardinal(str(int(digits)), language)
+    return "ein" if int(digits) == 1 and language.locale == "de" else cardinal(str(int(digits)), language)
 
 
 _CLOCK = {
@@ -376,8 +431,8 @@ def _english(language: Language, hour: int, minute: int, after: str) -> str:
 
 
 _ENGLISH_HOURS = (  # 9am-5pm
-    r"(?<![\w:.,/–-])(?P<h1>1[0-2]|[1-9])(?::(?P<m1>[0-5]\d))?\s?(?P<half>[ap]\.?m\.?)?\s?[–-]\s?"
-    r"(?P<h2>1[0-2]|[1-9])(?::(?P<m2>[0-5]\d))?(?=\s?[ap]\.?m\b)"
+    r"(?<![\w:.,/–-])(?P<h1>1[0-2]|[1-9])(?:[:.](?P<m1>[0-5]\d))?\s?(?P<half>[ap]\.?m\.?)?\s?[–-]\s?"
+    r"(?P<h2>1[0-2]|[1-9])(?:[:.](?P<m2>[0-5]\d))?(?=\s?[ap]\.?m\b)"
 )
 
 

@@ -41,7 +41,7 @@ def patterns(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
         if len(each) > 1 or not each.isalpha() or each == "h"
     )
     apart = f"(?:[{BLANKS}]|(?<=\\d){_glued(language)})" if language.spaced else BLANK
-    symbol = rf"(?:{BLANK}(?P<symbol>{longer})|{apart}(?P<letter>{one_letter}))"
+    symbol = rf"(?:{BLANK}(?P<symbol>{longer})|{apart}(?P<letter>{one_letter})(?!\.[^\W\d_]))"
     stop = (
         rf"(?:(?:{'|'.join(rf'(?<=[^a-zA-Z]{re.escape(each)})' for each in own.dotted)})\.(?![\w.]))?"
         if own.dotted
@@ -160,7 +160,7 @@ def alternatives(language: Language, symbols: Mapping[str, str]) -> list[Reading
 
     def words(found: re.Match[str]) -> str:
         unit, (whole, _, part) = symbols[found["symbol"]], found["first"].partition(language.decimal)
-        fraction = int(whole) < _LEAST_ALTERNATIVE and not unit.startswith("frequency")
+        fraction = int(whole) < _LEAST_ALTERNATIVE and not unit.startswith(("frequency", "digital"))
         if not found["kind"] and (found["sign"] != "/" or fraction or found["first"] == found["last"]):
             return ELSEWHERE
         said = f"{found['kind']}{blank}" if found["kind"] else ""
@@ -181,13 +181,15 @@ def slashed(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
         return []
     units = {**symbols, "A": "electric-ampere"}
     names = "|".join(re.escape(each) for each in sorted(units, key=len, reverse=True))
-    number = rf"\d{{1,5}}(?:{re.escape(language.decimal)}\d+)?"
+    groups = rf"\d{{1,3}}(?:[{re.escape(language.groups)}]\d{{3}})+(?!\d)"
+    number = rf"(?:{groups}|\d{{1,5}})(?:{re.escape(language.decimal)}\d+)?"
     pattern = rf"(?<![\w.,:/-])(?P<a>{number}){BLANK}(?P<first>{names})\s?/\s?"
     pattern += rf"(?P<b>{number}){BLANK}(?P<last>{names})(?![\w/²³°])"
     per = re.compile(rf"(?<![\w.,:/-])(?P<n>{number})/(?P<per>min|h|s)(?![\w/])")
 
     def one(found: re.Match[str], figure: str, unit: str) -> str:
         whole, _, part = found[figure].partition(language.decimal)
+        whole = re.sub(r"\D", "", whole)
         name = unit_name(language, unit, 1 if is_attribute(found, language) else value(whole, part)) or ""
         return f"{decimal(whole, part, language, name)} {name}"
 
@@ -208,7 +210,12 @@ def slashed(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
         return f"f {decimal(whole, part, language)}"
 
     f_stop = re.compile(rf"(?<![\w/])[fF]/(?P<n>\d{{1,2}}(?:{re.escape(language.decimal)}\d)?)(?![\w/]|[.,]\d)")
-    return [(re.compile(pattern), both), (per, rate), (f_stop, stop)]
+    share = re.compile(rf"(?<=[^\W\d_])\s?/\s?(?P<n>\d{{1,3}}){BLANK}%(?![\w%])")  # 60% cotton/40% polyester
+
+    def percent(found: re.Match[str]) -> str:
+        return f", {cardinal(found['n'], language)} {unit_name(language, 'concentr-percent', 2)}"
+
+    return [(re.compile(pattern), both), (per, rate), (f_stop, stop), (share, percent)]
 
 
 _LEAST_ALTERNATIVE = 10  # below it 1/4 W is a part of one

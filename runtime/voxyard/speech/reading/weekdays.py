@@ -13,7 +13,8 @@ from voxyard.speech.reading.tables import table
 Reading = tuple[re.Pattern[str], Callable[[re.Match[str]], str | None]]
 
 _JOINTS = (
-    r"(?:\s?[–-]\s?|\s?/\s?|\s?&\s?|,\s|\s(?:and|t/m|to|through|or|und|u\.|bis|oder|et|à|au|ou|y|a|e|o|al?|i|и|по)\s)"
+    r"(?:\s?[–-]\s?|\s?/\s?|\s?&\s?|,\s|"
+    r"\s(?:and|t/m|to|through|or|und|u\.|bis|oder|et|à|au|ou|y|a|e|en(?! zo\b)|o|al?|i|и|по)\s)"
 )
 
 _MANY = re.compile(r"(?<!\w)(?:los|a?os|[aà]s|n[ao]s)\s$")  # los sáb. y dom.
@@ -66,11 +67,14 @@ def patterns(language: Language) -> list[Reading]:
         (re.compile(rows.replace(f"{short}(?:", rf"{short}\.?(?:", 1)), row),
         (re.compile(one), lambda match: days[match["day"]] + ("," if match[0].endswith(",") else "")),
     ]
-    hours = r"\d{1,2}(?:[:.]\d\d)?\s?(?:[ap]m\s?)?[–-]\s?\d{1,2}(?:[:.]\d\d)?(?:\s?(?:Uhr|uur|h|[ap]m)\b|(?<=:\d\d))"
-    hours += r"|(?:bis|ab) \d{1,2}(?:[:.]\d\d)? ?(?:Uhr|h)\b"
-    open_on = re.compile(rf"(?:(?<=^)|(?<=[,;:\n] )|(?<=\n))(?P<day>{short})(?=\s(?:{hours}))")  # Sa 10–14 Uhr
+    hours = (
+        r"\d{1,2}(?:[:.]\d\d)?\s?(?:[ap]m?\s?)?[–-]\s?\d{1,2}(?:[:.]\d\d)?(?:\s?(?:Uhr|uur|u|h|[ap]m?)\b|(?<=:\d\d))"
+    )
+    hours += r"|(?:bis|ab|tot|vanaf|v\.a\.) \d{1,2}(?:[:.]\d\d)? ?(?:Uhr|uur|u|h)\b"
+    hours += r"|\d{1,2}\.[0-5]\d[–-]\d{1,2}\.[0-5]\d(?!\w|\.\d)|\d{1,2}[–-]\d{1,2}(?=[,;]|\.?\s*(?:\n|$))"
+    open_on = re.compile(rf"(?:(?<=^)|(?<=[,;:.\n] )|(?<=\n))(?P<day>{short})(?=\s(?:{hours}))")  # Sa 10–14 Uhr
     found.append((open_on, lambda match: days[match["day"]]))
-    closed = r"(?:gesloten|dicht|geschlossen|geschl\.|Ruhetag|zu\b)"
+    closed = r"(?:gesloten|gesl\.|dicht|geschlossen|geschl\.|Ruhetag|zu\b)"
     one = rf"(?:(?<=^)|(?<=[,;:\n] )|(?<=\n)|(?<=\ben )|(?<=\bund ))(?P<day>{short})\.?(?=\s{closed})"
     if language.locale in ("de", "nl"):
         found.append((re.compile(one), lambda match: days[match["day"]]))
