@@ -135,10 +135,16 @@ def _slashed(code: str, language: Language, whole: Words) -> list[tuple[re.Patte
             )
         )
     if code in _BEFORE_DAY_MONTH:
-        words = "|".join(rf"(?<=(?<!\w){each}\s)" for each in _BEFORE_DAY_MONTH[code].split())
+        shorts = [each for short in table(code).days for each in (short, short.capitalize())]
+        words = [*_BEFORE_DAY_MONTH[code].split(), *(each + end for each in shorts for end in (r"\.", r"\.,", ","))]
+        behind = "|".join(rf"(?<=(?<!\w){each}\s)" for each in words)
         at_a_time = r"(?=\s(?:à|às|a\slas?|alle)\s\d)"  # le 5/3 à 21:42
-        month = rf"(?P<month>0[1-9]|1[0-2]|(?<=1[3-9][/-])[1-9]|(?<=[23]\d[/-])[1-9]|[1-9]{at_a_time})"
-        short = rf"(?=\d)(?:{words})(?P<day>{_DAY}){'[-/]' if code == 'nl' else '/'}{month}(?![\w/]|[.,-]\d)"
+        the = r"(?:(?<=\b[IiEe]l {0})|(?<=\b[Ll]e {0}))"  # consegnato il 3/6, but le 3/4 du temps
+        the = f"(?:{the.format('[2-9]/')}|{the.format('1[0-2]/')})"
+        on = rf"{the}[1-9](?<!2/3)(?<!3/4)(?!\sd)" if code != "nl" else "(?!)"
+        sign = "[-/]" if code == "nl" else "/"
+        month = rf"(?P<month>0[1-9]|1[0-2]|(?<=1[3-9][/-])[1-9]|(?<=[23]\d[/-])[1-9]|{on}|[1-9]{at_a_time})"
+        short = rf"(?=\d\d?[/-]\d)(?:{behind})(?P<day>{_DAY}){sign}{month}(?![\w/]|[.,-]\d)"
         if code == "nl":
             short += r"(?!\s[a-z]{3,}(?:en|s)\b)"  # voor 8-10 personen
         found.append((re.compile(short), lambda match: _day_and_month(code, language, match)))

@@ -190,10 +190,18 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             ),
             lambda found: _day_of_month(found, language),
         ),
+        (  # 7.05 w godz. 10–14
+            re.compile(
+                r"(?<![\w.,-])(?P<day>[12]?\d|3[01])\.(?P<month>0[1-9]|1[0-2])(?P<after>)"
+                r"(?=\s(?:(?:[wo]|od)\sgodz|o\s\d{1,2}[:.]\d\d))"
+            ),
+            lambda found: _day_of_month(found, language).removesuffix("."),
+        ),
         (  # we wt. 5.11
             re.compile(
                 r"(?=\d)(?:(?<=\bpon\. )|(?<=\bwt\. )|(?<=\bśr\. )|(?<=\bczw\. )|(?<=\bpt\. )|(?<=\bsob\. )|"
-                r"(?<=\bniedz\. ))(?P<day>[12]?\d|3[01])\.(?P<month>0?[1-9]|1[0-2])(?P<after>)(?![\w.:]|,\d)"
+                r"(?<=\bniedz\. )|(?<=\bnd\. )|(?<=\bpn\. ))"
+                r"(?P<day>[12]?\d|3[01])\.(?P<month>0?[1-9]|1[0-2])(?P<after>)(?![\w.:]|,\d)"
             ),
             lambda found: _day_of_month(found, language).removesuffix("."),
         ),

@@ -105,6 +105,35 @@ def _code_of_law(found: re.Match[str]) -> str:
     return f"codice {'civile' if found[0][-2] == 'c' else 'penale'}{_full_stop(found)}"
 
 
+_WINDS = {  # words before a wind's direction, between two of its words, and its words where they are one
+    "fr": (("ent d['’]", "ents d['’]", "ent de ", "ents de ", "ent du ", "ents du ", "ent ", "ents "), "-", {}),
+    "es": (
+        ("iento del ", "ientos del ", "iento de ", "iento ", "ientos "),
+        "",
+        {"NE": "noreste", "NO": "noroeste", "SE": "sureste", "SO": "suroeste"},
+    ),
+    "it": (("ento da ", "enti da ", "ento di ", "enti di ", "ento ", "enti "), "-", {}),
+    "pt": (
+        ("ento de ", "entos de ", "ento ", "entos "),
+        "",
+        {"NE": "nordeste", "NO": "noroeste", "NW": "noroeste", "SE": "sudeste", "SO": "sudoeste", "SW": "sudoeste"},
+    ),
+}
+
+
+def _winds(code: str) -> Reading:
+    """Vent de N-O, viento del SE: where a wind comes from."""
+    before, joint, known = _WINDS[code]
+    poles = {**table(code).signs.poles, "O": table(code).signs.poles["W"]}
+    pattern = rf"(?=[NSEOW])(?:{'|'.join(rf'(?<={each})' for each in before)})[NS]?[ -]?[NSEOW](?![\w-]|\.\w)"
+
+    def words(found: re.Match[str]) -> str:
+        letters = re.sub("[ -]", "", found[0])
+        return known.get(letters) or joint.join(poles[each] for each in letters)
+
+    return re.compile(pattern), words
+
+
 _OF_NUMBERS = "|".join(rf"(?<=\b{each} )" for each in ("[Ll]es", "[Dd]es", "[Aa]ux"))
 _OF_LAWS = "|".join(rf"(?<=\b{each} )" for each in ("[Ll]a", "[Dd]ella", "[Aa]lla", "[Dd]alla", "[Nn]ella"))
 
@@ -163,6 +192,7 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
         (re.compile(r"(?<=[a-zäöüß])str\.(?=\s?\d|,)"), lambda _: "straße"),
     ),
     "fr": (
+        _winds("fr"),
         (re.compile(rf"(?:{_OF_NUMBERS})nos(?=\s\d)"), lambda _: "numéros"),  # les nos 101 et 102
         (re.compile(r"(?<![\w.])nos(?=\s\d+(?:\s?[,;.)–-]|\s(?:et|à|ou)\s|$))"), lambda _: "numéros"),
         (re.compile(r"(?<=\de )min(?:\.(?=,|\s[a-zà-ÿ]))?(?!\w)"), lambda _: "minute"),  # à la 89e min.
@@ -173,6 +203,7 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
         ),
     ),
     "es": (
+        _winds("es"),
         (re.compile(r"(?<![\w.])(?<![A-ZÁÉÍÓÚ]\. )D\.(?=\s[A-ZÁÉÍÓÚ][a-zà-ÿ])"), lambda _: "Don"),  # not D. H. Lawrence
         (
             re.compile(r"(?:(?<=\b[Ll]a )§|(?<=\b[Ll]as )§§)\s?(?=\d)"),  # las §§ 5 y 6, but el § 5
@@ -180,6 +211,7 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
         ),
     ),
     "it": (
+        _winds("it"),
         (re.compile(r"(?<![\w.])c\.\s?[cp]\.(?!\w|\s?[cp]\.)"), _code_of_law),
         (
             re.compile(rf"(?<![\w.])L\.(?=\s?(?:n\.\s?)?\d{{1,4}}/(?:19|20)\d\d)|(?:{_OF_LAWS})L\.(?=\s?\d)"),
@@ -203,6 +235,7 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
         (re.compile(r"(?<![\w.])род\.(?=\s(?:в|после|до|ок\.|около|\d))"), lambda _: "родился"),
     ),
     "pt": (
+        _winds("pt"),
         (_DONA, lambda _: "Dona"),  # D. Maria, but D. Pedro
         (  # 1 colher (chá)
             re.compile(r"(?:(?<=colher)|(?<=colheres)) \((chá|sopa|café|sobremesa)\)"),

@@ -19,6 +19,24 @@ _JOINTS = (
 _MANY = re.compile(r"(?<!\w)(?:los|a?os|[aà]s|n[ao]s)\s$")  # los sáb. y dom.
 
 
+_POLISH = {  # after od and do, and after w
+    "poniedziałek": ("poniedziałku", "poniedziałek"),
+    "wtorek": ("wtorku", "wtorek"),
+    "środa": ("środy", "środę"),
+    "czwartek": ("czwartku", "czwartek"),
+    "piątek": ("piątku", "piątek"),
+    "sobota": ("soboty", "sobotę"),
+    "niedziela": ("niedzieli", "niedzielę"),
+}
+_POLISH_CASE = re.compile(r"(?<!\w)(?:(?P<genitive>(?i:od|do|z|ze))|(?i:w|we|na|za|przez))\s$")
+
+
+def _polish(day: str, before: str) -> str:
+    """W środę, od środy; the nominative where no preposition stands before the day."""
+    case = _POLISH_CASE.search(before[-8:])
+    return day if case is None else _POLISH[day.lower()][case["genitive"] is None]
+
+
 def patterns(language: Language) -> list[Reading]:
     """Patterns of short days with their words; none where the table has none."""
     if language.locale == "ru":
@@ -46,6 +64,10 @@ def patterns(language: Language) -> list[Reading]:
     months = "|".join({name[:3] for name in month_names(language)})
     date = rf"(?:(?:den|dem|der|le|il|el)\s)?\d{{1,2}}(?:[./]|\s?(?:[–-]|Uhr|h\b|:\d\d)|\s(?:de\s)?(?i:{months}))"
 
+    def named(found: re.Match[str]) -> str:
+        day = days[found["day"]]
+        return _polish(day, found.string[: found.start()]) if language.locale == "pl" else day
+
     def row(found: re.Match[str]) -> str:
         to = f" {language.to} " if language.to else " – "
         many = _MANY.search(found.string[max(0, found.start() - 5) : found.start()]) is not None
@@ -54,6 +76,9 @@ def patterns(language: Language) -> list[Reading]:
             lambda each: days[each[1]] + "s" * (many and days[each[1]][-1] in "ao"),
             found[0],
         )
+        if language.locale == "pl" and (span := re.fullmatch(r"(\w+)\s?[–-]\s?(\w+)", said)) is not None:
+            start, end = (_POLISH.get(day.lower(), (day,))[0] for day in span.groups())
+            said = f"{'' if _POLISH_CASE.search(found.string[: found.start()][-8:]) else 'od '}{start} do {end}"
         said = said.replace(" t/m ", " tot en met ").replace(" u. ", " und ")
         said = re.sub(r"(?<=[^\W\d_])\s?[–-]\s?(?=[^\W\d_])", to, said)
         said = re.sub(r"\s?&\s?", f" {table(language.locale).signs.operators.get('&', '&')} ", said)
@@ -64,15 +89,15 @@ def patterns(language: Language) -> list[Reading]:
     one = rf"(?<![\w.])(?P<day>{short})(?:\.,?|,)(?=\s{date})"
     found: list[Reading] = [
         (re.compile(rows.replace(f"{short}(?:", rf"{short}\.?(?:", 1)), row),
-        (re.compile(one), lambda match: days[match["day"]] + ("," if match[0].endswith(",") else "")),
+        (re.compile(one), lambda match: named(match) + ("," if match[0].endswith(",") else "")),
     ]
     hours = r"\d{1,2}(?:[:.]\d\d)?\s?(?:[ap]m\s?)?[–-]\s?\d{1,2}(?:[:.]\d\d)?(?:\s?(?:Uhr|uur|h|[ap]m)\b|(?<=:\d\d))"
     hours += r"|(?:bis|ab) \d{1,2}(?:[:.]\d\d)? ?(?:Uhr|h)\b"
     open_on = re.compile(rf"(?:(?<=^)|(?<=[,;:\n] )|(?<=\n))(?P<day>{short})(?=\s(?:{hours}))")  # Sa 10–14 Uhr
     found.append((open_on, lambda match: days[match["day"]]))
-    closed = r"(?:gesloten|dicht|geschlossen|geschl\.|Ruhetag|zu\b)"
+    closed = r"(?:gesloten|dicht|geschlossen|geschl\.|Ruhetag|zu\b|nieczynne|zamknięte)"
     one = rf"(?:(?<=^)|(?<=[,;:\n] )|(?<=\n)|(?<=\ben )|(?<=\bund ))(?P<day>{short})\.?(?=\s{closed})"
-    if language.locale in ("de", "nl"):
+    if language.locale in ("de", "nl", "pl"):
         found.append((re.compile(one), lambda match: days[match["day"]]))
     before = {
         "de": r"(?:(?<=\b[Aa]m )|(?<=\bbis )|(?<=\b[Aa]b )|(?<=\bzum )|(?<=\bvom )|(?<=[;,] ))",
