@@ -28,6 +28,9 @@ _UNITS = {
     "dl": "decylitra",
     "t": "tony",
     "godz.": "godziny",
+    "szkl.": "szklanki",
+    "łyż.": "łyżki",
+    "tabl.": "tabletki",
     "tys.": "tysiąca",
     "mln": "miliona",
     "mld": "miliarda",
@@ -119,6 +122,13 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
                 rf"(?<!\w)(?P<name>{numbered})\s(?:{numeral}|(?P<n>\d{{1,2}})(?![\w,:/-]|\.\d|\.\s[a-z]))(?!\s[A-Z]\w{{0,3}}\s\d+/)"
             ),
             lambda found: f"{found['name']} {_ordinal_of(found, _NUMBERED[found['name'].lower()], language)}",
+        ),
+        (  # z toru 2 przy peronie 4
+            re.compile(r"(?<!\w)(?:[Tt]or|[Pp]eron)(?P<end>u|ze|ie|em)?\s(?P<n>\d{1,2})(?![\w,:/-]\d|\w|\.\d)"),
+            lambda found: (
+                found[0].removesuffix(found["n"])
+                + inflected(int(found["n"]), {"u": "ego", None: ""}.get(found["end"], "ym"), language)
+            ),
         ),
         (
             re.compile(

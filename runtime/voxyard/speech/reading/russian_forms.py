@@ -289,6 +289,21 @@ def _of_century(found: re.Match[str]) -> str:
     return f"{found['of']}{century} века{_stop(found)}"
 
 
+_ROOMS = ("", "одно", "двух", "трёх", "четырёх", "пяти", "шести")
+
+
+def _flat(found: re.Match[str]) -> str:
+    """Двухкомнатная квартира; куплю двухкомнатную квартиру."""
+    whom = found["whom"] or ""
+    return f"{whom}{_ROOMS[int(found['n'])]}комнатн{'ую' if whom else 'ая'} квартир{'у' if whom else 'а'}"
+
+
+def _floor(found: re.Match[str]) -> str:
+    """Третий этаж из девяти."""
+    floor = ordinal(int(found["n"]), LANGUAGES["ru"], case="n", gender="m")
+    return f"{floor} этаж из {in_case(int(found['of']), LANGUAGES['ru'], 'g')}"
+
+
 def _tablets(found: re.Match[str]) -> str:
     """По две таблетки, по одной таблетке."""
     number, by = int(found["n"]), found.string[: found.start()].lower().endswith("по ")
@@ -343,6 +358,15 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     (re.compile(r"(?<![\w.,/-])\d{6}(?=,?\s(?:г\.|Москва|Санкт|Россия|ул\.|обл|респ|край))"), _postcode),
     (re.compile(r"(?<=\d-й\s)мин(?:\.(?=\s[а-яё])|(?=\.))"), lambda _: "минуте"),
     (re.compile(r"(?<=[Нн]а )(?P<n>\d{1,4})-м\sкм(?!\w)"), lambda found: _at_kilometre(int(found["n"]))),
+    (
+        re.compile(r"(?P<whom>\b(?i:купл|сним|сда[мю]|прода[мю])\w*\s)?(?<![\w.,-])(?P<n>[1-6])-комн\.\s?кв\."),
+        _flat,
+    ),
+    (re.compile(r"(?<![\w.,/])(?P<n>\d{1,2})/(?P<of>\d{1,2})\s?эт(?:\.|аж\w*)"), _floor),
+    (  # +3…+5 °C
+        re.compile(r"(?<![\w.,+−-])(?<!от )(?P<a>[+−-]?\d{1,2})\s?(?:…|\.{3})\s?(?P<b>[+−-]?\d{1,2})(?=\s?°)"),
+        lambda found: f"от {found['a']} до {found['b']}",
+    ),
     (_PAGES, _pages),
     (_ROW, _row),
     (_LASTING, _lasting),
@@ -380,7 +404,10 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
         re.compile(r"(?<![\w.,])(?P<a>\d{3,4})\s?[xхХ×]\s?(?P<b>\d{3,4})(?![\w.,]\d|\s?[xхХ×])"),  # of a screen
         lambda found: f"{_number(found['a'])} на {_number(found['b'])}",
     ),
-    (re.compile(r"(?<![\w.,])(?P<n>\d{1,2})\s?табл?\.(?!\s?\d(?!\d*\s?(?:мк?г|г|мл|ЕД)(?!\w)))"), _tablets),
+    (
+        re.compile(r"(?<![\w.,])(?P<n>\d{1,2})\s?табл?\.(?!\s?\d(?!\d*\s?(?:мк?г|г|мл|ЕД|раза?)(?!\w)|\s?р\.))"),
+        _tablets,
+    ),
     (re.compile(rf"(?<=\d\s)(?P<month>{'|'.join(_SHORT_MONTHS)})\.(?=(?P<after>.{{0,3}}))", re.DOTALL), _month),
     (
         re.compile(

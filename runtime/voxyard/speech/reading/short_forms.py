@@ -134,6 +134,56 @@ def _winds(code: str) -> Reading:
     return re.compile(pattern), words
 
 
+_TERM = re.compile(  # 1er sem., 2.º sem.
+    r"(?=sem)(?:(?<=\d[ºe°] )|(?<=\.º )|(?<=\der )|(?<=\.er ))sem\.(?=[\s,;)]|$)"
+)
+
+
+def _term(found: re.Match[str]) -> str:
+    return "semestre" + _full_stop(found)
+
+
+_WITHOUT = {"es": {"c": "con ", "s": "sin ", "p": "para "}, "pt": {"c": "com ", "s": "sem ", "p": "para "}}
+
+
+def _with(code: str) -> Reading:
+    """3.º andar c/ elevador, s/ garagem; but c/ mayor, 24."""
+    street = r"(?![^\n,;.]{0,30},?\s\d)" if code == "es" else ""
+    return re.compile(rf"(?<![\w./])[csp]/\s?(?=[a-zà-ÿ]{{2}}){street}"), lambda found: _WITHOUT[code][found[0][0]]
+
+
+def _most(code: str) -> Reading:
+    """Dose máx., temp. mín.: the end of a feminine noun."""
+
+    def words(found: re.Match[str]) -> str:
+        noun = re.search(r"(\w+)\.?\s$", found.string[max(0, found.start() - 30) : found.start()])
+        word = "temperatura" if noun is None or noun[1].lower() == "temp" else noun[1].lower()
+        if word not in ("dose", "dosis") and table(code).gender(word) != "feminine" and not word.endswith("a"):
+            return ELSEWHERE
+        return f"m{found['how']}ima"
+
+    return re.compile(r"(?<=[a-zà-ÿ.] )m(?P<how>áx|ín)\.(?=\s[a-z\d]|[,;)])"), words
+
+
+_TO_CHIEF = re.compile(r"(?:(?<!\w)(?P<at>(?i:do|z|ze|od|dla|w|we|na|przy))\s)?[A-ZŁŚŻ]\w+(?P<end>\w)\s$")
+
+
+def _chief(found: re.Match[str]) -> str:
+    """The main station: Wrocław Główny, Gdynia Główna, do Gdyni Głównej, z Krakowa Głównego."""
+    town = _TO_CHIEF.search(found.string[max(0, found.start() - 40) : found.start()])
+    if town is None:
+        return ELSEWHERE
+    at, end = (town["at"] or "").lower(), town["end"]
+    within, of = at in ("w", "we", "na", "przy"), at in ("do", "z", "ze", "od", "dla")
+    ending = {"y": "ej", "i": "ej", "a": "ego" if of else "a", "u": "ym", "e": "ym" if within else "e"}.get(end, "y")
+    return f"Główn{ending}{_full_stop(found)}"
+
+
+def _doctor(found: re.Match[str]) -> str:
+    """U doktora Nowaka, od doktor Kowalskiej."""
+    return "doktora" if found["name"].endswith(("a", "ego")) else "doktor"
+
+
 _OF_NUMBERS = "|".join(rf"(?<=\b{each} )" for each in ("[Ll]es", "[Dd]es", "[Aa]ux"))
 _OF_LAWS = "|".join(rf"(?<=\b{each} )" for each in ("[Ll]a", "[Dd]ella", "[Aa]lla", "[Dd]alla", "[Nn]ella"))
 
@@ -193,6 +243,7 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
     ),
     "fr": (
         _winds("fr"),
+        (_TERM, _term),
         (re.compile(rf"(?:{_OF_NUMBERS})nos(?=\s\d)"), lambda _: "numéros"),  # les nos 101 et 102
         (re.compile(r"(?<![\w.])nos(?=\s\d+(?:\s?[,;.)–-]|\s(?:et|à|ou)\s|$))"), lambda _: "numéros"),
         (re.compile(r"(?<=\de )min(?:\.(?=,|\s[a-zà-ÿ]))?(?!\w)"), lambda _: "minute"),  # à la 89e min.
@@ -204,6 +255,9 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
     ),
     "es": (
         _winds("es"),
+        (_TERM, _term),
+        _with("es"),
+        _most("es"),
         (re.compile(r"(?<![\w.])(?<![A-ZÁÉÍÓÚ]\. )D\.(?=\s[A-ZÁÉÍÓÚ][a-zà-ÿ])"), lambda _: "Don"),  # not D. H. Lawrence
         (
             re.compile(r"(?:(?<=\b[Ll]a )§|(?<=\b[Ll]as )§§)\s?(?=\d)"),  # las §§ 5 y 6, but el § 5
@@ -212,6 +266,9 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
     ),
     "it": (
         _winds("it"),
+        (_TERM, _term),
+        (re.compile(r"(?<=\d° )p\.(?=\s[a-z]|[,;)])"), lambda _: "piano"),
+        (re.compile(r"(?<![\w.])(?<!\d )h\.?(?=\s\d{1,2}(?:[.:]\d\d)?(?![\w.,:]\d|\w))"), lambda _: "ore"),  # h 14-16
         (re.compile(r"(?<![\w.])c\.\s?[cp]\.(?!\w|\s?[cp]\.)"), _code_of_law),
         (
             re.compile(rf"(?<![\w.])L\.(?=\s?(?:n\.\s?)?\d{{1,4}}/(?:19|20)\d\d)|(?:{_OF_LAWS})L\.(?=\s?\d)"),
@@ -227,6 +284,15 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
     ),
     "pl": (
         (polish_short.PATTERN, polish_short.declined),
+        (re.compile(r"(?<=[a-ząćęłńóśźż] )Gł\.(?!\w)"), _chief),
+        (re.compile(r"(?<![\w.])pow\.(?=\s\d+\s?(?:lat|r\.|roku|kg|°C|zł|osób)(?!\w))"), lambda _: "powyżej"),
+        (
+            re.compile(
+                r"(?=dr)(?:(?<=\b[Uu] )|(?<=\b[Oo]d )|(?<=\b[Dd]o )|(?<=\b[Dd]la ))dr\."
+                r"(?=\s(?P<name>[A-ZŁŚŻ]\w+(?:\s[A-ZŁŚŻ]\w+)?))"
+            ),
+            _doctor,
+        ),
         (re.compile(r"(?<![\w.])zm\.(?=\s(?:w|po|przed|ok\.|około|\d))"), lambda _: "zmarł"),  # zm. po 1512 r.
         (re.compile(r"(?<![\w.])ur\.(?=\s(?:w|po|przed|ok\.|około|\d))"), lambda _: "urodzony"),
     ),
@@ -236,9 +302,16 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
     ),
     "pt": (
         _winds("pt"),
+        (_TERM, _term),
+        _with("pt"),
+        _most("pt"),
         (_DONA, lambda _: "Dona"),  # D. Maria, but D. Pedro
+        (  # 1/2 col. (chá)
+            re.compile(r"(?<![\w.])col\. \((chá|sopa|café|sobremesa)\)"),
+            lambda found: f"colher de {found[1]}",
+        ),
         (  # 1 colher (chá)
-            re.compile(r"(?:(?<=colher)|(?<=colheres)) \((chá|sopa|café|sobremesa)\)"),
+            re.compile(r"(?:(?<=colher)|(?<=colheres)|(?<=\bcol\.)) \((chá|sopa|café|sobremesa)\)"),
             lambda found: f" de {found[1]}",
         ),
     ),

@@ -8,7 +8,7 @@ from functools import partial
 
 from voxyard.speech.reading import german, laps, polish_cases
 from voxyard.speech.reading.languages import Language
-from voxyard.speech.reading.number_words import around_range, cardinal, in_case, ordinal
+from voxyard.speech.reading.number_words import around_range, before_word, cardinal, in_case, ordinal
 from voxyard.speech.reading.patterns import BLANK, ELSEWHERE
 from voxyard.speech.reading.ranges import near_score
 from voxyard.speech.reading.tables import table
@@ -83,6 +83,7 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
         hour = r"(?<![\w:.,/–-])(?P<hour>1[0-2]|[1-9])(?=[ap]\.?m\b)"  # 9pm
         found.append((re.compile(hour, re.IGNORECASE), lambda match: cardinal(match["hour"], language) + " "))
     found = [
+        *_every(code, language),
         *laps.patterns(code, language),
         *_added(language),
         *_russian(code, language),
@@ -91,6 +92,19 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
     ]
     found += _after_slash(code, language)
     return [*found, *_with_h(code, language, words, between), *_after_article(code, language)]
+
+
+def _every(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    """De 12/12 h: every twelve hours."""
+    if code != "pt":
+        return []
+    hours = re.compile(r"(?<![\w.,/-])(?P<n>\d{1,2})/(?P=n)\s?h(?:s|oras)?(?!\w)")
+
+    def words(found: re.Match[str]) -> str:
+        count = before_word(found["n"], "horas", language) or cardinal(found["n"], language)
+        return f"{count} em {count} horas"
+
+    return [(hours, words)]
 
 
 def _after_slash(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:

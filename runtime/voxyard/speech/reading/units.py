@@ -104,15 +104,29 @@ def patterns(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
     ]
 
 
+_FLAT = re.compile(
+    r"m²|(?<!\w)(?:m2|baños?|piso|apartamento|chalet|vivienda|ático|dúplex|sdb|salle de|appartement|appart|maison|"
+    r"séjour|[TF][1-6]|balcon|terra\w+|asc\w+)(?!\w)",
+    re.IGNORECASE,
+)
+
+
+def _around(found: re.Match[str]) -> str:
+    """The words near what was found, in which those of a flat are looked for."""
+    return found.string[max(0, found.start() - 80) : found.end() + 80]
+
+
 def _counted(language: Language) -> list[Reading]:
     """2 cp, 300 pers., 420 ppm: what is counted, by its short name."""
-    shorts = table(language.locale).counted
+    shorts, rooms = table(language.locale).counted, table(language.locale).rooms
     if not shorts:
         return []
     names = "|".join(re.escape(each) for each in sorted(shorts, key=len, reverse=True))
     end = "(?![A-Za-z])" if _ends_are_attached(language) else r"(?!\w)"
     if language.locale == "pl":
-        end += r"(?!\s\d(?!\d*,\d\d(?!\d)))"  # ust. 2 pkt 3, but 10 szt. 11,90 zł
+        end += (
+            r"(?!\s\d(?!\d*,\d\d(?!\d)|\d?\s?(?:x|×|razy)(?!\w)))"  # ust. 2 pkt 3, but 10 szt. 11,90 zł, 1 tabl. 3 razy
+        )
     else:
         end += r"(?!(?<=[^a-z]p\.)\s\d)"  # n° 2 p. 12
     pattern = rf"{range_or_number(language)}{BLANK}(?P<short>{names}){end}"
@@ -120,7 +134,10 @@ def _counted(language: Language) -> list[Reading]:
 
     def words(found: re.Match[str]) -> str | None:
         whole, part = number_of(found)
-        noun = _form(shorts[found["short"]], value(whole, part), language)
+        forms = shorts[found["short"]]
+        if len(whole) == 1 and found["short"] in rooms and _FLAT.search(_around(found)) is not None:
+            forms = rooms[found["short"]]
+        noun = _form(forms, value(whole, part), language)
         start, first = before_range(found, language, noun), noun.split()[0]
         if start is None:
             return ELSEWHERE
