@@ -194,6 +194,17 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             re.compile(r"(?<![\w.,/-])\d\d(?: \d{4}){6}(?!\d| \d)"),
             lambda found: ", ".join(" ".join(cardinal(each, language) for each in group) for group in found[0].split()),
         ),
+        (  # 1.07–31.08
+            re.compile(
+                r"(?P<from>\b[Oo]d )?(?<![\w.,:/-])(?P<day>[12]?\d|3[01])\.(?P<month>0[1-9]|1[0-2])\s?[–-]\s?"
+                r"(?P<day2>[12]?\d|3[01])\.(?P<month2>0[1-9]|1[0-2])(?=[),;:]|\.?$|\.\s|\s[a-ząćęłńóśźż]{4})"
+            ),
+            lambda found: (
+                f"{found['from'] or 'od '}{inflected(int(found['day']), 'ego', language)} "
+                f"{_MONTHS[int(found['month']) - 1]} do {inflected(int(found['day2']), 'ego', language)} "
+                f"{_MONTHS[int(found['month2']) - 1]}"
+            ),
+        ),
         (  # do 15.12.
             re.compile(
                 r"(?<![\w.,-])(?<!\b[Oo] )(?P<day>[12]?\d|3[01])\.(?P<month>0[1-9]|1[0-2])\.(?!\d)(?=(?P<after>\s*.?))"

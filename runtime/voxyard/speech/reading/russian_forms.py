@@ -289,6 +289,16 @@ def _of_century(found: re.Match[str]) -> str:
     return f"{found['of']}{century} века{_stop(found)}"
 
 
+def _from_to(found: re.Match[str]) -> str:
+    """С первого июля по тридцать первое августа."""
+    first, last = (
+        f"{ordinal(int(found[f'day{n}']), LANGUAGES['ru'], case=case, gender='n')} "
+        f"{MONTHS.split('|')[int(found[f'month{n}']) - 1]}"
+        for n, case in (("", "g"), ("2", "n"))
+    )
+    return f"{found['from'] or 'с '}{first} по {last}"
+
+
 _ROOMS = ("", "одно", "двух", "трёх", "четырёх", "пяти", "шести")
 
 
@@ -307,10 +317,13 @@ def _floor(found: re.Match[str]) -> str:
 def _tablets(found: re.Match[str]) -> str:
     """По две таблетки, по одной таблетке."""
     number, by = int(found["n"]), found.string[: found.start()].lower().endswith("по ")
+    of_tablets = found["what"] != "капс"
+    stem, many = ("таблет", "ок") if of_tablets else ("капсул", "")
+    count, soft = cardinal(found["n"], LANGUAGES["ru"], "минута"), "к" * of_tablets
     if is_one(number):
-        return f"{cardinal(found['n'], LANGUAGES['ru'], 'минута')[:-1]}{'ой таблетке' if by else 'у таблетку'}"
+        return f"{count[:-1]}{f'ой {stem}{soft}е' if by else f'у {stem}{soft}у'}"
     few = number % 10 in (2, 3, 4) and number not in (12, 13, 14)
-    return f"{cardinal(found['n'], LANGUAGES['ru'], 'минута')} таблет{'ки' if few else 'ок'}"
+    return f"{count} {stem}{f'{soft}и' if few and of_tablets else 'ы' if few else many}"
 
 
 def _at_kilometre(number: int) -> str:
@@ -363,6 +376,13 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
         _flat,
     ),
     (re.compile(r"(?<![\w.,/])(?P<n>\d{1,2})/(?P<of>\d{1,2})\s?эт(?:\.|аж\w*)"), _floor),
+    (  # (1.07–31.08)
+        re.compile(
+            r"(?P<from>\b[Сс]о? )?(?<![\w.,:/-])(?P<day>[12]?\d|3[01])\.(?P<month>0[1-9]|1[0-2])\s?[–-]\s?"
+            r"(?P<day2>[12]?\d|3[01])\.(?P<month2>0[1-9]|1[0-2])(?=[),;:]|\.?$|\.\s|\s[а-яё]{4})"
+        ),
+        _from_to,
+    ),
     (  # +3…+5 °C
         re.compile(r"(?<![\w.,+−-])(?<!от )(?P<a>[+−-]?\d{1,2})\s?(?:…|\.{3})\s?(?P<b>[+−-]?\d{1,2})(?=\s?°)"),
         lambda found: f"от {found['a']} до {found['b']}",
@@ -405,7 +425,7 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
         lambda found: f"{_number(found['a'])} на {_number(found['b'])}",
     ),
     (
-        re.compile(r"(?<![\w.,])(?P<n>\d{1,2})\s?табл?\.(?!\s?\d(?!\d*\s?(?:мк?г|г|мл|ЕД|раза?)(?!\w)|\s?р\.))"),
+        re.compile(r"(?<![\w.,])(?P<n>\d{1,2})\s?(?P<what>табл?|капс)\.(?!\s?\d(?!\d*\s?(?:мк?г|г|мл|ЕД|раза?)(?!\w)|\s?р\.))"),
         _tablets,
     ),
     (re.compile(rf"(?<=\d\s)(?P<month>{'|'.join(_SHORT_MONTHS)})\.(?=(?P<after>.{{0,3}}))", re.DOTALL), _month),

@@ -106,15 +106,30 @@ def _code_of_law(found: re.Match[str]) -> str:
 
 
 _WINDS = {  # words before a wind's direction, between two of its words, and its words where they are one
-    "fr": (("ent d['’]", "ents d['’]", "ent de ", "ents de ", "ent du ", "ents du ", "ent ", "ents "), "-", {}),
+    "fr": (
+        (
+            "ent d['’]",
+            "ents d['’]",
+            "ent de ",
+            "ents de ",
+            "ent du ",
+            "ents du ",
+            "ent ",
+            "ents ",
+            "km/h de ",
+            "km/h du ",
+        ),
+        "-",
+        {},
+    ),
     "es": (
-        ("iento del ", "ientos del ", "iento de ", "iento ", "ientos "),
+        ("iento del ", "ientos del ", "iento de ", "iento ", "ientos ", "km/h del ", "mar del "),
         "",
         {"NE": "noreste", "NO": "noroeste", "SE": "sureste", "SO": "suroeste"},
     ),
-    "it": (("ento da ", "enti da ", "ento di ", "enti di ", "ento ", "enti "), "-", {}),
+    "it": (("ento da ", "enti da ", "ento di ", "enti di ", "ento ", "enti ", "km/h da "), "-", {}),
     "pt": (
-        ("ento de ", "entos de ", "ento ", "entos "),
+        ("ento de ", "entos de ", "ento ", "entos ", "km/h de ", "mar de "),
         "",
         {"NE": "nordeste", "NO": "noroeste", "NW": "noroeste", "SE": "sudeste", "SO": "sudoeste", "SW": "sudoeste"},
     ),
@@ -149,7 +164,8 @@ _WITHOUT = {"es": {"c": "con ", "s": "sin ", "p": "para "}, "pt": {"c": "com ", 
 def _with(code: str) -> Reading:
     """3.º andar c/ elevador, s/ garagem; but c/ mayor, 24."""
     street = r"(?![^\n,;.]{0,30},?\s\d)" if code == "es" else ""
-    return re.compile(rf"(?<![\w./])[csp]/\s?(?=[a-zà-ÿ]{{2}}){street}"), lambda found: _WITHOUT[code][found[0][0]]
+    noun = "[a-zà-ÿ]" if code == "es" else r"[^\W\d_]"  # C/ Mayor
+    return re.compile(rf"(?<![\w./])[csp]/\s?(?={noun}{{2}}){street}"), lambda found: _WITHOUT[code][found[0][0]]
 
 
 def _most(code: str) -> Reading:
@@ -163,6 +179,11 @@ def _most(code: str) -> Reading:
         return f"m{found['how']}ima"
 
     return re.compile(r"(?<=[a-zà-ÿ.] )m(?P<how>áx|ín)\.(?=\s[a-z\d]|[,;)])"), words
+
+
+def _times_a_day(found: re.Match[str]) -> str:
+    """1 cp x 3/j."""
+    return f"{cardinal(found['n'], LANGUAGES['fr'])} fois par jour"
 
 
 _TO_CHIEF = re.compile(r"(?:(?<!\w)(?P<at>(?i:do|z|ze|od|dla|w|we|na|przy))\s)?[A-ZŁŚŻ]\w+(?P<end>\w)\s$")
@@ -246,6 +267,8 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
         (_TERM, _term),
         (re.compile(rf"(?:{_OF_NUMBERS})nos(?=\s\d)"), lambda _: "numéros"),  # les nos 101 et 102
         (re.compile(r"(?<![\w.])nos(?=\s\d+(?:\s?[,;.)–-]|\s(?:et|à|ou)\s|$))"), lambda _: "numéros"),
+        (re.compile(r"(?<=\d )(?<!\b1 )j\.?(?=[,;:)]|\s?$|\s[a-zà-ÿ(])"), lambda found: "jours" + _full_stop(found)),
+        (re.compile(r"(?<=[.\w] )x (?P<n>\d)/j(?:our)?(?!\w)"), _times_a_day),
         (re.compile(r"(?<=\de )min(?:\.(?=,|\s[a-zà-ÿ]))?(?!\w)"), lambda _: "minute"),  # à la 89e min.
         (re.compile(r"(?i:art)\.(?=\s[LRD]\.?\s?\d)"), lambda found: f"{found[0][:-1]}icle"),  # art. L. 121-1
         (  # le 1er s. av. J.-C.

@@ -76,7 +76,7 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
             both = rf"{start}{clock.format(1)} ?[–-] ?{clock.format(2)}(?: ?uur\b|(?= en \d\d?\.\d\d))"
             found.append((re.compile(both), between))
     full_stop = r"(?<![\w:.,/–-])(?P<hour>[01]?\d|2[0-4])\.(?P<minute>[0-5]\d)(?P<second>)?"
-    found += _with_full_stop(code, full_stop, words)
+    found += _with_full_stop(code, language, full_stop, words)
     if code == "en":
         found.insert(0, (re.compile(_ENGLISH_HOURS, re.IGNORECASE), partial(_english_hours, language)))
         found.append((re.compile(rf"{full_stop}(?=\s?[ap]\.?m\b)", re.IGNORECASE), words))
@@ -121,12 +121,20 @@ def _after_slash(code: str, language: Language) -> list[tuple[re.Pattern[str], W
     return [(re.compile(clock + ends[code], re.IGNORECASE), words)]
 
 
-def _with_full_stop(code: str, full_stop: str, words: Words) -> list[tuple[re.Pattern[str], Words]]:
+def _with_full_stop(code: str, language: Language, full_stop: str, words: Words) -> list[tuple[re.Pattern[str], Words]]:
     """10.30 Uhr; alle 8.30, alle ore 20.45."""
     if code == "it":
         at = r"(?:(?<=\b[Aa]lle )|(?<=\b[Dd]alle )|(?<=\b[Dd]elle )|(?<=\bore )|(?<=\b[Oo]re )|(?<=\b[Ll]e ))"
         end = r"(?![\w:]|[.,]\d|\s(?:euro|milioni|miliardi|per cento))"
-        return [(re.compile(at + full_stop + end), words)]
+        after_day = "|".join(rf"(?<={day} )|(?<={day}\. )" for day in table(code).days)
+        span = rf"(?=\d)(?:{after_day})(?P<h1>[01]?\d|2[0-4])(?:\.(?P<m1>[0-5]\d))?\s?[–-]\s?(?P<h2>[01]?\d|2[0-4])"
+        span += r"\.(?P<m2>[0-5]\d)(?![\w:]|[.,/]\d)"  # mar.-dom. 10-19.30
+
+        def from_to(found: re.Match[str]) -> str:
+            first, last = (_spoken(code, language, int(found[f"h{n}"]), int(found[f"m{n}"] or 0), "") for n in (1, 2))
+            return f"da {first} a {last}"
+
+        return [(re.compile(span), from_to), (re.compile(at + full_stop + end), words)]
     if code == "pl":  # o 12.15, o 20
         at = r"(?:(?<=\b[Oo] )|(?<=\b[Oo]d )|(?<=\b[Dd]o )|(?<=godz\. )|(?<=godzinie ))"
         sharp = r"(?<![\w:.,/–-])(?P<hour>1?\d|2[0-4])(?P<minute>)(?P<second>)"
