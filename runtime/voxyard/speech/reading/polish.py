@@ -124,7 +124,9 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             lambda found: f"{found['name']} {_ordinal_of(found, _NUMBERED[found['name'].lower()], language)}",
         ),
         (  # z toru 2 przy peronie 4
-            re.compile(r"(?<!\w)(?:[Tt]or|[Pp]eron)(?P<end>u|ze|ie|em)?\s(?P<n>\d{1,2})(?![\w,:/-]\d|\w|\.\d)"),
+            re.compile(
+                r"(?<!\w)(?:[Tt]or|[Pp]eron)(?P<end>u|ze|ie|em)?\s(?P<n>\d{1,2})(?![\w,:/-]\d|\w|\.\d|\s(?:k?m|cm)\b)"
+            ),
             lambda found: (
                 found[0].removesuffix(found["n"])
                 + inflected(int(found["n"]), {"u": "ego", None: ""}.get(found["end"], "ym"), language)
@@ -199,11 +201,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
                 r"(?P<from>\b[Oo]d )?(?<![\w.,:/-])(?P<day>[12]?\d|3[01])\.(?P<month>0[1-9]|1[0-2])\s?[–-]\s?"
                 r"(?P<day2>[12]?\d|3[01])\.(?P<month2>0[1-9]|1[0-2])(?=[),;:]|\.?$|\.\s|\s[a-ząćęłńóśźż]{4})"
             ),
-            lambda found: (
-                f"{found['from'] or 'od '}{inflected(int(found['day']), 'ego', language)} "
-                f"{_MONTHS[int(found['month']) - 1]} do {inflected(int(found['day2']), 'ego', language)} "
-                f"{_MONTHS[int(found['month2']) - 1]}"
-            ),
+            lambda found: _from_to(found, language),
         ),
         (  # do 15.12.
             re.compile(
@@ -434,6 +432,17 @@ _QUARTERS = {
     "instrumental": ("ym", "kwartałem"),
     None: ("", "kwartał"),
 }
+
+
+def _from_to(found: re.Match[str], language: Language) -> str:
+    """Od pierwszego lipca do trzydziestego pierwszego sierpnia; versions and decimals stay."""
+    told = found["from"] or found.string[: found.start()].endswith("(")
+    if not told and max(int(found["day"]), int(found["day2"])) <= 12:
+        return ELSEWHERE
+    first, last = (
+        f"{inflected(int(found[f'day{n}']), 'ego', language)} {_MONTHS[int(found[f'month{n}']) - 1]}" for n in ("", "2")
+    )
+    return f"{found['from'] or 'od '}{first} do {last}"
 
 
 def _day_of_month(found: re.Match[str], language: Language) -> str:

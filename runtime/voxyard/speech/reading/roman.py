@@ -68,7 +68,10 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
         pattern = re.compile(rf"(?P<name>{name})\s{no_word}{row}")
         found.append((pattern, lambda match: _numbered(match, code, language)))
     if code == "pt":  # art. 5º, LV
-        clause = re.compile(rf"(?<=[\dº], )(?P<roman>{_NUMERAL})(?=[,;:.)]|\s(?:e|da|do)\s|$)")
+        clause = re.compile(
+            rf"(?<=[\dº], )(?P<roman>{_NUMERAL})(?:\s(?P<joint>e|ou|a)\s(?P<last>{_NUMERAL}))?"
+            r"(?=[,;:.)]|\s(?:e|da|do)\s|$)"
+        )
         found.append((clause, lambda match: _clause(match, language)))
     if code == "en":  # chapter iv
         in_small = re.compile(
@@ -91,9 +94,12 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
 def _clause(match: re.Match[str], language: Language) -> str:
     """The clause of an article of a law."""
     before = match.string[max(0, match.start() - 24) : match.start()]
-    if re.search(r"\bart(?:\.|igo)\s[\d.]+º?(?:-[A-Z])?,\s$", before) is None:
+    if re.search(r"\bart(?:\.|igo)\s[\d.]+º?(?:-[A-Z])?,\s$", before, re.IGNORECASE) is None:
         return ELSEWHERE
-    return f"inciso {cardinal(str(value(match['roman'])), language)}"
+    first = cardinal(str(value(match["roman"])), language)
+    if not match["last"]:
+        return f"inciso {first}"
+    return f"incisos {first} {match['joint']} {cardinal(str(value(match['last'])), language)}"
 
 
 def value(numeral: str) -> int:

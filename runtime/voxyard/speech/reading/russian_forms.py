@@ -290,7 +290,10 @@ def _of_century(found: re.Match[str]) -> str:
 
 
 def _from_to(found: re.Match[str]) -> str:
-    """С первого июля по тридцать первое августа."""
+    """С первого июля по тридцать первое августа; decimals stay."""
+    told = found["from"] or found.string[: found.start()].endswith("(")
+    if not told and max(int(found["day"]), int(found["day2"])) <= 12:
+        return found[0]
     first, last = (
         f"{ordinal(int(found[f'day{n}']), LANGUAGES['ru'], case=case, gender='n')} "
         f"{MONTHS.split('|')[int(found[f'month{n}']) - 1]}"

@@ -111,9 +111,14 @@ _FLAT = re.compile(
 )
 
 
-def _around(found: re.Match[str]) -> str:
-    """The words near what was found, in which those of a flat are looked for."""
-    return found.string[max(0, found.start() - 80) : found.end() + 80]
+_ENGINE = re.compile(r"moteur|voiture|fiscaux|diesel|essence", re.IGNORECASE)
+
+
+def _is_of_a_flat(found: re.Match[str]) -> bool:
+    """True where words of a flat stand near, and none of an engine just before or after."""
+    text, start, end = found.string, found.start(), found.end()
+    near, beside = text[max(0, start - 80) : end + 80], text[max(0, start - 30) : end + 9]
+    return _FLAT.search(near) is not None and _ENGINE.search(beside) is None
 
 
 def _counted(language: Language) -> list[Reading]:
@@ -135,7 +140,7 @@ def _counted(language: Language) -> list[Reading]:
     def words(found: re.Match[str]) -> str | None:
         whole, part = number_of(found)
         forms = shorts[found["short"]]
-        if len(whole) == 1 and found["short"] in rooms and _FLAT.search(_around(found)) is not None:
+        if len(whole) == 1 and found["short"] in rooms and _is_of_a_flat(found):
             forms = rooms[found["short"]]
         noun = _form(forms, value(whole, part), language)
         start, first = before_range(found, language, noun), noun.split()[0]

@@ -79,6 +79,7 @@ def patterns(language: Language) -> list[Reading]:
         if language.locale == "pl" and (span := re.fullmatch(r"(\w+)\s?[–-]\s?(\w+)", said)) is not None:
             start, end = (_POLISH.get(day.lower(), (day,))[0] for day in span.groups())
             said = f"{'' if _POLISH_CASE.search(found.string[: found.start()][-8:]) else 'od '}{start} do {end}"
+            said = said[0].upper() + said[1:] if found[0][0].isupper() else said
         said = said.replace(" t/m ", " tot en met ").replace(" u. ", " und ")
         said = re.sub(r"(?<=[^\W\d_])\s?[–-]\s?(?=[^\W\d_])", to, said)
         said = re.sub(r"\s?&\s?", f" {table(language.locale).signs.operators.get('&', '&')} ", said)
