@@ -150,10 +150,12 @@ def weekdays() -> list[tuple[re.Pattern[str], Callable[[re.Match[str]], str | No
         return re.sub(rf"(?<!\w){_DAY}(?!\w)", lambda day: _DAYS[day[0].lower()][case], found[0], flags=re.IGNORECASE)
 
     on = re.compile(rf"(?<!\w)(?P<with>[Сс])о?\s(?P<first>{_DAY})\.?\sпо\s(?P<last>{_DAY})(?!\w)\.?")
+    begun = re.compile(rf"(?:^|(?<=[.!?]\s)|(?<=\n))(?P<day>{_DAY.title()})\.?(?=\s[—–]\s)")  # Сб — по записи
     alone = re.compile(rf"(?<![\w.])(?P<day>{_DAY})\.?(?=\s[—–:-]\s)")
     return [
         (on, lambda found: found["with"] + _days(found)[1:]),
         (alone, lambda found: _DAYS[found["day"]][0]),
+        (begun, lambda found: _DAYS[found["day"].lower()][0].capitalize()),
         (span, _days),
         (row, days),
         (one, lambda found: f"{found['at'] or ''}{_DAYS[found['day']][2 if found['at'] else 0]}"),

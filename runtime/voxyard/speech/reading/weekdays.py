@@ -8,6 +8,7 @@ from collections.abc import Callable
 from voxyard.speech.reading import russian_forms
 from voxyard.speech.reading.dates import month_names
 from voxyard.speech.reading.languages import Language
+from voxyard.speech.reading.patterns import ELSEWHERE
 from voxyard.speech.reading.tables import table
 
 Reading = tuple[re.Pattern[str], Callable[[re.Match[str]], str | None]]
@@ -96,6 +97,19 @@ def patterns(language: Language) -> list[Reading]:
     hours += r"|(?:bis|ab) \d{1,2}(?:[:.]\d\d)? ?(?:Uhr|h)\b"
     open_on = re.compile(rf"(?:(?<=^)|(?<=[,;:\n] )|(?<=\n))(?P<day>{short})(?=\s(?:{hours}))")  # Sa 10–14 Uhr
     found.append((open_on, lambda match: days[match["day"]]))
+    if language.locale in ("fr", "es", "it", "pt"):  # Lun-Ven : 8h-12h. Sam : sur RDV
+        one = rf"(?:(?<=[.;,] )|(?<=\n))(?P<day>{short})\.?(?=\s?:\s)"
+        another = re.compile(rf"(?<!\w){short}(?!\w)")
+        found.append(
+            (
+                re.compile(one),
+                lambda match: (
+                    days[match["day"]]
+                    if another.search(match.string[max(0, match.start() - 120) : match.start()])
+                    else ELSEWHERE
+                ),
+            )
+        )
     closed = r"(?:gesloten|dicht|geschlossen|geschl\.|Ruhetag|zu\b|nieczynne|zamknięte)"
     one = rf"(?:(?<=^)|(?<=[,;:\n] )|(?<=\n)|(?<=\ben )|(?<=\bund ))(?P<day>{short})\.?(?=\s{closed})"
     if language.locale in ("de", "nl", "pl"):
