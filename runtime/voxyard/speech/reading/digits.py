@@ -87,6 +87,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         found.insert(0, (re.compile(r"(?<![\w.,:/+-])0\d{1,5} ?/ ?\d[\d -]{2,14}\d(?![\w/])"), spoken))
     if language.locale.startswith("pt"):  # CPF 123.456.789-09, CNPJ 12.345.678/0001-95
         kinds = r"\d{3}\.\d{3}\.\d{3}-\d\d|\d\d\.\d{3}\.\d{3}/\d{4}-\d\d|\d\d\.\d{3}\.\d{3}-[\dX]"
+        kinds += r"|\d{7}-\d\d\.\d{4}\.\d\.\d\d\.\d{4}"  # of a case at court
         identity = rf"(?<![\w.,/-])(?:{kinds})(?![\w/-])"
         found.insert(0, (re.compile(identity), lambda match: _identity(match[0], language)))
     if language.locale == "en":

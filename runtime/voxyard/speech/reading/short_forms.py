@@ -155,7 +155,8 @@ _TERM = re.compile(  # 1er sem., 2.º sem.
 
 
 def _term(found: re.Match[str]) -> str:
-    return "semestre" + _full_stop(found)
+    week = re.search(r"\b[Ll]a \d+e $", found.string[max(0, found.start() - 9) : found.start()])
+    return ("semaine" if week else "semestre") + _full_stop(found)
 
 
 _WITHOUT = {"es": {"c": "con ", "s": "sin ", "p": "para "}, "pt": {"c": "com ", "s": "sem ", "p": "para "}}
@@ -291,7 +292,7 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
         _winds("it"),
         (_TERM, _term),
         (re.compile(r"(?<=\d° )p\.(?=\s[a-z]|[,;)])"), lambda _: "piano"),
-        (re.compile(r"(?<![\w.])(?<!\d )h\.?(?=\s\d{1,2}(?:[.:]\d\d)?(?![\w.,:]\d|\w))"), lambda _: "ore"),  # h 14-16
+        (re.compile(r"(?<![\w.'’])(?<!\d )h\.?(?=\s\d{1,2}(?:[.:]\d\d)?(?![\w.,:]\d|\w))"), lambda _: "ore"),  # h 14-16
         (re.compile(r"(?<![\w.])c\.\s?[cp]\.(?!\w|\s?[cp]\.)"), _code_of_law),
         (
             re.compile(rf"(?<![\w.])L\.(?=\s?(?:n\.\s?)?\d{{1,4}}/(?:19|20)\d\d)|(?:{_OF_LAWS})L\.(?=\s?\d)"),
@@ -329,6 +330,7 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
         _with("pt"),
         _most("pt"),
         (_DONA, lambda _: "Dona"),  # D. Maria, but D. Pedro
+        (re.compile(r"(?<![\w/])c/c(?=\s(?:os?\s)?arts?\.)"), lambda _: "combinado com"),
         (  # 1/2 col. (chá)
             re.compile(r"(?<![\w.])col\. \((chá|sopa|café|sobremesa)\)"),
             lambda found: f"colher de {found[1]}",

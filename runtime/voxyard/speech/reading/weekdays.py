@@ -32,10 +32,33 @@ _POLISH = {  # after od and do, and after w
 _POLISH_CASE = re.compile(r"(?<!\w)(?:(?P<genitive>(?i:od|do|z|ze))|(?i:w|we|na|za|przez))\s$")
 
 
+def _stop(found: re.Match[str]) -> str:
+    """The full stop of a short day where its sentence ends."""
+    after = found.string[found.end() : found.end() + 4].lstrip()
+    return "." * (not after or after[0].isupper())
+
+
 def _polish(day: str, before: str) -> str:
     """W środę, od środy; the nominative where no preposition stands before the day."""
     case = _POLISH_CASE.search(before[-8:])
     return day if case is None else _POLISH[day.lower()][case["genitive"] is None]
+
+
+def _told(language: Language, short: str, named: Callable[[re.Match[str]], str]) -> list[Reading]:
+    """Short days that a preposition or a day before them tells: od pn. do pt., Lun-Ven : 8h-12h. Sam : sur RDV."""
+    if language.locale == "pl":
+        behind = "|".join(rf"(?<=\b{each} )" for each in ("[Oo]d", "[Dd]o", "[Ww]", "[Ww]e", "[Nn]a"))
+        after = rf"(?:{behind})(?P<day>{short})\.(?!\w)"
+        return [(re.compile(after), lambda found: named(found) + _stop(found))]
+    if language.locale not in ("fr", "es", "it", "pt"):
+        return []
+    another = re.compile(rf"(?<!\w){short}(?!\w)")
+
+    def words(found: re.Match[str]) -> str:
+        is_row = another.search(found.string[max(0, found.start() - 120) : found.start()]) is not None
+        return named(found) if is_row else ELSEWHERE
+
+    return [(re.compile(rf"(?:(?<=[.;,] )|(?<=\n))(?P<day>{short})\.?(?=\s?:\s)"), words)]
 
 
 def patterns(language: Language) -> list[Reading]:
@@ -97,19 +120,7 @@ def patterns(language: Language) -> list[Reading]:
     hours += r"|(?:bis|ab) \d{1,2}(?:[:.]\d\d)? ?(?:Uhr|h)\b"
     open_on = re.compile(rf"(?:(?<=^)|(?<=[,;:\n] )|(?<=\n))(?P<day>{short})(?=\s(?:{hours}))")  # Sa 10–14 Uhr
     found.append((open_on, lambda match: days[match["day"]]))
-    if language.locale in ("fr", "es", "it", "pt"):  # Lun-Ven : 8h-12h. Sam : sur RDV
-        one = rf"(?:(?<=[.;,] )|(?<=\n))(?P<day>{short})\.?(?=\s?:\s)"
-        another = re.compile(rf"(?<!\w){short}(?!\w)")
-        found.append(
-            (
-                re.compile(one),
-                lambda match: (
-                    days[match["day"]]
-                    if another.search(match.string[max(0, match.start() - 120) : match.start()])
-                    else ELSEWHERE
-                ),
-            )
-        )
+    found += _told(language, short, named)
     closed = r"(?:gesloten|dicht|geschlossen|geschl\.|Ruhetag|zu\b|nieczynne|zamknięte)"
     one = rf"(?:(?<=^)|(?<=[,;:\n] )|(?<=\n)|(?<=\ben )|(?<=\bund ))(?P<day>{short})\.?(?=\s{closed})"
     if language.locale in ("de", "nl", "pl"):
