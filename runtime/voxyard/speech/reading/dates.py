@@ -142,18 +142,59 @@ def _slashed(code: str, language: Language, whole: Words) -> list[tuple[re.Patte
             )
         )
     if code in _BEFORE_DAY_MONTH:
-        words = "|".join(rf"(?<=(?<!\w){each}\s)" for each in _BEFORE_DAY_MONTH[code].split())
+        shorts = [each for short in table(code).days for each in (short, short.capitalize())]
+        words = [*_BEFORE_DAY_MONTH[code].split(), *(each + end for each in shorts for end in (r"\.", r"\.,", ","))]
+        behind = "|".join(rf"(?<=(?<!\w){each}\s)" for each in words)
+        if code in _FROM_TO:
+            found.append(_from_to(code, language))
         at_a_time = r"(?=\s(?:à|às|a\slas?|alle)\s\d)"  # le 5/3 à 21:42
-        month = rf"(?P<month>0[1-9]|1[0-2]|(?<=1[3-9][/-])[1-9]|(?<=[23]\d[/-])[1-9]|[1-9]{at_a_time})"
-        short = rf"(?=\d)(?:{words})(?P<day>{_DAY}){'[-/]' if code == 'nl' else '/'}{month}(?![\w/]|[.,-]\d)"
+        the = r"(?:(?<=\b[IiEe]l {0})|(?<=\b[Ll]e {0}))"  # consegnato il 3/6, but le 3/4 du temps
+        the = f"(?:{the.format('[2-9]/')}|{the.format('1[0-2]/')})"
+        on = rf"{the}[1-9](?<!2/3)(?<!3/4)(?!\sd)" if code != "nl" else "(?!)"
+        sign = "[-/]" if code == "nl" else "/"
+        month = rf"(?P<month>0[1-9]|1[0-2]|(?<=1[3-9][/-])[1-9]|(?<=[23]\d[/-])[1-9]|{on}|[1-9]{at_a_time})"
+        short = rf"(?=\d\d?[/-]\d)(?:{behind})(?P<day>{_DAY}){sign}{month}(?![\w/]|[.,-]\d)(?!\s?h)"
         if code == "nl":
             short += r"(?!\s[a-z]{3,}(?:en|s)\b)"  # voor 8-10 personen
         found.append((re.compile(short), lambda match: _day_and_month(code, language, match)))
     return found
 
 
+_FROM_TO = {"fr": ("du", "au"), "es": ("del", "al"), "it": ("dal", "al"), "pt": ("de", "a")}
+
+
+def _from_to(code: str, language: Language) -> tuple[re.Pattern[str], Words]:
+    """(1/07-31/08), del 1/6 al 15/9: two days, of which one is surely no fraction."""
+    day, month = (
+        rf"(?P<day{{0}}>{_DAY})/(?P<month{{0}}>{_MONTH})",
+        rf"(?P<joint>\s?[–-]\s?|\s(?:{'|'.join(_JOINED)})\s)",
+    )
+    pattern = rf"(?<![\w.,:/-]){day.format('')}{month}{day.format(2)}(?![\w/]|[.,-]\d)"
+
+    def words(found: re.Match[str]) -> str:
+        first, last = ((found[f"day{n}"], found[f"month{n}"]) for n in ("", 2))
+        if max(int(first[0]), int(last[0])) <= 12 and first[1][0] != "0" and last[1][0] != "0":
+            return ELSEWHERE
+        if code == "it" and int(first[0]) == 1 and found.string[: found.start()].endswith(("'", "’")):
+            return ELSEWHERE  # dall'1/6
+        begin, end = (_day_in_words(code, language, *map(int, each)) for each in (first, last))
+        if found["joint"].strip() not in ("-", "–"):
+            return f"{begin}{found['joint']}{end}"
+        before, to = _FROM_TO[code]
+        return f"{before} {begin} {to} {end}"
+
+    return re.compile(pattern), words
+
+
+_JOINED = ("au", "al", "a", "até", "e", "et", "y")
+
+
 def _day_and_month(code: str, language: Language, found: re.Match[str]) -> str:
-    day, name = int(found["day"]), month_names(language)[int(found["month"]) - 1]
+    return _day_in_words(code, language, int(found["day"]), int(found["month"]))
+
+
+def _day_in_words(code: str, language: Language, day: int, month: int) -> str:
+    name = month_names(language)[month - 1]
     first = {"pt": "primeiro", "fr": "premier", "it": "primo"}.get(code) if day == 1 else None
     return f"{first or cardinal(str(day), language)}{' de ' if code in ('es', 'pt') else ' '}{name}"
 

@@ -87,6 +87,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         found.insert(0, (re.compile(r"(?<![\w.,:/+-])0\d{1,5} ?/ ?\d[\d -]{2,14}\d(?![\w/])"), spoken))
     if language.locale.startswith("pt"):  # CPF 123.456.789-09, CNPJ 12.345.678/0001-95
         kinds = r"\d{3}\.\d{3}\.\d{3}-\d\d|\d\d\.\d{3}\.\d{3}/\d{4}-\d\d|\d\d\.\d{3}\.\d{3}-[\dX]"
+        kinds += r"|\d{7}-\d\d\.\d{4}\.\d\.\d\d\.\d{4}"  # of a case at court
         identity = rf"(?<![\w.,/-])(?:{kinds})(?![\w/-])"
         found.insert(0, (re.compile(identity), lambda match: _identity(match[0], language)))
     if language.locale == "en":
@@ -112,8 +113,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         found.append(
             (after_word, lambda match: match["word"] + one_by_one(match["digits"].replace(" ", "-"), language))
         )
-    if table(language.locale).records:
-        found.append((_RECORD, lambda match: _record(match, language)))
+    found += _papers(language)
     if of_shape := _OF_SHAPE.get(language.locale):
         found.append((of_shape, lambda match: one_by_one(match[0], language)))
     return found
@@ -198,6 +198,50 @@ _EMERGENCY = re.compile(  # elsewhere 911 is a number, a year, a car
     r"|(?i:\btext) [A-Z]{2,12} to \d{5,6}(?![\w.,]\d)"
     r"|(?<![\w.,/-])911(?= (?:calls?|callers?|operators?|dispatch\w*|emergency)\b)"
 )
+_SLASHES = {"fr": "sur", "es": "barra", "it": "barra", "pt": "barra", "pl": "łamane przez"}
+_PAPER = re.compile(  # n° F-2026-118, n.º FT 2026/381, nr 118/03/2026, REsp n. 1.234/SP
+    r"(?<![\w.])(?P<no>[Nn](?:[°º]|\.º?|r\.?)|[Nn]úm\.)\s(?P<series>[A-Z]{1,4})?(?P<gap>(?(series)[ /-]?))"
+    r"(?P<n>\d{1,6}(?:[/.-]\d{1,6}){0,3})(?P<of>/[A-Z]{2})?(?![\w/-]|[.,]\d)"
+)
+
+
+def _papers(language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    """Numbers of papers, after their sign or their name."""
+    found: list[tuple[re.Pattern[str], Words]] = []
+    if language.locale[:2] in _SLASHES:
+        found.append((_PAPER, lambda match: _paper(match, language)))
+    if table(language.locale).records:
+        found.append((_RECORD, lambda match: _record(match, language)))
+    return found
+
+
+def _paper(found: re.Match[str], language: Language) -> str:
+    """The number of a paper that has a series, a court or more than two parts, after the sign of a number."""
+    code, number = language.locale[:2], found["n"]
+    if not (found["series"] or found["of"] or re.search(r"[/-].*[/.-]", number)):
+        return ELSEWHERE
+    joints = {"/": f" {_SLASHES[code]} ", "-": language.comma, ".": language.comma, " ": " ", "": " "}
+    if code != "fr":  # 1.234/SP
+        number = re.sub(r"(?<![\d.])(\d{1,3})\.(\d{3})(?![\d.])", r"\1\2", number)
+
+    def part(each: re.Match[str]) -> str:
+        digits = each[0]
+        if digits in joints:
+            return joints[digits]
+        if digits[0] == "0" or (len(digits) > 4 and code != "fr"):
+            return one_by_one(digits, language)
+        return cardinal(digits, language)
+
+    no = table(code).abbreviations.get(f"{found['no'].lower()}#")
+    if no is None:
+        return ELSEWHERE
+    said = re.sub(r"\d+|[/.-]", part, number)
+    series = found["series"] + joints[found["gap"]] if found["series"] else ""
+    return f"{no.capitalize() if found['no'][0] == 'N' else no} {series}{said}" + (
+        f"{joints['/']}{found['of'][1:]}" if found["of"] else ""
+    )
+
+
 _RECORD = re.compile(
     r"(?<![\w.,:/#-])(?:(?P<year>(?:1[349]|20)\d\d)-(?P<n>\d{3}|0\d{1,5}|\d{5,6})|\d{1,6}-\d{4,6})"
     r"(?![A-Za-z0-9_/-]|[.,]\d)"

@@ -275,7 +275,9 @@ def _fraction(
     if whole is None:
         if code in ("es", "it", "pt") and (above, below) == (1, 2):
             noun = _before(found) or _after(found)
-            said = _half(code, table(code).abbreviations.get(f"{noun}.", noun) if unit is None else unit)
+            short = f"{noun}."
+            named = table(code).abbreviations.get(short) or table(code).counted.get(short, (noun,))[0]
+            said = _half(code, named if unit is None else unit)
             return said if unit is None else f"{said} {unit}"
         if below == 2 and (code == "nl" or (unit is None and code in ("de", "fr"))):
             return _half_alone(code, language, said, unit, found)

@@ -125,6 +125,8 @@ def _ordinal_or_degrees(found: re.Match[str], code: str, language: Language) -> 
     """Quinto piso, il terzo; un ángulo de noventa grados."""
     number = int(found["n"])
     before = found.string[max(0, found.start() - 40) : found.start()]
+    if code == "pt" and number > 9 and re.search(r"\bart(?:s?\.|igos?)\s$", before, re.IGNORECASE):
+        return cardinal(found["n"], language)  # art. 12º
     alone = _NO_NOUN.match(found.string, found.end()) is not None
     minus = f"{LANGUAGES[code].minus} " if found["minus"] else ""
     sign_of_degrees = found["sign"] == "°" and (

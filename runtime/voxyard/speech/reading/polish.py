@@ -28,6 +28,9 @@ _UNITS = {
     "dl": "decylitra",
     "t": "tony",
     "godz.": "godziny",
+    "szkl.": "szklanki",
+    "łyż.": "łyżki",
+    "tabl.": "tabletki",
     "tys.": "tysiąca",
     "mln": "miliona",
     "mld": "miliarda",
@@ -120,6 +123,15 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             ),
             lambda found: f"{found['name']} {_ordinal_of(found, _NUMBERED[found['name'].lower()], language)}",
         ),
+        (  # z toru 2 przy peronie 4
+            re.compile(
+                r"(?<!\w)(?:[Tt]or|[Pp]eron)(?P<end>u|ze|ie|em)?\s(?P<n>\d{1,2})(?![\w,:/-]\d|\w|\.\d|\s(?:k?m|cm)\b)"
+            ),
+            lambda found: (
+                found[0].removesuffix(found["n"])
+                + inflected(int(found["n"]), {"u": "ego", None: ""}.get(found["end"], "ym"), language)
+            ),
+        ),
         (
             re.compile(
                 rf"(?P<at>\b[Ww]e? )?(?<![\w.,])(?:{numeral}|(?P<n>\d{{1,3}})\.)"
@@ -184,16 +196,31 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             re.compile(r"(?<![\w.,/-])\d\d(?: \d{4}){6}(?!\d| \d)"),
             lambda found: ", ".join(" ".join(cardinal(each, language) for each in group) for group in found[0].split()),
         ),
+        (  # 1.07–31.08
+            re.compile(
+                r"(?P<from>\b[Oo]d )?(?<![\w.,:/-])(?P<day>[12]?\d|3[01])\.(?P<month>0[1-9]|1[0-2])\s?[–-]\s?"
+                r"(?P<day2>[12]?\d|3[01])\.(?P<month2>0[1-9]|1[0-2])(?=[),;:]|\.?$|\.\s|\s[a-ząćęłńóśźż]{4})"
+            ),
+            lambda found: _from_to(found, language),
+        ),
         (  # do 15.12.
             re.compile(
                 r"(?<![\w.,-])(?<!\b[Oo] )(?P<day>[12]?\d|3[01])\.(?P<month>0[1-9]|1[0-2])\.(?!\d)(?=(?P<after>\s*.?))"
             ),
             lambda found: _day_of_month(found, language),
         ),
+        (  # 7.05 w godz. 10–14
+            re.compile(
+                r"(?<![\w.,-])(?P<day>[12]?\d|3[01])\.(?P<month>0[1-9]|1[0-2])(?P<after>)"
+                r"(?=\s(?:(?:[wo]|od)\sgodz|o\s\d{1,2}[:.]\d\d))"
+            ),
+            lambda found: _day_of_month(found, language).removesuffix("."),
+        ),
         (  # we wt. 5.11
             re.compile(
                 r"(?=\d)(?:(?<=\bpon\. )|(?<=\bwt\. )|(?<=\bśr\. )|(?<=\bczw\. )|(?<=\bpt\. )|(?<=\bsob\. )|"
-                r"(?<=\bniedz\. ))(?P<day>[12]?\d|3[01])\.(?P<month>0?[1-9]|1[0-2])(?P<after>)(?![\w.:]|,\d)"
+                r"(?<=\bniedz\. )|(?<=\bnd\. )|(?<=\bpn\. ))"
+                r"(?P<day>[12]?\d|3[01])\.(?P<month>0?[1-9]|1[0-2])(?P<after>)(?![\w.:]|,\d)"
             ),
             lambda found: _day_of_month(found, language).removesuffix("."),
         ),
@@ -405,6 +432,17 @@ _QUARTERS = {
     "instrumental": ("ym", "kwartałem"),
     None: ("", "kwartał"),
 }
+
+
+def _from_to(found: re.Match[str], language: Language) -> str:
+    """Od pierwszego lipca do trzydziestego pierwszego sierpnia; versions and decimals stay."""
+    told = found["from"] or found.string[: found.start()].endswith("(")
+    if not told and max(int(found["day"]), int(found["day2"])) <= 12:
+        return ELSEWHERE
+    first, last = (
+        f"{inflected(int(found[f'day{n}']), 'ego', language)} {_MONTHS[int(found[f'month{n}']) - 1]}" for n in ("", "2")
+    )
+    return f"{found['from'] or 'od '}{first} do {last}"
 
 
 def _day_of_month(found: re.Match[str], language: Language) -> str:

@@ -28,7 +28,11 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Callable[[re.Mat
         after = found["after"].strip()
         return f"{found['at']} {said}{'.' * (found[0].endswith('.') and (not after or after.isupper()))}"
 
-    return [(re.compile(pattern), words)]
+    late = re.compile(r"(?:(?<=ny o )|(?<=na o )|(?<=ne o )|(?<=nie o ))1\s?(?P<unit>h|godz|min)(?![\w/])\.?")
+    return [
+        (re.compile(pattern), words),
+        (late, lambda found: f"jedną {_NOUNS[found['unit']]}ę"),  # opóźniony o 1 h
+    ]
 
 
 def _duration(digits: str, unit: str, case: Case, language: Language) -> str:

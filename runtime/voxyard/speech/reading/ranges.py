@@ -79,7 +79,9 @@ def _between_figures(language: Language) -> list[Reading]:
         (re.compile(rf"{start}([1-9]\d{{0,2}}|0)-([1-9]\d{{0,2}}|0){end}"), rising),
         (
             re.compile(rf"{start}([1-9]\d{{0,2}}|0) - ([1-9]\d{{0,2}}|0){end}"),  # won 3 - 1
-            lambda match: _pair(match, language) if _is_score(match, language) else ELSEWHERE,
+            lambda match: (
+                _pair(match, language) if _is_score(match, language) or _is_between_teams(match) else ELSEWHERE
+            ),
         ),
     ]
     if not language.spaced:
@@ -187,6 +189,13 @@ _WON_IN_PERSIAN = re.compile(r"\s(?:(?:[^\W\d_]+\s){1,3}را\s)?(?:باخت|بر
 _ROW_JOINT = r"(?:\(\d{1,2}\))?(?:[,،、，;/]\s?|\s(?:and|und|et|y|e|и|و)\s|\s)"
 _BEFORE_PAIR = re.compile(rf"(?:(?<![A-Za-z0-9_.:/-])\d{{1,3}}[-–:]\d{{1,3}}{_ROW_JOINT})+$")
 _AFTER_PAIR = re.compile(rf"(?:{_ROW_JOINT}\d{{1,3}}[-–:]\d{{1,3}}(?![A-Za-z0-9_:/-]))+")
+
+
+def _is_between_teams(found: re.Match[str]) -> bool:
+    """True for the score of PSG 3 - 0 OM."""
+    before, after = found.string[max(0, found.start() - 30) : found.start()], found.string[found.end() :][:3]
+    goals = max(int(found[1]), int(found[2])) < 20
+    return goals and re.search(r"(?:^|[\s:])[A-ZÀ-Ý][\w.-]+\s$", before) is not None and after[1:2].isupper()
 
 
 def _beside_scores(before: str, after: str) -> bool:

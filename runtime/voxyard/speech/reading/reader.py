@@ -28,7 +28,7 @@ from voxyard.speech.reading.options import KINDS, Kind
 from voxyard.speech.reading.patterns import ELSEWHERE
 from voxyard.speech.reading.rules import rules
 
-READING_VERSION = 12
+READING_VERSION = 13
 """Rises with every change that may give a text other words."""
 
 WINDOW = 20_000

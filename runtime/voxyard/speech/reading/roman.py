@@ -28,11 +28,12 @@ _CENTURIES = {
     "pt": r"séculos?",
     "it": r"secol[oi]",
 }
+_LAST = ("es", "pt", "it", "fr")  # where a lone I at the end of a name is no pronoun
 _LARGEST_ORDINAL = 10  # above it Spanish and Portuguese count
 _COUNTED = (  # II República, III Congreso
     "república|guerra|internacional|bienal|divisi[óo]n|divisão|dinast[íi]a|legislatura|jornada|edici[óo]n|edição|"
     "cumbre|cúpula|conferencia|conferência|semana|copa|reich|congres[so]+|concilio|concílio|festival|plan|plano|"
-    "aniversario|aniversário|encuentro|encontro|torneo|torneio|campeonato|premio|prêmio"
+    "trimestre|semestre|cuatrimestre|quadrimestre|bimestre|aniversario|aniversário|encuentro|encontro|torneo|torneio|campeonato|premio|prêmio"
 )
 _DATIVE = re.compile(
     r"\b(?:unter|von|mit|bei|zu|nach|seit|gegenüber|aus|dem|vom|zum|beim|neben|vor|hinter|zwischen|samt|nebst)\s$",
@@ -66,6 +67,12 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
         name = rf"(?<!\w)(?:{'|'.join([rf'(?:{_one_of(forms)})s?{dot}', *shorts])})"
         pattern = re.compile(rf"(?P<name>{name})\s{no_word}{row}")
         found.append((pattern, lambda match: _numbered(match, code, language)))
+    if code == "pt":  # art. 5º, LV
+        clause = re.compile(
+            rf"(?<=[\dº], )(?P<roman>{_NUMERAL})(?:\s(?P<joint>e|ou|a)\s(?P<last>{_NUMERAL}))?"
+            r"(?=[,;:.)]|\s(?:e|da|do)\s|$)"
+        )
+        found.append((clause, lambda match: _clause(match, language)))
     if code == "en":  # chapter iv
         in_small = re.compile(
             rf"(?P<name>(?<!\w)(?:{_one_of([*capital, *small])})s?\.?)\s"
@@ -78,9 +85,21 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
     )
     found.append((ruler, lambda match: f"{match['name']} {_ruler(match['name'], match['roman'], code, language)}"))
     no_ordinal = r"(?!\.\s[A-ZÄÖÜ])" if code == "de" else ""  # Der II. Weltkrieg
-    other = re.compile(rf"(?P<name>(?<!\w)[^\W\d_a-zà-ÿ][^\W\d_]*[a-zà-ÿ])\s(?P<roman>{_LONG}){no_ordinal}")
+    first = r"|I(?=[,:;)])" if code in _LAST else ""  # Cálculo I: turma B
+    other = re.compile(rf"(?P<name>(?<!\w)[^\W\d_a-zà-ÿ][^\W\d_]*[a-zà-ÿ])\s(?P<roman>{_LONG}{first}){no_ordinal}")
     found.append((other, lambda match: f"{match['name']} {_cardinal(match['roman'], language)}"))
     return found
+
+
+def _clause(match: re.Match[str], language: Language) -> str:
+    """The clause of an article of a law."""
+    before = match.string[max(0, match.start() - 24) : match.start()]
+    if re.search(r"\bart(?:\.|igo)\s[\d.]+º?(?:-[A-Z])?,\s$", before, re.IGNORECASE) is None:
+        return ELSEWHERE
+    first = cardinal(str(value(match["roman"])), language)
+    if not match["last"]:
+        return f"inciso {first}"
+    return f"incisos {first} {match['joint']} {cardinal(str(value(match['last'])), language)}"
 
 
 def value(numeral: str) -> int:
@@ -215,7 +234,7 @@ def _by_ending(code: str, language: Language) -> list[tuple[re.Pattern[str], Wor
             return [
                 (
                     re.compile(
-                        rf"{roman}(?=\s(?:ed?\s[IVX]+\s)?(?:secolo|sec\.|capitolo|canto|legislatura|edizione|guerra|settimana|giornata|olimpiade|sessione|classe|divisione))"
+                        rf"{roman}(?=\s(?:ed?\s[IVX]+\s)?(?:secolo|sec\.|capitolo|canto|anno|semestre|trimestre|piano|grado|livello|legislatura|edizione|guerra|settimana|giornata|olimpiade|sessione|classe|divisione))"
                     ),
                     ordered,
                 )

@@ -150,10 +150,12 @@ def weekdays() -> list[tuple[re.Pattern[str], Callable[[re.Match[str]], str | No
         return re.sub(rf"(?<!\w){_DAY}(?!\w)", lambda day: _DAYS[day[0].lower()][case], found[0], flags=re.IGNORECASE)
 
     on = re.compile(rf"(?<!\w)(?P<with>[Сс])о?\s(?P<first>{_DAY})\.?\sпо\s(?P<last>{_DAY})(?!\w)\.?")
+    begun = re.compile(rf"(?:^|(?<=[.!?]\s)|(?<=\n))(?P<day>{_DAY.title()})\.?(?=\s[—–]\s)")  # Сб — по записи
     alone = re.compile(rf"(?<![\w.])(?P<day>{_DAY})\.?(?=\s[—–:-]\s)")
     return [
         (on, lambda found: found["with"] + _days(found)[1:]),
         (alone, lambda found: _DAYS[found["day"]][0]),
+        (begun, lambda found: _DAYS[found["day"].lower()][0].capitalize()),
         (span, _days),
         (row, days),
         (one, lambda found: f"{found['at'] or ''}{_DAYS[found['day']][2 if found['at'] else 0]}"),
@@ -289,13 +291,44 @@ def _of_century(found: re.Match[str]) -> str:
     return f"{found['of']}{century} века{_stop(found)}"
 
 
+def _from_to(found: re.Match[str]) -> str:
+    """С первого июля по тридцать первое августа; decimals stay."""
+    told = found["from"] or found.string[: found.start()].endswith("(")
+    if not told and max(int(found["day"]), int(found["day2"])) <= 12:
+        return found[0]
+    first, last = (
+        f"{ordinal(int(found[f'day{n}']), LANGUAGES['ru'], case=case, gender='n')} "
+        f"{MONTHS.split('|')[int(found[f'month{n}']) - 1]}"
+        for n, case in (("", "g"), ("2", "n"))
+    )
+    return f"{found['from'] or 'с '}{first} по {last}"
+
+
+_ROOMS = ("", "одно", "двух", "трёх", "четырёх", "пяти", "шести")
+
+
+def _flat(found: re.Match[str]) -> str:
+    """Двухкомнатная квартира; куплю двухкомнатную квартиру."""
+    whom = found["whom"] or ""
+    return f"{whom}{_ROOMS[int(found['n'])]}комнатн{'ую' if whom else 'ая'} квартир{'у' if whom else 'а'}"
+
+
+def _floor(found: re.Match[str]) -> str:
+    """Третий этаж из девяти."""
+    floor = ordinal(int(found["n"]), LANGUAGES["ru"], case="n", gender="m")
+    return f"{floor} этаж из {in_case(int(found['of']), LANGUAGES['ru'], 'g')}"
+
+
 def _tablets(found: re.Match[str]) -> str:
     """По две таблетки, по одной таблетке."""
     number, by = int(found["n"]), found.string[: found.start()].lower().endswith("по ")
+    of_tablets = found["what"] != "капс"
+    stem, many = ("таблет", "ок") if of_tablets else ("капсул", "")
+    count, soft = cardinal(found["n"], LANGUAGES["ru"], "минута"), "к" * of_tablets
     if is_one(number):
-        return f"{cardinal(found['n'], LANGUAGES['ru'], 'минута')[:-1]}{'ой таблетке' if by else 'у таблетку'}"
+        return f"{count[:-1]}{f'ой {stem}{soft}е' if by else f'у {stem}{soft}у'}"
     few = number % 10 in (2, 3, 4) and number not in (12, 13, 14)
-    return f"{cardinal(found['n'], LANGUAGES['ru'], 'минута')} таблет{'ки' if few else 'ок'}"
+    return f"{count} {stem}{f'{soft}и' if few and of_tablets else 'ы' if few else many}"
 
 
 def _at_kilometre(number: int) -> str:
@@ -343,6 +376,22 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     (re.compile(r"(?<![\w.,/-])\d{6}(?=,?\s(?:г\.|Москва|Санкт|Россия|ул\.|обл|респ|край))"), _postcode),
     (re.compile(r"(?<=\d-й\s)мин(?:\.(?=\s[а-яё])|(?=\.))"), lambda _: "минуте"),
     (re.compile(r"(?<=[Нн]а )(?P<n>\d{1,4})-м\sкм(?!\w)"), lambda found: _at_kilometre(int(found["n"]))),
+    (
+        re.compile(r"(?P<whom>\b(?i:купл|сним|сда[мю]|прода[мю])\w*\s)?(?<![\w.,-])(?P<n>[1-6])-комн\.\s?кв\."),
+        _flat,
+    ),
+    (re.compile(r"(?<![\w.,/])(?P<n>\d{1,2})/(?P<of>\d{1,2})\s?эт(?:\.|аж\w*)"), _floor),
+    (  # (1.07–31.08)
+        re.compile(
+            r"(?P<from>\b[Сс]о? )?(?<![\w.,:/-])(?P<day>[12]?\d|3[01])\.(?P<month>0[1-9]|1[0-2])\s?[–-]\s?"
+            r"(?P<day2>[12]?\d|3[01])\.(?P<month2>0[1-9]|1[0-2])(?=[),;:]|\.?$|\.\s|\s[а-яё]{4})"
+        ),
+        _from_to,
+    ),
+    (  # +3…+5 °C
+        re.compile(r"(?<![\w.,+−-])(?<!от )(?P<a>[+−-]?\d{1,2})\s?(?:…|\.{3})\s?(?P<b>[+−-]?\d{1,2})(?=\s?°)"),
+        lambda found: f"от {found['a']} до {found['b']}",
+    ),
     (_PAGES, _pages),
     (_ROW, _row),
     (_LASTING, _lasting),
@@ -380,7 +429,10 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
         re.compile(r"(?<![\w.,])(?P<a>\d{3,4})\s?[xхХ×]\s?(?P<b>\d{3,4})(?![\w.,]\d|\s?[xхХ×])"),  # of a screen
         lambda found: f"{_number(found['a'])} на {_number(found['b'])}",
     ),
-    (re.compile(r"(?<![\w.,])(?P<n>\d{1,2})\s?табл?\.(?!\s?\d(?!\d*\s?(?:мк?г|г|мл|ЕД)(?!\w)))"), _tablets),
+    (
+        re.compile(r"(?<![\w.,])(?P<n>\d{1,2})\s?(?P<what>табл?|капс)\.(?!\s?\d(?!\d*\s?(?:мк?г|г|мл|ЕД|раза?)(?!\w)|\s?р\.))"),
+        _tablets,
+    ),
     (re.compile(rf"(?<=\d\s)(?P<month>{'|'.join(_SHORT_MONTHS)})\.(?=(?P<after>.{{0,3}}))", re.DOTALL), _month),
     (
         re.compile(

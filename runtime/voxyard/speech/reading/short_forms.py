@@ -107,6 +107,107 @@ def _code_of_law(found: re.Match[str]) -> str:
     return f"codice {'civile' if found[0][-2] == 'c' else 'penale'}{_full_stop(found)}"
 
 
+_WINDS = {  # words before a wind's direction, between two of its words, and its words where they are one
+    "fr": (
+        (
+            "ent d['’]",
+            "ents d['’]",
+            "ent de ",
+            "ents de ",
+            "ent du ",
+            "ents du ",
+            "ent ",
+            "ents ",
+            "km/h de ",
+            "km/h du ",
+        ),
+        "-",
+        {},
+    ),
+    "es": (
+        ("iento del ", "ientos del ", "iento de ", "iento ", "ientos ", "km/h del ", "mar del "),
+        "",
+        {"NE": "noreste", "NO": "noroeste", "SE": "sureste", "SO": "suroeste"},
+    ),
+    "it": (("ento da ", "enti da ", "ento di ", "enti di ", "ento ", "enti ", "km/h da "), "-", {}),
+    "pt": (
+        ("ento de ", "entos de ", "ento ", "entos ", "km/h de ", "mar de "),
+        "",
+        {"NE": "nordeste", "NO": "noroeste", "NW": "noroeste", "SE": "sudeste", "SO": "sudoeste", "SW": "sudoeste"},
+    ),
+}
+
+
+def _winds(code: str) -> Reading:
+    """Vent de N-O, viento del SE: where a wind comes from."""
+    before, joint, known = _WINDS[code]
+    poles = {**table(code).signs.poles, "O": table(code).signs.poles["W"]}
+    pattern = rf"(?=[NSEOW])(?:{'|'.join(rf'(?<={each})' for each in before)})[NS]?[ -]?[NSEOW](?![\w-]|\.\w)"
+
+    def words(found: re.Match[str]) -> str:
+        letters = re.sub("[ -]", "", found[0])
+        return known.get(letters) or joint.join(poles[each] for each in letters)
+
+    return re.compile(pattern), words
+
+
+_TERM = re.compile(  # 1er sem., 2.º sem.
+    r"(?=sem)(?:(?<=\d[ºe°] )|(?<=\.º )|(?<=\der )|(?<=\.er ))sem\.(?=[\s,;)]|$)"
+)
+
+
+def _term(found: re.Match[str]) -> str:
+    week = re.search(r"\b[Ll]a \d+e $", found.string[max(0, found.start() - 9) : found.start()])
+    return ("semaine" if week else "semestre") + _full_stop(found)
+
+
+_WITHOUT = {"es": {"c": "con ", "s": "sin ", "p": "para "}, "pt": {"c": "com ", "s": "sem ", "p": "para "}}
+
+
+def _with(code: str) -> Reading:
+    """3.º andar c/ elevador, s/ garagem; but c/ mayor, 24."""
+    street = r"(?![^\n,;.]{0,30},?\s\d)" if code == "es" else ""
+    noun = "[a-zà-ÿ]" if code == "es" else r"[^\W\d_]"  # C/ Mayor
+    return re.compile(rf"(?<![\w./])[csp]/\s?(?={noun}{{2}}){street}"), lambda found: _WITHOUT[code][found[0][0]]
+
+
+def _most(code: str) -> Reading:
+    """Dose máx., temp. mín.: the end of a feminine noun."""
+
+    def words(found: re.Match[str]) -> str:
+        noun = re.search(r"(\w+)\.?\s$", found.string[max(0, found.start() - 30) : found.start()])
+        word = "temperatura" if noun is None or noun[1].lower() == "temp" else noun[1].lower()
+        if word not in ("dose", "dosis") and table(code).gender(word) != "feminine" and not word.endswith("a"):
+            return ELSEWHERE
+        return f"m{found['how']}ima"
+
+    return re.compile(r"(?<=[a-zà-ÿ.] )m(?P<how>áx|ín)\.(?=\s[a-z\d]|[,;)])"), words
+
+
+def _times_a_day(found: re.Match[str]) -> str:
+    """1 cp x 3/j."""
+    return f"{cardinal(found['n'], LANGUAGES['fr'])} fois par jour"
+
+
+_TO_CHIEF = re.compile(r"(?:(?<!\w)(?P<at>(?i:do|z|ze|od|dla|w|we|na|przy))\s)?[A-ZŁŚŻ]\w+(?P<end>\w)\s$")
+
+
+def _chief(found: re.Match[str]) -> str:
+    """The main station: Wrocław Główny, Gdynia Główna, do Gdyni Głównej, z Krakowa Głównego."""
+    town = _TO_CHIEF.search(found.string[max(0, found.start() - 40) : found.start()])
+    if town is None:
+        return ELSEWHERE
+    at, end = (town["at"] or "").lower(), town["end"]
+    within, of = at in ("w", "we", "na", "przy"), at in ("do", "z", "ze", "od", "dla")
+    ending = {"y": "ej", "i": "ej", "a": "ego" if of else "a", "u": "ym", "e": "ym" if within else "e"}.get(end, "y")
+    return f"Główn{ending}{_full_stop(found)}"
+
+
+def _doctor(found: re.Match[str]) -> str:
+    """U doktora Nowaka, od doktor Kowalskiej."""
+    return "doktora" if found["name"].endswith(("a", "ego")) else "doktor"
+
+
 _OF_NUMBERS = "|".join(rf"(?<=\b{each} )" for each in ("[Ll]es", "[Dd]es", "[Aa]ux"))
 _OF_LAWS = "|".join(rf"(?<=\b{each} )" for each in ("[Ll]a", "[Dd]ella", "[Aa]lla", "[Dd]alla", "[Nn]ella"))
 
@@ -180,8 +281,12 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
         (re.compile(r"(?<=[a-zäöüß])str\.(?=\s?\d|,)"), lambda _: "straße"),
     ),
     "fr": (
+        _winds("fr"),
+        (_TERM, _term),
         (re.compile(rf"(?:{_OF_NUMBERS})nos(?=\s\d)"), lambda _: "numéros"),  # les nos 101 et 102
         (re.compile(r"(?<![\w.])nos(?=\s\d+(?:\s?[,;.)–-]|\s(?:et|à|ou)\s|$))"), lambda _: "numéros"),
+        (re.compile(r"(?<=\d )(?<!\b1 )j\.?(?=[,;:)]|\s?$|\s[a-zà-ÿ(])"), lambda found: "jours" + _full_stop(found)),
+        (re.compile(r"(?<=[.\w] )x (?P<n>\d)/j(?:our)?(?!\w)"), _times_a_day),
         (re.compile(r"(?<=\de )min(?:\.(?=,|\s[a-zà-ÿ]))?(?!\w)"), lambda _: "minute"),  # à la 89e min.
         (re.compile(r"(?i:art)\.(?=\s[LRD]\.?\s?\d)"), lambda found: f"{found[0][:-1]}icle"),  # art. L. 121-1
         (  # le 1er s. av. J.-C.
@@ -190,6 +295,10 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
         ),
     ),
     "es": (
+        _winds("es"),
+        (_TERM, _term),
+        _with("es"),
+        _most("es"),
         (re.compile(r"(?<![\w.])(?<![A-ZÁÉÍÓÚ]\. )D\.(?=\s[A-ZÁÉÍÓÚ][a-zà-ÿ])"), lambda _: "Don"),  # not D. H. Lawrence
         (
             re.compile(r"(?:(?<=\b[Ll]a )§|(?<=\b[Ll]as )§§)\s?(?=\d)"),  # las §§ 5 y 6, but el § 5
@@ -197,6 +306,10 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
         ),
     ),
     "it": (
+        _winds("it"),
+        (_TERM, _term),
+        (re.compile(r"(?<=\d° )p\.(?=\s[a-z]|[,;)])"), lambda _: "piano"),
+        (re.compile(r"(?<![\w.'’])(?<!\d )h\.?(?=\s\d{1,2}(?:[.:]\d\d)?(?![\w.,:]\d|\w))"), lambda _: "ore"),  # h 14-16
         (re.compile(r"(?<![\w.])c\.\s?[cp]\.(?!\w|\s?[cp]\.)"), _code_of_law),
         (
             re.compile(rf"(?<![\w.])L\.(?=\s?(?:n\.\s?)?\d{{1,4}}/(?:19|20)\d\d)|(?:{_OF_LAWS})L\.(?=\s?\d)"),
@@ -217,6 +330,15 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
     ),
     "pl": (
         (polish_short.PATTERN, polish_short.declined),
+        (re.compile(r"(?<=[a-ząćęłńóśźż] )Gł\.(?!\w)"), _chief),
+        (re.compile(r"(?<![\w.])pow\.(?=\s\d+\s?(?:lat|r\.|roku|kg|°C|zł|osób)(?!\w))"), lambda _: "powyżej"),
+        (
+            re.compile(
+                r"(?=dr)(?:(?<=\b[Uu] )|(?<=\b[Oo]d )|(?<=\b[Dd]o )|(?<=\b[Dd]la ))dr\."
+                r"(?=\s(?P<name>[A-ZŁŚŻ]\w+(?:\s[A-ZŁŚŻ]\w+)?))"
+            ),
+            _doctor,
+        ),
         (re.compile(r"(?<![\w.])zm\.(?=\s(?:w|po|przed|ok\.|około|\d))"), lambda _: "zmarł"),  # zm. po 1512 r.
         (re.compile(r"(?<![\w.])ur\.(?=\s(?:w|po|przed|ok\.|około|\d))"), lambda _: "urodzony"),
     ),
@@ -225,9 +347,18 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
         (re.compile(r"(?<![\w.])род\.(?=\s(?:в|после|до|ок\.|около|\d))"), lambda _: "родился"),
     ),
     "pt": (
+        _winds("pt"),
+        (_TERM, _term),
+        _with("pt"),
+        _most("pt"),
         (_DONA, lambda _: "Dona"),  # D. Maria, but D. Pedro
+        (re.compile(r"(?<![\w/])c/c(?=\s(?:os?\s)?arts?\.)"), lambda _: "combinado com"),
+        (  # 1/2 col. (chá)
+            re.compile(r"(?<![\w.])col\. \((chá|sopa|café|sobremesa)\)"),
+            lambda found: f"colher de {found[1]}",
+        ),
         (  # 1 colher (chá)
-            re.compile(r"(?:(?<=colher)|(?<=colheres)) \((chá|sopa|café|sobremesa)\)"),
+            re.compile(r"(?:(?<=colher)|(?<=colheres)|(?<=\bcol\.)) \((chá|sopa|café|sobremesa)\)"),
             lambda found: f" de {found[1]}",
         ),
     ),

@@ -42,6 +42,7 @@ _COEFFICIENT = re.compile(
     r"(?<![\w.,−-])(?P<minus>[-−](?=\d))?(?P<n>\d+(?:[.,]\d+)?)(?P<variable>[xyzXYZ])(?P<power>[²³])?(?![\w'’/-]|\.\w)"
 )
 _RELAY = re.compile(r"4 ?[xX×] ?[1248]00\b")
+_TEAM, _TEAM_AFTER = re.compile(r"[A-ZÀ-Ý][\w-]+\s$"), re.compile(r"\s[A-ZÀ-Ý][a-zà-ÿ-]")  # Flamengo 2 x 1 Santos
 _GOALS = re.compile(r"(?!\d0)\d{1,2} ?x ?(?!\d0)\d{1,2}")  # o Santos venceu por 2x0
 
 
@@ -213,8 +214,10 @@ def _joint(found: re.Match[str], language: Language) -> str:
     """The word between two sides, or two scores: 4 m x 5 m, 4 × 100 m in a relay, o Santos venceu por 2x0."""
     signs = table(language.locale).signs
     before = found.string[max(0, found.start() - 60) : found.start()]
-    if language.locale == "pt" and _GOALS.fullmatch(found[0]) and (near_score(before, "pt") or "0" in found[0]):
-        return signs.score
+    if language.locale == "pt" and _GOALS.fullmatch(found[0]):
+        teams = _TEAM.search(before) and _TEAM_AFTER.match(found.string, found.end())
+        if teams or near_score(before, "pt") or "0" in found[0]:
+            return signs.score
     if language.locale == "fr" and found[0] == "4x4":
         return "\N{SPACE}"
     return signs.times if language.locale in ("fr", "pl") and _RELAY.match(found[0]) else signs.by

@@ -273,6 +273,7 @@ def operators(code: str, language: Language) -> list[tuple[re.Pattern[str], Word
     if signs.operators:
         found = [
             *_wide_dashes(language),
+            (re.compile(r"(?:(?<=\d V)|(?<=\dV)) ?~ ?(?=\d+(?:[/–-]\d+)? ?Hz)"), lambda _: ", "),  # 230 V ~ 50 Hz
             (
                 re.compile(r"(?<=[\d)\]²³）]) ?(?P<sign>[×÷·*=+]) ?(?=[\d(√−-])"),
                 lambda match: _between(match, signs, language),

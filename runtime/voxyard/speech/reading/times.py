@@ -8,7 +8,7 @@ from functools import partial
 
 from voxyard.speech.reading import german, laps, polish_cases
 from voxyard.speech.reading.languages import Language
-from voxyard.speech.reading.number_words import around_range, cardinal, in_case, ordinal
+from voxyard.speech.reading.number_words import around_range, before_word, cardinal, in_case, ordinal
 from voxyard.speech.reading.patterns import BLANK, ELSEWHERE
 from voxyard.speech.reading.ranges import near_score
 from voxyard.speech.reading.tables import table
@@ -77,13 +77,14 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
             both += r"(?: ?(?:uur|u)\b(?:\.(?=\s[a-z]))?|(?= en \d\d?\.\d\d))"
             found.append((re.compile(both), between))
     full_stop = r"(?<![\w:.,/–-])(?P<hour>[01]?\d|2[0-4])\.(?P<minute>[0-5]\d)(?P<second>)?"
-    found += _with_full_stop(code, full_stop, words)
+    found += _with_full_stop(code, language, full_stop, words)
     if code == "en":
         found.insert(0, (re.compile(_ENGLISH_HOURS, re.IGNORECASE), partial(_english_hours, language)))
         found.append((re.compile(rf"{full_stop}(?=\s?[ap]\.?m\b)", re.IGNORECASE), words))
         hour = r"(?<![\w:.,/–-])(?P<hour>1[0-2]|[1-9])(?=[ap]\.?m\b)"  # 9pm
         found.append((re.compile(hour, re.IGNORECASE), lambda match: cardinal(match["hour"], language) + " "))
     found = [
+        *_every(code, language),
         *laps.patterns(code, language),
         *_added(language),
         *_over_night(code, language),
@@ -133,6 +134,19 @@ def _over_night(code: str, language: Language) -> list[tuple[re.Pattern[str], Wo
     )
 
 
+def _every(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    """De 12/12 h: every twelve hours."""
+    if code != "pt":
+        return []
+    hours = re.compile(r"(?<![\w.,/-])(?P<n>\d{1,2})/(?P=n)\s?h(?:s|oras)?(?!\w)")
+
+    def words(found: re.Match[str]) -> str:
+        count = before_word(found["n"], "horas", language) or cardinal(found["n"], language)
+        return f"{count} em {count} horas"
+
+    return [(hours, words)]
+
+
 def _after_slash(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
     """10 a.m. EST/3 p.m. GMT, 16 Uhr MEZ/15 Uhr GMT."""
     ends = {"en": r"(?=\s?[ap]\.?m\b)", "de": r"(?P<noun> ?Uhr)\b", "nl": r"(?P<noun> ?uur)\b"}
@@ -147,12 +161,20 @@ def _after_slash(code: str, language: Language) -> list[tuple[re.Pattern[str], W
     return [(re.compile(clock + ends[code], re.IGNORECASE), words)]
 
 
-def _with_full_stop(code: str, full_stop: str, words: Words) -> list[tuple[re.Pattern[str], Words]]:
+def _with_full_stop(code: str, language: Language, full_stop: str, words: Words) -> list[tuple[re.Pattern[str], Words]]:
     """10.30 Uhr; alle 8.30, alle ore 20.45."""
     if code == "it":
         at = r"(?:(?<=\b[Aa]lle )|(?<=\b[Dd]alle )|(?<=\b[Dd]elle )|(?<=\bore )|(?<=\b[Oo]re )|(?<=\b[Ll]e ))"
         end = r"(?![\w:]|[.,]\d|\s(?:euro|milioni|miliardi|per cento))"
-        return [(re.compile(at + full_stop + end), words)]
+        after_day = "|".join(rf"(?<={day} )|(?<={day}\. )" for day in table(code).days)
+        span = rf"(?=\d)(?:{after_day})(?P<h1>[01]?\d|2[0-4])(?:\.(?P<m1>[0-5]\d))?\s?[–-]\s?(?P<h2>[01]?\d|2[0-4])"
+        span += r"\.(?P<m2>[0-5]\d)(?![\w:]|[.,/]\d)"  # mar.-dom. 10-19.30
+
+        def from_to(found: re.Match[str]) -> str:
+            first, last = (_spoken(code, language, int(found[f"h{n}"]), int(found[f"m{n}"] or 0), "") for n in (1, 2))
+            return f"da {first} a {last}"
+
+        return [(re.compile(span), from_to), (re.compile(at + full_stop + end), words)]
     if code == "pl":  # o 12.15, o 20
         at = r"(?:(?<=\b[Oo] )|(?<=\b[Oo]d )|(?<=\b[Dd]o )|(?<=godz\. )|(?<=godzinie ))"
         sharp = r"(?<![\w:.,/–-])(?P<hour>1?\d|2[0-4])(?P<minute>)(?P<second>)"

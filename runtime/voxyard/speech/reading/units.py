@@ -104,15 +104,34 @@ def patterns(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
     ]
 
 
+_FLAT = re.compile(
+    r"m²|(?<!\w)(?:m2|baños?|piso|apartamento|chalet|vivienda|ático|dúplex|sdb|salle de|appartement|appart|maison|"
+    r"séjour|[TF][1-6]|balcon|terra\w+|asc\w+)(?!\w)",
+    re.IGNORECASE,
+)
+
+
+_ENGINE = re.compile(r"moteur|voiture|fiscaux|diesel|essence", re.IGNORECASE)
+
+
+def _is_of_a_flat(found: re.Match[str]) -> bool:
+    """True where words of a flat stand near, and none of an engine just before or after."""
+    text, start, end = found.string, found.start(), found.end()
+    near, beside = text[max(0, start - 80) : end + 80], text[max(0, start - 30) : end + 9]
+    return _FLAT.search(near) is not None and _ENGINE.search(beside) is None
+
+
 def _counted(language: Language) -> list[Reading]:
     """2 cp, 300 pers., 420 ppm: what is counted, by its short name."""
-    shorts = table(language.locale).counted
+    shorts, rooms = table(language.locale).counted, table(language.locale).rooms
     if not shorts:
         return []
     names = "|".join(re.escape(each) for each in sorted(shorts, key=len, reverse=True))
     end = "(?![A-Za-z])" if _ends_are_attached(language) else r"(?!\w)"
     if language.locale == "pl":
-        end += r"(?!\s\d(?!\d*,\d\d(?!\d)))"  # ust. 2 pkt 3, but 10 szt. 11,90 zł
+        end += (
+            r"(?!\s\d(?!\d*,\d\d(?!\d)|\d?\s?(?:x|×|razy)(?!\w)))"  # ust. 2 pkt 3, but 10 szt. 11,90 zł, 1 tabl. 3 razy
+        )
     else:
         end += r"(?!(?<=[^a-z]p\.)\s\d)"  # n° 2 p. 12
     pattern = rf"{range_or_number(language)}{BLANK}(?P<short>{names}){end}"
@@ -120,7 +139,10 @@ def _counted(language: Language) -> list[Reading]:
 
     def words(found: re.Match[str]) -> str | None:
         whole, part = number_of(found)
-        noun = _form(shorts[found["short"]], value(whole, part), language)
+        forms = shorts[found["short"]]
+        if len(whole) == 1 and found["short"] in rooms and _is_of_a_flat(found):
+            forms = rooms[found["short"]]
+        noun = _form(forms, value(whole, part), language)
         start, first = before_range(found, language, noun), noun.split()[0]
         if start is None:
             return ELSEWHERE

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from voxyard.speech.reading import russian_forms
 from voxyard.speech.reading.dates import month_names
 from voxyard.speech.reading.languages import Language
+from voxyard.speech.reading.patterns import ELSEWHERE
 from voxyard.speech.reading.tables import table
 
 Reading = tuple[re.Pattern[str], Callable[[re.Match[str]], str | None]]
@@ -18,6 +19,47 @@ _JOINTS = (
 )
 
 _MANY = re.compile(r"(?<!\w)(?:los|a?os|[aà]s|n[ao]s)\s$")  # los sáb. y dom.
+
+
+_POLISH = {  # after od and do, and after w
+    "poniedziałek": ("poniedziałku", "poniedziałek"),
+    "wtorek": ("wtorku", "wtorek"),
+    "środa": ("środy", "środę"),
+    "czwartek": ("czwartku", "czwartek"),
+    "piątek": ("piątku", "piątek"),
+    "sobota": ("soboty", "sobotę"),
+    "niedziela": ("niedzieli", "niedzielę"),
+}
+_POLISH_CASE = re.compile(r"(?<!\w)(?:(?P<genitive>(?i:od|do|z|ze))|(?i:w|we|na|za|przez))\s$")
+
+
+def _stop(found: re.Match[str]) -> str:
+    """The full stop of a short day where its sentence ends."""
+    after = found.string[found.end() : found.end() + 4].lstrip()
+    return "." * (not after or after[0].isupper())
+
+
+def _polish(day: str, before: str) -> str:
+    """W środę, od środy; the nominative where no preposition stands before the day."""
+    case = _POLISH_CASE.search(before[-8:])
+    return day if case is None else _POLISH[day.lower()][case["genitive"] is None]
+
+
+def _told(language: Language, short: str, named: Callable[[re.Match[str]], str]) -> list[Reading]:
+    """Short days that a preposition or a day before them tells: od pn. do pt., Lun-Ven : 8h-12h. Sam : sur RDV."""
+    if language.locale == "pl":
+        behind = "|".join(rf"(?<=\b{each} )" for each in ("[Oo]d", "[Dd]o", "[Ww]", "[Ww]e", "[Nn]a"))
+        after = rf"(?:{behind})(?P<day>{short})\.(?!\w)"
+        return [(re.compile(after), lambda found: named(found) + _stop(found))]
+    if language.locale not in ("fr", "es", "it", "pt"):
+        return []
+    another = re.compile(rf"(?<!\w){short}(?!\w)")
+
+    def words(found: re.Match[str]) -> str:
+        is_row = another.search(found.string[max(0, found.start() - 120) : found.start()]) is not None
+        return named(found) if is_row else ELSEWHERE
+
+    return [(re.compile(rf"(?:(?<=[.;,] )|(?<=\n))(?P<day>{short})\.?(?=\s?:\s)"), words)]
 
 
 def patterns(language: Language) -> list[Reading]:
@@ -47,6 +89,10 @@ def patterns(language: Language) -> list[Reading]:
     months = "|".join({name[:3] for name in month_names(language)})
     date = rf"(?:(?:den|dem|der|le|il|el)\s)?\d{{1,2}}(?:[./]|\s?(?:[–-]|Uhr|h\b|:\d\d)|\s(?:de\s)?(?i:{months}))"
 
+    def named(found: re.Match[str]) -> str:
+        day = days[found["day"]]
+        return _polish(day, found.string[: found.start()]) if language.locale == "pl" else day
+
     def row(found: re.Match[str]) -> str:
         to = f" {language.to} " if language.to else " – "
         many = _MANY.search(found.string[max(0, found.start() - 5) : found.start()]) is not None
@@ -55,6 +101,10 @@ def patterns(language: Language) -> list[Reading]:
             lambda each: days[each[1]] + "s" * (many and days[each[1]][-1] in "ao"),
             found[0],
         )
+        if language.locale == "pl" and (span := re.fullmatch(r"(\w+)\s?[–-]\s?(\w+)", said)) is not None:
+            start, end = (_POLISH.get(day.lower(), (day,))[0] for day in span.groups())
+            said = f"{'' if _POLISH_CASE.search(found.string[: found.start()][-8:]) else 'od '}{start} do {end}"
+            said = said[0].upper() + said[1:] if found[0][0].isupper() else said
         said = said.replace(" t/m ", " tot en met ").replace(" u. ", " und ")
         said = re.sub(r"(?<=[^\W\d_])\s?[–-]\s?(?=[^\W\d_])", to, said)
         said = re.sub(r"\s?&\s?", f" {table(language.locale).signs.operators.get('&', '&')} ", said)
@@ -65,7 +115,7 @@ def patterns(language: Language) -> list[Reading]:
     one = rf"(?<![\w.])(?P<day>{short})(?:\.,?|,)(?=\s{date})"
     found: list[Reading] = [
         (re.compile(rows.replace(f"{short}(?:", rf"{short}\.?(?:", 1)), row),
-        (re.compile(one), lambda match: days[match["day"]] + ("," if match[0].endswith(",") else "")),
+        (re.compile(one), lambda match: named(match) + ("," if match[0].endswith(",") else "")),
     ]
     hours = (
         r"\d{1,2}(?:[:.]\d\d)?\s?(?:[ap]m?\s?)?[–-]\s?\d{1,2}(?:[:.]\d\d)?(?:\s?(?:Uhr|uur|u|h|[ap]m?)\b|(?<=:\d\d))"
@@ -74,9 +124,10 @@ def patterns(language: Language) -> list[Reading]:
     hours += r"|\d{1,2}\.[0-5]\d[–-]\d{1,2}\.[0-5]\d(?!\w|\.\d)|\d{1,2}[–-]\d{1,2}(?=[,;]|\.?\s*(?:\n|$))"
     open_on = re.compile(rf"(?:(?<=^)|(?<=[,;:.\n] )|(?<=\n))(?P<day>{short})(?=\s(?:{hours}))")  # Sa 10–14 Uhr
     found.append((open_on, lambda match: days[match["day"]]))
-    closed = r"(?:gesloten|gesl\.|dicht|geschlossen|geschl\.|Ruhetag|zu\b)"
+    found += _told(language, short, named)
+    closed = r"(?:gesloten|gesl\.|dicht|geschlossen|geschl\.|Ruhetag|zu\b|nieczynne|zamknięte)"
     one = rf"(?:(?<=^)|(?<=[,;:\n] )|(?<=\n)|(?<=\ben )|(?<=\bund ))(?P<day>{short})\.?(?=\s{closed})"
-    if language.locale in ("de", "nl"):
+    if language.locale in ("de", "nl", "pl"):
         found.append((re.compile(one), lambda match: days[match["day"]]))
     before = {
         "de": r"(?:(?<=\b[Aa]m )|(?<=\bbis )|(?<=\b[Aa]b )|(?<=\bzum )|(?<=\bvom )|(?<=[;,] ))",
