@@ -24,7 +24,14 @@ from voxyard.telemetry.gpu_collector import GpuCollector
 from voxyard.telemetry.sampler import GpuSampler
 
 CAPTURES = Path(__file__).resolve().parents[2] / "captures"
-CHANGING = ("voxyard_exporter_", "voxyard_gpu_busy_", "voxyard_gpu_xid_", "process_")  # by time, not by the driver
+CHANGING = (  # by time, not by the driver
+    "voxyard_exporter_",
+    "voxyard_gpu_activity_seconds",
+    "voxyard_gpu_busy_",
+    "voxyard_gpu_mig_activity_seconds",
+    "voxyard_gpu_xid_",
+    "process_",
+)
 
 
 def host() -> Scenario:
