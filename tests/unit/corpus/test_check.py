@@ -97,6 +97,7 @@ def test_an_empty_corpus_does_not_pass(corpus: Corpus) -> None:
     )
 
 
+@pytest.mark.slow
 def test_clips_from_which_nothing_can_be_learned_are_named(
     corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -194,6 +194,7 @@ def test_a_demo_that_is_interrupted_at_once_says_so_in_one_line(tmp_path: Path) 
     assert (demo.returncode, said, errors) == (130, "", "interrupted: the demo had not begun\n")
 
 
+@pytest.mark.slow
 def test_a_part_that_the_rest_needs_ends_the_demo_with_a_page(tmp_path: Path) -> None:
     (tmp_path / "corpus/wavs").mkdir(parents=True)
     (tmp_path / "corpus/metadata.csv").write_text("one|A text.|A text.\n")

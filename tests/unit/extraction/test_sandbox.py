@@ -42,6 +42,7 @@ def test_reading_that_only_waits_is_ended_and_no_process_is_left(
     assert [child for child in psutil.Process().children() if "voxyard.extraction.child" in child.cmdline()] == []
 
 
+@pytest.mark.slow
 def test_a_child_that_starts_slowly_gets_the_whole_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "python"
     program.write_text(f'#!/bin/sh\nsleep 1\nexec {shlex.quote(sys.executable)} "$@"\n')
@@ -52,6 +53,7 @@ def test_a_child_that_starts_slowly_gets_the_whole_document(tmp_path: Path, monk
     assert read(pages, ExtractionLimits(seconds=60)).count("late") == 3000
 
 
+@pytest.mark.slow
 def test_reading_that_takes_too_much_memory_is_ended() -> None:
     limits = ExtractionLimits(memory_mib=160)
     much = pdfs.document([b" " * 70_000_000 + pdfs.page_content([LINE])], packed=True)

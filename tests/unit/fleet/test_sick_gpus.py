@@ -221,6 +221,7 @@ def test_a_uuid_that_nobody_has_names_the_hosts_that_were_not_read(
     assert err.endswith("gpus lists; not read: gpu-02: gpu-02 does not answer")
 
 
+@pytest.mark.slow
 def test_fab_gpus_lists_what_is_sick_and_returns_it(
     host: ShellHost, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -83,6 +83,7 @@ def put(host: ShellHost, wanted: Release, folder: Path) -> None:
     assert apply("gpu-01", host, plan_change(wanted, state), (), context).result == "deployed"
 
 
+@pytest.mark.slow
 def test_the_status_of_a_host_is_a_table_and_its_exit_code(host: ShellHost, services: FakeServices, fab: Fab) -> None:
     code, out, _ = fab(deploy.status)
     assert code == 0
@@ -92,6 +93,7 @@ def test_the_status_of_a_host_is_a_table_and_its_exit_code(host: ShellHost, serv
     assert (code, json.loads(out)["ok"]) == (1, False)
 
 
+@pytest.mark.slow
 def test_unlock_says_whose_lock_it_broke(host: ShellHost, fab: Fab) -> None:
     held = locked(host, "gpu-01", "deploy of ann's")
     held.__enter__()
@@ -170,6 +172,7 @@ def half_off(host: ShellHost, fab: Fab, tmp_path: Path, monkeypatch: pytest.Monk
     return host
 
 
+@pytest.mark.slow
 def test_a_rollback_without_an_unfit_host_names_it_and_its_exit_code_says_that_not_all_was_done(
     half_off: ShellHost, fab: Fab
 ) -> None:
@@ -190,6 +193,7 @@ def test_a_rollback_without_an_unfit_host_names_it_and_its_exit_code_says_that_n
     assert "nothing was changed; cannot roll back: gpu-02 (no host is left)" in said
 
 
+@pytest.mark.slow
 def test_a_locked_host_is_unfit_for_a_rollback_that_skips_such_hosts(half_off: ShellHost, fab: Fab) -> None:
     with locked(half_off, "gpu-01", "deploy of ann's"):
         code, _, said = fab(deploy.rollback, skip_unfit=True)
@@ -197,6 +201,7 @@ def test_a_locked_host_is_unfit_for_a_rollback_that_skips_such_hosts(half_off: S
     assert "nothing was changed; cannot roll back: gpu-01, gpu-02 (no host is left)" in said
 
 
+@pytest.mark.slow
 def test_a_group_selects_hosts_and_an_unknown_one_is_wrong_use(half_off: ShellHost, fab: Fab) -> None:
     code, out, _ = fab(deploy.status, group=["far"], json=True)
     assert [each["name"] for each in json.loads(out)["hosts"]] == ["gpu-02"]

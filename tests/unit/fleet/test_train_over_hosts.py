@@ -129,6 +129,7 @@ def test_a_run_id_that_one_host_has_is_refused_before_anything_is_sent(
     assert f"already has a run {RUN}" in told
 
 
+@pytest.mark.slow
 def test_any_host_of_a_run_stops_and_resumes_it_on_all(fab: Fab, fleet: TwoHosts, sent: list[str]) -> None:
     fleet.start()
     code, out, told = fab(runs.stop, host="gpu-02", run=RUN)

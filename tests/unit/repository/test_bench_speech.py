@@ -217,6 +217,7 @@ def test_a_folder_that_is_no_corpus_ends_in_words(benchmark: ModuleType, tmp_pat
         benchmark.opened(tmp_path)
 
 
+@pytest.mark.slow
 def test_without_recordings_the_demo_corpus_is_judged_and_it_is_said(
     benchmark: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

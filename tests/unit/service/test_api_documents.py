@@ -200,6 +200,7 @@ def test_a_text_with_too_many_characters_is_refused(tmp_path: Path) -> None:
         assert answer.json()["error"]["param"] == "text"
 
 
+@pytest.mark.slow
 def test_the_audio_of_an_unfinished_document_is_streamed_in_order_to_its_end(tmp_path: Path) -> None:
     with serving(tmp_path / "data", engine=SLOW, workers=2) as served:
         document = send(served, LONG)
@@ -215,6 +216,7 @@ def test_the_audio_of_an_unfinished_document_is_streamed_in_order_to_its_end(tmp
         assert heard[44:] == whole[44:]
 
 
+@pytest.mark.slow
 def test_a_slow_listener_gets_all_audio_after_the_chunk_files_are_deleted(tmp_path: Path) -> None:
     with serving(tmp_path / "data", engine={"samples": 6000}) as served:
         document = send(served, LONG)
@@ -233,6 +235,7 @@ def test_a_slow_listener_gets_all_audio_after_the_chunk_files_are_deleted(tmp_pa
         assert bytes(received).partition(b"\r\n\r\n")[2] == whole[44:]
 
 
+@pytest.mark.slow
 def test_a_listener_who_leaves_stops_no_document(tmp_path: Path) -> None:
     with serving(tmp_path / "data", engine=SLOW) as served:
         document = send(served, LONG)

@@ -409,6 +409,7 @@ def test_a_request_whose_worker_has_gone_for_good_gets_503(tmp_path: Path, monke
         assert caught.value.response.headers["Retry-After"] == "10"
 
 
+@pytest.mark.slow
 def test_while_no_gpu_is_free_requests_get_503_and_documents_wait(tmp_path: Path) -> None:
     full = Refusal(
         "memory", "GPU 0: 100 MiB are free, a worker needs 6144 MiB; held by python3 (process 41) 130000 MiB"

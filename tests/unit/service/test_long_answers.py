@@ -114,6 +114,7 @@ def test_a_long_answer_is_written_chunk_by_chunk(
     assert len(found.chunks) == 40  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_while_a_keys_long_answers_are_made_no_other_key_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fifty at once of each kind, more than there are threads for requests."""
     keys = tmp_path / "keys.yaml"
@@ -139,6 +140,7 @@ def test_while_a_keys_long_answers_are_made_no_other_key_waits(tmp_path: Path, m
             assert {each.result().status_code for each in many} == {200}
 
 
+@pytest.mark.slow
 def test_while_a_keys_redos_wait_for_the_disk_another_key_changes_what_it_likes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

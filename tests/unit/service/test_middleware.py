@@ -438,6 +438,7 @@ def test_too_many_requests_at_a_time_are_refused_and_health_is_not(
     assert setting.client().get("/healthz").status_code == 200
 
 
+@pytest.mark.slow
 def test_a_thousand_requests_are_in_flight_at_a_time_and_no_more(tmp_path: Path) -> None:
     setting, waiting, over = Setting(tmp_path, rate_limit=0), [], asyncio.Event()
 

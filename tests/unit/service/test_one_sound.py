@@ -107,6 +107,7 @@ def test_a_document_at_another_speed_is_the_same_before_and_after_it_is_complete
     assert got(growing, "pcm", speed=1.25) == before == asked(served, "pcm", speed=1.25)
 
 
+@pytest.mark.slow
 def test_a_lossy_format_gets_the_same_input_everywhere(served: Served, tmp_path: Path) -> None:
     whole = np.array(spoken(served, tmp_path / "speak.wav"), np.float32) / np.float32(32_767)
     with Encoder("mp3") as encoder:

@@ -90,6 +90,7 @@ def test_a_full_queue_refuses_a_document_before_its_body_is_read_and_knows_one_t
     assert made.json()["id"] == again.json()["id"]
 
 
+@pytest.mark.slow
 def test_while_a_keys_documents_are_prepared_no_other_key_and_no_probe_waits(
     tmp_path: Path, preparing: Preparing
 ) -> None:

@@ -402,6 +402,7 @@ def test_an_interruption_ends_what_is_not_spoken(tmp_path: Path) -> None:
         assert service.watch.sent < 30
 
 
+@pytest.mark.slow
 def test_more_unspoken_text_than_may_be_is_refused(tmp_path: Path) -> None:
     with serving(tmp_path, engine={"samples": 240, "seconds": 0.05}, max_input=200) as service:
         with service.stream() as stream:
@@ -553,6 +554,7 @@ def test_a_revoked_key_ends_the_stream_also_in_silence(
         assert stream.closed() == 1008
 
 
+@pytest.mark.slow
 def test_closed_sockets_no_longer_count_as_connections(service: Service) -> None:
     for _ in range(300):  # more than one address may have at a time without a key
         with service.stream(config=False):
@@ -630,6 +632,7 @@ def test_a_client_that_reads_nothing_stops_the_work(tmp_path: Path) -> None:
         assert service.watch.sent < 300
 
 
+@pytest.mark.slow
 def test_a_stopping_service_speaks_the_sentence_and_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(speech_stream, "LOOK_SECONDS", 0.05)
     slow = {"samples": 240, "seconds": 0.3}

@@ -154,6 +154,7 @@ def test_a_text_mostly_in_another_language_than_it_declares_has_no_note_where_it
     assert script_note(made, "en", Voices()) is None
 
 
+@pytest.mark.slow
 def test_the_work_for_parts_grows_with_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
     asked, looks = list[str | None](), list[int]()
     position, default_voice = EditedText.position, Voices.default_voice

@@ -127,6 +127,7 @@ def test_a_host_may_refuse_a_worker_for_now(elastic: MakePool) -> None:
     assert pool.waiting is None
 
 
+@pytest.mark.slow
 def test_a_worker_that_fails_to_start_is_tried_again_after_a_rest(elastic: MakePool) -> None:
     pool = elastic(
         limits=PoolLimits(backoff=0.01, max_backoff=0.05, cool_down_seconds=1.0), faults={"prepare": ["raise", 3]}

@@ -315,6 +315,7 @@ def test_a_failed_chunk_becomes_as_much_silence_where_the_caller_asks_for_it(poo
     assert not silent.result.audio.any()
 
 
+@pytest.mark.slow
 def test_an_engine_that_does_not_open_fails_the_job_with_the_reason(pool: MakePool) -> None:
     got = outcomes(pool(2, factory="broken"), requests(12))
     assert all(outcome.failure and "there are no weights here" in outcome.failure.reason for outcome in got)

@@ -140,6 +140,7 @@ def test_an_engine_that_hangs_while_heartbeats_go_on_is_found_in_half_a_minute_a
     assert spoken(pool) == [key for key in keys(12) if key.index != 7]
 
 
+@pytest.mark.slow
 def test_a_worker_that_reports_progress_may_take_an_hour_for_a_chunk() -> None:
     pool = SimulatedPool(1, rows=4, limits=SpeechSection().limits(), duration=lambda _: 3600.0)
     pool.scheduler.submit(0, [1.0] * 4, 0.0)

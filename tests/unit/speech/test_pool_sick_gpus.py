@@ -50,6 +50,7 @@ def states(pool: Pool) -> list[str]:
     return [worker.state for worker in pool.workers()]
 
 
+@pytest.mark.slow
 def test_its_worker_ends_and_all_chunks_are_spoken_by_the_others(file: OutOfWork) -> None:
     registry = CollectorRegistry()
     value = registry.get_sample_value

@@ -35,6 +35,7 @@ def test_the_right_words_have_fewer_errors_than_others_and_noise_is_heard() -> N
     assert 1 <= worse["dnsmos"] < right["dnsmos"] <= 5
 
 
+@pytest.mark.slow
 def test_errors_are_counted_over_all_words_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """A word of four of one sentence and none of one of another are one of five, not an eighth."""
     panel = Panel(POCKETSPHINX, "en")
@@ -83,6 +84,7 @@ def test_judgements_come_from_a_process_beside_the_run() -> None:
     assert not Path(f"/proc/{judges._process.pid}").exists()
 
 
+@pytest.mark.slow
 def test_without_a_recogniser_the_sound_alone_is_judged() -> None:
     with Judges("", "de") as judges:
         judges.ask(1, [utterance(SAID)])

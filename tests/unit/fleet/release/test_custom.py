@@ -252,6 +252,7 @@ def test_what_blocks_every_service_blocks_it_and_a_sick_gpu_does_not(part: Path)
     assert not withheld_services(on(part), [replace(every, services=("bark", "trainer"))])
 
 
+@pytest.mark.slow
 def test_it_is_deployed_gated_rolled_back_and_shown_as_the_others(part: Path, tmp_path: Path) -> None:
     services, target = FakeServices(), ShellHost(tmp_path / "host")
     context = rollout_context(tmp_path)

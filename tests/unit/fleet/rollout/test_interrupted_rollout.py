@@ -157,6 +157,7 @@ def test_rollback_after_a_cut_deploy_restores_the_current_release(
     assert plan_rollback(deployed, "gpu-01", None).manifest.id != current
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_the_current_release_starts_a_service_again_leaves_it_running(
     deployed: ShellHost, fake_services: FakeServices, tmp_path: Path
 ) -> None:

@@ -42,6 +42,7 @@ def test_a_host_that_has_nothing_gets_everything(
     assert (expected.stat().st_mode & 0o777, expected.parent.stat().st_mode & 0o777) == (0o644, 0o755)
 
 
+@pytest.mark.slow
 def test_what_is_needed_is_there_before_anything_stops(
     host: ShellHost, fake_services: FakeServices, context: RolloutContext, tmp_path: Path
 ) -> None:
@@ -65,6 +66,7 @@ def test_what_is_needed_is_there_before_anything_stops(
     assert host.services() == {"exporter": "e-1", "bark": "b-2"}
 
 
+@pytest.mark.slow
 def test_only_the_changed_service_is_touched(
     host: ShellHost, fake_services: FakeServices, context: RolloutContext
 ) -> None:
@@ -152,6 +154,7 @@ def test_a_service_that_cannot_work_does_not_pass(
     assert host.current is None
 
 
+@pytest.mark.slow
 def test_a_service_that_holds_more_than_its_limit_does_not_pass(
     host: ShellHost, fake_services: FakeServices, context: RolloutContext
 ) -> None:
@@ -166,6 +169,7 @@ def test_a_service_that_holds_more_than_its_limit_does_not_pass(
     assert deploy(host, wanted, context).limits == (f"bark: {GPU}: verified 3000 of 4096 MiB",)
 
 
+@pytest.mark.slow
 def test_a_service_that_the_release_has_no_more_is_stopped(
     host: ShellHost, fake_services: FakeServices, context: RolloutContext
 ) -> None:

@@ -191,6 +191,7 @@ class Training:
         raise AssertionError
 
 
+@pytest.mark.slow
 def test_a_drained_host_has_no_run_and_no_speech_service_but_its_exporter(host: ShellHost, wanted: Release) -> None:
     training = Training()
     context = RolloutContext(runs=training, silencer=NoSilencer(), drain=True, maintenance_seconds=1800)

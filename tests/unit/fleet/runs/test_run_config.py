@@ -110,6 +110,7 @@ def test_a_missing_file_is_reported(tmp_path: Path) -> None:
         read_file(tmp_path / "no.yaml")
 
 
+@pytest.mark.slow
 def test_validation_needs_neither_tensorflow_nor_numpy() -> None:
     program = (
         "import sys; sys.path.insert(0, 'scripts'); from fleet.runs.config import RunSettings, validate; "

@@ -87,6 +87,7 @@ def test_a_host_that_does_not_answer_does_not_keep_the_others_from_stopping(flee
     assert not fleet.run("gpu-02").active
 
 
+@pytest.mark.slow
 def test_a_run_that_was_stopped_is_resumed_on_all_hosts(fleet: TwoHosts) -> None:
     fleet.start()
     together.stop_everywhere(HOSTS, fleet.connect, RUN)

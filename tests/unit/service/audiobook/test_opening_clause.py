@@ -84,6 +84,7 @@ def test_the_opening_clause_alone_is_spoken_again(served: Served) -> None:
     assert [chunk["seed"] for chunk in after["chunks"]] == [3, None, None]
 
 
+@pytest.mark.slow
 def test_a_document_keeps_the_chunks_that_it_was_stored_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A release that cut no first sentence leaves it half spoken; the next one speaks the rest of these chunks."""
     monkeypatch.setattr(boundaries, "OPENING_SECONDS", math.inf)

@@ -387,6 +387,7 @@ def test_a_chunk_asked_for_all_the_time_keeps_no_other_from_being_spoken(desk: D
     assert (spoken.count(1), spoken.count(2)) == (1, 1)
 
 
+@pytest.mark.slow
 def test_a_redo_reads_the_chunk_that_is_asked_for_and_all_of_them_once(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

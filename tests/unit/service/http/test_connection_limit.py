@@ -75,6 +75,7 @@ def ask(address: str, path: str, headers: dict[str, str] | None = None) -> int:
     return httpx.get(f"{address}{path}", headers=headers, timeout=PATIENCE).status_code
 
 
+@pytest.mark.slow
 def test_eleven_hundred_slow_clients_without_a_key_do_not_lock_out_one_with_a_key(tmp_path: Path) -> None:
     with service(tmp_path) as (address, key), ExitStack() as crowd:
         slow = [crowd.enter_context(dial(address, SLOW)) for _ in range(1100)]

@@ -128,6 +128,7 @@ def value(state: AppState, part: str) -> float:
     return found
 
 
+@pytest.mark.slow
 def test_a_slow_voice_is_outrun_and_a_fast_one_is_not(tmp_path: Path) -> None:
     for name, engine in (("slow", SLOW), ("fast", {"samples": 24_000})):
         with running(tmp_path / name, engine=engine) as state, live(create_app(state), state.section) as address:

@@ -154,6 +154,7 @@ def test_a_file_is_spoken_in_words_with_its_lexicon_and_pauses(served: Served) -
     assert second["start_seconds"] - first["end_seconds"] == pytest.approx(1.5)
 
 
+@pytest.mark.slow
 def test_files_are_read_also_while_no_more_documents_are_spoken(tmp_path: Path) -> None:
     with serving(tmp_path, engine={"seconds": 600.0}, active_documents=1) as served:
         spoken = httpx.post(f"{served.url}/v1/documents", json={"text": LINE}, timeout=60).json()

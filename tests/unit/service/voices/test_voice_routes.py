@@ -224,6 +224,7 @@ def test_keys_see_use_and_delete_only_their_own_within_their_bound(tmp_path: Pat
             assert upload(bob, "fourth").status_code == 201
 
 
+@pytest.mark.slow
 def test_voices_and_their_documents_survive_a_restart(tmp_path: Path) -> None:
     with (
         serving(tmp_path, engine={"seconds": 3600.0}) as served,

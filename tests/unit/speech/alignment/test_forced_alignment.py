@@ -184,6 +184,7 @@ def slow() -> Slow:
     return Slow()
 
 
+@pytest.mark.slow
 def test_a_process_that_hangs_or_ends_costs_one_sound() -> None:
     sound = np.zeros(24_000, np.float32)
     process = AlignerProcess(f"{__name__}:slow", answer_seconds=0.5)

@@ -168,6 +168,7 @@ def test_case_and_blanks_count_as_regular_expressions_have_them(word: str, text:
     assert spoken(f"({text})", of_mapping({word: "x"})) == "(x)"
 
 
+@pytest.mark.slow
 def test_a_large_lexicon_costs_no_more_than_its_words() -> None:
     text = "The harbour lay still and word77 was awake. " * 2000
     small = of_mapping({"word77": "x"})
