@@ -36,9 +36,9 @@ DEPLOYED, STARTED = "0000deadbeef", "feed00000000"  # the configuration of bark 
 SILENT_SECONDS = 700.0
 REFUSED = ("nvmlDeviceGetFanSpeed", 999)
 SKEW_SECONDS = -90.0
-STARTS = (10, 15, 20)  # seconds
-SMALL_FLAPPING, LOSSES = 7, range(12, 60, 4)  # the GPU, and the seconds in which it is away
-BUSY_SECONDS = 45
+STARTS = (2, 4, 6, 8, 10)  # scrapes: a busy machine makes fewer of them, and each start is to be seen
+SMALL_FLAPPING, LOSSES = 7, range(3, 27, 2)  # the GPU, and the scrapes for which it is away
+BUSY_SECONDS, GIVEN_UP_SECONDS = 45, 20
 GONE = "gpu-06"
 DISK_FREE, MEMORY_FREE, IO_PRESSURE = 0.05, 0.02, 0.8
 STEP_SECONDS, WAIT_SECONDS, VARIATION = 0.5, 0.4, 0.6
@@ -74,6 +74,7 @@ class FaultyHost:
         pool.first_sound_seconds = FIRST_SOUND_SECONDS
         pool.faulty = {"2": (1.0, "silent")}
         self._taken_over = 0
+        self._gives_up = False
         self._service = ServiceMetrics(
             self._host.registries["bark"],
             ended=lambda: {"failed": self._taken_over, "completed": self._taken_over},
@@ -100,14 +101,22 @@ class FaultyHost:
             self._service.stream_heard(UNDERRUN_SECONDS)
             if self._host.pool is not None:
                 self._host.pool.waiting += 1
+            if self._gives_up and self._taken_over % GIVEN_UP_SECONDS == 0:
+                self._give_up()
 
     def give_chunks_up(self) -> None:
-        """Chunks that failed on every worker."""
+        """From now on, chunks that failed on every worker: now and again, for what a busy machine does not scrape."""
+        assert self._host.pool is not None
+        with self._lock:
+            self._give_up()
+            self._gives_up = True
+        self._host.pool.metrics.device_waits("4", "memory")
+
+    def _give_up(self) -> None:
         assert self._host.pool is not None
         for _ in range(GIVEN_UP):
             self._host.pool.metrics.chunk_failed("timeout", silence=False)
             self._host.pool.metrics.failure("3", "timeout")
-        self._host.pool.metrics.device_waits("4", "memory")
 
     def stall(self) -> None:
         """The run makes no step any more, and its last loss was not a number."""
@@ -120,11 +129,35 @@ class FaultyHost:
         return _pages(self._host, self._lock)
 
 
+class Starts:
+    """Starts of a host after its first scrapes, STARTS of them, as a job's page is asked for."""
+
+    def __init__(self, job: str) -> None:
+        self._job, self._made = job, 0
+        self.scrapes = 0
+
+    def due(self) -> bool:
+        """True once for each of them."""
+        due = self._made < len(STARTS) and self.scrapes >= STARTS[self._made]
+        self._made += due
+        return due
+
+    def counting(self, pages: dict[str, Callable[[], bytes]]) -> dict[str, Callable[[], bytes]]:
+        """The pages, of which the job's counts how often it is asked for."""
+        page = pages[self._job]
+
+        def counted() -> bytes:
+            self.scrapes += 1
+            return page()
+
+        return pages | {self._job: counted}
+
+
 class SmallRunHost:
     """A host whose run never waits for data and fills a third of its model GPU, and whose clock is wrong.
 
     Its speech service reaches neither the database of its documents nor their audio, its run and its exporter were
-    started four times, its driver refuses a call each second, and one of its idle GPUs comes and goes.
+    started six times, its driver refuses a call each second, and one of its idle GPUs comes and goes.
     """
 
     def __init__(self, plan: Path) -> None:
@@ -136,24 +169,23 @@ class SmallRunHost:
         registry = self._host.registries["bark"] = CollectorRegistry()
         ServiceMetrics(registry, shelf=lambda: False, shared=lambda: SharedDocuments(False, 0, {}))
         self._host.gpus[SMALL_DATA].utilization, self._host.gpus[SMALL_MODEL].utilization = 0.1, 0.3
-        self._seconds = 0
+        self._starts = Starts("exporter")
         self._lock = threading.Lock()
 
     def tick(self) -> None:
-        """A second goes by; in some of the first the run starts again."""
+        """A second goes by; after some of the first scrapes the run starts again."""
         with self._lock:
             self._host.advance(1.0)
             self._host.now = time.time()
             self._host.nvml_errors[REFUSED] = self._host.nvml_errors.get(REFUSED, 0) + 1
-            self._seconds += 1
-            self._host.gpus[SMALL_FLAPPING].up = self._seconds not in LOSSES
-            if self._seconds in STARTS and self._host.run is not None:
+            self._host.gpus[SMALL_FLAPPING].up = self._starts.scrapes not in LOSSES
+            if self._starts.due() and self._host.run is not None:
                 self._host.run.metrics.start()
                 self._host.restart("exporter")
 
     def pages(self) -> dict[str, Callable[[], bytes]]:
         """Pages that each job serves."""
-        return _pages(self._host, self._lock)
+        return self._starts.counting(_pages(self._host, self._lock))
 
 
 class GoneHost:
@@ -169,6 +201,7 @@ class GoneHost:
         self._host.start_run(SMALL_RUN, SMALL_DATA, SMALL_MODEL)
         self._host.gpus[SMALL_DATA].utilization, self._host.gpus[SMALL_MODEL].utilization = 0.6, 0.95
         self._seconds = 0
+        self._starts = Starts("node")
         self._lock = threading.Lock()
 
     def tick(self) -> None:
@@ -177,14 +210,14 @@ class GoneHost:
             self._host.advance(1.0)
             self._host.now = time.time()
             self._seconds += 1
-            if self._seconds in STARTS:
+            if self._starts.due():
                 self._host.reboot()
             if self._seconds == BUSY_SECONDS:
                 self._host.gpus[SMALL_MODEL].utilization = 0.2
 
     def pages(self) -> dict[str, Callable[[], bytes]]:
         """Pages that each job serves."""
-        return _pages(self._host, self._lock)
+        return self._starts.counting(_pages(self._host, self._lock))
 
 
 class Host(Protocol):
