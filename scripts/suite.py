@@ -1,11 +1,11 @@
 """Run one suite of the tests and say how long it takes; `again` runs the files that failed once more, each alone.
 
 `suite.py "unit tests" tests/unit -- -q -n 2` runs pytest on these paths with these options. Where VOXYARD_GATE names a
-run of .ci/run, tests that fail are written down in build/gate/, and the suite is not red yet: `suite.py again` runs
-their files one after the other, in processes of their own, and decides. What passes then is flaky: it is named with
-its first failure and counted in build/flaky.json. More than three of a gate, or one of the gate before, are red. A test
-that is left out for want of a program, and that `make prove` would not repeat with it, is red as well.
-`suite.py times` lists what the suites of this gate took.
+run of .ci/run, what fails (and what never ran, because pytest itself broke) is written down in build/gate/, and the
+suite is not red yet: `suite.py again` runs these files one after the other, each in a process of its own, and decides.
+What passes then is flaky: it is named with its first failure and counted in build/flaky.json. More than three of a
+gate, or one of the gate before, are red. A test that is left out for want of a program, and that `make prove` would not
+repeat with it, is red as well. `suite.py times` lists what the suites of this gate took.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import resource
 import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +29,32 @@ BUILD = Path("build")
 
 
 class Outcomes:
-    """Plugin of pytest: how many tests ran, what failed, and what was left out, with their reasons."""
+    """Plugin of pytest: what ran, what failed and what was left out, with their reasons, and what broke pytest."""
 
     def __init__(self) -> None:
         self.tests = 0
+        self.collected: set[str] = set()
+        self.ran: set[str] = set()
+        self.broke: str | None = None
         self.failed: dict[str, str] = {}
         self.left_out: dict[str, str] = {}  # but for what `make prove` repeats, and what needs a GPU
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Take the tests that are to run in this process."""
+        self.collected.update(item.nodeid for item in session.items)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
+        """Take those that are to run in worker processes."""
+        self.collected.update(ids)
+
+    def pytest_internalerror(self, excrepr: object) -> None:
+        """Take what ended pytest itself."""
+        self.broke = str(excrepr).splitlines()[-1]
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        """Take a test that is over."""
+        self.ran.add(nodeid)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take a report, which may come from a worker process."""
@@ -59,6 +79,8 @@ class Failed:
     python: str
     options: list[str]
     tests: dict[str, str]  # test → first line of its failure
+    broke: str | None = None  # what ended pytest before all had run
+    left: list[str] = field(default_factory=list)  # the files whose tests had not run by then
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -94,10 +116,15 @@ def main(arguments: list[str] | None = None) -> int:
         for test, why in outcomes.left_out.items():
             print(f"LEFT OUT {test}: {why}: make prove repeats it only where it is marked needs (tests/conftest.py)")
         return code or 1
-    if gate and code == pytest.ExitCode.TESTS_FAILED and outcomes.failed:
+    left = outcomes.collected - outcomes.ran if code == pytest.ExitCode.INTERNAL_ERROR and outcomes.broke else set()
+    if gate and (left or (code == pytest.ExitCode.TESTS_FAILED and outcomes.failed)):
         note = BUILD / "gate" / f"{re.sub('[^a-z0-9]+', '-', key.lower())[:120]}.json"
-        _write(note, asdict(Failed(suite, os.path.relpath(sys.executable), options, outcomes.failed)))
-        print(f"→ {suite}: {len(outcomes.failed)} failed; their files run again, alone, after this tier", flush=True)
+        files = sorted({test.partition("::")[0] for test in left})
+        python = os.path.relpath(sys.executable)
+        _write(note, asdict(Failed(suite, python, options, outcomes.failed, outcomes.broke, files)))
+        never = f" and {len(left)} never ran ({outcomes.broke})" if left else ""
+        which = f"{len(outcomes.failed)} failed{never}"
+        print(f"→ {suite}: {which}; their files run again, alone, after this tier", flush=True)
         return 0
     return code
 
@@ -108,11 +135,13 @@ def again(gate: str) -> int:
     red: list[str] = []
     for note in sorted((BUILD / "gate").glob("*.json")):
         failed = Failed(**json.loads(note.read_text(encoding="utf-8")))
-        for file in sorted({test.partition("::")[0] for test in failed.tests}):
+        for file in sorted({test.partition("::")[0] for test in failed.tests} | {*failed.left}):
             print(f"→ {failed.suite}: {file} again, alone", flush=True)
             command = [failed.python, "-m", "pytest", file, *failed.options, "-n", "0"]
             if subprocess.run(command, check=False).returncode == 0:
                 flaky |= {test: why for test, why in failed.tests.items() if test.partition("::")[0] == file}
+                if failed.broke:
+                    flaky[f"pytest of {failed.suite}"] = failed.broke
             else:
                 red.append(file)
         note.unlink()

@@ -26,6 +26,15 @@ def test_beside_it():
     pass
 """
 
+BREAKS = """
+from pathlib import Path
+
+def pytest_runtest_logreport(report):
+    if "test_c" in report.nodeid and not Path("broke").exists():
+        Path("broke").touch()
+        raise SystemError("recursion depth mismatch")
+"""
+
 
 def _suite(folder: Path, *arguments: str, gate: str | None = "monday") -> tuple[int, str]:
     """Exit code and output of the script in a folder."""
@@ -97,6 +106,24 @@ def test_what_fails_alone_too_is_red(folder: Path) -> None:
     assert "1 failed in" in said
     assert "FAILED test_broken.py: alone too" in said
     assert "FLAKY test_flaky.py::test_flaky" in said
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "1", "--dist", "loadfile")], ids=["one process", "a worker"])
+def test_what_never_ran_because_pytest_broke_runs_again_and_counts_once(folder: Path, workers: tuple[str, ...]) -> None:
+    (folder / "conftest.py").write_text(BREAKS)
+    for name in "abcde":
+        (folder / f"test_{name}.py").write_text("def test_one(): pass\n\ndef test_two(): pass\n")
+    code, said = _run(folder, *workers)
+    assert code == 0, said
+    never = re.search(r"0 failed and (\d+) never ran \(.*Error: .+\); their files run", said)
+    assert never, said
+    assert int(never[1]) >= 4
+    code, said = _suite(folder, "again")
+    assert code == 0, said
+    assert "→ some tests: test_e.py again, alone" in said
+    assert said.count("FLAKY") == 1
+    assert "FLAKY pytest of some tests: passes alone" in said
+    assert _suite(folder, "again") == (0, ""), "nothing is left of it"
 
 
 def test_a_test_that_only_fails_in_the_second_run_is_red(folder: Path) -> None:
