@@ -51,3 +51,23 @@ def test_a_match_begins_with_few_characters(pattern: str, characters: str) -> No
 @pytest.mark.parametrize("pattern", [r"a*", r".x", r"[^a]b", r"(?:a|.)b", r"(?=a)", r"(a)?(?(1)b|c)"])
 def test_a_match_may_begin_with_anything_or_be_empty(pattern: str) -> None:
     assert beginning_of(re.compile(pattern)) is None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "places"),
+    [
+        (r"\d", [0, 1, 3, 5, 8]),
+        (r"(?<!\w)\d", [0, 3, 5]),
+        (r"\b[\d,]", [0, 2, 3, 4, 5]),
+        (r"(?:(?<=[ ,])|(?<=in\s))\d", [0, 3, 5]),
+        (r"(?P<n>(?:(?<= )|(?<!\w))\d)", [0, 3, 5]),
+        (r"(?:(?<=x)|(?<= ))\d", [0, 1, 3, 5, 8]),
+        (r"(?:(?<=v\w)|(?<!\w))\d", [0, 1, 3, 5, 8]),
+        (r"(?<!\d)\d", [0, 1, 3, 5, 8]),
+        (r"(?a:(?<!\w)\d)", [0, 1, 3, 5, 8]),
+    ],
+)
+def test_looks_behind_leave_places_out_where_no_match_begins(pattern: str, places: list[int]) -> None:
+    text = "12,3,4 x7" + "." * 99
+    found = Places(text, 0, len(text))._places(beginning_of(re.compile(pattern)))  # type: ignore[arg-type]
+    assert found == places
