@@ -43,6 +43,7 @@ def test_the_best_path_has_a_share_of_all_paths(model: TextToMel, batch: Raw) ->
     np.testing.assert_allclose(losses["alignment"], path.loss / tf.cast(batch["mel_length"], tf.float32), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_gradients_of_micro_batches_sum_to_those_of_the_whole_batch(model: TextToMel) -> None:
     """--grad-accum: also with dropout, because a clip draws the same in any micro-batch."""
     whole = features_of(raw_batch([(20, 6), (24, 8), (18, 5), (24, 7)], 24, 8))

@@ -124,6 +124,7 @@ def test_a_text_that_is_refused_is_not_told_who_would_speak_it(
     assert "Speaker anna, the first of 2" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_model_of_phonemes_speaks_another_language_when_asked(
     run: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

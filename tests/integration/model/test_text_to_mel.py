@@ -93,6 +93,7 @@ def test_recomputing_activations_changes_no_gradient(batch: Raw) -> None:
             np.testing.assert_allclose(found, expected, atol=2e-5, rtol=1e-3, err_msg=f"XLA: {xla}")
 
 
+@pytest.mark.slow
 def test_recomputing_runs_the_blocks_once_more_in_the_backward_pass(batch: Raw) -> None:
     """--recompute: the knob does something."""
     counts = []
@@ -102,6 +103,7 @@ def test_recomputing_runs_the_blocks_once_more_in_the_backward_pass(batch: Raw) 
     assert counts == [3, 6]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 def test_mixed_precision_keeps_weights_losses_and_alignment_in_float32(policy: str, batch: Raw) -> None:
     """--precision: the blocks compute in the narrow format, and the result stays near."""
@@ -132,6 +134,7 @@ def test_speaking_with_known_durations_is_what_training_decodes(batch: Raw) -> N
         assert not durations[row, tokens + 2 :].any()
 
 
+@pytest.mark.slow
 def test_each_size_has_its_number_of_parameters_and_speaks() -> None:
     """--model-size: all four are built and traced; the table counts from the shapes what was built.
 

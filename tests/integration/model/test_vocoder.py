@@ -115,7 +115,7 @@ def test_the_inverse_transform_gives_back_what_was_transformed(model: ModelConfi
     np.testing.assert_allclose(vocoder._samples(tf.constant(spectrum)), sound, atol=1e-4)
 
 
-@pytest.mark.parametrize("after", [0, 9], ids=["with discriminators", "without"])
+@pytest.mark.parametrize("after", [pytest.param(0, marks=pytest.mark.slow), 9], ids=["with discriminators", "without"])
 def test_losses_are_those_of_each_clip(after: int) -> None:
     """Of each clip by itself, in every update."""
     ours, model = made(after=after)
@@ -133,6 +133,7 @@ def test_losses_are_those_of_each_clip(after: int) -> None:
     np.testing.assert_allclose(validated["total"], acoustic + validated["vocoder_mel"], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_discriminators_learn_nothing_from_the_vocoders_update_and_it_nothing_from_theirs() -> None:
     ours, model = made()
     batch = ours.features(raw_batch([(40, 5)], 40, 8))
@@ -144,6 +145,7 @@ def test_the_discriminators_learn_nothing_from_the_vocoders_update_and_it_nothin
     assert all(each is None for each in tape.gradient(total, [one.value for one in model.vocoder.trainable_variables]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 def test_discriminators_judge_in_half_precision_as_in_single(policy: str) -> None:
     samples = tf.random.stateless_normal([2, 4096], (1, 2))
@@ -193,6 +195,7 @@ def test_two_clips_are_learned() -> None:
     assert judged[-1]["discriminators/total"] < 0.99 * judged[0]["discriminators/total"], judged[-1]
 
 
+@pytest.mark.slow
 def test_a_step_without_discriminators_makes_several_updates_each_on_segments_of_its_own() -> None:
     ours, _ = made(after=5)
     assert [ours.turns(step) for step in (0, 4, 5, 9)] == [ALONE, ALONE, JUDGED, JUDGED]
@@ -204,6 +207,7 @@ def test_a_step_without_discriminators_makes_several_updates_each_on_segments_of
         assert len({one[name][0].numpy().tobytes() for one in seen}) == TURNS, name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("first", "end", "said"),
     [
@@ -216,6 +220,7 @@ def test_the_phases_of_a_run_are_told(first: int, end: int, said: str) -> None:
     assert made(after=5)[0].phases(first, end).startswith(f"Vocoder: {said}")
 
 
+@pytest.mark.slow
 def test_the_vocoders_rate_is_held_and_then_falls() -> None:
     ours, model = made()
     rate = ours.updates(model)[2].optimizer()._learning_rate
@@ -253,6 +258,7 @@ def test_shifted_frames_are_the_depthwise_convolution_with_the_same_weights(prec
     np.testing.assert_array_equal(np.asarray(loose(x), np.float32), np.asarray(shifted(x), np.float32))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("xla", [False, True])
 def test_xla_gets_no_depthwise_convolutions(xla: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """cuDNN is slow in them, and refuses some."""
@@ -264,6 +270,7 @@ def test_xla_gets_no_depthwise_convolutions(xla: bool, monkeypatch: pytest.Monke
     assert any(each.path.endswith("block_0/along/kernel") for each in vocoder.variables)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("asked", "row"), [("auto", "small"), ("tiny", "tiny")])
 def test_a_vocoder_is_as_large_as_the_model_or_as_asked(asked: Any, row: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TextToSpeech, "build", lambda _: keras.Sequential())
@@ -272,6 +279,7 @@ def test_a_vocoder_is_as_large_as_the_model_or_as_asked(asked: Any, row: str, mo
     assert vocoder.count_params() == VOCODER_SIZES[row].parameters(fft=model.fft_size, mels=model.mels)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", ["tiny", "small", "normal"])
 def test_the_table_counts_the_variables_of_vocoder_and_discriminators(size: str) -> None:
     shape, model, policy = VOCODER_SIZES[size], ModelConfig(), keras.DTypePolicy("float32")

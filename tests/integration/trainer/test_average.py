@@ -64,13 +64,18 @@ WAYS: dict[str, tuple[str, dict[str, Any]]] = {
     "float16": ("single", {"precision": "float16"}),
     "bfloat16": ("single", {"precision": "bfloat16"}),
 }
-QUICK = [(StillAdversarial, "single"), *((TwoNetworks, way) for way in ("split", "mirrored", "float16"))]
+PROVED = [(StillAdversarial, "single"), *((TwoNetworks, way) for way in ("split", "mirrored", "float16"))]
+
+
+def tier(kind: type, way: str) -> tuple[pytest.MarkDecorator, ...]:
+    """One network is quick on all devices, two are slow, and what these do as well is long."""
+    return () if kind is Quiet else (pytest.mark.slow if (kind, way) in PROVED else pytest.mark.long,)
 
 
 @pytest.mark.parametrize(
     ("kind", "way"),
     [
-        pytest.param(kind, way, marks=() if kind is Quiet or (kind, way) in QUICK else pytest.mark.long)
+        pytest.param(kind, way, marks=tier(kind, way))
         for kind, way in product((Quiet, StillAdversarial, TwoNetworks), WAYS)
     ],
 )
@@ -98,7 +103,13 @@ def test_every_average_lies_beside_its_weights() -> None:
 
 
 @pytest.mark.parametrize(
-    ("strategy", "xla"), [("single", False), ("single", True), ("split", False), ("mirrored", False)]
+    ("strategy", "xla"),
+    [
+        ("single", False),
+        ("split", False),
+        pytest.param("single", True, marks=pytest.mark.slow),
+        pytest.param("mirrored", False, marks=pytest.mark.slow),
+    ],
 )
 def test_the_model_has_the_average_within_the_scope_and_its_weights_after_it(strategy: str, xla: bool) -> None:
     """Bit for bit, also after an error, and in all that is trained afterwards."""

@@ -239,6 +239,7 @@ def in_turns() -> StillInTurns:
     return StillInTurns(config(), ("",))
 
 
+@pytest.mark.slow
 def test_a_network_that_is_updated_in_turns_learns_what_it_learns_by_hand_on_any_devices():
     batches = [batch(16, seed) for seed in range(3)]
     trainable = in_turns()
@@ -313,6 +314,7 @@ def test_what_is_compiled_on_the_data_device_is_of_the_step_that_needs_it_first(
     step.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("training", [{"ema": 0.9, "grad_accum": 2}, {"precision": "float16"}], ids=str)
 def test_turns_in_one_function_are_the_turns_one_by_one_bit_for_bit(training, monkeypatch):
     def one_each(updaters: Any, given: Batch, count: int, turns: int, part: Any) -> tf.Tensor:
