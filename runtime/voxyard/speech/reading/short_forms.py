@@ -352,7 +352,7 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
         _winds("it"),
         _included("it"),
         (_TERM, _term),
-        (re.compile(r"(?<=\d° )p\.(?=\s[a-z]|[,;)])"), lambda _: "piano"),
+        (re.compile(r"(?<=\d° )p\.(?=\s[A-Za-z]|[,;)]|\s*$)"), lambda found: "piano" + _full_stop(found)),
         (re.compile(r"(?<![\w.'’])(?<!\d )h\.?(?=\s\d{1,2}(?:[.:]\d\d)?(?![\w.,:]\d|\w))"), lambda _: "ore"),  # h 14-16
         (re.compile(r"(?<![\w.])c\.\s?[cp]\.(?!\w|\s?[cp]\.)"), _code_of_law),
         (
@@ -390,6 +390,7 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
         (re.compile(r"(?<![\w.])ur\.(?=\s(?:w|po|przed|ok\.|około|\d))"), lambda found: _of_person(found, "urodzony")),
     ),
     "ru": (  # ум. после 1512 г.
+        (re.compile(r"(?<=-м )эт\.(?!\w)"), lambda found: "этаже" + _full_stop(found)),
         (re.compile(r"(?<![\w.])ум\.(?=\s(?:в|после|до|ок\.|около|\d))"), lambda _: "умер"),
         (re.compile(r"(?<![\w.])род\.(?=\s(?:в|после|до|ок\.|около|\d))"), lambda _: "родился"),
     ),
