@@ -145,6 +145,8 @@ def _slashed(code: str, language: Language, whole: Words) -> list[tuple[re.Patte
         shorts = [each for short in table(code).days for each in (short, short.capitalize())]
         words = [*_BEFORE_DAY_MONTH[code].split(), *(each + end for each in shorts for end in (r"\.", r"\.,", ","))]
         behind = "|".join(rf"(?<=(?<!\w){each}\s)" for each in words)
+        if code == "it":
+            found.append(_from_the_first(language))
         if code in _FROM_TO:
             found.append(_from_to(code, language))
         at_a_time = r"(?=\s(?:à|às|a\slas?|alle)\s\d)"  # le 5/3 à 21:42
@@ -158,6 +160,15 @@ def _slashed(code: str, language: Language, whole: Words) -> list[tuple[re.Patte
             short += r"(?!\s[a-z]{3,}(?:en|s)\b)"  # voor 8-10 personen
         found.append((re.compile(short), lambda match: _day_and_month(code, language, match)))
     return found
+
+
+def _from_the_first(language: Language) -> tuple[re.Pattern[str], Words]:
+    """Dall'1/6, all'1/9: dal primo giugno, al primo settembre."""
+    pattern = rf"(?<!\w)(?P<article>[Dd]all|[Aa]ll)['’]0?1/(?P<month>{_MONTH})(?![\w/]|[.,-]\d)"
+    return (
+        re.compile(pattern),
+        lambda found: found["article"][:-1] + f" primo {month_names(language)[int(found['month']) - 1]}",
+    )
 
 
 _FROM_TO = {"fr": ("du", "au"), "es": ("del", "al"), "it": ("dal", "al"), "pt": ("de", "a")}

@@ -195,6 +195,9 @@ def _points(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]
 
 
 _BEST_MARKS = (10, 20, 30, 40, 50, 60, 100, 110)
+_SIZE = re.compile(  # of clothes
+    r"(?<!\w)(?:sizes?|größen?|ma(?:at|ten)|tailles?|tallas?|tagli[ae]|tamanhos?)\s$", re.IGNORECASE
+)
 _OF_A_WHOLE = re.compile(
     r"\s?(?:[\"″”'′]|(?:of|de|di|der|des|do|da|von|dei|dell|delle|degli|des|du|inch|in\.|mile|cup|Liter)\b|d['’])"
 )
@@ -209,6 +212,8 @@ def _marked(code: str, language: Language, above: str, below: str, found: re.Mat
         return None
     if _OF_A_WHOLE.match(found.string, found.end()):
         return None
+    if _SIZE.search(found.string[max(0, found.start() - 12) : found.start()]):
+        return f"{cardinal(above, language)}, {cardinal(below, language)}"
     return f"{cardinal(above, language)} {out_of} {cardinal(below, language)}"
 
 

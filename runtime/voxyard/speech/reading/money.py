@@ -60,7 +60,7 @@ def patterns(language: Language, units: dict[str, str], unit_name: UnitName) -> 
         code = _OF_DOLLARS.get(of or "", code)
         said = _amount(found, code, language)
         if said is not None and of and code == dollars and of not in _OF_DOLLARS:  # $500 pesos
-            said = re.sub(rf"{_name(code, 2, language)}|{_name(code, 1, language)}", of, said, count=1)
+            said = re.sub(rf"{name_of(code, 2, language)}|{name_of(code, 1, language)}", of, said, count=1)
         return of_one(said, found["per"])
 
     def of_one(said: str | None, per: str | None) -> str | None:
@@ -73,7 +73,7 @@ def patterns(language: Language, units: dict[str, str], unit_name: UnitName) -> 
         return None if unit is None else f"{said} {words_of.signs.per} {unit}"
 
     of_dollars = "|".join(
-        [*(each for each in _OF_DOLLARS if len(each) == 3), _name("USD", 2, language), "pesos"]
+        [*(each for each in _OF_DOLLARS if len(each) == 3), name_of("USD", 2, language), "pesos"]
         if language.number_words
         else ["(?!)"]
     )
@@ -106,7 +106,7 @@ def patterns(language: Language, units: dict[str, str], unit_name: UnitName) -> 
         found += [(re.compile(before), words), (re.compile(after), words)]
     if of := _OF.get(language.locale):  # 3 millones de €
         alone = re.compile(rf"(?<=\b{of})(?P<currency>[{_SIGNS}])(?![\w{_SIGNS}])")
-        found.append((alone, lambda match: _name(CURRENCIES[match["currency"]], 1_000_000, language)))
+        found.append((alone, lambda match: name_of(CURRENCIES[match["currency"]], 1_000_000, language)))
     found += _in_words(language)
     if "USD" in words_of.cents:
         cents = re.compile(rf"{guard(language)}(?P<n>\d{{1,3}}){BLANK}¢{per}(?!\w)")  # 59¢/lb
@@ -118,7 +118,7 @@ def _in_words(language: Language) -> list[tuple[re.Pattern[str], Words]]:
     """41,20 Euro: two figures after the decimal sign are cents."""
     if language.number_words is None or not language.spaced or language.locale not in _WITH_CENTS:
         return []
-    names = {_name(code, 2, language): code for code in _WITH_CENTS[language.locale]}
+    names = {name_of(code, 2, language): code for code in _WITH_CENTS[language.locale]}
     cents = rf"(?<={re.escape(language.decimal)}\d\d)"
     pattern = rf"{guard(language)}{bare(language)}{cents}{BLANK}(?P<name>{'|'.join(map(re.escape, names))})(?!\w)"
 
@@ -183,7 +183,7 @@ def two_prices(language: Language) -> list[tuple[re.Pattern[str], Words, str]]:
         for price in (found["a"], found["b"] or found["c"]):
             whole, _, part = price.partition(language.decimal)
             cents = part if part.isdigit() else ""
-            said.append(_plain(whole, cents, code, _name(code, value(whole, cents), language), language))
+            said.append(_plain(whole, cents, code, name_of(code, value(whole, cents), language), language))
         return ", ".join(said)
 
     return [(re.compile(before), words, "/"), (re.compile(after), words, "/")]
@@ -196,7 +196,7 @@ def _escudos(found: re.Match[str], language: Language) -> str:
 
 
 def _compound(found: re.Match[str], language: Language) -> str:
-    return f"{cardinal(found['n'], language)}-{_name(CURRENCIES[found['currency']], 1, language)}"
+    return f"{cardinal(found['n'], language)}-{name_of(CURRENCIES[found['currency']], 1, language)}"
 
 
 def _amount(found: re.Match[str], code: str, language: Language) -> str | None:
@@ -207,7 +207,7 @@ def _amount(found: re.Match[str], code: str, language: Language) -> str | None:
         sign = f"{language.minus}{blank}"
     elif found.groupdict().get("minus"):
         sign = found["minus"]
-    scale, name = found["scale"], _name(code, value(whole, part), language)
+    scale, name = found["scale"], name_of(code, value(whole, part), language)
     if found["first"] is not None:
         return _range(found, whole, part, code, language) if not sign else None
     if scale is not None:
@@ -216,7 +216,7 @@ def _amount(found: re.Match[str], code: str, language: Language) -> str | None:
         figures = found[0][found.start("number") - found.start() : found.end("number") - found.start()]
         return f"{figures}{blank}{name}"
     if is_attribute(found, language):
-        name = _name(code, 1, language)
+        name = name_of(code, 1, language)
     return sign + _plain(whole, part, code, name, language)
 
 
@@ -228,7 +228,7 @@ def _plain(whole: str, part: str, code: str, name: str, language: Language) -> s
         return _named(decimal(whole, part, language, name), name, language)
     if int(whole) == 0 and int(part) and (said := _cents(part, code, language)):
         return said
-    name = name if name == _name(code, 1, language) else _name(code, int(whole), language)
+    name = name if name == name_of(code, 1, language) else name_of(code, int(whole), language)
     start = _named(cardinal(whole, language, name), name, language)
     if part == "00":
         return start
@@ -261,14 +261,14 @@ def _range(found: re.Match[str], whole: str, part: str, code: str, language: Lan
         scale = _scale(found["scale"], value(whole, part), language)
         start = before + decimal(first, first_part, language, scale)
         return f"{start}{to}{_scaled(whole, part, found['scale'], language)} {_of(found['scale'], code, language)}"
-    name = _name(code, value(whole, part), language)
+    name = name_of(code, value(whole, part), language)
     if len(first_part) == len(part) == 2:
-        names = (_name(code, int(first), language), _name(code, int(whole), language))
+        names = (name_of(code, int(first), language), name_of(code, int(whole), language))
         last = _plain(whole, part, code, names[1], language)
         return before + _plain(first, first_part, code, names[0], language) + to + last
     start = before + decimal(first, first_part, language, name)
     if is_attribute(found, language):
-        name = _name(code, 1, language)
+        name = name_of(code, 1, language)
     return start + to + _plain(whole, part, code, name, language)
 
 
@@ -293,12 +293,12 @@ def _scale(scale: str, amount: Decimal | int, language: Language) -> str:
 
 def _of(scale: str, code: str, language: Language, found: re.Match[str] | None = None) -> str:
     scale = table(language.locale).scales_of_money.get(scale, scale)
-    name = _name(code, 1 if found is not None and is_attribute(found, language) else 1_000_000, language)
+    name = name_of(code, 1 if found is not None and is_attribute(found, language) else 1_000_000, language)
     of = _OF.get(language.locale, "") if scale not in ("mille", "mil", "mila") else ""
     return ("d'" if of == "de " and language.locale == "fr" and name[0] in "aeiou" else of) + name
 
 
-def _name(code: str, amount: object, language: Language) -> str:
+def name_of(code: str, amount: object, language: Language) -> str:
     """The currency's name after this amount, without its country where the sign alone means it."""
     from babel.numbers import get_currency_name
 

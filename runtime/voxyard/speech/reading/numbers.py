@@ -91,6 +91,9 @@ def _apart(words: Callable[[re.Match[str]], str | None], found: re.Match[str]) -
     return said if said is None or not found.string[found.end() : found.end() + 1].isalpha() else f"{said} "
 
 
+_IN_YEAR = re.compile(r"(?:(?<!\w)(?:en|desde|hasta|em|até)|[a-zç]{2}(?:o|e|il) de)\s$", re.IGNORECASE)  # en 1616 murió
+
+
 _DETERMINERS = {
     "es": re.compile(r"(?<!\w)(?:l|un|est|es|aquell|nuestr|vuestr|otr)(?P<gender>[oa])s\s$", re.IGNORECASE),
     "pt": re.compile(
@@ -113,6 +116,8 @@ def _agreeing(found: re.Match[str], whole: str, word: str, language: Language) -
     if language.locale == "de" and whole == "1" and not re.fullmatch(language.alone, word, re.IGNORECASE):
         before = found.string[max(0, found.start() - 40) : found.start()]
         said = "ein" if word == "Uhr" else german.one(before, word) or said
+    if said is None and is_year(whole) and _IN_YEAR.search(found.string[max(0, found.start() - 9) : found.start()]):
+        return cardinal(whole, language)
     return said
 
 

@@ -196,6 +196,16 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             re.compile(r"(?<![\w.,/-])\d\d(?: \d{4}){6}(?!\d| \d)"),
             lambda found: ", ".join(" ".join(cardinal(each, language) for each in group) for group in found[0].split()),
         ),
+        (  # od 3 do 15.09
+            re.compile(
+                r"(?<=\b[Oo]d )(?P<day>[12]?\d|3[01]) do (?P<day2>[12]?\d|3[01])\.(?P<month2>0[1-46-9]|1[12])"
+                r"(?![\w:]|[.,]\d)"
+            ),
+            lambda found: (
+                f"{inflected(int(found['day']), 'ego', language)} do {inflected(int(found['day2']), 'ego', language)} "
+                f"{_MONTHS[int(found['month2']) - 1]}"
+            ),
+        ),
         (  # 1.07–31.08
             re.compile(
                 r"(?P<from>\b[Oo]d )?(?<![\w.,:/-])(?P<day>[12]?\d|3[01])\.(?P<month>0[1-9]|1[0-2])\s?[–-]\s?"

@@ -85,6 +85,7 @@ _OWN = re.compile(
     r"(?<!\w)(?i:код|пин|пин-код|пароль|индекс)\s?:?\s?\d{3,8}(?![\w.,]\d)|"
     r"(?<!\d)\d{1,2}['′’][0-5]\d[\"″”]|\d ?\*\* ?[-−]?\d"
 )
+_PHONE = re.compile(rf"(?:(?<!\w)(?:[Пп]о\s)?[Тт]ел\.?:?\s)?(?:{PHONE})")
 _BLANK = re.compile(r"\s+")
 _FIGURES = re.compile(r"[\d%‰№°$€£¥₽§½-¾]|\b[IVXLC]+\b")
 _NUMBER = re.compile(r"\d+")
@@ -110,7 +111,8 @@ def edits(text: str, start: int, end: int) -> list[Edit]:
 def _sentences(text: str, start: int, end: int) -> list[tuple[int, int]]:
     """Spans that the library gets: sentences whose end is sure, cut at a blank where they are too long."""
     found_ends = _END.finditer(text, start, end)
-    ends = [*(each.end() for each in found_ends if (each["word"] or "").lower() not in _NO_END), end]
+    phones = [at for each in _PHONE.finditer(text, start, end) for at in each.span()]  # which we read, not the library
+    ends = sorted({*(each.end() for each in found_ends if (each["word"] or "").lower() not in _NO_END), *phones, end})
     found, at = [], start
     for last in ends:
         while last - at > LONGEST:
@@ -199,6 +201,7 @@ def _normalized(sentence: str) -> str:
     said = re.sub(r"(?<!\w)([Оо])(?= одн(?:ой|ом|их)\b)", r"\1б", said)
     if marked == sentence:
         return said
+    said = re.sub(rf"(?<={_NOMINATIVE} )((?:[а-яё]+ ){{0,3}})одну тысячу", r"\1одна тысяча", said)
     return re.sub(rf"\b(?:{mark}{f'|{_NOMINATIVE}' * priced}) ", "", said)
 
 

@@ -112,6 +112,9 @@ def _spoon(found: re.Match[str]) -> str:
         half = "половину" if verb else "половина"
         return f"{half} {one.removesuffix('ая')}ой ложки{dot}"
     count = int(found["n"])
+    if re.search(r"\bсо?\s$", found.string[: found.start()], re.IGNORECASE):  # с двумя столовыми ложками
+        stem, said = one.removesuffix("ая"), in_case(count, LANGUAGES["ru"], "i")
+        return (f"одной {stem}ой ложкой" if count == 1 else f"{said} {stem}ыми ложками") + dot
     if count % 10 == 1 and count != 11:
         return (f"одну {object_of} ложку" if verb else f"одна {one} ложка") + dot
     if count % 10 in (2, 3, 4) and count not in (12, 13, 14):
@@ -304,6 +307,15 @@ def _from_to(found: re.Match[str]) -> str:
     return f"{found['from'] or 'с '}{first} по {last}"
 
 
+def _days_from_to(found: re.Match[str]) -> str:
+    """С третьего по пятнадцатое сентября."""
+    first, last = (
+        ordinal(int(found[each]), LANGUAGES["ru"], case=case, gender="n")
+        for each, case in (("day", "g"), ("day2", "n"))
+    )
+    return f"{found['from']}{first} по {last} {MONTHS.split('|')[int(found['month2']) - 1]}"
+
+
 _ROOMS = ("", "одно", "двух", "трёх", "четырёх", "пяти", "шести")
 
 
@@ -387,6 +399,17 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
             r"(?P<day2>[12]?\d|3[01])\.(?P<month2>0[1-9]|1[0-2])(?=[),;:]|\.?$|\.\s|\s[а-яё]{4})"
         ),
         _from_to,
+    ),
+    (
+        re.compile(r"(?<=\b[Рр]азмер )(?P<a>\d\d)/(?P<b>\d\d)(?![\w/])"),
+        lambda found: f"{_number(found['a'])}, {_number(found['b'])}",
+    ),
+    (  # с 3 по 15.09
+        re.compile(
+            r"(?P<from>\b[Сс]о? )(?P<day>[12]?\d|3[01]) по (?P<day2>[12]?\d|3[01])\.(?P<month2>0[1-9]|1[0-2])"
+            r"(?![\w:]|[.,]\d)"
+        ),
+        _days_from_to,
     ),
     (  # +3…+5 °C
         re.compile(r"(?<![\w.,+−-])(?<!от )(?P<a>[+−-]?\d{1,2})\s?(?:…|\.{3})\s?(?P<b>[+−-]?\d{1,2})(?=\s?°)"),

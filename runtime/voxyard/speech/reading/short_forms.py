@@ -184,6 +184,36 @@ def _most(code: str) -> Reading:
     return re.compile(r"(?<=[a-zà-ÿ.] )m(?P<how>áx|ín)\.(?=\s[a-z\d]|[,;)])"), words
 
 
+_INCLUDED = {  # stem, endings of one and of more by gender
+    "fr": ("inclus", {"masculine": ("", ""), "feminine": ("e", "es")}),
+    "es": ("incluid", {"masculine": ("o", "os"), "feminine": ("a", "as")}),
+    "it": ("inclus", {"masculine": ("o", "i"), "feminine": ("a", "e")}),
+    "pt": ("incluíd", {"masculine": ("o", "os"), "feminine": ("a", "as")}),
+}
+_INCLUDING = re.compile(r"([^\W\d_]{2,})[\s\d.,%€-]*(?:\s(?:no|non|não))?\s$")
+
+
+def _included(code: str) -> Reading:
+    """Gastos incl., IVA 21 % incl., spese incl.: in the form of the noun before."""
+    stem, endings = _INCLUDED[code]
+
+    def words(found: re.Match[str]) -> str:
+        noun = _INCLUDING.search(found.string[max(0, found.start() - 40) : found.start()])
+        if noun is None:
+            return ELSEWHERE
+        word = noun[1].lower()
+        gender = table(code).gender(word)
+        if code == "it":
+            many = word.endswith("i") or (gender is None and word.endswith("e"))
+            gender = gender or ("masculine" if word.endswith(("o", "i")) else "feminine")
+        else:
+            many = word.endswith("s") and word not in ("repas", "accès", "gas", "gás")
+            gender = gender or ("feminine" if word.endswith(("a", "as", "charges")) else "masculine")
+        return stem + endings[gender][many] + _full_stop(found)
+
+    return re.compile(r"(?<=[\w%€.] )incl\.(?=\s*(?:[,;:.)]|$|\n)|\s[A-ZÀ-Þ])"), words
+
+
 def _times_a_day(found: re.Match[str]) -> str:
     """1 cp x 3/j."""
     return f"{cardinal(found['n'], LANGUAGES['fr'])} fois par jour"
@@ -206,6 +236,17 @@ def _chief(found: re.Match[str]) -> str:
 def _doctor(found: re.Match[str]) -> str:
     """U doktora Nowaka, od doktor Kowalskiej."""
     return "doktora" if found["name"].endswith(("a", "ego")) else "doktor"
+
+
+_NAMED = re.compile(r"(?P<first>[A-ZŁŚŻ]\w+)(?:\s[A-ZŁŚŻ][\w-]+)*,?\s\(?$")
+_MEN = ("Kuba", "Barnaba", "Kosma", "Bonawentura", "Jarema", "Sasza", "Kola")
+
+
+def _of_person(found: re.Match[str], of_man: str) -> str:
+    """Pani Nowak, ur. w 1931 r.; Jan Nowak, zm. po 1512 r."""
+    name = _NAMED.search(found.string[max(0, found.start() - 60) : found.start()])
+    is_woman = name is not None and name["first"] not in _MEN and (name["first"] == "Pani" or name["first"][-1] == "a")
+    return f"{of_man.removesuffix('y')}a" if is_woman else of_man
 
 
 _OF_NUMBERS = "|".join(rf"(?<=\b{each} )" for each in ("[Ll]es", "[Dd]es", "[Aa]ux"))
@@ -282,6 +323,7 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
     ),
     "fr": (
         _winds("fr"),
+        _included("fr"),
         (_TERM, _term),
         (re.compile(rf"(?:{_OF_NUMBERS})nos(?=\s\d)"), lambda _: "numéros"),  # les nos 101 et 102
         (re.compile(r"(?<![\w.])nos(?=\s\d+(?:\s?[,;.)–-]|\s(?:et|à|ou)\s|$))"), lambda _: "numéros"),
@@ -296,6 +338,7 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
     ),
     "es": (
         _winds("es"),
+        _included("es"),
         (_TERM, _term),
         _with("es"),
         _most("es"),
@@ -307,8 +350,9 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
     ),
     "it": (
         _winds("it"),
+        _included("it"),
         (_TERM, _term),
-        (re.compile(r"(?<=\d° )p\.(?=\s[a-z]|[,;)])"), lambda _: "piano"),
+        (re.compile(r"(?<=\d° )p\.(?=\s[A-Za-z]|[,;)]|\s*$)"), lambda found: "piano" + _full_stop(found)),
         (re.compile(r"(?<![\w.'’])(?<!\d )h\.?(?=\s\d{1,2}(?:[.:]\d\d)?(?![\w.,:]\d|\w))"), lambda _: "ore"),  # h 14-16
         (re.compile(r"(?<![\w.])c\.\s?[cp]\.(?!\w|\s?[cp]\.)"), _code_of_law),
         (
@@ -339,15 +383,20 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
             ),
             _doctor,
         ),
-        (re.compile(r"(?<![\w.])zm\.(?=\s(?:w|po|przed|ok\.|około|\d))"), lambda _: "zmarł"),  # zm. po 1512 r.
-        (re.compile(r"(?<![\w.])ur\.(?=\s(?:w|po|przed|ok\.|około|\d))"), lambda _: "urodzony"),
+        (
+            re.compile(r"(?<![\w.])zm\.(?=\s(?:w|po|przed|ok\.|około|\d))"),
+            lambda found: _of_person(found, "zmarł"),
+        ),  # zm. po 1512 r.
+        (re.compile(r"(?<![\w.])ur\.(?=\s(?:w|po|przed|ok\.|około|\d))"), lambda found: _of_person(found, "urodzony")),
     ),
     "ru": (  # ум. после 1512 г.
+        (re.compile(r"(?<=-м )эт\.(?!\w)"), lambda found: "этаже" + _full_stop(found)),
         (re.compile(r"(?<![\w.])ум\.(?=\s(?:в|после|до|ок\.|около|\d))"), lambda _: "умер"),
         (re.compile(r"(?<![\w.])род\.(?=\s(?:в|после|до|ок\.|около|\d))"), lambda _: "родился"),
     ),
     "pt": (
         _winds("pt"),
+        _included("pt"),
         (_TERM, _term),
         _with("pt"),
         _most("pt"),

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from voxyard.speech.reading import polish, sizes
+from voxyard.speech.reading import money, polish, sizes
 from voxyard.speech.reading.languages import CURRENCIES, Language
 from voxyard.speech.reading.number_words import cardinal, decimal, ordinal
-from voxyard.speech.reading.patterns import BLANKS
+from voxyard.speech.reading.patterns import BLANK, BLANKS, ELSEWHERE
 from voxyard.speech.reading.tables import Forms, Signs, table
 
 Words = Callable[[re.Match[str]], str | None]
@@ -38,15 +38,13 @@ def maths(
     letters = r"\w" if language.spaced else "A-Za-z0-9_"
 
     def power(found: re.Match[str]) -> str | None:
+        if rated.search(found.string[max(0, found.start() - 12) : found.start()]):
+            return ELSEWHERE  # 800 W/m²
         exponent = found["exponent"].translate(sup).replace("−", "-")
         said = _base(found["base"], language)
         if said is None:
             return None
-        said += _power(exponent, signs, code, language)
-        if not found["symbol"]:
-            return said
-        unit = unit_name(units[found["symbol"]], 10)
-        return None if unit is None else f"{said}{' ' if language.spaced else ''}{unit}"
+        return _counted(said + _power(exponent, signs, code, language), found["symbol"], language, units, unit_name)
 
     def formula(found: re.Match[str]) -> str:
         pieces = re.findall(r"[A-Z][a-z]?|\d+|[a-z.]+", found[0].translate(sub))
@@ -80,11 +78,11 @@ def maths(
     no_price = (
         rf"(?<![{signs_of_money}]/)(?!(?<=\d\d/)[kcd]?m[²³])" if language.spaced else "(?<!/)"
     )  # 14,20 €/m², $1.50/m²
-    litres = r"(?<!\d [lLg]/)(?<!\d[lLg]/)"  # 5 l/m²
-    letter = rf"(?<!m/)(?<!\d[万亿億千]){litres}(?<!\d )(?<!\d\N{{NO-BREAK SPACE}}){no_price}[A-Za-z]{{1,2}}"
+    letter = rf"(?<!m/)(?<!\d[万亿億千])(?<!\d )(?<!\d\N{{NO-BREAK SPACE}}){no_price}[A-Za-z]{{1,2}}"
     base = rf"(?<![{letters}.,])(?P<base>\d[\d.,]{{0,12}}|{letter})"
-    symbols = "|".join(re.escape(each) for each in sorted(units, key=len, reverse=True) if each[0].isalpha())
+    symbols = _either(*units, *table(code).counted, *CURRENCIES)
     unit = rf"(?:[  ]?(?P<symbol>{symbols})(?![{letters}]))?"
+    rated = _rated(units)
     figure = rf"\d{{1,4}}(?:{separator}\d+)?"
     # 3° piso and il 3° are ordinals
     no_unit = r"(?! ?[^\W\d_])" if code in ("es", "it", "pt") else r"(?! ?[CFKR]\b)"
@@ -129,6 +127,20 @@ def maths(
             (re.compile(r"(?<![\w.,])(?P<feet>\d{1,2})['′’][ -]?(?P<inches>\d{1,2})(?:[\"″”]|''|(?![\w'’]))"), feet)
         )
     return found
+
+
+def _counted(
+    said: str, symbol: str | None, language: Language, units: Mapping[str, str], unit_name: UnitName
+) -> str | None:
+    """A power and what it counts: 10⁶ m², 10⁶ €, 10⁶ hab.; None where the language has no name for that."""
+    if symbol is None:
+        return said
+    counted = table(language.locale[:2]).counted.get(symbol)
+    if symbol in CURRENCIES:
+        unit: str | None = money.name_of(CURRENCIES[symbol], 10, language)
+    else:
+        unit = unit_name(units[symbol], 10) if counted is None else counted[min(2, len(counted) - 1)]
+    return None if unit is None else f"{said}{' ' if language.spaced else ''}{unit}"
 
 
 def stars(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
@@ -183,7 +195,11 @@ def _areas(
     per = rf"(?<=[^\W\d_]|\.)(?<!\d[{BLANKS}][A-Za-z])(?<!\d[A-Za-z])(?P<per>/)"
     area = rf"(?:{per}|(?<![\w/])(?<![\d{_SUPERSCRIPTS}][{BLANKS}]))(?P<symbol>{squares})(?![\w/])"  # not 10⁶ m²
 
+    rated = _rated(units)
+
     def words(found: re.Match[str]) -> str | None:
+        if rated.search(found.string[max(0, found.start() - 12) : found.end("per")]):
+            return ELSEWHERE  # 1000 kg/m³
         one = found["per"] or _ONE_OF.search(found.string[max(0, found.start() - 8) : found.start()])
         name = unit_name(units[found["symbol"]], 1 if one else 2)
         if not found["per"] or name is None:
@@ -194,9 +210,19 @@ def _areas(
         name = unit_name(units[found["per"]], 1)
         return f" {signs.per} {name}" if name and signs.per else None
 
-    names = "|".join(re.escape(each) for each in sorted(units, key=len, reverse=True) if each[0].isalpha())
-    after_power = rf"(?<=[{_SUPERSCRIPTS}])(?<![A-Za-z][{_SUPERSCRIPTS}])/(?P<per>{names})(?![\w/])"
+    after_power = rf"(?<=[{_SUPERSCRIPTS}])(?<![A-Za-z][{_SUPERSCRIPTS}])/(?P<per>{_either(*units)})(?![\w/])"
     return [(re.compile(area), words), (re.compile(after_power), per_unit)]  # 7.4 x 10⁹/L
+
+
+def _rated(units: Mapping[str, str]) -> re.Pattern[str]:
+    """The end of what stands before the area or the power of a rate: 5 l/, 1000 kg/, $3/."""
+    return re.compile(rf"(?:\d{BLANK}(?:{_either(*units)})|[$€£]\d[\d.,]*)/$")
+
+
+def _either(*symbols: str) -> str:
+    """Pattern of one of these that begins with a letter or a sign of money."""
+    symbols = tuple(each for each in symbols if each[0].isalpha() or each in CURRENCIES)
+    return "|".join(re.escape(each) for each in sorted(symbols, key=len, reverse=True))
 
 
 _ONE_OF = re.compile(r"\b(?:per|pro|je|par|au|le|por|el|al|il|o|ao)\s$")  # le prix au m²
@@ -291,7 +317,10 @@ def operators(code: str, language: Language) -> list[tuple[re.Pattern[str], Word
                 lambda _: _said(signs, "−"),
             ),
             (re.compile(r"(?<=\d[xyz]) [−–-] (?=\d{1,5}[a-z]?(?:\)| ?=))"), lambda _: _said(signs, "−")),
-            (re.compile(r"(?<=\d[%€]| [%€]) : (?=\d)"), lambda _: f" {signs.ratio} " if signs.ratio else None),
+            (
+                re.compile(r"(?<=\d[%€]| [%€]) : (?=[\d.,]+ ?[%€])"),
+                lambda _: f" {signs.ratio} " if signs.ratio else None,
+            ),
             (re.compile(r"(?<=\d) : (?=\d+(?:[.,]\d+)? ?[=≈])"), lambda _: _said(signs, "÷")),
             (re.compile(r"(?<=\d) x (?=[$€£]\d)"), lambda _: _said(signs, "×")),
             (re.compile(r"(?<=\d) / (?=\d+(?:[.,]\d+)? ?[=≈])"), lambda _: _said(signs, "÷")),

@@ -133,7 +133,7 @@ def _counted(language: Language) -> list[Reading]:
             r"(?!\s\d(?!\d*,\d\d(?!\d)|\d?\s?(?:x|×|razy)(?!\w)))"  # ust. 2 pkt 3, but 10 szt. 11,90 zł, 1 tabl. 3 razy
         )
     else:
-        end += r"(?!(?<=[^a-z]p\.)\s\d)"  # n° 2 p. 12
+        end += r"(?!(?:(?<=[^a-z]p\.)|(?<=art\.))\s\d)"  # n° 2 p. 12
     pattern = rf"{range_or_number(language)}{BLANK}(?P<short>{names}){end}"
     blank = " " if language.spaced else ""
 
