@@ -152,7 +152,8 @@ def _slashed(code: str, language: Language, whole: Words) -> list[tuple[re.Patte
         the = f"(?:{the.format('[2-9]/')}|{the.format('1[0-2]/')})"
         on = rf"{the}[1-9](?<!2/3)(?<!3/4)(?!\sd)" if code != "nl" else "(?!)"
         sign = "[-/]" if code == "nl" else "/"
-        month = rf"(?P<month>0[1-9]|1[0-2]|(?<=1[3-9][/-])[1-9]|(?<=[23]\d[/-])[1-9]|{on}|[1-9]{at_a_time})"
+        row = r"(?<=\d t/m [1-9][/-])[1-9]|" if code == "nl" else ""  # 5 t/m 8/9
+        month = rf"(?P<month>0[1-9]|1[0-2]|{row}(?<=1[3-9][/-])[1-9]|(?<=[23]\d[/-])[1-9]|{on}|[1-9]{at_a_time})"
         short = rf"(?=\d\d?[/-]\d)(?:{behind})(?P<day>{_DAY}){sign}{month}(?![\w/]|[.,-]\d)(?!\s?h)"
         if code == "nl":
             short += r"(?!\s[a-z]{3,}(?:en|s)\b)"  # voor 8-10 personen

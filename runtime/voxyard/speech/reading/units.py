@@ -201,7 +201,7 @@ def slashed(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
     """23kg/50lb, 12 V/2 A: two quantities; 72/min: so many in a unit of time."""
     if language.locale not in ("en", "de", "nl"):
         return []
-    units = {**symbols, "A": "electric-ampere"}
+    units = {**symbols, **_IN_RATES, **({"a": "duration-year"} if language.locale == "de" else {})}
     names = "|".join(re.escape(each) for each in sorted(units, key=len, reverse=True))
     groups = rf"\d{{1,3}}(?:[{re.escape(language.groups)}]\d{{3}})+(?!\d)"
     number = rf"(?:{groups}|\d{{1,5}})(?:{re.escape(language.decimal)}\d+)?"
@@ -237,7 +237,54 @@ def slashed(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
     def percent(found: re.Match[str]) -> str:
         return f", {cardinal(found['n'], language)} {unit_name(language, 'concentr-percent', 2)}"
 
-    return [(re.compile(pattern), both), (per, rate), (f_stop, stop), (share, percent)]
+    hours = "|".join(re.escape(each) for each in units if units[each].startswith("duration") and len(each) < 6)
+    dose = re.compile(rf"(?<=[a-z]{{3}})/(?P<n>\d{{1,2}}){BLANK}(?P<unit>{hours})(?!\w)")  # 4 doses/24 h
+
+    def within(found: re.Match[str]) -> str:
+        name = unit_name(language, units[found["unit"]], value(found["n"], ""))
+        return f" {table(language.locale).signs.per} {cardinal(found['n'], language)} {name}"
+
+    return [
+        _of_rates(language, units, number),
+        (re.compile(pattern), both),
+        (per, rate),
+        (f_stop, stop),
+        (share, percent),
+        (dose, within),
+    ]
+
+
+_IN_RATES = {
+    "A": "electric-ampere",
+    "K": "temperature-kelvin",
+    "J": "energy-joule",
+    "mol": "concentr-mole",
+    "d": "duration-day",
+}
+
+
+def _of_rates(language: Language, units: Mapping[str, str], number: str) -> Reading:
+    """95 kWh/(m²·a), 5 mg/kg/d: so much of two units."""
+    own = table(language.locale)
+    names = "|".join(re.escape(each) for each in sorted({*units, *own.per}, key=len, reverse=True) if each[-1] != ".")
+    first = "|".join(re.escape(each) for each in sorted(units, key=len, reverse=True))
+    pattern = rf"(?<![\w.,:/-])(?P<n>{number}){BLANK}(?P<unit>{first})/(?:\((?P<a>{names})[ ·⋅*]?(?P<b>{names})\)|"
+    pattern += rf"(?P<c>{names})/(?P<d>{names}))(?![\w/²³°])"
+
+    def per(symbol: str) -> str:
+        return own.per.get(symbol) or f"{own.signs.per} {unit_name(language, units[symbol], 1)}"
+
+    def words(found: re.Match[str]) -> str:
+        whole, _, part = found["n"].partition(language.decimal)
+        whole = re.sub(r"\D", "", whole)
+        name = unit_name(language, units[found["unit"]], value(whole, part)) or ""
+        said = f"{decimal(whole, part, language, name)} {name} {per(found['a'] or found['c'])}"
+        if found["d"]:
+            return f"{said} {per(found['d'])}"
+        joint = " und " if language.locale == "de" else " "
+        return said + joint + per(found["b"]).removeprefix(f"{own.signs.per} ")
+
+    return re.compile(pattern), words
 
 
 _LEAST_ALTERNATIVE = 10  # below it 1/4 W is a part of one
@@ -413,7 +460,7 @@ def _inches(language: Language) -> list[Reading]:
 
 def _is_described(found: re.Match[str]) -> bool:
     """True for a 14" laptop, but not 14" apart."""
-    noun = re.match(r"[\s-]([a-z]+|[A-Z]{2,})", found.string[found.end() : found.end() + 40])
+    noun = re.match(r"[\s-](?:\dK )?([a-z]+|[A-Z]{2,})", found.string[found.end() : found.end() + 40])
     return noun is not None and noun[1] not in table("en").no_attribute
 
 
