@@ -238,6 +238,7 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
         (re.compile(r"(?:(?<=& )Co\.|Co\.(?=,? (?:Inc|Ltd|LLC)\b))"), lambda found: "Company" + _full_stop(found)),
         (re.compile(r"(?<=[a-z] )Dr\.(?=\s*(?:$|[,;)\n]|[a-z])|\s(?P<starter>[A-Z][a-z]+))"), _drive),
         (_STATE, _state),
+        (re.compile(r"(?<=[a-z] )no\.(?=\s\d{1,3} of \d)"), lambda _: "number"),  # reading no. 3 of 4
         (re.compile(r"(?<=\d, )no\.(?=\s?\d)"), lambda _: "number"),  # vol. 12, no. 3
     ),
     "de": (

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from voxyard.speech.reading import polish, sizes
 from voxyard.speech.reading.languages import CURRENCIES, Language
 from voxyard.speech.reading.number_words import cardinal, decimal, ordinal
-from voxyard.speech.reading.patterns import BLANKS
+from voxyard.speech.reading.patterns import BLANKS, ELSEWHERE
 from voxyard.speech.reading.tables import Forms, Signs, table
 
 Words = Callable[[re.Match[str]], str | None]
@@ -80,11 +80,11 @@ def maths(
     no_price = (
         rf"(?<![{signs_of_money}]/)(?!(?<=\d\d/)[kcd]?m[²³])" if language.spaced else "(?<!/)"
     )  # 14,20 €/m², $1.50/m²
-    litres = r"(?<!\d [lLg]/)(?<!\d[lLg]/)"  # 5 l/m²
+    litres = r"(?<!\d [lLg]/)(?<!\d[lLg]/)(?<![a-zµμA-Z]{2}/)"  # 5 l/m², 5 kg/m³
     letter = rf"(?<!m/)(?<!\d[万亿億千]){litres}(?<!\d )(?<!\d\N{{NO-BREAK SPACE}}){no_price}[A-Za-z]{{1,2}}"
     base = rf"(?<![{letters}.,])(?P<base>\d[\d.,]{{0,12}}|{letter})"
     symbols = "|".join(re.escape(each) for each in sorted(units, key=len, reverse=True) if each[0].isalpha())
-    unit = rf"(?:[  ]?(?P<symbol>{symbols})(?![{letters}]))?"
+    unit = rf"(?:[  ]?(?P<symbol>{symbols})(?![{letters}⁻]))?"
     figure = rf"\d{{1,4}}(?:{separator}\d+)?"
     # 3° piso and il 3° are ordinals
     no_unit = r"(?! ?[^\W\d_])" if code in ("es", "it", "pt") else r"(?! ?[CFKR]\b)"
@@ -184,6 +184,9 @@ def _areas(
     area = rf"(?:{per}|(?<![\w/])(?<![\d{_SUPERSCRIPTS}][{BLANKS}]))(?P<symbol>{squares})(?![\w/])"  # not 10⁶ m²
 
     def words(found: re.Match[str]) -> str | None:
+        unit = _UNIT_BEFORE.search(found.string[max(0, found.start() - 8) : found.start()]) if found["per"] else None
+        if unit is not None and unit[1] in units:
+            return ELSEWHERE  # 1,000 kg/m³
         one = found["per"] or _ONE_OF.search(found.string[max(0, found.start() - 8) : found.start()])
         name = unit_name(units[found["symbol"]], 1 if one else 2)
         if not found["per"] or name is None:
@@ -199,6 +202,7 @@ def _areas(
     return [(re.compile(area), words), (re.compile(after_power), per_unit)]  # 7.4 x 10⁹/L
 
 
+_UNIT_BEFORE = re.compile(r"\d\s?([^\W\d_]{2,4})$")
 _ONE_OF = re.compile(r"\b(?:per|pro|je|par|au|le|por|el|al|il|o|ao)\s$")  # le prix au m²
 
 
@@ -283,7 +287,7 @@ def operators(code: str, language: Language) -> list[tuple[re.Pattern[str], Word
                 lambda match: _between(match, signs, language),
             ),  # la 90e+3
             (
-                re.compile(rf"(?<={figure}) (?P<sign>[=+×÷≈≠≤≥<>→]|>=|<=|!=|==) (?=[\w(√−±$€£¥-])"),
+                re.compile(rf"(?<={figure}) (?P<sign>[=+×÷≈≠≤≥<>→]|>=|<=|!=|==) (?=[\w(√−±$€£¥-]|\.\d)"),
                 lambda match: _between(match, signs, language),
             ),
             (

@@ -101,6 +101,7 @@ def patterns(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
         *_after_myriads(language, symbols),
         *_milestones(language),
         *_amperes(language),
+        *_kelvins(language),
     ]
 
 
@@ -287,6 +288,30 @@ def _of_rates(language: Language, units: Mapping[str, str], number: str) -> Read
     return re.compile(pattern), words
 
 
+def inverse(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
+    """5 m s⁻¹, 2 kJ mol⁻¹, 3 × 10⁻⁴ s⁻¹: units with a power below zero."""
+    if language.locale not in ("en", "de", "nl"):
+        return []
+    units = {each: unit for each, unit in {**symbols, **_IN_RATES}.items() if re.fullmatch(r"[^\W\d]{1,4}", each)}
+    names, signs = "|".join(sorted(units, key=len, reverse=True)), table(language.locale).signs
+    joint = rf"[{BLANKS}·⋅]"
+    one = rf"(?:{names})⁻[¹²³]"
+    pattern = (
+        rf"(?<=[\d⁰¹²³⁴-⁹])[{BLANKS}](?:(?P<unit>{names}){joint})?(?P<per>{one}(?:{joint}{one}){{0,2}})(?![\w⁻¹²³])"
+    )
+    powers = {"¹": "", "²": f" {signs.squared}", "³": f" {signs.cubed}"}
+
+    def words(found: re.Match[str]) -> str:
+        said = [f" {unit_name(language, units[found['unit']], 2)}"] if found["unit"] else []
+        said += [
+            f" {signs.per} {unit_name(language, units[each[:-2]], 1)}{powers[each[-1]]}"
+            for each in re.split(joint, found["per"])
+        ]
+        return "".join(said)
+
+    return [(re.compile(pattern), words)]
+
+
 _LEAST_ALTERNATIVE = 10  # below it 1/4 W is a part of one
 
 
@@ -368,6 +393,19 @@ def _amperes(language: Language) -> list[Reading]:
         return _measured(found, "electric-ampere", {}, language) if beside.search(before) else ELSEWHERE
 
     return [(re.compile(rf"{range_or_number(language)}{BLANK}A(?P<per>(?!))?(?![\w°])"), amperes)]
+
+
+def _kelvins(language: Language) -> list[Reading]:
+    """At 298 K, bei 77 K: a temperature, and not so many thousands."""
+    if language.locale not in ("en", "de", "nl"):
+        return []
+    at = re.compile(r"(?:\b(?:at|bei|bij)|\bT\s?[=≈<>]|\b[Tt]emperatu\w+\b[^.!?;]{0,40})\s?$")
+
+    def kelvins(found: re.Match[str]) -> str | None:
+        before = found.string[max(0, found.start() - 60) : found.start()]
+        return _measured(found, "temperature-kelvin", {}, language) if at.search(before) else ELSEWHERE
+
+    return [(re.compile(rf"{range_or_number(language)}[{BLANKS}]K(?P<per>(?!))?(?![\w°'’-])"), kelvins)]
 
 
 def _named(name: str | None, _: re.Match[str]) -> str | None:

@@ -159,7 +159,8 @@ def patterns(language: Language) -> list[Reading]:
         found.append((re.compile(one), lambda match: days[match["day"]]))
     if language.locale == "en":
         found += _letters(days)
-        one = rf"\b(?P<day>{short})(?=,?\s\d{{1,2}}\s(?:{months}))"  # Tue 12 Nov
+        near = rf"\d{{1,2}}\s(?:{months})|(?:{months})[a-z]{{0,6}}\.?\s\d{{1,2}}\b|\d{{1,2}}/\d{{1,2}}(?![\w/])"
+        one = rf"\b(?P<day>{short})(?=,?\s(?:{near}))"  # Tue 12 Nov, Mon, Dec 2
         found.append((re.compile(one), lambda match: days[match["day"]]))
         one = rf"\b(?P<day>{short})\.(?=,|\s(?:@|(?:at|to|through)\b)|\s[A-Z][a-z]+\.?\s\d)"
         found.append((re.compile(one), lambda match: days[match["day"]]))
