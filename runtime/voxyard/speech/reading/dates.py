@@ -157,9 +157,12 @@ def _slashed(code: str, language: Language, whole: Words) -> list[tuple[re.Patte
         short = rf"(?=\d\d?[/-]\d)(?:{behind})(?P<day>{_DAY}){sign}{month}(?![\w/]|[.,-]\d)(?!\s?h)"
         if code == "nl":
             days = "|".join(rf"(?<=\b{each} )" for each in table(code).days)
-            after_day = rf"(?=\d\d?-\d)(?:{days})(?P<day>{_DAY})-(?P<month>{_MONTH})(?![\w/-]|[.,]\d|\s?(?:u|uur)\b)"
-            found.append((re.compile(after_day), lambda match: _day_and_month(code, language, match)))  # ma 2-12
-            short += r"(?!\s[a-z]{3,}(?:en|s)\b)"  # voor 8-10 personen
+            after_day = rf"(?=\d\d?-\d)(?:{days})(?P<day>{_DAY})-(?P<month>{_MONTH})(?![\w/-]|[.,]\d)"
+            after_day += r"(?!\s?(?:u|uur|gewonnen|verloren)\b|\s(?!ver|ge|be|af|aan|op|uit|in)[a-z]{3,}(?:en|s)\b)"
+            found.append(
+                (re.compile(after_day), lambda match: _day_and_month(code, language, match))
+            )  # ma 2-12, not do 8-10 personen
+            short += r"(?!\s?(?:uur|u)\b|\s[a-z]{3,}(?:en|s)\b)"  # voor 8-10 personen
         found.append((re.compile(short), lambda match: _day_and_month(code, language, match)))
     return found
 

@@ -85,7 +85,7 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
         found.append((re.compile(hour, re.IGNORECASE), lambda match: cardinal(match["hour"], language) + " "))
         noon = r"(?:noon|midnight)\b"
         before = r"(?:(?<=\d)|(?<=[ap]m)|(?<=[ap]\.m\.))(?P<blank>\s?)[–-](?P=blank)(?=" + noon + ")"
-        after = r"(?:(?<=\bnoon)|(?<=midnight))(?P<blank>\s?)[–-](?P=blank)"
+        after = r"(?:(?<=\bnoon)|(?<=midnight))(?:[–-]|\s[–-]\s(?=\d\d?(?:[:.]\d\d)?(?:\s?[ap]\.?m\b|[,;.)]|$)))"
         after += r"(?P<hour>1[0-2]|[1-9])(?:[:.](?P<minute>[0-5]\d))?(?![\w%/]|[-–.,]\w)"
         found.insert(0, (re.compile(before), lambda _: " to "))  # 9-noon
         found.insert(0, (re.compile(after), partial(_after_noon, language)))
@@ -150,7 +150,7 @@ def _after_english_day(found: re.Match[str]) -> str:
 
 _NEAR = 60
 _TRAVEL = re.compile(
-    r"\b(?:(?:[Tt]rein|[Vv]ertr[eo]|[Aa]ankom|[Ss]printer|[Ii]ntercity|[Oo]verstap)\w*|[Aa]ank\.|[Bb]us)\s[^!?;]*"
+    r"\b(?:(?:[Tt]rein|[Vv]ertr[eo]|[Aa]ankom|[Ss]printer|[Ii]ntercity|[Oo]verstap)\w*|[Aa]ank\.|[Bb]us)\s(?:[^!?;.]|\.\d)*"
     r"(?<!\w)[A-Z][a-z]+\s$"
 )
 

@@ -144,6 +144,8 @@ def _counted(language: Language) -> list[Reading]:
         if len(whole) == 1 and found["short"] in rooms and _is_of_a_flat(found):
             forms = rooms[found["short"]]
         noun = _form(forms, value(whole, part), language)
+        if is_attribute(found, language):
+            noun = forms[0]  # the 11 kV line
         start, first = before_range(found, language, noun), noun.split()[0]
         if start is None:
             return ELSEWHERE
@@ -405,7 +407,7 @@ def _kelvins(language: Language) -> list[Reading]:
         before = found.string[max(0, found.start() - 60) : found.start()]
         return _measured(found, "temperature-kelvin", {}, language) if at.search(before) else ELSEWHERE
 
-    return [(re.compile(rf"{range_or_number(language)}[{BLANKS}]K(?P<per>(?!))?(?![\w°'’-])"), kelvins)]
+    return [(re.compile(rf"{range_or_number(language)}[{BLANKS}]K(?P<per>(?!))?(?![\w°'’-]|\s(?:an?|per)\b)"), kelvins)]
 
 
 def _named(name: str | None, _: re.Match[str]) -> str | None:
