@@ -154,10 +154,17 @@ def _slashed(code: str, language: Language, whole: Words) -> list[tuple[re.Patte
         the = f"(?:{the.format('[2-9]/')}|{the.format('1[0-2]/')})"
         on = rf"{the}[1-9](?<!2/3)(?<!3/4)(?!\sd)" if code != "nl" else "(?!)"
         sign = "[-/]" if code == "nl" else "/"
-        month = rf"(?P<month>0[1-9]|1[0-2]|(?<=1[3-9][/-])[1-9]|(?<=[23]\d[/-])[1-9]|{on}|[1-9]{at_a_time})"
+        row = r"(?<=\d t/m [1-9][/-])[1-9]|" if code == "nl" else ""  # 5 t/m 8/9
+        month = rf"(?P<month>0[1-9]|1[0-2]|{row}(?<=1[3-9][/-])[1-9]|(?<=[23]\d[/-])[1-9]|{on}|[1-9]{at_a_time})"
         short = rf"(?=\d\d?[/-]\d)(?:{behind})(?P<day>{_DAY}){sign}{month}(?![\w/]|[.,-]\d)(?!\s?h)"
         if code == "nl":
-            short += r"(?!\s[a-z]{3,}(?:en|s)\b)"  # voor 8-10 personen
+            days = "|".join(rf"(?<=\b{each} )" for each in table(code).days)
+            after_day = rf"(?=\d\d?-\d)(?:{days})(?P<day>{_DAY})-(?P<month>{_MONTH})(?![\w/-]|[.,]\d)"
+            after_day += r"(?!\s?(?:u|uur|gewonnen|verloren)\b|\s(?!ver|ge|be|af|aan|op|uit|in)[a-z]{3,}(?:en|s)\b)"
+            found.append(
+                (re.compile(after_day), lambda match: _day_and_month(code, language, match))
+            )  # ma 2-12, not do 8-10 personen
+            short += r"(?!\s?(?:uur|u)\b|\s[a-z]{3,}(?:en|s)\b)"  # voor 8-10 personen
         found.append((re.compile(short), lambda match: _day_and_month(code, language, match)))
     return found
 
@@ -302,12 +309,12 @@ def _whole_year(digits: str) -> int:
 
 _BEFORE_DUE = (
     *("[Oo]n", "[Bb]y", "[Uu]ntil", "[Bb]efore", "[Aa]fter", "[Ss]ince", "[Ff]rom", "[Dd]ue"),
-    *("through", "dated", "starting", "ending", "expires", "expiring"),
+    *("through", "thru", "dated", "starting", "ending", "expires", "expiring"),
 )
 _DUE = re.compile(  # on 12/25, which is no fraction
     r"(?=\d)(?:"
     + "|".join(rf"(?<=\b{each} )" for each in _BEFORE_DUE)
-    + r"|(?<=day )|(?<=day, )|(?<=ate: )|(?<=\d\d/\d\d to ))"
+    + r"|(?<=day )|(?<=day, )|(?<=\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) )|(?<=ate: )|(?<=\d\d/\d\d to ))"
     r"(?P<first>\d{1,2})/(?P<second>\d{1,2})(?![\w/]|[.,]\d|\s?(?:of|inch|in\.|cup|\")|-)"
 )
 

@@ -44,6 +44,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             ),
             lambda match: _version(match, language),
         ),
+        (re.compile(rf"{edge}0x(?P<hex>[\dA-Fa-f]{{2,16}})(?![{after}])"), lambda match: _hexadecimal(match, language)),
         (re.compile(rf"{edge}\+\d[\d\s()/-]{{4,}}\d{end}"), spoken),
         # (555) 123-4567, (030) 1234567
         (
@@ -340,6 +341,12 @@ def _octets(text: str, port: str | None, language: Language) -> str | None:
         return None
     after = f"{blank}{colon}{blank}{one_by_one(port, language)}" if port else ""
     return f"{blank}{dot}{blank}".join(parts) + after
+
+
+def _hexadecimal(found: re.Match[str], language: Language) -> str:
+    """0x8007F."""
+    digits = (_digit(each, language) if each.isdigit() else each.upper() for each in found["hex"])
+    return " ".join([_digit("0", language), "x", *digits])
 
 
 def _version(found: re.Match[str], language: Language) -> str | None:

@@ -446,6 +446,7 @@ CURRENCIES: dict[str, str] = {
     "€": "EUR",
     "$": "USD",
     "US$": "USD",
+    "US-$": "USD",
     "R$": "BRL",
     "£": "GBP",
     "¥": "JPY",

@@ -215,10 +215,10 @@ _SHORT_YEAR = re.compile(r"(?<!\w)['’](?P<n>\d\d)(?![\w'’])")
 
 
 def _short_year(found: re.Match[str], language: Language) -> str:
-    if _BEFORE_YEAR.search(found.string[max(0, found.start() - 12) : found.start()]) is None:
-        return ELSEWHERE
     digits = found["n"]
-    zero = "oh " if language.locale == "en" and digits[0] == "0" else ""
+    zero = {"en": "oh ", "de": "null ", "nl": "nul "}.get(language.locale, "") if digits[0] == "0" else ""
+    if not zero and _BEFORE_YEAR.search(found.string[max(0, found.start() - 12) : found.start()]) is None:
+        return ELSEWHERE
     return zero + cardinal(str(int(digits)), language)
 
 
@@ -238,7 +238,7 @@ def _section(language: Language) -> Reading:
 
 _PRODUCT = re.compile(  # USB 3.0
     r"(?<!\w)(?:USB|HTML|CSS|HTTP|PHP|SQL|PDF|HDMI|TLS|LTE|iOS|macOS|Python|Java|Bluetooth|Android|Windows|Linux|Ubuntu|Debian|"
-    r"Web|Industrie|Industria|Indústria|Industry|Firmware|Release|Update|Firefox|Chrome|Office|GPT|Llama|Gemini|Claude)[\s-]$"
+    r"[Vv]ersion(?:en)?|[Vv]ersies?|Web|Industrie|Industria|Indústria|Industry|Firmware|Release|Update|Firefox|Chrome|Office|GPT|Llama|Gemini|Claude)[\s-](?:[<>≤≥=]\s)?$"
 )
 
 

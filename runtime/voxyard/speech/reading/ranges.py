@@ -179,6 +179,9 @@ def _is_score(found: re.Match[str], language: Language) -> bool:
         return True
     if _beside_scores(before, found.string[found.end() : found.end() + _NEAR_SCORE]):
         return True
+    after = found.string[found.end() : found.end() + 3]
+    if language.locale == "nl" and re.search(r"\b[Dd]e $", before) and re.match(r",\s[a-z]", after):
+        return True
     return _AFTER_SCORE.match(found.string, found.end()) is not None and near_score(before, language.locale)
 
 

@@ -28,7 +28,7 @@ from voxyard.speech.reading.options import KINDS, Kind
 from voxyard.speech.reading.patterns import ELSEWHERE
 from voxyard.speech.reading.rules import rules
 
-READING_VERSION = 13
+READING_VERSION = 14
 """Rises with every change that may give a text other words."""
 
 WINDOW = 20_000
@@ -46,7 +46,7 @@ _UNIT = re.compile(  # 120km/h, Tel. and XVIII tell no language
 )
 _WORD = re.compile(r"[^\W\d_]+")
 _BEFORE_NOUN = re.compile(
-    r"(?:gr|Mio|Mrd|Tsd|Min|Std|Sek|Pers|Stk|St|Ex|Tbl|Kap|Pkt|Pr|Fl|\b[IVXLC]+)\.$"
+    r"(?:gr|Bd|Mio|Mrd|Tsd|Min|Std|Sek|Pers|Stk|St|Ex|Tbl|Kap|Pkt|Pr|Fl|\b[IVXLC]+)\.$"
 )  # after which German has a noun more often than a new sentence
 _ENDS = re.compile(r"[\"'”’»“)\]]*(?:\s*$|\s+[\"'“„«‚‘(\[¿¡–—-]*\s?(?P<first>[^\W_]))")
 

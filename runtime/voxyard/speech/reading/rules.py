@@ -89,6 +89,7 @@ def rules(code: str, region: str = "") -> tuple[Rule, ...]:
         *_of("numbers", phones.patterns(language)),
         *_of("numbers", fractions.pressures(code, language, unit_name)),
         *_of("units", units.alternatives(language, symbol_units)),
+        *(Rule("units", *each, "⁻") for each in units.inverse(language, symbol_units)),
         *(Rule("units", *each, "/") for each in units.slashed(language, symbol_units)),
         *_of("abbreviations", weekdays.patterns(language)),
         *_of("numbers", american.patterns(language) if code == "en" else ()),

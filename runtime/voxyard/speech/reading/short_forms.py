@@ -95,7 +95,9 @@ def _years(found: re.Match[str]) -> str:
     """Ab 18 J., vor 35 J., 18 J. alt, zu 3 J. und 6 Mon."""
     before = re.sub(r"\d+ J\. und (?=\d)", "", found.string[max(0, found.start() - 20) : found.start()])
     dative = re.search(
-        r"\b(?:ab|vor|mit|nach|seit|unter|über|von|bis|zu|in)\s(?:\d+\s?[–-]\s?)?\d+\s$", before, re.IGNORECASE
+        r"\b(?:ab|vor|mit|nach|seit|unter|über|von|von \d+ bis|bis zu|zu|in)\s(?:\d+\s?[–-]\s?)?\d+\s$",
+        before,
+        re.IGNORECASE,
     )
     return f"{'Jahre' if found[0] == 'J.' else 'Monate'}{'n' * bool(dative)}{_full_stop(found)}"
 
@@ -277,6 +279,7 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
         (re.compile(r"(?:(?<=& )Co\.|Co\.(?=,? (?:Inc|Ltd|LLC)\b))"), lambda found: "Company" + _full_stop(found)),
         (re.compile(r"(?<=[a-z] )Dr\.(?=\s*(?:$|[,;)\n]|[a-z])|\s(?P<starter>[A-Z][a-z]+))"), _drive),
         (_STATE, _state),
+        (re.compile(r"(?<=[a-z] )no\.(?=\s\d{1,3} of \d)"), lambda _: "number"),  # reading no. 3 of 4
         (re.compile(r"(?<=\d, )no\.(?=\s?\d)"), lambda _: "number"),  # vol. 12, no. 3
     ),
     "de": (
@@ -300,6 +303,7 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
         (re.compile(r"(?<=[a-zäöüß])temp\."), lambda _: "temperatur"),
         (re.compile(r"(?<!\. )(?<![\w.])v\.(?=\s\d+(?![\d.]))"), lambda _: "von"),  # v. 40 cm
         (re.compile(r"(?<!\w)Nr\.(?=\s(?:[a-zäöü]|[A-Z]{1,3}-?\d))"), lambda _: "Nummer"),
+        (re.compile(r"(?<=[½¼¾] )Bd\."), lambda _: "Bund"),
         (re.compile(r"(?<![\w.])Gr\.(?=\s(?:\d\d|X{0,3}[SML]\b))"), lambda _: "Größe"),
         (re.compile(r"(?<![\w.])Min\.(?=\s[–-]?\d)"), lambda _: "Minimal"),  # Min. 12 °C
         (re.compile(r"(?<=[a-zäöüß])nr\.(?=\s?[\dA-Z]|:)"), lambda _: "nummer"),  # Sendungsnr. 0034

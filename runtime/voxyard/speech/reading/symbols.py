@@ -81,7 +81,7 @@ def maths(
     letter = rf"(?<!m/)(?<!\d[万亿億千])(?<!\d )(?<!\d\N{{NO-BREAK SPACE}}){no_price}[A-Za-z]{{1,2}}"
     base = rf"(?<![{letters}.,])(?P<base>\d[\d.,]{{0,12}}|{letter})"
     symbols = _either(*units, *table(code).counted, *CURRENCIES)
-    unit = rf"(?:[  ]?(?P<symbol>{symbols})(?![{letters}]))?"
+    unit = rf"(?:[  ]?(?P<symbol>{symbols})(?![{letters}⁻]))?"
     rated = _rated(units)
     figure = rf"\d{{1,4}}(?:{separator}\d+)?"
     # 3° piso and il 3° are ordinals
@@ -309,7 +309,7 @@ def operators(code: str, language: Language) -> list[tuple[re.Pattern[str], Word
                 lambda match: _between(match, signs, language),
             ),  # la 90e+3
             (
-                re.compile(rf"(?<={figure}) (?P<sign>[=+×÷≈≠≤≥<>→]|>=|<=|!=|==) (?=[\w(√−±$€£¥-])"),
+                re.compile(rf"(?<={figure}) (?P<sign>[=+×÷≈≠≤≥<>→]|>=|<=|!=|==) (?=[\w(√−±$€£¥-]|\.\d)"),
                 lambda match: _between(match, signs, language),
             ),
             (

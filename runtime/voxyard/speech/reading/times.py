@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from voxyard.speech.reading import german, laps, polish_cases
-from voxyard.speech.reading.languages import Language
+from voxyard.speech.reading.languages import LANGUAGES, Language
 from voxyard.speech.reading.number_words import around_range, before_word, cardinal, in_case, ordinal
 from voxyard.speech.reading.patterns import BLANK, ELSEWHERE
 from voxyard.speech.reading.ranges import near_score
@@ -83,6 +83,12 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
         found.append((re.compile(rf"{full_stop}(?=\s?[ap]\.?m\b)", re.IGNORECASE), words))
         hour = r"(?<![\w:.,/–-])(?P<hour>1[0-2]|[1-9])(?=[ap]\.?m\b)"  # 9pm
         found.append((re.compile(hour, re.IGNORECASE), lambda match: cardinal(match["hour"], language) + " "))
+        noon = r"(?:noon|midnight)\b"
+        before = r"(?:(?<=\d)|(?<=[ap]m)|(?<=[ap]\.m\.))(?P<blank>\s?)[–-](?P=blank)(?=" + noon + ")"
+        after = r"(?:(?<=\bnoon)|(?<=midnight))(?:[–-]|\s[–-]\s(?=\d\d?(?:[:.]\d\d)?(?:\s?[ap]\.?m\b|[,;.)]|$)))"
+        after += r"(?P<hour>1[0-2]|[1-9])(?:[:.](?P<minute>[0-5]\d))?(?![\w%/]|[-–.,]\w)"
+        found.insert(0, (re.compile(before), lambda _: " to "))  # 9-noon
+        found.insert(0, (re.compile(after), partial(_after_noon, language)))
     found = [
         *_every(code, language),
         *laps.patterns(code, language),
@@ -110,6 +116,9 @@ _ROW_OF_HOURS = re.compile(r"(?:\d\d?[.:]\d\d\s?[–-]\s?\d\d?[.:]\d\d(?:,|\su\.
 
 def _after_day(code: str, between: Words) -> list[tuple[re.Pattern[str], Words]]:
     """Mo–Fr 8.30–12.30, 14.00–18.00: hours after the name of a day, or after others of it."""
+    if code == "en":  # Mon-Fri 8-5
+        both = r"(?<![\w:.,/–-])(?P<h1>1[0-2]|[1-9])[–-](?P<h2>1[0-2]|[1-9])(?![\w/–-]|[.,:]\d|\s?[ap]\.?m\b)"
+        return [(re.compile(both), _after_english_day)]
     if code not in ("de", "nl"):
         return []
     clock = r"(?P<h{0}>[01]?\d|2[0-4])\.(?P<m{0}>[0-5]\d)"
@@ -119,7 +128,36 @@ def _after_day(code: str, between: Words) -> list[tuple[re.Pattern[str], Words]]
         before = _ROW_OF_HOURS.sub("", found.string[max(0, found.start() - 60) : found.start()])
         return between(found) if _DAYS.search(before) else ELSEWHERE
 
-    return [(re.compile(both), words)]
+    minutes, noun = r"(?:[.:](?P<m{0}>[0-5]\d))?", {"de": "Uhr", "nl": "(?:uur|u)"}[code]  # 19–20.30 Uhr
+    clock = rf"(?P<h{{0}}>[01]?\d|2[0-4]){minutes}"
+    either = rf"(?<![\w:.,/–-])(?=[\d.:]+\s?[–-]\s?\d\d?[.:]|\d\d?[.:]){clock.format(1)}\s?[–-]\s?{clock.format(2)}"
+    return [(re.compile(both), words), (re.compile(rf"{either} ?{noun}\b"), between)]
+
+
+_ENGLISH_DAYS = re.compile(
+    r"\b(?:(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)days?|Mon|Tues?|Wed|Thurs?|Fri|Sat|Sun|M[–-]F)\.?[:,]?\s"
+    r"(?:\d\d?[–-]\d\d?(?:,| and| &)\s)*$"
+)
+
+
+def _after_english_day(found: re.Match[str]) -> str:
+    """Monday to Friday eight to five, which is no score."""
+    before = found.string[max(0, found.start() - _NEAR) : found.start()]
+    if not _ENGLISH_DAYS.search(before) or near_score(before, "en"):
+        return ELSEWHERE
+    return f"{cardinal(found['h1'], LANGUAGES['en'])} to {cardinal(found['h2'], LANGUAGES['en'])}"
+
+
+_NEAR = 60
+_TRAVEL = re.compile(
+    r"\b(?:(?:[Tt]rein|[Vv]ertr[eo]|[Aa]ankom|[Ss]printer|[Ii]ntercity|[Oo]verstap)\w*|[Aa]ank\.|[Bb]us)\s(?:[^!?;.]|\.\d)*"
+    r"(?<!\w)[A-Z][a-z]+\s$"
+)
+
+
+def _after_station(found: re.Match[str], words: Words) -> str | None:
+    """Vertrek Utrecht 10.05, aankomst Zwolle 11.02."""
+    return words(found) if _TRAVEL.search(found.string[max(0, found.start() - _NEAR) : found.start()]) else ELSEWHERE
 
 
 def _over_night(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
@@ -195,7 +233,10 @@ def _with_full_stop(code: str, language: Language, full_stop: str, words: Words)
             time, noun = r"(?:[01]?\d|2[0-4])\.[0-5]\d", {"de": "Uhr", "nl": "uur"}[code]
             joint = r"\s?(?:[–-]|,|\b(?:bis|und|oder|tot|en|of)\b)\s?"
             until += rf"|(?=(?:{joint}{time}){{1,5}} ?{noun}\b)"
-        return [(re.compile(f"{full_stop}(?:{hours}{until})"), words)]
+        found = [(re.compile(f"{full_stop}(?:{hours}{until})"), words)]
+        if code == "nl":
+            found.append((re.compile(rf"{full_stop}(?![\w–-]|[.,:]\d)"), lambda match: _after_station(match, words)))
+        return found
     return []
 
 
@@ -240,6 +281,8 @@ def _minutes_of_a_match(code: str, language: Language) -> list[tuple[re.Pattern[
     """Gol all'89', al 90'+3, en el 89', (89')."""
     if code == "de":
         return [(_GERMAN_MINUTES, partial(_german_minutes, language))]
+    if code in _OF_NAME:
+        return [(_IN_BRACKETS, partial(_bracketed_minutes, code, language))]
     if code not in _OF_MATCH:
         return []
     noun = "minute" if code == "fr" else "minuto"
@@ -260,6 +303,18 @@ def _minutes_of_a_match(code: str, language: Language) -> list[tuple[re.Pattern[
         return f"{before}{noun} {number}"
 
     return [(pattern, words)]
+
+
+_OF_NAME = {"en": "minute", "nl": "minuut"}
+_IN_BRACKETS = re.compile(r"(?<=\()(?P<minutes>[1-9]\d{0,2}['’′](?:(?:,| and| en)\s[1-9]\d{0,2}['’′])*)(?=\)|,\s[a-z])")
+
+
+def _bracketed_minutes(code: str, language: Language, found: re.Match[str]) -> str:
+    """Kane (12'), Saka (45', 78')."""
+    if re.search(r"\b[A-ZÀ-Ý][\w'’-]+\s\($", found.string[max(0, found.start() - 40) : found.start()]) is None:
+        return ELSEWHERE
+    said = re.sub(r"(\d+)['’′]", lambda each: ordinal(int(each[1]), language), found["minutes"])
+    return f"{said} {_OF_NAME[code]}"
 
 
 _GERMAN_MINUTES = re.compile(  # 2:1 Reus (89.), Kane (12., 34., Elfmeter)
@@ -466,6 +521,11 @@ def _english_hours(language: Language, found: re.Match[str]) -> str:
     half = f" {found['half']}" if found["half"] else ""
     glued = "" if found.string[found.end() : found.end() + 1].isspace() else " "
     return f"{first}{half} {around_range(found, language)[1]} {last}{glued}"
+
+
+def _after_noon(language: Language, found: re.Match[str]) -> str:
+    """Noon–2 p.m."""
+    return f" to {_english(language, int(found['hour']), int(found['minute'] or 0), ' am')}"
 
 
 def _polish(language: Language, hour: int, minute: int, before: str) -> str:

@@ -101,6 +101,7 @@ def patterns(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
         *_after_myriads(language, symbols),
         *_milestones(language),
         *_amperes(language),
+        *_kelvins(language),
     ]
 
 
@@ -143,6 +144,8 @@ def _counted(language: Language) -> list[Reading]:
         if len(whole) == 1 and found["short"] in rooms and _is_of_a_flat(found):
             forms = rooms[found["short"]]
         noun = _form(forms, value(whole, part), language)
+        if is_attribute(found, language):
+            noun = forms[0]  # the 11 kV line
         start, first = before_range(found, language, noun), noun.split()[0]
         if start is None:
             return ELSEWHERE
@@ -201,7 +204,7 @@ def slashed(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
     """23kg/50lb, 12 V/2 A: two quantities; 72/min: so many in a unit of time."""
     if language.locale not in ("en", "de", "nl"):
         return []
-    units = {**symbols, "A": "electric-ampere"}
+    units = {**symbols, **_IN_RATES, **({"a": "duration-year"} if language.locale == "de" else {})}
     names = "|".join(re.escape(each) for each in sorted(units, key=len, reverse=True))
     groups = rf"\d{{1,3}}(?:[{re.escape(language.groups)}]\d{{3}})+(?!\d)"
     number = rf"(?:{groups}|\d{{1,5}})(?:{re.escape(language.decimal)}\d+)?"
@@ -237,7 +240,78 @@ def slashed(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
     def percent(found: re.Match[str]) -> str:
         return f", {cardinal(found['n'], language)} {unit_name(language, 'concentr-percent', 2)}"
 
-    return [(re.compile(pattern), both), (per, rate), (f_stop, stop), (share, percent)]
+    hours = "|".join(re.escape(each) for each in units if units[each].startswith("duration") and len(each) < 6)
+    dose = re.compile(rf"(?<=[a-z]{{3}})/(?P<n>\d{{1,2}}){BLANK}(?P<unit>{hours})(?!\w)")  # 4 doses/24 h
+
+    def within(found: re.Match[str]) -> str:
+        name = unit_name(language, units[found["unit"]], value(found["n"], ""))
+        return f" {table(language.locale).signs.per} {cardinal(found['n'], language)} {name}"
+
+    return [
+        _of_rates(language, units, number),
+        (re.compile(pattern), both),
+        (per, rate),
+        (f_stop, stop),
+        (share, percent),
+        (dose, within),
+    ]
+
+
+_IN_RATES = {
+    "A": "electric-ampere",
+    "K": "temperature-kelvin",
+    "J": "energy-joule",
+    "mol": "concentr-mole",
+    "d": "duration-day",
+}
+
+
+def _of_rates(language: Language, units: Mapping[str, str], number: str) -> Reading:
+    """95 kWh/(m²·a), 5 mg/kg/d: so much of two units."""
+    own = table(language.locale)
+    names = "|".join(re.escape(each) for each in sorted({*units, *own.per}, key=len, reverse=True) if each[-1] != ".")
+    first = "|".join(re.escape(each) for each in sorted(units, key=len, reverse=True))
+    pattern = rf"(?<![\w.,:/-])(?P<n>{number}){BLANK}(?P<unit>{first})/(?:\((?P<a>{names})[ ·⋅*]?(?P<b>{names})\)|"
+    pattern += rf"(?P<c>{names})/(?P<d>{names}))(?![\w/²³°])"
+
+    def per(symbol: str) -> str:
+        return own.per.get(symbol) or f"{own.signs.per} {unit_name(language, units[symbol], 1)}"
+
+    def words(found: re.Match[str]) -> str:
+        whole, _, part = found["n"].partition(language.decimal)
+        whole = re.sub(r"\D", "", whole)
+        name = unit_name(language, units[found["unit"]], value(whole, part)) or ""
+        said = f"{decimal(whole, part, language, name)} {name} {per(found['a'] or found['c'])}"
+        if found["d"]:
+            return f"{said} {per(found['d'])}"
+        joint = " und " if language.locale == "de" else " "
+        return said + joint + per(found["b"]).removeprefix(f"{own.signs.per} ")
+
+    return re.compile(pattern), words
+
+
+def inverse(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
+    """5 m s⁻¹, 2 kJ mol⁻¹, 3 × 10⁻⁴ s⁻¹: units with a power below zero."""
+    if language.locale not in ("en", "de", "nl"):
+        return []
+    units = {each: unit for each, unit in {**symbols, **_IN_RATES}.items() if re.fullmatch(r"[^\W\d]{1,4}", each)}
+    names, signs = "|".join(sorted(units, key=len, reverse=True)), table(language.locale).signs
+    joint = rf"[{BLANKS}·⋅]"
+    one = rf"(?:{names})⁻[¹²³]"
+    pattern = (
+        rf"(?<=[\d⁰¹²³⁴-⁹])[{BLANKS}](?:(?P<unit>{names}){joint})?(?P<per>{one}(?:{joint}{one}){{0,2}})(?![\w⁻¹²³])"
+    )
+    powers = {"¹": "", "²": f" {signs.squared}", "³": f" {signs.cubed}"}
+
+    def words(found: re.Match[str]) -> str:
+        said = [f" {unit_name(language, units[found['unit']], 2)}"] if found["unit"] else []
+        said += [
+            f" {signs.per} {unit_name(language, units[each[:-2]], 1)}{powers[each[-1]]}"
+            for each in re.split(joint, found["per"])
+        ]
+        return "".join(said)
+
+    return [(re.compile(pattern), words)]
 
 
 _LEAST_ALTERNATIVE = 10  # below it 1/4 W is a part of one
@@ -321,6 +395,19 @@ def _amperes(language: Language) -> list[Reading]:
         return _measured(found, "electric-ampere", {}, language) if beside.search(before) else ELSEWHERE
 
     return [(re.compile(rf"{range_or_number(language)}{BLANK}A(?P<per>(?!))?(?![\w°])"), amperes)]
+
+
+def _kelvins(language: Language) -> list[Reading]:
+    """At 298 K, bei 77 K: a temperature, and not so many thousands."""
+    if language.locale not in ("en", "de", "nl"):
+        return []
+    at = re.compile(r"(?:\b(?:at|bei|bij)|\bT\s?[=≈<>]|\b[Tt]emperatu\w+\b[^.!?;]{0,40})\s?$")
+
+    def kelvins(found: re.Match[str]) -> str | None:
+        before = found.string[max(0, found.start() - 60) : found.start()]
+        return _measured(found, "temperature-kelvin", {}, language) if at.search(before) else ELSEWHERE
+
+    return [(re.compile(rf"{range_or_number(language)}[{BLANKS}]K(?P<per>(?!))?(?![\w°'’-]|\s(?:an?|per)\b)"), kelvins)]
 
 
 def _named(name: str | None, _: re.Match[str]) -> str | None:
@@ -413,7 +500,7 @@ def _inches(language: Language) -> list[Reading]:
 
 def _is_described(found: re.Match[str]) -> bool:
     """True for a 14" laptop, but not 14" apart."""
-    noun = re.match(r"[\s-]([a-z]+|[A-Z]{2,})", found.string[found.end() : found.end() + 40])
+    noun = re.match(r"[\s-](?:\dK )?([a-z]+|[A-Z]{2,})", found.string[found.end() : found.end() + 40])
     return noun is not None and noun[1] not in table("en").no_attribute
 
 

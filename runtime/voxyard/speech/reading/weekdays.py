@@ -62,6 +62,21 @@ def _told(language: Language, short: str, named: Callable[[re.Match[str]], str])
     return [(re.compile(rf"(?:(?<=[.;,] )|(?<=\n))(?P<day>{short})\.?(?=\s?:\s)"), words)]
 
 
+_ONE_LETTER = {"M": "Mon", "T": "Tue", "Tu": "Tue", "W": "Wed", "Th": "Thu", "R": "Thu", "F": "Fri", "Sa": "Sat"}
+
+
+def _letters(days: dict[str, str]) -> list[Reading]:
+    """M-F 8-5, M/W/F at 10, T/Th: days of one letter; but M/F are two sexes."""
+    row = re.compile(r"(?<![\w/.-])(?:M/W(?:/Th?)?(?:/F)?|Tu?/(?:Th|R)(?:/F)?|M/Tu?/\w{1,2}(?:/\w{1,2})*|W/F)(?![\w/])")
+    span = re.compile(r"(?<![\w/.-])M\s?[–-]\s?(?P<to>F|Th|Sa)(?=,?:?\s(?:\d|from\b|at\b)|[,;.)])")
+
+    def words(found: re.Match[str]) -> str:
+        short = [_ONE_LETTER.get(each) for each in found[0].split("/")]
+        return ELSEWHERE if None in short else ", ".join(days[each] for each in short if each)
+
+    return [(row, words), (span, lambda found: f"Monday to {days[_ONE_LETTER[found['to']]]}")]
+
+
 def patterns(language: Language) -> list[Reading]:
     """Patterns of short days with their words; none where the table has none."""
     if language.locale == "ru":
@@ -121,7 +136,8 @@ def patterns(language: Language) -> list[Reading]:
         r"\d{1,2}(?:[:.]\d\d)?\s?(?:[ap]m?\s?)?[–-]\s?\d{1,2}(?:[:.]\d\d)?(?:\s?(?:Uhr|uur|u|h|[ap]m?)\b|(?<=:\d\d))"
     )
     hours += r"|(?:bis|ab|tot|vanaf|v\.a\.) \d{1,2}(?:[:.]\d\d)? ?(?:Uhr|uur|u|h)\b"
-    hours += r"|\d{1,2}\.[0-5]\d[–-]\d{1,2}\.[0-5]\d(?!\w|\.\d)|\d{1,2}[–-]\d{1,2}(?=[,;]|\.?\s*(?:\n|$))"
+    hours += r"|\d{1,2}\.[0-5]\d[–-]\d{1,2}\.[0-5]\d(?!\w|\.\d)|\d{1,2}[–-]\d{1,2}(?=[,;]|\.?\s*(?:\n|$)|\.\s[A-Z])"
+    hours += r"|\d{1,2}(?::\d\d)?\s?[–-]\s?noon"
     open_on = re.compile(rf"(?:(?<=^)|(?<=[,;:.\n] )|(?<=\n))(?P<day>{short})(?=\s(?:{hours}))")  # Sa 10–14 Uhr
     found.append((open_on, lambda match: days[match["day"]]))
     found += _told(language, short, named)
@@ -142,7 +158,9 @@ def patterns(language: Language) -> list[Reading]:
         one = rf"\b(?P<day>{short})(?=\s\d{{1,2}}(?:-\d{{1,2}}(?:-\d{{4}})?(?![\d-])|\s(?:{months})))"  # do 14-3
         found.append((re.compile(one), lambda match: days[match["day"]]))
     if language.locale == "en":
-        one = rf"\b(?P<day>{short})(?=,?\s\d{{1,2}}\s(?:{months}))"  # Tue 12 Nov
+        found += _letters(days)
+        near = rf"\d{{1,2}}\s(?:{months})|(?:{months})[a-z]{{0,6}}\.?\s\d{{1,2}}\b|\d{{1,2}}/\d{{1,2}}(?![\w/])"
+        one = rf"\b(?P<day>{short})(?=,?\s(?:{near}))"  # Tue 12 Nov, Mon, Dec 2
         found.append((re.compile(one), lambda match: days[match["day"]]))
         one = rf"\b(?P<day>{short})\.(?=,|\s(?:@|(?:at|to|through)\b)|\s[A-Z][a-z]+\.?\s\d)"
         found.append((re.compile(one), lambda match: days[match["day"]]))
