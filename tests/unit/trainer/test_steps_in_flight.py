@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, field
 
 import pytest
-from eventually import PATIENCE
+from eventually import PATIENCE, eventually
 
 from voxyard.trainer.sampler import BatchPlan, Bucket
 from voxyard.trainer.steps.in_flight import EndedStep, StepsInFlight
@@ -43,6 +43,21 @@ def test_one_step_is_handed_over_beside_the_one_that_is_computed():
         assert [one.step for one in steps.ended()] == [1]  # the second is being computed
         second.ended.set()
         assert [one.step for one in steps.drain()] == [2]
+
+
+def test_a_thread_that_learns_late_of_the_end_of_a_step_makes_the_next_one_no_shorter_than_nothing():
+    """Its time was then after that of the next step, whose seconds were negative: that ended a training."""
+    first, second = Computing(), Computing()
+    with StepsInFlight(asynchronous=True) as steps:
+        launch(steps, 0, first)
+        launch(steps, 1, second)
+        second.ended.set()
+        eventually(steps._launched[1].end.done, "the end of the second is known")
+        first.ended.set()
+        ended = list(steps.drain())
+    assert [one.step for one in ended] == [1, 2]
+    assert [one.duration >= one.wait >= 0 for one in ended] == [True, True]
+    assert ended[1].free == ended[0].done == ended[1].done
 
 
 def test_the_loop_waits_while_two_steps_are_in_flight():

@@ -120,8 +120,9 @@ class StepsInFlight:
             if one.end is not None:
                 values, done = one.end.result()
                 losses = _Values(values)
-            free, self._free = self._free, done
-            yield EndedStep(one.plan, free, one.asked, one.got, done, one.traced, losses)
+            # A step ends after the one before it; a thread that learns of that too late may have a later time.
+            free, self._free = self._free, max(self._free, done)
+            yield EndedStep(one.plan, free, one.asked, one.got, self._free, one.traced, losses)
 
 
 def _read(losses: Losses) -> tuple[Mapping[str, float], float]:
