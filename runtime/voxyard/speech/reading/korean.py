@@ -188,7 +188,7 @@ def _powers(language: Language) -> list[tuple[re.Pattern[str], Words]]:
     pattern = (
         r"(?<![A-Za-z0-9_.,/^])(?:(?P<factor>\d+(?:\.\d+)?)\s?[×xX*·]\s?)?"
         r"(?P<base>\d+(?:\.\d+)?|(?<!\d )[a-ln-zA-LN-Z])"
-        rf"(?:(?P<raised>[⁻⁰¹²³⁴-⁹]+)|\^(?P<plain>-?\d{{1,3}}))(?:\s?(?P<unit>{units}))?(?![A-Za-z0-9^])"
+        rf"(?:(?P<raised>⁻?[⁰¹²³⁴-⁹]+)|\^(?P<plain>-?\d{{1,3}}))(?:\s?(?P<unit>{units}))?(?![A-Za-z0-9^⁻⁰¹²³⁴-⁹])"
     )
 
     def words(found: re.Match[str]) -> str:
@@ -228,7 +228,7 @@ def _bare(found: re.Match[str], language: Language) -> str | None:
         return None
     if _is_code(found):
         return ELSEWHERE  # 비밀번호 4821을
-    words = decimal(found["whole"].replace(",", ""), found["part"] or "", language)
+    words = decimal(re.sub(r"\D", "", found["whole"]), found["part"] or "", language)
     below = "영하" if re.match(r"도(?!\w*각)", found.string[found.end() :]) else language.minus
     return f"{below} {words}" if found["sign"] else words
 

@@ -237,7 +237,12 @@ def in_case(number: int, language: Language, case: str) -> str:
 
 def ordinal(number: int, language: Language, **forms: str) -> str:
     """The number in an order: third. `forms` are num2words' case and gender, where it has them."""
+    if number == 0 and language.number_words in _ZEROTH:
+        return _ZEROTH[language.number_words]
     return _words(number, language.number_words or "", to="ordinal", **forms)
+
+
+_ZEROTH = {"pl": "zerowy", "uk": "нульовий"}  # which num2words does not know
 
 
 def year(number: int, language: Language) -> str:

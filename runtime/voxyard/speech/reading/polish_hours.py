@@ -121,7 +121,7 @@ def _hours(found: re.Match[str], language: Language) -> str:
 
 
 def _hour(hour: str, minute: str | None, ending: str, language: Language) -> str:
-    words = ordinal(int(hour), language) if int(hour) else "zerowy"
+    words = ordinal(int(hour), language)
     said = (
         re.sub(r"([yi])\b", lambda found: ("i" if found[1] == "i" else "") + ending, words)
         .replace("gia", "ga")

@@ -14,6 +14,7 @@ without rules, and None, are left as they are; so is a paragraph in the letters 
 
 from __future__ import annotations
 
+import logging
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator
@@ -26,7 +27,9 @@ from voxyard.speech.reading.languages import LANGUAGES, Language
 from voxyard.speech.reading.markup import Edit, EditedText, Span
 from voxyard.speech.reading.options import KINDS, Kind
 from voxyard.speech.reading.patterns import ELSEWHERE
-from voxyard.speech.reading.rules import rules
+from voxyard.speech.reading.rules import Rule, rules
+
+_log = logging.getLogger(__name__)
 
 READING_VERSION = 14
 """Rises with every change that may give a text other words."""
@@ -173,13 +176,26 @@ def _read(
                 continue
             if rule.kind == "emoji" and "emoji" not in kinds:
                 continue
-            words = rule.words(match)
+            words = _words(rule, match)
             if words == ELSEWHERE:
                 continue
             _take(used, first - start, last - start)
             if words is not None and rule.kind in kinds:
                 found.append(Edit(first, last, words + _full_stop(rule.kind, match, words, end, language[0])))
     return sorted(found, key=lambda edit: edit.start)
+
+
+def _words(rule: Rule, match: re.Match[str]) -> str | None:
+    """Words of what a rule found; an error of the rule costs a line in the log and its match, no document."""
+    try:
+        return rule.words(match)
+    except (ArithmeticError, LookupError, NotImplementedError, ValueError) as error:
+        shape = _LETTER.sub("x", match[0])  # a log has no words of a text
+        _log.error("%s: %r is left to other rules: %s; please report it", rule.kind, shape, type(error).__name__)
+        return ELSEWHERE
+
+
+_LETTER = re.compile(r"[^\W\d_]")
 
 
 def _full_stop(kind: Kind, match: re.Match[str], words: str, end: int, code: str) -> str:

@@ -14,7 +14,8 @@ from voxyard.speech.reading.tables import Forms, Signs, table
 Words = Callable[[re.Match[str]], str | None]
 UnitName = Callable[[str, int], str | None]
 
-_SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺"
+_RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹"
+_SUPERSCRIPTS = f"{_RAISED}⁻⁺"
 _SUBSCRIPTS = "₀₁₂₃₄₅₆₇₈₉"
 _FORMULAS = (
     "H2O2|H2O|H2SO4|H2|CO2|CH4|C6H12O6|C2H5OH|CaCO3|CaCl2|Cl2|O2|O3|N2O|N2|NO2|NH3|NaHCO3|Na2CO3|SO2|SO3|SiO2|HNO3|"
@@ -92,11 +93,11 @@ def maths(
         _difference(signs, language),
         *sizes.patterns(language, units, unit_name),
         (
-            re.compile(rf"{base}\^\((?P<exponent>[^()\n]{{1,20}})\)"),
+            re.compile(rf"{base}\^\((?P<exponent>[^()\n{_SUPERSCRIPTS}]{{1,20}})\)"),
             lambda match: _to_the_power(match, signs, language),
         ),
         *_areas(signs, language, units, unit_name),
-        (re.compile(rf"{base}(?P<exponent>[{_SUPERSCRIPTS}]+){unit}(?![{letters}])"), power),
+        (re.compile(rf"{base}(?P<exponent>[⁻⁺]?[{_RAISED}]+){unit}(?![{letters}{_SUPERSCRIPTS}])"), power),
         (re.compile(rf"{base}\^(?P<exponent>[-−]?(?:\d{{1,3}}|[a-z])){unit}(?![{letters}^]|[.,]\d)"), power),
         (
             re.compile(rf"(?<![{letters}])(?:{_FORMULAS})(?![{letters}])"),

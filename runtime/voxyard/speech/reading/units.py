@@ -228,7 +228,7 @@ def slashed(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
     def rate(found: re.Match[str]) -> str:
         whole, _, part = found["n"].partition(language.decimal)
         name = unit_name(language, symbols[found["per"]], 1)
-        return f"{decimal(whole, part, language)} {table(language.locale).signs.per} {name}"
+        return f"{decimal(re.sub(r'[^0-9]', '', whole), part, language)} {table(language.locale).signs.per} {name}"
 
     def stop(found: re.Match[str]) -> str:
         whole, _, part = found["n"].partition(language.decimal)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +16,14 @@ from voxyard.speech.reading.reader import read_words
 from voxyard.speech.script import prepare
 
 TABLE = Path(__file__).with_name("heard_cases.yaml")
+NUMBER = re.compile(r"\d+(?:[.,' ]\d+)*")
+OTHERS = (
+    "0", "00", "007", "0.", "3.", "0,5", "0.5", "1.000", "1,000", "1 000", "1'000", "1.234.567", "5.500,25", "5,500.25",
+    "1.2.3", "1,2,3", "100", "2024", "999999999999999", "12345678901234567890", "-5", "+49", "1–2", "1–", "1-2-3-4",
+    "12:30", "25:61", "0:0", "30.02.2024", "1/2", "1/0", "3½", "½", "7⁄8", "²", "4²⁺", "10⁶", "10⁶⁻³", "1e400", "0x1F",
+    "IV", "(3)", "٣", "１２", "①",
+)  # fmt: skip
+"""What outsiders write where our cases have a number: grouped, decimal, empty, too large, of other digits."""
 
 
 @dataclass(frozen=True)
@@ -81,3 +90,15 @@ def test_a_text_is_heard_as_a_person_would_read_it(case: HeardCase) -> None:
         assert read_words(case.text, case.language) == case.text
     else:
         assert faults(case) == [], chunks_of(case)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("language", sorted({each.language for each in cases()}))
+def test_no_rule_breaks_at_a_number_that_it_did_not_expect(language: str, broken_rules: list[str]) -> None:
+    chance = random.Random(language)
+    for case in cases():
+        if case.language == language:
+            for _ in range(4):
+                text = NUMBER.sub(lambda found: found[0] if chance.random() < 0.4 else chance.choice(OTHERS), case.text)
+                read_words(text, language)
+                assert broken_rules == [], text

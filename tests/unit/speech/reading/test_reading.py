@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import time
@@ -12,10 +13,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from num2words import num2words
 
+from voxyard.speech.reading import reader
 from voxyard.speech.reading.languages import CURRENCIES, LANGUAGES, UNITS
 from voxyard.speech.reading.markup import Edit, EditedText
 from voxyard.speech.reading.options import KINDS, Kind, read_kinds
 from voxyard.speech.reading.reader import read_words, readings
+from voxyard.speech.reading.rules import Rule, rules
 
 TEXT = "On 2024-03-05 at 9:05 Mr. Bell paid $5.50 for the 2nd 5 km #walk of 12."
 KIND_WORDS: dict[Kind, tuple[str, str]] = {
@@ -125,6 +128,16 @@ def test_emoji_are_silent_unless_their_names_are_asked_for() -> None:
     assert read_words(text, "fr", read_kinds("all,emoji")) == read_words(text, "fr")  # which has no names of them
     assert "emoji" not in read_kinds("all")
     assert set(read_kinds("emoji, all")) == {*KINDS, "emoji"}
+
+
+def test_an_error_of_a_rule_leaves_its_match_to_the_others(
+    monkeypatch: pytest.MonkeyPatch, broken_rules: list[str]
+) -> None:
+    wrong = Rule("units", re.compile(r"[\d,]+ km"), lambda found: str(int(found[0].partition(" ")[0])))
+    monkeypatch.setattr(reader, "rules", lambda *language: (wrong, *rules(*language)))
+    assert read_words("It is 1,000 km long.", "en") == "It is one thousand kilometers long."
+    assert broken_rules == ["units: '1,000 xx' is left to other rules: ValueError; please report it"]
+    broken_rules.clear()
 
 
 def test_what_is_taken_is_not_read() -> None:
