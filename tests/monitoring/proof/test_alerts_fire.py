@@ -140,7 +140,9 @@ def test_an_alert_fires_for_what_was_planted_and_for_nothing_else(proof: Proof, 
     missing = [labels for labels in PLANTED[name] if not any(labels.items() <= found.items() for found in fired)]
     assert missing == []
     if name not in OF_THIS_MACHINE:
-        planned = [*PLANTED[name], *bark_not_scraped(proof)] if name == "WorkloadDown" else PLANTED[name]
+        planned = [*PLANTED[name], *(bark_not_scraped(proof) if name == "WorkloadDown" else ())]
+        if name == "GpuLost":  # a busy machine scrapes a loss of the card that comes and goes for long enough
+            planned += PLANTED["GpuFlapping"]
         beside = [found for found in fired if not any(labels.items() <= found.items() for labels in planned)]
         assert beside == []
 
