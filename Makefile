@@ -131,7 +131,7 @@ test-fleet: $(VENV)/stamps/dev  ## test check, deploy, runs and monitoring on ho
 
 SMOKE217 = $(addprefix tests/integration/trainer/,test_step.py test_placement.py test_samples.py)  # of `make prove`: prove-long runs all
 test-tf217: $(VENV217)/stamps/test  ## run the trainer tests with the oldest supported TensorFlow
-	@$(VENV217)/bin/python scripts/suite.py "trainer tests with TensorFlow 2.17" $(or $(TESTS),$(if $(filter slow,$(TIER)),$(SMOKE217),tests/integration/trainer)) -- -q $(if $(filter long,$(TIER)),-m "not long",$(if $(TIER),-m "not slow"))
+	@$(VENV217)/bin/python scripts/suite.py "trainer tests with TensorFlow 2.17" $(or $(TESTS),$(if $(filter slow,$(TIER)),$(SMOKE217),tests/integration/trainer)) -- -q $(if $(TIER),-m "not long")
 
 test-clients: $(VENV)/stamps/dev $(VENV_CLIENTS)/stamps/test  ## run OpenAI's npm client, litellm, LiveKit, Pipecat, curl and ffprobe on the service
 	@$(SUITE) "tests of unmodified clients" $(or $(TESTS),tests/integration/clients) -- -q $(PICK) $(OR_NONE)

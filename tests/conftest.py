@@ -106,6 +106,7 @@ _SLOW = (  # below tests/, beside those marked slow: what `make prove` runs and 
     "integration/trainer/test_gpu_trial.py",
     "integration/trainer/test_gpus.py",
     "integration/trainer/test_hosts.py",
+    "integration/trainer/test_placement.py",
     "integration/trainer/test_resume.py",
     "integration/trainer/test_run.py",
     "integration/trainer/test_run_checkpoints.py",

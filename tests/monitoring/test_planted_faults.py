@@ -128,7 +128,9 @@ def test_features_cost_what_they_cost_whatever_their_step_waits_for(tmp_path: Pa
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)  # minutes where the machine does much else
-@pytest.mark.parametrize("play", [PARTLY, SLOWLY, LOOK_BACK, pytest.param(AGAIN, marks=pytest.mark.long)], ids=str)
+@pytest.mark.parametrize(
+    "play", [PARTLY, SLOWLY, *(pytest.param(each, marks=pytest.mark.long) for each in (LOOK_BACK, AGAIN))], ids=str
+)
 def test_faults_are_told_by_their_causes(promtool: str, tmp_path: Path, play: Play) -> None:
     found = observe(play.faults(), tmp_path)
     assert {each.kind.name for each in found} == set(play.names)

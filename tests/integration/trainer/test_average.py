@@ -140,7 +140,10 @@ def test_the_model_has_the_average_within_the_scope_and_its_weights_after_it(str
     step.close()
 
 
-@pytest.mark.parametrize(("strategy", "kind"), [("single", Quiet), ("split", TwoNetworks), ("mirrored", Quiet)])
+@pytest.mark.parametrize(
+    ("strategy", "kind"),
+    [("single", Quiet), pytest.param("split", TwoNetworks, marks=pytest.mark.slow), ("mirrored", Quiet)],
+)
 def test_the_average_goes_round_with_the_state(strategy: str, kind: type) -> None:
     """Bit for bit, the number of its updates too."""
     first, _ = trained(strategy, made(kind), 2)

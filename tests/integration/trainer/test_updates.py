@@ -191,6 +191,7 @@ def two(**training: Any) -> TwoNetworks:
     return TwoNetworks(config(**training), ("",))
 
 
+@pytest.mark.slow
 def test_a_network_beside_the_model_device_learns_what_it_learns_in_turn():
     """Bit for bit; and on one device there is no thread."""
     batches = [batch(8, seed) for seed in range(6)]

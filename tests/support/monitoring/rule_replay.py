@@ -6,6 +6,7 @@ import math
 import os
 import re
 import subprocess
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -45,7 +46,7 @@ class Recording:
         self.interval = interval
         self.steps = 0
         self.instances: set[str] = set()
-        self._values: dict[str, list[tuple[int, float]]] = {}
+        self._values: dict[str, tuple[array[int], array[float]]] = {}  # steps and values
         rules = "\n".join(file.read_text(encoding="utf-8") for file in RULES.glob("*.yaml"))
         self._read = set(re.findall(r"[a-zA-Z_:]\w*", rules))
 
@@ -74,7 +75,11 @@ class Recording:
 
     def _put(self, series: str, value: float) -> None:
         if series.partition("{")[0] in self._read:  # the rest no rule reads
-            self._values.setdefault(series, []).append((self.steps, value))
+            if series not in self._values:
+                self._values[series] = array("l"), array("d")
+            steps, values = self._values[series]
+            steps.append(self.steps)
+            values.append(value)
 
     def document(self, directory: Path) -> Path:
         """A test of promtool that reports every alert that ever fired (it expects none)."""
@@ -90,7 +95,8 @@ class Recording:
             "    input_series:",
         ]
         for series, samples in sorted(self._values.items()):
-            lines += [f"      - series: '{series}'", f"        values: '{' '.join(_words(samples, self.steps))}'"]
+            words = " ".join(_words(zip(*samples, strict=True), self.steps))
+            lines += [f"      - series: '{series}'", f"        values: '{words}'"]
         lines.append("    promql_expr_test:")
         for begin in range(0, self.steps, self.window):
             last = min(begin + self.window, self.steps) - 1
@@ -141,7 +147,7 @@ def _fired(text: str) -> Iterator[tuple[str, float]]:
         yield labels, float(value)
 
 
-def _words(samples: list[tuple[int, float]], steps: int) -> Iterator[str]:
+def _words(samples: Iterable[tuple[int, float]], steps: int) -> Iterator[str]:
     """Runs in promtool's notation; where a series vanishes from a scrape it is stale, as in Prometheus."""
     expected = 0
     for (value, offset), run in groupby(_numbered(samples), key=lambda each: (each[1], each[2])):

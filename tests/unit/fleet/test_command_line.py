@@ -18,7 +18,9 @@ WITHOUT = ":".join(each for each in os.defpath.split(":") if not (Path(each) / "
 
 
 @pytest.mark.parametrize("activated", [True, False], ids=["activated", "not activated"])
-@pytest.mark.parametrize("folder", [".", pytest.param("deploy/prometheus", marks=pytest.mark.slow), "/"])
+@pytest.mark.parametrize(
+    "folder", [".", *(pytest.param(each, marks=pytest.mark.slow) for each in ("deploy/prometheus", "/"))]
+)
 def test_the_command_that_a_message_shows_runs_where_the_user_is(tmp_path: Path, folder: str, activated: bool) -> None:
     (tmp_path / "hosts.yaml").write_text("hosts: {a: {address: 192.0.2.1, user: u, roles: [trainer]}}\n")
     environment = {**os.environ, "PATH": f"{FAB.parent}:{WITHOUT}" if activated else WITHOUT}
@@ -67,8 +69,8 @@ def test_an_installation_without_the_program_is_told_its_name(tmp_path: Path) ->
     [
         (["check", "--no-such-option"], "No idea what '--no-such-option' is!"),
         (["chekc"], "No idea what 'chekc' is!"),
-        (["check", "--inventory", "/no/such/file"], "no such inventory"),
-        (["status", "--inventory"], "needed value"),
+        pytest.param(["check", "--inventory", "/no/such/file"], "no such inventory", marks=pytest.mark.slow),
+        pytest.param(["status", "--inventory"], "needed value", marks=pytest.mark.slow),
         (["status", "--inventory", "deploy/hosts.example.yaml", "--host", "gpu-01,nobody"], "no host nobody"),
     ],
 )

@@ -52,7 +52,9 @@ def test_a_thread_that_learns_late_of_the_end_of_a_step_makes_the_next_one_no_sh
         launch(steps, 0, first)
         launch(steps, 1, second)
         second.ended.set()
-        eventually(steps._launched[1].end.done, "the end of the second is known")
+        known = steps._launched[1].end
+        assert known is not None
+        eventually(known.done, "the end of the second is known")
         first.ended.set()
         ended = list(steps.drain())
     assert [one.step for one in ended] == [1, 2]

@@ -51,7 +51,8 @@ def transformers_codes(checkpoint: BarkCheckpoint, work: CoarseWork, voice: Any 
 
 
 @pytest.mark.parametrize(
-    ("length", "voice"), [(30, None), (260, None), (90, (400, 600)), (60, (21, 500)), (60, (400, 20))]
+    ("length", "voice"),
+    [(30, None), pytest.param(260, None, marks=pytest.mark.slow), (90, (400, 600)), (60, (21, 500)), (60, (400, 20))],
 )
 @pytest.mark.parametrize("skip", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_greedy_codes_equal_those_of_transformers(
@@ -80,7 +81,8 @@ def test_the_first_window_equals_a_full_forward_without_cache(endless: BarkCheck
     np.testing.assert_array_equal(found[:60], (np.array(fed[layout.window + 1 :]) - layout.first) % layout.codebook)
 
 
-@pytest.mark.parametrize("temperature", [pytest.param(0.0, marks=pytest.mark.slow), 0.7])
+@pytest.mark.slow
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
 def test_skipping_prefills_changes_no_code(checkpoint: BarkCheckpoint, history: Any, temperature: float) -> None:
     voices = (None, history.random(400, 600), history.random(30, 60))
     work = [work_of(number, 40 + 130 * number, voices[number]) for number in range(3)]
