@@ -325,11 +325,17 @@ def test_a_chunk_that_nobody_wants_any_more_is_not_asked_for_again(monkeypatch: 
         both.wait(PATIENCE)
         until.wait(PATIENCE)
 
+    def pause(self: worker.RemoteWorker, lease: int, seconds: float) -> None:
+        waits.set()
+        really_pause(self, lease, seconds)
+
+    waits, really_pause = threading.Event(), worker.RemoteWorker._pause
+    monkeypatch.setattr(worker.RemoteWorker, "_pause", pause)
     slow = Planned(body=tone(0.1, 24_000), wait=speak_another)
     plan = SpeechServerPlan(lambda body: later if body["input"] == "Text 0." else slow)
     with speech_server(plan) as url, pool(url) as opened:
         job = opened.submit([Request(number, f"Text {number}.") for number in range(2)])
-        eventually(lambda: len(plan.asked) == 2, "both are asked for")
+        assert waits.wait(PATIENCE)  # the answer of the first is known while the other one is spoken
         job.cancel()
         until.set()
         eventually(lambda: opened.workers()[0].state == "ready", "its place is free")
