@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import lzma
 import posixpath
 import re
+import struct
 import unicodedata
 import zipfile
 import zlib
@@ -29,6 +31,10 @@ MAX_RATIO = 200
 RATIO_FROM_BYTES = 4 * 2**20
 
 _PIECE_BYTES = 2**16
+_DAMAGED = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, OverflowError, ValueError,
+    NotImplementedError,
+)  # fmt: skip
 _UTF8_NAME = 0x800  # flag of a ZIP's entry
 _NO_REFERENCE = re.compile(rb"&(?!(?:amp|lt|gt|quot|apos|#\d{1,7}|#[xX][0-9a-fA-F]{1,6});)((?:[A-Za-z]\w{1,31};)?)")
 _SIGNS = {name.encode(): "".join(f"&#{ord(sign)};" for sign in signs).encode() for name, signs in html5.items()}
@@ -60,13 +66,12 @@ class TextArchive:
             raise broken(f"it names a file that is not in it ({name[:100]})", self._kind)
         limit = self._left if most is None else most
         data = bytearray()
-        with self._archive.open(entry) as stream:
-            while piece := stream.read(_PIECE_BYTES):
-                data += piece
-                if len(data) > limit:
-                    raise self._bomb(f"it unpacks to more than {MAX_TEXT_BYTES >> 20} MiB of text")
-                if len(data) > RATIO_FROM_BYTES and len(data) > MAX_RATIO * entry.compress_size:
-                    raise self._bomb(f"{name[:100]} is packed to less than 1/{MAX_RATIO} of its size")
+        for piece in pieces(self._archive, entry, self._kind):
+            data += piece
+            if len(data) > limit:
+                raise self._bomb(f"it unpacks to more than {MAX_TEXT_BYTES >> 20} MiB of text")
+            if len(data) > RATIO_FROM_BYTES and len(data) > MAX_RATIO * entry.compress_size:
+                raise self._bomb(f"{name[:100]} is packed to less than 1/{MAX_RATIO} of its size")
         if most is None:
             self._left -= len(data)
         return bytes(data)
@@ -85,7 +90,31 @@ class TextArchive:
         return self._entries.get(name) or self._folded.get(_folded(name))
 
     def _bomb(self, found: str) -> UnreadableFileError:
-        return UnreadableFileError(f"{found}: refused; {_save_again(self._kind)}")
+        return UnreadableFileError(f"{found}: refused; {save_again(self._kind)}")
+
+
+def opened(content: BinaryIO, kind: str) -> zipfile.ZipFile:
+    """The archive in `content`. Raises UnreadableFileError where it is broken."""
+    with _unzipping(kind):
+        return zipfile.ZipFile(content)
+
+
+def pieces(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, kind: str) -> Iterator[bytes]:
+    """Parts of an unpacked file of an archive. Raises UnreadableFileError where it is broken or encrypted."""
+    with _unzipping(kind), archive.open(entry) as stream:
+        while piece := stream.read(_PIECE_BYTES):
+            yield piece
+
+
+@contextmanager
+def _unzipping(kind: str) -> Iterator[None]:
+    """Around calls of zipfile alone: whatever a damaged archive makes it raise is told as that."""
+    try:
+        yield
+    except _DAMAGED as error:
+        raise broken(f"its ZIP archive is broken or truncated ({error})", kind) from error
+    except RuntimeError as error:
+        raise broken("its ZIP archive is encrypted: expected one without a password", kind) from error
 
 
 @contextmanager
@@ -95,15 +124,8 @@ def text_archive(content: BinaryIO, kind: str) -> Iterator[TextArchive]:
     Raises:
         UnreadableFileError: broken, encrypted, or an archive that unpacks to far more than a text.
     """
-    try:
-        with zipfile.ZipFile(content) as archive:
-            yield TextArchive(archive, kind)
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
-        raise broken(f"its ZIP archive is broken or truncated ({error})", kind) from error
-    except RuntimeError as error:  # zipfile's for an encrypted entry
-        if isinstance(error, RecursionError):
-            raise
-        raise broken("its ZIP archive is encrypted: expected one without a password", kind) from error
+    with opened(content, kind) as archive:
+        yield TextArchive(archive, kind)
 
 
 def _name(entry: zipfile.ZipInfo) -> str:
@@ -144,9 +166,10 @@ def _with_xml_signs(data: bytes) -> bytes:
 
 def broken(found: str, kind: str) -> UnreadableFileError:
     """Error of a damaged file, with what was found."""
-    return UnreadableFileError(f"{found}: {_save_again(kind)}")
+    return UnreadableFileError(f"{found}: {save_again(kind)}")
 
 
-def _save_again(kind: str) -> str:
-    program = "LibreOffice" if kind == "ODT" else "an e-book program"
+def save_again(kind: str) -> str:
+    """What to do with a damaged file."""
+    program = {"ODT": "LibreOffice", "DOCX": "Word or LibreOffice"}.get(kind, "an e-book program")
     return f"open it in {program}, save it as {kind} again and send that"

@@ -15,6 +15,7 @@ from docx.opc.exceptions import OpcError
 from docx.oxml.ns import nsmap
 from docx.oxml.parser import parse_xml
 
+from voxyard.extraction.archive import broken
 from voxyard.extraction.document import (
     Block,
     HeadingBlock,
@@ -25,11 +26,10 @@ from voxyard.extraction.document import (
     parsed,
     within,
 )
-from voxyard.extraction.docx_archive import SAVE_AGAIN, sanitized
+from voxyard.extraction.docx_archive import sanitized
 from voxyard.extraction.docx_formula import FORMULA, spoken_omml
 from voxyard.extraction.docx_numbering import list_numbers
 from voxyard.extraction.docx_styles import BODY_LEVEL, DocxStyle, docx_styles, is_on, outline
-from voxyard.extraction.errors import UnreadableFileError
 from voxyard.extraction.raised import raised
 from voxyard.extraction.silent import LEADERS
 
@@ -44,6 +44,7 @@ _IGNORED_TAGS = frozenset(  # deleted, duplicated, or not text
     [f"{_W}{name}" for name in ("del", "moveFrom", "rt", "pPr", "rPr", "sdtPr", "instrText", "delText")]
     + [f"{_MC}Fallback"]
 )
+_UNFIT = (AttributeError, TypeError, ValueError)  # of python-docx, for what is not where it should be
 _CONTENTS_GALLERY = "Table of Contents"
 _TOC_FIELD = re.compile(r"\s*(?:TOC|INDEX|TOA)\b", re.IGNORECASE)
 
@@ -67,8 +68,9 @@ def read_docx(content: BinaryIO, *, max_characters: int) -> ParsedDocument:
         properties = document.core_properties
         title, author, language = properties.title, properties.author, properties.language
         reading = _DocumentWalk(document)
-    except (OpcError, KeyError, ValueError, AttributeError, SyntaxError, zipfile.BadZipFile) as error:  # lxml's too
-        raise UnreadableFileError(f"broken DOCX structure ({error!r}): {SAVE_AGAIN}") from error
+    except (OpcError, LookupError, SyntaxError, zipfile.BadZipFile, *_UNFIT) as error:  # lxml's too
+        found = "its parts do not fit together" if isinstance(error, _UNFIT) else error
+        raise broken(f"broken DOCX structure ({found})", "DOCX") from error
     blocks = within(reading.paragraphs(), max_characters)
     return parsed(title or None, blocks, "skip", language=language or None, author=author or None)
 

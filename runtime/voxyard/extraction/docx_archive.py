@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import io
 import zipfile
-import zlib
 from typing import BinaryIO
 from xml.parsers import expat
 
+from voxyard.extraction.archive import broken, opened, pieces, save_again
 from voxyard.extraction.errors import FORMATS, UnreadableFileError, UnsupportedFileError
 
 MAX_ENTRIES = 10_000
@@ -24,10 +24,8 @@ MAX_RATIO = 200
 
 RATIO_FROM_BYTES = 4 * 2**20
 
-_PIECE_BYTES = 2**16
 _CONTENT_TYPES = "[Content_Types].xml"
 MAIN_TYPE = b"application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"
-SAVE_AGAIN = "open it in Word or LibreOffice, save it as DOCX again and send that"
 _OTHER_ARCHIVES = {  # names that identify the type
     "xl/workbook.xml": "an Excel sheet (XLSX)",
     "ppt/presentation.xml": "a PowerPoint presentation (PPTX)",
@@ -43,20 +41,15 @@ def sanitized(content: BinaryIO) -> bytes:
         UnsupportedFileError: another type of ZIP archive.
         UnreadableFileError: broken, encrypted, or an archive that unpacks to far more than a document.
     """
-    try:
-        with zipfile.ZipFile(content) as archive:
-            entries = [entry for entry in archive.infolist() if not entry.is_dir()]
-            _check_declared(entries)
-            copy, left = io.BytesIO(), MAX_XML_BYTES
-            with zipfile.ZipFile(copy, "w", zipfile.ZIP_STORED) as copied:
-                for entry in entries:
-                    data = _unpacked(archive, entry, left) if _is_xml(entry) else b""
-                    left -= len(data)
-                    copied.writestr(entry.filename, data)
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
-        raise _broken(f"its ZIP archive is broken or truncated ({error})") from error
-    except RuntimeError as error:  # zipfile's for an encrypted entry
-        raise _broken("its ZIP archive is encrypted: expected one without a password") from error
+    with opened(content, "DOCX") as archive:
+        entries = [entry for entry in archive.infolist() if not entry.is_dir()]
+        _check_declared(entries)
+        copy, left = io.BytesIO(), MAX_XML_BYTES
+        with zipfile.ZipFile(copy, "w", zipfile.ZIP_STORED) as copied:
+            for entry in entries:
+                data = _unpacked(archive, entry, left) if _is_xml(entry) else b""
+                left -= len(data)
+                copied.writestr(entry.filename, data)
     return copy.getvalue()
 
 
@@ -97,13 +90,12 @@ def _unpacked(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, most: int) -> by
     parser.StartDoctypeDeclHandler = _no_doctype
     main = entry.filename == _CONTENT_TYPES
     data = bytearray()
-    with archive.open(entry) as stream:
-        while piece := stream.read(_PIECE_BYTES):
-            data += piece
-            if len(data) > most:
-                raise _bomb(f"it unpacks to more than {MAX_XML_BYTES >> 20} MiB of XML")
-            _check_ratio(entry, len(data))
-            _parse(parser, piece, entry)
+    for piece in pieces(archive, entry, "DOCX"):
+        data += piece
+        if len(data) > most:
+            raise _bomb(f"it unpacks to more than {MAX_XML_BYTES >> 20} MiB of XML")
+        _check_ratio(entry, len(data))
+        _parse(parser, piece, entry)
     _parse(parser, b"", entry, last=True)
     if main and MAIN_TYPE not in data:
         raise UnsupportedFileError(
@@ -116,8 +108,8 @@ def _unpacked(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, most: int) -> by
 def _parse(parser: expat.XMLParserType, piece: bytes, entry: zipfile.ZipInfo, *, last: bool = False) -> None:
     try:
         parser.Parse(piece, last)
-    except expat.ExpatError as error:
-        raise _broken(f"{entry.filename[:100]} is not well-formed XML ({error})") from error
+    except (expat.ExpatError, LookupError, ValueError) as error:  # the last two for encodings that expat does not have
+        raise broken(f"{entry.filename[:100]} is not well-formed XML ({error})", "DOCX") from error
 
 
 def _no_doctype(*_: object) -> None:
@@ -125,8 +117,4 @@ def _no_doctype(*_: object) -> None:
 
 
 def _bomb(found: str) -> UnreadableFileError:
-    return UnreadableFileError(f"{found}: refused; {SAVE_AGAIN}")
-
-
-def _broken(found: str) -> UnreadableFileError:
-    return UnreadableFileError(f"{found}: {SAVE_AGAIN}")
+    return UnreadableFileError(f"{found}: refused; {save_again('DOCX')}")
