@@ -14,7 +14,9 @@ from voxyard.extraction.child import read_document
 from voxyard.extraction.document import ParsedDocument
 from voxyard.extraction.extract import ExtractedText, extract
 
-CASES: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("reported_files.yaml").read_text("utf-8"))
+CASES: dict[str, dict[str, Any]] = yaml.load(
+    Path(__file__).with_name("reported_files.yaml").read_bytes(), yaml.CSafeLoader
+)
 
 
 def read(case: dict[str, Any]) -> ExtractedText | ParsedDocument:

@@ -152,7 +152,7 @@ def table(code: str) -> WordTable:
         return WordTable()
     import yaml
 
-    values = yaml.safe_load(file.read_text(encoding="utf-8"))
+    values = yaml.load(file.read_bytes(), yaml.CSafeLoader)
     for name in (
         "titles",
         "dotted",

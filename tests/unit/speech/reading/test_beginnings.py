@@ -12,7 +12,7 @@ from voxyard.speech.reading.beginnings import Places, beginning_of
 from voxyard.speech.reading.languages import LANGUAGES
 from voxyard.speech.reading.rules import rules
 
-CASES = yaml.safe_load(Path(__file__).with_name("heard_cases.yaml").read_text(encoding="utf-8"))
+CASES = yaml.load(Path(__file__).with_name("heard_cases.yaml").read_bytes(), yaml.CSafeLoader)
 
 
 def text_of(language: str) -> str:

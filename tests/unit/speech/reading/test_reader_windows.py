@@ -58,6 +58,7 @@ def tables() -> list[str]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("language", ["en", "de", "fr"])
 def test_a_table_of_figures_that_is_searched_in_pieces_is_read_as_a_whole(
     language: str, monkeypatch: pytest.MonkeyPatch

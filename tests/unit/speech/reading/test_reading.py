@@ -250,6 +250,7 @@ LONG = [  # what is repeated, the code of its language, what is heard of each
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("unit", "code", "heard"), LONG, ids=[f"{code}-{unit[:9].strip()}" for unit, code, _ in LONG])
 def test_a_long_text_is_read_in_linear_time(unit: str, code: str, heard: str) -> None:
     """Eight times the text takes about eight times as long, not 64 times; of a busy machine the best of five tells."""
