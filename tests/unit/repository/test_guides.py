@@ -51,14 +51,13 @@ def anchors(text: str) -> set[str]:
 
 def broken_links(page: Path, root: Path, files: set[Path]) -> list[str]:
     """The links of `page` that lead nowhere: to no one of `files` nor a folder of them, or to no heading there."""
-    folders = {parent for file in files for parent in file.parents if root in (parent, *parent.parents)}
     found = []
     for target in links(page.read_text(encoding="utf-8")):
         if target.startswith("https://"):
             continue
         name, _, anchor = target.partition("#")
         aim = (page.parent / name).resolve() if name else page
-        if aim not in files | folders:
+        if aim not in files and not (aim.is_relative_to(root) and any(aim in file.parents for file in files)):
             found.append(f"{page.relative_to(root)}: {target}: no such file in the repository")
         elif anchor and (aim.suffix != ".md" or anchor not in anchors(aim.read_text(encoding="utf-8"))):
             found.append(f"{page.relative_to(root)}: {target}: no such heading")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -63,12 +64,19 @@ HEAVY = ("tensorflow", "torch", "keras")
 SLOW = (*HEAVY, "numpy", "pydantic", "rich", "yaml", "soundfile", "prometheus_client", "voxyard.settings")
 
 
-def imported(tree: ast.AST, package: list[str]) -> Iterator[tuple[int, str]]:
-    """Every module that a file imports, wherever in it, with its line; relative names resolved."""
-    for node in ast.walk(tree):
+@functools.cache
+def statements(path: Path) -> list[ast.Import | ast.ImportFrom]:
+    """The import statements of a file, wherever in it."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
+def imported(path: Path, package: list[str]) -> Iterator[tuple[int, str]]:
+    """Every module that a file imports, with its line; relative names resolved."""
+    for node in statements(path):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
+        else:
             start = package[: len(package) - node.level + 1] if node.level else []
             module = ".".join([*start, *([node.module] if node.module else [])])
             yield from ((node.lineno, f"{module}.{alias.name}") for alias in node.names)
@@ -89,7 +97,7 @@ def wrong_arrows(root: Path) -> list[str]:
             found.append(f"{'/'.join(parts)}: the room {room!r} is not in the table of this test")
             continue
         package = list(parts[1:-1])
-        for line, module in imported(ast.parse(path.read_text(encoding="utf-8")), package):
+        for line, module in imported(path, package):
             if (reason := _objection(module, parts[0], room, allowed)) is not None:
                 found.append(f"{path.relative_to(root)}:{line}: {reason}")
     return found
@@ -120,7 +128,7 @@ def module_graph(base: Path) -> dict[str, set[str]]:
     graph = {}
     for name, path in paths.items():
         package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
-        found = {module for _, module in imported(ast.parse(path.read_text(encoding="utf-8")), package)}
+        found = {module for _, module in imported(path, package)}
         # `from a.b import c` is the module a.b.c, or something that the module a.b holds
         graph[name] = {each if each in paths else each.rpartition(".")[0] for each in found} & set(paths) - {name}
     return graph
@@ -237,6 +245,6 @@ def test_only_the_routes_and_the_wiring_of_the_service_import_fastapi() -> None:
         name
         for path in package.rglob("*.py")
         if not (name := path.relative_to(package).as_posix()).startswith(allowed)
-        and any(module.split(".")[0] == "fastapi" for _, module in imported(ast.parse(path.read_text()), []))
+        and any(module.split(".")[0] == "fastapi" for _, module in imported(path, []))
     }
     assert found == set()
