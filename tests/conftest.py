@@ -98,6 +98,7 @@ _SLOW = (  # below tests/, beside those marked slow: what `make prove` runs and 
     "integration/service/test_audio_bucket.py",
     "integration/service/test_cells.py",
     "integration/service/test_gateway.py",
+    "integration/service/test_sick_gpu.py",
     "integration/service/test_stop.py",
     "integration/slurm/",
     "integration/telemetry/",

@@ -132,13 +132,14 @@ class Cancelling(ListSource[Request]):
 
 
 SETTINGS: dict[str, dict[str, Any]] = {"resident": {}, "offload": {"offload": True}, "beside": {"finish": "beside"}}
-QUICK = [(1, "resident"), (3, "resident"), (3, "offload"), (3, "beside"), (13, "beside")]  # before, amid and at the end
+QUICK = [(3, "resident"), (3, "offload")]
+SLOW = [(1, "resident"), (3, "beside"), (13, "beside")]  # before, amid and at the end
 
 
 @pytest.mark.parametrize(
     ("after", "way"),
     [
-        pytest.param(*each, marks=() if each in QUICK else pytest.mark.long)
+        pytest.param(*each, marks=() if each in QUICK else pytest.mark.slow if each in SLOW else pytest.mark.long)
         for each in product((1, 2, 3, 5, 8, 13, 34), SETTINGS)
     ],
 )
@@ -266,7 +267,7 @@ def test_prefilling_every_window_makes_the_same_sound(engine: Make, history: Any
     assert sounds(speak(engine(skip_prefill=False), asked)) == sounds(speak(engine(), asked))
 
 
-@pytest.mark.parametrize("settings", [{"int8": True}, {"precision": "bfloat16"}])
+@pytest.mark.parametrize("settings", [{"int8": True}, pytest.param({"precision": "bfloat16"}, marks=pytest.mark.slow)])
 def test_smaller_weights_speak_and_do_not_depend_on_batch_mates(
     engine: Make, history: Any, settings: dict[str, Any]
 ) -> None:

@@ -115,6 +115,7 @@ def test_a_clip_with_fewer_frames_than_tokens_costs_nothing_and_spreads_its_fram
     np.testing.assert_array_equal(found.hard[0].numpy()[:3].argmax(-1), [0, 1, 3])
 
 
+@pytest.mark.slow
 def test_long_clips_lose_no_precision() -> None:
     """The posterior of each frame sums to one after 800 frames."""
     table = tf.constant(np.random.default_rng(2).normal(size=(2, 800, 120)).astype(np.float32) * 3)

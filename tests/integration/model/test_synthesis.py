@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -45,15 +44,14 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_each_speaker_has_a_voice_and_the_first_is_the_default(run: Any, tmp_path: Path) -> None:
     """`--speaker NAME`."""
-    where = run(("adam", "mia", "zoe"))
+    where = run(("adam", "mia"))
     mels = {}
-    for name in (None, "adam", "mia", "zoe"):
+    for name in (None, "adam", "mia"):
         said = trained.synthesize(where, "Good morning.", tmp_path / "x.wav", tmp_path / f"{name}.npy", speaker=name)
         assert said.speaker == (name or "adam")
         mels[name] = np.load(tmp_path / f"{name}.npy")
     np.testing.assert_array_equal(mels[None], mels["adam"])
-    others = [mels[name] for name in ("adam", "mia", "zoe")]
-    assert not any(a.shape == b.shape and np.allclose(a, b) for a, b in pairwise(others))
+    assert mels["adam"].shape != mels["mia"].shape or not np.allclose(mels["adam"], mels["mia"])
 
 
 def test_an_unknown_speaker_is_refused_with_those_there_are(run: Any, tmp_path: Path) -> None:
@@ -96,9 +94,9 @@ def test_a_sentence_that_cannot_be_read_is_found_before_any_is_spoken(
     for text in ("", "* * *"):
         with pytest.raises(TrainerError, match="nothing to say"):
             trained.synthesize(where, text, tmp_path / "x.wav")
-    said = trained.synthesize(where, f"{STORY}\n\n{'=' * 28}\n\n{STORY}", tmp_path / "x.wav")
+    said = trained.synthesize(where, f"Good morning.\n\n{'=' * 28}\n\nGood night.", tmp_path / "x.wav")
     assert said.texts is not None
-    assert said.texts.characters == 2 * len(STORY.replace(" ", ""))
+    assert said.texts.characters == len("Goodmorning.Goodnight.")
     assert "is left out: no letter or digit" in caplog.text
 
 

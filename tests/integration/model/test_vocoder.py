@@ -115,7 +115,8 @@ def test_the_inverse_transform_gives_back_what_was_transformed(model: ModelConfi
     np.testing.assert_allclose(vocoder._samples(tf.constant(spectrum)), sound, atol=1e-4)
 
 
-@pytest.mark.parametrize("after", [pytest.param(0, marks=pytest.mark.slow), 9], ids=["with discriminators", "without"])
+@pytest.mark.slow
+@pytest.mark.parametrize("after", [0, 9], ids=["with discriminators", "without"])
 def test_losses_are_those_of_each_clip(after: int) -> None:
     """Of each clip by itself, in every update."""
     ours, model = made(after=after)
@@ -228,7 +229,9 @@ def test_the_vocoders_rate_is_held_and_then_falls() -> None:
     np.testing.assert_allclose(found, [5e-6, 1e-3, 1e-3, 5e-4, 1e-3 * math.sqrt(0.002)], rtol=1e-3)
 
 
-@pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-5), ("mixed_bfloat16", 1e-2)])
+@pytest.mark.parametrize(
+    ("precision", "tolerance"), [("float32", 1e-5), pytest.param("mixed_bfloat16", 1e-2, marks=pytest.mark.slow)]
+)
 def test_shifted_frames_are_the_depthwise_convolution_with_the_same_weights(precision: str, tolerance: float) -> None:
     """Values and gradients as XLA computes them; of frames of a length that is not known, too."""
     policy = keras.DTypePolicy(precision)

@@ -64,6 +64,7 @@ def server_of_a_latin_system() -> Iterator[PostgresServer]:
         server.close()
 
 
+@pytest.mark.slow
 @pytest.mark.needs("initdb", "createdb", "createuser")
 @pytest.mark.parametrize("guide", GUIDES)
 def test_user_and_database_are_made_as_printed(guide: str) -> None:
@@ -78,6 +79,7 @@ def test_user_and_database_are_made_as_printed(guide: str) -> None:
         PostgresDatabase(server.url("public")).close()
 
 
+@pytest.mark.slow
 @pytest.mark.needs("systemd-analyze")
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
 def test_a_unit_is_valid_and_its_command_is_ours(unit: Path, tmp_path: Path) -> None:

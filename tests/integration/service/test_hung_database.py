@@ -32,6 +32,7 @@ def server() -> Iterator[PostgresServer]:
         yield made
 
 
+@pytest.mark.slow
 def test_a_statement_is_given_up_and_then_nobody_waits(server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ImpatientConnection, "silence", 0.5)
     monkeypatch.setattr(answers, "ANSWER_SECONDS", 0.3)

@@ -150,6 +150,7 @@ def test_a_schema_of_a_newer_version_is_refused_and_left_alone(
     assert postgres.execute(f"SELECT version FROM {schema}.voxyard") == [(99,)]  # noqa: S608
 
 
+@pytest.mark.slow
 def test_a_start_waits_for_its_server_and_says_so(own_server: PostgresServer, caplog: pytest.LogCaptureFixture) -> None:
     url = own_server.url()
     own_server.stop()
@@ -281,6 +282,7 @@ def test_a_server_that_is_away_is_unavailable_until_it_is_back(
     store.close()
 
 
+@pytest.mark.slow
 def test_a_full_disk_of_the_server_is_no_room_and_keeps_what_it_had(own_server: PostgresServer) -> None:
     folder = own_server.folder / "small"
     folder.mkdir()

@@ -28,6 +28,7 @@ def small_server() -> Iterator[PostgresServer]:
         yield server
 
 
+@pytest.mark.slow
 def test_a_server_that_is_full_is_waited_for_and_then_said_to_be(small_server: PostgresServer) -> None:
     url = small_server.url(host="127.0.0.1")
     guest = url.replace("voxyard@", "guest@").partition("?")[0]
@@ -72,6 +73,7 @@ def tls_server(authority: Authority) -> Iterator[PostgresServer]:
         yield server
 
 
+@pytest.mark.slow
 def test_a_server_is_verified_by_its_authority_and_its_name(
     tls_server: PostgresServer, authority: Authority, tmp_path: Path
 ) -> None:

@@ -56,6 +56,7 @@ def test_a_place_that_cannot_be_used_is_a_problem(tmp_path: Path) -> None:
     assert "Not a directory" in look_at_shelf(str(tmp_path / "file"))["problem"]
 
 
+@pytest.mark.slow
 def test_secrets_come_as_files_that_variables_name(postgres: PostgresServer, tmp_path: Path) -> None:
     """As the container runs it: a database that wants a password, on standard input alone."""
     url = f"postgresql://guarded@127.0.0.1:{postgres.port}/voxyard"

@@ -142,7 +142,11 @@ def test_the_model_has_the_average_within_the_scope_and_its_weights_after_it(str
 
 @pytest.mark.parametrize(
     ("strategy", "kind"),
-    [("single", Quiet), pytest.param("split", TwoNetworks, marks=pytest.mark.slow), ("mirrored", Quiet)],
+    [
+        ("single", Quiet),
+        pytest.param("split", TwoNetworks, marks=pytest.mark.slow),
+        pytest.param("mirrored", Quiet, marks=pytest.mark.slow),
+    ],
 )
 def test_the_average_goes_round_with_the_state(strategy: str, kind: type) -> None:
     """Bit for bit, the number of its updates too."""

@@ -91,7 +91,12 @@ def alone() -> TrainStep:
 
 @pytest.mark.parametrize(
     ("strategy", "training"),
-    [("split", {}), ("mirrored", {}), ("single", {"xla": True}), ("single", {"precision": "float16"})],
+    [
+        ("split", {}),
+        ("mirrored", {}),
+        pytest.param("single", {"xla": True}, marks=pytest.mark.slow),
+        ("single", {"precision": "float16"}),
+    ],
     ids=["split", "mirrored", "xla", "float16"],
 )
 def test_the_devices_do_not_change_what_is_learned(strategy, training):
@@ -278,7 +283,7 @@ def test_a_network_that_is_updated_in_turns_learns_what_it_learns_by_hand_on_any
     assert_close(run("single", batches, in_turns(), clip_norm=1e9, grad_accum=4).model, model)
 
 
-@pytest.mark.parametrize("strategy", ["single", "split", "mirrored"])
+@pytest.mark.parametrize("strategy", ["single", "split", pytest.param("mirrored", marks=pytest.mark.slow)])
 def test_what_takes_no_part_is_neither_traced_nor_changed_nor_reported(strategy):
     class Refusing(StillInTurns):
         def updates(self, model: Any) -> Sequence[Update]:

@@ -267,6 +267,7 @@ def test_an_interrupted_command_ends_with_130(voxyard_command: Command, monkeypa
     assert (ended.code, ended.err.strip()) == (130, "voxyard: interrupted")
 
 
+@pytest.mark.slow
 def test_control_c_leaves_no_traceback() -> None:
     code = (
         "import sys, time, voxyard.trainer.api\n"
@@ -288,6 +289,7 @@ SMALL_RESULT = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments", [["-m", "voxyard", "--help"], ["-m", "voxyard", "train", "--help"], ["-c", SMALL_RESULT]]
 )

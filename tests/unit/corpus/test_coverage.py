@@ -110,6 +110,7 @@ def test_folded_letters_are_reported_with_their_number_and_not_refused(
     assert json.loads((shards / "index.json").read_text())["texts"]["folded"] == folded
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("units", ["characters", "phonemes"])
 @pytest.mark.parametrize("text", [", . ; , . ;", "!?", "...", "“ ” – …"])
 def test_a_clip_of_punctuation_alone_is_a_bad_clip(spoken: Callable[..., Corpus], text: str, units: str) -> None:

@@ -261,6 +261,7 @@ def test_a_womans_voice_sounds_the_same_in_every_process() -> None:
         frontend({}).check_voice("en-us+f5")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("language", "text"),
     [

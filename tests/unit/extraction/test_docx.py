@@ -235,6 +235,7 @@ def test_unpacking_stops_at_the_limit_of_all_files_together(monkeypatch: pytest.
         docx_archive.sanitized(io.BytesIO(main_replaced(b"<w>" + b" " * 200_000 + b"</w>")))
 
 
+@pytest.mark.slow
 def test_an_archive_of_too_many_files_is_refused() -> None:
     more = {f"word/{index}.bin": b"" for index in range(docx_archive.MAX_ENTRIES)}
     with pytest.raises(UnreadableFileError, match="files in its ZIP archive"):

@@ -106,6 +106,7 @@ def test_unlock_says_whose_lock_it_broke(host: ShellHost, fab: Fab) -> None:
     assert "it was not locked" in out
 
 
+@pytest.mark.slow
 def test_a_rollback_changes_the_host_and_another_one_has_nothing_to_do(
     host: ShellHost, fab: Fab, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

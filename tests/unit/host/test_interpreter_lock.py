@@ -20,6 +20,7 @@ def wait(ended: threading.Event) -> None:
     ended.wait()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("work", "threads", "most_held"), [(compute, 4, True), (wait, 32, False)])
 def test_the_lock_is_held_by_threads_that_compute_in_python(
     work: Callable[[threading.Event], None], threads: int, most_held: bool

@@ -322,6 +322,7 @@ def test_any_symmetric_matrix_in_any_layout_reads_back_the_same(case: Drawn) -> 
     assert {two: found.link(*reversed(two)) for two in case.links} == case.links
 
 
+@pytest.mark.slow
 @given(drawn(), st.data())
 def test_a_matrix_cut_anywhere_within_the_gpus_rows_is_refused(case: Drawn, data: st.DataObject) -> None:
     last = f"GPU{case.count - 1}"

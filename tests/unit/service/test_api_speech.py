@@ -254,6 +254,7 @@ def test_a_client_that_leaves_cancels_its_job_and_no_other(tmp_path: Path) -> No
         assert speak(served, response_format="pcm").content
 
 
+@pytest.mark.slow
 def test_a_reader_that_reads_nothing_holds_no_worker(tmp_path: Path) -> None:
     with serving(tmp_path / "data", engine={"samples": 2400}, max_requests=1) as served:
         connection = slow_reader(served)
@@ -287,6 +288,7 @@ def slow_reader(served: Any) -> socket.socket:
     return connection
 
 
+@pytest.mark.slow
 def test_a_reader_that_stalls_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("voxyard.service.streaming.audio_response.STALL", 0.5)
     with serving(tmp_path / "data", engine={"samples": 2400}) as served:

@@ -87,6 +87,7 @@ def test_those_used_last_are_kept_and_none_that_is_too_large(document: Document)
     assert large.made == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("view", "model"), [("?chunks=true", DocumentOut), ("/script", ScriptOut), ("/timings", TimingsOut)]
 )

@@ -490,6 +490,7 @@ def line_of(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_service_in_order(start: Callable[..., subprocess.Popen[str]], number: int) -> None:
     process = start(20, 1)

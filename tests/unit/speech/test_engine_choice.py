@@ -67,6 +67,7 @@ def test_a_name_that_is_no_engine_is_told_what_there_is() -> None:
         SpeechSection(engine="brak")
 
 
+@pytest.mark.slow
 def test_the_engine_of_the_guide_speaks(tmp_path: Path) -> None:
     guide = Path(__file__).resolve().parents[3] / "runtime/voxyard/speech/README.md"
     (code,) = re.findall(r"```python\n(.*?)```", guide.read_text(encoding="utf-8"), re.DOTALL)

@@ -222,6 +222,7 @@ def test_out_of_memory_with_one_chunk_tries_another_worker(pool: MakePool) -> No
     assert_spoken(outcomes(pool(2, rows=1, faults={"speak": ["memory", 1]}), asked), asked)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["cuda", "lost"])
 def test_an_error_that_sticks_to_the_process_ends_it(pool: MakePool, fault: str) -> None:
     speaking, asked = pool(1, faults={"speak": [fault, 1]}), requests(3)
@@ -485,6 +486,7 @@ def test_a_job_that_is_cancelled_as_its_chunk_fails_does_not_break_the_pool(pool
     assert speaking.ended is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["hang", "stop"])
 def test_a_pool_whose_workers_all_stall_as_they_start_says_so(pool: MakePool, fault: str, tmp_path: Path) -> None:
     """Services that share documents give them to others then; a worker that gets there after all ends it."""
@@ -509,6 +511,7 @@ class Unreadable(Exception):  # noqa: N818
     """What no reader expects."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [Unreadable("?"), TypeError("no such message"), MemoryError(), KeyError("x")])
 def test_a_reader_that_fails_ends_its_worker_and_no_chunk_is_lost(
     pool: MakePool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception

@@ -125,6 +125,7 @@ def test_a_worker_that_died_is_released_too_unless_it_cannot_start(ready: bool, 
     assert (StartWorker(0, 2) in scheduler.actions(63.0)) == ready
 
 
+@pytest.mark.slow
 def test_a_process_ends_its_gpu_is_free_and_the_next_chunk_is_spoken() -> None:
     registry, freed = CollectorRegistry(), list[str]()
     limits = PoolLimits(warm_workers=2, idle_release=0.05, backoff=0.01)

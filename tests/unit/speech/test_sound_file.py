@@ -400,6 +400,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wait", [0.0, 0.0337])
 @pytest.mark.parametrize("suffix", [".wav", ".mp3", ".opus", ".flac"])
 def test_ctrl_c_while_it_is_written_leaves_a_file_that_plays(tmp_path: Path, suffix: str, wait: float) -> None:

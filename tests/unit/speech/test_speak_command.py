@@ -165,6 +165,7 @@ def test_a_story_with_silence_for_chunks_that_failed_is_whole_and_they_are_named
     assert story.with_name("out.wav").exists()
 
 
+@pytest.mark.slow
 def test_the_encoding_of_an_audiobook_is_told_with_its_share_and_is_in_the_time(
     story: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -187,6 +188,7 @@ def test_the_encoding_of_an_audiobook_is_told_with_its_share_and_is_in_the_time(
     assert results[0].seconds >= slow
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["out.wav", "out.m4b"])
 def test_an_error_at_the_end_says_where_the_audio_is(story: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     def fails(*_: object, **__: object) -> NoReturn:

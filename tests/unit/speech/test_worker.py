@@ -285,6 +285,7 @@ def test_an_error_that_sticks_ends_the_process_with_its_reason(line: Line, tmp_p
     assert line.process.wait(PATIENCE) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answer", "complaint"),
     [

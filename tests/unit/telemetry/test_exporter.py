@@ -33,6 +33,7 @@ def plain(driver: FakeDriver) -> dict[str, str]:
     return {name: value for name, value in driver.environment_of(two()).items() if name != "LD_LIBRARY_PATH"}
 
 
+@pytest.mark.slow
 def test_what_is_not_supported_is_left_out(driver: FakeDriver) -> None:
     with exporter(driver.environment_of(two())) as running:
         running.until(lambda: running.value("voxyard_gpu_busy_seconds_total", gpu="1"))
@@ -132,6 +133,7 @@ def test_the_age_of_an_xid_begins_with_it_and_grows(driver: FakeDriver, tmp_path
         assert running.value("voxyard_gpu_xid_age_seconds", gpu="1", xid="48") is None
 
 
+@pytest.mark.slow
 def test_processes_are_reported_only_when_asked(driver: FakeDriver) -> None:
     host = Scenario([GpuState.default(0, processes=[Process(7, 1 << 30, "/opt/python")])])
     with exporter(driver.environment_of(host)) as running:

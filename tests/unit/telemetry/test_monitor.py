@@ -95,6 +95,7 @@ def test_the_table_has_their_columns_where_a_card_tells_it(gpu: GpuState, shown:
     assert ("64% · 29% · 46%" in text, "5.0 · –" in text, "SM · tensor" in text) == (shown,) * 3
 
 
+@pytest.mark.slow
 def test_the_log_is_a_csv_with_a_row_a_gpu_and_pass(driver: FakeDriver, tmp_path: Path) -> None:
     log = tmp_path / "gpus.csv"
     log.touch()  # an empty file gets its header too

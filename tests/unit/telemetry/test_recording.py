@@ -138,6 +138,7 @@ def test_figures_come_in_their_order_and_the_last_stay(driver: FakeDriver, tmp_p
     assert found[0] < found[-1]
 
 
+@pytest.mark.slow
 def test_names_of_processes_are_left_out(driver: FakeDriver, tmp_path: Path) -> None:
     record(driver, host(), tmp_path / "card", "--processes")
     calls = [line["call"] for line in read(tmp_path / "card")[1:]]
@@ -215,6 +216,7 @@ def test_a_folder_that_is_missing_is_made_and_not_left_where_nothing_comes_of_it
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
+@pytest.mark.slow
 def test_a_host_without_a_driver_has_nothing_to_record(driver: FakeDriver, tmp_path: Path) -> None:
     code, said = refused(driver, tmp_path / "card", library=False)
     assert code == 1
@@ -239,6 +241,7 @@ def test_an_address_that_cannot_be_taken_leaves_no_file(driver: FakeDriver, tmp_
     assert not (tmp_path / "card").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["card.jsonl", "card.jsonl.gz"])
 def test_a_kill_costs_the_last_second_at_most(driver: FakeDriver, tmp_path: Path, name: str) -> None:
     path = tmp_path / name
@@ -272,6 +275,7 @@ def test_a_recording_is_read_up_to_its_last_whole_line_wherever_it_was_cut(
     assert set(counts) == set(range(len(whole) + 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["card.jsonl", "card.jsonl.gz"])
 def test_a_file_that_cannot_grow_is_an_error_and_the_metrics_go_on(
     driver: FakeDriver, tmp_path: Path, name: str

@@ -66,6 +66,7 @@ def test_analysis_takes_the_mels_frames_and_synthesis_undoes_it(frames: int) -> 
     np.testing.assert_allclose(griffin_lim._synthesis(spectrum, CONFIG), samples, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_the_inverted_mel_is_not_negative_and_has_the_same_mel() -> None:
     """The least-squares magnitudes reproduce the mel that they came from."""
     mel = log_mel(voice())

@@ -112,7 +112,7 @@ def test_without_a_voice_one_prefill_is_enough_until_the_history_slides(
     assert len(prefills) - within > 2
 
 
-@pytest.mark.parametrize("rows", [2, 3, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rows", [2, *(pytest.param(rows, marks=pytest.mark.slow) for rows in (3, 4))])
 def test_a_chunk_does_not_depend_on_its_batch_mates(checkpoint: BarkCheckpoint, history: Any, rows: int) -> None:
     work = [
         work_of(number, 25 + 45 * (number % 3), history.random(300, 450) if number % 2 else None) for number in range(6)

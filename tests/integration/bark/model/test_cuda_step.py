@@ -46,10 +46,10 @@ def attended(qkv: Any, cache: Any, at: Any) -> Any:
     ("dtype", "heads", "width", "block", "span"),
     [
         (torch.float32, 4, 16, 256, 128),
-        (torch.float32, 1, 64, 384, 256),
+        pytest.param(torch.float32, 1, 64, 384, 256, marks=pytest.mark.slow),
         (torch.bfloat16, 2, 64, 512, 128),
-        (torch.bfloat16, 2, 64, 1024, 256),
-        (torch.bfloat16, 1, 8, 512, 256),
+        pytest.param(torch.bfloat16, 2, 64, 1024, 256, marks=pytest.mark.slow),
+        pytest.param(torch.bfloat16, 1, 8, 512, 256, marks=pytest.mark.slow),
     ],
 )
 def test_a_row_attends_to_its_own_positions_and_its_new_one_is_written(

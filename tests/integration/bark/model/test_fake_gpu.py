@@ -137,7 +137,10 @@ def faked(model: Any) -> Any:
 
 
 @pytest.mark.parametrize("low", ["float32", "bfloat16", "int8", "int8 beside bfloat16"])
-@pytest.mark.parametrize(("likely", "voiced", "kernels"), [(Restriction(), False, True), (LIKELY, True, False)])
+@pytest.mark.parametrize(
+    ("likely", "voiced", "kernels"),
+    [(Restriction(), False, True), pytest.param(LIKELY, True, False, marks=pytest.mark.slow)],
+)
 def test_every_transformer_stays_on_the_gpu_and_waits_where_meant(
     tiny_model: Path, history: Any, monkeypatch: pytest.MonkeyPatch, low: str, likely: Restriction, voiced: bool,
     kernels: bool,
@@ -264,7 +267,7 @@ def test_replayed_graphs_choose_the_tokens_of_plain_steps(
     assert max(each.replays for each in recorded) > 20
 
 
-@pytest.mark.parametrize(("frames", "voice"), [(90, None), (300, 700), (1100, 100)])
+@pytest.mark.parametrize(("frames", "voice"), [(90, None), (300, 700), pytest.param(1100, 100, marks=pytest.mark.slow)])
 def test_a_replayed_window_is_filled_as_a_plain_one(
     checkpoint: BarkCheckpoint, history: Any, recorded: list[RecordedGraph], frames: int, voice: int | None
 ) -> None:

@@ -133,6 +133,7 @@ def test_dashboards_are_read_anew_and_provisioning_only_at_a_start(site: Path) -
     assert configs(board)["grafana"] == configs(with_more("grafana/dashboards/y.json"))["grafana"]
 
 
+@pytest.mark.slow
 def test_a_program_is_recreated_for_its_image_its_secret_its_variable_and_no_other_is(site: Path) -> None:
     first = configs(made(site))
 

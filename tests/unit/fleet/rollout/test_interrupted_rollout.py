@@ -22,6 +22,7 @@ from fleet.ssh.connection_pool import Connections
 from tasks.deploy import _unlock
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("moment", "part"),
     [("middle", 0), *(pytest.param("before", part, marks=pytest.mark.slow) for part in range(3))],
@@ -116,6 +117,7 @@ def test_ctrl_c_on_the_way_back_says_what_stands_and_a_rollback_does_not_oversho
     assert (deployed.current != current, deployed.services()) == (True, {"exporter": "e-1", "bark": "b-1"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["interrupted", pytest.param("failed", marks=pytest.mark.slow)])
 def test_rollback_after_a_deploy_that_was_taken_back_goes_no_further(
     deployed: ShellHost, fake_services: FakeServices, context: RolloutContext, tmp_path: Path,

@@ -120,6 +120,7 @@ def stray_container(host: ShellHost) -> None:
     host.engine.containers.append(stray)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "said"),
     [

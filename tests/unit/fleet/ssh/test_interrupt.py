@@ -118,6 +118,7 @@ def test_ctrl_c_ends_a_task_that_reads_a_host_whose_session_hangs(hanging: SshSe
                 os.kill(session, signal.SIGKILL)
 
 
+@pytest.mark.slow
 @pytest.mark.needs("ssh", "ssh-keygen")
 def test_ctrl_c_ends_a_task_that_waits_for_a_port_where_nobody_speaks(hanging: SshServer) -> None:
     mute = socket.create_server(("127.0.0.1", 0))

@@ -151,6 +151,7 @@ def test_the_example_as_shipped_logs_in_with_the_keys_and_known_hosts_of_the_hom
     assert (done.returncode, done.stdout) == (0, "on\n"), done.stderr
 
 
+@pytest.mark.slow
 def test_with_ssh_config_the_operators_jump_hosts_are_used_and_checked_all_the_same(
     server: SshServer, tmp_path: Path
 ) -> None:

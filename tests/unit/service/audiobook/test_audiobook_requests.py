@@ -53,6 +53,7 @@ def spoken(client: httpx.Client, title: str) -> str:
     return f"/v1/documents/{id}/audio?format=m4b"
 
 
+@pytest.mark.slow
 def test_another_keys_audiobook_does_not_wait_and_the_end_of_the_service_neither(
     tmp_path: Path, writing: Writing
 ) -> None:

@@ -170,6 +170,7 @@ def test_sound_has_its_title_its_author_and_its_language(book: dict[str, Any], t
         }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.needs("ffprobe")
 def test_an_epub_is_an_audiobook_with_its_cover_also_where_that_is_broken(served: Served, tmp_path: Path) -> None:
     texts = {"One": "The harbour lay still.", "Two": "In the morning the ships came in."}

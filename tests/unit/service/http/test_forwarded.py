@@ -51,6 +51,7 @@ def urls(ask: Ask, **headers: str) -> set[str]:
     return {each.partition(f"/v1/documents/{id}")[0] for each in found}
 
 
+@pytest.mark.slow
 def test_the_prefix_that_a_gateway_strips_is_before_every_url(ask: Ask) -> None:
     assert urls(ask, **{"X-Forwarded-Prefix": "/speech/one/"}) == {"/speech/one"}
     assert urls(ask) == {""}

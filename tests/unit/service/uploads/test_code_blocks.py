@@ -20,6 +20,7 @@ from voxyard.speech.open_pool import open_pool
 PAGE = b"It began.\n\n    one = 1\n    two = 2\n\nIt ended.\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("chosen", "announced"), [("skip", False), ("announce", True)])
 def test_code_blocks_are_left_out_or_announced_as_the_settings_say(
     tmp_path: Path, chosen: str, announced: bool

@@ -79,6 +79,7 @@ def test_the_title_is_the_files_until_its_own_is_read(served: Served) -> None:
     assert answer["title"] == "night"
 
 
+@pytest.mark.slow
 def test_a_file_that_cannot_be_read_fails_its_document_with_message_and_code(served: Served) -> None:
     answer = send(served, PDF[:300])
     assert answer.status_code == 202
@@ -93,6 +94,7 @@ def test_a_file_that_cannot_be_read_fails_its_document_with_message_and_code(ser
     assert "night.pdf" in audio.json()["error"]["message"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("declared", "options", "voice", "language"),
     [
@@ -379,6 +381,7 @@ def test_the_words_of_a_markdown_text_are_shown(served: Served) -> None:
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, "text")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["script", "chapters", "timings", "subtitles", "audio", "audio?format=m4b"])
 def test_what_has_happened_to_a_document_without_text_is_told(served: Served, what: str) -> None:
     failed = send(served, PDF[:300]).json()

@@ -223,6 +223,7 @@ def test_no_word_is_lost_or_moved(text: str, language: str | None, max_tokens: i
     assert all(chunk.tokens <= max_tokens and chunk.estimated_seconds <= MAX_SECONDS for chunk in chunks)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(texts, languages, st.lists(st.integers(0, 300), max_size=12, unique=True))
 def test_both_parts_are_long_enough_and_no_unit_is_parted(text: str, language: str | None, ends: list[int]) -> None:
@@ -318,6 +319,7 @@ def test_between_the_parts_is_the_pause_of_a_clause() -> None:
     assert pauses.clause < pauses.sentence
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(60)  # seconds; a search that starts again at each mark takes an hour
 @pytest.mark.parametrize("unit", ["(a, ", "“a, ", "[a, ", "a, ", ",", "1, ", "， ", '"a, '])
 def test_marks_over_and_over_take_no_longer_than_a_text(unit: str) -> None:
