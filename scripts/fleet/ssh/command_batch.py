@@ -18,6 +18,9 @@ HOST_SCRIPT = Path(__file__).parents[1] / "host/voxyard-host.sh"
 _NAME = HOST_SCRIPT.stem
 _LONGEST = 500  # characters
 _UNSAFE = re.compile(rb"[^\w /.,:;=|<>(){}\[\]*?#~%@^&+-]")
+_CONTROL = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[ -/]*[0-~])?|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
+)
 TIMED_OUT = 124  # exit code of coreutils' `timeout`
 
 
@@ -80,6 +83,11 @@ class Answer:
             return "timed out"
         said = " ".join((self.err.strip() or self.out.strip() or f"exit code {self.code}").split())
         return said if len(said) <= _LONGEST else f"…{said[-_LONGEST:]}"  # the reason is at the end
+
+
+def decoded(data: bytes) -> str:
+    """What a host says, without the colours and control characters that would change the terminal which shows it."""
+    return _CONTROL.sub("", data.decode(errors="replace"))
 
 
 def _placed(state_dir: str | None) -> list[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from fleet.errors import HostFailedError
 from fleet.inventory.hosts import Host
 from fleet.ssh import interrupt
-from fleet.ssh.command_batch import Answer, Command, for_any_shell, marked, script, split, unmarked
+from fleet.ssh.command_batch import Answer, Command, decoded, for_any_shell, marked, script, split, unmarked
 from fleet.ssh.exchange import ProcessOutput, StalledError, exchange
 from fleet.ssh.login_failure import login_failure, on_one_line
 from fleet.ssh.route import CONNECT_SECONDS, Route, route_to
@@ -39,7 +39,7 @@ class SshSession:
         text, marker = script(commands, self._way.host.state_dir)
         limit = sum(command.seconds for command in commands) + BATCH_GRACE_SECONDS
         done = self._exchange(text, (), limit)
-        out, err = _decode(done.out), _decode(done.err)
+        out, err = decoded(done.out), decoded(done.err)
         answers = split(out, err, marker)
         if missing := [command.name for command in commands if command.name not in answers]:
             raise self._incomplete(missing[0], done, (err or out).replace(marker, ""))
@@ -49,9 +49,9 @@ class SshSession:
         """Run one command that reads `data`. Raises HostFailedError, and what `data` raises."""
         text, marker = marked(command, self._way.host.state_dir)
         done = self._exchange(text, data, command.seconds)
-        answer = unmarked(_decode(done.out), _decode(done.err), marker)
+        answer = unmarked(decoded(done.out), decoded(done.err), marker)
         if answer is None:
-            raise self._incomplete(command.name, done, _decode(done.err))
+            raise self._incomplete(command.name, done, decoded(done.err))
         return answer
 
     def _exchange(self, text: str, data: Iterable[bytes], seconds: float) -> ProcessOutput:
@@ -137,7 +137,3 @@ def _terminate(master: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         master.kill()
         master.wait()
-
-
-def _decode(data: bytes) -> str:
-    return data.decode(errors="replace")

@@ -8,6 +8,7 @@ import shlex
 from fleet.errors import FleetError, HostFailedError
 from fleet.inventory.types import bracketed
 from fleet.ssh import host_keys
+from fleet.ssh.command_batch import decoded
 from fleet.ssh.exchange import StalledError, exchange
 from fleet.ssh.route import CONNECT_SECONDS, Hop, Route
 
@@ -126,6 +127,6 @@ def _verbose_login(route: Route, hop: Hop) -> str:
     limit = CONNECT_SECONDS * (hop.number + 2)
     words = [*route.login(hop), "-v", hop.address, "true"]
     try:
-        return exchange(words, (), stall_seconds=limit, seconds=limit).err.decode(errors="replace")
+        return decoded(exchange(words, (), stall_seconds=limit, seconds=limit).err)
     except StalledError:
         return ""

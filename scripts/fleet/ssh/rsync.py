@@ -12,6 +12,7 @@ from pathlib import Path
 from fleet.errors import FleetError, HostFailedError
 from fleet.inventory.hosts import Host
 from fleet.inventory.types import bracketed
+from fleet.ssh.command_batch import decoded
 from fleet.ssh.route import route_to
 
 STALL_SECONDS = 600  # without a byte: checksums of a large corpus take long; a dead host is detected earlier by ssh
@@ -78,7 +79,7 @@ def run(host: Host, command: Sequence[str], *, allowed: Sequence[int] = ()) -> R
             via = route.words()
     except FileNotFoundError:
         raise FleetError("rsync is not installed on this machine: apt-get install rsync") from None
-    out, err = ((part or b"").decode(errors="replace") for part in (done.stdout, done.stderr))
+    out, err = (decoded(part or b"") for part in (done.stdout, done.stderr))
     if done.returncode != 0 and done.returncode not in allowed:
         raise HostFailedError(_failure_message(host, done.returncode, via + err))
     return RsyncResult(done.returncode, out, err)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.ssh.command_batch import HOST_SCRIPT, Answer, Command, for_any_shell, marked, script, split, verb
+from fleet.ssh.command_batch import HOST_SCRIPT, Answer, Command, decoded, for_any_shell, marked, script, split, verb
 
 
 def run(*commands: Command) -> dict[str, Answer]:
@@ -32,6 +32,20 @@ def test_each_answer_has_its_own_output_and_exit_code() -> None:
         "c": Answer("", "", 0),
         "d": Answer("", "lost\n", 1),
     }
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (b"\x1b[31mred\x1b[0m, \x1b[1;4mbold\x1b[m\n", "red, bold\n"),
+        (b"a\x1b]0;title\x07b\x1b]8;;http://x\x1b\\c", "abc"),
+        (b"\x1b[2J\x1b[Hgone\x1bc\x08\x00\x7f", "gone"),
+        ("\x9b31mcell\x85 ä\t1\r\n".encode(), "31mcell ä\t1\r\n"),
+        (b"\xff\x1b", "\ufffd"),
+    ],
+)
+def test_what_a_host_says_changes_nothing_of_the_terminal(said: bytes, shown: str) -> None:
+    assert decoded(said) == shown
 
 
 def test_a_failing_command_does_not_end_the_batch() -> None:
