@@ -130,7 +130,7 @@ def _volume_named(name: str, words: set[str]) -> bool:
     return any(word.startswith(f"{name}:") for word in words)
 
 
-class _Loader(yaml.CSafeLoader):
+class _Loader(yaml.SafeLoader):
     """YAML loader that accepts every tag."""
 
 
