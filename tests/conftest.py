@@ -48,9 +48,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A busy machine may take longer for an answer than the five seconds for which httpx waits unless told otherwise.
-if importlib.util.find_spec("httpx") is not None:  # the trainer's tests with the oldest TensorFlow have none
-    import httpx
-
+for name in ("httpx", "httpx2"):  # the second is openai's
+    if importlib.util.find_spec(name) is None:  # the trainer's tests with the oldest TensorFlow have none
+        continue
+    httpx = importlib.import_module(name)
     patience = inspect.signature(httpx.get).parameters["timeout"].default
     patience.connect = patience.read = patience.write = patience.pool = 60.0
     # The authorities that are trusted are read once: that takes 70 ms, and tests ask thousands of times.
