@@ -44,6 +44,10 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             ),
             lambda match: _version(match, language),
         ),
+        (  # port 443/tcp
+            re.compile(rf"{edge}(?P<n>\d{{1,5}})/(?P<of>(?i:tcp|udp))(?![{after}])"),
+            lambda match: f"{cardinal(match['n'], language)} {match['of'].upper()}",
+        ),
         (re.compile(rf"{edge}0x(?P<hex>[\dA-Fa-f]{{2,16}})(?![{after}])"), lambda match: _hexadecimal(match, language)),
         (re.compile(rf"{edge}\+\d[\d\s()/-]{{4,}}\d{end}"), spoken),
         # (555) 123-4567, (030) 1234567
@@ -219,7 +223,7 @@ def _papers(language: Language) -> list[tuple[re.Pattern[str], Words]]:
 def _paper(found: re.Match[str], language: Language) -> str:
     """The number of a paper that has a series, a court or more than two parts, after the sign of a number."""
     code, number = language.locale[:2], found["n"]
-    if not (found["series"] or found["of"] or re.search(r"[/-].*[/.-]", number)):
+    if not (found["series"] or found["of"] or re.search(r"[/-].*[/.-]|/0", number)):
         return ELSEWHERE
     joints = {"/": f" {_SLASHES[code]} ", "-": language.comma, ".": language.comma, " ": " ", "": " "}
     if code != "fr":  # 1.234/SP

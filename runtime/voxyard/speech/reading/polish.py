@@ -198,7 +198,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         ),
         (  # od 3 do 15.09
             re.compile(
-                r"(?<=\b[Oo]d )(?P<day>[12]?\d|3[01]) do (?P<day2>[12]?\d|3[01])\.(?P<month2>0[1-46-9]|1[12])"
+                r"(?<=\b[Oo]d )(?P<day>[12]?\d|3[01]) do (?P<day2>[12]?\d|3[01])\.(?P<month2>0[1-9]|1[12])"
                 r"(?![\w:]|[.,]\d)"
             ),
             lambda found: (

@@ -44,15 +44,20 @@ def _one_and_a_half(found: re.Match[str]) -> str:
     return of + ("полутора" if of else "полторы" if noun[-1] in "ыи" else "полтора")
 
 
-_SOFT_UNITS = {"гПа": "гектопаскал", "кПа": "килопаскал", "МПа": "мегапаскал"}
+_UNITS = {  # stem, and endings of one, of few and of many
+    "гПа": ("гектопаскал", "ь я ей"), "кПа": ("килопаскал", "ь я ей"), "МПа": ("мегапаскал", "ь я ей"),
+    "ГПа": ("гигапаскал", "ь я ей"), "КиБ": ("кибибайт", " а "), "МиБ": ("мебибайт", " а "),
+    "ГиБ": ("гибибайт", " а "), "ТиБ": ("тебибайт", " а "),
+}  # fmt: skip
 _POWERS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
 
 
-def _soft_unit(found: re.Match[str]) -> str:
-    """Тысяча тринадцать гектопаскалей."""
-    count = int(found["n"])
+def _unit(found: re.Match[str]) -> str:
+    """Тысяча тринадцать гектопаскалей, три гибибайта."""
+    count, (stem, endings) = int(found["n"]), _UNITS[found["unit"]]
     few = count % 10 in (2, 3, 4) and count % 100 not in (12, 13, 14)
-    return f"{found['n']} {_SOFT_UNITS[found['unit']]}{'ь' if is_one(count) else 'я' if few else 'ей'}"
+    form = 1 if found["part"] or few else 0 if is_one(count) else 2
+    return f"{found['n']}{found['part'] or ''} {stem}{endings.split(' ')[form]}"
 
 
 def _power(found: re.Match[str]) -> str:
@@ -254,8 +259,8 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
         _equipped,
     ),
     (
-        re.compile(rf"(?<![\w.,])(?P<n>\d{{1,5}})\s?(?P<unit>{'|'.join(_SOFT_UNITS)})(?!\w)"),
-        _soft_unit,
+        re.compile(rf"(?<![\w.,])(?P<n>\d{{1,5}})(?P<part>,\d{{1,3}})?\s?(?P<unit>{'|'.join(_UNITS)})(?!\w)"),
+        _unit,
     ),
     (
         re.compile(r"(?<=\b[Вв]\s)(?P<n>\d{1,3})(?=\sиз\s\d)"),

@@ -330,6 +330,11 @@ def operators(code: str, language: Language) -> list[tuple[re.Pattern[str], Word
                 lambda _: _said(signs, "×"),
             ),
             (re.compile(r"(?<=[²³]) ?(?P<sign>[+=−-]) ?(?=[A-Za-z])"), lambda match: _between(match, signs, language)),
+            (  # F = m·a
+                re.compile(r"(?<=[A-Za-z²³½\d])(?P<sign>[·*])(?=[A-Za-z](?![A-Za-z]))"),
+                lambda match: _product(match, signs, language),
+            ),
+            (re.compile(r"(?<=[^\W\d_]\.) (?P<sign>\+) (?=[^\W\d_])"), lambda match: _between(match, signs, language)),
             (re.compile(r"(?<=[A-Za-z])×(?=[一-龥][一-龥ぁ-ん]{0,3}\d)"), lambda _: signs.by or None),  # 50cm×横30cm
             (
                 re.compile(r"(?<=(?<!\w)[A-Za-z])(?P<sign>=)(?=-?\d)"),
@@ -371,6 +376,12 @@ def _between(found: re.Match[str], signs: Signs, language: Language) -> str | No
     if words.startswith("is ") and _IS.search(found.string[max(0, found.start() - 16) : found.start()]):
         words = words[3:]  # was < 0.001
     return f" {words} " if language.spaced else words
+
+
+def _product(found: re.Match[str], signs: Signs, language: Language) -> str | None:
+    """F = m·a: a product of letters after an equals sign."""
+    equation = "=" in found.string[max(0, found.start() - 20) : found.start()]
+    return _between(found, signs, language) if equation else None
 
 
 def _said(signs: Signs, sign: str) -> str | None:

@@ -54,7 +54,8 @@ def patterns(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
     dot = (
         rf"(?:(?:{'|'.join(rf'(?<={re.escape(each)})' for each in own.dotted)})\.)?" if own.dotted else ""
     )  # Std./Woche
-    per = rf"(?:{dot}/(?P<per>{measures}){after_per})?" if own.signs.per else r"(?P<per>(?!))?"
+    word = "[a-zà-ÿąćęłńóśźż]{4,}"  # 2 min/face, 3 g/dobę
+    per = rf"(?:{dot}/(?P<per>{measures}|{word}){after_per})?" if own.signs.per else r"(?P<per>(?!))?"
     docket = r"|\s\d{1,4}/\d\d(?!\d)" if language.locale == "de" else ""  # Az. 6 W 12/22
     pattern = re.compile(
         rf"{range_or_number(language)}{symbol}{per}(?:(?<=[%％])(?![0-9²³/°])|(?![A-Za-z0-9²³/°]))"
@@ -608,7 +609,7 @@ def _rate(said: str, per: str, symbols: Mapping[str, str], language: Language) -
     if per in own.per:
         words = own.per[per] if language.locale != "pl" else own.per[per].replace("za ", "na ", 1)  # 10 mg/kg
         return f"{said}{blank}{words}"
-    name = unit_name(language, symbols[per], 1)
+    name = unit_name(language, symbols[per], 1) if per in symbols else per
     if name is None:
         return None
     return blank.join((said, own.signs.per, name.replace(" ", blank).replace("秒钟", "秒").replace("時間", "時")))
