@@ -45,9 +45,9 @@ def _one_and_a_half(found: re.Match[str]) -> str:
 
 
 _UNITS = {  # stem, and endings of one, of few and of many
-    "гПа": ("гектопаскал", "ь я ей"), "кПа": ("килопаскал", "ь я ей"), "МПа": ("мегапаскал", "ь я ей"),
-    "ГПа": ("гигапаскал", "ь я ей"), "КиБ": ("кибибайт", " а "), "МиБ": ("мебибайт", " а "),
-    "ГиБ": ("гибибайт", " а "), "ТиБ": ("тебибайт", " а "),
+    "гПа": ("гектопаскал", "ь я ей ю ям"), "кПа": ("килопаскал", "ь я ей ю ям"), "МПа": ("мегапаскал", "ь я ей ю ям"),
+    "ГПа": ("гигапаскал", "ь я ей ю ям"), "КиБ": ("кибибайт", " а  у ам"), "МиБ": ("мебибайт", " а  у ам"),
+    "ГиБ": ("гибибайт", " а  у ам"), "ТиБ": ("тебибайт", " а  у ам"),
 }  # fmt: skip
 _POWERS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
 
@@ -57,6 +57,8 @@ def _unit(found: re.Match[str]) -> str:
     count, (stem, endings) = int(found["n"]), _UNITS[found["unit"]]
     few = count % 10 in (2, 3, 4) and count % 100 not in (12, 13, 14)
     form = 1 if found["part"] or few else 0 if is_one(count) else 2
+    if not found["part"] and re.search(r"\bрав(?:ен|н[аоы]|няется)\s$", found.string[: found.start()]):
+        form = 3 if is_one(count) else 4  # равен 210 ГПа
     return f"{found['n']}{found['part'] or ''} {stem}{endings.split(' ')[form]}"
 
 

@@ -263,6 +263,20 @@ def _day_alone(found: re.Match[str]) -> str:
     return ordinal(int(found["n"]), LANGUAGES["ru"], case="n", gender="n")
 
 
+_POURED = (
+    "молока|воды|кипятка|муки|сахара|сахарного песка|риса|масла|крупы|гречки|манки|кефира|сметаны|сливок|сока|бульона|"
+    "вина|йогурта|хлопьев|орехов|изюма|ягод|мёда"
+)
+
+
+def _glasses(number: str) -> str:
+    """Полстакана, два стакана."""
+    if not number.isdigit():
+        return "полстакана"
+    few = int(number) % 10 in (2, 3, 4) and int(number) not in (12, 13, 14)
+    return f"{number} стакан{'' if is_one(int(number)) else 'а' if few else 'ов'}"
+
+
 def _for_people(found: re.Match[str]) -> str:
     """На четырёх человек."""
     number = int(found["n"])
@@ -386,7 +400,11 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
         lambda found: f" {_CODES[found['code']]} Российской Федерации",
     ),
     (re.compile(r"(?<![\w.,/-])\d{6}(?=,?\s(?:г\.|Москва|Санкт|Россия|ул\.|обл|респ|край))"), _postcode),
-    (re.compile(r"(?<=\d-й\s)мин(?:\.(?=\s[а-яё])|(?=\.))"), lambda _: "минуте"),
+    (re.compile(r"(?<=\d-й\s)мин(?:\.(?=\s[а-яё])|(?=[.,;)]))"), lambda _: "минуте"),
+    (
+        re.compile(rf"(?<![\w.,/])(?P<n>\d{{1,2}}|1/2|½)\sст\.(?=\s(?:{_POURED})(?!\w))"),
+        lambda found: _glasses(found["n"]),
+    ),
     (re.compile(r"(?<=[Нн]а )(?P<n>\d{1,4})-м\sкм(?!\w)"), lambda found: _at_kilometre(int(found["n"]))),
     (
         re.compile(r"(?P<whom>\b(?i:купл|сним|сда[мю]|прода[мю])\w*\s)?(?<![\w.,-])(?P<n>[1-6])-комн\.\s?кв\."),

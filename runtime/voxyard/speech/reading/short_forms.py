@@ -394,6 +394,10 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
         (re.compile(r"(?<![\w.])ur\.(?=\s(?:w|po|przed|ok\.|około|\d))"), lambda found: _of_person(found, "urodzony")),
     ),
     "ru": (  # ум. после 1512 г.
+        (  # темп. днём, темп. 36,6 °C, but высокий темп.
+            re.compile(r"(?<!\w)(?P<t>[Тт])емп\.(?=\s(?:воды|воздуха|тела|дн[её]м|ночью)\b|[^а-яё]{1,16}°)"),
+            lambda found: f"{found['t']}емпература",
+        ),
         (re.compile(r"(?<=-м )эт\.(?!\w)"), lambda found: "этаже" + _full_stop(found)),
         (re.compile(r"(?<![\w.])ум\.(?=\s(?:в|после|до|ок\.|около|\d))"), lambda _: "умер"),
         (re.compile(r"(?<![\w.])род\.(?=\s(?:в|после|до|ок\.|около|\d))"), lambda _: "родился"),
