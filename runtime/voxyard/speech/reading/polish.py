@@ -267,6 +267,22 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             re.compile(r"(?<=\b[Nn]a )(?P<n>\d{1,2})(?=\s(?:piętr|miejsc)(?P<end>ze|u|o|e)\b)"),
             lambda found: inflected(int(found["n"]), "e" if found["end"] in ("o", "e") else "ym", language),
         ),
+        (  # w 23. i 67. min
+            re.compile(
+                r"(?<=\b[Ww] )(?P<row>(?:\d{1,3}\., )*\d{1,3}\. (?:i|oraz) \d{1,3}\.) "
+                r"min(?:\.(?=[,;)]|\s[a-z])|(?!\w|\.\w))"
+            ),
+            lambda found: (
+                re.sub(r"(\d+)\.", lambda each: inflected(int(each[1]), "ej", language), found["row"]) + " minucie"
+            ),
+        ),
+        (  # 2 x dz.
+            re.compile(r"(?<![\w.,])(?P<n>\d{1,2}) ?[x×] ?dz\.(?=(?P<after>\s*.?))"),
+            lambda found: (
+                ("raz" if found["n"] == "1" else f"{cardinal(found['n'], language)} razy")
+                + f" dziennie{_stop(found['after'])}"
+            ),
+        ),
         (  # w 63. min
             re.compile(
                 r"(?P<at>\b(?:[Ww]|[Oo]d|[Dd]o|[Pp]o) )?(?<![\w.,])(?P<n>\d{1,3})\. min(?:\.(?=,|\s[a-z])|(?!\w|\.\w))"

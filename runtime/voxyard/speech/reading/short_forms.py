@@ -183,7 +183,7 @@ def _most(code: str) -> Reading:
             return ELSEWHERE
         return f"m{found['how']}ima"
 
-    return re.compile(r"(?<=[a-zà-ÿ.] )m(?P<how>áx|ín)\.(?=\s[a-z\d]|[,;)])"), words
+    return re.compile(r"(?<=[a-zà-ÿ.] )m(?P<how>áx|ín)\.(?=\s[a-z\d]|[,;:)])"), words
 
 
 _INCLUDED = {  # stem, endings of one and of more by gender
@@ -345,6 +345,10 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
         _included("es"),
         (_TERM, _term),
         _with("es"),
+        (  # 4.º ext.
+            re.compile(r"(?=[ei])(?:(?<=\d\.º )|(?<=\dº ))(?:ext|int)\.(?!\w)"),
+            lambda found: f"{found[0][:-1]}erior{_full_stop(found)}",
+        ),
         _most("es"),
         (re.compile(r"(?<![\w.])(?<![A-ZÁÉÍÓÚ]\. )D\.(?=\s[A-ZÁÉÍÓÚ][a-zà-ÿ])"), lambda _: "Don"),  # not D. H. Lawrence
         (

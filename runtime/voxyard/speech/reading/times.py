@@ -302,7 +302,26 @@ def _minutes_of_a_match(code: str, language: Language) -> list[tuple[re.Pattern[
             return f"{before}{number} minutos"
         return f"{before}{noun} {number}"
 
-    return [(pattern, words)]
+    others = re.compile(  # goles de Isco, 23', y Abde, 67'
+        rf"(?<![\w.,/°-])(?P<n>[1-9]\d?|1[0-2]\d)['’′](?=[,;)]|\s(?:{_AND[code]}\s(?:\d|[A-ZÀ-Ý])|de la |do )|\.?$)"
+    )
+
+    def another(found: re.Match[str]) -> str:
+        if _GOALS.search(found.string[max(0, found.start() - 100) : found.start()]) is None:
+            return ELSEWHERE
+        if code == "it":
+            return ordinal(int(found["n"]), language)
+        number = cardinal(found["n"], language)
+        return f"{number} minutos" if _AFTER_MINUTES.search(found.string[: found.start()]) else f"{noun} {number}"
+
+    return [(pattern, words), (others, another)]
+
+
+_AND = {"it": "e", "es": "y", "pt": "e", "fr": "et"}
+_GOALS = re.compile(
+    r"\b(?:[Gg]ole?s?|[Gg]olos?|[Bb]uts?|[Rr]eti|[Dd]o(?:ppietta|blete|ublé)|\d-\d)\b[^!?]*$"
+)
+_AFTER_MINUTES = re.compile(r"\b(?:aos|nos|dos) \d+['’′](?:, \d+['’′])*,? e $")
 
 
 _OF_NAME = {"en": "minute", "nl": "minuut"}

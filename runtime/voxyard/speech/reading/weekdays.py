@@ -77,6 +77,22 @@ def _letters(days: dict[str, str]) -> list[Reading]:
     return [(row, words), (span, lambda found: f"Monday to {days[_ONE_LETTER[found['to']]]}")]
 
 
+_SPANISH = {
+    "L": "lunes", "M": "martes", "X": "miércoles", "J": "jueves", "V": "viernes", "S": "sábados", "D": "domingos",
+}  # fmt: skip
+
+
+def _spanish_letters() -> list[Reading]:
+    """L-V de 9:00 a 14:00; S de 10:00 a 13:30; D y festivos, cerrado."""
+    pattern = re.compile(r"(?<=[;,.] )(?P<day>[LMXJVSD])(?=\s(?:de\s\d|y festivos|cerrado)|:\s?\d)")
+
+    def words(found: re.Match[str]) -> str:
+        span = re.search(r"(?<!\w)L\s?[-–a]\s?[JVS](?!\w)", found.string[max(0, found.start() - 120) : found.start()])
+        return _SPANISH[found["day"]] if span else ELSEWHERE
+
+    return [(pattern, words)]
+
+
 def patterns(language: Language) -> list[Reading]:
     """Patterns of short days with their words; none where the table has none."""
     if language.locale == "ru":
@@ -141,6 +157,10 @@ def patterns(language: Language) -> list[Reading]:
     open_on = re.compile(rf"(?:(?<=^)|(?<=[,;:.\n] )|(?<=\n))(?P<day>{short})(?=\s(?:{hours}))")  # Sa 10–14 Uhr
     found.append((open_on, lambda match: days[match["day"]]))
     found += _told(language, short, named)
+    feasts = r"(?:y|e|et|ed|i)\s(?:festivos|festivi|feriados|(?:jours\s)?fériés|święta)"  # dom e festivi chiuso
+    one = rf"(?:(?<=^)|(?<=[,;:.\n] )|(?<=\n))(?P<day>{short})\.?(?=\s{feasts})"
+    found.append((re.compile(one), lambda match: days[match["day"]]))
+    found += _spanish_letters() if language.locale == "es" else []
     closed = r"(?:gesloten|gesl\.|dicht|geschlossen|geschl\.|Ruhetag|zu\b|nieczynne|zamknięte)"
     one = rf"(?:(?<=^)|(?<=[,;:\n] )|(?<=\n)|(?<=\ben )|(?<=\bund ))(?P<day>{short})\.?(?=\s{closed})"
     if language.locale in ("de", "nl", "pl"):
