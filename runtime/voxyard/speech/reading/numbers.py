@@ -239,7 +239,7 @@ def _section(language: Language) -> Reading:
 _PRODUCT = re.compile(  # USB 3.0
     r"(?<!\w)(?:USB|HTML|CSS|HTTP|PHP|SQL|PDF|HDMI|TLS|LTE|iOS|macOS|Java|Bluetooth|Windows|Ubuntu|Debian|Fedora|"
     r"(?:Python|Android|Linux)[a-z]{0,3}|CUDA|Node\.js|Kubernetes|Docker|Django|React|Rust|Kotlin|Redis|Git|"
-    r"[A-Z]\w*[a-z][A-Z]\w*|PCIe|"  # PyTorch
+    r"[A-Z]\w*[a-z][A-Z]\w*|[A-Z]{2,}[a-z]{2,}|GCC|PCIe|"  # PyTorch, CMake
     r"[Vv]ersion(?:en)?|[Vv]ersies?|Web|Industrie|Industria|Indústria|Industry|Firmware|Release|Update|Firefox|Chrome|Office|GPT|Llama|Gemini|Claude)[\s-](?:[<>≤≥=]\s)?$"
 )
 

@@ -43,8 +43,9 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Callable[[re.Mat
         ),
         (  # pokój 2-os., z 6-bieg. przerzutką
             re.compile(
-                r"(?P<noun>[^\W\d_]+ )?(?<![\w.,/-])(?P<n>\d{1,3})-"
-                rf"(?P<short>{'|'.join(_DESCRIBING)})\.(?!\w)(?=(?P<after>\s*\S?))(?: (?P<next>[a-ząćęłńóśźż]{{4,}}))?"
+                r"(?<![\w.,/-])(?P<n>\d{1,3})-"
+                rf"(?P<short>{'|'.join(_DESCRIBING)})\.(?!\w)"
+                r"(?=(?P<after>\s*\S?))(?=(?: (?P<next>[a-ząćęłńóśźż]{4,}))?)"
             ),
             lambda found: _described(found, language),
         ),
@@ -68,12 +69,13 @@ _NO_NOUN = re.compile("(?:przez|przed|podczas|oraz|tylko|według|także|około|w
 
 def _described(found: re.Match[str], language: Language) -> str:
     """Pokój dwuosobowy, umowa dwunastomiesięczna: the ending is that of the noun beside it."""
-    noun, after = found["noun"] or "", found["next"] or ""
-    beside = after if after and not _NO_NOUN.match(f"{after} ") else noun.strip()
+    noun = re.search(r"([^\W\d_]+\.?) $", found.string[max(0, found.start() - 30) : found.start()])
+    after = found["next"] or ""
+    beside = after if after and not _NO_NOUN.match(f"{after} ") else noun[1] if noun else ""
+    beside = beside.replace("mieszk.", "mieszkanie")
     ending = {"a": "a", "ą": "ą", "ę": "ą", "o": "e", "e": "e", "y": "ej", "i": "ej", "u": "ego"}.get(beside[-1:], "y")
-    word = f"{compound(int(found['n']), language)}{_DESCRIBING[found['short']]}{ending}"
-    stop = "." * (not after and (not found["after"].strip() or found["after"].strip().isupper()))
-    return f"{noun}{word}{stop}{' ' * bool(after)}{after}"
+    stop = "." * (not found["after"].strip() or found["after"].strip().isupper())
+    return f"{compound(int(found['n']), language)}{_DESCRIBING[found['short']]}{ending}{stop}"
 
 
 def _equipped(found: re.Match[str], nouns: dict[str, str | None], language: Language) -> str:

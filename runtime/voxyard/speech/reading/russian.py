@@ -228,13 +228,21 @@ _FOR_PEOPLE = re.compile(r"(?<!\w)[Нн]а\s\w+(?:\s\w+)?\sчеловека?\s(?
 
 
 _GRAMS = re.compile(  # не более 3 г соли, which is no year
-    r"(?<!\w)(?P<of>(?i:около|до|от|из|более|менее|без|после|больше|меньше|свыше)\s)(?P<n>\d{1,3}|[3-9]\d{3})\s?г(?![\w.])"
+    r"(?<!\w)(?P<of>(?i:около|до|от|из|более|менее|без|после|больше|меньше|свыше|с(?=[^.!?]* до )|"
+    r"(?P<i>со?)|(?P<d>к)|(?P<p>в)|(?P<n_>на))\s)(?P<n>\d{1,3}|[3-9]\d{3})\s?г(?![\w.])"
 )
+_PLURALS = {"i": ("ом", "ами"), "d": ("у", "ам"), "p": ("е", "ах"), "g": ("а", "ов"), "n_": ("", "ов")}
 
 
 def _grams(found: re.Match[str]) -> str:
     number = int(found["n"])
-    return f"{found['of']}{in_case(number, LANGUAGES['ru'], 'g')} грамм{'а' if is_one(number) else 'ов'}"
+    case = next((each for each in ("i", "d", "p", "n_") if found[each]), "g")
+    if case == "n_":  # на 100 г, as the nominative
+        few = number % 10 in (2, 3, 4) and number % 100 not in (12, 13, 14)
+        return f"{found['of']}{number} грамм{'а' if few else _PLURALS[case][not is_one(number)]}"
+    said = in_case(number, LANGUAGES["ru"], case)
+    of = f"{found['i']}о " if found["i"] in ("с", "С") and said.startswith("ста ") else found["of"]
+    return f"{of}{said} грамм{_PLURALS[case][not is_one(number)]}"
 
 
 def _day_of_month(found: re.Match[str]) -> str:

@@ -55,8 +55,7 @@ _POWERS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
 def _unit(found: re.Match[str]) -> str:
     """Тысяча тринадцать гектопаскалей, три гибибайта."""
     count, (stem, endings) = int(found["n"]), _UNITS[found["unit"]]
-    few = count % 10 in (2, 3, 4) and count % 100 not in (12, 13, 14)
-    form = 1 if found["part"] or few else 0 if is_one(count) else 2
+    form = 1 if found["part"] or _few(count) else 0 if is_one(count) else 2
     if not found["part"] and re.search(r"\bрав(?:ен|н[аоы]|няется)\s$", found.string[: found.start()]):
         form = 3 if is_one(count) else 4  # равен 210 ГПа
     return f"{found['n']}{found['part'] or ''} {stem}{endings.split(' ')[form]}"
@@ -118,7 +117,24 @@ def _before_roman(found: re.Match[str]) -> str:
     return _of_many(number, "ы" if many[-1] == "е" else "ов")
 
 
+_MERCURY = (" миллиметров ртутного столба", " миллиметра ртутного столба")
+
+
+def _few(count: int) -> bool:
+    return count % 10 in (2, 3, 4) and count % 100 not in (12, 13, 14)
+
+
 _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
+    (  # со 150/95 до 132/84 мм рт. ст.
+        re.compile(
+            r"(?P<with>(?<!\w)[Сс]о?\s)?(?<![\w.,/-])(?P<a>\d{2,3})/(?P<b>\d{2,3})"
+            r"(?:(?=\s[а-я]{1,2}\s\d{2,3}/\d{2,3}\sмм\sрт)|(?P<unit>\sмм\sрт\.\s?ст\.?))"
+        ),
+        lambda found: (
+            f"{found['with'] or ''}{_number(found['a'])} на {_number(found['b'])}"
+            f"{_MERCURY[_few(int(found['b']))] if found['unit'] else ''}"
+        ),
+    ),
     (
         re.compile(r"(?<=\b[Нн]а )с\.\s?(?P<a>\d{1,4})[–-](?P<b>\d{1,4})(?![\w.,-]\d)"),
         lambda found: f"страницах {_number(found['a'])} — {_number(found['b'])}",
@@ -205,7 +221,7 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     ),
     (  # забил 21 гол, экзамен сдали 21
         re.compile(
-            r"(?<![\w.,:/–-])(?P<n>(?:\d{0,2}[02-9])?1)(?=\s(?!(?:руб|коп|тыс|млн|млрд|табл|капс|чел|мин|сек|шт|экз|стр)\b)[а-яё]{2,}[бвгджзклмнпрстфхцчшщ](?!\w))|"
+            r"(?<![\w.,:/–-])(?P<n>(?:\d{0,2}[02-9])?1)(?=\s(?!(?:руб|коп|тыс|млн|млрд|табл|капс|чел|мин|сек|шт|экз|стр|янв|февр?|апр|авг|сент?|окт|нояб?|дек)\b)[а-яё]{2,}[бвгджзклмнпрстфхцчшщ](?!\w))|"
             r"(?<=[а-яё]л[иао] )(?P<alone>(?:\d{0,2}[02-9])?1)(?=[.;!?]?$|[.;!?]\s[А-ЯЁ])"
         ),
         lambda found: _number(found["n"] or found["alone"]),

@@ -345,6 +345,7 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
         _included("es"),
         (_TERM, _term),
         _with("es"),
+        (re.compile(r"(?<=\d\.ª )pl\.(?!\w)"), lambda found: "planta" + _full_stop(found)),
         (  # 4.º ext.
             re.compile(r"(?=[ei])(?:(?<=\d\.º )|(?<=\dº ))(?:ext|int)\.(?!\w)"),
             lambda found: f"{found[0][:-1]}erior{_full_stop(found)}",

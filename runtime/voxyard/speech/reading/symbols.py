@@ -331,7 +331,7 @@ def operators(code: str, language: Language) -> list[tuple[re.Pattern[str], Word
             ),
             (re.compile(r"(?<=[²³]) ?(?P<sign>[+=−-]) ?(?=[A-Za-z])"), lambda match: _between(match, signs, language)),
             (  # F = m·a
-                re.compile(r"(?<=[A-Za-z²³½\d])(?P<sign>[·*])(?=[A-Za-z](?![A-Za-z]))"),
+                re.compile(r"(?<=[A-Za-zα-ωΑ-Ω²³½\d])(?P<sign>[·*]|(?<!\d)/)(?=[A-Za-zα-ωΑ-Ω](?![^\W\d_]))"),
                 lambda match: _product(match, signs, language),
             ),
             (re.compile(r"(?<=[^\W\d_]\.) (?P<sign>\+) (?=[^\W\d_])"), lambda match: _between(match, signs, language)),
@@ -379,9 +379,13 @@ def _between(found: re.Match[str], signs: Signs, language: Language) -> str | No
 
 
 def _product(found: re.Match[str], signs: Signs, language: Language) -> str | None:
-    """F = m·a: a product of letters after an equals sign."""
-    equation = "=" in found.string[max(0, found.start() - 20) : found.start()]
-    return _between(found, signs, language) if equation else None
+    """F = m·a, R = ρ·l/S: a product of letters, or a quotient, after an equals sign."""
+    if _EQUATED.search(found.string[max(0, found.start() - 20) : found.start()]) is None:
+        return ELSEWHERE
+    return _said(signs, "÷") if found["sign"] == "/" else _between(found, signs, language)
+
+
+_EQUATED = re.compile(r"[=≈]\s?(?:[^\W\d_](?![^\W\d_])|[\d·*/+−²³½ ()])*$")
 
 
 def _said(signs: Signs, sign: str) -> str | None:

@@ -318,9 +318,7 @@ def _minutes_of_a_match(code: str, language: Language) -> list[tuple[re.Pattern[
 
 
 _AND = {"it": "e", "es": "y", "pt": "e", "fr": "et"}
-_GOALS = re.compile(
-    r"\b(?:[Gg]ole?s?|[Gg]olos?|[Bb]uts?|[Rr]eti|[Dd]o(?:ppietta|blete|ublé)|\d-\d)\b[^!?]*$"
-)
+_GOALS = re.compile(r"\b(?:[Gg]ole?s?|[Gg]olos?|[Bb]uts?|[Rr]eti|[Dd]o(?:ppietta|blete|ublé)|\d-\d)\b[^!?]*$")
 _AFTER_MINUTES = re.compile(r"\b(?:aos|nos|dos) \d+['’′](?:, \d+['’′])*,? e $")
 
 
