@@ -334,7 +334,10 @@ def operators(code: str, language: Language) -> list[tuple[re.Pattern[str], Word
                 re.compile(r"(?<=[A-Za-zα-ωΑ-Ω²³½\d])(?P<sign>[·*]|(?<!\d)/)(?=[A-Za-zα-ωΑ-Ω](?![^\W\d_]))"),
                 lambda match: _product(match, signs, language),
             ),
-            (re.compile(r"(?<=[^\W\d_]\.) (?P<sign>\+) (?=[^\W\d_])"), lambda match: _between(match, signs, language)),
+            (
+                re.compile(r"(?<=[^\W\d_]\. )\+(?= [^\W\d_])"),
+                lambda _: signs.operators.get("+"),
+            ),  # 900 zł/mies. + media
             (re.compile(r"(?<=[A-Za-z])×(?=[一-龥][一-龥ぁ-ん]{0,3}\d)"), lambda _: signs.by or None),  # 50cm×横30cm
             (
                 re.compile(r"(?<=(?<!\w)[A-Za-z])(?P<sign>=)(?=-?\d)"),
