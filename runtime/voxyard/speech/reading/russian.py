@@ -306,7 +306,7 @@ def _aligned(sentence: str) -> list[Edit]:
             continue
         if (
             not short
-            and re.search(r"[A-Za-z]", re.sub(r"(?<=\d) ?x ?(?=\d)", "", written))
+            and re.search(r"[A-Za-z]", re.sub(r"(?<=\d)(?: ?x ?(?=\d)|[eE](?=[-−]\d))", "", written))
             and re.search(r"[IVXLC]+", written) is None
         ):
             continue

@@ -47,7 +47,7 @@ def _one_and_a_half(found: re.Match[str]) -> str:
 _UNITS = {  # stem, and endings of one, of few and of many
     "гПа": ("гектопаскал", "ь я ей ю ям"), "кПа": ("килопаскал", "ь я ей ю ям"), "МПа": ("мегапаскал", "ь я ей ю ям"),
     "ГПа": ("гигапаскал", "ь я ей ю ям"), "КиБ": ("кибибайт", " а  у ам"), "МиБ": ("мебибайт", " а  у ам"),
-    "ГиБ": ("гибибайт", " а  у ам"), "ТиБ": ("тебибайт", " а  у ам"),
+    "ГГц": ("гигагерц", " а  у ам"), "ГиБ": ("гибибайт", " а  у ам"), "ТиБ": ("тебибайт", " а  у ам"),
 }  # fmt: skip
 _POWERS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
 
@@ -125,6 +125,29 @@ def _few(count: int) -> bool:
 
 
 _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
+    (  # двигатель 1.6
+        re.compile(r"(?P<of>\b[Дд]вигател[ьяюе]м?\s)(?P<a>\d)\.(?P<b>\d)(?!\w|[.,]\d)"),
+        lambda found: f"{found['of']}{_number(found['a'])} и {_number(found['b'])}",
+    ),
+    (  # СКФ 58 мл/мин/1,73 м²
+        re.compile(r"(?<![\w.,])(?P<n>\d{1,3})\sмл/мин/1,73\sм²"),
+        lambda found: (
+            f"{_number(found['n'])} миллилитр"
+            f"{'' if is_one(int(found['n'])) else 'а' if _few(int(found['n'])) else 'ов'} в минуту "
+            "на одну целую семьдесят три сотых квадратного метра"
+        ),
+    ),
+    (  # 48 В и 20 А·ч
+        re.compile(r"(?<![\w.,])(?P<n>\d{1,3})\sВ(?=\s(?:и|или|до|при|с)\s\d|[,;)])"),
+        lambda found: f"{found['n']} вольт{'а' * _few(int(found['n']))}",
+    ),
+    (  # скорость обучения 1e-4
+        re.compile(r"(?<![\w.,/-])(?P<n>\d)[eE][-−](?P<power>\d{1,2})(?!\w|[.,]\d)"),
+        lambda found: (
+            f"{'' if found['n'] == '1' else _number(found['n']) + ' умножить на '}десять в минус "
+            f"{ordinal(int(found['power']), LANGUAGES['ru'], case='p', gender='f')} степени"
+        ),
+    ),
     (  # со 150/95 до 132/84 мм рт. ст.
         re.compile(
             r"(?P<with>(?<!\w)[Сс]о?\s)?(?<![\w.,/-])(?P<a>\d{2,3})/(?P<b>\d{2,3})"

@@ -145,12 +145,18 @@ def _days(found: re.Match[str]) -> str:
 def weekdays() -> list[tuple[re.Pattern[str], Callable[[re.Match[str]], str | None]]]:
     """Patterns of short days with their words: пн–пт, пн, ср и пт, в чт."""
     span = re.compile(rf"(?<![\w.])(?P<first>{_DAY})\.?\s?[–—-]\s?(?P<last>{_DAY})(?!\w)\.?", re.IGNORECASE)
-    row = re.compile(rf"(?<![\w.])(?:в\s)?{_DAY}(?:(?:,\s|\sи\s){_DAY})+(?!\w)", re.IGNORECASE)
+    stop = r"(?:\.(?=,|\s[а-яё]))?"
+    row = re.compile(rf"(?<![\w.])(?:(?:в|кроме)\s)?{_DAY}{stop}(?:(?:,\s|\sи\s){_DAY}{stop})+(?!\w)", re.IGNORECASE)
     one = re.compile(rf"(?<![\w.])(?P<at>[Вв]\s)?(?P<day>{_DAY})\.?(?=,?\s(?:с|в|до)?\s?\d)")
 
     def days(found: re.Match[str]) -> str:
-        case = 2 if found[0].lower().startswith("в ") else 0
-        return re.sub(rf"(?<!\w){_DAY}(?!\w)", lambda day: _DAYS[day[0].lower()][case], found[0], flags=re.IGNORECASE)
+        case = 2 if found[0].lower().startswith("в ") else 1 if found[0].lower().startswith("кроме ") else 0
+        return re.sub(
+            rf"(?<!\w){_DAY}\.?(?!\w)",
+            lambda day: _DAYS[day[0].lower().rstrip(".")][case],
+            found[0],
+            flags=re.IGNORECASE,
+        )
 
     on = re.compile(rf"(?<!\w)(?P<with>[Сс])о?\s(?P<first>{_DAY})\.?\sпо\s(?P<last>{_DAY})(?!\w)\.?")
     begun = re.compile(rf"(?:^|(?<=[.!?]\s)|(?<=\n))(?P<day>{_DAY.title()})\.?(?=\s[—–]\s)")  # Сб — по записи

@@ -329,6 +329,7 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
         _winds("fr"),
         _included("fr"),
         (_TERM, _term),
+        (re.compile(r"(?<![\w.])arr\.(?=\s\d{1,2}\s?[h:])"), lambda _: "arrivée"),  # arr. 8h05
         (re.compile(rf"(?:{_OF_NUMBERS})nos(?=\s\d)"), lambda _: "numéros"),  # les nos 101 et 102
         (re.compile(r"(?<![\w.])nos(?=\s\d+(?:\s?[,;.)–-]|\s(?:et|à|ou)\s|$))"), lambda _: "numéros"),
         (re.compile(r"(?<=\d )(?<!\b1 )j\.?(?=[,;:)]|\s?$|\s[a-zà-ÿ(])"), lambda found: "jours" + _full_stop(found)),
@@ -399,6 +400,10 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
         (re.compile(r"(?<![\w.])ur\.(?=\s(?:w|po|przed|ok\.|około|\d))"), lambda found: _of_person(found, "urodzony")),
     ),
     "ru": (  # ум. после 1512 г.
+        (  # отпр. в 7:42
+            re.compile(r"(?<![\w.])(?:отпр|приб)\.(?=\s(?:в\s)?\d)"),
+            lambda found: {"отпр.": "отправление", "приб.": "прибытие"}[found[0]],
+        ),
         (  # темп. днём, темп. 36,6 °C, but высокий темп.
             re.compile(r"(?<!\w)(?P<t>[Тт])емп\.(?=\s(?:воды|воздуха|тела|дн[её]м|ночью)\b|[^а-яё]{1,16}°)"),
             lambda found: f"{found['t']}емпература",

@@ -90,6 +90,12 @@ def maths(
     no_unit += r"(?:(?<=\d\d°)|(?<=[-−]\d°))" if code == "it" else ""
     minutes = rf"(?: ?(?P<minutes>{figure}) ?['′’])(?: ?(?P<seconds>{figure}) ?(?:[\"″”]|''))?"
     found: list[tuple[re.Pattern[str], Words]] = [
+        (
+            re.compile(
+                rf"(?<![{letters}.,/-])(?P<base>\d(?:{separator}\d+)?)[eE](?P<exponent>[-−]\d{{1,3}})(?![{letters}]|[.,]\d)"
+            ),
+            lambda match: _scientific(match, signs, code, language),
+        ),
         _difference(signs, language),
         *sizes.patterns(language, units, unit_name),
         (
@@ -159,6 +165,13 @@ def stars(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
         return None if base is None else base + _power(exponent, signs, code, language)
 
     return [(re.compile(pattern), words)]
+
+
+def _scientific(found: re.Match[str], signs: Signs, code: str, language: Language) -> str:
+    """1e-4: ten to the minus four."""
+    ten = cardinal("10", language) + _power(found["exponent"].replace("−", "-"), signs, code, language)
+    times = _said(signs, "×") if language.spaced else signs.operators.get("×")
+    return ten if found["base"] == "1" or not times else f"{_base(found['base'], language)}{times}{ten}"
 
 
 def _to_the_power(found: re.Match[str], signs: Signs, language: Language) -> str | None:

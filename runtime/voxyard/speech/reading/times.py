@@ -202,7 +202,8 @@ def _after_slash(code: str, language: Language) -> list[tuple[re.Pattern[str], W
 def _with_full_stop(code: str, language: Language, full_stop: str, words: Words) -> list[tuple[re.Pattern[str], Words]]:
     """10.30 Uhr; alle 8.30, alle ore 20.45."""
     if code == "it":
-        at = r"(?:(?<=\b[Aa]lle )|(?<=\b[Dd]alle )|(?<=\b[Dd]elle )|(?<=\bore )|(?<=\b[Oo]re )|(?<=\b[Ll]e )|"
+        at = r"(?:(?<=\b[Aa]lle )|(?<=\b[Dd]alle )|(?<=\b[Dd]elle )|(?<=\b[Oo]re )|(?<=\b[Ll]e )|"
+        at += r"(?<=\bpart\. )|(?<=\barr\. )|"
         at += r"(?<=\b[Aa]ll['’])(?=1\.)|(?<=\b[Dd]all['’])(?=1\.))"
         end = r"(?![\w:]|[.,]\d|\s(?:euro|milioni|miliardi|per cento))"
         after_day = "|".join(rf"(?<={day} )|(?<={day}\. )" for day in table(code).days)

@@ -97,6 +97,7 @@ def patterns(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
         *_counted(language),
         *english,
         *german,
+        _filtration(language),
         (pattern, words),
         *_after_per(language, symbols),
         *_after_myriads(language, symbols),
@@ -104,6 +105,31 @@ def patterns(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
         *_amperes(language),
         *_kelvins(language),
     ]
+
+
+def _filtration(language: Language) -> Reading:
+    """58 ml/min/1,73 m²: how much the kidneys of a body of that surface filter."""
+    point = re.escape(language.decimal)
+    pattern = (
+        rf"{guard(language)}{bare(language).replace('(?![/@_', '(?![@_')}{BLANK}m[lL]/min/1{point}73{BLANK}m[²2](?!\w)"
+    )
+
+    def words(found: re.Match[str]) -> str:
+        whole, part = number_of(found)
+        names = (
+            ("volume-milliliter", value(whole, part)),
+            ("duration-minute", 1),
+            ("area-square-meter", Decimal("1.73")),
+        )
+        volume, minute, area = (unit_name(language, unit, amount) for unit, amount in names)
+        own = table(language.locale)
+        if not own.signs.per:
+            return ELSEWHERE
+        in_minute = own.per.get("min", f"{own.signs.per} {minute}")
+        surface = f"{own.signs.per} {decimal('1', '73', language)} {area}"
+        return f"{decimal(whole, part, language, volume)} {volume} {in_minute} {surface}"
+
+    return re.compile(pattern), words
 
 
 _FLAT = re.compile(

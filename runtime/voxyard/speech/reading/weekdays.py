@@ -30,7 +30,7 @@ _POLISH = {  # after od and do, and after w
     "sobota": ("soboty", "sobotę"),
     "niedziela": ("niedzieli", "niedzielę"),
 }
-_POLISH_CASE = re.compile(r"(?<!\w)(?:(?P<genitive>(?i:od|do|z|ze))|(?i:w|we|na|za|przez))\s$")
+_POLISH_CASE = re.compile(r"(?<!\w)(?:(?P<genitive>(?i:od|do|z|ze|oprócz))|(?i:w|we|na|za|przez))\s$")
 
 
 def _stop(found: re.Match[str]) -> str:
@@ -136,6 +136,8 @@ def patterns(language: Language) -> list[Reading]:
             start, end = (_POLISH.get(day.lower(), (day,))[0] for day in span.groups())
             said = f"{'' if _POLISH_CASE.search(found.string[: found.start()][-8:]) else 'od '}{start} do {end}"
             said = said[0].upper() + said[1:] if found[0][0].isupper() else said
+        elif language.locale == "pl" and _POLISH_CASE.search(found.string[: found.start()][-8:]):
+            said = re.sub(r"\w{4,}", lambda day: _polish(day[0], found.string[: found.start()]), said)
         said = said.replace(" t/m ", " tot en met ").replace(" u. ", " und ")
         said = re.sub(r"(?<=[^\W\d_])\s?[–-]\s?(?=[^\W\d_])", to, said)
         said = re.sub(r"\s?&\s?", f" {table(language.locale).signs.operators.get('&', '&')} ", said)
