@@ -231,11 +231,14 @@ _GRAMS = re.compile(  # не более 3 г соли, which is no year
     r"(?<!\w)(?P<of>(?i:около|до|от|из|более|менее|без|после|больше|меньше|свыше|с(?=[^.!?]* до )|"
     r"(?P<i>со?)|(?P<d>к)|(?P<p>в)|(?P<n_>на))\s)(?P<n>\d{1,3}|[3-9]\d{3})\s?г(?![\w.])"
 )
+_LEAST_YEAR = 50
 _PLURALS = {"i": ("ом", "ами"), "d": ("у", "ам"), "p": ("е", "ах"), "g": ("а", "ов"), "n_": ("", "ов")}
 
 
 def _grams(found: re.Match[str]) -> str:
     number = int(found["n"])
+    if number > _LEAST_YEAR and number % 5:
+        return found[0]  # в 988 г
     case = next((each for each in ("i", "d", "p", "n_") if found[each]), "g")
     if case == "n_":  # на 100 г, as the nominative
         few = number % 10 in (2, 3, 4) and number % 100 not in (12, 13, 14)

@@ -153,6 +153,21 @@ def _winds(code: str) -> Reading:
     return re.compile(pattern), words
 
 
+_TIMETABLES = {
+    "fr": {"dép.": "départ", "arr.": "arrivée"},
+    "es": {"sal.": "salida", "lleg.": "llegada"},
+    "it": {"part.": "partenza", "arr.": "arrivo"},
+    "pt": {"part.": "partida", "cheg.": "chegada"},
+}
+
+
+def _timetable(code: str) -> Reading:
+    """Dép. 7h42, arr. 8h05: what stands before a time, and no 13e arr."""
+    short = _TIMETABLES[code]
+    pattern = rf"(?<![\w.])(?:{'|'.join(map(re.escape, short))})(?=\s\d{{1,2}}(?:\s?h|[:.]\d\d(?!\d)))"
+    return re.compile(pattern), lambda found: short[found[0]]
+
+
 _TERM = re.compile(  # 1er sem., 2.º sem.
     r"(?=sem)(?:(?<=\d[ºe°] )|(?<=\.º )|(?<=\der )|(?<=\.er ))sem\.(?=[\s,;)]|$)"
 )
@@ -329,7 +344,7 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
         _winds("fr"),
         _included("fr"),
         (_TERM, _term),
-        (re.compile(r"(?<![\w.])arr\.(?=\s\d{1,2}\s?[h:])"), lambda _: "arrivée"),  # arr. 8h05
+        _timetable("fr"),
         (re.compile(rf"(?:{_OF_NUMBERS})nos(?=\s\d)"), lambda _: "numéros"),  # les nos 101 et 102
         (re.compile(r"(?<![\w.])nos(?=\s\d+(?:\s?[,;.)–-]|\s(?:et|à|ou)\s|$))"), lambda _: "numéros"),
         (re.compile(r"(?<=\d )(?<!\b1 )j\.?(?=[,;:)]|\s?$|\s[a-zà-ÿ(])"), lambda found: "jours" + _full_stop(found)),
@@ -343,6 +358,7 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
     ),
     "es": (
         _winds("es"),
+        _timetable("es"),
         _included("es"),
         (_TERM, _term),
         _with("es"),
@@ -360,6 +376,7 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
     ),
     "it": (
         _winds("it"),
+        _timetable("it"),
         _included("it"),
         (_TERM, _term),
         (re.compile(r"(?<=\d° )p\.(?=\s[A-Za-z]|[,;)]|\s*$)"), lambda found: "piano" + _full_stop(found)),
@@ -414,6 +431,7 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
     ),
     "pt": (
         _winds("pt"),
+        _timetable("pt"),
         _included("pt"),
         (_TERM, _term),
         _with("pt"),

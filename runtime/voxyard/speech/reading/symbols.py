@@ -344,7 +344,7 @@ def operators(code: str, language: Language) -> list[tuple[re.Pattern[str], Word
             ),
             (re.compile(r"(?<=[²³]) ?(?P<sign>[+=−-]) ?(?=[A-Za-z])"), lambda match: _between(match, signs, language)),
             (  # F = m·a
-                re.compile(r"(?<=[A-Za-zα-ωΑ-Ω²³½\d])(?P<sign>[·*]|(?<!\d)/)(?=[A-Za-zα-ωΑ-Ω](?![^\W\d_]))"),
+                re.compile(r"(?<=[A-Za-zα-ωΑ-Ω²³½\d])(?P<sign>[·*]|(?<!\d)/)(?=[A-Za-zα-ωΑ-Ω](?![A-Za-zα-ωΑ-Ω]))"),
                 lambda match: _product(match, signs, language),
             ),
             (
@@ -401,7 +401,7 @@ def _product(found: re.Match[str], signs: Signs, language: Language) -> str | No
     return _said(signs, "÷") if found["sign"] == "/" else _between(found, signs, language)
 
 
-_EQUATED = re.compile(r"[=≈]\s?(?:[^\W\d_](?![^\W\d_])|[\d·*/+−²³½ ()])*$")
+_EQUATED = re.compile(r"[=≈]\s?(?:[A-Za-zα-ωΑ-Ω](?![A-Za-zα-ωΑ-Ω])|[\d·*/+−²³½ ()])*$")
 
 
 def _said(signs: Signs, sign: str) -> str | None:

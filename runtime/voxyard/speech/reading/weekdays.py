@@ -137,7 +137,7 @@ def patterns(language: Language) -> list[Reading]:
             said = f"{'' if _POLISH_CASE.search(found.string[: found.start()][-8:]) else 'od '}{start} do {end}"
             said = said[0].upper() + said[1:] if found[0][0].isupper() else said
         elif language.locale == "pl" and _POLISH_CASE.search(found.string[: found.start()][-8:]):
-            said = re.sub(r"\w{4,}", lambda day: _polish(day[0], found.string[: found.start()]), said)
+            said = re.sub("|".join(_POLISH), lambda day: _polish(day[0], found.string[: found.start()]), said)
         said = said.replace(" t/m ", " tot en met ").replace(" u. ", " und ")
         said = re.sub(r"(?<=[^\W\d_])\s?[–-]\s?(?=[^\W\d_])", to, said)
         said = re.sub(r"\s?&\s?", f" {table(language.locale).signs.operators.get('&', '&')} ", said)
