@@ -222,7 +222,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         (  # 7.05 w godz. 10–14
             re.compile(
                 r"(?<![\w.,-])(?P<day>[12]?\d|3[01])\.(?P<month>0[1-9]|1[0-2])(?P<after>)"
-                r"(?=\s(?:(?:[wo]|od)\sgodz|o\s\d{1,2}[:.]\d\d))"
+                r"(?=,?\s(?:(?:[wo]|od)\sgodz|o\s\d{1,2}[:.]\d\d)|,\sgodz)"
             ),
             lambda found: _day_of_month(found, language).removesuffix("."),
         ),

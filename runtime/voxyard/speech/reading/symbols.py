@@ -343,6 +343,10 @@ def operators(code: str, language: Language) -> list[tuple[re.Pattern[str], Word
                 lambda _: _said(signs, "×"),
             ),
             (re.compile(r"(?<=[²³]) ?(?P<sign>[+=−-]) ?(?=[A-Za-z])"), lambda match: _between(match, signs, language)),
+            (  # χ²
+                re.compile(r"(?<=[α-ωΑ-Ω])[²³](?![\w⁰-⁹])"),
+                lambda match: (signs.squared if match[0] == "²" else signs.cubed) or None,
+            ),
             (  # F = m·a
                 re.compile(r"(?<=[A-Za-zα-ωΑ-Ω²³½\d])(?P<sign>[·*]|(?<!\d)/)(?=[A-Za-zα-ωΑ-Ω](?![A-Za-zα-ωΑ-Ω]))"),
                 lambda match: _product(match, signs, language),
