@@ -110,9 +110,9 @@ def patterns(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
 def _filtration(language: Language) -> Reading:
     """58 ml/min/1,73 m²: how much the kidneys of a body of that surface filter."""
     point = re.escape(language.decimal)
-    pattern = (
-        rf"{guard(language)}{bare(language).replace('(?![/@_', '(?![@_')}{BLANK}m[lL]/min/1{point}73{BLANK}m[²2](?!\w)"
-    )
+    number = bare(language).replace("(?![/@_", "(?![@_")
+    pattern = rf"(?=\d+(?:{point}\d+)?{BLANK}m[lL]/min/1){guard(language)}{number}"
+    pattern += rf"{BLANK}m[lL]/min/1{point}73{BLANK}m[²2](?!\w)"
 
     def words(found: re.Match[str]) -> str:
         whole, part = number_of(found)

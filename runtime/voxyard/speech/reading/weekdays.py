@@ -59,7 +59,9 @@ def _told(language: Language, short: str, named: Callable[[re.Match[str]], str])
         is_row = another.search(found.string[max(0, found.start() - 120) : found.start()]) is not None
         return named(found) if is_row else ELSEWHERE
 
-    return [(re.compile(rf"(?:(?<=[.;,] )|(?<=\n))(?P<day>{short})\.?(?=\s?:\s)"), words)]
+    feasts = r"(?:y|e|et|ed)\s(?:festivos|festivi|feriados|(?:jours\s)?fériés)"  # dom e festivi chiuso
+    before_feasts = re.compile(rf"(?:(?<=^)|(?<=[,;:.\n] )|(?<=\n))(?P<day>{short})\.?(?=\s{feasts})")
+    return [(before_feasts, named), (re.compile(rf"(?:(?<=[.;,] )|(?<=\n))(?P<day>{short})\.?(?=\s?:\s)"), words)]
 
 
 _ONE_LETTER = {"M": "Mon", "T": "Tue", "Tu": "Tue", "W": "Wed", "Th": "Thu", "R": "Thu", "F": "Fri", "Sa": "Sat"}
@@ -159,9 +161,6 @@ def patterns(language: Language) -> list[Reading]:
     open_on = re.compile(rf"(?:(?<=^)|(?<=[,;:.\n] )|(?<=\n))(?P<day>{short})(?=\s(?:{hours}))")  # Sa 10–14 Uhr
     found.append((open_on, lambda match: days[match["day"]]))
     found += _told(language, short, named)
-    feasts = r"(?:y|e|et|ed|i)\s(?:festivos|festivi|feriados|(?:jours\s)?fériés|święta)"  # dom e festivi chiuso
-    one = rf"(?:(?<=^)|(?<=[,;:.\n] )|(?<=\n))(?P<day>{short})\.?(?=\s{feasts})"
-    found.append((re.compile(one), lambda match: days[match["day"]]))
     found += _spanish_letters() if language.locale == "es" else []
     closed = r"(?:gesloten|gesl\.|dicht|geschlossen|geschl\.|Ruhetag|zu\b|nieczynne|zamknięte)"
     one = rf"(?:(?<=^)|(?<=[,;:\n] )|(?<=\n)|(?<=\ben )|(?<=\bund ))(?P<day>{short})\.?(?=\s{closed})"
