@@ -44,6 +44,10 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             ),
             lambda match: _version(match, language),
         ),
+        (  # port 443/tcp
+            re.compile(rf"{edge}(?P<n>\d{{1,5}})/(?P<of>(?i:tcp|udp))(?![{after}])"),
+            lambda match: f"{cardinal(match['n'], language)} {match['of'].upper()}",
+        ),
         (re.compile(rf"{edge}0x(?P<hex>[\dA-Fa-f]{{2,16}})(?![{after}])"), lambda match: _hexadecimal(match, language)),
         (re.compile(rf"{edge}\+\d[\d\s()/-]{{4,}}\d{end}"), spoken),
         # (555) 123-4567, (030) 1234567
@@ -200,9 +204,10 @@ _EMERGENCY = re.compile(  # elsewhere 911 is a number, a year, a car
     r"|(?<![\w.,/-])911(?= (?:calls?|callers?|operators?|dispatch\w*|emergency)\b)"
 )
 _SLASHES = {"fr": "sur", "es": "barra", "it": "barra", "pt": "barra", "pl": "łamane przez"}
+_LONGEST = 6  # digits of a paper's number that is said as one
 _PAPER = re.compile(  # n° F-2026-118, n.º FT 2026/381, nr 118/03/2026, REsp n. 1.234/SP
     r"(?<![\w.])(?P<no>[Nn](?:[°º]|\.º?|r\.?)|[Nn]úm\.)\s(?P<series>[A-Z]{1,4})?(?P<gap>(?(series)[ /-]?))"
-    r"(?P<n>\d{1,6}(?:[/.-]\d{1,6}){0,3})(?P<of>/[A-Z]{2})?(?![\w/-]|[.,]\d)"
+    r"(?P<n>\d{7,20}(?!\d|[/.-]\d)|\d{1,6}(?:[/.-]\d{1,6}){0,3})(?P<of>/[A-Z]{2})?(?![\w/-]|[.,]\d)"
 )
 
 
@@ -219,7 +224,12 @@ def _papers(language: Language) -> list[tuple[re.Pattern[str], Words]]:
 def _paper(found: re.Match[str], language: Language) -> str:
     """The number of a paper that has a series, a court or more than two parts, after the sign of a number."""
     code, number = language.locale[:2], found["n"]
-    if not (found["series"] or found["of"] or re.search(r"[/-].*[/.-]", number)):
+    if not (
+        (number.isdigit() and len(number) > _LONGEST)
+        or found["series"]
+        or found["of"]
+        or re.search(r"[/-].*[/.-]|/0", number)
+    ):
         return ELSEWHERE
     joints = {"/": f" {_SLASHES[code]} ", "-": language.comma, ".": language.comma, " ": " ", "": " "}
     if code != "fr":  # 1.234/SP
@@ -229,7 +239,7 @@ def _paper(found: re.Match[str], language: Language) -> str:
         digits = each[0]
         if digits in joints:
             return joints[digits]
-        if digits[0] == "0" or (len(digits) > 4 and code != "fr"):
+        if digits[0] == "0" or len(digits) > _LONGEST or (len(digits) > 4 and code != "fr"):
             return one_by_one(digits, language)
         return cardinal(digits, language)
 

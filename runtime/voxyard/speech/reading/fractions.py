@@ -113,7 +113,8 @@ def pressures(code: str, language: Language, unit_name: UnitName) -> list[tuple[
     def words(found: re.Match[str]) -> str | None:
         before = found.string[max(0, found.start() - 60) : found.start()]
         likely = int(found["above"]) >= _LEAST_PRESSURE or code in _IN_CENTIMETRES
-        if not found["unit"] and not (likely and told.search(before)):
+        pair = _TO_PRESSURE.match(found.string, found.end())  # fell from 150/95 to 132/84 mmHg
+        if not found["unit"] and not pair and not (likely and told.search(before)):
             return ELSEWHERE
         above, below = (cardinal(found[each], language) for each in ("above", "below"))
         over = own.signs.over if code == "ko" else f"{blank}{own.signs.over}"  # a particle
@@ -124,6 +125,7 @@ def pressures(code: str, language: Language, unit_name: UnitName) -> list[tuple[
     return [(re.compile(pattern), words)]
 
 
+_TO_PRESSURE = re.compile(r"\s[^\W\d_]{1,5}\s\d{2,3}/\d{2,3}\s?mmHg")
 _LEAST_PRESSURE = 60
 _IN_CENTIMETRES = ("pt", "fa")  # 12/8
 

@@ -56,7 +56,7 @@ def patterns(code: str, language: Language) -> list[Reading]:
     found += _without_cents(language)
     found += ranges.patterns(language)
     if language.decimal == ",":
-        found.append(_section(language))
+        found += [_section(language), _wireless(language)]
     after = _AFTER.get(code, r"(?![^\W\d_])" if language.spaced else r"(?![A-Za-z])")
     pattern = re.compile(number(language) + after + UNREAD)
 
@@ -236,8 +236,21 @@ def _section(language: Language) -> Reading:
     return re.compile(pattern), words
 
 
+def _wireless(language: Language) -> Reading:
+    """802.11ax, a standard of networks."""
+
+    def words(found: re.Match[str]) -> str:
+        point = table(language.locale).signs.point
+        letters = f" {' '.join(found['letters'])}" if found["letters"] else ""
+        return f"{cardinal('802', language)} {point} {cardinal('11', language)}{letters}" if point else ELSEWHERE
+
+    return re.compile(r"(?<![\w.,])802\.11(?P<letters>[a-z]{0,2})(?![\w]|[.,]\d)"), words
+
+
 _PRODUCT = re.compile(  # USB 3.0
-    r"(?<!\w)(?:USB|HTML|CSS|HTTP|PHP|SQL|PDF|HDMI|TLS|LTE|iOS|macOS|Python|Java|Bluetooth|Android|Windows|Linux|Ubuntu|Debian|"
+    r"(?<!\w)(?:USB|HTML|CSS|HTTP|PHP|SQL|PDF|HDMI|TLS|LTE|iOS|macOS|Java|Bluetooth|Windows|Ubuntu|Debian|Fedora|"
+    r"(?:Python|Android|Linux)[a-z]{0,3}|CUDA|Node\.js|Kubernetes|Docker|Django|React|Rust|Kotlin|Redis|Git|"
+    r"[A-Z]\w*[a-z][A-Z]\w*|[A-Z]{2,}[a-z]{2,}|GCC|PCIe|[Mm]ot(?:eur|ore?)|"  # PyTorch, CMake
     r"[Vv]ersion(?:en)?|[Vv]ersies?|Web|Industrie|Industria|Indústria|Industry|Firmware|Release|Update|Firefox|Chrome|Office|GPT|Llama|Gemini|Claude)[\s-](?:[<>≤≥=]\s)?$"
 )
 

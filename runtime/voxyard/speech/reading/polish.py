@@ -198,7 +198,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         ),
         (  # od 3 do 15.09
             re.compile(
-                r"(?<=\b[Oo]d )(?P<day>[12]?\d|3[01]) do (?P<day2>[12]?\d|3[01])\.(?P<month2>0[1-46-9]|1[12])"
+                r"(?<=\b[Oo]d )(?P<day>[12]?\d|3[01]) do (?P<day2>[12]?\d|3[01])\.(?P<month2>0[1-9]|1[12])"
                 r"(?![\w:]|[.,]\d)"
             ),
             lambda found: (
@@ -222,7 +222,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         (  # 7.05 w godz. 10–14
             re.compile(
                 r"(?<![\w.,-])(?P<day>[12]?\d|3[01])\.(?P<month>0[1-9]|1[0-2])(?P<after>)"
-                r"(?=\s(?:(?:[wo]|od)\sgodz|o\s\d{1,2}[:.]\d\d))"
+                r"(?=,?\s(?:(?:[wo]|od)\sgodz|o\s\d{1,2}[:.]\d\d)|,\sgodz)"
             ),
             lambda found: _day_of_month(found, language).removesuffix("."),
         ),
@@ -266,6 +266,22 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         (
             re.compile(r"(?<=\b[Nn]a )(?P<n>\d{1,2})(?=\s(?:piętr|miejsc)(?P<end>ze|u|o|e)\b)"),
             lambda found: inflected(int(found["n"]), "e" if found["end"] in ("o", "e") else "ym", language),
+        ),
+        (  # w 23. i 67. min
+            re.compile(
+                r"(?<=\b[Ww] )(?P<row>(?:\d{1,3}\., )*\d{1,3}\. (?:i|oraz) \d{1,3}\.) "
+                r"min(?:\.(?=[,;)]|\s[a-z])|(?!\w|\.\w))"
+            ),
+            lambda found: (
+                re.sub(r"(\d+)\.", lambda each: inflected(int(each[1]), "ej", language), found["row"]) + " minucie"
+            ),
+        ),
+        (  # 2 x dz.
+            re.compile(r"(?<![\w.,])(?P<n>\d{1,2}) ?[x×] ?dz\.(?=(?P<after>\s*.?))"),
+            lambda found: (
+                ("raz" if found["n"] == "1" else f"{cardinal(found['n'], language)} razy")
+                + f" dziennie{_stop(found['after'])}"
+            ),
         ),
         (  # w 63. min
             re.compile(

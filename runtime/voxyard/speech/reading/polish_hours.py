@@ -57,6 +57,13 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
                 for word, h, m in (("od", "h", "m"), ("do", "h2", "m2"))
             ),
         ),
+        (  # między 8:00 a 13:00
+            re.compile(
+                r"(?<=iędzy )(?P<h>[01]?\d|2[0-4]):(?P<m>[0-5]\d) a "
+                r"(?P<h2>[01]?\d|2[0-4]):(?P<m2>[0-5]\d)(?![\w:]|[.,]\d)"
+            ),
+            lambda found: " a ".join(_hour(found[h], found[m], "ą", language) for h, m in (("h", "m"), ("h2", "m2"))),
+        ),
         (  # wróciła przed 6 rano, kwadrans po 5, wpół do 8
             re.compile(
                 r"(?=\d)(?<=[oduł] )(?:(?P<at>(?<=\b[Pp]rzed ))|(?<=\b[Pp]o )|(?<=\b[Oo]koło )|"

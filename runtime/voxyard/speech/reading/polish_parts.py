@@ -41,6 +41,14 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Callable[[re.Mat
                 f"{compound(int(found['n']), language)}{'ipół' * bool(found['half'])}calow{_ENDINGS[found['end']]}"
             ),
         ),
+        (  # pokój 2-os., z 6-bieg. przerzutką
+            re.compile(
+                r"(?<![\w.,/-])(?P<n>\d{1,3})-"
+                rf"(?P<short>{'|'.join(_DESCRIBING)})\.(?!\w)"
+                r"(?=(?P<after>\s*\S?))(?=(?: (?P<next>[a-ząćęłńóśźż]{4,}))?)"
+            ),
+            lambda found: _described(found, language),
+        ),
         (re.compile(r"(?<!\w)[Zz](?= 1\d\d(?:[ .]?\d{3})?(?![\d.,]))"), lambda found: f"{found[0]}e"),  # ze stu
         (  # laptop z 16 GB pamięci, but z 8 GB do 16 GB and zwiększono z 8 GB
             re.compile(
@@ -50,6 +58,24 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Callable[[re.Mat
             lambda found: _equipped(found, nouns, language),
         ),
     ]
+
+
+_DESCRIBING = {
+    "os": "osobow", "mies": "miesięczn", "bieg": "biegow", "pok": "pokojow", "częśc": "częściow", "tyg": "tygodniow",
+    "drzw": "drzwiow", "miejsc": "miejscow", "dn": "dniow", "godz": "godzinn", "min": "minutow", "poz": "pozycjow",
+}  # fmt: skip
+_NO_NOUN = re.compile("(?:przez|przed|podczas|oraz|tylko|według|także|około|wraz|jest|bez) ")
+
+
+def _described(found: re.Match[str], language: Language) -> str:
+    """Pokój dwuosobowy, umowa dwunastomiesięczna: the ending is that of the noun beside it."""
+    noun = re.search(r"([^\W\d_]+\.?) $", found.string[max(0, found.start() - 30) : found.start()])
+    after = found["next"] or ""
+    beside = after if after and not _NO_NOUN.match(f"{after} ") else noun[1] if noun else ""
+    beside = beside.replace("mieszk.", "mieszkanie")
+    ending = {"a": "a", "ą": "ą", "ę": "ą", "o": "e", "e": "e", "y": "ej", "i": "ej", "u": "ego"}.get(beside[-1:], "y")
+    stop = "." * (not found["after"].strip() or found["after"].strip().isupper())
+    return f"{compound(int(found['n']), language)}{_DESCRIBING[found['short']]}{ending}{stop}"
 
 
 def _equipped(found: re.Match[str], nouns: dict[str, str | None], language: Language) -> str:

@@ -42,7 +42,7 @@ _SHORT = "|".join(sorted(map(re.escape, _NOUNS), key=len, reverse=True))
 _ROW = re.compile(rf"(?<!\w)(?:{_SHORT})\s?\d+[a-z]?(?:\s(?:[a-z]\.){{2,3}})?,?\s(?:i|oraz|lub|albo)\s$")
 _GOVERNOR = re.compile("|".join(rf"(?P<{case}>(?<!\w)(?i:{words})\s$)" for case, words in _WORDS.items()))
 
-PATTERN = re.compile(rf"(?<!\w)(?:{_SHORT})(?=\s?\d)(?!\s?\d+[–-]\d)")
+PATTERN = re.compile(rf"(?<!\w)(?:{_SHORT})(?=\s?\d)(?!(?<!temp\.)\s?\d+[–-]\d)")
 
 
 def declined(found: re.Match[str]) -> str:

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 from voxyard.speech.reading import chess
 from voxyard.speech.reading.languages import LANGUAGES
 from voxyard.speech.reading.markup import Edit
+from voxyard.speech.reading.number_words import in_case, ordinal
 from voxyard.speech.reading.patterns import BLANKS
 from voxyard.speech.reading.russian_counts import in_words
-from voxyard.speech.reading.russian_forms import GENITIVE_PRICE, in_full
+from voxyard.speech.reading.russian_forms import GENITIVE_PRICE, in_full, is_one
 from voxyard.speech.reading.tables import table
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ _OWN = re.compile(
     rf"\d:\d\d|{TIME_AFTER}|\d,\d\d\s?(?:евро|€|\$|долл)|(?<!\d)(?:\d[{BLANKS}]?){{7,}}|"
     rf"(?<![\d.,])\d{{1,3}}(?:[{BLANKS}]\d{{1,3}}){{3,}}|{PHONE}|"
     r"(?<!\w)(?i:код|пин|пин-код|пароль|индекс)\s?:?\s?\d{3,8}(?![\w.,]\d)|"
+    r"[A-Za-z]{2,}\s\d+\.\d+(?![.,]?\d)|\d/(?:tcp|udp)\b|"  # Python 3.10, 443/tcp
     r"(?<!\d)\d{1,2}['′’][0-5]\d[\"″”]|\d ?\*\* ?[-−]?\d"
 )
 _PHONE = re.compile(rf"(?:(?<!\w)(?:[Пп]о\s)?[Тт]ел\.?:?\s)?(?:{PHONE})")
@@ -157,8 +159,10 @@ _FULL = (
     ),
     (r"(?<!\w)([Мм])акс\.(?=\s\d)", r"\1аксимум"),
     (r"(?<!\w)([Вв]) теч\.", r"\1 течение"),
-    (r"(?<![\w.,])([2-4])\s?р\.\s?(?:/|в\s)(?=(?:день|сутки|неделю)(?!\w))", r"\1 раза в "),
-    (r"(?<![\w.,])([15-9])\s?р\.\s?(?:/|в\s)(?=(?:день|сутки|неделю)(?!\w))", r"\1 раз в "),
+    (r"(?<![\w.,])([2-4])\s?р\.\s?(?:/|в\s)(?=(?:день|сутки|сут\.|неделю|нед\.)(?!\w))", r"\1 раза в "),
+    (r"(?<![\w.,])([15-9])\s?р\.\s?(?:/|в\s)(?=(?:день|сутки|сут\.|неделю|нед\.)(?!\w))", r"\1 раз в "),
+    (r"(?<=\d раза в )сут\.|(?<=\d раз в )сут\.", "сутки"),
+    (r"(?<=\d раза в )нед\.|(?<=\d раз в )нед\.", "неделю"),
     (r"(?<!\d\s)(?<!\d)\b([Чч])\.\s?(?=\d)", r"\1асть "),
     (r"\b([Тт])\.\s?(?=\d)", r"\1ом "),
     # the second floor, for two floors stand in the genitive
@@ -177,6 +181,7 @@ _DAY_OF_MONTH = re.compile(  # 24.12 в 18 ч, пт, 24.12, 24.12 (пт)
     rf"\s?\((?:{_DAYS_OF_WEEK})\))|(?<=(?<!\w)(?:{_DAYS_OF_WEEK}),\s)(?P<d>\d{{1,2}})\.(?P<m>0[1-9]|1[0-2])(?![\w.,]\d)|"
     r"(?:(?<=\bдо\s)|(?<=\bот\s)|(?<=\bк\s))(?P<until>[12]?\d|3[01])\.(?P<of>0[1-9]|1[0-2])(?![\w.,]\d|\s?[%₽]|\s(?:руб|тыс|мл|проц|балл|кг|км|м\b))"
 )
+_BOOKED = re.compile(rf"\b[Нн]а (?:{_DAYS_OF_WEEK}),\s$")  # запись на чт, 12.03
 _JUBILEE = re.compile(r"(?<![\w.,-])(\d{1,4})-(лети[еяюий]м?)(?!\w)")
 
 
@@ -186,7 +191,7 @@ def _normalized(sentence: str) -> str:
     for pattern, full in _FULL:
         sentence = re.sub(pattern, full, sentence)
     sentence = _DAY_OF_MONTH.sub(_day_of_month, sentence)
-    sentence = _per().sub(_per_words, sentence)
+    sentence = _GRAMS.sub(_grams, _per().sub(_per_words, sentence))
     sentence = _JUBILEE.sub(
         lambda found: _normalizer().normalize(f"{found[1]}-летний").removesuffix("летний") + found[2], sentence
     )
@@ -195,6 +200,8 @@ def _normalized(sentence: str) -> str:
     marked = sentence if mark is None else _genitive().sub(rf"\g<0>{mark} ", sentence)
     if priced := _NOMINATIVE not in sentence:
         marked = _FOR_PEOPLE.sub(rf"\g<0>{_NOMINATIVE} ", _PRICE.sub(rf"\g<0>{_NOMINATIVE} ", marked))
+    if equal := _DATIVE not in sentence.lower():
+        marked = _EQUAL.sub(rf"\g<0>{_DATIVE} ", marked)
     said = _normalizer().normalize(marked)
     said = re.sub(r"\bнол(?=(?:я|ю|ём|е)\b)", "нул", said)
     said = re.sub(r"(?<!\w)([СсКк])(?= ста\b)", r"\1о", said)
@@ -202,11 +209,13 @@ def _normalized(sentence: str) -> str:
     if marked == sentence:
         return said
     said = re.sub(rf"(?<={_NOMINATIVE} )((?:[а-яё]+ ){{0,3}})одну тысячу", r"\1одна тысяча", said)
-    return re.sub(rf"\b(?:{mark}{f'|{_NOMINATIVE}' * priced}) ", "", said)
+    return re.sub(rf"\b(?:{mark}{f'|{_NOMINATIVE}' * priced}{f'|{_DATIVE}' * equal}) ", "", said)
 
 
 _MARKS = ("около", "возле", "вокруг")  # prepositions of the genitive
 _NOMINATIVE = "составляет"
+_DATIVE = "вопреки"
+_EQUAL = re.compile(r"(?<!\w)(?i:рав(?:ен|н[аоы]|няется))\s(?=\d+(?![\d.,:/–-]))")  # высота равна 1000 метров
 _PRICE = re.compile(  # цена 99 коп., which the library takes for a genitive
     rf"(?<!\w)(?i:цена|стоимость|тариф|оклад|зарплата|плата|сумма|выручка)\s(?=\d[\d{BLANKS}]*(?:,\d+)?(?:[–-]\d+)?\s?(?:{_PRICES}|тыс|мл))|"
     # скорость ветра 5–7 м/с, whose second noun is a genitive and the figures are none
@@ -218,9 +227,33 @@ _PRICE = re.compile(  # цена 99 коп., which the library takes for a genit
 _FOR_PEOPLE = re.compile(r"(?<!\w)[Нн]а\s\w+(?:\s\w+)?\sчеловека?\s(?=\d+\s(?:к?г|м?л)\b)")  # на четырёх человек 500 г
 
 
+_GRAMS = re.compile(  # не более 3 г соли, which is no year
+    r"(?<!\w)(?P<of>(?i:около|до|от|из|более|менее|без|после|больше|меньше|свыше|с(?=[^.!?]* до )|"
+    r"(?P<i>со?)|(?P<d>к)|(?P<p>в)|(?P<n_>на))\s)(?P<n>\d{1,3}|[3-9]\d{3})\s?г(?![\w.])"
+)
+_LEAST_YEAR = 50
+_PLURALS = {"i": ("ом", "ами"), "d": ("у", "ам"), "p": ("е", "ах"), "g": ("а", "ов"), "n_": ("", "ов")}
+
+
+def _grams(found: re.Match[str]) -> str:
+    number = int(found["n"])
+    if number > _LEAST_YEAR and number % 5:
+        return found[0]  # в 988 г
+    case = next((each for each in ("i", "d", "p", "n_") if found[each]), "g")
+    if case == "n_":  # на 100 г, as the nominative
+        few = number % 10 in (2, 3, 4) and number % 100 not in (12, 13, 14)
+        return f"{found['of']}{number} грамм{'а' if few else _PLURALS[case][not is_one(number)]}"
+    said = in_case(number, LANGUAGES["ru"], case)
+    of = f"{found['i']}о " if found["i"] in ("с", "С") and said.startswith("ста ") else found["of"]
+    return f"{of}{said} грамм{_PLURALS[case][not is_one(number)]}"
+
+
 def _day_of_month(found: re.Match[str]) -> str:
     day, month = found["day"] or found["d"] or found["until"], found["month"] or found["m"] or found["of"]
-    return f"{int(day)} {_MONTHS[int(month) - 1]}"
+    name = _MONTHS[int(month) - 1]
+    if _BOOKED.search(found.string[max(0, found.start() - 8) : found.start()]):
+        return f"{ordinal(int(day), LANGUAGES['ru'], case='n', gender='n')} {name}"
+    return f"{int(day)} {name}"
 
 
 @lru_cache(maxsize=1)
@@ -276,7 +309,7 @@ def _aligned(sentence: str) -> list[Edit]:
             continue
         if (
             not short
-            and re.search(r"[A-Za-z]", re.sub(r"(?<=\d) ?x ?(?=\d)", "", written))
+            and re.search(r"[A-Za-z]", re.sub(r"(?<=\d)(?: ?x ?(?=\d)|[eE](?=[-−]\d))", "", written))
             and re.search(r"[IVXLC]+", written) is None
         ):
             continue

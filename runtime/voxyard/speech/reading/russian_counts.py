@@ -44,15 +44,21 @@ def _one_and_a_half(found: re.Match[str]) -> str:
     return of + ("полутора" if of else "полторы" if noun[-1] in "ыи" else "полтора")
 
 
-_SOFT_UNITS = {"гПа": "гектопаскал", "кПа": "килопаскал", "МПа": "мегапаскал"}
+_UNITS = {  # stem, and endings of one, of few and of many
+    "гПа": ("гектопаскал", "ь я ей ю ям"), "кПа": ("килопаскал", "ь я ей ю ям"), "МПа": ("мегапаскал", "ь я ей ю ям"),
+    "ГПа": ("гигапаскал", "ь я ей ю ям"), "КиБ": ("кибибайт", " а  у ам"), "МиБ": ("мебибайт", " а  у ам"),
+    "ГГц": ("гигагерц", " а  у ам"), "ГиБ": ("гибибайт", " а  у ам"), "ТиБ": ("тебибайт", " а  у ам"),
+}  # fmt: skip
 _POWERS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
 
 
-def _soft_unit(found: re.Match[str]) -> str:
-    """Тысяча тринадцать гектопаскалей."""
-    count = int(found["n"])
-    few = count % 10 in (2, 3, 4) and count % 100 not in (12, 13, 14)
-    return f"{found['n']} {_SOFT_UNITS[found['unit']]}{'ь' if is_one(count) else 'я' if few else 'ей'}"
+def _unit(found: re.Match[str]) -> str:
+    """Тысяча тринадцать гектопаскалей, три гибибайта."""
+    count, (stem, endings) = int(found["n"]), _UNITS[found["unit"]]
+    form = 1 if found["part"] or _few(count) else 0 if is_one(count) else 2
+    if not found["part"] and re.search(r"\bрав(?:ен|н[аоы]|няется)\s$", found.string[: found.start()]):
+        form = 3 if is_one(count) else 4  # равен 210 ГПа
+    return f"{found['n']}{found['part'] or ''} {stem}{endings.split(' ')[form]}"
 
 
 def _power(found: re.Match[str]) -> str:
@@ -111,7 +117,47 @@ def _before_roman(found: re.Match[str]) -> str:
     return _of_many(number, "ы" if many[-1] == "е" else "ов")
 
 
+_MERCURY = (" миллиметров ртутного столба", " миллиметра ртутного столба")
+
+
+def _few(count: int) -> bool:
+    return count % 10 in (2, 3, 4) and count % 100 not in (12, 13, 14)
+
+
 _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
+    (  # двигатель 1.6
+        re.compile(r"(?P<of>\b[Дд]вигател[ьяюе]м?\s)(?P<a>\d)\.(?P<b>\d)(?!\w|[.,]\d)"),
+        lambda found: f"{found['of']}{_number(found['a'])} и {_number(found['b'])}",
+    ),
+    (  # СКФ 58 мл/мин/1,73 м²
+        re.compile(r"(?<![\w.,])(?P<n>\d{1,3})\sмл/мин/1,73\sм²"),
+        lambda found: (
+            f"{_number(found['n'])} миллилитр"
+            f"{'' if is_one(int(found['n'])) else 'а' if _few(int(found['n'])) else 'ов'} в минуту "
+            "на одну целую семьдесят три сотых квадратного метра"
+        ),
+    ),
+    (  # 48 В и 20 А·ч
+        re.compile(r"(?<![\w.,])(?P<n>\d{1,3})\sВ(?=\s(?:и|или|до|при|с)\s\d|[,;)])"),
+        lambda found: f"{found['n']} вольт{'а' * _few(int(found['n']))}",
+    ),
+    (  # скорость обучения 1e-4
+        re.compile(r"(?<![\w.,/-])(?P<n>\d)[eE][-−](?P<power>\d{1,2})(?!\w|[.,]\d)"),
+        lambda found: (
+            f"{'' if found['n'] == '1' else _number(found['n']) + ' умножить на '}десять в минус "
+            f"{ordinal(int(found['power']), LANGUAGES['ru'], case='p', gender='f')} степени"
+        ),
+    ),
+    (  # со 150/95 до 132/84 мм рт. ст.
+        re.compile(
+            r"(?P<with>(?<!\w)[Сс]о?\s)?(?<![\w.,/-])(?P<a>\d{2,3})/(?P<b>\d{2,3})"
+            r"(?:(?=\s[а-я]{1,2}\s\d{2,3}/\d{2,3}\sмм\sрт)|(?P<unit>\sмм\sрт\.\s?ст\.?))"
+        ),
+        lambda found: (
+            f"{found['with'] or ''}{_number(found['a'])} на {_number(found['b'])}"
+            f"{_MERCURY[_few(int(found['b']))] if found['unit'] else ''}"
+        ),
+    ),
     (
         re.compile(r"(?<=\b[Нн]а )с\.\s?(?P<a>\d{1,4})[–-](?P<b>\d{1,4})(?![\w.,-]\d)"),
         lambda found: f"страницах {_number(found['a'])} — {_number(found['b'])}",
@@ -198,7 +244,7 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     ),
     (  # забил 21 гол, экзамен сдали 21
         re.compile(
-            r"(?<![\w.,:/–-])(?P<n>(?:\d{0,2}[02-9])?1)(?=\s(?!(?:руб|коп|тыс|млн|млрд|табл|капс|чел|мин|сек|шт|экз|стр)\b)[а-яё]{2,}[бвгджзклмнпрстфхцчшщ](?!\w))|"
+            r"(?<![\w.,:/–-])(?P<n>(?:\d{0,2}[02-9])?1)(?=\s(?!(?:руб|коп|тыс|млн|млрд|табл|капс|чел|мин|сек|шт|экз|стр|мес|нед|сут|янв|февр?|апр|авг|сент?|окт|нояб?|дек)\b)[а-яё]{2,}[бвгджзклмнпрстфхцчшщ](?!\w))|"
             r"(?<=[а-яё]л[иао] )(?P<alone>(?:\d{0,2}[02-9])?1)(?=[.;!?]?$|[.;!?]\s[А-ЯЁ])"
         ),
         lambda found: _number(found["n"] or found["alone"]),
@@ -254,8 +300,8 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
         _equipped,
     ),
     (
-        re.compile(rf"(?<![\w.,])(?P<n>\d{{1,5}})\s?(?P<unit>{'|'.join(_SOFT_UNITS)})(?!\w)"),
-        _soft_unit,
+        re.compile(rf"(?<![\w.,])(?P<n>\d{{1,5}})(?P<part>,\d{{1,3}})?\s?(?P<unit>{'|'.join(_UNITS)})(?!\w)"),
+        _unit,
     ),
     (
         re.compile(r"(?<=\b[Вв]\s)(?P<n>\d{1,3})(?=\sиз\s\d)"),

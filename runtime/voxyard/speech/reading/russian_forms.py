@@ -145,12 +145,18 @@ def _days(found: re.Match[str]) -> str:
 def weekdays() -> list[tuple[re.Pattern[str], Callable[[re.Match[str]], str | None]]]:
     """Patterns of short days with their words: пн–пт, пн, ср и пт, в чт."""
     span = re.compile(rf"(?<![\w.])(?P<first>{_DAY})\.?\s?[–—-]\s?(?P<last>{_DAY})(?!\w)\.?", re.IGNORECASE)
-    row = re.compile(rf"(?<![\w.])(?:в\s)?{_DAY}(?:(?:,\s|\sи\s){_DAY})+(?!\w)", re.IGNORECASE)
+    stop = r"(?:\.(?=,|\s[а-яё]))?"
+    row = re.compile(rf"(?<![\w.])(?:(?:в|кроме)\s)?{_DAY}{stop}(?:(?:,\s|\sи\s){_DAY}{stop})+(?!\w)", re.IGNORECASE)
     one = re.compile(rf"(?<![\w.])(?P<at>[Вв]\s)?(?P<day>{_DAY})\.?(?=,?\s(?:с|в|до)?\s?\d)")
 
     def days(found: re.Match[str]) -> str:
-        case = 2 if found[0].lower().startswith("в ") else 0
-        return re.sub(rf"(?<!\w){_DAY}(?!\w)", lambda day: _DAYS[day[0].lower()][case], found[0], flags=re.IGNORECASE)
+        case = 2 if found[0].lower().startswith("в ") else 1 if found[0].lower().startswith("кроме ") else 0
+        return re.sub(
+            rf"(?<!\w){_DAY}\.?(?!\w)",
+            lambda day: _DAYS[day[0].lower().rstrip(".")][case],
+            found[0],
+            flags=re.IGNORECASE,
+        )
 
     on = re.compile(rf"(?<!\w)(?P<with>[Сс])о?\s(?P<first>{_DAY})\.?\sпо\s(?P<last>{_DAY})(?!\w)\.?")
     begun = re.compile(rf"(?:^|(?<=[.!?]\s)|(?<=\n))(?P<day>{_DAY.title()})\.?(?=\s[—–]\s)")  # Сб — по записи
@@ -261,6 +267,20 @@ def _lasting(found: re.Match[str]) -> str:
 
 def _day_alone(found: re.Match[str]) -> str:
     return ordinal(int(found["n"]), LANGUAGES["ru"], case="n", gender="n")
+
+
+_POURED = (
+    "молока|воды|кипятка|муки|сахара|сахарного песка|риса|масла|крупы|гречки|манки|кефира|сметаны|сливок|сока|бульона|"
+    "вина|йогурта|хлопьев|орехов|изюма|ягод|мёда"
+)
+
+
+def _glasses(number: str) -> str:
+    """Полстакана, два стакана."""
+    if not number.isdigit():
+        return "полстакана"
+    few = int(number) % 10 in (2, 3, 4) and int(number) not in (12, 13, 14)
+    return f"{number} стакан{'' if is_one(int(number)) else 'а' if few else 'ов'}"
 
 
 def _for_people(found: re.Match[str]) -> str:
@@ -386,7 +406,11 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
         lambda found: f" {_CODES[found['code']]} Российской Федерации",
     ),
     (re.compile(r"(?<![\w.,/-])\d{6}(?=,?\s(?:г\.|Москва|Санкт|Россия|ул\.|обл|респ|край))"), _postcode),
-    (re.compile(r"(?<=\d-й\s)мин(?:\.(?=\s[а-яё])|(?=\.))"), lambda _: "минуте"),
+    (re.compile(r"(?<=\d-й\s)мин(?:\.(?=\s[а-яё])|(?=[.,;)]))"), lambda _: "минуте"),
+    (
+        re.compile(rf"(?<![\w.,/])(?P<n>\d{{1,2}}|1/2|½)\sст\.(?=\s(?:{_POURED})(?!\w))"),
+        lambda found: _glasses(found["n"]),
+    ),
     (re.compile(r"(?<=[Нн]а )(?P<n>\d{1,4})-м\sкм(?!\w)"), lambda found: _at_kilometre(int(found["n"]))),
     (
         re.compile(r"(?P<whom>\b(?i:купл|сним|сда[мю]|прода[мю])\w*\s)?(?<![\w.,-])(?P<n>[1-6])-комн\.\s?кв\."),

@@ -153,6 +153,21 @@ def _winds(code: str) -> Reading:
     return re.compile(pattern), words
 
 
+_TIMETABLES = {
+    "fr": {"dép.": "départ", "arr.": "arrivée"},
+    "es": {"sal.": "salida", "lleg.": "llegada"},
+    "it": {"part.": "partenza", "arr.": "arrivo"},
+    "pt": {"part.": "partida", "cheg.": "chegada"},
+}
+
+
+def _timetable(code: str) -> Reading:
+    """Dép. 7h42, arr. 8h05: what stands before a time, and no 13e arr."""
+    short = _TIMETABLES[code]
+    pattern = rf"(?<![\w.])(?:{'|'.join(map(re.escape, short))})(?=\s\d{{1,2}}(?:\s?h|[:.]\d\d(?!\d)))"
+    return re.compile(pattern), lambda found: short[found[0]]
+
+
 _TERM = re.compile(  # 1er sem., 2.º sem.
     r"(?=sem)(?:(?<=\d[ºe°] )|(?<=\.º )|(?<=\der )|(?<=\.er ))sem\.(?=[\s,;)]|$)"
 )
@@ -183,7 +198,7 @@ def _most(code: str) -> Reading:
             return ELSEWHERE
         return f"m{found['how']}ima"
 
-    return re.compile(r"(?<=[a-zà-ÿ.] )m(?P<how>áx|ín)\.(?=\s[a-z\d]|[,;)])"), words
+    return re.compile(r"(?<=[a-zà-ÿ.] )m(?P<how>áx|ín)\.(?=\s[a-z\d]|[,;:)])"), words
 
 
 _INCLUDED = {  # stem, endings of one and of more by gender
@@ -329,6 +344,7 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
         _winds("fr"),
         _included("fr"),
         (_TERM, _term),
+        _timetable("fr"),
         (re.compile(rf"(?:{_OF_NUMBERS})nos(?=\s\d)"), lambda _: "numéros"),  # les nos 101 et 102
         (re.compile(r"(?<![\w.])nos(?=\s\d+(?:\s?[,;.)–-]|\s(?:et|à|ou)\s|$))"), lambda _: "numéros"),
         (re.compile(r"(?<=\d )(?<!\b1 )j\.?(?=[,;:)]|\s?$|\s[a-zà-ÿ(])"), lambda found: "jours" + _full_stop(found)),
@@ -342,9 +358,15 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
     ),
     "es": (
         _winds("es"),
+        _timetable("es"),
         _included("es"),
         (_TERM, _term),
         _with("es"),
+        (re.compile(r"(?<=\d\.ª )pl\.(?!\w)"), lambda found: "planta" + _full_stop(found)),
+        (  # 4.º ext.
+            re.compile(r"(?=[ei])(?:(?<=\d\.º )|(?<=\dº ))(?:ext|int)\.(?!\w)"),
+            lambda found: f"{found[0][:-1]}erior{_full_stop(found)}",
+        ),
         _most("es"),
         (re.compile(r"(?<![\w.])(?<![A-ZÁÉÍÓÚ]\. )D\.(?=\s[A-ZÁÉÍÓÚ][a-zà-ÿ])"), lambda _: "Don"),  # not D. H. Lawrence
         (
@@ -354,6 +376,7 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
     ),
     "it": (
         _winds("it"),
+        _timetable("it"),
         _included("it"),
         (_TERM, _term),
         (re.compile(r"(?<=\d° )p\.(?=\s[A-Za-z]|[,;)]|\s*$)"), lambda found: "piano" + _full_stop(found)),
@@ -394,12 +417,21 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
         (re.compile(r"(?<![\w.])ur\.(?=\s(?:w|po|przed|ok\.|około|\d))"), lambda found: _of_person(found, "urodzony")),
     ),
     "ru": (  # ум. после 1512 г.
+        (  # отпр. в 7:42
+            re.compile(r"(?<![\w.])(?:отпр|приб)\.(?=\s(?:в\s)?\d)"),
+            lambda found: {"отпр.": "отправление", "приб.": "прибытие"}[found[0]],
+        ),
+        (  # темп. днём, темп. 36,6 °C, but высокий темп.
+            re.compile(r"(?<!\w)(?P<t>[Тт])емп\.(?=\s(?:воды|воздуха|тела|дн[её]м|ночью)\b|[^а-яё]{1,16}°)"),
+            lambda found: f"{found['t']}емпература",
+        ),
         (re.compile(r"(?<=-м )эт\.(?!\w)"), lambda found: "этаже" + _full_stop(found)),
         (re.compile(r"(?<![\w.])ум\.(?=\s(?:в|после|до|ок\.|около|\d))"), lambda _: "умер"),
         (re.compile(r"(?<![\w.])род\.(?=\s(?:в|после|до|ок\.|около|\d))"), lambda _: "родился"),
     ),
     "pt": (
         _winds("pt"),
+        _timetable("pt"),
         _included("pt"),
         (_TERM, _term),
         _with("pt"),

@@ -274,7 +274,8 @@ def _rates(language: Language, units: Mapping[str, str]) -> list[tuple[re.Patter
 
     def words(found: re.Match[str]) -> str:
         word = re.search(r"\S+$", found.string[max(0, found.start() - 20) : found.start()])
-        return ELSEWHERE if word is not None and word[0] in units else f" {own.per[found['per']]}"
+        known = word is not None and (word[0] in units or word[0] + found[0] in own.counted)  # obr./min
+        return ELSEWHERE if known else f" {own.per[found['per']]}"
 
     return [(re.compile(pattern), words)]
 

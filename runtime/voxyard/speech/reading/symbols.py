@@ -90,6 +90,12 @@ def maths(
     no_unit += r"(?:(?<=\d\d°)|(?<=[-−]\d°))" if code == "it" else ""
     minutes = rf"(?: ?(?P<minutes>{figure}) ?['′’])(?: ?(?P<seconds>{figure}) ?(?:[\"″”]|''))?"
     found: list[tuple[re.Pattern[str], Words]] = [
+        (
+            re.compile(
+                rf"(?<![{letters}.,/-])(?P<base>\d(?:{separator}\d+)?)[eE](?P<exponent>[-−]\d{{1,3}})(?![{letters}]|[.,]\d)"
+            ),
+            lambda match: _scientific(match, signs, code, language),
+        ),
         _difference(signs, language),
         *sizes.patterns(language, units, unit_name),
         (
@@ -159,6 +165,13 @@ def stars(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
         return None if base is None else base + _power(exponent, signs, code, language)
 
     return [(re.compile(pattern), words)]
+
+
+def _scientific(found: re.Match[str], signs: Signs, code: str, language: Language) -> str:
+    """1e-4: ten to the minus four."""
+    ten = cardinal("10", language) + _power(found["exponent"].replace("−", "-"), signs, code, language)
+    times = _said(signs, "×") if language.spaced else signs.operators.get("×")
+    return ten if found["base"] == "1" or not times else f"{_base(found['base'], language)}{times}{ten}"
 
 
 def _to_the_power(found: re.Match[str], signs: Signs, language: Language) -> str | None:
@@ -330,6 +343,18 @@ def operators(code: str, language: Language) -> list[tuple[re.Pattern[str], Word
                 lambda _: _said(signs, "×"),
             ),
             (re.compile(r"(?<=[²³]) ?(?P<sign>[+=−-]) ?(?=[A-Za-z])"), lambda match: _between(match, signs, language)),
+            (  # χ²
+                re.compile(r"(?<=[α-ωΑ-Ω])[²³](?![\w⁰-⁹])"),
+                lambda match: (signs.squared if match[0] == "²" else signs.cubed) or None,
+            ),
+            (  # F = m·a
+                re.compile(r"(?<=[A-Za-zα-ωΑ-Ω²³½\d])(?P<sign>[·*]|(?<!\d)/)(?=[A-Za-zα-ωΑ-Ω](?![A-Za-zα-ωΑ-Ω]))"),
+                lambda match: _product(match, signs, language),
+            ),
+            (
+                re.compile(r"(?<=[^\W\d_]\. )\+(?= [^\W\d_])"),
+                lambda _: signs.operators.get("+"),
+            ),  # 900 zł/mies. + media
             (re.compile(r"(?<=[A-Za-z])×(?=[一-龥][一-龥ぁ-ん]{0,3}\d)"), lambda _: signs.by or None),  # 50cm×横30cm
             (
                 re.compile(r"(?<=(?<!\w)[A-Za-z])(?P<sign>=)(?=-?\d)"),
@@ -371,6 +396,16 @@ def _between(found: re.Match[str], signs: Signs, language: Language) -> str | No
     if words.startswith("is ") and _IS.search(found.string[max(0, found.start() - 16) : found.start()]):
         words = words[3:]  # was < 0.001
     return f" {words} " if language.spaced else words
+
+
+def _product(found: re.Match[str], signs: Signs, language: Language) -> str | None:
+    """F = m·a, R = ρ·l/S: a product of letters, or a quotient, after an equals sign."""
+    if _EQUATED.search(found.string[max(0, found.start() - 20) : found.start()]) is None:
+        return ELSEWHERE
+    return _said(signs, "÷") if found["sign"] == "/" else _between(found, signs, language)
+
+
+_EQUATED = re.compile(r"[=≈]\s?(?:[A-Za-zα-ωΑ-Ω](?![A-Za-zα-ωΑ-Ω])|[\d·*/+−²³½ ()])*$")
 
 
 def _said(signs: Signs, sign: str) -> str | None:

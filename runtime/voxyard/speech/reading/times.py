@@ -202,7 +202,8 @@ def _after_slash(code: str, language: Language) -> list[tuple[re.Pattern[str], W
 def _with_full_stop(code: str, language: Language, full_stop: str, words: Words) -> list[tuple[re.Pattern[str], Words]]:
     """10.30 Uhr; alle 8.30, alle ore 20.45."""
     if code == "it":
-        at = r"(?:(?<=\b[Aa]lle )|(?<=\b[Dd]alle )|(?<=\b[Dd]elle )|(?<=\bore )|(?<=\b[Oo]re )|(?<=\b[Ll]e )|"
+        at = r"(?:(?<=\b[Aa]lle )|(?<=\b[Dd]alle )|(?<=\b[Dd]elle )|(?<=\b[Oo]re )|(?<=\b[Ll]e )|"
+        at += r"(?<=\bpart\. )|(?<=\barr\. )|"
         at += r"(?<=\b[Aa]ll['’])(?=1\.)|(?<=\b[Dd]all['’])(?=1\.))"
         end = r"(?![\w:]|[.,]\d|\s(?:euro|milioni|miliardi|per cento))"
         after_day = "|".join(rf"(?<={day} )|(?<={day}\. )" for day in table(code).days)
@@ -302,7 +303,24 @@ def _minutes_of_a_match(code: str, language: Language) -> list[tuple[re.Pattern[
             return f"{before}{number} minutos"
         return f"{before}{noun} {number}"
 
-    return [(pattern, words)]
+    others = re.compile(  # goles de Isco, 23', y Abde, 67'
+        rf"(?<![\w.,/°-])(?P<n>[1-9]\d?|1[0-2]\d)['’′](?=[,;)]|\s(?:{_AND[code]}\s(?:\d|[A-ZÀ-Ý])|de la |do )|\.?$)"
+    )
+
+    def another(found: re.Match[str]) -> str:
+        if _GOALS.search(found.string[max(0, found.start() - 100) : found.start()]) is None:
+            return ELSEWHERE
+        if code == "it":
+            return ordinal(int(found["n"]), language)
+        number = cardinal(found["n"], language)
+        return f"{number} minutos" if _AFTER_MINUTES.search(found.string[: found.start()]) else f"{noun} {number}"
+
+    return [(pattern, words), (others, another)]
+
+
+_AND = {"it": "e", "es": "y", "pt": "e", "fr": "et"}
+_GOALS = re.compile(r"\b(?:[Gg]ole?s?|[Gg]olos?|[Bb]uts?|[Rr]eti|[Dd]o(?:ppietta|blete|ublé)|\d-\d)\b[^!?]*$")
+_AFTER_MINUTES = re.compile(r"\b(?:aos|nos|dos) \d+['’′](?:, \d+['’′])*,? e $")
 
 
 _OF_NAME = {"en": "minute", "nl": "minuut"}

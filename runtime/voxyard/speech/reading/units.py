@@ -54,7 +54,8 @@ def patterns(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
     dot = (
         rf"(?:(?:{'|'.join(rf'(?<={re.escape(each)})' for each in own.dotted)})\.)?" if own.dotted else ""
     )  # Std./Woche
-    per = rf"(?:{dot}/(?P<per>{measures}){after_per})?" if own.signs.per else r"(?P<per>(?!))?"
+    word = "[a-zà-ÿąćęłńóśźż]{4,}"  # 2 min/face, 3 g/dobę
+    per = rf"(?:{dot}/(?P<per>{measures}|{word}){after_per})?" if own.signs.per else r"(?P<per>(?!))?"
     docket = r"|\s\d{1,4}/\d\d(?!\d)" if language.locale == "de" else ""  # Az. 6 W 12/22
     pattern = re.compile(
         rf"{range_or_number(language)}{symbol}{per}(?:(?<=[%％])(?![0-9²³/°])|(?![A-Za-z0-9²³/°]))"
@@ -96,6 +97,7 @@ def patterns(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
         *_counted(language),
         *english,
         *german,
+        _filtration(language),
         (pattern, words),
         *_after_per(language, symbols),
         *_after_myriads(language, symbols),
@@ -103,6 +105,31 @@ def patterns(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
         *_amperes(language),
         *_kelvins(language),
     ]
+
+
+def _filtration(language: Language) -> Reading:
+    """58 ml/min/1,73 m²: how much the kidneys of a body of that surface filter."""
+    point = re.escape(language.decimal)
+    number = bare(language).replace("(?![/@_", "(?![@_")
+    pattern = rf"(?=\d+(?:{point}\d+)?{BLANK}m[lL]/min/1){guard(language)}{number}"
+    pattern += rf"{BLANK}m[lL]/min/1{point}73{BLANK}m[²2](?!\w)"
+
+    def words(found: re.Match[str]) -> str:
+        whole, part = number_of(found)
+        names = (
+            ("volume-milliliter", value(whole, part)),
+            ("duration-minute", 1),
+            ("area-square-meter", Decimal("1.73")),
+        )
+        volume, minute, area = (unit_name(language, unit, amount) for unit, amount in names)
+        own = table(language.locale)
+        if not own.signs.per:
+            return ELSEWHERE
+        in_minute = own.per.get("min", f"{own.signs.per} {minute}")
+        surface = f"{own.signs.per} {decimal('1', '73', language)} {area}"
+        return f"{decimal(whole, part, language, volume)} {volume} {in_minute} {surface}"
+
+    return re.compile(pattern), words
 
 
 _FLAT = re.compile(
@@ -608,7 +635,7 @@ def _rate(said: str, per: str, symbols: Mapping[str, str], language: Language) -
     if per in own.per:
         words = own.per[per] if language.locale != "pl" else own.per[per].replace("za ", "na ", 1)  # 10 mg/kg
         return f"{said}{blank}{words}"
-    name = unit_name(language, symbols[per], 1)
+    name = unit_name(language, symbols[per], 1) if per in symbols else per
     if name is None:
         return None
     return blank.join((said, own.signs.per, name.replace(" ", blank).replace("秒钟", "秒").replace("時間", "時")))

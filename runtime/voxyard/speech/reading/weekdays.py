@@ -30,7 +30,7 @@ _POLISH = {  # after od and do, and after w
     "sobota": ("soboty", "sobotę"),
     "niedziela": ("niedzieli", "niedzielę"),
 }
-_POLISH_CASE = re.compile(r"(?<!\w)(?:(?P<genitive>(?i:od|do|z|ze))|(?i:w|we|na|za|przez))\s$")
+_POLISH_CASE = re.compile(r"(?<!\w)(?:(?P<genitive>(?i:od|do|z|ze|oprócz))|(?i:w|we|na|za|przez))\s$")
 
 
 def _stop(found: re.Match[str]) -> str:
@@ -59,7 +59,9 @@ def _told(language: Language, short: str, named: Callable[[re.Match[str]], str])
         is_row = another.search(found.string[max(0, found.start() - 120) : found.start()]) is not None
         return named(found) if is_row else ELSEWHERE
 
-    return [(re.compile(rf"(?:(?<=[.;,] )|(?<=\n))(?P<day>{short})\.?(?=\s?:\s)"), words)]
+    feasts = r"(?:y|e|et|ed)\s(?:festivos|festivi|feriados|(?:jours\s)?fériés)"  # dom e festivi chiuso
+    before_feasts = re.compile(rf"(?:(?<=^)|(?<=[,;:.\n] )|(?<=\n))(?P<day>{short})\.?(?=\s{feasts})")
+    return [(before_feasts, named), (re.compile(rf"(?:(?<=[.;,] )|(?<=\n))(?P<day>{short})\.?(?=\s?:\s)"), words)]
 
 
 _ONE_LETTER = {"M": "Mon", "T": "Tue", "Tu": "Tue", "W": "Wed", "Th": "Thu", "R": "Thu", "F": "Fri", "Sa": "Sat"}
@@ -75,6 +77,22 @@ def _letters(days: dict[str, str]) -> list[Reading]:
         return ELSEWHERE if None in short else ", ".join(days[each] for each in short if each)
 
     return [(row, words), (span, lambda found: f"Monday to {days[_ONE_LETTER[found['to']]]}")]
+
+
+_SPANISH = {
+    "L": "lunes", "M": "martes", "X": "miércoles", "J": "jueves", "V": "viernes", "S": "sábados", "D": "domingos",
+}  # fmt: skip
+
+
+def _spanish_letters() -> list[Reading]:
+    """L-V de 9:00 a 14:00; S de 10:00 a 13:30; D y festivos, cerrado."""
+    pattern = re.compile(r"(?<=[;,.] )(?P<day>[LMXJVSD])(?=\s(?:de\s\d|y festivos|cerrado)|:\s?\d)")
+
+    def words(found: re.Match[str]) -> str:
+        span = re.search(r"(?<!\w)L\s?[-–a]\s?[JVS](?!\w)", found.string[max(0, found.start() - 120) : found.start()])
+        return _SPANISH[found["day"]] if span else ELSEWHERE
+
+    return [(pattern, words)]
 
 
 def patterns(language: Language) -> list[Reading]:
@@ -120,6 +138,8 @@ def patterns(language: Language) -> list[Reading]:
             start, end = (_POLISH.get(day.lower(), (day,))[0] for day in span.groups())
             said = f"{'' if _POLISH_CASE.search(found.string[: found.start()][-8:]) else 'od '}{start} do {end}"
             said = said[0].upper() + said[1:] if found[0][0].isupper() else said
+        elif language.locale == "pl" and _POLISH_CASE.search(found.string[: found.start()][-8:]):
+            said = re.sub("|".join(_POLISH), lambda day: _polish(day[0], found.string[: found.start()]), said)
         said = said.replace(" t/m ", " tot en met ").replace(" u. ", " und ")
         said = re.sub(r"(?<=[^\W\d_])\s?[–-]\s?(?=[^\W\d_])", to, said)
         said = re.sub(r"\s?&\s?", f" {table(language.locale).signs.operators.get('&', '&')} ", said)
@@ -141,6 +161,7 @@ def patterns(language: Language) -> list[Reading]:
     open_on = re.compile(rf"(?:(?<=^)|(?<=[,;:.\n] )|(?<=\n))(?P<day>{short})(?=\s(?:{hours}))")  # Sa 10–14 Uhr
     found.append((open_on, lambda match: days[match["day"]]))
     found += _told(language, short, named)
+    found += _spanish_letters() if language.locale == "es" else []
     closed = r"(?:gesloten|gesl\.|dicht|geschlossen|geschl\.|Ruhetag|zu\b|nieczynne|zamknięte)"
     one = rf"(?:(?<=^)|(?<=[,;:\n] )|(?<=\n)|(?<=\ben )|(?<=\bund ))(?P<day>{short})\.?(?=\s{closed})"
     if language.locale in ("de", "nl", "pl"):
