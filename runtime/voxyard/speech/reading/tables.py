@@ -81,6 +81,7 @@ class WordTable:
         default_factory=dict
     )  # short for what is counted, and no unit: 2 pcs; in
     # Polish its four forms: jeden punkt, dwa punkty, pięć punktów, 2,5 punktu
+    si: Mapping[str, str] = field(default_factory=dict)  # names of units, and of their prefixes with a hyphen: k-
     rooms: Mapping[str, Forms] = field(default_factory=dict)  # the same short form in the words of a flat: 3 hab.
     dotted: tuple[str, ...] = ()  # units that may have a full stop
     cents: Mapping[str, Forms] = field(default_factory=dict)  # currency → its hundredth

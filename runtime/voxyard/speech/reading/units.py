@@ -21,6 +21,7 @@ from voxyard.speech.reading.number_words import (
     value,
 )
 from voxyard.speech.reading.patterns import BLANK, BLANKS, ELSEWHERE, bare, guard, number_of, range_or_number
+from voxyard.speech.reading.si import si
 from voxyard.speech.reading.tables import table
 
 Reading = tuple[re.Pattern[str], Callable[[re.Match[str]], str | None]]
@@ -124,7 +125,7 @@ def _is_of_a_flat(found: re.Match[str]) -> bool:
 
 def _counted(language: Language) -> list[Reading]:
     """2 cp, 300 pers., 420 ppm: what is counted, by its short name."""
-    shorts, rooms = table(language.locale).counted, table(language.locale).rooms
+    shorts, rooms = {**si(language.locale), **table(language.locale).counted}, table(language.locale).rooms
     if not shorts:
         return []
     names = "|".join(re.escape(each) for each in sorted(shorts, key=len, reverse=True))
@@ -204,7 +205,7 @@ def slashed(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
     """23kg/50lb, 12 V/2 A: two quantities; 72/min: so many in a unit of time."""
     if language.locale not in ("en", "de", "nl"):
         return []
-    units = {**symbols, **_IN_RATES, **({"a": "duration-year"} if language.locale == "de" else {})}
+    units = {**symbols, "A": "electric-ampere"}
     names = "|".join(re.escape(each) for each in sorted(units, key=len, reverse=True))
     groups = rf"\d{{1,3}}(?:[{re.escape(language.groups)}]\d{{3}})+(?!\d)"
     number = rf"(?:{groups}|\d{{1,5}})(?:{re.escape(language.decimal)}\d+)?"
@@ -248,70 +249,12 @@ def slashed(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
         return f" {table(language.locale).signs.per} {cardinal(found['n'], language)} {name}"
 
     return [
-        _of_rates(language, units, number),
         (re.compile(pattern), both),
         (per, rate),
         (f_stop, stop),
         (share, percent),
         (dose, within),
     ]
-
-
-_IN_RATES = {
-    "A": "electric-ampere",
-    "K": "temperature-kelvin",
-    "J": "energy-joule",
-    "mol": "concentr-mole",
-    "d": "duration-day",
-}
-
-
-def _of_rates(language: Language, units: Mapping[str, str], number: str) -> Reading:
-    """95 kWh/(m²·a), 5 mg/kg/d: so much of two units."""
-    own = table(language.locale)
-    names = "|".join(re.escape(each) for each in sorted({*units, *own.per}, key=len, reverse=True) if each[-1] != ".")
-    first = "|".join(re.escape(each) for each in sorted(units, key=len, reverse=True))
-    pattern = rf"(?<![\w.,:/-])(?P<n>{number}){BLANK}(?P<unit>{first})/(?:\((?P<a>{names})[ ·⋅*]?(?P<b>{names})\)|"
-    pattern += rf"(?P<c>{names})/(?P<d>{names}))(?![\w/²³°])"
-
-    def per(symbol: str) -> str:
-        return own.per.get(symbol) or f"{own.signs.per} {unit_name(language, units[symbol], 1)}"
-
-    def words(found: re.Match[str]) -> str:
-        whole, _, part = found["n"].partition(language.decimal)
-        whole = re.sub(r"\D", "", whole)
-        name = unit_name(language, units[found["unit"]], value(whole, part)) or ""
-        said = f"{decimal(whole, part, language, name)} {name} {per(found['a'] or found['c'])}"
-        if found["d"]:
-            return f"{said} {per(found['d'])}"
-        joint = " und " if language.locale == "de" else " "
-        return said + joint + per(found["b"]).removeprefix(f"{own.signs.per} ")
-
-    return re.compile(pattern), words
-
-
-def inverse(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
-    """5 m s⁻¹, 2 kJ mol⁻¹, 3 × 10⁻⁴ s⁻¹: units with a power below zero."""
-    if language.locale not in ("en", "de", "nl"):
-        return []
-    units = {each: unit for each, unit in {**symbols, **_IN_RATES}.items() if re.fullmatch(r"[^\W\d]{1,4}", each)}
-    names, signs = "|".join(sorted(units, key=len, reverse=True)), table(language.locale).signs
-    joint = rf"[{BLANKS}·⋅]"
-    one = rf"(?:{names})⁻[¹²³]"
-    pattern = (
-        rf"(?<=[\d⁰¹²³⁴-⁹])[{BLANKS}](?:(?P<unit>{names}){joint})?(?P<per>{one}(?:{joint}{one}){{0,2}})(?![\w⁻¹²³])"
-    )
-    powers = {"¹": "", "²": f" {signs.squared}", "³": f" {signs.cubed}"}
-
-    def words(found: re.Match[str]) -> str:
-        said = [f" {unit_name(language, units[found['unit']], 2)}"] if found["unit"] else []
-        said += [
-            f" {signs.per} {unit_name(language, units[each[:-2]], 1)}{powers[each[-1]]}"
-            for each in re.split(joint, found["per"])
-        ]
-        return "".join(said)
-
-    return [(re.compile(pattern), words)]
 
 
 _LEAST_ALTERNATIVE = 10  # below it 1/4 W is a part of one

@@ -1,0 +1,121 @@
+"""Products and quotients of units in words: 12 N/m, 0.9 mPa·s, 0.24 W/(m²·K), 5 m s⁻¹, 5 mg/kg/d."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from voxyard.speech.reading.attributive import is_attribute
+from voxyard.speech.reading.languages import Language
+from voxyard.speech.reading.number_words import before_range, decimal, signed
+from voxyard.speech.reading.patterns import BLANKS, ELSEWHERE, number_of, range_or_number
+from voxyard.speech.reading.si import plural, si
+from voxyard.speech.reading.tables import Forms, table
+
+Reading = tuple[re.Pattern[str], Callable[[re.Match[str]], str | None], str]
+UnitName = Callable[[str, int], str | None]
+
+_POWER = r"⁻[¹²³]|[²³]|\^-?[123]|[23](?!\d)"
+_RAISED = str.maketrans("¹²³⁻", "123-", "^")
+_DOT = r"[·⋅*]"
+_SQUARES = {"en": ("square ", "cubic "), "de": ("Quadrat", "Kubik"), "nl": ("vierkante ", "kubieke ")}
+_LENGTH = re.compile(r"(?:met(?:er|re)s?|inch(?:es)?|foot|feet|miles?)$")
+_LETTERS = "AJNKFHCTS"  # units alone beside others
+
+
+def patterns(language: Language, symbols: Mapping[str, str], unit_name: UnitName) -> list[Reading]:
+    """Patterns of an amount of a product or a quotient of units, their words and what they need.
+
+    A quotient of two units that CLDR knows is left to the rule of units.
+    """
+    own = table(language.locale)
+    if not own.si:
+        return []
+    names = _names(language, symbols, unit_name)
+    below = _below(language, names, unit_name)
+    above, under = (f"(?:{'|'.join(sorted(each, key=len, reverse=True))})" for each in (names, below))
+    joint = f"(?:{_DOT}|[{BLANKS}])"
+    inverse = rf"{above}(?:⁻[¹²³]|\^-[123])"
+    product = rf"{above}(?:{_POWER})?(?:{_DOT}{above}(?:{_POWER})?){{0,2}}"
+    one = rf"{under}(?:{_POWER})?"
+    brackets = rf"\({one}(?:(?:{joint}|(?<=[²³])){one}){{1,2}}\)"
+    quotient = rf"{product}(?:/(?:{brackets}|{one}(?:{_DOT}{one})?)){{1,2}}"
+    powers = rf"(?:{above}(?:{_POWER})?{joint}){{0,2}}?{inverse}(?:{joint}{inverse}){{0,2}}"
+    unit = rf"(?P<unit>{quotient}|{powers}|{product})(?![\w/²³⁻(^]|{_DOT}\w)"
+    has_sign = re.compile(r"[/·⋅*⁻]|\^-")
+    token = re.compile(rf"({under})({_POWER})?")
+
+    def said(text: str, form: int) -> tuple[str, str]:
+        """The unit in words, and the name that the number stands before."""
+        head, *rates = text.split("/")
+        atoms = [(name, power.translate(_RAISED)) for name, power in token.findall(head)]
+        first = [(name, power) for name, power in atoms if not power.startswith("-")]
+        factors = [
+            _raised(names[name][form if at == len(first) else 0], power, language)
+            for at, (name, power) in enumerate(first, start=1)
+        ]
+        per = [[(name, power[1:])] for name, power in atoms if power.startswith("-")]
+        per += [[(name, power.translate(_RAISED)) for name, power in token.findall(each)] for each in rates]
+        joint = " und " if language.locale == "de" else " "
+        divisors = [joint.join(_raised(below[name], power, language) for name, power in each) for each in per]
+        words = [_product(factors, language)] if factors else []
+        return " ".join([*words, *(f"{own.signs.per} {each}" for each in divisors)]), factors[-1] if factors else ""
+
+    def after(found: re.Match[str]) -> str:
+        return f" {said(found['unit'], 1)[0]}" if has_sign.search(found["unit"]) else ELSEWHERE
+
+    def words(found: re.Match[str]) -> str | None:
+        text = found["unit"]
+        first, _, last = text.partition("/")
+        if first in symbols and (not last or text in symbols or last in symbols or last in own.per):
+            return ELSEWHERE
+        if re.fullmatch(r"[A-Z]/[A-JL-Z]", text) or not has_sign.search(text):  # 3 N/A answers
+            return ELSEWHERE
+        whole, part = number_of(found)
+        unit, noun = said(text, 0 if (whole == "1" and not part) or is_attribute(found, language) else 1)
+        start = before_range(found, language, noun)
+        if start is None:
+            return ELSEWHERE
+        return f"{start}{signed(found, language)}{decimal(whole, part, language, noun)} {unit}"
+
+    amount = re.compile(rf"{range_or_number(language)}[{BLANKS}]?{unit}")
+    after_power = re.compile(rf"(?<=[⁰¹²³⁴-⁹])[{BLANKS}]{unit}")
+    return [
+        *((amount, words, sign) for sign in "/·⋅⁻^"),
+        (after_power, after, "10"),
+    ]
+
+
+def _names(language: Language, symbols: Mapping[str, str], unit_name: UnitName) -> dict[str, Forms]:
+    """Symbols without powers, also those of one letter, and their names of one and of more."""
+    letters = {each: table(language.locale).si[each] for each in _LETTERS}
+    found = {each: (unit_name(unit, 1) or "", unit_name(unit, 2) or "") for each, unit in symbols.items()}
+    found |= {each: (forms[0], forms[-1]) for each, forms in table(language.locale).counted.items()}
+    found |= si(language.locale) | {each: (name, plural(name, language.locale)) for each, name in letters.items()}
+    return {each: forms for each, forms in found.items() if re.fullmatch(r"[^\W\d]{1,4}", each)}
+
+
+def _below(language: Language, names: Mapping[str, Forms], unit_name: UnitName) -> dict[str, str]:
+    """The same of what stands after "per", with days, years and other words: wk, night."""
+    own = table(language.locale)
+    days = {"d": unit_name("duration-day", 1) or "", "a": unit_name("duration-year", 1) or ""}
+    words = {each: said.removeprefix(f"{own.signs.per} ") for each, said in own.per.items() if each.isalpha()}
+    return days | words | {each: forms[0] for each, forms in names.items()}
+
+
+def _raised(name: str, power: str, language: Language) -> str:
+    """Square meters, but seconds squared."""
+    signs = table(language.locale).signs
+    if power in ("", "1"):
+        return name
+    if language.locale == "de" or _LENGTH.search(name):
+        square = _SQUARES[language.locale][int(power) - 2]
+        return square + name.lower()
+    return f"{name} {(signs.squared, signs.cubed)[int(power) - 2]}"
+
+
+def _product(names: list[str], language: Language) -> str:
+    """Newton meters, Newtonmeter, newtonmeter."""
+    if language.locale == "en":
+        return " ".join(names)
+    return " ".join(names) if any(" " in each for each in names) else names[0] + "".join(names[1:]).lower()
