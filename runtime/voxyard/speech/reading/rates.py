@@ -78,12 +78,13 @@ def patterns(language: Language, symbols: Mapping[str, str], unit_name: UnitName
             return ELSEWHERE
         return f"{start}{signed(found, language)}{decimal(whole, part, language, noun)} {unit}"
 
-    amount = re.compile(rf"{range_or_number(language)}[{BLANKS}]?{unit}")
     after_power = re.compile(rf"(?<=[⁰¹²³⁴-⁹])[{BLANKS}]{unit}")
-    return [
-        *((amount, words, sign) for sign in "/·⋅⁻^"),
-        (after_power, after, "10"),
+    first = rf"[-−+]?\d[\d.,–{BLANKS}-]{{0,24}}[^\W\d]{{1,4}}[²³]?(?:[{BLANKS}][^\W\d]{{1,4}}[²³]?){{0,2}}"
+    found: list[Reading] = [
+        (re.compile(rf"(?={first}{re.escape(sign)}){range_or_number(language)}[{BLANKS}]?{unit}"), words, sign)
+        for sign in ("/", "·", "⋅", "⁻", "^-")
     ]
+    return [*found, (after_power, after, "10")]
 
 
 def _names(language: Language, symbols: Mapping[str, str], unit_name: UnitName) -> dict[str, Forms]:
