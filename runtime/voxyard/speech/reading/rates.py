@@ -21,6 +21,13 @@ _DOT = r"[·⋅*]"
 _SQUARES = {"en": ("square ", "cubic "), "de": ("Quadrat", "Kubik"), "nl": ("vierkante ", "kubieke ")}
 _LENGTH = re.compile(r"(?:met(?:er|re)s?|inch(?:es)?|foot|feet|miles?)$")
 _LETTERS = "AJNKFHCTS"  # units alone beside others
+_BESIDE = {  # words near a letter that is a unit alone
+    "N": r"force|load|tension|thrust|weigh|kraft|kräfte|last|zug|gewicht|kracht|belasting",
+    "J": r"energ|work|heat|impact|shock|arbeit|wärme|leistet|arbeid|warmte|schok",
+    "T": r"field|magnet|mri|mrt|scanner|feld|veld",
+    "C": r"charge|ladung|lading",
+    "K": r"\bat$|\bbei$|\bbij$|\bt\s?[=≈<>]$|temperat|kelvin|superconduct|supraleit|supergeleid",
+}
 
 
 def patterns(language: Language, symbols: Mapping[str, str], unit_name: UnitName) -> list[Reading]:
@@ -71,6 +78,15 @@ def patterns(language: Language, symbols: Mapping[str, str], unit_name: UnitName
             return ELSEWHERE
         if re.fullmatch(r"[A-Z]/[A-JL-Z]", text) or not has_sign.search(text):  # 3 N/A answers
             return ELSEWHERE
+        return amount(found, text)
+
+    def alone(found: re.Match[str]) -> str:
+        before = re.split("[.!?;] ", found.string[max(0, found.start() - 60) : found.start()])[-1].rstrip()
+        near = f"{before}\n{re.split('[.!?;] ', found.string[found.end() : found.end() + 40])[0]}"
+        beside = re.search(_BESIDE[found["unit"]], near, re.IGNORECASE | re.MULTILINE)
+        return amount(found, found["unit"]) if beside else ELSEWHERE
+
+    def amount(found: re.Match[str], text: str) -> str:
         whole, part = number_of(found)
         unit, noun = said(text, 0 if (whole == "1" and not part) or is_attribute(found, language) else 1)
         start = before_range(found, language, noun)
@@ -84,7 +100,8 @@ def patterns(language: Language, symbols: Mapping[str, str], unit_name: UnitName
         (re.compile(rf"(?={first}{re.escape(sign)}){range_or_number(language)}[{BLANKS}]?{unit}"), words, sign)
         for sign in ("/", "·", "⋅", "⁻", "^-")
     ]
-    return [*found, (after_power, after, "10")]
+    letter = re.compile(rf"{range_or_number(language)}[{BLANKS}](?P<unit>[{''.join(_BESIDE)}])(?![\w°'’/²³⁻(-]|\s(?:an?|per)\b)")
+    return [*found, (after_power, after, "10"), (letter, alone, "")]
 
 
 def _names(language: Language, symbols: Mapping[str, str], unit_name: UnitName) -> dict[str, Forms]:

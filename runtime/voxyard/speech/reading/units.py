@@ -102,7 +102,6 @@ def patterns(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
         *_after_myriads(language, symbols),
         *_milestones(language),
         *_amperes(language),
-        *_kelvins(language),
     ]
 
 
@@ -338,19 +337,6 @@ def _amperes(language: Language) -> list[Reading]:
         return _measured(found, "electric-ampere", {}, language) if beside.search(before) else ELSEWHERE
 
     return [(re.compile(rf"{range_or_number(language)}{BLANK}A(?P<per>(?!))?(?![\w°])"), amperes)]
-
-
-def _kelvins(language: Language) -> list[Reading]:
-    """At 298 K, bei 77 K: a temperature, and not so many thousands."""
-    if language.locale not in ("en", "de", "nl"):
-        return []
-    at = re.compile(r"(?:\b(?:at|bei|bij)|\bT\s?[=≈<>]|\b[Tt]emperatu\w+\b[^.!?;]{0,40})\s?$")
-
-    def kelvins(found: re.Match[str]) -> str | None:
-        before = found.string[max(0, found.start() - 60) : found.start()]
-        return _measured(found, "temperature-kelvin", {}, language) if at.search(before) else ELSEWHERE
-
-    return [(re.compile(rf"{range_or_number(language)}[{BLANKS}]K(?P<per>(?!))?(?![\w°'’-]|\s(?:an?|per)\b)"), kelvins)]
 
 
 def _named(name: str | None, _: re.Match[str]) -> str | None:
