@@ -95,12 +95,14 @@ def patterns(language: Language, symbols: Mapping[str, str], unit_name: UnitName
         return f"{start}{signed(found, language)}{decimal(whole, part, language, noun)} {unit}"
 
     after_power = re.compile(rf"(?<=[⁰¹²³⁴-⁹])[{BLANKS}]{unit}")
-    first = rf"[-−+]?\d[\d.,–{BLANKS}-]{{0,24}}[^\W\d]{{1,4}}[²³]?(?:[{BLANKS}][^\W\d]{{1,4}}[²³]?){{0,2}}"
+    figures = rf"[-−+]?\d[\d.,–{BLANKS}-]{{0,24}}"
+    first = rf"{figures}[^\W\d]{{1,4}}[²³]?(?:[{BLANKS}][^\W\d]{{1,4}}[²³]?){{0,2}}"
     found: list[Reading] = [
         (re.compile(rf"(?={first}{re.escape(sign)}){range_or_number(language)}[{BLANKS}]?{unit}"), words, sign)
         for sign in ("/", "·", "⋅", "⁻", "^-")
     ]
-    letter = re.compile(rf"{range_or_number(language)}[{BLANKS}](?P<unit>[{''.join(_BESIDE)}])(?![\w°'’/²³⁻(-]|\s(?:an?|per)\b)")
+    name, end = f"[{''.join(_BESIDE)}]", r"(?![\w°'’/²³⁻(-]|\s(?:an?|per)\b)"
+    letter = re.compile(rf"(?={figures}{name}{end}){range_or_number(language)}[{BLANKS}](?P<unit>{name}){end}")
     return [*found, (after_power, after, "10"), (letter, alone, "")]
 
 

@@ -49,7 +49,7 @@ _UNIT = re.compile(  # 120km/h, Tel. and XVIII tell no language
 )
 _WORD = re.compile(r"[^\W\d_]+")
 _BEFORE_NOUN = re.compile(
-    r"(?:gr|Bd|Mio|Mrd|Tsd|Min|Std|Sek|Pers|Stk|St|Ex|Tbl|Kap|Pkt|Pr|Fl|\b[IVXLC]+)\.$"
+    r"(?:gr|Bd|Mio|Mrd|Bio|Tsd|Min|Std|Sek|Pers|Stk|St|Ex|Tbl|Kap|Pkt|Pr|Fl|\b[IVXLC]+)\.$"
 )  # after which German has a noun more often than a new sentence
 _ENDS = re.compile(r"[\"'”’»“)\]]*(?:\s*$|\s+[\"'“„«‚‘(\[¿¡–—-]*\s?(?P<first>[^\W_]))")
 

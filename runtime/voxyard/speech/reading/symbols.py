@@ -266,8 +266,12 @@ def _power(exponent: str, signs: Signs, code: str, language: Language) -> str:
             return f" {signs.power} {minus}{cardinal(figures, language)}"
 
 
+_ARGUMENT = r"(?:[a-zA-Z]{1,3}|\d+(?:[.,]\d+)?)[²³]?"
+_FUNCTION = re.compile(rf"(?<![\w.(])[OPFTfgtp](?=\({_ARGUMENT}(?:[ ,+*/|²³^−-]+{_ARGUMENT}){{0,4}}\))")  # O(n log n)
 _ASCII = {">=": "≥", "<=": "≤", "!=": "≠", "==": "="}
-_IS = re.compile(r"(?:\b(?:is|be|of)|(?<![^\s(])[a-zA-Z]?[a-z]{2,}\.?)\s?$|,$")  # no letter of a formula
+_IS = re.compile(
+    r"(?:\b(?:is|be|of)|(?<![^\s(])[a-zA-Z]?[a-z]{2,}\.?|\b(?:with|met)\s(?:(?:an?|een)\s)?[A-Z][\w-]+)\s?$|,$"
+)  # no letter of a formula
 
 
 def operators(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
@@ -337,9 +341,10 @@ def operators(code: str, language: Language) -> list[tuple[re.Pattern[str], Word
             ),  # n=48
             (re.compile(r"(?<=\d) ?[xX] ?(?=10(?:\^|[⁻⁰-⁹¹²³]))"), lambda _: _said(signs, "×")),
             *_beside_numbers(language, signs),
-            (re.compile(r"(?P<sign>(?:(?<![<>=!])(?:>=|<=|!=|==)|[±≈≤≥<>])) ?(?=[\d$€£])"), spoken),
+            (re.compile(r"(?P<sign>(?:(?<![<>=!])(?:>=|<=|!=|==)|[±≈≤≥<>])) ?(?=[\d$€£]|\.\d)"), spoken),
             (re.compile(r"(?<![\w.,/])~ ?(?=[\d$€£])"), about),
             (re.compile(r"(?<![\w#&])#(?P<number>\d{1,6})(?![\w.,]\d)(?!\w)"), numbered),
+            (_FUNCTION, lambda match: f"{match[0]} {signs.of} " if signs.of else None),
             (re.compile(r"√\(?(?=[\w(])"), lambda _: signs.root + " " if signs.root else None),
             (re.compile(r"(?<=\s)(?P<sign>&)(?=\s)"), spoken),
             (re.compile(r"[∑∫∞]|(?<=\b[A-Ga-g])[♯♭♮]"), spoken),

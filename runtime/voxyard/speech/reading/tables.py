@@ -36,6 +36,7 @@ class Signs:
     score: str = ""  # 6-4
     sections: str = ""  # §§
     out_of: str = ""  # 4.5/5
+    of: str = ""  # O(1), t(38)
     over: str = ""  # 120/80 mmHg
     by: str = ""  # 4x100
     times: str = ""  # 3x a day

@@ -193,7 +193,9 @@ def alternatives(language: Language, symbols: Mapping[str, str]) -> list[Reading
         if found["last"]:
             to = f"{blank if language.locale != 'ko' else ''}{language.to}{blank}"
             whole, _, part = found["last"].partition(language.decimal)
-            said += (comma if found["sign"] == "/" else to) + decimal(whole, part, language)
+            used = unit.startswith("digital") and "." in found["first"].replace(",", ".")  # 14.7/16 GB
+            over = f" {table(language.locale).signs.out_of} " if used and language.spaced else comma
+            said += (over if found["sign"] == "/" else to) + decimal(whole, part, language)
         name = unit_name(language, unit, value(whole, part))
         return ELSEWHERE if name is None else f"{said}{'' if language.locale == 'ko' else blank}{name}"
 
@@ -286,7 +288,7 @@ def _after_per(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
     names = "|".join(
         re.escape(each)
         for each in sorted(symbols, key=len, reverse=True)
-        if len(each) > 1 and each[0].isalpha() and each not in ("in.", "ha", "min")
+        if len(each) > 1 and each[0].isalpha() and each not in ("in.", "min") and (each != "ha" or not of)
     )
     pattern = re.compile(rf"(?:{before})(?P<symbol>{names})(?![\w/²³'’-])")
     return [(pattern, lambda found: unit_name(language, symbols[found["symbol"]], _after(found, language)))]
