@@ -271,6 +271,7 @@ def _short_scales(code: str, language: Language) -> list[Reading]:
     counted += (
         r"|miles|mi|dollars|words|steps|lines|rows|downloads|students|employees|residents|fans|likes|units|pounds"
     )
+    counted += r"|req|requests|tokens|ops|queries|IOPS|QPS"
     small = rf"{number(language)}(?P<scale>[mk])(?=\s(?:{counted})\b)"  # 1.2m people, 120k miles
     names = {"m": "million", "k": "thousand"}
     millions = [(re.compile(small), lambda found: f"{decimal(*number_of(found), language)} {names[found['scale']]}")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from voxyard.speech.reading import german
 from voxyard.speech.reading.attributive import is_attribute
 from voxyard.speech.reading.languages import Language
 from voxyard.speech.reading.number_words import before_range, decimal, signed
@@ -26,6 +27,7 @@ _BESIDE = {  # words near a letter that is a unit alone
     "J": r"energ|work|heat|impact|shock|arbeit|wärme|leistet|arbeid|warmte|schok",
     "T": r"field|magnet|mri|mrt|scanner|feld|veld",
     "C": r"charge|ladung|lading",
+    "d": r"\b(?:for|after|within|every|über|für|nach|binnen|innerhalb von|gedurende|na)$",
     "K": r"\bat$|\bbei$|\bbij$|\bt\s?[=≈<>]$|temperat|kelvin|superconduct|supraleit|supergeleid",
 }
 
@@ -43,10 +45,11 @@ def patterns(language: Language, symbols: Mapping[str, str], unit_name: UnitName
     above, under = (f"(?:{'|'.join(sorted(each, key=len, reverse=True))})" for each in (names, below))
     joint = f"(?:{_DOT}|[{BLANKS}])"
     inverse = rf"{above}(?:⁻[¹²³]|\^-[123])"
-    product = rf"{above}(?:{_POWER})?(?:{_DOT}{above}(?:{_POWER})?){{0,2}}"
+    product = rf"{above}(?:{_POWER})?(?:(?:{_DOT}|(?<=[²³])){above}(?:{_POWER})?){{0,2}}"
     one = rf"{under}(?:{_POWER})?"
     brackets = rf"\({one}(?:(?:{joint}|(?<=[²³])){one}){{1,2}}\)"
-    quotient = rf"{product}(?:/(?:{brackets}|{one}(?:{_DOT}{one})?)){{1,2}}"
+    body = rf"1{re.escape(language.decimal)}73[{BLANKS}]?m²"  # mL/min/1.73 m²
+    quotient = rf"{product}(?:/(?:{brackets}|{body}|{one}(?:{_DOT}{one})?)){{1,2}}"
     powers = rf"(?:{above}(?:{_POWER})?{joint}){{0,2}}?{inverse}(?:{joint}{inverse}){{0,2}}"
     unit = rf"(?P<unit>{quotient}|{powers}|{product})(?![\w/²³⁻(^]|{_DOT}\w)"
     has_sign = re.compile(r"[/·⋅*⁻]|\^-")
@@ -65,6 +68,8 @@ def patterns(language: Language, symbols: Mapping[str, str], unit_name: UnitName
         per += [[(name, power.translate(_RAISED)) for name, power in token.findall(each)] for each in rates]
         joint = " und " if language.locale == "de" else " "
         divisors = [joint.join(_raised(below[name], power, language) for name, power in each) for each in per]
+        if rates and rates[-1][0] == "1":
+            divisors[-1] = f"{decimal('1', '73', language)} {unit_name('area-square-meter', 2)}"
         words = [_product(factors, language)] if factors else []
         return " ".join([*words, *(f"{own.signs.per} {each}" for each in divisors)]), factors[-1] if factors else ""
 
@@ -92,6 +97,9 @@ def patterns(language: Language, symbols: Mapping[str, str], unit_name: UnitName
         start = before_range(found, language, noun)
         if start is None:
             return ELSEWHERE
+        before = found.string[max(0, found.start() - 40) : found.start()]
+        if language.locale == "de" and unit == noun and german.is_dative(before, noun):
+            unit += "n"
         return f"{start}{signed(found, language)}{decimal(whole, part, language, noun)} {unit}"
 
     after_power = re.compile(rf"(?<=[⁰¹²³⁴-⁹])[{BLANKS}]{unit}")
@@ -103,7 +111,22 @@ def patterns(language: Language, symbols: Mapping[str, str], unit_name: UnitName
     ]
     name, end = f"[{''.join(_BESIDE)}]", r"(?![\w°'’/²³⁻(-]|\s(?:an?|per)\b)"
     letter = re.compile(rf"(?={figures}{name}{end}){range_or_number(language)}[{BLANKS}](?P<unit>{name}){end}")
-    return [*found, (after_power, after, "10"), (letter, alone, "")]
+    return [*found, (after_power, after, "10"), _of_noun(language, below), (letter, alone, "")]
+
+
+def _of_noun(language: Language, below: Mapping[str, str]) -> Reading:
+    """12,000 requests/s, 123 g CO2/km."""
+    units = r"(?P<name>s|min|h|d|ha|k?m|kg|kWh|[lL])(?P<power>[²³]?)(?![\w/²³'’])"
+    counted = re.compile(rf"\d[kM]?[{BLANKS}](?:[^\W\d_]+\s)?(?P<noun>[^\W\d_]+2?)$")
+
+    def words(found: re.Match[str]) -> str:
+        before = counted.search(found.string[max(0, found.start() - 40) : found.start()])
+        if before is None or before["noun"] in below:
+            return ELSEWHERE
+        unit = _raised(below[found["name"]], found["power"].translate(_RAISED), language)
+        return f" {table(language.locale).signs.per} {unit}"
+
+    return re.compile(rf"(?:(?<=[^\W\d_]{{3}})|(?<=O2)|(?<=O₂))/{units}"), words, "/"
 
 
 def _names(language: Language, symbols: Mapping[str, str], unit_name: UnitName) -> dict[str, Forms]:
@@ -111,6 +134,7 @@ def _names(language: Language, symbols: Mapping[str, str], unit_name: UnitName) 
     letters = {each: table(language.locale).si[each] for each in _LETTERS}
     found = {each: (unit_name(unit, 1) or "", unit_name(unit, 2) or "") for each, unit in symbols.items()}
     found |= {each: (forms[0], forms[-1]) for each, forms in table(language.locale).counted.items()}
+    found["d"] = (unit_name("duration-day", 1) or "", unit_name("duration-day", 2) or "")
     found |= si(language.locale) | {each: (name, plural(name, language.locale)) for each, name in letters.items()}
     return {each: forms for each, forms in found.items() if re.fullmatch(r"[^\W\d]{1,4}", each)}
 
@@ -118,9 +142,9 @@ def _names(language: Language, symbols: Mapping[str, str], unit_name: UnitName) 
 def _below(language: Language, names: Mapping[str, Forms], unit_name: UnitName) -> dict[str, str]:
     """The same of what stands after "per", with days, years and other words: wk, night."""
     own = table(language.locale)
-    days = {"d": unit_name("duration-day", 1) or "", "a": unit_name("duration-year", 1) or ""}
+    years = {"a": unit_name("duration-year", 1) or ""}
     words = {each: said.removeprefix(f"{own.signs.per} ") for each, said in own.per.items() if each.isalpha()}
-    return days | words | {each: forms[0] for each, forms in names.items()}
+    return years | words | {each: forms[0] for each, forms in names.items()}
 
 
 def _raised(name: str, power: str, language: Language) -> str:

@@ -34,6 +34,10 @@ _PREFIXES = {
     "g": "p n",
     "m": "f p",
     "s": "f p",
+    "Nm": "m k M",
+    "Wh": "m M G T",
+    "Ah": "m",
+    "VA": "k M",
 }  # not TV, PS or pm of an hour, nor what CLDR has in each language
 
 
@@ -57,7 +61,7 @@ def _joined(first: str, last: str, code: str) -> str:
 def plural(name: str, code: str) -> str:
     """Of the names of units: English has one for most, German for those that end with a vowel."""
     if code == "de":
-        return f"{name}n" if name.endswith(("kunde", "phäre")) else name
+        return f"{name}n" if name.endswith(("unde", "phäre")) else name
     if code != "en" or name.endswith(("z", "x", "s", "molar")):
         return name
     return re.sub("y$", "ie", name) + "s" if not name.endswith("gray") else "grays"

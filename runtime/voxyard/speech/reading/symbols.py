@@ -91,6 +91,7 @@ def maths(
     minutes = rf"(?: ?(?P<minutes>{figure}) ?['′’])(?: ?(?P<seconds>{figure}) ?(?:[\"″”]|''))?"
     found: list[tuple[re.Pattern[str], Words]] = [
         _difference(signs, language),
+        *_scientific(code, signs, language),
         *sizes.patterns(language, units, unit_name),
         (
             re.compile(rf"{base}\^\((?P<exponent>[^()\n{_SUPERSCRIPTS}]{{1,20}})\)"),
@@ -128,6 +129,21 @@ def maths(
             (re.compile(r"(?<![\w.,])(?P<feet>\d{1,2})['′’][ -]?(?P<inches>\d{1,2})(?:[\"″”]|''|(?![\w'’]))"), feet)
         )
     return found
+
+
+def _scientific(code: str, signs: Signs, language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    """3e-4, 1.5e6."""
+    if code not in ("en", "de", "nl"):
+        return []
+    factor = rf"(?P<factor>\d{{1,3}}(?:{re.escape(language.decimal)}\d+)?)"
+    pattern = rf"(?<![\w.,-]){factor}(?:e|E(?=[-−+]))\+?(?P<exponent>[-−]?\d{{1,3}})(?![\w.,-]\d|\w)"
+
+    def words(found: re.Match[str]) -> str:
+        whole, _, part = found["factor"].partition(language.decimal)
+        ten = cardinal("10", language) + _power(found["exponent"].replace("−", "-"), signs, code, language)
+        return f"{decimal(whole, part, language)} {signs.operators['×']} {ten}"
+
+    return [(re.compile(pattern), words)]
 
 
 def _counted(
@@ -344,6 +360,7 @@ def operators(code: str, language: Language) -> list[tuple[re.Pattern[str], Word
             (re.compile(r"(?P<sign>(?:(?<![<>=!])(?:>=|<=|!=|==)|[±≈≤≥<>])) ?(?=[\d$€£]|\.\d)"), spoken),
             (re.compile(r"(?<![\w.,/])~ ?(?=[\d$€£])"), about),
             (re.compile(r"(?<![\w#&])#(?P<number>\d{1,6})(?![\w.,]\d)(?!\w)"), numbered),
+            (re.compile(r"(?<=[²³])/(?P<n>\d{1,3})(?![\w/]|[.,]\d)"), lambda match: _divided(match, signs, language)),
             (_FUNCTION, lambda match: f"{match[0]} {signs.of} " if signs.of else None),
             (re.compile(r"√\(?(?=[\w(])"), lambda _: signs.root + " " if signs.root else None),
             (re.compile(r"(?<=\s)(?P<sign>&)(?=\s)"), spoken),
@@ -376,6 +393,12 @@ def _between(found: re.Match[str], signs: Signs, language: Language) -> str | No
     if words.startswith("is ") and _IS.search(found.string[max(0, found.start() - 16) : found.start()]):
         words = words[3:]  # was < 0.001
     return f" {words} " if language.spaced else words
+
+
+def _divided(found: re.Match[str], signs: Signs, language: Language) -> str | None:
+    """The rest of qL²/8."""
+    by = _said(signs, "÷")
+    return None if by is None else by + cardinal(found["n"], language)
 
 
 def _said(signs: Signs, sign: str) -> str | None:
