@@ -108,7 +108,7 @@ def _month_of_year(code: str, language: Language) -> list[tuple[re.Pattern[str],
 _BEFORE_DAY_MONTH = {
     "es": "el El del al día desde hasta lunes martes miércoles jueves viernes sábado domingo",
     "fr": "le Le du Du au dès jeudi lundi mardi mercredi vendredi samedi dimanche",
-    "nl": "op vóór voor tot vanaf per t/m ma di wo do vr za zo",
+    "nl": "op vóór voor tot vanaf per [Tt]/m ma di wo do vr za zo",
     "it": "il Il dal Dal al del entro giorno lunedì martedì mercoledì giovedì venerdì sabato domenica",
     "pt": "em Em até dia Dia de a no desde segunda terça quarta quinta sexta sábado domingo feira segunda, terça, "
     "quarta, quinta, sexta, sábado, domingo, feira,",
@@ -152,13 +152,15 @@ def _slashed(code: str, language: Language, whole: Words) -> list[tuple[re.Patte
         at_a_time = r"(?=\s(?:à|às|a\slas?|alle)\s\d)"  # le 5/3 à 21:42
         the = r"(?:(?<=\b[IiEe]l {0})|(?<=\b[Ll]e {0}))"  # consegnato il 3/6, but le 3/4 du temps
         the = f"(?:{the.format('[2-9]/')}|{the.format('1[0-2]/')})"
-        on = rf"{the}[1-9](?<!2/3)(?<!3/4)(?!\sd)" if code != "nl" else "(?!)"
+        on = rf"{the}[1-9](?<!2/3)(?<!3/4)(?!\sd)"
+        if code == "nl":  # huur per 1-6
+            on = r"(?:(?<=\bper \d-)|(?<=\bper \d\d-))[1-9](?=[.,;)]|\s*$)"
         sign = "[-/]" if code == "nl" else "/"
         row = r"(?<=\d t/m [1-9][/-])[1-9]|" if code == "nl" else ""  # 5 t/m 8/9
         month = rf"(?P<month>0[1-9]|1[0-2]|{row}(?<=1[3-9][/-])[1-9]|(?<=[23]\d[/-])[1-9]|{on}|[1-9]{at_a_time})"
         short = rf"(?=\d\d?[/-]\d)(?:{behind})(?P<day>{_DAY}){sign}{month}(?![\w/]|[.,-]\d)(?!\s?h)"
         if code == "nl":
-            days = "|".join(rf"(?<=\b{each} )" for each in table(code).days)
+            days = "|".join(rf"(?<=\b{each}{end} )" for each in table(code).days for end in ("", r"\."))
             after_day = rf"(?=\d\d?-\d)(?:{days})(?P<day>{_DAY})-(?P<month>{_MONTH})(?![\w/-]|[.,]\d)"
             after_day += r"(?!\s?(?:u|uur|gewonnen|verloren)\b|\s(?!ver|ge|be|af|aan|op|uit|in)[a-z]{3,}(?:en|s)\b)"
             found.append(
@@ -309,7 +311,20 @@ def _whole_year(digits: str) -> int:
 
 _BEFORE_DUE = (
     *("[Oo]n", "[Bb]y", "[Uu]ntil", "[Bb]efore", "[Aa]fter", "[Ss]ince", "[Ff]rom", "[Dd]ue"),
-    *("through", "thru", "dated", "starting", "ending", "expires", "expiring"),
+    *(
+        "through",
+        "thru",
+        "dated",
+        "starting",
+        "ending",
+        "expires",
+        "expiring",
+        "[Ss]tarts",
+        "[Ee]nds",
+        "[Aa]vail\\.",
+        "avail",
+    ),
+    "[Aa]vailable",
 )
 _DUE = re.compile(  # on 12/25, which is no fraction
     r"(?=\d)(?:"

@@ -54,7 +54,10 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             ),
             spoken,
         ),
-        (re.compile(rf"(?<![\w.,:/+-])(?<!\d{_B})0\d+(?:{_B}\d{{3,}})+(?!\d)"), spoken),  # 0800 123 456
+        (
+            re.compile(rf"(?<![\w.,:/+-])(?<!\d{_B})0\d+(?:{_B}\d{{3,}})+(?:-\d{{1,6}}(?![\d-]))?(?!\d)"),
+            spoken,
+        ),  # 0800 123 456
         (re.compile(r"(?<![\w.,:/+-])0\d{1,4}/\d{3,}(?:[ -]?\d{2,})*(?![\w/])"), spoken),  # 030/1234567
         # 555 123 4567, 91 123 45 67: figures of which some look like a group of thousands
         (

@@ -293,7 +293,11 @@ def _minutes_of_a_match(code: str, language: Language) -> list[tuple[re.Pattern[
     if code == "de":
         return [(_GERMAN_MINUTES, partial(_german_minutes, language))]
     if code in _OF_NAME:
-        return [(_IN_BRACKETS, partial(_bracketed_minutes, code, language))]
+        before = f"{{}} {_OF_NAME[code]}"  # 23' Brobbey 1-0
+        return [
+            (_IN_BRACKETS, partial(_bracketed_minutes, code, language)),
+            (_BEFORE_NAME, lambda found: before.format(ordinal(int(found["n"]), language))),
+        ]
     if code not in _OF_MATCH:
         return []
     noun = "minute" if code == "fr" else "minuto"
@@ -318,6 +322,9 @@ def _minutes_of_a_match(code: str, language: Language) -> list[tuple[re.Pattern[
 
 _OF_NAME = {"en": "minute", "nl": "minuut"}
 _IN_BRACKETS = re.compile(r"(?<=\()(?P<minutes>[1-9]\d{0,2}['’′](?:(?:,| and| en)\s[1-9]\d{0,2}['’′])*)(?=\)|,\s[a-z])")
+_BEFORE_NAME = re.compile(
+    r"(?<![\w.,+])(?P<n>[1-9]\d?|1[0-2]\d)['’′](?=\s[A-ZÀ-Ý][^,;\n]{1,24}\s\d{1,2}[-–:]\d{1,2}(?!\w))"
+)
 
 
 def _bracketed_minutes(code: str, language: Language, found: re.Match[str]) -> str:
@@ -367,7 +374,8 @@ def _with_h(code: str, language: Language, words: Words, between: Words) -> list
     if code in ("de", "nl"):  # um 8h
         at = r"(?=\d)(?:(?<=punkt: )|(?<=[Bb]eginn: )|(?<=Einlass: )|(?<=Start: )|"
         at += r"(?<=\b[Uu]m )|(?<=\b[Aa]b )|(?<=\bbis )|(?<=\bgegen )|(?<=\bvon )(?=\d{1,2} ?h bis\b))"
-        hours = rf"{at}(?P<hour>[01]?\d|2[0-4]) ?h\b"
+        long = r"(?!\s(?:vor|nach|zuvor|im\sVoraus|lang|spät|na\b|later))"  # bis 24 h vorher
+        hours = rf"{at}(?P<hour>[01]?\d|2[0-4]) ?h\b{long}"
         found.append((re.compile(hours), lambda match: _spoken(code, language, int(match["hour"]), 0, "")))
     if code == "de":  # Sa 9–16 h
         span = r"(?<![\w:.,/-])(?P<a>[01]?\d|2[0-4])\s?[–-]\s?(?P<b>[01]?\d|2[0-4])\s?h\b"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from voxyard.speech.reading import russian_forms
+from voxyard.speech.reading import ranges, russian_forms
 from voxyard.speech.reading.dates import month_names
 from voxyard.speech.reading.languages import Language
+from voxyard.speech.reading.number_words import cardinal
 from voxyard.speech.reading.patterns import ELSEWHERE
 from voxyard.speech.reading.tables import table
 
@@ -18,6 +19,10 @@ _JOINTS = (
     r"\s(?:and|t/m|to|through|or|und|u\.|bis|oder|et|à|au|ou|y|a|e|en(?! zo\b)|o|al?|i|и|по)\s)"
 )
 
+_HOURS = re.compile(  # Mon–Thu 10–7
+    r"(?=\d)(?:(?<=Mon )|(?<=Tue )|(?<=Wed )|(?<=Thu )|(?<=Fri )|(?<=Sat )|(?<=Sun )|(?<=day )|(?<=days ))"
+    r"(?P<a>[5-9]|1[0-2])\s?[–-]\s?(?P<b>[1-9]|1[0-2])(?![\w:-]|\s?[ap]\.?m|\.\d)"
+)
 _MANY = re.compile(r"(?<!\w)(?:los|a?os|[aà]s|n[ao]s)\s$")  # los sáb. y dom.
 
 
@@ -43,6 +48,13 @@ def _polish(day: str, before: str) -> str:
     """W środę, od środy; the nominative where no preposition stands before the day."""
     case = _POLISH_CASE.search(before[-8:])
     return day if case is None else _POLISH[day.lower()][case["genitive"] is None]
+
+
+def _opened(found: re.Match[str], language: Language) -> str:
+    """From ten to seven, but lost on Sunday 8-5."""
+    if ranges.near_score(found.string[max(0, found.start() - 60) : found.start()], "en"):
+        return ELSEWHERE
+    return " to ".join(cardinal(found[each], language) for each in "ab")
 
 
 def _told(language: Language, short: str, named: Callable[[re.Match[str]], str]) -> list[Reading]:
@@ -159,6 +171,9 @@ def patterns(language: Language) -> list[Reading]:
         found.append((re.compile(one), lambda match: days[match["day"]]))
     if language.locale == "en":
         found += _letters(days)
+        found.append((_HOURS, lambda match: _opened(match, language)))
+        one = rf"(?:(?<=^)|(?<=[;.\n] )|(?<=, )(?=\w+ noon)|(?<=\n))(?P<day>{short})(?=: |\snoon)"  # Fri: sunny
+        found.append((re.compile(one), lambda match: days[match["day"]]))
         near = rf"\d{{1,2}}\s(?:{months})|(?:{months})[a-z]{{0,6}}\.?\s\d{{1,2}}\b|\d{{1,2}}/\d{{1,2}}(?![\w/])"
         one = rf"\b(?P<day>{short})(?=,?\s(?:{near}))"  # Tue 12 Nov, Mon, Dec 2
         found.append((re.compile(one), lambda match: days[match["day"]]))
