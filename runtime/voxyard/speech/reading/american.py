@@ -87,6 +87,7 @@ def patterns(language: Language) -> list[Reading]:
             ),
             out_of,
         ),
+        (re.compile(r"½(?=-[a-z])"), lambda _: "half"),  # ½-price
         (
             re.compile(
                 r"(?:(?:(?<=\s)|^)\.(?P<digits>\d{3})|(?:(?<=[<>=≈≤≥])|(?<=[<>=≈≤≥] ))\.(?P<part>\d{1,4}))(?!\w|\.\d)"

@@ -16,7 +16,7 @@ from voxyard.speech.reading.tables import table
 Words = Callable[[re.Match[str]], str | None]
 
 _ISO = r"(?<![\w.,:/-])(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)(?![\w:/-]|\.\d)"
-_BEFORE_DAY = re.compile(r"\b(?:am|zum|vom|bis|dem|den|der|ab)\s$", re.IGNORECASE)
+_BEFORE_DAY = re.compile(r"\b(?:am|zum|vom|v\.|bis|dem|den|der|ab)\s$", re.IGNORECASE)
 _DAY_OF_WEEK = re.compile(
     r"\b(?:(?:Mon|Diens|Donners|Frei|Sams|Sonn)tag|Mittwoch|Sonnabend|Mo|Di|Mi|Do|Fr|Sa|So)(?:\.?,|\.)\s$",
     re.IGNORECASE,
@@ -55,7 +55,7 @@ def patterns(code: str, region: str, language: Language) -> list[tuple[re.Patter
         )  # which the words of the date have
         numbers = rf"(?P<day>{_DAY}){sign}(?P<month>{_MONTH})(?P=sign) ?(?P<year>\d{{4}}){word}"
         found.append((_numeric(numbers), whole))
-    found += [*_slashed(code, language, whole), *_month_of_year(code, language)]
+    found += [*_of_century(code, language), *_slashed(code, language, whole), *_month_of_year(code, language)]
     if code == "de":
         found += _german_ranges(language)
     if code == "de":  # am 1.1.
@@ -84,6 +84,25 @@ def patterns(code: str, region: str, language: Language) -> list[tuple[re.Patter
     if code in _LEFT_YEARS:  # the case of their ordinals depends on the sentence
         found.append((re.compile(rf"(?<![\w.,-])\d{{4}}(?=\s{_LEFT_YEARS[code]})"), lambda _: None))
     return found
+
+
+def _of_century(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    """Am 15.7.25, op 15-07-25, van 24-12 t/m 1-1."""
+    if code not in ("de", "nl"):
+        return []
+    before, sign = {"de": ("am vom bis ab zum seit den", r"\."), "nl": ("op tot vanaf per sinds vóór", "-")}[code]
+    behind = "|".join(rf"(?<=\b{each} )" for each in before.split())
+    day = rf"(?=\d)(?:{behind})(?P<day>{_DAY}){sign}(?P<month>{_MONTH}){sign}(?P<year>\d\d)"
+
+    def words(found: re.Match[str]) -> str | None:
+        return _spoken(code, language, _whole_year(found["year"]), int(found["month"]), int(found["day"]), found)
+
+    def span(found: re.Match[str]) -> str:
+        first, last = (_day_in_words(code, language, int(found[a]), int(found[b])) for a, b in ("ab", "cd"))
+        return f"{first} tot en met {last}"
+
+    both = _numeric(rf"(?P<a>{_DAY})-(?P<b>{_MONTH}) t/m (?P<c>{_DAY})-(?P<d>{_MONTH})")
+    return [(_numeric(day), words), *([(both, span)] if code == "nl" else [])]
 
 
 def _month_of_year(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
@@ -162,7 +181,8 @@ def _slashed(code: str, language: Language, whole: Words) -> list[tuple[re.Patte
         if code == "nl":
             days = "|".join(rf"(?<=\b{each}{end} )" for each in table(code).days for end in ("", r"\."))
             after_day = rf"(?=\d\d?-\d)(?:{days})(?P<day>{_DAY})-(?P<month>{_MONTH})(?![\w/-]|[.,]\d)"
-            after_day += r"(?!\s?(?:u|uur|gewonnen|verloren)\b|\s(?!ver|ge|be|af|aan|op|uit|in)[a-z]{3,}(?:en|s)\b)"
+            verbs = "ver|ge|be|af|aan|op|uit|in|tussen|tegen"
+            after_day += rf"(?!\s?(?:u|uur|gewonnen|verloren)\b|\s(?!{verbs})[a-z]{{3,}}(?:en|s)\b)"
             found.append(
                 (re.compile(after_day), lambda match: _day_and_month(code, language, match))
             )  # ma 2-12, not do 8-10 personen

@@ -23,7 +23,9 @@ _SQUARES = {"en": ("square ", "cubic "), "de": ("Quadrat", "Kubik"), "nl": ("vie
 _LENGTH = re.compile(r"(?:met(?:er|re)s?|inch(?:es)?|foot|feet|miles?)$")
 _LETTERS = "AJNKFHCTS"  # units alone beside others
 _BESIDE = {  # words near a letter that is a unit alone
-    "N": r"force|load|tension|thrust|weigh|kraft|kräfte|last|zug|gewicht|kracht|belasting",
+    "N": r"force|load|tension|thrust|weigh|kraft|kräfte|last|zug|schub|gewicht|kracht|belasting",
+    "MN": r"force|load|thrust|kraft|last|schub|kracht|belasting",
+    "t": r"displac|mass|load|weigh|cargo|payload|tonn",
     "J": r"energ|work|heat|impact|shock|arbeit|wärme|leistet|arbeid|warmte|schok",
     "T": r"field|magnet|mri|mrt|scanner|feld|veld",
     "C": r"charge|ladung|lading",
@@ -109,7 +111,7 @@ def patterns(language: Language, symbols: Mapping[str, str], unit_name: UnitName
         (re.compile(rf"(?={first}{re.escape(sign)}){range_or_number(language)}[{BLANKS}]?{unit}"), words, sign)
         for sign in ("/", "·", "⋅", "⁻", "^-")
     ]
-    name, end = f"[{''.join(_BESIDE)}]", r"(?![\w°'’/²³⁻(-]|\s(?:an?|per)\b)"
+    name, end = f"(?:{'|'.join(_BESIDE)})", r"(?![\w°'’/²³⁻(-]|\s(?:an?|per)\b)"
     letter = re.compile(rf"(?={figures}{name}{end}){range_or_number(language)}[{BLANKS}](?P<unit>{name}){end}")
     return [*found, (after_power, after, "10"), _of_noun(language, below), (letter, alone, "")]
 
@@ -117,23 +119,27 @@ def patterns(language: Language, symbols: Mapping[str, str], unit_name: UnitName
 def _of_noun(language: Language, below: Mapping[str, str]) -> Reading:
     """12,000 requests/s, 123 g CO2/km."""
     units = r"(?P<name>s|min|h|d|ha|k?m|kg|kWh|[lL])(?P<power>[²³]?)(?![\w/²³'’])"
-    counted = re.compile(rf"\d[kM]?[{BLANKS}](?:[^\W\d_]+\s)?(?P<noun>[^\W\d_]+2?)$")
+    counted = re.compile(rf"\d[kM]?[{BLANKS}](?P<unit>[^\W\d_]+\s)?(?P<noun>[^\W\d_]+2?)$")
 
     def words(found: re.Match[str]) -> str:
         before = counted.search(found.string[max(0, found.start() - 40) : found.start()])
-        if before is None or before["noun"] in below:
+        if before is None or (before["unit"] is None and before["noun"] in below):
             return ELSEWHERE
         unit = _raised(below[found["name"]], found["power"].translate(_RAISED), language)
         return f" {table(language.locale).signs.per} {unit}"
 
-    return re.compile(rf"(?:(?<=[^\W\d_]{{3}})|(?<=O2)|(?<=O₂))/{units}"), words, "/"
+    return re.compile(rf"(?:(?<=[^\W\d_]{{3}})|(?<=O2)|(?<=O₂)|(?<=[gl] [A-Z])|(?<=[\d ]ct))/{units}"), words, "/"
 
 
 def _names(language: Language, symbols: Mapping[str, str], unit_name: UnitName) -> dict[str, Forms]:
     """Symbols without powers, also those of one letter, and their names of one and of more."""
-    letters = {each: table(language.locale).si[each] for each in _LETTERS}
+    own = table(language.locale)
+    letters = {each: own.si[each] for each in _LETTERS}
     found = {each: (unit_name(unit, 1) or "", unit_name(unit, 2) or "") for each, unit in symbols.items()}
-    found |= {each: (forms[0], forms[-1]) for each, forms in table(language.locale).counted.items()}
+    found |= {each: (forms[0], forms[-1]) for each, forms in own.counted.items()}
+    mega = own.si["M-"] + own.si["N"].lower()
+    found["MN"] = (mega, plural(mega, language.locale))
+    found["t"] = (unit_name("mass-tonne", 1) or "", unit_name("mass-tonne", 2) or "")
     found["d"] = (unit_name("duration-day", 1) or "", unit_name("duration-day", 2) or "")
     found |= si(language.locale) | {each: (name, plural(name, language.locale)) for each, name in letters.items()}
     return {each: forms for each, forms in found.items() if re.fullmatch(r"[^\W\d]{1,4}", each)}

@@ -211,6 +211,8 @@ def _full_stop(kind: Kind, match: re.Match[str], words: str, end: int, code: str
         or (after["first"] is not None and not (after["first"].isupper() or after["first"].isdigit()))
     ):
         return ""
+    if code == "en" and match[0].endswith("sp.") and after["first"] is not None:
+        return ""  # 2 Tbsp. Worcestershire sauce
     if _GOES_ON.match(match.string, match.end(), end):
         return ""
     if code == "de" and after["first"] is not None and _BEFORE_NOUN.search(match[0]) is not None:

@@ -152,6 +152,12 @@ def _cups(found: re.Match[str]) -> str:
     return "cups" if found.string[max(0, found.start() - 3) : found.start() - 2].isdigit() else "cup"
 
 
+def _after_time(found: re.Match[str]) -> str:
+    """2:1 n. V., but a visit n. V."""
+    score = re.search(r"\d:\d", found.string[max(0, found.start() - 40) : found.start()])
+    return f"nach {'Verlängerung' if score else 'Vereinbarung'}{_full_stop(found)}"
+
+
 def _winds(code: str) -> Reading:
     """Vent de N-O, viento del SE: where a wind comes from."""
     before, joint, known = _WINDS[code]
@@ -298,6 +304,7 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
     ),
     "de": (
         _winds("de"),
+        (re.compile(r"(?<![\w.])n\. ?V\."), _after_time),
         (
             re.compile(r"(?=Gl)(?:(?<=\b[Vv]on )|(?<=\b[Aa]uf )|(?<=\b[Aa]b )|(?<=Uhr, ))Gl\.(?=\s\d)"),
             lambda _: "Gleis",

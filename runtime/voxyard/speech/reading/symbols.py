@@ -361,6 +361,10 @@ def operators(code: str, language: Language) -> list[tuple[re.Pattern[str], Word
             (re.compile(r"(?<![\w.,/])~ ?(?=[\d$€£])"), about),
             (re.compile(r"(?<![\w#&])#(?P<number>\d{1,6})(?![\w.,]\d)(?!\w)"), numbered),
             (re.compile(r"(?<=[²³])/(?P<n>\d{1,3})(?![\w/]|[.,]\d)"), lambda match: _divided(match, signs, language)),
+            (
+                re.compile(r"(?:(?<=[=≈] [A-Za-z])|(?<=[=≈] [A-Za-zρμ][A-Za-z]))/(?=[A-Za-zρμ](?!\w))"),
+                lambda _: _said(signs, "÷"),
+            ),
             (_FUNCTION, lambda match: f"{match[0]} {signs.of} " if signs.of else None),
             (re.compile(r"√\(?(?=[\w(])"), lambda _: signs.root + " " if signs.root else None),
             (re.compile(r"(?<=\s)(?P<sign>&)(?=\s)"), spoken),

@@ -225,6 +225,8 @@ def slashed(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
             return ELSEWHERE  # 6 l/100 km
         rate = units[found["last"]].startswith("duration") and not units[found["first"]].startswith("duration")
         joint = f" {table(language.locale).signs.per}" if rate else ","  # 15 ml/24 h
+        if re.match(r"\s?[=≈]", found.string[found.end() :]):  # 12 V / 4 Ω = 3 A
+            joint = f" {table(language.locale).signs.operators['÷']}"
         return f"{one(found, 'a', units[found['first']])}{joint} {one(found, 'b', units[found['last']])}"
 
     def rate(found: re.Match[str]) -> str:

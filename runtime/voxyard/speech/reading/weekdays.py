@@ -164,6 +164,9 @@ def patterns(language: Language) -> list[Reading]:
     if (at := before.get(language.locale)) is not None:  # am Di. um, steeg di. met
         one = rf"{at}(?P<day>{short})\.(?=\s[a-zäöü\d])"
         found.append((re.compile(one), lambda match: days[match["day"]]))
+    if language.locale in ("de", "nl"):  # Sa. bis 35 °C
+        one = rf"(?:(?<=^)|(?<=[;.\n] )|(?<=\n))(?P<day>{short})\.(?=\s(?:bis|max\.|min\.|tot|Tmax|-?\d+ °))"
+        found.append((re.compile(one), lambda match: days[match["day"]]))
     if language.locale == "nl":
         one = rf"\b(?P<day>{short})(?=\s\d{{1,2}}[.:]\d\d ?u(?:ur)?\b)"  # ma 14.00 u
         found.append((re.compile(one), lambda match: days[match["day"]]))
@@ -177,6 +180,7 @@ def patterns(language: Language) -> list[Reading]:
         near = rf"\d{{1,2}}\s(?:{months})|(?:{months})[a-z]{{0,6}}\.?\s\d{{1,2}}\b|\d{{1,2}}/\d{{1,2}}(?![\w/])"
         one = rf"\b(?P<day>{short})(?=,?\s(?:{near}))"  # Tue 12 Nov, Mon, Dec 2
         found.append((re.compile(one), lambda match: days[match["day"]]))
-        one = rf"\b(?P<day>{short})\.(?=,|\s(?:@|(?:at|to|through)\b)|\s[A-Z][a-z]+\.?\s\d)"
+        then = r"at|to|through|from|until|till|after|before|by"
+        one = rf"\b(?P<day>{short})\.(?=,|\s(?:@|(?:{then})\b)|\s[A-Z][a-z]+\.?\s\d)"
         found.append((re.compile(one), lambda match: days[match["day"]]))
     return found
