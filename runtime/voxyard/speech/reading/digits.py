@@ -99,6 +99,9 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             (_EMERGENCY, lambda match: re.sub(r"\d{3,6}", lambda each: one_by_one(each[0], language), match[0])),
             (re.compile(r"(?<![\w-])1-8(?P<n>\d\d)-(?=[A-Z]{3,})"), lambda match: _free_call(match["n"], language)),
         ]
+    if language.locale in ("en", "de", "nl"):  # Nr. 4471902, #4471902
+        long = r"(?:(?<=[Nn]r\. )|(?<=[Nn]o\. )|(?<=[Nn]ummer )|(?<=[Nn]umber ))\d{7,14}(?![\w-]|[.,]\d)"
+        found.append((re.compile(long), lambda match: one_by_one(match[0], language)))
     if language.locale in ("de", "nl"):  # factuurnr. 2024-0187
         code = re.compile(
             r"(?:(?<=nr\. )|(?<=Nr\. )|(?<=[Nn]ummer ))(?P<year>(?:19|20)\d\d)[-/](?P<n>\d{3,8})(?![\w-])"

@@ -29,7 +29,8 @@ _BESIDE = {  # words near a letter that is a unit alone
     "J": r"energ|work|heat|impact|shock|arbeit|wärme|leistet|arbeid|warmte|schok",
     "T": r"field|magnet|mri|mrt|scanner|feld|veld",
     "C": r"charge|ladung|lading",
-    "d": r"\b(?:for|after|within|every|über|für|nach|binnen|innerhalb von|gedurende|na)$",
+    "d": r"\b(?:for|after|within|every|über|für|nach|binnen|innerhalb von|gedurende|na)$"
+    r"|period of|half-li|umlauf|halbwert|omloop|halfwaarde",
     "K": r"\bat$|\bbei$|\bbij$|\bt\s?[=≈<>]$|temperat|kelvin|superconduct|supraleit|supergeleid",
 }
 

@@ -393,7 +393,7 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
     ),
     "nl": (
         _winds("nl"),
-        (re.compile(r"(?<=[a-z])str\.(?=\s?\d|,)"), lambda _: "straat"),
+        (re.compile(r"(?<=[a-z])(?<!wed)str\.(?=\s?\d|,)"), lambda _: "straat"),
         (re.compile(r"(?<=[a-z])temp\."), lambda _: "temperatuur"),
         (re.compile(r"(?<!\w)nr\.(?=\s(?:[a-z]|[A-Z]{1,3}-?\d))"), lambda _: "nummer"),
         (re.compile(r"(?<=[a-z])nr\.(?=\s?[\dA-Z]|:)"), lambda _: "nummer"),  # zendingnr. 3S

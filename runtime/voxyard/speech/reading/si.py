@@ -29,23 +29,27 @@ _PREFIXES = {
     "K": "µ m",
     "B": "Ki Mi Gi Ti",
     "M": "n µ m",
-    "L": "p n µ",
-    "l": "p n µ",
+    "L": "n µ",
+    "l": "n µ",
     "g": "p n",
-    "m": "f p",
+    "bit": "k",
     "s": "f p",
     "Nm": "m k M",
     "Wh": "m M G T",
     "Ah": "m",
     "VA": "k M",
-}  # not TV, PS or pm of an hour, nor what CLDR has in each language
+}  # not TV, PS or the pm of an hour, nor what CLDR has in each language
 
 
 @lru_cache(maxsize=32)
 def si(code: str) -> dict[str, Forms]:
     """Symbols and their names, of one and of more, where the language has them; a letter alone is no unit there."""
     names = table(code).si
-    found = {symbol: name for symbol, name in names.items() if len(symbol) > 1 and symbol[-1] != "-"}
+    found = {
+        symbol: name
+        for symbol, name in names.items()
+        if len(symbol) > 1 and symbol[-1] != "-" and symbol not in ("VA", "bit")
+    }
     for symbol in _PREFIXES if names else ():
         for prefix in _PREFIXES[symbol].split():
             found[prefix + symbol] = _joined(names[f"{prefix}-"], names[symbol], code)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from voxyard.speech.reading import money, polish, sizes
+from voxyard.speech.reading.digits import one_by_one
 from voxyard.speech.reading.languages import CURRENCIES, Language
 from voxyard.speech.reading.number_words import cardinal, decimal, ordinal
 from voxyard.speech.reading.patterns import BLANK, BLANKS, ELSEWHERE
@@ -313,7 +314,9 @@ def operators(code: str, language: Language) -> list[tuple[re.Pattern[str], Word
 
     def numbered(found: re.Match[str]) -> str | None:
         words = signs.operators.get("№")
-        return None if not words else f"{words} {cardinal(found['number'], language)}"
+        digits = found["number"]
+        said = cardinal(digits, language) if len(digits) < 7 else one_by_one(digits, language)
+        return None if not words else f"{words} {said}"
 
     figure = r"[\d)\]²³½¼¾\w%€$£¥]"
     found: list[tuple[re.Pattern[str], Words]] = []
@@ -359,7 +362,7 @@ def operators(code: str, language: Language) -> list[tuple[re.Pattern[str], Word
             *_beside_numbers(language, signs),
             (re.compile(r"(?P<sign>(?:(?<![<>=!])(?:>=|<=|!=|==)|[±≈≤≥<>])) ?(?=[\d$€£]|\.\d)"), spoken),
             (re.compile(r"(?<![\w.,/])~ ?(?=[\d$€£])"), about),
-            (re.compile(r"(?<![\w#&])#(?P<number>\d{1,6})(?![\w.,]\d)(?!\w)"), numbered),
+            (re.compile(r"(?<![\w#&])#(?P<number>\d{1,14})(?![\w.,]\d)(?!\w)"), numbered),
             (re.compile(r"(?<=[²³])/(?P<n>\d{1,3})(?![\w/]|[.,]\d)"), lambda match: _divided(match, signs, language)),
             (
                 re.compile(r"(?:(?<=[=≈] [A-Za-z])|(?<=[=≈] [A-Za-zρμ][A-Za-z]))/(?=[A-Za-zρμ](?!\w))"),

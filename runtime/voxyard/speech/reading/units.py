@@ -20,6 +20,7 @@ from voxyard.speech.reading.number_words import (
     signed,
     value,
 )
+from voxyard.speech.reading.numbers import labelled
 from voxyard.speech.reading.patterns import BLANK, BLANKS, ELSEWHERE, bare, guard, number_of, range_or_number
 from voxyard.speech.reading.si import si
 from voxyard.speech.reading.tables import table
@@ -64,6 +65,8 @@ def patterns(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
     )
 
     def words(found: re.Match[str]) -> str | None:
+        if found["letter"] and found.end("number") == found.start("letter") and labelled(found, language):
+            return ELSEWHERE  # track 5W
         return _measured(found, symbols[found["symbol"] or found["letter"]], symbols, language)
 
     def described(found: re.Match[str]) -> str | None:
@@ -144,6 +147,8 @@ def _counted(language: Language) -> list[Reading]:
         if len(whole) == 1 and found["short"] in rooms and _is_of_a_flat(found):
             forms = rooms[found["short"]]
         noun = _form(forms, value(whole, part), language)
+        if part and language.locale in ("en", "de", "nl"):
+            noun = forms[1]  # 0.5–1.0 ppm
         if is_attribute(found, language):
             noun = forms[0]  # the 11 kV line
         start, first = before_range(found, language, noun), noun.split()[0]
@@ -319,7 +324,7 @@ def _milestones(language: Language) -> list[Reading]:
 
 _CURRENT = {  # words beside a current, for Gleis 16 A is none
     "en": r"\d\s?V(?:AC|DC)?\b|[Cc]urrent|[Ff]use|[Cc]ircuit|[Bb]reaker|[Cc]harger|[Aa]dapter",
-    "de": r"\d\s?V\b|[Ss]trom|[Ss]icherung|[Ss]tecker|[Nn]etzteil|Ladegerät|Volt",
+    "de": r"\d[\s-]?V\b|[Ss]trom|[Ss]icherung|[Ss]tecker|[Nn]etzteil|Ladegerät|Volt",
     "fr": r"\d\s?V\b|mm²|[Cc]ourant|[Ff]usible|[Dd]isjoncteur|[Pp]rise|[Cc]hargeur|[Vv]olt",
     "es": r"\d\s?V\b|mm²|[Cc]orriente|[Ff]usible|[Dd]iferencial|[Ee]nchufe|[Cc]argador|[Vv]oltio",
     "it": r"\d\s?V\b|mm²|[Cc]orrente|[Ff]usibile|[Ss]alvavita|[Pp]resa|[Cc]aricatore|[Vv]olt",
@@ -338,7 +343,8 @@ def _amperes(language: Language) -> list[Reading]:
 
     def amperes(found: re.Match[str]) -> str | None:
         before = found.string[max(0, found.start() - 80) : found.start()]
-        return _measured(found, "electric-ampere", {}, language) if beside.search(before) else ELSEWHERE
+        sure = found["part"] and language.locale in ("en", "de", "nl")  # 8.5 A
+        return _measured(found, "electric-ampere", {}, language) if sure or beside.search(before) else ELSEWHERE
 
     return [(re.compile(rf"{range_or_number(language)}{BLANK}A(?P<per>(?!))?(?![\w°])"), amperes)]
 

@@ -63,6 +63,9 @@ def _told(language: Language, short: str, named: Callable[[re.Match[str]], str])
         behind = "|".join(rf"(?<=\b{each} )" for each in ("[Oo]d", "[Dd]o", "[Ww]", "[Ww]e", "[Nn]a"))
         after = rf"(?:{behind})(?P<day>{short})\.(?!\w)"
         return [(re.compile(after), lambda found: named(found) + _stop(found))]
+    if language.locale in ("de", "nl"):  # Sa. bis 35 °C, Mi.: wolkig
+        then = r"(?=\s(?:bis|max\.|min\.|tot|Tmax|-?\d+ °)|:\s)"
+        return [(re.compile(rf"(?:(?<=^)|(?<=[;.\n] )|(?<=\n))(?P<day>{short})\.{then}"), named)]
     if language.locale not in ("fr", "es", "it", "pt"):
         return []
     another = re.compile(rf"(?<!\w){short}(?!\w)")
@@ -134,6 +137,8 @@ def patterns(language: Language) -> list[Reading]:
             said = said[0].upper() + said[1:] if found[0][0].isupper() else said
         said = said.replace(" t/m ", " tot en met ").replace(" u. ", " und ")
         said = re.sub(r"(?<=[^\W\d_])\s?[–-]\s?(?=[^\W\d_])", to, said)
+        if language.locale in ("en", "de", "nl"):  # Sat/Sun
+            said = re.sub(r"\s?/\s?", "&", said)
         said = re.sub(r"\s?&\s?", f" {table(language.locale).signs.operators.get('&', '&')} ", said)
         ends = r"\s*$" if language.locale == "de" else r"\s*(?:$|[A-ZÀ-Ý])"
         return said + "." if found[0].endswith(".") and re.match(ends, found.string[found.end() :]) else said
@@ -163,9 +168,6 @@ def patterns(language: Language) -> list[Reading]:
     }
     if (at := before.get(language.locale)) is not None:  # am Di. um, steeg di. met
         one = rf"{at}(?P<day>{short})\.(?=\s[a-zäöü\d])"
-        found.append((re.compile(one), lambda match: days[match["day"]]))
-    if language.locale in ("de", "nl"):  # Sa. bis 35 °C
-        one = rf"(?:(?<=^)|(?<=[;.\n] )|(?<=\n))(?P<day>{short})\.(?=\s(?:bis|max\.|min\.|tot|Tmax|-?\d+ °))"
         found.append((re.compile(one), lambda match: days[match["day"]]))
     if language.locale == "nl":
         one = rf"\b(?P<day>{short})(?=\s\d{{1,2}}[.:]\d\d ?u(?:ur)?\b)"  # ma 14.00 u
