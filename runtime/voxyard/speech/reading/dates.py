@@ -91,7 +91,7 @@ def _of_century(code: str, language: Language) -> list[tuple[re.Pattern[str], Wo
     if code not in ("de", "nl"):
         return []
     before, sign = {"de": ("am vom bis ab zum seit den", r"\."), "nl": ("op tot vanaf per sinds vóór", "-")}[code]
-    behind = "|".join(rf"(?<=\b{each} )" for each in before.split())
+    behind = "|".join(rf"(?<=\b[{each[0].upper()}{each[0]}]{each[1:]} )" for each in before.split())
     day = rf"(?=\d)(?:{behind})(?P<day>{_DAY}){sign}(?P<month>{_MONTH}){sign}(?P<year>\d\d)"
 
     def words(found: re.Match[str]) -> str | None:
@@ -101,7 +101,7 @@ def _of_century(code: str, language: Language) -> list[tuple[re.Pattern[str], Wo
         first, last = (_day_in_words(code, language, int(found[a]), int(found[b])) for a, b in ("ab", "cd"))
         return f"{first} tot en met {last}"
 
-    both = _numeric(rf"(?P<a>{_DAY})-(?P<b>{_MONTH}) t/m (?P<c>{_DAY})-(?P<d>{_MONTH})")
+    both = _numeric(rf"(?P<a>{_DAY})-(?P<b>{_MONTH}) t/m (?P<c>{_DAY})-(?P<d>{_MONTH})(?!\s(?:jaar|jr|pers))")
     return [(_numeric(day), words), *([(both, span)] if code == "nl" else [])]
 
 

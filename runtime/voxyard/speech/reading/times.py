@@ -161,13 +161,16 @@ def _after_station(found: re.Match[str], words: Words) -> str | None:
     return words(found) if _TRAVEL.search(before) or _is_in_row(found, before) else ELSEWHERE
 
 
+_TIMETABLE = re.compile(r"\b(?:bus|lijn|tram|trein|veer|metro|vertrek|tijden|dienst|voorstelling|film)", re.IGNORECASE)
+
+
 def _is_in_row(found: re.Match[str], before: str) -> bool:
     """True for a time of 7.05, 7.35, 8.05, which rise, and for vertrek 7.12."""
     time, joint = r"(?:[01]?\d|2[0-4])\.[0-5]\d", r"(?:,| en| of)\s"
     first = re.search(rf"(?:{time}{joint})*$", before)
     after = re.match(rf"(?:{joint}{time}(?!\w|\.\d))*", found.string[found.end() :][:_NEAR])
     row = re.findall(time, (first[0] if first else "") + found[0] + (after[0] if after else ""))
-    rising = len(row) > 2 and row == sorted({*row}, key=float)
+    rising = len(row) > 2 and row == sorted({*row}, key=float) and _TIMETABLE.search(before) is not None
     return rising or re.search(r"\b(?:[Vv]ertrek|[Aa]ankomst):?\s$", before) is not None
 
 

@@ -343,7 +343,7 @@ def _amperes(language: Language) -> list[Reading]:
 
     def amperes(found: re.Match[str]) -> str | None:
         before = found.string[max(0, found.start() - 80) : found.start()]
-        sure = found["part"] and language.locale in ("en", "de", "nl")  # 8.5 A
+        sure = found["part"] and language.locale in ("en", "de", "nl") and not labelled(found, language)  # 8.5 A
         return _measured(found, "electric-ampere", {}, language) if sure or beside.search(before) else ELSEWHERE
 
     return [(re.compile(rf"{range_or_number(language)}{BLANK}A(?P<per>(?!))?(?![\w°])"), amperes)]
