@@ -400,6 +400,10 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
         (re.compile(r"(?<![\w.])[Mm]t\.(?=\s(?:\d\d|X{0,3}[SML]\b))"), lambda found: f"{found[0][0]}aat"),
         (re.compile(r"(?<=[a-z])opp\."), lambda _: "oppervlakte"),
         (re.compile(r"(?<=kamer)app\."), lambda _: "appartement"),
+        (  # 2-2 n.v.
+            re.compile(r"(?<=\d )n\.\s?[vs]\."),
+            lambda found: f"na {'verlenging' if 'v' in found[0] else 'strafschoppen'}{_full_stop(found)}",
+        ),
         (re.compile(r"(?<=\d )dd(?=\s[\da-z])"), lambda _: "maal daags"),
         (re.compile(rf"(?=C)(?:{_STATIONS})(?:C\.|CS\b)"), lambda found: "Centraal" + _full_stop(found)),
         (re.compile(r"(?<!\. )(?<![\w.])v\.(?=\s\d)"), lambda _: "van"),  # v. 40 cm

@@ -9,6 +9,7 @@ from voxyard.speech.reading import money, polish, sizes
 from voxyard.speech.reading.digits import one_by_one
 from voxyard.speech.reading.languages import CURRENCIES, Language
 from voxyard.speech.reading.number_words import cardinal, decimal, ordinal
+from voxyard.speech.reading.numbers import labelled
 from voxyard.speech.reading.patterns import BLANK, BLANKS, ELSEWHERE
 from voxyard.speech.reading.tables import Forms, Signs, table
 
@@ -368,7 +369,7 @@ def operators(code: str, language: Language) -> list[tuple[re.Pattern[str], Word
                 re.compile(r"(?:(?<=[=≈] [A-Za-z])|(?<=[=≈] [A-Za-zρμ][A-Za-z]))/(?=[A-Za-zρμ](?!\w))"),
                 lambda _: _said(signs, "÷"),
             ),
-            (_FUNCTION, lambda match: f"{match[0]} {signs.of} " if signs.of else None),
+            (_FUNCTION, lambda match: _function(match, signs, language)),
             (re.compile(r"√\(?(?=[\w(])"), lambda _: signs.root + " " if signs.root else None),
             (re.compile(r"(?<=\s)(?P<sign>&)(?=\s)"), spoken),
             (re.compile(r"[∑∫∞]|(?<=\b[A-Ga-g])[♯♭♮]"), spoken),
@@ -400,6 +401,11 @@ def _between(found: re.Match[str], signs: Signs, language: Language) -> str | No
     if words.startswith("is ") and _IS.search(found.string[max(0, found.start() - 16) : found.start()]):
         words = words[3:]  # was < 0.001
     return f" {words} " if language.spaced else words
+
+
+def _function(found: re.Match[str], signs: Signs, language: Language) -> str | None:
+    """O(n log n), but Table F(3)."""
+    return f"{found[0]} {signs.of} " if signs.of and not labelled(found, language) else None
 
 
 def _divided(found: re.Match[str], signs: Signs, language: Language) -> str | None:
