@@ -39,7 +39,7 @@ def patterns(language: Language) -> list[Reading]:
         return f"{cardinal(found['above'], language)} third{'s' if found['above'] != '1' else ''}"
 
     def average(found: re.Match[str]) -> str:
-        return f"point {' '.join(cardinal(digit, language) for digit in found['digits'])}"
+        return f"point {' '.join(cardinal(digit, language) for digit in found['digits'] or found['part'])}"
 
     def military(found: re.Match[str]) -> str:
         hour, minute = found["hour"] or found["whole"], int(found["minute"] or 0)
@@ -87,7 +87,13 @@ def patterns(language: Language) -> list[Reading]:
             ),
             out_of,
         ),
-        (re.compile(r"(?:(?<=\s)|^)\.(?P<digits>\d{3})(?!\w|\.\d)"), average),  # he bats .312
+        (re.compile(r"½(?=-[a-z])"), lambda _: "half"),  # ½-price
+        (
+            re.compile(
+                r"(?:(?:(?<=\s)|^)\.(?P<digits>\d{3})|(?:(?<=[<>=≈≤≥])|(?<=[<>=≈≤≥] ))\.(?P<part>\d{1,4}))(?!\w|\.\d)"
+            ),
+            average,
+        ),  # he bats .312
         (re.compile(r"(?<![\w.,/-])(?P<above>\d{1,2})/3rds?\b"), thirds),
         (
             re.compile(

@@ -16,7 +16,7 @@ from voxyard.speech.reading.tables import table
 Words = Callable[[re.Match[str]], str | None]
 
 _ISO = r"(?<![\w.,:/-])(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)(?![\w:/-]|\.\d)"
-_BEFORE_DAY = re.compile(r"\b(?:am|zum|vom|bis|dem|den|der|ab)\s$", re.IGNORECASE)
+_BEFORE_DAY = re.compile(r"\b(?:am|zum|vom|v\.|bis|dem|den|der|ab)\s$", re.IGNORECASE)
 _DAY_OF_WEEK = re.compile(
     r"\b(?:(?:Mon|Diens|Donners|Frei|Sams|Sonn)tag|Mittwoch|Sonnabend|Mo|Di|Mi|Do|Fr|Sa|So)(?:\.?,|\.)\s$",
     re.IGNORECASE,
@@ -55,7 +55,7 @@ def patterns(code: str, region: str, language: Language) -> list[tuple[re.Patter
         )  # which the words of the date have
         numbers = rf"(?P<day>{_DAY}){sign}(?P<month>{_MONTH})(?P=sign) ?(?P<year>\d{{4}}){word}"
         found.append((_numeric(numbers), whole))
-    found += [*_slashed(code, language, whole), *_month_of_year(code, language)]
+    found += [*_of_century(code, language), *_slashed(code, language, whole), *_month_of_year(code, language)]
     if code == "de":
         found += _german_ranges(language)
     if code == "de":  # am 1.1.
@@ -86,6 +86,25 @@ def patterns(code: str, region: str, language: Language) -> list[tuple[re.Patter
     return found
 
 
+def _of_century(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    """Am 15.7.25, op 15-07-25, van 24-12 t/m 1-1."""
+    if code not in ("de", "nl"):
+        return []
+    before, sign = {"de": ("am vom bis ab zum seit den", r"\."), "nl": ("op tot vanaf per sinds vóór", "-")}[code]
+    behind = "|".join(rf"(?<=\b[{each[0].upper()}{each[0]}]{each[1:]} )" for each in before.split())
+    day = rf"(?=\d)(?:{behind})(?P<day>{_DAY}){sign}(?P<month>{_MONTH}){sign}(?P<year>\d\d)"
+
+    def words(found: re.Match[str]) -> str | None:
+        return _spoken(code, language, _whole_year(found["year"]), int(found["month"]), int(found["day"]), found)
+
+    def span(found: re.Match[str]) -> str:
+        first, last = (_day_in_words(code, language, int(found[a]), int(found[b])) for a, b in ("ab", "cd"))
+        return f"{first} tot en met {last}"
+
+    both = _numeric(rf"(?P<a>{_DAY})-(?P<b>{_MONTH}) t/m (?P<c>{_DAY})-(?P<d>{_MONTH})(?!\s(?:jaar|jr|pers))")
+    return [(_numeric(day), words), *([(both, span)] if code == "nl" else [])]
+
+
 def _month_of_year(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
     """TÜV bis 8/25, APK tot 8-2025, since 03/2024: a month and its year."""
     before = {
@@ -108,7 +127,7 @@ def _month_of_year(code: str, language: Language) -> list[tuple[re.Pattern[str],
 _BEFORE_DAY_MONTH = {
     "es": "el El del al día desde hasta lunes martes miércoles jueves viernes sábado domingo",
     "fr": "le Le du Du au dès jeudi lundi mardi mercredi vendredi samedi dimanche",
-    "nl": "op vóór voor tot vanaf per t/m ma di wo do vr za zo",
+    "nl": "op vóór voor tot vanaf per [Tt]/m ma di wo do vr za zo",
     "it": "il Il dal Dal al del entro giorno lunedì martedì mercoledì giovedì venerdì sabato domenica",
     "pt": "em Em até dia Dia de a no desde segunda terça quarta quinta sexta sábado domingo feira segunda, terça, "
     "quarta, quinta, sexta, sábado, domingo, feira,",
@@ -152,15 +171,18 @@ def _slashed(code: str, language: Language, whole: Words) -> list[tuple[re.Patte
         at_a_time = r"(?=\s(?:à|às|a\slas?|alle)\s\d)"  # le 5/3 à 21:42
         the = r"(?:(?<=\b[IiEe]l {0})|(?<=\b[Ll]e {0}))"  # consegnato il 3/6, but le 3/4 du temps
         the = f"(?:{the.format('[2-9]/')}|{the.format('1[0-2]/')})"
-        on = rf"{the}[1-9](?<!2/3)(?<!3/4)(?!\sd)" if code != "nl" else "(?!)"
+        on = rf"{the}[1-9](?<!2/3)(?<!3/4)(?!\sd)"
+        if code == "nl":  # huur per 1-6
+            on = r"(?:(?<=\bper \d-)|(?<=\bper \d\d-))[1-9](?=[.,;)]|\s*$)"
         sign = "[-/]" if code == "nl" else "/"
         row = r"(?<=\d t/m [1-9][/-])[1-9]|" if code == "nl" else ""  # 5 t/m 8/9
         month = rf"(?P<month>0[1-9]|1[0-2]|{row}(?<=1[3-9][/-])[1-9]|(?<=[23]\d[/-])[1-9]|{on}|[1-9]{at_a_time})"
         short = rf"(?=\d\d?[/-]\d)(?:{behind})(?P<day>{_DAY}){sign}{month}(?![\w/]|[.,-]\d)(?!\s?h)"
         if code == "nl":
-            days = "|".join(rf"(?<=\b{each} )" for each in table(code).days)
+            days = "|".join(rf"(?<=\b{each}{end} )" for each in table(code).days for end in ("", r"\."))
             after_day = rf"(?=\d\d?-\d)(?:{days})(?P<day>{_DAY})-(?P<month>{_MONTH})(?![\w/-]|[.,]\d)"
-            after_day += r"(?!\s?(?:u|uur|gewonnen|verloren)\b|\s(?!ver|ge|be|af|aan|op|uit|in)[a-z]{3,}(?:en|s)\b)"
+            verbs = "ver|ge|be|af|aan|op|uit|in|tussen|tegen"
+            after_day += rf"(?!\s?(?:u|uur|gewonnen|verloren)\b|\s(?!{verbs})[a-z]{{3,}}(?:en|s)\b)"
             found.append(
                 (re.compile(after_day), lambda match: _day_and_month(code, language, match))
             )  # ma 2-12, not do 8-10 personen
@@ -309,7 +331,20 @@ def _whole_year(digits: str) -> int:
 
 _BEFORE_DUE = (
     *("[Oo]n", "[Bb]y", "[Uu]ntil", "[Bb]efore", "[Aa]fter", "[Ss]ince", "[Ff]rom", "[Dd]ue"),
-    *("through", "thru", "dated", "starting", "ending", "expires", "expiring"),
+    *(
+        "through",
+        "thru",
+        "dated",
+        "starting",
+        "ending",
+        "expires",
+        "expiring",
+        "[Ss]tarts",
+        "[Ee]nds",
+        "[Aa]vail\\.",
+        "avail",
+    ),
+    "[Aa]vailable",
 )
 _DUE = re.compile(  # on 12/25, which is no fraction
     r"(?=\d)(?:"

@@ -46,7 +46,11 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         ),
         (  # port 443/tcp
             re.compile(rf"{edge}(?P<n>\d{{1,5}})/(?P<of>(?i:tcp|udp))(?![{after}])"),
-            lambda match: f"{cardinal(match['n'], language)} {match['of'].upper()}",
+            lambda match: (
+                ELSEWHERE
+                if language.locale in ("en", "de", "nl")
+                else f"{cardinal(match['n'], language)} {match['of'].upper()}"
+            ),
         ),
         (re.compile(rf"{edge}0x(?P<hex>[\dA-Fa-f]{{2,16}})(?![{after}])"), lambda match: _hexadecimal(match, language)),
         (re.compile(rf"{edge}\+\d[\d\s()/-]{{4,}}\d{end}"), spoken),
@@ -58,7 +62,10 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             ),
             spoken,
         ),
-        (re.compile(rf"(?<![\w.,:/+-])(?<!\d{_B})0\d+(?:{_B}\d{{3,}})+(?!\d)"), spoken),  # 0800 123 456
+        (
+            re.compile(rf"(?<![\w.,:/+-])(?<!\d{_B})0\d+(?:{_B}\d{{3,}})+(?:-\d{{1,6}}(?![\d-]))?(?!\d)"),
+            spoken,
+        ),  # 0800 123 456
         (re.compile(r"(?<![\w.,:/+-])0\d{1,4}/\d{3,}(?:[ -]?\d{2,})*(?![\w/])"), spoken),  # 030/1234567
         # 555 123 4567, 91 123 45 67: figures of which some look like a group of thousands
         (
@@ -100,6 +107,9 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             (_EMERGENCY, lambda match: re.sub(r"\d{3,6}", lambda each: one_by_one(each[0], language), match[0])),
             (re.compile(r"(?<![\w-])1-8(?P<n>\d\d)-(?=[A-Z]{3,})"), lambda match: _free_call(match["n"], language)),
         ]
+    if language.locale in ("en", "de", "nl"):  # Nr. 4471902, #4471902
+        long = r"(?:(?<=[Nn]r\. )|(?<=[Nn]o\. )|(?<=[Nn]ummer )|(?<=[Nn]umber ))\d{7,14}(?![\w-]|[.,]\d)"
+        found.append((re.compile(long), lambda match: one_by_one(match[0], language)))
     if language.locale in ("de", "nl"):  # factuurnr. 2024-0187
         code = re.compile(
             r"(?:(?<=nr\. )|(?<=Nr\. )|(?<=[Nn]ummer ))(?P<year>(?:19|20)\d\d)[-/](?P<n>\d{3,8})(?![\w-])"

@@ -86,7 +86,24 @@ def patterns(
         *_decimal_marks(code, language),
         *_points(code, language),
     ]
-    return [*first, (glyph, words), (slashed, words)]
+    return [*first, *_of_all(language), (glyph, words), (slashed, words)]
+
+
+def _of_all(language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    """(n = 124/150): so many of all."""
+    if language.locale not in ("en", "de", "nl"):
+        return []
+    pattern = re.compile(r"(?<=[(= ;])(?P<a>\d{1,6})/(?P<b>\d{2,6})(?=\))")
+
+    def words(found: re.Match[str]) -> str:
+        before = found.string[max(0, found.start() - 6) : found.start()]
+        if int(found["a"]) > int(found["b"]) or not re.search(r"(?:[nN]\s?=\s?|%\s?\(|%;\s)$", before):
+            return ELSEWHERE
+        return (
+            f"{cardinal(found['a'], language)} {table(language.locale).signs.out_of} {cardinal(found['b'], language)}"
+        )
+
+    return [(pattern, words)]
 
 
 def _share(code: str, language: Language, name: str, above: int, below: int, found: re.Match[str]) -> str | None:

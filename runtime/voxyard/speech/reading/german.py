@@ -93,7 +93,7 @@ def inflected(found: re.Match[str], number: int, *, date: bool = False) -> str |
 
 def is_dative(before: str, noun: str) -> bool:
     """True where a plural has an n after these words: mit 24 Punkten."""
-    return noun.endswith(("Punkte", "Exemplare")) and _DATIVE.search(before) is not None
+    return noun.endswith(("Punkte", "Exemplare", "Tage")) and _DATIVE.search(before) is not None
 
 
 _COUNTED_ROW = re.compile(  # mit 1 Bild und

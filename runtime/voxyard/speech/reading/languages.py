@@ -87,6 +87,7 @@ LANGUAGES: dict[str, Language] = {
             "Tsd.": {"one": "tausend", "other": "tausend"},
             "Mio.": {"one": "Million", "other": "Millionen"},
             "Mrd.": {"one": "Milliarde", "other": "Milliarden"},
+            "Bio.": {"one": "Billion", "other": "Billionen"},
         },
         alone="und|oder|bis|mal|von|zu|in|auf|mit|ist|gegen|plus|minus",
     ),

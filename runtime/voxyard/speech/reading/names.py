@@ -39,6 +39,8 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
     intel = re.compile(r"(?<![\w-])i(?P<n>[3579])-(?P<a>\d\d)(?P<b>\d{2,3})(?P<end>[A-Z]{0,2})(?![\w-])")  # i7-12700K
     if code in ("en", "de", "nl"):
         memory = re.compile(r"(?<![\w-])(?P<kind>L?P?DDR)(?P<n>[2-5])-(?P<clock>\d{3,4})(?![\w-])")  # DDR5-6000
+        port = re.compile(r"(?<![\w.,:/-])(?P<n>\d{1,5})/(?P<kind>tcp|udp)(?!\w)", re.IGNORECASE)  # 8080/tcp
+        found.insert(0, (port, lambda match: f"{number(match['n'], code, language)} {match['kind'].upper()}"))
         found.insert(0, (memory, lambda match: f"{match['kind']}{', '.join(_said(match, language))}"))
         found.insert(0, (intel, lambda match: _processor(match, code, language)))
     if code == "it":  # un 22enne

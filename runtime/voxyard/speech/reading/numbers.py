@@ -48,7 +48,7 @@ def patterns(code: str, language: Language) -> list[Reading]:
     if code in ("es", "pt"):  # 1 de cada 3 mujeres
         share = re.compile(rf"{guard(language)}(?P<n>\d{{0,2}}1)(?=\s(?:de|em) cada \d+ (?P<noun>[^\W\d_]+))")
         found.append((share, lambda match: _share(match, language)))
-    found += _short_scales(code, language)
+    found += [*_short_scales(code, language), *_of_models(code, language)]
     if language.scales:
         found.append(_scaled(language))
     if code == "fr":
@@ -224,11 +224,13 @@ def _short_year(found: re.Match[str], language: Language) -> str:
 
 def _section(language: Language) -> Reading:
     """Kapitel 1.2, chapitre 2.10: parts of a number after the word that it numbers."""
-    pattern = rf"{guard(language)}(\d{{1,2}})\.(\d{{1,2}})(?![\w.,:/–-]*\d)(?!\w)"
+    version = r"\d{1,3}\.\d{1,2}"
+    pattern = rf"{guard(language)}(\d{{1,3}})\.(\d{{1,2}})(?![\w.,:/–-]*\d)(?!\w)"
+    row = re.compile(rf"(?:{version}(?:,|,?\s(?:und|oder|bis|en|of|tot|et|ou|e|y|o))\s)+$")
 
     def words(found: re.Match[str]) -> str | None:
         point = table(language.locale).signs.point
-        before = found.string[max(0, found.start() - 24) : found.start()]
+        before = row.sub("", found.string[max(0, found.start() - 40) : found.start()])
         if not point or not (labelled(found, language) or _PRODUCT.search(before)):
             return None
         return f"{cardinal(found[1], language)} {point} {cardinal(found[2], language)}"
@@ -249,9 +251,10 @@ def _wireless(language: Language) -> Reading:
 
 _PRODUCT = re.compile(  # USB 3.0
     r"(?<!\w)(?:USB|HTML|CSS|HTTP|PHP|SQL|PDF|HDMI|TLS|LTE|iOS|macOS|Java|Bluetooth|Windows|Ubuntu|Debian|Fedora|"
-    r"(?:Python|Android|Linux)[a-z]{0,3}|CUDA|Node\.js|Kubernetes|Docker|Django|React|Rust|Kotlin|Redis|Git|"
-    r"[A-Z]\w*[a-z][A-Z]\w*|[A-Z]{2,}[a-z]{2,}|GCC|PCIe|[Mm]ot(?:eur|ore?)|"  # PyTorch, CMake
-    r"[Vv]ersion(?:en)?|[Vv]ersies?|Web|Industrie|Industria|Indústria|Industry|Firmware|Release|Update|Firefox|Chrome|Office|GPT|Llama|Gemini|Claude)[\s-](?:[<>≤≥=]\s)?$"
+    r"(?:Python|Android|Linux)[a-z]{0,3}|CUDA|Node(?:\.js)?|Kernel|Kubernetes|Docker|Django|Angular|React|Rust|Kotlin|"
+    r"Redis|Git|SATA|Postgres|GCC|PCIe|[Mm]ot(?:eur|ore?)|[A-Za-z]*[a-z][A-Z]\w*|[A-Z]{2,}[a-z]+|"  # PyTorch, CMake
+    r"[Vv]ersion(?:en)?|[Vv]ersies?|Web|Industrie|Industria|Indústria|Industry|Firmware|Release|Update|Firefox|Chrome|"
+    r"Office|GPT|Llama|Gemini|Claude)[\s-](?:[<>≤≥=]\s)?$"
 )
 
 
@@ -281,6 +284,7 @@ def _short_scales(code: str, language: Language) -> list[Reading]:
     counted += (
         r"|miles|mi|dollars|words|steps|lines|rows|downloads|students|employees|residents|fans|likes|units|pounds"
     )
+    counted += r"|req|requests|tokens|ops|queries|IOPS|QPS"
     small = rf"{number(language)}(?P<scale>[mk])(?=\s(?:{counted})\b)"  # 1.2m people, 120k miles
     names = {"m": "million", "k": "thousand"}
     millions = [(re.compile(small), lambda found: f"{decimal(*number_of(found), language)} {names[found['scale']]}")]
@@ -291,6 +295,29 @@ def _short_scales(code: str, language: Language) -> list[Reading]:
     blank = BLANK if code != "en" else ""
     found = [(re.compile(rf"{number(language)}{blank}(?P<scale>{shorts})(?![\w-])"), words)]
     return [*found, *(millions if code == "en" else [])]
+
+
+_BILLIONS = {
+    "en": ({"B": "billion", "T": "trillion"}, "param|token|model|weights|user|people|view|download|device|record|row"),
+    "de": ({"B": "Milliarden", "T": "Billionen"}, "Param|Token|Modell|Gewicht"),
+    "nl": ({"B": "miljard", "T": "biljoen"}, "param|token|model|gewicht"),
+}
+
+
+def _of_models(code: str, language: Language) -> list[Reading]:
+    """70B parameters, 1.4T tokens."""
+    if code not in _BILLIONS:
+        return []
+    scales, nouns = _BILLIONS[code]
+    pattern = re.compile(
+        rf"(?=\d[\d.,]{{0,9}}{BLANK}[BT][ -]){number(language)}{BLANK}(?P<scale>[BT])(?=[ -](?:{nouns}))"
+    )
+
+    def words(found: re.Match[str]) -> str:
+        joint = "-" if code != "en" and found.string[found.end()] == "-" else " "  # das 70B-Modell
+        return f"{decimal(*number_of(found), language)}{joint}{scales[found['scale']]}"
+
+    return [(pattern, words)]
 
 
 _PEOPLE = re.compile(

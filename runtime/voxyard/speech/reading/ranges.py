@@ -297,7 +297,9 @@ def _ratios(language: Language) -> list[Reading]:
     blank = " " if language.spaced else ""
 
     def words(found: re.Match[str]) -> str:
-        return f"{cardinal(found[1], language)}{blank}{word}{blank}{cardinal(found[2], language)}"
+        screen = found[0] in ("16:9", "16:10", "21:9") and language.locale in ("en", "nl")
+        joint = table(language.locale).signs.by if screen else word
+        return f"{cardinal(found[1], language)}{blank}{joint}{blank}{cardinal(found[2], language)}"
 
     letters = r"\w" if language.spaced else "A-Za-z0-9_"
     pattern = rf"(?<![{letters}.,:/–-])(\d{{1,4}}):(\d{{1,4}})(?![{letters}:/])(?![.,–-]\d)"

@@ -31,7 +31,7 @@ from voxyard.speech.reading.rules import Rule, rules
 
 _log = logging.getLogger(__name__)
 
-READING_VERSION = 14
+READING_VERSION = 15
 """Rises with every change that may give a text other words."""
 
 WINDOW = 20_000
@@ -49,7 +49,7 @@ _UNIT = re.compile(  # 120km/h, Tel. and XVIII tell no language
 )
 _WORD = re.compile(r"[^\W\d_]+")
 _BEFORE_NOUN = re.compile(
-    r"(?:gr|Bd|Mio|Mrd|Tsd|Min|Std|Sek|Pers|Stk|St|Ex|Tbl|Kap|Pkt|Pr|Fl|\b[IVXLC]+)\.$"
+    r"(?:gr|Bd|Mio|Mrd|Bio|Tsd|Min|Std|Sek|Pers|Stk|St|Ex|Tbl|Kap|Pkt|Pr|Fl|\b[IVXLC]+)\.$"
 )  # after which German has a noun more often than a new sentence
 _ENDS = re.compile(r"[\"'”’»“)\]]*(?:\s*$|\s+[\"'“„«‚‘(\[¿¡–—-]*\s?(?P<first>[^\W_]))")
 
@@ -211,6 +211,8 @@ def _full_stop(kind: Kind, match: re.Match[str], words: str, end: int, code: str
         or (after["first"] is not None and not (after["first"].isupper() or after["first"].isdigit()))
     ):
         return ""
+    if code == "en" and match[0].endswith("sp.") and after["first"] is not None:
+        return ""  # 2 Tbsp. Worcestershire sauce
     if _GOES_ON.match(match.string, match.end(), end):
         return ""
     if code == "de" and after["first"] is not None and _BEFORE_NOUN.search(match[0]) is not None:

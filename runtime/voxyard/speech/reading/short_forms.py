@@ -126,6 +126,13 @@ _WINDS = {  # words before a wind's direction, between two of its words, and its
         "-",
         {},
     ),
+    "en": (("[Ww]ind ", "[Ww]inds ", "[Ww]ind: ", "[Ww]inds: "), "", {}),
+    "de": (
+        ("Wind ", "Wind: "),
+        "",
+        {"NO": "Nordost", "NW": "Nordwest", "SO": "Südost", "SW": "Südwest"},
+    ),
+    "nl": (("[Ww]ind ", "[Ww]ind: "), "", {}),
     "es": (
         ("iento del ", "ientos del ", "iento de ", "iento ", "ientos ", "km/h del ", "mar del "),
         "",
@@ -140,11 +147,22 @@ _WINDS = {  # words before a wind's direction, between two of its words, and its
 }
 
 
+def _cups(found: re.Match[str]) -> str:
+    """2½ c. flour, ¾ c. butter."""
+    return "cups" if found.string[max(0, found.start() - 3) : found.start() - 2].isdigit() else "cup"
+
+
+def _after_time(found: re.Match[str]) -> str:
+    """2:1 n. V., but a visit n. V."""
+    score = re.search(r"\d:\d", found.string[max(0, found.start() - 40) : found.start()])
+    return f"nach {'Verlängerung' if score else 'Vereinbarung'}{_full_stop(found)}"
+
+
 def _winds(code: str) -> Reading:
     """Vent de N-O, viento del SE: where a wind comes from."""
     before, joint, known = _WINDS[code]
-    poles = {**table(code).signs.poles, "O": table(code).signs.poles["W"]}
-    pattern = rf"(?=[NSEOW])(?:{'|'.join(rf'(?<={each})' for each in before)})[NS]?[ -]?[NSEOW](?![\w-]|\.\w)"
+    poles = {"O": table(code).signs.poles["W"], **table(code).signs.poles}
+    pattern = rf"(?=[NSZEOW])(?:{'|'.join(rf'(?<={each})' for each in before)})[NSZ]?[ -]?[NSZEOW](?![\w-]|\.\w)"
 
     def words(found: re.Match[str]) -> str:
         letters = re.sub("[ -]", "", found[0])
@@ -275,12 +293,14 @@ _STATIONS = "|".join(
 
 PATTERNS: dict[str, tuple[Reading, ...]] = {
     "en": (
+        _winds("en"),
         (re.compile(r"(?<![\w/])[wW]/\s?(?=[^\W\d_]{2}|\d|an?\b)(?!o(?:ut)?\b)"), lambda _: "with "),  # w/ the terms
         (  # IV q6h
             re.compile(r"(?<!\w)q(?P<n>[1-9]\d?)h(?!\w)"),
             lambda found: f"every {cardinal(found['n'], LANGUAGES['en'])} hours",
         ),
         (re.compile(r"(?<![\w/])[bB]/[wW](?![\w/])"), _between_or_grey),
+        (re.compile(r"(?<=[½¼¾⅓⅔⅛] )c\.(?=\s[a-z])"), _cups),
         (re.compile(r"(?<=\b[Oo]n )(?:Tues|Thurs|Mon|Wed|Fri)\.(?!\w)"), _day),
         (  # Bus no. 24, the no. 14
             re.compile(rf"(?=no\.)(?:{_NUMBERED}|(?<=\b[Tt]he ))no\.(?=\s?\d)"),
@@ -298,6 +318,12 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
         (re.compile(r"(?<=\d, )no\.(?=\s?\d)"), lambda _: "number"),  # vol. 12, no. 3
     ),
     "de": (
+        _winds("de"),
+        (re.compile(r"(?<![\w.])n\. ?V\."), _after_time),
+        (
+            re.compile(r"(?=Gl)(?:(?<=\b[Vv]on )|(?<=\b[Aa]uf )|(?<=\b[Aa]b )|(?<=Uhr, ))Gl\.(?=\s\d)"),
+            lambda _: "Gleis",
+        ),
         (re.compile(r"(?<=\d )f\.(?=[\s,;)]|$)"), lambda found: "folgende" + _full_stop(found)),  # S. 45 f.
         (re.compile(r"(?<=\d\. )Min\."), lambda found: "Minute" + _full_stop(found)),  # in der 89. Min.
         (
@@ -389,13 +415,19 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
         (re.compile(r"(?<![\w.])L\.(?=\s?\d{1,3}(?:\.\d{3})+(?![\d/]))"), lambda _: "lire"),  # L. 10.000
     ),
     "nl": (
-        (re.compile(r"(?<=[a-z])str\.(?=\s?\d|,)"), lambda _: "straat"),
+        _winds("nl"),
+        (re.compile(r"(?<=[a-z])(?<!wed)str\.(?=\s?\d|,)"), lambda _: "straat"),
         (re.compile(r"(?<=[a-z])temp\."), lambda _: "temperatuur"),
         (re.compile(r"(?<!\w)nr\.(?=\s(?:[a-z]|[A-Z]{1,3}-?\d))"), lambda _: "nummer"),
         (re.compile(r"(?<=[a-z])nr\.(?=\s?[\dA-Z]|:)"), lambda _: "nummer"),  # zendingnr. 3S
         (re.compile(r"(?<![\w.])[Mm]t\.(?=\s(?:\d\d|X{0,3}[SML]\b))"), lambda found: f"{found[0][0]}aat"),
         (re.compile(r"(?<=[a-z])opp\."), lambda _: "oppervlakte"),
         (re.compile(r"(?<=kamer)app\."), lambda _: "appartement"),
+        (  # 2-2 n.v.
+            re.compile(r"(?<=\d )n\.\s?[vs]\."),
+            lambda found: f"na {'verlenging' if 'v' in found[0] else 'strafschoppen'}{_full_stop(found)}",
+        ),
+        (re.compile(r"(?<=\d )dd(?=\s[\da-z])"), lambda _: "maal daags"),
         (re.compile(rf"(?=C)(?:{_STATIONS})(?:C\.|CS\b)"), lambda found: "Centraal" + _full_stop(found)),
         (re.compile(r"(?<!\. )(?<![\w.])v\.(?=\s\d)"), lambda _: "van"),  # v. 40 cm
     ),

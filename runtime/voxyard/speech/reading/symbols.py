@@ -6,8 +6,10 @@ import re
 from collections.abc import Callable, Mapping
 
 from voxyard.speech.reading import money, polish, sizes
+from voxyard.speech.reading.digits import one_by_one
 from voxyard.speech.reading.languages import CURRENCIES, Language
 from voxyard.speech.reading.number_words import cardinal, decimal, ordinal
+from voxyard.speech.reading.numbers import labelled
 from voxyard.speech.reading.patterns import BLANK, BLANKS, ELSEWHERE
 from voxyard.speech.reading.tables import Forms, Signs, table
 
@@ -90,13 +92,8 @@ def maths(
     no_unit += r"(?:(?<=\d\d°)|(?<=[-−]\d°))" if code == "it" else ""
     minutes = rf"(?: ?(?P<minutes>{figure}) ?['′’])(?: ?(?P<seconds>{figure}) ?(?:[\"″”]|''))?"
     found: list[tuple[re.Pattern[str], Words]] = [
-        (
-            re.compile(
-                rf"(?<![{letters}.,/-])(?P<base>\d(?:{separator}\d+)?)[eE](?P<exponent>[-−]\d{{1,3}})(?![{letters}]|[.,]\d)"
-            ),
-            lambda match: _scientific(match, signs, code, language),
-        ),
         _difference(signs, language),
+        _scientific(code, signs, language),
         *sizes.patterns(language, units, unit_name),
         (
             re.compile(rf"{base}\^\((?P<exponent>[^()\n{_SUPERSCRIPTS}]{{1,20}})\)"),
@@ -136,6 +133,20 @@ def maths(
     return found
 
 
+def _scientific(code: str, signs: Signs, language: Language) -> tuple[re.Pattern[str], Words]:
+    """3e-4; without a sign in languages where 2e is no ordinal: 1.5e6."""
+    mark = r"(?:e|E(?=[-−+]))" if code in ("en", "de", "nl") else "[eE](?=[-−])"
+    factor = rf"(?P<factor>\d{{1,3}}(?:{re.escape(language.decimal)}\d+)?)"
+    pattern = rf"(?<![\w.,-]){factor}{mark}\+?(?P<exponent>[-−]?\d{{1,3}})(?![\w.,-]\d|\w)"
+
+    def words(found: re.Match[str]) -> str:
+        ten = cardinal("10", language) + _power(found["exponent"].replace("−", "-"), signs, code, language)
+        times = _said(signs, "×") if language.spaced else signs.operators.get("×")
+        return ten if found["factor"] == "1" or not times else f"{_base(found['factor'], language)}{times}{ten}"
+
+    return re.compile(pattern), words
+
+
 def _counted(
     said: str, symbol: str | None, language: Language, units: Mapping[str, str], unit_name: UnitName
 ) -> str | None:
@@ -165,13 +176,6 @@ def stars(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
         return None if base is None else base + _power(exponent, signs, code, language)
 
     return [(re.compile(pattern), words)]
-
-
-def _scientific(found: re.Match[str], signs: Signs, code: str, language: Language) -> str:
-    """1e-4: ten to the minus four."""
-    ten = cardinal("10", language) + _power(found["exponent"].replace("−", "-"), signs, code, language)
-    times = _said(signs, "×") if language.spaced else signs.operators.get("×")
-    return ten if found["base"] == "1" or not times else f"{_base(found['base'], language)}{times}{ten}"
 
 
 def _to_the_power(found: re.Match[str], signs: Signs, language: Language) -> str | None:
@@ -279,8 +283,12 @@ def _power(exponent: str, signs: Signs, code: str, language: Language) -> str:
             return f" {signs.power} {minus}{cardinal(figures, language)}"
 
 
+_ARGUMENT = r"(?:[a-zA-Z]{1,3}|\d+(?:[.,]\d+)?)[²³]?"
+_FUNCTION = re.compile(rf"(?<![\w.(])[OPFTfgtp](?=\({_ARGUMENT}(?:[ ,+*/|²³^−-]+{_ARGUMENT}){{0,4}}\))")  # O(n log n)
 _ASCII = {">=": "≥", "<=": "≤", "!=": "≠", "==": "="}
-_IS = re.compile(r"(?:\b(?:is|be|of)|(?<![^\s(])[a-zA-Z]?[a-z]{2,}\.?)\s?$|,$")  # no letter of a formula
+_IS = re.compile(
+    r"(?:\b(?:is|be|of)|(?<![^\s(])[a-zA-Z]?[a-z]{2,}\.?|\b(?:with|met)\s(?:(?:an?|een)\s)?[A-Z][\w-]+)\s?$|,$"
+)  # no letter of a formula
 
 
 def operators(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
@@ -306,7 +314,9 @@ def operators(code: str, language: Language) -> list[tuple[re.Pattern[str], Word
 
     def numbered(found: re.Match[str]) -> str | None:
         words = signs.operators.get("№")
-        return None if not words else f"{words} {cardinal(found['number'], language)}"
+        digits = found["number"]
+        said = cardinal(digits, language) if len(digits) < 7 else one_by_one(digits, language)
+        return None if not words else f"{words} {said}"
 
     figure = r"[\d)\]²³½¼¾\w%€$£¥]"
     found: list[tuple[re.Pattern[str], Words]] = []
@@ -362,9 +372,15 @@ def operators(code: str, language: Language) -> list[tuple[re.Pattern[str], Word
             ),  # n=48
             (re.compile(r"(?<=\d) ?[xX] ?(?=10(?:\^|[⁻⁰-⁹¹²³]))"), lambda _: _said(signs, "×")),
             *_beside_numbers(language, signs),
-            (re.compile(r"(?P<sign>(?:(?<![<>=!])(?:>=|<=|!=|==)|[±≈≤≥<>])) ?(?=[\d$€£])"), spoken),
+            (re.compile(r"(?P<sign>(?:(?<![<>=!])(?:>=|<=|!=|==)|[±≈≤≥<>])) ?(?=[\d$€£]|\.\d)"), spoken),
             (re.compile(r"(?<![\w.,/])~ ?(?=[\d$€£])"), about),
-            (re.compile(r"(?<![\w#&])#(?P<number>\d{1,6})(?![\w.,]\d)(?!\w)"), numbered),
+            (re.compile(r"(?<![\w#&])#(?P<number>\d{1,14})(?![\w.,]\d)(?!\w)"), numbered),
+            (re.compile(r"(?<=[²³])/(?P<n>\d{1,3})(?![\w/]|[.,]\d)"), lambda match: _divided(match, signs, language)),
+            (
+                re.compile(r"(?:(?<=[=≈] [A-Za-z])|(?<=[=≈] [A-Za-zρμ][A-Za-z]))/(?=[A-Za-zρμ](?!\w))"),
+                lambda _: _said(signs, "÷"),
+            ),
+            (_FUNCTION, lambda match: _function(match, signs, language)),
             (re.compile(r"√\(?(?=[\w(])"), lambda _: signs.root + " " if signs.root else None),
             (re.compile(r"(?<=\s)(?P<sign>&)(?=\s)"), spoken),
             (re.compile(r"[∑∫∞]|(?<=\b[A-Ga-g])[♯♭♮]"), spoken),
@@ -406,6 +422,17 @@ def _product(found: re.Match[str], signs: Signs, language: Language) -> str | No
 
 
 _EQUATED = re.compile(r"[=≈]\s?(?:[A-Za-zα-ωΑ-Ω](?![A-Za-zα-ωΑ-Ω])|[\d·*/+−²³½ ()])*$")
+
+
+def _function(found: re.Match[str], signs: Signs, language: Language) -> str | None:
+    """O(n log n), but Table F(3)."""
+    return f"{found[0]} {signs.of} " if signs.of and not labelled(found, language) else None
+
+
+def _divided(found: re.Match[str], signs: Signs, language: Language) -> str | None:
+    """The rest of qL²/8."""
+    by = _said(signs, "÷")
+    return None if by is None else by + cardinal(found["n"], language)
 
 
 def _said(signs: Signs, sign: str) -> str | None:

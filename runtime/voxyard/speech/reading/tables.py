@@ -36,6 +36,7 @@ class Signs:
     score: str = ""  # 6-4
     sections: str = ""  # §§
     out_of: str = ""  # 4.5/5
+    of: str = ""  # O(1), t(38)
     over: str = ""  # 120/80 mmHg
     by: str = ""  # 4x100
     times: str = ""  # 3x a day
@@ -81,6 +82,7 @@ class WordTable:
         default_factory=dict
     )  # short for what is counted, and no unit: 2 pcs; in
     # Polish its four forms: jeden punkt, dwa punkty, pięć punktów, 2,5 punktu
+    si: Mapping[str, str] = field(default_factory=dict)  # names of units, and of their prefixes with a hyphen: k-
     rooms: Mapping[str, Forms] = field(default_factory=dict)  # the same short form in the words of a flat: 3 hab.
     dotted: tuple[str, ...] = ()  # units that may have a full stop
     cents: Mapping[str, Forms] = field(default_factory=dict)  # currency → its hundredth

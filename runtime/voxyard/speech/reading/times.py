@@ -156,8 +156,22 @@ _TRAVEL = re.compile(
 
 
 def _after_station(found: re.Match[str], words: Words) -> str | None:
-    """Vertrek Utrecht 10.05, aankomst Zwolle 11.02."""
-    return words(found) if _TRAVEL.search(found.string[max(0, found.start() - _NEAR) : found.start()]) else ELSEWHERE
+    """Vertrek Utrecht 10.05, aankomst Zwolle 11.02; bus 12: 7.05, 7.35, 8.05."""
+    before = found.string[max(0, found.start() - _NEAR) : found.start()]
+    return words(found) if _TRAVEL.search(before) or _is_in_row(found, before) else ELSEWHERE
+
+
+_TIMETABLE = re.compile(r"\b(?:bus|lijn|tram|trein|veer|metro|vertrek|tijden|dienst|voorstelling|film)", re.IGNORECASE)
+
+
+def _is_in_row(found: re.Match[str], before: str) -> bool:
+    """True for a time of 7.05, 7.35, 8.05, which rise, and for vertrek 7.12."""
+    time, joint = r"(?:[01]?\d|2[0-4])\.[0-5]\d", r"(?:,| en| of)\s"
+    first = re.search(rf"(?:{time}{joint})*$", before)
+    after = re.match(rf"(?:{joint}{time}(?!\w|\.\d))*", found.string[found.end() :][:_NEAR])
+    row = re.findall(time, (first[0] if first else "") + found[0] + (after[0] if after else ""))
+    rising = len(row) > 2 and row == sorted({*row}, key=float) and _TIMETABLE.search(before) is not None
+    return rising or re.search(r"\b(?:[Vv]ertrek|[Aa]ankomst):?\s$", before) is not None
 
 
 def _over_night(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
@@ -283,7 +297,11 @@ def _minutes_of_a_match(code: str, language: Language) -> list[tuple[re.Pattern[
     if code == "de":
         return [(_GERMAN_MINUTES, partial(_german_minutes, language))]
     if code in _OF_NAME:
-        return [(_IN_BRACKETS, partial(_bracketed_minutes, code, language))]
+        before = f"{{}} {_OF_NAME[code]}"  # 23' Brobbey 1-0
+        return [
+            (_IN_BRACKETS, partial(_bracketed_minutes, code, language)),
+            (_BEFORE_NAME, lambda found: before.format(ordinal(int(found["n"]), language))),
+        ]
     if code not in _OF_MATCH:
         return []
     noun = "minute" if code == "fr" else "minuto"
@@ -325,6 +343,9 @@ _AFTER_MINUTES = re.compile(r"\b(?:aos|nos|dos) \d+['’′](?:, \d+['’′])*,
 
 _OF_NAME = {"en": "minute", "nl": "minuut"}
 _IN_BRACKETS = re.compile(r"(?<=\()(?P<minutes>[1-9]\d{0,2}['’′](?:(?:,| and| en)\s[1-9]\d{0,2}['’′])*)(?=\)|,\s[a-z])")
+_BEFORE_NAME = re.compile(
+    r"(?<![\w.,+])(?P<n>[1-9]\d?|1[0-2]\d)['’′](?=\s[A-ZÀ-Ý][^,;\n]{1,24}\s\d{1,2}[-–:]\d{1,2}(?!\w))"
+)
 
 
 def _bracketed_minutes(code: str, language: Language, found: re.Match[str]) -> str:
@@ -374,7 +395,8 @@ def _with_h(code: str, language: Language, words: Words, between: Words) -> list
     if code in ("de", "nl"):  # um 8h
         at = r"(?=\d)(?:(?<=punkt: )|(?<=[Bb]eginn: )|(?<=Einlass: )|(?<=Start: )|"
         at += r"(?<=\b[Uu]m )|(?<=\b[Aa]b )|(?<=\bbis )|(?<=\bgegen )|(?<=\bvon )(?=\d{1,2} ?h bis\b))"
-        hours = rf"{at}(?P<hour>[01]?\d|2[0-4]) ?h\b"
+        long = r"(?!\s(?:vor|nach|zuvor|im\sVoraus|lang|spät|na\b|later))"  # bis 24 h vorher
+        hours = rf"{at}(?P<hour>[01]?\d|2[0-4]) ?h\b{long}"
         found.append((re.compile(hours), lambda match: _spoken(code, language, int(match["hour"]), 0, "")))
     if code == "de":  # Sa 9–16 h
         span = r"(?<![\w:.,/-])(?P<a>[01]?\d|2[0-4])\s?[–-]\s?(?P<b>[01]?\d|2[0-4])\s?h\b"

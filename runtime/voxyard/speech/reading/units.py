@@ -20,7 +20,9 @@ from voxyard.speech.reading.number_words import (
     signed,
     value,
 )
+from voxyard.speech.reading.numbers import labelled
 from voxyard.speech.reading.patterns import BLANK, BLANKS, ELSEWHERE, bare, guard, number_of, range_or_number
+from voxyard.speech.reading.si import si
 from voxyard.speech.reading.tables import table
 
 Reading = tuple[re.Pattern[str], Callable[[re.Match[str]], str | None]]
@@ -64,6 +66,8 @@ def patterns(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
     )
 
     def words(found: re.Match[str]) -> str | None:
+        if found["letter"] and found.end("number") == found.start("letter") and labelled(found, language):
+            return ELSEWHERE  # track 5W
         return _measured(found, symbols[found["symbol"] or found["letter"]], symbols, language)
 
     def described(found: re.Match[str]) -> str | None:
@@ -103,7 +107,6 @@ def patterns(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
         *_after_myriads(language, symbols),
         *_milestones(language),
         *_amperes(language),
-        *_kelvins(language),
     ]
 
 
@@ -151,7 +154,7 @@ def _is_of_a_flat(found: re.Match[str]) -> bool:
 
 def _counted(language: Language) -> list[Reading]:
     """2 cp, 300 pers., 420 ppm: what is counted, by its short name."""
-    shorts, rooms = table(language.locale).counted, table(language.locale).rooms
+    shorts, rooms = {**si(language.locale), **table(language.locale).counted}, table(language.locale).rooms
     if not shorts:
         return []
     names = "|".join(re.escape(each) for each in sorted(shorts, key=len, reverse=True))
@@ -171,6 +174,8 @@ def _counted(language: Language) -> list[Reading]:
         if len(whole) == 1 and found["short"] in rooms and _is_of_a_flat(found):
             forms = rooms[found["short"]]
         noun = _form(forms, value(whole, part), language)
+        if part and language.locale in ("en", "de", "nl"):
+            noun = forms[1]  # 0.5–1.0 ppm
         if is_attribute(found, language):
             noun = forms[0]  # the 11 kV line
         start, first = before_range(found, language, noun), noun.split()[0]
@@ -220,7 +225,9 @@ def alternatives(language: Language, symbols: Mapping[str, str]) -> list[Reading
         if found["last"]:
             to = f"{blank if language.locale != 'ko' else ''}{language.to}{blank}"
             whole, _, part = found["last"].partition(language.decimal)
-            said += (comma if found["sign"] == "/" else to) + decimal(whole, part, language)
+            used = unit.startswith("digital") and "." in found["first"].replace(",", ".")  # 14.7/16 GB
+            over = f" {table(language.locale).signs.out_of} " if used and language.spaced else comma
+            said += (over if found["sign"] == "/" else to) + decimal(whole, part, language)
         name = unit_name(language, unit, value(whole, part))
         return ELSEWHERE if name is None else f"{said}{'' if language.locale == 'ko' else blank}{name}"
 
@@ -231,7 +238,7 @@ def slashed(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
     """23kg/50lb, 12 V/2 A: two quantities; 72/min: so many in a unit of time."""
     if language.locale not in ("en", "de", "nl"):
         return []
-    units = {**symbols, **_IN_RATES, **({"a": "duration-year"} if language.locale == "de" else {})}
+    units = {**symbols, "A": "electric-ampere"}
     names = "|".join(re.escape(each) for each in sorted(units, key=len, reverse=True))
     groups = rf"\d{{1,3}}(?:[{re.escape(language.groups)}]\d{{3}})+(?!\d)"
     number = rf"(?:{groups}|\d{{1,5}})(?:{re.escape(language.decimal)}\d+)?"
@@ -250,6 +257,8 @@ def slashed(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
             return ELSEWHERE  # 6 l/100 km
         rate = units[found["last"]].startswith("duration") and not units[found["first"]].startswith("duration")
         joint = f" {table(language.locale).signs.per}" if rate else ","  # 15 ml/24 h
+        if re.match(r"\s?[=≈]", found.string[found.end() :]):  # 12 V / 4 Ω = 3 A
+            joint = f" {table(language.locale).signs.operators['÷']}"
         return f"{one(found, 'a', units[found['first']])}{joint} {one(found, 'b', units[found['last']])}"
 
     def rate(found: re.Match[str]) -> str:
@@ -275,70 +284,12 @@ def slashed(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
         return f" {table(language.locale).signs.per} {cardinal(found['n'], language)} {name}"
 
     return [
-        _of_rates(language, units, number),
         (re.compile(pattern), both),
         (per, rate),
         (f_stop, stop),
         (share, percent),
         (dose, within),
     ]
-
-
-_IN_RATES = {
-    "A": "electric-ampere",
-    "K": "temperature-kelvin",
-    "J": "energy-joule",
-    "mol": "concentr-mole",
-    "d": "duration-day",
-}
-
-
-def _of_rates(language: Language, units: Mapping[str, str], number: str) -> Reading:
-    """95 kWh/(m²·a), 5 mg/kg/d: so much of two units."""
-    own = table(language.locale)
-    names = "|".join(re.escape(each) for each in sorted({*units, *own.per}, key=len, reverse=True) if each[-1] != ".")
-    first = "|".join(re.escape(each) for each in sorted(units, key=len, reverse=True))
-    pattern = rf"(?<![\w.,:/-])(?P<n>{number}){BLANK}(?P<unit>{first})/(?:\((?P<a>{names})[ ·⋅*]?(?P<b>{names})\)|"
-    pattern += rf"(?P<c>{names})/(?P<d>{names}))(?![\w/²³°])"
-
-    def per(symbol: str) -> str:
-        return own.per.get(symbol) or f"{own.signs.per} {unit_name(language, units[symbol], 1)}"
-
-    def words(found: re.Match[str]) -> str:
-        whole, _, part = found["n"].partition(language.decimal)
-        whole = re.sub(r"\D", "", whole)
-        name = unit_name(language, units[found["unit"]], value(whole, part)) or ""
-        said = f"{decimal(whole, part, language, name)} {name} {per(found['a'] or found['c'])}"
-        if found["d"]:
-            return f"{said} {per(found['d'])}"
-        joint = " und " if language.locale == "de" else " "
-        return said + joint + per(found["b"]).removeprefix(f"{own.signs.per} ")
-
-    return re.compile(pattern), words
-
-
-def inverse(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
-    """5 m s⁻¹, 2 kJ mol⁻¹, 3 × 10⁻⁴ s⁻¹: units with a power below zero."""
-    if language.locale not in ("en", "de", "nl"):
-        return []
-    units = {each: unit for each, unit in {**symbols, **_IN_RATES}.items() if re.fullmatch(r"[^\W\d]{1,4}", each)}
-    names, signs = "|".join(sorted(units, key=len, reverse=True)), table(language.locale).signs
-    joint = rf"[{BLANKS}·⋅]"
-    one = rf"(?:{names})⁻[¹²³]"
-    pattern = (
-        rf"(?<=[\d⁰¹²³⁴-⁹])[{BLANKS}](?:(?P<unit>{names}){joint})?(?P<per>{one}(?:{joint}{one}){{0,2}})(?![\w⁻¹²³])"
-    )
-    powers = {"¹": "", "²": f" {signs.squared}", "³": f" {signs.cubed}"}
-
-    def words(found: re.Match[str]) -> str:
-        said = [f" {unit_name(language, units[found['unit']], 2)}"] if found["unit"] else []
-        said += [
-            f" {signs.per} {unit_name(language, units[each[:-2]], 1)}{powers[each[-1]]}"
-            for each in re.split(joint, found["per"])
-        ]
-        return "".join(said)
-
-    return [(re.compile(pattern), words)]
 
 
 _LEAST_ALTERNATIVE = 10  # below it 1/4 W is a part of one
@@ -371,7 +322,7 @@ def _after_per(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
     names = "|".join(
         re.escape(each)
         for each in sorted(symbols, key=len, reverse=True)
-        if len(each) > 1 and each[0].isalpha() and each not in ("in.", "ha", "min")
+        if len(each) > 1 and each[0].isalpha() and each not in ("in.", "min") and (each != "ha" or not of)
     )
     pattern = re.compile(rf"(?:{before})(?P<symbol>{names})(?![\w/²³'’-])")
     return [(pattern, lambda found: unit_name(language, symbols[found["symbol"]], _after(found, language)))]
@@ -400,7 +351,7 @@ def _milestones(language: Language) -> list[Reading]:
 
 _CURRENT = {  # words beside a current, for Gleis 16 A is none
     "en": r"\d\s?V(?:AC|DC)?\b|[Cc]urrent|[Ff]use|[Cc]ircuit|[Bb]reaker|[Cc]harger|[Aa]dapter",
-    "de": r"\d\s?V\b|[Ss]trom|[Ss]icherung|[Ss]tecker|[Nn]etzteil|Ladegerät|Volt",
+    "de": r"\d[\s-]?V\b|[Ss]trom|[Ss]icherung|[Ss]tecker|[Nn]etzteil|Ladegerät|Volt",
     "fr": r"\d\s?V\b|mm²|[Cc]ourant|[Ff]usible|[Dd]isjoncteur|[Pp]rise|[Cc]hargeur|[Vv]olt",
     "es": r"\d\s?V\b|mm²|[Cc]orriente|[Ff]usible|[Dd]iferencial|[Ee]nchufe|[Cc]argador|[Vv]oltio",
     "it": r"\d\s?V\b|mm²|[Cc]orrente|[Ff]usibile|[Ss]alvavita|[Pp]resa|[Cc]aricatore|[Vv]olt",
@@ -419,22 +370,10 @@ def _amperes(language: Language) -> list[Reading]:
 
     def amperes(found: re.Match[str]) -> str | None:
         before = found.string[max(0, found.start() - 80) : found.start()]
-        return _measured(found, "electric-ampere", {}, language) if beside.search(before) else ELSEWHERE
+        sure = found["part"] and language.locale in ("en", "de", "nl") and not labelled(found, language)  # 8.5 A
+        return _measured(found, "electric-ampere", {}, language) if sure or beside.search(before) else ELSEWHERE
 
     return [(re.compile(rf"{range_or_number(language)}{BLANK}A(?P<per>(?!))?(?![\w°])"), amperes)]
-
-
-def _kelvins(language: Language) -> list[Reading]:
-    """At 298 K, bei 77 K: a temperature, and not so many thousands."""
-    if language.locale not in ("en", "de", "nl"):
-        return []
-    at = re.compile(r"(?:\b(?:at|bei|bij)|\bT\s?[=≈<>]|\b[Tt]emperatu\w+\b[^.!?;]{0,40})\s?$")
-
-    def kelvins(found: re.Match[str]) -> str | None:
-        before = found.string[max(0, found.start() - 60) : found.start()]
-        return _measured(found, "temperature-kelvin", {}, language) if at.search(before) else ELSEWHERE
-
-    return [(re.compile(rf"{range_or_number(language)}[{BLANKS}]K(?P<per>(?!))?(?![\w°'’-]|\s(?:an?|per)\b)"), kelvins)]
 
 
 def _named(name: str | None, _: re.Match[str]) -> str | None:

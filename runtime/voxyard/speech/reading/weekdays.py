@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from voxyard.speech.reading import russian_forms
+from voxyard.speech.reading import ranges, russian_forms
 from voxyard.speech.reading.dates import month_names
 from voxyard.speech.reading.languages import Language
+from voxyard.speech.reading.number_words import cardinal
 from voxyard.speech.reading.patterns import ELSEWHERE
 from voxyard.speech.reading.tables import table
 
@@ -18,6 +19,10 @@ _JOINTS = (
     r"\s(?:and|t/m|to|through|or|und|u\.|bis|oder|et|à|au|ou|y|a|e|en(?! zo\b)|o|al?|i|и|по)\s)"
 )
 
+_HOURS = re.compile(  # Mon–Thu 10–7
+    r"(?=\d)(?:(?<=Mon )|(?<=Tue )|(?<=Wed )|(?<=Thu )|(?<=Fri )|(?<=Sat )|(?<=Sun )|(?<=day )|(?<=days ))"
+    r"(?P<a>[5-9]|1[0-2])\s?[–-]\s?(?P<b>[1-9]|1[0-2])(?![\w:-]|\s?[ap]\.?m|\.\d)"
+)
 _MANY = re.compile(r"(?<!\w)(?:los|a?os|[aà]s|n[ao]s)\s$")  # los sáb. y dom.
 
 
@@ -45,12 +50,22 @@ def _polish(day: str, before: str) -> str:
     return day if case is None else _POLISH[day.lower()][case["genitive"] is None]
 
 
+def _opened(found: re.Match[str], language: Language) -> str:
+    """From ten to seven, but lost on Sunday 8-5."""
+    if ranges.near_score(found.string[max(0, found.start() - 60) : found.start()], "en"):
+        return ELSEWHERE
+    return " to ".join(cardinal(found[each], language) for each in "ab")
+
+
 def _told(language: Language, short: str, named: Callable[[re.Match[str]], str]) -> list[Reading]:
     """Short days that a preposition or a day before them tells: od pn. do pt., Lun-Ven : 8h-12h. Sam : sur RDV."""
     if language.locale == "pl":
         behind = "|".join(rf"(?<=\b{each} )" for each in ("[Oo]d", "[Dd]o", "[Ww]", "[Ww]e", "[Nn]a"))
         after = rf"(?:{behind})(?P<day>{short})\.(?!\w)"
         return [(re.compile(after), lambda found: named(found) + _stop(found))]
+    if language.locale in ("de", "nl"):  # Sa. bis 35 °C, Mi.: wolkig
+        then = r"(?=\s(?:bis|max\.|min\.|tot|Tmax|-?\d+ °)|:\s)"
+        return [(re.compile(rf"(?:(?<=^)|(?<=[;.\n] )|(?<=\n))(?P<day>{short})\.{then}"), named)]
     if language.locale not in ("fr", "es", "it", "pt"):
         return []
     another = re.compile(rf"(?<!\w){short}(?!\w)")
@@ -84,8 +99,10 @@ _SPANISH = {
 }  # fmt: skip
 
 
-def _spanish_letters() -> list[Reading]:
+def _spanish_letters(language: Language) -> list[Reading]:
     """L-V de 9:00 a 14:00; S de 10:00 a 13:30; D y festivos, cerrado."""
+    if language.locale != "es":
+        return []
     pattern = re.compile(r"(?<=[;,.] )(?P<day>[LMXJVSD])(?=\s(?:de\s\d|y festivos|cerrado)|:\s?\d)")
 
     def words(found: re.Match[str]) -> str:
@@ -95,25 +112,45 @@ def _spanish_letters() -> list[Reading]:
     return [(pattern, words)]
 
 
+def _japanese() -> list[Reading]:
+    """月~金の8時, 11/12(火)."""
+    day = "[月火水木金土日]"
+    joint = re.compile(
+        rf"(?<![一-龥])(?P<a>{day})曜?(?:日)?[〜~～–-](?P<b>{day})(?=曜|の|は|も|に|、|。|\s|\d|[(（]|祝|$)"
+    )
+    beside = re.compile(rf"(?<=[日\d])(?P<a>[(（])(?P<day>{day})(?=[)）])")  # 11/12(火)
+    return [
+        (beside, lambda found: f"{found['a']}{found['day']}曜日"),
+        (
+            joint,
+            lambda found: (
+                f"{found['a']}曜から{found['b']}" + "曜" * (found.string[found.end() : found.end() + 1] != "曜")
+            ),
+        ),
+    ]
+
+
+def _english(language: Language, days: dict[str, str], short: str, months: str) -> list[Reading]:
+    """Fri: sunny, Tue 12 Nov, by Mon. at."""
+    found: list[Reading] = [*_letters(days), (_HOURS, lambda match: _opened(match, language))]
+    one = rf"(?:(?<=^)|(?<=[;.\n] )|(?<=, )(?=\w+ noon)|(?<=\n))(?P<day>{short})(?=: |\snoon)"  # Fri: sunny
+    found.append((re.compile(one), lambda match: days[match["day"]]))
+    near = rf"\d{{1,2}}\s(?:{months})|(?:{months})[a-z]{{0,6}}\.?\s\d{{1,2}}\b|\d{{1,2}}/\d{{1,2}}(?![\w/])"
+    one = rf"\b(?P<day>{short})(?=,?\s(?:{near}))"  # Tue 12 Nov, Mon, Dec 2
+    found.append((re.compile(one), lambda match: days[match["day"]]))
+    then = r"at|to|through|from|until|till|after|before|by"
+    one = rf"\b(?P<day>{short})\.(?=,|\s(?:@|(?:{then})\b)|\s[A-Z][a-z]+\.?\s\d)"
+    found.append((re.compile(one), lambda match: days[match["day"]]))
+    return found
+
+
+_OWN = {"ru": russian_forms.weekdays, "ja": _japanese}
+
+
 def patterns(language: Language) -> list[Reading]:
     """Patterns of short days with their words; none where the table has none."""
-    if language.locale == "ru":
-        return [*russian_forms.weekdays()]
-    if language.locale == "ja":  # 月~金の8時
-        day = "[月火水木金土日]"
-        joint = re.compile(
-            rf"(?<![一-龥])(?P<a>{day})曜?(?:日)?[〜~～–-](?P<b>{day})(?=曜|の|は|も|に|、|。|\s|\d|[(（]|祝|$)"
-        )
-        beside = re.compile(rf"(?<=[日\d])(?P<a>[(（])(?P<day>{day})(?=[)）])")  # 11/12(火)
-        return [
-            (beside, lambda found: f"{found['a']}{found['day']}曜日"),
-            (
-                joint,
-                lambda found: (
-                    f"{found['a']}曜から{found['b']}" + "曜" * (found.string[found.end() : found.end() + 1] != "曜")
-                ),
-            ),
-        ]
+    if (own := _OWN.get(language.locale)) is not None:
+        return [*own()]
     days = table(language.locale).days
     if not days:
         return []
@@ -142,6 +179,8 @@ def patterns(language: Language) -> list[Reading]:
             said = re.sub("|".join(_POLISH), lambda day: _polish(day[0], found.string[: found.start()]), said)
         said = said.replace(" t/m ", " tot en met ").replace(" u. ", " und ")
         said = re.sub(r"(?<=[^\W\d_])\s?[–-]\s?(?=[^\W\d_])", to, said)
+        if language.locale in ("en", "de", "nl"):  # Sat/Sun
+            said = re.sub(r"\s?/\s?", "&", said)
         said = re.sub(r"\s?&\s?", f" {table(language.locale).signs.operators.get('&', '&')} ", said)
         ends = r"\s*$" if language.locale == "de" else r"\s*(?:$|[A-ZÀ-Ý])"
         return said + "." if found[0].endswith(".") and re.match(ends, found.string[found.end() :]) else said
@@ -161,7 +200,7 @@ def patterns(language: Language) -> list[Reading]:
     open_on = re.compile(rf"(?:(?<=^)|(?<=[,;:.\n] )|(?<=\n))(?P<day>{short})(?=\s(?:{hours}))")  # Sa 10–14 Uhr
     found.append((open_on, lambda match: days[match["day"]]))
     found += _told(language, short, named)
-    found += _spanish_letters() if language.locale == "es" else []
+    found += _spanish_letters(language)
     closed = r"(?:gesloten|gesl\.|dicht|geschlossen|geschl\.|Ruhetag|zu\b|nieczynne|zamknięte)"
     one = rf"(?:(?<=^)|(?<=[,;:\n] )|(?<=\n)|(?<=\ben )|(?<=\bund ))(?P<day>{short})\.?(?=\s{closed})"
     if language.locale in ("de", "nl", "pl"):
@@ -179,10 +218,5 @@ def patterns(language: Language) -> list[Reading]:
         one = rf"\b(?P<day>{short})(?=\s\d{{1,2}}(?:-\d{{1,2}}(?:-\d{{4}})?(?![\d-])|\s(?:{months})))"  # do 14-3
         found.append((re.compile(one), lambda match: days[match["day"]]))
     if language.locale == "en":
-        found += _letters(days)
-        near = rf"\d{{1,2}}\s(?:{months})|(?:{months})[a-z]{{0,6}}\.?\s\d{{1,2}}\b|\d{{1,2}}/\d{{1,2}}(?![\w/])"
-        one = rf"\b(?P<day>{short})(?=,?\s(?:{near}))"  # Tue 12 Nov, Mon, Dec 2
-        found.append((re.compile(one), lambda match: days[match["day"]]))
-        one = rf"\b(?P<day>{short})\.(?=,|\s(?:@|(?:at|to|through)\b)|\s[A-Z][a-z]+\.?\s\d)"
-        found.append((re.compile(one), lambda match: days[match["day"]]))
+        found += _english(language, days, short, months)
     return found
