@@ -231,7 +231,8 @@ def _section(language: Language) -> Reading:
     def words(found: re.Match[str]) -> str | None:
         point = table(language.locale).signs.point
         before = row.sub("", found.string[max(0, found.start() - 40) : found.start()])
-        if not point or not (labelled(found, language) or _PRODUCT.search(before)):
+        product = _PRODUCT.search(before) or (language.locale == "ru" and _LATIN.search(before))
+        if not point or not (product or labelled(found, language)):
             return None
         return f"{cardinal(found[1], language)} {point} {cardinal(found[2], language)}"
 
@@ -249,6 +250,7 @@ def _wireless(language: Language) -> Reading:
     return re.compile(r"(?<![\w.,])802\.11(?P<letters>[a-z]{0,2})(?![\w]|[.,]\d)"), words
 
 
+_LATIN = re.compile(r"(?<!\w)[A-Za-z]{2,}\s$")
 _PRODUCT = re.compile(  # USB 3.0
     r"(?<!\w)(?:USB|HTML|CSS|HTTP|PHP|SQL|PDF|HDMI|TLS|LTE|iOS|macOS|Java|Bluetooth|Windows|Ubuntu|Debian|Fedora|"
     r"(?:Python|Android|Linux)[a-z]{0,3}|CUDA|Node(?:\.js)?|Kernel|Kubernetes|Docker|Django|Angular|React|Rust|Kotlin|"

@@ -405,9 +405,20 @@ def _wide_dashes(language: Language) -> list[tuple[re.Pattern[str], Words]]:
     ]
 
 
+_BRACKET = re.compile(r"< ?[^\W\d_]{2}[^<>\d]{0,40}>")  # < name >
+_LONGEST_BRACKET = 44
+
+
+def _is_bracket(found: re.Match[str]) -> bool:
+    """True for a sign around a word, which compares nothing."""
+    at = found.start("sign")
+    near = _BRACKET.finditer(found.string, max(0, at - _LONGEST_BRACKET), at + _LONGEST_BRACKET)
+    return any(at in (each.start(), each.end() - 1) for each in near)
+
+
 def _between(found: re.Match[str], signs: Signs, language: Language) -> str | None:
     words = signs.operators.get(_ASCII.get(found["sign"], found["sign"]))
-    if not words:
+    if not words or (found["sign"] in "<>" and _is_bracket(found)):
         return None
     if words.startswith("is ") and _IS.search(found.string[max(0, found.start() - 16) : found.start()]):
         words = words[3:]  # was < 0.001

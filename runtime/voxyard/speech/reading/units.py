@@ -361,6 +361,12 @@ _CURRENT = {  # words beside a current, for Gleis 16 A is none
 }
 
 
+_AFTER_AMPERES = (  # section 5.1 A control file
+    "at|and|or|for|to|in|is|per|with|from|on|of|during|when|while|than|through|bei|und|oder|für|bis|mit|aus|von|über|"
+    "bij|en|voor|tot|met|van|door"
+)
+
+
 def _amperes(language: Language) -> list[Reading]:
     """230 V and 16 A."""
     words = _CURRENT.get(language.locale)
@@ -369,8 +375,9 @@ def _amperes(language: Language) -> list[Reading]:
     beside = re.compile(rf"(?:{words})[^!?]{{0,60}}$")
 
     def amperes(found: re.Match[str]) -> str | None:
-        before = found.string[max(0, found.start() - 80) : found.start()]
-        sure = found["part"] and language.locale in ("en", "de", "nl") and not labelled(found, language)  # 8.5 A
+        before, after = found.string[max(0, found.start() - 80) : found.start()], found.string[found.end() :][:12]
+        noun = re.match(rf" (?!(?:{_AFTER_AMPERES})\b)[a-z]", after)
+        sure = found["part"] and language.locale in ("en", "de", "nl") and not noun and not labelled(found, language)
         return _measured(found, "electric-ampere", {}, language) if sure or beside.search(before) else ELSEWHERE
 
     return [(re.compile(rf"{range_or_number(language)}{BLANK}A(?P<per>(?!))?(?![\w°])"), amperes)]
