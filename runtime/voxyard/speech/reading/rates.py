@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from voxyard.speech.reading import german
 from voxyard.speech.reading.attributive import is_attribute
 from voxyard.speech.reading.languages import Language
-from voxyard.speech.reading.number_words import before_range, decimal, signed
+from voxyard.speech.reading.number_words import before_range, before_word, decimal, signed
 from voxyard.speech.reading.patterns import BLANKS, ELSEWHERE, number_of, range_or_number
 from voxyard.speech.reading.si import plural, si
 from voxyard.speech.reading.tables import Forms, table
@@ -19,8 +19,14 @@ UnitName = Callable[[str, int], str | None]
 _POWER = r"⁻[¹²³]|[²³]|\^-?[123]|[23](?!\d)"
 _RAISED = str.maketrans("¹²³⁻", "123-", "^")
 _DOT = r"[·⋅*]"
-_SQUARES = {"en": ("square ", "cubic "), "de": ("Quadrat", "Kubik"), "nl": ("vierkante ", "kubieke ")}
-_LENGTH = re.compile(r"(?:met(?:er|re)s?|inch(?:es)?|foot|feet|miles?)$")
+_SQUARES = {
+    "en": ("square ", "cubic "), "de": ("Quadrat", "Kubik"), "nl": ("vierkante ", "kubieke "),
+    "fr": (" carré", " cube"), "es": (" cuadrado", " cúbico"), "it": (" quadrato", " cubo"),
+    "pt": (" quadrado", " cúbico"),
+}  # fmt: skip
+_ROMANCE = ("fr", "es", "it", "pt")
+_LENGTH = re.compile(r"(?:m[eè]t(?:er|r[eoi])s?|inch(?:es)?|foot|feet|miles?)$")
+_AND = {"de": " und ", "fr": " et par ", "es": " y "}  # between units below
 _LETTERS = "AJNKFHCTS"  # units alone beside others
 _BESIDE = {  # words near a letter that is a unit alone
     "N": r"force|load|tension|thrust|weigh|kraft|kräfte|last|zug|schub|gewicht|kracht|belasting",
@@ -51,8 +57,7 @@ def patterns(language: Language, symbols: Mapping[str, str], unit_name: UnitName
     product = rf"{above}(?:{_POWER})?(?:(?:{_DOT}|(?<=[²³])){above}(?:{_POWER})?){{0,2}}"
     one = rf"{under}(?:{_POWER})?"
     brackets = rf"\({one}(?:(?:{joint}|(?<=[²³])){one}){{1,2}}\)"
-    body = rf"1{re.escape(language.decimal)}73[{BLANKS}]?m²"  # mL/min/1.73 m²
-    quotient = rf"{product}(?:/(?:{brackets}|{body}|{one}(?:{_DOT}{one})?)){{1,2}}"
+    quotient = rf"{product}(?:/(?:{brackets}|{one}(?:{_DOT}{one})?)){{1,2}}"
     powers = rf"(?:{above}(?:{_POWER})?{joint}){{0,2}}?{inverse}(?:{joint}{inverse}){{0,2}}"
     unit = rf"(?P<unit>{quotient}|{powers}|{product})(?![\w/²³⁻(^]|{_DOT}\w)"
     has_sign = re.compile(r"[/·⋅*⁻]|\^-")
@@ -63,18 +68,18 @@ def patterns(language: Language, symbols: Mapping[str, str], unit_name: UnitName
         head, *rates = text.split("/")
         atoms = [(name, power.translate(_RAISED)) for name, power in token.findall(head)]
         first = [(name, power) for name, power in atoms if not power.startswith("-")]
+        of_all, at_first = language.locale == "fr", language.locale in _ROMANCE
         factors = [
-            _raised(names[name][form if at == len(first) else 0], power, language)
+            _raised(names[name][form if of_all or at == (1 if at_first else len(first)) else 0], power, language)
             for at, (name, power) in enumerate(first, start=1)
         ]
         per = [[(name, power[1:])] for name, power in atoms if power.startswith("-")]
         per += [[(name, power.translate(_RAISED)) for name, power in token.findall(each)] for each in rates]
-        joint = " und " if language.locale == "de" else " "
+        joint = _AND.get(language.locale, " ")
         divisors = [joint.join(_raised(below[name], power, language) for name, power in each) for each in per]
-        if rates and rates[-1][0] == "1":
-            divisors[-1] = f"{decimal('1', '73', language)} {unit_name('area-square-meter', 2)}"
         words = [_product(factors, language)] if factors else []
-        return " ".join([*words, *(f"{own.signs.per} {each}" for each in divisors)]), factors[-1] if factors else ""
+        noun = names[first[0][0]][0] if factors and at_first else "".join(factors[-1:])
+        return " ".join([*words, *(f"{own.signs.per} {each}" for each in divisors)]), noun
 
     def after(found: re.Match[str]) -> str:
         return f" {said(found['unit'], 1)[0]}" if has_sign.search(found["unit"]) else ELSEWHERE
@@ -96,14 +101,16 @@ def patterns(language: Language, symbols: Mapping[str, str], unit_name: UnitName
 
     def amount(found: re.Match[str], text: str) -> str:
         whole, part = number_of(found)
-        unit, noun = said(text, 0 if (whole == "1" and not part) or is_attribute(found, language) else 1)
+        one = whole in ("0", "1") if language.locale in ("fr", "pt") else whole == "1" and not part
+        unit, noun = said(text, 0 if one or is_attribute(found, language) else 1)
         start = before_range(found, language, noun)
         if start is None:
             return ELSEWHERE
         before = found.string[max(0, found.start() - 40) : found.start()]
         if language.locale == "de" and unit == noun and german.is_dative(before, noun):
             unit += "n"
-        return f"{start}{signed(found, language)}{decimal(whole, part, language, noun)} {unit}"
+        number = None if part or language.locale not in _ROMANCE else before_word(whole, unit.split()[0], language)
+        return f"{start}{signed(found, language)}{number or decimal(whole, part, language, noun)} {unit}"
 
     after_power = re.compile(rf"(?<=[⁰¹²³⁴-⁹])[{BLANKS}]{unit}")
     figures = rf"[-−+]?\d[\d.,–{BLANKS}-]{{0,24}}"
@@ -161,12 +168,16 @@ def _raised(name: str, power: str, language: Language) -> str:
         return name
     if language.locale == "de" or _LENGTH.search(name):
         square = _SQUARES[language.locale][int(power) - 2]
-        return square + name.lower()
+        if language.locale not in _ROMANCE:
+            return square + name.lower()
+        return name + (f"{square[:-1]}i" if name[-1] == "i" else square + "s" * (name[-1] == "s"))
     return f"{name} {(signs.squared, signs.cubed)[int(power) - 2]}"
 
 
 def _product(names: list[str], language: Language) -> str:
     """Newton meters, Newtonmeter, newtonmeter."""
-    if language.locale == "en":
+    if language.locale in ("en", "es", "it", "pt"):
         return " ".join(names)
+    if language.locale == "fr":  # newtons-mètres
+        return "-".join(names)
     return " ".join(names) if any(" " in each for each in names) else names[0] + "".join(names[1:]).lower()

@@ -58,14 +58,29 @@ def si(code: str) -> dict[str, Forms]:
 
 
 def _joined(first: str, last: str, code: str) -> str:
-    """Kilonewton, and in Dutch kilo-ohm."""
+    """Kilonewton, in Dutch kilo-ohm, mégohm in French."""
+    if last == "ohm" and code in ("fr", "it", "pt"):
+        first = first.rstrip("ao")
     return first + "-" * (code == "nl" and first[-1] == last[0]) + last.lower()
 
 
+_ITALIAN = {"metro": "metri", "litro": "litri", "grammo": "grammi", "secondo": "secondi", "sfera": "sfere",
+            "mole": "moli", "molare": "molari"}  # fmt: skip
+_INVARIABLE = ("z", "x", "s", "molar")
+
+
 def plural(name: str, code: str) -> str:
-    """Of the names of units: English has one for most, German for those that end with a vowel."""
+    """Of the names of units: English has one for most, German and Italian for those that end with a vowel."""
     if code == "de":
         return f"{name}n" if name.endswith(("unde", "phäre")) else name
-    if code != "en" or name.endswith(("z", "x", "s", "molar")):
+    if code == "it":
+        return next((name.removesuffix(end) + many for end, many in _ITALIAN.items() if name.endswith(end)), name)
+    if code in ("fr", "es", "pt"):  # newtons-mètres, newtons metro, watts-hora
+        sign = next((sign for sign in name if sign in " -"), "")
+        first, _, last = name.partition(sign or " ")
+        ends = {"al": "ales", "el": "eles", "ol": "oles"} if code == "es" else {"al": "ais"} if code == "pt" else {}
+        many = first if first.endswith(_INVARIABLE) else first[:-2] + ends.get(first[-2:], f"{first[-2:]}s")
+        return many + sign + (plural(last, code) if code == "fr" and last else last)
+    if code != "en" or name.endswith(_INVARIABLE):
         return name
     return re.sub("y$", "ie", name) + "s" if not name.endswith("gray") else "grays"
