@@ -19,13 +19,17 @@ class Unknown:
     reason: str
 
 
+class UnexpectedError(ValueError):
+    """The output of a command is not what was expected; the text says that, not Python's words for it."""
+
+
 class UnusableError(ValueError):
     """What was read is not a fact; its text says all that there is to say of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fact(Generic[T_co]):
-    """One fact about a host. `parse` raises ValueError for unexpected output.
+    """One fact about a host. `parse` raises UnexpectedError, or another ValueError, for unexpected output.
 
     `usable`: tells of the output of a command that failed whether it is the fact all the same, such as rows of GPUs of
     which one is lost; None: it never is. `warns`: exit codes that are warnings, not failures.
@@ -56,7 +60,8 @@ class Fact(Generic[T_co]):
             if not ok:
                 return Unknown(answer.message)
             said = " ".join(answer.out.split())[:200] or "no output"
-            return Unknown(f"{self.name}: unexpected output ({error}): {said}")
+            why = f" ({error})" if isinstance(error, UnexpectedError) else ""
+            return Unknown(f"{self.name}: unexpected output{why}: {said}")
         if not ok and self.usable is not None and not self.usable(found):
             return Unknown(answer.message)
         return found

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fleet.facts.fact import Fact, UnusableError
+from fleet.facts.fact import Fact, UnexpectedError, UnusableError
 from fleet.facts.gpus import is_absent, is_row, number, short_bus_id
 from fleet.ssh.command_batch import verb
 from voxyard.host.errors import HostError
@@ -62,7 +62,7 @@ def _processes(text: str) -> tuple[GpuProcess, ...]:
         if pid.isdecimal():  # otherwise the card tells of no processes, or is lost, which its health says
             found.append(GpuProcess(gpu, int(pid), name, number(memory), user, cgroup.strip()))
         elif not (is_absent(pid) or pid.startswith("[")):
-            raise ValueError(f"expected the number of a process, found {pid}")
+            raise UnexpectedError(f"expected the number of a process, found {pid}")
     return tuple(found)
 
 

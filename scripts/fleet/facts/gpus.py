@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fleet.facts.fact import Fact, Unknown, known
+from fleet.facts.fact import Fact, UnexpectedError, Unknown, known
 from fleet.ssh.command_batch import verb
 
 _ABSENT = (
@@ -84,13 +84,13 @@ def _memory(cell: str) -> int | None:
 def _flag(cell: str) -> bool:
     words = {"enabled": True, "yes": True, "1": True, "disabled": False, "no": False, "0": False}
     if cell.lower() not in words:
-        raise ValueError(f"expected Enabled or Disabled, found {cell}")
+        raise UnexpectedError(f"expected Enabled or Disabled, found {cell}")
     return words[cell.lower()]
 
 
 def _text(cell: str) -> str:
     if re.fullmatch(r"\[.*\]|ERR!", cell):
-        raise ValueError(f"expected a name, found {cell}")
+        raise UnexpectedError(f"expected a name, found {cell}")
     return cell
 
 
@@ -101,7 +101,7 @@ def _version(cell: str) -> tuple[int, int]:
 
 def _action(cell: str) -> str | None:
     if cell.lower() == "unknown":
-        raise ValueError(f"expected an action, found {cell}")
+        raise UnexpectedError(f"expected an action, found {cell}")
     return None if cell.lower() == "none" else _text(cell)
 
 
@@ -131,7 +131,7 @@ def _rows(text: str, columns: int) -> list[list[str]]:
     if columns > 1 and len(rows) == 1 and is_absent(rows[0][0]):
         return []  # in place of all rows
     if bad := [row for row in rows if len(row) != columns]:
-        raise ValueError(f"expected {columns} columns, found {len(bad[0])}")
+        raise UnexpectedError(f"expected {columns} columns, found {len(bad[0])}")
     return rows
 
 
@@ -181,7 +181,7 @@ def _gpus(text: str) -> tuple[HostGpu, ...]:
     found = [_gpu(*row) for row in _rows(text, len(_IDENTITY) + 1)]
     lost = [each for line in text.splitlines() if (each := _NO_HANDLE.match(line))]
     if lost and not found:
-        raise ValueError("no GPU answers")
+        raise UnexpectedError("no GPU answers")
     taken = {gpu.index for gpu in found} | {int(each[1]) for each in lost if each[1]}
     free = (number for number in range(len(found) + len(lost)) if number not in taken)
     for each in lost:
@@ -201,7 +201,7 @@ def _warned(gpu: HostGpu, said: Iterable[re.Match[str]]) -> HostGpu:
 
 def _gpu(index: str, *cells: str) -> HostGpu:
     if not index.isdecimal():
-        raise ValueError(f"expected the index of a GPU, found {index}")
+        raise UnexpectedError(f"expected the index of a GPU, found {index}")
     values = _read(_IDENTITY, cells)
     bus = values["pci_bus_id"] or f"index {index}"
     if values["uuid"] is None and "uuid" not in dict(values.get("unread", ())):
@@ -214,7 +214,7 @@ def _gpu(index: str, *cells: str) -> HostGpu:
 
 def _as_printed(text: str) -> str:
     if not text.strip():
-        raise ValueError("no output")
+        raise UnexpectedError("no output")
     return text
 
 

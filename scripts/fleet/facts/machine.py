@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fleet.facts.fact import Fact
+from fleet.facts.fact import Fact, UnexpectedError
 from fleet.ssh.command_batch import verb
 
 RELEASE_LABEL = "voxyard.release"
@@ -213,7 +213,7 @@ def container_of(containers: Iterable[Container], service: str) -> Container | N
 def _login(text: str) -> Login:
     uid, home, connection, *more = *text.splitlines(), ""
     if more != [""] or len(connection.split()) != 4:
-        raise ValueError("expected a user, a home and SSH_CONNECTION, which sshd sets")
+        raise UnexpectedError("expected a user, a home and SSH_CONNECTION, which sshd sets")
     return Login(int(uid), home, connection.split()[2])
 
 
@@ -222,7 +222,7 @@ def _state(text: str) -> State:
     device, inode, changed = stat.split()
     row = re.match(r"(.+?)\s+(\S+)\s+\d+\s+\d+\s+-?\d+\s+\S+\s+/", df)
     if row is None:
-        raise ValueError("expected a line of df")
+        raise UnexpectedError("expected a line of df")
     return State(folder, at, writable == "writable", boot, device, inode, changed, row[2], row[1])
 
 
@@ -233,7 +233,7 @@ def _clock(text: str) -> float:
 def _ports(text: str) -> frozenset[int]:
     rows = [row.split() for row in text.splitlines()]
     if not any(row[:1] == ["sl"] for row in rows):
-        raise ValueError("expected the table of /proc/net/tcp")
+        raise UnexpectedError("expected the table of /proc/net/tcp")
     return frozenset(int(row[1].rpartition(":")[2], 16) for row in rows if len(row) > 3 and row[3] == _LISTEN)
 
 
@@ -250,11 +250,11 @@ def _docker(text: str) -> Docker:
     more = rest.split()
     parts = (version.get("Server") or {}).get("Components") or ()
     if "RemoteAPIVersion" in version or "store" in info or any("podman" in str(each).lower() for each in parts):
-        raise ValueError("Podman answers in place of Docker")
+        raise UnexpectedError("Podman answers in place of Docker")
     if not version.get("Server"):
-        raise ValueError("no Docker Engine answers")
+        raise UnexpectedError("no Docker Engine answers")
     if errors := info.get("ServerErrors"):
-        raise ValueError("; ".join(errors))
+        raise UnexpectedError("; ".join(errors))
     options = (option.partition(",")[0] for option in info.get("SecurityOptions") or ())
     return Docker(
         client=version["Client"]["Version"],
@@ -273,7 +273,7 @@ def _docker(text: str) -> Docker:
 def _compose(text: str) -> str:
     version = text.strip().removeprefix("v")
     if not version[:1].isdigit():
-        raise ValueError("expected a version")
+        raise UnexpectedError("expected a version")
     return version
 
 
@@ -285,7 +285,7 @@ def _toolkit(text: str) -> Toolkit:
 def _disk(text: str) -> Disk:
     row = _DF.fullmatch(text.splitlines()[-1].rstrip())
     if row is None:
-        raise ValueError("expected a line of df")
+        raise UnexpectedError("expected a line of df")
     return Disk(row[3], int(row[1]) * 1024, int(row[2]) * 1024)
 
 
@@ -305,7 +305,7 @@ def _tools(text: str) -> frozenset[str]:
 def _engine_limits(text: str) -> EngineLimits:
     words = text.split()
     if len(words) != 2:
-        raise ValueError("expected a limit and a set of capabilities")
+        raise UnexpectedError("expected a limit and a set of capabilities")
     locked = None if words[0] == "unlimited" else int(words[0])
     return EngineLimits(locked, bool(int(words[1], 16) >> _SYS_RESOURCE & 1))
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from fleet.facts.fact import Fact, Unknown
+from fleet.facts.fact import Fact, UnexpectedError, Unknown
 from fleet.ssh.command_batch import verb
 
 Reach = Literal["open", "refused", "silent", "none", "self"]
@@ -32,4 +32,4 @@ def _parse(text: str) -> Reach:
         if word == each:
             found: Reach = each
             return found
-    raise ValueError("expected open, refused, silent or none")
+    raise UnexpectedError("expected open, refused, silent or none")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 import random
-import re
 import zipfile
 from pathlib import Path
 
 import pdfs
 import pytest
 import yaml
+from damage import damaged
 from written_files import data_of
 
 from voxyard.extraction.child import read_document
@@ -21,41 +21,6 @@ CASES = yaml.load(Path(__file__).with_name("reported_files.yaml").read_bytes(), 
 FILES = [(each["kind"], data_of(each)) for each in CASES]
 FILES += [("pdf", pdfs.written([["Chapter One", "It was late.1"], ["So it went on.", "1 The note."]], title="Late"))]
 KINDS = sorted({kind for kind, _ in FILES})
-TOKEN = re.compile(rb'<[^<>]{0,300}>|"[^"]{0,200}"|\d+|\\[a-z]+-?\d*|[A-Za-z_]+|[^A-Za-z0-9_]')
-VALUE = re.compile(rb'\d+|(?<=")[^"]*(?=")')
-OTHERS = [
-    b"",
-    b"0",
-    b"-1",
-    b"1.5",
-    b"65536",
-    b"99999999999999999999",
-    b"1e999",
-    b"abc",
-    b"%",
-    b"IX",
-    b"0x10",
-    b"\xc3\xa9",
-]
-
-
-def damaged(data: bytes, chance: random.Random) -> bytes:
-    """The bytes cut, exchanged or lost at random, or their tags, words and values."""
-    if chance.random() < 0.3:
-        found, at = bytearray(data), chance.randrange(len(data) + 1)
-        found[at : at + chance.choice((0, 1, 1, 8, 1000))] = chance.randbytes(chance.choice((0, 1, 4)))
-        return bytes(found if chance.random() < 0.9 else found[:at])
-    tokens = TOKEN.findall(data) or [b""]
-    for _ in range(chance.choice((1, 2, 6))):
-        at, change = chance.randrange(len(tokens)), chance.randrange(4)
-        if change == 0:
-            tokens[at] = VALUE.sub(lambda _: chance.choice(OTHERS), tokens[at])
-        elif change == 1:
-            tokens[at] = chance.choice(tokens)
-        else:
-            tokens[at : at + chance.choice((0, 1, 3))] = tokens[at : at + 9] * chance.choice((0, 1, 20))
-            tokens = tokens or [b""]
-    return b"".join(tokens)
 
 
 def damaged_archive(data: bytes, chance: random.Random) -> bytes:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import random
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from damage import damaged
 from fleet_doubles import RecordingSession, host
 
 from fleet.checks.preflight import preflight
@@ -73,3 +76,25 @@ def assert_findings(case: dict[str, Any]) -> None:
 
 def _tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
+
+
+PYTHON_S = re.compile("invalid literal|could not convert|to unpack|object has no|NoneType|list index|Traceback")
+
+
+@pytest.mark.parametrize("number", [20, pytest.param(500, marks=pytest.mark.slow)])
+def test_whatever_a_program_prints_is_a_finding_in_words(number: int) -> None:
+    """Output of these hosts, cut and exchanged by chance."""
+    chance = random.Random(number)
+    printed = [
+        (name, answer(said))
+        for case in ({"answers": HEALTHY}, *CASES)
+        for name, said in case.get("answers", {}).items()
+    ]
+    on = host(gpus=2, acknowledged=frozenset({"tls"}))
+    for _ in range(number):
+        answers = {name: answer(said) for name, said in HEALTHY.items()}
+        for name, said in chance.sample(printed, chance.choice((1, 1, 3))):
+            answers[name] = Answer(damaged(said.out.encode(), chance).decode(errors="replace"), said.err, said.code)
+        facts = collect(RecordingSession(answers), now=lambda: 1000.0)
+        for each in preflight(facts, on, HostRequirements(), assign(facts, on)):
+            assert PYTHON_S.search(f"{each.found} {each.remedy}") is None, each
