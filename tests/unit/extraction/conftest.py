@@ -1,4 +1,4 @@
-"""Documents are read without a process of their own, except where that process is what is tested."""
+"""Documents are read without a process of their own, except in slow tests and where that process is what is tested."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ def _in_this_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyP
     ) -> ParsedDocument:
         return read_document(kind, io.BytesIO(data), code, max_characters)
 
-    if request.path.name not in _IN_CHILD:
+    if request.path.name not in _IN_CHILD and request.node.get_closest_marker("slow") is None:
         monkeypatch.setattr(extract, "read_in_child", read)
