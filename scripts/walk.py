@@ -26,6 +26,8 @@ PACKAGE = ROOT / "runtime/voxyard"
 OUT = ROOT / "build/walk.json"
 REPEATS = 5
 """Walks of one kind, of which the one with the median of thread switches counts."""
+BACKGROUND = "DocumentDispatcher._run"
+"""First call of the thread that looks for documents ten times a second, asked or not: no part of a request."""
 STEPS, WARM_STEPS = 24, 8
 SENTENCE = "The baker sings about the heavy door before the storm."
 _SECONDS = 300.0  # for the start of the service, and for each answer
@@ -55,6 +57,7 @@ class Trace:
     def __init__(self, package: Path) -> None:
         self._package = str(package.resolve()) + os.sep
         self._traced: dict[CodeType, bool] = {}
+        self.background: set[int] = set()
         self.events: list[Event] = []
 
     def install(self) -> None:
@@ -62,10 +65,10 @@ class Trace:
         threading.setprofile(self._profile)
         sys.setprofile(self._profile)
 
-    def take(self) -> list[Event]:
-        """Calls since the last take."""
+    def take(self, *, background: bool = True) -> list[Event]:
+        """Calls since the last take, with those of the thread in the background or without them."""
         taken, self.events = self.events, []
-        return taken
+        return [event for event in taken if background or event[0] not in self.background]
 
     def _profile(self, frame: FrameType, event: str, _: object) -> None:
         if event != "call":
@@ -76,7 +79,10 @@ class Trace:
             named = code.co_name == "<lambda>" or not code.co_name.startswith("<")  # no module, no comprehension
             traced = self._traced[code] = named and code.co_filename.startswith(self._package)
         if traced:
-            self.events.append((threading.get_ident(), code))
+            thread = threading.get_ident()
+            if code.co_qualname == BACKGROUND:
+                self.background.add(thread)
+            self.events.append((thread, code))
 
 
 def counts(events: Iterable[Event]) -> dict[str, int]:
@@ -130,7 +136,7 @@ def trace_service(folder: Path) -> dict[str, dict[str, int]]:
                 for _ in range(REPEATS):
                     trace.take()
                     walk()
-                    walks.append(counts(trace.take()))
+                    walks.append(counts(trace.take(background=name == "document")))
                 found[name] = median(walks)
         except Exception as error:  # noqa: BLE001 — raised below, when the service has ended
             failures.append(error)

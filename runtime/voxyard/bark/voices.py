@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import re
 import stat
@@ -214,6 +215,7 @@ def describe(voice: str) -> VoiceDescription:
     return VoiceDescription(title, "female" if int(found[3]) in WOMEN[found[2]] else "male")
 
 
+@functools.cache  # reading the wheel's list of files takes milliseconds, and every request asks
 def _presets() -> dict[str, metadata.PackagePath]:
     """Files of the installed wheel by voice name. The package is not imported: it needs torchaudio and more."""
     try:

@@ -23,8 +23,7 @@ from eventually import PATIENCE, eventually
 from voxyard.host import durable_files
 from voxyard.speech.audio import audiobook
 from voxyard.speech.audio.audiobook import ChapterMark
-from voxyard.speech.audio.encoder import NO_TAGS, EncodeError, Tags
-from voxyard.speech.audio.languages import three_letters
+from voxyard.speech.audio.encoder import NO_TAGS, EncodeError, Tags, three_letters
 from voxyard.speech.audio.sound_file import BOOK, SUFFIXES, AudiobookFile, Book, SoundFile, open_sound
 from voxyard.speech.audio.wav import pcm16
 

@@ -17,8 +17,8 @@ from voxyard.service.audiobook.timings import text_words
 from voxyard.service.documents.records import Document, StoredChunk
 from voxyard.service.documents.store import Store
 from voxyard.service.errors import NoRoomError, NotFoundError, ServiceError, without_paths
+from voxyard.speech.alignment.aligner import text_times
 from voxyard.speech.alignment.aligner_process import AlignerProcess
-from voxyard.speech.alignment.words import text_times
 from voxyard.speech.audio.joining import Pauses, Piece
 from voxyard.speech.audio.wav import to_bytes
 from voxyard.speech.errors import SpeechError

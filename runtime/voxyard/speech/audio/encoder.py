@@ -12,7 +12,6 @@ from types import MappingProxyType, SimpleNamespace, TracebackType
 from typing import TYPE_CHECKING, Literal, Protocol, Self, get_args
 
 from voxyard.speech.audio import wav
-from voxyard.speech.audio.languages import three_letters
 from voxyard.speech.audio.tempo import FASTEST, SLOWEST, Stretch, stretched_length
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.requests import SAMPLE_RATE
@@ -20,6 +19,25 @@ from voxyard.speech.requests import SAMPLE_RATE
 if TYPE_CHECKING:
     from voxyard.speech.audio.wav import Pcm
     from voxyard.speech.requests import Audio
+
+
+_CODES = "alb arm baq bur chi cze dut fre geo ger gre ice mac mao may per rum slo tib wel"
+_BIBLIOGRAPHIC = frozenset(_CODES.split())
+"""Codes of libraries: files have the other one of such a language (ISO/IEC 14496-12)."""
+
+
+def three_letters(language: str | None) -> str | None:
+    """Code of a language in audio files (ISO 639-2): `en-GB` → `eng`; None for what has none, or is no language."""
+    from babel.core import get_global
+
+    code = (language or "").replace("_", "-").partition("-")[0].strip().lower()
+    aliases: Mapping[str, str] = get_global("language_aliases")
+    short = aliases.get(code, code)
+    found = [
+        each for each, of in aliases.items() if (of, len(each)) == (short, 3) and each not in _BIBLIOGRAPHIC
+    ]  # single languages of a group stand before its own code
+    alike = [each for each in found if each.startswith(short)] or found
+    return alike[-1] if alike else (code if len(code) == 3 and code.isalpha() and code != "und" else None)
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,9 @@ import pytest
 
 from voxyard.corpus import espeak
 from voxyard.speech.alignment import aligner_process
-from voxyard.speech.alignment.aligner import open_aligner
+from voxyard.speech.alignment.aligner import open_aligner, text_times
 from voxyard.speech.alignment.aligner_process import AlignerProcess
 from voxyard.speech.alignment.pocketsphinx import PocketsphinxAligner, phones, plain_letters
-from voxyard.speech.alignment.words import text_times
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.text.chunks import milliseconds
 
