@@ -11,7 +11,7 @@ import re._constants as op  # type: ignore[import-not-found]
 import re._parser as parser  # type: ignore[import-not-found]
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import chain
 from typing import Any, Literal
@@ -34,19 +34,22 @@ class Places:
             if not after_word:
                 self._apart[character].append(at)
             after_word = character.isalnum() or character == "_"
+        self._characters = frozenset(self._of)
         self._found: dict[Beginning, list[int] | None] = {}
 
     def has(self, start: int, end: int) -> bool:
         """True where this is within the part."""
         return self._start <= start and end <= self._end
 
-    def matches(self, pattern: re.Pattern[str], start: int, end: int) -> Iterator[re.Match[str]]:
+    def matches(self, pattern: re.Pattern[str], start: int, end: int) -> Iterable[re.Match[str]]:
         """As `pattern.finditer` from `start` to `end`, which are within the part."""
         beginning = beginning_of(pattern)
         places = self._places(beginning) if beginning is not None else None
         if places is None:
-            yield from pattern.finditer(self._text, start, end)
-            return
+            return pattern.finditer(self._text, start, end)
+        return self._at(places, pattern, start, end) if places else ()
+
+    def _at(self, places: list[int], pattern: re.Pattern[str], start: int, end: int) -> Iterator[re.Match[str]]:
         after, text, match = start, self._text, pattern.match
         for index in range(bisect_left(places, start), bisect_left(places, end)):
             at = places[index]
@@ -57,7 +60,7 @@ class Places:
     def _places(self, beginning: Beginning) -> list[int] | None:
         """Places of the characters that may begin a match; None where they are too many."""
         if beginning not in self._found:
-            those = (each for each in self._of if beginning.has(each))
+            those = beginning.among(self._characters)
             places = [(self._apart if beginning.apart(each) else self._of)[each] for each in those]
             few = sum(map(len, places)) <= _MOST * (self._end - self._start)
             self._found[beginning] = sorted(chain.from_iterable(places)) if few else None
@@ -70,18 +73,18 @@ class Beginning:
     def __init__(self, characters: str, flags: int, before: Before) -> None:
         self._match = re.compile(characters, flags).match
         self._before = before
-        self._known: dict[str, bool] = {}
+        self._members, self._seen = set[str](), set[str]()
 
     def apart(self, character: str) -> bool:
         """True where no match begins with it after a letter, a digit or an underscore."""
         return self._before == "no word" or (self._before == "boundary" and _is_word(character))
 
-    def has(self, character: str) -> bool:
-        """True where a match may begin with it."""
-        known = self._known.get(character)
-        if known is None:
-            known = self._known[character] = self._match(character) is not None
-        return known
+    def among(self, characters: frozenset[str]) -> frozenset[str]:
+        """Those of the characters that a match may begin with."""
+        if unseen := characters - self._seen:
+            self._members.update(filter(self._match, unseen))
+            self._seen |= unseen
+        return characters & self._members
 
 
 def beginning_of(pattern: re.Pattern[str]) -> Beginning | None:

@@ -111,7 +111,12 @@ def _windows(text: str, start: int, end: int) -> Iterator[Span]:
     yield start, end
 
 
-def _matches(places: Places, pattern: re.Pattern[str], text: str, start: int, end: int) -> Iterator[re.Match[str]]:
+def _matches(places: Places, pattern: re.Pattern[str], text: str, start: int, end: int) -> Iterable[re.Match[str]]:
+    """As `finditer`: in the places of a part of the text where they are known."""
+    return places.matches(pattern, start, end) if places.has(start, end) else _in_windows(pattern, text, start, end)
+
+
+def _in_windows(pattern: re.Pattern[str], text: str, start: int, end: int) -> Iterator[re.Match[str]]:
     """As `finditer`, in searches of a window each, which look `MARGIN` characters beyond it.
 
     What reaches the end of that is looked for once more, without an end: a match is the same however long it is. What
@@ -130,7 +135,7 @@ def _matches(places: Places, pattern: re.Pattern[str], text: str, start: int, en
             if looked >= beyond:
                 break
         start = max(looked, beyond)
-    yield from places.matches(pattern, start, end) if places.has(start, end) else pattern.finditer(text, start, end)
+    yield from pattern.finditer(text, start, end)
 
 
 _APOSTROPHES = re.compile(r"(?<=\d)['’](?=\d{3}(?:['’]\d{3})*(?![\d'’]))")  # 10'000 francs
