@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from itertools import groupby
+from itertools import groupby, islice
 
 from lxml import html
 
@@ -15,12 +15,16 @@ from voxyard.extraction.silent import is_title_of_contents
 from voxyard.extraction.style_sheets import unseen
 
 _FEWEST_LINKS = 3
-_LEAVES = ("p", "li", "div", "td", "dt", "dd", "h1", "h2", "h3", "h4", "h5", "h6")
+_HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
+_LEAVES = ("p", "li", "div", "td", "dt", "dd", *_HEADINGS)
+_NUMBER_OF_NOTE = re.compile(r"\s*[\[(]?\s*(?:\d{1,4}|[*†‡])\s*[\])]?[.:]?\s*")
+_NEAR = 4  # elements between a mark of a note, or its number, and the one that names its place
 _PAGE = re.compile(r"[^#:?]+\.x?html?(?:#.*)?", re.IGNORECASE)  # of the same book
 _BESIDE_LINKS = re.compile(r"[\W\d_]*")
 _PAGE_NUMBER = re.compile(
     r"\s*[\[({|]?\s*(?:pg\.?|page|p\.|seite|s\.)?\s*(?:\d{1,4}|[ivxl]{1,6})\s*[\])}|]?\s*", re.IGNORECASE
 )
+_LONGEST_NUMBER = 20  # characters: Page 4 of 20
 _OF_PAGE = re.compile(
     r"(?:^|[\s_-])(?:page|pg|pb|folio|pagebreak|page-?num\w*)(?:$|[\s_\d-])|doc-pagebreak", re.IGNORECASE
 )
@@ -34,6 +38,15 @@ _SHOWN = (
     "not(ancestor::*[@hidden or self::script or self::style or self::noscript])])"
 )
 _DROP_CAP = re.compile(r"drop[-_]?cap|lettrine|initial", re.IGNORECASE)
+
+
+def is_page_number(text: str) -> bool:
+    """True for the number of a printed page, or a text without letters; words are not."""
+    return (
+        _PAGE_NUMBER.fullmatch(text) is not None
+        or not any(map(str.isalpha, text))
+        or (len(text) <= _LONGEST_NUMBER and any(map(str.isdecimal, text)))
+    )
 
 
 def hide_around(root: html.HtmlElement, *, of_book: bool = False, linked: Callable[[str], str] | None = None) -> None:
@@ -57,7 +70,40 @@ def hide_around(root: html.HtmlElement, *, of_book: bool = False, linked: Callab
             element.set("hidden", "")
         elif element.tag in _LEAVES and _DROP_CAP.search(classes):
             _join_drop_cap(element)
+    _hide_numbers_of_notes(root)
     _hide_contents(root, of_book)
+
+
+def _hide_numbers_of_notes(root: html.HtmlElement) -> None:
+    """Hides the number that a note begins with where that leads back to the mark, and the mark leads to the note."""
+    links = [each for each in root.iter("a") if (each.get("href") or "").startswith("#")]
+    named = {name: each for each in root.xpath("//*[@id or @name]") for name in (each.get("id"), each.get("name"))}
+    for link in links:
+        target = named.get(link.get("href")[1:])
+        if target is None or _NUMBER_OF_NOTE.fullmatch(link.text_content()) is None or not _begins_block(link):
+            continue
+        own = {f"#{each.get(name)}" for each in _around(link) for name in ("id", "name") if each.get(name)}
+        near = [*islice(target.iter("a"), _NEAR), *_around(target)]
+        if any(each.get("href") in own for each in near):
+            link.set("hidden", "")
+
+
+def _around(element: html.HtmlElement) -> list[html.HtmlElement]:
+    """An element, and those up to the block that it is in."""
+    found = [element, *islice(element.iterancestors(), _NEAR)]
+    last = next((at for at, each in enumerate(found) if each.tag in _LEAVES), len(found) - 1)
+    return found[: last + 1]
+
+
+def _begins_block(element: html.HtmlElement) -> bool:
+    """True where nothing but blanks and a bracket stands before an element in its block, which is no heading."""
+    while element.tag not in _LEAVES:
+        before, parent = element.getprevious(), element.getparent()
+        text = before.tail if before is not None else parent.text if parent is not None else ""
+        if parent is None or (before is not None and before.text_content().strip()) or (text or "").strip(" \n\t[("):
+            return False
+        element = parent
+    return element.tag not in _HEADINGS
 
 
 def _join_drop_cap(element: html.HtmlElement) -> None:

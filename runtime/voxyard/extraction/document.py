@@ -329,16 +329,17 @@ def _places(blocks: Iterable[Block], text: str) -> Iterator[tuple[Block, str, in
 
 def _below_parts(blocks: Sequence[Block], level: int) -> int:
     """The level of the chapters below a level's headings, where most of these are parts; else the level itself."""
-    heads = [each for each in pairwise(blocks) if isinstance(each[0], HeadingBlock) and each[0].level == level]
-    parts = [after for _, after in heads if isinstance(after, HeadingBlock) and after.level > level]
+    every = [_heading(block) for block in blocks]
+    heads = [(head, after) for head, after in zip_longest(every, every[1:]) if head is not None and head.level == level]
+    parts = [after for _, after in heads if after is not None and after.level > level]
     if len(parts) < _FEWEST_PARTS or len(parts) <= len(heads) / 2:
         return level
     lower = min(part.level for part in parts)
-    named = any(isinstance(block, HeadingBlock) and block.entry is not None for block in blocks)
-    below = [block for block in blocks if isinstance(block, HeadingBlock) and block.level == lower]
+    named = any(each is not None and each.entry is not None for each in every)
+    below = [each for each in every if each is not None and each.level == lower]
     if len(below) < _CHAPTERS * len(parts) or (named and all(each.entry is None for each in below)):
         return level  # their second lines, or sections
-    said = [is_part(head.text) for head, _ in heads if isinstance(head, HeadingBlock)]
+    said = [is_part(head.text) for head, _ in heads]
     if sum(said) <= len(said) / 2 and sum(is_of_chapter(each.text) for each in below) <= len(below) / 2:
         return level
     return _below_parts(blocks, lower)

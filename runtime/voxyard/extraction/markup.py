@@ -10,7 +10,7 @@ from itertools import islice
 
 from lxml import etree, html
 
-from voxyard.extraction.around import hide_around
+from voxyard.extraction.around import hide_around, is_page_number
 from voxyard.extraction.document import (
     Block,
     Code,
@@ -53,10 +53,9 @@ _SILENT_ROLES = frozenset(
         "doc-index",
         "doc-backlink",
         "doc-noteref",
-        "doc-pagebreak",
     )
 )
-_SILENT_TYPES = frozenset(("toc", "landmarks", "page-list", "pagebreak", "noteref", "loi", "lot", "backlink"))
+_SILENT_TYPES = frozenset(("toc", "landmarks", "page-list", "noteref", "loi", "lot", "backlink"))
 _SILENT_CLASSES = frozenset(  # navigation of Sphinx and of DocBook's style sheets
     (
         "headerlink",
@@ -73,7 +72,7 @@ _SILENT_CLASSES = frozenset(  # navigation of Sphinx and of DocBook's style shee
     )
 )
 _MARKS = frozenset("¶#§↩↑^\u21a9\ufe0e")  # text of links that only lead somewhere
-_NOTE_NUMBER = re.compile(r"\s*[\[(]?\s*(?:\d{1,4}|[*†‡a-z])\s*[\])]?\s*", re.IGNORECASE)
+_NOTE_NUMBER = re.compile(r"\s*[\[(]?\s*(?:\d{1,4}|[*†‡a-z])\s*[\])]?\.?\s*", re.IGNORECASE)
 _NOTE_CLASS = re.compile(r"\b(?:fnanchor|footnote|endnote|noteref|fnref)", re.IGNORECASE)
 _OTHER_TARGET = re.compile(r"#_?(?:fig|tab|eq|sec|chap|ch|part|step|item|line|page)[a-z]*[._:-]?\d*", re.IGNORECASE)
 _ENDS_OF_WORDS = ".,;:!?…。、！？\"'”’»)」』"
@@ -97,6 +96,8 @@ _SCENE_BREAK = re.compile(
 _TAG = re.compile(r"(?<=\[)(?=(?:/[ \t]*)?(?:voice|pause|break|silence)\b)|(?<=<)(?=(?:speak|break)\b)", re.IGNORECASE)
 _EASTERN = "\u2e80"  # the first of the signs of Chinese and Japanese
 _EPUB_TYPE = "{http://www.idpf.org/2007/ops}type"
+_HEAD = 4096  # characters of a page that have its first element
+_PREFIX = re.compile(r"<([\w.-]+):html\b[^>]*\sxmlns:\1\s*=\s*[\"']http://www\.w3\.org/1999/xhtml[\"']")
 _MAIN = ".//main|.//*[@role='main']"
 _AUTHORS = ("author", "dc.creator", "dcterms.creator")
 
@@ -146,7 +147,7 @@ def html_page(
 
 
 def _parsed(markup: str | bytes) -> html.HtmlElement:
-    text = markup if isinstance(markup, str) else _decoded(markup)
+    text = _without_prefix(markup if isinstance(markup, str) else _decoded(markup))
     data = text.encode("utf-8", "surrogatepass")
     parser = html.HTMLParser(encoding="utf-8", no_network=True, remove_comments=True, remove_pis=True, huge_tree=True)
     try:
@@ -159,6 +160,12 @@ def _parsed(markup: str | bytes) -> html.HtmlElement:
         ) from error
     _check_depth(root)
     return root
+
+
+def _without_prefix(markup: str) -> str:
+    """The markup of a page whose elements all have a prefix, as <h:p>, without it."""
+    prefix = _PREFIX.search(markup, 0, _HEAD)
+    return markup if prefix is None else re.sub(rf"(</?){re.escape(prefix[1])}:", r"\1", markup)
 
 
 _DECLARED = re.compile(
@@ -420,6 +427,8 @@ def _is_silent(element: html.HtmlElement) -> bool:
     kinds = (element.get(_EPUB_TYPE) or element.get("epub:type") or "").split()
     if not _SILENT_TYPES.isdisjoint(kinds):
         return True
+    if "pagebreak" in kinds or element.get("role") == "doc-pagebreak":
+        return is_page_number(element.text_content())  # else the first words of the page
     return element.tag in ("a", "sup") and _is_mark(element)
 
 
@@ -450,7 +459,7 @@ def _begins_note(element: html.HtmlElement) -> bool:
 def _is_mark(element: html.HtmlElement) -> bool:
     """True for a link to a note or a heading, whose text is a number or a sign, and for the number before a note."""
     text = element.text_content().strip()
-    link = element if element.tag == "a" else element.find(".//a")
+    link = element if element.tag == "a" else next((a for a in element.iter("a") if a.get("href")), None)
     if link is None and element.tag == "sup" and _begins_note(element):
         return _NOTE_NUMBER.fullmatch(text) is not None
     if link is None or "#" not in (link.get("href") or ""):
@@ -461,6 +470,6 @@ def _is_mark(element: html.HtmlElement) -> bool:
         element.tag == "sup"
         or link.find(".//sup") is not None
         or _NOTE_CLASS.search(link.get("class") or "") is not None
-        or (_OTHER_TARGET.search(link.get("href")) is None and _follows_text(element))
+        or (_OTHER_TARGET.search(link.get("href")) is None and (_follows_text(element) or _begins_note(element)))
     )
     return is_note and _NOTE_NUMBER.fullmatch(text) is not None
