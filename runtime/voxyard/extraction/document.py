@@ -14,7 +14,15 @@ from voxyard.extraction.lines import joined_words, lines_going_on
 from voxyard.extraction.misread import Mend, damage_of, mend_of
 from voxyard.extraction.plaintext import clean
 from voxyard.extraction.silent import contents_lines, without_pictures, without_readings
-from voxyard.extraction.titles import DIRECTS, chapter_title, is_of_chapter, is_part, numbers_alone
+from voxyard.extraction.titles import (
+    DIRECTS,
+    chapter_title,
+    in_capitals,
+    is_of_chapter,
+    is_part,
+    numbered_names,
+    numbers_alone,
+)
 
 CodeBlocks = Literal["skip", "announce"]
 
@@ -229,7 +237,8 @@ def without_contents_blocks(blocks: Sequence[Block]) -> tuple[Block, ...]:
 def with_titles(blocks: Sequence[Block]) -> tuple[Block, ...]:
     """The blocks; where at most one is a heading, with the chapters that paragraphs such as CHAPTER IV begin.
 
-    There are at least two of these. Where no words tell them, numbers that stand alone are chapters: 1, 2, 3.
+    There are at least two of these. Where no words tell them, numbers from 1 on are chapters, alone or with names, or
+    lines in capitals.
     """
     heads = [head for block in blocks if (head := _heading(block)) is not None]
     if len(heads) > 1:
@@ -238,7 +247,7 @@ def with_titles(blocks: Sequence[Block]) -> tuple[Block, ...]:
     texts = [DIRECTS.sub("", block.text).strip() if isinstance(block, Paragraph) else "" for block in blocks]
     titles = {at: title for at, text in enumerate(texts) if (title := chapter_title(text)) is not None}
     if len(titles) < _FEWEST_TITLES:
-        titles = numbers_alone(texts)
+        titles = numbers_alone(texts) or numbered_names(texts) or in_capitals(texts)
     return tuple(
         replace(block, chapter=HeadingBlock(titles[at], level))
         if isinstance(block, Paragraph) and at in titles
