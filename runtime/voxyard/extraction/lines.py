@@ -25,6 +25,7 @@ _MOST_INDENTED = 0.5  # of the lines, where these begin paragraphs
 _WIDE_BLANK = "\u3000"
 _INDENTED = re.compile(r"(?:[^\S\n]{2,}|\u3000)(?=\S)")
 _PAGE_NUMBER = re.compile(r"[-–—\[(|\s]*(?:page|pg\.?|p\.|seite|s\.)?\s*(?P<number>\d{1,4})[-–—\])|\s]*", re.IGNORECASE)
+_FEWEST_LETTERS = 4  # of the head of a page
 _LONGEST_HEAD = 60  # characters of the head of a page
 _MOST_PAGES = 2  # from one head to the next, where left and right pages have others
 _NUMBERED_HEAD = re.compile(
@@ -149,15 +150,17 @@ def _without_running_heads(blocks: list[str]) -> list[str]:
     lines = [
         block.strip() if len(block.strip()) <= _LONGEST_HEAD and "\n" not in block.strip() else "" for block in blocks
     ]
-    numbers = {at for at, line in enumerate(lines) if line and _PAGE_NUMBER.fullmatch(line) is not None}
-    near = {at + step for at in numbers for step in (-1, 1) if 0 <= at + step < len(lines)} - numbers
-    heads = Counter(lines[at] for at in near if lines[at] and not lines[at].endswith(_SENTENCE_ENDS))
+    found = [(at, each) for at, line in enumerate(lines) if (each := _PAGE_NUMBER.fullmatch(line)) is not None]
+    numbers = {at: int(each["number"]) for at, each in found}
+    rising = {at for (at, one), (after, other) in pairwise(numbers.items()) if other == one + 1 for at in (at, after)}
+    near = {at + step for at in rising for step in (-1, 1) if 0 <= at + step < len(lines)} - set(numbers)
+    heads = Counter(lines[at] for at in near if _may_be_head(lines[at]))
     running = {head for head, count in heads.items() if count >= _FEWEST}
     left_out = {at for at in near if lines[at] in running}
     numbered: dict[str, list[tuple[int, int]]] = {}  # heads with a number in their line: where, and which
     for at, line in enumerate(lines):
-        if (found := _NUMBERED_HEAD.fullmatch(line)) is not None and chapter_title(line) is None:
-            number, head = found["before"] or found["after"], found["head"] or found["first"]
+        if (headed := _NUMBERED_HEAD.fullmatch(line)) is not None and chapter_title(line) is None:
+            number, head = headed["before"] or headed["after"], headed["head"] or headed["first"]
             numbered.setdefault(head, []).append((at, int(number)))
     for places in numbered.values():
         rising = all(0 < other - one <= _MOST_PAGES for (_, one), (_, other) in pairwise(places))
@@ -173,6 +176,10 @@ def _without_running_heads(blocks: list[str]) -> list[str]:
         else:
             kept.append(block)
     return kept
+
+
+def _may_be_head(line: str) -> bool:
+    return sum(map(str.isalpha, line)) >= _FEWEST_LETTERS and not line.endswith(_SENTENCE_ENDS)
 
 
 def _parts_a_sentence(blocks: list[str], at: int) -> bool:
