@@ -163,8 +163,8 @@ def _without_running_heads(blocks: list[str]) -> list[str]:
             number, head = headed["before"] or headed["after"], headed["head"] or headed["first"]
             numbered.setdefault(head, []).append((at, int(number)))
     for places in numbered.values():
-        rising = all(0 < other - one <= _MOST_PAGES for (_, one), (_, other) in pairwise(places))
-        if len(places) >= _FEWEST and rising:
+        rises = all(0 < other - one <= _MOST_PAGES for (_, one), (_, other) in pairwise(places))
+        if len(places) >= _FEWEST and rises:
             left_out |= {at for at, _ in places}
     kept = list[str]()
     for at, block in enumerate(blocks):
