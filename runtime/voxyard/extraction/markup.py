@@ -28,6 +28,7 @@ from voxyard.extraction.mathml import spoken_formula
 from voxyard.extraction.plaintext import decode, has_mark
 from voxyard.extraction.preformatted import OF_CODE, is_code, prose
 from voxyard.extraction.raised import raised
+from voxyard.extraction.symbol_fonts import as_drawn, is_symbol_font
 
 MAX_DEPTH = 200
 """Deepest nesting of elements that is read; what lies deeper is refused."""
@@ -85,6 +86,7 @@ _EMPTY_LINES = re.compile(r"\n{2,}")
 _LEFT_OF_MARK = re.compile(r"[.:)\]]\s+")  # at the beginning of a note
 _LEVELS_OF_NOTES = 2  # between the number of a note and what is named one
 _UNSEEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
+_FONT = re.compile(r"font-family\s*:\s*[\"']?([A-Za-z][\w ]*)", re.IGNORECASE)
 _CONSENT = re.compile(r"\b(?:cookie|gdpr)s?[-_]?(?:banner|bar|consent|dialog|modal|notice|popup)\b", re.IGNORECASE)
 _NO_BREAK = "\u00a0"
 _SCENE_BREAK = re.compile(
@@ -330,6 +332,9 @@ class _Walk:
         if element.tag == "math":
             return spoken_formula(element)
         text = "".join(self._parts(element))
+        font = _FONT.search(f"{element.get('style') or ''};font-family:{element.get('face') or ''}")
+        if font is not None and is_symbol_font(font[1]):
+            text = as_drawn(text, font[1])
         return _TAG.sub(" ", text) if element.tag in OF_CODE else text
 
     def _parts(self, element: html.HtmlElement) -> list[str]:
