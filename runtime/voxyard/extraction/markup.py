@@ -81,6 +81,7 @@ _OF_NOTES = re.compile(r"note|reference|citation|toc|nav", re.IGNORECASE)
 _BLANKS = re.compile(r"[ \t\r\n\f]+")
 _BREAK = "\u2028"  # a `br`, in a line whose other ends of lines are blanks
 _BREAKS = re.compile(rf"[ \u00a0]*{_BREAK}[ \u00a0]*")
+_BEFORE_STOP = re.compile(r"(?<=[^\W\d_]) (?=[.,](?:\s|$)(?!\s*[.,]))")  # of elements on lines of their own
 _LINE_ENDS = re.compile(r"\n+")
 _EMPTY_LINES = re.compile(r"\n{2,}")
 _LEFT_OF_MARK = re.compile(r"[.:)\]]\s+")  # at the beginning of a note
@@ -413,7 +414,7 @@ def _span(cell: html.HtmlElement, name: str) -> int:
 
 
 def _folded(text: str) -> str:
-    return _BREAKS.sub("\n", _BLANKS.sub(" ", text)).strip()
+    return _BEFORE_STOP.sub("", _BREAKS.sub("\n", _BLANKS.sub(" ", text))).strip()
 
 
 def _is_silent(element: html.HtmlElement) -> bool:
