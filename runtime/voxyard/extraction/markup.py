@@ -77,6 +77,7 @@ _NOTE_NUMBER = re.compile(r"\s*[\[(]?\s*(?:\d{1,4}|[*†‡a-z])\s*[\])]?\.?\s*"
 _NOTE_CLASS = re.compile(r"\b(?:fnanchor|footnote|endnote|noteref|fnref)", re.IGNORECASE)
 _OTHER_TARGET = re.compile(r"#_?(?:fig|tab|eq|sec|chap|ch|part|step|item|line|page)[a-z]*[._:-]?\d*", re.IGNORECASE)
 _ENDS_OF_WORDS = ".,;:!?…。、！？\"'”’»)」』"
+_ROWS = ("thead", "tbody", "tfoot")
 _OF_NOTES = re.compile(r"note|reference|citation|toc|nav", re.IGNORECASE)
 _BLANKS = re.compile(r"[ \t\r\n\f]+")
 _BREAK = "\u2028"  # a `br`, in a line whose other ends of lines are blanks
@@ -293,14 +294,16 @@ class _Walk:
             yield from self.blocks(caption)
         header: tuple[str, ...] = ()
         taken: dict[int, int] = {}  # columns that cells above take, and in how many rows
-        for row in table.iter("tr"):
+        for row in table.iter("tr", *_ROWS):
+            if row.tag in _ROWS and row.find("td") is None and row.find("th") is None:
+                continue  # but for cells without a row of their own
             cells = [cell for cell in row.iterchildren("td", "th") if not _is_silent(cell)]
             texts = self._in_columns(cells, taken, len(header))
             if any(cell in self._with_blocks and len(list(self.blocks(cell))) > 1 for cell in cells):
                 for cell in cells:
                     yield from self.blocks(cell)
                 continue
-            titles = row.getparent().tag == "thead" or all(cell.tag == "th" for cell in cells)
+            titles = "thead" in (row.tag, row.getparent().tag) or all(cell.tag == "th" for cell in cells)
             if titles and not header and len(cells) > 1 and any(texts):
                 header = texts
                 yield TableRow(texts, titles=True)
