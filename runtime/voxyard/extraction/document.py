@@ -13,7 +13,7 @@ from voxyard.extraction.errors import TextTooLongError
 from voxyard.extraction.lines import joined_words, lines_going_on
 from voxyard.extraction.misread import Mend, damage_of, mend_of
 from voxyard.extraction.plaintext import clean
-from voxyard.extraction.silent import contents_lines, without_pictures, without_readings
+from voxyard.extraction.silent import contents_lines, is_title_of_contents, without_pictures, without_readings
 from voxyard.extraction.titles import (
     DIRECTS,
     chapter_title,
@@ -231,7 +231,16 @@ def without_contents_blocks(blocks: Sequence[Block]) -> tuple[Block, ...]:
     """The blocks without those of tables of contents."""
     lines = [" ".join(block.cells if isinstance(block, TableRow) else block.text.split()) for block in blocks]
     left_out = contents_lines(lines)
-    return tuple(block for at, block in enumerate(blocks) if at not in left_out)
+    kept = [block for at, block in enumerate(blocks) if at not in left_out]
+    return tuple(block for block, after in zip_longest(kept, kept[1:]) if not _is_title_alone(block, after))
+
+
+def _is_title_alone(block: Block, after: Block | None) -> bool:
+    """True for the title of a table of contents with nothing but a title below: its lines are left out."""
+    if not isinstance(block, (Paragraph, HeadingBlock)) or not is_title_of_contents(block.text):
+        return False
+    is_head = isinstance(after, HeadingBlock) and (isinstance(block, Paragraph) or after.level <= block.level)
+    return is_head or (isinstance(after, Paragraph) and chapter_title(after.text) is not None)
 
 
 def with_titles(blocks: Sequence[Block]) -> tuple[Block, ...]:

@@ -173,7 +173,7 @@ def _blocks_of(parent: etree._Element, level: int) -> Iterator[Block]:
                 header = cells if titles else header
                 yield TableRow(cells, () if titles or len(header) != len(cells) else header, titles)
             elif name not in ("tr", "", *_SILENT):
-                yield from _blocks(child, level + (name == "section"))
+                yield from _blocks(child, level + (name == "section" and _has_title(child)))
             continue
         if found:
             below = {
@@ -182,6 +182,11 @@ def _blocks_of(parent: etree._Element, level: int) -> Iterator[Block]:
             }.get(name)
             block = Paragraph(found) if below is None else HeadingBlock(found, min(level + below, _DEEPEST))
             yield in_language(block, child.get(_LANGUAGE))
+
+
+def _has_title(section: etree._Element) -> bool:
+    """True for a section with a title of its own; one without is that of its sections."""
+    return any(_name(each) == "title" for each in section)
 
 
 def _is_word(text: str) -> bool:

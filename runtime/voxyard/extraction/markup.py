@@ -88,6 +88,7 @@ _EMPTY_LINES = re.compile(r"\n{2,}")
 _LEFT_OF_MARK = re.compile(r"[.:)\]]\s+")  # at the beginning of a note
 _LEVELS_OF_NOTES = 2  # between the number of a note and what is named one
 _UNSEEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
+_INLINE = re.compile(r"display\s*:\s*inline(?![\w-])", re.IGNORECASE)
 _FONT = re.compile(r"font-family\s*:\s*[\"']?([A-Za-z][\w ]*)", re.IGNORECASE)
 _CONSENT = re.compile(r"\b(?:cookie|gdpr)s?[-_]?(?:banner|bar|consent|dialog|modal|notice|popup)\b", re.IGNORECASE)
 _NO_BREAK = "\u00a0"
@@ -271,6 +272,8 @@ class _Walk:
         elif tag == "p" and element.text == _NO_BREAK and not len(element):
             yield SceneBreak(weak=True)
         elif tag == "pre":
+            for line_end in element.iter("br"):
+                line_end.tail = f"\n{line_end.tail or ''}"
             if (text := element.text_content()).strip():
                 yield from [Code(text)] if is_code(element) else map(Paragraph, prose(text).split("\n\n"))
         elif tag == "table" and element.get("role") != "presentation" and element not in self._layout:
@@ -355,6 +358,8 @@ class _Walk:
         return parts
 
     def _is_block(self, element: html.HtmlElement) -> bool:
+        if element.tag == "div" and _INLINE.search(element.get("style") or ""):
+            return element in self._with_blocks
         return element.tag in _BLOCKS or element in self._with_blocks
 
 
@@ -421,7 +426,7 @@ def _folded(text: str) -> str:
 
 
 def _is_silent(element: html.HtmlElement) -> bool:
-    if not isinstance(element.tag, str) or element.tag in _SILENT:
+    if not isinstance(element.tag, str) or (element.tag in _SILENT and not _is_word_of_sentence(element)):
         return True
     if (
         element.get("hidden") is not None
@@ -439,6 +444,14 @@ def _is_silent(element: html.HtmlElement) -> bool:
     if "pagebreak" in kinds or element.get("role") == "doc-pagebreak":
         return is_page_number(element.text_content())  # else the first words of the page
     return element.tag in ("a", "sup") and _is_mark(element)
+
+
+def _is_word_of_sentence(element: html.HtmlElement) -> bool:
+    """True for a button within the words of a paragraph, which explains some of them."""
+    parent, before = element.getparent(), element.getprevious()
+    text = parent.text if before is None and parent is not None else before.tail if before is not None else ""
+    within = element.tag == "button" and parent is not None and parent.tag == "p"
+    return within and (text or "")[-2:].strip().isalpha() and (element.tail or "")[:2].strip().isalpha()
 
 
 def _drop_cap(element: html.HtmlElement) -> str:
@@ -474,6 +487,8 @@ def _is_mark(element: html.HtmlElement) -> bool:
     if link is None or "#" not in (link.get("href") or ""):
         return False
     if text and all(letter in _MARKS for letter in text):
+        return True
+    if not text and next(element.iter("img"), None) is not None:  # a picture of a mark
         return True
     is_note = (
         element.tag == "sup"

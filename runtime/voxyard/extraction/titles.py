@@ -10,6 +10,21 @@ from itertools import pairwise
 
 _LONGEST = 80  # characters of a title
 _FEWEST_NUMBERS = 3  # that are titles alone
+_IN_WORDS = tuple(
+    each.split()
+    for each in (
+        "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen"
+        " eighteen nineteen twenty twenty-one twenty-two twenty-three twenty-four twenty-five twenty-six twenty-seven"
+        " twenty-eight twenty-nine thirty",
+        "eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn fünfzehn sechzehn siebzehn"
+        " achtzehn neunzehn zwanzig",
+        "un deux trois quatre cinq six sept huit neuf dix onze douze treize quatorze quinze seize",
+        "uno dos tres cuatro cinco seis siete ocho nueve diez once doce trece catorce quince",
+        "uno due tre quattro cinque sei sette otto nove dieci undici dodici tredici quattordici quindici",
+        "um dois três quatro cinco seis sete oito nove dez onze doze treze catorze quinze",
+        "один два три четыре пять шесть семь восемь девять десять одиннадцать двенадцать",
+    )
+)
 _FIGURES = ("", "一", "二", "三", "四", "五", "六", "七", "八", "九")
 _BELOW = 2  # paragraphs from one to the next, at least
 _MOST_TITLES = 0.5  # of the paragraphs
@@ -153,13 +168,13 @@ def is_of_chapter(title: str) -> bool:
 
 
 def numbers_alone(paragraphs: Sequence[str]) -> dict[int, str]:
-    """The paragraphs that are numbers from 1 on, in Arabic, Roman or Chinese figures; none of fewer than 3."""
+    """The paragraphs that are numbers from 1 on, in figures or in words; none of fewer than 3."""
     found: dict[int, str] = {}
-    next_one = ("1", "I", "一")
+    next_one = _written(1)
     for at, text in enumerate(paragraphs):
-        if len(text) <= _LONGEST and unicodedata.normalize("NFKC", text).strip(" .、") in next_one:
+        if len(text) <= _LONGEST and unicodedata.normalize("NFKC", text).strip(" .、").casefold() in next_one:
             found[at] = text.strip()
-            next_one = (str(len(found) + 1), roman(len(found) + 1), chinese(len(found) + 1))
+            next_one = _written(len(found) + 1)
     return found if len(found) >= _FEWEST_NUMBERS else {}
 
 
@@ -201,6 +216,12 @@ def _is_in_capitals(line: str) -> bool:
         and sum(map(str.isalpha, line)) >= _FEWEST_LETTERS
         and _SENTENCE.search(line) is None
     )
+
+
+def _written(number: int) -> set[str]:
+    """A number as it may be written, in small letters: 2, ii, 二, two, zwei."""
+    words = {each[number - 1] for each in _IN_WORDS if number <= len(each)}
+    return {str(number), roman(number).casefold(), chinese(number), *words}
 
 
 def chinese(number: int) -> str:
