@@ -194,10 +194,10 @@ def _are_paragraphs(inner: list[str], lines: list[str]) -> bool:
     if not any(_has_case(line) for line in inner):
         ends = [_ends_without_case(line, after) for line, after in zip_longest(lines, lines[1:], fillvalue="")]
         return sum(ends) >= _ENDED * len(lines)
-    ended = sum(_ends(line) for line in lines) / len(lines)
+    ended = sum(_ends(line) or chapter_title(line) is not None for line in lines) / len(lines)
     if all(line.upper() == line for line in inner if _has_case(line)):
         return False  # all in capitals: where a sentence begins is not told
-    going_on = sum(_goes_on(line) for line in inner) / len(inner)
+    going_on = sum(_goes_on(line) and chapter_title(line) is None for line in inner) / len(inner)
     return going_on <= _GOING_ON and (full < _FULL or ended >= _ENDED or longest <= _VERSE)
 
 

@@ -83,6 +83,7 @@ class _Paragraph:
     outline: int | None = None
     number: str | None = None  # of a list's item, "" for a bullet
     in_table: bool = False
+    large: bool = False  # a letter that is drawn before the text of the next one
 
 
 def read_rtf(data: bytes, *, max_characters: int) -> ParsedDocument:
@@ -298,11 +299,13 @@ class _Reader:
             self._end_paragraph()
         elif word == "pard":
             paragraph.style = paragraph.outline = None
-            paragraph.in_table = False
+            paragraph.in_table = paragraph.large = False
         elif word == "s":
             paragraph.style = number
         elif word == "outlinelevel":
             paragraph.outline = number
+        elif word == "dropcapli":
+            paragraph.large = True
         elif word == "intbl":
             paragraph.in_table = True
         elif word in ("cell", "nestcell"):
@@ -335,6 +338,9 @@ class _Reader:
         text, paragraph = self._text(), self._paragraph
         if paragraph.in_table and not self._outer:
             self._paragraph.pieces.append("\n")  # several paragraphs of a cell
+            return
+        if paragraph.large and len(text) == 1:
+            self._paragraph = replace(paragraph, pieces=[text], large=False)
             return
         self._paragraph = replace(paragraph, pieces=[], number=None)
         name = self._styles.get(-1 if paragraph.style is None else paragraph.style, "").strip(" ;")
