@@ -18,6 +18,13 @@ _FEWEST_LINKS = 3
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 _LEAVES = ("p", "li", "div", "td", "dt", "dd", *_HEADINGS)
 _NUMBER_OF_NOTE = re.compile(r"\s*[\[(]?\s*(?:\d{1,4}|[*†‡])\s*[\])]?[.:]?\s*")
+_NUMBER_BEFORE = re.compile(r"^\s*(?:\[\d{1,3}\]|\(\d{1,3}\)|\d{1,3}[.:)]|[*†‡])\s+(?=\S)")
+_NOTES = frozenset(("footnote", "endnote", "rearnote", "doc-footnote", "doc-endnote"))
+_BACK = frozenset((
+    "back", "go back", "return", "back to text", "return to text", "back to the text", "zurück", "zurück zum text",
+    "retour", "retour au texte", "volver", "indietro", "voltar", "terug", "назад", "вернуться", "戻る", "返回",
+))  # fmt: skip
+_NO_WORD = re.compile(r"[\W_]+")
 _NEAR = 4  # elements between a mark of a note, or its number, and the one that names its place
 _PAGE = re.compile(r"[^#:?]+\.x?html?(?:#.*)?", re.IGNORECASE)  # of the same book
 _BESIDE_LINKS = re.compile(r"[\W\d_]*")
@@ -70,22 +77,56 @@ def hide_around(root: html.HtmlElement, *, of_book: bool = False, linked: Callab
             element.set("hidden", "")
         elif element.tag in _LEAVES and _DROP_CAP.search(classes):
             _join_drop_cap(element)
-    _hide_numbers_of_notes(root)
+    _hide_numbers_of_notes(root, of_book)
     _hide_contents(root, of_book)
 
 
-def _hide_numbers_of_notes(root: html.HtmlElement) -> None:
-    """Hides the number that a note begins with where that leads back to the mark, and the mark leads to the note."""
-    links = [each for each in root.iter("a") if (each.get("href") or "").startswith("#")]
+def _hide_numbers_of_notes(root: html.HtmlElement, of_book: bool) -> None:
+    """Hides the number that a note begins with, and the word that it ends with, where these lead back to the mark.
+
+    The mark leads to the note, or, in a book, is on another page. A number that is no link goes from what is called a
+    note.
+    """
+    for note in root.xpath("//*[@role or @*[name()='epub:type']]"):
+        if not _NOTES.isdisjoint(f"{note.get('role') or ''} {note.get('epub:type') or ''}".split()):
+            first = next((each for each in note.iter() if (each.text or "").strip()), note)
+            first.text = _NUMBER_BEFORE.sub("", first.text or "", count=1)
+    for link in root.iter("a"):
+        if "#" in (link.get("href") or "") and _folded(link) in _BACK and not _after(link):
+            link.set("hidden", "")
+            link.tail = (link.tail or "").strip(" .")
+    links = [each for each in root.iter("a") if "#" in (each.get("href") or "")]
     named = {name: each for each in root.xpath("//*[@id or @name]") for name in (each.get("id"), each.get("name"))}
     for link in links:
-        target = named.get(link.get("href")[1:])
-        if target is None or _NUMBER_OF_NOTE.fullmatch(link.text_content()) is None or not _begins_block(link):
+        if _NUMBER_OF_NOTE.fullmatch(link.text_content()) is None or not _begins_block(link):
             continue
         own = {f"#{each.get(name)}" for each in _around(link) for name in ("id", "name") if each.get(name)}
+        if not link.get("href").startswith("#"):
+            if of_book and own and _after(link):
+                link.set("hidden", "")
+            continue
+        target = named.get(link.get("href")[1:])
+        if target is None:
+            continue
         near = [*islice(target.iter("a"), _NEAR), *_around(target)]
         if any(each.get("href") in own for each in near):
             link.set("hidden", "")
+
+
+def _folded(link: html.HtmlElement) -> str:
+    return " ".join(_NO_WORD.sub(" ", link.text_content()).casefold().split())
+
+
+def _after(element: html.HtmlElement) -> str:
+    """What follows an element in its block, without blanks and signs."""
+    block = _around(element)[-1]
+    found, text = False, ""
+    for each in block.iter():
+        if found and isinstance(each.tag, str) and element not in each.iterancestors():
+            text += f"{each.text or ''}{each.tail or ''}"
+        elif each is element:
+            found, text = True, each.tail or ""
+    return _NO_WORD.sub("", text)
 
 
 def _around(element: html.HtmlElement) -> list[html.HtmlElement]:

@@ -25,7 +25,7 @@ from voxyard.extraction.document import (
 from voxyard.extraction.epub_contents import entered
 from voxyard.extraction.errors import UnreadableFileError
 from voxyard.extraction.mathml import spoken_formula
-from voxyard.extraction.plaintext import decode, has_mark
+from voxyard.extraction.page_text import text_of_page
 from voxyard.extraction.preformatted import OF_CODE, is_code, prose
 from voxyard.extraction.raised import raised
 from voxyard.extraction.symbol_fonts import as_drawn, is_symbol_font
@@ -101,8 +101,6 @@ _SCENE_BREAK = re.compile(
 _TAG = re.compile(r"(?<=\[)(?=(?:/[ \t]*)?(?:voice|pause|break|silence)\b)|(?<=<)(?=(?:speak|break)\b)", re.IGNORECASE)
 _EASTERN = "\u2e80"  # the first of the signs of Chinese and Japanese
 _EPUB_TYPE = "{http://www.idpf.org/2007/ops}type"
-_HEAD = 4096  # characters of a page that have its first element
-_PREFIX = re.compile(r"<([\w.-]+):html\b[^>]*\sxmlns:\1\s*=\s*[\"']http://www\.w3\.org/1999/xhtml[\"']")
 _MAIN = ".//main|.//*[@role='main']"
 _AUTHORS = ("author", "dc.creator", "dcterms.creator")
 
@@ -152,7 +150,7 @@ def html_page(
 
 
 def _parsed(markup: str | bytes) -> html.HtmlElement:
-    text = _without_prefix(markup if isinstance(markup, str) else _decoded(markup))
+    text = text_of_page(markup)
     data = text.encode("utf-8", "surrogatepass")
     parser = html.HTMLParser(encoding="utf-8", no_network=True, remove_comments=True, remove_pis=True, huge_tree=True)
     try:
@@ -165,39 +163,6 @@ def _parsed(markup: str | bytes) -> html.HtmlElement:
         ) from error
     _check_depth(root)
     return root
-
-
-def _without_prefix(markup: str) -> str:
-    """The markup of a page whose elements all have a prefix, as <h:p>, without it."""
-    prefix = _PREFIX.search(markup, 0, _HEAD)
-    return markup if prefix is None else re.sub(rf"(</?){re.escape(prefix[1])}:", r"\1", markup)
-
-
-_DECLARED = re.compile(
-    rb"(?:<\?xml[^>]*\bencoding|<meta\b[^>]*\bcharset)\s*=\s*[\"']?\s*(?P<name>[\w:.-]+)", re.IGNORECASE
-)
-_AS_BROWSERS_READ = {  # the encodings that browsers take for what pages call so
-    "iso-8859-1": "cp1252", "latin1": "cp1252", "us-ascii": "cp1252", "ascii": "cp1252", "gb2312": "gb18030",
-    "gbk": "gb18030", "x-gbk": "gb18030", "shift_jis": "cp932", "shift-jis": "cp932", "sjis": "cp932",
-    "x-sjis": "cp932", "windows-31j": "cp932", "euc-kr": "cp949", "ks_c_5601-1987": "cp949", "big5": "big5hkscs",
-    "iso-8859-9": "cp1254", "tis-620": "cp874", "x-mac-roman": "mac_roman", "unicode": "utf-8", "utf-16": "utf-8",
-}  # fmt: skip
-
-
-def _decoded(data: bytes) -> str:
-    """Text of a page by its byte order mark, by what it declares, as UTF-8, or as detected."""
-    declared = _DECLARED.search(data[:2048])
-    if not has_mark(data) and declared is not None:
-        name = declared["name"].decode("ascii").lower()
-        for encoding in (_AS_BROWSERS_READ.get(name, name), "utf-8"):
-            try:
-                return data.decode(encoding)
-            except (LookupError, UnicodeDecodeError):  # no such encoding, or another one
-                continue
-    try:
-        return decode(data)
-    except UnreadableFileError:
-        return data.decode("utf-8", "replace")
 
 
 def _check_depth(root: html.HtmlElement) -> None:
