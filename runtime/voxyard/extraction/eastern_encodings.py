@@ -39,10 +39,10 @@ def eastern_encoding(data: bytes) -> str | None:
 
 
 def _pairs(data: bytes) -> list[tuple[int, int]]:
-    """The bytes of a text in pairs, but for ASCII; none of what is not in pairs."""
+    """The first bytes of a text in pairs, but for ASCII; none of what is not in pairs."""
     found: list[tuple[int, int]] = []
     at = 0
-    while at < len(data):
+    while at < len(data) and len(found) <= _MOST_PAIRS:
         if data[at] < 0x80:
             at += 1
             continue
