@@ -25,7 +25,6 @@ _BACK = frozenset((
     "retour", "retour au texte", "volver", "indietro", "voltar", "terug", "назад", "вернуться", "戻る", "返回",
 ))  # fmt: skip
 _NO_WORD = re.compile(r"[\W_]+")
-_MOST_ELEMENTS = 200  # of a block that are searched
 _NEAR = 4  # elements between a mark of a note, or its number, and the one that names its place
 _PAGE = re.compile(r"[^#:?]+\.x?html?(?:#.*)?", re.IGNORECASE)  # of the same book
 _BESIDE_LINKS = re.compile(r"[\W\d_]*")
@@ -118,16 +117,15 @@ def _folded(link: html.HtmlElement) -> str:
     return " ".join(_NO_WORD.sub(" ", link.text_content()).casefold().split())
 
 
-def _after(element: html.HtmlElement) -> str:
-    """What follows an element in its block, without blanks and signs."""
-    block = _around(element)[-1]
-    found, text = False, ""
-    for each in islice(block.iter(), _MOST_ELEMENTS):
-        if found and isinstance(each.tag, str) and element not in each.iterancestors():
-            text += f"{each.text or ''}{each.tail or ''}"
-        elif each is element:
-            found, text = True, each.tail or ""
-    return _NO_WORD.sub("", text)
+def _after(element: html.HtmlElement) -> bool:
+    """Whether words follow an element in its block."""
+    for inner in _around(element)[:-1]:
+        if _NO_WORD.sub("", inner.tail or ""):
+            return True
+        for each in inner.itersiblings("*"):
+            if _NO_WORD.sub("", f"{each.text_content()}{each.tail or ''}"):
+                return True
+    return False
 
 
 def _around(element: html.HtmlElement) -> list[html.HtmlElement]:
