@@ -37,6 +37,11 @@ _DAMAGED = (
 )  # fmt: skip
 _UTF8_NAME = 0x800  # flag of a ZIP's entry
 _NO_REFERENCE = re.compile(rb"&(?!(?:amp|lt|gt|quot|apos|#\d{1,7}|#[xX][0-9a-fA-F]{1,6});)((?:[A-Za-z]\w{1,31};)?)")
+_NO_TAG = re.compile(rb"<(?![A-Za-z_/!?])")
+_CONTROLS = re.compile(
+    rb"[\x00-\x08\x0b\x0c\x0e-\x1f]|&#(?:x0*(?:[0-8bce-fBCE-F]|1[0-9a-fA-F])|0*(?:[0-8]|1[124-9]|2\d|3[01]));"
+)
+_LINK = re.compile(rb"(\s)(?:xlink|l):(?=href\s*=)")
 _SIGNS = {name.encode(): "".join(f"&#{ord(sign)};" for sign in signs).encode() for name, signs in html5.items()}
 
 
@@ -146,7 +151,8 @@ def _folded(name: str) -> str:
 def parsed_xml(data: bytes, name: str, kind: str) -> etree._Element:
     """Root element of XML that loads nothing, and whose entities stay unread.
 
-    Signs that are no XML, as `&` alone and the names of HTML's characters, are read as they are meant.
+    Signs that are no XML, as `&` and `<` alone and the names of HTML's characters, are read as they are meant; control
+    characters and prefixes of links that are not declared are left out.
     """
     parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False)
     try:
@@ -161,6 +167,9 @@ def parsed_xml(data: bytes, name: str, kind: str) -> etree._Element:
 
 
 def _with_xml_signs(data: bytes) -> bytes:
+    data = _CONTROLS.sub(b"", _NO_TAG.sub(b"&lt;", data))
+    if b"xmlns:xlink" not in data and b"xmlns:l=" not in data:
+        data = _LINK.sub(rb"\1", data)
     return _NO_REFERENCE.sub(lambda found: _SIGNS.get(found[1], found[0]) if found[1] else b"&amp;", data)
 
 

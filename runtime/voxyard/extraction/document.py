@@ -13,8 +13,16 @@ from voxyard.extraction.errors import TextTooLongError
 from voxyard.extraction.lines import joined_words, lines_going_on
 from voxyard.extraction.misread import Mend, damage_of, mend_of
 from voxyard.extraction.plaintext import clean
-from voxyard.extraction.silent import contents_lines, without_pictures, without_readings
-from voxyard.extraction.titles import DIRECTS, chapter_title, is_of_chapter, is_part, numbers_alone
+from voxyard.extraction.silent import contents_lines, is_title_of_contents, without_pictures, without_readings
+from voxyard.extraction.titles import (
+    DIRECTS,
+    chapter_title,
+    in_capitals,
+    is_of_chapter,
+    is_part,
+    numbered_names,
+    numbers_alone,
+)
 
 CodeBlocks = Literal["skip", "announce"]
 
@@ -223,13 +231,23 @@ def without_contents_blocks(blocks: Sequence[Block]) -> tuple[Block, ...]:
     """The blocks without those of tables of contents."""
     lines = [" ".join(block.cells if isinstance(block, TableRow) else block.text.split()) for block in blocks]
     left_out = contents_lines(lines)
-    return tuple(block for at, block in enumerate(blocks) if at not in left_out)
+    kept = [block for at, block in enumerate(blocks) if at not in left_out]
+    return tuple(block for block, after in zip_longest(kept, kept[1:]) if not _is_title_alone(block, after))
+
+
+def _is_title_alone(block: Block, after: Block | None) -> bool:
+    """True for the title of a table of contents with nothing but a title below: its lines are left out."""
+    if not isinstance(block, (Paragraph, HeadingBlock)) or not is_title_of_contents(block.text):
+        return False
+    is_head = isinstance(after, HeadingBlock) and (isinstance(block, Paragraph) or after.level <= block.level)
+    return is_head or (isinstance(after, Paragraph) and chapter_title(after.text) is not None)
 
 
 def with_titles(blocks: Sequence[Block]) -> tuple[Block, ...]:
     """The blocks; where at most one is a heading, with the chapters that paragraphs such as CHAPTER IV begin.
 
-    There are at least two of these. Where no words tell them, numbers that stand alone are chapters: 1, 2, 3.
+    There are at least two of these. Where no words tell them, numbers from 1 on are chapters, alone or with names, or
+    lines in capitals.
     """
     heads = [head for block in blocks if (head := _heading(block)) is not None]
     if len(heads) > 1:
@@ -238,7 +256,7 @@ def with_titles(blocks: Sequence[Block]) -> tuple[Block, ...]:
     texts = [DIRECTS.sub("", block.text).strip() if isinstance(block, Paragraph) else "" for block in blocks]
     titles = {at: title for at, text in enumerate(texts) if (title := chapter_title(text)) is not None}
     if len(titles) < _FEWEST_TITLES:
-        titles = numbers_alone(texts)
+        titles = numbers_alone(texts) or numbered_names(texts) or in_capitals(texts)
     return tuple(
         replace(block, chapter=HeadingBlock(titles[at], level))
         if isinstance(block, Paragraph) and at in titles
@@ -329,16 +347,17 @@ def _places(blocks: Iterable[Block], text: str) -> Iterator[tuple[Block, str, in
 
 def _below_parts(blocks: Sequence[Block], level: int) -> int:
     """The level of the chapters below a level's headings, where most of these are parts; else the level itself."""
-    heads = [each for each in pairwise(blocks) if isinstance(each[0], HeadingBlock) and each[0].level == level]
-    parts = [after for _, after in heads if isinstance(after, HeadingBlock) and after.level > level]
+    every = [_heading(block) for block in blocks]
+    heads = [(head, after) for head, after in zip_longest(every, every[1:]) if head is not None and head.level == level]
+    parts = [after for _, after in heads if after is not None and after.level > level]
     if len(parts) < _FEWEST_PARTS or len(parts) <= len(heads) / 2:
         return level
     lower = min(part.level for part in parts)
-    named = any(isinstance(block, HeadingBlock) and block.entry is not None for block in blocks)
-    below = [block for block in blocks if isinstance(block, HeadingBlock) and block.level == lower]
+    named = any(each is not None and each.entry is not None for each in every)
+    below = [each for each in every if each is not None and each.level == lower]
     if len(below) < _CHAPTERS * len(parts) or (named and all(each.entry is None for each in below)):
         return level  # their second lines, or sections
-    said = [is_part(head.text) for head, _ in heads if isinstance(head, HeadingBlock)]
+    said = [is_part(head.text) for head, _ in heads]
     if sum(said) <= len(said) / 2 and sum(is_of_chapter(each.text) for each in below) <= len(below) / 2:
         return level
     return _below_parts(blocks, lower)

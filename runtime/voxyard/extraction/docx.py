@@ -32,6 +32,7 @@ from voxyard.extraction.docx_numbering import list_numbers
 from voxyard.extraction.docx_styles import BODY_LEVEL, DocxStyle, docx_styles, is_on, outline
 from voxyard.extraction.raised import raised
 from voxyard.extraction.silent import LEADERS
+from voxyard.extraction.symbol_fonts import as_drawn, is_symbol_font
 
 if TYPE_CHECKING:
     from docx.document import Document
@@ -42,9 +43,9 @@ _MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
 _SIGNS = {f"{_W}tab": " ", f"{_W}br": "\n", f"{_W}cr": "\n", f"{_W}noBreakHyphen": "-"}
 _IGNORED_TAGS = frozenset(  # deleted, duplicated, or not text
     [f"{_W}{name}" for name in ("del", "moveFrom", "rt", "pPr", "rPr", "sdtPr", "instrText", "delText")]
-    + [f"{_MC}Fallback"]
 )
 _UNFIT = (AttributeError, TypeError, ValueError)  # of python-docx, for what is not where it should be
+_SIGN = re.compile(r"[0-9A-Fa-f]{2,4}")
 _CONTENTS_GALLERY = "Table of Contents"
 _TOC_FIELD = re.compile(r"\s*(?:TOC|INDEX|TOA)\b", re.IGNORECASE)
 
@@ -151,7 +152,10 @@ class _DocumentWalk:
             if not _is_ignored(child):
                 yield from ("" for _ in self._inline(child, []))  # for the fields in it
         elif child.tag == f"{_W}t":
-            yield "" if _is_mark_of_note(child) else child.text or ""
+            yield "" if _is_mark_of_note(child) else _drawn(child.text or "", child.getparent())
+        elif child.tag == f"{_W}sym":
+            sign, font = child.get(f"{_W}char", ""), child.get(f"{_W}font", "")
+            yield as_drawn(chr(int(sign, 16)), font) if is_symbol_font(font) and _SIGN.fullmatch(sign) else ""
         elif child.tag in _SIGNS:
             yield _SIGNS[child.tag]
         elif child.tag == f"{_W}txbxContent":
@@ -207,6 +211,13 @@ def _cell_text(blocks: list[Block]) -> str:
     return ", ".join(block.cells) if isinstance(block, TableRow) else block.text
 
 
+def _drawn(text: str, run: BaseOxmlElement) -> str:
+    """Text of a run, as its font draws it."""
+    fonts = run.find(f"{_W}rPr/{_W}rFonts")
+    font = "" if fonts is None else fonts.get(f"{_W}ascii", "")
+    return as_drawn(text, font) if is_symbol_font(font) else text
+
+
 def _is_raised(run: BaseOxmlElement) -> bool:
     place, height = run.find(f"{_W}rPr/{_W}vertAlign"), run.find(f"{_W}rPr/{_W}position")
     if place is None and height is not None:
@@ -242,6 +253,10 @@ def _is_ignored(element: BaseOxmlElement) -> bool:
     """True for what is no text, a table of contents in a field or control, and one that asks for a text: Click here."""
     if element.tag == f"{_W}fldSimple":
         return _TOC_FIELD.match(element.get(f"{_W}instr", "")) is not None
+    if element.tag == f"{_MC}Fallback":
+        return any(
+            next(each.iter(f"{_W}t"), None) is not None for each in element.itersiblings(f"{_MC}Choice", preceding=True)
+        )
     if element.tag != f"{_W}sdt":
         return element.tag in _IGNORED_TAGS
     gallery = element.find(f"{_W}sdtPr/{_W}docPartObj/{_W}docPartGallery")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import zipfile
 from typing import BinaryIO
 from xml.parsers import expat
@@ -24,6 +25,10 @@ MAX_RATIO = 200
 
 RATIO_FROM_BYTES = 4 * 2**20
 
+_STRICT = re.compile(rb"http://purl\.oclc\.org/ooxml/(\w+)/(\w+)")
+_USUAL = (
+    rb"http://schemas.openxmlformats.org/\1/2006/\2"  # names of what Word saves as strict, as it has them otherwise
+)
 _CONTENT_TYPES = "[Content_Types].xml"
 MAIN_TYPE = b"application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"
 _OTHER_ARCHIVES = {  # names that identify the type
@@ -35,7 +40,7 @@ _OTHER_ARCHIVES = {  # names that identify the type
 
 
 def sanitized(content: BinaryIO) -> bytes:
-    """Copy of the archive with its validated XML files and all other files emptied.
+    """Copy of the archive with its validated XML files, a strict one's as usual, and all other files emptied.
 
     Raises:
         UnsupportedFileError: another type of ZIP archive.
@@ -49,7 +54,7 @@ def sanitized(content: BinaryIO) -> bytes:
             for entry in entries:
                 data = _unpacked(archive, entry, left) if _is_xml(entry) else b""
                 left -= len(data)
-                copied.writestr(entry.filename, data)
+                copied.writestr(entry.filename, _STRICT.sub(_USUAL, data))
     return copy.getvalue()
 
 

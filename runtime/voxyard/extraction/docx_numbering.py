@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _W = f"{{{nsmap['w']}}}"
 _LETTERS = {"lowerLetter": "a", "upperLetter": "A"}
 _PLACE = re.compile(r"%\d")
+_WORDS_OR_SEVERAL = re.compile(r"[^\W\d_]|%\d.*%\d")  # in how a number is written: Article %1, %1.%2
 _ROMAN = ("upperRoman", "lowerRoman")
 _MOST_ROMAN = 400
 _NO_NUMBERS = frozenset(["bullet", "none"])
@@ -35,13 +36,18 @@ class ListNumbers:
     _counts: dict[str, dict[int, int]] = field(default_factory=dict)  # definition → number of each level
 
     def next(self, properties: BaseOxmlElement | None) -> str:
-        """Number or letter of the next item with these properties (numPr); "" for a bullet."""
+        """Number or letter of the next item with these properties (numPr), such as 1.2; "" for a bullet."""
         number, level_text = (_value(properties, name) for name in ("numId", "ilvl"))
         definition, level = self._lists.get(number), _whole(level_text, 0)
         if definition is None or (definition, level) not in self._formats:
             return ""
         self._count(definition, level, number)
-        return self._written(definition, level)
+        label = self._label(definition, level).strip(" .:()[]")
+        return (
+            label
+            if _WORDS_OR_SEVERAL.search(self._texts.get((definition, level), ""))
+            else self._written(definition, level)
+        )
 
     def label(self, properties: BaseOxmlElement | None, level: int) -> str:
         """Number of the next heading as it is written, such as Chapter 1 or 1.2; "" for one without.
@@ -53,6 +59,9 @@ class ListNumbers:
         if definition is None or (definition, level) not in self._formats:
             return ""
         self._count(definition, level, number)
+        return self._label(definition, level)
+
+    def _label(self, definition: str, level: int) -> str:
         written = {f"%{each + 1}": self._written(definition, each) for each in range(level + 1)}
         text = self._texts.get((definition, level), "")
         return _PLACE.sub(lambda found: written.get(found[0], ""), text) if self._written(definition, level) else ""

@@ -143,7 +143,7 @@ def _entries(archive: TextArchive, package: etree._Element, package_name: str) -
     for item in package.iterfind(".//{*}manifest/{*}item"):
         is_nav = "nav" in item.get("properties", "").split()
         name = _resolved(package_name, item.get("href", ""))
-        if (is_nav or item.get("media-type") == _NCX) and name in archive:
+        if (is_nav or _media_type(item) == _NCX) and name in archive:
             try:
                 root = archive.xml(name)
             except UnreadableFileError:  # its text is whole without it
@@ -175,8 +175,12 @@ def _spine(package: etree._Element, package_name: str) -> Iterator[str]:
 
 def _is_page(item: etree._Element) -> bool:
     """True for a page by its media type, or, where that is another text's or none's, by its name."""
-    kind, suffix = item.get("media-type", ""), posixpath.splitext(urlsplit(item.get("href", "")).path)[1].lower()
+    kind, suffix = _media_type(item), posixpath.splitext(urlsplit(item.get("href", "")).path)[1].lower()
     return kind in _PAGES or (suffix in _PAGE_SUFFIXES and kind in _NO_KIND)
+
+
+def _media_type(item: etree._Element) -> str:
+    return str(item.get("media-type", "")).partition(";")[0].strip().lower()
 
 
 def _guided(package: etree._Element, package_name: str, kind: str) -> set[str]:

@@ -131,7 +131,10 @@ def levelled(blocks: Sequence[Block]) -> tuple[Block, ...]:
 
 def entered(text: str, level: int, entry: HeadingBlock) -> Block:
     """A heading at an entry; the contents name the chapter where the heading is its bare number."""
-    if not any(letter.isalpha() for letter in text) and text.strip(" .") in _NO_WORD.sub(" ", entry.text).split():
+    number = text.strip(" .").lstrip("0")
+    if not any(map(str.isalpha, text)) and number in [
+        each.lstrip("0") for each in _NO_WORD.sub(" ", entry.text).split()
+    ]:
         return Paragraph(text, entry)
     return HeadingBlock(text, level, entry.entry)
 

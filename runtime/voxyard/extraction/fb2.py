@@ -23,13 +23,18 @@ from voxyard.extraction.document import (
     parsed,
     within,
 )
+from voxyard.extraction.errors import UnreadableFileError
+from voxyard.extraction.plaintext import clean, decode
 from voxyard.extraction.raised import raised
 
 MAX_COVER_BYTES = 8 * 2**20
 """Largest cover that is read, in bytes."""
 
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
+_HEAD = 200  # bytes that have the declaration
+_ENCODING = re.compile(rb"\sencoding\s*=\s*[\"'](?P<name>[\w.:-]+)[\"']")
 _HREF = "{http://www.w3.org/1999/xlink}href"
+_CHAPTERS = ("section", "body")  # whose titles are headings; those of poems are lines
 _PARAGRAPHS = frozenset(("p", "subtitle", "text-author", "date"))
 _SILENT = frozenset(("image", "binary", "description", "stylesheet"))
 _DEEPEST = 6
@@ -45,7 +50,7 @@ def read_fb2(data: bytes, *, max_characters: int) -> ParsedDocument:
         UnreadableFileError: no well-formed XML, or no FictionBook; an archive of several books, or broken.
         TextTooLongError: far more than `max_characters`.
     """
-    root = parsed_xml(_unpacked(data), "the book", "FB2")
+    root = _root(_unpacked(data))
     if _name(root) != "FictionBook":
         raise broken(f"its XML is of {_name(root)[:50]}, not of a FictionBook", "FB2")
     info = next((each for each in root.iter() if _name(each) == "title-info"), None)
@@ -65,6 +70,33 @@ def read_fb2(data: bytes, *, max_characters: int) -> ParsedDocument:
         cover=_cover(root, info),
         author=_authors(info),
     )
+
+
+def _root(data: bytes) -> etree._Element:
+    """Root element of a book, of one that is in another encoding than it says, too; bytes of none are lost signs."""
+    try:
+        return parsed_xml(data, "the book", "FB2")
+    except UnreadableFileError as error:
+        declared = _ENCODING.search(data[:_HEAD])
+        name = "utf-8" if declared is None else declared["name"].decode("ascii")
+        if _is_in(data, name):
+            raise
+        try:
+            text = decode(data)
+        except UnreadableFileError:
+            text = data.decode("utf-8", "replace")
+        try:
+            return parsed_xml(_ENCODING.sub(b"", clean(text).encode(), count=1), "the book", "FB2")
+        except UnreadableFileError:
+            raise error from None
+
+
+def _is_in(data: bytes, encoding: str) -> bool:
+    try:
+        data.decode(encoding)
+    except (UnicodeDecodeError, LookupError):
+        return False
+    return True
 
 
 def _unpacked(data: bytes) -> bytes:
@@ -141,12 +173,20 @@ def _blocks_of(parent: etree._Element, level: int) -> Iterator[Block]:
                 header = cells if titles else header
                 yield TableRow(cells, () if titles or len(header) != len(cells) else header, titles)
             elif name not in ("tr", "", *_SILENT):
-                yield from _blocks(child, level + (name == "section"))
+                yield from _blocks(child, level + (name == "section" and _has_title(child)))
             continue
         if found:
-            below = {"title": 0, "subtitle": 1 if _is_word(found) else None}.get(name)
+            below = {
+                "title": 0 if _name(parent) in _CHAPTERS else None,
+                "subtitle": 1 if _is_word(found) else None,
+            }.get(name)
             block = Paragraph(found) if below is None else HeadingBlock(found, min(level + below, _DEEPEST))
             yield in_language(block, child.get(_LANGUAGE))
+
+
+def _has_title(section: etree._Element) -> bool:
+    """True for a section with a title of its own; one without is that of its sections."""
+    return any(_name(each) == "title" for each in section)
 
 
 def _is_word(text: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise, zip_longest
 
@@ -24,6 +25,12 @@ _MOST_INDENTED = 0.5  # of the lines, where these begin paragraphs
 _WIDE_BLANK = "\u3000"
 _INDENTED = re.compile(r"(?:[^\S\n]{2,}|\u3000)(?=\S)")
 _PAGE_NUMBER = re.compile(r"[-–—\[(|\s]*(?:page|pg\.?|p\.|seite|s\.)?\s*(?P<number>\d{1,4})[-–—\])|\s]*", re.IGNORECASE)
+_FEWEST_LETTERS = 4  # of the head of a page
+_LONGEST_HEAD = 60  # characters of the head of a page
+_MOST_PAGES = 2  # from one head to the next, where left and right pages have others
+_NUMBERED_HEAD = re.compile(
+    r"(?P<before>\d{1,4})[^\S\n]{2,}(?P<head>[^\W\d].*[^\W\d_]\W*)|(?P<first>[^\W\d].*[^\W\d_]\W*?)[^\S\n]{2,}(?P<after>\d{1,4})"
+)
 _SENTENCE_ENDS = tuple('.!?…。！？؟۔」』”"’»:：;；؛')
 _BROKEN = re.compile(r"(?<![\w-])((?:\w+-)*)(\w{2,})-\n[^\S\n]*([a-zà-öø-ÿ]{2,})(?P<more>-\w)?")
 _SHARED = frozenset(["und", "oder", "bis", "sowie", "bzw", "noch", "als", "auch"])  # Vor- und Nachteile
@@ -116,17 +123,17 @@ def without_page_numbers(text: str) -> str:
     """A text without the numbers of its printed pages, each on a line of its own, with the next one's rising by 1.
 
     They have dashes or brackets, or most part a sentence; all others are numbers of chapters. The halves of a sentence
-    are joined.
+    are joined. The head of the pages beside their numbers is left out, too.
     """
-    blocks = text.split("\n\n")
-    short = ((at, block.strip()) for at, block in enumerate(blocks) if len(block) < _SHORT)
+    blocks = _without_running_heads(text.split("\n\n"))
+    short = ((at, line) for at, block in enumerate(blocks) if len(line := block.strip()) < _SHORT)
     found = [(at, each) for at, block in short if (each := _PAGE_NUMBER.fullmatch(block)) is not None]
     numbers = {at: int(each["number"]) for at, each in found}
     rising = {at for (at, one), (next_, other) in pairwise(numbers.items()) if other == one + 1 for at in (at, next_)}
     parting = {at for at in rising if _parts_a_sentence(blocks, at)}
     marked = {at for at, each in found if at in rising and not each[0].isdecimal()}
     if len(rising) < _FEWEST or (len(marked) < len(rising) and len(parting) <= len(rising) / 2):
-        return text
+        return "\n\n".join(blocks)
     kept = list[str]()
     for at, block in enumerate(blocks):
         if at in rising:
@@ -136,6 +143,43 @@ def without_page_numbers(text: str) -> str:
         else:
             kept.append(block)
     return "\n\n".join(kept)
+
+
+def _without_running_heads(blocks: list[str]) -> list[str]:
+    """The blocks without the head that stands on pages again and again, after or before their numbers."""
+    lines = [
+        block.strip() if len(block.strip()) <= _LONGEST_HEAD and "\n" not in block.strip() else "" for block in blocks
+    ]
+    found = [(at, each) for at, line in enumerate(lines) if (each := _PAGE_NUMBER.fullmatch(line)) is not None]
+    numbers = {at: int(each["number"]) for at, each in found}
+    rising = {at for (at, one), (after, other) in pairwise(numbers.items()) if other == one + 1 for at in (at, after)}
+    near = {at + step for at in rising for step in (-1, 1) if 0 <= at + step < len(lines)} - set(numbers)
+    heads = Counter(lines[at] for at in near if _may_be_head(lines[at]))
+    running = {head for head, count in heads.items() if count >= _FEWEST}
+    left_out = {at for at in near if lines[at] in running}
+    numbered: dict[str, list[tuple[int, int]]] = {}  # heads with a number in their line: where, and which
+    for at, line in enumerate(lines):
+        if (headed := _NUMBERED_HEAD.fullmatch(line)) is not None and chapter_title(line) is None:
+            number, head = headed["before"] or headed["after"], headed["head"] or headed["first"]
+            numbered.setdefault(head, []).append((at, int(number)))
+    for places in numbered.values():
+        rises = all(0 < other - one <= _MOST_PAGES for (_, one), (_, other) in pairwise(places))
+        if len(places) >= _FEWEST and rises:
+            left_out |= {at for at, _ in places}
+    kept = list[str]()
+    for at, block in enumerate(blocks):
+        if at in left_out:
+            continue
+        goes_on = at - 1 in left_out and kept and _NUMBERED_HEAD.fullmatch(lines[at - 1]) is not None
+        if goes_on and not kept[-1].rstrip().endswith(_SENTENCE_ENDS) and block.lstrip()[:1].islower():
+            kept[-1] += f"\n{block}"
+        else:
+            kept.append(block)
+    return kept
+
+
+def _may_be_head(line: str) -> bool:
+    return sum(map(str.isalpha, line)) >= _FEWEST_LETTERS and not line.endswith(_SENTENCE_ENDS)
 
 
 def _parts_a_sentence(blocks: list[str], at: int) -> bool:
@@ -150,10 +194,10 @@ def _are_paragraphs(inner: list[str], lines: list[str]) -> bool:
     if not any(_has_case(line) for line in inner):
         ends = [_ends_without_case(line, after) for line, after in zip_longest(lines, lines[1:], fillvalue="")]
         return sum(ends) >= _ENDED * len(lines)
-    ended = sum(_ends(line) for line in lines) / len(lines)
+    ended = sum(_ends(line) or chapter_title(line) is not None for line in lines) / len(lines)
     if all(line.upper() == line for line in inner if _has_case(line)):
         return False  # all in capitals: where a sentence begins is not told
-    going_on = sum(_goes_on(line) for line in inner) / len(inner)
+    going_on = sum(_goes_on(line) and chapter_title(line) is None for line in inner) / len(inner)
     return going_on <= _GOING_ON and (full < _FULL or ended >= _ENDED or longest <= _VERSE)
 
 

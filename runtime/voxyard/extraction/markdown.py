@@ -45,6 +45,11 @@ _BESIDE_TEXT = re.compile(  # shortcodes of site makers, attributes, what an edi
 )
 _SPAN = re.compile(r"(?<!!)\[(?P<text>[^\[\]\n]{1,300})\]\{[.#:][^{}\n]*\}")
 _FENCE = re.compile(r"^[ \t]*:{3,}[^\n]*$", re.MULTILINE)  # of a block that Pandoc and others mark: ::: warning
+_CODE_LINE = re.compile(  # of a page that has parts of a program: import Chart from "./chart"
+    r"^(?:import\s[^\n]*?(?:\sfrom\s+)?[\"'][^\"'\n]+[\"'];?|export\s+(?:const|let|default)\s[^\n]*[;})])[ \t]*$",
+    re.MULTILINE,
+)
+_RULE_ABOVE = re.compile(r"(?:\A|\n[ \t]*\n)[ \t]*={3,}[ \t]*(?:\n|\Z)")  # a line of a banner, no heading's
 _TEX_BLOCK = re.compile(r"^[ \t]*\\\[(?P<tex>(?:(?!\\\]).){1,1000})\\\][ \t]*$", re.DOTALL | re.MULTILINE)
 _TEX_SIGN = re.compile(r"[\\^_=]")
 _TEX = re.compile(r"\\\((?P<tex>[^\n]{1,300}?)\\\)")
@@ -82,8 +87,10 @@ def _as_meant(state: StateCore) -> None:
             if is_marked:
                 text.content = _MARKS.sub("", text.content)
         if texts and texts[-1] is token.children[-1]:
-            end = _ATTRIBUTES if before is not None and before.type == "heading_open" else _BLOCK_NAME
-            texts[-1].content = end.sub("", texts[-1].content)
+            own = _BLOCK_NAME.sub("", texts[-1].content)
+            texts[-1].content = (
+                _ATTRIBUTES.sub("", own) if before is not None and before.type == "heading_open" else own
+            )
 
 
 def _words(link: re.Match[str]) -> str:
@@ -147,6 +154,7 @@ def _admonition(found: re.Match[str]) -> str:
 def _plain_markdown(text: str) -> str:
     """CommonMark of a text with what others add to it."""
     text = _LINE.sub("", _TASK.sub(r"\g<item>", _FRONT.sub("", text.replace("\r\n", "\n"))))
+    text = _RULE_ABOVE.sub("\n\n", _CODE_LINE.sub("", text))
     text = _FENCE.sub("", _ADMONITION.sub(_admonition, _CALLOUT.sub(_called, text)))
     text = _BESIDE_TEXT.sub(
         lambda found: found["code"] or found["kept"] or found["new"] or "", _SPAN.sub(r"\g<text>", text)

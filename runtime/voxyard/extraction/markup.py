@@ -10,7 +10,7 @@ from itertools import islice
 
 from lxml import etree, html
 
-from voxyard.extraction.around import hide_around
+from voxyard.extraction.around import hide_around, is_page_number
 from voxyard.extraction.document import (
     Block,
     Code,
@@ -25,9 +25,10 @@ from voxyard.extraction.document import (
 from voxyard.extraction.epub_contents import entered
 from voxyard.extraction.errors import UnreadableFileError
 from voxyard.extraction.mathml import spoken_formula
-from voxyard.extraction.plaintext import decode, has_mark
+from voxyard.extraction.page_text import text_of_page
 from voxyard.extraction.preformatted import OF_CODE, is_code, prose
 from voxyard.extraction.raised import raised
+from voxyard.extraction.symbol_fonts import as_drawn, is_symbol_font
 
 MAX_DEPTH = 200
 """Deepest nesting of elements that is read; what lies deeper is refused."""
@@ -53,10 +54,9 @@ _SILENT_ROLES = frozenset(
         "doc-index",
         "doc-backlink",
         "doc-noteref",
-        "doc-pagebreak",
     )
 )
-_SILENT_TYPES = frozenset(("toc", "landmarks", "page-list", "pagebreak", "noteref", "loi", "lot", "backlink"))
+_SILENT_TYPES = frozenset(("toc", "landmarks", "page-list", "noteref", "loi", "lot", "backlink"))
 _SILENT_CLASSES = frozenset(  # navigation of Sphinx and of DocBook's style sheets
     (
         "headerlink",
@@ -73,19 +73,23 @@ _SILENT_CLASSES = frozenset(  # navigation of Sphinx and of DocBook's style shee
     )
 )
 _MARKS = frozenset("¶#§↩↑^\u21a9\ufe0e")  # text of links that only lead somewhere
-_NOTE_NUMBER = re.compile(r"\s*[\[(]?\s*(?:\d{1,4}|[*†‡a-z])\s*[\])]?\s*", re.IGNORECASE)
+_NOTE_NUMBER = re.compile(r"\s*[\[(]?\s*(?:\d{1,4}|[*†‡a-z])\s*[\])]?\.?\s*", re.IGNORECASE)
 _NOTE_CLASS = re.compile(r"\b(?:fnanchor|footnote|endnote|noteref|fnref)", re.IGNORECASE)
 _OTHER_TARGET = re.compile(r"#_?(?:fig|tab|eq|sec|chap|ch|part|step|item|line|page)[a-z]*[._:-]?\d*", re.IGNORECASE)
 _ENDS_OF_WORDS = ".,;:!?…。、！？\"'”’»)」』"
+_ROWS = ("thead", "tbody", "tfoot")
 _OF_NOTES = re.compile(r"note|reference|citation|toc|nav", re.IGNORECASE)
 _BLANKS = re.compile(r"[ \t\r\n\f]+")
 _BREAK = "\u2028"  # a `br`, in a line whose other ends of lines are blanks
 _BREAKS = re.compile(rf"[ \u00a0]*{_BREAK}[ \u00a0]*")
+_BEFORE_STOP = re.compile(r"(?<=[^\W\d_]) (?=[.,](?:\s|$)(?!\s*[.,]))")  # of elements on lines of their own
 _LINE_ENDS = re.compile(r"\n+")
 _EMPTY_LINES = re.compile(r"\n{2,}")
 _LEFT_OF_MARK = re.compile(r"[.:)\]]\s+")  # at the beginning of a note
 _LEVELS_OF_NOTES = 2  # between the number of a note and what is named one
 _UNSEEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
+_INLINE = re.compile(r"display\s*:\s*inline(?![\w-])", re.IGNORECASE)
+_FONT = re.compile(r"font-family\s*:\s*[\"']?([A-Za-z][\w ]*)", re.IGNORECASE)
 _CONSENT = re.compile(r"\b(?:cookie|gdpr)s?[-_]?(?:banner|bar|consent|dialog|modal|notice|popup)\b", re.IGNORECASE)
 _NO_BREAK = "\u00a0"
 _SCENE_BREAK = re.compile(
@@ -146,7 +150,7 @@ def html_page(
 
 
 def _parsed(markup: str | bytes) -> html.HtmlElement:
-    text = markup if isinstance(markup, str) else _decoded(markup)
+    text = text_of_page(markup)
     data = text.encode("utf-8", "surrogatepass")
     parser = html.HTMLParser(encoding="utf-8", no_network=True, remove_comments=True, remove_pis=True, huge_tree=True)
     try:
@@ -159,33 +163,6 @@ def _parsed(markup: str | bytes) -> html.HtmlElement:
         ) from error
     _check_depth(root)
     return root
-
-
-_DECLARED = re.compile(
-    rb"(?:<\?xml[^>]*\bencoding|<meta\b[^>]*\bcharset)\s*=\s*[\"']?\s*(?P<name>[\w:.-]+)", re.IGNORECASE
-)
-_AS_BROWSERS_READ = {  # the encodings that browsers take for what pages call so
-    "iso-8859-1": "cp1252", "latin1": "cp1252", "us-ascii": "cp1252", "ascii": "cp1252", "gb2312": "gb18030",
-    "gbk": "gb18030", "x-gbk": "gb18030", "shift_jis": "cp932", "shift-jis": "cp932", "sjis": "cp932",
-    "x-sjis": "cp932", "windows-31j": "cp932", "euc-kr": "cp949", "ks_c_5601-1987": "cp949", "big5": "big5hkscs",
-    "iso-8859-9": "cp1254", "tis-620": "cp874", "x-mac-roman": "mac_roman", "unicode": "utf-8", "utf-16": "utf-8",
-}  # fmt: skip
-
-
-def _decoded(data: bytes) -> str:
-    """Text of a page by its byte order mark, by what it declares, as UTF-8, or as detected."""
-    declared = _DECLARED.search(data[:2048])
-    if not has_mark(data) and declared is not None:
-        name = declared["name"].decode("ascii").lower()
-        for encoding in (_AS_BROWSERS_READ.get(name, name), "utf-8"):
-            try:
-                return data.decode(encoding)
-            except (LookupError, UnicodeDecodeError):  # no such encoding, or another one
-                continue
-    try:
-        return decode(data)
-    except UnreadableFileError:
-        return data.decode("utf-8", "replace")
 
 
 def _check_depth(root: html.HtmlElement) -> None:
@@ -260,6 +237,8 @@ class _Walk:
         elif tag == "p" and element.text == _NO_BREAK and not len(element):
             yield SceneBreak(weak=True)
         elif tag == "pre":
+            for line_end in element.iter("br"):
+                line_end.tail = f"\n{line_end.tail or ''}"
             if (text := element.text_content()).strip():
                 yield from [Code(text)] if is_code(element) else map(Paragraph, prose(text).split("\n\n"))
         elif tag == "table" and element.get("role") != "presentation" and element not in self._layout:
@@ -283,14 +262,16 @@ class _Walk:
             yield from self.blocks(caption)
         header: tuple[str, ...] = ()
         taken: dict[int, int] = {}  # columns that cells above take, and in how many rows
-        for row in table.iter("tr"):
+        for row in table.iter("tr", *_ROWS):
+            if row.tag in _ROWS and row.find("td") is None and row.find("th") is None:
+                continue  # but for cells without a row of their own
             cells = [cell for cell in row.iterchildren("td", "th") if not _is_silent(cell)]
             texts = self._in_columns(cells, taken, len(header))
             if any(cell in self._with_blocks and len(list(self.blocks(cell))) > 1 for cell in cells):
                 for cell in cells:
                     yield from self.blocks(cell)
                 continue
-            titles = row.getparent().tag == "thead" or all(cell.tag == "th" for cell in cells)
+            titles = "thead" in (row.tag, row.getparent().tag) or all(cell.tag == "th" for cell in cells)
             if titles and not header and len(cells) > 1 and any(texts):
                 header = texts
                 yield TableRow(texts, titles=True)
@@ -323,6 +304,9 @@ class _Walk:
         if element.tag == "math":
             return spoken_formula(element)
         text = "".join(self._parts(element))
+        font = _FONT.search(f"{element.get('style') or ''};font-family:{element.get('face') or ''}")
+        if font is not None and is_symbol_font(font[1]):
+            text = as_drawn(text, font[1])
         return _TAG.sub(" ", text) if element.tag in OF_CODE else text
 
     def _parts(self, element: html.HtmlElement) -> list[str]:
@@ -339,6 +323,8 @@ class _Walk:
         return parts
 
     def _is_block(self, element: html.HtmlElement) -> bool:
+        if element.tag == "div" and _INLINE.search(element.get("style") or ""):
+            return element in self._with_blocks
         return element.tag in _BLOCKS or element in self._with_blocks
 
 
@@ -401,11 +387,11 @@ def _span(cell: html.HtmlElement, name: str) -> int:
 
 
 def _folded(text: str) -> str:
-    return _BREAKS.sub("\n", _BLANKS.sub(" ", text)).strip()
+    return _BEFORE_STOP.sub("", _BREAKS.sub("\n", _BLANKS.sub(" ", text))).strip()
 
 
 def _is_silent(element: html.HtmlElement) -> bool:
-    if not isinstance(element.tag, str) or element.tag in _SILENT:
+    if not isinstance(element.tag, str) or (element.tag in _SILENT and not _is_word_of_sentence(element)):
         return True
     if (
         element.get("hidden") is not None
@@ -420,7 +406,17 @@ def _is_silent(element: html.HtmlElement) -> bool:
     kinds = (element.get(_EPUB_TYPE) or element.get("epub:type") or "").split()
     if not _SILENT_TYPES.isdisjoint(kinds):
         return True
+    if "pagebreak" in kinds or element.get("role") == "doc-pagebreak":
+        return is_page_number(element.text_content())  # else the first words of the page
     return element.tag in ("a", "sup") and _is_mark(element)
+
+
+def _is_word_of_sentence(element: html.HtmlElement) -> bool:
+    """True for a button within the words of a paragraph, which explains some of them."""
+    parent, before = element.getparent(), element.getprevious()
+    text = parent.text if before is None and parent is not None else before.tail if before is not None else ""
+    within = element.tag == "button" and parent is not None and parent.tag == "p"
+    return within and (text or "")[-2:].strip().isalpha() and (element.tail or "")[:2].strip().isalpha()
 
 
 def _drop_cap(element: html.HtmlElement) -> str:
@@ -450,17 +446,19 @@ def _begins_note(element: html.HtmlElement) -> bool:
 def _is_mark(element: html.HtmlElement) -> bool:
     """True for a link to a note or a heading, whose text is a number or a sign, and for the number before a note."""
     text = element.text_content().strip()
-    link = element if element.tag == "a" else element.find(".//a")
+    link = element if element.tag == "a" else next((a for a in element.iter("a") if a.get("href")), None)
     if link is None and element.tag == "sup" and _begins_note(element):
         return _NOTE_NUMBER.fullmatch(text) is not None
     if link is None or "#" not in (link.get("href") or ""):
         return False
     if text and all(letter in _MARKS for letter in text):
         return True
+    if not text and next(element.iter("img"), None) is not None:  # a picture of a mark
+        return True
     is_note = (
         element.tag == "sup"
         or link.find(".//sup") is not None
         or _NOTE_CLASS.search(link.get("class") or "") is not None
-        or (_OTHER_TARGET.search(link.get("href")) is None and _follows_text(element))
+        or (_OTHER_TARGET.search(link.get("href")) is None and (_follows_text(element) or _begins_note(element)))
     )
     return is_note and _NOTE_NUMBER.fullmatch(text) is not None

@@ -7,6 +7,8 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from statistics import median
 from typing import BinaryIO
 
 import pypdfium2
@@ -36,6 +38,9 @@ _BLANKS = re.compile(r"\s+")
 _ACROSS, _UPWARDS = "across", "upwards"
 _SKEWED = 0.2  # of a line's direction; scans are skewed by less
 _MOST_STAMPS, _STAMPS = 2, 0.34  # lines up the edge of a page, and of its characters
+_APART = re.compile(r"(?:[^\W\d_] ){3,}[^\W\d_]")  # letters of a title
+_WIDER = 1.5  # times the usual gap between two letters
+_NO_INK = (3, 7)  # modes of drawing text
 _MAX_UNKNOWN = 0.3  # of a document's characters
 _MAX_PAGES = 20_000
 _MAX_OBJECTS = 200_000  # on a page, those of its forms included; a page of print has some thousands
@@ -87,7 +92,7 @@ def _read(pdf: PdfDocument, max_characters: int) -> ParsedDocument:
 def _lines_of(pdf: PdfDocument, number: int) -> list[TextLine]:
     page = pdf[number]
     try:
-        _check_objects(page, number)
+        _hide_unseen(page, _checked_objects(page, number))
         text_page = page.get_textpage()
         try:
             return _in_reading_order(text_page, _without_turned(text_page, list(_lines(text_page))))
@@ -97,13 +102,35 @@ def _lines_of(pdf: PdfDocument, number: int) -> list[TextLine]:
         page.close()
 
 
-def _check_objects(page: pypdfium2.PdfPage, number: int) -> None:
-    """Refuses a page whose forms show each other over and over."""
-    for count, _ in enumerate(page.get_objects(max_depth=_MAX_FORM_DEPTH), 1):
-        if count > _MAX_OBJECTS:
+def _checked_objects(page: pypdfium2.PdfPage, number: int) -> list[pypdfium2.PdfObject]:
+    """The objects drawn on a page. Refuses one whose forms show each other over and over."""
+    found: list[pypdfium2.PdfObject] = []
+    for each in page.get_objects(max_depth=_MAX_FORM_DEPTH):
+        found.append(each)
+        if len(found) > _MAX_OBJECTS:
             raise UnreadableFileError(
                 f"page {number + 1} has more than {_MAX_OBJECTS} drawn objects, which exceeds a limit: {_SAVE_AGAIN}"
             )
+    return found
+
+
+def _hide_unseen(page: pypdfium2.PdfPage, drawn: Sequence[pypdfium2.PdfObject]) -> None:
+    """Takes text that is drawn with no ink from a page, unless it is most of the text, or that of a scan."""
+    texts = [each for each in drawn if each.type == raw.FPDF_PAGEOBJ_TEXT]
+    unseen = [each for each in texts if raw.FPDFTextObj_GetTextRenderMode(each.raw) in _NO_INK]
+    if len(unseen) > len(texts) / 2 or any(
+        each.type == raw.FPDF_PAGEOBJ_IMAGE and _is_scan(each, page) for each in drawn
+    ):
+        return
+    for each in unseen:
+        if each.level == 0:  # in no form
+            page.remove_obj(each)
+
+
+def _is_scan(image: pypdfium2.PdfObject, page: pypdfium2.PdfPage) -> bool:
+    left, bottom, right, top = image.get_bounds()
+    width, height = page.get_size()
+    return bool((right - left) * (top - bottom) > width * height / 2)
 
 
 def _without_turned(
@@ -169,6 +196,8 @@ def _lines(text_page: pypdfium2.PdfTextPage) -> Iterator[tuple[TextLine, str, in
             at = len(text) if end is None else end.end()
             continue
         words = " ".join(_LINE_ENDS.sub("", _with_raised(text_page, line, at)).translate(_LETTERS).split())
+        if _APART.fullmatch(words):
+            words = _together(text_page, line, at)
         if words:
             first = at + len(line) - len(line.lstrip())
             hyphen = "-" if end is not None and end.group() in _BROKEN_WORD else ""
@@ -195,6 +224,22 @@ def _right_to_left(text_page: pypdfium2.PdfTextPage, line: str, at: int) -> Text
     words = " ".join(logical(letters, size).translate(_LETTERS).split())
     start = max((each.ink[1] for each in letters), default=0.0)
     return TextLine(words, -start, _position(text_page, middle)[1], size)
+
+
+def _together(text_page: pypdfium2.PdfTextPage, line: str, at: int) -> str:
+    """A line whose letters are set apart, as words by the wider ones of its gaps: C H A P T E R  O N E."""
+    letters = [number for number, letter in enumerate(line) if not letter.isspace()]
+    left, right, bottom, top = (ctypes.c_double() for _ in range(4))
+    edges = []
+    for number in letters:
+        raw.FPDFText_GetCharBox(text_page.raw, _index(text_page, at + number), left, right, bottom, top)
+        edges.append((left.value, right.value))
+    gaps = [after[0] - before[1] for before, after in pairwise(edges)]
+    usual = median(gaps)
+    words = line[letters[0]]
+    for number, gap in zip(letters[1:], gaps, strict=True):
+        words += " " * (gap > _WIDER * usual) + line[number]
+    return words if sorted(words) != list(words) else " ".join(line.split())
 
 
 def _goes_on(text_page: pypdfium2.PdfTextPage, end: re.Match[str]) -> bool:

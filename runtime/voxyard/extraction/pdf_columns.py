@@ -14,7 +14,7 @@ WIDE = 0.7
 """Least width of a gap between two words that may be a gutter, in font sizes; blanks between words are narrower."""
 
 _SAMPLES = 16  # lines of a page that are measured before all are
-_FEWEST_LINES = 8
+_FEWEST_LINES = 5
 _FEWEST_ROWS = 4  # in both columns side by side
 _MIDDLE = (0.3, 0.7)  # of the width of the text: the second column begins there
 _SAME_START = 2.0  # points

@@ -20,6 +20,7 @@ _NUMBERED = re.compile(
 )
 _NUMBERS_AT_ENDS = re.compile(r"^[\W\d_]+|[\W\d_]+$|(?<=\s)[ivxlc]+$|^[ivxlc]+(?=\s)", re.IGNORECASE)
 _PAGES_TO_BE_CERTAIN = 3
+_TWO = 2
 _FEWEST_LINES = 3
 _APART = 1.5  # times the usual distance of lines
 _MOSTLY = 0.8  # of the pages that have a line at a place
@@ -318,7 +319,7 @@ def _without_page_numbers(pages: Sequence[Sequence[TextLine]]) -> list[Sequence[
     """Pages without the page numbers in their first or last lines.
 
     A number counts as a page number where it increases with the pages, in the same place on at least three pages and
-    on most pages with a bare number there.
+    on most pages with a bare number there; on both of two, where it stands apart from the text.
     """
     kept: list[Sequence[TextLine]] = list(pages)
     for place in (0, -1):
@@ -328,9 +329,19 @@ def _without_page_numbers(pages: Sequence[Sequence[TextLine]]) -> list[Sequence[
             if page and (found := _NUMBERED.fullmatch(page[place].text))
         }
         ahead = Counter(number - index for index, number in numbers.items()).most_common(1)
-        if not ahead or ahead[0][1] < max(_PAGES_TO_BE_CERTAIN, len(numbers) / 2):
+        certain = _PAGES_TO_BE_CERTAIN if len(pages) != _TWO or not _stand_apart(kept, place) else _TWO
+        if not ahead or ahead[0][1] < max(certain, len(numbers) / 2):
             continue
         for index, number in numbers.items():
             if number - index == ahead[0][0]:
                 kept[index] = kept[index][1:] if place == 0 else kept[index][:-1]
     return kept
+
+
+def _stand_apart(pages: Sequence[Sequence[TextLine]], place: int) -> bool:
+    """True where the first or last line of all pages is further from the next one than lines of a paragraph are."""
+    metrics = _LineMetrics(pages)
+    beside = [(page[place], page[1] if place == 0 else page[-2]) for page in pages if len(page) > 1]
+    return len(beside) == len(pages) and all(
+        abs(one.down - other.down) > _APART * metrics.usual(other.size) for one, other in beside
+    )

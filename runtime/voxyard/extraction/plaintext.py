@@ -9,6 +9,7 @@ import unicodedata
 from charset_normalizer import from_bytes
 from charset_normalizer.models import CharsetMatch
 
+from voxyard.extraction.eastern_encodings import eastern_encoding
 from voxyard.extraction.errors import FORMATS, UnreadableFileError
 from voxyard.extraction.latin_encodings import LATIN_ENCODINGS, latin_encoding
 
@@ -229,6 +230,8 @@ def detected(data: bytes) -> str | None:
         return latin
     if usual != "cp1252" and _is_hebrew(data):
         return "cp1255"
+    if usual != "cp1252" and (eastern := eastern_encoding(data)) is not None and _fits(data, eastern):
+        return eastern
     matches = list(from_bytes(data, cp_isolation=list(_CANDIDATES), threshold=_MAX_MESS))
     if not matches:
         return None
@@ -236,6 +239,13 @@ def detected(data: bytes) -> str | None:
     return next(
         (match.encoding for match in matches if match.encoding == usual and _similar(match, best)), best.encoding
     )
+
+
+def _fits(data: bytes, encoding: str) -> bool:
+    try:
+        return _NO_CHARACTER.search(data.decode(encoding)) is None
+    except UnicodeDecodeError:
+        return False
 
 
 def _is_hebrew(data: bytes) -> bool:

@@ -18,6 +18,7 @@ _CODE_CLASS = re.compile(
 )
 _CODE_SIGN = re.compile(r"[{}<>\\|_$@`~^=+]|//|::|\(\)|^\s*(?:#|%|[-+*/]{2})|;$", re.MULTILINE)
 _WORD = re.compile(r"[^\W\d_]{2,}")
+_SENTENCE = re.compile(r"\s*[^\W\d_a-zß-ÿ]\w*(?: \w+)+[.!?]\s*")  # a short one: It sleeps.
 _FEWEST_WORDS = 3  # a line, in most lines
 _MOSTLY = 0.6
 _LETTERS = 0.9  # of the signs, with blanks and what ends sentences
@@ -32,7 +33,7 @@ def is_code(element: html.HtmlElement) -> bool:
         return True
     text = element.text_content()
     lines = [line for line in text.split("\n") if line.strip()]
-    full = sum(len(_WORD.findall(line)) >= _FEWEST_WORDS for line in lines)
+    full = sum(len(_WORD.findall(line)) >= _FEWEST_WORDS or _SENTENCE.fullmatch(line) is not None for line in lines)
     signs = len(_OF_PROSE.findall(text))
     return _CODE_SIGN.search(text) is not None or full < _MOSTLY * len(lines) or signs < _LETTERS * len(text)
 

@@ -20,6 +20,7 @@ from voxyard.extraction.document import (
 from voxyard.extraction.errors import TextTooLongError, UnreadableFileError
 from voxyard.extraction.raised import raised
 from voxyard.extraction.silent import LEADERS
+from voxyard.extraction.symbol_fonts import as_drawn, is_symbol_font
 
 MAX_DEPTH = 500
 """Deepest nesting of groups that is read."""
@@ -82,6 +83,7 @@ class _Paragraph:
     outline: int | None = None
     number: str | None = None  # of a list's item, "" for a bullet
     in_table: bool = False
+    large: bool = False  # a letter that is drawn before the text of the next one
 
 
 def read_rtf(data: bytes, *, max_characters: int) -> ParsedDocument:
@@ -109,6 +111,7 @@ class _Reader:
         self._bytes = bytearray()
         self._code_page = "cp1252"
         self._fonts: dict[int, str] = {}
+        self._font_names: dict[int, str] = {}
         self._styles: dict[int, str] = {}
         self._table_font = 0
         self._style_number = 0
@@ -195,6 +198,7 @@ class _Reader:
     def _flush(self) -> None:
         if self._bytes:
             code_page = self._fonts.get(self._state.font if self._state.font is not None else -1, self._code_page)
+            code_page = "latin-1" if self._is_of_signs() else code_page
             text = self._bytes.decode(code_page, "replace")
             self._bytes.clear()
             self._put(text)
@@ -203,6 +207,8 @@ class _Reader:
         state = self._state
         if state.destination == "fldinst":
             self._instruction += text
+        elif state.destination == "fonttbl":
+            self._font_names[self._table_font] = self._font_names.get(self._table_font, "") + text
         if state.silent or state.hidden or not text:
             return
         if state.destination:
@@ -211,9 +217,14 @@ class _Reader:
         self._length += len(text)
         if self._length > 2 * self._most + 1000:
             raise TextTooLongError(f"the text has more than {self._most} characters: split the document")
+        if self._is_of_signs():
+            text = as_drawn(text, self._font_names.get(state.font or 0, ""))
         if state.superscript:
             text = raised("".join(self._paragraph.pieces[-5:])[-20:], text)
         self._paragraph.pieces.append(text)
+
+    def _is_of_signs(self) -> bool:
+        return self._state.font is not None and is_symbol_font(self._font_names.get(self._state.font, ""))
 
     def _put_aside(self, text: str) -> None:
         if self._state.destination == "stylesheet":
@@ -232,7 +243,9 @@ class _Reader:
         elif word == "fldrslt" and _TOC_FIELD.match(self._instruction):
             state.silent = True
         elif word in _SILENT:
-            state.silent, state.destination = True, word
+            state.silent, state.destination = True, state.destination if state.silent else word
+        elif word == "result" and state.destination == "object":  # what is shown of an object
+            state.silent, state.destination = False, ""
         elif word == "upr" or (word == "ud" and state.starred):  # \\upr has the text without Unicode, and then \\ud
             state.silent = word == "upr"
         elif word in ("stylesheet", "info", "listtext", "pntext"):
@@ -286,11 +299,13 @@ class _Reader:
             self._end_paragraph()
         elif word == "pard":
             paragraph.style = paragraph.outline = None
-            paragraph.in_table = False
+            paragraph.in_table = paragraph.large = False
         elif word == "s":
             paragraph.style = number
         elif word == "outlinelevel":
             paragraph.outline = number
+        elif word == "dropcapli":
+            paragraph.large = True
         elif word == "intbl":
             paragraph.in_table = True
         elif word in ("cell", "nestcell"):
@@ -323,6 +338,9 @@ class _Reader:
         text, paragraph = self._text(), self._paragraph
         if paragraph.in_table and not self._outer:
             self._paragraph.pieces.append("\n")  # several paragraphs of a cell
+            return
+        if paragraph.large and len(text) == 1:
+            self._paragraph = replace(paragraph, pieces=[text], large=False)
             return
         self._paragraph = replace(paragraph, pieces=[], number=None)
         name = self._styles.get(-1 if paragraph.style is None else paragraph.style, "").strip(" ;")

@@ -28,6 +28,8 @@ _MARK = re.compile(r"(?:(?<=[^\W\d_]{2})|(?<=[.,;:!?”\"’»)]))(?:\[\d{1,3}\]
 _CODE = re.compile(r"\[0\]")
 _READ = re.compile(r"｜([^《》｜\n]{1,20})《[^《》\n]{1,20}》")
 _READING = re.compile(r"(?<=[\u3400-\u9fff々〆])(?:《[\u3040-\u30ff]{1,20}》|（[\u3041-\u309f]{2,12}）)")
+_LEGEND = re.compile(r"^-{20,}\n【テキスト中に現れる記号について】\n.{0,3000}?^-{20,}$", re.MULTILINE | re.DOTALL)
+_SOURCE = re.compile(r"^底本：", re.MULTILINE)
 _EDITORS_NOTE = re.compile(r"［＃[^［］\n]{1,200}］")
 
 
@@ -145,7 +147,15 @@ def without_readings(text: str) -> str:
     """A text without the readings that stand beside its signs, as Aozora Bunko marks them: 憂鬱《ゆううつ》."""
     if "《" not in text and "（" not in text and "［＃" not in text:
         return text
-    return _READING.sub("", _READ.sub(r"\1", _EDITORS_NOTE.sub("", text)))
+    return _READING.sub("", _READ.sub(r"\1", _EDITORS_NOTE.sub("", _without_frame(text))))
+
+
+def _without_frame(text: str) -> str:
+    """A text of Aozora Bunko without what that adds: a legend of its signs above, and the book it is from below."""
+    above = _LEGEND.search(text)
+    text = text if above is None else f"{text[: above.start()]}\n\n{text[above.end() :]}"
+    below = _SOURCE.search(text) if above is not None or _EDITORS_NOTE.search(text) else None
+    return text if below is None else text[: below.start()]
 
 
 def without_marks(text: str) -> str:

@@ -3,16 +3,38 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
 
 _LONGEST = 80  # characters of a title
 _FEWEST_NUMBERS = 3  # that are titles alone
+_IN_WORDS = tuple(
+    each.split()
+    for each in (
+        "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen"
+        " eighteen nineteen twenty twenty-one twenty-two twenty-three twenty-four twenty-five twenty-six twenty-seven"
+        " twenty-eight twenty-nine thirty",
+        "eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn fünfzehn sechzehn siebzehn"
+        " achtzehn neunzehn zwanzig",
+        "un deux trois quatre cinq six sept huit neuf dix onze douze treize quatorze quinze seize",
+        "uno dos tres cuatro cinco seis siete ocho nueve diez once doce trece catorce quince",
+        "uno due tre quattro cinque sei sette otto nove dieci undici dodici tredici quattordici quindici",
+        "um dois três quatro cinco seis sete oito nove dez onze doze treze catorze quinze",
+        "один два три четыре пять шесть семь восемь девять десять одиннадцать двенадцать",
+    )
+)
+_FIGURES = ("", "一", "二", "三", "四", "五", "六", "七", "八", "九")
+_BELOW = 2  # paragraphs from one to the next, at least
+_MOST_TITLES = 0.5  # of the paragraphs
 _LONGEST_BELOW = 60  # of the line below a number, which names the chapter
 _WORDS = (
     r"chapter|chap\.|part|book|volume|canto|letter|act|kapitel|teil|buch|band|brief|chapitre|partie|livre|tome|acte|"
     r"cap[ií]tulo|parte|libro|capitolo|livro|hoofdstuk|deel|boek|rozdział|część|księga|tom|глава|часть|книга|том|"
-    r"розділ|частина|kapitola|část|kniha|kapitlet|bölüm|luku|fejezet|κεφάλαιο|פרק|chương|bab|الفصل|الباب|अध्याय"
+    r"розділ|частина|kapitola|část|kniha|kapitlet|bölüm|luku|fejezet|κεφάλαιο|פרק|chương|bab|الفصل|الباب|अध्याय|"
+    r"บทที่|บท|ตอนที่|ภาคที่|unit|lesson|module|lecture|stave|episode|lektion|einheit|folge|leçon|unité|épisode|"
+    r"lección|unidad|episodio|lezione|unità|lição|unidade|lekcja|урок|лекция|серия"
 )
 _CARDINALS = (
     r"one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|"
@@ -40,12 +62,13 @@ _ALONE = (
     r"プロローグ|エピローグ|あとがき|まえがき|프롤로그|에필로그"
 )
 _NUMBER = rf"(?:\d{{1,4}}|[IVXLCDM]{{1,8}}|{_CARDINALS}|{_ORDINALS})"
-_LED = rf"(?:(?:{_WORDS})\s+{_NUMBER}|(?:{_ORDINALS}|\d{{1,3}}\.)\s+(?:{_WORDS}))"
+_LED = rf"(?:(?:{_WORDS})(?:\s+(?:no\.\s*)?|\.|\s*[#№]\s*){_NUMBER}|(?:{_ORDINALS}|\d{{1,3}}\.)\s+(?:{_WORDS}))"
 _TITLE = re.compile(rf"(?:{_LED}|(?P<alone>{_ALONE}))(?P<rest>(?![\w’']).*)", re.IGNORECASE)
 _DIGITS = "零〇一二三四五六七八九十百千万两壹贰叁肆伍陆柒捌玖拾佰仟0-9０-９"
 _EASTERN = re.compile(
     rf"(?:正文\s*)?第\s*[{_DIGITS}]{{1,9}}\s*(?:[章话話幕]|回(?!合)|[节節](?!课|目)).*|第\s*[{_DIGITS}]{{1,9}}\s*[卷部篇集册](?:[\s：:、].*)?|"
     r"제?\s*\d{1,4}\s*[장화편부](?:[\s.:].*)?|"
+    r"[零〇一二三四五六七八九十百千]{1,7}章(?:[\s：:、].*)?|"
     r"卷[零〇一二三四五六七八九十百]{1,5}(?:[\s：:、].*)?|(?:番外篇?|外传|外傳)(?:[\s：:、0-9一二三四五六七八九十].*)?"
 )
 _OF_PARTS = (
@@ -64,6 +87,9 @@ _WORDS_BEFORE = 2  # the name of a title: The Last Chapter
 _APART = re.compile(r"[\s]*(?:[.:：—–|-]+\s*|$)")
 DIRECTS = re.compile(r"\[(?:/[ \t]*)?(?:voice|pause|break|silence)\b[^\]\[\r\n]*\]|<break\b[^<>\r\n]*>", re.IGNORECASE)
 """A tag that directs the voice: no part of a title."""
+_MOST_WORDS = 6  # of a name in a language without capitals
+_NAMED_NUMBER = re.compile(r"(?P<number>\d{1,3}|[IVXLC]{1,7})(?:\s?[.:–—-]\s+|\s{2,})(?P<name>\S.*)")
+_FEWEST_LETTERS = 4  # of a title in capitals
 _SENTENCE = re.compile(r"[.,;，。；！!？?、][\"”’»)」』]*$")
 
 
@@ -95,7 +121,7 @@ def _names(word: str) -> bool:
 
 
 def _is_title(line: str) -> bool:
-    begins = line[:1] in _EASTERN_BEGINS or line[:1].isdecimal()
+    begins = line[:1] in _EASTERN_BEGINS or line[:1].isnumeric()
     if begins and _EASTERN.fullmatch(line) is not None:
         return _SENTENCE.search(line) is None and len(line) <= _LONGEST // 2
     if not any(map(_names, line.split(None, _WORDS_BEFORE + 1)[: _WORDS_BEFORE + 1])):
@@ -110,7 +136,13 @@ def _is_title(line: str) -> bool:
         return True
     if found["alone"] is not None and (apart is None or not rest.strip()):
         return False
-    return (apart is not None or named[0].isupper()) and not _is_sentence(named, apart is None)
+    return (apart is not None or _may_begin(named)) and not _is_sentence(named, apart is None)
+
+
+def _may_begin(name: str) -> bool:
+    """True for a name of a chapter by its first letter, which is a capital, or has no case."""
+    first = next((each for each in name if each.isalnum()), "")
+    return first.isalpha() and not first.islower()
 
 
 def _is_sentence(text: str, close: bool) -> bool:
@@ -118,6 +150,8 @@ def _is_sentence(text: str, close: bool) -> bool:
     if text.rstrip('"”’»)').endswith((".", ",", ";")) and not text.endswith(("...", "…")):
         return True
     words = [word for word in text.split() if word[0].isalpha()]
+    if all(word.lower() == word.upper() for word in words):
+        return close and len(words) > _MOST_WORDS
     return close and len(words) > 2 and sum(word[0].isupper() for word in words) < len(words) / 2
 
 
@@ -134,14 +168,66 @@ def is_of_chapter(title: str) -> bool:
 
 
 def numbers_alone(paragraphs: Sequence[str]) -> dict[int, str]:
-    """The paragraphs that are numbers from 1 on, in Arabic or Roman figures, by their places; none of fewer than 3."""
+    """The paragraphs that are numbers from 1 on, in figures or in words; none of fewer than 3."""
     found: dict[int, str] = {}
-    next_one = ("1", "I")
+    next_one = _written(1)
     for at, text in enumerate(paragraphs):
-        if text.strip(" .") in next_one:
+        if len(text) <= _LONGEST and unicodedata.normalize("NFKC", text).strip(" .、").casefold() in next_one:
             found[at] = text.strip()
+            next_one = _written(len(found) + 1)
+    return found if len(found) >= _FEWEST_NUMBERS else {}
+
+
+def numbered_names(paragraphs: Sequence[str]) -> dict[int, str]:
+    """The paragraphs that are names after numbers from 1 on, with text below: 1. The Storm; none of fewer than 3."""
+    found: dict[int, str] = {}
+    next_one, last = ("1", "I"), -_BELOW
+    for at, text in enumerate(paragraphs[:-1]):
+        line = text.strip()
+        named = _NAMED_NUMBER.fullmatch(line) if len(line) <= _LONGEST else None
+        if named is None or named["number"].lstrip("0") not in next_one:
+            continue
+        if at - last >= _BELOW and _may_begin(named["name"]) and _SENTENCE.search(line) is None:
+            found[at], last = line, at
             next_one = (str(len(found) + 1), roman(len(found) + 1))
     return found if len(found) >= _FEWEST_NUMBERS else {}
+
+
+def in_capitals(paragraphs: Sequence[str]) -> dict[int, str]:
+    """The paragraphs in capitals, each above a text: THE STORM; none of fewer than 3, or where one is there twice.
+
+    The names of those who speak in a play are there again and again.
+    """
+    found = {
+        at: text.strip()
+        for at, (text, below) in enumerate(pairwise(paragraphs))
+        if _is_in_capitals(text.strip()) and below and not _is_in_capitals(below.strip())
+    }
+    several = len(found) >= _FEWEST_NUMBERS and len(set(found.values())) == len(found)
+    return found if several and len(found) <= _MOST_TITLES * len(paragraphs) else {}
+
+
+def _is_in_capitals(line: str) -> bool:
+    return (
+        line.isupper()
+        and len(line) <= _LONGEST_BELOW
+        and "\n" not in line
+        and line[0].isalnum()
+        and sum(map(str.isalpha, line)) >= _FEWEST_LETTERS
+        and _SENTENCE.search(line) is None
+    )
+
+
+def _written(number: int) -> set[str]:
+    """A number as it may be written, in small letters: 2, ii, 二, two, zwei."""
+    words = {each[number - 1] for each in _IN_WORDS if number <= len(each)}
+    return {str(number), roman(number).casefold(), chinese(number), *words}
+
+
+def chinese(number: int) -> str:
+    """A number below 100 in Chinese figures: 二十三."""
+    tens, ones = divmod(number, 10)
+    return ("" if tens < 2 else _FIGURES[tens]) + "十" * bool(tens) + _FIGURES[ones]
 
 
 def roman(number: int) -> str:

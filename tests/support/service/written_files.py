@@ -85,10 +85,18 @@ def word(case: dict[str, Any]) -> bytes:
             root.append(child)
     content = io.BytesIO()
     document.save(content)
-    return content.getvalue()
+    return strict(content.getvalue()) if case.get("strict") else content.getvalue()
 
 
-def packed(files: dict[str, str], *, unflagged: bool = False) -> bytes:
+def strict(document: bytes) -> bytes:
+    """A document of Word's as it is saved as strict, whose names of elements are others."""
+    with zipfile.ZipFile(io.BytesIO(document)) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    usual = re.compile(rb"http://schemas\.openxmlformats\.org/(wordprocessingml|officeDocument|drawingml)/2006/")
+    return packed({name: usual.sub(rb"http://purl.oclc.org/ooxml/\1/", part) for name, part in parts.items()})
+
+
+def packed(files: dict[str, str] | dict[str, bytes], *, unflagged: bool = False) -> bytes:
     """An archive of these files; `unflagged` as programs write it that do not say that its names are UTF-8."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
