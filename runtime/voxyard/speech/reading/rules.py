@@ -20,7 +20,9 @@ from voxyard.speech.reading import (
     german,
     korean,
     laps,
+    marks,
     money,
+    months,
     names,
     numbers,
     ordinals,
@@ -75,7 +77,10 @@ def rules(code: str, region: str = "") -> tuple[Rule, ...]:
         *_of("currency", money.patterns(language, symbol_units, unit_name)),
         *_of("units", units.patterns(language, symbol_units)),
     ]
-    first = _of("symbols", [*symbols.stars(code, language), *addresses.patterns(code, language)])
+    first = [
+        *_of("symbols", marks.patterns()),
+        *_of("symbols", [*symbols.stars(code, language), *addresses.patterns(code, language)]),
+    ]
     if language.number_words is None:
         return (*first, *amounts, *_of("abbreviations", abbreviations.patterns(code)))
     return (
@@ -96,6 +101,7 @@ def rules(code: str, region: str = "") -> tuple[Rule, ...]:
         *_of("numbers", american.patterns(language) if code == "en" else ()),
         *_of("times", polish_hours.timetables(language) if code == "pl" else ()),
         *_of("dates", polish.days(language) if code == "pl" else ()),
+        *_of("dates", months.patterns(code, language)),
         *_of("dates", dates.patterns(code, region, language)),
         *_of("numbers", polish.patterns(language) if code == "pl" else ()),
         *_of("numbers", dutch.patterns(language) if code == "nl" else ()),
