@@ -65,6 +65,8 @@ def patterns(language: Language) -> list[Reading]:
     best = r"(?P<best>5|10|100)(?=\s(?:stars?|points?|on|for|in)\b|[.,;!?)]|\s*$)"
     return [
         (_HALF_DAY, half_day),
+        (_CENTS, lambda found: _cents(found, language)),
+        (_AGO, lambda found: _ago(found, language)),
         (_SIDES, lambda found: _sides(found, language)),
         (_ROOMS, lambda found: _rooms(found, language)),
         (
@@ -124,6 +126,27 @@ def patterns(language: Language) -> list[Reading]:
         (_CHIP, lambda found: number(found[0], "en", language)),
         (re.compile(r"(?P<hour>12|1[0-1]|[1-9]):00(?=\s(?:noon|midnight)\b)"), lambda f: cardinal(f["hour"], language)),
     ]
+
+
+_CENTS = re.compile(r"(?<![\w$€£])(?P<sign>[$€£])\.(?P<n>\d\d)(?!\d|\s?(?:[mb]illion|[kKmMbB])\b)")
+
+
+def _cents(found: re.Match[str], language: Language) -> str:
+    """A penny is $.01."""
+    names = table("en").cents[{"$": "USD", "€": "EUR", "£": "GBP"}[found["sign"]]]
+    return f"{cardinal(str(int(found['n'])), language)} {names[int(found['n']) != 1]}"
+
+
+_SPANS = {
+    "s": "second", "m": "minute", "min": "minute", "h": "hour", "hr": "hour", "d": "day", "w": "week", "wk": "week",
+    "mo": "month", "y": "year", "yr": "year",
+}  # fmt: skip
+_AGO = re.compile(rf"(?<![\w.,:/$€£-])(?P<n>\d{{1,3}})(?P<unit>{'|'.join(_SPANS)})(?=\sago\b)")
+
+
+def _ago(found: re.Match[str], language: Language) -> str:
+    """1m ago, 2d ago."""
+    return f"{cardinal(found['n'], language)} {_SPANS[found['unit']]}{'s' * (found['n'] != '1')}"
 
 
 _ODDS = re.compile(

@@ -39,7 +39,7 @@ def patterns(
         if language.spaced
         else f"(?:{BLANK}(?P<symbol>{'|'.join(_SHARES)}))"
     )
-    before = rf"(?<![{letters}/@#^$€£])(?<![\d{letters}][.,:/–-])"
+    before = rf"(?<![{letters}/@#^$€£])(?<![\d{letters}][.,:/–-])(?P<sign>(?<=[^\n][\s(=])[-−])?"
     whole = rf"(?:(?P<whole>\d{{1,3}})(?:[ -]|{BLANK}))?"
     if code in _HALVES:  # 2½ tazas, 2½ cdas.
         own = (key[:-1] for key in table(code).abbreviations if re.fullmatch(r"[a-zà-ÿœ]{3,}\.", key))
@@ -50,6 +50,10 @@ def patterns(
     after = rf"(?![{letters}/])(?![.,]\d)" if language.spaced else r"(?![A-Za-z0-9/])"
 
     def words(found: re.Match[str]) -> str | None:
+        said = unsigned(found)
+        return said if said is None or not found["sign"] else f"{language.minus}{' ' * language.spaced}{said}"
+
+    def unsigned(found: re.Match[str]) -> str | None:
         if found["glyph"]:
             above, _, below = unicodedata.normalize("NFKC", found["glyph"]).partition("\N{FRACTION SLASH}")
         else:

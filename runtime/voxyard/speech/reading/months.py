@@ -25,7 +25,8 @@ def patterns(code: str, language: Language) -> list[Reading]:
     month = rf"(?P<month>(?i:{names}))\.?"
     day, of_year = r"(?P<day>0?[1-9]|[12]\d|3[01])", r"(?P<year>[12]\d{3})(?![\w/-]|[.,:]\d)"
     joint = r"(?P<joint>[ -]| de )" if code in ("es", "pt") else "(?P<joint>[ -])"
-    dated = re.compile(rf"(?<![\w.,:/-]){day}\.?{joint}{month}(?P=joint){of_year}")
+    alone = r"(?<![\w.,:/-])(?<!\d[.\s][–-])(?<!\d[–-])(?<!\d\s[–-]\s)(?<!\d\.\s[–-]\s)"
+    dated = re.compile(rf"{alone}{day}\.?{joint}{month}(?P=joint){of_year}")
     found: list[Reading] = [(dated, lambda match: _dated(match, code, language, months))]
     if code == "en":
         found += _american(names, language, months)
