@@ -168,7 +168,7 @@ def _odds(found: re.Match[str], language: Language) -> str:
 
 
 _SIDES = re.compile(  # 24"W x 18"D x 30"H
-    r"(?<![\w.,/-])\d{1,3}(?:\.\d{1,2})?\s?[\"″”]\s?[WDHL](?:\s?[xX×]\s?\d{1,3}(?:\.\d{1,2})?\s?[\"″”]\s?[WDHL]){0,2}(?![\w'’])"
+    r"(?<![\w.,/'′’°-])\d{1,3}(?:\.\d{1,2})?\s?[\"″”]\s?[WDHL](?:\s?[xX×]\s?\d{1,3}(?:\.\d{1,2})?\s?[\"″”]\s?[WDHL]){0,2}(?![\w'’])"
 )
 _DIRECTIONS = {"W": "wide", "D": "deep", "H": "high", "L": "long"}
 

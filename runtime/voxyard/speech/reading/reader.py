@@ -21,7 +21,7 @@ from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 
 from voxyard.speech.errors import check_wanted
-from voxyard.speech.reading import german, marks, persian, russian
+from voxyard.speech.reading import german, marks, persian, points, russian
 from voxyard.speech.reading.beginnings import Places
 from voxyard.speech.reading.languages import LANGUAGES, Language
 from voxyard.speech.reading.markup import Edit, EditedText, Span
@@ -150,6 +150,7 @@ def _as_figures(text: str, code: str) -> str:
     text = _APOSTROPHES.sub(LANGUAGES[code].groups[0], text)
     if code == "es":
         text = _OF_MEXICO.sub(lambda found: found[0].translate({44: ".", 46: ","}), text)
+    text = points.with_comma(text, code)
     if text.isascii():
         return text
     text = _WIDE_COLON.sub(":", text)
