@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from voxyard.speech.reading.languages import Language
+from voxyard.speech.reading.languages import UNITS, Language
 from voxyard.speech.reading.names import number
-from voxyard.speech.reading.number_words import cardinal, decimal
+from voxyard.speech.reading.number_words import cardinal, decimal, ordinal, year
 from voxyard.speech.reading.patterns import ELSEWHERE
 from voxyard.speech.reading.tables import table
+from voxyard.speech.reading.units import unit_name
 
 _STATES = (
     "AL|AK|AZ|AR|CA|CO|CT|DE|DC|FL|GA|HI|ID|IL|IN|IA|KS|KY|LA|ME|MD|MA|MI|MN|MS|MO|MT|NE|NV|NH|NJ|NM|NY|NC|ND|OH|OK|"
@@ -67,6 +68,9 @@ def patterns(language: Language) -> list[Reading]:
         (_HALF_DAY, half_day),
         (_CENTS, lambda found: _cents(found, language)),
         (_AGO, lambda found: _ago(found, language)),
+        (_QUARTER, lambda found: _quarter(found, language)),
+        (_LEANING, lambda found: _leaning(found, language)),
+        (_CLOSED, lambda found: _DAYS[found[0][:2]] + "day"),
         (_SIDES, lambda found: _sides(found, language)),
         (_ROOMS, lambda found: _rooms(found, language)),
         (
@@ -126,6 +130,31 @@ def patterns(language: Language) -> list[Reading]:
         (_CHIP, lambda found: number(found[0], "en", language)),
         (re.compile(r"(?P<hour>12|1[0-1]|[1-9]):00(?=\s(?:noon|midnight)\b)"), lambda f: cardinal(f["hour"], language)),
     ]
+
+
+_QUARTER = re.compile(r"(?<![\w.,/-])(?P<n>[1-4])Q\s?(?:20)?(?P<year>[0-4]\d)(?![\w/]|[.,]\d)")
+
+
+def _quarter(found: re.Match[str], language: Language) -> str:
+    """2Q22."""
+    return f"{ordinal(int(found['n']), language)} quarter of {year(2000 + int(found['year']), language)}"
+
+
+_LEANING = re.compile(
+    r"(?<![\w.,$€£)])\.(?P<part>\d{1,3})\s?(?P<unit>kg|g|mg|lbs?|oz|km|mi|cm|mm|in|ft|ml|GB|MB)(?!\w)"
+)
+
+
+def _leaning(found: re.Match[str], language: Language) -> str | None:
+    """.5kg."""
+    name = unit_name(language, {**UNITS, **table("en").units}[found["unit"]], 2)
+    return None if name is None else f"point {' '.join(cardinal(digit, language) for digit in found['part'])} {name}"
+
+
+_DAYS = {"Mo": "Mon", "Tu": "Tues", "We": "Wednes", "Th": "Thurs", "Fr": "Fri", "Sa": "Satur", "Su": "Sun"}
+_CLOSED = re.compile(
+    r"(?<![\w.-])(?<![Tt]he )(?:Mon|Tues?|Wed|Thu(?:rs?)?|Fri|Sat|Sun)(?=:?\s(?:closed|CLOSED|Closed|only)\b)"
+)
 
 
 _CENTS = re.compile(r"(?<![\w$€£])(?P<sign>[$€£])\.(?P<n>\d\d)(?!\d|\s?(?:[mb]illion|[kKmMbB])\b)")

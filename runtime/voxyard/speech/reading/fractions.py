@@ -265,7 +265,7 @@ def _spoonfuls(code: str, language: Language) -> list[tuple[re.Pattern[str], Wor
         said = f"{count} {spoon if found['whole'] == '1' else spoon.replace('cuillère', 'cuillères')}"
         if not (found["above"] or found["glyph"]):
             return said
-        return f"{said} et {'demie' if half else _parts(code, language, int(above), int(below))}"
+        return f"{said} et {'demie' if half else parts_of(code, language, int(above), int(below))}"
 
     return [(re.compile(pattern), words)]
 
@@ -299,7 +299,7 @@ def _fraction(
     if not language.spaced:
         parts = f"{cardinal(str(below), language)}{'分の' if code == 'ja' else '分之'}{cardinal(str(above), language)}"
         return f"{cardinal(whole, language)}{'と' if code == 'ja' else '又'}{parts}" if whole else parts
-    said = _parts(code, language, above, below)
+    said = parts_of(code, language, above, below)
     if whole is None:
         if code in ("es", "it", "pt") and (above, below) == (1, 2):
             noun = _before(found) or _after(found)
@@ -395,7 +395,7 @@ def _and_half(code: str, language: Language, whole: str, noun: str) -> str:
     return f"{count} {noun} {_HALVES[code][feminine]}"
 
 
-def _parts(code: str, language: Language, above: int, below: int) -> str:
+def parts_of(code: str, language: Language, above: int, below: int) -> str:
     """Three quarters, drei Viertel, trois quarts."""
     if code == "fa":
         return persian.fraction(above, below, language)

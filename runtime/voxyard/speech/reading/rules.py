@@ -17,6 +17,7 @@ from voxyard.speech.reading import (
     digits,
     dutch,
     emoji,
+    formulas,
     fractions,
     german,
     korean,
@@ -79,6 +80,7 @@ def rules(code: str, region: str = "") -> tuple[Rule, ...]:
         *_of("units", units.patterns(language, symbol_units)),
     ]
     first = [
+        *_of("symbols", formulas.typeset(code, language)),
         *_of("symbols", marks.patterns()),
         *_of("symbols", [*symbols.stars(code, language), *addresses.patterns(code, language)]),
     ]
@@ -86,6 +88,7 @@ def rules(code: str, region: str = "") -> tuple[Rule, ...]:
         return (*first, *amounts, *_of("abbreviations", abbreviations.patterns(code)))
     return (
         *first,
+        *_of("symbols", formulas.glued(code, language)),
         *_of("numbers", emoji.keycaps(language)),
         *_of("numbers", names.in_english(language)),
         *_of("numbers", verses.patterns(language)),
