@@ -70,6 +70,7 @@ def patterns(language: Language) -> list[Reading]:
         (_AGO, lambda found: _ago(found, language)),
         (_QUARTER, lambda found: _quarter(found, language)),
         (_LEANING, lambda found: _leaning(found, language)),
+        (_ASKED, lambda found: f"{cardinal(found['n'], language)} minus {cardinal(found['m'], language)}"),
         (_CLOSED, lambda found: _DAYS[found[0][:2]] + "day"),
         (_SIDES, lambda found: _sides(found, language)),
         (_ROOMS, lambda found: _rooms(found, language)),
@@ -151,6 +152,10 @@ def _leaning(found: re.Match[str], language: Language) -> str | None:
     return None if name is None else f"point {' '.join(cardinal(digit, language) for digit in found['part'])} {name}"
 
 
+_ASKED = re.compile(
+    r"(?:(?<=\b[Ww]hat is )|(?<=\b[Ww]hat's )|(?<=\b[Cc]ompute )|(?<=\b[Cc]alculate ))"
+    r"(?P<n>\d{1,4})\s?[-–−]\s?(?P<m>\d{1,4})(?![\w/–-]|[.,:]\d)"
+)
 _DAYS = {"Mo": "Mon", "Tu": "Tues", "We": "Wednes", "Th": "Thurs", "Fr": "Fri", "Sa": "Satur", "Su": "Sun"}
 _CLOSED = re.compile(
     r"(?<![\w.-])(?<![Tt]he )(?:Mon|Tues?|Wed|Thu(?:rs?)?|Fri|Sat|Sun)(?=:?\s(?:closed|CLOSED|Closed|only)\b)"

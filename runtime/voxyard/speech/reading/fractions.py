@@ -50,10 +50,6 @@ def patterns(
     after = rf"(?![{letters}/])(?![.,]\d)" if language.spaced else r"(?![A-Za-z0-9/])"
 
     def words(found: re.Match[str]) -> str | None:
-        said = unsigned(found)
-        return said if said is None or not found["sign"] else f"{language.minus}{' ' * language.spaced}{said}"
-
-    def unsigned(found: re.Match[str]) -> str | None:
         if found["glyph"]:
             above, _, below = unicodedata.normalize("NFKC", found["glyph"]).partition("\N{FRACTION SLASH}")
         else:
@@ -90,7 +86,23 @@ def patterns(
         *_decimal_marks(code, language),
         *_points(code, language),
     ]
-    return [*first, *_of_all(language), (glyph, words), (slashed, words)]
+    with_sign = _with_sign(words, code, language)
+    return [*first, *_of_all(language), (glyph, with_sign), (slashed, with_sign)]
+
+
+def _with_sign(words: Words, code: str, language: Language) -> Words:
+    """Those words after a minus, where the fraction has one; then it is a number, and no date or mark: -5/18."""
+
+    def signed(found: re.Match[str]) -> str | None:
+        said = words(found)
+        if said is None or not found["sign"]:
+            return said
+        above, below = found["above"], found["below"]
+        if above and code in _SIGNED and int(above) < int(below) and said == _pair(language, int(above), int(below)):
+            said = parts_of(code, language, int(above), int(below))
+        return f"{language.minus}{' ' * language.spaced}{said}"
+
+    return signed
 
 
 def _of_all(language: Language) -> list[tuple[re.Pattern[str], Words]]:
@@ -421,6 +433,7 @@ def parts_of(code: str, language: Language, above: int, below: int) -> str:
     return f"{cardinal(str(above), language) if many else count} {name}"
 
 
+_SIGNED = ("en", "de", "fr", "nl")
 _HALF_HOUR = re.compile(r"\b(?:[Uu]m|[Gg]egen|[Bb]is|[Aa]b|[Nn]ach|[Vv]or)\s$")
 _MEASURE = re.compile(  # 1/4 cdta.
     r"\s(?:cdtas?\b|cdas?\b|cucharad|tazas?\b|vasos?\b|kilos?\b|litros?\b|libras?\b|xícaras?\b|xícs?\b|cucchia|tazz[ae]\b|bicchier|litr[oi]\b|colher|copos?\b|tasses?\b|"

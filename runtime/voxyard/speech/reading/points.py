@@ -15,7 +15,7 @@ _WORDS = (
     r"por cento|pour cent|stopni|procenta?|milion(?:y|ów)|miliard(?:y|ów)"
 )
 _DECIMAL = re.compile(
-    r"(?<![\w.,:/$€£-])(?<!v\.\s)(?P<whole>\d{1,4})\.(?=\d{1,2}(?:"
+    r"(?<![\w.,:/$€£])(?<![^\s(=][-−])(?<!v\.\s)(?P<whole>\d{1,4})\.(?=\d{1,2}(?:"
     rf"\s?(?:{_UNITS})(?![\w/²³'’])|\s(?:{_WORDS})(?!\w)))"
     r"|(?<=[=<>≤≥≈]\s)(?P<zero>0)\.(?=\d{1,6}(?!\d|\.\d))|(?<=[=<>≤≥≈])(?P<close>0)\.(?=\d{1,6}(?!\d|\.\d))"
 )

@@ -142,6 +142,7 @@ _ZEROS = "\N{FULLWIDTH DIGIT ZERO}\N{ARABIC-INDIC DIGIT ZERO}\N{EXTENDED ARABIC-
 _DIGITS = {ord(zero) + digit: str(digit) for zero in _ZEROS for digit in range(10)}
 _DIGITS |= {ord("＋"): "+", ord("＝"): "=", ord("％"): "%", ord("／"): "/"}
 _DIGITS |= {ord(wide) + letter: chr(ord(usual) + letter) for wide, usual in ("ＡA", "ａa") for letter in range(26)}
+_RAISED = str.maketrans("ᵐᵉˡʳˢ", "melrs")  # Mᵐᵉ Dupont
 _WIDE_COLON = re.compile("(?<=[0-9０-９])：(?=[0-9０-９])")  # 11：7
 
 
@@ -154,6 +155,8 @@ def _as_figures(text: str, code: str) -> str:
     if text.isascii():
         return text
     text = _WIDE_COLON.sub(":", text)
+    if code == "fr":
+        text = text.translate(_RAISED)
     return text.translate({**_DIGITS, **persian.LETTERS} if code == "fa" else _DIGITS)
 
 

@@ -320,6 +320,8 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
     ),
     "de": (
         _winds("de"),
+        (re.compile(r"(?<!\w)Dr\.(?=-[A-ZÄÖÜ][a-zäöü])"), lambda _: "Doktor"),  # Dr.-Max-Mustermann-Str.
+        (re.compile(r"(?<=[a-zäöüß]-)Str\.(?=\s[a-zäöü])"), lambda _: "Straße"),
         (re.compile(r"(?<![\w.])n\. ?V\."), _after_time),
         (
             re.compile(r"(?=Gl)(?:(?<=\b[Vv]on )|(?<=\b[Aa]uf )|(?<=\b[Aa]b )|(?<=Uhr, ))Gl\.(?=\s\d)"),

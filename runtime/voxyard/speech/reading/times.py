@@ -575,6 +575,8 @@ def _after_noon(language: Language, found: re.Match[str]) -> str:
 def _polish(language: Language, hour: int, minute: int, before: str) -> str:
     """The hour is an ordinal: czternasta trzydzieści, o czternastej trzydzieści."""
     at = re.search(r"\b(?:o|od|do|po|około)\s(?:godz(?:\.|inie|iny)\s?)?$", before, re.IGNORECASE) is not None
+    if not hour and not minute and at:
+        return "północy"
     hours = ordinal(hour, language) if hour else "zero"
     hours = re.sub(r"i\b", "iej" if at else "ia", re.sub(r"y\b", "ej" if at else "a", hours))
     hours = hours.replace("gia", "ga")
