@@ -1,4 +1,4 @@
-r"""Formulas as they are typed: $x^2$, \(\frac{7}{10}\), y=x+1, 2a+3=5, 1≠2."""
+r"""Formulas as they are typed: $x^2$, \[ a \leq b \], \(\frac{7}{10}\), y=x+1, 2a+3=5, 1≠2."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from voxyard.speech.reading.fractions import parts_of
 from voxyard.speech.reading.languages import Language
-from voxyard.speech.reading.number_words import cardinal, decimal
+from voxyard.speech.reading.number_words import decimal
 from voxyard.speech.reading.patterns import ELSEWHERE
 from voxyard.speech.reading.tables import Signs, table
 
@@ -18,22 +18,28 @@ _COMMANDS = {
     "lt": "<", "gt": ">", "neq": "≠", "ne": "≠", "approx": "≈", "sim": "≈", "to": "→", "rightarrow": "→", "sum": "∑",
     "int": "∫", "infty": "∞",
 }  # fmt: skip
-_SILENT = ("left", "right", "mathrm", "mathbf", "text", "quad", "displaystyle", "limits")
+_SILENT = ("left", "right", "mathbf", "quad", "displaystyle", "limits")
+_NAMED = ("sin", "cos", "tan", "log", "ln", "exp", "max", "min", "lim")
 _GREEK = re.compile(
     r"(?i:alpha|beta|gamma|delta|epsilon|zeta|eta|theta|iota|kappa|lambda|mu|nu|xi|pi|rho|sigma|tau|phi|chi|psi|omega)"
 )
 _USUAL = 20  # largest denominator that is said as a part: seven tenths
+_BRACES = r"\{(?:[^{}$]|\{[^{}$]{1,60}\}){1,120}\}"
 _TYPESET = re.compile(
-    r"(?<![\\$A-Za-z0-9])\$(?P<inline>[^\s$](?:[^$\n]{0,200}[^\s$\\])?)\$(?![$A-Za-z0-9])|\\\((?P<round>[^\n]{1,200}?)\\\)"
+    r"(?<![\\$A-Za-z0-9])\$(?P<inline>[^\s$](?:[^$\n]{0,200}[^\s$\\])?)\$(?![$A-Za-z0-9])|\\\((?P<round>[^\n]{1,200}?)\\\)|"
+    r"(?<![\\$])\$\$(?P<shown>[^$]{1,400})\$\$(?!\$)|\\\[(?P<square>[^$\[\]]{1,400}?)\\\]|"
+    rf"(?<![\\$\w])(?P<bare>\\(?:frac{_BRACES}{_BRACES}|sqrt{_BRACES}))"
 )
 _TELLING = re.compile(r"[\\^_=]|^[A-Za-z]$")
 _TERM = r"(?:\d{1,4}(?:[.,]\d{1,4})?[a-z]?|[A-Za-z])"
 _GLUED = re.compile(rf"(?<![\w.,:/=<>+@#?&%$\\^*|~-]){_TERM}(?:[+=≠≤≥≈×÷−]{_TERM})+(?![\w/=<>+@#&%$\\^*|~:-]|[.,]\d)")
+_INSIDE = r"(?:[^{}]|\{[^{}]{1,60}\}){1,120}"
 _TOKEN = re.compile(
-    r"\\frac\s*\{(?P<above>[^{}]+)\}\s*\{(?P<below>[^{}]+)\}|\\sqrt\s*\{(?P<root>[^{}]+)\}|\\(?P<command>[A-Za-z]+)|"
-    r"\^\s*(?:\{(?P<powers>[^{}]+)\}|(?P<power>\w))|_\s*(?:\{(?P<indices>\w+)\}|(?P<index>\w))|"
+    rf"\\[dt]?frac\s*\{{(?P<above>{_INSIDE})\}}\s*\{{(?P<below>{_INSIDE})\}}|\\sqrt\s*\{{(?P<root>{_INSIDE})\}}|"
+    rf"\^\s*(?:\{{(?P<powers>{_INSIDE})\}}|(?P<power>\w))|_\s*(?:\{{(?P<indices>{_INSIDE})\}}|(?P<index>\w))|"
+    r"\\(?:text|mathrm|operatorname)\s*\{(?P<plain>[^{}]{1,60})\}|\\(?P<command>[A-Za-z]+)|"
     r"(?P<whole>\d+)(?:(?:[.,]|\{,\})(?P<part>\d+))?|(?P<letter>[^\W\d_])(?![^\W\d_]{2})|(?P<sign>[+=≠≤≥≈×÷−*<>-])|"
-    r"(?P<silent>[{}(),\s]|\\[,;! {}])"
+    r"(?P<silent>[{}(),;.\s]|\\[,;! {}])"
 )
 
 
@@ -42,10 +48,11 @@ def typeset(code: str, language: Language) -> list[Reading]:
     signs = table(code).signs
 
     def words(found: re.Match[str]) -> str | None:
-        inside = found["inline"] or found["round"]
+        inside = next(filter(None, found.groups()))
         if found["inline"] and not _TELLING.search(inside):
             return ELSEWHERE
-        return _said(inside, code, language, signs)
+        said, last = _said(inside, code, language, signs), inside.rstrip()[-1]
+        return said + last if said and last in ".,;" else said  # of the sentence
 
     return [(_TYPESET, words)] if signs.operators else []
 
@@ -96,6 +103,8 @@ def _word(token: re.Match[str], before: list[str], code: str, language: Language
         return decimal(token["whole"], token["part"] or "", language)
     if token["letter"] or token["silent"]:
         return token["letter"] or ""
+    if token["plain"]:
+        return token["plain"].strip()
     if token["above"]:
         return _fraction(token["above"], token["below"], code, language, signs)
     if token["root"]:
@@ -104,9 +113,9 @@ def _word(token: re.Match[str], before: list[str], code: str, language: Language
     if power := token["powers"] or token["power"]:
         return _power(power, code, language, signs)
     if index := token["indices"] or token["index"]:
-        return cardinal(index, language) if index.isascii() and index.isdigit() else " ".join(index)
+        return _said(index, code, language, signs)
     if command := token["command"]:
-        if _GREEK.fullmatch(command):
+        if command in _NAMED or _GREEK.fullmatch(command):
             return command
         return "" if command in _SILENT else signs.operators.get(_COMMANDS.get(command, ""))
     sign = "−" if token["sign"] == "-" else token["sign"]
