@@ -31,14 +31,18 @@ _TYPESET = re.compile(
     rf"(?<![\\$\w])(?P<bare>\\(?:frac{_BRACES}{_BRACES}|sqrt{_BRACES}))"
 )
 _TELLING = re.compile(r"[\\^_=]|^[A-Za-z]$")
-_TERM = r"(?:\d{1,4}(?:[.,]\d{1,4})?[a-z]?|[A-Za-z])"
-_GLUED = re.compile(rf"(?<![\w.,:/=<>+@#?&%$\\^*|~-]){_TERM}(?:[+=≠≤≥≈×÷−]{_TERM})+(?![\w/=<>+@#&%$\\^*|~:-]|[.,]\d)")
+_TERM = r"(?:\d{1,4}(?:[.,]\d{1,4})?[a-z]?|[A-Za-z])[²³]?"
+_SUM = rf"{_TERM}(?:(?:==|[+=≠≤≥≈×÷−]){_TERM})+"
+_GLUED = re.compile(rf"(?<![\w.,:/=<>+@#?&%$\\^*|~-]){_SUM}(?![\w/=<>+@#&%$\\^*|~:-]|[.,]\d)")
+_GLUED_CLOSE = re.compile(  # 公式是x²+1
+    rf"(?<![A-Za-z0-9_.,:/=<>+@#?&%$\\^*|~-]){_SUM}(?![A-Za-z0-9_/=<>+@#&%$\\^*|~:²³-]|[.,]\d)"
+)
 _INSIDE = r"(?:[^{}]|\{[^{}]{1,60}\}){1,120}"
 _TOKEN = re.compile(
     rf"\\[dt]?frac\s*\{{(?P<above>{_INSIDE})\}}\s*\{{(?P<below>{_INSIDE})\}}|\\sqrt\s*\{{(?P<root>{_INSIDE})\}}|"
     rf"\^\s*(?:\{{(?P<powers>{_INSIDE})\}}|(?P<power>\w))|_\s*(?:\{{(?P<indices>{_INSIDE})\}}|(?P<index>\w))|"
     r"\\(?:text|mathrm|operatorname)\s*\{(?P<plain>[^{}]{1,60})\}|\\(?P<command>[A-Za-z]+)|"
-    r"(?P<whole>\d+)(?:(?:[.,]|\{,\})(?P<part>\d+))?|(?P<letter>[^\W\d_])(?![^\W\d_]{2})|(?P<sign>[+=≠≤≥≈×÷−*<>-])|"
+    r"(?P<raised>[²³])|(?P<whole>\d+)(?:(?:[.,]|\{,\})(?P<part>\d+))?|(?P<letter>[^\W\d_])(?![^\W\d_]{2})|(?P<sign>==|[+=≠≤≥≈×÷−*<>-])|"
     r"(?P<silent>[{}(),;.\s]|\\[,;! {}])"
 )
 
@@ -68,11 +72,11 @@ def glued(code: str, language: Language) -> list[Reading]:
             return ELSEWHERE
         return _said(text, code, language, signs) or ELSEWHERE
 
-    return [(_GLUED, words)] if signs.operators and language.spaced else []
+    return [(_GLUED if language.spaced else _GLUED_CLOSE, words)] if signs.operators else []
 
 
 _COMPARED = re.compile(r"[=≠≤≥≈]")
-_SUMMED = re.compile(r"\d+[a-df-z]\+")
+_SUMMED = re.compile(r"(?:\d+[a-df-z]|[a-z][²³])\+")
 _OF_LETTERS = re.compile(r"[A-Za-z≠≤≥]")
 
 
@@ -103,6 +107,8 @@ def _word(token: re.Match[str], before: list[str], code: str, language: Language
         return decimal(token["whole"], token["part"] or "", language)
     if token["letter"] or token["silent"]:
         return token["letter"] or ""
+    if token["raised"]:
+        return (signs.squared if token["raised"] == "²" else signs.cubed) or None
     if token["plain"]:
         return token["plain"].strip()
     if token["above"]:
@@ -118,7 +124,7 @@ def _word(token: re.Match[str], before: list[str], code: str, language: Language
         if command in _NAMED or _GREEK.fullmatch(command):
             return command
         return "" if command in _SILENT else signs.operators.get(_COMMANDS.get(command, ""))
-    sign = "−" if token["sign"] == "-" else token["sign"]
+    sign = {"-": "−", "==": "="}.get(token["sign"], token["sign"])
     if sign == "−" and not before:
         return language.minus
     return signs.operators.get(sign)
