@@ -47,7 +47,8 @@ def _abbreviation(key: str, words: str, another: re.Pattern[str], own: WordTable
     )
     inside = re.escape(short[1:]).replace(r"\.", r"\.\s?").replace(r"\ ", r"\s?")
     inside = inside.removesuffix(r"\s?")
-    last = {"#": r"(?=\s?\d)", "^": r"(?=\s+(?:[^\W\d_]|&))"}.get(how, r"(?!\w)")
+    glued = r"|(?<=\.)(?=[A-ZÀ-Þ][a-zà-ÿ]{2})" if len(short) > 2 and short[0].isupper() else ""  # Mr.Smith
+    last = {"#": r"(?=\s?\d)", "^": rf"(?:(?=\s+(?:[^\W\d_]|&)){glued})"}.get(how, r"(?!\w)")
     if short[-1] == "-":  # St-Malo
         last = r"(?=[^\W\d_a-z])"
     if short[-1] == "/":  # C/ Mayor
@@ -69,7 +70,7 @@ def _abbreviation(key: str, words: str, another: re.Pattern[str], own: WordTable
         ):
             return None  # another name: St. Paul
         said = words[0].upper() + words[1:] if found[0][0].isupper() else words
-        if how == "#" and not found.string[found.end()].isspace():
+        if how in ("#", "^") and not found.string[found.end()].isspace():
             return said + " "
         ends = how in ("$", "&") and found[0].endswith(".") and (not after or after[0].isupper())
         if ends and after and _ADVERBIAL.search(found.string[max(0, found.start() - 60) : found.start()]):

@@ -49,6 +49,8 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
         (re.compile(r"(?:(?<=[^\W\d_]{3})|(?<=[.,;:!?\"”’)]))\[(?:\d{1,3}|note \d{1,3}|[a-z])\](?![\w(])"), _silent),
         (re.compile(r"\[([^][\n]{1,200})\]\((?:https?://|/|#)[^)\s]*\)"), lambda found: found[1]),  # of Markdown
         (re.compile(r"^[^\S\n]{0,3}#{1,6}[^\S\n]+(?=\S)", re.MULTILINE), _silent),
+        (re.compile(r"(?<=\w )#{2,6} (?=\w)"), _silent),
+        (re.compile(r"(?<=[a-z]{3} )@(?= [a-z])" if code == "en" else "(?!)"), lambda _: signs.at),  # goods @ a price
         (
             re.compile(
                 r"(?<![\w*`~_])(?:\*{1,3}|__|~~|`{1,3})(?=[^\s*`~_])|"

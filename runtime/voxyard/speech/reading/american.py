@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from voxyard.speech.reading.languages import Language
+from voxyard.speech.reading.languages import UNITS, Language
 from voxyard.speech.reading.names import number
-from voxyard.speech.reading.number_words import cardinal, decimal
+from voxyard.speech.reading.number_words import cardinal, decimal, ordinal, year
 from voxyard.speech.reading.patterns import ELSEWHERE
 from voxyard.speech.reading.tables import table
+from voxyard.speech.reading.units import unit_name
 
 _STATES = (
     "AL|AK|AZ|AR|CA|CO|CT|DE|DC|FL|GA|HI|ID|IL|IN|IA|KS|KY|LA|ME|MD|MA|MI|MN|MS|MO|MT|NE|NV|NH|NJ|NM|NY|NC|ND|OH|OK|"
@@ -65,6 +66,12 @@ def patterns(language: Language) -> list[Reading]:
     best = r"(?P<best>5|10|100)(?=\s(?:stars?|points?|on|for|in)\b|[.,;!?)]|\s*$)"
     return [
         (_HALF_DAY, half_day),
+        (_CENTS, lambda found: _cents(found, language)),
+        (_AGO, lambda found: _ago(found, language)),
+        (_QUARTER, lambda found: _quarter(found, language)),
+        (_LEANING, lambda found: _leaning(found, language)),
+        (_ASKED, lambda found: f"{cardinal(found['n'], language)} minus {cardinal(found['m'], language)}"),
+        (_CLOSED, lambda found: _DAYS[found[0][:2]] + "day"),
         (_SIDES, lambda found: _sides(found, language)),
         (_ROOMS, lambda found: _rooms(found, language)),
         (
@@ -126,6 +133,56 @@ def patterns(language: Language) -> list[Reading]:
     ]
 
 
+_QUARTER = re.compile(r"(?<![\w.,/-])(?P<n>[1-4])Q\s?(?:20)?(?P<year>[0-4]\d)(?![\w/]|[.,]\d)")
+
+
+def _quarter(found: re.Match[str], language: Language) -> str:
+    """2Q22."""
+    return f"{ordinal(int(found['n']), language)} quarter of {year(2000 + int(found['year']), language)}"
+
+
+_LEANING = re.compile(
+    r"(?<![\w.,$€£)])\.(?P<part>\d{1,3})\s?(?P<unit>kg|g|mg|lbs?|oz|km|mi|cm|mm|in|ft|ml|GB|MB)(?!\w)"
+)
+
+
+def _leaning(found: re.Match[str], language: Language) -> str | None:
+    """.5kg."""
+    name = unit_name(language, {**UNITS, **table("en").units}[found["unit"]], 2)
+    return None if name is None else f"point {' '.join(cardinal(digit, language) for digit in found['part'])} {name}"
+
+
+_ASKED = re.compile(
+    r"(?:(?<=\b[Ww]hat is )|(?<=\b[Ww]hat's )|(?<=\b[Cc]ompute )|(?<=\b[Cc]alculate ))"
+    r"(?P<n>\d{1,4})\s?[-–−]\s?(?P<m>\d{1,4})(?![\w/–-]|[.,:]\d)"
+)
+_DAYS = {"Mo": "Mon", "Tu": "Tues", "We": "Wednes", "Th": "Thurs", "Fr": "Fri", "Sa": "Satur", "Su": "Sun"}
+_CLOSED = re.compile(
+    r"(?<![\w.-])(?<![Tt]he )(?:Mon|Tues?|Wed|Thu(?:rs?)?|Fri|Sat|Sun)(?=:?\s(?:closed|CLOSED|Closed|only)\b)"
+)
+
+
+_CENTS = re.compile(r"(?<![\w$€£])(?P<sign>[$€£])\.(?P<n>\d\d)(?!\d|\s?(?:[mb]illion|[kKmMbB])\b)")
+
+
+def _cents(found: re.Match[str], language: Language) -> str:
+    """A penny is $.01."""
+    names = table("en").cents[{"$": "USD", "€": "EUR", "£": "GBP"}[found["sign"]]]
+    return f"{cardinal(str(int(found['n'])), language)} {names[int(found['n']) != 1]}"
+
+
+_SPANS = {
+    "s": "second", "m": "minute", "min": "minute", "h": "hour", "hr": "hour", "d": "day", "w": "week", "wk": "week",
+    "mo": "month", "y": "year", "yr": "year",
+}  # fmt: skip
+_AGO = re.compile(rf"(?<![\w.,:/$€£-])(?P<n>\d{{1,3}})(?P<unit>{'|'.join(_SPANS)})(?=\sago\b)")
+
+
+def _ago(found: re.Match[str], language: Language) -> str:
+    """1m ago, 2d ago."""
+    return f"{cardinal(found['n'], language)} {_SPANS[found['unit']]}{'s' * (found['n'] != '1')}"
+
+
 _ODDS = re.compile(
     r"(?<![\w.,:/$£€–-])(?P<n>[1-9]\d{0,3})[-–/](?P<m>[1-9]\d{0,2})(?![\w/–-]|[.,:]\d)"
     r"(?P<after>\s(?:odds|favou?rites?|outsiders?|shots?|long ?shots?|chances?)\b)?"
@@ -145,7 +202,7 @@ def _odds(found: re.Match[str], language: Language) -> str:
 
 
 _SIDES = re.compile(  # 24"W x 18"D x 30"H
-    r"(?<![\w.,/-])\d{1,3}(?:\.\d{1,2})?\s?[\"″”]\s?[WDHL](?:\s?[xX×]\s?\d{1,3}(?:\.\d{1,2})?\s?[\"″”]\s?[WDHL]){0,2}(?![\w'’])"
+    r"(?<![\w.,/'′’°-])\d{1,3}(?:\.\d{1,2})?\s?[\"″”]\s?[WDHL](?:\s?[xX×]\s?\d{1,3}(?:\.\d{1,2})?\s?[\"″”]\s?[WDHL]){0,2}(?![\w'’])"
 )
 _DIRECTIONS = {"W": "wide", "D": "deep", "H": "high", "L": "long"}
 

@@ -86,6 +86,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Callable[[re.Mat
         (re.compile(rf"{start}(?P<n>1[3-9]\d{{9}})(?!\d)"), digits),  # a mobile phone
         (re.compile(room), digits),
         (re.compile(plate), digits),
+        (re.compile(r"(?<=[元美])/(?=[吨亩斤人天月年台件个次位瓶])"), lambda _: "每"),
         (re.compile(born), digits),
         (re.compile(feast), day),
         (re.compile(standard), lambda found: f"{one_by_one(found[1])}杠{one_by_one(found[2])}"),

@@ -44,7 +44,7 @@ def patterns(code: str, region: str, language: Language) -> list[tuple[re.Patter
         return persian.dates(language)
 
     def whole(found: re.Match[str]) -> str | None:
-        return _spoken(code, language, int(found["year"]), int(found["month"]), int(found["day"]), found)
+        return spoken(code, language, int(found["year"]), int(found["month"]), int(found["day"]), found)
 
     iso = _ISO if language.spaced else _ISO.replace(r"\w", "A-Za-z0-9_")
     found: list[tuple[re.Pattern[str], Words]] = [(re.compile(iso), whole)]
@@ -95,7 +95,7 @@ def _of_century(code: str, language: Language) -> list[tuple[re.Pattern[str], Wo
     day = rf"(?=\d)(?:{behind})(?P<day>{_DAY}){sign}(?P<month>{_MONTH}){sign}(?P<year>\d\d)"
 
     def words(found: re.Match[str]) -> str | None:
-        return _spoken(code, language, _whole_year(found["year"]), int(found["month"]), int(found["day"]), found)
+        return spoken(code, language, _whole_year(found["year"]), int(found["month"]), int(found["day"]), found)
 
     def span(found: re.Match[str]) -> str:
         first, last = (_day_in_words(code, language, int(found[a]), int(found[b])) for a, b in ("ab", "cd"))
@@ -155,7 +155,7 @@ def _slashed(code: str, language: Language, whole: Words) -> list[tuple[re.Patte
         found.append(
             (
                 in_short,
-                lambda match: _spoken(
+                lambda match: spoken(
                     code, language, _whole_year(match["year"]), int(match["month"]), int(match["day"]), match
                 ),
             )
@@ -321,7 +321,7 @@ def _english_numeric(found: re.Match[str], region: str) -> str | None:
     if (region == "" and first <= 12 and second <= 12 and first != second) or max(first, second) > 31:
         return None
     month, day = (first, second) if month_first else (second, first)
-    return _spoken("en", LANGUAGES["en"], _whole_year(found["year"]), month, day, found)
+    return spoken("en", LANGUAGES["en"], _whole_year(found["year"]), month, day, found)
 
 
 def _whole_year(digits: str) -> int:
@@ -384,7 +384,8 @@ def _due(found: re.Match[str], region: str) -> str | None:
     return f"{month_names(LANGUAGES['en'])[month - 1]} {ordinal(day, LANGUAGES['en'])}"
 
 
-def _spoken(code: str, language: Language, y: int, m: int, d: int, found: re.Match[str]) -> str | None:
+def spoken(code: str, language: Language, y: int, m: int, d: int, found: re.Match[str]) -> str | None:
+    """A day, as it is said where `found` stands; None for one that the calendar has not."""
     try:
         dt.date(y, m, d)
     except ValueError:

@@ -39,7 +39,7 @@ def patterns(
         if language.spaced
         else f"(?:{BLANK}(?P<symbol>{'|'.join(_SHARES)}))"
     )
-    before = rf"(?<![{letters}/@#^$€£])(?<![\d{letters}][.,:/–-])"
+    before = rf"(?<![{letters}/@#^$€£])(?<![\d{letters}][.,:/–-])(?P<sign>(?<=[^\n][\s(=])[-−])?"
     whole = rf"(?:(?P<whole>\d{{1,3}})(?:[ -]|{BLANK}))?"
     if code in _HALVES:  # 2½ tazas, 2½ cdas.
         own = (key[:-1] for key in table(code).abbreviations if re.fullmatch(r"[a-zà-ÿœ]{3,}\.", key))
@@ -86,7 +86,23 @@ def patterns(
         *_decimal_marks(code, language),
         *_points(code, language),
     ]
-    return [*first, *_of_all(language), (glyph, words), (slashed, words)]
+    with_sign = _with_sign(words, code, language)
+    return [*first, *_of_all(language), (glyph, with_sign), (slashed, with_sign)]
+
+
+def _with_sign(words: Words, code: str, language: Language) -> Words:
+    """Those words after a minus, where the fraction has one; then it is a number, and no date or mark: -5/18."""
+
+    def signed(found: re.Match[str]) -> str | None:
+        said = words(found)
+        if said is None or not found["sign"]:
+            return said
+        above, below = found["above"], found["below"]
+        if above and code in _SIGNED and int(above) < int(below) and said == _pair(language, int(above), int(below)):
+            said = parts_of(code, language, int(above), int(below))
+        return f"{language.minus}{' ' * language.spaced}{said}"
+
+    return signed
 
 
 def _of_all(language: Language) -> list[tuple[re.Pattern[str], Words]]:
@@ -261,7 +277,7 @@ def _spoonfuls(code: str, language: Language) -> list[tuple[re.Pattern[str], Wor
         said = f"{count} {spoon if found['whole'] == '1' else spoon.replace('cuillère', 'cuillères')}"
         if not (found["above"] or found["glyph"]):
             return said
-        return f"{said} et {'demie' if half else _parts(code, language, int(above), int(below))}"
+        return f"{said} et {'demie' if half else parts_of(code, language, int(above), int(below))}"
 
     return [(re.compile(pattern), words)]
 
@@ -295,7 +311,7 @@ def _fraction(
     if not language.spaced:
         parts = f"{cardinal(str(below), language)}{'分の' if code == 'ja' else '分之'}{cardinal(str(above), language)}"
         return f"{cardinal(whole, language)}{'と' if code == 'ja' else '又'}{parts}" if whole else parts
-    said = _parts(code, language, above, below)
+    said = parts_of(code, language, above, below)
     if whole is None:
         if code in ("es", "it", "pt") and (above, below) == (1, 2):
             noun = _before(found) or _after(found)
@@ -391,7 +407,7 @@ def _and_half(code: str, language: Language, whole: str, noun: str) -> str:
     return f"{count} {noun} {_HALVES[code][feminine]}"
 
 
-def _parts(code: str, language: Language, above: int, below: int) -> str:
+def parts_of(code: str, language: Language, above: int, below: int) -> str:
     """Three quarters, drei Viertel, trois quarts."""
     if code == "fa":
         return persian.fraction(above, below, language)
@@ -417,6 +433,7 @@ def _parts(code: str, language: Language, above: int, below: int) -> str:
     return f"{cardinal(str(above), language) if many else count} {name}"
 
 
+_SIGNED = ("en", "de", "fr", "nl")
 _HALF_HOUR = re.compile(r"\b(?:[Uu]m|[Gg]egen|[Bb]is|[Aa]b|[Nn]ach|[Vv]or)\s$")
 _MEASURE = re.compile(  # 1/4 cdta.
     r"\s(?:cdtas?\b|cdas?\b|cucharad|tazas?\b|vasos?\b|kilos?\b|litros?\b|libras?\b|xícaras?\b|xícs?\b|cucchia|tazz[ae]\b|bicchier|litr[oi]\b|colher|copos?\b|tasses?\b|"

@@ -48,6 +48,8 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         if found["first"] is None and _is_code(found):
             return ELSEWHERE  # 내선 2310번
         ordered = found.string[: found.start()].endswith("제")
+        if counter == "번째" and found["first"] is None and figures == "1" and not ordered:
+            return f"첫{found['blank'] or ' '}번째"
         last = _figures(figures, found["n_part"], counter, language, ordered=ordered)
         blank = found["blank"] or " " * (last[-1] in _LAST)
         if found["first"] is None:

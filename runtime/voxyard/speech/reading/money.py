@@ -26,6 +26,7 @@ UnitName = Callable[[str, int], str | None]
 
 _SIGNS = "$€£¥￥"
 _OF = {"fr": "de ", "es": "de ", "it": "di ", "pt": "de "}
+_FINALS = 28  # last consonants of a Korean syllable, of which the first is none
 _CENTS_IN_WORDS = 10  # below it English says "and five cents"
 
 
@@ -92,6 +93,7 @@ def patterns(language: Language, units: dict[str, str], unit_name: UnitName) -> 
         sign = rf"(?<![A-Za-z]){minus}(?P<currency>{signs}){BLANK}"
         before = rf"{sign}{amount}(?P<scale>(?!))?(?P<per>(?!))?(?:[元円]|(?![A-Za-z]))"
     found = [
+        *_of_myriads(signs, language),
         *_of_one_language(language),
         (re.compile(before), words),
         (re.compile(after), words),
@@ -112,6 +114,27 @@ def patterns(language: Language, units: dict[str, str], unit_name: UnitName) -> 
         cents = re.compile(rf"{guard(language)}(?P<n>\d{{1,3}}){BLANK}¢{per}(?!\w)")  # 59¢/lb
         found.append((cents, lambda match: of_one(_cents(match["n"], "USD", language), match["per"])))
     return found
+
+
+def _of_myriads(signs: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    """¥3億, $1.5万, $3억."""
+    if language.locale not in ("ja", "ko", "zh"):
+        return []
+    number = rf"(?<![A-Za-z])(?P<minus>[-−](?<![\w)][-−]))?(?P<currency>{signs}){BLANK}{bare(language)}"
+    after = r"(?:[元円원]|\s?달러)?(?P<after>[을은이](?![가-힣]))?(?!\d)"
+    pattern = re.compile(rf"{number}(?P<scale>[千百천백]?[万萬亿億兆만억조]){after}")
+
+    def words(found: re.Match[str]) -> str:
+        yuan = language.locale == "zh" and found["currency"] in "¥￥"
+        name = name_of("CNY" if yuan else CURRENCIES[found["currency"]], 2, language)
+        blank = " " * language.spaced
+        minus = f"{language.minus}{blank}" if found["minus"] else ""
+        after = found["after"] or ""
+        if after and (ord(name[-1]) - ord("가")) % _FINALS == 0:  # 삼억 달러를
+            after = {"을": "를", "은": "는", "이": "가"}[after]
+        return f"{minus}{decimal(*number_of(found), language)}{found['scale']}{blank}{name}{after}"
+
+    return [(pattern, words)]
 
 
 def _in_words(language: Language) -> list[tuple[re.Pattern[str], Words]]:

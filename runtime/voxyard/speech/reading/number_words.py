@@ -239,6 +239,8 @@ def ordinal(number: int, language: Language, **forms: str) -> str:
     """The number in an order: third. `forms` are num2words' case and gender, where it has them."""
     if number == 0 and language.number_words in _ZEROTH:
         return _ZEROTH[language.number_words]
+    if language.number_words == "es" and number in (11, 12):
+        return "undécimo" if number == 11 else "duodécimo"
     return _words(number, language.number_words or "", to="ordinal", **forms)
 
 

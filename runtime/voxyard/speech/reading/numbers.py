@@ -189,7 +189,11 @@ def _decades(code: str, language: Language) -> list[Reading]:
     found: list[Reading] = []
     if code == "en":
         decade = r"(?:(?<![\w.,:/$-])|(?<=[a-z]-))(?:['’](?P<short>[2-9]0)|(?P<n>(?:1\d|20)\d0|[2-9]0))['’]?s\b"
+        span = r"(?<![\w.,:/$-])(?P<first>(?:1\d|20)\d0)s\s?[–-]\s?(?P<last>(?:1\d|20)?\d0)s\b"
+        found.append((re.compile(span), lambda match: f"{_of_decade(match['first'])} to {_of_decade(match['last'])}"))
         found.append((re.compile(decade), _decade))
+        early = r"(?:(?<=\b[Tt]he )|(?<=\b[Mm]id-)|(?<=\bearly )|(?<=\blate ))(?P<n>[1-9]\d0)s(?!\w)"  # the 830s
+        found.append((re.compile(early), lambda match: _of_decade(match["n"])))
     if code == "de":
         decade = rf"{guard(language)}(?P<n>(?:1[1-9]|20)?\d0|[1-9]\d|[2-9]|[1-9]00)er(?=n?\b|-?Jahre)"
         found.append((re.compile(decade), lambda match: year(int(match["n"]), language) + "er"))
@@ -293,6 +297,7 @@ def _short_scales(code: str, language: Language) -> list[Reading]:
     millions.append(
         (re.compile(rf"{number(language)}(?P<scale>m)(?![\w'’])"), lambda found: _of_people(found, language))
     )
+    millions.append((re.compile(rf"{number(language)}k(?![\w'’-])"), lambda found: _of_thousands(found, language)))
     shorts = "|".join(sorted(map(re.escape, scales), key=len, reverse=True))
     blank = BLANK if code != "en" else ""
     found = [(re.compile(rf"{number(language)}{blank}(?P<scale>{shorts})(?![\w-])"), words)]
@@ -336,6 +341,18 @@ def _of_people(found: re.Match[str], language: Language) -> str:
     return f"{signed(found, language)}{decimal(*number_of(found), language)} million"
 
 
+def _of_thousands(found: re.Match[str], language: Language) -> str:
+    """1.6k of the 10k bricks, but a 10k run, which is ten k."""
+    whole, part = number_of(found)
+    counts = part or len(whole) > 2 or _THINGS.match(found.string, found.end()) is not None
+    return f"{signed(found, language)}{decimal(whole, part, language)} {'thousand' if counts else 'k'}"
+
+
+_THINGS = re.compile(
+    r"\s(?:[a-z]{2,}s\b(?<!\bis)(?<!\bwas)(?<!\bhas)(?<!\bas)(?<!\bruns)(?<!ors)|of\b|people\b|more\b)"
+)
+
+
 _RACE = re.compile(r"\s(?:time|run|race|walk|event|course|PB|finish)\b")
 
 
@@ -352,10 +369,15 @@ def _french_millions(language: Language) -> Reading:
 
 
 def _decade(found: re.Match[str]) -> str:
-    digits = found["n"] or found["short"]
+    return _of_decade(found["n"] or found["short"])
+
+
+def _of_decade(digits: str) -> str:
     words = cardinal(digits, LANGUAGES["en"]) if len(digits) == 2 else year(int(digits), LANGUAGES["en"])
-    if digits.endswith("00") and digits != "2000":
-        words = f"{cardinal(digits[:2], LANGUAGES['en'])} hundred"
+    if len(digits) == 3 and not digits.endswith("00"):
+        words = f"{cardinal(digits[0], LANGUAGES['en'])} {cardinal(digits[1:], LANGUAGES['en'])}"
+    elif digits.endswith("00") and digits != "2000":
+        words = f"{cardinal(digits[:-2], LANGUAGES['en'])} hundred"
     return words[:-1] + "ies" if words.endswith("y") else words + "s"
 
 

@@ -50,7 +50,7 @@ def patterns(code: str, language: Language) -> list[Reading]:
     }
     for each in ("es", "it", "pt"):
         by_code[each] = [
-            *([(_SPANISH_FIRST, _apocope)] if each == "es" else []),
+            *([(_SPANISH_FIRST, _apocope), (_SPANISH_LETTERS, _with_letters)] if each == "es" else []),
             (
                 r"(?P<minus>[-−](?<![\w)\]][-−]))?(?P<n>(?!0)\d{1,4})(?P<sign>\.?º|°)(?![CF]\b)",
                 lambda found: _ordinal_or_degrees(found, code, language),
@@ -148,6 +148,19 @@ def _ordinal_or_degrees(found: re.Match[str], code: str, language: Language) -> 
 _SPANISH_FIRST = (
     r"(?P<n>[13])(?:\.?er\b|(?:\.?º|°)(?=\s(?!de\b|del\b|y\b|o\b|a\b|en\b|iz|d(?:ere|ch)|centro|ctro)[a-zà-ÿ]))"
 )
+
+
+_SPANISH_LETTERS = (  # la 1ra vez, el 4to puesto
+    r"(?P<n>\d?(?:[13]r|2d|[456]t|[70]m|8v|9n))(?P<end>[oa]s?)(?!\w)"
+)
+
+
+def _with_letters(found: re.Match[str]) -> str | None:
+    """Primera, cuarto; not 0mo."""
+    number = int(found["n"][:-1])
+    if not number or found["n"].startswith("0"):
+        return None
+    return re.sub(r"o\b", found["end"], ordinal(number, LANGUAGES["es"]))
 
 
 def _apocope(found: re.Match[str]) -> str:

@@ -21,7 +21,7 @@ from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 
 from voxyard.speech.errors import check_wanted
-from voxyard.speech.reading import german, persian, russian
+from voxyard.speech.reading import german, marks, persian, points, russian
 from voxyard.speech.reading.beginnings import Places
 from voxyard.speech.reading.languages import LANGUAGES, Language
 from voxyard.speech.reading.markup import Edit, EditedText, Span
@@ -31,7 +31,7 @@ from voxyard.speech.reading.rules import Rule, rules
 
 _log = logging.getLogger(__name__)
 
-READING_VERSION = 15
+READING_VERSION = 16
 """Rises with every change that may give a text other words."""
 
 WINDOW = 20_000
@@ -81,7 +81,7 @@ def readings(
     rules_of = LANGUAGES.get(code)
     if rules_of is None or not kinds:
         return []
-    text = _as_figures(_WITHIN.sub(" ", text), code)
+    written, text = text, _as_figures(_WITHIN.sub(" ", text), code)
     spans = sorted(taken)
     found: list[Edit] = []
     breaks = [each.start() for each in _BREAK.finditer(text)]
@@ -93,6 +93,9 @@ def readings(
                 if not places.has(start, end):  # of several paragraphs, for they are short
                     places = Places(text, start, min(max(end, start + WINDOW), start + WINDOW + MARGIN, len(text)))
                 found += _read(places, text, start, end, (code, region), kinds, spans)
+    if "symbols" in kinds and not written.isascii():
+        taken_too = [*found, *(Edit(*span, "") for span in spans)]
+        found = sorted([*found, *marks.narrow(written, taken_too)], key=lambda edit: edit.start)
     return found
 
 
@@ -142,7 +145,10 @@ _APOSTROPHES = re.compile(r"(?<=\d)['’](?=\d{3}(?:['’]\d{3})*(?![\d'’]))")
 _OF_MEXICO = re.compile(r"(?<=\$)\s?\d{1,3}(?:,\d{3})+(?:\.\d\d)?(?![\d,.]\d|\d)")  # $1,500.00
 _ZEROS = "\N{FULLWIDTH DIGIT ZERO}\N{ARABIC-INDIC DIGIT ZERO}\N{EXTENDED ARABIC-INDIC DIGIT ZERO}"
 _DIGITS = {ord(zero) + digit: str(digit) for zero in _ZEROS for digit in range(10)}
-_DIGITS |= {ord("＋"): "+", ord("＝"): "="}
+_DIGITS |= {ord("＋"): "+", ord("＝"): "=", ord("％"): "%", ord("／"): "/"}
+_DIGITS |= {ord(wide) + letter: chr(ord(usual) + letter) for wide, usual in ("ＡA", "ａa") for letter in range(26)}
+_RAISED = str.maketrans("ᵐᵉˡʳˢ", "melrs")  # Mᵐᵉ Dupont
+_WIDE_COLON = re.compile("(?<=[0-9０-９])：(?=[0-9０-９])")  # 11：7
 
 
 def _as_figures(text: str, code: str) -> str:
@@ -150,8 +156,12 @@ def _as_figures(text: str, code: str) -> str:
     text = _APOSTROPHES.sub(LANGUAGES[code].groups[0], text)
     if code == "es":
         text = _OF_MEXICO.sub(lambda found: found[0].translate({44: ".", 46: ","}), text)
+    text = points.with_comma(text, code)
     if text.isascii():
         return text
+    text = _WIDE_COLON.sub(":", text)
+    if code == "fr":
+        text = text.translate(_RAISED)
     return text.translate({**_DIGITS, **persian.LETTERS} if code == "fa" else _DIGITS)
 
 

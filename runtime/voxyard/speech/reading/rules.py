@@ -11,16 +11,20 @@ from voxyard.speech.reading import (
     abbreviations,
     addresses,
     american,
+    chapters,
     chess,
     dates,
     digits,
     dutch,
     emoji,
+    formulas,
     fractions,
     german,
     korean,
     laps,
+    marks,
     money,
+    months,
     names,
     numbers,
     ordinals,
@@ -75,11 +79,16 @@ def rules(code: str, region: str = "") -> tuple[Rule, ...]:
         *_of("currency", money.patterns(language, symbol_units, unit_name)),
         *_of("units", units.patterns(language, symbol_units)),
     ]
-    first = _of("symbols", [*symbols.stars(code, language), *addresses.patterns(code, language)])
+    first = [
+        *_of("symbols", formulas.typeset(code, language)),
+        *_of("symbols", marks.patterns()),
+        *_of("symbols", [*symbols.stars(code, language), *addresses.patterns(code, language)]),
+    ]
     if language.number_words is None:
         return (*first, *amounts, *_of("abbreviations", abbreviations.patterns(code)))
     return (
         *first,
+        *_of("symbols", formulas.glued(code, language)),
         *_of("numbers", emoji.keycaps(language)),
         *_of("numbers", names.in_english(language)),
         *_of("numbers", verses.patterns(language)),
@@ -96,6 +105,8 @@ def rules(code: str, region: str = "") -> tuple[Rule, ...]:
         *_of("numbers", american.patterns(language) if code == "en" else ()),
         *_of("times", polish_hours.timetables(language) if code == "pl" else ()),
         *_of("dates", polish.days(language) if code == "pl" else ()),
+        *_of("numbers", chapters.patterns(code, language)),
+        *_of("dates", months.patterns(code, language)),
         *_of("dates", dates.patterns(code, region, language)),
         *_of("numbers", polish.patterns(language) if code == "pl" else ()),
         *_of("numbers", dutch.patterns(language) if code == "nl" else ()),

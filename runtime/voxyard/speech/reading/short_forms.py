@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from voxyard.speech.reading import polish_short
+from voxyard.speech.reading import polish_short, streets
 from voxyard.speech.reading.languages import LANGUAGES
 from voxyard.speech.reading.number_words import cardinal
 from voxyard.speech.reading.patterns import ELSEWHERE
@@ -293,6 +293,7 @@ _STATIONS = "|".join(
 
 PATTERNS: dict[str, tuple[Reading, ...]] = {
     "en": (
+        *streets.patterns(),
         _winds("en"),
         (re.compile(r"(?<![\w/])[wW]/\s?(?=[^\W\d_]{2}|\d|an?\b)(?!o(?:ut)?\b)"), lambda _: "with "),  # w/ the terms
         (  # IV q6h
@@ -319,6 +320,8 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
     ),
     "de": (
         _winds("de"),
+        (re.compile(r"(?<!\w)Dr\.(?=-[A-ZÄÖÜ][a-zäöü])"), lambda _: "Doktor"),  # Dr.-Max-Mustermann-Str.
+        (re.compile(r"(?<=[a-zäöüß]-)Str\.(?=\s[a-zäöü])"), lambda _: "Straße"),
         (re.compile(r"(?<![\w.])n\. ?V\."), _after_time),
         (
             re.compile(r"(?=Gl)(?:(?<=\b[Vv]on )|(?<=\b[Aa]uf )|(?<=\b[Aa]b )|(?<=Uhr, ))Gl\.(?=\s\d)"),

@@ -402,6 +402,7 @@ def _wide_dashes(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             lambda _: language.to,
         ),
         (re.compile(r"(?<=\d)[〜~～](?=[-−+]?\d)"), lambda _: language.to),
+        (re.compile(r"(?<=[月火水木金土日祝][)）])[〜~～](?=\d)"), lambda _: language.to),  # 1日(月)〜3日
     ]
 
 

@@ -477,6 +477,10 @@ def _with_seconds(code: str, language: Language, found: re.Match[str]) -> str | 
     if not language.spaced:
         return f"{_spoken(code, language, hour, minute, '')}{cardinal(str(second), language)}秒"
     joint = _AND.get(code)
+    added = minute % 10 == 0 and second < 10 and code in ("es", "fr", "it")  # treinta y cinco segundos
+    if minute and (added or code == "pt"):
+        hours, minutes = laps.unit(language, "hour", hour), laps.unit(language, "minute", minute)
+        return f"{hours}, {minutes} {joint} {seconds}"
     said = _spoken(code, language, hour, minute, "") if code != "pl" else None
     if said is None or joint is None:
         return None
@@ -571,6 +575,8 @@ def _after_noon(language: Language, found: re.Match[str]) -> str:
 def _polish(language: Language, hour: int, minute: int, before: str) -> str:
     """The hour is an ordinal: czternasta trzydzieści, o czternastej trzydzieści."""
     at = re.search(r"\b(?:o|od|do|po|około)\s(?:godz(?:\.|inie|iny)\s?)?$", before, re.IGNORECASE) is not None
+    if not hour and not minute and at:
+        return "północy"
     hours = ordinal(hour, language) if hour else "zero"
     hours = re.sub(r"i\b", "iej" if at else "ia", re.sub(r"y\b", "ej" if at else "a", hours))
     hours = hours.replace("gia", "ga")

@@ -423,7 +423,7 @@ def _glued(language: Language) -> str:
         letters = r"\w" if language.locale != "ko" else "A-Za-z0-9"  # 100m를
         return rf"(?:(?=[mglℓLWV](?![{letters}'’]))|{seconds})"
     race = r"race|sprint|dash|run|relay|freestyle|backstroke|breaststroke|butterfly|hurdles|final|record|pool|in\s\d"
-    race += r"|deep|high|tall|long|wide|away|ahead|behind|apart|above|below"
+    race += r"|deep|high|tall|long|wide|away|ahead|behind|apart|above|below|further|farther"
     run = "|".join(
         rf"(?<=\b{word}\s\d{digits})"
         for word in ("ran", "swam", "the", "run", "swim", "above", "below")
