@@ -120,6 +120,15 @@ def test_another_host_gpu_run_or_family_is_heard(
     assert format_value["status"]["inhibitedBy"] == []
 
 
+def test_alerts_of_others_silence_none_of_theirs(alertmanager: Alertmanager) -> None:
+    heard = {"alertname": "CertificateExpires", "severity": "warning"}
+
+    alertmanager.post([{"alertname": "DatabaseGone", "severity": "critical"}, heard])
+
+    (format_value,) = [each for each in alertmanager.alerts() if each["labels"] == heard]
+    assert format_value["status"]["inhibitedBy"] == []
+
+
 @pytest.mark.parametrize("source", ["ExporterDown", "ExporterCollectFailing"])
 def test_what_another_exporter_of_the_host_tells_is_heard(alertmanager: Alertmanager, source: str) -> None:
     there = {"instance": f"two-exporters-{source}"}
