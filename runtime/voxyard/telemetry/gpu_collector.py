@@ -118,6 +118,11 @@ _GAUGES: tuple[tuple[str, str, Callable[[GpuState], Series]], ...] = (
     ),
     ("gpu_temperature_celsius", "Temperature of the GPU.", _value(lambda reading: reading.temperature_celsius)),
     (
+        "gpu_temperature_slowdown_celsius",
+        "Temperature from which on the card slows itself down.",
+        _value(lambda reading: reading.temperature_slowdown_celsius),
+    ),
+    (
         "gpu_memory_temperature_celsius",
         "Temperature of the device memory.",
         _value(lambda reading: reading.memory_temperature_celsius),
