@@ -354,7 +354,7 @@ def _measuring() -> Row:
             "Age of the latest successful collection",
             "Time since the exporter last read all GPUs without an error: a sawtooth at the exporter's interval.",
             "s",
-            Query(f"time() - {host('exporter_last_success_timestamp_seconds')}", "{{instance}}"),
+            Query(host("voxyard:exporter_news:age_seconds"), "{{instance}}"),
         ),
         time_series(
             "Collection duration",

@@ -70,7 +70,7 @@ def test_the_worse_alert_silences_the_other_here_and_not_elsewhere(alertmanager:
         posted += [{**source, **here}, {**target, **here}]
         silenced.append({**target, **here})
         for label in inhibition["equal"]:
-            if label == "family" or label not in target:
+            if label == "family" or (label not in target and label != "cluster"):
                 continue
             there = {"instance": f"rule-{number}-case-{case}-{label}"}
             posted += [{**source, **there}, {**target, **there, label: f"another-{number}-{case}"}]
@@ -102,18 +102,39 @@ def test_the_worse_alert_silences_the_other_here_and_not_elsewhere(alertmanager:
         ("GpuRowRemapFailure", "GpuThermalSlowdown", None),  # of another family
         ("TrainingStalled", "TrainingInputBound", "run"),
         ("WorkloadDown", "GpuLost", None),
+        ("HostMaintenance", "GpuLost", "cluster"),  # a host of the same name in another cluster
     ],
 )
 def test_another_host_gpu_run_or_family_is_heard(
     alertmanager: Alertmanager, source: str, target: str, label: str | None
 ) -> None:
-    shared = {"instance": f"apart-{source}-{target}-{label}"}
+    shared = {"instance": f"apart-{source}-{target}-{label}", "cluster": "north"}
     for name in ("uuid", "run"):
         if name in labels_of(source) and name in labels_of(target):
             shared[name] = labels_of(source)[name]
     heard = {**labels_of(target), **shared} | ({label: f"not-{shared[label]}"} if label else {})
 
     alertmanager.post([{**labels_of(source), **shared}, heard])
+
+    (format_value,) = [each for each in alertmanager.alerts() if each["labels"] == heard]
+    assert format_value["status"]["inhibitedBy"] == []
+
+
+def test_alerts_of_others_silence_none_of_theirs(alertmanager: Alertmanager) -> None:
+    heard = {"alertname": "CertificateExpires", "severity": "warning"}
+
+    alertmanager.post([{"alertname": "DatabaseGone", "severity": "critical"}, heard])
+
+    (format_value,) = [each for each in alertmanager.alerts() if each["labels"] == heard]
+    assert format_value["status"]["inhibitedBy"] == []
+
+
+@pytest.mark.parametrize("source", ["ExporterDown", "ExporterCollectFailing"])
+def test_what_another_exporter_of_the_host_tells_is_heard(alertmanager: Alertmanager, source: str) -> None:
+    there = {"instance": f"two-exporters-{source}"}
+    heard = {**labels_of("GpuLost"), **there, "job": "dcgm"}
+
+    alertmanager.post([{**labels_of(source), **there, "job": "exporter", "gpus": "known"}, heard])
 
     (format_value,) = [each for each in alertmanager.alerts() if each["labels"] == heard]
     assert format_value["status"]["inhibitedBy"] == []

@@ -73,6 +73,11 @@ typedef struct {
 
 typedef struct {
     unsigned version;
+    int celsius;
+} MarginTemperature;
+
+typedef struct {
+    unsigned version;
     unsigned char cluster[16];
     int status;
     unsigned clique;

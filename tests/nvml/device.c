@@ -5,6 +5,7 @@
 #include "fake.h"
 
 enum { TEMPERATURE_VERSION = 1 << 24 | sizeof(Temperature), MEMORY_VERSION = 2 << 24 | sizeof(MemoryV2) };
+enum { MARGIN_VERSION = 1 << 24 | sizeof(MarginTemperature) };
 enum { FABRIC_VERSION = 2 << 24 | sizeof(FabricInfo) };
 enum { PCIE_COUNTER_US = 20000 }; /* the real one compares a counter with itself after this time */
 
@@ -159,6 +160,21 @@ EXPORT int nvmlDeviceGetTemperatureV(void *device, Temperature *out) {
     if (call.code == SUCCESS && (!out || out->sensor != 0)) call.code = INVALID_ARGUMENT;
     if (call.code == SUCCESS && out->version != TEMPERATURE_VERSION) call.code = ARGUMENT_VERSION_MISMATCH;
     if (call.code == SUCCESS) call.code = read_unsigned(call.gpu, VALUE_TEMPERATURE, &celsius);
+    if (call.code == SUCCESS) out->celsius = (int)celsius;
+    return end(&call);
+}
+
+EXPORT int nvmlDeviceGetTemperatureThreshold(void *device, int kind, unsigned *out) {
+    Call call = begin_device(SYMBOL_nvmlDeviceGetTemperatureThreshold, device);
+    if (call.code == SUCCESS) call.code = kind != 1 ? (int)NOT_SUPPORTED : read_unsigned(call.gpu, VALUE_TEMPERATURE_SLOWDOWN, out);
+    return end(&call);
+}
+
+EXPORT int nvmlDeviceGetMarginTemperature(void *device, MarginTemperature *out) {
+    unsigned celsius = 0;
+    Call call = begin_device(SYMBOL_nvmlDeviceGetMarginTemperature, device);
+    if (call.code == SUCCESS && (!out || out->version != MARGIN_VERSION)) call.code = ARGUMENT_VERSION_MISMATCH;
+    if (call.code == SUCCESS) call.code = read_unsigned(call.gpu, VALUE_TEMPERATURE_MARGIN, &celsius);
     if (call.code == SUCCESS) out->celsius = (int)celsius;
     return end(&call);
 }

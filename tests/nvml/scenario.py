@@ -84,6 +84,8 @@ class GpuState:
     power_default_limit: Series = 700_000
     energy: Series = "5000000+412000/s"
     temperature: Series = 61
+    temperature_slowdown: Series = None  # of cards before Ada; newer ones have the next
+    temperature_margin: Series = None
     memory_temperature: Series = 72
     fan: Series = 35
     clock_graphics: Series = 1755

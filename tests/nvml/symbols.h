@@ -33,6 +33,8 @@
     X(nvmlDeviceGetTotalEnergyConsumption) \
     X(nvmlDeviceGetTemperature) \
     X(nvmlDeviceGetTemperatureV) \
+    X(nvmlDeviceGetTemperatureThreshold) \
+    X(nvmlDeviceGetMarginTemperature) \
     X(nvmlDeviceGetFanSpeed) \
     X(nvmlDeviceGetClockInfo) \
     X(nvmlDeviceGetMaxClockInfo) \
@@ -96,6 +98,8 @@ enum symbol {
     X(POWER_DEFAULT_LIMIT, "power_default_limit") \
     X(ENERGY, "energy") \
     X(TEMPERATURE, "temperature") \
+    X(TEMPERATURE_SLOWDOWN, "temperature_slowdown") \
+    X(TEMPERATURE_MARGIN, "temperature_margin") \
     X(MEMORY_TEMPERATURE, "memory_temperature") \
     X(FAN, "fan") \
     X(CLOCK_GRAPHICS, "clock.graphics") \

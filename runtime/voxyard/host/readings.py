@@ -67,6 +67,7 @@ _PCIE_COUNTERS = {"pcie_transmit_bytes": 0, "pcie_receive_bytes": 1}  # nvml.h, 
 # Bytes a second of one lane by generation, after the line code (PCI-SIG: 2.5, 5, 8, 16, 32 and 64 GT/s).
 _LANE_BYTES = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}
 _MPS_SERVER = "nvidia-cuda-mps-server"
+_THRESHOLD_SLOWDOWN = 1  # nvml.h, enum nvmlTemperatureThresholds_t
 _MOST_PERCENT, _MOST_CELSIUS = 200, 200  # what is more was not measured
 _WRAP = 2**32
 _UNSIGNED_INT = 1  # nvml.h, enum nvmlValueType_t
@@ -134,6 +135,7 @@ class Reading:
     refusal: str | None = None  # where NVML refused to measure anything at all: one such call, and its code
     memory_temperature_celsius: float | None = None
     power_limit_default_watts: float | None = None  # what the card starts with
+    temperature_slowdown_celsius: float | None = None  # from which on the card slows itself down
     process_count: int | None = None  # of those that compute
     recovery_action: str | None = None  # what the driver asks for: none, reset, reboot, …
     fabric_state: str | None = None  # of its registration with the NVLink fabric; failed and degraded are states too
@@ -240,6 +242,14 @@ class GpuReader:
             celsius = self._ask("nvmlDeviceGetTemperature", 0)  # drivers before 570
         return None if celsius is None else _celsius(celsius)
 
+    def _temperature_slowdown(self) -> float | None:
+        margin = self._ask("nvmlDeviceGetMarginTemperature")  # Ada and newer tell how far it is
+        if margin is None:
+            celsius = self._ask("nvmlDeviceGetTemperatureThreshold", _THRESHOLD_SLOWDOWN)
+        else:
+            celsius = now + margin if (now := self._temperature()) is not None else None
+        return None if celsius is None else _celsius(celsius)
+
     def _clocks(self, function: str) -> dict[str, int]:
         asked = {name: self._ask(function, kind, key=f"{function} {name}") for name, kind in _CLOCKS.items()}
         return {name: megahertz * _MHZ for name, megahertz in asked.items() if megahertz is not None}
@@ -284,6 +294,7 @@ class GpuReader:
         mig = self._ask("nvmlDeviceGetMigMode")
         return {
             "power_limit_default_watts": None if limit is None else limit / 1000,
+            "temperature_slowdown_celsius": self._temperature_slowdown(),
             "process_count": None if processes is None else self._programs({each.pid for each in processes}),
             "recovery_action": None if recovery is None else _recovery_action(int(recovery)),
             "fabric_state": self._fabric_state(),

@@ -27,7 +27,7 @@ class GpuCollector(Collector):
         """All families; measurements only of GPUs that answered in the latest pass, and only while it is fresh."""
         snapshot = self._sampler.snapshot
         fresh = snapshot is not None and self._sampler.age() < self._sampler.stale_after()
-        yield from _exporter(snapshot, fresh)
+        yield from _exporter(snapshot, fresh, self._sampler.age())
         if snapshot is None:
             return
         yield _info(snapshot)
@@ -118,6 +118,11 @@ _GAUGES: tuple[tuple[str, str, Callable[[GpuState], Series]], ...] = (
     ),
     ("gpu_temperature_celsius", "Temperature of the GPU.", _value(lambda reading: reading.temperature_celsius)),
     (
+        "gpu_temperature_slowdown_celsius",
+        "Temperature from which on the card slows itself down.",
+        _value(lambda reading: reading.temperature_slowdown_celsius),
+    ),
+    (
         "gpu_memory_temperature_celsius",
         "Temperature of the device memory.",
         _value(lambda reading: reading.memory_temperature_celsius),
@@ -197,7 +202,7 @@ _COUNTERS: tuple[tuple[str, str, str, Callable[[GpuState], Series]], ...] = (
 )  # fmt: skip
 
 
-def _exporter(snapshot: Snapshot | None, fresh: bool) -> Iterator[Metric]:
+def _exporter(snapshot: Snapshot | None, fresh: bool, unanswered: float) -> Iterator[Metric]:
     success = snapshot is not None and snapshot.success and fresh
     yield _single("exporter_collect_success", "1 while the NVIDIA driver answers and passes are made.", float(success))
     if snapshot is None:
@@ -205,6 +210,12 @@ def _exporter(snapshot: Snapshot | None, fresh: bool) -> Iterator[Metric]:
     if snapshot.last_success is not None:
         yield _single(
             "exporter_last_success_timestamp_seconds", "Unix time of the latest good pass.", snapshot.last_success
+        )
+    if snapshot.last_success_monotonic is not None:
+        yield _single(
+            "exporter_last_success_age_seconds",
+            "Seconds since the latest good pass, whatever the host's clock says.",
+            snapshot.monotonic - snapshot.last_success_monotonic + unanswered,
         )
     yield _single("exporter_collect_duration_seconds", "Time that the latest pass took.", snapshot.duration)
     errors = CounterMetricFamily(

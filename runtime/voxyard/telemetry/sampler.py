@@ -64,6 +64,7 @@ class Snapshot:
     cuda_version: str | None
     errors: Mapping[tuple[str, int], int]  # (function, nvmlReturn_t) → how often
     problem: str | None = None  # why the pass failed, or what of it did
+    last_success_monotonic: float | None = None  # the moment of `last_success`, by the clock that never jumps
 
 
 class GpuSampler:
@@ -98,7 +99,7 @@ class GpuSampler:
         self._links: Links = {}  # as they were last read: those of an earlier session hold until they are read again
         self._linked: frozenset[str] | None = None  # UUIDs whose links this session was asked for
         self._problem: str | None = None  # why there is no session that can be used
-        self._last_success: float | None = None
+        self._last_success: tuple[float, float] | None = None  # Unix time, monotonic
         self._logged: str | None = None
         self._answered = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="voxyard-gpu-sampler", daemon=True)
@@ -164,7 +165,7 @@ class GpuSampler:
         self._log_problem(problem)
         success = problem is None or any(known.reading is not None for known in self._known.values())
         if success:
-            self._last_success = time.time()
+            self._last_success = time.time(), time.monotonic()
         self.snapshot = self._snapshot(begun, success, problem)
         if self._on_snapshot is not None:
             self._on_snapshot(self.snapshot)
@@ -339,11 +340,13 @@ class GpuSampler:
         states = [self._state(known) for known in self._known.values()]
         states += [GpuState(gpu, False, None, None, None, {}) for gpu in self._nameless.values()]
         now = time.monotonic()
+        last_success, last_success_monotonic = self._last_success or (None, None)
         return Snapshot(
             taken=time.time(),
             monotonic=now,
             success=success,
-            last_success=self._last_success,
+            last_success=last_success,
+            last_success_monotonic=last_success_monotonic,
             duration=now - begun,
             gpus=tuple(sorted(states, key=lambda state: state.gpu.index)),
             links=self._links,

@@ -316,7 +316,7 @@ class SimulatedHost:
         good = self.now if gone is None else gone
         return Snapshot(
             self.now, self.now, gone is None, good, 0.01, states, self.links, self.driver_version, "13.0",
-            dict(self.nvml_errors),
+            dict(self.nvml_errors), last_success_monotonic=good,
         )  # fmt: skip
 
     def clock(self) -> AbstractContextManager[object]:

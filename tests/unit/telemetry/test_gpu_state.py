@@ -81,3 +81,12 @@ def test_the_age_of_an_xid_does_not_depend_on_the_hosts_clock(monkeypatch: pytes
     ]
     assert age.labels == {"uuid": "GPU-3", "gpu": "3", "xid": "79"}
     assert age.value == pytest.approx(42)
+
+
+@pytest.mark.parametrize(("last", "ages"), [(None, []), (100.0, [300.0])])
+def test_the_age_of_the_latest_good_pass_does_not_depend_on_the_hosts_clock(
+    last: float | None, ages: list[float]
+) -> None:
+    snapshot = Snapshot(7.0, 400.0, False, last, 0.01, (), {}, None, None, {}, last_success_monotonic=last)
+    families = GpuCollector(cast("GpuSampler", Sampled(snapshot))).collect()
+    assert [each.samples[0].value for each in families if each.name.endswith("success_age_seconds")] == ages

@@ -286,3 +286,21 @@ def test_counters_of_a_card_without_byte_counters_grow(sampling: Start) -> None:
         first["gpus"]["0"]["reading"]["totals"]["pcie_receive_bytes"]
         < more["gpus"]["0"]["reading"]["totals"]["pcie_receive_bytes"]
     )
+
+
+@pytest.mark.parametrize(
+    ("card", "celsius"),
+    [
+        ({"temperature_slowdown": 97}, 97.0),
+        ({"temperature": 88, "temperature_margin": 4}, 92.0),
+        ({"temperature_slowdown": 97, "temperature": 88, "temperature_margin": 4}, 92.0),
+        ({"temperature": None, "temperature_margin": 4}, None),
+        ({}, None),
+    ],
+)
+def test_where_a_card_slows_itself_down_is_told_as_a_temperature(
+    sampling: Start, card: dict[str, int | None], celsius: float | None
+) -> None:
+    with sampling(Scenario([GpuState.default(0, **card)])) as sampler:
+        told = sampler.until(lambda told: told["gpus"]["0"]["reading"])
+    assert told["gpus"]["0"]["reading"]["temperature_slowdown_celsius"] == celsius
