@@ -53,6 +53,7 @@ NOT_HERE = {
     "voxyard:host_cpu_clock:ratio",
     "voxyard:host_cpu_clock:ratio10m",
     "voxyard:host_maintenance:end_seconds",
+    "voxyard:probed:bool",
     "voxyard:run_second_cause:rank",
     "voxyard:scrape_gap:seconds20m",
     "voxyard:store_slow:seconds",
@@ -74,8 +75,8 @@ NOT_HERE = {
     "voxyard:train_validating:ratio6h",
 }
 """Recorded only where Prometheus is away, the data stage late, speech short of cores, a site saves power, a quota of
-cores holds, a GPU is full, a gateway busy, a host has clocks of cores or is being worked on, a database is slow, or
-later."""
+cores holds, a GPU is full, a gateway busy, a host has clocks of cores, is being worked on or is asked by probes, a
+database is slow, or later."""
 
 
 @pytest.mark.parametrize("name", sorted({*rules("record")} - NOT_HERE))

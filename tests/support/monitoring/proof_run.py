@@ -53,6 +53,7 @@ GPUS = (
         HOT,
         utilization=99,
         temperature=91,
+        temperature_slowdown=93,
         clock_events=0x40 | 0x80,
         pcie_width=8,
         clock_sm=990,
