@@ -16,12 +16,20 @@ _DOMAINS = "com|org|net|edu|gov|info|io|dev|app|ai|co|eu|de|ch|fr|es|it|pt|br|nl
 _TAIL = r"(?<![.,;:!?)\]}>'\"»”’。、，）」])"
 URL = rf"(?:https?|ftp)://(?:www\.)?[^\s<>\"“”«»]+{_TAIL}|(?<![A-Za-z0-9_.-])www\.[^\s<>\"“”«»]+{_TAIL}"
 _BARE = rf"(?<![\w@./-])[A-Za-z0-9][\w-]+(?:\.[\w-]+)*\.(?:{_DOMAINS})(?![\w.-]*\w)(?:/[^\s<>\"“”«»]*{_TAIL})?"
+_BARE += r"|(?<![\w@./-])[A-Z][A-Z0-9-]+\.(?:COM|ORG|EDU|GOV|UK)(?![\w.-]*\w)"
 _FILE = (
     r"(?<![\w@./\\-])[A-Za-z0-9][\w-]*(?:\.[\w-]+)*\.(?:txt|pdf|docx?|xlsx?|pptx?|csv|json|ya?ml|toml|xml|html?|css|md|py|"
     r"js|ts|sh|exe|zip|gz|jpe?g|png|gif|svg|mp3|mp4|wav|epub|log|conf|ini)(?![\w@/-]|\.\w)|(?<![\w.])localhost:\d{2,5}(?!\w)"
 )
 _MAIL = r"(?<![A-Za-z0-9_.+-])(?:mailto:)?[A-Za-z0-9_.+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+(?<![.-])"
 _OTHER = r"(?<!\S)(?!@\s?[$£€\d])(?=\S*(?:[\\@]|://))\S+"  # a path, or what is no address
+
+
+_CHAT: list[tuple[re.Pattern[str], Words]] = [  # <:water_drop:879080584675213393>, <@879080584675213393>, :heart_eyes:
+    (re.compile(r"<a?:(\w{2,32}):\d{15,21}>"), lambda found: found[1].replace("_", " ").strip()),
+    (re.compile(r"[^\S\n]?<(?:@[!&]?|#)\d{15,21}>"), lambda _: ""),
+    (re.compile(r"(?<![\w:/]):([a-z]+(?:_[a-z]+)+):(?![\w:])"), lambda found: found[1].replace("_", " ")),
+]
 
 
 def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
@@ -45,6 +53,7 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
         return f"{signs.hashtag} {found[1]}" if signs.hashtag else None
 
     return [
+        *_CHAT,
         (re.compile(r"&(?:[A-Za-z]{2,8}|#\d{2,6}|#[xX][0-9A-Fa-f]{2,5});"), entity),
         (re.compile(r"(?:(?<=[^\W\d_]{3})|(?<=[.,;:!?\"”’)]))\[(?:\d{1,3}|note \d{1,3}|[a-z])\](?![\w(])"), _silent),
         (re.compile(r"\[([^][\n]{1,200})\]\((?:https?://|/|#)[^)\s]*\)"), lambda found: found[1]),  # of Markdown

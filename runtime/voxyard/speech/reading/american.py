@@ -16,6 +16,14 @@ _STATES = (
     "AL|AK|AZ|AR|CA|CO|CT|DE|DC|FL|GA|HI|ID|IL|IN|IA|KS|KY|LA|ME|MD|MA|MI|MN|MS|MO|MT|NE|NV|NH|NJ|NM|NY|NC|ND|OH|OK|"
     "OR|PA|RI|SC|SD|TN|TX|UT|VT|VA|WA|WV|WI|WY"
 )
+_STATE_NAMES = (
+    "Alabama|Alaska|Arizona|Arkansas|California|Colorado|Connecticut|Delaware|D C|Florida|Georgia|Hawaii|Idaho|"
+    "Illinois|Indiana|Iowa|Kansas|Kentucky|Louisiana|Maine|Maryland|Massachusetts|Michigan|Minnesota|Mississippi|"
+    "Missouri|Montana|Nebraska|Nevada|New Hampshire|New Jersey|New Mexico|New York|North Carolina|North Dakota|"
+    "Ohio|Oklahoma|Oregon|Pennsylvania|Rhode Island|South Carolina|South Dakota|Tennessee|Texas|Utah|Vermont|"
+    "Virginia|Washington|West Virginia|Wisconsin|Wyoming"
+)
+_STATE_OF = dict(zip(_STATES.split("|"), _STATE_NAMES.split("|"), strict=True))
 _NAMES = {"3M": "three M", "401(k)": "four oh one k", "401k": "four oh one k", "7-Eleven": "seven eleven"}
 
 Reading = tuple[re.Pattern[str], Callable[[re.Match[str]], str | None]]
@@ -82,6 +90,7 @@ def patterns(language: Language) -> list[Reading]:
             re.compile(r"(?=[1-9])(?:(?<=§ )|(?<=§)|(?<=\b[Ss]ection ))[1-9]\d[1-9]\d(?![\w]|[.,:–-]\d)"),
             lambda found: number(found[0], "en", language),
         ),  # § 1030
+        (re.compile(rf"(?<=[a-z], )(?:{_STATES})(?=,? \d{{5}}(?!\d))"), lambda found: _STATE_OF[found[0]]),
         (re.compile(rf"(?<=\b[A-Z][A-Z]\s)(?<=(?:{_STATES})\s)\d{{5}}(?:-\d{{4}})?(?![\w-]|[.,]\d)"), by_digits),
         (
             re.compile(r"(?<![\w.,:/-])(?P<minutes>[1-5]?\d):(?P<seconds>[0-5]\d)\.(?P<part>\d{1,3})(?![\w:]|[.,]\d)"),

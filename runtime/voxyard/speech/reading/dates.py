@@ -463,20 +463,36 @@ def _known_months(code: str, language: Language) -> dict[str, str]:
         short = [name for name in months if len(name) > 3]
         known |= {name[:3]: name for name in short} | {name[:3] + ".": name for name in short}
         known |= {"Sept": months[8], "Sept.": months[8], "Jän.": months[0]} if code == "en" else {"Sept.": months[8]}
+    if code == "pl":
+        known |= dict(zip(_POLISH.split("|"), months, strict=True))
     return known
+
+
+_POLISH = "sty.|lut.|mar.|kwi.|maj.|cze.|lip.|sie.|wrz.|paź.|lis.|gru."
+_TURKISH = "Oca|Şub|Mar|Nis|May|Haz|Tem|Ağu|Eyl|Eki|Kas|Ara"
+_AFTER_DAYS = {  # which are other words without a day before them
+    "es": "2:feb. 2:febr. 3:mar. 5:may. 9:set. 9:sep.",
+    "it": "2:feb. 3:mar. 4:apr. 5:mag. 9:set. 9:sett.",
+    "pt": "1:jan. 3:mar. 5:mai. 9:set.",
+    "tr": " ".join(
+        f"{number}:{short}{stop}" for number, short in enumerate(_TURKISH.split("|"), 1) for stop in (".", "")
+    ),
+}
 
 
 def _with_short_months(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
     """31 déc. 2025, 31 dic., by the short months of the language's abbreviations."""
-    joint = {"es": " de ", "pt": " de ", "fr": " ", "it": " "}.get(code)
+    joint = {"es": " de ", "pt": " de ", "fr": " ", "it": " ", "tr": " "}.get(code)
     months = month_names(language)
     shorts = {key.rstrip("$"): name for key, name in table(code).abbreviations.items() if name in months}
+    more = _AFTER_DAYS.get(code, "").split()
+    shorts |= {short: months[int(number) - 1] for number, _, short in (each.partition(":") for each in more)}
     if joint is None or not shorts:
         return []
     first = {"pt": "primeiro", "fr": "premier", "it": "primo"}.get(code, "")
     names = "|".join(re.escape(each) for each in sorted(shorts, key=len, reverse=True))
     pattern = re.compile(
-        rf"(?<![\w.,:/-])(?P<n>\d{{1,2}})(?:er|[°º])?\s(?:de\s)?(?P<month>{names})(?:\s(?:de\s)?(?P<year>[12]\d{{3}})(?![\w/–-]|[.,:]\d))?"
+        rf"(?<![\w.,:/-])(?P<n>\d{{1,2}})(?:er|[°º])?\s(?:de\s)?(?P<month>{names})(?!\w)(?:\s(?:de\s)?(?P<year>[12]\d{{3}})(?![\w/–-]|[.,:]\d))?"
     )
 
     def words(found: re.Match[str]) -> str:

@@ -34,6 +34,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
     after = "A-Za-z0-9_" if not language.spaced or language.locale == "ko" else r"\w"  # 02-123-4567로
     end = f"(?![{after}-])"
     found: list[tuple[re.Pattern[str], Words]] = [
+        *_serials(language),
         (
             re.compile(rf"{start}{_OCTET}(?:\.{_OCTET}){{3}}(?::(?P<port>\d{{2,5}}))?(?![\w.,]\d)(?![A-Za-z0-9_])"),
             lambda match: _octets(match[0], match["port"], language),
@@ -177,6 +178,25 @@ _POSTCODE = re.compile(  # after a house number, or before the name of a town
     r"(?<![\w.,/-])\d{4}(?=\sSt\.\s(?:Gallen|Pölten|Moritz|Gilgen|Johann|Veit|Anton|Wolfgang|Georgen?|Peter|Paul|Valentin|"
     r"Ulrich|Leonhard|Andrä|Michael|Martin|Florian|Jakob|Stefan|Marein|Ruprecht|Barbara|Radegund|Oswald|Nikolaus|Ursen)\b)"
 )
+
+
+def _serials(language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    """GB/T 15109-2021, ABC00143OX000123DH: a standard or a serial number beside words without blanks."""
+    if language.locale not in ("zh", "ja"):
+        return []
+    standard = r"(?<![A-Za-z0-9/])(?P<name>(?:GB|JGJ|DB|QB|YY|HJ|ISO|IEC)(?:/[TZ])?\s?)(?P<n>\d{3,5}(?:\.\d{1,2})?)"
+    standard += r"(?:[-–—](?P<year>(?:19|20)?\d\d))?(?![A-Za-z0-9-]|\.\d)"
+    serial = r"(?<![A-Za-z0-9_./@-])(?=[A-Z0-9]{8,}(?![A-Za-z0-9_./@-]))(?=[A-Z]+\d+[A-Z]|\d+[A-Z]+\d)[A-Z0-9]+"
+
+    def of_standard(found: re.Match[str]) -> str:
+        figures = language.point.join(one_by_one(each, language) for each in found["n"].split("."))
+        return found["name"] + figures + (f"杠{one_by_one(found['year'], language)}" if found["year"] else "")
+
+    def of_serial(found: re.Match[str]) -> str:
+        return re.sub(r"\d+", lambda each: one_by_one(each[0], language), found[0])
+
+    standards = [(re.compile(standard), of_standard)] if language.locale == "zh" else []
+    return [*standards, (re.compile(serial), of_serial)]
 
 
 def papers(language: Language) -> list[tuple[re.Pattern[str], Words, str]]:

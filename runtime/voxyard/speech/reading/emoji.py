@@ -21,6 +21,9 @@ _FLAG = re.compile("[\U0001f1e6-\U0001f1ff]{2}")
 _FIRST_LETTER = 0x1F1E6
 _PARTS_OF_ONE = re.compile("[\ufe0f\u200d\u20e3\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]")
 
+_WEEK = "月火水木金土日"
+_DATED = ((0x32C0, 0x32CB, "月"), (0x33E0, 0x33FE, "日"), (0x322A, 0x3230, _WEEK), (0x328A, 0x3290, _WEEK))  # ㋉㏠㈪
+
 
 def patterns(code: str) -> list[tuple[re.Pattern[str], Words]]:
     """A pattern of emoji, and their names; none where the language has no names."""
@@ -59,9 +62,19 @@ def keycaps(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         return said + (language.comma.rstrip() if language.spaced else "、") * (found["item"] is not None)
 
     item = r"\s" if language.spaced else r"[^\W\dのとをはがに]"
-    number = rf"(?:(?P<item>(?<![^\s.。!?！？])[①-⑳](?={item}))|[①-⑳])"
+    number = rf"(?:(?P<item>(?<![^\s.。!?！？])[①-⑳❶-❿⓫-⓴](?={item}))|[①-⑳❶-❿⓫-⓴])"
     sign = r"[^\S\n]?(?<![\w#*])[#*]\ufe0f?\u20e3"
-    return [(re.compile(_KEYCAP), words), (re.compile(number), circled), (re.compile(sign), lambda _: "")]
+
+    def dated(found: re.Match[str]) -> str:
+        sign = ord(found[0])
+        for first, last, word in _DATED:
+            if first <= sign <= last:
+                number = cardinal(str(sign - first + 1), language)
+                return f"{number}{word}" if len(word) == 1 else f"{word[sign - first]}曜日"
+        return found[0]
+
+    days = [(re.compile("[㋀-㋋㏠-㏾㈪-㈰㊊-㊐]"), dated)] if language.locale == "ja" else []
+    return [*days, (re.compile(_KEYCAP), words), (re.compile(number), circled), (re.compile(sign), lambda _: "")]
 
 
 def _name(sign: str, own: Mapping[str, str]) -> str:

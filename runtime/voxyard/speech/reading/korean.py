@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from voxyard.speech.reading.digits import average, by_digits, one_by_one
-from voxyard.speech.reading.languages import UNITS, Language
+from voxyard.speech.reading.languages import CURRENCIES, UNITS, Language
 from voxyard.speech.reading.number_words import cardinal, decimal
 from voxyard.speech.reading.patterns import ELSEWHERE, bare
 from voxyard.speech.reading.tables import table
@@ -33,7 +33,8 @@ _SCORE = r"(?:이겼|졌|승리|패|무승부|비겼|역전|스코어|앞서|리
 
 def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
     """Patterns of figures before their counters, with their words."""
-    before = r"(?<![A-Za-z0-9_.,:/+$€£¥₩-])"
+    before = r"(?<![A-Za-z0-9_.,:/+$€£¥₩-])(?<![$€£¥₩] )"
+    before += "".join(rf"(?<!\b{each} )" for each in CURRENCIES if len(each) == 3)  # EUR 1,230,000
     part = r"(?:\.(?P<{0}_part>\d+))?"
     whole = r"\d{1,3}(?:,\d{3})+|\d+"
     number = rf"(?P<n>{whole}){part.format('n')}"

@@ -10,6 +10,7 @@ from voxyard.speech.reading.digits import one_by_one
 from voxyard.speech.reading.languages import Language
 from voxyard.speech.reading.number_words import cardinal, decimal
 from voxyard.speech.reading.patterns import BLANK, ELSEWHERE
+from voxyard.speech.reading.tables import table
 from voxyard.speech.reading.units import is_quoted, unit_name
 
 Words = Callable[[re.Match[str]], str | None]
@@ -22,6 +23,10 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
     lap = rf"(?<![{letters}:.,/–-])(?P<minutes>\d{{1,2}}){sign}(?P<seconds>[0-5]\d)(?P<part>[.,]\d{{1,3}})?"
     lap += rf"(?![{letters}:]|[.,–-]\d)(?(part)(?:{BLANK}[Mm]in\b)?)"
     durations = rf"(?<![{letters}:.,/–-])(?P<minutes>\d{{1,3}}):(?P<seconds>[0-5]\d)[  ]?{_MINUTES}"
+    paces = rf"(?<![{letters}:.,/–-])(?P<minutes>\d{{1,2}}):(?P<seconds>[0-5]\d)(?:[  ]?(?:min|мин))?[  ]?/[  ]?"
+    paces += rf"(?P<per>{'|'.join(_DISTANCES)})(?!\w)"
+    whole = rf"(?<![{letters}:.,/–-])(?P<hours>\d{{1,2}}):(?P<minutes>[0-5]\d):(?P<seconds>[0-5]\d)"
+    whole += rf"(?![{letters}:]|[.,–-]\d)"
     exact = rf"(?<![{letters}:.,/–-])(?P<hours>\d{{1,2}}){BLANK}h{BLANK}(?P<minutes>[0-5]?\d){BLANK}(?:min|mn|m){BLANK}"
     exact += r"(?P<seconds>[0-5]?\d)\s?s(?!\w)"  # 1h32min07s
     exact_minutes = rf"(?<![{letters}:.,/–-])(?P<minutes>\d{{1,3}}){BLANK}(?:min|mn)\s?(?P<seconds>[0-5]?\d)\s?s(?!\w)"
@@ -31,6 +36,9 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
         glued = rf"(?<![\w:.,/–-])(?P<hours>\d{{1,3}})h{BLANK}(?P<minutes>[0-5]?\d){BLANK}m(?:in)?\b"
     return [
         *_primed(language),
+        *_ago(language),
+        (re.compile(paces), partial(_pace, language)),
+        (re.compile(whole), partial(_long, language)),
         (re.compile(durations), partial(_duration, language)),
         (re.compile(lap), partial(_lap, code, language)),
         (re.compile(exact), partial(_hours_and_minutes, language)),
@@ -203,3 +211,63 @@ def _hours_and_minutes(language: Language, found: re.Match[str]) -> str:
     blank = " " if language.spaced else ""
     names = [name for name in ("hours", "minutes", "seconds") if name in found.re.groupindex]
     return blank.join(unit(language, name[:-1], int(found[name])) for name in names)
+
+
+_DISTANCES = {"km": "length-kilometer", "mi": "length-mile", "км": "length-kilometer", "100 m": "", "100m": ""}
+
+
+def _pace(language: Language, found: re.Match[str]) -> str:
+    """5:30 min/km, 8:15/mi: minutes and seconds per kilometer."""
+    per, name = table(language.locale).signs.per, _DISTANCES[found["per"]]
+    noun = unit_name(language, name or "length-meter", 1 if name else 100)
+    if not per or not noun or not language.number_words:
+        return ELSEWHERE
+    blank = " " if language.spaced else ""
+    of = noun if name else f"{cardinal('100', language)}{blank}{noun}"
+    return f"{_duration(language, found)}{blank}{per}{blank}{of}"
+
+
+_LASTING = re.compile(
+    r"\b(?:duration|runtime|running time|length|elapsed|remaining|lap time|finish(?:ing)? time|total time|time left|"
+    r"Dauer|Laufzeit|Länge|Restzeit|Rundenzeit|Gesamtzeit|durée|temps|duración|tiempo|durata|tempo|duração|looptijd|duur|"
+    r"süre|czas trwania|длительность|продолжительность)(?: (?:of|is|was|total|restant|final|de))?:?\s$",
+    re.IGNORECASE,
+)
+
+
+def _long(language: Language, found: re.Match[str]) -> str:
+    """Duration: 01:05:58, lap time 1:02:03: how long, and no time of day."""
+    before = found.string[max(0, found.start() - 32) : found.start()]
+    if not language.number_words or not _LASTING.search(before):
+        return ELSEWHERE
+    names = [name for name in ("hours", "minutes", "seconds") if int(found[name])]
+    blank = " " if language.spaced else ""
+    return blank.join(unit(language, name[:-1], int(found[name])) for name in names) or ELSEWHERE
+
+
+_AGO = {  # words before and after a short time on a page
+    "en": (r"(?<![\w.,:/-])", r"(?=\s(?:ago|left|remaining|read)\b)"),
+    "es": (r"(?:(?<=\b[Hh]ace )|(?<=\b[Qq]uedan ))", ""),
+    "fr": (r"(?<=\b[Ii]l y a )", ""),
+    "pt": (r"(?<=\b[Hh]á )", ""),
+    "it": (r"(?<![\w.,:/-])", r"(?=\sfa\b)"),
+    "de": (r"(?<=\b[Vv]or )", r"(?!\s(?:dem|der|den)\b)"),
+    "nl": (r"(?<![\w.,:/-])", r"(?=\sgeleden\b)"),
+}
+_SHORT_UNITS = {"s": "second", "m": "minute", "min": "minute", "h": "hour", "d": "day"}
+_DATIVE = ((r"^eine (?=[MSW])", "einer "), (r"^ein ", "einem "), (r"(?<=Tage)$", "n"))
+
+
+def _ago(language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    """5m ago, 56m remaining, hace 1m: minutes, and no meters."""
+    if language.locale not in _AGO:
+        return []
+    before, after = _AGO[language.locale]
+
+    def words(found: re.Match[str]) -> str:
+        said = unit(language, _SHORT_UNITS[found["unit"]], int(found["n"]))
+        for pattern, case in _DATIVE if language.locale == "de" else ():
+            said = re.sub(pattern, case, said)
+        return said
+
+    return [(re.compile(rf"{before}(?P<n>\d{{1,3}})(?P<unit>{'|'.join(_SHORT_UNITS)})(?!\w){after}"), words)]

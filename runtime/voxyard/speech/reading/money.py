@@ -33,7 +33,9 @@ _CENTS_IN_WORDS = 10  # below it English says "and five cents"
 def patterns(language: Language, units: dict[str, str], unit_name: UnitName) -> list[tuple[re.Pattern[str], Words]]:
     """Patterns of amounts, the sign before or after the number, with their words."""
     words_of = table(language.locale)
-    signs = "|".join(re.escape(each) for each in sorted(CURRENCIES, key=len, reverse=True))
+    codes = {**CURRENCIES, **words_of.currencies}
+    whole = dict.fromkeys(words_of.currencies, r"(?!['’])")  # TL'ye, whose ending goes with the letters
+    signs = "|".join(re.escape(each) + whole.get(each, "") for each in sorted(codes, key=len, reverse=True))
     shorts = [re.escape(each) for each in sorted({*language.scales, *words_of.scales_of_money}, key=len, reverse=True)]
     scales = "|".join(filter(None, [language.magnitudes, *shorts]))
     joint = rf"(?:{BLANK}|-(?=(?:{language.magnitudes})\b))" if language.magnitudes else BLANK  # a $5-million deal
@@ -54,7 +56,7 @@ def patterns(language: Language, units: dict[str, str], unit_name: UnitName) -> 
     none = r"(?:,[–—-]{1,2})?" if language.decimal == "," else ""  # 12,– €
 
     def words(found: re.Match[str]) -> str | None:
-        code = "CNY" if language.locale == "zh" and found["currency"] in "¥￥" else CURRENCIES[found["currency"]]
+        code = "CNY" if language.locale == "zh" and found["currency"] in "¥￥" else codes[found["currency"]]
         dollars, of = code, found.groupdict().get("of")
         if of and found["currency"] != "$":
             return None
@@ -62,7 +64,8 @@ def patterns(language: Language, units: dict[str, str], unit_name: UnitName) -> 
         said = _amount(found, code, language)
         if said is not None and of and code == dollars and of not in _OF_DOLLARS:  # $500 pesos
             said = re.sub(rf"{name_of(code, 2, language)}|{name_of(code, 1, language)}", of, said, count=1)
-        return of_one(said, found["per"])
+        after = found.groupdict().get("after")
+        return of_one(said if said is None or not after else said + _particle(said, after), found["per"])
 
     def of_one(said: str | None, per: str | None) -> str | None:
         if said is None or not per:
@@ -88,7 +91,8 @@ def patterns(language: Language, units: dict[str, str], unit_name: UnitName) -> 
         else rf"{figure}(?P<scale>(?!))?{BLANK}(?P<currency>{signs})(?P<per>(?!))?(?![A-Za-z])"
     )
     if language.locale == "ko":  # $5입니다
-        before = before.removesuffix(r"(?![^\W\d_]|/)") + r"(?![A-Za-z])"
+        before = before.removesuffix(r"(?![^\W\d_]|/)") + _PARTICLE + r"(?![A-Za-z])"
+        after = after.removesuffix(r"(?![A-Za-z0-9/])") + _PARTICLE + r"(?![A-Za-z0-9/])"
     if not language.spaced:
         sign = rf"(?<![A-Za-z]){minus}(?P<currency>{signs}){BLANK}"
         before = rf"{sign}{amount}(?P<scale>(?!))?(?P<per>(?!))?(?:[元円]|(?![A-Za-z]))"
@@ -116,12 +120,22 @@ def patterns(language: Language, units: dict[str, str], unit_name: UnitName) -> 
     return found
 
 
+_PARTICLE = r"(?P<after>(?:으로|[을은이과])(?![가-힣]))?"
+
+
+def _particle(name: str, after: str) -> str:
+    """The particle after a name: 달러를, 원을."""
+    if (ord(name[-1]) - ord("가")) % _FINALS:
+        return after
+    return {"을": "를", "은": "는", "이": "가", "과": "와", "으로": "로"}[after]
+
+
 def _of_myriads(signs: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
     """¥3億, $1.5万, $3억."""
     if language.locale not in ("ja", "ko", "zh"):
         return []
     number = rf"(?<![A-Za-z])(?P<minus>[-−](?<![\w)][-−]))?(?P<currency>{signs}){BLANK}{bare(language)}"
-    after = r"(?:[元円원]|\s?달러)?(?P<after>[을은이](?![가-힣]))?(?!\d)"
+    after = rf"(?:[元円원]|\s?달러)?{_PARTICLE}(?!\d)"
     pattern = re.compile(rf"{number}(?P<scale>[千百천백]?[万萬亿億兆만억조]){after}")
 
     def words(found: re.Match[str]) -> str:
@@ -130,8 +144,7 @@ def _of_myriads(signs: str, language: Language) -> list[tuple[re.Pattern[str], W
         blank = " " * language.spaced
         minus = f"{language.minus}{blank}" if found["minus"] else ""
         after = found["after"] or ""
-        if after and (ord(name[-1]) - ord("가")) % _FINALS == 0:  # 삼억 달러를
-            after = {"을": "를", "은": "는", "이": "가"}[after]
+        after = _particle(name, after) if after else ""  # 삼억 달러를
         return f"{minus}{decimal(*number_of(found), language)}{found['scale']}{blank}{name}{after}"
 
     return [(pattern, words)]
@@ -258,7 +271,7 @@ def _plain(whole: str, part: str, code: str, name: str, language: Language) -> s
     if language.locale == "en" and int(part) < _CENTS_IN_WORDS and (said := _cents(part, code, language)):
         return f"{start} and {said}"
     joint = f"{blank}{language.money_and}{blank}" if language.money_and else blank
-    if language.locale == "fa" and (said := _cents(part, code, language)):
+    if language.locale in ("fa", "tr") and (said := _cents(part, code, language)):
         return f"{start}{joint}{said}"
     known = table(language.locale).cents.get(code) is not None
     return f"{start}{joint}{cardinal(str(int(part)) if known else part, language)}"

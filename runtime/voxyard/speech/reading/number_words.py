@@ -281,14 +281,31 @@ def _words(number: int, language: str, to: str = "cardinal", **forms: str) -> st
         return chinese.cardinal(int(number))
     if language == "nl" and to == "cardinal" and 1100 <= number <= 9900 and number % 1000 and not number % 100:
         return f"{_words(number // 100, 'nl')}honderd"  # vijftienhonderd
+    if language == "tr" and to == "cardinal" and number >= 1000:
+        return _turkish(number)
     from num2words import num2words
 
     words = str(num2words(number, lang=language, to=to, **forms))
     words = words.replace(", ", " ").replace("\N{SOFT HYPHEN}", "")
     if language == "es":  # veintiún mil, treinta y un millones
         words = re.sub(r"\buno (?=mil)", "un ", words).replace("veintiuno mil", "veintiún mil")
+    if language == "fr" and to == "ordinal":  # deux centième, quatre-vingtième
+        words = re.sub(r"(?<=cent|ingt)s(?=ième$)|(?<=illion|lliard)s(?=ième$)", "", words)
     if language == "fa" and to == "ordinal":
         words = re.sub(r"یم$", "ی\N{ZERO WIDTH NON-JOINER}ام", words)  # سی‌ام
     if language == "it":
         words = re.sub(r"(?<=\w)tre$", "tré", words.replace("centodicotto", "centodiciotto"))
     return " ".join(_TURKISH.findall(words)) if language == "tr" and to == "cardinal" else " ".join(words.split())
+
+
+_TURKISH_SCALES = ((10**12, "trilyon"), (10**9, "milyar"), (10**6, "milyon"), (1000, "bin"))
+
+
+def _turkish(number: int) -> str:
+    """A number from a thousand on: üç yüz bir bin, but bin."""
+    words = []
+    for size, name in _TURKISH_SCALES:
+        count, number = divmod(number, size)
+        if count:
+            words += [name] if count == 1 and name == "bin" else [_words(count, "tr"), name]
+    return " ".join([*words, _words(number, "tr")] if number else words)

@@ -13,7 +13,7 @@ BLANK = f"[{BLANKS}]?"
 MOST_GROUPS = 6
 """Groups of three figures after the first ones of a number; figures in more groups are no number and stay."""
 
-DASH = "(?: – |–|-)"
+DASH = r"(?: – |–|-|~(?=\d))"
 WIDE_DASH = "(?: – |–|-|〜|~|～)"
 """The same between figures of a language without blanks."""
 

@@ -45,6 +45,17 @@ _GOVERNOR = re.compile("|".join(rf"(?P<{case}>(?<!\w)(?i:{words})\s$)" for case,
 PATTERN = re.compile(rf"(?<!\w)(?:{_SHORT})(?=\s?\d)(?!(?<!temp\.)\s?\d+[–-]\d)")
 
 
+TURN = re.compile(  # skręć w prawo na ul. Długą
+    r"(?P<way>\b(?i:skręć|skręcaj|skręcić|skręcił[ao]?|zjedź|wjedź|wyjedź|wjechał[ao]?|wyjechał[ao]?|skieruj się|idź|"
+    r"wyszedł|wyszła|przeniósł się|przeniosła się)(?:\sw\s(?:prawo|lewo))?\sna\s)ul\.(?=\s?[\dA-ZŁŚŻŹĆ])"
+)
+
+
+def into_street(found: re.Match[str]) -> str:
+    """Skręć w prawo na ulicę."""
+    return f"{found['way']}ulicę"
+
+
 def declined(found: re.Match[str]) -> str:
     """Zgodnie z artykułem, w rozdziale; ELSEWHERE where no word before tells the case."""
     before = _ROW.sub("", found.string[max(0, found.start() - 60) : found.start()])

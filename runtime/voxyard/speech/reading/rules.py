@@ -34,12 +34,14 @@ from voxyard.speech.reading import (
     ranges,
     rates,
     roman,
+    streets,
     symbols,
     times,
     units,
     unread,
     verses,
     weekdays,
+    zones,
 )
 from voxyard.speech.reading.languages import LANGUAGES, UNITS
 from voxyard.speech.reading.options import Kind
@@ -96,6 +98,7 @@ def rules(code: str, region: str = "") -> tuple[Rule, ...]:
         *_of("numbers", ranges.scales_of_maps(language) if code != "pl" else ()),
         *(Rule("numbers", *each, "/") for each in ranges.beside_years(language)),
         *(Rule("numbers", *each, "(") for each in ranges.bracketed(language)),
+        *_of("times", zones.patterns(language)),
         *_of("numbers", phones.patterns(language)),
         *_of("numbers", fractions.pressures(code, language, unit_name)),
         *_of("units", units.alternatives(language, symbol_units)),
@@ -103,6 +106,7 @@ def rules(code: str, region: str = "") -> tuple[Rule, ...]:
         *(Rule("units", *each, "/") for each in units.slashed(language, symbol_units)),
         *_of("abbreviations", weekdays.patterns(language)),
         *_of("numbers", american.patterns(language) if code == "en" else ()),
+        *_of("abbreviations", streets.ways() if code == "en" else ()),
         *_of("times", polish_hours.timetables(language) if code == "pl" else ()),
         *_of("dates", polish.days(language) if code == "pl" else ()),
         *_of("numbers", chapters.patterns(code, language)),

@@ -124,6 +124,11 @@ def _few(count: int) -> bool:
     return count % 10 in (2, 3, 4) and count % 100 not in (12, 13, 14)
 
 
+_TURN = re.compile(  # поверните на ул. Садовую
+    r"(?P<way>(?<!\w)(?i:поверни(?:те)?|сверни(?:те)?|повернул[аи]?|свернул[аи]?|поворачива\w+|выезжай(?:те)?|выехал[аи]?|"
+    r"выйди(?:те)?|вышел|вышл[аи]|въезжай(?:те)?|переехал[аи]?|сворачива\w+|поворот|выезд|съезд)"
+    r"(?:\s(?:направо|налево|вправо|влево))?\sна\s)(?P<short>ул|пл|просп)\.(?=\s?[\dА-ЯЁ])"
+)
 _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     (  # двигатель 1.6
         re.compile(r"(?P<of>\b[Дд]вигател[ьяюе]м?\s)(?P<a>\d)\.(?P<b>\d)(?!\w|[.,]\d)"),
@@ -249,6 +254,7 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
         ),
         lambda found: _number(found["n"] or found["alone"]),
     ),
+    (_TURN, lambda found: found["way"] + {"ул": "улицу", "пл": "площадь", "просп": "проспект"}[found["short"]]),
     (re.compile(r"(?<=\b[Нн]а )ул\.(?=\s?\d)"), lambda _: "улице"),
     (  # дом 70-х годов, of which the library makes a house's number
         re.compile(r"(?<![\w.,-])(?P<n>[2-9]0)-х(?=\s(?:годов|годах))"),

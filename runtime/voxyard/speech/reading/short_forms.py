@@ -435,6 +435,7 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
         (re.compile(r"(?<!\. )(?<![\w.])v\.(?=\s\d)"), lambda _: "van"),  # v. 40 cm
     ),
     "pl": (
+        (polish_short.TURN, polish_short.into_street),
         (polish_short.PATTERN, polish_short.declined),
         (re.compile(r"(?<=[a-ząćęłńóśźż] )Gł\.(?!\w)"), _chief),
         (re.compile(r"(?<![\w.])pow\.(?=\s\d+\s?(?:lat|r\.|roku|kg|°C|zł|osób)(?!\w))"), lambda _: "powyżej"),

@@ -39,7 +39,7 @@ _EQUATION = re.compile(
     rf"(?<!\w)-?\d*[xyz]\)? ?[=+] ?{_TERM}|(?<!\w)[^\W\d_] ?= ?-?\d*[xyz]\b|(?:(?<!\w)[^\W\d_]|[\d)])\($"
 )
 _COEFFICIENT = re.compile(
-    r"(?<![\w.,−-])(?P<minus>[-−](?=\d))?(?P<n>\d+(?:[.,]\d+)?)(?P<variable>[xyzXYZ])(?P<power>[²³])?(?![\w'’/-]|\.\w)"
+    r"(?<![\w.,−-])(?P<minus>[-−](?=\d))?(?P<n>\d+(?:[.,]\d+)?)(?P<variable>[xyzXYZ])(?P<power>[²³]|\^[23])?(?!\^?[\w'’/-]|\.\w)"
 )
 _RELAY = re.compile(r"4 ?[xX×] ?[1248]00\b")
 _TEAM, _TEAM_AFTER = re.compile(r"[A-ZÀ-Ý][\w-]+\s$"), re.compile(r"\s[A-ZÀ-Ý][a-zà-ÿ-]")  # Flamengo 2 x 1 Santos
@@ -256,7 +256,7 @@ def _of_algebra(found: re.Match[str], language: Language) -> str | None:
         return ELSEWHERE
     minus = f"{language.minus} " if found["minus"] else ""
     signs = table(language.locale).signs
-    power = "" if not found["power"] else f" {signs.squared if found['power'] == '²' else signs.cubed}"
+    power = "" if not found["power"] else f" {signs.squared if found['power'] in ('²', '^2') else signs.cubed}"
     return f"{minus}{decimal(whole, part, language)} {found['variable']}{power}"
 
 

@@ -9,6 +9,8 @@ from voxyard.speech.reading.patterns import ELSEWHERE
 
 Reading = tuple[re.Pattern[str], Callable[[re.Match[str]], str | None]]
 
+_WAYS = {"N": "North", "S": "South", "E": "East", "W": "West"}
+_WAYS |= {a + b: _WAYS[a] + _WAYS[b].lower() for a in "NS" for b in "EW"}
 _PLAIN = {  # of nothing else
     "Blvd": "Boulevard", "Ave": "Avenue", "Hwy": "Highway", "Pkwy": "Parkway", "Rd": "Road", "Expy": "Expressway",
     "Fwy": "Freeway", "Tpke": "Turnpike", "Stn": "Station", "Ln": "Lane",
@@ -62,3 +64,25 @@ def _street(found: re.Match[str]) -> str | None:
 def _saint(found: re.Match[str]) -> str | None:
     """St Agnes, but Main St Bridge."""
     return "Saint" if _STARTS.search(found.string[max(0, found.start() - 40) : found.start()]) else ELSEWHERE
+
+
+_KINDS = "|".join([*_PLAIN, *_DOUBTFUL, *_PLAIN.values(), *_DOUBTFUL.values(), "Way", "Broadway"])
+_WAY = re.compile(
+    rf"(?:(?<=\d )|(?<=\b(?:on|at) ))(?P<way>[NS][EW]|[NSEW])\.?"
+    rf"(?=\s(?:[A-Z][\w'’]+\s|\d{{1,3}}(?:st|nd|rd|th)\s){{1,3}}"
+    rf"(?:{_KINDS})\b)"
+)
+
+
+_WINDS = {"NNE": "north northeast", "ENE": "east northeast", "ESE": "east southeast", "SSE": "south southeast"}
+_WINDS |= {"SSW": "south southwest", "WSW": "west southwest", "WNW": "west northwest", "NNW": "north northwest"}
+_WINDS |= {each: way.lower() for each, way in _WAYS.items()}
+_WIND = re.compile(
+    rf"(?:(?<=\b[Ww]ind )|(?<=\b[Ww]inds )|(?<=\b[Hh]eading )|(?<=\bfrom the ))"
+    rf"(?P<way>{'|'.join(sorted(_WINDS, key=len, reverse=True))})(?=\s(?:at|to)?\s?\d|[.,;])"
+)
+
+
+def ways() -> list[Reading]:
+    """A pattern of the way of a street, which is no unit: 200 W Oak Blvd, 708 N 1st St."""
+    return [(_WAY, lambda found: _WAYS[found["way"]]), (_WIND, lambda found: _WINDS[found["way"]])]

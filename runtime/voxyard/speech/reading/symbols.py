@@ -86,6 +86,7 @@ def maths(
     symbols = _either(*units, *table(code).counted, *CURRENCIES)
     unit = rf"(?:[  ]?(?P<symbol>{symbols})(?![{letters}⁻]))?"
     rated = _rated(units)
+    scientific, exponential = _scientific(code, signs, language, unit)
     figure = rf"\d{{1,4}}(?:{separator}\d+)?"
     # 3° piso and il 3° are ordinals
     no_unit = r"(?! ?[^\W\d_])" if code in ("es", "it", "pt") else r"(?! ?[CFKR]\b)"
@@ -93,7 +94,7 @@ def maths(
     minutes = rf"(?: ?(?P<minutes>{figure}) ?['′’])(?: ?(?P<seconds>{figure}) ?(?:[\"″”]|''))?"
     found: list[tuple[re.Pattern[str], Words]] = [
         _difference(signs, language),
-        _scientific(code, signs, language),
+        (scientific, lambda match: _counted(exponential(match), match["symbol"], language, units, unit_name)),
         *sizes.patterns(language, units, unit_name),
         (
             re.compile(rf"{base}\^\((?P<exponent>[^()\n{_SUPERSCRIPTS}]{{1,20}})\)"),
@@ -133,11 +134,13 @@ def maths(
     return found
 
 
-def _scientific(code: str, signs: Signs, language: Language) -> tuple[re.Pattern[str], Words]:
+def _scientific(
+    code: str, signs: Signs, language: Language, unit: str
+) -> tuple[re.Pattern[str], Callable[[re.Match[str]], str]]:
     """3e-4; without a sign in languages where 2e is no ordinal: 1.5e6."""
     mark = r"(?:e|E(?=[-−+]))" if code in ("en", "de", "nl") else "[eE](?=[-−])"
     factor = rf"(?P<factor>\d{{1,3}}(?:{re.escape(language.decimal)}\d+)?)"
-    pattern = rf"(?<![\w.,-]){factor}{mark}\+?(?P<exponent>[-−]?\d{{1,3}})(?![\w.,-]\d|\w)"
+    pattern = rf"(?<![\w.,-]){factor}{mark}\+?(?P<exponent>[-−]?\d{{1,3}})(?!\d){unit}(?![\w.,-]\d|\w)"
 
     def words(found: re.Match[str]) -> str:
         ten = cardinal("10", language) + _power(found["exponent"].replace("−", "-"), signs, code, language)
@@ -461,6 +464,7 @@ def _beside_numbers(language: Language, signs: Signs) -> list[tuple[re.Pattern[s
         after = r"(?:(?<=\d)|(?<=\d[KMBk\"″])|(?<=\dbn)|(?<=M(?:io|rd)\.)|(?<=\b(?:mln|mld))|(?<=km|kg|GB)|(?<=[€%]))"
         found.append((re.compile(rf"{after}\+(?=\s(?![\d(])|[.,;:!?)]|$)"), lambda _: f" {plus}"))
     if language.to:
+        found.append((re.compile(r"(?<=\d)~(?=\d)"), lambda _: f" {language.to} "))  # 10~20
         found.append((re.compile(r"(?<=[\dMKBkmn])[–-](?=[$€£]\d)"), lambda _: f" {language.to} "))
     return found
 

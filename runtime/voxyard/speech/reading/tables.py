@@ -87,6 +87,7 @@ class WordTable:
     dotted: tuple[str, ...] = ()  # units that may have a full stop
     cents: Mapping[str, Forms] = field(default_factory=dict)  # currency → its hundredth
     scales_of_money: Mapping[str, str] = field(default_factory=dict)  # M in 10 M€
+    currencies: Mapping[str, str] = field(default_factory=dict)  # its own signs of money → their codes
     scales_of_numbers: Mapping[str, str] = field(default_factory=dict)
     fractions: Mapping[int, Forms] = field(default_factory=dict)  # by what is below the line
     masculine: tuple[str, ...] = ()  # nouns; -ema: their ending
