@@ -28,6 +28,8 @@ _COMPOSE = "apt-get -o DPkg::Lock::Timeout=600 satisfy --yes " + shlex.quote(
 )
 _NO_PLUGIN = ("unknown flag", "not a docker command", "unknown command", "docker COMMAND --help")  # by Docker's age
 _PACKAGES = {"flock": "util-linux", "sha256sum": "coreutils"}  # that have another name than their program
+_BUSYBOX = ", or is BusyBox's, which knows too few options"
+_AS = {"rsync": ", needed to copy corpora", "sha256sum": _BUSYBOX, "tar": _BUSYBOX}
 _ENGINE = "install Docker Engine: apt-get install docker.io, or docs.docker.com/engine/install"
 _NO_HOME_OF_IMAGES = ("nfs", "smb", "cifs")  # file systems, in Docker's words, that it does not support
 SKEW_SECONDS = 2.0
@@ -203,7 +205,7 @@ def programs(facts: HostFacts, host: Host) -> Iterator[Finding]:
         if name == "rsync" and "trainer" not in host.roles:
             continue
         services = (TRAINER,) if name == "rsync" else ALL_SERVICES
-        found = f"{name} is not installed" + (", needed to copy corpora" if name == "rsync" else "")
+        found = f"{name} is not installed{_AS.get(name, '')}"
         remedy, step = f"install the package that contains {name}", package(_PACKAGES.get(name, name))
         yield Finding("FAIL", "programs", found, remedy, services=services, steps=(step,))
 

@@ -218,3 +218,11 @@ def test_a_memory_of_a_gpu_is_no_numa_node_with_processors(tmp_path: Path) -> No
     cat = r"printf '0-71\n\n\n\n'"  # of nodes 0 to 3, of which three are memory of the card
     found = asked(gpu_use_facts.NUMA, fakes(tmp_path, {"cat": cat, "nvidia-smi": "exit 1"}))
     assert found.nodes == 1
+
+
+@pytest.mark.parametrize(("program", "there"), [("sha256sum", False), ("tar", False), ("flock", True)])
+def test_busybox_is_not_taken_for_what_it_cannot_do(program: str, there: bool, tmp_path: Path) -> None:
+    environment = fakes(tmp_path, {"busybox": ":"})  # after ekristen/distillery#151, chainloop-dev/chainloop#871
+    (tmp_path / program).symlink_to(tmp_path / "busybox")
+    found = asked(machine_facts.PROGRAMS, environment)
+    assert (program in found, "bash" in found) == (there, True)
