@@ -171,9 +171,9 @@ def info(said: str = "", **more: Any) -> str:
     return f'case "$*" in *DockerRootDir*) echo ROOT/docker ;; *) {said} ;; esac'
 
 
-SNAPSHOTTER = {"Driver": "overlayfs", "DriverStatus": [["driver-type", "io.containerd.snapshotter.v1"]]}
-OWN = {"Containerd": {"Address": "/var/run/docker/containerd/containerd.sock", "Namespaces": {}}}
-SYSTEMS = {"Containerd": {"Address": "/run/containerd/containerd.sock", "Namespaces": {}}}
+SNAPSHOTTER: dict[str, Any] = {"Driver": "overlayfs", "DriverStatus": [["driver-type", "io.containerd.snapshotter.v1"]]}
+OWN: dict[str, Any] = {"Containerd": {"Address": "/var/run/docker/containerd/containerd.sock", "Namespaces": {}}}
+SYSTEMS: dict[str, Any] = {"Containerd": {"Address": "/run/containerd/containerd.sock", "Namespaces": {}}}
 CONFIG = "printf \"version = 3\\nroot = 'ROOT/big'\\nstate = '/run/c'\\n[plugins]\\n  root = '/no'\\n\""
 # After docker/cli#6645, moby/moby#50517.
 ON_A_HOST: list[tuple[str, dict[str, str], str]] = [
