@@ -26,7 +26,7 @@ TIMED_OUT = 124  # exit code of coreutils' `timeout`
 # Where programs are that a login without a terminal may not find: those of the administrator, of a NAS, of Flatcar, of
 # NixOS, of NVIDIA's in WSL, of snap.
 _PROGRAMS = (
-    *("/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin", "/opt/bin"),
+    *("/usr/local/bin", "/usr/local/sbin", "/usr/sbin", "/sbin", "/opt/bin"),
     *("/run/current-system/sw/bin", "/usr/lib/wsl/lib", "/snap/bin"),
 )
 
