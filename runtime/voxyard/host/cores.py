@@ -8,6 +8,8 @@ import platform
 from collections.abc import Iterator
 from pathlib import Path
 
+from voxyard.host.control_groups import control_groups
+
 
 def usable_cores(root: Path = Path("/")) -> float:
     """Cores that this process may use at once; less than one where a quota says so (`docker run --cpus 0.5`).
@@ -38,7 +40,7 @@ def quota_periods(root: Path = Path("/")) -> tuple[int, int] | None:
 
     None where no quota holds, or the kernel does not tell (`cpu.stat` of the control group that has it).
     """
-    held = [(quota, folder) for folder in _groups(root) if (quota := _quota(folder)) is not None]
+    held = [(quota, folder) for folder in control_groups("cpu", root) if (quota := _quota(folder)) is not None]
     if not held:
         return None
     try:
@@ -63,7 +65,7 @@ def queued_seconds(root: Path = Path("/")) -> float | None:
 
 
 def _quotas(root: Path) -> Iterator[float]:
-    for folder in _groups(root):
+    for folder in control_groups("cpu", root):
         if (quota := _quota(folder)) is not None:
             yield quota
 
@@ -71,23 +73,6 @@ def _quotas(root: Path) -> Iterator[float]:
 def _quota(folder: Path) -> float | None:
     quota, period = _read(folder / "cpu.max") or _read_v1(folder) or ("max", "")
     return int(quota) / int(period) if quota.isdigit() and period.isdigit() and int(period) else None
-
-
-def _groups(root: Path) -> Iterator[Path]:
-    """Folders of the control groups of this process, each with those above it. A container sees its own as the root."""
-    try:
-        lines = (root / "proc/self/cgroup").read_text().splitlines()
-    except OSError:
-        lines = []
-    for line in ["0::/", *lines]:
-        _, controllers, path = line.split(":", 2)
-        mounted = root / "sys/fs/cgroup"
-        if controllers:
-            if "cpu" not in controllers.split(","):
-                continue
-            mounted /= controllers
-        group = mounted / path.lstrip("/")
-        yield from (each for each in (group, *group.parents) if each.is_relative_to(mounted))
 
 
 def _read(file: Path) -> list[str] | None:

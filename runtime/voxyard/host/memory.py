@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+
+from voxyard.host.control_groups import control_groups
+
+# Files of a control group: its limits, its use, and the line of memory.stat with what it can drop at once.
+_VERSIONS = (
+    (("memory.max", "memory.high"), "memory.current", "inactive_file"),
+    (("memory.limit_in_bytes",), "memory.usage_in_bytes", "total_inactive_file"),
+)
 
 
 def available_bytes(root: Path = Path("/")) -> int:
     """Bytes that can be taken without swapping.
 
-    The least of /proc/meminfo's MemAvailable and, where a cgroup (v2) sets a limit, what is left of it.
-    `root` stands in for / in tests.
+    The least of /proc/meminfo's MemAvailable and of what the limits leave of the control groups of this process and
+    those above it, as far as they can be seen; pages of files that it can drop are free. `root` stands in for / in
+    tests.
     """
-    left = [_meminfo_available(root / "proc/meminfo")]
-    group = root / "sys/fs/cgroup"
-    limit, used = _number(group / "memory.max"), _number(group / "memory.current")
-    if limit is not None and used is not None:
-        left.append(max(0, limit - used))
-    return min(left)
+    return min([_meminfo_available(root / "proc/meminfo"), *_left(root)])
 
 
 def memory_kills(root: Path = Path("/")) -> int | None:
@@ -36,6 +41,23 @@ def _meminfo_available(meminfo: Path) -> int:
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
     raise OSError(f"{meminfo} has no MemAvailable line")
+
+
+def _left(root: Path) -> Iterator[int]:
+    for folder in control_groups("memory", root):
+        for limits, use, dropped in _VERSIONS:
+            used = _number(folder / use)
+            for limit in (found for name in limits if (found := _number(folder / name)) is not None):
+                if used is not None:
+                    yield max(0, limit - max(0, used - _counted(folder / "memory.stat", dropped)))
+
+
+def _counted(stat: Path, name: str) -> int:
+    try:
+        lines = stat.read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith(f"{name} ")), 0)
 
 
 def _number(path: Path) -> int | None:

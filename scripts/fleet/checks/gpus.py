@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from fleet.checks.finding import ON_GPUS, TRAINER, Finding, Level, package
 from fleet.command_line import fab
 from fleet.facts.fact import Unknown, known
-from fleet.facts.gpus import HostGpu, short_bus_id
+from fleet.facts.gpus import HostGpu, is_absent, short_bus_id
 from fleet.facts.host import HostFacts
 from fleet.images.cuda import CudaNeed, supported
 from fleet.images.cuda import text as cuda_text
@@ -22,6 +22,7 @@ _DRIVER = (
     f"{package('ubuntu-drivers-common')} && ubuntu-drivers install --gpgpu || "  # Ubuntu, else Debian
     f'{package("nvidia-driver nvidia-smi")} linux-headers-"$(dpkg --print-architecture)"'
 )
+_BLOCKED = r"blocked by the operating system"  # of WSL, which has no PCI bus
 _NO_SMI = (  # words of nvidia-smi → what helps
     (r"version mismatch", "the driver was updated, and its old kernel module is still loaded: reboot the host"),
     (
@@ -39,7 +40,12 @@ _NO_SMI = (  # words of nvidia-smi → what helps
         "the login may not open the devices: ls -l /dev/nvidia*; in a virtual container (LXC) allow them in its cgroup",
     ),
     (
-        r"blocked by the operating system",
+        r"device handle|GPU is lost",
+        "that card has fallen off the bus, and this nvidia-smi answers for no other: reboot the host; where it "
+        "recurs, see sudo dmesg (NVRM, Xid), reseat the card and its power, or have it replaced",
+    ),
+    (
+        _BLOCKED,
         "restart the virtual machine that Windows runs (wsl --shutdown), then Windows",
     ),
     (
@@ -93,7 +99,7 @@ def check_all(facts: HostFacts, host: Host, cuda: Mapping[str, CudaNeed], assign
 
 
 def _without_gpus(said: str, cards: int | Unknown | None) -> Finding:
-    if cards == 0:
+    if cards == 0 and not re.search(_BLOCKED, said):
         found = f"the host has no NVIDIA GPU on its PCI bus (nvidia-smi: {said})"
         remedy = "seat the card (a virtual machine: pass it through), or write gpus: 0 and other roles in the inventory"
         return _fail("nvidia_smi", found, remedy)
@@ -258,6 +264,8 @@ def state(gpu: HostGpu, selection: GpuSelection) -> Iterator[Finding]:
     spare = gpu.uuid in selection.left_out
     found = f"GPU {gpu.index}: {'; '.join(said)}{f' ({gpu.uuid}){left_out(selection)}' if spare else ''}"
     remedy = f"stop its processes, then sudo nvidia-smi -i {gpu.index} -r; reboot where it is lost, or that fails"
+    if all(is_absent(cell) for _, cell in gpu.unread) and not gpu.broken:
+        remedy = "the driver does not give it to this login: sudo nvidia-smi -q shows whether it gives it to root"
     if gpu.broken:
         remedy += "; a deploy then uses it again" if spare else f"; or {NAME_THE_OTHERS}"
     level: Level = "FAIL" if gpu.broken and not spare else "WARN"
@@ -286,8 +294,11 @@ def persistence(gpu: HostGpu) -> Iterator[Finding]:
 
 
 def pcie_width(gpu: HostGpu) -> Iterator[Finding]:
-    """Check: all PCIe lanes are in use. The generation is not checked: it drops while a GPU idles."""
-    if gpu.pcie_width and gpu.pcie_width_max and gpu.pcie_width < gpu.pcie_width_max:
+    """Check: all PCIe lanes are in use. The generation is not checked: it drops while a GPU idles.
+
+    A GPU in the memory of its machine is not on PCIe, whatever it reports.
+    """
+    if not gpu.unified and gpu.pcie_width and gpu.pcie_width_max and gpu.pcie_width < gpu.pcie_width_max:
         found = f"GPU {gpu.index} uses {gpu.pcie_width} of {gpu.pcie_width_max} PCIe lanes"
         yield Finding("WARN", "pcie_width", found, "reseat the card, or move it to a slot with all lanes")
 

@@ -28,7 +28,10 @@ _COMPOSE = "apt-get -o DPkg::Lock::Timeout=600 satisfy --yes " + shlex.quote(
 )
 _NO_PLUGIN = ("unknown flag", "not a docker command", "unknown command", "docker COMMAND --help")  # by Docker's age
 _PACKAGES = {"flock": "util-linux", "sha256sum": "coreutils"}  # that have another name than their program
+_BUSYBOX = ", or is BusyBox's, which knows too few options"
+_AS = {"rsync": ", needed to copy corpora", "sha256sum": _BUSYBOX, "tar": _BUSYBOX}
 _ENGINE = "install Docker Engine: apt-get install docker.io, or docs.docker.com/engine/install"
+_NO_HOME_OF_IMAGES = ("nfs", "smb", "cifs")  # file systems, in Docker's words, that it does not support
 SKEW_SECONDS = 2.0
 
 
@@ -118,6 +121,15 @@ def _engine_of_this_host(engine: Docker) -> Iterator[Finding]:
         found = "this kernel does not limit the memory of containers: a leak can take all of the host's"
         remedy = "cgroup_enable=memory on the kernel's command line (for example in /etc/default/grub), then reboot"
         yield Finding("WARN", "docker_limits", found, remedy)
+    if engine.storage == "vfs" or engine.backing in _NO_HOME_OF_IMAGES:
+        why = (
+            f"are on {engine.backing}"
+            if engine.storage != "vfs"
+            else "have the storage driver vfs, which copies each layer"
+        )
+        found = f"Docker's images {why}: they take many times their space and time, or do not unpack"
+        remedy = "data-root in /etc/docker/daemon.json on a disk of the host (ext4 or xfs), and no storage-driver there"
+        yield Finding("WARN", "docker_storage", found, remedy)
     if engine.system == "Docker Desktop":
         found = "Docker Desktop runs containers in a virtual machine, without the GPUs"
         yield Finding("FAIL", "docker", found, f"remove it; {_ENGINE}")
@@ -193,7 +205,7 @@ def programs(facts: HostFacts, host: Host) -> Iterator[Finding]:
         if name == "rsync" and "trainer" not in host.roles:
             continue
         services = (TRAINER,) if name == "rsync" else ALL_SERVICES
-        found = f"{name} is not installed" + (", needed to copy corpora" if name == "rsync" else "")
+        found = f"{name} is not installed{_AS.get(name, '')}"
         remedy, step = f"install the package that contains {name}", package(_PACKAGES.get(name, name))
         yield Finding("FAIL", "programs", found, remedy, services=services, steps=(step,))
 

@@ -77,7 +77,7 @@ class HostFacts:
     docker: Docker | Unknown
     compose: str | Unknown
     toolkit: Toolkit | Unknown
-    disk: Disk | Unknown  # under Docker's root
+    disk: Disk | Unknown  # of Docker's images
     images: tuple[HostImage, ...] | Unknown
     engine_limits: EngineLimits | Unknown
     home_disk: Disk | Unknown

@@ -94,6 +94,9 @@ class Docker:
     program: str = ""  # path of `docker`
     endpoint: str = ""  # URL of the engine that `docker` talks to
     limits_memory: bool = True
+    storage: str = ""  # driver of its images
+    backing: str = ""  # file system below that, in its words
+    in_containerd: bool = False  # its images are in containerd's directory, not below `root`
 
     @property
     def of_snap(self) -> bool:
@@ -131,6 +134,7 @@ class Disk:
     path: str
     size_bytes: int
     free_bytes: int
+    free_files: int | None = None  # inodes; None: it makes them as it needs them, or does not tell
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +259,7 @@ def _docker(text: str) -> Docker:
         raise UnexpectedError("no Docker Engine answers")
     if errors := info.get("ServerErrors"):
         raise UnexpectedError("; ".join(errors))
+    status = dict(each[:2] for each in info.get("DriverStatus") or ())
     options = (option.partition(",")[0] for option in info.get("SecurityOptions") or ())
     return Docker(
         client=version["Client"]["Version"],
@@ -267,6 +272,9 @@ def _docker(text: str) -> Docker:
         program=next((each for each in more if "://" not in each), ""),
         endpoint=next((each for each in more if "://" in each), ""),
         limits_memory=info.get("MemoryLimit") is not False,
+        storage=info.get("Driver", ""),
+        backing=status.get("Backing Filesystem", ""),
+        in_containerd=status.get("driver-type", "").startswith("io.containerd.snapshotter"),
     )
 
 
@@ -283,10 +291,12 @@ def _toolkit(text: str) -> Toolkit:
 
 
 def _disk(text: str) -> Disk:
-    row = _DF.fullmatch(text.splitlines()[-1].rstrip())
-    if row is None:
+    rows = [row for line in text.splitlines() if (row := _DF.fullmatch(line.rstrip()))]
+    if not rows:
         raise UnexpectedError("expected a line of df")
-    return Disk(row[3], int(row[1]) * 1024, int(row[2]) * 1024)
+    blocks, files = rows[0], rows[1] if len(rows) > 1 else None
+    free = int(files[2]) if files is not None and int(files[1]) else None
+    return Disk(blocks[3], int(blocks[1]) * 1024, int(blocks[2]) * 1024, free)
 
 
 def _images(text: str) -> tuple[HostImage, ...]:

@@ -10,7 +10,7 @@ home=${VOXYARD_STATE_DIR:-$HOME/.voxyard}
 
 # Prints a lock file, its time and the time now; nothing where it has just gone.
 print_lock() {
-  { cat; echo; date -r /dev/stdin +%s; date +%s; } < "$1"
+  { cat; echo; stat -L -c %Y /dev/stdin; date +%s; } < "$1"
 }
 
 # CONTENT TOKEN: creates the lock file atomically; prints an existing one and exits with 75.
@@ -818,14 +818,29 @@ fact_toolkit() {
   if [ -e /dev/char/195:255 ]; then echo links; fi
 }
 
-# Prints the file system of the engine's images.
+# PATH: prints the file system that it is on, its blocks, then its inodes.
+file_system() {
+  df -Pk -- "$1"
+  df -Pi -- "$1" 2>/dev/null || true
+}
+
+# Prints the file system of the engine's images. Those that the engine leaves to containerd are in a directory of that.
 fact_disk() {
   root=$(docker info --format '{{.DockerRootDir}}')
-  df -Pk "$root" 2>/dev/null || df -Pk "${root%/*}/"
+  said=$(docker info --format '{{json .}}' 2>/dev/null || true)
+  case $said in
+    *'"io.containerd.snapshotter'*'"Address":"'*docker/containerd/*) root=$root/containerd/daemon ;;  # of the engine's own
+    *'"io.containerd.snapshotter'*)
+      root=$({ containerd config dump || cat /etc/containerd/config.toml; } 2>/dev/null |
+        sed -n "s/^root *= *[\"']\(.*\)[\"'].*/\1/p" | head -n 1)
+      root=${root:-/var/lib/containerd}
+      ;;
+  esac
+  file_system "$(nearest "$root")"
 }
 
 fact_home_disk() {
-  df -Pk "$(nearest "$home")"
+  file_system "$(nearest "$home")"
 }
 
 # Prints KiB of the artefacts.
@@ -833,10 +848,12 @@ fact_kept() {
   if cd "$home/artefacts" 2>/dev/null; then du -sk . | cut -f 1; else echo 0; fi
 }
 
-# PROGRAM...: prints those that are there.
+# PROGRAM...: prints those that are there; BusyBox's checksums and archives know too few options.
 fact_programs() {
   for each do
-    if command -v "$each" >/dev/null; then echo "$each"; fi
+    at=$(command -v "$each") || continue
+    case "$each $(readlink -f "$at" || true)" in sha256sum\ */busybox* | tar\ */busybox*) continue ;; esac
+    echo "$each"
   done
 }
 
@@ -916,10 +933,9 @@ fact_out_of_work() {
   if [ -e "$file" ]; then cat "$file"; else echo '{"gpus": []}'; fi
 }
 
-# Prints the number of NUMA nodes, then address and node of each GPU.
+# Prints the number of NUMA nodes that have processors, then address and node of each GPU.
 fact_numa() {
-  set -- /sys/devices/system/node/node[0-9]*
-  if [ -e "$1" ]; then echo "$#"; else echo 0; fi
+  cat /sys/devices/system/node/node[0-9]*/cpulist 2>/dev/null | grep -c . || true
   for gpu in $(nvidia-smi --query-gpu=pci.bus_id --format=csv,noheader,nounits 2>/dev/null || true); do
     at=$(printf %s "${gpu#????}" | tr A-F a-f)
     if read -r node 2>/dev/null <"/sys/bus/pci/devices/$at/numa_node"; then echo "$at $node"; fi

@@ -23,6 +23,13 @@ _CONTROL = re.compile(
 )
 TIMED_OUT = 124  # exit code of coreutils' `timeout`
 
+# Where programs are that a login without a terminal may not find: those of the administrator, of a NAS, of Flatcar, of
+# NixOS, of NVIDIA's in WSL, of snap.
+_PROGRAMS = (
+    *("/usr/local/bin", "/usr/local/sbin", "/usr/sbin", "/sbin", "/opt/bin"),
+    *("/run/current-system/sw/bin", "/usr/lib/wsl/lib", "/snap/bin"),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Command:
@@ -91,9 +98,9 @@ def decoded(data: bytes) -> str:
 
 
 def _placed(state_dir: str | None) -> list[str]:
-    """Lines that make programs speak English, whose words are read, and tell the host script where its files are."""
+    """Lines that make programs speak English, whose words are read, find them, and say where the host's files are."""
     elsewhere = [] if state_dir is None else [f"export VOXYARD_STATE_DIR={shlex.quote(state_dir)}"]
-    return ["export LC_ALL=C", *elsewhere]
+    return ["export LC_ALL=C", f'export PATH="${{PATH:+$PATH:}}{":".join(_PROGRAMS)}"', *elsewhere]
 
 
 def for_any_shell(text: str) -> str:

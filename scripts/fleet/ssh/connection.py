@@ -21,6 +21,9 @@ STALL_SECONDS = 300  # without a byte accepted by the host
 _CUT_SECONDS = 3  # wait for the master to end after a command was cut off
 _END_SECONDS = 5  # grace period of the master after SIGTERM
 _POLL_SECONDS = 0.01
+_NO_SESSION = "refused by peer"
+_REFUSED = "Its sshd allows too few sessions of one connection: MaxSessions 10 in its sshd_config"
+_SHELL = "The login shell must run commands: {} true"
 # Watchdog: when this process ends, closes the connection and removes the files.
 _GUARD = 'read -r _; ssh -F /dev/null -S "$1/master" -O exit master 2>/dev/null; rm -rf "$1"'
 
@@ -81,7 +84,7 @@ class SshSession:
             words = said.strip()[-300:] or on_one_line(self._log.read_text(encoding="utf-8", errors="replace"))
             return HostFailedError(
                 f"{self._name} ended the session before it ran {name} (exit code {done.code}): {words}. "
-                f"The login shell must run commands: {self._way.hops[-1].login_command} true"
+                f"{_REFUSED if _NO_SESSION in words else _SHELL.format(self._way.hops[-1].login_command)}"
             )
         return self._connection_lost()
 

@@ -163,3 +163,66 @@ def test_a_host_that_answers_nothing_has_only_unknown_facts() -> None:
     assert found.pop("shared_documents") is None  # of hosts whose inventory names a store
     assert found.pop("unread_health") == ()  # the GPUs are not known
     assert all(set(value) == {"reason"} for value in found.values())
+
+
+def info(said: str = "", **more: Any) -> str:
+    """A `docker` whose root is a directory of the test, and whose `info` says this."""
+    said = said or f"printf '%s\\n' '{json.dumps(more, separators=(',', ':'))}'"
+    return f'case "$*" in *DockerRootDir*) echo ROOT/docker ;; *) {said} ;; esac'
+
+
+SNAPSHOTTER: dict[str, Any] = {"Driver": "overlayfs", "DriverStatus": [["driver-type", "io.containerd.snapshotter.v1"]]}
+OWN: dict[str, Any] = {"Containerd": {"Address": "/var/run/docker/containerd/containerd.sock", "Namespaces": {}}}
+SYSTEMS: dict[str, Any] = {"Containerd": {"Address": "/run/containerd/containerd.sock", "Namespaces": {}}}
+CONFIG = "printf \"version = 3\\nroot = 'ROOT/big'\\nstate = '/run/c'\\n[plugins]\\n  root = '/no'\\n\""
+# After docker/cli#6645, moby/moby#50517.
+ON_A_HOST: list[tuple[str, dict[str, str], str]] = [
+    ("images of the engine", {"docker": info(Driver="overlay2")}, "docker"),
+    ("of containerd", {"docker": info(**SNAPSHOTTER), "containerd": CONFIG}, "big"),
+    ("of containerd, which the engine names", {"docker": info(**SNAPSHOTTER, **SYSTEMS), "containerd": CONFIG}, "big"),
+    (
+        "of the engine's own containerd",
+        {"docker": info(**SNAPSHOTTER, **OWN), "containerd": CONFIG},
+        "docker/containerd/daemon",
+    ),
+    ("an engine that tells its root only", {"docker": info(said="exit 1")}, "docker"),
+]
+
+
+def fakes(folder: Path, programs: dict[str, str]) -> dict[str, str]:
+    """Environment in which these programs stand before the machine's own."""
+    for name, text in programs.items():
+        (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+        (folder / name).chmod(0o700)
+    return {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
+
+
+def asked(fact: Fact[Any], environment: dict[str, str]) -> Any:
+    done = subprocess.run(["sh", "-c", fact.command.shell], capture_output=True, text=True, env=environment)
+    return fact.read(Answer(done.stdout, done.stderr, done.returncode))
+
+
+@pytest.mark.parametrize(("says", "programs", "place"), ON_A_HOST, ids=[each[0] for each in ON_A_HOST])
+def test_the_space_is_that_of_the_directory_with_the_images(
+    says: str, programs: dict[str, str], place: str, tmp_path: Path
+) -> None:
+    for name in ("docker/containerd/daemon", "big", "bin"):
+        (tmp_path / name).mkdir(parents=True)
+    df = 'for last do :; done; echo "Filesystem Size Used Free Part Mounted on"; echo "/dev/sda 9 1 8 9% $last"'
+    placed = {name: text.replace("ROOT", str(tmp_path)) for name, text in {**programs, "df": df}.items()}
+    found = asked(machine_facts.DISK, fakes(tmp_path / "bin", placed))
+    assert found == machine_facts.Disk(f"{tmp_path}/{place}", 9 << 10, 8 << 10, 8)
+
+
+def test_a_memory_of_a_gpu_is_no_numa_node_with_processors(tmp_path: Path) -> None:
+    cat = r"printf '0-71\n\n\n\n'"  # of nodes 0 to 3, of which three are memory of the card
+    found = asked(gpu_use_facts.NUMA, fakes(tmp_path, {"cat": cat, "nvidia-smi": "exit 1"}))
+    assert found.nodes == 1
+
+
+@pytest.mark.parametrize(("program", "there"), [("sha256sum", False), ("tar", False), ("flock", True)])
+def test_busybox_is_not_taken_for_what_it_cannot_do(program: str, there: bool, tmp_path: Path) -> None:
+    environment = fakes(tmp_path, {"busybox": ":"})  # after ekristen/distillery#151, chainloop-dev/chainloop#871
+    (tmp_path / program).symlink_to(tmp_path / "busybox")
+    found = asked(machine_facts.PROGRAMS, environment)
+    assert (program in found, "bash" in found) == (there, True)

@@ -42,6 +42,17 @@ def test_the_lock_is_there_while_the_block_runs_and_says_whose_it_is(tmp_path: P
     assert list((tmp_path / ".voxyard").iterdir()) == []
 
 
+def test_the_age_of_a_lock_is_told_by_no_date_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "date").write_text("#!/bin/sh\nexec /bin/date +%s\n")  # of Ubuntu 25.10: iiab/iiab#4060
+    (tmp_path / "date").chmod(0o700)
+    session = LocalSession(tmp_path, {"PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    with locked(session, "gpu-01", "deploy"):
+        os.utime(tmp_path / ".voxyard/lock", (1_760_000_000, 1_760_000_000))
+        found = read_lock(session)
+    assert found is not None
+    assert found.at == 1_760_000_000
+
+
 def test_a_second_one_is_refused_and_told_owner_reason_age_and_fix(tmp_path: Path) -> None:
     session = LocalSession(tmp_path)
     said = r"gpu-01 is locked by \S+@\S+ for \d+ s \(deploy\): wait .* fab unlock --host gpu-01"

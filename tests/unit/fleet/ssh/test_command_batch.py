@@ -54,6 +54,17 @@ def test_a_failing_command_does_not_end_the_batch() -> None:
     assert answers["c"].out == "still here\n"
 
 
+# After basecamp/kamal#675, microsoft/WSL#8794.
+@pytest.mark.parametrize("place", ["/usr/local/bin", "/opt/bin", "/usr/lib/wsl/lib", "/run/current-system/sw/bin"])
+@pytest.mark.parametrize("before", ["/first:/usr/bin:/bin", "/usr/bin:/bin"])
+def test_programs_are_found_where_a_login_without_a_terminal_does_not_look(place: str, before: str) -> None:
+    for text in (script([Command("a", "echo $PATH")])[0], marked(Command("a", "echo $PATH"))[0]):
+        done = subprocess.run(["/bin/sh", "-c", text], capture_output=True, text=True, env={"PATH": before})
+        (path,) = [line for line in done.stdout.splitlines() if line.startswith("/")]
+        assert path.startswith(f"{before}:"), "what the login finds comes first"
+        assert place in path.split(":")
+
+
 def test_a_command_finds_its_standard_input_empty() -> None:
     assert run(Command("a", "cat"))["a"] == Answer("", "", 0)
 

@@ -520,6 +520,16 @@ def test_a_login_shell_that_runs_nothing_is_named_with_the_login_that_shows_it(
     assert said.endswith(f"The login shell must run commands: ssh -p {mute.port} {mute.host().user}@127.0.0.1 true")
 
 
+def test_an_sshd_that_allows_no_session_of_a_connection_is_named_as_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "_CUT_SECONDS", 0.1)
+    with ssh_server(tmp_path, MaxSessions="0") as forwards_only:  # after coollabsio/coolify#4173
+        said = refusal(forwards_only.host())
+    assert "refused by peer" in said
+    assert said.endswith("Its sshd allows too few sessions of one connection: MaxSessions 10 in its sshd_config")
+
+
 OPERATOR = """
 import os, signal, sys
 from pathlib import Path
