@@ -15,6 +15,8 @@ from voxyard.corpus.examples import CorpusError
 
 HEADER_BYTES = 64  # some recorders count their header among the bytes of sound
 STREAMED = 2_000_000_000  # lengths from here on say that the writer could not go back and fill in the true one
+UNKNOWN = 2**62  # frames; libsndfile has the largest number for a FLAC that was written into a pipe
+MP3_SPARE = 2 * 1152  # samples of two frames: of a tag and of an encoder's delay
 TOO_LOUD = 4.0  # times full scale, of floating point: what is louder is not a little too loud, its scale is another
 
 CONVERT = "convert it to WAV, FLAC, MP3 or OGG, such as by ffmpeg -i FILE NEW.wav"
@@ -46,6 +48,7 @@ class Header:
     frames: int  # samples of each channel
     sample_rate: int
     channels: int
+    spare: int = 0  # of the frames that may be missing at the end: MP3 without a length is measured by its bytes
 
 
 def read_header(path: Path) -> Header:
@@ -60,7 +63,9 @@ def read_header(path: Path) -> Header:
         raise CorpusError(f"{path.name} is no sound file that can be read: {_what_it_is(path, error)}") from error
     if info.frames <= 0 or info.samplerate <= 0:
         raise CorpusError(f"{path.name} holds no sound: {info.frames} samples")
-    return Header(info.frames, info.samplerate, info.channels)
+    if info.frames >= UNKNOWN:
+        raise CorpusError(f"{path.name} does not say how long it is, as what was written into a pipe: {CONVERT}")
+    return Header(info.frames, info.samplerate, info.channels, MP3_SPARE if info.format == "MP3" else 0)
 
 
 def resampled_length(frames: int, rate: int, wanted: int) -> int:
@@ -81,7 +86,7 @@ def read_pcm(path: Path, sample_rate: int) -> NDArray[np.int16]:
         sound, rate = soundfile.read(str(path), dtype="float32", always_2d=True)  # (frames, channels)
     except (soundfile.SoundFileError, OSError) as error:
         raise CorpusError(f"{path.name} cannot be decoded: {_reason(error)}") from error
-    if len(sound) < header.frames:
+    if len(sound) + header.spare < header.frames:
         raise CorpusError(
             f"{path.name} is cut short: {len(sound)} samples of the {header.frames} that its header promises"
         )

@@ -15,8 +15,8 @@ Role = Literal["path", "text", "normalized", "speaker"]
 
 NAMES: Mapping[str, Role] = {  # what first lines of others' tables call their columns
     **dict.fromkeys(("audio", "audio_file", "audio_filepath", "audio_path", "clip", "file", "file_name"), "path"),
-    **dict.fromkeys(("filename", "id", "path", "wav", "wav_filename"), "path"),
-    **dict.fromkeys(("raw_text", "sentence", "text", "transcript", "transcription"), "text"),
+    **dict.fromkeys(("basename", "filename", "id", "path", "wav", "wav_filename"), "path"),
+    **dict.fromkeys(("characters", "raw_text", "sentence", "text", "transcript", "transcription"), "text"),
     **dict.fromkeys(("normalised_text", "normalized", "normalized_text", "text_normalized"), "normalized"),
     **dict.fromkeys(("spk", "speaker", "speaker_id", "speaker_name"), "speaker"),
 }

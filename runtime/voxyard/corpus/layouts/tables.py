@@ -38,7 +38,7 @@ def read_common_voice(directory: Path) -> Lines:
         if len(cells) != len(head) or not (cells[name].strip() and cells[sentence].strip()):
             bad.append(BadClip(f"line {number}", f"{where}: {len(cells)} of {len(head)} columns, or an empty one"))
             continue
-        if Path(cells[name]).name != cells[name]:
+        if Path(cells[name]).name != cells[name] or "\0" in cells[name]:
             bad.append(BadClip(cells[name], f"{where}: the path is no plain file name"))
             continue
         if cells[name] in seen:
