@@ -12,11 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from voxyard.corpus.examples import CorpusError
+from voxyard.corpus.mp3 import mp3_samples
 
 HEADER_BYTES = 64  # some recorders count their header among the bytes of sound
 STREAMED = 2_000_000_000  # lengths from here on say that the writer could not go back and fill in the true one
 UNKNOWN = 2**62  # frames; libsndfile has the largest number for a FLAC that was written into a pipe
 MP3_SPARE = 2 * 1152  # samples of two frames: of a tag and of an encoder's delay
+MP3_MORE = 5 * 1152  # samples that frames may hold beyond the sound: the tag's own, an encoder's delay and padding
 TOO_LOUD = 4.0  # times full scale, of floating point: what is louder is not a little too loud, its scale is another
 
 CONVERT = "convert it to WAV, FLAC, MP3 or OGG, such as by ffmpeg -i FILE NEW.wav"
@@ -89,6 +91,11 @@ def read_pcm(path: Path, sample_rate: int) -> NDArray[np.int16]:
     if len(sound) + header.spare < header.frames:
         raise CorpusError(
             f"{path.name} is cut short: {len(sound)} samples of the {header.frames} that its header promises"
+        )
+    if header.spare and (whole := mp3_samples(path.read_bytes())) > header.frames + MP3_MORE:
+        raise CorpusError(
+            f"{path.name} is longer than its header says, {whole} samples and not {header.frames}: write it again, "
+            "such as by ffmpeg -i FILE NEW.mp3"
         )
     if not np.isfinite(sound).all():
         raise CorpusError(f"{path.name} holds samples that are no numbers")

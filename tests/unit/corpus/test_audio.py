@@ -16,6 +16,7 @@ from tones import RATE, Corpus, tone, write_wav
 
 from voxyard.corpus import CorpusError
 from voxyard.corpus.audio import read_header, read_pcm, resampled_length
+from voxyard.corpus.mp3 import mp3_samples
 
 
 def _loudest_hertz(pcm: np.ndarray) -> float:
@@ -200,6 +201,22 @@ def test_an_mp3_whose_length_was_never_filled_in_is_read(tmp_path: Path) -> None
     raw = path.read_bytes()
     path.write_bytes(raw.replace(b"Info", bytes(4)).replace(b"Xing", bytes(4)) + bytes(raw[-100:]))
     assert len(read_pcm(path, RATE)) == read_header(path).frames > 2 * RATE
+
+
+@pytest.mark.parametrize("rate", [16000, 22050, 44100, 48000])
+def test_an_mp3_is_as_long_as_its_frames_and_one_that_says_less_is_named(tmp_path: Path, rate: int) -> None:
+    """Of a variable bit rate without a tag the bytes of the first frame say nothing: most of it would be lost."""
+    path = tmp_path / "a.mp3"
+    noise = np.random.default_rng(0).normal(0, 0.2, 3 * rate)
+    soundfile.write(path, np.r_[noise, 0.0001 * noise], rate, bitrate_mode="VARIABLE", compression_level=0.5)
+    raw = path.read_bytes()
+    assert 6 * rate < mp3_samples(raw) < 6 * rate + 4 * 1152
+    assert mp3_samples(b"ID3\x03\0\0\0\0\1\2" + bytes(130) + raw) == mp3_samples(raw)
+    assert len(read_pcm(path, rate)) == 6 * rate
+    path.write_bytes(raw.replace(b"Xing", bytes(4)))
+    assert mp3_samples(raw) > 1.2 * read_header(path).frames
+    with pytest.raises(CorpusError, match=r"longer than its header says, .* write it again"):
+        read_pcm(path, rate)
 
 
 @pytest.mark.parametrize("kind", [b"RF64", b"BW64"])
