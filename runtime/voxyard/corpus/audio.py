@@ -3,17 +3,40 @@
 from __future__ import annotations
 
 import stat
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from voxyard.corpus.examples import CorpusError
+from voxyard.corpus.mp3 import mp3_samples
 
 HEADER_BYTES = 64  # some recorders count their header among the bytes of sound
-STREAMED = 0x7FFFF000  # lengths from here on say that the writer could not go back and fill in the true one
+STREAMED = 2_000_000_000  # lengths from here on say that the writer could not go back and fill in the true one
+UNKNOWN = 2**62  # frames; libsndfile has the largest number for a FLAC that was written into a pipe
+MP3_SPARE = 2 * 1152  # samples of two frames: of a tag and of an encoder's delay
+MP3_MORE = 5 * 1152  # samples that frames may hold beyond the sound: the tag's own, an encoder's delay and padding
+TOO_LOUD = 4.0  # times full scale, of floating point: what is louder is not a little too loud, its scale is another
+
+CONVERT = "convert it to WAV, FLAC, MP3 or OGG, such as by ffmpeg -i FILE NEW.wav"
+_WAV: Mapping[bytes, Literal["little", "big"]] = {b"RIFF": "little", b"RF64": "little", b"RIFX": "big"}
+_MARKS = (  # (offset, bytes, what they say)
+    (4, b"ftyp", f"it is MP4 (M4A): {CONVERT}"),
+    (0, b"\x1aE\xdf\xa3", f"it is WebM or Matroska: {CONVERT}"),
+    (0, b"0&\xb2u", f"it is Windows Media: {CONVERT}"),
+    (0, b"\xff\xf1", f"it is AAC: {CONVERT}"),
+    (0, b"\xff\xf9", f"it is AAC: {CONVERT}"),
+    (0, b"#!AMR", f"it is AMR: {CONVERT}"),
+    (0, b"BW64", f"it is BW64: {CONVERT}"),
+    (0, b"version https://git-lfs", "it only points to a file of Git LFS: run git lfs pull"),
+    (0, b"\0\x05\x16\x07", "it holds what macOS notes about a file, and no sound: remove it"),
+    (0, b"<", "it is a page of HTML or XML, as of a download that failed: fetch it again"),
+    (0, b"PK\x03\x04", "it is an archive: unpack it"),
+    (0, b"\x1f\x8b", "it is an archive: unpack it"),
+)
 
 SILENT = 33  # of 32768: a clip whose loudest sample is below −60 dB of full scale has nothing to learn from
 LONGEST_SECONDS = 60.0
@@ -27,6 +50,7 @@ class Header:
     frames: int  # samples of each channel
     sample_rate: int
     channels: int
+    spare: int = 0  # of the frames that may be missing at the end: MP3 without a length is measured by its bytes
 
 
 def read_header(path: Path) -> Header:
@@ -38,10 +62,12 @@ def read_header(path: Path) -> Header:
     try:
         info = soundfile.info(str(path))
     except (soundfile.SoundFileError, OSError) as error:
-        raise CorpusError(f"{path.name} is no sound file that can be read: {_reason(error)}") from error
+        raise CorpusError(f"{path.name} is no sound file that can be read: {_what_it_is(path, error)}") from error
     if info.frames <= 0 or info.samplerate <= 0:
         raise CorpusError(f"{path.name} holds no sound: {info.frames} samples")
-    return Header(info.frames, info.samplerate, info.channels)
+    if info.frames >= UNKNOWN:
+        raise CorpusError(f"{path.name} does not say how long it is, as what was written into a pipe: {CONVERT}")
+    return Header(info.frames, info.samplerate, info.channels, MP3_SPARE if info.format == "MP3" else 0)
 
 
 def resampled_length(frames: int, rate: int, wanted: int) -> int:
@@ -62,13 +88,22 @@ def read_pcm(path: Path, sample_rate: int) -> NDArray[np.int16]:
         sound, rate = soundfile.read(str(path), dtype="float32", always_2d=True)  # (frames, channels)
     except (soundfile.SoundFileError, OSError) as error:
         raise CorpusError(f"{path.name} cannot be decoded: {_reason(error)}") from error
-    if len(sound) < header.frames:
+    if len(sound) + header.spare < header.frames:
         raise CorpusError(
             f"{path.name} is cut short: {len(sound)} samples of the {header.frames} that its header promises"
         )
+    if header.spare and (whole := mp3_samples(path.read_bytes())) > header.frames + MP3_MORE:
+        raise CorpusError(
+            f"{path.name} is longer than its header says, {whole} samples and not {header.frames}: write it again, "
+            "such as by ffmpeg -i FILE NEW.mp3"
+        )
     if not np.isfinite(sound).all():
         raise CorpusError(f"{path.name} holds samples that are no numbers")
+    if (peak := float(np.abs(sound).max(initial=0))) > TOO_LOUD:
+        raise CorpusError(f"{path.name} reaches {peak:.5g} times full scale: write its samples from -1 to 1")
     mono = sound.mean(axis=1)
+    if 32768 * _span(mono) < SILENT < 32768 * _span(sound) / 4:
+        raise CorpusError(f"{path.name} is silent as mono, its channels cancel each other: keep one of them")
     if rate != sample_rate:
         import soxr
 
@@ -80,9 +115,16 @@ def read_pcm(path: Path, sample_rate: int) -> NDArray[np.int16]:
     return pcm
 
 
+def _span(sound: NDArray[Any]) -> float:
+    """Half the distance between the lowest and the highest sample of the channel with the most of it."""
+    return float(np.max(np.ptp(sound, axis=0))) / 2 if len(sound) else 0.0
+
+
 def _check_file(path: Path) -> None:
     try:
         found = path.stat()
+    except FileNotFoundError as error:
+        raise CorpusError(f"{path.name} is missing ({_missing(path)})") from error
     except OSError as error:
         raise CorpusError(f"{path.name} is missing ({error.strerror})") from error
     if not stat.S_ISREG(found.st_mode):
@@ -96,24 +138,56 @@ def _refuse_cut_wav(path: Path) -> None:
     try:
         with path.open("rb") as file:
             head = file.read(12)
-            if head[:4] != b"RIFF" or head[8:] != b"WAVE":
+            if head[:4] not in _WAV or head[8:] != b"WAVE":
                 return
-            promised = _seek_samples(file)
+            promised = _seek_samples(file, _WAV[head[:4]])
             found = path.stat().st_size - file.tell()
     except OSError as error:
         raise CorpusError(f"{path.name} cannot be read: {error.strerror}") from error
-    if found + HEADER_BYTES < promised < STREAMED:
+    if promised == 0 and found > HEADER_BYTES:
+        raise CorpusError(
+            f"{path.name} holds {found} bytes after a header that promises none, as one that a recorder could not "
+            f"finish: write it again, such as by sox --ignore-length {path.name} NEW.wav"
+        )
+    if promised is not None and found + HEADER_BYTES < promised and not (promised >= STREAMED and head[:4] == b"RIFF"):
         raise CorpusError(f"{path.name} is cut short: {found} bytes of the {promised} that its header promises")
 
 
-def _seek_samples(file: BinaryIO) -> int:
-    """Goes to the samples of a WAV; how many bytes its header promises, 0 where it holds none."""
+def _missing(path: Path) -> str:
+    if path.is_symlink():
+        return f"it is a link to {path.readlink()}, which is not there"
+    if path.parent.is_dir():
+        return f"there is no such file in {path.parent}"
+    return f"there is no folder {path.parent}"
+
+
+def _seek_samples(file: BinaryIO, order: Literal["little", "big"]) -> int | None:
+    """Goes to the samples of a WAV; how many bytes its header promises, None where it does not say."""
+    long = None  # RF64 has it where 32 bits are not enough
     while len(chunk := file.read(8)) == 8:
-        size = int.from_bytes(chunk[4:], "little")
+        size = int.from_bytes(chunk[4:], order)
         if chunk[:4] == b"data":
-            return size
-        file.seek(size + size % 2, 1)
-    return 0
+            return size if long is None or size != 0xFFFFFFFF else long
+        begin = file.tell()
+        if chunk[:4] == b"ds64":
+            long = int.from_bytes(file.read(16)[8:], order)
+        file.seek(begin + size + size % 2)
+    return None
+
+
+def _what_it_is(path: Path, error: Exception) -> str:
+    """What a file is that libsndfile does not read, and what to do."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(64)
+    except OSError:
+        head = b""
+    for offset, mark, what in _MARKS:
+        if head[offset:].startswith(mark):
+            return what
+    if not head.strip(b"\0"):
+        return "it begins with zeros only: copy it again"
+    return f"{_reason(error)}; {CONVERT}"
 
 
 def _reason(error: Exception) -> str:
@@ -123,8 +197,15 @@ def _reason(error: Exception) -> str:
 def unlearnable(pcm: NDArray[np.int16], rate: int) -> str | None:
     """Reason why nothing can be learned from a sound that can be read."""
     seconds, loudest = len(pcm) / rate, int(np.abs(pcm.astype(np.int32)).max(initial=0))
+    if loudest >= SILENT > np.ptp(pcm.astype(np.int32)) / 2:
+        return f"its {seconds:.1f} s are silence, all samples are about {pcm[0]} of 32768: record it again"
     if loudest < SILENT:
         return f"its {seconds:.1f} s are silence, the loudest sample is {loudest} of 32768: record it again"
+    return too_long(seconds)
+
+
+def too_long(seconds: float) -> str | None:
+    """Reason why a recording of that length is not learned from; its header says it before it is decoded."""
     if seconds > LONGEST_SECONDS:
         return f"{seconds:.0f} s are more than the {LONGEST_SECONDS:.0f} s of a long sentence: cut it into sentences"
     return None

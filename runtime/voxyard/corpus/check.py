@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from voxyard.corpus.audio import read_pcm, unlearnable
+from voxyard.corpus.audio import Header, read_pcm, too_long, unlearnable
 from voxyard.corpus.coverage import Coverage, corpus_advice, refusal
 from voxyard.corpus.examples import CorpusError
 from voxyard.corpus.layouts.lines import BadClip, MetadataLine
@@ -77,7 +77,7 @@ def check(directory: Path, settings: CorpusSettings = PLAIN) -> CorpusReport:
         return _shards_report(directory, settings.max_dropped_text)
     contents = read_contents(directory, "all", settings)
     with ThreadPoolExecutor(WORKERS) as pool:
-        found = list(pool.map(partial(_broken, rate=settings.sample_rate), contents.lines))
+        found = list(pool.map(partial(_broken, rate=settings.sample_rate), contents.lines, contents.headers))
     empty = [] if contents.lines or contents.bad else [f"{directory} holds no clip: expected {contents.layout.looks}"]
     return _report(contents, found, empty + refusal(contents.texts, settings.max_dropped_text, settings.advice))
 
@@ -111,9 +111,10 @@ def _shards_report(directory: Path, limit: float) -> CorpusReport:
     )
 
 
-def _broken(line: MetadataLine, rate: int) -> BadClip | None:
+def _broken(line: MetadataLine, header: Header, rate: int) -> BadClip | None:
+    fault = too_long(header.frames / header.sample_rate)
     try:
-        fault = unlearnable(read_pcm(line.path, rate), rate)
+        fault = fault or unlearnable(read_pcm(line.path, rate), rate)
     except CorpusError as error:
         fault = str(error)
     return BadClip(line.clip, fault) if fault else None

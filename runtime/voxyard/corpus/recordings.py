@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from voxyard.corpus.audio import Header, read_header, read_pcm, resampled_length
 from voxyard.corpus.coverage import ONE_TEXT, Coverage, coverage_of, log_coverage, refuse_dropped, total
 from voxyard.corpus.examples import CorpusError, Example, allowed_bad
-from voxyard.corpus.layouts.lines import BadClip, MetadataLine, Split
+from voxyard.corpus.layouts.lines import BadClip, MetadataLine, Split, as_on_disk
 from voxyard.corpus.layouts.ljspeech import is_ljspeech, read_ljspeech
 from voxyard.corpus.layouts.recognize import CorpusLayout, find_layout
 from voxyard.corpus.settings import CorpusSettings
@@ -56,6 +56,7 @@ def read_contents(
     """
     found, tokenizer = find_layout(directory, settings.layout), settings.tokenizer
     lines, bad = found.read(directory, split)
+    lines = as_on_disk(lines)
     speakers = speakers or _speakers(directory, split, lines)
     good: list[tuple[MetadataLine, Header, NDArray[np.int32]]] = []
     read: list[Coverage] = []

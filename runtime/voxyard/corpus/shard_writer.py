@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from voxyard.corpus.audio import unlearnable
+from voxyard.corpus.audio import too_long, unlearnable
 from voxyard.corpus.coverage import Coverage
 from voxyard.corpus.examples import CorpusError, Example, ExampleSource, sentences_of
 from voxyard.corpus.layouts.lines import BadClip
@@ -158,9 +158,11 @@ class _Writer:
 
 
 def _examples(source: ExampleSource) -> Iterator[Example | CorpusError]:
-    """All examples in order, decoded by some threads a little ahead."""
+    """All examples in order, decoded by some threads a little ahead; what is too long is not decoded."""
 
     def read(i: int) -> Example | CorpusError:
+        if fault := too_long(float(source.samples[i]) / source.sample_rate):
+            return CorpusError(fault)
         try:
             example = source.read(i)
         except CorpusError as error:

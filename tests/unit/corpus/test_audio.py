@@ -16,6 +16,7 @@ from tones import RATE, Corpus, tone, write_wav
 
 from voxyard.corpus import CorpusError
 from voxyard.corpus.audio import read_header, read_pcm, resampled_length
+from voxyard.corpus.mp3 import mp3_samples
 
 
 def _loudest_hertz(pcm: np.ndarray) -> float:
@@ -73,12 +74,13 @@ def test_what_is_louder_than_full_scale_is_clipped_and_does_not_wrap(tmp_path: P
     assert read_pcm(tmp_path / "a.wav", RATE).tolist() == [32767, -32768, 16384]
 
 
-def test_a_streamed_wav_whose_length_was_never_filled_in_is_read(tmp_path: Path) -> None:
-    """Programs that write into a pipe leave the largest number where the length belongs."""
+@pytest.mark.parametrize("left", [b"\xff\xff\xff\xff", b"\xff\xff\xff\x7f", b"\x00\x94\x35\x77"])
+def test_a_streamed_wav_whose_length_was_never_filled_in_is_read(tmp_path: Path, left: bytes) -> None:
+    """Programs that write into a pipe leave a large number where the length belongs (kyutai-labs/pocket-tts#229)."""
     path = tmp_path / "a.wav"
     write_wav(path, tone(0.1))
     raw = bytearray(path.read_bytes())
-    raw[4:8] = raw[40:44] = b"\xff" * 4
+    raw[4:8] = raw[40:44] = left
     path.write_bytes(raw)
     assert len(read_pcm(path, RATE)) == 2205
 
@@ -115,6 +117,38 @@ def _a_pipe(path: Path) -> None:
     os.mkfifo(path)
 
 
+def _riff(
+    *chunks: tuple[bytes, bytes], kind: bytes = b"RIFF", promised: int | None = None, cut: int = 0
+) -> Callable[[Path], object]:
+    """Writes a WAV of these chunks; `promised` bytes of sound are in its header, `cut` are lost at its end."""
+    body = b""
+    for name, held in chunks:
+        size = len(held) if promised is None or name != b"data" else promised
+        body += name + struct.pack("<I", size) + held
+    whole = kind + struct.pack("<I", len(body) + 4) + b"WAVE" + body
+    return lambda path: path.write_bytes(whole[: len(whole) - cut])
+
+
+def _floats(times: float) -> Callable[[Path], object]:
+    return lambda path: soundfile.write(path, times * tone(), RATE, subtype="FLOAT")
+
+
+def _against_each_other(path: Path) -> None:
+    write_wav(path, np.stack([tone(), -tone()], axis=1))
+
+
+def _flac_without_length(path: Path) -> None:
+    soundfile.write(path, tone(), RATE, format="FLAC")
+    raw = bytearray(path.read_bytes())
+    raw[21] &= 0xF0
+    raw[22:26] = bytes(4)
+    path.write_bytes(raw)
+
+
+SOUND = (tone() * 32767).astype("<i2").tobytes()
+FORMAT = (b"fmt ", struct.pack("<HHIIHH", 1, 1, RATE, 2 * RATE, 2, 16))
+LENGTHS = (b"ds64", struct.pack("<QQQI", 0, len(SOUND), len(SOUND) // 2, 0))  # of RF64, where 32 bits are all ones
+
 FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
     "cut in half": (_cut, "cut short"),
     "promises more than it holds": (_promise_more, "cut short"),
@@ -129,6 +163,24 @@ FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
     "missing": (Path.unlink, "is missing"),
     "a directory": (_a_directory, "no file"),
     "a pipe": (_a_pipe, "no file"),
+    "FLAC from a pipe": (_flac_without_length, "does not say how long it is.*ffmpeg"),
+    "RF64, cut": (
+        _riff(LENGTHS, FORMAT, (b"data", SOUND), kind=b"RF64", promised=0xFFFFFFFF, cut=9000),
+        "cut short: 351",
+    ),
+    "a header that was never finished": (_riff(FORMAT, (b"data", SOUND), promised=0), "bytes after a header .* none"),
+    "an odd chunk without its pad": (_riff(FORMAT, (b"note", b"abc"), (b"data", SOUND)), "no sound file.*ffmpeg"),
+    "numbers of 16 bits as floats": (_floats(32767), "reaches 16383 times full scale: write its samples from -1 to 1"),
+    "channels against each other": (_against_each_other, "silent as mono, its channels cancel each other"),
+    "MP4": (lambda path: path.write_bytes(b"\0\0\0\x20ftypM4A " + bytes(99)), "it is MP4 .M4A.: convert it .*ffmpeg"),
+    "WebM": (lambda path: path.write_bytes(b"\x1aE\xdf\xa3" + bytes(99)), "it is WebM or Matroska: convert"),
+    "Windows Media": (lambda path: path.write_bytes(b"0&\xb2u" + bytes(99)), "it is Windows Media: convert"),
+    "AAC": (lambda path: path.write_bytes(b"\xff\xf1" + bytes(99)), "it is AAC: convert"),
+    "AMR": (lambda path: path.write_bytes(b"#!AMR\n" + bytes(99)), "it is AMR: convert"),
+    "a page": (lambda path: path.write_text("<!DOCTYPE html>" + 99 * " "), "a page of HTML or XML, .* fetch it again"),
+    "a pointer": (lambda path: path.write_text("version https://git-lfs.github.com/spec/v1\n"), "run git lfs pull"),
+    "zeros": (lambda path: path.write_bytes(bytes(9999)), "zeros only: copy it again"),
+    "an archive": (lambda path: path.write_bytes(b"PK\x03\x04" + bytes(99)), "an archive: unpack it"),
 }
 
 
@@ -140,6 +192,43 @@ def test_a_broken_recording_is_named_with_its_fault(corpus: Corpus, fault: str) 
     break_it(corpus.wav("broken"))
     with pytest.raises(CorpusError, match=rf"broken[\s\S]*{said}"):
         corpus.open().read(1)
+
+
+def test_an_mp3_whose_length_was_never_filled_in_is_read(tmp_path: Path) -> None:
+    """Common Voice's come out of a pipe: their length is reckoned from their bytes, a frame or two too long."""
+    path = tmp_path / "a.mp3"
+    soundfile.write(path, tone(2.0), RATE, bitrate_mode="CONSTANT", compression_level=0.5)
+    raw = path.read_bytes()
+    path.write_bytes(raw.replace(b"Info", bytes(4)).replace(b"Xing", bytes(4)) + bytes(raw[-100:]))
+    assert len(read_pcm(path, RATE)) == read_header(path).frames > 2 * RATE
+
+
+@pytest.mark.parametrize("rate", [16000, 22050, 44100, 48000])
+def test_an_mp3_is_as_long_as_its_frames_and_one_that_says_less_is_named(tmp_path: Path, rate: int) -> None:
+    """Of a variable bit rate without a tag the bytes of the first frame say nothing: most of it would be lost."""
+    path = tmp_path / "a.mp3"
+    noise = np.random.default_rng(0).normal(0, 0.2, 3 * rate)
+    soundfile.write(path, np.r_[noise, 0.0001 * noise], rate, bitrate_mode="VARIABLE", compression_level=0.5)
+    raw = path.read_bytes()
+    assert 6 * rate < mp3_samples(raw) < 6 * rate + 4 * 1152
+    assert mp3_samples(b"ID3\x03\0\0\0\0\1\2" + bytes(130) + raw) == mp3_samples(raw)
+    assert len(read_pcm(path, rate)) == 6 * rate
+    path.write_bytes(raw.replace(b"Xing", bytes(4)))
+    assert mp3_samples(raw) > 1.2 * read_header(path).frames
+    with pytest.raises(CorpusError, match=r"longer than its header says, .* write it again"):
+        read_pcm(path, rate)
+
+
+@pytest.mark.parametrize("kind", [b"RF64", b"BW64"])
+def test_a_wav_with_lengths_of_64_bits_is_read_or_named(tmp_path: Path, kind: bytes) -> None:
+    """openpreserve/jhove#184, ebu/libbw64#10."""
+    path = tmp_path / "a.wav"
+    _riff(LENGTHS, FORMAT, (b"data", SOUND), kind=kind, promised=0xFFFFFFFF)(path)
+    if kind == b"RF64":
+        assert read_pcm(path, RATE).tobytes() == SOUND
+    else:
+        with pytest.raises(CorpusError, match="it is BW64: convert it"):
+            read_pcm(path, RATE)
 
 
 def test_a_recording_that_changed_its_length_since_it_was_opened_is_named(corpus: Corpus) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tones import Corpus, as_shards, tone, write_wav
 
-from voxyard.corpus import check, shard_writer
+from voxyard.corpus import CorpusError, check, shard_writer
+from voxyard.corpus.audio import read_pcm
 
 
 def test_what_is_there_is_counted_and_what_is_broken_is_named(corpus: Corpus) -> None:
@@ -97,6 +99,34 @@ def test_an_empty_corpus_does_not_pass(corpus: Corpus) -> None:
     )
 
 
+def test_a_clip_that_is_too_long_is_named_and_not_decoded(
+    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A header with a wrong rate makes hours of a few kilobytes: resampled they are more than a host's memory."""
+    decoded = []
+
+    def read(path: Path, rate: int) -> np.ndarray:
+        decoded.append(path.stem)
+        return read_pcm(path, rate)
+
+    for module in ("check", "recordings"):
+        monkeypatch.setattr(sys.modules[f"voxyard.corpus.{module}"], "read_pcm", read)
+    corpus.add("a").add("b")
+    write_wav(corpus.wav("b"), tone(0.5), 100)
+    said = "b: 110 s are more than the 60 s of a long sentence"
+    assert [str(one) for one in check(corpus.directory).bad] == [f"{said}: cut it into sentences"]
+    with pytest.raises(CorpusError, match=said):
+        as_shards(corpus.directory, tmp_path / "shards")
+    assert decoded == ["a", "a"]
+
+
+def test_a_clip_whose_samples_are_all_the_same_is_silence(corpus: Corpus) -> None:
+    corpus.add("a").add("b")
+    write_wav(corpus.wav("b"), np.full(9000, 0.5))
+    said = "b: its 0.4 s are silence, all samples are about 16384 of 32768: record it again"
+    assert [str(one) for one in check(corpus.directory).bad] == [said]
+
+
 @pytest.mark.slow
 def test_clips_from_which_nothing_can_be_learned_are_named(
     corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -108,6 +138,7 @@ def test_clips_from_which_nothing_can_be_learned_are_named(
     write_wav(corpus.wav("long"), tone(608))
     with monkeypatch.context() as older:  # shards of a version that left them in
         older.setattr(shard_writer, "unlearnable", lambda _pcm, _rate: None)
+        older.setattr(shard_writer, "too_long", lambda _seconds: None)
         as_shards(corpus.directory, tmp_path / "shards")
     for place in (corpus.directory, tmp_path / "shards"):
         survey = check(place)

@@ -152,9 +152,9 @@ def test_a_recording_or_text_without_the_other_is_named(make: Callable[[Path], P
 def test_lines_of_tables_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     common_voice(tmp_path / "voices")
     with (tmp_path / "voices" / "validated.tsv").open("a") as file:
-        file.write("mia\tcv_3.mp3\nmia\t../cv_1.mp3\t1\tout\t2\nmia\tcv_1.mp3\t1\t\t2\n")
+        file.write("mia\tcv_3.mp3\nmia\t../cv_1.mp3\t1\tout\t2\nmia\tcv_1.mp3\t1\t\t2\nmia\tcv\0.mp3\t1\tout\t2\n")
     told = [str(one) for one in check(tmp_path / "voices").bad]
-    assert [line.partition(":")[0] for line in told] == ["line 4", "../cv_1.mp3", "line 6"]
+    assert [line.partition(":")[0] for line in told] == ["line 4", "../cv_1.mp3", "line 6", "cv\0.mp3"]
     words(tmp_path / "voices" / "validated.tsv", "path\tsentence\ncv_1.mp3\tone cat\n")
     with pytest.raises(CorpusError, match="has no column client_id: expected client_id, path, sentence"):
         open_corpus(tmp_path / "voices")

@@ -16,7 +16,7 @@ import pytest
 from disks import run_on_small_disk
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tones import Corpus, as_shards, open_corpus, write_wav
+from tones import Corpus, as_shards, open_corpus, tone, write_wav
 
 from voxyard.corpus import CorpusError, Example, ExampleSource, check, shard_writer
 from voxyard.corpus.text import Tokenizer
@@ -232,7 +232,7 @@ def test_preparing_again_replaces_and_a_reader_keeps_what_it_has(shards: Path, c
     reader = open_corpus(shards)
     before = reader.read(1).pcm.tobytes()
     corpus.add("d", "four", 0.6, "y")
-    write_wav(corpus.wav("b"), np.full(9000, 0.5))
+    write_wav(corpus.wav("b"), tone(0.41))
     made = as_shards(corpus.directory, shards)
     assert (made.clips, len(open_corpus(shards))) == (4, 4)
     assert reader.read(1).pcm.tobytes() == before

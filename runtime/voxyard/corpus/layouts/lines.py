@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import logging
+import unicodedata
+from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from voxyard.corpus.examples import CorpusError
 
+log = logging.getLogger("voxyard.corpus")
+
 Split = Literal["all", "train", "eval"]
 
-SUFFIXES = (".wav", ".flac", ".mp3", ".ogg", ".opus")  # of recordings
+SUFFIXES = (".wav", ".flac", ".mp3", ".ogg", ".opus", ".oga", ".wave", ".aiff", ".aif")  # of recordings
+_OTHERS = (".au", ".caf", ".w64", ".m4a", ".mp4", ".aac", ".webm", ".wma")  # looked at where there is none of those
+_WORKERS = 8  # threads that look for recordings
+_ENCODINGS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}  # by the first bytes of a file
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +53,66 @@ def read_table(path: Path) -> list[str]:
     try:
         return path.read_text(encoding="utf-8-sig").split("\n")  # "\r\n" becomes "\n"
     except UnicodeDecodeError as error:
-        raise CorpusError(f"{path} is not UTF-8 (byte {error.start}): save it as UTF-8") from error
+        looks, line = _ENCODINGS.get(error.object[:2]), error.object.count(b"\n", 0, error.start) + 1
+        where = f"it looks like {looks}" if looks else f"line {line}"
+        raise CorpusError(f"{path} is not UTF-8 (byte {error.start}; {where}): save it as UTF-8") from error
     except OSError as error:
         raise CorpusError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def as_on_disk(lines: Iterable[MetadataLine]) -> list[MetadataLine]:
+    """Lines with the paths that their recordings have: a table seldom writes all names as the disk has them."""
+    lines, folders = list(lines), _Folders()
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        there = pool.map(lambda line: _exists(line.path), lines)
+    pairs = zip(lines, there, strict=True)
+    return [line if found else replace(line, path=folders.find(line.path)) for line, found in pairs]
+
+
+class _Folders:
+    """Folders that are listed once."""
+
+    def __init__(self) -> None:
+        self._listed: dict[Path, dict[str, list[Path]]] = {}
+
+    def find(self, path: Path) -> Path:
+        """The file or folder that is meant by a path; the path itself where there is none, or more than one.
+
+        It may differ in case, in how accents are composed, in its suffix or by having none, and by backslashes.
+        """
+        if _exists(path) or path == path.parent:
+            return path
+        if "\\" in path.name:
+            found = self.find(path.parent / path.name.replace("\\", "/"))
+            return found if _exists(found) else path
+        stem = path.stem if path.suffix.lower() in (*SUFFIXES, *_OTHERS) else path.name
+        named = self._names(self.find(path.parent))
+        for name in (path.name, *(f"{stem}{suffix}" for suffix in (*SUFFIXES, *_OTHERS))):
+            found_here = named.get(_folded(name), [])
+            if len(found_here) == 1:
+                return found_here[0]
+        return path
+
+    def _names(self, folder: Path) -> dict[str, list[Path]]:
+        if folder not in self._listed:
+            named = self._listed[folder] = defaultdict(list)
+            try:
+                for path in folder.iterdir():
+                    named[_folded(path.name)].append(path)
+            except OSError as error:  # no folder, or one that is closed: the reader of a header says which
+                log.debug("%s is not listed: %s", folder, error)
+        return self._listed[folder]
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a name that is too long: the reader of a header says so
+        return False
+
+
+def _folded(name: str) -> str:
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
 
 
 def recordings_by_name(paths: Iterable[Path]) -> dict[str, Path]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from voxyard.corpus.examples import CorpusError
-from voxyard.corpus.layouts.lines import SUFFIXES, BadClip, Lines, MetadataLine, Split, read_table
+from voxyard.corpus.layouts.columns import Row, read_rows
+from voxyard.corpus.layouts.lines import SUFFIXES, BadClip, Lines, MetadataLine, Split
 
+COLUMNS = "id|text|normalized text[|speaker]"
+_WAVS = re.compile(r"^(\./)?wavs[/\\]")
 EVAL_METADATA = "metadata_eval.csv"
 METADATA: dict[Split, tuple[str, ...]] = {  # the first that is there
     "all": ("metadata.csv", "metadata_train.csv"),
@@ -45,41 +49,31 @@ def _find_metadata(directory: Path, split: Split) -> Path:
 
 def _read_metadata(metadata: Path) -> Lines:
     lines, bad, seen = [], [], set[str]()
-    for number, raw in enumerate(read_table(metadata), 1):
-        if not raw.strip():
-            continue
-        parts = raw.split("|")
-        clip = parts[0].strip()
-        where = f"line {number} of {metadata.name}"
-        reason = _bad_line(parts, clip, seen)
+    for row in read_rows(metadata, ("path", "text", "normalized", "speaker"), COLUMNS):
+        clip = _clip(row.cell("path"))
+        reason = row.fault or _bad_row(row, clip, seen)
         if reason:
-            bad.append(BadClip(clip or f"line {number}", f"{where}: {reason}"))
+            bad.append(BadClip(row.first or row.where.partition(" of ")[0], f"{row.where}: {reason}"))
             continue
         seen.add(clip)
-        spoken = parts[2] if len(parts) > 2 and parts[2].strip() else parts[1]
-        speaker = parts[3].strip() if len(parts) > 3 else ""
-        lines.append(MetadataLine(clip, spoken, speaker, where, _recording(metadata.parent / "wavs", clip)))
+        spoken = row.cell("normalized") or row.cell("text")
+        path = metadata.parent / "wavs" / f"{clip}.wav"
+        lines.append(MetadataLine(clip, spoken, row.cell("speaker"), row.where, path))
     return lines, bad
 
 
-def _recording(folder: Path, clip: str) -> Path:
-    """A clip's WAV, or another recording of that name where there is one."""
-    wav = folder / f"{clip}.wav"
-    try:
-        return next((path for suffix in SUFFIXES if (path := folder / f"{clip}{suffix}").exists()), wav)
-    except OSError:  # a name that is too long: the reader of its header says so
-        return wav
+def _clip(named: str) -> str:
+    """The id of a clip that others name by its file: ID.wav, wavs/ID.wav."""
+    name = _WAVS.sub("", named)
+    stem, dot, suffix = name.rpartition(".")
+    return stem if dot and f".{suffix.lower()}" in SUFFIXES else name
 
 
-def _bad_line(parts: list[str], clip: str, seen: set[str]) -> str | None:
-    if not 2 <= len(parts) <= 4:
-        return f"{len(parts)} columns; expected id|text|normalized text[|speaker]"
+def _bad_row(row: Row, clip: str, seen: set[str]) -> str | None:
     if not clip:
         return "no id"
     if "/" in clip or "\\" in clip or "\0" in clip or clip.startswith("."):
-        return "the id is no plain file name"
+        return "the id is no plain file name: expected ID, ID.wav or wavs/ID.wav"
     if clip in seen:
         return "the id is there twice"
-    if not any(part.strip() for part in parts[1:3]):
-        return "no transcript"
-    return None
+    return None if row.cell("normalized") or row.cell("text") else "no transcript"

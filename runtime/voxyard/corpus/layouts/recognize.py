@@ -67,6 +67,10 @@ EXPECTED = "\n".join(
     ]
 )
 
+_ARCHIVES = (".tar", ".tar.bz2", ".tar.gz", ".tgz", ".zip")
+_LISTS = (".csv", ".list", ".psv", ".txt")
+_LOOKED_AT = 100  # files and folders of a folder that is no corpus
+
 
 def find_layout(path: Path, name: LayoutName = "auto") -> CorpusLayout:
     """The layout of that name, or for `auto` the first that fits.
@@ -83,6 +87,7 @@ def find_layout(path: Path, name: LayoutName = "auto") -> CorpusLayout:
             if layout.fits(path):
                 return layout
         found = f"holds {_listing(path)}" if path.is_dir() else "is a file"
+        advice = _within(path) if path.is_dir() and name == "auto" else ""
     except PermissionError as error:
         raise CorpusError(
             f"{path} cannot be read ({error.strerror}: {error.filename or path}): give this user ({_user()}) read "
@@ -91,7 +96,18 @@ def find_layout(path: Path, name: LayoutName = "auto") -> CorpusLayout:
     except OSError as error:
         raise CorpusError(f"{path} cannot be read ({error.strerror}): {EXPECTED}") from error
     kind = "is no corpus" if name == "auto" else f"is not in the layout {name}"
-    raise CorpusError(f"{path} {kind}, it {found}: {EXPECTED}")
+    raise CorpusError(f"{path} {kind}, it {found}: {advice}{EXPECTED}")
+
+
+def _within(directory: Path) -> str:
+    """What to give instead of a folder: a corpus or a list that lies in it, an archive unpacked."""
+    for inner in sorted(directory.iterdir())[:_LOOKED_AT]:
+        if inner.name.lower().endswith(_ARCHIVES):
+            return f"unpack {inner.name}; "
+        fits = [one for one in LAYOUTS if inner.is_dir() or (one.name == "list" and inner.suffix in _LISTS)]
+        if found := next((one.name for one in fits if one.fits(inner)), None):
+            return f"{inner.name} in it looks like one ({found}), give {inner}; "
+    return ""
 
 
 def stated_language(path: Path, name: LayoutName = "auto") -> str | None:

@@ -19,7 +19,7 @@ def is_libritts(path: Path) -> bool:
 
 def read_libritts(directory: Path) -> Lines:
     """All clips: SPEAKER/CHAPTER/ID.wav with ID.normalized.txt beside it."""
-    files = list(chain.from_iterable(directory.glob(f"{chapter}/*") for chapter in _CHAPTERS))
+    files = list(chain.from_iterable(directory.glob(f"{chapter}/[!.]*") for chapter in _CHAPTERS))
     texts = {path.name.removesuffix(_NORMALIZED): path for path in files if path.name.endswith(_NORMALIZED)}
     return _pairs(directory, recordings_by_name(files), texts, _NORMALIZED, lambda text: text.parent.parent.name)
 
@@ -32,9 +32,9 @@ def is_vctk(path: Path) -> bool:
 def read_vctk(directory: Path) -> Lines:
     """All clips: wav48*/SPEAKER/ID.wav or ID_mic1.flac with txt/SPEAKER/ID.txt; a second microphone is left out."""
     folder = max(directory.glob("wav48*"))  # the later release has wav48_silence_trimmed
-    files = [path for path in folder.glob("*/*") if not path.stem.endswith("_mic2")]
+    files = [path for path in folder.glob("*/[!.]*") if not path.stem.endswith("_mic2")]
     sounds = {name.removesuffix("_mic1"): path for name, path in recordings_by_name(files).items()}
-    texts = {path.stem: path for path in directory.glob("txt/*/*.txt")}
+    texts = {path.stem: path for path in directory.glob("txt/*/[!.]*.txt")}
     return _pairs(directory, sounds, texts, ".txt", lambda text: text.parent.name)
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from voxyard.corpus.examples import CorpusError
+from voxyard.corpus.layouts.columns import Row, read_rows
 from voxyard.corpus.layouts.lines import BadClip, Lines, MetadataLine, read_table
 
 _TABLE = "validated.tsv"
 _COLUMNS = ("client_id", "path", "sentence")
 _LIST = "filelist.txt"
+_ELSEWHERE = {re.compile(r"\w+://"): "an address on the network", re.compile(r"[A-Za-z]:[/\\]"): "of a disk of Windows"}
 _SPEAKER_DIGITS = 16  # of Common Voice's 128: enough to tell speakers apart, and to be typed
 
 
@@ -27,7 +30,7 @@ def read_common_voice(directory: Path) -> Lines:
             f"{directory / _TABLE} has no column {', '.join(missing)}: expected {', '.join(_COLUMNS)} in its first line"
         )
     client, name, sentence = (head.index(column) for column in _COLUMNS)
-    lines, bad = [], []
+    lines, bad, seen = [], [], set[str]()
     for number, row in enumerate(rows[1:], 2):
         cells, where = row.split("\t"), f"line {number} of {_TABLE}"
         if not row.strip():
@@ -35,9 +38,13 @@ def read_common_voice(directory: Path) -> Lines:
         if len(cells) != len(head) or not (cells[name].strip() and cells[sentence].strip()):
             bad.append(BadClip(f"line {number}", f"{where}: {len(cells)} of {len(head)} columns, or an empty one"))
             continue
-        if Path(cells[name]).name != cells[name]:
+        if Path(cells[name]).name != cells[name] or "\0" in cells[name]:
             bad.append(BadClip(cells[name], f"{where}: the path is no plain file name"))
             continue
+        if cells[name] in seen:
+            bad.append(BadClip(cells[name], f"{where}: the path is there twice"))
+            continue
+        seen.add(cells[name])
         path = directory / "clips" / cells[name]
         lines.append(MetadataLine(path.stem, cells[sentence], cells[client][:_SPEAKER_DIGITS], where, path))
     return lines, bad
@@ -66,27 +73,25 @@ def read_list(path: Path) -> Lines:
     """All clips of a list; paths are relative to its folder. Raises CorpusError for columns in another order."""
     table = path / _LIST if path.is_dir() else path
     lines, bad, seen = [], [], set[str]()
-    for number, row in enumerate(read_table(table), 1):
-        cells, where = [cell.strip() for cell in row.split("|")], f"line {number} of {table.name}"
-        if not row.strip():
-            continue
-        reason = _bad_row(cells, seen)
+    for row in read_rows(table, ("path", "text", "speaker"), "path|text[|speaker]"):
+        named = row.cell("path")
+        reason = row.fault or _bad_row(row, seen)
         if reason:
-            bad.append(BadClip(cells[0] or f"line {number}", f"{where}: {reason}"))
+            bad.append(BadClip(row.first or row.where.partition(" of ")[0], f"{row.where}: {reason}"))
             continue
-        seen.add(cells[0])
-        speaker = cells[2] if len(cells) > 2 else ""
-        lines.append(MetadataLine(cells[0], cells[1], speaker, where, table.parent / cells[0]))
-    if lines and all(line.text.isdigit() and line.speaker for line in lines):
-        raise CorpusError(f"{table} has numbers for texts, such as {lines[0].text!r}: expected path|text|speaker")
+        seen.add(named)
+        text = row.cell("normalized") or row.cell("text")
+        lines.append(MetadataLine(named, text, row.cell("speaker"), row.where, table.parent / named))
     return lines, bad
 
 
-def _bad_row(cells: list[str], seen: set[str]) -> str | None:
-    if not 2 <= len(cells) <= 3:
-        return f"{len(cells)} columns; expected path|text[|speaker]"
-    if not cells[0] or "\0" in cells[0]:
+def _bad_row(row: Row, seen: set[str]) -> str | None:
+    named = row.cell("path")
+    if not named or "\0" in named:
         return "no path"
-    if cells[0] in seen:
+    for form, what in _ELSEWHERE.items():
+        if form.match(named):
+            return f"the path is {what}: copy the recordings here, and write paths that are relative to the list"
+    if named in seen:
         return "the path is there twice"
-    return None if cells[1] else "no transcript"
+    return None if row.cell("normalized") or row.cell("text") else "no transcript"
