@@ -12,6 +12,7 @@ from voxyard import __version__
 from voxyard.service.http.admission import AdmissionMiddleware
 from voxyard.service.http.errors import install_envelope
 from voxyard.service.http.observability import ObservabilityMiddleware
+from voxyard.service.http.paths import PathsMiddleware
 from voxyard.service.routes import (
     api_reference,
     catalog,
@@ -99,5 +100,7 @@ def install(app: FastAPI, state: AppState) -> None:
             allow_methods=("GET", "HEAD", "POST", "DELETE"),
             allow_headers=_CORS_REQUEST_HEADERS,
             expose_headers=_CORS_ANSWER_HEADERS,
+            allow_private_network=True,  # a page that may call may do so from another network
         )
+    app.add_middleware(PathsMiddleware)
     app.add_middleware(ObservabilityMiddleware, metrics=state.metrics)

@@ -55,7 +55,7 @@ class ServiceSection(Section):
         "", "Path that a gateway strips, such as `/speech`; a gateway of FORWARDED_ALLOW_IPS may say it in "
         "`X-Forwarded-Prefix`.",
     )  # fmt: skip
-    allowed_origins: str = setting("", "Comma-separated origins that may call the API (CORS).")
+    allowed_origins: str = setting("", "Comma-separated origins that may call the API (CORS); `*` for any.")
     max_upload_mib: int = setting(
         50, "Maximum size of an uploaded document.", flag="--max-upload", unit="MiB", ge=1, le=1024
     )
@@ -127,8 +127,8 @@ class ServiceSection(Section):
         return self.shelf if "://" in self.shelf else Path(self.shelf)
 
     def origins(self) -> tuple[str, ...]:
-        """Origins of `allowed_origins`."""
-        return _split(self.allowed_origins)
+        """Origins of `allowed_origins` as browsers write them: in lower case, without a slash at the end."""
+        return tuple(origin.lower().rstrip("/") for origin in _split(self.allowed_origins))
 
     def hooks(self) -> tuple[str, ...]:
         """Hosts of `webhook_hosts`, in lower case."""

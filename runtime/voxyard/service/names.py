@@ -123,6 +123,7 @@ class VoiceNames:
             if alias not in own
         }
         self._voices = own | dict(sorted(further.items()))
+        self._any_case = {name.casefold(): voice for name, voice in reversed(self._voices.items())}
 
     def __contains__(self, name: str) -> bool:
         """True where the service has a voice of this name itself."""
@@ -146,7 +147,10 @@ class VoiceNames:
         if self._frontend.has_voice(name):
             return name
         own = None if self._uploaded is None else self._uploaded.find(owner, name)
-        return None if own is None else own.id
+        if own is not None:
+            return own.id
+        meant = self._any_case.get(name.strip().casefold())  # `Alloy`, as lists of other programs show it
+        return None if meant is None else meant.alias_of or meant.name
 
     def cast(self, members: Mapping[str, str] | None, owner: str = "") -> Cast:
         """Cast of a request, over the voices that this key may name.

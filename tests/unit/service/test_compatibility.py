@@ -1,4 +1,4 @@
-"""What clients of other services send and read: HEAD, lists, numeric strings, nulls, names of formats, methods."""
+"""What clients of other services send and read: HEAD, lists, paths, numeric strings, nulls, names, methods, bodies."""
 
 from __future__ import annotations
 
@@ -108,6 +108,89 @@ def test_a_misspelt_field_is_an_error_but_for_openais_own_request(served: Served
     for answer in answers:
         assert (answer.status_code, answer.json()["error"]["param"]) == (400, "sed")
         assert "sed: there is no such field" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/audio/speech",  # open-webui/open-webui#126
+        "/v1/v1/audio/speech",  # speaches-ai/speaches#613
+        "//v1/audio/speech/",
+        "/v1//audio/speech",
+        "/audio/speech/",  # BassGaming/customtts#6
+    ],
+)
+def test_a_base_url_with_a_slash_too_many_or_another_version_part_is_answered(served: Served, path: str) -> None:
+    answer = httpx.post(served.url + path, json=ASKED)
+    assert (answer.status_code, answer.content) == (200, speak(served).content)
+    listed = path.replace("speech", "voices")
+    assert httpx.get(served.url + listed).json() == httpx.get(f"{served.url}/v1/audio/voices").json()
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ({"response_format": "WAV"}, {"response_format": "wav"}),  # remsky/Kokoro-FastAPI#94
+        ({"response_format": " Opus"}, {"response_format": "opus"}),
+        ({"stream_format": "SSE"}, {"stream_format": "sse"}),
+        ({"voice": "Shimmer"}, {"voice": "shimmer"}),  # sfortis/openai_tts#1
+        ({"voice": {"id": "ALLOY "}}, {"voice": "alloy"}),
+        ({"voice": "V2/EN_speaker_3"}, {"voice": "v2/en_speaker_3"}),  # mbailey/voicemode#340
+        ({"language": "English"}, {"language": "en"}),  # vllm-project/recipes#554
+        ({"language": "Auto"}, {}),
+    ],
+)
+def test_names_may_be_written_as_other_services_have_them(
+    served: Served, written: dict[str, Any], meant: dict[str, Any]
+) -> None:
+    answer, same = speak(served, **written), speak(served, **meant)
+    assert (answer.status_code, answer.headers["content-type"]) == (200, same.headers["content-type"])
+    assert len(answer.content) == len(same.content)  # the pages of Ogg have a number of their own
+
+
+def test_documents_take_the_same_spellings(served: Served) -> None:
+    path, asked = f"{served.url}/v1/documents", {"voice": "Nova", "language": "English"}
+    answers = [
+        httpx.post(path, json={"text": ASKED["input"], **asked}),
+        httpx.post(path, data=asked, files={"file": ("a.txt", b"The harbour lay still.")}),
+    ]
+    assert [answer.status_code for answer in answers] == [202, 202]
+    script = httpx.post(f"{served.url}/v1/audio/script", json={"text": ASKED["input"], **asked})
+    assert script.status_code == 200
+    of = f"{path}/{answers[0].json()['id']}"
+    assert httpx.get(f"{of}/audio?format=MP3").headers["content-type"] == "audio/mpeg"
+    told = httpx.get(f"{of}/subtitles?format=VTT&estimated=true")
+    assert (told.status_code, told.text[:6]) == (200, "WEBVTT")
+
+
+@pytest.mark.parametrize(
+    ("content", "headers", "status", "told"),
+    [
+        (b'{"a": 1}', {"Content-Type": "text/plain"}, 400, "unsupported Content-Type text/plain: send JSON"),
+        (b"input=Hi", {"Content-Type": "application/x-www-form-urlencoded"}, 400, "application/json"),  # curl's default
+        (b'{"a": 1}', {}, 400, "unsupported Content-Type (none)"),
+        (b"[]", {"Content-Type": "application/json"}, 400, "expected a JSON object"),
+        (b'{"input": "caf\xe9"}', {"Content-Type": "application/json"}, 400, "byte 14 is no UTF-8"),
+        (b'{"seed": %s}' % (b"9" * 5000), {"Content-Type": "application/json"}, 400, "invalid JSON body: Exceeds"),
+        (b'{"input": "a\\ud83d", "text": "a\\ud83d"}', {"Content-Type": "application/json"}, 400, "half a character"),
+        (b'{"voice": "\\ud83d"}', {"Content-Type": "application/json"}, 400, "expected the name of a voice"),
+        (b"\x1f\x8b", {"Content-Type": "application/json", "Content-Encoding": "gzip"}, 415, "compressed (gzip)"),
+    ],
+)
+def test_a_body_that_cannot_be_read_is_refused_with_what_to_send(
+    served: Served, content: bytes, headers: dict[str, str], status: int, told: str
+) -> None:
+    for path in ("/v1/audio/speech", "/v1/audio/script"):
+        if "voice" not in told or path.endswith("speech"):
+            answer = httpx.post(served.url + path, content=content, headers=headers)
+            assert answer.status_code == status
+            assert told in answer.json()["error"]["message"]
+            assert "constrained" not in answer.text
+
+
+def test_a_charset_in_content_encoding_is_no_compression(served: Served) -> None:
+    answer = httpx.post(f"{served.url}/v1/audio/speech", json=ASKED, headers={"Content-Encoding": "utf-8"})
+    assert answer.status_code == 200
 
 
 def test_ogg_is_another_name_of_opus(served: Served) -> None:

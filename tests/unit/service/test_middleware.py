@@ -341,6 +341,24 @@ def test_without_keys_a_foreign_page_changes_nothing(tmp_path: Path, headers: di
     assert client.delete("/v1/documents/7", headers=headers).status_code == status
 
 
+@pytest.mark.parametrize("allowed", ["*", "HTTP://Friend.example/"])
+@pytest.mark.parametrize(
+    "origin", ["http://friend.example", "app://obsidian.md", "chrome-extension://abc", "null"]
+)  # nikdanilov/whisper-obsidian-plugin#49, rsxdalv/TTS-WebUI#591
+def test_any_origin_may_be_allowed_also_without_keys(tmp_path: Path, allowed: str, origin: str) -> None:
+    client, friend = Setting(tmp_path, keys=False, allowed_origins=allowed).client(), origin.startswith("http:")
+    response = client.delete("/v1/documents/7", headers={"Origin": origin, "Sec-Fetch-Site": "cross-site"})
+    assert response.status_code == (204 if friend or allowed == "*" else 403)
+    assert ("access-control-allow-origin" in response.headers) == (friend or allowed == "*")
+
+
+def test_any_origin_begins_no_session(tmp_path: Path) -> None:
+    setting = Setting(tmp_path, allowed_origins="*")
+    client = setting.client(key=False)
+    foreign = client.post("/session", json={"key": setting.key}, headers={"Origin": "http://evil.example"})
+    assert foreign.status_code == 403
+
+
 def test_a_foreign_page_begins_no_session(setting: Setting) -> None:
     response = setting.client(key=False).post(
         "/session", json={"key": setting.key}, headers={"Origin": "http://evil.example"}
@@ -380,6 +398,8 @@ def test_a_named_origin_may_ask_what_it_may_send(tmp_path: Path, headers: str) -
     }
     response = client.options("/v1/documents", headers=asked)
     assert response.status_code == 200
+    local = client.options("/v1/documents", headers={**asked, "Access-Control-Request-Private-Network": "true"})
+    assert (local.status_code, local.headers["access-control-allow-private-network"]) == (200, "true")
     assert "access-control-allow-credentials" not in response.headers
 
 
@@ -520,7 +540,7 @@ def test_an_internal_error_hides_its_details_from_the_client_and_logs_them(
 @pytest.mark.parametrize(
     ("method", "path", "status", "code"),
     [("GET", "/v1/nothing", 404, "not_found"), ("PUT", "/v1/words", 405, "method_not_allowed"),
-     ("BREW", "/v1/words", 405, "method_not_allowed"), ("GET", "/v1/documents/7/", 404, "not_found")],
+     ("BREW", "/v1/words", 405, "method_not_allowed"), ("GET", "/v1/documents/7/8", 404, "not_found")],
 )  # fmt: skip
 def test_unknown_paths_and_methods_are_answered_in_the_envelope(
     client: TestClient, method: str, path: str, status: int, code: str

@@ -80,11 +80,16 @@ def test_an_invalid_file_of_voice_names_is_refused_at_the_start(tmp_path: Path, 
     assert str(table) in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["", "Alloy", "/etc/passwd.npz", "../alloy", "x" * 100_000])
+@pytest.mark.parametrize("name", ["", "Aloy", "/etc/passwd.npz", "../alloy", "../ALLOY", "x" * 100_000])
 def test_no_other_name_reaches_the_engine(name: str) -> None:
     with pytest.raises(NotFoundError) as caught:
         open_voices(TonesFrontend(), None).resolve(name)
     assert len(str(caught.value)) < 400
+
+
+def test_a_name_in_capitals_reaches_the_engine_as_its_own() -> None:
+    voices = open_voices(TonesFrontend(), None)
+    assert voices.resolve(" Alloy") == voices.resolve("alloy") in TonesFrontend().voices()
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,8 @@ HEALTH_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
 """Answered above the connection limit too, so that monitoring does not report a busy service as down."""
 UPLOAD_PATHS = frozenset({"/v1/documents"})
 VOICE_PATHS = frozenset({"/v1/audio/voices"})
+ANY_ORIGIN = "*"
+"""Allowed origin that stands for all; no page of another origin begins or ends a session by it."""
 MAX_IN_FLIGHT = 1000
 KEY_FILE_SECONDS = 0.2
 """Time that a request waits for a key file that has changed. One of some thousand keys counts a little later."""
@@ -208,7 +210,7 @@ class AdmissionMiddleware:
                 f"{self._in_flight.total()} of {MAX_IN_FLIGHT} requests in flight: retry in 1 s", retry_after=1
             )
         if public or self._state.keys is None:
-            self._check_origin(method, headers, self._origins)
+            self._check_origin(method, headers, self._origins - {ANY_ORIGIN} if public else self._origins)
             scope["state"]["client"] = None if public else found
             return counted
         if isinstance(found, ServiceError):
@@ -258,7 +260,7 @@ class AdmissionMiddleware:
         if method in _SAFE or headers.get(PAGE_HEADER) == "1":  # cross-origin, this header needs a CORS preflight
             return
         site, origin = headers.get("sec-fetch-site"), headers.get("origin")
-        if site in ("same-origin", "none") or origin in allowed:
+        if site in ("same-origin", "none") or origin in allowed or (origin is not None and ANY_ORIGIN in allowed):
             return
         foreign = origin is not None and origin.partition("://")[2] != headers.get("host", "")
         if foreign or site in ("cross-site", "same-site"):

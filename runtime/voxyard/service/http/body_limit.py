@@ -59,6 +59,16 @@ def check_json(text: str | bytes) -> None:
     JsonLimit().count(text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text)
 
 
+COMPRESSIONS = frozenset({"gzip", "x-gzip", "deflate", "br", "zstd", "compress"})
+"""Values of Content-Encoding that change the body; some clients name their charset there."""
+
+
+class CompressedError(ServiceError):
+    """The request's body is compressed."""
+
+    status = 415
+
+
 GRACE_SECONDS = 20.0
 """Time limit of a body, in addition to its size divided by MIN_BYTES_PER_SECOND."""
 MIN_BYTES_PER_SECOND = 16 * 1024
@@ -85,6 +95,9 @@ class LimitedBody:
         self._answered = False
         self._refusal: ServiceError | None = None
         self._json = JsonLimit() if is_json(headers) else None
+        encoding = headers.get("content-encoding", "").strip().lower()
+        if encoding in COMPRESSIONS and not self._complete:
+            self._refusal = CompressedError(f"the body is compressed ({encoding}): send it without Content-Encoding")
         if declared.isdecimal() and (len(declared) > 18 or int(declared) > limit):
             self._refuse_size()
 

@@ -94,7 +94,7 @@ async def _service_error(_request: Request, error: Exception) -> Response:
 
 async def _http_exception(request: Request, error: Exception) -> Response:
     error = cast("HTTPException", error)
-    status, detail = error.status_code, str(error.detail)
+    status, detail = error.status_code, _unreadable(error.__cause__) or str(error.detail)
     kind = "server_error" if status >= 500 else "invalid_request_error"
     code, message = {
         404: ("not_found", "no such path: /docs lists the endpoints" if _has_default_detail(error) else detail),
@@ -105,6 +105,13 @@ async def _http_exception(request: Request, error: Exception) -> Response:
         return Response(status_code=status, headers=error.headers)
     headers = {**(error.headers or {}), **_allowed(request, status)}
     return envelope(status, message, kind, code, headers=headers)
+
+
+def _unreadable(cause: BaseException | None) -> str | None:
+    """What is wrong with a JSON body that FastAPI could not read; None for other causes."""
+    if isinstance(cause, UnicodeDecodeError):
+        return f"invalid JSON body: byte {cause.start} is no UTF-8: send the body in UTF-8"
+    return f"invalid JSON body: {str(cause).partition(':')[0]}" if isinstance(cause, ValueError) else None
 
 
 def _allowed(request: Request, status: int) -> dict[str, str]:
@@ -121,8 +128,12 @@ def _allowed(request: Request, status: int) -> dict[str, str]:
     return {"Allow": ", ".join(allowed)} if allowed else {}
 
 
-async def _validation_error(_request: Request, error: Exception) -> Response:
-    return answer(invalid(cast("RequestValidationError", error).errors()))
+async def _validation_error(request: Request, error: Exception) -> Response:
+    errors = cast("RequestValidationError", error).errors()
+    if errors and isinstance(errors[0].get("input"), bytes):  # FastAPI has not read it as JSON
+        kind = request.headers.get("content-type", "").partition(";")[0].strip()[:_LONGEST_SHOWN] or "(none)"
+        return answer(ServiceError(f"unsupported Content-Type {kind}: send JSON, as `Content-Type: application/json`"))
+    return answer(invalid(errors))
 
 
 def invalid(errors: Sequence[Mapping[str, Any]], *, inside: int = 1) -> ServiceError:
@@ -146,6 +157,10 @@ def _sentence(error: Mapping[str, Any]) -> str:
         return f'expected a JSON object such as {{"NAME": "VALUE"}}: {why}' if form else f"invalid JSON body: {why}"
     if error.get("type") == "extra_forbidden":
         return "there is no such field: /docs lists those of this request"
+    if error.get("type") == "model_attributes_type":
+        return 'expected a JSON object such as {"NAME": "VALUE"}'
+    if error.get("type") == "string_unicode":
+        return "half a character (a lone surrogate): cut texts between characters"
     found = error.get("input")
     shown = f", found {found!r}" if isinstance(found, str | int | float) and len(repr(found)) <= _LONGEST_SHOWN else ""
     return f"{error.get('msg', 'invalid value')}{shown}"

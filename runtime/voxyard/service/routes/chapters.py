@@ -11,6 +11,7 @@ from typing import Annotated
 import anyio
 from anyio.to_thread import run_sync
 from fastapi import Query, Request
+from pydantic import BeforeValidator
 from starlette.responses import Response
 
 from voxyard.service.audiobook import file as audiobook_file
@@ -26,6 +27,7 @@ from voxyard.service.routes.answers import Answer, with_items
 from voxyard.service.routes.openapi import AppStateDep, ClientDep, DocumentId, Router, errors
 from voxyard.service.routes.schemas import ChaptersOut, ChunkTimesOut, TimingsOut, WordOut, WordSource
 from voxyard.service.routes.serializers import ChunkTimes
+from voxyard.service.routes.spellings import lower
 from voxyard.service.routes.stored_audio import stored_response
 from voxyard.service.state import AppState
 from voxyard.speech.audio import audiobook
@@ -73,7 +75,7 @@ async def retrieve_subtitles(
     id: DocumentId,
     state: AppStateDep,
     client: ClientDep,
-    format: Annotated[SubtitleFormat, Query()] = "srt",
+    format: Annotated[SubtitleFormat, BeforeValidator(lower), Query()] = "srt",
     download: Annotated[bool, Query(description="Send as an attachment.")] = False,
     estimated: Annotated[bool, Query(description="With words that are not recognised yet: 409 otherwise.")] = False,
 ) -> Response:

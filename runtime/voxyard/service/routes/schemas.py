@@ -24,30 +24,29 @@ from voxyard.service.documents.records import ChunkState, State
 from voxyard.service.documents.submission import LARGEST_SEED, LONGEST_AUTHOR, LONGEST_TITLE
 from voxyard.service.errors import without_paths
 from voxyard.service.http.body_limit import check_json
+from voxyard.service.routes.spellings import NUMBER, Language, lower, number
 from voxyard.speech.audio.encoder import Format
 from voxyard.speech.cast import MOST_MEMBERS
 from voxyard.speech.reading.lexicon import LONGEST_SPOKEN, LONGEST_WORD, MOST_OF_REQUEST
 from voxyard.speech.reading.options import Kind
 from voxyard.speech.requests import Boundary
 
+_NO_NAME = re.compile("[\x00\ud800-\udfff]")  # a zero byte, half a character
 _ABOUT = ("title", "description", "default", "examples")
-_NUMBER = re.compile(r"^[0-9]{1,3}(\.[0-9]{0,17})?$", re.ASCII)
 _SPEED: dict[str, Any] = {
-    "anyOf": [{"type": "number", "minimum": 0.25, "maximum": 4}, {"type": "string", "pattern": _NUMBER.pattern}]
+    "anyOf": [{"type": "number", "minimum": 0.25, "maximum": 4}, {"type": "string", "pattern": NUMBER.pattern}]
 }
-AudioFormat = Literal[Format, "ogg"]
+_FormatName = Literal[Format, "ogg"]
+
+
+AudioFormat = Annotated[_FormatName, BeforeValidator(lower)]
 """Formats that requests may name; `ogg` is what other services call `opus`."""
-DocumentFormat = Literal[AudioFormat, "m4b"]
+DocumentFormat = Annotated[Literal[_FormatName, "m4b"], BeforeValidator(lower)]
 
 
 def codec_of(format: AudioFormat) -> Format:
     """Format of the audio, by what requests may call it."""
     return "opus" if format == "ogg" else format
-
-
-def _number(value: object) -> object:
-    """Number of a numeric string, as some clients send one; all else as it is."""
-    return float(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else value
 
 
 Reason = Annotated[str, AfterValidator(without_paths)]
@@ -109,7 +108,7 @@ CastOption = Annotated[
     ),
 ]
 TextLanguage = Annotated[
-    Annotated[str, StringConstraints(max_length=35)] | None,
+    Language | None,
     Field(description="Language code such as `en` or `pt-BR`; defaults to the voice's."),
 ]
 OnFailureOption = Annotated[
@@ -156,7 +155,7 @@ class VoiceId(RequestBody):
 def _voice(value: object) -> object:
     """A voice as it is, where it is a name or an object with one."""
     name = value.get("id") if isinstance(value, dict) and set(value) == {"id"} else value
-    is_name = isinstance(name, str) and 0 < len(name) <= LONGEST_NAME and "\0" not in name
+    is_name = isinstance(name, str) and 0 < len(name) <= LONGEST_NAME and not _NO_NAME.search(name)
     if not isinstance(value, VoiceId) and not is_name:
         raise PydanticCustomError(
             "voice", "expected the name of a voice as GET /v1/audio/voices lists it, or an object with it as its id"
@@ -183,10 +182,10 @@ class SpeechBody(RequestBody):
     response_format: AudioFormat = Field(
         "mp3", description="`pcm` is 16 bit, little endian, 24 kHz, mono; `ogg` is another name of `opus`."
     )
-    speed: Annotated[float, BeforeValidator(_number), WithJsonSchema(_SPEED)] = Field(
+    speed: Annotated[float, BeforeValidator(number), WithJsonSchema(_SPEED)] = Field(
         1.0, ge=0.25, le=4.0, description="Tempo; the pitch is kept."
     )
-    stream_format: Literal["audio", "sse"] = Field(
+    stream_format: Annotated[Literal["audio", "sse"], BeforeValidator(lower)] = Field(
         "audio", description="Raw audio, or server-sent events with base64 audio."
     )
     instructions: str | None = Field(
@@ -262,7 +261,7 @@ class UploadBody(BaseModel):
     voice: Name | None = None
     cast: Json[CastMembers] | None = Field(None, description="JSON object: a name that tags have, and its voice.")
     seed: Seed | None = None
-    language: Annotated[str, StringConstraints(max_length=35)] | None = None
+    language: Language | None = None
     read: ReadOption = None
     lexicon: Annotated[Json[Words], BeforeValidator(_limited)] | None = Field(
         None, description="JSON object: a word or phrase, and what is spoken for it."

@@ -17,6 +17,7 @@ from voxyard.service.routes.answers import Answer, with_items
 from voxyard.service.routes.openapi import AppStateDep, ClientDep, DocumentId, Router, errors
 from voxyard.service.routes.schemas import CastOption, InputFormat, LexiconOption, Name, ReadOption, RequestBody
 from voxyard.service.routes.speech import plain
+from voxyard.service.routes.spellings import Language
 from voxyard.service.state import AppState
 from voxyard.service.voices.table import shown_name
 
@@ -31,9 +32,7 @@ class ScriptBody(RequestBody):
     text: Annotated[str, StringConstraints(min_length=1)]
     input_format: InputFormat = "text"
     voice: Name | None = Field(None, description="A voice from `GET /v1/audio/voices`; defaults to the engine's.")
-    language: Annotated[str, StringConstraints(max_length=35)] | None = Field(
-        None, description="Language code such as `en`; defaults to the voice's."
-    )
+    language: Language | None = Field(None, description="Language code such as `en`; defaults to the voice's.")
     cast: CastOption = None
     read: ReadOption = None
     lexicon: LexiconOption = None
