@@ -464,9 +464,17 @@ def _beside_numbers(language: Language, signs: Signs) -> list[tuple[re.Pattern[s
         after = r"(?:(?<=\d)|(?<=\d[KMBk\"″])|(?<=\dbn)|(?<=M(?:io|rd)\.)|(?<=\b(?:mln|mld))|(?<=km|kg|GB)|(?<=[€%]))"
         found.append((re.compile(rf"{after}\+(?=\s(?![\d(])|[.,;:!?)]|$)"), lambda _: f" {plus}"))
     if language.to:
-        found.append((re.compile(r"(?<=\d)~(?=\d)"), lambda _: f" {language.to} "))  # 10~20
+        found.append((re.compile(r"(?<=\d)~(?=\d)"), lambda match: f" {language.to} " if _is_range(match) else None))
         found.append((re.compile(r"(?<=[\dMKBkmn])[–-](?=[$€£]\d)"), lambda _: f" {language.to} "))
     return found
+
+
+_BEFORE_WAVE = re.compile(r"(?:^|[^\w.,^~-])\d{1,3}(?:[.,]?\d{3})*$")
+
+
+def _is_range(wave: re.Match[str]) -> bool:
+    """10~20, no version such as 2.3~4 or 3.0-rc0~41."""
+    return _BEFORE_WAVE.search(wave.string[max(0, wave.start() - 20) : wave.start()]) is not None
 
 
 def _sections(found: re.Match[str], signs: Signs) -> str | None:
