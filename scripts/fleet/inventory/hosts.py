@@ -50,8 +50,8 @@ from voxyard.settings.yaml_reader import YamlValue, read
 Role = Literal["trainer", "bark", "monitoring", "gateway", "head", "worker", "custom"]
 _MONITORING_PORTS = {"Prometheus": 9090, "Alertmanager": 9093, "Grafana": 3000}
 WARNINGS = (
-    "certificate", "cgroup_driver", "clock", "disk", "docker_limits", "driver", "driver_compat", "ecc",
-    "gpu_inventory", "gpu_memory", "gpu_process", "gpu_state", "numa", "out_of_work", "pair_link", "pcie_width",
+    "certificate", "cgroup_driver", "clock", "disk", "docker_limits", "docker_storage", "driver", "driver_compat",
+    "ecc", "gpu_inventory", "gpu_memory", "gpu_process", "gpu_state", "numa", "out_of_work", "pair_link", "pcie_width",
     "persistence", "programs", "ray", "row_remap", "selinux", "state", "store", "throttling", "tls", "toolkit",
     "topology", "xid",
 )  # fmt: skip
