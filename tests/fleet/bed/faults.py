@@ -142,7 +142,7 @@ def no_numa_node(host: GpuHost) -> Iterator[None]:
     )
     with (
         _mounted(host, "/sys/bus/pci/devices", devices),
-        _mounted(host, "/sys/devices/system/node", "mkdir node0 node1"),
+        _mounted(host, "/sys/devices/system/node", "mkdir node0 node1; echo 0 | tee node0/cpulist >node1/cpulist"),
     ):
         yield
 
