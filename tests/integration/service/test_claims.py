@@ -19,7 +19,7 @@ from voxyard.service.audio.files import AudioFolder
 from voxyard.service.audio.store import AudioStore
 from voxyard.service.config import ServiceSection
 from voxyard.service.dispatch import dispatcher
-from voxyard.service.documents.ownership import Claims
+from voxyard.service.documents.ownership import RELEASE, Claims
 from voxyard.service.documents.queue import DocumentQueue
 from voxyard.service.documents.records import Document, NewDocument, Redo
 from voxyard.service.documents.store import Store
@@ -147,6 +147,24 @@ def test_a_takeover_waits_for_the_write_that_has_begun(stores: tuple[Store, Stor
     with stale._progress(new.id):
         assert take_all(owner) == []
     assert take_all(owner) == [new.id]
+
+
+@pytest.mark.parametrize("sql", [RELEASE, "INSERT INTO usage VALUES ($1, $2, 1, 1, 1)"])
+def test_the_server_may_end_a_service_that_stands_still_between_two_rows(
+    sql: str, stores: tuple[Store, Store], postgres: PostgresServer
+) -> None:
+    def of_the_service() -> list[str]:
+        asked = "SELECT state FROM pg_stat_activity WHERE application_name = 'voxyard' AND xact_start IS NOT NULL"
+        return [str(state) for (state,) in postgres.execute(asked)]
+
+    def rows() -> Iterator[tuple[str, int | str]]:
+        for number in range(250):
+            yield f"day {number}", 1 if sql == RELEASE else "a key"
+        # Of one that is active it waits for more, for as long as that takes.
+        eventually(lambda: of_the_service() == ["idle in transaction"], of_the_service, 20)
+
+    with stores[0]._database.write() as connection:
+        connection.executemany(sql, rows())
 
 
 def test_claims_that_are_renewed_live_and_those_that_are_lost_are_named(stores: tuple[Store, Store]) -> None:
