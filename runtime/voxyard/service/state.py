@@ -18,7 +18,7 @@ from voxyard.service.audio.shelf import check_shelf, open_shelf
 from voxyard.service.audio.store import AudioStore
 from voxyard.service.audiobook.word_aligner import WordAligner
 from voxyard.service.auth.api_keys import Keys
-from voxyard.service.auth.key_limits import NO_LIMITS, FairThreads, KeyLimits
+from voxyard.service.auth.key_limits import NO_LIMITS, KeyLimits
 from voxyard.service.auth.sessions import Sessions, open_secret
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.change_notifier import ChangeNotifier
@@ -27,6 +27,7 @@ from voxyard.service.documents.store import Store
 from voxyard.service.documents.submission import UploadReader
 from voxyard.service.documents.timelines import Timelines
 from voxyard.service.errors import BusyError, StoreError
+from voxyard.service.fair_threads import FairThreads
 from voxyard.service.healthcheck import CANNOT_WORK
 from voxyard.service.http.metrics import DiskUsage, ServiceMetrics
 from voxyard.service.http.rate_limit import RateLimiter, whole_seconds

@@ -9,7 +9,9 @@ from collections.abc import Callable
 import pytest
 from eventually import PATIENCE, eventually
 
-from voxyard.service.auth.key_limits import FairThreads, KeyLimits
+from voxyard.service import fair_threads
+from voxyard.service.auth.key_limits import KeyLimits
+from voxyard.service.fair_threads import FairThreads
 from voxyard.speech.errors import check_wanted
 
 
@@ -122,5 +124,25 @@ def test_work_that_has_begun_is_given_up_with_its_request_where_it_looks() -> No
         await until(ended.is_set, "it has ended")
         assert await threads.run("ann", lambda: 1) == 1
         check_wanted()  # what others do is not given up
+
+    asyncio.run(play())
+
+
+def test_a_thread_is_kept_for_the_next_work() -> None:
+    async def play() -> set[int]:
+        threads = FairThreads("test")
+        return {await threads.run("ann", threading.get_ident) for _ in range(100)}
+
+    assert len(asyncio.run(play())) == 1
+
+
+def test_a_thread_ends_where_no_work_comes_and_the_next_work_has_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fair_threads, "KEPT_SECONDS", 0.01)
+
+    async def play() -> None:
+        threads = FairThreads("test-kept")
+        for number in range(3):
+            assert await threads.run("ann", lambda number=number: number) == number
+            await until(lambda: all(each.name != "test-kept" for each in threading.enumerate()), "it ends")
 
     asyncio.run(play())

@@ -1,19 +1,13 @@
-"""Limits of an API key, as the key file has them; the fair part of what all keys share, and threads by turns."""
+"""Limits of an API key, as the key file has them; the fair part of what all keys share."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import threading
-import time
-from collections import deque
 from collections.abc import Callable, Collection
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from voxyard.service.errors import ServiceError
-from voxyard.speech.errors import given_up_by
 
 
 class KeyLimits(BaseModel):
@@ -71,101 +65,3 @@ def fair_part(whole: int, name: str, busy: Collection[str], limits: LimitsOf) ->
     """
     share = limits(name).share
     return whole * share / (share + sum(limits(other).share for other in busy if other != name))
-
-
-THREADS = 2
-Made = TypeVar("Made")
-
-
-class FairThreads:
-    """Threads of one kind of work, one at a time for each key; used from one event loop.
-
-    A key's work waits in its own line. Of the keys that wait, the one comes next that has had the least time by its
-    share. So another key waits for a place as long as one piece of work takes, not for a line. Shutdown waits for no
-    thread. What has not begun is withdrawn with its request, and what has begun ends where it looks for that.
-    """
-
-    def __init__(self, name: str, limits: LimitsOf = no_limits, threads: int = THREADS) -> None:
-        self._name, self._limits, self._threads = name, limits, threads
-        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
-        self._running: set[str] = set()
-        self._spent: dict[str, float] = {}  # seconds by share, of keys that wait or have a thread
-
-    async def run(self, client: str, work: Callable[[], Made]) -> Made:
-        """What `work` returns, called in a thread in its turn."""
-        loop = asyncio.get_running_loop()
-        turn: asyncio.Future[None] = loop.create_future()
-        self._spent.setdefault(client, min(self._spent.values(), default=0.0))
-        self._waiting.setdefault(client, deque()).append(turn)
-        self._begin()
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.cancelled():
-                self._waiting[client].remove(turn)
-                self._forget(client)
-            else:  # it came at the same moment
-                self._ended(client, 0.0)
-            raise
-        made: asyncio.Future[Made] = loop.create_future()
-        given_up = threading.Event()
-        arguments = (loop, client, work, made, given_up)
-        threading.Thread(target=self._work, args=arguments, name=self._name, daemon=True).start()
-        try:
-            return await made
-        finally:
-            given_up.set()
-
-    def _work(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        client: str,
-        work: Callable[[], Made],
-        made: asyncio.Future[Made],
-        given_up: threading.Event,
-    ) -> None:
-        began, result, failed = time.monotonic(), list[Made](), None
-        try:
-            with given_up_by(given_up):
-                result.append(work())
-        except Exception as error:  # noqa: BLE001 — the request raises it
-            failed = error
-
-        def answer() -> None:
-            self._ended(client, time.monotonic() - began)
-            if made.cancelled():
-                return
-            if failed is None:
-                made.set_result(result[0])
-            else:
-                made.set_exception(failed)
-
-        with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits
-            loop.call_soon_threadsafe(answer)
-
-    def _begin(self) -> None:
-        """Gives free threads to the keys whose turn it is."""
-        while len(self._running) < self._threads:
-            ready = {
-                client: turn
-                for client, line in self._waiting.items()
-                if client not in self._running and (turn := next((each for each in line if not each.done()), None))
-            }
-            if not ready:
-                return
-            client = min(ready, key=self._spent.__getitem__)
-            self._running.add(client)
-            self._waiting[client].remove(ready[client])
-            ready[client].set_result(None)
-
-    def _ended(self, client: str, seconds: float) -> None:
-        self._running.discard(client)
-        self._spent[client] += seconds / self._limits(client).share
-        self._forget(client)
-        self._begin()
-
-    def _forget(self, client: str) -> None:
-        """Forgets a key without work."""
-        if client not in self._running and not self._waiting.get(client):
-            self._waiting.pop(client, None)
-            self._spent.pop(client, None)

@@ -16,7 +16,7 @@ from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from voxyard.service.auth.api_keys import COOKIE, Client, Keys
-from voxyard.service.auth.key_limits import FairThreads, fair_part
+from voxyard.service.auth.key_limits import fair_part
 from voxyard.service.auth.sessions import PAGE_HEADER, session_cookie
 from voxyard.service.config import ServiceSection
 from voxyard.service.errors import (
@@ -27,6 +27,7 @@ from voxyard.service.errors import (
     UnauthorizedError,
     UnavailableError,
 )
+from voxyard.service.fair_threads import FairThreads
 from voxyard.service.http.body_limit import ClosingSend, LimitedBody, is_json
 from voxyard.service.http.errors import ConnectionCut, LargeHeadersError, TooManyConnectionsError, answer
 from voxyard.service.http.protocol import CONNECTION, HEADER_BYTES, KEY_SECONDS, HttpProtocol

@@ -1,0 +1,140 @@
+"""Fair threads: blocking work of requests, by turns of their keys."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from voxyard.service.auth.key_limits import LimitsOf, no_limits
+from voxyard.speech.errors import given_up_by
+
+THREADS = 2
+KEPT_SECONDS = 10.0  # that a thread waits for more work: to start one costs as much as to read a short text
+Made = TypeVar("Made")
+
+
+class FairThreads:
+    """Threads of one kind of work, one at a time for each key; used from one event loop.
+
+    A key's work waits in its own line. Of the keys that wait, the one comes next that has had the least time by its
+    share. So another key waits for a place as long as one piece of work takes, not for a line. Shutdown waits for no
+    thread. What has not begun is withdrawn with its request, and what has begun ends where it looks for that.
+    """
+
+    def __init__(self, name: str, limits: LimitsOf = no_limits, threads: int = THREADS) -> None:
+        self._name, self._limits, self._threads = name, limits, threads
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+        self._running: set[str] = set()
+        self._spent: dict[str, float] = {}  # seconds by share, of keys that wait or have a thread
+        self._lock, self._free = threading.Lock(), 0  # threads that wait, less the work that is there for them
+        self._work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+
+    async def run(self, client: str, work: Callable[[], Made]) -> Made:
+        """What `work` returns, called in a thread in its turn."""
+        loop = asyncio.get_running_loop()
+        turn: asyncio.Future[None] = loop.create_future()
+        self._spent.setdefault(client, min(self._spent.values(), default=0.0))
+        self._waiting.setdefault(client, deque()).append(turn)
+        self._begin()
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.cancelled():
+                self._waiting[client].remove(turn)
+                self._forget(client)
+            else:  # it came at the same moment
+                self._ended(client, 0.0)
+            raise
+        made: asyncio.Future[Made] = loop.create_future()
+        given_up = threading.Event()
+        self._hand_over(partial(self._do, loop, client, work, made, given_up))
+        try:
+            return await made
+        finally:
+            given_up.set()
+
+    def _hand_over(self, work: Callable[[], None]) -> None:
+        with self._lock:
+            self._work.put(work)
+            self._free -= 1
+            if self._free >= 0:
+                return
+            self._free = 0
+        threading.Thread(target=self._serve, name=self._name, daemon=True).start()
+
+    def _serve(self) -> None:
+        """A thread: works until it has had nothing to do for a while."""
+        while True:
+            try:
+                work = self._work.get(timeout=KEPT_SECONDS)
+            except queue.Empty:
+                with self._lock:
+                    if self._work.empty():
+                        self._free -= 1
+                        return
+                continue
+            work()
+            del work  # with what it has made
+
+    def _do(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        client: str,
+        work: Callable[[], Made],
+        made: asyncio.Future[Made],
+        given_up: threading.Event,
+    ) -> None:
+        began, result, failed = time.monotonic(), list[Made](), None
+        try:
+            with given_up_by(given_up):
+                result.append(work())
+        except Exception as error:  # noqa: BLE001 — the request raises it
+            failed = error
+
+        def answer() -> None:
+            self._ended(client, time.monotonic() - began)
+            if made.cancelled():
+                return
+            if failed is None:
+                made.set_result(result[0])
+            else:
+                made.set_exception(failed)
+
+        with self._lock:
+            self._free += 1
+        with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits
+            loop.call_soon_threadsafe(answer)
+
+    def _begin(self) -> None:
+        """Gives free threads to the keys whose turn it is."""
+        while len(self._running) < self._threads:
+            ready = {
+                client: turn
+                for client, line in self._waiting.items()
+                if client not in self._running and (turn := next((each for each in line if not each.done()), None))
+            }
+            if not ready:
+                return
+            client = min(ready, key=self._spent.__getitem__)
+            self._running.add(client)
+            self._waiting[client].remove(ready[client])
+            ready[client].set_result(None)
+
+    def _ended(self, client: str, seconds: float) -> None:
+        self._running.discard(client)
+        self._spent[client] += seconds / self._limits(client).share
+        self._forget(client)
+        self._begin()
+
+    def _forget(self, client: str) -> None:
+        """Forgets a key without work."""
+        if client not in self._running and not self._waiting.get(client):
+            self._waiting.pop(client, None)
+            self._spent.pop(client, None)
