@@ -27,7 +27,7 @@ from boards.layout import TITLES
 from boards.lint import UNUSED
 from boards.promql import Selector, expanded, selectors, variables
 from voxyard.host.out_of_work import OutOfWork
-from voxyard.service.documents.ownership import SharedDocuments
+from voxyard.service.documents.claims import SharedDocuments
 from voxyard.service.http.metrics import DiskUsage, ServiceMetrics
 from voxyard.speech.cluster.node_metrics import NodeMetrics
 from voxyard.speech.pool.metrics import PoolMetrics

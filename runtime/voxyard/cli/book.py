@@ -30,7 +30,6 @@ def book_of(document: ExtractedText, script: Script, samples: Sequence[int], pau
         for each, length in zip(script.chunks, samples, strict=True)
     ]  # fmt: skip
     timed, text = list(with_spans(chunks, pauses)), masked(document.text)
-    headings = [chapters.Heading(each.title, each.start, each.level) for each in document.chapters]
-    found = chapters.of_headings(headings, [each.start for each in chunks], document.title)
+    found = chapters.of_headings(document.chapters, [each.start for each in chunks], document.title)
     cues = subtitles.cues(text, word_times(text, timed, script.requests[0].language))
     return Book(marks(found, [span for _, span in timed]), document.cover, subtitles.vtt(cues))

@@ -1,4 +1,4 @@
-"""espeak-ng behind the speech room's engine protocol: one chunk at a time, on any CPU, far faster than real time."""
+"""espeak-ng behind the engine protocol of `voxyard.speech`: a chunk at a time, on any CPU, faster than real time."""
 
 from __future__ import annotations
 

@@ -82,9 +82,7 @@ def read_document(kind: str, content: io.BytesIO, code: str, max_characters: int
     if kind == "epub":
         from voxyard.extraction.epub import read_epub
 
-        book = read_epub(content, max_characters=max_characters)
-        about = {"language": book.language, "author": book.author, "note": book.note}
-        return parsed(book.title, book.blocks, chosen, cover=book.cover, **about)
+        return read_epub(content, max_characters=max_characters, code=chosen)
     if kind == "markdown":
         from voxyard.extraction.markdown import markdown_blocks, named_in_front
 

@@ -52,7 +52,7 @@ class InLanguage:
 
 @dataclass(frozen=True)
 class HeadingBlock(InLanguage):
-    """HeadingBlock of a level, 1 is the highest; `entry` is its level in a book's table of contents."""
+    """Heading of a level, 1 is the highest; `entry` is its level in a book's table of contents."""
 
     text: str
     level: int
@@ -109,11 +109,11 @@ Block = HeadingBlock | Paragraph | ListItem | TableRow | Code | SceneBreak
 
 @dataclass(frozen=True)
 class TextChapter:
-    """TextChapter of a text: its heading, the offset in characters where that begins, and the heading's level."""
+    """Chapter of a text: its heading, the offset in characters where that begins, and the heading's level."""
 
     title: str
     start: int
-    level: int
+    level: int = 1
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import BinaryIO
 from urllib.parse import unquote, urlsplit
@@ -14,7 +13,16 @@ from lxml import etree
 
 from voxyard.extraction.archive import TextArchive, text_archive
 from voxyard.extraction.cover import MOST_PIXELS, small_cover
-from voxyard.extraction.document import Block, ListItem, Paragraph, in_language, within
+from voxyard.extraction.document import (
+    Block,
+    CodeBlocks,
+    ListItem,
+    Paragraph,
+    ParsedDocument,
+    in_language,
+    parsed,
+    within,
+)
 from voxyard.extraction.epub_contents import (
     ContentsEntry,
     entries_of_nav,
@@ -56,19 +64,7 @@ _NAMES_A_CHAPTER = re.compile(r"(?!.*(?:_|\.x?html?$)|unknown|untitled)(?=.*[^\W
 _PAGES = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml")
 
 
-@dataclass(frozen=True)
-class Epub:
-    """Contents of an EPUB: title, authors and language of its metadata, its cover (JPEG), and its blocks."""
-
-    title: str | None
-    author: str | None
-    language: str | None
-    cover: bytes | None
-    note: str | None  # on a cover that is left out
-    blocks: tuple[Block, ...]
-
-
-def read_epub(content: BinaryIO, *, max_characters: int) -> Epub:
+def read_epub(content: BinaryIO, *, max_characters: int, code: CodeBlocks = "skip") -> ParsedDocument:
     """Contents of an EPUB, its pages in the order of the spine; tables of contents are left out.
 
     Raises:
@@ -77,10 +73,10 @@ def read_epub(content: BinaryIO, *, max_characters: int) -> Epub:
         TextTooLongError: far more than `max_characters`.
     """
     with text_archive(content, "EPUB") as archive:
-        return _read(archive, max_characters)
+        return _read(archive, max_characters, code)
 
 
-def _read(archive: TextArchive, max_characters: int) -> Epub:
+def _read(archive: TextArchive, max_characters: int, code: CodeBlocks) -> ParsedDocument:
     if _CONTAINER not in archive:
         raise UnsupportedFileError(f"its content is a ZIP archive, but no EPUB: send a {FORMATS} file")
     _check_protection(archive)
@@ -89,13 +85,14 @@ def _read(archive: TextArchive, max_characters: int) -> Epub:
     package_name = package_name.replace("\\", "/").lstrip("/")
     package = archive.xml(package_name)
     cover, note = _cover(archive, package, package_name)
-    return Epub(
-        title=_first_text(package, "dc:title"),
+    return parsed(
+        _first_text(package, "dc:title"),
+        levelled(without_running_titles(tuple(within(_blocks(archive, package, package_name), max_characters)))),
+        code,
         author=_author(package),
         language=_first_text(package, "dc:language"),
         cover=cover,
         note=note,
-        blocks=levelled(without_running_titles(tuple(within(_blocks(archive, package, package_name), max_characters)))),
     )
 
 

@@ -71,12 +71,6 @@ def read_in_child(
         ReaderUnavailableError: a library is missing.
         ExtractionCancelledError: `cancelled` was set; the child was killed.
     """
-    return _read(kind, data, max_characters, code, limits, cancelled or threading.Event())
-
-
-def _read(
-    kind: str, data: bytes, max_characters: int, code: CodeBlocks, limits: ExtractionLimits, cancelled: threading.Event
-) -> ParsedDocument:
     command = [
         sys.executable,
         "-P",
@@ -89,7 +83,7 @@ def _read(
         str(limits.memory_mib),
     ]
     try:
-        done = _run(command, data, limits.seconds, cancelled)
+        done = _run(command, data, limits.seconds, cancelled or threading.Event())
     except subprocess.TimeoutExpired as error:  # the child was killed
         raise _too_slow(f"{limits.seconds} s") from error
     except OSError as error:

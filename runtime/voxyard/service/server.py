@@ -64,11 +64,10 @@ def serve(
     """Answers requests until SIGTERM, SIGINT or `stop`; returns the command's exit code.
 
     `announce` gets the address, such as `http://127.0.0.1:8080`, once the server answers there; with a certificate in
-    the settings, it speaks HTTPS. On shutdown,
-    `/readyz` answers 503 and all is accepted for `section.lame_duck_seconds`; then `graceful_shutdown` starts no new
-    work. Chunks in progress may finish for `section.drain_seconds`, open requests for `section.stop_seconds` from that
-    moment, after which they are cut; `/readyz` and `/metrics` answer until then. Then the listener closes.
-    A second signal ends the server at once.
+    the settings, it speaks HTTPS. On shutdown, `/readyz` answers 503 and all is accepted for
+    `section.lame_duck_seconds`; then `graceful_shutdown` starts no new work. Chunks in progress may finish for
+    `section.drain_seconds`, open requests for `section.stop_seconds` from that moment, after which they are cut;
+    `/readyz` and `/metrics` answer until then. Then the listener closes. A second signal ends the server at once.
     `listener` is a socket from `listen`; without it the address is bound now. Outside the main thread no signal
     handlers are installed.
 

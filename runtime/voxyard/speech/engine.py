@@ -94,7 +94,7 @@ class EngineSpec:
 
     @property
     def model(self) -> str:
-        """Name of the model: its own, else the package of its factory: `bark` of `voxyard.bark.engine:bark`."""
+        """Name of the model: its own, else the package of its factory: `bark` of `voxyard.bark.engine:create`."""
         module, _, factory = self.factory.partition(":")
         packages = module.split(".")
         return self.name or (packages[-2] if len(packages) > 1 else factory)

@@ -202,7 +202,7 @@ def test_clients_of_a_bucket_that_is_away_are_told_when_to_come_again_and_not_wh
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
     monkeypatch.setattr("voxyard.service.audio.bucket._READ_SECONDS", 0.5)
-    monkeypatch.setattr("voxyard.service.documents.answers.ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr("voxyard.service.documents.server_answers.ANSWER_SECONDS", 0.3)
     _, port = server.get_host_and_port()
     with (
         serving(tmp_path / "service", shelf=URL) as served,

@@ -19,7 +19,7 @@ from voxyard.service.audio.files import AudioFolder
 from voxyard.service.audio.store import AudioStore
 from voxyard.service.config import ServiceSection
 from voxyard.service.dispatch import dispatcher
-from voxyard.service.documents.ownership import RELEASE, Claims
+from voxyard.service.documents.claims import RELEASE, Claims
 from voxyard.service.documents.queue import DocumentQueue
 from voxyard.service.documents.records import Document, NewDocument, Redo
 from voxyard.service.documents.store import Store

@@ -16,7 +16,7 @@ from eventually import PATIENCE, eventually
 from postgres_server import PostgresServer, running_server
 from psycopg_pool import ConnectionPool
 
-from voxyard.service.documents import answers
+from voxyard.service.documents import server_answers
 from voxyard.service.documents.postgres import ImpatientConnection
 from voxyard.service.documents.store import Store
 from voxyard.service.errors import StoreUnavailableError
@@ -35,7 +35,7 @@ def server() -> Iterator[PostgresServer]:
 @pytest.mark.slow
 def test_a_statement_is_given_up_and_then_nobody_waits(server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ImpatientConnection, "silence", 0.5)
-    monkeypatch.setattr(answers, "ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr(server_answers, "ANSWER_SECONDS", 0.3)
     store, first, during = Store(server.url()), new_document(1, 3), new_document(2, 3)
     store.accept(first)
     inside, hangs = threading.Event(), threading.Event()

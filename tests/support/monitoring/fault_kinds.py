@@ -9,7 +9,7 @@ from typing import Any
 from planted_faults import BARK, DATA, HOUR, IDLE, MINUTE, MODEL, STEP_SECONDS, Change, Kind, Planted, end_run, train
 from simulated_host import GIB, LIMIT_MIB, SimulatedHost
 
-from voxyard.service.documents.ownership import SharedDocuments
+from voxyard.service.documents.claims import SharedDocuments
 from voxyard.service.http.metrics import ServiceMetrics
 from voxyard.telemetry.causes import CAUSES
 from voxyard.telemetry.sampler import Xid

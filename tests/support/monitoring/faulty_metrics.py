@@ -20,7 +20,7 @@ from unittest.mock import patch
 from prometheus_client import CollectorRegistry, generate_latest
 from simulated_host import GIB, Reads, SimulatedHost
 
-from voxyard.service.documents.ownership import SharedDocuments
+from voxyard.service.documents.claims import SharedDocuments
 from voxyard.service.http.metrics import DiskUsage, ServiceMetrics
 from voxyard.speech.cluster.node_metrics import NodeMetrics
 from voxyard.telemetry.configuration import EXPECTED_FILE, HASH_VARIABLE, RELEASE_VARIABLE

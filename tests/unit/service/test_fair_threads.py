@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from eventually import PATIENCE, eventually
@@ -142,7 +143,7 @@ def test_a_thread_ends_where_no_work_comes_and_the_next_work_has_another(monkeyp
     async def play() -> None:
         threads = FairThreads("test-kept")
         for number in range(3):
-            assert await threads.run("ann", lambda number=number: number) == number
+            assert await threads.run("ann", partial(int, number)) == number
             await until(lambda: all(each.name != "test-kept" for each in threading.enumerate()), "it ends")
 
     asyncio.run(play())

@@ -27,7 +27,7 @@ from voxyard.service.app import install
 from voxyard.service.auth import api_keys
 from voxyard.service.auth.api_keys import COOKIE, Client, StoredKey, add_key, hashed, revoke_key
 from voxyard.service.config import ServiceSection
-from voxyard.service.documents.ownership import SharedDocuments
+from voxyard.service.documents.claims import SharedDocuments
 from voxyard.service.errors import BusyError, NotFoundError, StoreError, StoreUnavailableError
 from voxyard.service.http.admission import is_loopback
 from voxyard.service.http.errors import ConnectionCut

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from eventually import PATIENCE, eventually
 
-from voxyard.service.documents import answers, peers
+from voxyard.service.documents import peers, server_answers
 
 
 class Server:
@@ -35,9 +35,14 @@ class Server:
 def test_a_database_that_hangs_counts_as_not_answering_until_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server()
     monkeypatch.setattr(peers, "_TICK_SECONDS", 0.01)
-    monkeypatch.setattr(answers, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(server_answers, "ANSWER_SECONDS", 0.2)
     database: Any = SimpleNamespace(
-        connect=server.connect, channel="voxyard", sender="me", answers=answers.Answers(), transactions=0, seconds=0.0
+        connect=server.connect,
+        channel="voxyard",
+        sender="me",
+        answers=server_answers.ServerAnswers(),
+        transactions=0,
+        seconds=0.0,
     )
     claims: Any = SimpleNamespace(seconds=1e6, held=tuple, ran_out=dict, renew=tuple)
     listener: Any = SimpleNamespace(heard=tuple)
@@ -66,8 +71,8 @@ def test_nobody_waits_for_a_database_that_answers_nobody(
     answered: float, missed: float | None, now: float, away: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = SimpleNamespace(now=answered)
-    monkeypatch.setattr(answers, "time", SimpleNamespace(monotonic=lambda: clock.now))
-    found = answers.Answers()
+    monkeypatch.setattr(server_answers, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    found = server_answers.ServerAnswers()
     found.answered()
     if missed is not None:
         clock.now = missed

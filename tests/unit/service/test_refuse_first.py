@@ -17,6 +17,7 @@ from fastapi.testclient import TestClient
 from live_service import live
 from service_app import running
 
+from voxyard.service import texts
 from voxyard.service.app import create_app
 from voxyard.service.auth.api_keys import add_key
 from voxyard.service.documents import submission
@@ -30,7 +31,7 @@ class Preparing:
 
     def __init__(self) -> None:
         self.begun, self.going = 0, threading.Event()
-        self._script = submission.script
+        self._script = texts.script
 
     def __call__(self, text: str, *arguments: Any, **options: Any) -> Any:
         self.begun += 1

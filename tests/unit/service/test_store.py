@@ -18,8 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from voxyard.service.documents import (
+    claims,
     database,
-    ownership,
     peers,
     postgres,
     queries,
@@ -390,7 +390,7 @@ def test_a_failure_inside_a_transaction_leaves_nothing(store: Store) -> None:
 
 
 def test_no_statement_is_put_together_from_strings() -> None:
-    for module in (store_module, queries, database, ownership, peers, postgres, schema):
+    for module in (store_module, queries, database, claims, peers, postgres, schema):
         tree = ast.parse(Path(module.__file__ or "").read_text(encoding="utf-8"))
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("execute", "executemany"):

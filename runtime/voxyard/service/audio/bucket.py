@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from voxyard.service.audio.files import BLOCK, MARKER
-from voxyard.service.documents.answers import Answers
 from voxyard.service.documents.records import is_id
+from voxyard.service.documents.server_answers import ServerAnswers
 from voxyard.service.errors import NoRoomError, StoreError, StoreUnavailableError
 
 _log = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ class AudioBucket:
 
     def __init__(self, client: Any, bucket: str, prefix: str) -> None:
         self._client, self._bucket, self._prefix = client, bucket, prefix
-        self._answers = Answers()
+        self._answers = ServerAnswers()
 
     def __str__(self) -> str:
         return f"s3://{self._bucket}/{self._prefix}"

@@ -7,7 +7,7 @@ import shutil
 import threading
 from typing import BinaryIO
 
-from voxyard.service.audio.store import AudioStore
+from voxyard.service.audio.store import AudioStore, audio_name
 from voxyard.service.errors import NotFoundError, ServiceError
 
 FREE_SHARE = 10
@@ -16,17 +16,12 @@ _log = logging.getLogger(__name__)
 _lock = threading.Lock()  # one is stored at a time
 
 
-def name(revision: int, format: str) -> str:
-    """Name of the whole audio in a format, WAV included, of this revision of the document."""
-    return f"audio.{revision}.{format}" if revision else f"audio.{format}"
-
-
 def keep(audio_store: AudioStore, id: str, revision: int, format: str, file: BinaryIO) -> bool:
     """Stores all of `file` as this revision's audio in a format; False where it has no room, or the store fails.
 
     Another service may do the same: the bytes are the same, and the last one's stay.
     """
-    copy_name = name(revision, format)
+    copy_name = audio_name(revision, format)
     with _lock:
         size = file.seek(0, 2)
         file.seek(0)
@@ -42,7 +37,7 @@ def keep(audio_store: AudioStore, id: str, revision: int, format: str, file: Bin
         except ServiceError as error:
             _log.warning("document %s: %s is not kept: %s", id, copy_name, error)
             return False
-        if audio_store.size(id, name(revision, "wav")) is None:  # deleted while the copy was written
+        if audio_store.size(id, audio_name(revision)) is None:  # deleted while the copy was written
             audio_store.remove_revision(id, revision)
             return False
         return True

@@ -86,14 +86,14 @@ class AudioStore:
             NotFoundError: a chunk has no audio.
         """
         samples = _length(chunks, pauses)
-        with self._files.write(_checked(id), wav_name(0)) as file:
+        with self._files.write(_checked(id), audio_name(0)) as file:
             file.write(header(samples))
             for chunk, span in with_spans(chunks, pauses):
                 file.write(to_bytes(self._piece(id, chunk, span, pauses).audio))
 
     def is_assembled(self, id: str, chunks: Sequence[StoredChunk], pauses: Pauses, revision: int = 0) -> bool:
         """True where the joined audio of these chunks is stored completely."""
-        return self._files.size(_checked(id), wav_name(revision)) == file_size(_length(chunks, pauses))
+        return self._files.size(_checked(id), audio_name(revision)) == file_size(_length(chunks, pauses))
 
     def rebuild(
         self,
@@ -115,7 +115,7 @@ class AudioStore:
         """
         renewed = [replace(each, samples=redos[each.index].samples) if each.index in redos else each for each in chunks]
         spans = zip(with_spans(chunks, pauses), with_spans(renewed, pauses), strict=True)
-        with self._files.write(_checked(id), wav_name(claim)) as file:
+        with self._files.write(_checked(id), audio_name(claim)) as file:
 
             def copy(start: int, end: int) -> None:
                 """Copies samples of the joined audio."""
@@ -146,8 +146,7 @@ class AudioStore:
 
     def remove_revision(self, id: str, revision: int) -> None:
         """Deletes a revision of the joined audio, and what was made of it."""
-        wav = wav_name(revision)
-        for name in (wav, f"book.{revision}.m4b", *(wav.removesuffix("wav") + each for each in FORMATS)):
+        for name in (book_name(revision), *(audio_name(revision, each) for each in FORMATS)):
             self._files.remove(_checked(id), name)
 
     def remove_revisions(self, id: str, before: int) -> None:
@@ -180,14 +179,14 @@ class AudioStore:
         Raises:
             NotFoundError: it is not assembled (yet).
         """
-        size = self._files.size(_checked(id), wav_name(revision))
+        size = self._files.size(_checked(id), audio_name(revision))
         if size is None:
             raise NotFoundError(f"document {id} has no complete audio")
         return size
 
     def wav(self, id: str, revision: int = 0) -> Path | None:
         """Path of the joined audio, where `wav_size` finds it; None where it is not a file of this machine."""
-        return self._files.path(_checked(id), wav_name(revision))
+        return self._files.path(_checked(id), audio_name(revision))
 
     def wav_bytes(self, id: str, start: int, end: int, revision: int = 0) -> Iterator[bytes]:
         """Bytes of the joined audio from `start` up to `end`, in blocks.
@@ -196,7 +195,7 @@ class AudioStore:
             NotFoundError: it is not assembled (yet).
         """
         try:
-            yield from self._files.stream(_checked(id), wav_name(revision), start, end)
+            yield from self._files.stream(_checked(id), audio_name(revision), start, end)
         except FileNotFoundError:
             raise NotFoundError(f"document {id} has no complete audio") from None
 
@@ -309,8 +308,8 @@ class AudioStore:
     def _piece_of_wav(self, id: str, chunk: StoredChunk, span: Span, revision: int) -> Piece:
         size = (span.end - span.begin) * WIDTH
         try:
-            begin = data_start(self._files.read(id, wav_name(revision), 0, 4))
-            content = self._files.read(id, wav_name(revision), begin + span.begin * WIDTH, size)
+            begin = data_start(self._files.read(id, audio_name(revision), 0, 4))
+            content = self._files.read(id, audio_name(revision), begin + span.begin * WIDTH, size)
         except FileNotFoundError:
             raise NotFoundError(f"document {id} has no complete audio") from None
         if len(content) != size:
@@ -325,9 +324,14 @@ def _checked(id: str) -> str:
     return id
 
 
-def wav_name(revision: int) -> str:
-    """Name of the joined audio of a revision."""
-    return f"audio.{int(revision)}.wav" if revision else "audio.wav"
+def audio_name(revision: int, format: str = "wav") -> str:
+    """Name of the joined audio of a revision, or of its copy in another format."""
+    return f"audio.{int(revision)}.{format}" if revision else f"audio.{format}"
+
+
+def book_name(revision: int) -> str:
+    """Name of the audiobook (M4B) of a revision."""
+    return f"book.{int(revision)}.m4b"
 
 
 def _chunk_name(index: int, claim: int | None) -> str:

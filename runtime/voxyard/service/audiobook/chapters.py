@@ -6,21 +6,13 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from voxyard.extraction.document import TextChapter
 from voxyard.service.documents.database import Connection
 from voxyard.service.documents.records import Chapter
 from voxyard.speech.audio.joining import Span
 
 LONGEST_TITLE = 200  # characters
 LARGEST_COVER = 4 * 2**20  # bytes
-
-
-@dataclass(frozen=True)
-class Heading:
-    """Heading in a text: it begins at the character `start`."""
-
-    title: str
-    start: int
-    level: int = 1
 
 
 @dataclass(frozen=True)
@@ -35,7 +27,7 @@ class TimedChapter:
     end_seconds: float | None
 
 
-def of_headings(headings: Iterable[Heading], starts: Sequence[int], title: str) -> tuple[Chapter, ...]:
+def of_headings(headings: Iterable[TextChapter], starts: Sequence[int], title: str) -> tuple[Chapter, ...]:
     """Chapters of chunks that begin at these characters; none without headings.
 
     What stands before the first heading is a chapter of the document's title. A heading without a chunk of its own

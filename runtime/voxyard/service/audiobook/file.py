@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from voxyard.service.audio.store import AudioStore
+from voxyard.service.audio.store import AudioStore, book_name
 from voxyard.service.documents.records import Chapter, Document, StoredChunk
 from voxyard.service.documents.timelines import with_spans
 from voxyard.service.errors import NoRoomError, UnavailableError
@@ -25,11 +25,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _ROOM = 1.1  # of what its bit rate makes
-
-
-def name(document: Document) -> str:
-    """Name of the file among the document's audio."""
-    return f"book.{document.audio}.m4b"
 
 
 def write(
@@ -49,7 +44,7 @@ def write(
         EncodeError: FFmpeg fails.
         UnavailableError: it was cancelled.
     """
-    if audio_store.size(document.id, name(document)) is not None:
+    if audio_store.size(document.id, book_name(document.audio)) is not None:
         return
     if cover is not None and not audiobook.is_cover(cover):
         _log.warning("document %s: its cover is no readable JPEG or PNG image, and is left out", document.id)
@@ -78,7 +73,7 @@ def write(
             cover=cover,
         )
         scratch.seek(0)
-        with audio_store.write(document.id, name(document)) as file:
+        with audio_store.write(document.id, book_name(document.audio)) as file:
             shutil.copyfileobj(scratch, file)
 
 

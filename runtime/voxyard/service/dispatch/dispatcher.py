@@ -28,7 +28,7 @@ from voxyard.service.dispatch.progress import (
     Throughput,
     delete_document,
 )
-from voxyard.service.documents.ownership import STAGES, Stage
+from voxyard.service.documents.claims import STAGES, Stage
 from voxyard.service.documents.records import Document, NewDocument, Redo, StoredChunk
 from voxyard.service.documents.store import Store
 from voxyard.service.documents.submission import ReadUpload

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from voxyard.service.audio.store import SECOND, AudioStore, wav_name
-from voxyard.service.documents.ownership import Stage
+from voxyard.service.audio.store import SECOND, AudioStore, audio_name
+from voxyard.service.documents.claims import Stage
 from voxyard.service.documents.records import Document, Redo, StoredChunk
 from voxyard.service.documents.store import Store
 from voxyard.service.errors import LostAudioError, NoRoomError, NotFoundError, ServiceError
@@ -187,7 +187,7 @@ class DocumentProgress:
         """
         id = document.id
         if document.state == "completed":
-            if self.audio_store.size(id, wav_name(document.audio)) is None:
+            if self.audio_store.size(id, audio_name(document.audio)) is None:
                 self.store.failed(id, time.time(), LOST)
             for chunk in self.store.asked_again(id):
                 redo = chunk.redo

@@ -11,7 +11,7 @@ from typing import Protocol
 import psycopg
 from psycopg import sql
 
-from voxyard.service.documents.ownership import Claims, SharedDocuments
+from voxyard.service.documents.claims import Claims, SharedDocuments
 from voxyard.service.documents.postgres import PostgresDatabase
 from voxyard.service.documents.postgres_start import first_line
 from voxyard.service.errors import ServiceError

@@ -20,9 +20,9 @@ from psycopg.rows import DictRow, Row, dict_row
 from psycopg_pool import ConnectionPool, PoolClosed
 
 from voxyard.service.documents import schema
-from voxyard.service.documents.answers import ANSWER_SECONDS, Answers
 from voxyard.service.documents.database import ClaimRules
 from voxyard.service.documents.postgres_start import first_line, wait_for_server
+from voxyard.service.documents.server_answers import ANSWER_SECONDS, ServerAnswers
 from voxyard.service.errors import NoRoomError, ServiceError, StoreError, StoreUnavailableError
 
 STATEMENT_SECONDS = 10
@@ -153,7 +153,7 @@ class PostgresDatabase:
         self.conninfo = make_conninfo("", **{**_CONNECTION, **given, "client_encoding": "utf8", "options": options})
         self.sender = uuid.uuid4().hex[:8]  # of this service's messages
         self.channel = "voxyard"
-        self.answers = Answers()
+        self.answers = ServerAnswers()
         self._asking = threading.Lock()
         self.transactions, self.seconds = 0, 0.0  # of all threads, waits for a connection included
         wait_for_server(self.conninfo, self.name, start_seconds)

@@ -12,7 +12,7 @@ from pathlib import Path
 import psycopg
 from psycopg import pq
 
-from voxyard.service.documents.answers import LOG_SECONDS
+from voxyard.service.documents.server_answers import LOG_SECONDS
 from voxyard.service.errors import StoreError
 
 _log = logging.getLogger(__name__)

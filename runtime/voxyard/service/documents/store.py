@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from voxyard.service.audiobook import chapters
 from voxyard.service.documents import queries, redos
+from voxyard.service.documents.claims import Claims
 from voxyard.service.documents.database import Connection, SqliteDatabase, first
-from voxyard.service.documents.ownership import Claims
 from voxyard.service.documents.records import (
     Chapter,
     Document,

@@ -7,10 +7,10 @@ import io
 import json
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from voxyard.extraction.document import CodeBlocks
+from voxyard.extraction.document import CodeBlocks, TextChapter
 from voxyard.extraction.errors import (
     ExtractionError,
     ReaderUnavailableError,
@@ -19,7 +19,6 @@ from voxyard.extraction.errors import (
 )
 from voxyard.extraction.extract import ExtractedText, extract
 from voxyard.service.audiobook import chapters
-from voxyard.service.audiobook.chapters import Heading
 from voxyard.service.auth.key_limits import NO_LIMITS, KeyLimits, LimitsOf, no_limits
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.records import Document, NewChunk, NewDocument, Size, Upload, new_id
@@ -28,20 +27,18 @@ from voxyard.service.errors import (
     TooLargeError,
     UnavailableError,
     UnreadableDocumentError,
-    UnspeakableTextError,
     UnsupportedDocumentError,
 )
 from voxyard.service.names import VoiceNames
+from voxyard.service.texts import changed, check_language, script
 from voxyard.service.voices.table import shown_name
 from voxyard.speech.cast import Cast
-from voxyard.speech.errors import SpeechError
 from voxyard.speech.frontend import Frontend
 from voxyard.speech.pool.job import OnFailure
-from voxyard.speech.reading.lexicon import Lexicon, of_mapping
+from voxyard.speech.reading.lexicon import Lexicon
 from voxyard.speech.reading.markup import is_ssml, untagged
 from voxyard.speech.reading.options import READING, ReadingOptions
-from voxyard.speech.script import Script, check_speakable, document_language, prepare, script_note
-from voxyard.speech.text.sentences import language_code
+from voxyard.speech.script import document_language, script_note
 
 LARGEST_SEED = 2**63 - 1  # as in `voxyard speak`
 LONGEST_TITLE = LONGEST_AUTHOR = 200  # characters
@@ -67,68 +64,13 @@ class DocumentRequest:
     read: str | None = None  # kinds that become words; None: the host's
     lexicon: Mapping[str, str] | None = None
     cast: Mapping[str, str] | None = None  # names in the text → voices
-    headings: tuple[Heading, ...] = ()  # of the text
+    headings: tuple[TextChapter, ...] = ()  # of the text
     cover: bytes | None = None  # JPEG or PNG
     upload: Upload | None = None  # in place of the text
     author: str | None = None
     note: str | None = None  # on what its file has and the document lacks
     languages: tuple[tuple[int, str | None], ...] = ()  # positions from which on the text declares another
     declared: str | None = None  # language that the file declares, which a named voice of another one goes before
-
-
-def script(
-    text: str,
-    frontend: Frontend,
-    voice: str | None,
-    seed: int,
-    language: str | None = None,
-    parameter: str = "text",
-    chapters: Sequence[int] = (),
-    reading: ReadingOptions = READING,
-    on_failure: OnFailure | None = "fail",
-    cast: Cast | None = None,
-    languages: Sequence[tuple[int, str | None]] = (),
-) -> Script:
-    """Chunks of a text, ready for the pool. Blocks for a long text: not for the event loop.
-
-    What the engine cannot speak is refused here, where it knows so already; with `on_failure` None, for a text that
-    is not spoken, it is not asked.
-
-    Raises:
-        ServiceError: the text has no words or is invalid, it names voices that there are not, or the language is
-            unknown, to the engine too.
-        UnspeakableTextError: the engine cannot speak it.
-    """
-    if language is not None:
-        _checked_language(language)
-    try:
-        made = prepare(
-            text, frontend, voice=voice, seed=seed, language=language, languages=languages,
-            chapters=chapters, reading=reading, cast=cast,
-        )  # fmt: skip
-    except SpeechError as error:
-        raise ServiceError(str(error), parameter=parameter) from error
-    if on_failure is None:
-        return made
-    if language is not None and (reason := frontend.refusal("a", language)) is not None:
-        raise ServiceError(reason, parameter="language")
-    try:
-        check_speakable(made, frontend, on_failure)
-    except SpeechError as error:
-        raise UnspeakableTextError(str(error), parameter=parameter) from error
-    return made
-
-
-def changed(reading: ReadingOptions, read: str | None, lexicon: Mapping[str, str] | None) -> ReadingOptions:
-    """The reading of a request: its kinds, where it names some, and its lexicon first. Raises ServiceError."""
-    try:
-        reading = reading.changed(read)
-    except SpeechError as error:
-        raise ServiceError(str(error), parameter="read") from error
-    try:
-        return reading.changed(lexicon=None if lexicon is None else of_mapping(lexicon))
-    except SpeechError as error:
-        raise ServiceError(str(error), parameter="lexicon") from error
 
 
 def new_document(
@@ -163,7 +105,7 @@ def new_document(
         return _with_text(new, request, frontend, reading.changed(lexicon=lexicon), cast)
     own = changed(ReadingOptions().changed(lexicon=lexicon), request.read, request.lexicon)  # what is wrong is refused
     if request.language is not None:
-        _checked_language(request.language)
+        check_language(request.language)
     return replace(new, upload=replace(request.upload, lexicons=own.lexicons, cast=cast.members))
 
 
@@ -284,7 +226,7 @@ def _title(request: DocumentRequest) -> str:
     return _line(title)[:LONGEST_TITLE].rstrip() or "Untitled"
 
 
-def _without_tags(request: DocumentRequest) -> list[Heading]:
+def _without_tags(request: DocumentRequest) -> list[TextChapter]:
     """The headings of a text as titles of chapters; one of tags alone is none."""
     ssml = is_ssml(request.text)
     titles = [_line(untagged(each.title, ssml=ssml)) for each in request.headings]
@@ -297,13 +239,6 @@ def _author(request: DocumentRequest) -> str | None:
 
 def _line(text: str) -> str:
     return " ".join(_INVISIBLE.sub(" ", text).split())
-
-
-def _checked_language(language: str) -> None:
-    try:
-        language_code(language)
-    except SpeechError as error:
-        raise ServiceError(str(error), parameter="language") from error
 
 
 _STATUS: dict[type[ExtractionError], type[ServiceError]] = {  # others: UnreadableDocumentError
@@ -344,7 +279,7 @@ class UploadReader:
             language=document_language(document.language, document.voice, found.language, self.frontend),
             on_failure=document.on_failure,
             read=upload.read,
-            headings=tuple(Heading(chapter.title, chapter.start, chapter.level) for chapter in found.chapters),
+            headings=found.chapters,
             cover=found.cover,
             author=document.author or found.author,
             declared=found.language,

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from voxyard.service.documents.ownership import SharedDocuments
+from voxyard.service.documents.claims import SharedDocuments
 from voxyard.service.errors import ServiceError
 from voxyard.telemetry.call_thread import CallThread
 

@@ -14,6 +14,7 @@ from fastapi import Query, Request
 from pydantic import BeforeValidator
 from starlette.responses import Response
 
+from voxyard.service.audio.store import book_name
 from voxyard.service.audiobook import file as audiobook_file
 from voxyard.service.audiobook import subtitles
 from voxyard.service.audiobook.chapters import TimedChapter, timed
@@ -230,7 +231,7 @@ def _audiobook_response(
 ) -> Response:
     document, chunks = state.store.snapshot(id)
     chapters, cover = state.store.chapters(id), state.store.cover(id)
-    name, reading = audiobook_file.name(document), state.encodings.reading
+    name, reading = book_name(document.audio), state.encodings.reading
     try:
         audiobook_file.write(state.audio_store, document, chunks, state.pauses, chapters, cover, cancelled)
         found = stored_response(request, state.audio_store, document, name, audiobook.MEDIA_TYPE, headers, reading)

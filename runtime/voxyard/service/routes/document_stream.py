@@ -16,6 +16,7 @@ from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 
 from voxyard.service.audio import encoded
+from voxyard.service.audio.store import audio_name
 from voxyard.service.documents.records import Document, StoredChunk
 from voxyard.service.errors import (
     BusyError,
@@ -70,7 +71,7 @@ async def encoded_copy(state: AppState, document: Document, format: Format) -> A
 
     None where the copy was there within `COPY_SECONDS`.
     """
-    name = encoded.name(document.audio, format)
+    name = audio_name(document.audio, format)
 
     def keep(file: BinaryIO) -> None:
         with contextlib.suppress(ServiceError):  # replaced since it was read, it is the new audio

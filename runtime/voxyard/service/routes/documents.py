@@ -11,7 +11,7 @@ from anyio.to_thread import run_sync
 from fastapi import Header, Path, Query, Request, status
 from starlette.responses import JSONResponse, Response
 
-from voxyard.service.audio import encoded
+from voxyard.service.audio.store import audio_name
 from voxyard.service.documents import submission
 from voxyard.service.documents.records import Document, Size
 from voxyard.service.errors import ConflictError, NotFoundError, ServiceError
@@ -366,7 +366,7 @@ async def _stored_audio(
 
     Where its audio was replaced since it was read, and the file of then is gone, it is the new audio.
     """
-    name, media_type = encoded.name(document.audio, format), MEDIA_TYPES[format]
+    name, media_type = audio_name(document.audio, format), MEDIA_TYPES[format]
     reading = state.encodings.reading  # many readers at once wait for each other, and other requests do not
     stored = partial(stored_response, request, state.audio_store, document, name, media_type, headers, reading)
     found = await run_sync(stored, limiter=reading)

@@ -10,13 +10,12 @@ from fastapi import Response
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from voxyard.extraction.plaintext import clean
-from voxyard.service.documents import submission
+from voxyard.service import texts
 from voxyard.service.errors import TooLargeError
 from voxyard.service.routes import document_stream
 from voxyard.service.routes.answers import Answer, with_items
 from voxyard.service.routes.openapi import AppStateDep, ClientDep, DocumentId, Router, errors
 from voxyard.service.routes.schemas import CastOption, InputFormat, LexiconOption, Name, ReadOption, RequestBody
-from voxyard.service.routes.speech import plain
 from voxyard.service.routes.spellings import Language
 from voxyard.service.state import AppState
 from voxyard.service.voices.table import shown_name
@@ -139,9 +138,9 @@ def _of_document(state: AppState, id: str) -> Answer:
 def _of_text(state: AppState, client: str, body: ScriptBody) -> ScriptOut:
     voice = None if body.voice is None else state.voices.resolve(body.voice, client)
     cast = state.voices.cast(body.cast, client)
-    reading = submission.changed(state.reading.changed(lexicon=state.lexicon(client)), body.read, body.lexicon)
-    text = plain(clean(body.text), body.input_format, state.code_blocks, "text")
-    script = submission.script(
+    reading = texts.changed(state.reading.changed(lexicon=state.lexicon(client)), body.read, body.lexicon)
+    text = texts.plain(clean(body.text), body.input_format, state.code_blocks, "text")
+    script = texts.script(
         text, state.frontend, voice, 0, body.language or None,
         reading=reading, on_failure=None, cast=cast,
     )  # fmt: skip

@@ -9,12 +9,10 @@ from typing import Any
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from voxyard.extraction.document import CodeBlocks, parsed
-from voxyard.extraction.errors import ExtractionError
-from voxyard.service.documents import submission
+from voxyard.service import texts
 from voxyard.service.errors import ServiceError
 from voxyard.service.routes.openapi import AppStateDep, ClientDep, errors
-from voxyard.service.routes.schemas import InputFormat, SpeechBody
+from voxyard.service.routes.schemas import SpeechBody
 from voxyard.service.state import AppState
 from voxyard.service.streaming.audio_response import AudioStreamingResponse
 from voxyard.service.streaming.speech_request import SpeechRequest
@@ -106,10 +104,10 @@ class Prepared:
 def prepare(state: AppState, client: str, body: SpeechBody) -> Prepared:
     """Chunks of the text in the voice, with the lexicons of request, key and host. Raises ServiceError."""
     voice, cast = state.voices.resolve(body.voice_name, client), state.voices.cast(body.cast, client)
-    text = plain(body.input, body.input_format, state.code_blocks)
-    reading = submission.changed(state.reading.changed(lexicon=state.lexicon(client)), body.read, body.lexicon)
+    text = texts.plain(body.input, body.input_format, state.code_blocks)
+    reading = texts.changed(state.reading.changed(lexicon=state.lexicon(client)), body.read, body.lexicon)
     language = body.language or None
-    script = submission.script(
+    script = texts.script(
         text, state.frontend, voice, body.seed, language, parameter="input", reading=reading, cast=cast
     )
     note = script_note(script, language, state.frontend, lambda name: body.voice_name if name == voice else name)
@@ -122,18 +120,3 @@ def prepare(state: AppState, client: str, body: SpeechBody) -> Prepared:
         body.speed / own,
         note,
     )
-
-
-def plain(text: str, format: InputFormat, code_blocks: CodeBlocks, parameter: str = "input") -> str:
-    """What is spoken of a text. It is as short as an input may be: no process of its own limits its reading.
-
-    Raises ServiceError.
-    """
-    if format == "text":
-        return text
-    from voxyard.extraction.markdown import markdown_blocks
-
-    try:
-        return parsed(None, markdown_blocks(text), code_blocks).text
-    except ExtractionError as error:
-        raise ServiceError(str(error), parameter=parameter) from error

@@ -12,10 +12,10 @@ from pydantic import ValidationError
 from starlette.datastructures import UploadFile
 from starlette.requests import Request
 
+from voxyard.extraction.document import TextChapter
 from voxyard.extraction.errors import ExtractionError
 from voxyard.extraction.extract import extract, kind_of, title_of_name
 from voxyard.extraction.plaintext import clean
-from voxyard.service.audiobook.chapters import Heading
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.records import Upload
 from voxyard.service.documents.submission import LONGEST_TITLE, DocumentRequest, service_error
@@ -62,10 +62,10 @@ def _from_json(body: DocumentBody, idempotency_key: str | None) -> DocumentReque
             "chapters are plain text: send a Markdown text as text, whose headings begin its chapters",
             parameter="input_format",
         )
-    parts, headings, length = list[str](), list[Heading](), 0
+    parts, headings, length = list[str](), list[TextChapter](), 0
     for chapter in body.chapters:
         title = " ".join(clean(chapter.title).split())
-        headings.append(Heading(title, length))
+        headings.append(TextChapter(title, length))
         parts.append(f"{title}\n\n{clean(chapter.text).strip()}\n\n")
         length += len(parts[-1])
     made = _document_request(body, "".join(parts), body.title, idempotency_key)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from voxyard.service.documents.claims import Claims
 from voxyard.service.documents.database import Connection, Database, Row
-from voxyard.service.documents.ownership import Claims
 
 HookEvent = Literal["document.completed", "document.failed"]
 

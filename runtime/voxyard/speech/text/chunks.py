@@ -123,7 +123,7 @@ _SURROGATE = re.compile(r"[\ud800-\udfff]")
 class TextChunk:
     """A piece of a document: `text` is its characters [start, end), without blanks at either end.
 
-    Between two chunks stand blanks only. `estimated_seconds` is a guess (see `voxyard.speech.text.chunks`), `tokens`
+    Between two chunks stand blanks only. `estimated_seconds` is a guess, `tokens`
     is what the given counter says. `ending` is the boundary after it: of a chapter, a paragraph (or the document), a
     sentence, or a part of a long one. `pause` is the silence after it in seconds, where the document has a pause tag.
     `speaker` is who speaks it by the document's tags.

@@ -19,7 +19,8 @@ import pytest
 from eventually import eventually
 from service_app import Served, serving
 
-from voxyard.service.audiobook.chapters import Heading, of_headings, timed
+from voxyard.extraction.document import TextChapter
+from voxyard.service.audiobook.chapters import of_headings, timed
 from voxyard.service.documents.records import Chapter
 from voxyard.speech.audio.joining import Span
 from voxyard.speech.requests import SAMPLE_RATE
@@ -57,12 +58,12 @@ def samples(content: bytes) -> np.ndarray[Any, Any]:
 def test_what_stands_before_the_first_heading_is_a_chapter_of_the_documents_title() -> None:
     starts = [0, 10, 20, 30, 40]
     assert of_headings([], starts, "A book") == ()
-    found = of_headings([Heading("Two", 30, 2), Heading("One", 8)], starts, "A book")
+    found = of_headings([TextChapter("Two", 30, 2), TextChapter("One", 8)], starts, "A book")
     assert found == (Chapter("A book", 1, 0), Chapter("One", 1, 1), Chapter("Two", 2, 3))
 
 
 def test_a_heading_with_nothing_to_speak_is_no_chapter() -> None:
-    headings = [Heading("***", 0), Heading("One", 5), Heading("…", 90)]
+    headings = [TextChapter("***", 0), TextChapter("One", 5), TextChapter("…", 90)]
     assert of_headings(headings, [5, 20], "A book") == (Chapter("One", 1, 0),)
 
 

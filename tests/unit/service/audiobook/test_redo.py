@@ -19,9 +19,8 @@ from documents import ThreadPool, audio_of, new_document
 from eventually import PATIENCE, eventually
 from service_app import Served, serving
 
-from voxyard.service.audio import encoded
 from voxyard.service.audio.files import AudioFolder
-from voxyard.service.audio.store import AudioStore
+from voxyard.service.audio.store import AudioStore, audio_name
 from voxyard.service.config import ServiceSection
 from voxyard.service.dispatch import dispatcher
 from voxyard.service.documents.queue import DocumentQueue
@@ -197,7 +196,7 @@ class Desk:
     def wav(self, id: str) -> bytes:
         document = self.store.document(id)
         size = self.audio.wav_size(id, document.audio)
-        return b"".join(self.audio.stream(id, encoded.name(document.audio, "wav"), 0, size))
+        return b"".join(self.audio.stream(id, audio_name(document.audio), 0, size))
 
     def close(self) -> None:
         self.pool.going.set()

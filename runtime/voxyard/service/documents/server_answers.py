@@ -13,7 +13,7 @@ LOG_SECONDS = 10.0
 """Time between two log lines about a server that does not answer."""
 
 
-class Answers:
+class ServerAnswers:
     """When the server has answered, and when it has not; of all threads."""
 
     def __init__(self) -> None:
