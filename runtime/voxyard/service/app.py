@@ -9,7 +9,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.staticfiles import StaticFiles
 
 from voxyard import __version__
-from voxyard.service.http.admission import AdmissionMiddleware
+from voxyard.service.http.admission import KEY_HEADERS, AdmissionMiddleware
 from voxyard.service.http.errors import install_envelope
 from voxyard.service.http.observability import ObservabilityMiddleware
 from voxyard.service.http.paths import PathsMiddleware
@@ -50,6 +50,7 @@ _OPENAI_HEADERS = (  # that OpenAI's JavaScript client sends (6.49), also from a
 )  # fmt: skip
 _CORS_REQUEST_HEADERS = (
     *("Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "Range", "X-Request-Id"),
+    *KEY_HEADERS,
     *_OPENAI_HEADERS,
 )
 _CORS_ANSWER_HEADERS = ("Content-Range", "Location", "Retry-After", "X-Request-Id", speech.NOTE_HEADER)

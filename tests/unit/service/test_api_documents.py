@@ -9,8 +9,10 @@ import threading
 import wave
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import httpx
 import numpy as np
@@ -21,6 +23,7 @@ from service_app import Served, serving
 from voxyard.service.auth.api_keys import add_key
 from voxyard.service.documents.records import Chapter
 from voxyard.service.documents.store import Store
+from voxyard.service.routes.serializers import disposition
 from voxyard.speech.audio.wav import from_bytes
 from voxyard.speech.requests import SAMPLE_RATE
 
@@ -315,6 +318,24 @@ def test_a_completed_document_comes_in_other_formats_and_speeds(served: Served) 
     assert np.array_equal(from_bytes(pcm.content), from_bytes(whole[44:]))
     assert coded.headers["content-type"] == "audio/mpeg"
     assert coded.content
+
+
+@pytest.mark.parametrize(
+    ("title", "name"),
+    [
+        ("夜" * 200, "夜" * 80),  # 100 of these letters have more bytes than a file's name may have
+        ("🌊" * 200, "🌊" * 60),
+        ("tide" * 40, "tide" * 25),
+        ("a\u202egnp\u2069", "a gnp"),  # would be shown as a3pm.png
+        ("شب\u200cها", "شب\u200cها"),
+    ],
+)
+def test_a_download_has_a_name_that_every_file_system_takes(served: Served, title: str, name: str) -> None:
+    record = replace(served.state.store.document(send(served)["id"]), title=title)
+    header = disposition(record, "mp3", download=True)
+    assert header.isascii()
+    assert unquote(header.partition("UTF-8''")[2]) == f"{name}.mp3"
+    assert len(f"{name}.mp3".encode()) <= 255
 
 
 def test_events_tell_every_chunk_and_end(tmp_path: Path) -> None:

@@ -268,23 +268,30 @@ def test_a_reader_that_reads_nothing_holds_no_worker(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_reader_with_more_unread_than_may_be_is_cut_and_no_other(tmp_path: Path) -> None:
-    with serving(tmp_path / "data", engine={"samples": 24000}) as served:
-        connection = slow_reader(served)
+@pytest.mark.parametrize(
+    ("options", "seconds"),
+    [({}, 0.0), ({"response_format": "wav", "stream": False}, 0.25)],  # whole, nothing waits to be encoded
+    ids=["stream", "whole"],
+)
+def test_a_reader_with_more_unread_than_may_be_is_cut_and_no_other(
+    tmp_path: Path, options: dict[str, Any], seconds: float
+) -> None:
+    with serving(tmp_path / "data", engine={"samples": 24000, "seconds": seconds}) as served:
+        connection = slow_reader(served, **options)
         eventually(lambda: served.state.limiter.active, "it is being spoken")
-        eventually(lambda: not served.state.limiter.open, "345 MiB are not read: it is cut")
+        eventually(lambda: not served.state.limiter.open, "345 MiB, or their half as WAV, are not read: it is cut")
         with connection, contextlib.suppress(ConnectionResetError):
             while connection.recv(1 << 20):
                 pass
         assert speak(served, input=TEXT, response_format="pcm").content
 
 
-def slow_reader(served: Any) -> socket.socket:
+def slow_reader(served: Any, **options: Any) -> socket.socket:
     """A client that sends a long text and reads nothing."""
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     connection.connect(address(served))
-    connection.sendall(post({"model": "tts-1", "voice": "alloy", "input": LONG, "response_format": "pcm"}))
+    connection.sendall(post({"model": "tts-1", "voice": "alloy", "input": LONG, "response_format": "pcm", **options}))
     return connection
 
 

@@ -13,12 +13,21 @@ from service_app import Served, serving
 from voxyard.service.auth.api_keys import add_key
 
 ASKED: dict[str, Any] = {"model": "tts-1", "voice": "alloy", "input": "The harbour lay still."}
+ORIGIN = "https://chat.example"
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with serving(tmp_path_factory.mktemp("compatibility"), engine={"samples": 2400}) as served:
         yield served
+
+
+@pytest.fixture(scope="module")
+def keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, str]]:
+    folder = tmp_path_factory.mktemp("keyed")
+    key, options = add_key(folder / "keys.yaml", "azure"), {"keys": folder / "keys.yaml", "allowed_origins": ORIGIN}
+    with serving(folder / "data", engine={"samples": 2400}, **options) as served:
+        yield served, key
 
 
 def speak(served: Served, **options: Any) -> httpx.Response:
@@ -148,6 +157,37 @@ def test_names_may_be_written_as_other_services_have_them(
     assert len(answer.content) == len(same.content)  # the pages of Ogg have a number of their own
 
 
+@pytest.mark.parametrize(
+    ("format", "stream", "whole"),
+    [
+        ("wav", False, True),  # pollinations/pollinations#12061
+        ("WAV", "False", True),
+        ("flac", False, True),
+        ("wav", True, False),
+        ("wav", "yes", False),
+        ("wav", None, False),
+        ("flac", None, False),
+    ],
+)
+def test_without_streaming_the_header_has_the_length(served: Served, format: str, stream: Any, whole: bool) -> None:
+    asked = {"speed": 1.5, "input": "One. Two. " * 20}
+    answer = speak(served, stream=stream, response_format=format, **asked)
+    pcm, content = speak(served, response_format="pcm", **asked).content, answer.content
+    if format == "flac":
+        assert int.from_bytes(content[21:26]) & (1 << 36) - 1 == (len(pcm) // 2 if whole else 0)
+    else:
+        assert content[44:] == pcm
+        told = [int.from_bytes(content[at : at + 4], "little") for at in (4, 40)]
+        assert told == ([36 + len(pcm), len(pcm)] if whole else [0xFFFFFFFF] * 2)
+    assert answer.headers["content-type"] == f"audio/{format.lower()}"
+
+
+def test_events_are_a_stream_all_the_same(served: Served) -> None:
+    answer = speak(served, stream=False, stream_format="sse", response_format="wav")
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert b"speech.audio.done" in answer.content
+
+
 def test_documents_take_the_same_spellings(served: Served) -> None:
     path, asked = f"{served.url}/v1/documents", {"voice": "Nova", "language": "English"}
     answers = [
@@ -238,3 +278,30 @@ def test_open_webuis_requests_are_answered(tmp_path: Path) -> None:
             asked = {"input": "Hi.", "voice": voice, "model": "tts-1"}
             answer = httpx.post(f"{served.url}/v1/audio/speech", json=asked, headers={"Authorization": f"Bearer {key}"})
             assert answer.status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"api-key": "KEY"}, 200),  # microsoft-foundry/foundry-samples#248
+        ({"X-API-Key": "KEY"}, 200),
+        ({"xi-api-key": "KEY"}, 200),  # OpenVoiceOS/ovos-tts-server#87
+        ({"Authorization": "Bearer", "api-key": "KEY"}, 200),
+        ({"Authorization": "Basic YTpi", "api-key": "KEY"}, 200),  # of a gateway
+        ({"Authorization": "Bearer KEY", "api-key": "none"}, 200),
+        ({"Authorization": "Bearer none", "api-key": "KEY"}, 401),
+        ({"api-key": "none"}, 401),
+        ({"api-key": ""}, 401),
+        ({"Authorization": "Basic YTpi"}, 401),
+    ],
+)
+def test_a_key_may_come_in_the_headers_of_other_services(
+    keyed: tuple[Served, str], headers: dict[str, str], status: int
+) -> None:
+    served, key = keyed
+    path = f"{served.url}/openai/deployments/tts-1/audio/speech?api-version=2025-03-01-preview"
+    sent = {name: value.replace("KEY", key) for name, value in headers.items()}
+    answer = httpx.post(path, json=ASKED, headers=sent)
+    assert (answer.status_code, "www-authenticate" in answer.headers) == (status, status == 401)
+    asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": ",".join(headers).lower()}
+    assert httpx.options(path, headers={"Origin": ORIGIN, **asked}).status_code == 200

@@ -348,14 +348,21 @@ def test_headers_without_end_are_refused_before_they_end(address: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "sent", [b"\x16\x03\x01 hello TLS\r\n\r\n", b"GET\r\n\r\n", b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"]
+    "sent",
+    [
+        b"\x16\x03\x01 hello TLS\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        b"POST /v1/documents HTTP/1.1\r\nHost: another\r\nTransfer-Encoding: chunked\r\n\r\nnone\r\n\r\n",
+    ],
 )
-def test_invalid_http_is_refused_in_the_envelope(address: str, sent: bytes) -> None:
+def test_invalid_http_is_refused_in_the_envelope(address: str, sent: bytes, caplog: pytest.LogCaptureFixture) -> None:
     with dial(address) as connection:
         connection.sendall(sent)
         answer = everything(connection)
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert body_of(answer)["code"] == "invalid_request"
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
 @pytest.mark.parametrize(("key", "status"), [("a", 400), ("x3JJHMbDL1EzLkh9GBhXDw==", 404)])

@@ -42,6 +42,8 @@ HEALTH_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
 """Answered above the connection limit too, so that monitoring does not report a busy service as down."""
 UPLOAD_PATHS = frozenset({"/v1/documents"})
 VOICE_PATHS = frozenset({"/v1/audio/voices"})
+KEY_HEADERS = ("api-key", "x-api-key", "xi-api-key")
+"""Headers in which clients of Azure OpenAI, of gateways and of ElevenLabs send a key without `Authorization`."""
 ANY_ORIGIN = "*"
 """Allowed origin that stands for all; no page of another origin begins or ends a session by it."""
 MAX_IN_FLIGHT = 1000
@@ -237,11 +239,8 @@ class AdmissionMiddleware:
 
     def _client(self, keys: Keys, method: str, headers: Headers) -> Client:
         """Client of a request, by its API key or its session cookie."""
-        if (given := headers.get("authorization")) is not None:
-            scheme, _, key = given.partition(" ")
-            if scheme.lower() != "bearer" or not key.strip():
-                raise UnauthorizedError("malformed Authorization header: expected `Authorization: Bearer KEY`")
-            if (client := keys.client(key.strip())) is None:
+        if (key := _key(headers)) is not None:
+            if (client := keys.client(key)) is None:
                 raise UnauthorizedError("unknown API key: `voxyard keys list` shows the names of the known keys")
             return client
         sessions, cookie = self._state.sessions, cookie_parser(headers.get("cookie", "")).get(COOKIE)
@@ -273,6 +272,18 @@ class AdmissionMiddleware:
 def largest_text(section: ServiceSection) -> int:
     """Most bytes of a request, or of a WebSocket's message, with the text of a speech request."""
     return _ESCAPED * section.max_input + _MULTIPART
+
+
+def _key(headers: Headers) -> str | None:
+    """API key of a request; None without one. Raises UnauthorizedError for another kind of authorization."""
+    given = headers.get("authorization")
+    scheme, _, key = (given or "").partition(" ")
+    found = [key if scheme.lower() == "bearer" else "", *(headers.get(name, "") for name in KEY_HEADERS)]
+    if keys := [each.strip() for each in found if each.strip()]:
+        return keys[0]
+    if given is not None:
+        raise UnauthorizedError("malformed Authorization header: expected `Authorization: Bearer KEY`")
+    return None
 
 
 def _leave_session_cookie(scope: Scope) -> None:

@@ -1,4 +1,4 @@
-"""Paths as clients write them: with a slash too many, without the version or with it twice, or with the whole address.
+"""Paths as clients write them: a slash too many, no version or two, the whole address, a deployment's name (Azure).
 
 Most come from a base URL that ends in a slash, lacks `/v1`, or gets it from the client a second time. They are answered
 in place: a redirect would contain the Host header that the client sent, and turns POST into GET in some clients.
@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 _ADDRESS = re.compile(r"^https?://[^/]*", re.IGNORECASE)  # the form of HTTP for proxies, which every server takes
 _SLASHES = re.compile(r"//+")
-_BASE = re.compile(r"^(/v1)*(?=/(audio|models)(/|$))|^(/v1){2,}(?=/|$)")
+_BASE = re.compile(r"^(/openai(/deployments/[^/]+)?)?(/v1)*(?=/(audio|models)(/|$))|^(/v1){2,}(?=/|$)")
 
 
 def usual(path: str) -> str:

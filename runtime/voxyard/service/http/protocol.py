@@ -185,6 +185,8 @@ class HttpProtocol(H11Protocol):
         if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             self.transport.close()
             return
+        if cast("object | None", self.cycle) is not None:
+            self.cycle.disconnected = True  # what the application answers to the part that was valid is dropped
         message = f"{msg} Expected HTTP/1.1 with at most {HEADER_BYTES // 1024} KiB of headers."
         self._send_error(400, "Bad Request", message, "invalid_request_error", "invalid_request")
 

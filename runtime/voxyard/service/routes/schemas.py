@@ -24,7 +24,7 @@ from voxyard.service.documents.records import ChunkState, State
 from voxyard.service.documents.submission import LARGEST_SEED, LONGEST_AUTHOR, LONGEST_TITLE
 from voxyard.service.errors import without_paths
 from voxyard.service.http.body_limit import check_json
-from voxyard.service.routes.spellings import NUMBER, Language, lower, number
+from voxyard.service.routes.spellings import NUMBER, Language, lower, number, truth
 from voxyard.speech.audio.encoder import Format
 from voxyard.speech.cast import MOST_MEMBERS
 from voxyard.speech.reading.lexicon import LONGEST_SPOKEN, LONGEST_WORD, MOST_OF_REQUEST
@@ -187,6 +187,9 @@ class SpeechBody(RequestBody):
     )
     stream_format: Annotated[Literal["audio", "sse"], BeforeValidator(lower)] = Field(
         "audio", description="Raw audio, or server-sent events with base64 audio."
+    )
+    stream: Annotated[bool, BeforeValidator(truth), WithJsonSchema({"type": "boolean"})] = Field(
+        True, description="Of `wav` and `flac`: `false` gives a whole file, with its length, once all is spoken."
     )
     instructions: str | None = Field(
         None, max_length=4096, description="Accepted for compatibility with OpenAI's clients; ignored."

@@ -164,10 +164,14 @@ def _eta(record: Document, ratio: float, now: float) -> float | None:
     return round(max(0.0, now - record.started) / ratio * (1 - ratio), 1)
 
 
+_NO_NAME = re.compile(r'[\\/:*?"<>|\s\u202a-\u202e\u2066-\u2069]+')  # the last turn the order of letters around
+_NAME_BYTES = 240  # of 255, which file systems take
+
+
 def disposition(record: Document, suffix: str, *, download: bool, part: str | None = None) -> str:
     """Content-Disposition of a file of a document, or of a part of it, named after its title."""
     title = record.title if part is None else f"{record.title[:60]} - {part}"
-    name = re.sub(r'[\\/:*?"<>|\s]+', " ", title).strip(" .")[:100] or "voxyard"
+    name = _NO_NAME.sub(" ", title).strip(" .")[:100].encode()[:_NAME_BYTES].decode(errors="ignore") or "voxyard"
     plain = re.sub(r"[^A-Za-z0-9 ._-]", "_", name)
     kind = "attachment" if download else "inline"
     return f"{kind}; filename=\"{plain}.{suffix}\"; filename*=UTF-8''{quote(f'{name}.{suffix}', safe='')}"

@@ -15,7 +15,7 @@ from voxyard.service.routes.openapi import AppStateDep, ClientDep, errors
 from voxyard.service.routes.schemas import SpeechBody
 from voxyard.service.state import AppState
 from voxyard.service.streaming.audio_response import AudioStreamingResponse
-from voxyard.service.streaming.speech_request import SpeechRequest
+from voxyard.service.streaming.speech_request import WITH_LENGTH, SpeechRequest
 from voxyard.speech.audio.encoder import MEDIA_TYPES
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.script import Script, script_note
@@ -73,6 +73,7 @@ async def create_speech(
             parameter="input",
         )
     state.limiter.check(client.name)
+    whole = not body.stream and body.stream_format == "audio" and body.codec in WITH_LENGTH
     prepared = await state.reading_texts.run(client.name, partial(prepare, state, client.name, body))
     speech = SpeechRequest(
         state.pool,
@@ -83,7 +84,8 @@ async def create_speech(
         prepared.tempo,
         client=client.name,
         share=limits.share,
-        on_heard=state.metrics.stream_heard,
+        whole=whole,
+        on_heard=None if whole else state.metrics.stream_heard,
     )
     headers = {} if prepared.note is None else {NOTE_HEADER: prepared.note}
     if body.stream_format == "sse":

@@ -26,6 +26,11 @@ def lower(value: object) -> object:
     return value.strip().lower() if isinstance(value, str) else value
 
 
+def truth(value: object) -> bool:
+    """False for what says no, in any spelling; all else is true."""
+    return str(value).strip().lower() not in ("false", "no", "off", "0")
+
+
 def _language(value: object) -> object:
     return _LANGUAGES.get(value.lower(), value) if isinstance(value, str) else value
 

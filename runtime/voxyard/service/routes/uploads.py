@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
-from starlette.datastructures import UploadFile
 from starlette.requests import Request
 
 from voxyard.extraction.document import TextChapter
@@ -20,6 +19,7 @@ from voxyard.service.config import ServiceSection
 from voxyard.service.documents.records import Upload
 from voxyard.service.documents.submission import LONGEST_TITLE, DocumentRequest, service_error
 from voxyard.service.errors import ServiceError, TooLargeError, UnsupportedDocumentError
+from voxyard.service.routes.forms import chosen, read_form
 from voxyard.service.routes.schemas import DocumentBody, UploadBody
 
 MIB = 1 << 20
@@ -73,11 +73,10 @@ def _from_json(body: DocumentBody, idempotency_key: str | None) -> DocumentReque
 
 
 async def _from_form(request: Request, section: ServiceSection, idempotency_key: str | None) -> ReadRequest:
-    async with request.form(max_files=1, max_fields=_FIELDS, max_part_size=4 * section.max_characters + 4) as form:
-        found = form.get("file")
+    async with read_form(request, max_fields=_FIELDS, max_part_size=4 * section.max_characters + 4) as form:
         fields = {name: value for name, value in form.items() if isinstance(value, str) and value and name != "file"}
         file = None
-        if isinstance(found, UploadFile):
+        if (found := chosen(form)) is not None:
             if (found.size or 0) > section.max_upload_mib * MIB:
                 raise TooLargeError(
                     f"file larger than {section.max_upload_mib} MiB: send a smaller one", parameter="file"
@@ -109,7 +108,9 @@ def _of_fields(
             )
         return _from_file(file, options, section, idempotency_key)
     if options.text is None:
-        raise ServiceError("neither file nor text is given: expected one of them", parameter="file")
+        raise ServiceError(
+            "neither file nor text is given: expected one of them (of curl: -F file=@PATH)", parameter="file"
+        )
     return _of_text(options, options.text, idempotency_key)
 
 

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 
 from fastapi import Path, status
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
-from starlette.datastructures import UploadFile
 from starlette.requests import Request
 
 from voxyard.service.errors import ServiceError, UnsupportedDocumentError
 from voxyard.service.names import uploaded_voice
 from voxyard.service.routes import serializers
+from voxyard.service.routes.forms import chosen, read_form
 from voxyard.service.routes.openapi import AppStateDep, ClientDep, Router, errors, form, inlined
 from voxyard.service.routes.schemas import Name, RequestBody, VoiceOut
 from voxyard.service.routes.uploads import valid
@@ -113,11 +113,10 @@ async def create_voice(request: Request, state: AppStateDep, client: ClientDep) 
             f"unsupported Content-Type {kind or '(none)'}: expected multipart/form-data with a voice file, or "
             "application/json with voices to mix"
         )
-    async with request.form(max_files=1, max_fields=_FIELDS) as fields:
+    async with read_form(request, max_fields=_FIELDS) as fields:
         given = {name: value for name, value in fields.items() if isinstance(value, str) and value and name != "file"}
         options: VoiceUploadBody = valid(lambda: VoiceUploadBody.model_validate(given))
-        file = fields.get("file")
-        if not isinstance(file, UploadFile):
+        if (file := chosen(fields)) is None:
             raise ServiceError("no file is given: expected the .npz file of a voice", parameter="file")
         content = await file.read()
     asked = VoiceSubmission(options.name, options.description, options.language)

@@ -80,7 +80,7 @@ class StreamEncoder(Generic[Part]):
     """Encodes a stream of parts for a listener: `join` gives the piece of audio of the next part.
 
     `position` is the number of samples joined so far, including pauses. `heard` gets how long the listener has waited
-    after the first sound.
+    after the first sound. With `amend`, `head` is at the end the beginning of the file with its length.
     """
 
     def __init__(
@@ -90,13 +90,14 @@ class StreamEncoder(Generic[Part]):
         *,
         speed: float = 1.0,
         samples: int | None = None,
+        amend: bool = False,
         tags: Tags = NO_TAGS,
         heard: Report | None = None,
     ) -> None:
-        self._open = partial(Encoder, format, SAMPLE_RATE, speed=speed, samples=samples, tags=tags)
+        self._open = partial(Encoder, format, SAMPLE_RATE, speed=speed, samples=samples, amend=amend, tags=tags)
         self._join, self._heard = join, heard
         self._lock = threading.Lock()  # closing waits for a running encode
-        self.position, self._speed = 0, speed
+        self.position, self._speed, self.head = 0, speed, b""
 
     async def encoded(
         self, parts: AsyncGenerator[Part, None], count: int, threads: anyio.CapacityLimiter | None = None
@@ -126,6 +127,7 @@ class StreamEncoder(Generic[Part]):
             piece = self._join(part)
             self.position = piece.end
             block = encoder.encode(piece.audio) + (encoder.finish() if last else b"")
+            self.head = encoder.head
             return block, len(piece.audio) / SAMPLE_RATE / self._speed
 
 

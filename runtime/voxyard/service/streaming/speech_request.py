@@ -152,6 +152,8 @@ PRIORITY = 1  # before documents of the same key: a client waits
 WORKERLESS_SECONDS = 15.0
 """How long a request waits whose workers have all gone: their servers are away, or their GPUs' memory is taken."""
 POLL_SECONDS = 1.0  # between two checks whether the job has ended
+WITH_LENGTH: frozenset[Format] = frozenset({"wav", "flac"})
+"""Formats whose files begin with their length, which a stream does not know; players that need it show hours."""
 OUTPUT_TOKENS = 50  # per second of audio, in the usage that OpenAI's clients read
 
 
@@ -222,19 +224,22 @@ class SpeechRequest:
         client: str = "",
         share: float = 1.0,
         joiner: Joiner | None = None,
+        whole: bool = False,
         on_heard: Report | None = None,
     ) -> None:
         """`client` is the name of the API key, with its share of the workers; `joiner` has the text before.
 
-        `on_heard` gets how long its listener has waited after the first sound.
+        `whole`: the audio comes in one piece, its length in its header. `on_heard` gets how long its listener has
+        waited after the first sound.
         """
         self._client, self._share = client, share
         self.cut = Cut()
         self._pool, self._limiter, self._script = pool, limiter, script
         self._speed, joiner = speed, Joiner(pauses) if joiner is None else joiner
         self._encoder = StreamEncoder[tuple[Result, Boundary | float]](
-            lambda spoken: joiner.add(*spoken), format, speed=speed, heard=on_heard
+            lambda spoken: joiner.add(*spoken), format, speed=speed, amend=whole, heard=on_heard
         )
+        self._whole = whole
         self._worker_seen = time.monotonic()
 
     async def audio(self) -> AsyncGenerator[bytes, None]:
@@ -248,6 +253,10 @@ class SpeechRequest:
         with self._limiter.acquire(self._client, self.cut) as place:
             blocks = self._encoder.encoded(self._spoken(place), len(self._script.chunks))
             async with contextlib.aclosing(blocks):
+                if self._whole:
+                    content = b"".join([block async for block in blocks])
+                    place.spoken(lambda: len(content))
+                    yield self._encoder.head + content[len(self._encoder.head) :]
                 async for block in blocks:
                     yield block
 

@@ -65,7 +65,7 @@ def check_webhook(rules: WebhookRules | None, url: str) -> WebhookRules:
 
 def target_of(url: str) -> tuple[SplitResult, int]:
     """Parts of a webhook's URL, and its port. Raises ServiceError."""
-    wrong = "expected a URL such as https://example.org/path, without credentials"
+    wrong = "expected an ASCII URL such as https://example.org/path (xn--… for other letters), without credentials"
     try:
         target = urlsplit(url)
         port = target.port or PORTS.get(target.scheme, 0)

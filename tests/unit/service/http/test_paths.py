@@ -19,6 +19,9 @@ from voxyard.service.http.paths import usual
         ("/v1/v1/documents", "/v1/documents"),
         ("/v1", "/v1"),
         ("/audio", "/v1/audio"),
+        ("/openai/deployments/my-tts/audio/speech", "/v1/audio/speech"),  # microsoft-foundry/foundry-samples#248
+        ("/openai/v1/models", "/v1/models"),
+        ("/openai/documents", "/openai/documents"),
         ("/page/audio/a.mp3", "/page/audio/a.mp3"),
         ("http://127.0.0.1:8080/v1/audio/speech", "/v1/audio/speech"),
         ("HTTP://voices.example", "/"),
