@@ -353,6 +353,11 @@ def test_output_that_cannot_be_written_ends_no_run(redirected: str, code: int, o
         (["train", "--bach-size", "8"], "No such option '--bach-size'"),
         (["train", "--batch-size"], "requires an argument"),
         (["synthesize"], "Missing option '--checkpoint'"),
+        (["monitor", "--duration", "nan"], "nan is not in the range x>0"),
+        (["monitor", "--interval", "nan"], "nan is not in the range 0.1<=x<=10"),
+        (["stress", "--stress-duration", "NaN"], "not in the range 0.1<=x<=86400"),
+        (["diagnose", "--part-timeout", "nan"], "nan is not in the range x>=1"),
+        (["keys", "limit", "mia", "--share", "nan"], "nan is not in the range 0.01<=x<=100"),
     ],
 )
 def test_wrong_use_is_exit_2_on_standard_error(voxyard_command: Command, arguments: list[str], said: str) -> None:
