@@ -6,6 +6,7 @@ import errno
 import json
 import logging
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ log = logging.getLogger("voxyard.trainer")
 
 FORMAT = 1
 STATE, META, BEST = "state.safetensors", "meta.json", "best"
+_NAME = re.compile(r"step-\d{8,}")
 
 
 class CheckpointError(TrainerError):
@@ -199,7 +201,7 @@ def _why_not_saved(path: Path, error: OSError, last: Path | None) -> str:
 
 def _all(directory: Path) -> list[Path]:
     """The run's own checkpoints, oldest first; a copy that somebody made (step-00000500.good) is left alone."""
-    found = [path for path in directory.glob("step-*") if path.name[5:].isdecimal() and path.is_dir()]
+    found = [path for path in directory.glob("step-*") if _NAME.fullmatch(path.name) and path.is_dir()]
     return sorted(found, key=lambda path: int(path.name[5:]))
 
 

@@ -118,6 +118,7 @@ def test_two_runs_cannot_share_a_directory(tmp_path):
 
 
 def test_copies_that_somebody_made_beside_the_checkpoints_are_left_alone(tmp_path):
+    (tmp_path / "step-9").mkdir()
     for step in (1, 2):
         path = checkpoint.save(tmp_path, step, STATE, {}, keep=1)
         path.rename(path.with_name(f"{path.name}.good"))
@@ -126,6 +127,7 @@ def test_copies_that_somebody_made_beside_the_checkpoints_are_left_alone(tmp_pat
         "step-00000001.good",
         "step-00000002.good",
         "step-00000003",
+        "step-9",
     ]
     assert checkpoint.newest(tmp_path) == tmp_path / "step-00000003"
     assert checkpoint.open_any(tmp_path / "step-00000001.good").step == 1
