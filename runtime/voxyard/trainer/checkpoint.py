@@ -113,12 +113,21 @@ def peek(path: Path) -> dict[str, Any] | None:
 
 
 def newest_good(directory: Path) -> Checkpoint | None:
-    """The newest checkpoint that is intact; damaged ones are named in the log and passed over."""
-    for path in reversed(_all(directory)):
+    """The newest checkpoint that is intact; damaged ones are named in the log and passed over. None without any.
+
+    Raises CheckpointError where all are damaged: a run that began anew would write over what may be brought back.
+    """
+    paths = _all(directory)
+    for path in reversed(paths):
         try:
             return load(path)
         except CheckpointError as error:
             log.warning("%s; trying the one before", error)
+    if paths:
+        raise CheckpointError(
+            f"none of the {len(paths)} checkpoints in {directory} is intact, as told above: bring back a copy of one, "
+            "or move them away to begin anew (train --no-resume does)"
+        )
     return None
 
 

@@ -145,7 +145,7 @@ class Observer:
         try:
             yield
         except tf.errors.OpError as error:
-            folder, why = self._directory / "tensorboard", error.message.partition(" [Op:")[0]
+            folder, why = self._directory / "tensorboard", error.message.rpartition("}} ")[2].partition(" [Op:")[0]
             log.warning("TensorBoard has nothing from here on: %s cannot be written (%s)", folder, why)
             self._writer = None
 

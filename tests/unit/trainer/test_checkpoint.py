@@ -70,6 +70,14 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(tmp_path, dama
         checkpoint.load(newest)
 
 
+@pytest.mark.parametrize("ask", [checkpoint.newest_good, checkpoint.open_any])
+def test_a_run_whose_checkpoints_are_all_damaged_does_not_begin_anew(tmp_path, ask):
+    for step in (1, 2):
+        (checkpoint.save(tmp_path, step, STATE, {}, keep=3) / checkpoint.META).write_text("{")
+    with pytest.raises(CheckpointError, match=r"none of the 2 checkpoints in .* is intact"):
+        ask(tmp_path)
+
+
 def test_a_full_disk_leaves_the_last_good_checkpoint_and_reports_it(tmp_path):
     """On a real full file system: a tmpfs of 256 KiB in a mount namespace of its own."""
     program = """
