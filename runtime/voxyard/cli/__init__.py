@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import logging
 import os
 import sys
@@ -11,6 +13,11 @@ import click
 
 from voxyard import __version__
 from voxyard.cli.base import CONTEXT, INTERRUPTED, LazyGroup
+
+log = logging.getLogger("voxyard.cli")
+
+_LIMITS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE, errno.EROFS}
+"""Errors of the system that say what is wrong without a file's name."""
 
 
 @click.group(
@@ -68,17 +75,42 @@ def main() -> NoReturn:
     code = 0
     try:
         code = int(voxyard.main(standalone_mode=False) or 0)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # None: it is closed
+            sys.stdout.flush()
     except click.ClickException as error:
         error.show()
         code = error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        print("voxyard: interrupted", file=sys.stderr)
+        _say("voxyard: interrupted")
         code = INTERRUPTED
-    except BrokenPipeError:  # the reader has seen enough; the flush at exit must be quiet too
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader has seen enough
         code = 1
+    except OSError as error:
+        if error.filename is None and error.errno not in _LIMITS:
+            raise
+        log.debug("", exc_info=error)
+        where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
+        _say(f"voxyard: {where}{error.strerror}")
+        code = 1
+    _drop_what_cannot_be_written()
     sys.exit(code)
+
+
+def _say(line: str) -> None:
+    """Prints a line on standard error; where its terminal was closed or its disk is full, the command goes on."""
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError):
+            print(line, file=sys.stderr, flush=True)
+
+
+def _drop_what_cannot_be_written() -> None:
+    """Makes Python's own flush at the exit quiet, where a stream's reader has left or its disk is full."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 class _Stderr(logging.Handler):
@@ -87,7 +119,7 @@ class _Stderr(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """One record, one line."""
         prefix = f"{record.levelname}: " if record.levelno >= logging.WARNING else ""
-        print(prefix + self.format(record), file=sys.stderr, flush=True)
+        _say(prefix + self.format(record))
 
 
 def _configure_logging(verbose: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import logging
+import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -31,6 +32,18 @@ def config_option(sections: str) -> Callable[[Any], Any]:
 
 CONFIG = config_option("sections model, data, training, telemetry")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+
+
+class NumberRange(click.FloatRange):
+    """A range of numbers. NaN is in none of them; click's own comparisons let it pass."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number. Raises click.BadParameter."""
+        number: float = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value} is not in the range {self._describe_range()}.", param, ctx)
+        return number
+
 
 Entries = Mapping[str, tuple[str, str]]  # name → its sentence, and `module:attribute` of the command
 

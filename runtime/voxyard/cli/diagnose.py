@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from voxyard.cli.base import CONFIG, CONTEXT, JSON, PATH, answering, require_folder, require_writable
+from voxyard.cli.base import CONFIG, CONTEXT, JSON, PATH, NumberRange, answering, require_folder, require_writable
 from voxyard.cli.train import load_settings, load_settings_of_one_host
 from voxyard.settings import SettingsCommand, options
 from voxyard.trainer.config import TrainConfig
@@ -113,7 +113,7 @@ def _tested(named: str) -> str:
 
 @click.command("stress", cls=SettingsCommand, context_settings=CONTEXT)
 @CONFIG
-@click.option("--stress-duration", type=click.FloatRange(min=0.1, max=86400), default=30.0, show_default=True,
+@click.option("--stress-duration", type=NumberRange(min=0.1, max=86400), default=30.0, show_default=True,
               metavar="SECONDS", help="How long to train.")  # fmt: skip
 @click.option("--skip-stress", is_flag=True, help="Train nothing: only measure the utilization of the idle machine.")
 @JSON
@@ -145,7 +145,7 @@ def stress(
 @click.option("--out", type=PATH, required=True, metavar="FILE", help="Archive to write, as NAME.tar.gz.")
 @click.option("--steps", type=click.IntRange(min=5), default=100, show_default=True, metavar="N",
               help="Training steps, and batches of each measurement of the profile.")  # fmt: skip
-@click.option("--part-timeout", type=click.FloatRange(min=1), default=1800.0, show_default=True, metavar="SECONDS",
+@click.option("--part-timeout", type=NumberRange(min=1), default=1800.0, show_default=True, metavar="SECONDS",
               help="Time limit of the profile, and of the training; a part over it is left out.")  # fmt: skip
 @JSON
 @options(TrainConfig, only=PROFILED)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from voxyard.cli.base import CONTEXT, JSON, PATH, answering, clock
+from voxyard.cli.base import CONTEXT, JSON, PATH, NumberRange, answering, clock
 
 _EXTRA = "service"
 _FILE = click.option(
@@ -85,9 +85,7 @@ def list_(path: Path, as_json: bool) -> None:
 @click.option("--speech-requests", type=click.IntRange(1), metavar="N", help="Concurrent speech requests.")
 @click.option("--documents", type=click.IntRange(1), metavar="N", help="Pending documents.")
 @click.option("--characters", type=click.IntRange(1), metavar="N", help="Characters of one text.")
-@click.option(
-    "--share", type=click.FloatRange(0.01, 100), metavar="SHARE", help="Share of the workers, 1 where not given."
-)
+@click.option("--share", type=NumberRange(0.01, 100), metavar="SHARE", help="Share of the workers, 1 where not given.")
 def limit(name: str, path: Path, **limits: float | None) -> None:
     """Set the limits of NAME's key.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from voxyard.cli.base import CONTEXT, PATH, answering, config_option, log_notes
+from voxyard.cli.base import CONTEXT, PATH, NumberRange, answering, config_option, log_notes
 from voxyard.settings import SettingsCommand, load, options
 from voxyard.telemetry.config import ExporterConfig
 
@@ -52,7 +52,7 @@ def exporter(flags: dict[str, object], config: Path | None, plan: Path | None, o
 @click.command(context_settings=CONTEXT)
 @click.option(
     "--interval",
-    type=click.FloatRange(0.1, 10),
+    type=NumberRange(0.1, 10),
     default=1.0,
     show_default=True,
     metavar="SECONDS",
@@ -60,7 +60,7 @@ def exporter(flags: dict[str, object], config: Path | None, plan: Path | None, o
 )
 @click.option(
     "--duration",
-    type=click.FloatRange(min=0, min_open=True),
+    type=NumberRange(min=0, min_open=True),
     metavar="SECONDS",
     help="How long to watch.  [default: until Ctrl-C]",
 )

@@ -6,6 +6,7 @@ import errno
 import json
 import logging
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ log = logging.getLogger("voxyard.trainer")
 
 FORMAT = 1
 STATE, META, BEST = "state.safetensors", "meta.json", "best"
+_NAME = re.compile(r"step-\d{8,}")
 
 
 class CheckpointError(TrainerError):
@@ -87,10 +89,11 @@ def load(path: Path) -> Checkpoint:
     if not isinstance(meta, dict) or meta.get("format") != FORMAT:
         found = meta.get("format") if isinstance(meta, dict) else meta
         raise CheckpointError(f"checkpoint {path} has format {found!r}; this voxyard reads format {FORMAT}")
-    if digest != meta["sha256"]:
+    written = str(meta.get("sha256"))
+    if digest != written:
         raise CheckpointError(
             f"checkpoint {path} is damaged: {STATE} has {(path / STATE).stat().st_size} bytes with SHA-256 "
-            f"{digest[:12]}…, but {meta['sha256'][:12]}… was written"
+            f"{digest[:12]}…, but {written[:12]}… was written"
         )
     from safetensors.numpy import load_file
 
@@ -110,12 +113,21 @@ def peek(path: Path) -> dict[str, Any] | None:
 
 
 def newest_good(directory: Path) -> Checkpoint | None:
-    """The newest checkpoint that is intact; damaged ones are named in the log and passed over."""
-    for path in reversed(_all(directory)):
+    """The newest checkpoint that is intact; damaged ones are named in the log and passed over. None without any.
+
+    Raises CheckpointError where all are damaged: a run that began anew would write over what may be brought back.
+    """
+    paths = _all(directory)
+    for path in reversed(paths):
         try:
             return load(path)
         except CheckpointError as error:
             log.warning("%s; trying the one before", error)
+    if paths:
+        raise CheckpointError(
+            f"none of the {len(paths)} checkpoints in {directory} is intact, as told above: bring back a copy of one, "
+            "or move them away to begin anew (train --no-resume does)"
+        )
     return None
 
 
@@ -155,6 +167,7 @@ def exclusive(directory: Path) -> Iterator[None]:
     """Locks the directory for one run. Raises CheckpointError when another run has it, or it cannot be made."""
     lock = directory / ".lock"
     try:
+        str(directory).encode()  # reports, samples and metrics bear the name
         directory.mkdir(parents=True, exist_ok=True)
         descriptor = durable_files.open_locked(lock)
     except BlockingIOError as error:
@@ -162,8 +175,13 @@ def exclusive(directory: Path) -> Iterator[None]:
             f"--checkpoint-dir {directory} is in use by another run (process {lock.read_text().strip() or '?'}): "
             "wait for it, or give another directory"
         ) from error
+    except UnicodeEncodeError as error:
+        raise CheckpointError(f"--checkpoint-dir {str(directory)!a} is not UTF-8: give another directory") from error
     except OSError as error:
-        raise CheckpointError(f"--checkpoint-dir {directory} cannot be used: {error}") from error
+        raise CheckpointError(
+            f"--checkpoint-dir {directory} cannot be used ({error.filename}: {error.strerror}): expected a directory "
+            "that can be written, or the name of a new one"
+        ) from error
     with os.fdopen(descriptor, "r+") as handle:
         handle.truncate(0)
         handle.write(str(os.getpid()))
@@ -191,7 +209,9 @@ def _why_not_saved(path: Path, error: OSError, last: Path | None) -> str:
 
 
 def _all(directory: Path) -> list[Path]:
-    return sorted(path for path in directory.glob("step-*") if path.is_dir())
+    """The run's own checkpoints, oldest first; a copy that somebody made (step-00000500.good) is left alone."""
+    found = [path for path in directory.glob("step-*") if _NAME.fullmatch(path.name) and path.is_dir()]
+    return sorted(found, key=lambda path: int(path.name[5:]))
 
 
 def newest(directory: Path) -> Path | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -56,7 +57,8 @@ class Observer:
             self._server = serve(self.metrics.registry, host, port, web=web)
             log.info("Metrics on %s://%s:%d/metrics", "https" if web.tls else "http", host, port)
         if self._config.tensorboard:
-            self._writer = tf.summary.create_file_writer(str(self._directory / "tensorboard"))
+            with self._writing():
+                self._writer = tf.summary.create_file_writer(str(self._directory / "tensorboard"))
             self._draw(self._first, {"started": time.time()})  # the slow first use, before any step is timed
         self.metrics.start()
         self._progress.start()
@@ -66,7 +68,8 @@ class Observer:
         self._progress.stop()
         self.metrics.finish(in_order=kind is None)
         if self._writer is not None:
-            self._writer.close()
+            with self._writing():
+                self._writer.close()
         if self._server is not None:
             self._server.wait_for_reader(LAST_READ_SECONDS)  # an end that nobody reads looks like a run that was killed
             self._server.close()
@@ -121,7 +124,7 @@ class Observer:
     def pictures(self, step: int, pictures: Mapping[str, NDArray[np.uint8]]) -> None:
         """Images (height, width, 3) for TensorBoard."""
         if self._writer is not None:
-            with self._writer.as_default():
+            with self._writing(), self._writer.as_default():
                 for name, picture in pictures.items():
                     tf.summary.image(name, picture[None], step=step)
 
@@ -132,9 +135,19 @@ class Observer:
 
     def _draw(self, step: int, values: Mapping[str, float]) -> None:
         if self._writer is not None:
-            with self._writer.as_default():
+            with self._writing(), self._writer.as_default():
                 for name, value in values.items():
                     tf.summary.scalar(name, value, step=step)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Scope that writes for TensorBoard; where that cannot be, the run goes on without it, and the log says so."""
+        try:
+            yield
+        except tf.errors.OpError as error:
+            folder, why = self._directory / "tensorboard", error.message.rpartition("}} ")[2].partition(" [Op:")[0]
+            log.warning("TensorBoard has nothing from here on: %s cannot be written (%s)", folder, why)
+            self._writer = None
 
 
 class _MeasuredTimeRemaining(TimeRemainingColumn):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -378,3 +380,28 @@ except TrainerError as error:
     again, refused = run(code, plain())
     assert again == "/device:CPU:1"
     assert "start a new process" in refused
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("backend", "file"),
+    [
+        pytest.param("jax", None, id="KERAS_BACKEND"),
+        pytest.param(None, '{"backend": "torch", "floatx": "float16", "epsilon": 0.1}', id="keras.json"),
+        pytest.param(None, '{"image_data_format": "channels_first"}', id="order of channels"),
+        pytest.param(None, '{"floatx":', id="cut in half"),
+    ],
+)
+def test_keras_is_as_voxyard_needs_it(tmp_path: Path, backend: str | None, file: str | None) -> None:
+    """Whatever other projects of the user's have set for theirs."""
+    if file is not None:
+        (tmp_path / "keras.json").write_text(file)
+    code = """
+from voxyard.trainer.devices.tensorflow_import import import_tensorflow
+import_tensorflow()
+import keras
+print(keras.backend.backend(), keras.config.floatx(), keras.config.epsilon(), keras.config.image_data_format())
+"""
+    environment = plain(KERAS_HOME=str(tmp_path)) | ({} if backend is None else {"KERAS_BACKEND": backend})
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert done.stdout == "tensorflow float32 1e-07 channels_last\n", done.stderr

@@ -6,6 +6,7 @@ import logging
 import sys
 
 import pytest
+import tensorflow as tf
 
 from voxyard.trainer import observer
 from voxyard.trainer.config import TelemetryConfig
@@ -13,9 +14,14 @@ from voxyard.trainer.observer import Observer
 
 
 class Metrics:
-    """Takes a step's times."""
+    """Takes a step's times and losses."""
 
     def step(self, *_: object) -> None:
+        pass
+
+    losses = learning_rate = start = step
+
+    def finish(self, **_: object) -> None:
         pass
 
 
@@ -37,6 +43,28 @@ def test_no_rate_is_told_before_enough_steps_were_timed(
     assert "rate: too few steps to measure (9 of 10)" in caplog.messages[10]
     assert not any("steps/s" in line or "data wait" in line for line in caplog.messages[:11])
     assert " steps/s, loss –, data wait" in caplog.messages[11]
+
+
+def test_a_run_on_a_full_disk_goes_on_without_tensorboard(
+    tmp_path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its error is the one of a device without memory, and is not told as that."""
+    told = Observer(TelemetryConfig(), Metrics(), tmp_path, first=0, end=100)  # type: ignore[arg-type]
+    full = tf.errors.ResourceExhaustedError(
+        None, None, "{{node f}} events.v2; No space left on device [Op:Flush] name: "
+    )
+
+    def scalar(*_: object, **__: object) -> None:
+        raise full
+
+    with told:
+        monkeypatch.setattr(tf.summary, "scalar", scalar)
+        for step in (1, 2):
+            told.losses(step, {"total": 1.0}, 0.1)
+    assert caplog.messages == [
+        f"TensorBoard has nothing from here on: {tmp_path / 'tensorboard'} cannot be written "
+        "(events.v2; No space left on device)"
+    ]
 
 
 def test_the_bar_has_no_time_remaining_before_that(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,8 +52,15 @@ def test_a_model_that_cannot_speak_trains_all_the_same(toy, voxyard, tmp_path):
     assert not (tmp_path / "run/samples").exists()
 
 
-def test_a_signal_saves_and_reports_and_does_not_wait_for_a_sample(toy, tmp_path):
-    """What `docker stop` sends."""
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(signal.SIGTERM, id="docker stop"),
+        pytest.param(signal.SIGHUP, id="a closed terminal", marks=pytest.mark.slow),
+        pytest.param(signal.SIGUSR1, id="Slurm, 90 s before the end", marks=pytest.mark.slow),
+    ],
+)
+def test_a_signal_saves_and_reports_and_does_not_wait_for_a_sample(toy, tmp_path, number):
     with subprocess.Popen(
         command(*toy, "--max-steps", 1_000_000, "--checkpoint-every", 1_000_000),
         stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=environment(),
@@ -62,13 +69,23 @@ def test_a_signal_saves_and_reports_and_does_not_wait_for_a_sample(toy, tmp_path
         for line in process.stderr:
             if line.startswith("step "):
                 break
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(number)
         process.communicate(timeout=120)
     assert process.returncode == 0
     report = json.loads((tmp_path / "run/report.json").read_text())
-    assert report["ended"].startswith("SIGTERM")
+    assert report["ended"].startswith(number.name)
     assert (tmp_path / f"run/step-{report['last_step']:08d}/meta.json").exists()
     assert samples(tmp_path / "run") == []
+
+
+def test_a_run_goes_on_without_tensorboards_files_where_they_cannot_be_written(toy, voxyard, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/tensorboard").write_text("")
+    done = voxyard(*toy, "--max-steps", 3, "--tensorboard")
+    assert done.returncode == 0, done.stderr
+    (warning,) = [line for line in done.stderr.splitlines() if "TensorBoard" in line]
+    assert "TensorBoard has nothing from here on: " in warning
+    assert f"{tmp_path / 'run/tensorboard'} cannot be written (" in warning
 
 
 @pytest.mark.parametrize("flags", [[], ["--strategy", "single"]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -261,6 +262,23 @@ def test_a_mistake_of_ours_keeps_its_traceback(voxyard_command: Command, monkeyp
         cli.main()
 
 
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(errno.ENAMETOOLONG, "File name too long", "runs/aaa"), "voxyard: runs/aaa: File name too long\n"),
+        (PermissionError(errno.EACCES, "Permission denied", b"runs/b"), "voxyard: runs/b: Permission denied\n"),
+        (OSError(errno.ENOSPC, "No space left on device"), "voxyard: No space left on device\n"),
+        (OSError(errno.EMFILE, "Too many open files"), "voxyard: Too many open files\n"),
+    ],
+)
+def test_an_error_of_the_system_is_a_sentence(
+    voxyard_command: Command, monkeypatch: pytest.MonkeyPatch, error: OSError, said: str
+) -> None:
+    _train_as(monkeypatch, [], error)
+    ended = voxyard_command("train")
+    assert (ended.code, ended.out, ended.err) == (1, "", said)
+
+
 def test_an_interrupted_command_ends_with_130(voxyard_command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     _train_as(monkeypatch, [], KeyboardInterrupt())
     ended = voxyard_command("train")
@@ -303,6 +321,31 @@ def test_a_reader_that_leaves_early_is_no_accident(arguments: list[str]) -> None
     assert (done.returncode, done.stderr) == (1, "")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("redirected", "code", "out", "err"),
+    [
+        (">/dev/full", 1, "", "begun\nvoxyard: No space left on device\n"),
+        ("2>/dev/full", 0, "done\n", ""),
+        (">/dev/full 2>/dev/full", 1, "", ""),
+        (">&-", 0, "", "begun\n"),
+        ("2>&-", 0, "done\n", ""),
+        ("<&- >&- 2>&-", 0, "", ""),
+    ],
+)
+def test_output_that_cannot_be_written_ends_no_run(redirected: str, code: int, out: str, err: str) -> None:
+    """A terminal that was closed, a log on a full disk."""
+    source = (
+        "import logging, sys, voxyard.trainer.api\n"
+        "def describe():\n    logging.getLogger('voxyard.trainer').info('begun')\n    return 'done'\n"
+        "voxyard.trainer.api.describe = describe\nsys.argv = ['voxyard', 'train', '--describe']\n"
+        "from voxyard.cli import main\nmain()\n"
+    )
+    command = ["sh", "-c", f'exec "$@" {redirected}', "sh", sys.executable, "-c", source]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (code, out, err)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -310,6 +353,11 @@ def test_a_reader_that_leaves_early_is_no_accident(arguments: list[str]) -> None
         (["train", "--bach-size", "8"], "No such option '--bach-size'"),
         (["train", "--batch-size"], "requires an argument"),
         (["synthesize"], "Missing option '--checkpoint'"),
+        (["monitor", "--duration", "nan"], "nan is not in the range x>0"),
+        (["monitor", "--interval", "nan"], "nan is not in the range 0.1<=x<=10"),
+        (["stress", "--stress-duration", "NaN"], "not in the range 0.1<=x<=86400"),
+        (["diagnose", "--part-timeout", "nan"], "nan is not in the range x>=1"),
+        (["keys", "limit", "mia", "--share", "nan"], "nan is not in the range 0.01<=x<=100"),
     ],
 )
 def test_wrong_use_is_exit_2_on_standard_error(voxyard_command: Command, arguments: list[str], said: str) -> None:

@@ -42,7 +42,7 @@ def test_the_newest_few_and_the_best_are_kept(tmp_path):
     assert checkpoint.open_any(tmp_path).step == 2
 
 
-@pytest.mark.parametrize("damage", ["cut", "flip", "no state", "no meta", "empty meta"])
+@pytest.mark.parametrize("damage", ["cut", "flip", "no state", "no meta", "empty meta", "no digest"])
 def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(tmp_path, damage, caplog):
     """A checkpoint cut in half on disk is refused by name."""
     checkpoint.save(tmp_path, 1, STATE, {}, keep=3)
@@ -58,6 +58,8 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(tmp_path, dama
         state.unlink()
     elif damage == "no meta":
         meta.unlink()
+    elif damage == "no digest":
+        meta.write_text('{"format": 1}')
     else:
         meta.write_text("")
     found = checkpoint.newest_good(tmp_path)
@@ -66,6 +68,14 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(tmp_path, dama
     assert "step-00000002" in caplog.text
     with pytest.raises(CheckpointError, match="step-00000002"):
         checkpoint.load(newest)
+
+
+@pytest.mark.parametrize("ask", [checkpoint.newest_good, checkpoint.open_any])
+def test_a_run_whose_checkpoints_are_all_damaged_does_not_begin_anew(tmp_path, ask):
+    for step in (1, 2):
+        (checkpoint.save(tmp_path, step, STATE, {}, keep=3) / checkpoint.META).write_text("{")
+    with pytest.raises(CheckpointError, match=r"none of the 2 checkpoints in .* is intact"):
+        ask(tmp_path)
 
 
 def test_a_full_disk_leaves_the_last_good_checkpoint_and_reports_it(tmp_path):
@@ -113,6 +123,40 @@ def test_two_runs_cannot_share_a_directory(tmp_path):
         pass
     with checkpoint.exclusive(tmp_path):
         pass
+
+
+def test_copies_that_somebody_made_beside_the_checkpoints_are_left_alone(tmp_path):
+    (tmp_path / "step-9").mkdir()
+    for step in (1, 2):
+        path = checkpoint.save(tmp_path, step, STATE, {}, keep=1)
+        path.rename(path.with_name(f"{path.name}.good"))
+    checkpoint.save(tmp_path, 3, STATE, {}, keep=1)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "step-00000001.good",
+        "step-00000002.good",
+        "step-00000003",
+        "step-9",
+    ]
+    assert checkpoint.newest(tmp_path) == tmp_path / "step-00000003"
+    assert checkpoint.open_any(tmp_path / "step-00000001.good").step == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("file", "file: File exists): expected a directory that can be written"),
+        ("file/run", "file/run: Not a directory): expected a directory"),
+        ("nowhere", "nowhere: File exists): expected a directory"),
+        ("n" * 256, "File name too long): expected a directory"),
+        ("bytes\udcff", r"bytes\udcff' is not UTF-8: give another directory"),
+    ],
+)
+def test_a_directory_that_a_run_cannot_have_is_named(tmp_path: Path, name: str, words: str) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "nowhere").symlink_to("gone")
+    with pytest.raises(CheckpointError) as caught, checkpoint.exclusive(tmp_path / name):
+        pass
+    assert words in str(caught.value)
 
 
 def test_starting_anew_sets_the_old_checkpoints_aside(tmp_path):

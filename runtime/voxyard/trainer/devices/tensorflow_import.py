@@ -1,4 +1,4 @@
-"""Imports TensorFlow without the lines that it prints about itself before its own log level counts."""
+"""Imports TensorFlow, without the lines that it prints about itself before its own log level counts, and Keras."""
 
 from __future__ import annotations
 
@@ -12,11 +12,20 @@ from types import ModuleType
 
 
 def import_tensorflow() -> ModuleType:
-    """TensorFlow, imported. What it printed meanwhile is shown only where the import fails."""
+    """TensorFlow, imported, and Keras with its own defaults.
+
+    What they printed meanwhile is shown only where the import fails. KERAS_BACKEND and ~/.keras/keras.json may be
+    another project's: they count no more.
+    """
     if "tensorflow" not in sys.modules:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+        os.environ["KERAS_BACKEND"] = "tensorflow"
         with _stderr_on_failure():
             importlib.import_module("tensorflow")
+            keras = importlib.import_module("keras").config
+        keras.set_floatx("float32")
+        keras.set_epsilon(1e-7)
+        keras.set_image_data_format("channels_last")
     return sys.modules["tensorflow"]
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from voxyard.host.signal_handlers import handling
+from voxyard.host.signal_handlers import ENDS, handling
 from voxyard.trainer.steps.in_flight import AHEAD, EndedStep
 from voxyard.trainer.steps.losses import STOP
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger("voxyard.trainer")
+
+_OTHERS = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
 class Stopping:
@@ -66,10 +68,14 @@ class Stopping:
 
     @contextmanager
     def signals(self) -> Iterator[None]:
-        """SIGTERM and SIGINT end the run after the step in progress, with a checkpoint."""
+        """SIGTERM, SIGINT and what else would kill the run end it after the step in progress, with a checkpoint.
+
+        SIGHUP is of a terminal that was closed (ignored under nohup), SIGUSR1 and SIGUSR2 of Slurm's --signal.
+        """
+        others = [each for each in _OTHERS if signal.getsignal(each) is signal.SIG_DFL]
 
         def stop(number: int, _frame: Any) -> None:
             self.why, self.killed = f"{signal.Signals(number).name}: saved and stopped", True
 
-        with handling(stop):
+        with handling(stop, [*ENDS, *others]):
             yield
