@@ -156,7 +156,7 @@ def _content(path: Path) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise FleetError(f"{path}:{line}: not UTF-8 text") from None
+        raise FleetError(f"{path}:{line}: not UTF-8 text: save it as UTF-8") from None
 
 
 def _nodes(path: Path, text: str) -> yaml.Node | None:

@@ -173,7 +173,7 @@ def test_a_password_of_eight_characters_is_long_enough(write: Write) -> None:
 def test_the_line_that_is_no_text_is_named(write: Write) -> None:
     path = write("")
     path.write_bytes(b"bark-webhook-secret: " + PLANTED.encode() + b"\ngrafana-admin-password: \xff\n")
-    with pytest.raises(FleetError, match=r":2: not UTF-8 text$"):
+    with pytest.raises(FleetError, match=r":2: not UTF-8 text: save it as UTF-8$"):
         read(path)
 
 
