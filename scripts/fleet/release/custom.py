@@ -104,8 +104,10 @@ def _read(host: Host, name: str, settings: Custom) -> bytes:
     document = compose.parse(content, str(path))
     if problem := next(_problems(document, name), None):
         raise FleetError(f"{path}: {problem}")
-    if settings.gpus and "deploy" in (document["services"][name] or {}):
-        raise FleetError(f"{path}: services.{name}.deploy: leave it out: the GPUs are those of gpus in the inventory")
+    for key in ("deploy", "gpus"):
+        if settings.gpus and key in (document["services"][name] or {}):
+            said = "leave it out: the GPUs are those of gpus in the inventory"
+            raise FleetError(f"{path}: services.{name}.{key}: {said}")
     return content
 
 

@@ -186,9 +186,10 @@ def test_its_gpus_are_reserved_by_uuid(part: Path) -> None:
     release = made(with_settings(on(part), gpus=1), gpus=2)
     (device,) = entry_of(release)["deploy"]["resources"]["reservations"]["devices"]
     assert device["device_ids"] == [uuid(1)]
-    part.write_text(PART + "    deploy: {replicas: 1}\n")
-    with pytest.raises(FleetError, match=r"services\.embeddings\.deploy: leave it out: the GPUs are those of gpus"):
-        made(with_settings(on(part), gpus=1), gpus=2)
+    for key, value in (("deploy", "{replicas: 1}"), ("gpus", "all")):
+        part.write_text(f"{PART}    {key}: {value}\n")
+        with pytest.raises(FleetError, match=rf"services\.embeddings\.{key}: leave it out: the GPUs are those of gpus"):
+            made(with_settings(on(part), gpus=1), gpus=2)
 
 
 def test_gpus_that_are_not_there_fail_its_check_and_its_release_and_no_exporter(part: Path) -> None:
