@@ -132,7 +132,7 @@ def _problems(document: Mapping[str, Any], name: str) -> Iterator[str]:
     ]
     files = [str(each.get("file", "")) for kind in ("secrets", "configs") for each in _objects(document, kind)]
     for source in (*(each.partition(":")[0] for each in volumes), *files):
-        if source.startswith((".", "~")) or (source in files and source and not source.startswith("/")):
+        if source.startswith((".", "~")) or (source and (source in files or "/" in source) and source[0] not in "/$"):
             yield f"{source} is not on the host: name a volume, or the whole path of what is there"
 
 

@@ -144,6 +144,7 @@ def test_the_release_adds_image_and_labels_and_changes_no_other_service(part: Pa
         ("services: {embeddings: {env_file: a.env}}", "services.embeddings.env_file: leave it out"),
         ("services: {embeddings: [a]}", "services.embeddings: expected a mapping"),
         ("services: {embeddings: {volumes: ['./models:/models']}}", r"\./models is not on the host"),
+        ("services: {embeddings: {volumes: ['models/a:/models']}}", "models/a is not on the host"),
         ("services: {embeddings: {volumes: [{type: bind, source: ../m, target: /m}]}}", r"\.\./m is not on the host"),
         ("services: {embeddings: {}}\nsecrets: {key: {file: key.txt}}", "key.txt is not on the host"),
         ("services: [a", r":1: not YAML"),
