@@ -217,6 +217,10 @@ LocalPaths = Annotated[tuple[Path, ...], PlainValidator(paths)]
 Switch = Annotated[bool, Strict()]
 PORT = Between("a port", 1, 65535)
 Port = Annotated[int, PORT]
-RemoteDirectory = Annotated[str, Matching(DIRECTORY, "the whole path of a directory on the host")]
+# A slash at the end, as a shell completes directories, says nothing more.
+WITHOUT_SLASH = BeforeValidator(lambda value: value.rstrip("/") or value if isinstance(value, str) else value)
+RemoteDirectory = Annotated[str, Matching(DIRECTORY, "the whole path of a directory on the host"), WITHOUT_SLASH]
 Seconds = Annotated[int, Between("seconds", 1, 3600)]
-Registry = Annotated[str, Matching(_REGISTRY, "a registry as host[:port][/path], in lower case (docker.io/NAME)")]
+Registry = Annotated[
+    str, Matching(_REGISTRY, "a registry as host[:port][/path], in lower case (docker.io/NAME)"), WITHOUT_SLASH
+]

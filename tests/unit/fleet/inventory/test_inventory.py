@@ -172,6 +172,13 @@ def test_an_inventory_may_be_a_program_that_prints_it(tmp_path: Path, text: str,
         assert [(host.name, host.known_hosts) for host in load(program).hosts] == [("x", tmp_path / "known")]
 
 
+def test_a_slash_at_the_end_of_a_directory_says_nothing_more(read: Read) -> None:
+    shared = "bark: {store: 'postgresql://v@db.lab/v', shelf: /mnt/v/}"
+    keys = f"state_dir: /srv/voxyard/, registry: r.example:5000/speech/, {shared}"
+    (found,) = read(f"hosts: {{a: {{address: h, user: u, roles: [bark], {keys}}}}}\n").hosts
+    assert (found.state_dir, found.registry, found.bark.shelf) == ("/srv/voxyard", "r.example:5000/speech", "/mnt/v")
+
+
 def test_jumps_are_a_text_or_a_list(read: Read) -> None:
     (host,) = read(
         "hosts: {x: {address: h, user: u, jump: ['first', 'me@[2001:db8::1]:2222', '[fe80::1%eth0]']}}"
