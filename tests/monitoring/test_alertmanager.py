@@ -302,6 +302,11 @@ def test_mail_settings_are_there_only_where_somebody_gets_mail() -> None:
             },
             b"p#ss",
         ),
+        (
+            "smtp://[2001:db8::1]?from=ops+gpu@lab.example&tls=false",
+            {"smtp_smarthost": "[2001:db8::1]:587", "smtp_from": "ops+gpu@lab.example", "smtp_require_tls": False},
+            None,
+        ),
     ],
 )
 def test_the_mail_relay_is_one_secret_and_its_password_a_file(
@@ -322,6 +327,8 @@ def test_the_mail_relay_is_one_secret_and_its_password_a_file(
         "smtp://mail/x",
         "smtp://:secret@mail",
         "smtp://mail?to=x",
+        "smtp://mail?tls=off",
+        "smtp://voxyard:12#secret@mail",  # wekan/wekan#1845
     ],
 )
 def test_a_mail_relay_that_is_none_is_refused_without_repeating_it(address: str) -> None:

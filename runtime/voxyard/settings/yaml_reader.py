@@ -118,7 +118,9 @@ def _text(path: Path, data: bytes) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise SettingsError(f"{path}:{line}: not UTF-8 text (byte 0x{data[error.start]:02x})") from None
+        raise SettingsError(
+            f"{path}:{line}: not UTF-8 text (byte 0x{data[error.start]:02x}): save it as UTF-8"
+        ) from None
 
 
 def compose(text: str, *, anchors: bool = False) -> yaml.Node | None:

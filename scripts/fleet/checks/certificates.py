@@ -108,7 +108,13 @@ def _chain(
     if leaf.public_key() != public:
         found = f"{name} does not belong to its key"
         remedy = f"take both from one run of {fab()} certificates, or openssl"
+        places = [number for number, each in enumerate(chain, 1) if each.public_key() == public]
+        if places:
+            found = f"{name} has the certificate of its key in place {places[0]}, where servers expect it first"
+            remedy = "put it first, and after it those that signed it, each before its own signer"
         yield Finding("FAIL", "certificate", found, remedy, services=services)
+        if places:
+            return []
     renew = f"renew it: {fab()} certificates, or your own authority; then deploy"
     first, last = max(each.not_valid_before_utc for each in chain), min(each.not_valid_after_utc for each in chain)
     if last <= now:

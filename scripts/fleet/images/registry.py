@@ -29,7 +29,8 @@ _CERTIFICATES = (Path("/etc/docker/certs.d"), Path("~/.config/docker/certs.d")) 
 _HUB = {"docker.io": "registry-1.docker.io"}
 _INDEXES = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
 _MANIFESTS = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
-_CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
+_SCHEME = re.compile(r"(?:^|,)\s*(basic|bearer)(?=[\s,]|$)", re.IGNORECASE)
+_FIELD = re.compile(r'(\w+)=(?:"([^"]*)"|([^\s",]+))')
 
 
 class NoSuchImageError(FleetError):
@@ -79,15 +80,25 @@ def find_published(reference: str, role: str) -> LocalImage:
     Raises NoSuchImageError, FleetError.
     """
     name = parse_name(reference)
-    with requests.Session() as session:
-        registry = _Registry(name, session)
-        body, digest = registry.manifest(name.version)
-        manifest = json.loads(body)
-        if _type(manifest) in _INDEXES:
-            manifest = json.loads(registry.manifest(_platform(manifest, reference))[0])
-        if _type(manifest) not in _MANIFESTS:
-            raise FleetError(f"{reference} is no image ({_type(manifest) or 'without a media type'})")
-        config = json.loads(registry.blob(manifest["config"]["digest"]))
+    try:
+        with requests.Session() as session:
+            return _found(_Registry(name, session), name, reference, role)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise FleetError(
+            f"{name.host} answers for {reference} with something that is no image ({error}): check that `registry` in "
+            "the inventory names a registry, and that no proxy or login page answers in its place"
+        ) from error
+
+
+def _found(registry: _Registry, name: Name, reference: str, role: str) -> LocalImage:
+    body, digest = registry.manifest(name.version)
+    manifest = json.loads(body)
+    if _type(manifest) in _INDEXES:
+        manifest = json.loads(registry.manifest(_platform(manifest, reference))[0])
+    if _type(manifest) not in _MANIFESTS:
+        found = _type(manifest) or "a manifest without a media type"
+        raise FleetError(f"{reference} is no image: expected one of OCI or of Docker's schema 2, found {found}")
+    config = json.loads(registry.blob(manifest["config"]["digest"]))
     environment, labels = settings(config.get("config") or {})
     unpacked = dict(labels).get(SIZE_LABEL)
     return LocalImage(
@@ -157,6 +168,11 @@ class _Registry:
             raise FleetError(f"{self._name.host} refuses {said} (HTTP {code}, {name}): docker login {self._name.host}")
         if code == requests.codes.not_found:
             raise NoSuchImageError(f"the registry {self._name.host} has no image {name}")
+        if code == requests.codes.too_many_requests:
+            raise FleetError(
+                f"{self._name.host} has had too many requests (HTTP 429, {name}: {answer.text[:200]}): wait, or docker "
+                f"login {self._name.host} with an account that may ask more"
+            )
         if code != requests.codes.ok:
             raise FleetError(f"the registry {self._name.host} answers HTTP {code} for {name}: {answer.text[:200]}")
         return bytes(answer.content)
@@ -173,13 +189,22 @@ class _Registry:
         return self._ask(what, accept)
 
     def _authorization(self, challenge: str) -> str | None:
-        """Value of the header Authorization that the registry asks for. Raises FleetError."""
-        kind, _, rest = challenge.partition(" ")
-        fields = dict(_CHALLENGE.findall(rest))
+        """Value of the header Authorization that the registry asks for, by a token if it can. Raises FleetError."""
+        _, *parts = _SCHEME.split(challenge)
+        schemes = {
+            kind.lower(): {key: quoted or bare for key, quoted, bare in _FIELD.findall(rest)}
+            for kind, rest in zip(parts[::2], parts[1::2], strict=True)
+        }
         user, password = self._login.get("username", ""), self._login.get("password", "")
-        if kind.lower() == "basic" and user:
-            return str(requests.Request("GET", self._base, auth=(user, password)).prepare().headers["Authorization"])
-        if kind.lower() != "bearer" or "realm" not in fields:
+        if token := self._of_realm(schemes.get("bearer", {}), user, password):
+            return f"Bearer {token}"
+        if "basic" not in schemes or not user:
+            return None
+        return str(requests.Request("GET", self._base, auth=(user, password)).prepare().headers["Authorization"])
+
+    def _of_realm(self, fields: Mapping[str, str], user: str, password: str) -> str | None:
+        """Token of the service that the registry names; None without one. Raises FleetError."""
+        if "realm" not in fields:
             return None
         wanted = {"service": fields.get("service", ""), "scope": f"repository:{self._name.path}:pull"}
         try:
@@ -192,8 +217,7 @@ class _Registry:
             said = answer.json() if answer.ok else {}
         except RequestException as error:
             raise self._silent(error) from error
-        token = said.get("token") or said.get("access_token")
-        return f"Bearer {token}" if token else None
+        return said.get("token") or said.get("access_token")
 
     def _silent(self, error: RequestException) -> FleetError:
         """Error of a registry that does not answer."""
@@ -202,6 +226,11 @@ class _Registry:
             return FleetError(
                 f"the certificate of the registry {host} is not trusted: put its CA into the system's, or into "
                 f"/etc/docker/certs.d/{host}/ca.crt, as Docker needs it"
+            )
+        if any(each in str(error) for each in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")):
+            return FleetError(
+                f"the registry {host} speaks no TLS: give it a certificate, or name it under insecure-registries in "
+                "/etc/docker/daemon.json, on this machine and on the hosts"
             )
         return FleetError(
             f"the registry {host} does not answer ({_reason(error)}): check `registry` in the inventory, the network, "
@@ -246,11 +275,15 @@ def _login(host: str) -> Mapping[str, str]:
     """Login of `docker login`, also from a credential helper; empty without one. Raises FleetError."""
     from docker import auth  # type: ignore[import-untyped]
     from docker.errors import DockerException  # type: ignore[import-untyped]
+    from docker.utils.config import find_config_file  # type: ignore[import-untyped]
 
     try:
         found = auth.load_config().resolve_authconfig(host) or {}
-    except DockerException as error:
-        raise FleetError(f"docker's login for {host} cannot be read: {error}") from error
+    except (DockerException, ValueError, TypeError, AttributeError) as error:
+        raise FleetError(
+            f"docker's login for {host} cannot be read ({error}): correct {find_config_file()}, or the credential "
+            f"helper that it names, then docker login {host}"
+        ) from error
     return {str(key).lower(): str(value) for key, value in found.items() if value}
 
 

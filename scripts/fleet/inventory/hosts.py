@@ -71,8 +71,10 @@ class Jump:
 def _jump(value: object) -> Jump:
     pattern = r"(?:([A-Za-z0-9_][\w.-]*)@)?(\[[0-9A-Fa-f:.]+(?:%[\w.-]+)?\]|[A-Za-z0-9][\w.-]*)(?::([0-9]{1,5}))?"
     parts = re.fullmatch(pattern, value) if isinstance(value, str) else None
+    if value == "none":
+        raise expected("[user@]address[:port]", value, ": a host without a jump host has jump: []")
     if parts is None:
-        raise expected("[user@]address[:port]", value)
+        raise expected("[user@]address[:port], or a list of them", value)
     user, address, port = parts.groups()
     if port is not None and not types.PORT.least <= int(port) <= types.PORT.most:
         raise expected(str(types.PORT), int(port))

@@ -58,7 +58,7 @@ LARGEST_FILE = 1 << 20
 _SHORTEST = {BARK_WEBHOOK: 16, BARK_SESSIONS: 32, CLUSTER_TOKEN: SHORTEST_TOKEN, GRAFANA: 8}  # characters
 _PEM = {
     **dict.fromkeys((GATEWAY_CERTIFICATE, HOST_CERTIFICATE, HOST_CA, BARK_STORE_CA), "CERTIFICATE"),
-    **dict.fromkeys((GATEWAY_KEY, HOST_KEY), r"[A-Z ]*PRIVATE KEY"),
+    **dict.fromkeys((GATEWAY_KEY, HOST_KEY), "PRIVATE KEY"),
 }
 _SHELF_KEYS = ("aws_access_key_id", "aws_secret_access_key")
 _SCRYPT = {"n": 1 << 14, "r": 8, "p": 1, "maxmem": 64 << 20}
@@ -156,7 +156,7 @@ def _content(path: Path) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise FleetError(f"{path}:{line}: not UTF-8 text") from None
+        raise FleetError(f"{path}:{line}: not UTF-8 text: save it as UTF-8") from None
 
 
 def _nodes(path: Path, text: str) -> yaml.Node | None:
@@ -183,8 +183,8 @@ def _value(name: str, node: yaml.Node, where: str) -> bytes:
         _check_shelf_keys(text, where)
         return text.strip().encode() + b"\n"
     if name in _PEM:
-        if not re.match(rf"\s*-----BEGIN {_PEM[name]}-----\n", text):
-            raise FleetError(f"{where}: {name}: expected PEM, as a block (|) that begins with -----BEGIN …-----")
+        if not re.search(rf"^-----BEGIN (?:[A-Z]+ )?{_PEM[name]}-----$", text, re.MULTILINE):  # text may be before it
+            raise FleetError(f"{where}: {name}: expected PEM, as a block (|) with a line -----BEGIN {_PEM[name]}-----")
         return text.strip().encode() + b"\n"
     if "\n" in text.rstrip("\n"):
         raise FleetError(f"{where}: {name}: expected one line")

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from pydantic import PlainValidator
 
 from fleet.inventory.secrets import BARK_SHELF, BARK_STORE, BARK_STORE_CA
-from fleet.inventory.types import DIRECTORY, expected, is_loopback, refusal, text
+from fleet.inventory.types import DIRECTORY, WITHOUT_SLASH, expected, is_loopback, refusal, text
 
 SHELF = "/var/lib/voxyard/shelf"
 """Mount point of a directory in the container."""
@@ -184,5 +184,5 @@ def _cluster_shelf(value: object) -> str:
 
 
 Store = Annotated[str, PlainValidator(_store)]
-Shelf = Annotated[str, PlainValidator(_shelf)]
-ClusterShelf = Annotated[str, PlainValidator(_cluster_shelf)]
+Shelf = Annotated[str, PlainValidator(_shelf), WITHOUT_SLASH]
+ClusterShelf = Annotated[str, PlainValidator(_cluster_shelf), WITHOUT_SLASH]

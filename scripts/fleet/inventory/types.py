@@ -16,7 +16,8 @@ from pydantic_core import PydanticCustomError, core_schema
 from voxyard.settings.values import found_words
 
 _HOST_NAME = r"[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*\.?"
-_REGISTRY = r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?(/[a-z0-9]([a-z0-9._-]*[a-z0-9])?)*"
+_REGISTRY_HOST = r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?:[0-9]{1,5}|[a-z0-9][a-z0-9-]*\.([a-z0-9.-]*[a-z0-9])|localhost"
+_REGISTRY = rf"({_REGISTRY_HOST})(/[a-z0-9]([a-z0-9._-]*[a-z0-9])?)*"
 
 DIRECTORY = r"(?:/[A-Za-z0-9_@+-][A-Za-z0-9_.@+-]*)+"
 
@@ -122,8 +123,10 @@ def list_of(what: str = "", *, repeats: bool = False) -> BeforeValidator:
 
 def text(value: object) -> str:
     """Non-empty line of text. Raises PydanticCustomError."""
-    if not isinstance(value, str) or not value.strip() or not value.isprintable():
+    if not isinstance(value, str) or not value.strip():
         raise expected("a string", value)
+    if not value.isprintable():
+        raise expected("a line of printable characters", value)
     return value
 
 
@@ -187,7 +190,8 @@ def _address(value: object) -> str:
     if colon and number.isdecimal() and (_is_name(name) or is_ip(name.strip("[]"))):
         raise expected("a name or an address without a port", value, ": use port")
     if not _is_name(address):
-        raise expected("a name or an address", value)
+        advice = ": user and port have keys of their own" if {"@", "/"} & set(address) else ""
+        raise expected("a name or an address", value, advice)
     return address
 
 
@@ -213,6 +217,10 @@ LocalPaths = Annotated[tuple[Path, ...], PlainValidator(paths)]
 Switch = Annotated[bool, Strict()]
 PORT = Between("a port", 1, 65535)
 Port = Annotated[int, PORT]
-RemoteDirectory = Annotated[str, Matching(DIRECTORY, "the whole path of a directory on the host")]
+# A slash at the end, as a shell completes directories, says nothing more.
+WITHOUT_SLASH = BeforeValidator(lambda value: value.rstrip("/") or value if isinstance(value, str) else value)
+RemoteDirectory = Annotated[str, Matching(DIRECTORY, "the whole path of a directory on the host"), WITHOUT_SLASH]
 Seconds = Annotated[int, Between("seconds", 1, 3600)]
-Registry = Annotated[str, Matching(_REGISTRY, "a registry as host[:port][/path], in lower case")]
+Registry = Annotated[
+    str, Matching(_REGISTRY, "a registry as host[:port][/path], in lower case (docker.io/NAME)"), WITHOUT_SLASH
+]

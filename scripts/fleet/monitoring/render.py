@@ -32,6 +32,7 @@ SECRETS = PurePosixPath("/etc/voxyard")
 MAIL_RELAY, MAIL_PASSWORD = "alert-mail-relay", "alert-mail-password"
 """Secret with the mail relay URL (smtp://…), and the password file extracted from it."""
 
+_SWITCHES = {"yes": True, "true": True, "no": False, "false": False}
 _RUNBOOK = b"runbook_url: deploy/prometheus/runbook.md#"
 
 WATCHDOG = "watchdog"
@@ -57,16 +58,18 @@ def mail_relay(secrets: Mapping[str, bytes]) -> tuple[Mapping[str, object], Mapp
     wanted = "expected smtp://USER:PASSWORD@HOST:PORT?from=ADDRESS&tls=no, special characters as %40"
     try:
         found = urlsplit(secrets[MAIL_RELAY].decode().strip())
-        host, port, more = found.hostname, found.port, parse_qs(found.query, strict_parsing=bool(found.query))
+        query = found.query.replace("+", "%2B")  # of an address, which is no blank
+        host, port, more = found.hostname, found.port, parse_qs(query, strict_parsing=bool(query))
     except ValueError:
         raise FleetError(f"the secret {MAIL_RELAY} is not a mail relay URL: {wanted}") from None
-    good = found.scheme == "smtp" and host and found.path in ("", "/") and {"from", "tls"} >= more.keys()
-    if not good or (found.password and not found.username):
+    tls = _SWITCHES.get(more.get("tls", ["yes"])[0])
+    good = found.scheme == "smtp" and found.path in ("", "/") and {"from", "tls"} >= more.keys()
+    if not good or not host or tls is None or found.fragment or (found.password and not found.username):
         raise FleetError(f"the secret {MAIL_RELAY} is not a mail relay URL: {wanted}")
     settings: dict[str, object] = {
-        "smtp_smarthost": f"{host}:{port or 587}",
+        "smtp_smarthost": _at(host, port or 587),
         "smtp_from": more.get("from", [SENDER])[0],
-        "smtp_require_tls": more.get("tls", ["yes"])[0] != "no",
+        "smtp_require_tls": tls,
     }
     if found.username:
         settings["smtp_auth_username"] = unquote(found.username)

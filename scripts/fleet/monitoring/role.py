@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -177,6 +178,11 @@ def _secrets(inventory: Inventory, secrets: Secrets, programs: tuple[str, ...]) 
             raise FleetError(
                 f"{program} needs the secret {', '.join(missing)}: add it to the file named as "
                 "`secrets` of the monitoring host in the inventory"
+            )
+    for name in wanted["alertmanager"]:
+        if not re.match(rb"(\s*https?://[^\s/]|$)", secrets.values[name]):
+            raise FleetError(
+                f"the secret {name} is no webhook: expected its whole URL, https://…, and nothing before it"
             )
     return {program: {name: secrets.values[name] for name in names} for program, names in wanted.items()}
 

@@ -75,6 +75,19 @@ def parse(content: bytes, name: str) -> Mapping[str, Any]:
     return document
 
 
+def refuse_strangers(theirs: Mapping[str, bytes], ours: Mapping[str, bytes], host: Host) -> None:
+    """Raises FleetError for an entry of the operator's files that is of no service of `ours` and brings no image."""
+    known = {service for name, body in ours.items() for service in parse(body, name).get("services") or {}}
+    for name, body in theirs.items():
+        for service, entry in (parse(body, name).get("services") or {}).items():
+            given = set(entry) if isinstance(entry, Mapping) else set()
+            if service not in known and not given & {"image", "build", "extends", "!reset"} and service[:1] != "!":
+                raise FleetError(
+                    f"{name.split('-', 2)[2]}: services.{service}: {host.name} has no such service, and the entry no "
+                    f"image: expected one of {', '.join(sorted(known))}"
+                )
+
+
 def parts_for(document: Mapping[str, Any], service: str) -> Mapping[str, Any]:
     """Parts of one file that affect a service: its entry, and the objects that it names.
 

@@ -104,8 +104,10 @@ def _read(host: Host, name: str, settings: Custom) -> bytes:
     document = compose.parse(content, str(path))
     if problem := next(_problems(document, name), None):
         raise FleetError(f"{path}: {problem}")
-    if settings.gpus and "deploy" in (document["services"][name] or {}):
-        raise FleetError(f"{path}: services.{name}.deploy: leave it out: the GPUs are those of gpus in the inventory")
+    for key in ("deploy", "gpus"):
+        if settings.gpus and key in (document["services"][name] or {}):
+            said = "leave it out: the GPUs are those of gpus in the inventory"
+            raise FleetError(f"{path}: services.{name}.{key}: {said}")
     return content
 
 
@@ -130,7 +132,7 @@ def _problems(document: Mapping[str, Any], name: str) -> Iterator[str]:
     ]
     files = [str(each.get("file", "")) for kind in ("secrets", "configs") for each in _objects(document, kind)]
     for source in (*(each.partition(":")[0] for each in volumes), *files):
-        if source.startswith((".", "~")) or (source in files and source and not source.startswith("/")):
+        if source.startswith((".", "~")) or (source and (source in files or "/" in source) and source[0] not in "/$"):
             yield f"{source} is not on the host: name a volume, or the whole path of what is there"
 
 

@@ -187,6 +187,7 @@ def _files(
     for part in inputs.parts:
         ours |= part.compose
         files |= part.files
+    compose.refuse_strangers(theirs, ours, host)
     return {**ours, **theirs, **files}, (*ours, *theirs)
 
 

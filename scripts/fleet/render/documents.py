@@ -16,6 +16,7 @@ from fleet.errors import FleetError
 KUSTOMIZATION = "kustomization.yaml"
 Document = Mapping[str, Any]
 _PLACE = re.compile(r"\$\{([a-z_]+)\}")
+_OTHERWISE = r"(?:[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|0o[0-7]+|[ynYN])$"
 
 
 class _Dumper(yaml.CSafeDumper):
@@ -31,6 +32,8 @@ class _Dumper(yaml.CSafeDumper):
 
 
 _Dumper.add_representer(str, _Dumper.represent_text)
+# What is no string for kubectl and kustomize is quoted: 1e5, 08, y, and a hash such as 12345678e123.
+_Dumper.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(_OTHERWISE), list("-+.0123456789ynYN"))
 
 
 def to_bytes(documents: Sequence[Document], heading: str) -> bytes:

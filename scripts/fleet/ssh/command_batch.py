@@ -24,10 +24,10 @@ _CONTROL = re.compile(
 TIMED_OUT = 124  # exit code of coreutils' `timeout`
 
 # Where programs are that a login without a terminal may not find: those of the administrator, of a NAS, of Flatcar, of
-# NixOS, of NVIDIA's in WSL, of snap.
+# NixOS, of NVIDIA's in WSL, of snap, and the system's own, which a PATH set in ~/.bashrc may have replaced.
 _PROGRAMS = (
     *("/usr/local/bin", "/usr/local/sbin", "/usr/sbin", "/sbin", "/opt/bin"),
-    *("/run/current-system/sw/bin", "/usr/lib/wsl/lib", "/snap/bin"),
+    *("/run/current-system/sw/bin", "/usr/lib/wsl/lib", "/snap/bin", "/usr/bin", "/bin"),
 )
 
 
@@ -142,15 +142,18 @@ def split(out: str, err: str, marker: str) -> dict[str, Answer]:
 
 
 def marked(command: Command, state_dir: str | None = None) -> tuple[str, str]:
-    """Shell script for a command that reads standard input, and the marker before its exit code."""
+    """Shell script for a command that reads standard input, and the marker around its output."""
     marker = f"--voxyard-{secrets.token_hex(8)}"
-    return "\n".join([*_placed(state_dir), f"{command.shell}; printf '\\n{marker} end %s\\n' $? >&2"]), marker
+    begin = f"printf '\\n{marker} begin\\n'"
+    end = f"printf '\\n{marker} end %s\\n' $? >&2"
+    return "\n".join([*_placed(state_dir), f"{begin}; {begin} >&2; {command.shell}; {end}"]), marker
 
 
 def unmarked(out: str, err: str, marker: str) -> Answer | None:
     """Answer of the command; None where the session ended before it."""
     said, mark, code = err.rpartition(f"\n{marker} end ")
-    return Answer(out, said, int(code)) if mark else None
+    begin = f"\n{marker} begin\n"  # before it stands what the login prints
+    return Answer(out.partition(begin)[2], said.partition(begin)[2], int(code)) if mark else None
 
 
 def _parts(text: str, marker: str) -> list[tuple[str, str]]:

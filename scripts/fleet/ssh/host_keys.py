@@ -18,7 +18,7 @@ def unknown(host: Host, hop: Hop, at_length: str, said: str) -> HostFailedError:
     key = f"{offered[1]} {offered[2]}" if offered else "a key"
     console = _fingerprint_command(offered[1] if offered else "ssh-ed25519")
     return HostFailedError(
-        f"the host key of {_name(hop)} is not known; it offers {key} ({said}). "
+        f"the host key of {_name(hop, said)} is not known; it offers {key} ({said}). "
         f"Compare it with the key on the host ({console}), then add it: {add_command(host, hop)}"
     )
 
@@ -32,16 +32,16 @@ def changed(host: Host, hop: Hop, words: str) -> HostFailedError:
     key = f"{offered[1]} {offered[2]}" if offered else "another key"
     console = _fingerprint_command(offered[1] if offered else "ssh-ed25519")
     return HostFailedError(
-        f"the host key of {_name(hop)} has changed: known is {before}, it offers {key}. "
+        f"the host key of {_name(hop, words)} has changed: known is {before}, it offers {key}. "
         f"This may be a man-in-the-middle attack. If the host was reinstalled, compare with its key ({console}), then: "
-        f"ssh-keygen -f {_word(path)} -R {shlex.quote(_name(hop))} && {add_command(host, hop)}"
+        f"ssh-keygen -f {_word(path)} -R {shlex.quote(_name(hop, words))} && {add_command(host, hop)}"
     )
 
 
 def revoked(hop: Hop, said: str) -> HostFailedError:
     """Error for a host that offers a key marked @revoked in known_hosts."""
     return HostFailedError(
-        f"the host key of {_name(hop)} is revoked ({said}). "
+        f"the host key of {_name(hop, said)} is revoked ({said}). "
         "Create a new key on the host (ssh-keygen -A there), or check which machine answers at this address"
     )
 
@@ -49,6 +49,11 @@ def revoked(hop: Hop, said: str) -> HostFailedError:
 def add_command(host: Host, hop: Hop) -> str:
     """Shell command that adds the keys of a hop to the known_hosts file in use."""
     path = _word(str(host.known_hosts or _USERS))
+    if host.ssh_config and hop.number == 0:  # ssh-keyscan reads no aliases and takes no proxies
+        return (
+            f"{hop.login_command} -o StrictHostKeyChecking=ask -o UserKnownHostsFile={path} true "
+            "(and name that file as known_hosts in the inventory where ~/.ssh/config names another)"
+        )
     option = "" if hop.port == 22 else f"-p {hop.port} "
     scan = f"ssh-keyscan {option}{shlex.quote(hop.address)}"
     if hop.number > 0:  # reachable from the previous hop only
@@ -57,8 +62,10 @@ def add_command(host: Host, hop: Hop) -> str:
     return f"{scan} >> {path}"
 
 
-def _name(hop: Hop) -> str:
-    """Host name as in known_hosts."""
+def _name(hop: Hop, words: str) -> str:
+    """Host name as in known_hosts: as ssh itself says it, for ~/.ssh/config may change it or name a jump host."""
+    if said := re.search(r"(?i)host key (?:is known )?for (\S+)(?= and | has | was )", words):
+        return said[1]
     return hop.address if hop.port == 22 else f"[{hop.address}]:{hop.port}"
 
 

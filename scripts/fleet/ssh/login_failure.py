@@ -15,6 +15,7 @@ from fleet.ssh.route import CONNECT_SECONDS, Hop, Route
 _LONGEST = 400  # characters
 _NOT_THERE = "stdio forwarding failed"  # the jump host works, the next hop does not answer
 
+_CUT = "kex_exchange_identification"
 _REMEDIES = (  # words of ssh → what helps, where sshd answers
     (
         "no matching",
@@ -22,7 +23,7 @@ _REMEDIES = (  # words of ssh → what helps, where sshd answers
         "HostKeyAlgorithms +ssh-rsa), with ssh_config: true in the inventory",
     ),
     (
-        "kex_exchange_identification",
+        _CUT,
         "something there closes connections at once: MaxStartups of its sshd, fail2ban, a firewall, or what listens on "
         "port {port} is no sshd",
     ),
@@ -40,6 +41,7 @@ _KERBEROS = (
 def login_failure(route: Route) -> FleetError:
     """Error for the hop that failed, after ssh has exited."""
     hop, words = _failed_hop(route)
+    words = words or _verbose_login(route, hop, "-o", "LogLevel=INFO").strip().rpartition("\n")[2]
     said = on_one_line(words)
     if _NOT_THERE in words and hop.number > 0 and _forbidden(route, route.hops[hop.number - 1], hop):
         before = route.hops[hop.number - 1]
@@ -63,7 +65,9 @@ def login_failure(route: Route) -> FleetError:
         return HostFailedError(
             f"the address {hop.address} cannot be resolved ({said}){via}: correct it in the inventory{alias}"
         )
-    remedy = next(each for found, each in _REMEDIES if found in words).format(port=hop.port)
+    found, remedy = next((found, each.format(port=hop.port)) for found, each in _REMEDIES if found in words)
+    if found in ("", _CUT) and _has_proxy(route, hop):
+        remedy = f"the ProxyCommand or ProxyJump of ~/.ssh/config fails: see what {hop.login_command} says"
     return HostFailedError(f"{hop.target} cannot be reached{via} ({said}): {remedy}")
 
 
@@ -91,6 +95,13 @@ def _forbidden(route: Route, jump: Hop, hop: Hop) -> bool:
         return False
 
 
+def _has_proxy(route: Route, hop: Hop) -> bool:
+    """True where ~/.ssh/config has a proxy on the way to the first hop."""
+    if not route.host.ssh_config or hop.number > 0:
+        return False
+    return re.search(r"(?m)^proxy(command|jump) (?!none$)", _verbose_login(route, hop, "-G")) is not None
+
+
 def _fix(route: Route, hop: Hop, words: str) -> str:
     methods = set(re.findall(r"[\w-]+", "".join(re.findall(r"Permission denied \(([\w,-]+)\)", words))))
     if methods and "publickey" not in methods:
@@ -110,7 +121,12 @@ def _fix(route: Route, hop: Hop, words: str) -> str:
     at_length = _verbose_login(route, hop)
     if "no mutual signature" in at_length:
         return "host and ssh agree on no signature for an RSA key: use another one (ssh-keygen -t ed25519)"
-    taken = re.search(r"Server accepts key: (.+) (\S+ SHA256:.*)", at_length)
+    taken = re.search(r"Server accepts key: (.+) (\S+ SHA256:.*)\s+(debug1: Authentications that can)?", at_length)
+    if taken is not None and taken[3]:
+        return (
+            f"it knows the key {taken[1]} and forbids the login: see PermitRootLogin, AllowUsers and AllowGroups in "
+            "its sshd_config, and from= before the key in authorized_keys there"
+        )
     if taken is not None and "agent" not in taken[2].split():
         return f"it accepts the key {taken[1]}, which needs its passphrase: ssh-add {shlex.quote(taken[1])}"
     if taken is not None:
@@ -122,11 +138,12 @@ def _fix(route: Route, hop: Hop, words: str) -> str:
     )
 
 
-def _verbose_login(route: Route, hop: Hop) -> str:
-    """Verbose output of a second login attempt: the only source of fingerprints and key names."""
+def _verbose_login(route: Route, hop: Hop, *options: str) -> str:
+    """Output of a second login attempt, as -v says more: fingerprints, names of keys, some reasons, the settings."""
     limit = CONNECT_SECONDS * (hop.number + 2)
-    words = [*route.login(hop), "-v", hop.address, "true"]
+    words = [*route.login(hop), *(options or ("-v",)), hop.address, "true"]
     try:
-        return decoded(exchange(words, (), stall_seconds=limit, seconds=limit).err)
+        done = exchange(words, (), stall_seconds=limit, seconds=limit)
     except StalledError:
         return ""
+    return decoded(done.out + done.err)

@@ -95,6 +95,11 @@ def _failure_message(host: Host, code: int, err: str) -> str:
         return f"{host.name} has no rsync: apt-get install rsync there ({said})"
     if "Host key verification failed" in said or "host key" in said.lower():
         return f"{host.name}: its host key is unknown or has changed, nothing was sent: {said}"
+    if "is your shell clean" in said:
+        return (
+            f"{host.name}: its login prints something, which rsync takes for an answer ({said}): let ~/.bashrc there "
+            f"print nothing without a terminal, so that `ssh {host.user}@{host.address} true` is silent"
+        )
     advice = ": run the same command again, it continues where it stopped" if code in _LOST else ""
     return f"{host.name}: rsync failed ({said}){advice}"
 

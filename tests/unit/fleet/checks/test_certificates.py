@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives import serialization
 from fleet_doubles import facts, host
 
 from fleet.certificates import Authority, issue, make, open_authority, write_secrets
@@ -73,6 +74,25 @@ def for_more_hosts(values: Values, folder: Path) -> Values:
     return {**values, "host-certificate": certificate, "host-key": key}
 
 
+def root_first(values: Values, _: Path) -> Values:
+    return {**values, "host-certificate": values["host-ca"] + values["host-certificate"]}
+
+
+def with_text(values: Values, _: Path) -> Values:
+    """As openssl writes it, with what the file is before it, and the curve of a key."""
+    curve = b"-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n"
+    names = ("host-certificate", "gateway-certificate", "host-ca")
+    with_words = {name: b"Bag Attributes\n    localKeyID: 01\nsubject=CN = x\n" + values[name] for name in names}
+    keys = {name: curve + as_traditional(values[name]) for name in ("host-key", "gateway-key")}
+    return {**values, **with_words, **keys}
+
+
+def as_traditional(key: bytes) -> bytes:
+    """The key in the form EC PRIVATE KEY."""
+    form, text = serialization.PrivateFormat.TraditionalOpenSSL, serialization.Encoding.PEM
+    return serialization.load_pem_private_key(key, None).private_bytes(text, form, serialization.NoEncryption())
+
+
 def not_pem(values: Values, _: Path) -> Values:
     pem = b"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
     return {**values, "host-certificate": pem}
@@ -93,6 +113,11 @@ def not_pem(values: Values, _: Path) -> Values:
             for_another_host,
             ["host-certificate does not name gpu-01, 192.0.2.11, by which gateway and Prometheus verify it"],
         ),
+        (  # kubernetes/ingress-nginx#7799
+            root_first,
+            ["host-certificate has the certificate of its key in place 2, where servers expect it first"],
+        ),
+        (with_text, []),
         (not_pem, ["host-certificate or its key is not readable as PEM, or the key has a password"]),
         (lambda values, _: {name: value for name, value in values.items() if name != "host-ca"}, None),
         (for_more_hosts, []),

@@ -45,6 +45,7 @@ class FakeRegistry:
     password: str = ""
     elsewhere: str = ""  # address that blobs are redirected to
     basic: bool = False
+    asks: str = 'Bearer realm="http://{}/token",service="r"'  # for a token
     code: int = 200
     asked: list[tuple[str, str | None]] = field(default_factory=list)
     address: str = ""
@@ -68,11 +69,11 @@ class FakeRegistry:
         at = urlparse(handler.path)
         if at.path == "/token":
             wanted = f"Basic {base64.b64encode(f'ann:{self.password}'.encode()).decode()}"
-            scope = parse_qs(at.query).get("scope")
-            good = said == wanted and scope == ["repository:site/voxyard-bark:pull"]
+            asked = parse_qs(at.query)
+            good = said == wanted and asked == {"scope": ["repository:site/voxyard-bark:pull"], "service": ["r"]}
             self._send(handler, 200 if good else 401, b'{"token": "good"}' if good else b"{}")
         elif self.password and not self._allowed(said):
-            kind = "Basic" if self.basic else f'Bearer realm="http://{self.address}/token",service="r"'
+            kind = "Basic" if self.basic else self.asks.format(self.address)
             self._send(handler, 401, b"{}", {"WWW-Authenticate": kind})
         elif self.code != 200:
             self._send(handler, self.code, b"out of order")
@@ -202,6 +203,47 @@ def test_the_login_of_docker_is_used_where_the_registry_asks_for_one(fake: FakeR
 
 
 @pytest.mark.parametrize(
+    "asks",
+    [  # after Azure's and Nexus's registries, which take either
+        'Basic realm="site", Bearer realm="http://{}/token",service="r"',
+        'Bearer realm="http://{}/token",service="r",scope="", Basic realm="site"',
+        "bearer realm=http://{}/token,service=r",
+        'BASIC, Bearer service="r",error="invalid_token",realm="http://{}/token"',
+    ],
+)
+def test_a_token_is_fetched_however_the_registry_asks_for_it(fake: FakeRegistry, asks: str) -> None:
+    fake.push("abc", CONFIG)
+    fake.password, fake.asks = "secret", asks
+    login(fake, "secret")
+    assert find(fake).layers == ("sha256:1", "sha256:2")
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        "[]",
+        '{"auths": ["r:5000"]}',
+        '{"auths": {"ADDRESS": {"auth": "%%%"}}}',
+        '{"auths": {"ADDRESS": {"auth": "bm8gY29sb24="}}}',
+        '{"auths": {"ADDRESS": "secret"}}',
+        '{"credHelpers": {"ADDRESS": "absent"}}',  # docker/docker-credential-helpers#182
+        '{"credHelpers": {"ADDRESS": "talks"}}',
+    ],
+)
+@pytest.mark.filterwarnings("ignore:docker-credential-absent")
+def test_a_login_that_cannot_be_read_is_named_with_its_file(fake: FakeRegistry, tmp_path: Path, config: str) -> None:
+    fake.push("abc", CONFIG)
+    helper = tmp_path / "docker-credential-talks"
+    helper.write_text("#!/bin/sh\necho Please unlock the keyring\n")
+    helper.chmod(0o755)
+    (tmp_path / "config.json").write_text(config.replace("ADDRESS", fake.address))
+    with pytest.raises(
+        FleetError, match=rf"login for {fake.address} cannot be read \(.*correct {tmp_path}/config.json"
+    ):
+        find(fake)
+
+
+@pytest.mark.parametrize(
     ("password", "said"), [("", "a request without a login"), ("old", "the login that docker has for it")]
 )
 def test_a_refused_login_names_the_command(fake: FakeRegistry, password: str, said: str) -> None:
@@ -236,6 +278,32 @@ def test_an_image_that_is_not_there_is_an_error_of_its_own(fake: FakeRegistry) -
 def test_a_registry_that_is_out_of_order_is_named_with_what_it_says(fake: FakeRegistry) -> None:
     fake.code = 503
     with pytest.raises(FleetError, match=r"answers HTTP 503 for .*out of order"):
+        find(fake)
+
+
+def test_a_registry_that_wants_fewer_requests_is_named_with_the_way(fake: FakeRegistry) -> None:
+    """docker/hub-feedback#1669."""
+    fake.code = 429
+    with pytest.raises(
+        FleetError, match=rf"too many requests \(HTTP 429, .*out of order\): wait, or docker login {fake.address}"
+    ):
+        find(fake)
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["<html>Sign in</html>", "", "[]", "null", '"x"', '{"config": null, "layers": []}', '{"manifests": [1]}', "{}"],
+)
+def test_what_is_no_image_is_named_as_that(fake: FakeRegistry, body: str) -> None:
+    fake.contents["abc"] = body.encode()
+    with pytest.raises(FleetError, match=r"is no image"):
+        find(fake)
+
+
+def test_a_registry_without_tls_is_named_with_the_way(fake: FakeRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """regclient/regclient#268."""
+    monkeypatch.setattr(registry, "_insecure", lambda _: False)
+    with pytest.raises(FleetError, match=rf"{fake.address} speaks no TLS: .* insecure-registries"):
         find(fake)
 
 

@@ -155,7 +155,7 @@ def test_an_inventory_may_be_standard_input(tmp_path: Path, monkeypatch: pytest.
             "#!/nowhere/python\n",
             "cannot be run (No such file or directory): expected a program that prints the inventory",
         ),
-        ("#!/bin/sh\nprintf '\\377'\n", ":1: not UTF-8 text (byte 0xff)"),
+        ("#!/bin/sh\nprintf '\\377'\n", ":1: not UTF-8 text (byte 0xff): save it as UTF-8"),
         (DYNAMIC, ""),
     ],
     ids=["prints it", "fails", "prints a wrong one", "has no interpreter", "prints no text", "is none, and executable"],
@@ -170,6 +170,13 @@ def test_an_inventory_may_be_a_program_that_prints_it(tmp_path: Path, text: str,
         assert f"{program} {said}" in str(caught.value) or f"{program}{said}" in str(caught.value)
     else:
         assert [(host.name, host.known_hosts) for host in load(program).hosts] == [("x", tmp_path / "known")]
+
+
+def test_a_slash_at_the_end_of_a_directory_says_nothing_more(read: Read) -> None:
+    shared = "bark: {store: 'postgresql://v@db.lab/v', shelf: /mnt/v/}"
+    keys = f"state_dir: /srv/voxyard/, registry: r.example:5000/speech/, {shared}"
+    (found,) = read(f"hosts: {{a: {{address: h, user: u, roles: [bark], {keys}}}}}\n").hosts
+    assert (found.state_dir, found.registry, found.bark.shelf) == ("/srv/voxyard", "r.example:5000/speech", "/mnt/v")
 
 
 def test_jumps_are_a_text_or_a_list(read: Read) -> None:
@@ -189,6 +196,15 @@ def test_jumps_are_a_text_or_a_list(read: Read) -> None:
         ("exporter_address: '-x'", "hosts.a.exporter_address: expected a name or an address, found the text '-x'"),
         ("exporter_address: 'u; rm'", "hosts.a.exporter_address: expected a name or an address"),
         ("exporter_address: 'h:22'", "hosts.a.exporter_address: expected a name or an address without a port, found"),
+        (
+            "exporter_address: u@h",
+            "hosts.a.exporter_address: expected a name or an address, found the text 'u@h': user and",
+        ),
+        (
+            "exporter_address: 'ssh://h'",
+            "hosts.a.exporter_address: expected a name or an address, found the text 'ssh:",
+        ),
+        ("exporter_address: 'h\u00a0'", "hosts.a.exporter_address: expected a line of printable characters, found"),
         ("exporter_address: 192.0.2.300", "hosts.a.exporter_address: expected a name or an address, found the text"),
         ("exporter_address: '[::1'", "hosts.a.exporter_address: expected a name or an address, found the text"),
         ("exporter_address: '[192.0.2.1]'", "hosts.a.exporter_address: expected a name or an address, found the text"),
@@ -244,7 +260,15 @@ def test_jumps_are_a_text_or_a_list(read: Read) -> None:
         ("gpus: [0]", "hosts.a.gpus: expected a GPU's UUID as nvidia-smi -L prints it, found 0"),
         ("gpus: two", "hosts.a.gpus: expected a count or a list of UUIDs, found the text 'two'"),
         ("gpus: -1", "hosts.a.gpus: expected a count or a list of UUIDs, found -1"),
-        ("jump: 'a b'", "hosts.a.jump: expected [user@]address[:port], found the text 'a b'"),
+        ("jump: 'a b'", "hosts.a.jump: expected [user@]address[:port], or a list of them, found the text 'a b'"),
+        (
+            "jump: 'a.example,b.example'",
+            "hosts.a.jump: expected [user@]address[:port], or a list of them, found the text",
+        ),
+        (
+            "jump: none",
+            "hosts.a.jump: expected [user@]address[:port], found the text 'none': a host without a jump host",
+        ),
         ("jump: 'a:70000'", "hosts.a.jump: expected a port from 1 to 65535, found 70000"),
         ("ssh_config: ours", "hosts.a.ssh_config: expected true or false, found the text 'ours'"),
         ("identity_file: {}", "hosts.a.identity_file: expected a string, found a mapping"),
@@ -289,7 +313,18 @@ def test_jumps_are_a_text_or_a_list(read: Read) -> None:
         ("trainer: {metrics_port: x}", "hosts.a.trainer.metrics_port: expected a port from 1 to 65535, found the text"),
         ("trainer: {port: 5}", "hosts.a.trainer.port: unknown key, known are metrics_port, stop_seconds"),
         ("registry: 'https://r'", "hosts.a.registry: expected a registry as host[:port][/path], in lower case"),
-        ("registry: R/x", "hosts.a.registry: expected a registry as host[:port][/path], in lower case, found"),
+        (
+            "registry: myorg",
+            "hosts.a.registry: expected a registry as host[:port][/path], in lower case (docker.io/NAME)",
+        ),
+        (
+            "registry: myorg/speech",
+            "hosts.a.registry: expected a registry as host[:port][/path], in lower case (docker.io/NAME)",
+        ),
+        (
+            "registry: R/x",
+            "hosts.a.registry: expected a registry as host[:port][/path], in lower case (docker.io/NAME), found",
+        ),
         ("secrets: [[x]]", "hosts.a.secrets: expected a string, found a list"),
         ("secrets: [x, ./x]", "hosts.a.secrets: the list has a duplicate entry"),
         ("canary: 1", "hosts.a.canary: expected true or false, found 1"),

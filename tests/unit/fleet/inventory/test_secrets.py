@@ -130,6 +130,9 @@ def test_several_files_are_read_as_one_and_a_name_in_two_is_named_with_both(writ
         (f"bark-api-keys: 'a: {{sha256: {HASH}, limits: {PLANTED}}}'", "expected what `voxyard keys new"),
         (f"bark-api-keys: 'a: [{PLANTED}'", ":1: bark-api-keys: expected what `voxyard keys new"),
         ("bark-webhook-secret: a\x01b", ":1: not readable as YAML"),
+        (f"gateway-key: |\n  -----BEGIN CERTIFICATE-----\n  {PLANTED}\n", "a line -----BEGIN PRIVATE KEY-----"),
+        (f"gateway-certificate: |\n  -----BEGIN PRIVATE KEY-----\n  {PLANTED}\n", "a line -----BEGIN CERTIFICATE-----"),
+        (f'gateway-key: "-----BEGIN PRIVATE KEY-----\\\\n{PLANTED}"', ":1: gateway-key: expected PEM, as a block (|)"),
     ],
 )
 def test_a_wrong_file_is_named_by_line_and_without_a_piece_of_it(write: Write, text: str, said: str) -> None:
@@ -173,7 +176,7 @@ def test_a_password_of_eight_characters_is_long_enough(write: Write) -> None:
 def test_the_line_that_is_no_text_is_named(write: Write) -> None:
     path = write("")
     path.write_bytes(b"bark-webhook-secret: " + PLANTED.encode() + b"\ngrafana-admin-password: \xff\n")
-    with pytest.raises(FleetError, match=r":2: not UTF-8 text$"):
+    with pytest.raises(FleetError, match=r":2: not UTF-8 text: save it as UTF-8$"):
         read(path)
 
 

@@ -186,6 +186,13 @@ def test_a_secret_that_is_missing_is_named(site: Path, name: str) -> None:
         made(site, secrets={each: value for each, value in SECRETS.items() if each != name})
 
 
+@pytest.mark.parametrize("said", [b"chat.lab.example/hook", b"token", b"ftp://chat", b"https://"])
+def test_a_webhook_that_is_no_url_is_named_without_its_words(site: Path, said: bytes) -> None:
+    with pytest.raises(FleetError, match=r"the secret alert-chat is no webhook: expected its whole URL") as caught:
+        made(site, secrets=SECRETS | {"alert-chat": said})
+    assert said not in str(caught.value).replace("https://…", "").encode()
+
+
 def test_secrets_are_in_no_file_and_no_representation(site: Path) -> None:
     release = made(site)
     assert release.secrets == {versioned(name, value): value for name, value in SECRETS.items()}

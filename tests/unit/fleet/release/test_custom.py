@@ -144,6 +144,7 @@ def test_the_release_adds_image_and_labels_and_changes_no_other_service(part: Pa
         ("services: {embeddings: {env_file: a.env}}", "services.embeddings.env_file: leave it out"),
         ("services: {embeddings: [a]}", "services.embeddings: expected a mapping"),
         ("services: {embeddings: {volumes: ['./models:/models']}}", r"\./models is not on the host"),
+        ("services: {embeddings: {volumes: ['models/a:/models']}}", "models/a is not on the host"),
         ("services: {embeddings: {volumes: [{type: bind, source: ../m, target: /m}]}}", r"\.\./m is not on the host"),
         ("services: {embeddings: {}}\nsecrets: {key: {file: key.txt}}", "key.txt is not on the host"),
         ("services: [a", r":1: not YAML"),
@@ -186,9 +187,10 @@ def test_its_gpus_are_reserved_by_uuid(part: Path) -> None:
     release = made(with_settings(on(part), gpus=1), gpus=2)
     (device,) = entry_of(release)["deploy"]["resources"]["reservations"]["devices"]
     assert device["device_ids"] == [uuid(1)]
-    part.write_text(PART + "    deploy: {replicas: 1}\n")
-    with pytest.raises(FleetError, match=r"services\.embeddings\.deploy: leave it out: the GPUs are those of gpus"):
-        made(with_settings(on(part), gpus=1), gpus=2)
+    for key, value in (("deploy", "{replicas: 1}"), ("gpus", "all")):
+        part.write_text(f"{PART}    {key}: {value}\n")
+        with pytest.raises(FleetError, match=rf"services\.embeddings\.{key}: leave it out: the GPUs are those of gpus"):
+            made(with_settings(on(part), gpus=1), gpus=2)
 
 
 def test_gpus_that_are_not_there_fail_its_check_and_its_release_and_no_exporter(part: Path) -> None:

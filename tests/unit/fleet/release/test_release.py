@@ -339,6 +339,32 @@ def test_an_operators_own_compose_file_comes_last_and_must_be_there(folder: Path
     assert made.compose_files == ("exporter.yaml", "site-1-exporter.yaml")
 
 
+@pytest.mark.parametrize(
+    ("services", "said"),
+    [
+        ("{exporter: {mem_limit: 1g}}", ""),
+        ("{sidecar: {image: x}, bark: !reset null}", ""),
+        ("!override {exporter: {mem_limit: 1g}}", ""),
+        (
+            "{bark-api: {mem_limit: 1g}}",
+            "own-1.yaml: services.bark-api: gpu-01 has no such service, and the entry no image",
+        ),
+        ("{Exporter:}", "own-1.yaml: services.Exporter: gpu-01 has no such service"),
+    ],
+)
+def test_an_operators_entry_is_of_a_service_or_brings_an_image(
+    folder: Path, tmp_path: Path, services: str, said: str
+) -> None:
+    override = tmp_path / "own-1.yaml"
+    override.write_text(f"version: '3.9'\nservices: {services}\n")
+    on = host(compose_overrides=(override,))
+    if said:
+        with pytest.raises(FleetError, match=rf"^{said}.*exporter"):
+            render(on, assign(facts(), on), LOGIN, read_inputs(on, LOGIN, folder, IMAGES))
+    else:
+        assert render(on, assign(facts(), on), LOGIN, read_inputs(on, LOGIN, folder, IMAGES)).compose_files
+
+
 def test_a_speech_service_that_others_reach_needs_keys(folder: Path) -> None:
     with pytest.raises(FleetError, match=r"gpu-01: the speech service would listen on 192\.0\.2\.11.*bark-api-keys"):
         read_inputs(speaker(), LOGIN, folder, IMAGES)

@@ -86,6 +86,10 @@ def test_a_pull_keeps_links_and_leaves_out_what_is_not_wanted(there: FakeHost, t
     [
         ("Host key verification failed.", "host key is unknown"),
         ("ssh: connect to host 192.0.2.11 port 22: Connection timed out", "it continues where it stopped"),
+        (
+            "protocol version mismatch -- is your shell clean?",
+            "print nothing without a terminal",
+        ),  # rust-lang/rustup#498
         ("sh: 1: rsync: not found", "apt-get install rsync"),
         ("flock: failed to execute rsync: No such file or directory", "apt-get install rsync"),
         ("sh: 1: flock: not found", "apt-get install util-linux"),

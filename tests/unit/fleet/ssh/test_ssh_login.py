@@ -187,6 +187,35 @@ def test_a_host_may_be_an_alias_of_ssh_config_with_its_user_and_port(server: Ssh
     assert (done.returncode, done.stdout) == (0, "on\n"), done.stderr
 
 
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (  # elpy1/ssh-over-ssm
+            "ProxyCommand sh -c 'echo no tunnel >&2; false'",
+            "the ProxyCommand or ProxyJump of ~/.ssh/config fails: see what ssh -p {port} {user}@lab-gpu says",
+        ),
+        (
+            "UserKnownHostsFile /dev/null\n  StrictHostKeyChecking no",
+            "then add it: ssh -p {port} {user}@lab-gpu -o StrictHostKeyChecking=ask -o UserKnownHostsFile=~/.ssh/",
+        ),
+        ("HostKeyAlias lab", "the host key of lab is not known"),
+        ("HostName 127.0.0.1", "the host key of [127.0.0.1]:{port} is not known"),
+    ],
+)
+def test_what_of_ssh_config_keeps_from_a_host_is_told_with_a_way_that_reads_it(
+    server: SshServer, tmp_path: Path, settings: str, said: str
+) -> None:
+    (tmp_path / ".ssh").mkdir(mode=0o700)
+    user = server.host().user
+    (tmp_path / ".ssh/config").write_text(f"Host lab-gpu\n  {settings}\n  HostName 127.0.0.1\n  Port {server.port}\n")
+    inventory = tmp_path / "hosts.yaml"
+    inventory.write_text(
+        f"hosts: {{here: {{address: lab-gpu, user: {user}, port: {server.port}, ssh_config: true}}}}\n"
+    )
+    done = with_home(tmp_path, ASK_ALL, str(inventory))
+    assert said.format(port=server.port, user=user) in done.stderr
+
+
 def test_a_certificate_of_the_operator_lets_in(authority: Path, tmp_path: Path) -> None:
     folder = tmp_path / "sshd"
     folder.mkdir()
@@ -265,15 +294,35 @@ def test_the_words_of_ssh_become_a_way(
     assert said in str(login_failure.login_failure(route))
 
 
-def test_a_key_for_whose_signature_the_host_is_too_old_is_replaced(
-    server: SshServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("at_length", "said"),
+    [
+        (  # Poeschl/Hassio-Addons#392
+            "debug1: send_pubkey_test: no mutual signature algorithm\r\n",
+            "host and ssh agree on no signature for an RSA key: use another one (ssh-keygen -t ed25519)",
+        ),
+        (  # a login as root, say
+            "Server accepts key: /k ED25519 SHA256:x explicit\r\ndebug1: Authentications that can continue: publickey",
+            "it knows the key /k and forbids the login: see PermitRootLogin, AllowUsers",
+        ),
+        (
+            "Server accepts key: /k ED25519 SHA256:x explicit\r\ndebug1: No more authentication methods to try.",
+            "it accepts the key /k, which needs its passphrase: ssh-add /k",
+        ),
+    ],
+)
+def test_what_becomes_of_a_key_is_told(
+    server: SshServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_length: str, said: str
 ) -> None:
-    """Poeschl/Hassio-Addons#392."""
-    said = "debug1: send_pubkey_test: no mutual signature algorithm\n"
-    monkeypatch.setattr(login_failure, "_verbose_login", lambda *_: said)
+    monkeypatch.setattr(login_failure, "_verbose_login", lambda *_: at_length)
     route = Route(server.host(port=22), tmp_path, (Hop(0, "lab", "ops", 22),))
     route.log(route.hops[0]).write_text("ops@lab: Permission denied (publickey).")
-    assert "use another one (ssh-keygen -t ed25519)" in str(login_failure.login_failure(route))
+    assert said in str(login_failure.login_failure(route))
+
+
+def test_a_reason_that_ssh_tells_only_when_asked_for_more_is_told(tmp_path: Path) -> None:
+    with ssh_server(tmp_path, Ciphers="aes256-cbc") as old:
+        assert "no matching cipher found. Their offer: aes256-cbc): its sshd is too old" in refusal(old.host())
 
 
 def test_a_key_that_wants_its_passphrase_is_named(
