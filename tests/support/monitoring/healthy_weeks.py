@@ -369,7 +369,7 @@ def two_networks_on_a_split(host: SimulatedHost, dice: random.Random) -> Moment:
 
 def restarts_with_work_in_the_queue(host: SimulatedHost, dice: random.Random) -> Moment:
     """The speech service is restarted once a day, with chunks in its queue, and loads its model for some minutes."""
-    hour, load, waiting = dice.uniform(1, 23) * HOUR, dice.uniform(120, 400), dice.randint(20, 200)
+    hour, load, waiting = dice.uniform(1, 23) * HOUR, dice.uniform(120, 600), dice.randint(20, 200)
 
     def moment(host: SimulatedHost, seconds: float) -> None:
         assert host.pool is not None
