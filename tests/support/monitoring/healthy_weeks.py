@@ -249,11 +249,13 @@ def maintenance(host: SimulatedHost, dice: random.Random) -> Moment:
 
 
 def reboots(host: SimulatedHost, dice: random.Random) -> Moment:
-    """The idle host restarts within three minutes, once a day; its speech service comes back with it."""
+    """The idle host restarts within three minutes, once a day; its speech service comes back, its driver later."""
     hour = dice.uniform(1, 23)
 
     def moment(host: SimulatedHost, seconds: float) -> None:
-        host.answers = not hour * HOUR <= seconds % DAY < hour * HOUR + 3 * MINUTE
+        since = seconds % DAY - hour * HOUR
+        host.answers = not 0 <= since < 3 * MINUTE
+        host.driver_gone_since = host.now if 0 <= since < 7 * MINUTE else None
         if not host.answers:
             host.reboot()
         speak(host, 0)
