@@ -47,6 +47,7 @@ NOT_HERE = {
     "voxyard:bark_worker_real_time_factor:ratio10m",
     "voxyard:bark_worker_slower:ratio30m",
     "voxyard:gateway_load:ratio",
+    "voxyard:gateway_ready:ratio30m",
     "voxyard:gateway_requests:increase30m",
     "voxyard:gateway_cards:count",
     "voxyard:gpu_power_limit_policy:ratio",

@@ -249,11 +249,13 @@ def maintenance(host: SimulatedHost, dice: random.Random) -> Moment:
 
 
 def reboots(host: SimulatedHost, dice: random.Random) -> Moment:
-    """The idle host restarts within three minutes, once a day; its speech service comes back with it."""
+    """The idle host restarts within three minutes, once a day; its speech service comes back, its driver later."""
     hour = dice.uniform(1, 23)
 
     def moment(host: SimulatedHost, seconds: float) -> None:
-        host.answers = not hour * HOUR <= seconds % DAY < hour * HOUR + 3 * MINUTE
+        since = seconds % DAY - hour * HOUR
+        host.answers = not 0 <= since < 3 * MINUTE
+        host.driver_gone_since = host.now if 0 <= since < 7 * MINUTE else None
         if not host.answers:
             host.reboot()
         speak(host, 0)
@@ -369,7 +371,7 @@ def two_networks_on_a_split(host: SimulatedHost, dice: random.Random) -> Moment:
 
 def restarts_with_work_in_the_queue(host: SimulatedHost, dice: random.Random) -> Moment:
     """The speech service is restarted once a day, with chunks in its queue, and loads its model for some minutes."""
-    hour, load, waiting = dice.uniform(1, 23) * HOUR, dice.uniform(120, 400), dice.randint(20, 200)
+    hour, load, waiting = dice.uniform(1, 23) * HOUR, dice.uniform(120, 600), dice.randint(20, 200)
 
     def moment(host: SimulatedHost, seconds: float) -> None:
         assert host.pool is not None
