@@ -15,7 +15,9 @@ from voxyard.corpus.layouts.lines import MetadataLine
 
 _FULL = 32760  # of 32768: a sample from here on is at full scale
 _EDGE = 0.01  # of the loudest sample: what is below it before the first and after the last louder one is silence
-_MARKS = re.compile(r"&#?\w+;|</?[a-zA-Z][^>]*>|\[[^]]*\]|\{[^}]*\}|\\[nrtux]|â€|Ã[\u0080-\u00bf]")  # not read as they are meant
+_MARKS = re.compile(
+    r"&#?\w+;|</?[a-zA-Z][^>]*>|\[[^]]*\]|\{[^}]*\}|\\[nrtux]|â€|Ã[\u0080-\u00bf]|[\u4e00-\u9fff](?:#\d| ?[a-zü]+[1-5])"
+)  # not read as they are meant
 _FEW = 10  # clips, of which the pace of most is not known
 
 _KINDS: Mapping[str, tuple[float, str, str]] = {  # measure → from where it is remarked on, of what, how much of it

@@ -54,6 +54,9 @@ READ = [
     ("unslothai/unsloth#2715", "metadata.csv", 'wavs/c{i}.wav,"{text}"', "wavs/c{i}.wav", "filename,text"),
     ("huggingface/datasets#5465", "metadata.csv", "data/c{i}.mp3,{text}", "data/c{i}.mp3", "file_name,transcription"),
     ("huggingface/datasets#5046", "metadata.csv", "c{i}.wav,{text}", "c{i}.wav", "file_name,transcription"),
+    ("huggingface/datasets#5046", "metadata.jsonl", '{{"audio": {{"path": "c{i}.wav"}}, "text": "{text}"}}',
+     "c{i}.wav", ""),
+    ("mdangschat/ctc-asr#8", "metadata.csv", 'wavs/c{i}.wav, "{text}"', "wavs/c{i}.wav", "File Name, Text"),
     ("mdangschat/ctc-asr#8", "filelist.txt", "clips/c{i}.wav;{text};0.5", "clips/c{i}.wav", "path;label;length"),
     ("mozilla/DeepSpeech#3551", "filelist.txt", "{who}\tc{i}.mp3\t{text}", "clips/c{i}.mp3",
      "client_id\tpath\tsentence"),
@@ -91,6 +94,9 @@ REFUSED = [
     ("unslothai/unsloth#2715", "metadata.csv", '"c{i}|{text}"', "has quotes around its lines, such as '\"c0'"),
     ("NVIDIA-NeMo/Speech#4156", "metadata.jsonl", '{{"wave": "c{i}.wav", "words": "{text}"}}',
      "has JSON with wave, words: expected audio_filepath and text in each line"),
+    ("AI4Bharat/IndicVoices-R#9", "metadata.jsonl",
+     '{{"audio_filepath": "c{i}.wav", "text": "{text}", "begin_time": {i}.5}}',
+     "has parts of longer recordings .begin_time.: cut each into a file of its own"),
     ("coqui-ai/STT#2321", "metadata.csv", 'file_name,text\nwavs/c{i}.wav,"{text}', "cannot be read to its end .line"),
 ]  # fmt: skip
 

@@ -37,6 +37,8 @@ TEXTS = [
     ("fishaudio/fish-speech#81", "{HH AH0} there", "{HH AH0}"),
     ("rhasspy/piper#564", "it\u00e2\u20ac\u2122s late", "\u00e2\u20ac"),
     ("rhasspy/piper#564", "M\u00c3\u00bcller", "\u00c3\u00bc"),
+    ("DigitalPhonetics/IMS-Toucan#155", "so \u5e7f guang3 it is", "\u5e7f guang3"),
+    ("coqui-ai/TTS#623", "so \u5e7f#2 it is", "\u5e7f#2"),
     ("NVIDIA-NeMo/Speech#4156", r"one\ntwo", r"\n"),
 ]
 

@@ -25,6 +25,7 @@ NAMES: Mapping[str, Role] = {  # what first lines of others' tables, and their J
     **dict.fromkeys(("normalised_text", "normalized", "normalized_text", "text_normalized"), "normalized"),
     **dict.fromkeys(("client_id", "spk", "speaker", "speaker_id", "speaker_name"), "speaker"),
 }
+_PARTS = ("offset", "begin_time", "start", "start_time")  # seconds at which a clip begins in its file
 _QUOTED = ",;"  # between these a cell may stand in quotes
 _SEPARATORS = "|\t" + _QUOTED
 
@@ -74,12 +75,12 @@ def _split(line: str, separator: str) -> list[str]:
 def _first_cells(line: str, separator: str) -> list[str]:
     if separator not in _QUOTED:
         return _split(line, separator)
-    return next(csv.reader([line], delimiter=separator), [])
+    return next(csv.reader([line], delimiter=separator, skipinitialspace=True), [])
 
 
 def _quoted(table: Path, lines: Sequence[str], separator: str) -> list[tuple[int, list[str]]]:
     """Cells of all lines; in quotes they may hold the separator, and ends of lines."""
-    reader = csv.reader((f"{line}\n" for line in lines), delimiter=separator, strict=True)
+    reader = csv.reader((f"{line}\n" for line in lines), delimiter=separator, skipinitialspace=True, strict=True)
     try:
         return [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader if any(map(str.strip, cells))]
     except csv.Error as error:
@@ -97,6 +98,10 @@ def _objects(table: Path, lines: Sequence[tuple[int, str]]) -> tuple[Roles, list
         raise CorpusError(
             f"{table} has JSON with {', '.join(names[:9]) or 'errors'}: expected audio_filepath and text in each line"
         )
+    if part := next((name for name in _PARTS for _, one in objects if one.get(name)), None):
+        raise CorpusError(
+            f"{table} has parts of longer recordings ({part}): cut each into a file of its own, and list these"
+        )
     return roles, [(number, [_written(one.get(name)) for name in names]) for number, one in objects]
 
 
@@ -110,4 +115,6 @@ def _object(line: str) -> Mapping[str, object]:
 
 
 def _written(value: object) -> str:
+    if isinstance(value, dict):  # as Hugging Face writes a recording
+        value = value.get("path")
     return "" if value is None else str(value).strip()
