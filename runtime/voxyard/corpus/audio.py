@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,6 +21,7 @@ STREAMED = 2_000_000_000  # lengths from here on say that the writer could not g
 UNKNOWN = 2**62  # frames; libsndfile has the largest number for a FLAC that was written into a pipe
 MP3_SPARE = 2 * 1152  # samples of two frames: of a tag and of an encoder's delay
 MP3_MORE = 5 * 1152  # samples that frames may hold beyond the sound: the tag's own, an encoder's delay and padding
+_PAGE, _LONGEST_PAGE = b"OggS", 27 + 255 + 255 * 255  # of Ogg, and bytes at most
 TOO_LOUD = 4.0  # times full scale, of floating point: what is louder is not a little too loud, its scale is another
 
 CONVERT = "convert it to WAV, FLAC, MP3 or OGG, such as by ffmpeg -i FILE NEW.wav"
@@ -31,6 +34,9 @@ _MARKS = (  # (offset, bytes, what they say)
     (0, b"\xff\xf9", f"it is AAC: {CONVERT}"),
     (0, b"#!AMR", f"it is AMR: {CONVERT}"),
     (0, b"BW64", f"it is BW64: {CONVERT}"),
+    (0, b"wvpk", f"it is WavPack: {CONVERT}"),
+    (0, b"MAC ", f"it is Monkey's Audio: {CONVERT}"),
+    (0, b"/annex/objects/", "it only points to a file of git-annex: run git annex get"),
     (0, b"version https://git-lfs", "it only points to a file of Git LFS: run git lfs pull"),
     (0, b"\0\x05\x16\x07", "it holds what macOS notes about a file, and no sound: remove it"),
     (0, b"<", "it is a page of HTML or XML, as of a download that failed: fetch it again"),
@@ -59,6 +65,7 @@ def read_header(path: Path) -> Header:
 
     _check_file(path)
     _refuse_cut_wav(path)
+    _refuse_cut_ogg(path)
     try:
         info = soundfile.info(str(path))
     except (soundfile.SoundFileError, OSError) as error:
@@ -142,12 +149,18 @@ def _refuse_cut_wav(path: Path) -> None:
                 return
             promised = _seek_samples(file, _WAV[head[:4]])
             found = path.stat().st_size - file.tell()
+            more = promised and found > 1.1 * promised + HEADER_BYTES and _is_sound_after(file, promised)
     except OSError as error:
         raise CorpusError(f"{path.name} cannot be read: {error.strerror}") from error
     if promised == 0 and found > HEADER_BYTES:
         raise CorpusError(
             f"{path.name} holds {found} bytes after a header that promises none, as one that a recorder could not "
             f"finish: write it again, such as by sox --ignore-length {path.name} NEW.wav"
+        )
+    if more:
+        raise CorpusError(
+            f"{path.name} holds {found} bytes of sound after a header that promises {promised}: write it again, such "
+            f"as by sox --ignore-length {path.name} NEW.wav"
         )
     if promised is not None and found + HEADER_BYTES < promised and not (promised >= STREAMED and head[:4] == b"RIFF"):
         raise CorpusError(f"{path.name} is cut short: {found} bytes of the {promised} that its header promises")
@@ -173,6 +186,31 @@ def _seek_samples(file: BinaryIO, order: Literal["little", "big"]) -> int | None
             long = int.from_bytes(file.read(16)[8:], order)
         file.seek(begin + size + size % 2)
     return None
+
+
+def _is_sound_after(file: BinaryIO, promised: int) -> bool:
+    """Whether what follows the samples is neither a chunk, nor a tag, nor zeros, so that it must be more of them."""
+    file.seek(promised + promised % 2, os.SEEK_CUR)
+    head = file.read(64)
+    return bool(head.strip(b"\0")) and not re.match(rb"[\w ]{4}|ID3|TAG|APETAGEX|LYRICS", head)
+
+
+def _refuse_cut_ogg(path: Path) -> None:
+    """Finds an Ogg whose last page ends beyond the file: libsndfile reads it as a shorter one without an error."""
+    try:
+        with path.open("rb") as file:
+            if file.read(4) != _PAGE:
+                return
+            size = file.seek(0, os.SEEK_END)
+            begin = file.seek(max(0, size - _LONGEST_PAGE))
+            tail = file.read()
+    except OSError as error:
+        raise CorpusError(f"{path.name} cannot be read: {error.strerror}") from error
+    page = tail.rfind(_PAGE + b"\0")
+    parts = tail[page + 27 : page + 27 + tail[page + 26]] if 0 <= page < len(tail) - 26 else b""
+    missing = page + 27 + len(parts) + sum(parts) - len(tail)
+    if page >= 0 and missing > 0:
+        raise CorpusError(f"{path.name} is cut short: the page at byte {begin + page} lacks {missing} bytes at its end")
 
 
 def _what_it_is(path: Path, error: Exception) -> str:

@@ -17,6 +17,7 @@ from voxyard.corpus.coverage import Coverage, corpus_advice, refusal
 from voxyard.corpus.examples import CorpusError
 from voxyard.corpus.layouts.lines import BadClip, MetadataLine
 from voxyard.corpus.recordings import WORKERS, Contents, read_contents
+from voxyard.corpus.remarks import Heard, hear, remarks
 from voxyard.corpus.settings import CorpusSettings
 from voxyard.corpus.shards import EVAL, Shards, altered_files, is_shards, read_index
 
@@ -39,6 +40,7 @@ class CorpusReport:
     texts: Coverage | None  # of all texts, also those too little of which is left; None in shards that do not say
     bad: tuple[BadClip, ...]
     refused: tuple[str, ...]  # lines: why it has no clips or its texts are refused, and what to do
+    remarks: tuple[str, ...] = ()  # on good clips of recordings
 
     @property
     def passes(self) -> bool:
@@ -61,6 +63,7 @@ class CorpusReport:
             f"tokens        {_percentiles(self.tokens_percentiles)}",
         ]
         lines += [f"texts         {said}" for said in (self.texts.sentences() if self.texts else ["not counted"])]
+        lines += [f"remarks       {said}" for said in self.remarks]
         lines += [f"bad clips     {len(self.bad)}", *(f"  {one}" for one in self.bad[:20])]
         if len(self.bad) > 20:
             lines.append(f"  … and {len(self.bad) - 20} more")
@@ -77,7 +80,7 @@ def check(directory: Path, settings: CorpusSettings = PLAIN) -> CorpusReport:
         return _shards_report(directory, settings.max_dropped_text)
     contents = read_contents(directory, "all", settings)
     with ThreadPoolExecutor(WORKERS) as pool:
-        found = list(pool.map(partial(_broken, rate=settings.sample_rate), contents.lines, contents.headers))
+        found = list(pool.map(partial(_heard, rate=settings.sample_rate), contents.lines, contents.headers))
     empty = [] if contents.lines or contents.bad else [f"{directory} holds no clip: expected {contents.layout.looks}"]
     return _report(contents, found, empty + refusal(contents.texts, settings.max_dropped_text, settings.advice))
 
@@ -111,17 +114,19 @@ def _shards_report(directory: Path, limit: float) -> CorpusReport:
     )
 
 
-def _broken(line: MetadataLine, header: Header, rate: int) -> BadClip | None:
-    fault = too_long(header.frames / header.sample_rate)
+def _heard(line: MetadataLine, header: Header, rate: int) -> BadClip | Heard:
+    if fault := too_long(header.frames / header.sample_rate):
+        return BadClip(line.clip, fault)
     try:
-        fault = fault or unlearnable(read_pcm(line.path, rate), rate)
+        pcm = read_pcm(line.path, rate)
     except CorpusError as error:
-        fault = str(error)
-    return BadClip(line.clip, fault) if fault else None
+        return BadClip(line.clip, str(error))
+    fault = unlearnable(pcm, rate)
+    return BadClip(line.clip, fault) if fault else hear(pcm, rate)
 
 
-def _report(contents: Contents, found: list[BadClip | None], refused: list[str]) -> CorpusReport:
-    good = [i for i, one in enumerate(found) if one is None]
+def _report(contents: Contents, found: list[BadClip | Heard], refused: list[str]) -> CorpusReport:
+    good = [i for i, one in enumerate(found) if isinstance(one, Heard)]
     headers = [contents.headers[i] for i in good]
     seconds = np.array([header.frames / header.sample_rate for header in headers])
     return CorpusReport(
@@ -135,8 +140,13 @@ def _report(contents: Contents, found: list[BadClip | None], refused: list[str])
         seconds_percentiles=_at(seconds),
         tokens_percentiles=_at(np.array([len(contents.tokens[i]) for i in good])),
         texts=contents.texts,
-        bad=contents.bad + tuple(one for one in found if one is not None),
+        bad=contents.bad + tuple(one for one in found if isinstance(one, BadClip)),
         refused=tuple(refused),
+        remarks=remarks(
+            [contents.lines[i] for i in good],
+            [len(contents.tokens[i]) for i in good],
+            [one for one in found if isinstance(one, Heard)],
+        ),
     )
 
 
@@ -145,7 +155,8 @@ def _at(values: np.ndarray[Any, Any]) -> dict[int, float]:
 
 
 def _counted(counts: Mapping[Any, int], unit: str = "") -> str:
-    return ", ".join(f"{name}{unit} ×{count}" for name, count in counts.items()) or "none"
+    said = [f"{name}{unit} ×{count}" for name, count in list(counts.items())[:20]]
+    return ", ".join(said + [f"… and {len(counts) - 20} more"] * (len(counts) > 20)) or "none"
 
 
 def _percentiles(at: Mapping[int, float]) -> str:

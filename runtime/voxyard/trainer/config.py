@@ -89,7 +89,7 @@ class DataConfig(Section):
 
     train_data: Path | None = setting(None, "Training corpus: recordings, or shards made by `corpus prepare`.")
     val_data: Path | None = setting(None, "Validation corpus; without it a share of the training corpus is held out.")
-    corpus_layout: Literal["auto", "ljspeech", "libritts", "vctk", "commonvoice", "list"] = setting(
+    corpus_layout: Literal["auto", "ljspeech", "libritts", "vctk", "commonvoice", "list", "pairs"] = setting(
         "auto", "Layout of the recordings; auto recognizes it."
     )
     validation_share: float = setting(

@@ -137,6 +137,11 @@ def _against_each_other(path: Path) -> None:
     write_wav(path, np.stack([tone(), -tone()], axis=1))
 
 
+def _cut_ogg(path: Path) -> None:
+    soundfile.write(path, tone(3.0), RATE, format="OGG")
+    os.truncate(path, path.stat().st_size - 9)
+
+
 def _flac_without_length(path: Path) -> None:
     soundfile.write(path, tone(), RATE, format="FLAC")
     raw = bytearray(path.read_bytes())
@@ -169,6 +174,10 @@ FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
         "cut short: 351",
     ),
     "a header that was never finished": (_riff(FORMAT, (b"data", SOUND), promised=0), "bytes after a header .* none"),
+    "a header that promises half of its sound": (
+        _riff(FORMAT, (b"data", SOUND), promised=len(SOUND) // 2),
+        "44100 bytes of sound after a header that promises 22050: write it again",
+    ),
     "an odd chunk without its pad": (_riff(FORMAT, (b"note", b"abc"), (b"data", SOUND)), "no sound file.*ffmpeg"),
     "numbers of 16 bits as floats": (_floats(32767), "reaches 16383 times full scale: write its samples from -1 to 1"),
     "channels against each other": (_against_each_other, "silent as mono, its channels cancel each other"),
@@ -180,6 +189,10 @@ FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
     "a page": (lambda path: path.write_text("<!DOCTYPE html>" + 99 * " "), "a page of HTML or XML, .* fetch it again"),
     "a pointer": (lambda path: path.write_text("version https://git-lfs.github.com/spec/v1\n"), "run git lfs pull"),
     "zeros": (lambda path: path.write_bytes(bytes(9999)), "zeros only: copy it again"),
+    "WavPack": (lambda path: path.write_bytes(b"wvpk" + bytes(99)), "it is WavPack: convert"),
+    "Monkey's Audio": (lambda path: path.write_bytes(b"MAC " + bytes(99)), "it is Monkey's Audio: convert"),
+    "a pointer of git-annex": (lambda path: path.write_text("/annex/objects/SHA256E-s1--1.wav\n"), "run git annex get"),
+    "Ogg, cut within its last page": (_cut_ogg, r"cut short: the page at byte \d+ lacks \d+ bytes at its end"),
     "an archive": (lambda path: path.write_bytes(b"PK\x03\x04" + bytes(99)), "an archive: unpack it"),
 }
 
@@ -217,6 +230,15 @@ def test_an_mp3_is_as_long_as_its_frames_and_one_that_says_less_is_named(tmp_pat
     assert mp3_samples(raw) > 1.2 * read_header(path).frames
     with pytest.raises(CorpusError, match=r"longer than its header says, .* write it again"):
         read_pcm(path, rate)
+
+
+@pytest.mark.parametrize("tail", [b"LIST\x04\0\0\0INFO", b"ID3\x03" + bytes(9000), bytes(40_000), b"TAG" + bytes(9000)])
+def test_what_else_follows_the_samples_of_a_wav_is_no_sound(tail: bytes, tmp_path: Path) -> None:
+    """MediaArea/MediaInfoLib#657."""
+    _riff(FORMAT, (b"data", SOUND))(tmp_path / "a.wav")
+    with (tmp_path / "a.wav").open("ab") as file:
+        file.write(tail)
+    assert len(read_pcm(tmp_path / "a.wav", RATE)) == RATE
 
 
 @pytest.mark.parametrize("kind", [b"RF64", b"BW64"])

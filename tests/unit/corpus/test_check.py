@@ -84,6 +84,15 @@ def test_a_long_list_of_faults_is_cut_when_printed(corpus: Corpus) -> None:
     assert len(survey.to_json()["bad"]) == 30
 
 
+def test_of_many_speakers_some_are_named_and_the_others_counted(corpus: Corpus) -> None:
+    """A table of Common Voice has thousands."""
+    for i in range(22):
+        corpus.add(f"c{i}", seconds=0.2, text="hi", speaker=f"s{i}")
+    line = next(line for line in check(corpus.directory).render().splitlines() if line.startswith("speakers"))
+    assert line.startswith("speakers      s0 ×1, s1 ×1,")
+    assert line.endswith("s19 ×1, … and 2 more")
+
+
 def test_a_corpus_without_a_good_clip_is_reported_too(corpus: Corpus) -> None:
     corpus.write(["gone|x|x"])
     survey = check(corpus.directory)

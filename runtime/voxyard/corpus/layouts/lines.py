@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,9 +18,17 @@ log = logging.getLogger("voxyard.corpus")
 Split = Literal["all", "train", "eval"]
 
 SUFFIXES = (".wav", ".flac", ".mp3", ".ogg", ".opus", ".oga", ".wave", ".aiff", ".aif")  # of recordings
-_OTHERS = (".au", ".caf", ".w64", ".m4a", ".mp4", ".aac", ".webm", ".wma")  # looked at where there is none of those
+_OTHERS = (  # looked at where there is none of those
+    ".au", ".caf", ".w64", ".sph", ".m4a", ".mp4", ".aac", ".webm", ".wma", ".amr", ".ape", ".wv", ".wav.gz"
+)  # fmt: skip
 _WORKERS = 8  # threads that look for recordings
-_ENCODINGS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}  # by the first bytes of a file
+_FOLDERS = ("", "wavs", "wav", "clips", "audio")  # of the recordings of a table that names none
+_ENCODINGS = {  # by the first bytes of a file
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
+    b"PK": "a spreadsheet or an archive",
+    b"PA": "Parquet",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +59,25 @@ Lines = tuple[list[MetadataLine], list[BadClip]]
 def read_table(path: Path) -> list[str]:
     """Lines of a text file. Raises CorpusError where it cannot be read."""
     try:
-        return path.read_text(encoding="utf-8-sig").split("\n")  # "\r\n" becomes "\n"
+        text = path.read_text(encoding="utf-8-sig")  # "\r\n" becomes "\n"
     except UnicodeDecodeError as error:
         looks, line = _ENCODINGS.get(error.object[:2]), error.object.count(b"\n", 0, error.start) + 1
         where = f"it looks like {looks}" if looks else f"line {line}"
         raise CorpusError(f"{path} is not UTF-8 (byte {error.start}; {where}): save it as UTF-8") from error
     except OSError as error:
         raise CorpusError(f"{path} cannot be read: {error.strerror}") from error
+    if "\0" in text[:2]:
+        raise CorpusError(f"{path} is not UTF-8 (byte 1; it looks like UTF-16): save it as UTF-8")
+    return text.split("\n")
+
+
+def folder_of(table: Path, usual: str, names: Sequence[str]) -> Path:
+    """The folder that a table's names start from: the usual one below the table's, else the one that holds a clip."""
+    folders = _Folders()
+    for folder in (usual, *_FOLDERS):
+        if any(_exists(folders.find(table.parent / folder / name)) for name in names[:9] if name):
+            return table.parent / folder
+    return table.parent / usual
 
 
 def as_on_disk(lines: Iterable[MetadataLine]) -> list[MetadataLine]:
@@ -115,10 +135,10 @@ def _folded(name: str) -> str:
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
 
 
-def recordings_by_name(paths: Iterable[Path]) -> dict[str, Path]:
+def recordings_by_name(paths: Iterable[Path], name: Callable[[Path], str] = lambda path: path.stem) -> dict[str, Path]:
     """Sound files by their names without suffix; of several of one name the first kind of SUFFIXES."""
     found = sorted((path for path in paths if path.suffix.lower() in SUFFIXES), key=_kind, reverse=True)
-    return {path.stem: path for path in found}
+    return {name(path): path for path in found}
 
 
 def _kind(path: Path) -> int:

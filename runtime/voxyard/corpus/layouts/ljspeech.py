@@ -7,10 +7,11 @@ from pathlib import Path
 
 from voxyard.corpus.examples import CorpusError
 from voxyard.corpus.layouts.columns import Row, read_rows
-from voxyard.corpus.layouts.lines import SUFFIXES, BadClip, Lines, MetadataLine, Split
+from voxyard.corpus.layouts.lines import SUFFIXES, BadClip, Lines, MetadataLine, Split, folder_of
 
 COLUMNS = "id|text|normalized text[|speaker]"
 _WAVS = re.compile(r"^(\./)?wavs[/\\]")
+_SLASHES = re.compile(r"[/\\]")
 EVAL_METADATA = "metadata_eval.csv"
 METADATA: dict[Split, tuple[str, ...]] = {  # the first that is there
     "all": ("metadata.csv", "metadata_train.csv"),
@@ -32,6 +33,11 @@ def read_ljspeech(directory: Path, split: Split) -> Lines:
     held, held_bad = _read_metadata(directory / EVAL_METADATA)
     names = {line.clip for line in held}
     others = [line for line in lines if line.clip not in names]
+    if split == "train" and lines and not others:
+        raise CorpusError(
+            f"{directory} has all of its {len(lines)} clips in {EVAL_METADATA} too, so none is left to train on: take "
+            "those that are to be trained on out of it"
+        )
     return (others + held, bad + held_bad) if split == "all" else (others, bad)
 
 
@@ -49,7 +55,9 @@ def _find_metadata(directory: Path, split: Split) -> Path:
 
 def _read_metadata(metadata: Path) -> Lines:
     lines, bad, seen = [], [], set[str]()
-    for row in read_rows(metadata, ("path", "text", "normalized", "speaker"), COLUMNS):
+    rows = list(read_rows(metadata, ("path", "text", "normalized", "speaker"), COLUMNS))
+    folder = folder_of(metadata, "wavs", [_clip(row.cell("path")) for row in rows[:9]])
+    for row in rows:
         clip = _clip(row.cell("path"))
         reason = row.fault or _bad_row(row, clip, seen)
         if reason:
@@ -57,8 +65,7 @@ def _read_metadata(metadata: Path) -> Lines:
             continue
         seen.add(clip)
         spoken = row.cell("normalized") or row.cell("text")
-        path = metadata.parent / "wavs" / f"{clip}.wav"
-        lines.append(MetadataLine(clip, spoken, row.cell("speaker"), row.where, path))
+        lines.append(MetadataLine(clip, spoken, row.cell("speaker"), row.where, folder / f"{clip}.wav"))
     return lines, bad
 
 
@@ -72,7 +79,7 @@ def _clip(named: str) -> str:
 def _bad_row(row: Row, clip: str, seen: set[str]) -> str | None:
     if not clip:
         return "no id"
-    if "/" in clip or "\\" in clip or "\0" in clip or clip.startswith("."):
+    if "\0" in clip or any(part.startswith(".") or not part for part in _SLASHES.split(clip)):
         return "the id is no plain file name: expected ID, ID.wav or wavs/ID.wav"
     if clip in seen:
         return "the id is there twice"

@@ -6,12 +6,13 @@ import re
 from pathlib import Path
 
 from voxyard.corpus.examples import CorpusError
+from voxyard.corpus.layouts.cells import names_columns
 from voxyard.corpus.layouts.columns import Row, read_rows
-from voxyard.corpus.layouts.lines import BadClip, Lines, MetadataLine, read_table
+from voxyard.corpus.layouts.lines import BadClip, Lines, MetadataLine, as_on_disk, folder_of, read_table
 
 _TABLE = "validated.tsv"
 _COLUMNS = ("client_id", "path", "sentence")
-_LIST = "filelist.txt"
+_LISTS = ("filelist.txt", "metadata.jsonl")
 _ELSEWHERE = {re.compile(r"\w+://"): "an address on the network", re.compile(r"[A-Za-z]:[/\\]"): "of a disk of Windows"}
 _SPEAKER_DIGITS = 16  # of Common Voice's 128: enough to tell speakers apart, and to be typed
 
@@ -62,18 +63,30 @@ def common_voice_language(directory: Path) -> str | None:
 
 
 def is_list(path: Path) -> bool:
-    """True for a text file whose first line has columns, or a folder with filelist.txt."""
+    """True for a text file whose first line has columns, or a folder with such a one of a usual name."""
     if path.is_dir():
-        return (path / _LIST).is_file()
+        return any((path / name).is_file() for name in _LISTS)
     with path.open("rb") as file:
-        return b"|" in file.readline(100_000)
+        line = file.readline(100_000)
+    if b"|" in line:
+        return True
+    first = line.decode("utf-8-sig", "replace").strip()
+    return names_columns(first) or ("\t" in first and _is_there(path, first.partition("\t")[0]))
+
+
+def _is_there(table: Path, name: str) -> bool:
+    """Whether a table's name of a recording is that of a file."""
+    path = folder_of(table, "", [name]) / name
+    return as_on_disk([MetadataLine(name, "", "", "", path)])[0].path.is_file()
 
 
 def read_list(path: Path) -> Lines:
     """All clips of a list; paths are relative to its folder. Raises CorpusError for columns in another order."""
-    table = path / _LIST if path.is_dir() else path
+    table = next(path / name for name in _LISTS if (path / name).is_file()) if path.is_dir() else path
     lines, bad, seen = [], [], set[str]()
-    for row in read_rows(table, ("path", "text", "speaker"), "path|text[|speaker]"):
+    rows = list(read_rows(table, ("path", "text", "speaker"), "path|text[|speaker]"))
+    folder = folder_of(table, "", [row.cell("path") for row in rows[:9]])
+    for row in rows:
         named = row.cell("path")
         reason = row.fault or _bad_row(row, seen)
         if reason:
@@ -81,7 +94,7 @@ def read_list(path: Path) -> Lines:
             continue
         seen.add(named)
         text = row.cell("normalized") or row.cell("text")
-        lines.append(MetadataLine(named, text, row.cell("speaker"), row.where, table.parent / named))
+        lines.append(MetadataLine(named, text, row.cell("speaker"), row.where, folder / named))
     return lines, bad
 
 
