@@ -437,6 +437,8 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
     "pl": (
         (polish_short.TURN, polish_short.into_street),
         (polish_short.PATTERN, polish_short.declined),
+        (polish_short.SAINT, polish_short.sainted),
+        (polish_short.TITLE, polish_short.titled),
         (re.compile(r"(?<=[a-ząćęłńóśźż] )Gł\.(?!\w)"), _chief),
         (re.compile(r"(?<![\w.])pow\.(?=\s\d+\s?(?:lat|r\.|roku|kg|°C|zł|osób)(?!\w))"), lambda _: "powyżej"),
         (

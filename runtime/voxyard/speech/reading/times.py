@@ -468,9 +468,12 @@ def _with_seconds(code: str, language: Language, found: re.Match[str]) -> str | 
     told = _OF_HOURS.search(found[0]) is not None
     in_persian = code == "fa" and laps.IN_PERSIAN.match(found.string, found.end()) is not None
     ran = _LASTED.search(before) is not None or in_persian
-    if told or (len(found["hour"]) == 1 and hour <= _LONGEST_RUN and ran):
+    if told or (len(found["hour"]) == 1 and hour <= _LONGEST_RUN and ran) or (code == "ru" and second):
         parts = (("hour", hour), ("minute", minute), ("second", second))
         return blank.join(laps.unit(language, name, count) for name, count in parts if count)
+    if code == "pl":
+        said = _polish(language, hour, minute, before)
+        return f"{said} i {laps.unit(language, 'second', second)}" if second else said
     if not second:
         return _spoken(code, language, hour, minute, "") if hour or minute or code != "en" else "midnight"
     seconds = laps.unit(language, "second", second)
@@ -481,7 +484,7 @@ def _with_seconds(code: str, language: Language, found: re.Match[str]) -> str | 
     if minute and (added or code == "pt"):
         hours, minutes = laps.unit(language, "hour", hour), laps.unit(language, "minute", minute)
         return f"{hours}, {minutes} {joint} {seconds}"
-    said = _spoken(code, language, hour, minute, "") if code != "pl" else None
+    said = _spoken(code, language, hour, minute, "")
     if said is None or joint is None:
         return None
     if code == "en" and not hour:
