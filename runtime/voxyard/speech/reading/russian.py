@@ -27,52 +27,9 @@ LONGEST = 600  # characters that the library gets at a time
 MOST_NUMBERS = 12  # of a sentence; of rows of a table, which have no cases, our own rules read more
 _TOKEN = re.compile(r"\d+|[^\W\d_]+|\s+|.", re.DOTALL)
 _END = re.compile(r"[!?…][\"»”)]*\s+|(?<![^\W_])(?P<word>[^\W_]+)[\"»”)]*\.[\"»”)]*\s+(?=[\"«„(—–-]*\s?[А-ЯЁ])|\n\s*")
-_NO_END = frozenset(  # short words before whose full stop a sentence goes on, or may do so
-    [
-        "акад",
-        "в",
-        "вв",
-        "г",
-        "гг",
-        "гл",
-        "д",
-        "др",
-        "зам",
-        "им",
-        "к",
-        "кв",
-        "коп",
-        "корп",
-        "м",
-        "мин",
-        "млн",
-        "млрд",
-        "н",
-        "напр",
-        "обл",
-        "ок",
-        "п",
-        "пер",
-        "пл",
-        "пр",
-        "просп",
-        "проф",
-        "р",
-        "рис",
-        "руб",
-        "с",
-        "св",
-        "см",
-        "ст",
-        "стр",
-        "т",
-        "тел",
-        "тыс",
-        "ул",
-        "ч",
-        "чел",
-        "э",
-    ]
+_NO_END = re.compile(  # short words before whose full stop a sentence goes on, or may do so
+    "(?:акад|вв?|гг?|ген|гл|доц|др?|зам|им|инж|кв?|коп|корп|лейт|м|мин|млн|млрд|н|напр|обл|ок|п|пер|пл|полк|пр|просп|проф|"
+    "р|разд|рис|руб|с|св|см|ст|стр|т|табл|тел|тыс|ул|ч|чел|э)"
 )
 # с 9.00 до 18.30, but с 1.09, which is a day
 _TIME = r"(?:(?<=[вВ]\s)(?:[01]?\d|2[0-4])\.[0-5]\d|(?:[01]?\d|2[0-4])\.(?:00|1[3-9]|[2-5]\d))(?![\w%]|[.,]\d)"
@@ -94,7 +51,7 @@ _BLANK = re.compile(r"\s+")
 _FIGURES = re.compile(r"[\d%‰№°$€£¥₽§½-¾]|\b[IVXLC]+\b")
 _NUMBER = re.compile(r"\d+")
 _SHORT = re.compile(r"(?<![^\W\d_])[^\W\d_]{1,6}\.")
-_MAY_END = re.compile(r"\d|[IVXLC]|(?:д|п|др|пр)\.$")  # ул. goes on with a name
+_MAY_END = re.compile(r"\d|[IVXLC]|(?:д|п|др|пр|обл)\.$")  # ул. goes on with a name
 _MORE = re.compile(r"\.\s?[,;:)]")
 _TOWN = re.compile(r"[,;(]\s*г\.$")  # г. Москва
 _JOINTS = frozenset(("", "-", ",", ".", "—", "–"))
@@ -116,7 +73,9 @@ def _sentences(text: str, start: int, end: int) -> list[tuple[int, int]]:
     """Spans that the library gets: sentences whose end is sure, cut at a blank where they are too long."""
     found_ends = _END.finditer(text, start, end)
     phones = [at for each in _PHONE.finditer(text, start, end) for at in each.span()]  # which we read, not the library
-    ends = sorted({*(each.end() for each in found_ends if (each["word"] or "").lower() not in _NO_END), *phones, end})
+    ends = sorted(
+        {*(each.end() for each in found_ends if not _NO_END.fullmatch((each["word"] or "").lower())), *phones, end}
+    )
     found, at = [], start
     for last in ends:
         while last - at > LONGEST:
@@ -170,6 +129,8 @@ _FULL = (
     # the second floor, for two floors stand in the genitive
     (r"(?<![\d.,-])(\d{0,2}(?:[02-9]|11))(?=\s(?:этаж|подъезд|класс|курс|сезон|раунд|тур)(?!\w))", r"\1-й"),
     (r"(?<=\d)\s?с(?=[.,;)]|$)|(?<=\d,\d)\sс(?=\sи\s)|(?<=\d,\d\d)\sс(?=\sи\s)", " сек"),
+    (r"(?<=[оыие]й )обл\.(?!\w)", "области"),
+    (r"(?<=ую )обл\.(?!\w)", "область"),
     (r"\b([Пп])о тел\.(?=\s?[:\d+(])", r"\1о телефону"),
     (r"\b([Тт])ел\.(?=\s?[:\d+(])", r"\1елефон"),
 )
@@ -319,12 +280,15 @@ def _aligned(sentence: str) -> list[Edit]:
             continue
         if _is_glued(sentence[:first][-1:], words.strip()[:1]) or _is_glued(words[-1:], sentence[last:][:1]):
             continue  # SU1234
+        if (noun := _NOUN.search(written)) and not short:
+            words = re.sub(rf"(?<![^\W_]){noun[1]}[а-яё]{{0,3}}$", noun[0], words)
         if short and _MORE.match(sentence, last):
             last += 1  # the full stop of руб., before a comma
         found.append(Edit(first, last, _as_written(written, words, sentence[last:])))
     return found
 
 
+_NOUN = re.compile(r"(?<=\d[\s\xa0])([а-яё]{4,}?)[а-яё]{0,2}$")  # 2 страниц
 _QUOTES = dict.fromkeys("«»„“”", '"')  # which the library makes one
 
 
