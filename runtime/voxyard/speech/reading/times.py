@@ -36,6 +36,9 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
     def words(found: re.Match[str]) -> str | None:
         if found["second"]:
             return _with_seconds(code, language, found)
+        if found[0][-1] in "hu" and _TAKES.search(found.string[max(0, found.start() - 20) : found.start()]):
+            parts = (("hour", int(found["hour"])), ("minute", int(found["minute"])))
+            return " ".join(laps.unit(language, name, count) for name, count in parts if count) or None
         if ":" in found[0] and _SCALED.match(found.string, found.end()):
             return ELSEWHERE  # 1:14 Mio.
         if ":" in found[0] and _is_score(found, code):
@@ -60,17 +63,23 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
     else:
         start = rf"(?<![{letters}:.,/–-])" if language.spaced else rf"(?<![{letters}./–-])(?<!\d[:,])"
         start += r"(?<!\d~)"
-        time = rf"{start}{_TIME}(?![{letters}:]|[.,]\d|[–~-]\w)"
+        glued = r"(?= ?[uh]\b(?! ?[–~-] ?\d))|" if code in ("de", "nl") else ""
+        time = rf"{start}{_TIME}(?:{glued}(?![{letters}:]|[.,]\d|[–~-]\w))"
     hours = r"(?(second)(?: (?:Stunden|Std\.|hours|hrs|heures|horas|ore|часа|часов|ساعت)(?!\w))?|)"
-    suffix = {"de": r"(?: ?Uhr\b)?", "nl": r"(?: ?uur\b)?"} | dict.fromkeys(("es", "fr", "it", "pt"), _WITH_UNIT)
+    suffix = {"de": r"(?: ?(?:Uhr|h)\b)?", "nl": r"(?: ?(?:uur|[uh])\b(?:\.(?=\s[a-z]))?)?"} | dict.fromkeys(
+        ("es", "fr", "it", "pt"), _WITH_UNIT
+    )
     found: list[tuple[re.Pattern[str], Words]] = [(re.compile(time + hours + suffix.get(code, "")), words)]
     if language.to:  # 10:30–12:30 Uhr
         dots = "[.:]" if code == "de" else ":"
-        end = rf"(?: ?Uhr\b|(?<=:\d\d)|{_MORE_HOURS})" if code == "de" else suffix.get(code, "")
+        end = rf"(?: ?(?:Uhr|h)\b|(?<=:\d\d)|{_MORE_HOURS})" if code == "de" else suffix.get(code, "")
         clock = rf"(?P<h{{0}}>[01]?\d|2[0-4]){dots}(?P<m{{0}}>[0-5]\d)"
         start = rf"(?<![{letters}:.,/–-])" if language.spaced else rf"(?<![{letters}./–-])(?<!\d[:,])"
         both = rf"{start}{clock.format(1)} ?[–~-] ?{clock.format(2)}(?![{letters}:]|[.,]\d|[–-]\w){end}"
         found.append((re.compile(both), between))
+        if code in ("de", "nl"):  # 18:30h - 19:00h
+            both = rf"{start}{clock.format(1)} ?[uh] ?[–-] ?{clock.format(2)} ?[uh]\b"
+            found.insert(0, (re.compile(both), between))
         if code == "nl":  # 9.00-17.00 uur
             clock = clock.replace("):", r")\.")
             both = rf"{start}{clock.format(1)} ?[–-] ?{clock.format(2)}"
@@ -103,6 +112,11 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
     return [*found, *_with_h(code, language, words, between), *_after_article(code, language)]
 
 
+_TAKES = re.compile(
+    r"(?:dauer\w*|duur\w*|(?:fahr|flug|geh|gesamt|lauf|reise|back|koch|wart)e?(?:ns)?zeit|(?:reis|rij|vlieg|wacht|bak|kook)tijd)"
+    r"(?:\svon|\svan|\sbeträgt)?:?\s(?:ca\.\s|circa\s|etwa\s|rund\s)?$",
+    re.IGNORECASE,
+)
 _MORE_HOURS = (  # 8.30–12.30 und 14–18 Uhr
     r"(?=(?:(?:,|\su\.|\s?/|\sund|\ssowie)\s?\d{1,2}(?:[.:]\d\d)?\s?[–-]\s?\d{1,2}(?:[.:]\d\d)?){1,3}\s?Uhr\b)"
 )
@@ -239,7 +253,9 @@ def _with_full_stop(code: str, language: Language, full_stop: str, words: Words)
             (re.compile(rf"(?<=\b[Oo] ){sharp}"), words),
         ]
     if code in ("de", "nl", "es", "pt"):
-        hours = {"de": r" ?Uhr\b", "nl": r" ?(?:uur|u)\b(?:\.(?=\s[a-z]))?"}.get(code, r" ?h(?:rs?|s)?\b\.?(?!\w)")
+        hours = {"de": r" ?(?:Uhr|h)\b", "nl": r" ?(?:uur|[uh])\b(?:\.(?=\s[a-z]))?"}.get(
+            code, r" ?h(?:rs?|s)?\b\.?(?!\w)"
+        )
         until = {
             "nl": r"|(?<=\b[Vv]an \d\.\d\d)(?= tot )|(?<=\b[Vv]an \d\d\.\d\d)(?= tot )"
             r"|(?<=\b[Tt]ussen \d\.\d\d)(?= en )|(?<=\b[Tt]ussen \d\d\.\d\d)(?= en )"
@@ -392,7 +408,11 @@ def _with_h(code: str, language: Language, words: Words, between: Words) -> list
         minutes = rf"(?P<minute>[0-5]\d)(?P<second>)?\b(?!{BLANK}(?:min|mn)\b)"  # 2 h 35 min: how long
         hours = rf"(?<![\w:.,/-])(?P<hour>[01]?\d|2[0-4]){BLANK}[hH]{BLANK}{minutes}"
         found += [(re.compile(both), between), (re.compile(hours), words)]
-    if code in ("de", "nl"):  # um 8h
+    if code in ("de", "nl"):  # von 8h-12h, 17h10, um 8h
+        glued = _HOURS_OF.replace(" ?", "").replace("[hH]", "[hu]")
+        both = rf"(?<![\w:.,/-]){glued.format(1)} ?[–-] ?{glued.format(2)}\b"
+        hours = r"(?<![\w:.,/-])(?P<hour>[01]?\d|2[0-4])h(?P<minute>[0-5]\d)(?P<second>)?(?!\w)"
+        found += [(re.compile(both), between), (re.compile(hours), words)]
         at = r"(?=\d)(?:(?<=punkt: )|(?<=[Bb]eginn: )|(?<=Einlass: )|(?<=Start: )|"
         at += r"(?<=\b[Uu]m )|(?<=\b[Aa]b )|(?<=\bbis )|(?<=\bgegen )|(?<=\bvon )(?=\d{1,2} ?h bis\b))"
         long = r"(?!\s(?:vor|nach|zuvor|im\sVoraus|lang|spät|na\b|later))"  # bis 24 h vorher

@@ -62,7 +62,7 @@ def patterns(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
     pattern = re.compile(
         rf"{range_or_number(language)}{symbol}{per}(?:(?<=[%％])(?![0-9²³/°])|(?![A-Za-z0-9²³/°]))"
         if _ends_are_attached(language)
-        else rf"{range_or_number(language)}{symbol}{per}{stop}(?![^\W_]|[²³/°'’]{docket})"
+        else rf"{range_or_number(language)}{symbol}{per}{stop}(?![^\W_]|[²³/°'’^]{docket})"
     )
 
     def words(found: re.Match[str]) -> str | None:
