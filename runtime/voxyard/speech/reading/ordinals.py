@@ -38,7 +38,12 @@ def patterns(code: str, language: Language) -> list[Reading]:
             (r"(?P<n>\d{1,6})(?:es|èmes)\b", lambda found: ordinal(int(found["n"]), language) + "s"),
         ],
         "fa": persian.ordinals(language),
-        "nl": [(r"(?P<n>\d{1,6})(?:e|de|ste)\b", lambda found: ordinal(int(found["n"]), language))],
+        "nl": [
+            (
+                r"(?P<n>\d{1,3}(?:\.\d{3})+|\d{1,6})(?:e|de|ste)\b",
+                lambda found: ordinal(int(found["n"].replace(".", "")), language),
+            )
+        ],
         "ru": [
             (rf"(?P<n>\d{{1,4}})-{ending}\b", _with_forms(language, case=case, gender=gender))
             for ending, case, gender in (("й", "n", "m"), ("я", "n", "f"), ("е", "n", "n"), ("го", "g", "m"))

@@ -16,6 +16,7 @@ from voxyard.speech.reading.tables import table
 Words = Callable[[re.Match[str]], str | None]
 
 _TIME = r"(?P<hour>[01]?\d|2[0-4]):(?P<minute>[0-5]\d)(?P<second>:[0-5]\d)?"
+_TIME_OF = r"(?P<h{0}>[01]?\d|2[0-4])[.:](?P<m{0}>[0-5]\d)"
 _HOURS_OF = r"(?P<h{0}>[01]?\d|2[0-4]) ?[hH](?: ?(?P<m{0}>[0-5]\d))?"
 _HOURS = {"fr": ("heure", "heures"), "pt": ("hora", "horas"), "ru": ("час", "часа", "часов")}
 # of 13:00 h., whose point ends no sentence before a small letter
@@ -77,9 +78,6 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
         start = rf"(?<![{letters}:.,/–-])" if language.spaced else rf"(?<![{letters}./–-])(?<!\d[:,])"
         both = rf"{start}{clock.format(1)} ?[–~-] ?{clock.format(2)}(?![{letters}:]|[.,]\d|[–-]\w){end}"
         found.append((re.compile(both), between))
-        if code in ("de", "nl"):  # 18:30h - 19:00h
-            both = rf"{start}{clock.format(1)} ?[uh] ?[–-] ?{clock.format(2)} ?[uh]\b"
-            found.insert(0, (re.compile(both), between))
         if code == "nl":  # 9.00-17.00 uur
             clock = clock.replace("):", r")\.")
             both = rf"{start}{clock.format(1)} ?[–-] ?{clock.format(2)}"
@@ -145,7 +143,8 @@ def _after_day(code: str, between: Words) -> list[tuple[re.Pattern[str], Words]]
     minutes, noun = r"(?:[.:](?P<m{0}>[0-5]\d))?", {"de": "Uhr", "nl": "(?:uur|u)"}[code]  # 19–20.30 Uhr
     clock = rf"(?P<h{{0}}>[01]?\d|2[0-4]){minutes}"
     either = rf"(?<![\w:.,/–-])(?=[\d.:]+\s?[–-]\s?\d\d?[.:]|\d\d?[.:]){clock.format(1)}\s?[–-]\s?{clock.format(2)}"
-    return [(re.compile(both), words), (re.compile(rf"{either} ?{noun}\b"), between)]
+    with_h = rf"(?<![\w:.,/–-]){_TIME_OF.format(1)} ?[uh] ?[–-] ?{_TIME_OF.format(2)} ?[uh]\b"  # 18:30h - 19:00h
+    return [(re.compile(both), words), (re.compile(rf"{either} ?{noun}\b"), between), (re.compile(with_h), between)]
 
 
 _ENGLISH_DAYS = re.compile(
