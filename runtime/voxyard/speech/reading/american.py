@@ -129,6 +129,8 @@ def patterns(language: Language) -> list[Reading]:
             ),
             lambda found: f"{cardinal(found['n'], language)} stone",
         ),
+        (re.compile(r"(?<=\bpp\. )\d{1,4}(?=ff?\.(?!\w))"), lambda found: cardinal(found[0], language)),  # pp. 12ff.
+        (re.compile(r"(?:(?<=\bpp\. \d)|(?<=\bpp\. \d\d)|(?<=\bpp\. \d{3}))ff?\.(?!\w)"), lambda _: " and following"),
         (_MILITARY, military),
         (_ODDS, lambda found: _odds(found, language)),
         (re.compile(r"(?<=\d)-yr-old(?=s?\b)"), lambda _: "-year-old"),

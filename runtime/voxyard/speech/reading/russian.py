@@ -129,6 +129,7 @@ _FULL = (
     # the second floor, for two floors stand in the genitive
     (r"(?<![\d.,-])(\d{0,2}(?:[02-9]|11))(?=\s(?:этаж|подъезд|класс|курс|сезон|раунд|тур)(?!\w))", r"\1-й"),
     (r"(?<=\d)\s?с(?=[.,;)]|$)|(?<=\d,\d)\sс(?=\sи\s)|(?<=\d,\d\d)\sс(?=\sи\s)", " сек"),
+    (r"(?<=\b[Нн]а )1\s?(?:кв\.\s?м|м²)(?!\w)", "один квадратный метр"),
     (r"(?<=[оыие]й )обл\.(?!\w)", "области"),
     (r"(?<=ую )обл\.(?!\w)", "область"),
     (r"\b([Пп])о тел\.(?=\s?[:\d+(])", r"\1о телефону"),
@@ -167,7 +168,7 @@ def _normalized(sentence: str) -> str:
         marked = _EQUAL.sub(rf"\g<0>{_DATIVE} ", marked)
     said = _normalizer().normalize(marked)
     said = re.sub(r"\bнол(?=(?:я|ю|ём|е)\b)", "нул", said)
-    said = re.sub(r"(?<!\w)([СсКк])(?= ста\b)", r"\1о", said)
+    said = re.sub(r"(?<!\w)([СсКк])(?= (?:ста\b|сто(?:тысяч|лет|процент|метр)))", r"\1о", said)
     said = re.sub(r"(?<!\w)([Оо])(?= одн(?:ой|ом|их)\b)", r"\1б", said)
     if marked == sentence:
         return said
@@ -282,9 +283,12 @@ def _aligned(sentence: str) -> list[Edit]:
             continue  # SU1234
         if (noun := _NOUN.search(written)) and not short:
             words = re.sub(rf"(?<![^\W_]){noun[1]}[а-яё]{{0,3}}$", noun[0], words)
-        if short and _MORE.match(sentence, last):
-            last += 1  # the full stop of руб., before a comma
-        found.append(Edit(first, last, _as_written(written, words, sentence[last:])))
+        begins = re.search(r"г\.?$", written) is not None and _ADVERBIAL.search(sentence[:first]) is not None
+        if (short and _MORE.match(sentence, last)) or (begins and re.match(r"\.\s\S", sentence[last:])):
+            last += 1  # the full stop of руб., before a comma, and that of В 1812 г. Наполеон
+        found.append(
+            Edit(first, last, _as_written(written, words, sentence[last:].lower() if begins else sentence[last:]))
+        )
     return found
 
 
@@ -294,6 +298,12 @@ _QUOTES = dict.fromkeys("«»„“”", '"')  # which the library makes one
 
 def _is_glued(before: str, after: str) -> bool:
     return before.isalnum() and after.isalnum()
+
+
+_ADVERBIAL = re.compile(  # with which a sentence begins, and cannot end: В 1812 г. Наполеон
+    r"(?:^|[.!?…]\s)[\"«„—–\s]*(?:(?:Уже|Ещё|Лишь|Только)\sв|В|К|С|До|После|Около|Летом|Осенью|Зимой|Весной)"
+    r"\s(?:[а-яё]+\s){0,2}$"
+)
 
 
 def _as_written(written: str, words: str, after: str) -> str:

@@ -76,6 +76,13 @@ _UNITS_OF_POWERS = UNITS_AFTER_FIVE | {
     "Вт": "ватт", "Дж": "джоулей", "Гц": "герц", "Па": "паскалей", "Н": "ньютонов", "К": "кельвинов", "т": "тонн",
     "В": "вольт", "с": "секунд", "лет": "лет", "€": "евро", "₽": "рублей", "$": "долларов", "руб.": "рублей",
 }  # fmt: skip
+_OF_HALVES = {unit: (f"{name[:-2]}а", name) for unit, name in UNITS_AFTER_FIVE.items() if unit != "г"}
+_OF_HALVES |= {
+    "т": ("тонны", "тонн"),
+    "мин": ("минуты", "минут"),
+    "ч": ("часа", "часов"),
+    "га": ("гектара", "гектаров"),
+}
 _OF_AREAS = {"²": "квадратных ", "2": "квадратных ", "³": "кубических ", "3": "кубических "}
 
 
@@ -295,6 +302,16 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     (
         re.compile(r"(?<![\w.,/-])(?P<a>(?:19|20)\d\d)/(?P<b>\d\d)(?![\w/]|[.,]\d)"),
         lambda found: f"{_number(found['a'])} — {_number(found['b'])}",
+    ),
+    (
+        re.compile(
+            rf"(?P<of>{GENITIVE}\s)?(?<![\w.,])1,5\s?(?P<unit>{'|'.join(_OF_HALVES)})(?![\w/²³]|\.\s?л)(?:(?<=мин)\.(?=[,;)]|\s[а-яё]))?"
+        ),
+        lambda found: (
+            f"{found['of']}полутора {_OF_HALVES[found['unit']][1]}"
+            if found["of"]
+            else f"полтор{'ы' if found['unit'] in ('т', 'мин') else 'а'} {_OF_HALVES[found['unit']][0]}"
+        ),
     ),
     (re.compile(rf"(?P<of>{GENITIVE}\s)?(?<![\w.,])1,5(?=\s(?P<noun>[а-яё]+)(?!\w))"), _one_and_a_half),
     (

@@ -301,6 +301,10 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
             lambda found: f"every {cardinal(found['n'], LANGUAGES['en'])} hours",
         ),
         (re.compile(r"(?<![\w/])[bB]/[wW](?![\w/])"), _between_or_grey),
+        (
+            re.compile(r"(?<=\dth )c\.(?=(?P<end>\s*(?:[A-Z]|$))?)(?!\w)"),
+            lambda found: "century" + "." * (found["end"] is not None),
+        ),
         (re.compile(r"(?<=[½¼¾⅓⅔⅛] )c\.(?=\s[a-z])"), _cups),
         (re.compile(r"(?<=\b[Oo]n )(?:Tues|Thurs|Mon|Wed|Fri)\.(?!\w)"), _day),
         (  # Bus no. 24, the no. 14
