@@ -122,6 +122,15 @@ def patterns(language: Language) -> list[Reading]:
             re.compile(r"(?<![\w.,:/$£€-])(?P<n>[2-9]|10)/(?=[$£€]\d)"),
             lambda found: f"{cardinal(found['n'], language)} for ",
         ),
+        (  # 9 st 6 lb, weighs 14 st
+            re.compile(
+                r"(?:(?<![\w.,$€£-])(?=\d\d? ?st \d\d? ?lb)|(?<=\bweigh )|(?<=\bweighs )|(?<=\bweighed ))"
+                r"(?P<n>\d\d?) ?st(?!\w)"
+            ),
+            lambda found: f"{cardinal(found['n'], language)} stone",
+        ),
+        (re.compile(r"(?<=\bpp\. )\d{1,4}(?=ff?\.(?!\w))"), lambda found: cardinal(found[0], language)),  # pp. 12ff.
+        (re.compile(r"(?:(?<=\bpp\. \d)|(?<=\bpp\. \d\d)|(?<=\bpp\. \d{3}))ff?\.(?!\w)"), lambda _: " and following"),
         (_MILITARY, military),
         (_ODDS, lambda found: _odds(found, language)),
         (re.compile(r"(?<=\d)-yr-old(?=s?\b)"), lambda _: "-year-old"),

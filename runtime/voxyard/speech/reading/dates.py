@@ -48,6 +48,8 @@ def patterns(code: str, region: str, language: Language) -> list[tuple[re.Patter
 
     iso = _ISO if language.spaced else _ISO.replace(r"\w", "A-Za-z0-9_")
     found: list[tuple[re.Pattern[str], Words]] = [(re.compile(iso), whole)]
+    if code == "de":
+        found += _german_ranges(language)
     if language.numeric_date:
         sign = f"(?P<sign>[{re.escape(language.numeric_date)}]) ?"
         word = {"ru": r"(?:\s?(?:года|г\.)(?!\w))?", "pl": r"(?:\s(?:roku|r\.)(?!\w))?"}.get(
@@ -56,8 +58,6 @@ def patterns(code: str, region: str, language: Language) -> list[tuple[re.Patter
         numbers = rf"(?P<day>{_DAY}){sign}(?P<month>{_MONTH})(?P=sign) ?(?P<year>\d{{4}}){word}"
         found.append((_numeric(numbers), whole))
     found += [*_of_century(code, language), *_slashed(code, language, whole), *_month_of_year(code, language)]
-    if code == "de":
-        found += _german_ranges(language)
     if code == "de":  # am 1.1.
         short = r"(?<![\w.,:/-])(?P<n>\d{1,2})\. ?(?P<month>1[0-2]|0?[1-9])\.(?!\w| ?\d)"
         found.append((re.compile(short), _german_short))
@@ -138,13 +138,14 @@ def _slashed(code: str, language: Language, whole: Words) -> list[tuple[re.Patte
     """2024/5/1, 4/5（金）, 12/31まで, el 17/05: dates whose order the language or a word beside them tells."""
     found: list[tuple[re.Pattern[str], Words]] = []
     before = r"(?<![A-Za-z0-9_.,:/-])"
+    sign = "[/.-]" if code in ("ja", "zh") else "/"
+    in_full = rf"{before}(?P<year>\d{{4}})(?P<sign>{sign})(?P<month>\d{{1,2}})(?P=sign)(?P<day>\d{{1,2}})"
+    found.append((re.compile(rf"{in_full}(?![A-Za-z0-9_/-]|[.,:]\d)"), whole))
     if code in ("ja", "zh"):
-        in_full = rf"{before}(?P<year>\d{{4}})(?P<sign>[/.-])(?P<month>\d{{1,2}})(?P=sign)(?P<day>\d{{1,2}})"
         weekday = (  # with Friday in brackets after it
             rf"{before}(?P<year>)(?P<month>{_MONTH})/(?P<day>{_DAY})(?P<last>)"
             r"(?=\s?[(（](?:周|星期)?[日月火水木金土一二三四五六祝])"
         )
-        found.append((re.compile(rf"{in_full}(?![A-Za-z0-9_/-]|[.,:]\d)"), whole))
         found.append((re.compile(weekday), lambda match: _eastern(code, language, match)))
     if code == "ja":  # which is no fraction
         due = rf"{before}(?P<year>)(?P<month>1[0-2]|0?[1-9])/(?P<day>\d\d?)(?P<last>)(?![\d/A-Za-z])"
@@ -257,7 +258,7 @@ def _german_ranges(language: Language) -> list[tuple[re.Pattern[str], Words]]:
     name = "|".join(re.escape(each) for each in sorted(known, key=len, reverse=True))
     month = rf"(?:\s?(?P<{{0}}>{name})(?!\w)|\s?(?P<{{0}}_number>1[0-2]|0?[1-9])\.)"
     pattern = (
-        rf"(?<![\w.,:/-])(?P<first>{_DAY})\.{month.format('begin')}?\s?(?P<sign>[–/-])\s?"
+        rf"(?<![\w.,:/-])(?P<first>{_DAY})\.{month.format('begin')}?(?:\s?(?P<sign>[–/+-])\s?|\sbis\s)"
         rf"(?P<n>{_DAY})\.{month.format('end')}(?:\s?(?P<year>[12]\d{{3}}))?(?!\w|[.,]\d)"
     )
 
@@ -269,7 +270,7 @@ def _german_ranges(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         days = [german.inflected(found, int(found[each]), date=True) for each in ("first", "n")]
         months = [month_of(found, each) for each in ("begin", "end")]
         stated = year(int(found["year"]), language) if found["year"] else ""
-        joint = "und" if found["sign"] == "/" else language.to
+        joint = "und" if found["sign"] in ("/", "+") else language.to
         return " ".join(filter(None, (days[0], months[0], joint, days[1], months[1], stated)))
 
     return [(re.compile(pattern), words)]

@@ -44,7 +44,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             lambda found: ", ".join(" ".join(cardinal(n, language) for n in part) for part in found[0].split("-")),
         ),
         (
-            re.compile(r"(?<![\w.,:/-])(?P<hour>[01]?\d|2[0-4])u(?P<minute>[0-5]\d)?(?!\w)"),
+            re.compile(r"(?<![\w.,:/-])(?P<hour>[01]?\d|2[0-4])u(?P<minute>[0-5]\d)?(?!\w| ?[–-] ?\d)"),
             lambda found: (
                 f"{cardinal(found['hour'], language)} uur"
                 + (f" {cardinal(str(int(found['minute'])), language)}" if int(found["minute"] or 0) else "")

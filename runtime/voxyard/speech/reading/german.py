@@ -165,7 +165,7 @@ def compounds() -> list[tuple[re.Pattern[str], Callable[[re.Match[str]], str]]]:
         "jährig|tägig|stündig|minütig|sekündig|monatig|wöchig|köpfig|stellig|fach|mal|prozentig|teilig|stöckig|spurig"
     )
     ends += "|seitig|türig|gängig|stufig|bändig|zeilig|jährlich|stündlich|tägig|gliedrig|zügig|sprachig|silbig"
-    pattern = re.compile(rf"(?<![\w.,/–-])(?P<n>\d{{1,4}})-(?=(?:{ends}))")
+    pattern = re.compile(rf"(?<![\w.,/–-])(?P<n>\d{{1,4}})-?(?=(?:{ends}))")
     superlatives = "größt|höchst|ältest|jüngst|best|schnellst|längst|kleinst|stärkst|wichtigst|schlechtest|beliebtest|"
     superlatives += (
         "häufigst|tiefst|reichst|niedrigst|teuerst|schwerst|meist|letzt|bevölkerungsreichst|erfolgreichst|nächst"

@@ -346,7 +346,6 @@ UNITS: dict[str, str] = {
     "km/h": "speed-kilometer-per-hour",
     "m/s": "speed-meter-per-second",
     "m/s²": "acceleration-meter-per-square-second",
-    "m/s^2": "acceleration-meter-per-square-second",
     "mph": "speed-mile-per-hour",
     "kg": "mass-kilogram",
     "g": "mass-gram",
@@ -437,6 +436,9 @@ UNITS: dict[str, str] = {
     "％": "concentr-percent",
     "‰": "concentr-permille",
 }
+UNITS |= {each[:-1] + {"²": "^2", "³": "^3"}[each[-1]]: unit for each, unit in UNITS.items() if each[-1] in "²³"}
+UNITS |= {each.replace("k", "K", 1): UNITS[each] for each in ("km", "kg", "km/h", "km²", "km2")}
+UNITS |= {each.upper(): UNITS[each] for each in ("km", "kg", "km/h")}
 """Symbol of a unit → its name in CLDR, of which Babel knows the forms in each language."""
 
 _SQUARES = {

@@ -19,7 +19,7 @@ from voxyard.speech.reading.number_words import (
     value,
 )
 from voxyard.speech.reading.patterns import BLANK, BLANKS, bare, bare_range, guard, number_of
-from voxyard.speech.reading.tables import table
+from voxyard.speech.reading.tables import form_of, table
 
 Words = Callable[[re.Match[str]], str | None]
 UnitName = Callable[[str, int], str | None]
@@ -27,7 +27,7 @@ UnitName = Callable[[str, int], str | None]
 _SIGNS = "$€£¥￥"
 _OF = {"fr": "de ", "es": "de ", "it": "di ", "pt": "de "}
 _FINALS = 28  # last consonants of a Korean syllable, of which the first is none
-_CENTS_IN_WORDS = 10  # below it English says "and five cents"
+_CENTS_IN_WORDS = 10  # below it English says "and five cents", Polish "pięć centów"
 
 
 def patterns(language: Language, units: dict[str, str], unit_name: UnitName) -> list[tuple[re.Pattern[str], Words]]:
@@ -271,7 +271,9 @@ def _plain(whole: str, part: str, code: str, name: str, language: Language) -> s
     if language.locale == "en" and int(part) < _CENTS_IN_WORDS and (said := _cents(part, code, language)):
         return f"{start} and {said}"
     joint = f"{blank}{language.money_and}{blank}" if language.money_and else blank
-    if language.locale in ("fa", "tr") and (said := _cents(part, code, language)):
+    if (language.locale in ("fa", "tr") or (language.locale == "pl" and int(part) < _CENTS_IN_WORDS)) and (
+        said := _cents(part, code, language)
+    ):
         return f"{start}{joint}{said}"
     known = table(language.locale).cents.get(code) is not None
     return f"{start}{joint}{cardinal(str(int(part)) if known else part, language)}"
@@ -281,7 +283,7 @@ def _cents(part: str, code: str, language: Language) -> str | None:
     forms = table(language.locale).cents.get(code)
     if forms is None:
         return None
-    noun = forms[int(part) != 1]
+    noun = form_of(forms, int(part), language.locale)
     return f"{cardinal(str(int(part)), language, noun)}{' ' if language.spaced else ''}{noun}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from voxyard.speech.reading import german, persian, roman
+from voxyard.speech.reading import german, persian, polish, roman
 from voxyard.speech.reading.languages import LANGUAGES, Language
 from voxyard.speech.reading.number_words import before_word, cardinal, ordinal, whole_number
 from voxyard.speech.reading.patterns import guard
@@ -38,11 +38,17 @@ def patterns(code: str, language: Language) -> list[Reading]:
             (r"(?P<n>\d{1,6})(?:es|èmes)\b", lambda found: ordinal(int(found["n"]), language) + "s"),
         ],
         "fa": persian.ordinals(language),
-        "nl": [(r"(?P<n>\d{1,6})(?:e|de|ste)\b", lambda found: ordinal(int(found["n"]), language))],
+        "nl": [
+            (
+                r"(?P<n>\d{1,3}(?:\.\d{3})+|\d{1,6})(?:e|de|ste)\b",
+                lambda found: ordinal(int(found["n"].replace(".", "")), language),
+            )
+        ],
         "ru": [
             (rf"(?P<n>\d{{1,4}})-{ending}\b", _with_forms(language, case=case, gender=gender))
             for ending, case, gender in (("й", "n", "m"), ("я", "n", "f"), ("е", "n", "n"), ("го", "g", "m"))
         ],
+        "pl": [(_POLISH, lambda found: polish.inflected(int(found["n"]), _POLISH_ENDINGS[found["end"]], language))],
         "de": [
             (r"(?P<n>\d{1,4})\.(?=\s+[A-Za-zÄÖÜäöü]|,|[–/-]\d|$)", _german_ordinal),
             (r"(?P<roman>(?=[IVX])X{0,3}(?:IX|IV|V?I{0,3}))\.(?=\s[A-ZÄÖÜ])", _german_roman),
@@ -73,6 +79,11 @@ def patterns(code: str, language: Language) -> list[Reading]:
     return [(re.compile(guard(language) + pattern), words) for pattern, words in by_code.get(code, [])]
 
 
+_POLISH_ENDINGS = {each: each for each in ("a", "e", "ą", "ego", "emu", "ej", "ym", "ych", "ymi")}
+_POLISH_ENDINGS |= {"y": "", "i": "", "im": "ym", "ich": "ych", "imi": "ymi", "go": "ego", "mu": "emu"}
+_POLISH = (  # do 15-tego, o 8-mej, w latach 80-tych, 3cia
+    rf"(?P<n>\d{{1,4}})(?:-?(?:sz|t|m|gi?|ci?)(?=[aeioyąm])|-(?=\w\w))(?P<end>{'|'.join(_POLISH_ENDINGS)})(?![\w-])"
+)
 _THE = (  # la 3a planta, il 2o posto
     "(?:"
     + "|".join(

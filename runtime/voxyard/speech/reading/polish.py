@@ -39,7 +39,8 @@ _CENTURY = {"wiek": "", "wieku": "ego", "wiekiem": "ym", "wieki": ""}
 _SHORT_PARTS = {"rozdz.": "rozdział", "t.": "tom", "cz.": "część", "ks.": "księga"}
 _NUMBERED = {"rozdział": "", "tom": "", "akt": "", "część": "a", "księga": "a", "scena": "a", "etap": "", "grupa": "a"}
 _FOURTH = (  # kupił 4. samochód
-    r"(?<=[a-ząćęłńóśźż] )(?P<n>\d{1,2})\.(?=\s(?!(?:bez|jest|nad|pod|przez|jak|lub|oraz|więc|gdyż|tys|mln|kw)\b)"
+    r"(?:(?<=[a-ząćęłńóśźż] )|(?<=\btzw\. ))(?P<n>\d{1,2})\."
+    r"(?=\s(?!(?:bez|jest|nad|pod|przez|jak|lub|oraz|więc|gdyż|tys|mln|kw)\b)"
     r"(?!\w*(?:ów|ych|ach|ich|ym|im|em|om)\b)[a-ząćęłńóśźż]{2,}[bcćdfgjklłmnńprsśtwzźż]\b(?!\.\s[a-z]))"
 )
 _BY_ENDING = (  # nad 2. drużyną, był 266. papieżem
@@ -59,14 +60,24 @@ _QUEENS = "Elżbieta|Katarzyna|Maria|Anna|Małgorzata|Izabela|Wiktoria"
 
 
 def days(language: Language) -> list[tuple[re.Pattern[str], Words]]:
-    """Days whose case a word before them tells, before others read a date: między ósmym a dziesiątym maja."""
+    """Days before others read a date, or volts: między ósmym a dziesiątym maja, 3 V 1791."""
     pattern = rf"(?<=\b[Mm]iędzy )(?P<a>[12]?\d|3[01]) a (?P<b>[12]?\d|3[01])(?P<month>\s(?:{'|'.join(_MONTHS)}))\b"
 
     def words(found: re.Match[str]) -> str:
         first, last = (inflected(int(found[each]), "ym", language) for each in "ab")
         return f"{first} a {last}{found['month']}"
 
-    return [(re.compile(pattern), words)]
+    in_roman = (
+        r"(?<![\w.,:/-])(?P<day>[12]?\d|3[01])(?:\.\s?|\s)(?P<month>I{1,3}|I?V|VI{1,3}|I?X|XI{1,2})(?:\.\s?|\s)"
+        r"(?P<year>1\d{3}|20\d\d)(?:\s(?:roku|r\.)(?!\w))?(?![\w/-]|[.,]\d)"
+    )
+
+    def day(found: re.Match[str]) -> str:
+        first, last = (inflected(int(found[each]), "ego", language) for each in ("day", "year"))
+        stop = _stop(found.string[found.end() :]) if found[0].endswith(".") else ""
+        return f"{first} {_MONTHS[roman.value(found['month']) - 1]} {last} roku{stop}"
+
+    return [(re.compile(pattern), words), (re.compile(in_roman), day)]
 
 
 def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
@@ -142,7 +153,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         (
             re.compile(
                 r"(?=[2-9]0)(?:(?P<many>(?<=\b[Ll]atach )|(?<=\b[Ll]atami )|(?<=\b[Ll]at ))|(?<=\b[Ll]ata ))"
-                r"(?P<n>[2-9]0)(?!\d)(?:\.(?P<blank>\s)(?=[IVX]+\sw(?:\.|ieku))|\.?)"
+                r"(?P<n>[2-9]0)(?![\d-])(?:\.(?P<blank>\s)(?=[IVX]+\sw(?:\.|ieku))|\.?)"
             ),
             lambda found: (
                 inflected(int(found["n"]), "e" if found["many"] is None else "ych", language) + (found["blank"] or "")
@@ -493,10 +504,10 @@ def _with_ending(word: str, ending: str) -> str:
     if not ending:
         return word
     stem = word[:-1]
-    if word.endswith("gi"):  # drugi: drugiego, druga
-        return stem + ("i" if ending[0] == "e" else "") + (ending if ending != "ym" else "im")
-    if word.endswith("i"):  # trzeci: trzeciego, trzecia
-        return stem + "i" + (ending if ending != "ym" else "m")
+    if word.endswith("gi"):  # drugi: drugiego, drugich, druga
+        return stem + ("i" if ending[0] in "ey" else "") + ending.removeprefix("y")
+    if word.endswith("i"):  # trzeci: trzeciego, trzecich, trzecia
+        return stem + "i" + ending.removeprefix("y")
     return stem + ending
 
 
@@ -512,11 +523,10 @@ def _before_noun(found: re.Match[str], language: Language) -> str:
         ending = "ym" if at else "" if re.search(r"(?:^|(?<!\d)[.!?:]\s|\b[Nn]a\s)$", before) else "ego"
     elif noun == "RP":
         ending = "ej" if at or before.strip() else "a"
-    elif noun in ("wieku", "roku") and at:
-        ending = "ym"
     else:
         endings = {**_CENTURY, **table("pl").ordinals}
         ending = endings[noun if noun in endings else noun.lower()]
+        ending = "ym" if at and ending == "ego" and noun.endswith("u") else ending  # w 5. meczu, w 1939 roku
     said = _ordinal_of(found, ending, language)
     if noun or found["row"] is not None:
         return said

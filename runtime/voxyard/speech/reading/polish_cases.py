@@ -113,7 +113,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         rf"(?=\d+(?:[{BLANKS}]\d{{3}})*(?:,\d+)?\s?(?:{signs}|tys\.|mln|mld|"
         r"(?!jest|był|i|z|w|na|do|od|nad|pod|przez|jak|lub|oraz|więc|został)[a-ząćęłńóśźż]+(?:[^\W\d_aeouyąęó]|ich|ych))(?!\w))"
     )
-    before = rf"(?<=[\w.] )(?:{before}|(?:{before_quantity}){quantity})"
+    before = rf"(?<!graniczenie prędkości )(?<=[\w.] )(?:{before}|(?:{before_quantity}){quantity})"
 
     def genitive(found: re.Match[str]) -> str | None:
         one = _digits(found) == "1"

@@ -28,11 +28,17 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Callable[[re.Mat
         after = found["after"].strip()
         return f"{found['at']} {said}{'.' * (found[0].endswith('.') and (not after or after.isupper()))}"
 
-    late = re.compile(r"(?:(?<=ny o )|(?<=na o )|(?<=ne o )|(?<=nie o ))1\s?(?P<unit>h|godz|min)(?![\w/])\.?")
-    return [
-        (re.compile(pattern), words),
-        (late, lambda found: f"jedną {_NOUNS[found['unit']]}ę"),  # opóźniony o 1 h
-    ]
+    late = re.compile(  # opóźniony o 1 h, przez 1 min, studź 1 godz.
+        r"(?:(?<=ny o )|(?<=na o )|(?<=ne o )|(?<=nie o )|(?<=\bprzez )|(?<=\bza )|(?<=\bco )|(?<=\bna )|"
+        r"(?<=[aeiou]j )|(?<=[źćż] )|(?<=[cs]z ))"
+        r"1\s?(?P<unit>h|godz|min|sek)(?![\w/])(?:\.(?=(?P<after>\s*.?)))?"
+    )
+
+    def one(found: re.Match[str]) -> str:
+        after = (found["after"] or "a").strip()
+        return f"jedną {_NOUNS[found['unit']]}ę{'.' * (not after or after.isupper())}"
+
+    return [(re.compile(pattern), words), (late, one)]
 
 
 def _duration(digits: str, unit: str, case: Case, language: Language) -> str:

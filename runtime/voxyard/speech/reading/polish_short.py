@@ -1,4 +1,4 @@
-"""Polish short forms before a figure, in the case that the word before them wants: z art. 5 i § 3, w rozdz. 2."""
+"""Polish short forms in their case: z art. 5 i § 3 before a figure, kościół św. Anny, z dyr. Nowakiem before a name."""
 
 from __future__ import annotations
 
@@ -69,3 +69,43 @@ def declined(found: re.Match[str]) -> str:
     return (
         stem + endings.split(" ")[_CASES.index(case)] + " " * (found[0] == "§" and found.string[found.end()].isdigit())
     )
+
+
+_MEN = re.compile(  # saints in the genitive, which has the ending of a woman's name
+    "(?:Jan|Piotr|Pawł|Mikołaj|Jakub|Józef|Wojciech|Stanisław|Krzysztof|Franciszk|Michał|Andrzej|Marcin|Szczepan|Łukasz|"
+    "Mark|Mateusz|Tomasz|Florian|Sebastian|Roch|Kazimierz|Wawrzyńc|Bartłomiej|Maksymilian|Augustyn|Benedykt|Dominik|Jack|"
+    "Izydor|Leonard|Klemens|Wacław|Zygmunt|Maciej|Rafał|Gabriel|Hubert|Ludwik|Bernard|Wit|Szymon|Filip|Tadeusz)a"
+)
+_WOMEN = re.compile(r"(?!Antoni$|Idzi$|Walenty$).+(?:i|[nrst]y)")
+SAINT = re.compile(r"(?<![\w.])(?P<s>[Śś])w\.(?=\s(?P<name>[A-ZŁŚŻŹĆ][a-ząćęłńóśźż]+))")
+_TITLES = {
+    "prof": "profesor", "dyr": "dyrektor", "wicedyr": "wicedyrektor", "inż": "inżynier", "gen": "generał",
+    "płk": "pułkownik", "kpt": "kapitan", "red": "redaktor", "mjr": "major",
+}  # fmt: skip
+TITLE = re.compile(
+    rf"(?<![\w.])(?P<short>(?i:{'|'.join(_TITLES)}))\.?(?=\s[A-ZŁŚŻŹĆ][a-ząćęłńóśźż]+(?P<end>ego|emu|owi|i?em)(?!\w))"
+)
+
+
+def sainted(found: re.Match[str]) -> str:
+    """Święty Jan, świętej Anny, świętego Antoniego: the ending of the name tells the case."""
+    name = found["name"]
+    if name[-1] == "a":
+        end = "ego" if _MEN.fullmatch(name) else "a"
+    elif name[-1] == "ą":
+        end = "ą"
+    elif name.endswith(("ego", "owi", "emu", "em", "im", "ym")):
+        end = {"go": "ego", "wi": "emu", "mu": "emu"}.get(name[-2:], "ym")
+    elif _WOMEN.fullmatch(name):
+        end = "ej"
+    else:
+        end = "y"
+    return f"{found['s']}więt{end}"
+
+
+def titled(found: re.Match[str]) -> str:
+    """Z dyrektorem Nowakiem, profesora Kowalskiego."""
+    title = _TITLES[found["short"].lower()]
+    case = {"ego": "a", "emu": "owi", "owi": "owi"}.get(found["end"], "iem" if title.endswith("k") else "em")
+    said = title + case
+    return said.capitalize() if found["short"][0].isupper() else said

@@ -31,7 +31,7 @@ from voxyard.speech.reading.rules import Rule, rules
 
 _log = logging.getLogger(__name__)
 
-READING_VERSION = 16
+READING_VERSION = 17
 """Rises with every change that may give a text other words."""
 
 WINDOW = 20_000

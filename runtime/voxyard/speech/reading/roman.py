@@ -65,7 +65,7 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
         shorts = [rf"{each}\." for each in forms if f"{each}.#" in table(code).abbreviations]
         dot = r"(?:\.(?=\s[IVXLC]{2}))?"  # sec. XVI, but not: the chapter. I liked it
         name = rf"(?<!\w)(?:{'|'.join([rf'(?:{_one_of(forms)})s?{dot}', *shorts])})"
-        pattern = re.compile(rf"(?P<name>{name})\s{no_word}{row}")
+        pattern = re.compile(rf"(?P<name>{name})(?:\s|-(?=[IVX]{{2}}|I\b)){no_word}{row}")  # phase-IV
         found.append((pattern, lambda match: _numbered(match, code, language)))
     if code == "pt":  # art. 5º, LV
         clause = re.compile(
@@ -84,11 +84,26 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
         rf"I(?![^\W_]|['’]){_SURE.get(code, '')})"
     )
     found.append((ruler, lambda match: f"{match['name']} {_ruler(match['name'], match['roman'], code, language)}"))
+    if code == "en":  # Henry Ford II
+        person = rf"(?P<name>(?<!\w)(?:{rulers}|{_GIVEN})(?:\s[A-Z]\.?)?\s(?!(?:{_one_of(capital)})\b)[A-Z][a-z'’]+)"
+        person += r"\s(?P<roman>I{2,3}|IV)(?!\w)"
+        found.append(
+            (
+                re.compile(person),
+                lambda match: f"{match['name']} {_ruler(match['name'], match['roman'], code, language)}",
+            )
+        )
     no_ordinal = r"(?!\.\s[A-ZÄÖÜ])" if code == "de" else ""  # Der II. Weltkrieg
     first = r"|I(?=[,:;)])" if code in _LAST else ""  # Cálculo I: turma B
     other = re.compile(rf"(?P<name>(?<!\w)[^\W\d_a-zà-ÿ][^\W\d_]*[a-zà-ÿ])\s(?P<roman>{_LONG}{first}){no_ordinal}")
     found.append((other, lambda match: f"{match['name']} {_cardinal(match['roman'], language)}"))
     return found
+
+
+_GIVEN = (
+    "Adam|Andrew|Arthur|Benjamin|Bill|Bob|Daniel|David|Frank|Harold|Harry|Howard|Jack|Jim|Joe|Joseph|Ken|Larry|Martin|"
+    "Michael|Mike|Patrick|Ralph|Ray|Ronald|Samuel|Stephen|Steven|Thomas|Thurston|Tom|Walter"
+)
 
 
 def _clause(match: re.Match[str], language: Language) -> str:

@@ -27,52 +27,9 @@ LONGEST = 600  # characters that the library gets at a time
 MOST_NUMBERS = 12  # of a sentence; of rows of a table, which have no cases, our own rules read more
 _TOKEN = re.compile(r"\d+|[^\W\d_]+|\s+|.", re.DOTALL)
 _END = re.compile(r"[!?…][\"»”)]*\s+|(?<![^\W_])(?P<word>[^\W_]+)[\"»”)]*\.[\"»”)]*\s+(?=[\"«„(—–-]*\s?[А-ЯЁ])|\n\s*")
-_NO_END = frozenset(  # short words before whose full stop a sentence goes on, or may do so
-    [
-        "акад",
-        "в",
-        "вв",
-        "г",
-        "гг",
-        "гл",
-        "д",
-        "др",
-        "зам",
-        "им",
-        "к",
-        "кв",
-        "коп",
-        "корп",
-        "м",
-        "мин",
-        "млн",
-        "млрд",
-        "н",
-        "напр",
-        "обл",
-        "ок",
-        "п",
-        "пер",
-        "пл",
-        "пр",
-        "просп",
-        "проф",
-        "р",
-        "рис",
-        "руб",
-        "с",
-        "св",
-        "см",
-        "ст",
-        "стр",
-        "т",
-        "тел",
-        "тыс",
-        "ул",
-        "ч",
-        "чел",
-        "э",
-    ]
+_NO_END = re.compile(  # short words before whose full stop a sentence goes on, or may do so
+    "(?:акад|вв?|гг?|ген|гл|доц|др?|зам|им|инж|кв?|коп|корп|лейт|м|мин|млн|млрд|н|напр|обл|ок|п|пер|пл|полк|пр|просп|проф|"
+    "р|разд|рис|руб|с|св|см|ст|стр|т|табл|тел|тыс|ул|ч|чел|э)"
 )
 # с 9.00 до 18.30, but с 1.09, which is a day
 _TIME = r"(?:(?<=[вВ]\s)(?:[01]?\d|2[0-4])\.[0-5]\d|(?:[01]?\d|2[0-4])\.(?:00|1[3-9]|[2-5]\d))(?![\w%]|[.,]\d)"
@@ -84,7 +41,7 @@ PHONE = r"(?<![\w.,:/+-])(?:\+7|8)[ -]?\(?\d{3,5}\)?[ -]?\d{1,3}(?:[ -]?\d\d){2}
 _OWN = re.compile(
     rf"\d:\d\d|{TIME_AFTER}|\d,\d\d\s?(?:евро|€|\$|долл)|(?<!\d)(?:\d[{BLANKS}]?){{7,}}|"
     rf"(?<![\d.,])\d{{1,3}}(?:[{BLANKS}]\d{{1,3}}){{3,}}|{PHONE}|"
-    rf"[$€£¥₽][{BLANKS}]?\d[\d.,]*[{BLANKS}]?(?:тыс\.|млн|млрд|трлн)|"  # $1,2 млрд
+    rf"[$€£¥₽][{BLANKS}]?[-−]\d[\d.,]*|[$€£¥₽][{BLANKS}]?\d[\d.,]*[{BLANKS}]?(?:тыс\.|млн|млрд|трлн)|"  # $1,2 млрд
     r"(?<!\w)(?i:код|пин|пин-код|пароль|индекс)\s?:?\s?\d{3,8}(?![\w.,]\d)|"
     r"[A-Za-z]{2,}\s\d{1,3}\.\d{1,2}(?![.,]?\d|\w)|\d/(?:tcp|udp)\b|"  # Python 3.10, 443/tcp
     r"(?<!\d)\d{1,2}['′’][0-5]\d[\"″”]|\d ?\*\* ?[-−]?\d"
@@ -94,7 +51,7 @@ _BLANK = re.compile(r"\s+")
 _FIGURES = re.compile(r"[\d%‰№°$€£¥₽§½-¾]|\b[IVXLC]+\b")
 _NUMBER = re.compile(r"\d+")
 _SHORT = re.compile(r"(?<![^\W\d_])[^\W\d_]{1,6}\.")
-_MAY_END = re.compile(r"\d|[IVXLC]|(?:д|п|др|пр)\.$")  # ул. goes on with a name
+_MAY_END = re.compile(r"\d|[IVXLC]|(?:д|п|др|пр|обл)\.$")  # ул. goes on with a name
 _MORE = re.compile(r"\.\s?[,;:)]")
 _TOWN = re.compile(r"[,;(]\s*г\.$")  # г. Москва
 _JOINTS = frozenset(("", "-", ",", ".", "—", "–"))
@@ -116,7 +73,9 @@ def _sentences(text: str, start: int, end: int) -> list[tuple[int, int]]:
     """Spans that the library gets: sentences whose end is sure, cut at a blank where they are too long."""
     found_ends = _END.finditer(text, start, end)
     phones = [at for each in _PHONE.finditer(text, start, end) for at in each.span()]  # which we read, not the library
-    ends = sorted({*(each.end() for each in found_ends if (each["word"] or "").lower() not in _NO_END), *phones, end})
+    ends = sorted(
+        {*(each.end() for each in found_ends if not _NO_END.fullmatch((each["word"] or "").lower())), *phones, end}
+    )
     found, at = [], start
     for last in ends:
         while last - at > LONGEST:
@@ -170,6 +129,9 @@ _FULL = (
     # the second floor, for two floors stand in the genitive
     (r"(?<![\d.,-])(\d{0,2}(?:[02-9]|11))(?=\s(?:этаж|подъезд|класс|курс|сезон|раунд|тур)(?!\w))", r"\1-й"),
     (r"(?<=\d)\s?с(?=[.,;)]|$)|(?<=\d,\d)\sс(?=\sи\s)|(?<=\d,\d\d)\sс(?=\sи\s)", " сек"),
+    (r"(?<=\b[Нн]а )1\s?(?:кв\.\s?м|м²)(?!\w)", "один квадратный метр"),
+    (r"(?<=[оыие]й )обл\.(?!\w)", "области"),
+    (r"(?<=ую )обл\.(?!\w)", "область"),
     (r"\b([Пп])о тел\.(?=\s?[:\d+(])", r"\1о телефону"),
     (r"\b([Тт])ел\.(?=\s?[:\d+(])", r"\1елефон"),
 )
@@ -206,7 +168,7 @@ def _normalized(sentence: str) -> str:
         marked = _EQUAL.sub(rf"\g<0>{_DATIVE} ", marked)
     said = _normalizer().normalize(marked)
     said = re.sub(r"\bнол(?=(?:я|ю|ём|е)\b)", "нул", said)
-    said = re.sub(r"(?<!\w)([СсКк])(?= ста\b)", r"\1о", said)
+    said = re.sub(r"(?<!\w)([СсКк])(?= (?:ста\b|сто(?:тысяч|лет|процент|метр)))", r"\1о", said)
     said = re.sub(r"(?<!\w)([Оо])(?= одн(?:ой|ом|их)\b)", r"\1б", said)
     if marked == sentence:
         return said
@@ -319,17 +281,29 @@ def _aligned(sentence: str) -> list[Edit]:
             continue
         if _is_glued(sentence[:first][-1:], words.strip()[:1]) or _is_glued(words[-1:], sentence[last:][:1]):
             continue  # SU1234
-        if short and _MORE.match(sentence, last):
-            last += 1  # the full stop of руб., before a comma
-        found.append(Edit(first, last, _as_written(written, words, sentence[last:])))
+        if (noun := _NOUN.search(written)) and not short:
+            words = re.sub(rf"(?<![^\W_]){noun[1]}[а-яё]{{0,3}}$", noun[0], words)
+        begins = re.search(r"г\.?$", written) is not None and _ADVERBIAL.search(sentence[:first]) is not None
+        if (short and _MORE.match(sentence, last)) or (begins and re.match(r"\.\s\S", sentence[last:])):
+            last += 1  # the full stop of руб., before a comma, and that of В 1812 г. Наполеон
+        found.append(
+            Edit(first, last, _as_written(written, words, sentence[last:].lower() if begins else sentence[last:]))
+        )
     return found
 
 
+_NOUN = re.compile(r"(?<=\d[\s\xa0])([а-яё]{4,}?)[а-яё]{0,2}$")  # 2 страниц
 _QUOTES = dict.fromkeys("«»„“”", '"')  # which the library makes one
 
 
 def _is_glued(before: str, after: str) -> bool:
     return before.isalnum() and after.isalnum()
+
+
+_ADVERBIAL = re.compile(  # with which a sentence begins, and cannot end: В 1812 г. Наполеон
+    r"(?:^|[.!?…]\s)[\"«„—–\s]*(?:(?:Уже|Ещё|Лишь|Только)\sв|В|К|С|До|После|Около|Летом|Осенью|Зимой|Весной)"
+    r"\s(?:[а-яё]+\s){0,2}$"
+)
 
 
 def _as_written(written: str, words: str, after: str) -> str:

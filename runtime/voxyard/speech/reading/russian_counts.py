@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 
 from voxyard.speech.reading.languages import LANGUAGES
 from voxyard.speech.reading.number_words import cardinal, in_case, ordinal
@@ -75,6 +76,13 @@ _UNITS_OF_POWERS = UNITS_AFTER_FIVE | {
     "Вт": "ватт", "Дж": "джоулей", "Гц": "герц", "Па": "паскалей", "Н": "ньютонов", "К": "кельвинов", "т": "тонн",
     "В": "вольт", "с": "секунд", "лет": "лет", "€": "евро", "₽": "рублей", "$": "долларов", "руб.": "рублей",
 }  # fmt: skip
+_OF_HALVES = {unit: (f"{name[:-2]}а", name) for unit, name in UNITS_AFTER_FIVE.items() if unit != "г"}
+_OF_HALVES |= {
+    "т": ("тонны", "тонн"),
+    "мин": ("минуты", "минут"),
+    "ч": ("часа", "часов"),
+    "га": ("гектара", "гектаров"),
+}
 _OF_AREAS = {"²": "квадратных ", "2": "квадратных ", "³": "кубических ", "3": "кубических "}
 
 
@@ -129,7 +137,38 @@ _TURN = re.compile(  # поверните на ул. Садовую
     r"выйди(?:те)?|вышел|вышл[аи]|въезжай(?:те)?|переехал[аи]?|сворачива\w+|поворот|выезд|съезд)"
     r"(?:\s(?:направо|налево|вправо|влево))?\sна\s)(?P<short>ул|пл|просп)\.(?=\s?[\dА-ЯЁ])"
 )
+_IN_ORDER = {  # nouns in the genitive that a number before them puts in order, by the gender of its ordinal
+    "m": (
+        "рейса|класса|курса|этажа|подъезда|вагона|автобуса|трамвая|троллейбуса|маршрута|поезда|размера|ряда|столба|полка|"
+        "отделения|созыва|сезона|съезда|разряда|уровня|места|тура|раунда|издания|выпуска|участка|квартала|лицея|корпуса"
+    ),
+    "f": "квартиры|палаты|камеры|серии|школы|группы|гимназии|больницы|поликлиники|дивизии|армии|бригады|главы|страницы",
+}
+_NOT_COUNTED = {  # 15 рейса, житель 3 подъезда, из 4 палаты: a singular after five or more, or after such a word
+    gender: re.compile(
+        r"(?<![\w.,:/–-])(?:(?P<n>\d{0,2}(?:[05-9]|1[1-4]))|"
+        r"(?P<before>(?<!\w)(?i:из|с|до|у|для|от|после|студент\w*|учени[кц]\w*|жител\w+|жилец|пациент\w*)\s)"
+        rf"(?P<m>(?<!\d)[1-4]|[2-9][2-4]))(?=\s(?:{nouns})(?!\w))"
+    )
+    for gender, nouns in _IN_ORDER.items()
+}
+
+
+def _in_order(gender: str, found: re.Match[str]) -> str:
+    """Пятнадцатого рейса, жители третьего подъезда."""
+    number = int(found["n"] or found["m"])
+    return (found["before"] or "") + ordinal(number, LANGUAGES["ru"], case="g", gender=gender)
+
+
 _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
+    *((pattern, partial(_in_order, gender)) for gender, pattern in _NOT_COUNTED.items()),
+    (  # не хватает 2 рублей и 3 минут, whose plural after two to four is a genitive
+        re.compile(
+            r"(?<![\w.,:/–-])(?P<n>[2-4]|[2-9][2-4])(?=\s(?:[а-яё]{2,}[оеё]в|[а-яё]{3,}ей|минут|секунд|недель|страниц|"
+            r"книг|машин|квартир|комнат|школ|стран|женщин|штук)(?!\w))"
+        ),
+        lambda found: in_case(int(found["n"]), LANGUAGES["ru"], "g"),
+    ),
     (  # двигатель 1.6
         re.compile(r"(?P<of>\b[Дд]вигател[ьяюе]м?\s)(?P<a>\d)\.(?P<b>\d)(?!\w|[.,]\d)"),
         lambda found: f"{found['of']}{_number(found['a'])} и {_number(found['b'])}",
@@ -263,6 +302,16 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     (
         re.compile(r"(?<![\w.,/-])(?P<a>(?:19|20)\d\d)/(?P<b>\d\d)(?![\w/]|[.,]\d)"),
         lambda found: f"{_number(found['a'])} — {_number(found['b'])}",
+    ),
+    (
+        re.compile(
+            rf"(?P<of>{GENITIVE}\s)?(?<![\w.,])1,5\s?(?P<unit>{'|'.join(_OF_HALVES)})(?![\w/²³]|\.\s?л)(?:(?<=мин)\.(?=[,;)]|\s[а-яё]))?"
+        ),
+        lambda found: (
+            f"{found['of']}полутора {_OF_HALVES[found['unit']][1]}"
+            if found["of"]
+            else f"полтор{'ы' if found['unit'] in ('т', 'мин') else 'а'} {_OF_HALVES[found['unit']][0]}"
+        ),
     ),
     (re.compile(rf"(?P<of>{GENITIVE}\s)?(?<![\w.,])1,5(?=\s(?P<noun>[а-яё]+)(?!\w))"), _one_and_a_half),
     (

@@ -41,11 +41,12 @@ _BEFORE = (  # words before a part, and the case that they want
 )
 _PART = rf"(?:{'|'.join(sorted(_PARTS, key=len, reverse=True))})"
 _CODE = r"(?:\s[А-Я][а-я]+\sкодекса\sРоссийской\sФедерации)?"
+_POINT = r"(?:\d+(?:\.\d{1,2}){0,2}|[IVXLC]+)(?![\w.,-]\d|\w)"
 _ROW = re.compile(
     rf"(?P<before>(?<!\w)(?i:{'|'.join(words for words, _ in _BEFORE)})\s)?(?<!\d\s)(?<![\w.])"
-    rf"(?P<row>(?i:{_PART})\.\s?(?:\d+|[IVXLC]+)(?![\w.,-]\d|\w)(?:{_CODE},?\s(?:и\s)?{_PART}\.\s?(?:\d+|[IVXLC]+)(?![\w.,-]\d|\w))*)"
+    rf"(?P<row>(?i:{_PART})\.\s?{_POINT}(?:{_CODE},?\s(?:и\s)?{_PART}\.\s?{_POINT})*)"
 )
-_ONE_PART = re.compile(rf"(?P<joint>{_CODE},?\s(?:и\s)?)?(?P<short>(?i:{_PART}))\.\s?(?P<n>\d+|[IVXLC]+)")
+_ONE_PART = re.compile(rf"(?P<joint>{_CODE},?\s(?:и\s)?)?(?P<short>(?i:{_PART}))\.\s?(?P<n>[\d.]*\d|[IVXLC]+)")
 
 SPOONS = {"ст": ("столовая", "столовую", "столовые", "столовых"), "ч": ("чайная", "чайную", "чайные", "чайных")}
 _PUT = re.compile(  # добавьте, всыпать; нужно добавить asks for it too
@@ -69,8 +70,15 @@ _DAYS = {
     "вс": ("воскресенье", "воскресенья", "воскресенье"),
 }
 _DAY = rf"(?:{'|'.join(_DAYS)})"
-_TITLE = r"(?<!\w)(?P<p>[Пп])роф\."
-_NAMES_BY_CASE = ((r"(?:[оеё]в|[иы]н|ский|цкий|ых)", "профессор"), (r"(?:[оеё]ву|[иы]ну|скому)", "профессору"))
+_TITLES = {
+    "проф": "профессор", "доц": "доцент", "ген": "генерал", "инж": "инженер", "полк": "полковник", "лейт": "лейтенант",
+}  # fmt: skip
+_TITLE = rf"(?<!\w)(?P<short>(?i:{'|'.join(_TITLES)}))\.(?=\s(?:[А-ЯЁ]\.\s?)*[А-ЯЁ][а-яё]+"
+_NAMES_BY_CASE = (
+    (r"(?:[оеё]в|[иы]н|[сц]кий|ых|ко)", ""),
+    ("(?:[оеё]ву|[иы]ну|скому)", "у"),
+    ("(?:[оеёиы][вн]|ск)[иы]м", "ом"),
+)
 
 
 def in_full(sentence: str) -> str:
@@ -99,6 +107,8 @@ def _row(found: re.Match[str]) -> str:
         if number.isdigit():
             feminine = {"case": _CODES_OF_CASES[_CASES.index(here)], "gender": "f"}
             number = ordinal(int(number), LANGUAGES["ru"], **feminine) if stem == "част" else _number(number)
+        elif "." in number:
+            number = " точка ".join(map(_number, number.split(".")))
         said.append(f"{joint}{noun} {number}")
     return before + "".join(said)
 
@@ -201,6 +211,8 @@ def arabic(numeral: str) -> int:
 def _pages_of(found: re.Match[str]) -> str:
     """В книге триста пятьдесят две страницы, which is no book 352."""
     count = int(found["n"])
+    if not found["of"] and not found["dot"]:
+        return found[0]
     tens = count % 100 in range(11, 15)
     noun = "страница" if is_one(count) else "страницы" if count % 10 in (2, 3, 4) and not tens else "страниц"
     number = cardinal(found["n"], LANGUAGES["ru"], "минута") if found["of"] else found["n"]
@@ -375,8 +387,10 @@ def _by(found: re.Match[str]) -> str:
     return f"{found['unit'] or ''} на "
 
 
-def _titled(title: str, found: re.Match[str]) -> str:
-    return str(found["p"]) + title[1:]
+def _titled(ending: str, found: re.Match[str]) -> str:
+    """Профессор Иванов, с доцентом Козловым."""
+    said = _TITLES[found["short"].lower()] + ending
+    return said.capitalize() if found["short"][0].isupper() else said
 
 
 def _place(found: re.Match[str]) -> str:
@@ -503,7 +517,6 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
         lambda found: f"{in_case(int(found['n']), LANGUAGES['ru'], 'g')} {UNITS_AFTER_FIVE[found['unit']]}",
     ),
     *(
-        (re.compile(_TITLE + rf"(?=\s(?:[А-ЯЁ]\.\s?)*[А-ЯЁ][а-яё]+{ending}(?!\w))"), partial(_titled, title))
-        for ending, title in _NAMES_BY_CASE
+        (re.compile(rf"{_TITLE}{names}(?!\w))"), partial(_titled, ending)) for names, ending in _NAMES_BY_CASE
     ),
 )  # fmt: skip

@@ -301,6 +301,10 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
             lambda found: f"every {cardinal(found['n'], LANGUAGES['en'])} hours",
         ),
         (re.compile(r"(?<![\w/])[bB]/[wW](?![\w/])"), _between_or_grey),
+        (
+            re.compile(r"(?<=\dth )c\.(?=(?P<end>\s*(?:[A-Z]|$))?)(?!\w)"),
+            lambda found: "century" + "." * (found["end"] is not None),
+        ),
         (re.compile(r"(?<=[½¼¾⅓⅔⅛] )c\.(?=\s[a-z])"), _cups),
         (re.compile(r"(?<=\b[Oo]n )(?:Tues|Thurs|Mon|Wed|Fri)\.(?!\w)"), _day),
         (  # Bus no. 24, the no. 14
@@ -437,6 +441,8 @@ PATTERNS: dict[str, tuple[Reading, ...]] = {
     "pl": (
         (polish_short.TURN, polish_short.into_street),
         (polish_short.PATTERN, polish_short.declined),
+        (polish_short.SAINT, polish_short.sainted),
+        (polish_short.TITLE, polish_short.titled),
         (re.compile(r"(?<=[a-ząćęłńóśźż] )Gł\.(?!\w)"), _chief),
         (re.compile(r"(?<![\w.])pow\.(?=\s\d+\s?(?:lat|r\.|roku|kg|°C|zł|osób)(?!\w))"), lambda _: "powyżej"),
         (

@@ -68,7 +68,7 @@ def _saint(found: re.Match[str]) -> str | None:
 
 _KINDS = "|".join([*_PLAIN, *_DOUBTFUL, *_PLAIN.values(), *_DOUBTFUL.values(), "Way", "Broadway"])
 _WAY = re.compile(
-    rf"(?:(?<=\d )|(?<=\b(?:on|at) ))(?P<way>[NS][EW]|[NSEW])\.?"
+    rf"(?:(?<=\d )|(?<=\b(?:on|at) )|(?<![\w.])(?=[NSEW]{{1,2}}\.?\s\d+[a-z]))(?P<way>[NS][EW]|[NSEW])\.?"
     rf"(?=\s(?:[A-Z][\w'’]+\s|\d{{1,3}}(?:st|nd|rd|th)\s){{1,3}}"
     rf"(?:{_KINDS})\b)"
 )

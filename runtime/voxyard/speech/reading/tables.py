@@ -5,8 +5,9 @@ They are the files `tables/CODE.yaml`; a language without a file has none of the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import cached_property, lru_cache
 from importlib import resources
 
@@ -85,7 +86,7 @@ class WordTable:
     si: Mapping[str, str] = field(default_factory=dict)  # names of units, and of their prefixes with a hyphen: k-
     rooms: Mapping[str, Forms] = field(default_factory=dict)  # the same short form in the words of a flat: 3 hab.
     dotted: tuple[str, ...] = ()  # units that may have a full stop
-    cents: Mapping[str, Forms] = field(default_factory=dict)  # currency → its hundredth
+    cents: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # currency → its hundredth
     scales_of_money: Mapping[str, str] = field(default_factory=dict)  # M in 10 M€
     currencies: Mapping[str, str] = field(default_factory=dict)  # its own signs of money → their codes
     scales_of_numbers: Mapping[str, str] = field(default_factory=dict)
@@ -145,6 +146,15 @@ class WordTable:
                 if noun.startswith("-") or (self.neutral and len(end) > 2):  # compounds, in German
                     found.setdefault((False, end), gender)
         return found
+
+
+def form_of(forms: Sequence[str], amount: Decimal | int, locale: str) -> str:
+    """The one of two forms, or of the four of a Slavic noun, that stands after so many."""
+    if len(forms) == 2:
+        return forms[amount != 1]
+    from babel import Locale
+
+    return forms[("one", "few", "many", "other").index(Locale.parse(locale).plural_form(amount))]
 
 
 @lru_cache(maxsize=32)

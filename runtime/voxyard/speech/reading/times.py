@@ -16,6 +16,7 @@ from voxyard.speech.reading.tables import table
 Words = Callable[[re.Match[str]], str | None]
 
 _TIME = r"(?P<hour>[01]?\d|2[0-4]):(?P<minute>[0-5]\d)(?P<second>:[0-5]\d)?"
+_TIME_OF = r"(?P<h{0}>[01]?\d|2[0-4])[.:](?P<m{0}>[0-5]\d)"
 _HOURS_OF = r"(?P<h{0}>[01]?\d|2[0-4]) ?[hH](?: ?(?P<m{0}>[0-5]\d))?"
 _HOURS = {"fr": ("heure", "heures"), "pt": ("hora", "horas"), "ru": ("час", "часа", "часов")}
 # of 13:00 h., whose point ends no sentence before a small letter
@@ -36,6 +37,9 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
     def words(found: re.Match[str]) -> str | None:
         if found["second"]:
             return _with_seconds(code, language, found)
+        if found[0][-1] in "hu" and _TAKES.search(found.string[max(0, found.start() - 20) : found.start()]):
+            parts = (("hour", int(found["hour"])), ("minute", int(found["minute"])))
+            return " ".join(laps.unit(language, name, count) for name, count in parts if count) or None
         if ":" in found[0] and _SCALED.match(found.string, found.end()):
             return ELSEWHERE  # 1:14 Mio.
         if ":" in found[0] and _is_score(found, code):
@@ -60,13 +64,16 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
     else:
         start = rf"(?<![{letters}:.,/–-])" if language.spaced else rf"(?<![{letters}./–-])(?<!\d[:,])"
         start += r"(?<!\d~)"
-        time = rf"{start}{_TIME}(?![{letters}:]|[.,]\d|[–~-]\w)"
+        glued = r"(?= ?[uh]\b(?! ?[–~-] ?\d))|" if code in ("de", "nl") else ""
+        time = rf"{start}{_TIME}(?:{glued}(?![{letters}:]|[.,]\d|[–~-]\w))"
     hours = r"(?(second)(?: (?:Stunden|Std\.|hours|hrs|heures|horas|ore|часа|часов|ساعت)(?!\w))?|)"
-    suffix = {"de": r"(?: ?Uhr\b)?", "nl": r"(?: ?uur\b)?"} | dict.fromkeys(("es", "fr", "it", "pt"), _WITH_UNIT)
+    suffix = {"de": r"(?: ?(?:Uhr|h)\b)?", "nl": r"(?: ?(?:uur|[uh])\b(?:\.(?=\s[a-z]))?)?"} | dict.fromkeys(
+        ("es", "fr", "it", "pt"), _WITH_UNIT
+    )
     found: list[tuple[re.Pattern[str], Words]] = [(re.compile(time + hours + suffix.get(code, "")), words)]
     if language.to:  # 10:30–12:30 Uhr
         dots = "[.:]" if code == "de" else ":"
-        end = rf"(?: ?Uhr\b|(?<=:\d\d)|{_MORE_HOURS})" if code == "de" else suffix.get(code, "")
+        end = rf"(?: ?(?:Uhr|h)\b|(?<=:\d\d)|{_MORE_HOURS})" if code == "de" else suffix.get(code, "")
         clock = rf"(?P<h{{0}}>[01]?\d|2[0-4]){dots}(?P<m{{0}}>[0-5]\d)"
         start = rf"(?<![{letters}:.,/–-])" if language.spaced else rf"(?<![{letters}./–-])(?<!\d[:,])"
         both = rf"{start}{clock.format(1)} ?[–~-] ?{clock.format(2)}(?![{letters}:]|[.,]\d|[–-]\w){end}"
@@ -103,6 +110,11 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
     return [*found, *_with_h(code, language, words, between), *_after_article(code, language)]
 
 
+_TAKES = re.compile(
+    r"(?:dauer\w*|duur\w*|(?:fahr|flug|geh|gesamt|lauf|reise|back|koch|wart)e?(?:ns)?zeit|(?:reis|rij|vlieg|wacht|bak|kook)tijd)"
+    r"(?:\svon|\svan|\sbeträgt)?:?\s(?:ca\.\s|circa\s|etwa\s|rund\s)?$",
+    re.IGNORECASE,
+)
 _MORE_HOURS = (  # 8.30–12.30 und 14–18 Uhr
     r"(?=(?:(?:,|\su\.|\s?/|\sund|\ssowie)\s?\d{1,2}(?:[.:]\d\d)?\s?[–-]\s?\d{1,2}(?:[.:]\d\d)?){1,3}\s?Uhr\b)"
 )
@@ -131,7 +143,8 @@ def _after_day(code: str, between: Words) -> list[tuple[re.Pattern[str], Words]]
     minutes, noun = r"(?:[.:](?P<m{0}>[0-5]\d))?", {"de": "Uhr", "nl": "(?:uur|u)"}[code]  # 19–20.30 Uhr
     clock = rf"(?P<h{{0}}>[01]?\d|2[0-4]){minutes}"
     either = rf"(?<![\w:.,/–-])(?=[\d.:]+\s?[–-]\s?\d\d?[.:]|\d\d?[.:]){clock.format(1)}\s?[–-]\s?{clock.format(2)}"
-    return [(re.compile(both), words), (re.compile(rf"{either} ?{noun}\b"), between)]
+    with_h = rf"(?<![\w:.,/–-]){_TIME_OF.format(1)} ?[uh] ?[–-] ?{_TIME_OF.format(2)} ?[uh]\b"  # 18:30h - 19:00h
+    return [(re.compile(both), words), (re.compile(rf"{either} ?{noun}\b"), between), (re.compile(with_h), between)]
 
 
 _ENGLISH_DAYS = re.compile(
@@ -239,7 +252,9 @@ def _with_full_stop(code: str, language: Language, full_stop: str, words: Words)
             (re.compile(rf"(?<=\b[Oo] ){sharp}"), words),
         ]
     if code in ("de", "nl", "es", "pt"):
-        hours = {"de": r" ?Uhr\b", "nl": r" ?(?:uur|u)\b(?:\.(?=\s[a-z]))?"}.get(code, r" ?h(?:rs?|s)?\b\.?(?!\w)")
+        hours = {"de": r" ?(?:Uhr|h)\b", "nl": r" ?(?:uur|[uh])\b(?:\.(?=\s[a-z]))?"}.get(
+            code, r" ?h(?:rs?|s)?\b\.?(?!\w)"
+        )
         until = {
             "nl": r"|(?<=\b[Vv]an \d\.\d\d)(?= tot )|(?<=\b[Vv]an \d\d\.\d\d)(?= tot )"
             r"|(?<=\b[Tt]ussen \d\.\d\d)(?= en )|(?<=\b[Tt]ussen \d\d\.\d\d)(?= en )"
@@ -392,7 +407,11 @@ def _with_h(code: str, language: Language, words: Words, between: Words) -> list
         minutes = rf"(?P<minute>[0-5]\d)(?P<second>)?\b(?!{BLANK}(?:min|mn)\b)"  # 2 h 35 min: how long
         hours = rf"(?<![\w:.,/-])(?P<hour>[01]?\d|2[0-4]){BLANK}[hH]{BLANK}{minutes}"
         found += [(re.compile(both), between), (re.compile(hours), words)]
-    if code in ("de", "nl"):  # um 8h
+    if code in ("de", "nl"):  # von 8h-12h, 17h10, um 8h
+        glued = _HOURS_OF.replace(" ?", "").replace("[hH]", "[hu]")
+        both = rf"(?<![\w:.,/-]){glued.format(1)} ?[–-] ?{glued.format(2)}\b"
+        hours = r"(?<![\w:.,/-])(?P<hour>[01]?\d|2[0-4])h(?P<minute>[0-5]\d)(?P<second>)?(?!\w)"
+        found += [(re.compile(both), between), (re.compile(hours), words)]
         at = r"(?=\d)(?:(?<=punkt: )|(?<=[Bb]eginn: )|(?<=Einlass: )|(?<=Start: )|"
         at += r"(?<=\b[Uu]m )|(?<=\b[Aa]b )|(?<=\bbis )|(?<=\bgegen )|(?<=\bvon )(?=\d{1,2} ?h bis\b))"
         long = r"(?!\s(?:vor|nach|zuvor|im\sVoraus|lang|spät|na\b|later))"  # bis 24 h vorher
@@ -468,9 +487,12 @@ def _with_seconds(code: str, language: Language, found: re.Match[str]) -> str | 
     told = _OF_HOURS.search(found[0]) is not None
     in_persian = code == "fa" and laps.IN_PERSIAN.match(found.string, found.end()) is not None
     ran = _LASTED.search(before) is not None or in_persian
-    if told or (len(found["hour"]) == 1 and hour <= _LONGEST_RUN and ran):
+    if told or (len(found["hour"]) == 1 and hour <= _LONGEST_RUN and ran) or (code == "ru" and second):
         parts = (("hour", hour), ("minute", minute), ("second", second))
         return blank.join(laps.unit(language, name, count) for name, count in parts if count)
+    if code == "pl":
+        said = _polish(language, hour, minute, before)
+        return f"{said} i {laps.unit(language, 'second', second)}" if second else said
     if not second:
         return _spoken(code, language, hour, minute, "") if hour or minute or code != "en" else "midnight"
     seconds = laps.unit(language, "second", second)
@@ -481,7 +503,7 @@ def _with_seconds(code: str, language: Language, found: re.Match[str]) -> str | 
     if minute and (added or code == "pt"):
         hours, minutes = laps.unit(language, "hour", hour), laps.unit(language, "minute", minute)
         return f"{hours}, {minutes} {joint} {seconds}"
-    said = _spoken(code, language, hour, minute, "") if code != "pl" else None
+    said = _spoken(code, language, hour, minute, "")
     if said is None or joint is None:
         return None
     if code == "en" and not hour:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from functools import partial
 
@@ -23,7 +23,7 @@ from voxyard.speech.reading.number_words import (
 from voxyard.speech.reading.numbers import labelled
 from voxyard.speech.reading.patterns import BLANK, BLANKS, ELSEWHERE, bare, guard, number_of, range_or_number
 from voxyard.speech.reading.si import si
-from voxyard.speech.reading.tables import table
+from voxyard.speech.reading.tables import form_of, table
 
 Reading = tuple[re.Pattern[str], Callable[[re.Match[str]], str | None]]
 
@@ -62,7 +62,7 @@ def patterns(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
     pattern = re.compile(
         rf"{range_or_number(language)}{symbol}{per}(?:(?<=[%％])(?![0-9²³/°])|(?![A-Za-z0-9²³/°]))"
         if _ends_are_attached(language)
-        else rf"{range_or_number(language)}{symbol}{per}{stop}(?![^\W_]|[²³/°'’]{docket})"
+        else rf"{range_or_number(language)}{symbol}{per}{stop}(?![^\W_]|[²³/°'’^]{docket})"
     )
 
     def words(found: re.Match[str]) -> str | None:
@@ -173,7 +173,7 @@ def _counted(language: Language) -> list[Reading]:
         forms = shorts[found["short"]]
         if len(whole) == 1 and found["short"] in rooms and _is_of_a_flat(found):
             forms = rooms[found["short"]]
-        noun = _form(forms, value(whole, part), language)
+        noun = form_of(forms, value(whole, part), language.locale)
         if part and language.locale in ("en", "de", "nl"):
             noun = forms[1]  # 0.5–1.0 ppm
         if is_attribute(found, language):
@@ -189,15 +189,6 @@ def _counted(language: Language) -> list[Reading]:
         return f"{start}{signed(found, language)}{said or decimal(whole, part, language)}{blank}{noun}"
 
     return [(re.compile(pattern), words)]
-
-
-def _form(forms: Sequence[str], amount: Decimal | int, language: Language) -> str:
-    """The one of two forms, or of the four of a Slavic noun, that stands after so many."""
-    if len(forms) == 2:
-        return forms[amount != 1]
-    from babel import Locale
-
-    return forms[("one", "few", "many", "other").index(Locale.parse(language.locale).plural_form(amount))]
 
 
 def alternatives(language: Language, symbols: Mapping[str, str]) -> list[Reading]:

@@ -18,8 +18,8 @@ def before_amounts(language: Language) -> list[re.Pattern[str]]:
     signs = "|".join(re.escape(each) for each in CURRENCIES)
     found = [
         re.compile(r"(?<![\w.,:])(?:[01]?\d|2[0-4]): [0-5]\d(?![\w:])"),  # 10: 30, a time or a list's item
-        re.compile(r"(?<![\w.,])[\w.,]+\^[-−]?[\w.,]+"),
-        re.compile(rf"(?<!\w)(?!(?:{signs})\W?\d)(?:[A-Z]{{1,3}}\$|[₠-⃀]){BLANK}{bare(language)}"),  # NT$ 5
+        re.compile(r"(?<![\w.,])(?![\d.,]*(?:[cdkm]?m|(?<=/)s|ft|in)\^[23](?!\w))[\w.,]+\^[-−]?[\w.,]+"),  # not 4 m^2
+        re.compile(rf"(?<!\w)(?!(?:{signs})\W{{0,2}}\d)(?:[A-Z]{{1,3}}\$|[₠-⃀]){BLANK}{bare(language)}"),  # NT$ 5
         re.compile(rf"{guard(language)}{bare(language)}{BLANK}(?!{signs})[₠-⃀]"),
         re.compile(rf"{_START}\d{{1,3}}(?:{_B}\d{{3}})+(?!{re.escape(language.decimal)})[.,]\d[\d.,]*"),
     ]
