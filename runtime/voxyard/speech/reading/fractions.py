@@ -321,6 +321,8 @@ def _fraction(
             return said if unit is None else f"{said} {unit}"
         if below == 2 and (code == "nl" or (unit is None and code in ("de", "fr"))):
             return _half_alone(code, language, said, unit, found)
+        if unit is None and code in ("es", "pt") and _after(found).startswith("parte"):
+            return _of_parts(said, found)
         if unit is None:
             measured = code in _OF and below > 2 and _MEASURE.match(found.string, found.end()) is not None
             return f"{said} {_OF[code].rstrip()}" if measured else said
@@ -335,9 +337,21 @@ def _fraction(
     elif code == "de":
         words = f"{cardinal(whole, language)} {said.replace(' ', '').lower()}"
     else:
-        joint = {"en": "and", "nl": "en", "fr": "et", "es": "y", "it": "e", "pt": "e", "fa": "و"}[code]
+        joint = {"en": "and", "nl": "en", "fr": "et", "es": "y", "it": "e", "pt": "e", "fa": "و", "tr": "tam"}[code]
         words = f"{cardinal(whole, language)} {joint} {said}"
     return words if unit is None else f"{words} {unit}"
+
+
+def _of_parts(said: str, found: re.Match[str]) -> str:
+    """Una doceava parte, tres cuartas partes, la tercera parte."""
+    count, _, name = re.sub(r"o(s?)$", r"a\1", said.replace("tercio", "tercero")).partition(" ")
+    if count not in _ONE_PART:
+        return f"{count} {name}"
+    article = re.search(r"\b(?:la|a|da|na)\s$", found.string[: found.start()][-4:], re.IGNORECASE)
+    return name if article else f"{_ONE_PART[count]} {name}"
+
+
+_ONE_PART = {"un": "una", "um": "uma"}
 
 
 def _is_neutral(noun: str) -> bool:
@@ -390,6 +404,7 @@ _WITH_A_HALF = {
     "it": "e mezzo",
     "pt": "e meio",
     "fa": "و نیم",
+    "tr": "buçuk",
 }
 _HALVES = {
     "fr": ("et demi", "et demie"),
@@ -412,6 +427,8 @@ def parts_of(code: str, language: Language, above: int, below: int) -> str:
     if code == "fa":
         return persian.fraction(above, below, language)
     forms = table(code).fractions.get(below)
+    if code == "tr" and forms is not None:  # yarım, dörtte üç
+        return forms[0] if below == 2 else f"{forms[0]} {cardinal(str(above), language)}"
     many = above > 1
     if forms is None:
         number = ordinal(below, language)

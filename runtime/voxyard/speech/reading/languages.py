@@ -273,6 +273,7 @@ LANGUAGES: dict[str, Language] = {
         ".",
         "virgül",
         "eksi",
+        "–",  # a pause: on – on iki Mayıs
         months=True,
         numeric_date="./",
         names={
@@ -330,7 +331,9 @@ LANGUAGES: dict[str, Language] = {
         },
         magnitudes="هزار|میلیون|میلیارد|تریلیون",
     ),
-    "hi": Language("hi", None, ".", ",", scripts=("DEVANAGARI",), names={"USD": (r"^यूएस ", "")}),
+    "hi": Language(
+        "hi", None, ".", ",", scripts=("DEVANAGARI",), names={"USD": (r"^यूएस ", ""), "INR": (r"^भारतीय ", "")}
+    ),
     "zh": Language(
         "zh", "zh", ".", ",", "点", "负", "到", scripts=("CJK",), spaced=False, names={"CNY": (r"^人民币$", "元")}
     ),

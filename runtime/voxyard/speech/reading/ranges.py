@@ -286,7 +286,7 @@ def _pair(found: re.Match[str], language: Language) -> str | None:
 
 
 _FIGURE = re.compile(r"\b(?:Abb|Tab|Fig|Bild|Gl|[Ff]ig|[Tt]ab|[Aa]fb)\.?\s$")
-_SCORED = ("en", "de", "nl", "pl", "fr", "es", "it", "pt", "ja", "zh", "fa")
+_SCORED = ("en", "de", "nl", "pl", "fr", "es", "it", "pt", "ja", "zh", "fa", "tr")
 
 
 def _ratios(language: Language) -> list[Reading]:

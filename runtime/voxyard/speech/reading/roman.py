@@ -48,7 +48,7 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
     glyphs = re.compile(r"[Ⅰ-ↂ]+|[ⅰ-ⅿ]+")
     found: list[tuple[re.Pattern[str], Words]] = [(glyphs, lambda match: _glyphs(match[0], language))]
     names = table(code).roman
-    if not names.numbered:
+    if code not in _ROWS:
         return found
     rulers = _one_of([*names.rulers, *names.queens])
     titled = rf"(?:{_one_of(names.titles)})\s[^\W\d_a-z][^\W\d_]+"
@@ -89,6 +89,17 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
     other = re.compile(rf"(?P<name>(?<!\w)[^\W\d_a-zà-ÿ][^\W\d_]*[a-zà-ÿ])\s(?P<roman>{_LONG}{first}){no_ordinal}")
     found.append((other, lambda match: f"{match['name']} {_cardinal(match['roman'], language)}"))
     return found
+
+
+def turkish_names() -> str:
+    """Pattern of what has a capital letter and stands in an order: 2. Dünya Savaşı, II. Mehmet."""
+    names = table("tr").roman
+    return _one_of([*names.numbered, *names.rulers])
+
+
+def turkish() -> str:
+    """Pattern of XIX. yüzyıl and II. Mehmet; a single letter may be that of a name: V. Hugo."""
+    return rf"(?P<roman>{_LONG}|[IVX])\.(?=\s(?:[a-zçğışöü]|(?:{turkish_names()})\b))"
 
 
 def _clause(match: re.Match[str], language: Language) -> str:

@@ -63,9 +63,10 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
         time = rf"{start}{_TIME}(?![{letters}:]|[.,]\d|[–~-]\w)"
     hours = r"(?(second)(?: (?:Stunden|Std\.|hours|hrs|heures|horas|ore|часа|часов|ساعت)(?!\w))?|)"
     suffix = {"de": r"(?: ?Uhr\b)?", "nl": r"(?: ?uur\b)?"} | dict.fromkeys(("es", "fr", "it", "pt"), _WITH_UNIT)
+    suffix |= {"zh": "分?(?!钟)", "ja": "分?(?!間)"}
     found: list[tuple[re.Pattern[str], Words]] = [(re.compile(time + hours + suffix.get(code, "")), words)]
     if language.to:  # 10:30–12:30 Uhr
-        dots = "[.:]" if code == "de" else ":"
+        dots = "[.:]" if code in ("de", "tr") else ":"
         end = rf"(?: ?Uhr\b|(?<=:\d\d)|{_MORE_HOURS})" if code == "de" else suffix.get(code, "")
         clock = rf"(?P<h{{0}}>[01]?\d|2[0-4]){dots}(?P<m{{0}}>[0-5]\d)"
         start = rf"(?<![{letters}:.,/–-])" if language.spaced else rf"(?<![{letters}./–-])(?<!\d[:,])"
@@ -76,6 +77,10 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
             both = rf"{start}{clock.format(1)} ?[–-] ?{clock.format(2)}"
             both += r"(?: ?(?:uur|u)\b(?:\.(?=\s[a-z]))?|(?= en \d\d?\.\d\d))"
             found.append((re.compile(both), between))
+    if code in _HALVES_OF_DAY:  # 3:40pm
+        half = r"(?<![A-Za-z0-9_.,:/-])(?P<hour>1[0-2]|0?[1-9])(?::(?P<minute>[0-5]\d))?"
+        half += r"\s?(?P<half>[aApP])\.?[mM](?![A-Za-z])"
+        found.insert(0, (re.compile(half), lambda match: _with_half(code, language, match)))
     full_stop = r"(?<![\w:.,/–-])(?P<hour>[01]?\d|2[0-4])\.(?P<minute>[0-5]\d)(?P<second>)?"
     found += _with_full_stop(code, language, full_stop, words)
     if code == "en":
@@ -230,6 +235,10 @@ def _with_full_stop(code: str, language: Language, full_stop: str, words: Words)
             return f"da {first} a {last}"
 
         return [(re.compile(span), from_to), (re.compile(at + full_stop + end), words)]
+    if code == "tr":  # saat 08.30, 14.05'te
+        case = r"(?=['’](?:y?[ae]|[dt][ae]n?|y?[ıiuü]|n?[ıiuü]n)(?!\w))"
+        at = rf"(?<=\b[Ss]aat ){full_stop}(?![\w:]|[.,]\d)"
+        return [(re.compile(at), words), (re.compile(full_stop + case), words)]
     if code == "pl":  # o 12.15, o 20
         at = r"(?:(?<=\b[Oo] )|(?<=\b[Oo]d )|(?<=\b[Dd]o )|(?<=godz\. )|(?<=godzinie ))"
         sharp = r"(?<![\w:.,/–-])(?P<hour>1?\d|2[0-4])(?P<minute>)(?P<second>)"
@@ -432,7 +441,7 @@ def _after_article(code: str, language: Language) -> list[tuple[re.Pattern[str],
     if code not in _CLOCK:
         return []
     article, noun = _CLOCK[code]
-    clock = rf"{article}(?P<hour>1?\d|2[0-4])(?![\w:]|[.,]\d|\.?[ªº]|\s?[ªº%€$]|\s(?!{_AFTER_HOUR})[^\W\d_])"
+    clock = rf"{article}(?P<hour>1?\d|2[0-4])(?![\w:/]|[.,]\d|\.?[ªº]|\s?[ªº%€$]|\s(?!{_AFTER_HOUR})[^\W\d_])"
     return [(re.compile(clock), lambda found: cardinal(found["hour"], language, noun))]
 
 
@@ -551,6 +560,17 @@ def _english(language: Language, hour: int, minute: int, after: str) -> str:
     if not minute:
         return hours if half else f"{hours} o'clock" if 1 <= hour <= 12 else f"{hours} hundred"
     return f"{hours} {'oh ' if minute < 10 else ''}{cardinal(str(minute), language)}"
+
+
+_HALVES_OF_DAY = {"zh": ("上午", "下午"), "ja": ("午前", "午後"), "ko": ("오전 ", "오후 ")}
+
+
+def _with_half(code: str, language: Language, found: re.Match[str]) -> str | None:
+    """下午三点四十分."""
+    half = _HALVES_OF_DAY[code][found["half"] in "pP"]
+    told = found.string[: found.start()].rstrip().endswith(half.rstrip())
+    said = _spoken(code, language, int(found["hour"]), int(found["minute"] or 0), "")
+    return said if told else f"{half}{said}"
 
 
 _ENGLISH_HOURS = (  # 9am-5pm
