@@ -148,8 +148,8 @@ LANGUAGES: dict[str, Language] = {
             "JPY": (r" giappones[ei]$", ""),
         },
         magnitudes="mila|milione|milioni|miliardo|miliardi|bilione|bilioni|trilione|trilioni",
-        alone="d[ia]|d[ae](?:l|i|ll[aeo]|gli)|ed?|o|ad?|a(?:l|i|ll[aeo]|gli)|in|n?e(?:l|i|ll[aeo])|per|con|s?u(?:l|i|ll[aeo])?|contro|è|più|meno",
-        masculine_ends="o",
+        alone="d[ia]|d[ae](?:l|i|ll[aeo]|gli)|ed?|o|ad?|a(?:l|i|ll[aeo]|gli)|in|n?e(?:l|i|ll[aeo])|per|con|s?u(?:l|i|ll[aeo])?|contro|è|più|meno|non",
+        masculine_ends="o|[b-df-hj-np-tv-zèì]",  # un hotel, un lunedì
         feminine_ends="a|zione",
     ),
     "pt": Language(
