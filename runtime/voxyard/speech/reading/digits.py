@@ -367,7 +367,8 @@ def by_digits(text: str, language: Language) -> str | None:
         count < 7 and not text.startswith("0") and "-" not in text and "(" not in text
     ):
         return None
-    plus = table(language.locale).signs.plus or "+"
+    signs = table(language.locale).signs
+    plus = signs.operators.get("+") if language.locale == "zh" else signs.plus or "+"  # 加八六, not 正
     blank = " " if language.spaced else ""
     if language.locale == "fr" and re.fullmatch(r"0\d(?:[ .-]\d\d){4}", text):
         return language.comma.join(cardinal(group, language) for group in groups)

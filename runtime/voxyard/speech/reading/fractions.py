@@ -233,6 +233,7 @@ _BEST_MARKS = (10, 20, 30, 40, 50, 60, 100, 110)
 _SIZE = re.compile(  # of clothes
     r"(?<!\w)(?:sizes?|größen?|ma(?:at|ten)|tailles?|tallas?|tagli[ae]|tamanhos?)\s$", re.IGNORECASE
 )
+_PAGE = re.compile(r"\b[Pp](?:age|ágina|agina)\s$")  # page 1/12
 _OF_A_WHOLE = re.compile(
     r"\s?(?:[\"″”'′]|(?:of|de|di|der|des|do|da|von|dei|dell|delle|degli|des|du|inch|in\.|mile|cup|Liter)\b|d['’])"
 )
@@ -241,6 +242,8 @@ _OF_A_WHOLE = re.compile(
 def _marked(code: str, language: Language, above: str, below: str, found: re.Match[str]) -> str | None:
     """18/20 on a test; None for a part of a whole."""
     out_of = table(code).signs.out_of
+    if out_of and _PAGE.search(found.string[max(0, found.start() - 8) : found.start()]):
+        return f"{cardinal(above, language)} {out_of} {cardinal(below, language)}"
     if not out_of or int(below) not in _BEST_MARKS or not 1 < int(above) <= int(below):
         return None
     if above == below and below not in ("10", "100", "110"):

@@ -112,7 +112,10 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             ),
             lambda found: f"{_month(int(found['m']), language)} {cardinal(found['d'], language)}일",
         ),
-        (re.compile(rf"(?<![\d.,-])(?P<n>[1-9]|1\d|20)\s?(?=번{_AGAIN})"), lambda found: f"{native(int(found['n']))} "),
+        (  # 두 번 반복, 열 번 중 아홉 번
+            re.compile(rf"(?<![\d.,-])(?P<n>[1-9]|1\d|20)\s?(?=번(?:{_AGAIN}|\s?중\s\d)|(?<=\d번 중 \d)번)"),
+            lambda found: f"{native(int(found['n']))} ",
+        ),
         _large(language),
         (
             re.compile(

@@ -172,7 +172,7 @@ LANGUAGES: dict[str, Language] = {
             "JPY": (r" japoneses$| japonês$", ""),
         },
         magnitudes="mil|milhão|milhões|bilhão|bilhões|bilião|biliões|trilhão|trilhões",
-        alone="d[eao]s?|e|ou|aos?|às?|a|em|n[ao]s?|por|para|com|contra|é|foi|era|houve|há|mais|menos|[a-zç]+(?:aram|eram|iram)|se|não|os?|as",
+        alone="d[eao]s?|e|ou|aos?|às?|a|em|n[ao]s?|x|por|para|com|contra|é|foi|era|houve|há|mais|menos|[a-zç]+(?:aram|eram|iram)|se|não|os?|as",
         masculine_ends="os?|reais|dólares|homens|meses|países|habitantes",
         feminine_ends="as?|ção|ções",
     ),

@@ -331,15 +331,17 @@ def _minutes_of_a_match(code: str, language: Language) -> list[tuple[re.Pattern[
         return f"{before}{noun} {number}"
 
     others = re.compile(  # goles de Isco, 23', y Abde, 67'
-        rf"(?<![\w.,/°-])(?P<n>[1-9]\d?|1[0-2]\d)['’′](?=[,;)]|\s(?:{_AND[code]}\s(?:\d|[A-ZÀ-Ý])|de la |do )|\.?$)"
+        rf"(?<![\w.,/°-])(?P<n>[1-9]\d?|1[0-2]\d)['’′](?:\+(?P<more>\d\d?)['’′]?)?"
+        rf"(?=[,;)]|\s(?:{_AND[code]}\s(?:\d|[A-ZÀ-Ý])|de la |do )|\.?$)"
     )
 
     def another(found: re.Match[str]) -> str:
         if _GOALS.search(found.string[max(0, found.start() - 100) : found.start()]) is None:
             return ELSEWHERE
+        more = f" {table(code).signs.plus} {cardinal(found['more'], language)}" if found["more"] else ""
         if code == "it":
-            return ordinal(int(found["n"]), language)
-        number = cardinal(found["n"], language)
+            return ordinal(int(found["n"]), language) + more
+        number = cardinal(found["n"], language) + more
         return f"{number} minutos" if _AFTER_MINUTES.search(found.string[: found.start()]) else f"{noun} {number}"
 
     return [(pattern, words), (others, another)]
