@@ -88,6 +88,16 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Callable[[re.Mat
         (re.compile(plate), digits),
         (re.compile(r"(?<=[元美])/(?=[吨亩斤人天月年台件个次位瓶])"), lambda _: "每"),
         (re.compile(born), digits),
+        (  # 波音737-800
+            re.compile(r"(?:(?<=波音)|(?<=空客)|(?<=麦道))(\d{2,3})(?:-(\d{1,4}))?(?![\d.])"),
+            lambda found: "杠".join(map(one_by_one, filter(None, found.groups()))),
+        ),
+        (  # 2019.09—2021.06
+            re.compile(
+                rf"{start}((?:19|20)\d\d)\.(0?[1-9]|1[0-2])\s?[-–—~～至到]\s?((?:19|20)\d\d)\.(0?[1-9]|1[0-2])(?![\d.])"
+            ),
+            lambda found: to.join(f"{one_by_one(found[n])}年{cardinal(int(found[n + 1]))}月" for n in (1, 3)),
+        ),
         (re.compile(feast), day),
         (re.compile(standard), lambda found: f"{one_by_one(found[1])}杠{one_by_one(found[2])}"),
         (re.compile(rf"(?<=[{_CRAFT}])-(?P<n>\d{{1,3}})(?![\d.])(?={_NO_COUNT})"), _craft),

@@ -111,15 +111,25 @@ def _month_of_year(code: str, language: Language) -> list[tuple[re.Pattern[str],
         "de": ("bis", "ab", "seit", "im", "TÜV", "EZ", "HU"),
         "nl": ("tot", "vanaf", "sinds", "APK", "in"),
         "en": ("[Ee]xp\\.", "[Ee]xpires", "[Ee]xpiry", "until", "since"),
+        "es": ("desde", "hasta", "en", "de", "[Cc]aducidad:", "caduca en"),
+        "fr": ("depuis", "dès", "en", "fin", "expire en"),
+        "it": ("da", "dal", "fino al", "entro", "[Ss]cadenza:"),
+        "pt": ("desde", "até", "em", "de", "[Vv]alidade:"),
     }.get(code)
     if before is None:
         return []
     behind = "|".join(rf"(?<=\b{each} )" for each in before)
     pattern = rf"(?=\d)(?:{behind})(?P<month>0?[1-9]|1[0-2])[/-](?P<year>20\d\d|[0-4]\d(?<=/\d\d))(?![\w/-]|[.,]\d)"
-    pattern = pattern.replace("20\\d\\d|[0-4]\\d(?<=/\\d\\d)", "20\\d\\d") if code == "en" else pattern  # until 12/25
+    pattern = pattern if code in ("de", "nl") else pattern.replace("20\\d\\d|[0-4]\\d(?<=/\\d\\d)", "(?:19|20)\\d\\d")
+    if code in ("es", "fr", "it", "pt"):  # 09/2026, which is no law
+        pattern += r"|(?<![\w.,:/-])(?<![º°.]\s)(?P<may>0[1-9])/(?P<of>(?:19|20)\d\d)(?![\w/-]|[.,]\d)"
+    joint = " de " if code in ("es", "pt") else " "
 
     def words(found: re.Match[str]) -> str:
-        return f"{month_names(language)[int(found['month']) - 1]} {year(_whole_year(found['year']), language)}"
+        month, of_year = (
+            (found["may"], found["of"]) if found.groupdict().get("may") else (found["month"], found["year"])
+        )
+        return f"{month_names(language)[int(month) - 1]}{joint}{year(_whole_year(of_year), language)}"
 
     return [(re.compile(pattern), words)]
 

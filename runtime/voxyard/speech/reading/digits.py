@@ -67,7 +67,10 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             re.compile(rf"(?<![\w.,:/+-])(?<!\d{_B})0\d+(?:{_B}\d{{3,}})+(?:-\d{{1,6}}(?![\d-]))?(?!\d)"),
             spoken,
         ),  # 0800 123 456
-        (re.compile(r"(?<![\w.,:/+-])0\d{1,4}/\d{3,}(?:[ -]?\d{2,})*(?![\w/])"), spoken),  # 030/1234567
+        (  # 030/1234567, but Lei nº 05/2012
+            re.compile(rf"(?<![\w.,:/+-]){_no_law(language)}0\d{{1,4}}/\d{{3,}}(?:[ -]?\d{{2,}})*(?![\w/])"),
+            spoken,
+        ),
         # 555 123 4567, 91 123 45 67: figures of which some look like a group of thousands
         (
             re.compile(
@@ -116,14 +119,14 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             r"(?:(?<=nr\. )|(?<=Nr\. )|(?<=[Nn]ummer ))(?P<year>(?:19|20)\d\d)[-/](?P<n>\d{3,8})(?![\w-])"
         )
         found.append((code, lambda match: f"{year(int(match['year']), language)}, {one_by_one(match['n'], language)}"))
-    if codes := table(language.locale).codes:  # PIN 1234, 邮编100084
+    if table(language.locale).codes:  # PIN 1234, 邮编100084
         after_word = re.compile(
-            rf"(?P<word>{_one_of(codes, language)}{_JOINT})(?P<digits>\d{{3,12}}(?:[ -]\d{{3,8}}(?!\w))*)"
+            rf"(?P<word>{_one_of_codes(language)}{_JOINT})(?P<digits>\d{{3,12}}(?:[ -]\d{{3,8}}(?!\w))*)"
             rf"(?![\w.,]\d)(?![{after}])"
         )
         if not language.spaced:
             after_word = re.compile(
-                rf"(?P<word>{_one_of(codes, language)}(?:\s?[:：]\s?|[是为は]|))"
+                rf"(?P<word>{_one_of_codes(language)}(?:\s?[:：]\s?|[是为は]|))"
                 r"(?P<digits>\d{3,12}(?:-\d{3,8})*|\d{1,4}-\d{2,8})(?![\d.,]\d|[份个件张笔枚個])"
             )
         found.append(
@@ -133,6 +136,10 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
     if of_shape := _OF_SHAPE.get(language.locale):
         found.append((of_shape, lambda match: one_by_one(match[0], language)))
     return found
+
+
+def _no_law(language: Language) -> str:
+    return r"(?!0\d\d?/(?:19|20)\d\d(?![\d -]))" if language.locale[:2] in _SLASHES else ""
 
 
 _JAPANESE_BLOCK = re.compile(  # 千代田区1-1, 渋谷2-3-4
@@ -329,8 +336,14 @@ def _free_call(digits: str, language: Language) -> str:
     return "one eight hundred, " if digits == "00" else f"one, {one_by_one('8' + digits, language)}, "
 
 
-def _one_of(words: tuple[str, ...], language: Language) -> str:
-    return ("(?<!\\w)" if language.spaced else "") + f"(?:{'|'.join(map(re.escape, words))})"
+def _one_of_codes(language: Language) -> str:
+    return ("(?<!\\w)" if language.spaced else "") + f"(?:{'|'.join(code_words(language.locale))})"
+
+
+def code_words(code: str) -> list[str]:
+    """Patterns of the language's words for a code: 인증번호, 인증 번호."""
+    words = map(re.escape, table(code).codes)
+    return [re.sub(r"(?<=.)번호$", r"\\s?번호", each) for each in words]
 
 
 def one_by_one(text: str, language: Language) -> str:
@@ -354,7 +367,8 @@ def by_digits(text: str, language: Language) -> str | None:
         count < 7 and not text.startswith("0") and "-" not in text and "(" not in text
     ):
         return None
-    plus = table(language.locale).signs.plus or "+"
+    signs = table(language.locale).signs
+    plus = signs.operators.get("+") if language.locale == "zh" else signs.plus or "+"  # 加八六, not 正
     blank = " " if language.spaced else ""
     if language.locale == "fr" and re.fullmatch(r"0\d(?:[ .-]\d\d){4}", text):
         return language.comma.join(cardinal(group, language) for group in groups)

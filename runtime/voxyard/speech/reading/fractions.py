@@ -233,6 +233,7 @@ _BEST_MARKS = (10, 20, 30, 40, 50, 60, 100, 110)
 _SIZE = re.compile(  # of clothes
     r"(?<!\w)(?:sizes?|größen?|ma(?:at|ten)|tailles?|tallas?|tagli[ae]|tamanhos?)\s$", re.IGNORECASE
 )
+_PAGE = re.compile(r"\b[Pp](?:age|ágina|agina)\s$")  # page 1/12
 _OF_A_WHOLE = re.compile(
     r"\s?(?:[\"″”'′]|(?:of|de|di|der|des|do|da|von|dei|dell|delle|degli|des|du|inch|in\.|mile|cup|Liter)\b|d['’])"
 )
@@ -241,6 +242,8 @@ _OF_A_WHOLE = re.compile(
 def _marked(code: str, language: Language, above: str, below: str, found: re.Match[str]) -> str | None:
     """18/20 on a test; None for a part of a whole."""
     out_of = table(code).signs.out_of
+    if out_of and _PAGE.search(found.string[max(0, found.start() - 8) : found.start()]):
+        return f"{cardinal(above, language)} {out_of} {cardinal(below, language)}"
     if not out_of or int(below) not in _BEST_MARKS or not 1 < int(above) <= int(below):
         return None
     if above == below and below not in ("10", "100", "110"):
@@ -321,6 +324,8 @@ def _fraction(
             return said if unit is None else f"{said} {unit}"
         if below == 2 and (code == "nl" or (unit is None and code in ("de", "fr"))):
             return _half_alone(code, language, said, unit, found)
+        if unit is None and code in ("es", "pt") and _after(found).startswith("parte"):
+            return _of_parts(said, found)
         if unit is None:
             measured = code in _OF and below > 2 and _MEASURE.match(found.string, found.end()) is not None
             return f"{said} {_OF[code].rstrip()}" if measured else said
@@ -335,9 +340,21 @@ def _fraction(
     elif code == "de":
         words = f"{cardinal(whole, language)} {said.replace(' ', '').lower()}"
     else:
-        joint = {"en": "and", "nl": "en", "fr": "et", "es": "y", "it": "e", "pt": "e", "fa": "و"}[code]
+        joint = {"en": "and", "nl": "en", "fr": "et", "es": "y", "it": "e", "pt": "e", "fa": "و", "tr": "tam"}[code]
         words = f"{cardinal(whole, language)} {joint} {said}"
     return words if unit is None else f"{words} {unit}"
+
+
+def _of_parts(said: str, found: re.Match[str]) -> str:
+    """Una doceava parte, tres cuartas partes, la tercera parte."""
+    count, _, name = re.sub(r"o(s?)$", r"a\1", said.replace("tercio", "tercero")).partition(" ")
+    if count not in _ONE_PART:
+        return f"{count} {name}"
+    article = re.search(r"\b(?:la|a|da|na)\s$", found.string[: found.start()][-4:], re.IGNORECASE)
+    return name if article else f"{_ONE_PART[count]} {name}"
+
+
+_ONE_PART = {"un": "una", "um": "uma"}
 
 
 def _is_neutral(noun: str) -> bool:
@@ -390,6 +407,7 @@ _WITH_A_HALF = {
     "it": "e mezzo",
     "pt": "e meio",
     "fa": "و نیم",
+    "tr": "buçuk",
 }
 _HALVES = {
     "fr": ("et demi", "et demie"),
@@ -412,6 +430,8 @@ def parts_of(code: str, language: Language, above: int, below: int) -> str:
     if code == "fa":
         return persian.fraction(above, below, language)
     forms = table(code).fractions.get(below)
+    if code == "tr" and forms is not None:  # yarım, dörtte üç
+        return forms[0] if below == 2 else f"{forms[0]} {cardinal(str(above), language)}"
     many = above > 1
     if forms is None:
         number = ordinal(below, language)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from voxyard.speech.reading.digits import average, by_digits, one_by_one
+from voxyard.speech.reading.digits import average, by_digits, code_words, one_by_one
 from voxyard.speech.reading.languages import CURRENCIES, UNITS, Language
 from voxyard.speech.reading.number_words import cardinal, decimal
 from voxyard.speech.reading.patterns import ELSEWHERE, bare
@@ -17,7 +17,7 @@ Words = Callable[[re.Match[str]], str | None]
 _ONES = ("", "한", "두", "세", "네", "다섯", "여섯", "일곱", "여덟", "아홉")
 _TENS = ("", "열", "스물", "서른", "마흔", "쉰", "예순", "일흔", "여든", "아흔")
 _NATIVE = (  # counters of native numbers
-    "개(?!월|년|국|소|사|입|조)|명|살|마리|권|잔|시간|번째|병|송이|그루|켤레|채|척|벌|통|줄|달(?!러)|가지|곳|사람|군데|판|조각|"
+    "개(?!월|년|국|소|사|입|조)|명|살|자리|마리|권|잔|시간|번째|병|송이|그루|켤레|채|척|벌|통|줄|달(?!러)|가지|곳|사람|군데|판|조각|"
     "큰술|작은술|숟갈|숟가락|스푼|정거장|자루|가마|포기|포대|타래|칸|근(?!무|처|본|거)|모(?!델|양|습|두|든|음|터|임|녀|금)|알(?!파|바|코)|접시|꼬치|뿌리|뼘|"
     "다발|묶음|뭉치|캔(?!버)|차례|문제|경기(?!도)|종류|팀|나라|글자|단어|곡|골(?!목|프|반|든|절)|도움|컵|쌍|그릇|봉지|상자|바퀴|배(?!럴|터)|끼|마디|쪽지|모금|걸음|방울|시(?=\\s|$|[^\\w]|까|부|에|쯤|반|정|의|가|는|를|로|이)"
 )
@@ -26,7 +26,7 @@ _SINO = (  # counters of Sino-Korean numbers, beside those that the rule of plai
     "편|부|절|행|열|호선|번지|동|급|종|대|여|천|백|만|억|가|선|시|분|초|년|월|일|원|층|번|위|도|세|킬로|미터|킬로그램|칸|주년|주기|일간|"
     "년대|년간|승|패|무|득점|연승|연패|라운드|세트|쿼터|이닝|박|일차|주차|퍼센트|프로|볼트|와트|기가|메가|톤|킬로미터|밀리"
 )
-_MOST_NATIVE = {"살": 99, "시간": 12, "배": 10, "명": 20, "시": 12}
+_MOST_NATIVE = {"살": 99, "번째": 99, "시간": 12, "배": 10, "명": 20, "시": 12}
 _OTHER_MOST = 20
 _SCORE = r"(?:이겼|졌|승리|패|무승부|비겼|역전|스코어|앞서|리드|점수|우승|제압|꺾)"
 
@@ -90,6 +90,8 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             re.compile(r"(?:(?<=타율 )|(?<=타율은 )|(?<=타율이 ))0?\.(\d)(\d)(\d)(?!\d)"),
             lambda found: average(found, "할푼리", " ", language),
         ),
+        (re.compile(r"(?<![\w.,:/+-])01[016-9] \d{3,4} \d{4}(?!\d)"), lambda found: by_digits(found[0], language)),
+        (re.compile(r"(?<=자리 )\d{3,4}(?![\d,.]|[명개석])"), lambda found: one_by_one(found[0], language)),
         *_powers(language),
         *_rates(language, number),
         (  # 간장 2T, 설탕 1t
@@ -110,7 +112,10 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             ),
             lambda found: f"{_month(int(found['m']), language)} {cardinal(found['d'], language)}일",
         ),
-        (re.compile(rf"(?<![\d.,-])(?P<n>[1-9]|1\d|20)\s?(?=번{_AGAIN})"), lambda found: f"{native(int(found['n']))} "),
+        (  # 두 번 반복, 열 번 중 아홉 번
+            re.compile(rf"(?<![\d.,-])(?P<n>[1-9]|1\d|20)\s?(?=번(?:{_AGAIN}|\s?중\s\d)|(?<=\d번 중 \d)번)"),
+            lambda found: f"{native(int(found['n']))} ",
+        ),
         _large(language),
         (
             re.compile(
@@ -220,7 +225,7 @@ def _decimal(text: str, language: Language) -> str:
 
 def _is_code(found: re.Match[str]) -> bool:
     """True for figures after a word for a code: 비밀번호는 4821."""
-    codes = "|".join(table("ko").codes)
+    codes = "|".join(code_words("ko"))
     before = found.string[max(0, found.start() - 12) : found.start()]
     return re.search(rf"(?:{codes})[는은이가]?\s?[:：]?\s?$", before) is not None
 

@@ -148,8 +148,8 @@ LANGUAGES: dict[str, Language] = {
             "JPY": (r" giappones[ei]$", ""),
         },
         magnitudes="mila|milione|milioni|miliardo|miliardi|bilione|bilioni|trilione|trilioni",
-        alone="d[ia]|d[ae](?:l|i|ll[aeo]|gli)|ed?|o|ad?|a(?:l|i|ll[aeo]|gli)|in|n?e(?:l|i|ll[aeo])|per|con|s?u(?:l|i|ll[aeo])?|contro|è|più|meno",
-        masculine_ends="o",
+        alone="d[ia]|d[ae](?:l|i|ll[aeo]|gli)|ed?|o|ad?|a(?:l|i|ll[aeo]|gli)|in|n?e(?:l|i|ll[aeo])|per|con|s?u(?:l|i|ll[aeo])?|contro|è|più|meno|non",
+        masculine_ends="o|[b-df-hj-np-tv-zèì]",  # un hotel, un lunedì
         feminine_ends="a|zione",
     ),
     "pt": Language(
@@ -172,7 +172,7 @@ LANGUAGES: dict[str, Language] = {
             "JPY": (r" japoneses$| japonês$", ""),
         },
         magnitudes="mil|milhão|milhões|bilhão|bilhões|bilião|biliões|trilhão|trilhões",
-        alone="d[eao]s?|e|ou|aos?|às?|a|em|n[ao]s?|por|para|com|contra|é|foi|era|houve|há|mais|menos|[a-zç]+(?:aram|eram|iram)|se|não|os?|as",
+        alone="d[eao]s?|e|ou|aos?|às?|a|em|n[ao]s?|x|por|para|com|contra|é|foi|era|houve|há|mais|menos|[a-zç]+(?:aram|eram|iram)|se|não|os?|as",
         masculine_ends="os?|reais|dólares|homens|meses|países|habitantes",
         feminine_ends="as?|ção|ções",
     ),
@@ -273,6 +273,7 @@ LANGUAGES: dict[str, Language] = {
         ".",
         "virgül",
         "eksi",
+        "–",  # a pause: on – on iki Mayıs
         months=True,
         numeric_date="./",
         names={
@@ -330,7 +331,9 @@ LANGUAGES: dict[str, Language] = {
         },
         magnitudes="هزار|میلیون|میلیارد|تریلیون",
     ),
-    "hi": Language("hi", None, ".", ",", scripts=("DEVANAGARI",), names={"USD": (r"^यूएस ", "")}),
+    "hi": Language(
+        "hi", None, ".", ",", scripts=("DEVANAGARI",), names={"USD": (r"^यूएस ", ""), "INR": (r"^भारतीय ", "")}
+    ),
     "zh": Language(
         "zh", "zh", ".", ",", "点", "负", "到", scripts=("CJK",), spaced=False, names={"CNY": (r"^人民币$", "元")}
     ),

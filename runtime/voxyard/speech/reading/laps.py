@@ -30,7 +30,8 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
     exact = rf"(?<![{letters}:.,/–-])(?P<hours>\d{{1,2}}){BLANK}h{BLANK}(?P<minutes>[0-5]?\d){BLANK}(?:min|mn|m){BLANK}"
     exact += r"(?P<seconds>[0-5]?\d)\s?s(?!\w)"  # 1h32min07s
     exact_minutes = rf"(?<![{letters}:.,/–-])(?P<minutes>\d{{1,3}}){BLANK}(?:min|mn)\s?(?P<seconds>[0-5]?\d)\s?s(?!\w)"
-    primes = rf"(?<![{letters}:.,/–-])(?P<hours>\d{{1,2}})h(?P<minutes>[0-5]\d)['′’](?P<seconds>[0-5]\d)[\"″”](?!\w)"
+    primes = rf"(?<![{letters}:.,/–-])(?P<hours>\d{{1,2}}){BLANK}h{BLANK}(?P<minutes>[0-5]?\d)['′’]{BLANK}"
+    primes += r"(?P<seconds>[0-5]?\d)(?:[\"″”]|'')(?!\w)"
     glued = rf"(?<![{letters}:.,/–-])(?P<hours>\d{{1,3}})h(?P<minutes>[0-5]?\d)(?:{BLANK}(?:min|mn)\b|['’′](?!\w))"
     if code == "en":  # 2h 15m
         glued = rf"(?<![\w:.,/–-])(?P<hours>\d{{1,3}})h{BLANK}(?P<minutes>[0-5]?\d){BLANK}m(?:in)?\b"
@@ -193,7 +194,7 @@ def unit(language: Language, name: str, count: int) -> str:
     noun = form.replace(format_decimal(count, locale=language.locale), "").strip()
     blank = " " if language.spaced else ""
     number = "两" if language.locale == "zh" and count == 2 else cardinal(str(count), language, noun)
-    return f"{number}{blank}{noun}"
+    return f"{number}{blank}{noun}".replace("una ora", "un'ora")
 
 
 def _duration(language: Language, found: re.Match[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from voxyard.speech.reading import roman
 from voxyard.speech.reading.dates import month_names, spoken
 from voxyard.speech.reading.languages import Language
 from voxyard.speech.reading.number_words import ordinal, year
@@ -30,6 +31,10 @@ def patterns(code: str, language: Language) -> list[Reading]:
     found: list[Reading] = [(dated, lambda match: _dated(match, code, language, months))]
     if code == "en":
         found += _american(names, language, months)
+    else:  # 22-XII-2010
+        roman_month = r"(?P<sign>[-/.])(?P<month>XI{0,2}|I[XV]|VI{0,3}|I{1,3})(?P=sign)"
+        in_roman = re.compile(rf"(?<![\w.,:/-]){day}{roman_month}{of_year}")
+        found.append((in_roman, lambda match: _in_roman(match, code, language)))
     if language.to:
         found.append(_span(names, language, months))
     return found
@@ -57,6 +62,11 @@ def _dated(found: re.Match[str], code: str, language: Language, months: dict[str
     name, of = month_names(language)[month - 1], year(int(found["year"]), language)
     the = "" if found.string[: found.start()].rstrip().endswith(("the", "The")) else "the "
     return f"{the}{ordinal(day, language)} of {name}, {of}"
+
+
+def _in_roman(found: re.Match[str], code: str, language: Language) -> str | None:
+    month = roman.value(found["month"])
+    return spoken(code, language, int(found["year"]), month, int(found["day"]), found) or ELSEWHERE
 
 
 def _american(names: str, language: Language, months: dict[str, int]) -> list[Reading]:

@@ -87,7 +87,7 @@ def _name(text: str, code: str, language: Language) -> str | None:
     capitals = re.sub(r"[\d-]|s$", "", text)
     if len(parts) > _MOST_PARTS or (len(parts) > 2 and not capitals.isupper() and not _AIRBUS.fullmatch(text)):
         return ELSEWHERE
-    if parts[0].isdigit() and not (re.fullmatch("[a-fix]|[A-Z]{1,2}s?", last) or len(parts) > 2):
+    if parts[0].isdigit() and not (re.fullmatch("[a-fix]|[A-Z]{1,2}s?|S?LDK", last) or len(parts) > 2):
         return ELSEWHERE  # 7ish, 10m
     plural = code == "en" and last == "s" and len(parts) > 1
     if plural:  # MP3s, F-16s

@@ -241,6 +241,8 @@ def ordinal(number: int, language: Language, **forms: str) -> str:
         return _ZEROTH[language.number_words]
     if language.number_words == "es" and number in (11, 12):
         return "undécimo" if number == 11 else "duodécimo"
+    if language.number_words == "tr":
+        return _turkish_ordinal(cardinal(str(number), language))
     return _words(number, language.number_words or "", to="ordinal", **forms)
 
 
@@ -295,6 +297,7 @@ def _words(number: int, language: str, to: str = "cardinal", **forms: str) -> st
         words = re.sub(r"یم$", "ی\N{ZERO WIDTH NON-JOINER}ام", words)  # سی‌ام
     if language == "it":
         words = re.sub(r"(?<=\w)tre$", "tré", words.replace("centodicotto", "centodiciotto"))
+        words = re.sub(r"(?<=o)diecesimo$", "decimo", words)
     return " ".join(_TURKISH.findall(words)) if language == "tr" and to == "cardinal" else " ".join(words.split())
 
 
@@ -309,3 +312,13 @@ def _turkish(number: int) -> str:
         if count:
             words += [name] if count == 1 and name == "bin" else [_words(count, "tr"), name]
     return " ".join([*words, _words(number, "tr")] if number else words)
+
+
+_HARMONY = dict(zip("aıeioöuü", "ııiiuüuü", strict=True))  # the last vowel → that of an ending
+
+
+def _turkish_ordinal(words: str) -> str:
+    """Birinci, dördüncü, yirmi altıncı."""
+    vowel = _HARMONY[next(letter for letter in reversed(words) if letter in _HARMONY)]
+    stem = re.sub("dört$", "dörd", words)
+    return f"{stem}{'' if stem[-1] in _HARMONY else vowel}nc{vowel}"

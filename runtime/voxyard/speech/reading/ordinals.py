@@ -8,7 +8,7 @@ from collections.abc import Callable
 from voxyard.speech.reading import german, persian, polish, roman
 from voxyard.speech.reading.languages import LANGUAGES, Language
 from voxyard.speech.reading.number_words import before_word, cardinal, ordinal, whole_number
-from voxyard.speech.reading.patterns import guard
+from voxyard.speech.reading.patterns import ELSEWHERE, guard
 from voxyard.speech.reading.tables import table
 
 Words = Callable[[re.Match[str]], str | None]
@@ -49,6 +49,17 @@ def patterns(code: str, language: Language) -> list[Reading]:
             for ending, case, gender in (("й", "n", "m"), ("я", "n", "f"), ("е", "n", "n"), ("го", "g", "m"))
         ],
         "pl": [(_POLISH, lambda found: polish.inflected(int(found["n"]), _POLISH_ENDINGS[found["end"]], language))],
+        "tr": [
+            (
+                r"(?P<n>(?!0)\d{1,4})['’]?[ıiuü]?nc[ıiuü](?P<end>\w*)",
+                lambda found: ordinal(int(found["n"]), language) + found["end"],
+            ),
+            (
+                rf"(?P<n>(?!0)\d{{1,4}})\.(?=\s+(?:[^\W\d_A-ZÇĞİÖŞÜ]|(?:{roman.turkish_names()})\b)|,\s\d+\.)",
+                lambda found: ELSEWHERE if _is_listed(found, int(found["n"])) else ordinal(int(found["n"]), language),
+            ),
+            (roman.turkish(), lambda found: ordinal(roman.value(found["roman"]), language)),
+        ],
         "de": [
             (r"(?P<n>\d{1,4})\.(?=\s+[A-Za-zÄÖÜäöü]|,|[–/-]\d|$)", _german_ordinal),
             (r"(?P<roman>(?=[IVX])X{0,3}(?:IX|IV|V?I{0,3}))\.(?=\s[A-ZÄÖÜ])", _german_roman),

@@ -65,8 +65,9 @@ def bare_range(language: Language, repeated: str = "") -> str:
 def _whole(language: Language) -> str:
     groups = re.escape(language.groups)
     end = rf"(?!\d|[{BLANKS}]\d)"
+    indian = r"\d{1,2}(?:,\d\d)+,\d{3}(?!\d)|" if language.locale == "hi" else ""  # 1,00,000
     most = f"{{1,{MOST_GROUPS}}}"  # so that a long table takes time in proportion to its length
-    return rf"\d{{1,3}}(?:[{groups}]\d{{3}}){most}(?!\d)|\d{{1,3}}(?:[{BLANKS}]\d{{3}}){most}{end}|\d+"
+    return indian + rf"\d{{1,3}}(?:[{groups}]\d{{3}}){most}(?!\d)|\d{{1,3}}(?:[{BLANKS}]\d{{3}}){most}{end}|\d+"
 
 
 def number_of(found: re.Match[str]) -> tuple[str, str]:

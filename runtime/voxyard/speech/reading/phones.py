@@ -48,6 +48,7 @@ def patterns(language: Language) -> list[Reading]:
         "pt": r"(?:\(?\d\d\)?[ -]?)?9\d{4}-\d{4}|\(?\d\d\)? \d{4}-\d{4}",
         "nl": r"0\d{1,3}-\d{6,8}|0\d{1,3}-\d{2,3}(?: \d\d){2,3}|06(?:[ -]\d\d){4}",
         "fr": r"0\d(?:[.-]\d\d){4}",
+        "tr": r"\(?0\d{3}\)? \d{3} \d\d \d\d",
     }
     no_country = r"(?<!\+\d )(?<!\+\d\d )(?<!\+\d\d\d )(?<!\+\d\d \d\d )"
     any_shape = [r"(?:1[.-])?\d{3}\.\d{3}\.\d{4}", *filter(None, [shapes.get(language.locale[:2])])]

@@ -109,10 +109,8 @@ def _numbered(language: Language, start: str, end: str) -> list[Reading]:
         alone += r"(?:MAX|Max|Dreamliner|jets?|jetliners?|airliners?|aircraft|planes?)\b))(?P<many>s)?(?![\w-]|[.,]\d)"
         found.append((re.compile(start + alone), lambda match: _family(match, language)))
     if language.locale == "fr":
-        before = (
-            r"(?<=\b[LRD]\. )|(?<=\b[LRD] )|(?<=\b[LRD]\.)|(?<=\b[LRD])|(?<=\b[Aa]rticle )|(?<=-\d à )|(?<=-\d\d à )"
-        )
-        before += r"|(?<=\b[Aa]rticles )(?=\d+-\d+ à \d+-\d)"
+        before = r"(?<=\b[LRD]\. )|(?<=\b[LRD] )|(?<=\b[LRD]\.)|(?<=\b[LRD])|(?<=\b[Aa]rticle )|(?<=\b[Aa]rt\. )"
+        before += r"|(?<=-\d à )|(?<=-\d\d à )|(?<=\b[Aa]rticles )(?=\d+-\d+ à \d+-\d)"
         code = rf"(?:{before})(\d{{1,4}}(?:-\d{{1,3}}){{1,2}}){end}"
         dash = f" {table('fr').signs.dash} "
         found.append((re.compile(code), lambda match: dash.join(cardinal(n, language) for n in match[1].split("-"))))
@@ -165,7 +163,7 @@ def _is_cut(found: re.Match[str]) -> bool:
 _NEAR_SCORE = 60  # characters
 _AFTER_SCORE = re.compile(  # no noun, which would be counted
     r"\s*(?:$|[.,;:!?)\n])|\s(?:in|at|to|against|over|on|after|when|and|but|gegen|im|nach|bei|und|contre|en|à|et|contra|"
-    r"ante|y|e|em|ao|contro|al|a|van|tegen|z|ze|w)\b|(?:で|に)|\s(?:باخت|برد|مساوی|شکست)"
+    r"ante|y|e|em|ao|contro|al|a|van|tegen|z|ze|w)\b|(?:で|に|だった)|\s(?:باخت|برد|مساوی|شکست)"
 )
 
 
@@ -286,7 +284,7 @@ def _pair(found: re.Match[str], language: Language) -> str | None:
 
 
 _FIGURE = re.compile(r"\b(?:Abb|Tab|Fig|Bild|Gl|[Ff]ig|[Tt]ab|[Aa]fb)\.?\s$")
-_SCORED = ("en", "de", "nl", "pl", "fr", "es", "it", "pt", "ja", "zh", "fa")
+_SCORED = ("en", "de", "nl", "pl", "fr", "es", "it", "pt", "ja", "zh", "fa", "tr")
 
 
 def _ratios(language: Language) -> list[Reading]:

@@ -145,7 +145,7 @@ _APOSTROPHES = re.compile(r"(?<=\d)['’](?=\d{3}(?:['’]\d{3})*(?![\d'’]))")
 _OF_MEXICO = re.compile(r"(?<=\$)\s?\d{1,3}(?:,\d{3})+(?:\.\d\d)?(?![\d,.]\d|\d)")  # $1,500.00
 _ZEROS = "\N{FULLWIDTH DIGIT ZERO}\N{ARABIC-INDIC DIGIT ZERO}\N{EXTENDED ARABIC-INDIC DIGIT ZERO}"
 _DIGITS = {ord(zero) + digit: str(digit) for zero in _ZEROS for digit in range(10)}
-_DIGITS |= {ord("＋"): "+", ord("＝"): "=", ord("％"): "%", ord("／"): "/"}
+_DIGITS |= {ord(wide): usual for wide, usual in zip("＋＝％／＜＞", "+=%/<>", strict=True)}
 _DIGITS |= {ord(wide) + letter: chr(ord(usual) + letter) for wide, usual in ("ＡA", "ａa") for letter in range(26)}
 _RAISED = str.maketrans("ᵐᵉˡʳˢ", "melrs")  # Mᵐᵉ Dupont
 _WIDE_COLON = re.compile("(?<=[0-9０-９])：(?=[0-9０-９])")  # 11：7

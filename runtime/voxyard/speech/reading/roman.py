@@ -48,7 +48,7 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
     glyphs = re.compile(r"[Ⅰ-ↂ]+|[ⅰ-ⅿ]+")
     found: list[tuple[re.Pattern[str], Words]] = [(glyphs, lambda match: _glyphs(match[0], language))]
     names = table(code).roman
-    if not names.numbered:
+    if code not in _ROWS:
         return found
     rulers = _one_of([*names.rulers, *names.queens])
     titled = rf"(?:{_one_of(names.titles)})\s[^\W\d_a-z][^\W\d_]+"
@@ -104,6 +104,17 @@ _GIVEN = (
     "Adam|Andrew|Arthur|Benjamin|Bill|Bob|Daniel|David|Frank|Harold|Harry|Howard|Jack|Jim|Joe|Joseph|Ken|Larry|Martin|"
     "Michael|Mike|Patrick|Ralph|Ray|Ronald|Samuel|Stephen|Steven|Thomas|Thurston|Tom|Walter"
 )
+
+
+def turkish_names() -> str:
+    """Pattern of what has a capital letter and stands in an order: 2. Dünya Savaşı, II. Mehmet."""
+    names = table("tr").roman
+    return _one_of([*names.numbered, *names.rulers])
+
+
+def turkish() -> str:
+    """Pattern of XIX. yüzyıl and II. Mehmet; a single letter may be that of a name: V. Hugo."""
+    return rf"(?P<roman>{_LONG}|[IVX])\.(?=\s(?:[a-zçğışöü]|(?:{turkish_names()})\b))"
 
 
 def _clause(match: re.Match[str], language: Language) -> str:

@@ -300,6 +300,8 @@ def operators(code: str, language: Language) -> list[tuple[re.Pattern[str], Word
 
     def spoken(found: re.Match[str]) -> str | None:
         sign = found[0].strip()
+        if sign == ">" and found.string[: found.start()][-1:] in ("", "\n"):
+            return None  # of a quoted line
         words = signs.operators.get(_ASCII.get(sign, sign))
         if not words:
             return None

@@ -122,17 +122,12 @@ class WordTable:
         The longest noun or ending decides: a noun is the whole word or, in German, the end of a compound.
         """
         word = noun.casefold()
-        singulars = [word[: -len(end)] for end in ("s", "x", "es") if word.endswith(end) and len(word) > len(end) + 1]
-        for each in (word, *singulars):
-            if (found := self._gender(each)) is not None:
-                return found
-        return None
-
-    def _gender(self, word: str) -> str | None:
-        for length in range(len(word), 0, -1):
-            if (found := self._genders.get((length == len(word), word[-length:]))) is not None:
-                return found
-        return None
+        ends_of_many = ("s", "x") if word.endswith("tes") else ("s", "x", "es")  # visites, of visite
+        singulars = [word[: -len(end)] for end in ends_of_many if word.endswith(end) and len(word) > len(end) + 1]
+        forms = (word, *singulars)
+        whole = (self._genders.get((True, each)) for each in forms)
+        ends = (self._genders.get((False, each[-length:])) for each in forms for length in range(len(each) - 1, 0, -1))
+        return next(filter(None, (*whole, *ends)), None)
 
     @cached_property
     def _genders(self) -> dict[tuple[bool, str], str]:

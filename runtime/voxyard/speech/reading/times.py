@@ -70,9 +70,10 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
     suffix = {"de": r"(?: ?(?:Uhr|h)\b)?", "nl": r"(?: ?(?:uur|[uh])\b(?:\.(?=\s[a-z]))?)?"} | dict.fromkeys(
         ("es", "fr", "it", "pt"), _WITH_UNIT
     )
+    suffix |= {"zh": "分?(?!钟)", "ja": "分?(?!間)"}
     found: list[tuple[re.Pattern[str], Words]] = [(re.compile(time + hours + suffix.get(code, "")), words)]
     if language.to:  # 10:30–12:30 Uhr
-        dots = "[.:]" if code == "de" else ":"
+        dots = "[.:]" if code in ("de", "tr") else ":"
         end = rf"(?: ?(?:Uhr|h)\b|(?<=:\d\d)|{_MORE_HOURS})" if code == "de" else suffix.get(code, "")
         clock = rf"(?P<h{{0}}>[01]?\d|2[0-4]){dots}(?P<m{{0}}>[0-5]\d)"
         start = rf"(?<![{letters}:.,/–-])" if language.spaced else rf"(?<![{letters}./–-])(?<!\d[:,])"
@@ -83,6 +84,7 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
             both = rf"{start}{clock.format(1)} ?[–-] ?{clock.format(2)}"
             both += r"(?: ?(?:uur|u)\b(?:\.(?=\s[a-z]))?|(?= en \d\d?\.\d\d))"
             found.append((re.compile(both), between))
+    found[:0] = _halves_of_day(code, language)
     full_stop = r"(?<![\w:.,/–-])(?P<hour>[01]?\d|2[0-4])\.(?P<minute>[0-5]\d)(?P<second>)?"
     found += _with_full_stop(code, language, full_stop, words)
     if code == "en":
@@ -243,6 +245,10 @@ def _with_full_stop(code: str, language: Language, full_stop: str, words: Words)
             return f"da {first} a {last}"
 
         return [(re.compile(span), from_to), (re.compile(at + full_stop + end), words)]
+    if code == "tr":  # saat 08.30, 14.05'te
+        case = r"(?=['’](?:y?[ae]|[dt][ae]n?|y?[ıiuü]|n?[ıiuü]n)(?!\w))"
+        at = rf"(?<=\b[Ss]aat ){full_stop}(?![\w:]|[.,]\d)"
+        return [(re.compile(at), words), (re.compile(full_stop + case), words)]
     if code == "pl":  # o 12.15, o 20
         at = r"(?:(?<=\b[Oo] )|(?<=\b[Oo]d )|(?<=\b[Dd]o )|(?<=godz\. )|(?<=godzinie ))"
         sharp = r"(?<![\w:.,/–-])(?P<hour>1?\d|2[0-4])(?P<minute>)(?P<second>)"
@@ -337,15 +343,17 @@ def _minutes_of_a_match(code: str, language: Language) -> list[tuple[re.Pattern[
         return f"{before}{noun} {number}"
 
     others = re.compile(  # goles de Isco, 23', y Abde, 67'
-        rf"(?<![\w.,/°-])(?P<n>[1-9]\d?|1[0-2]\d)['’′](?=[,;)]|\s(?:{_AND[code]}\s(?:\d|[A-ZÀ-Ý])|de la |do )|\.?$)"
+        rf"(?<![\w.,/°-])(?P<n>[1-9]\d?|1[0-2]\d)['’′](?:\+(?P<more>\d\d?)['’′]?)?"
+        rf"(?=[,;)]|\s(?:{_AND[code]}\s(?:\d|[A-ZÀ-Ý])|de la |do )|\.?$)"
     )
 
     def another(found: re.Match[str]) -> str:
         if _GOALS.search(found.string[max(0, found.start() - 100) : found.start()]) is None:
             return ELSEWHERE
+        more = f" {table(code).signs.plus} {cardinal(found['more'], language)}" if found["more"] else ""
         if code == "it":
-            return ordinal(int(found["n"]), language)
-        number = cardinal(found["n"], language)
+            return ordinal(int(found["n"]), language) + more
+        number = cardinal(found["n"], language) + more
         return f"{number} minutos" if _AFTER_MINUTES.search(found.string[: found.start()]) else f"{noun} {number}"
 
     return [(pattern, words), (others, another)]
@@ -451,7 +459,7 @@ def _after_article(code: str, language: Language) -> list[tuple[re.Pattern[str],
     if code not in _CLOCK:
         return []
     article, noun = _CLOCK[code]
-    clock = rf"{article}(?P<hour>1?\d|2[0-4])(?![\w:]|[.,]\d|\.?[ªº]|\s?[ªº%€$]|\s(?!{_AFTER_HOUR})[^\W\d_])"
+    clock = rf"{article}(?P<hour>1?\d|2[0-4])(?![\w:/]|[.,]\d|\.?[ªº]|\s?[ªº%€$]|\s(?!{_AFTER_HOUR})[^\W\d_])"
     return [(re.compile(clock), lambda found: cardinal(found["hour"], language, noun))]
 
 
@@ -573,6 +581,27 @@ def _english(language: Language, hour: int, minute: int, after: str) -> str:
     if not minute:
         return hours if half else f"{hours} o'clock" if 1 <= hour <= 12 else f"{hours} hundred"
     return f"{hours} {'oh ' if minute < 10 else ''}{cardinal(str(minute), language)}"
+
+
+_HALVES_OF_DAY = {"zh": ("上午", "下午"), "ja": ("午前", "午後"), "ko": ("오전 ", "오후 ")}
+
+
+def _halves_of_day(code: str, language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    """3:40pm, in languages that have words for it."""
+    if code not in _HALVES_OF_DAY:
+        return []
+    half = (
+        r"(?<![A-Za-z0-9_.,:/-])(?P<hour>1[0-2]|0?[1-9])(?::(?P<minute>[0-5]\d))?\s?(?P<half>[aApP])\.?[mM](?![A-Za-z])"
+    )
+    return [(re.compile(half), lambda match: _with_half(code, language, match))]
+
+
+def _with_half(code: str, language: Language, found: re.Match[str]) -> str | None:
+    """下午三点四十分."""
+    half = _HALVES_OF_DAY[code][found["half"] in "pP"]
+    told = found.string[: found.start()].rstrip().endswith(half.rstrip())
+    said = _spoken(code, language, int(found["hour"]), int(found["minute"] or 0), "")
+    return said if told else f"{half}{said}"
 
 
 _ENGLISH_HOURS = (  # 9am-5pm

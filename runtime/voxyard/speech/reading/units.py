@@ -21,7 +21,16 @@ from voxyard.speech.reading.number_words import (
     value,
 )
 from voxyard.speech.reading.numbers import labelled
-from voxyard.speech.reading.patterns import BLANK, BLANKS, ELSEWHERE, bare, guard, number_of, range_or_number
+from voxyard.speech.reading.patterns import (
+    BLANK,
+    BLANKS,
+    ELSEWHERE,
+    bare,
+    bare_range,
+    guard,
+    number_of,
+    range_or_number,
+)
 from voxyard.speech.reading.si import si
 from voxyard.speech.reading.tables import form_of, table
 
@@ -78,10 +87,12 @@ def patterns(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
         said = decimal(*number_of(found), language)
         return f"{'ein' if said == 'eins' else said}{joint}{unit}"
 
-    before = re.compile(rf"(?<![\w%])%{bare(language)}(?![\w%])")
+    before = re.compile(rf"(?<![\w%])(?<!\d )% ?{bare_range(language)}(?![\w%])")
 
-    def percent_before(found: re.Match[str]) -> str:
-        return f"yüzde {decimal(*number_of(found), language)}"
+    def percent_before(found: re.Match[str]) -> str | None:
+        start = before_range(found, language, "")
+        said = signed(found, language) + decimal(*number_of(found), language)
+        return None if start is None else f"yüzde {start}{said}"
 
     first: list[Reading] = [(before, percent_before)] if language.locale == "tr" else []
     if language.locale == "fa":
@@ -165,7 +176,8 @@ def _counted(language: Language) -> list[Reading]:
         )
     else:
         end += r"(?!(?:(?<=[^a-z]p\.)|(?<=art\.))\s\d)"  # n° 2 p. 12
-    pattern = rf"{range_or_number(language)}{BLANK}(?P<short>{names}){end}"
+    stop = r"(?:\.(?=\s[a-zà-ÿ]))?" if language.scripts == ("LATIN",) and language.locale != "pl" else ""  # 1 cp. de
+    pattern = rf"{range_or_number(language)}{BLANK}(?P<short>{names}){stop}{end}"
     blank = " " if language.spaced else ""
 
     def words(found: re.Match[str]) -> str | None:

@@ -64,7 +64,7 @@ _MARKER = re.compile(
 _INITIAL = re.compile(r"(?:[\s(«“„\"]|\.-)([^\W\d_])\.$")  # J.-P. Martin, K. García
 _KOREAN_DATE = re.compile(r"\d{1,4}\.\s*\d{1,2}\.$")
 _INSIDE = re.compile(r"[\s(]\.(?=[^\W_])")  # the full stop begins a word: .NET
-_GLUED = re.compile(r".?[A-Z0-9]\.[A-Za-z0-9]")  # no end of a sentence without its blank: came.Then
+_GLUED = re.compile(r".?[A-Z\d]\.[A-Za-z\d]")  # no end of a sentence without its blank: came.Then
 _DASH = re.compile(r"[-–—]\s*(?=\w)")  # „…!” – zawołała
 _CLOSING_QUOTES = tuple("\"'”’“»›」』")
 _SAYS = {  # who said it, after what is quoted: the sentence goes on
