@@ -201,6 +201,11 @@ def test_of_two_names_that_differ_in_case_none_is_taken_for_a_third(tmp_path: Pa
             ['{"audio_filepath": "a.wav", "text": "hello"}'],
             "manifest.json in it looks like one .list.,",
         ),
+        (
+            "transcript.tsv",
+            ["who\tname\twords"],
+            r"transcript.tsv in it is no list, its first line is 'who.tname.twords', and",
+        ),
         ("__MACOSX/metadata.csv", ["a|b"], "it holds __MACOSX/: expected"),
         ("data/train-00000.parquet", ["PAR1"], "a data set of Hugging Face in Parquet: write its clips as a list"),
         ("wav.scp", ["a a.wav"], "a data folder of Kaldi: write its clips as a list"),
@@ -218,6 +223,13 @@ def test_a_folder_above_a_corpus_says_where_the_corpus_is(
     _write(tmp_path, name, lines)
     with pytest.raises(CorpusError, match=said):
         find_layout(tmp_path)
+
+
+def test_a_folder_of_recordings_points_to_the_corpus_above(tmp_path: Path) -> None:
+    _sounds(tmp_path, "wavs/c{i}.wav")
+    _write(tmp_path, "metadata.csv", _lines("c{i}|{text}"))
+    with pytest.raises(CorpusError, match=rf"the folder above looks like one .ljspeech., give {tmp_path}; expected"):
+        find_layout(tmp_path / "wavs")
 
 
 @pytest.mark.parametrize(
