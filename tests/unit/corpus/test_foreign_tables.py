@@ -156,6 +156,13 @@ def test_columns_in_the_right_order_are_read_whatever_is_in_them(lines: list[str
     assert len(open_corpus(tmp_path)) == len(lines)
 
 
+def test_speakers_may_have_names_of_two_words(tmp_path: Path) -> None:
+    _sounds(tmp_path, "c{i}.wav")
+    names = ("Ann Fox", "Mia Lee", "Zoe Ray", "Zoe Roe")
+    _write(tmp_path, "filelist.txt", [f"c{i}.wav|{TEXTS[i]}|{name}" for i, name in enumerate(names)])
+    assert open_corpus(tmp_path).speakers == names
+
+
 @pytest.mark.parametrize(
     ("path", "said"),
     [
