@@ -156,6 +156,13 @@ def test_columns_in_the_right_order_are_read_whatever_is_in_them(lines: list[str
     assert len(open_corpus(tmp_path)) == len(lines)
 
 
+def test_speakers_may_have_names_of_two_words(tmp_path: Path) -> None:
+    _sounds(tmp_path, "c{i}.wav")
+    names = ("Ann Fox", "Mia Lee", "Zoe Ray", "Zoe Roe")
+    _write(tmp_path, "filelist.txt", [f"c{i}.wav|{TEXTS[i]}|{name}" for i, name in enumerate(names)])
+    assert open_corpus(tmp_path).speakers == names
+
+
 @pytest.mark.parametrize(
     ("path", "said"),
     [
@@ -201,6 +208,11 @@ def test_of_two_names_that_differ_in_case_none_is_taken_for_a_third(tmp_path: Pa
             ['{"audio_filepath": "a.wav", "text": "hello"}'],
             "manifest.json in it looks like one .list.,",
         ),
+        (
+            "transcript.tsv",
+            ["who\tname\twords"],
+            r"transcript.tsv in it is no list, its first line is 'who.tname.twords', and",
+        ),
         ("__MACOSX/metadata.csv", ["a|b"], "it holds __MACOSX/: expected"),
         ("data/train-00000.parquet", ["PAR1"], "a data set of Hugging Face in Parquet: write its clips as a list"),
         ("wav.scp", ["a a.wav"], "a data folder of Kaldi: write its clips as a list"),
@@ -218,6 +230,13 @@ def test_a_folder_above_a_corpus_says_where_the_corpus_is(
     _write(tmp_path, name, lines)
     with pytest.raises(CorpusError, match=said):
         find_layout(tmp_path)
+
+
+def test_a_folder_of_recordings_points_to_the_corpus_above(tmp_path: Path) -> None:
+    _sounds(tmp_path, "wavs/c{i}.wav")
+    _write(tmp_path, "metadata.csv", _lines("c{i}|{text}"))
+    with pytest.raises(CorpusError, match=rf"the folder above looks like one .ljspeech., give {tmp_path}; expected"):
+        find_layout(tmp_path / "wavs")
 
 
 @pytest.mark.parametrize(

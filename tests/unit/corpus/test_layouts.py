@@ -79,9 +79,17 @@ def list_file(root: Path) -> Path:
     return path_list(root) / "filelist.txt"
 
 
+def pairs(root: Path) -> Path:
+    for speaker, text in (("mia", "one cat"), ("zoe", "two cats")):
+        sound(root / speaker / "1.ogg")
+        words(root / speaker / "1.txt", text)
+    return root
+
+
 MADE = [
     (ljspeech, "ljspeech"), (libritts, "libritts"), (vctk, "vctk"), (old_vctk, "vctk"),
     (common_voice, "commonvoice"), (path_list, "list"), (list_file, "list"),
+    (pairs, "pairs"),
 ]  # fmt: skip
 
 

@@ -78,7 +78,8 @@ EXPECTED = "\n".join(
 )
 
 _ARCHIVES = (".tar", ".tar.bz2", ".tar.gz", ".tgz", ".zip")
-_LISTS = (".csv", ".json", ".jsonl", ".list", ".psv", ".tsv", ".txt")
+_TABLES = (".csv", ".list", ".psv", ".tsv")
+_LISTS = (*_TABLES, ".json", ".jsonl", ".txt")
 _LOOKED_AT = 1000  # files and folders below a folder that is no corpus
 _OF_A_FOLDER = 100
 _FOREIGN = {  # files of others' corpora that are not read, and what they show
@@ -143,7 +144,9 @@ def _advice(path: Path) -> str:
             return (
                 f"it looks like {what}: write its clips as a list (path|text|speaker), as the trainer's README shows; "
             )
-    return ""
+    if table := next((one for one in inner if one.suffix in _TABLES and one.is_file()), None):
+        return f"{table.relative_to(path)} in it is no list, {_of_file(table)}"
+    return f"the folder above looks like one (ljspeech), give {path.parent}; " if is_ljspeech(path.parent) else ""
 
 
 def _below(directory: Path) -> Iterator[Path]:
