@@ -58,7 +58,8 @@ def images(
     with reporting_errors():
         if replace and not push:
             raise FleetError("--replace needs --push")
-        check_registry(push)
+        if push:
+            check_registry(push)
         roles = _roles(image)
         frameworks, earlier = _by_role("framework", framework), _by_role("cache-from", cache_from)
         locked = pins.read(ROOT / pins.LOCK)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,6 +13,7 @@ from fleet.images.image import NO_DOCKER, REVISION_LABEL, LocalImage, docker
 from fleet.images.registry import NoSuchImageError, find_published, published_name
 
 RECORD = Path("build/images.json")
+_REGISTRY = re.compile(r"(localhost|[a-z0-9-]*[.:][a-z0-9.:-]*)(/[a-z0-9][a-z0-9._-]*)*")
 
 
 def push(
@@ -58,8 +60,11 @@ def push(
 
 def check_registry(registry: str) -> None:
     """Raises FleetError for a registry that is not HOST or HOST/PATH."""
-    if "://" in registry or registry.endswith("/"):
-        raise FleetError(f"{registry}: expected a registry as HOST or HOST/PATH, without https:// and trailing slash")
+    if not _REGISTRY.fullmatch(registry):
+        raise FleetError(
+            f"{registry}: expected a registry as HOST or HOST/PATH in lower case (docker.io/NAME), without https://, "
+            "tag and trailing slash"
+        )
 
 
 def _same(one: LocalImage, other: LocalImage) -> bool:

@@ -85,7 +85,7 @@ def test_a_push_that_fails_is_an_error_message(docker: Path) -> None:
         push(IMAGE, "bark", "r:5000/x", find=Registry(None))
 
 
-@pytest.mark.parametrize("registry", ["https://r:5000", "r:5000/x/"])
+@pytest.mark.parametrize("registry", ["https://r:5000", "r:5000/x/", "ghcr.io/MyOrg", "myorg", "r:5000/x:1"])
 def test_a_registry_is_a_host_and_a_path(registry: str) -> None:
     with pytest.raises(FleetError, match="expected a registry as HOST"):
         push(IMAGE, "bark", registry, find=Registry())
