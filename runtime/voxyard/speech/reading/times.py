@@ -491,8 +491,8 @@ def _with_seconds(code: str, language: Language, found: re.Match[str]) -> str | 
         parts = (("hour", hour), ("minute", minute), ("second", second))
         return blank.join(laps.unit(language, name, count) for name, count in parts if count)
     if code == "pl":
-        said = _polish(language, hour, minute, before)
-        return f"{said} i {laps.unit(language, 'second', second)}" if second else said
+        clock = _polish(language, hour, minute, before)
+        return f"{clock} i {laps.unit(language, 'second', second)}" if second else clock
     if not second:
         return _spoken(code, language, hour, minute, "") if hour or minute or code != "en" else "midnight"
     seconds = laps.unit(language, "second", second)
