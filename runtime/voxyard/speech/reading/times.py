@@ -514,7 +514,7 @@ def _with_seconds(code: str, language: Language, found: re.Match[str]) -> str | 
 _SCALED = re.compile(r"\s(?:Mio|Mrd|Millionen|million|billion|millones|milioni|milhões|mln)\b")
 _AFTER_HOUR = r"(?:de|da|del|di|y|e|en|em|o|ou|a|hasta|até|menos|meno|às|para|se|no|não|non)\b"
 _AT = re.compile(
-    r"\b(?:um|ab|bis|gegen|von|seit|vor|nach|at|from|until|till|by|since|before|after|a las?|às?|alle|à|vers)\s$",
+    r"\b(?:in|um|ab|bis|gegen|von|seit|vor|nach|at|from|until|till|by|since|before|after|a las?|às?|alle|à|vers)\s$",
     re.IGNORECASE,
 )
 
