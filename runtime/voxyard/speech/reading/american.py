@@ -129,8 +129,10 @@ def patterns(language: Language) -> list[Reading]:
             ),
             lambda found: f"{cardinal(found['n'], language)} stone",
         ),
-        (re.compile(r"(?<=\bpp\. )\d{1,4}(?=ff?\.(?!\w))"), lambda found: cardinal(found[0], language)),  # pp. 12ff.
-        (re.compile(r"(?:(?<=\bpp\. \d)|(?<=\bpp\. \d\d)|(?<=\bpp\. \d{3}))ff?\.(?!\w)"), lambda _: " and following"),
+        (
+            re.compile(r"(?<=\bpp\. )(?P<n>\d{1,4})ff?\.(?!\w)"),
+            lambda found: f"{cardinal(found['n'], language)} and following",
+        ),
         (_MILITARY, military),
         (_ODDS, lambda found: _odds(found, language)),
         (re.compile(r"(?<=\d)-yr-old(?=s?\b)"), lambda _: "-year-old"),

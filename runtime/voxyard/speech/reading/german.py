@@ -189,6 +189,10 @@ def compounds() -> list[tuple[re.Pattern[str], Callable[[re.Match[str]], str]]]:
         (re.compile(rf"(?<![\w.,/–-])(?P<n>[1-9])\s{size}"), _sized),
         (re.compile(rf"(?<![\w.,/–-]){docket}"), _docket),  # 1 BvR 2656/18
         (century, lambda _: "Jahrhunderts"),
+        (  # S. 12ff.
+            re.compile(r"(?<=\bS\. )(?P<n>\d{1,4})ff?\.(?!\w)"),
+            lambda found: f"{cardinal(found['n'], LANGUAGES['de'])} folgende",
+        ),
         (re.compile(r"(?<=\d\.)[–-](?=\d{1,2}\.\s[A-ZÄÖÜ])"), lambda _: " bis "),  # in den 2.–5. Stock
         (law, lambda found: f"Teil {cardinal(str(len(found[0])), LANGUAGES['de'])}"),
         (  # (* 28. August 1749; † 1832)

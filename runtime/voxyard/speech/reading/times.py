@@ -499,8 +499,8 @@ def _with_seconds(code: str, language: Language, found: re.Match[str]) -> str | 
         parts = (("hour", hour), ("minute", minute), ("second", second))
         return blank.join(laps.unit(language, name, count) for name, count in parts if count)
     if code == "pl":
-        said = _polish(language, hour, minute, before)
-        return f"{said} i {laps.unit(language, 'second', second)}" if second else said
+        clock = _polish(language, hour, minute, before)
+        return f"{clock} i {laps.unit(language, 'second', second)}" if second else clock
     if not second:
         return _spoken(code, language, hour, minute, "") if hour or minute or code != "en" else "midnight"
     seconds = laps.unit(language, "second", second)
@@ -522,7 +522,7 @@ def _with_seconds(code: str, language: Language, found: re.Match[str]) -> str | 
 _SCALED = re.compile(r"\s(?:Mio|Mrd|Millionen|million|billion|millones|milioni|milhões|mln)\b")
 _AFTER_HOUR = r"(?:de|da|del|di|y|e|en|em|o|ou|a|hasta|até|menos|meno|às|para|se|no|não|non)\b"
 _AT = re.compile(
-    r"\b(?:um|ab|bis|gegen|von|seit|vor|nach|at|from|until|till|by|since|before|after|a las?|às?|alle|à|vers)\s$",
+    r"\b(?:in|um|ab|bis|gegen|von|seit|vor|nach|at|from|until|till|by|since|before|after|a las?|às?|alle|à|vers)\s$",
     re.IGNORECASE,
 )
 
