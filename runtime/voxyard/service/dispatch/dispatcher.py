@@ -58,7 +58,7 @@ _KEEP_SECONDS = 1.0  # between two attempts to store what is kept
 
 @dataclass
 class DocumentDispatcher:
-    """Submits each document to the pool, stores its outcomes, completes it; the only writer of documents' progress.
+    """Submits each document to the pool, stores its outcomes, completes it; the only writer of what is spoken.
 
     A document whose audio does not fit on the disk is parked, and resumed when there is room. An error in one
     document does not stop the others. Of documents that several services share it has those that it has claimed, and

@@ -1,4 +1,4 @@
-"""Outermost middleware: request IDs, access log, metrics, security headers, error responses; logging as JSON."""
+"""Middleware around all: request IDs, access log, metrics, security headers, error responses; logging as JSON."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ _QUIET_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
 class ObservabilityMiddleware:
-    """Outermost ASGI middleware: observes every request, also refused ones."""
+    """Observes every request, also refused ones: outside all others of the application."""
 
     def __init__(self, app: ASGIApp, metrics: ServiceMetrics) -> None:
         self._app, self._metrics = app, metrics

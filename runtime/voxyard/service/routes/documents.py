@@ -333,8 +333,8 @@ def _accepted(
         return _document_out(state, earlier, prefix), False
     if submitted.webhook is not None:
         check_webhook(state.webhook_rules, submitted.webhook)
-    refused_after = admitted or asked.idempotency_key is not None
-    state.queue.check(owner, submission.least_size(submitted, state.frontend), admitted=refused_after)
+    counted = admitted or asked.idempotency_key is not None  # or by `accept`
+    state.queue.check(owner, submission.least_size(submitted, state.frontend), admitted=counted)
     new = submission.new_document(
         submitted,
         state.frontend,

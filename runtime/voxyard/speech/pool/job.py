@@ -1,4 +1,4 @@
-"""A job: a text's chunks in the pool, and their outcomes in text order."""
+"""A job: a text's chunks in the pool, and their outcomes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Worker pool: jobs in, audio out in text order, one worker per device in between."""
+"""Worker pool: jobs in, their chunks' audio out, one worker per device in between."""
 
 from __future__ import annotations
 
