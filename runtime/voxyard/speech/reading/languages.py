@@ -105,7 +105,12 @@ LANGUAGES: dict[str, Language] = {
         feminine_forms=((r"\bun$", "une"),),
         names={"USD": (r" des États-Unis$", ""), "GBP": (r" sterling$", ""), "JPY": (r" japonais$", "")},
         magnitudes="mille|million|millions|milliard|milliards|billion|billions",
-        alone="et|ou|à|aux?|sur|de|du|des|d|en|dans|pour|par|contre|est|plus|moins",
+        alone="et|ou|à|aux?|sur|de|du|des|d|en|dans|pour|par|contre|est|plus|moins"
+        "|jusque|entre|quand|mais|que|selon|sans|après|pendant|où|comme|si|ni|furent|sont|a|ont|avait"
+        "|sera|fait|déjà|encore|aussi|très|presque|tandis|parce|qui|quel|dont|ce|cette|ces|sous|sauf"
+        "|ensuite|alors|avant|toujours|jamais|ici|là|demain|hier|seulement|bien|mal|peut|peuvent|doit|fit"
+        "|dit|gagna|perdit|arriva|sortit|passa|resta|était|il|elle|ils|nous|vous|leur|son|sa|ses|un|une"
+        "|[a-zéèê]+(?:èrent|aient|irent)",
         units={"Ko": "digital-kilobyte", "Mo": "digital-megabyte", "Go": "digital-gigabyte", "To": "digital-terabyte"},
     ),
     "es": Language(
@@ -124,7 +129,13 @@ LANGUAGES: dict[str, Language] = {
         feminine_forms=((r"uno$", "una"), (r"ientos\b", "ientas")),
         names={"USD": (r" estadounidenses?$", ""), "GBP": (r" esterlinas?$", ""), "JPY": (r" japon[eé]s(?:es)?$", "")},
         magnitudes="mil millones|mil|millón|millones|billón|billones",
-        alone="del?|y|o|al?|en|por|para|con|contra|es|fue|era|hubo|hay|más|menos|[a-zñ]+(?:aron|ieron|jeron)|se|no|la|el|los|las",
+        alone="del?|y|o|al?|en|por|para|con|contra|es|fue|era|hubo|hay|más|menos|[a-zñ]+(?:aron|ieron|jeron)|se|no|la|el|los|las"
+        "|hasta|desde|entre|cuando|pero|que|según|sin|tras|durante|mediante|donde|como|si|ni|fueron|son"
+        "|están|está|ha|han|había|será|hace|ya|aún|todavía|también|tampoco|muy|casi|mientras|porque"
+        "|aunque|quien|cual|cuyo|este|esta|esos|ante|bajo|hacia|salvo|excepto|incluso|además|luego"
+        "|entonces|antes|después|siempre|nunca|aquí|allí|hoy|ayer|solo|sólo|bien|tiene|tienen|puede"
+        "|pueden|debe|hizo|dijo|dice|estuvo|estaba|tenía|va|van|le|les|lo|me|te|nos|su|sus|mi|un|una|unos"
+        "|[a-záéíóú]{3,}mente|[a-zñü]+ó",
         masculine_ends="os?|dólares|hombres|meses|países|habitantes",
         feminine_ends="as?|ción|ciones",
     ),
@@ -148,7 +159,13 @@ LANGUAGES: dict[str, Language] = {
             "JPY": (r" giappones[ei]$", ""),
         },
         magnitudes="mila|milione|milioni|miliardo|miliardi|bilione|bilioni|trilione|trilioni",
-        alone="d[ia]|d[ae](?:l|i|ll[aeo]|gli)|ed?|o|ad?|a(?:l|i|ll[aeo]|gli)|in|n?e(?:l|i|ll[aeo])|per|con|s?u(?:l|i|ll[aeo])?|contro|è|più|meno|non",
+        alone="d[ia]|d[ae](?:l|i|ll[aeo]|gli)|ed?|o|ad?|a(?:l|i|ll[aeo]|gli)|in|n?e(?:l|i|ll[aeo])|per|con|s?u(?:l|i|ll[aeo])?|contro|è|più|meno|non"
+        "|fino|tra|fra|quando|ma|che|senza|dopo|durante|mediante|dove|come|se|né|furono|sono|stanno|sta"
+        "|ha|hanno|aveva|sarà|fa|già|ancora|anche|neppure|molto|quasi|mentre|perché|sebbene|chi|quale|cui"
+        "|questo|questa|quelli|sopra|sotto|salvo|tranne|inoltre|poi|allora|prima|sempre|mai|qui|lì|domani"
+        "|oggi|ieri|solo|possono|deve|fece|disse|dice|vinse|perse|uscì|stava|va|vanno|venne|gli|lo|mi|ti"
+        "|ci|suo|sua|mio|un|una"
+        "|[a-z]{3,}mente|[a-z]+ò",
         masculine_ends="o|[b-df-hj-np-tv-zèì]",  # un hotel, un lunedì
         feminine_ends="a|zione",
     ),
@@ -172,7 +189,13 @@ LANGUAGES: dict[str, Language] = {
             "JPY": (r" japoneses$| japonês$", ""),
         },
         magnitudes="mil|milhão|milhões|bilhão|bilhões|bilião|biliões|trilhão|trilhões",
-        alone="d[eao]s?|e|ou|aos?|às?|a|em|n[ao]s?|x|por|para|com|contra|é|foi|era|houve|há|mais|menos|[a-zç]+(?:aram|eram|iram)|se|não|os?|as",
+        alone="d[eao]s?|e|ou|aos?|às?|a|em|n[ao]s?|x|por|para|com|contra|é|foi|era|houve|há|mais|menos|[a-zç]+(?:aram|eram|iram)|se|não|os?|as"
+        "|até|desde|entre|quando|mas|que|sem|após|durante|mediante|onde|como|nem|foram|são|estão|está|tem"
+        "|têm|havia|será|faz|já|ainda|também|tampouco|muito|quase|enquanto|porque|embora|quem|qual|cujo"
+        "|este|esta|esses|sobre|ante|sob|salvo|exceto|inclusive|além|logo|então|antes|depois|sempre|nunca"
+        "|aqui|ali|amanhã|hoje|ontem|só|pode|podem|deve|fez|disse|diz|perdeu|esteve|estava|tinha|vai|vão"
+        "|veio|lhe|lhes|me|te|seu|sua|meu|um|uma|uns"
+        "|[a-zãçáéíóú]{3,}mente|[a-zç]+(?:ou|iu)",
         masculine_ends="os?|reais|dólares|homens|meses|países|habitantes",
         feminine_ends="as?|ção|ções",
     ),

@@ -94,6 +94,7 @@ def _apart(words: Callable[[re.Match[str]], str | None], found: re.Match[str]) -
 _IN_YEAR = re.compile(r"(?:(?<!\w)(?:en|desde|hasta|em|até)|[a-zç]{2}(?:o|e|il) de)\s$", re.IGNORECASE)  # en 1616 murió
 
 
+_SECOND_WORD = re.compile(r"\s[^\W\d_]+\s([^\W\d_]{3,})\b")
 _DETERMINERS = {
     "es": re.compile(r"(?<!\w)(?:l|un|est|es|aquell|nuestr|vuestr|otr)(?P<gender>[oa])s\s$", re.IGNORECASE),
     "pt": re.compile(
@@ -105,14 +106,20 @@ _DETERMINERS = {
 def _agreeing(found: re.Match[str], whole: str, word: str, language: Language) -> str | None:
     """A number as it stands before a word, or in a row before the word after that; None where it is not known."""
     said = None
-    if (told := _DETERMINERS.get(language.locale)) and not re.fullmatch(language.alone, word, re.IGNORECASE):
+    alone = re.fullmatch(language.alone, word, re.IGNORECASE) is not None
+    if told := _DETERMINERS.get(language.locale):
         article = told.search(found.string[max(0, found.start() - 12) : found.start()])
-        if article:  # los 101 dálmatas
-            return cardinal(whole, language, "hora" if article["gender"] in "aàAÀ" else "\0")
+        feminine = article is not None and article["gender"] in "aàAÀ"
+        if article and (feminine or not alone):  # los 101 dálmatas, las 21 que vinieron
+            return cardinal(whole, language, "hora" if feminine else "\0")
     if row := _ROW.match(found.string, found.end()):
         said = before_word(whole, row[1], language)
     if said is None:
         said = before_word(whole, word, language)
+    if said is None and language.locale in ("es", "fr", "it", "pt"):
+        after = _SECOND_WORD.match(found.string, found.end())
+        if after and not re.fullmatch(language.alone, after[1], re.IGNORECASE):
+            said = before_word(whole, after[1], language)  # 21 autres personnes
     if language.locale == "de" and whole == "1" and not re.fullmatch(language.alone, word, re.IGNORECASE):
         before = found.string[max(0, found.start() - 40) : found.start()]
         said = "ein" if word == "Uhr" else german.one(before, word) or said
