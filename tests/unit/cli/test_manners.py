@@ -303,6 +303,18 @@ def test_a_reader_that_leaves_early_is_no_accident(arguments: list[str]) -> None
     assert (done.returncode, done.stderr) == (1, "")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_a_result_that_standard_output_cannot_spell_is_printed(encoding: str) -> None:
+    """A file's name of bytes that are no UTF-8, and a terminal of few letters."""
+    code = SMALL_RESULT.replace("'tiny'", r"'ti\udcfcn\xfc'")
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, env={**os.environ, "PYTHONIOENCODING": encoding}, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.startswith(rb"ti\udcfcn")
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
