@@ -98,14 +98,13 @@ def require(directory: Path) -> None:
 
 def check(directory: Path) -> tuple[str, ...]:
     """Problems of a model directory; empty if it is usable. Reads headers, no weights."""
-    elsewhere = _elsewhere(directory)
-    if elsewhere is not None:
-        return (elsewhere,)
+    if fault := elsewhere(directory):
+        return (fault,)
     parts = _check_settings(directory), _check_weights(directory), _check_tokenizer(directory), _check_mark(directory)
     return tuple(problem for part in parts for problem in part)
 
 
-def _elsewhere(directory: Path) -> str | None:
+def elsewhere(directory: Path) -> str | None:
     """What is to be given instead of a path that is no directory of a model at all."""
     if not directory.is_dir():
         if directory.exists():
