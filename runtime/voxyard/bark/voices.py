@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import os
 import re
 import stat
 import tokenize
@@ -19,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from voxyard.bark.errors import BarkError
+from voxyard.bark.weights.downloaded import instead
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.frontend import VoiceDescription
 from voxyard.speech.nearest import nearest
@@ -76,6 +78,7 @@ _UNREADABLE = (
     ValueError, OSError, EOFError, OverflowError, MemoryError, NotImplementedError, RuntimeError,
     SyntaxError, tokenize.TokenError, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
+_NO_RECORDING = "expected an .npz of codes, unpacked from an archive around it; of a recording no voice is made"
 _KEYS = ("semantic_prompt", "coarse_prompt", "fine_prompt")
 _MANNER = "manner_prompt"
 
@@ -144,13 +147,17 @@ def load(name_or_path: str | Path, directory: Path | None = None) -> VoicePrompt
     """
     text = str(name_or_path)
     if isinstance(name_or_path, Path) or text.lower().endswith(".npz"):
-        path = Path(text).expanduser()
+        path, name = Path(text).expanduser(), text[: -len(".npz")]
+        if _PRESET.fullmatch(name) and not os.path.lexists(path):
+            raise BarkError(f"there is no voice file {text}: expected its path, or the name of the voice, {name}")
         return read(path.stem, _bytes_of(path))
     files = own(directory)
     if text in files:
         return read(text, _bytes_of(files[text]))
     presets = _presets()
     if text not in presets:
+        if os.path.lexists(text):  # unlike Path's it takes any text
+            raise BarkError(f"{text} is no voice file: {_NO_RECORDING}")
         raise BarkError(_no_such_voice(text, [*presets, *files]))
     try:
         return read(text, presets[text].read_binary())
@@ -255,6 +262,9 @@ def _arrays(name: str, content: bytes) -> dict[str, npt.NDArray[Any]]:
     try:
         archive = zipfile.ZipFile(io.BytesIO(content))
     except _UNREADABLE as problem:
+        cut = "is damaged or not complete: copy it again" if content.startswith(b"PK") else None
+        if fault := instead(content[:256]) or cut:
+            raise BarkError(f"the voice {name!r} {fault}") from problem
         raise BarkError(f"{wrong}: {problem}. {remedy}") from problem
     members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
     unpacked = sum(member.file_size for member in members.values())

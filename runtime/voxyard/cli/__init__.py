@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import logging
 import os
 import sys
@@ -73,6 +74,8 @@ def voxyard(verbose: bool) -> None:
 def main() -> NoReturn:
     """Run the command line and leave with its exit code: 0 success, 1 a check failed, 2 wrong use."""
     code = 0
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a name of bytes, or an encoding of few letters
     try:
         code = int(voxyard.main(standalone_mode=False) or 0)
         if sys.stdout is not None:  # None: it is closed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from voxyard.extraction.extract import ExtractedText
 
 MAX_CHARACTERS = 20_000_000  # of a document: about three weeks of speech
+_SHOWN = 80  # characters of a name in a message: it may be a text
 
 
 def read_document(file: Path, code: CodeBlocks = "skip") -> ExtractedText:
@@ -19,8 +21,17 @@ def read_document(file: Path, code: CodeBlocks = "skip") -> ExtractedText:
 
     Raises ExtractionError. `code` says whether blocks of code are left out or announced.
     """
+    from voxyard.extraction.errors import FORMATS, UnreadableFileError
     from voxyard.extraction.extract import extract, extract_file
 
     if str(file) == "-":
+        if sys.stdin is None:
+            raise UnreadableFileError("standard input is closed: name a file, or send the text to it")
         return extract(io.BytesIO(sys.stdin.buffer.read()), None, None, max_characters=MAX_CHARACTERS, code=code)
+    if not os.path.lexists(file):  # unlike Path's it takes any text
+        name = str(file)
+        raise UnreadableFileError(
+            f"there is no file {name[:_SHOWN]}{'…' * (len(name) > _SHOWN)}: expected a {FORMATS} file; a text itself "
+            "goes to standard input, with - as the file: echo 'Good morning.' | voxyard …"
+        )
     return extract_file(file, max_characters=MAX_CHARACTERS, code=code)

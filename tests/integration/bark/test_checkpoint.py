@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
+import pickle
 import shutil
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +116,116 @@ def test_a_missing_file_is_named(copy: Path, file: str, says: str) -> None:
 
     assert any(says in problem for problem in check(copy))
     with pytest.raises(BarkError, match=says):
+        load(copy)
+
+
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:1f\nsize 4487372549\n"
+PAGE = b"<!DOCTYPE html><html><title>Sign in</title></html>"
+PARTS = ("semantic", "coarse_acoustics", "fine_acoustics", "codec_model")
+
+
+def archive(name: str) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as opened:
+        opened.writestr(name, b"anything")
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "model.safetensors"])
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (POINTER, "is a pointer of Git LFS"),  # Comfy-Org/ComfyUI#13669
+        (PAGE, "is a web page"),  # suno-ai/bark#124, coqui-ai/TTS#3567
+        (b'{"error": "no access"}', "is a web page"),
+        (b"", "is empty"),
+        (b"PK\x03\x04 and no end", "is damaged"),  # suno-ai/bark#559
+        (pickle.dumps({"weights": 1}), "is damaged"),
+    ],
+)
+def test_what_lies_in_place_of_the_weights_is_named(copy: Path, name: str, content: bytes, says: str) -> None:
+    (copy / "model.safetensors").unlink()
+    (copy / name).write_bytes(content)
+
+    (problem,) = check(copy)
+    assert problem.startswith(f"{name} {says}")
+
+
+def test_a_shard_and_a_setting_are_looked_at_too(copy: Path) -> None:
+    (copy / "model.safetensors").unlink()
+    (copy / "pytorch_model.bin.index.json").write_text('{"weight_map": {"semantic.a": "pytorch_model-1.bin"}}')
+    (copy / "pytorch_model-1.bin").write_bytes(POINTER)
+    (copy / "config.json").write_bytes(PAGE)
+
+    assert [each.partition(":")[0] for each in check(copy)] == [
+        "config.json is a web page, not the file",
+        "pytorch_model-1.bin is a pointer of Git LFS, not the file",
+    ]
+
+
+def test_an_archive_around_the_weights_is_to_be_unpacked(copy: Path) -> None:
+    (copy / "model.safetensors").unlink()
+    (copy / "pytorch_model.bin").write_bytes(archive("pytorch_model.bin"))
+
+    assert check(copy) == (
+        "pytorch_model.bin is an archive of pytorch_model.bin, expected tensors that PyTorch saved: unpack it",
+    )
+
+
+def test_a_link_to_nothing_is_named(copy: Path) -> None:
+    for name in ("model.safetensors", "config.json"):
+        (copy / name).unlink()
+        (copy / name).symlink_to("../blobs/1f")
+
+    assert check(copy) == (
+        "config.json is a link to ../blobs/1f, which is not there",
+        "model.safetensors is a link to ../blobs/1f, which is not there",
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("models--suno--bark", "there is no config.json, but one in {root}/models--suno--bark/snapshots/1f: give that"),
+        ("", "there is no config.json, but one in {root}/models--suno--bark/snapshots/1f: give that"),
+        ("models--suno--bark/snapshots", "there is no config.json, but one in {root}/models--suno--bark/snapshots/1f"),
+        ("models--suno--bark/snapshots/1f/config.json", "config.json is a file, expected the directory of a model's"),
+        ("suno", "text_2.pt, fine.pt are weights in Suno's first layout, expected Hugging Face's"),  # suno-ai/bark#656
+        ("nowhere", "there is no directory"),
+    ],
+)
+def test_a_path_beside_the_model_is_told_where_it_is(tiny_model: Path, tmp_path: Path, given: str, says: str) -> None:
+    shutil.copytree(tiny_model, tmp_path / "models--suno--bark/snapshots/1f")
+    (tmp_path / "suno").mkdir()
+    for name in ("text_2.pt", "fine.pt"):
+        (tmp_path / "suno" / name).write_bytes(b"PK")
+
+    (problem,) = check(tmp_path / given)
+    assert says.format(root=tmp_path) in problem
+
+
+@pytest.mark.parametrize("prefix", ["module.", "_orig_mod."])
+def test_tensors_of_other_names_are_named(copy: Path, prefix: str) -> None:
+    state = {f"{prefix}{name}": each for name, each in load_file(copy / "model.safetensors").items()}
+    save_file(state, copy / "model.safetensors")
+    part = prefix.removesuffix(".")
+    assert check(copy) == (f"the weights have no part {', '.join(PARTS)}; they have {part}",)
+
+    (copy / "model.safetensors").unlink()
+    torch.save(state, copy / "pytorch_model.bin")
+    with pytest.raises(BarkError, match=rf"lacks \d+ tensors .* and has \d+ of other names, {prefix}coarse_acoustics"):
+        load(copy)
+
+
+def test_tensors_of_another_size_than_the_settings_are_named(copy: Path) -> None:
+    """A small model's weights beside a large one's config.json."""
+    config = json.loads((copy / "config.json").read_text())
+    config["semantic_config"]["block_size"] = 512
+    (copy / "config.json").write_text(json.dumps(config))
+
+    with pytest.raises(
+        BarkError, match=r"semantic\.position_embeds_layer\.weight has the shape \(1024, 64\), .* expects \(512, 64\)"
+    ):
         load(copy)
 
 

@@ -264,11 +264,33 @@ def test_a_hub_that_cannot_be_reached_is_a_sentence(hub: ModelHub, tmp_path: Pat
     assert not (tmp_path / "out").exists()
 
 
-def test_a_hub_that_fails_is_a_sentence(hub: ModelHub, tmp_path: Path) -> None:
-    hub.answers = {"listing": [418]}
+@pytest.mark.parametrize(
+    ("status", "advice"),
+    [(418, "try again later"), (401, "set HF_TOKEN"), (403, "set HF_TOKEN to a token that it takes")],
+)
+def test_a_hub_that_fails_is_a_sentence(hub: ModelHub, tmp_path: Path, status: int, advice: str) -> None:
+    hub.answers = {"listing": [status]}
 
-    with pytest.raises(BarkError, match="cannot be listed: the server answers 418"):
+    with pytest.raises(BarkError, match=f"cannot be listed: the server answers {status}; {advice}"):
         get(hub, tmp_path)
+
+
+def test_a_proxy_that_needs_a_package_is_a_sentence(
+    hub: ModelHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def model_info(*_: object, **__: object) -> None:
+        raise ImportError("Using SOCKS proxy, but the 'socksio' package is not installed.")
+
+    monkeypatch.setattr("huggingface_hub.HfApi.model_info", model_info)
+    with pytest.raises(BarkError, match=r"cannot be reached: Using SOCKS proxy, .* Or set another proxy"):
+        get(hub, tmp_path)
+
+
+def test_a_directory_around_the_model_is_told_where_it_is(tiny_model: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiny_model, tmp_path / "snapshots/1f")
+
+    with pytest.raises(BarkError, match=f"one in {tmp_path}/snapshots/1f: give that directory"):
+        fetch(str(tmp_path), tmp_path / "out")
 
 
 def test_pickles_are_left_where_there_is_something_else(hub: ModelHub, tmp_path: Path) -> None:

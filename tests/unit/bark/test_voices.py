@@ -142,7 +142,7 @@ def test_a_preset_that_was_deleted_is_refused(tmp_path: Path, monkeypatch: pytes
     (installed / inside).write_bytes(b"")
     monkeypatch.syspath_prepend(installed)
 
-    with pytest.raises(BarkError, match=r"'announcer' is no \.npz file"):
+    with pytest.raises(BarkError, match="'announcer' is empty"):
         load("announcer")
 
 
@@ -158,6 +158,29 @@ def test_a_preset_that_was_deleted_is_refused(tmp_path: Path, monkeypatch: pytes
 def test_an_unknown_name_is_answered_with_the_nearest(wrong: str, near: str) -> None:
     with pytest.raises(BarkError, match=rf"there is no voice '{wrong}': the nearest are (\S+, )*{near}[,;]"):
         load(wrong)
+
+
+@pytest.mark.parametrize("name", ["me.wav", "me.mp3", "me.npz.zip", "me.npy", "me.json", "me.pt"])
+def test_a_file_of_another_kind_is_not_taken_for_a_name(tmp_path: Path, name: str) -> None:
+    """suno-ai/bark#379, DrewThomasson/ebook2audiobook#714."""
+    file = tmp_path / name
+    file.write_bytes(b"anything")
+
+    with pytest.raises(BarkError, match=rf"{file} is no voice file: expected an \.npz of codes, unpacked"):
+        load(str(file))
+
+
+def test_the_file_name_of_a_preset_is_answered_with_its_name() -> None:
+    with pytest.raises(
+        BarkError, match=r"no voice file v2/en_speaker_6\.npz: .* the name of the voice, v2/en_speaker_6$"
+    ):
+        load("v2/en_speaker_6.npz")
+
+
+@pytest.mark.parametrize("name", ["a" * 5000, "a" * 5000 + ".npz", "a\0b"])
+def test_a_name_that_no_file_can_have_is_refused(name: str) -> None:
+    with pytest.raises(BarkError, match=r"there is no voice|cannot be read: File name too long"):
+        load(name)
 
 
 def test_a_name_like_none_is_answered_so() -> None:
@@ -224,15 +247,18 @@ def encrypted(content: bytes) -> bytes:
 
 
 NO_FILE = r"'mine' is no \.npz file of numeric arrays"
+CUT = "'mine' is damaged or not complete: copy it again"
 NO_ARRAY = f"{NO_FILE}: its fine_prompt is damaged, encrypted or no array of numbers. Save"
 HOSTILE: dict[str, tuple[bytes, str]] = {
     "an executable": (b"MZ\x90\x00", NO_FILE),
     "a recording": (b"RIFF....WAVE", NO_FILE),
-    "nothing": (b"", NO_FILE),
+    "nothing": (b"", "'mine' is empty: download it again"),
+    "a pointer": (b"version https://git-lfs.github.com/spec/v1\noid sha256:1f\n", "'mine' is a pointer of Git LFS, "),
+    "a page": (b"\n<!DOCTYPE html><html></html>", "'mine' is a web page, not the file"),
     "an array alone": (packed({"arr": np.zeros(3)}, np.save), NO_FILE),
     "an archive of nothing": (zipped(), "lacks semantic_prompt, coarse_prompt, fine_prompt; it contains nothing"),
-    "a truncated archive": (packed(a_voice())[:-30], NO_FILE),
-    "half an archive": (packed(a_voice())[:1500], NO_FILE),
+    "a truncated archive": (packed(a_voice())[:-30], CUT),
+    "half an archive": (packed(a_voice())[:1500], CUT),
     "a bomb": (packed(a_voice() | {"more": np.zeros(LARGEST_FILE, np.int8)}), "unpacks to .* bytes, expected at most"),
     "a header that claims 80 GB": (headed("(10000000000,)"), NO_ARRAY),
     "a header that claims more than there is": (headed("(" + "9" * 30 + ",)"), NO_ARRAY),

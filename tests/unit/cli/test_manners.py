@@ -346,6 +346,18 @@ def test_output_that_cannot_be_written_ends_no_run(redirected: str, code: int, o
     assert (done.returncode, done.stdout, done.stderr) == (code, out, err)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_a_result_that_standard_output_cannot_spell_is_printed(encoding: str) -> None:
+    """A file's name of bytes that are no UTF-8, and a terminal of few letters."""
+    code = SMALL_RESULT.replace("'tiny'", r"'ti\udcfcn\xfc'")
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, env={**os.environ, "PYTHONIOENCODING": encoding}, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.startswith(rb"ti\udcfcn")
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

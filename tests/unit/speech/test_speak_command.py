@@ -22,8 +22,10 @@ from frontends import TonesFrontend
 
 from voxyard.bark.config import BarkConfig
 from voxyard.cli.base import CHECK_FAILED
+from voxyard.cli.documents import read_document
 from voxyard.cli.engines import choose_engine
 from voxyard.cli.speak import SpeakConfig, _partial, _progress_display, _speak, _summary, speak
+from voxyard.extraction.errors import ExtractionError
 from voxyard.speech.audio import audiobook
 from voxyard.speech.audio.encoder import EncodeError
 from voxyard.speech.audio.sound_file import SoundFile, check_target, open_sound
@@ -465,6 +467,23 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_is_read(
         True,
     ), ended.output
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("given", ["Hello, how are you?", "Hello", "long text " * 600, "my book.epub"])
+def test_what_is_no_file_may_be_a_text(tmp_path: Path, given: str) -> None:
+    ended = CliRunner().invoke(speak, [given, "--engine", "espeak", "--out", str(tmp_path / "a.wav")])
+
+    assert ended.exit_code == 2
+    assert f"there is no file {given[:80]}" in ended.stderr
+    assert "a text itself goes to standard input, with - as the file" in ended.stderr
+    assert len(ended.stderr) < 400
+
+
+def test_a_closed_standard_input_is_told_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+
+    with pytest.raises(ExtractionError, match="standard input is closed: name a file"):
+        read_document(Path("-"))
 
 
 def test_a_folder_that_nobody_may_write_to_is_refused_by_its_name(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from pickle import UnpicklingError
@@ -10,12 +11,16 @@ from typing import Any, Literal
 
 from voxyard.bark.errors import BarkError
 from voxyard.bark.model.dimensions import Layout, layout_of
+from voxyard.bark.weights.downloaded import instead
 from voxyard.bark.weights.tokenizer import read
 
 MARKER = "voxyard.json"  # beside the weights; marks random ones
 Precision = Literal["float32", "bfloat16"]
 _STAGES = ("semantic", "coarse_acoustics", "fine_acoustics", "codec_model")
 _ONE_FILE = ("model.safetensors", "pytorch_model.bin")
+_SUNO = tuple(f"{stage}{size}.pt" for size in ("_2", "") for stage in ("text", "coarse", "fine"))
+_INSIDE = ("*/config.json", "snapshots/*/config.json", "models--*/snapshots/*/config.json")  # the hub's cache, a copy
+_FIRST_TORCH = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19"  # bytes of what PyTorch wrote before its archives
 _ADVICE = "run `voxyard weights fetch`, or `voxyard weights tiny DIR` for a random model to test with"
 
 
@@ -49,6 +54,7 @@ def load(directory: Path, device: str = "cpu", precision: Precision = "float32")
             local_files_only=True,
             weights_only=True,
             output_loading_info=True,
+            ignore_mismatched_sizes=True,  # told below, in words
         )
     except UnpicklingError as problem:
         raise BarkError(
@@ -57,13 +63,24 @@ def load(directory: Path, device: str = "cpu", precision: Precision = "float32")
         ) from problem
     except (OSError, ValueError, RuntimeError) as problem:
         raise BarkError(f"the weights in {directory} cannot be read: {problem}") from problem
-    missing = sorted(report["missing_keys"])
-    if missing:
-        raise BarkError(
-            f"{directory} lacks {len(missing)} tensors of its model, {missing[0]} among them: download it again"
-        )
+    _check_tensors(directory, report)
     model.codec_model.float()
     return BarkCheckpoint(model.eval().to(device), layout_of(model), read(directory), is_random(directory))
+
+
+def _check_tensors(directory: Path, report: dict[str, Any]) -> None:
+    missing, strange = sorted(report["missing_keys"]), sorted(report["unexpected_keys"])
+    if missing:
+        other = f" and has {len(strange)} of other names, {strange[0]} among them" if strange else ""
+        raise BarkError(
+            f"{directory} lacks {len(missing)} tensors of its model, {missing[0]} among them{other}: download it again"
+        )
+    if report["mismatched_keys"]:
+        name, found, expected = max(report["mismatched_keys"])
+        raise BarkError(
+            f"{directory}: {name} has the shape {tuple(found)}, config.json expects {tuple(expected)}: the weights and "
+            "config.json belong to different models; download both again"
+        )
 
 
 def require(directory: Path) -> None:
@@ -81,10 +98,28 @@ def require(directory: Path) -> None:
 
 def check(directory: Path) -> tuple[str, ...]:
     """Problems of a model directory; empty if it is usable. Reads headers, no weights."""
-    if not directory.is_dir():
-        return (f"there is no directory {directory}",)
+    if fault := elsewhere(directory):
+        return (fault,)
     parts = _check_settings(directory), _check_weights(directory), _check_tokenizer(directory), _check_mark(directory)
     return tuple(problem for part in parts for problem in part)
+
+
+def elsewhere(directory: Path) -> str | None:
+    """What is to be given instead of a path that is no directory of a model at all."""
+    if not directory.is_dir():
+        if directory.exists():
+            return f"{directory} is a file, expected the directory of a model's files (an archive is to be unpacked)"
+        return f"there is no directory {directory}"
+    if (directory / "config.json").is_file():
+        return None
+    inner = next((found.parent for pattern in _INSIDE for found in sorted(directory.glob(pattern))), None)
+    if inner is not None:
+        return f"there is no config.json, but one in {inner}: give that directory"
+    if suno := [name for name in _SUNO if (directory / name).is_file()]:
+        return (
+            f"{', '.join(suno)} are weights in Suno's first layout, expected Hugging Face's, which has the same weights"
+        )
+    return None
 
 
 def files(directory: Path) -> tuple[Path, ...]:
@@ -140,28 +175,60 @@ def _check_settings(directory: Path) -> list[str]:
 def _document(file: Path) -> dict[str, Any] | str:
     """A JSON object, or a message on the problem."""
     if not file.is_file():
-        return f"{file.name} is missing"
+        return _missing(file)
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        content = file.read_bytes()
+        if fault := instead(content):
+            return f"{file.name} {fault}"
+        found = json.loads(content.decode("utf-8"))
     except ValueError as problem:
         return f"{file.name} is not JSON: {problem}"
     return found if isinstance(found, dict) else f"{file.name} contains no JSON object"
 
 
+def _missing(file: Path) -> str:
+    if file.is_symlink():
+        return f"{file.name} is a link to {file.readlink()}, which is not there"
+    return f"{file.name} is missing"
+
+
 def _check_weights(directory: Path) -> list[str]:
     single = next((directory / name for name in _ONE_FILE if (directory / name).is_file()), None)
     if single is not None:
-        return _check_safetensors([single]) if single.suffix == ".safetensors" else []
+        return _check_files([single])
     for index in (f"{name}.index.json" for name in _ONE_FILE):
         table = _document(directory / index)
         if isinstance(table, dict):
-            shards = sorted(set(table.get("weight_map", {}).values()))
-            missing = [
-                f"{shard} is missing (listed in {index})" for shard in shards if not (directory / shard).is_file()
-            ]
-            whole = shards and not missing and shards[0].endswith(".safetensors")
-            return _check_safetensors([directory / shard for shard in shards]) if whole else missing
-    return [f"there are no weights ({' or '.join(_ONE_FILE)}, or their shards)"]
+            shards = [directory / shard for shard in sorted(set(table.get("weight_map", {}).values()))]
+            missing = [f"{_missing(shard)} (listed in {index})" for shard in shards if not shard.is_file()]
+            return missing or _check_files(shards)
+    dangling = [_missing(directory / name) for name in _ONE_FILE if (directory / name).is_symlink()]
+    return dangling or [f"there are no weights ({' or '.join(_ONE_FILE)}, or their shards)"]
+
+
+def _check_files(files: list[Path]) -> list[str]:
+    """Problems of weight files that are there."""
+    faults = [f"{file.name} {fault}" for file in files if (fault := _fault(file))]
+    return faults or (_check_safetensors(files) if files and files[0].suffix == ".safetensors" else [])
+
+
+def _fault(file: Path) -> str | None:
+    """What is wrong with a file's container; None where it can be read."""
+    try:
+        with file.open("rb") as content:
+            head = content.read(256)
+        found = instead(head)
+        if found is not None or file.suffix == ".safetensors" or head.startswith(_FIRST_TORCH):
+            return found
+        with zipfile.ZipFile(file) as archive:
+            names = archive.namelist()
+    except zipfile.BadZipFile:
+        return "is damaged or not complete, or no file of PyTorch: download it again"
+    except OSError as problem:
+        return f"cannot be read: {problem.strerror}"
+    if not any(name.endswith("/data.pkl") for name in names):
+        return f"is an archive of {', '.join(names[:3])}, expected tensors that PyTorch saved: unpack it"
+    return None
 
 
 def _check_safetensors(files: list[Path]) -> list[str]:
@@ -174,7 +241,10 @@ def _check_safetensors(files: list[Path]) -> list[str]:
                 names.update(name.partition(".")[0] for name in opened.keys())  # noqa: SIM118 (no mapping)
         except SafetensorError as problem:
             return [f"{file.name} is damaged ({problem})"]
-    return [f"the weights have no part {stage}" for stage in _STAGES if stage not in names]
+    lacking = [stage for stage in _STAGES if stage not in names]
+    others = ", ".join(sorted(names - {*_STAGES})) if len(lacking) == len(_STAGES) else ""
+    found = f"; they have {others}" if others else ""
+    return [f"the weights have no part {', '.join(lacking)}{found}"] if lacking else []
 
 
 def _check_tokenizer(directory: Path) -> list[str]:

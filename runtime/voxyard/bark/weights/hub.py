@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from voxyard.bark.errors import BarkError
 from voxyard.bark.weights import checksums
+from voxyard.bark.weights.checkpoint import elsewhere
 
 PUBLISHED = {"bark": "suno/bark", "bark-small": "suno/bark-small"}
 TIMEOUT = 30.0  # seconds without a byte after which a connection counts as broken
@@ -24,6 +25,7 @@ _SETTINGS = frozenset(
 )  # fmt: skip
 _SAFE = re.compile(r"model(-\d{5}-of-\d{5})?\.safetensors|model\.safetensors\.index\.json")
 _PICKLED = re.compile(r"pytorch_model(-\d{5}-of-\d{5})?\.bin|pytorch_model\.bin\.index\.json")
+_NOT_ALLOWED = frozenset({401, 403})
 _TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
@@ -171,11 +173,14 @@ class Hub:
             ) from problem
         except HfHubHTTPError as problem:
             status = getattr(problem.response, "status_code", "nothing")
-            raise BarkError(f"{self.title} cannot be listed: the server answers {status}; try again later") from problem
+            advice = "set HF_TOKEN to a token that it takes" if status in _NOT_ALLOWED else "try again later"
+            raise BarkError(f"{self.title} cannot be listed: the server answers {status}; {advice}") from problem
+        except ImportError as problem:  # a SOCKS proxy is set
+            raise BarkError(f"{self.title} cannot be reached: {_first_line(problem)} Or set another proxy") from problem
         except (_http_error(), OSError) as problem:
             raise BarkError(
-                f"{self.title} cannot be reached: {_first_line(problem)}. Check the network, or download on another "
-                "machine and copy the directory here: voxyard weights fetch DIR --out DIR"
+                f"{self.title} cannot be reached: {_first_line(problem)}. Check the network and HTTPS_PROXY, or "
+                "download on another machine and copy the directory here: voxyard weights fetch DIR --out DIR"
             ) from problem
         except (ValueError, TypeError, KeyError) as problem:
             raise BarkError(f"the answer of {self.title} is not a model hub's: {_first_line(problem)}") from problem
@@ -223,6 +228,8 @@ def source(name: str, revision: str | None = None, endpoint: str | None = None) 
     if published not in PUBLISHED.values() and path.is_dir():
         if revision is not None:
             raise BarkError(f"{name} is a directory, which has no revision {revision!r}: leave it out")
+        if fault := elsewhere(path):
+            raise BarkError(fault)
         try:
             return Directory(path)
         except OSError as problem:
