@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from voxyard.extraction.extract import ExtractedText
 
 MAX_CHARACTERS = 20_000_000  # of a document: about three weeks of speech
-_SHOWN = 80  # characters of a name in a message: it may be a text
+_SHOWN = 250  # characters of a name in a message: it may be a text
 
 
 def read_document(file: Path, code: CodeBlocks = "skip") -> ExtractedText:

@@ -23,6 +23,7 @@ from fleet.images.cuda import DEFAULTS
 from fleet.inventory.hosts import Host
 from fleet.lock import locked
 from fleet.release.gpu_assignment import assign
+from fleet.ssh import command_batch
 from fleet.ssh.connection_pool import GroupResult
 from tasks import base, provision
 
@@ -255,6 +256,7 @@ def test_a_host_where_nothing_can_be_installed_says_why(
     else:
         (machine.home.parent / "bin" / what).unlink()
         machine.environment["PATH"] = _without(what, machine)
+        monkeypatch.setattr(command_batch, "_PROGRAMS", ())  # nor in the system's own folders
     monkeypatch.setattr(sys.stdin, "isatty", lambda: False)
     machine.looks = [{"docker": NO_DOCKER}]
     code, _, said = fab(provision.provision, host="gpu-01", yes=True)
