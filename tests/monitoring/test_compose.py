@@ -31,7 +31,7 @@ def files() -> dict[str, bytes]:
     inputs = read_inputs(ROOT, ROOT / "no/site")
     fleet = load(ROOT / "deploy/hosts.example.yaml")
     names = ("grafana-admin-password", *webhook_secrets(fleet))
-    secrets = Secrets(dict.fromkeys(names, b"12345678"))
+    secrets = Secrets(dict.fromkeys(names, b"https://chat.example"))
     return dict(monitoring_part(fleet, inputs, secrets, dict.fromkeys(MONITORING, LocalImage("", (), 0))).files)
 
 
