@@ -159,7 +159,7 @@ def test_closing_ends_the_threads_whatever_they_wait_for(lends: bool) -> None:
     batches = Prefetch(count(), same, threads=4, most=2, lends=lends)
     eventually(lambda: batches.full)
     batches.close()
-    assert threading.active_count() == before
+    assert threading.active_count() <= before  # one of another test may have ended
     assert batches.get() is None
 
 
