@@ -61,8 +61,9 @@ def test_a_model_that_cannot_speak_trains_all_the_same(toy, voxyard, tmp_path):
     ],
 )
 def test_a_signal_saves_and_reports_and_does_not_wait_for_a_sample(toy, tmp_path, number):
+    asked = command(*toy, "--max-steps", 1_000_000, "--checkpoint-every", 1_000_000)
     with subprocess.Popen(
-        command(*toy, "--max-steps", 1_000_000, "--checkpoint-every", 1_000_000),
+        ["env", "--default-signal=HUP", *asked],  # these tests may run under nohup
         stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=environment(),
     ) as process:  # fmt: skip
         assert process.stderr is not None
@@ -70,7 +71,10 @@ def test_a_signal_saves_and_reports_and_does_not_wait_for_a_sample(toy, tmp_path
             if line.startswith("step "):
                 break
         process.send_signal(number)
-        process.communicate(timeout=120)
+        try:
+            process.communicate(timeout=120)
+        finally:
+            process.kill()
     assert process.returncode == 0
     report = json.loads((tmp_path / "run/report.json").read_text())
     assert report["ended"].startswith(number.name)
