@@ -72,7 +72,7 @@ def test_a_pass_makes_few_calls(driver: FakeDriver, tmp_path: Path) -> None:
     passes = calls["nvmlDeviceGetPowerUsage"] / 2
     assert sum(calls.values()) / passes / 2 < 20
     assert calls["nvmlDeviceGetMaxClockInfo"] == 0
-    assert calls["nvmlDeviceGetFanSpeed"] <= passes + 1  # one of the two has a fan
+    assert calls["nvmlDeviceGetFanSpeed"] < 2 * passes - 1  # one of the two has a fan, and may be ahead
 
 
 @pytest.mark.slow
