@@ -90,6 +90,9 @@ TOGETHER_SECONDS = 20 * 60 / FACTOR  # longer than every window that an alert ab
 AFTERWARDS_SECONDS = 12 * 60 / FACTOR
 
 
+READY_SECONDS = 300  # for a worker and a run to begin beside the other proofs
+
+
 @dataclass(frozen=True)
 class Proof:
     """Record of Prometheus's data and of the events; times are Unix time."""
@@ -143,8 +146,8 @@ def proof_run(driver: FakeDriver, programs: dict[str, str], corpus: Path, direct
         start = time.time()
         service = stack.enter_context(_service(directory, ports["bark"]))
         trainer = stack.enter_context(_trainer(directory, corpus, ports["trainer"]))
-        server.until(f'voxyard_train_loss{{run="{RUN}"}}', 120, say="the run trains")
-        server.until(f'voxyard_bark_workers{{instance="{HOST}"}} > 0', 120, say="the service has a worker")
+        server.until(f'voxyard_train_loss{{run="{RUN}"}}', READY_SECONDS, say="the run trains")
+        server.until(f'voxyard_bark_workers{{instance="{HOST}"}} > 0', READY_SECONDS, say="the service has a worker")
         faulty_host.give_chunks_up()
         host.losing(LOST).raising(LOST, 79).write(path)
         began = time.monotonic()
@@ -153,7 +156,7 @@ def proof_run(driver: FakeDriver, programs: dict[str, str], corpus: Path, direct
         time.sleep(max(0.0, began + TOGETHER_SECONDS - time.monotonic()))
         values, read = {job: _values(ports[job]) for job in ("trainer", "bark")}, time.time()
         for metric in (f'voxyard_train_steps_total{{run="{RUN}"}}', f'voxyard_bark_workers{{instance="{HOST}"}}'):
-            server.until(f"timestamp({metric}) > {read}", 120, say="it was scraped again")
+            server.until(f"timestamp({metric}) > {read}", READY_SECONDS, say="it was scraped again")
         steady = time.time()
         faulty_host.stall()
         gone.close()
@@ -210,7 +213,7 @@ def _trainer(directory: Path, corpus: Path, port: int) -> Iterator[subprocess.Po
         "--model-module", "toy:make", "--batch-size", BATCH_SIZE, "--model-start-delay", 0.5, "--num-workers", 1,
         "--prefetch-buffer-size", SLOTS, "--learning-rate", LEARNING_RATE, "--warmup-steps", 1,
         "--checkpoint-dir", directory / "run", "--no-tensorboard", "--metrics-port", port, "--run", RUN,
-        "--max-minutes", 10, "--max-steps", 10_000_000, "--log-every", 20, "--validation-share", 0.2,
+        "--max-minutes", 20, "--max-steps", 10_000_000, "--log-every", 20, "--validation-share", 0.2,
         "--validate-every", 200, "--checkpoint-every", 1000,
     ]  # fmt: skip
     with _running(_claiming("trainer", arguments), directory / "trainer.log") as process:
