@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import socket
@@ -14,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from ssl import SSLContext, create_default_context
+from ssl import create_default_context
 from typing import Any
 
 import httpx
@@ -27,6 +28,7 @@ from frontends import TonesFrontend
 from joined import join
 from live_service import live
 from service_app import Watch, running
+from websockets.asyncio.client import connect as asyncio_connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
@@ -103,6 +105,10 @@ class Service:
     state: AppState
     watch: Watch
 
+    @property
+    def url(self) -> str:
+        return self.address.replace("http", "ws") + speech_stream.PATH
+
     @contextmanager
     def stream(
         self,
@@ -110,11 +116,11 @@ class Service:
         key: str | None = None,
         config: bool = True,
         headers: Mapping[str, str] = {},
-        ssl: SSLContext | None = None,
     ) -> Iterator[Stream]:
         headers = headers if key is None else {**headers, "Authorization": f"Bearer {key}"}
-        url = self.address.replace("http", "ws") + speech_stream.PATH
-        with connect(url, additional_headers=headers, proxy=None, close_timeout=5, ssl=ssl) as socket:
+        with connect(
+            self.url, additional_headers=headers, proxy=None, open_timeout=PATIENCE, close_timeout=5
+        ) as socket:
             stream = Stream(socket)
             if config:
                 stream.send("session.config", voice="alloy")
@@ -195,16 +201,31 @@ def test_a_pause_alone_between_paragraphs_keeps_nothing_from_being_spoken(servic
 
 
 def test_it_is_served_over_tls(tmp_path: Path) -> None:
+    """With asyncio's client: the other one uses a TLS socket in two threads, and stands still one time in 200."""
     authority, context = trustme.CA(), create_default_context()
     authority.configure_trust(context)
     issued, certificate, key = authority.issue_cert("127.0.0.1"), tmp_path / "certificate.pem", tmp_path / "key.pem"
     issued.cert_chain_pems[0].write_to_path(str(certificate))
     issued.private_key_pem.write_to_path(str(key))
-    with (
-        serving(tmp_path / "data", engine={"samples": 240}, tls_certificate=certificate, tls_key=key) as service,
-        service.stream(ssl=context) as stream,
-    ):
-        assert stream.speak(TEXT)[0][-1]["total_sentences"] == 3
+
+    async def speak(url: str) -> list[Any]:
+        async with asyncio_connect(url, proxy=None, open_timeout=PATIENCE, ssl=context) as stream:
+            for message in (
+                {"type": "session.config", "voice": "alloy"},
+                {"type": "input.text", "text": TEXT},
+                {"type": "input.done"},
+            ):
+                await stream.send(json.dumps(message))
+            told = list[Any]()
+            async for message in stream:
+                if isinstance(message, str):
+                    told.append(json.loads(message))
+                    if told[-1]["type"] == "session.done":
+                        break
+            return told
+
+    with serving(tmp_path / "data", engine={"samples": 240}, tls_certificate=certificate, tls_key=key) as service:
+        assert asyncio.run(speak(service.url))[-1]["total_sentences"] == 3
 
 
 def test_a_sentence_is_spoken_while_the_next_is_written(service: Service) -> None:
