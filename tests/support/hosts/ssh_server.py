@@ -110,7 +110,7 @@ def ssh_agent(folder: Path, key: Path) -> Iterator[Path]:
     with subprocess.Popen(["ssh-agent", "-D", "-a", place], stdout=subprocess.DEVNULL) as agent:
         try:
             until = time.monotonic() + _START_SECONDS
-            while not place.exists():
+            while not listens(place):
                 assert time.monotonic() < until, "ssh-agent does not listen"
                 time.sleep(0.02)
             environment = os.environ | {"SSH_AUTH_SOCK": str(place)}
@@ -136,3 +136,9 @@ def accepts(port: int) -> bool:
     """True where somebody listens there."""
     with socket.socket() as client:
         return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+def listens(place: Path) -> bool:
+    """True where somebody listens at a Unix socket; it exists before that."""
+    with socket.socket(socket.AF_UNIX) as client:
+        return client.connect_ex(str(place)) == 0
