@@ -16,6 +16,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from voxyard.speech.reading.reader import READING_VERSION
+
 HERE = Path(__file__).parent
 BUILD = HERE.parent.parent / "build" / "bench"
 Turns = list[dict[str, float]]
@@ -308,7 +310,7 @@ def shards(corpus: Path | None, clips: int | None) -> Path:
     if corpus is None and not source.exists():
         most = [] if clips is None else ["--clips", str(clips)]
         subprocess.run([*voxyard, "corpus", "demo", str(source), *most], check=True, stdout=sys.stderr)
-    made = BUILD / f"shards-{source.name}"
+    made = BUILD / f"shards-{source.name}-{READING_VERSION}"  # a trainer takes no others
     if not made.exists():
         subprocess.run([*voxyard, "corpus", "prepare", str(source), str(made)], check=True, stdout=sys.stderr)
     return made
