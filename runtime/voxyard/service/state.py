@@ -34,8 +34,8 @@ from voxyard.service.http.rate_limit import RateLimiter, whole_seconds
 from voxyard.service.names import open_models, open_voices
 from voxyard.service.routes.answers import Answers
 from voxyard.service.shutdown import GracefulShutdown
+from voxyard.service.streaming.concurrency import ConcurrencyLimiter
 from voxyard.service.streaming.shared_encoding import SharedEncodings
-from voxyard.service.streaming.speech_request import ConcurrencyLimiter
 from voxyard.service.voices.table import FrontendWithUploads
 from voxyard.service.webhooks.rules import read_rules
 from voxyard.service.webhooks.sender import WebhookSender

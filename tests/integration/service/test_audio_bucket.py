@@ -91,7 +91,7 @@ def test_the_audio_is_that_of_a_directory_before_and_after_it_is_joined(bucket: 
     with wave.open(BytesIO(found[1])) as file:
         assert file.getframerate() == 24_000
     assert objects() == [f"audio/{ID}/audio.wav"]
-    assert stores[1].wav(ID) is None
+    assert stores[1].path(ID, "audio.wav") is None
     assert stores[1].ids() == (ID,)
 
 

@@ -116,7 +116,7 @@ def test_the_whole_is_what_its_pieces_are_before_while_and_after(audio_store: Au
         assert [(piece.chunk, piece.start, piece.end) for piece in pieces] == [
             (each.index, span.start, span.end) for each, span in with_spans(chunks, PAUSES)
         ]
-    assert audio_store.wav(ID) == path
+    assert audio_store.path(ID, "audio.wav") == path
     assert audio_store.wav_size(ID) == path.stat().st_size
     assert b"".join(audio_store.stream(ID, "audio.wav", 10, 300)) == path.read_bytes()[10:300]
     assert path.stat().st_size == file_size(len(content) // 2)

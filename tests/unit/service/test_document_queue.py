@@ -119,7 +119,7 @@ def test_a_document_becomes_one_audio_file(start_service: Callable[..., Service]
     assert document.state == "pending"
     done = service.state(new)
     assert (done.state, done.chunks_done, done.chunks_failed, done.reason) == ("completed", 9, 0, None)
-    assert samples(service.audio_store.wav(new.id)) == whole(new)
+    assert samples(service.audio_store.path(new.id, "audio.wav")) == whole(new)
     service.queue.close()
     assert service.events.count(new.id) >= 9
     assert sorted(path.name for path in (service.folder / "audio" / new.id).iterdir()) == ["audio.wav"]
@@ -150,7 +150,7 @@ def test_two_hundred_concurrent_documents_are_dispatched_in_order(start_service:
 
     for new in news:
         assert service.state(new).state == "completed"
-        assert samples(service.audio_store.wav(new.id)) == whole(new)
+        assert samples(service.audio_store.path(new.id, "audio.wav")) == whole(new)
     assert [f"{requests[0].seed:032x}" for requests in service.pool.submitted] == accepted
     assert service.pool.most_at_once <= 5
 
@@ -185,7 +185,7 @@ def test_a_retry_dispatches_the_failed_chunks_only(start_service: Callable[..., 
     assert (again.state, again.chunks_done, again.chunks_failed, again.reason) == ("pending", 4, 0, None)
     assert service.state(new).state == "completed"
     assert [request.chunk for request in service.pool.submitted[-1]] == [2, 4]
-    assert samples(service.audio_store.wav(new.id)) == whole(new)
+    assert samples(service.audio_store.path(new.id, "audio.wav")) == whole(new)
     with pytest.raises(ConflictError, match="is completed: only a failed document"):
         service.queue.retry(new.id)
 
@@ -218,7 +218,7 @@ def test_a_document_goes_on_after_a_restart_where_it_was(start_service: Callable
 
     assert service.state(new).state == "completed"
     assert [request.chunk for request in service.pool.submitted[0]] == [1, 2, 4, 5]
-    assert samples(service.audio_store.wav(new.id)) == whole(new)
+    assert samples(service.audio_store.path(new.id, "audio.wav")) == whole(new)
 
 
 @pytest.mark.parametrize("damage", ["cut", "gone"])
@@ -245,7 +245,7 @@ def test_a_chunk_whose_file_a_power_cut_has_taken_is_spoken_again(
 
     assert service.state(new).state == "completed"
     assert [[request.chunk for request in requests] for requests in service.pool.submitted] == [[2]]
-    assert samples(service.audio_store.wav(new.id)) == whole(new)
+    assert samples(service.audio_store.path(new.id, "audio.wav")) == whole(new)
 
 
 def test_a_kill_between_the_whole_file_and_its_row_speaks_nothing_again(start_service: Callable[..., Service]) -> None:
@@ -265,7 +265,7 @@ def test_a_kill_between_the_whole_file_and_its_row_speaks_nothing_again(start_se
 
     assert service.state(new).state == "completed"
     assert service.pool.submitted == []
-    assert samples(service.audio_store.wav(new.id)) == whole(new)
+    assert samples(service.audio_store.path(new.id, "audio.wav")) == whole(new)
 
 
 def test_chunks_stay_until_their_document_is_completed_so_that_other_pauses_speak_nothing_again(
@@ -287,7 +287,7 @@ def test_chunks_stay_until_their_document_is_completed_so_that_other_pauses_spea
 
     assert service.state(new).state == "completed"
     assert service.pool.submitted == []
-    assert samples(service.audio_store.wav(new.id)) == whole(new, longer)
+    assert samples(service.audio_store.path(new.id, "audio.wav")) == whole(new, longer)
 
 
 def test_files_of_deleted_documents_are_removed_at_the_start(start_service: Callable[..., Service]) -> None:
@@ -487,7 +487,7 @@ def test_a_store_that_fails_for_a_while_parks_the_document(
 
     done = service.state(new)
     assert (done.state, done.parked) == ("completed", None)
-    assert samples(service.audio_store.wav(new.id)) == whole(new)
+    assert samples(service.audio_store.path(new.id, "audio.wav")) == whole(new)
 
 
 @pytest.mark.parametrize("step", ["chunk_spoken", "snapshot", "completed"])
@@ -506,7 +506,7 @@ def test_a_store_that_does_not_answer_at_the_end_ends_the_document_later(
     service.queue.accept(new)
     assert service.state(new).state == "completed"
     assert len(service.pool.submitted) == 1
-    assert samples(service.audio_store.wav(new.id)) == whole(new)
+    assert samples(service.audio_store.path(new.id, "audio.wav")) == whole(new)
 
 
 def test_when_the_pool_has_ended_documents_wait_for_the_next_start(start_service: Callable[..., Service]) -> None:
@@ -610,7 +610,7 @@ def test_outcomes_of_a_cancelled_job_are_ignored(
     assert service.state(new).state == "completed"
     service.queue.close()
     assert len(stored) == 1 + 50
-    assert samples(service.audio_store.wav(new.id)) == whole(new)
+    assert samples(service.audio_store.path(new.id, "audio.wav")) == whole(new)
 
 
 def test_a_closed_queue_accepts_nothing(start_service: Callable[..., Service]) -> None:

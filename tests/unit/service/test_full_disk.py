@@ -113,7 +113,7 @@ def assert_right(service: Service, new: NewDocument) -> None:
     """Its audio equals that of an audio store with enough space."""
     chunks = service.store.chunks(new.id)
     assert [chunk.state for chunk in chunks] == ["spoken"] * len(new.chunks)
-    path = service.audio_store.wav(new.id)
+    path = service.audio_store.path(new.id, "audio.wav")
     assert path is not None
     content = path.read_bytes()
     other = AudioStore(AudioFolder(path.parent.parent.parent.parent / "roomy"), quota=10**9)

@@ -115,12 +115,13 @@ class AudioStore:
         """
         renewed = [replace(each, samples=redos[each.index].samples) if each.index in redos else each for each in chunks]
         spans = zip(with_spans(chunks, pauses), with_spans(renewed, pauses), strict=True)
+        old_name = audio_name(revision)
         with self._files.write(_checked(id), audio_name(claim)) as file:
 
             def copy(start: int, end: int) -> None:
                 """Copies samples of the joined audio."""
                 written = file.tell()
-                for block in self.wav_bytes(id, first + start * WIDTH, first + end * WIDTH, revision):
+                for block in self.stream(id, old_name, first + start * WIDTH, first + end * WIDTH):
                     if cancelled.is_set():
                         raise UnavailableError(f"the audio of document {id} is not made anew: it was cancelled")
                     file.write(block)
@@ -128,7 +129,7 @@ class AudioStore:
                     raise StoreError(f"the audio of document {id} ends before sample {end}: the file was changed")
 
             file.write(header(_length(renewed, pauses)))
-            first = data_start(b"".join(self.wav_bytes(id, 0, 4, revision)))
+            first = data_start(b"".join(self.stream(id, old_name, 0, 4)))
             begin = end = 0  # of what is kept since the last chunk that is not
             for (_, old), (chunk, span) in spans:
                 if (redo := redos.get(chunk.index)) is None:
@@ -183,21 +184,6 @@ class AudioStore:
         if size is None:
             raise NotFoundError(f"document {id} has no complete audio")
         return size
-
-    def wav(self, id: str, revision: int = 0) -> Path | None:
-        """Path of the joined audio, where `wav_size` finds it; None where it is not a file of this machine."""
-        return self._files.path(_checked(id), audio_name(revision))
-
-    def wav_bytes(self, id: str, start: int, end: int, revision: int = 0) -> Iterator[bytes]:
-        """Bytes of the joined audio from `start` up to `end`, in blocks.
-
-        Raises:
-            NotFoundError: it is not assembled (yet).
-        """
-        try:
-            yield from self._files.stream(_checked(id), audio_name(revision), start, end)
-        except FileNotFoundError:
-            raise NotFoundError(f"document {id} has no complete audio") from None
 
     def pieces(
         self, id: str, chunks: Iterable[StoredChunk], pauses: Pauses, first: int = 0, revision: int = 0

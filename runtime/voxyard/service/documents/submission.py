@@ -74,20 +74,20 @@ class DocumentRequest:
 
 
 def new_document(
+    asked: NewDocument,
     request: DocumentRequest,
     frontend: Frontend,
     voices: VoiceNames,
     *,
-    owner: str,
-    now: float,
     section: ServiceSection,
     limits: KeyLimits = NO_LIMITS,
     lexicon: Lexicon | None = None,
     reading: ReadingOptions = READING,
 ) -> NewDocument:
-    """Document to store, with a new id, within its key's limits. Blocks for a long text: not for the event loop.
+    """Document to store: `asked`, the unprepared one of the request, with its voice, and its chunks where it is a text.
 
-    `lexicon` is the key's: it goes after the request's, and before those of `reading`, the host's.
+    Blocks for a long text: not for the event loop. `limits` are its key's, and so is `lexicon`, which goes after the
+    request's and before those of `reading`, the host's.
 
     Raises:
         ServiceError: the text is empty or too long, or an option is invalid.
@@ -98,9 +98,9 @@ def new_document(
             f"the text has {len(request.text):,} characters, expected at most {most:,}: split it",
             parameter="text",
         )
-    cast = voices.cast(request.cast, owner)
-    voice = cast.narrator or (None if request.voice is None else voices.resolve(request.voice, owner))
-    new = replace(unprepared(request, owner=owner, now=now, instance=section.instance), voice=voice)
+    cast = voices.cast(request.cast, asked.owner)
+    voice = cast.narrator or (None if request.voice is None else voices.resolve(request.voice, asked.owner))
+    new = replace(asked, voice=voice)
     if request.upload is None:
         return _with_text(new, request, frontend, reading.changed(lexicon=lexicon), cast)
     own = changed(ReadingOptions().changed(lexicon=lexicon), request.read, request.lexicon)  # what is wrong is refused

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -10,12 +9,10 @@ from typing import Annotated
 
 import anyio
 from anyio.to_thread import run_sync
-from fastapi import Query, Request
+from fastapi import Query
 from pydantic import BeforeValidator
 from starlette.responses import Response
 
-from voxyard.service.audio.store import book_name
-from voxyard.service.audiobook import file as audiobook_file
 from voxyard.service.audiobook import subtitles
 from voxyard.service.audiobook.chapters import TimedChapter, timed
 from voxyard.service.audiobook.subtitles import SubtitleFormat
@@ -29,9 +26,7 @@ from voxyard.service.routes.openapi import AppStateDep, ClientDep, DocumentId, R
 from voxyard.service.routes.schemas import ChaptersOut, ChunkTimesOut, TimingsOut, WordOut, WordSource
 from voxyard.service.routes.serializers import ChunkTimes
 from voxyard.service.routes.spellings import lower
-from voxyard.service.routes.stored_audio import stored_response
 from voxyard.service.state import AppState
-from voxyard.speech.audio import audiobook
 from voxyard.speech.reading.markup import MASK, masked
 
 router = Router(tags=["documents"])
@@ -203,42 +198,3 @@ def chapter_of(state: AppState, id: str, index: int) -> tuple[Document, TimedCha
     if found[index].end_seconds is None:
         raise ConflictError(f"chapter {index} of document {id} is not spoken yet: its audio comes later")
     return document, found[index], chunks[: found[index].last + 1]
-
-
-async def audiobook_response(
-    request: Request, state: AppState, document: Document, headers: dict[str, str]
-) -> Response:
-    """The document as an audiobook with chapter marks.
-
-    Raises:
-        ConflictError: it is not completed.
-    """
-    if document.state != "completed":
-        raise ConflictError(
-            f"document {document.id} is {document.state}: an audiobook (m4b) is there once it is completed"
-        )
-    cancelled = threading.Event()
-    try:
-        return await state.audiobooks.run(
-            document.owner, partial(_audiobook_response, request, state, document.id, headers, cancelled)
-        )
-    finally:
-        cancelled.set()
-
-
-def _audiobook_response(
-    request: Request, state: AppState, id: str, headers: dict[str, str], cancelled: threading.Event
-) -> Response:
-    document, chunks = state.store.snapshot(id)
-    chapters, cover = state.store.chapters(id), state.store.cover(id)
-    name, reading = book_name(document.audio), state.encodings.reading
-    try:
-        audiobook_file.write(state.audio_store, document, chunks, state.pauses, chapters, cover, cancelled)
-        found = stored_response(request, state.audio_store, document, name, audiobook.MEDIA_TYPE, headers, reading)
-        if found is None:
-            raise NotFoundError(f"document {id} has no complete audio")
-    except NotFoundError:
-        if state.store.document(id).audio == document.audio:
-            raise
-        return _audiobook_response(request, state, id, headers, cancelled)  # of the audio that has replaced it
-    return found

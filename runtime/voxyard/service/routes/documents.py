@@ -11,10 +11,9 @@ from anyio.to_thread import run_sync
 from fastapi import Header, Path, Query, Request, status
 from starlette.responses import JSONResponse, Response
 
-from voxyard.service.audio.store import audio_name
 from voxyard.service.documents import submission
 from voxyard.service.documents.records import Document, Size
-from voxyard.service.errors import ConflictError, NotFoundError, ServiceError
+from voxyard.service.errors import ConflictError, ServiceError
 from voxyard.service.routes import chapters as chapter_routes
 from voxyard.service.routes import document_stream, serializers, uploads
 from voxyard.service.routes.answers import Answer, with_items
@@ -30,19 +29,18 @@ from voxyard.service.routes.schemas import (
     codec_of,
 )
 from voxyard.service.routes.serializers import ChunkTimes
-from voxyard.service.routes.stored_audio import stored_response
+from voxyard.service.routes.stored_audio import PAUSED_STALL_SECONDS, audiobook_response, document_audio
 from voxyard.service.state import AppState
 from voxyard.service.streaming.audio_response import AudioStreamingResponse, while_connected
 from voxyard.service.webhooks.rules import check_webhook
 from voxyard.speech.audio import audiobook
-from voxyard.speech.audio.encoder import MEDIA_TYPES, Format
+from voxyard.speech.audio.encoder import MEDIA_TYPES
 from voxyard.speech.errors import check_wanted
 
 log = logging.getLogger(__name__)
 router = Router(tags=["documents"])
 
 LARGEST_CHAPTER = LARGEST_CHUNK = 1_000_000
-PAUSED_STALL_SECONDS = 3600.0  # a paused player reads nothing
 
 _BODY: dict[str, Any] = {
     "requestBody": {
@@ -240,7 +238,7 @@ async def retrieve_audio(
                 parameter="format",
             )
         headers = {"Content-Disposition": serializers.disposition(document, format, download=download)}
-        return await chapter_routes.audiobook_response(request, state, document, headers)
+        return await audiobook_response(request, state, document, headers)
     codec = codec_of(format)
     media_type = MEDIA_TYPES[codec]
     headers = {"Content-Disposition": serializers.disposition(document, codec, download=download)}
@@ -248,11 +246,15 @@ async def retrieve_audio(
         document, found, chunks = await run_sync(chapter_routes.chapter_of, state, document.id, chapter)
         headers["Content-Disposition"] = serializers.disposition(document, codec, download=download, part=found.title)
         audio = document_stream.chapter_audio(state, document, chunks, found, codec, speed)
-        return AudioStreamingResponse(audio, media_type=media_type, headers=headers, stall=PAUSED_STALL_SECONDS)
+        return AudioStreamingResponse(
+            audio, media_type=media_type, headers=headers, stall=PAUSED_STALL_SECONDS
+        )
     if document.state == "completed" and speed == 1:
-        return await _stored_audio(request, state, document, codec, headers)
+        return await document_audio(request, state, document, codec, headers)
     audio = document_stream.shared_audio(state, document, codec, speed)
-    return AudioStreamingResponse(audio, media_type=media_type, headers=headers, stall=PAUSED_STALL_SECONDS)
+    return AudioStreamingResponse(
+        audio, media_type=media_type, headers=headers, stall=PAUSED_STALL_SECONDS
+    )
 
 
 @router.post(
@@ -336,11 +338,10 @@ def _accepted(
     counted = admitted or asked.idempotency_key is not None  # or by `accept`
     state.queue.check(owner, submission.least_size(submitted, state.frontend), admitted=counted)
     new = submission.new_document(
+        asked,
         submitted,
         state.frontend,
         state.voices,
-        owner=owner,
-        now=time.time(),
         section=section,
         limits=state.limits(owner),
         lexicon=state.lexicon(owner),
@@ -357,28 +358,3 @@ def _document_out(state: AppState, document: Document, prefix: str) -> DocumentO
 
 def _times(state: AppState, document: Document) -> ChunkTimes:
     return ChunkTimes((), state.timelines.spans(document))
-
-
-async def _stored_audio(
-    request: Request, state: AppState, document: Document, format: Format, headers: dict[str, str]
-) -> Response:
-    """Audio of a completed document from its file; encoded first where it is asked for in this format first.
-
-    Where its audio was replaced since it was read, and the file of then is gone, it is the new audio.
-    """
-    name, media_type = audio_name(document.audio, format), MEDIA_TYPES[format]
-    reading = state.encodings.reading  # many readers at once wait for each other, and other requests do not
-    stored = partial(stored_response, request, state.audio_store, document, name, media_type, headers, reading)
-    found = await run_sync(stored, limiter=reading)
-    if found is None and (latest := await run_sync(state.store.document, document.id)).audio != document.audio:
-        return await _stored_audio(request, state, latest, format, headers)
-    if found is None and format != "wav":
-        growing = await document_stream.encoded_copy(state, document, format)
-        if growing is not None:
-            return AudioStreamingResponse(growing, media_type=media_type, headers=headers, stall=PAUSED_STALL_SECONDS)
-        found = await run_sync(stored, limiter=reading)
-    if found is None:
-        there = await run_sync(state.audio_store.names, document.id, limiter=reading)
-        log.warning("document %s: %s is not there, only %s", document.id, name, ", ".join(there) or "nothing")
-        raise NotFoundError(f"document {document.id} has no complete audio")
-    return found

@@ -1,21 +1,99 @@
-"""Responses with a stored audio file or a range of it, from the disk or a bucket."""
+"""Responses with the stored audio of a document: its files, its audiobook, or a range of one."""
 
 from __future__ import annotations
 
+import logging
 import re
+import threading
 from collections.abc import Mapping
 from email.utils import formatdate
+from functools import partial
 
 from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
 from fastapi import Request, status
 from starlette.responses import Response, StreamingResponse
 
-from voxyard.service.audio.store import AudioStore
+from voxyard.service.audio.store import AudioStore, audio_name, book_name
+from voxyard.service.audiobook import file as audiobook_file
 from voxyard.service.documents.records import Document
+from voxyard.service.errors import ConflictError, NotFoundError
 from voxyard.service.http.errors import envelope
+from voxyard.service.routes import document_stream
+from voxyard.service.state import AppState
+from voxyard.service.streaming.audio_response import AudioStreamingResponse
 from voxyard.service.streaming.shared_encoding import blocks_of
+from voxyard.speech.audio import audiobook
+from voxyard.speech.audio.encoder import MEDIA_TYPES, Format
 
+log = logging.getLogger(__name__)
+
+PAUSED_STALL_SECONDS = 3600.0  # a paused player reads nothing
 _RANGE = re.compile(r"bytes=(\d{1,18})?-(\d{1,18})?")
+
+
+async def document_audio(
+    request: Request, state: AppState, document: Document, format: Format, headers: dict[str, str]
+) -> Response:
+    """Audio of a completed document from its file; encoded first where it is asked for in this format first.
+
+    Where its audio was replaced since it was read, and the file of then is gone, it is the new audio.
+    """
+    name, media_type = audio_name(document.audio, format), MEDIA_TYPES[format]
+    reading = state.encodings.reading  # many readers at once wait for each other, and other requests do not
+    stored = partial(stored_response, request, state.audio_store, document, name, media_type, headers, reading)
+    found = await run_sync(stored, limiter=reading)
+    if found is None and (latest := await run_sync(state.store.document, document.id)).audio != document.audio:
+        return await document_audio(request, state, latest, format, headers)
+    if found is None and format != "wav":
+        growing = await document_stream.encoded_copy(state, document, format)
+        if growing is not None:
+            return AudioStreamingResponse(growing, media_type=media_type, headers=headers, stall=PAUSED_STALL_SECONDS)
+        found = await run_sync(stored, limiter=reading)
+    if found is None:
+        there = await run_sync(state.audio_store.names, document.id, limiter=reading)
+        log.warning("document %s: %s is not there, only %s", document.id, name, ", ".join(there) or "nothing")
+        raise NotFoundError(f"document {document.id} has no complete audio")
+    return found
+
+
+async def audiobook_response(
+    request: Request, state: AppState, document: Document, headers: dict[str, str]
+) -> Response:
+    """The document as an audiobook with chapter marks.
+
+    Raises:
+        ConflictError: it is not completed.
+    """
+    if document.state != "completed":
+        raise ConflictError(
+            f"document {document.id} is {document.state}: an audiobook (m4b) is there once it is completed"
+        )
+    cancelled = threading.Event()
+    try:
+        return await state.audiobooks.run(
+            document.owner, partial(_audiobook_response, request, state, document.id, headers, cancelled)
+        )
+    finally:
+        cancelled.set()
+
+
+def _audiobook_response(
+    request: Request, state: AppState, id: str, headers: dict[str, str], cancelled: threading.Event
+) -> Response:
+    document, chunks = state.store.snapshot(id)
+    chapters, cover = state.store.chapters(id), state.store.cover(id)
+    name, reading = book_name(document.audio), state.encodings.reading
+    try:
+        audiobook_file.write(state.audio_store, document, chunks, state.pauses, chapters, cover, cancelled)
+        found = stored_response(request, state.audio_store, document, name, audiobook.MEDIA_TYPE, headers, reading)
+        if found is None:
+            raise NotFoundError(f"document {id} has no complete audio")
+    except NotFoundError:
+        if state.store.document(id).audio == document.audio:
+            raise
+        return _audiobook_response(request, state, id, headers, cancelled)  # of the audio that has replaced it
+    return found
 
 
 def stored_response(
