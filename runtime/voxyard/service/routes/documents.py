@@ -246,15 +246,11 @@ async def retrieve_audio(
         document, found, chunks = await run_sync(chapter_routes.chapter_of, state, document.id, chapter)
         headers["Content-Disposition"] = serializers.disposition(document, codec, download=download, part=found.title)
         audio = document_stream.chapter_audio(state, document, chunks, found, codec, speed)
-        return AudioStreamingResponse(
-            audio, media_type=media_type, headers=headers, stall=PAUSED_STALL_SECONDS
-        )
+        return AudioStreamingResponse(audio, media_type=media_type, headers=headers, stall=PAUSED_STALL_SECONDS)
     if document.state == "completed" and speed == 1:
         return await document_audio(request, state, document, codec, headers)
     audio = document_stream.shared_audio(state, document, codec, speed)
-    return AudioStreamingResponse(
-        audio, media_type=media_type, headers=headers, stall=PAUSED_STALL_SECONDS
-    )
+    return AudioStreamingResponse(audio, media_type=media_type, headers=headers, stall=PAUSED_STALL_SECONDS)
 
 
 @router.post(

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, cast
 
-from fastapi import APIRouter, Depends, FastAPI, Path, Request, Security
+from fastapi import APIRouter, Depends, FastAPI, Path, Request
 from fastapi.openapi.utils import get_openapi
-from fastapi.security import APIKeyCookie, HTTPBearer
 
 from voxyard.service.auth.api_keys import COOKIE, Client
 from voxyard.service.config import ServiceSection
 from voxyard.service.errors import UnauthorizedError
+from voxyard.service.http.admission import PUBLIC_PATHS
 from voxyard.service.http.protocol import prefix_of
 from voxyard.service.routes.schemas import ErrorBody
 from voxyard.service.state import AppState
@@ -49,6 +49,10 @@ _ERRORS: dict[int, tuple[str, str, str, str]] = {  # status → description, typ
     503: ("No worker available.", "server_error", "unavailable", "the service is shutting down"),
     507: ("The disk or the audio quota is full.", "server_error", "insufficient_storage", "audio quota exceeded"),
 }  # fmt: skip
+_SCHEMES = {  # not as FastAPI's dependencies, which it solves anew for each request
+    "key": {"type": "http", "scheme": "bearer", "description": "An API key created with `voxyard keys new`."},
+    "session": {"type": "apiKey", "in": "cookie", "name": COOKIE, "description": "Set by `POST /session`."},
+}
 _RETRY = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}}
 
 
@@ -63,10 +67,13 @@ def describe(app: FastAPI, section: ServiceSection) -> dict[str, Any]:
             routes=app.routes,
             tags=app.openapi_tags,
         )
-        for operations in schema["paths"].values():
+        schema["components"]["securitySchemes"] = _SCHEMES
+        for path, operations in schema["paths"].items():
             for operation in operations.values():
+                if path not in PUBLIC_PATHS:
+                    operation["security"] = [{name: []} for name in _SCHEMES]
                 operation.get("responses", {}).pop("422", None)  # invalid requests get 400, as with OpenAI
-        schemas = schema.get("components", {}).get("schemas", {})
+        schemas = schema["components"]["schemas"]
         for name in _VALIDATION:
             schemas.pop(name, None)
         schemas["SpeechBody"]["properties"]["input"]["maxLength"] = section.max_input
@@ -140,14 +147,8 @@ DocumentId = Annotated[
 ]
 
 
-_BEARER = HTTPBearer(auto_error=False, scheme_name="key", description="An API key created with `voxyard keys new`.")
-_SESSION = APIKeyCookie(name=COOKIE, auto_error=False, scheme_name="session", description="Set by `POST /session`.")
-
-
-async def authenticated(
-    request: Request, _bearer: Annotated[Any, Security(_BEARER)], _cookie: Annotated[Any, Security(_SESSION)]
-) -> Client:
-    """Client that the admission middleware authenticated; as a dependency it documents the security schemes.
+async def authenticated(request: Request) -> Client:
+    """Client that the admission middleware authenticated.
 
     Raises:
         UnauthorizedError: the request has no client, as on a public path.
