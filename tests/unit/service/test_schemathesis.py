@@ -21,7 +21,7 @@ from service_app import running
 
 from voxyard.service.app import create_app
 from voxyard.service.auth.api_keys import add_key
-from voxyard.service.documents.submission import DocumentRequest, new_document
+from voxyard.service.documents.submission import DocumentRequest, new_document, unprepared
 from voxyard.service.errors import NotFoundError
 from voxyard.service.names import open_voices
 from voxyard.service.state import AppState
@@ -62,10 +62,9 @@ def document(state: AppState) -> Callable[[], str]:
             state.store.document(known[0])
         except NotFoundError:
             request = DocumentRequest("A text that is spoken. It has two sentences.")
-            new = new_document(
-                request, state.frontend, open_voices(state.frontend, None),
-                owner="schemathesis", now=time.time(), section=state.section,
-            )  # fmt: skip
+            asked = unprepared(request, owner="schemathesis", now=time.time(), instance="")
+            voices = open_voices(state.frontend, None)
+            new = new_document(asked, request, state.frontend, voices, section=state.section)
             known[0] = state.queue.accept(new)[0].id
         return known[0]
 

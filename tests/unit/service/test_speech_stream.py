@@ -217,11 +217,9 @@ def test_it_is_served_over_tls(tmp_path: Path) -> None:
             ):
                 await stream.send(json.dumps(message))
             told = list[Any]()
-            async for message in stream:
-                if isinstance(message, str):
-                    told.append(json.loads(message))
-                    if told[-1]["type"] == "session.done":
-                        break
+            while not told or told[-1]["type"] != "session.done":
+                if isinstance(found := await stream.recv(), str):
+                    told.append(json.loads(found))
             return told
 
     with serving(tmp_path / "data", engine={"samples": 240}, tls_certificate=certificate, tls_key=key) as service:

@@ -22,7 +22,7 @@ from service_app import Served, running, serving
 from voxyard.service.auth.api_keys import add_key, give_lexicon
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.queries import _lexicons, lexicons_text
-from voxyard.service.documents.submission import DocumentRequest, fingerprint, new_document
+from voxyard.service.documents.submission import DocumentRequest, fingerprint, new_document, unprepared
 from voxyard.service.names import open_voices
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.audio.wav import pcm16
@@ -131,14 +131,10 @@ def test_a_form_brings_its_lexicon_as_json(served: Served) -> None:
 def test_the_words_of_a_document_are_stored_with_it(tmp_path: Path) -> None:
     """So that a chunk that is spoken after an update of the service has the same words as the others."""
     with running(tmp_path / "data") as state:
-        new = new_document(
-            DocumentRequest(TEXT, voice="alloy", lexicon=WORDS),
-            state.frontend,
-            open_voices(state.frontend, None),
-            owner="",
-            now=0.0,
-            section=state.section,
-        )
+        request = DocumentRequest(TEXT, voice="alloy", lexicon=WORDS)
+        asked = unprepared(request, owner="", now=0.0, instance="")
+        voices = open_voices(state.frontend, None)
+        new = new_document(asked, request, state.frontend, voices, section=state.section)
         state.store.accept(new)
         assert state.store.spoken(new.id) == dict(enumerate(SPOKEN))
         assert [each.pause for each in state.store.chunks(new.id)] == [1.5, None]
@@ -147,15 +143,10 @@ def test_the_words_of_a_document_are_stored_with_it(tmp_path: Path) -> None:
 
 def test_the_hosts_lexicon_comes_after_the_requests() -> None:
     host = ReadingOptions(lexicons=(of_mapping({"nginx": "en gee", "Bell": "Belle"}),))
-    new = new_document(
-        DocumentRequest(TEXT, lexicon=WORDS),
-        TonesFrontend(),
-        open_voices(TonesFrontend(), None),
-        owner="",
-        now=0.0,
-        section=ServiceSection(),
-        reading=host,
-    )
+    request = DocumentRequest(TEXT, lexicon=WORDS)
+    asked = unprepared(request, owner="", now=0.0, instance="")
+    voices = open_voices(TonesFrontend(), None)
+    new = new_document(asked, request, TonesFrontend(), voices, section=ServiceSection(), reading=host)
     assert [each.spoken for each in new.chunks] == [SPOKEN[0], SPOKEN[1].replace("Bell", "Belle")]
 
 

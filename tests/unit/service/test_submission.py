@@ -19,6 +19,7 @@ from voxyard.service.documents.submission import (
     DocumentRequest,
     fingerprint,
     new_document,
+    unprepared,
 )
 from voxyard.service.errors import NotFoundError, ServiceError
 from voxyard.service.names import open_voices
@@ -28,7 +29,8 @@ REQUEST = DocumentRequest("First words here.\n\nAnd some more of them.")
 
 def kept(submitted: DocumentRequest = REQUEST) -> NewDocument:
     voices = open_voices(TonesFrontend(), None)
-    return new_document(submitted, TonesFrontend(), voices, owner="ann", now=7.0, section=ServiceSection())
+    asked = unprepared(submitted, owner="ann", now=7.0, instance="")
+    return new_document(asked, submitted, TonesFrontend(), voices, section=ServiceSection())
 
 
 def test_the_ids_of_an_instance_begin_with_its_prefix_and_look_like_all_others() -> None:
@@ -38,9 +40,7 @@ def test_the_ids_of_an_instance_begin_with_its_prefix_and_look_like_all_others()
         assert re.fullmatch(r"[0-9a-f]{32}", id)
         assert id.startswith(start)
     assert len({new_id("gpu-01") for _ in range(100)}) == 100
-    voices = open_voices(TonesFrontend(), None)
-    section = ServiceSection(instance="gpu-02")
-    assert new_document(REQUEST, TonesFrontend(), voices, owner="", now=0.0, section=section).id.startswith(other)
+    assert unprepared(REQUEST, owner="", now=0.0, instance="gpu-02").id.startswith(other)
 
 
 def test_the_engines_voices_and_openais_names_are_known() -> None:

@@ -77,8 +77,12 @@ def test_judgements_come_from_a_process_beside_the_run() -> None:
         free.append(judges.free)  # the call has not waited
         assert free == [True, False]
         found = list[JudgedSpeech]()
-        # a busy machine loads the recogniser for a minute, and its process is a nice one
-        eventually(lambda: found.extend(judges.collect()) or len(found) == 2)
+
+        def both() -> bool:
+            found.extend(judges.collect())
+            return len(found) == 2
+
+        eventually(both)  # a busy machine loads the recogniser for a minute, and its process is a nice one
         assert judges.settle() == []
     recorded, spoken = found
     assert (recorded.step, spoken.step) == (None, 7)
