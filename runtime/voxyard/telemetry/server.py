@@ -158,7 +158,7 @@ def serve(
     health: Health | None = None,
     ready: Health | None = None,
 ) -> MetricsServer:
-    """Answers `GET /metrics`, `/healthz` and `/readyz` on host:port until closed; port 0 takes a free one.
+    """Answers GET and HEAD of `/metrics`, `/healthz` and `/readyz` on host:port until closed; port 0 takes a free one.
 
     The two health pages need no password: they tell nothing but a state. Raises TelemetryError where the address
     cannot be listened on, or a certificate not be used; it names the flags (`flags` and
@@ -219,6 +219,15 @@ class _Application:
         self._states = {"/healthz": health or _well, "/readyz": ready or health or _well}
 
     def __call__(self, environ: dict[str, Any], respond: Respond) -> Iterable[bytes]:
+        if environ["REQUEST_METHOD"] != "HEAD":
+            return self._answer(environ, respond)
+        started: list[tuple[str, list[tuple[str, str]]]] = []
+        body = b"".join(self._answer(environ, lambda status, headers: started.append((status, headers))))
+        ((status, headers),) = started
+        respond(status, [*headers, ("Content-Length", str(len(body)))])
+        return []
+
+    def _answer(self, environ: dict[str, Any], respond: Respond) -> Iterable[bytes]:
         def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
             return respond(status, [*headers, *self._headers], *more)
 
@@ -229,9 +238,11 @@ class _Application:
         if self._basic_auth is not None and not self._admitted(self._basic_auth, environ.get("HTTP_AUTHORIZATION", "")):
             return _text(start, "401 Unauthorized", "a user and a password are needed", _CHALLENGE)
         if path == "/metrics":
-            environ["HTTP_ACCEPT"] = readable_accept(environ.get("HTTP_ACCEPT"))
-            pages: Iterable[bytes] = self._metrics(environ, start)
-            self._readers.note()
+            head = environ["REQUEST_METHOD"] == "HEAD"
+            asked = environ | {"HTTP_ACCEPT": readable_accept(environ.get("HTTP_ACCEPT"))}
+            pages: Iterable[bytes] = self._metrics(asked | {"REQUEST_METHOD": "GET"} if head else asked, start)
+            if not head:  # it reads nothing
+                self._readers.note()
             return pages
         if path == "/":
             return _text(start, "200 OK", "voxyard: /metrics /healthz /readyz")
@@ -258,7 +269,7 @@ def _well() -> tuple[bool, str]:
 
 def _text(start: Respond, status: str, line: str, *headers: tuple[str, str]) -> Iterable[bytes]:
     body = (line + "\n").encode()
-    start(status, [("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", str(len(body))), *headers])
+    start(status, [("Content-Type", "text/plain; charset=utf-8"), *headers])
     return [body]
 
 

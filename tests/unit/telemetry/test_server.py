@@ -8,6 +8,8 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from contextlib import closing
+from http.client import HTTPConnection
 
 import pytest
 from eventually import eventually
@@ -50,6 +52,20 @@ def test_it_is_ready_where_it_is_healthy_and_nothing_else_was_said() -> None:
         assert get(server.port, "/readyz") == (503, "as it is\n")
     with serve(CollectorRegistry(), "127.0.0.1", 0) as server:
         assert get(server.port, "/readyz") == get(server.port, "/healthz") == (200, "ok\n")
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/healthz", "/readyz", "/", "/nothing"])
+def test_head_has_the_headers_of_get_and_no_body(path: str) -> None:
+    """Load balancers and uptime checks ask so."""
+    told = []
+    with serve(CollectorRegistry(), "127.0.0.1", 0, ready=lambda: (False, "not yet")) as server:
+        for method in ("GET", "HEAD"):
+            with closing(HTTPConnection("127.0.0.1", server.port, timeout=10)) as connection:
+                connection.request(method, path)
+                answer = connection.getresponse()
+                told.append((answer.status, {**answer.headers, "Date": ""}))
+                assert (answer.read() == b"") == (method == "HEAD" or path == "/metrics")
+    assert told[0] == told[1]
 
 
 def test_clients_that_send_nothing_keep_neither_others_out_nor_the_server_from_closing() -> None:
