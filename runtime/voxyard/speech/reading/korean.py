@@ -112,8 +112,11 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             ),
             lambda found: f"{_month(int(found['m']), language)} {cardinal(found['d'], language)}일",
         ),
-        (  # 두 번 반복, 열 번 중 아홉 번
-            re.compile(rf"(?<![\d.,-])(?P<n>[1-9]|1\d|20)\s?(?=번(?:{_AGAIN}|\s?중\s\d)|(?<=\d번 중 \d)번)"),
+        (  # 두 번 반복, 열 번 중 아홉 번, 두 장 사면
+            re.compile(
+                rf"(?<![\d.,-])(?P<n>[1-9]|1\d|20)\s?"
+                rf"(?=번(?:{_AGAIN}|\s?중\s\d)|(?<=\d번 중 \d)번|장\s?(?:씩|사|샀|찍|뽑|구매|구입|묶음|남[았은]))"
+            ),
             lambda found: f"{native(int(found['n']))} ",
         ),
         _large(language),
@@ -144,7 +147,10 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             ),
             _date(language),
         ),
-        (re.compile(r"(?<=[시분일월년원명개층%℃도])\s?[~∼〜～]\s?(?=\d|오[전후])"), lambda _: "에서 "),
+        (
+            re.compile(r"(?:(?<=[시분일월년원명개층%℃도])|(?=[~∼〜～]-))\s?[~∼〜～]\s?(?=-?\d|오[전후])"),
+            lambda _: "에서 ",
+        ),
         (
             re.compile(rf"{before}\d+(?:\s?[+×÷*−-]\s?\d+)+\s?=\s?\d+(?![.,]?\d)"),
             lambda found: _sum(found[0], language),
@@ -269,12 +275,16 @@ _SIGNS = {"+": "더하기", "=": "은", "×": "곱하기", "*": "곱하기", "÷
 def _sum(text: str, language: Language) -> str:
     """이 더하기 삼은 오."""
     pieces = [cardinal(each, language) if each.isdigit() else _SIGNS[each] for each in re.findall(r"\d+|[^\s\d]", text)]
-    return " ".join(pieces).replace(" 은 ", "은 ")
+    return re.sub("(.) 은 ", lambda each: each[1] + ("은 " if _ends_in_consonant(each[1]) else "는 "), " ".join(pieces))
+
+
+def _ends_in_consonant(words: str) -> bool:
+    return bool((ord(words[-1]) - 0xAC00) % 28)
 
 
 def _with(words: str) -> str:
     """And, after a syllable with a final consonant or without one: 이와, 일과."""
-    return "과" if (ord(words[-1]) - 0xAC00) % 28 else "와"
+    return "과" if _ends_in_consonant(words) else "와"
 
 
 def _after(found: re.Match[str]) -> str:

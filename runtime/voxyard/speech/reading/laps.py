@@ -32,9 +32,8 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
     exact_minutes = rf"(?<![{letters}:.,/–-])(?P<minutes>\d{{1,3}}){BLANK}(?:min|mn)\s?(?P<seconds>[0-5]?\d)\s?s(?!\w)"
     primes = rf"(?<![{letters}:.,/–-])(?P<hours>\d{{1,2}}){BLANK}h{BLANK}(?P<minutes>[0-5]?\d)['′’]{BLANK}"
     primes += r"(?P<seconds>[0-5]?\d)(?:[\"″”]|'')(?!\w)"
-    glued = rf"(?<![{letters}:.,/–-])(?P<hours>\d{{1,3}})h(?P<minutes>[0-5]?\d)(?:{BLANK}(?:min|mn)\b|['’′](?!\w))"
-    if code == "en":  # 2h 15m
-        glued = rf"(?<![\w:.,/–-])(?P<hours>\d{{1,3}})h{BLANK}(?P<minutes>[0-5]?\d){BLANK}m(?:in)?\b"
+    glued = rf"(?<![{letters}:.,/–-])(?P<hours>\d{{1,3}}){BLANK}h{BLANK}(?P<minutes>[0-5]?\d)"  # 2h 15m, 1h 52'
+    glued += rf"(?:{BLANK}(?:min|mn|m)\b|['’′](?!\w))"
     return [
         *_primed(language),
         *_ago(language),

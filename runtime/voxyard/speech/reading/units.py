@@ -68,10 +68,11 @@ def patterns(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
     word = "[a-zà-ÿąćęłńóśźż]{4,}"  # 2 min/face, 3 g/dobę
     per = rf"(?:{dot}/(?P<per>{measures}|{word}){after_per})?" if own.signs.per else r"(?P<per>(?!))?"
     docket = r"|\s\d{1,4}/\d\d(?!\d)" if language.locale == "de" else ""  # Az. 6 W 12/22
+    apostrophe = "'’" if language.locale != "tr" else ""  # 5 km'lik
     pattern = re.compile(
         rf"{range_or_number(language)}{symbol}{per}(?:(?<=[%％])(?![0-9²³/°])|(?![A-Za-z0-9²³/°]))"
         if _ends_are_attached(language)
-        else rf"{range_or_number(language)}{symbol}{per}{stop}(?![^\W_]|[²³/°'’^]{docket})"
+        else rf"{range_or_number(language)}{symbol}{per}{stop}(?![^\W_]|[²³/°{apostrophe}^]{docket})"
     )
 
     def words(found: re.Match[str]) -> str | None:
@@ -558,9 +559,9 @@ def _measured(found: re.Match[str], unit: str, symbols: Mapping[str, str], langu
         return None
     noun = form.replace(figures, "").strip()
     sign = signed(found, language)
-    if language.number_words is None:
-        return None if found["first"] else form.replace(figures, found[0][: found.end("number") - found.start()])
     start = before_range(found, language, noun)
+    if language.number_words is None:
+        return None if start is None else start + form.replace(figures, sign + found["number"].lstrip("-−+"))
     if start is None and unit == "concentr-percent" and language.to and "%" in found[0][:-1] and not sign:
         first, first_part = re.sub(r"\D", "", found["first"]), found["first_part"] or ""
         start = f"{decimal(first, first_part, language)} {noun} {language.to} "  # of a vote: 52%–48%
