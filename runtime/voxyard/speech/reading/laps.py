@@ -93,7 +93,7 @@ def _primed(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         return []
     sign = r"(?:[\"″”]|'')"
     start = r"(?<![\w.,/'’\"“„″°-])(?<!° )"
-    minutes = rf"{start}(?P<minutes>\d{{1,2}})['′’](?P<seconds>[0-5]?\d)(?P<sign>{sign})(?P<part>\d{{1,2}})?(?!\w)"
+    minutes = rf"{start}(?P<minutes>\d{{1,2}})['′’](?P<seconds>[0-5]?\d)(?P<sign>{sign})(?P<part>\d{{1,3}})?(?!\w)"
     parts = rf"{start}(?P<minutes>)(?P<seconds>[1-5]?\d)(?P<sign>[\"″])(?P<part>\d{{1,2}})(?![\w\"”'’]| ?[x×])"
     tenths = rf"(?:{re.escape(language.decimal)}(?P<part>\d{{1,2}}))?"
     alone = rf"{start}(?P<minutes>)(?P<seconds>[1-5]?\d){tenths}(?P<sign>{sign})(?![\w\"”]| ?[x×])"

@@ -354,11 +354,15 @@ def _minutes_of_a_match(code: str, language: Language) -> list[tuple[re.Pattern[
 
     others = re.compile(  # goles de Isco, 23', y Abde, 67'
         rf"(?<![\w.,/°-])(?P<n>[1-9]\d?|1[0-2]\d)['’′](?:\+(?P<more>\d\d?)['’′]?)?"
-        rf"(?=[,;)]|\s(?:{_AND[code]}\s(?:\d|[A-ZÀ-Ý])|de la |do )|\.?$)"
+        rf"(?=[,;)]|\s(?:{_AND[code]}\s(?:\d|[A-ZÀ-Ý])|[A-ZÀ-Ý][a-zà-ÿ]|rig\. |de la |do )|\.?$)"
     )
 
     def another(found: re.Match[str]) -> str:
-        if _GOALS.search(found.string[max(0, found.start() - 100) : found.start()]) is None:
+        before = found.string[max(0, found.start() - 100) : found.start()]
+        named = found.string[found.end() : found.end() + 2].strip().isupper() and not before.endswith(
+            (": ", ", ", "; ")
+        )
+        if named or _GOALS.search(before) is None:
             return ELSEWHERE
         more = f" {table(code).signs.plus} {cardinal(found['more'], language)}" if found["more"] else ""
         if code == "it":
@@ -496,7 +500,7 @@ _AND = {
 }
 _LASTED = re.compile(
     r"\b(?:(?:marathon|maratona|maratón|марафон|semi)\s?:|ran|clocked|lief|couru|corrió|corso|correu|пробежала?|"
-    r"took|lasted|w|czasem|czas:?|trwał[ay]?|dauerte?n?|dur(?:ó|ò|ou|é|ata|ato)|длил\w+|врем\w+|результат\w*|in|of|time:?|nach|von|Zeit|en|de|em|di|за|temps|tiempo|tempo|duration:?|Dauer:?)\s$|(?:成绩|用时|以|(?:タイム|記録)(?:は|が)?|"
+    r"took|lasted|w|czasem|czas:?|trwał[ay]?|dauerte?n?|dur(?:ó|ò|ou|é|ata|ato)|длил\w+|врем\w+|результат\w*|in|of|time:?|nach|von|Zeit|en|de|em|di|за|temps|tiempo|tempo|duration:?|Dauer:?)\s$|(?:成绩|用时|以|马拉松|(?:タイム|記録|マラソン)(?:は|が|を)?|"
     r"زمان|رکورد)[:：]?\s?$",
     re.IGNORECASE,
 )

@@ -88,12 +88,13 @@ def patterns(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
         said = decimal(*number_of(found), language)
         return f"{'ein' if said == 'eins' else said}{joint}{unit}"
 
-    before = re.compile(rf"(?<![\w%])(?<!\d )% ?{bare_range(language)}(?![\w%])")
+    before = re.compile(rf"(?<![\w%])(?<!\d )(?P<before>[-−+](?<![\d)].))?% ?{bare_range(language)}(?![\w%])")
 
     def percent_before(found: re.Match[str]) -> str | None:
         start = before_range(found, language, "")
         said = signed(found, language) + decimal(*number_of(found), language)
-        return None if start is None else f"yüzde {start}{said}"
+        sign = {"+": f"{own.signs.plus} ", None: ""}.get(found["before"], f"{language.minus} ")
+        return None if start is None else f"{sign}yüzde {start}{said}"
 
     first: list[Reading] = [(before, percent_before)] if language.locale == "tr" else []
     if language.locale == "fa":
@@ -612,7 +613,7 @@ def _chinese_measured(found: re.Match[str], unit: str, form: str, figures: str, 
     if first is None:
         return None
     if percent:
-        minus = "负" if found["sign"] == "-" else ""
+        minus = signed(found, language)
         before = f"百分之{first.removesuffix(language.to)}{language.to}" if first else ""
         full = whole == "100" and not part and not first
         return f"{before}{minus}百分之{'百' if full else decimal(whole, part, language)}"
