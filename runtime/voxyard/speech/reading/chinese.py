@@ -88,6 +88,10 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Callable[[re.Mat
         (re.compile(plate), digits),
         (re.compile(r"(?<=[元美])/(?=[吨亩斤人天月年台件个次位瓶])"), lambda _: "每"),
         (re.compile(born), digits),
+        (  # -8~-6℃
+            re.compile(rf"{start}[-−](?P<n>\d{{1,2}})(?=[~～到至][-−]\d{{1,2}}(?:℃|°C|度|摄氏度))"),
+            lambda found: f"零下{cardinal(int(found['n']))}",
+        ),
         (  # 波音737-800
             re.compile(r"(?:(?<=波音)|(?<=空客)|(?<=麦道))(\d{2,3})(?:-(\d{1,4}))?(?![\d.])"),
             lambda found: "杠".join(map(one_by_one, filter(None, found.groups()))),
@@ -103,7 +107,9 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Callable[[re.Mat
         (re.compile(rf"(?<=[{_CRAFT}])-(?P<n>\d{{1,3}})(?![\d.])(?={_NO_COUNT})"), _craft),
         (re.compile(r"(?<![A-Za-z0-9])(?:No|NO)\.\s?(\d{1,3})(?![\d.])"), lambda found: f"第{cardinal(int(found[1]))}"),
         (
-            re.compile(rf"(?<!第)(?<![-–~～〜]){start}2(?!(?<=在2)层|(?<=[层楼]和2)层)(?=[{TWO_OF}]|点(?!\d(?!刻)))"),
+            re.compile(
+                rf"(?<!第)(?<![-–~～〜]){start}2(?!(?<=在2)层|(?<=[层楼]和2)层|(?<=[A-Z区场厦心园苑城]2)座)(?=[{TWO_OF}]|点(?!\d(?!刻)))"
+            ),
             lambda _: "两",
         ),
     ]

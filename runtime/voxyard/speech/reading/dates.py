@@ -48,8 +48,8 @@ def patterns(code: str, region: str, language: Language) -> list[tuple[re.Patter
 
     iso = _ISO if language.spaced else _ISO.replace(r"\w", "A-Za-z0-9_")
     found: list[tuple[re.Pattern[str], Words]] = [(re.compile(iso), whole)]
-    if code == "de":
-        found += _german_ranges(language)
+    if first := {"de": _german_ranges, "it": _from_the_first}.get(code):
+        found += first(language)
     if language.numeric_date:
         sign = f"(?P<sign>[{re.escape(language.numeric_date)}]) ?"
         word = {"ru": r"(?:\s?(?:года|г\.)(?!\w))?", "pl": r"(?:\s(?:roku|r\.)(?!\w))?"}.get(
@@ -175,8 +175,6 @@ def _slashed(code: str, language: Language, whole: Words) -> list[tuple[re.Patte
         shorts = [each for short in table(code).days for each in (short, short.capitalize())]
         words = [*_BEFORE_DAY_MONTH[code].split(), *(each + end for each in shorts for end in (r"\.", r"\.,", ","))]
         behind = "|".join(rf"(?<=(?<!\w){each}\s)" for each in words)
-        if code == "it":
-            found.append(_from_the_first(language))
         if code in _FROM_TO:
             found.append(_from_to(code, language))
         at_a_time = r"(?=\s(?:à|às|a\slas?|alle)\s\d)"  # le 5/3 à 21:42
@@ -202,13 +200,19 @@ def _slashed(code: str, language: Language, whole: Words) -> list[tuple[re.Patte
     return found
 
 
-def _from_the_first(language: Language) -> tuple[re.Pattern[str], Words]:
-    """Dall'1/6, all'1/9: dal primo giugno, al primo settembre."""
-    pattern = rf"(?<!\w)(?P<article>[Dd]all|[Aa]ll)['’]0?1/(?P<month>{_MONTH})(?![\w/]|[.,-]\d)"
-    return (
-        re.compile(pattern),
-        lambda found: found["article"][:-1] + f" primo {month_names(language)[int(found['month']) - 1]}",
-    )
+def _from_the_first(language: Language) -> list[tuple[re.Pattern[str], Words]]:
+    """Dall'1/6, l'1/9/2025: dal primo giugno, il primo settembre duemilaventicinque."""
+    articles = "|".join(f"[{each[0].upper()}{each[0]}]{each[1:]}" for each in _UNELIDED)
+    pattern = rf"(?<!\w)(?P<article>{articles})['’]0?1(?P<sign>[/.])(?P<month>{_MONTH})"
+    pattern += r"(?:(?P=sign)(?P<year>\d{4})|(?<=all['’]1/\d)|(?<=all['’]1/\d\d)|(?<=all['’]01/\d\d))(?![\w/]|[.,-]\d)"
+
+    def words(found: re.Match[str]) -> str:
+        article = _UNELIDED[found["article"].lower()]
+        article = article.capitalize() if found["article"][0].isupper() else article
+        stated = f" {year(int(found['year']), language)}" if found["year"] else ""
+        return f"{article}primo {month_names(language)[int(found['month']) - 1]}{stated}"
+
+    return [(re.compile(pattern), words)]
 
 
 _FROM_TO = {"fr": ("du", "au"), "es": ("del", "al"), "it": ("dal", "al"), "pt": ("de", "a")}

@@ -43,8 +43,9 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
     to = r"\s?[~∼〜～–-]\s?"
 
     def counted(found: re.Match[str]) -> str:
-        if re.search(r"(?<![A-Za-z\d])M\d{1,2} ?[xX×] ?$", found.string[max(0, found.start() - 8) : found.start()]):
-            return ELSEWHERE  # a screw M6 x 20
+        screw = re.search(r"(?<![A-Za-z\d])M\d{1,2} ?[xX×] ?$", found.string[max(0, found.start() - 8) : found.start()])
+        if screw or _is_falling(found):
+            return ELSEWHERE  # M6 x 20, 서울 2-1 부산
         figures, counter = found["n"].replace(",", ""), found["counter"]
         if found["first"] is None and _is_code(found):
             return ELSEWHERE  # 내선 2310번
@@ -64,7 +65,7 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         if re.search(rf"(?:{records})\s?$", found.string[max(0, found.start() - 12) : found.start()]):
             return ELSEWHERE  # 송장 2024-117
         said = [decimal(found[name].replace(",", ""), found[f"{name}_part"] or "", language) for name in ("first", "n")]
-        return "에서 ".join(said)
+        return (" 대 " if _is_falling(found) else "에서 ").join(said)
 
     def fraction(found: re.Match[str]) -> str:
         above, below = (cardinal(found[name], language) for name in ("above", "below"))
@@ -77,6 +78,10 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
     glyphs = {"½": (1, 2), "⅓": (1, 3), "⅔": (2, 3), "¼": (1, 4), "¾": (3, 4)}
     day = r"(?P<{}>[월화수목금토일])"
     return [
+        (
+            re.compile(r"(?<=\()(?P<first>1[0-9]\d\d)[~∼〜～–-](?P<n>1[0-9]\d\d|20\d\d)(?=\))"),
+            lambda found: _lifetime(int(found["first"]), int(found["n"]), language),
+        ),
         (_SHORT_PHONE, lambda found: by_digits(found[0], language) or one_by_one(found[0], language)),
         (
             re.compile(rf"(?<![가-힣A-Za-z0-9]){day.format('from')}\s?[~∼〜～–-]\s?{day.format('to')}(?![가-힣])"),
@@ -112,10 +117,14 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             ),
             lambda found: f"{_month(int(found['m']), language)} {cardinal(found['d'], language)}일",
         ),
-        (  # 두 번 반복, 열 번 중 아홉 번
-            re.compile(rf"(?<![\d.,-])(?P<n>[1-9]|1\d|20)\s?(?=번(?:{_AGAIN}|\s?중\s\d)|(?<=\d번 중 \d)번)"),
+        (  # 두 번 반복, 열 번 중 아홉 번, 두 장 사면
+            re.compile(
+                rf"(?<![\d.,-])(?P<n>[1-9]|1\d|20)\s?"
+                rf"(?=번(?:{_AGAIN}|\s?중\s\d)|(?<=\d번 중 \d)번|장\s?(?:씩|사|샀|찍|뽑|구매|구입|묶음|남[았은]))"
+            ),
             lambda found: f"{native(int(found['n']))} ",
         ),
+        (re.compile(r"(?<=\d)\s?[~∼〜～]\s?(?=20\d\d[.-]\d)"), lambda _: "부터 "),
         _large(language),
         (
             re.compile(
@@ -144,7 +153,10 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
             ),
             _date(language),
         ),
-        (re.compile(r"(?<=[시분일월년원명개층%℃도])\s?[~∼〜～]\s?(?=\d|오[전후])"), lambda _: "에서 "),
+        (
+            re.compile(r"(?:(?<=[시분일월년원명개층%℃도])|(?=[~∼〜～]-))\s?[~∼〜～]\s?(?=-?\d|오[전후])"),
+            lambda _: "에서 ",
+        ),
         (
             re.compile(rf"{before}\d+(?:\s?[+×÷*−-]\s?\d+)+\s?=\s?\d+(?![.,]?\d)"),
             lambda found: _sum(found[0], language),
@@ -157,6 +169,20 @@ def patterns(language: Language) -> list[tuple[re.Pattern[str], Words]]:
     ]
 
 
+def _is_falling(found: re.Match[str]) -> bool:
+    """True for two numbers of which the first is the larger one: a score, and no range."""
+    first, last = found["first"] or "", found["n"]
+    return first.isdigit() and last.isdigit() and "-" in found[0] and int(last) <= int(first) < _MOST_GOALS
+
+
+def _lifetime(first: int, last: int, language: Language) -> str:
+    """루이 16세(1754-1793), which is no phone number."""
+    if not 0 < last - first < _LONGEST_LIFE:
+        return ELSEWHERE
+    return f"{cardinal(str(first), language)}에서 {cardinal(str(last), language)}"
+
+
+_MOST_GOALS, _LONGEST_LIFE = 200, 120
 _SPOONS = {"T": "큰술", "t": "작은술"}
 
 
@@ -269,12 +295,16 @@ _SIGNS = {"+": "더하기", "=": "은", "×": "곱하기", "*": "곱하기", "÷
 def _sum(text: str, language: Language) -> str:
     """이 더하기 삼은 오."""
     pieces = [cardinal(each, language) if each.isdigit() else _SIGNS[each] for each in re.findall(r"\d+|[^\s\d]", text)]
-    return " ".join(pieces).replace(" 은 ", "은 ")
+    return re.sub("(.) 은 ", lambda each: each[1] + ("은 " if _ends_in_consonant(each[1]) else "는 "), " ".join(pieces))
+
+
+def _ends_in_consonant(words: str) -> bool:
+    return bool((ord(words[-1]) - 0xAC00) % 28)
 
 
 def _with(words: str) -> str:
     """And, after a syllable with a final consonant or without one: 이와, 일과."""
-    return "과" if (ord(words[-1]) - 0xAC00) % 28 else "와"
+    return "과" if _ends_in_consonant(words) else "와"
 
 
 def _after(found: re.Match[str]) -> str:

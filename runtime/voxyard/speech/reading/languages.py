@@ -355,7 +355,20 @@ LANGUAGES: dict[str, Language] = {
         magnitudes="هزار|میلیون|میلیارد|تریلیون",
     ),
     "hi": Language(
-        "hi", None, ".", ",", scripts=("DEVANAGARI",), names={"USD": (r"^यूएस ", ""), "INR": (r"^भारतीय ", "")}
+        "hi",
+        None,
+        ".",
+        ",",
+        minus="माइनस",
+        to="से",
+        scripts=("DEVANAGARI",),
+        names={
+            "USD": (r"^यूएस ", ""),
+            "INR": (r"^भारतीय ", ""),
+            "GBP": (r"^ब्रिटिश | स्टर्लिंग$", ""),
+            "JPY": (r"^जापानी ", ""),
+        },
+        magnitudes="हज़ार|हजार|लाख|करोड़|करोड़|अरब|खरब",
     ),
     "zh": Language(
         "zh", "zh", ".", ",", "点", "负", "到", scripts=("CJK",), spaced=False, names={"CNY": (r"^人民币$", "元")}

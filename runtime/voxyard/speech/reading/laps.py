@@ -32,9 +32,8 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
     exact_minutes = rf"(?<![{letters}:.,/–-])(?P<minutes>\d{{1,3}}){BLANK}(?:min|mn)\s?(?P<seconds>[0-5]?\d)\s?s(?!\w)"
     primes = rf"(?<![{letters}:.,/–-])(?P<hours>\d{{1,2}}){BLANK}h{BLANK}(?P<minutes>[0-5]?\d)['′’]{BLANK}"
     primes += r"(?P<seconds>[0-5]?\d)(?:[\"″”]|'')(?!\w)"
-    glued = rf"(?<![{letters}:.,/–-])(?P<hours>\d{{1,3}})h(?P<minutes>[0-5]?\d)(?:{BLANK}(?:min|mn)\b|['’′](?!\w))"
-    if code == "en":  # 2h 15m
-        glued = rf"(?<![\w:.,/–-])(?P<hours>\d{{1,3}})h{BLANK}(?P<minutes>[0-5]?\d){BLANK}m(?:in)?\b"
+    glued = rf"(?<![{letters}:.,/–-])(?P<hours>\d{{1,3}}){BLANK}h{BLANK}(?P<minutes>[0-5]?\d)"  # 2h 15m, 1h 52'
+    glued += rf"(?:{BLANK}(?:min|mn|m)\b|['’′](?!\w))"
     return [
         *_primed(language),
         *_ago(language),
@@ -94,7 +93,7 @@ def _primed(language: Language) -> list[tuple[re.Pattern[str], Words]]:
         return []
     sign = r"(?:[\"″”]|'')"
     start = r"(?<![\w.,/'’\"“„″°-])(?<!° )"
-    minutes = rf"{start}(?P<minutes>\d{{1,2}})['′’](?P<seconds>[0-5]?\d)(?P<sign>{sign})(?P<part>\d{{1,2}})?(?!\w)"
+    minutes = rf"{start}(?P<minutes>\d{{1,2}})['′’](?P<seconds>[0-5]?\d)(?P<sign>{sign})(?P<part>\d{{1,3}})?(?!\w)"
     parts = rf"{start}(?P<minutes>)(?P<seconds>[1-5]?\d)(?P<sign>[\"″])(?P<part>\d{{1,2}})(?![\w\"”'’]| ?[x×])"
     tenths = rf"(?:{re.escape(language.decimal)}(?P<part>\d{{1,2}}))?"
     alone = rf"{start}(?P<minutes>)(?P<seconds>[1-5]?\d){tenths}(?P<sign>{sign})(?![\w\"”]| ?[x×])"

@@ -250,7 +250,7 @@ def _amount(found: re.Match[str], code: str, language: Language) -> str | None:
         return f"{sign}{_scaled(whole, part, scale, language)} {_of(scale, code, language, found)}"
     if language.number_words is None:
         figures = found[0][found.start("number") - found.start() : found.end("number") - found.start()]
-        return f"{figures}{blank}{name}"
+        return f"{sign}{figures.lstrip('-−+')}{blank}{name}"
     if is_attribute(found, language):
         name = name_of(code, 1, language)
     return sign + _plain(whole, part, code, name, language)
@@ -290,7 +290,7 @@ def _cents(part: str, code: str, language: Language) -> str | None:
 def _range(found: re.Match[str], whole: str, part: str, code: str, language: Language) -> str | None:
     """Three to five dollars; None where the first is not the smaller one, or the language has no word between them."""
     first, first_part = re.sub(r"\D", "", found["first"]), found["first_part"] or ""
-    if not language.to or language.number_words is None or value(first, first_part) >= value(whole, part):
+    if not language.to or value(first, first_part) >= value(whole, part):
         return None
     blank = " " if language.spaced else ""
     before, joint = around_range(found, language)

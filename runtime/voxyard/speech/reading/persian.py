@@ -89,8 +89,10 @@ def decimals(language: Language) -> list[Reading]:
         before, after = found.string[max(0, found.start() - 40) : found.start()], found.string[found.end() :][:60]
         usual = (int(found["whole"]), int(found["part"])) in _USUAL
         cooked = _COOKED.search(before + after) is not None and re.match(r"\s?(?:کیلو|لیتر)\b", after) is not None
-        shared = _SHARED.search(before) is not None and int(found["whole"]) < int(found["part"])
-        if shared or (usual and (cooked or _MEASURED.match(found.string, found.end()) is None)):
+        told = _SHARED.search(before) or _OF_ALL.match(after)
+        if (told and int(found["whole"]) < int(found["part"])) or (
+            usual and (cooked or _MEASURED.match(found.string, found.end()) is None)
+        ):
             return fraction(int(found["whole"]), int(found["part"]), language)
         return decimal(found["whole"], found["part"], language)
 
@@ -99,6 +101,7 @@ def decimals(language: Language) -> list[Reading]:
 
 _COOKED = re.compile("قاشق|پیمانه|لیوان|فنجان|استکان")
 _SHARED = re.compile(r"(?:سهم|کسر|ارث)[^.،؛\d]{0,24}$")
+_OF_ALL = re.compile(r"\s?(?:از\s)?(?:جمعیت|مردم|کشور|خانوار|کل)\b")
 _ON_A_DAY = re.compile(r"(?:روز|تاریخ|مورخ|مورخه|پلاک|شماره)\s?:?\s?$")
 _RULERS = [
     "لویی", "هنری", "ادوارد", "جرج", "جورج", "چارلز", "ویلیام", "الیزابت", "فیلیپ", "ناپلئون",

@@ -79,7 +79,9 @@ def patterns(language: Language, symbols: Mapping[str, str], unit_name: UnitName
         divisors = [joint.join(_raised(below[name], power, language) for name, power in each) for each in per]
         words = [_product(factors, language)] if factors else []
         noun = names[first[0][0]][0] if factors and at_first else "".join(factors[-1:])
-        return " ".join([*words, *(f"{own.signs.per} {each}" for each in divisors)]), noun
+        return " ".join(
+            [*words, *(each if each in own.per.values() else f"{own.signs.per} {each}" for each in divisors)]
+        ), noun
 
     def after(found: re.Match[str]) -> str:
         return f" {said(found['unit'], 1)[0]}" if has_sign.search(found["unit"]) else ELSEWHERE

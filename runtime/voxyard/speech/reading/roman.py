@@ -81,7 +81,7 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
         found.append((in_small, lambda match: _numbered(match, code, language)))
     ruler = re.compile(
         rf"(?P<name>(?<!\w)(?:{titled}|(?:{rulers})))\s(?P<roman>{_LONG}|{_NUMERAL}(?<!I)|"
-        rf"I(?![^\W_]|['’]){_SURE.get(code, '')})"
+        rf"I(?![^\W_]|['’]){_ENDED if code == 'en' else ''})"
     )
     found.append((ruler, lambda match: f"{match['name']} {_ruler(match['name'], match['roman'], code, language)}"))
     if code == "en":  # Henry Ford II

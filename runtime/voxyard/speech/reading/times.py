@@ -86,7 +86,7 @@ def patterns(code: str, language: Language) -> list[tuple[re.Pattern[str], Words
             found.append((re.compile(both), between))
     found[:0] = _halves_of_day(code, language)
     full_stop = r"(?<![\w:.,/–-])(?P<hour>[01]?\d|2[0-4])\.(?P<minute>[0-5]\d)(?P<second>)?"
-    found += _with_full_stop(code, language, full_stop, words)
+    found += _with_full_stop(code, language, full_stop, words, between)
     if code == "en":
         found.insert(0, (re.compile(_ENGLISH_HOURS, re.IGNORECASE), partial(_english_hours, language)))
         found.append((re.compile(rf"{full_stop}(?=\s?[ap]\.?m\b)", re.IGNORECASE), words))
@@ -228,7 +228,9 @@ def _after_slash(code: str, language: Language) -> list[tuple[re.Pattern[str], W
     return [(re.compile(clock + ends[code], re.IGNORECASE), words)]
 
 
-def _with_full_stop(code: str, language: Language, full_stop: str, words: Words) -> list[tuple[re.Pattern[str], Words]]:
+def _with_full_stop(
+    code: str, language: Language, full_stop: str, words: Words, between: Words
+) -> list[tuple[re.Pattern[str], Words]]:
     """10.30 Uhr; alle 8.30, alle ore 20.45."""
     if code == "it":
         at = r"(?:(?<=\b[Aa]lle )|(?<=\b[Dd]alle )|(?<=\b[Dd]elle )|(?<=\b[Oo]re )|(?<=\b[Ll]e )|"
@@ -236,9 +238,9 @@ def _with_full_stop(code: str, language: Language, full_stop: str, words: Words)
         at += r"(?<=\b[Aa]ll['’])(?=1\.)|(?<=\b[Dd]all['’])(?=1\.))"
         end = r"(?![\w:]|[.,]\d|\s(?:euro|milioni|miliardi|per cento))"
         after_day = "|".join(rf"(?<={day} )|(?<={day}\. )" for day in table(code).days)
-        after_day += r"|(?<=\b[Oo]rario )|(?<=\b[Oo]rario: )|(?<=\b[Oo]rari: )"
-        span = rf"(?=\d)(?:{after_day})(?P<h1>[01]?\d|2[0-4])(?:\.(?P<m1>[0-5]\d))?\s?[–-]\s?(?P<h2>[01]?\d|2[0-4])"
-        span += r"\.(?P<m2>[0-5]\d)(?![\w:]|[.,/]\d)"  # mar.-dom. 10-19.30
+        after_day += r"|(?<=\b[Oo]rario )|(?<=\b[Oo]rario: )|(?<=\b[Oo]rari: )|(?<=\b[Oo]re )|(?<=\d e )|(?<=\d\d/)"
+        span = rf"(?=\d)(?:{after_day})(?=[\d–-]*\.)(?P<h1>[01]?\d|2[0-4])(?:\.(?P<m1>[0-5]\d))?\s?[–-]\s?"
+        span += r"(?P<h2>[01]?\d|2[0-4])(?:\.(?P<m2>[0-5]\d))?(?![\w:]|[.,]\d)"  # mar.-dom. 10-19.30
 
         def from_to(found: re.Match[str]) -> str:
             first, last = (_spoken(code, language, int(found[f"h{n}"]), int(found[f"m{n}"] or 0), "") for n in (1, 2))
@@ -269,7 +271,15 @@ def _with_full_stop(code: str, language: Language, full_stop: str, words: Words)
             time, noun = r"(?:[01]?\d|2[0-4])\.[0-5]\d", {"de": "Uhr", "nl": "uur"}[code]
             joint = r"\s?(?:[–-]|,|\b(?:bis|und|oder|tot|en|of)\b)\s?"
             until += rf"|(?=(?:{joint}{time}){{1,5}} ?{noun}\b)"
+        if code == "es":  # a las 8.15, de 9.30 a 14 h, a 13.30 horas
+            until = r"|(?:(?<=\b[Ll]as \d\.\d\d)|(?<=\b[Ll]as \d\d\.\d\d)|(?<=\b[Aa] la 1\.\d\d)|(?=\shoras\b)|"
+            until += r"(?=\s(?:a|hasta)(?:\slas)?\s\d\d?(?:\.[0-5]\d)?\s(?:h|horas)\b))"
+            until += r"(?![\w:]|[.,]\d|\s?[%€$]|\s(?:euros|millones|por|mil)\b)"
         found = [(re.compile(f"{full_stop}(?:{hours}{until})"), words)]
+        if code == "es":  # 9.30-14.00 h
+            clock = r"(?P<h{0}>[01]?\d|2[0-4])(?:\.(?P<m{0}>[0-5]\d))?"
+            both = rf"(?<![\w:.,/–-])(?=[\d–-]*\.){clock.format(1)}\s?[–-]\s?{clock.format(2)}\s?h\b\.?(?!\w)"
+            found.insert(0, (re.compile(both), between))
         if code == "nl":
             found.append((re.compile(rf"{full_stop}(?![\w–-]|[.,:]\d)"), lambda match: _after_station(match, words)))
         return found
@@ -344,11 +354,15 @@ def _minutes_of_a_match(code: str, language: Language) -> list[tuple[re.Pattern[
 
     others = re.compile(  # goles de Isco, 23', y Abde, 67'
         rf"(?<![\w.,/°-])(?P<n>[1-9]\d?|1[0-2]\d)['’′](?:\+(?P<more>\d\d?)['’′]?)?"
-        rf"(?=[,;)]|\s(?:{_AND[code]}\s(?:\d|[A-ZÀ-Ý])|de la |do )|\.?$)"
+        rf"(?=[,;)]|\s(?:{_AND[code]}\s(?:\d|[A-ZÀ-Ý])|[A-ZÀ-Ý][a-zà-ÿ]|rig\. |de la |do )|\.?$)"
     )
 
     def another(found: re.Match[str]) -> str:
-        if _GOALS.search(found.string[max(0, found.start() - 100) : found.start()]) is None:
+        before = found.string[max(0, found.start() - 100) : found.start()]
+        named = found.string[found.end() : found.end() + 2].strip().isupper() and not before.endswith(
+            (": ", ", ", "; ")
+        )
+        if named or _GOALS.search(before) is None:
             return ELSEWHERE
         more = f" {table(code).signs.plus} {cardinal(found['more'], language)}" if found["more"] else ""
         if code == "it":
@@ -356,9 +370,18 @@ def _minutes_of_a_match(code: str, language: Language) -> list[tuple[re.Pattern[
         number = cardinal(found["n"], language) + more
         return f"{number} minutos" if _AFTER_MINUTES.search(found.string[: found.start()]) else f"{noun} {number}"
 
-    return [(pattern, words), (others, another)]
+    long = "|".join(rf"(?<=\b{each} )" for each in _LASTING[code].split())
+    lasting = rf"(?=\d)(?:{long})(?P<n>[1-9]\d?|1[0-2]\d)['’′](?=[,;:.)]|\s[a-zà-ÿ]|$)"
+    how_long = (re.compile(lasting), lambda found: laps.unit(language, "minute", int(found["n"])))
+    return [(pattern, words), (others, another), how_long]
 
 
+_LASTING = {  # words before so many minutes
+    "it": "per [Dd]opo circa ogni",
+    "es": "durante [Tt]ras unos cada los",
+    "pt": "por [Aa]pós durante cada",
+    "fr": "pendant [Aa]près durant environ",
+}
 _AND = {"it": "e", "es": "y", "pt": "e", "fr": "et"}
 _GOALS = re.compile(r"\b(?:[Gg]ole?s?|[Gg]olos?|[Bb]uts?|[Rr]eti|[Dd]o(?:ppietta|blete|ublé)|\d-\d)\b[^!?]*$")
 _AFTER_MINUTES = re.compile(r"\b(?:aos|nos|dos) \d+['’′](?:, \d+['’′])*,? e $")
@@ -477,7 +500,7 @@ _AND = {
 }
 _LASTED = re.compile(
     r"\b(?:(?:marathon|maratona|maratón|марафон|semi)\s?:|ran|clocked|lief|couru|corrió|corso|correu|пробежала?|"
-    r"took|lasted|w|czasem|czas:?|trwał[ay]?|dauerte?n?|dur(?:ó|ò|ou|é|ata|ato)|длил\w+|врем\w+|результат\w*|in|of|time:?|nach|von|Zeit|en|de|em|di|за|temps|tiempo|tempo|duration:?|Dauer:?)\s$|(?:成绩|用时|以|(?:タイム|記録)(?:は|が)?|"
+    r"took|lasted|w|czasem|czas:?|trwał[ay]?|dauerte?n?|dur(?:ó|ò|ou|é|ata|ato)|длил\w+|врем\w+|результат\w*|in|of|time:?|nach|von|Zeit|en|de|em|di|за|temps|tiempo|tempo|duration:?|Dauer:?)\s$|(?:成绩|用时|以|马拉松|(?:タイム|記録|マラソン)(?:は|が|を)?|"
     r"زمان|رکورد)[:：]?\s?$",
     re.IGNORECASE,
 )

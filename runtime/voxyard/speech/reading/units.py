@@ -68,10 +68,11 @@ def patterns(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
     word = "[a-zà-ÿąćęłńóśźż]{4,}"  # 2 min/face, 3 g/dobę
     per = rf"(?:{dot}/(?P<per>{measures}|{word}){after_per})?" if own.signs.per else r"(?P<per>(?!))?"
     docket = r"|\s\d{1,4}/\d\d(?!\d)" if language.locale == "de" else ""  # Az. 6 W 12/22
+    apostrophe = "'’" if language.locale != "tr" else ""  # 5 km'lik
     pattern = re.compile(
         rf"{range_or_number(language)}{symbol}{per}(?:(?<=[%％])(?![0-9²³/°])|(?![A-Za-z0-9²³/°]))"
         if _ends_are_attached(language)
-        else rf"{range_or_number(language)}{symbol}{per}{stop}(?![^\W_]|[²³/°'’^]{docket})"
+        else rf"{range_or_number(language)}{symbol}{per}{stop}(?![^\W_]|[²³/°{apostrophe}^]{docket})"
     )
 
     def words(found: re.Match[str]) -> str | None:
@@ -87,12 +88,13 @@ def patterns(language: Language, symbols: Mapping[str, str]) -> list[Reading]:
         said = decimal(*number_of(found), language)
         return f"{'ein' if said == 'eins' else said}{joint}{unit}"
 
-    before = re.compile(rf"(?<![\w%])(?<!\d )% ?{bare_range(language)}(?![\w%])")
+    before = re.compile(rf"(?<![\w%])(?<!\d )(?P<before>[-−+](?<![\d)].))?% ?{bare_range(language)}(?![\w%])")
 
     def percent_before(found: re.Match[str]) -> str | None:
         start = before_range(found, language, "")
         said = signed(found, language) + decimal(*number_of(found), language)
-        return None if start is None else f"yüzde {start}{said}"
+        sign = {"+": f"{own.signs.plus} ", None: ""}.get(found["before"], f"{language.minus} ")
+        return None if start is None else f"{sign}yüzde {start}{said}"
 
     first: list[Reading] = [(before, percent_before)] if language.locale == "tr" else []
     if language.locale == "fa":
@@ -558,9 +560,9 @@ def _measured(found: re.Match[str], unit: str, symbols: Mapping[str, str], langu
         return None
     noun = form.replace(figures, "").strip()
     sign = signed(found, language)
-    if language.number_words is None:
-        return None if found["first"] else form.replace(figures, found[0][: found.end("number") - found.start()])
     start = before_range(found, language, noun)
+    if language.number_words is None:
+        return None if start is None else start + form.replace(figures, sign + found["number"].lstrip("-−+"))
     if start is None and unit == "concentr-percent" and language.to and "%" in found[0][:-1] and not sign:
         first, first_part = re.sub(r"\D", "", found["first"]), found["first_part"] or ""
         start = f"{decimal(first, first_part, language)} {noun} {language.to} "  # of a vote: 52%–48%
@@ -611,7 +613,7 @@ def _chinese_measured(found: re.Match[str], unit: str, form: str, figures: str, 
     if first is None:
         return None
     if percent:
-        minus = "负" if found["sign"] == "-" else ""
+        minus = signed(found, language)
         before = f"百分之{first.removesuffix(language.to)}{language.to}" if first else ""
         full = whole == "100" and not part and not first
         return f"{before}{minus}百分之{'百' if full else decimal(whole, part, language)}"
