@@ -354,6 +354,8 @@ def test_headers_without_end_are_refused_before_they_end(address: str) -> None:
         b"GET\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
         b"POST /v1/documents HTTP/1.1\r\nHost: another\r\nTransfer-Encoding: chunked\r\n\r\nnone\r\n\r\n",
+        b"POST /v1/documents HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n"
+        b"0\r\n\r\nGET /behind HTTP/1.1\r\nHost: localhost\r\n\r\n",
     ],
 )
 def test_invalid_http_is_refused_in_the_envelope(address: str, sent: bytes, caplog: pytest.LogCaptureFixture) -> None:

@@ -374,7 +374,8 @@ def test_the_key_is_sent_and_stands_in_no_message(
     ("said", "seconds"),
     [
         ("3", 3.0), ("0", 0.0), ("-5", 0.0), ("9999", 60.0), ("", 4.0), ("soon", 4.0), ("nan", 4.0),
-        ("Thu, 01 Jan 1970 00:00:10 GMT", 7.0),
+        ("Thu, 01 Jan 1970 00:00:10 GMT", 7.0), ("Thursday, 01-Jan-70 00:00:10 GMT", 7.0),
+        ("Thu Jan  1 00:00:10 1970", 7.0), ("Thu, 99 Foo 2026 25:61:00 GMT", 4.0), ("9" * 400, 4.0),
     ],
 )  # fmt: skip
 def test_what_the_server_says_to_wait_is_waited(said: str, seconds: float) -> None:

@@ -98,6 +98,8 @@ class LimitedBody:
         encoding = headers.get("content-encoding", "").strip().lower()
         if encoding in COMPRESSIONS and not self._complete:
             self._refusal = CompressedError(f"the body is compressed ({encoding}): send it without Content-Encoding")
+        if declared and "transfer-encoding" in headers:  # a proxy before this may have seen its end elsewhere
+            self._refusal = ServiceError("found Content-Length and Transfer-Encoding: send one of them")
         if declared.isdecimal() and (len(declared) > 18 or int(declared) > limit):
             self._refuse_size()
 

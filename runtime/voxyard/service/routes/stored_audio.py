@@ -116,7 +116,7 @@ def stored_response(
     # A strong validator: two files of one are the same bytes, whichever service made them.
     etag = f'"{document.id[:16]}-{document.revision}-{name}-{size}"'
     headers = {**headers, "Cache-Control": "private, no-cache", "ETag": etag}
-    if etag in _tags(request.headers.get("if-none-match")):
+    if not {etag, "*"}.isdisjoint(_tags(request.headers.get("if-none-match"))):
         return Response(status_code=status.HTTP_304_NOT_MODIFIED, headers=headers)
     path = audio_store.path(document.id, name)
     validators = [None, etag]

@@ -10,21 +10,20 @@ from voxyard.service.documents.database import Connection, Database, Row
 
 HookEvent = Literal["document.completed", "document.failed"]
 
-TAKE_HOOKS = """
-    UPDATE hooks SET taken_until = clock_timestamp() + make_interval(secs => $1) FROM documents
-    WHERE documents.number = hooks.document AND hooks.number IN (
-        SELECT number FROM hooks WHERE (taken_until IS NULL OR taken_until < clock_timestamp()) AND number IN (
-            SELECT hooks.number FROM hooks JOIN documents ON documents.number = hooks.document
-            WHERE hooks.next_try <= $2 AND (taken_until IS NULL OR taken_until < clock_timestamp())
-            ORDER BY
-                row_number() OVER (PARTITION BY documents.owner ORDER BY hooks.next_try, hooks.number),
-                hooks.next_try, hooks.number
-            LIMIT $3)
-        FOR UPDATE SKIP LOCKED)
-    RETURNING hooks.number, documents.id, documents.webhook, hooks.event, hooks.tries, hooks.next_try, hooks.error
+_DUE = """
+    SELECT * FROM (
+        SELECT hooks.*, documents.id, documents.owner, documents.webhook, row_number() OVER (
+            PARTITION BY documents.owner, documents.webhook ORDER BY hooks.next_try, hooks.number) AS turn
+        FROM hooks JOIN documents ON documents.number = hooks.document WHERE hooks.next_try <= $1 AND {free}) AS due
+    ORDER BY row_number() OVER (PARTITION BY owner ORDER BY turn, next_try, number), next_try, number
+    LIMIT $2
+"""
+_FREE = "(taken_until IS NULL OR taken_until < clock_timestamp())"
+_TAKE = """
+    UPDATE hooks SET taken_until = clock_timestamp() + make_interval(secs => $1)
+    WHERE number = $2 AND next_try = $3 AND {free}
 """
 _LEAST_HOOK_SECONDS = 15.0  # more than a delivery takes
-_MOST_HOOKS = 8  # as many as are delivered at a time: another key's wait for no longer than one delivery takes
 
 
 @dataclass(frozen=True)
@@ -33,6 +32,7 @@ class DueWebhook:
 
     id: int
     document: str
+    owner: str
     url: str
     event: HookEvent
     tries: int
@@ -48,36 +48,24 @@ class PendingWebhooks:
 
     def __init__(self, database: Database, claims: Claims) -> None:
         self._database, self._claims = database, claims
+        self._due, self._take = (sql.format(free=_FREE if claims.shared else "TRUE") for sql in (_DUE, _TAKE))
 
-    def pending(self, now: float, limit: int = 100) -> tuple[DueWebhook, ...]:
-        """Up to `limit` webhooks that are due, by turns of the keys, of each the longest overdue first."""
+    def pending(self, now: float, limit: int = 1000) -> tuple[DueWebhook, ...]:
+        """Up to `limit` webhooks that are due and that no service has, by turns of the keys, and of each key's URLs."""
         with self._database.read() as connection:
-            found = connection.execute(
-                """
-                SELECT hooks.number, documents.id, documents.webhook, hooks.event, hooks.tries, hooks.next_try,
-                    hooks.error
-                FROM hooks JOIN documents ON documents.number = hooks.document
-                WHERE hooks.next_try <= $1
-                ORDER BY
-                    row_number() OVER (PARTITION BY documents.owner ORDER BY hooks.next_try, hooks.number),
-                    hooks.next_try, hooks.number
-                LIMIT $2
-                """,
-                (now, limit),
-            )
-            return tuple(_due_webhook(row) for row in found)
+            return tuple(_due_webhook(row) for row in connection.execute(self._due, (now, limit)))
 
-    def take(self, now: float, limit: int = _MOST_HOOKS) -> tuple[DueWebhook, ...]:
-        """Some webhooks that are due, for this service to deliver: on a shared database no other gets them for a while.
+    def take(self, hook: DueWebhook) -> bool:
+        """Takes a webhook for this service to deliver: on a shared database no other gets it for a while.
 
-        Where neither `done` nor `tried` follows, they are due again: the service was killed.
+        False where another service was first. Where neither `done` nor `tried` follows, it is due again: the service
+        was killed.
         """
         if not self._claims.shared:
-            return self.pending(now, limit)
+            return True
         seconds = max(_LEAST_HOOK_SECONDS, 2 * self._claims.seconds)
         with self._database.write() as connection:
-            found = connection.execute(TAKE_HOOKS, (seconds, now, limit))
-            return tuple(sorted((_due_webhook(row) for row in found), key=lambda hook: hook.id))
+            return connection.execute(self._take, (seconds, hook.id, hook.next_try)).rowcount == 1
 
     def tried(self, id: int, when: float, next_try: float | None, error: str | None) -> None:
         """Records a failed delivery at `when`; the webhook is due again at `next_try`, or never where that is None."""
@@ -109,5 +97,12 @@ def add(connection: Connection, document: int, event: HookEvent, when: float) ->
 
 def _due_webhook(row: Row) -> DueWebhook:
     return DueWebhook(
-        row["number"], row["id"], row["webhook"], row["event"], row["tries"], row["next_try"], row["error"]
+        row["number"],
+        row["id"],
+        row["owner"],
+        row["webhook"],
+        row["event"],
+        row["tries"],
+        row["next_try"],
+        row["error"],
     )

@@ -11,9 +11,9 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cache
 from urllib.parse import SplitResult
@@ -26,6 +26,7 @@ from voxyard.service.documents.store import Store
 from voxyard.service.errors import NotFoundError, ServiceError, without_paths
 from voxyard.service.webhooks.pending import DueWebhook
 from voxyard.service.webhooks.rules import PORTS, WebhookRules, check_webhook, refused_address, target_of
+from voxyard.speech.remote.client import told_wait
 
 SIGNATURE = "X-Voxyard-Signature"
 TOLERANCE = 300.0
@@ -57,8 +58,9 @@ log = logging.getLogger("voxyard.service")
 DELAYS = (10.0, 30.0, 120.0, 600.0, 3600.0, 3 * 3600.0, 6 * 3600.0, 12 * 3600.0)
 """Backoff: seconds from each failed attempt to the next; after the last, the webhook is given up."""
 _DELIVERY_SECONDS = 10.0  # for a whole delivery
-_MAX_CONCURRENT = 8
-_POLL_SECONDS = 1.0  # between two queries for due webhooks
+_PLACES, _OF_A_KEY, _TO_A_RECEIVER, _OF_ONE_TO_ONE = 32, 8, 8, 4
+"""Most deliveries at a time: in all, of a key, to a receiver, and of a key to a receiver."""
+_LEAST_SECONDS, _POLL_SECONDS = 0.1, 1.0  # between two queries for due webhooks: of many, one takes half of the least
 _GONE = 410
 
 
@@ -85,6 +87,7 @@ class WebhookSender:
         self._tls = tls
         self._stop = threading.Event()
         self._wake = threading.Event()
+        self._under_way: dict[DueWebhook, threading.Thread] = {}
         self._thread = threading.Thread(target=self._run, name="voxyard-webhooks", daemon=True)
 
     def start(self) -> None:
@@ -101,34 +104,43 @@ class WebhookSender:
         self._wake.set()
         if self._thread.ident is not None:
             self._thread.join()
+        for thread in list(self._under_way.values()):
+            thread.join()
 
-    def deliver_due(self) -> int:
-        """Attempts the webhooks whose turn it is; returns their number."""
-        due = self._store.webhooks.take(self._clock())
-        if due:
-            with ThreadPoolExecutor(_MAX_CONCURRENT, thread_name_prefix="voxyard-webhook") as executor:
-                for done in [executor.submit(self._deliver, hook) for hook in due]:
-                    done.result()
-        return len(due)
+    def deliver_due(self) -> list[threading.Thread]:
+        """Begins to deliver the webhooks whose turn it is, and for which there is a place; returns the threads."""
+        under_way, begun = list(self._under_way), list[threading.Thread]()
+        taken = {hook.id for hook in under_way}  # before the query: what ends after this is not due any more
+        busy = Counter(line for hook in under_way for line in _lines(hook))
+        for hook in self._store.webhooks.pending(self._clock()):
+            lines = _lines(hook)
+            if hook.id in taken or any(busy[line] >= most for line, most in lines.items()):
+                continue
+            busy.update(lines.keys())
+            thread = threading.Thread(target=self._attempt, args=[hook], name=f"voxyard-webhook {hook.id}", daemon=True)
+            self._under_way[hook] = thread
+            thread.start()
+            begun.append(thread)
+        return begun
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            found = -1  # not known
-            try:
-                found = self.deliver_due()
-            except ServiceError as error:
-                log.error("webhooks are delayed: the store cannot be used: %s", error)
-            except Exception:
-                log.exception("internal error in the webhook sender; continuing")
-            if not found and self._rules is None:
-                return
-            if found < 1:
-                self._wake.wait(_POLL_SECONDS)
-                self._wake.clear()
+            with _survived():
+                if not self.deliver_due() and not self._under_way and self._rules is None:
+                    return
+            self._stop.wait(_LEAST_SECONDS)
+            self._wake.wait(_POLL_SECONDS)
+            self._wake.clear()
+
+    def _attempt(self, hook: DueWebhook) -> None:
+        with _survived():
+            if not self._stop.is_set() and self._store.webhooks.take(hook):
+                self._deliver(hook)
+            del self._under_way[hook]
+            self._wake.set()  # the next may have waited for this place
+        self._under_way.pop(hook, None)
 
     def _deliver(self, hook: DueWebhook) -> None:
-        if self._stop.is_set():
-            return
         try:
             document = self._store.document(hook.document)
         except NotFoundError:
@@ -136,22 +148,25 @@ class WebhookSender:
             return
         try:
             rules = check_webhook(self._rules, hook.url)
-            status = self._post(hook, rules.secret, _body(hook, document))
+            answer = self._post(hook, rules.secret, _body(hook, document))
         except ServiceError as error:  # the settings have changed since it was accepted
             self._give_up(hook, str(error))
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, http.client.HTTPException, UnicodeError) as error:  # UnicodeError: no name of a host
             self._try_later(hook, _describe_error(error))
         else:
+            status = answer.status
             if 200 <= status < 300:
                 self._store.webhooks.done(hook.id)
                 log.info("webhook %d of document %s delivered", hook.id, hook.document)
             elif status == _GONE:
                 self._give_up(hook, "the receiver responded 410")
             else:
-                self._try_later(hook, f"the receiver responded {status}" + (_REDIRECT if 300 <= status < 400 else ""))
+                said = f"the receiver responded {status}" + (_REDIRECT if 300 <= status < 400 else "")
+                self._try_later(hook, said, told_wait(answer.headers.get("Retry-After", ""), self._clock()))
 
-    def _post(self, hook: DueWebhook, secret: bytes, body: bytes) -> int:
-        """Status of the response; its body is not read, and redirects are not followed."""
+    def _post(self, hook: DueWebhook, secret: bytes, body: bytes) -> http.client.HTTPResponse:
+        """The response; its body is not read, and redirects are not followed."""
+        until = time.monotonic() + self._timeout
         target, port = target_of(hook.url)
         headers = {
             "Content-Type": "application/json",
@@ -162,35 +177,64 @@ class WebhookSender:
             **standard_headers(secret, f"{hook.document}.{hook.id}", body, int(self._clock())),
         }
         name = target.hostname or ""
-        connection = http.client.HTTPConnection(name, port, timeout=self._timeout)
+        connection = http.client.HTTPConnection(name, port)
         connection.default_port = PORTS[target.scheme]  # which is not in the Host header
         with closing(connection):
-            connection.sock = _connect(name, port, time.monotonic() + self._timeout)
+            connection.sock = _connect(name, port, until)
+            connection.sock.settimeout(_left(until))
             if target.scheme == "https":
                 connection.sock = (self._tls or _trusted()).wrap_socket(connection.sock, server_hostname=name)
-            deadline = threading.Timer(
-                self._timeout, _abort, [connection.sock]
-            )  # slow bytes would reset the socket's timeout
+            # A timer, for slow bytes would reset the socket's timeout.
+            deadline = threading.Timer(_left(until), _abort, [connection.sock])
             deadline.daemon = True
             deadline.start()
             try:
                 connection.request("POST", _path(target), body=body, headers=headers)
-                return connection.getresponse().status
+                answer = connection.getresponse()
+                while answer.status < 200:  # an interim one, such as 103, after which http.client does not read on
+                    answer.headers = None  # type: ignore[assignment]
+                    answer.begin()
+                return answer
+            except (OSError, http.client.HTTPException):
+                _left(until)  # it was cut off
+                raise
             finally:
                 deadline.cancel()
 
-    def _try_later(self, hook: DueWebhook, error: str) -> None:
+    def _try_later(self, hook: DueWebhook, error: str, told: float | None = None) -> None:
         if hook.tries >= len(DELAYS):
             self._give_up(hook, error)
             return
         now = self._clock()
-        wait = DELAYS[hook.tries] * random.uniform(0.9, 1.1)
+        wait = max(DELAYS[hook.tries] * random.uniform(0.9, 1.1), min(told or 0.0, DELAYS[-1]))
         self._store.webhooks.tried(hook.id, now, now + wait, error)
         log.warning("webhook %d of document %s: %s; retry in %.0f s", hook.id, hook.document, error, wait)
 
     def _give_up(self, hook: DueWebhook, error: str) -> None:
         self._store.webhooks.tried(hook.id, self._clock(), None, error)
         log.error("webhook %d of document %s given up: %s", hook.id, hook.document, error)
+
+
+@contextmanager
+def _survived() -> Iterator[None]:
+    """Logs what fails in the block; it is due again within `_POLL_SECONDS`."""
+    try:
+        yield
+    except ServiceError as error:
+        log.error("webhooks are delayed: the store cannot be used: %s", error)
+    except Exception:
+        log.exception("internal error in the webhook sender; continuing")
+
+
+def _lines(hook: DueWebhook) -> dict[Hashable, int]:
+    """Lines in which a webhook waits, and how many of each are under way at most: who is slow fills his own alone."""
+    receiver = tuple(hook.url.partition("?")[0].split("/")[:3])
+    return {
+        (): _PLACES,
+        ("key", hook.owner): _OF_A_KEY,
+        ("receiver", receiver): _TO_A_RECEIVER,
+        (hook.owner, receiver): _OF_ONE_TO_ONE,
+    }
 
 
 @cache
@@ -221,21 +265,28 @@ def _body(hook: DueWebhook, document: Document) -> bytes:
 def _connect(name: str, port: int, until: float) -> socket.socket:
     """Connection to a host, at an address that was looked at: the name is not resolved again.
 
-    All addresses together have until this time of the monotonic clock. Raises OSError.
+    All addresses together have until this time of the monotonic clock, and each its part. Raises OSError.
     """
     failed: OSError | None = None
-    for *_, place in socket.getaddrinfo(name, port, type=socket.SOCK_STREAM):
+    found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)
+    for index, (*_, place) in enumerate(found):
         address = str(place[0])
         reason = refused_address(name, address)
         try:
             if reason is not None:
                 raise OSError(reason)
-            if (left := until - time.monotonic()) <= 0:
-                raise TimeoutError
-            return socket.create_connection((address, port), left)
+            return socket.create_connection((address, port), _left(until) / (len(found) - index))
         except OSError as error:
             failed = error
     raise failed or OSError(f"{name} has no address")
+
+
+def _left(until: float) -> float:
+    """Seconds until a time of the monotonic clock. Raises TimeoutError once it is over."""
+    left = until - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
 
 
 def _path(target: SplitResult) -> str:
@@ -250,5 +301,7 @@ def _abort(taken: socket.socket) -> None:
 def _describe_error(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "the receiver did not respond in time"
+    if isinstance(error, http.client.HTTPException) and not isinstance(error, OSError):
+        return f"the receiver responded with what is not HTTP: {str(error)[:300]!r}"
     reason = (error.strerror if isinstance(error, OSError) and error.strerror else str(error)) or type(error).__name__
     return f"the receiver could not be reached or did not respond: {reason[:300]}"

@@ -5,12 +5,15 @@ from __future__ import annotations
 import http.client
 import io
 import json
+import math
 import os
 import re
 import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -54,6 +57,19 @@ class Answer:
         while isinstance(found, dict) and found:
             found = next((found[name] for name in ("error", "detail", "message") if name in found), str(found))
         return " ".join(str(found).split())[:_MESSAGE] or http.client.responses.get(self.status, "")
+
+
+def told_wait(said: str, now: float) -> float | None:
+    """Seconds to wait that the header `Retry-After` tells, as a number or a date; None where it tells none."""
+    try:
+        seconds = float(said)
+    except ValueError:
+        try:
+            date = parsedate_to_datetime(said)
+        except (TypeError, ValueError):
+            return None
+        seconds = date.replace(tzinfo=date.tzinfo or UTC).timestamp() - now  # one of its forms names no zone
+    return max(seconds, 0.0) if math.isfinite(seconds) else None
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from email.utils import parsedate_to_datetime
 from typing import cast
 
 from voxyard.speech.engine import EngineSpec, Ready
@@ -20,7 +19,7 @@ from voxyard.speech.placement import Refusal
 from voxyard.speech.pool import ipc
 from voxyard.speech.pool.transport import Report, StartRefused
 from voxyard.speech.pool.worker_process import Device, ProcessEnded
-from voxyard.speech.remote.client import Answer, ServerError, decoded
+from voxyard.speech.remote.client import Answer, ServerError, decoded, told_wait
 from voxyard.speech.remote.frontend import servers_of
 from voxyard.speech.requests import SAMPLE_RATE, Cancelled, Request, Result, Unspeakable
 
@@ -272,15 +271,8 @@ def devices(engine: EngineSpec) -> tuple[Device, ...]:
 
 def retry_after(answer: Answer, attempt: int, now: Callable[[], float] = time.time) -> float:
     """Seconds to wait before the next request: as the server says, in seconds or as a date, else 1, 2, 4 and so on."""
-    said = answer.headers.get("retry-after", "").strip()
-    try:
-        seconds = float(said)
-    except ValueError:
-        try:
-            seconds = parsedate_to_datetime(said).timestamp() - now()
-        except (TypeError, ValueError):
-            seconds = 2.0**attempt
-    return min(max(seconds, 0.0), LONGEST_WAIT) if math.isfinite(seconds) else 2.0**attempt
+    told = told_wait(answer.headers.get("retry-after", ""), now())
+    return 2.0**attempt if told is None else min(told, LONGEST_WAIT)
 
 
 def _body(request: Request, model: str) -> dict[str, object]:
