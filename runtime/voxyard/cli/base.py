@@ -21,7 +21,19 @@ WRONG_USE = 2
 INTERRUPTED = 130
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
-PATH = click.Path(path_type=Path)
+
+
+class HomePath(click.Path):
+    """A path. A leading ~ is the home."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path."""
+        from voxyard.settings import path_of
+
+        return super().convert(path_of(value), param, ctx)
+
+
+PATH = HomePath(path_type=Path)
 
 
 def config_option(sections: str) -> Callable[[Any], Any]:

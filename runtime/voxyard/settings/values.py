@@ -6,6 +6,7 @@ import functools
 import json
 import math
 import operator
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
@@ -32,6 +33,14 @@ def from_file(setting: Setting, value: object) -> Any:
     if value is None:  # `batch_size:` with nothing behind it: the default, whatever the host plan says
         return None if setting.may_be_none else setting.default()
     return _checked(setting, value, strict=True)
+
+
+def path_of(text: str) -> Path:
+    """The path of a text. A leading ~ is the home, which a shell leaves in `--out=~/a.wav` and within quotes.
+
+    Where no such user is known it is a name, as for a shell, and in ./~/a.wav too.
+    """
+    return Path(os.path.expanduser(text))  # noqa: PTH111 (Path's refuses ~lock.wav, and takes ./~ for the home)
 
 
 def found_words(value: object) -> str:
@@ -66,7 +75,8 @@ def _checked(setting: Setting, value: object, *, strict: bool) -> Any:
         good = adapter.validate_json(json.dumps(value), strict=True) if strict else adapter.validate_python(value)
     except (ValidationError, ValueError, TypeError):
         raise SettingsError(f"found {found_words(value)}, expected {setting.expected()}") from None
-    return _home_expanded(good) if isinstance(good, Path) else good
+    home = isinstance(good, Path) and str(value).startswith("~")  # in ./~/x it is a name
+    return _home_expanded(good) if home else good
 
 
 def _home_expanded(path: Path) -> Path:

@@ -204,6 +204,8 @@ def test_a_tilde_is_the_home_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/someone")
     loaded = load(TrainConfig, environ={"VOXYARD_TRAIN_CHECKPOINT_DIR": "~/runs"})
     assert loaded.config.training.checkpoint_dir == Path("/home/someone/runs")
+    named = load(TrainConfig, flags={"training.checkpoint_dir": "./~/runs"}, environ={})
+    assert named.config.training.checkpoint_dir == Path("~/runs")  # a folder of that name
 
 
 @pytest.mark.parametrize(
