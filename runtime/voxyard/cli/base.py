@@ -24,10 +24,12 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
 class HomePath(click.Path):
-    """A path. A leading ~ is the home."""
+    """A path. A leading ~ is the home; an empty text, such as "$FOLDER" of a shell that has none, is refused."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The path."""
+        """The path. Raises click.BadParameter."""
+        if value == "":
+            self.fail("found an empty text, expected a path", param, ctx)
         from voxyard.settings import path_of
 
         return super().convert(path_of(value), param, ctx)

@@ -69,6 +69,8 @@ def _checked(setting: Setting, value: object, *, strict: bool) -> Any:
         return None
     if isinstance(value, str) and "\0" in value:
         raise SettingsError(f"found a text with a NUL character, expected {setting.expected()}")
+    if value == "" and Path in setting.kinds:  # "$FOLDER" of a shell that has none, and no name for this folder
+        raise SettingsError(f"found an empty text, expected {setting.expected()}")
     try:
         adapter = _adapter(setting.kinds, setting.constraints)
         # In JSON mode "strict" takes a path or a word of a Literal from a text, which is all that YAML has.

@@ -108,11 +108,13 @@ def test_what_became_of_old_keys_is_told_on_standard_error(
         ("topology --from=~/matrix.txt", "NV12"),
         ("speak ~/story.txt --engine=espeak --show-words --config=~/speak.yaml --lexicon=~/words.yaml", "a sequel."),
         ("speak story.txt --engine=espeak --show-words", "there is no file story.txt"),
+        ("weights tiny {}", "Invalid value for 'DIRECTORY': found an empty text, expected a path"),
+        ("export --checkpoint run --out={}", "Invalid value for '--out': found an empty text, expected a path"),
         ("speak ./~/story.txt --engine=espeak --show-words", "another home."),
         ("speak ~lock.txt --engine=espeak --show-words", "a lock."),
     ],
 )
-def test_a_tilde_that_the_shell_leaves_is_the_home(
+def test_a_tilde_that_the_shell_leaves_is_the_home_and_no_path_is_empty(
     voxyard_command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: str, says: str
 ) -> None:
     """In `--out=~/a.wav` and within quotes, as in opm/opm-simulators#5063 and emmercm/igir#1405."""
@@ -130,7 +132,7 @@ def test_a_tilde_that_the_shell_leaves_is_the_home(
         path.write_text(text)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.chdir(here)
-    ended = voxyard_command(*arguments.split())
+    ended = voxyard_command(*(each.format("") for each in arguments.split()))
     assert says in ended.out + ended.err
 
 

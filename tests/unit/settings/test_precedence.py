@@ -191,6 +191,7 @@ def test_what_a_section_itself_refuses_is_a_sentence_with_its_origins(tmp_path: 
         ("training.batch_size", "8.5"),
         ("training.resume", "perhaps"),
         ("data.cache_file", "a\0b"),
+        ("training.checkpoint_dir", ""),
         ("data.cache_file", "~nobody-has-this-name/x"),
     ],
 )
