@@ -68,6 +68,7 @@ class LazyGroup(click.Group):
     def __init__(self, *args: Any, entries: Entries, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.entries = entries
+        self.commands = dict.fromkeys(entries, click.Command(None))  # for click's "Did you mean": their names alone
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names in the order they are written down."""

@@ -396,7 +396,8 @@ def test_a_result_that_standard_output_cannot_spell_is_printed(encoding: str) ->
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["tran"], "No such command 'tran'"),
+        (["tran"], "No such command 'tran'. Did you mean 'train'?"),
+        (["weights", "fecth"], "No such command 'fecth'. Did you mean 'fetch'?"),
         (["train", "--bach-size", "8"], "No such option '--bach-size'"),
         (["train", "--batch-size"], "requires an argument"),
         (["synthesize"], "Missing option '--checkpoint'"),
