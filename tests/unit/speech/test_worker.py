@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import queue
 import re
+import shutil
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
@@ -407,11 +408,8 @@ def test_a_process_starts_in_its_parents_folder_and_not_in_one_that_was_removed(
     folder.mkdir()
     monkeypatch.chdir(folder)
     for _ in range(2):
-        ended = threading.Event()
-        PipedProcess(
-            "telling", None, lambda told, ended=ended: ended.set() if isinstance(told, ProcessEnded) else None,
-            environment={},
-        )  # fmt: skip
-        assert ended.wait(PATIENCE)
-        folder.rmdir() if folder.exists() else None
+        messages: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        PipedProcess("telling", None, messages.put, environment={})
+        assert isinstance(messages.get(timeout=PATIENCE), ProcessEnded)
+        shutil.rmtree(folder, ignore_errors=True)
     assert (tmp_path / "told").read_text().split() == [str(folder), "/"]
