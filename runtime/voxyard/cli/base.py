@@ -21,7 +21,21 @@ WRONG_USE = 2
 INTERRUPTED = 130
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
-PATH = click.Path(path_type=Path)
+
+
+class HomePath(click.Path):
+    """A path. A leading ~ is the home; an empty text, such as "$FOLDER" of a shell that has none, is refused."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path. Raises click.BadParameter."""
+        if value == "":
+            self.fail("found an empty text, expected a path", param, ctx)
+        from voxyard.settings import path_of
+
+        return super().convert(path_of(value), param, ctx)
+
+
+PATH = HomePath(path_type=Path)
 
 
 def config_option(sections: str) -> Callable[[Any], Any]:
@@ -54,6 +68,7 @@ class LazyGroup(click.Group):
     def __init__(self, *args: Any, entries: Entries, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.entries = entries
+        self.commands = dict.fromkeys(entries, click.Command(None))  # for click's "Did you mean": their names alone
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names in the order they are written down."""

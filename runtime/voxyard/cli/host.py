@@ -8,12 +8,12 @@ import logging
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from voxyard.cli.base import CONTEXT, JSON, WRONG_USE, answering, refuse
+from voxyard.settings import path_of
 from voxyard.trainer.reporting.figures import columns
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def _read(source: str) -> bytes:
     if source == "-":
         return sys.stdin.buffer.read(_LARGEST_FILE)
     try:
-        with Path(source).open("rb") as file:
+        with path_of(source).open("rb") as file:
             return file.read(_LARGEST_FILE)
     except OSError as error:
         refuse("topology", f"--from {source}: {error.strerror}, expected a file", WRONG_USE)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import field_validator
 
-from voxyard.settings import Section, setting
+from voxyard.settings import Section, path_of, setting
 
 DEFAULT_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts", "tts-1*", "gpt-4o-mini-tts*")
 """OpenAI's model names, and any with these beginnings, such as `gpt-4o-mini-tts-2025-03-20`."""
@@ -118,13 +118,13 @@ class ServiceSection(Section):
         """Path of the SQLite file, or URL of the PostgreSQL database."""
         if self.store is None:
             return self.data_dir / "documents.sqlite"
-        return self.store if "://" in self.store else Path(self.store)
+        return self.store if "://" in self.store else path_of(self.store)
 
     def shelf_place(self) -> Path | str:
         """Path of the directory, or URL of the bucket."""
         if self.shelf is None:
             return self.data_dir / "audio"
-        return self.shelf if "://" in self.shelf else Path(self.shelf)
+        return self.shelf if "://" in self.shelf else path_of(self.shelf)
 
     def origins(self) -> tuple[str, ...]:
         """Origins of `allowed_origins` as browsers write them: in lower case, without a slash at the end."""

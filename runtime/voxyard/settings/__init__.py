@@ -9,6 +9,7 @@ from voxyard.settings.fields import Section, Setting, flags_of, setting, setting
 from voxyard.settings.flags import SettingOption, SettingsCommand, options
 from voxyard.settings.load import CONFIG_VARIABLE, HOST_PLAN_VARIABLE, Loaded, load
 from voxyard.settings.typed_command import TypedCommand, typed_command
+from voxyard.settings.values import path_of
 
 __all__ = [
     "CONFIG_VARIABLE",
@@ -26,6 +27,7 @@ __all__ = [
     "load",
     "markdown",
     "options",
+    "path_of",
     "setting",
     "settings_of",
     "typed_command",

@@ -15,7 +15,7 @@ from voxyard.settings import yaml_file
 from voxyard.settings.aliases import Alias, rename
 from voxyard.settings.errors import SettingsError
 from voxyard.settings.fields import GROUPS, PREFIX, Section, Setting, section_type, settings_of, variable_of
-from voxyard.settings.values import from_file, from_text
+from voxyard.settings.values import from_file, from_text, path_of
 from voxyard.settings.yaml_file import FileEntry, SectionHead
 from voxyard.settings.yaml_reader import FileNote
 
@@ -66,7 +66,7 @@ def load(
     """
     environ = os.environ if environ is None else environ
     if host_plan is None and environ.get(HOST_PLAN_VARIABLE):
-        host_plan = Path(environ[HOST_PLAN_VARIABLE])
+        host_plan = path_of(environ[HOST_PLAN_VARIABLE])
     known = {each.key: each for each in settings_of(model)}
     aliases = tuple(aliases)
     sources = [

@@ -6,6 +6,7 @@ import functools
 import json
 import math
 import operator
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
@@ -34,6 +35,14 @@ def from_file(setting: Setting, value: object) -> Any:
     return _checked(setting, value, strict=True)
 
 
+def path_of(text: str) -> Path:
+    """The path of a text. A leading ~ is the home, which a shell leaves in `--out=~/a.wav` and within quotes.
+
+    Where no such user is known it is a name, as for a shell, and in ./~/a.wav too.
+    """
+    return Path(os.path.expanduser(text))  # noqa: PTH111 (Path's refuses ~lock.wav, and takes ./~ for the home)
+
+
 def found_words(value: object) -> str:
     """Name of a value in a message, short and printable."""
     match value:
@@ -60,13 +69,16 @@ def _checked(setting: Setting, value: object, *, strict: bool) -> Any:
         return None
     if isinstance(value, str) and "\0" in value:
         raise SettingsError(f"found a text with a NUL character, expected {setting.expected()}")
+    if value == "" and Path in setting.kinds:  # "$FOLDER" of a shell that has none, and no name for this folder
+        raise SettingsError(f"found an empty text, expected {setting.expected()}")
     try:
         adapter = _adapter(setting.kinds, setting.constraints)
         # In JSON mode "strict" takes a path or a word of a Literal from a text, which is all that YAML has.
         good = adapter.validate_json(json.dumps(value), strict=True) if strict else adapter.validate_python(value)
     except (ValidationError, ValueError, TypeError):
         raise SettingsError(f"found {found_words(value)}, expected {setting.expected()}") from None
-    return _home_expanded(good) if isinstance(good, Path) else good
+    home = isinstance(good, Path) and str(value).startswith("~")  # in ./~/x it is a name
+    return _home_expanded(good) if home else good
 
 
 def _home_expanded(path: Path) -> Path:

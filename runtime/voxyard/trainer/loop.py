@@ -14,6 +14,7 @@ from types import MappingProxyType
 import keras
 import numpy as np
 
+from voxyard.corpus import CorpusError
 from voxyard.telemetry.gpu_watch import GpuWatch
 from voxyard.telemetry.workloads import TrainMetrics
 from voxyard.trainer import checkpoint
@@ -256,7 +257,12 @@ class Run:
                 )
             )
             stack.enter_context(told_out_of_memory(self.config, self.devices, self._doing, self._rescue.saved))
-            return self._train(pipeline, observer, warm_up)
+            try:
+                return self._train(pipeline, observer, warm_up)
+            except CorpusError as error:  # the corpus went away under the run, say
+                if not self._rescue.step:  # it could not begin
+                    raise
+                raise CorpusError(f"{error}\n{self._rescue.saved()}", exit_code=1) from error
 
     def _compile(self) -> None:
         """Where XLA compiles: all length buckets before the first step, from batches of one clip of each."""

@@ -1,4 +1,4 @@
-"""Running out of memory: a real tensor that no machine has room for, and devices that fail when they are told to."""
+"""Running out of memory, or of a corpus: a tensor that no machine has room for, and devices that fail when told to."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import tensorflow as tf
 from async_device import AsyncStep, Open
 from runs import environment
 
+from voxyard.corpus import CorpusError
 from voxyard.trainer import TrainConfig, checkpoint
 from voxyard.trainer.autotune import trial_process
 from voxyard.trainer.autotune.candidates import trial
@@ -54,6 +55,36 @@ class WithoutMemoryForUpdates(AsyncStep):
         if step == 4:
             raise OOM
         return super().train(staged, step)
+
+
+class WithoutCorpus(AsyncStep):
+    """Devices that a corpus does not reach any more from the batch `last` on."""
+
+    staged = last = 0
+
+    def stage(self, arrays: Any) -> Any:
+        self.staged += 1
+        if self.staged >= self.last:
+            raise CorpusError("more clips cannot be read than --max-bad-share allows")
+        return super().stage(arrays)
+
+
+class WithoutCorpusLater(WithoutCorpus):
+    """The same after some steps."""
+
+    last = 9
+
+
+@pytest.mark.parametrize(("step", "code"), [(WithoutCorpus, 2), (WithoutCorpusLater, 1)])
+def test_a_corpus_that_goes_away_fails_a_run_that_had_begun_and_keeps_its_steps(
+    opened: Open, step: type[AsyncStep], code: int
+) -> None:
+    run = opened(step=step, max_steps=20)
+    with pytest.raises(CorpusError, match="more clips cannot be read") as raised:
+        run.execute()
+    newest = checkpoint.newest(run.config.training.checkpoint_dir)
+    assert (raised.value.exit_code, newest is None) == (code, code == 2)
+    assert (f"The newest checkpoint is {newest}: the run goes on from there." in str(raised.value)) == (code == 1)
 
 
 def test_a_state_of_a_whole_step_is_saved(opened: Open) -> None:

@@ -212,8 +212,8 @@ def test_a_model_goes_on_from_an_acoustic_one(trained: Path, tones: Path, tmp_pa
     assert "model/text_to_mel" not in done.stderr
 
 
-def test_a_run_does_not_go_on_with_a_vocoder_of_another_size(tmp_path: Path) -> None:
-    """Where the model's own size is another one, too, the variables tell it."""
+def test_a_run_does_not_go_on_with_a_model_or_a_vocoder_of_another_size(tmp_path: Path) -> None:
+    """The variables that do not fit would be a list of hundreds; where the networks are others, they tell it."""
     from voxyard.trainer.saving.run_state import RunState
 
     def config(**model: Any) -> TrainConfig:
@@ -232,8 +232,11 @@ def test_a_run_does_not_go_on_with_a_vocoder_of_another_size(tmp_path: Path) -> 
         TrainerError, match="its vocoder is tiny and not small: give --vocoder-size tiny, or start anew"
     ):
         resume(size="small")
-    for fits in ({"size": "small", "vocoder_size": "tiny"}, {"size": "tiny"}, {"size": "normal"}):
+    for fits in ({"size": "small", "vocoder_size": "tiny"}, {"size": "small", "networks": "acoustic"}):
         resume(**fits)
+    for other in ("tiny", "normal"):
+        with pytest.raises(TrainerError, match=f"its model is small and not {other}: give --model-size small, or"):
+            resume(size=other)
     del was["model"]["vocoder_size"]  # an older checkpoint: as large as the model
     checkpoint.save(tmp_path, 8, {"one": np.zeros(1, np.float32)}, {"config": was}, keep=1)
     resume(size="small", vocoder_size="small")

@@ -101,6 +101,41 @@ def test_what_became_of_old_keys_is_told_on_standard_error(
     assert len(ended.err.splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ("keys list --file=~/keys.yaml", "alice"),
+        ("topology --from=~/matrix.txt", "NV12"),
+        ("speak ~/story.txt --engine=espeak --show-words --config=~/speak.yaml --lexicon=~/words.yaml", "a sequel."),
+        ("speak story.txt --engine=espeak --show-words", "there is no file story.txt"),
+        ("weights tiny {}", "Invalid value for 'DIRECTORY': found an empty text, expected a path"),
+        ("export --checkpoint run --out={}", "Invalid value for '--out': found an empty text, expected a path"),
+        ("speak ./~/story.txt --engine=espeak --show-words", "another home."),
+        ("speak ~lock.txt --engine=espeak --show-words", "a lock."),
+    ],
+)
+def test_a_tilde_that_the_shell_leaves_is_the_home_and_no_path_is_empty(
+    voxyard_command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: str, says: str
+) -> None:
+    """In `--out=~/a.wav` and within quotes, as in opm/opm-simulators#5063 and emmercm/igir#1405."""
+    home, here = tmp_path / "home", tmp_path / "here"
+    for path, text in {
+        home / "keys.yaml": f"alice: {'0' * 64}\n",
+        home / "matrix.txt": "\tGPU0\tGPU1\nGPU0\t X \tNV12\nGPU1\tNV12\t X \n",
+        home / "speak.yaml": "speak: {seed: 3}\n",
+        home / "words.yaml": "SQL: sequel\n",
+        home / "story.txt": "This is a SQL.",
+        here / "~" / "story.txt": "This is another home.",
+        here / "~lock.txt": "This is a lock.",
+    }.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(here)
+    ended = voxyard_command(*(each.format("") for each in arguments.split()))
+    assert says in ended.out + ended.err
+
+
 SETTINGS_COMMANDS = {
     "train": ("--describe", "VOXYARD_DEVICE", "VOXYARD_TRAIN_DEVICE"),
     "profile": ("--strategy multiworker", "VOXYARD_TRAIN_STRATEGIE", "VOXYARD_TRAIN_STRATEGY"),
@@ -361,7 +396,8 @@ def test_a_result_that_standard_output_cannot_spell_is_printed(encoding: str) ->
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["tran"], "No such command 'tran'"),
+        (["tran"], "No such command 'tran'. Did you mean 'train'?"),
+        (["weights", "fecth"], "No such command 'fecth'. Did you mean 'fetch'?"),
         (["train", "--bach-size", "8"], "No such option '--bach-size'"),
         (["train", "--batch-size"], "requires an argument"),
         (["synthesize"], "Missing option '--checkpoint'"),

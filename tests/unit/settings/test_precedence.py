@@ -191,6 +191,7 @@ def test_what_a_section_itself_refuses_is_a_sentence_with_its_origins(tmp_path: 
         ("training.batch_size", "8.5"),
         ("training.resume", "perhaps"),
         ("data.cache_file", "a\0b"),
+        ("training.checkpoint_dir", ""),
         ("data.cache_file", "~nobody-has-this-name/x"),
     ],
 )
@@ -204,6 +205,8 @@ def test_a_tilde_is_the_home_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/someone")
     loaded = load(TrainConfig, environ={"VOXYARD_TRAIN_CHECKPOINT_DIR": "~/runs"})
     assert loaded.config.training.checkpoint_dir == Path("/home/someone/runs")
+    named = load(TrainConfig, flags={"training.checkpoint_dir": "./~/runs"}, environ={})
+    assert named.config.training.checkpoint_dir == Path("~/runs")  # a folder of that name
 
 
 @pytest.mark.parametrize(

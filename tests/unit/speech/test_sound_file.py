@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gc
+import shutil
 import signal
 import subprocess
 import sys
@@ -346,6 +347,15 @@ def test_a_disk_that_is_full_at_the_very_end_commits_nothing(tmp_path: Path, suf
     with pytest.raises(EncodeError, match="no disk space left"), open_sound(tmp_path / f"book{suffix}") as sound:
         sound.write(tone(0.001))
     assert not (tmp_path / f"book{suffix}").exists()
+
+
+@pytest.mark.parametrize("suffix", NAMES)
+def test_a_folder_that_goes_away_fails_the_command_and_is_no_wrong_use(tmp_path: Path, suffix: str) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    with pytest.raises(EncodeError, match="the audio so far, is gone") as raised, open_sound(folder / f"book{suffix}"):
+        shutil.rmtree(folder)
+    assert raised.value.exit_code == 1
 
 
 def test_a_full_disk_leaves_no_open_file(tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import queue
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -34,7 +36,7 @@ from voxyard.speech.pool.ipc import (
     StopWorker,
 )
 from voxyard.speech.pool.worker import PoolChunkSource, PoolConnection
-from voxyard.speech.pool.worker_process import Device, ProcessEnded, WorkerProcess
+from voxyard.speech.pool.worker_process import Device, PipedProcess, ProcessEnded, WorkerProcess
 from voxyard.speech.requests import Cancelled, Request, Result, Unspeakable
 
 
@@ -394,3 +396,20 @@ def test_the_device_is_in_the_environment_before_anything_is_imported() -> None:
     readies = [message.ready for message in said if isinstance(message, EngineReady)]
     assert readies[0].facts["gpus"] == "GPU-77"
     assert said[-1] == ProcessEnded("its process ended with status 0")
+
+
+def test_a_process_starts_in_its_parents_folder_and_not_in_one_that_was_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shell stays in a folder that was removed; torch loads no library there."""
+    (tmp_path / "telling.py").write_text(f"import os\nopen({str(tmp_path / 'told')!r}, 'a').write(os.getcwd() + ' ')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    for _ in range(2):
+        messages: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        PipedProcess("telling", None, messages.put, environment={})
+        assert isinstance(messages.get(timeout=PATIENCE), ProcessEnded)
+        shutil.rmtree(folder, ignore_errors=True)
+    assert (tmp_path / "told").read_text().split() == [str(folder), "/"]

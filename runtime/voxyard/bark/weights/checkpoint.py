@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import pickletools
 import zipfile
+import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from pickle import UnpicklingError
@@ -209,7 +212,7 @@ def _check_weights(directory: Path) -> list[str]:
 def _check_files(files: list[Path]) -> list[str]:
     """Problems of weight files that are there."""
     faults = [f"{file.name} {fault}" for file in files if (fault := _fault(file))]
-    return faults or (_check_safetensors(files) if files and files[0].suffix == ".safetensors" else [])
+    return faults or _check_names(files)
 
 
 def _fault(file: Path) -> str | None:
@@ -231,20 +234,41 @@ def _fault(file: Path) -> str | None:
     return None
 
 
-def _check_safetensors(files: list[Path]) -> list[str]:
-    from safetensors import SafetensorError, safe_open
+def _check_names(files: list[Path]) -> list[str]:
+    """Problems of the names of tensors, as far as the heads of weight files tell them."""
+    from safetensors import SafetensorError
 
     names: set[str] = set()
     for file in files:
         try:
-            with safe_open(file, framework="numpy") as opened:
-                names.update(name.partition(".")[0] for name in opened.keys())  # noqa: SIM118 (no mapping)
+            found = _names(file)
         except SafetensorError as problem:
             return [f"{file.name} is damaged ({problem})"]
+        if found is None:
+            return []
+        names.update(name.partition(".")[0] for name in found)
     lacking = [stage for stage in _STAGES if stage not in names]
     others = ", ".join(sorted(names - {*_STAGES})) if len(lacking) == len(_STAGES) else ""
-    found = f"; they have {others}" if others else ""
-    return [f"the weights have no part {', '.join(lacking)}{found}"] if lacking else []
+    found_words = f"; they have {others}" if others else ""
+    return [f"the weights have no part {', '.join(lacking)}{found_words}"] if lacking else []
+
+
+def _names(file: Path) -> Sequence[str] | None:
+    """Names of a file's tensors; None where its head does not tell them, as one of PyTorch from before its archives."""
+    if file.suffix == ".safetensors":
+        from safetensors import safe_open
+
+        with safe_open(file, framework="numpy") as opened:
+            return list(opened.keys())
+    try:
+        with zipfile.ZipFile(file) as archive:
+            pickled = archive.read(next(name for name in archive.namelist() if name.endswith("/data.pkl")))
+        read = [(code.name, str(text)) for code, text, _ in pickletools.genops(pickled)]  # runs nothing
+    except (ValueError, zipfile.BadZipFile, zlib.error):
+        return None
+    if any(code == "GLOBAL" and not text.startswith(("torch", "collections")) for code, text in read):
+        return None  # more than tensors: whoever loads it says so
+    return [text for code, text in read if "UNICODE" in code and "." in text]  # not `storage`, `cpu`, numbers
 
 
 def _check_tokenizer(directory: Path) -> list[str]:

@@ -96,10 +96,14 @@ class EncodeError(SpeechError):
     """Audio cannot be encoded or written."""
 
 
-class DiskFullError(EncodeError):
-    """The disk is full."""
+class UnfinishedError(EncodeError):
+    """A file that was begun cannot be written to its end."""
 
     exit_code = 1
+
+
+class DiskFullError(UnfinishedError):
+    """The disk is full."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,16 @@ from typing import TYPE_CHECKING, Self
 
 from voxyard.host.durable_files import flush, rename, whole_file
 from voxyard.speech.audio import audiobook, wav
-from voxyard.speech.audio.encoder import NO_TAGS, DiskFullError, EncodeError, Encoder, Format, Tags, check
+from voxyard.speech.audio.encoder import (
+    NO_TAGS,
+    DiskFullError,
+    EncodeError,
+    Encoder,
+    Format,
+    Tags,
+    UnfinishedError,
+    check,
+)
 from voxyard.speech.requests import SAMPLE_RATE
 
 if TYPE_CHECKING:
@@ -248,11 +257,11 @@ class SoundFile:
             step()
         except EncodeError as error:
             self._drop()
-            raise EncodeError(f"{error}: {self._made()}") from error
+            raise UnfinishedError(f"{error}: {self._made()}") from error
         except OSError as error:
             self._drop()
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                raise EncodeError(f"cannot write {self.path}: {error.strerror or error}: {self._made()}") from error
+                raise UnfinishedError(f"cannot write {self.path}: {error.strerror or error}: {self._made()}") from error
             raise DiskFullError(
                 f"no disk space left for {self.path}: {self._made()}; free some, or name a file on another disk, and "
                 "run the command again"

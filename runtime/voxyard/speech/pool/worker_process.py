@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any, Literal
 
 from voxyard.host.memory import memory_kills
@@ -48,6 +49,15 @@ class ProcessEnded:
     cause: EndCause = "crashed"
 
 
+def _folder() -> str | None:
+    """Folder of a new process: this one's, unless that was removed. torch loads no library in such a one."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return "/"
+    return None
+
+
 class PipedProcess:
     """A process of one of our modules, and its pipe; it takes its end as PoolConnection does.
 
@@ -78,6 +88,7 @@ class PipedProcess:
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
                 stdout=sys.__stderr__ and sys.__stderr__.fileno(),  # standard output may be the caller's sound
+                cwd=_folder(),
                 process_group=0,  # Ctrl-C is for the pool, which ends its workers in order
             )  # fmt: skip
         except BaseException:

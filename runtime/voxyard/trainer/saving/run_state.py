@@ -78,7 +78,7 @@ class RunState:
         found = checkpoint.newest_good(training.checkpoint_dir) if training.resume else None
         if found is not None:
             self._refuse_other_front_end(found)
-            self._refuse_other_vocoder(found)
+            self._refuse_other_size(found)
             into.restore(found.state)
             self._vocoder_updates_before = int(found.meta.get(EARLIER, 0))
             for name, mine in self.identity().items():
@@ -127,16 +127,21 @@ class RunState:
             "start anew with --no-resume, or from its weights in another --checkpoint-dir with --init-from"
         )
 
-    def _refuse_other_vocoder(self, found: checkpoint.Checkpoint) -> None:
-        """Raises TrainerError where the vocoder alone is of another size."""
+    def _refuse_other_size(self, found: checkpoint.Checkpoint) -> None:
+        """Raises TrainerError where our model, or its vocoder alone, is of another size."""
         mine, was = self._config.model, trained_config(found.meta["config"]).model
-        alike = (was.networks, was.size, was.module) == (mine.networks, mine.size, None)
-        if not self._acoustic_alone and alike and was.vocoder_row != mine.vocoder_row:
-            raise TrainerError(
-                f"{found.path} cannot be resumed, its vocoder is {was.vocoder_row} and not {mine.vocoder_row}: give "
-                f"--vocoder-size {was.vocoder_row}, or start anew with --no-resume, or from the weights that fit in "
-                "another --checkpoint-dir with --init-from"
-            )
+        if (was.networks, was.module) != (mine.networks, None):
+            return  # the variables tell these
+        sizes = [("model", "--model-size", was.size, mine.size)]
+        if not self._acoustic_alone:
+            sizes.append(("vocoder", "--vocoder-size", was.vocoder_row, mine.vocoder_row))
+        for what, flag, theirs, asked in sizes:
+            if theirs != asked:
+                raise TrainerError(
+                    f"{found.path} cannot be resumed, its {what} is {theirs} and not {asked}: give {flag} {theirs}, or "
+                    "start anew with --no-resume, or from the weights that fit in another --checkpoint-dir with "
+                    "--init-from"
+                )
 
     def _front_end_differences(self, meta: Mapping[str, Any]) -> list[str]:
         """Settings and speakers that give weights another meaning than in their checkpoint, a line each."""

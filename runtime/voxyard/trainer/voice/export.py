@@ -19,6 +19,7 @@ from packaging.licenses import InvalidLicenseExpression, canonicalize_license_ex
 from voxyard import __version__
 from voxyard.corpus.text import SYMBOLS_HASH
 from voxyard.host.durable_files import digest_of, put_directory
+from voxyard.settings import path_of
 from voxyard.trainer import checkpoint as checkpoints
 from voxyard.trainer.config import TrainConfig, trained_config
 from voxyard.trainer.errors import TrainerError
@@ -111,7 +112,7 @@ def _licence(asked: str | None, corpus: Path | None) -> str:
     if asked is not None:
         if not asked.strip():
             raise TrainerError("--licence is empty: expected an SPDX name such as CC0-1.0, or a file with the text")
-        path = Path(asked)
+        path = path_of(asked)
         with suppress(OSError):  # a long name is no path
             if path.is_file():
                 return _licence_text(path)
