@@ -28,6 +28,14 @@ def service(tmp_path: Path) -> Iterator[Service]:
 
 
 @pytest.fixture
+def held_service(tmp_path: Path) -> Iterator[Service]:
+    """A service that has spoken one part, and speaks the others once it is let go on."""
+    folder = tmp_path / "service"
+    with serving(folder, engine=ENGINE | {"held": 1}) as served:
+        yield Service(f"{served.url}/", folder)
+
+
+@pytest.fixture
 def locked_service(tmp_path: Path) -> Iterator[Service]:
     """A service that asks for a key."""
     keys, folder = tmp_path / "keys.yaml", tmp_path / "service"

@@ -171,12 +171,13 @@ def test_a_browser_that_takes_no_streams_from_workers_reads_the_growing_file(
 
 @pytest.mark.parametrize("name", ["mp3", "opus", "aac", "flac", "wav", "pcm"])
 def test_a_finished_document_is_downloaded(
-    service: Service, page: Page, start_document: Start, tmp_path: Path, name: str
+    held_service: Service, page: Page, start_document: Start, tmp_path: Path, name: str
 ) -> None:
-    page.goto(service.url)
+    page.goto(held_service.url)
     start_document(" ".join(sentences(2)))
     button = page.get_by_role("button", name="Download")
     expect(button).to_be_disabled()
+    held_service.go_on()
     finish(page)
     page.get_by_label("Format").select_option(name)
     with page.expect_download() as download:

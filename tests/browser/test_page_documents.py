@@ -21,12 +21,13 @@ LONG = " ".join(sentences(199))
 Start = Callable[..., str]
 
 
-def test_a_pasted_text_is_spoken_part_by_part(service: Service, page: Page, start_document: Start) -> None:
-    page.goto(service.url)
+def test_a_pasted_text_is_spoken_part_by_part(held_service: Service, page: Page, start_document: Start) -> None:
+    page.goto(held_service.url)
     start_document(TEXT)
     expect(page.locator("#strip .cell")).to_have_count(len(SENTENCES))
     until(page, "new Set([...document.querySelectorAll('#strip .cell')].map(c => c.dataset.state)).size === 2")
     assert {"waiting", "spoken"} == set(states(page))
+    held_service.go_on()
     expect(page.get_by_role("heading", level=1)).to_be_focused()
     expect(page.get_by_text("Finished", exact=True)).to_be_visible()
     assert states(page) == ["spoken"] * len(SENTENCES)

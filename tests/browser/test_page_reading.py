@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 
 import epubs
 import httpx
 import pytest
-from eventually import eventually
+from eventually import PATIENCE, eventually
 from playwright.sync_api import Page, Route, expect
 from watching import Service, Watch, sentences, until
 
@@ -166,11 +167,10 @@ def test_a_minute_without_the_service_is_survived_by_a_document_and_its_sound(
     url = f"{service.url}v1/documents/{id}"
     eventually(lambda: httpx.get(url).json()["state"] == "completed", "it is spoken, by the real clock")
     down[0] = False
-    for _ in range(60):
+    end = time.monotonic() + PATIENCE
+    while page.locator("#state-words").inner_text() != "Finished" and time.monotonic() < end:
         page.clock.run_for(1000)
         page.wait_for_timeout(200)
-        if page.locator("#state-words").inner_text() == "Finished":
-            break
     expect(page.get_by_text("Finished", exact=True)).to_be_visible()
     page.clock.resume()
     until(page, "document.querySelector('#audio').currentTime > 0")

@@ -43,6 +43,10 @@ class Service:
         """From here on the engine can say everything."""
         (self.folder / "cured").touch()
 
+    def go_on(self) -> None:
+        """Speak on, where it is held."""
+        (self.folder / "on").touch()
+
 
 @dataclass
 class Watch:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from alert_rules import ROOT, alerts, labels_of, run
+from eventually import PATIENCE
 from monitoring_programs import Alertmanager
 from monitoring_programs import alertmanager as running_alertmanager
 
@@ -78,7 +79,7 @@ def test_the_worse_alert_silences_the_other_here_and_not_elsewhere(alertmanager:
 
     alertmanager.post(posted)
 
-    deadline = time.monotonic() + 30  # what silences others hears of an alert a moment after it was taken
+    deadline = time.monotonic() + PATIENCE  # what silences others hears of an alert a moment after it was taken
     while True:
         format_value = {json.dumps(each["labels"], sort_keys=True): each["status"] for each in alertmanager.alerts()}
         status = [format_value[json.dumps(labels, sort_keys=True)] for labels in silenced]

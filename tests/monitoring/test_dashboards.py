@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
+from eventually import PATIENCE
 from grafana_foundation_sdk.models.dashboard import Dashboard
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
@@ -117,7 +118,7 @@ def _refused(address: str, expr: str) -> str | None:
     body = urllib.parse.urlencode({"query": expr}).encode()
     try:
         for what in ("format_query", "query"):
-            with urllib.request.urlopen(f"{address}/api/v1/{what}", body, timeout=30) as answer:  # noqa: S310
+            with urllib.request.urlopen(f"{address}/api/v1/{what}", body, timeout=PATIENCE) as answer:  # noqa: S310
                 assert json.load(answer)["status"] == "success"
     except urllib.error.HTTPError as error:
         return f"{expr}: {error.read().decode()}"

@@ -11,7 +11,7 @@ from html import unescape
 from pathlib import Path
 
 import pytest
-from exporters import free_port
+from free_ports import free_port
 from series import WrittenSeries, serving, write
 
 import preview

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from alert_rules import ROOT
+from eventually import eventually
 from fleet_doubles import host
 from local_session import LocalSession
 from monitoring_programs import prometheus
@@ -60,10 +60,7 @@ class Watched:
         return problem_of(entry, LocalSession().run(probes(entry)))
 
     def until_well(self, entry: ServiceEntry) -> None:
-        deadline = time.monotonic() + 60
-        while (problem := self.problem(entry)) is not None:
-            assert time.monotonic() < deadline, problem
-            time.sleep(0.5)
+        eventually(lambda: self.problem(entry) is None, lambda: str(self.problem(entry)), every=0.5)
 
 
 def part(fleet: Inventory = FLEET, more: bytes = b"") -> RolePart:

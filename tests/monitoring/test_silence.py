@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 import pytest
 from alert_rules import ROOT
-from exporters import free_port
+from free_ports import free_port
 from local_session import LocalSession
 from monitoring_programs import Alertmanager, alertmanager
 

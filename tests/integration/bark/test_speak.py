@@ -15,6 +15,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from eventually import eventually
 from fake_driver import FakeDriver
 from scenario import GpuState, MigInstance, Scenario
 
@@ -61,6 +62,13 @@ def workers(process: subprocess.Popen[str]) -> list[psutil.Process]:
         for each in psutil.Process(process.pid).children()
         if "voxyard.speech.pool.worker" in " ".join(each.cmdline())
     ]
+
+
+def is_alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def wait_for_sound(folder: Path, process: subprocess.Popen[str]) -> Path:
@@ -127,7 +135,7 @@ def test_an_interrupt_says_what_was_written_and_leaves_no_process(
     assert "Traceback" not in noted
     assert seconds_of(part) > 0.5
     assert out.read_bytes() == b"what was there before"
-    assert not [each for each in left if each.is_running() and each.status() != psutil.STATUS_ZOMBIE]
+    eventually(lambda: not any(map(is_alive, left)), "its workers have ended")
 
 
 @pytest.mark.slow

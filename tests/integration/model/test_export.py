@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ import pytest
 import soundfile
 from eventually import PATIENCE
 from forked import run_forked
+from free_ports import free_port
 from openai import BadRequestError, NotFoundError, OpenAI
 from runs import environment
 
@@ -96,9 +96,7 @@ def voice(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def service(voice: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Base URL of a service that speaks with the voice."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     folder = tmp_path_factory.mktemp("service")
     arguments = (
         "serve", "--engine", "voxyard", "--model", voice, "--device", "cpu", "--workers", 1, "--port", port,

@@ -18,7 +18,7 @@ import psycopg
 import pytest
 import yaml
 from eventually import PATIENCE, eventually
-from exporters import free_port
+from free_ports import free_port
 from gateway_certificate import new_authority
 from postgres_server import PostgresServer
 from programs import program

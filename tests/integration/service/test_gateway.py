@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
-import socket
 import ssl
 import time
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 from eventually import eventually
+from free_ports import free_port
 from gateway_certificate import new_authority
 from gateway_load import Load
 from running_gateway import SERVER_NAME, haproxy_program, running_gateway
@@ -25,14 +25,6 @@ from voxyard.service.documents.records import instance_prefix
 
 KEY = "a-key-for-tests-0123456789"
 NAMES = ("one", "two", "three")
-
-
-def free_ports(count: int) -> list[int]:
-    found = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in found]
-    for each in found:
-        each.close()
-    return ports
 
 
 @dataclass
@@ -56,7 +48,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     folder = tmp_path_factory.mktemp("gateway")
     (folder / "keys.yaml").write_text(f"tester: {hashlib.sha256(KEY.encode()).hexdigest()}\n")
     (folder / "session").write_text("s" * 32)
-    https, metrics, *ports = free_ports(2 + len(NAMES))
+    https, metrics, *ports = (free_port() for _ in range(2 + len(NAMES)))
     authority = new_authority(folder / "authority", SERVER_NAME)
     trust = ssl.create_default_context(cafile=str(authority.root))
     services: list[TonesProcess] = []

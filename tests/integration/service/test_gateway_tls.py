@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 from eventually import eventually
-from exporters import free_port
+from free_ports import free_port
 from gateway_certificate import new_authority
 from running_gateway import SERVER_NAME, running_gateway
 from tls_server import running_server

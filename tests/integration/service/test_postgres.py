@@ -14,7 +14,7 @@ from urllib.parse import quote
 import psycopg
 import pytest
 from documents import new_document
-from eventually import eventually
+from eventually import PATIENCE, eventually
 from postgres_server import PostgresServer, running_server
 
 from voxyard.service.config import ServiceSection
@@ -272,7 +272,7 @@ def test_a_server_that_is_away_is_unavailable_until_it_is_back(
         with pytest.raises(StoreUnavailableError, match="does not answer"):
             act()
     own_server.start()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while True:
         try:
             assert [document.id for document in store.documents()] == [new.id]

@@ -12,8 +12,9 @@ from pathlib import Path
 import httpx
 import pytest
 from eventually import eventually
-from exporters import BIN, RunningExporter, exporter, free_port, parse
+from exporters import BIN, RunningExporter, exporter, parse
 from fake_driver import FakeDriver
+from free_ports import free_port
 from scenario import GpuState, Scenario
 from tones_process import TonesProcess
 
@@ -75,7 +76,7 @@ def test_a_sick_gpu_loses_its_worker_and_no_document_waits_for_it(host: Host) ->
     host.xid(0, 79)
 
     eventually(lambda: host.workers()["0"] == "waiting", host.workers)
-    assert host.exporter.value("voxyard_gpu_out_of_work", gpu="0", state="out") == 1
+    host.exporter.until(lambda: host.exporter.value("voxyard_gpu_out_of_work", gpu="0", state="out") == 1)
     assert host.metric("voxyard_bark_worker_waiting", gpu="0", reason="sick") == 1
     assert re.search(r"^0 .*out of work: Xid 79", host.gpus(), re.MULTILINE)
 
@@ -88,4 +89,4 @@ def test_a_sick_gpu_loses_its_worker_and_no_document_waits_for_it(host: Host) ->
 
     assert "GPU 0" in host.gpus("--return", "0")
     eventually(lambda: host.workers()["0"] == "ready", host.workers)
-    assert host.exporter.value("voxyard_gpu_out_of_work", gpu="0") is None
+    host.exporter.until(lambda: host.exporter.value("voxyard_gpu_out_of_work", gpu="0") is None)

@@ -27,17 +27,28 @@ SEED, CHUNKS = 7, 5
 TEXT = " ".join(
     f"This is sentence number {number} of a text that is spoken one sentence at a time." for number in range(CHUNKS)
 )
-LONG = 3600.0  # seconds of a chunk that no test waits for
+LONG = 3600.0  # seconds that no test waits for
 
 
 class Service:
     """One process of the service."""
 
     def __init__(
-        self, folder: Path, *, chunk: float, drain: float = PATIENCE, stop: float = 0.0, notice: float = 0.0
+        self,
+        folder: Path,
+        *,
+        chunk: float = 0.05,
+        held: bool = False,
+        drain: float = PATIENCE,
+        stop: float = 0.0,
+        notice: float = 0.0,
     ) -> None:
+        """Where it is `held`, its first chunk is in work until it is let go on."""
         self.data, self._marks = folder / "data", folder / "marks"
         self._marks.mkdir(exist_ok=True)
+        (self._marks / "on").unlink(missing_ok=True)
+        if not held:
+            self.go_on()
         paths = [
             *map(str, Path(stopped_service.__file__).parents[1].glob("*/")),
             *filter(None, [os.environ.get("PYTHONPATH")]),
@@ -52,6 +63,10 @@ class Service:
         )
         assert self.process.stdout is not None
         self.client = httpx.Client(base_url=self.process.stdout.readline().strip(), timeout=PATIENCE)
+
+    def go_on(self) -> None:
+        """Let it speak on."""
+        (self._marks / "on").touch()
 
     def send(self) -> str:
         """A document's id."""
@@ -111,8 +126,8 @@ def start(tmp_path: Path) -> Iterator[Start]:
     """Starts the service on one data directory, again and again."""
     started: list[Service] = []
 
-    def run(**times: float) -> Service:
-        started.append(Service(tmp_path, **times))
+    def run(**options: Any) -> Service:
+        started.append(Service(tmp_path, **options))
         return started[-1]
 
     yield run
@@ -131,7 +146,7 @@ def assert_goes_on(service: Service, document: str) -> None:
 
 
 def test_the_chunk_in_work_is_finished_and_kept_and_not_spoken_again(start: Start) -> None:
-    service = start(chunk=10.0)
+    service = start(held=True)
     document = service.send()
     eventually(service.is_speaking)
 
@@ -143,19 +158,20 @@ def test_the_chunk_in_work_is_finished_and_kept_and_not_spoken_again(start: Star
     for path, body in (("/v1/documents", {"text": TEXT}), ("/v1/audio/speech", {"input": "No.", "model": "tts-1"})):
         refused = service.client.post(path, json={"voice": "alloy", **body})
         assert (refused.status_code, "shutting down" in refused.text) == (503, True), refused.text
+    service.go_on()
     lines = service.ended()
     assert logged(lines, "waiting for 1 chunk on worker")
     assert logged(lines, "all chunks in progress finished")
     assert not [line for line in lines if line["level"] in ("warning", "error") and "request" not in line["message"]]
     assert (service.kept(document), sum(service.spoken().values())) == (1, 1)
 
-    again = start(chunk=0.05)
+    again = start()
 
     assert_goes_on(again, document)
 
 
 def test_a_chunk_that_takes_longer_than_it_may_is_ended_and_spoken_at_the_next_start(start: Start) -> None:
-    service = start(chunk=LONG, drain=2.0)
+    service = start(held=True, drain=2.0)
     document = service.send()
     eventually(service.is_speaking)
 
@@ -165,13 +181,13 @@ def test_a_chunk_that_takes_longer_than_it_may_is_ended_and_spoken_at_the_next_s
     assert logged(lines, "the time limit is over for 1 chunk on worker")
     assert (service.kept(document), service.spoken()) == (0, {})
 
-    again = start(chunk=0.05)
+    again = start()
 
     assert_goes_on(again, document)
 
 
 def test_a_second_signal_ends_the_service_at_once_and_loses_nothing(start: Start) -> None:
-    service = start(chunk=LONG, drain=LONG, stop=LONG)
+    service = start(held=True, drain=LONG, stop=LONG)
     document = service.send()
     eventually(service.is_speaking)
     service.terminate()
@@ -181,11 +197,11 @@ def test_a_second_signal_ends_the_service_at_once_and_loses_nothing(start: Start
     lines = service.ended()
     assert logged(lines, "second signal: stopping")
     assert (service.kept(document), service.spoken()) == (0, {})
-    assert_goes_on(start(chunk=0.05), document)
+    assert_goes_on(start(), document)
 
 
 def test_an_open_request_is_answered_while_no_document_is_spoken_on(start: Start) -> None:
-    service = start(chunk=1.5, stop=PATIENCE)
+    service = start(held=True, stop=PATIENCE)
     document = service.send()
     eventually(service.is_speaking)
     answers: queue.Queue[httpx.Response] = queue.Queue()
@@ -199,24 +215,25 @@ def test_an_open_request_is_answered_while_no_document_is_spoken_on(start: Start
     eventually(lambda: service.waiting() >= CHUNKS)  # more than can wait of the document
 
     service.terminate()
+    service.go_on()
 
     answer = answers.get(timeout=PATIENCE)
     asking.join()
     assert (answer.status_code, len(answer.content) > 0) == (200, True)
     service.ended()
     assert 1 <= service.kept(document) == sum(service.spoken().values()) < CHUNKS
-    assert_goes_on(start(chunk=0.05), document)
+    assert_goes_on(start(), document)
 
 
 def test_a_service_without_work_ends_at_once(start: Start) -> None:
-    service = start(chunk=LONG, drain=LONG, stop=LONG)
+    service = start(drain=LONG, stop=LONG)
     eventually(lambda: service.client.get("/readyz").status_code == 200)
     service.process.send_signal(signal.SIGTERM)
     assert logged(service.ended(), "all chunks in progress finished")
 
 
 def test_a_service_that_gives_notice_is_not_ready_and_still_accepts_all(start: Start) -> None:
-    service = start(chunk=0.05, stop=PATIENCE, notice=10.0)
+    service = start(stop=PATIENCE, notice=20.0)
     eventually(lambda: service.client.get("/readyz").status_code == 200)
 
     service.terminate()
@@ -228,11 +245,11 @@ def test_a_service_that_gives_notice_is_not_ready_and_still_accepts_all(start: S
     document = service.send()
     lines = service.ended()
     assert logged(lines, "not ready any more")
-    assert_goes_on(start(chunk=0.05), document)
+    assert_goes_on(start(), document)
 
 
 def test_a_document_with_a_key_is_accepted_until_the_end_and_spoken_at_the_next_start(start: Start) -> None:
-    service = start(chunk=10.0)
+    service = start(held=True)
     service.send()
     eventually(service.is_speaking)
     service.terminate()
@@ -242,8 +259,9 @@ def test_a_document_with_a_key_is_accepted_until_the_end_and_spoken_at_the_next_
 
     assert [each.status_code for each in answers] == [202, 200]
     (id,) = {each.json()["id"] for each in answers}
+    service.go_on()
     service.ended()
-    again = start(chunk=0.05)
+    again = start()
     eventually(lambda: again.document(id)["state"] == "completed")
 
 
@@ -260,4 +278,4 @@ def test_streams_of_unfinished_documents_end_once_no_chunk_is_in_progress(start:
         with pytest.raises(httpx.RemoteProtocolError):
             audio.read()
     service.ended()
-    assert_goes_on(start(chunk=0.05), document)
+    assert_goes_on(start(), document)

@@ -8,8 +8,9 @@ import time
 
 import pytest
 from eventually import PATIENCE, eventually
-from exporters import BIN, Series, exporter, free_port, parse
+from exporters import BIN, Series, exporter, parse
 from fake_driver import FakeDriver
+from free_ports import free_port
 from scenario import GpuState, Scenario
 
 MIB = 1 << 20

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from exporters import BIN, free_port
+from exporters import BIN
 from fake_driver import FakeDriver
+from free_ports import free_port
 from gateway_certificate import new_authority
 from monitoring_programs import prometheus
 from programs import program

@@ -12,6 +12,7 @@ import urllib.request
 
 import pytest
 import trustme
+from free_ports import free_port
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from runs import command, environment, write_tones
@@ -102,9 +103,7 @@ def test_metrics_of_a_run_are_served_while_it_goes(toy, tmp_path, scheme):
     web.write_text(f"tls_server_config: {{cert_file: {tmp_path}/pair.pem, key_file: {tmp_path}/pair.pem}}\n")
     context = ssl.create_default_context()
     authority.configure_trust(context)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     arguments = command(*toy, "--max-steps", 100_000, "--metrics-port", port, "--run", "proof", "--log-every", 5,
                         "--validate-every", 4, "--checkpoint-every", 4,
                         *(["--metrics-web-config", web] if scheme == "https" else []))  # fmt: skip

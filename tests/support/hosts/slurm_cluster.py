@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eventually import eventually
+from free_ports import free_port
 
 NODES = ("n1", "n2")
 GPUS = 2  # per node
@@ -86,7 +87,7 @@ def started(folder: Path) -> Iterator[SlurmCluster]:
     (folder / "munge.key").write_bytes(secrets.token_bytes(1024))
     (folder / "munge.key").chmod(0o600)
     host = socket.gethostname().partition(".")[0]
-    controller, *ports = _free_ports(1 + len(NODES))
+    controller, *ports = (free_port() for _ in range(1 + len(NODES)))
     text = _CONFIGURATION.format(
         host=host, controller=controller, user=pwd.getpwuid(os.getuid()).pw_name, folder=folder, nodes=",".join(NODES)
     )
@@ -131,11 +132,3 @@ def _idle(cluster: SlurmCluster) -> int:
         ["sinfo", "-h", "-p", "low", "-N", "-o", "%T"], env=cluster.environment, capture_output=True, text=True
     )
     return done.stdout.split().count("idle")
-
-
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]

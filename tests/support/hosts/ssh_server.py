@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from free_ports import free_port
 from programs import program
 
 from fleet.inventory.hosts import Host
@@ -124,12 +125,6 @@ def make_key(path: Path, passphrase: str = "") -> str:
     """A key pair at `path`; the public one."""
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", passphrase, "-f", path], check=True)
     return path.with_name(f"{path.name}.pub").read_text()
-
-
-def free_port() -> int:
-    """A port of loopback that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def accepts(port: int) -> bool:

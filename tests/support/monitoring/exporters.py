@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eventually import PATIENCE, eventually
+from free_ports import free_port
 from prometheus_client.parser import text_string_to_metric_families
 
 BIN = Path(sys.executable).parent
@@ -71,13 +71,6 @@ def parse(text: str) -> Series:
 def matches(labels: frozenset[tuple[str, str]], wanted: Mapping[str, str]) -> bool:
     """True where the labels hold all that is wanted."""
     return set(wanted.items()) <= labels
-
-
-def free_port() -> int:
-    """A port of the loopback interface that nobody uses now."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 @contextmanager

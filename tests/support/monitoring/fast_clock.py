@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from exporters import free_port
+from free_ports import free_port
 from monitoring_programs import Prometheus, prometheus_at
 
 SOURCE = Path(__file__).resolve().parents[3] / "deploy" / "prometheus"

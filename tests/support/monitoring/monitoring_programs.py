@@ -14,8 +14,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from eventually import eventually
-from exporters import free_port
+from eventually import PATIENCE, eventually
+from free_ports import free_port
 
 Result = list[dict[str, Any]]
 
@@ -29,7 +29,7 @@ class Prometheus:
     def ask(self, path: str, **parameters: object) -> Any:
         """The data of an answer of the API."""
         asked = urllib.parse.urlencode(parameters)
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/api/v1/{path}?{asked}", timeout=60) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/api/v1/{path}?{asked}", timeout=PATIENCE) as answer:
             body = json.load(answer)
         assert body["status"] == "success", body
         return body["data"]
@@ -64,7 +64,7 @@ class Alertmanager:
         body = json.dumps([{"labels": labels, "startsAt": begun} for labels in alerts]).encode()
         headers = {"Content-Type": "application/json"}
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}/api/v2/alerts", body, headers)
-        with urllib.request.urlopen(request, timeout=30):  # noqa: S310 - on loopback
+        with urllib.request.urlopen(request, timeout=PATIENCE):  # noqa: S310 - on loopback
             pass
 
     def alerts(self) -> list[dict[str, Any]]:
@@ -77,7 +77,7 @@ class Alertmanager:
 
     def ask(self, path: str) -> list[dict[str, Any]]:
         """A list that its API gives."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/api/v2/{path}", timeout=30) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/api/v2/{path}", timeout=PATIENCE) as answer:
             found: list[dict[str, Any]] = json.load(answer)
         return found
 
@@ -120,7 +120,7 @@ def _running(command: list[str], directory: Path, port: int) -> Iterator[None]:
 
 
 def _wait_until_ready(process: subprocess.Popen[bytes], port: int, name: str) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while True:
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/-/ready", timeout=5):

@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import faulty_metrics
-from exporters import exporter, free_port, parse
+from exporters import exporter, parse
 from fake_driver import FakeDriver
 from fast_clock import FACTOR, prometheus
+from free_ports import free_port
 from monitoring_programs import Prometheus
 from running_gateway import running_gateway
 from scenario import GIB, GpuState, MigInstance, Process, Scenario, counter

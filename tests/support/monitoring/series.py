@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporters import free_port
+from eventually import PATIENCE
+from free_ports import free_port
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def serving(program: str, directory: Path) -> Iterator[str]:
 
 
 def _until_ready(address: str, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while True:
         try:
             with urllib.request.urlopen(address, timeout=5):  # noqa: S310

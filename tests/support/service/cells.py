@@ -20,7 +20,7 @@ import httpx
 import psutil
 import psycopg
 from eventually import eventually
-from exporters import free_port
+from free_ports import free_port
 from postgres_server import PostgresServer
 from running_gateway import running_gateway
 from tones_process import TonesProcess

@@ -1,7 +1,7 @@
 """A service without its HTTP, as a process that can be killed: `queue_process.py DATA MARKS DOCUMENTS CHUNKS`.
 
 It accepts the documents, each under its idempotency key, says `accepted N` for each that is in the store, and ends
-when all are completed.
+when all are completed: a process of a worker speaks a dozen chunks, and the others once MARKS holds "on".
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ def main(data: Path, marks: Path, documents: int, chunks: int) -> None:
     """Serve until everything is completed."""
     store = Store(data / "store.sqlite")
     audio_store = AudioStore(AudioFolder(data / "audio"), quota=2**30)
-    engine = EngineSpec("documents:marking", {"marks": str(marks), "rows": ROWS, "samples": SAMPLES, "seconds": 0.1})
+    settings = {"marks": str(marks), "rows": ROWS, "samples": SAMPLES, "seconds": 0.1, "held": 12}
+    engine = EngineSpec("documents:marking", settings)
     with Pool(engine, [Device(f"cpu {number}") for number in range(WORKERS)], limits=PoolLimits(backoff=0.01)) as pool:
         queue = DocumentQueue(store, audio_store, pool, ServiceSection(active_documents=3), Pauses())
         queue.start()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eventually import PATIENCE
-from exporters import free_port
+from free_ports import free_port
 from gateway_certificate import Authority, new_authority
 from programs import program
 from tracked_files import ROOT

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+from eventually import PATIENCE, eventually
 from fastapi import FastAPI
 from frontends import TONE_FILES, TonesFrontend
 from prometheus_client import CollectorRegistry
@@ -119,12 +119,9 @@ def serving(folder: Path, **options: Any) -> Iterator[Served]:
         thread = threading.Thread(target=server.run, name="service")
         thread.start()
         try:
-            deadline = time.monotonic() + 30
-            while not server.started:
-                assert time.monotonic() < deadline, "the service does not start"
-                time.sleep(0.01)
+            eventually(lambda: server.started, "the service listens")
             port = server.servers[0].sockets[0].getsockname()[1]
             yield Served(f"http://127.0.0.1:{port}", state, watch, app)
         finally:
             server.should_exit = True
-            thread.join(30)
+            thread.join(PATIENCE)

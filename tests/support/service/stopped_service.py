@@ -1,8 +1,8 @@
 """A service as a process that is told to end: all of it is real but the engine, which speaks tones and leaves marks.
 
-`stopped_service.py DATA MARKS SECONDS DRAIN STOP NOTICE`: a chunk takes SECONDS; at the end it is not ready but accepts
-all for NOTICE seconds; then chunks in work have DRAIN seconds, open requests STOP. The address is the first line of
-standard output.
+`stopped_service.py DATA MARKS SECONDS DRAIN STOP NOTICE`: a chunk takes SECONDS, and none ends before MARKS holds "on";
+at the end it is not ready but accepts all for NOTICE seconds; then chunks in work have DRAIN seconds, open requests
+STOP. The address is the first line of standard output.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def main(data: Path, marks: Path, seconds: float, drain_seconds: float, stop_sec
     section = ServiceSection(
         data_dir=data, port=0, drain_seconds=drain_seconds, stop_seconds=stop_seconds, lame_duck_seconds=notice
     )
-    frontend = MarkingFrontend({"marks": str(marks), "rows": 1, "samples": 24, "seconds": seconds})
+    frontend = MarkingFrontend({"marks": str(marks), "rows": 1, "samples": 24, "seconds": seconds, "held": 0})
     speech, registry = SpeechSection(max_parallel_tts_workers=1), CollectorRegistry()
     configure_json_logging()
     with (

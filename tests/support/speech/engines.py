@@ -41,6 +41,7 @@ class TonesEngine:
         self._meant_rows = int(settings.get("meant_rows", 0))  # that there would be with more memory
         self._seconds = float(settings.get("seconds", 0.0))  # that as many chunks as there are rows take
         self._pause = settings.get("pause")  # it asks for so many seconds, and reports nothing while it speaks
+        self._held = settings.get("held")  # chunks that it speaks before `marks` holds "on"
         self._opening = float(settings.get("opening", 0.0))
         self._samples = int(settings.get("samples", 240))  # a character of the text
         self._espeak = bool(settings.get("espeak"))  # English in place of noise
@@ -51,6 +52,7 @@ class TonesEngine:
         self._faults: Mapping[str, Sequence[Any]] = settings.get("faults", {})  # stage → [what, how often]
         self._heard = settings.get("heard")  # faults of its own check, in each second chunk
         self._marks = Path(settings["marks"]) if "marks" in settings else None
+        self._spoken = 0
         self._refused = [settings[name] for name in ("unread", "refused") if name in settings]  # words
         self._unspeakable = settings.get("unspeakable")  # a word that it refuses until `marks` holds "cured"
 
@@ -99,6 +101,7 @@ class TonesEngine:
             }
             facts |= {} if self._heard is None else {"faults": self._heard if request.chunk % 2 else ()}
             audio = speech(request) if self._espeak else sound(request, self._samples)
+            self._spoken += 1
             yield request, Result(request.chunk, audio, facts=facts)
 
     def shrink(self, rows: int) -> None:
@@ -108,18 +111,26 @@ class TonesEngine:
         self.fault("close")
 
     def _spend(self, seconds: float, source: ChunkSource) -> Sequence[Request]:
-        """Take so long, reporting progress or in a pause that was asked for; less where chunks are cancelled: these."""
+        """Take so long, reporting progress or in a pause that was asked for; less where chunks are cancelled: these.
+
+        Longer where it is held.
+        """
         if self._pause is not None:
             source.progress(float(self._pause))
             time.sleep(seconds)
             return ()
         end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
+        while (left := end - time.monotonic()) > 0 or self._is_held():
             source.progress()
             if cancelled := source.cancelled():
                 return cancelled
-            time.sleep(min(left, 0.1))
+            time.sleep(min(max(left, 0.02), 0.1))
         return ()
+
+    def _is_held(self) -> bool:
+        if self._held is None or self._spoken < self._held:
+            return False
+        return self._marks is None or not (self._marks / "on").exists()
 
     def _cannot_say(self, text: str) -> bool:
         cured = self._marks is not None and (self._marks / "cured").exists()

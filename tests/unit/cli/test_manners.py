@@ -17,6 +17,7 @@ from typing import Any
 import click
 import pytest
 from command_line import Command
+from eventually import PATIENCE
 
 import voxyard.trainer.api
 from voxyard import __version__, cli
@@ -332,7 +333,7 @@ def test_control_c_leaves_no_traceback() -> None:
     assert process.stdout is not None
     assert process.stdout.readline() == "training\n"
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, err.strip()) == (130, "voxyard: interrupted")
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-from eventually import eventually
+from eventually import PATIENCE, eventually
 
 from demo import processes
 from demo.processes import ChildCommand, Children, DemoError, command, with_variables
@@ -141,11 +141,11 @@ def test_an_interrupted_demo_ends_every_program_and_says_so(tmp_path: Path, numb
                 break
         started = psutil.Process(demo.pid).children(recursive=True)
         os.kill(demo.pid, number)
-        _, errors = demo.communicate(timeout=60)
+        _, errors = demo.communicate(timeout=PATIENCE)
     assert started
     assert errors == "interrupted: every program that the demo had started was ended\n"
     assert demo.returncode == 130
-    assert psutil.wait_procs(started, timeout=10)[1] == []
+    assert psutil.wait_procs(started, timeout=PATIENCE)[1] == []
     assert not (tmp_path / "demo/index.html").exists()
 
 
@@ -190,7 +190,7 @@ def test_a_demo_that_is_interrupted_at_once_says_so_in_one_line(tmp_path: Path) 
     with subprocess.Popen(asked, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as demo:
         eventually(lambda: _catches(demo.pid, signal.SIGHUP))
         demo.send_signal(signal.SIGINT)
-        said, errors = demo.communicate(timeout=60)
+        said, errors = demo.communicate(timeout=PATIENCE)
     assert (demo.returncode, said, errors) == (130, "", "interrupted: the demo had not begun\n")
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from eventually import eventually
+from eventually import PATIENCE, eventually
 from syncs import watch_syncs
 
 from voxyard.diagnose.bundle import collect as bundles
@@ -415,12 +415,9 @@ def test_ctrl_c_leaves_no_archive_and_no_process(
     command = [sys.executable, "-c", INTERRUPTED, str(tmp_path / "python"), str(out)]
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    for _ in range(1200):
-        if numbers.exists() and numbers.read_text().count(" "):
-            break
-        time.sleep(0.05)
+    eventually(lambda: numbers.exists() and numbers.read_text().count(" "), "it has begun")
     process.send_signal(number)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=PATIENCE)
     assert process.returncode == code, said
     assert "Traceback" not in said
     assert list(out.parent.iterdir()) == []

@@ -20,7 +20,8 @@ from voxyard.diagnose.gpu_figures import gpu_figures
 from voxyard.host.nvml import gpus
 from voxyard.telemetry.gpu_watch import GpuWatch
 with GpuWatch(list(zip(["data", "model"], gpus())), interval=0.02) as watch:
-    time.sleep(0.4)
+    while watch.passes < 3:
+        time.sleep(0.01)
 found = gpu_figures(watch)
 print(json.dumps([found.document(), found.utilization("data"), found.utilization("model")]))
 """

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from eventually import PATIENCE
 from fake_driver import FakeDriver
 from scenario import Scenario
 
@@ -74,7 +75,7 @@ class Host:
     def finish(self) -> str:
         """Ends the process; what it wrote to standard error."""
         if self._process.returncode is None:
-            _, self.errors = self._process.communicate(timeout=30)
+            _, self.errors = self._process.communicate(timeout=PATIENCE)
         return self.errors
 
 

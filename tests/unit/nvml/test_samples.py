@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
+from eventually import PATIENCE
 from scenario import GpuState, Scenario, wave
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def test_the_last_twenty_seconds_are_kept(host: Start) -> None:
 def test_only_newer_samples_are_answered(host: Start) -> None:
     ours = host(Scenario([GpuState.default(0)])).open(1)
     before = samples(ours)[-1][0]
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE
     while ours.code("DeviceGetSamples", "@0", UTILIZATION, before) == NOT_FOUND:
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -66,7 +67,7 @@ def test_a_change_of_the_scenario_does_not_change_what_was_sampled_before(host: 
     samples(ours)
     scenario.with_gpu(0, utilization=20).write(ours.path)
     changed_us = time.time() * 1e6
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE
     while (found := samples(ours))[-1][1] == 80:
         assert time.monotonic() < deadline
         time.sleep(0.02)

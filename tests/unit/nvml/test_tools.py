@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -16,6 +15,7 @@ from pathlib import Path
 import pytest
 from eventually import eventually
 from fake_driver import FakeDriver
+from free_ports import free_port
 from scenario import GIB, GpuState, Process, Scenario
 
 
@@ -33,12 +33,6 @@ def eight() -> Scenario:
         make = GpuState.default if index < 6 else GpuState.consumer
         gpus.append(make(index, utilization=10 + index, power=100_000 + 1000 * index, temperature=40 + index))
     return Scenario(gpus)
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 @contextmanager

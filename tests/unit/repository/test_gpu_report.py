@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from eventually import PATIENCE, eventually
 
 from gpu_report import run as gpu_report
 from gpu_report.run import Step
@@ -220,7 +221,7 @@ sys.exit(run.main(["--stand-in", "--out", {str(tmp_path)!r}]))
             assert process.poll() is None, process.communicate()
             time.sleep(0.05)
         process.send_signal(number)
-        _, told = process.communicate(timeout=60)
+        _, told = process.communicate(timeout=PATIENCE)
     assert process.returncode == gpu_report.INTERRUPTED
     assert "interrupted in exporter; the steps before are in" in told
     assert "Traceback" not in told
@@ -228,8 +229,14 @@ sys.exit(run.main(["--stand-in", "--out", {str(tmp_path)!r}]))
     assert [each["name"] for each in whole["steps"]] == ["tests"]
     assert whole["left_out"] == ["exporter: the run was interrupted"]
     pid = int((tmp_path / "exporter.log").read_text())
-    stat = Path(f"/proc/{pid}/stat")
-    assert not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
+
+    def ended() -> bool:
+        try:
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+        except OSError:
+            return True
+
+    eventually(ended, f"process {pid} has ended")
 
 
 @pytest.mark.parametrize(

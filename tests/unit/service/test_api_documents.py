@@ -29,7 +29,7 @@ from voxyard.speech.requests import SAMPLE_RATE
 
 TEXT = "Chapter one.\n\nThe harbour lay still. Nobody was awake at that hour of the night, nobody but the watchman."
 LONG = "\n\n".join(f"Paragraph number {number} of a text that takes a while to be spoken." for number in range(30))
-SLOW = {"rows": 1, "seconds": 0.15}  # LONG takes so long that what a test does meanwhile comes in time
+SLOW = {"rows": 1, "seconds": 0.15}
 
 
 @pytest.fixture(scope="module")
@@ -205,13 +205,14 @@ def test_a_text_with_too_many_characters_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_audio_of_an_unfinished_document_is_streamed_in_order_to_its_end(tmp_path: Path) -> None:
-    with serving(tmp_path / "data", engine=SLOW, workers=2) as served:
+    with serving(tmp_path / "data", engine={"rows": 1, "held": 12}, workers=2) as served:
         document = send(served, LONG)
         heard = b""
         with httpx.stream("GET", served.url + document["audio"]["url"], timeout=60) as answer:
             for piece in answer.iter_raw():
                 if not heard:
                     assert ask(served, "GET", f"/v1/documents/{document['id']}").json()["state"] == "processing"
+                    (tmp_path / "data/on").touch()
                 heard += piece
         found = ended(served, document)
         whole = ask(served, "GET", found["audio"]["url"]).content
@@ -248,7 +249,7 @@ def test_a_listener_who_leaves_stops_no_document(tmp_path: Path) -> None:
 
 
 def test_a_document_that_is_deleted_cuts_its_listener_off_and_leaves_the_queue(tmp_path: Path) -> None:
-    with serving(tmp_path / "data", engine=SLOW) as served:
+    with serving(tmp_path / "data", engine={"rows": 1, "held": 25}) as served:
         document = send(served, LONG)
         with httpx.stream("GET", served.url + document["audio"]["url"], timeout=60) as answer:
             pieces = answer.iter_raw()
@@ -388,7 +389,7 @@ def test_a_key_has_no_more_event_streams_than_it_may_and_gets_its_place_back(
 
 
 def test_events_end_when_the_document_is_deleted(tmp_path: Path) -> None:
-    with serving(tmp_path / "data", engine={"faults": {"speak": ["hang", 1]}, "marks": str(tmp_path)}) as served:
+    with serving(tmp_path / "data", engine={"held": 0}) as served:
         document = send(served)
         told: list[Any] = []
         followed = threading.Event()
@@ -403,7 +404,7 @@ def test_events_end_when_the_document_is_deleted(tmp_path: Path) -> None:
 
 def test_an_idle_event_stream_sends_keep_alive_comments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("voxyard.service.routes.document_stream.HEARTBEAT", 0.05)
-    with serving(tmp_path / "data", engine={"faults": {"speak": ["hang", 1]}, "marks": str(tmp_path)}) as served:
+    with serving(tmp_path / "data", engine={"held": 0}) as served:
         document = send(served)
         with httpx.stream("GET", f"{served.url}/v1/documents/{document['id']}/events", timeout=60) as answer:
             lines = answer.iter_lines()
@@ -445,8 +446,7 @@ def test_a_client_sees_its_own_documents_only(tmp_path: Path) -> None:
 
 
 def test_a_full_queue_is_429_with_retry_after(tmp_path: Path) -> None:
-    hanging = {"faults": {"speak": ["hang", 1]}, "marks": str(tmp_path)}
-    with serving(tmp_path / "data", engine=hanging, max_documents=1) as served:
+    with serving(tmp_path / "data", engine={"held": 0}, max_documents=1) as served:
         send(served)
         answer = ask(served, "POST", "/v1/documents", json={"text": TEXT})
         assert answer.status_code == 429

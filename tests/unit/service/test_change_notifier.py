@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 
+from eventually import PATIENCE
+
 from voxyard.service.documents.change_notifier import ChangeNotifier
 
 
@@ -32,7 +34,7 @@ def test_all_waiters_are_woken_by_a_change_from_another_thread() -> None:
         tasks = [asyncio.create_task(notifier.wait("a", 0, 3600.0)) for _ in range(5)]
         await asyncio.sleep(0)
         threading.Thread(target=notifier.bump, args=("a",)).start()
-        return await asyncio.wait_for(asyncio.gather(*tasks), 20.0)
+        return await asyncio.wait_for(asyncio.gather(*tasks), PATIENCE)
 
     assert asyncio.run(waiting()) == [notifier.version("a")] * 5
     assert notifier._waiting == {}
@@ -73,7 +75,7 @@ def test_deleting_a_document_wakes_its_waiters_and_keeps_no_state() -> None:
         task = asyncio.create_task(notifier.wait("a", seen, 3600.0))
         await asyncio.sleep(0)
         notifier.forget("a")
-        return await asyncio.wait_for(task, 20.0)
+        return await asyncio.wait_for(task, PATIENCE)
 
     assert asyncio.run(waiting()) == 0
     assert notifier._versions == {}

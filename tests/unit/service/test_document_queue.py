@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from documents import ThreadPool, audio_of, new_document, words_of
-from eventually import PATIENCE
+from eventually import PATIENCE, eventually
 from joined import join
 
 from voxyard.service.audio.files import AudioFolder
@@ -72,10 +72,13 @@ class Service:
         return found
 
     def when(self, look: Callable[[], Any], good: Callable[[Any], object]) -> Any:
-        deadline = time.monotonic() + 60
-        while not good(seen := look()):
-            assert time.monotonic() < deadline, f"still {seen}"
-            time.sleep(0.005)
+        seen: Any = None
+
+        def is_good() -> object:
+            nonlocal seen
+            return good(seen := look())
+
+        eventually(is_good, lambda: f"still {seen}", every=0.005)
         return seen
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import socket
 import stat
 import threading
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ import av
 import httpx
 import pytest
 from eventually import eventually
+from free_ports import free_port
 from tones_process import TonesProcess
 
 CHARACTERS = 24_000  # 240 s of sound, 10 ms a character: encoding takes a second or more
@@ -21,10 +21,7 @@ CHARACTERS = 24_000  # 240 s of sound, 10 ms a character: encoding takes a secon
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[TonesProcess]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    service = TonesProcess(tmp_path / "service", "one", port, {"rate_limit": 0}, seconds=0.0)
+    service = TonesProcess(tmp_path / "service", "one", free_port(), {"rate_limit": 0}, seconds=0.0)
     service.start()
     try:
         yield service

@@ -402,7 +402,7 @@ def test_a_client_that_goes_away_unanswered_is_499_in_the_log(
 
 
 def test_open_requests_are_finished_before_the_end(section: ServiceSection, seen: Seen) -> None:
-    section = section.model_copy(update={"stop_seconds": 20.0})
+    section = section.model_copy(update={"stop_seconds": PATIENCE})
     answers: queue.Queue[httpx.Response] = queue.Queue()
     with serving(section, seen) as address:
 
@@ -502,7 +502,7 @@ def line_of(process: subprocess.Popen[str]) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_service_in_order(start: Callable[..., subprocess.Popen[str]], number: int) -> None:
-    process = start(20, 1)
+    process = start(PATIENCE, 1)
     address, answers = line_of(process), queue.Queue[int]()
     thread = threading.Thread(target=lambda: answers.put(httpx.get(f"{address}/v1/slow", timeout=PATIENCE).status_code))
     thread.start()

@@ -119,7 +119,7 @@ class Service:
     ) -> Iterator[Stream]:
         headers = headers if key is None else {**headers, "Authorization": f"Bearer {key}"}
         with connect(
-            self.url, additional_headers=headers, proxy=None, open_timeout=PATIENCE, close_timeout=5
+            self.url, additional_headers=headers, proxy=None, open_timeout=PATIENCE, ping_interval=None, close_timeout=5
         ) as socket:
             stream = Stream(socket)
             if config:
@@ -396,7 +396,8 @@ def test_a_client_that_says_nothing_for_long_is_let_go(service: Service, monkeyp
     with service.stream() as stream:
         assert stream.closed() == 1008
     with service.stream() as stream:
-        stream.send("session.close")
+        with suppress(ConnectionClosed):  # it has been let go already
+            stream.send("session.close")
         assert stream.closed() in (1000, 1008)
 
 
@@ -404,7 +405,7 @@ def test_a_client_that_says_nothing_for_long_is_let_go(service: Service, monkeyp
 
 
 def test_an_interruption_ends_what_is_not_spoken(tmp_path: Path) -> None:
-    with serving(tmp_path, engine={"samples": 240, "seconds": 0.05}) as service, service.stream() as stream:
+    with serving(tmp_path, engine={"samples": 240, "held": 1}) as service, service.stream() as stream:
         stream.send("input.text", text=LONG)
         stream.send("input.done")
         stream.until("audio.start")
@@ -412,6 +413,7 @@ def test_an_interruption_ends_what_is_not_spoken(tmp_path: Path) -> None:
         told, _ = stream.until("session.done")
         assert told[-1]["cancelled"] is True
         assert told[-1]["total_sentences"] < 40
+        (tmp_path / "on").touch()
         assert stream.speak("A bell rang.")[0][-1] == {
             "type": "session.done", "utterance_index": 1, "total_sentences": 1,
         }  # fmt: skip
@@ -451,7 +453,7 @@ def test_text_that_is_no_utf8_ends_the_connection_with_one_line(
 
 
 def test_utterances_without_end_are_refused(tmp_path: Path) -> None:
-    with serving(tmp_path, engine={"samples": 240, "seconds": 0.05}) as service, service.stream() as stream:
+    with serving(tmp_path, engine={"samples": 240, "held": 0}) as service, service.stream() as stream:
         stream.send("input.text", text="It was late.")
         for _ in range(30):
             stream.send("input.done")
@@ -625,7 +627,7 @@ def test_the_client_of_the_guide_ends_with_an_error_though_its_input_goes_on(ser
 
 
 def test_a_client_that_goes_away_ends_its_work(tmp_path: Path) -> None:
-    with serving(tmp_path, engine={"samples": 240, "seconds": 0.05}) as service:
+    with serving(tmp_path, engine={"samples": 240, "held": 1}) as service:
         with service.stream() as stream:
             stream.send("input.text", text=LONG)
             stream.until("audio.start")

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from documents import OwningStore, new_document
 from eventually import eventually
-from exporters import free_port
+from free_ports import free_port
 from live_service import live
 from service_app import running
 

@@ -87,7 +87,7 @@ class Receiver:
 
 class Clock:
     def __init__(self) -> None:
-        self.now = time.time() + 1  # after whatever a test has finished
+        self.now = time.time() + 60  # after whatever a test has finished
 
     def __call__(self) -> float:
         return self.now

@@ -70,27 +70,29 @@ def test_chunks_wait_for_a_device_that_comes(elastic: MakePool) -> None:
     assert [worker.device for worker in pool.workers()] == ["one/0"]
 
 
-def test_chunks_of_a_device_that_goes_are_spoken_elsewhere(elastic: MakePool) -> None:
-    pool = elastic(seconds=0.4)
+def test_chunks_of_a_device_that_goes_are_spoken_elsewhere(elastic: MakePool, tmp_path: Path) -> None:
+    pool = elastic(held=0)
     pool.add(ONE)
     pool.add(TWO)
     job = pool.submit(requests(24))
     eventually(lambda: any(worker.device == "one/0" and worker.state == "busy" for worker in pool.workers()))
 
     pool.remove(ONE, "its host has left the cluster")
+    (tmp_path / "on").touch()
 
     assert_whole(job, 24)
     assert [worker.device for worker in pool.workers()] == ["two/0"]
 
 
-def test_the_last_device_that_goes_leaves_the_chunks_waiting_for_the_next(elastic: MakePool) -> None:
-    pool = elastic(seconds=0.4)
+def test_the_last_device_that_goes_leaves_the_chunks_waiting_for_the_next(elastic: MakePool, tmp_path: Path) -> None:
+    pool = elastic(held=0)
     pool.add(ONE)
     job = pool.submit(requests(8))
     eventually(lambda: any(worker.state == "busy" for worker in pool.workers()))
 
     pool.remove(ONE, "its host has left the cluster")
     eventually(lambda: pool.waiting == NOBODY)
+    (tmp_path / "on").touch()
     pool.add(TWO)
 
     assert_whole(job, 8)

@@ -49,14 +49,15 @@ def busy(pool: Pool) -> int:
     return sum(worker.state == "busy" for worker in pool.workers())
 
 
-def test_what_the_workers_have_is_delivered_and_nothing_more_is_handed_out(pool: MakePool) -> None:
-    speaking, heard = pool(2, seconds=1.0), list[Outcome]()
+def test_what_the_workers_have_is_delivered_and_nothing_more_is_handed_out(pool: MakePool, tmp_path: Path) -> None:
+    speaking, heard = pool(2, held=0), list[Outcome]()
     job = speaking.submit(requests(20), deliver=heard.append)
     eventually(lambda: busy(speaking) == 2)
 
     drain = speaking.drain()
     eventually(lambda: drain.pending)
     assert {each.device for each in drain.pending} <= {"gpu 0", "gpu 1"}
+    (tmp_path / "on").touch()
     assert drain.wait(PATIENCE)
 
     spoken = len(heard)
@@ -71,14 +72,15 @@ def test_what_the_workers_have_is_delivered_and_nothing_more_is_handed_out(pool:
         next(job.outcomes())
 
 
-def test_a_batch_is_awaited_to_its_last_chunk(pool: MakePool) -> None:
-    speaking, heard = pool(rows=4, seconds=2.0), list[Outcome]()
+def test_a_batch_is_awaited_to_its_last_chunk(pool: MakePool, tmp_path: Path) -> None:
+    speaking, heard = pool(rows=4, held=1), list[Outcome]()
     speaking.submit(requests(4), deliver=heard.append)
     eventually(lambda: heard)
 
     drain = speaking.drain()
 
     assert not drain.finished
+    (tmp_path / "on").touch()
     assert drain.wait(PATIENCE)
     assert [outcome.index for outcome in heard] == [0, 1, 2, 3]
 
@@ -99,13 +101,14 @@ def test_a_closed_pool_is_drained(pool: MakePool) -> None:
     assert speaking.drain().finished
 
 
-def test_jobs_that_somebody_waits_for_are_spoken_on(pool: MakePool) -> None:
-    speaking = pool(seconds=0.2)
+def test_jobs_that_somebody_waits_for_are_spoken_on(pool: MakePool, tmp_path: Path) -> None:
+    speaking = pool(held=0)
     document = speaking.submit(requests(12))
     speech = speaking.submit(requests(6), priority=1)
     eventually(lambda: busy(speaking))
 
     drain = speaking.drain(below=1)
+    (tmp_path / "on").touch()
 
     assert speech.wait(PATIENCE)
     assert drain.wait(PATIENCE)
@@ -125,12 +128,13 @@ def test_a_cancelled_job_is_not_awaited(pool: MakePool) -> None:
     assert drain.wait(PATIENCE)
 
 
-def test_a_worker_that_dies_with_its_chunks_is_not_awaited_and_not_replaced(pool: MakePool) -> None:
-    speaking = pool(limits=PoolLimits(backoff=0.01, warm_workers=1), seconds=0.5, faults={"between": ["kill", 1]})
+def test_a_worker_that_dies_with_its_chunks_is_not_awaited_and_not_replaced(pool: MakePool, tmp_path: Path) -> None:
+    speaking = pool(limits=PoolLimits(backoff=0.01, warm_workers=1), held=0, faults={"between": ["kill", 1]})
     job = speaking.submit(requests(2))
     eventually(lambda: busy(speaking))
 
     drain = speaking.drain()
+    (tmp_path / "on").touch()
 
     assert drain.wait(PATIENCE)
     time.sleep(0.3)

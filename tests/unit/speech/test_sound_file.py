@@ -397,7 +397,7 @@ import resource, sys
 import numpy as np
 from pathlib import Path
 from voxyard.speech.audio.sound_file import open_sound
-resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 28, 1 << 28))  # should Ctrl-C be lost, it ends at 256 MiB
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 30, 1 << 30))  # should Ctrl-C be lost, it ends at 1 GiB
 sound = open_sound(Path(sys.argv[1]))
 part = np.random.default_rng(0).uniform(-0.5, 0.5, 2400).astype(np.float32)
 try:

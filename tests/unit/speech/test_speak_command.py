@@ -18,6 +18,7 @@ import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from eventually import eventually
 from frontends import TonesFrontend
 
 from voxyard.bark.config import BarkConfig
@@ -34,6 +35,7 @@ from voxyard.speech.engine import EngineSpec
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.placement import Refusal
 from voxyard.speech.pool.job import ChunkFailedError, Progress
+from voxyard.speech.pool.limits import PoolLimits
 from voxyard.speech.pool.pool import Pool
 from voxyard.speech.pool.worker_process import Device
 from voxyard.speech.requests import Request
@@ -255,8 +257,7 @@ def test_while_no_gpu_is_free_the_command_says_what_it_waits_for(
 
     with Pool(EngineSpec("engines:tones"), [Device("0", "GPU-0")], admit=lambda _: full) as pool:
         pool.submit([Request(0, "text")])
-        while pool.waiting is None:
-            time.sleep(0.005)
+        eventually(lambda: pool.waiting, "it waits")
         with _progress_display(result, pool) as show:
             show(nothing_yet)
 
@@ -264,21 +265,23 @@ def test_while_no_gpu_is_free_the_command_says_what_it_waits_for(
 
 
 def test_the_status_tells_loading_from_speaking(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("voxyard.cli.speak.PLAIN_LINE_SECONDS", 0.0)
     caplog.set_level("INFO", logger="voxyard.cli")
     result, nothing_yet = SynthesisResult(6), Progress(6, 0, 0, 0.0, 0.0, 30.0)
+    settings = {"held": 0, "marks": str(tmp_path), "faults": {"prepare": ["hang", 1]}}
 
-    with Pool(EngineSpec("engines:tones", {"seconds": 3600.0}), [Device("cpu0")]) as pool:
+    with Pool(EngineSpec("engines:tones", settings), [Device("cpu0")], limits=PoolLimits(backoff=0.01)) as pool:
         pool.submit([Request(0, "text")])
         with _progress_display(result, pool) as show:
+            eventually((tmp_path / "prepare-0").exists, "it loads")
             show(nothing_yet)
-            while pool.workers()[0].ready is None:
-                time.sleep(0.005)
+            os.kill(pool.workers()[0].pid or 0, signal.SIGKILL)  # the next process does not hang
+            eventually(lambda: pool.workers()[0].ready is not None, "it is loaded")
             show(nothing_yet)
 
-    assert caplog.messages[-2:] == [
+    assert [each for each in caplog.messages if each.startswith("0 of 6")] == [
         "0 of 6 chunks, the workers load their model",
         "0 of 6 chunks, the first ones are being spoken",
     ]

@@ -8,6 +8,7 @@ from threading import Condition, Event
 from typing import Any
 
 import pytest
+from eventually import PATIENCE
 from scenario import AN_HOUR_US, GpuState, Scenario
 
 from voxyard.telemetry.call_thread import CallThread
@@ -122,7 +123,7 @@ def test_a_caller_has_one_thread_and_one_call_at_a_time() -> None:
     states = [(caller.free, caller.answered)]
     gate.set()
     with changed:
-        changed.wait_for(lambda: caller.answered, timeout=10)
+        changed.wait_for(lambda: caller.answered, timeout=PATIENCE)
     states.append((caller.free, caller.answered))
     assert caller.collect() is True
     states.append((caller.free, caller.answered))
@@ -135,7 +136,7 @@ def test_a_caller_raises_what_its_call_raised() -> None:
     caller = CallThread("test", changed)
     caller.begin(lambda: int("x"))
     with changed:
-        assert changed.wait_for(lambda: caller.answered, timeout=10)
+        assert changed.wait_for(lambda: caller.answered, timeout=PATIENCE)
     with pytest.raises(ValueError, match="invalid literal"):
         caller.collect()
     caller.end()

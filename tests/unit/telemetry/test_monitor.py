@@ -40,7 +40,7 @@ def monitor(environment: Mapping[str, str], *arguments: str) -> subprocess.Compl
 
 
 def test_a_pipe_gets_a_line_a_gpu_and_pass(driver: FakeDriver) -> None:
-    ended = monitor(driver.environment_of(host()), "--interval", "0.2", "--duration", "1")
+    ended = monitor(driver.environment_of(host()), "--interval", "0.2", "--duration", "3")
     assert (ended.returncode, ended.stderr) == (0, "")
     first = ended.stdout.splitlines()[:3]
     assert [line.split()[1:3] for line in first] == [["GPU", "0"], ["GPU", "1"], ["GPU", "2"]]
@@ -53,7 +53,7 @@ def test_a_pipe_gets_a_line_a_gpu_and_pass(driver: FakeDriver) -> None:
 
 def test_what_the_parts_do_stands_beside_a_card_that_tells_it(driver: FakeDriver) -> None:
     environment = driver.environment_of(host())
-    ended = monitor(environment, "--interval", "0.2", "--duration", "2")
+    ended = monitor(environment, "--interval", "0.2", "--duration", "4")
     last = ended.stdout.splitlines()[-3:]
     assert ["SM · tensor · memory 64% · 29% · 46%" in line for line in last] == [True, False, False]
 
@@ -62,7 +62,7 @@ def test_mig_instances_have_lines_and_rows_of_their_own(driver: FakeDriver, tmp_
     instances = {0: MigInstance("MIG-1", total=10 << 30, used=1 << 30), 4: MigInstance("MIG-2", total=20 << 30)}
     card = GpuState.default(0, mig=1, mig_instances=instances, gpm_sm=70)
     environment, log = driver.environment_of(Scenario([card, GpuState.default(1)])), tmp_path / "log.csv"
-    ended = monitor(environment, "--interval", "0.2", "--duration", "2", "--log-file", str(log))
+    ended = monitor(environment, "--interval", "0.2", "--duration", "4", "--log-file", str(log))
     lines = ended.stdout.splitlines()[-4:]
     assert [line.split()[2] for line in lines] == ["0", "0:0", "0:4", "1"]
     assert ["1.0 / 10.0 GiB" in lines[1], "0.0 / 20.0 GiB" in lines[2]] == [True, True]
@@ -101,7 +101,7 @@ def test_the_log_is_a_csv_with_a_row_a_gpu_and_pass(driver: FakeDriver, tmp_path
     log.touch()  # an empty file gets its header too
     environment = driver.environment_of(host())
     for _ in range(2):
-        assert monitor(environment, "--interval", "0.3", "--duration", "0.7", "--log-file", str(log)).returncode == 0
+        assert monitor(environment, "--interval", "0.3", "--duration", "2", "--log-file", str(log)).returncode == 0
     rows = list(csv.DictReader(log.open()))
     assert list(rows[0]) == ["timestamp", "gpu", "utilization", "memory", "temperature", "power", "fan"]
     assert datetime.fromisoformat(rows[0]["timestamp"]).tzinfo is not None
@@ -120,7 +120,7 @@ def test_the_log_is_a_csv_with_a_row_a_gpu_and_pass(driver: FakeDriver, tmp_path
 
 def test_a_gpu_that_does_not_answer_has_empty_columns_in_the_log(driver: FakeDriver, tmp_path: Path) -> None:
     log = tmp_path / "gpus.csv"
-    ended = monitor(driver.environment_of(host().losing(1)), "--duration", "0.5", "--log-file", str(log))
+    ended = monitor(driver.environment_of(host().losing(1)), "--duration", "2", "--log-file", str(log))
     header, *rows = csv.reader(log.open())
     assert ended.returncode == 0
     assert {tuple(row[1:]) for row in rows if row[1] == "1"} == {("1", "", "", "", "", "")}
@@ -131,7 +131,7 @@ def test_a_gpu_that_does_not_answer_has_empty_columns_in_the_log(driver: FakeDri
 def test_a_terminal_gets_a_table_that_fits(driver: FakeDriver, columns: int, shown: str) -> None:
     ours, theirs = pty.openpty()
     environment = driver.environment_of(host()) | {"COLUMNS": str(columns), "TERM": "xterm"}
-    command = [str(BIN / "voxyard"), "monitor", "--interval", "0.3", "--duration", "1"]
+    command = [str(BIN / "voxyard"), "monitor", "--interval", "0.3", "--duration", "3"]
     with subprocess.Popen(command, env=environment, stdout=theirs, stderr=subprocess.PIPE) as process:
         os.close(theirs)
         screen = b""

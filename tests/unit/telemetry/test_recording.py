@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 from eventually import PATIENCE, eventually
-from exporters import BIN, RunningExporter, Series, exporter, free_port, parse
+from exporters import BIN, RunningExporter, Series, exporter, parse
 from fake_driver import FakeDriver
+from free_ports import free_port
 from prometheus_client import CollectorRegistry, generate_latest
 from replay import ReplayedSession, read
 from scenario import GpuState, MigInstance, Process, Scenario, counter

@@ -10,9 +10,10 @@ import urllib.error
 import urllib.request
 from contextlib import closing
 from http.client import HTTPConnection
+from types import SimpleNamespace
 
 import pytest
-from eventually import eventually
+from eventually import PATIENCE, eventually
 from prometheus_client import CollectorRegistry
 
 from voxyard.telemetry import TelemetryError
@@ -21,7 +22,7 @@ from voxyard.telemetry.server import MOST_CLIENTS, serve
 
 def get(port: int, path: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=PATIENCE) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -123,7 +124,7 @@ def test_a_request_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -
 def test_metrics_come_in_plain_text_where_an_accepted_version_cannot_be_read(accept: str) -> None:
     with serve(CollectorRegistry(), "127.0.0.1", 0) as server:
         request = urllib.request.Request(f"http://127.0.0.1:{server.port}/metrics", headers={"Accept": accept})
-        with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310 (the address above)
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:  # noqa: S310 (the address above)
             assert answer.headers["Content-Type"].startswith("text/plain")
 
 
@@ -156,11 +157,12 @@ def test_ipv6_is_listened_on_where_it_is_asked_for() -> None:
         assert b"200 OK" in client.recv(1000)
 
 
-def test_a_regular_reader_sees_what_was_set_last() -> None:
+def test_a_regular_reader_sees_what_was_set_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr("voxyard.telemetry.server.time", SimpleNamespace(monotonic=lambda: clock.now))
     with serve(CollectorRegistry(), "127.0.0.1", 0) as server:
-        for _ in range(2):
+        for clock.now in (0.0, PATIENCE):
             get(server.port, "/metrics")
-            time.sleep(0.8)
         began = threading.Event()
 
         def scrape() -> None:
@@ -170,7 +172,7 @@ def test_a_regular_reader_sees_what_was_set_last() -> None:
 
         reader = threading.Thread(target=scrape)
         reader.start()
-        server.wait_for_reader(30)
+        server.wait_for_reader(PATIENCE)
         waited = began.is_set()
         reader.join()
 
@@ -183,8 +185,8 @@ def test_the_server_does_not_wait_for_a_reader_that_never_reads(reads: int) -> N
         for _ in range(reads):
             get(server.port, "/metrics")
             time.sleep(0.1)
-        done = threading.Thread(target=server.wait_for_reader, args=(60,))
+        done = threading.Thread(target=server.wait_for_reader, args=(10 * PATIENCE,))
         done.start()
-        done.join(20)
+        done.join(PATIENCE)
 
         assert not done.is_alive()

@@ -12,6 +12,7 @@ from pathlib import Path
 import bcrypt
 import pytest
 import trustme
+from eventually import PATIENCE
 from prometheus_client import CollectorRegistry, Gauge
 
 from voxyard.telemetry import TelemetryError
@@ -74,7 +75,7 @@ def get(
     scheme = "https" if context else "http"
     request = urllib.request.Request(f"{scheme}://127.0.0.1:{server.port}{path}", headers=dict(headers or {}))  # noqa: S310
     try:
-        with urllib.request.urlopen(request, context=context, timeout=10) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, context=context, timeout=PATIENCE) as answer:  # noqa: S310
             return answer.status, answer.read().decode(), dict(answer.headers)
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode(), dict(error.headers)

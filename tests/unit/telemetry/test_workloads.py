@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from functools import partial
 
 import pytest
+from eventually import PATIENCE
 from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -112,7 +113,7 @@ def served(metrics: TrainMetrics) -> Iterator[MetricsServer]:
 
 
 def scrape(server: MetricsServer) -> dict[str, Metric]:
-    with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=PATIENCE) as answer:
         text = answer.read().decode()
     return {family.name.removeprefix("voxyard_"): family for family in text_string_to_metric_families(text)}
 

@@ -6,13 +6,13 @@ import json
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from eventually import PATIENCE, eventually
+from free_ports import free_port
 
 from voxyard.corpus.demo import MARK
 from voxyard.trainer import checkpoint
@@ -148,11 +148,7 @@ class Meeting:
     """Hosts of one meeting, each a thread, on free ports of loopback."""
 
     def __init__(self, count: int) -> None:
-        with ExitStack() as stack:
-            sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-            for each in sockets:
-                each.bind(("127.0.0.1", 0))
-            self.addresses = tuple(HostAddress("127.0.0.1", each.getsockname()[1]) for each in sockets)
+        self.addresses = tuple(HostAddress("127.0.0.1", free_port()) for _ in range(count))
 
     def of(self, index: int) -> HostGroup:
         return HostGroup(self.addresses, index)
@@ -186,7 +182,7 @@ def test_hosts_that_do_not_fit_are_all_refused_with_the_same_words() -> None:
 
 def test_a_host_that_does_not_come_is_named() -> None:
     meeting = Meeting(3)
-    first, second = meeting.hold(wait=1.5, places=(0, 1))
+    first, second = meeting.hold(wait=6, places=(0, 1))
     assert f"no sign of {meeting.of(0).name(2)}" in first
     assert first == second
     (alone,) = meeting.hold(wait=1, places=(2,))
@@ -240,7 +236,7 @@ def _said(gathering: Meeting, line: dict[str, Any]) -> socket.socket:
     end = threading.Event()
     while True:
         try:
-            call = socket.create_connection(("127.0.0.1", gathering.addresses[0].port), 5)
+            call = socket.create_connection(("127.0.0.1", gathering.addresses[0].port), PATIENCE)
         except ConnectionRefusedError:
             end.wait(0.05)
         else:
@@ -262,8 +258,7 @@ def test_a_host_without_the_checkpoint_reads_texts_as_the_first_one_that_resumes
     (corpus / MARK).touch()
     meta = {"config": {"model": {"text_units": "characters"}}}
     checkpoint.save(tmp_path / "first", 3, {"x": np.zeros(1, np.float32)}, meta, keep=3)
-    with ExitStack() as held:
-        ports = [held.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1] for _ in range(2)]
+    ports = [free_port() for _ in range(2)]
 
     def chosen(place: int) -> ModelConfig:
         training = {

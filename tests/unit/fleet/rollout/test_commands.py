@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from exporters import free_port
+from free_ports import free_port
 from gateway_certificate import new_authority
 from release_doubles import packed, release
 from tls_server import running_server

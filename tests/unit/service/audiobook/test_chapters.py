@@ -225,7 +225,7 @@ def test_times_of_words_lie_within_their_chunk(book: dict[str, Any]) -> None:
 
 
 def test_an_unfinished_document_has_no_subtitles_and_no_audiobook(tmp_path: Path) -> None:
-    with serving(tmp_path, engine={"rows": 1, "seconds": 0.3}) as served:
+    with serving(tmp_path, engine={"held": 1}) as served:
         id = httpx.post(f"{served.url}/v1/documents", json={"chapters": BOOK * 3}).json()["id"]
         for path in ("subtitles?format=vtt", "audio?format=m4b", "audio?chapter=8"):
             assert httpx.get(f"{served.url}/v1/documents/{id}/{path}").status_code == 409

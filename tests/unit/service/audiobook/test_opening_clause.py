@@ -92,7 +92,7 @@ def test_a_document_keeps_the_chunks_that_it_was_stored_with(tmp_path: Path, mon
         url = accepted(calm, text=TEXT, seed=7)
         expected = completed(url)
         sound = httpx.get(f"{url}/audio").content
-    with serving(tmp_path / "data", engine={**ENGINE, "seconds": 2.0}) as earlier:
+    with serving(tmp_path / "data", engine={**ENGINE, "held": 1}) as earlier:
         id = accepted(earlier, text=TEXT, seed=7).rpartition("/")[2]
         eventually(lambda: earlier.state.store.document(id).chunks_done, "a part is spoken")
         assert earlier.state.store.document(id).state != "completed"

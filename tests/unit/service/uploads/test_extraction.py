@@ -188,7 +188,7 @@ def test_deleting_a_document_ends_the_process_that_reads_it(served: Served) -> N
 
     assert httpx.delete(f"{served.url}/v1/documents/{document['id']}", timeout=60).status_code == 204
 
-    eventually(lambda: not children(), "the process has ended", 10)
+    eventually(lambda: not children(), "the process has ended")
 
 
 def test_the_same_key_and_file_give_the_same_document(served: Served) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from engines import sound
 from eventually import eventually
+from free_ports import free_port
 from local_relay import DEVICES
 from prometheus_client import CollectorRegistry
 
@@ -38,8 +39,8 @@ class Head:
     """A port that answers, or does not."""
 
     def __init__(self) -> None:
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self.listener.getsockname()[1]
+        self.port = free_port()
+        self.back()
 
     def away(self) -> None:
         self.listener.close()
@@ -130,8 +131,9 @@ def test_chunks_of_a_relay_that_dies_are_spoken_by_the_next_one_each_once(
         eventually(lambda: job.progress.done > 2, "some chunks are spoken")
         kill_relay(link)
         assert_whole(job)
+        lost = "is lost: its process was killed by SIGKILL; it is joined again"
+        eventually(lambda: lost in caplog.text, "it is noticed")
     eventually(lambda: loaded(pool) == NAMES and pool.waiting is None, "both hosts have a worker again")
-    assert "is lost: its process was killed by SIGKILL; it is joined again" in caplog.text
 
 
 def test_without_a_head_nothing_waits_in_vain_and_its_return_is_noticed(

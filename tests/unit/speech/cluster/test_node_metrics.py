@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 import pytest
-from eventually import eventually
+from eventually import PATIENCE, eventually
 from prometheus_client import CollectorRegistry, generate_latest
 
 from voxyard.speech.cluster.access import ClusterAccess
@@ -75,7 +75,7 @@ def test_a_node_is_ready_once_it_has_joined_and_alive_before(
 ) -> None:
     def answer(page: str) -> int:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{server.port}{page}", timeout=10) as response:
+            with urllib.request.urlopen(f"http://127.0.0.1:{server.port}{page}", timeout=PATIENCE) as response:
                 return int(response.status)
         except urllib.error.HTTPError as error:
             return error.code

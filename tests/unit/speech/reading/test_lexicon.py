@@ -175,9 +175,10 @@ def test_a_large_lexicon_costs_no_more_than_its_words() -> None:
     large = Lexicon(tuple(LexiconEntry(f"word{number}", "x") for number in range(5000)))
     for lexicon in (small, large):
         lexicon.edits("word77", "en")  # compiled
-    began = time.perf_counter()
-    few = small.edits(text, "en")
-    between = time.perf_counter()
-    many = large.edits(text, "en")
-    assert len(few) == len(many) == 2000
-    assert time.perf_counter() - between < 20 * (between - began)
+
+    def seconds(lexicon: Lexicon) -> float:
+        began = time.process_time()
+        assert len(lexicon.edits(text, "en")) == 2000
+        return time.process_time() - began
+
+    assert any(seconds(large) < 20 * seconds(small) for _ in range(5))
