@@ -763,13 +763,6 @@ def test_metrics_come_in_plain_text_where_an_accepted_version_cannot_be_read(cli
     assert (response.status_code, response.headers["content-type"][:10]) == (200, "text/plain")
 
 
-def test_the_documentation_has_both_security_schemes(client: TestClient) -> None:
-    document = client.get("/openapi.json").json()
-    assert {"key", "session"} <= set(document["components"]["securitySchemes"])
-    assert {"key": []} in document["paths"]["/v1/words"]["post"]["security"]
-    assert "security" not in document["paths"]["/healthz"]["get"]
-
-
 # -- streams, over a real socket -----------------------------------------------------------------------------
 
 

@@ -31,6 +31,7 @@ def test_every_operation_has_a_summary_and_a_security_scheme(served: Served) -> 
     for path, operations in described(served)["paths"].items():
         for operation in operations.values():
             assert operation["summary"]
+            assert (path in OPEN) == ("security" not in operation)
             if path not in OPEN:
                 assert operation["description"]
                 assert {name for each in operation["security"] for name in each} == {"key", "session"}
