@@ -153,7 +153,6 @@ _LONG = (  # of the slow ones what `make prove` leaves out and `make prove-long`
     "integration/cluster/test_joining.py",
     "integration/cluster/test_lost_head.py",
     "integration/demo/",
-    "integration/trainer/test_gpu_trial.py",
     "integration/trainer/test_gpus.py",
     "unit/repository/test_python_versions.py",
 )

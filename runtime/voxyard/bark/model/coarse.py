@@ -139,7 +139,7 @@ class CoarseRows:
         self._prefill()
         self._rows.rewind_unused(self._running)
         longest = max(chunk.target - chunk.sampled for chunk in self._running.values())
-        taken, finite = self._decoder.run(self._rows, self._samplings[:longest])
+        taken, finite = self._decoder.run(self._rows, self._samplings, longest)
         for row in sorted(self._running):
             chunk = self._running[row]
             chunk.coarse += taken[row]
@@ -157,16 +157,21 @@ class CoarseRows:
             if self._skip and chunk.cache_holds():
                 continue  # the row is in position: the last token of the previous window is fed next
             window = chunk.window()
-            windows.append((row, self._embedded(window[:-1])))
+            windows.append((row, self._padded(window[:-1])))
             self._rows.tokens[row], self._rows.positions[row] = window[-1], len(window) - 1
             chunk.cached_from = chunk.start
-        self._decoder.prefill(windows)
-
-    def _embedded(self, tokens: list[int]) -> Tensor:
-        """Embeddings of tokens, padded to a length of which there are few, (time, hidden)."""
+        if not windows:
+            return
         gpt = self._decoder.gpt
-        padding = [self._layout.pad] * (padded_length(len(tokens), gpt.block) - len(tokens))
-        return gpt.tokens[torch.tensor(tokens + padding, device=gpt.tokens.device)]
+        tokens = [token for _, window in windows for token in window]
+        embedded = gpt.tokens[torch.tensor(tokens, device=gpt.tokens.device)]  # one copy for all
+        parts = embedded.split([len(window) for _, window in windows])
+        self._decoder.prefill([(row, part) for (row, _), part in zip(windows, parts, strict=True)])
+
+    def _padded(self, tokens: list[int]) -> list[int]:
+        """Tokens up to a length of which there are few."""
+        padding = padded_length(len(tokens), self._decoder.gpt.block) - len(tokens)
+        return tokens + [self._layout.pad] * padding
 
 
 def speak(

@@ -10,7 +10,7 @@ import torch
 
 from voxyard.bark.config import Capture
 from voxyard.bark.model.attention import Cache
-from voxyard.bark.model.decode import Launch, Launched, TokenSampling, eager, sample
+from voxyard.bark.model.decode import Launch, Launched, Loop, TokenSampling, advance, eager
 from voxyard.bark.model.fine import Fill, FineGPT, FineSampling, fill_eagerly, filled
 from voxyard.bark.model.gpt import CausalGPT
 from voxyard.bark.model.progress import Report, unwatched
@@ -35,17 +35,19 @@ def graphs(gpt: CausalGPT, cache: Cache) -> Launched:
     steps: dict[tuple[int, TokenSampling], _Graph] = {}
     prefills: dict[int, _Graph] = {}
     pool = torch.cuda.graph_pool_handle()
+    of: list[Loop] = []  # the loop whose addresses the steps have
 
-    def step(token: Tensor, at: Tensor, length: int, sampling: TokenSampling, noise: Tensor) -> tuple[Tensor, Tensor]:
-        def run(token: Tensor, at: Tensor, noise: Tensor) -> tuple[Tensor, ...]:
-            hidden = gpt.step(token, at, cache, length)
-            return sample(gpt.logits(hidden, sampling.first, sampling.last), sampling, noise)
+    def step(loop: Loop, length: int, sampling: TokenSampling) -> None:
+        def run() -> tuple[Tensor, ...]:
+            advance(gpt, cache, loop, length, sampling)
+            return ()
 
-        inputs = token, at, noise
+        if of != [loop]:
+            steps.clear()
+            of[:] = [loop]
         if (length, sampling) not in steps:
-            steps[length, sampling] = _Graph(run, inputs, pool)
-        chosen, score = steps[length, sampling](inputs)
-        return chosen, score
+            steps[length, sampling] = _Graph(run, (), pool, state=loop.state)
+        steps[length, sampling](())
 
     def prefill(x: Tensor, rows: Sequence[int], report: Report) -> None:
         def run(x: Tensor, rows: Tensor) -> tuple[Tensor, ...]:
@@ -88,10 +90,21 @@ def fill_graph(gpt: FineGPT) -> Fill:
 
 
 class _Graph:
-    """A captured function of tensors, with its own input and output tensors."""
+    """A captured function of tensors, with its own input and output tensors.
 
-    def __init__(self, run: Callable[..., tuple[Tensor, ...]], example: Sequence[Tensor], pool: Any) -> None:
+    `state`: tensors that it changes, and reads the next time; the capture leaves them as they were.
+    """
+
+    def __init__(
+        self,
+        run: Callable[..., tuple[Tensor, ...]],
+        example: Sequence[Tensor],
+        pool: Any,
+        *,
+        state: Sequence[Tensor] = (),
+    ) -> None:
         self._inputs = tuple(each.clone() for each in example)
+        self._state = tuple((each, each.clone()) for each in state)
         with _CAPTURING:
             self._capture(run, pool)
 
@@ -101,11 +114,17 @@ class _Graph:
         with torch.cuda.stream(side):
             for _ in range(_WARM_UPS):  # idempotent: writes the same keys and values to the same positions
                 run(*self._inputs)
+                self._restore()
         torch.cuda.current_stream().wait_stream(side)
         self._graph = torch.cuda.CUDAGraph()
         # Another thread may allocate, copy and launch on its own stream meanwhile.
         with torch.cuda.graph(self._graph, pool=pool, capture_error_mode="thread_local"):
             self._outputs = run(*self._inputs)
+        self._restore()
+
+    def _restore(self) -> None:
+        for each, before in self._state:
+            each.copy_(before)
 
     def __call__(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
         for buffer, value in zip(self._inputs, inputs, strict=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -41,8 +42,49 @@ class TokenSampling:
     likely: Restriction = ALL
 
 
-# token (batch,), position (batch,), cached positions to read, sampling, noise (batch, width) → token, score
-Step = Callable[[Tensor, Tensor, int, TokenSampling, Tensor], tuple[Tensor, Tensor]]
+@dataclass(frozen=True, eq=False)
+class Loop:
+    """Tensors of a block of steps: each step reads them and leaves them as the next one needs them.
+
+    So a step is the same operations on the same tensors every time, and the host copies nothing between two.
+    """
+
+    token: Tensor  # (batch,) int64, fed next
+    at: Tensor  # (batch,) int64, its position
+    made: Tensor  # (1,) int64, steps so far
+    noise: Tensor  # (steps, batch, width)
+    tokens: Tensor  # (steps, batch) int64, sampled
+    scores: Tensor  # (steps, batch)
+
+    @classmethod
+    def empty(cls, steps: int, batch: int, width: int, device: Any) -> Loop:
+        """Memory for a block of so many steps at most, each of so many values of noise."""
+        whole = partial(torch.zeros, dtype=torch.int64, device=device)
+        numbers = partial(torch.zeros, device=device)
+        return cls(
+            whole(batch), whole(batch), whole(1), numbers(steps, batch, width), whole(steps, batch),
+            numbers(steps, batch),
+        )  # fmt: skip
+
+    @property
+    def state(self) -> tuple[Tensor, Tensor, Tensor]:
+        """What a step changes and reads."""
+        return self.token, self.at, self.made
+
+    def begin(self, start: Tensor, keys: Tensor, steps: int) -> None:
+        """Begin `steps` steps with tokens, positions and counts of the rows, (3, batch), and their noise keys."""
+        self.token.copy_(start[0])
+        self.at.copy_(start[1])
+        self.made.zero_()
+        numbers = start[2].int()[:, None] + torch.arange(steps, dtype=torch.int32, device=keys.device)
+        made = 0
+        for half in numbers.split(-(-steps // 2), dim=1):  # to make noise takes thrice its memory
+            self.noise[made : made + half.shape[1]].copy_(gumbel(keys, half, self.noise.shape[2]))
+            made += half.shape[1]
+
+
+# loop, cached positions to read, sampling: makes the next step
+Step = Callable[[Loop, int, TokenSampling], None]
 # embeddings (rows, time, hidden), rows of the cache to fill, called as it goes on
 Prefill = Callable[[Tensor, Sequence[int], Report], None]
 
@@ -119,6 +161,7 @@ class Decoder:
         self.gpt, self.cache = gpt, cache
         self.report: Report = unwatched
         self._launched = (launch or eager)(gpt, cache)
+        self._loop: Loop | None = None
 
     def prefill(self, windows: Sequence[tuple[int, Tensor]]) -> None:
         """Fill rows of the cache from position 0: (row, embeddings (time, hidden)) of each; others are not touched.
@@ -137,50 +180,64 @@ class Decoder:
                 embedded = torch.stack([each for _, each in group])
                 self._launched.prefill(embedded, [row for row, _ in group], self.report)
 
-    def run(self, rows: Rows, samplings: Sequence[TokenSampling]) -> tuple[list[list[int]], list[bool]]:
-        """Sample a token for every row and each of the samplings; the host synchronizes once, at the end.
+    def run(
+        self, rows: Rows, samplings: Sequence[TokenSampling], steps: int | None = None
+    ) -> tuple[list[list[int]], list[bool]]:
+        """Sample a token for every row and each of the samplings, or the first `steps` of them.
 
-        `rows` is advanced. Rows at the end of the block stay there; no more tokens are taken from them.
+        The host synchronizes once, at the end. `rows` is advanced. Rows at the end of the block stay there; no more
+        tokens are taken from them.
 
         Returns:
             The tokens of each row, and whether all its scores were finite.
         """
-        device, last = self.cache.rows.device, self.gpt.block - 1
-        steps = torch.arange(len(samplings), dtype=torch.int32, device=device)
-        keys, start = self._on_device(rows)
-        noise = gumbel(keys, start[2].int()[:, None] + steps, max(each.last - each.first for each in samplings))
-        token, chosen, scores = start[0], [], []
-        for number, sampling in enumerate(samplings):
+        count, last = len(samplings) if steps is None else min(steps, len(samplings)), self.gpt.block - 1
+        loop = self._loop_of(samplings)
+        loop.begin(*self._on_device(rows), count)
+        for number, sampling in enumerate(samplings[:count]):
             self.report()
-            at = (start[1] + number).clamp_max_(last)
             length = self.cache.read_length(min(max(rows.positions) + number, last) + 1)
-            width = sampling.last - sampling.first
-            token, score = self._launched.step(token, at, length, sampling, noise[number, :, :width])
-            chosen.append(token)
-            scores.append(score)
-        sound = torch.stack(scores, 1).isfinite().all(1)
-        found = torch.column_stack([sound, *chosen]).tolist()  # (batch, 1 + steps); the only synchronization
+            self._launched.step(loop, length, sampling)
+        sound = loop.scores[:count].isfinite().all(0)
+        found = torch.column_stack([sound, loop.tokens[:count].T]).tolist()  # (batch, 1 + steps); the only wait
         finite, taken = [bool(row[0]) for row in found], [row[1:] for row in found]
         if not all(finite):  # a non-finite value, though masked, would still reach the row's next chunk
             self.cache.clear([row for row, fine in enumerate(finite) if not fine])
         for row, tokens in enumerate(taken):
             rows.tokens[row] = tokens[-1]
-            rows.positions[row] = min(rows.positions[row] + len(samplings), last)
-            rows.counts[row] += len(samplings)
+            rows.positions[row] = min(rows.positions[row] + count, last)
+            rows.counts[row] += count
         return taken, finite
+
+    def _loop_of(self, samplings: Sequence[TokenSampling]) -> Loop:
+        """The memory of a block of all these samplings; that of the last one where it is as large."""
+        sizes = len(samplings), self.cache.batch, max(each.last - each.first for each in samplings)
+        if self._loop is None or self._loop.noise.shape != sizes:
+            self._loop = Loop.empty(*sizes, self.cache.rows.device)
+        return self._loop
 
     def _on_device(self, rows: Rows) -> tuple[Tensor, Tensor]:
         device = self.cache.rows.device
         keys = torch.tensor(rows.keys, dtype=torch.int32, device=device)
-        return keys, torch.tensor([rows.tokens, rows.positions, rows.counts], device=device)
+        return torch.tensor([rows.tokens, rows.positions, rows.counts], device=device), keys
+
+
+def advance(gpt: CausalGPT, cache: Cache, loop: Loop, length: int, sampling: TokenSampling) -> None:
+    """Make the next step of a block, by operations on tensors alone."""
+    noise = loop.noise[..., : sampling.last - sampling.first].index_select(0, loop.made)[0]
+    hidden = gpt.step(loop.token, loop.at, cache, length)
+    token, score = sample(gpt.logits(hidden, sampling.first, sampling.last), sampling, noise)
+    loop.tokens.index_copy_(0, loop.made, token[None])
+    loop.scores.index_copy_(0, loop.made, score[None].to(loop.scores.dtype))
+    loop.token.copy_(token)
+    loop.at.add_(1).clamp_max_(gpt.block - 1)
+    loop.made.add_(1)
 
 
 def eager(gpt: CausalGPT, cache: Cache) -> Launched:
     """Step and prefill without capture, as on a CPU: there one row's prefill keeps a core busy."""
 
-    def step(token: Tensor, at: Tensor, length: int, sampling: TokenSampling, noise: Tensor) -> tuple[Tensor, Tensor]:
-        hidden = gpt.step(token, at, cache, length)
-        return sample(gpt.logits(hidden, sampling.first, sampling.last), sampling, noise)
+    step = partial(advance, gpt, cache)
 
     def prefill_row(x: Tensor, rows: Sequence[int], report: Report) -> None:
         gpt.prefill(x[0], cache, rows[0], report)

@@ -70,6 +70,8 @@ class WithoutDriver(TorchFunctionMode):
             return _read(*_basic(args[0], args[1]))
         if func is torch.Tensor.__setitem__:
             return _write(*_basic(args[0], args[1]), args[2])
+        if func is torch.Tensor.copy_:
+            return torch.ops.aten.copy_(*args)
         if func is torch.Tensor.isnan:
             return args[0] != args[0]
         if func is torch.Tensor.__invert__:
@@ -265,6 +267,21 @@ def test_replayed_graphs_choose_the_tokens_of_plain_steps(
 
     assert codes(graphs) == codes(eager)
     assert max(each.replays for each in recorded) > 20
+
+
+def test_a_step_that_is_captured_at_the_end_of_a_block_is_made_once(
+    checkpoint: BarkCheckpoint, recorded: list[RecordedGraph]
+) -> None:
+    """The runs before a capture leave the loop as it was; the block after it is replayed on the same tensors."""
+    gpt, found = causal_gpt(checkpoint.model.coarse_acoustics), []
+    for launch in (graphs, eager):
+        decoder = Decoder(gpt, gpt.cache(2), launch)
+        decoder.prefill([(0, gpt.tokens[:64]), (1, gpt.tokens[:64])])
+        rows = Rows([5, 6], [61, 61], [0, 0], [(1, 2), (3, 4)])
+        blocks = [decoder.run(rows, [TokenSampling(0, 100, 0.7)] * 4, steps) for steps in (4, 3)]
+        found.append((blocks, rows))
+    assert found[0] == found[1]
+    assert [each.replays for each in recorded] == [2, 3, 4], "prefills, steps up to 64 positions, further ones"
 
 
 @pytest.mark.parametrize(("frames", "voice"), [(90, None), (300, 700), pytest.param(1100, 100, marks=pytest.mark.slow)])
