@@ -12,7 +12,7 @@ from voxyard.bark.memory_cap import smallest_cap_mib
 from voxyard.settings import Section, setting
 
 Device = Literal["auto", "cpu", "cuda"]
-BatchSize = Literal["auto"] | Annotated[int, Field(ge=1, le=64)]
+BatchSize = Literal["auto"] | Annotated[int, Field(ge=1, le=128)]
 Capture = Literal["auto", "none", "graph"]
 Finish = Literal["auto", "beside", "after"]
 
@@ -52,7 +52,7 @@ class BarkConfig(Section):
     )
     memory_budget: float | None = setting(
         None,
-        "GPU memory of a worker, context and all, for as many rows as fit, up to 64; the limit of --gpu-memory holds.",
+        "GPU memory of a worker, context and all, for as many rows as fit, up to 128; the limit of --gpu-memory holds.",
         default_text="16 rows",
         unit="GiB",
         gt=1,

@@ -22,7 +22,7 @@ from voxyard.bark.weights.checkpoint import BarkCheckpoint
 
 _log = logging.getLogger(__name__)
 
-SIZES = tuple(1 << power for power in range(MOST_ROWS.bit_length() - 1, -1, -1))  # 64, 32 … 1
+SIZES = tuple(1 << power for power in range(MOST_ROWS.bit_length() - 1, -1, -1))  # 128, 64 … 1
 KNEE_ROWS = 16
 """Rows up to which a doubling pays. On an H100 the time for a second of audio is a ÷ rows + b (1, 8 and 64 rows were
 measured: 213, 38.8 and 16.8 ms); a row's own cost b and its share of the common cost are equal at a ÷ b = 15 rows."""

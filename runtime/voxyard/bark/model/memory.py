@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from voxyard.bark.errors import BarkError
 
-MOST_ROWS = 64
+MOST_ROWS = 128
 PREFILL_ROWS = 8  # of one prefill on a GPU, at most
 CODES = 1024  # of a codebook
 RESERVE = 0.1  # of the free memory, for fragmentation and other processes
@@ -26,7 +26,7 @@ class Footprint:
         return self.weights + self.activations + rows * self.row <= free * (1 - RESERVE)
 
     def rows(self, free: int) -> int:
-        """Rows that fit into so many free bytes, at most 64.
+        """Rows that fit into so many free bytes, at most 128.
 
         Raises:
             BarkError: not even one does.
