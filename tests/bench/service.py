@@ -27,6 +27,8 @@ from bench_wrk import WrkError, check_wrk
 OUTPUT = Path(__file__).resolve().parents[2] / "build" / "bench" / "service.json"
 GOALS = {
     "requests_vs_floor": ("≥", 0.6),
+    "requests_vs_pool_floor": ("≥", 0.6),
+    "document_requests_per_second": ("≥", 1000),
     "seconds_of_p99_under_flood_above_idle": ("<", 0.3),
     **{f"p99_under_{each}": ("<", 0.3) for each in ("submissions", "reads", "redos")},
     "first_sound_vs_bound": ("≤", 1.15),
@@ -35,7 +37,7 @@ GOALS = {
     "slow_body_refused": ("≤", 0),
     "lost": ("≤", 0),
 }
-"""Goals of the ratios; the others are for reading."""
+"""Goals of ratios and figures; the others are for reading."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -55,11 +57,12 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     ratios = {name.removeprefix("ratio "): value for name, value in found.items() if name.startswith("ratio ")}
     figures = {name: value for name, value in found.items() if not name.startswith("ratio ")}
-    result = {"name": "service", "machine": machine(), "ratios": ratios, "goals": met(ratios), "figures": figures}
+    goals = met(ratios | figures)
+    result = {"name": "service", "machine": machine(), "ratios": ratios, "goals": goals, "figures": figures}
     OUTPUT.parent.mkdir(parents=True, exist_ok=True)
     OUTPUT.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    for name, value in {**ratios, **figures}.items():
-        print(f"{name:56}{value:12.3f}  {met(ratios).get(name, '')}")
+    for name, value in (ratios | figures).items():
+        print(f"{name:56}{value:12.3f}  {goals.get(name, '')}")
     return 1 if ratios["lost"] else 0
 
 
@@ -73,11 +76,11 @@ def machine() -> dict[str, Any]:
     }
 
 
-def met(ratios: dict[str, float]) -> dict[str, str]:
+def met(found: dict[str, float]) -> dict[str, str]:
     """Each goal with the word whether it is met."""
     compare = {"≥": float.__ge__, "≤": float.__le__, "<": float.__lt__}
     return {
-        name: f"goal {sign} {goal:g}: {'met' if compare[sign](float(ratios[name]), float(goal)) else 'missed'}"
+        name: f"goal {sign} {goal:g}: {'met' if compare[sign](float(found[name]), float(goal)) else 'missed'}"
         for name, (sign, goal) in GOALS.items()
     }
 
