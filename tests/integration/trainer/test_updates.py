@@ -213,6 +213,19 @@ def test_a_network_beside_the_model_device_learns_what_it_learns_in_turn():
     both.close()
 
 
+@pytest.mark.slow
+def test_two_networks_on_two_devices_are_trained_by_xla_and_validated():
+    """XLA compiles for one device; a validation reads the variables of both."""
+    batches = [batch(8, seed) for seed in range(2)]
+    plainly, compiled = (run("split", batches, two(), xla=xla) for xla in (False, True))
+    found, expected = (each.evaluate(batch(8, 9)) for each in (compiled, plainly))
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-3, err_msg=name)
+    for each in (plainly, compiled):
+        each.close()
+
+
 def test_a_second_network_on_the_model_device_learns_the_same_in_turn_and_is_timed():
     """Bit for bit; its time is known without a device of its own."""
     batches = [batch(8, seed) for seed in range(6)]
