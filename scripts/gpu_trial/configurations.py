@@ -90,10 +90,10 @@ class Place:
             "two networks, split": self.config(
                 32, networks="acoustic,vocoder", shares=both, parts=2, discriminators_after=10**6, **bfloat16
             ),
-            "tiny": single("tiny", 32, 0.07),
         }
         if self.free_mib is not None:
             found |= {
+                "tiny": single("tiny", 32, 0.07),
                 "tiny, XLA tries ways": {**single("tiny", 32, 0.07), "xla_flags": TRIALS},
                 "tiny without XLA": single("tiny", 32, 0.07, xla=False),
                 "normal": single("normal", 16, 0.12),

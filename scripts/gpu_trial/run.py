@@ -61,8 +61,8 @@ class Trial:
         return self.began + 60 * self.minutes - time.monotonic()
 
     def take(self, step: Step, most: float) -> Result | None:
-        """Run a step within its limit and the trial's; None where no time is left for it."""
-        limit = min(most, self.left)
+        """Run a step within its limit (none on a CPU) and the trial's; None where no time is left for it."""
+        limit = self.left if self.stand_in else min(most, self.left)
         if limit < 5:
             self.left_out.append(f"{step.name}: the {self.minutes:g} minutes were over")
             return None
@@ -180,8 +180,8 @@ def compare_and_time(trial: Trial, place: Place) -> None:
     """Losses beside those of a CPU, while the runs to be timed are compiled; then each of these alone."""
     one, two = place.on_one_device(), place.on_two_devices()
     groups = [(REFERENCE, [place.reference()]), (ONE, one), (TWO, two)]
-    if trial.stand_in:
-        groups = [(REFERENCE, [place.reference()]), (ONE, one[:1]), (TWO, two[1:2])]
+    if trial.stand_in:  # one device is the reference's own there
+        groups = [(REFERENCE, [place.reference()]), (TWO, two[1:2])]
     timed = place.timed(longer=trial.minutes >= 8)
     until = trial.began + 60 * trial.minutes * COMPILING
     turns = trial.folder / "turns"
