@@ -19,6 +19,10 @@ from gpu_report.run import NO_GPU, Step
 from gpu_trial import run as gpu_trial
 from gpu_trial.configurations import Place
 from gpu_trial.run import Trial
+from voxyard.host.nvml import Gpu
+from voxyard.trainer.config import TrainConfig
+from voxyard.trainer.devices.device_ids import HostDevices
+from voxyard.trainer.devices.placement import choose
 
 
 def step(name: str, code: str, file: str = "out.json") -> Step:
@@ -112,6 +116,47 @@ def test_runs_on_a_card_share_its_memory_and_the_reference_has_their_clips(tmp_p
     rows = {case.config["training"]["batch_size"] for case in [place.reference(), *place.on_one_device()]}
     assert rows == {4}
     assert place.reference().config["training"]["device"] == "cpu"
+
+
+def test_every_run_on_a_card_is_one_that_the_trainer_takes(tmp_path: Path) -> None:
+    """By its settings, and by its placement on one card: the stand-in has few of them."""
+    card = Gpu(0, "GPU-0aaa", "NVIDIA H100 80GB HBM3", "00000000:17:00.0", 81559, 80000, (9, 0))
+    host = HostDevices(gpus=(card,), cuda_bus_ids=("0000:17:00.0",), cuda_build=True, cores=16)
+    place = Place(tmp_path, free_mib=73_000)
+    configs = place.timed(longer=True) | {
+        case.name: case.config for case in (*place.on_one_device(), *place.on_two_devices())
+    }
+    strategies = []
+    for name, config in configs.items():
+        plan = choose(TrainConfig.model_validate({part: config[part] for part in config if part != "xla_flags"}), host)
+        assert plan.kind == "gpu", name
+        strategies.append(plan.strategy)
+    assert {each: strategies.count(each) for each in strategies} == {"split": 3, "single": 11, "mirrored": 1}
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "ok"),
+    [(71, "out of memory in step 1", True), (71, "Traceback (most recent call last)", False), (0, "done", False)],
+)
+def test_a_run_without_memory_has_to_end_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, said: str, ok: bool
+) -> None:
+    def run(one: Step, folder: Path, **_: Any) -> dict[str, Any]:
+        (folder / "log").write_text(said)
+        return {
+            "name": one.name,
+            "ok": False,
+            "exit_code": code,
+            "seconds": 1.0,
+            "log": "log",
+            "tail": "",
+            "result": {},
+        }
+
+    monkeypatch.setattr(gpu_report, "run", run)
+    trial = Trial(tmp_path, stand_in=False, minutes=5, found=[])
+    gpu_trial._without_memory(trial, tmp_path)
+    assert trial.done[gpu_trial.MEMORY]["ok"] is ok
 
 
 INTERRUPTED = """
