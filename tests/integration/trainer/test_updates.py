@@ -351,8 +351,9 @@ def test_turns_in_one_function_are_the_turns_one_by_one_bit_for_bit(training, mo
 
 
 @pytest.mark.skipif(tf.__version__.startswith("2.17."), reason="its compiler for CPUs notes no counts of turns")
-def test_xla_is_told_the_number_of_turns():
-    """Else a GPU asks the host in each turn whether to go on."""
+@pytest.mark.parametrize("count", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_xla_is_told_the_number_of_turns(count):
+    """And of the parts of a batch. Else a GPU asks the host in each whether to go on."""
     step = run("single", [], in_turns())
     second, part = step._beside[1].of_kind("early"), in_turns().of_turn
     features = step.features_of(batch(8))
@@ -360,7 +361,7 @@ def test_xla_is_told_the_number_of_turns():
 
     @tf.function(jit_compile=True, autograph=False)
     def trained(words: tf.Tensor) -> tf.Tensor:
-        return made_in_turns([second], features.layout.unpack(words), 1, 3, part)
+        return made_in_turns([second], features.layout.unpack(words), count, 3, part)
 
     text = trained.experimental_get_compiler_ir(features.words)(stage="optimized_hlo")
     loops = [line for line in text.splitlines() if " while(" in line]
