@@ -350,10 +350,11 @@ def test_a_mistake_of_ours_keeps_its_traceback(voxyard_command: Command, monkeyp
         (PermissionError(errno.EACCES, "Permission denied", b"runs/b"), "voxyard: runs/b: Permission denied\n"),
         (OSError(errno.ENOSPC, "No space left on device"), "voxyard: No space left on device\n"),
         (OSError(errno.EMFILE, "Too many open files"), "voxyard: Too many open files\n"),
+        (MemoryError(), "voxyard: out of memory: free some, or raise the limit (ulimit -v)\n"),
     ],
 )
 def test_an_error_of_the_system_is_a_sentence(
-    voxyard_command: Command, monkeypatch: pytest.MonkeyPatch, error: OSError, said: str
+    voxyard_command: Command, monkeypatch: pytest.MonkeyPatch, error: Exception, said: str
 ) -> None:
     _train_as(monkeypatch, [], error)
     ended = voxyard_command("train")
@@ -425,6 +426,13 @@ def test_output_that_cannot_be_written_ends_no_run(redirected: str, code: int, o
     command = ["sh", "-c", f'exec "$@" {redirected}', "sh", sys.executable, "-c", source]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (code, out, err)
+
+
+@pytest.mark.slow
+def test_a_file_that_is_opened_is_no_standard_stream() -> None:
+    code = SMALL_RESULT.replace("lambda: 'tiny'", "lambda: __import__('sys').exit(int(open('/dev/zero').fileno() < 3))")
+    done = subprocess.run(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", sys.executable, "-c", code])
+    assert done.returncode == 0
 
 
 @pytest.mark.slow
