@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import io
 import struct
 import zlib
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from voxyard.trainer.config import ModelConfig
-from voxyard.trainer.model.griffin_lim import analysis, spectrogram_image, write_wav
+from voxyard.trainer.model.griffin_lim import analysis, spectrogram_image, wav_of
 from voxyard.trainer.model.mel import FLOOR, mel_basis
 
 LONGEST_SECONDS = 12.0  # of a sound on the page
@@ -44,9 +43,7 @@ class Sound:
 
     def wav(self) -> bytes:
         """A 16-bit WAV file."""
-        file = io.BytesIO()
-        write_wav(file, self.samples, self.sample_rate)
-        return file.getvalue()
+        return wav_of(self.samples, self.sample_rate)
 
     def data_url(self) -> str:
         """The WAV file as a URL that holds it."""

@@ -38,7 +38,7 @@ from voxyard.corpus.settings import CorpusSettings
 from voxyard.corpus.text import Units
 from voxyard.speech.verification.mean_opinion import P808
 from voxyard.trainer.config import TrainConfig
-from voxyard.trainer.model.griffin_lim import write_wav
+from voxyard.trainer.model.griffin_lim import wav_of
 
 CORPUS = ROOT.parent / "shared" / "data" / "speech"
 BUILD = ROOT / "build" / "bench"
@@ -75,7 +75,7 @@ class Panel:
         place.mkdir(parents=True)
         for number, each in enumerate(self._sentences, 1):
             sound = voice(each)
-            write_wav(place / f"{each.clip}.wav", sound.samples, sound.rate)
+            (place / f"{each.clip}.wav").write_bytes(wav_of(sound.samples, sound.rate))
             identified = self._grammar.identify(sound.samples, sound.rate) == each.words
             judged.append(Judgement(each.clip, each.unseen, identified, self._mos.score(sound.samples, sound.rate)))
             print(f"  {name}: {number} of {len(self._sentences)}", end="\r", file=sys.stderr, flush=True)

@@ -74,12 +74,12 @@ def voxyard(verbose: bool) -> None:
 def main() -> NoReturn:
     """Run the command line and leave with its exit code: 0 success, 1 a check failed, 2 wrong use."""
     code = 0
+    _open_what_is_closed()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a name of bytes, or an encoding of few letters
     try:
         code = int(voxyard.main(standalone_mode=False) or 0)
-        if sys.stdout is not None:  # None: it is closed
-            sys.stdout.flush()
+        sys.stdout.flush()
     except click.ClickException as error:
         error.show()
         code = error.exit_code
@@ -87,6 +87,9 @@ def main() -> NoReturn:
         _say("voxyard: interrupted")
         code = INTERRUPTED
     except BrokenPipeError:  # the reader has seen enough
+        code = 1
+    except MemoryError:
+        _say("voxyard: out of memory: free some, or raise the limit (ulimit -v)")
         code = 1
     except OSError as error:
         if error.filename is None and error.errno not in _LIMITS:
@@ -99,19 +102,27 @@ def main() -> NoReturn:
     sys.exit(code)
 
 
+def _open_what_is_closed() -> None:
+    """Standard streams that are closed lead nowhere: else files that are opened later would be these streams."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_RDWR)  # the lowest number that is free: that of the stream
+            os.set_inheritable(opened, True)
+            if name != "stdin":  # who reads from it is told that it is closed
+                setattr(sys, name, os.fdopen(opened, "w"))
+
+
 def _say(line: str) -> None:
     """Prints a line on standard error; where its terminal was closed or its disk is full, the command goes on."""
-    if sys.stderr is not None:
-        with contextlib.suppress(OSError):
-            print(line, file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):
+        print(line, file=sys.stderr, flush=True)
 
 
 def _drop_what_cannot_be_written() -> None:
     """Makes Python's own flush at the exit quiet, where a stream's reader has left or its disk is full."""
     for stream in (sys.stdout, sys.stderr):
         try:
-            if stream is not None:
-                stream.flush()
+            stream.flush()
         except OSError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 

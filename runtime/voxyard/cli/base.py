@@ -6,13 +6,17 @@ import importlib
 import importlib.util
 import logging
 import math
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
+
+if TYPE_CHECKING:
+    from voxyard.settings import Section
 
 log = logging.getLogger("voxyard.cli")
 
@@ -138,6 +142,41 @@ def require_writable(**files: Path | None) -> None:
         finally:
             for folder in made:
                 folder.rmdir()
+
+
+def require_kept(written: Mapping[str, Path | None], settings: Section | None = None) -> None:
+    """Ends the command where a file that it writes is one that it reads, or is written twice.
+
+    `written` has what help calls each. Read are the other paths of the command line and of `settings`; links and other
+    spellings are seen through. Raises click.UsageError (exit code 2).
+    """
+    for what, path in written.items():
+        for name, other in _paths(settings):
+            if path is not None and other is not None and path is not other and _same(path, other):
+                raise click.UsageError(f"{what} {path} would replace {name} {other}: name another file")
+
+
+def _paths(settings: Section | None) -> Iterator[tuple[str, Path | None]]:
+    """Paths of the command line and of settings, each with the name that help has for it."""
+    context = click.get_current_context()
+    for each in context.command.params:
+        if isinstance(each.type, click.Path):
+            name = max(each.opts, key=len) if isinstance(each, click.Option) else (each.name or "").upper()
+            yield name, context.params[each.name or ""]
+    if settings is not None:
+        from voxyard.settings import settings_of
+
+        for setting in settings_of(type(settings)):
+            value = getattr(getattr(settings, setting.section), setting.name)
+            if isinstance(value, Path):
+                yield setting.flag, value
+
+
+def _same(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:  # one is not there yet
+        return os.path.realpath(one) == os.path.realpath(other)
 
 
 def require_folder(**folders: Path) -> None:

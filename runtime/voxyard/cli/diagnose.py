@@ -11,7 +11,17 @@ from pathlib import Path
 
 import click
 
-from voxyard.cli.base import CONFIG, CONTEXT, JSON, PATH, NumberRange, answering, require_folder, require_writable
+from voxyard.cli.base import (
+    CONFIG,
+    CONTEXT,
+    JSON,
+    PATH,
+    NumberRange,
+    answering,
+    require_folder,
+    require_kept,
+    require_writable,
+)
 from voxyard.cli.train import load_settings, load_settings_of_one_host
 from voxyard.settings import SettingsCommand, options
 from voxyard.trainer.config import TrainConfig
@@ -54,6 +64,7 @@ def profile(
         from voxyard.diagnose.profile.text_report import render
 
         loaded = load_settings_of_one_host(flags, config).config
+        require_kept({"--html": html}, loaded)
         require_folder(checkpoint_dir=loaded.training.checkpoint_dir)
         found = measure(
             loaded,
@@ -165,6 +176,7 @@ def diagnose(
         from voxyard.diagnose.bundle.collect import diagnose as collect
 
         loaded = load_settings(flags, config)
+        require_kept({"--out": out}, loaded.config)
         request = BundleRequest(loaded.config, loaded.origins, config, steps, part_timeout, tuple(sys.argv[1:]))
         made = collect(request, out, progress=_told("Collecting:"))
         print(json.dumps(made.document(), indent=1) if as_json else made.text())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from voxyard.cli.base import CONTEXT, JSON, PATH, NumberRange, answering, clock
+from voxyard.cli.base import CONTEXT, JSON, PATH, NumberRange, answering, clock, require_kept
 
 _EXTRA = "service"
 _FILE = click.option(
@@ -115,6 +115,7 @@ def lexicon_(name: str, lexicon: Path | None, path: Path) -> None:
     with answering("keys lexicon", extra=_EXTRA):
         from voxyard.service.auth.api_keys import give_lexicon
 
+        require_kept({"--file": path})
         give_lexicon(path, name, None if lexicon is None else str(lexicon.absolute()))
         print(f"lexicon of {name}: {lexicon or 'none'}", file=sys.stderr)
 

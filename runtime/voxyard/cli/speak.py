@@ -27,6 +27,7 @@ from voxyard.cli.base import (
     config_option,
     log_notes,
     refuse,
+    require_kept,
 )
 from voxyard.cli.documents import read_document
 from voxyard.cli.engines import EngineChoice, choose_engine
@@ -95,6 +96,10 @@ def speak(
         with answering("speak", extra=engine.extra):
             return _show_words(loaded.config, engine, file, as_json=as_json)
     with answering("speak", extra=engine.extra, needs=engine.package), _terminable():
+        from voxyard.speech.audio.sound_file import BOOK, captions_beside
+
+        captions = captions_beside(out) if out.suffix.lower() == BOOK else None
+        require_kept({"--out": out, "the captions": captions}, loaded.config)
         return _speak(loaded.config, engine, file, out, as_json=as_json)
 
 
@@ -153,15 +158,13 @@ def _script(settings: SpeakConfig, engine: EngineChoice, file: Path) -> tuple[Ex
 
 def _speak(settings: SpeakConfig, engine: EngineChoice, file: Path, out: Path, *, as_json: bool) -> int:
     from voxyard.cli.book import book_of
-    from voxyard.speech.audio.encoder import EncodeError, Tags
-    from voxyard.speech.audio.sound_file import BOOK, captions_beside, check_target, open_sound
+    from voxyard.speech.audio.encoder import Tags
+    from voxyard.speech.audio.sound_file import BOOK, check_target, open_sound
     from voxyard.speech.open_pool import open_pool
     from voxyard.speech.script import check_speakable
     from voxyard.speech.synthesize import SynthesisResult, synthesize
 
     is_book = out.suffix.lower() == BOOK
-    if is_book and captions_beside(out).absolute() == file.absolute():
-        raise EncodeError(f"the captions of {out} would replace {file}: name another file with --out")
     check_target(out)  # fails before anything expensive
     document, frontend, script = _script(settings, engine, file)
     if is_book and document.note is not None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from voxyard.cli.base import CONTEXT, PATH, NumberRange, answering, config_option, log_notes
+from voxyard.cli.base import CONTEXT, PATH, NumberRange, answering, config_option, log_notes, require_kept
 from voxyard.settings import SettingsCommand, load, options
 from voxyard.telemetry.config import ExporterConfig
 
@@ -42,6 +42,7 @@ def exporter(flags: dict[str, object], config: Path | None, plan: Path | None, o
         seconds = loaded.origins["exporter.record_seconds"]
         if loaded.config.exporter.record is None and seconds != "default":
             raise click.UsageError(f"{seconds} has no effect without --record: add --record FILE, or leave it out")
+        require_kept({"--record": loaded.config.exporter.record}, loaded.config)
         settings = Config(**loaded.config.exporter.model_dump(), plan=plan)
         if only_probe:
             print(probe(settings.host, settings.port))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from voxyard.cli.base import CONFIG, CONTEXT, JSON, PATH, answering, log_notes, require_writable
+from voxyard.cli.base import CONFIG, CONTEXT, JSON, PATH, answering, log_notes, require_kept, require_writable
 from voxyard.cli.documents import read_document
 from voxyard.settings import Loaded, SettingsCommand, load, options
 from voxyard.trainer.config import ALIASES, TrainConfig
@@ -39,6 +39,7 @@ def train(flags: dict[str, object], config: Path | None, describe: bool, as_json
 
             print(describe_sizes())
             return 0
+        require_kept({"--cache-file": loaded.config.data.cache_file}, loaded.config)
         from voxyard.trainer.api import train as run
 
         try:
@@ -97,6 +98,7 @@ def synthesize(
             f"--out {out}: found {out.suffix}, expected a WAV file (.wav); voxyard speak writes others"
         )
     with answering("synthesize"):
+        require_kept({"--out": out, "--mel": mel})
         require_writable(out=out, mel=mel)
         import dataclasses
 

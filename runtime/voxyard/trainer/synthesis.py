@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import io
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 import tensorflow as tf
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from voxyard.corpus import Coverage, Example
 from voxyard.corpus.coverage import coverage_of, total
+from voxyard.host.durable_files import whole_file
 from voxyard.speech.audio.joining import Joiner
 from voxyard.speech.errors import SpeechError
 from voxyard.speech.requests import Result
@@ -27,7 +29,7 @@ from voxyard.trainer.config import TrainConfig, trained_config
 from voxyard.trainer.errors import TrainerError
 from voxyard.trainer.input import pad
 from voxyard.trainer.load_trainable import load_trainable
-from voxyard.trainer.model.griffin_lim import write_wav
+from voxyard.trainer.model.griffin_lim import wav_of
 from voxyard.trainer.sampler import Bucket
 from voxyard.trainer.steps.average import has_average, weights_for_use
 from voxyard.trainer.steps.state import mismatches, named_weights
@@ -101,8 +103,8 @@ def synthesize(
     if mel is not None:
         _write_mel(mel, trainable, model, chunks, {name: value for name, value in voice.items() if name != "vocoder"})
     sound = _joined((trainable.speak(model, chunk.text, **voice) for chunk in chunks), chunks, trainable.sample_rate)
-    with _written(out):
-        write_wav(out, sound, trainable.sample_rate)
+    with _written(out) as file:
+        file.write(wav_of(sound, trainable.sample_rate))
     return SynthesizedFile(
         out,
         len(sound) / trainable.sample_rate,
@@ -192,8 +194,10 @@ def _write_mel(
         raise TrainerError("--mel: this model makes no mel spectrogram (its trainable has no `mel`)")
     _check_choice(predict, voice)
     mels = [predict(model, chunk.text, **voice) for chunk in chunks]
-    with _written(path), path.open("wb") as file:
-        np.save(file, np.concatenate(mels), allow_pickle=False)
+    content = io.BytesIO()  # of a full disk NumPy says how many numbers it took
+    np.save(content, np.concatenate(mels), allow_pickle=False)
+    with _written(path) as file:
+        file.write(content.getbuffer())
 
 
 def _joined(
@@ -210,11 +214,12 @@ def _joined(
 
 
 @contextmanager
-def _written(path: Path) -> Iterator[None]:
-    """Makes the file's folder. Raises TrainerError where the system cannot write what the block writes."""
+def _written(path: Path) -> Iterator[BinaryIO]:
+    """A file that is whole or not there, and its folder; a device or a pipe as it is. Raises TrainerError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        yield
+        with path.open("wb") if path.exists() and not path.is_file() else whole_file(path) as file:
+            yield file
     except OSError as error:
         raise TrainerError(f"{path} cannot be written: {error.strerror}", exit_code=1) from error
 

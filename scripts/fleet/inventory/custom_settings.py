@@ -47,7 +47,8 @@ def _health(value: object) -> HealthUrl:
         found = port = None
     if found is None or found.scheme != "http" or not port or not is_address(found.hostname) or found.username:
         raise expected(form, value, ": its port is part of it")
-    return HealthUrl(found.hostname or "", port, f"{found.path or '/'}{found.query and '?'}{found.query}")
+    address = (found.hostname or "").replace("%25", "%", 1)  # a zone of IPv6, as URLs spell it
+    return HealthUrl(address, port, f"{found.path or '/'}{found.query and '?'}{found.query}")
 
 
 def _metrics(value: object) -> HealthUrl:

@@ -32,7 +32,7 @@ def of_ssh_config(entry: YamlValue, defaults: Mapping[str, YamlValue]) -> Mappin
 
 
 def _asked(address: str) -> str:
-    words = ["ssh", "-G", "--", address.removeprefix("[").removesuffix("]")]
+    words = ["ssh", "-G", "-N", "--", address.removeprefix("[").removesuffix("]")]
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=_SECONDS, check=False)
     except subprocess.TimeoutExpired:

@@ -144,7 +144,14 @@ def _volume_named(name: str, words: set[str]) -> bool:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML loader that accepts every tag."""
+    """YAML loader that accepts every tag, and no alias within its own anchor."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        node = super().compose_node(parent, index)
+        if isinstance(event, yaml.AliasEvent) and node is not None and node.end_mark is None:
+            raise yaml.composer.ComposerError(None, None, "an alias stands within its own anchor", node.start_mark)
+        return node
 
 
 def _tagged(loader: yaml.SafeLoader, suffix: str, node: yaml.Node) -> dict[str, Any]:

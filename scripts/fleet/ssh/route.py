@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shlex
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from fleet.errors import FleetError
@@ -114,8 +116,17 @@ class Route:
             options["ProxyCommand"] = f"{shlex.join(words).replace('%', '%%')} -W '[%h]:%p'"
         lines = [f"{name} {value}" for name, value in options.items()]
         if host.ssh_config:
+            lines += _foreground()
             lines += ["Include ~/.ssh/config", "Include /etc/ssh/ssh_config"]
         return "\n".join(lines) + "\n"
+
+
+@cache
+def _foreground() -> tuple[str, ...]:
+    """What keeps ssh in the foreground where the operator's file sends it away; ssh before 8.7 knows no such option."""
+    words = ["ssh", "-F", "none", "-G", "-o", "ForkAfterAuthentication=no", "--", "host"]
+    done = subprocess.run(words, capture_output=True, check=False)
+    return ("ForkAfterAuthentication no",) if done.returncode == 0 else ()
 
 
 @contextmanager

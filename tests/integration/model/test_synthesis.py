@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,22 @@ def test_a_long_text_is_spoken_sentence_by_sentence_with_pauses(run: Any, tmp_pa
     assert (len(sound) / rate, rate) == (said.seconds, said.sample_rate)
     assert 0.08 * said.chunks < pauses < 0.25 * said.chunks + 0.6
     assert not sound[rate // 2 : rate // 2 + rate // 5].any()  # the pause after the first chunk
+
+
+@pytest.mark.parametrize("name", ["x.wav", "x.npy"])
+def test_a_disk_that_takes_only_a_part_keeps_the_older_file_and_is_told(run: Any, tmp_path: Path, name: str) -> None:
+    where, folder = run(("",)), tmp_path / "made"
+    folder.mkdir()
+    (folder / name).write_text("old")
+    mel = folder / name if name.endswith(".npy") else None
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, before[1]))
+    try:
+        with pytest.raises(TrainerError, match=f"{name} cannot be written: File too large"):
+            trained.synthesize(where, "Good morning.", folder / "x.wav", mel)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert [(path.name, path.read_text()) for path in folder.iterdir()] == [(name, "old")]
 
 
 def test_one_sentence_that_fits_is_spoken_in_one_piece(run: Any, tmp_path: Path) -> None:

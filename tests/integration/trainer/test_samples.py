@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 from typing import Any
 
 import logical_devices  # noqa: F401 (first: it sets TensorFlow up)
 import numpy as np
 import pytest
-import soundfile
 import tensorflow as tf
 from toy import Loudness
 
@@ -41,14 +41,15 @@ def test_the_newest_samples_are_kept(tmp_path):
     assert sorted(path.name for path in (tmp_path / "samples").iterdir()) == ["step-00000002.wav", "step-00000010.wav"]
 
 
-def test_a_sample_that_the_disk_refuses_ends_no_run(tmp_path, monkeypatch):
-    """libsndfile has an error of its own for it."""
-
-    def refuse(*_: Any, **__: Any) -> None:
-        raise soundfile.LibsndfileError(2, prefix="no room: ")
-
-    monkeypatch.setattr(soundfile, "write", refuse)
-    assert written(tmp_path, 1, Voice()) is None
+def test_a_sample_that_the_disk_refuses_ends_no_run(tmp_path, caplog):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+    try:
+        assert written(tmp_path, 1, Voice()) is None
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert "No sample at step 1: [Errno 27] File too large" in caplog.text
+    assert not list((tmp_path / "samples").iterdir())
 
 
 @pytest.mark.parametrize(

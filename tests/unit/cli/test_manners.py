@@ -137,6 +137,51 @@ def test_a_tilde_that_the_shell_leaves_is_the_home_and_no_path_is_empty(
     assert says in ended.out + ended.err
 
 
+SPEAK = "speak text.vtt --engine espeak --out "
+KEPT = [
+    (SPEAK + "words.wav --lexicon words.wav", "--out words.wav would replace --lexicon words.wav"),
+    (SPEAK + "link.wav --lexicon words.wav", "--out link.wav would replace --lexicon words.wav"),
+    (SPEAK + "folder/../words.wav --lexicon words.wav", "--out folder/../words.wav would replace --lexicon words.wav"),
+    (SPEAK + "hard.wav --config speak.yaml", "--out hard.wav would replace --lexicon words.wav"),
+    (SPEAK + "settings.wav --config settings.wav", "--out settings.wav would replace --config settings.wav"),
+    (SPEAK + "text.wav", "--out text.wav would replace FILE text.vtt"),
+    (SPEAK + "text.m4b", "the captions text.vtt would replace FILE text.vtt"),
+    ("synthesize text.vtt --checkpoint run --out text.wav", "--out text.wav would replace FILE text.vtt"),
+    ("synthesize --text Hi. --checkpoint run --out a --mel folder/../a", "--out a would replace --mel folder/../a"),
+    (
+        "train --train-data words.wav --cache-file link.wav",
+        "--cache-file link.wav would replace --train-data words.wav",
+    ),
+    ("profile --train-data words.wav --html link.wav", "--html link.wav would replace --train-data words.wav"),
+    ("diagnose --config file.yaml --out file.yaml", "--out file.yaml would replace --config file.yaml"),
+    ("exporter --plan file.yaml --record file.yaml", "--record file.yaml would replace --plan file.yaml"),
+    ("keys lexicon mia text.vtt --file text.wav", "--file text.wav would replace LEXICON text.vtt"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "says"), KEPT)
+def test_no_command_writes_over_what_it_reads(
+    voxyard_command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: str, says: str
+) -> None:
+    _train_as(monkeypatch, [])
+    _stop_at_the_work(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    Path("folder").mkdir()
+    for name, text in {
+        "text.vtt": "Hi.", "words.wav": "SQL: sequel", "speak.yaml": "speech: {lexicon: words.wav}",
+        "settings.wav": "", "file.yaml": "",
+    }.items():  # fmt: skip
+        Path(name).write_text(text)
+    Path("link.wav").symlink_to("words.wav")
+    Path("text.wav").symlink_to("text.vtt")
+    Path("hard.wav").hardlink_to("words.wav")
+    before = {path: path.read_bytes() for path in Path().iterdir() if path.is_file()}
+    ended = voxyard_command(*arguments.split())
+    assert ended.code == 2
+    assert f"Error: {says}: name another file" in ended.err
+    assert {path: path.read_bytes() for path in Path().iterdir() if path.is_file()} == before
+
+
 SETTINGS_COMMANDS = {
     "train": ("--describe", "VOXYARD_DEVICE", "VOXYARD_TRAIN_DEVICE"),
     "profile": ("--strategy multiworker", "VOXYARD_TRAIN_STRATEGIE", "VOXYARD_TRAIN_STRATEGY"),
@@ -305,10 +350,11 @@ def test_a_mistake_of_ours_keeps_its_traceback(voxyard_command: Command, monkeyp
         (PermissionError(errno.EACCES, "Permission denied", b"runs/b"), "voxyard: runs/b: Permission denied\n"),
         (OSError(errno.ENOSPC, "No space left on device"), "voxyard: No space left on device\n"),
         (OSError(errno.EMFILE, "Too many open files"), "voxyard: Too many open files\n"),
+        (MemoryError(), "voxyard: out of memory: free some, or raise the limit (ulimit -v)\n"),
     ],
 )
 def test_an_error_of_the_system_is_a_sentence(
-    voxyard_command: Command, monkeypatch: pytest.MonkeyPatch, error: OSError, said: str
+    voxyard_command: Command, monkeypatch: pytest.MonkeyPatch, error: Exception, said: str
 ) -> None:
     _train_as(monkeypatch, [], error)
     ended = voxyard_command("train")
@@ -380,6 +426,13 @@ def test_output_that_cannot_be_written_ends_no_run(redirected: str, code: int, o
     command = ["sh", "-c", f'exec "$@" {redirected}', "sh", sys.executable, "-c", source]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (code, out, err)
+
+
+@pytest.mark.slow
+def test_a_file_that_is_opened_is_no_standard_stream() -> None:
+    code = SMALL_RESULT.replace("lambda: 'tiny'", "lambda: __import__('sys').exit(int(open('/dev/zero').fileno() < 3))")
+    done = subprocess.run(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", sys.executable, "-c", code])
+    assert done.returncode == 0
 
 
 @pytest.mark.slow

@@ -386,6 +386,25 @@ def test_a_client_that_goes_away_ends_its_stream(address: str, seen: Seen) -> No
     assert seen.gone.wait(PATIENCE)
 
 
+@pytest.mark.parametrize("requests", [1, 2])
+def test_a_client_that_ends_its_sending_side_gets_its_answers(address: str, requests: int) -> None:
+    """As `nc -N` and some proxies do."""
+    with dial(address) as connection:
+        connection.sendall(b"GET /v1/slow?seconds=0.1 HTTP/1.1\r\nHost: localhost\r\n\r\n" * requests)
+        connection.shutdown(socket.SHUT_WR)
+        assert everything(connection).count(b'{"state":"done"}') == requests
+
+
+def test_an_answer_that_does_not_begin_is_not_made_for_a_client_that_may_have_gone(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("voxyard.service.http.protocol.HALF_CLOSED_SECONDS", 0.1)
+    with dial(address) as connection:
+        connection.sendall(b"GET /v1/slow?seconds=3600 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        connection.shutdown(socket.SHUT_WR)
+        assert everything(connection) == b""
+
+
 def test_a_client_that_goes_away_unanswered_is_499_in_the_log(
     address: str, seen: Seen, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -25,7 +25,7 @@ from voxyard.host import durable_files
 from voxyard.speech.audio import audiobook
 from voxyard.speech.audio.audiobook import ChapterMark
 from voxyard.speech.audio.encoder import NO_TAGS, EncodeError, Tags, three_letters
-from voxyard.speech.audio.sound_file import BOOK, SUFFIXES, AudiobookFile, Book, SoundFile, open_sound
+from voxyard.speech.audio.sound_file import BOOK, SUFFIXES, AudiobookFile, Book, SoundFile, check_target, open_sound
 from voxyard.speech.audio.wav import pcm16
 
 NAMES = (*SUFFIXES, BOOK)
@@ -278,6 +278,22 @@ def test_a_place_that_cannot_be_written_is_said_at_once(tmp_path: Path) -> None:
     (tmp_path / "folder.mp3").mkdir()
     with pytest.raises(EncodeError, match="is a folder"):
         open_sound(tmp_path / "folder.mp3")
+
+
+@pytest.mark.parametrize("name", ["a.wav", "a.mp3", "a.m4b"])
+def test_two_never_write_one_file_and_the_next_may(tmp_path: Path, name: str) -> None:
+    out = tmp_path / name
+    first = open_sound(out)
+    first.write(tone(0.5))
+    for attempt in (check_target, open_sound):
+        with pytest.raises(EncodeError, match="is being written by another process: wait for it"):
+            attempt(out)
+    first.commit()
+    assert list(tmp_path.iterdir()) == [out]
+    check_target(out)
+    with open_sound(out) as second:
+        second.write(tone(0.5))
+    assert list(tmp_path.iterdir()) == [out]
 
 
 def test_a_rate_that_a_format_cannot_have_leaves_no_file(tmp_path: Path) -> None:

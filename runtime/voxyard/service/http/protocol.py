@@ -21,7 +21,7 @@ import h11
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import Frame, Opcode
 
@@ -120,6 +120,9 @@ HEADER_BYTES = 32 * 1024
 KEEP_ALIVE_SECONDS = 15
 """Idle time after which a connection is closed."""
 
+HALF_CLOSED_SECONDS = 5.0
+"""Time in which the answer must begin where a client ended its sending side: it waits for it, or has gone."""
+
 READ_BYTES = 4096
 """Bytes of a WebSocket that are read in one go."""
 MOST_UNTAKEN, UNTAKEN_SECONDS = 1000, 10.0
@@ -136,6 +139,7 @@ class HttpProtocol(H11Protocol):
     """
 
     _header_timer: asyncio.TimerHandle | None = None
+    _half_closed = False
 
     def __init__(self, limit: ConnectionLimit, *, app_state: dict[str, Any], **uvicorns: Any) -> None:
         super().__init__(app_state={**app_state, CONNECTION: self}, **uvicorns)
@@ -152,6 +156,25 @@ class HttpProtocol(H11Protocol):
         """Stops the header timer once the headers are complete, restarts it for the next request."""
         super().data_received(data)
         self._time_headers()
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Keeps the connection for the answer, as `nc -N` and some proxies expect; TLS has no such half."""
+        cycle = cast("RequestResponseCycle | None", self.cycle)
+        waits = cycle is not None and not cycle.more_body and not cycle.response_started
+        self._half_closed = waits and self.transport.get_extra_info("sslcontext") is None
+        if self._half_closed:
+            self.loop.call_later(HALF_CLOSED_SECONDS, self._end_half_closed)
+        return self._half_closed
+
+    def on_response_complete(self) -> None:
+        """Closes a connection whose client sends no more, once all its requests are answered."""
+        super().on_response_complete()
+        if self._half_closed and self.cycle.response_complete:
+            self.transport.close()
+
+    def _end_half_closed(self) -> None:
+        if not self.cycle.response_started:
+            self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stops the header timer."""

@@ -12,12 +12,13 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from queue import SimpleQueue
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from voxyard.host.durable_files import flush, rename, whole_file
+from voxyard.host.durable_files import flush, rename, try_lock, whole_file
 from voxyard.speech.audio import audiobook, wav
 from voxyard.speech.audio.encoder import (
     NO_TAGS,
@@ -83,7 +84,8 @@ def check_target(path: Path) -> None:
 
     Raises:
         EncodeError: it is something else than a file, its suffix is unknown, its encoder is not installed, its folder
-            cannot be written to, or an audiobook's captions would replace what is not another audiobook's.
+            cannot be written to, another process writes it, or an audiobook's captions would replace what is not
+            another audiobook's.
     """
     try:
         _check_file(path)
@@ -106,9 +108,9 @@ def check_target(path: Path) -> None:
                 )
         partial = _partial(path)
         there = partial.exists()
-        partial.open("ab").close()
-        if not there:
-            partial.unlink()
+        with _own(partial):
+            if not there:
+                partial.unlink()
     except OSError as error:
         raise _unwritable(path, error) from error
 
@@ -141,6 +143,19 @@ def _parts(path: Path) -> list[Path]:
     """Names of what is written until the file is whole: its sound, and then an audiobook."""
     suffixes = [".flac", path.suffix] if path.suffix.lower() == BOOK else [path.suffix]
     return [path.with_name(f"{path.stem}.part{suffix}") for suffix in suffixes]
+
+
+def _own(part: Path, *, empty: bool = False) -> FileIO:
+    """An unfinished file, which other processes may not write until it is closed. Raises EncodeError."""
+    file = FileIO(part, "wb", opener=lambda name, flags: os.open(name, flags & ~os.O_TRUNC, 0o666))
+    found = os.fstat(file.fileno())
+    if stat.S_ISREG(found.st_mode):
+        if not try_lock(file.fileno()) or not part.exists() or not os.path.samestat(found, part.stat()):
+            file.close()
+            raise EncodeError(f"{part} is being written by another process: wait for it, or name another with --out")
+        if empty:
+            file.truncate()
+    return file
 
 
 def open_sound(
@@ -180,10 +195,10 @@ class SoundFile:
         self.samples = 0  # accepted so far
         self._encoder: Encoder | None = Encoder(format, sample_rate, amend=True, tags=tags)
         try:
-            self._file = self.partial.open("wb", buffering=0)
-        except OSError as error:
+            self._file = _own(self.partial, empty=True)
+        except (EncodeError, OSError) as error:
             self._encoder.close()
-            raise _unwritable(path, error) from error
+            raise (error if isinstance(error, EncodeError) else _unwritable(path, error)) from error
         self._encoded: Share = lambda _: None
         self._work: SignalSafeThread | None = SignalSafeThread("sound-file")
 
@@ -290,10 +305,11 @@ class SoundFile:
         self._file.seek(0)
         self._put(self._encoder.head)
         flush(self._file)
-        self._file.close()
-        if name is not None:
-            self._name(name)
-            self._kept = name
+        with FileIO(os.dup(self._file.fileno()), "wb"):  # keeps the lock until it has its name
+            self._file.close()
+            if name is not None:
+                self._name(name)
+                self._kept = name
         self._encoder = None
 
     def _name(self, name: Path) -> None:

@@ -7,7 +7,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import ModuleType
 
 
@@ -32,7 +32,8 @@ def import_tensorflow() -> ModuleType:
 @contextmanager
 def _stderr_on_failure() -> Iterator[None]:
     """Keeps what is written to standard error, by C++ too, and writes it there after all if the block fails."""
-    sys.stderr.flush()
+    with suppress(OSError):  # a full disk
+        sys.stderr.flush()
     terminal = os.dup(2)
     with tempfile.TemporaryFile() as kept:
         os.dup2(kept.fileno(), 2)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import errno
-from pathlib import Path
-from typing import Any, BinaryIO
+import io
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,15 +87,14 @@ def _synthesis(spectrum: NDArray[np.complex128], config: ModelConfig) -> NDArray
     return np.asarray(np.bincount(source, samples) / np.maximum(np.bincount(source, weight), 1e-3))
 
 
-def write_wav(file: Path | BinaryIO, samples: NDArray[np.floating[Any]], sample_rate: int) -> None:
-    """Samples (n,) between −1 and 1 as a 16-bit mono WAV file. Raises OSError where it cannot be written."""
+def wav_of(samples: NDArray[np.floating[Any]], sample_rate: int) -> bytes:
+    """Samples (n,) between −1 and 1 as a 16-bit mono WAV file."""
     import soundfile
 
+    content = io.BytesIO()  # soundfile itself does not say why a disk takes no more
     pcm = np.round(np.clip(samples, -1, 1) * 32767).astype(np.int16)
-    try:
-        soundfile.write(file, pcm, sample_rate, subtype="PCM_16", format="WAV")
-    except soundfile.SoundFileError as error:  # whatever the system said
-        raise OSError(errno.EIO, str(error)) from error
+    soundfile.write(content, pcm, sample_rate, subtype="PCM_16", format="WAV")
+    return content.getvalue()
 
 
 def spectrogram_image(mel: NDArray[np.floating[Any]], low: float = -11.5, high: float = 1.0) -> NDArray[np.uint8]:

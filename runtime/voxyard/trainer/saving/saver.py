@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from voxyard.host.durable_files import whole_file
+from voxyard.host.durable_files import write_file
 from voxyard.telemetry.workloads import TrainMetrics
 from voxyard.trainer import checkpoint
 from voxyard.trainer.checkpoint import CheckpointError
 from voxyard.trainer.config import TrainConfig
 from voxyard.trainer.errors import TrainerError
-from voxyard.trainer.model.griffin_lim import write_wav
+from voxyard.trainer.model.griffin_lim import wav_of
 from voxyard.trainer.saving.run_checkpoints import RunCheckpoints
 from voxyard.trainer.saving.run_state import RunState
 from voxyard.trainer.steps.in_flight import Losses
@@ -148,8 +148,7 @@ def write_sample(
         if not np.isfinite(samples).all():
             raise TrainerError("the model's sound is not finite")
         path.parent.mkdir(parents=True, exist_ok=True)
-        with whole_file(path) as file:
-            write_wav(file, samples, trainable.sample_rate)
+        write_file(path, wav_of(samples, trainable.sample_rate))
         for old in sorted(path.parent.glob("step-*.wav"))[:-keep]:
             old.unlink(missing_ok=True)
     except (TrainerError, NotImplementedError, OSError, MemoryError, tf.errors.OpError) as error:

@@ -122,7 +122,7 @@ def test_user_and_port_are_those_of_ssh_config_where_the_inventory_leaves_them_t
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     (host,) = read(f"defaults: {{ssh_config: true, {defaults}}}\nhosts: {{x: {{address: lab, {keys}}}}}").hosts
     assert (host.user, host.port) == login
-    assert (asked.read_text().split() if asked.exists() else []) in ([], ["-G", "--", "lab"])
+    assert (asked.read_text().split() if asked.exists() else []) in ([], ["-G", "-N", "--", "lab"])
 
 
 def test_an_address_of_ipv6_may_stand_in_brackets(read: Read) -> None:

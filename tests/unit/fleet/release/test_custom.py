@@ -83,6 +83,14 @@ def test_the_inventory_names_image_compose_part_and_health(tmp_path: Path) -> No
     assert not replace(found, roles=()).own_services
 
 
+def test_metrics_may_be_at_an_address_with_a_zone(tmp_path: Path) -> None:
+    for zone in ("%eth0", "%25eth0"):  # as it is written elsewhere, and as URLs spell it
+        metrics = f"        metrics: http://[fe80::1{zone}]:8200/metrics\n        health"
+        (tmp_path / "hosts.yaml").write_text(FLEET.replace("        health", metrics))
+        (found,) = load(tmp_path / "hosts.yaml").hosts
+        assert found.custom["embeddings"].metrics == HealthUrl("fe80::1%eth0", 8200, "/metrics")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
@@ -148,6 +156,8 @@ def test_the_release_adds_image_and_labels_and_changes_no_other_service(part: Pa
         ("services: {embeddings: {volumes: [{type: bind, source: ../m, target: /m}]}}", r"\.\./m is not on the host"),
         ("services: {embeddings: {}}\nsecrets: {key: {file: key.txt}}", "key.txt is not on the host"),
         ("services: [a", r":1: not YAML"),
+        ("services: &all {embeddings: *all}", r":1: not YAML: an alias stands within its own anchor"),
+        ("services:\n  embeddings: &one {image: x, <<: *one}", r":2: not YAML: an alias stands within its own anchor"),
     ],
 )
 def test_a_compose_part_that_one_file_cannot_carry_is_refused(part: Path, text: str, said: str) -> None:

@@ -185,13 +185,16 @@ def test_with_ssh_config_the_operators_jump_hosts_are_used_and_checked_all_the_s
     assert (done.returncode, done.stdout) == (0, "on\n"), done.stderr
 
 
-def test_a_host_may_be_an_alias_of_ssh_config_with_its_user_and_port(server: SshServer, tmp_path: Path) -> None:
+@pytest.mark.parametrize("more", ["", "  ForkAfterAuthentication yes\n"])
+def test_a_host_may_be_an_alias_of_ssh_config_with_its_user_and_port(
+    server: SshServer, tmp_path: Path, more: str
+) -> None:
     home = tmp_path / ".ssh"
     home.mkdir(mode=0o700)
     server.let_in(make_key(home / "id_ed25519"))
     (home / "known_hosts").write_text(server.line)
     user = server.host().user
-    (home / "config").write_text(f"Host lab-gpu\n  HostName 127.0.0.1\n  Port {server.port}\n  User {user}\n")
+    (home / "config").write_text(f"Host lab-gpu\n  HostName 127.0.0.1\n  Port {server.port}\n  User {user}\n{more}")
     inventory = tmp_path / "hosts.yaml"
     inventory.write_text("defaults: {ssh_config: true}\nhosts: {here: {address: lab-gpu, roles: [trainer], gpus: 2}}\n")
     done = with_home(tmp_path, ASK_ALL, str(inventory))
