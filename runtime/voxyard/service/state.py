@@ -1,4 +1,7 @@
-"""Application state: all parts of a service, opened and connected in one place, closed in reverse order."""
+"""Application state: all parts of a service, opened and connected in one place, closed in reverse order.
+
+Endpoints get it, and the client, as dependencies.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self, cast
+from typing import TYPE_CHECKING, Annotated, Self, cast
 
+from fastapi import Depends, Request
 from prometheus_client import CollectorRegistry
 
 from voxyard.extraction.document import CodeBlocks
@@ -17,25 +21,24 @@ from voxyard.host.nvml import Gpu
 from voxyard.service.audio.shelf import check_shelf, open_shelf
 from voxyard.service.audio.store import AudioStore
 from voxyard.service.audiobook.word_aligner import WordAligner
-from voxyard.service.auth.api_keys import Keys
-from voxyard.service.auth.key_limits import NO_LIMITS, KeyLimits
+from voxyard.service.auth.api_keys import Client, Keys
 from voxyard.service.auth.sessions import Sessions, open_secret
 from voxyard.service.config import ServiceSection
-from voxyard.service.documents.change_notifier import ChangeNotifier
-from voxyard.service.documents.queue import DocumentQueue
+from voxyard.service.documents.queue import ChangeNotifier, DocumentQueue
+from voxyard.service.documents.records import Timelines
 from voxyard.service.documents.store import Store
 from voxyard.service.documents.submission import UploadReader
-from voxyard.service.documents.timelines import Timelines
-from voxyard.service.errors import BusyError, StoreError
-from voxyard.service.fair_threads import FairThreads
+from voxyard.service.errors import BusyError, StoreError, UnauthorizedError
+from voxyard.service.fairness import NO_LIMITS, FairThreads, KeyLimits
 from voxyard.service.healthcheck import CANNOT_WORK
 from voxyard.service.http.metrics import DiskUsage, ServiceMetrics
+from voxyard.service.http.protocol import prefix_of
 from voxyard.service.http.rate_limit import RateLimiter, whole_seconds
 from voxyard.service.names import open_models, open_voices
 from voxyard.service.routes.answers import Answers
 from voxyard.service.shutdown import GracefulShutdown
-from voxyard.service.streaming.concurrency import ConcurrencyLimiter
 from voxyard.service.streaming.shared_encoding import SharedEncodings
+from voxyard.service.streaming.speech_request import ConcurrencyLimiter
 from voxyard.service.voices.table import FrontendWithUploads
 from voxyard.service.webhooks.rules import read_rules
 from voxyard.service.webhooks.sender import WebhookSender
@@ -240,3 +243,30 @@ def readiness(pool: Pool, queue: DocumentQueue, graceful_shutdown: GracefulShutd
     if workers and all(worker.state == "off" for worker in workers):
         return False, f"{CANNOT_WORK}: no worker could be started ({reasons})"
     return False, f"no worker has its model loaded ({reasons})"
+
+
+# What endpoints depend on. Coroutines: FastAPI calls any other function in a thread, which costs more than these do.
+async def authenticated(request: Request) -> Client:
+    """Client that the admission middleware authenticated.
+
+    Raises:
+        UnauthorizedError: the request has no client, as on a public path.
+    """
+    client = request.scope.get("state", {}).get("client")
+    if not isinstance(client, Client):
+        raise UnauthorizedError("an API key is required: send the header `Authorization: Bearer KEY`")
+    return client
+
+
+async def _app_state(request: Request) -> AppState:
+    return cast("AppState", request.app.state.app_state)
+
+
+async def _prefix(request: Request) -> str:
+    return prefix_of(request.scope)
+
+
+AppStateDep = Annotated[AppState, Depends(_app_state)]
+ClientDep = Annotated[Client, Depends(authenticated)]
+PrefixDep = Annotated[str, Depends(_prefix)]
+"""Path below which the client sees the service; "" for none."""

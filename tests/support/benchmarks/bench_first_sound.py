@@ -24,8 +24,7 @@ from voxyard.bark.engine import BarkEngine
 from voxyard.bark.engine import create as create_bark
 from voxyard.bark.frontend import BarkFrontend
 from voxyard.corpus import demo
-from voxyard.service.streaming.concurrency import ConcurrencyLimiter
-from voxyard.service.streaming.speech_request import SpeechRequest
+from voxyard.service.streaming.speech_request import ConcurrencyLimiter, SpeechRequest
 from voxyard.speech.config import SpeechSection
 from voxyard.speech.engine import EngineSpec
 from voxyard.speech.open_pool import open_pool

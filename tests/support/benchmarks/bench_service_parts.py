@@ -24,8 +24,8 @@ from frontends import TonesFrontend
 from websockets.sync.client import connect
 
 from voxyard.service.auth.api_keys import StoredKey, hashed, new_key, write_keys
-from voxyard.service.auth.key_limits import KeyLimits
 from voxyard.service.config import ServiceSection
+from voxyard.service.fairness import KeyLimits
 from voxyard.speech.audio.encoder import Encoder
 from voxyard.speech.engine import EngineSpec
 from voxyard.speech.pool.pool import Pool

@@ -17,7 +17,6 @@ from joined import join
 
 from voxyard.service.audio.files import AudioFolder
 from voxyard.service.audio.store import AudioStore
-from voxyard.service.auth.key_limits import NO_LIMITS, KeyLimits, LimitsOf, no_limits
 from voxyard.service.config import ServiceSection
 from voxyard.service.documents.queue import DocumentQueue
 from voxyard.service.documents.records import Document, NewDocument
@@ -32,6 +31,7 @@ from voxyard.service.errors import (
     TooLargeError,
     UnavailableError,
 )
+from voxyard.service.fairness import NO_LIMITS, KeyLimits, LimitsOf, no_limits
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.audio.wav import to_bytes
 from voxyard.speech.pool.job import Outcome

@@ -35,7 +35,7 @@ from websockets.sync.client import ClientConnection, connect
 import voxyard.service
 from voxyard.service.app import create_app
 from voxyard.service.auth.api_keys import add_key, limit_key, revoke_key
-from voxyard.service.auth.key_limits import KeyLimits
+from voxyard.service.fairness import KeyLimits
 from voxyard.service.http import admission, protocol
 from voxyard.service.routes import speech_stream
 from voxyard.service.state import AppState

@@ -17,7 +17,6 @@ from typing import TypeVar
 
 from voxyard.extraction.sandbox import MAX_CONCURRENT
 from voxyard.service.audio.store import AudioStore
-from voxyard.service.auth.key_limits import LimitsOf, no_limits
 from voxyard.service.config import ServiceSection
 from voxyard.service.dispatch.progress import (
     HERE,
@@ -42,6 +41,7 @@ from voxyard.service.errors import (
     UnavailableError,
     UnspeakableTextError,
 )
+from voxyard.service.fairness import LimitsOf, no_limits
 from voxyard.speech.audio.joining import Pauses
 from voxyard.speech.errors import SpeechError, given_up_by
 from voxyard.speech.pool.job import Outcome

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from voxyard.service.routes import serializers
-from voxyard.service.routes.openapi import AppStateDep, ClientDep, Router, errors
+from voxyard.service.routes.openapi import Router, errors
 from voxyard.service.routes.schemas import (
     AudioModelsOut,
     GpuOut,
@@ -15,7 +15,7 @@ from voxyard.service.routes.schemas import (
     WorkerOut,
     WorkersOut,
 )
-from voxyard.service.state import AppState
+from voxyard.service.state import AppState, AppStateDep, ClientDep
 from voxyard.speech.reading.reader import READING_VERSION
 
 router = Router(tags=["catalogue"])

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from voxyard.service.audiobook.chapters import timed
-from voxyard.service.documents.records import Chapter, Document, StoredChunk
+from voxyard.service.documents.records import Chapter, Document, StoredChunk, with_spans
 from voxyard.service.documents.store import Store
-from voxyard.service.documents.timelines import with_spans
 from voxyard.service.names import VoiceName
 from voxyard.service.routes.schemas import (
     AudioOut,

@@ -11,9 +11,9 @@ from starlette.responses import Response
 
 from voxyard.service import texts
 from voxyard.service.errors import ServiceError
-from voxyard.service.routes.openapi import AppStateDep, ClientDep, errors
+from voxyard.service.routes.openapi import errors
 from voxyard.service.routes.schemas import SpeechBody
-from voxyard.service.state import AppState
+from voxyard.service.state import AppState, AppStateDep, ClientDep
 from voxyard.service.streaming.audio_response import AudioStreamingResponse
 from voxyard.service.streaming.speech_request import WITH_LENGTH, SpeechRequest
 from voxyard.speech.audio.encoder import MEDIA_TYPES
